@@ -1,0 +1,80 @@
+#include "lib/base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static int64_t now(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return t.tv_sec * NS_PER_S + t.tv_nsec;
+}
+
+int64_t clock_mono_ns(void) { return now(CLOCK_MONOTONIC); }
+int64_t clock_real_ns(void) { return now(CLOCK_REALTIME); }
+
+void clock_sleep_ns(int64_t ns)
+{
+    struct timespec t = {ns / NS_PER_S, ns % NS_PER_S};
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR) {}
+}
+
+static int64_t system_mono(const struct clock *c) { (void)c; return clock_mono_ns(); }
+static int64_t system_real(const struct clock *c) { (void)c; return clock_real_ns(); }
+const struct clock clock_system = {system_mono, system_real};
+
+static int64_t floor_seconds(int64_t ns) { return ns >= 0 ? ns / NS_PER_S : -((-ns + NS_PER_S - 1) / NS_PER_S); }
+
+void clock_rfc3339(int64_t real_ns, char out[CLOCK_RFC3339_LEN])
+{
+    time_t s = floor_seconds(real_ns);
+    struct tm tm;
+    gmtime_r(&s, &tm);
+    if (strftime(out, CLOCK_RFC3339_LEN, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        strcpy(out, "1970-01-01T00:00:00Z");
+}
+
+void clock_rfc3339_micro(int64_t real_ns, char out[CLOCK_RFC3339_MICRO_LEN])
+{
+    char base[CLOCK_RFC3339_LEN];
+    clock_rfc3339(real_ns, base);
+    unsigned micro = (unsigned)((real_ns - floor_seconds(real_ns) * NS_PER_S) / 1000);
+    snprintf(out, CLOCK_RFC3339_MICRO_LEN, "%.19s.%06uZ", base, micro % 1000000u);
+}
+
+int clock_parse_rfc3339(const char *text, int64_t *real_ns)
+{
+    struct tm tm = {0};
+    const char *p = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (!p)
+        return -1;
+    int64_t frac = 0;
+    if (*p == '.') {
+        int64_t unit = NS_PER_S / 10;
+        for (p++; *p >= '0' && *p <= '9'; p++, unit /= 10)
+            frac += (*p - '0') * unit;
+    }
+    int64_t offset = 0;
+    if (*p == '+' || *p == '-') {
+        int h, m, n = 0;
+        if (sscanf(p + 1, "%2d:%2d%n", &h, &m, &n) != 2 || p[1 + n])
+            return -1;
+        offset = (h * 60 + m) * 60 * (*p == '-' ? -1 : 1);
+    } else if (strcmp(p, "Z") != 0) {
+        return -1;
+    }
+    *real_ns = (timegm(&tm) - offset) * NS_PER_S + frac;
+    return 0;
+}
+
+int clock_parse_http_date(const char *text, int64_t *real_ns)
+{
+    struct tm tm = {0};
+    const char *p = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    if (!p || *p)
+        return -1;
+    *real_ns = timegm(&tm) * NS_PER_S;
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* clock — time in int64 nanoseconds; a struct clock where tests must turn the hands. */
+#ifndef MILLRACE_BASE_CLOCK_H
+#define MILLRACE_BASE_CLOCK_H
+
+#include <stdint.h>
+
+#define NS_PER_S INT64_C(1000000000)
+#define NS_PER_MS INT64_C(1000000)
+
+int64_t clock_mono_ns(void); /* CLOCK_MONOTONIC */
+int64_t clock_real_ns(void); /* CLOCK_REALTIME, since the epoch */
+void clock_sleep_ns(int64_t ns);
+
+struct clock {
+    int64_t (*mono_ns)(const struct clock *c);
+    int64_t (*real_ns)(const struct clock *c);
+};
+extern const struct clock clock_system;
+
+#define CLOCK_RFC3339_LEN 21       /* "2026-01-31T23:59:59Z" + NUL: metav1.Time */
+#define CLOCK_RFC3339_MICRO_LEN 28 /* "2026-01-31T23:59:59.123456Z" + NUL: metav1.MicroTime */
+void clock_rfc3339(int64_t real_ns, char out[CLOCK_RFC3339_LEN]);
+void clock_rfc3339_micro(int64_t real_ns, char out[CLOCK_RFC3339_MICRO_LEN]);
+int clock_parse_rfc3339(const char *text, int64_t *real_ns); /* with or without fraction, Z or ±hh:mm; -1 if neither */
+int clock_parse_http_date(const char *text, int64_t *real_ns); /* "Sun, 06 Nov 1994 08:49:37 GMT" */
+
+#endif

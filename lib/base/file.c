@@ -1,0 +1,113 @@
+#include "lib/base/file.h"
+
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *file_read(const char *path, size_t max, size_t *len, struct err *e)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        err_sys(e, errno, "open %s", path);
+        return NULL;
+    }
+    cleanup_free char *data = NULL;
+    size_t have = 0, cap = 0;
+    for (;;) {
+        if (have == cap)
+            data = xrealloc(data, (cap = cap ? cap * 2 : 4096) + 1);
+        ssize_t n = read(fd, data + have, cap - have);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            err_sys(e, errno, "read %s", path);
+            return NULL;
+        }
+        if (n == 0)
+            break;
+        have += (size_t)n;
+        if (have > max) {
+            err_set(e, ERR_EXHAUSTED, "%s is larger than %zu bytes", path, max);
+            return NULL;
+        }
+    }
+    data[have] = '\0';
+    if (len)
+        *len = have;
+    return steal(&data);
+}
+
+static int write_all(int fd, const char *data, size_t len)
+{
+    while (len) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+    cleanup_free char *temp = xasprintf("%s.XXXXXX", path);
+    cleanup_fd int fd = mkostemp(temp, O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "create %s", temp);
+    if (write_all(fd, data, len) || fchmod(fd, mode) || fsync(fd) || rename(temp, path)) {
+        int saved = errno;
+        unlink(temp);
+        return err_sys(e, saved, "write %s", path);
+    }
+    return 0;
+}
+
+int file_mkdirs(const char *path, mode_t mode, struct err *e)
+{
+    cleanup_free char *copy = xstrdup(path);
+    for (char *p = copy + 1;; p++) {
+        if (*p && *p != '/')
+            continue;
+        char was = *p;
+        *p = '\0';
+        struct stat st;
+        if (mkdir(copy, mode) && (errno != EEXIST || stat(copy, &st) || !S_ISDIR(st.st_mode)))
+            return err_sys(e, errno == EEXIST ? ENOTDIR : errno, "mkdir %s", copy);
+        if (!was)
+            return 0;
+        *p = was;
+    }
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+    (void)st, (void)type, (void)walk;
+    return remove(path) && errno != ENOENT ? errno : 0;
+}
+
+int file_remove_tree(const char *path, struct err *e)
+{
+    int rc = nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    if (rc == 0 || (rc < 0 && errno == ENOENT))
+        return 0;
+    return err_sys(e, rc < 0 ? errno : rc, "remove %s", path);
+}
+
+char *path_join(const char *dir, const char *name)
+{
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    while (*name == '/')
+        name++;
+    return xasprintf("%.*s%s%s", (int)n, dir, n == 1 && dir[0] == '/' ? "" : "/", name);
+}

@@ -1,0 +1,12 @@
+/* human — byte counts and Kubernetes quantities for people. */
+#ifndef MILLRACE_BASE_HUMAN_H
+#define MILLRACE_BASE_HUMAN_H
+
+#include <stdint.h>
+
+#define HUMAN_BYTES_LEN 16
+char *human_bytes(uint64_t bytes, char out[HUMAN_BYTES_LEN]); /* "0B", "512B", "1.92GiB"; returns out */
+/* Kubernetes quantity of bytes: "10Gi", "500M", "1e3", "1.5Gi", "1000m" (rounded up); -1 if it is none, or negative, or > INT64_MAX */
+int quantity_parse(const char *text, int64_t *bytes);
+
+#endif

@@ -1,0 +1,60 @@
+/* names — every name that two rooms or two programs share, spelled once. CRD fields live in operator/api instead. */
+#ifndef MILLRACE_BASE_NAMES_H
+#define MILLRACE_BASE_NAMES_H
+
+#define NAME_GROUP "millrace.dev"
+#define NAME_API_VERSION "millrace.dev/v1alpha1"
+#define NAME_TFJOB_API_VERSION "kubeflow.org/v1"
+#define NAME_DRIVER "csi.millrace.dev"           /* CSI driver = attacher = plugin name */
+#define NAME_FIELD_MANAGER "millrace-operator"
+#define NAME_LEASE "millrace-operator"
+
+/* labels and annotations of our objects */
+#define LABEL_MANAGED_BY "app.kubernetes.io/managed-by" /* value NAME_FIELD_MANAGER on every child */
+#define LABEL_COMPONENT "millrace.dev/component"        /* client | worker | loader */
+#define LABEL_DATASET "millrace.dev/dataset"            /* Dataset name */
+#define LABEL_DATASET_UID "millrace.dev/dataset-uid"
+#define LABEL_NODE_HASH "millrace.dev/node"             /* client pods: hash of the node's name */
+#define ANNOTATION_HASH "millrace.dev/hash"             /* hash of the desired json of a child */
+#define FINALIZER_DATASET "millrace.dev/dataset"
+#define COMPONENT_CLIENT "client"
+#define COMPONENT_WORKER "worker"
+#define COMPONENT_LOADER "loader"
+
+/* object names: <dataset> is at most DATASET_NAME_MAX bytes so that every derived name is a valid label */
+#define DATASET_NAME_MAX 46
+#define NAME_PV_FMT "millrace-%s"               /* Dataset UID; the PVC is called like the Dataset */
+#define NAME_WORKER_POD_FMT "%s-cache-%d"       /* Dataset name, index; also its hostname */
+#define NAME_WORKER_SERVICE_FMT "%s-cache"      /* headless; worker i is <pod>.<service>.<namespace>.svc */
+#define NAME_CLIENT_POD_FMT "%s-client-%08x"    /* Dataset name, low 32 bits of hash64(node name) */
+
+/* volume_context keys. PV of a dataset: VOL_DATASET_*; inline ephemeral volumes of client and worker pods: VOL_KIND + VOL_DATASET_UID.
+ * The namespace of an inline volume is always kubelet's VOL_POD_NAMESPACE, never the user's word. */
+#define VOL_DATASET_UID "millrace.dev/dataset-uid"
+#define VOL_DATASET_NAME "millrace.dev/dataset"
+#define VOL_DATASET_NAMESPACE "millrace.dev/namespace"
+#define VOL_READ_ONLY "millrace.dev/read-only"  /* "true": the mount is read-only whatever the pod asks for */
+#define VOL_KIND "millrace.dev/kind"            /* VOL_KIND_CLIENT | VOL_KIND_WORKER */
+#define VOL_KIND_CLIENT "client"                /* volume holds VOLUME_SOCKET and VOLUME_CACHE */
+#define VOL_KIND_WORKER "worker"                /* volume holds VOLUME_CACHE */
+#define VOL_POD_NAMESPACE "csi.storage.k8s.io/pod.namespace"
+#define VOL_POD_NAME "csi.storage.k8s.io/pod.name"
+#define VOL_POD_UID "csi.storage.k8s.io/pod.uid"
+#define VOL_EPHEMERAL "csi.storage.k8s.io/ephemeral"
+/* inside an inline volume */
+#define VOLUME_SOCKET "fuse.sock"               /* the keeper's socket, lib/keep/wire.h */
+#define VOLUME_CACHE "cache"                    /* directory of the client's or the worker's cache tier on disk */
+
+/* where things are inside client and worker pods */
+#define POD_RUN_DIR "/run/millrace"             /* the inline volume */
+#define POD_SECRETS_DIR "/etc/millrace/secrets" /* <mount index>/<option name>, one projected volume, all optional */
+#define ENV_CONFIG "MILLRACE_CONFIG"            /* JSON of fuse/conf.h: no secrets in it */
+#define PORT_HTTP 9400                          /* client, worker: /healthz /readyz /metrics /status and the worker's data */
+#define PORT_OPERATOR 8080                      /* operator: /metrics /healthz /readyz */
+#define POD_UID 65532                           /* user and group of our containers */
+
+/* containers and TFJob */
+#define CONTAINER_MAIN "millrace"
+#define TFJOB_CONTAINER "tensorflow"
+
+#endif

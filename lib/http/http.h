@@ -1,0 +1,70 @@
+/* http — the one HTTP client (libcurl behind it): a request out, a response or a stream of bytes back.
+ * Threads: a client may be used by any number of threads at once; every request blocks its thread until it is done.
+ * Connections, TLS sessions and DNS answers are pooled per client. Nothing here retries: policy belongs to the caller. */
+#ifndef MILLRACE_HTTP_HTTP_H
+#define MILLRACE_HTTP_HTTP_H
+
+#include "lib/base/buf.h"
+#include "lib/base/err.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct http; /* opaque client */
+
+struct http_conf {
+    const char *ca_file;           /* PEM file, or NULL for the system's */
+    const char *ca_pem;            /* PEM text, wins over ca_file */
+    const char *cert_pem, *key_pem; /* client certificate, or NULL */
+    bool insecure;                 /* no TLS verification: only where a user asked for it in so many words */
+    int64_t connect_ns;            /* 0: 10 s */
+    unsigned max_idle;             /* idle connections kept; 0: 32 */
+    const char *user_agent;        /* NULL: "millrace" */
+};
+
+struct http *http_new(const struct http_conf *conf, struct err *e); /* copies conf */
+void http_free(struct http *h);
+
+/* Called with body bytes as they come, on the requesting thread; non-zero stops the transfer (that call then returns ERR_RETRY
+ * with sys == ECANCELED). Only called for 2xx; other bodies are collected in resp->body. */
+typedef int (*http_sink)(void *user, const void *data, size_t len);
+/* Fills up to len bytes of the request body; 0 at its end, -1 to abort. */
+typedef ssize_t (*http_source)(void *user, void *data, size_t len);
+
+struct http_req {
+    const char *method;            /* "GET" … */
+    const char *url;
+    const char *const *headers;    /* "Name: value" lines up to NULL, or NULL */
+    const void *body;              /* or NULL */
+    size_t body_len;
+    http_source source;            /* instead of body: streamed, exactly body_len bytes */
+    void *source_user;
+    int (*source_rewind)(void *user); /* if the connection must be replayed; may be NULL */
+    http_sink sink;                /* NULL: 2xx body goes to resp->body too */
+    void *sink_user;
+    size_t max_body;               /* ceiling for resp->body; 0: 1 MiB; more bytes: ERR_EXHAUSTED */
+    int64_t timeout_ns;            /* whole request; 0: none */
+    int64_t stall_ns;              /* no byte moved for that long: ERR_RETRY, sys ETIMEDOUT; 0: none */
+    const atomic_bool *cancel;     /* checked at least every second while waiting; NULL: none */
+};
+
+struct http_resp {
+    int status;                    /* 0 if no response came */
+    struct buf body;
+    char *headers;                 /* "name: value\n" lines, names in lower case; http_header() reads it */
+};
+
+/* 0: a response came, whatever its status. -1: none, or it broke off: class RETRY (network, timeout, truncated), DENIED (TLS
+ * verification), INVALID (URL), EXHAUSTED (ceiling). The URL is named without its query. resp is always initialised. */
+int http_do(struct http *h, const struct http_req *req, struct http_resp *resp, struct err *e);
+const char *http_header(const struct http_resp *resp, const char *lower_name, char *out, size_t cap); /* NULL if absent */
+void http_resp_free(struct http_resp *resp);
+#define cleanup_resp __attribute__((cleanup(http_resp_free)))
+
+enum err_class http_class_of_status(int status); /* 404 NOTFOUND, 401/403 DENIED, 409/412 CONFLICT, 429/5xx RETRY, other 4xx INVALID */
+char *http_escape(const char *text, bool keep_slash); /* percent-encoding of RFC 3986 unreserved; caller frees */
+
+#endif

@@ -1,0 +1,63 @@
+#include "lib/json/obj.h"
+
+#include "lib/base/hash.h"
+#include "lib/base/mem.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct obj {
+    atomic_int refs;
+    json_t *root; /* owned; never changed, never incref'ed */
+};
+
+struct obj *obj_take(json_t *root)
+{
+    struct obj *o = xcalloc(1, sizeof *o);
+    atomic_init(&o->refs, 1);
+    o->root = root;
+    return o;
+}
+
+struct obj *obj_ref(struct obj *o)
+{
+    if (o)
+        atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
+    return o;
+}
+
+void obj_unref(struct obj *o)
+{
+    if (!o || atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    json_decref(o->root);
+    free(o);
+}
+
+const json_t *obj_json(const struct obj *o) { return o ? o->root : NULL; }
+void cleanup_objp(struct obj **o) { obj_unref(*o); }
+void cleanup_jsonp(json_t **j) { json_decref(*j); }
+
+json_t *json_parse(const char *text, size_t len, struct err *e)
+{
+    json_error_t at;
+    json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &at);
+    if (!j)
+        err_set(e, ERR_INVALID, "json, line %d column %d: %s", at.line, at.column, at.text);
+    return j;
+}
+
+char *json_text(const json_t *j)
+{
+    char *text = json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    if (!text)
+        abort(); /* only OOM, or a document that is not one */
+    return text;
+}
+
+uint64_t json_hash(const json_t *j)
+{
+    cleanup_free char *text = json_text(j);
+    return hash64(text, strlen(text));
+}
