@@ -1,6 +1,8 @@
 /* http — the one HTTP client (libcurl behind it): a request out, a response or a stream of bytes back.
  * Threads: a client may be used by any number of threads at once; every request blocks its thread until it is done.
- * Connections, TLS sessions and DNS answers are pooled per client. Nothing here retries: policy belongs to the caller. */
+ * Connections, TLS sessions and DNS answers are pooled per client; a connection that has been idle is used again by the next
+ * request to its origin. Nothing here retries: policy belongs to the caller (but for a pooled connection that turns out to have
+ * been closed before the answer began). SIGPIPE is ignored from http_new() on, unless the process handles it. */
 #ifndef MILLRACE_HTTP_HTTP_H
 #define MILLRACE_HTTP_HTTP_H
 
@@ -57,8 +59,10 @@ struct http_resp {
     char *headers;                 /* "name: value\n" lines, names in lower case; http_header() reads it */
 };
 
-/* 0: a response came, whatever its status. -1: none, or it broke off: class RETRY (network, timeout, truncated), DENIED (TLS
- * verification), INVALID (URL), EXHAUSTED (ceiling). The URL is named without its query. resp is always initialised. */
+/* 0: a response came, whatever its status. -1: none, or it broke off: class RETRY (sys: EADDRNOTAVAIL the name does not resolve,
+ * ECONNREFUSED nobody answers there, ETIMEDOUT, ECANCELED, EIO the source failed, ECONNRESET it broke off), DENIED (TLS
+ * verification), INVALID (URL), EXHAUSTED (ceiling of a 2xx body; other bodies are cut at it). resp is always initialised, its
+ * status is known if the headers came. Redirects are not followed. The error names the URL without user and query. */
 int http_do(struct http *h, const struct http_req *req, struct http_resp *resp, struct err *e);
 const char *http_header(const struct http_resp *resp, const char *lower_name, char *out, size_t cap); /* NULL if absent */
 void http_resp_free(struct http_resp *resp);
