@@ -12,9 +12,11 @@
  *              "secretNames": {"access-key-id": "s3-creds:accessKey", …}}],   // Secret:key, for error messages only
  *  "cache": {"tiers": [{"medium": "MEM", "quota": 1073741824}, {"medium": "SSD", "quota": 10737418240}],
  *            "writeType": "CacheThrough", "profile": "auto"},
+ *  "metadataSync": 60,                                          // seconds; optional
  *  "workers": {"service": "mnist-cache.default.svc", "name": "mnist-cache", "count": 2, "port": 9400}}  // absent: none
  *
- * Worker i is http://<name>-<i>.<service>:<port>. */
+ * An unknown field is an error. A mount may have a "name" instead of a "path". writeType: Through or CacheThrough (the others of the
+ * enum are not built yet and refused); profile sealed needs readOnly. Worker i is http://<name>-<i>.<service>:<port>. */
 #ifndef MILLRACE_FUSE_CONF_H
 #define MILLRACE_FUSE_CONF_H
 
@@ -38,8 +40,9 @@ struct conf_mount {
     struct conf_pair *options;     /* noptions */
     size_t noptions;
     struct conf_pair *secrets;     /* option name → path below the secrets directory */
-    struct conf_pair *secret_names; /* option name → "secret:key" */
     size_t nsecrets;
+    struct conf_pair *secret_names; /* option name → "secret:key" */
+    size_t nsecret_names;
 };
 
 struct conf_tier {
@@ -56,6 +59,7 @@ struct conf {
     size_t ntiers;
     enum conf_write write;
     enum conf_profile profile;
+    int64_t metadata_sync_ns; /* how old what we know about files may be; 0: the program's default */
     char *worker_service, *worker_name; /* NULL: no workers */
     int worker_count, worker_port;
 };
