@@ -233,7 +233,7 @@ int head_parse(struct head *h, const char *data, size_t len)
     size_t n = 0;
     bool bad = false;
     int minor = 0;
-    const char *line = next_line(&at, end, &n, &bad);
+    const char *line = head_length(data, len) == len ? next_line(&at, end, &n, &bad) : NULL;
     if (!line || bad)
         return 400;
     int status = parse_request_line(h, &out, line, n, &minor);
