@@ -1,0 +1,411 @@
+#include "lib/kube/client.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "lib/kube/wire.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IN_FLIGHT_DEFAULT 64
+#define TIMEOUT_DEFAULT (30 * NS_PER_S)
+#define RETRY_WAIT_MAX (30 * NS_PER_S)
+#define PAGE_DEFAULT 500
+
+struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts, struct err *e)
+{
+    static const struct kube_opts defaults;
+    if (!opts)
+        opts = &defaults;
+    struct http_conf hc = {
+        .ca_pem = conf_take->ca_pem,
+        .cert_pem = conf_take->cert_pem,
+        .key_pem = conf_take->key_pem,
+        .insecure = conf_take->insecure,
+        .user_agent = opts->user_agent ? opts->user_agent : "millrace/" MILLRACE_VERSION,
+    };
+    struct http *http = http_new(&hc, e);
+    if (!http) {
+        err_wrap(e, "client of %s", conf_take->server);
+        kube_conf_free(conf_take);
+        return NULL;
+    }
+    struct kube *k = xcalloc(1, sizeof *k);
+    k->conf = conf_take;
+    k->http = http;
+    k->field_manager = xstrdup(opts->field_manager ? opts->field_manager : NAME_FIELD_MANAGER);
+    k->timeout_ns = opts->timeout_ns ? opts->timeout_ns : TIMEOUT_DEFAULT;
+    k->max_in_flight = opts->max_in_flight ? opts->max_in_flight : IN_FLIGHT_DEFAULT;
+    pthread_mutex_init(&k->mu, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&k->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    return k;
+}
+
+void kube_free(struct kube *k)
+{
+    if (!k)
+        return;
+    http_free(k->http);
+    kube_conf_free(k->conf);
+    free(k->field_manager);
+    pthread_mutex_destroy(&k->mu);
+    pthread_cond_destroy(&k->changed);
+    free(k);
+}
+
+void kube_cancel(struct kube *k)
+{
+    pthread_mutex_lock(&k->mu);
+    atomic_store(&k->cancelled, true);
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->mu);
+}
+
+const char *kube_server(const struct kube *k) { return k->conf->server; }
+
+/* ---- URLs and headers ---- */
+
+char *client_url(const struct kube *k, const struct kube_res *res, const char *ns, const char *name, const char *sub)
+{
+    struct buf url = BUF_INIT(64 << 10);
+    buf_addf(&url, *res->group ? "%s/apis/%s/%s" : "%s/api%s/%s", k->conf->server, res->group, res->version);
+    if (ns && *ns) {
+        cleanup_free char *escaped = http_escape(ns, false);
+        buf_addf(&url, "/namespaces/%s", escaped);
+    }
+    buf_addf(&url, "/%s", res->plural);
+    if (name && *name) {
+        cleanup_free char *escaped = http_escape(name, false);
+        buf_addf(&url, "/%s", escaped);
+    }
+    if (sub && *sub)
+        buf_addf(&url, "/%s", sub);
+    return buf_take(&url);
+}
+
+void client_query(char **url, const char *key, const char *value)
+{
+    cleanup_free char *escaped = http_escape(value, false), *old = *url;
+    *url = xasprintf("%s%c%s=%s", old, strchr(old, '?') ? '&' : '?', key, escaped);
+}
+
+void client_headers(struct kube *k, const char *content_type, bool fresh_token, char *headers[CLIENT_HEADERS])
+{
+    size_t n = 0;
+    headers[n++] = xstrdup("Accept: application/json");
+    if (content_type)
+        headers[n++] = xasprintf("Content-Type: %s", content_type);
+    char *token = kube_conf_token(k->conf, fresh_token);
+    if (token) {
+        headers[n++] = xasprintf("Authorization: Bearer %s", token);
+        explicit_bzero(token, strlen(token));
+        free(token);
+    }
+    headers[n] = NULL;
+}
+
+void client_headers_free(char *headers[CLIENT_HEADERS])
+{
+    for (size_t i = 0; headers[i]; i++) {
+        explicit_bzero(headers[i], strlen(headers[i]));
+        free(headers[i]);
+    }
+}
+
+/* ---- one request ---- */
+
+struct call {
+    const char *verb;   /* for people: "create" */
+    const char *method, *content_type;
+    const struct kube_res *res;
+    const char *ns, *name;
+    char *url;          /* owned by the caller */
+    const json_t *body; /* or NULL */
+    size_t max;         /* bytes of the answer */
+};
+
+static int cancelled(struct err *e)
+{
+    err_set(e, ERR_RETRY, "cancelled: the client is shutting down");
+    if (e)
+        e->sys = ECANCELED;
+    return -1;
+}
+
+static int enter(struct kube *k, struct err *e)
+{
+    pthread_mutex_lock(&k->mu);
+    while (k->in_flight >= k->max_in_flight && !atomic_load(&k->cancelled))
+        pthread_cond_wait(&k->changed, &k->mu);
+    bool ok = !atomic_load(&k->cancelled);
+    k->in_flight += ok;
+    pthread_mutex_unlock(&k->mu);
+    return ok ? 0 : cancelled(e);
+}
+
+static void leave(struct kube *k)
+{
+    pthread_mutex_lock(&k->mu);
+    k->in_flight--;
+    pthread_cond_signal(&k->changed);
+    pthread_mutex_unlock(&k->mu);
+}
+
+/* Waits without occupying a place among the requests in flight. */
+static int pause_for(struct kube *k, int64_t ns, struct err *e)
+{
+    int64_t until = clock_mono_ns() + ns;
+    struct timespec at = {until / NS_PER_S, until % NS_PER_S};
+    pthread_mutex_lock(&k->mu);
+    while (!atomic_load(&k->cancelled) && clock_mono_ns() < until)
+        pthread_cond_timedwait(&k->changed, &k->mu, &at);
+    bool ok = !atomic_load(&k->cancelled);
+    pthread_mutex_unlock(&k->mu);
+    return ok ? 0 : cancelled(e);
+}
+
+static int attempt(struct kube *k, const struct call *c, const char *body, bool fresh_token, struct http_resp *resp, struct err *e)
+{
+    char *headers[CLIENT_HEADERS];
+    client_headers(k, body ? c->content_type : NULL, fresh_token, headers);
+    struct http_req req = {
+        .method = c->method,
+        .url = c->url,
+        .headers = (const char *const *)headers,
+        .body = body,
+        .body_len = body ? strlen(body) : 0,
+        .max_body = c->max,
+        .timeout_ns = k->timeout_ns,
+        .cancel = &k->cancelled,
+    };
+    int rc = http_do(k->http, &req, resp, e);
+    client_headers_free(headers);
+    return rc;
+}
+
+/* How long the server asks us to wait before we say it again; -1 if it does not. */
+static int64_t asked_to_wait(const struct http_resp *resp)
+{
+    char value[64];
+    if (resp->status != 429 && resp->status != 503)
+        return -1;
+    if (!http_header(resp, "retry-after", value, sizeof value))
+        return -1;
+    int64_t ns = wire_retry_after_ns(value, clock_real_ns());
+    return ns < 0 || ns > RETRY_WAIT_MAX ? -1 : MAX(ns, 50 * NS_PER_MS);
+}
+
+static int decode(const struct call *c, struct http_resp *resp, json_t **out, struct err *e)
+{
+    char type[128] = "";
+    http_header(resp, "content-type", type, sizeof type);
+    if (resp->status < 200 || resp->status > 299)
+        return wire_fail(resp->status, buf_str(&resp->body), resp->body.len, e);
+    if (strncmp(type, "application/json", 16) != 0)
+        return err_set(e, ERR_FATAL, "the answer is \"%.64s\", not application/json: is %s really an API server?", type, c->url);
+    json_t *j = json_parse(buf_str(&resp->body), resp->body.len, e);
+    if (!j)
+        return err_wrap(e, "the answer cannot be read");
+    if (!json_is_object(j)) {
+        json_decref(j);
+        return err_set(e, ERR_FATAL, "the answer is not a json object");
+    }
+    *out = j;
+    return 0;
+}
+
+static int say(const struct call *c, struct err *e)
+{
+    cleanup_free char *key = kube_key(c->ns, c->name ? c->name : "");
+    return err_wrap(e, "%s %s%s%s", c->verb, c->res->plural, *key ? " " : "", key);
+}
+
+static int request(struct kube *k, const struct call *c, json_t **out, struct err *e)
+{
+    cleanup_free char *body = c->body ? json_text(c->body) : NULL;
+    bool fresh_token = false;
+    for (int tries = 0;; tries++) {
+        cleanup_resp struct http_resp resp = {0};
+        if (enter(k, e))
+            return say(c, e);
+        int rc = attempt(k, c, body, fresh_token, &resp, e);
+        leave(k);
+        if (rc)
+            return say(c, e);
+        int64_t wait = asked_to_wait(&resp);
+        if (wait >= 0 && tries < KUBE_RETRY_MAX) {
+            if (pause_for(k, wait, e))
+                return say(c, e);
+            continue;
+        }
+        if (resp.status == 401 && k->conf->token_file && !fresh_token) { /* rotated a moment ago? */
+            fresh_token = true;
+            continue;
+        }
+        json_t *answer = NULL;
+        if (decode(c, &resp, &answer, e))
+            return say(c, e);
+        if (out)
+            *out = answer;
+        else
+            json_decref(answer);
+        return 0;
+    }
+}
+
+/* ---- verbs ---- */
+
+int kube_get(struct kube *k, const struct kube_res *res, const char *ns, const char *name, json_t **out, struct err *e)
+{
+    cleanup_free char *url = client_url(k, res, ns, name, NULL);
+    struct call c = {"get", "GET", NULL, res, ns, name, url, NULL, KUBE_OBJECT_MAX};
+    return request(k, &c, out, e);
+}
+
+int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object, json_t **out, struct err *e)
+{
+    char *url = client_url(k, res, ns, NULL, NULL);
+    client_query(&url, "fieldManager", k->field_manager);
+    struct call c = {"create", "POST", "application/json", res, ns, kube_name(object), url, object, KUBE_OBJECT_MAX};
+    int rc = request(k, &c, out, e);
+    free(url);
+    return rc;
+}
+
+int kube_update(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const json_t *object, json_t **out,
+                struct err *e)
+{
+    char *url = client_url(k, res, ns, name, NULL);
+    client_query(&url, "fieldManager", k->field_manager);
+    struct call c = {"update", "PUT", "application/json", res, ns, name, url, object, KUBE_OBJECT_MAX};
+    int rc = request(k, &c, out, e);
+    free(url);
+    return rc;
+}
+
+int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const char *sub, const json_t *object,
+               json_t **out, struct err *e)
+{
+    cleanup_json json_t *whole = json_deep_copy(object); /* it may be shared: no reference of its own */
+    cleanup_free char *version = kube_res_api_version(res);
+    json_object_set_new(whole, "apiVersion", json_string(version));
+    json_object_set_new(whole, "kind", json_string(res->kind));
+    char *url = client_url(k, res, ns, name, sub);
+    client_query(&url, "fieldManager", k->field_manager);
+    client_query(&url, "force", "true");
+    struct call c = {"apply", "PATCH", "application/apply-patch+yaml", res, ns, name, url, whole, KUBE_OBJECT_MAX};
+    int rc = request(k, &c, out, e);
+    free(url);
+    return rc;
+}
+
+static const char *patch_media_type(enum kube_patch_type type)
+{
+    switch (type) {
+    case KUBE_PATCH_MERGE: return "application/merge-patch+json";
+    case KUBE_PATCH_JSON: return "application/json-patch+json";
+    }
+    return NULL;
+}
+
+int kube_patch(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const char *sub,
+               enum kube_patch_type type, const json_t *patch, json_t **out, struct err *e)
+{
+    char *url = client_url(k, res, ns, name, sub);
+    client_query(&url, "fieldManager", k->field_manager);
+    const char *verb = sub && *sub ? "patch status of" : "patch";
+    struct call c = {verb, "PATCH", patch_media_type(type), res, ns, name, url, patch, KUBE_OBJECT_MAX};
+    int rc = request(k, &c, out, e);
+    free(url);
+    return rc;
+}
+
+int kube_delete(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const struct kube_delete *how,
+                json_t **out, struct err *e)
+{
+    static const struct kube_delete plain = KUBE_DELETE_INIT;
+    if (!how)
+        how = &plain;
+    cleanup_json json_t *body = json_pack("{s:s,s:s}", "apiVersion", "v1", "kind", "DeleteOptions");
+    if (how->uid && *how->uid)
+        json_object_set_new(body, "preconditions", json_pack("{s:s}", "uid", how->uid));
+    if (how->propagation)
+        json_object_set_new(body, "propagationPolicy", json_string(how->propagation));
+    if (how->grace_s >= 0)
+        json_object_set_new(body, "gracePeriodSeconds", json_integer(how->grace_s));
+    cleanup_free char *url = client_url(k, res, ns, name, NULL);
+    struct call c = {"delete", "DELETE", "application/json", res, ns, name, url, body, KUBE_OBJECT_MAX};
+    json_t *answer = NULL;
+    if (request(k, &c, &answer, e))
+        return -1;
+    bool bare = strcmp(jget_str(answer, "kind", ""), "Status") == 0;
+    if (out)
+        *out = bare ? NULL : json_incref(answer);
+    json_decref(answer);
+    return 0;
+}
+
+/* ---- lists ---- */
+
+/* Hands every item of a page over, so that it holds no reference to the page. */
+static int hand_over(const struct kube_res *res, json_t *page, kube_item item, void *user, struct err *e)
+{
+    json_t *items = json_object_get(page, "items");
+    cleanup_free char *version = kube_res_api_version(res);
+    if (!json_is_array(items) && !json_is_null(items))
+        return err_set(e, ERR_FATAL, "the answer has no items");
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        json_t *it = json_incref(json_array_get(items, i));
+        json_array_set_new(items, i, json_null());
+        json_object_set_new(it, "apiVersion", json_string(version));
+        json_object_set_new(it, "kind", json_string(res->kind));
+        if (item(user, it))
+            return cancelled(e);
+    }
+    return 0;
+}
+
+int kube_list(struct kube *k, const struct kube_res *res, const char *ns, const struct kube_select *sel, unsigned page_size,
+              kube_item item, void *user, char **version, struct err *e)
+{
+    char limit[16];
+    snprintf(limit, sizeof limit, "%u", page_size ? page_size : PAGE_DEFAULT);
+    cleanup_free char *next = xstrdup("");
+    do {
+        char *url = client_url(k, res, ns, NULL, NULL);
+        client_query(&url, "limit", limit);
+        if (sel && sel->labels)
+            client_query(&url, "labelSelector", sel->labels);
+        if (sel && sel->fields)
+            client_query(&url, "fieldSelector", sel->fields);
+        if (*next)
+            client_query(&url, "continue", next);
+        struct call c = {"list", "GET", NULL, res, ns, NULL, url, NULL, KUBE_PAGE_MAX};
+        cleanup_json json_t *page = NULL;
+        int rc = request(k, &c, &page, e);
+        free(url);
+        if (rc)
+            return -1;
+        if (hand_over(res, page, item, user, e))
+            return say(&c, e);
+        const char *at = jget_str(page, "metadata.resourceVersion", "");
+        if (!*at) {
+            err_set(e, ERR_FATAL, "the answer has no resourceVersion");
+            return say(&c, e);
+        }
+        free(next);
+        next = xstrdup(jget_str(page, "metadata.continue", ""));
+        if (version && !*next)
+            *version = xstrdup(at);
+    } while (*next);
+    return 0;
+}
