@@ -11,7 +11,7 @@ trainer_site() # DIRECTORY
     python3 -m pip install -q --disable-pip-version-check --root-user-action ignore --no-deps --no-compile --target "$1" \
         --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 --platform any \
         --python-version 3.11 --implementation cp --only-binary :all: -r "$ROOT/hack/image.d/trainer.txt"
-    rm -rf "$1"/tensorflow/include "$1"/bin
+    rm -rf "${1:?}"/tensorflow/include "${1:?}"/bin
     find "$1" -type d \( -name tests -o -name __pycache__ \) -prune -exec rm -rf {} +
     find "$1" -name '*.so*' -type f -not -path '*/numpy*' -exec strip --strip-unneeded {} + 2>/dev/null || true
 }

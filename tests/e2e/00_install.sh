@@ -1,0 +1,32 @@
+#!/bin/bash
+# timeout: 300
+# helm install and upgrade with the real Helm; what was there before is noted, for 99_uninstall.sh to compare with.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/traces.sh"
+
+helm lint "$ROOT/charts/millrace"
+helm template x "$ROOT/charts/millrace" --namespace y >"$WORK/rendered.yaml"
+! helm template x "$ROOT/charts/millrace" --set csi.kubeletDir=relative >"$WORK/bad" 2>&1 || fail "a relative kubeletDir is accepted"
+grep -q kubeletDir "$WORK/bad" || fail "the error does not name the value: $(cat "$WORK/bad")"
+
+traces >"$ROOT/build/e2e-before.txt"
+step "helm install"
+helm upgrade --install "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --create-namespace --wait --timeout 2m
+step "helm upgrade"
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --set logLevel=debug --wait --timeout 2m
+k -n "$SYSTEM" get pods -o wide
+[ "$(k get csidriver csi.millrace.dev -o jsonpath='{.spec.attachRequired}')" = true ] || fail "attachRequired is not true"
+for node in $(k get nodes -o name); do
+    expect 30 "the driver is registered on $node" has_text csi.millrace.dev k get "csinode/${node#node/}" -o yaml
+done
+
+step "least privilege"
+allowed() { k auth can-i "$@" -q; }
+account=system:serviceaccount:$SYSTEM:$RELEASE
+! allowed get secrets --all-namespaces --as "$account-operator" || fail "the operator may read Secrets"
+! allowed create pods/exec --all-namespaces --as "$account-operator" || fail "the operator may exec into pods"
+! allowed patch nodes --as "$account-operator" || fail "the operator may change nodes"
+allowed create pods --all-namespaces --as "$account-operator" || fail "the operator may not create pods"
+for verb in get list create delete; do
+    ! allowed "$verb" pods --all-namespaces --as "$account-csi" || fail "the node plugin may $verb pods"
+done

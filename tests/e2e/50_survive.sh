@@ -1,0 +1,48 @@
+#!/bin/bash
+# timeout: 300
+# A pod reads and checks without a pause while the serving process, the client's pod and the node plugin are killed under it:
+# not one read may fail.
+. "$(dirname "$0")/lib.sh"
+start_test
+
+s3_up
+random_files 4 2000000 train
+secret keys "$S3_KEY" "$S3_SECRET"
+dataset data
+pod reader data 'cd /mnt/fuse; exec 3<sums.txt; n=0
+    while [ ! -e /tmp/stop ]; do sha256sum -c sums.txt >/tmp/out 2>&1 || { cat /tmp/out; exit 1; }; n=$((n+1)); echo $n; sleep 0.05; done
+    cat <&3 >/dev/null; echo done'
+expect 90 "the pod runs" has_text Running jsonpath pod/reader '{.status.phase}'
+node=$(jsonpath pod/reader '{.spec.nodeName}')
+
+rounds() { n logs reader --tail=1; }
+goes_on() # it still runs, and reads further
+{
+    local was
+    was=$(rounds)
+    expect 30 "the reader goes on after round $was" test_further "$was"
+    [ "$(jsonpath pod/reader '{.status.phase}')" = Running ] || fail "the reader has failed: $(n logs reader --tail=5)"
+}
+test_further() { [ "$(rounds)" -gt "$(($1 + 2))" ]; }
+
+goes_on
+for i in 1 2 3; do
+    step "kill -9 of the serving process ($i)"
+    "$ROOT/hack/cluster" exec "$node" sh -c 'for p in /proc/[0-9]*; do [ "$(tr "\0" " " <$p/cmdline 2>/dev/null | cut -d " " -f 1)" = /usr/bin/millrace-fuse ] && pids="$pids ${p#/proc/}"; done; set -- $pids; shift $(($# - 1)); kill -9 $1'
+    goes_on
+done
+step "the client's pod is deleted"
+n delete pod -l millrace.dev/component=client --grace-period=0 --force >/dev/null 2>&1
+sleep 1
+goes_on
+step "the node plugin is deleted"
+k -n "$SYSTEM" delete pod -l millrace.dev/component=csi --field-selector "spec.nodeName=$node" --wait
+goes_on
+k -n "$SYSTEM" rollout status daemonset/millrace-csi --timeout=60s
+step "the client's process after that"
+n delete pod -l millrace.dev/component=client --grace-period=0 --force >/dev/null 2>&1
+sleep 1
+goes_on
+n exec reader -- /bin/busybox touch /tmp/stop
+expect 20 "the reader has ended well" has_text Succeeded jsonpath pod/reader '{.status.phase}'
+step "$(n logs reader --tail=2 | head -n 1) rounds, no failure"
