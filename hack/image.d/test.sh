@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# The image of the tests' pods: busybox with a link for each of its programs, and curl (busybox's wget, linked statically,
+# crashes when it resolves names). Sourced by hack/image.
+# inputs: hack/lib.sh
+
+image_test() # OUT.tar
+{
+    local root program
+    apt_install busybox-static curl
+    root=$(mktemp -d)
+    base_files "$root" millrace 65532
+    copy_programs "$root" /bin/busybox /usr/bin/curl
+    while read -r program; do
+        [ -e "$root/usr/bin/$program" ] || ln -s busybox "$root/usr/bin/$program"
+    done < <(/bin/busybox --list)
+    image_pack localhost/millrace-test:1 "$root" "$1"
+    rm -rf "$root"
+}
