@@ -15,6 +15,7 @@
 #define LABEL_DATASET "millrace.dev/dataset"            /* Dataset name */
 #define LABEL_DATASET_UID "millrace.dev/dataset-uid"
 #define LABEL_NODE_HASH "millrace.dev/node"             /* client pods: hash of the node's name */
+#define LABEL_DATALOAD "millrace.dev/dataload"          /* DataLoad name, on its loader pod */
 #define ANNOTATION_HASH "millrace.dev/hash"             /* hash of the desired json of a child */
 #define FINALIZER_DATASET "millrace.dev/dataset"
 #define COMPONENT_CLIENT "client"
@@ -27,6 +28,7 @@
 #define NAME_WORKER_POD_FMT "%s-cache-%d"       /* Dataset name, index; also its hostname */
 #define NAME_WORKER_SERVICE_FMT "%s-cache"      /* headless; worker i is <pod>.<service>.<namespace>.svc */
 #define NAME_CLIENT_POD_FMT "%s-client-%08x"    /* Dataset name, low 32 bits of hash64(node name) */
+#define NAME_LOADER_POD_FMT "%s-loader"         /* DataLoad name */
 
 /* volume_context keys. PV of a dataset: VOL_DATASET_*; inline ephemeral volumes of client and worker pods: VOL_KIND + VOL_DATASET_UID.
  * The namespace of an inline volume is always kubelet's VOL_POD_NAMESPACE, never the user's word. */

@@ -1,0 +1,223 @@
+#include "operator/render/pod.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "operator/render/meta.h"
+#include "operator/render/volume.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB INT64_C(1048576)
+#define REQUEST_OVER (64 * MIB) /* beside the Memory tier: code, index, buffers */
+#define LIMIT_OVER (256 * MIB)  /* the same and read-ahead; page cache beyond it is reclaimed by the kernel */
+#define GRACE_S 30              /* a client that gets SIGTERM finishes its uploads */
+
+/* Like a container of ours: what its kind does not change. */
+struct spec {
+    const char *component;
+    const char *kind;       /* of the inline volume, NULL for none */
+    json_t *command;        /* stolen */
+    const json_t *resources; /* from the user, or NULL */
+    int64_t memory;         /* bytes of the Memory tier in this pod */
+    const char *restart;
+};
+
+static json_t *bytes_quantity(int64_t bytes)
+{
+    cleanup_free char *text = bytes % MIB ? xasprintf("%" PRId64, bytes) : xasprintf("%" PRId64 "Mi", bytes / MIB);
+    return json_string(text);
+}
+
+/* A quantity may be given as a number; pods take strings and give them back so. */
+static void set_quantities(json_t *to, const json_t *from)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)from, key, value) {
+        cleanup_free char *text = json_is_integer(value) ? xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value))
+                                                         : xstrdup(json_string_value(value));
+        if (text)
+            json_object_set_new(to, key, json_string(text));
+    }
+}
+
+static json_t *resources(const struct spec *s)
+{
+    json_t *requests = json_pack("{s:s, s:o}", "cpu", "50m", "memory", bytes_quantity(s->memory + REQUEST_OVER));
+    json_t *limits = json_pack("{s:o}", "memory", bytes_quantity(s->memory + LIMIT_OVER));
+    /* a limit below our default request would be refused: with a limit of his own the user's request counts, or the limit itself */
+    if (jget(s->resources, "limits.memory"))
+        json_object_del(requests, "memory");
+    if (jget(s->resources, "limits.cpu"))
+        json_object_del(requests, "cpu");
+    if (jget(s->resources, "requests.memory") && !jget(s->resources, "limits.memory"))
+        json_object_del(limits, "memory");
+    set_quantities(requests, jget_obj(s->resources, "requests"));
+    set_quantities(limits, jget_obj(s->resources, "limits"));
+    return json_pack("{s:o, s:o}", "requests", requests, "limits", limits);
+}
+
+static json_t *probe(const char *path, int period_s, int failures)
+{
+    return json_pack("{s:{s:s, s:s}, s:i, s:i, s:i}", "httpGet", "path", path, "port", "http", "periodSeconds", period_s, "timeoutSeconds",
+        5, "failureThreshold", failures);
+}
+
+static json_t *container(const struct dataset *d, const struct render_env *env, const struct spec *s, json_t *volume_mounts)
+{
+    cleanup_free char *config = render_config(d);
+    json_t *c = json_pack("{s:s, s:s, s:o, s:[{s:s, s:s}], s:[{s:s, s:i, s:s}], s:o, s:o, s:s, s:o}",
+        "name", CONTAINER_MAIN, "image", env->image, "command", s->command,
+        "env", "name", ENV_CONFIG, "value", config,
+        "ports", "name", "http", "containerPort", PORT_HTTP, "protocol", "TCP",
+        "resources", resources(s),
+        "securityContext", json_pack("{s:b, s:b, s:{s:[s]}}", "allowPrivilegeEscalation", 0, "readOnlyRootFilesystem", 1,
+                               "capabilities", "drop", "ALL"),
+        "terminationMessagePolicy", "FallbackToLogsOnError",
+        "volumeMounts", volume_mounts);
+    if (*env->pull_policy)
+        json_object_set_new(c, "imagePullPolicy", json_string(env->pull_policy));
+    if (strcmp(s->component, COMPONENT_LOADER) != 0) {
+        json_object_set_new(c, "readinessProbe", probe("/readyz", 1, 3));
+        json_object_set_new(c, "livenessProbe", probe("/healthz", 10, 6));
+    }
+    return c;
+}
+
+static json_t *pull_secrets(const char *list)
+{
+    json_t *names = json_array();
+    for (const char *s = list; *s;) {
+        size_t n = strcspn(s, ",");
+        cleanup_free char *name = xstrndup(s, n);
+        if (*name)
+            json_array_append_new(names, json_pack("{s:s}", "name", name));
+        s += n + (s[n] == ',');
+    }
+    return names;
+}
+
+/* The pod without placement. Steals s->command. */
+static json_t *base_pod(const struct dataset *d, const struct render_env *env, const char *name, const struct spec *s)
+{
+    json_t *pod = render_object(&kube_pods, d->ns, name, d->name, d->uid, s->component);
+    json_t *volumes = json_array(), *mounts = json_array();
+    if (s->kind)
+        render_inline_volume(d, s->kind, volumes, mounts);
+    render_sources(d, volumes, mounts);
+    json_t *spec = json_pack("{s:b, s:b, s:s, s:i, s:{s:b, s:i, s:i, s:{s:s}}, s:[o], s:o}",
+        "automountServiceAccountToken", 0, "enableServiceLinks", 0, "restartPolicy", s->restart,
+        "terminationGracePeriodSeconds", GRACE_S,
+        "securityContext", "runAsNonRoot", 1, "runAsUser", POD_UID, "runAsGroup", POD_UID, "seccompProfile", "type", "RuntimeDefault",
+        "containers", container(d, env, s, mounts),
+        "volumes", volumes);
+    json_t *secrets = pull_secrets(env->pull_secrets);
+    if (json_array_size(secrets))
+        json_object_set(spec, "imagePullSecrets", secrets);
+    json_decref(secrets);
+    json_object_set_new(pod, "spec", spec);
+    return pod;
+}
+
+static json_t *spec_of(json_t *pod) { return json_object_get(pod, "spec"); }
+
+/* After everything that makes a pod outdated when it changes, before what does not. */
+static void stamp(json_t *pod)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, json_hash(pod));
+    json_object_set_new(json_object_get(pod, "metadata"), "annotations", json_pack("{s:s}", ANNOTATION_HASH, text));
+}
+
+bool render_same(const json_t *desired, const json_t *pod)
+{
+    return strcmp(kube_annotation(desired, ANNOTATION_HASH), kube_annotation(pod, ANNOTATION_HASH)) == 0;
+}
+
+/* Wishes, in order: a node with a GPU (that is where the readers are), a node without another worker of this dataset. */
+static void add_hints(json_t *affinity, const json_t *gpu_nodes)
+{
+    json_t *wishes = json_array();
+    for (size_t i = 0; i < json_array_size(gpu_nodes) && i < RENDER_HINTS_MAX; i++)
+        json_array_append_new(wishes, json_pack("{s:i, s:{s:[{s:s, s:s, s:[O]}]}}", "weight", 50, "preference", "matchFields", "key",
+                                          "metadata.name", "operator", "In", "values", json_array_get(gpu_nodes, i)));
+    if (json_array_size(wishes) == 0) {
+        json_decref(wishes);
+        return;
+    }
+    json_t *node = json_object_get(affinity, "nodeAffinity");
+    if (!node) {
+        node = json_object();
+        json_object_set_new(affinity, "nodeAffinity", node);
+    }
+    json_object_set_new(node, "preferredDuringSchedulingIgnoredDuringExecution", wishes);
+}
+
+json_t *render_worker(const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes)
+{
+    cleanup_free char *name = render_worker_name(d->name, index), *service = render_service_name(d->name);
+    json_t *command = json_pack("[s, s, s]", "/usr/bin/millrace-worker", "--cache-dir", POD_RUN_DIR "/" VOLUME_CACHE);
+    struct spec s = {COMPONENT_WORKER, VOL_KIND_WORKER, command, d->worker_resources, d->memory, "Always"};
+    json_t *pod = base_pod(d, env, name, &s);
+    render_owner(pod, &kube_datasets, d->cr);
+    json_object_set_new(spec_of(pod), "hostname", json_string(name));
+    json_object_set_new(spec_of(pod), "subdomain", json_string(service));
+    if (json_array_size(d->tolerations))
+        json_object_set_new(spec_of(pod), "tolerations", json_deep_copy(d->tolerations));
+    json_t *affinity = json_object();
+    if (d->node_selector)
+        json_object_set_new(affinity, "nodeAffinity",
+            json_pack("{s:o}", "requiredDuringSchedulingIgnoredDuringExecution", json_deep_copy(d->node_selector)));
+    json_object_set_new(affinity, "podAntiAffinity",
+        json_pack("{s:[{s:i, s:{s:s, s:{s:{s:s, s:s}}}}]}", "preferredDuringSchedulingIgnoredDuringExecution", "weight", 100,
+            "podAffinityTerm", "topologyKey", "kubernetes.io/hostname", "labelSelector", "matchLabels", LABEL_DATASET_UID, d->uid,
+            LABEL_COMPONENT, COMPONENT_WORKER));
+    json_object_set_new(spec_of(pod), "affinity", affinity);
+    stamp(pod);
+    add_hints(affinity, gpu_nodes);
+    return pod;
+}
+
+/* Pinned by affinity, not by nodeName, so that the scheduler counts its memory and says why it cannot run; the node's taints are
+ * no reason not to serve a pod that is there. */
+json_t *render_client(const struct dataset *d, const struct render_env *env, const char *node)
+{
+    cleanup_free char *name = render_client_name(d->name, node), *hash = render_node_hash(node);
+    json_t *command = json_pack("[s, s, s, s, s]", "/usr/bin/millrace-fuse", "--socket", POD_RUN_DIR "/" VOLUME_SOCKET, "--cache-dir",
+        POD_RUN_DIR "/" VOLUME_CACHE);
+    struct spec s = {COMPONENT_CLIENT, VOL_KIND_CLIENT, command, d->client_resources, d->memory, "Always"};
+    json_t *pod = base_pod(d, env, name, &s);
+    render_owner(pod, &kube_datasets, d->cr);
+    render_label(pod, LABEL_NODE_HASH, hash);
+    json_object_set_new(spec_of(pod), "tolerations", json_pack("[{s:s}]", "operator", "Exists"));
+    json_object_set_new(spec_of(pod), "affinity",
+        json_pack("{s:{s:{s:[{s:[{s:s, s:s, s:[s]}]}]}}}", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
+            "nodeSelectorTerms", "matchFields", "key", "metadata.name", "operator", "In", "values", node));
+    stamp(pod);
+    return pod;
+}
+
+json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner, const json_t *paths)
+{
+    cleanup_free char *name = render_loader_name(kube_name(owner));
+    json_t *command = json_pack("[s, s]", "/usr/bin/millrace-worker", "--load");
+    size_t i;
+    json_t *path;
+    json_array_foreach(paths, i, path)
+        json_array_append(command, path);
+    if (json_array_size(paths) == 0)
+        json_array_append_new(command, json_string("/"));
+    struct spec s = {COMPONENT_LOADER, NULL, command, NULL, 0, "OnFailure"};
+    json_t *pod = base_pod(d, env, name, &s);
+    render_owner(pod, &kube_dataloads, owner);
+    render_label(pod, LABEL_DATALOAD, kube_name(owner));
+    if (json_array_size(d->tolerations))
+        json_object_set_new(spec_of(pod), "tolerations", json_deep_copy(d->tolerations));
+    stamp(pod);
+    return pod;
+}

@@ -1,0 +1,29 @@
+/* pod — the pods of a dataset: clients (one a node), cache workers, loaders. Pure. All of them satisfy the restricted Pod Security
+ * profile and carry no token of the API server. ANNOTATION_HASH is the hash of the pod without its hints about GPU nodes: a pod
+ * is outdated when the hash of the one that would be made now is another. */
+#ifndef MILLRACE_RENDER_POD_H
+#define MILLRACE_RENDER_POD_H
+
+#include "operator/api/dataset.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* What main says about all pods. */
+struct render_env {
+    const char *image;
+    const char *pull_policy;  /* "" : the server's default */
+    const char *pull_secrets; /* comma-separated, "" if none */
+};
+
+/* gpu_nodes: array of names that workers should prefer, the first RENDER_HINTS_MAX of them count; NULL if not known. */
+#define RENDER_HINTS_MAX 32
+json_t *render_worker(const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes);
+json_t *render_client(const struct dataset *d, const struct render_env *env, const char *node);
+/* Loads paths (array of strings; empty: everything) of d for the DataLoad `owner`. */
+json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner, const json_t *paths);
+
+/* Was the pod made of the same desired one? */
+bool render_same(const json_t *desired, const json_t *pod);
+
+#endif

@@ -1,0 +1,147 @@
+#include "operator/render/volume.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/obj.h"
+#include "operator/render/meta.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static json_t *access_modes(const struct dataset *d)
+{
+    return d->access_modes ? json_deep_copy(d->access_modes) : json_pack("[s]", "ReadOnlyMany");
+}
+
+/* The claim is named in claimRef: nobody else's claim can take the volume. Its uid is filled in by the volume binder. */
+json_t *render_pv(const struct dataset *d)
+{
+    cleanup_free char *name = render_pv_name(d->uid);
+    json_t *pv = render_object(&kube_pvs, NULL, name, d->name, d->uid, NULL);
+    json_object_set_new(pv, "spec",
+        json_pack("{s:{s:s}, s:o, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:b, s:{s:s, s:s, s:s, s:s}}}",
+            "capacity", "storage", RENDER_CAPACITY,
+            "accessModes", access_modes(d),
+            "persistentVolumeReclaimPolicy", "Retain",
+            "storageClassName", "",
+            "volumeMode", "Filesystem",
+            "claimRef", "apiVersion", "v1", "kind", "PersistentVolumeClaim", "namespace", d->ns, "name", d->name,
+            "csi", "driver", NAME_DRIVER, "volumeHandle", d->uid, "readOnly", d->read_only,
+            "volumeAttributes", VOL_DATASET_UID, d->uid, VOL_DATASET_NAME, d->name, VOL_DATASET_NAMESPACE, d->ns,
+            VOL_READ_ONLY, d->read_only ? "true" : "false"));
+    return pv;
+}
+
+json_t *render_pvc(const struct dataset *d)
+{
+    cleanup_free char *pv = render_pv_name(d->uid);
+    json_t *pvc = render_object(&kube_pvcs, d->ns, d->name, d->name, d->uid, NULL);
+    render_owner(pvc, &kube_datasets, d->cr);
+    json_object_set_new(pvc, "spec",
+        json_pack("{s:o, s:s, s:s, s:s, s:{s:{s:s}}}", "accessModes", access_modes(d), "storageClassName", "", "volumeMode", "Filesystem",
+            "volumeName", pv, "resources", "requests", "storage", RENDER_CAPACITY));
+    return pvc;
+}
+
+json_t *render_service(const struct dataset *d)
+{
+    cleanup_free char *name = render_service_name(d->name);
+    json_t *svc = render_object(&kube_services, d->ns, name, d->name, d->uid, NULL);
+    render_owner(svc, &kube_datasets, d->cr);
+    json_object_set_new(svc, "spec",
+        json_pack("{s:s, s:{s:s, s:s}, s:[{s:s, s:i, s:s, s:s}]}", "clusterIP", "None",
+            "selector", LABEL_DATASET_UID, d->uid, LABEL_COMPONENT, COMPONENT_WORKER,
+            "ports", "name", "http", "port", PORT_HTTP, "protocol", "TCP", "targetPort", "http"));
+    return svc;
+}
+
+static json_t *mount_config(const struct dataset *d, size_t i)
+{
+    const struct dataset_mount *m = &d->mounts[i];
+    json_t *j = json_pack("{s:s, s:b}", "path", m->path, "readOnly", d->read_only || m->read_only);
+    if (m->scheme == DATASET_PVC) {
+        cleanup_free char *url = xasprintf("file://" RENDER_CLAIMS_DIR "/%zu%s", i, m->claim_path);
+        json_object_set_new(j, "mountPoint", json_string(url));
+    } else {
+        json_object_set_new(j, "mountPoint", json_string(m->mount_point));
+    }
+    if (json_object_size(m->options))
+        json_object_set_new(j, "options", json_deep_copy(m->options));
+    if (m->nsecrets == 0)
+        return j;
+    json_t *files = json_object(), *names = json_object();
+    for (size_t k = 0; k < m->nsecrets; k++) {
+        cleanup_free char *file = xasprintf("%zu/%s", i, m->secrets[k].option);
+        cleanup_free char *from = xasprintf("%s:%s", m->secrets[k].secret, m->secrets[k].key);
+        json_object_set_new(files, m->secrets[k].option, json_string(file));
+        json_object_set_new(names, m->secrets[k].option, json_string(from));
+    }
+    json_object_set_new(j, "secrets", files);
+    json_object_set_new(j, "secretNames", names);
+    return j;
+}
+
+char *render_config(const struct dataset *d)
+{
+    static const char *const media[] = {[CONF_MEM] = "MEM", [CONF_SSD] = "SSD", [CONF_HDD] = "HDD"};
+    json_t *mounts = json_array(), *tiers = json_array();
+    for (size_t i = 0; i < d->nmounts; i++)
+        json_array_append_new(mounts, mount_config(d, i));
+    for (size_t i = 0; i < d->ntiers; i++)
+        json_array_append_new(tiers, json_pack("{s:s, s:I}", "medium", media[d->tiers[i].medium], "quota", (json_int_t)d->tiers[i].quota));
+    cleanup_json json_t *conf = json_pack("{s:s, s:s, s:s, s:b, s:o, s:{s:o, s:s, s:s}}", "namespace", d->ns, "name", d->name, "uid", d->uid,
+        "readOnly", d->read_only, "mounts", mounts, "cache", "tiers", tiers, "writeType", d->write_type, "profile", d->profile);
+    if (d->metadata_sync)
+        json_object_set_new(conf, "metadataSync", json_integer(d->metadata_sync));
+    if (d->replicas) {
+        cleanup_free char *name = render_service_name(d->name);
+        cleanup_free char *service = xasprintf("%s.%s.svc", name, d->ns);
+        json_object_set_new(conf, "workers",
+            json_pack("{s:s, s:s, s:i, s:i}", "service", service, "name", name, "count", d->replicas, "port", PORT_HTTP));
+    }
+    return json_text(conf);
+}
+
+/* One projected volume for all Secrets. Each is optional: a missing one must not keep the pod from starting, because it is the
+ * pod that tells the user what is missing. */
+static json_t *secret_sources(const struct dataset *d)
+{
+    json_t *sources = json_array();
+    for (size_t i = 0; i < d->nmounts; i++)
+        for (size_t k = 0; k < d->mounts[i].nsecrets; k++) {
+            const struct dataset_secret *s = &d->mounts[i].secrets[k];
+            cleanup_free char *path = xasprintf("%zu/%s", i, s->option);
+            json_array_append_new(sources, json_pack("{s:{s:s, s:b, s:[{s:s, s:s}]}}", "secret", "name", s->secret, "optional", 1, "items",
+                                               "key", s->key, "path", path));
+        }
+    return sources;
+}
+
+void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mounts)
+{
+    json_t *sources = secret_sources(d);
+    if (json_array_size(sources)) {
+        json_array_append_new(volumes, json_pack("{s:s, s:{s:i, s:o}}", "name", "secrets", "projected", "defaultMode", 0444, "sources",
+                                           sources));
+        json_array_append_new(volume_mounts, json_pack("{s:s, s:s, s:b}", "name", "secrets", "mountPath", POD_SECRETS_DIR, "readOnly", 1));
+    } else {
+        json_decref(sources);
+    }
+    for (size_t i = 0; i < d->nmounts; i++) {
+        const struct dataset_mount *m = &d->mounts[i];
+        if (m->scheme != DATASET_PVC)
+            continue;
+        bool ro = d->read_only || m->read_only;
+        cleanup_free char *name = xasprintf("claim-%zu", i), *path = xasprintf(RENDER_CLAIMS_DIR "/%zu", i);
+        json_array_append_new(volumes, json_pack("{s:s, s:{s:s, s:b}}", "name", name, "persistentVolumeClaim", "claimName", m->claim,
+                                           "readOnly", ro));
+        json_array_append_new(volume_mounts, json_pack("{s:s, s:s, s:b}", "name", name, "mountPath", path, "readOnly", ro));
+    }
+}
+
+void render_inline_volume(const struct dataset *d, const char *kind, json_t *volumes, json_t *volume_mounts)
+{
+    json_array_append_new(volumes, json_pack("{s:s, s:{s:s, s:{s:s, s:s}}}", "name", "run", "csi", "driver", NAME_DRIVER,
+                                       "volumeAttributes", VOL_KIND, kind, VOL_DATASET_UID, d->uid));
+    json_array_append_new(volume_mounts, json_pack("{s:s, s:s}", "name", "run", "mountPath", POD_RUN_DIR));
+}
