@@ -12,7 +12,14 @@
  *   client → keeper   KEEP_BACKING_OPEN + fd of a regular file  answered by KEEP_BACKING {int64 id | -errno}
  *   client → keeper   KEEP_BACKING_CLOSE {int64 id}            the inode's last open is released; no answer
  *   client → keeper   KEEP_RETURN_FD + fd                      hands the fuse fd back to a restarted keeper (may follow HELLO)
- * Ids outlive the client: the keeper maps (device, inode) of a backing file to its id and gives the same one again. */
+ * Ids outlive the client: the keeper maps (device, inode) of a backing file to its id and gives the same one again.
+ * A backing file is a regular file of the client's user on the file system of its cache directory; -EPERM otherwise.
+ *
+ * The mount has allow_other, default_permissions, nosuid and nodev. When it goes (NodeUnstage, or a stage that failed) the
+ * keeper closes the connection and the fuse fd gives ENODEV: forget the fd, connect anew and wait for the next WELCOME.
+ * When only the connection closes the keeper has gone: connect until it is back, then HELLO, RETURN_FD (and SERVING again);
+ * no WELCOME follows. It asks for RETURN_FD within KEEP_RETURN_MS of HELLO: later it may take the mount for lost.
+ * KEEP_FAILED before WELCOME is kept as the reason to show if nothing better comes in time; after WELCOME it fails the stage. */
 #ifndef MILLRACE_KEEP_WIRE_H
 #define MILLRACE_KEEP_WIRE_H
 
@@ -25,6 +32,7 @@
 #define KEEP_VERSION 1
 #define KEEP_INIT_MAX 256      /* bytes of a saved FUSE_INIT request */
 #define KEEP_PAYLOAD_MAX 2048
+#define KEEP_RETURN_MS 2000
 
 enum keep_type {
     KEEP_HELLO = 1,
