@@ -44,13 +44,17 @@ struct cache_conf {
 struct cache *cache_new(struct kube *k, const struct cache_conf *conf);
 void cache_free(struct cache *c); /* stops it first; no reader may be left */
 
-/* A change: was is NULL for a new object, now is NULL for one that is gone. Called with no lock held, in order per object, also for
- * objects of the first list and for changes that cache_observe brought. Both are borrowed. Must not block. */
+/* A change: was is NULL for a new object, now is NULL for one that is gone. Called with no lock held, also for objects of the
+ * first list and for changes that cache_observe brought, hence by several threads at once: it says that something changed, the
+ * cache says what is so now. Both are borrowed. Must not block. */
 typedef void (*cache_handler)(void *user, const json_t *was, const json_t *now);
 void cache_on_change(struct cache *c, cache_handler fn, void *user); /* before cache_start */
 
+void cache_add_index(struct cache *c, const struct cache_index *index);    /* before cache_start; a known name is skipped */
+
 int cache_start(struct cache *c, struct err *e);
-void cache_stop(struct cache *c); /* ends the watch, joins the thread */
+void cache_cancel(struct cache *c); /* begins to stop: takes up to a second, so many caches are cancelled first, then stopped */
+void cache_stop(struct cache *c); /* ends the watch, joins the thread; what is cached stays readable */
 bool cache_synced(const struct cache *c); /* the first list is in */
 /* Why it is not synced, in words ("list datasets: … is not installed"), or "" — for /readyz and the start-up log. */
 void cache_trouble(struct cache *c, struct err *out);
@@ -60,7 +64,7 @@ const struct cache_conf *cache_conf(const struct cache *c);
 struct obj *cache_get(struct cache *c, const char *key); /* "ns/name" or "name"; caller unrefs; NULL if absent */
 
 struct objs {
-    struct obj **v; /* owned references, in order of their keys */
+    struct obj **v; /* owned references, in order of namespace, then name */
     size_t n;
 };
 struct objs cache_all(struct cache *c);

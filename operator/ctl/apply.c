@@ -1,0 +1,177 @@
+#include "operator/ctl/apply.h"
+
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/http/metric.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+
+#include <string.h>
+
+/* ---- answers go into the caches ---- */
+
+static void observe(struct apply *a, const struct kube_res *res, const json_t *answer)
+{
+    for (size_t i = 0; i < a->ncaches; i++)
+        if (cache_res(a->caches[i]) == res)
+            cache_observe(a->caches[i], json_deep_copy(answer));
+}
+
+static void observe_gone(struct apply *a, const struct plan_action *x)
+{
+    cleanup_free char *key = kube_key(x->ns, x->name);
+    for (size_t i = 0; i < a->ncaches; i++)
+        if (cache_res(a->caches[i]) == x->res)
+            cache_observe_gone(a->caches[i], key, *x->uid ? x->uid : NULL);
+}
+
+/* The answer to a patch or delete that took away the last thing that held the object. */
+static bool was_last_breath(const json_t *answer)
+{
+    return kube_deleting(answer) && !jget_len(answer, "metadata.finalizers") &&
+           jget_int(answer, "metadata.deletionGracePeriodSeconds", 0) == 0;
+}
+
+static void count(const char *verb, struct apply_result *r)
+{
+    cleanup_free char *labels = xasprintf("verb=\"%s\"", verb);
+    metric_add(metric_counter("millrace_api_writes_total", labels, "Write requests to the API server that succeeded, by verb"), 1);
+    r->writes++;
+}
+
+/* ---- one action ---- */
+
+static int run_apply(struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
+{
+    cleanup_json json_t *answer = NULL;
+    if (kube_apply(a->kube, x->res, x->ns, x->name, "", x->body, &answer, e))
+        return -1;
+    count("apply", r);
+    observe(a, x->res, answer);
+    return 0;
+}
+
+static const char *controller_uid(const json_t *object) { return jget_str(kube_controller_of(object), "uid", ""); }
+
+/* Somebody was there before: ours, from a write whose answer we never saw, or a stranger. */
+static int already_there(struct apply *a, const struct plan_action *x, struct err *e)
+{
+    cleanup_json json_t *there = NULL;
+    struct err exists = *e;
+    if (kube_get(a->kube, x->res, x->ns, x->name, &there, e)) {
+        if (e->cls == ERR_NOTFOUND) /* gone in between: the next turn creates it */
+            e->cls = ERR_CONFLICT;
+        return -1;
+    }
+    const char *owner = controller_uid(x->body);
+    if (!*owner || strcmp(owner, controller_uid(there)) != 0) {
+        *e = exists;
+        return err_wrap(e, "an object of that name belongs to somebody else; rename or delete it");
+    }
+    observe(a, x->res, there);
+    if (kube_deleting(there))
+        return err_set(e, ERR_CONFLICT, "create %s %s/%s: the old one is still being deleted", x->res->plural, x->ns, x->name);
+    return 0;
+}
+
+static int run_create(struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
+{
+    cleanup_json json_t *answer = NULL;
+    if (kube_create(a->kube, x->res, x->ns, x->body, &answer, e) == 0) {
+        count("create", r);
+        observe(a, x->res, answer);
+        return 0;
+    }
+    return e->cls == ERR_EXISTS ? already_there(a, x, e) : -1;
+}
+
+static int run_delete(struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
+{
+    cleanup_json json_t *answer = NULL, *there = NULL;
+    struct kube_delete how = {*x->uid ? x->uid : NULL, x->propagation, x->grace_s};
+    if (kube_delete(a->kube, x->res, x->ns, x->name, &how, &answer, e) == 0) {
+        count("delete", r);
+        if (!answer || was_last_breath(answer))
+            observe_gone(a, x);
+        else
+            observe(a, x->res, answer);
+        return 0;
+    }
+    if (e->cls == ERR_CONFLICT && *x->uid) { /* another object under that name? */
+        struct err conflict = *e;
+        if (kube_get(a->kube, x->res, x->ns, x->name, &there, e) == 0 && strcmp(kube_uid(there), x->uid) == 0) {
+            *e = conflict;
+            return -1;
+        }
+    }
+    if (!there && e->cls != ERR_NOTFOUND)
+        return -1;
+    err_clear(e);
+    observe_gone(a, x);
+    return 0;
+}
+
+static int run_patch(struct apply *a, const struct plan_action *x, const char *sub, struct apply_result *r, struct err *e)
+{
+    cleanup_json json_t *patch = json_deep_copy(x->body), *answer = NULL;
+    json_t *metadata = json_object_get(patch, "metadata");
+    if (!metadata) {
+        metadata = json_object();
+        json_object_set_new(patch, "metadata", metadata);
+    }
+    if (*x->uid)
+        json_object_set_new(metadata, "uid", json_string(x->uid)); /* not the next object of that name */
+    if (kube_patch(a->kube, x->res, x->ns, x->name, sub, KUBE_PATCH_MERGE, patch, &answer, e)) {
+        if (e->cls != ERR_NOTFOUND)
+            return -1;
+        err_clear(e); /* it went away: there is nothing to tell it any more */
+        observe_gone(a, x);
+        return 0;
+    }
+    count(*sub ? "status" : "patch", r);
+    if (was_last_breath(answer))
+        observe_gone(a, x);
+    else
+        observe(a, x->res, answer);
+    return 0;
+}
+
+static void run_event(struct apply *a, const struct plan_action *x)
+{
+    struct event_about about = {x->res, x->ns, x->name, x->uid};
+    if (a->events)
+        events_post(a->events, &about, x->warning, x->reason, x->message);
+    cleanup_free char *key = kube_key(x->ns, x->name);
+    log_kv(x->warning ? LOG_WARN : LOG_INFO, x->message, "kind", x->res->kind, "object", key, "reason", x->reason, NULL);
+}
+
+static int run(struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
+{
+    switch (x->op) {
+    case PLAN_APPLY: return run_apply(a, x, r, e);
+    case PLAN_CREATE: return run_create(a, x, r, e);
+    case PLAN_DELETE: return run_delete(a, x, r, e);
+    case PLAN_PATCH: return run_patch(a, x, "", r, e);
+    case PLAN_STATUS: return run_patch(a, x, "status", r, e);
+    case PLAN_EVENT:
+        run_event(a, x);
+        return 0;
+    case PLAN_REQUEUE:
+        if (r->requeue_ns < 0 || x->after_ns < r->requeue_ns)
+            r->requeue_ns = x->after_ns;
+        return 0;
+    }
+    return err_set(e, ERR_FATAL, "unknown action");
+}
+
+int apply_plan(struct apply *a, const struct plan *p, struct apply_result *r, struct err *e)
+{
+    struct err local = ERR_INIT;
+    if (!e)
+        e = &local; /* what to do next depends on the class */
+    *r = (struct apply_result){.requeue_ns = -1};
+    for (; r->done < p->n; r->done++)
+        if (run(a, &p->actions[r->done], r, e))
+            return -1;
+    return 0;
+}

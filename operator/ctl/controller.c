@@ -1,0 +1,273 @@
+#include "operator/ctl/controller.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/http/metric.h"
+#include "lib/json/jget.h"
+#include "operator/ctl/queue.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORKERS_DEFAULT 4
+#define RESYNC_DEFAULT (600 * NS_PER_S)
+#define BACKOFF_MIN (50 * NS_PER_MS)
+#define BACKOFF_MAX (60 * NS_PER_S)
+#define PERSON_MIN (5 * NS_PER_S)   /* where a person must act, trying again soon is of no use */
+#define PERSON_MAX (300 * NS_PER_S)
+
+struct subscription {
+    struct controller *controller;
+    controller_map map;
+    void *user;
+    struct subscription *next;
+};
+
+struct controller {
+    struct controller_conf conf;
+    struct queue *queue;
+    struct apply *apply;       /* borrowed, set by start */
+    struct subscription *subs; /* owned; the caches hold pointers to them */
+    pthread_t *threads;        /* conf.workers */
+    unsigned nthreads;
+    pthread_t resync_thread;
+    bool resyncs;              /* that thread runs */
+    pthread_mutex_t mu;        /* a leaf */
+    pthread_cond_t changed;
+    bool stopping;             /* mu */
+    struct metric *reconciles, *failures, *duration, *length;
+};
+
+struct controller *controller_new(const struct controller_conf *conf)
+{
+    struct controller *c = xcalloc(1, sizeof *c);
+    c->conf = *conf;
+    if (!c->conf.workers)
+        c->conf.workers = WORKERS_DEFAULT;
+    if (!c->conf.resync_ns)
+        c->conf.resync_ns = RESYNC_DEFAULT;
+    c->queue = queue_new(&(struct queue_backoff){BACKOFF_MIN, BACKOFF_MAX});
+    c->threads = xcalloc(c->conf.workers, sizeof *c->threads);
+    pthread_mutex_init(&c->mu, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    cleanup_free char *labels = xasprintf("controller=\"%s\"", conf->name);
+    c->reconciles = metric_counter("millrace_reconciles_total", labels, "Turns of the controller");
+    c->failures = metric_counter("millrace_reconcile_errors_total", labels, "Turns that failed and are tried again");
+    c->duration = metric_histogram("millrace_reconcile_seconds", labels, "Duration of a turn");
+    c->length = metric_gauge("millrace_queue_length", labels, "Keys that wait, delayed ones too");
+    return c;
+}
+
+void controller_free(struct controller *c)
+{
+    if (!c)
+        return;
+    controller_stop(c);
+    queue_free(c->queue);
+    while (c->subs) {
+        struct subscription *next = c->subs->next;
+        free(c->subs);
+        c->subs = next;
+    }
+    free(c->threads);
+    pthread_mutex_destroy(&c->mu);
+    pthread_cond_destroy(&c->changed);
+    free(c);
+}
+
+const char *controller_name(const struct controller *c) { return c->conf.name; }
+
+void controller_enqueue(struct controller *c, const char *key, int64_t after_ns) { queue_add_after(c->queue, key, after_ns); }
+
+/* ---- what wakes a key ---- */
+
+static void wake(void *to, const char *key) { queue_add(((struct controller *)to)->queue, key); }
+
+static void on_change(void *user, const json_t *was, const json_t *now)
+{
+    const struct subscription *s = user;
+    if (was)
+        s->map(s->user, was, wake, s->controller);
+    if (now)
+        s->map(s->user, now, wake, s->controller);
+}
+
+void controller_watch(struct controller *c, struct cache *cache, controller_map map, void *user)
+{
+    struct subscription *s = xmalloc(sizeof *s);
+    *s = (struct subscription){c, map, user, c->subs};
+    c->subs = s;
+    cache_on_change(cache, on_change, s);
+}
+
+void controller_map_self(void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
+{
+    (void)user;
+    cleanup_free char *key = kube_key_of(object);
+    emit(to, key);
+}
+
+void controller_map_owner(void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
+{
+    const json_t *owner = kube_controller_of(object);
+    if (strcmp(jget_str(owner, "kind", ""), user) != 0)
+        return;
+    cleanup_free char *key = kube_key(kube_namespace(object), jget_str(owner, "name", ""));
+    emit(to, key);
+}
+
+/* ---- a turn ---- */
+
+/* The least wait before a key is tried again: what only a person can mend is not hurried. */
+static int64_t at_least(const struct err *e, unsigned failures)
+{
+    switch (e->cls) {
+    case ERR_NONE: case ERR_RETRY: case ERR_CONFLICT:
+        return 0;
+    case ERR_NOTFOUND: case ERR_EXISTS: case ERR_INVALID: case ERR_DENIED: case ERR_EXHAUSTED: case ERR_FATAL:
+        break;
+    }
+    int64_t wait = PERSON_MIN;
+    for (; failures && wait < PERSON_MAX; failures--)
+        wait *= 2;
+    return MIN(wait, PERSON_MAX);
+}
+
+/* The failure in words on the object itself, as far as the controller has none better. */
+static void explain(struct controller *c, const char *key, const struct plan *plan, size_t failed, const struct err *why)
+{
+    cleanup_plan struct plan then = PLAN_INIT;
+    if (c->conf.on_apply_error)
+        c->conf.on_apply_error(c->conf.user, key, &plan->actions[failed], why, &then);
+    bool for_people = why->cls == ERR_INVALID || why->cls == ERR_DENIED || why->cls == ERR_EXISTS;
+    if (!then.n && for_people && c->conf.keys) {
+        cleanup_obj struct obj *o = cache_get(c->conf.keys, key);
+        if (o)
+            plan_event(&then, cache_res(c->conf.keys), obj_json(o), true, "ApplyFailed", "%s", why->msg);
+    }
+    struct apply_result r;
+    struct err e = ERR_INIT;
+    if (apply_plan(c->apply, &then, &r, &e))
+        log_kv(LOG_WARN, "the failure could not be written down", "controller", c->conf.name, "key", key, "error", e.msg, NULL);
+}
+
+/* 0, or -1 with *e. *requeue_ns: when it wants to be looked at again, -1 if not. */
+static int turn(struct controller *c, const char *key, bool resync, int64_t *requeue_ns, struct err *e)
+{
+    cleanup_plan struct plan plan = PLAN_INIT;
+    struct apply_result r = {.requeue_ns = -1};
+    plan.resync = resync;
+    if (c->conf.reconcile(c->conf.user, key, &plan, e))
+        return -1;
+    if (plan.n && log_enabled(LOG_DEBUG)) {
+        cleanup_json json_t *j = plan_json(&plan);
+        cleanup_free char *text = json_dumps(j, JSON_COMPACT);
+        log_kv(LOG_DEBUG, "plan", "controller", c->conf.name, "key", key, "plan", text, NULL);
+    }
+    int rc = apply_plan(c->apply, &plan, &r, e);
+    *requeue_ns = r.requeue_ns;
+    if (rc)
+        explain(c, key, &plan, r.done, e);
+    return rc;
+}
+
+static void work_on(struct controller *c, const char *key, bool resync)
+{
+    struct err e = ERR_INIT;
+    int64_t begun = clock_mono_ns(), requeue_ns = -1;
+    int rc = turn(c, key, resync, &requeue_ns, &e);
+    metric_add(c->reconciles, 1);
+    metric_add(c->duration, clock_mono_ns() - begun);
+    metric_set(c->length, (int64_t)queue_len(c->queue));
+    if (rc == 0) {
+        if (requeue_ns >= 0)
+            queue_add_after(c->queue, key, requeue_ns);
+        queue_done(c->queue, key);
+        return;
+    }
+    metric_add(c->failures, 1);
+    unsigned before = queue_failures(c->queue, key);
+    int64_t wait = queue_fail(c->queue, key, at_least(&e, before));
+    char text[24];
+    snprintf(text, sizeof text, "%.3gs", (double)wait / (double)NS_PER_S);
+    /* a lost race is daily bread: the next turn sees the newer object */
+    log_kv(e.cls == ERR_CONFLICT && before < 3 ? LOG_DEBUG : LOG_WARN, "reconcile failed", "controller", c->conf.name, "key", key,
+           "error", e.msg, "class", err_class_name(e.cls), "again_in", text, NULL);
+}
+
+static void *work(void *user)
+{
+    struct controller *c = user;
+    bool resync = false;
+    for (char *key; (key = queue_get(c->queue, &resync)); free(key))
+        work_on(c, key, resync);
+    return NULL;
+}
+
+/* ---- resync ---- */
+
+static void resync_all(struct controller *c)
+{
+    cleanup_objs struct objs all = cache_all(c->conf.keys);
+    for (size_t i = 0; i < all.n; i++) {
+        cleanup_free char *key = kube_key_of(obj_json(all.v[i]));
+        queue_add_resync(c->queue, key, (int64_t)((double)c->conf.resync_ns / 2 * (double)i / (double)all.n));
+    }
+}
+
+static void *resync_loop(void *user)
+{
+    struct controller *c = user;
+    int64_t next = clock_mono_ns() + c->conf.resync_ns;
+    pthread_mutex_lock(&c->mu);
+    while (!c->stopping) {
+        struct timespec at = {next / NS_PER_S, next % NS_PER_S};
+        pthread_cond_timedwait(&c->changed, &c->mu, &at);
+        if (c->stopping || clock_mono_ns() < next)
+            continue;
+        pthread_mutex_unlock(&c->mu);
+        resync_all(c);
+        next += c->conf.resync_ns;
+        pthread_mutex_lock(&c->mu);
+    }
+    pthread_mutex_unlock(&c->mu);
+    return NULL;
+}
+
+int controller_start(struct controller *c, struct apply *apply, struct err *e)
+{
+    c->apply = apply;
+    int rc = 0;
+    for (; c->nthreads < c->conf.workers; c->nthreads++)
+        if ((rc = pthread_create(&c->threads[c->nthreads], NULL, work, c)))
+            break;
+    if (!rc && c->conf.keys && c->conf.resync_ns > 0) {
+        rc = pthread_create(&c->resync_thread, NULL, resync_loop, c);
+        c->resyncs = rc == 0;
+    }
+    if (!rc)
+        return 0;
+    controller_stop(c);
+    return err_sys(e, rc, "threads of the %s controller", c->conf.name);
+}
+
+void controller_stop(struct controller *c)
+{
+    pthread_mutex_lock(&c->mu);
+    c->stopping = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->mu);
+    queue_stop(c->queue);
+    while (c->nthreads)
+        pthread_join(c->threads[--c->nthreads], NULL);
+    if (c->resyncs)
+        pthread_join(c->resync_thread, NULL);
+    c->resyncs = false;
+}

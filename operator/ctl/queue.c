@@ -1,0 +1,286 @@
+#include "operator/ctl/queue.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/map.h"
+#include "lib/base/mem.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IDLE ((size_t)-1)
+
+/* Everything known about a key. It exists while the key waits, is worked on, or has failures to remember. */
+struct key {
+    char *name;
+    int64_t due_ns;     /* mono; meaningful while at != IDLE */
+    uint64_t order;     /* of equal times the first added comes first */
+    size_t at;          /* place in the heap, or IDLE */
+    unsigned failures;
+    bool busy;          /* handed to a worker */
+    bool again;         /* added while busy: due at due_ns once it is done */
+    bool resync;        /* the next turn is a resync */
+};
+
+struct queue {
+    struct queue_backoff backoff;
+    pthread_mutex_t mu;     /* a leaf */
+    pthread_cond_t changed;
+    struct map *keys;       /* mu: owned struct key */
+    struct key **heap;      /* mu: by due_ns, then order; borrowed from keys */
+    size_t n, cap;          /* mu */
+    uint64_t order;         /* mu */
+    uint64_t random;        /* mu: state of the jitter */
+    bool stopped;           /* mu */
+};
+
+static void key_free(void *p)
+{
+    struct key *k = p;
+    free(k->name);
+    free(k);
+}
+
+struct queue *queue_new(const struct queue_backoff *b)
+{
+    struct queue *q = xcalloc(1, sizeof *q);
+    q->backoff = *b;
+    q->keys = map_new(key_free);
+    q->random = (uint64_t)clock_real_ns() | 1;
+    pthread_mutex_init(&q->mu, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&q->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    return q;
+}
+
+void queue_free(struct queue *q)
+{
+    if (!q)
+        return;
+    map_free(q->keys);
+    free(q->heap);
+    pthread_mutex_destroy(&q->mu);
+    pthread_cond_destroy(&q->changed);
+    free(q);
+}
+
+/* ---- the heap ---- */
+
+static bool before(const struct key *a, const struct key *b)
+{
+    return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->order < b->order;
+}
+
+static void place(struct queue *q, struct key *k, size_t at)
+{
+    q->heap[at] = k;
+    k->at = at;
+}
+
+static void sift(struct queue *q, struct key *k, size_t at)
+{
+    while (at > 0 && before(k, q->heap[(at - 1) / 2])) {
+        place(q, q->heap[(at - 1) / 2], at);
+        at = (at - 1) / 2;
+    }
+    for (;;) {
+        size_t child = at * 2 + 1;
+        if (child + 1 < q->n && before(q->heap[child + 1], q->heap[child]))
+            child++;
+        if (child >= q->n || !before(q->heap[child], k))
+            break;
+        place(q, q->heap[child], at);
+        at = child;
+    }
+    place(q, k, at);
+}
+
+static void heap_put(struct queue *q, struct key *k)
+{
+    if (q->n == q->cap)
+        q->heap = xrealloc(q->heap, (q->cap = q->cap ? q->cap * 2 : 64) * sizeof *q->heap);
+    sift(q, k, q->n++);
+}
+
+static void heap_remove(struct queue *q, struct key *k)
+{
+    size_t at = k->at;
+    struct key *last = q->heap[--q->n];
+    k->at = IDLE;
+    if (last != k)
+        sift(q, last, at);
+}
+
+/* ---- keys ---- */
+
+static struct key *key_of(struct queue *q, const char *name)
+{
+    struct key *k = map_get(q->keys, name);
+    if (!k) {
+        k = xcalloc(1, sizeof *k);
+        k->name = xstrdup(name);
+        k->at = IDLE;
+        map_put(q->keys, name, k);
+    }
+    return k;
+}
+
+static void drop_if_idle(struct queue *q, struct key *k)
+{
+    if (k->at == IDLE && !k->busy && !k->failures)
+        map_del(q->keys, k->name);
+}
+
+static void add_locked(struct queue *q, struct key *k, int64_t due_ns)
+{
+    bool waits = k->busy ? k->again : k->at != IDLE;
+    if (waits && k->due_ns <= due_ns)
+        return;
+    k->due_ns = due_ns;
+    k->order = q->order++;
+    if (k->busy) {
+        k->again = true;
+        return;
+    }
+    if (k->at != IDLE)
+        sift(q, k, k->at);
+    else
+        heap_put(q, k);
+    pthread_cond_signal(&q->changed);
+}
+
+static void add(struct queue *q, const char *name, int64_t after_ns, bool resync)
+{
+    pthread_mutex_lock(&q->mu);
+    if (!q->stopped) {
+        struct key *k = key_of(q, name);
+        k->resync |= resync;
+        add_locked(q, k, clock_mono_ns() + MAX(after_ns, 0));
+    }
+    pthread_mutex_unlock(&q->mu);
+}
+
+void queue_add(struct queue *q, const char *key) { add(q, key, 0, false); }
+void queue_add_after(struct queue *q, const char *key, int64_t after_ns) { add(q, key, after_ns, false); }
+void queue_add_resync(struct queue *q, const char *key, int64_t after_ns) { add(q, key, after_ns, true); }
+
+char *queue_get(struct queue *q, bool *resync)
+{
+    char *name = NULL;
+    pthread_mutex_lock(&q->mu);
+    while (!q->stopped && !name) {
+        if (!q->n) {
+            pthread_cond_wait(&q->changed, &q->mu);
+            continue;
+        }
+        struct key *k = q->heap[0];
+        if (k->due_ns > clock_mono_ns()) {
+            struct timespec at = {k->due_ns / NS_PER_S, k->due_ns % NS_PER_S};
+            pthread_cond_timedwait(&q->changed, &q->mu, &at);
+            continue;
+        }
+        heap_remove(q, k);
+        k->busy = true;
+        *resync = k->resync;
+        k->resync = false;
+        name = xstrdup(k->name);
+    }
+    if (q->n) /* the time the others sleep until may be another one now */
+        pthread_cond_signal(&q->changed);
+    pthread_mutex_unlock(&q->mu);
+    return name;
+}
+
+static void finish_locked(struct queue *q, struct key *k)
+{
+    k->busy = false;
+    if (k->again) {
+        k->again = false;
+        if (!q->stopped) {
+            heap_put(q, k);
+            pthread_cond_signal(&q->changed);
+        }
+    }
+    drop_if_idle(q, k);
+}
+
+void queue_done(struct queue *q, const char *key)
+{
+    pthread_mutex_lock(&q->mu);
+    struct key *k = map_get(q->keys, key);
+    if (k && k->busy) {
+        k->failures = 0;
+        finish_locked(q, k);
+    }
+    pthread_mutex_unlock(&q->mu);
+}
+
+/* xorshift64: spreading, not secrecy */
+static uint64_t random_locked(struct queue *q)
+{
+    q->random ^= q->random << 13;
+    q->random ^= q->random >> 7;
+    return q->random ^= q->random << 17;
+}
+
+int64_t queue_fail(struct queue *q, const char *key, int64_t at_least_ns)
+{
+    int64_t wait = 0;
+    pthread_mutex_lock(&q->mu);
+    struct key *k = map_get(q->keys, key);
+    if (k && k->busy) {
+        unsigned doublings = MIN(k->failures, 40u);
+        k->failures++;
+        wait = q->backoff.min_ns;
+        while (doublings-- && wait < q->backoff.max_ns)
+            wait *= 2;
+        wait = MIN(wait, q->backoff.max_ns);
+        wait = MAX(wait, at_least_ns);
+        wait += wait / 5 - (int64_t)(random_locked(q) % (uint64_t)(wait / 5 * 2 + 1));
+        add_locked(q, k, clock_mono_ns() + wait);
+        finish_locked(q, k);
+    }
+    pthread_mutex_unlock(&q->mu);
+    return wait;
+}
+
+void queue_forget(struct queue *q, const char *key)
+{
+    pthread_mutex_lock(&q->mu);
+    struct key *k = map_get(q->keys, key);
+    if (k) {
+        k->failures = 0;
+        if (k->at != IDLE && k->due_ns > clock_mono_ns())
+            heap_remove(q, k);
+        drop_if_idle(q, k);
+    }
+    pthread_mutex_unlock(&q->mu);
+}
+
+void queue_stop(struct queue *q)
+{
+    pthread_mutex_lock(&q->mu);
+    q->stopped = true;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->mu);
+}
+
+size_t queue_len(struct queue *q)
+{
+    pthread_mutex_lock(&q->mu);
+    size_t n = q->n;
+    pthread_mutex_unlock(&q->mu);
+    return n;
+}
+
+unsigned queue_failures(struct queue *q, const char *key)
+{
+    pthread_mutex_lock(&q->mu);
+    struct key *k = map_get(q->keys, key);
+    unsigned n = k ? k->failures : 0;
+    pthread_mutex_unlock(&q->mu);
+    return n;
+}

@@ -1,0 +1,24 @@
+/* store — inside cache: objects by key, with indexes. Not locked. */
+#ifndef MILLRACE_CTL_STORE_H
+#define MILLRACE_CTL_STORE_H
+
+#include "operator/ctl/cache.h"
+
+struct store; /* opaque */
+
+struct store *store_new(void);
+void store_free(struct store *s);
+void store_add_index(struct store *s, const struct cache_index *index); /* while empty; a known name is skipped */
+
+struct obj *store_get(const struct store *s, const char *key);  /* borrowed; NULL if absent */
+void store_put(struct store *s, const char *key, struct obj *o_take, uint64_t mark);
+struct obj *store_del(struct store *s, const char *key);        /* the caller owns it; NULL if absent */
+void store_mark(struct store *s, const char *key, uint64_t mark); /* for sweeping after a list */
+size_t store_count(const struct store *s);
+
+struct objs store_all(const struct store *s);                   /* in no order */
+struct objs store_by(const struct store *s, const char *index, const char *value); /* in no order */
+/* Keys whose mark is another one and whose version is at most rv; a NULL-terminated array, the caller frees it and its strings. */
+char **store_unmarked(const struct store *s, uint64_t mark, uint64_t rv);
+
+#endif
