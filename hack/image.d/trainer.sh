@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # The trainer image: Debian's Python 3.11, TensorFlow for CPUs, and the script of examples/mnist. Sourced by hack/image.
+# inputs: hack/image.d/trainer.txt examples/mnist/train.py
 # Rebuilt only when one of its sources changes; Python's packages are kept in the cache between builds.
 
 TRAINER_DEBS=(python3.11 python3-distutils python3-lib2to3 libstdc++6 busybox-static)
