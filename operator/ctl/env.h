@@ -8,6 +8,12 @@
 #include "operator/ctl/cache.h"
 #include "operator/ctl/controller.h"
 
+struct env_hook {
+    int (*start)(void *user, struct err *e);
+    void (*stop)(void *user);
+    void *user;
+};
+
 struct operator_env {
     /* for everyone to read */
     struct kube *kube;
@@ -23,7 +29,7 @@ struct operator_env {
 
     /* filled by env_* below */
     struct apply apply;
-    struct controller **controllers;
+    struct controller **controllers; /* owned by main, like the caches in apply */
     size_t ncontrollers;
     struct env_hook *hooks;
     size_t nhooks;

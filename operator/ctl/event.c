@@ -1,0 +1,358 @@
+#include "operator/ctl/event.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/hash.h"
+#include "lib/base/log.h"
+#include "lib/base/map.h"
+#include "lib/base/mem.h"
+#include "lib/http/metric.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EQUAL_NS (600 * NS_PER_S)   /* how long an Event is remembered after it was last seen */
+#define UPDATE_NS (10 * NS_PER_S)   /* between two writes of one Event */
+#define RECORDS_MAX 20000           /* more are dropped: something is very wrong then */
+#define MESSAGE_MAX 1024            /* the server's own limit */
+#define FLUSH_NS (2 * NS_PER_S)
+#define COMBINED "(combined from similar events): "
+
+/* One Event, in the server or on its way there. */
+struct record {
+    char *key;                   /* what makes it the same Event */
+    const struct kube_res *res;
+    char *ns, *name, *uid, *reason, *message;
+    bool warning;
+    char *event_name;            /* in the server; NULL before it was written */
+    int64_t first_ns, last_ns;   /* real time */
+    int64_t seen_ns, due_ns;     /* mono: last post; next write allowed */
+    unsigned count;
+    bool queued;
+    struct record *next;         /* in the list that waits */
+};
+
+struct subject { /* an object, for EVENT_BURST */
+    int64_t since_ns;
+    unsigned kinds;
+};
+
+struct events {
+    struct kube *kube;
+    char *component, *instance;
+    pthread_t thread;
+    pthread_mutex_t mu;     /* a leaf */
+    pthread_cond_t changed;
+    struct map *records;    /* mu: key → owned record */
+    struct map *subjects;   /* mu: uid or name → owned subject */
+    struct record *first, **last; /* mu: records that wait to be written, oldest first */
+    int64_t swept_ns;       /* mu */
+    bool stopping;          /* mu */
+    struct metric *dropped, *written;
+};
+
+static void record_free(void *p)
+{
+    struct record *r = p;
+    free(r->key);
+    free(r->ns);
+    free(r->name);
+    free(r->uid);
+    free(r->reason);
+    free(r->message);
+    free(r->event_name);
+    free(r);
+}
+
+/* ---- posting ---- */
+
+static void cut(char *message)
+{
+    size_t n = strlen(message);
+    if (n <= MESSAGE_MAX)
+        return;
+    n = MESSAGE_MAX - 3;
+    while (n && ((unsigned char)message[n] & 0xc0) == 0x80) /* not within a character */
+        n--;
+    strcpy(message + n, "...");
+}
+
+/* True if this object has had its share of different Events. */
+static bool too_many_locked(struct events *ev, const char *subject, int64_t now)
+{
+    struct subject *s = map_get(ev->subjects, subject);
+    if (!s) {
+        s = xcalloc(1, sizeof *s);
+        map_put(ev->subjects, subject, s);
+        s->since_ns = now;
+    }
+    if (now - s->since_ns > EQUAL_NS)
+        *s = (struct subject){now, 0};
+    return s->kinds++ >= EVENT_BURST;
+}
+
+static void enqueue_locked(struct events *ev, struct record *r)
+{
+    if (r->queued)
+        return;
+    r->queued = true;
+    r->next = NULL;
+    *ev->last = r;
+    ev->last = &r->next;
+    pthread_cond_signal(&ev->changed);
+}
+
+static struct record *record_locked(struct events *ev, const char *key, const struct event_about *about, bool warning,
+                                    const char *reason, const char *message)
+{
+    struct record *r = xcalloc(1, sizeof *r);
+    r->key = xstrdup(key);
+    r->res = about->res;
+    r->ns = xstrdup(about->ns && *about->ns ? about->ns : "");
+    r->name = xstrdup(about->name);
+    r->uid = xstrdup(about->uid ? about->uid : "");
+    r->reason = xstrdup(reason);
+    r->message = xstrdup(message);
+    r->warning = warning;
+    r->first_ns = clock_real_ns();
+    map_put(ev->records, key, r);
+    return r;
+}
+
+void events_post(struct events *ev, const struct event_about *about, bool warning, const char *reason, const char *message)
+{
+    cleanup_free char *text = xstrdup(message);
+    log_redact_text(text);
+    cut(text);
+    const char *ns = about->ns ? about->ns : "", *uid = about->uid ? about->uid : "";
+    cleanup_free char *subject = xasprintf("%s %s/%s %s", about->res->plural, ns, about->name, uid);
+    cleanup_free char *key = xasprintf("%s|%d|%s|%s", subject, warning, reason, text);
+    int64_t now = clock_mono_ns();
+    pthread_mutex_lock(&ev->mu);
+    struct record *r = map_get(ev->records, key);
+    if (!r && too_many_locked(ev, subject, now)) {
+        cleanup_free char *combined = xasprintf("%s|%d|%s", subject, warning, reason);
+        r = map_get(ev->records, combined);
+        if (!r) {
+            cleanup_free char *whole = xasprintf(COMBINED "%s", text);
+            cut(whole);
+            r = record_locked(ev, combined, about, warning, reason, whole);
+        }
+    } else if (!r && map_len(ev->records) < RECORDS_MAX) {
+        r = record_locked(ev, key, about, warning, reason, text);
+    }
+    if (r && !ev->stopping) {
+        r->count++;
+        r->last_ns = clock_real_ns();
+        r->seen_ns = now;
+        enqueue_locked(ev, r);
+    } else {
+        metric_add(ev->dropped, 1);
+    }
+    pthread_mutex_unlock(&ev->mu);
+}
+
+/* ---- writing ---- */
+
+static json_t *event_json(const struct events *ev, const struct record *r, const char *event_name, const char *ns)
+{
+    char first[CLOCK_RFC3339_LEN], last[CLOCK_RFC3339_LEN];
+    clock_rfc3339(r->first_ns, first);
+    clock_rfc3339(r->last_ns, last);
+    cleanup_free char *version = kube_res_api_version(r->res);
+    json_t *about = json_pack("{s:s,s:s,s:s}", "apiVersion", version, "kind", r->res->kind, "name", r->name);
+    if (*r->ns)
+        json_object_set_new(about, "namespace", json_string(r->ns));
+    if (*r->uid)
+        json_object_set_new(about, "uid", json_string(r->uid));
+    return json_pack("{s:s,s:s,s:{s:s,s:s},s:o,s:s,s:s,s:{s:s},s:s,s:s,s:i,s:s,s:s,s:s}", "apiVersion", "v1", "kind", "Event",
+                     "metadata", "name", event_name, "namespace", ns, "involvedObject", about, "reason", r->reason, "message",
+                     r->message, "source", "component", ev->component, "firstTimestamp", first, "lastTimestamp", last, "count",
+                     (int)r->count, "type", r->warning ? "Warning" : "Normal", "reportingComponent", ev->component,
+                     "reportingInstance", ev->instance);
+}
+
+/* A copy of what one write needs, so that no lock is held during it. */
+struct job {
+    char *key;        /* of the record */
+    char *event_name, *ns;
+    bool exists;      /* the server has it: only its count changes */
+    unsigned count;
+    json_t *body;
+};
+
+static struct job job_of(const struct events *ev, const struct record *r)
+{
+    struct job j = {.key = xstrdup(r->key), .count = r->count, .exists = r->event_name != NULL};
+    j.ns = xstrdup(*r->ns ? r->ns : "default");
+    if (j.exists) {
+        char last[CLOCK_RFC3339_LEN];
+        clock_rfc3339(r->last_ns, last);
+        j.event_name = xstrdup(r->event_name);
+        j.body = json_pack("{s:i,s:s}", "count", (int)r->count, "lastTimestamp", last);
+    } else {
+        /* unique and repeatable: a write whose answer was lost finds itself again */
+        uint64_t h = hash64_mix(hash64(r->key, strlen(r->key)), (uint64_t)r->first_ns);
+        j.event_name = xasprintf("%.200s.%016" PRIx64, r->name, h);
+        j.body = event_json(ev, r, j.event_name, j.ns);
+    }
+    return j;
+}
+
+static void job_free(struct job *j)
+{
+    free(j->key);
+    free(j->event_name);
+    free(j->ns);
+    json_decref(j->body);
+}
+
+/* 0: the server has it. -1: it has not, *e says why. */
+static int write_job(struct events *ev, const struct job *j, struct err *e)
+{
+    if (j->exists)
+        return kube_patch(ev->kube, &kube_events, j->ns, j->event_name, "", KUBE_PATCH_MERGE, j->body, NULL, e);
+    if (kube_create(ev->kube, &kube_events, j->ns, j->body, NULL, e) == 0 || e->cls == ERR_EXISTS)
+        return 0;
+    return -1;
+}
+
+static void written_locked(struct events *ev, const struct job *j, int rc, const struct err *e)
+{
+    struct record *r = map_get(ev->records, j->key);
+    if (!r)
+        return;
+    r->due_ns = clock_mono_ns() + UPDATE_NS;
+    if (rc == 0) {
+        metric_add(ev->written, 1);
+        if (!r->event_name)
+            r->event_name = xstrdup(j->event_name);
+        if (r->count > j->count) /* seen again meanwhile */
+            enqueue_locked(ev, r);
+    } else if (j->exists && e->cls == ERR_NOTFOUND) { /* the server forgets Events after an hour */
+        free(r->event_name);
+        r->event_name = NULL;
+        r->first_ns = r->last_ns;
+        r->due_ns = 0;
+        enqueue_locked(ev, r);
+    } else if (e->cls == ERR_RETRY && !ev->stopping) {
+        enqueue_locked(ev, r);
+    } else {
+        metric_add(ev->dropped, 1);
+        log_kv(LOG_DEBUG, "an Event could not be written", "reason", r->reason, "object", r->name, "error", e->msg, NULL);
+    }
+}
+
+/* Takes the first record that may be written now off the list; *wait_ns: how long until there is one (-1: none waits). */
+static struct record *take_due_locked(struct events *ev, int64_t now, int64_t *wait_ns)
+{
+    *wait_ns = -1;
+    for (struct record **at = &ev->first; *at; at = &(*at)->next) {
+        struct record *r = *at;
+        if (r->due_ns > now && !ev->stopping) {
+            if (*wait_ns < 0 || r->due_ns - now < *wait_ns)
+                *wait_ns = r->due_ns - now;
+            continue;
+        }
+        *at = r->next;
+        if (ev->last == &r->next)
+            ev->last = at;
+        r->queued = false;
+        return r;
+    }
+    return NULL;
+}
+
+static void sweep_locked(struct events *ev, int64_t now)
+{
+    if (now - ev->swept_ns < 60 * NS_PER_S)
+        return;
+    ev->swept_ns = now;
+    const char *key;
+    void *p;
+    for (size_t i = 0; map_next(ev->records, &i, &key, &p);)
+        if (!((struct record *)p)->queued && now - ((struct record *)p)->seen_ns > EQUAL_NS)
+            map_del(ev->records, ((struct record *)p)->key);
+    for (size_t i = 0; map_next(ev->subjects, &i, &key, &p);)
+        if (now - ((struct subject *)p)->since_ns > EQUAL_NS)
+            map_del(ev->subjects, key);
+}
+
+static void wait_locked(struct events *ev, int64_t ns)
+{
+    int64_t until = clock_mono_ns() + (ns < 0 ? 60 * NS_PER_S : ns);
+    struct timespec at = {until / NS_PER_S, until % NS_PER_S};
+    pthread_cond_timedwait(&ev->changed, &ev->mu, &at);
+}
+
+static void *write_all(void *user)
+{
+    struct events *ev = user;
+    int64_t stop_at = 0;
+    pthread_mutex_lock(&ev->mu);
+    for (;;) {
+        int64_t now = clock_mono_ns(), wait_ns;
+        if (ev->stopping && !stop_at)
+            stop_at = now + FLUSH_NS;
+        struct record *r = stop_at && now > stop_at ? NULL : take_due_locked(ev, now, &wait_ns);
+        if (!r && ev->stopping)
+            break;
+        if (!r) {
+            sweep_locked(ev, now);
+            wait_locked(ev, wait_ns);
+            continue;
+        }
+        struct job j = job_of(ev, r);
+        pthread_mutex_unlock(&ev->mu);
+        struct err e = ERR_INIT;
+        int rc = write_job(ev, &j, &e);
+        pthread_mutex_lock(&ev->mu);
+        written_locked(ev, &j, rc, &e);
+        job_free(&j);
+    }
+    pthread_mutex_unlock(&ev->mu);
+    return NULL;
+}
+
+struct events *events_new(struct kube *k, const char *component, const char *instance)
+{
+    struct events *ev = xcalloc(1, sizeof *ev);
+    ev->kube = k;
+    ev->component = xstrdup(component);
+    ev->instance = xstrdup(instance);
+    ev->records = map_new(record_free);
+    ev->subjects = map_new(free);
+    ev->last = &ev->first;
+    ev->dropped = metric_counter("millrace_events_dropped_total", "", "Events that were not written");
+    ev->written = metric_counter("millrace_events_written_total", "", "Event writes, repeated ones as updates of a count");
+    pthread_mutex_init(&ev->mu, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&ev->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    if (pthread_create(&ev->thread, NULL, write_all, ev))
+        abort(); /* at start-up; no thread for it means no thread for anything */
+    return ev;
+}
+
+void events_free(struct events *ev)
+{
+    if (!ev)
+        return;
+    pthread_mutex_lock(&ev->mu);
+    ev->stopping = true;
+    pthread_cond_broadcast(&ev->changed);
+    pthread_mutex_unlock(&ev->mu);
+    pthread_join(ev->thread, NULL);
+    map_free(ev->records);
+    map_free(ev->subjects);
+    free(ev->component);
+    free(ev->instance);
+    pthread_mutex_destroy(&ev->mu);
+    pthread_cond_destroy(&ev->changed);
+    free(ev);
+}

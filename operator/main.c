@@ -1,0 +1,326 @@
+/* millrace-operator — watches Datasets, DataLoads, TFJobs and VolumeAttachments and makes the world as they ask.
+ * Order of a life: caches synced → lease held → controllers and pollers run → SIGTERM → they finish → lease given up → exit. */
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/base/opt.h"
+#include "lib/http/metric.h"
+#include "lib/http/serve.h"
+#include "operator/ctl/env.h"
+#include "operator/ctl/lease.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define POLL_NS (100 * NS_PER_MS)
+#define REMIND_NS (30 * NS_PER_S)   /* how often the log says what is still waited for */
+#define DRAIN_S 25                  /* kubelet kills after 30 */
+#define LEASE_TIMEOUT (5 * NS_PER_S)
+
+struct flags {
+    const char *kubeconfig, *context, *ns, *watch_ns, *level, *metrics, *image, *pull_policy, *pull_secrets, *domain, *gang;
+    const char *lease_name;
+    bool leader_elect, help, version;
+    int64_t workers, max_in_flight;
+};
+
+struct operator {
+    struct flags flags;
+    struct operator_env env;
+    struct kube *lease_kube;  /* its own client: a renewal must not wait behind other requests */
+    struct lease *lease;
+    struct serve *serve;
+    char identity[160];
+    atomic_bool synced, leading, stopping;
+    sigset_t signals;
+};
+
+static int parse_flags(struct flags *f, int argc, char **argv, char **help, struct err *e)
+{
+    const struct opt table[] = {
+        {"kubeconfig", OPT_STRING, &f->kubeconfig, "FILE", "instead of $KUBECONFIG, the pod's service account or ~/.kube/config"},
+        {"context", OPT_STRING, &f->context, "NAME", "context of the kubeconfig instead of its current one"},
+        {"namespace", OPT_STRING, &f->ns, "NAME", "where the lease is; otherwise the pod's or the context's namespace"},
+        {"watch-namespace", OPT_STRING, &f->watch_ns, "NAME", "only this namespace's Datasets and jobs; otherwise all"},
+        {"leader-elect", OPT_BOOL, &f->leader_elect, NULL, "work only while holding the lease, so that replicas can stand by"},
+        {"lease-name", OPT_STRING, &f->lease_name, "NAME", "name of the lease"},
+        {"metrics-address", OPT_STRING, &f->metrics, "ADDRESS", "listens for /metrics, /healthz, /readyz; empty: nowhere"},
+        {"image", OPT_STRING, &f->image, "IMAGE", "image of client and cache worker pods"},
+        {"image-pull-policy", OPT_STRING, &f->pull_policy, "POLICY", "of those pods: Always, IfNotPresent or Never"},
+        {"image-pull-secrets", OPT_STRING, &f->pull_secrets, "NAMES", "of those pods, separated by commas"},
+        {"cluster-domain", OPT_STRING, &f->domain, "DOMAIN", "DNS domain of the cluster's Services"},
+        {"gang-scheduler", OPT_STRING, &f->gang, "NAME", "of TFJobs that must start together: volcano or scheduler-plugins"},
+        {"workers", OPT_INT, &f->workers, "N", "threads of each controller"},
+        {"max-in-flight", OPT_INT, &f->max_in_flight, "N", "requests to the API server at once, watches not counted"},
+        {"log-level", OPT_STRING, &f->level, "LEVEL", "debug, info, warn or error"},
+        {"version", OPT_BOOL, &f->version, NULL, "print the version and exit"},
+        {"help", OPT_BOOL, &f->help, NULL, "print this and exit"},
+    };
+    *help = opt_help(table, ARRAY_LEN(table), "millrace-operator [FLAGS]", "Runs Datasets and training jobs on Kubernetes.");
+    int rest;
+    if (opt_parse(table, ARRAY_LEN(table), argc, argv, &rest, e))
+        return -1;
+    if (rest < argc)
+        return err_set(e, ERR_INVALID, "unexpected argument \"%s\"", argv[rest]);
+    if (f->workers < 1 || f->workers > 256 || f->max_in_flight < 1 || f->max_in_flight > 4096)
+        return err_set(e, ERR_INVALID, "--workers must be 1 to 256, --max-in-flight 1 to 4096");
+    return 0;
+}
+
+/* ---- health ---- */
+
+static void on_healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    (void)user;
+    (void)req;
+    buf_adds(&resp->body, "ok\n");
+}
+
+static void on_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct operator *o = user;
+    (void)req;
+    bool ready = atomic_load(&o->synced) && !atomic_load(&o->stopping);
+    resp->status = ready ? 200 : 503;
+    if (ready) {
+        buf_adds(&resp->body, atomic_load(&o->leading) ? "ok, leading\n" : "ok, standing by\n");
+        return;
+    }
+    for (size_t i = 0; i < o->env.apply.ncaches; i++) {
+        struct err e = ERR_INIT;
+        if (cache_synced(o->env.apply.caches[i]))
+            continue;
+        cache_trouble(o->env.apply.caches[i], &e);
+        buf_addf(&resp->body, "%s: %s\n", cache_res(o->env.apply.caches[i])->plural, e.msg);
+    }
+}
+
+static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct operator *o = user;
+    (void)req;
+    for (size_t i = 0; i < o->env.apply.ncaches; i++) {
+        struct cache *c = o->env.apply.caches[i];
+        const struct cache_conf *conf = cache_conf(c);
+        cleanup_free char *labels = xasprintf("resource=\"%s\",selector=\"%s\"", conf->res->plural, conf->labels ? conf->labels : "");
+        metric_set(metric_gauge("millrace_cache_objects", labels, "Objects held by an informer cache"), (int64_t)cache_count(c));
+    }
+    metric_set(metric_gauge("millrace_leader", "", "1 while this process leads"), atomic_load(&o->leading));
+    resp->content_type = "text/plain; version=0.0.4";
+    metric_write(&resp->body);
+}
+
+static int start_serve(struct operator *o, struct err *e)
+{
+    const struct serve_route routes[] = {
+        {"GET", "/healthz", on_healthz, o},
+        {"GET", "/readyz", on_readyz, o},
+        {"GET", "/metrics", on_metrics, o},
+    };
+    if (!*o->flags.metrics)
+        return 0;
+    struct serve_conf conf = {.address = o->flags.metrics, .routes = routes, .nroutes = ARRAY_LEN(routes), .max_threads = 8};
+    o->serve = serve_start(&conf, e);
+    return o->serve ? 0 : -1;
+}
+
+/* ---- waiting ---- */
+
+/* Sleeps a moment; true once SIGTERM or SIGINT came. */
+static bool told_to_stop(struct operator *o, int64_t ns)
+{
+    struct timespec t = {ns / NS_PER_S, ns % NS_PER_S};
+    if (!atomic_load(&o->stopping) && sigtimedwait(&o->signals, NULL, &t) > 0) {
+        log_info("told to stop: finishing what runs");
+        atomic_store(&o->stopping, true);
+        alarm(DRAIN_S); /* if something hangs, SIGALRM ends the process; the lease then runs out by itself */
+    }
+    return atomic_load(&o->stopping);
+}
+
+static size_t unsynced(struct operator *o, bool say)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < o->env.apply.ncaches; i++) {
+        struct cache *c = o->env.apply.caches[i];
+        struct err e = ERR_INIT;
+        if (cache_synced(c))
+            continue;
+        n++;
+        cache_trouble(c, &e);
+        if (say)
+            log_kv(LOG_WARN, "still waiting for the first list", "resource", cache_res(c)->plural, "error", e.msg, NULL);
+    }
+    return n;
+}
+
+static bool wait_synced(struct operator *o)
+{
+    int64_t remind = clock_mono_ns() + REMIND_NS;
+    for (;;) {
+        bool say = clock_mono_ns() >= remind;
+        if (say)
+            remind += REMIND_NS;
+        if (!unsynced(o, say))
+            return true;
+        if (told_to_stop(o, POLL_NS / 10))
+            return false;
+    }
+}
+
+static void on_lost(void *user, const char *why)
+{
+    (void)user;
+    log_kv(LOG_ERROR, "leadership is lost: another process may be leading, this one ends", "why", why, NULL);
+    _exit(1); /* no clean-up: nothing may be written any more */
+}
+
+static bool wait_lease(struct operator *o, struct err *e)
+{
+    struct lease_conf conf = {.ns = o->env.ns, .name = o->flags.lease_name, .identity = o->identity, .lost = on_lost};
+    o->lease = lease_start(o->lease_kube, &conf, e);
+    if (!o->lease)
+        return false;
+    while (!lease_held(o->lease))
+        if (told_to_stop(o, POLL_NS))
+            return false;
+    return true;
+}
+
+/* ---- life ---- */
+
+static struct kube *client(const struct flags *f, int64_t timeout_ns, unsigned max_in_flight, char **ns, struct err *e)
+{
+    struct kube_conf *conf = kube_conf_load(f->kubeconfig, f->context, e);
+    if (!conf)
+        return NULL;
+    if (ns)
+        *ns = xstrdup(kube_conf_namespace(conf));
+    struct kube_opts opts = {.user_agent = "millrace-operator/" MILLRACE_VERSION, .max_in_flight = max_in_flight, .timeout_ns = timeout_ns};
+    return kube_new(conf, &opts, e);
+}
+
+static int prepare(struct operator *o, struct err *e)
+{
+    struct operator_env *env = &o->env;
+    char host[100] = "operator", *ns = NULL;
+    gethostname(host, sizeof host - 1);
+    snprintf(o->identity, sizeof o->identity, "%s_%08lx", host, random() & 0xffffffffL);
+    env->kube = client(&o->flags, 0, (unsigned)o->flags.max_in_flight, &ns, e);
+    o->lease_kube = env->kube ? client(&o->flags, LEASE_TIMEOUT, 2, NULL, e) : NULL;
+    env->ns = o->flags.ns ? xstrdup(o->flags.ns) : xstrdup(ns);
+    free(ns);
+    if (!o->lease_kube)
+        return -1;
+    env->events = events_new(env->kube, NAME_FIELD_MANAGER, host);
+    env->image = o->flags.image;
+    env->pull_policy = o->flags.pull_policy;
+    env->pull_secrets = o->flags.pull_secrets;
+    env->watch_ns = o->flags.watch_ns && *o->flags.watch_ns ? o->flags.watch_ns : NULL;
+    env->cluster_domain = o->flags.domain;
+    env->workers = (unsigned)o->flags.workers;
+    env->gang_scheduler = o->flags.gang;
+    env->apply.kube = env->kube;
+    env->apply.events = env->events;
+    if (dataset_controller_start(env, e) || attach_controller_start(env, e) || dataload_controller_start(env, e) ||
+        tfjob_controller_start(env, e))
+        return -1;
+    for (size_t i = 0; i < env->apply.ncaches; i++)
+        if (cache_start(env->apply.caches[i], e))
+            return -1;
+    return start_serve(o, e);
+}
+
+static int lead(struct operator *o, struct err *e)
+{
+    struct operator_env *env = &o->env;
+    atomic_store(&o->leading, true);
+    for (size_t i = 0; i < env->nhooks; i++)
+        if (env->hooks[i].start && env->hooks[i].start(env->hooks[i].user, e))
+            return -1;
+    for (size_t i = 0; i < env->ncontrollers; i++)
+        if (controller_start(env->controllers[i], &env->apply, e))
+            return -1;
+    log_info("controllers run");
+    while (!told_to_stop(o, NS_PER_S)) {}
+    return 0;
+}
+
+static void finish(struct operator *o)
+{
+    struct operator_env *env = &o->env;
+    atomic_store(&o->stopping, true);
+    for (size_t i = env->nhooks; i-- > 0;)
+        if (env->hooks[i].stop && atomic_load(&o->leading))
+            env->hooks[i].stop(env->hooks[i].user);
+    for (size_t i = 0; i < env->ncontrollers; i++)
+        controller_stop(env->controllers[i]);
+    events_free(env->events);
+    lease_stop(o->lease); /* nothing is written after this */
+    for (size_t i = 0; i < env->apply.ncaches; i++)
+        cache_cancel(env->apply.caches[i]);
+    serve_stop(o->serve);
+    for (size_t i = 0; i < env->apply.ncaches; i++)
+        cache_free(env->apply.caches[i]);
+    for (size_t i = 0; i < env->ncontrollers; i++)
+        controller_free(env->controllers[i]);
+    kube_free(o->lease_kube);
+    kube_free(env->kube);
+    free((char *)(uintptr_t)env->ns);
+    free(env->apply.caches);
+    free(env->controllers);
+    free(env->hooks);
+}
+
+static int live(struct operator *o, struct err *e)
+{
+    if (prepare(o, e))
+        return -1;
+    log_kv(LOG_INFO, "started", "version", MILLRACE_VERSION, "server", kube_server(o->env.kube), "namespace", o->env.ns, NULL);
+    if (!wait_synced(o))
+        return 0;
+    atomic_store(&o->synced, true);
+    if (o->flags.leader_elect && !wait_lease(o, e))
+        return o->lease ? 0 : -1;
+    return lead(o, e);
+}
+
+int main(int argc, char **argv)
+{
+    static struct operator o = {.flags = {.level = "info", .metrics = "0.0.0.0:8080", .image = "localhost/millrace:" MILLRACE_VERSION,
+                                          .pull_policy = "IfNotPresent", .pull_secrets = "", .domain = "cluster.local", .gang = "",
+                                          .lease_name = NAME_LEASE, .workers = 8, .max_in_flight = 64}};
+    struct err e = ERR_INIT;
+    cleanup_free char *help = NULL;
+    enum log_level level = LOG_INFO;
+    if (parse_flags(&o.flags, argc, argv, &help, &e) || log_level_parse(o.flags.level, &level)) {
+        fprintf(stderr, "millrace-operator: %s\n", *e.msg ? e.msg : "--log-level must be debug, info, warn or error");
+        return 2;
+    }
+    if (o.flags.help || o.flags.version) {
+        fputs(o.flags.help ? help : "millrace-operator " MILLRACE_VERSION "\n", stdout);
+        return 0;
+    }
+    log_init("operator", level);
+    srandom((unsigned)(clock_real_ns() ^ getpid()));
+    sigemptyset(&o.signals);
+    sigaddset(&o.signals, SIGTERM);
+    sigaddset(&o.signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &o.signals, NULL); /* before any thread: only told_to_stop() takes them */
+    int rc = live(&o, &e);
+    if (rc)
+        log_kv(LOG_ERROR, "cannot go on", "error", e.msg, NULL);
+    alarm(DRAIN_S);
+    finish(&o);
+    if (rc == 0)
+        log_info("stopped");
+    return rc ? 1 : 0;
+}
