@@ -1,6 +1,7 @@
 #include "operator/api/cond.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/mem.h"
 #include "lib/json/jget.h"
 
 #include <string.h>
@@ -59,9 +60,18 @@ bool cond_remove(json_t *conditions, const char *type)
     return i != SIZE_MAX && json_array_remove(conditions, i) == 0;
 }
 
+/* Messages may have been cut in the middle of a character: what is not UTF-8 keeps its ASCII part. */
 static void set_text(json_t *cond, const char *key, const char *value)
 {
-    json_object_set_new(cond, key, json_stringn_nocheck(value, strlen(value)));
+    json_t *v = json_string(value);
+    if (!v) {
+        cleanup_free char *ascii = xstrdup(value);
+        for (char *p = ascii; *p; p++)
+            if ((unsigned char)*p >= 0x80)
+                *p = '?';
+        v = json_string(ascii);
+    }
+    json_object_set_new(cond, key, v);
 }
 
 static json_t *cond_new(const struct cond *c)

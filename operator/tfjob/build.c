@@ -1,0 +1,183 @@
+#include "operator/tfjob/build.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tfjob_child_name(const struct tfjob *j, enum tfjob_type t, int index, char out[TFJOB_CHILD_NAME_LEN])
+{
+    snprintf(out, TFJOB_CHILD_NAME_LEN, "%s-%s-%d", j->name, tfjob_type_lower(t), index);
+}
+
+static void set_str(json_t *o, const char *key, const char *value) { json_object_set_new(o, key, json_string(value)); }
+
+/* o[key], made if it is absent; a value of another type is replaced. */
+static json_t *object_at(json_t *o, const char *key)
+{
+    json_t *v = json_object_get(o, key);
+    if (json_is_object(v))
+        return v;
+    json_object_set_new(o, key, json_object());
+    return json_object_get(o, key);
+}
+
+static json_t *array_at(json_t *o, const char *key)
+{
+    json_t *v = json_object_get(o, key);
+    if (json_is_array(v))
+        return v;
+    json_object_set_new(o, key, json_array());
+    return json_object_get(o, key);
+}
+
+static json_t *owner(const struct tfjob *j)
+{
+    return json_pack("{s:s s:s s:s s:s s:b s:b}", "apiVersion", NAME_TFJOB_API_VERSION, "kind", "TFJob", "name", j->name, "uid", j->uid,
+                     "controller", 1, "blockOwnerDeletion", 1);
+}
+
+static void set_identity_labels(json_t *labels, const struct tfjob *j, enum tfjob_type t, int index)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", index);
+    set_str(labels, TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME);
+    set_str(labels, TFJOB_LABEL_JOB, j->name);
+    set_str(labels, TFJOB_LABEL_TYPE, tfjob_type_lower(t));
+    set_str(labels, TFJOB_LABEL_INDEX, text);
+}
+
+/* The chief's role: where there is neither Chief nor Master, worker-0 has it. */
+static bool is_master_role(const struct tfjob *j, enum tfjob_type t, int index)
+{
+    if (t == TFJOB_CHIEF || t == TFJOB_MASTER)
+        return true;
+    return t == TFJOB_WORKER && index == 0 && !j->replica[TFJOB_CHIEF].present && !j->replica[TFJOB_MASTER].present;
+}
+
+static json_t *pod_meta(const struct tfjob *j, enum tfjob_type t, int index, int restarts)
+{
+    const json_t *from = jget_obj(j->replica[t].template, "metadata");
+    json_t *meta = json_object();
+    static const char *const kept[] = {"labels", "annotations", "finalizers"};
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
+        const json_t *v = jget(from, kept[i]);
+        if (v)
+            json_object_set_new(meta, kept[i], json_deep_copy(v));
+    }
+    char name[TFJOB_CHILD_NAME_LEN];
+    tfjob_child_name(j, t, index, name);
+    set_str(meta, "name", name);
+    set_str(meta, "namespace", j->ns);
+    json_t *labels = object_at(meta, "labels");
+    set_identity_labels(labels, j, t, index);
+    if (is_master_role(j, t, index))
+        set_str(labels, TFJOB_LABEL_ROLE, "master");
+    if (restarts > 0) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", restarts);
+        set_str(object_at(meta, "annotations"), TFJOB_ANNOTATION_RESTARTS, text);
+    }
+    json_object_set_new(meta, "ownerReferences", json_pack("[o]", owner(j)));
+    return meta;
+}
+
+static json_t *main_container(const json_t *containers)
+{
+    size_t i;
+    json_t *c;
+    json_array_foreach((json_t *)containers, i, c)
+        if (!strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER))
+            return c;
+    return json_array_get(containers, 0);
+}
+
+static void add_port(json_t *container)
+{
+    json_t *ports = array_at(container, "ports"), *port;
+    size_t i;
+    json_array_foreach(ports, i, port)
+        if (!strcmp(jget_str(port, "name", ""), TFJOB_PORT_NAME))
+            return;
+    json_array_append_new(ports, json_pack("{s:s s:i}", "name", TFJOB_PORT_NAME, "containerPort", TFJOB_PORT));
+}
+
+static const char *pod_restart(enum tfjob_restart r)
+{
+    switch (r) {
+    case TFJOB_RESTART_NEVER:
+    case TFJOB_RESTART_EXIT_CODE: return "Never"; /* ExitCode: the controller looks at the code */
+    case TFJOB_RESTART_ON_FAILURE: return "OnFailure";
+    case TFJOB_RESTART_ALWAYS: return "Always";
+    }
+    return "Never";
+}
+
+json_t *tfjob_build_pod(const struct tfjob *j, enum tfjob_type t, int index, int restarts, const char *domain)
+{
+    json_t *spec = json_deep_copy(jget_obj(j->replica[t].template, "spec"));
+    json_t *container = main_container(json_object_get(spec, "containers"));
+    add_port(container);
+    cleanup_free char *tf_config = tfjob_tf_config(j, t, index, domain);
+    if (tf_config) /* last: wins over one of the user's */
+        json_array_append_new(array_at(container, "env"), json_pack("{s:s s:s}", "name", "TF_CONFIG", "value", tf_config));
+    set_str(spec, "restartPolicy", pod_restart(j->replica[t].restart));
+    return json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Pod", "metadata", pod_meta(j, t, index, restarts), "spec", spec);
+}
+
+static bool has_port(const json_t *ports, const char *key, const json_t *value, const char *protocol)
+{
+    size_t i;
+    json_t *p;
+    json_array_foreach((json_t *)ports, i, p)
+        if (json_equal(json_object_get(p, key), value) && (!protocol || !strcmp(jget_str(p, "protocol", "TCP"), protocol)))
+            return true;
+    return false;
+}
+
+/* Every port of the container. Upstream copies names as they are, and a Service with two ports of which one has no name (or two
+ * that are equal) is refused by the API server for ever: unnamed ones get a name here, repeated ones are left out. */
+static json_t *service_ports(const struct tfjob_replica *r)
+{
+    cleanup_json json_t *container = json_deep_copy(main_container(jget_arr(r->template, "spec.containers")));
+    add_port(container);
+    json_t *out = json_array(), *port;
+    size_t i;
+    json_array_foreach(json_object_get(container, "ports"), i, port) {
+        const json_t *number = json_object_get(port, "containerPort");
+        const char *protocol = jget_str(port, "protocol", "TCP");
+        if (!json_is_integer(number) || has_port(out, "port", number, protocol))
+            continue;
+        char name[48];
+        snprintf(name, sizeof name, "%.40s", jget_str(port, "name", ""));
+        if (!*name)
+            snprintf(name, sizeof name, "port-%" PRId64 "%s", (int64_t)json_integer_value(number), strcmp(protocol, "TCP") ? "-udp" : "");
+        cleanup_json json_t *taken = json_string(name);
+        if (has_port(out, "name", taken, NULL))
+            continue;
+        json_t *one = json_pack("{s:s s:I}", "name", name, "port", json_integer_value(number));
+        if (strcmp(protocol, "TCP"))
+            set_str(one, "protocol", protocol);
+        json_array_append_new(out, one);
+    }
+    return out;
+}
+
+json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index)
+{
+    char name[TFJOB_CHILD_NAME_LEN];
+    tfjob_child_name(j, t, index, name);
+    json_t *labels = json_object();
+    set_identity_labels(labels, j, t, index);
+    json_t *selector = json_deep_copy(labels);
+    json_t *meta = json_pack("{s:s s:s s:o s:[o]}", "name", name, "namespace", j->ns, "labels", labels, "ownerReferences", owner(j));
+    /* addresses of pods that are not ready too: peers look each other up while they start */
+    json_t *spec = json_pack("{s:s s:b s:o s:o}", "clusterIP", "None", "publishNotReadyAddresses", 1, "selector", selector, "ports",
+                             service_ports(&j->replica[t]));
+    return json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Service", "metadata", meta, "spec", spec);
+}

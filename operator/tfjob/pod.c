@@ -1,0 +1,160 @@
+#include "operator/tfjob/pod.h"
+
+#include "lib/base/buf.h"
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/kube/kube.h"
+#include "operator/tfjob/build.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t time_at(const json_t *j, const char *path)
+{
+    int64_t ns = 0;
+    const char *text = jget_str(j, path, NULL);
+    return text && clock_parse_rfc3339(text, &ns) == 0 ? ns : 0;
+}
+
+static const json_t *main_status(const json_t *pod)
+{
+    size_t i;
+    json_t *c;
+    json_array_foreach((json_t *)jget_arr(pod, "status.containerStatuses"), i, c)
+        if (!strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER))
+            return c;
+    return NULL;
+}
+
+static int sum_restarts(const json_t *statuses)
+{
+    int64_t sum = 0;
+    size_t i;
+    json_t *c;
+    json_array_foreach((json_t *)statuses, i, c) {
+        int64_t n = jget_int(c, "restartCount", 0);
+        if (n > 0)
+            sum += MIN(n, INT32_MAX / 8);
+    }
+    return (int)MIN(sum, INT32_MAX / 4);
+}
+
+static int restarts_before(const json_t *pod)
+{
+    const char *text = kube_annotation(pod, TFJOB_ANNOTATION_RESTARTS);
+    long n = strtol(text, NULL, 10);
+    return n > 0 ? (int)MIN(n, INT32_MAX / 4) : 0;
+}
+
+/* Reasons with which kubelet or a controller ends a pod from outside, besides the condition DisruptionTarget; and those with which
+ * kubelet refuses a pod that never ran. */
+static bool disrupted(const json_t *pod)
+{
+    size_t i;
+    json_t *c;
+    json_array_foreach((json_t *)jget_arr(pod, "status.conditions"), i, c)
+        if (!strcmp(jget_str(c, "type", ""), "DisruptionTarget") && !strcmp(jget_str(c, "status", ""), "True"))
+            return true;
+    static const char *const reasons[] = {"Evicted",   "Preempting",   "Preempted",    "NodeShutdown",
+                                          "Shutdown",  "Terminated",   "NodeLost",     "NodeAffinity",
+                                          "NodePorts", "UnexpectedAdmissionError"};
+    const char *reason = jget_str(pod, "status.reason", "");
+    for (i = 0; i < ARRAY_LEN(reasons); i++)
+        if (!strcmp(reason, reasons[i]))
+            return true;
+    return !strncmp(reason, "OutOf", 5);
+}
+
+/* A pod that is being deleted: had it finished by itself when the deletion was asked for? */
+static bool finished_first(const json_t *pod, int64_t ended_ns, bool if_unknown)
+{
+    int64_t gone_ns = time_at(pod, "metadata.deletionTimestamp");
+    if (!ended_ns || !gone_ns)
+        return if_unknown;
+    return ended_ns <= gone_ns - jget_int(pod, "metadata.deletionGracePeriodSeconds", 0) * NS_PER_S;
+}
+
+static enum tfjob_pod_state state_of(const json_t *pod, int64_t ended_ns)
+{
+    const char *phase = jget_str(pod, "status.phase", "");
+    bool deleting = kube_deleting(pod);
+    if (!strcmp(phase, "Succeeded"))
+        return deleting && !finished_first(pod, ended_ns, true) ? TFJOB_POD_LEAVING : TFJOB_POD_SUCCEEDED;
+    if (!strcmp(phase, "Failed")) {
+        if (disrupted(pod))
+            return deleting ? TFJOB_POD_LEAVING : TFJOB_POD_DISRUPTED;
+        return deleting && !finished_first(pod, ended_ns, false) ? TFJOB_POD_LEAVING : TFJOB_POD_FAILED;
+    }
+    if (deleting)
+        return TFJOB_POD_LEAVING;
+    return !strcmp(phase, "Running") ? TFJOB_POD_RUNNING : TFJOB_POD_PENDING;
+}
+
+struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid)
+{
+    struct tfjob_pod p = {.state = TFJOB_POD_NONE};
+    if (!pod)
+        return p;
+    if (strcmp(jget_str(kube_controller_of(pod), "uid", ""), owner_uid)) {
+        p.state = TFJOB_POD_FOREIGN;
+        return p;
+    }
+    p.created_ns = time_at(pod, "metadata.creationTimestamp");
+    const json_t *code = jget(main_status(pod), "state.terminated.exitCode");
+    p.has_exit_code = json_is_integer(code);
+    p.exit_code = (int)json_integer_value(code);
+    size_t i;
+    json_t *c;
+    json_array_foreach((json_t *)jget_arr(pod, "status.containerStatuses"), i, c) {
+        int64_t ended = time_at(c, "state.terminated.finishedAt");
+        if (ended <= p.ended_ns)
+            continue;
+        p.ended_ns = ended;
+        p.started_ns = time_at(c, "state.terminated.startedAt");
+    }
+    p.container_restarts = sum_restarts(jget_arr(pod, "status.initContainerStatuses")) + sum_restarts(jget_arr(pod, "status.containerStatuses"));
+    p.restarts_before = restarts_before(pod);
+    p.state = state_of(pod, p.ended_ns);
+    return p;
+}
+
+/* The last non-empty line of a termination message: with terminationMessagePolicy FallbackToLogsOnError, of the log. */
+static void add_last_line(struct buf *b, const char *text)
+{
+    size_t len = strlen(text);
+    while (len && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
+        len--;
+    size_t from = len;
+    while (from && text[from - 1] != '\n')
+        from--;
+    if (len > from) {
+        buf_adds(b, ": ");
+        buf_add(b, text + from, MIN(len - from, 512));
+    }
+}
+
+char *tfjob_pod_story(const json_t *pod)
+{
+    struct buf b = BUF_INIT(1024);
+    buf_addf(&b, "Pod %s", kube_name(pod));
+    const char *node = jget_str(pod, "spec.nodeName", "");
+    if (*node)
+        buf_addf(&b, " on node %s", node);
+    const json_t *end = jget_obj(main_status(pod), "state.terminated");
+    if (end) {
+        const char *reason = jget_str(end, "reason", "");
+        buf_addf(&b, ": container %s exited with code %" PRId64, TFJOB_CONTAINER, jget_int(end, "exitCode", 0));
+        if (*reason)
+            buf_addf(&b, " (%s)", reason);
+        add_last_line(&b, jget_str(end, "message", ""));
+    } else {
+        const char *reason = jget_str(pod, "status.reason", ""), *message = jget_str(pod, "status.message", "");
+        if (*reason)
+            buf_addf(&b, ": %s", reason);
+        add_last_line(&b, message);
+    }
+    return buf_take(&b);
+}

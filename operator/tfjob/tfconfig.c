@@ -1,0 +1,92 @@
+#include "operator/tfjob/build.h"
+
+#include "lib/base/buf.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static int port_of(const struct tfjob_replica *r)
+{
+    size_t i, k;
+    json_t *c, *port;
+    json_array_foreach((json_t *)jget_arr(r->template, "spec.containers"), i, c) {
+        if (strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER))
+            continue;
+        json_array_foreach((json_t *)jget_arr(c, "ports"), k, port)
+            if (!strcmp(jget_str(port, "name", ""), TFJOB_PORT_NAME))
+                return (int)jget_int(port, "containerPort", TFJOB_PORT);
+    }
+    return TFJOB_PORT;
+}
+
+static void add_address(struct buf *b, const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
+{
+    char name[TFJOB_CHILD_NAME_LEN];
+    tfjob_child_name(j, t, index, name);
+    buf_addf(b, "\"%s.%s.svc%s%s:%d\"", name, j->ns, *domain ? "." : "", domain, port_of(&j->replica[t]));
+}
+
+static void add_all(struct buf *b, const struct tfjob *j, enum tfjob_type t, const char *domain)
+{
+    buf_addc(b, '[');
+    for (int i = 0; i < j->replica[t].replicas; i++) {
+        if (i)
+            buf_addc(b, ',');
+        add_address(b, j, t, i, domain);
+    }
+    buf_addc(b, ']');
+}
+
+/* Everybody knows everybody; a type with 0 replicas is an empty list. */
+static void add_cluster(struct buf *b, const struct tfjob *j, const char *domain)
+{
+    const char *sep = "";
+    for (int t = 0; t < TFJOB_TYPES; t++) {
+        if (!j->replica[t].present)
+            continue;
+        buf_addf(b, "%s\"%s\":", sep, tfjob_type_lower((enum tfjob_type)t));
+        add_all(b, j, (enum tfjob_type)t, domain);
+        sep = ",";
+    }
+}
+
+/* enableDynamicWorker: a worker knows itself and every PS, a PS knows itself, others know nobody (as in 1.9.4). */
+static void add_sparse_cluster(struct buf *b, const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
+{
+    buf_adds(b, "\"worker\":{");
+    if (t == TFJOB_WORKER) {
+        buf_addf(b, "\"%d\":", index);
+        add_address(b, j, t, index, domain);
+    }
+    buf_adds(b, "},\"ps\":");
+    if (t == TFJOB_WORKER && !j->replica[TFJOB_PS].present) {
+        buf_adds(b, "null");
+    } else if (t == TFJOB_WORKER) {
+        add_all(b, j, TFJOB_PS, domain);
+    } else {
+        buf_addc(b, '[');
+        if (t == TFJOB_PS)
+            add_address(b, j, t, index, domain);
+        buf_addc(b, ']');
+    }
+}
+
+char *tfjob_tf_config(const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
+{
+    if (tfjob_total(j) == 1)
+        return NULL;
+    /* name + namespace + domain are at most 63 + 63 + 253 bytes each; the API server's own limit for an object is lower */
+    struct buf b = BUF_INIT((size_t)TFJOB_TYPES * TFJOB_REPLICAS_MAX * 400);
+    buf_adds(&b, "{\"cluster\":{");
+    if (j->dynamic)
+        add_sparse_cluster(&b, j, t, index, domain);
+    else
+        add_cluster(&b, j, domain);
+    buf_addf(&b, "},\"task\":{\"type\":\"%s\",\"index\":%d}", tfjob_type_lower(t), index);
+    if (!j->dynamic)
+        buf_adds(&b, ",\"environment\":\"cloud\"");
+    buf_addc(&b, '}');
+    return buf_take(&b);
+}

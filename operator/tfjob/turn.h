@@ -1,0 +1,44 @@
+/* turn — one look at one TFJob, from the inside: what plan.c (which objects), decide.c (which conditions) and finish.c (what happens to
+ * a job that runs no more) share. Pure. */
+#ifndef MILLRACE_TFJOB_TURN_H
+#define MILLRACE_TFJOB_TURN_H
+
+#include "operator/api/tfjob.h"
+#include "operator/ctl/plan.h"
+#include "operator/tfjob/world.h"
+
+struct tfjob_turn {
+    const struct tfjob_world *w;
+    struct plan *plan;
+    struct tfjob job;
+    struct tfjob_status status; /* as it shall be; owned */
+    struct tfjob_view view;     /* owned */
+    struct plan events;         /* owned; go behind the writes they tell of */
+};
+
+/* Sets a condition with reason "TFJob<suffix>". */
+bool turn_cond(struct tfjob_turn *t, const char *type, bool is_true, const char *suffix, const char *message);
+void turn_event(struct tfjob_turn *t, bool warning, const char *reason, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* Writes the status, if it differs from what is there. */
+void turn_status(struct tfjob_turn *t);
+void turn_delete_pod(struct tfjob_turn *t, const json_t *pod);
+void turn_delete_service(struct tfjob_turn *t, const json_t *service);
+
+/* decide.c: memory, counts and conditions of a job that is neither finished nor suspended. True: it has finished just now. */
+void turn_remember(struct tfjob_turn *t);
+bool turn_decide(struct tfjob_turn *t);
+enum turn_fate {
+    FATE_NONE,     /* nothing has ended */
+    FATE_REPLACE,  /* ended, takes no part in the verdict, a new pod takes its place */
+    FATE_FAIL,     /* ended, and so does the job */
+    FATE_TOLERATE, /* ended, and stays so */
+};
+enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod);
+
+/* finish.c */
+bool turn_finished(const struct tfjob_turn *t);
+void turn_finish(struct tfjob_turn *t, bool succeeded, const char *message, bool warning); /* conditions, counts, completionTime */
+void turn_cleanup(struct tfjob_turn *t); /* cleanPodPolicy and ttlSecondsAfterFinished */
+void turn_suspend(struct tfjob_turn *t); /* everything goes; the status says so */
+
+#endif
