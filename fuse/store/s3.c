@@ -1,0 +1,211 @@
+#include "fuse/store/s3.h"
+
+#include "lib/base/mem.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static const struct store_option options[] = {
+    {"endpoint", STORE_OPTION_URL, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, {"alluxio.underfs.s3.endpoint", "url"},
+        "URL of the S3 server; default: Amazon's of the region"},
+    {"region", STORE_OPTION_STRING, {"AWS_REGION", "AWS_DEFAULT_REGION"}, {"alluxio.underfs.s3.endpoint.region"},
+        "region of the bucket; default us-east-1"},
+    {"path-style", STORE_OPTION_BOOL, {0}, {0},
+        "true: http://server/bucket/key instead of http://bucket.server/key; default true where endpoint is given"},
+    {"access-key-id", STORE_OPTION_SECRET, {"AWS_ACCESS_KEY_ID"}, {"aws.accessKeyId", "access-key"}, "access key"},
+    {"secret-access-key", STORE_OPTION_SECRET, {"AWS_SECRET_ACCESS_KEY"}, {"aws.secretKey", "secret-key"}, "secret key"},
+    {"session-token", STORE_OPTION_SECRET, {"AWS_SESSION_TOKEN"}, {0}, "token of temporary credentials"},
+    {"ca-cert", STORE_OPTION_STRING, {0}, {0}, "certificates to trust instead of the system's, as PEM text"},
+    {"tls-verify", STORE_OPTION_BOOL, {0}, {0}, "false: do not check the server's certificate; default true"},
+    {0},
+};
+
+/* "bucket/prefix/" → bucket, prefix with one slash at its end. */
+int s3_url_parse(const char *rest, char **bucket, char **prefix, const char **problem)
+{
+    size_t n = strcspn(rest, "/");
+    *bucket = *prefix = NULL;
+    *problem = NULL;
+    if (n == 0)
+        *problem = "the bucket is missing";
+    else if (n < 3 || n > 255)
+        *problem = "a bucket's name has 3 to 63 characters";
+    for (size_t i = 0; i < n && !*problem; i++)
+        if (!isalnum((unsigned char)rest[i]) && !strchr("-._", rest[i]))
+            *problem = "a bucket's name has only letters, digits, '-', '.' and '_'";
+    const char *p = rest + n;
+    while (*p == '/')
+        p++;
+    size_t len = strlen(p);
+    while (len && p[len - 1] == '/')
+        len--;
+    char *clean = len ? xasprintf("%.*s/", (int)len, p) : xstrdup("");
+    if (len) {
+        clean[len] = '\0';
+        if (!*problem && (len > 900 || !store_path_ok(clean)))
+            *problem = "the prefix is not a path of names with single slashes between";
+        clean[len] = '/';
+    }
+    if (*problem) {
+        free(clean);
+        return -1;
+    }
+    *bucket = xstrndup(rest, n);
+    *prefix = clean;
+    return 0;
+}
+
+char *s3_key(const struct s3 *s, const char *path) { return xasprintf("%s%s", s->prefix, path); }
+
+char *s3_name(const struct s3 *s, const char *key) { return xasprintf("s3://%s/%s", s->bucket, key); }
+
+/* Can the bucket be the first label of a host name that a wildcard certificate covers? */
+static bool fits_host(const char *bucket)
+{
+    size_t n = strlen(bucket);
+    if (n > 63 || bucket[0] == '-' || bucket[n - 1] == '-')
+        return false;
+    for (const char *p = bucket; *p; p++)
+        if (!(islower((unsigned char)*p) || isdigit((unsigned char)*p) || *p == '-'))
+            return false;
+    return true;
+}
+
+static int set_endpoint(struct s3 *s, const char *endpoint, bool path_style, struct err *e)
+{
+    bool tls = strncmp(endpoint, "https", 5) == 0;
+    const char *host = strstr(endpoint, "://") + 3;
+    size_t n = strcspn(host, "/?#");
+    if (n == 0 || memchr(host, '@', n) || (host[n] && strcmp(host + n, "/") != 0))
+        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, s->params.url,
+            ": option endpoint is '%s'; write scheme, host and port only, for example https://s3.example.com:9000", endpoint);
+    const char *standard = tls ? ":443" : ":80"; /* libcurl leaves the usual port out of the Host header */
+    size_t plen = strlen(standard);
+    if (n > plen && strncmp(host + n - plen, standard, plen) == 0)
+        n -= plen;
+    s->host = path_style ? xstrndup(host, n) : xasprintf("%s.%.*s", s->bucket, (int)n, host);
+    for (char *p = s->host; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    s->origin = xasprintf("%s://%s", tls ? "https" : "http", s->host);
+    s->path_prefix = path_style ? xasprintf("/%s", s->bucket) : xstrdup("");
+    return 0;
+}
+
+static bool region_ok(const char *region)
+{
+    size_t n = strlen(region);
+    return n > 0 && n < 40 && strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == n;
+}
+
+static int configure(struct s3 *s, struct err *e)
+{
+    const struct store_params *p = &s->params;
+    cleanup_free char *endpoint = NULL, *style = NULL, *verify = NULL, *ca = NULL;
+    if (option_get(p, "endpoint", &endpoint, e) || option_get(p, "region", &s->region, e) ||
+        option_get(p, "path-style", &style, e) || option_get(p, "tls-verify", &verify, e) || option_get(p, "ca-cert", &ca, e))
+        return -1;
+    s->endpoint_given = endpoint != NULL;
+    s->region_given = s->region != NULL;
+    if (!s->region)
+        s->region = xstrdup("us-east-1");
+    if (!region_ok(s->region))
+        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url, ": option region is '%s'; write for example eu-central-1",
+            s->region);
+    if (!endpoint)
+        endpoint = xasprintf("https://s3.%s.amazonaws.com%s", s->region, strncmp(s->region, "cn-", 3) == 0 ? ".cn" : "");
+    bool path_style = style ? strcmp(style, "true") == 0 : s->endpoint_given || !fits_host(s->bucket);
+    if (!path_style && !fits_host(s->bucket))
+        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url,
+            ": option path-style is false, but the bucket's name cannot be part of a host name; set it to true");
+    if (set_endpoint(s, endpoint, path_style, e))
+        return -1;
+    struct http_conf conf = {
+        .ca_pem = ca,
+        .insecure = verify && strcmp(verify, "false") == 0,
+        .connect_ns = MIN(p->deadline_ns, 5 * NS_PER_S),
+        .max_idle = p->max_connections,
+        .user_agent = "millrace/" MILLRACE_VERSION,
+    };
+    s->http = http_new(&conf, e);
+    if (!s->http)
+        return -1;
+    s->cred = s3_cred_new(p, s->region);
+    return 0;
+}
+
+static void s3_close(void *impl)
+{
+    struct s3 *s = impl;
+    http_free(s->http);
+    s3_cred_free(s->cred);
+    free(s->bucket);
+    free(s->prefix);
+    free(s->origin);
+    free(s->host);
+    free(s->path_prefix);
+    free(s->region);
+    free(s);
+}
+
+static void *s3_open(const struct store_params *p, struct err *e)
+{
+    struct s3 *s = xcalloc(1, sizeof *s);
+    s->params = *p;
+    s->single_put_max = 64 * MIB;
+    s->part_size = 16 * MIB;
+    s->single_copy_max = 1024 * MIB; /* 5 GiB would do, but parts are copied at the same time */
+    s->copy_part_size = 256 * MIB;
+    s->parallel_parts = 4;
+    const char *problem;
+    if (s3_url_parse(p->rest, &s->bucket, &s->prefix, &problem)) {
+        store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, p->url, ": %s; write s3://bucket/prefix", problem);
+        s3_close(s);
+        return NULL;
+    }
+    if (configure(s, e)) {
+        s3_close(s);
+        return NULL;
+    }
+    return s;
+}
+
+void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX])
+{
+    size_t n = etag ? strlen(etag) : 0;
+    if (n >= 2 && etag[0] == '"' && etag[n - 1] == '"') {
+        etag++;
+        n -= 2;
+    }
+    if (n == 0) /* a server without ETags; never sent as If-Match, as no ETag has this form */
+        snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size, (long long)mtime_ns);
+    else if (n < STORE_VERSION_MAX && etag[0] != 'W' && etag[0] != '~')
+        snprintf(out, STORE_VERSION_MAX, "%.*s", (int)n, etag);
+    else { /* too long or weak: its digest tells versions apart as well */
+        char hex[SIGV4_HEX_LEN];
+        sigv4_sha256(etag, n, hex);
+        snprintf(out, STORE_VERSION_MAX, "~%s", hex);
+    }
+}
+
+const struct store_ops store_s3 = {
+    .scheme = "s3",
+    .url_help = "s3://bucket/prefix",
+    .options = options,
+    .caps = STORE_CAP_WRITE,
+    .open = s3_open,
+    .close = s3_close,
+    .check = s3_check,
+    .stat_path = s3_stat,
+    .list = s3_list,
+    .list_tree = s3_list_tree,
+    .read = s3_read,
+    .put = s3_put,
+    .remove = s3_remove,
+    .mkdir = s3_mkdir,
+    .rmdir = s3_rmdir,
+    .rename = s3_rename,
+};

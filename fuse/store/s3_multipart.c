@@ -1,0 +1,228 @@
+#include "fuse/store/s3.h"
+
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define PARTS_MAX 10000u
+#define NS_PER_MIB NS_PER_S
+#define SLOW_NS (600 * NS_PER_S) /* copies and the final assembly happen inside the server before it answers */
+#define COMPLETE_MAX (4u << 20)
+
+struct job {
+    struct s3 *s;
+    const char *key, *upload_id;
+    int fd;                     /* -1: copy */
+    const char *copy_from, *copy_etag;
+    uint64_t len, part;
+    unsigned nparts;
+    char **etags;               /* nparts; each written by the thread that sent the part */
+    atomic_uint next;
+    atomic_bool stop;           /* one part has failed: the others need not go on */
+    pthread_mutex_t mu;
+    struct err first;           /* mu */
+};
+
+uint64_t s3_part_size(uint64_t len, uint64_t wanted)
+{
+    uint64_t least = (len + PARTS_MAX - 1) / PARTS_MAX;
+    return MAX(wanted, (least + MIB - 1) / MIB * MIB);
+}
+
+static void fail(struct job *j, const struct err *e)
+{
+    pthread_mutex_lock(&j->mu);
+    if (j->first.cls == ERR_NONE)
+        j->first = *e;
+    pthread_mutex_unlock(&j->mu);
+    atomic_store(&j->stop, true);
+}
+
+static int send_part(struct job *j, unsigned index, struct err *e)
+{
+    uint64_t off = index * j->part, len = MIN(j->part, j->len - off);
+    char number[16];
+    snprintf(number, sizeof number, "%u", index + 1);
+    const struct sigv4_pair query[] = {{"partNumber", number}, {"uploadId", j->upload_id}};
+    cleanup_free char *source = j->fd < 0 ? s3_copy_source(j->s, j->copy_from) : NULL;
+    cleanup_free char *range = j->fd < 0 ? xasprintf("x-amz-copy-source-range: bytes=%" PRIu64 "-%" PRIu64, off, off + len - 1) : NULL;
+    cleanup_free char *match =
+        j->fd < 0 && *j->copy_etag && *j->copy_etag != '~' ? xasprintf("x-amz-copy-source-if-match: \"%s\"", j->copy_etag) : NULL;
+    const char *headers[] = {source, range, match, NULL};
+    struct s3_call call = {.method = "PUT", .key = j->key, .query = query, .nquery = 2};
+    struct retry r = RETRY_INIT(j->s->params.deadline_ns + (int64_t)(len / MIB) * NS_PER_MIB, &j->stop);
+    if (j->fd < 0) {
+        call.headers = headers;
+        call.body = "";
+        call.stall_ns = SLOW_NS;
+        r.deadline_ns += SLOW_NS;
+    } else {
+        call.from_fd = true;
+        call.fd = j->fd;
+        call.fd_off = off;
+        call.fd_len = len;
+    }
+    struct s3_outcome out = {0};
+    for (;;) {
+        cleanup_resp struct http_resp resp;
+        if (s3_do(j->s, &call, &r, &resp, &out, e))
+            return -1;
+        char value[256];
+        if (j->fd >= 0 && http_header(&resp, "etag", value, sizeof value))
+            j->etags[index] = xstrdup(value);
+        int bad = j->fd < 0 ? s3_check_body(j->s, &call, &resp, &out, e) : 0;
+        if (j->fd < 0 && !bad)
+            j->etags[index] = s3_xml_text(resp.body.data, resp.body.len, "CopyPartResult", "ETag");
+        if (j->etags[index])
+            return 0;
+        if (!bad) {
+            cleanup_free char *what = s3_name(j->s, j->key);
+            store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server took part %u without an ETag", index + 1);
+        }
+        if (!s3_again(j->s, &r, &out, e))
+            return -1;
+    }
+}
+
+static void *run_parts(void *user)
+{
+    struct job *j = user;
+    unsigned index;
+    while (!atomic_load(&j->stop) && (index = atomic_fetch_add(&j->next, 1)) < j->nparts) {
+        struct err e = ERR_INIT;
+        if (send_part(j, index, &e))
+            fail(j, &e);
+    }
+    return NULL;
+}
+
+static void run_all(struct job *j)
+{
+    unsigned want = MIN(j->s->parallel_parts, j->nparts), n = 0;
+    pthread_t *threads = xcalloc(want, sizeof *threads);
+    while (n + 1 < want && pthread_create(&threads[n], NULL, run_parts, j) == 0)
+        n++;
+    run_parts(j); /* this thread works too */
+    while (n)
+        pthread_join(threads[--n], NULL);
+    free(threads);
+}
+
+static char *begin(struct s3 *s, const char *key, struct err *e)
+{
+    const struct sigv4_pair query[] = {{"uploads", ""}};
+    struct s3_call call = {.method = "POST", .key = key, .query = query, .nquery = 1, .body = ""};
+    struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
+    struct s3_outcome out = {0};
+    cleanup_resp struct http_resp resp;
+    if (s3_do(s, &call, &r, &resp, &out, e))
+        return NULL;
+    char *id = s3_xml_text(resp.body.data, resp.body.len, "InitiateMultipartUploadResult", "UploadId");
+    if (id && *id)
+        return id;
+    free(id);
+    cleanup_free char *what = s3_name(s, key);
+    store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server began a multipart upload without an id");
+    return NULL;
+}
+
+static void abort_upload(struct s3 *s, const char *key, const char *upload_id)
+{
+    const struct sigv4_pair query[] = {{"uploadId", upload_id}};
+    struct s3_call call = {.method = "DELETE", .key = key, .query = query, .nquery = 1};
+    struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
+    struct s3_outcome out = {0};
+    struct err e = ERR_INIT;
+    cleanup_resp struct http_resp resp;
+    if (s3_do(s, &call, &r, &resp, &out, &e) && e.cls != ERR_NOTFOUND)
+        log_warn("an unfinished upload could not be removed and takes room in the bucket: %s", e.msg);
+}
+
+/* Is the object there, as our upload would have made it? After an answer got lost the upload's id is unknown to the server. */
+static bool arrived(struct job *j)
+{
+    struct retry r = RETRY_INIT(j->s->params.deadline_ns, NULL);
+    struct s3_call call = {.method = "HEAD", .key = j->key};
+    struct s3_outcome out = {0};
+    struct err ignored = ERR_INIT;
+    cleanup_resp struct http_resp resp;
+    char value[256], suffix[16];
+    if (s3_do(j->s, &call, &r, &resp, &out, &ignored))
+        return false;
+    if (!http_header(&resp, "content-length", value, sizeof value) || strtoull(value, NULL, 10) != j->len)
+        return false;
+    snprintf(suffix, sizeof suffix, "-%u", j->nparts);
+    return http_header(&resp, "etag", value, sizeof value) && strstr(value, suffix);
+}
+
+static void complete_body(const struct job *j, struct buf *body)
+{
+    buf_adds(body, "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+    for (unsigned i = 0; i < j->nparts; i++) {
+        buf_addf(body, "<Part><PartNumber>%u</PartNumber><ETag>", i + 1);
+        for (const char *p = j->etags[i]; *p; p++) {
+            if (*p == '<' || *p == '>' || *p == '&')
+                buf_addf(body, "&#%d;", *p);
+            else
+                buf_addc(body, *p);
+        }
+        buf_adds(body, "</ETag></Part>");
+    }
+    buf_adds(body, "</CompleteMultipartUpload>");
+}
+
+static int complete(struct job *j, char **etag, struct err *e)
+{
+    cleanup_buf struct buf body = BUF_INIT(COMPLETE_MAX);
+    complete_body(j, &body);
+    const struct sigv4_pair query[] = {{"uploadId", j->upload_id}};
+    static const char *const headers[] = {"content-type: application/xml", NULL};
+    struct s3_call call = {.method = "POST", .key = j->key, .query = query, .nquery = 1, .headers = headers, .body = body.data,
+        .body_len = body.len, .stall_ns = SLOW_NS};
+    struct retry r = RETRY_INIT(j->s->params.deadline_ns + SLOW_NS, NULL);
+    struct s3_outcome out = {0};
+    for (;;) {
+        cleanup_resp struct http_resp resp;
+        int rc = s3_do(j->s, &call, &r, &resp, &out, e);
+        if (rc && r.attempt > 0 && strcmp(out.fault.code, "NoSuchUpload") == 0 && arrived(j))
+            return 0;
+        if (rc)
+            return -1;
+        if (s3_check_body(j->s, &call, &resp, &out, e) == 0) {
+            *etag = s3_xml_text(resp.body.data, resp.body.len, "CompleteMultipartUploadResult", "ETag");
+            return 0;
+        }
+        if (!s3_again(j->s, &r, &out, e))
+            return -1;
+    }
+}
+
+int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from, const char *copy_etag, uint64_t len, char **etag,
+    struct err *e)
+{
+    cleanup_free char *id = begin(s, key, e);
+    if (!id)
+        return -1;
+    struct job j = {.s = s, .key = key, .upload_id = id, .fd = fd, .copy_from = copy_from, .copy_etag = copy_etag, .len = len};
+    j.part = s3_part_size(len, fd < 0 ? s->copy_part_size : s->part_size);
+    j.nparts = (unsigned)((len + j.part - 1) / j.part);
+    j.etags = xcalloc(j.nparts, sizeof *j.etags);
+    pthread_mutex_init(&j.mu, NULL);
+    run_all(&j);
+    int rc = j.first.cls != ERR_NONE ? -1 : complete(&j, etag, e);
+    if (j.first.cls != ERR_NONE && e)
+        *e = j.first;
+    if (rc)
+        abort_upload(s, key, id);
+    for (unsigned i = 0; i < j.nparts; i++)
+        free(j.etags[i]);
+    free(j.etags);
+    pthread_mutex_destroy(&j.mu);
+    return rc;
+}

@@ -1,0 +1,276 @@
+#include "fuse/store/s3.h"
+
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK_NS (8 * NS_PER_S)
+#define READ_NS_PER_MIB NS_PER_S /* a call's deadline grows with what it moves */
+
+/* -- pages of keys --------------------------------------------------------------------------------------------------- */
+
+int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token, unsigned max, struct retry *r,
+    struct s3_page *page, struct err *e)
+{
+    struct sigv4_pair query[6];
+    size_t n = 0;
+    char number[16];
+    query[n++] = (struct sigv4_pair){"list-type", "2"};
+    query[n++] = (struct sigv4_pair){"encoding-type", "url"};
+    query[n++] = (struct sigv4_pair){"prefix", prefix};
+    if (delimiter)
+        query[n++] = (struct sigv4_pair){"delimiter", "/"};
+    if (token)
+        query[n++] = (struct sigv4_pair){"continuation-token", token};
+    if (max) {
+        snprintf(number, sizeof number, "%u", max);
+        query[n++] = (struct sigv4_pair){"max-keys", number};
+    }
+    cleanup_free char *what = s3_name(s, prefix);
+    struct s3_call call = {.method = "GET", .query = query, .nquery = n, .max_body = S3_PAGE_BODY_MAX, .what = what};
+    struct s3_outcome out = {0};
+    for (;;) {
+        cleanup_resp struct http_resp resp;
+        if (s3_do(s, &call, r, &resp, &out, e))
+            return -1;
+        struct err inner = ERR_INIT;
+        if (s3_xml_page(resp.body.data, resp.body.len, page, &inner) == 0)
+            return 0;
+        store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": %s; is the endpoint an S3 server?", inner.msg);
+        if (!s3_again(s, r, &out, e))
+            return -1;
+    }
+}
+
+int s3_check(void *impl, struct err *e)
+{
+    struct s3 *s = impl;
+    struct retry r = RETRY_INIT(MIN(s->params.deadline_ns, CHECK_NS), NULL);
+    r.max_attempts = 2; /* who asks wants to know how it is, not to wait until it is better */
+    struct s3_page page;
+    if (s3_page(s, s->prefix, false, NULL, 1, &r, &page, e))
+        return -1;
+    bool empty = page.n == 0;
+    s3_page_free(&page);
+    if (empty && *s->prefix && s->params.mount->read_only)
+        return store_err(e, ERR_NOTFOUND, ENOENT, WHY_NOT_FOUND, s->params.url,
+            ": bucket %s has no object below %s: correct the prefix in mountPoint", s->bucket, s->prefix);
+    return 0;
+}
+
+static void fill_stat(const struct s3_item *item, struct store_stat *st)
+{
+    st->is_dir = item->is_prefix;
+    st->size = item->is_prefix ? 0 : item->size;
+    st->mtime_ns = item->is_prefix ? 0 : item->mtime_ns;
+    st->version[0] = '\0';
+    if (!item->is_prefix)
+        s3_version(item->etag, item->size, item->mtime_ns, st->version);
+}
+
+/* A listing that begins at the key tells more than HEAD: whether there is also a directory of that name (it wins), the time
+ * with all its digits, and, if it is refused, why. */
+int s3_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
+{
+    struct s3 *s = impl;
+    if (!*path) {
+        st->is_dir = true;
+        return 0;
+    }
+    struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
+    cleanup_free char *key = s3_key(s, path), *dir = xasprintf("%s/", key);
+    struct s3_page page;
+    if (s3_page(s, key, true, NULL, 16, &r, &page, e))
+        return -1;
+    bool file = false, is_dir = false, past = page.next == NULL;
+    for (size_t i = 0; i < page.n; i++) {
+        const struct s3_item *item = &page.items[i];
+        if (!item->key)
+            continue;
+        if (!item->is_prefix && strcmp(item->key, key) == 0) {
+            file = true;
+            fill_stat(item, st);
+        }
+        is_dir |= strcmp(item->key, dir) == 0;
+        past |= strcmp(item->key, dir) > 0;
+    }
+    s3_page_free(&page);
+    if (!is_dir && !past) { /* "key!", "key-1" … sort before "key/" */
+        if (s3_page(s, dir, false, NULL, 1, &r, &page, e))
+            return -1;
+        is_dir = page.n > 0;
+        s3_page_free(&page);
+    }
+    if (is_dir)
+        *st = (struct store_stat){.is_dir = true};
+    if (is_dir || file)
+        return 0;
+    cleanup_free char *what = s3_name(s, key);
+    return store_err(e, ERR_NOTFOUND, ENOENT, WHY_NOT_FOUND, what, ": there is no such object");
+}
+
+/* Can a file system show this name, relative to the listed directory? */
+static bool showable(char *name, bool tree)
+{
+    return tree ? *name && store_path_ok(name) : store_name_ok(name, strlen(name));
+}
+
+static int list(struct s3 *s, const char *dir, bool tree, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    cleanup_free char *prefix = *dir ? xasprintf("%s%s/", s->prefix, dir) : xstrdup(s->prefix);
+    size_t skip = strlen(prefix);
+    struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
+    struct s3_page page;
+    if (s3_page(s, prefix, !tree, *cursor, 0, &r, &page, e))
+        return -1;
+    free(*cursor);
+    *cursor = page.next;
+    page.next = NULL;
+    for (size_t i = 0; i < page.n; i++) {
+        struct s3_item *item = &page.items[i];
+        if (!item->key || strncmp(item->key, prefix, skip) != 0)
+            continue;
+        char *name = item->key + skip;
+        size_t n = strlen(name);
+        if (n && name[n - 1] == '/') {
+            if (!item->is_prefix)
+                continue; /* the marker of a directory: this one, or with a tree one further down */
+            name[n - 1] = '\0';
+        }
+        if (!showable(name, tree)) {
+            if (n)
+                log_debug("s3://%s/%s is not shown: no file can have that name", s->bucket, item->key);
+            continue;
+        }
+        struct store_entry entry = {.name = name};
+        fill_stat(item, &entry.st);
+        if (fn(user, &entry))
+            break;
+    }
+    s3_page_free(&page);
+    return 0;
+}
+
+int s3_list(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    return list(impl, dir, false, cursor, fn, user, e);
+}
+
+int s3_list_tree(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    return list(impl, dir, true, cursor, fn, user, e);
+}
+
+/* -- bytes ----------------------------------------------------------------------------------------------------------- */
+
+struct reading {
+    char *buf;
+    size_t len, got; /* got: good bytes, over all attempts */
+    size_t begun;    /* got when this attempt began */
+    bool overflow;
+};
+
+static int take_bytes(void *user, const void *data, size_t len)
+{
+    struct reading *r = user;
+    if (len > r->len - r->got) {
+        r->overflow = true;
+        return 1;
+    }
+    memcpy(r->buf + r->got, data, len);
+    r->got += len;
+    return 0;
+}
+
+/* Is this answer the range we asked for, of the version we want? Then 0; else the bytes of this attempt are given back. */
+static int verify(const struct http_resp *resp, const char *what, struct reading *rd, uint64_t off, char *version,
+    struct err *e)
+{
+    char etag[256], range[128];
+    unsigned long long first = 0, last = 0, total = 0;
+    bool partial = resp->status == 206 && http_header(resp, "content-range", range, sizeof range) &&
+                   sscanf(range, "bytes %llu-%llu/%llu", &first, &last, &total) == 3;
+    char now[STORE_VERSION_MAX] = "";
+    if (http_header(resp, "etag", etag, sizeof etag))
+        s3_version(etag, 0, 0, now);
+    size_t got = rd->got;
+    rd->got = rd->begun;
+    if (*version && *now && *version != '~' && strcmp(version, now) != 0)
+        return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, what, ": the object has changed (version %s, was %s)", now, version);
+    if (resp->status == 200 ? off + rd->begun > 0 : !partial || first != off + rd->begun)
+        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server sent other bytes than those asked for (status %d)",
+            resp->status);
+    if (partial && total < off + rd->len)
+        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read up to %" PRIu64 ", but the object ends at %llu",
+            off + rd->len, total);
+    if (!*version)
+        snprintf(version, STORE_VERSION_MAX, "%s", now); /* the rest must be of the same one */
+    rd->got = got;
+    return 0;
+}
+
+static int read_once(struct s3 *s, const char *key, const char *what, struct reading *rd, uint64_t off, char *version,
+    const struct retry *r, struct s3_outcome *out, struct err *e)
+{
+    rd->begun = rd->got;
+    rd->overflow = false;
+    uint64_t from = off + rd->got, to = off + rd->len - 1;
+    cleanup_free char *range = xasprintf("range: bytes=%" PRIu64 "-%" PRIu64, from, to);
+    cleanup_free char *match = *version && *version != '~' ? xasprintf("if-match: \"%s\"", version) : NULL;
+    const char *headers[] = {range, match, NULL};
+    struct s3_call call = {.method = "GET", .key = key, .headers = headers, .sink = take_bytes, .sink_user = rd, .what = what};
+    cleanup_resp struct http_resp resp;
+    int rc = s3_once(s, &call, r, &resp, out, e);
+    if (rc && out->status == 412)
+        return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, what, ": the object has changed (it was version %s)", version);
+    if (rc && out->status == 416)
+        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read at %" PRIu64 ", past the end of the object", from);
+    if (rc && out->status / 100 != 2)
+        return -1;
+    struct err inner = ERR_INIT;
+    if (verify(&resp, what, rd, off, version, &inner)) { /* also of a broken answer: what came of it is kept if it is good */
+        *e = inner;
+        return -1;
+    }
+    if (rd->overflow)
+        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server sent more bytes than were asked for");
+    if (rc)
+        return -1;
+    if (rd->got < rd->len && resp.status == 200)
+        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read up to %" PRIu64 ", but the object ends at %" PRIu64,
+            off + rd->len, off + rd->got);
+    if (rd->got < rd->len)
+        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server sent fewer bytes than were asked for");
+    return 0;
+}
+
+int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, void *buf, const atomic_bool *cancel,
+    struct err *e)
+{
+    struct s3 *s = impl;
+    if (!len)
+        return 0;
+    cleanup_free char *key = s3_key(s, path), *what = s3_name(s, key);
+    char pinned[STORE_VERSION_MAX];
+    snprintf(pinned, sizeof pinned, "%s", version);
+    struct reading rd = {.buf = buf, .len = len};
+    struct retry r = RETRY_INIT(s->params.deadline_ns + (int64_t)(len >> 20) * READ_NS_PER_MIB, cancel);
+    struct s3_outcome out = {0};
+    while (read_once(s, key, what, &rd, off, pinned, &r, &out, e)) {
+        if (e->cls == ERR_CONFLICT && !*version) { /* it changed between two attempts: begin with the new one */
+            rd.got = 0;
+            pinned[0] = '\0';
+            e->cls = ERR_RETRY;
+        }
+        if (!s3_again(s, &r, &out, e))
+            return -1;
+        if (rd.got > rd.begun)
+            r.attempt = 0; /* it moves */
+    }
+    return 0;
+}

@@ -1,0 +1,416 @@
+#include "fuse/store/s3.h"
+
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/http/metric.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STALL_NS (15 * NS_PER_S)
+#define ANSWER_MAX (64u << 10)
+#define HEADERS_MAX 24
+#define RETRY_AFTER_MAX_S 300
+#define WARN_EVERY_NS (10 * NS_PER_S)
+
+/* -- what a failure means -------------------------------------------------------------------------------------------- */
+
+enum remedy { NO_REMEDY, KEYS, RENEW, CLOCK, BUCKET, REGION, NAME, ARCHIVED, ROOM };
+
+/* The codes that say more than their status does; the first row that fits is used. */
+static const struct meaning {
+    const char *code;
+    enum err_class cls;
+    int sys;
+    enum store_why why;
+    enum remedy remedy;
+} meanings[] = {
+    {"NoSuchBucket", ERR_NOTFOUND, ENOENT, WHY_BUCKET_NOT_FOUND, BUCKET},
+    {"NoSuchKey", ERR_NOTFOUND, ENOENT, WHY_NOT_FOUND, NO_REMEDY},
+    {"NoSuchUpload", ERR_NOTFOUND, ENOENT, WHY_STORE_ERROR, NO_REMEDY},
+    {"AccessDenied", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
+    {"InvalidAccessKeyId", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
+    {"SignatureDoesNotMatch", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
+    {"InvalidSecurity", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
+    {"ExpiredToken", ERR_DENIED, EACCES, WHY_EXPIRED, RENEW},
+    {"InvalidToken", ERR_DENIED, EACCES, WHY_EXPIRED, RENEW},
+    {"TokenRefreshRequired", ERR_DENIED, EACCES, WHY_EXPIRED, RENEW},
+    {"RequestTimeTooSkewed", ERR_DENIED, EACCES, WHY_STORE_ERROR, CLOCK},
+    {"InvalidObjectState", ERR_DENIED, EACCES, WHY_STORE_ERROR, ARCHIVED},
+    {"AuthorizationHeaderMalformed", ERR_INVALID, EINVAL, WHY_INVALID_OPTION, REGION},
+    {"PermanentRedirect", ERR_INVALID, EINVAL, WHY_INVALID_OPTION, REGION},
+    {"IllegalLocationConstraintException", ERR_INVALID, EINVAL, WHY_INVALID_OPTION, REGION},
+    {"InvalidBucketName", ERR_INVALID, EINVAL, WHY_INVALID_URL, BUCKET},
+    {"KeyTooLongError", ERR_INVALID, ENAMETOOLONG, WHY_STORE_ERROR, NAME},
+    {"InvalidRange", ERR_INVALID, EINVAL, WHY_STORE_ERROR, NO_REMEDY},
+    {"PreconditionFailed", ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, NO_REMEDY},
+    {"ObjectParentIsFile", ERR_INVALID, ENOTDIR, WHY_STORE_ERROR, NO_REMEDY},
+    {"ExistingObjectIsDirectory", ERR_INVALID, EISDIR, WHY_STORE_ERROR, NO_REMEDY},
+    {"DirectoryNotEmpty", ERR_EXISTS, ENOTEMPTY, WHY_STORE_ERROR, NO_REMEDY},
+    {"EntityTooLarge", ERR_EXHAUSTED, EFBIG, WHY_STORE_ERROR, NO_REMEDY},
+    {"QuotaExceeded", ERR_EXHAUSTED, EDQUOT, WHY_STORE_ERROR, ROOM},
+    {"XMinioStorageFull", ERR_EXHAUSTED, ENOSPC, WHY_STORE_ERROR, ROOM},
+    {"SlowDown", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
+    {"RequestTimeout", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
+    {"IncompleteBody", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
+    {"BadDigest", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
+    {"XAmzContentSHA256Mismatch", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
+    {"OperationAborted", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
+    {"ConditionalRequestConflict", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
+};
+
+static struct meaning meaning_of(int status, const char *code)
+{
+    for (size_t i = 0; i < ARRAY_LEN(meanings); i++)
+        if (strcmp(meanings[i].code, code) == 0)
+            return meanings[i];
+    struct meaning m = {code, http_class_of_status(status), EIO, WHY_STORE_ERROR, NO_REMEDY};
+    if (status == 301)
+        m = (struct meaning){code, ERR_INVALID, EINVAL, WHY_INVALID_OPTION, REGION};
+    else if (status == 401 || status == 403)
+        m = (struct meaning){code, ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS};
+    else if (status == 404)
+        m = (struct meaning){code, ERR_NOTFOUND, ENOENT, WHY_NOT_FOUND, NO_REMEDY};
+    else if (status == 412)
+        m = (struct meaning){code, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, NO_REMEDY};
+    else if (m.cls == ERR_INVALID)
+        m.sys = EINVAL;
+    return m;
+}
+
+static void add_remedy(const struct s3 *s, struct buf *out, enum remedy remedy, const struct s3_fault *fault)
+{
+    switch (remedy) {
+    case NO_REMEDY:
+        if (*fault->message)
+            buf_addf(out, ": %s", fault->message);
+        return;
+    case KEYS:
+        buf_addf(out, ": check the keys in %s, and what they may do with bucket %s", s3_cred_origin(s->cred), s->bucket);
+        return;
+    case RENEW: buf_addf(out, ": renew the credentials in %s", s3_cred_origin(s->cred)); return;
+    case CLOCK: buf_adds(out, ": this machine's clock differs from the server's by more than the server allows: set it"); return;
+    case BUCKET: buf_addf(out, ": create bucket %s at %s, or correct mountPoint", s->bucket, s->origin); return;
+    case REGION:
+        if (*fault->region)
+            buf_addf(out, ": the bucket is in region %s, not %s: set option region to %s", fault->region, s->region, fault->region);
+        else
+            buf_addf(out, ": the bucket is not in region %s at %s: set the options region and endpoint", s->region, s->origin);
+        return;
+    case NAME: buf_adds(out, ": S3 allows keys of at most 1024 bytes"); return;
+    case ARCHIVED: buf_adds(out, ": the object is archived: restore it first"); return;
+    case ROOM: buf_adds(out, ": the store has no room left"); return;
+    }
+}
+
+static char *call_name(const struct s3 *s, const struct s3_call *c)
+{
+    return c->what ? xstrdup(c->what) : c->key ? s3_name(s, c->key) : xstrdup(s->params.url);
+}
+
+int s3_fail(struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e)
+{
+    struct meaning m = meaning_of(status, fault->code);
+    cleanup_buf struct buf text = BUF_INIT(400);
+    buf_addf(&text, " (%d%s%s)", status, *fault->code ? " " : "", fault->code);
+    add_remedy(s, &text, m.remedy, fault);
+    bool whole = m.remedy == KEYS || m.remedy == RENEW || m.remedy == BUCKET || m.remedy == REGION;
+    cleanup_free char *what = whole ? xstrdup(s->params.url) : call_name(s, c); /* not this object's fault */
+    return store_err(e, m.cls, m.sys, m.why, what, "%s", buf_str(&text));
+}
+
+/* No answer came at all. */
+static int fail_network(const struct s3 *s, const struct s3_call *c, const struct err *inner, struct err *e)
+{
+    cleanup_free char *what = call_name(s, c);
+    if (inner->sys == ECANCELED)
+        return store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, what, ": cancelled");
+    if (inner->cls == ERR_DENIED)
+        return store_err(e, ERR_DENIED, EIO, WHY_TLS_FAILED, s->params.url, ": %s; check option ca-cert", inner->msg);
+    if (inner->cls == ERR_EXHAUSTED || inner->cls == ERR_INVALID)
+        return store_err(e, inner->cls, inner->sys, WHY_STORE_ERROR, what, ": %s", inner->msg);
+    if (inner->sys == EADDRNOTAVAIL)
+        return store_err(e, ERR_RETRY, EIO, WHY_NAME_NOT_RESOLVED, s->params.url, ": the name of %s does not resolve: check option %s",
+            s->origin, s->endpoint_given ? "endpoint" : "region");
+    return store_err(e, ERR_RETRY, EIO, WHY_UNREACHABLE, what, ": %s", inner->msg);
+}
+
+/* -- one request ----------------------------------------------------------------------------------------------------- */
+
+struct upload {
+    const struct s3_call *c;
+    uint64_t sent;
+};
+
+static ssize_t upload_read(void *user, void *data, size_t len)
+{
+    struct upload *u = user;
+    size_t want = (size_t)MIN((uint64_t)len, u->c->fd_len - u->sent);
+    ssize_t n;
+    do {
+        n = want ? pread(u->c->fd, data, want, (off_t)(u->c->fd_off + u->sent)) : 0;
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 || (n == 0 && want))
+        return -1;
+    u->sent += (uint64_t)n;
+    return n;
+}
+
+static int upload_rewind(void *user)
+{
+    ((struct upload *)user)->sent = 0;
+    return 0;
+}
+
+static char *build_url(const struct s3 *s, const struct s3_call *c, const char *query, char **path)
+{
+    cleanup_free char *key = c->key ? http_escape(c->key, true) : xstrdup("");
+    *path = xasprintf("%s/%s", s->path_prefix, key);
+    if (!c->key && *s->path_prefix)
+        (*path)[strlen(*path) - 1] = '\0'; /* "/bucket", which every server takes */
+    return xasprintf("%s%s%s%s", s->origin, *path, *query ? "?" : "", query);
+}
+
+struct lines {
+    char *line[HEADERS_MAX];
+    size_t n;
+};
+
+static void lines_free(struct lines *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        explicit_bzero(l->line[i], strlen(l->line[i]));
+        free(l->line[i]);
+    }
+}
+
+static int by_pair_name(const void *a, const void *b)
+{
+    return strcmp(((const struct sigv4_pair *)a)->name, ((const struct sigv4_pair *)b)->name);
+}
+
+/* The headers to send: the caller's, and those of the signature. */
+static void sign(struct s3 *s, const struct s3_call *c, const struct s3_signer *signer, const struct sigv4_scope *scope,
+    const char *path, const char *query, const char *hash, struct lines *out)
+{
+    struct sigv4_pair pairs[HEADERS_MAX];
+    char *names[HEADERS_MAX];
+    size_t n = 0, owned = 0;
+    for (size_t i = 0; c->headers && c->headers[i]; i++) {
+        out->line[out->n++] = xstrdup(c->headers[i]);
+        if (strncmp(c->headers[i], "x-amz-", 6) != 0)
+            continue;
+        size_t len = strcspn(c->headers[i], ":");
+        names[owned] = xstrndup(c->headers[i], len);
+        pairs[n++] = (struct sigv4_pair){names[owned++], c->headers[i] + len + 1};
+    }
+    if (!signer->anonymous) {
+        pairs[n++] = (struct sigv4_pair){"host", s->host};
+        pairs[n++] = (struct sigv4_pair){"x-amz-content-sha256", hash};
+        pairs[n++] = (struct sigv4_pair){"x-amz-date", scope->time};
+        out->line[out->n++] = xasprintf("x-amz-content-sha256: %s", hash);
+        out->line[out->n++] = xasprintf("x-amz-date: %s", scope->time);
+        if (signer->token) {
+            pairs[n++] = (struct sigv4_pair){"x-amz-security-token", signer->token};
+            out->line[out->n++] = xasprintf("x-amz-security-token: %s", signer->token);
+        }
+        qsort(pairs, n, sizeof *pairs, by_pair_name);
+        struct sigv4_req req = {c->method, path, query, pairs, n, hash};
+        cleanup_free char *value = sigv4_authorization(&req, scope, signer->key_id, signer->key);
+        out->line[out->n++] = xasprintf("authorization: %s", value);
+    }
+    while (owned)
+        free(names[--owned]);
+}
+
+static int payload_hash(const struct s3_call *c, char hex[SIGV4_HEX_LEN], struct err *e)
+{
+    if (c->from_fd)
+        return sigv4_sha256_fd(c->fd, c->fd_off, c->fd_len, hex, e);
+    if (c->body_len)
+        sigv4_sha256(c->body, c->body_len, hex);
+    else
+        strcpy(hex, SIGV4_EMPTY);
+    return 0;
+}
+
+static int64_t retry_after(const struct http_resp *resp)
+{
+    char value[64], *end;
+    if (!http_header(resp, "retry-after", value, sizeof value))
+        return -1;
+    long seconds = strtol(value, &end, 10);
+    int64_t when;
+    if (end != value && !*end && seconds >= 0)
+        return MIN(seconds, RETRY_AFTER_MAX_S) * NS_PER_S;
+    if (clock_parse_http_date(value, &when) == 0)
+        return MIN(MAX(when - clock_real_ns(), 0), RETRY_AFTER_MAX_S * NS_PER_S);
+    return -1;
+}
+
+/* The answer's Date tells by how much our clock is wrong. */
+static bool learn_skew(struct s3 *s, const struct http_resp *resp)
+{
+    char value[64];
+    int64_t server;
+    if (!http_header(resp, "date", value, sizeof value) || clock_parse_http_date(value, &server))
+        return false;
+    int64_t skew = server - clock_real_ns();
+    log_warn("%s: this machine's clock is %lld s off the server's; its requests are dated by the server's from now on",
+        s->params.url, (long long)(-skew / NS_PER_S));
+    atomic_store(&s->skew_ns, skew);
+    return true;
+}
+
+/* -- counters -------------------------------------------------------------------------------------------------------- */
+
+static struct {
+    struct metric *seconds[5], *errors, *throttled, *retries;
+} counters;
+
+static const char *const methods[] = {"GET", "HEAD", "PUT", "POST", "DELETE"};
+_Static_assert(ARRAY_LEN(methods) == ARRAY_LEN(counters.seconds), "a histogram for each method");
+
+static void counters_register(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
+        cleanup_free char *labels = xasprintf("method=\"%s\"", methods[i]);
+        counters.seconds[i] = metric_histogram("millrace_store_request_seconds", labels, "Requests to the store, by duration.");
+    }
+    counters.errors = metric_counter("millrace_store_errors_total", "", "Requests to the store without a good answer.");
+    counters.throttled = metric_counter("millrace_store_throttled_total", "", "Answers of the store that ask for fewer requests.");
+    counters.retries = metric_counter("millrace_store_retries_total", "", "Requests to the store that were made again.");
+}
+
+static void count(const struct s3_call *c, int status, bool ok, int64_t took_ns)
+{
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
+        if (strcmp(methods[i], c->method) == 0)
+            metric_add(counters.seconds[i], took_ns);
+    if (!ok)
+        metric_add(counters.errors, 1);
+    if (status == 503 || status == 429)
+        metric_add(counters.throttled, 1);
+}
+
+/* -- attempts -------------------------------------------------------------------------------------------------------- */
+
+static int send_signed(struct s3 *s, const struct s3_call *c, const struct retry *r, const struct s3_signer *signer,
+    const char *time, struct http_resp *resp, struct err *e)
+{
+    char hash[SIGV4_HEX_LEN];
+    if (payload_hash(c, hash, e))
+        return -1;
+    cleanup_free char *query = sigv4_query(c->query, c->nquery), *path = NULL;
+    cleanup_free char *url = build_url(s, c, query, &path);
+    struct sigv4_scope scope = {.region = s->region, .service = "s3"};
+    memcpy(scope.time, time, SIGV4_TIME_LEN);
+    struct lines lines = {0};
+    sign(s, c, signer, &scope, path, query, hash, &lines);
+    struct upload up = {c, 0};
+    struct http_req req = {
+        .method = c->method,
+        .url = url,
+        .headers = (const char *const *)lines.line,
+        .body = c->body,
+        .body_len = c->from_fd ? (size_t)c->fd_len : c->body_len,
+        .sink = c->sink,
+        .sink_user = c->sink_user,
+        .max_body = c->max_body ? c->max_body : ANSWER_MAX,
+        .timeout_ns = retry_left_ns(r),
+        .stall_ns = c->stall_ns ? c->stall_ns : STALL_NS,
+        .cancel = r->cancel,
+    };
+    if (c->from_fd && c->fd_len) {
+        req.source = upload_read;
+        req.source_user = &up;
+        req.source_rewind = upload_rewind;
+    }
+    int64_t began = clock_mono_ns();
+    int rc = http_do(s->http, &req, resp, e);
+    count(c, resp->status, rc == 0 && resp->status / 100 == 2, clock_mono_ns() - began);
+    lines_free(&lines);
+    return rc;
+}
+
+int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct http_resp *resp, struct s3_outcome *out,
+    struct err *e)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, counters_register);
+    *resp = (struct http_resp){0};
+    out->status = 0;
+    out->fault = (struct s3_fault){0};
+    out->after_ns = -1;
+    char time[SIGV4_TIME_LEN];
+    sigv4_time(clock_real_ns() + atomic_load(&s->skew_ns), time);
+    struct s3_signer signer;
+    if (s3_cred_get(s->cred, time, &signer, e))
+        return -1;
+    out->generation = signer.generation;
+    struct err inner = ERR_INIT;
+    int rc = send_signed(s, c, r, &signer, time, resp, &inner);
+    s3_signer_clear(&signer);
+    out->status = resp->status;
+    if (rc)
+        return fail_network(s, c, &inner, e);
+    if (resp->status / 100 == 2)
+        return 0;
+    s3_xml_fault(resp->body.data, resp->body.len, &out->fault);
+    if (!*out->fault.region)
+        http_header(resp, "x-amz-bucket-region", out->fault.region, sizeof out->fault.region);
+    out->after_ns = retry_after(resp);
+    if (strcmp(out->fault.code, "RequestTimeTooSkewed") == 0 && !out->healed && learn_skew(s, resp)) {
+        out->healed = true;
+        out->after_ns = 0;
+        s3_fail(s, c, resp->status, &out->fault, e);
+        e->cls = ERR_RETRY;
+        return -1;
+    }
+    return s3_fail(s, c, resp->status, &out->fault, e);
+}
+
+static void warn(struct s3 *s, const struct err *e)
+{
+    int64_t now = clock_mono_ns(), last = atomic_load(&s->warned_ns);
+    if ((last && now - last < WARN_EVERY_NS) || !atomic_compare_exchange_strong(&s->warned_ns, &last, now))
+        return;
+    log_warn("%s; trying again", e->msg);
+}
+
+bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struct err *e)
+{
+    bool refused = out->status == 401 || out->status == 403 || strcmp(store_reason(e), "ExpiredCredentials") == 0;
+    if (e->cls != ERR_RETRY && refused && !out->healed && s3_cred_renew(s->cred, out->generation)) {
+        out->healed = true;
+        metric_add(counters.retries, 1);
+        return true;
+    }
+    if (!retry_again(r, e, out->after_ns))
+        return false;
+    warn(s, e);
+    metric_add(counters.retries, 1);
+    return true;
+}
+
+int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_resp *resp, struct s3_outcome *out, struct err *e)
+{
+    for (;;) {
+        if (s3_once(s, c, r, resp, out, e) == 0)
+            return 0;
+        if (!s3_again(s, r, out, e))
+            return -1;
+        http_resp_free(resp);
+    }
+}
+
+int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp *resp, struct s3_outcome *out, struct err *e)
+{
+    if (!s3_xml_fault(resp->body.data, resp->body.len, &out->fault))
+        return 0;
+    int status = strcmp(out->fault.code, "PreconditionFailed") == 0 ? 412 : 500; /* the real one has gone out as 200 */
+    return s3_fail(s, c, status, &out->fault, e);
+}

@@ -1,0 +1,259 @@
+#include "fuse/store/s3_xml.h"
+
+#include "lib/base/buf.h"
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/http/head.h"
+
+#include <expat.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH_MAX 8u
+#define NAME_MAX_BYTES 48u
+#define TEXT_MAX (16u << 10)
+#define ITEMS_MAX 20000u
+
+/* Called at the end of each element that has no child elements: path names of the open elements, root first. */
+typedef void (*leaf_fn)(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text);
+typedef void (*close_fn)(void *user, const char *name, unsigned depth);
+
+struct reader {
+    XML_Parser parser;
+    char path[DEPTH_MAX][NAME_MAX_BYTES];
+    unsigned depth;
+    bool leaf, bad;
+    struct buf text;
+    leaf_fn on_leaf;
+    close_fn on_close; /* may be NULL */
+    void *user;
+};
+
+static void give_up(struct reader *r)
+{
+    r->bad = true;
+    XML_StopParser(r->parser, XML_FALSE);
+}
+
+static void on_start(void *user, const XML_Char *name, const XML_Char **attributes)
+{
+    (void)attributes;
+    struct reader *r = user;
+    const char *colon = strrchr(name, ':');
+    if (colon)
+        name = colon + 1;
+    if (r->depth == DEPTH_MAX) {
+        give_up(r);
+        return;
+    }
+    snprintf(r->path[r->depth++], NAME_MAX_BYTES, "%s", name);
+    r->leaf = true;
+    buf_clear(&r->text);
+}
+
+static void on_end(void *user, const XML_Char *name)
+{
+    (void)name;
+    struct reader *r = user;
+    if (r->text.truncated) {
+        give_up(r);
+        return;
+    }
+    if (r->leaf)
+        r->on_leaf(r->user, r->path, r->depth, buf_str(&r->text));
+    r->leaf = false;
+    r->depth--;
+    if (r->on_close)
+        r->on_close(r->user, r->path[r->depth], r->depth);
+}
+
+static void on_text(void *user, const XML_Char *text, int len)
+{
+    struct reader *r = user;
+    if (r->leaf)
+        buf_add(&r->text, text, (size_t)len);
+}
+
+static void on_doctype(void *user, const XML_Char *name, const XML_Char *system_id, const XML_Char *public_id, int internal)
+{
+    (void)name, (void)system_id, (void)public_id, (void)internal;
+    give_up(user); /* S3 sends none: entities in it are only ever an attack */
+}
+
+static bool parse(const char *text, size_t len, leaf_fn on_leaf, close_fn on_close, void *user)
+{
+    struct reader r = {.text = BUF_INIT(TEXT_MAX), .on_leaf = on_leaf, .on_close = on_close, .user = user};
+    r.parser = XML_ParserCreate(NULL);
+    if (!r.parser || len > S3_PAGE_BODY_MAX) {
+        XML_ParserFree(r.parser);
+        return false;
+    }
+    XML_SetUserData(r.parser, &r);
+    XML_SetElementHandler(r.parser, on_start, on_end);
+    XML_SetCharacterDataHandler(r.parser, on_text);
+    XML_SetStartDoctypeDeclHandler(r.parser, on_doctype);
+    bool ok = XML_Parse(r.parser, text, (int)len, 1) == XML_STATUS_OK && !r.bad;
+    XML_ParserFree(r.parser);
+    buf_free(&r.text);
+    return ok;
+}
+
+/* -- errors -------------------------------------------------------------------------------------------------------- */
+
+static void fault_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
+{
+    struct s3_fault *f = user;
+    if (depth != 2 || strcmp(path[0], "Error") != 0)
+        return;
+    if (strcmp(path[1], "Code") == 0)
+        snprintf(f->code, sizeof f->code, "%s", text);
+    else if (strcmp(path[1], "Message") == 0)
+        snprintf(f->message, sizeof f->message, "%s", text);
+    else if (strcmp(path[1], "Region") == 0)
+        snprintf(f->region, sizeof f->region, "%s", text);
+}
+
+/* What goes into messages and logs is one line of printable text. */
+static void make_printable(char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            *s = ' ';
+}
+
+bool s3_xml_fault(const char *text, size_t len, struct s3_fault *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!len || !parse(text, len, fault_leaf, NULL, out) || !*out->code) {
+        memset(out, 0, sizeof *out);
+        return false;
+    }
+    make_printable(out->code);
+    make_printable(out->message);
+    make_printable(out->region);
+    return true;
+}
+
+/* -- listings ------------------------------------------------------------------------------------------------------ */
+
+struct page_reader {
+    struct s3_page *page;
+    size_t cap;
+    struct s3_item item; /* being read */
+    bool url_encoded, is_truncated, is_page, too_many;
+};
+
+static void take(char **to, const char *text)
+{
+    free(*to);
+    *to = xstrdup(text);
+}
+
+static void page_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
+{
+    struct page_reader *r = user;
+    r->is_page = strcmp(path[0], "ListBucketResult") == 0;
+    if (!r->is_page)
+        return;
+    const char *name = path[depth - 1];
+    if (depth == 2 && strcmp(name, "EncodingType") == 0)
+        r->url_encoded = strcmp(text, "url") == 0;
+    else if (depth == 2 && strcmp(name, "IsTruncated") == 0)
+        r->is_truncated = strcmp(text, "true") == 0;
+    else if (depth == 2 && strcmp(name, "NextContinuationToken") == 0)
+        take(&r->page->next, text);
+    if (depth != 3)
+        return;
+    if (strcmp(path[1], "CommonPrefixes") == 0 && strcmp(name, "Prefix") == 0) {
+        take(&r->item.key, text);
+    } else if (strcmp(path[1], "Contents") == 0) {
+        if (strcmp(name, "Key") == 0)
+            take(&r->item.key, text);
+        else if (strcmp(name, "ETag") == 0)
+            take(&r->item.etag, text);
+        else if (strcmp(name, "Size") == 0)
+            r->item.size = *text >= '0' && *text <= '9' ? strtoull(text, NULL, 10) : 0;
+        else if (strcmp(name, "LastModified") == 0 && clock_parse_rfc3339(text, &r->item.mtime_ns))
+            r->item.mtime_ns = 0;
+    }
+}
+
+static void page_close(void *user, const char *name, unsigned depth)
+{
+    struct page_reader *r = user;
+    bool prefix = strcmp(name, "CommonPrefixes") == 0;
+    if (depth != 1 || (!prefix && strcmp(name, "Contents") != 0))
+        return;
+    if (r->page->n == r->cap) {
+        r->cap = r->cap ? r->cap * 2 : 64;
+        r->page->items = xrealloc(r->page->items, r->cap * sizeof *r->page->items);
+    }
+    if (r->page->n == ITEMS_MAX || !r->item.key) {
+        free(r->item.key);
+        free(r->item.etag);
+        r->too_many |= r->page->n == ITEMS_MAX;
+    } else {
+        r->item.is_prefix = prefix;
+        r->page->items[r->page->n++] = r->item;
+    }
+    r->item = (struct s3_item){0};
+}
+
+int s3_xml_page(const char *text, size_t len, struct s3_page *out, struct err *e)
+{
+    *out = (struct s3_page){0};
+    struct page_reader r = {.page = out};
+    bool ok = parse(text, len, page_leaf, page_close, &r) && r.is_page && !r.too_many;
+    free(r.item.key);
+    free(r.item.etag);
+    if (ok && r.is_truncated && (!out->next || !*out->next))
+        ok = false;
+    if (!ok) {
+        s3_page_free(out);
+        return err_set(e, ERR_RETRY, "the listing the server sent is not the XML of ListObjectsV2");
+    }
+    if (!r.is_truncated)
+        take(&out->next, NULL);
+    for (size_t i = 0; i < out->n && r.url_encoded; i++)
+        if (head_unescape(out->items[i].key, true)) {
+            free(out->items[i].key);
+            out->items[i].key = NULL;
+        }
+    return 0;
+}
+
+void s3_page_free(struct s3_page *page)
+{
+    for (size_t i = 0; i < page->n; i++) {
+        free(page->items[i].key);
+        free(page->items[i].etag);
+    }
+    free(page->items);
+    free(page->next);
+    *page = (struct s3_page){0};
+}
+
+/* -- single values ------------------------------------------------------------------------------------------------- */
+
+struct one {
+    const char *root, *element;
+    char *value;
+};
+
+static void one_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
+{
+    struct one *o = user;
+    if (!o->value && depth == 2 && strcmp(path[0], o->root) == 0 && strcmp(path[1], o->element) == 0)
+        o->value = xstrdup(text);
+}
+
+char *s3_xml_text(const char *text, size_t len, const char *root, const char *element)
+{
+    struct one o = {root, element, NULL};
+    if (!parse(text, len, one_leaf, NULL, &o)) {
+        free(o.value);
+        return NULL;
+    }
+    return o.value;
+}

@@ -1,0 +1,251 @@
+#include "fuse/store/impl.h"
+
+#include "lib/base/buf.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEADLINE_DEFAULT_NS (30 * NS_PER_S)
+#define CONNECTIONS_DEFAULT 64
+
+const struct store_ops *const store_kinds[] = {&store_s3, &store_posix, NULL};
+
+struct store {
+    const struct store_ops *ops;
+    void *impl;
+    char *url;
+};
+
+/* -- errors -------------------------------------------------------------------------------------------------------- */
+
+static const char *const why_names[] = {
+    [WHY_INVALID_URL] = "InvalidURL",
+    [WHY_INVALID_OPTION] = "InvalidOption",
+    [WHY_SECRET_MISSING] = "SecretMissing",
+    [WHY_ACCESS_DENIED] = "AccessDenied",
+    [WHY_EXPIRED] = "ExpiredCredentials",
+    [WHY_BUCKET_NOT_FOUND] = "BucketNotFound",
+    [WHY_NOT_FOUND] = "NotFound",
+    [WHY_NAME_NOT_RESOLVED] = "NameNotResolved",
+    [WHY_UNREACHABLE] = "Unreachable",
+    [WHY_TLS_FAILED] = "TLSFailed",
+    [WHY_STORE_ERROR] = "StoreError",
+};
+
+const char *store_why_name(enum store_why why) { return why_names[why]; }
+
+int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, const char *what, const char *fmt, ...)
+{
+    if (!e)
+        return -1;
+    va_list ap;
+    va_start(ap, fmt);
+    cleanup_free char *text = xvasprintf(fmt, ap);
+    va_end(ap);
+    /* A long name must not push the reason out of the message. */
+    size_t n = strlen(what), room = 200;
+    const char *cut = n > room ? "…" : "";
+    err_set(e, cls, "%.*s%s: %s%s", (int)MIN(n, room), what, cut, why_names[why], text);
+    e->sys = sys;
+    return -1;
+}
+
+const char *store_reason(const struct err *e)
+{
+    const char *best = NULL, *best_at = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(why_names); i++) {
+        size_t n = strlen(why_names[i]);
+        for (const char *at = e->msg; (at = strstr(at, why_names[i])); at += n) {
+            bool starts = at - e->msg >= 2 && at[-1] == ' ' && at[-2] == ':';
+            bool ends = at[n] == ':' || (at[n] == ' ' && at[n + 1] == '(');
+            if (starts && ends && (!best_at || at < best_at)) {
+                best = why_names[i];
+                best_at = at;
+            }
+        }
+    }
+    return best ? best : why_names[WHY_STORE_ERROR];
+}
+
+/* -- names --------------------------------------------------------------------------------------------------------- */
+
+bool store_name_ok(const char *name, size_t len)
+{
+    if (len == 0 || len > 255 || memchr(name, '/', len) || memchr(name, '\0', len))
+        return false;
+    return !(name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')));
+}
+
+bool store_path_ok(const char *path)
+{
+    if (!*path)
+        return true;
+    for (;;) {
+        size_t n = strcspn(path, "/");
+        if (!store_name_ok(path, n))
+            return false;
+        if (!path[n])
+            return true;
+        path += n + 1;
+    }
+}
+
+static int check_path(const struct store *s, const char *path, bool root_allowed, struct err *e)
+{
+    if (strlen(path) > 4095 || !store_path_ok(path)) {
+        store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, s->url, ": '%s' is not a path: names of 1 to 255 bytes with single slashes "
+            "between them", path);
+        return -1;
+    }
+    if (!*path && !root_allowed)
+        return store_err(e, ERR_INVALID, EBUSY, WHY_STORE_ERROR, s->url, ": its root cannot be replaced or removed");
+    return 0;
+}
+
+/* The stores look at what went wrong: there always is an error to look at. */
+#define NEED(e) ((e) ? (e) : &(struct err)ERR_INIT)
+
+/* -- the public face ----------------------------------------------------------------------------------------------- */
+
+static const struct store_ops *find_kind(const char *url, const char **rest)
+{
+    for (size_t i = 0; store_kinds[i]; i++) {
+        size_t n = strlen(store_kinds[i]->scheme);
+        if (strncmp(url, store_kinds[i]->scheme, n) == 0 && strncmp(url + n, "://", 3) == 0) {
+            *rest = url + n + 3;
+            return store_kinds[i];
+        }
+    }
+    return NULL;
+}
+
+static int unknown_scheme(const char *url, struct err *e)
+{
+    cleanup_buf struct buf known = BUF_INIT(200);
+    for (size_t i = 0; store_kinds[i]; i++)
+        buf_addf(&known, "%s%s", !i ? "" : store_kinds[i + 1] ? ", " : " or ", store_kinds[i]->url_help);
+    size_t n = strcspn(url, ":");
+    if (strncmp(url + n, "://", 3) != 0)
+        return store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, url, ": this is not a URL; write %s", buf_str(&known));
+    return store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, url, ": unknown scheme '%.*s'; write %s", (int)n, url, buf_str(&known));
+}
+
+struct store *store_new(const struct store_conf *conf, struct err *e)
+{
+    e = NEED(e);
+    char *url = xstrdup(conf->mount->mount_point);
+    const char *rest = NULL;
+    const struct store_ops *ops = find_kind(url, &rest);
+    if (!ops) {
+        unknown_scheme(url, e);
+        free(url);
+        return NULL;
+    }
+    for (size_t n = strlen(rest); n > 1 && rest[n - 1] == '/'; n--)
+        url[rest - url + (ssize_t)n - 1] = '\0';
+    struct store_params p = {
+        .url = url,
+        .rest = rest,
+        .mount = conf->mount,
+        .options = ops->options,
+        .secrets_dir = conf->secrets_dir,
+        .deadline_ns = conf->deadline_ns ? conf->deadline_ns : DEADLINE_DEFAULT_NS,
+        .max_connections = conf->max_connections ? conf->max_connections : CONNECTIONS_DEFAULT,
+    };
+    void *impl = option_check_all(&p, e) ? NULL : ops->open(&p, e);
+    if (!impl) {
+        free(url);
+        return NULL;
+    }
+    struct store *s = xcalloc(1, sizeof *s);
+    s->ops = ops;
+    s->impl = impl;
+    s->url = url;
+    return s;
+}
+
+void store_free(struct store *s)
+{
+    if (!s)
+        return;
+    s->ops->close(s->impl);
+    free(s->url);
+    free(s);
+}
+
+unsigned store_caps(const struct store *s) { return s->ops->caps; }
+
+int store_check(struct store *s, struct err *e) { return s->ops->check(s->impl, NEED(e)); }
+
+int store_stat_path(struct store *s, const char *path, struct store_stat *st, struct err *e)
+{
+    e = NEED(e);
+    memset(st, 0, sizeof *st);
+    return check_path(s, path, true, e) ? -1 : s->ops->stat_path(s->impl, path, st, e);
+}
+
+int store_list(struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    e = NEED(e);
+    return check_path(s, dir, true, e) ? -1 : s->ops->list(s->impl, dir, cursor, fn, user, e);
+}
+
+int store_list_tree(struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    e = NEED(e);
+    return check_path(s, dir, true, e) ? -1 : s->ops->list_tree(s->impl, dir, cursor, fn, user, e);
+}
+
+int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len, void *buf,
+    const atomic_bool *cancel, struct err *e)
+{
+    e = NEED(e);
+    return check_path(s, path, false, e) ? -1 : s->ops->read(s->impl, path, version, off, len, buf, cancel, e);
+}
+
+static int writable(const struct store *s, struct err *e)
+{
+    if (s->ops->caps & STORE_CAP_WRITE)
+        return 0;
+    return store_err(e, ERR_DENIED, EROFS, WHY_STORE_ERROR, s->url, ": this kind of store is read-only");
+}
+
+int store_put(struct store *s, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
+{
+    e = NEED(e);
+    memset(st, 0, sizeof *st);
+    return writable(s, e) || check_path(s, path, false, e) ? -1 : s->ops->put(s->impl, path, fd, len, st, e);
+}
+
+int store_remove(struct store *s, const char *path, struct err *e)
+{
+    e = NEED(e);
+    return writable(s, e) || check_path(s, path, false, e) ? -1 : s->ops->remove(s->impl, path, e);
+}
+
+int store_mkdir(struct store *s, const char *path, struct err *e)
+{
+    e = NEED(e);
+    return writable(s, e) || check_path(s, path, false, e) ? -1 : s->ops->mkdir(s->impl, path, e);
+}
+
+int store_rmdir(struct store *s, const char *path, struct err *e)
+{
+    e = NEED(e);
+    return writable(s, e) || check_path(s, path, false, e) ? -1 : s->ops->rmdir(s->impl, path, e);
+}
+
+int store_rename(struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e)
+{
+    e = NEED(e);
+    memset(st, 0, sizeof *st);
+    if (writable(s, e) || check_path(s, from, false, e) || check_path(s, to, false, e))
+        return -1;
+    if (strcmp(from, to) == 0)
+        return s->ops->stat_path(s->impl, from, st, e);
+    return s->ops->rename(s->impl, from, to, st, e);
+}
