@@ -1,0 +1,337 @@
+#include "operator/dataset/poll.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/map.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/http/http.h"
+#include "lib/json/jget.h"
+#include "operator/ctl/queue.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS 4
+#define SOON_NS (2 * NS_PER_S)
+#define LATER_NS (15 * NS_PER_S)
+#define TIMEOUT_NS (2 * NS_PER_S)
+#define REPORT_MAX ((size_t)64 << 10)
+#define MAX_LISTENERS 4
+
+struct entry {
+    struct poll_target t;
+    char *ip;              /* "" while it does not run */
+    struct obj *report;    /* or NULL */
+};
+
+struct poll {
+    pthread_mutex_t mu;    /* entries, retired; a leaf */
+    struct map *entries;   /* pod uid → struct entry */
+    struct map *retired;   /* dataset uid → struct poll_reads */
+    struct queue *queue;   /* pod uids; has a lock of its own; NULL while we do not lead */
+    struct http *http;
+    pthread_t threads[THREADS];
+    unsigned nthreads;
+    atomic_bool stop;
+    poll_listener listeners[MAX_LISTENERS];
+    void *listener_user[MAX_LISTENERS];
+    size_t nlisteners;
+};
+
+static void target_free(struct poll_target *t)
+{
+    char *const all[] = {t->uid, t->ns, t->name, t->component, t->dataset, t->dataset_uid, t->dataload};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        free(all[i]);
+}
+
+static void target_copy(struct poll_target *to, const struct poll_target *t)
+{
+    *to = (struct poll_target){xstrdup(t->uid), xstrdup(t->ns), xstrdup(t->name), xstrdup(t->component), xstrdup(t->dataset),
+        xstrdup(t->dataset_uid), xstrdup(t->dataload)};
+}
+
+static void entry_free(void *v)
+{
+    struct entry *e = v;
+    target_free(&e->t);
+    free(e->ip);
+    obj_unref(e->report);
+    free(e);
+}
+
+static struct entry *entry_new(const json_t *pod)
+{
+    struct entry *e = xcalloc(1, sizeof *e);
+    e->t = (struct poll_target){xstrdup(kube_uid(pod)), xstrdup(kube_namespace(pod)), xstrdup(kube_name(pod)),
+        xstrdup(kube_label(pod, LABEL_COMPONENT)), xstrdup(kube_label(pod, LABEL_DATASET)), xstrdup(kube_label(pod, LABEL_DATASET_UID)),
+        xstrdup(kube_label(pod, LABEL_DATALOAD))};
+    return e;
+}
+
+static void add_reads(struct poll_reads *r, const char *component, const json_t *report)
+{
+    int64_t store = jget_int(report, "reads.storeBytes", 0);
+    r->store += store;
+    if (strcmp(component, COMPONENT_CLIENT) != 0)
+        return;
+    r->cache += jget_int(report, "reads.cacheBytes", 0);
+    r->worker += jget_int(report, "reads.workerBytes", 0);
+    r->direct += store;
+    r->written += jget_int(report, "writes.bytes", 0);
+}
+
+/* What a pod that goes has counted stays counted. poll.mu held. */
+static void retire(struct poll *p, const struct entry *e)
+{
+    if (!e->report || !*e->t.dataset_uid)
+        return;
+    struct poll_reads *r = map_get(p->retired, e->t.dataset_uid);
+    if (!r) {
+        r = xcalloc(1, sizeof *r);
+        map_put(p->retired, e->t.dataset_uid, r);
+    }
+    add_reads(r, e->t.component, obj_json(e->report));
+}
+
+static const char *pod_ip(const json_t *pod)
+{
+    const char *phase = jget_str(pod, "status.phase", "");
+    return strcmp(phase, "Running") == 0 ? jget_str(pod, "status.podIP", "") : "";
+}
+
+/* A cache handler: must not block. */
+static void pod_changed(void *user, const json_t *was, const json_t *now)
+{
+    struct poll *p = user;
+    const char *uid = kube_uid(now ? now : was);
+    if (!*kube_label(now ? now : was, LABEL_COMPONENT))
+        return;
+    pthread_mutex_lock(&p->mu);
+    struct entry *e = map_get(p->entries, uid);
+    if (!now) {
+        if (e) {
+            retire(p, e);
+            map_del(p->entries, uid);
+        }
+        pthread_mutex_unlock(&p->mu);
+        return;
+    }
+    if (!e && *pod_ip(now)) {
+        e = entry_new(now);
+        map_put(p->entries, uid, e);
+    }
+    bool ask = e && *pod_ip(now);
+    if (e) {
+        free(e->ip);
+        e->ip = xstrdup(pod_ip(now));
+    }
+    struct queue *q = p->queue;
+    if (ask && q)
+        queue_add(q, uid);
+    pthread_mutex_unlock(&p->mu);
+}
+
+/* One request. The caller owns the report; it is never NULL. */
+static json_t *ask(struct poll *p, const char *ip)
+{
+    cleanup_free char *url = strchr(ip, ':') ? xasprintf("http://[%s]:%d/status", ip, PORT_HTTP)
+                                             : xasprintf("http://%s:%d/status", ip, PORT_HTTP);
+    struct http_req req = {.method = "GET", .url = url, .max_body = REPORT_MAX, .timeout_ns = TIMEOUT_NS, .cancel = &p->stop};
+    cleanup_resp struct http_resp resp;
+    struct err e = ERR_INIT;
+    json_t *j = NULL;
+    if (http_do(p->http, &req, &resp, &e) == 0 && resp.status / 100 != 2)
+        err_set(&e, ERR_RETRY, "%s answered %d", url, resp.status);
+    else if (!*e.msg)
+        j = json_parse(buf_str(&resp.body), resp.body.len, &e);
+    if (j && json_is_object(j))
+        return j;
+    json_decref(j);
+    if (!*e.msg)
+        err_set(&e, ERR_INVALID, "%s answered no JSON object", url);
+    json_t *failed = json_object(), *why = json_string(e.msg);
+    json_object_set_new(failed, "unreachable", why ? why : json_string("no answer"));
+    return failed;
+}
+
+/* A pod that does not answer keeps what it said before, marked. */
+static json_t *merge_unreachable(const struct obj *known, json_t *fresh)
+{
+    if (!known || !json_object_get(fresh, "unreachable"))
+        return fresh;
+    json_t *merged = json_deep_copy(obj_json(known));
+    json_object_set(merged, "unreachable", json_object_get(fresh, "unreachable"));
+    json_decref(fresh);
+    return merged;
+}
+
+/* Keeps the answer. true: it is news, and *t is the pod's (the caller frees it). */
+static bool keep(struct poll *p, const char *uid, json_t *fresh_take, struct poll_target *t)
+{
+    bool news = false;
+    pthread_mutex_lock(&p->mu);
+    struct entry *e = map_get(p->entries, uid);
+    if (e) {
+        json_t *report = merge_unreachable(e->report, fresh_take);
+        news = !e->report || !json_equal(obj_json(e->report), report);
+        obj_unref(e->report);
+        e->report = obj_take(report);
+        if (news)
+            target_copy(t, &e->t);
+    } else {
+        json_decref(fresh_take);
+    }
+    pthread_mutex_unlock(&p->mu);
+    return news;
+}
+
+/* A turn for one pod; how long until the next, or -1 if it is gone. */
+static int64_t turn(struct poll *p, const char *uid)
+{
+    pthread_mutex_lock(&p->mu);
+    struct entry *e = map_get(p->entries, uid);
+    cleanup_free char *ip = xstrdup(e ? e->ip : NULL);
+    bool loader = e && strcmp(e->t.component, COMPONENT_LOADER) == 0;
+    pthread_mutex_unlock(&p->mu);
+    if (!ip || !*ip)
+        return -1;
+    json_t *report = ask(p, ip);
+    if (atomic_load(&p->stop)) {
+        json_decref(report);
+        return -1;
+    }
+    bool ready = jget_bool(report, "ready", false) && !loader;
+    struct poll_target t;
+    if (keep(p, uid, report, &t)) {
+        for (size_t i = 0; i < p->nlisteners; i++)
+            p->listeners[i](p->listener_user[i], &t);
+        target_free(&t);
+    }
+    return ready ? LATER_NS : SOON_NS;
+}
+
+static void *run(void *arg)
+{
+    struct poll *p = arg;
+    bool resync;
+    for (char *uid; (uid = queue_get(p->queue, &resync)); free(uid)) {
+        int64_t next = turn(p, uid);
+        queue_done(p->queue, uid);
+        if (next >= 0)
+            queue_add_after(p->queue, uid, next);
+    }
+    return NULL;
+}
+
+static int start(void *user, struct err *e)
+{
+    struct poll *p = user;
+    const struct queue_backoff backoff = {SOON_NS, LATER_NS};
+    atomic_store(&p->stop, false);
+    pthread_mutex_lock(&p->mu);
+    p->queue = queue_new(&backoff);
+    const char *uid;
+    void *entry;
+    for (size_t i = 0; map_next(p->entries, &i, &uid, &entry);)
+        queue_add(p->queue, uid);
+    pthread_mutex_unlock(&p->mu);
+    for (p->nthreads = 0; p->nthreads < THREADS; p->nthreads++) {
+        int rc = pthread_create(&p->threads[p->nthreads], NULL, run, p);
+        if (rc)
+            return err_sys(e, rc, "start a thread for asking pods");
+    }
+    return 0;
+}
+
+static void stop(void *user)
+{
+    struct poll *p = user;
+    atomic_store(&p->stop, true);
+    if (!p->queue)
+        return;
+    queue_stop(p->queue);
+    for (unsigned i = 0; i < p->nthreads; i++)
+        pthread_join(p->threads[i], NULL);
+    p->nthreads = 0;
+    pthread_mutex_lock(&p->mu);
+    struct queue *q = p->queue;
+    p->queue = NULL;
+    pthread_mutex_unlock(&p->mu);
+    queue_free(q);
+}
+
+static void values_dataload(const char *arg, const json_t *pod, void (*emit)(void *, const char *), void *to)
+{
+    (void)arg;
+    const char *dataload = kube_label(pod, LABEL_DATALOAD);
+    if (!*dataload)
+        return;
+    cleanup_free char *key = kube_key(kube_namespace(pod), dataload);
+    emit(to, key);
+}
+
+struct cache *poll_pods(struct operator_env *env)
+{
+    static const struct cache_index indexes[] = {CACHE_BY_LABEL("dataset", LABEL_DATASET_UID), {"dataload", values_dataload, NULL}};
+    const struct cache_conf conf = {.res = &kube_pods, .ns = env->watch_ns,
+        .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_COMPONENT, .indexes = indexes, .nindexes = ARRAY_LEN(indexes)};
+    return env_cache_shared(env, &conf);
+}
+
+struct poll *poll_shared(struct operator_env *env, struct err *e)
+{
+    static struct poll *only; /* controllers are made one after the other, by main */
+    static const struct operator_env *of;
+    if (only && of == env)
+        return only;
+    struct poll *p = xcalloc(1, sizeof *p);
+    const struct http_conf conf = {.connect_ns = TIMEOUT_NS, .max_idle = 64, .user_agent = NAME_FIELD_MANAGER};
+    p->http = http_new(&conf, e);
+    if (!p->http) {
+        free(p);
+        return NULL;
+    }
+    pthread_mutex_init(&p->mu, NULL);
+    p->entries = map_new(entry_free);
+    p->retired = map_new(free);
+    cache_on_change(poll_pods(env), pod_changed, p);
+    env_on_lead(env, start, stop, p);
+    only = p;
+    of = env;
+    return p;
+}
+
+void poll_listen(struct poll *p, poll_listener fn, void *user)
+{
+    if (p->nlisteners == MAX_LISTENERS)
+        abort(); /* one a controller */
+    p->listeners[p->nlisteners] = fn;
+    p->listener_user[p->nlisteners++] = user;
+}
+
+struct obj *poll_report(struct poll *p, const char *pod_uid)
+{
+    pthread_mutex_lock(&p->mu);
+    struct entry *e = map_get(p->entries, pod_uid);
+    struct obj *report = e ? obj_ref(e->report) : NULL;
+    pthread_mutex_unlock(&p->mu);
+    return report;
+}
+
+void poll_retired(struct poll *p, const char *dataset_uid, struct poll_reads *out)
+{
+    pthread_mutex_lock(&p->mu);
+    const struct poll_reads *r = map_get(p->retired, dataset_uid);
+    *out = r ? *r : (struct poll_reads){0};
+    pthread_mutex_unlock(&p->mu);
+}
+
+void poll_forget(struct poll *p, const char *dataset_uid)
+{
+    pthread_mutex_lock(&p->mu);
+    map_del(p->retired, dataset_uid);
+    pthread_mutex_unlock(&p->mu);
+}
