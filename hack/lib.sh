@@ -9,6 +9,8 @@
 #   go_command               prints the path of a Go that is new enough; fetches one if need be
 #   image_pack …             a docker archive from a directory
 
+shopt -s inherit_errexit # a failure within $(…) counts
+
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/millrace # everything downloaded or built from other people's source
 LOG_DIR=${LOG_DIR:-$ROOT/build/logs}
@@ -106,7 +108,7 @@ once()
     local stamp=$1 key=$2
     shift 2
     if [ -e "$stamp" ] && [ "$(<"$stamp")" = "$key" ]; then return 0; fi
-    "$@" || return
+    "$@"
     mkdir -p "$(dirname "$stamp")"
     printf '%s\n' "$key" >"$stamp.new"
     mv "$stamp.new" "$stamp"
@@ -206,7 +208,7 @@ go_command()
             return 0
         fi
     done
-    with_lock go run_step "Go $GO_TOOLCHAIN" fetch_go >&2
+    with_lock go run_step "Go $GO_TOOLCHAIN" fetch_go >&2 || return
     echo "$CACHE/go/bin/go"
 }
 

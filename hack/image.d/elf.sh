@@ -72,7 +72,8 @@ note_package()
 libraries()
 {
     local found
-    found=$(ldd "$@" 2>/dev/null | sed -n 's/.*=> \(.*\) (0x.*/\1/p; s/^\s*\(\/[^ ]*\) (0x.*/\1/p; s/^\s*\(.*\) => not found/missing \1/p')
+    found=$({ ldd "$@" 2>/dev/null || true; } | # which fails for a static one
+        sed -n 's/.*=> \(.*\) (0x.*/\1/p; s/^\s*\(\/[^ ]*\) (0x.*/\1/p; s/^\s*\(.*\) => not found/missing \1/p')
     if grep '^missing' <<<"$found" >&2; then return 1; fi
     grep . <<<"$found" | sort -u || true
 }

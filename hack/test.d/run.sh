@@ -1,0 +1,121 @@
+# shellcheck shell=bash
+# run.sh — runs one test at a time and counts. Sourced by hack/test.
+#   report passed|failed|skipped NAME SECONDS LOG [CASES]
+#   run_program NAME LIMIT DIRECTORY COMMAND…    counts its TAP cases, or 1 by its exit status
+#   run_isolated NAME LIMIT SCRIPT               the same, in mount, process and network namespaces of its own
+
+TEST_LOGS=$ROOT/build/test-logs
+passed=0 failed=0 skipped=0
+failures=()
+
+start_run()
+{
+    began=$SECONDS
+    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/millrace-test.XXXXXX") # the tests' TMPDIR
+    rm -rf "$TEST_LOGS"
+    mkdir -p "$TEST_LOGS"
+    export SOURCE_ROOT=$ROOT
+}
+
+wanted() # STAGE/NAME
+{
+    [ -z "${pattern:-}" ] || grep -qE -- "$pattern" <<<"$1"
+}
+
+timeout_of() # SCRIPT: seconds
+{
+    sed -n 's/^# timeout: \([0-9]*\).*/\1/p;T;q' "$1" | grep . || echo 120
+}
+
+list_scripts() # STAGE: those that can be run; the others are libraries
+{
+    find "$ROOT/tests/$1" -maxdepth 1 -name '*.sh' -perm -u+x 2>/dev/null | sort
+}
+
+# One line a test, and the end of its output if it failed.
+report() # RESULT NAME SECONDS LOG [NOTE]
+{
+    printf '%(%H:%M:%S)T %-7s %s (%s)\n' -1 "$1" "$2" "${5:+$5, }$3 s" >&2
+    case $1 in
+    passed) passed=$((passed + ${6:-1})) ;;
+    skipped) skipped=$((skipped + ${6:-1})) ;;
+    failed)
+        failed=$((failed + ${6:-1}))
+        failures+=("$2: $4")
+        ;;
+    esac
+    if [ "$1" != passed ]; then tail -n 40 "$4" 2>/dev/null | cut -c 1-300 | sed 's/^/    /' >&2; fi
+}
+
+# Counts the cases of a TAP stream: sets ok, not_ok, skips and planned.
+count_tap() # LOG
+{
+    read -r ok not_ok skips planned < <(awk '
+        /^1\.\.[0-9]+/ { sub(/^1\.\./, ""); planned += $1 }
+        /^(not )?ok [0-9]+.*# *[Ss][Kk][Ii][Pp]/ { skips++; next }
+        /^ok [0-9]/ { ok++ }
+        /^not ok [0-9]/ { bad++ }
+        END { print ok + 0, bad + 0, skips + 0, planned + 0 }' "$1")
+}
+
+verdict() # NAME SECONDS LOG STATUS
+{
+    local name=$1 seconds=$2 log=$3 status=$4 ok not_ok skips planned note=
+    [ "$status" != 124 ] && [ "$status" != 137 ] || echo "test runner: ended after its time limit" >>"$log"
+    count_tap "$log"
+    if [ "$planned" = 0 ]; then
+        case $status in
+        0) report passed "$name" "$seconds" "$log" ;;
+        77) report skipped "$name" "$seconds" "$log" ;;
+        *) report failed "$name" "$seconds" "$log" "status $status" ;;
+        esac
+        return 0
+    fi
+    # Cases that were planned and never reported, and a bad end after good cases, are failures too.
+    [ $((ok + not_ok + skips)) -ge "$planned" ] || not_ok=$((planned - ok - skips))
+    [ "$status" = 0 ] || [ "$not_ok" != 0 ] || not_ok=1
+    note="$planned cases"
+    skipped=$((skipped + skips))
+    if [ "$not_ok" = 0 ]; then
+        report passed "$name" "$seconds" "$log" "$note" "$ok"
+    else
+        passed=$((passed + ok))
+        report failed "$name" "$seconds" "$log" "$note, status $status" "$not_ok"
+    fi
+    [ "$skips" = 0 ] || grep -iE '^(not )?ok .*# *skip' "$log" | sed 's/^/    /' >&2
+}
+
+run_program()
+{
+    local name=$1 limit=$2 dir=$3 log=$TEST_LOGS/${1//\//-}.log status=0 start=$EPOCHREALTIME seconds tmp
+    shift 3
+    tmp=$SCRATCH/${name//\//-}
+    mkdir -p "$tmp"
+    # shellcheck disable=SC2086 # RUN_PREFIX is a command and its options
+    (cd "$dir" && TMPDIR=$tmp exec ${RUN_PREFIX:-} timeout --kill-after=10 "$limit" "$@" </dev/null >"$log" 2>&1) || status=$?
+    seconds=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+    verdict "$name" "$seconds" "$log" "$status"
+    rm -rf --one-file-system "$tmp"
+}
+
+# Whatever a test leaves behind, a process, a mount, a port, goes with its namespaces.
+run_isolated()
+{
+    local name=$1 limit=$2 script=$3
+    if [ "$(id -u)" = 0 ]; then
+        # shellcheck disable=SC2016 # the inner shell's
+        run_program "$name" "$limit" "$ROOT" unshare --mount --pid --net --uts --ipc --fork --kill-child --mount-proc \
+            bash -c 'ip link set lo up && exec "$0"' "$script"
+    else
+        run_program "$name" "$limit" "$ROOT" "$script"
+    fi
+}
+
+summary()
+{
+    local failure
+    [ ${#failures[@]} = 0 ] || log "failed:"
+    for failure in "${failures[@]}"; do log "  $failure"; done
+    log "all of it took $(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s"
+    echo "$passed passed, $failed failed, $skipped skipped"
+}
