@@ -34,12 +34,11 @@ enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const stru
 
 /* ---- memory ---- */
 
-static void tell_failure(struct tfjob_turn *t, enum tfjob_type type, const struct tfjob_slot *s)
+static void tell_exit(struct tfjob_turn *t, const struct tfjob_slot *s)
 {
     if (s->is.has_exit_code)
         turn_event(t, false, "ExitedWithCode", "Pod: %s.%s exited with code %d", kube_namespace(s->pod), kube_name(s->pod),
                    s->is.exit_code);
-    turn_event(t, true, "TFJobRestarting", "job %s is restarting because %s replica(s) failed.", t->job.name, tfjob_type_name(type));
 }
 
 /* What a pod has lived through is written down as a maximum: restarts of the pods before it (its annotation), those of its
@@ -59,8 +58,10 @@ static void remember_slot(struct tfjob_turn *t, enum tfjob_type type, size_t i)
     if (lived <= tfjob_restarts(m, i))
         return;
     tfjob_memory_at(m, i)->restarts = lived;
-    if (failed)
-        tell_failure(t, type, s);
+    if (failed) {
+        t->fresh_failures |= 1U << type;
+        tell_exit(t, s);
+    }
 }
 
 static void count_slot(struct tfjob_turn *t, enum tfjob_type type, size_t i)
@@ -159,8 +160,7 @@ static void fail_replicas(struct tfjob_turn *t, enum tfjob_type type, int n, con
                 : xasprintf("TFJob %s/%s has failed because %d %s replica(s) failed.", t->job.ns, t->job.name, n, name);
     cleanup_free char *story = tfjob_pod_story(first->pod);
     cleanup_free char *message = xasprintf("%s %s", what, story);
-    if (first->is.has_exit_code)
-        turn_event(t, false, "ExitedWithCode", "Pod: %s.%s exited with code %d", t->job.ns, kube_name(first->pod), first->is.exit_code);
+    tell_exit(t, first);
     turn_finish(t, false, message, true);
 }
 
@@ -233,14 +233,27 @@ static bool still_restarting(const struct tfjob_turn *t)
     return false;
 }
 
+static bool restarts_now(const struct tfjob_turn *t, enum tfjob_type type)
+{
+    for (int i = 0; i < t->job.replica[type].replicas; i++) {
+        const struct tfjob_pod *pod = &t->view.slot[type][i].is;
+        if (pod->state == TFJOB_POD_FAILED && turn_fate(&t->job, type, pod) == FATE_REPLACE &&
+            !tfjob_completed(&t->status.memory[type], (size_t)i))
+            return true;
+    }
+    return false;
+}
+
+/* A pod that was disrupted is replaced like one that was deleted: the state of the job stays what it is. */
 static void set_progress(struct tfjob_turn *t)
 {
-    const struct tfjob_slot *first = NULL;
     for (int type = 0; type < TFJOB_TYPES; type++)
-        if (count_fate(t, (enum tfjob_type)type, FATE_REPLACE, &first)) {
+        if (restarts_now(t, (enum tfjob_type)type)) {
             cleanup_free char *message =
                 xasprintf("job %s is restarting because %s replica(s) failed.", t->job.name, tfjob_type_name((enum tfjob_type)type));
             turn_cond(t, TFJOB_RESTARTING, true, "Restarting", message);
+            if (t->fresh_failures & (1U << type))
+                turn_event(t, true, "TFJobRestarting", "%s", message);
             return;
         }
     if (running(t) && !still_restarting(t))

@@ -136,9 +136,16 @@ static void create_pod(struct tfjob_turn *t, enum tfjob_type type, int i)
     plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulCreatePod", "Created pod: %s", name);
 }
 
+/* What is left of an older job of this name goes away by itself. */
+static bool of_older_job(const struct tfjob_turn *t, const json_t *object)
+{
+    const json_t *owner = kube_controller_of(object);
+    return !strcmp(jget_str(owner, "kind", ""), "TFJob") && !strcmp(jget_str(owner, "name", ""), t->job.name);
+}
+
 static void note_foreign(struct tfjob_turn *t, const json_t *object, const char *what)
 {
-    if (!kube_deleting(object))
+    if (!of_older_job(t, object))
         turn_event(t, true, !strcmp(what, "pod") ? "FailedCreatePod" : "FailedCreateService",
                    "Error creating: %s %s exists and does not belong to this job: delete it, or choose another name for the job", what,
                    kube_name(object));

@@ -14,6 +14,7 @@ struct tfjob_turn {
     struct tfjob_status status; /* as it shall be; owned */
     struct tfjob_view view;     /* owned */
     struct plan events;         /* owned; go behind the writes they tell of */
+    unsigned fresh_failures;    /* bit per type: one of its pods failed that had not been counted before */
 };
 
 /* Sets a condition with reason "TFJob<suffix>". */

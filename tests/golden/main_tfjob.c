@@ -1,0 +1,3 @@
+#include "tests/golden/golden_tfjob.h"
+
+int main(void) { return golden_run("tfjob", golden_tfjob_plan); }
