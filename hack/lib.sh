@@ -124,7 +124,8 @@ hash_of()
 apt_missing() # PKG…: those not installed, one a line
 {
     local have
-    have=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p')
+    have=$({ dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true; } | # complains of unknown ones
+        sed -n 's/^installed //p')
     comm -23 <(printf '%s\n' "$@" | sort -u) <(sort -u <<<"$have")
 }
 
@@ -151,9 +152,10 @@ apt_get_install()
 apt_install()
 {
     local missing
-    mapfile -t missing < <(apt_missing "$@")
-    [ ${#missing[@]} -gt 0 ] || return 0
-    command -v apt-get >/dev/null || die "not a Debian machine; please install: ${missing[*]}"
+    command -v apt-get >/dev/null || die "this machine has no apt-get: hack/setup needs Debian 12"
+    missing=$(apt_missing "$@")
+    [ -n "$missing" ] || return 0
+    mapfile -t missing <<<"$missing"
     with_lock apt run_step "packages (${#missing[@]})" apt_update_install "${missing[@]}"
 }
 

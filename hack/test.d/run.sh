@@ -2,7 +2,7 @@
 # run.sh — runs one test at a time and counts. Sourced by hack/test.
 #   report passed|failed|skipped NAME SECONDS LOG [CASES]
 #   run_program NAME LIMIT DIRECTORY COMMAND…    counts its TAP cases, or 1 by its exit status
-#   run_isolated NAME LIMIT SCRIPT               the same, in mount, process and network namespaces of its own
+#   run_isolated NAME LIMIT DIRECTORY COMMAND…   the same, in mount, process and network namespaces of its own
 
 TEST_LOGS=$ROOT/build/test-logs
 passed=0 failed=0 skipped=0
@@ -101,14 +101,12 @@ run_program()
 # Whatever a test leaves behind, a process, a mount, a port, goes with its namespaces.
 run_isolated()
 {
-    local name=$1 limit=$2 script=$3
-    if [ "$(id -u)" = 0 ]; then
-        # shellcheck disable=SC2016 # the inner shell's
-        run_program "$name" "$limit" "$ROOT" unshare --mount --pid --net --uts --ipc --fork --kill-child --mount-proc \
-            bash -c 'ip link set lo up && exec "$0"' "$script"
-    else
-        run_program "$name" "$limit" "$ROOT" "$script"
-    fi
+    local name=$1 limit=$2 dir=$3
+    shift 3
+    # shellcheck disable=SC2016 # the inner shell's
+    [ "$(id -u)" != 0 ] || set -- unshare --mount --pid --net --uts --ipc --fork --kill-child --mount-proc \
+        bash -c 'ip link set lo up && exec "$@"' - "$@"
+    run_program "$name" "$limit" "$dir" "$@"
 }
 
 summary()
