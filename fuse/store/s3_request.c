@@ -33,6 +33,7 @@ static const struct meaning {
     {"NoSuchUpload", ERR_NOTFOUND, ENOENT, WHY_STORE_ERROR, NO_REMEDY},
     {"AccessDenied", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
     {"InvalidAccessKeyId", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
+    {"XAdminUserNotFound", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS}, /* versitygw's word for an unknown key, with status 404 */
     {"SignatureDoesNotMatch", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
     {"InvalidSecurity", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
     {"ExpiredToken", ERR_DENIED, EACCES, WHY_EXPIRED, RENEW},
@@ -135,7 +136,8 @@ static int fail_network(const struct s3 *s, const struct s3_call *c, const struc
     if (inner->sys == EADDRNOTAVAIL)
         return store_err(e, ERR_RETRY, EIO, WHY_NAME_NOT_RESOLVED, s->params.url, ": the name of %s does not resolve: check option %s",
             s->origin, s->endpoint_given ? "endpoint" : "region");
-    return store_err(e, ERR_RETRY, EIO, WHY_UNREACHABLE, what, ": %s", inner->msg);
+    return store_err(e, ERR_RETRY, EIO, WHY_UNREACHABLE, what, ": %s; is option endpoint right, and does the server run?",
+        inner->msg);
 }
 
 /* -- one request ----------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,7 @@
+millrace_unit_test(sigv4 SOURCES unit/test_sigv4.c LIBS mr_store)
+
+# Against a real S3 server (versitygw).
+add_executable(test_s3_live integration/s3_live.c)
+target_link_libraries(test_s3_live PRIVATE mr_store PkgConfig::CMOCKA)
+add_test(NAME integration/s3_store COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/integration/s3_store.sh $<TARGET_FILE:test_s3_live>)
+set_tests_properties(integration/s3_store PROPERTIES LABELS integration TIMEOUT 300 SKIP_RETURN_CODE 77)
