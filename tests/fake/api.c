@@ -1,0 +1,616 @@
+#include "tests/fake/api.h"
+
+#include "lib/base/buf.h"
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/http/head.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "tests/fake/api_store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BODY_MAX ((size_t)64 << 20)
+#define FAULTS_MAX 64
+
+struct request {
+    char *method, *target, *body;
+    struct request *next;
+};
+
+struct conn {
+    struct fake_api *f;
+    int fd;
+    pthread_t thread;
+    struct conn *next;
+    const char *watching; /* mu: collection, while it is a watch; owned by the watch's stack */
+};
+
+struct fake_api {
+    int listen_fd;
+    char url[64];
+    pthread_t acceptor;
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    struct api_store store;       /* mu */
+    struct conn *conns;           /* mu; freed by stop */
+    struct fake_fault faults[FAULTS_MAX]; /* mu */
+    size_t nfaults;               /* mu */
+    struct request *first, **last; /* mu */
+    char *last_headers;           /* mu */
+    char *uninstalled;            /* mu: collection, or NULL */
+    unsigned bookmarks, drops;    /* mu: counters that watches follow */
+    unsigned connections;         /* mu: accepted so far */
+    bool stopping;                /* mu */
+};
+
+/* ---- bytes ---- */
+
+static int send_all(int fd, const char *data, size_t len)
+{
+    while (len) {
+        ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
+        if (n <= 0)
+            return -1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static void reset(int fd)
+{
+    struct linger hard = {1, 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+}
+
+/* Reads one request; leftovers stay in `in`. 0, or -1 at the connection's end. */
+static int read_request(int fd, struct buf *in, struct head *h, char **body)
+{
+    size_t head_len;
+    char chunk[16384];
+    while (!(head_len = head_length(buf_str(in), in->len))) {
+        ssize_t n = recv(fd, chunk, sizeof chunk, 0);
+        if (n <= 0 || buf_add(in, chunk, (size_t)n))
+            return -1;
+    }
+    if (head_parse(h, buf_str(in), head_len))
+        return -1;
+    while (in->len < head_len + h->content_length) {
+        ssize_t n = recv(fd, chunk, sizeof chunk, 0);
+        if (n <= 0 || buf_add(in, chunk, (size_t)n))
+            return -1;
+    }
+    *body = xstrndup(buf_str(in) + head_len, h->content_length);
+    buf_drop(in, head_len + h->content_length);
+    return 0;
+}
+
+static int answer(int fd, int status, const char *headers, const char *type, const char *body, size_t only)
+{
+    struct buf out = BUF_INIT(BODY_MAX);
+    size_t len = strlen(body);
+    buf_addf(&out, "HTTP/1.1 %d Status\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s\r\n", status, type, len, headers ? headers : "");
+    buf_add(&out, body, MIN(len, only));
+    int rc = send_all(fd, out.data, out.len);
+    buf_free(&out);
+    return rc || only < len ? -1 : 0;
+}
+
+/* ---- query ---- */
+
+static char *query(const char *q, const char *key)
+{
+    size_t n = strlen(key);
+    for (const char *p = q; *p; p += strcspn(p, "&"), p += *p == '&')
+        if (strncmp(p, key, n) == 0 && p[n] == '=') {
+            char *value = xstrndup(p + n + 1, strcspn(p + n + 1, "&"));
+            head_unescape(value, true);
+            return value;
+        }
+    return xstrdup("");
+}
+
+/* ---- watch ---- */
+
+static int send_event(int fd, const char *type, const json_t *object)
+{
+    cleanup_free char *text = json_text(object);
+    cleanup_free char *line = xasprintf("{\"type\":\"%s\",\"object\":%s}\n", type, text);
+    cleanup_free char *chunk = xasprintf("%zx\r\n%s\r\n", strlen(line), line);
+    return send_all(fd, chunk, strlen(chunk));
+}
+
+static int send_error_event(int fd)
+{
+    json_t *status = api_status(410, "Expired", "too old resource version");
+    int rc = send_event(fd, "ERROR", status);
+    json_decref(status);
+    return rc;
+}
+
+/* The type of a change for somebody with a label selector; NULL: none of his business. */
+static const char *seen_type(const struct api_path *p, const struct change *c, const char *labels)
+{
+    if (strcmp(c->collection, p->collection) != 0 || (*p->ns && strcmp(c->ns, p->ns) != 0))
+        return NULL;
+    return api_store_matches(c->object, labels) ? c->type : NULL;
+}
+
+/* Sends what is new since *rv. The lock is held, and given up while sending. */
+static int send_changes(struct conn *c, const struct api_path *p, const char *labels, uint64_t *rv)
+{
+    struct fake_api *f = c->f;
+    for (size_t i = 0; i < f->store.nchanges; i++) {
+        struct change *ch = &f->store.changes[i];
+        if (ch->rv <= *rv)
+            continue;
+        *rv = ch->rv;
+        const char *type = seen_type(p, ch, labels);
+        if (!type)
+            continue;
+        json_t *object = json_deep_copy(ch->object);
+        pthread_mutex_unlock(&f->mu);
+        int rc = send_event(c->fd, type, object);
+        json_decref(object);
+        pthread_mutex_lock(&f->mu);
+        if (rc)
+            return -1;
+    }
+    return 0;
+}
+
+static int send_bookmark(int fd, uint64_t rv)
+{
+    cleanup_free char *version = xasprintf("%" PRIu64, rv);
+    cleanup_json json_t *object = json_pack("{s:s,s:{s:s}}", "kind", "Any", "metadata", "resourceVersion", version);
+    return send_event(fd, "BOOKMARK", object);
+}
+
+static int watch(struct conn *c, const struct api_path *p, const char *q)
+{
+    struct fake_api *f = c->f;
+    cleanup_free char *from = query(q, "resourceVersion"), *seconds = query(q, "timeoutSeconds"), *labels = query(q, "labelSelector");
+    uint64_t rv = strtoull(from, NULL, 10);
+    int64_t end = clock_mono_ns() + (*seconds ? strtoll(seconds, NULL, 10) : 300) * NS_PER_S;
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    int rc = send_all(c->fd, head, sizeof head - 1);
+    pthread_mutex_lock(&f->mu);
+    if (rv < f->store.oldest)
+        rc = rc || send_error_event(c->fd) ? -1 : 1;
+    unsigned bookmarks = f->bookmarks, drops = f->drops;
+    c->watching = p->collection;
+    pthread_cond_broadcast(&f->changed);
+    while (rc == 0 && !f->stopping && drops == f->drops && clock_mono_ns() < end) {
+        rc = send_changes(c, p, labels, &rv);
+        if (rc == 0 && bookmarks != f->bookmarks) {
+            bookmarks = f->bookmarks;
+            rc = send_bookmark(c->fd, f->store.rv);
+        }
+        int64_t until = MIN(end, clock_mono_ns() + 50 * NS_PER_MS);
+        struct timespec at = {until / NS_PER_S, until % NS_PER_S};
+        if (rc == 0 && !f->stopping && drops == f->drops)
+            pthread_cond_timedwait(&f->changed, &f->mu, &at);
+    }
+    c->watching = NULL;
+    pthread_mutex_unlock(&f->mu);
+    return rc >= 0 ? send_all(c->fd, "0\r\n\r\n", 5) : -1;
+}
+
+/* ---- requests ---- */
+
+/* Does what is asked; returns the status and the answer's text. */
+static int serve(struct fake_api *f, const struct head *h, const char *body, char **text)
+{
+    struct api_path p;
+    json_t *out = NULL;
+    cleanup_json json_t *given = *body ? json_parse(body, strlen(body), NULL) : NULL;
+    cleanup_free char *limit = query(h->query, "limit"), *token = query(h->query, "continue"), *labels = query(h->query, "labelSelector");
+    char type[100] = "";
+    head_value(h->headers, "content-type", type, sizeof type);
+    int code = 404;
+    pthread_mutex_lock(&f->mu);
+    if (api_path_parse(h->path, &p) || (f->uninstalled && strcmp(f->uninstalled, p.collection) == 0))
+        out = api_status(404, "NotFound", "the server could not find the requested resource");
+    else if (strcmp(h->method, "GET") == 0 && *p.name)
+        out = json_deep_copy(api_store_find(&f->store, p.collection, p.ns, p.name)), code = out ? 200 : 404;
+    else if (strcmp(h->method, "GET") == 0)
+        code = api_store_list(&f->store, &p, labels, strtoull(limit, NULL, 10), token, &out);
+    else if (strcmp(h->method, "DELETE") == 0)
+        code = api_store_delete(&f->store, &p, given, &out);
+    else if (!given)
+        code = 400, out = api_status(400, "BadRequest", "the body is not json");
+    else if (strcmp(h->method, "POST") == 0)
+        code = api_store_create(&f->store, &p, json_deep_copy(given), &out);
+    else if (strcmp(h->method, "PUT") == 0)
+        code = api_store_update(&f->store, &p, json_deep_copy(given), &out);
+    else if (strcmp(h->method, "PATCH") == 0)
+        code = api_store_patch(&f->store, &p, given, strcmp(type, "application/apply-patch+yaml") == 0, &out);
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mu);
+    if (!out)
+        out = api_status(code, "NotFound", "not found");
+    *text = json_text(out);
+    json_decref(out);
+    return code;
+}
+
+/* Takes the first fault that fits; false if none does. */
+static bool take_fault(struct fake_api *f, const struct head *h, const char *target, struct fake_fault *out)
+{
+    bool found = false;
+    pthread_mutex_lock(&f->mu);
+    for (size_t i = 0; i < f->nfaults && !found; i++) {
+        struct fake_fault *x = &f->faults[i];
+        if ((x->method && strcmp(x->method, h->method) != 0) || (x->in && !strstr(target, x->in)))
+            continue;
+        *out = *x;
+        found = true;
+        if (--x->times == 0)
+            memmove(x, x + 1, (--f->nfaults - i) * sizeof *x);
+    }
+    pthread_mutex_unlock(&f->mu);
+    return found;
+}
+
+static int endless(int fd, size_t bytes)
+{
+    char block[65536];
+    memset(block, 'a', sizeof block);
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n";
+    if (send_all(fd, head, sizeof head - 1))
+        return -1;
+    for (; bytes > sizeof block; bytes -= sizeof block)
+        if (send_all(fd, block, sizeof block))
+            break;
+    return -1;
+}
+
+static int misbehave(struct conn *c, const struct fake_fault *x, const struct head *h, const char *body)
+{
+    cleanup_free char *text = NULL;
+    int status;
+    switch (x->kind) {
+    case FAULT_STATUS: {
+        json_t *j = api_status(x->status, "Fault", "asked for by the test");
+        text = x->body ? xstrdup(x->body) : json_text(j);
+        json_decref(j);
+        return answer(c->fd, x->status, x->headers, x->type ? x->type : "application/json", text, SIZE_MAX);
+    }
+    case FAULT_LOSE:
+        serve(c->f, h, body, &text);
+        reset(c->fd);
+        return -1;
+    case FAULT_RESET:
+        reset(c->fd);
+        return -1;
+    case FAULT_CUT:
+        status = serve(c->f, h, body, &text);
+        return answer(c->fd, status, NULL, "application/json", text, x->bytes);
+    case FAULT_SLOW:
+        clock_sleep_ns(x->delay_ns);
+        status = serve(c->f, h, body, &text);
+        return answer(c->fd, status, NULL, "application/json", text, SIZE_MAX);
+    case FAULT_STREAM:
+        text = xasprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n%s", x->body);
+        send_all(c->fd, text, strlen(text));
+        return -1;
+    case FAULT_ENDLESS:
+        return endless(c->fd, x->bytes);
+    }
+    return -1;
+}
+
+static void note(struct fake_api *f, const struct head *h, const char *target, const char *body)
+{
+    struct request *r = xcalloc(1, sizeof *r);
+    r->method = xstrdup(h->method);
+    r->target = xstrdup(target);
+    r->body = xstrdup(body);
+    pthread_mutex_lock(&f->mu);
+    *f->last = r;
+    f->last = &r->next;
+    free(f->last_headers);
+    f->last_headers = xstrdup(h->headers);
+    pthread_mutex_unlock(&f->mu);
+}
+
+static int one_request(struct conn *c, struct buf *in)
+{
+    struct head h;
+    cleanup_free char *body = NULL, *text = NULL;
+    struct fake_fault fault;
+    struct api_path p;
+    if (read_request(c->fd, in, &h, &body)) {
+        head_free(&h);
+        return -1;
+    }
+    cleanup_free char *target = xasprintf("%s?%s", h.path, h.query);
+    cleanup_free char *is_watch = query(h.query, "watch");
+    note(c->f, &h, target, body);
+    int rc;
+    if (take_fault(c->f, &h, target, &fault))
+        rc = misbehave(c, &fault, &h, body);
+    else if (strcmp(is_watch, "true") == 0 && api_path_parse(h.path, &p) == 0)
+        rc = watch(c, &p, h.query);
+    else {
+        int status = serve(c->f, &h, body, &text);
+        rc = answer(c->fd, status, NULL, "application/json", text, SIZE_MAX);
+    }
+    head_free(&h);
+    return rc;
+}
+
+static void *serve_conn(void *user)
+{
+    struct conn *c = user;
+    struct buf in = BUF_INIT(BODY_MAX);
+    while (one_request(c, &in) == 0) {}
+    buf_free(&in);
+    pthread_mutex_lock(&c->f->mu);
+    close(c->fd);
+    c->fd = -1;
+    pthread_mutex_unlock(&c->f->mu);
+    return NULL;
+}
+
+static void *accept_all(void *user)
+{
+    struct fake_api *f = user;
+    int fd;
+    while ((fd = accept4(f->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+        int one = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        struct conn *c = xcalloc(1, sizeof *c);
+        *c = (struct conn){.f = f, .fd = fd};
+        pthread_mutex_lock(&f->mu);
+        c->next = f->conns;
+        f->conns = c;
+        f->connections++;
+        bool stop = f->stopping || pthread_create(&c->thread, NULL, serve_conn, c);
+        if (stop) {
+            f->conns = c->next;
+            close(fd);
+            free(c);
+        }
+        pthread_mutex_unlock(&f->mu);
+    }
+    return NULL;
+}
+
+/* ---- life ---- */
+
+struct fake_api *fake_api_start(void)
+{
+    struct fake_api *f = xcalloc(1, sizeof *f);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    api_store_init(&f->store);
+    f->last = &f->first;
+    pthread_mutex_init(&f->mu, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&f->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    f->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (f->listen_fd < 0 || bind(f->listen_fd, (struct sockaddr *)&at, sizeof at) || listen(f->listen_fd, 128) ||
+        getsockname(f->listen_fd, (struct sockaddr *)&at, &len) || pthread_create(&f->acceptor, NULL, accept_all, f))
+        abort();
+    snprintf(f->url, sizeof f->url, "http://127.0.0.1:%d", ntohs(at.sin_port));
+    return f;
+}
+
+void fake_api_stop(struct fake_api *f)
+{
+    pthread_mutex_lock(&f->mu);
+    f->stopping = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mu);
+    shutdown(f->listen_fd, SHUT_RDWR);
+    pthread_join(f->acceptor, NULL);
+    close(f->listen_fd);
+    for (struct conn *c = f->conns, *next; c; c = next) {
+        next = c->next;
+        pthread_mutex_lock(&f->mu);
+        if (c->fd >= 0)
+            shutdown(c->fd, SHUT_RDWR);
+        pthread_mutex_unlock(&f->mu);
+        pthread_join(c->thread, NULL);
+        free(c);
+    }
+    fake_api_forget(f);
+    api_store_free(&f->store);
+    free(f->last_headers);
+    free(f->uninstalled);
+    pthread_mutex_destroy(&f->mu);
+    pthread_cond_destroy(&f->changed);
+    free(f);
+}
+
+const char *fake_api_url(const struct fake_api *f) { return f->url; }
+
+struct kube *fake_api_client_opts(const struct fake_api *f, const struct kube_opts *opts)
+{
+    struct err e = ERR_INIT;
+    cleanup_free char *text = xasprintf("{\"current-context\":\"c\",\"contexts\":[{\"name\":\"c\",\"context\":{\"cluster\":\"c\"}}],"
+                                        "\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"%s\"}}]}",
+                                        f->url);
+    struct kube_conf *conf = kube_conf_parse(text, strlen(text), NULL, NULL, &e);
+    struct kube *k = conf ? kube_new(conf, opts, &e) : NULL;
+    if (!k)
+        abort();
+    return k;
+}
+
+struct kube *fake_api_client(const struct fake_api *f) { return fake_api_client_opts(f, NULL); }
+
+/* ---- for tests ---- */
+
+static char *collection_of(const struct kube_res *res)
+{
+    return *res->group ? xasprintf("/apis/%s/%s/%s", res->group, res->version, res->plural)
+                       : xasprintf("/api/%s/%s", res->version, res->plural);
+}
+
+void fake_api_put(struct fake_api *f, const struct kube_res *res, json_t *object_take)
+{
+    cleanup_free char *collection = collection_of(res), *version = kube_res_api_version(res);
+    json_object_set_new(object_take, "apiVersion", json_string(version));
+    json_object_set_new(object_take, "kind", json_string(res->kind));
+    pthread_mutex_lock(&f->mu);
+    api_store_put(&f->store, collection, object_take);
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_api_remove(struct fake_api *f, const struct kube_res *res, const char *key)
+{
+    cleanup_free char *collection = collection_of(res), *ns = NULL, *name = NULL;
+    kube_key_split(key, &ns, &name);
+    pthread_mutex_lock(&f->mu);
+    api_store_remove(&f->store, collection, ns, name);
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mu);
+}
+
+json_t *fake_api_get(struct fake_api *f, const struct kube_res *res, const char *key)
+{
+    cleanup_free char *collection = collection_of(res), *ns = NULL, *name = NULL;
+    kube_key_split(key, &ns, &name);
+    pthread_mutex_lock(&f->mu);
+    json_t *j = json_deep_copy(api_store_find(&f->store, collection, ns, name));
+    pthread_mutex_unlock(&f->mu);
+    return j;
+}
+
+size_t fake_api_len(struct fake_api *f, const struct kube_res *res)
+{
+    cleanup_free char *collection = collection_of(res);
+    struct api_path p = {0};
+    json_t *list = NULL;
+    snprintf(p.collection, sizeof p.collection, "%s", collection);
+    pthread_mutex_lock(&f->mu);
+    api_store_list(&f->store, &p, "", 0, "", &list);
+    pthread_mutex_unlock(&f->mu);
+    size_t n = jget_len(list, "items");
+    json_decref(list);
+    return n;
+}
+
+void fake_api_uninstall(struct fake_api *f, const struct kube_res *res, bool gone)
+{
+    pthread_mutex_lock(&f->mu);
+    free(f->uninstalled);
+    f->uninstalled = gone ? collection_of(res) : NULL;
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_api_compact(struct fake_api *f)
+{
+    pthread_mutex_lock(&f->mu);
+    f->store.oldest = ++f->store.rv;
+    pthread_mutex_unlock(&f->mu);
+}
+
+static void bump(struct fake_api *f, unsigned *what)
+{
+    pthread_mutex_lock(&f->mu);
+    ++*what;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_api_bookmark(struct fake_api *f) { bump(f, &f->bookmarks); }
+void fake_api_drop_watches(struct fake_api *f) { bump(f, &f->drops); }
+
+unsigned fake_api_watchers(struct fake_api *f, const struct kube_res *res)
+{
+    cleanup_free char *collection = collection_of(res);
+    unsigned n = 0;
+    pthread_mutex_lock(&f->mu);
+    for (struct conn *c = f->conns; c; c = c->next)
+        n += c->watching && strcmp(c->watching, collection) == 0;
+    pthread_mutex_unlock(&f->mu);
+    return n;
+}
+
+void fake_api_fault(struct fake_api *f, const struct fake_fault *fault)
+{
+    pthread_mutex_lock(&f->mu);
+    if (f->nfaults == FAULTS_MAX)
+        abort();
+    f->faults[f->nfaults] = *fault;
+    if (!fault->times)
+        f->faults[f->nfaults].times = 1;
+    f->nfaults++;
+    pthread_mutex_unlock(&f->mu);
+}
+
+unsigned fake_api_connections(struct fake_api *f)
+{
+    pthread_mutex_lock(&f->mu);
+    unsigned n = f->connections;
+    pthread_mutex_unlock(&f->mu);
+    return n;
+}
+
+static bool fits(const struct request *r, const char *method, const char *in)
+{
+    return (!method || strcmp(r->method, method) == 0) && (!in || strstr(r->target, in));
+}
+
+unsigned fake_api_count(struct fake_api *f, const char *method, const char *in)
+{
+    unsigned n = 0;
+    pthread_mutex_lock(&f->mu);
+    for (struct request *r = f->first; r; r = r->next)
+        n += fits(r, method, in);
+    pthread_mutex_unlock(&f->mu);
+    return n;
+}
+
+char *fake_api_last(struct fake_api *f, const char *method, const char *in)
+{
+    char *body = NULL;
+    pthread_mutex_lock(&f->mu);
+    for (struct request *r = f->first; r; r = r->next)
+        if (fits(r, method, in)) {
+            free(body);
+            body = xstrdup(r->body);
+        }
+    pthread_mutex_unlock(&f->mu);
+    return body;
+}
+
+char *fake_api_last_headers(struct fake_api *f)
+{
+    pthread_mutex_lock(&f->mu);
+    char *text = xstrdup(f->last_headers);
+    pthread_mutex_unlock(&f->mu);
+    return text;
+}
+
+void fake_api_forget(struct fake_api *f)
+{
+    pthread_mutex_lock(&f->mu);
+    for (struct request *r = f->first, *next; r; r = next) {
+        next = r->next;
+        free(r->method);
+        free(r->target);
+        free(r->body);
+        free(r);
+    }
+    f->first = NULL;
+    f->last = &f->first;
+    pthread_mutex_unlock(&f->mu);
+}
