@@ -218,7 +218,7 @@ go_install() # GO MODULE@VERSION NAME: the command NAME in $CACHE/bin
 {
     local dir=$CACHE/bin/.new-$3
     mkdir -p "$dir"
-    (cd / && GOBIN=$dir GOTOOLCHAIN=local CGO_ENABLED=0 "$1" install -trimpath -ldflags '-s -w' "$2")
+    (cd / && GOBIN=$dir GOTOOLCHAIN=local CGO_ENABLED=0 "$1" install -v -trimpath -ldflags '-s -w' "$2")
     mv "$dir/$3" "$CACHE/bin/$3"
     rmdir "$dir"
 }
