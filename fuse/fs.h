@@ -1,0 +1,35 @@
+/* fs — the mounted filesystem: what every FUSE request is answered from. ops*.c alone speak libfuse. */
+#ifndef MILLRACE_FUSE_FS_H
+#define MILLRACE_FUSE_FS_H
+
+#include "fuse/inode.h"
+#include "fuse/ofile.h"
+#include "fuse/session.h"
+#include "fuse/tree.h"
+
+#include <sys/stat.h>
+
+struct inval;
+
+struct fs {
+    const struct conf *conf;     /* all borrowed */
+    struct inodes *inodes;
+    struct tree *tree;
+    struct ofiles *files;
+    struct session *session;
+    uint32_t file_mode, dir_mode; /* permission bits of new files and directories */
+    double timeout;              /* seconds the kernel may believe names and attributes */
+    double absence;              /* … and that a name is absent */
+    bool sealed;                 /* nothing changes: the kernel opens files without asking */
+    struct inval *inval;
+};
+
+struct fuse_lowlevel_ops;
+extern const struct fuse_lowlevel_ops fs_ops;
+
+/* Queues a name to be invalidated in the kernel, from a thread of its own. */
+struct inval *inval_start(struct fs *fs, struct err *e);
+void inval_stop(struct inval *v);
+void inval_add(void *inval, uint64_t dir, const char *name); /* never blocks; a tree's `changed` */
+
+#endif

@@ -1,0 +1,423 @@
+#include "fuse/ofile.h"
+
+#include "fuse/write.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUCKETS 1024
+#define NOTES 64
+
+struct note {
+    uint64_t ino;
+    char text[sizeof((struct err *)0)->msg];
+};
+
+struct ofiles {
+    struct ofiles_conf c;
+    pthread_mutex_t mu;
+    struct ofile *buckets[BUCKETS]; /* mu */
+    struct ofile idle;             /* mu; head of a ring, least recently used first */
+    unsigned nidle;                /* mu */
+    struct note notes[NOTES];      /* mu */
+    unsigned next_note;            /* mu */
+};
+
+const struct ofiles_conf *ofiles_config(const struct ofiles *fs) { return &fs->c; }
+
+struct ofiles *ofiles_new(const struct ofiles_conf *conf, struct err *e)
+{
+    struct ofiles *fs = calloc(1, sizeof *fs);
+    if (!fs) {
+        err_sys(e, ENOMEM, "table of files");
+        return NULL;
+    }
+    fs->c = *conf;
+    if (!fs->c.max_idle)
+        fs->c.max_idle = 1024;
+    fs->idle.idle_next = fs->idle.idle_prev = &fs->idle;
+    pthread_mutex_init(&fs->mu, NULL);
+    return fs;
+}
+
+static struct ofile **slot(struct ofiles *fs, uint64_t ino) { return &fs->buckets[ino * UINT64_C(0x9E3779B97F4A7C15) >> 54]; }
+
+static void idle_remove(struct ofile *f)
+{
+    if (!f->idle)
+        return;
+    f->idle_prev->idle_next = f->idle_next;
+    f->idle_next->idle_prev = f->idle_prev;
+    f->idle = false;
+    f->files->nidle--;
+}
+
+static void idle_add(struct ofile *f)
+{
+    struct ofile *head = &f->files->idle;
+    f->idle_prev = head->idle_prev;
+    f->idle_next = head;
+    head->idle_prev->idle_next = f;
+    head->idle_prev = f;
+    f->idle = true;
+    f->files->nidle++;
+}
+
+/* Nobody has it any more, it is out of the table. */
+static void destroy(struct ofile *f)
+{
+    struct ofiles *fs = f->files;
+    struct inode n;
+    bool known = inodes_get(fs->c.inodes, f->ino, &n) == 0 && n.generation == f->generation;
+    if (known && n.backing && n.opens == 0) {
+        struct inode none = {.backing = 0};
+        inodes_set(fs->c.inodes, f->ino, INODES_BACKING, &none, 0, INODE_PASSTHROUGH);
+        if (fs->c.backing.close)
+            fs->c.backing.close(fs->c.backing.user, n.backing);
+    }
+    if (f->cf)
+        cache_close(f->cf);
+    if (f->stage_fd >= 0)
+        close(f->stage_fd);
+    pthread_mutex_destroy(&f->up);
+    pthread_rwlock_destroy(&f->io);
+    free(f);
+}
+
+void ofiles_free(struct ofiles *fs)
+{
+    if (!fs)
+        return;
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct ofile *f = fs->buckets[i], *next; f; f = next) {
+            next = f->chain;
+            destroy(f);
+        }
+    pthread_mutex_destroy(&fs->mu);
+    free(fs);
+}
+
+static struct ofile *make(struct ofiles *fs, const struct inode *n)
+{
+    struct ofile *f = calloc(1, sizeof *f);
+    if (!f)
+        return NULL;
+    f->files = fs;
+    f->ino = n->ino;
+    f->generation = n->generation;
+    f->stage_fd = -1;
+    pthread_mutex_init(&f->up, NULL);
+    pthread_rwlock_init(&f->io, NULL);
+    if (n->flags & INODE_DIRTY) { /* of a process before this one */
+        atomic_store(&f->written, 1);
+        atomic_store(&f->dirty_ns, clock_mono_ns());
+        atomic_store(&f->write_ns, clock_mono_ns());
+    }
+    return f;
+}
+
+struct ofile *ofiles_get(struct ofiles *fs, uint64_t ino, struct err *e)
+{
+    struct inode n;
+    if (inodes_get(fs->c.inodes, ino, &n)) {
+        err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino);
+        return NULL;
+    }
+    if (n.flags & INODE_DIR) {
+        err_sys(e, EISDIR, "inode %llu", (unsigned long long)ino);
+        return NULL;
+    }
+    struct ofile *dead = NULL;
+    pthread_mutex_lock(&fs->mu);
+    struct ofile **p = slot(fs, ino);
+    while (*p && (*p)->ino != ino)
+        p = &(*p)->chain;
+    if (*p && (*p)->generation != n.generation) { /* the record is another file's now */
+        dead = *p;
+        idle_remove(dead);
+        *p = dead->chain;
+        if (dead->refs) /* cannot be: an inode that is used keeps its record */
+            dead = NULL;
+        p = slot(fs, ino);
+        while (*p)
+            p = &(*p)->chain;
+    }
+    struct ofile *f = *p;
+    if (!f && (f = make(fs, &n)))
+        *p = f;
+    if (f) {
+        f->refs++;
+        idle_remove(f);
+    } else {
+        err_sys(e, ENOMEM, "open inode %llu", (unsigned long long)ino);
+    }
+    pthread_mutex_unlock(&fs->mu);
+    if (dead)
+        destroy(dead);
+    return f;
+}
+
+static struct ofile *table_remove(struct ofile *f)
+{
+    struct ofile **p = slot(f->files, f->ino);
+    while (*p && *p != f)
+        p = &(*p)->chain;
+    if (*p)
+        *p = f->chain;
+    idle_remove(f);
+    return f;
+}
+
+void ofiles_put(struct ofile *f)
+{
+    struct ofiles *fs = f->files;
+    struct ofile *dead = NULL;
+    pthread_mutex_lock(&fs->mu);
+    if (--f->refs == 0 && !write_is_dirty(f)) { /* what is dirty stays until the writer has uploaded it */
+        idle_add(f);
+        if (fs->nidle > fs->c.max_idle)
+            dead = table_remove(fs->idle.idle_next);
+    }
+    pthread_mutex_unlock(&fs->mu);
+    if (dead)
+        destroy(dead);
+}
+
+void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), void *user)
+{
+    for (size_t i = 0; i < BUCKETS; i++) {
+        struct ofile *batch[64];
+        uint64_t after = 0;
+        size_t n;
+        do { /* a bucket may be long: by batches, in the order of inode numbers */
+            n = 0;
+            pthread_mutex_lock(&fs->mu);
+            for (struct ofile *f = fs->buckets[i]; f; f = f->chain) {
+                if (f->ino <= after)
+                    continue;
+                size_t at = n < ARRAY_LEN(batch) ? n++ : ARRAY_LEN(batch);
+                for (; at > 0 && batch[at - 1]->ino > f->ino; at--)
+                    if (at < ARRAY_LEN(batch))
+                        batch[at] = batch[at - 1];
+                if (at < ARRAY_LEN(batch))
+                    batch[at] = f;
+            }
+            for (size_t k = 0; k < n; k++) {
+                batch[k]->refs++;
+                idle_remove(batch[k]);
+            }
+            pthread_mutex_unlock(&fs->mu);
+            if (n)
+                after = batch[n - 1]->ino;
+            for (size_t k = 0; k < n; k++) {
+                fn(user, batch[k]);
+                ofiles_put(batch[k]);
+            }
+        } while (n == ARRAY_LEN(batch));
+    }
+}
+
+/* Opens the cached version that the index names. f->io is held exclusively. */
+static int attach_cached(struct ofile *f, const struct inode *n, struct err *e)
+{
+    char path[INODE_PATH_MAX];
+    struct store *store;
+    struct cache_key key = {.path = path, .version = n->version, .size = n->size};
+    unsigned mount;
+    if (tree_where(f->files->c.tree, f->ino, &store, &mount, path, e))
+        return -1;
+    key.mount = mount;
+    f->cf = cache_open(f->files->c.cache, &key, e);
+    return f->cf ? 0 : -1;
+}
+
+/* Makes sure that there is a place to read from. f->io is held exclusively. */
+int ofile_attach(struct ofile *f, struct err *e)
+{
+    struct inode n;
+    if (f->cf || f->stage_fd >= 0)
+        return 0;
+    if (inodes_get(f->files->c.inodes, f->ino, &n) || n.generation != f->generation)
+        return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
+    return n.flags & INODE_STAGED ? write_attach(f, e) : attach_cached(f, &n, e);
+}
+
+/* f->io is held shared on success. */
+static int lock_attached(struct ofile *f, struct err *e)
+{
+    for (;;) {
+        pthread_rwlock_rdlock(&f->io);
+        if (f->cf || f->stage_fd >= 0)
+            return 0;
+        pthread_rwlock_unlock(&f->io);
+        pthread_rwlock_wrlock(&f->io);
+        int rc = ofile_attach(f, e);
+        pthread_rwlock_unlock(&f->io);
+        if (rc)
+            return -1;
+    }
+}
+
+ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct err *e)
+{
+    if (lock_attached(f, e))
+        return -1;
+    ssize_t n;
+    if (f->stage_fd < 0) {
+        n = cache_read(f->cf, buf, len, off, e);
+    } else {
+        size_t have = 0;
+        do {
+            n = pread(f->stage_fd, (char *)buf + have, len - have, (off_t)(off + have));
+            have += n > 0 ? (size_t)n : 0;
+        } while ((n > 0 && have < len) || (n < 0 && errno == EINTR));
+        if (n < 0)
+            err_sys(e, errno, "read a staged file");
+        else
+            n = (ssize_t)have;
+    }
+    pthread_rwlock_unlock(&f->io);
+    return n;
+}
+
+/* A backing id for a complete cached file, one for an inode as long as it has any open. f->up is held. */
+static int32_t take_backing(struct ofile *f, const struct inode *n)
+{
+    struct ofiles_conf *c = &f->files->c;
+    struct err e = ERR_INIT;
+    if (!c->backing.open || f->no_backing || (n->flags & INODE_STAGED))
+        return 0;
+    if (n->backing)
+        return n->backing;
+    if (lock_attached(f, &e))
+        return 0;
+    cleanup_fd int fd = f->cf ? cache_complete_fd(f->cf) : -1;
+    pthread_rwlock_unlock(&f->io);
+    struct inode set = {0};
+    if (fd < 0)
+        return 0;
+    if (c->backing.open(c->backing.user, fd, &set.backing, &e) || set.backing <= 0) {
+        log_kv(LOG_DEBUG, "no passthrough for a file", "error", e.msg, NULL);
+        f->no_backing = true;
+        return 0;
+    }
+    inodes_set(c->inodes, f->ino, INODES_BACKING, &set, 0, 0);
+    return set.backing;
+}
+
+static void drop_backing(struct ofile *f, const struct inode *n)
+{
+    struct ofiles_conf *c = &f->files->c;
+    struct inode none = {.backing = 0};
+    inodes_set(c->inodes, f->ino, INODES_BACKING, &none, 0, INODE_PASSTHROUGH);
+    if (n->backing && c->backing.close)
+        c->backing.close(c->backing.user, n->backing);
+}
+
+/* The kernel takes all opens of an inode in one way: through the backing file, or through us. */
+static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e)
+{
+    struct inodes *ix = f->files->c.inodes;
+    struct inode n;
+    if (inodes_get(ix, f->ino, &n) || n.generation != f->generation)
+        return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
+    bool through = (n.flags & INODE_PASSTHROUGH) && n.opens > 0;
+    if (write && through) { /* its readers keep what they have; the name goes to a new inode, which can be written */
+        if (inodes_split(ix, f->ino, e))
+            return -1;
+        return err_sys(e, ESTALE, "file is read through its cached copy");
+    }
+    if (write && n.backing)
+        drop_backing(f, &n);
+    if (through)
+        *backing = n.backing;
+    else if (!write && n.opens == 0)
+        *backing = take_backing(f, &n);
+    if (truncate && write_truncate(f, 0, e))
+        return -1;
+    inodes_set(ix, f->ino, 0, NULL, *backing ? INODE_PASSTHROUGH : 0, *backing ? 0 : INODE_PASSTHROUGH);
+    inodes_opened(ix, f->ino, 1);
+    return 0;
+}
+
+int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e)
+{
+    *backing = 0;
+    pthread_mutex_lock(&f->up);
+    int rc = open_locked(f, write, truncate, backing, e);
+    pthread_mutex_unlock(&f->up);
+    return rc;
+}
+
+void ofile_closed(struct ofile *f)
+{
+    pthread_mutex_lock(&f->up);
+    if (inodes_opened(f->files->c.inodes, f->ino, -1) == 0)
+        write_settle(f);
+    pthread_mutex_unlock(&f->up);
+}
+
+void ofile_attach_for_move(struct ofile *f)
+{
+    struct err e = ERR_INIT;
+    pthread_rwlock_wrlock(&f->io);
+    if (ofile_attach(f, &e))
+        log_kv(LOG_DEBUG, "a file that is to be renamed cannot be opened", "error", e.msg, NULL);
+    pthread_rwlock_unlock(&f->io);
+}
+
+void ofile_moved(struct ofile *f)
+{
+    struct err e = ERR_INIT;
+    struct inode n;
+    if (inodes_get(f->files->c.inodes, f->ino, &n))
+        return;
+    pthread_rwlock_wrlock(&f->io);
+    if (f->cf) {
+        struct cache_file *old = f->cf;
+        f->cf = NULL;
+        cleanup_fd int fd = cache_complete_fd(old);
+        char path[INODE_PATH_MAX];
+        struct store *store;
+        unsigned mount;
+        if (fd >= 0 && tree_where(f->files->c.tree, f->ino, &store, &mount, path, &e) == 0) {
+            struct cache_key key = {mount, path, n.version, n.size};
+            if (cache_adopt(f->files->c.cache, &key, fd, &e))
+                log_kv(LOG_DEBUG, "a renamed file leaves the cache", "path", path, "error", e.msg, NULL);
+        }
+        cache_close(old);
+    }
+    pthread_rwlock_unlock(&f->io);
+}
+
+void ofiles_note(struct ofiles *fs, uint64_t ino, const struct err *e)
+{
+    pthread_mutex_lock(&fs->mu);
+    struct note *at = NULL;
+    for (size_t i = 0; i < NOTES && !at; i++)
+        at = fs->notes[i].ino == ino ? &fs->notes[i] : NULL;
+    if (!at)
+        at = &fs->notes[fs->next_note++ % NOTES];
+    at->ino = ino;
+    snprintf(at->text, sizeof at->text, "%s", e->msg);
+    pthread_mutex_unlock(&fs->mu);
+}
+
+bool ofiles_noted(struct ofiles *fs, uint64_t ino, char *text, size_t cap)
+{
+    bool found = false;
+    pthread_mutex_lock(&fs->mu);
+    for (size_t i = 0; i < NOTES && !found; i++)
+        if (fs->notes[i].ino == ino) {
+            snprintf(text, cap, "%s", fs->notes[i].text);
+            found = true;
+        }
+    pthread_mutex_unlock(&fs->mu);
+    return found;
+}

@@ -1,0 +1,77 @@
+/* ofile — regular files that are open, or were a moment ago: where their bytes come from. A file has either a cached object version (cf) or,
+ * once somebody wrote to it, a staging file, never both. Everything here can be found again from the index and the staging
+ * directory, so a serving process that was killed loses nothing: files come into being when they are asked for.
+ *
+ * Threads: any. Locks, in this order: ofile.up (one at a time: open decisions, upload, rename, removal), ofile.io (shared: reading and writing
+ * data; exclusive: changing where it is), ofiles.mu (a leaf: table and idle list). None is held while a request is answered. */
+#ifndef MILLRACE_FUSE_OFILE_H
+#define MILLRACE_FUSE_OFILE_H
+
+#include "fuse/cache/cache.h"
+#include "fuse/inode.h"
+#include "fuse/tree.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct ofile {
+    struct ofile *chain, *idle_prev, *idle_next; /* ofiles.mu */
+    struct ofiles *files;
+    uint64_t ino, generation;
+    unsigned refs;               /* ofiles.mu */
+    bool idle;                   /* ofiles.mu: in the idle list */
+    pthread_mutex_t up;
+    pthread_rwlock_t io;
+    struct cache_file *cf;       /* io */
+    int stage_fd;                /* io; -1 none */
+    _Atomic uint64_t written;    /* counts changes of the staged content … */
+    _Atomic uint64_t saved;      /* … and how many of them the store has */
+    _Atomic int64_t dirty_ns, write_ns; /* monotonic: of the first change that is not saved, and of the latest */
+    _Atomic int64_t retry_ns;    /* monotonic: after a failure, when to try again by ourselves; 0 none failed */
+    unsigned failures;           /* up */
+    bool no_backing;             /* up: passthrough was tried and refused */
+};
+
+/* Passthrough: gives the kernel a file to read from by itself. */
+struct backing_ops {
+    int (*open)(void *user, int fd, int32_t *id, struct err *e);
+    void (*close)(void *user, int32_t id);
+    void *user;
+};
+
+struct ofiles_conf {
+    struct inodes *inodes; /* all borrowed */
+    struct tree *tree;
+    struct cache *cache;
+    const struct conf *conf;
+    const char *stage_dir;
+    struct backing_ops backing; /* .open NULL: no passthrough */
+    unsigned max_idle;          /* closed files kept ready; 0: 1024 */
+};
+
+struct ofiles; /* opaque */
+struct ofiles *ofiles_new(const struct ofiles_conf *conf, struct err *e);
+void ofiles_free(struct ofiles *fs);
+const struct ofiles_conf *ofiles_config(const struct ofiles *fs);
+
+struct ofile *ofiles_get(struct ofiles *fs, uint64_t ino, struct err *e); /* ofiles_put() it; ESTALE, EISDIR, ENOMEM */
+void ofiles_put(struct ofile *f);
+/* Calls fn for every file in the table, with a reference held and no lock. */
+void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), void *user);
+
+/* Decides how this open is served. *backing: passthrough id or 0. ESTALE: look the name up again (it leads to another inode then).
+ * Counts the open; ofile_closed() counts it off again. */
+int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e);
+void ofile_closed(struct ofile *f);
+/* Up to len bytes at off; fewer only at the end. */
+ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct err *e);
+int ofile_attach(struct ofile *f, struct err *e); /* finds where its bytes are; f->io is held exclusively */
+void ofile_attach_for_move(struct ofile *f); /* before a rename: so that ofile_moved() has what to move */
+/* The inode's path or version changed: what is cached under the old one is cached under the new one now. */
+void ofile_moved(struct ofile *f);
+
+/* What to tell users about an inode that failed, for the xattr. */
+void ofiles_note(struct ofiles *fs, uint64_t ino, const struct err *e);
+bool ofiles_noted(struct ofiles *fs, uint64_t ino, char *text, size_t cap);
+
+#endif

@@ -1,0 +1,273 @@
+#include "fuse/ops.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define XATTR_ERROR "user.millrace.error"
+
+void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *e)
+{
+    int errnum = err_errno(e);
+    switch (errnum) {
+    case ENOENT: case EEXIST: case ENOTEMPTY: case ENOTDIR: case EISDIR: case EROFS: case EXDEV: case ENAMETOOLONG: case EOPNOTSUPP:
+    case EINVAL:
+        break; /* answers, not faults */
+    case ESTALE:
+        log_kv(LOG_DEBUG, "a request failed", "op", what, "error", e->msg, NULL);
+        break;
+    default:
+        ofiles_note(ops_fs(req)->files, ino, e);
+        log_kv(LOG_ERROR, "a request failed", "op", what, "errno", strerror(errnum), "error", e->msg, NULL);
+    }
+    fuse_reply_err(req, errnum);
+}
+
+void ops_attr(const struct fs *fs, const struct inode *n, struct stat *st)
+{
+    (void)fs;
+    memset(st, 0, sizeof *st);
+    st->st_ino = n->ino;
+    st->st_mode = n->mode;
+    st->st_nlink = n->flags & INODE_GONE ? 0 : 1; /* of a directory too: "cannot be told", see find(1) -noleaf */
+    st->st_uid = n->uid;
+    st->st_gid = n->gid;
+    st->st_size = (off_t)n->size;
+    st->st_blocks = (blkcnt_t)((n->size + 511) / 512);
+    st->st_blksize = 4096;
+    st->st_mtim.tv_sec = (time_t)(n->mtime_ns / NS_PER_S);
+    st->st_mtim.tv_nsec = (long)(n->mtime_ns % NS_PER_S);
+    st->st_atim = st->st_ctim = st->st_mtim;
+}
+
+void ops_fill_entry(struct fs *fs, const struct inode *n, struct fuse_entry_param *p)
+{
+    memset(p, 0, sizeof *p);
+    p->ino = n->ino;
+    p->generation = n->generation;
+    p->attr_timeout = p->entry_timeout = fs->timeout;
+    ops_attr(fs, n, &p->attr);
+}
+
+void ops_entry(fuse_req_t req, const struct inode *n)
+{
+    struct fs *fs = ops_fs(req);
+    struct fuse_entry_param p;
+    uint64_t ino = n->ino;
+    ops_fill_entry(fs, n, &p);
+    inodes_ref(fs->inodes, ino);
+    if (fuse_reply_entry(req, &p) == -ENOENT) /* the caller was interrupted: the kernel does not know it */
+        inodes_forget(fs->inodes, ino, 1);
+}
+
+int ops_may_change(struct fs *fs, const struct inode *dir)
+{
+    return tree_writable(fs->tree, dir->mount) ? 0 : EROFS;
+}
+
+static void op_init(void *user, struct fuse_conn_info *conn)
+{
+    (void)user;
+    conn->max_write = 1 << 20;
+    conn->max_background = 256;
+    conn->congestion_threshold = 192;
+    conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_AUTO_INVAL_DATA
+        | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
+    /* A version has its own inode, so what the kernel has of an inode is never out of date by itself. */
+    conn->want |= conn->capable
+        & (unsigned)(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_EXPLICIT_INVAL_DATA
+            | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_EXPORT_SUPPORT);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
+{
+    struct fs *fs = ops_fs(req);
+    struct inode n;
+    struct err e = ERR_INIT;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) { /* a file server asks for what it has only an id of */
+        struct inode d;
+        if (inodes_get(fs->inodes, dir, &d) || inodes_get(fs->inodes, name[1] ? d.parent : dir, &n))
+            fuse_reply_err(req, ESTALE);
+        else
+            ops_entry(req, &n);
+        return;
+    }
+    if (tree_lookup(fs->tree, dir, name, &n, &e) == 0) {
+        ops_entry(req, &n);
+        return;
+    }
+    if (err_errno(&e) == ENOENT && fs->absence > 0) {
+        struct fuse_entry_param p = {.entry_timeout = fs->absence};
+        fuse_reply_entry(req, &p);
+        return;
+    }
+    ops_fail(req, dir, "lookup", &e);
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+    inodes_forget(ops_fs(req)->inodes, ino, n);
+    fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+    for (size_t i = 0; i < count; i++)
+        inodes_forget(ops_fs(req)->inodes, forgets[i].ino, forgets[i].nlookup);
+    fuse_reply_none(req);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)fi;
+    struct fs *fs = ops_fs(req);
+    struct inode n;
+    struct stat st;
+    struct err e = ERR_INIT;
+    /* Whoever has it open sees what he opened, whatever became of the name. */
+    if (tree_refresh(fs->tree, ino, &n, &e) && inodes_get(fs->inodes, ino, &n)) {
+        ops_fail(req, ino, "getattr", &e);
+        return;
+    }
+    ops_attr(fs, &n, &st);
+    fuse_reply_attr(req, &st, n.flags & INODE_GONE ? 0 : fs->timeout);
+}
+
+static int64_t ns_of(const struct timespec *ts) { return ts->tv_sec * NS_PER_S + ts->tv_nsec; }
+
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
+{
+    struct fs *fs = ops_fs(req);
+    struct inode n, set = {0};
+    struct stat st;
+    struct err e = ERR_INIT;
+    unsigned fields = 0;
+    if (inodes_get(fs->inodes, ino, &n)) {
+        fuse_reply_err(req, ESTALE);
+        return;
+    }
+    if (ops_may_change(fs, &n)) {
+        fuse_reply_err(req, EROFS);
+        return;
+    }
+    if ((to_set & FUSE_SET_ATTR_SIZE) && ops_resize(fs, ino, (uint64_t)attr->st_size, fi != NULL, &e)) {
+        ops_fail(req, ino, "truncate", &e);
+        return;
+    }
+    if (to_set & FUSE_SET_ATTR_MODE)
+        fields |= INODES_MODE, set.mode = attr->st_mode;
+    if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) {
+        fields |= INODES_OWNER;
+        set.uid = to_set & FUSE_SET_ATTR_UID ? attr->st_uid : n.uid;
+        set.gid = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : n.gid;
+    }
+    if (to_set & FUSE_SET_ATTR_MTIME)
+        fields |= INODES_MTIME, set.mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ? clock_real_ns() : ns_of(&attr->st_mtim);
+    if (fields)
+        inodes_set(fs->inodes, ino, fields, &set, INODE_ATTR, 0);
+    if (inodes_get(fs->inodes, ino, &n)) {
+        fuse_reply_err(req, ESTALE);
+        return;
+    }
+    ops_attr(fs, &n, &st);
+    fuse_reply_attr(req, &st, fs->timeout);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    (void)ino;
+    fuse_reply_err(req, EINVAL);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+    (void)ino;
+    /* A store has no end that we could tell: an exbibyte, all of it free. */
+    struct statvfs st = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = INODE_NAME_MAX};
+    struct inodes_stats s;
+    inodes_stats(ops_fs(req)->inodes, &s);
+    st.f_blocks = st.f_bfree = st.f_bavail = UINT64_C(1) << 48;
+    st.f_files = UINT32_MAX;
+    st.f_ffree = st.f_favail = UINT32_MAX - s.inodes;
+    fuse_reply_statfs(req, &st);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    char text[sizeof((struct err *)0)->msg];
+    if (strcmp(name, XATTR_ERROR) != 0 || !ofiles_noted(ops_fs(req)->files, ino, text, sizeof text)) {
+        fuse_reply_err(req, ENODATA);
+        return;
+    }
+    size_t len = strlen(text);
+    if (size == 0)
+        fuse_reply_xattr(req, len);
+    else if (size < len)
+        fuse_reply_err(req, ERANGE);
+    else
+        fuse_reply_buf(req, text, len);
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    char text[sizeof((struct err *)0)->msg];
+    size_t len = ofiles_noted(ops_fs(req)->files, ino, text, sizeof text) ? sizeof XATTR_ERROR : 0;
+    if (size == 0)
+        fuse_reply_xattr(req, len);
+    else if (size < len)
+        fuse_reply_err(req, ERANGE);
+    else
+        fuse_reply_buf(req, XATTR_ERROR, len);
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+    (void)ino;
+    (void)name;
+    (void)value;
+    (void)size;
+    (void)flags;
+    fuse_reply_err(req, EOPNOTSUPP);
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    (void)ino;
+    (void)name;
+    fuse_reply_err(req, ENODATA);
+}
+
+/* flock, fcntl locks, access, lseek, fallocate, copy_file_range are left out: the kernel does them, or their fallback, better. */
+const struct fuse_lowlevel_ops fs_ops = {
+    .init = op_init,
+    .lookup = op_lookup,
+    .forget = op_forget,
+    .forget_multi = op_forget_multi,
+    .getattr = op_getattr,
+    .setattr = op_setattr,
+    .readlink = op_readlink,
+    .mknod = op_mknod,
+    .mkdir = op_mkdir,
+    .unlink = op_unlink,
+    .rmdir = op_rmdir,
+    .symlink = op_symlink,
+    .rename = op_rename,
+    .link = op_link,
+    .open = op_open,
+    .read = op_read,
+    .write = op_write,
+    .flush = op_flush,
+    .release = op_release,
+    .fsync = op_fsync,
+    .opendir = op_opendir,
+    .readdir = op_readdir,
+    .readdirplus = op_readdirplus,
+    .statfs = op_statfs,
+    .setxattr = op_setxattr,
+    .getxattr = op_getxattr,
+    .listxattr = op_listxattr,
+    .removexattr = op_removexattr,
+    .create = op_create,
+};

@@ -1,0 +1,232 @@
+#define FUSE_USE_VERSION 314
+#include "fuse/session.h"
+
+#include "fuse/fs.h"
+#include "lib/base/log.h"
+
+#include <errno.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Of kernels newer than the header that this is built with. */
+#define BIT_PARALLEL_DIROPS (1u << 18)
+#define BIT_HANDLE_KILLPRIV_V2 (1u << 28)
+#define BIT_INIT_EXT (1u << 30)
+#define BIT2_PASSTHROUGH (1u << 5)  /* 1 << 37 */
+#define BIT2_HAS_RESEND (1u << 7)   /* 1 << 39 */
+#define BIT_FOPEN_PASSTHROUGH (1u << 7)
+#define NOTIFY_RESEND 7
+#define UNIQUE_RESENT (UINT64_C(1) << 63)
+struct backing_map {
+    int32_t fd;
+    uint32_t flags;
+    uint64_t padding;
+};
+#define IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
+
+struct session {
+    struct session_conf c;
+    struct fuse_session *se;
+    bool replay, swallow;     /* main thread, before the loop: the saved INIT is next to be read; its answer stays here */
+    _Atomic bool answered;    /* INIT */
+    uint64_t init_unique;
+    uint32_t offered, offered2; /* flags of the kernel's INIT */
+    _Atomic bool passthrough;
+    _Atomic bool unmounted;
+};
+
+static __thread int32_t tl_backing;
+static __thread bool tl_resent;
+
+static void note_init(struct session *s, const void *buf, size_t len)
+{
+    const struct fuse_in_header *h = buf;
+    const struct fuse_init_in *in = (const void *)(h + 1);
+    s->init_unique = h->unique;
+    s->offered = in->flags;
+    s->offered2 = len >= sizeof *h + offsetof(struct fuse_init_in, flags2) + 4 && (in->flags & BIT_INIT_EXT) ? in->flags2 : 0;
+    if (s->c.stack_depth && (s->offered2 & BIT2_PASSTHROUGH))
+        atomic_store(&s->passthrough, true);
+}
+
+static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
+{
+    struct session *s = ((struct fs *)user)->session;
+    if (s->replay) {
+        s->replay = false;
+        s->swallow = true;
+        memcpy(buf, s->c.init, s->c.init_len);
+        note_init(s, buf, s->c.init_len);
+        return (ssize_t)s->c.init_len;
+    }
+    ssize_t n = read(fd, buf, len);
+    if (n < 0 && errno == ENODEV)
+        atomic_store(&s->unmounted, true);
+    if (n < (ssize_t)sizeof(struct fuse_in_header))
+        return n;
+    const struct fuse_in_header *h = buf;
+    tl_resent = (h->unique & UNIQUE_RESENT) != 0;
+    tl_backing = 0;
+    if (h->opcode == FUSE_INIT && !atomic_load(&s->answered)) {
+        note_init(s, buf, (size_t)n);
+        s->c.save_init(s->c.user, buf, (size_t)n);
+    }
+    return n;
+}
+
+static size_t total(const struct iovec *iov, int n)
+{
+    size_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += iov[i].iov_len;
+    return sum;
+}
+
+static void patch_init(const struct session *s, struct fuse_init_out *out, size_t len)
+{
+    out->flags |= s->offered & (BIT_PARALLEL_DIROPS | BIT_HANDLE_KILLPRIV_V2);
+    if (!(s->offered & BIT_INIT_EXT) || len < offsetof(struct fuse_init_out, unused) + sizeof out->unused[0])
+        return;
+    out->flags |= BIT_INIT_EXT;
+    out->flags2 |= s->offered2 & BIT2_HAS_RESEND;
+    if (atomic_load(&s->passthrough)) {
+        out->flags2 |= BIT2_PASSTHROUGH;
+        out->unused[0] = s->c.stack_depth;
+    }
+}
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
+{
+    struct session *s = ((struct fs *)user)->session;
+    struct fuse_out_header *h = iov[0].iov_base;
+    if (s->swallow) {
+        s->swallow = false;
+        atomic_store(&s->answered, true);
+        return (ssize_t)total(iov, n);
+    }
+    bool init = !atomic_load(&s->answered) && h->unique == s->init_unique;
+    if (init && n > 1 && !h->error)
+        patch_init(s, iov[1].iov_base, iov[1].iov_len);
+    if (tl_backing && h->unique && !h->error && n > 1 && iov[1].iov_len >= sizeof(struct fuse_open_out)) {
+        struct fuse_open_out *out = iov[1].iov_base;
+        out->open_flags |= BIT_FOPEN_PASSTHROUGH;
+        out->open_flags &= ~(uint32_t)FOPEN_KEEP_CACHE; /* the two exclude each other */
+        out->padding = (uint32_t)tl_backing;
+    }
+    if (h->unique)
+        tl_backing = 0;
+    ssize_t w = writev(fd, iov, n);
+    if (init && w > 0) {
+        atomic_store(&s->answered, true);
+        s->c.serving(s->c.user);
+    }
+    return w;
+}
+
+void session_pass_through(int32_t backing_id) { tl_backing = backing_id; }
+
+bool session_resent(void) { return tl_resent; }
+
+bool session_has_passthrough(const struct session *s) { return atomic_load(&s->passthrough); }
+
+bool session_unmounted(const struct session *s) { return atomic_load(&s->unmounted); }
+
+struct session *session_new(const struct session_conf *conf, struct fs *fs, struct err *e)
+{
+    static const struct fuse_custom_io io = {.writev = hook_writev, .read = hook_read};
+    char name[] = "millrace";
+    char *argv[] = {name, NULL};
+    struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+    struct session *s = calloc(1, sizeof *s);
+    if (!s) {
+        err_sys(e, ENOMEM, "make a FUSE session");
+        return NULL;
+    }
+    s->c = *conf;
+    fs->session = s;
+    s->se = fuse_session_new(&args, &fs_ops, sizeof fs_ops, fs);
+    if (!s->se || fuse_session_custom_io(s->se, &io, conf->fd)) {
+        err_set(e, ERR_FATAL, "libfuse refuses to make a session");
+        session_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+/* Takes a session over: libfuse gets the INIT that was answered long ago, the kernel sends again what was not answered. */
+static int resume(struct session *s, struct err *e)
+{
+    struct fuse_buf buf = {0};
+    s->replay = true;
+    int n = fuse_session_receive_buf(s->se, &buf);
+    if (n > 0)
+        fuse_session_process_buf(s->se, &buf);
+    free(buf.mem);
+    if (n <= 0 || !atomic_load(&s->answered))
+        return err_set(e, ERR_FATAL, "cannot take the session over: its INIT was not understood");
+    struct fuse_out_header h = {.len = sizeof h, .error = NOTIFY_RESEND, .unique = 0};
+    if ((s->offered2 & BIT2_HAS_RESEND) && write(s->c.fd, &h, sizeof h) != (ssize_t)sizeof h)
+        log_kv(LOG_WARN, "the kernel does not send requests again; those under way may hang", "error", strerror(errno), NULL);
+    s->c.serving(s->c.user);
+    return 0;
+}
+
+int session_run(struct session *s, struct err *e)
+{
+    if (s->c.init_len && resume(s, e))
+        return -1;
+    struct fuse_loop_config *cfg = fuse_loop_cfg_create();
+    if (!cfg)
+        return err_sys(e, ENOMEM, "serve");
+    fuse_loop_cfg_set_clone_fd(cfg, 0); /* the copies of a dead process would keep its requests */
+    fuse_loop_cfg_set_max_threads(cfg, s->c.threads ? s->c.threads : 64);
+    fuse_loop_cfg_set_idle_threads(cfg, 10);
+    int rc = fuse_session_loop_mt(s->se, cfg);
+    fuse_loop_cfg_destroy(cfg);
+    if (rc < 0 && rc != -ENODEV && !fuse_session_exited(s->se))
+        return err_sys(e, -rc, "read requests from the kernel");
+    return 0;
+}
+
+void session_exit(struct session *s) { fuse_session_exit(s->se); }
+
+void session_free(struct session *s)
+{
+    if (!s)
+        return;
+    if (s->se)
+        fuse_session_destroy(s->se);
+    free(s);
+}
+
+void session_inval_entry(struct session *s, uint64_t dir, const char *name)
+{
+    int rc = fuse_lowlevel_notify_inval_entry(s->se, dir, name, strlen(name));
+    if (rc && rc != -ENOENT && rc != -ENOTDIR && rc != -ENOTCONN)
+        log_kv(LOG_WARN, "the kernel could not be told of a changed name", "name", name, "error", strerror(-rc), NULL);
+}
+
+int session_backing_open(struct session *s, int fd, int32_t *id, struct err *e)
+{
+    struct backing_map map = {.fd = fd};
+    int rc = ioctl(s->c.fd, IOC_BACKING_OPEN, &map);
+    if (rc <= 0)
+        return err_sys(e, rc < 0 ? errno : EIO, "register a backing file");
+    *id = rc;
+    return 0;
+}
+
+void session_backing_close(struct session *s, int32_t id)
+{
+    uint32_t value = (uint32_t)id;
+    if (ioctl(s->c.fd, IOC_BACKING_CLOSE, &value))
+        log_kv(LOG_DEBUG, "a backing file could not be released", "error", strerror(errno), NULL);
+}

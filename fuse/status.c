@@ -1,0 +1,258 @@
+#include "fuse/status.h"
+
+#include "fuse/cache/cache.h"
+#include "fuse/inode.h"
+#include "fuse/source.h"
+#include "fuse/write.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/http/metric.h"
+#include "lib/http/serve.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct trouble {
+    char reason[32], message[sizeof((struct err *)0)->msg];
+};
+
+struct status {
+    pthread_mutex_t mu;
+    const struct conf *conf;      /* mu */
+    struct cache *cache;          /* mu; with source and inodes: together or none */
+    struct source *source;
+    struct inodes *inodes;
+    struct trouble whole, *mounts; /* mu */
+    bool ready, serving;          /* mu */
+    struct serve *server;
+};
+
+struct status *status_new(void)
+{
+    struct status *s = xcalloc(1, sizeof *s);
+    pthread_mutex_init(&s->mu, NULL);
+    return s;
+}
+
+void status_free(struct status *s)
+{
+    if (!s)
+        return;
+    if (s->server)
+        serve_stop(s->server);
+    pthread_mutex_destroy(&s->mu);
+    free(s->mounts);
+    free(s);
+}
+
+void status_conf(struct status *s, const struct conf *conf)
+{
+    pthread_mutex_lock(&s->mu);
+    s->conf = conf;
+    free(s->mounts);
+    s->mounts = conf ? xcalloc(conf->nmounts, sizeof *s->mounts) : NULL;
+    pthread_mutex_unlock(&s->mu);
+}
+
+void status_data(struct status *s, struct cache *cache, struct source *source, struct inodes *inodes)
+{
+    pthread_mutex_lock(&s->mu);
+    s->cache = cache;
+    s->source = source;
+    s->inodes = inodes;
+    pthread_mutex_unlock(&s->mu);
+}
+
+static void set_trouble(struct trouble *t, const char *reason, const char *message)
+{
+    snprintf(t->reason, sizeof t->reason, "%s", reason);
+    snprintf(t->message, sizeof t->message, "%s", message);
+    log_redact_text(t->message);
+}
+
+void status_fail(struct status *s, const char *reason, const char *message)
+{
+    pthread_mutex_lock(&s->mu);
+    set_trouble(&s->whole, reason, message);
+    s->ready = false;
+    pthread_mutex_unlock(&s->mu);
+}
+
+void status_mount(struct status *s, size_t mount, const char *reason, const char *message)
+{
+    pthread_mutex_lock(&s->mu);
+    set_trouble(&s->mounts[mount], reason, message);
+    pthread_mutex_unlock(&s->mu);
+}
+
+void status_ready(struct status *s)
+{
+    pthread_mutex_lock(&s->mu);
+    set_trouble(&s->whole, "", "");
+    s->ready = true;
+    pthread_mutex_unlock(&s->mu);
+}
+
+void status_serving(struct status *s, bool serving)
+{
+    pthread_mutex_lock(&s->mu);
+    s->serving = serving;
+    pthread_mutex_unlock(&s->mu);
+}
+
+/* What to tell of the whole: its own trouble, a mount's, or a full disk (which does not make it unready). */
+static const struct trouble *worst(const struct status *s)
+{
+    static const struct trouble none, full = {"CacheDiskFull",
+        "the disk of the cache directory is full: written files cannot be staged; make room on the node or lower the cache quota"};
+    struct writer_stats w;
+    if (*s->whole.reason)
+        return &s->whole;
+    for (size_t i = 0; s->conf && i < s->conf->nmounts; i++)
+        if (*s->mounts[i].reason)
+            return &s->mounts[i];
+    write_stats(&w);
+    return w.disk_full ? &full : &none;
+}
+
+static void add_mounts(const struct status *s, struct buf *out)
+{
+    buf_adds(out, ",\"mounts\":[");
+    for (size_t i = 0; s->conf && i < s->conf->nmounts; i++) {
+        buf_adds(out, i ? ",{\"mountPoint\":" : "{\"mountPoint\":");
+        buf_add_json_string(out, s->conf->mounts[i].mount_point);
+        buf_adds(out, ",\"path\":");
+        buf_add_json_string(out, s->conf->mounts[i].path);
+        buf_addf(out, ",\"ready\":%s,\"reason\":", s->ready || !*s->mounts[i].reason ? "true" : "false");
+        buf_add_json_string(out, s->mounts[i].reason);
+        buf_adds(out, ",\"message\":");
+        buf_add_json_string(out, s->mounts[i].message);
+        buf_addc(out, '}');
+    }
+    buf_addc(out, ']');
+}
+
+void status_json(struct status *s, struct buf *out)
+{
+    struct cache_stats c = {0};
+    struct writer_stats w;
+    struct inodes_stats ix = {0};
+    uint64_t store = 0, worker = 0;
+    write_stats(&w);
+    pthread_mutex_lock(&s->mu);
+    if (s->cache)
+        cache_stats(s->cache, &c);
+    if (s->inodes)
+        inodes_stats(s->inodes, &ix);
+    if (s->source) {
+        store = atomic_load(&s->source->store_bytes);
+        worker = atomic_load(&s->source->worker_bytes);
+    }
+    const struct trouble *t = worst(s);
+    buf_addf(out, "{\"component\":\"" COMPONENT_CLIENT "\",\"ready\":%s,\"reason\":", s->ready ? "true" : "false");
+    buf_add_json_string(out, t->reason);
+    buf_adds(out, ",\"message\":");
+    buf_add_json_string(out, t->message);
+    buf_addf(out, ",\"serving\":%s", s->serving ? "true" : "false");
+    add_mounts(s, out);
+    buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64 "}",
+        c.used_bytes, c.capacity_bytes, c.files, c.complete_files);
+    buf_addf(out, ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":%" PRIu64 ",\"storeBytes\":%" PRIu64 "}", c.hit_bytes, worker, store);
+    buf_addf(out, ",\"writes\":{\"bytes\":%" PRIu64 ",\"pendingFiles\":%" PRIu64 "}", w.bytes, w.pending);
+    buf_addf(out, ",\"index\":{\"inodes\":%" PRIu64 ",\"nameBytes\":%" PRIu64 "}}\n", ix.inodes, ix.name_bytes);
+    pthread_mutex_unlock(&s->mu);
+}
+
+static void on_healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    (void)user;
+    (void)req;
+    buf_adds(&resp->body, "ok\n");
+}
+
+static void on_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct status *s = user;
+    (void)req;
+    pthread_mutex_lock(&s->mu);
+    const struct trouble *t = worst(s);
+    resp->status = s->ready ? 200 : 503;
+    if (s->ready)
+        buf_adds(&resp->body, "ok\n");
+    else
+        buf_addf(&resp->body, "%s: %s\n", *t->reason ? t->reason : "Starting", *t->message ? t->message : "the store is being looked at");
+    pthread_mutex_unlock(&s->mu);
+}
+
+static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    (void)req;
+    resp->content_type = "application/json";
+    status_json(user, &resp->body);
+}
+
+static void set(const char *name, const char *labels, const char *help, uint64_t value)
+{
+    metric_set(metric_gauge(name, labels, help), (int64_t)value);
+}
+
+static void set_counter(const char *name, const char *labels, const char *help, uint64_t value)
+{
+    metric_set(metric_counter(name, labels, help), (int64_t)value);
+}
+
+static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct status *s = user;
+    struct cache_stats c = {0};
+    struct writer_stats w;
+    struct inodes_stats ix = {0};
+    (void)req;
+    write_stats(&w);
+    pthread_mutex_lock(&s->mu);
+    if (s->cache) {
+        cache_stats(s->cache, &c);
+        inodes_stats(s->inodes, &ix);
+        set_counter("millrace_read_bytes_total", "from=\"store\"", "Bytes read, by where they were.", atomic_load(&s->source->store_bytes));
+        set_counter("millrace_read_bytes_total", "from=\"worker\"", "Bytes read, by where they were.", atomic_load(&s->source->worker_bytes));
+    }
+    set("millrace_ready", "", "1 when every store of the dataset answers.", s->ready);
+    set("millrace_serving", "", "1 while a mount is served.", s->serving);
+    pthread_mutex_unlock(&s->mu);
+    set_counter("millrace_read_bytes_total", "from=\"cache\"", "Bytes read, by where they were.", c.hit_bytes);
+    set("millrace_cache_used_bytes", "", "Bytes in the cache.", c.used_bytes);
+    set("millrace_cache_capacity_bytes", "", "Quota of all tiers.", c.capacity_bytes);
+    set("millrace_cache_files", "", "Files with bytes in the cache.", c.files);
+    set_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache.", c.evicted_bytes);
+    set_counter("millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong.", c.corrupt_blocks);
+    set_counter("millrace_upload_bytes_total", "", "Bytes uploaded.", w.bytes);
+    set_counter("millrace_uploads_total", "result=\"ok\"", "Uploads of written files.", w.files);
+    set_counter("millrace_uploads_total", "result=\"failed\"", "Uploads of written files.", w.failed);
+    set("millrace_pending_files", "", "Written files that the store does not have yet.", w.pending);
+    set("millrace_index_inodes", "", "Names known.", ix.inodes);
+    resp->content_type = "text/plain; version=0.0.4";
+    metric_write(&resp->body);
+}
+
+void status_listen(struct status *s, const char *address)
+{
+    const struct serve_route routes[] = {
+        {"GET", "/healthz", on_healthz, s}, {"GET", "/readyz", on_readyz, s}, {"GET", "/status", on_status, s},
+        {"GET", "/metrics", on_metrics, s},
+    };
+    char any6[32], any4[32];
+    snprintf(any6, sizeof any6, "[::]:%d", PORT_HTTP);
+    snprintf(any4, sizeof any4, "0.0.0.0:%d", PORT_HTTP);
+    const char *tries[] = {address ? address : any6, address ? NULL : any4};
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < ARRAY_LEN(tries) && tries[i] && !s->server; i++) {
+        struct serve_conf conf = {.address = tries[i], .routes = routes, .nroutes = ARRAY_LEN(routes), .max_threads = 4};
+        s->server = serve_start(&conf, &e);
+    }
+    if (!s->server)
+        log_kv(LOG_ERROR, "health and status are not served", "error", e.msg, NULL);
+}
