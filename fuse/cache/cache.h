@@ -20,7 +20,7 @@ struct cache;      /* opaque */
 struct cache_file; /* opaque: an open object version, refcounted */
 
 struct cache_key {
-    uint32_t mount;      /* index of the mount */
+    uint32_t mount;      /* index of the mount, passed on to the source; cache_conf.mounts names the store */
     const char *path;    /* relative to the mount */
     const char *version; /* store_stat.version */
     uint64_t size;
@@ -36,34 +36,61 @@ struct cache_source {
 struct cache_conf {
     const char *dir;             /* for SSD/HDD tiers and for metadata; NULL: memory only */
     const struct conf_tier *tiers;
-    size_t ntiers;
-    const char *peer_dir;        /* another program's cache directory on this node, read only: complete files there are used as they are; NULL: none */
+    size_t ntiers;               /* at most one of each medium, fastest first */
+    const char *const *mounts;   /* what each mount is (its mountPoint), so that kept bytes are not taken for another store's
+                                  * after the mounts changed; copied; NULL: the index alone */
+    size_t nmounts;
     int64_t buffer_budget;       /* bytes of read-ahead and fetch buffers; 0: from the cgroup's memory limit */
     unsigned fetch_threads;      /* 0: 16 */
+    bool drop_behind;            /* readers have a page cache of their own (FUSE without passthrough): what was read from the
+                                  * disk tier in sequence does not stay in ours as well */
     struct cache_source source;
 };
+/* A directory is used by one program at a time: CONFLICT if another holds it. */
 struct cache *cache_new(const struct cache_conf *conf, struct err *e);
-void cache_free(struct cache *c); /* all files closed before */
+void cache_free(struct cache *c); /* all files closed before; waits for what is being fetched */
 
-struct cache_file *cache_open(struct cache *c, const struct cache_key *key, struct err *e); /* no I/O to the source */
+/* No I/O to the source. Another version of the same path that was kept is dropped (its open readers keep what they have). */
+struct cache_file *cache_open(struct cache *c, const struct cache_key *key, struct err *e);
 void cache_close(struct cache_file *f);
 /* Up to len bytes at off (fewer only at the end of the object); single flight per block; sequential readers get a growing
  * read-ahead window over parallel fetches. -1: e, with CONFLICT/ESTALE when the version is gone from the store. */
 ssize_t cache_read(struct cache_file *f, void *buf, size_t len, uint64_t off, struct err *e);
 bool cache_complete(struct cache_file *f);
-/* A read-only fd of the complete local copy on a real file system (for passthrough and sendfile), -1 if there is none. Caller closes.
- * The same inode is returned for the same version as long as the file stays open somewhere. */
+uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len); /* bytes of that range that are here */
+/* A read-only fd of the complete local copy on a real file system (for passthrough and sendfile), -1 if there is none (yet: what
+ * a restart left is verified first). Caller closes. The same inode is returned for the same version as long as the file stays open
+ * somewhere; a complete copy is never changed in place but by bytes that are the same, so the fd stays right for ever. */
 int cache_complete_fd(struct cache_file *f);
+/* Part of a file as a range of a local file, for sendfile and splice: fetched if missing, verified, and safe from eviction until
+ * cache_unpin. */
+struct cache_span {
+    int fd;          /* borrowed until cache_unpin */
+    uint64_t off;    /* in fd */
+    size_t len;      /* at least 1, at most what was asked for (less at a 64 MiB boundary) */
+    void *pin, *node;
+};
+/* 1: span is filled. 0: the bytes can't be kept here (no room): use cache_read. -1: e, as cache_read. */
+int cache_pin_span(struct cache_file *f, uint64_t off, size_t len, struct cache_span *span, struct err *e);
+void cache_unpin(struct cache_span *span); /* before cache_close of its file or after: either is fine */
 int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err *e); /* queues; returns at once */
-int cache_wait(struct cache_file *f, struct err *e);       /* until complete */
-/* A file just written and uploaded becomes the cached copy of its new version without a download; the fd's content is linked or copied. */
+/* Brings that range in and returns when it is here; EXHAUSTED if the tiers can't hold it. */
+int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e);
+int cache_wait(struct cache_file *f, struct err *e);       /* cache_fill of the whole file */
+/* A file just written and uploaded becomes the cached copy of its new version without a download; the fd's content is linked
+ * or copied, and must not change afterwards. */
 int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err *e);
-void cache_drop(struct cache *c, const struct cache_key *key); /* `free`: forgets the bytes; open readers refetch */
+/* `free`: forgets the bytes, of any version if key->version is NULL. A complete copy that is open goes when its last reader closes. */
+void cache_drop(struct cache *c, const struct cache_key *key);
+/* Keeps (or no longer keeps) what is cached of the file from eviction; survives restarts. NOTFOUND if nothing of it is here. */
+int cache_keep(struct cache *c, const struct cache_key *key, bool keep, struct err *e);
 
 struct cache_stats {
     uint64_t used_bytes, capacity_bytes, files, complete_files;
     uint64_t hit_bytes, fetched_bytes;         /* served from here; brought in from the source */
     uint64_t evicted_bytes, corrupt_blocks, full; /* full: times a tier had no room or ENOSPC */
+    uint64_t moved_bytes;                      /* between tiers, up or down */
+    uint64_t buffer_bytes, buffer_peak;        /* held by fetches now, and at most so far */
 };
 void cache_stats(struct cache *c, struct cache_stats *out);
 

@@ -1,0 +1,310 @@
+#include "fuse/cache/priv.h"
+#include "lib/base/clock.h"
+#include "lib/base/hash.h"
+#include "lib/base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SKIPS_MAX 512
+#define PROMOTE_HITS 2
+
+void evict_slot(struct cache *c, uint32_t id)
+{
+    struct slot *s = &c->slots[id];
+    struct node *n = s->node;
+    while (s->owner != NONE) {
+        s->pages += c->slots[s->owner].pages;
+        slot_seg_free(c, s->owner);
+        s = &c->slots[id];
+    }
+    s3f_remove(&c->tiers[s->tier].queue, id);
+    if (!(s->flags & SLOT_DEAD))
+        slot_unhash(c, id);
+    if (s->flags & SLOT_COMPLETE)
+        c->ncomplete--;
+    if (s->valid)
+        c->nwith_data--;
+    struct meta_file meta = slot_meta(c, id);
+    struct tier *t = &c->tiers[s->tier];
+    int64_t place = s->place;
+    bool has_file = s->valid || (n && n->fd >= 0), own_memory = n && n->own_fd && !t->dir;
+    s->flags = SLOT_DEAD;
+    s->valid = 0;
+    s->node = NULL;
+    pthread_mutex_unlock(&c->mu);
+
+    if (n)
+        node_free(n);
+    if (has_file) {
+        if (t->dir)
+            slot_persist(c, id);
+        if (!own_memory)
+            tier_remove(t, &meta, id, place);
+    }
+    pthread_mutex_lock(&c->mu);
+    t->used -= c->slots[id].pages;
+    slot_free(c, id);
+    pthread_mutex_unlock(&c->mu);
+}
+
+/* -- between tiers --------------------------------------------------------------------------------------------------- */
+
+static int write_exactly(int fd, const void *data, size_t len, uint64_t off)
+{
+    return pwrite(fd, data, len, (off_t)off) == (ssize_t)len ? 0 : -1; /* a short write means a full disk: not worth a retry */
+}
+
+static int copy_blocks(struct node *n, const struct place *to)
+{
+    struct cache *c = n->c;
+    char *buf = budget_buffer(&c->budget, CACHE_BLOCK);
+    int rc = buf ? 0 : -1;
+    for (uint32_t b = 0; b < n->nblocks && rc == 0; b++) {
+        uint32_t len = block_len(n, b);
+        uint64_t off = (uint64_t)b * CACHE_BLOCK;
+        uint32_t crc = node_seg(n, b)->crc[b % SEG_BLOCKS];
+        if (pread(n->fd, buf, len, (off_t)(n->base + off)) != (ssize_t)len || crc32c(0, buf, len) != crc)
+            rc = -1;
+        else
+            rc = write_exactly(to->fd, buf, len, to->base + off);
+        if (rc == 0 && to->side_fd >= 0) {
+            unsigned char record[META_SIDE_RECORD];
+            meta_side_put(record, &n->id, b, crc);
+            rc = write_exactly(to->side_fd, record, sizeof record, META_SIDE_HEADER + (uint64_t)b * META_SIDE_RECORD);
+        }
+    }
+    budget_buffer_put(&c->budget, buf, CACHE_BLOCK);
+    return rc;
+}
+
+/* n is ours alone still? Then `to` becomes its place, and *old is what it was. */
+static bool commit_move(struct node *n, const struct place *to, uint64_t pages, struct place *old)
+{
+    struct cache *c = n->c;
+    struct stat st;
+    bool on_disk = c->tiers[to->tier].dir && fstat(to->fd, &st) == 0;
+    pthread_mutex_lock(&c->mu);
+    struct slot *s = &c->slots[n->slot];
+    bool alone = n->refs == 1 && !(s->flags & (SLOT_DEAD | SLOT_DROP)) && (s->flags & SLOT_COMPLETE);
+    if (alone) {
+        *old = (struct place){n->fd, n->side_fd, n->tier, n->own_fd, n->base};
+        s3f_remove(&c->tiers[old->tier].queue, n->slot);
+        c->tiers[old->tier].used -= s->pages;
+        c->tiers[to->tier].used += s->pages - pages;
+        node_place(n, to);
+        if (on_disk)
+            s->place = st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec;
+        for (uint32_t i = 0; i < n->nsegs; i++)
+            atomic_store(&n->segs[i]->trusted, atomic_load(&n->segs[i]->valid));
+        if (to->tier < old->tier) /* hot: past the small queue */
+            s3f_remember(&c->tiers[to->tier].queue, slot_key(c, n->slot));
+        s3f_insert(&c->tiers[to->tier].queue, n->slot, s->pages, slot_key(c, n->slot));
+    }
+    s->flags &= (uint8_t)~SLOT_BUSY;
+    pthread_mutex_unlock(&c->mu);
+    return alone;
+}
+
+/* Moves an idle complete file. cache.mu is held on entry, not on return. -1: it stays where it is. */
+static int move_file(struct cache *c, uint32_t id, int to_tier)
+{
+    uint64_t pages = c->slots[id].pages;
+    struct node *n = node_get(c, id);
+    if (n)
+        c->slots[id].flags |= SLOT_BUSY;
+    pthread_mutex_unlock(&c->mu);
+    if (!n)
+        return -1;
+    struct place to, old;
+    bool reserved = tier_reserve(c, to_tier, pages) == 0;
+    bool created = reserved && node_load(n, NULL) == 0 && node_complete(n) && node_create(n, to_tier, &to) == 0;
+    bool copied = created && copy_blocks(n, &to) == 0;
+    if (copied && commit_move(n, &to, pages, &old)) {
+        struct tier *t = &c->tiers[old.tier];
+        node_close_place(c, &old);
+        if (t->dir || !old.own_fd)
+            tier_remove(t, &n->id, id, (int64_t)old.base);
+        atomic_fetch_add(&c->moved_bytes, n->id.size);
+        slot_persist(c, id);
+        node_put(n);
+        return 0;
+    }
+    pthread_mutex_lock(&c->mu);
+    c->slots[id].flags &= (uint8_t)~SLOT_BUSY;
+    if (reserved)
+        c->tiers[to_tier].used -= pages;
+    pthread_mutex_unlock(&c->mu);
+    if (created) {
+        struct tier *t = &c->tiers[to_tier];
+        node_close_place(c, &to);
+        if (t->dir || !to.own_fd)
+            tier_remove(t, &n->id, id, (int64_t)to.base);
+    }
+    node_put(n);
+    return -1;
+}
+
+struct promotion {
+    struct cache *c;
+    uint32_t id;
+    uint64_t path;
+};
+
+static void run_promotion(void *arg)
+{
+    struct promotion *p = arg;
+    struct cache *c = p->c;
+    pthread_mutex_lock(&c->mu);
+    struct slot *s = &c->slots[p->id];
+    bool idle = s->kind == SLOT_FILE && s->path[0] == p->path && (s->flags & SLOT_COMPLETE) && s->tier > 0 &&
+        !(s->flags & (SLOT_BUSY | SLOT_DEAD | SLOT_DROP)) && (!s->node || s->node->refs == 0);
+    if (idle)
+        move_file(c, p->id, s->tier - 1);
+    else
+        pthread_mutex_unlock(&c->mu);
+    free(p);
+}
+
+void evict_promote(struct cache *c, uint32_t id)
+{
+    struct slot *s = &c->slots[id];
+    if (!c->pool || s->tier == 0 || s->unit.freq < PROMOTE_HITS || !(s->flags & SLOT_COMPLETE) || (s->flags & (SLOT_BUSY | SLOT_DEAD)) ||
+        to_pages(s->size) * 8 > c->tiers[s->tier - 1].quota)
+        return;
+    struct promotion *p = malloc(sizeof *p);
+    if (!p)
+        return;
+    *p = (struct promotion){c, id, s->path[0]};
+    s->unit.freq = 0;
+    if (pool_add(c->pool, POOL_IDLE, run_promotion, p))
+        free(p);
+}
+
+/* -- victims --------------------------------------------------------------------------------------------------------- */
+
+/* A segment of a partial file, open or not. cache.mu is held on entry and on return. */
+static bool evict_segment(struct cache *c, struct tier *t, uint32_t unit, uint32_t file, uint32_t seg)
+{
+    uint64_t key = slot_key(c, unit);
+    bool small = c->slots[unit].unit.queue == S3F_SMALL;
+    struct node *n = node_get(c, file);
+    if (!n) {
+        s3f_skip(&t->queue, unit);
+        return false;
+    }
+    pthread_mutex_unlock(&c->mu);
+    bool done = node_load(n, NULL) == 0 && block_evict_seg(n, seg) == 0;
+    pthread_mutex_lock(&c->mu);
+    const struct slot *s = &c->slots[unit];
+    if (done && small)
+        s3f_remember(&t->queue, key);
+    else if (!done && s->kind != SLOT_FREE && slot_key(c, unit) == key)
+        s3f_skip(&t->queue, unit);
+    pthread_mutex_unlock(&c->mu);
+    node_put(n);
+    pthread_mutex_lock(&c->mu);
+    return done;
+}
+
+/* An idle file goes down a tier if it is whole and there is one, else away. cache.mu is held on entry, not on return. */
+static void evict_idle(struct cache *c, int tier, uint32_t id)
+{
+    struct slot *s = &c->slots[id];
+    uint64_t bytes = (uint64_t)s->pages * PAGE;
+    bool down = (size_t)tier + 1 < c->ntiers && (s->flags & SLOT_COMPLETE) && s->pages < c->tiers[tier + 1].quota / 2;
+    uint64_t path = s->path[0];
+    if (down && move_file(c, id, tier + 1) == 0)
+        return;
+    if (down)
+        pthread_mutex_lock(&c->mu);
+    s = &c->slots[id];
+    if (s->kind == SLOT_FILE && s->path[0] == path && s->tier == tier && !(s->flags & (SLOT_DEAD | SLOT_BUSY)) &&
+        (!s->node || s->node->refs == 0)) {
+        s3f_evicted(&c->tiers[tier].queue, id, slot_key(c, id));
+        atomic_fetch_add(&c->evicted_bytes, bytes);
+        evict_slot(c, id);
+    } else {
+        pthread_mutex_unlock(&c->mu);
+    }
+}
+
+/* A partial file of many segments that was not opened since the start: its segments become units of the queue. cache.mu is
+ * held on entry and on return. */
+static void spread(struct cache *c, struct tier *t, uint32_t id)
+{
+    struct node *n = node_get(c, id);
+    if (!n) {
+        s3f_skip(&t->queue, id);
+        return;
+    }
+    pthread_mutex_unlock(&c->mu);
+    node_load(n, NULL);
+    node_put(n);
+    pthread_mutex_lock(&c->mu);
+}
+
+bool evict_one(struct cache *c, int tier)
+{
+    struct tier *t = &c->tiers[tier];
+    pthread_mutex_lock(&c->mu);
+    for (int skips = 0; skips < SKIPS_MAX; skips++) {
+        uint32_t id = s3f_victim(&t->queue);
+        if (id == S3F_NONE)
+            break;
+        struct slot *s = &c->slots[id];
+        uint32_t file = s->kind == SLOT_SEG ? s->owner : id, seg = s->kind == SLOT_SEG ? s->seg : 0;
+        struct slot *f = &c->slots[file];
+        bool open = f->node && f->node->refs > 0, whole = s->kind == SLOT_FILE;
+        if (f->flags & (SLOT_PINNED | SLOT_BUSY) || (open && (f->flags & SLOT_COMPLETE))) {
+            s3f_skip(&t->queue, id);
+        } else if (whole && f->size > SEG_BYTES && !(f->flags & SLOT_COMPLETE)) {
+            spread(c, t, id);
+        } else if (whole && !open) {
+            evict_idle(c, tier, id);
+            return true;
+        } else if (evict_segment(c, t, id, file, seg)) {
+            pthread_mutex_unlock(&c->mu);
+            return true;
+        }
+    }
+    pthread_mutex_unlock(&c->mu);
+    return false;
+}
+
+struct eviction {
+    struct cache *c;
+    int tier;
+};
+
+static void run_eviction(void *arg)
+{
+    struct eviction *v = arg;
+    struct tier *t = &v->c->tiers[v->tier];
+    for (bool more = true; more && !atomic_load(&v->c->cancel);) {
+        pthread_mutex_lock(&v->c->mu);
+        more = t->used > t->quota - t->quota / 10;
+        pthread_mutex_unlock(&v->c->mu);
+        more = more && evict_one(v->c, v->tier);
+    }
+    pthread_mutex_lock(&v->c->mu);
+    t->evicting = false;
+    pthread_mutex_unlock(&v->c->mu);
+    free(v);
+}
+
+void evict_background(struct cache *c, int tier)
+{
+    struct eviction *v = malloc(sizeof *v);
+    if (!v)
+        return;
+    *v = (struct eviction){c, tier};
+    c->tiers[tier].evicting = true;
+    if (pool_add(c->pool, POOL_IDLE, run_eviction, v)) {
+        c->tiers[tier].evicting = false;
+        free(v);
+    }
+}

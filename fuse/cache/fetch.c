@@ -1,0 +1,359 @@
+#include "fuse/cache/priv.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A fetch is named by its node's list while it is queued, running, or until its bytes have landed; readers that wait for it or
+ * copy from it hold a ref each. */
+
+static struct fetch *find(struct node *n, uint32_t block)
+{
+    for (struct fetch *f = n->fetches; f; f = f->next)
+        if (block >= f->first && block < f->first + f->count)
+            return f;
+    return NULL;
+}
+
+static void unlist(struct fetch *f)
+{
+    for (struct fetch **at = &f->n->fetches; *at; at = &(*at)->next)
+        if (*at == f) {
+            *at = f->next;
+            f->listed = false;
+            return;
+        }
+}
+
+static void put_locked(struct fetch *f) /* n->mu is held on entry, not on return */
+{
+    struct node *n = f->n;
+    bool last = --f->refs == 0;
+    pthread_mutex_unlock(&n->mu);
+    if (!last)
+        return;
+    budget_buffer_put(&n->c->budget, f->buf, f->len);
+    budget_release(&n->c->budget, f->reserved);
+    free(f->err);
+    free(f);
+    node_put(n);
+}
+
+static void put(struct fetch *f)
+{
+    pthread_mutex_lock(&f->n->mu);
+    put_locked(f);
+}
+
+/* A listed fetch with one ref for the list; n->mu is held. The budget is the caller's. */
+static struct fetch *make(struct node *n, uint32_t first, uint32_t count, int64_t reserved)
+{
+    struct fetch *f = calloc(1, sizeof *f);
+    if (!f)
+        return NULL;
+    f->n = n;
+    f->first = first;
+    f->count = count;
+    f->refs = 1;
+    f->reserved = reserved;
+    f->listed = true;
+    f->next = n->fetches;
+    n->fetches = f;
+    node_ref(n);
+    return f;
+}
+
+/* -- landing --------------------------------------------------------------------------------------------------------- */
+
+void fetch_trim_held(struct cache *c, int64_t max_bytes, int64_t before_ns)
+{
+    for (;;) {
+        pthread_mutex_lock(&c->mu);
+        struct fetch *f = c->held;
+        if (!f || (c->held_bytes <= max_bytes && f->held_ns > before_ns)) {
+            pthread_mutex_unlock(&c->mu);
+            return;
+        }
+        c->held = f->held_next;
+        if (!c->held)
+            c->held_tail = &c->held;
+        c->held_bytes -= (int64_t)f->len;
+        pthread_mutex_unlock(&c->mu);
+        pthread_mutex_lock(&f->n->mu);
+        unlist(f);
+        put_locked(f);
+    }
+}
+
+/* No tier takes it: the buffer serves its readers for a moment. The list's ref is now cache.held's. */
+static void hold(struct fetch *f)
+{
+    struct cache *c = f->n->c;
+    pthread_mutex_lock(&c->mu);
+    f->held_next = NULL;
+    f->held_ns = clock_mono_ns();
+    *c->held_tail = f;
+    c->held_tail = &f->held_next;
+    c->held_bytes += (int64_t)f->len;
+    pthread_mutex_unlock(&c->mu);
+    fetch_trim_held(c, MAX(c->budget.limit / 2, INT64_C(8) << 20), 0);
+}
+
+/* Takes over one ref. */
+static void land(void *arg)
+{
+    struct fetch *f = arg;
+    struct node *n = f->n;
+    bool all = true;
+    for (uint32_t i = 0; i < f->count; i++)
+        if (block_land(n, f->first + i, f->buf + (size_t)i * CACHE_BLOCK, false))
+            all = false;
+    pthread_mutex_lock(&n->mu);
+    bool listed = f->listed;
+    f->kept = !all;
+    if (all && listed) {
+        unlist(f);
+        f->refs--; /* the list's; ours is still there */
+    }
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->mu);
+    if (!all && listed)
+        hold(f);
+    put(f);
+}
+
+/* -- getting the bytes ------------------------------------------------------------------------------------------------- */
+
+static int get_bytes(struct fetch *f, struct err *e)
+{
+    struct node *n = f->n;
+    struct cache *c = n->c;
+    f->len = (size_t)(f->count - 1) * CACHE_BLOCK + block_len(n, f->first + f->count - 1);
+    f->buf = budget_buffer(&c->budget, f->len);
+    if (!f->buf)
+        return err_sys(e, ENOMEM, "read %s", n->path);
+    struct cache_key key = {n->mount, n->path, n->version, n->id.size};
+    if (c->source.fetch(c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, f->buf, &c->cancel, e))
+        return -1;
+    atomic_fetch_add(&c->fetched_bytes, f->len);
+    return 0;
+}
+
+/* Runs a fetch whose state is FETCH_RUNNING; the caller has a ref of its own. -1: e, and those who wait know. */
+static int run(struct fetch *f, struct err *e)
+{
+    struct node *n = f->n;
+    struct cache *c = n->c;
+    struct err why = ERR_INIT;
+    int rc = get_bytes(f, &why);
+    pthread_mutex_lock(&n->mu);
+    f->state = rc ? FETCH_FAILED : FETCH_READY;
+    if (rc) {
+        if ((f->err = malloc(sizeof why)))
+            *f->err = why;
+        unlist(f);
+        f->refs--;
+    } else {
+        f->refs++; /* for the landing */
+    }
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->mu);
+    if (rc) {
+        if (e)
+            *e = why;
+        return -1;
+    }
+    /* the reader goes on while another thread writes, unless those are behind */
+    if (!f->demand || pool_queued(c->pool, POOL_LAND) > c->threads || pool_add(c->pool, POOL_LAND, land, f))
+        land(f);
+    return 0;
+}
+
+static void run_queued(void *arg) /* takes over one ref */
+{
+    struct fetch *f = arg;
+    struct node *n = f->n;
+    pthread_mutex_lock(&n->mu);
+    if (f->state != FETCH_QUEUED || !f->listed || atomic_load(&n->c->cancel)) {
+        if (f->listed && f->state == FETCH_QUEUED) {
+            unlist(f);
+            f->refs--;
+            pthread_cond_broadcast(&n->changed);
+        }
+        put_locked(f);
+        return;
+    }
+    f->state = FETCH_RUNNING;
+    pthread_mutex_unlock(&n->mu);
+    struct err e = ERR_INIT;
+    if (run(f, &e))
+        log_debug("cache: reading ahead: %s", e.msg);
+    put(f);
+}
+
+/* -- readers ----------------------------------------------------------------------------------------------------------- */
+
+static void copy_out(const struct fetch *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
+{
+    if (dst)
+        memcpy(dst, f->buf + (size_t)(block - f->first) * CACHE_BLOCK + in, len);
+}
+
+/* The queued fetch covers a block that a reader wants now: the reader takes that block, what is before it stays queued.
+ * n->mu is held. */
+static void cut_queued(struct fetch *f, uint32_t block)
+{
+    uint32_t keep = block - f->first;
+    int64_t give = (int64_t)(f->count - keep) * CACHE_BLOCK;
+    if (keep == 0) { /* the front is wanted: the rest stays queued */
+        f->first++;
+        f->count--;
+        give = CACHE_BLOCK;
+    } else {
+        f->count = keep;
+    }
+    give = MIN(give, f->reserved);
+    f->reserved -= give;
+    budget_release(&f->n->c->budget, give);
+    if (f->count == 0) { /* find() never sees it again; run_queued or cancel takes it off the list */
+        f->state = FETCH_FAILED;
+        unlist(f);
+        f->refs--; /* the pool has one as well */
+    }
+    pthread_cond_broadcast(&f->n->changed);
+}
+
+/* Waits for a fetch that runs. 0: its bytes are there (a ref is held), 1: look again, -1: e. n->mu is held. */
+static int wait_for(struct node *n, struct fetch *f, bool *asked, struct err *e)
+{
+    f->refs++;
+    while (f->state == FETCH_RUNNING)
+        pthread_cond_wait(&n->changed, &n->mu);
+    if (f->state == FETCH_READY)
+        return 0;
+    bool again = !f->demand && !*asked; /* reading ahead failed for nobody: ask once more in our own name */
+    *asked = true;
+    if (!again && f->err && e)
+        *e = *f->err;
+    else if (!again)
+        err_sys(e, ENOMEM, "read %s", n->path);
+    put_locked(f);
+    pthread_mutex_lock(&n->mu);
+    return again ? 1 : -1;
+}
+
+/* As many blocks from `block` on as are neither here nor on their way. n->mu is held. */
+static uint32_t missing_run(struct node *n, uint32_t block, uint32_t most)
+{
+    uint32_t k = 0;
+    while (k < most && block + k < n->nblocks && !node_has(n, block + k) && !find(n, block + k))
+        k++;
+    return k;
+}
+
+int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32_t in, uint32_t len, struct err *e)
+{
+    bool asked = false;
+    pthread_mutex_lock(&n->mu);
+    for (;;) {
+        struct fetch *f = find(n, block);
+        /* bytes in a buffer come first: they are as good and need no system call */
+        if (!(f && f->state == FETCH_READY) && node_has(n, block)) {
+            pthread_mutex_unlock(&n->mu);
+            return 1;
+        }
+        if (f && f->state == FETCH_QUEUED) {
+            cut_queued(f, block);
+            continue;
+        }
+        if (f) {
+            if (f->state == FETCH_READY)
+                atomic_fetch_add_explicit(&n->c->hit_bytes, len, memory_order_relaxed);
+            int rc = wait_for(n, f, &asked, e);
+            if (rc == 1)
+                continue;
+            pthread_mutex_unlock(&n->mu);
+            if (rc < 0)
+                return -1;
+            copy_out(f, block, dst, in, len);
+            put(f);
+            return 0;
+        }
+        uint32_t count = missing_run(n, block, MAX(1u, MIN(more, PART_BLOCKS)));
+        int64_t reserved = (int64_t)count * CACHE_BLOCK;
+        f = make(n, block, count, reserved);
+        if (!f) {
+            pthread_mutex_unlock(&n->mu);
+            return err_sys(e, ENOMEM, "read %s", n->path);
+        }
+        f->demand = true;
+        f->state = FETCH_RUNNING;
+        f->refs++;
+        budget_force(&n->c->budget, reserved);
+        pthread_mutex_unlock(&n->mu);
+        int rc = run(f, e);
+        if (rc == 0)
+            copy_out(f, block, dst, in, len);
+        put(f);
+        return rc;
+    }
+}
+
+uint32_t fetch_ahead(struct node *n, uint32_t first, uint32_t count, uint32_t part, bool wanted)
+{
+    struct cache *c = n->c;
+    uint32_t end = count > n->nblocks - first ? n->nblocks : first + count, b = first;
+    while (b < end && !atomic_load(&c->cancel)) {
+        /* parts end at multiples of their size, so that a later window continues where this one ends */
+        uint32_t most = MIN(part - b % part, end - b);
+        pthread_mutex_lock(&n->mu);
+        uint32_t k = missing_run(n, b, most);
+        if (k == 0) {
+            struct fetch *f = find(n, b);
+            if (f && wanted)
+                f->wanted = true;
+            pthread_mutex_unlock(&n->mu);
+            b++;
+            continue;
+        }
+        int64_t reserved = (int64_t)k * CACHE_BLOCK;
+        struct fetch *f = budget_try(&c->budget, reserved) ? make(n, b, k, reserved) : NULL;
+        if (f) {
+            f->wanted = wanted;
+            f->refs++; /* the pool's */
+        }
+        pthread_mutex_unlock(&n->mu);
+        if (!f)
+            break;
+        if (pool_add(c->pool, POOL_FETCH, run_queued, f)) {
+            pthread_mutex_lock(&n->mu);
+            if (f->listed) {
+                unlist(f);
+                f->refs--;
+            }
+            pthread_cond_broadcast(&n->changed);
+            put_locked(f);
+            break;
+        }
+        b += k;
+    }
+    return b;
+}
+
+void fetch_cancel_queued(struct node *n)
+{
+    pthread_mutex_lock(&n->mu);
+    for (struct fetch *f = n->fetches, *next; f; f = next) {
+        next = f->next;
+        if (f->state == FETCH_QUEUED && !f->wanted) {
+            f->state = FETCH_FAILED;
+            unlist(f);
+            f->refs--; /* run_queued holds the other one */
+        }
+    }
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->mu);
+}

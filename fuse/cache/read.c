@@ -1,0 +1,373 @@
+#include "fuse/cache/priv.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NEAR (2ull * CACHE_BLOCK)    /* FUSE sends the reads of one reader out of order by about this much */
+#define WINDOW_MAX (128ull << 20)
+#define VERIFY_NOW (4u << 20)        /* up to this size a file left by a restart is verified when it is opened */
+#define BUSY_TRIES 8
+
+/* -- sequential readers ------------------------------------------------------------------------------------------------ */
+
+static struct stream *find_stream(struct cache_file *f, uint64_t off)
+{
+    struct stream *oldest = &f->streams[0];
+    for (int i = 0; i < STREAMS; i++) {
+        struct stream *s = &f->streams[i];
+        if (s->stamp && off + NEAR >= s->pos && off <= s->pos + NEAR)
+            return s;
+        if (s->stamp < oldest->stamp)
+            oldest = s;
+    }
+    *oldest = (struct stream){.pos = off, .stamp = 0};
+    return oldest;
+}
+
+static uint64_t window_max(const struct cache *c)
+{
+    uint64_t share = (uint64_t)c->budget.limit / 2;
+    return MAX((uint64_t)CACHE_BLOCK, MIN(share - share % CACHE_BLOCK, WINDOW_MAX));
+}
+
+/* Notes a read and says what to fetch ahead: blocks [*first, *first + *count), in requests of *part blocks. */
+static void advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *first, uint32_t *count, uint32_t *part)
+{
+    uint64_t max = window_max(f->n->c);
+    *count = 0;
+    pthread_mutex_lock(&f->mu);
+    struct stream *s = find_stream(f, off);
+    bool fresh = !s->stamp;
+    s->stamp = ++f->clock;
+    uint64_t was = s->pos;
+    s->pos = MAX(s->pos, off + len);
+    if (!fresh && s->pos > was) { /* a first read alone says nothing: random readers fetch one block each */
+        if (s->ahead < s->pos)
+            s->ahead = (s->pos + CACHE_BLOCK - 1) / CACHE_BLOCK * CACHE_BLOCK;
+        if (!s->window)
+            s->window = CACHE_BLOCK;
+        if (s->ahead - s->pos <= s->window / 2) {
+            uint64_t target = s->pos + s->window;
+            target += CACHE_BLOCK - 1 - (target + CACHE_BLOCK - 1) % CACHE_BLOCK;
+            *first = (uint32_t)(s->ahead / CACHE_BLOCK);
+            *count = target > s->ahead ? (uint32_t)((target - s->ahead) / CACHE_BLOCK) : 0;
+            *part = (uint32_t)MAX(1u, MIN(PART_BLOCKS, s->window / (8 * CACHE_BLOCK)));
+            s->ahead = MAX(s->ahead, target);
+            s->window = MIN(s->window * 2, max);
+        }
+    }
+    pthread_mutex_unlock(&f->mu);
+}
+
+/* There was no memory for all of it: the next read asks again from where it ended, for less at a time. */
+static void retreat(struct cache_file *f, uint64_t off, uint32_t got)
+{
+    pthread_mutex_lock(&f->mu);
+    struct stream *s = find_stream(f, off);
+    if (s->stamp) {
+        s->ahead = MAX((uint64_t)got * CACHE_BLOCK, (s->pos + CACHE_BLOCK - 1) / CACHE_BLOCK * CACHE_BLOCK);
+        s->window = MAX(s->window / 4, (uint64_t)CACHE_BLOCK);
+    }
+    pthread_mutex_unlock(&f->mu);
+}
+
+static void read_ahead(struct cache_file *f, uint64_t off, size_t len)
+{
+    struct node *n = f->n;
+    if (node_complete(n) || n->nblocks < 2)
+        return;
+    uint32_t first, count, part;
+    advance(f, off, len, &first, &count, &part);
+    if (!count || first >= n->nblocks)
+        return;
+    uint32_t want = MIN(count, n->nblocks - first), got = fetch_ahead(n, first, want, part, false);
+    if (got < first + want)
+        retreat(f, off, got);
+}
+
+/* -- hits ---------------------------------------------------------------------------------------------------------------- */
+
+enum hit { HIT, MISS, UNTRUSTED, BROKEN };
+
+/* Holds the segment against eviction if its blocks of `bits` are here and trusted. */
+static enum hit grab(struct seg *s, uint64_t bits)
+{
+    if (!s)
+        return MISS;
+    atomic_fetch_add(&s->readers, 1);
+    enum hit h = (atomic_load(&s->valid) & bits) != bits ? MISS : (atomic_load(&s->trusted) & bits) != bits ? UNTRUSTED : HIT;
+    if (h != HIT)
+        atomic_fetch_sub(&s->readers, 1);
+    return h;
+}
+
+static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
+{
+    struct node *n = f->n;
+    struct seg *s = node_seg(n, block);
+    enum hit h = grab(s, block_bit(block));
+    if (h != HIT)
+        return h;
+    uint64_t off = n->base + (uint64_t)block * CACHE_BLOCK + in;
+    for (uint32_t done = 0; done < len;) {
+        ssize_t got = pread(n->fd, dst + done, len - done, (off_t)(off + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            h = BROKEN;
+            break;
+        }
+        done += (uint32_t)got;
+    }
+    /* the reader's own page cache has it now */
+    if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir)
+        posix_fadvise(n->fd, (off_t)(n->base + (uint64_t)block * CACHE_BLOCK), CACHE_BLOCK, POSIX_FADV_DONTNEED);
+    uint32_t seg = block / SEG_BLOCKS + 1; /* one hit a visit, not one a read */
+    if (atomic_load_explicit(&f->last_seg, memory_order_relaxed) != seg || (in == 0 && block % SEG_BLOCKS == 0)) {
+        atomic_store_explicit(&f->last_seg, seg, memory_order_relaxed);
+        atomic_fetch_add_explicit(&s->touched, 1, memory_order_relaxed);
+    }
+    atomic_fetch_sub(&s->readers, 1);
+    return h;
+}
+
+/* The block could not be read from the tier although it is said to be there. */
+static void broken(struct node *n, uint32_t block)
+{
+    if (block_invalidate(n, block, false))
+        log_warn("cache: block %u of %s can't be read from the cache; it is fetched again", block, n->path);
+}
+
+static int read_block(struct cache_file *f, uint32_t block, uint32_t more, char *dst, uint32_t in, uint32_t len, struct err *e)
+{
+    struct node *n = f->n;
+    for (int tries = 0; tries < BUSY_TRIES; tries++) {
+        switch (read_hit(f, block, dst, in, len)) {
+        case HIT:
+            atomic_fetch_add_explicit(&n->c->hit_bytes, len, memory_order_relaxed);
+            return 0;
+        case UNTRUSTED:
+            block_verify(n, block);
+            continue;
+        case BROKEN:
+            broken(n, block);
+            continue;
+        case MISS:
+            break;
+        }
+        atomic_store_explicit(&f->last_seg, block / SEG_BLOCKS + 1, memory_order_relaxed); /* what a miss brings in is no hit */
+        int rc = fetch_block(n, block, more, dst, in, len, e);
+        if (rc <= 0)
+            return rc;
+    }
+    return err_set(e, ERR_RETRY, "read %s: block %u comes and goes in the cache", n->path, block);
+}
+
+ssize_t cache_read(struct cache_file *f, void *buf, size_t len, uint64_t off, struct err *e)
+{
+    struct node *n = f->n;
+    if (off >= n->id.size || !len)
+        return 0;
+    len = (size_t)MIN((uint64_t)len, n->id.size - off);
+    read_ahead(f, off, len);
+    char *dst = buf;
+    for (size_t done = 0; done < len;) {
+        uint64_t at = off + done;
+        uint32_t block = (uint32_t)(at / CACHE_BLOCK), in = (uint32_t)(at % CACHE_BLOCK);
+        uint32_t part = (uint32_t)MIN((size_t)(CACHE_BLOCK - in), len - done);
+        uint32_t more = (uint32_t)((in + (len - done) + CACHE_BLOCK - 1) / CACHE_BLOCK);
+        if (read_block(f, block, more, dst + done, in, part, e))
+            return -1;
+        done += part;
+    }
+    return (ssize_t)len;
+}
+
+/* -- whole ranges -------------------------------------------------------------------------------------------------------- */
+
+bool cache_complete(struct cache_file *f) { return node_complete(f->n); }
+
+uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len)
+{
+    struct node *n = f->n;
+    uint64_t sum = 0, end = off + MIN(len, n->id.size - MIN(off, n->id.size));
+    for (uint64_t at = off; at < end;) {
+        uint64_t next = MIN(end, at - at % CACHE_BLOCK + CACHE_BLOCK);
+        if (node_has(n, (uint32_t)(at / CACHE_BLOCK)))
+            sum += next - at;
+        at = next;
+    }
+    return sum;
+}
+
+int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err *e)
+{
+    struct node *n = f->n;
+    (void)e;
+    if (off >= n->id.size || !len)
+        return 0;
+    len = MIN(len, n->id.size - off);
+    uint32_t first = (uint32_t)(off / CACHE_BLOCK), last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
+    fetch_ahead(n, first, last - first + 1, PART_BLOCKS, true);
+    return 0;
+}
+
+/* Is the block on its way to a tier, or lost to the held buffers? n->mu is held. */
+static struct fetch *underway(struct node *n, uint32_t block)
+{
+    for (struct fetch *f = n->fetches; f; f = f->next)
+        if (block >= f->first && block < f->first + f->count)
+            return f;
+    return NULL;
+}
+
+static int fill_block(struct node *n, uint32_t block, struct err *e)
+{
+    for (int tries = 0; tries < BUSY_TRIES; tries++) {
+        struct seg *s = node_seg(n, block);
+        if (node_has(n, block) && ((atomic_load(&s->trusted) & block_bit(block)) || block_verify(n, block) == 0))
+            return 0;
+        if (fetch_block(n, block, 1, NULL, 0, 0, e) < 0)
+            return -1;
+        pthread_mutex_lock(&n->mu);
+        struct fetch *f;
+        while (!node_has(n, block) && (f = underway(n, block)) && !f->kept)
+            pthread_cond_wait(&n->changed, &n->mu);
+        pthread_mutex_unlock(&n->mu);
+    }
+    if (node_has(n, block))
+        return 0;
+    err_set(e, ERR_EXHAUSTED, "the cache has no room for %s: raise the quota of its tiers", n->path);
+    if (e)
+        e->sys = ENOSPC;
+    return -1;
+}
+
+int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e)
+{
+    struct node *n = f->n;
+    if (off >= n->id.size || !len)
+        return 0;
+    len = MIN(len, n->id.size - off);
+    uint32_t first = (uint32_t)(off / CACHE_BLOCK), last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
+    uint32_t ahead = first;
+    for (uint32_t b = first; b <= last; b++) {
+        if (ahead < b + 4 * PART_BLOCKS && ahead <= last)
+            ahead = fetch_ahead(n, MAX(ahead, b), MIN(last + 1 - MAX(ahead, b), 8 * PART_BLOCKS), PART_BLOCKS, true);
+        if (fill_block(n, b, e))
+            return -1;
+    }
+    return 0;
+}
+
+int cache_wait(struct cache_file *f, struct err *e) { return cache_fill(f, 0, f->n->id.size, e); }
+
+int cache_pin_span(struct cache_file *f, uint64_t off, size_t len, struct cache_span *span, struct err *e)
+{
+    struct node *n = f->n;
+    if (off >= n->id.size || !len) {
+        err_set(e, ERR_INVALID, "read %s past its end", n->path);
+        return -1;
+    }
+    len = (size_t)MIN(MIN((uint64_t)len, n->id.size - off), SEG_BYTES - off % SEG_BYTES);
+    read_ahead(f, off, len);
+    uint32_t first = (uint32_t)(off / CACHE_BLOCK), last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
+    uint64_t bits = 0;
+    for (uint32_t b = first; b <= last; b++)
+        bits |= block_bit(b);
+    for (int tries = 0; tries < BUSY_TRIES; tries++) {
+        struct seg *s = node_seg(n, first);
+        enum hit h = grab(s, bits);
+        if (h == HIT) {
+            if (tries == 0)
+                atomic_fetch_add_explicit(&n->c->hit_bytes, len, memory_order_relaxed);
+            node_ref(n);
+            *span = (struct cache_span){n->fd, n->base + off, len, s, n};
+            return 1;
+        }
+        for (uint32_t b = first; b <= last; b++) {
+            struct err why = ERR_INIT;
+            if (b == first && h == MISS)
+                fetch_ahead(n, first, last - first + 1, PART_BLOCKS, true);
+            if (fill_block(n, b, &why) == 0)
+                continue;
+            if (why.cls == ERR_EXHAUSTED && why.sys == ENOSPC)
+                return 0;
+            if (e)
+                *e = why;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void cache_unpin(struct cache_span *span)
+{
+    struct seg *s = span->pin;
+    struct node *n = span->node;
+    if (!n)
+        return;
+    atomic_fetch_sub(&s->readers, 1);
+    span->node = NULL;
+    node_put(n);
+}
+
+static void verify_all(void *arg) /* takes over one ref of the node */
+{
+    struct node *n = arg;
+    for (uint32_t b = 0; b < n->nblocks && !atomic_load(&n->c->cancel); b++) {
+        struct seg *s = node_seg(n, b);
+        if (s && (atomic_load(&s->valid) & block_bit(b)) && !(atomic_load(&s->trusted) & block_bit(b)))
+            block_verify(n, b);
+    }
+    pthread_mutex_lock(&n->mu);
+    n->verifying = false;
+    pthread_mutex_unlock(&n->mu);
+    node_put(n);
+}
+
+static bool all_trusted(struct node *n)
+{
+    if (!node_complete(n))
+        return false;
+    for (uint32_t i = 0; i < n->nsegs; i++) {
+        struct seg *s = atomic_load(&n->segs[i]);
+        if (!s || atomic_load(&s->trusted) != atomic_load(&s->valid))
+            return false;
+    }
+    return true;
+}
+
+/* What a restart left and could not be trusted at once: small files now, others in the background. */
+static bool make_trusted(struct node *n)
+{
+    if (all_trusted(n))
+        return true;
+    pthread_mutex_lock(&n->mu);
+    bool begin = !n->verifying;
+    n->verifying = true;
+    pthread_mutex_unlock(&n->mu);
+    if (!begin)
+        return false;
+    node_ref(n);
+    if (n->id.size <= VERIFY_NOW || pool_add(n->c->pool, POOL_IDLE, verify_all, n))
+        verify_all(n);
+    return all_trusted(n);
+}
+
+int cache_complete_fd(struct cache_file *f)
+{
+    struct node *n = f->n;
+    if (!n->nblocks || !node_complete(n) || !n->own_fd || !make_trusted(n))
+        return -1;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", n->fd);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 ? fd : fcntl(n->fd, F_DUPFD_CLOEXEC, 3);
+}

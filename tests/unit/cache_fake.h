@@ -1,0 +1,92 @@
+/* cache_fake — a source of bytes for the cache's tests: the content follows from path, version and offset, so that every byte read
+ * can be checked; it can fail, be slow, and counts what it is asked for. */
+#ifndef MILLRACE_TESTS_CACHE_FAKE_H
+#define MILLRACE_TESTS_CACHE_FAKE_H
+
+#include "fuse/cache/cache.h"
+#include "lib/base/clock.h"
+#include "lib/base/hash.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fake {
+    atomic_uint fetches, fail_percent, delay_us, running, most_running;
+    _Atomic uint64_t bytes;
+    atomic_uint fail_next;          /* that many fetches fail, whatever fail_percent says */
+    _Atomic uint64_t slow_from;     /* fetches from this offset on block while `gate` is closed */
+    atomic_bool gate;
+    char gone[64];                  /* fetches of this version fail with CONFLICT */
+};
+
+static inline uint64_t fake_seed(const char *path, const char *version)
+{
+    return hash64_mix(hash64(path, strlen(path)), hash64(version, strlen(version)));
+}
+
+static inline void fake_fill(uint64_t seed, uint64_t off, void *buf, size_t len)
+{
+    unsigned char *p = buf;
+    while (len) {
+        uint64_t word = (seed + off / 8) * 0x9e3779b97f4a7c15u;
+        word ^= word >> 29;
+        size_t in = off % 8, n = 8 - in < len ? 8 - in : len;
+        memcpy(p, (unsigned char *)&word + in, n);
+        p += n;
+        off += n;
+        len -= n;
+    }
+}
+
+static inline int fake_check(const char *path, const char *version, uint64_t off, const void *buf, size_t len)
+{
+    unsigned char *want = malloc(len);
+    fake_fill(fake_seed(path, version), off, want, len);
+    int rc = memcmp(want, buf, len);
+    free(want);
+    return rc;
+}
+
+static inline int fake_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, void *buf,
+    const atomic_bool *cancel, struct err *e)
+{
+    struct fake *f = user;
+    unsigned n = atomic_fetch_add(&f->fetches, 1), now = atomic_fetch_add(&f->running, 1) + 1, most = f->most_running;
+    while (now > most && !atomic_compare_exchange_weak(&f->most_running, &most, now))
+        ;
+    atomic_fetch_add(&f->bytes, len);
+    if (f->delay_us)
+        clock_sleep_ns((int64_t)f->delay_us * 1000);
+    while (f->slow_from && off >= f->slow_from && !f->gate && !atomic_load(cancel))
+        clock_sleep_ns(NS_PER_MS);
+    atomic_fetch_sub(&f->running, 1);
+    unsigned left = f->fail_next;
+    while (left && !atomic_compare_exchange_weak(&f->fail_next, &left, left - 1))
+        ;
+    if (left || hash64_mix(n, 7) % 100 < f->fail_percent) {
+        memset(buf, 0xee, len / 2); /* a body cut in the middle */
+        return err_set(e, ERR_RETRY, "the fake source fails on purpose");
+    }
+    if (f->gone[0] && strcmp(f->gone, key->version) == 0) {
+        err_set(e, ERR_CONFLICT, "%s has another version now", key->path);
+        e->sys = ESTALE;
+        return -1;
+    }
+    if (off + len > key->size)
+        return err_set(e, ERR_INVALID, "asked past the end of %s", key->path);
+    fake_fill(fake_seed(key->path, key->version), off, buf, len);
+    return 0;
+}
+
+/* An empty directory of this test's own below $TMPDIR; removed by fake_dir_free. */
+static inline char *fake_dir(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    char path[256];
+    snprintf(path, sizeof path, "%s/millrace-cache.XXXXXX", tmp ? tmp : "/tmp");
+    return mkdtemp(path) ? strdup(path) : NULL;
+}
+
+#endif
