@@ -1,0 +1,164 @@
+#include "operator/attach/world.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "operator/render/meta.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_attached(const json_t *va) { return jget_bool(va, "status.attached", false); }
+static const char *node_of(const json_t *va) { return jget_str(va, "spec.nodeName", ""); }
+
+static void plan_attached(const json_t *va, struct plan *p)
+{
+    json_t *status = jget_obj(va, "status") ? json_deep_copy(jget_obj(va, "status")) : json_object();
+    json_object_set_new(status, "attached", json_true());
+    json_object_del(status, "attachError");
+    plan_status(p, &kube_volumeattachments, va, status);
+}
+
+/* The words reach the events of every pod that waits. The time is that of the first failure with these words. cr may be NULL. */
+static void plan_error(const json_t *cr, int64_t now_ns, const json_t *va, const char *message, struct plan *p)
+{
+    if (is_attached(va) || strcmp(jget_str(va, "status.attachError.message", ""), message) == 0)
+        return;
+    char now[CLOCK_RFC3339_LEN];
+    clock_rfc3339(now_ns, now);
+    json_t *status = jget_obj(va, "status") ? json_deep_copy(jget_obj(va, "status")) : json_object();
+    json_object_set_new(status, "attached", json_false());
+    json_object_set_new(status, "attachError", json_pack("{s:s, s:s}", "time", now, "message", message));
+    plan_status(p, &kube_volumeattachments, va, status);
+    if (cr)
+        plan_event(p, &kube_datasets, cr, true, "AttachFailed", "node %s: %s", node_of(va), message);
+}
+
+static const struct member *find_client(const struct attach_world *w, const char *name)
+{
+    for (size_t i = 0; i < w->nmembers; i++)
+        if (member_is(w->members[i].pod, COMPONENT_CLIENT) && strcmp(kube_name(w->members[i].pod), name) == 0)
+            return &w->members[i];
+    return NULL;
+}
+
+/* A client that serves is replaced only when no other one of this dataset is being replaced: *busy. The fuse connection and what
+ * readers wait for survive in the node plugin. */
+struct replacing {
+    bool busy;
+};
+
+static void plan_client(const struct attach_world *w, const struct dataset *d, const json_t *va, struct replacing *r, struct plan *p)
+{
+    cleanup_json json_t *desired = render_client(d, &w->env, node_of(va));
+    const struct member *client = find_client(w, kube_name(desired));
+    if (!client) {
+        plan_create(p, &kube_pods, steal(&desired));
+        return;
+    }
+    struct member_view v;
+    member_look(client, d, w->now_ns, &v);
+    bool current = render_same(desired, client->pod);
+    switch (v.state) {
+    case MEMBER_READY:
+        plan_attached(va, p);
+        if (!current && !r->busy) {
+            plan_delete(p, &kube_pods, client->pod, -1, NULL);
+            r->busy = true;
+        }
+        break;
+    case MEMBER_TROUBLED:
+        if (current) {
+            cleanup_free char *message = xasprintf("dataset %s/%s: %s", d->ns, d->name, v.message);
+            plan_error(w->cr, w->now_ns, va, message, p);
+        } else {
+            plan_delete(p, &kube_pods, client->pod, -1, NULL);
+        }
+        break;
+    case MEMBER_STARTING:
+        if (!current)
+            plan_delete(p, &kube_pods, client->pod, -1, NULL);
+        plan_requeue(p, MEMBER_SLOW_NS / 3);
+        break;
+    case MEMBER_FINISHED:
+        plan_delete(p, &kube_pods, client->pod, -1, NULL);
+        break;
+    case MEMBER_LEAVING:
+        break; /* its end wakes us */
+    }
+}
+
+/* Is there a client that is on its way to serving? Then the next outdated one waits. */
+static bool any_starting(const struct attach_world *w, const struct dataset *d)
+{
+    for (size_t i = 0; i < w->nmembers; i++) {
+        struct member_view v;
+        if (!member_is(w->members[i].pod, COMPONENT_CLIENT))
+            continue;
+        member_look(&w->members[i], d, w->now_ns, &v);
+        if (v.state == MEMBER_STARTING || v.state == MEMBER_LEAVING)
+            return true;
+    }
+    return false;
+}
+
+/* Clients whose node has no attachment any more: the volume is unmounted there. */
+static void plan_leftovers(const struct attach_world *w, struct plan *p)
+{
+    for (size_t i = 0; i < w->nmembers; i++) {
+        const json_t *pod = w->members[i].pod;
+        bool wanted = false;
+        for (size_t k = 0; k < w->nattachments && !wanted; k++) {
+            cleanup_free char *name = render_client_name(kube_label(pod, LABEL_DATASET), node_of(w->attachments[k]));
+            wanted = strcmp(name, kube_name(pod)) == 0;
+        }
+        if (!wanted && member_is(pod, COMPONENT_CLIENT))
+            plan_delete(p, &kube_pods, pod, -1, NULL);
+    }
+}
+
+static void plan_no_dataset(const struct attach_world *w, struct plan *p)
+{
+    for (size_t i = 0; i < w->nattachments && !w->foreign; i++) {
+        cleanup_free char *message = xasprintf(
+            "PersistentVolume %s: there is no Dataset for it: it was deleted, or the volume was not made by Millrace: make a Dataset and use"
+            " the PersistentVolumeClaim of its name", w->pv);
+        plan_error(NULL, w->now_ns, w->attachments[i], message, p);
+    }
+}
+
+void attach_plan(const struct attach_world *w, struct plan *p)
+{
+    plan_leftovers(w, p);
+    if (!w->cr) {
+        plan_no_dataset(w, p);
+        return;
+    }
+    const char *reason = "";
+    struct err e = ERR_INIT;
+    cleanup_dataset struct dataset *d = dataset_parse(w->cr, &reason, &e);
+    struct replacing r = {d && any_starting(w, d)};
+    for (size_t i = 0; i < w->nattachments; i++) {
+        const json_t *va = w->attachments[i];
+        if (kube_deleting(va))
+            continue;
+        cleanup_free char *message = NULL;
+        if (kube_deleting(w->cr) && !is_attached(va))
+            message = xasprintf("dataset %s/%s is being deleted: no further node can mount it", kube_namespace(w->cr), kube_name(w->cr));
+        else if (!d)
+            message = xasprintf("dataset %s/%s: %s", kube_namespace(w->cr), kube_name(w->cr), e.msg);
+        if (message)
+            plan_error(w->cr, w->now_ns, va, message, p);
+        else
+            plan_client(w, d, va, &r, p);
+    }
+}
+
+void attach_plan_refused(const json_t *cr, const json_t *attachment, const char *why, int64_t now_ns, struct plan *then)
+{
+    cleanup_free char *message = xasprintf("dataset %s/%s: its client cannot be made: %s", kube_namespace(cr), kube_name(cr), why);
+    plan_error(cr, now_ns, attachment, message, then);
+}

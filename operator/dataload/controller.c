@@ -1,0 +1,91 @@
+/* The dataload controller: what it watches, what it collects for its plan. */
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "operator/dataload/world.h"
+#include "operator/dataset/caches.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct dataloads {
+    struct operator_env *env;
+    struct cache *dataloads, *datasets, *pods;
+    struct poll *poll;
+    struct controller *controller;
+};
+
+static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
+{
+    (void)e;
+    struct dataloads *c = user;
+    cleanup_obj struct obj *cr = cache_get(c->dataloads, key), *dataset = NULL;
+    const json_t *j = obj_json(cr);
+    if (!j)
+        return 0;
+    cleanup_free char *dataset_key = kube_key(kube_namespace(j), jget_str(j, "spec.dataset.name", ""));
+    dataset = cache_get(c->datasets, dataset_key);
+    cleanup_members struct members members;
+    members_take(&members, cache_by(c->pods, "dataload", key), c->poll);
+    const struct dataload_world w = {.cr = j, .dataset = obj_json(dataset), .members = members.v, .nmembers = members.pods.n,
+        .now_ns = clock_real_ns(), .env = caches_render_env(c->env)};
+    dataload_plan(&w, plan);
+    return 0;
+}
+
+/* Index: key of the Dataset that a DataLoad names. */
+static void values_dataset(const char *arg, const json_t *cr, void (*emit)(void *, const char *), void *to)
+{
+    (void)arg;
+    cleanup_free char *key = kube_key(kube_namespace(cr), jget_str(cr, "spec.dataset.name", ""));
+    emit(to, key);
+}
+
+static void map_dataset(void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
+{
+    struct dataloads *c = user;
+    cleanup_free char *key = kube_key_of(dataset);
+    cleanup_objs struct objs found = cache_by(c->dataloads, "dataset", key);
+    for (size_t i = 0; i < found.n; i++) {
+        cleanup_free char *load = kube_key_of(obj_json(found.v[i]));
+        emit(to, load);
+    }
+}
+
+static void map_pod(void *user, const json_t *pod, void (*emit)(void *, const char *), void *to)
+{
+    (void)user;
+    const char *name = kube_label(pod, LABEL_DATALOAD);
+    cleanup_free char *key = kube_key(kube_namespace(pod), name);
+    if (*name)
+        emit(to, key);
+}
+
+static void reported(void *user, const struct poll_target *t)
+{
+    struct dataloads *c = user;
+    cleanup_free char *key = kube_key(t->ns, t->dataload);
+    if (*t->dataload)
+        controller_enqueue(c->controller, key, 0);
+}
+
+int dataload_controller_start(struct operator_env *env, struct err *e)
+{
+    static const struct cache_index indexes[] = {{"dataset", values_dataset, NULL}};
+    const struct cache_conf dataloads = {.res = &kube_dataloads, .ns = env->watch_ns, .indexes = indexes, .nindexes = ARRAY_LEN(indexes)};
+    struct dataloads *c = xcalloc(1, sizeof *c); /* lives as long as the process */
+    *c = (struct dataloads){.env = env, .dataloads = env_cache(env, &dataloads), .datasets = caches_datasets(env),
+        .pods = poll_pods(env), .poll = poll_shared(env, e)};
+    if (!c->poll) {
+        free(c);
+        return err_wrap(e, "dataload controller");
+    }
+    const struct controller_conf conf = {.name = "dataload", .workers = env->workers, .keys = c->dataloads, .reconcile = reconcile, .user = c};
+    c->controller = env_controller(env, &conf);
+    controller_watch(c->controller, c->dataloads, controller_map_self, NULL);
+    controller_watch(c->controller, c->datasets, map_dataset, c);
+    controller_watch(c->controller, c->pods, map_pod, c);
+    poll_listen(c->poll, reported, c);
+    return 0;
+}

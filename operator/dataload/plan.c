@@ -1,0 +1,209 @@
+#include "operator/dataload/world.h"
+
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "operator/api/cond.h"
+#include "operator/api/dataload.h"
+#include "operator/render/meta.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* How it stands: text lives here until the conditions are written. */
+struct verdict {
+    const char *phase, *reason;
+    char message[600];
+    bool warn, started;
+    struct dataload_progress progress;
+};
+
+static struct verdict pending(const char *reason, bool warn)
+{
+    return (struct verdict){.phase = DATALOAD_PENDING, .reason = reason, .warn = warn};
+}
+
+static const struct member *find_loader(const struct dataload_world *w)
+{
+    for (size_t i = 0; i < w->nmembers; i++)
+        if (strcmp(jget_str(kube_controller_of(w->members[i].pod), "uid", ""), kube_uid(w->cr)) == 0)
+            return &w->members[i];
+    return NULL;
+}
+
+static void read_load(const json_t *from, struct dataload_progress *p)
+{
+    const json_t *load = jget_obj(from, "load");
+    if (!load)
+        return;
+    *p = (struct dataload_progress){true, jget_int(load, "files", 0), jget_int(load, "bytes", 0), jget_int(load, "doneFiles", 0),
+        jget_int(load, "doneBytes", 0), jget_int(load, "failed", 0)};
+}
+
+/* What the loader said last: while it runs at /status, at its end in its termination message. */
+static void read_progress(const struct member *m, struct dataload_progress *p)
+{
+    const json_t *c = jget(m->pod, "status.containerStatuses[0]");
+    const char *said = jget_str(c, "state.terminated.message", jget_str(c, "lastState.terminated.message", ""));
+    cleanup_json json_t *last = *said == '{' ? json_loads(said, 0, NULL) : NULL;
+    read_load(m->report, p);
+    read_load(last, p);
+}
+
+/* Before there is a loader: what it has to wait for. true: nothing, it can start. */
+static bool may_start(const struct dataload_world *w, const struct dataload *l, struct verdict *r)
+{
+    const json_t *conditions = jget_arr(w->dataset, "status.conditions");
+    if (!w->dataset) {
+        *r = pending("DatasetNotFound", true);
+        snprintf(r->message, sizeof r->message, "there is no Dataset %s in namespace %s: make it, or correct spec.dataset.name", l->dataset,
+            l->ns);
+    } else if (!cond_is_true(conditions, DATASET_COND_READY)) {
+        *r = pending("DatasetNotReady", false);
+        snprintf(r->message, sizeof r->message, "Dataset %s is not ready: %s", l->dataset, cond_message(conditions, DATASET_COND_READY));
+    } else if (jget_int(w->dataset, "spec.cache.replicas", 1) == 0) {
+        *r = pending("NoWorkers", true);
+        snprintf(r->message, sizeof r->message, "Dataset %s has no cache workers to load into: set its spec.cache.replicas", l->dataset);
+    } else if (!cond_is_true(conditions, DATASET_COND_WORKERS)) {
+        *r = pending("WorkersNotReady", false);
+        snprintf(r->message, sizeof r->message, "waiting for the cache workers of Dataset %s: %s", l->dataset,
+            cond_message(conditions, DATASET_COND_WORKERS));
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static void start(const struct dataload_world *w, const struct dataload *l, struct verdict *r, struct plan *p)
+{
+    const char *reason = "";
+    struct err e = ERR_INIT;
+    cleanup_dataset struct dataset *d = dataset_parse(w->dataset, &reason, &e);
+    if (!d) {
+        *r = pending("DatasetNotReady", false);
+        snprintf(r->message, sizeof r->message, "Dataset %s is not valid: %s", l->dataset, e.msg);
+        return;
+    }
+    cleanup_json json_t *paths = dataload_paths(l);
+    plan_create(p, &kube_pods, render_loader(d, &w->env, w->cr, paths));
+    *r = pending("Starting", false);
+    snprintf(r->message, sizeof r->message, "the loader is starting");
+}
+
+static void fail(struct verdict *r, const char *reason)
+{
+    r->phase = DATALOAD_FAILED;
+    r->reason = reason;
+    r->warn = true;
+}
+
+static void judge_loader(const struct dataload_world *w, const struct member *m, struct verdict *r, struct plan *p)
+{
+    const json_t *c = jget(m->pod, "status.containerStatuses[0]");
+    struct member_view v;
+    member_look(m, NULL, w->now_ns, &v);
+    *r = pending("Starting", false);
+    r->started = jget(c, "state.running") || jget_int(c, "restartCount", 0) > 0;
+    if (r->started)
+        r->phase = DATALOAD_EXECUTING;
+    read_progress(m, &r->progress);
+    if (strcmp(jget_str(m->pod, "status.phase", ""), "Succeeded") == 0) {
+        r->phase = DATALOAD_COMPLETE;
+        r->reason = "Loaded";
+        snprintf(r->message, sizeof r->message, "everything was loaded and verified");
+    } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == MEMBER_TROUBLED && !jget(c, "state.running")) {
+        fail(r, "LoadFailed");
+        snprintf(r->message, sizeof r->message, "the loader was tried %d times: %s", DATALOAD_TRIES, v.message);
+        plan_delete(p, &kube_pods, m->pod, -1, NULL); /* or kubelet would go on trying */
+    } else if (v.state == MEMBER_FINISHED) {
+        snprintf(r->message, sizeof r->message, "the loader's pod was lost (%s) and is made again",
+            jget_str(m->pod, "status.reason", jget_str(m->pod, "status.phase", "")));
+        plan_delete(p, &kube_pods, m->pod, -1, NULL);
+    } else if (v.state == MEMBER_TROUBLED && !jget(c, "state.running")) {
+        r->reason = v.reason;
+        r->warn = true;
+        snprintf(r->message, sizeof r->message, "%s", v.message);
+    } else if (r->started) {
+        r->reason = "Loading";
+        snprintf(r->message, sizeof r->message, "loading");
+        if (v.store_trouble) {
+            r->reason = v.reason;
+            r->warn = true;
+            snprintf(r->message, sizeof r->message, "%s", v.message);
+        }
+    } else {
+        snprintf(r->message, sizeof r->message, "the loader is starting");
+    }
+}
+
+static void judge(const struct dataload_world *w, struct verdict *r, struct plan *p)
+{
+    struct dataload l;
+    struct err e = ERR_INIT;
+    const struct member *m = find_loader(w);
+    *r = pending("Starting", false);
+    if (dataload_parse(w->cr, &l, &e)) {
+        fail(r, "InvalidSpec");
+        snprintf(r->message, sizeof r->message, "%s", e.msg);
+    } else if (w->dataset && kube_deleting(w->dataset)) {
+        fail(r, "DatasetDeleted");
+        snprintf(r->message, sizeof r->message, "Dataset %s is being deleted", l.dataset);
+        if (m)
+            plan_delete(p, &kube_pods, m->pod, -1, NULL);
+    } else if (m && kube_deleting(m->pod)) {
+        snprintf(r->message, sizeof r->message, "the loader's pod is going and is made again");
+    } else if (m) {
+        judge_loader(w, m, r, p);
+    } else if (may_start(w, &l, r)) {
+        start(w, &l, r, p);
+    }
+}
+
+static void settle(const struct dataload_world *w, const struct verdict *r, struct plan *p)
+{
+    const json_t *was = jget_arr(w->cr, "status.conditions");
+    int64_t generation = jget_int(w->cr, "metadata.generation", 0);
+    bool complete = strcmp(r->phase, DATALOAD_COMPLETE) == 0, failed = strcmp(r->phase, DATALOAD_FAILED) == 0;
+    bool turned = strcmp(cond_reason(was, DATALOAD_COND_COMPLETE), r->reason) != 0;
+    cleanup_json json_t *conditions = cond_copy(json_object_get(w->cr, "status"));
+    const struct cond done = {DATALOAD_COND_COMPLETE, complete ? COND_TRUE : COND_FALSE, r->reason, r->message};
+    const struct cond bad = {DATALOAD_COND_FAILED, COND_TRUE, r->reason, r->message};
+    cond_set(conditions, &done, generation, w->now_ns);
+    if (failed)
+        cond_set(conditions, &bad, generation, w->now_ns);
+    const struct dataload_status s = {.phase = r->phase, .conditions = conditions, .progress = r->progress, .started = r->started,
+        .finished = complete || failed, .now_ns = w->now_ns};
+    plan_status(p, &kube_dataloads, w->cr, dataload_status_json(w->cr, &s));
+    if (turned && (r->warn || complete))
+        plan_event(p, &kube_dataloads, w->cr, r->warn, r->reason, "%s", r->message);
+    if (!complete && !failed)
+        plan_requeue(p, MEMBER_SLOW_NS);
+}
+
+/* A finished one is left as it is, until its time is over. */
+static void plan_finished(const struct dataload_world *w, struct plan *p)
+{
+    struct dataload l;
+    struct err e = ERR_INIT;
+    dataload_parse(w->cr, &l, &e);
+    int64_t expiry = dataload_expiry(w->cr, &l);
+    if (expiry < 0)
+        return;
+    if (expiry > w->now_ns)
+        plan_requeue(p, expiry - w->now_ns);
+    else
+        plan_delete(p, &kube_dataloads, w->cr, -1, "Background");
+}
+
+void dataload_plan(const struct dataload_world *w, struct plan *p)
+{
+    if (!w->cr || kube_deleting(w->cr))
+        return;
+    if (dataload_finished(w->cr)) {
+        plan_finished(w, p);
+        return;
+    }
+    struct verdict r;
+    judge(w, &r, p);
+    settle(w, &r, p);
+}

@@ -1,0 +1,69 @@
+#include "operator/dataset/caches.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cache *caches_datasets(struct operator_env *env)
+{
+    static const struct cache_index indexes[] = {CACHE_BY_FIELD("uid", "metadata.uid")};
+    const struct cache_conf conf = {.res = &kube_datasets, .ns = env->watch_ns, .indexes = indexes, .nindexes = ARRAY_LEN(indexes)};
+    return env_cache_shared(env, &conf);
+}
+
+bool caches_is_ours(const json_t *attachment) { return strcmp(jget_str(attachment, "spec.attacher", ""), NAME_DRIVER) == 0; }
+
+/* Attachments cannot be selected by driver: those of others keep only what makes them so. */
+static void trim_attachment(json_t *object)
+{
+    if (caches_is_ours(object))
+        return;
+    json_object_del(object, "status");
+    json_t *meta = json_object_get(object, "metadata");
+    json_object_del(meta, "annotations");
+    json_object_del(meta, "finalizers");
+    json_object_set_new(object, "spec", json_object());
+}
+
+struct cache *caches_attachments(struct operator_env *env)
+{
+    static const struct cache_index indexes[] = {CACHE_BY_FIELD("pv", "spec.source.persistentVolumeName")};
+    const struct cache_conf conf = {.res = &kube_volumeattachments, .indexes = indexes, .nindexes = ARRAY_LEN(indexes),
+        .trim = trim_attachment};
+    return env_cache_shared(env, &conf);
+}
+
+struct cache *caches_pvs(struct operator_env *env)
+{
+    const struct cache_conf conf = {.res = &kube_pvs, .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER};
+    return env_cache_shared(env, &conf);
+}
+
+struct render_env caches_render_env(const struct operator_env *env)
+{
+    return (struct render_env){env->image, env->pull_policy ? env->pull_policy : "", env->pull_secrets ? env->pull_secrets : ""};
+}
+
+void members_take(struct members *m, struct objs pods_take, struct poll *poll)
+{
+    *m = (struct members){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports), xcalloc(pods_take.n + 1, sizeof *m->v)};
+    for (size_t i = 0; i < m->pods.n; i++) {
+        const json_t *pod = obj_json(m->pods.v[i]);
+        m->reports[i] = poll_report(poll, kube_uid(pod));
+        m->v[i] = (struct member){pod, obj_json(m->reports[i])};
+    }
+}
+
+void members_free(struct members *m)
+{
+    for (size_t i = 0; i < m->pods.n && m->reports; i++)
+        obj_unref(m->reports[i]);
+    free(m->reports);
+    free(m->v);
+    objs_free(&m->pods);
+    m->reports = NULL;
+    m->v = NULL;
+}

@@ -1,0 +1,226 @@
+/* The dataset controller: what it watches, what it collects for its plan. */
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "operator/dataset/caches.h"
+#include "operator/dataset/world.h"
+#include "operator/render/meta.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct datasets {
+    struct operator_env *env;
+    struct cache *datasets, *pods, *pvs, *pvcs, *services, *attachments, *nodes;
+    struct poll *poll;
+    struct controller *controller;
+};
+
+/* ---- what a node means to us: its name, if it has a GPU ---- */
+
+static bool is_gpu(const char *resource)
+{
+    const char *slash = strrchr(resource, '/');
+    return slash && strcmp(slash, "/gpu") == 0;
+}
+
+static void trim_node(json_t *node)
+{
+    json_t *gpus = json_object(), *meta = json_object_get(node, "metadata");
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)jget_obj(node, "status.allocatable"), key, value)
+        if (is_gpu(key) && strcmp(json_string_value(value) ? json_string_value(value) : "0", "0") != 0)
+            json_object_set(gpus, key, value);
+    bool off = jget_bool(node, "spec.unschedulable", false);
+    json_object_set_new(node, "status", json_pack("{s:o}", "allocatable", gpus));
+    json_object_set_new(node, "spec", json_pack("{s:b}", "unschedulable", off));
+    json_object_del(meta, "annotations");
+    json_object_del(meta, "labels");
+}
+
+static json_t *gpu_nodes(struct datasets *c)
+{
+    cleanup_objs struct objs nodes = cache_all(c->nodes);
+    json_t *names = json_array();
+    for (size_t i = 0; i < nodes.n && json_array_size(names) < RENDER_HINTS_MAX; i++) {
+        const json_t *node = obj_json(nodes.v[i]);
+        if (json_object_size(jget_obj(node, "status.allocatable")) && !jget_bool(node, "spec.unschedulable", false))
+            json_array_append_new(names, json_string(kube_name(node)));
+    }
+    return names;
+}
+
+/* ---- observe ---- */
+
+/* What is cached, or, since only our own labelled objects are, what the server has under that name. NULL: nothing. */
+static int child(struct datasets *c, struct cache *cache, const char *ns, const char *name, struct obj **out, struct err *e)
+{
+    cleanup_free char *key = kube_key(ns, name);
+    *out = cache_get(cache, key);
+    if (*out)
+        return 0;
+    json_t *found = NULL;
+    struct err why = ERR_INIT;
+    if (kube_get(c->env->kube, cache_res(cache), ns, name, &found, &why) == 0)
+        *out = obj_take(found);
+    else if (why.cls != ERR_NOTFOUND) {
+        *e = why;
+        return -1;
+    }
+    return 0;
+}
+
+struct user_search {
+    const char *claim;
+    json_t *names;
+};
+
+static int user_found(void *user, json_t *pod)
+{
+    struct user_search *s = user;
+    const json_t *volumes = jget_arr(pod, "spec.volumes");
+    const char *phase = jget_str(pod, "status.phase", "");
+    bool ended = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
+    for (size_t i = 0; i < json_array_size(volumes) && !ended; i++)
+        if (strcmp(jget_str(json_array_get(volumes, i), "persistentVolumeClaim.claimName", ""), s->claim) == 0) {
+            json_array_append_new(s->names, json_string(kube_name(pod)));
+            break;
+        }
+    json_decref(pod);
+    return 0;
+}
+
+/* Pods of users are not watched; who uses the claim is only asked while it is to be deleted. */
+static json_t *users_of(struct datasets *c, const char *ns, const char *claim, struct err *e)
+{
+    struct user_search s = {claim, json_array()};
+    cleanup_free char *version = NULL;
+    if (kube_list(c->env->kube, &kube_pods, ns, NULL, 0, user_found, &s, &version, e)) {
+        json_decref(s.names);
+        return NULL;
+    }
+    return s.names;
+}
+
+static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
+{
+    struct datasets *c = user;
+    cleanup_obj struct obj *cr = cache_get(c->datasets, key), *pv = NULL, *pvc = NULL, *service = NULL;
+    const json_t *j = obj_json(cr);
+    if (!j)
+        return 0;
+    const char *ns = kube_namespace(j), *name = kube_name(j);
+    cleanup_free char *pv_name = render_pv_name(kube_uid(j)), *service_name = render_service_name(name);
+    if (child(c, c->pvs, NULL, pv_name, &pv, e) || child(c, c->pvcs, ns, name, &pvc, e)
+        || child(c, c->services, ns, service_name, &service, e))
+        return -1;
+    cleanup_members struct members members;
+    members_take(&members, cache_by(c->pods, "dataset", kube_uid(j)), c->poll);
+    cleanup_objs struct objs attachments = cache_by(c->attachments, "pv", pv_name);
+    cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
+    size_t nvas = 0;
+    for (size_t i = 0; i < attachments.n; i++)
+        if (caches_is_ours(obj_json(attachments.v[i])))
+            vas[nvas++] = obj_json(attachments.v[i]);
+    cleanup_json json_t *gpus = gpu_nodes(c), *users = NULL;
+    if (kube_deleting(j) && (obj_json(pvc) || nvas) && !(users = users_of(c, ns, name, e)))
+        return -1;
+    struct dataset_world w = {.cr = j, .pv = obj_json(pv), .pvc = obj_json(pvc), .service = obj_json(service), .members = members.v,
+        .nmembers = members.pods.n, .attachments = vas, .nattachments = nvas, .gpu_nodes = gpus, .users = users,
+        .now_ns = clock_real_ns(), .env = caches_render_env(c->env)};
+    poll_retired(c->poll, kube_uid(j), &w.retired);
+    dataset_plan(&w, plan);
+    return 0;
+}
+
+static void refused(void *user, const char *key, const struct plan_action *failed, const struct err *why, struct plan *then)
+{
+    struct datasets *c = user;
+    cleanup_obj struct obj *cr = cache_get(c->datasets, key);
+    if (cr && (why->cls == ERR_INVALID || why->cls == ERR_DENIED || why->cls == ERR_EXISTS))
+        dataset_plan_refused(obj_json(cr), failed, why, clock_real_ns(), then);
+}
+
+/* ---- what wakes us ---- */
+
+static void map_labels(void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
+{
+    struct datasets *c = user;
+    cleanup_objs struct objs found = cache_by(c->datasets, "uid", kube_label(object, LABEL_DATASET_UID));
+    for (size_t i = 0; i < found.n; i++) {
+        cleanup_free char *key = kube_key_of(obj_json(found.v[i]));
+        emit(to, key);
+    }
+}
+
+static void map_attachment(void *user, const json_t *va, void (*emit)(void *, const char *), void *to)
+{
+    struct datasets *c = user;
+    static const char prefix[] = "millrace-"; /* NAME_PV_FMT before the uid */
+    const char *pv = jget_str(va, "spec.source.persistentVolumeName", "");
+    if (!caches_is_ours(va) || strncmp(pv, prefix, sizeof prefix - 1) != 0)
+        return;
+    cleanup_objs struct objs found = cache_by(c->datasets, "uid", pv + sizeof prefix - 1);
+    for (size_t i = 0; i < found.n; i++) {
+        cleanup_free char *key = kube_key_of(obj_json(found.v[i]));
+        emit(to, key);
+    }
+}
+
+static void reported(void *user, const struct poll_target *t)
+{
+    struct datasets *c = user;
+    cleanup_free char *key = kube_key(t->ns, t->dataset);
+    if (*t->dataset && strcmp(t->component, COMPONENT_LOADER) != 0)
+        controller_enqueue(c->controller, key, 0);
+}
+
+static void dataset_gone(void *user, const json_t *was, const json_t *now)
+{
+    struct datasets *c = user;
+    if (!now)
+        poll_forget(c->poll, kube_uid(was));
+}
+
+static void make_caches(struct datasets *c)
+{
+    struct operator_env *env = c->env;
+    const char *labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_DATASET_UID;
+    const struct cache_conf pvcs = {.res = &kube_pvcs, .ns = env->watch_ns, .labels = labels};
+    const struct cache_conf services = {.res = &kube_services, .ns = env->watch_ns, .labels = labels};
+    const struct cache_conf nodes = {.res = &kube_nodes, .trim = trim_node};
+    c->datasets = caches_datasets(env);
+    c->pods = poll_pods(env);
+    c->pvs = caches_pvs(env);
+    c->attachments = caches_attachments(env);
+    c->pvcs = env_cache(env, &pvcs);
+    c->services = env_cache(env, &services);
+    c->nodes = env_cache(env, &nodes);
+}
+
+int dataset_controller_start(struct operator_env *env, struct err *e)
+{
+    struct datasets *c = xcalloc(1, sizeof *c); /* lives as long as the process */
+    c->env = env;
+    make_caches(c);
+    c->poll = poll_shared(env, e);
+    if (!c->poll) {
+        free(c);
+        return err_wrap(e, "dataset controller");
+    }
+    const struct controller_conf conf = {.name = "dataset", .workers = env->workers, .keys = c->datasets, .reconcile = reconcile,
+        .on_apply_error = refused, .user = c};
+    c->controller = env_controller(env, &conf);
+    controller_watch(c->controller, c->datasets, controller_map_self, NULL);
+    controller_watch(c->controller, c->pods, map_labels, c);
+    controller_watch(c->controller, c->pvs, map_labels, c);
+    controller_watch(c->controller, c->pvcs, map_labels, c);
+    controller_watch(c->controller, c->services, map_labels, c);
+    controller_watch(c->controller, c->attachments, map_attachment, c);
+    cache_on_change(c->datasets, dataset_gone, c);
+    poll_listen(c->poll, reported, c);
+    return 0;
+}

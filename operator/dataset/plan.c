@@ -1,0 +1,156 @@
+#include "operator/dataset/world.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "operator/api/cond.h"
+#include "operator/render/meta.h"
+#include "operator/render/volume.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool dataset_owns(const json_t *cr, const json_t *child)
+{
+    return strcmp(jget_str(kube_controller_of(child), "uid", ""), kube_uid(cr)) == 0;
+}
+
+/* A claim or Service under our name that is not this Dataset's. true: it is in the way. */
+static bool taken(const struct dataset_world *w, const json_t *object, const char *what, const char *remedy, struct dataset_problem *problem)
+{
+    if (!object || dataset_owns(w->cr, object))
+        return false;
+    problem->reason = "NameTaken";
+    const json_t *owner = kube_controller_of(object);
+    bool earlier = owner && strcmp(jget_str(owner, "kind", ""), "Dataset") == 0 && strcmp(jget_str(owner, "name", ""), kube_name(w->cr)) == 0;
+    if (earlier)
+        snprintf(problem->message, sizeof problem->message, "%s %s/%s is of an earlier Dataset of this name and is still being deleted", what,
+            kube_namespace(object), kube_name(object));
+    else
+        snprintf(problem->message, sizeof problem->message, "%s %s/%s exists and was not made for this Dataset: %s", what,
+            kube_namespace(object), kube_name(object), remedy);
+    return true;
+}
+
+/* A volume whose claim was deleted and made again is Released for ever: the binder must forget the old claim. */
+static void plan_volume(const struct dataset_world *w, const struct dataset *d, struct plan *p)
+{
+    plan_apply(p, &kube_pvs, render_pv(d), w->pv);
+    plan_apply(p, &kube_pvcs, render_pvc(d), w->pvc);
+    const char *bound = jget_str(w->pv, "spec.claimRef.uid", "");
+    if (w->pvc && !kube_deleting(w->pvc) && *bound && strcmp(bound, kube_uid(w->pvc)) != 0)
+        plan_patch(p, &kube_pvs, w->pv, json_pack("{s:{s:{s:n, s:n}}}", "spec", "claimRef", "uid", "resourceVersion"));
+}
+
+static const struct member *find_worker(const struct dataset_world *w, const char *name, size_t *at)
+{
+    for (size_t i = 0; i < w->nmembers; i++)
+        if (member_is(w->members[i].pod, COMPONENT_WORKER) && strcmp(kube_name(w->members[i].pod), name) == 0) {
+            *at = i;
+            return &w->members[i];
+        }
+    return NULL;
+}
+
+/* Outdated workers are replaced one at a time: the next when all the others serve. Those that do not serve anyway go at once. */
+static void plan_workers(const struct dataset_world *w, const struct dataset_view *v, struct plan *p)
+{
+    bool *wanted = xcalloc(w->nmembers + 1, sizeof *wanted);
+    size_t replace = SIZE_MAX, serving = 0, at = 0;
+    for (int i = 0; i < v->d->replicas; i++) {
+        cleanup_free char *name = render_worker_name(v->d->name, i);
+        if (!find_worker(w, name, &at)) {
+            plan_create(p, &kube_pods, render_worker(v->d, &w->env, i, w->gpu_nodes));
+            continue;
+        }
+        wanted[at] = true;
+        bool ready = v->views[at].state == MEMBER_READY;
+        serving += ready;
+        if (v->views[at].state == MEMBER_FINISHED || (!v->current[at] && !ready))
+            plan_delete(p, &kube_pods, w->members[at].pod, -1, NULL);
+        else if (!v->current[at] && replace == SIZE_MAX)
+            replace = at;
+    }
+    if (replace != SIZE_MAX && serving == (size_t)v->d->replicas)
+        plan_delete(p, &kube_pods, w->members[replace].pod, -1, NULL);
+    for (size_t i = 0; i < w->nmembers; i++)
+        if (!wanted[i] && member_is(w->members[i].pod, COMPONENT_WORKER))
+            plan_delete(p, &kube_pods, w->members[i].pod, -1, NULL);
+    free(wanted);
+}
+
+void dataset_plan_children(const struct dataset_world *w, const struct dataset_view *v, struct plan *p)
+{
+    plan_finalizer_add(p, &kube_datasets, w->cr, FINALIZER_DATASET);
+    plan_volume(w, v->d, p);
+    if (v->d->replicas)
+        plan_apply(p, &kube_services, render_service(v->d), w->service);
+    else if (w->service)
+        plan_delete(p, &kube_services, w->service, -1, NULL);
+    plan_workers(w, v, p);
+}
+
+/* Is the pod what would be made of the spec now? */
+static bool is_current(const struct dataset_world *w, const struct dataset *d, const json_t *pod)
+{
+    cleanup_json json_t *desired = NULL;
+    if (member_is(pod, COMPONENT_CLIENT))
+        desired = render_client(d, &w->env, jget_str(pod, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+                                                          ".nodeSelectorTerms[0].matchFields[0].values[0]", ""));
+    for (int i = 0; i < d->replicas && !desired && member_is(pod, COMPONENT_WORKER); i++) {
+        cleanup_free char *name = render_worker_name(d->name, i);
+        if (strcmp(name, kube_name(pod)) == 0)
+            desired = render_worker(d, &w->env, i, NULL);
+    }
+    return desired && render_same(desired, pod);
+}
+
+void dataset_plan(const struct dataset_world *w, struct plan *p)
+{
+    if (!w->cr)
+        return;
+    if (kube_deleting(w->cr)) {
+        dataset_plan_delete(w, p);
+        return;
+    }
+    struct dataset_problem problem = {NULL, ""};
+    struct err e = ERR_INIT;
+    cleanup_dataset struct dataset *d = dataset_parse(w->cr, &problem.reason, &e);
+    struct dataset_view v = {d, xcalloc(w->nmembers + 1, sizeof *v.views), xcalloc(w->nmembers + 1, sizeof *v.current)};
+    for (size_t i = 0; i < w->nmembers; i++) {
+        member_look(&w->members[i], d, w->now_ns, &v.views[i]);
+        v.current[i] = d && is_current(w, d, w->members[i].pod);
+    }
+    if (!d) {
+        snprintf(problem.message, sizeof problem.message, "%s", e.msg);
+    } else {
+        problem.reason = NULL;
+        if (!taken(w, w->pvc, "PersistentVolumeClaim", "delete it, or give the Dataset another name", &problem)
+            && !(d->replicas && taken(w, w->service, "Service", "delete it, or give the Dataset another name", &problem)))
+            dataset_plan_children(w, &v, p);
+    }
+    dataset_plan_status(w, &v, &problem, p);
+    free(v.views);
+    free(v.current);
+}
+
+void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, const struct err *why, int64_t now_ns, struct plan *then)
+{
+    char message[640];
+    bool turned = strcmp(cond_reason(jget_arr(cr, "status.conditions"), DATASET_COND_READY), "ApplyFailed") != 0;
+    snprintf(message, sizeof message, "%s", why->msg);
+    if (why->cls == ERR_EXISTS && failed->res)
+        snprintf(message, sizeof message, "%s %s/%s exists and was not made for this Dataset: delete it, or give the Dataset another name",
+            failed->res->kind, failed->ns, failed->name);
+    const struct cond c = {DATASET_COND_READY, COND_FALSE, "ApplyFailed", message};
+    cleanup_json json_t *conditions = cond_copy(json_object_get(cr, "status"));
+    cond_set(conditions, &c, jget_int(cr, "metadata.generation", 0), now_ns);
+    json_t *status = jget_obj(cr, "status") ? json_deep_copy(jget_obj(cr, "status")) : json_object();
+    json_object_set_new(status, "phase", json_string(kube_deleting(cr) ? DATASET_DELETING : DATASET_FAILED));
+    json_object_set_new(status, "observedGeneration", json_integer(jget_int(cr, "metadata.generation", 0)));
+    json_object_set(status, "conditions", conditions);
+    plan_status(then, &kube_datasets, cr, status);
+    if (turned)
+        plan_event(then, &kube_datasets, cr, true, "ApplyFailed", "%s", message);
+}
