@@ -14,6 +14,8 @@ void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *
     switch (errnum) {
     case ENOENT: case EEXIST: case ENOTEMPTY: case ENOTDIR: case EISDIR: case EROFS: case EXDEV: case ENAMETOOLONG: case EOPNOTSUPP:
     case EINVAL:
+        if (errnum != ENOENT)
+            log_kv(LOG_DEBUG, "a request was refused", "op", what, "error", e->msg, NULL);
         break; /* answers, not faults */
     case ESTALE:
         log_kv(LOG_DEBUG, "a request failed", "op", what, "error", e->msg, NULL);

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define QUICK_NS NS_PER_S         /* a process that died sooner is not started again at once … */
+#define QUICK_NS (250 * NS_PER_MS) /* a process that died sooner is not started again at once … */
 #define WAIT_FIRST_NS (10 * NS_PER_MS)
 #define WAIT_LAST_NS (5 * NS_PER_S)
 #define END_NS (20 * NS_PER_S)    /* how long the serving process may take to end before it is killed */

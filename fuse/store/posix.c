@@ -302,18 +302,44 @@ static int copy_all(int out, int in, uint64_t len)
     return 0;
 }
 
+static int random_name(char name[64])
+{
+    uint64_t random;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return -1;
+    snprintf(name, 64, TEMP_PREFIX "%016llx", (unsigned long long)random);
+    return 0;
+}
+
+/* A file without a name ("") where the file system has such: if we are killed while it is written, nothing is left behind. */
 static int create_temp(int dir, char name[64])
 {
-    for (int tries = 0; tries < 100; tries++) {
-        uint64_t random;
-        if (getrandom(&random, sizeof random, 0) != sizeof random)
+    int fd = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    name[0] = '\0';
+    for (int tries = 0; fd < 0 && tries < 100; tries++) {
+        if (random_name(name))
             return -1;
-        snprintf(name, 64, TEMP_PREFIX "%016llx", (unsigned long long)random);
-        int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST)
-            return fd;
+        fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
     }
-    return -1;
+    return fd;
+}
+
+static int name_temp(int dir, int fd, char name[64])
+{
+    char self[32];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    for (int tries = 0; !*name && tries < 100; tries++) {
+        if (random_name(name))
+            return -1;
+        if (linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) == 0)
+            break;
+        name[0] = '\0';
+        if (errno != EEXIST)
+            break;
+    }
+    return *name ? 0 : -1;
 }
 
 static int posix_put(void *impl, const char *path, int fd, uint64_t len, struct store_stat *out, struct err *e)
@@ -328,9 +354,10 @@ static int posix_put(void *impl, const char *path, int fd, uint64_t len, struct 
     if (to < 0)
         return fail(s, errno, path, "create", e);
     struct stat st;
-    if (copy_all(to, fd, len) || fsync(to) || fstat(to, &st) || renameat(dir, temp, dir, name)) {
+    if (copy_all(to, fd, len) || fsync(to) || fstat(to, &st) || name_temp(dir, to, temp) || renameat(dir, temp, dir, name)) {
         int saved = errno;
-        unlinkat(dir, temp, 0);
+        if (*temp)
+            unlinkat(dir, temp, 0);
         return fail(s, saved, path, "write", e);
     }
     if (fsync(dir) && errno != EINVAL)
