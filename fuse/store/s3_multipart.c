@@ -8,16 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define PARTS_MAX 10000u
 #define NS_PER_MIB NS_PER_S
 #define SLOW_NS (600 * NS_PER_S) /* copies and the final assembly happen inside the server before it answers */
 #define COMPLETE_MAX (4u << 20)
+#define MARK "x-amz-meta-millrace-upload" /* a random number on the object tells whose upload made it */
 
 struct job {
     struct s3 *s;
-    const char *key, *upload_id;
+    const char *key, *upload_id, *mark;
     int fd;                     /* -1: copy */
     const char *copy_from, *copy_etag;
     uint64_t len, part;
@@ -114,10 +116,12 @@ static void run_all(struct job *j)
     free(threads);
 }
 
-static char *begin(struct s3 *s, const char *key, struct err *e)
+static char *begin(struct s3 *s, const char *key, const char *mark, struct err *e)
 {
     const struct sigv4_pair query[] = {{"uploads", ""}};
-    struct s3_call call = {.method = "POST", .key = key, .query = query, .nquery = 1, .body = ""};
+    cleanup_free char *line = xasprintf(MARK ": %s", mark);
+    const char *headers[] = {line, NULL};
+    struct s3_call call = {.method = "POST", .key = key, .query = query, .nquery = 1, .headers = headers, .body = ""};
     struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
     struct s3_outcome out = {0};
     cleanup_resp struct http_resp resp;
@@ -144,21 +148,22 @@ static void abort_upload(struct s3 *s, const char *key, const char *upload_id)
         log_warn("an unfinished upload could not be removed and takes room in the bucket: %s", e.msg);
 }
 
-/* Is the object there, as our upload would have made it? After an answer got lost the upload's id is unknown to the server. */
-static bool arrived(struct job *j)
+/* Is the object there, made by this upload? The server forgets an upload once it is complete: if that answer got lost (and
+ * libcurl by itself sends a request again when a kept connection turns out to be closed), the next one is "NoSuchUpload". */
+static bool arrived(struct job *j, char **etag)
 {
     struct retry r = RETRY_INIT(j->s->params.deadline_ns, NULL);
     struct s3_call call = {.method = "HEAD", .key = j->key};
     struct s3_outcome out = {0};
     struct err ignored = ERR_INIT;
     cleanup_resp struct http_resp resp;
-    char value[256], suffix[16];
+    char value[256];
     if (s3_do(j->s, &call, &r, &resp, &out, &ignored))
         return false;
-    if (!http_header(&resp, "content-length", value, sizeof value) || strtoull(value, NULL, 10) != j->len)
+    if (!http_header(&resp, MARK, value, sizeof value) || strcmp(value, j->mark) != 0)
         return false;
-    snprintf(suffix, sizeof suffix, "-%u", j->nparts);
-    return http_header(&resp, "etag", value, sizeof value) && strstr(value, suffix);
+    *etag = xstrdup(http_header(&resp, "etag", value, sizeof value));
+    return true;
 }
 
 static void complete_body(const struct job *j, struct buf *body)
@@ -190,7 +195,7 @@ static int complete(struct job *j, char **etag, struct err *e)
     for (;;) {
         cleanup_resp struct http_resp resp;
         int rc = s3_do(j->s, &call, &r, &resp, &out, e);
-        if (rc && r.attempt > 0 && strcmp(out.fault.code, "NoSuchUpload") == 0 && arrived(j))
+        if (rc && strcmp(out.fault.code, "NoSuchUpload") == 0 && arrived(j, etag))
             return 0;
         if (rc)
             return -1;
@@ -206,10 +211,15 @@ static int complete(struct job *j, char **etag, struct err *e)
 int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from, const char *copy_etag, uint64_t len, char **etag,
     struct err *e)
 {
-    cleanup_free char *id = begin(s, key, e);
+    uint64_t random[2] = {0};
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return err_sys(e, errno, "get a random number");
+    char mark[40];
+    snprintf(mark, sizeof mark, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+    cleanup_free char *id = begin(s, key, mark, e);
     if (!id)
         return -1;
-    struct job j = {.s = s, .key = key, .upload_id = id, .fd = fd, .copy_from = copy_from, .copy_etag = copy_etag, .len = len};
+    struct job j = {.s = s, .key = key, .upload_id = id, .mark = mark, .fd = fd, .copy_from = copy_from, .copy_etag = copy_etag, .len = len};
     j.part = s3_part_size(len, fd < 0 ? s->copy_part_size : s->part_size);
     j.nparts = (unsigned)((len + j.part - 1) / j.part);
     j.etags = xcalloc(j.nparts, sizeof *j.etags);
