@@ -258,6 +258,8 @@ static void resp_free(struct serve_resp *r)
     buf_free(&r->headers);
     if (r->fd >= 0)
         close(r->fd);
+    if (r->done)
+        r->done(r->done_user);
 }
 
 static void fail(struct serve_resp *r, int status, const char *text)

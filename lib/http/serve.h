@@ -28,6 +28,8 @@ struct serve_resp {
     int fd;                    /* … or fd_len bytes of this file from fd_off by sendfile; -1 if unused; closed by the server */
     off_t fd_off;
     uint64_t fd_len;
+    void (*done)(void *user);  /* NULL, or called once when the response was sent or given up: fd's bytes are no longer needed */
+    void *done_user;
 };
 
 typedef void (*serve_handler)(void *user, const struct serve_req *req, struct serve_resp *resp);
