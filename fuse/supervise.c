@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define QUICK_NS (250 * NS_PER_MS) /* a process that died sooner is not started again at once … */
+#define QUICK_NS (100 * NS_PER_MS) /* a process that died sooner is not started again at once … */
 #define WAIT_FIRST_NS (10 * NS_PER_MS)
 #define WAIT_LAST_NS (5 * NS_PER_S)
 #define END_NS (20 * NS_PER_S)    /* how long the serving process may take to end before it is killed */
@@ -198,10 +198,10 @@ int supervise_run(const struct client_options *o, bool daemonize)
     if (!o->socket && mount_it(&s))
         return CLIENT_BROKEN;
     int rc = watch(&s, &set);
-    if (s.mount) {
+    if (s.mount && rc != CLIENT_DONE && !s.stopping) /* otherwise it was unmounted: that is why we are here */
         fuse_session_unmount(s.mount);
+    if (s.mount)
         fuse_session_destroy(s.mount);
-    }
     munmap(s.shared, sizeof *s.shared);
     return rc;
 }

@@ -386,6 +386,20 @@ static int posix_mkdir(void *impl, const char *path, struct err *e)
     return mkdirat(dir, name, 0777) ? fail(s, errno, path, "make the directory", e) : 0;
 }
 
+/* What killed uploads left in a directory that its user thinks empty. */
+static void remove_temps(int parent, const char *name)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *de; d && (de = readdir(d));)
+        if (strncmp(de->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0)
+            unlinkat(dirfd(d), de->d_name, 0);
+    if (d)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+}
+
 static int posix_rmdir(void *impl, const char *path, struct err *e)
 {
     const struct posix *s = impl;
@@ -393,6 +407,10 @@ static int posix_rmdir(void *impl, const char *path, struct err *e)
     cleanup_fd int dir = open_parent(s, path, &name, e);
     if (dir < 0)
         return -1;
+    if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
+        return 0;
+    if (errno == ENOTEMPTY || errno == EEXIST)
+        remove_temps(dir, name);
     return unlinkat(dir, name, AT_REMOVEDIR) ? fail(s, errno, path, "remove the directory", e) : 0;
 }
 
