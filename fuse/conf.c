@@ -175,7 +175,7 @@ static int64_t default_memory_quota(void)
 static int parse_tier(const json_t *j, size_t i, struct conf_tier *t, struct err *e)
 {
     static const char *const known[] = {"medium", "quota", NULL};
-    char where[32];
+    char where[40];
     snprintf(where, sizeof where, "cache.tiers[%zu]", i);
     if (!json_is_object(j))
         return err_set(e, ERR_INVALID, "%s: must be an object", where);

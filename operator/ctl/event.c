@@ -294,7 +294,7 @@ static void *write_all(void *user)
     int64_t stop_at = 0;
     pthread_mutex_lock(&ev->mu);
     for (;;) {
-        int64_t now = clock_mono_ns(), wait_ns;
+        int64_t now = clock_mono_ns(), wait_ns = -1;
         if (ev->stopping && !stop_at)
             stop_at = now + FLUSH_NS;
         struct record *r = stop_at && now > stop_at ? NULL : take_due_locked(ev, now, &wait_ns);
