@@ -40,6 +40,7 @@ struct operator {
     struct serve *serve;
     char identity[160];
     atomic_bool synced, leading, stopping;
+    size_t hooks_started;
     sigset_t signals;
 };
 
@@ -243,9 +244,11 @@ static int lead(struct operator *o, struct err *e)
 {
     struct operator_env *env = &o->env;
     atomic_store(&o->leading, true);
-    for (size_t i = 0; i < env->nhooks; i++)
-        if (env->hooks[i].start && env->hooks[i].start(env->hooks[i].user, e))
+    for (; o->hooks_started < env->nhooks; o->hooks_started++) {
+        struct env_hook *h = &env->hooks[o->hooks_started];
+        if (h->start && h->start(h->user, e))
             return -1;
+    }
     for (size_t i = 0; i < env->ncontrollers; i++)
         if (controller_start(env->controllers[i], &env->apply, e))
             return -1;
@@ -258,8 +261,8 @@ static void finish(struct operator *o)
 {
     struct operator_env *env = &o->env;
     atomic_store(&o->stopping, true);
-    for (size_t i = env->nhooks; i-- > 0;)
-        if (env->hooks[i].stop && atomic_load(&o->leading))
+    for (size_t i = o->hooks_started; i-- > 0;)
+        if (env->hooks[i].stop)
             env->hooks[i].stop(env->hooks[i].user);
     for (size_t i = 0; i < env->ncontrollers; i++)
         controller_stop(env->controllers[i]);
