@@ -307,10 +307,9 @@ static void tear_down(struct client *c)
     bool unmounted = c->fs.session && session_unmounted(c->fs.session);
     status_data(c->status, NULL, NULL, NULL);
     writer_stop(c->writer);
+    ofiles_free(c->fs.files); /* gives its backing files back through the session */
     inval_stop(c->fs.inval);
     session_free(c->fs.session);
-    c->fs.session = NULL;
-    ofiles_free(c->fs.files);
     tree_free(c->fs.tree);
     cache_free(c->cache);
     inodes_close(c->fs.inodes, unmounted);

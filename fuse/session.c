@@ -153,6 +153,7 @@ struct session *session_new(const struct session_conf *conf, struct fs *fs, stru
     s->c = *conf;
     fs->session = s;
     s->se = fuse_session_new(&args, &fs_ops, sizeof fs_ops, fs);
+    fuse_opt_free_args(&args);
     if (!s->se || fuse_session_custom_io(s->se, &io, conf->fd)) {
         err_set(e, ERR_FATAL, "libfuse refuses to make a session");
         session_free(s);

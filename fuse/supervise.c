@@ -56,6 +56,7 @@ static int mount_it(struct supervisor *s)
     char *argv[] = {name, flag, options, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(3, argv);
     s->mount = fuse_session_new(&args, &none, sizeof none, NULL);
+    fuse_opt_free_args(&args);
     if (!s->mount || fuse_session_mount(s->mount, s->o->mountpoint)) {
         log_error("cannot mount at %s", s->o->mountpoint);
         return -1;
@@ -198,10 +199,10 @@ int supervise_run(const struct client_options *o, bool daemonize)
     if (!o->socket && mount_it(&s))
         return CLIENT_BROKEN;
     int rc = watch(&s, &set);
-    if (s.mount && rc != CLIENT_DONE && !s.stopping) /* otherwise it was unmounted: that is why we are here */
-        fuse_session_unmount(s.mount);
-    if (s.mount)
+    if (s.mount) {
+        fuse_session_unmount(s.mount); /* does nothing if somebody else did */
         fuse_session_destroy(s.mount);
+    }
     munmap(s.shared, sizeof *s.shared);
     return rc;
 }
