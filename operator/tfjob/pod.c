@@ -86,7 +86,9 @@ static enum tfjob_pod_state state_of(const json_t *pod, int64_t ended_ns)
     if (!strcmp(phase, "Failed")) {
         if (disrupted(pod))
             return deleting ? TFJOB_POD_LEAVING : TFJOB_POD_DISRUPTED;
-        return deleting && !finished_first(pod, ended_ns, false) ? TFJOB_POD_LEAVING : TFJOB_POD_FAILED;
+        /* deleted before it ran: kubelet reports containers that ended with 137 at no time */
+        bool has_statuses = jget_len(pod, "status.containerStatuses") > 0;
+        return deleting && !finished_first(pod, ended_ns, !has_statuses) ? TFJOB_POD_LEAVING : TFJOB_POD_FAILED;
     }
     if (deleting)
         return TFJOB_POD_LEAVING;

@@ -1,0 +1,8 @@
+include(${CMAKE_CURRENT_LIST_DIR}/../golden/golden.cmake)
+if(TARGET mr_golden AND TARGET mr_operator)
+  set(fixture unit/tfjob_fixture.c golden/golden_tfjob.c)
+  millrace_unit_test(tfjob SOURCES unit/test_tfjob.c ${fixture} LIBS mr_golden mr_operator)
+  millrace_unit_test(tfjob_status SOURCES unit/test_tfjob_status.c ${fixture} LIBS mr_golden mr_operator)
+  millrace_unit_test(tfjob_random SOURCES unit/test_tfjob_random.c ${fixture} LIBS mr_golden mr_operator)
+  millrace_unit_test(cond SOURCES unit/test_cond.c LIBS mr_operator)
+endif()
