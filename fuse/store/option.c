@@ -85,10 +85,13 @@ static const struct conf_pair *pick(const struct conf_pair *pairs, size_t n, con
 static int read_secret(const struct store_params *p, const struct store_option *o, const struct conf_pair *secret, char **out,
     struct err *e)
 {
-    cleanup_free char *path = path_join(p->secrets_dir ? p->secrets_dir : ".", secret->value);
+    if (!p->secrets_dir)
+        return store_err(e, ERR_INVALID, 0, WHY_SECRET_MISSING, p->url, ": option %s comes from a secret, but no directory of "
+            "secrets was given (--secrets-dir)", o->name);
+    cleanup_free char *path = path_join(p->secrets_dir, secret->value);
     struct err inner = ERR_INIT;
     char *text = file_read(path, SECRET_MAX, NULL, &inner);
-    const struct conf_pair *name = pick(p->mount->secret_names, p->mount->nsecrets, o);
+    const struct conf_pair *name = pick(p->mount->secret_names, p->mount->nsecret_names, o);
     const char *full = name ? name->value : secret->value;
     int secret_len = (int)strcspn(full, ":");
     const char *key = full[secret_len] ? full + secret_len + 1 : "";
@@ -144,7 +147,7 @@ char *option_origin(const struct store_params *p, const char *const *names)
     int secret_len = 0;
     for (; *names; names++) {
         const struct store_option *o = find(p->options, *names);
-        const struct conf_pair *s = pick(p->mount->secret_names, p->mount->nsecrets, o);
+        const struct conf_pair *s = pick(p->mount->secret_names, p->mount->nsecret_names, o);
         if (s) {
             secret = s->value;
             secret_len = (int)strcspn(s->value, ":");

@@ -44,6 +44,15 @@ void clock_rfc3339_micro(int64_t real_ns, char out[CLOCK_RFC3339_MICRO_LEN])
     snprintf(out, CLOCK_RFC3339_MICRO_LEN, "%.19s.%06uZ", base, micro % 1000000u);
 }
 
+/* -1 for what nanoseconds in 64 bits cannot hold: before 1677, after 2262. */
+static int to_ns(int64_t seconds, int64_t frac, int64_t *real_ns)
+{
+    if (seconds <= INT64_MIN / NS_PER_S || seconds >= INT64_MAX / NS_PER_S)
+        return -1;
+    *real_ns = seconds * NS_PER_S + frac;
+    return 0;
+}
+
 int clock_parse_rfc3339(const char *text, int64_t *real_ns)
 {
     struct tm tm = {0};
@@ -65,8 +74,7 @@ int clock_parse_rfc3339(const char *text, int64_t *real_ns)
     } else if (strcmp(p, "Z") != 0) {
         return -1;
     }
-    *real_ns = (timegm(&tm) - offset) * NS_PER_S + frac;
-    return 0;
+    return to_ns(timegm(&tm) - offset, frac, real_ns);
 }
 
 int clock_parse_http_date(const char *text, int64_t *real_ns)
@@ -75,6 +83,5 @@ int clock_parse_http_date(const char *text, int64_t *real_ns)
     const char *p = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
     if (!p || *p)
         return -1;
-    *real_ns = timegm(&tm) * NS_PER_S;
-    return 0;
+    return to_ns(timegm(&tm), 0, real_ns);
 }

@@ -35,7 +35,7 @@ static inline void mount_option(struct mount *m, const char *key, const char *va
 
 static inline void mount_secret(struct mount *m, const char *key, const char *path, const char *name)
 {
-    m->names[m->conf.nsecrets] = (struct conf_pair){xstrdup(key), xstrdup(name)};
+    m->names[m->conf.nsecret_names++] = (struct conf_pair){xstrdup(key), xstrdup(name)};
     m->secrets[m->conf.nsecrets++] = (struct conf_pair){xstrdup(key), xstrdup(path)};
 }
 

@@ -7,7 +7,8 @@ millrace_unit_test(store_s3 SOURCES unit/test_store_s3.c LIBS mr_store fake_s3)
 add_executable(test_s3_live integration/s3_live.c)
 target_link_libraries(test_s3_live PRIVATE mr_store PkgConfig::CMOCKA)
 add_test(NAME integration/s3_store COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/integration/s3_store.sh $<TARGET_FILE:test_s3_live>)
-set_tests_properties(integration/s3_store PROPERTIES LABELS integration TIMEOUT 300 SKIP_RETURN_CODE 77)
+set_tests_properties(integration/s3_store PROPERTIES LABELS integration TIMEOUT 300 SKIP_RETURN_CODE 77
+  ENVIRONMENT "CMOCKA_MESSAGE_OUTPUT=TAP")
 
 millrace_fuzz_target(s3_xml SOURCES fuzz/fuzz_s3_xml.c LIBS mr_store)
 millrace_fuzz_target(store_url SOURCES fuzz/fuzz_store_url.c LIBS mr_store)

@@ -83,7 +83,7 @@ static void where_requests_go(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct mount *m = mount_new(cases[i].url);
-        for (size_t k = 0; cases[i].options[k] && k < 4; k += 2)
+        for (size_t k = 0; k < 4 && cases[i].options[k]; k += 2)
             mount_option(m, cases[i].options[k], cases[i].options[k + 1]);
         struct store_params p = {.url = cases[i].url, .rest = cases[i].url + 5, .mount = &m->conf, .options = store_s3.options,
             .secrets_dir = "/nonexistent", .deadline_ns = NS_PER_S};
