@@ -71,6 +71,7 @@ static int already_there(struct apply *a, const struct plan_action *x, struct er
     observe(a, x->res, there);
     if (kube_deleting(there))
         return err_set(e, ERR_CONFLICT, "create %s %s/%s: the old one is still being deleted", x->res->plural, x->ns, x->name);
+    err_clear(e);
     return 0;
 }
 

@@ -1,3 +1,8 @@
 millrace_unit_test(ctl_queue SOURCES unit/test_ctl_queue.c LIBS mr_ctl)
 millrace_unit_test(ctl_plan SOURCES unit/test_ctl_plan.c LIBS mr_ctl)
 millrace_unit_test(ctl_store SOURCES unit/test_ctl_store.c LIBS mr_ctl)
+millrace_unit_test(ctl_cache SOURCES unit/test_ctl_cache.c LIBS fake_api mr_ctl)
+millrace_unit_test(ctl_apply SOURCES unit/test_ctl_apply.c LIBS fake_api mr_ctl)
+millrace_unit_test(ctl_controller SOURCES unit/test_ctl_controller.c LIBS fake_api mr_ctl)
+millrace_unit_test(ctl_event SOURCES unit/test_ctl_event.c LIBS fake_api mr_ctl)
+millrace_unit_test(ctl_lease SOURCES unit/test_ctl_lease.c LIBS fake_api mr_ctl)

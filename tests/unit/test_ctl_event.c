@@ -1,0 +1,152 @@
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "operator/ctl/event.h"
+#include "tests/fake/api.h"
+#include "tests/unit/eventually.h"
+#include "tests/unit/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct fake_api *api;
+static struct kube *k;
+static struct events *ev;
+static const struct event_about about = {&kube_datasets, "n", "d", "u1"};
+
+static int setup(void **state)
+{
+    (void)state;
+    api = fake_api_start();
+    k = fake_api_client(api);
+    ev = events_new(k, "millrace-operator", "pod-0");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    events_free(ev);
+    kube_free(k);
+    fake_api_stop(api);
+    return 0;
+}
+
+/* Ends the writer, so that everything is written. */
+static void flush(void)
+{
+    events_free(ev);
+    ev = NULL;
+}
+
+static json_t *last_event(void)
+{
+    cleanup_free char *text = fake_api_last(api, "POST", "/events");
+    assert_non_null(text);
+    json_t *j = json_parse(text, strlen(text), NULL);
+    assert_non_null(j);
+    return j;
+}
+
+static void an_event_says_it_all(void **state)
+{
+    (void)state;
+    events_post(ev, &about, true, "StoreDenied", "403 from s3://b");
+    flush();
+    cleanup_json json_t *j = last_event();
+    assert_int_equal(fake_api_count(api, "POST", "/api/v1/namespaces/n/events"), 1);
+    assert_string_equal(jget_str(j, "involvedObject.kind", ""), "Dataset");
+    assert_string_equal(jget_str(j, "involvedObject.apiVersion", ""), "millrace.dev/v1alpha1");
+    assert_string_equal(jget_str(j, "involvedObject.uid", ""), "u1");
+    assert_string_equal(jget_str(j, "type", ""), "Warning");
+    assert_string_equal(jget_str(j, "reason", ""), "StoreDenied");
+    assert_string_equal(jget_str(j, "message", ""), "403 from s3://b");
+    assert_string_equal(jget_str(j, "source.component", ""), "millrace-operator");
+    assert_string_equal(jget_str(j, "reportingInstance", ""), "pod-0");
+    assert_int_equal(jget_int(j, "count", 0), 1);
+}
+
+static void equal_ones_are_counted(void **state)
+{
+    (void)state;
+    events_post(ev, &about, false, "R", "m");
+    eventually(fake_api_count(api, "POST", "/events") == 1);
+    for (int i = 0; i < 50; i++)
+        events_post(ev, &about, false, "R", "m");
+    events_post(ev, &about, false, "R", "another");
+    flush();
+    assert_int_equal(fake_api_count(api, "POST", "/events"), 2);
+    assert_int_equal(fake_api_count(api, "PATCH", "/events/d."), 1);
+    cleanup_free char *patch = fake_api_last(api, "PATCH", "/events");
+    assert_non_null(strstr(patch, "\"count\":51"));
+}
+
+static void a_flood_is_folded(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 500; i++) {
+        cleanup_free char *text = xasprintf("attempt %d", i);
+        events_post(ev, &about, true, "Failing", text);
+    }
+    flush();
+    assert_in_range(fake_api_count(api, "POST", "/events"), EVENT_BURST, EVENT_BURST + 1);
+    cleanup_json json_t *j = last_event();
+    assert_non_null(strstr(jget_str(j, "message", ""), "(combined from similar events): "));
+}
+
+static void secrets_and_novels_are_cut(void **state)
+{
+    (void)state;
+    log_redact("s3cr3t-access-key");
+    char novel[3000];
+    memset(novel, 'x', sizeof novel);
+    novel[sizeof novel - 1] = '\0';
+    events_post(ev, &about, true, "R", "key s3cr3t-access-key was refused");
+    eventually(fake_api_count(api, "POST", "/events") == 1);
+    cleanup_json json_t *j = last_event();
+    assert_string_equal(jget_str(j, "message", ""), "key *** was refused");
+    events_post(ev, &about, true, "R", novel);
+    flush();
+    cleanup_json json_t *cut = last_event();
+    assert_int_equal(strlen(jget_str(cut, "message", "")), 1024);
+}
+
+static void things_without_namespace_speak_in_default(void **state)
+{
+    (void)state;
+    events_post(ev, &(struct event_about){&kube_volumeattachments, "", "va", "u"}, true, "R", "m");
+    flush();
+    assert_int_equal(fake_api_count(api, "POST", "/namespaces/default/events"), 1);
+    cleanup_json json_t *j = last_event();
+    assert_null(jget(j, "involvedObject.namespace"));
+}
+
+static void a_server_that_refuses_is_no_trouble(void **state)
+{
+    (void)state;
+    fake_api_fault(api, &(struct fake_fault){.method = "POST", .kind = FAULT_STATUS, .status = 403});
+    events_post(ev, &about, true, "R", "refused");
+    eventually(fake_api_count(api, "POST", "/events") == 1);
+    events_post(ev, &about, true, "R", "taken");
+    eventually(fake_api_len(api, &kube_events) == 1);
+    fake_api_fault(api, &(struct fake_fault){.method = "POST", .times = 1000, .kind = FAULT_STATUS, .status = 500});
+    events_post(ev, &about, true, "R", "not taken");
+    int64_t begun = clock_mono_ns();
+    flush();
+    assert_true(clock_mono_ns() - begun < 4 * NS_PER_S);
+}
+
+int main(void)
+{
+    log_init("test", LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_event_says_it_all, setup, teardown),
+        cmocka_unit_test_setup_teardown(equal_ones_are_counted, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_flood_is_folded, setup, teardown),
+        cmocka_unit_test_setup_teardown(secrets_and_novels_are_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(things_without_namespace_speak_in_default, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_server_that_refuses_is_no_trouble, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
