@@ -125,6 +125,11 @@ int index_rebuild(struct inodes *ix, struct err *e)
     for (uint32_t i = h->nrecs - 1; i > 0; i--) {
         struct rec *r = &ix->recs[i];
         r->next = r->prev = r->chain = 0;
+        bool wanted = r->epoch == h->epoch && (r->nlookup || r->opens);
+        if ((r->flags & INODE_GONE) && !wanted) { /* it died between taking the name away and giving the record back */
+            r->flags = 0;
+            r->generation++;
+        }
         if (!(r->flags & INODE_USED)) {
             r->next = h->free_rec;
             h->free_rec = i;

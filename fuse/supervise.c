@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +21,6 @@
 #define WAIT_FIRST_NS (10 * NS_PER_MS)
 #define WAIT_LAST_NS (5 * NS_PER_S)
 #define END_NS (20 * NS_PER_S)    /* how long the serving process may take to end before it is killed */
-#define READ_AHEAD_KB 1024
 
 struct supervisor {
     const struct client_options *o;
@@ -33,18 +31,6 @@ struct supervisor {
     bool stopping;
     int64_t kill_ns;              /* monotonic; 0: not told to end */
 };
-
-/* Otherwise the kernel asks for 128 KiB at a time. Needs root; without it reads are only smaller. */
-static void read_ahead(const char *mountpoint)
-{
-    struct statx st;
-    if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, STATX_TYPE, &st)) /* nobody answers requests yet */
-        return;
-    cleanup_free char *path = xasprintf("/sys/class/bdi/%u:%u/read_ahead_kb", st.stx_dev_major, st.stx_dev_minor);
-    cleanup_file FILE *f = fopen(path, "we");
-    if (f)
-        fprintf(f, "%d\n", READ_AHEAD_KB);
-}
 
 /* mount(2) for root, fusermount3 for others: libfuse knows both. */
 static int mount_it(struct supervisor *s)
@@ -62,7 +48,6 @@ static int mount_it(struct supervisor *s)
         return -1;
     }
     s->fuse_fd = fuse_session_fd(s->mount);
-    read_ahead(s->o->mountpoint);
     return 0;
 }
 

@@ -1,0 +1,5 @@
+if(TARGET mr_inode)
+  millrace_unit_test(inode SOURCES unit/test_inode.c LIBS mr_inode)
+  millrace_unit_test(conf SOURCES unit/test_conf.c LIBS mr_conf)
+  millrace_fuzz_target(conf SOURCES fuzz/fuzz_conf.c LIBS mr_conf)
+endif()
