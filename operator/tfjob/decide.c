@@ -1,6 +1,5 @@
 #include "operator/tfjob/turn.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
@@ -203,7 +202,7 @@ static bool past_backoff_limit(const struct tfjob_turn *t)
 static bool past_limits(struct tfjob_turn *t)
 {
     cleanup_free char *message = NULL;
-    int64_t deadline_ns = t->status.start_ns + t->job.deadline_s * NS_PER_S;
+    int64_t deadline_ns = tfjob_later(t->status.start_ns, t->job.deadline_s);
     if (past_backoff_limit(t))
         message = xasprintf("Job %s has failed because it has reached the specified backoff limit", t->job.name);
     else if (t->job.deadline_s >= 0 && t->w->now_ns >= deadline_ns)

@@ -1,6 +1,5 @@
 #include "operator/tfjob/turn.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
@@ -61,9 +60,9 @@ void turn_cleanup(struct tfjob_turn *t)
     if (t->job.ttl_s < 0 || t->job.suspend)
         return;
     /* a job without completionTime (finished by another controller) counts from now on */
-    int64_t left_ns = (t->status.completion_ns ? t->status.completion_ns : t->w->now_ns) + t->job.ttl_s * NS_PER_S - t->w->now_ns;
-    if (left_ns > 0) {
-        plan_requeue(&t->events, left_ns);
+    int64_t due_ns = tfjob_later(t->status.completion_ns ? t->status.completion_ns : t->w->now_ns, t->job.ttl_s);
+    if (due_ns > t->w->now_ns) {
+        plan_requeue(&t->events, due_ns - t->w->now_ns);
         return;
     }
     plan_delete(t->plan, &kube_tfjobs, t->w->job, -1, "Background");

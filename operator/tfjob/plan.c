@@ -62,7 +62,8 @@ void turn_delete_service(struct tfjob_turn *t, const json_t *service)
 static int64_t replace_at(const struct tfjob_turn *t, enum tfjob_type type, int i)
 {
     const struct tfjob_pod *pod = &t->view.slot[type][i].is;
-    int64_t began = pod->started_ns ? pod->started_ns : pod->created_ns, ended = pod->ended_ns ? pod->ended_ns : began;
+    int64_t began = pod->started_ns ? pod->started_ns : pod->created_ns;
+    int64_t ended = MIN(pod->ended_ns ? pod->ended_ns : began, t->w->now_ns); /* the node's clock may be ahead */
     int64_t wait = 0;
     if (pod->state == TFJOB_POD_DISRUPTED) {
         wait = pod->ended_ns && ended - began >= SHORT_RUN_NS ? 0 : RESTART_MIN_NS;

@@ -12,11 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+int64_t tfjob_later(int64_t time_ns, int64_t s)
+{
+    int64_t ns;
+    bool over = __builtin_mul_overflow(s, NS_PER_S, &ns) || __builtin_add_overflow(time_ns, ns, &ns);
+    return over ? (s > 0 ? INT64_MAX : INT64_MIN) : ns;
+}
+
 static int64_t time_at(const json_t *j, const char *path)
 {
     int64_t ns = 0;
     const char *text = jget_str(j, path, NULL);
-    return text && clock_parse_rfc3339(text, &ns) == 0 ? ns : 0;
+    bool sane = text && clock_parse_rfc3339(text, &ns) == 0 && ns > 0 && ns < INT64_MAX / 4;
+    return sane ? ns : 0;
 }
 
 static const json_t *main_status(const json_t *pod)
@@ -74,7 +82,8 @@ static bool finished_first(const json_t *pod, int64_t ended_ns, bool if_unknown)
     int64_t gone_ns = time_at(pod, "metadata.deletionTimestamp");
     if (!ended_ns || !gone_ns)
         return if_unknown;
-    return ended_ns <= gone_ns - jget_int(pod, "metadata.deletionGracePeriodSeconds", 0) * NS_PER_S;
+    int64_t grace_s = jget_int(pod, "metadata.deletionGracePeriodSeconds", 0);
+    return ended_ns <= tfjob_later(gone_ns, grace_s > 0 ? -grace_s : 0);
 }
 
 static enum tfjob_pod_state state_of(const json_t *pod, int64_t ended_ns)

@@ -27,6 +27,9 @@ struct tfjob_pod {
 
 struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid);
 
+/* time_ns + s seconds, or as late (early) as can be said: users choose both. */
+int64_t tfjob_later(int64_t time_ns, int64_t s);
+
 /* "Pod j-worker-1 on node n1: container tensorflow exited with code 137 (OOMKilled)": for conditions and events. Caller frees. */
 char *tfjob_pod_story(const json_t *pod);
 

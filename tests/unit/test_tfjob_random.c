@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define STEPS 40       /* of random weather */
-#define CALM_MAX 2000  /* steps within which a job must end once the weather is fair */
+#define CALM_MAX 200   /* rounds within which a job must end once the weather is fair */
 #define MAX_REPLICAS 4
 
 struct run {
@@ -247,6 +247,17 @@ static void weather(struct run *r)
         vanish(r, o);
 }
 
+static void fair(struct run *r, json_t *o)
+{
+    const char *phase = jget_str(o, "status.phase", "");
+    if (kube_deleting(o))
+        vanish(r, o);
+    else if (!strcmp(phase, "Pending"))
+        set(r, o, 'R');
+    else if (!strcmp(phase, "Running") && roll(r, 2))
+        set(r, o, r->fates ? ending(r, o) : 'S');
+}
+
 /* Fair weather: the operator keeps up, time passes, pods start and come to their end. */
 static void calm(struct run *r)
 {
@@ -254,13 +265,8 @@ static void calm(struct run *r)
     for (int i = 0; i < CALM_MAX && !*r->terminal; i++) {
         turn(r, SIZE_MAX);
         fx_advance(r->world, 60);
-        json_t *o = pick(r);
-        if (o && kube_deleting(o))
-            vanish(r, o);
-        else if (o && !strcmp(jget_str(o, "status.phase", ""), "Pending"))
-            set(r, o, 'R');
-        else if (o && !strcmp(jget_str(o, "status.phase", ""), "Running"))
-            set(r, o, r->fates ? ending(r, o) : 'S');
+        for (size_t k = json_array_size(json_object_get(r->world, "objects")); k > 0; k--)
+            fair(r, json_array_get(json_object_get(r->world, "objects"), k - 1));
     }
     if (!*r->terminal)
         BROKEN(r, "it never ends");
