@@ -99,7 +99,7 @@ int block_land(struct node *n, uint32_t block, const char *data, bool stored)
         rc = write_side(n, block, record);
     int why = rc ? errno : 0;
 
-    bool complete = false;
+    bool complete = false, first = false;
     pthread_mutex_lock(&n->mu);
     s->landing--;
     here = atomic_load(&s->valid) & block_bit(block); /* another fetch of it landed meanwhile, with the same bytes */
@@ -107,7 +107,9 @@ int block_land(struct node *n, uint32_t block, const char *data, bool stored)
         s->crc[block % SEG_BLOCKS] = crc;
         atomic_fetch_or(&s->trusted, block_bit(block));
         atomic_fetch_or(&s->valid, block_bit(block));
-        complete = atomic_fetch_add(&n->nvalid, 1) + 1 == n->nblocks;
+        uint32_t valid = atomic_fetch_add(&n->nvalid, 1) + 1;
+        complete = valid == n->nblocks;
+        first = valid == 1;
         node_account(n, block / SEG_BLOCKS, 1, (int64_t)pages);
         if (complete)
             node_finished(n);
@@ -118,6 +120,8 @@ int block_land(struct node *n, uint32_t block, const char *data, bool stored)
         tier_release(c, tier, pages);
     else
         slot_persist(c, n->slot);
+    if (first)
+        cache_supersede(c, n->slot);
     if (why == ENOSPC || why == EDQUOT || why == EFBIG || why == ENOMEM)
         tier_full(c, tier);
     else if (why)

@@ -3,6 +3,7 @@
 #include "fuse/cache/priv.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
+#include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -191,6 +192,9 @@ static void hash_key(const struct cache *c, const struct cache_key *key, uint64_
     meta_hash_path(mount, key->path, path);
 }
 
+/* Two sizes under one version would be two objects. */
+static uint64_t sized_version(const struct cache_key *key) { return hash64_mix(meta_hash_version(key->version), key->size); }
+
 /* Takes the file out of sight: its bytes go now, or with its last reader. cache.mu is held on entry, not on return. */
 static void detach(struct cache *c, uint32_t id)
 {
@@ -208,29 +212,39 @@ static void detach(struct cache *c, uint32_t id)
     slot_persist(c, id); /* a restart must not find it */
 }
 
-/* The slot of that version, new if need be; others of that path are detached. cache.mu is held on entry and on return. */
+void cache_supersede(struct cache *c, uint32_t id)
+{
+    uint32_t other = NONE;
+    do {
+        pthread_mutex_lock(&c->mu);
+        const struct slot *s = &c->slots[id];
+        other = s->flags & SLOT_DEAD ? NONE : slot_find_but(c, s->path, NULL, id);
+        if (other != NONE && (int32_t)(c->slots[other].born - s->born) > 0) /* opened after us: it is we who are old */
+            other = c->slots[other].valid ? id : NONE;
+        if (other != NONE)
+            detach(c, other);
+        else
+            pthread_mutex_unlock(&c->mu);
+    } while (other != NONE && other != id);
+}
+
+/* The slot of that version, new if need be. cache.mu is held. */
 static uint32_t slot_for(struct cache *c, const uint64_t path[2], uint64_t version, uint64_t size)
 {
-    for (;;) {
-        uint32_t id = slot_find(c, path);
-        if (id != NONE && c->slots[id].version == version && c->slots[id].size == size)
-            return id;
-        if (id != NONE) {
-            detach(c, id);
-            pthread_mutex_lock(&c->mu);
-            continue;
-        }
-        id = slot_new(c, SLOT_FILE);
-        if (id == NONE)
-            return NONE;
-        struct slot *s = &c->slots[id];
-        s->path[0] = path[0];
-        s->path[1] = path[1];
-        s->version = version;
-        s->size = size;
-        slot_hash(c, id);
+    uint32_t id = slot_find(c, path, &version);
+    if (id != NONE)
         return id;
-    }
+    id = slot_new(c, SLOT_FILE);
+    if (id == NONE)
+        return NONE;
+    struct slot *s = &c->slots[id];
+    s->path[0] = path[0];
+    s->path[1] = path[1];
+    s->version = version;
+    s->size = size;
+    s->born = ++c->births;
+    slot_hash(c, id);
+    return id;
 }
 
 static struct node *open_node(struct cache *c, const struct cache_key *key, bool handle, struct err *e)
@@ -243,7 +257,7 @@ static struct node *open_node(struct cache *c, const struct cache_key *key, bool
     hash_key(c, key, path);
     char *name = strdup(key->path), *version = strdup(key->version);
     pthread_mutex_lock(&c->mu);
-    uint32_t id = name && version ? slot_for(c, path, meta_hash_version(key->version), key->size) : NONE;
+    uint32_t id = name && version ? slot_for(c, path, sized_version(key), key->size) : NONE;
     struct node *n = id != NONE ? node_get(c, id) : NULL;
     if (n) {
         if (!n->path) { /* new, or opened for eviction only */
@@ -306,16 +320,9 @@ void cache_close(struct cache_file *f)
     free(f);
 }
 
-void cache_drop(struct cache *c, const struct cache_key *key)
+/* cache.mu is held on entry, not on return. */
+static void drop_slot(struct cache *c, uint32_t id)
 {
-    uint64_t path[2];
-    hash_key(c, key, path);
-    pthread_mutex_lock(&c->mu);
-    uint32_t id = slot_find(c, path);
-    if (id == NONE || (key->version && c->slots[id].version != meta_hash_version(key->version))) {
-        pthread_mutex_unlock(&c->mu);
-        return;
-    }
     struct slot *s = &c->slots[id];
     if (!s->node || s->node->refs == 0) {
         evict_slot(c, id);
@@ -333,13 +340,31 @@ void cache_drop(struct cache *c, const struct cache_key *key)
     node_put(n);
 }
 
+void cache_drop(struct cache *c, const struct cache_key *key)
+{
+    uint64_t path[2], version = key->version ? sized_version(key) : 0;
+    hash_key(c, key, path);
+    for (uint32_t before = NONE;;) { /* an open version stays in sight: it is met twice */
+        pthread_mutex_lock(&c->mu);
+        uint32_t id = slot_find_but(c, path, key->version ? &version : NULL, before);
+        if (id == NONE)
+            break;
+        drop_slot(c, id);
+        if (before != NONE)
+            return;
+        before = id;
+    }
+    pthread_mutex_unlock(&c->mu);
+}
+
 int cache_keep(struct cache *c, const struct cache_key *key, bool keep_it, struct err *e)
 {
     uint64_t path[2];
     hash_key(c, key, path);
     pthread_mutex_lock(&c->mu);
-    uint32_t id = slot_find(c, path);
-    bool here = id != NONE && c->slots[id].valid && c->slots[id].version == meta_hash_version(key->version);
+    uint64_t version = sized_version(key);
+    uint32_t id = slot_find(c, path, &version);
+    bool here = id != NONE && c->slots[id].valid;
     if (here && keep_it)
         c->slots[id].flags |= SLOT_PINNED;
     else if (here)

@@ -50,7 +50,8 @@ struct cache_conf {
 struct cache *cache_new(const struct cache_conf *conf, struct err *e);
 void cache_free(struct cache *c); /* all files closed before; waits for what is being fetched */
 
-/* No I/O to the source. Another version of the same path that was kept is dropped (its open readers keep what they have). */
+/* No I/O to the source. As soon as bytes of this version came, other versions of the same path are dropped (their open readers
+ * keep what they have). */
 struct cache_file *cache_open(struct cache *c, const struct cache_key *key, struct err *e);
 void cache_close(struct cache_file *f);
 /* Up to len bytes at off (fewer only at the end of the object); single flight per block; sequential readers get a growing
@@ -63,7 +64,7 @@ uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len); /* byte
  * somewhere; a complete copy is never changed in place but by bytes that are the same, so the fd stays right for ever. */
 int cache_complete_fd(struct cache_file *f);
 /* Part of a file as a range of a local file, for sendfile and splice: fetched if missing, verified, and safe from eviction until
- * cache_unpin. */
+ * cache_unpin. Nothing is read ahead. */
 struct cache_span {
     int fd;          /* borrowed until cache_unpin */
     uint64_t off;    /* in fd */

@@ -45,6 +45,7 @@ struct slot {
     uint32_t chain;        /* next of the hash bucket, of the free list, of the file's segments */
     uint32_t owner;        /* SLOT_SEG: its file; SLOT_FILE: the first of its SLOT_SEGs, or NONE */
     uint32_t seg;
+    uint32_t born;         /* order of first opens: the later of two versions is the newer one */
     struct s3f_unit unit;
     uint8_t kind, tier, flags;
 };
@@ -124,6 +125,7 @@ struct cache {
     uint32_t nslots, cap_slots, free_slots; /* mu */
     uint32_t *buckets, nbuckets, nfiles; /* mu */
     uint64_t ncomplete, nwith_data;      /* mu */
+    uint32_t births;                     /* mu */
     struct fetch *held, **held_tail;     /* mu: oldest first, of fetches with `kept` */
     int64_t held_bytes;                  /* mu */
     struct tier tiers[MAX_TIERS];
@@ -174,7 +176,8 @@ static inline bool node_has(struct node *n, uint32_t block)
 static inline bool node_complete(struct node *n) { return atomic_load(&n->nvalid) == n->nblocks; }
 
 /* slot.c — cache.mu is held in all of these, but for the two that say so */
-uint32_t slot_find(const struct cache *c, const uint64_t path[2]);
+uint32_t slot_find(const struct cache *c, const uint64_t path[2], const uint64_t *version); /* NULL: any; NONE if absent */
+uint32_t slot_find_but(const struct cache *c, const uint64_t path[2], const uint64_t *version, uint32_t but);
 uint32_t slot_new(struct cache *c, enum slot_kind kind); /* NONE: no memory */
 void slot_hash(struct cache *c, uint32_t id);
 void slot_unhash(struct cache *c, uint32_t id);
@@ -199,6 +202,11 @@ char *tier_path(const struct tier *t, const struct meta_file *f, uint32_t slot, 
 int tier_arena(struct tier *t, uint64_t hash, uint64_t size, uint64_t *off); /* the fd, or -1 */
 void tier_remove(const struct tier *t, const struct meta_file *f, uint32_t slot, int64_t place); /* the data of an idle file */
 void tier_sweep(struct cache *c);                            /* removes files that no slot names */
+
+/* cache.c */
+/* The first bytes of a version came: older versions of the path are forgotten. A version that only somebody names, and that the
+ * store does not have, forgets nothing. No locks held. */
+void cache_supersede(struct cache *c, uint32_t id);
 
 /* node.c */
 /* The node of a slot with one more ref; creates it. cache.mu is held. NULL: no memory. */

@@ -276,7 +276,6 @@ int cache_pin_span(struct cache_file *f, uint64_t off, size_t len, struct cache_
         return -1;
     }
     len = (size_t)MIN(MIN((uint64_t)len, n->id.size - off), SEG_BYTES - off % SEG_BYTES);
-    read_ahead(f, off, len);
     uint32_t first = (uint32_t)(off / CACHE_BLOCK), last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
     uint64_t bits = 0;
     for (uint32_t b = first; b <= last; b++)

@@ -15,13 +15,18 @@
 
 static uint32_t bucket_of(const struct cache *c, const uint64_t path[2]) { return (uint32_t)path[0] & (c->nbuckets - 1); }
 
-uint32_t slot_find(const struct cache *c, const uint64_t path[2])
+uint32_t slot_find(const struct cache *c, const uint64_t path[2], const uint64_t *version)
 {
-    if (!c->nbuckets)
-        return NONE;
-    for (uint32_t id = c->buckets[bucket_of(c, path)]; id != NONE; id = c->slots[id].chain)
-        if (c->slots[id].path[0] == path[0] && c->slots[id].path[1] == path[1])
+    return slot_find_but(c, path, version, NONE);
+}
+
+uint32_t slot_find_but(const struct cache *c, const uint64_t path[2], const uint64_t *version, uint32_t but)
+{
+    for (uint32_t id = c->buckets[bucket_of(c, path)]; id != NONE; id = c->slots[id].chain) {
+        const struct slot *s = &c->slots[id];
+        if (s->path[0] == path[0] && s->path[1] == path[1] && (!version || s->version == *version) && id != but)
             return id;
+    }
     return NONE;
 }
 
@@ -180,7 +185,7 @@ static void adopt_record(struct cache *c, uint32_t id, const struct meta_file *f
 {
     struct slot *s = &c->slots[id];
     int tier = tier_of_medium(c, f->medium);
-    if (tier < 0 || !c->tiers[tier].dir || slot_find(c, f->path) != NONE)
+    if (tier < 0 || !c->tiers[tier].dir || slot_find(c, f->path, NULL) != NONE)
         return; /* the file itself is swept later */
     *s = (struct slot){.kind = SLOT_FILE, .path = {f->path[0], f->path[1]}, .version = f->version, .size = f->size,
         .place = same_boot ? f->mtime_ns : 0, .valid = f->valid, .pages = f->pages, .crc0 = f->crc0, .owner = NONE,

@@ -1,0 +1,28 @@
+/* load — the loader: brings paths of the dataset into its cache workers, each chunk into the one that owns it, and looks at the end
+ * whether everything is there. Progress is a member "load" of /status. */
+#ifndef MILLRACE_FUSE_WORKER_LOAD_H
+#define MILLRACE_FUSE_WORKER_LOAD_H
+
+#include "fuse/worker/site.h"
+
+struct load_conf {
+    char **paths;       /* in the dataset's tree; npaths 0: all of it */
+    int npaths;
+    int threads;        /* 0: 16 */
+    int64_t wait_ns;    /* for the store to answer */
+    const char *report; /* file that gets a sentence about the end, or NULL */
+    const char *const *urls; /* of the workers instead of those that the configuration names (tests); nurls */
+    int nurls;
+};
+/* Exit status: 0 if every byte is in the cache. cancel (the site's) ends it early. */
+int load_run(struct site *s, const struct load_conf *lc);
+
+struct load_target {
+    size_t mount;
+    char *dir;          /* below the mount, "" for all of it; owned */
+};
+/* Which parts of which mounts a path of the dataset's tree means: the mount it is in, and mounts below it. NULL if none. Pure. */
+struct load_target *load_targets(const struct conf *conf, const char *path, size_t *n);
+void load_targets_free(struct load_target *t, size_t n);
+
+#endif
