@@ -3,8 +3,8 @@
 #include "fuse/cache/cache.h"
 #include "fuse/fs.h"
 #include "fuse/keeper.h"
-#include "fuse/source.h"
 #include "fuse/status.h"
+#include "fuse/worker/ring.h"
 #include "fuse/write.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -40,7 +40,7 @@ struct client {
     struct status *status;
     struct keeper *keeper;        /* NULL without a socket */
     struct store **stores;        /* conf->nmounts */
-    struct source source;
+    struct ring *ring;
     struct cache *cache;
     struct fs fs;
     struct writer *writer;
@@ -229,8 +229,10 @@ static int build(struct client *c, bool resume, struct err *e)
     fs->absence = ro ? MIN(sync_s, 60.0) : MIN(sync_s, 1.0);
     fs->sealed = c->conf->profile == CONF_PROFILE_SEALED;
 
-    c->source = (struct source){.stores = c->stores, .nstores = c->conf->nmounts};
-    struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .source = {source_fetch, &c->source}};
+    struct ring_conf rc = {.conf = c->conf, .stores = c->stores};
+    if (!(c->ring = ring_new(&rc, e)))
+        return err_wrap(e, "cache workers");
+    struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .source = {ring_fetch, c->ring}};
     if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
         return err_wrap(e, "cache");
     struct inodes_conf ic = {.path = c->index_path, .resume = resume, .dir_mode = fs->dir_mode, .file_mode = fs->file_mode,
@@ -249,7 +251,7 @@ static int build(struct client *c, bool resume, struct err *e)
         fc.backing = (struct backing_ops){own_backing_open, own_backing_close, c};
     if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
         return -1;
-    status_data(c->status, c->cache, &c->source, fs->inodes);
+    status_data(c->status, c->cache, c->ring, fs->inodes);
     return 0;
 }
 
@@ -328,6 +330,7 @@ static void tear_down(struct client *c)
     session_free(c->fs.session);
     tree_free(c->fs.tree);
     cache_free(c->cache);
+    ring_free(c->ring);
     inodes_close(c->fs.inodes, unmounted);
     keeper_stop(c->keeper);
     status_free(c->status);

@@ -2,7 +2,7 @@
 
 #include "fuse/cache/cache.h"
 #include "fuse/inode.h"
-#include "fuse/source.h"
+#include "fuse/worker/ring.h"
 #include "fuse/write.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -23,8 +23,8 @@ struct trouble {
 struct status {
     pthread_mutex_t mu;
     const struct conf *conf;      /* mu */
-    struct cache *cache;          /* mu; with source and inodes: together or none */
-    struct source *source;
+    struct cache *cache;          /* mu; with ring and inodes: together or none */
+    struct ring *ring;
     struct inodes *inodes;
     struct trouble whole, *mounts; /* mu */
     bool ready, serving;          /* mu */
@@ -58,11 +58,11 @@ void status_conf(struct status *s, const struct conf *conf)
     pthread_mutex_unlock(&s->mu);
 }
 
-void status_data(struct status *s, struct cache *cache, struct source *source, struct inodes *inodes)
+void status_data(struct status *s, struct cache *cache, struct ring *ring, struct inodes *inodes)
 {
     pthread_mutex_lock(&s->mu);
     s->cache = cache;
-    s->source = source;
+    s->ring = ring;
     s->inodes = inodes;
     pthread_mutex_unlock(&s->mu);
 }
@@ -141,17 +141,15 @@ void status_json(struct status *s, struct buf *out)
     struct cache_stats c = {0};
     struct writer_stats w;
     struct inodes_stats ix = {0};
-    uint64_t store = 0, worker = 0;
+    struct ring_stats r = {0};
     write_stats(&w);
     pthread_mutex_lock(&s->mu);
     if (s->cache)
         cache_stats(s->cache, &c);
     if (s->inodes)
         inodes_stats(s->inodes, &ix);
-    if (s->source) {
-        store = atomic_load(&s->source->store_bytes);
-        worker = atomic_load(&s->source->worker_bytes);
-    }
+    if (s->ring)
+        ring_stats(s->ring, &r);
     const struct trouble *t = worst(s);
     buf_addf(out, "{\"component\":\"" COMPONENT_CLIENT "\",\"ready\":%s,\"reason\":", s->ready ? "true" : "false");
     buf_add_json_string(out, t->reason);
@@ -161,7 +159,8 @@ void status_json(struct status *s, struct buf *out)
     add_mounts(s, out);
     buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64 "}",
         c.used_bytes, c.capacity_bytes, c.files, c.complete_files);
-    buf_addf(out, ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":%" PRIu64 ",\"storeBytes\":%" PRIu64 "}", c.hit_bytes, worker, store);
+    buf_addf(out, ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":%" PRIu64 ",\"storeBytes\":%" PRIu64 "}", c.hit_bytes, r.worker_bytes,
+        r.store_bytes);
     buf_addf(out, ",\"writes\":{\"bytes\":%" PRIu64 ",\"pendingFiles\":%" PRIu64 "}", w.bytes, w.pending);
     buf_addf(out, ",\"index\":{\"inodes\":%" PRIu64 ",\"nameBytes\":%" PRIu64 "}}\n", ix.inodes, ix.name_bytes);
     pthread_mutex_unlock(&s->mu);
@@ -211,19 +210,24 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     struct cache_stats c = {0};
     struct writer_stats w;
     struct inodes_stats ix = {0};
+    struct ring_stats r = {0};
     (void)req;
     write_stats(&w);
     pthread_mutex_lock(&s->mu);
     if (s->cache) {
         cache_stats(s->cache, &c);
         inodes_stats(s->inodes, &ix);
-        set_counter("millrace_read_bytes_total", "from=\"store\"", "Bytes read, by where they were.", atomic_load(&s->source->store_bytes));
-        set_counter("millrace_read_bytes_total", "from=\"worker\"", "Bytes read, by where they were.", atomic_load(&s->source->worker_bytes));
+        ring_stats(s->ring, &r);
     }
     set("millrace_ready", "", "1 when every store of the dataset answers.", s->ready);
     set("millrace_serving", "", "1 while a mount is served.", s->serving);
     pthread_mutex_unlock(&s->mu);
-    set_counter("millrace_read_bytes_total", "from=\"cache\"", "Bytes read, by where they were.", c.hit_bytes);
+    static const char read_help[] = "Bytes read, by where they were.";
+    set_counter("millrace_read_bytes_total", "from=\"cache\"", read_help, c.hit_bytes);
+    set_counter("millrace_read_bytes_total", "from=\"worker\"", read_help, r.worker_bytes);
+    set_counter("millrace_read_bytes_total", "from=\"store\"", read_help, r.store_bytes);
+    set_counter("millrace_worker_hedged_total", "", "Times the store was asked beside a slow worker.", r.hedged);
+    set("millrace_workers_down", "", "Cache workers that do not answer.", (uint64_t)r.down);
     set("millrace_cache_used_bytes", "", "Bytes in the cache.", c.used_bytes);
     set("millrace_cache_capacity_bytes", "", "Quota of all tiers.", c.capacity_bytes);
     set("millrace_cache_files", "", "Files with bytes in the cache.", c.files);

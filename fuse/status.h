@@ -9,7 +9,7 @@
 
 struct status; /* opaque */
 struct cache;
-struct source;
+struct ring;
 struct inodes;
 
 struct status *status_new(void);
@@ -17,7 +17,7 @@ void status_free(struct status *s);
 /* Serves it; NULL: on port PORT_HTTP of all addresses. An address that is taken is logged, not an error. */
 void status_listen(struct status *s, const char *address);
 void status_conf(struct status *s, const struct conf *conf);                          /* borrowed */
-void status_data(struct status *s, struct cache *cache, struct source *source, struct inodes *inodes); /* borrowed; NULLs: none any more */
+void status_data(struct status *s, struct cache *cache, struct ring *ring, struct inodes *inodes); /* borrowed; NULLs: none any more */
 void status_fail(struct status *s, const char *reason, const char *message);           /* as a whole: not ready */
 void status_mount(struct status *s, size_t mount, const char *reason, const char *message); /* reason "": ready */
 void status_ready(struct status *s);                                                   /* all mounts answered */
