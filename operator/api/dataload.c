@@ -104,7 +104,7 @@ json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s)
     if (s->progress.known)
         json_object_set_new(o, "progress", progress_json(&s->progress));
     if ((s->started || s->finished) && !json_object_get(o, "startTime"))
-        json_object_set_new(o, "startTime", json_string(now));
+        json_object_set_new(o, "startTime", json_string(s->started ? s->started : now));
     if (s->finished && !json_object_get(o, "completionTime")) {
         int64_t start = s->now_ns;
         clock_parse_rfc3339(jget_str(o, "startTime", ""), &start);

@@ -40,7 +40,8 @@ struct dataload_status {
     const char *phase;
     const json_t *conditions;  /* array; copied */
     struct dataload_progress progress; /* not known: the recorded one stays */
-    bool started, finished;    /* sets startTime, completionTime and duration, unless they are recorded */
+    const char *started;       /* startTime, unless one is recorded; NULL: not yet */
+    bool finished;             /* sets completionTime and duration, unless they are recorded */
     int64_t now_ns;
 };
 json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s);

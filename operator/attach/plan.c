@@ -33,8 +33,10 @@ static void plan_error(const json_t *cr, int64_t now_ns, const json_t *va, const
     json_object_set_new(status, "attached", json_false());
     json_object_set_new(status, "attachError", json_pack("{s:s, s:s}", "time", now, "message", message));
     plan_status(p, &kube_volumeattachments, va, status);
+    cleanup_free char *about = cr ? xasprintf("dataset %s/%s: ", kube_namespace(cr), kube_name(cr)) : NULL;
+    size_t words = about && strncmp(message, about, strlen(about)) == 0 ? strlen(about) : 0; /* its own events need no name */
     if (cr)
-        plan_event(p, &kube_datasets, cr, true, "AttachFailed", "node %s: %s", node_of(va), message);
+        plan_event(p, &kube_datasets, cr, true, "AttachFailed", "node %s: %s", node_of(va), message + words);
 }
 
 static const struct member *find_client(const struct attach_world *w, const char *name)
@@ -45,8 +47,8 @@ static const struct member *find_client(const struct attach_world *w, const char
     return NULL;
 }
 
-/* A client that serves is replaced only when no other one of this dataset is being replaced: *busy. The fuse connection and what
- * readers wait for survive in the node plugin. */
+/* An outdated client that serves is replaced only while all others of this dataset serve, so that a new spec or image that does not
+ * work stops at the first one. The fuse connection and what readers wait for survive in the node plugin. */
 struct replacing {
     bool busy;
 };
@@ -91,15 +93,15 @@ static void plan_client(const struct attach_world *w, const struct dataset *d, c
     }
 }
 
-/* Is there a client that is on its way to serving? Then the next outdated one waits. */
-static bool any_starting(const struct attach_world *w, const struct dataset *d)
+/* Is there a client that does not serve? */
+static bool any_down(const struct attach_world *w, const struct dataset *d)
 {
     for (size_t i = 0; i < w->nmembers; i++) {
         struct member_view v;
         if (!member_is(w->members[i].pod, COMPONENT_CLIENT))
             continue;
         member_look(&w->members[i], d, w->now_ns, &v);
-        if (v.state == MEMBER_STARTING || v.state == MEMBER_LEAVING)
+        if (v.state != MEMBER_READY)
             return true;
     }
     return false;
@@ -140,7 +142,7 @@ void attach_plan(const struct attach_world *w, struct plan *p)
     const char *reason = "";
     struct err e = ERR_INIT;
     cleanup_dataset struct dataset *d = dataset_parse(w->cr, &reason, &e);
-    struct replacing r = {d && any_starting(w, d)};
+    struct replacing r = {d && any_down(w, d)};
     for (size_t i = 0; i < w->nattachments; i++) {
         const json_t *va = w->attachments[i];
         if (kube_deleting(va))

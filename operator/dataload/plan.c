@@ -14,13 +14,22 @@
 struct verdict {
     const char *phase, *reason;
     char message[600];
-    bool warn, started;
+    bool warn;
+    const char *started; /* RFC 3339; NULL: it has not run yet */
     struct dataload_progress progress;
 };
 
 static struct verdict pending(const char *reason, bool warn)
 {
     return (struct verdict){.phase = DATALOAD_PENDING, .reason = reason, .warn = warn};
+}
+
+/* Evicted, say, or deleted by somebody. */
+static struct verdict going(void)
+{
+    struct verdict r = pending("Starting", false);
+    snprintf(r.message, sizeof r.message, "the loader's pod was lost and is made again");
+    return r;
 }
 
 static const struct member *find_loader(const struct dataload_world *w)
@@ -31,23 +40,24 @@ static const struct member *find_loader(const struct dataload_world *w)
     return NULL;
 }
 
-static void read_load(const json_t *from, struct dataload_progress *p)
+/* What the loader said last at /status. */
+static struct dataload_progress read_progress(const struct member *m)
 {
-    const json_t *load = jget_obj(from, "load");
-    if (!load)
-        return;
-    *p = (struct dataload_progress){true, jget_int(load, "files", 0), jget_int(load, "bytes", 0), jget_int(load, "doneFiles", 0),
-        jget_int(load, "doneBytes", 0), jget_int(load, "failed", 0)};
+    const json_t *load = jget_obj(m->report, "load");
+    return (struct dataload_progress){load != NULL, jget_int(load, "files", 0), jget_int(load, "bytes", 0),
+        jget_int(load, "loadedFiles", 0), jget_int(load, "loadedBytes", 0), jget_int(load, "failedFiles", 0)};
 }
 
-/* What the loader said last: while it runs at /status, at its end in its termination message. */
-static void read_progress(const struct member *m, struct dataload_progress *p)
+/* It ended well: everything that it counted is loaded, even if nobody asked it in its last second. */
+static void judge_complete(const struct member *m, struct verdict *r)
 {
-    const json_t *c = jget(m->pod, "status.containerStatuses[0]");
-    const char *said = jget_str(c, "state.terminated.message", jget_str(c, "lastState.terminated.message", ""));
-    cleanup_json json_t *last = *said == '{' ? json_loads(said, 0, NULL) : NULL;
-    read_load(m->report, p);
-    read_load(last, p);
+    const char *said = jget_str(m->pod, "status.containerStatuses[0].state.terminated.message", "");
+    r->phase = DATALOAD_COMPLETE;
+    r->reason = "Loaded";
+    r->progress.done_files = r->progress.files;
+    r->progress.done_bytes = r->progress.bytes;
+    r->progress.failed = 0;
+    snprintf(r->message, sizeof r->message, "%s", *said ? said : "everything was loaded and verified");
 }
 
 /* Before there is a loader: what it has to wait for. true: nothing, it can start. */
@@ -103,21 +113,19 @@ static void judge_loader(const struct dataload_world *w, const struct member *m,
     struct member_view v;
     member_look(m, NULL, w->now_ns, &v);
     *r = pending("Starting", false);
-    r->started = jget(c, "state.running") || jget_int(c, "restartCount", 0) > 0;
+    if (jget(c, "state.running") || jget(c, "state.terminated") || jget_int(c, "restartCount", 0) > 0)
+        r->started = jget_str(m->pod, "status.startTime", NULL);
     if (r->started)
         r->phase = DATALOAD_EXECUTING;
-    read_progress(m, &r->progress);
+    r->progress = read_progress(m);
     if (strcmp(jget_str(m->pod, "status.phase", ""), "Succeeded") == 0) {
-        r->phase = DATALOAD_COMPLETE;
-        r->reason = "Loaded";
-        snprintf(r->message, sizeof r->message, "everything was loaded and verified");
+        judge_complete(m, r);
     } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == MEMBER_TROUBLED && !jget(c, "state.running")) {
         fail(r, "LoadFailed");
         snprintf(r->message, sizeof r->message, "the loader was tried %d times: %s", DATALOAD_TRIES, v.message);
         plan_delete(p, &kube_pods, m->pod, -1, NULL); /* or kubelet would go on trying */
     } else if (v.state == MEMBER_FINISHED) {
-        snprintf(r->message, sizeof r->message, "the loader's pod was lost (%s) and is made again",
-            jget_str(m->pod, "status.reason", jget_str(m->pod, "status.phase", "")));
+        *r = going();
         plan_delete(p, &kube_pods, m->pod, -1, NULL);
     } else if (v.state == MEMBER_TROUBLED && !jget(c, "state.running")) {
         r->reason = v.reason;
@@ -151,7 +159,7 @@ static void judge(const struct dataload_world *w, struct verdict *r, struct plan
         if (m)
             plan_delete(p, &kube_pods, m->pod, -1, NULL);
     } else if (m && kube_deleting(m->pod)) {
-        snprintf(r->message, sizeof r->message, "the loader's pod is going and is made again");
+        *r = going();
     } else if (m) {
         judge_loader(w, m, r, p);
     } else if (may_start(w, &l, r)) {
@@ -176,7 +184,7 @@ static void settle(const struct dataload_world *w, const struct verdict *r, stru
     plan_status(p, &kube_dataloads, w->cr, dataload_status_json(w->cr, &s));
     if (turned && (r->warn || complete))
         plan_event(p, &kube_dataloads, w->cr, r->warn, r->reason, "%s", r->message);
-    if (!complete && !failed)
+    if (!complete && !failed && !r->started && find_loader(w)) /* its slow start gets words by then */
         plan_requeue(p, MEMBER_SLOW_NS);
 }
 

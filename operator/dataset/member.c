@@ -152,10 +152,10 @@ static bool look_report(const json_t *report, const struct dataset *d, struct me
         return true;
     }
     const char *reason = jget_str(report, "reason", ""), *message = jget_str(report, "message", "");
-    if (!*reason || strcmp(reason, REASON_DISK_FULL) == 0 || jget_bool(report, "ready", false) || strcmp(reason, "Starting") == 0)
+    if (!*reason || jget_bool(report, "ready", false) || strcmp(reason, "Starting") == 0 || strcmp(reason, "Draining") == 0)
         return false;
     trouble(v, reason, "%s", *message ? message : reason);
-    v->store_trouble = true;
+    v->store_trouble = strncmp(reason, "Cache", 5) != 0; /* CacheDiskFull, CacheError: this pod's own */
     return true;
 }
 

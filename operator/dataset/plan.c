@@ -39,7 +39,7 @@ static void plan_volume(const struct dataset_world *w, const struct dataset *d, 
     plan_apply(p, &kube_pvs, render_pv(d), w->pv);
     plan_apply(p, &kube_pvcs, render_pvc(d), w->pvc);
     const char *bound = jget_str(w->pv, "spec.claimRef.uid", "");
-    if (w->pvc && !kube_deleting(w->pvc) && *bound && strcmp(bound, kube_uid(w->pvc)) != 0)
+    if (*bound && (!w->pvc || (!kube_deleting(w->pvc) && strcmp(bound, kube_uid(w->pvc)) != 0)))
         plan_patch(p, &kube_pvs, w->pv, json_pack("{s:{s:{s:n, s:n}}}", "spec", "claimRef", "uid", "resourceVersion"));
 }
 
@@ -53,8 +53,15 @@ static const struct member *find_worker(const struct dataset_world *w, const cha
     return NULL;
 }
 
+/* For the status it is gone already. */
+static void drop(const struct dataset_world *w, struct dataset_view *v, size_t at, struct plan *p)
+{
+    plan_delete(p, &kube_pods, w->members[at].pod, -1, NULL);
+    v->views[at].state = MEMBER_LEAVING;
+}
+
 /* Outdated workers are replaced one at a time: the next when all the others serve. Those that do not serve anyway go at once. */
-static void plan_workers(const struct dataset_world *w, const struct dataset_view *v, struct plan *p)
+static void plan_workers(const struct dataset_world *w, struct dataset_view *v, struct plan *p)
 {
     bool *wanted = xcalloc(w->nmembers + 1, sizeof *wanted);
     size_t replace = SIZE_MAX, serving = 0, at = 0;
@@ -68,19 +75,19 @@ static void plan_workers(const struct dataset_world *w, const struct dataset_vie
         bool ready = v->views[at].state == MEMBER_READY;
         serving += ready;
         if (v->views[at].state == MEMBER_FINISHED || (!v->current[at] && !ready))
-            plan_delete(p, &kube_pods, w->members[at].pod, -1, NULL);
+            drop(w, v, at, p);
         else if (!v->current[at] && replace == SIZE_MAX)
             replace = at;
     }
     if (replace != SIZE_MAX && serving == (size_t)v->d->replicas)
-        plan_delete(p, &kube_pods, w->members[replace].pod, -1, NULL);
+        drop(w, v, replace, p);
     for (size_t i = 0; i < w->nmembers; i++)
         if (!wanted[i] && member_is(w->members[i].pod, COMPONENT_WORKER))
-            plan_delete(p, &kube_pods, w->members[i].pod, -1, NULL);
+            drop(w, v, i, p);
     free(wanted);
 }
 
-void dataset_plan_children(const struct dataset_world *w, const struct dataset_view *v, struct plan *p)
+void dataset_plan_children(const struct dataset_world *w, struct dataset_view *v, struct plan *p)
 {
     plan_finalizer_add(p, &kube_datasets, w->cr, FINALIZER_DATASET);
     plan_volume(w, v->d, p);

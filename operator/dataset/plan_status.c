@@ -87,6 +87,9 @@ static void judge_pods(const struct dataset_world *w, const struct dataset_view 
     } else if (was_ready(w)) {
         snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s", kube_name(w->cr));
         say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
+    } else if (workers->ready || clients->ready) {
+        snprintf(r->message, sizeof r->message, "the spec was changed: the first pod made of it is starting, the others still serve the old one");
+        say(r, DATASET_BOUND, COND_FALSE, "Updating", false);
     } else {
         snprintf(r->message, sizeof r->message, "the first cache worker or client is starting and asks the store");
         say(r, DATASET_NOT_BOUND, COND_FALSE, "Starting", false);
@@ -112,13 +115,19 @@ static void judge(const struct dataset_world *w, const struct dataset_view *v, c
     judge_pods(w, v, workers, clients, r);
 }
 
-/* WorkersReady, ClientsReady. */
+/* WorkersReady, ClientsReady. d NULL: nobody can say how many workers there should be. */
 static void judge_group(const struct dataset_view *v, const struct group *g, const char *type, const char *none, struct verdict *r)
 {
     bool client = strcmp(g->component, COMPONENT_CLIENT) == 0;
     const char *who = client ? "nodes that use it have" : "cache workers are", *what = client ? "a serving client" : "ready";
     r->ready = (struct cond){type, COND_TRUE, "AllReady", r->message};
     r->warn = false;
+    if (!v->d && !client) {
+        snprintf(r->message, sizeof r->message, "%d run; the spec is not valid", g->ready);
+        r->ready.status = COND_UNKNOWN;
+        r->ready.reason = "InvalidSpec";
+        return;
+    }
     if (g->desired == 0) {
         snprintf(r->message, sizeof r->message, "%s", none);
         r->ready.reason = "None";
@@ -147,10 +156,7 @@ static void judge_cache(const struct dataset_world *w, struct verdict *r)
         if (!member_disk_full(&w->members[i], &why))
             continue;
         const json_t *pod = w->members[i].pod;
-        bool client = member_is(pod, COMPONENT_CLIENT);
-        snprintf(r->message, sizeof r->message,
-            "%s of pod %s: %s: reads go on without caching: free space on node %s, or lower spec.cache.tiers[].quota", 
-            client ? "the cache" : "the worker's cache", kube_name(pod), why, jget_str(pod, "spec.nodeName", "(unknown)"));
+        snprintf(r->message, sizeof r->message, "pod %s on node %s: %s", kube_name(pod), jget_str(pod, "spec.nodeName", "(unknown)"), why);
         r->ready.status = COND_FALSE;
         r->ready.reason = "CacheDiskFull";
         r->warn = true;
@@ -159,7 +165,7 @@ static void judge_cache(const struct dataset_world *w, struct verdict *r)
 }
 
 /* Writes the condition, and the Event if status or reason turned. `said`: the Ready condition's message; the same words twice
- * help nobody. */
+ * help nobody, which is why the attach controller alone tells about clients. */
 static void settle(const struct dataset_world *w, json_t *conditions, const struct verdict *r, const char *said, struct plan *events)
 {
     const json_t *was = jget_arr(w->cr, "status.conditions");
@@ -168,7 +174,7 @@ static void settle(const struct dataset_world *w, json_t *conditions, const stru
                   || strcmp(jget_str(old, "reason", ""), r->ready.reason) != 0;
     cond_set(conditions, &r->ready, jget_int(w->cr, "metadata.generation", 0), w->now_ns);
     bool is_ready = strcmp(r->ready.type, DATASET_COND_READY) == 0;
-    if (!turned || (said && strstr(r->message, said)))
+    if (!turned || (said && strstr(r->message, said)) || strcmp(r->ready.type, DATASET_COND_CLIENTS) == 0)
         return;
     if (r->warn)
         plan_event(events, &kube_datasets, w->cr, true, r->ready.reason, "%s", r->message);
@@ -226,7 +232,7 @@ static void look_again(const struct dataset_world *w, const struct dataset_view 
 
 void dataset_plan_status(const struct dataset_world *w, const struct dataset_view *v, const struct dataset_problem *problem, struct plan *p)
 {
-    struct group workers = {.component = COMPONENT_WORKER, .desired = v->d ? v->d->replicas : 0};
+    struct group workers = {.component = COMPONENT_WORKER, .desired = v->d ? v->d->replicas : (int)jget_int(w->cr, "status.workers.desired", 0)};
     struct group clients = {.component = COMPONENT_CLIENT, .desired = (int)w->nattachments};
     sum_up(w, v, &workers);
     sum_up(w, v, &clients);

@@ -36,7 +36,7 @@ struct dataset_view {
     struct member_view *views;         /* one a member */
     bool *current;                     /* one a member: made of the spec as it is */
 };
-void dataset_plan_children(const struct dataset_world *w, const struct dataset_view *v, struct plan *p);
+void dataset_plan_children(const struct dataset_world *w, struct dataset_view *v, struct plan *p);
 void dataset_plan_delete(const struct dataset_world *w, struct plan *p);
 /* status and events. problem: why there are no children ({reason, message}), reason NULL: none */
 struct dataset_problem {
