@@ -34,6 +34,7 @@ struct store_params {
     unsigned max_connections;
 };
 
+const struct store_option *option_find(const struct store_option *table, const char *name); /* or an alias; NULL: none */
 /* INVALID (InvalidOption) for a name that is not in the table or a value of the wrong kind. */
 int option_check_all(const struct store_params *p, struct err *e);
 /* The value of an option: secret file, option, environment. Caller frees; *out NULL if it was not given at all. DENIED

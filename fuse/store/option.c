@@ -21,7 +21,7 @@ static bool same_name(const struct store_option *o, const char *key)
     return false;
 }
 
-static const struct store_option *find(const struct store_option *table, const char *key)
+const struct store_option *option_find(const struct store_option *table, const char *key)
 {
     for (const struct store_option *o = table; o->name; o++)
         if (same_name(o, key))
@@ -62,14 +62,14 @@ int option_check_all(const struct store_params *p, struct err *e)
 {
     const struct conf_mount *m = p->mount;
     for (size_t i = 0; i < m->noptions; i++) {
-        const struct store_option *o = find(p->options, m->options[i].key);
+        const struct store_option *o = option_find(p->options, m->options[i].key);
         if (!o)
             return unknown(p, m->options[i].key, e);
         if (check_value(p, o, m->options[i].value, e))
             return -1;
     }
     for (size_t i = 0; i < m->nsecrets; i++)
-        if (!find(p->options, m->secrets[i].key))
+        if (!option_find(p->options, m->secrets[i].key))
             return unknown(p, m->secrets[i].key, e);
     return 0;
 }
@@ -116,7 +116,7 @@ static int read_secret(const struct store_params *p, const struct store_option *
 int option_get(const struct store_params *p, const char *name, char **out, struct err *e)
 {
     *out = NULL;
-    const struct store_option *o = find(p->options, name);
+    const struct store_option *o = option_find(p->options, name);
     const struct conf_pair *secret = pick(p->mount->secrets, p->mount->nsecrets, o);
     const struct conf_pair *plain = pick(p->mount->options, p->mount->noptions, o);
     if (secret) {
@@ -146,7 +146,7 @@ char *option_origin(const struct store_params *p, const char *const *names)
     const char *secret = NULL;
     int secret_len = 0;
     for (; *names; names++) {
-        const struct store_option *o = find(p->options, *names);
+        const struct store_option *o = option_find(p->options, *names);
         const struct conf_pair *s = pick(p->mount->secret_names, p->mount->nsecret_names, o);
         if (s) {
             secret = s->value;

@@ -134,6 +134,40 @@ static int unknown_scheme(const char *url, struct err *e)
     return store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, url, ": unknown scheme '%.*s'; write %s", (int)n, url, buf_str(&known));
 }
 
+char *store_help(void)
+{
+    struct buf out = BUF_INIT(16u << 10);
+    for (size_t i = 0; store_kinds[i]; i++) {
+        const struct store_option *o = store_kinds[i]->options;
+        buf_addf(&out, "\noptions of %s%s\n", store_kinds[i]->url_help, o->name ? ":" : ": none");
+        for (; o->name; o++) {
+            buf_addf(&out, "  %-28s %s", o->name, o->help);
+            if (o->env[0])
+                buf_addf(&out, " (environment: %s)", o->env[0]);
+            buf_addc(&out, '\n');
+        }
+    }
+    return buf_take(&out);
+}
+
+const char *store_option_name(const char *url, size_t i)
+{
+    const char *rest;
+    const struct store_ops *ops = find_kind(url, &rest);
+    size_t n = 0;
+    while (ops && n <= i && ops->options[n].name)
+        n++;
+    return n > i ? ops->options[i].name : NULL;
+}
+
+bool store_option_is_secret(const char *url, const char *name)
+{
+    const char *rest;
+    const struct store_ops *ops = find_kind(url, &rest);
+    const struct store_option *o = ops ? option_find(ops->options, name) : NULL;
+    return o && o->kind == STORE_OPTION_SECRET;
+}
+
 struct store *store_new(const struct store_conf *conf, struct err *e)
 {
     e = NEED(e);

@@ -42,7 +42,7 @@ enum store_cap {
 struct store_conf {
     const struct conf_mount *mount; /* borrowed until store_free */
     const char *secrets_dir;        /* NULL: credentials from options or environment (AWS_*), for laptops */
-    int64_t deadline_ns;            /* of one call incl. retries; 0: 30 s */
+    int64_t deadline_ns;            /* of one call incl. retries; 0: 30 s; a second more for each MiB it moves */
     unsigned max_connections;       /* 0: 64 */
 };
 /* INVALID: unknown scheme or option, malformed URL. Does not touch the network: store_check does. */
@@ -64,10 +64,17 @@ int store_read(struct store *s, const char *path, const char *version, uint64_t 
     const atomic_bool *cancel, struct err *e);
 /* Uploads len bytes of fd from 0; appears atomically, replacing what was there; st is the new object's. */
 int store_put(struct store *s, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
-int store_remove(struct store *s, const char *path, struct err *e);          /* a file; NOTFOUND if absent */
-int store_mkdir(struct store *s, const char *path, struct err *e);
-int store_rmdir(struct store *s, const char *path, struct err *e);           /* must be empty: EXISTS, sys ENOTEMPTY */
+int store_remove(struct store *s, const char *path, struct err *e);          /* a file; NOTFOUND if absent and the store tells (S3 does not) */
+int store_mkdir(struct store *s, const char *path, struct err *e);           /* EXISTS only with STORE_CAP_DIRS */
+int store_rmdir(struct store *s, const char *path, struct err *e);           /* must be empty: EXISTS, sys ENOTEMPTY; without
+                                                                              * STORE_CAP_DIRS one that is gone with its last file is fine */
 int store_rename(struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e); /* files; replaces */
+
+/* For the CLI: what options stores take, as text for --help (caller frees); the i-th of the kind of store that url names (NULL:
+ * no more); whether one is a secret, which has no place on a command line. */
+char *store_help(void);
+const char *store_option_name(const char *url, size_t i);
+bool store_option_is_secret(const char *url, const char *name);
 
 /* CamelCase reason of the last failure class, for conditions: InvalidURL InvalidOption SecretMissing AccessDenied
  * ExpiredCredentials BucketNotFound NotFound NameNotResolved Unreachable TLSFailed StoreError. From the text of e, set by stores with

@@ -13,3 +13,8 @@ set_tests_properties(integration/s3_store PROPERTIES LABELS integration TIMEOUT 
 millrace_fuzz_target(s3_xml SOURCES fuzz/fuzz_s3_xml.c LIBS mr_store)
 millrace_fuzz_target(store_url SOURCES fuzz/fuzz_store_url.c LIBS mr_store)
 millrace_fuzz_target(sigv4 SOURCES fuzz/fuzz_sigv4.c LIBS mr_store)
+
+if(TARGET millrace)
+  add_test(NAME integration/s3_cli COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/integration/s3_cli.sh $<TARGET_FILE:millrace>)
+  set_tests_properties(integration/s3_cli PROPERTIES LABELS integration TIMEOUT 300 SKIP_RETURN_CODE 77)
+endif()

@@ -1,0 +1,312 @@
+/* ls, stat and check: verbs that only look. */
+#include "fuse/cli/cli.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/human.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define XATTR_STATUS "user.millrace.status" /* of a mount's root: JSON */
+#define XATTR_ERROR "user.millrace.error"
+#define STATUS_MAX (64u << 10)
+
+/* -- ls ---------------------------------------------------------------------------------------------------------------- */
+
+static void print_entry(const char *name, const struct store_stat *st, bool details)
+{
+    char when[CLOCK_RFC3339_LEN] = "-";
+    if (st->mtime_ns)
+        clock_rfc3339(st->mtime_ns, when);
+    if (details && st->is_dir)
+        printf("%14s  %-20s  %s/\n", "-", when, name);
+    else if (details)
+        printf("%14" PRIu64 "  %-20s  %s\n", st->size, when, name);
+    else
+        printf("%s%s\n", name, st->is_dir ? "/" : "");
+}
+
+static int print_one(void *details, const struct store_entry *entry)
+{
+    print_entry(entry->name, &entry->st, *(bool *)details);
+    return 0;
+}
+
+static int list_all(struct store *s, bool tree, bool details, struct err *e)
+{
+    char *cursor = NULL;
+    int rc;
+    do {
+        rc = (tree ? store_list_tree : store_list)(s, "", &cursor, print_one, &details, e);
+    } while (rc == 0 && cursor);
+    free(cursor);
+    return rc;
+}
+
+/* Does the URL name something, and is it a directory? The root of a store always is one; that costs a look as well. */
+static int stat_target(struct target *t, struct store_stat *st, struct err *e)
+{
+    if (*t->path)
+        return store_stat_path(t->store, t->path, st, e);
+    *st = (struct store_stat){.is_dir = true};
+    return store_check(t->store, e);
+}
+
+int verb_ls(int argc, char **argv)
+{
+    bool details = false, recursive = false;
+    const struct opt table[] = {
+        {"long", OPT_BOOL, &details, NULL, "sizes and times too"},
+        {"recursive", OPT_BOOL, &recursive, NULL, "all files below, not only the direct entries"},
+    };
+    static const struct usage u = {"millrace ls [flags] URL", "Lists a directory of a store, or one object.", 1, 1, true};
+    cleanup_args struct args a;
+    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    if (rc >= 0)
+        return rc;
+    struct err e = ERR_INIT;
+    cleanup_target struct target one = {0}, all = {0};
+    struct store_stat st;
+    if (target_open(&one, &a, a.pos[0], false, false, &e) || stat_target(&one, &st, &e))
+        return say_failed(&e);
+    if (!st.is_dir) {
+        print_entry(one.path, &st, details);
+        return CLI_DONE;
+    }
+    if (target_open(&all, &a, a.pos[0], true, false, &e) || list_all(all.store, recursive, details, &e))
+        return say_failed(&e);
+    return CLI_DONE;
+}
+
+/* -- stat -------------------------------------------------------------------------------------------------------------- */
+
+static int stat_url(const struct args *a, struct err *e)
+{
+    cleanup_target struct target t = {0};
+    struct store_stat st;
+    if (target_open(&t, a, a->pos[0], false, false, e) || stat_target(&t, &st, e))
+        return -1;
+    char when[CLOCK_RFC3339_LEN] = "unknown", size[HUMAN_BYTES_LEN];
+    if (st.mtime_ns)
+        clock_rfc3339(st.mtime_ns, when);
+    printf("%-10s %s\n", "url:", a->pos[0]);
+    printf("%-10s %s\n", "type:", st.is_dir ? "directory" : "file");
+    if (st.is_dir)
+        return 0;
+    printf("%-10s %" PRIu64 " (%s)\n%-10s %s\n%-10s %s\n", "size:", st.size, human_bytes(st.size, size), "modified:", when, "version:",
+        st.version);
+    return 0;
+}
+
+/* The attribute of path, or of the closest directory above that has it (the mount's root); caller frees. */
+static char *read_xattr(const char *path, const char *name)
+{
+    char *value = xcalloc(1, STATUS_MAX + 1);
+    if (getxattr(path, name, value, STATUS_MAX) > 0)
+        return value;
+    free(value);
+    return NULL;
+}
+
+/* The file system that path is on: its type and where it is mounted; caller frees *point. NULL if unknown. */
+static char *mount_of(const char *path, char **point)
+{
+    cleanup_free char *real = realpath(path, NULL);
+    cleanup_file FILE *f = fopen("/proc/self/mountinfo", "re");
+    char *line = NULL, *type = NULL;
+    size_t cap = 0, best = 0;
+    *point = NULL;
+    while (real && f && getline(&line, &cap, f) > 0) {
+        char at[4096], kind[64];
+        const char *dash = strstr(line, " - ");
+        if (!dash || sscanf(line, "%*s %*s %*s %*s %4095s", at) != 1 || sscanf(dash, " - %63s", kind) != 1)
+            continue;
+        for (char *p = at; (p = strchr(p, '\\')); p++) { /* octal escapes */
+            unsigned octal;
+            if (sscanf(p, "\\%3o", &octal) == 1) {
+                *p = (char)octal;
+                memmove(p + 1, p + 4, strlen(p + 4) + 1);
+            }
+        }
+        size_t n = strcmp(at, "/") == 0 ? 0 : strlen(at);
+        if (strncmp(real, at, n) != 0 || (real[n] && real[n] != '/') || (n < best))
+            continue;
+        best = n;
+        free(type);
+        free(*point);
+        type = xstrdup(kind);
+        *point = xstrdup(at);
+    }
+    free(line);
+    return type;
+}
+
+static void print_bytes(const char *label, const json_t *j, const char *path)
+{
+    char text[HUMAN_BYTES_LEN];
+    printf("  %-22s %s\n", label, human_bytes((uint64_t)jget_int(j, path, 0), text));
+}
+
+static void print_status(const json_t *j)
+{
+    bool ready = jget_bool(j, "ready", false);
+    printf("%-10s %s\n", "ready:", ready ? "yes" : "no");
+    if (!ready)
+        printf("%-10s %s\n%-10s %s\n", "reason:", jget_str(j, "reason", ""), "message:", jget_str(j, "message", ""));
+    for (size_t i = 0; i < jget_len(j, "mounts"); i++) {
+        const json_t *m = json_array_get(jget_arr(j, "mounts"), i);
+        printf("%-10s %s at %s%s%s\n", "store:", jget_str(m, "mountPoint", "?"), jget_str(m, "path", "/"),
+            jget_bool(m, "ready", false) ? "" : ": ", jget_bool(m, "ready", false) ? "" : jget_str(m, "message", "not ready"));
+    }
+    puts("cache:");
+    print_bytes("used", j, "cache.usedBytes");
+    print_bytes("capacity", j, "cache.capacityBytes");
+    printf("  %-22s %" PRId64 " of %" PRId64 "\n", "complete files", jget_int(j, "cache.completeFiles", 0), jget_int(j, "cache.files", 0));
+    puts("reads:");
+    print_bytes("from the cache", j, "reads.cacheBytes");
+    print_bytes("from workers", j, "reads.workerBytes");
+    print_bytes("from the store", j, "reads.storeBytes");
+    puts("writes:");
+    print_bytes("to the store", j, "writes.bytes");
+    printf("  %-22s %" PRId64 "\n", "files not yet there", jget_int(j, "writes.pendingFiles", 0));
+}
+
+static int stat_mount(const char *path, bool json, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return errno == ENOTCONN ? err_set(e, ERR_NOTFOUND, "%s: the file system there is not served any more; millrace umount %s", path, path)
+                                 : err_sys(e, errno, "%s", path);
+    cleanup_free char *point = NULL, *type = mount_of(path, &point);
+    if (!type || strcmp(type, "fuse.millrace") != 0)
+        return err_set(e, ERR_INVALID, "%s is not on a mount of millrace (it is on %s)", path, type ? type : "an unknown file system");
+    cleanup_free char *text = read_xattr(point, XATTR_STATUS), *error = read_xattr(path, XATTR_ERROR);
+    if (json && text) {
+        fputs(text, stdout);
+        return 0;
+    }
+    printf("%-10s %s\n", "mount:", point);
+    if (error)
+        printf("%-10s %s\n", "error:", error);
+    if (!text)
+        return err_set(e, ERR_NOTFOUND, "%s: the client that serves it tells no status", point);
+    struct err inner = ERR_INIT;
+    cleanup_json json_t *j = json_parse(text, strlen(text), &inner);
+    if (!j)
+        return err_set(e, ERR_FATAL, "%s: its status does not parse: %s", point, inner.msg);
+    print_status(j);
+    return 0;
+}
+
+int verb_stat(int argc, char **argv)
+{
+    bool json = false;
+    const struct opt table[] = {{"json", OPT_BOOL, &json, NULL, "of a mount: its status as JSON"}};
+    static const struct usage u = {"millrace stat [flags] DIR|URL",
+        "Of a mount (or a file on one): how it is doing, its cache, what was read and written, the last error.\n"
+        "Of a URL: type, size, time and version of the object.", 1, 1, true};
+    cleanup_args struct args a;
+    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    if (rc >= 0)
+        return rc;
+    struct err e = ERR_INIT;
+    if (is_url(a.pos[0]) ? stat_url(&a, &e) : stat_mount(a.pos[0], json, &e))
+        return say_failed(&e);
+    return CLI_DONE;
+}
+
+/* -- check ------------------------------------------------------------------------------------------------------------- */
+
+static int count_one(void *count, const struct store_entry *entry)
+{
+    (void)entry;
+    ++*(unsigned *)count;
+    return 0;
+}
+
+static int check_listing(struct store *s, unsigned *count, bool *more, struct err *e)
+{
+    char *cursor = NULL;
+    int rc = store_list(s, "", &cursor, count_one, count, e);
+    *more = cursor != NULL;
+    free(cursor);
+    return rc;
+}
+
+static int check_writing(struct store *s, struct err *e)
+{
+    cleanup_free char *name = xasprintf(".millrace-check-%d-%" PRIx64, (int)getpid(), (uint64_t)clock_real_ns());
+    cleanup_fd int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    struct store_stat st;
+    if (fd < 0)
+        return err_sys(e, errno, "open /dev/null");
+    return store_put(s, name, fd, 0, &st, e) || store_remove(s, name, e) ? -1 : 0;
+}
+
+static void step(bool good, const char *what) { printf("%s  %s\n", good ? "ok    " : "FAILED", what); }
+
+/* What `millrace mount` needs of this machine. */
+static bool check_fuse(void)
+{
+    cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        char text[128];
+        printf("FAILED  /dev/fuse: %s: mounting needs it (modprobe fuse; in a container: --device /dev/fuse)\n",
+            strerror_r(errno, text, sizeof text));
+        return false;
+    }
+    if (geteuid() != 0 && access("/usr/bin/fusermount3", X_OK) != 0 && access("/bin/fusermount3", X_OK) != 0) {
+        puts("FAILED  fusermount3 is missing: users other than root need it to mount (Debian: apt install fuse3)");
+        return false;
+    }
+    step(true, "this machine can mount FUSE file systems");
+    return true;
+}
+
+int verb_check(int argc, char **argv)
+{
+    bool write = false, fuse = true;
+    const struct opt table[] = {
+        {"write", OPT_BOOL, &write, NULL, "try to write as well: an empty object, removed at once"},
+        {"fuse", OPT_BOOL, &fuse, NULL, "look whether this machine can mount"},
+    };
+    static const struct usage u = {"millrace check [flags] URL",
+        "Tries a store step by step, and says what is wrong and what to do about it.", 1, 1, true};
+    cleanup_args struct args a;
+    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    if (rc >= 0)
+        return rc;
+    struct err e = ERR_INIT;
+    cleanup_target struct target t = {0};
+    unsigned entries = 0;
+    bool more = false;
+    log_init("millrace", LOG_ERROR); /* the steps say it */
+    if (target_open(&t, &a, a.pos[0], true, !write, &e))
+        return say_failed(&e);
+    step(true, "the URL and the options make sense");
+    if (store_check(t.store, &e) || check_listing(t.store, &entries, &more, &e)) {
+        step(false, "the store");
+        printf("        reason: %s\n", store_reason(&e));
+        return say_failed(&e);
+    }
+    printf("ok      the store is there and can be read: %u%s entries at the top\n", entries, more ? " and more" : "");
+    if (write && check_writing(t.store, &e)) {
+        step(false, "writing");
+        return say_failed(&e);
+    }
+    if (write)
+        step(true, "it can be written to");
+    return !fuse || check_fuse() ? CLI_DONE : CLI_FAILED;
+}

@@ -1,0 +1,161 @@
+/* mount and umount. */
+#include "fuse/cli/cli.h"
+
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define CLIENT "millrace-fuse"
+
+struct wish {
+    struct conf_wish conf;
+    const char *cache_dir, *http, *log_level;
+    bool foreground, allow_other, check;
+};
+
+/* The client lies beside this program, or is found on the PATH. */
+static void exec_client(char **argv)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n > 0) {
+        self[n] = '\0';
+        char *slash = strrchr(self, '/');
+        cleanup_free char *path = xasprintf("%.*s/" CLIENT, (int)(slash - self), self);
+        execv(path, argv);
+    }
+    execvp(CLIENT, argv);
+}
+
+static int check_directory(const char *dir, struct err *e)
+{
+    struct stat st;
+    if (stat(dir, &st))
+        return errno == ENOTCONN ? err_set(e, ERR_EXISTS, "%s: a file system that is not served any more is mounted there; "
+                                              "millrace umount %s", dir, dir)
+                                 : err_sys(e, errno, "mount point %s", dir);
+    return S_ISDIR(st.st_mode) ? 0 : err_set(e, ERR_INVALID, "mount point %s is not a directory", dir);
+}
+
+/* Everything that can be known before is said here, on the terminal, and not in the log of a process in the background. */
+static int check_store(const struct args *a, const struct wish *w, struct err *e)
+{
+    cleanup_target struct target t = {0};
+    if (target_open(&t, a, w->conf.url, true, w->conf.read_only, e))
+        return -1;
+    return w->check ? store_check(t.store, e) : 0;
+}
+
+static int run_client(const struct args *a, const struct wish *w, struct err *e)
+{
+    cleanup_free char *text = conf_text(a, &w->conf, e);
+    cleanup_conf struct conf *conf = text ? conf_parse(text, strlen(text), e) : NULL;
+    if (!conf)
+        return -1;
+    const char *argv[20] = {CLIENT, "--mountpoint", a->pos[1], "--log-format", "text", "--log-level", w->log_level};
+    size_t n = 7;
+    argv[n++] = w->foreground ? "--foreground" : "--daemonize";
+    if (w->allow_other)
+        argv[n++] = "--allow-other";
+    if (w->cache_dir) {
+        argv[n++] = "--cache-dir";
+        argv[n++] = w->cache_dir;
+    }
+    if (w->http) {
+        argv[n++] = "--http";
+        argv[n++] = w->http;
+    }
+    if (a->secrets_dir) {
+        argv[n++] = "--secrets-dir";
+        argv[n++] = a->secrets_dir;
+    }
+    if (setenv(ENV_CONFIG, text, 1))
+        return err_sys(e, errno, "set " ENV_CONFIG);
+    exec_client((char **)argv);
+    return err_sys(e, errno, "start " CLIENT " (it belongs beside this program, or on the PATH)");
+}
+
+int verb_mount(int argc, char **argv)
+{
+    struct wish w = {.conf = {.memory = 256 << 20, .disk = INT64_C(10) << 30}, .log_level = "info", .check = true};
+    const struct opt table[] = {
+        {"read-only", OPT_BOOL, &w.conf.read_only, NULL, "refuse changes"},
+        {"cache-dir", OPT_STRING, &w.cache_dir, "DIR", "where copies of files are kept; default: of the mount point, in the user's cache"},
+        {"cache-size", OPT_BYTES, &w.conf.disk, "SIZE", "how much of it"},
+        {"memory-size", OPT_BYTES, &w.conf.memory, "SIZE", "how much is kept in memory as well"},
+        {"write-type", OPT_STRING, &w.conf.write_type, "TYPE", "Through or CacheThrough: are written files cached, too?"},
+        {"profile", OPT_STRING, &w.conf.profile, "PROFILE", "auto, sealed (nothing ever changes; needs --read-only) or open"},
+        {"metadata-sync", OPT_SECONDS, &w.conf.metadata_sync_ns, "DURATION", "how old what is known of files may be"},
+        {"http", OPT_STRING, &w.http, "ADDRESS", "serve health, metrics and status here, for example 127.0.0.1:9400"},
+        {"allow-other", OPT_BOOL, &w.allow_other, NULL, "other users may use the mount"},
+        {"check", OPT_BOOL, &w.check, NULL, "try the store before mounting it"},
+        {"foreground", OPT_BOOL, &w.foreground, NULL, "stay in the foreground"},
+        {"log-level", OPT_STRING, &w.log_level, "LEVEL", "debug, info, warn or error"},
+    };
+    static const struct usage u = {"millrace mount [flags] URL DIR",
+        "Mounts a store as a directory, and returns once files can be read there.", 2, 2, true};
+    cleanup_args struct args a;
+    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    if (rc >= 0)
+        return rc;
+    struct err e = ERR_INIT;
+    w.conf.url = a.pos[0];
+    if (check_directory(a.pos[1], &e) || check_store(&a, &w, &e) || run_client(&a, &w, &e))
+        return say_failed(&e);
+    return CLI_DONE;
+}
+
+/* -- umount ------------------------------------------------------------------------------------------------------------- */
+
+/* What libfuse does for users who may not call umount(2). */
+static int fusermount(const char *dir, bool lazy, struct err *e)
+{
+    char *argv[] = {(char *)"fusermount3", (char *)"-u", (char *)(lazy ? "-z" : "-q"), (char *)"--", (char *)dir, NULL};
+    pid_t pid;
+    int status = 0, rc = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
+    if (rc)
+        return err_sys(e, rc, "start fusermount3 (Debian: apt install fuse3)");
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    return err_set(e, ERR_CONFLICT, "%s cannot be unmounted: it is in use (see fuser -vm %s), or it is not yours", dir, dir);
+}
+
+static int unmount(const char *dir, bool lazy, struct err *e)
+{
+    if (geteuid() != 0)
+        return fusermount(dir, lazy, e);
+    if (umount2(dir, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+        return 0;
+    if (errno == EBUSY)
+        return err_set(e, ERR_CONFLICT, "%s is in use: close what uses it (see fuser -vm %s), or --lazy", dir, dir);
+    if (errno == EINVAL)
+        return err_set(e, ERR_NOTFOUND, "nothing is mounted at %s", dir);
+    return err_sys(e, errno, "unmount %s", dir);
+}
+
+int verb_umount(int argc, char **argv)
+{
+    bool lazy = false;
+    const struct opt table[] = {{"lazy", OPT_BOOL, &lazy, NULL, "now for newcomers, and for those who use it when they are done"}};
+    static const struct usage u = {"millrace umount [flags] DIR", "Unmounts what `millrace mount` has mounted.", 1, 1, false};
+    cleanup_args struct args a;
+    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    if (rc >= 0)
+        return rc;
+    struct err e = ERR_INIT;
+    return unmount(a.pos[0], lazy, &e) ? say_failed(&e) : CLI_DONE;
+}

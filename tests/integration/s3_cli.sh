@@ -1,0 +1,121 @@
+#!/bin/bash
+# The verbs of `millrace` that need no mount, against a real S3 server.  s3_cli.sh PROGRAM (millrace)
+set -euo pipefail
+# shellcheck source=tests/integration/s3_lib.sh
+. "$(dirname "$(readlink -f "$0")")/s3_lib.sh"
+millrace=$1
+count=0
+cd "$WORK"
+
+is() # NAME EXPECTED ACTUAL
+{
+    count=$((count + 1))
+    if [ "$2" = "$3" ]; then
+        echo "ok $count - $1"
+    else
+        echo "not ok $count - $1"
+        printf '# expected: %s\n# got: %s\n' "$2" "$3" | sed '2,$s/^[^#]/#   &/'
+        failed=1
+    fi
+}
+
+has() # NAME TEXT ACTUAL
+{
+    case $3 in
+    *"$2"*) is "$1" "$2" "$2" ;;
+    *) is "$1" "$2" "$3" ;;
+    esac
+}
+
+run() # COMMAND…: sets out and status
+{
+    status=0
+    out=$("$@" 2>&1) || status=$?
+}
+
+failed=0
+s3_start
+export AWS_ENDPOINT_URL=$S3_ENDPOINT AWS_ACCESS_KEY_ID=testaccess AWS_SECRET_ACCESS_KEY=testsecret123
+
+head -c 20000000 /dev/urandom >big
+mkdir -p tree/a/b "tree/with space"
+echo one >tree/one
+echo two >tree/a/b/two
+echo three >"tree/with space/three +%"
+: >tree/empty
+
+run "$millrace" cp big s3://data/up/
+is "a file goes up" "0:" "$status:$out"
+run "$millrace" ls s3://data
+is "its directory is listed" "up/" "$out"
+run "$millrace" ls --long s3://data/up
+has "with its size" "20000000" "$out"
+run "$millrace" ls s3://data/up/big
+is "a file lists itself" big "$out"
+run "$millrace" cp s3://data/up/big down
+is "and comes down again" "0:" "$status:$out"
+is "as it was" "$(sha256sum <big)" "$(sha256sum <down)"
+run "$millrace" stat s3://data/up/big
+has "stat of an object" "20000000 (19.07MiB)" "$out"
+run "$millrace" stat s3://data/up
+has "stat of a prefix" "directory" "$out"
+
+run "$millrace" cp --recursive tree s3://data/t
+is "a tree goes up" "0:4 files copied" "$status:$out"
+run "$millrace" ls s3://data/t --recursive
+is "all of it" $'a/b/two\nempty\none\nwith space/three +%' "$(sort <<<"$out")"
+run "$millrace" cp s3://data/t copy --recursive
+is "a tree comes down" "0:4 files copied" "$status:$out"
+is "the same one" "" "$(diff -r tree copy 2>&1)"
+run "$millrace" cp --recursive s3://data/t "file://$WORK/local"
+is "from store to store" "" "$(diff -r tree local 2>&1)"
+
+run "$millrace" check s3://data/t --write --fuse=false
+is "check finds nothing wrong" "0" "$status"
+has "and says what it saw" "can be read: 4 entries" "$out"
+has "and that it wrote" "it can be written to" "$out"
+is "without leaving a trace" $'a/\nempty\none\nwith space/' "$("$millrace" ls s3://data/t | sort)"
+
+run "$millrace" check s3://nobucket/x
+is "no bucket: fails" 1 "$status"
+has "no bucket: why" "BucketNotFound (404 NoSuchBucket): create bucket nobucket" "$out"
+AWS_SECRET_ACCESS_KEY=wrongwrong run "$millrace" ls s3://data
+is "bad keys: fails" 1 "$status"
+has "bad keys: why" "AccessDenied (403 SignatureDoesNotMatch): check the keys in the environment" "$out"
+run "$millrace" ls s3://data --option endpoint=http://no.such.host.invalid
+has "bad name: why" "NameNotResolved: the name of http://no.such.host.invalid does not resolve" "$out"
+run "$millrace" ls s3://data --option endpoint=http://127.0.0.1:1
+has "nobody there: why" "Unreachable" "$out"
+run "$millrace" cp s3://data/none x
+has "no such key" "s3://data/none: NotFound" "$out"
+is "leaves nothing" "" "$(ls x* 2>/dev/null)"
+run "$millrace" ls gopher://x
+has "a bad scheme" "unknown scheme 'gopher'; write s3://bucket/prefix or file:///directory" "$out"
+run "$millrace" ls s3://data --option colour=red
+has "an unknown option" "unknown option 'colour'; the options are endpoint, region" "$out"
+run "$millrace" ls s3://data --option secret-access-key=testsecret123
+has "a secret on the command line is refused" "secrets do not belong there" "$out"
+is "with status 1" 1 "$status"
+run "$millrace" frobnicate
+is "an unknown verb is misuse" 2 "$status"
+run "$millrace" ls
+is "so is a missing argument" 2 "$status"
+run "$millrace" cp a b
+is "and a copy without a store" 2 "$status"
+run "$millrace" --help
+has "help lists the verbs" "umount" "$out"
+run "$millrace" mount --help
+has "help of a verb lists the store's options" "path-style" "$out"
+
+mkdir -m 700 secrets
+printf testaccess >secrets/access-key-id
+printf 'testsecret123\n' >secrets/secret-access-key
+run env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY "$millrace" ls s3://data/t --secrets-dir secrets --option "endpoint=$S3_ENDPOINT"
+is "keys from files" $'a/\nempty\none\nwith space/' "$(sort <<<"$out")"
+printf nope-nope >secrets/secret-access-key
+run "$millrace" ls s3://data/t --secrets-dir secrets --option "endpoint=$S3_ENDPOINT"
+has "wrong ones: where to look" "check the keys in Secret directory secrets (keys access-key-id, secret-access-key)" "$out"
+run env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY "$millrace" ls s3://data
+is "without keys the server refuses" 1 "$status"
+echo "1..$count"
+exit "$failed"
