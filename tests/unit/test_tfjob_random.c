@@ -118,7 +118,7 @@ static void check_deletes(struct run *r, const struct plan *p, size_t writes)
         tfjob_type_parse(kube_label(pod, "training.kubeflow.org/replica-type"), &t);
         cleanup_free char *path = xasprintf("spec.tfReplicaSpecs.%s.replicas", tfjob_type_name(t));
         const char *phase = jget_str(pod, "status.phase", "");
-        if (!strcmp(phase, "Succeeded") && index < jget_int(r->cr, path, 1) && !r->done[t][index])
+        if (!strcmp(phase, "Succeeded") && !*r->terminal && index < jget_int(r->cr, path, 1) && !r->done[t][index])
             BROKEN(r, "it deletes %s, which has finished, and does not remember it", a->name);
         if (!r->fates || *r->terminal || jget_int(pod, "status.containerStatuses[0].state.terminated.exitCode", 0) != 130)
             continue;
