@@ -222,6 +222,7 @@ static int build(struct client *c, bool resume, struct err *e)
     cleanup_free char *blocks = path_join(c->o->cache_dir, "blocks");
     struct fs *fs = &c->fs;
     fs->conf = c->conf;
+    fs->status = c->status;
     fs->file_mode = ro ? 0444 : 0666;
     fs->dir_mode = ro ? 0555 : 0777;
     double sync_s = (double)sync / (double)NS_PER_S;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 struct inval;
+struct status;
 
 struct fs {
     const struct conf *conf;     /* all borrowed */
@@ -17,6 +18,7 @@ struct fs {
     struct tree *tree;
     struct ofiles *files;
     struct session *session;
+    struct status *status;
     uint32_t file_mode, dir_mode; /* permission bits of new files and directories */
     double timeout;              /* seconds the kernel may believe names and attributes */
     double absence;              /* … and that a name is absent */

@@ -1,5 +1,6 @@
 #include "fuse/ops.h"
 
+#include "fuse/status.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 
@@ -7,6 +8,8 @@
 #include <string.h>
 
 #define XATTR_ERROR "user.millrace.error"
+#define XATTR_STATUS "user.millrace.status" /* of the root: what /status says, for `millrace stat`; not listed */
+#define STATUS_MAX (60u << 10)              /* the kernel allows 64 KiB */
 
 void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *e)
 {
@@ -14,7 +17,7 @@ void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *
     switch (errnum) {
     case ENOENT: case EEXIST: case ENOTEMPTY: case ENOTDIR: case EISDIR: case EROFS: case EXDEV: case ENAMETOOLONG: case EOPNOTSUPP:
     case EINVAL:
-        if (errnum != ENOENT)
+        if (strcmp(what, "lookup") != 0)
             log_kv(LOG_DEBUG, "a request was refused", "op", what, "error", e->msg, NULL);
         break; /* answers, not faults */
     case ESTALE:
@@ -196,32 +199,35 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
     fuse_reply_statfs(req, &st);
 }
 
-static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+static void reply_xattr(fuse_req_t req, const char *value, size_t len, size_t size)
 {
-    char text[sizeof((struct err *)0)->msg];
-    if (strcmp(name, XATTR_ERROR) != 0 || !ofiles_noted(ops_fs(req)->files, ino, text, sizeof text)) {
-        fuse_reply_err(req, ENODATA);
-        return;
-    }
-    size_t len = strlen(text);
     if (size == 0)
         fuse_reply_xattr(req, len);
     else if (size < len)
         fuse_reply_err(req, ERANGE);
     else
-        fuse_reply_buf(req, text, len);
+        fuse_reply_buf(req, value, len);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    char text[sizeof((struct err *)0)->msg];
+    if (ino == FUSE_ROOT_ID && strcmp(name, XATTR_STATUS) == 0) {
+        cleanup_buf struct buf status = BUF_INIT(STATUS_MAX);
+        status_json(ops_fs(req)->status, &status);
+        reply_xattr(req, buf_str(&status), status.len, size);
+    } else if (strcmp(name, XATTR_ERROR) == 0 && ofiles_noted(ops_fs(req)->files, ino, text, sizeof text)) {
+        reply_xattr(req, text, strlen(text), size);
+    } else {
+        fuse_reply_err(req, ENODATA);
+    }
 }
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
     char text[sizeof((struct err *)0)->msg];
     size_t len = ofiles_noted(ops_fs(req)->files, ino, text, sizeof text) ? sizeof XATTR_ERROR : 0;
-    if (size == 0)
-        fuse_reply_xattr(req, len);
-    else if (size < len)
-        fuse_reply_err(req, ERANGE);
-    else
-        fuse_reply_buf(req, XATTR_ERROR, len);
+    reply_xattr(req, XATTR_ERROR, len, size);
 }
 
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
