@@ -417,41 +417,6 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
     return rc;
 }
 
-int inodes_split(struct inodes *ix, uint64_t ino, struct err *e)
-{
-    int rc = -1;
-    char name[INODE_NAME_MAX + 1], version[STORE_VERSION_MAX];
-    change_begin(ix, NULL);
-    struct rec *r = rec_get(ix, ino), *twin;
-    if (!r || (r->flags & (INODE_GONE | INODE_DIR))) {
-        err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino);
-    } else {
-        memcpy(name, index_text(ix, r->name), r->name_len);
-        name[r->name_len] = '\0';
-        index_version_get(ix, r, version);
-        if ((twin = rec_new(ix, name, e))) {
-            twin->parent = r->parent;
-            twin->size = r->size;
-            twin->mtime_ns = r->mtime_ns;
-            twin->uid = r->uid;
-            twin->gid = r->gid;
-            twin->mode = r->mode;
-            twin->synced = r->synced;
-            twin->mount = r->mount;
-            unsigned flags = r->flags & INODE_ATTR;
-            index_version_set(ix, twin, version, e);
-            rec_refresh(ix, r);
-            r->opens++; /* stays until the twin is there */
-            rec_detach(ix, r);
-            rc = rec_add(ix, twin, flags, e);
-            r->opens--;
-            rec_free(ix, r);
-        }
-    }
-    change_end(ix);
-    return rc;
-}
-
 void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct inode *from, unsigned set, unsigned clear)
 {
     change_begin(ix, NULL);

@@ -84,8 +84,6 @@ int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struc
 void inodes_remove(struct inodes *ix, uint64_t ino);                  /* takes the name away */
 /* Moves the name; an inode that has the target name loses it. */
 int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *name, struct err *e);
-/* The name goes to a new inode with the same content; whoever has the old one keeps it. Returns -1 if it has no name. */
-int inodes_split(struct inodes *ix, uint64_t ino, struct err *e);
 
 enum inodes_field { /* what inodes_set takes from its argument */
     INODES_SIZE = 1, INODES_GROW = 128 /* the larger size */, INODES_MTIME = 2,

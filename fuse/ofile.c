@@ -179,7 +179,7 @@ void ofiles_put(struct ofile *f)
     struct ofiles *fs = f->files;
     struct ofile *dead = NULL;
     pthread_mutex_lock(&fs->mu);
-    if (--f->refs == 0 && !write_is_dirty(f)) { /* what is dirty stays until the writer has uploaded it */
+    if (--f->refs == 0 && !write_is_dirty(f) && !atomic_load(&f->pinned)) { /* what is dirty stays until the writer has uploaded it */
         idle_add(f);
         if (fs->nidle > fs->c.max_idle)
             dead = table_remove(fs->idle.idle_next);
@@ -286,12 +286,13 @@ ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct 
     return n;
 }
 
-/* A backing id for a complete cached file, one for an inode as long as it has any open. f->up is held. */
+/* A backing id for a complete cached file, one for an inode as long as it has any open. Only where nothing can be written: readers of a
+ * backing file would not see what somebody else writes to the staging file. f->up is held. */
 static int32_t take_backing(struct ofile *f, const struct inode *n)
 {
     struct ofiles_conf *c = &f->files->c;
     struct err e = ERR_INIT;
-    if (!c->backing.open || f->no_backing || (n->flags & INODE_STAGED))
+    if (!c->backing.open || f->no_backing || (n->flags & INODE_STAGED) || tree_writable(c->tree, n->mount))
         return 0;
     if (n->backing)
         return n->backing;
@@ -311,15 +312,6 @@ static int32_t take_backing(struct ofile *f, const struct inode *n)
     return set.backing;
 }
 
-static void drop_backing(struct ofile *f, const struct inode *n)
-{
-    struct ofiles_conf *c = &f->files->c;
-    struct inode none = {.backing = 0};
-    inodes_set(c->inodes, f->ino, INODES_BACKING, &none, 0, INODE_PASSTHROUGH);
-    if (n->backing && c->backing.close)
-        c->backing.close(c->backing.user, n->backing);
-}
-
 /* The kernel takes all opens of an inode in one way: through the backing file, or through us. */
 static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e)
 {
@@ -327,15 +319,7 @@ static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *back
     struct inode n;
     if (inodes_get(ix, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
-    bool through = (n.flags & INODE_PASSTHROUGH) && n.opens > 0;
-    if (write && through) { /* its readers keep what they have; the name goes to a new inode, which can be written */
-        if (inodes_split(ix, f->ino, e))
-            return -1;
-        return err_sys(e, ESTALE, "file is read through its cached copy");
-    }
-    if (write && n.backing)
-        drop_backing(f, &n);
-    if (through)
+    if ((n.flags & INODE_PASSTHROUGH) && n.opens > 0)
         *backing = n.backing;
     else if (!write && n.opens == 0)
         *backing = take_backing(f, &n);
@@ -358,8 +342,10 @@ int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, str
 void ofile_closed(struct ofile *f)
 {
     pthread_mutex_lock(&f->up);
-    if (inodes_opened(f->files->c.inodes, f->ino, -1) == 0)
+    if (inodes_opened(f->files->c.inodes, f->ino, -1) == 0) {
+        atomic_store(&f->pinned, false);
         write_settle(f);
+    }
     pthread_mutex_unlock(&f->up);
 }
 
@@ -370,6 +356,21 @@ void ofile_attach_for_move(struct ofile *f)
     if (ofile_attach(f, &e))
         log_kv(LOG_DEBUG, "a file that is to be renamed cannot be opened", "error", e.msg, NULL);
     pthread_rwlock_unlock(&f->io);
+}
+
+/* All of it, before the store has it no more. */
+int ofile_pin(struct ofile *f, unsigned own, struct err *e)
+{
+    struct inode n;
+    if (inodes_get(f->files->c.inodes, f->ino, &n) || n.opens <= own || (n.flags & INODE_STAGED))
+        return 0;
+    if (lock_attached(f, e))
+        return -1;
+    int rc = f->cf && !cache_complete(f->cf) && (cache_prefetch(f->cf, 0, n.size, e) || cache_wait(f->cf, e)) ? -1 : 0;
+    pthread_rwlock_unlock(&f->io);
+    if (rc == 0)
+        atomic_store(&f->pinned, true);
+    return rc;
 }
 
 void ofile_moved(struct ofile *f)

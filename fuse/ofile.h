@@ -20,6 +20,7 @@ struct ofile {
     uint64_t ino, generation;
     unsigned refs;               /* ofiles.mu */
     bool idle;                   /* ofiles.mu: in the idle list */
+    _Atomic bool pinned;         /* removed while it is open: what is cached of it cannot be found again, it stays until closed */
     pthread_mutex_t up;
     pthread_rwlock_t io;
     struct cache_file *cf;       /* io */
@@ -59,7 +60,7 @@ void ofiles_put(struct ofile *f);
 /* Calls fn for every file in the table, with a reference held and no lock. */
 void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), void *user);
 
-/* Decides how this open is served. *backing: passthrough id or 0. ESTALE: look the name up again (it leads to another inode then).
+/* Decides how this open is served. *backing: passthrough id or 0. ESTALE: the inode is gone.
  * Counts the open; ofile_closed() counts it off again. */
 int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e);
 void ofile_closed(struct ofile *f);
@@ -67,6 +68,7 @@ void ofile_closed(struct ofile *f);
 ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct err *e);
 int ofile_attach(struct ofile *f, struct err *e); /* finds where its bytes are; f->io is held exclusively */
 void ofile_attach_for_move(struct ofile *f); /* before a rename: so that ofile_moved() has what to move */
+int ofile_pin(struct ofile *f, unsigned own, struct err *e); /* before a removal: whoever has it open, but for `own` opens, must be able to go on reading. f->up is held */
 /* The inode's path or version changed: what is cached under the old one is cached under the new one now. */
 void ofile_moved(struct ofile *f);
 

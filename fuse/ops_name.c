@@ -73,8 +73,11 @@ static int unlink_locked(struct fs *fs, struct ofile *f, uint64_t ino, struct er
     struct store *store;
     unsigned mount;
     char path[INODE_PATH_MAX];
+    struct err pin = ERR_INIT;
     if (inodes_get(fs->inodes, ino, &n) || tree_where(fs->tree, ino, &store, &mount, path, e))
         return err_wrap(e, "unlink");
+    if (ofile_pin(f, 0, &pin))
+        log_kv(LOG_WARN, "a file is removed while it is open, and could not be read before", "path", path, "error", pin.msg, NULL);
     if (!(n.flags & INODE_LOCAL) && store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
         return -1;
     inodes_opened(fs->inodes, ino, 1); /* keeps the record until its staging file is dealt with */
@@ -185,10 +188,13 @@ static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, st
 {
     struct fs *fs = m->fs;
     struct store_stat st = {0};
+    struct err pin = ERR_INIT;
     struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
     if (inodes_get(fs->inodes, m->n.ino, &m->n)) /* an upload may have ended meanwhile */
         return err_sys(e, ESTALE, "rename");
     bool local = m->n.flags & INODE_LOCAL;
+    if (g && ofile_pin(g, 1, &pin))
+        log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before", "path", m->to, "error", pin.msg, NULL);
     if (!local && store_rename(m->store, m->from, m->to, &st, e))
         return -1;
     if (inodes_rename(fs->inodes, m->n.ino, m->newdir, m->newname, e))

@@ -57,7 +57,10 @@ static int write_sidecar(struct ofile *f, struct err *e)
     if (inodes_get(conf_of(f)->inodes, f->ino, &n) || tree_where(conf_of(f)->tree, f->ino, &store, &mount, path, e))
         return -1;
     cleanup_free char *name = stage_path(f, ".path");
-    cleanup_free char *tmp = stage_path(f, ".new");
+    static _Atomic unsigned count; /* a rename of a directory above may be writing the same one */
+    char suffix[24];
+    snprintf(suffix, sizeof suffix, ".%u.new", atomic_fetch_add(&count, 1));
+    cleanup_free char *tmp = stage_path(f, suffix);
     cleanup_free char *text = xasprintf("%u\n%s\n%s\n", mount, n.version, path);
     cleanup_fd int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || rename(tmp, name)) {
