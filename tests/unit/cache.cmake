@@ -1,3 +1,5 @@
 if(TARGET mr_cache)
-  millrace_unit_test(cache SOURCES unit/test_cache.c LIBS mr_cache)
+  foreach(part cache cache_restart cache_room)
+    millrace_unit_test(${part} SOURCES unit/test_${part}.c LIBS mr_cache)
+  endforeach()
 endif()

@@ -26,9 +26,17 @@ static inline uint64_t fake_seed(const char *path, const char *version)
     return hash64_mix(hash64(path, strlen(path)), hash64(version, strlen(version)));
 }
 
-static inline void fake_fill(uint64_t seed, uint64_t off, void *buf, size_t len)
+/* Much of a test's time would go here: not instrumented. */
+__attribute__((no_sanitize("thread", "address", "undefined"), optimize("O2"))) static inline void fake_fill(uint64_t seed,
+    uint64_t off, void *buf, size_t len)
 {
     unsigned char *p = buf;
+    if (off % 8 == 0)
+        for (; len >= 8; off += 8, len -= 8, p += 8) {
+            uint64_t word = (seed + off / 8) * 0x9e3779b97f4a7c15u;
+            word ^= word >> 29;
+            __builtin_memcpy(p, &word, 8);
+        }
     while (len) {
         uint64_t word = (seed + off / 8) * 0x9e3779b97f4a7c15u;
         word ^= word >> 29;
