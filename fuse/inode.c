@@ -243,6 +243,17 @@ int inodes_path(struct inodes *ix, uint64_t ino, char path[INODE_PATH_MAX], unsi
     return rc;
 }
 
+bool inodes_below(struct inodes *ix, uint64_t ino, uint64_t dir)
+{
+    pthread_rwlock_rdlock(&ix->lock);
+    const struct rec *r = rec_get(ix, ino);
+    while (r && rec_ino(ix, r) != dir && rec_ino(ix, r) != INODE_ROOT && !(r->flags & INODE_GONE))
+        r = rec_get(ix, r->parent);
+    bool below = r && rec_ino(ix, r) == dir;
+    pthread_rwlock_unlock(&ix->lock);
+    return below;
+}
+
 int inodes_name(struct inodes *ix, uint64_t ino, char name[INODE_NAME_MAX + 1], uint64_t *dir)
 {
     pthread_rwlock_rdlock(&ix->lock);

@@ -73,6 +73,7 @@ int inodes_get(struct inodes *ix, uint64_t ino, struct inode *out);  /* -1: no s
 bool inodes_find(struct inodes *ix, uint64_t dir, const char *name, struct inode *out);
 /* Name of an inode and the path below its mount's root ("" for the root itself); NOTFOUND/ESTALE if it has no name any more. */
 int inodes_path(struct inodes *ix, uint64_t ino, char path[INODE_PATH_MAX], unsigned *mount, struct err *e);
+bool inodes_below(struct inodes *ix, uint64_t ino, uint64_t dir); /* is it somewhere in that directory? */
 int inodes_name(struct inodes *ix, uint64_t ino, char name[INODE_NAME_MAX + 1], uint64_t *dir);
 
 enum inodes_change { INODES_SAME, INODES_NEW, INODES_UPDATED, INODES_REPLACED /* by another inode: tell the kernel */ };

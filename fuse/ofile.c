@@ -21,6 +21,7 @@ struct note {
 
 struct ofiles {
     struct ofiles_conf c;
+    pthread_rwlock_t moving;
     pthread_mutex_t mu;
     struct ofile *buckets[BUCKETS]; /* mu */
     struct ofile idle;             /* mu; head of a ring, least recently used first */
@@ -30,6 +31,8 @@ struct ofiles {
 };
 
 const struct ofiles_conf *ofiles_config(const struct ofiles *fs) { return &fs->c; }
+
+pthread_rwlock_t *ofiles_moving(struct ofiles *fs) { return &fs->moving; }
 
 struct ofiles *ofiles_new(const struct ofiles_conf *conf, struct err *e)
 {
@@ -43,6 +46,7 @@ struct ofiles *ofiles_new(const struct ofiles_conf *conf, struct err *e)
         fs->c.max_idle = 1024;
     fs->idle.idle_next = fs->idle.idle_prev = &fs->idle;
     pthread_mutex_init(&fs->mu, NULL);
+    pthread_rwlock_init(&fs->moving, NULL);
     return fs;
 }
 
@@ -100,6 +104,7 @@ void ofiles_free(struct ofiles *fs)
             destroy(f);
         }
     pthread_mutex_destroy(&fs->mu);
+    pthread_rwlock_destroy(&fs->moving);
     free(fs);
 }
 

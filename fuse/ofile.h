@@ -2,7 +2,8 @@
  * once somebody wrote to it, a staging file, never both. Everything here can be found again from the index and the staging
  * directory, so a serving process that was killed loses nothing: files come into being when they are asked for.
  *
- * Threads: any. Locks, in this order: ofile.up (one at a time: open decisions, upload, rename, removal), ofile.io (shared: reading and writing
+ * Threads: any. Locks, in this order: ofile.up (one at a time: open decisions, upload, rename, removal), ofiles.moving (shared: an upload
+ * is under way; exclusive: a directory is being moved, so paths change), ofile.io (shared: reading and writing
  * data; exclusive: changing where it is), ofiles.mu (a leaf: table and idle list). None is held while a request is answered. */
 #ifndef MILLRACE_FUSE_OFILE_H
 #define MILLRACE_FUSE_OFILE_H
@@ -54,6 +55,7 @@ struct ofiles; /* opaque */
 struct ofiles *ofiles_new(const struct ofiles_conf *conf, struct err *e);
 void ofiles_free(struct ofiles *fs);
 const struct ofiles_conf *ofiles_config(const struct ofiles *fs);
+pthread_rwlock_t *ofiles_moving(struct ofiles *fs);
 
 struct ofile *ofiles_get(struct ofiles *fs, uint64_t ino, struct err *e); /* ofiles_put() it; ESTALE, EISDIR, ENOMEM */
 void ofiles_put(struct ofile *f);

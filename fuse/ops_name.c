@@ -192,6 +192,10 @@ static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, st
     struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
     if (inodes_get(fs->inodes, m->n.ino, &m->n)) /* an upload may have ended meanwhile */
         return err_sys(e, ESTALE, "rename");
+    /* What is only here may take a free name without the store; what the store has under that name can only be replaced there. */
+    if ((m->n.flags & INODE_LOCAL) && m->target.ino && !(m->target.flags & INODE_LOCAL)
+        && (write_upload_locked(f, e) || inodes_get(fs->inodes, m->n.ino, &m->n)))
+        return -1;
     bool local = m->n.flags & INODE_LOCAL;
     if (g && ofile_pin(g, 1, &pin))
         log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before", "path", m->to, "error", pin.msg, NULL);
@@ -238,11 +242,14 @@ static int move_file(struct move *m, struct err *e)
     return rc;
 }
 
+/* What is open below a directory that has moved. */
 static void repath(void *user, struct ofile *f)
 {
-    (void)user;
-    if (write_is_dirty(f))
-        write_repath(f);
+    const struct move *m = user;
+    if (!inodes_below(m->fs->inodes, f->ino, m->n.ino))
+        return;
+    write_repath(f);
+    ofile_moved(f);
 }
 
 struct names {
@@ -307,7 +314,8 @@ static int move_tree(struct fs *fs, struct store *store, uint64_t dir, const cha
     return rc;
 }
 
-static int move_dir(struct move *m, struct err *e)
+/* ofiles.moving is held: no upload goes to a path that is about to end. */
+static int move_dir_locked(struct move *m, struct err *e)
 {
     struct fs *fs = m->fs;
     struct store_stat st = {0};
@@ -324,8 +332,16 @@ static int move_dir(struct move *m, struct err *e)
     }
     if (inodes_rename(fs->inodes, m->n.ino, m->newdir, m->newname, e))
         return -1;
-    ofiles_each(fs->files, repath, NULL);
+    ofiles_each(fs->files, repath, m);
     return 0;
+}
+
+static int move_dir(struct move *m, struct err *e)
+{
+    pthread_rwlock_wrlock(ofiles_moving(m->fs->files));
+    int rc = move_dir_locked(m, e);
+    pthread_rwlock_unlock(ofiles_moving(m->fs->files));
+    return rc;
 }
 
 static int move(struct fs *fs, uint64_t dir, const char *name, uint64_t newdir, const char *newname, unsigned flags, struct err *e)

@@ -263,7 +263,7 @@ static void forget_changes(struct ofile *f)
     inodes_set(conf_of(f)->inodes, f->ino, 0, NULL, 0, INODE_DIRTY);
 }
 
-int write_upload_locked(struct ofile *f, struct err *e)
+static int upload(struct ofile *f, struct err *e)
 {
     struct inode n;
     char path[INODE_PATH_MAX];
@@ -271,8 +271,6 @@ int write_upload_locked(struct ofile *f, struct err *e)
     struct store_stat st = {0};
     unsigned mount;
     struct stat content;
-    if (!write_is_dirty(f))
-        return 0;
     if (inodes_get(conf_of(f)->inodes, f->ino, &n) || n.generation != f->generation || (n.flags & INODE_GONE)) {
         forget_changes(f); /* nobody can ever read them by name */
         return 0;
@@ -291,6 +289,16 @@ int write_upload_locked(struct ofile *f, struct err *e)
     }
     upload_done(f, &n, counted, &st);
     return 0;
+}
+
+int write_upload_locked(struct ofile *f, struct err *e)
+{
+    if (!write_is_dirty(f))
+        return 0;
+    pthread_rwlock_rdlock(ofiles_moving(f->files));
+    int rc = upload(f, e);
+    pthread_rwlock_unlock(ofiles_moving(f->files));
+    return rc;
 }
 
 int write_upload(struct ofile *f, struct err *e)
