@@ -13,10 +13,10 @@ static void set_bytes(json_t *o, const char *human_key, const char *bytes_key, i
 }
 
 /* "37.5%"; nothing of nothing is 0 %. */
-static void set_share(json_t *o, const char *key, int64_t part, int64_t all)
+static void set_share(json_t *o, const char *key, double part, double all)
 {
     char text[16];
-    double share = all > 0 ? 100.0 * (double)part / (double)all : 0;
+    double share = all > 0 ? 100 * part / all : 0;
     if (share > 100)
         share = 100;
     snprintf(text, sizeof text, "%.1f%%", share);
@@ -48,16 +48,16 @@ static json_t *mounts_json(const struct dataset *d)
 static json_t *cache_json(const struct dataset_status *s)
 {
     json_t *o = json_object();
-    int64_t delivered = s->read_cache + s->read_worker + s->read_direct;
+    double delivered = (double)s->read_cache + (double)s->read_worker + (double)s->read_direct;
     set_bytes(o, "cached", "cachedBytes", s->cached);
     set_bytes(o, "cacheCapacity", "cacheCapacityBytes", s->capacity);
     if (s->has_ufs)
-        set_share(o, "cachedPercentage", s->cached, s->ufs_bytes);
+        set_share(o, "cachedPercentage", (double)s->cached, (double)s->ufs_bytes);
     json_object_set_new(o, "clientCachedBytes", json_integer(s->client_cached));
     if (delivered > 0) {
-        set_share(o, "cacheHitRatio", s->read_cache + s->read_worker, delivered);
-        set_share(o, "localHitRatio", s->read_cache, delivered);
-        set_share(o, "remoteHitRatio", s->read_worker, delivered);
+        set_share(o, "cacheHitRatio", (double)s->read_cache + (double)s->read_worker, delivered);
+        set_share(o, "localHitRatio", (double)s->read_cache, delivered);
+        set_share(o, "remoteHitRatio", (double)s->read_worker, delivered);
     }
     return o;
 }

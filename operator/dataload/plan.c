@@ -44,8 +44,13 @@ static const struct member *find_loader(const struct dataload_world *w)
 static struct dataload_progress read_progress(const struct member *m)
 {
     const json_t *load = jget_obj(m->report, "load");
-    return (struct dataload_progress){load != NULL, jget_int(load, "files", 0), jget_int(load, "bytes", 0),
-        jget_int(load, "loadedFiles", 0), jget_int(load, "loadedBytes", 0), jget_int(load, "failedFiles", 0)};
+    struct dataload_progress p = {.known = load != NULL};
+    member_count(load, "files", &p.files);
+    member_count(load, "bytes", &p.bytes);
+    member_count(load, "loadedFiles", &p.done_files);
+    member_count(load, "loadedBytes", &p.done_bytes);
+    member_count(load, "failedFiles", &p.failed);
+    return p;
 }
 
 /* It ended well: everything that it counted is loaded, even if nobody asked it in its last second. */

@@ -197,6 +197,13 @@ void member_look(const struct member *m, const struct dataset *d, int64_t now_ns
     }
 }
 
+void member_count(const json_t *report, const char *path, int64_t *sum)
+{
+    int64_t n = jget_int(report, path, 0);
+    if (n > 0 && __builtin_add_overflow(*sum, n, sum))
+        *sum = INT64_MAX;
+}
+
 bool member_disk_full(const struct member *m, const char **message)
 {
     if (strcmp(jget_str(m->report, "reason", ""), REASON_DISK_FULL) != 0)

@@ -185,27 +185,25 @@ static void settle(const struct dataset_world *w, json_t *conditions, const stru
 static void add_report(struct dataset_status *s, const struct member *m, bool workers_cache)
 {
     bool client = member_is(m->pod, COMPONENT_CLIENT), worker = member_is(m->pod, COMPONENT_WORKER);
-    int64_t used = jget_int(m->report, "cache.usedBytes", 0), capacity = jget_int(m->report, "cache.capacityBytes", 0);
-    int64_t store = jget_int(m->report, "reads.storeBytes", 0);
-    s->read_store += store;
+    member_count(m->report, "reads.storeBytes", &s->read_store);
     if (client) {
-        s->client_cached += used;
-        s->read_cache += jget_int(m->report, "reads.cacheBytes", 0);
-        s->read_worker += jget_int(m->report, "reads.workerBytes", 0);
-        s->read_direct += store;
-        s->written += jget_int(m->report, "writes.bytes", 0);
-        s->pending_files += jget_int(m->report, "writes.pendingFiles", 0);
+        member_count(m->report, "cache.usedBytes", &s->client_cached);
+        member_count(m->report, "reads.cacheBytes", &s->read_cache);
+        member_count(m->report, "reads.workerBytes", &s->read_worker);
+        member_count(m->report, "reads.storeBytes", &s->read_direct);
+        member_count(m->report, "writes.bytes", &s->written);
+        member_count(m->report, "writes.pendingFiles", &s->pending_files);
     }
     if (workers_cache ? worker : client) {
-        s->cached += used;
-        s->capacity += capacity;
+        member_count(m->report, "cache.usedBytes", &s->cached);
+        member_count(m->report, "cache.capacityBytes", &s->capacity);
     }
     const json_t *ufs = worker ? jget_obj(m->report, "ufs") : NULL;
     if (ufs && !s->has_ufs) {
         s->has_ufs = true;
         s->ufs_complete = jget_bool(ufs, "complete", false);
-        s->ufs_bytes = jget_int(ufs, "bytes", 0);
-        s->ufs_files = jget_int(ufs, "files", 0);
+        member_count(ufs, "bytes", &s->ufs_bytes);
+        member_count(ufs, "files", &s->ufs_files);
     }
 }
 

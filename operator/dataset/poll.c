@@ -7,6 +7,7 @@
 #include "lib/http/http.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/queue.h"
+#include "operator/dataset/member.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -73,14 +74,13 @@ static struct entry *entry_new(const json_t *pod)
 
 static void add_reads(struct poll_reads *r, const char *component, const json_t *report)
 {
-    int64_t store = jget_int(report, "reads.storeBytes", 0);
-    r->store += store;
+    member_count(report, "reads.storeBytes", &r->store);
     if (strcmp(component, COMPONENT_CLIENT) != 0)
         return;
-    r->cache += jget_int(report, "reads.cacheBytes", 0);
-    r->worker += jget_int(report, "reads.workerBytes", 0);
-    r->direct += store;
-    r->written += jget_int(report, "writes.bytes", 0);
+    member_count(report, "reads.cacheBytes", &r->cache);
+    member_count(report, "reads.workerBytes", &r->worker);
+    member_count(report, "reads.storeBytes", &r->direct);
+    member_count(report, "writes.bytes", &r->written);
 }
 
 /* What a pod that goes has counted stays counted. poll.mu held. */

@@ -31,10 +31,12 @@ static const char *node_of(const json_t *pod)
 static char *pod_hash(const struct dataset *d, const json_t *pod)
 {
     cleanup_json json_t *desired = NULL;
-    if (member_is(pod, COMPONENT_CLIENT))
+    if (member_is(pod, COMPONENT_CLIENT)) {
         desired = render_client(d, &env, node_of(pod));
-    else
-        desired = render_worker(d, &env, atoi(strrchr(kube_name(pod), '-') + 1), NULL);
+    } else {
+        const char *dash = strrchr(kube_name(pod), '-');
+        desired = render_worker(d, &env, dash ? atoi(dash + 1) : 0, NULL);
+    }
     return xstrdup(kube_annotation(desired, ANNOTATION_HASH));
 }
 

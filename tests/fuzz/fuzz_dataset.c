@@ -1,0 +1,151 @@
+/* Dataset json → struct → plans of the dataset and of its attachments → the world after them → plans again. What is valid must give a
+ * configuration that the client accepts. Input: {"cr": …, "world": …}, or a Dataset alone. */
+#include "fuse/conf.h"
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "operator/api/dataset.h"
+#include "operator/render/volume.h"
+#include "tests/golden/golden_dataset.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
+
+/* ---- mutations that keep the input json: a value becomes another one, or goes ---- */
+
+#define NODES_MAX 4096
+
+struct node {
+    json_t *in;      /* the array or object that holds it */
+    const char *key; /* NULL: in an array, at index */
+    size_t index;
+};
+
+static size_t collect(json_t *j, struct node *out, size_t n)
+{
+    const char *key;
+    json_t *v;
+    size_t i;
+    json_object_foreach(j, key, v) {
+        if (n < NODES_MAX)
+            out[n++] = (struct node){j, key, 0};
+        n = collect(v, out, n);
+    }
+    json_array_foreach(j, i, v) {
+        if (n < NODES_MAX)
+            out[n++] = (struct node){j, NULL, i};
+        n = collect(v, out, n);
+    }
+    return n;
+}
+
+static json_t *at(const struct node *n) { return n->key ? json_object_get(n->in, n->key) : json_array_get(n->in, n->index); }
+
+static json_t *other_value(unsigned r, const struct node *nodes, size_t n)
+{
+    static const char *const texts[] = {"", "/", "..", "/a/../b", "s3://", "s3://b", "pvc://c/d", "Memory", "True", "False", "1Gi", "-1", "9e99",
+        "current", "old", "Failed", "Succeeded", "worker", "client", "mnist-cache-0", "millrace-u1", "u1", "2026-01-31T11:59:59Z", "\xc3\xa4"};
+    static const json_int_t numbers[] = {0, 1, -1, 2, 1000, 1001, INT32_MAX, INT64_MAX, INT64_MIN};
+    switch (r % 6) {
+    case 0: return json_string(texts[r / 6 % ARRAY_LEN(texts)]);
+    case 1: return json_integer(numbers[r / 6 % ARRAY_LEN(numbers)]);
+    case 2: return r & 64 ? json_array() : json_object();
+    case 3: return r & 64 ? json_null() : json_boolean(r & 128);
+    default: return json_deep_copy(at(&nodes[r / 6 % n]));
+    }
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
+{
+    static struct node nodes[NODES_MAX];
+    cleanup_json json_t *j = json_loadb((const char *)data, size, 0, NULL);
+    size_t n = j ? collect(j, nodes, 0) : 0;
+    if (!n || seed % 16 == 0)
+        return LLVMFuzzerMutate(data, size, max);
+    const struct node *where = &nodes[seed / 16 % n];
+    unsigned r = seed * 2654435761u >> 8;
+    json_t *v = r % 8 ? other_value(r / 8, nodes, n) : NULL;
+    if (v && where->key)
+        json_object_set_new(where->in, where->key, v);
+    else if (v && r & 4096)
+        json_array_append_new(where->in, v);
+    else if (v)
+        json_array_set_new(where->in, where->index, v);
+    else if (where->key)
+        json_object_del(where->in, where->key);
+    else
+        json_array_remove(where->in, where->index);
+    size_t len = json_dumpb(j, (char *)data, max, JSON_COMPACT);
+    return len <= max ? len : size;
+}
+
+/* ---- the target ---- */
+
+static void check_config(const json_t *cr)
+{
+    const char *reason;
+    struct err e = ERR_INIT;
+    cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, &e);
+    if (!d) {
+        if (!*e.msg)
+            abort(); /* refused without a word */
+        return;
+    }
+    cleanup_free char *text = render_config(d);
+    cleanup_conf struct conf *c = conf_parse(text, strlen(text), &e);
+    if (!c) {
+        fprintf(stderr, "%s\n%s\n", e.msg, text);
+        abort();
+    }
+}
+
+/* What the API server puts into every object. */
+static json_t *as_stored(const json_t *given)
+{
+    json_t *cr = json_deep_copy(given), *meta = json_object_get(cr, "metadata");
+    if (!json_is_object(meta)) {
+        meta = json_pack("{s:s}", "name", "fuzz");
+        json_object_set_new(cr, "metadata", meta);
+    }
+    json_object_set_new(cr, "kind", json_string("Dataset"));
+    json_object_set_new(meta, "namespace", json_string("team"));
+    json_object_set_new(meta, "uid", json_string("u1"));
+    if (json_object_get(meta, "finalizers")) /* its schema is the server's own */
+        json_object_set_new(meta, "finalizers", json_pack("[s]", "millrace.dev/dataset"));
+    return cr;
+}
+
+static void run(golden_plan fn, const json_t *cr, const json_t *world)
+{
+    cleanup_json json_t *cr2 = json_deep_copy(cr), *world2 = json_deep_copy(world);
+    for (int i = 0; i < 2; i++) {
+        cleanup_plan struct plan p = PLAN_INIT;
+        fn(cr2, world2, &p, NULL);
+        cleanup_json json_t *j = plan_json(&p);
+        if (!json_is_array(j))
+            abort();
+        golden_apply(cr2, world2, &p, GOLDEN_LINGER, SIZE_MAX);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    cleanup_json json_t *input = json_loadb((const char *)data, size, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(input))
+        return 0;
+    const json_t *given = jget_obj(input, "cr"), *objects = jget_arr(input, "world.objects"), *reports = jget_obj(input, "world.reports");
+    cleanup_json json_t *cr = as_stored(given ? given : input), *world = json_object();
+    json_object_set_new(world, "now", json_string("2026-01-31T12:00:00Z"));
+    json_object_set_new(world, "objects", objects ? json_deep_copy(objects) : json_array());
+    json_object_set_new(world, "reports", reports ? json_deep_copy(reports) : json_object());
+    check_config(cr);
+    run(golden_dataset_plan, cr, world);
+    run(golden_attach_plan, cr, world);
+    return 0;
+}
