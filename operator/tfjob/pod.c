@@ -76,28 +76,30 @@ static bool disrupted(const json_t *pod)
     return !strncmp(reason, "OutOf", 5);
 }
 
-/* A pod that is being deleted: had it finished by itself when the deletion was asked for? */
-static bool finished_first(const json_t *pod, int64_t ended_ns, bool if_unknown)
+/* A pod that is being deleted: had it finished by itself when the deletion was asked for? Kubelet ends a deletion by asking for
+ * another one, without grace, which overwrites the time of the first: such a pod cannot be told from one that was stopped. (A
+ * pod that had finished goes at once and is never seen like that.) */
+static bool finished_first(const json_t *pod, int64_t ended_ns)
 {
-    int64_t gone_ns = time_at(pod, "metadata.deletionTimestamp");
-    if (!ended_ns || !gone_ns)
-        return if_unknown;
-    int64_t grace_s = jget_int(pod, "metadata.deletionGracePeriodSeconds", 0);
-    return ended_ns <= tfjob_later(gone_ns, grace_s > 0 ? -grace_s : 0);
+    int64_t gone_ns = time_at(pod, "metadata.deletionTimestamp"), grace_s = jget_int(pod, "metadata.deletionGracePeriodSeconds", 0);
+    if (!gone_ns || grace_s <= 0)
+        return false;
+    if (!ended_ns) /* deleted before it ran, kubelet reports containers that ended with 137 at no time */
+        return !jget_len(pod, "status.containerStatuses");
+    return ended_ns <= tfjob_later(gone_ns, -grace_s);
 }
 
 static enum tfjob_pod_state state_of(const json_t *pod, int64_t ended_ns)
 {
     const char *phase = jget_str(pod, "status.phase", "");
     bool deleting = kube_deleting(pod);
+    bool stopped = deleting && !finished_first(pod, ended_ns);
     if (!strcmp(phase, "Succeeded"))
-        return deleting && !finished_first(pod, ended_ns, true) ? TFJOB_POD_LEAVING : TFJOB_POD_SUCCEEDED;
+        return stopped ? TFJOB_POD_LEAVING : TFJOB_POD_SUCCEEDED;
     if (!strcmp(phase, "Failed")) {
         if (disrupted(pod))
             return deleting ? TFJOB_POD_LEAVING : TFJOB_POD_DISRUPTED;
-        /* deleted before it ran: kubelet reports containers that ended with 137 at no time */
-        bool has_statuses = jget_len(pod, "status.containerStatuses") > 0;
-        return deleting && !finished_first(pod, ended_ns, !has_statuses) ? TFJOB_POD_LEAVING : TFJOB_POD_FAILED;
+        return stopped ? TFJOB_POD_LEAVING : TFJOB_POD_FAILED;
     }
     if (deleting)
         return TFJOB_POD_LEAVING;
