@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -313,6 +314,7 @@ int main(int argc, char **argv)
         return 0;
     }
     log_init("operator", level);
+    mallopt(M_ARENA_MAX, 2); /* some 60 threads that are idle mostly: an arena each would only scatter the heap */
     srandom((unsigned)(clock_real_ns() ^ getpid()));
     sigemptyset(&o.signals);
     sigaddset(&o.signals, SIGTERM);

@@ -15,7 +15,7 @@
 #define IN_FLIGHT_DEFAULT 64
 #define TIMEOUT_DEFAULT (30 * NS_PER_S)
 #define RETRY_WAIT_MAX (30 * NS_PER_S)
-#define PAGE_DEFAULT 500
+#define PAGE_DEFAULT 200
 
 struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts, struct err *e)
 {

@@ -115,7 +115,7 @@ struct kube_select {
 
 /* Called for every item; steals it. apiVersion and kind are filled in (lists leave them out). Non-zero stops the list (RETRY, ECANCELED). */
 typedef int (*kube_item)(void *user, json_t *item_take);
-/* Pages of page_size (0: 500) until the end. *version: resourceVersion of the list, caller frees. A continue token that expired
+/* Pages of page_size (0: 200) until the end. *version: resourceVersion of the list, caller frees. A continue token that expired
  * half-way is CONFLICT with ESTALE: the caller forgets what it got and starts again. */
 int kube_list(struct kube *k, const struct kube_res *res, const char *ns, const struct kube_select *sel, unsigned page_size,
               kube_item item, void *user, char **version, struct err *e);

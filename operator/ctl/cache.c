@@ -7,6 +7,7 @@
 #include "operator/ctl/store.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -247,19 +248,22 @@ static void wait_for(struct cache *c, int64_t ns)
     pthread_mutex_unlock(&c->mu);
 }
 
-/* Remembers what is wrong; says it once, and again only when it changes. */
+/* Remembers what is wrong, and says it when it begins, when it becomes another kind of wrong, and when it is over. */
 static void trouble(struct cache *c, const struct err *e)
 {
     pthread_mutex_lock(&c->mu);
-    bool changed = strcmp(c->trouble.msg, e->msg) != 0;
+    bool changed = strcmp(c->trouble.msg, e->msg) != 0, other = !c->troubled || c->trouble.cls != e->cls;
     c->trouble = *e;
     pthread_mutex_unlock(&c->mu);
+    bool over = c->troubled && e->cls == ERR_NONE;
     c->troubled = e->cls != ERR_NONE;
-    if (changed && e->cls != ERR_NONE && !atomic_load(&c->stop))
-        log_kv(LOG_WARN, "cache cannot follow the API server, will keep trying", "resource", c->conf.res->plural, "error", e->msg,
-               NULL);
-    else if (changed && e->cls == ERR_NONE)
-        log_kv(LOG_DEBUG, "cache follows the API server", "resource", c->conf.res->plural, NULL);
+    if (atomic_load(&c->stop))
+        return;
+    if (over)
+        log_kv(LOG_INFO, "cache follows the API server again", "resource", c->conf.res->plural, "selector", c->conf.labels, NULL);
+    else if (c->troubled && changed)
+        log_kv(other ? LOG_WARN : LOG_DEBUG, "cache cannot follow the API server, will keep trying", "resource", c->conf.res->plural,
+               "selector", c->conf.labels, "error", e->msg, NULL);
 }
 
 static int on_item(void *user, json_t *item_take)
@@ -298,6 +302,7 @@ static int list(struct cache *c, struct err *e)
     pthread_mutex_unlock(&c->mu);
     free(c->version);
     c->version = version;
+    malloc_trim(0); /* pages of a list are large, and gone now */
     atomic_store(&c->synced, true);
     return 0;
 }

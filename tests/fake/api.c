@@ -6,7 +6,7 @@
 #include "lib/http/head.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
-#include "tests/fake/api_store.h"
+#include "tests/fake/api_inside.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,38 +20,6 @@
 #include <unistd.h>
 
 #define BODY_MAX ((size_t)64 << 20)
-#define FAULTS_MAX 64
-
-struct request {
-    char *method, *target, *body;
-    struct request *next;
-};
-
-struct conn {
-    struct fake_api *f;
-    int fd;
-    pthread_t thread;
-    struct conn *next;
-    const char *watching; /* mu: collection, while it is a watch; owned by the watch's stack */
-};
-
-struct fake_api {
-    int listen_fd;
-    char url[64];
-    pthread_t acceptor;
-    pthread_mutex_t mu;
-    pthread_cond_t changed;
-    struct api_store store;       /* mu */
-    struct conn *conns;           /* mu; freed by stop */
-    struct fake_fault faults[FAULTS_MAX]; /* mu */
-    size_t nfaults;               /* mu */
-    struct request *first, **last; /* mu */
-    char *last_headers;           /* mu */
-    char *uninstalled;            /* mu: collection, or NULL */
-    unsigned bookmarks, drops;    /* mu: counters that watches follow */
-    unsigned connections;         /* mu: accepted so far */
-    bool stopping;                /* mu */
-};
 
 /* ---- bytes ---- */
 
@@ -439,12 +407,17 @@ void fake_api_stop(struct fake_api *f)
 
 const char *fake_api_url(const struct fake_api *f) { return f->url; }
 
+char *fake_api_kubeconfig(const struct fake_api *f)
+{
+    return xasprintf("{\"current-context\":\"c\",\"contexts\":[{\"name\":\"c\",\"context\":{\"cluster\":\"c\"}}],"
+                     "\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"%s\"}}]}",
+                     f->url);
+}
+
 struct kube *fake_api_client_opts(const struct fake_api *f, const struct kube_opts *opts)
 {
     struct err e = ERR_INIT;
-    cleanup_free char *text = xasprintf("{\"current-context\":\"c\",\"contexts\":[{\"name\":\"c\",\"context\":{\"cluster\":\"c\"}}],"
-                                        "\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"%s\"}}]}",
-                                        f->url);
+    cleanup_free char *text = fake_api_kubeconfig(f);
     struct kube_conf *conf = kube_conf_parse(text, strlen(text), NULL, NULL, &e);
     struct kube *k = conf ? kube_new(conf, opts, &e) : NULL;
     if (!k)
@@ -453,164 +426,3 @@ struct kube *fake_api_client_opts(const struct fake_api *f, const struct kube_op
 }
 
 struct kube *fake_api_client(const struct fake_api *f) { return fake_api_client_opts(f, NULL); }
-
-/* ---- for tests ---- */
-
-static char *collection_of(const struct kube_res *res)
-{
-    return *res->group ? xasprintf("/apis/%s/%s/%s", res->group, res->version, res->plural)
-                       : xasprintf("/api/%s/%s", res->version, res->plural);
-}
-
-void fake_api_put(struct fake_api *f, const struct kube_res *res, json_t *object_take)
-{
-    cleanup_free char *collection = collection_of(res), *version = kube_res_api_version(res);
-    json_object_set_new(object_take, "apiVersion", json_string(version));
-    json_object_set_new(object_take, "kind", json_string(res->kind));
-    pthread_mutex_lock(&f->mu);
-    api_store_put(&f->store, collection, object_take);
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->mu);
-}
-
-void fake_api_remove(struct fake_api *f, const struct kube_res *res, const char *key)
-{
-    cleanup_free char *collection = collection_of(res), *ns = NULL, *name = NULL;
-    kube_key_split(key, &ns, &name);
-    pthread_mutex_lock(&f->mu);
-    api_store_remove(&f->store, collection, ns, name);
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->mu);
-}
-
-json_t *fake_api_get(struct fake_api *f, const struct kube_res *res, const char *key)
-{
-    cleanup_free char *collection = collection_of(res), *ns = NULL, *name = NULL;
-    kube_key_split(key, &ns, &name);
-    pthread_mutex_lock(&f->mu);
-    json_t *j = json_deep_copy(api_store_find(&f->store, collection, ns, name));
-    pthread_mutex_unlock(&f->mu);
-    return j;
-}
-
-size_t fake_api_len(struct fake_api *f, const struct kube_res *res)
-{
-    cleanup_free char *collection = collection_of(res);
-    struct api_path p = {0};
-    json_t *list = NULL;
-    snprintf(p.collection, sizeof p.collection, "%s", collection);
-    pthread_mutex_lock(&f->mu);
-    api_store_list(&f->store, &p, "", 0, "", &list);
-    pthread_mutex_unlock(&f->mu);
-    size_t n = jget_len(list, "items");
-    json_decref(list);
-    return n;
-}
-
-void fake_api_uninstall(struct fake_api *f, const struct kube_res *res, bool gone)
-{
-    pthread_mutex_lock(&f->mu);
-    free(f->uninstalled);
-    f->uninstalled = gone ? collection_of(res) : NULL;
-    pthread_mutex_unlock(&f->mu);
-}
-
-void fake_api_compact(struct fake_api *f)
-{
-    pthread_mutex_lock(&f->mu);
-    f->store.oldest = ++f->store.rv;
-    pthread_mutex_unlock(&f->mu);
-}
-
-static void bump(struct fake_api *f, unsigned *what)
-{
-    pthread_mutex_lock(&f->mu);
-    ++*what;
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->mu);
-}
-
-void fake_api_bookmark(struct fake_api *f) { bump(f, &f->bookmarks); }
-void fake_api_drop_watches(struct fake_api *f) { bump(f, &f->drops); }
-
-unsigned fake_api_watchers(struct fake_api *f, const struct kube_res *res)
-{
-    cleanup_free char *collection = collection_of(res);
-    unsigned n = 0;
-    pthread_mutex_lock(&f->mu);
-    for (struct conn *c = f->conns; c; c = c->next)
-        n += c->watching && strcmp(c->watching, collection) == 0;
-    pthread_mutex_unlock(&f->mu);
-    return n;
-}
-
-void fake_api_fault(struct fake_api *f, const struct fake_fault *fault)
-{
-    pthread_mutex_lock(&f->mu);
-    if (f->nfaults == FAULTS_MAX)
-        abort();
-    f->faults[f->nfaults] = *fault;
-    if (!fault->times)
-        f->faults[f->nfaults].times = 1;
-    f->nfaults++;
-    pthread_mutex_unlock(&f->mu);
-}
-
-unsigned fake_api_connections(struct fake_api *f)
-{
-    pthread_mutex_lock(&f->mu);
-    unsigned n = f->connections;
-    pthread_mutex_unlock(&f->mu);
-    return n;
-}
-
-static bool fits(const struct request *r, const char *method, const char *in)
-{
-    return (!method || strcmp(r->method, method) == 0) && (!in || strstr(r->target, in));
-}
-
-unsigned fake_api_count(struct fake_api *f, const char *method, const char *in)
-{
-    unsigned n = 0;
-    pthread_mutex_lock(&f->mu);
-    for (struct request *r = f->first; r; r = r->next)
-        n += fits(r, method, in);
-    pthread_mutex_unlock(&f->mu);
-    return n;
-}
-
-char *fake_api_last(struct fake_api *f, const char *method, const char *in)
-{
-    char *body = NULL;
-    pthread_mutex_lock(&f->mu);
-    for (struct request *r = f->first; r; r = r->next)
-        if (fits(r, method, in)) {
-            free(body);
-            body = xstrdup(r->body);
-        }
-    pthread_mutex_unlock(&f->mu);
-    return body;
-}
-
-char *fake_api_last_headers(struct fake_api *f)
-{
-    pthread_mutex_lock(&f->mu);
-    char *text = xstrdup(f->last_headers);
-    pthread_mutex_unlock(&f->mu);
-    return text;
-}
-
-void fake_api_forget(struct fake_api *f)
-{
-    pthread_mutex_lock(&f->mu);
-    for (struct request *r = f->first, *next; r; r = next) {
-        next = r->next;
-        free(r->method);
-        free(r->target);
-        free(r->body);
-        free(r);
-    }
-    f->first = NULL;
-    f->last = &f->first;
-    pthread_mutex_unlock(&f->mu);
-}

@@ -16,6 +16,7 @@ struct fake_api; /* opaque */
 struct fake_api *fake_api_start(void);
 void fake_api_stop(struct fake_api *f);          /* cuts all connections, frees */
 const char *fake_api_url(const struct fake_api *f); /* "http://127.0.0.1:port" */
+char *fake_api_kubeconfig(const struct fake_api *f); /* caller frees */
 struct kube *fake_api_client(const struct fake_api *f); /* a new client of it; the caller frees */
 struct kube *fake_api_client_opts(const struct fake_api *f, const struct kube_opts *opts);
 

@@ -60,7 +60,8 @@ static void an_unchanged_child_costs_nothing(void **state)
     plan_apply(&p, &kube_services, parse(desired), NULL);
     assert_int_equal(p.n, 1);
     assert_true(plan_has_writes(&p));
-    expect(&p, "[{\"key\":\"n/c\",\"object\":{\"metadata\":{\"name\":\"c\",\"namespace\":\"n\"},\"spec\":{\"a\":1}},\"op\":\"apply\",\"resource\":\"services\"}]");
+    expect(&p, "[{\"key\":\"n/c\",\"object\":{\"metadata\":{\"name\":\"c\",\"namespace\":\"n\"},\"spec\":{\"a\":1}},"
+               "\"op\":\"apply\",\"resource\":\"services\"}]");
     cleanup_json json_t *applied = json_deep_copy(p.actions[0].body);
     assert_int_equal(strlen(kube_annotation(applied, ANNOTATION_HASH)), 16);
     json_object_set_new(applied, "status", json_pack("{s:i}", "serverSide", 1)); /* what the server adds does not matter */

@@ -125,7 +125,7 @@ static void lists_come_in_pages(void **state)
     json_array_clear(all);
     assert_int_equal(kube_list(k, &kube_pods, "n", &sel, 0, keep, all, NULL, &e), 0);
     assert_int_equal(json_array_size(all), 0);
-    assert_int_equal(fake_api_count(api, "GET", "/api/v1/namespaces/n/pods?limit=500&labelSelector=app%3Dy"), 1);
+    assert_int_equal(fake_api_count(api, "GET", "/api/v1/namespaces/n/pods?limit=200&labelSelector=app%3Dy"), 1);
 
     assert_int_equal(kube_list(k, &kube_pods, NULL, NULL, 10, stop, all, NULL, &e), -1);
     assert_int_equal(e.sys, ECANCELED);

@@ -169,7 +169,8 @@ static void yaml_becomes_json(void **state)
     static const struct {
         const char *yaml, *json;
     } cases[] = {
-        {"a: 1\nb: true\nc: null\nd: '1'\ne: \"true\"\nf: 007\ng: 1.5\nh: -3\ni:\n", "{\"a\":1,\"b\":true,\"c\":null,\"d\":\"1\",\"e\":\"true\",\"f\":\"007\",\"g\":\"1.5\",\"h\":-3,\"i\":null}"},
+        {"a: 1\nb: true\nc: null\nd: '1'\ne: \"true\"\nf: 007\ng: 1.5\nh: -3\ni:\n",
+         "{\"a\":1,\"b\":true,\"c\":null,\"d\":\"1\",\"e\":\"true\",\"f\":\"007\",\"g\":\"1.5\",\"h\":-3,\"i\":null}"},
         {"- a\n- [b, c]\n- {d: [e]}\n- |\n  two\n  lines\n- >\n  one\n  line\n", "[\"a\",[\"b\",\"c\"],{\"d\":[\"e\"]},\"two\\nlines\\n\",\"one line\\n\"]"},
         {"# only\nx: y # z\n", "{\"x\":\"y\"}"},
         {"x: 99999999999999999999\n", "{\"x\":\"99999999999999999999\"}"},
