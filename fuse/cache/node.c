@@ -570,7 +570,7 @@ void node_put(struct node *n)
     }
     evict_promote(c, id);
     s->node = NULL;
-    if (n->nblocks == 1)
+    if (n->nblocks == 1 && n->segs[0]) /* NULL: it was never loaded */
         s->crc0 = n->segs[0]->crc[0];
     pthread_mutex_unlock(&c->mu);
     node_free(n);
