@@ -38,6 +38,7 @@ struct node *node_get(struct cache *c, uint32_t slot)
     n->nblocks = (uint32_t)blocks;
     n->nsegs = nsegs;
     n->tier = s->valid ? s->tier : -1;
+    n->was_trusted = s->flags & SLOT_TRUSTED;
     n->fd = -1;
     n->side_fd = -1;
     pthread_mutex_init(&n->mu, NULL);
@@ -116,7 +117,7 @@ static int load_disk(struct node *n)
     atomic_store(&n->fd, fd);
     if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != n->id.size)
         return -1;
-    bool same = n->id.mtime_ns && n->id.mtime_ns == mtime_of(&st) && n->id.valid == n->nblocks;
+    bool same = n->id.mtime_ns && n->id.mtime_ns == mtime_of(&st) && (n->id.valid == n->nblocks || n->was_trusted);
     if (n->nblocks == 1) {
         struct seg *s = node_seg_make(n, 0);
         if (!s)
@@ -518,14 +519,14 @@ void node_ref(struct node *n)
     pthread_mutex_unlock(&n->c->mu);
 }
 
-/* Everything of the file is trusted again after a restart: the table may say so. */
-static bool trust_again(struct node *n, int64_t *mtime)
+/* All that is there of the file was written or verified by us: whoever opens it next need not do so again. */
+static bool trust_all(struct node *n, int64_t *mtime)
 {
-    if (n->fd < 0 || n->tier < 0 || !n->c->tiers[n->tier].dir || !node_complete(n))
+    if (n->fd < 0 || n->tier < 0 || !n->c->tiers[n->tier].dir)
         return false;
     for (uint32_t i = 0; i < n->nsegs; i++) {
         struct seg *s = n->segs[i];
-        if (!s || atomic_load(&s->trusted) != atomic_load(&s->valid))
+        if (s && atomic_load(&s->trusted) != atomic_load(&s->valid))
             return false;
     }
     struct stat st;
@@ -540,17 +541,15 @@ void node_put(struct node *n)
     struct cache *c = n->c;
     uint32_t id = n->slot;
     int64_t mtime = 0;
-    bool persist = false;
     pthread_mutex_lock(&c->mu);
     if (n->refs > 1) {
         n->refs--;
         pthread_mutex_unlock(&c->mu);
         return;
     }
-    bool stale = !c->slots[id].place && c->slots[id].flags & SLOT_COMPLETE;
+    bool complete = c->slots[id].flags & SLOT_COMPLETE, stale = !complete || !c->slots[id].place;
     pthread_mutex_unlock(&c->mu);
-    if (stale && trust_again(n, &mtime)) /* our ref is still held */
-        persist = true;
+    bool trusted = stale && trust_all(n, &mtime); /* our ref is still held */
 
     pthread_mutex_lock(&c->mu);
     if (--n->refs) {
@@ -558,8 +557,12 @@ void node_put(struct node *n)
         return;
     }
     struct slot *s = &c->slots[id];
-    if (persist)
+    if (trusted) {
         s->place = mtime;
+        s->flags |= SLOT_TRUSTED;
+    } else if (stale && n->own_fd) {
+        s->flags &= (uint8_t)~SLOT_TRUSTED;
+    }
     if (s->flags & (SLOT_DEAD | SLOT_DROP) || !s->valid) {
         evict_slot(c, id); /* unlocks */
         return;
@@ -574,6 +577,6 @@ void node_put(struct node *n)
         s->crc0 = n->segs[0]->crc[0];
     pthread_mutex_unlock(&c->mu);
     node_free(n);
-    if (persist)
+    if (trusted && complete)
         slot_persist(c, id);
 }

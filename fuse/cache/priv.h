@@ -33,6 +33,7 @@ enum slot_flag {
     SLOT_SPLIT = 8,    /* partial file of many segments: these are the units in the queue */
     SLOT_DEAD = 16,    /* in no hash and no queue: goes with its node */
     SLOT_DROP = 32,    /* goes when the last reader closes */
+    SLOT_TRUSTED = 64, /* idle: what is there was verified by this process, and `place` says since when nobody wrote */
 };
 
 /* A cached file, idle or open, or a segment of a partial one. 96 bytes; moves when the array grows: name it by its index. */
@@ -75,6 +76,7 @@ struct node {
     uint32_t slot;
     unsigned refs;             /* cache.mu */
     unsigned handles;          /* cache.mu: cache_file's among the refs */
+    bool was_trusted;          /* SLOT_TRUSTED when it was opened */
     bool resident;             /* cache.mu: stays without refs (its fd or segments exist nowhere else) */
     /* fixed once loaded */
     uint32_t mount;

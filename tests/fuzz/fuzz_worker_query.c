@@ -1,0 +1,33 @@
+/* Query strings, paths and Range headers as they come over the network: "<query>\n<range>". */
+#include "fuse/worker/query.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1);
+    memcpy(text, data, size);
+    text[size] = '\0';
+    char *range = strchr(text, '\n');
+    if (range)
+        *range++ = '\0';
+    struct serve_req req = {.method = "GET", .path = "/v1/data", .query = text, .headers = ""};
+    struct query q;
+    struct err e = ERR_INIT;
+    uint64_t off, len, object = 1000;
+    if (query_parse(&req, 3, &q, &e) == 0) {
+        if (q.key.mount >= 3 || !query_path_ok(q.key.path) || q.key.path[0] == '/')
+            abort();
+        object = q.key.size;
+        query_free(&q);
+    } else if (e.cls != ERR_INVALID || !e.msg[0]) {
+        abort();
+    }
+    if (range_parse(range, object, &off, &len) == RANGE_OK && (off > object || len > object - off))
+        abort();
+    free(text);
+    return 0;
+}
