@@ -7,6 +7,7 @@
 TEST_LOGS=$ROOT/build/test-logs
 passed=0 failed=0 skipped=0
 failures=()
+running=() started=() # by process id: the test's name, and when it began
 
 start_run()
 {
@@ -85,17 +86,39 @@ verdict() # NAME SECONDS LOG STATUS
     [ "$skips" = 0 ] || grep -iE '^(not )?ok .*# *skip' "$log" | sed 's/^/    /' >&2
 }
 
+# With AT_ONCE over 1 it returns before the test has ended, as long as fewer than so many run; run_rest waits for them all.
 run_program()
 {
-    local name=$1 limit=$2 dir=$3 log=$TEST_LOGS/${1//\//-}.log status=0 start=$EPOCHREALTIME seconds tmp
+    local name=$1 limit=$2 dir=$3 log=$TEST_LOGS/${1//\//-}.log tmp=$SCRATCH/${1//\//-} pid
     shift 3
-    tmp=$SCRATCH/${name//\//-}
     mkdir -p "$tmp"
     # shellcheck disable=SC2086 # RUN_PREFIX is a command and its options
-    (cd "$dir" && TMPDIR=$tmp exec ${RUN_PREFIX:-} timeout --kill-after=10 "$limit" "$@" </dev/null >"$log" 2>&1) || status=$?
-    seconds=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
-    verdict "$name" "$seconds" "$log" "$status"
-    rm -rf --one-file-system "$tmp"
+    (cd "$dir" && TMPDIR=$tmp exec ${RUN_PREFIX:-} timeout --kill-after=10 "$limit" "$@" </dev/null >"$log" 2>&1) &
+    pid=$!
+    running[pid]=$name
+    started[pid]=$EPOCHREALTIME
+    [ ${#running[@]} -lt "${AT_ONCE:-1}" ] || run_next
+}
+
+run_next() # waits until one of the running tests ends
+{
+    local pid status=0 name seconds
+    wait -n -p pid "${!running[@]}" || status=$?
+    name=${running[pid]}
+    seconds=$(awk -v a="${started[pid]}" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+    unset "running[$pid]" "started[$pid]"
+    verdict "$name" "$seconds" "$TEST_LOGS/${name//\//-}.log" "$status"
+    rm -rf --one-file-system "${SCRATCH:?}/${name//\//-}"
+}
+
+run_rest()
+{
+    while [ ${#running[@]} -gt 0 ]; do run_next; done
+}
+
+end_running() # when this script is interrupted
+{
+    [ ${#running[@]} = 0 ] || kill "${!running[@]}" 2>/dev/null || true
 }
 
 # Whatever a test leaves behind, a process, a mount, a port, goes with its namespaces.
