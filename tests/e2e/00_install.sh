@@ -24,7 +24,7 @@ step "least privilege"
 allowed() { k auth can-i "$@" -q; }
 account=system:serviceaccount:$SYSTEM:$RELEASE
 ! allowed get secrets --all-namespaces --as "$account-operator" || fail "the operator may read Secrets"
-! allowed create pods/exec --all-namespaces --as "$account-operator" || fail "the operator may exec into pods"
+! allowed create pods --subresource=exec --all-namespaces --as "$account-operator" || fail "the operator may exec into pods"
 ! allowed patch nodes --as "$account-operator" || fail "the operator may change nodes"
 allowed create pods --all-namespaces --as "$account-operator" || fail "the operator may not create pods"
 for verb in get list create delete; do

@@ -93,9 +93,10 @@ jsonpath() # OBJECT PATH
 
 has_text() # TEXT COMMAND…: its output holds the text
 {
-    local text=$1
+    local text=$1 output
     shift
-    "$@" 2>&1 | grep -qiF -- "$text"
+    output=$("$@" 2>&1) || true
+    grep -qiF -- "$text" <<<"$output"
 }
 
 ready_message() # DATASET
@@ -130,7 +131,7 @@ put() # FILE KEY
 
 in_bucket() # COMMAND…: busybox, run where the server keeps the bucket
 {
-    n exec s3 -- /bin/busybox "$@"
+    n exec s3 -c s3 -- /bin/busybox "$@"
 }
 
 random_files() # COUNT BYTES PREFIX: uploads them, with their sums in sums.txt
