@@ -1,0 +1,213 @@
+#include "csi/backing.h"
+
+#include "lib/base/buf.h"
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/base/map.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define LOG_MAX ((size_t)256 << 20)
+#define COMPACT_AT 65536 /* lines of the log that are no longer needed */
+
+/* Newer than Debian 12's linux/fuse.h. */
+struct backing_map {
+    int32_t fd;
+    uint32_t flags;
+    uint64_t padding;
+};
+#define IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
+
+struct entry {
+    uint64_t dev, ino;
+    int64_t id;
+};
+
+struct backing {
+    char *path;
+    size_t max;
+    int log_fd;           /* -1 until the first line */
+    size_t dead_lines;    /* closes, and the opens they undo */
+    struct map *by_file;  /* "dev:ino" → entry, owned */
+    struct map *by_id;    /* id → the same entry, borrowed */
+};
+
+struct backing *backing_new(const char *path, size_t max)
+{
+    struct backing *b = xcalloc(1, sizeof *b);
+    b->path = xstrdup(path);
+    b->max = max;
+    b->log_fd = -1;
+    b->by_file = map_new(free);
+    b->by_id = map_new(NULL);
+    return b;
+}
+
+static void forget_all(struct backing *b)
+{
+    map_free(b->by_id);
+    map_free(b->by_file);
+    b->by_file = map_new(free);
+    b->by_id = map_new(NULL);
+    b->dead_lines = 0;
+    if (b->log_fd >= 0)
+        close(b->log_fd);
+    b->log_fd = -1;
+}
+
+void backing_reset(struct backing *b)
+{
+    forget_all(b);
+    unlink(b->path);
+}
+
+void backing_free(struct backing *b)
+{
+    if (!b)
+        return;
+    if (b->log_fd >= 0)
+        close(b->log_fd);
+    map_free(b->by_id);
+    map_free(b->by_file);
+    free(b->path);
+    free(b);
+}
+
+size_t backing_count(const struct backing *b) { return map_len(b->by_file); }
+
+static void file_key(uint64_t dev, uint64_t ino, char out[48]) { snprintf(out, 48, "%" PRIx64 ":%" PRIx64, dev, ino); }
+
+static void id_key(int64_t id, char out[24]) { snprintf(out, 24, "%" PRId64, id); }
+
+static void put(struct backing *b, uint64_t dev, uint64_t ino, int64_t id)
+{
+    char file[48], number[24];
+    struct entry *n = xmalloc(sizeof *n);
+    *n = (struct entry){dev, ino, id};
+    file_key(dev, ino, file);
+    id_key(id, number);
+    map_put(b->by_file, file, n);
+    map_put(b->by_id, number, n);
+}
+
+static void del(struct backing *b, int64_t id)
+{
+    char file[48], number[24];
+    id_key(id, number);
+    struct entry *n = map_steal(b->by_id, number);
+    if (!n)
+        return;
+    file_key(n->dev, n->ino, file);
+    map_del(b->by_file, file);
+    b->dead_lines += 2;
+}
+
+static void append(struct backing *b, const char *line)
+{
+    if (b->log_fd < 0)
+        b->log_fd = open(b->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (b->log_fd < 0 || write(b->log_fd, line, strlen(line)) != (ssize_t)strlen(line))
+        log_kv(LOG_WARN, "cannot note a backing file: after a restart of the plugin its reads take the slow way", "file", b->path,
+            "error", strerror(errno), NULL);
+}
+
+/* Writes the log anew with the ids that are open. */
+static void compact(struct backing *b)
+{
+    struct buf text = BUF_INIT(LOG_MAX);
+    const char *key;
+    void *value;
+    for (size_t i = 0; map_next(b->by_file, &i, &key, &value);) {
+        const struct entry *n = value;
+        buf_addf(&text, "+ %" PRIx64 " %" PRIx64 " %" PRId64 "\n", n->dev, n->ino, n->id);
+    }
+    struct err e = ERR_INIT;
+    if (file_write_atomic(b->path, buf_str(&text), text.len, 0600, &e))
+        log_kv(LOG_WARN, "cannot shorten the log of backing files", "error", e.msg, NULL);
+    buf_free(&text);
+    if (b->log_fd >= 0)
+        close(b->log_fd);
+    b->log_fd = -1;
+    b->dead_lines = 0;
+}
+
+int backing_load(struct backing *b, struct err *e)
+{
+    forget_all(b);
+    struct err why = ERR_INIT;
+    cleanup_free char *text = file_read(b->path, LOG_MAX, NULL, &why);
+    if (!text && why.cls == ERR_NOTFOUND)
+        return 0;
+    if (!text)
+        return err_set(e, why.cls, "%s", why.msg);
+    for (char *save = NULL, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        uint64_t dev, ino;
+        int64_t id;
+        if (sscanf(line, "+ %" SCNx64 " %" SCNx64 " %" SCNd64, &dev, &ino, &id) == 3 && id > 0)
+            put(b, dev, ino, id);
+        else if (sscanf(line, "- %" SCNd64, &id) == 1)
+            del(b, id);
+        else
+            log_kv(LOG_WARN, "the log of backing files has a broken line", "file", b->path, "line", line, NULL);
+    }
+    if (b->dead_lines)
+        compact(b);
+    return 0;
+}
+
+int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t owner)
+{
+    struct statx st;
+    /* DONT_SYNC: a file of some other FUSE mount must not make us wait for its server. */
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_UID | STATX_INO, &st))
+        return -errno;
+    int flags = fcntl(fd, F_GETFL);
+    if (!S_ISREG(st.stx_mode) || st.stx_uid != owner || makedev(st.stx_dev_major, st.stx_dev_minor) != dev || flags < 0 ||
+        (flags & O_PATH) || (flags & O_ACCMODE) == O_WRONLY)
+        return -EPERM;
+    char key[48];
+    file_key((uint64_t)dev, st.stx_ino, key);
+    const struct entry *known = map_get(b->by_file, key);
+    if (known)
+        return known->id;
+    if (map_len(b->by_file) >= b->max)
+        return -ENFILE;
+    struct backing_map m = {.fd = fd};
+    int id = ioctl(fuse_fd, IOC_BACKING_OPEN, &m);
+    if (id <= 0)
+        return id < 0 ? -errno : -EIO;
+    put(b, (uint64_t)dev, st.stx_ino, id);
+    char line[96];
+    snprintf(line, sizeof line, "+ %" PRIx64 " %" PRIx64 " %d\n", (uint64_t)dev, (uint64_t)st.stx_ino, id);
+    append(b, line);
+    return id;
+}
+
+void backing_close(struct backing *b, int fuse_fd, int64_t id)
+{
+    char key[24];
+    id_key(id, key);
+    if (!map_has(b->by_id, key))
+        return;
+    uint32_t number = (uint32_t)id;
+    if (ioctl(fuse_fd, IOC_BACKING_CLOSE, &number))
+        log_warn("backing id %u cannot be closed: %s", number, strerror(errno));
+    del(b, id);
+    char line[32];
+    snprintf(line, sizeof line, "- %" PRId64 "\n", id);
+    append(b, line);
+    if (b->dead_lines > COMPACT_AT)
+        compact(b);
+}

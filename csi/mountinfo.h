@@ -1,0 +1,28 @@
+/* mountinfo — /proc/self/mountinfo as a list. The parser is pure. */
+#ifndef MILLRACE_CSI_MOUNTINFO_H
+#define MILLRACE_CSI_MOUNTINFO_H
+
+#include "lib/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mount_entry {
+    unsigned id, parent, major, minor;
+    char *root, *point;    /* unescaped */
+    char *type, *source;
+    bool read_only;        /* of this mount, not of the file system */
+};
+
+struct mountinfo {
+    struct mount_entry *entries; /* in the kernel's order: a later one at the same point lies on top */
+    size_t n;
+};
+
+int mountinfo_parse(const char *text, struct mountinfo *out, struct err *e); /* INVALID with the line; *out is empty then */
+int mountinfo_read(struct mountinfo *out, struct err *e);
+const struct mount_entry *mountinfo_find(const struct mountinfo *m, const char *point); /* the topmost; NULL if none */
+void mountinfo_free(struct mountinfo *m);
+#define cleanup_mountinfo __attribute__((cleanup(mountinfo_free)))
+
+#endif

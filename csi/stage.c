@@ -1,0 +1,146 @@
+#include "csi/child.h"
+#include "csi/mount.h"
+#include "csi/plugin.h"
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int get_place(struct plugin *p, struct volume *v, bool keep, char **dir, struct err *e)
+{
+    cleanup_free char *path = place_get(p->places, &v->source, e);
+    if (!path)
+        return -1;
+    if (v->placed)
+        place_put(p->places, &v->source); /* asked for the path only */
+    v->placed = true;
+    if (keep && !v->keep && !(v->keep = keep_get(p->keeper, v->source.ns, v->source.uid, path, e)))
+        return -1;
+    if (dir)
+        *dir = steal(&path);
+    return 0;
+}
+
+static int start_child(struct plugin *p, struct volume *v, const char *dir, struct err *e)
+{
+    cleanup_free char *run = path_join(p->run_dir, v->id);
+    struct child_conf conf = {.binary = p->client_binary, .dir = dir, .run_dir = run};
+    if (!v->child)
+        v->child = child_start(&conf, e);
+    return v->child ? 0 : -1;
+}
+
+int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns, bool (*cancelled)(const void *), const void *arg, struct err *e)
+{
+    cleanup_free char *dir = NULL;
+    if (get_place(p, v, true, &dir, e) || (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e)))
+        return -1;
+    struct keep_want want = {.staging = v->staging, .read_only = v->read_only, .source = &v->source, .deadline_ns = deadline_ns,
+        .cancelled = cancelled, .arg = arg};
+    return keep_stage(v->keep, &want, e);
+}
+
+int stage_unmount(struct plugin *p, struct volume *v, int64_t deadline_ns, struct err *e)
+{
+    if (v->keep ? keep_unstage(v->keep, deadline_ns, e) : mount_end_fuse(v->staging, false, deadline_ns, e))
+        return -1;
+    stage_release(p, v);
+    return 0;
+}
+
+int stage_inline(struct plugin *p, struct volume *v, char **dir, struct err *e)
+{
+    return get_place(p, v, v->source.kind == SOURCE_CLIENT, dir, e);
+}
+
+void stage_release(struct plugin *p, struct volume *v)
+{
+    child_stop(v->child);
+    v->child = NULL;
+    if (v->keep)
+        keep_put(v->keep);
+    v->keep = NULL;
+    if (v->placed)
+        place_put(p->places, &v->source);
+    v->placed = false;
+}
+
+void stage_leave(struct plugin *p, struct volume *v)
+{
+    if (v->child)
+        child_leave(v->child);
+    v->child = NULL;
+    if (v->keep)
+        keep_put(v->keep);
+    v->keep = NULL;
+    (void)p; /* its place stays in use: there may be no next plugin for a while, but its users are still here */
+}
+
+/* What the record says may be over: the node was booted, or somebody unmounted by hand. */
+static bool forget_stale(struct volume *v)
+{
+    bool changed = false;
+    for (size_t i = v->ntargets; i-- > 0;) {
+        struct err e = ERR_INIT;
+        if (mount_at(v->targets[i].path, NULL, NULL, NULL, &e) != 0)
+            continue;
+        cleanup_free char *path = xstrdup(v->targets[i].path);
+        volume_target_del(v, path);
+        changed = true;
+    }
+    return changed;
+}
+
+static void restore_mount(struct plugin *p, struct volume *v, struct err *e)
+{
+    bool fuse = false, read_only = false;
+    dev_t dev = 0;
+    cleanup_free char *dir = NULL;
+    int there = mount_at(v->staging, &dev, &fuse, &read_only, e);
+    if (there < 0 || get_place(p, v, true, &dir, e))
+        return;
+    if (there == 1 && fuse) {
+        keep_adopt(v->keep, v->staging, dev, read_only);
+        if (v->source.kind == SOURCE_CHILD)
+            start_child(p, v, dir, e);
+        return;
+    }
+    if (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e)) /* one that still runs is taken over, and ended */
+        log_kv(LOG_WARN, "the client process of a volume that is no longer mounted", "error", e->msg, NULL);
+    err_clear(e);
+    stage_release(p, v);
+    free(v->staging);
+    v->staging = NULL;
+}
+
+static void restore_one(struct volume *v, void *arg)
+{
+    struct plugin *p = arg;
+    struct err e = ERR_INIT;
+    bool was_staged = v->staging != NULL;
+    bool changed = forget_stale(v);
+    switch (v->source.kind) {
+    case SOURCE_DATASET:
+    case SOURCE_CHILD:
+        if (v->staging)
+            restore_mount(p, v, &e);
+        break;
+    case SOURCE_CLIENT:
+    case SOURCE_WORKER:
+        if (v->ntargets)
+            stage_inline(p, v, NULL, &e);
+        break;
+    }
+    changed = changed || was_staged != (v->staging != NULL);
+    if (e.cls)
+        log_kv(LOG_ERROR, "a volume cannot be taken up again", "volume", v->id, "error", e.msg, NULL);
+    else
+        log_kv(LOG_INFO, "volume taken up again", "volume", v->id, "staging", v->staging, NULL);
+    if (changed && volume_save(p->volumes, v, &e))
+        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error", e.msg, NULL);
+    volume_release(p->volumes, v); /* which forgets it if nothing is left */
+}
+
+void stage_restore(struct plugin *p) { volumes_each(p->volumes, restore_one, p); }
