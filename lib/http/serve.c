@@ -4,9 +4,9 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/http/head.h"
+#include "lib/http/sock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -18,9 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,7 +27,6 @@
 #define DEFAULT_IDLE_NS (60 * NS_PER_S)
 #define HEAD_NS (10 * NS_PER_S)     /* from a request's first byte to its blank line */
 #define BODY_NS (60 * NS_PER_S)     /* for the whole request body */
-#define STALL_NS (30 * NS_PER_S)    /* a reader that takes no byte for that long is gone */
 #define STOP_GRACE_NS (5 * NS_PER_S) /* serve_stop: then connections in the middle of an answer are cut */
 #define RESPONSE_MAX (256u << 20)
 #define RESPONSE_HEADERS_MAX (16u << 10)
@@ -100,22 +97,6 @@ static void set_waiting(struct conn *c, bool waiting)
     pthread_mutex_unlock(&c->s->mu);
 }
 
-/* 1: ready, 0: the deadline passed, -1: broken. */
-static int wait_for(int fd, short events, int64_t deadline_ns)
-{
-    for (;;) {
-        int64_t left = deadline_ns - clock_mono_ns();
-        if (left <= 0)
-            return 0;
-        struct pollfd p = {.fd = fd, .events = events};
-        int n = poll(&p, 1, (int)MIN(left / NS_PER_MS + 1, 60000));
-        if (n < 0 && errno != EINTR)
-            return -1;
-        if (n > 0)
-            return 1;
-    }
-}
-
 /* Adds what the client sent to c->in. 1: some, 0: deadline, -1: closed or broken. */
 static int fill(struct conn *c, int64_t deadline_ns)
 {
@@ -126,64 +107,10 @@ static int fill(struct conn *c, int64_t deadline_ns)
             return buf_add(&c->in, chunk, (size_t)n) ? -1 : 1;
         if (n == 0 || (errno != EAGAIN && errno != EINTR))
             return -1;
-        int rc = wait_for(c->fd, POLLIN, deadline_ns);
+        int rc = sock_wait(c->fd, POLLIN, deadline_ns);
         if (rc <= 0)
             return rc;
     }
-}
-
-static int send_all(int fd, const void *data, size_t len, int flags)
-{
-    const char *p = data;
-    while (len) {
-        ssize_t n = send(fd, p, len, MSG_NOSIGNAL | MSG_DONTWAIT | flags);
-        if (n > 0) {
-            p += n;
-            len -= (size_t)n;
-        } else if (errno == EAGAIN) {
-            if (wait_for(fd, POLLOUT, clock_mono_ns() + STALL_NS) <= 0)
-                return -1;
-        } else if (errno != EINTR) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* For files that sendfile cannot take. */
-static int copy_file(int out, int fd, off_t off, uint64_t len)
-{
-    cleanup_free char *chunk = xmalloc(256u << 10);
-    while (len) {
-        ssize_t n = pread(fd, chunk, MIN(len, 256u << 10), off);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0 || send_all(out, chunk, (size_t)n, 0))
-            return -1;
-        off += n;
-        len -= (uint64_t)n;
-    }
-    return 0;
-}
-
-static int send_file(int out, int fd, off_t off, uint64_t len)
-{
-    while (len) {
-        ssize_t n = sendfile(out, fd, &off, MIN(len, 1u << 30));
-        if (n > 0) {
-            len -= (uint64_t)n;
-        } else if (n == 0) {
-            return -1; /* shorter than promised: the connection must break, so that the client notices */
-        } else if (errno == EAGAIN) {
-            if (wait_for(out, POLLOUT, clock_mono_ns() + STALL_NS) <= 0)
-                return -1;
-        } else if (errno == EINVAL || errno == ENOSYS) {
-            return copy_file(out, fd, off, len);
-        } else if (errno != EINTR) {
-            return -1;
-        }
-    }
-    return 0;
 }
 
 static const char *status_text(int status)
@@ -238,11 +165,11 @@ static int send_response(struct conn *c, struct serve_resp *r, bool no_body, boo
     buf_add(&head, r->headers.data, r->headers.len);
     buf_adds(&head, "\r\n");
     no_body |= empty || !len;
-    int rc = send_all(c->fd, head.data, head.len, no_body ? 0 : MSG_MORE);
+    int rc = sock_send(c->fd, head.data, head.len, no_body ? 0 : MSG_MORE);
     buf_free(&head);
     if (rc || no_body)
         return rc;
-    return r->fd >= 0 ? send_file(c->fd, r->fd, r->fd_off, r->fd_len) : send_all(c->fd, r->body.data, r->body.len, 0);
+    return r->fd >= 0 ? sock_sendfile(c->fd, r->fd, r->fd_off, r->fd_len) : sock_send(c->fd, r->body.data, r->body.len, 0);
 }
 
 static void resp_init(struct serve_resp *r)
@@ -316,7 +243,7 @@ static void refuse(struct conn *c, int status, const char *text)
     int64_t until = clock_mono_ns() + NS_PER_S; /* what is still on its way would turn our answer into a reset */
     size_t drained = 0;
     char chunk[4096];
-    while (drained < (1u << 20) && wait_for(c->fd, POLLIN, until) > 0) {
+    while (drained < (1u << 20) && sock_wait(c->fd, POLLIN, until) > 0) {
         ssize_t n = recv(c->fd, chunk, sizeof chunk, MSG_DONTWAIT);
         if (n <= 0)
             break;
@@ -360,7 +287,7 @@ static int read_body(struct conn *c, const struct head *h, size_t head_len)
     size_t want = head_len + (size_t)h->content_length;
     if (h->expect_continue && c->in.len < want) {
         static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-        if (send_all(c->fd, go_on, sizeof go_on - 1, 0))
+        if (sock_send(c->fd, go_on, sizeof go_on - 1, 0))
             return -1;
     }
     int64_t deadline = clock_mono_ns() + BODY_NS;

@@ -1,6 +1,7 @@
+# shellcheck shell=bash
 # Sourced by the tests that need a real S3 server: versitygw on a free port of the loopback, with bucket "data".
 #   s3_start      sets S3_ENDPOINT, S3_ROOT; keys testaccess / testsecret123. Exit status 77 (SKIP) where there is no versitygw.
-# The caller's own directory is $WORK; all of it goes away at exit.
+# The caller's own directory is $WORK; all of it goes away at exit, what is mounted at $WORK/mnt* too.
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/millrace-s3.XXXXXX")
 S3_PID=
@@ -10,7 +11,10 @@ unset AWS_CA_BUNDLE AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AW
 
 s3_cleanup()
 {
-    local status=$?
+    local status=$? dir
+    for dir in "$WORK"/mnt*; do
+        ! mountpoint -q "$dir" || umount -l "$dir"
+    done
     if [ -n "$S3_PID" ]; then
         kill "$S3_PID" 2>/dev/null || true
         wait "$S3_PID" 2>/dev/null || true

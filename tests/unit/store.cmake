@@ -18,3 +18,12 @@ if(TARGET millrace)
   add_test(NAME integration/s3_cli COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/integration/s3_cli.sh $<TARGET_FILE:millrace>)
   set_tests_properties(integration/s3_cli PROPERTIES LABELS integration TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()
+if(TARGET millrace AND TARGET millrace-fuse)
+  add_custom_target(millrace_together ALL # as they are installed: `millrace mount` starts the client that lies beside it
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/together
+    COMMAND ${CMAKE_COMMAND} -E create_hardlink $<TARGET_FILE:millrace> ${CMAKE_BINARY_DIR}/together/millrace
+    COMMAND ${CMAKE_COMMAND} -E create_hardlink $<TARGET_FILE:millrace-fuse> ${CMAKE_BINARY_DIR}/together/millrace-fuse
+    DEPENDS millrace millrace-fuse VERBATIM)
+  add_test(NAME integration/s3_mount COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/integration/s3_mount.sh ${CMAKE_BINARY_DIR}/together)
+  set_tests_properties(integration/s3_mount PROPERTIES LABELS integration TIMEOUT 300 SKIP_RETURN_CODE 77)
+endif()

@@ -1,0 +1,294 @@
+#include "tests/fake/fake_s3_ops.h"
+
+#include "lib/base/hash.h"
+#include "lib/base/mem.h"
+#include "lib/http/http.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MTIME "2026-01-02T03:04:05.000Z"
+
+/* -- objects ----------------------------------------------------------------------------------------------------------- */
+
+static size_t lower_bound(const struct fake_s3 *f, const char *key)
+{
+    size_t i = 0;
+    while (i < f->n && strcmp(f->objects[i].key, key) < 0)
+        i++;
+    return i;
+}
+
+struct object *object_find(struct fake_s3 *f, const char *key)
+{
+    size_t i = lower_bound(f, key);
+    return i < f->n && strcmp(f->objects[i].key, key) == 0 ? &f->objects[i] : NULL;
+}
+
+struct object *object_put(struct fake_s3 *f, const char *key, const void *data, size_t len)
+{
+    struct object *o = object_find(f, key);
+    if (!o) {
+        size_t i = lower_bound(f, key);
+        f->objects = xrealloc(f->objects, (f->n + 1) * sizeof *f->objects);
+        memmove(&f->objects[i + 1], &f->objects[i], (f->n - i) * sizeof *f->objects);
+        f->n++;
+        o = &f->objects[i];
+        *o = (struct object){.key = xstrdup(key)};
+    }
+    free(o->data);
+    o->mark[0] = '\0';
+    o->data = xmalloc(len + 1);
+    if (len)
+        memcpy(o->data, data, len);
+    o->len = len;
+    snprintf(o->etag, sizeof o->etag, "\"%016" PRIx64 "\"", hash64(o->data, len));
+    return o;
+}
+
+void object_del(struct fake_s3 *f, struct object *o)
+{
+    free(o->key);
+    free(o->data);
+    size_t i = (size_t)(o - f->objects);
+    memmove(o, o + 1, (f->n - i - 1) * sizeof *o);
+    f->n--;
+}
+
+void answer_error(struct answer *a, int status, const char *code, const char *message)
+{
+    a->status = status;
+    buf_clear(&a->body);
+    buf_addf(&a->body, "<?xml version=\"1.0\"?>\n<Error><Code>%s</Code><Message>%s</Message></Error>", code, message);
+}
+
+static void add_text(struct buf *out, const char *key) /* as with encoding-type=url */
+{
+    cleanup_free char *text = http_escape(key, true);
+    buf_adds(out, text);
+}
+
+static char *query(const struct request *r, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = r->h.query; *p;) {
+        size_t len = strcspn(p, "&");
+        if (len >= n && strncmp(p, name, n) == 0 && (p[n] == '=' || len == n)) {
+            char *value = xstrndup(p + n + (len > n), len - n - (len > n));
+            if (head_unescape(value, false))
+                value[0] = '\0';
+            return value;
+        }
+        p += len + (p[len] == '&');
+    }
+    return NULL;
+}
+
+void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
+{
+    cleanup_free char *prefix = query(r, "prefix"), *delimiter = query(r, "delimiter"), *token = query(r, "continuation-token"),
+                      *max = query(r, "max-keys");
+    size_t plen = prefix ? strlen(prefix) : 0, limit = max ? strtoul(max, NULL, 10) : 1000, n = 0;
+    cleanup_free char *last = NULL;
+    bool more = false;
+    buf_adds(&a->body, "<?xml version=\"1.0\"?><ListBucketResult><Name>data</Name><EncodingType>url</EncodingType>");
+    for (size_t i = 0; i < f->n; i++) {
+        const struct object *o = &f->objects[i];
+        if (o->key[0] == 1 || strncmp(o->key, prefix ? prefix : "", plen) != 0)
+            continue;
+        const char *cut = delimiter && *delimiter ? strstr(o->key + plen, delimiter) : NULL;
+        cleanup_free char *name = cut ? xstrndup(o->key, (size_t)(cut - o->key) + 1) : xstrdup(o->key);
+        if ((token && strcmp(name, token) <= 0) || (last && strcmp(name, last) == 0))
+            continue;
+        if (n == limit) {
+            more = true;
+            break;
+        }
+        n++;
+        buf_addf(&a->body, cut ? "<CommonPrefixes><Prefix>" : "<Contents><Key>");
+        add_text(&a->body, name);
+        if (cut)
+            buf_adds(&a->body, "</Prefix></CommonPrefixes>");
+        else
+            buf_addf(&a->body, "</Key><LastModified>" MTIME "</LastModified><ETag>%s</ETag><Size>%zu</Size></Contents>", o->etag, o->len);
+        free(last);
+        last = xstrdup(name);
+    }
+    buf_addf(&a->body, "<IsTruncated>%s</IsTruncated>", more ? "true" : "false");
+    if (more) {
+        buf_adds(&a->body, "<NextContinuationToken>");
+        add_text(&a->body, last ? last : "");
+        buf_adds(&a->body, "</NextContinuationToken>");
+    }
+    buf_adds(&a->body, "</ListBucketResult>");
+}
+
+void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a)
+{
+    struct object *o = object_find(f, r->key);
+    char value[256], etag[40];
+    unsigned long long first = 0, last = 0;
+    if (!o) {
+        answer_error(a, 404, "NoSuchKey", "The specified key does not exist.");
+        return;
+    }
+    snprintf(etag, sizeof etag, "%s", o->etag);
+    if (head_value(r->h.headers, "if-match", value, sizeof value) && strcmp(value, o->etag) != 0) {
+        answer_error(a, 412, "PreconditionFailed", "At least one of the preconditions you specified did not hold.");
+        return;
+    }
+    bool ranged = head_value(r->h.headers, "range", value, sizeof value) &&
+                  sscanf(value, "bytes=%llu-%llu", &first, &last) == 2 && strcmp(fault, "norange") != 0;
+    if (ranged && first >= o->len) {
+        answer_error(a, 416, "InvalidRange", "The requested range is not satisfiable");
+        return;
+    }
+    if (!ranged)
+        first = 0;
+    if (!ranged || last >= o->len)
+        last = o->len ? o->len - 1 : 0;
+    size_t len = o->len ? (size_t)(last - first + 1) : 0;
+    if (strcmp(fault, "otherrange") == 0) {
+        first = first ? first - 1 : 1;
+        len = MIN(len, o->len - (size_t)first);
+    } else if (strcmp(fault, "short") == 0) {
+        len -= len / 3;
+    }
+    a->status = ranged ? 206 : 200;
+    buf_add(&a->body, o->data + first, len);
+    if (strcmp(fault, "long") == 0)
+        buf_add(&a->body, "XXXXXXXXXXXXXXXX", 16);
+    if (strcmp(fault, "etag") == 0) {
+        snprintf(etag, sizeof etag, "\"0123456789abcdef\"");
+        for (size_t i = 0; i < a->body.len; i++)
+            a->body.data[i] ^= 0x55;
+    }
+    if (strcmp(fault, "truncated") == 0)
+        a->cut = a->body.len / 2;
+    buf_addf(&a->headers, "ETag: %s\r\nLast-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n", etag);
+    if (*o->mark)
+        buf_addf(&a->headers, "x-amz-meta-millrace-upload: %s\r\n", o->mark);
+    if (ranged)
+        buf_addf(&a->headers, "Content-Range: bytes %llu-%llu/%zu\r\n", first, first + (len ? len - 1 : 0), o->len);
+}
+
+static void part_key(char out[128], const char *id, const char *number)
+{
+    snprintf(out, 128, "\001%s/%05lu", id, strtoul(number, NULL, 10));
+}
+
+void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
+{
+    char source[1200], name[128];
+    cleanup_free char *id = query(r, "uploadId"), *number = query(r, "partNumber");
+    const char *key = r->key;
+    if (id && number) {
+        part_key(name, id, number);
+        key = name;
+    }
+    if (!head_value(r->h.headers, "x-amz-copy-source", source, sizeof source)) {
+        struct object *o = object_put(f, key, r->body, r->body_len);
+        buf_addf(&a->headers, "ETag: %s\r\n", o->etag);
+        return;
+    }
+    const struct object *from = head_unescape(source, false) || strncmp(source, "/data/", 6) != 0 ? NULL : object_find(f, source + 6);
+    if (!from) {
+        answer_error(a, 404, "NoSuchKey", "The specified key does not exist.");
+        return;
+    }
+    unsigned long long first = 0, last = from->len - 1;
+    char range[64];
+    if (head_value(r->h.headers, "x-amz-copy-source-range", range, sizeof range))
+        sscanf(range, "bytes=%llu-%llu", &first, &last);
+    cleanup_free char *copy = xmalloc((size_t)(last - first + 2));
+    memcpy(copy, from->data + first, (size_t)(last - first + 1));
+    struct object *o = object_put(f, key, copy, (size_t)(last - first + 1));
+    const char *root = id ? "CopyPartResult" : "CopyObjectResult";
+    buf_addf(&a->body, "<%s><ETag>%s</ETag></%s>", root, o->etag, root);
+}
+
+static void drop_parts(struct fake_s3 *f, const char *id)
+{
+    char first[128];
+    part_key(first, id, "0");
+    size_t n = strlen(id) + 2;
+    for (;;) {
+        size_t i = lower_bound(f, first);
+        if (i == f->n || strncmp(f->objects[i].key, first, n) != 0)
+            return;
+        object_del(f, &f->objects[i]);
+    }
+}
+
+static struct object *find_upload(struct fake_s3 *f, const char *id)
+{
+    char key[128];
+    snprintf(key, sizeof key, "\001%s", id);
+    return object_find(f, key);
+}
+
+static void end_upload(struct fake_s3 *f, const char *id)
+{
+    drop_parts(f, id);
+    object_del(f, find_upload(f, id));
+    f->uploads--;
+}
+
+void op_post(struct fake_s3 *f, const struct request *r, struct answer *a)
+{
+    cleanup_free char *id = query(r, "uploadId");
+    if (!id) {
+        char name[128];
+        snprintf(name, sizeof name, "\001up%u", ++f->serial);
+        struct object *up = object_put(f, name, "", 0);
+        head_value(r->h.headers, "x-amz-meta-millrace-upload", up->mark, sizeof up->mark);
+        f->uploads++;
+        buf_addf(&a->body, "<InitiateMultipartUploadResult><UploadId>up%u</UploadId></InitiateMultipartUploadResult>", f->serial);
+        return;
+    }
+    const struct object *up = find_upload(f, id);
+    if (!up) {
+        answer_error(a, 404, "NoSuchUpload", "The specified upload does not exist.");
+        return;
+    }
+    cleanup_buf struct buf whole = BUF_INIT(BODY_MAX);
+    unsigned parts = 0;
+    for (;; parts++) {
+        char name[128], number[16];
+        snprintf(number, sizeof number, "%u", parts + 1);
+        part_key(name, id, number);
+        const struct object *o = object_find(f, name);
+        if (!o)
+            break;
+        if (!strstr(r->body, o->etag)) {
+            answer_error(a, 400, "InvalidPart", "One or more of the specified parts could not be found.");
+            return;
+        }
+        buf_add(&whole, o->data, o->len);
+    }
+    char mark[64];
+    memcpy(mark, up->mark, sizeof mark);
+    end_upload(f, id);
+    struct object *o = object_put(f, r->key, buf_str(&whole), whole.len);
+    memcpy(o->mark, mark, sizeof mark);
+    o->etag[strlen(o->etag) - 1] = '\0';
+    snprintf(o->etag + strlen(o->etag), 16, "-%u\"", parts);
+    buf_addf(&a->body, "<CompleteMultipartUploadResult><ETag>%s</ETag></CompleteMultipartUploadResult>", o->etag);
+}
+
+void op_delete(struct fake_s3 *f, const struct request *r, struct answer *a)
+{
+    cleanup_free char *id = query(r, "uploadId");
+    a->status = 204;
+    if (id && find_upload(f, id)) {
+        end_upload(f, id);
+    } else if (id) {
+        answer_error(a, 404, "NoSuchUpload", "The specified upload does not exist.");
+    } else {
+        struct object *o = object_find(f, r->key);
+        if (o)
+            object_del(f, o);
+    }
+}

@@ -1,0 +1,69 @@
+/* fake_s3_ops — inside of fake_s3: its objects and what S3's requests do to them. All with fake_s3.mu held. */
+#ifndef MILLRACE_TESTS_FAKE_S3_OPS_H
+#define MILLRACE_TESTS_FAKE_S3_OPS_H
+
+#include "lib/base/buf.h"
+#include "lib/http/head.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BODY_MAX (256u << 20)
+
+struct object {
+    char *key; /* of a part: "<upload id>/<number>", apart from the others by its first byte, 1 */
+    char *data;
+    size_t len;
+    char etag[40];
+    char mark[64]; /* x-amz-meta-millrace-upload */
+};
+
+struct fault {
+    char method[8], kind[16];
+    unsigned left;
+};
+
+struct conn;
+
+struct fake_s3 {
+    int listen_fd, port;
+    pthread_t acceptor;
+    pthread_mutex_t mu; /* guards all below */
+    struct object *objects; /* sorted by key */
+    size_t n;
+    struct fault faults[64];
+    size_t nfaults;
+    struct conn *conns;
+    unsigned counts[6], uploads, serial;
+    char expired[64];
+    bool stopping;
+};
+
+struct answer {
+    int status;
+    struct buf headers, body;
+    bool head_only, drop, hang; /* drop: close without a word */
+    size_t cut;                 /* bytes of the body held back, though the length says otherwise */
+    int date_offset_s;
+};
+
+struct request {
+    struct head h;
+    const char *key; /* "" for the bucket */
+    const char *body;
+    size_t body_len;
+};
+
+struct object *object_find(struct fake_s3 *f, const char *key);
+struct object *object_put(struct fake_s3 *f, const char *key, const void *data, size_t len);
+void object_del(struct fake_s3 *f, struct object *o);
+
+void answer_error(struct answer *a, int status, const char *code, const char *message);
+void op_list(struct fake_s3 *f, const struct request *r, struct answer *a);
+void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a);
+void op_put(struct fake_s3 *f, const struct request *r, struct answer *a);
+void op_post(struct fake_s3 *f, const struct request *r, struct answer *a);
+void op_delete(struct fake_s3 *f, const struct request *r, struct answer *a);
+
+#endif
