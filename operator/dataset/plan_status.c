@@ -198,7 +198,7 @@ static void add_report(struct dataset_status *s, const struct member *m, bool wo
         member_count(m->report, "cache.usedBytes", &s->cached);
         member_count(m->report, "cache.capacityBytes", &s->capacity);
     }
-    const json_t *ufs = worker ? jget_obj(m->report, "ufs") : NULL;
+    const json_t *ufs = worker && jget_bool(m->report, "ready", false) ? jget_obj(m->report, "ufs") : NULL;
     if (ufs && !s->has_ufs) {
         s->has_ufs = true;
         s->ufs_complete = jget_bool(ufs, "complete", false);
