@@ -1,0 +1,11 @@
+if(NOT TARGET mr_csi)
+  return()
+endif()
+add_executable(fake_keep_client fake/keep_client.c)
+target_link_libraries(fake_keep_client PRIVATE mr_keep)
+
+foreach(part keeper)
+  millrace_unit_test(csi_${part} SOURCES unit/test_csi_${part}.c unit/csi_env.c LIBS mr_csi)
+endforeach()
+target_compile_definitions(test_csi_keeper PRIVATE FAKE_CLIENT="$<TARGET_FILE:fake_keep_client>")
+add_dependencies(test_csi_keeper fake_keep_client)

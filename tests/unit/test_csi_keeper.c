@@ -1,0 +1,638 @@
+/* The keeper against real FUSE mounts and real client processes (tests/fake/keep_client.c), which are killed, stopped and hostile. */
+#include "tests/unit/unit.h"
+
+#include "csi/keeper.h"
+#include "csi/mount.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "lib/keep/wire.h"
+#include "tests/unit/csi_env.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FILE_BYTES (1u << 20)
+
+extern char **environ;
+
+struct world {
+    struct csi_env *env;
+    char *state, *dir, *sock, *cache, *staging, *file, *trace;
+    struct keeper *keeper;
+    struct keep *keep;
+    struct source source;
+};
+
+static void world_open(struct world *w, int64_t abandon_ns)
+{
+    struct err e = ERR_INIT;
+    struct keeper_conf conf = {.state_dir = w->state, .node = "node-1", .read_ahead_kib = 4096, .abandon_ns = abandon_ns, .backing_max = 3};
+    w->keeper = keeper_new(&conf);
+    w->keep = keep_get(w->keeper, "default", "0b2c", w->dir, &e);
+    assert_string_equal(e.msg, "");
+}
+
+static void world_close(struct world *w)
+{
+    keep_put(w->keep);
+    keeper_free(w->keeper);
+    w->keep = NULL;
+}
+
+static int setup(void **state)
+{
+    if (csi_env_setup(state))
+        return -1;
+    struct world *w = xcalloc(1, sizeof *w);
+    struct err e = ERR_INIT;
+    w->env = *state;
+    w->state = path_join(w->env->dir, "state");
+    w->dir = path_join(w->env->dir, "volume");
+    w->sock = path_join(w->dir, "fuse.sock");
+    w->cache = path_join(w->dir, "cache");
+    w->staging = path_join(w->env->dir, "staging");
+    w->file = path_join(w->staging, "f");
+    w->trace = path_join(w->env->dir, "trace");
+    w->source = (struct source){.kind = SOURCE_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
+    if (file_mkdirs(w->state, 0755, &e) || file_mkdirs(w->cache, 0755, &e) || file_mkdirs(w->staging, 0755, &e))
+        return -1;
+    setenv("FAKE_TRACE", w->trace, 1);
+    setenv("FAKE_DIE_WITH_PARENT", "1", 1);
+    unsetenv("FAKE_FAIL");
+    unsetenv("FAKE_SLEEP_MS");
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    void *env = w->env;
+    mount_end_fuse(w->staging, false, 0, &e);
+    char **all[] = {&w->state, &w->dir, &w->sock, &w->cache, &w->staging, &w->file, &w->trace};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        free(*all[i]);
+    free(w);
+    return csi_env_teardown(&env);
+}
+
+static void end_client(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    kill(pid, SIGCONT);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static int stage(struct world *w, int64_t ms, struct err *e)
+{
+    struct keep_want want = {.staging = w->staging, .source = &w->source, .deadline_ns = clock_mono_ns() + ms * NS_PER_MS};
+    return keep_stage(w->keep, &want, e);
+}
+
+static void must_stage(struct world *w)
+{
+    struct err e = ERR_INIT;
+    assert_int_equal(stage(w, 10000, &e), 0);
+    assert_string_equal(e.msg, "");
+}
+
+static bool mounted(struct world *w)
+{
+    struct err e = ERR_INIT;
+    bool fuse = false;
+    return mount_at(w->staging, NULL, &fuse, NULL, &e) == 1 && fuse;
+}
+
+/* The whole file, compared; the first errno. */
+static int check_fd(int fd)
+{
+    static unsigned char data[FILE_BYTES];
+    for (size_t at = 0; at < FILE_BYTES;) {
+        ssize_t n = pread(fd, data + at, FILE_BYTES - at, (off_t)at);
+        if (n <= 0)
+            return n < 0 ? errno : EPIPE;
+        at += (size_t)n;
+    }
+    for (unsigned i = 0; i < FILE_BYTES; i++)
+        if (data[i] != (unsigned char)(i * 2654435761u >> 24))
+            return EBADMSG;
+    return 0;
+}
+
+static int check_file(struct world *w)
+{
+    cleanup_fd int fd = open(w->file, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? errno : check_fd(fd);
+}
+
+static struct keep_state state_of(struct world *w)
+{
+    struct keep_state s;
+    keep_state(w->keep, &s);
+    return s;
+}
+
+#define EVENTUALLY(condition)                                                                                                              \
+    do {                                                                                                                                   \
+        int64_t until_ = clock_mono_ns() + 10 * NS_PER_S;                                                                                  \
+        while (!(condition) && clock_mono_ns() < until_)                                                                                   \
+            clock_sleep_ns(10 * NS_PER_MS);                                                                                                \
+        assert_true(condition);                                                                                                            \
+    } while (0)
+
+/* The lines "pid what value" of the clients: how many have this `what`, and the last one's value. */
+static int traced(struct world *w, const char *what, long long *value)
+{
+    struct err e = ERR_INIT;
+    cleanup_free char *text = file_read(w->trace, 1 << 20, NULL, &e);
+    int n = 0;
+    for (char *save = NULL, *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+        char word[32];
+        long long v;
+        if (sscanf(line, "%*d %31s %lld", word, &v) == 2 && strcmp(word, what) == 0) {
+            n++;
+            if (value)
+                *value = v;
+        }
+    }
+    return n;
+}
+
+/* Starting a process closes its copies of our open files, which is a FLUSH: with a file of the mount open, there must be a client
+ * to answer it. So the next client is started before the last one is killed; it waits behind it. */
+static pid_t client(struct world *w)
+{
+    char *argv[] = {(char *)FAKE_CLIENT, (char *)"--socket", w->sock, (char *)"--cache-dir", w->cache, NULL};
+    pid_t pid;
+    int before = traced(w, "started", NULL);
+    assert_int_equal(posix_spawn(&pid, FAKE_CLIENT, NULL, NULL, argv, environ), 0);
+    EVENTUALLY(traced(w, "started", NULL) > before);
+    return pid;
+}
+
+static void test_no_client(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    int64_t began = clock_mono_ns();
+    assert_int_equal(stage(w, 300, &e), -1);
+    assert_true(clock_mono_ns() - began < 2 * NS_PER_S);
+    assert_int_equal(e.cls, ERR_RETRY);
+    assert_string_equal(e.msg, "the client pod of dataset default/mnist has not connected on node node-1 yet: "
+                               "kubectl -n default get pod -l millrace.dev/dataset=mnist -o wide");
+    assert_false(mounted(w));
+    world_close(w);
+    assert_int_equal(access(w->sock, F_OK), -1);
+}
+
+static bool always(const void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+static void test_cancelled(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    struct keep_want want = {.staging = w->staging, .source = &w->source, .deadline_ns = clock_mono_ns() + 60 * NS_PER_S, .cancelled = always};
+    int64_t began = clock_mono_ns();
+    assert_int_equal(keep_stage(w->keep, &want, &e), -1);
+    assert_true(clock_mono_ns() - began < 2 * NS_PER_S);
+    assert_int_equal(e.sys, ECANCELED);
+    world_close(w);
+}
+
+static void test_serves(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    must_stage(w); /* again: the same */
+    assert_int_equal(check_file(w), 0);
+    struct keep_state s = state_of(w);
+    assert_true(s.mounted && s.connected && s.usable);
+    assert_int_equal(s.pid, pid);
+    assert_int_equal(s.backing_files, 1);
+    long long id = 0;
+    assert_int_equal(traced(w, "backing", &id), 1);
+    assert_true(id > 0);
+    assert_int_equal(traced(w, "read", NULL), 0); /* passthrough: the kernel did not ask the client */
+    dev_t dev = 0;
+    assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
+    char path[128];
+    snprintf(path, sizeof path, "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+    cleanup_free char *kb = file_read(path, 64, NULL, &e);
+    assert_non_null(kb);
+    assert_int_equal(atoi(kb), 4096);
+
+    struct keep_want elsewhere = {.staging = w->dir, .source = &w->source, .deadline_ns = clock_mono_ns()};
+    assert_int_equal(keep_stage(w->keep, &elsewhere, &e), -1);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    assert_false(mounted(w));
+    assert_false(state_of(w).mounted);
+    assert_int_equal(state_of(w).backing_files, 0);
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    must_stage(w); /* the same client gets the next mount */
+    assert_int_equal(check_file(w), 0);
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    world_close(w);
+    end_client(pid);
+}
+
+static void test_client_killed(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    cleanup_fd int held = open(w->file, O_RDONLY | O_CLOEXEC);
+    assert_true(held >= 0);
+    assert_int_equal(check_fd(held), 0);
+    for (int i = 0; i < 5; i++) {
+        pid_t next = client(w);
+        end_client(pid);
+        pid = next;
+        assert_int_equal(check_fd(held), 0);
+        assert_int_equal(check_file(w), 0); /* waits for the new one */
+        EVENTUALLY(state_of(w).pid == pid);
+    }
+    close(held);
+    held = -1;
+    end_client(pid);
+    EVENTUALLY(!state_of(w).connected);
+    assert_true(state_of(w).usable);
+    pid = client(w);
+    assert_int_equal(check_file(w), 0);
+    long long first = 0, last = 0;
+    traced(w, "backing", &first);
+    assert_int_equal(traced(w, "backing", &last), 7);
+    assert_int_equal(first, last); /* the id outlives its client */
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    world_close(w);
+    end_client(pid);
+}
+
+static void *slow_reader(void *arg)
+{
+    struct world *w = arg;
+    return (void *)(intptr_t)check_file(w);
+}
+
+/* A request that the dead client had read is sent again to its successor. */
+static void test_request_in_flight(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    assert_int_equal(chmod(w->cache, 0755), 0);
+    assert_int_equal(chown(w->cache, 12345, -1), 0); /* so its files may not be registered: every read goes to the client */
+    world_open(w, 0);
+    setenv("FAKE_SLEEP_MS", "1500", 1);
+    pid_t pid = client(w);
+    unsetenv("FAKE_SLEEP_MS");
+    must_stage(w);
+    pid_t next = client(w);
+    pthread_t reader;
+    assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
+    clock_sleep_ns(700 * NS_PER_MS); /* it is in its first READ */
+    end_client(pid);
+    pid = next;
+    void *result = NULL;
+    pthread_join(reader, &result);
+    assert_int_equal((intptr_t)result, 0);
+    long long opcode = 0;
+    assert_true(traced(w, "resent", &opcode) > 0);
+    assert_int_equal(state_of(w).backing_files, 0);
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    world_close(w);
+    end_client(pid);
+}
+
+static void test_keeper_restarted(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    cleanup_fd int held = open(w->file, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(check_fd(held), 0);
+    dev_t dev = 0;
+    assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
+    for (int i = 0; i < 3; i++) {
+        world_close(w);
+        assert_true(mounted(w));
+        assert_int_equal(check_file(w), 0); /* nobody keeps, the client serves */
+        world_open(w, 0);
+        keep_adopt(w->keep, w->staging, dev, false);
+        must_stage(w); /* as NodePublish does: waits for the fd */
+        assert_int_equal(check_file(w), 0);
+    }
+    assert_int_equal(traced(w, "returned", NULL), 3);
+    assert_int_equal(state_of(w).backing_files, 1); /* known again from the log */
+    pid_t next = client(w);
+    end_client(pid); /* the fd came back for good: the next client goes on */
+    pid = next;
+    assert_int_equal(check_fd(held), 0);
+    assert_int_equal(check_file(w), 0);
+    long long init = 0, id[2] = {0, 0};
+    traced(w, "welcome", &init);
+    assert_true(init >= 48); /* INIT was known from the state directory */
+    assert_int_equal(traced(w, "backing", &id[1]), 2);
+    assert_int_equal(state_of(w).backing_files, 1);
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    world_close(w);
+    end_client(pid);
+}
+
+/* Keeper and client both dead: the mount is lost, but not for ever. */
+static void test_both_dead(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    dev_t dev = 0;
+    assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
+    world_close(w);
+    end_client(pid);
+    assert_int_equal(check_file(w), ENOTCONN);
+    world_open(w, 0);
+    keep_adopt(w->keep, w->staging, dev, false);
+    pid = client(w);
+    must_stage(w);
+    assert_int_equal(check_file(w), 0);
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    assert_false(mounted(w)); /* nor the dead one below */
+    world_close(w);
+    end_client(pid);
+}
+
+static void test_client_says_no(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    setenv("FAKE_FAIL", "s3://bucket: 403 AccessDenied\nsecond line", 1);
+    pid_t pid = client(w);
+    assert_int_equal(stage(w, 10000, &e), -1);
+    assert_string_equal(e.msg, "dataset default/mnist cannot be served on node node-1: s3://bucket: 403 AccessDenied second line");
+    assert_false(mounted(w));
+    assert_false(state_of(w).mounted);
+    EVENTUALLY(state_of(w).connected); /* it comes back for the next attempt */
+    end_client(pid);
+    unsetenv("FAKE_FAIL");
+    pid = client(w);
+    must_stage(w);
+    assert_int_equal(check_file(w), 0);
+    assert_string_equal(state_of(w).failed, "");
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    world_close(w);
+    end_client(pid);
+}
+
+/* A client that is alive and does not answer: unstage ends in time, and so do its readers. */
+static void test_stuck_client(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    kill(pid, SIGSTOP);
+    pthread_t reader;
+    assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
+    clock_sleep_ns(200 * NS_PER_MS);
+    struct statfs fs;
+    assert_int_equal(mount_statfs(w->staging, clock_mono_ns() + 300 * NS_PER_MS, &fs, &e), -1);
+    assert_int_equal(e.sys, ETIMEDOUT);
+    int64_t began = clock_mono_ns();
+    assert_int_equal(keep_unstage(w->keep, began + 2 * NS_PER_S, &e), 0);
+    assert_true(clock_mono_ns() - began < 4 * NS_PER_S);
+    void *result = NULL;
+    pthread_join(reader, &result);
+    assert_true((intptr_t)result != 0);
+    assert_false(mounted(w));
+    world_close(w);
+    end_client(pid);
+}
+
+static void test_abandoned(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 500 * NS_PER_MS);
+    pid_t pid = client(w);
+    must_stage(w);
+    end_client(pid);
+    assert_int_equal(check_file(w), ECONNABORTED); /* waits, until the keeper gives up */
+    assert_int_equal(check_file(w), ENOTCONN);
+    pid = client(w);
+    must_stage(w); /* made again for the next one */
+    assert_int_equal(check_file(w), 0);
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    world_close(w);
+    end_client(pid);
+}
+
+static int hello(struct world *w)
+{
+    struct err e = ERR_INIT;
+    uint32_t version = KEEP_VERSION;
+    int sock = keep_connect(w->sock, &e);
+    assert_true(sock >= 0);
+    assert_int_equal(keep_send(sock, KEEP_HELLO, &version, sizeof version, -1, &e), 0);
+    return sock;
+}
+
+static int64_t ask(int sock, int fd)
+{
+    struct err e = ERR_INIT;
+    struct keep_msg m;
+    int got;
+    assert_int_equal(keep_send(sock, KEEP_BACKING_OPEN, NULL, 0, fd, &e), 0);
+    assert_int_equal(keep_recv(sock, &m, &got, &e), 1);
+    assert_int_equal(m.type, KEEP_BACKING);
+    int64_t id;
+    memcpy(&id, m.payload, sizeof id);
+    return id;
+}
+
+static bool dropped(int sock) /* the keeper has closed it */
+{
+    struct err e = ERR_INIT;
+    struct keep_msg m;
+    int fd, rc;
+    while ((rc = keep_recv(sock, &m, &fd, &e)) == 1)
+        if (fd >= 0)
+            close(fd);
+    close(sock);
+    return rc == 0;
+}
+
+static void test_hostile_messages(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    int sock = keep_connect(w->sock, &e); /* no hello first */
+    keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
+    assert_true(dropped(sock));
+    uint32_t version = 99;
+    sock = keep_connect(w->sock, &e);
+    keep_send(sock, KEEP_HELLO, &version, sizeof version, -1, &e);
+    assert_true(dropped(sock));
+    sock = hello(w);
+    assert_int_equal(send(sock, "short", 5, 0), 5);
+    assert_true(dropped(sock));
+    sock = hello(w);
+    keep_send(sock, KEEP_WELCOME, "x", 1, -1, &e);
+    assert_true(dropped(sock));
+    sock = hello(w); /* serving, before there is a mount; an fd that nobody wants; ids that were never given */
+    int64_t id = 1;
+    cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
+    keep_send(sock, KEEP_RETURN_FD, NULL, 0, null, &e);
+    keep_send(sock, KEEP_BACKING_CLOSE, &id, sizeof id, -1, &e);
+    assert_int_equal(ask(sock, null), -EINVAL);
+    assert_false(state_of(w).usable);
+    close(sock);
+    EVENTUALLY(!state_of(w).connected);
+    world_close(w);
+}
+
+static int new_file(const char *dir, const char *name, int flags)
+{
+    cleanup_free char *path = path_join(dir, name);
+    close(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    return open(path, flags | O_CLOEXEC);
+}
+
+/* What may be registered as a backing file, by a client that has the fuse fd. */
+static void test_hostile_files(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    int sock = hello(w); /* waits behind the client … */
+    end_client(pid);
+    struct keep_msg m;
+    cleanup_fd int fuse = -1;
+    assert_int_equal(keep_recv(sock, &m, &fuse, &e), 1); /* … and is welcomed once it has gone */
+    assert_int_equal(m.type, KEEP_WELCOME);
+    assert_true(fuse >= 0);
+
+    cleanup_fd int dir = open(w->cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    cleanup_fd int other = open("/proc/self/status", O_RDONLY | O_CLOEXEC), path = new_file(w->cache, "p", O_PATH);
+    cleanup_fd int writer = new_file(w->cache, "w", O_WRONLY), foreign = new_file(w->cache, "x", O_RDONLY);
+    assert_int_equal(fchown(foreign, 54321, -1), 0);
+    assert_int_equal(ask(sock, dir), -EPERM);
+    assert_int_equal(ask(sock, null), -EPERM);
+    assert_int_equal(ask(sock, other), -EPERM);
+    assert_int_equal(ask(sock, path), -EPERM);
+    assert_int_equal(ask(sock, writer), -EPERM);
+    assert_int_equal(ask(sock, foreign), -EPERM);
+    assert_int_equal(ask(sock, -1), -EINVAL);
+
+    cleanup_fd int a = new_file(w->cache, "a", O_RDONLY), a2 = new_file(w->cache, "a", O_RDWR), b = new_file(w->cache, "b", O_RDONLY),
+                   c = new_file(w->cache, "c", O_RDONLY), d = new_file(w->cache, "d", O_RDONLY);
+    int64_t id = ask(sock, a);
+    assert_true(id > 0);
+    assert_int_equal(ask(sock, a2), id); /* the file counts, not the fd */
+    int64_t id_b = ask(sock, b);
+    assert_true(id_b > 0 && id_b != id);
+    assert_true(ask(sock, c) > 0);
+    assert_int_equal(ask(sock, d), -ENFILE); /* backing_max is 3 */
+    assert_int_equal(keep_send(sock, KEEP_BACKING_CLOSE, &id_b, sizeof id_b, -1, &e), 0);
+    assert_int_equal(keep_send(sock, KEEP_BACKING_CLOSE, &(int64_t){987654}, sizeof id_b, -1, &e), 0);
+    assert_true(ask(sock, d) > 0);
+    assert_int_equal(state_of(w).backing_files, 3);
+    close(sock);
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    world_close(w);
+}
+
+/* A fuse fd of another mount is not taken for ours, where the kernel tells. */
+static void test_hostile_return(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    world_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    dev_t dev = 0;
+    assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
+    world_close(w);
+    kill(pid, SIGSTOP); /* it would come back at once */
+    world_open(w, 0);
+    keep_adopt(w->keep, w->staging, dev, false);
+    cleanup_free char *elsewhere = path_join(w->env->dir, "elsewhere");
+    cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int other = -1;
+    dev_t other_dev;
+    assert_int_equal(mkdir(elsewhere, 0755), 0);
+    assert_int_equal(mount_fuse(elsewhere, false, &other, &other_dev, &e), 0);
+    int sock = hello(w);
+    keep_send(sock, KEEP_RETURN_FD, NULL, 0, null, &e);
+    keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
+    assert_int_equal(ask(sock, null), -EINVAL); /* answered in order: the above has been handled */
+    assert_false(state_of(w).usable);
+    close(sock);
+    close(other);
+    assert_int_equal(mount_end_fuse(elsewhere, false, 0, &e), 0);
+    kill(pid, SIGCONT);
+    must_stage(w);
+    assert_int_equal(check_file(w), 0);
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    world_close(w);
+    end_client(pid);
+}
+
+int main(void)
+{
+    if (!csi_env_can_mount()) {
+        puts("1..0 # SKIP needs root and /dev/fuse");
+        return 0;
+    }
+    csi_env_private_mounts();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_no_client, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cancelled, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_serves, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_client_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_request_in_flight, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keeper_restarted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_both_dead, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_client_says_no, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stuck_client, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_abandoned, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hostile_messages, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hostile_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hostile_return, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
