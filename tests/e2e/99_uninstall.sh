@@ -9,6 +9,7 @@ for namespace in $(k get namespaces -o name | grep '/e2e-' || true); do k delete
 k get dataset,dataload,tfjob -A
 helm uninstall "$RELEASE" --namespace "$SYSTEM" --wait --timeout 2m
 k delete namespace "$SYSTEM" --wait --timeout=60s
-same() { traces >"$WORK/after.txt" && diff <(sort "$ROOT/build/e2e-before.txt") <(sort "$WORK/after.txt") >"$WORK/diff"; }
-within 60 same || fail "left behind (>) or missing (<): $(cat "$WORK/diff")"
-step "$(wc -l <"$WORK/after.txt") objects, mounts and files: the same as before"
+left_behind() { traces >"$WORK/after.txt" && comm -13 <(sort -u "$ROOT/build/e2e-before.txt") <(sort -u "$WORK/after.txt"); }
+nothing_left() { [ -z "$(left_behind)" ]; }
+within 60 nothing_left || fail "left behind: $(left_behind)"
+step "$(wc -l <"$WORK/after.txt") objects, mounts and files, none of them ours"
