@@ -391,12 +391,16 @@ static int run(struct load *l, const struct load_conf *lc, struct err *e)
     return err_set(e, ERR_EXHAUSTED, "the cache loses files while others are loaded: raise the quota of its tiers");
 }
 
-static void report(const struct load_conf *lc, const char *text)
+/* First line: the counters at the end as {"load":{…}}, which nobody may have asked for in time. Last line: the sentence. */
+static void report(struct load *l, const struct load_conf *lc, const char *text)
 {
     int fd = lc->report ? open(lc->report, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
     if (fd < 0)
         return;
-    if (write(fd, text, strlen(text)) < 0)
+    cleanup_buf struct buf member = BUF_INIT(1024), out = BUF_INIT(4096);
+    add_status(l, &member);
+    buf_addf(&out, "{%s}\n%s", buf_str(&member) + 1, text);
+    if (write(fd, out.data, out.len) < 0)
         log_debug("no report: %s", strerror(errno));
     close(fd);
 }
@@ -434,7 +438,7 @@ int load_run(struct site *s, const struct load_conf *lc)
         xasprintf("loaded %" PRIu64 " files, %s, into %d cache workers", l.files, human_bytes(l.bytes, bytes), l.nurls);
     log_redact_text(text);
     log_kv(rc ? LOG_ERROR : LOG_INFO, text, NULL);
-    report(lc, text);
+    report(&l, lc, text);
     pthread_mutex_lock(&l.mu);
     l.complete = rc == 0;
     pthread_mutex_unlock(&l.mu);

@@ -10,7 +10,7 @@ struct load_conf {
     int npaths;
     int threads;        /* 0: 16 */
     int64_t wait_ns;    /* for the store to answer */
-    const char *report; /* file that gets a sentence about the end, or NULL */
+    const char *report; /* file that gets the counters (one line of JSON) and a sentence about the end, or NULL */
     const char *const *urls; /* of the workers instead of those that the configuration names (tests); nurls */
     int nurls;
 };

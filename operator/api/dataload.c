@@ -103,6 +103,11 @@ json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s)
     json_object_set_new(o, "conditions", json_deep_copy(s->conditions));
     if (s->progress.known)
         json_object_set_new(o, "progress", progress_json(&s->progress));
+    if (strcmp(s->phase, DATALOAD_COMPLETE) == 0) { /* whatever was asked for last */
+        if (!json_object_get(o, "progress"))
+            json_object_set_new(o, "progress", json_object());
+        json_object_set_new(json_object_get(o, "progress"), "percentage", json_string("100.0%"));
+    }
     if ((s->started || s->finished) && !json_object_get(o, "startTime"))
         json_object_set_new(o, "startTime", json_string(s->started ? s->started : now));
     if (s->finished && !json_object_get(o, "completionTime")) {

@@ -12,16 +12,20 @@
 
 /* How it stands: text lives here until the conditions are written. */
 struct verdict {
-    const char *phase, *reason;
-    char message[600];
+    const char *phase;
+    char reason[48], message[600];
     bool warn;
     const char *started; /* RFC 3339; NULL: it has not run yet */
     struct dataload_progress progress;
 };
 
+static void set_reason(struct verdict *r, const char *reason) { snprintf(r->reason, sizeof r->reason, "%s", reason); }
+
 static struct verdict pending(const char *reason, bool warn)
 {
-    return (struct verdict){.phase = DATALOAD_PENDING, .reason = reason, .warn = warn};
+    struct verdict r = {.phase = DATALOAD_PENDING, .warn = warn};
+    set_reason(&r, reason);
+    return r;
 }
 
 /* Evicted, say, or deleted by somebody. */
@@ -40,10 +44,8 @@ static const struct member *find_loader(const struct dataload_world *w)
     return NULL;
 }
 
-/* What the loader said last at /status. */
-static struct dataload_progress read_progress(const struct member *m)
+static struct dataload_progress progress_of(const json_t *load)
 {
-    const json_t *load = jget_obj(m->report, "load");
     struct dataload_progress p = {.known = load != NULL};
     member_count(load, "files", &p.files);
     member_count(load, "bytes", &p.bytes);
@@ -53,16 +55,39 @@ static struct dataload_progress read_progress(const struct member *m)
     return p;
 }
 
-/* It ended well: everything that it counted is loaded, even if nobody asked it in its last second. */
+/* The counters at its end are in the first line of its termination message, fuse/worker/load.c. */
+static struct dataload_progress last_progress(const json_t *terminated)
+{
+    const char *said = jget_str(terminated, "message", "");
+    cleanup_json json_t *j = json_loadb(said, strcspn(said, "\n"), 0, NULL);
+    return progress_of(jget_obj(j, "load"));
+}
+
 static void judge_complete(const struct member *m, struct verdict *r)
 {
-    const char *said = jget_str(m->pod, "status.containerStatuses[0].state.terminated.message", "");
+    const json_t *ended = jget(m->pod, "status.containerStatuses[0].state.terminated");
     r->phase = DATALOAD_COMPLETE;
-    r->reason = "Loaded";
-    r->progress.done_files = r->progress.files;
-    r->progress.done_bytes = r->progress.bytes;
-    r->progress.failed = 0;
-    snprintf(r->message, sizeof r->message, "%s", *said ? said : "everything was loaded and verified");
+    set_reason(r, "Loaded");
+    r->progress = last_progress(ended);
+    member_last_line(jget_str(ended, "message", ""), r->message, sizeof r->message);
+    if (!*r->message)
+        snprintf(r->message, sizeof r->message, "everything was loaded and verified");
+}
+
+/* While it runs. Its last pass looks whether everything is there, and counts from the start again: the progress stays at what it was. */
+static void judge_running(const struct member *m, const struct member_view *v, struct verdict *r)
+{
+    const json_t *load = jget_obj(m->report, "load");
+    bool verifying = jget_bool(load, "verifying", false);
+    if (!verifying)
+        r->progress = progress_of(load);
+    set_reason(r, verifying ? "Verifying" : "Loading");
+    snprintf(r->message, sizeof r->message, "%s", verifying ? "looking whether everything is in the cache" : "loading");
+    if (!v->store_trouble)
+        return;
+    set_reason(r, v->reason);
+    r->warn = true;
+    snprintf(r->message, sizeof r->message, "%s", v->message);
 }
 
 /* Before there is a loader: what it has to wait for. true: nothing, it can start. */
@@ -108,7 +133,7 @@ static void start(const struct dataload_world *w, const struct dataload *l, stru
 static void fail(struct verdict *r, const char *reason)
 {
     r->phase = DATALOAD_FAILED;
-    r->reason = reason;
+    set_reason(r, reason);
     r->warn = true;
 }
 
@@ -122,28 +147,22 @@ static void judge_loader(const struct dataload_world *w, const struct member *m,
         r->started = jget_str(m->pod, "status.startTime", NULL);
     if (r->started)
         r->phase = DATALOAD_EXECUTING;
-    r->progress = read_progress(m);
     if (strcmp(jget_str(m->pod, "status.phase", ""), "Succeeded") == 0) {
         judge_complete(m, r);
     } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == MEMBER_TROUBLED && !jget(c, "state.running")) {
         fail(r, "LoadFailed");
+        r->progress = last_progress(jget(c, "lastState.terminated"));
         snprintf(r->message, sizeof r->message, "the loader was tried %d times: %s", DATALOAD_TRIES, v.message);
         plan_delete(p, &kube_pods, m->pod, -1, NULL); /* or kubelet would go on trying */
     } else if (v.state == MEMBER_FINISHED) {
         *r = going();
         plan_delete(p, &kube_pods, m->pod, -1, NULL);
     } else if (v.state == MEMBER_TROUBLED && !jget(c, "state.running")) {
-        r->reason = v.reason;
+        set_reason(r, v.reason);
         r->warn = true;
         snprintf(r->message, sizeof r->message, "%s", v.message);
     } else if (r->started) {
-        r->reason = "Loading";
-        snprintf(r->message, sizeof r->message, "loading");
-        if (v.store_trouble) {
-            r->reason = v.reason;
-            r->warn = true;
-            snprintf(r->message, sizeof r->message, "%s", v.message);
-        }
+        judge_running(m, &v, r);
     } else {
         snprintf(r->message, sizeof r->message, "the loader is starting");
     }

@@ -64,8 +64,7 @@ static void trouble(struct member_view *v, const char *reason, const char *fmt, 
     v->state = MEMBER_TROUBLED;
 }
 
-/* The last line of text that is not empty: the end of a log says why a program ended. */
-static const char *last_line(const char *text, char *out, size_t cap)
+const char *member_last_line(const char *text, char *out, size_t cap)
 {
     size_t end = strlen(text);
     while (end && strchr("\n\r \t", text[end - 1]))
@@ -74,6 +73,7 @@ static const char *last_line(const char *text, char *out, size_t cap)
     while (start && text[start - 1] != '\n')
         start--;
     snprintf(out, cap, "%.*s", (int)MIN(end - start, cap - 1), text + start);
+    cut_whole(out, cap);
     return out;
 }
 
@@ -91,7 +91,7 @@ static const char *log_words(const char *line, char *out, size_t cap)
 static void crashed(struct member_view *v, const json_t *pod, const json_t *terminated)
 {
     char line[256], words[256];
-    const char *said = log_words(last_line(jget_str(terminated, "message", ""), line, sizeof line), words, sizeof words);
+    const char *said = log_words(member_last_line(jget_str(terminated, "message", ""), line, sizeof line), words, sizeof words);
     const char *reason = jget_str(terminated, "reason", "");
     if (strcmp(reason, "OOMKilled") == 0)
         trouble(v, "OutOfMemory", "pod %s was killed because it used more memory than its limit: raise spec.cache.%s.resources.limits.memory",

@@ -37,6 +37,8 @@ void member_look(const struct member *m, const struct dataset *d, int64_t now_ns
 /* A pod that has been starting for this long is asked about: the message then names what to look at. */
 #define MEMBER_SLOW_NS (30 * INT64_C(1000000000))
 
+/* The last line of text that is not empty, cut to cap: the end of a log, or of a termination message. */
+const char *member_last_line(const char *text, char *out, size_t cap);
 /* Adds a counter of a report to *sum. A report is what a pod says: negative numbers count nothing, and the sum never overflows. */
 void member_count(const json_t *report, const char *path, int64_t *sum);
 bool member_disk_full(const struct member *m, const char **message); /* its cache directory has no room */
