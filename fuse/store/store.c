@@ -38,6 +38,24 @@ static const char *const why_names[] = {
 
 const char *store_why_name(enum store_why why) { return why_names[why]; }
 
+/* The first ": Reason:" or ": Reason (" in the text; *at: where the reason begins. NULL if there is none. */
+static const char *find_why(const char *text, const char **at)
+{
+    const char *best = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(why_names); i++) {
+        size_t n = strlen(why_names[i]);
+        for (const char *p = text; (p = strstr(p, why_names[i])); p += n) {
+            bool starts = p - text >= 2 && p[-1] == ' ' && p[-2] == ':';
+            bool ends = p[n] == ':' || (p[n] == ' ' && p[n + 1] == '(');
+            if (starts && ends && (!best || p < *at)) {
+                best = why_names[i];
+                *at = p;
+            }
+        }
+    }
+    return best;
+}
+
 int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, const char *what, const char *fmt, ...)
 {
     if (!e)
@@ -46,29 +64,21 @@ int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, co
     va_start(ap, fmt);
     cleanup_free char *text = xvasprintf(fmt, ap);
     va_end(ap);
-    /* A long name must not push the reason out of the message. */
+    /* A long name must not push the reason out of the message, nor one that looks like a reason take its place. */
     size_t n = strlen(what), room = 200;
-    const char *cut = n > room ? "…" : "";
-    err_set(e, cls, "%.*s%s: %s%s", (int)MIN(n, room), what, cut, why_names[why], text);
+    cleanup_free char *name = xasprintf("%.*s%s: ", (int)MIN(n, room), what, n > room ? "…" : "");
+    cleanup_free char *message = xasprintf("%s%s%s", name, why_names[why], text);
+    for (const char *at; find_why(message, &at) && (size_t)(at - message) < strlen(name);)
+        message[at - message - 1] = '_';
+    err_set(e, cls, "%s", message);
     e->sys = sys;
     return -1;
 }
 
 const char *store_reason(const struct err *e)
 {
-    const char *best = NULL, *best_at = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(why_names); i++) {
-        size_t n = strlen(why_names[i]);
-        for (const char *at = e->msg; (at = strstr(at, why_names[i])); at += n) {
-            bool starts = at - e->msg >= 2 && at[-1] == ' ' && at[-2] == ':';
-            bool ends = at[n] == ':' || (at[n] == ' ' && at[n + 1] == '(');
-            if (starts && ends && (!best_at || at < best_at)) {
-                best = why_names[i];
-                best_at = at;
-            }
-        }
-    }
-    return best ? best : why_names[WHY_STORE_ERROR];
+    const char *at, *why = find_why(e->msg, &at);
+    return why ? why : why_names[WHY_STORE_ERROR];
 }
 
 /* -- names --------------------------------------------------------------------------------------------------------- */

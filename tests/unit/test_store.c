@@ -112,6 +112,8 @@ static void reasons_survive_context(void **state)
     lengthy[sizeof lengthy - 1] = '\0';
     store_err(&e, ERR_NOTFOUND, ENOENT, WHY_BUCKET_NOT_FOUND, lengthy, ": %s", lengthy);
     assert_string_equal(store_reason(&e), "BucketNotFound");
+    store_err(&e, ERR_INVALID, 0, WHY_INVALID_URL, "x: StoreError: y: AccessDenied (z", ": no");
+    assert_string_equal(store_reason(&e), "InvalidURL");
     err_set(&e, ERR_RETRY, "something NotFound else");
     assert_string_equal(store_reason(&e), "StoreError");
 }
