@@ -136,7 +136,7 @@ static int make_stores(struct client *c, struct err *e)
 {
     c->stores = xcalloc(c->conf->nmounts, sizeof *c->stores);
     for (size_t i = 0; i < c->conf->nmounts; i++) {
-        struct store_conf sc = {.mount = &c->conf->mounts[i], .secrets_dir = c->o->secrets_dir};
+        struct store_conf sc = {.mount = &c->conf->mounts[i], .secrets_dir = c->o->secrets_dir, .deadline_ns = c->o->deadline_ns};
         if (!(c->stores[i] = store_new(&sc, e))) {
             status_mount(c->status, i, store_reason(e), e->msg);
             return -1;

@@ -15,6 +15,7 @@ struct client_options {
     const char *config;       /* file; NULL: environment variable ENV_CONFIG */
     const char *http;         /* address; NULL: default of the mode; "": none */
     int64_t sync_ns;          /* 0: from the configuration, or the default */
+    int64_t deadline_ns;      /* of a call to a store; 0: the store's default */
     int64_t uid, gid;         /* owner of what comes from the store; -1: default of the mode */
     bool allow_other;
 };

@@ -151,6 +151,7 @@ static int parse_mounts(const json_t *j, struct conf *c, struct err *e)
         c->nmounts = i + 1;
         if (parse_mount(json_array_get(arr, i), i, n, &c->mounts[i], e))
             return -1;
+        c->mounts[i].read_only |= c->read_only;
         for (size_t k = 0; k < i; k++)
             if (strcmp(c->mounts[k].path, c->mounts[i].path) == 0)
                 return err_set(e, ERR_INVALID, "mounts[%zu].path: \"%s\" is the path of mounts[%zu] too", i, c->mounts[i].path, k);

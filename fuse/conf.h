@@ -36,7 +36,7 @@ struct conf_pair {
 
 struct conf_mount {
     char *mount_point, *path;      /* path begins with "/" and has no trailing one (but "/" itself) */
-    bool read_only;
+    bool read_only;                /* itself, or the whole dataset */
     struct conf_pair *options;     /* noptions */
     size_t noptions;
     struct conf_pair *secrets;     /* option name → path below the secrets directory */

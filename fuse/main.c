@@ -47,6 +47,7 @@ int main(int argc, char **argv)
         {"config", OPT_STRING, &o.config, "FILE", "configuration, instead of the environment variable"},
         {"http", OPT_STRING, &o.http, "ADDRESS", "serve health, metrics and status here; empty: nowhere"},
         {"metadata-sync", OPT_SECONDS, &o.sync_ns, "DURATION", "how old what is known of files may be"},
+        {"store-deadline", OPT_SECONDS, &o.deadline_ns, "DURATION", "how long a store is tried before a request fails; 0s: 30 s"},
         {"uid", OPT_INT, &o.uid, "N", "owner of files that come from the store"},
         {"gid", OPT_INT, &o.gid, "N", "group of files that come from the store"},
         {"allow-other", OPT_BOOL, &o.allow_other, NULL, "other users may use the mount (always so for root)"},

@@ -378,7 +378,11 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
     if (known && is_down(t, out->mount))
         return 0;
     struct inode old = *out;
-    return ask(t, dir, name, known, &old, out, e);
+    int rc = !known && is_down(t, d.mount) ? err_set(e, ERR_RETRY, "%s: the store does not answer", name) : ask(t, dir, name, known, &old, out, e);
+    /* Without the store, a listing that is not too old tells what is absent. */
+    if (rc && e->cls == ERR_RETRY && (d.flags & INODE_LISTED) && is_fresh(t, d.listed_s))
+        return err_sys(e, ENOENT, "%s", name);
+    return rc;
 }
 
 int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)

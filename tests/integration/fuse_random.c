@@ -293,5 +293,7 @@ int main(int argc, char **argv)
         steps += jobs[i].steps;
     }
     printf("%lu steps, no difference\n", steps);
+    free(jobs);
+    free(t);
     return 0;
 }

@@ -31,7 +31,7 @@ static void test_full(void **state)
     assert_string_equal(c->mounts[0].secrets[0].value, "0/access-key-id");
     assert_string_equal(c->mounts[0].secret_names[0].value, "creds:key");
     assert_string_equal(c->mounts[1].path, "/second");
-    assert_false(c->mounts[1].read_only);
+    assert_true(c->mounts[1].read_only); /* as the whole dataset is */
     assert_int_equal(c->ntiers, 2);
     assert_int_equal(c->tiers[1].medium, CONF_HDD);
     assert_int_equal(c->tiers[1].quota, 6);

@@ -1,0 +1,92 @@
+#!/bin/bash
+# timeout: 240
+# Changes made behind the mount are seen within the metadata sync interval; an open file never mixes two versions; large directories
+# are listed while they change; several stores in one tree.
+set -euo pipefail
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+
+s3_write() # KEY, content from standard input: by another client than ours
+{
+    cat >"$WORK/body"
+    curl -sSf --aws-sigv4 aws:amz:us-east-1:s3 --user testaccess:testsecret123 -X PUT --data-binary "@$WORK/body" -H 'Expect:' \
+        -H "x-amz-content-sha256: $(sha256sum <"$WORK/body" | cut -d ' ' -f 1)" "http://127.0.0.1:$S3_PORT/bucket/prefix/$1"
+}
+
+for kind in posix s3; do
+    fuse_source $kind
+    put() { if [ $kind = s3 ]; then s3_write "$1"; else mkdir -p "$(dirname "$DATA/$1")" && cat >"$DATA/.new" && mv "$DATA/.new" "$DATA/$1"; fi; }
+    echo one | put file
+    echo sub | put dir/sub
+    head -c 9000000 /dev/zero | tr '\0' 'a' | put big
+    fuse_mount --metadata-sync 1s
+    [ "$(cat "$MNT/file")" = one ]
+    [ "$(cat "$MNT/dir/sub")" = sub ]
+    exec 7<"$MNT/big"
+    head -c 1000000 <&7 >"$WORK/part"
+    echo "another one" | put file
+    echo new | put dir/new
+    head -c 9000000 /dev/zero | tr '\0' 'b' | put big
+    wait_for 5 "the changed file" eval '[ "$(cat "$MNT/file")" = "another one" ]'
+    wait_for 5 "the new file" eval '[ "$(cat "$MNT/dir/new" 2>/dev/null)" = new ]'
+    wait_for 5 "the new version" eval '[ "$(head -c 1 "$MNT/big")" = b ]'
+    [ "$(tr -d b <"$MNT/big" | wc -c)" = 0 ] || die "the new version has old bytes"
+    cat <&7 >>"$WORK/part" 2>"$WORK/shell.out" || grep -q 'Stale file handle' "$WORK/shell.out" || die "$(cat "$WORK/shell.out")"
+    exec 7<&-
+    [ "$(tr -d a <"$WORK/part" | wc -c)" = 0 ] || die "an open file mixes two versions"
+    rm "$DATA/dir/sub"
+    wait_for 5 "the removed file" eval '! test -e "$MNT/dir/sub"'
+    [ "$(ls "$MNT/dir")" = new ]
+    fuse_umount
+    # A mount that ended in good order is known again: an unchanged file is not fetched twice.
+    fuse_mount
+    [ "$(cat "$MNT/file")" = "another one" ]
+    fuse_umount
+    rm -rf "$CACHE"
+done
+
+echo "# a large directory, listed while it changes"
+fuse_source posix
+mkdir "$DATA/large"
+(cd "$DATA/large" && seq -f 'stays-%05g' 20000 | xargs touch)
+fuse_mount
+(for i in $(seq 500); do
+    echo x >"$MNT/large/comes-$i"
+    [ "$i" -lt 5 ] || rm "$MNT/large/comes-$((i - 4))"
+done) &
+changer=$!
+for round in 1 2 3 4; do
+    find "$MNT/large" -name 'stays-*' | sort >"$WORK/listed"
+    [ "$(wc -l <"$WORK/listed")" = 20000 ] || die "round $round: $(wc -l <"$WORK/listed") names"
+    [ -z "$(uniq -d "$WORK/listed")" ] || die "round $round: names come twice"
+done
+wait $changer
+[ "$(find "$MNT/large" -name 'comes-*' | wc -l)" = 4 ]
+fuse_umount
+rm -rf "$CACHE"
+
+echo "# several stores in one tree"
+fuse_source s3
+echo from-s3 | s3_write in/s3
+mkdir -p "$WORK/data2/a"
+echo from-disk >"$WORK/data2/a/file"
+jq -n --argjson s3 "$MOUNT_JSON" --arg disk "file://$WORK/data" --arg disk2 "file://$WORK/data2" '{mounts: [
+    $s3 + {path: "/remote/objects"}, {mountPoint: $disk, path: "/"}, {mountPoint: $disk2, path: "/ro", readOnly: true}]}' >"$CONFIG"
+fuse_mount --metadata-sync 1s
+[ "$(cat "$MNT/remote/objects/in/s3")" = from-s3 ]
+[ "$(cat "$MNT/ro/a/file")" = from-disk ]
+[ "$(find "$MNT" -maxdepth 1 -mindepth 1 -type d -printf '%f ')" ] || die "no directories"
+for name in large remote ro; do test -d "$MNT/$name" || die "no $name"; done
+echo x >"$MNT/top"
+grep -q x "$WORK/data/top"
+echo y >"$MNT/remote/objects/y"
+grep -q y "$DATA/y"
+if echo z 2>"$WORK/shell.out" >"$MNT/ro/z"; then die "a read-only mount was written to"; fi
+grep -q 'Read-only file system' "$WORK/shell.out"
+if mkdir "$MNT/remote/x" 2>"$WORK/shell.out" && [ ! -d "$WORK/data/remote/x" ]; then die "a directory outside of every store"; fi
+mv "$MNT/top" "$MNT/remote/objects/top" # mv(1) copies from store to store
+grep -q x "$DATA/top"
+if rmdir "$MNT/ro" 2>/dev/null; then die "a mount was removed"; fi
+sleep 1.5
+for name in large remote ro; do test -d "$MNT/$name" || die "no $name after a while"; done
+fuse_umount

@@ -1,0 +1,82 @@
+#!/bin/bash
+# timeout: 300
+# The serving process is killed again and again while readers and writers check every byte; then the same without privileges
+# behind a keeper, and the keeper forgets everything.
+set -euo pipefail
+FUSE_LEAKS=0
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+SECONDS_EACH=${MILLRACE_HAMMER_SECONDS:-10}
+
+make_sources()
+{
+    mkdir -p "$WORK/source"
+    for i in $(seq 0 9); do head -c $((100000 + i * 333333)) /dev/urandom >"$WORK/source/r$i"; done
+    cp "$WORK"/source/r* "$DATA/"
+}
+
+kill_for() # SECONDS EVERY: kills whoever serves
+{
+    local end=$((SECONDS + $1)) pid
+    kills=0
+    while [ $SECONDS -lt $end ]; do
+        sleep "$2"
+        pid=$(served)
+        if [ -n "$pid" ] && kill -9 "$pid"; then kills=$((kills + 1)); fi
+    done
+}
+
+for kind in posix s3; do
+    fuse_source $kind
+    make_sources
+    fuse_mount
+    store=''
+    [ $kind = s3 ] || store=$DATA
+    "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "$SECONDS_EACH" 3 3 $store >"$WORK/hammer.out" 2>&1 &
+    hammer=$!
+    kill_for $((SECONDS_EACH - 2)) 0.7
+    wait $hammer || {
+        cat "$WORK/hammer.out"
+        die "readers and writers on $kind"
+    }
+    echo "$kind: killed $kills times: $(cat "$WORK/hammer.out")"
+    [ "$kills" -ge 3 ] || die "it was killed $kills times only"
+    fuse_umount
+    rm -rf "$CACHE"
+done
+
+# Nobody's process, no capabilities, a read-only dataset: passthrough through the keeper.
+[ "$(id -u)" = 0 ] || die "needs root"
+fuse_source posix
+fuse_config readOnly=true
+make_sources
+mkdir -p "$CACHE"
+chown -R 65534:65534 "$CACHE"
+chmod 711 "$WORK"
+chmod -R a+rX "$DATA" "$CONFIG"
+"$BUILD/tests/fuse_keeper" "$MNT" "$WORK/fuse.sock" ro >"$WORK/keeper.out" 2>"$WORK/keeper.log" &
+KEEPER=$!
+wait_for 5 "the keeper's socket" test -S "$WORK/fuse.sock"
+setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all --inh-caps -all --no-new-privs \
+    "$FUSE" --socket "$WORK/fuse.sock" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" >>"$WORK/fuse.log" 2>&1 &
+SUPERVISOR=$!
+wait_for 20 "the mount" is_served
+grep -q '^serving$' "$WORK/keeper.out"
+cat "$MNT"/r* >/dev/null
+wait_for 5 "complete files" eval 'cat "$MNT/r5" >/dev/null; grep -q "^backing$" "$WORK/keeper.out"'
+"$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "$SECONDS_EACH" 5 0 >"$WORK/hammer.out" 2>&1 &
+hammer=$!
+kill_for $((SECONDS_EACH / 2 - 1)) 0.7
+wait_for 10 "a client that has the fd" is_served # when neither has it, it is lost
+kill -USR1 "$KEEPER"
+wait_for 5 "the fd back" grep -q '^returned$' "$WORK/keeper.out"
+kill_for $((SECONDS_EACH / 2 - 1)) 0.7
+wait $hammer || {
+    cat "$WORK/hammer.out"
+    die "readers behind a keeper"
+}
+echo "keeper: $(cat "$WORK/hammer.out"); $(grep -c '^backing$' "$WORK/keeper.out") backing files"
+echo x 2>/dev/null >"$MNT/r1" && die "a read-only mount was written to"
+kill "$KEEPER"
+wait "$KEEPER"
+KEEPER=''
