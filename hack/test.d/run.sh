@@ -28,9 +28,9 @@ timeout_of() # SCRIPT: seconds
     sed -n 's/^# timeout: \([0-9]*\).*/\1/p;T;q' "$1" | grep . || echo 120
 }
 
-list_scripts() # STAGE: those that can be run; the others are libraries
+list_scripts() # STAGE: those that can be run and are no libraries
 {
-    find "$ROOT/tests/$1" -maxdepth 1 -name '*.sh' -perm -u+x 2>/dev/null | sort
+    find "$ROOT/tests/$1" -maxdepth 1 -name '*.sh' -perm -u+x ! -name lib.sh ! -name '*_lib.sh' 2>/dev/null | sort
 }
 
 # One line a test, and the end of its output if it failed.
