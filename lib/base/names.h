@@ -17,6 +17,7 @@
 #define LABEL_NODE_HASH "millrace.dev/node"             /* client pods: hash of the node's name */
 #define LABEL_DATALOAD "millrace.dev/dataload"          /* DataLoad name, on its loader pod */
 #define ANNOTATION_HASH "millrace.dev/hash"             /* hash of the desired json of a child */
+#define ANNOTATION_RESTARTS "millrace.dev/restarts"    /* on a TFJob's pod that takes the place of another: restarts of its index before it */
 #define FINALIZER_DATASET "millrace.dev/dataset"
 #define COMPONENT_CLIENT "client"
 #define COMPONENT_WORKER "worker"

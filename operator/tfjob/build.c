@@ -81,7 +81,7 @@ static json_t *pod_meta(const struct tfjob *j, enum tfjob_type t, int index, int
     if (restarts > 0) {
         char text[16];
         snprintf(text, sizeof text, "%d", restarts);
-        set_str(object_at(meta, "annotations"), TFJOB_ANNOTATION_RESTARTS, text);
+        set_str(object_at(meta, "annotations"), ANNOTATION_RESTARTS, text);
     }
     json_object_set_new(meta, "ownerReferences", json_pack("[o]", owner(j)));
     return meta;

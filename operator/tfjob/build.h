@@ -12,8 +12,6 @@
 #define TFJOB_LABEL_INDEX "training.kubeflow.org/replica-index"
 #define TFJOB_LABEL_ROLE "training.kubeflow.org/job-role"
 #define TFJOB_OPERATOR_NAME "tfjob-controller"
-/* On a pod that takes the place of an earlier one: restarts of its index before it. Absent on first pods. */
-#define TFJOB_ANNOTATION_RESTARTS "millrace.dev/restarts"
 
 #define TFJOB_CHILD_NAME_LEN 128 /* with NUL; valid jobs need at most TFJOB_NAME_MAX */
 void tfjob_child_name(const struct tfjob *j, enum tfjob_type t, int index, char out[TFJOB_CHILD_NAME_LEN]);

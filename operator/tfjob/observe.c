@@ -1,6 +1,7 @@
 #include "operator/tfjob/observe.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 #include "operator/tfjob/build.h"
@@ -35,7 +36,7 @@ static void keep_only(json_t *object, const char *const *keys, size_t n)
 /* What a plan reads of a pod; the rest, most of it the user's template, is not kept in memory. */
 static void trim_pod(json_t *pod)
 {
-    static const char *const annotations[] = {TFJOB_ANNOTATION_RESTARTS}, *const spec[] = {"nodeName"},
+    static const char *const annotations[] = {ANNOTATION_RESTARTS}, *const spec[] = {"nodeName"},
                              *const status[] = {"phase", "reason", "message", "conditions", "containerStatuses", "initContainerStatuses"},
                              *const container[] = {"name", "restartCount", "state"};
     keep_only(json_object_get(json_object_get(pod, "metadata"), "annotations"), annotations, ARRAY_LEN(annotations));

@@ -52,7 +52,7 @@ static int sum_restarts(const json_t *statuses)
 
 static int restarts_before(const json_t *pod)
 {
-    const char *text = kube_annotation(pod, TFJOB_ANNOTATION_RESTARTS);
+    const char *text = kube_annotation(pod, ANNOTATION_RESTARTS);
     long n = strtol(text, NULL, 10);
     return n > 0 ? (int)MIN(n, INT32_MAX / 4) : 0;
 }
