@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 struct places; /* opaque */
-struct places *places_new(const char *root, int64_t keep_ns, struct err *e); /* finds what is there: unused, for now */
+struct places *places_new(const char *root, int64_t keep_ns, struct err *e); /* finds what is there: unused until somebody mounts it */
 void places_free(struct places *p);
 
 char *place_get(struct places *p, const struct source *s, struct err *e); /* makes it; counts a user; caller frees the path */

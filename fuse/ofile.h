@@ -70,7 +70,8 @@ void ofile_closed(struct ofile *f);
 ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct err *e);
 int ofile_attach(struct ofile *f, struct err *e); /* finds where its bytes are; f->io is held exclusively */
 void ofile_attach_for_move(struct ofile *f); /* before a rename: so that ofile_moved() has what to move */
-int ofile_pin(struct ofile *f, unsigned own, struct err *e); /* before a removal: whoever has it open, but for `own` opens, must be able to go on reading. f->up is held */
+/* Before a removal: whoever has it open, but for `own` opens, must be able to go on reading. f->up is held. */
+int ofile_pin(struct ofile *f, unsigned own, struct err *e);
 /* The inode's path or version changed: what is cached under the old one is cached under the new one now. */
 void ofile_moved(struct ofile *f);
 

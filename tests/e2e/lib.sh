@@ -7,7 +7,7 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 BUILD=${MILLRACE_BUILD:-$ROOT/build/release}
 SYSTEM=millrace-system
-RELEASE=millrace
+export RELEASE=millrace
 TEST_IMAGE=localhost/millrace-test:1
 NS=e2e-$(basename "$0" .sh | tr '_' '-' | sed 's/^[0-9]*-//')
 WORK=$(mktemp -d)

@@ -243,7 +243,8 @@ static void test_loads(void **state)
     eventually(field_is(&kube_dataloads, "team/warm", "status.phase", "Executing"));
     eventually(field_is(&kube_dataloads, "team/warm", "status.progress.percentage", "40.0%"));
     set_status(&kube_pods, "team/warm-loader", "{\"phase\":\"Succeeded\",\"containerStatuses\":[{\"name\":\"millrace\",\"restartCount\":0,"
-        "\"state\":{\"terminated\":{\"exitCode\":0,\"message\":\"{\\\"load\\\":{\\\"files\\\":10,\\\"bytes\\\":1000,\\\"loadedFiles\\\":10,\\\"loadedBytes\\\":1000}}\\nloaded 10 files\"}}}]}");
+        "\"state\":{\"terminated\":{\"exitCode\":0,\"message\":\"{\\\"load\\\":{\\\"files\\\":10,\\\"bytes\\\":1000,\\"
+        "\"loadedFiles\\\":10,\\\"loadedBytes\\\":1000}}\\nloaded 10 files\"}}}]}");
     eventually(field_is(&kube_dataloads, "team/warm", "status.phase", "Complete"));
     eventually(field_is(&kube_dataloads, "team/warm", "status.progress.percentage", "100.0%"));
     fake_api_remove(api, &kube_dataloads, "team/warm");
