@@ -157,9 +157,10 @@ static void discard(struct places *p, bool all)
         const struct place *place = value;
         if (place->users || (!all && now < place->unused_ns + p->keep_ns))
             continue;
-        cleanup_free char *from = path_join(p->root, below);
+        cleanup_free char *from = path_join(p->root, below), *trash = path_join(p->root, DIR_TRASH);
+        mkdir(trash, 0700);
         cleanup_free char *to = xasprintf("%s/%s/%lld.%u", p->root, DIR_TRASH, (long long)clock_real_ns(), p->trashed++);
-        if (rename(from, to) && errno != ENOENT) {
+        if (rename(from, to) && access(from, F_OK) == 0) {
             log_kv(LOG_WARN, "an unused directory cannot be removed", "path", from, "error", strerror(errno), NULL);
             continue;
         }

@@ -13,19 +13,25 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define PREFIX "/tmp/millrace-csi-"
 #define PATIENCE_MS 100000 /* less than ctest's */
 
 bool csi_env_can_mount(void) { return geteuid() == 0 && access("/dev/fuse", R_OK | W_OK) == 0; }
 
+static char *prefix(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    return xasprintf("%s/millrace-csi-", tmp && *tmp == '/' ? tmp : "/tmp");
+}
+
 static void each_fuse_mount(bool ours, int flags)
 {
+    cleanup_free char *mine = prefix();
     struct mountinfo all;
     struct err e = ERR_INIT;
     if (mountinfo_read(&all, &e))
         return;
     for (size_t i = all.n; i-- > 0;)
-        if (strncmp(all.entries[i].type, "fuse", 4) == 0 && (strncmp(all.entries[i].point, PREFIX, strlen(PREFIX)) == 0) == ours)
+        if (strncmp(all.entries[i].type, "fuse", 4) == 0 && (strncmp(all.entries[i].point, mine, strlen(mine)) == 0) == ours)
             umount2(all.entries[i].point, flags);
     mountinfo_free(&all);
 }
@@ -66,7 +72,8 @@ void csi_env_private_mounts(void)
 int csi_env_setup(void **state)
 {
     struct csi_env *env = xcalloc(1, sizeof *env);
-    strcpy(env->dir, PREFIX "XXXXXX");
+    cleanup_free char *mine = prefix();
+    snprintf(env->dir, sizeof env->dir, "%sXXXXXX", mine);
     if (!mkdtemp(env->dir))
         return -1;
     *state = env;

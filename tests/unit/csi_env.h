@@ -1,11 +1,11 @@
-/* csi_env — a directory of one's own under /tmp, in a mount namespace of one's own, so that a test that dies leaves nothing. */
+/* csi_env — a directory of one's own under $TMPDIR, in a mount namespace of one's own, so that a test that dies leaves nothing. */
 #ifndef MILLRACE_TESTS_CSI_ENV_H
 #define MILLRACE_TESTS_CSI_ENV_H
 
 #include <stdbool.h>
 
 struct csi_env {
-    char dir[64];
+    char dir[256];
 };
 
 bool csi_env_can_mount(void); /* root, and there is /dev/fuse */
