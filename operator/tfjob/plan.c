@@ -228,6 +228,7 @@ static void proceed(struct tfjob_turn *t)
     scale_in(t);
     replace_ended(t);
     create_children(t);
+    turn_tell_trouble(t);
 }
 
 static void run_turn(struct tfjob_turn *t, const struct err *invalid)

@@ -36,6 +36,8 @@ enum turn_fate {
 };
 enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod);
 
+void turn_tell_trouble(struct tfjob_turn *t); /* trouble.c: Events about pods that do not start */
+
 /* finish.c */
 bool turn_finished(const struct tfjob_turn *t);
 void turn_finish(struct tfjob_turn *t, bool succeeded, const char *message, bool warning); /* conditions, counts, completionTime */
