@@ -24,6 +24,7 @@
 #define ROUNDS 3            /* of looking whether everything is there */
 #define STALL_NS (120 * NS_PER_S)
 #define NAMED_MAX 100       /* failed files in the log */
+#define ROW_MAX 16          /* that many files failed one after the other, each after all its tries: nothing works */
 
 struct item {
     struct item *next;
@@ -44,6 +45,7 @@ struct load {
     unsigned queued, active;        /* mu */
     bool listed;                    /* mu: no more items come in this pass */
     uint64_t files, bytes, done_files, done_bytes, failed_files, missing; /* mu: of this pass */
+    unsigned row;                   /* mu: files failed since the last that did not */
     bool complete;                  /* mu */
     char first_error[512];          /* mu */
 };
@@ -161,6 +163,7 @@ static void failed(struct load *l, const struct item *it, const struct err *e)
 {
     pthread_mutex_lock(&l->mu);
     bool named = l->failed_files++ < NAMED_MAX;
+    l->row++;
     if (!*l->first_error)
         snprintf(l->first_error, sizeof l->first_error, "%s: %.300s", it->path, e->msg);
     pthread_mutex_unlock(&l->mu);
@@ -198,6 +201,7 @@ static void load_file(struct load *l, struct item *it)
         return;
     }
     pthread_mutex_lock(&l->mu);
+    l->row = 0;
     l->done_files++;
     pthread_mutex_unlock(&l->mu);
 }
@@ -221,8 +225,9 @@ static void *work(void *arg)
             l->tail = &l->head;
         l->queued--;
         pthread_cond_broadcast(&l->changed);
+        bool hopeless = l->row >= ROW_MAX;
         pthread_mutex_unlock(&l->mu);
-        if (!atomic_load(&l->s->cancel))
+        if (!hopeless && !atomic_load(&l->s->cancel))
             load_file(l, it);
         free(it->path);
         free(it);
@@ -325,6 +330,7 @@ static int pass(struct load *l, const struct load_conf *lc, bool check, struct e
     l->check = check;
     l->listed = false;
     l->files = l->bytes = l->done_files = l->done_bytes = l->failed_files = l->missing = 0;
+    l->row = 0;
     l->first_error[0] = '\0';
     pthread_mutex_unlock(&l->mu);
     while (started < nthreads && pthread_create(&threads[started], NULL, work, l) == 0)
@@ -338,6 +344,8 @@ static int pass(struct load *l, const struct load_conf *lc, bool check, struct e
         pthread_join(threads[i], NULL);
     if (rc == 0 && atomic_load(&l->s->cancel))
         rc = err_set(e, ERR_RETRY, "stopped before the end");
+    if (rc == 0 && l->row >= ROW_MAX)
+        rc = err_set(e, ERR_RETRY, "gave up after %u files in a row; first: %s", l->row, l->first_error);
     return rc;
 }
 

@@ -21,6 +21,7 @@
 #define BACKOFF_MIN_NS (1 * NS_PER_S)
 #define BACKOFF_MAX_NS (30 * NS_PER_S)
 #define SILENT_MAX 3                      /* hedges lost without a byte from the worker before it counts as down */
+#define GIVE_UP 10                        /* pauses of hedge_ns without a byte, and no hedge was allowed */
 #define HEDGE_TOKENS 80                   /* a hedge costs 10, a request earns 1: a slow store is not asked twice for ever */
 #define HEDGE_COST 10
 #define THREADS 48
@@ -57,6 +58,7 @@ struct job {
     struct cache_key key;   /* its strings are path and version */
     uint64_t off;
     size_t len;
+    bool probe;             /* the worker was down: nobody waits for it longer than he must */
     pthread_mutex_t mu;
     pthread_cond_t changed;
     unsigned refs;          /* mu: the reader and the threads */
@@ -125,14 +127,15 @@ static struct worker *owner_of(struct ring *r, const struct cache_key *key, uint
 
 /* -- health -------------------------------------------------------------------------------------------------------------- */
 
-/* After its pause a worker is tried by one request; the others wait for what that finds. */
-static bool may_ask(struct worker *w)
+/* After its pause a worker is tried by one request (*probe); the others go to the store until that found something. */
+static bool may_ask(struct worker *w, bool *probe)
 {
     int64_t now = clock_mono_ns();
     pthread_mutex_lock(&w->mu);
     bool yes = now >= w->down_until_ns;
-    if (yes && w->down_until_ns)
-        w->down_until_ns = now + BACKOFF_MIN_NS;
+    *probe = yes && w->down_until_ns;
+    if (*probe)
+        w->down_until_ns = now + MAX(w->backoff_ns, BACKOFF_MIN_NS);
     pthread_mutex_unlock(&w->mu);
     return yes;
 }
@@ -160,13 +163,13 @@ static void worker_failed(struct worker *w, const char *why)
         log_kv(LOG_WARN, "cache worker does not answer: reading from the store", "worker", w->url, "error", why, NULL);
 }
 
-static void worker_silent(struct worker *w)
+static void worker_silent(struct worker *w, bool probe)
 {
     pthread_mutex_lock(&w->mu);
-    bool too_long = ++w->silent >= SILENT_MAX;
+    bool too_long = ++w->silent >= SILENT_MAX || probe;
     pthread_mutex_unlock(&w->mu);
     if (too_long)
-        worker_failed(w, "the store was faster several times, and no byte came from the worker");
+        worker_failed(w, "no byte came from the worker in time, several times");
 }
 
 static bool hedge_allowed(struct ring *r)
@@ -306,11 +309,11 @@ static void wait_until(struct job *j, int64_t ns)
 static bool begin_hedge(struct job *j)
 {
     struct ring *r = j->r;
-    if (!hedge_allowed(r))
+    if (!j->probe && !hedge_allowed(r))
         return false;
     j->refs++;
     j->store_state = RUNNING;
-    if (pool_queued(r->hedge_pool, POOL_FETCH) || pool_add(r->hedge_pool, POOL_FETCH, ask_store, j)) {
+    if (pool_queued(r->hedge_pool, POOL_FETCH) >= HEDGE_THREADS || pool_add(r->hedge_pool, POOL_FETCH, ask_store, j)) {
         j->refs--;
         j->store_state = FAILED;
         return false;
@@ -319,7 +322,7 @@ static bool begin_hedge(struct job *j)
     return true;
 }
 
-/* Until one of both has the bytes or all failed. j->mu is held. */
+/* Until one of both has the bytes, all failed, or the worker was silent for too long. j->mu is held. */
 static void race(struct job *j, const atomic_bool *cancel)
 {
     struct ring *r = j->r;
@@ -337,6 +340,8 @@ static void race(struct job *j, const atomic_bool *cancel)
         int64_t slow = start + r->hedge_ns + (int64_t)j->len * NS_PER_S / SLOW_BYTES_PER_S;
         if (!hedged && j->worker_state == RUNNING && now >= MIN(moved + r->hedge_ns, slow))
             hedged = begin_hedge(j);
+        if (!hedged && !seen && now >= start + GIVE_UP * r->hedge_ns)
+            break;
         int64_t next = MIN(moved + r->hedge_ns, slow);
         wait_until(j, hedged || next <= now ? now + 100 * NS_PER_MS : MIN(next, now + 100 * NS_PER_MS));
     }
@@ -344,14 +349,15 @@ static void race(struct job *j, const atomic_bool *cancel)
 
 /* What the fetch by way of a worker came to. 0: bytes are in buf; 1: ask the store; -1: e. */
 static int by_worker(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len, void *buf,
-    const atomic_bool *cancel, struct err *e)
+    bool probe, const atomic_bool *cancel, struct err *e)
 {
     struct job *j = job_new(r, w, key, off, len, buf);
     if (!j)
         return 1;
+    j->probe = probe;
     pthread_mutex_lock(&j->mu);
     j->refs++;
-    if (pool_queued(r->pool, POOL_FETCH) || pool_add(r->pool, POOL_FETCH, ask_worker, j)) { /* all threads wait for workers */
+    if (pool_queued(r->pool, POOL_FETCH) >= THREADS || pool_add(r->pool, POOL_FETCH, ask_worker, j)) { /* all threads wait for workers */
         j->refs--;
         job_put(j);
         return 1;
@@ -368,7 +374,9 @@ static int by_worker(struct ring *r, struct worker *w, const struct cache_key *k
         atomic_fetch_add(&r->store_bytes, len);
         atomic_fetch_add(&r->hedges_won, 1);
         if (j->got == 0)
-            worker_silent(w);
+            worker_silent(w, probe);
+    } else if (j->worker_state == RUNNING && !(cancel && atomic_load(cancel)) && !atomic_load(&r->stopping)) {
+        worker_silent(w, probe);
     } else if (j->worker_state == RUNNING) {
         rc = err_set(e, ERR_RETRY, "read %s: cancelled", key->path);
         e->sys = ECANCELED;
@@ -398,9 +406,10 @@ int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len
         size_t part = (size_t)MIN((uint64_t)(len - done), RING_CHUNK - at % RING_CHUNK);
         struct worker *w = owner_of(r, key, at);
         int rc = 1;
+        bool probe;
         earn_token(r);
-        if (w && may_ask(w))
-            rc = by_worker(r, w, key, at, part, (char *)buf + done, cancel, e);
+        if (w && may_ask(w, &probe))
+            rc = by_worker(r, w, key, at, part, (char *)buf + done, probe, cancel, e);
         else if (w)
             atomic_fetch_add(&r->bypassed, 1);
         if (rc == 1)

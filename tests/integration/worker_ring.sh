@@ -1,0 +1,156 @@
+#!/bin/bash
+# Two cache workers, a loader and a real mount on one machine: loading, reading through workers, workers that die, hang and
+# come back, credentials that are wrong at first. Over a directory and over a real S3 server.
+# timeout: 420
+set -euo pipefail
+
+if [ "$(id -u)" != 0 ]; then
+    echo "SKIP: names for the workers and a mount take root"
+    exit 77
+fi
+if [ -z "${WORKER_RING_INSIDE:-}" ]; then # /etc/hosts is ours alone in a mount namespace
+    WORKER_RING_INSIDE=1 exec unshare --mount "$0" "$@"
+fi
+
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+WORKER=$BUILD/fuse/worker/millrace-worker
+PORT=$((40000 + RANDOM % 10000))
+declare -A PIDS=()
+
+cleanup_workers()
+{
+    local status=$? pid
+    trap - EXIT
+    for pid in "${PIDS[@]}"; do
+        kill -CONT "$pid" 2>/dev/null || true
+        kill "$pid" 2>/dev/null || true
+    done
+    for pid in "${PIDS[@]}"; do
+        timeout 10 tail --pid="$pid" -f /dev/null || kill -9 "$pid" 2>/dev/null || true
+    done
+    (exit "$status") || true
+    trap 'fuse_cleanup' EXIT
+    exit "$status"
+}
+trap 'cleanup_workers' EXIT
+
+url() { echo "http://t-cache-$1.t-cache:$PORT"; }
+status_of() { curl -sf "$(url "$1")/status"; }
+is_ready() { curl -sf -o "$WORK/readyz" "$(url "$1")/readyz"; }
+reason_is() { [ "$(status_of "$1" | jq -r .reason)" = "$2" ]; }
+client() { curl -sf "http://$HTTP/status" | jq "$1"; }
+
+worker_start() # INDEX
+{
+    "$WORKER" --config "$CONFIG" --cache-dir "$WORK/worker$1" --secrets-dir "$WORK/secrets" --index "$1" \
+        --http "127.0.0.$((2 + $1)):$PORT" >>"$WORK/worker$1.log" 2>&1 &
+    PIDS[$1]=$!
+}
+
+worker_stop() # INDEX: by SIGTERM, which it must end well from
+{
+    kill "${PIDS[$1]}"
+    wait "${PIDS[$1]}" || die "worker $1 ended with $?"
+    unset "PIDS[$1]"
+}
+
+load() # PATH…
+{
+    : >"$WORK/report"
+    "$WORKER" --config "$CONFIG" --secrets-dir "$WORK/secrets" --http "127.0.0.9:$PORT" --report "$WORK/report" --load "$@" \
+        >>"$WORK/loader.log" 2>&1
+}
+
+same() { diff -r "$DATA" "$MNT" >&2 || die "the mount shows other bytes than the store has ($1)"; }
+
+make_data()
+{
+    local i
+    mkdir -p "$DATA/small"
+    for i in $(seq 1 120); do head -c $((i * 1777)) /dev/urandom >"$DATA/small/f$i"; done
+    head -c 5000001 /dev/urandom >"$DATA/middle"
+    head -c 150000000 /dev/urandom >"$DATA/large" # three chunks
+    : >"$DATA/empty"
+}
+
+run() # posix|s3
+{
+    local total
+    echo "# $1"
+    fuse_source "$1"
+    make_data
+    total=$(find "$DATA" -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum }')
+    fuse_config "readOnly=true" "workers={\"service\":\"t-cache\",\"name\":\"t-cache\",\"count\":2,\"port\":$PORT}"
+    worker_start 0
+    worker_start 1
+    wait_for 20 "worker 0" is_ready 0
+    wait_for 20 "worker 1" is_ready 1
+
+    load / || die "the loader failed: $(cat "$WORK/report")"
+    grep -q '^loaded 123 files' "$WORK/report" || die "the loader says: $(cat "$WORK/report")"
+    [ "$(status_of 0 | jq .reads.storeBytes)" -gt 0 ] || die "worker 0 got nothing"
+    [ "$(status_of 1 | jq .reads.storeBytes)" -gt 0 ] || die "worker 1 got nothing"
+    [ $(($(status_of 0 | jq .reads.storeBytes) + $(status_of 1 | jq .reads.storeBytes))) = "$total" ] || die "not each byte was fetched once"
+    wait_for 20 "the count of the store" bash -c "curl -sf $(url 0)/status | jq -e '.ufs.complete and .ufs.bytes == $total and .ufs.files == 123'" >/dev/null
+
+    fuse_mount
+    same "all workers up"
+    [ "$(client .reads.workerBytes)" = "$total" ] || die "of $total bytes $(client .reads.workerBytes) came from workers, $(client .reads.storeBytes) from the store"
+    fuse_umount
+    rm -rf "$CACHE"
+
+    echo "# a worker is killed, and comes back with what it had"
+    fuse_mount
+    kill -9 "${PIDS[1]}"
+    wait "${PIDS[1]}" || true
+    same "one worker dead"
+    [ "$(client .reads.storeBytes)" -gt 0 ] || die "nothing came from the store"
+    [ "$(client .reads.workerBytes)" -gt 0 ] || die "nothing came from the other worker"
+    fuse_umount
+    rm -rf "$CACHE"
+    worker_start 1
+    wait_for 20 "worker 1 again" is_ready 1
+    load / || die "the loader failed: $(cat "$WORK/report")"
+    [ "$(status_of 1 | jq .reads.storeBytes)" = 0 ] || die "worker 1 fetched again what it had"
+
+    echo "# a worker hangs"
+    fuse_mount
+    kill -STOP "${PIDS[0]}"
+    same "one worker hanging"
+    kill -CONT "${PIDS[0]}"
+    [ "$(client .reads.storeBytes)" -gt 0 ] || die "nothing came from the store"
+    fuse_umount
+    rm -rf "$CACHE"
+
+    worker_stop 0
+    worker_stop 1
+    if load /small; then die "the loader found workers that are gone"; fi
+    grep -q 'load failed' "$WORK/report" || die "the loader says: $(cat "$WORK/report")"
+    rm -rf "$WORK/worker0" "$WORK/worker1"
+}
+
+wrong_credentials()
+{
+    echo "# wrong credentials"
+    printf wrong-secret >"$WORK/secrets/0/key"
+    worker_start 0
+    wait_for 20 "the reason" reason_is 0 AccessDenied
+    [ "$(curl -s -o "$WORK/readyz" -w '%{http_code}' "$(url 0)/readyz")" = 503 ] || die "ready without access"
+    if grep -q 'wrong-secret' "$WORK/worker0.log" "$WORK/readyz"; then die "a secret is in the log"; fi
+    printf testsecret123 >"$WORK/secrets/0/key"
+    wait_for 30 "access" is_ready 0
+    worker_stop 0
+    echo "# a configuration that can't be used"
+    echo '{' >"$CONFIG"
+    worker_start 0
+    wait_for 20 "the reason" reason_is 0 InvalidOption
+    worker_stop 0
+}
+
+printf '127.0.0.1 localhost\n127.0.0.2 t-cache-0.t-cache\n127.0.0.3 t-cache-1.t-cache\n' >"$WORK/hosts"
+mount --bind "$WORK/hosts" /etc/hosts
+mkdir -p "$WORK/secrets"
+run posix
+run s3
+wrong_credentials
