@@ -1,16 +1,16 @@
 #!/bin/bash
 # timeout: 300
 # csi-sanity against the node plugin, standalone, with real client processes and a directory as the store; then what the plugin
-# leaves behind when it ends: nothing.   csi_sanity.sh BUILD_DIR
+# leaves behind when it ends: nothing.
 set -euo pipefail
 
-BUILD=${1:?usage: csi_sanity.sh BUILD_DIR}
+BUILD=${MILLRACE_BUILD:-$(dirname "$(readlink -f "$0")")/../../build/asan}
 SANITY=${CSI_SANITY:-${XDG_CACHE_HOME:-$HOME/.cache}/millrace/bin/csi-sanity}
 CLIENT=${CSI_CLIENT:-$BUILD/fuse/millrace-fuse}
 [ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { echo "SKIP: needs root and /dev/fuse"; exit 77; }
 [ -x "$SANITY" ] || { echo "SKIP: no csi-sanity: hack/setup tools"; exit 77; }
 
-WORK=$(mktemp -d /tmp/millrace-sanity-XXXXXX)
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/sanity.XXXXXX")
 plugin=
 cleanup()
 {
@@ -54,4 +54,5 @@ plugin=
 left=$(find "$WORK/root" "$WORK/run" "$WORK/mount" "$WORK/staging" -mindepth 1 2>/dev/null; grep "$WORK" /proc/mounts || true)
 [ -z "$left" ] || fail "left behind: $left"
 [ ! -e "$WORK/root" ] || fail "left behind: $WORK/root"
+! grep -E 'ERROR: (Address|Leak)Sanitizer|runtime error:' "$WORK/plugin.log" || fail "a sanitizer found something"
 echo "csi-sanity: $passed passed; nothing left behind"

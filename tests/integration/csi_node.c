@@ -1,0 +1,507 @@
+/* Plays kubelet to the real node plugin, with the real client as an unprivileged user in the place of its pod: registration, inline
+ * volumes, staging, publishing, reading; the plugin and the client killed under a reader; and nothing left behind in the end.
+ * MILLRACE_CSI and MILLRACE_FUSE: the programs. */
+#include "tests/unit/unit.h"
+
+#include "csi/mount.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "tests/fake/grpc_client.h"
+#include "tests/unit/csi_env.h"
+
+#include "csi/proto/csi.pb-c.h"
+#include "csi/proto/registration.pb-c.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <grpc/status.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DATASET_UID "0b2c7a9e-1f7d-4f0e-9a0a-7a0e8c1d2e3f"
+#define READER ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_READER_ONLY)
+#define WRITER ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_MULTI_WRITER)
+#define FILE_BYTES ((size_t)3 << 20)
+
+static struct csi_env *env;
+static char *kubelet, *root, *csi_sock, *reg_sock, *data, *staging, *pod_a, *pod_b, *inline_client, *inline_worker;
+static struct grpc_client *rpc;
+static pid_t plugin, client;
+static char why[512];
+
+static char *in(const char *dir, const char *name)
+{
+    return path_join(dir, name);
+}
+
+static pid_t spawn(bool unprivileged, char *const argv[], const char *config)
+{
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    if (config)
+        setenv(ENV_CONFIG, config, 1);
+    setpgid(0, 0);
+    if (unprivileged && (setgroups(0, NULL) || setgid(POD_UID) || setuid(POD_UID)))
+        _exit(126);
+    execv(argv[0], argv);
+    _exit(127);
+}
+
+static void start_plugin(void)
+{
+    char *argv[] = {(char *)MILLRACE_CSI, (char *)"--node-id", (char *)"node-1", (char *)"--kubelet-dir", kubelet, (char *)"--http",
+        (char *)"127.0.0.1:0", (char *)"--abandon-after", (char *)"60s", NULL};
+    plugin = spawn(false, argv, NULL);
+    int64_t until = clock_mono_ns() + 10 * NS_PER_S;
+    while (access(csi_sock, F_OK) && clock_mono_ns() < until)
+        clock_sleep_ns(20 * NS_PER_MS);
+    if (rpc)
+        grpc_client_free(rpc);
+    rpc = grpc_client_new(csi_sock);
+}
+
+static void start_client(void)
+{
+    cleanup_free char *sock = in(inline_client, VOLUME_SOCKET), *cache = in(inline_client, VOLUME_CACHE);
+    cleanup_free char *config = xasprintf("{\"namespace\":\"team-a\",\"name\":\"mnist\",\"uid\":\"" DATASET_UID "\",\"readOnly\":true,"
+        "\"mounts\":[{\"mountPoint\":\"file://%s\",\"path\":\"/\",\"readOnly\":true}],"
+        "\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":67108864}]}}", data);
+    char *argv[] = {(char *)MILLRACE_FUSE, (char *)"--socket", sock, (char *)"--cache-dir", cache, (char *)"--http", (char *)"", NULL};
+    client = spawn(true, argv, config);
+}
+
+static void end_process(pid_t *pid, int sig)
+{
+    kill(sig == SIGKILL ? -*pid : *pid, sig);
+    waitpid(*pid, NULL, 0);
+    *pid = 0;
+}
+
+/* --- the RPCs ------------------------------------------------------------------------------------------------------------- */
+
+struct context {
+    Csi__Pair pairs[8], *list[8];
+    size_t n;
+};
+
+static void add(struct context *c, const char *key, const char *value)
+{
+    csi__pair__init(&c->pairs[c->n]);
+    c->pairs[c->n].key = (char *)key;
+    c->pairs[c->n].value = (char *)value;
+    c->list[c->n] = &c->pairs[c->n];
+    c->n++;
+}
+
+static int call(const char *method, const ProtobufCMessage *req, const ProtobufCMessageDescriptor *out, ProtobufCMessage **answer, int ms)
+{
+    ProtobufCMessage *ignored = NULL;
+    cleanup_free char *path = xasprintf("/csi.v1.%s", method);
+    int status = grpc_client_call(rpc, path, req, out, answer ? answer : &ignored, ms, why);
+    if (ignored)
+        protobuf_c_message_free_unpacked(ignored, NULL);
+    return status;
+}
+
+struct capability {
+    Csi__VolumeCapability c;
+    Csi__VolumeCapability__MountVolume mount;
+    Csi__VolumeCapability__AccessMode mode;
+};
+
+static Csi__VolumeCapability *capability(struct capability *c, int mode)
+{
+    csi__volume_capability__init(&c->c);
+    csi__volume_capability__mount_volume__init(&c->mount);
+    csi__volume_capability__access_mode__init(&c->mode);
+    c->mode.mode = (Csi__VolumeCapability__AccessMode__Mode)mode;
+    c->c.access_type_case = CSI__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT;
+    c->c.mount = &c->mount;
+    c->c.access_mode = &c->mode;
+    return &c->c;
+}
+
+static int publish_inline(const char *id, const char *target, const char *kind, const char *ns, const char *pod, const char *uid)
+{
+    struct context c = {.n = 0};
+    struct capability cap;
+    Csi__NodePublishVolumeRequest r = CSI__NODE_PUBLISH_VOLUME_REQUEST__INIT;
+    add(&c, VOL_EPHEMERAL, "true");
+    add(&c, VOL_KIND, kind);
+    add(&c, VOL_POD_NAMESPACE, ns);
+    add(&c, VOL_POD_NAME, pod);
+    add(&c, VOL_DATASET_UID, uid);
+    r.volume_id = (char *)id;
+    r.target_path = (char *)target;
+    r.volume_capability = capability(&cap, (int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__SINGLE_NODE_WRITER);
+    r.volume_context = c.list;
+    r.n_volume_context = c.n;
+    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor, NULL, 10000);
+}
+
+static void dataset_context(struct context *c)
+{
+    *c = (struct context){.n = 0};
+    add(c, VOL_DATASET_NAMESPACE, "team-a");
+    add(c, VOL_DATASET_NAME, "mnist");
+    add(c, VOL_DATASET_UID, DATASET_UID);
+    add(c, VOL_READ_ONLY, "true");
+}
+
+static int stage(int ms)
+{
+    struct context c;
+    struct capability cap;
+    Csi__NodeStageVolumeRequest r = CSI__NODE_STAGE_VOLUME_REQUEST__INIT;
+    dataset_context(&c);
+    r.volume_id = (char *)DATASET_UID;
+    r.staging_target_path = staging;
+    r.volume_capability = capability(&cap, READER);
+    r.volume_context = c.list;
+    r.n_volume_context = c.n;
+    return call("Node/NodeStageVolume", &r.base, &csi__node_stage_volume_response__descriptor, NULL, ms);
+}
+
+static int publish(const char *target, int mode, bool read_only)
+{
+    struct context c;
+    struct capability cap;
+    Csi__NodePublishVolumeRequest r = CSI__NODE_PUBLISH_VOLUME_REQUEST__INIT;
+    dataset_context(&c);
+    r.volume_id = (char *)DATASET_UID;
+    r.staging_target_path = staging;
+    r.target_path = (char *)target;
+    r.readonly = read_only;
+    r.volume_capability = capability(&cap, mode);
+    r.volume_context = c.list;
+    r.n_volume_context = c.n;
+    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor, NULL, 10000);
+}
+
+static int unpublish(const char *id, const char *target)
+{
+    Csi__NodeUnpublishVolumeRequest r = CSI__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
+    r.volume_id = (char *)id;
+    r.target_path = (char *)target;
+    return call("Node/NodeUnpublishVolume", &r.base, &csi__node_unpublish_volume_response__descriptor, NULL, 10000);
+}
+
+static int unstage(void)
+{
+    Csi__NodeUnstageVolumeRequest r = CSI__NODE_UNSTAGE_VOLUME_REQUEST__INIT;
+    r.volume_id = (char *)DATASET_UID;
+    r.staging_target_path = staging;
+    return call("Node/NodeUnstageVolume", &r.base, &csi__node_unstage_volume_response__descriptor, NULL, 10000);
+}
+
+/* The condition's message; "" when normal; NULL when refused. */
+static char *condition(const char *path, int64_t *total)
+{
+    Csi__NodeGetVolumeStatsRequest r = CSI__NODE_GET_VOLUME_STATS_REQUEST__INIT;
+    ProtobufCMessage *answer = NULL;
+    r.volume_id = (char *)DATASET_UID;
+    r.volume_path = (char *)path;
+    if (call("Node/NodeGetVolumeStats", &r.base, &csi__node_get_volume_stats_response__descriptor, &answer, 10000) != GRPC_STATUS_OK)
+        return NULL;
+    const Csi__NodeGetVolumeStatsResponse *s = (const Csi__NodeGetVolumeStatsResponse *)answer;
+    assert_int_equal(s->n_usage, 2);
+    if (total)
+        *total = s->usage[0]->total;
+    char *text = xstrdup(s->volume_condition->message);
+    assert_int_equal(s->volume_condition->abnormal, text[0] != '\0');
+    protobuf_c_message_free_unpacked(answer, NULL);
+    return text;
+}
+
+/* --- a pod that reads ------------------------------------------------------------------------------------------------------ */
+
+struct reader {
+    atomic_int rounds, failed;
+    atomic_bool stop;
+    pid_t pid;
+};
+
+static unsigned char byte_of(size_t i) { return (unsigned char)(i * 2654435761u >> 21); }
+
+static int read_once(const char *path)
+{
+    static unsigned char block[1 << 16];
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    size_t at = 0;
+    for (ssize_t n; (n = read(fd, block, sizeof block)) != 0; at += (size_t)n) {
+        if (n < 0)
+            return errno;
+        for (ssize_t i = 0; i < n; i++)
+            if (block[i] != byte_of(at + (size_t)i))
+                return EBADMSG;
+    }
+    return at == FILE_BYTES ? 0 : EMSGSIZE;
+}
+
+static struct reader *reader_start(const char *path)
+{
+    struct reader *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(r != MAP_FAILED);
+    pid_t pid = fork();
+    if (pid > 0) {
+        r->pid = pid;
+        return r;
+    }
+    while (!atomic_load(&r->stop)) {
+        int error = read_once(path);
+        if (error)
+            atomic_store(&r->failed, error);
+        atomic_fetch_add(&r->rounds, 1);
+    }
+    _exit(0);
+}
+
+static void reads_on(struct reader *r)
+{
+    int64_t until = clock_mono_ns() + 20 * NS_PER_S;
+    int was = atomic_load(&r->rounds);
+    while (atomic_load(&r->rounds) < was + 3 && clock_mono_ns() < until)
+        clock_sleep_ns(10 * NS_PER_MS);
+    assert_true(atomic_load(&r->rounds) >= was + 3);
+    assert_int_equal(atomic_load(&r->failed), 0);
+}
+
+static void reader_end(struct reader *r)
+{
+    atomic_store(&r->stop, true);
+    assert_int_equal(waitpid(r->pid, NULL, 0), r->pid);
+    assert_int_equal(atomic_load(&r->failed), 0);
+    print_message("# the reader read the file %d times\n", atomic_load(&r->rounds));
+    munmap(r, sizeof *r);
+}
+
+/* --- the tests, in this order ---------------------------------------------------------------------------------------------- */
+
+static void test_registers(void **state)
+{
+    (void)state;
+    struct grpc_client *reg = grpc_client_new(reg_sock);
+    Registration__InfoRequest ask = REGISTRATION__INFO_REQUEST__INIT;
+    Registration__RegistrationStatus tell = REGISTRATION__REGISTRATION_STATUS__INIT;
+    ProtobufCMessage *answer = NULL;
+    for (int i = 0; i < 2; i++) { /* kubelet restarts and asks again */
+        assert_int_equal(grpc_client_call(reg, "/pluginregistration.Registration/GetInfo", &ask.base, &registration__plugin_info__descriptor,
+            &answer, 1000, why), GRPC_STATUS_OK);
+        const Registration__PluginInfo *info = (const Registration__PluginInfo *)answer;
+        assert_string_equal(info->type, "CSIPlugin");
+        assert_string_equal(info->name, NAME_DRIVER);
+        assert_string_equal(info->endpoint, csi_sock);
+        assert_int_equal(info->n_supported_versions, 1);
+        protobuf_c_message_free_unpacked(answer, NULL);
+        tell.plugin_registered = true;
+        assert_int_equal(grpc_client_call(reg, "/pluginregistration.Registration/NotifyRegistrationStatus", &tell.base,
+            &registration__registration_status_response__descriptor, &answer, 1000, why), GRPC_STATUS_OK);
+        protobuf_c_message_free_unpacked(answer, NULL);
+    }
+    grpc_client_free(reg);
+    Csi__NodeGetInfoRequest who = CSI__NODE_GET_INFO_REQUEST__INIT;
+    assert_int_equal(call("Node/NodeGetInfo", &who.base, &csi__node_get_info_response__descriptor, &answer, 1000), GRPC_STATUS_OK);
+    assert_string_equal(((Csi__NodeGetInfoResponse *)answer)->node_id, "node-1");
+    protobuf_c_message_free_unpacked(answer, NULL);
+    assert_int_equal(call("Controller/CreateVolume", &who.base, &csi__node_get_info_response__descriptor, NULL, 1000), GRPC_STATUS_UNIMPLEMENTED);
+}
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind, *ns, *pod, *uid;
+    } bad[] = {{"dataset", "team-a", "p", DATASET_UID}, {"client", "../team-b", "p", DATASET_UID}, {"client", "team-a", "p", ".."},
+        {"client", "team-a", "p", "../../../../etc"}, {"worker", "team-a", "../../x", DATASET_UID}, {"", "team-a", "p", DATASET_UID},
+        {"client", "", "p", DATASET_UID}};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(publish_inline("csi-1", inline_client, bad[i].kind, bad[i].ns, bad[i].pod, bad[i].uid), GRPC_STATUS_INVALID_ARGUMENT);
+        assert_int_equal(access(inline_client, F_OK), -1);
+    }
+    assert_int_equal(publish_inline("../csi", inline_client, "client", "team-a", "p", DATASET_UID), GRPC_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(publish_inline("csi-1", "relative/path", "client", "team-a", "p", DATASET_UID), GRPC_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_NOT_FOUND);
+    assert_int_equal(stage(1500), GRPC_STATUS_UNAVAILABLE);
+    assert_string_equal(why, "the client pod of dataset team-a/mnist has not connected on node node-1 yet: "
+                             "kubectl -n team-a get pod -l millrace.dev/dataset=mnist -o wide");
+    assert_null(condition(staging, NULL)); /* nothing of it has stayed */
+}
+
+static void test_inline_volumes(void **state)
+{
+    (void)state;
+    struct stat st;
+    cleanup_free char *cache = in(inline_client, VOLUME_CACHE), *sock = in(inline_client, VOLUME_SOCKET);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(publish_inline("csi-client", inline_client, "client", "team-a", "mnist-client-1", DATASET_UID), GRPC_STATUS_OK);
+    assert_int_equal(publish_inline("csi-client", inline_client, "client", "team-b", "mnist-client-1", DATASET_UID), GRPC_STATUS_ALREADY_EXISTS);
+    assert_int_equal(publish_inline("csi-worker", inline_worker, "worker", "team-a", "mnist-cache-0", DATASET_UID), GRPC_STATUS_OK);
+    assert_int_equal(stat(cache, &st), 0);
+    assert_int_equal(st.st_uid, POD_UID);
+    assert_int_equal(stat(sock, &st), 0);
+    assert_true(S_ISSOCK(st.st_mode));
+    cleanup_free char *worker_sock = in(inline_worker, VOLUME_SOCKET), *worker_cache = in(inline_worker, VOLUME_CACHE);
+    assert_int_equal(access(worker_sock, F_OK), -1);
+    assert_int_equal(access(worker_cache, F_OK), 0);
+}
+
+static void test_reads(void **state)
+{
+    (void)state;
+    cleanup_free char *a = in(pod_a, "file"), *b = in(pod_b, "file");
+    start_client();
+    assert_int_equal(stage(20000), GRPC_STATUS_OK);
+    assert_int_equal(stage(20000), GRPC_STATUS_OK);
+    assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
+    assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
+    assert_int_equal(publish(pod_a, WRITER, false), GRPC_STATUS_ALREADY_EXISTS);
+    assert_int_equal(publish(pod_b, READER, false), GRPC_STATUS_OK);
+    assert_int_equal(read_once(a), 0);
+    assert_int_equal(read_once(b), 0);
+    assert_int_equal(open(b, O_WRONLY | O_CLOEXEC), -1);
+    assert_int_equal(errno, EROFS); /* the PersistentVolume says so, whatever the pod asked for */
+    int64_t total = -1;
+    cleanup_free char *normal = condition(pod_a, &total);
+    assert_string_equal(normal, "");
+    assert_int_equal(unstage(), GRPC_STATUS_FAILED_PRECONDITION);
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    cleanup_free char *a = in(pod_a, "file"), *b = in(pod_b, "file"), *third = in(env->dir, "kubelet/pods/c"), *c = in(third, "file");
+    struct reader *r = reader_start(a);
+    reads_on(r);
+    for (int i = 0; i < 2; i++) {
+        end_process(&plugin, SIGKILL);
+        reads_on(r);
+        start_plugin();
+        assert_int_equal(publish(third, READER, true), GRPC_STATUS_OK); /* waits for the fd to come back */
+        assert_int_equal(read_once(c), 0);
+        assert_int_equal(unpublish(DATASET_UID, third), GRPC_STATUS_OK);
+        cleanup_free char *normal = condition(pod_b, NULL);
+        assert_string_equal(normal, "");
+        reads_on(r);
+        end_process(&client, SIGKILL); /* the whole container */
+        cleanup_free char *alone = condition(pod_b, NULL);
+        assert_non_null(strstr(alone, "not"));
+        start_client();
+        reads_on(r);
+    }
+    reader_end(r);
+    assert_int_equal(read_once(b), 0);
+}
+
+static void test_leaves_nothing(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    assert_int_equal(unpublish(DATASET_UID, pod_a), GRPC_STATUS_OK);
+    assert_int_equal(unpublish(DATASET_UID, pod_a), GRPC_STATUS_OK);
+    assert_int_equal(unpublish(DATASET_UID, pod_b), GRPC_STATUS_OK);
+    assert_int_equal(access(pod_a, F_OK), -1);
+    assert_int_equal(unstage(), GRPC_STATUS_OK);
+    assert_int_equal(unstage(), GRPC_STATUS_OK);
+    assert_int_equal(mount_at(staging, NULL, NULL, NULL, &e), 0);
+    assert_int_equal(stage(20000), GRPC_STATUS_OK); /* the next pod on this node, before the client has gone */
+    assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
+    cleanup_free char *a = in(pod_a, "file");
+    assert_int_equal(read_once(a), 0);
+    assert_int_equal(unpublish(DATASET_UID, pod_a), GRPC_STATUS_OK);
+    assert_int_equal(unstage(), GRPC_STATUS_OK);
+    end_process(&client, SIGTERM);
+    assert_int_equal(unpublish("csi-client", inline_client), GRPC_STATUS_OK);
+    assert_int_equal(unpublish("csi-worker", inline_worker), GRPC_STATUS_OK);
+    kill(plugin, SIGTERM);
+    int status = 0;
+    assert_int_equal(waitpid(plugin, &status, 0), plugin);
+    plugin = 0;
+    assert_int_equal(status, 0);
+    assert_int_equal(access(root, F_OK), -1);
+    assert_int_equal(access(reg_sock, F_OK), -1);
+    cleanup_free char *kubelets = in(kubelet, "plugins/kubernetes.io/csi/" NAME_DRIVER);
+    assert_int_equal(rmdir(staging), 0);
+    assert_int_equal(access(kubelets, F_OK), 0); /* was not empty yet */
+}
+
+static void make_data(void)
+{
+    struct err e = ERR_INIT;
+    unsigned char *bytes = xmalloc(FILE_BYTES);
+    for (size_t i = 0; i < FILE_BYTES; i++)
+        bytes[i] = byte_of(i);
+    cleanup_free char *path = in(data, "file");
+    if (file_write_atomic(path, bytes, FILE_BYTES, 0644, &e))
+        exit(1);
+    free(bytes);
+}
+
+static int setup(void **state)
+{
+    struct err e = ERR_INIT;
+    if (csi_env_setup(state))
+        return -1;
+    env = *state;
+    kubelet = in(env->dir, "kubelet");
+    root = in(kubelet, "plugins/" NAME_DRIVER);
+    csi_sock = in(root, "csi.sock");
+    reg_sock = in(kubelet, "plugins_registry/" NAME_DRIVER "-reg.sock");
+    data = in(env->dir, "data");
+    staging = in(kubelet, "plugins/kubernetes.io/csi/" NAME_DRIVER "/hash/globalmount");
+    pod_a = in(kubelet, "pods/a");
+    pod_b = in(kubelet, "pods/b");
+    inline_client = in(kubelet, "pods/client");
+    inline_worker = in(kubelet, "pods/worker");
+    cleanup_free char *pods = in(kubelet, "pods"), *registry = in(kubelet, "plugins_registry");
+    if (chmod(env->dir, 0755) || file_mkdirs(pods, 0755, &e) || file_mkdirs(registry, 0755, &e) || file_mkdirs(staging, 0755, &e) ||
+        file_mkdirs(data, 0755, &e))
+        return -1;
+    make_data();
+    start_plugin();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct err e = ERR_INIT;
+    void *mine = env;
+    (void)state;
+    char *targets[] = {pod_a, pod_b, inline_client, inline_worker};
+    if (plugin)
+        end_process(&plugin, SIGKILL);
+    if (client)
+        end_process(&client, SIGKILL);
+    for (size_t i = 0; i < ARRAY_LEN(targets); i++)
+        mount_detach(targets[i], &e);
+    mount_end_fuse(staging, false, 0, &e);
+    grpc_client_free(rpc);
+    char **all[] = {&kubelet, &root, &csi_sock, &reg_sock, &data, &staging, &pod_a, &pod_b, &inline_client, &inline_worker};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        free(*all[i]);
+    return csi_env_teardown(&mine);
+}
+
+int main(void)
+{
+    if (!csi_env_can_mount()) {
+        puts("1..0 # SKIP needs root and /dev/fuse");
+        return 77;
+    }
+    csi_env_private_mounts();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_registers), cmocka_unit_test(test_refuses), cmocka_unit_test(test_inline_volumes),
+        cmocka_unit_test(test_reads), cmocka_unit_test(test_killed), cmocka_unit_test(test_leaves_nothing)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
