@@ -1,0 +1,54 @@
+/* csi_keeper_world — what the tests of the keeper share: a volume, a staging directory, a keeper, and real client processes
+ * (tests/fake/keep_client.c) that serve one file, whose bytes check_file() knows. */
+#ifndef MILLRACE_TESTS_CSI_KEEPER_WORLD_H
+#define MILLRACE_TESTS_CSI_KEEPER_WORLD_H
+
+#include "tests/unit/unit.h"
+
+#include "csi/keeper.h"
+#include "lib/base/clock.h"
+#include "lib/base/err.h"
+#include "tests/unit/csi_env.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define FILE_BYTES (1u << 20)
+
+struct world {
+    struct csi_env *env;
+    char *state, *dir, *sock, *cache, *staging, *file, *trace;
+    struct keeper *keeper;
+    struct keep *keep;
+    struct source source;
+};
+
+/* a keeper and its one volume; abandon_ns: 0 for never */
+void world_open(struct world *w, int64_t abandon_ns);
+void world_close(struct world *w);
+/* *state: struct world *, in a csi_env */
+int world_setup(void **state);
+int world_teardown(void **state);
+void end_client(pid_t pid);
+/* keep_stage with a deadline in ms */
+int stage(struct world *w, int64_t ms, struct err *e);
+void must_stage(struct world *w);
+bool mounted(struct world *w);
+/* the whole file, compared; the first errno */
+int check_fd(int fd);
+int check_file(struct world *w);
+struct keep_state state_of(struct world *w);
+/* the lines "pid what value" of the clients: how many have this `what`, and the last one's value */
+int traced(struct world *w, const char *what, long long *value);
+/* starts one; it waits behind the one that serves */
+pid_t client(struct world *w);
+
+#define EVENTUALLY(condition)                                                                                                              \
+    do {                                                                                                                                   \
+        int64_t until_ = clock_mono_ns() + 10 * NS_PER_S;                                                                                  \
+        while (!(condition) && clock_mono_ns() < until_)                                                                                   \
+            clock_sleep_ns(10 * NS_PER_MS);                                                                                                \
+        assert_true(condition);                                                                                                            \
+    } while (0)
+
+#endif
