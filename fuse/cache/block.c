@@ -71,7 +71,7 @@ static struct seg *begin_landing(struct node *n, uint32_t block, int tier, bool 
     return s;
 }
 
-int block_land(struct node *n, uint32_t block, const char *data, bool stored)
+int block_land(struct node *n, uint32_t block, const char *data, enum land how)
 {
     struct cache *c = n->c;
     uint32_t len = block_len(n, block);
@@ -94,7 +94,7 @@ int block_land(struct node *n, uint32_t block, const char *data, bool stored)
     uint32_t crc = crc32c(0, data, len);
     unsigned char record[META_SIDE_RECORD];
     meta_side_put(record, &n->id, block, crc);
-    int rc = stored ? 0 : write_all(n->fd, data, len, n->base + (uint64_t)block * CACHE_BLOCK);
+    int rc = how == LAND_STORED ? 0 : write_all(n->fd, data, len, n->base + (uint64_t)block * CACHE_BLOCK);
     if (rc == 0)
         rc = write_side(n, block, record);
     int why = rc ? errno : 0;
@@ -105,6 +105,10 @@ int block_land(struct node *n, uint32_t block, const char *data, bool stored)
     here = atomic_load(&s->valid) & block_bit(block); /* another fetch of it landed meanwhile, with the same bytes */
     if (rc == 0 && !here) {
         s->crc[block % SEG_BLOCKS] = crc;
+        if (how == LAND_FRESH)
+            atomic_fetch_or(&s->fresh, block_bit(block));
+        else
+            atomic_fetch_and(&s->fresh, ~block_bit(block));
         atomic_fetch_or(&s->trusted, block_bit(block));
         atomic_fetch_or(&s->valid, block_bit(block));
         uint32_t valid = atomic_fetch_add(&n->nvalid, 1) + 1;

@@ -414,7 +414,7 @@ static int adopt_blocks(struct node *n, int fd, bool stored, struct err *e)
         ssize_t got = pread(fd, buf, len, (off_t)b * CACHE_BLOCK);
         if (got != (ssize_t)len)
             rc = err_sys(e, got < 0 ? errno : EIO, "keep %s", n->path);
-        else if (block_land(n, b, buf, stored)) {
+        else if (block_land(n, b, buf, stored ? LAND_STORED : LAND_WRITE)) {
             rc = err_set(e, ERR_EXHAUSTED, "keep %s: no room in the cache", n->path);
             e->sys = ENOSPC;
         }

@@ -88,7 +88,7 @@ int cache_keep(struct cache *c, const struct cache_key *key, bool keep, struct e
 
 struct cache_stats {
     uint64_t used_bytes, capacity_bytes, files, complete_files;
-    uint64_t hit_bytes, fetched_bytes;         /* served from here; brought in from the source */
+    uint64_t hit_bytes, fetched_bytes;         /* served without being fetched for that reader; brought in from the source */
     uint64_t evicted_bytes, corrupt_blocks, full; /* full: times a tier had no room or ENOSPC */
     uint64_t moved_bytes;                      /* between tiers, up or down */
     uint64_t buffer_bytes, buffer_peak;        /* held by fetches now, and at most so far */

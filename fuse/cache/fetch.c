@@ -108,9 +108,13 @@ static void land(void *arg)
     struct fetch *f = arg;
     struct node *n = f->n;
     bool all = true;
-    for (uint32_t i = 0; i < f->count; i++)
-        if (block_land(n, f->first + i, f->buf + (size_t)i * CACHE_BLOCK, false))
+    for (uint32_t i = 0; i < f->count; i++) {
+        uint32_t block = f->first + i;
+        if (block_land(n, block, f->buf + (size_t)i * CACHE_BLOCK, f->wanted ? LAND_WRITE : LAND_FRESH))
             all = false;
+        else if (atomic_load(&f->finished) & (1u << i)) /* while we wrote */
+            atomic_fetch_and(&node_seg(n, block)->fresh, ~block_bit(block));
+    }
     pthread_mutex_lock(&n->mu);
     bool listed = f->listed;
     f->kept = !all;
@@ -196,10 +200,17 @@ static void run_queued(void *arg) /* takes over one ref */
 
 /* -- readers ----------------------------------------------------------------------------------------------------------- */
 
-static void copy_out(const struct fetch *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
+static void copy_out(struct fetch *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
 {
-    if (dst)
-        memcpy(dst, f->buf + (size_t)(block - f->first) * CACHE_BLOCK + in, len);
+    if (!dst)
+        return;
+    memcpy(dst, f->buf + (size_t)(block - f->first) * CACHE_BLOCK + in, len);
+    if (in + len < block_len(f->n, block))
+        return;
+    atomic_fetch_or(&f->finished, 1u << (block - f->first));
+    struct seg *s = node_seg(f->n, block); /* it may have landed meanwhile */
+    if (s)
+        atomic_fetch_and(&s->fresh, ~block_bit(block));
 }
 
 /* The queued fetch covers a block that a reader wants now: the reader takes that block, what is before it stays queued.
@@ -270,8 +281,6 @@ int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32
             continue;
         }
         if (f) {
-            if (f->state == FETCH_READY)
-                atomic_fetch_add_explicit(&n->c->hit_bytes, len, memory_order_relaxed);
             int rc = wait_for(n, f, &asked, e);
             if (rc == 1)
                 continue;
@@ -290,6 +299,7 @@ int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32
             return err_sys(e, ENOMEM, "read %s", n->path);
         }
         f->demand = true;
+        f->wanted = !dst; /* not for a reader: for cache_fill */
         f->state = FETCH_RUNNING;
         f->refs++;
         budget_force(&n->c->budget, reserved);

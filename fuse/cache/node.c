@@ -340,9 +340,9 @@ static int create_disk(struct node *n, struct tier *t, struct place *out)
     out->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (out->fd < 0)
         return -1;
-    if (ftruncate(out->fd, (off_t)n->id.size))
-        goto failed;
-    if (n->nblocks > 1) {
+    if (n->nblocks > 1) { /* one block is written in one go, which gives the file its size */
+        if (ftruncate(out->fd, (off_t)n->id.size))
+            goto failed;
         unsigned char header[META_SIDE_HEADER];
         const char *mount = n->mount < n->c->nmounts ? n->c->mounts[n->mount] : "";
         meta_side_header_put(header, &n->id, mount, n->path ? n->path : "", n->version ? n->version : "");

@@ -5,6 +5,7 @@
 
 #define STACK_BYTES (512u << 10)
 #define PRIOS (POOL_IDLE + 1)
+#define LANDINGS_EACH 3
 
 struct job {
     struct job *next;
@@ -16,7 +17,7 @@ struct pool {
     pthread_mutex_t mu; /* a leaf */
     pthread_cond_t work;
     struct job *head[PRIOS], **tail[PRIOS]; /* mu */
-    unsigned queued[PRIOS];                 /* mu */
+    unsigned queued[PRIOS], running[PRIOS]; /* mu */
     unsigned nthreads, idle, max_threads;   /* mu */
     bool stopping;                          /* mu */
     pthread_t threads[];
@@ -35,7 +36,7 @@ struct pool *pool_new(unsigned max_threads)
     return p;
 }
 
-static struct job *take(struct pool *p)
+static struct job *take(struct pool *p, int *prio)
 {
     for (int i = 0; i < PRIOS; i++) {
         struct job *j = p->head[i];
@@ -45,6 +46,8 @@ static struct job *take(struct pool *p)
         if (!j->next)
             p->tail[i] = &p->head[i];
         p->queued[i]--;
+        p->running[i]++;
+        *prio = i;
         return j;
     }
     return NULL;
@@ -54,8 +57,8 @@ static void *work(void *arg)
 {
     struct pool *p = arg;
     pthread_mutex_lock(&p->mu);
-    for (;;) {
-        struct job *j = take(p);
+    for (int prio = 0;;) {
+        struct job *j = take(p, &prio);
         if (!j && p->stopping)
             break;
         if (!j) {
@@ -68,6 +71,7 @@ static void *work(void *arg)
         j->run(j->arg);
         free(j);
         pthread_mutex_lock(&p->mu);
+        p->running[prio]--;
     }
     pthread_mutex_unlock(&p->mu);
     return NULL;
@@ -100,9 +104,13 @@ int pool_add(struct pool *p, enum pool_prio prio, void (*run)(void *arg), void *
         *p->tail[prio] = j;
         p->tail[prio] = &j->next;
         p->queued[prio]++;
-        grow(p);
+        /* short writes, one after the other: the thread that is at it takes this one too, sooner than another wakes up */
+        bool enough = prio == POOL_LAND && p->running[POOL_LAND] * LANDINGS_EACH >= p->queued[POOL_LAND];
+        if (!enough)
+            grow(p);
         if (p->nthreads) {
-            pthread_cond_signal(&p->work);
+            if (!enough)
+                pthread_cond_signal(&p->work);
             pthread_mutex_unlock(&p->mu);
             return 0;
         }

@@ -64,6 +64,7 @@ struct tier {
 
 struct seg {
     _Atomic uint64_t valid, trusted; /* bits of blocks: here; and known to be as their CRC says */
+    _Atomic uint64_t fresh;          /* fetched for a reader who has not come to their end: what he reads of them is no hit */
     atomic_uint readers;
     atomic_uint touched;             /* hits that the queue has not seen yet */
     unsigned landing;                /* node.mu: blocks being written */
@@ -114,6 +115,7 @@ struct fetch {
     bool demand, wanted;     /* a reader waits for it; somebody asked for it by name (prefetch, fill) */
     bool kept;               /* node.mu: no tier took all of it: the buffer is what we have */
     bool listed;             /* node.mu */
+    atomic_uint finished;    /* bits: blocks whose reader came to their end in the buffer already */
     char *buf;
     size_t len;
     int64_t reserved;        /* bytes of the budget */
@@ -231,8 +233,9 @@ void node_finished(struct node *n);           /* all blocks are here */
 void node_unfinished(struct node *n);         /* one went */
 
 /* block.c */
-/* Writes one block to a tier (stored: it is in the data file already). 0: here (also if it was before), -1: no tier took it. */
-int block_land(struct node *n, uint32_t block, const char *data, bool stored);
+enum land { LAND_WRITE, LAND_FRESH /* the same, for a reader */, LAND_STORED /* it is in the data file already */ };
+/* Writes one block to a tier. 0: here (also if it was before), -1: no tier took it. */
+int block_land(struct node *n, uint32_t block, const char *data, enum land how);
 int block_verify(struct node *n, uint32_t block); /* 0: trusted now; -1: it was corrupt or unreadable, and is gone */
 /* Forgets and counts a bad block; false: it is gone already, or (if_untrusted) was replaced by a good one. */
 bool block_invalidate(struct node *n, uint32_t block, bool if_untrusted);

@@ -144,13 +144,23 @@ static void broken(struct node *n, uint32_t block)
         log_warn("cache: block %u of %s can't be read from the cache; it is fetched again", block, n->path);
 }
 
+static void count_hit(struct node *n, uint32_t block, uint32_t in, uint32_t len)
+{
+    struct seg *s = node_seg(n, block);
+    uint64_t bit = block_bit(block);
+    if (!(atomic_load_explicit(&s->fresh, memory_order_relaxed) & bit))
+        atomic_fetch_add_explicit(&n->c->hit_bytes, len, memory_order_relaxed);
+    else if (in + len == block_len(n, block))
+        atomic_fetch_and_explicit(&s->fresh, ~bit, memory_order_relaxed);
+}
+
 static int read_block(struct cache_file *f, uint32_t block, uint32_t more, char *dst, uint32_t in, uint32_t len, struct err *e)
 {
     struct node *n = f->n;
     for (int tries = 0; tries < BUSY_TRIES; tries++) {
         switch (read_hit(f, block, dst, in, len)) {
         case HIT:
-            atomic_fetch_add_explicit(&n->c->hit_bytes, len, memory_order_relaxed);
+            count_hit(n, block, in, len);
             return 0;
         case UNTRUSTED:
             block_verify(n, block);
