@@ -267,6 +267,16 @@ static void save_init(void *user, const void *init, size_t len)
     }
 }
 
+void client_log_to_file(const struct client_options *o)
+{
+    if (!o->log_file)
+        return;
+    cleanup_fd int out = open(o->log_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    cleanup_fd int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (out < 0 || in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
+        log_kv(LOG_WARN, "the log stays here", "file", o->log_file, "error", strerror(errno), NULL);
+}
+
 /* Otherwise the kernel asks for 128 KiB at a time. Needs root; without it reads are only smaller. */
 static void read_ahead(const char *mountpoint)
 {
@@ -292,6 +302,7 @@ static void serving(void *user)
             log_debug("nobody waits for the mount");
         close(c->ready_fd);
         c->ready_fd = -1;
+        client_log_to_file(c->o);
     }
     log_info("serving");
 }

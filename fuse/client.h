@@ -18,7 +18,10 @@ struct client_options {
     int64_t deadline_ns;      /* of a call to a store; 0: the store's default */
     int64_t uid, gid;         /* owner of what comes from the store; -1: default of the mode */
     bool allow_other;
+    const char *log_file;     /* where the log goes once the mount is served and nobody looks any more; NULL: stays on stderr */
 };
+
+void client_log_to_file(const struct client_options *o); /* does nothing without .log_file */
 
 /* In memory shared by the supervisor and every serving process, where no keeper keeps it. */
 struct client_shared {

@@ -52,7 +52,7 @@ int main(int argc, char **argv)
         {"gid", OPT_INT, &o.gid, "N", "group of files that come from the store"},
         {"allow-other", OPT_BOOL, &o.allow_other, NULL, "other users may use the mount (always so for root)"},
         {"foreground", OPT_BOOL, &foreground, NULL, "stay in the foreground (the default)"},
-        {"daemonize", OPT_BOOL, &daemonize, NULL, "go to the background once the mount is served"},
+        {"daemonize", OPT_BOOL, &daemonize, NULL, "go to the background once the mount is served; the log is in the cache directory then"},
         {"log-level", OPT_STRING, &level_text, "LEVEL", "debug, info, warn or error"},
         {"log-format", OPT_STRING, &log_format, "FORMAT", "json or text"},
         {"version", OPT_BOOL, &version, NULL, "print the version"},
@@ -91,6 +91,8 @@ int main(int argc, char **argv)
         return refuse("--socket needs --cache-dir");
     if (!o.cache_dir)
         o.cache_dir = dir = default_cache_dir(o.mountpoint);
+    cleanup_free char *log_file = daemonize ? path_join(o.cache_dir, "log") : NULL;
+    o.log_file = log_file;
     /* In our pods health is asked for over the network; elsewhere only where somebody wants it. */
     bool in_pod = o.socket && strncmp(o.socket, POD_RUN_DIR "/", strlen(POD_RUN_DIR "/")) == 0;
     if (!o.http && !in_pod)

@@ -44,7 +44,9 @@ static int make_dir(struct fs *fs, const struct fuse_ctx *ctx, uint64_t dir, con
         return err_sys(e, EROFS, "mkdir %s", name);
     if (inodes_find(fs->inodes, dir, name, n))
         return err_sys(e, EEXIST, "mkdir %s", name);
-    if (tree_where_child(fs->tree, dir, name, &store, &mount, path, e) || store_mkdir(store, path, e))
+    if (tree_where_child(fs->tree, dir, name, &store, &mount, path, e))
+        return -1;
+    if (store_mkdir(store, path, e) && !(e->cls == ERR_EXISTS && session_resent()))
         return -1;
     int64_t now = clock_real_ns();
     struct inode like = {.flags = INODE_DIR | INODE_LISTED, .mode = S_IFDIR | fs->dir_mode | (mode & S_ISVTX), .uid = ctx->uid,
@@ -171,6 +173,18 @@ struct move {
     const char *newname;
 };
 
+/* In the store. A request that is sent again may find that the process before us had come that far. */
+static int rename_stored(struct store *store, const char *from, const char *to, const struct inode *n, struct store_stat *st, struct err *e)
+{
+    if (store_rename(store, from, to, st, e) == 0)
+        return 0;
+    struct err none = ERR_INIT;
+    if (e->cls != ERR_NOTFOUND || !session_resent() || store_stat_path(store, to, st, &none) || st->is_dir != !!(n->flags & INODE_DIR)
+        || (!st->is_dir && st->size != n->size && !(n->flags & INODE_STAGED)))
+        return -1;
+    return 0;
+}
+
 /* Locks of f and (if any) of g, in the order of inodes. */
 static void lock_both(struct ofile *f, struct ofile *g)
 {
@@ -199,7 +213,7 @@ static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, st
     bool local = m->n.flags & INODE_LOCAL;
     if (g && ofile_pin(g, 1, &pin))
         log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before", "path", m->to, "error", pin.msg, NULL);
-    if (!local && store_rename(m->store, m->from, m->to, &st, e))
+    if (!local && rename_stored(m->store, m->from, m->to, &m->n, &st, e))
         return -1;
     if (inodes_rename(fs->inodes, m->n.ino, m->newdir, m->newname, e))
         return -1;
@@ -248,8 +262,10 @@ static void repath(void *user, struct ofile *f)
     const struct move *m = user;
     if (!inodes_below(m->fs->inodes, f->ino, m->n.ino))
         return;
+    pthread_mutex_lock(&f->up);
     write_repath(f);
     ofile_moved(f);
+    pthread_mutex_unlock(&f->up);
 }
 
 struct names {
@@ -300,7 +316,7 @@ static int move_tree(struct fs *fs, struct store *store, uint64_t dir, const cha
         struct store_stat st = {0};
         if (s.list[i].flags & INODE_DIR)
             rc = move_tree(fs, store, s.list[i].ino, a, b, e);
-        else if (!(s.list[i].flags & INODE_LOCAL) && (rc = store_rename(store, a, b, &st, e)) == 0) {
+        else if (!(s.list[i].flags & INODE_LOCAL) && (rc = rename_stored(store, a, b, &s.list[i], &st, e)) == 0) {
             snprintf(set.version, sizeof set.version, "%s", st.version);
             inodes_set(fs->inodes, s.list[i].ino, INODES_VERSION | INODES_SYNCED, &set, 0, 0);
         }
@@ -324,7 +340,7 @@ static int move_dir_locked(struct move *m, struct err *e)
     if (m->target.ino && remove_dir(fs, &m->target, m->newname, e))
         return -1;
     if (store_caps(m->store) & STORE_CAP_RENAME_DIR) {
-        if (store_rename(m->store, m->from, m->to, &st, e))
+        if (rename_stored(m->store, m->from, m->to, &m->n, &st, e))
             return -1;
     } else if (move_tree(fs, m->store, m->n.ino, m->from, m->to, e)) {
         inodes_unlist(fs->inodes, m->newdir);
@@ -332,7 +348,6 @@ static int move_dir_locked(struct move *m, struct err *e)
     }
     if (inodes_rename(fs->inodes, m->n.ino, m->newdir, m->newname, e))
         return -1;
-    ofiles_each(fs->files, repath, m);
     return 0;
 }
 
@@ -341,6 +356,8 @@ static int move_dir(struct move *m, struct err *e)
     pthread_rwlock_wrlock(ofiles_moving(m->fs->files));
     int rc = move_dir_locked(m, e);
     pthread_rwlock_unlock(ofiles_moving(m->fs->files));
+    if (rc == 0)
+        ofiles_each(m->fs->files, repath, m);
     return rc;
 }
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,11 @@ static int watch(struct supervisor *s, const sigset_t *set)
         start(s);
         while (status < 0 && s->child > 0) {
             int sig = wait_signal(set);
+            if (s->ready_fd >= 0 && atomic_load(&s->shared->init_len)) { /* served: nobody looks at our stderr any more */
+                close(s->ready_fd);
+                s->ready_fd = -1;
+                client_log_to_file(s->o);
+            }
             if (sig == SIGTERM || sig == SIGINT || sig == SIGHUP)
                 end(s);
             if (s->kill_ns && clock_mono_ns() > s->kill_ns)

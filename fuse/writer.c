@@ -137,6 +137,17 @@ static bool belongs(struct ofiles *fs, const char *name)
     return f != NULL;
 }
 
+/* A file beside content that is not there, or one that was never finished. */
+static void tidy(const char *dir, const char *name)
+{
+    size_t len = strlen(name), end = strlen(".path");
+    cleanup_free char *file = path_join(dir, name);
+    cleanup_free char *content = xstrndup(file, strlen(file) - MIN(end, len));
+    if (len > end && strcmp(name + len - end, ".path") == 0 && access(content, F_OK) == 0)
+        return;
+    unlink(file);
+}
+
 /* Goes through the staging directory once. Returns how many files without an inode are still there. */
 static size_t sweep(struct writer *w, bool adopt_only)
 {
@@ -145,7 +156,14 @@ static size_t sweep(struct writer *w, bool adopt_only)
     DIR *d = opendir(c->stage_dir);
     for (struct dirent *de; d && (de = readdir(d));) {
         struct err e = ERR_INIT;
-        if (de->d_name[0] < '0' || de->d_name[0] > '9' || strchr(de->d_name, '.') || belongs(w->fs, de->d_name))
+        if (de->d_name[0] < '0' || de->d_name[0] > '9')
+            continue;
+        if (strchr(de->d_name, '.')) {
+            if (adopt_only) /* at the start: nobody is making one now */
+                tidy(c->stage_dir, de->d_name);
+            continue;
+        }
+        if (belongs(w->fs, de->d_name))
             continue;
         if (adopt_only) {
             left++;

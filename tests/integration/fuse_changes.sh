@@ -3,6 +3,7 @@
 # Changes made behind the mount are seen within the metadata sync interval; an open file never mixes two versions; large directories
 # are listed while they change; several stores in one tree.
 set -euo pipefail
+# shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
 

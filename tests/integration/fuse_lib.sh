@@ -36,7 +36,7 @@ fuse_cleanup()
     for pid in $SUPERVISOR $KEEPER $S3_PID; do
         timeout 10 tail --pid="$pid" -f /dev/null || kill -9 "$pid" 2>/dev/null
     done
-    if grep -qE 'ERROR: (Address|Leak|Thread)Sanitizer|runtime error:' "$WORK"/*.log 2>/dev/null; then
+    if grep -qE '(ERROR|WARNING): (Address|Leak|Thread)Sanitizer|runtime error:' "$WORK"/*.log 2>/dev/null; then
         echo "a sanitizer found something" >&2
         status=1
     fi
@@ -90,9 +90,11 @@ fuse_source()
         ;;
     esac
     mkdir -p "$DATA"
+    # shellcheck disable=SC2119
     fuse_config
 }
 
+# shellcheck disable=SC2120
 fuse_config()
 {
     jq -n --argjson mount "$MOUNT_JSON" \
@@ -102,6 +104,7 @@ fuse_config()
 
 is_served() { [ "$(curl -sf "http://$HTTP/status" | jq .serving)" = true ]; }
 
+# shellcheck disable=SC2120
 fuse_mount()
 {
     "$FUSE" --mountpoint "$MNT" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" --secrets-dir "$WORK/secrets" "$@" \

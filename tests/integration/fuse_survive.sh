@@ -4,6 +4,7 @@
 # behind a keeper, and the keeper forgets everything.
 set -euo pipefail
 FUSE_LEAKS=0
+# shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
 SECONDS_EACH=${MILLRACE_HAMMER_SECONDS:-10}
