@@ -106,6 +106,15 @@ static int start(struct cache *c, const struct cache_conf *conf, struct err *e)
     return 0;
 }
 
+/* Where it is and who serves it: two servers may have a bucket of the same name. */
+static char *mount_name(const struct conf_mount *m)
+{
+    for (size_t i = 0; i < m->noptions; i++)
+        if (strcmp(m->options[i].key, "endpoint") == 0)
+            return xasprintf("%s %s", m->mount_point, m->options[i].value);
+    return xstrdup(m->mount_point);
+}
+
 struct cache *cache_new(const struct cache_conf *conf, struct err *e)
 {
     struct cache *c = xcalloc(1, sizeof *c);
@@ -125,7 +134,7 @@ struct cache *cache_new(const struct cache_conf *conf, struct err *e)
         c->nmounts = conf->nmounts;
         c->mounts = xcalloc(c->nmounts + 1, sizeof *c->mounts);
         for (size_t i = 0; i < c->nmounts; i++)
-            c->mounts[i] = xstrdup(conf->mounts[i]);
+            c->mounts[i] = mount_name(&conf->mounts[i]);
     }
     if (start(c, conf, e) == 0)
         return c;

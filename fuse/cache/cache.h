@@ -37,8 +37,8 @@ struct cache_conf {
     const char *dir;             /* for SSD/HDD tiers and for metadata; NULL: memory only */
     const struct conf_tier *tiers;
     size_t ntiers;               /* at most one of each medium, fastest first */
-    const char *const *mounts;   /* what each mount is (its mountPoint), so that kept bytes are not taken for another store's
-                                  * after the mounts changed; copied; NULL: the index alone */
+    const struct conf_mount *mounts; /* which store each mount is, so that kept bytes are not taken for another store's after the
+                                  * mounts changed; read by cache_new only; NULL: the index alone */
     size_t nmounts;
     int64_t buffer_budget;       /* bytes of read-ahead and fetch buffers; 0: from the cgroup's memory limit */
     unsigned fetch_threads;      /* 0: 16 */

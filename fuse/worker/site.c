@@ -86,10 +86,7 @@ static bool make_cache(struct site *s)
     if (atomic_load(&s->cache) || strcmp(s->component, COMPONENT_LOADER) == 0)
         return true;
     const struct conf *conf = s->conf;
-    cleanup_free const char **names = xcalloc(conf->nmounts + 1, sizeof *names);
-    for (size_t i = 0; i < conf->nmounts; i++)
-        names[i] = conf->mounts[i].mount_point;
-    struct cache_conf cc = {.dir = s->cache_dir, .tiers = conf->tiers, .ntiers = conf->ntiers, .mounts = names,
+    struct cache_conf cc = {.dir = s->cache_dir, .tiers = conf->tiers, .ntiers = conf->ntiers, .mounts = conf->mounts,
         .nmounts = conf->nmounts, .fetch_threads = 32, .source = {fetch, s}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&cc, &e);

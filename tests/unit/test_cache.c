@@ -322,7 +322,10 @@ static void test_drop(void **state)
 static void test_mounts_are_told_apart(void **state)
 {
     (void)state;
-    static const char *const before[] = {"s3://one", "s3://two"}, *const after[] = {"s3://two"};
+    struct conf_pair endpoint = {(char *)"endpoint", (char *)"http://elsewhere"};
+    const struct conf_mount before[] = {{.mount_point = (char *)"s3://one"}, {.mount_point = (char *)"s3://two"}};
+    const struct conf_mount after[] = {{.mount_point = (char *)"s3://two"},
+        {.mount_point = (char *)"s3://two", .options = &endpoint, .noptions = 1}};
     struct conf_tier tier = {CONF_SSD, 64 << 20};
     struct cache_conf conf = {.dir = dir, .tiers = &tier, .ntiers = 1, .mounts = before, .nmounts = 2, .source = {fake_fetch, &fake}};
     struct cache *c = cache_new(&conf, NULL);
@@ -336,11 +339,14 @@ static void test_mounts_are_told_apart(void **state)
     cache_close(f);
     cache_free(c);
     conf.mounts = after; /* the first mount was taken out: index 0 is another store now */
-    conf.nmounts = 1;
+    conf.nmounts = 2;
     c = cache_new(&conf, NULL);
     fake.fetches = 0;
     f = cache_open(c, &one, NULL);
     assert_true(cache_complete(f));
+    cache_close(f);
+    f = cache_open(c, &two, NULL); /* a bucket of that name, on another server */
+    assert_false(cache_complete(f));
     cache_close(f);
     cache_free(c);
 }
