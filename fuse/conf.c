@@ -116,7 +116,6 @@ static int parse_mount(const json_t *j, size_t i, size_t n, struct conf_mount *m
     if (!json_is_object(j))
         return err_set(e, ERR_INVALID, "%s: must be an object", where);
     cleanup_free char *name = NULL, *path = NULL;
-    size_t nnames = 0;
     if (check_fields(j, where, known, e) || get_str(j, where, "mountPoint", NULL, &m->mount_point, e)
         || get_str(j, where, "name", NULL, &name, e) || get_bool(j, where, "readOnly", &m->read_only, e))
         return -1;
@@ -132,9 +131,8 @@ static int parse_mount(const json_t *j, size_t i, size_t n, struct conf_mount *m
         return err_set(e, ERR_INVALID, "%s.path: is missing: with more than one mount each needs a path (or a name)", where);
     if (check_path(m->path, where, e) || parse_pairs(j, where, "options", &m->options, &m->noptions, e)
         || parse_pairs(j, where, "secrets", &m->secrets, &m->nsecrets, e)
-        || parse_pairs(j, where, "secretNames", &m->secret_names, &nnames, e) || check_secret_paths(m, where, e))
+        || parse_pairs(j, where, "secretNames", &m->secret_names, &m->nsecret_names, e) || check_secret_paths(m, where, e))
         return -1;
-    m->nsecret_names = nnames;
     return 0;
 }
 

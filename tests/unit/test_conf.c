@@ -88,7 +88,7 @@ static void test_errors(void **state)
         {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":[]}]}", "mounts[0].options", "object"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"../../etc/passwd\"}}]}", "mounts[0].secrets.k", "inside"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"/etc/passwd\"}}]}", "mounts[0].secrets.k", "inside"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"a/..\"}}]}", "mounts[0].secrets.k", "inside"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"a/..\"},\"secretNames\":{\"k\":\"s:k\"}}]}", "mounts[0].secrets.k", "inside"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"},{\"mountPoint\":\"s3://b\"}]}", "mounts[0].path", "more than one"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\",\"path\":\"/x\"},{\"mountPoint\":\"s3://b\",\"path\":\"/x/\"}]}", "mounts[1].path", "mounts[0]"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":[]}", "cache", "object"},
