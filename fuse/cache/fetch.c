@@ -107,10 +107,13 @@ static void land(void *arg)
 {
     struct fetch *f = arg;
     struct node *n = f->n;
+    pthread_mutex_lock(&n->mu);
+    bool wanted = f->wanted;
+    pthread_mutex_unlock(&n->mu);
     bool all = true;
     for (uint32_t i = 0; i < f->count; i++) {
         uint32_t block = f->first + i;
-        if (block_land(n, block, f->buf + (size_t)i * CACHE_BLOCK, f->wanted ? LAND_WRITE : LAND_FRESH))
+        if (block_land(n, block, f->buf + (size_t)i * CACHE_BLOCK, wanted ? LAND_WRITE : LAND_FRESH))
             all = false;
         else if (atomic_load(&f->finished) & (1u << i)) /* while we wrote */
             atomic_fetch_and(&node_seg(n, block)->fresh, ~block_bit(block));
