@@ -244,7 +244,8 @@ static int run(struct running *r, const struct options *o, struct err *e)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.node_id = "", .kubelet_dir = "/var/lib/kubelet", .root = "", .mode = "kubernetes", .socket = "",
+    /* static: what it points to lives as long as the process */
+    static struct options o = {.node_id = "", .kubelet_dir = "/var/lib/kubelet", .root = "", .mode = "kubernetes", .socket = "",
         .registration = "", .http = "0.0.0.0:9401", .log_level = "info", .client = "/usr/bin/millrace-fuse",
         .run_dir = "/run/millrace-csi", .read_ahead = 4 << 20, .abandon = 600 * NS_PER_S, .cache_keep = 3600 * NS_PER_S,
         .backing_max = 16384};

@@ -233,7 +233,8 @@ static int build(struct client *c, bool resume, struct err *e)
     struct ring_conf rc = {.conf = c->conf, .stores = c->stores};
     if (!(c->ring = ring_new(&rc, e)))
         return err_wrap(e, "cache workers");
-    struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .source = {ring_fetch, c->ring}};
+    struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .mounts = c->conf->mounts,
+        .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring}};
     if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
         return err_wrap(e, "cache");
     struct inodes_conf ic = {.path = c->index_path, .resume = resume, .dir_mode = fs->dir_mode, .file_mode = fs->file_mode,
