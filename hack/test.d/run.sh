@@ -12,7 +12,8 @@ running=() started=() # by process id: the test's name, and when it began
 start_run()
 {
     began=$SECONDS
-    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/millrace-test.XXXXXX") # the tests' TMPDIR
+    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/mt.XXXXXX") # the tests' TMPDIR: short, for the sake of sockets, and open to users without rights
+    chmod 711 "$SCRATCH"
     rm -rf "$TEST_LOGS"
     mkdir -p "$TEST_LOGS"
     export SOURCE_ROOT=$ROOT
@@ -89,7 +90,7 @@ verdict() # NAME SECONDS LOG STATUS
 # With AT_ONCE over 1 it returns before the test has ended, as long as fewer than so many run; run_rest waits for them all.
 run_program()
 {
-    local name=$1 limit=$2 dir=$3 log=$TEST_LOGS/${1//\//-}.log tmp=$SCRATCH/${1//\//-} pid
+    local name=$1 limit=$2 dir=$3 log=$TEST_LOGS/${1//\//-}.log tmp=$SCRATCH/${1##*/} pid
     shift 3
     mkdir -p "$tmp"
     # shellcheck disable=SC2086 # RUN_PREFIX is a command and its options
@@ -108,7 +109,7 @@ run_next() # waits until one of the running tests ends
     seconds=$(awk -v a="${started[pid]}" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
     unset "running[$pid]" "started[$pid]"
     verdict "$name" "$seconds" "$TEST_LOGS/${name//\//-}.log" "$status"
-    rm -rf --one-file-system "${SCRATCH:?}/${name//\//-}"
+    rm -rf --one-file-system "${SCRATCH:?}/${name##*/}"
 }
 
 run_rest()
