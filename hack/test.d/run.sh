@@ -29,6 +29,11 @@ timeout_of() # SCRIPT: seconds
     sed -n 's/^# timeout: \([0-9]*\).*/\1/p;T;q' "$1" | grep . || echo 120
 }
 
+is_alone() # SCRIPT
+{
+    grep -q '^# alone$' "$1"
+}
+
 list_scripts() # STAGE: those that can be run and are no libraries
 {
     find "$ROOT/tests/$1" -maxdepth 1 -name '*.sh' -perm -u+x ! -name lib.sh ! -name '*_lib.sh' 2>/dev/null | sort

@@ -1,5 +1,6 @@
 #!/bin/bash
 # timeout: 300
+# alone
 # helm install and upgrade with the real Helm; what was there before is noted, for 99_uninstall.sh to compare with.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/traces.sh"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # timeout: 300
+# alone
 # The leading operator is killed while a job runs: the other replica takes the lease, the job ends well, no pod runs twice.
 . "$(dirname "$0")/lib.sh"
 start_test

@@ -1,5 +1,6 @@
 #!/bin/bash
 # timeout: 300
+# alone
 # A pod reads and checks without a pause while the serving process, the client's pod and the node plugin are killed under it:
 # not one read may fail.
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # timeout: 300
+# alone
 # After helm uninstall and the removal of the CRDs, which Helm leaves, nothing is left: no object, no mount, no file, on no node.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/traces.sh"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the end-to-end tests share. Each runs alone, against the cluster that kubectl points at, with Millrace installed by
-# 00_install.sh; each works in a namespace of its own, which refuses every pod that is not of the restricted profile.
+# What the end-to-end tests share. They run a few at once, those that say `# alone` alone, against the cluster that kubectl points at,
+# with Millrace installed by 00_install.sh; each works in a namespace of its own, which refuses every pod that is not of the restricted profile.
 # Sourced; sets NS, WORK (a directory) and the variables below.
 set -euo pipefail
 
