@@ -26,7 +26,7 @@ wanted() # STAGE/NAME
 
 timeout_of() # SCRIPT: seconds
 {
-    sed -n 's/^# timeout: \([0-9]*\).*/\1/p;T;q' "$1" | grep . || echo 120
+    sed -n 's/^# timeout: \([0-9]*\).*/\1/p;T;q' "$1" | grep . || echo 300
 }
 
 is_alone() # SCRIPT

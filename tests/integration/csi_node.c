@@ -52,9 +52,10 @@ static pid_t spawn(bool unprivileged, char *const argv[], const char *config)
     if (config)
         setenv(ENV_CONFIG, config, 1);
     setpgid(0, 0);
+    int program = open(argv[0], O_PATH | O_CLOEXEC); /* the checkout may be in a home that others cannot enter */
     if (unprivileged && (setgroups(0, NULL) || setgid(POD_UID) || setuid(POD_UID)))
         _exit(126);
-    execv(argv[0], argv);
+    fexecve(program, argv, environ);
     _exit(127);
 }
 

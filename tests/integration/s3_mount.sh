@@ -56,7 +56,7 @@ is "and the same" "$(sha256sum <file)" "$(sha256sum <back)"
 status=$(millrace stat mnt)
 has "stat: ready" "ready:     yes" "$status"
 has "stat: where from" "store:     s3://data/set at /" "$status"
-is "stat: as JSON" true "$(millrace stat mnt/dir --json | python3 -c 'import json,sys; print(str(json.load(sys.stdin)["serving"]).lower())')"
+is "stat: as JSON" true "$(millrace stat mnt/dir --json | jq .serving)"
 rm -r mnt/dir
 is "what is removed is gone from the store" "one/file" "$(millrace ls --recursive s3://data/set)"
 is "unmounts" "0" "$(millrace umount mnt && echo 0)"
