@@ -26,7 +26,7 @@ if(NOT MILLRACE_SANITIZE STREQUAL "thread" AND NOT MILLRACE_FUZZ)
     target_compile_definitions(csi_node PRIVATE MILLRACE_CSI="$<TARGET_FILE:millrace-csi>" MILLRACE_FUSE="$<TARGET_FILE:millrace-fuse>")
     add_dependencies(csi_node millrace-csi millrace-fuse)
     add_test(NAME integration/csi_node COMMAND csi_node)
-    set_tests_properties(integration/csi_node PROPERTIES LABELS integration TIMEOUT 120 SKIP_RETURN_CODE 77
+    set_tests_properties(integration/csi_node PROPERTIES LABELS integration TIMEOUT 300 SKIP_RETURN_CODE 77
       ENVIRONMENT "CMOCKA_MESSAGE_OUTPUT=TAP")
   endif()
 endif()
