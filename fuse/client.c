@@ -253,7 +253,8 @@ static int build(struct client *c, bool resume, struct err *e)
         fc.backing = (struct backing_ops){own_backing_open, own_backing_close, c};
     if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
         return -1;
-    status_data(c->status, c->cache, c->ring, fs->inodes);
+    fs->hints = hints_new(fs, c->o->cache_dir);
+    status_data(c->status, c->cache, c->ring, fs->inodes, fs->hints);
     return 0;
 }
 
@@ -336,7 +337,8 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
 static void tear_down(struct client *c)
 {
     bool unmounted = c->fs.session && session_unmounted(c->fs.session);
-    status_data(c->status, NULL, NULL, NULL);
+    status_data(c->status, NULL, NULL, NULL, NULL);
+    hints_free(c->fs.hints);
     writer_stop(c->writer);
     ofiles_free(c->fs.files); /* gives its backing files back through the session */
     inval_stop(c->fs.inval);

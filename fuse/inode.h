@@ -73,6 +73,8 @@ int inodes_get(struct inodes *ix, uint64_t ino, struct inode *out);  /* -1: no s
 bool inodes_find(struct inodes *ix, uint64_t dir, const char *name, struct inode *out);
 /* Name of an inode and the path below its mount's root ("" for the root itself); NOTFOUND/ESTALE if it has no name any more. */
 int inodes_path(struct inodes *ix, uint64_t ino, char path[INODE_PATH_MAX], unsigned *mount, struct err *e);
+/* The path below any directory above it; false: it is not below that, or has no name any more. */
+bool inodes_path_below(struct inodes *ix, uint64_t ino, uint64_t dir, char path[INODE_PATH_MAX]);
 bool inodes_below(struct inodes *ix, uint64_t ino, uint64_t dir); /* is it somewhere in that directory? */
 int inodes_name(struct inodes *ix, uint64_t ino, char name[INODE_NAME_MAX + 1], uint64_t *dir);
 

@@ -74,6 +74,12 @@ struct inodes {
     pthread_rwlock_t lock;
 };
 
+static inline uint32_t index_ino(const struct inodes *ix, const struct rec *r) { return (uint32_t)(r - ix->recs); }
+static inline struct rec *index_rec(const struct inodes *ix, uint64_t ino) /* NULL: there is none */
+{
+    return ino == 0 || ino >= ix->h->nrecs || !(ix->recs[ino].flags & INODE_USED) ? NULL : &ix->recs[ino];
+}
+
 /* inode_map.c: the file and its memory. All under the write lock, but in inodes_open. */
 int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, struct err *e);
 uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct err *e); /* a heap unit, 0: no room */

@@ -57,6 +57,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         ops_fail(req, ino, "open", &e);
         return;
     }
+    hints_seen(fs->hints, ino);
     if (fuse_reply_open(req, fi) == -ENOENT) /* interrupted: no release will come */
         closed(fs, ino);
 }
@@ -173,6 +174,8 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
     struct fs *fs = ops_fs(req);
     struct err e = ERR_INIT;
     char *buf = thread_buffer(size);
+    if (fs->sealed) /* there it is never opened */
+        hints_seen(fs->hints, ino);
     struct ofile *f = buf ? ofiles_get(fs->files, ino, &e) : NULL;
     if (!f) {
         if (!buf)

@@ -1,6 +1,7 @@
 #include "fuse/status.h"
 
 #include "fuse/cache/cache.h"
+#include "fuse/hint.h"
 #include "fuse/inode.h"
 #include "fuse/worker/ring.h"
 #include "fuse/write.h"
@@ -23,9 +24,10 @@ struct trouble {
 struct status {
     pthread_mutex_t mu;
     const struct conf *conf;      /* mu */
-    struct cache *cache;          /* mu; with ring and inodes: together or none */
+    struct cache *cache;          /* mu; with the next three: together or none */
     struct ring *ring;
     struct inodes *inodes;
+    struct hints *hints;
     struct trouble whole, *mounts; /* mu */
     bool ready, serving;          /* mu */
     struct serve *server;
@@ -58,12 +60,13 @@ void status_conf(struct status *s, const struct conf *conf)
     pthread_mutex_unlock(&s->mu);
 }
 
-void status_data(struct status *s, struct cache *cache, struct ring *ring, struct inodes *inodes)
+void status_data(struct status *s, struct cache *cache, struct ring *ring, struct inodes *inodes, struct hints *hints)
 {
     pthread_mutex_lock(&s->mu);
     s->cache = cache;
     s->ring = ring;
     s->inodes = inodes;
+    s->hints = hints;
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -136,6 +139,18 @@ static void add_mounts(const struct status *s, struct buf *out)
     buf_addc(out, ']');
 }
 
+static void add_hints(const struct status *s, struct buf *out)
+{
+    struct hints_stats h = {0};
+    if (s->hints)
+        hints_stats(s->hints, &h);
+    buf_addf(out, ",\"hints\":{\"lists\":%" PRIu64 ",\"entries\":%" PRIu64 ",\"done\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"followed\":%" PRIu64
+        ",\"missing\":%" PRIu64 ",\"refused\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"firstMissing\":", h.lists, h.entries, h.done, h.bytes,
+        h.followed, h.missing, h.refused, h.failed);
+    buf_add_json_string(out, h.first_missing);
+    buf_addc(out, '}');
+}
+
 void status_json(struct status *s, struct buf *out)
 {
     struct cache_stats c = {0};
@@ -162,6 +177,7 @@ void status_json(struct status *s, struct buf *out)
     buf_addf(out, ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":%" PRIu64 ",\"storeBytes\":%" PRIu64 "}", c.hit_bytes, r.worker_bytes,
         r.store_bytes);
     buf_addf(out, ",\"writes\":{\"bytes\":%" PRIu64 ",\"pendingFiles\":%" PRIu64 "}", w.bytes, w.pending);
+    add_hints(s, out);
     buf_addf(out, ",\"index\":{\"inodes\":%" PRIu64 ",\"nameBytes\":%" PRIu64 "}}\n", ix.inodes, ix.name_bytes);
     pthread_mutex_unlock(&s->mu);
 }
@@ -204,6 +220,19 @@ static void set_counter(const char *name, const char *labels, const char *help, 
     metric_set(metric_counter(name, labels, help), (int64_t)value);
 }
 
+static void set_hints(const struct hints_stats *h)
+{
+    static const char help[] = "Entries of hinted lists, by what became of them.";
+    set("millrace_hint_lists", "", "Lists of hints that are followed now.", h->lists);
+    set_counter("millrace_hint_entries_total", "result=\"given\"", help, h->entries);
+    set_counter("millrace_hint_entries_total", "result=\"done\"", help, h->done);
+    set_counter("millrace_hint_entries_total", "result=\"followed\"", help, h->followed);
+    set_counter("millrace_hint_entries_total", "result=\"missing\"", help, h->missing);
+    set_counter("millrace_hint_entries_total", "result=\"refused\"", help, h->refused);
+    set_counter("millrace_hint_entries_total", "result=\"failed\"", help, h->failed);
+    set_counter("millrace_hint_bytes_total", "", "Bytes made ready ahead of readers.", h->bytes);
+}
+
 static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct status *s = user;
@@ -211,10 +240,12 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     struct writer_stats w;
     struct inodes_stats ix = {0};
     struct ring_stats r = {0};
+    struct hints_stats h = {0};
     (void)req;
     write_stats(&w);
     pthread_mutex_lock(&s->mu);
     if (s->cache) {
+        hints_stats(s->hints, &h);
         cache_stats(s->cache, &c);
         inodes_stats(s->inodes, &ix);
         ring_stats(s->ring, &r);
@@ -238,6 +269,7 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     set_counter("millrace_uploads_total", "result=\"failed\"", "Uploads of written files.", w.failed);
     set("millrace_pending_files", "", "Written files that the store does not have yet.", w.pending);
     set("millrace_index_inodes", "", "Names known.", ix.inodes);
+    set_hints(&h);
     resp->content_type = "text/plain; version=0.0.4";
     metric_write(&resp->body);
 }

@@ -11,13 +11,15 @@ struct status; /* opaque */
 struct cache;
 struct ring;
 struct inodes;
+struct hints;
 
 struct status *status_new(void);
 void status_free(struct status *s);
 /* Serves it; NULL: on port PORT_HTTP of all addresses. An address that is taken is logged, not an error. */
 void status_listen(struct status *s, const char *address);
 void status_conf(struct status *s, const struct conf *conf);                          /* borrowed */
-void status_data(struct status *s, struct cache *cache, struct ring *ring, struct inodes *inodes); /* borrowed; NULLs: none any more */
+/* Borrowed; NULLs: none any more. */
+void status_data(struct status *s, struct cache *cache, struct ring *ring, struct inodes *inodes, struct hints *hints);
 void status_fail(struct status *s, const char *reason, const char *message);           /* as a whole: not ready */
 void status_mount(struct status *s, size_t mount, const char *reason, const char *message); /* reason "": ready */
 void status_ready(struct status *s);                                                   /* all mounts answered */

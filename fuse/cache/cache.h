@@ -77,6 +77,8 @@ void cache_unpin(struct cache_span *span); /* before cache_close of its file or 
 int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err *e); /* queues; returns at once */
 /* Brings that range in and returns when it is here; EXHAUSTED if the tiers can't hold it. */
 int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e);
+/* What of that range is on a disk tier comes into the page cache, in the background. */
+void cache_warm(struct cache_file *f, uint64_t off, uint64_t len);
 int cache_wait(struct cache_file *f, struct err *e);       /* cache_fill of the whole file */
 /* A file just written and uploaded becomes the cached copy of its new version without a download; the fd's content is linked
  * or copied, and must not change afterwards. */

@@ -276,6 +276,14 @@ int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e)
     return 0;
 }
 
+void cache_warm(struct cache_file *f, uint64_t off, uint64_t len)
+{
+    struct node *n = f->n;
+    int fd = atomic_load(&n->fd);
+    if (fd >= 0 && off < n->id.size && len && n->c->tiers[n->tier].dir)
+        posix_fadvise(fd, (off_t)(n->base + off), (off_t)MIN(len, n->id.size - off), POSIX_FADV_WILLNEED);
+}
+
 int cache_wait(struct cache_file *f, struct err *e) { return cache_fill(f, 0, f->n->id.size, e); }
 
 int cache_pin_span(struct cache_file *f, uint64_t off, size_t len, struct cache_span *span, struct err *e)

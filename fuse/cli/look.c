@@ -159,6 +159,27 @@ static void print_bytes(const char *label, const json_t *j, const char *path)
     printf("  %-22s %s\n", label, human_bytes((uint64_t)jget_int(j, path, 0), text));
 }
 
+static void print_count(const char *label, const json_t *j, const char *path)
+{
+    printf("  %-22s %" PRId64 "\n", label, jget_int(j, path, 0));
+}
+
+static void print_hints(const json_t *j)
+{
+    if (!jget_int(j, "hints.entries", 0) && !jget_int(j, "hints.refused", 0))
+        return;
+    puts("hints:");
+    print_count("lists being followed", j, "hints.lists");
+    print_count("paths given", j, "hints.entries");
+    print_count("looked after", j, "hints.done");
+    print_bytes("made ready", j, "hints.bytes");
+    print_count("read as announced", j, "hints.followed");
+    printf("  %-22s %" PRId64 "%s%s\n", "not there", jget_int(j, "hints.missing", 0), jget_int(j, "hints.missing", 0) ? ", the first: " : "",
+        jget_str(j, "hints.firstMissing", ""));
+    print_count("no paths at all", j, "hints.refused");
+    print_count("failed", j, "hints.failed");
+}
+
 static void print_status(const json_t *j)
 {
     bool ready = jget_bool(j, "ready", false);
@@ -178,6 +199,7 @@ static void print_status(const json_t *j)
     print_bytes("from the cache", j, "reads.cacheBytes");
     print_bytes("from workers", j, "reads.workerBytes");
     print_bytes("from the store", j, "reads.storeBytes");
+    print_hints(j);
     puts("writes:");
     print_bytes("to the store", j, "writes.bytes");
     printf("  %-22s %" PRId64 "\n", "files not yet there", jget_int(j, "writes.pendingFiles", 0));

@@ -4,6 +4,11 @@ if(TARGET mr_inode)
   millrace_fuzz_target(conf SOURCES fuzz/fuzz_conf.c LIBS mr_conf)
 endif()
 
+if(TARGET mr_hint)
+  millrace_unit_test(hint SOURCES unit/test_hint.c LIBS mr_hint)
+  millrace_fuzz_target(hint SOURCES fuzz/fuzz_hint.c LIBS mr_hint)
+endif()
+
 # What the scripts tests/integration/fuse_*.sh run on a real mount.
 if(TARGET mr_fuse)
   add_executable(fuse_patterns integration/fuse_patterns.c)
