@@ -144,7 +144,7 @@ static void note_missing(struct hints *h, struct slot *s, const char *path)
 {
     h->stats.missing++;
     if (s->missing++ == 0)
-        snprintf(h->stats.first_missing, sizeof h->stats.first_missing, "%s", path);
+        snprintf(h->stats.first_missing, sizeof h->stats.first_missing, "%.255s", path);
 }
 
 static void bring_in(struct hints *h, struct slot *s, const struct hint_entry *entry)

@@ -39,6 +39,14 @@ void fake_s3_put(struct fake_s3 *f, const char *key, const void *data, size_t le
     pthread_mutex_unlock(&f->mu);
 }
 
+void fake_s3_synth(struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size)
+{
+    pthread_mutex_lock(&f->mu);
+    f->synth = (struct synth){.dirs = dirs, .files = files, .size = size};
+    snprintf(f->synth.prefix, sizeof f->synth.prefix, "%s", prefix);
+    pthread_mutex_unlock(&f->mu);
+}
+
 void *fake_s3_get(struct fake_s3 *f, const char *key, size_t *len)
 {
     pthread_mutex_lock(&f->mu);

@@ -12,6 +12,9 @@ struct fake_s3; /* opaque */
 struct fake_s3 *fake_s3_start(int port); /* on the loopback; 0: any port; aborts if it cannot */
 void fake_s3_stop(struct fake_s3 *f);
 int fake_s3_port(const struct fake_s3 *f);
+/* Objects <prefix>/d<nnnn>/f<nnnnnnnn>, dirs × files of them and size bytes each, that cost no memory. Listings of what is above them do not
+ * show them, and only those with a delimiter do. Content: byte i is the i-th of the key, repeated. */
+void fake_s3_synth(struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size);
 void fake_s3_put(struct fake_s3 *f, const char *key, const void *data, size_t len);
 /* Content of the object, caller frees; NULL if there is none. */
 void *fake_s3_get(struct fake_s3 *f, const char *key, size_t *len);

@@ -37,6 +37,11 @@ struct fake_s3 {
     struct conn *conns;
     unsigned counts[6], uploads, serial;
     char expired[64];
+    struct synth {
+        char prefix[64];       /* "" none */
+        unsigned dirs, files;  /* so many directories of so many files each */
+        size_t size;
+    } synth;
     bool stopping;
 };
 
@@ -60,6 +65,10 @@ struct object *object_put(struct fake_s3 *f, const char *key, const void *data, 
 void object_del(struct fake_s3 *f, struct object *o);
 
 void answer_error(struct answer *a, int status, const char *code, const char *message);
+/* What a listing below the made-up objects says; false: it is not below them. */
+bool synth_list(const struct fake_s3 *f, const char *prefix, const char *token, size_t limit, struct answer *a);
+/* One of them, for as long as the answer takes; false: it is none of them. The caller frees ->data. */
+bool synth_object(const struct fake_s3 *f, const char *key, struct object *out);
 void op_list(struct fake_s3 *f, const struct request *r, struct answer *a);
 void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a);
 void op_put(struct fake_s3 *f, const struct request *r, struct answer *a);
