@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 struct inval;
+struct stalls;
 struct status;
 
 struct fs {
@@ -26,6 +27,7 @@ struct fs {
     bool sealed;                 /* nothing changes: the kernel opens files without asking */
     struct inval *inval;
     struct hints *hints;
+    struct stalls *stalls;
 };
 
 struct fuse_lowlevel_ops;

@@ -1,6 +1,7 @@
 /* Requests about regular files. fi->fh is 1 for a handle that may write: it means the same to a process that takes the session over. */
 #include "fuse/ops.h"
 
+#include "fuse/stall.h"
 #include "fuse/write.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -183,7 +184,9 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
         ops_fail(req, ino, "read", &e);
         return;
     }
+    struct stall_caller *caller = stalls_begin(fs->stalls, fuse_req_ctx(req)->pid);
     ssize_t n = ofile_read(f, buf, size, (uint64_t)off, &e);
+    stalls_end(fs->stalls, caller);
     ofiles_put(f);
     if (n < 0)
         ops_fail(req, ino, "read", &e);
