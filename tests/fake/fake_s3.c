@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <inttypes.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -300,6 +301,8 @@ static void *acceptor_main(void *user)
         int fd = accept(f->listen_fd, NULL, NULL);
         if (fd < 0)
             return NULL;
+        int one = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* head and body are sent apart */
         struct conn *c = xcalloc(1, sizeof *c);
         c->f = f;
         c->fd = fd;

@@ -8,18 +8,7 @@ FUSE_LEAKS=0
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
 ENTRIES=${MILLRACE_INDEX_ENTRIES:-100000}
 
-mkfifo "$WORK/s3.in" "$WORK/s3.out"
-"$BUILD/tests/fake-s3" <"$WORK/s3.in" >"$WORK/s3.out" 2>"$WORK/s3.log" &
-S3_PID=$!
-exec 3>"$WORK/s3.in" 4<"$WORK/s3.out"
-read -r endpoint <&4
-tell() # LINE: the fake server does it; prints its answer
-{
-    local answer
-    echo "$*" >&3
-    read -r answer <&4
-    echo "$answer"
-}
+fake_start keys
 requests() { tell requests GET; }
 memory() # resident KiB of the mapped index, and of all that is not mapped from a file
 {
@@ -29,7 +18,6 @@ memory() # resident KiB of the mapped index, and of all that is not mapped from 
 since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.2f s", b - a }'; }
 
 tell synth keys 10 1000000 1000 >/dev/null
-MOUNT_JSON="{\"mountPoint\":\"s3://data/keys\",\"options\":{\"endpoint\":\"$endpoint\",\"path-style\":\"true\"}}"
 fuse_config readOnly=true
 began=$EPOCHREALTIME
 fuse_mount
