@@ -305,8 +305,8 @@ int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32
             pthread_mutex_unlock(&n->mu);
             return err_sys(e, ENOMEM, "read %s", n->path);
         }
-        f->demand = true;
-        f->wanted = !dst; /* not for a reader: for cache_fill */
+        f->demand = dst != NULL; /* else for cache_fill, which waits until it has landed */
+        f->wanted = !dst;
         f->state = FETCH_RUNNING;
         f->refs++;
         budget_force(&n->c->budget, reserved);

@@ -48,7 +48,7 @@ struct fake_s3 {
 struct answer {
     int status;
     struct buf headers, body;
-    bool head_only, drop, hang; /* drop: close without a word */
+    bool head_only, drop, hang, slow; /* drop: close without a word */
     size_t cut;                 /* bytes of the body held back, though the length says otherwise */
     int date_offset_s;
 };

@@ -29,7 +29,7 @@ for profile in sealed open; do
     round=0 kills=0 evicted=0 until=$((SECONDS + SECONDS_EACH))
     while [ $SECONDS -lt $until ] || [ $round -lt 6 ]; do
         tell clear >/dev/null
-        for fault in fine:9 slowdown:1 fine:5 error:3 fine:5 truncated:3 fine:5 reset:2 fine:5 short:2 fine:9 hang:1 fine:9 error:2; do tell "GET:$fault" >/dev/null; done
+        for fault in fine:9 slowdown:1 slow:20 fine:5 error:3 fine:5 truncated:3 fine:5 reset:2 fine:5 short:2 fine:9 hang:1 fine:9 error:2; do tell "GET:$fault" >/dev/null; done
         sleep 0.7
         round=$((round + 1))
         case $((round % 6)) in
