@@ -74,20 +74,30 @@ static bool one_is_lost(const struct tfjob_turn *t)
     return false;
 }
 
-/* The whole job starts again when one of its pods does: the others go at once, before the one that was lost, so that the reason
- * is there until all of them are gone, whenever we die in between; and nobody comes back before. */
-static void restart_together(struct tfjob_turn *t)
+static bool is_peer(const struct tfjob_turn *t, int type, int i)
+{
+    enum tfjob_pod_state state = t->view.slot[type][i].is.state;
+    return (state == TFJOB_POD_PENDING || state == TFJOB_POD_RUNNING) && !tfjob_completed(&t->status.memory[type], (size_t)i);
+}
+
+void turn_judge_together(struct tfjob_turn *t)
 {
     if (!t->job.wishes.restart_all || !one_is_lost(t))
         return;
-    t->hold = true;
+    t->together = t->hold = true;
     for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < t->job.replica[type].replicas; i++) {
-            const struct tfjob_slot *s = &t->view.slot[type][i];
-            bool peer = s->is.state == TFJOB_POD_PENDING || s->is.state == TFJOB_POD_RUNNING;
-            if (peer && !tfjob_completed(&t->status.memory[type], (size_t)i))
-                turn_delete_pod(t, s->pod);
-        }
+        for (int i = 0; i < t->job.replica[type].replicas; i++)
+            t->status.counts[type].active -= is_peer(t, type, i) && t->view.slot[type][i].is.state == TFJOB_POD_RUNNING;
+}
+
+/* The others go at once, before the one that was lost, so that the reason is there until all of them are gone, whenever we die in
+ * between; and nobody comes back before. */
+static void restart_together(struct tfjob_turn *t)
+{
+    for (int type = 0; t->together && type < TFJOB_TYPES; type++)
+        for (int i = 0; i < t->job.replica[type].replicas; i++)
+            if (is_peer(t, type, i))
+                turn_delete_pod(t, t->view.slot[type][i].pod);
 }
 
 /* ---- pods that nobody ends ---- */

@@ -96,6 +96,7 @@ static void proceed(struct tfjob_turn *t)
     resume(t);
     bool over = turn_decide(t);
     if (!over) {
+        turn_judge_together(t);
         turn_datasets(t);
         turn_gang_wait(t);
         if (!turn_lacks_children(t))

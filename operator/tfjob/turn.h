@@ -14,6 +14,7 @@ struct tfjob_turn {
     struct tfjob_status status; /* as it shall be; owned */
     struct tfjob_view view;     /* owned */
     struct plan events;         /* owned; go behind the writes they tell of */
+    bool together;              /* a pod was lost, and all go with it */
     bool hold;                  /* no pods are made in this turn */
     unsigned fresh_failures;    /* bit per type: one of its pods failed that had not been counted before */
 };
@@ -40,6 +41,7 @@ enum turn_fate {
 enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod);
 
 /* children.c */
+void turn_judge_together(struct tfjob_turn *t); /* before the status: does the whole job start again? */
 void turn_children(struct tfjob_turn *t);
 bool turn_wants_pods(const struct tfjob_turn *t);     /* some index has neither a pod nor an end */
 bool turn_lacks_children(const struct tfjob_turn *t); /* the same, or a service */
