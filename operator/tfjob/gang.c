@@ -205,9 +205,10 @@ void turn_gang_wait(struct tfjob_turn *t)
         turn_waiting(t, TFJOB_WAITING_GANG, NULL);
         return;
     }
-    cleanup_free char *message =
-        xasprintf("waiting for %" PRId64 " of %" PRId64 " pods: PodGroup %s %s%s%s%s", all - there, all, t->job.name,
-                  admitted ? "is admitted, they have no node yet" : "is not admitted by the scheduler: phase ",
-                  admitted ? "" : *phase ? phase : "not set", *trouble ? ": " : "", trouble);
+    cleanup_free char *why = admitted ? xasprintf("those of PodGroup %s have no node yet", t->job.name)
+                             : t->w->pod_group && !group_is_ours(t)
+                                 ? xasprintf("PodGroup %s belongs to an older job of this name", t->job.name)
+                                 : xasprintf("PodGroup %s is not admitted by the scheduler, its phase is %s", t->job.name, *phase ? phase : "not set");
+    cleanup_free char *message = xasprintf("waiting for %" PRId64 " of %" PRId64 " pods: %s%s%s", all - there, all, why, *trouble ? ": " : "", trouble);
     turn_waiting(t, TFJOB_WAITING_GANG, message);
 }
