@@ -1,6 +1,6 @@
 /* The operator is killed at one of its writes, before the API server does it or after, again and again while JOBS jobs run whose pods
  * fail now and then. However often: no index runs once more than it failed, no failure and no end is forgotten, every job ends.
- * MILLRACE_KILLS (200) kills from MILLRACE_RANDOM_SEED (1) on; MILLRACE_OPERATOR is the program. */
+ * MILLRACE_KILLS (60) kills from MILLRACE_RANDOM_SEED (1) on; MILLRACE_OPERATOR is the program. */
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
@@ -205,7 +205,7 @@ static bool look_at(int job)
 static void nothing_is_lost(void **state)
 {
     (void)state;
-    int wanted = setting("MILLRACE_KILLS", 200);
+    int wanted = setting("MILLRACE_KILLS", 60);
     for (int64_t until = clock_mono_ns() + PATIENCE_NS; kills < wanted || nover < njobs;) {
         while (kills < wanted && njobs - nover < JOBS && njobs < JOBS_MAX)
             submit();
