@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+#define POD_BURST_NS (300 * NS_PER_MS) /* pods of a job start, and end, together: one status for all of them */
+
 struct tfjob_controller {
     struct tfjob_caches caches;
 };
@@ -87,7 +89,8 @@ int tfjob_controller_start(struct operator_env *env, struct err *e)
                                                                          .on_apply_error = refused,
                                                                          .user = &state});
     controller_watch(c, in->jobs, controller_map_self, NULL);
-    struct cache *const children[] = {in->pods, in->services, in->deployments, in->pod_groups};
+    controller_watch_after(c, in->pods, controller_map_owner, kind, POD_BURST_NS);
+    struct cache *const children[] = {in->services, in->deployments, in->pod_groups};
     for (size_t i = 0; i < ARRAY_LEN(children); i++)
         if (children[i])
             controller_watch(c, children[i], controller_map_owner, kind);

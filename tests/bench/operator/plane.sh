@@ -13,6 +13,7 @@ if [ -z "${BENCH_INSIDE:-}" ]; then
     exec unshare --net --mount --pid --fork --kill-child --mount-proc "$0" "$@"
 fi
 shift 4
+trap 'exit 143' INT TERM # process 1 of its namespace would not hear them; with it everything ends
 ip link set lo up
 ip addr add "$address/32" dev lo
 mkdir -p "$dir"
