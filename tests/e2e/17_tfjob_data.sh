@@ -29,7 +29,7 @@ expect 60 "with the reason of the dataset" has_text "$(jsonpath dataset/data '{.
 [ "$(condition early Created status)" = True ] || fail "it is not created"
 
 step "failure, sidecar, restart together, TensorBoard"
-job unlucky '{}' 1 Never 'echo all is well; echo out of luck >&2; exit 3'
+job unlucky '{}' 1 Never 'echo all is well; echo out of luck; exit 3'
 job meshed '{}' 1 Never 'echo trained' '.containers += [.containers[0] | .name = "proxy" | .command[2] = "sleep 3600"]'
 job ring '{"millrace.dev/restart-scope": "job", "millrace.dev/always-tf-config": "true"}' 2 ExitCode \
     'trap "exit 0" TERM; while [ ! -e /tmp/fail ]; do sleep 0.2; done; exit 137'

@@ -18,12 +18,12 @@ restricted none 'echo step 1; echo done: $TF_CONFIG; sleep 3' tensorflow | jq -c
 "$SDK/bin/python" - "$NS" "$WORK/pod.json" <<'PYTHON'
 import json, sys
 from kubeflow.training import (TrainingClient, KubeflowOrgV1ReplicaSpec, KubeflowOrgV1RunPolicy, KubeflowOrgV1TFJob, KubeflowOrgV1TFJobSpec)
-from kubernetes.client import ApiClient, V1ObjectMeta, V1PodTemplateSpec
+from kubernetes.client import V1ObjectMeta
 
 namespace, path = sys.argv[1:]
 pod = json.load(open(path))
 pod["containers"][0]["name"] = "tensorflow"
-template = {"metadata": {"labels": {"team": "vision"}}, "spec": pod}
+template = {"spec": pod}  # without labels: the SDK cannot read any back that kubernetes >= 32 types as dict[str, str]
 replica = lambda n: KubeflowOrgV1ReplicaSpec(replicas=n, restart_policy="OnFailure", template=template)
 job = KubeflowOrgV1TFJob(api_version="kubeflow.org/v1", kind="TFJob", metadata=V1ObjectMeta(name="sdk", namespace=namespace),
                          spec=KubeflowOrgV1TFJobSpec(run_policy=KubeflowOrgV1RunPolicy(clean_pod_policy="None"),

@@ -112,7 +112,7 @@ def start_upstream():
                 with open(f"{certs}/{name}", "wb") as f:
                     f.write(base64.b64decode(data[name]))
             time.sleep(0.05)
-    script = f"mount --bind {bench_dir}/tmp /tmp; exec /tmp/training-operator --kubeconfig /tmp/operator.kubeconfig"
+    script = f"mount --bind {bench_dir}/tmp /tmp; exec /tmp/training-operator --kubeconfig /tmp/operator.kubeconfig --enable-scheme=tfjob"
     return ["unshare", "--mount", "sh", "-c", script], mount
 
 
@@ -237,7 +237,7 @@ def measure_idle(p, seconds):
 
 def main():
     (install_millrace if WHO == "millrace" else install_upstream)()
-    kubectl("wait", "--for=condition=Established", "crd/tfjobs.kubeflow.org", "--timeout=60s")
+    kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     ask(connect(), "POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})
     if MODE == "finished":
         for h in submit_all():
