@@ -13,6 +13,7 @@
 #define RESTART_MIN_NS (10 * NS_PER_S)   /* wait before the second restart of an index; the first is at once; doubles */
 #define RESTART_MAX_NS (300 * NS_PER_S)
 #define LONG_RUN_NS (600 * NS_PER_S)     /* who ran that long starts again at once */
+#define SIDECAR_GRACE_NS (10 * NS_PER_S) /* for sidecars that end by themselves */
 #define SHORT_RUN_NS (60 * NS_PER_S)     /* who was disrupted so soon waits RESTART_MIN_NS */
 
 /* ---- restarts ---- */
@@ -136,7 +137,12 @@ void turn_stop_sidecars(struct tfjob_turn *t)
     for (int type = 0; type < TFJOB_TYPES; type++)
         for (int i = 0; i < t->job.replica[type].replicas; i++) {
             const struct tfjob_slot *s = &t->view.slot[type][i];
-            if (s->is.sidecars_run && !to_replace(t, type, i) && jget_int(s->pod, "spec.activeDeadlineSeconds", 0) != 1)
+            if (!s->is.sidecars_run || to_replace(t, type, i) || jget_int(s->pod, "spec.activeDeadlineSeconds", 0) == 1)
+                continue;
+            int64_t wait = s->is.ended_ns + SIDECAR_GRACE_NS - t->w->now_ns;
+            if (wait > 0)
+                plan_requeue(&t->events, MIN(wait, SIDECAR_GRACE_NS));
+            else
                 plan_patch(t->plan, &kube_pods, s->pod, json_pack("{s:{s:i}}", "spec", "activeDeadlineSeconds", 1));
         }
 }

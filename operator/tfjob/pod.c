@@ -96,6 +96,17 @@ static bool main_is_over(const json_t *pod, const struct tfjob_pod *p)
     return p->has_exit_code && (!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && p->exit_code == 0));
 }
 
+/* Kubelet reports for a moment that all containers have ended and the pod runs: that is none. */
+static bool other_runs(const json_t *pod)
+{
+    size_t i;
+    json_t *c;
+    json_array_foreach((json_t *)jget_arr(pod, "status.containerStatuses"), i, c)
+        if (strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER) && jget_obj(c, "state.running"))
+            return true;
+    return false;
+}
+
 static enum tfjob_pod_state state_of(const json_t *pod, const struct tfjob_pod *p)
 {
     const char *phase = jget_str(pod, "status.phase", "");
@@ -142,7 +153,7 @@ struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid)
     }
     p.container_restarts = sum_restarts(jget_arr(pod, "status.initContainerStatuses")) + sum_restarts(jget_arr(pod, "status.containerStatuses"));
     p.restarts_before = restarts_before(pod);
-    p.sidecars_run = !kube_deleting(pod) && !strcmp(jget_str(pod, "status.phase", ""), "Running") && main_is_over(pod, &p);
+    p.sidecars_run = !kube_deleting(pod) && !strcmp(jget_str(pod, "status.phase", ""), "Running") && main_is_over(pod, &p) && other_runs(pod);
     p.state = state_of(pod, &p);
     return p;
 }
