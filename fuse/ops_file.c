@@ -219,7 +219,13 @@ static void save(fuse_req_t req, uint64_t ino, const struct fuse_file_info *fi, 
         fuse_reply_err(req, 0);
 }
 
-void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) { save(req, ino, fi, "close"); }
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    if (ops_fs(req)->sealed)
+        fuse_reply_err(req, ENOSYS); /* a file that was opened without us has nothing to save: the kernel does not ask again */
+    else
+        save(req, ino, fi, "close");
+}
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
