@@ -30,6 +30,8 @@
 #define SYNC_READ_ONLY_NS (600 * NS_PER_S)
 #define SYNC_WRITABLE_NS (60 * NS_PER_S)
 #define READ_AHEAD_KB 1024
+#define KEEPER_BACKINGS 16000 /* it takes 16384, unless it is told otherwise */
+#define OWN_BACKINGS 32768
 #define OVERLAYFS_MAGIC 0x794c7630
 
 struct client {
@@ -42,6 +44,7 @@ struct client {
     struct store **stores;        /* conf->nmounts */
     struct ring *ring;
     struct cache *cache;
+    struct backings *backings;    /* NULL: no passthrough */
     struct fs fs;
     struct writer *writer;
     char *stage_dir, *index_path;
@@ -210,6 +213,18 @@ static int own_backing_open(void *user, int fd, int32_t *id, struct err *e)
 
 static void own_backing_close(void *user, int32_t id) { session_backing_close(((struct client *)user)->fs.session, id); }
 
+/* Who may register files with the kernel: the keeper, or ourselves as root. */
+static int make_backings(struct client *c, struct err *e)
+{
+    struct backing_ops ops = {own_backing_open, own_backing_close, c};
+    if (c->fs.sealed || (!c->keeper && geteuid() != 0))
+        return 0;
+    if (c->keeper)
+        ops = (struct backing_ops){keeper_backing_open, keeper_backing_close, c->keeper};
+    c->backings = backings_new(&ops, c->fs.inodes, c->keeper ? KEEPER_BACKINGS : OWN_BACKINGS);
+    return c->backings ? 0 : err_sys(e, ENOMEM, "table of backing files");
+}
+
 static int64_t choose(int64_t option, int64_t dflt) { return option >= 0 ? option : dflt; }
 
 /* Everything between the stores and the session. */
@@ -247,10 +262,9 @@ static int build(struct client *c, bool resume, struct err *e)
     if (!(fs->tree = tree_new(&tc, e)))
         return -1;
     struct ofiles_conf fc = {.inodes = fs->inodes, .tree = fs->tree, .cache = c->cache, .conf = c->conf, .stage_dir = c->stage_dir};
-    if (c->keeper)
-        fc.backing = (struct backing_ops){keeper_backing_open, keeper_backing_close, c->keeper};
-    else if (geteuid() == 0)
-        fc.backing = (struct backing_ops){own_backing_open, own_backing_close, c};
+    if (make_backings(c, e))
+        return -1;
+    fc.backings = c->backings;
     if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
         return -1;
     status_data(c->status, c->cache, c->ring, fs->inodes);
@@ -317,9 +331,8 @@ static unsigned stack_depth(const char *dir)
 static enum client_exit run_session(struct client *c, int fd, const void *init, size_t init_len)
 {
     struct err e = ERR_INIT;
-    bool passthrough = ofiles_config(c->fs.files)->backing.open != NULL && !c->fs.sealed;
     struct session_conf sc = {.fd = fd, .init = init, .init_len = init_len, .save_init = save_init, .serving = serving, .user = c,
-        .stack_depth = passthrough ? stack_depth(c->o->cache_dir) : 0};
+        .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = session_new(&sc, &c->fs, &e);
     if (!s)
         return fail(c, "StoreError", &e, CLIENT_BROKEN);
@@ -338,7 +351,8 @@ static void tear_down(struct client *c)
     bool unmounted = c->fs.session && session_unmounted(c->fs.session);
     status_data(c->status, NULL, NULL, NULL);
     writer_stop(c->writer);
-    ofiles_free(c->fs.files); /* gives its backing files back through the session */
+    ofiles_free(c->fs.files);
+    backings_free(c->backings); /* through the session or the keeper */
     inval_stop(c->fs.inval);
     session_free(c->fs.session);
     tree_free(c->fs.tree);

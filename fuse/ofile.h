@@ -8,6 +8,7 @@
 #ifndef MILLRACE_FUSE_OFILE_H
 #define MILLRACE_FUSE_OFILE_H
 
+#include "fuse/backing.h"
 #include "fuse/cache/cache.h"
 #include "fuse/inode.h"
 #include "fuse/tree.h"
@@ -34,20 +35,13 @@ struct ofile {
     bool no_backing;             /* up: passthrough was tried and refused */
 };
 
-/* Passthrough: gives the kernel a file to read from by itself. */
-struct backing_ops {
-    int (*open)(void *user, int fd, int32_t *id, struct err *e);
-    void (*close)(void *user, int32_t id);
-    void *user;
-};
-
 struct ofiles_conf {
     struct inodes *inodes; /* all borrowed */
     struct tree *tree;
     struct cache *cache;
     const struct conf *conf;
     const char *stage_dir;
-    struct backing_ops backing; /* .open NULL: no passthrough */
+    struct backings *backings;  /* NULL: no passthrough */
     unsigned max_idle;          /* closed files kept ready; 0: 1024 */
 };
 
