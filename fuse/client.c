@@ -3,6 +3,7 @@
 #include "fuse/cache/cache.h"
 #include "fuse/fs.h"
 #include "fuse/keeper.h"
+#include "fuse/profile.h"
 #include "fuse/status.h"
 #include "fuse/worker/ring.h"
 #include "fuse/write.h"
@@ -44,6 +45,7 @@ struct client {
     struct store **stores;        /* conf->nmounts */
     struct ring *ring;
     struct cache *cache;
+    struct walk *walk;
     struct backings *backings;    /* NULL: no passthrough */
     struct fs fs;
     struct writer *writer;
@@ -243,7 +245,8 @@ static int build(struct client *c, bool resume, struct err *e)
     double sync_s = (double)sync / (double)NS_PER_S;
     fs->timeout = ro ? MIN(sync_s, 3600.0) : MIN(sync_s, 1.0);
     fs->absence = ro ? MIN(sync_s, 60.0) : MIN(sync_s, 1.0);
-    fs->sealed = c->conf->profile == CONF_PROFILE_SEALED;
+    cleanup_free char *profile = path_join(c->o->cache_dir, "profile");
+    fs->sealed = profile_sealed(c->conf, c->stores, ro, profile, resume);
 
     struct ring_conf rc = {.conf = c->conf, .stores = c->stores};
     if (!(c->ring = ring_new(&rc, e)))
@@ -265,9 +268,12 @@ static int build(struct client *c, bool resume, struct err *e)
     if (make_backings(c, e))
         return -1;
     fc.backings = c->backings;
+    if (!(fc.walk = c->walk = walk_start(fs->inodes, fs->tree, c->cache, e)))
+        return -1;
     if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
         return -1;
     status_data(c->status, c->cache, c->ring, fs->inodes);
+    status_profile(c->status, fs->sealed, c->backings);
     return 0;
 }
 
@@ -350,7 +356,9 @@ static void tear_down(struct client *c)
 {
     bool unmounted = c->fs.session && session_unmounted(c->fs.session);
     status_data(c->status, NULL, NULL, NULL);
+    status_profile(c->status, c->fs.sealed, NULL);
     writer_stop(c->writer);
+    walk_stop(c->walk);
     ofiles_free(c->fs.files);
     backings_free(c->backings); /* through the session or the keeper */
     inval_stop(c->fs.inval);

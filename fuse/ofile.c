@@ -230,6 +230,8 @@ static int attach_cached(struct ofile *f, const struct inode *n, struct err *e)
         return -1;
     key.mount = mount;
     f->cf = cache_open(f->files->c.cache, &key, e);
+    if (f->cf)
+        walk_note(f->files->c.walk, n, cache_complete(f->cf));
     return f->cf ? 0 : -1;
 }
 

@@ -12,6 +12,7 @@
 #include "fuse/cache/cache.h"
 #include "fuse/inode.h"
 #include "fuse/tree.h"
+#include "fuse/walk.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,6 +42,7 @@ struct ofiles_conf {
     struct cache *cache;
     const struct conf *conf;
     const char *stage_dir;
+    struct walk *walk;
     struct backings *backings;  /* NULL: no passthrough */
     unsigned max_idle;          /* closed files kept ready; 0: 1024 */
 };

@@ -1,5 +1,6 @@
 #include "fuse/status.h"
 
+#include "fuse/backing.h"
 #include "fuse/cache/cache.h"
 #include "fuse/inode.h"
 #include "fuse/worker/ring.h"
@@ -26,6 +27,8 @@ struct status {
     struct cache *cache;          /* mu; with ring and inodes: together or none */
     struct ring *ring;
     struct inodes *inodes;
+    struct backings *backings;    /* mu */
+    const char *profile;          /* mu; NULL: not chosen yet */
     struct trouble whole, *mounts; /* mu */
     bool ready, serving;          /* mu */
     struct serve *server;
@@ -64,6 +67,14 @@ void status_data(struct status *s, struct cache *cache, struct ring *ring, struc
     s->cache = cache;
     s->ring = ring;
     s->inodes = inodes;
+    pthread_mutex_unlock(&s->mu);
+}
+
+void status_profile(struct status *s, bool sealed, struct backings *backings)
+{
+    pthread_mutex_lock(&s->mu);
+    s->profile = sealed ? "sealed" : "open";
+    s->backings = backings;
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -156,6 +167,7 @@ void status_json(struct status *s, struct buf *out)
     buf_adds(out, ",\"message\":");
     buf_add_json_string(out, t->message);
     buf_addf(out, ",\"serving\":%s", s->serving ? "true" : "false");
+    buf_addf(out, ",\"profile\":\"%s\",\"backingFiles\":%zu", s->profile ? s->profile : "", s->backings ? backings_count(s->backings) : 0);
     add_mounts(s, out);
     buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64 "}",
         c.used_bytes, c.capacity_bytes, c.files, c.complete_files);

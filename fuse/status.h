@@ -11,6 +11,7 @@ struct status; /* opaque */
 struct cache;
 struct ring;
 struct inodes;
+struct backings;
 
 struct status *status_new(void);
 void status_free(struct status *s);
@@ -18,6 +19,7 @@ void status_free(struct status *s);
 void status_listen(struct status *s, const char *address);
 void status_conf(struct status *s, const struct conf *conf);                          /* borrowed */
 void status_data(struct status *s, struct cache *cache, struct ring *ring, struct inodes *inodes); /* borrowed; NULLs: none any more */
+void status_profile(struct status *s, bool sealed, struct backings *backings);         /* backings: borrowed; NULL: none */
 void status_fail(struct status *s, const char *reason, const char *message);           /* as a whole: not ready */
 void status_mount(struct status *s, size_t mount, const char *reason, const char *message); /* reason "": ready */
 void status_ready(struct status *s);                                                   /* all mounts answered */
