@@ -195,6 +195,13 @@ static bool all_read_only(const struct conf *conf)
     return conf->read_only || ro;
 }
 
+bool client_is_read_only(const struct client_options *o)
+{
+    struct err e = ERR_INIT;
+    cleanup_conf struct conf *conf = load_conf(o->config, &e);
+    return conf && all_read_only(conf);
+}
+
 static uint64_t identity(const struct conf *conf, uint32_t uid, uint32_t gid)
 {
     uint64_t h = hash64_mix(uid, (uint64_t)gid << 1 | all_read_only(conf));

@@ -306,12 +306,24 @@ static int32_t take_backing(struct ofile *f, const struct inode *n)
     return id;
 }
 
+int32_t ofiles_reopen(struct ofiles *fs, uint64_t ino) { return fs->c.backings ? backings_reopen(fs->c.backings, ino) : 0; }
+
+bool ofiles_reclosed(struct ofiles *fs, uint64_t ino)
+{
+    struct inode n;
+    if (!fs->c.backings || inodes_get(fs->c.inodes, ino, &n) || !(n.flags & INODE_PASSTHROUGH) || n.opens == 0 || n.backing <= 0)
+        return false;
+    if (inodes_opened(fs->c.inodes, ino, -1) == 0)
+        backings_idle(fs->c.backings, &n);
+    return true;
+}
+
 /* The kernel takes all opens of an inode in one way: through the backing file, or through us. */
 static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e)
 {
     struct inodes *ix = f->files->c.inodes;
     struct inode n;
-    if (!write && f->files->c.backings && (*backing = backings_reopen(f->files->c.backings, f->ino)))
+    if (!write && (*backing = ofiles_reopen(f->files, f->ino)))
         return 0;
     if (inodes_get(ix, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);

@@ -58,6 +58,10 @@ void ofiles_put(struct ofile *f);
 /* Calls fn for every file in the table, with a reference held and no lock. */
 void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), void *user);
 
+/* The short way for files that the kernel reads by itself: opens one again and returns its backing id, 0 if it has none; and
+ * counts a close of one, false if it is none. */
+int32_t ofiles_reopen(struct ofiles *fs, uint64_t ino);
+bool ofiles_reclosed(struct ofiles *fs, uint64_t ino);
 /* Decides how this open is served. *backing: passthrough id or 0. ESTALE: the inode is gone.
  * Counts the open; ofile_closed() counts it off again. */
 int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e);

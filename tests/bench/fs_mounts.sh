@@ -126,7 +126,7 @@ variants_stop()
 
 wipe() # VARIANT DATASET
 {
-    [ "$1" = native ] || rm -rf "$WORK/cache-$1-$2"
+    [ "$1" = native ] || toss "$WORK/cache-$1-$2"
     POPULATED[$1-$2]=''
 }
 
