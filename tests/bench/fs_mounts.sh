@@ -169,13 +169,18 @@ cpu_of() # VARIANT DATASET: seconds so far
         awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); s += $12 + $13 } END { printf "%.2f", s / hz }'
 }
 
+# What its processes have in memory; what they share counts once.
+rss_kib_of() # VARIANT DATASET
+{
+    local pid
+    for pid in $(pids_of "$1" "$2"); do cat "/proc/$pid/smaps_rollup" 2>/dev/null || true; done | awk '$1 == "Pss:" { s += $2 } END { print s + 0 }'
+}
+
 status_of() # FIELD VARIANT DATASET: KiB
 {
     local pid
     for pid in $(pids_of "$2" "$3"); do cat "/proc/$pid/status" 2>/dev/null || true; done | awk -v f="$1:" '$1 == f { s += $2 } END { print s + 0 }'
 }
-
-rss_kib_of() { status_of VmRSS "$@"; }
 
 rss_of() { awk -v k="$(rss_kib_of "$@")" 'BEGIN { printf "%.1f", k / 1024 }'; }
 
