@@ -103,7 +103,7 @@ int32_t backings_reopen(struct backings *b, uint64_t ino)
     int32_t id = 0, stale = 0;
     pthread_mutex_lock(&b->mu);
     uint32_t i = find(b, ino);
-    if (inodes_get(b->inodes, ino, &n) == 0 && n.backing > 0 && n.opens == 0) {
+    if (inodes_get(b->inodes, ino, &n) == 0 && n.backing > 0 && (n.opens == 0 || (n.flags & INODE_PASSTHROUGH))) {
         id = n.backing;
         inodes_set(b->inodes, ino, 0, NULL, INODE_PASSTHROUGH, 0);
         inodes_opened(b->inodes, ino, 1);

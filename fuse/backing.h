@@ -25,7 +25,8 @@ struct backings; /* opaque */
 struct backings *backings_new(const struct backing_ops *ops, struct inodes *inodes, size_t max);
 void backings_free(struct backings *b); /* gives back the ids of what is closed; before the session ends */
 
-/* An inode that is not open is opened: counts it, and returns its id if it has one, else 0 (then nothing is counted). */
+/* Opens an inode that has an id and no opens but such that are passed through: counts it and returns the id; else 0, and nothing is
+ * counted. The one place where an id that is there is used again: so two who open at once get the same. */
 int32_t backings_reopen(struct backings *b, uint64_t ino);
 /* Registers fd for the inode, which has no id and no open. The caller keeps others from doing so at the same time. 0: refused, why in e. */
 int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *e);

@@ -327,9 +327,7 @@ static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *back
         return 0;
     if (inodes_get(ix, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
-    if ((n.flags & INODE_PASSTHROUGH) && n.opens > 0)
-        *backing = n.backing;
-    else if (!write && n.opens == 0)
+    if (!write && n.opens == 0)
         *backing = take_backing(f, &n);
     if (truncate && write_truncate(f, 0, e))
         return -1;

@@ -240,6 +240,12 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct err e = ERR_INIT;
+    /* It may have been counted off already. Once too few is a file that stays as it is until the next mount; once too many would be one
+     * that is thought closed, and is served in another way than those who have it open: the kernel fails such opens. */
+    if (!fi->fh && session_resent()) {
+        fuse_reply_err(req, 0);
+        return;
+    }
     if (!fi->fh && ofiles_reclosed(ops_fs(req)->files, ino)) {
         fuse_reply_err(req, 0);
         return;

@@ -51,7 +51,7 @@ start_s3fs()
 {
     mkdir -p "$3"
     exec s3fs "data:/$1" "$2" -f -o "url=$ENDPOINT,use_path_request_style,passwd_file=$WORK/s3fs.passwd,use_cache=$3,ro" \
-        -o stat_cache_expire=3600,parallel_count=16,kernel_cache,max_stat_cache_size=1000000,compat_dir
+        -o stat_cache_expire=3600,parallel_count=16,kernel_cache,max_stat_cache_size=1000000
 }
 
 start_rclone()
