@@ -134,7 +134,7 @@ drop_caches()
 order() # DATASET STATE ROUND: the list to read, in this round's order
 {
     local times=1
-    [ "$2" != warm ] || times=${QUICK:+10}; times=${times:-1}
+    [ "$2" != warm ] || times=${QUICK:+3}; times=${times:-1}
     case $2 in
     *-dir) sort "$WORK/$1.list" ;;
     *) for ((; times > 0; times--)); do shuf --random-source=<(yes "$3 $times") "$WORK/$1.list"; done ;;
