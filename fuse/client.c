@@ -4,6 +4,7 @@
 #include "fuse/fs.h"
 #include "fuse/keeper.h"
 #include "fuse/profile.h"
+#include "fuse/stall.h"
 #include "fuse/status.h"
 #include "fuse/worker/ring.h"
 #include "fuse/write.h"
@@ -234,6 +235,13 @@ static int make_backings(struct client *c, struct err *e)
     return c->backings ? 0 : err_sys(e, ENOMEM, "table of backing files");
 }
 
+/* Who mounted it here sees the pids that the kernel names; a keeper's pids are those of its own pod. */
+static void own_caller(void *user, pid_t pid, char out[CALLER_MAX])
+{
+    (void)user;
+    caller_of_pid(pid, out);
+}
+
 static int64_t choose(int64_t option, int64_t dflt) { return option >= 0 ? option : dflt; }
 
 /* Everything between the stores and the session. */
@@ -259,7 +267,7 @@ static int build(struct client *c, bool resume, struct err *e)
     if (!(c->ring = ring_new(&rc, e)))
         return err_wrap(e, "cache workers");
     struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .mounts = c->conf->mounts,
-        .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring}};
+        .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring, ring_origin}};
     if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
         return err_wrap(e, "cache");
     struct inodes_conf ic = {.path = c->index_path, .resume = resume, .dir_mode = fs->dir_mode, .file_mode = fs->file_mode,
@@ -279,7 +287,9 @@ static int build(struct client *c, bool resume, struct err *e)
         return -1;
     if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
         return -1;
-    status_data(c->status, c->cache, c->ring, fs->inodes);
+    fs->hints = hints_new(fs, c->o->cache_dir);
+    fs->stalls = c->keeper ? stalls_new(NULL, NULL) : stalls_new(own_caller, NULL);
+    status_data(c->status, &(struct status_sources){c->cache, c->ring, fs->inodes, fs->hints, fs->stalls});
     status_profile(c->status, fs->sealed, c->backings);
     return 0;
 }
@@ -362,8 +372,9 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
 static void tear_down(struct client *c)
 {
     bool unmounted = c->fs.session && session_unmounted(c->fs.session);
-    status_data(c->status, NULL, NULL, NULL);
+    status_data(c->status, NULL);
     status_profile(c->status, c->fs.sealed, NULL);
+    hints_free(c->fs.hints);
     writer_stop(c->writer);
     walk_stop(c->walk);
     ofiles_free(c->fs.files);
@@ -371,6 +382,7 @@ static void tear_down(struct client *c)
     inval_stop(c->fs.inval);
     session_free(c->fs.session);
     tree_free(c->fs.tree);
+    stalls_free(c->fs.stalls);
     cache_free(c->cache);
     ring_free(c->ring);
     inodes_close(c->fs.inodes, unmounted);

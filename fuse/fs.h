@@ -2,6 +2,7 @@
 #ifndef MILLRACE_FUSE_FS_H
 #define MILLRACE_FUSE_FS_H
 
+#include "fuse/hint.h"
 #include "fuse/inode.h"
 #include "fuse/ofile.h"
 #include "fuse/session.h"
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 
 struct inval;
+struct stalls;
 struct status;
 
 struct fs {
@@ -24,6 +26,8 @@ struct fs {
     double absence;              /* … and that a name is absent */
     bool sealed;                 /* the kernel opens files and directories without asking, see profile.h */
     struct inval *inval;
+    struct hints *hints;
+    struct stalls *stalls;
 };
 
 struct fuse_lowlevel_ops;

@@ -7,13 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static struct rec *rec_get(const struct inodes *ix, uint64_t ino)
-{
-    if (ino == 0 || ino >= ix->h->nrecs || !(ix->recs[ino].flags & INODE_USED))
-        return NULL;
-    return &ix->recs[ino];
-}
-
 /* Counts of another mount mean nothing. */
 static void rec_refresh(const struct inodes *ix, struct rec *r)
 {
@@ -28,12 +21,10 @@ static void rec_refresh(const struct inodes *ix, struct rec *r)
 
 static bool rec_current(const struct inodes *ix, const struct rec *r) { return r->epoch == ix->h->epoch; }
 
-static uint32_t rec_ino(const struct inodes *ix, const struct rec *r) { return (uint32_t)(r - ix->recs); }
-
 static void view(const struct inodes *ix, const struct rec *r, struct inode *out)
 {
     bool dir = r->flags & INODE_DIR, current = rec_current(ix, r);
-    out->ino = rec_ino(ix, r);
+    out->ino = index_ino(ix, r);
     out->generation = r->generation;
     out->parent = r->parent;
     out->cookie = (uint64_t)r->seq << 32 | out->ino;
@@ -61,7 +52,7 @@ static void change_begin(struct inodes *ix, const struct rec *old)
     if (old)
         ix->h->undo = *old;
     atomic_signal_fence(memory_order_seq_cst);
-    ix->h->undo_ino = old ? rec_ino(ix, old) : 0;
+    ix->h->undo_ino = old ? index_ino(ix, old) : 0;
     atomic_store(&ix->h->busy, 1);
 }
 
@@ -71,7 +62,7 @@ static void change_undoable(struct inodes *ix, const struct rec *old)
     atomic_signal_fence(memory_order_seq_cst);
     ix->h->undo = *old;
     atomic_signal_fence(memory_order_seq_cst);
-    ix->h->undo_ino = rec_ino(ix, old);
+    ix->h->undo_ino = index_ino(ix, old);
 }
 
 static void change_end(struct inodes *ix)
@@ -100,7 +91,7 @@ static void rec_free(struct inodes *ix, struct rec *r)
     r->flags = 0;
     r->generation++;
     r->next = ix->h->free_rec;
-    ix->h->free_rec = rec_ino(ix, r);
+    ix->h->free_rec = index_ino(ix, r);
     ix->h->gone--;
     ix->h->live--;
 }
@@ -136,7 +127,7 @@ static struct rec *rec_new(struct inodes *ix, const char *name, struct err *e)
 /* Links a filled record; gives it back on failure. */
 static int rec_add(struct inodes *ix, struct rec *r, unsigned flags, struct err *e)
 {
-    uint32_t ino = rec_ino(ix, r);
+    uint32_t ino = index_ino(ix, r);
     if (index_link(ix, ino, e)) {
         index_text_free(ix, r->name, r->name_len);
         r->flags = 0;
@@ -153,7 +144,7 @@ static void rec_detach(struct inodes *ix, struct rec *r)
 {
     if (r->flags & INODE_GONE)
         return;
-    index_unlink(ix, rec_ino(ix, r));
+    index_unlink(ix, index_ino(ix, r));
     r->flags |= INODE_GONE;
     r->parent = 0;
     ix->h->gone++;
@@ -198,7 +189,7 @@ static bool rec_precious(const struct inodes *ix, const struct rec *top)
 int inodes_get(struct inodes *ix, uint64_t ino, struct inode *out)
 {
     pthread_rwlock_rdlock(&ix->lock);
-    const struct rec *r = rec_get(ix, ino);
+    const struct rec *r = index_rec(ix, ino);
     if (r)
         view(ix, r, out);
     pthread_rwlock_unlock(&ix->lock);
@@ -213,60 +204,6 @@ bool inodes_find(struct inodes *ix, uint64_t dir, const char *name, struct inode
         view(ix, &ix->recs[i], out);
     pthread_rwlock_unlock(&ix->lock);
     return i != 0;
-}
-
-int inodes_path(struct inodes *ix, uint64_t ino, char path[INODE_PATH_MAX], unsigned *mount, struct err *e)
-{
-    size_t at = INODE_PATH_MAX - 1;
-    int rc = 0;
-    path[at] = '\0';
-    pthread_rwlock_rdlock(&ix->lock);
-    const struct rec *r = rec_get(ix, ino);
-    if (r && mount)
-        *mount = r->mount;
-    while (r && !(r->flags & INODE_MOUNT) && !(r->flags & INODE_GONE)) {
-        size_t len = r->name_len + (path[at] ? 1u : 0u);
-        if (len > at) {
-            rc = err_sys(e, ENAMETOOLONG, "path of inode %llu", (unsigned long long)ino);
-            break;
-        }
-        if (path[at])
-            path[--at] = '/';
-        at -= r->name_len;
-        memcpy(path + at, index_text(ix, r->name), r->name_len);
-        r = rec_get(ix, r->parent);
-    }
-    if (rc == 0 && (!r || (r->flags & INODE_GONE)))
-        rc = err_sys(e, ESTALE, "inode %llu has no name any more", (unsigned long long)ino);
-    pthread_rwlock_unlock(&ix->lock);
-    if (rc == 0)
-        memmove(path, path + at, INODE_PATH_MAX - at);
-    return rc;
-}
-
-bool inodes_below(struct inodes *ix, uint64_t ino, uint64_t dir)
-{
-    pthread_rwlock_rdlock(&ix->lock);
-    const struct rec *r = rec_get(ix, ino);
-    while (r && rec_ino(ix, r) != dir && rec_ino(ix, r) != INODE_ROOT && !(r->flags & INODE_GONE))
-        r = rec_get(ix, r->parent);
-    bool below = r && rec_ino(ix, r) == dir;
-    pthread_rwlock_unlock(&ix->lock);
-    return below;
-}
-
-int inodes_name(struct inodes *ix, uint64_t ino, char name[INODE_NAME_MAX + 1], uint64_t *dir)
-{
-    pthread_rwlock_rdlock(&ix->lock);
-    const struct rec *r = rec_get(ix, ino);
-    bool named = r && ino != INODE_ROOT && !(r->flags & INODE_GONE);
-    if (named) {
-        memcpy(name, index_text(ix, r->name), r->name_len);
-        name[r->name_len] = '\0';
-        *dir = r->parent;
-    }
-    pthread_rwlock_unlock(&ix->lock);
-    return named ? 0 : -1;
 }
 
 static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name, const struct store_stat *st, uint32_t now_s, struct err *e)
@@ -286,7 +223,7 @@ static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name, co
         if (index_version_set(ix, r, st->version, e)) {
             index_text_free(ix, r->name, r->name_len);
             r->next = ix->h->free_rec;
-            ix->h->free_rec = rec_ino(ix, r);
+            ix->h->free_rec = index_ino(ix, r);
             return NULL;
         }
     }
@@ -343,7 +280,7 @@ int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct s
     enum inodes_change *change, struct err *e)
 {
     change_begin(ix, NULL);
-    const struct rec *d = rec_get(ix, dir);
+    const struct rec *d = index_rec(ix, dir);
     int rc = -1;
     if (!d || !(d->flags & INODE_DIR) || (d->flags & INODE_GONE))
         err_sys(e, ESTALE, "the directory of \"%s\" is gone", name);
@@ -357,7 +294,7 @@ int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struc
 {
     int rc = -1;
     change_begin(ix, NULL);
-    const struct rec *d = rec_get(ix, dir);
+    const struct rec *d = index_rec(ix, dir);
     struct rec *r;
     if (!d || !(d->flags & INODE_DIR) || (d->flags & INODE_GONE)) {
         err_sys(e, ENOENT, "the directory of \"%s\" is gone", name);
@@ -387,7 +324,7 @@ int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struc
 void inodes_remove(struct inodes *ix, uint64_t ino)
 {
     change_begin(ix, NULL);
-    struct rec *r = rec_get(ix, ino);
+    struct rec *r = index_rec(ix, ino);
     if (r && ino != INODE_ROOT)
         rec_detach_tree(ix, r);
     change_end(ix);
@@ -398,8 +335,8 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
     int rc = -1;
     size_t len = strlen(name);
     change_begin(ix, NULL);
-    struct rec *r = rec_get(ix, ino);
-    const struct rec *d = rec_get(ix, dir);
+    struct rec *r = index_rec(ix, ino);
+    const struct rec *d = index_rec(ix, dir);
     uint32_t target, unit;
     if (!r || (r->flags & INODE_GONE) || !d || !(d->flags & INODE_DIR) || (d->flags & INODE_GONE)) {
         err_sys(e, ESTALE, "rename to \"%s\"", name);
@@ -432,7 +369,7 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
 void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct inode *from, unsigned set, unsigned clear)
 {
     change_begin(ix, NULL);
-    struct rec *r = rec_get(ix, ino);
+    struct rec *r = index_rec(ix, ino);
     if (r) {
         rec_refresh(ix, r);
         if ((fields & INODES_SIZE) && !(r->flags & INODE_DIR))
@@ -462,7 +399,7 @@ unsigned inodes_opened(struct inodes *ix, uint64_t ino, int delta)
 {
     unsigned now = 0;
     change_begin(ix, NULL);
-    struct rec *r = rec_get(ix, ino);
+    struct rec *r = index_rec(ix, ino);
     if (r) {
         rec_refresh(ix, r);
         int opens = (int)r->opens + delta;
@@ -477,7 +414,7 @@ unsigned inodes_opened(struct inodes *ix, uint64_t ino, int delta)
 void inodes_ref(struct inodes *ix, uint64_t ino)
 {
     change_begin(ix, NULL);
-    struct rec *r = rec_get(ix, ino);
+    struct rec *r = index_rec(ix, ino);
     if (r) {
         rec_refresh(ix, r);
         r->nlookup++;
@@ -488,7 +425,7 @@ void inodes_ref(struct inodes *ix, uint64_t ino)
 void inodes_forget(struct inodes *ix, uint64_t ino, uint64_t n)
 {
     change_begin(ix, NULL);
-    struct rec *r = rec_get(ix, ino);
+    struct rec *r = index_rec(ix, ino);
     if (r && ino != INODE_ROOT) {
         rec_refresh(ix, r);
         r->nlookup -= (uint32_t)(n < r->nlookup ? n : r->nlookup);
@@ -502,7 +439,7 @@ static uint32_t child_after(const struct inodes *ix, uint32_t dir, uint64_t cook
     if (!cookie)
         return ix->recs[dir].kids.first;
     uint32_t seq = (uint32_t)(cookie >> 32);
-    const struct rec *at = rec_get(ix, (uint32_t)cookie);
+    const struct rec *at = index_rec(ix, (uint32_t)cookie);
     if (at && at->parent == dir && at->seq == seq && !(at->flags & INODE_GONE))
         return at->next;
     uint32_t i = ix->recs[dir].kids.first; /* it was removed meanwhile */
@@ -519,7 +456,7 @@ void inodes_children(struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref,
         pthread_rwlock_wrlock(&ix->lock);
     else
         pthread_rwlock_rdlock(&ix->lock);
-    const struct rec *d = rec_get(ix, dir);
+    const struct rec *d = index_rec(ix, dir);
     uint32_t i = d && (d->flags & INODE_DIR) ? child_after(ix, (uint32_t)dir, cookie) : 0;
     for (; i; i = ix->recs[i].next) {
         struct rec *r = &ix->recs[i];
@@ -540,7 +477,7 @@ void inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)
 {
     char name[INODE_NAME_MAX + 1];
     change_begin(ix, NULL);
-    struct rec *d = rec_get(ix, dir);
+    struct rec *d = index_rec(ix, dir);
     if (d && (d->flags & INODE_DIR)) {
         for (uint32_t i = d->kids.first, next; i; i = next) {
             struct rec *r = &ix->recs[i];
@@ -563,7 +500,7 @@ void inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)
 void inodes_unlist(struct inodes *ix, uint64_t dir)
 {
     change_begin(ix, NULL);
-    struct rec *d = rec_get(ix, dir);
+    struct rec *d = index_rec(ix, dir);
     if (d && (d->flags & INODE_DIR))
         flags_set(ix, d, 0, INODE_LISTED);
     change_end(ix);
@@ -572,7 +509,7 @@ void inodes_unlist(struct inodes *ix, uint64_t dir)
 int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount)
 {
     change_begin(ix, NULL);
-    struct rec *d = rec_get(ix, dir);
+    struct rec *d = index_rec(ix, dir);
     if (d) {
         d->mount = (uint8_t)mount;
         flags_set(ix, d, INODE_MOUNT, 0);

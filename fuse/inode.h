@@ -1,9 +1,9 @@
 /* inode — the index: every name of the dataset that is known on this node, as fixed-size records in a file that is mapped into
  * memory. A FUSE node id is the number of a record, so the file is also the recovery state: a serving process that was killed is followed
  * by one that maps the same file and goes on with the same ids. It is a cache of the store and is thrown away whenever it cannot be
- * trusted (other dataset, other version of the format, machine went down).
+ * trusted (other dataset, other version of the format, wrong checksum, machine went down).
  *
- * Cost: 96 bytes a record and 4 for its hash bucket, plus the name (rounded up to 8 bytes). A version of a file (an ETag) is packed
+ * Cost: 96 bytes a record and 3 for its hash bucket, plus the name (rounded up to 8 bytes). A version of a file (an ETag) is packed
  * into the record; only odd ones need more room.
  *
  * A new version from outside is a new inode: readers who hold the old one open keep it, and the kernel's page cache can never
@@ -74,6 +74,8 @@ int inodes_get(struct inodes *ix, uint64_t ino, struct inode *out);  /* -1: no s
 bool inodes_find(struct inodes *ix, uint64_t dir, const char *name, struct inode *out);
 /* Name of an inode and the path below its mount's root ("" for the root itself); NOTFOUND/ESTALE if it has no name any more. */
 int inodes_path(struct inodes *ix, uint64_t ino, char path[INODE_PATH_MAX], unsigned *mount, struct err *e);
+/* The path below any directory above it; false: it is not below that, or has no name any more. */
+bool inodes_path_below(struct inodes *ix, uint64_t ino, uint64_t dir, char path[INODE_PATH_MAX]);
 bool inodes_below(struct inodes *ix, uint64_t ino, uint64_t dir); /* is it somewhere in that directory? */
 int inodes_name(struct inodes *ix, uint64_t ino, char name[INODE_NAME_MAX + 1], uint64_t *dir);
 

@@ -69,7 +69,7 @@ static void sibling_add(struct inodes *ix, uint32_t ino)
 int index_link(struct inodes *ix, uint32_t ino, struct err *e)
 {
     struct rec *dir = &ix->recs[ix->recs[ino].parent];
-    if (ix->h->live >= ix->h->nbuckets && buckets_grow(ix, e))
+    if (ix->h->live / 3 * 2 >= ix->h->nbuckets && buckets_grow(ix, e)) /* 2.7 bytes an inode */
         return -1;
     ix->recs[ino].seq = ++dir->dir.next_seq;
     chain_add(ix, ino);

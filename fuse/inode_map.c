@@ -2,6 +2,7 @@
  * SIGBUS there). */
 #include "fuse/inode_priv.h"
 #include "lib/base/clock.h"
+#include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -78,6 +79,16 @@ static void read_boot_id(char out[40])
         out[0] = '\0';
 }
 
+static uint32_t sum_of(const struct inodes *ix)
+{
+    struct head h = *ix->h;
+    h.clean = h.sum = 0;
+    uint32_t crc = crc32c(0, &h, sizeof h);
+    crc = crc32c(crc, ix->recs, (size_t)h.nrecs * sizeof *ix->recs);
+    crc = crc32c(crc, ix->heap, (size_t)h.heap_units * 8);
+    return crc32c(crc, ix->buckets, (size_t)h.nbuckets * sizeof *ix->buckets);
+}
+
 /* Why the file cannot be used, NULL if it can. */
 static const char *distrust(const struct inodes *ix, const struct inodes_conf *conf)
 {
@@ -98,6 +109,8 @@ static const char *distrust(const struct inodes *ix, const struct inodes_conf *c
     if (h->nrecs < 2 || (uint64_t)h->nrecs * sizeof(struct rec) > h->have[REGION_RECS] || !h->nbuckets
         || (uint64_t)h->nbuckets * sizeof(uint32_t) > h->have[REGION_BUCKETS] || (uint64_t)h->heap_units * 8 > h->have[REGION_HEAP])
         return "it is damaged";
+    if (h->clean && sum_of(ix) != h->sum)
+        return "its checksum is wrong";
     return NULL;
 }
 
@@ -229,9 +242,12 @@ void inodes_close(struct inodes *ix, bool clean)
 {
     if (!ix)
         return;
-    if (clean && !ix->h->dirty && fsync(ix->fd) == 0) { /* what is on disk is whole before it is said to be */
-        ix->h->clean = 1;
-        fsync(ix->fd);
+    if (clean && !ix->h->dirty) {
+        ix->h->sum = sum_of(ix);
+        if (fsync(ix->fd) == 0) { /* what is on disk is whole before it is said to be */
+            ix->h->clean = 1;
+            fsync(ix->fd);
+        }
     }
     unmap(ix);
 }

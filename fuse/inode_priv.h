@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 #define INDEX_MAGIC UINT64_C(0x314449454341524d) /* "MRACEID1" */
-#define INDEX_VERSION 1
+#define INDEX_VERSION 2
 #define VERSION_PACKED 20 /* bytes of a packed version */
 
 /* One inode. Records are the truth; hash chains and sibling lists can be made again from them. Zero is no record. */
@@ -39,7 +39,7 @@ struct rec {
     uint16_t epoch, flags, mode, opens;
     uint8_t name_len, form, mount, unused;
 };
-_Static_assert(sizeof(struct rec) == 96, "a record is 96 bytes: the goal is at most 100 with its hash bucket");
+_Static_assert(sizeof(struct rec) == 96, "a record is 96 bytes: at most 100 with its hash bucket");
 
 enum region_id { REGION_RECS, REGION_HEAP, REGION_BUCKETS, REGION_COUNT };
 
@@ -48,7 +48,8 @@ struct head {
     uint64_t magic, identity;
     uint32_t version, rec_size;
     char boot[40];              /* boot id: after a crash of the machine the file may be torn */
-    uint32_t clean;             /* closed in good order */
+    uint32_t clean;             /* closed in good order … */
+    uint32_t sum;               /* … and then the CRC32C of all that is in use, with these two as 0 */
     _Atomic uint32_t busy;      /* a change of the structure was under way */
     uint32_t undo_ino;          /* record as it was before that change; 0 none */
     struct rec undo;
@@ -73,6 +74,12 @@ struct inodes {
     struct inodes_conf conf;   /* .path is not kept */
     pthread_rwlock_t lock;
 };
+
+static inline uint32_t index_ino(const struct inodes *ix, const struct rec *r) { return (uint32_t)(r - ix->recs); }
+static inline struct rec *index_rec(const struct inodes *ix, uint64_t ino) /* NULL: there is none */
+{
+    return ino == 0 || ino >= ix->h->nrecs || !(ix->recs[ino].flags & INODE_USED) ? NULL : &ix->recs[ino];
+}
 
 /* inode_map.c: the file and its memory. All under the write lock, but in inodes_open. */
 int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, struct err *e);

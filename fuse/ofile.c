@@ -284,6 +284,17 @@ ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct 
     return n;
 }
 
+int ofile_warm(struct ofile *f, uint64_t off, uint64_t len, struct err *e)
+{
+    if (lock_attached(f, e))
+        return -1;
+    int rc = f->cf ? cache_fill(f->cf, off, len, e) : 0;
+    if (f->cf && rc == 0)
+        cache_warm(f->cf, off, len);
+    pthread_rwlock_unlock(&f->io);
+    return rc;
+}
+
 /* A backing id for a complete cached file, one for an inode as long as it has any open. Only where nothing can be written: readers of a
  * backing file would not see what somebody else writes to the staging file. f->up is held. */
 static int32_t take_backing(struct ofile *f, const struct inode *n)

@@ -68,6 +68,8 @@ int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, str
 void ofile_closed(struct ofile *f);
 /* Up to len bytes at off; fewer only at the end. */
 ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct err *e);
+/* Brings that range in before somebody reads it. */
+int ofile_warm(struct ofile *f, uint64_t off, uint64_t len, struct err *e);
 int ofile_attach(struct ofile *f, struct err *e); /* finds where its bytes are; f->io is held exclusively */
 void ofile_attach_for_move(struct ofile *f); /* before a rename: so that ofile_moved() has what to move */
 /* Before a removal: whoever has it open, but for `own` opens, must be able to go on reading. f->up is held. */

@@ -256,6 +256,21 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     fuse_reply_err(req, ENODATA);
 }
 
+static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags, const void *in,
+    size_t in_size, size_t out_size)
+{
+    (void)arg;
+    (void)fi;
+    (void)out_size;
+    struct err e = ERR_INIT;
+    if (cmd != HINT_IOCTL || !(flags & FUSE_IOCTL_DIR) || in_size != sizeof(struct hint_msg))
+        fuse_reply_err(req, ENOTTY);
+    else if (hints_add(ops_fs(req)->hints, ino, in, &e))
+        ops_fail(req, ino, "hint", &e);
+    else
+        fuse_reply_ioctl(req, 0, NULL, 0);
+}
+
 /* flock, fcntl locks, access, lseek, fallocate, copy_file_range are left out: the kernel does them, or their fallback, better. */
 const struct fuse_lowlevel_ops fs_ops = {
     .init = op_init,
@@ -287,4 +302,5 @@ const struct fuse_lowlevel_ops fs_ops = {
     .listxattr = op_listxattr,
     .removexattr = op_removexattr,
     .create = op_create,
+    .ioctl = op_ioctl,
 };

@@ -1,6 +1,7 @@
 /* Requests about regular files. fi->fh is 1 for a handle that may write: it means the same to a process that takes the session over. */
 #include "fuse/ops.h"
 
+#include "fuse/stall.h"
 #include "fuse/write.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -61,6 +62,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         ops_fail(req, ino, "open", &e);
         return;
     }
+    hints_seen(fs->hints, ino);
     if (fuse_reply_open(req, fi) == -ENOENT) /* interrupted: no release will come */
         closed(fs, ino);
 }
@@ -177,6 +179,8 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
     struct fs *fs = ops_fs(req);
     struct err e = ERR_INIT;
     char *buf = thread_buffer(size);
+    if (fs->sealed) /* there it is never opened */
+        hints_seen(fs->hints, ino);
     struct ofile *f = buf ? ofiles_get(fs->files, ino, &e) : NULL;
     if (!f) {
         if (!buf)
@@ -184,7 +188,9 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
         ops_fail(req, ino, "read", &e);
         return;
     }
+    struct stall_caller *caller = stalls_begin(fs->stalls, fuse_req_ctx(req)->pid);
     ssize_t n = ofile_read(f, buf, size, (uint64_t)off, &e);
+    stalls_end(fs->stalls, caller);
     ofiles_put(f);
     if (n < 0)
         ops_fail(req, ino, "read", &e);

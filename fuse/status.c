@@ -2,9 +2,12 @@
 
 #include "fuse/backing.h"
 #include "fuse/cache/cache.h"
+#include "fuse/hint.h"
 #include "fuse/inode.h"
+#include "fuse/stall.h"
 #include "fuse/worker/ring.h"
 #include "fuse/write.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
@@ -17,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STALLS_MAX (64u << 10) /* bytes of text about callers */
+
 struct trouble {
     char reason[32], message[sizeof((struct err *)0)->msg];
 };
@@ -24,19 +29,19 @@ struct trouble {
 struct status {
     pthread_mutex_t mu;
     const struct conf *conf;      /* mu */
-    struct cache *cache;          /* mu; with ring and inodes: together or none */
-    struct ring *ring;
-    struct inodes *inodes;
+    struct status_sources from;   /* mu: all or none */
     struct backings *backings;    /* mu */
     const char *profile;          /* mu; NULL: not chosen yet */
     struct trouble whole, *mounts; /* mu */
     bool ready, serving;          /* mu */
+    int64_t began_ns;             /* monotonic */
     struct serve *server;
 };
 
 struct status *status_new(void)
 {
     struct status *s = xcalloc(1, sizeof *s);
+    s->began_ns = clock_mono_ns();
     pthread_mutex_init(&s->mu, NULL);
     return s;
 }
@@ -61,12 +66,10 @@ void status_conf(struct status *s, const struct conf *conf)
     pthread_mutex_unlock(&s->mu);
 }
 
-void status_data(struct status *s, struct cache *cache, struct ring *ring, struct inodes *inodes)
+void status_data(struct status *s, const struct status_sources *from)
 {
     pthread_mutex_lock(&s->mu);
-    s->cache = cache;
-    s->ring = ring;
-    s->inodes = inodes;
+    s->from = from ? *from : (struct status_sources){0};
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -147,6 +150,35 @@ static void add_mounts(const struct status *s, struct buf *out)
     buf_addc(out, ']');
 }
 
+static void add_stall(void *user, const struct stall_times *t)
+{
+    struct buf *out = user;
+    buf_adds(out, out->data[out->len - 1] == '[' ? "{\"caller\":" : ",{\"caller\":");
+    buf_add_json_string(out, t->caller);
+    buf_addf(out, ",\"reads\":%" PRIu64 ",\"waitingMs\":%" PRIu64 ",\"storeMs\":%" PRIu64 ",\"workerMs\":%" PRIu64 ",\"diskMs\":%" PRIu64 "}", t->reads,
+        t->waiting_ns / 1000000, t->store_ns / 1000000, t->worker_ns / 1000000, t->disk_ns / 1000000);
+}
+
+static void add_stalls(const struct status *s, struct buf *out)
+{
+    buf_addf(out, ",\"upMs\":%" PRId64 ",\"stalls\":[", (clock_mono_ns() - s->began_ns) / NS_PER_MS);
+    if (s->from.stalls)
+        stalls_each(s->from.stalls, add_stall, out);
+    buf_addc(out, ']');
+}
+
+static void add_hints(const struct status *s, struct buf *out)
+{
+    struct hints_stats h = {0};
+    if (s->from.hints)
+        hints_stats(s->from.hints, &h);
+    buf_addf(out, ",\"hints\":{\"lists\":%" PRIu64 ",\"entries\":%" PRIu64 ",\"done\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"followed\":%" PRIu64
+        ",\"missing\":%" PRIu64 ",\"refused\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"firstMissing\":", h.lists, h.entries, h.done, h.bytes,
+        h.followed, h.missing, h.refused, h.failed);
+    buf_add_json_string(out, h.first_missing);
+    buf_addc(out, '}');
+}
+
 void status_json(struct status *s, struct buf *out)
 {
     struct cache_stats c = {0};
@@ -155,12 +187,12 @@ void status_json(struct status *s, struct buf *out)
     struct ring_stats r = {0};
     write_stats(&w);
     pthread_mutex_lock(&s->mu);
-    if (s->cache)
-        cache_stats(s->cache, &c);
-    if (s->inodes)
-        inodes_stats(s->inodes, &ix);
-    if (s->ring)
-        ring_stats(s->ring, &r);
+    if (s->from.cache)
+        cache_stats(s->from.cache, &c);
+    if (s->from.inodes)
+        inodes_stats(s->from.inodes, &ix);
+    if (s->from.ring)
+        ring_stats(s->from.ring, &r);
     const struct trouble *t = worst(s);
     buf_addf(out, "{\"component\":\"" COMPONENT_CLIENT "\",\"ready\":%s,\"reason\":", s->ready ? "true" : "false");
     buf_add_json_string(out, t->reason);
@@ -174,6 +206,8 @@ void status_json(struct status *s, struct buf *out)
     buf_addf(out, ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":%" PRIu64 ",\"storeBytes\":%" PRIu64 "}", c.hit_bytes, r.worker_bytes,
         r.store_bytes);
     buf_addf(out, ",\"writes\":{\"bytes\":%" PRIu64 ",\"pendingFiles\":%" PRIu64 "}", w.bytes, w.pending);
+    add_stalls(s, out);
+    add_hints(s, out);
     buf_addf(out, ",\"index\":{\"inodes\":%" PRIu64 ",\"nameBytes\":%" PRIu64 "}}\n", ix.inodes, ix.name_bytes);
     pthread_mutex_unlock(&s->mu);
 }
@@ -216,6 +250,52 @@ static void set_counter(const char *name, const char *labels, const char *help, 
     metric_set(metric_counter(name, labels, help), (int64_t)value);
 }
 
+static void set_hints(const struct hints_stats *h)
+{
+    static const char help[] = "Entries of hinted lists, by what became of them.";
+    set("millrace_hint_lists", "", "Lists of hints that are followed now.", h->lists);
+    set_counter("millrace_hint_entries_total", "result=\"given\"", help, h->entries);
+    set_counter("millrace_hint_entries_total", "result=\"done\"", help, h->done);
+    set_counter("millrace_hint_entries_total", "result=\"followed\"", help, h->followed);
+    set_counter("millrace_hint_entries_total", "result=\"missing\"", help, h->missing);
+    set_counter("millrace_hint_entries_total", "result=\"refused\"", help, h->refused);
+    set_counter("millrace_hint_entries_total", "result=\"failed\"", help, h->failed);
+    set_counter("millrace_hint_bytes_total", "", "Bytes made ready ahead of readers.", h->bytes);
+}
+
+/* Written here and not kept as metrics: callers come and go. */
+struct stall_text {
+    struct buf *waiting, *waits;
+};
+
+static void write_stall(void *user, const struct stall_times *t)
+{
+    struct stall_text *out = user;
+    char caller[CALLER_MAX];
+    size_t n = 0;
+    for (const char *p = t->caller; *p; p++)
+        caller[n++] = *p < 0x20 || *p == '"' || *p == '\\' ? '_' : *p;
+    caller[n] = '\0';
+    buf_addf(out->waiting, "millrace_read_waiting_seconds_total{caller=\"%s\"} %.3f\n", caller, (double)t->waiting_ns / 1e9);
+    const struct { const char *what; uint64_t ns; } waits[] = {{"store", t->store_ns}, {"worker", t->worker_ns}, {"disk", t->disk_ns}};
+    for (size_t i = 0; i < ARRAY_LEN(waits); i++)
+        buf_addf(out->waits, "millrace_read_wait_seconds_total{caller=\"%s\",for=\"%s\"} %.3f\n", caller, waits[i].what, (double)waits[i].ns / 1e9);
+}
+
+static void write_stalls(const struct status *s, struct buf *out)
+{
+    cleanup_buf struct buf waits = BUF_INIT(STALLS_MAX);
+    struct stall_text text = {out, &waits};
+    if (!s->from.stalls)
+        return;
+    buf_adds(out, "# HELP millrace_read_waiting_seconds_total Time in which at least one read of this caller waited for data.\n"
+                  "# TYPE millrace_read_waiting_seconds_total counter\n");
+    buf_adds(&waits, "# HELP millrace_read_wait_seconds_total Time that reads waited, all of a caller together, by what they waited for.\n"
+                     "# TYPE millrace_read_wait_seconds_total counter\n");
+    stalls_each(s->from.stalls, write_stall, &text);
+    buf_add(out, waits.data, waits.len);
+}
+
 static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct status *s = user;
@@ -223,14 +303,17 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     struct writer_stats w;
     struct inodes_stats ix = {0};
     struct ring_stats r = {0};
+    struct hints_stats h = {0};
     (void)req;
     write_stats(&w);
     pthread_mutex_lock(&s->mu);
-    if (s->cache) {
-        cache_stats(s->cache, &c);
-        inodes_stats(s->inodes, &ix);
-        ring_stats(s->ring, &r);
+    if (s->from.cache) {
+        hints_stats(s->from.hints, &h);
+        cache_stats(s->from.cache, &c);
+        inodes_stats(s->from.inodes, &ix);
+        ring_stats(s->from.ring, &r);
     }
+    write_stalls(s, &resp->body);
     set("millrace_ready", "", "1 when every store of the dataset answers.", s->ready);
     set("millrace_serving", "", "1 while a mount is served.", s->serving);
     pthread_mutex_unlock(&s->mu);
@@ -250,6 +333,7 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     set_counter("millrace_uploads_total", "result=\"failed\"", "Uploads of written files.", w.failed);
     set("millrace_pending_files", "", "Written files that the store does not have yet.", w.pending);
     set("millrace_index_inodes", "", "Names known.", ix.inodes);
+    set_hints(&h);
     resp->content_type = "text/plain; version=0.0.4";
     metric_write(&resp->body);
 }

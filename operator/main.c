@@ -59,7 +59,7 @@ static int parse_flags(struct flags *f, int argc, char **argv, char **help, stru
         {"image-pull-policy", OPT_STRING, &f->pull_policy, "POLICY", "of those pods: Always, IfNotPresent or Never"},
         {"image-pull-secrets", OPT_STRING, &f->pull_secrets, "NAMES", "of those pods, separated by commas"},
         {"cluster-domain", OPT_STRING, &f->domain, "DOMAIN", "DNS domain of the cluster's Services"},
-        {"gang-scheduler", OPT_STRING, &f->gang, "NAME", "of TFJobs that must start together: volcano or scheduler-plugins"},
+        {"gang-scheduler", OPT_STRING, &f->gang, "NAME", "of TFJobs whose pods start together: volcano, or the name of one with coscheduling"},
         {"workers", OPT_INT, &f->workers, "N", "threads of each controller"},
         {"max-in-flight", OPT_INT, &f->max_in_flight, "N", "requests to the API server at once, watches not counted"},
         {"log-level", OPT_STRING, &f->level, "LEVEL", "debug, info, warn or error"},

@@ -31,6 +31,7 @@ struct cache_source {
     int (*fetch)(void *user, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel,
         struct err *e);
     void *user;
+    unsigned (*origin)(void *user); /* where this thread's latest fetch got its bytes: 0 or 1, see cache_stall; NULL: 0 */
 };
 
 struct cache_conf {
@@ -57,6 +58,11 @@ void cache_close(struct cache_file *f);
 /* Up to len bytes at off (fewer only at the end of the object); single flight per block; sequential readers get a growing
  * read-ahead window over parallel fetches. -1: e, with CONFLICT/ESTALE when the version is gone from the store. */
 ssize_t cache_read(struct cache_file *f, void *buf, size_t len, uint64_t off, struct err *e);
+/* How long this thread's reads waited since it asked last: for the data files of disk tiers, and for the source. */
+struct cache_stall {
+    int64_t disk_ns, source_ns[2]; /* by cache_source.origin */
+};
+void cache_stall(struct cache_stall *out);
 bool cache_complete(struct cache_file *f);
 uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len); /* bytes of that range that are here */
 /* A read-only fd of the complete local copy on a real file system (for passthrough and sendfile), -1 if there is none (yet: what
@@ -77,6 +83,8 @@ void cache_unpin(struct cache_span *span); /* before cache_close of its file or 
 int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err *e); /* queues; returns at once */
 /* Brings that range in and returns when it is here; EXHAUSTED if the tiers can't hold it. */
 int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e);
+/* What of that range is on a disk tier comes into the page cache, in the background. */
+void cache_warm(struct cache_file *f, uint64_t off, uint64_t len);
 int cache_wait(struct cache_file *f, struct err *e);       /* cache_fill of the whole file */
 /* A file just written and uploaded becomes the cached copy of its new version without a download; the fd's content is linked
  * or copied, and must not change afterwards. */

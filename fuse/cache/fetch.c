@@ -10,6 +10,8 @@
 /* A fetch is named by its node's list while it is queued, running, or until its bytes have landed; readers that wait for it or
  * copy from it hold a ref each. */
 
+__thread unsigned fetch_origin;
+
 /* Bytes of the budget for blocks of a file: what is in the last one, and not a whole block of a small file. */
 static int64_t weight(const struct node *n, uint32_t first, uint32_t count)
 {
@@ -151,6 +153,7 @@ static int get_bytes(struct fetch *f, struct err *e)
     struct cache_key key = {n->mount, n->path, n->version, n->id.size};
     if (c->source.fetch(c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, f->buf, &c->cancel, e))
         return -1;
+    f->origin = c->source.origin ? c->source.origin(c->source.user) & 1 : 0;
     atomic_fetch_add(&c->fetched_bytes, f->len);
     return 0;
 }
@@ -211,6 +214,7 @@ static void run_queued(void *arg) /* takes over one ref */
 
 static void copy_out(struct fetch *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
 {
+    fetch_origin = f->origin;
     if (!dst)
         return;
     memcpy(dst, f->buf + (size_t)(block - f->first) * CACHE_BLOCK + in, len);
@@ -307,8 +311,8 @@ int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32
             pthread_mutex_unlock(&n->mu);
             return err_sys(e, ENOMEM, "read %s", n->path);
         }
-        f->demand = true;
-        f->wanted = !dst; /* not for a reader: for cache_fill */
+        f->demand = dst != NULL; /* else for cache_fill, which waits until it has landed */
+        f->wanted = !dst;
         f->state = FETCH_RUNNING;
         f->refs++;
         budget_force(&n->c->budget, reserved);

@@ -118,6 +118,7 @@ struct fetch {
     atomic_uint finished;    /* bits: blocks whose reader came to their end in the buffer already */
     char *buf;
     size_t len;
+    unsigned origin;         /* FETCH_READY: what the source says of it */
     int64_t reserved;        /* bytes of the budget */
     int64_t held_ns;
     struct err *err;         /* FETCH_FAILED; may be NULL without memory */
@@ -242,6 +243,7 @@ bool block_invalidate(struct node *n, uint32_t block, bool if_untrusted);
 int block_evict_seg(struct node *n, uint32_t seg); /* takes away a segment's blocks: hole punched. -1: in use */
 
 /* fetch.c */
+extern __thread unsigned fetch_origin; /* of the bytes that this thread's fetch_block waited for */
 /* The block is wanted now. 0: copied len bytes from `in` of the block to dst (dst NULL: nothing copied); 1: it is in the cache (or
  * just came): read it there; -1: e. more: how many blocks from here on the reader wants. */
 int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32_t in, uint32_t len, struct err *e);

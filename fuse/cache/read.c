@@ -1,4 +1,5 @@
 #include "fuse/cache/priv.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -107,6 +108,14 @@ static enum hit grab(struct seg *s, uint64_t bits)
     return h;
 }
 
+static __thread struct cache_stall stall;
+
+void cache_stall(struct cache_stall *out)
+{
+    *out = stall;
+    stall = (struct cache_stall){0};
+}
+
 static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
 {
     struct node *n = f->n;
@@ -115,6 +124,7 @@ static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32
     if (h != HIT)
         return h;
     uint64_t off = n->base + (uint64_t)block * CACHE_BLOCK + in;
+    int64_t began = n->c->tiers[n->tier].dir ? clock_mono_ns() : 0;
     for (uint32_t done = 0; done < len;) {
         ssize_t got = pread(n->fd, dst + done, len - done, (off_t)(off + done));
         if (got < 0 && errno == EINTR)
@@ -125,6 +135,8 @@ static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32
         }
         done += (uint32_t)got;
     }
+    if (began)
+        stall.disk_ns += clock_mono_ns() - began;
     /* the reader's own page cache has it now */
     if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir)
         posix_fadvise(n->fd, (off_t)(n->base + (uint64_t)block * CACHE_BLOCK), CACHE_BLOCK, POSIX_FADV_DONTNEED);
@@ -172,7 +184,10 @@ static int read_block(struct cache_file *f, uint32_t block, uint32_t more, char 
             break;
         }
         atomic_store_explicit(&f->last_seg, block / SEG_BLOCKS + 1, memory_order_relaxed); /* what a miss brings in is no hit */
+        int64_t began = clock_mono_ns();
+        fetch_origin = 0;
         int rc = fetch_block(n, block, more, dst, in, len, e);
+        stall.source_ns[fetch_origin] += clock_mono_ns() - began;
         if (rc <= 0)
             return rc;
     }
@@ -274,6 +289,14 @@ int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e)
             return -1;
     }
     return 0;
+}
+
+void cache_warm(struct cache_file *f, uint64_t off, uint64_t len)
+{
+    struct node *n = f->n;
+    int fd = atomic_load(&n->fd);
+    if (fd >= 0 && off < n->id.size && len && n->c->tiers[n->tier].dir)
+        posix_fadvise(fd, (off_t)(n->base + off), (off_t)MIN(len, n->id.size - off), POSIX_FADV_WILLNEED);
 }
 
 int cache_wait(struct cache_file *f, struct err *e) { return cache_fill(f, 0, f->n->id.size, e); }

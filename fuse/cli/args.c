@@ -110,7 +110,8 @@ int args_parse(struct args *a, const struct usage *u, const struct opt *table, s
     bool help = false;
     struct opt all[TABLE_MAX];
     *a = (struct args){0};
-    memcpy(all, table, n * sizeof *table);
+    if (n)
+        memcpy(all, table, n * sizeof *table);
     if (u->store)
         all[n++] = (struct opt){"secrets-dir", OPT_STRING, &a->secrets_dir, "DIR", "directory of files with secrets, named like options"};
     all[n++] = (struct opt){"help", OPT_BOOL, &help, NULL, "print this"};

@@ -71,5 +71,6 @@ int verb_ls(int argc, char **argv);
 int verb_cp(int argc, char **argv);
 int verb_stat(int argc, char **argv);
 int verb_check(int argc, char **argv);
+int verb_hint(int argc, char **argv);
 
 #endif

@@ -159,6 +159,42 @@ static void print_bytes(const char *label, const json_t *j, const char *path)
     printf("  %-22s %s\n", label, human_bytes((uint64_t)jget_int(j, path, 0), text));
 }
 
+static void print_count(const char *label, const json_t *j, const char *path)
+{
+    printf("  %-22s %" PRId64 "\n", label, jget_int(j, path, 0));
+}
+
+/* "your job waited 7 % of the time for data" */
+static void print_stalls(const json_t *j)
+{
+    double up = (double)jget_int(j, "upMs", 0);
+    if (jget_len(j, "stalls"))
+        puts("waiting for data:       (what the kernel read by itself is not in here)");
+    for (size_t i = 0; i < jget_len(j, "stalls"); i++) {
+        const json_t *c = json_array_get(jget_arr(j, "stalls"), i);
+        double waiting = (double)jget_int(c, "waitingMs", 0);
+        printf("  %s: %.1f s, %.1f %% of the time; %" PRId64 " reads waited %.1f s for the store, %.1f s for workers, %.1f s for the disk\n",
+            jget_str(c, "caller", "?"), waiting / 1000, up > 0 ? 100 * waiting / up : 0, jget_int(c, "reads", 0),
+            (double)jget_int(c, "storeMs", 0) / 1000, (double)jget_int(c, "workerMs", 0) / 1000, (double)jget_int(c, "diskMs", 0) / 1000);
+    }
+}
+
+static void print_hints(const json_t *j)
+{
+    if (!jget_int(j, "hints.entries", 0) && !jget_int(j, "hints.refused", 0))
+        return;
+    puts("hints:");
+    print_count("lists being followed", j, "hints.lists");
+    print_count("paths given", j, "hints.entries");
+    print_count("looked after", j, "hints.done");
+    print_bytes("made ready", j, "hints.bytes");
+    print_count("read as announced", j, "hints.followed");
+    printf("  %-22s %" PRId64 "%s%s\n", "not there", jget_int(j, "hints.missing", 0), jget_int(j, "hints.missing", 0) ? ", the first: " : "",
+        jget_str(j, "hints.firstMissing", ""));
+    print_count("no paths at all", j, "hints.refused");
+    print_count("failed", j, "hints.failed");
+}
+
 static void print_status(const json_t *j)
 {
     bool ready = jget_bool(j, "ready", false);
@@ -180,6 +216,8 @@ static void print_status(const json_t *j)
     print_bytes("from the cache", j, "reads.cacheBytes");
     print_bytes("from workers", j, "reads.workerBytes");
     print_bytes("from the store", j, "reads.storeBytes");
+    print_stalls(j);
+    print_hints(j);
     puts("writes:");
     print_bytes("to the store", j, "writes.bytes");
     printf("  %-22s %" PRId64 "\n", "files not yet there", jget_int(j, "writes.pendingFiles", 0));

@@ -26,6 +26,7 @@ static const struct verb {
     {"mount", "URL DIR", "mount a store as a directory", verb_mount},
     {"umount", "DIR", "unmount it", verb_umount},
     {"stat", "DIR|URL", "how a mount is doing, or what an object is", verb_stat},
+    {"hint", "DIR FILE|-", "tell a mount in which order files will be read", verb_hint},
     {"ls", "URL", "list a store", verb_ls},
     {"cp", "SRC DST", "copy between a store and local files", verb_cp},
     {"check", "URL", "is the store there, and may we read it? If not, why", verb_check},

@@ -347,6 +347,14 @@ static void race(struct job *j, const atomic_bool *cancel)
     }
 }
 
+static __thread bool from_worker;
+
+unsigned ring_origin(void *ring)
+{
+    (void)ring;
+    return from_worker;
+}
+
 /* What the fetch by way of a worker came to. 0: bytes are in buf; 1: ask the store; -1: e. */
 static int by_worker(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len, void *buf,
     bool probe, const atomic_bool *cancel, struct err *e)
@@ -366,6 +374,7 @@ static int by_worker(struct ring *r, struct worker *w, const struct cache_key *k
     int rc = 1;
     if (j->worker_state == DONE) {
         rc = 0;
+        from_worker = true;
         atomic_fetch_add(&r->worker_bytes, len);
         worker_answered(w);
     } else if (j->store_state == DONE) {
@@ -401,6 +410,7 @@ int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len
     struct ring *r = user;
     struct err none = ERR_INIT;
     e = e ? e : &none;
+    from_worker = false;
     for (size_t done = 0; done < len;) { /* a range over two chunks has two owners */
         uint64_t at = off + done;
         size_t part = (size_t)MIN((uint64_t)(len - done), RING_CHUNK - at % RING_CHUNK);

@@ -27,6 +27,8 @@ void ring_free(struct ring *r); /* no ring_fetch is running */
 /* A cache_source's .fetch; user is the ring. */
 int ring_fetch(void *ring, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel, struct err *e);
 
+unsigned ring_origin(void *ring); /* a cache_source's .origin: 1 if this thread's latest ring_fetch got its bytes from a worker, 0 store */
+
 struct ring_stats {
     uint64_t worker_bytes, store_bytes; /* that readers got */
     uint64_t hedged, hedges_won;        /* times the store was asked beside a slow worker; and was faster */

@@ -18,7 +18,14 @@ char *human_bytes(uint64_t bytes, char out[HUMAN_BYTES_LEN])
     return out;
 }
 
-int quantity_parse(const char *text, int64_t *bytes)
+/* The next whole number, but for what only binary fractions add: 1.1 × 1000 is 1100. */
+static double whole(double v)
+{
+    double near = round(v);
+    return fabs(v - near) <= 1e-9 * fmax(1, near) ? near : ceil(v);
+}
+
+static int parse(const char *text, double unit, int64_t *out)
 {
     static const struct {
         const char *suffix;
@@ -33,11 +40,14 @@ int quantity_parse(const char *text, int64_t *bytes)
     double v = strtod(text, &end);
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (strcmp(end, suffixes[i].suffix) == 0) {
-            v = ceil(v * suffixes[i].factor);
+            v = whole(v * suffixes[i].factor * unit);
             if (!(v >= 0 && v < 9223372036854775807.0))
                 return -1;
-            *bytes = (int64_t)v;
+            *out = (int64_t)v;
             return 0;
         }
     return -1;
 }
+
+int quantity_parse(const char *text, int64_t *bytes) { return parse(text, 1, bytes); }
+int quantity_parse_milli(const char *text, int64_t *milli) { return parse(text, 1000, milli); }

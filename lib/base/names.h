@@ -18,10 +18,20 @@
 #define LABEL_DATALOAD "millrace.dev/dataload"          /* DataLoad name, on its loader pod */
 #define ANNOTATION_HASH "millrace.dev/hash"             /* hash of the desired json of a child */
 #define ANNOTATION_RESTARTS "millrace.dev/restarts"    /* on a TFJob's pod that takes the place of another: restarts of its index before it */
+/* annotations that users set on a TFJob; each is explained in the README */
+#define ANNOTATION_EXCLUDE_EVALUATOR "millrace.dev/exclude-evaluator"       /* "true": not in anybody's cluster spec */
+#define ANNOTATION_ALWAYS_TF_CONFIG "millrace.dev/always-tf-config"         /* "true": a job of one replica gets TF_CONFIG too */
+#define ANNOTATION_RESTART_SCOPE "millrace.dev/restart-scope"               /* "job": one restarts, all restart; "pod" */
+#define ANNOTATION_DEAD_NODE "millrace.dev/dead-node-timeout-seconds"       /* pods of a dead node are given up so long after their grace */
+#define ANNOTATION_WAIT_PRELOAD "millrace.dev/wait-for-preload"             /* "true": no pods before its datasets are loaded */
+#define ANNOTATION_TENSORBOARD "millrace.dev/tensorboard"                   /* "<claim>/<directory>": a TensorBoard on it */
+#define ANNOTATION_TENSORBOARD_IMAGE "millrace.dev/tensorboard-image"       /* otherwise the job's own */
 #define FINALIZER_DATASET "millrace.dev/dataset"
 #define COMPONENT_CLIENT "client"
 #define COMPONENT_WORKER "worker"
 #define COMPONENT_LOADER "loader"
+#define COMPONENT_TENSORBOARD "tensorboard"             /* Deployment, Service and pod of a TFJob's TensorBoard */
+#define LABEL_TFJOB "millrace.dev/tfjob"                /* TFJob name, on pods of its TensorBoard */
 
 /* object names: <dataset> is at most DATASET_NAME_MAX bytes so that every derived name is a valid label */
 #define DATASET_NAME_MAX 46

@@ -35,6 +35,7 @@ struct kube_res {
 extern const struct kube_res kube_pods, kube_services, kube_secrets, kube_configmaps, kube_events, kube_nodes, kube_namespaces,
     kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments, kube_csinodes, kube_crds, kube_deployments, kube_jobs;
 extern const struct kube_res kube_datasets, kube_dataloads, kube_tfjobs;
+extern const struct kube_res kube_volcano_podgroups, kube_coscheduling_podgroups; /* of gang schedulers */
 
 const struct kube_res *kube_res_find(const char *api_version, const char *kind); /* among those above; NULL if none */
 char *kube_res_api_version(const struct kube_res *res);                          /* "v1", "apps/v1"; caller frees */

@@ -23,11 +23,13 @@ const struct kube_res kube_jobs = {"batch", "v1", "jobs", "Job", true};
 const struct kube_res kube_datasets = {NAME_GROUP, "v1alpha1", "datasets", "Dataset", true};
 const struct kube_res kube_dataloads = {NAME_GROUP, "v1alpha1", "dataloads", "DataLoad", true};
 const struct kube_res kube_tfjobs = {"kubeflow.org", "v1", "tfjobs", "TFJob", true};
+const struct kube_res kube_volcano_podgroups = {"scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", true};
+const struct kube_res kube_coscheduling_podgroups = {"scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", true};
 
 static const struct kube_res *const all[] = {
     &kube_pods, &kube_services, &kube_secrets, &kube_configmaps, &kube_events, &kube_nodes, &kube_namespaces, &kube_pvs,
     &kube_pvcs, &kube_leases, &kube_volumeattachments, &kube_csinodes, &kube_crds, &kube_deployments, &kube_jobs,
-    &kube_datasets, &kube_dataloads, &kube_tfjobs,
+    &kube_datasets, &kube_dataloads, &kube_tfjobs, &kube_volcano_podgroups, &kube_coscheduling_podgroups,
 };
 
 char *kube_res_api_version(const struct kube_res *res)

@@ -75,6 +75,9 @@ void cleanup_datasetp(struct dataset **d);
 
 /* What is read of a Dataset's recorded status, and of one that could not be parsed. */
 const char *dataset_phase(const json_t *cr); /* "" if none */
+/* Can pods mount it? *reason, *message: those of the condition Ready, borrowed, "" where there is none. */
+bool dataset_is_ready(const json_t *cr, const char **reason, const char **message);
+int dataset_cached_percent(const json_t *cr); /* 0 … 100, rounded down; -1: the size of the data is not known (yet) */
 
 struct dataset_members {
     int desired, ready;

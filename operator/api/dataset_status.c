@@ -2,8 +2,25 @@
 
 #include "lib/base/human.h"
 #include "lib/json/jget.h"
+#include "operator/api/cond.h"
 
 #include <stdio.h>
+
+bool dataset_is_ready(const json_t *cr, const char **reason, const char **message)
+{
+    const json_t *conditions = jget_arr(cr, "status.conditions");
+    *reason = cond_reason(conditions, DATASET_COND_READY);
+    *message = cond_message(conditions, DATASET_COND_READY);
+    return cond_is_true(conditions, DATASET_COND_READY);
+}
+
+int dataset_cached_percent(const json_t *cr)
+{
+    int64_t all = jget_int(cr, "status.ufsTotalBytes", -1), cached = jget_int(cr, "status.cacheStates.cachedBytes", -1);
+    if (all < 0 || cached < 0 || !jget_bool(cr, "status.ufsComplete", false))
+        return -1;
+    return cached >= all ? 100 : (int)(100 * ((double)cached / (double)all));
+}
 
 static void set_bytes(json_t *o, const char *human_key, const char *bytes_key, int64_t bytes)
 {

@@ -210,7 +210,8 @@ int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e)
     if (out->replica[TFJOB_CHIEF].present && out->replica[TFJOB_MASTER].present)
         return err_set(e, ERR_INVALID, "spec.tfReplicaSpecs: Chief and Master are two names for the same role: keep one of them");
     out->dynamic = jget_bool(spec, "enableDynamicWorker", false);
-    return parse_policy(spec, out, e);
+    tfjob_parse_wishes(cr, &out->wishes);
+    return parse_policy(spec, out, e) || tfjob_parse_scheduling(spec, &out->scheduling, e) ? -1 : 0;
 }
 
 bool tfjob_has_chief(const struct tfjob *j)

@@ -38,6 +38,23 @@ struct tfjob_replica {
     const json_t *template; /* metadata, spec */
 };
 
+/* runPolicy.schedulingPolicy */
+struct tfjob_scheduling {
+    int64_t min_available;       /* -1: all replicas */
+    const char *queue, *priority_class; /* "" if not given */
+    const json_t *min_resources; /* NULL: computed */
+    int64_t timeout_s;           /* -1: not given */
+};
+
+/* What is asked for by annotation; what cannot be understood is as if it were absent, and `bad` says so. */
+struct tfjob_wishes {
+    bool exclude_evaluator, always_tf_config, restart_all, wait_preload;
+    int64_t dead_node_s;
+    const char *board;           /* "<claim>/<directory>", NULL: no TensorBoard */
+    const char *board_image;     /* "": the job's own */
+    char bad[320];               /* "" if all is well */
+};
+
 struct tfjob {
     const char *ns, *name, *uid;
     bool deleting;
@@ -48,6 +65,8 @@ struct tfjob {
     bool suspend;
     enum tfjob_clean clean;
     int64_t ttl_s, deadline_s, backoff_limit; /* -1: not set */
+    struct tfjob_scheduling scheduling;
+    struct tfjob_wishes wishes;
     const char *old_field;     /* a pre-1.2 top-level field that was read as runPolicy.<field>; NULL if none */
 };
 
@@ -57,6 +76,13 @@ void tfjob_identity(const json_t *cr, struct tfjob *out);
 int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e);
 bool tfjob_has_chief(const struct tfjob *j); /* a Chief or Master with at least one replica */
 int tfjob_total(const struct tfjob *j);      /* replicas of all types */
+
+/* Parts of tfjob_parse(), in tfjob_options.c. */
+int tfjob_parse_scheduling(const json_t *spec, struct tfjob_scheduling *out, struct err *e);
+void tfjob_parse_wishes(const json_t *cr, struct tfjob_wishes *out);
+json_t *tfjob_claims(const json_t *cr); /* names of the PersistentVolumeClaims that its pods mount, each once; caller owns */
+bool tfjob_has_ended(const json_t *cr); /* by its stored status */
+#define TFJOB_BOARD_SUFFIX "-tensorboard" /* of the job's name: Deployment and Service */
 
 /* ---- status ---- */
 
@@ -81,6 +107,7 @@ struct tfjob_status {
     struct tfjob_memory memory[TFJOB_TYPES];
     int64_t start_ns, completion_ns;    /* since the epoch; 0: not set */
     const char *last_reconcile;         /* kept as it was; NULL if absent */
+    json_t *datasets;                   /* owned array of {name, ready, cached, cachedBytes}; NULL: none */
 };
 
 /* Never fails: what does not parse is as if it were absent. */
@@ -100,6 +127,9 @@ int tfjob_restarts(const struct tfjob_memory *m, size_t index);
 #define TFJOB_SUSPENDED "Suspended"
 #define TFJOB_SUCCEEDED "Succeeded"
 #define TFJOB_FAILED "Failed"
-#define TFJOB_STALLED "Stalled" /* ours: the API server refuses something of this job; gone once it no longer does */
+/* ours; each is gone once it is no longer so */
+#define TFJOB_STALLED "Stalled" /* the API server refuses something of this job */
+#define TFJOB_WAITING_DATASET "WaitingForDataset"
+#define TFJOB_WAITING_GANG "WaitingForGang"
 
 #endif

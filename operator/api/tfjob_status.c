@@ -91,6 +91,7 @@ void tfjob_status_read(const json_t *cr, struct tfjob_status *out)
     out->start_ns = time_of(status, "startTime");
     out->completion_ns = time_of(status, "completionTime");
     out->last_reconcile = jget_str(status, "lastReconcileTime", NULL);
+    out->datasets = json_deep_copy(jget_arr(status, "datasets"));
     const char *key;
     json_t *v;
     enum tfjob_type t;
@@ -183,6 +184,8 @@ json_t *tfjob_status_json(const struct tfjob_status *s)
         json_decref(indexes);
     set_time(j, "startTime", s->start_ns);
     set_time(j, "completionTime", s->completion_ns);
+    if (json_array_size(s->datasets))
+        json_object_set_new(j, "datasets", json_deep_copy(s->datasets));
     if (s->last_reconcile)
         json_object_set_new(j, "lastReconcileTime", json_string(s->last_reconcile));
     return j;
@@ -191,6 +194,7 @@ json_t *tfjob_status_json(const struct tfjob_status *s)
 void tfjob_status_free(struct tfjob_status *s)
 {
     json_decref(s->conditions);
+    json_decref(s->datasets);
     for (int t = 0; t < TFJOB_TYPES; t++)
         free(s->memory[t].index);
     *s = (struct tfjob_status){0};

@@ -23,6 +23,7 @@ struct subscription {
     struct controller *controller;
     controller_map map;
     void *user;
+    int64_t after_ns;
     struct subscription *next;
 };
 
@@ -88,23 +89,35 @@ void controller_enqueue(struct controller *c, const char *key, int64_t after_ns)
 
 /* ---- what wakes a key ---- */
 
-static void wake(void *to, const char *key) { queue_add(((struct controller *)to)->queue, key); }
+static void wake(void *to, const char *key)
+{
+    const struct subscription *s = to;
+    if (s->after_ns)
+        queue_add_after(s->controller->queue, key, s->after_ns);
+    else
+        queue_add(s->controller->queue, key);
+}
 
 static void on_change(void *user, const json_t *was, const json_t *now)
 {
-    const struct subscription *s = user;
+    struct subscription *s = user;
     if (was)
-        s->map(s->user, was, wake, s->controller);
+        s->map(s->user, was, wake, s);
     if (now)
-        s->map(s->user, now, wake, s->controller);
+        s->map(s->user, now, wake, s);
+}
+
+void controller_watch_after(struct controller *c, struct cache *cache, controller_map map, void *user, int64_t after_ns)
+{
+    struct subscription *s = xmalloc(sizeof *s);
+    *s = (struct subscription){c, map, user, after_ns, c->subs};
+    c->subs = s;
+    cache_on_change(cache, on_change, s);
 }
 
 void controller_watch(struct controller *c, struct cache *cache, controller_map map, void *user)
 {
-    struct subscription *s = xmalloc(sizeof *s);
-    *s = (struct subscription){c, map, user, c->subs};
-    c->subs = s;
-    cache_on_change(cache, on_change, s);
+    controller_watch_after(c, cache, map, user, 0);
 }
 
 void controller_map_self(void *user, const json_t *object, void (*emit)(void *, const char *), void *to)

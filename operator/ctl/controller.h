@@ -37,6 +37,8 @@ void controller_free(struct controller *c); /* stops it first */
 typedef void (*controller_map)(void *user, const json_t *object, void (*emit)(void *to, const char *key), void *to);
 /* Enqueues the keys of the object as it was and as it is now. Before the cache starts. */
 void controller_watch(struct controller *c, struct cache *cache, controller_map map, void *user);
+/* The same, for objects that change in bursts: keys wait after_ns, and what comes meanwhile comes along. */
+void controller_watch_after(struct controller *c, struct cache *cache, controller_map map, void *user, int64_t after_ns);
 void controller_map_self(void *user, const json_t *object, void (*emit)(void *, const char *), void *to); /* its own key */
 /* Key of the controlling owner if that is of kind `user` (const char *, e.g. "TFJob"), in the object's namespace. */
 void controller_map_owner(void *user, const json_t *object, void (*emit)(void *, const char *), void *to);

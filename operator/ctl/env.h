@@ -25,7 +25,7 @@ struct operator_env {
     const char *watch_ns;     /* only this namespace's datasets and jobs; NULL: all */
     const char *cluster_domain; /* "cluster.local" */
     unsigned workers;         /* per controller */
-    const char *gang_scheduler; /* "", "volcano", "scheduler-plugins" */
+    const char *gang_scheduler; /* "", "volcano", or the name of a scheduler with scheduler-plugins' coscheduling */
 
     /* filled by env_* below */
     struct apply apply;

@@ -42,6 +42,54 @@ struct cache *caches_pvs(struct operator_env *env)
     return env_cache_shared(env, &conf);
 }
 
+/* ---- what a node means to us: its name, whether it has a GPU, whether it is alive ---- */
+
+static bool is_gpu(const char *resource)
+{
+    const char *slash = strrchr(resource, '/');
+    return slash && strcmp(slash, "/gpu") == 0;
+}
+
+static json_t *gpus_of(const json_t *node)
+{
+    json_t *gpus = json_object(), *value;
+    const char *key;
+    json_object_foreach((json_t *)jget_obj(node, "status.allocatable"), key, value)
+        if (is_gpu(key) && strcmp(json_string_value(value) ? json_string_value(value) : "0", "0") != 0)
+            json_object_set(gpus, key, value);
+    return gpus;
+}
+
+/* The elements of an array whose `key` is `value`, with this key and one more. */
+static json_t *only(const json_t *array, const char *key, const char *value, const char *also)
+{
+    json_t *out = json_array(), *item;
+    size_t i;
+    json_array_foreach((json_t *)array, i, item)
+        if (strcmp(jget_str(item, key, ""), value) == 0)
+            json_array_append_new(out, json_pack("{s:s, s:s}", key, value, also, jget_str(item, also, "")));
+    return out;
+}
+
+static void trim_node(json_t *node)
+{
+    json_t *meta = json_object_get(node, "metadata");
+    json_t *status = json_pack("{s:o, s:o}", "allocatable", gpus_of(node), "conditions",
+                               only(jget_arr(node, "status.conditions"), "type", "Ready", "status"));
+    json_t *spec = json_pack("{s:b, s:o}", "unschedulable", jget_bool(node, "spec.unschedulable", false), "taints",
+                             only(jget_arr(node, "spec.taints"), "key", CACHES_OUT_OF_SERVICE, "effect"));
+    json_object_set_new(node, "status", status);
+    json_object_set_new(node, "spec", spec);
+    json_object_del(meta, "annotations");
+    json_object_del(meta, "labels");
+}
+
+struct cache *caches_nodes(struct operator_env *env)
+{
+    const struct cache_conf conf = {.res = &kube_nodes, .trim = trim_node};
+    return env_cache_shared(env, &conf);
+}
+
 struct render_env caches_render_env(const struct operator_env *env)
 {
     return (struct render_env){env->image, env->pull_policy ? env->pull_policy : "", env->pull_secrets ? env->pull_secrets : ""};

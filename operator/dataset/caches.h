@@ -9,6 +9,9 @@
 struct cache *caches_datasets(struct operator_env *env);    /* index "uid" */
 struct cache *caches_attachments(struct operator_env *env); /* VolumeAttachments of every driver (those of others trimmed); index "pv" */
 struct cache *caches_pvs(struct operator_env *env);         /* PersistentVolumes of ours */
+/* Nodes, of which is kept: status.allocatable of GPUs, the condition Ready, spec.unschedulable, and the taint below. */
+struct cache *caches_nodes(struct operator_env *env);
+#define CACHES_OUT_OF_SERVICE "node.kubernetes.io/out-of-service" /* an administrator's word that the node is dead */
 
 struct render_env caches_render_env(const struct operator_env *env); /* borrows */
 

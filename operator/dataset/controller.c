@@ -18,29 +18,6 @@ struct datasets {
     struct controller *controller;
 };
 
-/* ---- what a node means to us: its name, if it has a GPU ---- */
-
-static bool is_gpu(const char *resource)
-{
-    const char *slash = strrchr(resource, '/');
-    return slash && strcmp(slash, "/gpu") == 0;
-}
-
-static void trim_node(json_t *node)
-{
-    json_t *gpus = json_object(), *meta = json_object_get(node, "metadata");
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)jget_obj(node, "status.allocatable"), key, value)
-        if (is_gpu(key) && strcmp(json_string_value(value) ? json_string_value(value) : "0", "0") != 0)
-            json_object_set(gpus, key, value);
-    bool off = jget_bool(node, "spec.unschedulable", false);
-    json_object_set_new(node, "status", json_pack("{s:o}", "allocatable", gpus));
-    json_object_set_new(node, "spec", json_pack("{s:b}", "unschedulable", off));
-    json_object_del(meta, "annotations");
-    json_object_del(meta, "labels");
-}
-
 static json_t *gpu_nodes(struct datasets *c)
 {
     cleanup_objs struct objs nodes = cache_all(c->nodes);
@@ -191,14 +168,13 @@ static void make_caches(struct datasets *c)
     const char *labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_DATASET_UID;
     const struct cache_conf pvcs = {.res = &kube_pvcs, .ns = env->watch_ns, .labels = labels};
     const struct cache_conf services = {.res = &kube_services, .ns = env->watch_ns, .labels = labels};
-    const struct cache_conf nodes = {.res = &kube_nodes, .trim = trim_node};
     c->datasets = caches_datasets(env);
     c->pods = poll_pods(env);
     c->pvs = caches_pvs(env);
     c->attachments = caches_attachments(env);
     c->pvcs = env_cache(env, &pvcs);
     c->services = env_cache(env, &services);
-    c->nodes = env_cache(env, &nodes);
+    c->nodes = caches_nodes(env);
 }
 
 int dataset_controller_start(struct operator_env *env, struct err *e)

@@ -36,7 +36,7 @@ static json_t *array_at(json_t *o, const char *key)
     return json_object_get(o, key);
 }
 
-static json_t *owner(const struct tfjob *j)
+json_t *tfjob_owner(const struct tfjob *j)
 {
     return json_pack("{s:s s:s s:s s:s s:b s:b}", "apiVersion", NAME_TFJOB_API_VERSION, "kind", "TFJob", "name", j->name, "uid", j->uid,
                      "controller", 1, "blockOwnerDeletion", 1);
@@ -83,7 +83,7 @@ static json_t *pod_meta(const struct tfjob *j, enum tfjob_type t, int index, int
         snprintf(text, sizeof text, "%d", restarts);
         set_str(object_at(meta, "annotations"), ANNOTATION_RESTARTS, text);
     }
-    json_object_set_new(meta, "ownerReferences", json_pack("[o]", owner(j)));
+    json_object_set_new(meta, "ownerReferences", json_pack("[o]", tfjob_owner(j)));
     return meta;
 }
 
@@ -96,6 +96,8 @@ static json_t *main_container(const json_t *containers)
             return c;
     return json_array_get(containers, 0);
 }
+
+const json_t *tfjob_main_container(const json_t *pod_spec) { return main_container(jget_arr(pod_spec, "containers")); }
 
 static void add_port(json_t *container)
 {
@@ -118,16 +120,21 @@ static const char *pod_restart(enum tfjob_restart r)
     return "Never";
 }
 
-json_t *tfjob_build_pod(const struct tfjob *j, enum tfjob_type t, int index, int restarts, const char *domain)
+json_t *tfjob_build_pod(const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, int index, int restarts)
 {
     json_t *spec = json_deep_copy(jget_obj(j->replica[t].template, "spec"));
     json_t *container = main_container(json_object_get(spec, "containers"));
     add_port(container);
-    cleanup_free char *tf_config = tfjob_tf_config(j, t, index, domain);
+    if (!json_object_get(container, "terminationMessagePolicy")) /* then the end of its log is what the job's condition tells */
+        set_str(container, "terminationMessagePolicy", "FallbackToLogsOnError");
+    cleanup_free char *tf_config = tfjob_tf_config(j, t, index, w->domain);
     if (tf_config) /* last: wins over one of the user's */
         json_array_append_new(array_at(container, "env"), json_pack("{s:s s:s}", "name", "TF_CONFIG", "value", tf_config));
     set_str(spec, "restartPolicy", pod_restart(j->replica[t].restart));
-    return json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Pod", "metadata", pod_meta(j, t, index, restarts), "spec", spec);
+    tfjob_prefer_cached_nodes(w, spec);
+    json_t *pod = json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Pod", "metadata", pod_meta(j, t, index, restarts), "spec", spec);
+    tfjob_gang_mark_pod(w, j, t, pod);
+    return pod;
 }
 
 static bool has_port(const json_t *ports, const char *key, const json_t *value, const char *protocol)
@@ -175,7 +182,7 @@ json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index)
     json_t *labels = json_object();
     set_identity_labels(labels, j, t, index);
     json_t *selector = json_deep_copy(labels);
-    json_t *meta = json_pack("{s:s s:s s:o s:[o]}", "name", name, "namespace", j->ns, "labels", labels, "ownerReferences", owner(j));
+    json_t *meta = json_pack("{s:s s:s s:o s:[o]}", "name", name, "namespace", j->ns, "labels", labels, "ownerReferences", tfjob_owner(j));
     /* addresses of pods that are not ready too: peers look each other up while they start */
     json_t *spec = json_pack("{s:s s:b s:o s:o}", "clusterIP", "None", "publishNotReadyAddresses", 1, "selector", selector, "ports",
                              service_ports(&j->replica[t]));

@@ -1,16 +1,20 @@
 /* The TFJob controller: caches, the clock and the queue around tfjob_plan(). */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "operator/api/dataload.h"
 #include "operator/ctl/controller.h"
 #include "operator/ctl/env.h"
+#include "operator/tfjob/build.h"
+#include "operator/tfjob/metrics.h"
 #include "operator/tfjob/observe.h"
 #include "operator/tfjob/plan.h"
 
 #include <stdlib.h>
 
+#define POD_BURST_NS (300 * NS_PER_MS) /* pods of a job start, and end, together: one status for all of them */
+
 struct tfjob_controller {
     struct tfjob_caches caches;
-    const char *domain; /* borrowed from the environment */
 };
 
 static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
@@ -18,7 +22,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     (void)e;
     const struct tfjob_controller *c = user;
     struct tfjob_observed seen;
-    tfjob_observe(&c->caches, key, clock_real_ns(), c->domain, &seen);
+    tfjob_observe(&c->caches, key, clock_real_ns(), &seen);
     tfjob_plan(&seen.world, plan);
     tfjob_observed_free(&seen);
     return 0;
@@ -32,21 +36,67 @@ static void refused(void *user, const char *key, const struct plan_action *faile
         tfjob_plan_refused(obj_json(job), failed, why, clock_real_ns(), then);
 }
 
+/* ---- what wakes a job, beside itself and its children ---- */
+
+static void emit_jobs(const struct tfjob_controller *c, const char *claim_key, void (*emit)(void *, const char *), void *to)
+{
+    cleanup_objs struct objs jobs = cache_by(c->caches.jobs, TFJOB_INDEX_CLAIM, claim_key);
+    for (size_t i = 0; i < jobs.n; i++) {
+        cleanup_free char *key = kube_key_of(obj_json(jobs.v[i]));
+        emit(to, key);
+    }
+}
+
+static void map_dataset(void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
+{
+    cleanup_free char *key = kube_key_of(dataset); /* its claim has its name */
+    emit_jobs(user, key, emit, to);
+}
+
+static void map_load(void *user, const json_t *load, void (*emit)(void *, const char *), void *to)
+{
+    struct dataload l;
+    if (dataload_parse(load, &l, NULL))
+        return;
+    cleanup_free char *key = kube_key(l.ns, l.dataset);
+    emit_jobs(user, key, emit, to);
+}
+
+/* A node's heartbeats concern the jobs that wait for pods on it to go. */
+static void map_node(void *user, const json_t *node, void (*emit)(void *, const char *), void *to)
+{
+    const struct tfjob_controller *c = user;
+    cleanup_objs struct objs pods = cache_by(c->caches.pods, TFJOB_INDEX_LEAVING, kube_name(node));
+    for (size_t i = 0; i < pods.n; i++) {
+        const json_t *pod = obj_json(pods.v[i]);
+        cleanup_free char *key = kube_key(kube_namespace(pod), kube_label(pod, TFJOB_LABEL_JOB));
+        emit(to, key);
+    }
+}
+
 int tfjob_controller_start(struct operator_env *env, struct err *e)
 {
-    (void)e;
     static struct tfjob_controller state; /* lives as long as the process */
+    static char kind[] = "TFJob";
+    struct tfjob_caches *in = &state.caches;
     const char *domain = getenv("CUSTOM_CLUSTER_DOMAIN"); /* upstream's variable, read by the same name */
-    state.domain = domain ? domain : "";
-    tfjob_caches_make(env, &state.caches);
+    if (tfjob_caches_make(env, in, e))
+        return err_wrap(e, "TFJob controller");
+    in->domain = domain ? domain : "";
     struct controller *c = env_controller(env, &(struct controller_conf){.name = "tfjob",
-                                                                         .keys = state.caches.jobs,
+                                                                         .keys = in->jobs,
                                                                          .reconcile = reconcile,
                                                                          .on_apply_error = refused,
                                                                          .user = &state});
-    static char kind[] = "TFJob";
-    controller_watch(c, state.caches.jobs, controller_map_self, NULL);
-    controller_watch(c, state.caches.pods, controller_map_owner, kind);
-    controller_watch(c, state.caches.services, controller_map_owner, kind);
+    controller_watch(c, in->jobs, controller_map_self, NULL);
+    controller_watch_after(c, in->pods, controller_map_owner, kind, POD_BURST_NS);
+    struct cache *const children[] = {in->services, in->deployments, in->pod_groups};
+    for (size_t i = 0; i < ARRAY_LEN(children); i++)
+        if (children[i])
+            controller_watch(c, children[i], controller_map_owner, kind);
+    controller_watch(c, in->datasets, map_dataset, &state);
+    controller_watch(c, in->loads, map_load, &state);
+    controller_watch(c, in->nodes, map_node, &state);
+    tfjob_count(env, in->jobs);
     return 0;
 }

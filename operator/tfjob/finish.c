@@ -52,6 +52,8 @@ void turn_cleanup(struct tfjob_turn *t)
     for (int type = 0; type < TFJOB_TYPES; type++)
         for (int i = 0; i < t->job.replica[type].replicas; i++)
             clean_slot(t, (enum tfjob_type)type, &t->view.slot[type][i]);
+    turn_stop_sidecars(t);
+    turn_gang_end(t);
     for (size_t i = 0; t->job.clean != TFJOB_CLEAN_NONE && i < t->view.nextra_pods; i++)
         turn_delete_pod(t, t->view.extra_pods[i]);
     for (size_t i = 0; t->job.clean != TFJOB_CLEAN_NONE && i < t->view.nextra_services; i++)
@@ -71,10 +73,17 @@ void turn_cleanup(struct tfjob_turn *t)
 
 /* ---- the end ---- */
 
+static void stop_waiting(struct tfjob_turn *t)
+{
+    cond_remove(t->status.conditions, TFJOB_STALLED);
+    cond_remove(t->status.conditions, TFJOB_WAITING_DATASET);
+    cond_remove(t->status.conditions, TFJOB_WAITING_GANG);
+}
+
 void turn_finish(struct tfjob_turn *t, bool succeeded, const char *message, bool warning)
 {
     const char *type = succeeded ? TFJOB_SUCCEEDED : TFJOB_FAILED;
-    cond_remove(t->status.conditions, TFJOB_STALLED);
+    stop_waiting(t);
     turn_cond(t, type, true, type, message);
     if (!t->status.completion_ns)
         t->status.completion_ns = t->w->now_ns;
@@ -109,7 +118,7 @@ static void delete_everything(struct tfjob_turn *t)
 void turn_suspend(struct tfjob_turn *t)
 {
     cleanup_free char *message = xasprintf("TFJob %s is suspended.", t->job.name);
-    cond_remove(t->status.conditions, TFJOB_STALLED);
+    stop_waiting(t);
     if (cond_is_true(t->status.conditions, TFJOB_RUNNING))
         turn_cond(t, TFJOB_RUNNING, false, "Suspended", message);
     if (cond_is_true(t->status.conditions, TFJOB_RESTARTING))
@@ -120,4 +129,6 @@ void turn_suspend(struct tfjob_turn *t)
         t->status.counts[type].active = t->status.counts[type].failed = 0;
     turn_status(t);
     delete_everything(t);
+    turn_give_up_dead(t);
+    turn_gang_end(t);
 }

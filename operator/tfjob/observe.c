@@ -4,12 +4,15 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
+#include "operator/api/dataload.h"
 #include "operator/tfjob/build.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define INDEX_JOB "job"
+#define INDEX_DATASET "tfjob-dataset" /* DataLoads: "ns/dataset" */
 
 /* "namespace/job": the job that an object's label names. */
 static void values_job(const char *arg, const json_t *object, void (*emit)(void *to, const char *value), void *to)
@@ -36,7 +39,7 @@ static void keep_only(json_t *object, const char *const *keys, size_t n)
 /* What a plan reads of a pod; the rest, most of it the user's template, is not kept in memory. */
 static void trim_pod(json_t *pod)
 {
-    static const char *const annotations[] = {ANNOTATION_RESTARTS}, *const spec[] = {"nodeName"},
+    static const char *const annotations[] = {ANNOTATION_RESTARTS}, *const spec[] = {"nodeName", "restartPolicy", "activeDeadlineSeconds"},
                              *const status[] = {"phase", "reason", "message", "conditions", "containerStatuses", "initContainerStatuses"},
                              *const container[] = {"name", "restartCount", "state"};
     keep_only(json_object_get(json_object_get(pod, "metadata"), "annotations"), annotations, ARRAY_LEN(annotations));
@@ -56,16 +59,79 @@ static void trim_service(json_t *service)
     json_object_del(service, "status");
 }
 
-void tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out)
+/* Ended jobs need no data any more: their datasets' news is none to them. */
+static void values_claim(const char *arg, const json_t *job, void (*emit)(void *to, const char *value), void *to)
+{
+    (void)arg;
+    if (tfjob_has_ended(job))
+        return;
+    cleanup_json json_t *claims = tfjob_claims(job);
+    for (size_t i = 0; i < json_array_size(claims); i++) {
+        cleanup_free char *key = kube_key(kube_namespace(job), json_string_value(json_array_get(claims, i)));
+        emit(to, key);
+    }
+}
+
+static void values_leaving(const char *arg, const json_t *pod, void (*emit)(void *to, const char *value), void *to)
+{
+    (void)arg;
+    if (kube_deleting(pod) && *jget_str(pod, "spec.nodeName", ""))
+        emit(to, jget_str(pod, "spec.nodeName", ""));
+}
+
+static void values_dataset(const char *arg, const json_t *load, void (*emit)(void *to, const char *value), void *to)
+{
+    (void)arg;
+    struct dataload l;
+    if (dataload_parse(load, &l, NULL))
+        return;
+    cleanup_free char *key = kube_key(l.ns, l.dataset);
+    emit(to, key);
+}
+
+static void trim_board(json_t *deployment)
+{
+    json_object_del(deployment, "spec");
+    json_object_del(deployment, "status");
+}
+
+static void trim_pod_group(json_t *group)
+{
+    static const char *const status[] = {"phase", "conditions"};
+    keep_only(json_object_get(group, "status"), status, ARRAY_LEN(status));
+}
+
+int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct err *e)
 {
     static const char ours[] = TFJOB_LABEL_OPERATOR "=" TFJOB_OPERATOR_NAME;
-    static const struct cache_index by_job[] = {{INDEX_JOB, values_job, NULL}};
-    out->jobs = env_cache(env, &(struct cache_conf){.res = &kube_tfjobs, .ns = env->watch_ns});
-    out->pods = env_cache(env, &(struct cache_conf){.res = &kube_pods, .ns = env->watch_ns, .labels = ours, .indexes = by_job,
-                                                    .nindexes = 1, .trim = trim_pod});
-    out->services = env_cache(env, &(struct cache_conf){.res = &kube_services, .ns = env->watch_ns, .labels = ours, .indexes = by_job,
-                                                        .nindexes = 1, .trim = trim_service});
+    static const struct cache_index by_claim[] = {{TFJOB_INDEX_CLAIM, values_claim, NULL}};
+    static const struct cache_index by_job[] = {{INDEX_JOB, values_job, NULL}, {TFJOB_INDEX_LEAVING, values_leaving, NULL}};
+    static const struct cache_index by_dataset[] = {{INDEX_DATASET, values_dataset, NULL}};
+    const struct cache_conf jobs = {.res = &kube_tfjobs, .ns = env->watch_ns, .indexes = by_claim, .nindexes = 1};
+    const struct cache_conf pods = {.res = &kube_pods, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 2, .trim = trim_pod};
+    const struct cache_conf services = {.res = &kube_services, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 1,
+                                        .trim = trim_service};
+    const struct cache_conf boards = {.res = &kube_deployments, .ns = env->watch_ns, .labels = ours, .trim = trim_board};
+    const struct cache_conf loads = {.res = &kube_dataloads, .ns = env->watch_ns, .indexes = by_dataset, .nindexes = 1};
+    *out = (struct tfjob_caches){.gang = env->gang_scheduler ? env->gang_scheduler : ""};
+    out->jobs = env_cache(env, &jobs);
+    out->pods = env_cache(env, &pods);
+    out->services = env_cache(env, &services);
+    out->deployments = env_cache(env, &boards);
+    if (*out->gang) {
+        bool volcano = !strcasecmp(out->gang, "volcano");
+        out->pod_groups = env_cache(env, &(struct cache_conf){.res = volcano ? &kube_volcano_podgroups : &kube_coscheduling_podgroups,
+                                                              .ns = env->watch_ns, .labels = ours, .trim = trim_pod_group});
+    }
+    out->nodes = caches_nodes(env);
+    out->datasets = caches_datasets(env);
+    out->loads = env_cache_shared(env, &loads);
+    out->members = poll_pods(env);
+    out->poll = poll_shared(env, e);
+    return out->poll ? 0 : -1;
 }
+
+/* ---- observe ---- */
 
 static const json_t **borrow(const struct objs *l)
 {
@@ -75,28 +141,103 @@ static const json_t **borrow(const struct objs *l)
     return v;
 }
 
-void tfjob_observe(const struct tfjob_caches *c, const char *key, int64_t now_ns, const char *domain, struct tfjob_observed *out)
+static void add(struct objs *l, struct obj *o_take)
+{
+    if (!o_take)
+        return;
+    l->v = xrealloc(l->v, (l->n + 1) * sizeof *l->v);
+    l->v[l->n++] = o_take;
+}
+
+static void find_nodes(const struct tfjob_caches *c, struct tfjob_observed *o)
+{
+    for (size_t i = 0; i < o->pods.n; i++) {
+        const json_t *pod = obj_json(o->pods.v[i]);
+        const char *node = jget_str(pod, "spec.nodeName", "");
+        if (kube_deleting(pod) && *node)
+            add(&o->nodes, cache_get(c->nodes, node));
+    }
+}
+
+/* What the pods that hold this dataset's cache have, by node. */
+static void add_cached(const struct tfjob_caches *c, const json_t *dataset, json_t *to)
+{
+    cleanup_members struct members m;
+    members_take(&m, cache_by(c->members, "dataset", kube_uid(dataset)), c->poll);
+    for (size_t i = 0; i < m.pods.n; i++) {
+        int64_t bytes = 0;
+        member_count(m.v[i].report, "cache.usedBytes", &bytes);
+        const char *node = jget_str(m.v[i].pod, "spec.nodeName", "");
+        if (bytes > 0 && *node)
+            json_array_append_new(to, json_pack("{s:s, s:s, s:I}", "dataset", kube_name(dataset), "node", node, "bytes", (json_int_t)bytes));
+    }
+}
+
+static void find_data(const struct tfjob_caches *c, struct tfjob_observed *o)
+{
+    const json_t *job = obj_json(o->job);
+    cleanup_json json_t *claims = tfjob_claims(job);
+    o->cached = json_array();
+    for (size_t i = 0; i < json_array_size(claims); i++) {
+        cleanup_free char *key = kube_key(kube_namespace(job), json_string_value(json_array_get(claims, i)));
+        struct obj *dataset = cache_get(c->datasets, key);
+        if (!dataset)
+            continue; /* any other claim */
+        add_cached(c, obj_json(dataset), o->cached);
+        add(&o->datasets, dataset);
+        struct objs loads = cache_by(c->loads, INDEX_DATASET, key);
+        for (size_t k = 0; k < loads.n; k++)
+            add(&o->loads, loads.v[k]);
+        free(loads.v); /* the references have moved */
+    }
+}
+
+static void find_board(const struct tfjob_caches *c, struct tfjob_observed *o)
+{
+    const json_t *job = obj_json(o->job);
+    cleanup_free char *name = xasprintf("%s" TFJOB_BOARD_SUFFIX, kube_name(job)), *key = kube_key(kube_namespace(job), name);
+    o->board = cache_get(c->deployments, key);
+    o->board_service = cache_get(c->services, key);
+}
+
+void tfjob_observe(const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_observed *out)
 {
     *out = (struct tfjob_observed){.job = cache_get(c->jobs, key)};
-    out->world.now_ns = now_ns;
-    out->world.domain = domain;
-    out->world.job = obj_json(out->job);
+    struct tfjob_world *w = &out->world;
+    *w = (struct tfjob_world){.now_ns = now_ns, .domain = c->domain, .gang = c->gang, .job = obj_json(out->job)};
     if (!out->job)
         return;
     out->pods = cache_by(c->pods, INDEX_JOB, key);
     out->services = cache_by(c->services, INDEX_JOB, key);
-    out->world.pods = borrow(&out->pods);
-    out->world.services = borrow(&out->services);
-    out->world.npods = out->pods.n;
-    out->world.nservices = out->services.n;
+    find_nodes(c, out);
+    find_board(c, out);
+    if (!tfjob_has_ended(w->job))
+        find_data(c, out);
+    if (c->pod_groups)
+        out->pod_group = cache_get(c->pod_groups, key);
+    w->pods = borrow(&out->pods), w->npods = out->pods.n;
+    w->services = borrow(&out->services), w->nservices = out->services.n;
+    w->nodes = borrow(&out->nodes), w->nnodes = out->nodes.n;
+    w->datasets = borrow(&out->datasets), w->ndatasets = out->datasets.n;
+    w->loads = borrow(&out->loads), w->nloads = out->loads.n;
+    w->pod_group = obj_json(out->pod_group);
+    w->board = obj_json(out->board);
+    w->board_service = obj_json(out->board_service);
+    w->cached = out->cached;
 }
 
 void tfjob_observed_free(struct tfjob_observed *o)
 {
-    free(o->world.pods);
-    free(o->world.services);
-    objs_free(&o->pods);
-    objs_free(&o->services);
+    struct objs *const lists[] = {&o->pods, &o->services, &o->nodes, &o->datasets, &o->loads};
+    const json_t **const borrowed[] = {o->world.pods, o->world.services, o->world.nodes, o->world.datasets, o->world.loads};
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        objs_free(lists[i]);
+        free(borrowed[i]);
+    }
     obj_unref(o->job);
+    obj_unref(o->pod_group);
+    obj_unref(o->board);
+    obj_unref(o->board_service);
+    json_decref(o->cached);
     *o = (struct tfjob_observed){0};
 }

@@ -4,21 +4,29 @@
 
 #include "operator/ctl/cache.h"
 #include "operator/ctl/env.h"
+#include "operator/dataset/caches.h"
 #include "operator/tfjob/world.h"
 
 struct tfjob_caches {
-    struct cache *jobs, *pods, *services; /* owned by env */
+    struct cache *jobs, *pods, *services, *deployments; /* owned by env, as all of these */
+    struct cache *pod_groups;                           /* NULL without a gang scheduler */
+    struct cache *nodes, *datasets, *loads, *members;   /* shared with the rooms of datasets; members: pods that hold caches */
+    struct poll *poll;                                  /* what those pods say; borrowed */
+    const char *gang, *domain;                          /* borrowed */
 };
+#define TFJOB_INDEX_CLAIM "claim"         /* jobs that go on: "ns/claim" of what they mount */
+#define TFJOB_INDEX_LEAVING "leaving"     /* pods: the node, if it is being deleted */
 
-void tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out);
+int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct err *e);
 
 struct tfjob_observed {
     struct tfjob_world world; /* borrows from the references below */
-    struct obj *job;
-    struct objs pods, services;
+    struct obj *job, *pod_group, *board, *board_service;
+    struct objs pods, services, nodes, datasets, loads;
+    json_t *cached;
 };
 
-void tfjob_observe(const struct tfjob_caches *c, const char *key, int64_t now_ns, const char *domain, struct tfjob_observed *out);
+void tfjob_observe(const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_observed *out);
 void tfjob_observed_free(struct tfjob_observed *o);
 
 #endif

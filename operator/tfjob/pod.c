@@ -89,20 +89,43 @@ static bool finished_first(const json_t *pod, int64_t ended_ns)
     return ended_ns <= tfjob_later(gone_ns, -grace_s);
 }
 
-static enum tfjob_pod_state state_of(const json_t *pod, int64_t ended_ns)
+/* `tensorflow` has ended, and kubelet will not start it again. */
+static bool main_is_over(const json_t *pod, const struct tfjob_pod *p)
+{
+    const char *policy = jget_str(pod, "spec.restartPolicy", "");
+    return p->has_exit_code && (!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && p->exit_code == 0));
+}
+
+/* Kubelet reports for a moment that all containers have ended and the pod runs: that is none. */
+static bool other_runs(const json_t *pod)
+{
+    size_t i;
+    json_t *c;
+    json_array_foreach((json_t *)jget_arr(pod, "status.containerStatuses"), i, c)
+        if (strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER) && jget_obj(c, "state.running"))
+            return true;
+    return false;
+}
+
+static enum tfjob_pod_state state_of(const json_t *pod, const struct tfjob_pod *p)
 {
     const char *phase = jget_str(pod, "status.phase", "");
     bool deleting = kube_deleting(pod);
-    bool stopped = deleting && !finished_first(pod, ended_ns);
+    bool stopped = deleting && !finished_first(pod, p->ended_ns);
     if (!strcmp(phase, "Succeeded"))
         return stopped ? TFJOB_POD_LEAVING : TFJOB_POD_SUCCEEDED;
     if (!strcmp(phase, "Failed")) {
+        /* its sidecars were stopped by us (turn_stop_sidecars), or outlived a deadline of the user's */
+        if (!deleting && main_is_over(pod, p) && p->exit_code == 0 && !strcmp(jget_str(pod, "status.reason", ""), "DeadlineExceeded"))
+            return TFJOB_POD_SUCCEEDED;
         if (disrupted(pod))
             return deleting ? TFJOB_POD_LEAVING : TFJOB_POD_DISRUPTED;
         return stopped ? TFJOB_POD_LEAVING : TFJOB_POD_FAILED;
     }
     if (deleting)
         return TFJOB_POD_LEAVING;
+    if (p->sidecars_run)
+        return p->exit_code == 0 ? TFJOB_POD_SUCCEEDED : TFJOB_POD_FAILED;
     return !strcmp(phase, "Running") ? TFJOB_POD_RUNNING : TFJOB_POD_PENDING;
 }
 
@@ -130,7 +153,8 @@ struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid)
     }
     p.container_restarts = sum_restarts(jget_arr(pod, "status.initContainerStatuses")) + sum_restarts(jget_arr(pod, "status.containerStatuses"));
     p.restarts_before = restarts_before(pod);
-    p.state = state_of(pod, p.ended_ns);
+    p.sidecars_run = !kube_deleting(pod) && !strcmp(jget_str(pod, "status.phase", ""), "Running") && main_is_over(pod, &p) && other_runs(pod);
+    p.state = state_of(pod, &p);
     return p;
 }
 

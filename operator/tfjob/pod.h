@@ -17,6 +17,7 @@ enum tfjob_pod_state {
 
 struct tfjob_pod {
     enum tfjob_pod_state state;
+    bool sidecars_run;   /* `tensorflow` has ended for good, which decided the state above, but the pod runs on */
     bool has_exit_code;  /* of the container `tensorflow` */
     int exit_code;
     int container_restarts;  /* in place, by kubelet: all containers, init containers too */

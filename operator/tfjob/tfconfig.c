@@ -39,12 +39,12 @@ static void add_all(struct buf *b, const struct tfjob *j, enum tfjob_type t, con
     buf_addc(b, ']');
 }
 
-/* Everybody knows everybody; a type with 0 replicas is an empty list. */
+/* Everybody knows everybody, but for an evaluator that is to be left out; a type with 0 replicas is an empty list. */
 static void add_cluster(struct buf *b, const struct tfjob *j, const char *domain)
 {
     const char *sep = "";
     for (int t = 0; t < TFJOB_TYPES; t++) {
-        if (!j->replica[t].present)
+        if (!j->replica[t].present || (t == TFJOB_EVALUATOR && j->wishes.exclude_evaluator))
             continue;
         buf_addf(b, "%s\"%s\":", sep, tfjob_type_lower((enum tfjob_type)t));
         add_all(b, j, (enum tfjob_type)t, domain);
@@ -75,7 +75,7 @@ static void add_sparse_cluster(struct buf *b, const struct tfjob *j, enum tfjob_
 
 char *tfjob_tf_config(const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
 {
-    if (tfjob_total(j) == 1)
+    if (tfjob_total(j) == 1 && !j->wishes.always_tf_config)
         return NULL;
     /* name + namespace + domain are at most 63 + 63 + 253 bytes each; the API server's own limit for an object is lower */
     struct buf b = BUF_INIT((size_t)TFJOB_TYPES * TFJOB_REPLICAS_MAX * 400);

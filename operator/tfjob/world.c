@@ -1,8 +1,10 @@
 #include "operator/tfjob/world.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
+#include "operator/api/cond.h"
 #include "operator/tfjob/build.h"
 
 #include <ctype.h>
@@ -30,6 +32,19 @@ static bool is_ours(const struct tfjob *j, const json_t *object)
     return !strcmp(jget_str(kube_controller_of(object), "uid", ""), j->uid);
 }
 
+bool tfjob_node_is_dead(const struct tfjob_world *w, const json_t *pod)
+{
+    const char *name = jget_str(pod, "spec.nodeName", "");
+    if (!*name)
+        return false; /* never scheduled: nobody has to say that it has ended */
+    for (size_t i = 0; i < w->nnodes; i++) {
+        const json_t *node = w->nodes[i];
+        if (!strcmp(kube_name(node), name))
+            return !cond_is_true(jget_arr(node, "status.conditions"), "Ready") || jget_len(node, "spec.taints");
+    }
+    return true;
+}
+
 void tfjob_view_make(const struct tfjob_world *w, const struct tfjob *j, struct tfjob_view *out)
 {
     *out = (struct tfjob_view){0};
@@ -53,7 +68,7 @@ void tfjob_view_make(const struct tfjob_world *w, const struct tfjob *j, struct 
         if (s) {
             s->service = w->services[i];
             s->service_foreign = !ours;
-        } else if (ours) {
+        } else if (ours && strcmp(kube_label(w->services[i], LABEL_COMPONENT), COMPONENT_TENSORBOARD)) {
             out->extra_services[out->nextra_services++] = w->services[i];
         }
     }

@@ -16,6 +16,13 @@ struct tfjob_world {
     size_t npods, nservices;
     int64_t now_ns;     /* since the epoch */
     const char *domain; /* CUSTOM_CLUSTER_DOMAIN, "" if none */
+    const char *gang;   /* scheduler of gangs: "", "volcano", or the name of one with scheduler-plugins' coscheduling */
+    const json_t *pod_group;             /* of the job's name, whoever owns it; NULL: none */
+    const json_t *board, *board_service; /* the Deployment and Service of its TensorBoard */
+    const json_t **nodes;                /* on which pods of it are being deleted; one that is missing is gone */
+    const json_t **datasets, **loads;    /* Datasets whose claims it mounts, and DataLoads of those */
+    size_t nnodes, ndatasets, nloads;
+    const json_t *cached;                /* array of {dataset: name, node, bytes}: what the caches on nodes really hold; NULL: nothing */
 };
 
 struct tfjob_slot {
@@ -23,6 +30,9 @@ struct tfjob_slot {
     struct tfjob_pod is;
     bool service_foreign;
 };
+
+/* Is the node of a pod that is being deleted gone, or not answering? */
+bool tfjob_node_is_dead(const struct tfjob_world *w, const json_t *pod);
 
 struct tfjob_view {
     struct tfjob_slot *slot[TFJOB_TYPES]; /* owned; as many as the type has replicas */

@@ -292,10 +292,31 @@ static void note(struct fake_api *f, const struct head *h, const char *target, c
     pthread_mutex_unlock(&f->mu);
 }
 
+static enum fake_verdict judged(const struct fake_api *f, const struct head *h, const char *target)
+{
+    char agent[128] = "";
+    if (!f->judge || strcmp(h->method, "GET") == 0)
+        return FAKE_DO;
+    head_value(h->headers, "user-agent", agent, sizeof agent);
+    return f->judge(f->judge_user, h->method, target, agent);
+}
+
+/* Does a request that is neither faulty nor a watch. */
+static int ordinary(struct conn *c, const struct head *h, const char *target, const char *body)
+{
+    cleanup_free char *text = NULL;
+    enum fake_verdict verdict = judged(c->f, h, target);
+    int status = verdict == FAKE_DROP ? 0 : serve(c->f, h, body, &text);
+    if (verdict == FAKE_DO)
+        return answer(c->fd, status, NULL, "application/json", text, SIZE_MAX);
+    reset(c->fd);
+    return -1;
+}
+
 static int one_request(struct conn *c, struct buf *in)
 {
     struct head h;
-    cleanup_free char *body = NULL, *text = NULL;
+    cleanup_free char *body = NULL;
     struct fake_fault fault;
     struct api_path p;
     if (read_request(c->fd, in, &h, &body)) {
@@ -310,10 +331,8 @@ static int one_request(struct conn *c, struct buf *in)
         rc = misbehave(c, &fault, &h, body);
     else if (strcmp(is_watch, "true") == 0 && api_path_parse(h.path, &p) == 0)
         rc = watch(c, &p, h.query);
-    else {
-        int status = serve(c->f, &h, body, &text);
-        rc = answer(c->fd, status, NULL, "application/json", text, SIZE_MAX);
-    }
+    else
+        rc = ordinary(c, &h, target, body);
     head_free(&h);
     return rc;
 }

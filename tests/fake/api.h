@@ -58,6 +58,15 @@ struct fake_fault {
 };
 void fake_api_fault(struct fake_api *f, const struct fake_fault *fault); /* copies; earlier ones first */
 
+/* Asked about every write before it is done, on the connection's thread. user_agent: the header's value, borrowed. */
+enum fake_verdict {
+    FAKE_DO,
+    FAKE_DROP,        /* not done; RST */
+    FAKE_DO_AND_DROP, /* done; RST instead of the answer */
+};
+typedef enum fake_verdict (*fake_judge)(void *user, const char *method, const char *target, const char *user_agent);
+void fake_api_judge(struct fake_api *f, fake_judge fn, void *user); /* before there are writes */
+
 /* ---- what was asked ---- */
 unsigned fake_api_count(struct fake_api *f, const char *method, const char *in); /* requests so far; NULL: any */
 char *fake_api_last(struct fake_api *f, const char *method, const char *in);     /* body of the last one; the caller frees; NULL: none */

@@ -164,3 +164,9 @@ void fake_api_forget(struct fake_api *f)
     f->last = &f->first;
     pthread_mutex_unlock(&f->mu);
 }
+
+void fake_api_judge(struct fake_api *f, fake_judge fn, void *user)
+{
+    f->judge = fn;
+    f->judge_user = user;
+}

@@ -38,6 +38,8 @@ struct fake_api {
     unsigned bookmarks, drops;    /* mu: counters that watches follow */
     unsigned connections;         /* mu: accepted so far */
     bool stopping;                /* mu */
+    fake_judge judge;
+    void *judge_user;
 };
 
 #endif

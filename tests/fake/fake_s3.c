@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <inttypes.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #define SKEW_S 3600
+#define SLOW_NS (50 * NS_PER_MS)
 
 struct conn {
     struct fake_s3 *f;
@@ -36,6 +38,14 @@ void fake_s3_put(struct fake_s3 *f, const char *key, const void *data, size_t le
 {
     pthread_mutex_lock(&f->mu);
     object_put(f, key, data, len);
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_s3_synth(struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size)
+{
+    pthread_mutex_lock(&f->mu);
+    f->synth = (struct synth){.dirs = dirs, .files = files, .size = size};
+    snprintf(f->synth.prefix, sizeof f->synth.prefix, "%s", prefix);
     pthread_mutex_unlock(&f->mu);
 }
 
@@ -74,7 +84,8 @@ unsigned fake_s3_uploads(struct fake_s3 *f)
 /* -- faults ------------------------------------------------------------------------------------------------------------ */
 
 static const char *const kinds[] = {"slowdown", "throttled", "error", "reset", "truncated", "short", "long", "etag", "norange",
-    "otherrange", "xml", "html", "redirect", "hang", "skew", "denied", "ok200", "lost", "fine"};
+    "otherrange", "xml", "html", "redirect", "hang", "skew", "denied", "ok200", "lost", "slow",
+    "fine"};
 
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count)
 {
@@ -220,6 +231,7 @@ static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
         op_delete(f, r, a);
     }
     a->drop |= strcmp(fault, "lost") == 0;
+    a->slow = strcmp(fault, "slow") == 0;
     pthread_mutex_unlock(&f->mu);
 }
 
@@ -259,6 +271,8 @@ static bool serve_one(struct conn *c, struct buf *in)
         r.body_len = (size_t)r.h.content_length;
         a.head_only = strcmp(r.h.method, "HEAD") == 0;
         respond(c->f, &r, &a);
+        if (a.slow)
+            clock_sleep_ns(SLOW_NS);
         while (a.hang && !stopping(c->f)) {
             struct pollfd p = {.fd = c->fd, .events = POLLIN | POLLRDHUP};
             if (poll(&p, 1, 50) > 0)
@@ -292,6 +306,8 @@ static void *acceptor_main(void *user)
         int fd = accept(f->listen_fd, NULL, NULL);
         if (fd < 0)
             return NULL;
+        int one = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* head and body are sent apart */
         struct conn *c = xcalloc(1, sizeof *c);
         c->f = f;
         c->fd = fd;

@@ -12,6 +12,9 @@ struct fake_s3; /* opaque */
 struct fake_s3 *fake_s3_start(int port); /* on the loopback; 0: any port; aborts if it cannot */
 void fake_s3_stop(struct fake_s3 *f);
 int fake_s3_port(const struct fake_s3 *f);
+/* Objects <prefix>/d<nnnn>/f<nnnnnnnn>, dirs × files of them and size bytes each, that cost no memory. Listings of what is above them do not
+ * show them, and only those with a delimiter do. Content: byte i is the i-th of the key, repeated. */
+void fake_s3_synth(struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size);
 void fake_s3_put(struct fake_s3 *f, const char *key, const void *data, size_t len);
 /* Content of the object, caller frees; NULL if there is none. */
 void *fake_s3_get(struct fake_s3 *f, const char *key, size_t *len);
@@ -23,7 +26,8 @@ void fake_s3_expire(struct fake_s3 *f, const char *key_id);       /* requests si
  * body), short (a shorter body that claims to be whole), long (more bytes than asked for), etag (another version's ETag and
  * bytes), norange (200 with the whole object), otherrange (other bytes than those asked for), xml (malformed), html (a page of some other server),
  * redirect (301 to eu-west-9), hang (no byte until the client gives up), skew (refused for its time until the client uses
- * ours, an hour from now), denied (403), ok200 (200 with an Error document), lost (done, but the answer is lost).
+ * ours, an hour from now), denied (403), ok200 (200 with an Error document), lost (done, but the answer is lost),
+ * slow (after 50 ms).
  * -1: no such kind. */
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count);
 void fake_s3_clear(struct fake_s3 *f); /* no more faults */

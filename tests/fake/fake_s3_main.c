@@ -1,5 +1,6 @@
 /* fake-s3 [--port N] [METHOD:KIND:COUNT …]: the misbehaving S3 server as a program. Prints its URL, runs until its input ends.
- * Lines on its input change it: "METHOD:KIND:COUNT" adds a fault, "clear" ends all, "expire KEYID", "put KEY BYTES", "requests METHOD". */
+ * Lines on its input change it: "METHOD:KIND:COUNT" adds a fault, "clear" ends all, "expire KEYID", "put KEY BYTES", "requests METHOD",
+ * "synth PREFIX DIRS FILES BYTES". */
 #include "tests/fake/fake_s3.h"
 
 #include <stdio.h>
@@ -20,6 +21,7 @@ static void obey(struct fake_s3 *f, char *line)
 {
     char word[1100];
     unsigned long n;
+    unsigned dirs, files;
     if (strcmp(line, "clear") == 0) {
         fake_s3_clear(f);
     } else if (sscanf(line, "expire %63s", word) == 1) {
@@ -30,6 +32,8 @@ static void obey(struct fake_s3 *f, char *line)
             data[i] = (char)('a' + i % 26);
         fake_s3_put(f, word, data, n);
         free(data);
+    } else if (sscanf(line, "synth %63s %u %u %lu", word, &dirs, &files, &n) == 4) {
+        fake_s3_synth(f, word, dirs, files, n);
     } else if (sscanf(line, "requests %7s", word) == 1) {
         printf("%u\n", fake_s3_requests(f, word));
         return;

@@ -94,6 +94,8 @@ void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
     cleanup_free char *last = NULL;
     bool more = false;
     buf_adds(&a->body, "<?xml version=\"1.0\"?><ListBucketResult><Name>data</Name><EncodingType>url</EncodingType>");
+    if (synth_list(f, prefix ? prefix : "", token, limit, a))
+        return;
     for (size_t i = 0; i < f->n; i++) {
         const struct object *o = &f->objects[i];
         if (o->key[0] == 1 || strncmp(o->key, prefix ? prefix : "", plen) != 0)
@@ -127,7 +129,9 @@ void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
 
 void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a)
 {
-    struct object *o = object_find(f, r->key);
+    struct object made = {0};
+    const struct object *o = synth_object(f, r->key, &made) ? &made : object_find(f, r->key);
+    cleanup_free char *made_data = made.data;
     char value[256], etag[40];
     unsigned long long first = 0, last = 0;
     if (!o) {

@@ -37,13 +37,18 @@ struct fake_s3 {
     struct conn *conns;
     unsigned counts[6], uploads, serial;
     char expired[64];
+    struct synth {
+        char prefix[64];       /* "" none */
+        unsigned dirs, files;  /* so many directories of so many files each */
+        size_t size;
+    } synth;
     bool stopping;
 };
 
 struct answer {
     int status;
     struct buf headers, body;
-    bool head_only, drop, hang; /* drop: close without a word */
+    bool head_only, drop, hang, slow; /* drop: close without a word */
     size_t cut;                 /* bytes of the body held back, though the length says otherwise */
     int date_offset_s;
 };
@@ -60,6 +65,10 @@ struct object *object_put(struct fake_s3 *f, const char *key, const void *data, 
 void object_del(struct fake_s3 *f, struct object *o);
 
 void answer_error(struct answer *a, int status, const char *code, const char *message);
+/* What a listing below the made-up objects says; false: it is not below them. */
+bool synth_list(const struct fake_s3 *f, const char *prefix, const char *token, size_t limit, struct answer *a);
+/* One of them, for as long as the answer takes; false: it is none of them. The caller frees ->data. */
+bool synth_object(const struct fake_s3 *f, const char *key, struct object *out);
 void op_list(struct fake_s3 *f, const struct request *r, struct answer *a);
 void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a);
 void op_put(struct fake_s3 *f, const struct request *r, struct answer *a);

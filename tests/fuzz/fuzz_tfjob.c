@@ -19,6 +19,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const json_t *objects = jget_arr(input, "world.objects");
     json_object_set_new(world, "objects", objects ? json_deep_copy(objects) : json_array());
     json_object_set_new(world, "clusterDomain", json_string(jget_str(input, "world.clusterDomain", "")));
+    json_object_set_new(world, "gangScheduler", json_string(jget_str(input, "world.gangScheduler", "")));
+    const json_t *cached = jget_arr(input, "world.cached");
+    json_object_set_new(world, "cached", cached ? json_deep_copy(cached) : json_array());
     for (int i = 0; i < 2; i++) {
         cleanup_plan struct plan p = PLAN_INIT;
         golden_tfjob_plan(cr, world, &p, NULL);

@@ -91,6 +91,8 @@ static void *reader(void *arg)
         ssize_t n = fd < 0 ? -1 : pread(fd, buf, CHUNK, (off_t)off);
         if (n != (ssize_t)want || memcmp(buf, data[f] + off, want) != 0)
             wrong("read %s at %zu: %zd of %zu", path, off, n, want);
+        if (fd >= 0 && rand_r(&seed) % 8 == 0)
+            posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* the kernel alone shall not answer the next ones */
         if (fd >= 0 && close(fd))
             wrong("close %s", path);
         off = (size_t)rand_r(&seed) % (size[0] - 4096);

@@ -3,6 +3,7 @@
 #   fuse_source posix|s3          a dataset, empty: sets DATA (the directory behind it)
 #   fuse_config NAME=JSON…        writes $CONFIG; members replace those of the default
 #   fuse_mount [FLAG…]            serves it at $MNT; fuse_umount
+#   fake_start [PREFIX]           the fake S3 server is the dataset; tell LINE: tells it what to do
 #   served                        pid of the serving process
 #   wait_for SECONDS WHAT COMMAND…
 
@@ -69,6 +70,27 @@ s3_start() # versitygw on a port of its own
         >>"$WORK/versitygw.out" 2>&1 &
     S3_PID=$!
     wait_for 10 "the S3 server" bash -c ": </dev/tcp/127.0.0.1/$S3_PORT" 2>/dev/null
+}
+
+# The server that misbehaves on purpose (tests/fake/fake_s3.h); the dataset is what is below the prefix, "" for all of it.
+fake_start() # [PREFIX]
+{
+    local endpoint
+    mkfifo "$WORK/s3.in" "$WORK/s3.answers"
+    "$BUILD/tests/fake-s3" <"$WORK/s3.in" >"$WORK/s3.answers" 2>"$WORK/s3.log" &
+    S3_PID=$!
+    exec 3>"$WORK/s3.in" 4<"$WORK/s3.answers"
+    read -r endpoint <&4
+    MOUNT_JSON="{\"mountPoint\":\"s3://data${1:+/$1}\",\"options\":{\"endpoint\":\"$endpoint\",\"path-style\":\"true\"}}"
+    fuse_config
+}
+
+tell() # LINE: the fake server does it; prints its answer
+{
+    local answer
+    echo "$*" >&3
+    read -r answer <&4
+    echo "$answer"
 }
 
 fuse_source()

@@ -4,6 +4,16 @@ if(TARGET mr_inode)
   millrace_fuzz_target(conf SOURCES fuzz/fuzz_conf.c LIBS mr_conf)
 endif()
 
+if(TARGET mr_hint)
+  millrace_unit_test(hint SOURCES unit/test_hint.c LIBS mr_hint)
+  millrace_fuzz_target(hint SOURCES fuzz/fuzz_hint.c LIBS mr_hint)
+endif()
+
+if(TARGET mr_fuse)
+  millrace_unit_test(stall SOURCES unit/test_stall.c LIBS mr_fuse)
+  millrace_fuzz_target(caller SOURCES fuzz/fuzz_caller.c LIBS mr_keep)
+endif()
+
 # What the scripts tests/integration/fuse_*.sh run on a real mount.
 if(TARGET mr_fuse)
   millrace_unit_test(backing SOURCES unit/test_backing.c LIBS mr_fuse)

@@ -139,6 +139,15 @@ static void quantities(void **state)
         if (rc == 0)
             assert_int_equal(got, cases[i].bytes);
     }
+    static const struct {
+        const char *text;
+        int64_t milli;
+    } thousandths[] = {{"250m", 250}, {"2", 2000}, {"0.1", 100}, {"1.1", 1100}, {"0.0001", 1}, {"1Ki", 1024000}, {"9E", -1}, {"-1", -1}};
+    for (size_t i = 0; i < ARRAY_LEN(thousandths); i++) {
+        int64_t got = -1;
+        assert_int_equal(quantity_parse_milli(thousandths[i].text, &got), thousandths[i].milli < 0 ? -1 : 0);
+        assert_int_equal(got, thousandths[i].milli);
+    }
     char text[HUMAN_BYTES_LEN];
     assert_string_equal(human_bytes(512, text), "512B");
     assert_string_equal(human_bytes(2061584302, text), "1.92GiB");

@@ -447,6 +447,23 @@ static void test_distrust(void **state)
         assert_non_null(ix);
         inodes_close(ix, true);
     }
+    static const off_t where[] = {96, 232, 300, 1 << 20, (1 << 20) + 96, (1 << 20) + 96 * 3, INT64_C(24) << 30, INT64_C(56) << 30};
+    for (size_t i = 0; i < ARRAY_LEN(where); i++) { /* a single bit of whatever is in use */
+        unlink(path);
+        ix = open_index(2, false, &fresh);
+        put(ix, INODE_ROOT, "a", &st, 1, INODES_NEW);
+        put(ix, INODE_ROOT, "b", &st, 1, INODES_NEW);
+        inodes_close(ix, true);
+        int fd = open(path, O_RDWR);
+        unsigned char byte = 0;
+        assert_int_equal(pread(fd, &byte, 1, where[i] + 8), 1);
+        byte ^= 4;
+        assert_int_equal(pwrite(fd, &byte, 1, where[i] + 8), 1);
+        close(fd);
+        ix = open_index(2, false, &fresh);
+        assert_true(fresh);
+        inodes_close(ix, true);
+    }
     assert_int_equal(truncate(path, 100), 0);
     ix = open_index(2, false, &fresh);
     assert_true(fresh);

@@ -182,6 +182,41 @@ static void bad_flags_are_explained(void **state)
     }
 }
 
+static json_t *job(const char *name, const char *types)
+{
+    cleanup_free char *text = xasprintf("{\"apiVersion\":\"kubeflow.org/v1\",\"kind\":\"TFJob\",\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns\"},"
+                                        "\"spec\":{\"tfReplicaSpecs\":{%s}}}", name, types);
+    json_t *j = json_parse(text, strlen(text), NULL);
+    assert_non_null(j);
+    return j;
+}
+
+/* The names are training-operator's. A job without replicas has succeeded at once; one with a chief and a master is none. */
+static void it_counts_jobs_by_the_names_that_dashboards_know(void **state)
+{
+    (void)state;
+    static const char template[] = "\"template\":{\"spec\":{\"containers\":[{\"name\":\"tensorflow\",\"image\":\"i\"}]}}";
+    cleanup_free char *none = xasprintf("\"Worker\":{\"replicas\":0,%s}", template);
+    cleanup_free char *both = xasprintf("\"Chief\":{%s},\"Master\":{%s}", template, template);
+    fake_api_put(api, &kube_tfjobs, job("old", none));
+    struct process p = start("--workers=2");
+    eventually(logged(&p, "controllers run"));
+    fake_api_put(api, &kube_tfjobs, job("new", none));
+    fake_api_put(api, &kube_tfjobs, job("bad", both));
+    static const char *const lines[] = {"created_total{job_namespace=\"ns\",framework=\"tensorflow\"} 2",
+                                        "successful_total{job_namespace=\"ns\",framework=\"tensorflow\"} 2",
+                                        "failed_total{job_namespace=\"ns\",framework=\"tensorflow\"} 1"};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        cleanup_free char *line = xasprintf("\ntraining_operator_jobs_%s\n", lines[i]), *old = xasprintf("\ntf_operator_jobs_%s\n", lines[i]);
+        eventually(says(&p, "/metrics", 200, line));
+        assert_true(says(&p, "/metrics", 200, old));
+    }
+    fake_api_remove(api, &kube_tfjobs, "ns/bad");
+    eventually(says(&p, "/metrics", 200, "\ntraining_operator_jobs_deleted_total{job_namespace=\"ns\",framework=\"tensorflow\"} 1\n"));
+    kill(p.pid, SIGTERM);
+    assert_int_equal(end_of(&p), 0);
+}
+
 int main(void)
 {
     log_init("test", LOG_ERROR);
@@ -189,6 +224,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_waits_for_its_kinds_and_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(it_can_be_stopped_while_it_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(one_leads_the_other_stands_by, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_counts_jobs_by_the_names_that_dashboards_know, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_flags_are_explained, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

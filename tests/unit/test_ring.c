@@ -236,6 +236,7 @@ static void test_a_good_worker(void **state)
         fetch_check(r, (uint64_t)i * 100001, 99999);
     struct ring_stats s = stats(r);
     assert_int_equal(s.worker_bytes, 20 * 99999);
+    assert_int_equal(ring_origin(r), 1);
     assert_int_equal(s.store_bytes, 0);
     assert_int_equal(fw.asked, 20);
     ring_free(r);
@@ -252,6 +253,7 @@ static void test_wrong_answers_go_to_the_store(void **state)
             fetch_check(r, (uint64_t)k * 5000, 4000);
         assert_int_equal(stats(r).store_bytes, 16000);
         assert_int_equal(stats(r).worker_bytes, 0);
+        assert_int_equal(ring_origin(r), 0);
         assert_int_equal(stats(r).down, 0); /* it lives */
         ring_free(r);
     }

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+static const struct tfjob_world nowhere = {.domain = "", .gang = ""};
+
 static struct tfjob parsed(const json_t *cr)
 {
     struct tfjob j;
@@ -180,7 +182,7 @@ static void test_own_port(void **state)
                              "\"task\":{\"type\":\"ps\",\"index\":0},\"environment\":\"cloud\"}");
     cleanup_json json_t *service = tfjob_build_service(&j, TFJOB_PS, 0);
     assert_int_equal(jget_len(service, "spec.ports"), 2);
-    cleanup_json json_t *pod = tfjob_build_pod(&j, TFJOB_PS, 0, 0, "");
+    cleanup_json json_t *pod = tfjob_build_pod(&nowhere, &j, TFJOB_PS, 0, 0);
     assert_int_equal(jget_len(pod, "spec.containers[0].ports"), 2);
 }
 
@@ -197,7 +199,7 @@ static void test_restart_policy(void **state)
         cleanup_free char *replicas = xasprintf("worker=1:%s", restarts[i].policy);
         cleanup_json json_t *cr = fx_job(replicas, NULL);
         struct tfjob j = parsed(cr);
-        cleanup_json json_t *pod = tfjob_build_pod(&j, TFJOB_WORKER, 0, 0, "");
+        cleanup_json json_t *pod = tfjob_build_pod(&nowhere, &j, TFJOB_WORKER, 0, 0);
         assert_string_equal(jget_str(pod, "spec.restartPolicy", ""), restarts[i].pod);
     }
 }
@@ -214,7 +216,7 @@ static void test_pod(void **state)
     json_object_set_new(json_object_get(template, "spec"), "volumes", fx_json("[{'name': 'v', 'persistentVolumeClaim': {'claimName': 'data'}}]"));
     cleanup_json json_t *before = json_deep_copy(cr);
     struct tfjob j = parsed(cr);
-    cleanup_json json_t *pod = tfjob_build_pod(&j, TFJOB_WORKER, 0, 3, "");
+    cleanup_json json_t *pod = tfjob_build_pod(&nowhere, &j, TFJOB_WORKER, 0, 3);
     assert_true(json_equal(cr, before)); /* the job itself is not touched */
 
     assert_string_equal(jget_str(pod, "metadata.name", ""), "j-worker-0");
@@ -242,7 +244,7 @@ static void test_role(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("chief=1 worker=1", NULL);
     struct tfjob j = parsed(cr);
-    cleanup_json json_t *chief = tfjob_build_pod(&j, TFJOB_CHIEF, 0, 0, ""), *worker = tfjob_build_pod(&j, TFJOB_WORKER, 0, 0, "");
+    cleanup_json json_t *chief = tfjob_build_pod(&nowhere, &j, TFJOB_CHIEF, 0, 0), *worker = tfjob_build_pod(&nowhere, &j, TFJOB_WORKER, 0, 0);
     assert_string_equal(jget_str(chief, "metadata.labels.\"training.kubeflow.org/job-role\"", ""), "master");
     assert_null(jget(worker, "metadata.labels.\"training.kubeflow.org/job-role\""));
 }

@@ -4,6 +4,7 @@
 #include "tests/unit/unit.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "lib/kube/kube.h"
@@ -229,6 +230,18 @@ static void edit_job(struct run *r)
         json_object_set_new(worker, "replicas", json_integer(1 + roll(r, MAX_REPLICAS)));
 }
 
+/* The scheduler of gangs has a word about the group; a dataset comes and goes. */
+static void other_event(struct run *r, json_t *o, bool fair_weather)
+{
+    static const char *const phases[] = {"Inqueue", "Running", "Pending", "Unknown", ""};
+    const char *kind = jget_str(o, "kind", "");
+    if (!strcmp(kind, "PodGroup"))
+        json_object_set_new(o, "status", json_pack("{s:s}", "phase", fair_weather ? "Inqueue" : phases[roll(r, 5)]));
+    else if (!strcmp(kind, "Dataset"))
+        json_object_set_new(o, "status", json_pack("{s:[{s:s s:s s:s s:s}]}", "conditions", "type", "Ready", "status",
+                                                   fair_weather || roll(r, 2) ? "True" : "False", "reason", "Starting", "message", "soon"));
+}
+
 static void weather(struct run *r)
 {
     uint32_t what = roll(r, 20);
@@ -245,6 +258,8 @@ static void weather(struct run *r)
         pod_event(r, o, roll(r, 10));
     else if (o && kube_deleting(o))
         vanish(r, o);
+    else if (o)
+        other_event(r, o, false);
 }
 
 static void fair(struct run *r, json_t *o)
@@ -252,6 +267,8 @@ static void fair(struct run *r, json_t *o)
     const char *phase = jget_str(o, "status.phase", "");
     if (kube_deleting(o))
         vanish(r, o);
+    else if (strcmp(jget_str(o, "kind", ""), "Pod"))
+        other_event(r, o, true);
     else if (!strcmp(phase, "Pending"))
         set(r, o, 'R');
     else if (!strcmp(phase, "Running") && roll(r, 2))
@@ -311,6 +328,14 @@ static void sail(uint64_t seed, json_t *(*make)(struct run *), char outcome[16])
         roll(&r, 2);
     r.cr = make(&r);
     r.world = fx_world("");
+    if (!roll(&r, 4))
+        json_object_set_new(r.world, "gangScheduler", json_string(roll(&r, 3) ? "volcano" : "other"));
+    if (!roll(&r, 4))
+        json_array_append_new(json_object_get(r.world, "objects"),
+                              json_pack("{s:s s:s s:{s:s s:s}}", "apiVersion", "millrace.dev/v1alpha1", "kind", "Dataset", "metadata", "name",
+                                        "d", "namespace", "ns"));
+    if (!roll(&r, 4))
+        json_object_set_new(json_object_get(r.cr, "metadata"), "annotations", json_pack("{s:s}", ANNOTATION_RESTART_SCOPE, "job"));
     for (int i = 0; i < STEPS; i++)
         weather(&r);
     calm(&r);

@@ -1,0 +1,74 @@
+#include "operator/tfjob/metrics.h"
+
+#include "lib/base/mem.h"
+#include "lib/http/metric.h"
+#include "lib/json/jget.h"
+#include "lib/kube/kube.h"
+#include "operator/api/cond.h"
+#include "operator/api/tfjob.h"
+
+#include <stdatomic.h>
+
+static atomic_bool leading;
+
+static void count(const json_t *job, const char *what, const char *help, int64_t n)
+{
+    cleanup_free char *name = xasprintf("training_operator_jobs_%s_total", what), *old = xasprintf("tf_operator_jobs_%s_total", what);
+    cleanup_free char *labels = xasprintf("job_namespace=\"%s\",framework=\"tensorflow\"", kube_namespace(job));
+    metric_add(metric_counter(name, labels, help), n);
+    metric_add(metric_counter(old, labels, help), n);
+}
+
+static int64_t restarts(const json_t *job)
+{
+    cleanup_tfjob_status struct tfjob_status s;
+    tfjob_status_read(job, &s);
+    int64_t sum = 0;
+    for (int t = 0; t < TFJOB_TYPES; t++)
+        for (size_t i = 0; i < s.memory[t].n; i++)
+            sum += s.memory[t].index[i].restarts;
+    return sum;
+}
+
+static bool turned(const json_t *was, const json_t *now, const char *type)
+{
+    return cond_is_true(jget_arr(now, "status.conditions"), type) && !cond_is_true(jget_arr(was, "status.conditions"), type);
+}
+
+static void changed(void *user, const json_t *was, const json_t *now)
+{
+    (void)user;
+    if (!atomic_load(&leading))
+        return;
+    if (!now) {
+        count(was, "deleted", "TFJobs that are gone", 1);
+        return;
+    }
+    if (!was) {
+        count(now, "created", "TFJobs that came", 1);
+        return;
+    }
+    if (turned(was, now, TFJOB_SUCCEEDED))
+        count(now, "successful", "TFJobs that have succeeded", 1);
+    if (turned(was, now, TFJOB_FAILED))
+        count(now, "failed", "TFJobs that have failed", 1);
+    if (jget(now, "status.indexes") && !json_equal(jget(was, "status.indexes"), jget(now, "status.indexes"))) {
+        int64_t more = restarts(now) - restarts(was);
+        if (more > 0)
+            count(now, "restarted", "Restarts of replicas of TFJobs", more);
+    }
+}
+
+static int lead(void *user, struct err *e)
+{
+    (void)user;
+    (void)e;
+    atomic_store(&leading, true);
+    return 0;
+}
+
+void tfjob_count(struct operator_env *env, struct cache *jobs)
+{
+    cache_on_change(jobs, changed, NULL);
+    env_on_lead(env, lead, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+#!/bin/bash
+# timeout: 120
+# A store that takes requests and never answers: every call ends with EIO at its deadline, the cause is in the log and in an attribute,
+# who waits can be killed, what is known goes on being served, and all is well when the store is.
+set -euo pipefail
+FUSE_LEAKS=0
+# shellcheck disable=SC2016 # expressions that wait_for evaluates
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+
+cause() { getfattr --only-values --absolute-names -n user.millrace.error "$1" 2>/dev/null; }
+fails_with_eio() # COMMAND…: within a few times the deadline
+{
+    local status=0
+    timeout 20 "$@" >/dev/null 2>"$WORK/shell.out" || status=$?
+    [ $status != 124 ] || die "$*: no end to it"
+    [ $status != 0 ] || die "$*: a dead store, and no error"
+    grep -q 'Input/output error' "$WORK/shell.out" || die "$*: $(cat "$WORK/shell.out")"
+}
+
+fake_start
+for i in 1 2 3 4; do tell put "known/f$i" 100000 >/dev/null; done
+tell put other/x 10 >/dev/null
+for profile in sealed open; do
+    echo "# $profile"
+    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":2000000000}],"profile":"'$profile'"}'
+    fuse_mount --store-deadline 2s --metadata-sync 1s
+    ls "$MNT/known" >/dev/null
+    cat "$MNT/known/f1" >/dev/null
+    tell GET:hang:100000 >/dev/null
+    fails_with_eio cat "$MNT/known/f2"
+    cause "$MNT/known/f2" | grep -q 'known/f2' || die "no cause: $(cause "$MNT/known/f2")"
+    grep -q 'a request failed.*"op":"read".*known/f2' "$WORK/fuse.log" || die "nothing in the log"
+    fails_with_eio ls "$MNT/other"
+    fails_with_eio stat "$MNT/other/x"
+    [ "$(head -c 3 "$MNT/known/f1")" = abc ] || die "what is cached needs the store"
+    sleep 1.2 # and so it is when what is known is old
+    [ "$(find "$MNT/known" -type f | wc -l)" = 4 ] || die "what is known is not told any more"
+    [ "$(tail -c 3 "$MNT/known/f1" | wc -c)" = 3 ]
+    cat "$MNT/known/f3" >/dev/null 2>&1 &
+    reader=$!
+    sleep 0.3
+    kill -9 $reader
+    timeout 1 tail --pid=$reader -f /dev/null || die "who waits for a dead store cannot be killed"
+    wait $reader 2>/dev/null || true
+    tell clear >/dev/null
+    wait_for 15 "all being well" eval '[ "$(cat "$MNT/known/f4" "$MNT/other/x" 2>/dev/null | wc -c)" = 100010 ]'
+    wait_for 15 "the file that failed" eval '[ "$(cat "$MNT/known/f2" 2>/dev/null | wc -c)" = 100000 ]'
+    fuse_umount
+    rm -rf "$CACHE"
+done

@@ -1,0 +1,87 @@
+#!/bin/bash
+# timeout: 240
+# Ten million keys: usable at once, large directories are listed page by page while they are read, an inode takes at most 100 bytes and its
+# name, ids outlive the process. MILLRACE_INDEX_ENTRIES: files in the directory that is listed as a whole (100000).
+set -euo pipefail
+FUSE_LEAKS=0
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+ENTRIES=${MILLRACE_INDEX_ENTRIES:-100000}
+
+fake_start keys
+requests() { tell requests GET; }
+memory() # resident KiB of the mapped index, and of all that is not mapped from a file
+{
+    awk '/^[0-9a-f]+-/ { index_ = $6 ~ /\/index$/ } /^Rss:/ { if (index_) i += $2 } /^Anonymous:/ { a += $2 } END { print i + 0, a + 0 }' \
+        "/proc/$(served)/smaps"
+}
+since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.2f s", b - a }'; }
+
+tell synth keys 10 1000000 1000 >/dev/null
+fuse_config readOnly=true
+began=$EPOCHREALTIME
+fuse_mount
+[ "$(find "$MNT" -mindepth 1 -maxdepth 1 | wc -l)" = 10 ]
+[ "$(stat -c %s "$MNT/d0007/f00654321")" = 1000 ]
+[ "$(head -c 21 "$MNT/d0003/f00999999")" = keys/d0003/f00999999k ]
+if stat "$MNT/d0003/f01000000" 2>/dev/null; then die "a file that is not there"; fi
+echo "# of 10 million keys, one read $(since "$began") after the mount was begun, with $(requests) requests"
+[ "$(requests)" -lt 20 ] || die "that were many requests: $(requests)"
+ino=$(stat -c %i "$MNT/d0007/f00654321")
+
+echo "# the first names of a directory of a million come with its first pages"
+before=$(requests)
+began=$EPOCHREALTIME
+python3 -c '
+import os, sys
+with os.scandir(sys.argv[1]) as names:
+    print(sum(1 for _, name in zip(range(2000), names)))' "$MNT/d0001" >"$WORK/names"
+[ "$(cat "$WORK/names")" = 2000 ]
+echo "# 2000 names: $(since "$began"), $(($(requests) - before)) requests"
+[ $(($(requests) - before)) -lt 8 ] || die "$(($(requests) - before)) pages for 2000 names"
+
+echo "# a large directory as a whole"
+tell synth keys 10 "$ENTRIES" 1000 >/dev/null
+read -r index_before anon_before < <(memory)
+before=$(requests)
+began=$EPOCHREALTIME
+find "$MNT/d0005" -type f -printf '%i\n' >"$WORK/inos"
+took=$(since "$began")
+[ "$(wc -l <"$WORK/inos")" = "$ENTRIES" ] || die "$(wc -l <"$WORK/inos") names"
+[ "$(sort -u "$WORK/inos" | wc -l)" = "$ENTRIES" ] || die "ids come twice"
+read -r index_after anon_after < <(memory)
+per=$(((index_after - index_before) * 1024 / ENTRIES))
+echo "# $ENTRIES names in $took, $(($(requests) - before)) requests; $per bytes each in the index (a name takes 16), other memory $anon_before -> $anon_after KiB"
+[ "$per" -le $((100 + 16 + 1)) ] || die "$per bytes an inode" # and what was mapped around it
+
+echo "# another process knows the same ids, and asks for nothing"
+first=$(sort -n "$WORK/inos" | sed -n 1p)
+kill -9 "$(served)"
+wait_for 10 "another process" is_served
+before=$(requests)
+[ "$(stat -c %i "$MNT/d0007/f00654321")" = "$ino" ] || die "another id"
+find "$MNT/d0005" -type f -printf '%i\n' | sort -n | sed -n 1p >"$WORK/first"
+[ "$(cat "$WORK/first")" = "$first" ]
+[ "$(requests)" = "$before" ] || die "$(($(requests) - before)) requests for what was known"
+fuse_umount
+fuse_mount # and so does one that mounts it anew
+[ "$(find "$MNT/d0005" -type f | wc -l)" = "$ENTRIES" ]
+[ $(($(requests) - before)) -le 2 ] || die "$(($(requests) - before)) requests for what was known"
+
+echo "# an index that is damaged, or of another version, is made anew"
+fuse_umount
+for at in 16 20 1048900; do # version, size of a record, a record
+    printf '\x63' | dd of="$CACHE/index" bs=1 seek=$at conv=notrunc status=none
+    fuse_mount
+    [ "$(stat -c %s "$MNT/d0007/f00000017")" = 1000 ]
+    [ "$(head -c 21 "$MNT/d0004/f00000042")" = keys/d0004/f00000042k ]
+    fuse_umount
+done
+for part in head records; do
+    [ $part = head ] && at=0 || at=256
+    dd if=/dev/urandom of="$CACHE/index" bs=4096 seek=$at count=16 conv=notrunc status=none
+    fuse_mount
+    [ "$(stat -c %s "$MNT/d0007/f00000018")" = 1000 ] || die "the $part of the index was trusted"
+    [ "$(find "$MNT" -mindepth 1 -maxdepth 1 | sort | sed -n 1p)" = "$MNT/d0000" ]
+    fuse_umount
+done

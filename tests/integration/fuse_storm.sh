@@ -1,0 +1,75 @@
+#!/bin/bash
+# timeout: 180
+# 64 threads read at random and check every byte while blocks are evicted, the store answers with 503, 500, half the bytes or not at all, the
+# disk of the cache fills up, and the serving process is killed. Then what readers waited for is told.
+set -euo pipefail
+FUSE_LEAKS=0
+# shellcheck disable=SC2016 # expressions that wait_for evaluates
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+SECONDS_EACH=${MILLRACE_HAMMER_SECONDS:-10}
+
+metric() { curl -sf "http://$HTTP/metrics" | sed -n "s/^millrace_$1 //p"; }
+
+fake_start
+mkdir -p "$WORK/source"
+for i in $(seq 0 9); do head -c $((100000 + i * 333333)) /dev/urandom >"$WORK/source/r$i"; done
+fuse_mount
+cp "$WORK"/source/r* "$MNT/"
+fuse_umount
+rm -rf "$CACHE"
+
+for profile in sealed open; do
+    mkdir -p "$CACHE"
+    mount -t tmpfs -o size=40m tmpfs "$CACHE"
+    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":7000000}],"profile":"'$profile'"}'
+    fuse_mount
+    timeout 100 "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "$SECONDS_EACH" 64 0 >"$WORK/hammer.out" 2>&1 &
+    hammer=$!
+    round=0 kills=0 evicted=0 until=$((SECONDS + SECONDS_EACH))
+    while [ $SECONDS -lt $until ] || [ $round -lt 6 ]; do
+        tell clear >/dev/null
+        for fault in fine:9 slowdown:1 slow:20 fine:5 error:3 fine:5 truncated:3 fine:5 reset:2 fine:5 short:2 fine:9 hang:1 fine:9 error:2; do tell "GET:$fault" >/dev/null; done
+        sleep 0.7
+        round=$((round + 1))
+        case $((round % 6)) in
+        1) head -c 40000000 /dev/zero >"$CACHE/full" 2>/dev/null || true ;; # no room for anything any more
+        3) rm -f "$CACHE/full" ;;
+        5)
+            evicted=$((evicted + $(metric cache_evicted_bytes_total)))
+            pid=$(served)
+            [ -z "$pid" ] || ! kill -9 "$pid" || kills=$((kills + 1))
+            wait_for 10 "another process" is_served
+            ;;
+        esac
+    done
+    tell clear >/dev/null
+    rm -f "$CACHE/full"
+    wait $hammer || {
+        cat "$WORK/hammer.out"
+        die "readers of a $profile mount"
+    }
+    evicted=$((evicted + $(metric cache_evicted_bytes_total)))
+    echo "# $profile: $(cat "$WORK/hammer.out"); killed $kills times, $evicted bytes evicted"
+    [ "$kills" -gt 0 ] && [ "$evicted" -gt 0 ] || die "nothing happened to it"
+    fuse_umount
+    umount "$CACHE"
+done
+grep -q 'no room left on' "$WORK/fuse.log" || die "the disk was never full"
+
+echo "# who waited, and for what"
+tell put slow 2000000 >/dev/null
+fuse_config readOnly=true
+fuse_mount
+tell GET:fine:1 >/dev/null # the listing
+tell GET:slowdown:1 >/dev/null # come back in a second
+head -c 1000 "$MNT/slow" >/dev/null
+me=$(jq -r .stalls[0].caller <<<"$(curl -sf "http://$HTTP/status")")
+[ "$(curl -sf "http://$HTTP/status" | jq '.stalls[0].storeMs >= 900 and .stalls[0].waitingMs >= 900 and .stalls[0].workerMs == 0')" = true ] \
+    || die "$(curl -sf "http://$HTTP/status")"
+group=$(cut -d : -f 3 /proc/self/cgroup | grep -m 1 -v '^/$' || true)
+[ "$me" = "${group:-unknown}" ] || die "$me waited, not $group"
+"$BUILD/fuse/cli/millrace" stat "$MNT" >"$WORK/stat.out"
+grep -qF "  $me: " "$WORK/stat.out" || die "$(cat "$WORK/stat.out")"
+[ "$(metric "read_wait_seconds_total{caller=\"${me//\//\\/}\",for=\"store\"}" | cut -d . -f 1)" -ge 0 ]
+fuse_umount
