@@ -66,7 +66,7 @@ static void load_init(struct keep *v)
 
 static void keep_free(struct keep *v)
 {
-    for (int *fd[] = {&v->listen_fd, &v->wake_fd, &v->fuse_fd, &v->conn}, i = 0; i < 4; i++)
+    for (int *fd[] = {&v->listen_fd, &v->wake_fd, &v->fuse_fd, &v->early_fd, &v->conn}, i = 0; i < 5; i++)
         if (*fd[i] >= 0)
             close(*fd[i]);
     backing_free(v->files);
@@ -90,7 +90,7 @@ static struct keep *keep_new(struct keeper *k, const char *ns, const char *uid, 
     }
     struct keep *v = xcalloc(1, sizeof *v);
     *v = (struct keep){.keeper = k, .refs = 1, .ns = xstrdup(ns), .uid = xstrdup(uid), .dir = xstrdup(dir), .cache_dev = st.st_dev,
-        .cache_owner = st.st_uid, .listen_fd = -1, .wake_fd = -1, .fuse_fd = -1, .conn = -1};
+        .cache_owner = st.st_uid, .listen_fd = -1, .wake_fd = -1, .fuse_fd = -1, .early_fd = -1, .conn = -1};
     v->init_path = xasprintf("%s/%s.%s.init", k->conf.state_dir, ns, uid);
     cleanup_free char *ids = xasprintf("%s/%s.%s.ids", k->conf.state_dir, ns, uid);
     v->files = backing_new(ids, k->conf.backing_max);

@@ -36,6 +36,7 @@ struct keep {
     dev_t dev;             /* mu */
     bool read_only;        /* mu */
     int fuse_fd;           /* mu: -1 while mounted: with the living client, or lost. Closed by the thread only */
+    int early_fd;          /* mu: returned before the mount was adopted; -1 none. Of this client; the thread's */
     bool served;           /* mu: a client has answered INIT on this connection */
     unsigned init_len;     /* mu */
     unsigned char init[KEEP_INIT_MAX];

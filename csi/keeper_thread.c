@@ -30,6 +30,9 @@ static void close_client(struct keep *v, const char *why)
         return;
     close(v->conn);
     v->conn = -1;
+    if (v->early_fd >= 0)
+        close(v->early_fd);
+    v->early_fd = -1;
     if (v->hello)
         metric_add(v->keeper->clients, -1);
     v->hello = v->welcomed = v->serving = false;
@@ -139,6 +142,10 @@ static bool is_ours(const struct keep *v, int fd)
 
 static void take_back(struct keep *v, int fd)
 {
+    if (!v->staging && v->early_fd < 0) { /* a plugin that has just started: keep_adopt() is about to be called */
+        v->early_fd = fd;
+        return;
+    }
     if (!v->staging || v->fuse_fd >= 0 || !is_ours(v, fd)) {
         log_kv(LOG_WARN, "a client returned a fuse fd that is not wanted", "dataset", v->uid, NULL);
         close(fd);
@@ -299,6 +306,12 @@ static int due(struct keep *v)
     }
     if (!v->staging || v->ending)
         return wait_ms(next, now);
+    if (v->early_fd >= 0) {
+        int fd = v->early_fd;
+        v->early_fd = -1;
+        take_back(v, fd);
+        pthread_cond_broadcast(&v->changed);
+    }
     if (v->hello && !v->welcomed && v->fuse_fd >= 0)
         welcome(v);
     if (v->hello && v->fuse_fd < 0) {
