@@ -79,11 +79,23 @@ static void unstage_files(struct ofile *f)
     unlink(side);
 }
 
+/* The process that made the inode ended before it could make its staging file. */
+static bool was_never_begun(const struct ofile *f)
+{
+    struct inode n;
+    return inodes_get(conf_of(f)->inodes, f->ino, &n) == 0 && n.generation == f->generation && (n.flags & INODE_LOCAL) && n.size == 0;
+}
+
 int write_attach(struct ofile *f, struct err *e)
 {
     cleanup_free char *name = stage_path(f, "");
     f->stage_fd = open(name, O_RDWR | O_CLOEXEC);
-    return f->stage_fd < 0 ? err_sys(e, errno, "open a staged file") : 0;
+    if (f->stage_fd < 0 && errno == ENOENT && was_never_begun(f)) {
+        if (write_sidecar(f, e))
+            return -1;
+        f->stage_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    }
+    return f->stage_fd < 0 ? err_sys(e, errno == ENOENT ? EIO : errno, "open a staged file") : 0;
 }
 
 static void set_dirty(struct ofile *f)
