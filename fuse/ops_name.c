@@ -401,13 +401,25 @@ static int move(struct fs *fs, uint64_t dir, const char *name, uint64_t newdir, 
     return rc;
 }
 
+/* The old name is gone: did the process before us do it? It may have come as far as the store, and not have told the index. */
+static bool was_renamed(struct fs *fs, uint64_t newdir, const char *newname)
+{
+    static const struct inode unknown; /* never looked at */
+    struct inode n;
+    struct err e = ERR_INIT;
+    if (!session_resent() || !inodes_find(fs->inodes, newdir, newname, &n))
+        return false;
+    if (n.flags & (INODE_DIR | INODE_LOCAL | INODE_STAGED))
+        return true;
+    inodes_set(fs->inodes, n.ino, INODES_SYNCED, &unknown, 0, 0);
+    return tree_lookup(fs->tree, newdir, newname, &n, &e) == 0;
+}
+
 void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newdir, const char *newname, unsigned flags)
 {
     struct fs *fs = ops_fs(req);
     struct err e = ERR_INIT;
-    struct inode n;
-    if (move(fs, dir, name, newdir, newname, flags, &e) == 0
-        || (err_errno(&e) == ENOENT && session_resent() && inodes_find(fs->inodes, newdir, newname, &n)))
+    if (move(fs, dir, name, newdir, newname, flags, &e) == 0 || (err_errno(&e) == ENOENT && was_renamed(fs, newdir, newname)))
         fuse_reply_err(req, 0);
     else
         ops_fail(req, dir, "rename", &e);
