@@ -87,7 +87,7 @@ static bool make_cache(struct site *s)
         return true;
     const struct conf *conf = s->conf;
     struct cache_conf cc = {.dir = s->cache_dir, .tiers = conf->tiers, .ntiers = conf->ntiers, .mounts = conf->mounts,
-        .nmounts = conf->nmounts, .fetch_threads = 32, .source = {fetch, s}};
+        .nmounts = conf->nmounts, .fetch_threads = 32, .source = {.fetch = fetch, .user = s}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&cc, &e);
     if (c) {
