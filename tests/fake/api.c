@@ -315,7 +315,7 @@ static int ordinary(struct conn *c, const struct head *h, const char *target, co
 
 static int one_request(struct conn *c, struct buf *in)
 {
-    struct head h;
+    struct head h = {0};
     cleanup_free char *body = NULL;
     struct fake_fault fault;
     struct api_path p;
