@@ -16,6 +16,7 @@ mkdir -p "$WORK/source"
 for i in $(seq 0 9); do head -c $((100000 + i * 333333)) /dev/urandom >"$WORK/source/r$i"; done
 fuse_mount
 cp "$WORK"/source/r* "$MNT/"
+for i in {1..40}; do tell put "more/f$i" 3000000 >/dev/null; done
 fuse_umount
 rm -rf "$CACHE"
 
@@ -33,7 +34,10 @@ for profile in sealed open; do
         sleep 0.7
         round=$((round + 1))
         case $((round % 6)) in
-        1) head -c 40000000 /dev/zero >"$CACHE/full" 2>/dev/null || true ;; # no room for anything any more
+        1) # no room for anything any more, and something new to keep
+            head -c 40000000 /dev/zero >"$CACHE/full" 2>/dev/null || true
+            timeout 20 cat "$MNT/more/f$round" >/dev/null 2>&1 || true
+            ;;
         3) rm -f "$CACHE/full" ;;
         5)
             evicted=$((evicted + $(metric cache_evicted_bytes_total)))
