@@ -3,6 +3,7 @@
 #include "fuse/cache/cache.h"
 #include "fuse/fs.h"
 #include "fuse/keeper.h"
+#include "fuse/profile.h"
 #include "fuse/stall.h"
 #include "fuse/status.h"
 #include "fuse/worker/ring.h"
@@ -31,6 +32,8 @@
 #define SYNC_READ_ONLY_NS (600 * NS_PER_S)
 #define SYNC_WRITABLE_NS (60 * NS_PER_S)
 #define READ_AHEAD_KB 1024
+#define KEEPER_BACKINGS 16000 /* it takes 16384, unless it is told otherwise */
+#define OWN_BACKINGS 32768
 #define OVERLAYFS_MAGIC 0x794c7630
 
 struct client {
@@ -43,6 +46,8 @@ struct client {
     struct store **stores;        /* conf->nmounts */
     struct ring *ring;
     struct cache *cache;
+    struct walk *walk;
+    struct backings *backings;    /* NULL: no passthrough */
     struct fs fs;
     struct writer *writer;
     char *stage_dir, *index_path;
@@ -191,6 +196,13 @@ static bool all_read_only(const struct conf *conf)
     return conf->read_only || ro;
 }
 
+bool client_is_read_only(const struct client_options *o)
+{
+    struct err e = ERR_INIT;
+    cleanup_conf struct conf *conf = load_conf(o->config, &e);
+    return conf && all_read_only(conf);
+}
+
 static uint64_t identity(const struct conf *conf, uint32_t uid, uint32_t gid)
 {
     uint64_t h = hash64_mix(uid, (uint64_t)gid << 1 | all_read_only(conf));
@@ -210,6 +222,18 @@ static int own_backing_open(void *user, int fd, int32_t *id, struct err *e)
 }
 
 static void own_backing_close(void *user, int32_t id) { session_backing_close(((struct client *)user)->fs.session, id); }
+
+/* Who may register files with the kernel: the keeper, or ourselves as root. */
+static int make_backings(struct client *c, struct err *e)
+{
+    struct backing_ops ops = {own_backing_open, own_backing_close, c};
+    if (c->fs.sealed || (!c->keeper && geteuid() != 0))
+        return 0;
+    if (c->keeper)
+        ops = (struct backing_ops){keeper_backing_open, keeper_backing_close, c->keeper};
+    c->backings = backings_new(&ops, c->fs.inodes, c->keeper ? KEEPER_BACKINGS : OWN_BACKINGS);
+    return c->backings ? 0 : err_sys(e, ENOMEM, "table of backing files");
+}
 
 /* Who mounted it here sees the pids that the kernel names; a keeper's pids are those of its own pod. */
 static void own_caller(void *user, pid_t pid, char out[CALLER_MAX])
@@ -236,7 +260,8 @@ static int build(struct client *c, bool resume, struct err *e)
     double sync_s = (double)sync / (double)NS_PER_S;
     fs->timeout = ro ? MIN(sync_s, 3600.0) : MIN(sync_s, 1.0);
     fs->absence = ro ? MIN(sync_s, 60.0) : MIN(sync_s, 1.0);
-    fs->sealed = c->conf->profile == CONF_PROFILE_SEALED;
+    cleanup_free char *profile = path_join(c->o->cache_dir, "profile");
+    fs->sealed = profile_sealed(c->conf, c->stores, ro, profile, resume);
 
     struct ring_conf rc = {.conf = c->conf, .stores = c->stores};
     if (!(c->ring = ring_new(&rc, e)))
@@ -255,15 +280,17 @@ static int build(struct client *c, bool resume, struct err *e)
     if (!(fs->tree = tree_new(&tc, e)))
         return -1;
     struct ofiles_conf fc = {.inodes = fs->inodes, .tree = fs->tree, .cache = c->cache, .conf = c->conf, .stage_dir = c->stage_dir};
-    if (c->keeper)
-        fc.backing = (struct backing_ops){keeper_backing_open, keeper_backing_close, c->keeper};
-    else if (geteuid() == 0)
-        fc.backing = (struct backing_ops){own_backing_open, own_backing_close, c};
+    if (make_backings(c, e))
+        return -1;
+    fc.backings = c->backings;
+    if (!(fc.walk = c->walk = walk_start(fs->inodes, fs->tree, c->cache, e)))
+        return -1;
     if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
         return -1;
     fs->hints = hints_new(fs, c->o->cache_dir);
     fs->stalls = c->keeper ? stalls_new(NULL, NULL) : stalls_new(own_caller, NULL);
     status_data(c->status, &(struct status_sources){c->cache, c->ring, fs->inodes, fs->hints, fs->stalls});
+    status_profile(c->status, fs->sealed, c->backings);
     return 0;
 }
 
@@ -327,9 +354,8 @@ static unsigned stack_depth(const char *dir)
 static enum client_exit run_session(struct client *c, int fd, const void *init, size_t init_len)
 {
     struct err e = ERR_INIT;
-    bool passthrough = ofiles_config(c->fs.files)->backing.open != NULL && !c->fs.sealed;
     struct session_conf sc = {.fd = fd, .init = init, .init_len = init_len, .save_init = save_init, .serving = serving, .user = c,
-        .stack_depth = passthrough ? stack_depth(c->o->cache_dir) : 0};
+        .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = session_new(&sc, &c->fs, &e);
     if (!s)
         return fail(c, "StoreError", &e, CLIENT_BROKEN);
@@ -347,9 +373,12 @@ static void tear_down(struct client *c)
 {
     bool unmounted = c->fs.session && session_unmounted(c->fs.session);
     status_data(c->status, NULL);
+    status_profile(c->status, c->fs.sealed, NULL);
     hints_free(c->fs.hints);
     writer_stop(c->writer);
-    ofiles_free(c->fs.files); /* gives its backing files back through the session */
+    walk_stop(c->walk);
+    ofiles_free(c->fs.files);
+    backings_free(c->backings); /* through the session or the keeper */
     inval_stop(c->fs.inval);
     session_free(c->fs.session);
     tree_free(c->fs.tree);

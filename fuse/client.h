@@ -21,6 +21,9 @@ struct client_options {
     const char *log_file;     /* where the log goes once the mount is served and nobody looks any more; NULL: stays on stderr */
 };
 
+/* Nothing in it can be written: the kernel may refuse by itself, and need not keep times of access. False also if the configuration is bad:
+ * client_run() will say so. */
+bool client_is_read_only(const struct client_options *o);
 void client_log_to_file(const struct client_options *o); /* does nothing without .log_file */
 
 /* In memory shared by the supervisor and every serving process, where no keeper keeps it. */

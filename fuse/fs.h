@@ -24,7 +24,7 @@ struct fs {
     uint32_t file_mode, dir_mode; /* permission bits of new files and directories */
     double timeout;              /* seconds the kernel may believe names and attributes */
     double absence;              /* … and that a name is absent */
-    bool sealed;                 /* nothing changes: the kernel opens files without asking */
+    bool sealed;                 /* the kernel opens files and directories without asking, see profile.h */
     struct inval *inval;
     struct hints *hints;
     struct stalls *stalls;
@@ -36,6 +36,6 @@ extern const struct fuse_lowlevel_ops fs_ops;
 /* Queues a name to be invalidated in the kernel, from a thread of its own. */
 struct inval *inval_start(struct fs *fs, struct err *e);
 void inval_stop(struct inval *v);
-void inval_add(void *inval, uint64_t dir, const char *name); /* never blocks; a tree's `changed` */
+void inval_add(void *inval, uint64_t dir, const char *name); /* never blocks; a tree's `changed`; name "": what is in dir */
 
 #endif

@@ -27,6 +27,7 @@ static void view(const struct inodes *ix, const struct rec *r, struct inode *out
     out->ino = index_ino(ix, r);
     out->generation = r->generation;
     out->parent = r->parent;
+    out->cookie = (uint64_t)r->seq << 32 | out->ino;
     out->size = dir ? 0 : r->size;
     out->mtime_ns = r->mtime_ns;
     out->mode = r->mode;

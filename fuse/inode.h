@@ -43,6 +43,7 @@ enum inode_flag {
 /* A copy of a record. */
 struct inode {
     uint64_t ino, generation, parent;
+    uint64_t cookie;          /* its place among its siblings, see inodes_children */
     uint64_t size;            /* bytes */
     int64_t mtime_ns;
     uint32_t mode, uid, gid;  /* mode with the type */

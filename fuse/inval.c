@@ -49,7 +49,10 @@ static void *run(void *arg)
         v->head = (v->head + 1) % QUEUE;
         v->n--;
         pthread_mutex_unlock(&v->mu);
-        session_inval_entry(v->fs->session, it.dir, it.name);
+        if (*it.name)
+            session_inval_entry(v->fs->session, it.dir, it.name);
+        else
+            session_inval_dir(v->fs->session, it.dir);
         free(it.name);
         pthread_mutex_lock(&v->mu);
     }

@@ -76,15 +76,6 @@ static void idle_add(struct ofile *f)
 /* Nobody has it any more, it is out of the table. */
 static void destroy(struct ofile *f)
 {
-    struct ofiles *fs = f->files;
-    struct inode n;
-    bool known = inodes_get(fs->c.inodes, f->ino, &n) == 0 && n.generation == f->generation;
-    if (known && n.backing && n.opens == 0) {
-        struct inode none = {.backing = 0};
-        inodes_set(fs->c.inodes, f->ino, INODES_BACKING, &none, 0, INODE_PASSTHROUGH);
-        if (fs->c.backing.close)
-            fs->c.backing.close(fs->c.backing.user, n.backing);
-    }
     if (f->cf)
         cache_close(f->cf);
     if (f->stage_fd >= 0)
@@ -239,6 +230,8 @@ static int attach_cached(struct ofile *f, const struct inode *n, struct err *e)
         return -1;
     key.mount = mount;
     f->cf = cache_open(f->files->c.cache, &key, e);
+    if (f->cf)
+        walk_note(f->files->c.walk, n, cache_complete(f->cf));
     return f->cf ? 0 : -1;
 }
 
@@ -308,24 +301,32 @@ static int32_t take_backing(struct ofile *f, const struct inode *n)
 {
     struct ofiles_conf *c = &f->files->c;
     struct err e = ERR_INIT;
-    if (!c->backing.open || f->no_backing || (n->flags & INODE_STAGED) || tree_writable(c->tree, n->mount))
+    if (!c->backings || f->no_backing || (n->flags & INODE_STAGED) || tree_writable(c->tree, n->mount))
         return 0;
-    if (n->backing)
-        return n->backing;
     if (lock_attached(f, &e))
         return 0;
     cleanup_fd int fd = f->cf ? cache_complete_fd(f->cf) : -1;
     pthread_rwlock_unlock(&f->io);
-    struct inode set = {0};
     if (fd < 0)
         return 0;
-    if (c->backing.open(c->backing.user, fd, &set.backing, &e) || set.backing <= 0) {
+    int32_t id = backings_register(c->backings, f->ino, fd, &e);
+    if (!id) {
         log_kv(LOG_DEBUG, "no passthrough for a file", "error", e.msg, NULL);
         f->no_backing = true;
-        return 0;
     }
-    inodes_set(c->inodes, f->ino, INODES_BACKING, &set, 0, 0);
-    return set.backing;
+    return id;
+}
+
+int32_t ofiles_reopen(struct ofiles *fs, uint64_t ino) { return fs->c.backings ? backings_reopen(fs->c.backings, ino) : 0; }
+
+bool ofiles_reclosed(struct ofiles *fs, uint64_t ino)
+{
+    struct inode n;
+    if (!fs->c.backings || inodes_get(fs->c.inodes, ino, &n) || !(n.flags & INODE_PASSTHROUGH) || n.opens == 0 || n.backing <= 0)
+        return false;
+    if (inodes_opened(fs->c.inodes, ino, -1) == 0)
+        backings_idle(fs->c.backings, &n);
+    return true;
 }
 
 /* The kernel takes all opens of an inode in one way: through the backing file, or through us. */
@@ -333,11 +334,11 @@ static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *back
 {
     struct inodes *ix = f->files->c.inodes;
     struct inode n;
+    if (!write && (*backing = ofiles_reopen(f->files, f->ino)))
+        return 0;
     if (inodes_get(ix, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
-    if ((n.flags & INODE_PASSTHROUGH) && n.opens > 0)
-        *backing = n.backing;
-    else if (!write && n.opens == 0)
+    if (!write && n.opens == 0)
         *backing = take_backing(f, &n);
     if (truncate && write_truncate(f, 0, e))
         return -1;
@@ -357,8 +358,14 @@ int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, str
 
 void ofile_closed(struct ofile *f)
 {
+    struct inode was = {0};
+    struct backings *b = f->files->c.backings;
     pthread_mutex_lock(&f->up);
+    if (b)
+        inodes_get(f->files->c.inodes, f->ino, &was);
     if (inodes_opened(f->files->c.inodes, f->ino, -1) == 0) {
+        if (b)
+            backings_idle(b, &was);
         atomic_store(&f->pinned, false);
         write_settle(f);
     }

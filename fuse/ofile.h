@@ -8,9 +8,11 @@
 #ifndef MILLRACE_FUSE_OFILE_H
 #define MILLRACE_FUSE_OFILE_H
 
+#include "fuse/backing.h"
 #include "fuse/cache/cache.h"
 #include "fuse/inode.h"
 #include "fuse/tree.h"
+#include "fuse/walk.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,20 +36,14 @@ struct ofile {
     bool no_backing;             /* up: passthrough was tried and refused */
 };
 
-/* Passthrough: gives the kernel a file to read from by itself. */
-struct backing_ops {
-    int (*open)(void *user, int fd, int32_t *id, struct err *e);
-    void (*close)(void *user, int32_t id);
-    void *user;
-};
-
 struct ofiles_conf {
     struct inodes *inodes; /* all borrowed */
     struct tree *tree;
     struct cache *cache;
     const struct conf *conf;
     const char *stage_dir;
-    struct backing_ops backing; /* .open NULL: no passthrough */
+    struct walk *walk;
+    struct backings *backings;  /* NULL: no passthrough */
     unsigned max_idle;          /* closed files kept ready; 0: 1024 */
 };
 
@@ -62,6 +58,10 @@ void ofiles_put(struct ofile *f);
 /* Calls fn for every file in the table, with a reference held and no lock. */
 void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), void *user);
 
+/* The short way for files that the kernel reads by itself: opens one again and returns its backing id, 0 if it has none; and
+ * counts a close of one, false if it is none. */
+int32_t ofiles_reopen(struct ofiles *fs, uint64_t ino);
+bool ofiles_reclosed(struct ofiles *fs, uint64_t ino);
 /* Decides how this open is served. *backing: passthrough id or 0. ESTALE: the inode is gone.
  * Counts the open; ofile_closed() counts it off again. */
 int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e);

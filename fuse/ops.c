@@ -86,6 +86,13 @@ static void op_init(void *user, struct fuse_conn_info *conn)
             | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_EXPORT_SUPPORT);
 }
 
+/* A sealed mount's kernel lists a directory from what it has read: from time to time it must come and ask us. */
+static void let_it_ask(struct fs *fs, const struct inode *n)
+{
+    if (fs->sealed && tree_is_old(fs->tree, n))
+        session_inval_dir(fs->session, n->ino);
+}
+
 static void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
     struct fs *fs = ops_fs(req);
@@ -100,6 +107,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
         return;
     }
     if (tree_lookup(fs->tree, dir, name, &n, &e) == 0) {
+        let_it_ask(fs, &n);
         ops_entry(req, &n);
         return;
     }
@@ -136,6 +144,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         ops_fail(req, ino, "getattr", &e);
         return;
     }
+    let_it_ask(fs, &n);
     ops_attr(fs, &n, &st);
     fuse_reply_attr(req, &st, n.flags & INODE_GONE ? 0 : fs->timeout);
 }

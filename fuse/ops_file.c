@@ -22,13 +22,15 @@ static int open_inode(struct fs *fs, uint64_t ino, struct fuse_file_info *fi, st
         return -1;
     if (write && !tree_writable(fs->tree, n.mount))
         return err_sys(e, EROFS, "open for writing");
-    struct ofile *f = ofiles_get(fs->files, ino, e);
-    if (!f)
-        return -1;
-    int rc = ofile_open(f, write, write && (fi->flags & O_TRUNC), &backing, e);
-    ofiles_put(f);
-    if (rc)
-        return -1;
+    if (write || !(backing = ofiles_reopen(fs->files, ino))) {
+        struct ofile *f = ofiles_get(fs->files, ino, e);
+        if (!f)
+            return -1;
+        int rc = ofile_open(f, write, write && (fi->flags & O_TRUNC), &backing, e);
+        ofiles_put(f);
+        if (rc)
+            return -1;
+    }
     fi->fh = write;
     fi->noflush = !write;
     fi->keep_cache = 1; /* another version would be another inode */
@@ -39,6 +41,8 @@ static int open_inode(struct fs *fs, uint64_t ino, struct fuse_file_info *fi, st
 static void closed(struct fs *fs, uint64_t ino)
 {
     struct err e = ERR_INIT;
+    if (ofiles_reclosed(fs->files, ino))
+        return;
     struct ofile *f = ofiles_get(fs->files, ino, &e);
     if (!f)
         return;
@@ -225,7 +229,13 @@ static void save(fuse_req_t req, uint64_t ino, const struct fuse_file_info *fi, 
         fuse_reply_err(req, 0);
 }
 
-void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) { save(req, ino, fi, "close"); }
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    if (ops_fs(req)->sealed)
+        fuse_reply_err(req, ENOSYS); /* a file that was opened without us has nothing to save: the kernel does not ask again */
+    else
+        save(req, ino, fi, "close");
+}
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
@@ -236,6 +246,16 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct err e = ERR_INIT;
+    /* It may have been counted off already. Once too few is a file that stays as it is until the next mount; once too many would be one
+     * that is thought closed, and is served in another way than those who have it open: the kernel fails such opens. */
+    if (!fi->fh && session_resent()) {
+        fuse_reply_err(req, 0);
+        return;
+    }
+    if (!fi->fh && ofiles_reclosed(ops_fs(req)->files, ino)) {
+        fuse_reply_err(req, 0);
+        return;
+    }
     struct ofile *f = ofiles_get(ops_fs(req)->files, ino, &e);
     if (f) {
         /* Written through a mapping after the last close(): there is nobody to tell of an error, the writer goes on trying. */

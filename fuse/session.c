@@ -215,6 +215,13 @@ void session_inval_entry(struct session *s, uint64_t dir, const char *name)
         log_kv(LOG_WARN, "the kernel could not be told of a changed name", "name", name, "error", strerror(-rc), NULL);
 }
 
+void session_inval_dir(struct session *s, uint64_t dir)
+{
+    int rc = fuse_lowlevel_notify_inval_inode(s->se, dir, 0, 0);
+    if (rc && rc != -ENOENT && rc != -ENOTCONN)
+        log_kv(LOG_WARN, "the kernel could not be told of a changed directory", "error", strerror(-rc), NULL);
+}
+
 int session_backing_open(struct session *s, int fd, int32_t *id, struct err *e)
 {
     struct backing_map map = {.fd = fd};

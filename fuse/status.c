@@ -1,5 +1,6 @@
 #include "fuse/status.h"
 
+#include "fuse/backing.h"
 #include "fuse/cache/cache.h"
 #include "fuse/hint.h"
 #include "fuse/inode.h"
@@ -29,6 +30,8 @@ struct status {
     pthread_mutex_t mu;
     const struct conf *conf;      /* mu */
     struct status_sources from;   /* mu: all or none */
+    struct backings *backings;    /* mu */
+    const char *profile;          /* mu; NULL: not chosen yet */
     struct trouble whole, *mounts; /* mu */
     bool ready, serving;          /* mu */
     int64_t began_ns;             /* monotonic */
@@ -67,6 +70,14 @@ void status_data(struct status *s, const struct status_sources *from)
 {
     pthread_mutex_lock(&s->mu);
     s->from = from ? *from : (struct status_sources){0};
+    pthread_mutex_unlock(&s->mu);
+}
+
+void status_profile(struct status *s, bool sealed, struct backings *backings)
+{
+    pthread_mutex_lock(&s->mu);
+    s->profile = sealed ? "sealed" : "open";
+    s->backings = backings;
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -188,6 +199,7 @@ void status_json(struct status *s, struct buf *out)
     buf_adds(out, ",\"message\":");
     buf_add_json_string(out, t->message);
     buf_addf(out, ",\"serving\":%s", s->serving ? "true" : "false");
+    buf_addf(out, ",\"profile\":\"%s\",\"backingFiles\":%zu", s->profile ? s->profile : "", s->backings ? backings_count(s->backings) : 0);
     add_mounts(s, out);
     buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64 "}",
         c.used_bytes, c.capacity_bytes, c.files, c.complete_files);

@@ -11,6 +11,7 @@ struct status; /* opaque */
 struct cache;
 struct ring;
 struct inodes;
+struct backings;
 struct hints;
 struct stalls;
 
@@ -27,6 +28,7 @@ struct status_sources {
     struct stalls *stalls;
 };
 void status_data(struct status *s, const struct status_sources *from); /* copied; NULL: none any more */
+void status_profile(struct status *s, bool sealed, struct backings *backings);         /* backings: borrowed; NULL: none */
 void status_fail(struct status *s, const char *reason, const char *message);           /* as a whole: not ready */
 void status_mount(struct status *s, size_t mount, const char *reason, const char *message); /* reason "": ready */
 void status_ready(struct status *s);                                                   /* all mounts answered */

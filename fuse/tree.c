@@ -22,6 +22,7 @@ struct listing {
     pthread_mutex_t mu;     /* held while a page is fetched */
     char *cursor;           /* mu; NULL before the first page */
     bool begun;             /* mu */
+    bool again, grew;       /* mu; it was listed before; and a name came that was not there then */
     bool hidden;            /* mu; a file was passed over because a directory has its name */
     uint32_t start_s, page_s; /* mu; of its first and of its latest page */
 };
@@ -173,7 +174,7 @@ struct page {
     uint32_t now_s;
     struct err *e;
     int rc;
-    bool hidden;
+    bool hidden, grew;
 };
 
 static int take_entry(void *user, const struct store_entry *entry)
@@ -194,6 +195,7 @@ static int take_entry(void *user, const struct store_entry *entry)
     p->rc = inodes_put(p->t->c.inodes, p->dir, entry->name, &entry->st, p->now_s, &n, &change, p->e);
     if (p->rc == 0 && change == INODES_REPLACED)
         p->t->c.changed(p->t->c.user, p->dir, entry->name);
+    p->grew |= p->rc == 0 && change == INODES_NEW;
     return p->rc;
 }
 
@@ -216,20 +218,24 @@ static int list_page(struct tree *t, struct listing *l, struct err *e)
         listing_reset(l);
     if (!l->begun) {
         l->begun = true;
-        l->hidden = false;
+        l->hidden = l->grew = false;
         l->start_s = now_s();
     }
     struct inode d = {0};
-    struct page p = {t, l->dir, l->page_s = now_s(), e, 0, false};
+    struct page p = {t, l->dir, l->page_s = now_s(), e, 0, false, false};
     inodes_get(t->c.inodes, l->dir, &d);
+    l->again = d.flags & INODE_LISTED;
     if ((store_list(store, path, &l->cursor, take_entry, &p, e) || p.rc) && !((d.flags & INODE_FIXED) && e->cls == ERR_NOTFOUND)) {
         listing_reset(l);
         return -1;
     }
     l->hidden |= p.hidden;
+    l->grew |= p.grew;
     if (l->cursor)
         return 1;
     inodes_listed(t->c.inodes, l->dir, l->start_s, t->c.changed, t->c.user);
+    if (l->again && l->grew)
+        t->c.changed(t->c.user, l->dir, "");
     if (l->hidden)
         inodes_unlist(t->c.inodes, l->dir);
     listing_reset(l);
@@ -258,6 +264,12 @@ static bool is_complete(struct tree *t, uint64_t dir, struct inode *d)
     if (d->mount == INODE_NO_MOUNT || (d->flags & INODE_LOCAL))
         return true;
     return (d->flags & INODE_LISTED) && is_fresh(t, d->listed_s);
+}
+
+bool tree_is_old(struct tree *t, const struct inode *dir)
+{
+    struct inode d;
+    return (dir->flags & INODE_DIR) && (dir->flags & INODE_LISTED) && !is_complete(t, dir->ino, &d);
 }
 
 /* Pages until fn says it is enough or the directory is complete. */
@@ -339,6 +351,8 @@ static int ask(struct tree *t, uint64_t dir, const char *name, bool known, const
             return -1;
         if (change == INODES_REPLACED)
             t->c.changed(t->c.user, dir, name);
+        if (change == INODES_NEW)
+            t->c.changed(t->c.user, dir, "");
         return 0;
     }
     if (e->cls == ERR_NOTFOUND) {

@@ -17,7 +17,8 @@ struct tree_conf {
     struct inodes *inodes;        /* borrowed */
     struct store **stores;        /* one for each mount; borrowed; NULL: cannot be used */
     int64_t sync_ns;              /* metadata sync interval */
-    /* A name now means something else, or nothing: tell the kernel. Called with locks held: must only queue. */
+    /* A name now means something else, or nothing; or (name "") a directory that was listed has more names: tell the kernel. Called with
+     * locks held: must only queue. */
     void (*changed)(void *user, uint64_t dir, const char *name);
     void *user;
 };
@@ -30,6 +31,7 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
 int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e);
 /* Makes sure that there is something to read after `cookie`, or that the directory is complete: one page of its listing at a time. */
 int tree_fill(struct tree *t, uint64_t dir, uint64_t cookie, struct err *e);
+bool tree_is_old(struct tree *t, const struct inode *dir); /* its listing is older than may be shown */
 int tree_fill_all(struct tree *t, uint64_t dir, struct err *e); /* complete and fresh: before rmdir, rename over */
 
 /* Where an inode is: its store and the path there. EROFS/ENOENT for the directories above the mounts. */

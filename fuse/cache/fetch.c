@@ -12,6 +12,12 @@
 
 __thread unsigned fetch_origin;
 
+/* Bytes of the budget for blocks of a file: what is in the last one, and not a whole block of a small file. */
+static int64_t weight(const struct node *n, uint32_t first, uint32_t count)
+{
+    return (int64_t)(count - 1) * CACHE_BLOCK + (int64_t)to_pages(block_len(n, first + count - 1)) * PAGE;
+}
+
 static struct fetch *find(struct node *n, uint32_t block)
 {
     for (struct fetch *f = n->fetches; f; f = f->next)
@@ -299,7 +305,7 @@ int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32
             return 0;
         }
         uint32_t count = missing_run(n, block, MAX(1u, MIN(more, PART_BLOCKS)));
-        int64_t reserved = (int64_t)count * CACHE_BLOCK;
+        int64_t reserved = weight(n, block, count);
         f = make(n, block, count, reserved);
         if (!f) {
             pthread_mutex_unlock(&n->mu);
@@ -336,7 +342,7 @@ uint32_t fetch_ahead(struct node *n, uint32_t first, uint32_t count, uint32_t pa
             b++;
             continue;
         }
-        int64_t reserved = (int64_t)k * CACHE_BLOCK;
+        int64_t reserved = weight(n, b, k);
         struct fetch *f = budget_try(&c->budget, reserved) ? make(n, b, k, reserved) : NULL;
         if (f) {
             f->wanted = wanted;

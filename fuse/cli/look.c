@@ -201,6 +201,8 @@ static void print_status(const json_t *j)
     printf("%-10s %s\n", "ready:", ready ? "yes" : "no");
     if (!ready)
         printf("%-10s %s\n%-10s %s\n", "reason:", jget_str(j, "reason", ""), "message:", jget_str(j, "message", ""));
+    if (*jget_str(j, "profile", ""))
+        printf("%-10s %s\n", "profile:", jget_str(j, "profile", ""));
     for (size_t i = 0; i < jget_len(j, "mounts"); i++) {
         const json_t *m = json_array_get(jget_arr(j, "mounts"), i);
         printf("%-10s %s at %s%s%s\n", "store:", jget_str(m, "mountPoint", "?"), jget_str(m, "path", "/"),

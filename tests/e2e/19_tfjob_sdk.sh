@@ -14,7 +14,7 @@ install_sdk()
 }
 with_lock sdk once "$SDK/stamp" 'kubeflow-training==1.9.3 kubernetes<37' run_step "Kubeflow's SDK" install_sdk
 
-restricted none 'echo step 1; echo done: $TF_CONFIG; sleep 3' tensorflow | jq -c 'del(.volumes, .containers[].volumeMounts)' >"$WORK/pod.json"
+restricted none 'echo step 1; echo done: $TF_CONFIG; sleep 15' tensorflow | jq -c 'del(.volumes, .containers[].volumeMounts)' >"$WORK/pod.json"
 "$SDK/bin/python" - "$NS" "$WORK/pod.json" <<'PYTHON'
 import json, sys
 from kubeflow.training import (TrainingClient, KubeflowOrgV1ReplicaSpec, KubeflowOrgV1RunPolicy, KubeflowOrgV1TFJob, KubeflowOrgV1TFJobSpec)
@@ -30,8 +30,9 @@ job = KubeflowOrgV1TFJob(api_version="kubeflow.org/v1", kind="TFJob", metadata=V
                                                      tf_replica_specs={"Chief": replica(1), "Worker": replica(2)}))
 client = TrainingClient(namespace=namespace, job_kind="TFJob")
 client.create_job(job, namespace=namespace)
-client.wait_for_job_conditions("sdk", namespace=namespace, expected_conditions={"Running"}, timeout=120)
-client.wait_for_job_conditions("sdk", namespace=namespace, timeout=180)
+wait = {"namespace": namespace, "wait_timeout": 120, "polling_interval": 1}
+client.wait_for_job_conditions("sdk", expected_conditions={"Running"}, **wait)
+client.wait_for_job_conditions("sdk", **wait)
 assert client.is_job_created("sdk") and client.is_job_succeeded("sdk"), client.get_job_conditions("sdk")
 assert not client.is_job_running("sdk") and not client.is_job_restarting("sdk") and not client.is_job_failed("sdk")
 assert [j.metadata.name for j in client.list_jobs()] == ["sdk"]

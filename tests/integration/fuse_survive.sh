@@ -49,7 +49,7 @@ done
 # Nobody's process, no capabilities, a read-only dataset: passthrough through the keeper.
 [ "$(id -u)" = 0 ] || die "needs root"
 fuse_source posix
-fuse_config readOnly=true
+fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":2000000000}],"profile":"open"}'
 make_sources
 mkdir -p "$CACHE"
 chown -R 65534:65534 "$CACHE"

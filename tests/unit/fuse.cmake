@@ -16,6 +16,7 @@ endif()
 
 # What the scripts tests/integration/fuse_*.sh run on a real mount.
 if(TARGET mr_fuse)
+  millrace_unit_test(backing SOURCES unit/test_backing.c LIBS mr_fuse)
   add_executable(fuse_patterns integration/fuse_patterns.c)
   target_link_libraries(fuse_patterns PRIVATE PkgConfig::CMOCKA)
   add_executable(fuse_random integration/fuse_random.c)

@@ -1,0 +1,89 @@
+#!/bin/bash
+# timeout: 240
+# The profile fits the files and stays what it is when the serving process is killed; a sealed mount sees what changes in the store, too;
+# who walks through a directory finds the next files fetched already, who reads at random does not.
+set -euo pipefail
+FUSE_LEAKS=0
+# shellcheck disable=SC2016 # expressions that wait_for evaluates
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+
+status() { curl -sf "http://$HTTP/status" | jq -r "$1"; }
+
+restart() # an empty cache
+{
+    [ -z "$SUPERVISOR" ] || fuse_umount
+    rm -rf "$CACHE"
+    fuse_mount "$@"
+}
+
+profile_is() # PROFILE WHAT
+{
+    [ "$(status .profile)" = "$1" ] || die "$2: the profile is $(status .profile), not $1"
+}
+
+fuse_source s3
+make_small() { for i in $(seq -w 0 199); do echo "content of $1-$i" >"$DATA/$1/f$i"; done; }
+mkdir -p "$DATA/a" "$DATA/b"
+make_small a
+make_small b
+
+echo "# which profile"
+fuse_config
+restart --metadata-sync 1s
+profile_is open "a mount that can be written"
+fuse_config readOnly=true
+restart --metadata-sync 1s
+profile_is sealed "small files, read-only"
+kill -9 "$(served)"
+wait_for 10 "the next process" is_served
+profile_is sealed "small files, after a kill"
+fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":2000000000}],"profile":"open"}'
+restart
+profile_is open "small files, told to"
+head -c 60000000 /dev/urandom >"$DATA/large1"
+for i in 2 3 4 5 6 7 8 9; do cp "$DATA/large1" "$DATA/large$i"; done
+fuse_config readOnly=true
+restart
+profile_is open "mostly large files"
+cmp "$DATA/large1" "$MNT/large1" || die "a large file differs"
+cmp "$DATA/large1" "$MNT/large1"
+exec 7<"$MNT/large1"
+before=$(status .reads.cacheBytes)
+cat <&7 >/dev/null
+[ "$(status .reads.cacheBytes)" = "$before" ] || [ "$(id -u)" != 0 ] || die "a complete file is not read by the kernel itself"
+exec 7<&-
+wait_for 5 "the backing file to be kept" eval '[ "$(status .backingFiles)" = 1 ] || [ "$(id -u)" != 0 ]'
+rm "$DATA"/large*
+
+echo "# a sealed mount, and the store changes"
+restart --metadata-sync 1s
+profile_is sealed "small files again"
+for i in 1 2; do [ "$(cat "$MNT"/a/* | sha256sum)" = "$(cat "$DATA"/a/* | sha256sum)" ] || die "wrong content, pass $i"; done
+[ "$(find "$MNT" -type f | wc -l)" = 400 ] || die "the listing is not complete"
+kill -9 "$(served)"
+[ "$(cat "$MNT"/b/* | sha256sum)" = "$(cat "$DATA"/b/* | sha256sum)" ] || die "wrong content after a kill"
+echo "a new version" >"$DATA/a/.new" && mv "$DATA/a/.new" "$DATA/a/f000"
+echo "a new file" >"$DATA/a/g"
+rm "$DATA/a/f001"
+mkdir "$DATA/c" && echo x >"$DATA/c/x"
+wait_for 10 "the new version" eval '[ "$(cat "$MNT/a/f000")" = "a new version" ]'
+wait_for 10 "the new file in the listing" eval 'ls "$MNT/a" | grep -qx g'
+wait_for 10 "the removed file" eval '! ls "$MNT/a" | grep -qx f001'
+wait_for 10 "the new directory" eval 'ls "$MNT" | grep -qx c'
+[ "$(cat "$MNT/a/g" "$MNT/c/x")" = $'a new file\nx' ] || die "wrong content of what is new"
+
+echo "# in order, and at random"
+for how in sealed open; do
+    fuse_config readOnly=true "cache={\"tiers\":[{\"medium\":\"SSD\",\"quota\":2000000000}],\"profile\":\"$how\"}"
+    restart
+    for i in 010 190 050 150 090 110 030 170; do cat "$MNT/b/f$i"; done >/dev/null
+    sleep 0.5
+    [ "$(status .cache.files)" = 8 ] || die "$how: $(status .cache.files) files were fetched for 8 that were read at random"
+    for i in 000 001 002 003; do cat "$MNT/a/f$i" 2>/dev/null || true; done >/dev/null
+    for i in 004 005 006 007; do cat "$MNT/a/f$i"; done >/dev/null
+    wait_for 10 "$how: the next files" eval '[ "$(status .cache.files)" -ge 24 ]'
+    [ "$(status .cache.files)" -lt 300 ] || die "$how: far too many files were fetched"
+    [ "$(cat "$MNT"/a/* "$MNT"/b/* "$MNT"/c/* | sha256sum)" = "$(cat "$DATA"/a/* "$DATA"/b/* "$DATA"/c/* | sha256sum)" ] || die "$how: wrong content"
+done
+fuse_umount

@@ -1,0 +1,251 @@
+/* Backing files: each id that was given is given back exactly once, never while its inode is open, and there are never too many idle. */
+#include "tests/unit/unit.h"
+
+#include "fuse/backing.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define IDS 100000
+#define FILES 40
+#define MOST 8
+
+static char dir[] = "/tmp/millrace-backing.XXXXXX";
+static struct inodes *ix;
+static uint64_t files[FILES];
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static bool live[IDS]; /* mu */
+static int next_id, nlive;
+
+static int give(void *user, int fd, int32_t *id, struct err *e)
+{
+    (void)user;
+    if (fd < 0)
+        return err_set(e, ERR_DENIED, "not this one");
+    pthread_mutex_lock(&mu);
+    *id = ++next_id;
+    live[*id] = true;
+    nlive++;
+    pthread_mutex_unlock(&mu);
+    return 0;
+}
+
+static void take_back(void *user, int32_t id)
+{
+    (void)user;
+    pthread_mutex_lock(&mu);
+    bool was = live[id];
+    live[id] = false;
+    nlive--;
+    pthread_mutex_unlock(&mu);
+    if (!was)
+        abort();
+}
+
+static const struct backing_ops ops = {give, take_back, NULL};
+
+static uint64_t put(const char *name, const char *version)
+{
+    struct store_stat st = {.size = 10, .mtime_ns = 1};
+    struct inode n;
+    struct err e = ERR_INIT;
+    enum inodes_change change;
+    snprintf(st.version, sizeof st.version, "%s", version);
+    if (inodes_put(ix, INODE_ROOT, name, &st, 1, &n, &change, &e))
+        fail_msg("%s", e.msg);
+    inodes_ref(ix, n.ino);
+    return n.ino;
+}
+
+static int setup(void **state)
+{
+    cleanup_free char *path = path_join(dir, "index");
+    struct inodes_conf c = {.path = path, .identity = 1, .dir_mode = 0755, .file_mode = 0644};
+    struct err e = ERR_INIT;
+    bool fresh;
+    (void)state;
+    unlink(path);
+    if (!(ix = inodes_open(&c, &fresh, &e)))
+        fail_msg("%s", e.msg);
+    for (int i = 0; i < FILES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "f%d", i);
+        files[i] = put(name, "v1");
+    }
+    next_id = nlive = 0;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    inodes_close(ix, true);
+    return 0;
+}
+
+/* As ofile does: one at a time for an inode. */
+static int32_t open_it(struct backings *b, uint64_t ino)
+{
+    int32_t id = backings_reopen(b, ino);
+    if (id)
+        return id;
+    struct err e = ERR_INIT;
+    struct inode n;
+    assert_int_equal(inodes_get(ix, ino, &n), 0);
+    if (n.opens == 0)
+        id = backings_register(b, ino, 0, &e);
+    else
+        id = n.backing;
+    inodes_set(ix, ino, 0, NULL, INODE_PASSTHROUGH, 0);
+    inodes_opened(ix, ino, 1);
+    return id;
+}
+
+static void close_it(struct backings *b, uint64_t ino)
+{
+    struct inode was;
+    assert_int_equal(inodes_get(ix, ino, &was), 0);
+    if (inodes_opened(ix, ino, -1) == 0)
+        backings_idle(b, &was);
+}
+
+static void test_kept(void **state)
+{
+    (void)state;
+    struct backings *b = backings_new(&ops, ix, MOST);
+    int32_t first = open_it(b, files[0]);
+    assert_true(first > 0);
+    assert_int_equal(open_it(b, files[0]), first); /* one id for all opens */
+    close_it(b, files[0]);
+    assert_int_equal(backings_count(b), 0); /* still open once */
+    close_it(b, files[0]);
+    assert_int_equal(backings_count(b), 1);
+    assert_int_equal(open_it(b, files[0]), first); /* and for later ones */
+    assert_int_equal(backings_count(b), 0);
+    close_it(b, files[0]);
+    backings_free(b);
+    assert_int_equal(nlive, 0);
+    struct inode n;
+    assert_int_equal(inodes_get(ix, files[0], &n), 0);
+    assert_int_equal(n.backing, 0);
+    assert_false(n.flags & INODE_PASSTHROUGH);
+}
+
+static void test_oldest_goes(void **state)
+{
+    (void)state;
+    struct backings *b = backings_new(&ops, ix, MOST);
+    int32_t held = open_it(b, files[FILES - 1]);
+    for (int i = 0; i < MOST + 3; i++) {
+        open_it(b, files[i]);
+        close_it(b, files[i]);
+        if (i > 0) { /* used again and again: never the oldest */
+            open_it(b, files[0]);
+            close_it(b, files[0]);
+        }
+    }
+    assert_int_equal(backings_count(b), MOST);
+    assert_int_equal(nlive, MOST + 1);
+    int before = next_id;
+    assert_int_equal(open_it(b, files[0]), 2); /* the second id given: still the same */
+    assert_true(live[held]);
+    open_it(b, files[1]); /* was the oldest: it gets a new one */
+    assert_int_equal(next_id, before + 1);
+    close_it(b, files[0]);
+    close_it(b, files[1]);
+    close_it(b, files[FILES - 1]);
+    backings_free(b);
+    assert_int_equal(nlive, 0);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct backings *b = backings_new(&ops, ix, MOST);
+    struct err e = ERR_INIT;
+    assert_int_equal(backings_register(b, files[0], -1, &e), 0);
+    assert_string_equal(e.msg, "not this one");
+    assert_int_equal(backings_reopen(b, files[0]), 0);
+    backings_free(b);
+}
+
+/* Its record is freed with the last close, or later, and taken by another file. */
+static void test_gone(void **state)
+{
+    (void)state;
+    struct backings *b = backings_new(&ops, ix, MOST);
+    int32_t while_open = open_it(b, files[0]), idle = open_it(b, files[1]);
+    close_it(b, files[1]);
+    for (int i = 0; i < 2; i++) {
+        inodes_remove(ix, files[i]);
+        inodes_forget(ix, files[i], 1);
+    }
+    close_it(b, files[0]);
+    assert_false(live[while_open]);
+    uint64_t again[2] = {put("new0", "v1"), put("new1", "v1")};
+    int32_t ids[2] = {open_it(b, again[0]), open_it(b, again[1])};
+    assert_true(ids[0] != idle && ids[1] != idle);
+    close_it(b, again[0]);
+    close_it(b, again[1]);
+    assert_false(live[idle]);
+    backings_free(b);
+    assert_int_equal(nlive, 0);
+}
+
+struct hand {
+    struct backings *b;
+    int number;
+};
+
+static void *hammer(void *arg)
+{
+    const struct hand *h = arg;
+    unsigned seed = (unsigned)h->number;
+    for (int i = 0; i < 3000; i++) { /* each its own files: opens of one inode are one at a time */
+        uint64_t ino = files[h->number * 10 + rand_r(&seed) % 10];
+        int32_t id = open_it(h->b, ino);
+        pthread_mutex_lock(&mu);
+        bool good = id > 0 && live[id];
+        pthread_mutex_unlock(&mu);
+        if (!good)
+            abort();
+        close_it(h->b, ino);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    struct backings *b = backings_new(&ops, ix, MOST);
+    struct hand hands[4];
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++) {
+        hands[i] = (struct hand){b, i};
+        assert_int_equal(pthread_create(&t[i], NULL, hammer, &hands[i]), 0);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(t[i], NULL);
+    assert_true(backings_count(b) <= MOST);
+    assert_int_equal(nlive, (int)backings_count(b));
+    backings_free(b);
+    assert_int_equal(nlive, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_kept, setup, teardown), cmocka_unit_test_setup_teardown(test_oldest_goes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refused, setup, teardown), cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
+    };
+    if (!mkdtemp(dir))
+        return 1;
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    file_remove_tree(dir, NULL);
+    return rc;
+}
