@@ -11,7 +11,7 @@
 #define OF_OTHERS "csi.storage.k8s.io/"
 
 static const char *const tiers[][2] = {{"cache-memory", "MEM"}, {"cache-disk", "SSD"}};
-static const char *const write_types[] = {"Through", "CacheThrough", "AsyncThrough", "MustCache"};
+static const char *const write_types[] = {"Through", "CacheThrough"};
 #define WRITE_TYPE "write-type"
 
 static bool is_option(const char *key)
@@ -36,7 +36,7 @@ int child_config_check(const struct source_pair *params, size_t n, struct err *e
         if (strcmp(write, write_types[i]) == 0)
             write = NULL;
     if (write)
-        return err_set(e, ERR_INVALID, "parameter %s: '%.64s' is none of Through, CacheThrough, AsyncThrough, MustCache", WRITE_TYPE, write);
+        return err_set(e, ERR_INVALID, "parameter %s: '%.64s' is neither Through nor CacheThrough", WRITE_TYPE, write);
     return 0;
 }
 

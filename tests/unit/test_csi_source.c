@@ -118,7 +118,7 @@ static void test_child_config(void **state)
     (void)state;
     struct err e = ERR_INIT;
     struct source_pair p[] = {{"url", "s3://bucket/a \"b\""}, {"endpoint", "http://127.0.0.1:7070"}, {"cache-memory", "64Mi"},
-        {"cache-disk", "1Gi"}, {"write-type", "AsyncThrough"}, {"csi.storage.k8s.io/pv/name", "x"}};
+        {"cache-disk", "1Gi"}, {"write-type", "CacheThrough"}, {"csi.storage.k8s.io/pv/name", "x"}};
     struct source_pair secret = {"secret-access-key", "do-not-show-this"};
     assert_int_equal(child_config_check(p, ARRAY_LEN(p), &e), 0);
     cleanup_free char *text = child_config("vol-1", true, p, ARRAY_LEN(p), &secret, 1);
@@ -133,8 +133,9 @@ static void test_child_config(void **state)
     assert_true(jget_bool(j, "readOnly", false));
     assert_int_equal(jget_int(j, "cache.tiers[0].quota", 0), 64 << 20);
     assert_string_equal(jget_str(j, "cache.tiers[1].medium", ""), "SSD");
-    assert_string_equal(jget_str(j, "cache.writeType", ""), "AsyncThrough");
-    static const struct source_pair bad[] = {{"url", "no-scheme"}, {"cache-memory", "lots"}, {"cache-disk", "-1"}, {"write-type", "Sometimes"}};
+    assert_string_equal(jget_str(j, "cache.writeType", ""), "CacheThrough");
+    static const struct source_pair bad[] = {{"url", "no-scheme"}, {"cache-memory", "lots"}, {"cache-disk", "-1"},
+        {"write-type", "Sometimes"}, {"write-type", "AsyncThrough"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct source_pair q[] = {bad[i], {"url", "file:///x"}};
         err_clear(&e);
