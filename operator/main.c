@@ -27,7 +27,7 @@
 #define LEASE_TIMEOUT (5 * NS_PER_S)
 
 struct flags {
-    const char *kubeconfig, *context, *ns, *watch_ns, *level, *metrics, *image, *pull_policy, *pull_secrets, *domain, *gang;
+    const char *kubeconfig, *context, *ns, *watch_ns, *level, *metrics, *image, *pull_policy, *pull_secrets, *gang;
     const char *lease_name;
     bool leader_elect, help, version;
     int64_t workers, max_in_flight;
@@ -58,7 +58,6 @@ static int parse_flags(struct flags *f, int argc, char **argv, char **help, stru
         {"image", OPT_STRING, &f->image, "IMAGE", "image of client and cache worker pods"},
         {"image-pull-policy", OPT_STRING, &f->pull_policy, "POLICY", "of those pods: Always, IfNotPresent or Never"},
         {"image-pull-secrets", OPT_STRING, &f->pull_secrets, "NAMES", "of those pods, separated by commas"},
-        {"cluster-domain", OPT_STRING, &f->domain, "DOMAIN", "DNS domain of the cluster's Services"},
         {"gang-scheduler", OPT_STRING, &f->gang, "NAME", "of TFJobs whose pods start together: volcano, or the name of one with coscheduling"},
         {"workers", OPT_INT, &f->workers, "N", "threads of each controller"},
         {"max-in-flight", OPT_INT, &f->max_in_flight, "N", "requests to the API server at once, watches not counted"},
@@ -227,7 +226,6 @@ static int prepare(struct operator *o, struct err *e)
     env->pull_policy = o->flags.pull_policy;
     env->pull_secrets = o->flags.pull_secrets;
     env->watch_ns = o->flags.watch_ns && *o->flags.watch_ns ? o->flags.watch_ns : NULL;
-    env->cluster_domain = o->flags.domain;
     env->workers = (unsigned)o->flags.workers;
     env->gang_scheduler = o->flags.gang;
     env->apply.kube = env->kube;
@@ -300,7 +298,7 @@ static int live(struct operator *o, struct err *e)
 int main(int argc, char **argv)
 {
     static struct operator o = {.flags = {.level = "info", .metrics = "0.0.0.0:8080", .image = "localhost/millrace:" MILLRACE_VERSION,
-                                          .pull_policy = "IfNotPresent", .pull_secrets = "", .domain = "cluster.local", .gang = "",
+                                          .pull_policy = "IfNotPresent", .pull_secrets = "", .gang = "",
                                           .lease_name = NAME_LEASE, .workers = 8, .max_in_flight = 64}};
     struct err e = ERR_INIT;
     cleanup_free char *help = NULL;

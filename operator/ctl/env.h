@@ -23,7 +23,6 @@ struct operator_env {
     const char *pull_secrets; /* comma-separated names of Secrets, "" if none */
     const char *ns;           /* the operator's own namespace */
     const char *watch_ns;     /* only this namespace's datasets and jobs; NULL: all */
-    const char *cluster_domain; /* "cluster.local" */
     unsigned workers;         /* per controller */
     const char *gang_scheduler; /* "", "volcano", or the name of a scheduler with scheduler-plugins' coscheduling */
 
