@@ -27,6 +27,10 @@ allowed() { k auth can-i "$@" -q; }
 account=system:serviceaccount:$SYSTEM:$RELEASE
 ! allowed get secrets --all-namespaces --as "$account-operator" || fail "the operator may read Secrets"
 ! allowed create pods --subresource=exec --all-namespaces --as "$account-operator" || fail "the operator may exec into pods"
+for what in "delete datasets" "patch tfjobs" "patch dataloads" "get nodes" "patch volumeattachments" "update clusterroles"; do
+    # shellcheck disable=SC2086 # verb and kind
+    ! allowed $what --all-namespaces --as "$account-operator" || fail "the operator may $what"
+done
 ! allowed patch nodes --as "$account-operator" || fail "the operator may change nodes"
 allowed create pods --all-namespaces --as "$account-operator" || fail "the operator may not create pods"
 for verb in get list create delete; do
