@@ -121,16 +121,22 @@ void status_serving(struct status *s, bool serving)
 /* What to tell of the whole: its own trouble, a mount's, or a full disk (which does not make it unready). */
 static const struct trouble *worst(const struct status *s)
 {
-    static const struct trouble none, full = {"CacheDiskFull",
-        "the disk of the cache directory is full: written files cannot be staged; make room on the node or lower the cache quota"};
+    static const struct trouble none, unwritten = {"CacheDiskFull",
+        "the disk of the cache directory is full: written files cannot be staged; make room on the node or lower spec.cache.tiers[].quota"},
+        uncached = {"CacheDiskFull", CACHE_FULL_MESSAGE};
     struct writer_stats w;
+    struct cache_stats c = {0};
     if (*s->whole.reason)
         return &s->whole;
     for (size_t i = 0; s->conf && i < s->conf->nmounts; i++)
         if (*s->mounts[i].reason)
             return &s->mounts[i];
     write_stats(&w);
-    return w.disk_full ? &full : &none;
+    if (w.disk_full)
+        return &unwritten;
+    if (s->from.cache)
+        cache_stats(s->from.cache, &c);
+    return c.disk_full ? &uncached : &none;
 }
 
 static void add_mounts(const struct status *s, struct buf *out)

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LATELY_NS (50 * NS_PER_S) /* longer than who asks takes to come again */
 #define THREADS_DEFAULT 16
 #define SIZE_MAX_OBJECT (UINT64_C(1) << 44) /* 16 TiB */
 #define HELD_NS (3 * NS_PER_S)
@@ -455,6 +456,7 @@ int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err
 
 void cache_stats(struct cache *c, struct cache_stats *out)
 {
+    int64_t now = clock_mono_ns();
     *out = (struct cache_stats){.hit_bytes = c->hit_bytes, .fetched_bytes = c->fetched_bytes, .evicted_bytes = c->evicted_bytes,
         .corrupt_blocks = c->corrupt_blocks, .full = c->full, .moved_bytes = c->moved_bytes,
         .buffer_bytes = (uint64_t)atomic_load(&c->budget.used), .buffer_peak = (uint64_t)atomic_load(&c->budget.peak)};
@@ -462,6 +464,7 @@ void cache_stats(struct cache *c, struct cache_stats *out)
     for (size_t i = 0; i < c->ntiers; i++) {
         out->used_bytes += c->tiers[i].used * PAGE;
         out->capacity_bytes += c->tiers[i].quota * PAGE;
+        out->disk_full |= c->tiers[i].dir && c->tiers[i].blocked_ns && now - c->tiers[i].blocked_ns < LATELY_NS;
     }
     out->files = c->nwith_data;
     out->complete_files = c->ncomplete;

@@ -100,7 +100,11 @@ struct cache_stats {
     uint64_t evicted_bytes, corrupt_blocks, full; /* full: times a tier had no room or ENOSPC */
     uint64_t moved_bytes;                      /* between tiers, up or down */
     uint64_t buffer_bytes, buffer_peak;        /* held by fetches now, and at most so far */
+    bool disk_full;                            /* lately: a tier on disk had no room although its quota is not used up */
 };
 void cache_stats(struct cache *c, struct cache_stats *out);
+/* What to say while .disk_full. */
+#define CACHE_FULL_MESSAGE "the disk of the cache directory is full: what is read is not cached; " \
+                           "make room on the node or lower spec.cache.tiers[].quota"
 
 #endif

@@ -239,8 +239,11 @@ static void on_status(void *user, const struct serve_req *req, struct serve_resp
         cache_stats(cache, &c);
     resp->content_type = "application/json";
     pthread_mutex_lock(&s->mu);
+    static const struct site_trouble full = {"CacheDiskFull", CACHE_FULL_MESSAGE};
     const struct site_trouble *t = worst(s);
     buf_addf(out, "{\"component\":\"%s\",\"ready\":%s,\"reason\":", s->component, *t->reason ? "false" : "true");
+    if (!*t->reason && c.disk_full)
+        t = &full; /* it serves all the same */
     buf_add_json_string(out, t->reason);
     buf_adds(out, ",\"message\":");
     buf_add_json_string(out, t->message);

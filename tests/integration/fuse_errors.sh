@@ -75,7 +75,15 @@ echo small >"$MNT/small"
 [ "$(cat "$DATA/small")" = small ]
 reason_is "" || die "the disk is still called full"
 fuse_umount
+head -c 30000000 /dev/urandom >"$DATA/large"
+fuse_config 'cache={"tiers":[{"medium":"SSD","quota":50000000}]}'
+fuse_mount
+cmp "$DATA/large" "$MNT/large" || die "what does not fit into the cache is not read well"
+wait_for 3 "the reason" reason_is CacheDiskFull
+[ "$(readyz)" = 200 ] || die "a full disk must not stop the readers"
+fuse_umount
 umount "$CACHE"
+rm "$DATA/large"
 
 echo "# wrong credentials, mended without a restart"
 fuse_source s3
