@@ -1,16 +1,27 @@
 #!/bin/bash
 # timeout: 300
 # alone
-# After helm uninstall and the removal of the CRDs, which Helm leaves, nothing is left: no object, no mount, no file, on no node.
+# After what the README says of removing it, nothing is left of an installation that was used: no object, no mount, no file, on no node.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/traces.sh"
 [ -e "$ROOT/build/e2e-before.txt" ] || fail "00_install.sh has not run"
 
 for namespace in $(k get namespaces -o name | grep '/e2e-' || true); do k delete "$namespace" --wait --timeout=120s; done
-k get dataset,dataload,tfjob -A
-helm uninstall "$RELEASE" --namespace "$SYSTEM" --wait --timeout 2m
-k delete namespace "$SYSTEM" --wait --timeout=60s
-k delete -f "$ROOT/crds" --wait --timeout=60s
+start_test
+s3_up
+secret keys "$S3_KEY" "$S3_SECRET"
+dataset data
+n apply -f - <<YAML
+{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: all}, spec: {dataset: {name: data}, target: [{path: /}]}}
+YAML
+tfjob one data 'echo read; ls /mnt/fuse' 1 0
+expect 90 "the job has succeeded" job_is one Succeeded
+
+step "what the README says"
+kubectl delete tfjob,dataload,dataset --all -A --timeout=90s
+helm uninstall millrace -n millrace-system
+kubectl delete -f "$ROOT/crds/" --timeout=60s
+k delete namespace "$NS" "$SYSTEM" --wait --timeout=60s
 left_behind() { traces >"$WORK/after.txt" && comm -13 <(sort -u "$ROOT/build/e2e-before.txt") <(sort -u "$WORK/after.txt"); }
 nothing_left() { [ -z "$(left_behind)" ]; }
 within 60 nothing_left || fail "left behind: $(left_behind)"

@@ -9,6 +9,6 @@ traces()
     done | grep -v -e 'replicaset' -e 'controllerrevision' -e "namespace/$SYSTEM"
     for node in $(k get nodes -o jsonpath='{.items[*].metadata.name}'); do
         "$ROOT/hack/cluster" exec "$node" sh -c "grep -E 'fuse|csi.millrace.dev' /proc/self/mounts | cut -d ' ' -f 1-3
-            find /var/lib/kubelet/plugins /var/lib/kubelet/plugins_registry 2>/dev/null | grep millrace" | sed "s|^|$node |" || true
+            find /var/lib/kubelet/plugins /var/lib/kubelet/plugins_registry 2>/dev/null | grep millrace; true" | sed "s|^|$node |"
     done
 }
