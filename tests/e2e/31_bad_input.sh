@@ -24,6 +24,9 @@ says() # DATASET REASON TEXT…: its Ready condition
 s3_up
 secret keys "$S3_KEY" "$S3_SECRET"
 
+step "what the examples say is accepted"
+n apply --dry-run=server -R -f "$ROOT/examples"
+
 step "refused at once"
 dataset ftp ftp://host/x 2>"$WORK/err" && fail "a bad scheme is accepted"
 grep mountPoint "$WORK/err" | grep -q s3:// || fail "the answer names neither field nor remedy: $(cat "$WORK/err")"
@@ -38,10 +41,13 @@ YAML
 
 step "said in the condition"
 dataset nosecret s3://data '' absent >/dev/null
+n create secret generic halfway --from-literal=access=x >/dev/null
+dataset nokey s3://data '' halfway >/dev/null
 dataset nobucket s3://nothere >/dev/null
 dataset nohost s3://data http://no-such-host.invalid:7070 >/dev/null
 dataset refused s3://data "http://s3.$NS.svc.cluster.local:7071" >/dev/null
 says nosecret SecretMissing absent access
+says nokey SecretMissing halfway secret
 says nobucket BucketNotFound nothere
 says nohost NameNotResolved no-such-host.invalid
 says refused Unreachable 7071
@@ -59,7 +65,7 @@ n apply -f - >/dev/null <<YAML
 {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: taken}, spec: {accessModes: [ReadWriteOnce], storageClassName: other, resources: {requests: {storage: 1Gi}}}}
 YAML
 dataset taken >/dev/null
-says taken "" taken
+says taken NameTaken taken
 [ "$(jsonpath pvc/taken '{.spec.storageClassName}')" = other ] || fail "somebody else's claim was changed"
 
 restarts=$(n get pods -l millrace.dev/component -o jsonpath='{range .items[*]}{.status.containerStatuses[*].restartCount} {end}')
