@@ -1,5 +1,5 @@
 #!/bin/bash
-# timeout: 400
+# timeout: 600
 # Kubeflow's Python SDK as it is published creates a TFJob, waits for it, reads its log, finds its pods and deletes it.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/hack/lib.sh"
@@ -10,9 +10,9 @@ install_sdk()
 {
     apt_install python3-venv
     python3 -m venv "$SDK"
-    "$SDK/bin/pip" install -q 'kubeflow-training==1.9.3' 'kubernetes<37'
+    "$SDK/bin/pip" install -q 'kubeflow-training==1.9.3' 'kubernetes==36.0.3'
 }
-with_lock sdk once "$SDK/stamp" 'kubeflow-training==1.9.3 kubernetes<37' run_step "Kubeflow's SDK" install_sdk
+with_lock sdk once "$SDK/stamp" 'kubeflow-training==1.9.3 kubernetes==36.0.3' run_step "Kubeflow's SDK" install_sdk
 
 restricted none 'echo step 1; echo done: $TF_CONFIG; sleep 15' tensorflow | jq -c 'del(.volumes, .containers[].volumeMounts)' >"$WORK/pod.json"
 "$SDK/bin/python" - "$NS" "$WORK/pod.json" <<'PYTHON'
