@@ -302,7 +302,9 @@ static int list(struct cache *c, struct err *e)
     pthread_mutex_unlock(&c->mu);
     free(c->version);
     c->version = version;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* under which glibc's own malloc was never set up */
     malloc_trim(0); /* pages of a list are large, and gone now */
+#endif
     atomic_store(&c->synced, true);
     return 0;
 }
