@@ -39,7 +39,7 @@ assert [j.metadata.name for j in client.list_jobs()] == ["sdk"]
 names = sorted(client.get_job_pod_names("sdk"))
 assert names == ["sdk-chief-0", "sdk-worker-0", "sdk-worker-1"], names
 assert client.get_job_pod_names("sdk", is_master=True) == ["sdk-chief-0"]
-assert client.get_job_pod_names("sdk", replica_type="Worker", replica_index=1) == ["sdk-worker-1"]
+assert client.get_job_pod_names("sdk", replica_type="worker", replica_index=1) == ["sdk-worker-1"]
 logs, _ = client.get_job_logs("sdk", is_master=True)
 text = logs["sdk-chief-0"]
 assert "step 1" in text and '"task":{"type":"chief","index":0}' in text, logs
