@@ -33,6 +33,7 @@ struct backing_map {
 struct entry {
     uint64_t dev, ino;
     int64_t id;
+    unsigned uses;        /* how often it was given out and has not come back */
 };
 
 struct backing {
@@ -94,10 +95,21 @@ static void id_key(int64_t id, char out[24]) { snprintf(out, 24, "%" PRId64, id)
 static void put(struct backing *b, uint64_t dev, uint64_t ino, int64_t id)
 {
     char file[48], number[24];
-    struct entry *n = xmalloc(sizeof *n);
-    *n = (struct entry){dev, ino, id};
     file_key(dev, ino, file);
     id_key(id, number);
+    struct entry *n = map_get(b->by_id, number);
+    if (n) {
+        n->uses++;
+        return;
+    }
+    const struct entry *other = map_get(b->by_file, file); /* of a log that was cut: its id is nobody's any more */
+    if (other) {
+        char before[24];
+        id_key(other->id, before);
+        map_steal(b->by_id, before);
+    }
+    n = xmalloc(sizeof *n);
+    *n = (struct entry){dev, ino, id, 1};
     map_put(b->by_file, file, n);
     map_put(b->by_id, number, n);
 }
@@ -106,12 +118,20 @@ static void del(struct backing *b, int64_t id)
 {
     char file[48], number[24];
     id_key(id, number);
-    struct entry *n = map_steal(b->by_id, number);
+    struct entry *n = map_get(b->by_id, number);
     if (!n)
         return;
+    b->dead_lines += 2;
+    if (--n->uses)
+        return;
+    map_steal(b->by_id, number);
     file_key(n->dev, n->ino, file);
     map_del(b->by_file, file);
-    b->dead_lines += 2;
+}
+
+static void log_line(struct buf *out, const struct entry *n)
+{
+    buf_addf(out, "+ %" PRIx64 " %" PRIx64 " %" PRId64 "\n", n->dev, n->ino, n->id);
 }
 
 static void append(struct backing *b, const char *line)
@@ -131,7 +151,8 @@ static void compact(struct backing *b)
     void *value;
     for (size_t i = 0; map_next(b->by_file, &i, &key, &value);) {
         const struct entry *n = value;
-        buf_addf(&text, "+ %" PRIx64 " %" PRIx64 " %" PRId64 "\n", n->dev, n->ino, n->id);
+        for (unsigned k = 0; k < n->uses; k++)
+            log_line(&text, n);
     }
     struct err e = ERR_INIT;
     if (file_write_atomic(b->path, buf_str(&text), text.len, 0600, &e))
@@ -180,18 +201,17 @@ int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t ow
     char key[48];
     file_key((uint64_t)dev, st.stx_ino, key);
     const struct entry *known = map_get(b->by_file, key);
-    if (known)
-        return known->id;
-    if (map_len(b->by_file) >= b->max)
+    int64_t id = known ? known->id : 0;
+    if (!known && map_len(b->by_file) >= b->max)
         return -ENFILE;
     struct backing_map m = {.fd = fd};
-    int id = ioctl(fuse_fd, IOC_BACKING_OPEN, &m);
-    if (id <= 0)
+    if (!known && (id = ioctl(fuse_fd, IOC_BACKING_OPEN, &m)) <= 0)
         return id < 0 ? -errno : -EIO;
     put(b, (uint64_t)dev, st.stx_ino, id);
-    char line[96];
-    snprintf(line, sizeof line, "+ %" PRIx64 " %" PRIx64 " %d\n", (uint64_t)dev, (uint64_t)st.stx_ino, id);
-    append(b, line);
+    struct buf line = BUF_INIT(96);
+    log_line(&line, map_get(b->by_file, key));
+    append(b, buf_str(&line));
+    buf_free(&line);
     return id;
 }
 
@@ -199,10 +219,11 @@ void backing_close(struct backing *b, int fuse_fd, int64_t id)
 {
     char key[24];
     id_key(id, key);
-    if (!map_has(b->by_id, key))
+    const struct entry *n = map_get(b->by_id, key);
+    if (!n)
         return;
     uint32_t number = (uint32_t)id;
-    if (ioctl(fuse_fd, IOC_BACKING_CLOSE, &number))
+    if (n->uses == 1 && ioctl(fuse_fd, IOC_BACKING_CLOSE, &number))
         log_warn("backing id %u cannot be closed: %s", number, strerror(errno));
     del(b, id);
     char line[32];

@@ -1,6 +1,7 @@
 /* backing — the backing files of one FUSE connection: which id the kernel gave to which file. An id outlives the client that
  * asked for it, and this process: one inode takes one id at a time, so the next client must get the same one again. Hence a log
- * in the state directory, replayed after a restart. It needs no fsync: ids die with the kernel.
+ * in the state directory, replayed after a restart. It needs no fsync: ids die with the kernel. An id is the kernel's until it was closed as
+ * often as it was given out: two inodes may be served from one file, and a close may be overtaken by the next open.
  * Not locked: the keeper's thread of that volume uses it alone. */
 #ifndef MILLRACE_CSI_BACKING_H
 #define MILLRACE_CSI_BACKING_H

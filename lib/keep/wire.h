@@ -12,7 +12,8 @@
  *   client → keeper   KEEP_BACKING_OPEN + fd of a regular file  answered by KEEP_BACKING {int64 id | -errno}
  *   client → keeper   KEEP_BACKING_CLOSE {int64 id}            the inode's last open is released; no answer
  *   client → keeper   KEEP_RETURN_FD + fd                      hands the fuse fd back to a restarted keeper (may follow HELLO)
- * Ids outlive the client: the keeper maps (device, inode) of a backing file to its id and gives the same one again.
+ * Ids outlive the client: the keeper maps (device, inode) of a backing file to its id, gives the same one again, and
+ * closes it when each of those who got it has closed it.
  * A backing file is a regular file of the client's user on the file system of its cache directory; -EPERM otherwise.
  *
  * The mount has allow_other, default_permissions, nosuid and nodev. When it goes (NodeUnstage, or a stage that failed) the

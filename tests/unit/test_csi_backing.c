@@ -39,8 +39,29 @@ static void test_log(void **state)
     backing_free(b);
 }
 
+/* An id that was given out twice is the kernel's until it came back twice; also when the log is replayed, and shortened, in between. */
+static void test_uses(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *path = path_join(env->dir, "ids");
+    static const char text[] = "+ 800 1f 1\n+ 800 1f 1\n+ 800 20 2\n+ 800 1f 1\n- 1\n+ 800 20 3\n";
+    assert_int_equal(file_write_atomic(path, text, strlen(text), 0600, &e), 0);
+    struct backing *b = backing_new(path, 10);
+    for (int times = 2; times > 0; times--) {
+        assert_int_equal(backing_load(b, &e), 0);
+        assert_int_equal(backing_count(b), 2); /* 1, and 3, which has taken the file of 2 */
+        backing_close(b, -1, 2);
+        assert_int_equal(backing_count(b), 2);
+        backing_close(b, -1, 1);
+        assert_int_equal(backing_count(b), times);
+    }
+    backing_free(b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_log, csi_env_setup, csi_env_teardown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_log, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_uses, csi_env_setup, csi_env_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
