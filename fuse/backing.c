@@ -9,7 +9,7 @@
 #define NONE UINT32_MAX
 
 struct entry {
-    uint64_t ino, generation;
+    uint64_t ino, generation, bytes;
     int32_t id;
     uint32_t chain;      /* of its bucket; of a free entry: the next free one */
     uint32_t prev, next; /* by age */
@@ -22,9 +22,10 @@ struct backings {
     struct entry *entries; /* mu; max + 1: the last is the head of the ring: .next is the oldest */
     uint32_t *buckets;     /* mu */
     uint32_t max, nbuckets, count, free, unused; /* mu but max and nbuckets; unused: entries from there on were never used */
+    uint64_t max_bytes, bytes;                   /* bytes: mu */
 };
 
-struct backings *backings_new(const struct backing_ops *ops, struct inodes *inodes, size_t max)
+struct backings *backings_new(const struct backing_ops *ops, struct inodes *inodes, size_t max, uint64_t max_bytes)
 {
     struct backings *b = calloc(1, sizeof *b);
     if (!b)
@@ -32,6 +33,7 @@ struct backings *backings_new(const struct backing_ops *ops, struct inodes *inod
     b->ops = *ops;
     b->inodes = inodes;
     b->max = max ? (uint32_t)max : MAX_DEFAULT;
+    b->max_bytes = max_bytes;
     for (b->nbuckets = 64; b->nbuckets < b->max; b->nbuckets *= 2)
         continue;
     b->free = NONE;
@@ -71,6 +73,7 @@ static struct entry take_out(struct backings *b, uint32_t i)
     b->entries[i].chain = b->free;
     b->free = i;
     b->count--;
+    b->bytes -= e.bytes;
     return e;
 }
 
@@ -81,11 +84,12 @@ static void put_in(struct backings *b, const struct inode *n)
         b->free = b->entries[i].chain;
     else
         i = b->unused++;
-    b->entries[i] = (struct entry){n->ino, n->generation, n->backing, *at, b->entries[head].prev, head};
+    b->entries[i] = (struct entry){n->ino, n->generation, n->size, n->backing, *at, b->entries[head].prev, head};
     *at = i + 1;
     b->entries[b->entries[head].prev].next = i;
     b->entries[head].prev = i;
     b->count++;
+    b->bytes += n->size;
 }
 
 /* The id is the kernel's no more as far as the index knows: it may be given back. b->mu is held. */
@@ -131,32 +135,61 @@ int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *
     return set.backing;
 }
 
+/* Gives back the oldest until there is room for one more with so many bytes; one that is larger than all room may be alone. */
+static void make_room(struct backings *b, uint64_t bytes)
+{
+    pthread_mutex_lock(&b->mu);
+    while (b->count && (b->count == b->max || b->bytes + bytes > b->max_bytes)) {
+        struct entry e = take_out(b, b->entries[b->max].next);
+        int32_t old = disown(b, &e);
+        pthread_mutex_unlock(&b->mu);
+        b->ops.close(b->ops.user, old);
+        pthread_mutex_lock(&b->mu);
+    }
+    pthread_mutex_unlock(&b->mu);
+}
+
 void backings_idle(struct backings *b, const struct inode *was)
 {
     struct inode n;
-    int32_t old[2] = {0, 0};
+    int32_t old = 0;
     if (was->backing <= 0)
         return;
+    make_room(b, was->size);
     pthread_mutex_lock(&b->mu);
     if (inodes_get(b->inodes, was->ino, &n) || n.generation != was->generation) {
-        old[0] = was->backing; /* its name went before */
+        old = was->backing; /* its name went before */
     } else if (n.backing > 0 && n.opens == 0) {
         uint32_t i = find(b, n.ino);
-        struct entry e;
         if (i != NONE) {
-            e = take_out(b, i);
-            old[0] = e.id != n.backing ? e.id : 0;
+            struct entry e = take_out(b, i);
+            old = e.id != n.backing ? e.id : 0;
         }
-        if (b->count == b->max) {
-            e = take_out(b, b->entries[b->max].next);
-            old[1] = disown(b, &e);
+        if (b->count < b->max) {
+            put_in(b, &n);
+        } else { /* others were quicker */
+            struct entry e = {.ino = n.ino, .generation = n.generation, .id = n.backing};
+            old = disown(b, &e);
         }
-        put_in(b, &n);
     }
     pthread_mutex_unlock(&b->mu);
-    for (int i = 0; i < 2; i++)
-        if (old[i] > 0)
-            b->ops.close(b->ops.user, old[i]);
+    if (old > 0)
+        b->ops.close(b->ops.user, old);
+}
+
+static void note(void *user, const struct inode *n)
+{
+    struct backings *b = user;
+    if (b->count < b->max)
+        put_in(b, n);
+}
+
+void backings_resume(struct backings *b)
+{
+    pthread_mutex_lock(&b->mu);
+    inodes_idle_backings(b->inodes, note, b);
+    pthread_mutex_unlock(&b->mu);
+    make_room(b, 0);
 }
 
 size_t backings_count(struct backings *b)

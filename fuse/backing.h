@@ -1,6 +1,6 @@
 /* backing — which inodes the kernel reads from a backing file (passthrough), and how many such files it holds open. An id stays with its
  * inode after the last close, so that a file that is opened again costs no registration; the least recently used go when there are too
- * many: each keeps some 1.7 KB of the kernel's memory, and the cached file on its disk.
+ * many: each keeps some 1.7 KB of the kernel's memory, and the cached file on its disk even when the cache has removed it.
  *
  * Threads: any. Locks: one mutex, taken before the index's; not held while an id is made or given back. */
 #ifndef MILLRACE_FUSE_BACKING_H
@@ -21,8 +21,9 @@ struct backing_ops {
 };
 
 struct backings; /* opaque */
-/* inodes: borrowed. max: ids of inodes that nobody has open; 0: 16000. NULL: no memory. */
-struct backings *backings_new(const struct backing_ops *ops, struct inodes *inodes, size_t max);
+/* inodes: borrowed. max: ids of inodes that nobody has open; 0: 16000. max_bytes: of their files. NULL: no memory. */
+struct backings *backings_new(const struct backing_ops *ops, struct inodes *inodes, size_t max, uint64_t max_bytes);
+void backings_resume(struct backings *b); /* takes up the ids that a process before this one has left idle */
 void backings_free(struct backings *b); /* gives back the ids of what is closed; before the session ends */
 
 /* Opens an inode that has an id and no opens but such that are passed through: counts it and returns the id; else 0, and nothing is

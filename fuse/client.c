@@ -34,6 +34,7 @@
 #define READ_AHEAD_KB 1024
 #define KEEPER_BACKINGS 16000 /* it takes 16384, unless it is told otherwise */
 #define OWN_BACKINGS 32768
+#define BACKINGS_SHARE 20      /* of the cache: what the kernel may hold open of files that were evicted */
 #define OVERLAYFS_MAGIC 0x794c7630
 
 struct client {
@@ -224,15 +225,21 @@ static int own_backing_open(void *user, int fd, int32_t *id, struct err *e)
 static void own_backing_close(void *user, int32_t id) { session_backing_close(((struct client *)user)->fs.session, id); }
 
 /* Who may register files with the kernel: the keeper, or ourselves as root. */
-static int make_backings(struct client *c, struct err *e)
+static int make_backings(struct client *c, bool resume, struct err *e)
 {
+    struct cache_stats cs;
     struct backing_ops ops = {own_backing_open, own_backing_close, c};
     if (c->fs.sealed || (!c->keeper && geteuid() != 0))
         return 0;
     if (c->keeper)
         ops = (struct backing_ops){keeper_backing_open, keeper_backing_close, c->keeper};
-    c->backings = backings_new(&ops, c->fs.inodes, c->keeper ? KEEPER_BACKINGS : OWN_BACKINGS);
-    return c->backings ? 0 : err_sys(e, ENOMEM, "table of backing files");
+    cache_stats(c->cache, &cs);
+    c->backings = backings_new(&ops, c->fs.inodes, c->keeper ? KEEPER_BACKINGS : OWN_BACKINGS, cs.capacity_bytes / BACKINGS_SHARE);
+    if (!c->backings)
+        return err_sys(e, ENOMEM, "table of backing files");
+    if (resume)
+        backings_resume(c->backings);
+    return 0;
 }
 
 /* Who mounted it here sees the pids that the kernel names; a keeper's pids are those of its own pod. */
@@ -280,7 +287,7 @@ static int build(struct client *c, bool resume, struct err *e)
     if (!(fs->tree = tree_new(&tc, e)))
         return -1;
     struct ofiles_conf fc = {.inodes = fs->inodes, .tree = fs->tree, .cache = c->cache, .conf = c->conf, .stage_dir = c->stage_dir};
-    if (make_backings(c, e))
+    if (make_backings(c, resume, e))
         return -1;
     fc.backings = c->backings;
     if (!(fc.walk = c->walk = walk_start(fs->inodes, fs->tree, c->cache, e)))

@@ -255,6 +255,9 @@ static int put_locked(struct inodes *ix, uint32_t dir, const char *name, const s
         if (!(r->flags & INODE_ATTR) && st->mtime_ns)
             r->mtime_ns = st->mtime_ns;
     } else if (r && !(r->flags & INODE_DIR) && !st->is_dir && (!rec_current(ix, r) || (!r->nlookup && !r->opens))) {
+        r->generation++; /* whoever has something of the old version must not take it for the new one's */
+        r->backing = 0;
+        r->flags &= (uint16_t)~INODE_PASSTHROUGH;
         if (index_version_set(ix, r, st->version, e))
             return -1;
         r->size = st->size;
@@ -473,9 +476,10 @@ void inodes_children(struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref,
     pthread_rwlock_unlock(&ix->lock);
 }
 
-void inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)(void *user, uint64_t dir, const char *name), void *user)
+bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)(void *user, uint64_t dir, const char *name), void *user)
 {
     char name[INODE_NAME_MAX + 1];
+    bool removed = false;
     change_begin(ix, NULL);
     struct rec *d = index_rec(ix, dir);
     if (d && (d->flags & INODE_DIR)) {
@@ -488,6 +492,7 @@ void inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)
             name[r->name_len] = '\0';
             bool known = rec_current(ix, r) && r->nlookup;
             rec_detach_tree(ix, r);
+            removed = true;
             if (known && fn)
                 fn(user, dir, name);
         }
@@ -495,6 +500,21 @@ void inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)
         flags_set(ix, d, INODE_LISTED, 0);
     }
     change_end(ix);
+    return removed;
+}
+
+void inodes_idle_backings(struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user)
+{
+    struct inode n;
+    pthread_rwlock_rdlock(&ix->lock);
+    for (uint32_t i = 1; i < ix->h->nrecs; i++) {
+        const struct rec *r = &ix->recs[i];
+        if (!(r->flags & INODE_USED) || !rec_current(ix, r) || r->backing <= 0 || r->opens)
+            continue;
+        view(ix, r, &n);
+        fn(user, &n);
+    }
+    pthread_rwlock_unlock(&ix->lock);
 }
 
 void inodes_unlist(struct inodes *ix, uint64_t dir)

@@ -104,9 +104,12 @@ void inodes_forget(struct inodes *ix, uint64_t ino, uint64_t n);
  * returning 0) is counted like inodes_ref() does. */
 typedef int (*inodes_fn)(void *user, const char *name, const struct inode *child, uint64_t cookie);
 void inodes_children(struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref, inodes_fn fn, void *user);
-/* End of a listing begun at start_s: children it did not show are removed (fn tells which), the directory is complete. */
-void inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)(void *user, uint64_t dir, const char *name), void *user);
+/* End of a listing begun at start_s: children it did not show are removed, and the directory is complete. True: some were; fn tells those
+ * that the kernel knows. */
+bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)(void *user, uint64_t dir, const char *name), void *user);
 int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount); /* dir is the root of that mount from now on */
+/* Every inode that has a backing id and that nobody has open, with the lock held: fn only copies. Looks at the whole index. */
+void inodes_idle_backings(struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user);
 void inodes_unlist(struct inodes *ix, uint64_t dir);                /* the listing cannot be trusted any more */
 
 struct inodes_stats {

@@ -46,7 +46,13 @@ static void take_back(void *user, int32_t id)
         abort();
 }
 
-static const struct backing_ops ops = {give, take_back, NULL};
+static void unheard(void *user, int32_t id)
+{
+    (void)user;
+    (void)id;
+}
+
+static const struct backing_ops ops = {give, take_back, NULL}, ops_of_the_dead = {give, unheard, NULL};
 
 static uint64_t put(const char *name, const char *version)
 {
@@ -116,7 +122,7 @@ static void close_it(struct backings *b, uint64_t ino)
 static void test_kept(void **state)
 {
     (void)state;
-    struct backings *b = backings_new(&ops, ix, MOST);
+    struct backings *b = backings_new(&ops, ix, MOST, 1 << 20);
     int32_t first = open_it(b, files[0]);
     assert_true(first > 0);
     assert_int_equal(open_it(b, files[0]), first); /* one id for all opens */
@@ -138,7 +144,7 @@ static void test_kept(void **state)
 static void test_oldest_goes(void **state)
 {
     (void)state;
-    struct backings *b = backings_new(&ops, ix, MOST);
+    struct backings *b = backings_new(&ops, ix, MOST, 1 << 20);
     int32_t held = open_it(b, files[FILES - 1]);
     for (int i = 0; i < MOST + 3; i++) {
         open_it(b, files[i]);
@@ -162,10 +168,77 @@ static void test_oldest_goes(void **state)
     assert_int_equal(nlive, 0);
 }
 
+/* What the kernel holds open may not be more than a share of the cache, however few files it is. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    struct backings *b = backings_new(&ops, ix, MOST, 35); /* three files of 10 bytes, and a half */
+    for (int i = 0; i < 5; i++) {
+        open_it(b, files[i]);
+        close_it(b, files[i]);
+    }
+    assert_int_equal(backings_count(b), 3);
+    assert_int_equal(nlive, 3);
+    backings_free(b);
+    b = backings_new(&ops, ix, MOST, 5); /* one file is more than that */
+    for (int i = 0; i < 5; i++) {
+        open_it(b, files[i]);
+        close_it(b, files[i]);
+        assert_int_equal(backings_count(b), 1);
+    }
+    backings_free(b);
+    assert_int_equal(nlive, 0);
+}
+
+/* The process ends without a word; the next one has its ids, and gives them back in time. */
+static void test_resume(void **state)
+{
+    (void)state;
+    struct backings *lost = backings_new(&ops_of_the_dead, ix, MOST, 1 << 20);
+    int32_t id = 0, open = open_it(lost, files[7]);
+    for (int i = 0; i < 6; i++) {
+        id = open_it(lost, files[i]);
+        close_it(lost, files[i]);
+    }
+    struct backings *b = backings_new(&ops, ix, MOST, 45);
+    backings_resume(b);
+    assert_int_equal(backings_count(b), 4);
+    assert_int_equal(nlive, 5);
+    assert_true(live[open]);
+    assert_int_equal(open_it(b, files[5]), id);
+    close_it(b, files[5]);
+    close_it(b, files[7]);
+    backings_free(b);
+    assert_int_equal(nlive, 0);
+    backings_free(lost);
+}
+
+/* The store has another version of a file that the kernel has forgotten: the id of the old one is not for the new one. */
+static void test_updated(void **state)
+{
+    (void)state;
+    struct backings *b = backings_new(&ops, ix, MOST, 1 << 20);
+    int32_t old = open_it(b, files[0]);
+    close_it(b, files[0]);
+    inodes_forget(ix, files[0], 1);
+    struct inode before, after;
+    assert_int_equal(inodes_get(ix, files[0], &before), 0);
+    uint64_t ino = put("f0", "v2");
+    assert_int_equal(ino, files[0]); /* the record is used again, or this tests nothing */
+    assert_int_equal(inodes_get(ix, ino, &after), 0);
+    assert_true(after.generation != before.generation);
+    int32_t id = open_it(b, ino);
+    assert_true(id != old);
+    assert_false(live[old]);
+    close_it(b, ino);
+    backings_free(b);
+    assert_int_equal(nlive, 0);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
-    struct backings *b = backings_new(&ops, ix, MOST);
+    struct backings *b = backings_new(&ops, ix, MOST, 1 << 20);
     struct err e = ERR_INIT;
     assert_int_equal(backings_register(b, files[0], -1, &e), 0);
     assert_string_equal(e.msg, "not this one");
@@ -177,7 +250,7 @@ static void test_refused(void **state)
 static void test_gone(void **state)
 {
     (void)state;
-    struct backings *b = backings_new(&ops, ix, MOST);
+    struct backings *b = backings_new(&ops, ix, MOST, 1 << 20);
     int32_t while_open = open_it(b, files[0]), idle = open_it(b, files[1]);
     close_it(b, files[1]);
     for (int i = 0; i < 2; i++) {
@@ -221,7 +294,7 @@ static void *hammer(void *arg)
 static void test_threads(void **state)
 {
     (void)state;
-    struct backings *b = backings_new(&ops, ix, MOST);
+    struct backings *b = backings_new(&ops, ix, MOST, 1 << 20);
     struct hand hands[4];
     pthread_t t[4];
     for (int i = 0; i < 4; i++) {
@@ -240,6 +313,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_kept, setup, teardown), cmocka_unit_test_setup_teardown(test_oldest_goes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bytes, setup, teardown), cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_updated, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown), cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
     };
