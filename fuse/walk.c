@@ -15,6 +15,8 @@
 #define MOST 128           /* files ahead of a reader */
 #define SMALL (4u << 20)   /* bytes */
 #define BATCH 32           /* taken from the index at a time */
+#define SHARE 20           /* of the cache: what may be ahead of a reader */
+#define BARREN 2           /* directories in a row without small files: there is nothing to do here */
 
 /* One reader in one directory. */
 struct stream {
@@ -24,6 +26,7 @@ struct stream {
     unsigned window, out;  /* how many to have ahead; how many there are */
     uint64_t at_dir, at;   /* where fetching is: a directory, and the cookie of the last one asked for */
     uint64_t stamp;
+    unsigned barren;       /* directories without anything to fetch since the last that had it */
     bool wanted;           /* there is something to do */
 };
 
@@ -31,6 +34,7 @@ struct walk {
     struct inodes *inodes;
     struct tree *tree;
     struct cache *cache;
+    uint64_t batch_bytes; /* of one batch at most, unless it is one file */
     pthread_t thread;
     pthread_mutex_t mu;
     pthread_cond_t wake;
@@ -77,10 +81,12 @@ static void advance(struct stream *s, const struct inode *n)
 void walk_note(struct walk *w, const struct inode *n, bool here)
 {
     bool wake = false;
+    if (n->size > SMALL)
+        return;
     pthread_mutex_lock(&w->mu);
     struct stream *s = find(w, n->parent);
-    s->stamp = ++w->clock;
     advance(s, n);
+    s->stamp = ++w->clock;
     if (s->out)
         s->out--;
     if (s->run == SURE && !s->at_dir) {
@@ -100,6 +106,7 @@ void walk_note(struct walk *w, const struct inode *n, bool here)
 struct batch {
     struct inode files[BATCH];
     unsigned n, most;
+    uint64_t bytes, most_bytes;
     uint64_t at; /* cookie of the last one looked at */
 };
 
@@ -107,11 +114,14 @@ static int take(void *user, const char *name, const struct inode *child, uint64_
 {
     struct batch *b = user;
     (void)name;
-    if (b->n == b->most)
+    bool small = !(child->flags & (INODE_DIR | INODE_STAGED | INODE_GONE)) && child->size > 0 && child->size <= SMALL;
+    if (b->n == b->most || (small && b->n && b->bytes + child->size > b->most_bytes))
         return 1;
     b->at = cookie;
-    if (!(child->flags & (INODE_DIR | INODE_STAGED | INODE_GONE)) && child->size > 0 && child->size <= SMALL)
+    if (small) {
         b->files[b->n++] = *child;
+        b->bytes += child->size;
+    }
     return 0;
 }
 
@@ -165,7 +175,8 @@ static bool fetch(struct walk *w, const struct inode *n)
 static void work(struct walk *w, struct stream *s)
 {
     struct stream was = *s;
-    struct batch b = {.most = MIN(was.window > was.out ? was.window - was.out : 0, (unsigned)BATCH), .at = was.at};
+    struct batch b = {.most = MIN(was.window > was.out ? was.window - was.out : 0, (unsigned)BATCH), .most_bytes = w->batch_bytes,
+        .at = was.at};
     unsigned missing = 0;
     pthread_mutex_unlock(&w->mu);
     inodes_children(w->inodes, was.at_dir, was.at, false, take, &b);
@@ -180,7 +191,8 @@ static void work(struct walk *w, struct stream *s)
     s->out += b.n;
     s->window = MIN(s->window * 2, (unsigned)MOST);
     s->wanted = dir && s->out < s->window / 2;
-    if (!dir || (b.n >= FIRST / 2 && missing == 0)) /* at the end of all, or all of it is here already */
+    s->barren = b.n ? 0 : s->barren + 1;
+    if (!dir || s->barren > BARREN || (b.n >= FIRST / 2 && missing == 0)) /* at the end of all, or all of it is here already */
         *s = (struct stream){.dir = s->dir, .seq = s->seq, .window = FIRST, .stamp = s->stamp};
     else if (dir != was.at_dir)
         s->wanted = true;
@@ -210,6 +222,9 @@ struct walk *walk_start(struct inodes *inodes, struct tree *tree, struct cache *
         err_sys(e, ENOMEM, "prefetch of directories");
         return NULL;
     }
+    struct cache_stats c;
+    cache_stats(cache, &c);
+    w->batch_bytes = c.capacity_bytes / SHARE / (MOST / BATCH);
     w->inodes = inodes;
     w->tree = tree;
     w->cache = cache;
