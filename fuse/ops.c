@@ -5,6 +5,7 @@
 #include "lib/base/log.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #define XATTR_ERROR "user.millrace.error"
@@ -86,10 +87,13 @@ static void op_init(void *user, struct fuse_conn_info *conn)
             | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_EXPORT_SUPPORT);
 }
 
-/* A sealed mount's kernel lists a directory from what it has read: from time to time it must come and ask us. */
+/* A sealed mount's kernel lists a directory from what it has read: from time to time it must come and ask us. It is told once for each
+ * listing that has become old: what it then knows of the directory is void, and telling it with each answer would keep it so. */
 static void let_it_ask(struct fs *fs, const struct inode *n)
 {
-    if (fs->sealed && tree_is_old(fs->tree, n))
+    static _Atomic uint64_t told[64];
+    uint64_t listing = n->ino << 32 | n->listed_s;
+    if (fs->sealed && tree_is_old(fs->tree, n) && atomic_exchange(&told[n->ino % 64], listing) != listing)
         session_inval_dir(fs->session, n->ino);
 }
 

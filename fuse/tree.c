@@ -233,8 +233,8 @@ static int list_page(struct tree *t, struct listing *l, struct err *e)
     l->grew |= p.grew;
     if (l->cursor)
         return 1;
-    inodes_listed(t->c.inodes, l->dir, l->start_s, t->c.changed, t->c.user);
-    if (l->again && l->grew)
+    bool shrank = inodes_listed(t->c.inodes, l->dir, l->start_s, t->c.changed, t->c.user);
+    if (l->again && (l->grew || shrank))
         t->c.changed(t->c.user, l->dir, "");
     if (l->hidden)
         inodes_unlist(t->c.inodes, l->dir);
@@ -336,6 +336,14 @@ static bool one_page(struct tree *t, uint64_t dir, const void *what)
     return true;
 }
 
+/* What the kernel may have read of a directory is not right any more. */
+static void listing_changed(struct tree *t, uint64_t dir)
+{
+    struct inode d;
+    if (inodes_get(t->c.inodes, dir, &d) == 0 && (d.flags & INODE_LISTED))
+        t->c.changed(t->c.user, dir, "");
+}
+
 /* Asks the store for one name. */
 static int ask(struct tree *t, uint64_t dir, const char *name, bool known, const struct inode *old, struct inode *out, struct err *e)
 {
@@ -352,13 +360,14 @@ static int ask(struct tree *t, uint64_t dir, const char *name, bool known, const
         if (change == INODES_REPLACED)
             t->c.changed(t->c.user, dir, name);
         if (change == INODES_NEW)
-            t->c.changed(t->c.user, dir, "");
+            listing_changed(t, dir);
         return 0;
     }
     if (e->cls == ERR_NOTFOUND) {
         if (known) {
             inodes_remove(t->c.inodes, old->ino);
             t->c.changed(t->c.user, dir, name);
+            listing_changed(t, dir);
         }
         return err_sys(e, ENOENT, "%s", path);
     }

@@ -17,7 +17,7 @@ struct tree_conf {
     struct inodes *inodes;        /* borrowed */
     struct store **stores;        /* one for each mount; borrowed; NULL: cannot be used */
     int64_t sync_ns;              /* metadata sync interval */
-    /* A name now means something else, or nothing; or (name "") a directory that was listed has more names: tell the kernel. Called with
+    /* A name now means something else, or nothing; or (name "") a directory that was listed has other names: tell the kernel. Called with
      * locks held: must only queue. */
     void (*changed)(void *user, uint64_t dir, const char *name);
     void *user;
