@@ -133,7 +133,10 @@ void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
         return;
     }
     if (create_file(fs, fuse_req_ctx(req), dir, name, mode, &n, &e)) {
-        ops_fail(req, dir, "mknod", &e);
+        if (err_errno(&e) == EEXIST && session_resent() && inodes_find(fs->inodes, dir, name, &n))
+            ops_entry(req, &n);
+        else
+            ops_fail(req, dir, "mknod", &e);
         return;
     }
     struct ofile *f = ofiles_get(fs->files, n.ino, &e);

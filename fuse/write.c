@@ -139,6 +139,8 @@ static int stage(struct ofile *f, uint64_t keep, struct err *e)
         return err_sys(e, ESTALE, "inode %" PRIu64, f->ino);
     if (n.flags & INODE_STAGED)
         return write_attach(f, e);
+    if (!tree_writable(conf_of(f)->tree, n.mount)) /* a sealed mount's kernel may have opened it without asking */
+        return err_sys(e, EROFS, "write");
     keep = MIN(keep, n.size);
     if (keep && ofile_attach(f, e))
         return -1;
