@@ -59,7 +59,7 @@ bool profile_sealed(const struct conf *conf, struct store *const *stores, bool r
     struct err e = ERR_INIT;
     bool sealed = false;
     if (resume)
-        return was_sealed(file) || conf->profile == CONF_PROFILE_SEALED;
+        return was_sealed(file);
     switch (conf->profile) {
     case CONF_PROFILE_SEALED: sealed = true; break;
     case CONF_PROFILE_OPEN: break;

@@ -157,6 +157,7 @@ struct session *session_new(const struct session_conf *conf, struct fs *fs, stru
     if (!s->se || fuse_session_custom_io(s->se, &io, conf->fd)) {
         err_set(e, ERR_FATAL, "libfuse refuses to make a session");
         session_free(s);
+        fs->session = NULL;
         return NULL;
     }
     return s;

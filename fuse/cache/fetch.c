@@ -231,15 +231,13 @@ static void copy_out(struct fetch *f, uint32_t block, char *dst, uint32_t in, ui
 static void cut_queued(struct fetch *f, uint32_t block)
 {
     uint32_t keep = block - f->first;
-    int64_t give = (int64_t)(f->count - keep) * CACHE_BLOCK;
     if (keep == 0) { /* the front is wanted: the rest stays queued */
         f->first++;
         f->count--;
-        give = CACHE_BLOCK;
     } else {
         f->count = keep;
     }
-    give = MIN(give, f->reserved);
+    int64_t give = f->reserved - (f->count ? weight(f->n, f->first, f->count) : 0);
     f->reserved -= give;
     budget_release(&f->n->c->budget, give);
     if (f->count == 0) { /* find() never sees it again; run_queued or cancel takes it off the list */
@@ -343,7 +341,9 @@ uint32_t fetch_ahead(struct node *n, uint32_t first, uint32_t count, uint32_t pa
             continue;
         }
         int64_t reserved = weight(n, b, k);
-        struct fetch *f = budget_try(&c->budget, reserved) ? make(n, b, k, reserved) : NULL;
+        struct fetch *f = NULL;
+        if (budget_try(&c->budget, reserved) && !(f = make(n, b, k, reserved)))
+            budget_release(&c->budget, reserved);
         if (f) {
             f->wanted = wanted;
             f->refs++; /* the pool's */
