@@ -189,7 +189,6 @@ void backings_resume(struct backings *b)
     pthread_mutex_lock(&b->mu);
     inodes_idle_backings(b->inodes, note, b);
     pthread_mutex_unlock(&b->mu);
-    make_room(b, 0);
 }
 
 size_t backings_count(struct backings *b)

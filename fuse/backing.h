@@ -23,7 +23,8 @@ struct backing_ops {
 struct backings; /* opaque */
 /* inodes: borrowed. max: ids of inodes that nobody has open; 0: 16000. max_bytes: of their files. NULL: no memory. */
 struct backings *backings_new(const struct backing_ops *ops, struct inodes *inodes, size_t max, uint64_t max_bytes);
-void backings_resume(struct backings *b); /* takes up the ids that a process before this one has left idle */
+/* Takes up the ids that a process before this one has left idle. Gives none back: there may be no session yet. */
+void backings_resume(struct backings *b);
 void backings_free(struct backings *b); /* gives back the ids of what is closed; before the session ends */
 
 /* Opens an inode that has an id and no opens but such that are passed through: counts it and returns the id; else 0, and nothing is

@@ -24,6 +24,7 @@ struct stream {
     uint32_t seq;          /* of the file read last, in the listing's order */
     unsigned run;          /* files in order so far */
     unsigned window, out;  /* how many to have ahead; how many there are */
+    uint64_t out_bytes;    /* of them */
     uint64_t at_dir, at;   /* where fetching is: a directory, and the cookie of the last one asked for */
     uint64_t stamp;
     unsigned barren;       /* directories without anything to fetch since the last that had it */
@@ -34,7 +35,7 @@ struct walk {
     struct inodes *inodes;
     struct tree *tree;
     struct cache *cache;
-    uint64_t batch_bytes; /* of one batch at most, unless it is one file */
+    uint64_t most_bytes; /* ahead of one reader, unless it is one file */
     pthread_t thread;
     pthread_mutex_t mu;
     pthread_cond_t wake;
@@ -78,6 +79,11 @@ static void advance(struct stream *s, const struct inode *n)
     }
 }
 
+static bool has_room(const struct walk *w, const struct stream *s)
+{
+    return s->out <= s->window / 2 && s->out_bytes <= w->most_bytes / 2;
+}
+
 void walk_note(struct walk *w, const struct inode *n, bool here)
 {
     bool wake = false;
@@ -89,12 +95,13 @@ void walk_note(struct walk *w, const struct inode *n, bool here)
     s->stamp = ++w->clock;
     if (s->out)
         s->out--;
+    s->out_bytes = s->out && s->out_bytes > n->size ? s->out_bytes - n->size : 0;
     if (s->run == SURE && !s->at_dir) {
         s->at_dir = n->parent;
         s->at = n->cookie;
     }
     /* a reader who finds everything needs nobody to fetch it */
-    if (s->run >= SURE && (!here || s->out) && s->out <= s->window / 2 && !s->wanted)
+    if (s->run >= SURE && (!here || s->out) && has_room(w, s) && !s->wanted)
         wake = s->wanted = true;
     pthread_mutex_unlock(&w->mu);
     if (wake)
@@ -175,8 +182,8 @@ static bool fetch(struct walk *w, const struct inode *n)
 static void work(struct walk *w, struct stream *s)
 {
     struct stream was = *s;
-    struct batch b = {.most = MIN(was.window > was.out ? was.window - was.out : 0, (unsigned)BATCH), .most_bytes = w->batch_bytes,
-        .at = was.at};
+    struct batch b = {.most = MIN(was.window > was.out ? was.window - was.out : 0, (unsigned)BATCH), .at = was.at,
+        .most_bytes = w->most_bytes - MIN(was.out_bytes, w->most_bytes)};
     unsigned missing = 0;
     pthread_mutex_unlock(&w->mu);
     inodes_children(w->inodes, was.at_dir, was.at, false, take, &b);
@@ -189,8 +196,9 @@ static void work(struct walk *w, struct stream *s)
     s->at = dir == was.at_dir ? b.at : 0;
     s->at_dir = dir;
     s->out += b.n;
+    s->out_bytes += b.bytes;
     s->window = MIN(s->window * 2, (unsigned)MOST);
-    s->wanted = dir && s->out < s->window / 2;
+    s->wanted = dir && has_room(w, s);
     s->barren = b.n ? 0 : s->barren + 1;
     if (!dir || s->barren > BARREN || (b.n >= FIRST / 2 && missing == 0)) /* at the end of all, or all of it is here already */
         *s = (struct stream){.dir = s->dir, .seq = s->seq, .window = FIRST, .stamp = s->stamp};
@@ -224,7 +232,7 @@ struct walk *walk_start(struct inodes *inodes, struct tree *tree, struct cache *
     }
     struct cache_stats c;
     cache_stats(cache, &c);
-    w->batch_bytes = c.capacity_bytes / SHARE / (MOST / BATCH);
+    w->most_bytes = c.capacity_bytes / SHARE;
     w->inodes = inodes;
     w->tree = tree;
     w->cache = cache;

@@ -64,6 +64,7 @@ mkdir -p "$CACHE"
 mount -t tmpfs -o size=16m tmpfs "$CACHE"
 fuse_source posix
 fuse_config 'cache={"tiers":[{"medium":"MEM","quota":50000000}]}'
+head -c 30000000 /dev/urandom >"$DATA/big"
 fuse_mount
 if head -c 30000000 /dev/zero 2>/dev/null >"$MNT/large"; then die "30 MB fit into 16 MB"; fi
 dd if=/dev/zero of="$MNT/large" bs=1M count=30 2>"$WORK/shell.out" || true
@@ -75,15 +76,14 @@ echo small >"$MNT/small"
 [ "$(cat "$DATA/small")" = small ]
 reason_is "" || die "the disk is still called full"
 fuse_umount
-head -c 30000000 /dev/urandom >"$DATA/large"
 fuse_config 'cache={"tiers":[{"medium":"SSD","quota":50000000}]}'
 fuse_mount
-cmp "$DATA/large" "$MNT/large" || die "what does not fit into the cache is not read well"
+cmp "$DATA/big" "$MNT/big" || die "what does not fit into the cache is not read well"
 wait_for 3 "the reason" reason_is CacheDiskFull
 [ "$(readyz)" = 200 ] || die "a full disk must not stop the readers"
 fuse_umount
 umount "$CACHE"
-rm "$DATA/large"
+rm "$DATA/big"
 
 echo "# wrong credentials, mended without a restart"
 fuse_source s3

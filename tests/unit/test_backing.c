@@ -202,12 +202,14 @@ static void test_resume(void **state)
     }
     struct backings *b = backings_new(&ops, ix, MOST, 45);
     backings_resume(b);
-    assert_int_equal(backings_count(b), 4);
-    assert_int_equal(nlive, 5);
+    assert_int_equal(backings_count(b), 6);
     assert_true(live[open]);
     assert_int_equal(open_it(b, files[5]), id);
     close_it(b, files[5]);
+    assert_int_equal(backings_count(b), 4);
+    assert_int_equal(nlive, 5);
     close_it(b, files[7]);
+    assert_int_equal(backings_count(b), 4);
     backings_free(b);
     assert_int_equal(nlive, 0);
     backings_free(lost);
