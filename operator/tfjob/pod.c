@@ -78,15 +78,17 @@ static bool disrupted(const json_t *pod)
 
 /* A pod that is being deleted: had it finished by itself when the deletion was asked for? Kubelet ends a deletion by asking for
  * another one, without grace, which overwrites the time of the first: such a pod cannot be told from one that was stopped. (A
- * pod that had finished goes at once and is never seen like that.) */
-static bool finished_first(const json_t *pod, int64_t ended_ns)
+ * pod that had finished goes at once and is never seen like that.) Times are whole seconds. One that ended with code 0 in the second in
+ * which it was asked to was more likely stopped, and must run again then; one that failed is most likely deleted for that. */
+static bool finished_first(const json_t *pod, int64_t ended_ns, bool failed)
 {
     int64_t gone_ns = time_at(pod, "metadata.deletionTimestamp"), grace_s = jget_int(pod, "metadata.deletionGracePeriodSeconds", 0);
     if (!gone_ns || grace_s <= 0)
         return false;
     if (!ended_ns) /* deleted before it ran, kubelet reports containers that ended with 137 at no time */
         return !jget_len(pod, "status.containerStatuses");
-    return ended_ns <= tfjob_later(gone_ns, -grace_s);
+    int64_t asked_ns = tfjob_later(gone_ns, -grace_s);
+    return ended_ns < asked_ns || (failed && ended_ns == asked_ns);
 }
 
 /* `tensorflow` has ended, and kubelet will not start it again. */
@@ -111,7 +113,7 @@ static enum tfjob_pod_state state_of(const json_t *pod, const struct tfjob_pod *
 {
     const char *phase = jget_str(pod, "status.phase", "");
     bool deleting = kube_deleting(pod);
-    bool stopped = deleting && !finished_first(pod, p->ended_ns);
+    bool stopped = deleting && !finished_first(pod, p->ended_ns, !strcmp(phase, "Failed"));
     if (!strcmp(phase, "Succeeded"))
         return stopped ? TFJOB_POD_LEAVING : TFJOB_POD_SUCCEEDED;
     if (!strcmp(phase, "Failed")) {
