@@ -156,7 +156,7 @@ n create quota none --hard=pods=0 >/dev/null
 job over '{}' Worker=1
 expect 60 "the job is stalled" job_is over Stalled
 message over Stalled | grep -q 'exceeded quota' || fail "$(message over Stalled)"
-n get events --field-selector "involvedObject.name=over" | grep -q FailedCreatePod || fail "no event: $(n get events)"
+expect 20 "an event says so" has_text FailedCreatePod n get events --field-selector involvedObject.name=over
 n delete quota none >/dev/null
 n annotate tfjob over try=again >/dev/null
 expect 60 "it runs then" true_condition over Running

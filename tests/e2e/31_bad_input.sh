@@ -25,7 +25,7 @@ s3_up
 secret keys "$S3_KEY" "$S3_SECRET"
 
 step "what the examples say is accepted"
-n apply --dry-run=server -R -f "$ROOT/examples"
+k -n default apply --dry-run=server -R -f "$ROOT/examples" # whose namespaces refuse nobody
 
 step "refused at once"
 dataset ftp ftp://host/x 2>"$WORK/err" && fail "a bad scheme is accepted"
