@@ -407,11 +407,13 @@ static bool was_renamed(struct fs *fs, uint64_t newdir, const char *newname)
     static const struct inode unknown; /* never looked at */
     struct inode n;
     struct err e = ERR_INIT;
-    if (!session_resent() || !inodes_find(fs->inodes, newdir, newname, &n))
+    if (!session_resent())
         return false;
-    if (n.flags & (INODE_DIR | INODE_LOCAL | INODE_STAGED))
-        return true;
-    inodes_set(fs->inodes, n.ino, INODES_SYNCED, &unknown, 0, 0);
+    if (inodes_find(fs->inodes, newdir, newname, &n)) {
+        if (n.flags & (INODE_DIR | INODE_LOCAL | INODE_STAGED))
+            return true;
+        inodes_set(fs->inodes, n.ino, INODES_SYNCED, &unknown, 0, 0);
+    }
     return tree_lookup(fs->tree, newdir, newname, &n, &e) == 0;
 }
 

@@ -9,13 +9,14 @@
 #include <unistd.h>
 
 #define ENOUGH 16              /* fewer files say nothing */
-#define SAMPLE 1000            /* of each store: about a page of its listing */
+#define SAMPLE 1000            /* files of each store: about a page of its listing */
+#define SAMPLE_SEEN 10000      /* … or so many names, where most are directories */
 #define SMALL_MEAN (1u << 20)  /* bytes: from there on a file's bytes cost more than the requests about it */
 #define SEALED "sealed\n"
 #define OPEN "open\n"
 
 struct sample {
-    uint64_t files, bytes;
+    uint64_t files, bytes, seen;
 };
 
 bool profile_is_small(uint64_t files, uint64_t bytes) { return files >= ENOUGH && bytes / files <= SMALL_MEAN; }
@@ -27,15 +28,15 @@ static int add(void *user, const struct store_entry *entry)
         s->files++;
         s->bytes += entry->st.size;
     }
-    return s->files >= SAMPLE;
+    return s->files >= SAMPLE || ++s->seen >= SAMPLE_SEEN;
 }
 
 /* Of all mounts together: the larger files decide, they are most of the bytes. */
 static bool stores_are_small(const struct conf *conf, struct store *const *stores)
 {
-    struct sample sum = {0, 0};
+    struct sample sum = {0};
     for (size_t i = 0; i < conf->nmounts; i++) {
-        struct sample s = {0, 0};
+        struct sample s = {0};
         struct err e = ERR_INIT;
         cleanup_free char *cursor = NULL;
         if (store_list_tree(stores[i], "", &cursor, add, &s, &e)) {
