@@ -132,7 +132,7 @@ int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *
         return 0;
     }
     inodes_set(b->inodes, ino, INODES_BACKING, &set, 0, 0);
-    return set.backing;
+    return backings_reopen(b, ino);
 }
 
 /* Gives back the oldest until there is room for one more with so many bytes; one that is larger than all room may be alone. */

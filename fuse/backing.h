@@ -30,7 +30,9 @@ void backings_free(struct backings *b); /* gives back the ids of what is closed;
 /* Opens an inode that has an id and no opens but such that are passed through: counts it and returns the id; else 0, and nothing is
  * counted. The one place where an id that is there is used again: so two who open at once get the same. */
 int32_t backings_reopen(struct backings *b, uint64_t ino);
-/* Registers fd for the inode, which has no id and no open. The caller keeps others from doing so at the same time. 0: refused, why in e. */
+/* Registers fd for the inode, which has no id and no open, and opens it like backings_reopen(). The caller keeps others from registering at
+ * the same time, but not from opening and closing it once there is an id. 0: refused, why in e; or, without an error, so many came and went
+ * meanwhile that the id is gone again. */
 int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *e);
 /* The inode's last open was closed; was: as it was before that. */
 void backings_idle(struct backings *b, const struct inode *was);

@@ -295,9 +295,10 @@ int ofile_warm(struct ofile *f, uint64_t off, uint64_t len, struct err *e)
     return rc;
 }
 
-/* A backing id for a complete cached file, one for an inode as long as it has any open. Only where nothing can be written: readers of a
+/* Opens a complete cached file for the kernel to read by itself, and counts that: its backing id, one for an inode as long as it has any
+ * open; or 0. Only where nothing can be written: readers of a
  * backing file would not see what somebody else writes to the staging file. f->up is held. */
-static int32_t take_backing(struct ofile *f, const struct inode *n)
+static int32_t open_backing(struct ofile *f, const struct inode *n)
 {
     struct ofiles_conf *c = &f->files->c;
     struct err e = ERR_INIT;
@@ -310,7 +311,7 @@ static int32_t take_backing(struct ofile *f, const struct inode *n)
     if (fd < 0)
         return 0;
     int32_t id = backings_register(c->backings, f->ino, fd, &e);
-    if (!id) {
+    if (!id && e.cls) {
         log_kv(LOG_DEBUG, "no passthrough for a file", "error", e.msg, NULL);
         f->no_backing = true;
     }
@@ -338,11 +339,11 @@ static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *back
         return 0;
     if (inodes_get(ix, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
-    if (!write && n.opens == 0)
-        *backing = take_backing(f, &n);
+    if (!write && n.opens == 0 && (*backing = open_backing(f, &n)))
+        return 0;
     if (truncate && write_truncate(f, 0, e))
         return -1;
-    inodes_set(ix, f->ino, 0, NULL, *backing ? INODE_PASSTHROUGH : 0, *backing ? 0 : INODE_PASSTHROUGH);
+    inodes_set(ix, f->ino, 0, NULL, 0, INODE_PASSTHROUGH);
     inodes_opened(ix, f->ino, 1);
     return 0;
 }
