@@ -9,6 +9,13 @@ condition() { jsonpath "tfjob/$1" "{.status.conditions[?(@.type==\"$2\")].$3}"; 
 incarnation() { jsonpath "pod/$1" '{.metadata.uid}'; }
 is_another() { local now; now=$(incarnation "$1" 2>/dev/null) && [ "$now" != "$2" ] && [ "$(jsonpath "pod/$1" '{.status.phase}')" = Running ]; }
 
+has_reason_of_dataset() # the one that the dataset has now: it may still be on its way to it
+{
+    local reason
+    reason=$(jsonpath dataset/data '{.status.conditions[?(@.type=="Ready")].reason}') && [ -n "$reason" ] &&
+        has_text "$reason" condition early WaitingForDataset message
+}
+
 job() # NAME ANNOTATIONS WORKERS RESTART_POLICY SCRIPT [JQ PROGRAM FOR THE POD SPEC]
 {
     restricted none "$5" tensorflow | jq -c --arg name "$1" --argjson annotations "$2" --argjson n "$3" --arg policy "$4" '
@@ -24,7 +31,7 @@ secret wrong "$S3_KEY" not-the-secret-key-0123456789
 dataset data s3://data "http://s3.$NS.svc.cluster.local:7070" wrong
 tfjob early data 'cd /mnt/fuse; sha256sum -c sums.txt; sleep 5' 1 1
 expect 90 "the job says why it waits" has_text "Dataset data is not ready" condition early WaitingForDataset message
-expect 60 "with the reason of the dataset" has_text "$(jsonpath dataset/data '{.status.conditions[?(@.type=="Ready")].reason}')" condition early WaitingForDataset message
+expect 60 "with the reason of the dataset" has_reason_of_dataset
 [ -z "$(n get pods -l training.kubeflow.org/job-name=early -o name)" ] || fail "it has pods all the same"
 [ "$(condition early Created status)" = True ] || fail "it is not created"
 

@@ -20,7 +20,8 @@ step()
 
 fail()
 {
-    echo "FAIL: $*" >&2
+    FAILURE="FAIL: $*"
+    echo "$FAILURE" >&2
     exit 1
 }
 
@@ -49,6 +50,7 @@ finish()
             for pod in $(n get pods -l millrace.dev/component -o name); do n logs "$pod" --tail=15 --prefix; done
             n logs s3 -c s3 --tail=60
         } 2>&1 | cut -c 1-400
+        echo "${FAILURE:-FAIL: status $status}" >&2 # said last, too: of a log, its end is shown
     fi
     [ -z "${FORWARD_PID:-}" ] || kill "$FORWARD_PID" 2>/dev/null || true
     if [ -z "${KEEP:-}" ]; then
@@ -62,6 +64,8 @@ finish()
 start_test()
 {
     trap finish EXIT
+    set -o errtrace
+    trap '[ -n "${FAILURE:-}" ] || FAILURE="FAIL: status $?: line $LINENO: $BASH_COMMAND"' ERR
     k delete namespace "$NS" --ignore-not-found --wait --timeout=120s >/dev/null
     k create namespace "$NS" >/dev/null
     k label namespace "$NS" pod-security.kubernetes.io/enforce=restricted >/dev/null
