@@ -5,9 +5,15 @@
 . "$(dirname "$0")/lib.sh"
 start_test
 
-operator_with() # GANG_SCHEDULER
+operator_with() # GANG_SCHEDULER: until none with another one is left; helm does not wait for the last one's end
 {
-    helm upgrade "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --reuse-values --set "operator.gangScheduler=$1" --wait --timeout 2m >/dev/null
+    helm upgrade "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --reuse-values --set "operator.gangScheduler=$1" --wait --timeout 2m >/dev/null &&
+        within 60 no_other_operators
+}
+
+no_other_operators()
+{
+    [ "$(k -n "$SYSTEM" get pods -l millrace.dev/component=operator -o name | wc -l)" = "$(k -n "$SYSTEM" get deployment millrace-operator -o 'jsonpath={.spec.replicas}')" ]
 }
 
 restore()
@@ -40,6 +46,7 @@ operator_with volcano
 gang held '{"queue": "training", "minAvailable": 3}' default-scheduler
 expect 60 "it waits for the scheduler" has_text "waiting for 3 of 3 pods" waiting held
 group=podgroups.scheduling.volcano.sh/held
+expect 30 "its group is made" n get $group # after the job says that it waits
 [ "$(jsonpath $group '{.spec.minMember} {.spec.queue} {.spec.minResources.cpu}')" = "3 training 30m" ] || fail "$(n get $group -o yaml)"
 [ "$(pods held)" = 0 ] || fail "there are pods before the gang is admitted"
 before=$(jsonpath $group '{.metadata.resourceVersion}')

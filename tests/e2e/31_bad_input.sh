@@ -14,12 +14,13 @@ refused() # TEXT… -- reads a manifest: the API server must refuse it with all 
 
 says() # DATASET REASON TEXT…: its Ready condition
 {
-    local name=$1 reason=$2 word
+    local name=$1 reason=$2 word message=
     shift 2
-    expect 60 "dataset $name says $reason, but: $(ready_message "$name" 2>&1)" has_text "False $reason" ready_message "$name"
-    for word; do has_text "$word" ready_message "$name" || fail "no '$word' in: $(ready_message "$name")"; done
-    step "$name: $(ready_message "$name" | cut -c 1-200)"
+    within 60 said "$name" "$reason" || fail "not in 60 s: dataset $name says $reason, but: $message"
+    for word; do grep -qiF -- "$word" <<<"$message" || fail "no '$word' in: $message"; done
+    step "$name: ${message:0:200}"
 }
+said() { message=$(ready_message "$1") && grep -qiF -- "False $2" <<<"$message"; } # sets message: the next one may be another
 
 s3_up
 secret keys "$S3_KEY" "$S3_SECRET"

@@ -102,8 +102,10 @@ static void do_read(const struct fuse_in_header *in)
 {
     const struct fuse_read_in *r = (const void *)(in + 1);
     const char *ms = getenv("FAKE_SLEEP_MS");
-    if (ms)
+    if (ms) {
+        trace("reading", (int64_t)r->offset);
         clock_sleep_ns(atoll(ms) * NS_PER_MS);
+    }
     cleanup_free char *data = xmalloc(r->size + 1);
     ssize_t n = pread(file, data, r->size, (off_t)r->offset);
     trace("read", (int64_t)r->offset);

@@ -225,6 +225,19 @@ static char *condition(const char *path, int64_t *total)
     return text;
 }
 
+/* The plugin hears from a connection that its client came or went. */
+static char *condition_becomes(const char *path, bool abnormal)
+{
+    int64_t until = clock_mono_ns() + 10 * NS_PER_S;
+    char *text = condition(path, NULL);
+    while (text && (text[0] != '\0') != abnormal && clock_mono_ns() < until) {
+        free(text);
+        clock_sleep_ns(20 * NS_PER_MS);
+        text = condition(path, NULL);
+    }
+    return text;
+}
+
 /* --- a pod that reads ------------------------------------------------------------------------------------------------------ */
 
 struct reader {
@@ -300,7 +313,7 @@ static void test_registers(void **state)
     ProtobufCMessage *answer = NULL;
     for (int i = 0; i < 2; i++) { /* kubelet restarts and asks again */
         assert_int_equal(grpc_client_call(reg, "/pluginregistration.Registration/GetInfo", &ask.base, &registration__plugin_info__descriptor,
-            &answer, 1000, why), GRPC_STATUS_OK);
+            &answer, 10000, why), GRPC_STATUS_OK);
         const Registration__PluginInfo *info = (const Registration__PluginInfo *)answer;
         assert_string_equal(info->type, "CSIPlugin");
         assert_string_equal(info->name, NAME_DRIVER);
@@ -309,15 +322,15 @@ static void test_registers(void **state)
         protobuf_c_message_free_unpacked(answer, NULL);
         tell.plugin_registered = true;
         assert_int_equal(grpc_client_call(reg, "/pluginregistration.Registration/NotifyRegistrationStatus", &tell.base,
-            &registration__registration_status_response__descriptor, &answer, 1000, why), GRPC_STATUS_OK);
+            &registration__registration_status_response__descriptor, &answer, 10000, why), GRPC_STATUS_OK);
         protobuf_c_message_free_unpacked(answer, NULL);
     }
     grpc_client_free(reg);
     Csi__NodeGetInfoRequest who = CSI__NODE_GET_INFO_REQUEST__INIT;
-    assert_int_equal(call("Node/NodeGetInfo", &who.base, &csi__node_get_info_response__descriptor, &answer, 1000), GRPC_STATUS_OK);
+    assert_int_equal(call("Node/NodeGetInfo", &who.base, &csi__node_get_info_response__descriptor, &answer, 10000), GRPC_STATUS_OK);
     assert_string_equal(((Csi__NodeGetInfoResponse *)answer)->node_id, "node-1");
     protobuf_c_message_free_unpacked(answer, NULL);
-    assert_int_equal(call("Controller/CreateVolume", &who.base, &csi__node_get_info_response__descriptor, NULL, 1000), GRPC_STATUS_UNIMPLEMENTED);
+    assert_int_equal(call("Controller/CreateVolume", &who.base, &csi__node_get_info_response__descriptor, NULL, 10000), GRPC_STATUS_UNIMPLEMENTED);
 }
 
 static void test_refuses(void **state)
@@ -335,7 +348,7 @@ static void test_refuses(void **state)
     assert_int_equal(publish_inline("../csi", inline_client, "client", "team-a", "p", DATASET_UID), GRPC_STATUS_INVALID_ARGUMENT);
     assert_int_equal(publish_inline("csi-1", "relative/path", "client", "team-a", "p", DATASET_UID), GRPC_STATUS_INVALID_ARGUMENT);
     assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_NOT_FOUND);
-    assert_int_equal(stage(1500), GRPC_STATUS_UNAVAILABLE);
+    assert_int_equal(stage(3000), GRPC_STATUS_UNAVAILABLE);
     assert_string_equal(why, "the client pod of dataset team-a/mnist has not connected on node node-1 yet: "
                              "kubectl -n team-a get pod -l millrace.dev/dataset=mnist -o wide");
     assert_null(condition(staging, NULL)); /* nothing of it has stayed */
@@ -393,11 +406,11 @@ static void test_killed(void **state)
         assert_int_equal(publish(third, READER, true), GRPC_STATUS_OK); /* waits for the fd to come back */
         assert_int_equal(read_once(c), 0);
         assert_int_equal(unpublish(DATASET_UID, third), GRPC_STATUS_OK);
-        cleanup_free char *normal = condition(pod_b, NULL);
+        cleanup_free char *normal = condition_becomes(pod_b, false);
         assert_string_equal(normal, "");
         reads_on(r);
         end_process(&client, SIGKILL); /* the whole container */
-        cleanup_free char *alone = condition(pod_b, NULL);
+        cleanup_free char *alone = condition_becomes(pod_b, true);
         assert_non_null(strstr(alone, "not"));
         start_client();
         reads_on(r);

@@ -45,6 +45,8 @@ if echo "unsaved" | dd of="$MNT/unsaved" 2>/dev/null; then die "close() did not 
 pid=$(served)
 kill -9 "$SUPERVISOR" "$pid"
 wait "$SUPERVISOR" 2>/dev/null || true
+# Until its end it holds the port that the next one wants.
+wait_for 10 "the end of the serving process" eval '! kill -0 "$pid" 2>/dev/null || grep -q "^State:.Z" "/proc/$pid/status"'
 umount -l "$MNT"
 s3_start
 fuse_mount --metadata-sync 1s
@@ -72,7 +74,7 @@ grep -q 'No space left on device' "$WORK/shell.out" || die "another error than E
 wait_for 3 "the reason" reason_is CacheDiskFull
 [ "$(readyz)" = 200 ] || die "a full disk must not stop the readers"
 rm "$MNT/large"
-echo small >"$MNT/small"
+wait_for 5 "room again" eval 'echo small 2>"$WORK/shell.out" >"$MNT/small"' # the kernel tells of the last close after it
 [ "$(cat "$DATA/small")" = small ]
 reason_is "" || die "the disk is still called full"
 fuse_umount

@@ -37,7 +37,7 @@ for profile in open sealed; do
     fuse_mount
     { head -n 100 "$WORK/order"; printf 'a/absent\n/etc/passwd\nb/../a/1\na\n'; tail -n +101 "$WORK/order" | sed 's,^,./,'; } >"$WORK/list"
     [ "$("$MILLRACE" hint "$MNT" "$WORK/list")" = "604 paths" ]
-    wait_for 30 "the first window" at_least .hints.done 500
+    wait_for 30 "the first window" at_least .hints.done 512
     wait_for 10 "an end of the first window" idle
     is .hints.done 512 || die "more than the window: $(status .hints.done)"
     is .reads.cacheBytes 0 || die "somebody read"

@@ -11,7 +11,7 @@ WORK=$(mktemp -d "${TMPDIR:-/tmp}/millrace-fuse.XXXXXX")
 BUILD=${MILLRACE_BUILD:-$(dirname "$(readlink -f "$0")")/../../build/asan}
 FUSE=$BUILD/fuse/millrace-fuse
 MNT=$WORK/mnt CACHE=$WORK/cache CONFIG=$WORK/config.json
-HTTP=127.0.0.1:$((30000 + RANDOM % 10000))
+HTTP=127.0.0.1:$((10000 + RANDOM % 10000)) # no port that a connection may get while nobody listens there
 SUPERVISOR='' KEEPER='' S3_PID=''
 mkdir -p "$MNT"
 unset MILLRACE_CONFIG

@@ -62,7 +62,7 @@ setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all --inh-cap
     "$FUSE" --socket "$WORK/fuse.sock" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" >>"$WORK/fuse.log" 2>&1 &
 SUPERVISOR=$!
 wait_for 20 "the mount" is_served
-grep -q '^serving$' "$WORK/keeper.out"
+wait_for 5 "the keeper being told" grep -q '^serving$' "$WORK/keeper.out"
 cat "$MNT"/r* >/dev/null
 wait_for 5 "complete files" eval 'cat "$MNT/r5" >/dev/null; grep -q "^backing$" "$WORK/keeper.out"'
 "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "$SECONDS_EACH" 5 0 >"$WORK/hammer.out" 2>&1 &

@@ -76,7 +76,7 @@ make_data()
 
 run() # posix|s3
 {
-    local total
+    local total try
     echo "# $1"
     fuse_source "$1"
     make_data
@@ -94,9 +94,14 @@ run() # posix|s3
     [ $(($(status_of 0 | jq .reads.storeBytes) + $(status_of 1 | jq .reads.storeBytes))) = "$total" ] || die "not each byte was fetched once"
     wait_for 20 "the count of the store" bash -c "curl -sf $(url 0)/status | jq -e '.ufs.complete and .ufs.bytes == $total and .ufs.files == 123'" >/dev/null
 
-    fuse_mount
-    same "all workers up"
-    [ "$(client .reads.workerBytes)" = "$total" ] || die "of $total bytes $(client .reads.workerBytes) came from workers, $(client .reads.storeBytes) from the store"
+    for try in 1 2 3; do # on a busy machine a worker may be late, and the store is asked in its place
+        fuse_mount
+        same "all workers up"
+        [ "$(client .reads.workerBytes)" != "$total" ] || break
+        [ "$try" != 3 ] || die "of $total bytes $(client .reads.workerBytes) came from workers, $(client .reads.storeBytes) from the store"
+        fuse_umount
+        rm -rf "$CACHE"
+    done
     fuse_umount
     rm -rf "$CACHE"
 

@@ -151,7 +151,7 @@ static void test_request_in_flight(void **state)
     pid_t next = client(w);
     pthread_t reader;
     assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
-    clock_sleep_ns(700 * NS_PER_MS); /* it is in its first READ */
+    EVENTUALLY(traced(w, "reading", NULL) > 0); /* it is in its first READ */
     end_client(pid);
     pid = next;
     void *result = NULL;

@@ -106,11 +106,11 @@ static void a_watch_that_ends_goes_on_where_it_was(void **state)
     fake_api_put(api, &kube_pods, pod("b", "x", "1"));
     eventually(cache_count(c) == 2);
     fake_api_drop_watches(api);
-    eventually(fake_api_watchers(api, &kube_pods) == 0);
+    eventually(fake_api_watchers(api, &kube_pods) == 0 || fake_api_count(api, "GET", "watch=true") > 1); /* it may be back at once */
     fake_api_put(api, &kube_pods, pod("c", "x", "1"));
-    eventually(cache_count(c) == 3);
-    assert_int_equal(fake_api_count(api, "GET", "limit="), 1); /* no second list */
-    assert_int_equal(added, 3);                                /* and nothing told twice */
+    eventually(added == 3);
+    assert_int_equal(cache_count(c), 3);
+    assert_int_equal(fake_api_count(api, "GET", "limit="), 1); /* no second list, and nothing told twice */
     assert_int_equal(fake_api_count(api, "GET", "resourceVersion=1002"), 1);
 }
 
@@ -122,17 +122,15 @@ static void an_expired_version_means_a_new_list(void **state)
     fake_api_put(api, &kube_pods, pod("c", "x", "1"));
     start();
     /* while nobody watches: one goes, one changes, one comes, and the server forgets how */
-    fake_api_fault(api, &(struct fake_fault){.in = "watch=true", .kind = FAULT_STATUS, .status = 500});
+    fake_api_fault(api, &(struct fake_fault){.in = "watch=true", .times = 2, .kind = FAULT_STATUS, .status = 500});
     fake_api_drop_watches(api);
     fake_api_remove(api, &kube_pods, "n/a");
     fake_api_put(api, &kube_pods, pod("b", "x", "2"));
     fake_api_put(api, &kube_pods, pod("d", "x", "1"));
     fake_api_compact(api);
-    eventually(is("n/d", "1") && is("n/b", "2") && cache_count(c) == 3);
-    assert_int_equal(removed, 1);
-    assert_int_equal(changed, 1);
-    assert_int_equal(added, 4);
-    assert_true(is("n/a", "-"));
+    eventually(removed == 1 && changed == 1 && added == 4);
+    assert_true(is("n/d", "1") && is("n/b", "2") && is("n/a", "-"));
+    assert_int_equal(cache_count(c), 3);
     assert_int_equal(fake_api_count(api, "GET", "limit="), 2);
     fake_api_put(api, &kube_pods, pod("e", "x", "1"));
     eventually(cache_count(c) == 4);
@@ -144,11 +142,15 @@ static void bookmarks_spare_a_list(void **state)
     start();
     for (int i = 0; i < 5; i++)
         fake_api_put(api, &kube_pods, pod("other", "y", "1")); /* versions go on, but not for us */
-    fake_api_bookmark(api);
-    eventually(fake_api_watchers(api, &kube_pods) == 1);
-    clock_sleep_ns(200 * NS_PER_MS);
-    fake_api_drop_watches(api);
-    eventually(fake_api_count(api, "GET", "resourceVersion=1005") == 1);
+    for (int i = 0; i < 4 && fake_api_count(api, "GET", "resourceVersion=1005") == 0; i++) { /* on a busy machine it is heard too late */
+        unsigned before = fake_api_count(api, "GET", "watch=true");
+        fake_api_bookmark(api);
+        clock_sleep_ns(200 * NS_PER_MS);
+        fake_api_drop_watches(api);
+        eventually(fake_api_count(api, "GET", "watch=true") > before);
+        eventually(fake_api_watchers(api, &kube_pods) == 1);
+    }
+    assert_int_equal(fake_api_count(api, "GET", "resourceVersion=1005"), 1);
     assert_int_equal(fake_api_count(api, "GET", "limit="), 1);
 }
 
@@ -172,8 +174,8 @@ static void troubles_of_all_kinds_pass(void **state)
     eventually(cache_synced(c));
     eventually(fake_api_watchers(api, &kube_pods) == 1);
     fake_api_put(api, &kube_pods, pod("b", "x", "1"));
-    eventually(cache_count(c) == 2);
-    assert_int_equal(added, 2);
+    eventually(added == 2);
+    assert_int_equal(cache_count(c), 2);
     cache_trouble(c, &e);
     assert_int_equal(e.cls, ERR_NONE);
 }

@@ -191,7 +191,8 @@ static void bad_answers_are_errors(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
         struct fake_api *own = fake_api_start(); /* a fault that is left over must not meet the next case */
-        struct kube *client = fake_api_client_opts(own, &(struct kube_opts){.timeout_ns = NS_PER_S});
+        bool slow = cases[i].fault.kind == FAULT_SLOW;
+        struct kube *client = fake_api_client_opts(own, &(struct kube_opts){.timeout_ns = (slow ? 1 : 20) * NS_PER_S});
         fake_api_put(own, &kube_pods, pod("a"));
         fake_api_fault(own, &cases[i].fault);
         assert_int_equal(kube_get(client, &kube_pods, "n", "a", NULL, &e), -1);

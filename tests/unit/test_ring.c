@@ -7,12 +7,14 @@
 #include "lib/base/mem.h"
 #include "lib/http/serve.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* -- who has what -- */
@@ -274,10 +276,22 @@ static void test_conflict_is_passed_on(void **state)
     ring_free(r);
 }
 
+/* Nobody answers there, and nobody else gets it. */
+static int hold_port(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    return fd;
+}
+
 static void test_a_dead_worker_is_bypassed_and_comes_back(void **state)
 {
     (void)state;
+    int port = serve_port(fw.server);
     serve_stop(fw.server);
+    int held = hold_port(port);
     struct ring *r = new_ring(fw.url, PATIENT);
     int64_t t0 = clock_mono_ns();
     for (int i = 0; i < 50; i++)
@@ -289,6 +303,7 @@ static void test_a_dead_worker_is_bypassed_and_comes_back(void **state)
     assert_int_equal(s.down, 1);
     const struct serve_route route = {"GET", "/v1/data", on_data, &fw};
     struct serve_conf vc = {.address = fw.url + strlen("http://"), .routes = &route, .nroutes = 1};
+    close(held);
     fw.server = serve_start(&vc, NULL);
     assert_non_null(fw.server);
     for (int i = 0; i < 100 && stats(r).down; i++) {

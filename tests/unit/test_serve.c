@@ -254,7 +254,7 @@ static void idle_connections_make_room(void **state)
 static void idle_timeout(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){.idle_ns = 100 * NS_PER_MS});
+    struct serve *s = start((struct serve_conf){.idle_ns = NS_PER_S});
     int fd = dial(s);
     expect(fd, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET / - -");
     expect_end(fd);

@@ -206,7 +206,7 @@ static void a_server_without_ranges(void **state)
     cleanup_free unsigned char *buf = malloc(LEN);
     struct store *s = open_store(w->m, w->dir, NS_PER_S);
     fake_s3_fault(w->server, "GET", "norange", 1000);
-    ok(store_read(s, "file", "", 0, LEN, buf, NULL, &e), &e); /* all of it: nothing is wrong */
+    ok(store_read(w->s, "file", "", 0, LEN, buf, NULL, &e), &e); /* all of it: nothing is wrong */
     assert_true(content_same(1, 0, buf, LEN));
     assert_int_equal(store_read(s, "file", "", 10, 100, buf, NULL, &e), -1);
     assert_non_null(strstr(e.msg, "other bytes"));
