@@ -3,6 +3,7 @@
 #include "fuse/cache/cache.h"
 #include "fuse/fs.h"
 #include "fuse/keeper.h"
+#include "fuse/loop.h"
 #include "fuse/profile.h"
 #include "fuse/stall.h"
 #include "fuse/status.h"
@@ -274,7 +275,7 @@ static int build(struct client *c, bool resume, struct err *e)
     if (!(c->ring = ring_new(&rc, e)))
         return err_wrap(e, "cache workers");
     struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .mounts = c->conf->mounts,
-        .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring, ring_origin}};
+        .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring, ring_origin}, .will_block = loop_will_block};
     if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
         return err_wrap(e, "cache");
     struct inodes_conf ic = {.path = c->index_path, .resume = resume, .dir_mode = fs->dir_mode, .file_mode = fs->file_mode,

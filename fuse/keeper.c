@@ -1,5 +1,6 @@
 #include "fuse/keeper.h"
 
+#include "fuse/loop.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -242,6 +243,7 @@ int keeper_backing_open(void *keeper, int fd, int32_t *id, struct err *e)
     struct keeper *k = keeper;
     struct timespec until = deadline(ANSWER_NS);
     int rc = -1;
+    loop_will_block();
     pthread_mutex_lock(&k->ask);
     pthread_mutex_lock(&k->mu);
     int sock = k->sock;

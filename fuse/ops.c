@@ -1,5 +1,6 @@
 #include "fuse/ops.h"
 
+#include "fuse/loop.h"
 #include "fuse/status.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -93,8 +94,10 @@ static void let_it_ask(struct fs *fs, const struct inode *n)
 {
     static _Atomic uint64_t told[64];
     uint64_t listing = n->ino << 32 | n->listed_s;
-    if (fs->sealed && tree_is_old(fs->tree, n) && atomic_exchange(&told[n->ino % 64], listing) != listing)
+    if (fs->sealed && tree_is_old(fs->tree, n) && atomic_exchange(&told[n->ino % 64], listing) != listing) {
+        loop_will_block();
         session_inval_dir(fs->session, n->ino);
+    }
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)

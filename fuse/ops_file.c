@@ -1,6 +1,7 @@
 /* Requests about regular files. fi->fh is 1 for a handle that may write: it means the same to a process that takes the session over. */
 #include "fuse/ops.h"
 
+#include "fuse/loop.h"
 #include "fuse/stall.h"
 #include "fuse/write.h"
 #include "lib/base/clock.h"
@@ -22,6 +23,8 @@ static int open_inode(struct fs *fs, uint64_t ino, struct fuse_file_info *fi, st
         return -1;
     if (write && !tree_writable(fs->tree, n.mount))
         return err_sys(e, EROFS, "open for writing");
+    if (write)
+        loop_will_block();
     if (write || !(backing = ofiles_reopen(fs->files, ino))) {
         struct ofile *f = ofiles_get(fs->files, ino, e);
         if (!f)
@@ -259,6 +262,8 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, 0);
         return;
     }
+    if (fi->fh)
+        loop_will_block();
     struct ofile *f = ofiles_get(ops_fs(req)->files, ino, &e);
     if (f) {
         /* Written through a mapping after the last close(): there is nobody to tell of an error, the writer goes on trying. */

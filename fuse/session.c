@@ -2,9 +2,11 @@
 #include "fuse/session.h"
 
 #include "fuse/fs.h"
+#include "fuse/loop.h"
 #include "lib/base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
 #include <linux/fuse.h>
 #include <pthread.h>
@@ -35,6 +37,8 @@ struct backing_map {
 struct session {
     struct session_conf c;
     struct fuse_session *se;
+    struct loop *loop;
+    _Atomic int broken;       /* errno that ended a thread */
     bool replay, swallow;     /* main thread, before the loop: the saved INIT is next to be read; its answer stays here */
     _Atomic bool answered;    /* INIT */
     uint64_t init_unique;
@@ -67,7 +71,8 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
         note_init(s, buf, s->c.init_len);
         return (ssize_t)s->c.init_len;
     }
-    ssize_t n = read(fd, buf, len);
+    (void)fd;
+    ssize_t n = loop_read(s->loop, buf, len);
     if (n < 0 && errno == ENODEV)
         atomic_store(&s->unmounted, true);
     if (n < (ssize_t)sizeof(struct fuse_in_header))
@@ -80,6 +85,38 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
         s->c.save_init(s->c.user, buf, (size_t)n);
     }
     return n;
+}
+
+#define QUICK 8 /* each takes less time than waking somebody */
+
+static unsigned in_a_row(const void *request, size_t len)
+{
+    switch (len >= sizeof(struct fuse_in_header) ? ((const struct fuse_in_header *)request)->opcode : 0) {
+    case FUSE_LOOKUP: case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_GETATTR: case FUSE_OPEN: case FUSE_RELEASE: case FUSE_OPENDIR:
+    case FUSE_RELEASEDIR: case FUSE_STATFS: case FUSE_INTERRUPT:
+        return QUICK;
+    case FUSE_READ: return 1; /* bytes in memory are copied at once; but others need not stand in line for that */
+    default: return 0;
+    }
+}
+
+static void serve(void *user)
+{
+    struct session *s = user;
+    struct fuse_buf buf = {0};
+    int n = -EINTR;
+    while (!fuse_session_exited(s->se) && (n > 0 || (n == -EINTR && !loop_dismissed()))) {
+        n = fuse_session_receive_buf(s->se, &buf);
+        if (n > 0)
+            fuse_session_process_buf(s->se, &buf);
+    }
+    free(buf.mem);
+    if (n < 0 && n != -EINTR && !fuse_session_exited(s->se)) {
+        atomic_store(&s->broken, -n);
+        fuse_session_exit(s->se);
+    }
+    if (fuse_session_exited(s->se))
+        loop_end(s->loop);
 }
 
 static size_t total(const struct iovec *iov, int n)
@@ -151,6 +188,11 @@ struct session *session_new(const struct session_conf *conf, struct fs *fs, stru
         return NULL;
     }
     s->c = *conf;
+    s->loop = loop_new(&(struct loop_conf){conf->fd, conf->threads ? conf->threads : 64, serve, in_a_row, s}, e);
+    if (!s->loop) {
+        free(s);
+        return NULL;
+    }
     fs->session = s;
     s->se = fuse_session_new(&args, &fs_ops, sizeof fs_ops, fs);
     fuse_opt_free_args(&args);
@@ -185,20 +227,20 @@ int session_run(struct session *s, struct err *e)
 {
     if (s->c.init_len && resume(s, e))
         return -1;
-    struct fuse_loop_config *cfg = fuse_loop_cfg_create();
-    if (!cfg)
-        return err_sys(e, ENOMEM, "serve");
-    fuse_loop_cfg_set_clone_fd(cfg, 0); /* the copies of a dead process would keep its requests */
-    fuse_loop_cfg_set_max_threads(cfg, s->c.threads ? s->c.threads : 64);
-    fuse_loop_cfg_set_idle_threads(cfg, 10);
-    int rc = fuse_session_loop_mt(s->se, cfg);
-    fuse_loop_cfg_destroy(cfg);
-    if (rc < 0 && rc != -ENODEV && !fuse_session_exited(s->se))
-        return err_sys(e, -rc, "read requests from the kernel");
-    return 0;
+    int flags = fcntl(s->c.fd, F_GETFL); /* who sleeps does so in poll() */
+    if (flags < 0 || fcntl(s->c.fd, F_SETFL, flags | O_NONBLOCK))
+        return err_sys(e, errno, "serve");
+    if (loop_run(s->loop, e))
+        return -1;
+    int rc = atomic_load(&s->broken);
+    return rc ? err_sys(e, rc, "read requests from the kernel") : 0;
 }
 
-void session_exit(struct session *s) { fuse_session_exit(s->se); }
+void session_exit(struct session *s)
+{
+    fuse_session_exit(s->se);
+    loop_end(s->loop);
+}
 
 void session_free(struct session *s)
 {
@@ -206,6 +248,7 @@ void session_free(struct session *s)
         return;
     if (s->se)
         fuse_session_destroy(s->se);
+    loop_free(s->loop);
     free(s);
 }
 

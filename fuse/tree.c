@@ -1,5 +1,6 @@
 #include "fuse/tree.h"
 
+#include "fuse/loop.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 
@@ -386,6 +387,7 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
         return err_sys(e, ENAMETOOLONG, "%.40s…", name);
     if (inodes_find(t->c.inodes, dir, name, out) && (is_fixed(out) || is_fresh(t, out->synced_s)))
         return 0;
+    loop_will_block();
     if (inodes_get(t->c.inodes, dir, &d) || (d.flags & INODE_GONE))
         return err_sys(e, ESTALE, "directory of %s", name);
     if (!(d.flags & INODE_DIR))

@@ -124,6 +124,7 @@ struct cache *cache_new(const struct cache_conf *conf, struct err *e)
     c->held_tail = &c->held;
     c->source = conf->source;
     c->drop_behind = conf->drop_behind;
+    c->will_block = conf->will_block;
     c->threads = conf->fetch_threads ? conf->fetch_threads : THREADS_DEFAULT;
     pthread_mutex_init(&c->mu, NULL);
     pthread_cond_init(&c->keeper_wake, NULL);

@@ -46,6 +46,7 @@ struct cache_conf {
     bool drop_behind;            /* readers have a page cache of their own (FUSE without passthrough): what was read from the
                                   * disk tier in sequence does not stay in ours as well */
     struct cache_source source;
+    void (*will_block)(void);    /* called by opens and reads before they wait for a disk or the source */
 };
 /* A directory is used by one program at a time: CONFLICT if another holds it. */
 struct cache *cache_new(const struct cache_conf *conf, struct err *e);

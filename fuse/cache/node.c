@@ -8,11 +8,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define SIDE_CHUNK 8192u /* records read at once */
@@ -104,13 +106,24 @@ static int load_side(struct node *n, bool trusted)
     return 0;
 }
 
+/* Without waiting for the disk where the kernel still knows the way. */
+static int open_file(const struct cache *c, const char *path)
+{
+    struct open_how how = {.flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW, .resolve = RESOLVE_CACHED};
+    int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    if (fd >= 0 || errno == ENOENT)
+        return fd;
+    cache_will_block(c);
+    return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+}
+
 /* Disk: the files of an idle slot. -1: they are not what the slot says. */
 static int load_disk(struct node *n)
 {
     struct cache *c = n->c;
     struct stat st;
     cleanup_free char *path = tier_path(&c->tiers[n->tier], &n->id, n->slot, "");
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open_file(c, path);
     if (fd < 0)
         return -1;
     n->own_fd = true;
@@ -129,7 +142,8 @@ static int load_disk(struct node *n)
         return 0;
     }
     cleanup_free char *side = tier_path(&c->tiers[n->tier], &n->id, n->slot, ".m");
-    n->side_fd = open(side, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    cache_will_block(c);
+    n->side_fd = open_file(c, side);
     return n->side_fd < 0 ? -1 : load_side(n, same);
 }
 

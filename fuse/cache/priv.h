@@ -141,6 +141,7 @@ struct cache {
     size_t nmounts;
     struct cache_source source;
     bool drop_behind;
+    void (*will_block)(void);
     struct budget budget;
     struct pool *pool;
     unsigned threads;
@@ -196,6 +197,12 @@ void slot_persist(struct cache *c, uint32_t id);         /* not held */
 int slot_load(struct cache *c, struct err *e);           /* not held: at start-up; reads the table */
 
 /* tier.c */
+static inline void cache_will_block(const struct cache *c)
+{
+    if (c->will_block)
+        c->will_block();
+}
+
 int tier_init(struct cache *c, struct tier *t, const struct conf_tier *conf, struct err *e);
 void tier_fini(struct tier *t);
 int tier_of_medium(const struct cache *c, unsigned medium); /* -1: none */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define NEAR (2ull * CACHE_BLOCK)    /* FUSE sends the reads of one reader out of order by about this much */
@@ -116,6 +117,29 @@ void cache_stall(struct cache_stall *out)
     stall = (struct cache_stall){0};
 }
 
+/* len bytes from a tier. What the page cache has comes without waiting; only the rest is a wait for the disk. */
+static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t off)
+{
+    bool disk = n->c->tiers[n->tier].dir;
+    int flags = disk ? RWF_NOWAIT : 0;
+    int64_t began = 0;
+    for (uint32_t done = 0; done < len;) {
+        struct iovec iov = {dst + done, len - done};
+        ssize_t got = preadv2(n->fd, &iov, 1, (off_t)(off + done), flags);
+        if (flags && (got < 0 || got < (ssize_t)iov.iov_len)) { /* also file systems that can't tell */
+            flags = 0;
+            cache_will_block(n->c);
+            began = clock_mono_ns();
+        } else if (got == 0 || (got < 0 && errno != EINTR)) {
+            return false;
+        }
+        done += got > 0 ? (uint32_t)got : 0;
+    }
+    if (began)
+        stall.disk_ns += clock_mono_ns() - began;
+    return true;
+}
+
 static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
 {
     struct node *n = f->n;
@@ -124,19 +148,8 @@ static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32
     if (h != HIT)
         return h;
     uint64_t off = n->base + (uint64_t)block * CACHE_BLOCK + in;
-    int64_t began = n->c->tiers[n->tier].dir ? clock_mono_ns() : 0;
-    for (uint32_t done = 0; done < len;) {
-        ssize_t got = pread(n->fd, dst + done, len - done, (off_t)(off + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            h = BROKEN;
-            break;
-        }
-        done += (uint32_t)got;
-    }
-    if (began)
-        stall.disk_ns += clock_mono_ns() - began;
+    if (!read_tier(n, dst, len, off))
+        h = BROKEN;
     /* the reader's own page cache has it now */
     if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir)
         posix_fadvise(n->fd, (off_t)(n->base + (uint64_t)block * CACHE_BLOCK), CACHE_BLOCK, POSIX_FADV_DONTNEED);
@@ -175,6 +188,7 @@ static int read_block(struct cache_file *f, uint32_t block, uint32_t more, char 
             count_hit(n, block, in, len);
             return 0;
         case UNTRUSTED:
+            cache_will_block(n->c);
             block_verify(n, block);
             continue;
         case BROKEN:
@@ -185,6 +199,7 @@ static int read_block(struct cache_file *f, uint32_t block, uint32_t more, char 
         }
         atomic_store_explicit(&f->last_seg, block / SEG_BLOCKS + 1, memory_order_relaxed); /* what a miss brings in is no hit */
         int64_t began = clock_mono_ns();
+        cache_will_block(n->c);
         fetch_origin = 0;
         int rc = fetch_block(n, block, more, dst, in, len, e);
         stall.source_ns[fetch_origin] += clock_mono_ns() - began;

@@ -10,6 +10,7 @@ if(TARGET mr_hint)
 endif()
 
 if(TARGET mr_fuse)
+  millrace_unit_test(loop SOURCES unit/test_loop.c LIBS mr_fuse)
   millrace_unit_test(stall SOURCES unit/test_stall.c LIBS mr_fuse)
   millrace_fuzz_target(caller SOURCES fuzz/fuzz_caller.c LIBS mr_keep)
 endif()
