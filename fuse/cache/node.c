@@ -106,14 +106,15 @@ static int load_side(struct node *n, bool trusted)
     return 0;
 }
 
-/* Without waiting for the disk where the kernel still knows the way. */
-static int open_file(const struct cache *c, const char *path)
+/* Without waiting for the disk where the kernel still knows the way; if not, *cold. */
+static int open_file(const struct cache *c, const char *path, bool *cold)
 {
     struct open_how how = {.flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW, .resolve = RESOLVE_CACHED};
     int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
     if (fd >= 0 || errno == ENOENT)
         return fd;
     cache_will_block(c);
+    *cold = true;
     return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 }
 
@@ -123,7 +124,8 @@ static int load_disk(struct node *n)
     struct cache *c = n->c;
     struct stat st;
     cleanup_free char *path = tier_path(&c->tiers[n->tier], &n->id, n->slot, "");
-    int fd = open_file(c, path);
+    bool cold = false;
+    int fd = open_file(c, path, &cold);
     if (fd < 0)
         return -1;
     n->own_fd = true;
@@ -135,6 +137,8 @@ static int load_disk(struct node *n)
         struct seg *s = node_seg_make(n, 0);
         if (!s)
             return -1;
+        if (cold) /* its bytes begin to come while the answer is on its way */
+            posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
         s->crc[0] = n->id.crc0;
         atomic_store(&s->trusted, same);
         atomic_store(&s->valid, 1);
@@ -143,7 +147,7 @@ static int load_disk(struct node *n)
     }
     cleanup_free char *side = tier_path(&c->tiers[n->tier], &n->id, n->slot, ".m");
     cache_will_block(c);
-    n->side_fd = open_file(c, side);
+    n->side_fd = open_file(c, side, &cold);
     return n->side_fd < 0 ? -1 : load_side(n, same);
 }
 
