@@ -15,9 +15,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define LOOK_NS INT64_C(150000)  /* the waiting thread looks so long before it sleeps … */
+#define LOOK_NS INT64_C(150000) /* the waiting thread looks so long before it sleeps … */
 #define NEAR_NS INT64_C(500000) /* … if the last request came within this: being woken takes long, too */
-#define PAUSES 32               /* between two looks: about a microsecond */
+#define BUSY_NS INT64_C(20000)  /* … and nobody else has work for the processor */
+#define PAUSES 16               /* between two looks: half a microsecond */
 #define MISSES_MAX 4            /* 2^this chances are passed over after so many looks in vain */
 #define WATCH_NS (10 * NS_PER_MS)
 #define IDLE_MAX 10
@@ -228,7 +229,8 @@ static void learn(struct loop *l, bool looked, bool found, int64_t waited_ns)
     l->near = waited_ns < NEAR_NS;
 }
 
-static void pause_a_little(void)
+/* Lets others run if there are any. False: there are, so that it is not the time to look around. */
+static bool look_around(int64_t *now_ns)
 {
     for (int i = 0; i < PAUSES; i++)
 #if defined(__x86_64__) || defined(__i386__)
@@ -236,6 +238,10 @@ static void pause_a_little(void)
 #else
         atomic_signal_fence(memory_order_seq_cst);
 #endif
+    sched_yield();
+    int64_t before_ns = *now_ns;
+    *now_ns = clock_mono_ns();
+    return *now_ns - before_ns < BUSY_NS;
 }
 
 /* Waits, as the one who does, for a request. */
@@ -247,9 +253,7 @@ static ssize_t wait_for_request(struct loop *l, void *buf, size_t len, bool *at_
     while ((n = read(l->c.fd, buf, len)) < 0 && errno == EAGAIN && !atomic_load(&l->over)) {
         *at_once = false;
         if (looks) {
-            pause_a_little();
-            now = clock_mono_ns();
-            looks = now - began < LOOK_NS;
+            looks = look_around(&now) && now - began < LOOK_NS;
             continue;
         }
         struct pollfd fds[] = {{.fd = l->c.fd, .events = POLLIN}, {.fd = l->wake_fd, .events = POLLIN}};

@@ -232,13 +232,12 @@ can_do() # VARIANT ROW STATE
     esac
 }
 
-# For all variants memory is as tidy, and what is in it came by reading: copying out of pages in one piece is a quarter faster.
+# What is in memory came by reading for all variants: copying out of pages that were written, in larger pieces, is a quarter faster.
 same_memory() # BASELINE DATASET PROFILE
 {
     local variant
     for variant in "$1" "${VARIANTS[@]}"; do populate "$variant" "$2" "$3" || true; done
     drop_caches
-    echo 1 >/proc/sys/vm/compact_memory 2>/dev/null || true
 }
 
 measure_row() # ROW THREADS GOAL BASELINE STATE DATASET WORKLOAD PROFILE
