@@ -40,11 +40,9 @@ static void refused(void *user, const char *key, const struct plan_action *faile
 
 static void emit_jobs(const struct tfjob_controller *c, const char *claim_key, void (*emit)(void *, const char *), void *to)
 {
-    cleanup_objs struct objs jobs = cache_by(c->caches.jobs, TFJOB_INDEX_CLAIM, claim_key);
-    for (size_t i = 0; i < jobs.n; i++) {
-        cleanup_free char *key = kube_key_of(obj_json(jobs.v[i]));
-        emit(to, key);
-    }
+    cleanup_keys char **jobs = cache_keys(c->caches.jobs, TFJOB_INDEX_CLAIM, claim_key);
+    for (size_t i = 0; jobs[i]; i++)
+        emit(to, jobs[i]);
 }
 
 static void map_dataset(void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)

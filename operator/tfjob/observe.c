@@ -107,10 +107,11 @@ int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct
     static const struct cache_index by_claim[] = {{TFJOB_INDEX_CLAIM, values_claim, NULL}};
     static const struct cache_index by_job[] = {{INDEX_JOB, values_job, NULL}, {TFJOB_INDEX_LEAVING, values_leaving, NULL}};
     static const struct cache_index by_dataset[] = {{INDEX_DATASET, values_dataset, NULL}};
-    const struct cache_conf jobs = {.res = &kube_tfjobs, .ns = env->watch_ns, .indexes = by_claim, .nindexes = 1};
-    const struct cache_conf pods = {.res = &kube_pods, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 2, .trim = trim_pod};
+    const struct cache_conf jobs = {.res = &kube_tfjobs, .ns = env->watch_ns, .indexes = by_claim, .nindexes = 1, .fold = true};
+    const struct cache_conf pods = {.res = &kube_pods, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 2, .trim = trim_pod,
+                                    .fold = true};
     const struct cache_conf services = {.res = &kube_services, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 1,
-                                        .trim = trim_service};
+                                        .trim = trim_service, .fold = true};
     const struct cache_conf boards = {.res = &kube_deployments, .ns = env->watch_ns, .labels = ours, .trim = trim_board};
     const struct cache_conf loads = {.res = &kube_dataloads, .ns = env->watch_ns, .indexes = by_dataset, .nindexes = 1};
     *out = (struct tfjob_caches){.gang = env->gang_scheduler ? env->gang_scheduler : ""};
