@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define POD_BURST_NS (300 * NS_PER_MS) /* pods of a job start, and end, together: one status for all of them */
+#define POD_BURST_NS NS_PER_S /* pods of a job start, and end, together: one status for all of them */
 
 struct tfjob_controller {
     struct tfjob_caches caches;
