@@ -9,7 +9,8 @@
 
 struct obj {
     atomic_int refs;
-    json_t *root; /* owned; never changed, never incref'ed */
+    json_t *root; /* owned; never changed, never incref'ed; NULL: folded */
+    char *text;   /* owned; of a folded one */
 };
 
 struct obj *obj_take(json_t *root)
@@ -18,6 +19,26 @@ struct obj *obj_take(json_t *root)
     atomic_init(&o->refs, 1);
     o->root = root;
     return o;
+}
+
+struct obj *obj_fold(const json_t *root)
+{
+    struct obj *o = obj_take(NULL);
+    o->text = json_dumps(root, JSON_COMPACT);
+    if (!o->text)
+        abort(); /* only OOM */
+    return o;
+}
+
+struct obj *obj_unfold(struct obj *o_take)
+{
+    if (!o_take || !o_take->text)
+        return o_take;
+    json_t *root = json_loads(o_take->text, 0, NULL);
+    if (!root)
+        abort(); /* only OOM: the text is our own */
+    obj_unref(o_take);
+    return obj_take(root);
 }
 
 struct obj *obj_ref(struct obj *o)
@@ -32,6 +53,7 @@ void obj_unref(struct obj *o)
     if (!o || atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
         return;
     json_decref(o->root);
+    free(o->text);
     free(o);
 }
 

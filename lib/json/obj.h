@@ -9,11 +9,13 @@
 #include <jansson.h>
 #include <stdint.h>
 
-struct obj; /* opaque */
+struct obj; /* opaque; whole, or folded: its text only, a tenth of the memory, but nobody can read it */
 struct obj *obj_take(json_t *root);               /* steals the only reference */
 struct obj *obj_ref(struct obj *o);               /* NULL stays NULL */
 void obj_unref(struct obj *o);
-const json_t *obj_json(const struct obj *o);      /* borrowed, NULL for NULL */
+struct obj *obj_fold(const json_t *root);         /* a folded copy */
+struct obj *obj_unfold(struct obj *o_take);       /* of a folded one, a whole one; else, and for NULL, the same */
+const json_t *obj_json(const struct obj *o);      /* borrowed, NULL for NULL; o is whole */
 void cleanup_objp(struct obj **o);
 #define cleanup_obj __attribute__((cleanup(cleanup_objp)))
 

@@ -143,18 +143,18 @@ static void drop_member(json_t *object, const char *member, const char *key)
         json_object_del(object, member);
 }
 
-static struct obj *freeze(const struct cache *c, json_t *object_take)
+static void trim(const struct cache *c, json_t *object)
 {
-    json_t *metadata = json_object_get(object_take, "metadata");
+    json_t *metadata = json_object_get(object, "metadata");
     json_object_del(metadata, "managedFields");
     drop_member(metadata, "annotations", "kubectl.kubernetes.io/last-applied-configuration");
     if (c->conf.trim)
-        c->conf.trim(object_take);
-    return obj_take(object_take);
+        c->conf.trim(object);
 }
 
-static void tell(struct cache *c, struct obj *was, struct obj *now)
+static void tell(struct cache *c, struct obj *was_take, const struct obj *now)
 {
+    cleanup_obj struct obj *was = c->nhandlers ? obj_unfold(was_take) : was_take;
     for (size_t i = 0; i < c->nhandlers; i++)
         c->handlers[i].fn(c->handlers[i].user, obj_json(was), obj_json(now));
 }
@@ -166,15 +166,16 @@ enum source { FROM_LIST, FROM_WATCH, FROM_WRITE };
 static void put(struct cache *c, json_t *object_take, enum source from)
 {
     cleanup_free char *key = kube_key_of(object_take);
-    cleanup_obj struct obj *now = freeze(c, object_take), *was = NULL;
-    uint64_t rv = kube_rv(obj_json(now));
+    uint64_t rv = kube_rv(object_take);
+    trim(c, object_take);
+    cleanup_obj struct obj *now = obj_take(object_take), *kept = c->conf.fold ? obj_fold(object_take) : obj_ref(now);
+    struct obj *was = NULL;
     pthread_mutex_lock(&c->mu);
-    struct obj *have = store_get(c->store, key);
-    uint64_t have_rv = kube_rv(obj_json(have));
-    bool newer = have ? !rv || rv > have_rv : from != FROM_WRITE || !rv || rv > c->passed;
+    const struct stored *have = store_get(c->store, key);
+    bool newer = have ? !rv || rv > have->rv : from != FROM_WRITE || !rv || rv > c->passed;
     if (newer) {
-        was = obj_ref(have);
-        store_put(c->store, key, obj_ref(now), c->mark);
+        was = have ? obj_ref(have->o) : NULL;
+        store_put(c->store, key, steal(&kept), obj_json(now), c->mark);
     } else if (have) {
         store_mark(c->store, key, c->mark);
     }
@@ -188,11 +189,11 @@ static void put(struct cache *c, json_t *object_take, enum source from)
 /* uid NULL: whatever is there. rv 0: whatever version. An object made after rv under the same name stays. */
 static void gone(struct cache *c, const char *key, const char *uid, uint64_t rv)
 {
-    cleanup_obj struct obj *was = NULL;
+    struct obj *was = NULL;
     pthread_mutex_lock(&c->mu);
-    struct obj *have = store_get(c->store, key);
-    bool same = have && (!uid || strcmp(kube_uid(obj_json(have)), uid) == 0);
-    bool older = have && rv && kube_rv(obj_json(have)) <= rv;
+    const struct stored *have = store_get(c->store, key);
+    bool same = have && (!uid || strcmp(have->uid, uid) == 0);
+    bool older = have && rv && have->rv <= rv;
     if (same || older)
         was = store_del(c->store, key);
     if (rv > c->passed)
@@ -290,13 +291,10 @@ static int list(struct cache *c, struct err *e)
     }
     uint64_t rv = strtoull(version, NULL, 10);
     pthread_mutex_lock(&c->mu);
-    char **stale = store_unmarked(c->store, c->mark, rv);
+    cleanup_keys char **stale = store_unmarked(c->store, c->mark, rv);
     pthread_mutex_unlock(&c->mu);
-    for (size_t i = 0; stale[i]; i++) {
+    for (size_t i = 0; stale[i]; i++)
         gone(c, stale[i], "", rv);
-        free(stale[i]);
-    }
-    free(stale);
     pthread_mutex_lock(&c->mu);
     c->passed = MAX(c->passed, rv);
     pthread_mutex_unlock(&c->mu);
@@ -411,9 +409,10 @@ void cache_stop(struct cache *c)
 struct obj *cache_get(struct cache *c, const char *key)
 {
     pthread_mutex_lock(&c->mu);
-    struct obj *o = obj_ref(store_get(c->store, key));
+    const struct stored *have = store_get(c->store, key);
+    struct obj *o = have ? obj_ref(have->o) : NULL;
     pthread_mutex_unlock(&c->mu);
-    return o;
+    return obj_unfold(o);
 }
 
 static int by_key(const void *a, const void *b)
@@ -423,8 +422,10 @@ static int by_key(const void *a, const void *b)
     return d ? d : strcmp(kube_name(x), kube_name(y));
 }
 
-static struct objs sorted(struct objs l)
+static struct objs readable(struct objs l)
 {
+    for (size_t i = 0; i < l.n; i++)
+        l.v[i] = obj_unfold(l.v[i]);
     if (l.n > 1)
         qsort(l.v, l.n, sizeof *l.v, by_key);
     return l;
@@ -435,7 +436,7 @@ struct objs cache_all(struct cache *c)
     pthread_mutex_lock(&c->mu);
     struct objs l = store_all(c->store);
     pthread_mutex_unlock(&c->mu);
-    return sorted(l);
+    return readable(l);
 }
 
 struct objs cache_by(struct cache *c, const char *index, const char *value)
@@ -443,7 +444,23 @@ struct objs cache_by(struct cache *c, const char *index, const char *value)
     pthread_mutex_lock(&c->mu);
     struct objs l = store_by(c->store, index, value);
     pthread_mutex_unlock(&c->mu);
-    return sorted(l);
+    return readable(l);
+}
+
+char **cache_keys(struct cache *c, const char *index, const char *value)
+{
+    pthread_mutex_lock(&c->mu);
+    char **keys = store_keys(c->store, index, value);
+    pthread_mutex_unlock(&c->mu);
+    return keys;
+}
+
+void cache_keys_free(char ***keys)
+{
+    for (size_t i = 0; *keys && (*keys)[i]; i++)
+        free((*keys)[i]);
+    free(*keys);
+    *keys = NULL;
 }
 
 size_t cache_count(struct cache *c)

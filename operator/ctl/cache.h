@@ -1,5 +1,6 @@
 /* cache — an informer: one resource, listed once and watched ever after, with indexes. Holds struct obj: readers get references
- * that stay valid and unchanged however the cache moves on.
+ * that stay valid and unchanged however the cache moves on. Where objects are many and each is read seldom, they are kept folded, and
+ * every reader gets a tree of its own.
  * What we write ourselves is put in at once (cache_observe), so that a reconcile sees its own writes; resourceVersions decide
  * which of two versions is newer, and a version the watch has already passed does not bring back what was deleted.
  * metadata.managedFields and the last-applied annotation are dropped: nobody here reads them.
@@ -39,6 +40,7 @@ struct cache_conf {
     const struct cache_index *indexes; /* copied; names, args borrowed for ever */
     size_t nindexes;
     void (*trim)(json_t *object);      /* drops what nobody reads, before the object is shared; NULL: keep all */
+    bool fold;                         /* keep objects folded */
 };
 
 struct cache *cache_new(struct kube *k, const struct cache_conf *conf);
@@ -69,6 +71,10 @@ struct objs {
 };
 struct objs cache_all(struct cache *c);
 struct objs cache_by(struct cache *c, const char *index, const char *value); /* index must exist */
+/* Only the keys, of all objects (index NULL) or those of an index's value, in no order: a NULL-terminated array. */
+char **cache_keys(struct cache *c, const char *index, const char *value);
+void cache_keys_free(char ***keys);
+#define cleanup_keys __attribute__((cleanup(cache_keys_free)))
 size_t cache_count(struct cache *c);
 void objs_free(struct objs *l);
 #define cleanup_objs __attribute__((cleanup(objs_free)))

@@ -24,6 +24,7 @@ struct subscription {
     controller_map map;
     void *user;
     int64_t after_ns;
+    bool keys; /* of the cache whose objects are the keys */
     struct subscription *next;
 };
 
@@ -98,19 +99,21 @@ static void wake(void *to, const char *key)
         queue_add(s->controller->queue, key);
 }
 
+static void wake_new(void *to, const char *key) { queue_add_new(((const struct subscription *)to)->controller->queue, key); }
+
 static void on_change(void *user, const json_t *was, const json_t *now)
 {
     struct subscription *s = user;
     if (was)
         s->map(s->user, was, wake, s);
     if (now)
-        s->map(s->user, now, wake, s);
+        s->map(s->user, now, !was && s->keys ? wake_new : wake, s);
 }
 
 void controller_watch_after(struct controller *c, struct cache *cache, controller_map map, void *user, int64_t after_ns)
 {
     struct subscription *s = xmalloc(sizeof *s);
-    *s = (struct subscription){c, map, user, after_ns, c->subs};
+    *s = (struct subscription){c, map, user, after_ns, cache == c->conf.keys, c->subs};
     c->subs = s;
     cache_on_change(cache, on_change, s);
 }
@@ -228,11 +231,12 @@ static void *work(void *user)
 
 static void resync_all(struct controller *c)
 {
-    cleanup_objs struct objs all = cache_all(c->conf.keys);
-    for (size_t i = 0; i < all.n; i++) {
-        cleanup_free char *key = kube_key_of(obj_json(all.v[i]));
-        queue_add_resync(c->queue, key, (int64_t)((double)c->conf.resync_ns / 2 * (double)i / (double)all.n));
-    }
+    cleanup_keys char **all = cache_keys(c->conf.keys, NULL, NULL);
+    size_t n = 0;
+    while (all[n])
+        n++;
+    for (size_t i = 0; i < n; i++)
+        queue_add_resync(c->queue, all[i], (int64_t)((double)c->conf.resync_ns / 2 * (double)i / (double)n));
 }
 
 static void *resync_loop(void *user)

@@ -35,7 +35,8 @@ void controller_free(struct controller *c); /* stops it first */
 
 /* Which keys an object of a cache concerns: calls emit(to, key) for each. Pure. */
 typedef void (*controller_map)(void *user, const json_t *object, void (*emit)(void *to, const char *key), void *to);
-/* Enqueues the keys of the object as it was and as it is now. Before the cache starts. */
+/* Enqueues the keys of the object as it was and as it is now; an object of conf.keys that is new waits behind those that are
+ * begun. Before the cache starts. */
 void controller_watch(struct controller *c, struct cache *cache, controller_map map, void *user);
 /* The same, for objects that change in bursts: keys wait after_ns, and what comes meanwhile comes along. */
 void controller_watch_after(struct controller *c, struct cache *cache, controller_map map, void *user, int64_t after_ns);

@@ -18,7 +18,7 @@ struct cache *env_cache_shared(struct operator_env *env, const struct cache_conf
     for (size_t i = 0; i < env->apply.ncaches; i++) {
         struct cache *c = env->apply.caches[i];
         const struct cache_conf *have = cache_conf(c);
-        if (have->res != conf->res || have->trim != conf->trim || !same(have->ns, conf->ns) || !same(have->labels, conf->labels) ||
+        if (have->res != conf->res || have->trim != conf->trim || have->fold != conf->fold || !same(have->ns, conf->ns) || !same(have->labels, conf->labels) ||
             !same(have->fields, conf->fields))
             continue;
         for (size_t k = 0; k < conf->nindexes; k++)

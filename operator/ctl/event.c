@@ -49,6 +49,7 @@ struct events {
     struct map *records;    /* mu: key → owned record */
     struct map *subjects;   /* mu: uid or name → owned subject */
     struct record *first, **last; /* mu: records that wait to be written, oldest first */
+    size_t waiting;         /* mu: of them */
     int64_t swept_ns;       /* mu */
     bool stopping;          /* mu */
     struct metric *dropped, *written;
@@ -99,6 +100,7 @@ static void enqueue_locked(struct events *ev, struct record *r)
     if (r->queued)
         return;
     r->queued = true;
+    ev->waiting++;
     r->next = NULL;
     *ev->last = r;
     ev->last = &r->next;
@@ -122,6 +124,29 @@ static struct record *record_locked(struct events *ev, const char *key, const st
     return r;
 }
 
+/* Says what came last, and that there was more. */
+static void combine(struct record *r, const char *message)
+{
+    if (strcmp(r->message, message) == 0)
+        return;
+    free(r->message);
+    r->message = xasprintf(COMBINED "%s", message);
+    cut(r->message);
+}
+
+/* The record of an object's events of one reason, whatever they say. */
+static struct record *combined_locked(struct events *ev, const char *subject, const struct event_about *about, bool warning,
+                                      const char *reason, const char *message)
+{
+    cleanup_free char *key = xasprintf("%s|%d|%s", subject, warning, reason);
+    struct record *r = map_get(ev->records, key);
+    if (!r && map_len(ev->records) < RECORDS_MAX)
+        return record_locked(ev, key, about, warning, reason, message);
+    if (r)
+        combine(r, message);
+    return r;
+}
+
 void events_post(struct events *ev, const struct event_about *about, bool warning, const char *reason, const char *message)
 {
     cleanup_free char *text = xstrdup(message);
@@ -133,17 +158,11 @@ void events_post(struct events *ev, const struct event_about *about, bool warnin
     int64_t now = clock_mono_ns();
     pthread_mutex_lock(&ev->mu);
     struct record *r = map_get(ev->records, key);
-    if (!r && too_many_locked(ev, subject, now)) {
-        cleanup_free char *combined = xasprintf("%s|%d|%s", subject, warning, reason);
-        r = map_get(ev->records, combined);
-        if (!r) {
-            cleanup_free char *whole = xasprintf(COMBINED "%s", text);
-            cut(whole);
-            r = record_locked(ev, combined, about, warning, reason, whole);
-        }
-    } else if (!r && map_len(ev->records) < RECORDS_MAX) {
+    bool many = !r && too_many_locked(ev, subject, now);
+    if (many || (!r && ev->waiting >= EVENT_FLOOD))
+        r = combined_locked(ev, subject, about, warning, reason, text);
+    else if (!r && map_len(ev->records) < RECORDS_MAX)
         r = record_locked(ev, key, about, warning, reason, text);
-    }
     if (r && !ev->stopping) {
         r->count++;
         r->last_ns = clock_real_ns();
@@ -192,7 +211,7 @@ static struct job job_of(const struct events *ev, const struct record *r)
         char last[CLOCK_RFC3339_LEN];
         clock_rfc3339(r->last_ns, last);
         j.event_name = xstrdup(r->event_name);
-        j.body = json_pack("{s:i,s:s}", "count", (int)r->count, "lastTimestamp", last);
+        j.body = json_pack("{s:i,s:s,s:s}", "count", (int)r->count, "lastTimestamp", last, "message", r->message);
     } else {
         /* unique and repeatable: a write whose answer was lost finds itself again */
         uint64_t h = hash64_mix(hash64(r->key, strlen(r->key)), (uint64_t)r->first_ns);
@@ -258,6 +277,7 @@ static struct record *take_due_locked(struct events *ev, int64_t now, int64_t *w
             continue;
         }
         *at = r->next;
+        ev->waiting--;
         if (ev->last == &r->next)
             ev->last = at;
         r->queued = false;

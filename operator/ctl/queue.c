@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #define IDLE ((size_t)-1)
 
@@ -20,6 +21,8 @@ struct key {
     bool busy;          /* handed to a worker */
     bool again;         /* added while busy: due at due_ns once it is done */
     bool resync;        /* the next turn is a resync */
+    bool fresh;         /* in the line of new keys, not in the heap; due_ns is when it came there */
+    TAILQ_ENTRY(key) line;
 };
 
 struct queue {
@@ -29,6 +32,9 @@ struct queue {
     struct map *keys;       /* mu: owned struct key */
     struct key **heap;      /* mu: by due_ns, then order; borrowed from keys */
     size_t n, cap;          /* mu */
+    TAILQ_HEAD(, key) line; /* mu: new keys, the first first; borrowed from keys */
+    size_t nfresh;          /* mu: of them */
+    unsigned passed_over;   /* mu: turns that others had while one of them waited */
     uint64_t order;         /* mu */
     uint64_t random;        /* mu: state of the jitter */
     bool stopped;           /* mu */
@@ -46,6 +52,7 @@ struct queue *queue_new(const struct queue_backoff *b)
     struct queue *q = xcalloc(1, sizeof *q);
     q->backoff = *b;
     q->keys = map_new(key_free);
+    TAILQ_INIT(&q->line);
     q->random = (uint64_t)clock_real_ns() | 1;
     pthread_mutex_init(&q->mu, NULL);
     pthread_condattr_t attr;
@@ -114,6 +121,23 @@ static void heap_remove(struct queue *q, struct key *k)
         sift(q, last, at);
 }
 
+/* ---- new keys ---- */
+
+static void line_up(struct queue *q, struct key *k)
+{
+    k->fresh = true;
+    k->due_ns = clock_mono_ns();
+    TAILQ_INSERT_TAIL(&q->line, k, line);
+    q->nfresh++;
+}
+
+static void leave_line(struct queue *q, struct key *k)
+{
+    k->fresh = false;
+    TAILQ_REMOVE(&q->line, k, line);
+    q->nfresh--;
+}
+
 /* ---- keys ---- */
 
 static struct key *key_of(struct queue *q, const char *name)
@@ -130,7 +154,7 @@ static struct key *key_of(struct queue *q, const char *name)
 
 static void drop_if_idle(struct queue *q, struct key *k)
 {
-    if (k->at == IDLE && !k->busy && !k->failures)
+    if (k->at == IDLE && !k->fresh && !k->busy && !k->failures)
         map_del(q->keys, k->name);
 }
 
@@ -157,8 +181,14 @@ static void add(struct queue *q, const char *name, int64_t after_ns, bool resync
     pthread_mutex_lock(&q->mu);
     if (!q->stopped) {
         struct key *k = key_of(q, name);
+        int64_t due_ns = clock_mono_ns() + MAX(after_ns, 0);
         k->resync |= resync;
-        add_locked(q, k, clock_mono_ns() + MAX(after_ns, 0));
+        if (k->fresh && !resync) { /* it is begun, then; and the earlier time wins */
+            leave_line(q, k);
+            due_ns = k->due_ns;
+        }
+        if (!k->fresh)
+            add_locked(q, k, due_ns);
     }
     pthread_mutex_unlock(&q->mu);
 }
@@ -167,28 +197,63 @@ void queue_add(struct queue *q, const char *key) { add(q, key, 0, false); }
 void queue_add_after(struct queue *q, const char *key, int64_t after_ns) { add(q, key, after_ns, false); }
 void queue_add_resync(struct queue *q, const char *key, int64_t after_ns) { add(q, key, after_ns, true); }
 
+void queue_add_new(struct queue *q, const char *key)
+{
+    pthread_mutex_lock(&q->mu);
+    if (!q->stopped) {
+        struct key *k = key_of(q, key);
+        if (k->busy || k->at != IDLE) {
+            add_locked(q, k, clock_mono_ns());
+        } else if (!k->fresh) {
+            line_up(q, k);
+            pthread_cond_signal(&q->changed);
+        }
+    }
+    pthread_mutex_unlock(&q->mu);
+}
+
+/* Takes the next key out; NULL if none is due. */
+static struct key *take_locked(struct queue *q)
+{
+    struct key *due = q->n && q->heap[0]->due_ns <= clock_mono_ns() ? q->heap[0] : NULL, *fresh = TAILQ_FIRST(&q->line);
+    if (due && fresh && ++q->passed_over >= QUEUE_SHARE)
+        due = NULL;
+    if (due) {
+        heap_remove(q, due);
+        return due;
+    }
+    q->passed_over = 0;
+    if (fresh)
+        leave_line(q, fresh);
+    return fresh;
+}
+
+static void wait_locked(struct queue *q)
+{
+    if (q->n) {
+        struct timespec at = {q->heap[0]->due_ns / NS_PER_S, q->heap[0]->due_ns % NS_PER_S};
+        pthread_cond_timedwait(&q->changed, &q->mu, &at);
+    } else {
+        pthread_cond_wait(&q->changed, &q->mu);
+    }
+}
+
 char *queue_get(struct queue *q, bool *resync)
 {
     char *name = NULL;
     pthread_mutex_lock(&q->mu);
     while (!q->stopped && !name) {
-        if (!q->n) {
-            pthread_cond_wait(&q->changed, &q->mu);
+        struct key *k = take_locked(q);
+        if (!k) {
+            wait_locked(q);
             continue;
         }
-        struct key *k = q->heap[0];
-        if (k->due_ns > clock_mono_ns()) {
-            struct timespec at = {k->due_ns / NS_PER_S, k->due_ns % NS_PER_S};
-            pthread_cond_timedwait(&q->changed, &q->mu, &at);
-            continue;
-        }
-        heap_remove(q, k);
         k->busy = true;
         *resync = k->resync;
         k->resync = false;
         name = xstrdup(k->name);
     }
-    if (q->n) /* the time the others sleep until may be another one now */
+    if (q->n + q->nfresh) /* the time the others sleep until may be another one now */
         pthread_cond_signal(&q->changed);
     pthread_mutex_unlock(&q->mu);
     return name;
@@ -271,7 +336,7 @@ void queue_stop(struct queue *q)
 size_t queue_len(struct queue *q)
 {
     pthread_mutex_lock(&q->mu);
-    size_t n = q->n;
+    size_t n = q->n + q->nfresh;
     pthread_mutex_unlock(&q->mu);
     return n;
 }

@@ -1,11 +1,15 @@
 /* queue — keys waiting to be reconciled. A key is never handed to two workers at once; adding it while it is being worked on
- * runs it once more afterwards. Threads: any. Locks: queue.mu, a leaf, never across a callback. */
+ * runs it once more afterwards. What is begun goes before what is new: it needs few turns more, and somebody waits for them, while
+ * new keys may come by the thousand; one turn in QUEUE_SHARE is theirs all the same.
+ * Threads: any. Locks: queue.mu, a leaf, never across a callback. */
 #ifndef MILLRACE_CTL_QUEUE_H
 #define MILLRACE_CTL_QUEUE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#define QUEUE_SHARE 16
 
 struct queue; /* opaque */
 
@@ -17,6 +21,7 @@ struct queue_backoff {
 struct queue *queue_new(const struct queue_backoff *b); /* caller owns; queue_free() */
 void queue_free(struct queue *q);                       /* no worker may be left in it */
 void queue_add(struct queue *q, const char *key);       /* now; copies key; no-op once stopped */
+void queue_add_new(struct queue *q, const char *key);   /* now, behind all that is due, in order; another add (but of a resync) ends that */
 void queue_add_after(struct queue *q, const char *key, int64_t after_ns); /* the earlier time wins */
 void queue_add_resync(struct queue *q, const char *key, int64_t after_ns); /* the same, and the next get says resync */
 /* Blocks for the next key that is due; caller owns it and calls queue_done(). NULL once stopped: keys that wait stay undone. */

@@ -14,8 +14,8 @@ struct link {
 };
 
 struct entry {
+    struct stored is; /* owns its members */
     char *key;
-    struct obj *o;
     uint64_t mark;
     struct link *links; /* owned */
     size_t nlinks, cap;
@@ -55,7 +55,8 @@ static void posting_free(void *p)
 static void entry_free(void *p)
 {
     struct entry *en = p;
-    obj_unref(en->o);
+    obj_unref(en->is.o);
+    free(en->is.uid);
     free(en->links);
     free(en->key);
     free(en);
@@ -123,11 +124,11 @@ static void join(void *to, const char *value)
     en->links[en->nlinks++] = (struct link){p, p->n++};
 }
 
-static void join_all(struct store *s, struct entry *en)
+static void join_all(struct store *s, struct entry *en, const json_t *object)
 {
     for (size_t i = 0; i < s->nindexes; i++) {
         struct joining j = {en, &s->indexes[i]};
-        j.index->def.values(j.index->def.arg, obj_json(en->o), join, &j);
+        j.index->def.values(j.index->def.arg, object, join, &j);
     }
 }
 
@@ -148,26 +149,27 @@ static void leave_all(struct entry *en)
 
 /* ---- objects ---- */
 
-struct obj *store_get(const struct store *s, const char *key)
+const struct stored *store_get(const struct store *s, const char *key)
 {
-    struct entry *en = map_get(s->entries, key);
-    return en ? en->o : NULL;
+    const struct entry *en = map_get(s->entries, key);
+    return en ? &en->is : NULL;
 }
 
-void store_put(struct store *s, const char *key, struct obj *o_take, uint64_t mark)
+void store_put(struct store *s, const char *key, struct obj *o_take, const json_t *object, uint64_t mark)
 {
     struct entry *en = map_get(s->entries, key);
     if (en) {
         leave_all(en);
-        obj_unref(en->o);
+        obj_unref(en->is.o);
+        free(en->is.uid);
     } else {
         en = xcalloc(1, sizeof *en);
         en->key = xstrdup(key);
         map_put(s->entries, key, en);
     }
-    en->o = o_take;
+    en->is = (struct stored){o_take, kube_rv(object), xstrdup(kube_uid(object))};
     en->mark = mark;
-    join_all(s, en);
+    join_all(s, en, object);
 }
 
 struct obj *store_del(struct store *s, const char *key)
@@ -176,7 +178,7 @@ struct obj *store_del(struct store *s, const char *key)
     if (!en)
         return NULL;
     leave_all(en);
-    struct obj *o = steal(&en->o);
+    struct obj *o = steal(&en->is.o);
     map_del(s->entries, key);
     return o;
 }
@@ -196,23 +198,51 @@ struct objs store_all(const struct store *s)
     const char *key;
     void *en;
     for (size_t i = 0; map_next(s->entries, &i, &key, &en);)
-        l.v[l.n++] = obj_ref(((struct entry *)en)->o);
+        l.v[l.n++] = obj_ref(((struct entry *)en)->is.o);
     return l;
 }
 
-struct objs store_by(const struct store *s, const char *index, const char *value)
+static const struct posting *posting_of(const struct store *s, const char *index, const char *value)
 {
     const struct index *ix = index_of(s, index);
     if (!ix)
         abort(); /* a misspelt name of ours */
-    const struct posting *p = map_get(ix->postings, value);
+    return map_get(ix->postings, value);
+}
+
+struct objs store_by(const struct store *s, const char *index, const char *value)
+{
+    const struct posting *p = posting_of(s, index, value);
     struct objs l = {NULL, 0};
     if (!p)
         return l;
     l.v = xcalloc(p->n, sizeof *l.v);
     for (; l.n < p->n; l.n++)
-        l.v[l.n] = obj_ref(p->v[l.n].entry->o);
+        l.v[l.n] = obj_ref(p->v[l.n].entry->is.o);
     return l;
+}
+
+static char **keys_all(const struct store *s)
+{
+    char **keys = xcalloc(map_len(s->entries) + 1, sizeof *keys);
+    size_t n = 0;
+    const char *key;
+    void *p;
+    for (size_t i = 0; map_next(s->entries, &i, &key, &p);)
+        keys[n++] = xstrdup(key);
+    return keys;
+}
+
+char **store_keys(const struct store *s, const char *index, const char *value)
+{
+    if (!index)
+        return keys_all(s);
+    const struct posting *p = posting_of(s, index, value);
+    size_t n = p ? p->n : 0;
+    char **keys = xcalloc(n + 1, sizeof *keys);
+    for (size_t i = 0; i < n; i++)
+        keys[i] = xstrdup(p->v[i].entry->key);
+    return keys;
 }
 
 char **store_unmarked(const struct store *s, uint64_t mark, uint64_t rv)
@@ -223,7 +253,7 @@ char **store_unmarked(const struct store *s, uint64_t mark, uint64_t rv)
     void *p;
     for (size_t i = 0; map_next(s->entries, &i, &key, &p);) {
         const struct entry *en = p;
-        if (en->mark != mark && kube_rv(obj_json(en->o)) <= rv)
+        if (en->mark != mark && en->is.rv <= rv)
             keys[n++] = xstrdup(key);
     }
     return keys;

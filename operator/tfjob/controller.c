@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define POD_BURST_NS (300 * NS_PER_MS) /* pods of a job start, and end, together: one status for all of them */
+#define POD_BURST_NS NS_PER_S /* pods of a job start, and end, together: one status for all of them */
 
 struct tfjob_controller {
     struct tfjob_caches caches;
@@ -40,11 +40,9 @@ static void refused(void *user, const char *key, const struct plan_action *faile
 
 static void emit_jobs(const struct tfjob_controller *c, const char *claim_key, void (*emit)(void *, const char *), void *to)
 {
-    cleanup_objs struct objs jobs = cache_by(c->caches.jobs, TFJOB_INDEX_CLAIM, claim_key);
-    for (size_t i = 0; i < jobs.n; i++) {
-        cleanup_free char *key = kube_key_of(obj_json(jobs.v[i]));
-        emit(to, key);
-    }
+    cleanup_keys char **jobs = cache_keys(c->caches.jobs, TFJOB_INDEX_CLAIM, claim_key);
+    for (size_t i = 0; jobs[i]; i++)
+        emit(to, jobs[i]);
 }
 
 static void map_dataset(void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)

@@ -36,6 +36,25 @@ static void keep_only(json_t *object, const char *const *keys, size_t n)
     }
 }
 
+static void keep_only_of_each(json_t *array, const char *const *keys, size_t n)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach(array, i, v)
+        keep_only(v, keys, n);
+}
+
+static void trim_conditions(json_t *conditions)
+{
+    static const char *const condition[] = {"type", "status", "reason", "message"};
+    for (size_t i = json_array_size(conditions); i-- > 0;) {
+        const char *type = jget_str(json_array_get(conditions, i), "type", "");
+        if (strcmp(type, "PodScheduled") && strcmp(type, "DisruptionTarget"))
+            json_array_remove(conditions, i);
+    }
+    keep_only_of_each(conditions, condition, ARRAY_LEN(condition));
+}
+
 /* What a plan reads of a pod; the rest, most of it the user's template, is not kept in memory. */
 static void trim_pod(json_t *pod)
 {
@@ -44,13 +63,11 @@ static void trim_pod(json_t *pod)
                              *const container[] = {"name", "restartCount", "state"};
     keep_only(json_object_get(json_object_get(pod, "metadata"), "annotations"), annotations, ARRAY_LEN(annotations));
     keep_only(json_object_get(pod, "spec"), spec, ARRAY_LEN(spec));
-    json_t *s = json_object_get(pod, "status"), *c;
+    json_t *s = json_object_get(pod, "status");
     keep_only(s, status, ARRAY_LEN(status));
-    size_t i;
-    json_array_foreach(json_object_get(s, "containerStatuses"), i, c)
-        keep_only(c, container, ARRAY_LEN(container));
-    json_array_foreach(json_object_get(s, "initContainerStatuses"), i, c)
-        keep_only(c, container, ARRAY_LEN(container));
+    trim_conditions(json_object_get(s, "conditions"));
+    keep_only_of_each(json_object_get(s, "containerStatuses"), container, ARRAY_LEN(container));
+    keep_only_of_each(json_object_get(s, "initContainerStatuses"), container, ARRAY_LEN(container));
 }
 
 static void trim_service(json_t *service)
@@ -107,10 +124,11 @@ int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct
     static const struct cache_index by_claim[] = {{TFJOB_INDEX_CLAIM, values_claim, NULL}};
     static const struct cache_index by_job[] = {{INDEX_JOB, values_job, NULL}, {TFJOB_INDEX_LEAVING, values_leaving, NULL}};
     static const struct cache_index by_dataset[] = {{INDEX_DATASET, values_dataset, NULL}};
-    const struct cache_conf jobs = {.res = &kube_tfjobs, .ns = env->watch_ns, .indexes = by_claim, .nindexes = 1};
-    const struct cache_conf pods = {.res = &kube_pods, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 2, .trim = trim_pod};
+    const struct cache_conf jobs = {.res = &kube_tfjobs, .ns = env->watch_ns, .indexes = by_claim, .nindexes = 1, .fold = true};
+    const struct cache_conf pods = {.res = &kube_pods, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 2, .trim = trim_pod,
+                                    .fold = true};
     const struct cache_conf services = {.res = &kube_services, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 1,
-                                        .trim = trim_service};
+                                        .trim = trim_service, .fold = true};
     const struct cache_conf boards = {.res = &kube_deployments, .ns = env->watch_ns, .labels = ours, .trim = trim_board};
     const struct cache_conf loads = {.res = &kube_dataloads, .ns = env->watch_ns, .indexes = by_dataset, .nindexes = 1};
     *out = (struct tfjob_caches){.gang = env->gang_scheduler ? env->gang_scheduler : ""};

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SETTLE_NS (3 * NS_PER_S) /* times of pods are whole seconds */
+
 /* ---- what the parts share ---- */
 
 bool turn_cond(struct tfjob_turn *t, const char *type, bool is_true, const char *suffix, const char *message)
@@ -91,10 +93,34 @@ static void resume(struct tfjob_turn *t)
         t->status.start_ns = t->w->now_ns;
 }
 
+/* The pods of a job start together, though not at once: one status says so of all of them. Only starts may wait, for no more than
+ * SETTLE_NS; what has ended is written down before anything can happen to the pod. */
+static int64_t settle_ns(const struct tfjob_turn *t)
+{
+    int64_t first_ns = INT64_MAX;
+    bool pending = false;
+    for (int type = 0; type < TFJOB_TYPES; type++)
+        for (int i = 0; i < t->job.replica[type].replicas; i++) {
+            const struct tfjob_pod *pod = &t->view.slot[type][i].is;
+            if (pod->state != TFJOB_POD_PENDING && pod->state != TFJOB_POD_RUNNING)
+                return 0;
+            if (pod->state == TFJOB_POD_RUNNING)
+                first_ns = MIN(first_ns, pod->running_ns);
+            pending |= pod->state == TFJOB_POD_PENDING;
+        }
+    bool just_now = pending && first_ns <= t->w->now_ns && t->w->now_ns - first_ns < SETTLE_NS;
+    return just_now ? first_ns + SETTLE_NS - t->w->now_ns : 0;
+}
+
 static void proceed(struct tfjob_turn *t)
 {
     resume(t);
     bool over = turn_decide(t);
+    int64_t wait = over ? 0 : settle_ns(t);
+    if (wait) {
+        plan_requeue(&t->events, wait);
+        return;
+    }
     if (!over) {
         turn_judge_together(t);
         turn_datasets(t);

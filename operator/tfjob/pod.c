@@ -142,6 +142,7 @@ struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid)
     }
     p.created_ns = time_at(pod, "metadata.creationTimestamp");
     const json_t *code = jget(main_status(pod), "state.terminated.exitCode");
+    p.running_ns = time_at(main_status(pod), "state.running.startedAt");
     p.has_exit_code = json_is_integer(code);
     p.exit_code = (int)json_integer_value(code);
     size_t i;

@@ -16,11 +16,13 @@ static struct fake_api *api;
 static struct kube *k;
 static struct cache *c;
 static atomic_int added, changed, removed;
+static bool fold;
 
 static void on_change(void *user, const json_t *was, const json_t *now)
 {
     (void)user;
     assert_true(was || now);
+    assert_true(!was || !strcmp(kube_namespace(was), "n"));
     atomic_fetch_add(was ? now ? &changed : &removed : &added, 1);
 }
 
@@ -30,7 +32,7 @@ static int setup(void **state)
     static const struct cache_index indexes[] = {CACHE_BY_OWNER, CACHE_BY_LABEL("app", "app")};
     api = fake_api_start();
     k = fake_api_client(api);
-    c = cache_new(k, &(struct cache_conf){.res = &kube_pods, .labels = "app=x", .indexes = indexes, .nindexes = 2});
+    c = cache_new(k, &(struct cache_conf){.res = &kube_pods, .labels = "app=x", .indexes = indexes, .nindexes = 2, .fold = fold});
     added = changed = removed = 0;
     cache_on_change(c, on_change, NULL);
     return 0;
@@ -90,6 +92,11 @@ static void it_follows(void **state)
     assert_int_equal(by.n, 2);
     assert_int_equal(none.n, 0);
     assert_string_equal(kube_name(obj_json(by.v[0])), "a");
+    cleanup_keys char **keys = cache_keys(c, NULL, NULL), **keys_by = cache_keys(c, "app", "x"), **no_keys = cache_keys(c, "app", "y");
+    assert_true(keys[0] && keys[1] && !keys[2]);
+    assert_true(keys_by[0] && keys_by[1] && !keys_by[2]);
+    assert_string_equal(keys_by[keys_by[0][2] != 'a'], "n/a");
+    assert_null(no_keys[0]);
     fake_api_remove(api, &kube_pods, "n/a");
     eventually(removed == 1);
     assert_null(cache_get(c, "n/a"));
@@ -310,5 +317,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(trimming_saves_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(stopping_is_quick, setup, teardown),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("whole", tests, NULL, NULL);
+    fold = true;
+    return failed + cmocka_run_group_tests_name("folded", tests, NULL, NULL);
 }

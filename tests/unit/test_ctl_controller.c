@@ -18,13 +18,16 @@ static struct cache *maps, *pods;
 static struct controller *controller;
 static atomic_int turns, resyncs, refused, starts, overlaps, now_in;
 static atomic_bool fail_reconcile;
+static unsigned workers = 4;
+static char first[16]; /* key that was worked on first; of use with one worker */
 
 static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     (void)user;
     if (strcmp(key, "n/single") == 0 && atomic_fetch_add(&now_in, 1))
         atomic_fetch_add(&overlaps, 1);
-    atomic_fetch_add(&turns, 1);
+    if (atomic_fetch_add(&turns, 1) == 0)
+        snprintf(first, sizeof first, "%s", key);
     atomic_fetch_add(&resyncs, plan->resync);
     cleanup_obj struct obj *map = cache_get(maps, key), *pod = cache_get(pods, key);
     if (strcmp(key, "n/single") == 0) {
@@ -59,7 +62,7 @@ static void on_apply_error(void *user, const char *key, const struct plan_action
 static void prepare(bool explains, int64_t resync_ns)
 {
     api = fake_api_start();
-    env = (struct operator_env){.workers = 4};
+    env = (struct operator_env){.workers = workers};
     env.kube = env.apply.kube = fake_api_client(api);
     env.events = env.apply.events = events_new(env.kube, "test", "test-0");
     maps = env_cache(&env, &(struct cache_conf){.res = &kube_configmaps});
@@ -72,13 +75,24 @@ static void prepare(bool explains, int64_t resync_ns)
     fail_reconcile = false;
 }
 
-static void go(void)
+static void look(void)
 {
     struct err e = ERR_INIT;
     for (size_t i = 0; i < env.apply.ncaches; i++)
         assert_int_equal(cache_start(env.apply.caches[i], &e), 0);
     eventually(cache_synced(maps) && cache_synced(pods));
+}
+
+static void work(void)
+{
+    struct err e = ERR_INIT;
     assert_int_equal(controller_start(controller, &env.apply, &e), 0);
+}
+
+static void go(void)
+{
+    look();
+    work();
 }
 
 static int teardown(void **state)
@@ -125,6 +139,25 @@ static void the_world_becomes_as_asked(void **state)
     assert_int_equal(fake_api_count(api, "PATCH", "status"), 2); /* one each, and none when nothing changed */
     assert_ptr_equal(env_find_controller(&env, "test"), controller);
     assert_null(env_find_controller(&env, "other"));
+}
+
+static void what_is_begun_goes_before_what_is_new(void **state)
+{
+    (void)state;
+    workers = 1;
+    prepare(false, -1);
+    workers = 4;
+    map("a");
+    map("b");
+    map("c");
+    look();
+    fake_api_put(api, &kube_pods, json_pack("{s:{s:s,s:s,s:[{s:s,s:s,s:b}]}}", "metadata", "name", "c", "namespace", "n", "ownerReferences",
+                                            "kind", "ConfigMap", "name", "c", "controller", 1));
+    eventually(cache_count(pods) == 1);
+    clock_sleep_ns(50 * NS_PER_MS); /* the handlers run behind the cache */
+    work();
+    eventually(made("n/a") && made("n/b") && made("n/c"));
+    assert_string_equal(first, "n/c");
 }
 
 static void many_at_once_make_each_pod_once(void **state)
@@ -240,6 +273,7 @@ int main(void)
     log_init("test", LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_world_becomes_as_asked, teardown),
+        cmocka_unit_test_teardown(what_is_begun_goes_before_what_is_new, teardown),
         cmocka_unit_test_teardown(many_at_once_make_each_pod_once, teardown),
         cmocka_unit_test_teardown(a_key_is_never_worked_on_twice_at_once, teardown),
         cmocka_unit_test_teardown(failures_back_off_and_pass, teardown),

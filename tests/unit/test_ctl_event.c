@@ -1,3 +1,4 @@
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
@@ -7,6 +8,7 @@
 #include "tests/unit/eventually.h"
 #include "tests/unit/unit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,6 +97,29 @@ static void a_flood_is_folded(void **state)
     assert_non_null(strstr(jget_str(j, "message", ""), "(combined from similar events): "));
 }
 
+/* More objects than can be told of at once: fewer Events each, but no object goes unmentioned. */
+static void in_a_flood_each_object_says_less(void **state)
+{
+    (void)state;
+    enum { OBJECTS = 400 };
+    fake_api_fault(api, &(struct fake_fault){.method = "POST", .kind = FAULT_SLOW, .delay_ns = 300 * NS_PER_MS});
+    for (int i = 0; i < OBJECTS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "d%d", i);
+        for (const char *what = "abc"; *what; what++) {
+            char text[] = {*what, '\0'};
+            events_post(ev, &(struct event_about){&kube_datasets, "n", name, name}, false, "Created", text);
+        }
+    }
+    eventually(fake_api_len(api, &kube_events) >= OBJECTS);
+    flush();
+    assert_in_range(fake_api_len(api, &kube_events), OBJECTS, OBJECTS + 2 * EVENT_FLOOD);
+    cleanup_json json_t *j = last_event();
+    assert_string_equal(jget_str(j, "involvedObject.name", ""), "d399");
+    assert_string_equal(jget_str(j, "message", ""), "(combined from similar events): c");
+    assert_int_equal(jget_int(j, "count", 0), 3);
+}
+
 static void secrets_and_novels_are_cut(void **state)
 {
     (void)state;
@@ -144,6 +169,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_event_says_it_all, setup, teardown),
         cmocka_unit_test_setup_teardown(equal_ones_are_counted, setup, teardown),
         cmocka_unit_test_setup_teardown(a_flood_is_folded, setup, teardown),
+        cmocka_unit_test_setup_teardown(in_a_flood_each_object_says_less, setup, teardown),
         cmocka_unit_test_setup_teardown(secrets_and_novels_are_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(things_without_namespace_speak_in_default, setup, teardown),
         cmocka_unit_test_setup_teardown(a_server_that_refuses_is_no_trouble, setup, teardown),

@@ -84,6 +84,52 @@ static void delays_are_kept_and_the_earlier_wins(void **state)
     assert_int_equal(queue_len(q), 0);
 }
 
+static void take(const char *key)
+{
+    expect(key, false);
+    queue_done(q, key);
+}
+
+static void what_is_begun_goes_before_what_is_new(void **state)
+{
+    (void)state;
+    queue_add_new(q, "new1");
+    queue_add_new(q, "new2");
+    queue_add_new(q, "new3");
+    queue_add_new(q, "new1"); /* keeps its place */
+    queue_add_after(q, "late", 50 * NS_PER_MS);
+    queue_add(q, "begun");
+    queue_add_after(q, "new3", 10 * NS_PER_S); /* begun, by another's doing: the earlier time wins */
+    queue_add_resync(q, "new2", 10 * NS_PER_S); /* that alone is no reason */
+    assert_int_equal(queue_len(q), 5);
+    queue_forget(q, "new1");
+    take("new3");
+    take("begun");
+    expect("new1", false);
+    queue_add_new(q, "new1"); /* made anew while somebody works on it */
+    expect("new2", true);
+    queue_done(q, "new2");
+    queue_done(q, "new1");
+    take("new1");
+    take("late"); /* what is not due is not waited for */
+    assert_int_equal(queue_len(q), 0);
+}
+
+static void what_is_new_has_its_share(void **state)
+{
+    (void)state;
+    queue_add_new(q, "new");
+    queue_add_new(q, "newer");
+    for (int i = 1; i < QUEUE_SHARE; i++) {
+        queue_add(q, "busybody");
+        take("busybody");
+    }
+    queue_add(q, "busybody");
+    take("new");
+    take("busybody");
+    take("newer");
+}
+
 static void failures_back_off(void **state)
 {
     (void)state;
@@ -147,7 +193,10 @@ static void *add_many(void *user)
     for (int i = 0; i < 5000; i++) {
         char key[16];
         snprintf(key, sizeof key, "%d", i * 31 % KEYS);
-        queue_add_after(q, key, i % 3 * NS_PER_MS / 10);
+        if (i % 4)
+            queue_add_after(q, key, i % 3 * NS_PER_MS / 10);
+        else
+            queue_add_new(q, key);
     }
     return NULL;
 }
@@ -219,6 +268,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(keys_come_once_and_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(a_key_that_is_worked_on_comes_again_afterwards, setup, teardown),
         cmocka_unit_test_setup_teardown(delays_are_kept_and_the_earlier_wins, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_begun_goes_before_what_is_new, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_new_has_its_share, setup, teardown),
         cmocka_unit_test_setup_teardown(failures_back_off, setup, teardown),
         cmocka_unit_test_setup_teardown(a_failed_key_comes_back_by_itself, setup, teardown),
         cmocka_unit_test_setup_teardown(a_key_is_never_with_two_workers, setup, teardown),

@@ -22,7 +22,8 @@ static json_t *pod(const char *name, int rv, const char *owner1, const char *own
 static void put(struct store *s, const char *name, int rv, const char *owner1, const char *owner2, const char *node, uint64_t mark)
 {
     cleanup_free char *key = xasprintf("n/%s", name);
-    store_put(s, key, obj_take(pod(name, rv, owner1, owner2, node)), mark);
+    cleanup_json json_t *object = pod(name, rv, owner1, owner2, node);
+    store_put(s, key, obj_fold(object), object, mark);
 }
 
 static size_t by(struct store *s, const char *index, const char *value)

@@ -78,6 +78,19 @@ static void objects_are_shared_between_threads(void **state)
     obj_unref(o);
 }
 
+static void a_folded_object_becomes_whole_again(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    cleanup_json json_t *j = json_parse(doc, strlen(doc), &e);
+    cleanup_obj struct obj *folded = obj_fold(j);
+    cleanup_obj struct obj *a = obj_unfold(obj_ref(folded)), *b = obj_unfold(obj_ref(folded)), *same = obj_unfold(obj_ref(a));
+    assert_true(json_equal(obj_json(a), j) && json_equal(obj_json(b), j));
+    assert_ptr_not_equal(a, b); /* nobody shares a tree */
+    assert_ptr_equal(a, same);
+    assert_null(obj_unfold(NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -85,6 +98,7 @@ int main(void)
         cmocka_unit_test(parse_errors_say_where),
         cmocka_unit_test(equal_documents_have_equal_hashes),
         cmocka_unit_test(objects_are_shared_between_threads),
+        cmocka_unit_test(a_folded_object_becomes_whole_again),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

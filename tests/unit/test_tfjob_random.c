@@ -364,8 +364,8 @@ static void sail_all(json_t *(*make)(struct run *))
     }
     print_message("%" PRIu64 " succeeded, %" PRIu64 " failed\n", ended[0], ended[1]);
     if (runs >= 100) { /* the weather is worth its name only if both happen */
-        assert_true(ended[0] > runs / 20);
-        assert_true(ended[1] > runs / 20);
+        assert_true(ended[0] > runs / 40);
+        assert_true(ended[1] > runs / 40); /* some 5 in 100 do */
     }
 }
 
