@@ -19,6 +19,7 @@
 #define RECORDS_MAX 20000           /* more are dropped: something is very wrong then */
 #define MESSAGE_MAX 1024            /* the server's own limit */
 #define FLUSH_NS (2 * NS_PER_S)
+#define PACE_NS (NS_PER_S / EVENT_PACE)
 #define COMBINED "(combined from similar events): "
 
 /* One Event, in the server or on its way there. */
@@ -35,6 +36,10 @@ struct record {
     struct record *next;         /* in the list that waits */
 };
 
+struct list { /* of records that wait to be written, oldest first */
+    struct record *first, **last;
+};
+
 struct subject { /* an object, for EVENT_BURST */
     int64_t since_ns;
     unsigned kinds;
@@ -48,8 +53,9 @@ struct events {
     pthread_cond_t changed;
     struct map *records;    /* mu: key → owned record */
     struct map *subjects;   /* mu: uid or name → owned subject */
-    struct record *first, **last; /* mu: records that wait to be written, oldest first */
-    size_t waiting;         /* mu: of them */
+    struct list normal, warnings; /* mu */
+    size_t waiting;         /* mu: records in both */
+    int64_t paced_ns;       /* mu: when the last Normal one would have been written at an even pace */
     int64_t swept_ns;       /* mu */
     bool stopping;          /* mu */
     struct metric *dropped, *written;
@@ -102,8 +108,9 @@ static void enqueue_locked(struct events *ev, struct record *r)
     r->queued = true;
     ev->waiting++;
     r->next = NULL;
-    *ev->last = r;
-    ev->last = &r->next;
+    struct list *l = r->warning ? &ev->warnings : &ev->normal;
+    *l->last = r;
+    l->last = &r->next;
     pthread_cond_signal(&ev->changed);
 }
 
@@ -265,25 +272,48 @@ static void written_locked(struct events *ev, const struct job *j, int rc, const
     }
 }
 
-/* Takes the first record that may be written now off the list; *wait_ns: how long until there is one (-1: none waits). */
-static struct record *take_due_locked(struct events *ev, int64_t now, int64_t *wait_ns)
+static void sooner(int64_t *wait_ns, int64_t ns)
 {
-    *wait_ns = -1;
-    for (struct record **at = &ev->first; *at; at = &(*at)->next) {
+    if (*wait_ns < 0 || ns < *wait_ns)
+        *wait_ns = ns;
+}
+
+/* Takes the first record that may be written now off the list; else *wait_ns becomes how long until there is one, if that is
+ * sooner (-1: none waits). */
+static struct record *take_due_locked(struct events *ev, struct list *l, int64_t now, int64_t *wait_ns)
+{
+    for (struct record **at = &l->first; *at; at = &(*at)->next) {
         struct record *r = *at;
         if (r->due_ns > now && !ev->stopping) {
-            if (*wait_ns < 0 || r->due_ns - now < *wait_ns)
-                *wait_ns = r->due_ns - now;
+            sooner(wait_ns, r->due_ns - now);
             continue;
         }
         *at = r->next;
         ev->waiting--;
-        if (ev->last == &r->next)
-            ev->last = at;
+        if (l->last == &r->next)
+            l->last = at;
         r->queued = false;
         return r;
     }
     return NULL;
+}
+
+/* Warnings go first, and at once; the others at a pace that leaves the server to those who do the work. */
+static struct record *next_locked(struct events *ev, int64_t now, int64_t *wait_ns)
+{
+    *wait_ns = -1;
+    struct record *r = take_due_locked(ev, &ev->warnings, now, wait_ns);
+    if (r)
+        return r;
+    int64_t early = ev->paced_ns - now - EVENT_FLOOD * PACE_NS;
+    if (ev->normal.first && early > 0 && !ev->stopping) {
+        sooner(wait_ns, early);
+        return NULL;
+    }
+    r = take_due_locked(ev, &ev->normal, now, wait_ns);
+    if (r)
+        ev->paced_ns = MAX(ev->paced_ns, now) + PACE_NS;
+    return r;
 }
 
 static void sweep_locked(struct events *ev, int64_t now)
@@ -317,7 +347,7 @@ static void *write_all(void *user)
         int64_t now = clock_mono_ns(), wait_ns = -1;
         if (ev->stopping && !stop_at)
             stop_at = now + FLUSH_NS;
-        struct record *r = stop_at && now > stop_at ? NULL : take_due_locked(ev, now, &wait_ns);
+        struct record *r = stop_at && now > stop_at ? NULL : next_locked(ev, now, &wait_ns);
         if (!r && ev->stopping)
             break;
         if (!r) {
@@ -345,7 +375,8 @@ struct events *events_new(struct kube *k, const char *component, const char *ins
     ev->instance = xstrdup(instance);
     ev->records = map_new(record_free);
     ev->subjects = map_new(free);
-    ev->last = &ev->first;
+    ev->normal.last = &ev->normal.first;
+    ev->warnings.last = &ev->warnings.first;
     ev->dropped = metric_counter("millrace_events_dropped_total", "", "Events that were not written");
     ev->written = metric_counter("millrace_events_written_total", "", "Event writes, repeated ones as updates of a count");
     pthread_mutex_init(&ev->mu, NULL);

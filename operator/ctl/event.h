@@ -1,7 +1,8 @@
 /* event — core/v1 Events, written in the background by one thread, never in a reconcile's way. Equal ones (object, reason,
  * message) within 10 minutes become one Event whose count grows (at most one write per 10 s for each); more than EVENT_BURST
  * different ones about one object in that time are folded into one "(combined from similar events)"; while EVENT_FLOOD wait to be
- * written, so are all of one object and reason. Messages pass log_redact_text and are cut to 1024 bytes. When the server refuses,
+ * written, so are all of one object and reason. Warnings are written at once; of the others no more than EVENT_FLOOD at once and
+ * EVENT_PACE a second, as client-go's default has it: an API server that is busy with 1,000 new jobs has better to do. Messages pass log_redact_text and are cut to 1024 bytes. When the server refuses,
  * events are dropped and counted: nothing depends on them.
  * Threads: any. Locks: events.mu, a leaf. */
 #ifndef MILLRACE_CTL_EVENT_H
@@ -13,6 +14,7 @@
 
 #define EVENT_BURST 25
 #define EVENT_FLOOD 100
+#define EVENT_PACE 20
 
 struct events; /* opaque */
 

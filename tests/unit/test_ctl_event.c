@@ -101,7 +101,7 @@ static void a_flood_is_folded(void **state)
 static void in_a_flood_each_object_says_less(void **state)
 {
     (void)state;
-    enum { OBJECTS = 400 };
+    enum { OBJECTS = 200 };
     fake_api_fault(api, &(struct fake_fault){.method = "POST", .kind = FAULT_SLOW, .delay_ns = 300 * NS_PER_MS});
     for (int i = 0; i < OBJECTS; i++) {
         char name[16];
@@ -115,9 +115,28 @@ static void in_a_flood_each_object_says_less(void **state)
     flush();
     assert_in_range(fake_api_len(api, &kube_events), OBJECTS, OBJECTS + 2 * EVENT_FLOOD);
     cleanup_json json_t *j = last_event();
-    assert_string_equal(jget_str(j, "involvedObject.name", ""), "d399");
+    assert_string_equal(jget_str(j, "involvedObject.name", ""), "d199");
     assert_string_equal(jget_str(j, "message", ""), "(combined from similar events): c");
     assert_int_equal(jget_int(j, "count", 0), 3);
+}
+
+static void warnings_overtake_what_is_paced(void **state)
+{
+    (void)state;
+    enum { OBJECTS = EVENT_FLOOD + 20 * EVENT_PACE };
+    for (int i = 0; i < OBJECTS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "d%d", i);
+        events_post(ev, &(struct event_about){&kube_datasets, "n", name, name}, false, "Created", "a");
+    }
+    events_post(ev, &(struct event_about){&kube_datasets, "w", "d", "u"}, true, "Failing", "b");
+    eventually(fake_api_count(api, "POST", "/namespaces/w/events") == 1);
+    assert_true(fake_api_count(api, "POST", "/namespaces/n/events") < OBJECTS);
+    eventually(fake_api_count(api, "POST", "/namespaces/n/events") > EVENT_FLOOD);
+    fake_api_forget(api);
+    events_free(ev); /* does not keep the pace */
+    ev = NULL;
+    assert_true(fake_api_count(api, "POST", "/namespaces/n/events") > 0);
 }
 
 static void secrets_and_novels_are_cut(void **state)
@@ -170,6 +189,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(equal_ones_are_counted, setup, teardown),
         cmocka_unit_test_setup_teardown(a_flood_is_folded, setup, teardown),
         cmocka_unit_test_setup_teardown(in_a_flood_each_object_says_less, setup, teardown),
+        cmocka_unit_test_setup_teardown(warnings_overtake_what_is_paced, setup, teardown),
         cmocka_unit_test_setup_teardown(secrets_and_novels_are_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(things_without_namespace_speak_in_default, setup, teardown),
         cmocka_unit_test_setup_teardown(a_server_that_refuses_is_no_trouble, setup, teardown),
