@@ -95,11 +95,7 @@ static struct keep *keep_new(struct keeper *k, const char *ns, const char *uid, 
     cleanup_free char *ids = xasprintf("%s/%s.%s.ids", k->conf.state_dir, ns, uid);
     v->files = backing_new(ids, k->conf.backing_max);
     pthread_mutex_init(&v->mu, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&v->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&v->changed);
     v->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     v->listen_fd = v->wake_fd < 0 ? -1 : keep_listen(sock, e);
     if (v->wake_fd < 0)
@@ -236,8 +232,7 @@ static int wait_for(struct keep *v, const struct keep_want *w, bool (*ready)(con
             return -1;
         }
         int64_t until = MIN(now + WAIT_SLICE_NS, w->deadline_ns);
-        struct timespec ts = {until / NS_PER_S, until % NS_PER_S};
-        pthread_cond_timedwait(&v->changed, &v->mu, &ts);
+        clock_cond_wait(&v->changed, &v->mu, until);
     }
 }
 

@@ -61,11 +61,7 @@ static int guarded(const char *path, int (*call)(struct guarded *), int64_t dead
 {
     struct guarded *g = xcalloc(1, sizeof *g);
     pthread_mutex_init(&g->mu, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&g->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&g->changed);
     g->owners = 2;
     g->path = xstrdup(path);
     g->call = call;
@@ -82,9 +78,8 @@ static int guarded(const char *path, int (*call)(struct guarded *), int64_t dead
         guarded_drop(g);
         return rc;
     }
-    struct timespec until = {deadline_ns / NS_PER_S, deadline_ns % NS_PER_S};
     while (!g->done && rc == 0)
-        rc = pthread_cond_timedwait(&g->changed, &g->mu, &until);
+        rc = clock_cond_wait(&g->changed, &g->mu, deadline_ns);
     int error = g->done ? g->error : ETIMEDOUT;
     if (fs && error == 0)
         *fs = g->fs;

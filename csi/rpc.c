@@ -356,11 +356,7 @@ struct rpc_server *rpc_new(const struct rpc_conf *conf, struct err *e)
     s->tail = &s->head;
     s->t_shutdown = (struct tag){TAG_SHUTDOWN, s};
     pthread_mutex_init(&s->mu, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&s->changed);
     grpc_init();
     s->cq = grpc_completion_queue_create_for_next(NULL);
     /* With the defaults a Go client that pings every 10 s is sent away for too many pings. */
@@ -417,11 +413,10 @@ void rpc_run(struct rpc_server *s)
 static bool wait_drained(struct rpc_server *s, int64_t ns)
 {
     int64_t until = clock_mono_ns() + ns;
-    struct timespec ts = {until / NS_PER_S, until % NS_PER_S};
     int rc = 0;
     pthread_mutex_lock(&s->mu);
     while (!s->drained && rc == 0)
-        rc = pthread_cond_timedwait(&s->changed, &s->mu, &ts);
+        rc = clock_cond_wait(&s->changed, &s->mu, until);
     bool done = s->drained;
     pthread_mutex_unlock(&s->mu);
     return done;

@@ -111,11 +111,7 @@ struct volumes *volumes_open(const char *dir, struct err *e)
     vs->dir = xstrdup(dir);
     vs->by_id = map_new(volume_free);
     pthread_mutex_init(&vs->mu, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&vs->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&vs->changed);
     for (struct dirent *entry; (entry = readdir(d));) {
         size_t len = strlen(entry->d_name), tail = strlen(SUFFIX);
         if (len > tail && strcmp(entry->d_name + len - tail, SUFFIX) == 0)
@@ -138,11 +134,10 @@ void volumes_free(struct volumes *vs)
 
 struct volume *volume_hold(struct volumes *vs, const char *id, bool create, int64_t deadline_ns, struct err *e)
 {
-    struct timespec until = {deadline_ns / NS_PER_S, deadline_ns % NS_PER_S};
     struct volume *v;
     pthread_mutex_lock(&vs->mu);
     while ((v = map_get(vs->by_id, id)) && v->busy) /* looked up again after each wait: it may have been forgotten */
-        if (pthread_cond_timedwait(&vs->changed, &vs->mu, &until) == ETIMEDOUT) {
+        if (clock_cond_wait(&vs->changed, &vs->mu, deadline_ns) == ETIMEDOUT) {
             pthread_mutex_unlock(&vs->mu);
             err_set(e, ERR_CONFLICT, "another operation on volume %s is under way", id);
             return NULL;

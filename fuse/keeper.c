@@ -157,11 +157,7 @@ struct keeper *keeper_start(const char *path, struct err *e)
     k->sock = k->fuse_fd = -1;
     pthread_mutex_init(&k->mu, NULL);
     pthread_mutex_init(&k->ask, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&k->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&k->changed);
     int rc = pthread_create(&k->thread, NULL, run, k);
     if (rc) {
         err_sys(e, rc, "start a thread");
@@ -172,17 +168,11 @@ struct keeper *keeper_start(const char *path, struct err *e)
     return k;
 }
 
-static struct timespec deadline(int64_t ns)
-{
-    int64_t at = clock_mono_ns() + ns;
-    return (struct timespec){at / NS_PER_S, at % NS_PER_S};
-}
-
 int keeper_wait(struct keeper *k, struct keep_welcome *welcome, int64_t timeout_ns)
 {
-    struct timespec until = deadline(timeout_ns);
+    int64_t until = clock_mono_ns() + timeout_ns;
     pthread_mutex_lock(&k->mu);
-    while (k->fuse_fd < 0 && !k->stop && pthread_cond_timedwait(&k->changed, &k->mu, &until) == 0)
+    while (k->fuse_fd < 0 && !k->stop && clock_cond_wait(&k->changed, &k->mu, until) == 0)
         continue;
     int fd = k->stop ? -1 : k->fuse_fd;
     if (fd >= 0) {
@@ -195,9 +185,9 @@ int keeper_wait(struct keeper *k, struct keep_welcome *welcome, int64_t timeout_
 
 bool keeper_peek(struct keeper *k, struct keep_welcome *welcome, int64_t timeout_ns)
 {
-    struct timespec until = deadline(timeout_ns);
+    int64_t until = clock_mono_ns() + timeout_ns;
     pthread_mutex_lock(&k->mu);
-    while (k->fuse_fd < 0 && !k->stop && pthread_cond_timedwait(&k->changed, &k->mu, &until) == 0)
+    while (k->fuse_fd < 0 && !k->stop && clock_cond_wait(&k->changed, &k->mu, until) == 0)
         continue;
     bool there = k->fuse_fd >= 0;
     if (there)
@@ -241,7 +231,7 @@ void keeper_serving(struct keeper *k)
 int keeper_backing_open(void *keeper, int fd, int32_t *id, struct err *e)
 {
     struct keeper *k = keeper;
-    struct timespec until = deadline(ANSWER_NS);
+    int64_t until = clock_mono_ns() + ANSWER_NS;
     int rc = -1;
     loop_will_block();
     pthread_mutex_lock(&k->ask);
@@ -250,7 +240,7 @@ int keeper_backing_open(void *keeper, int fd, int32_t *id, struct err *e)
     k->asking = sock >= 0;
     k->answered = false;
     say(k, KEEP_BACKING_OPEN, NULL, 0, fd);
-    while (k->sock == sock && sock >= 0 && !k->answered && pthread_cond_timedwait(&k->changed, &k->mu, &until) == 0)
+    while (k->sock == sock && sock >= 0 && !k->answered && clock_cond_wait(&k->changed, &k->mu, until) == 0)
         continue;
     k->asking = false;
     if (!k->answered)

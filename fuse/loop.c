@@ -62,12 +62,8 @@ struct loop *loop_new(const struct loop_conf *conf, struct err *e)
     l->wake_fd = fd;
     l->may_look = sched_getaffinity(0, sizeof cpus, &cpus) || CPU_COUNT(&cpus) > 1;
     pthread_mutex_init(&l->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->turn, &attr);
+    clock_cond_init(&l->turn);
     pthread_cond_init(&l->ended, NULL);
-    pthread_condattr_destroy(&attr);
     return l;
 }
 
@@ -161,10 +157,9 @@ static void idle(struct loop *l)
         return;
     }
     int64_t until = clock_mono_ns() + WATCH_NS;
-    struct timespec at = {until / NS_PER_S, until % NS_PER_S};
     uint64_t taken = l->taken;
     l->watched = true;
-    pthread_cond_timedwait(&l->turn, &l->mu, &at);
+    clock_cond_wait(&l->turn, &l->mu, until);
     l->watched = false;
     l->quiet = l->waiting && taken == l->taken;
 }

@@ -197,11 +197,9 @@ static void *run(void *arg)
         w->pending = 0;
         ofiles_each(w->fs, visit, w);
         write_count_pending(w->pending);
-        int64_t until = clock_real_ns() + TICK_NS;
-        struct timespec ts = {until / NS_PER_S, until % NS_PER_S};
         pthread_mutex_lock(&w->mu);
         if (!w->stop)
-            pthread_cond_timedwait(&w->wake, &w->mu, &ts);
+            clock_cond_wait(&w->wake, &w->mu, clock_mono_ns() + TICK_NS);
         stop = w->stop;
         pthread_mutex_unlock(&w->mu);
     }
@@ -222,7 +220,7 @@ struct writer *writer_start(struct ofiles *fs, struct store **stores, bool resum
     w->fs = fs;
     w->stores = stores;
     pthread_mutex_init(&w->mu, NULL);
-    pthread_cond_init(&w->wake, NULL);
+    clock_cond_init(&w->wake);
     w->leftovers = sweep(w, true) > 0;
     if (resume && w->leftovers)
         log_kv(LOG_INFO, "staged files without an inode are looked after", NULL);

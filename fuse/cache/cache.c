@@ -32,10 +32,7 @@ static void *keep(void *arg)
     tier_sweep(c);
     pthread_mutex_lock(&c->mu);
     while (!c->stopping) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++;
-        pthread_cond_timedwait(&c->keeper_wake, &c->mu, &until);
+        clock_cond_wait(&c->keeper_wake, &c->mu, clock_mono_ns() + NS_PER_S);
         pthread_mutex_unlock(&c->mu);
         int64_t now = clock_mono_ns();
         fetch_trim_held(c, INT64_MAX, now - HELD_NS);
@@ -127,7 +124,7 @@ struct cache *cache_new(const struct cache_conf *conf, struct err *e)
     c->will_block = conf->will_block;
     c->threads = conf->fetch_threads ? conf->fetch_threads : THREADS_DEFAULT;
     pthread_mutex_init(&c->mu, NULL);
-    pthread_cond_init(&c->keeper_wake, NULL);
+    clock_cond_init(&c->keeper_wake);
     int64_t memory = 0;
     for (size_t i = 0; i < conf->ntiers; i++)
         memory += conf->tiers[i].medium == CONF_MEM ? conf->tiers[i].quota : 0;

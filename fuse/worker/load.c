@@ -248,12 +248,8 @@ static void add_file(struct load *l, size_t mount, char *path_taken, const struc
     struct item *it = xcalloc(1, sizeof *it);
     *it = (struct item){.mount = mount, .path = path_taken, .st = *st};
     pthread_mutex_lock(&l->mu);
-    while (l->queued >= QUEUE_MAX && !atomic_load(&l->s->cancel)) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++; /* to look at cancel */
-        pthread_cond_timedwait(&l->changed, &l->mu, &until);
-    }
+    while (l->queued >= QUEUE_MAX && !atomic_load(&l->s->cancel))
+        clock_cond_wait(&l->changed, &l->mu, clock_mono_ns() + NS_PER_S); /* to look at cancel */
     *l->tail = it;
     l->tail = &it->next;
     l->queued++;
@@ -428,7 +424,7 @@ int load_run(struct site *s, const struct load_conf *lc)
     struct load l = {.s = s};
     l.tail = &l.head;
     pthread_mutex_init(&l.mu, NULL);
-    pthread_cond_init(&l.changed, NULL);
+    clock_cond_init(&l.changed);
     l.urls = worker_urls(lc, s->conf, &l.nurls);
     struct http_conf hc = {.max_idle = THREADS};
     l.http = http_new(&hc, &e);

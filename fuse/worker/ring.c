@@ -291,18 +291,13 @@ static struct job *job_new(struct ring *r, struct worker *w, const struct cache_
     *j = (struct job){.r = r, .w = w, .path = path, .version = version, .key = {key->mount, path, version, key->size}, .off = off,
         .len = len, .refs = 1, .dst = buf, .store_state = FAILED};
     pthread_mutex_init(&j->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&j->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&j->changed);
     return j;
 }
 
 static void wait_until(struct job *j, int64_t ns)
 {
-    struct timespec ts = {ns / NS_PER_S, ns % NS_PER_S};
-    pthread_cond_timedwait(&j->changed, &j->mu, &ts);
+    clock_cond_wait(&j->changed, &j->mu, ns);
 }
 
 /* The worker is late. j->mu is held. */

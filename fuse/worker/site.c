@@ -23,7 +23,7 @@ struct site *site_new(const char *component, const char *secrets_dir, const char
     s->secrets_dir = secrets_dir;
     s->cache_dir = cache_dir;
     pthread_mutex_init(&s->mu, NULL);
-    pthread_cond_init(&s->wake, NULL);
+    clock_cond_init(&s->wake);
     return s;
 }
 
@@ -142,11 +142,8 @@ static void *check(void *arg)
             log_kv(LOG_INFO, "ready", NULL);
         int64_t wait = fine ? CHECK_NS : pause;
         pause = fine ? RETRY_MIN_NS : MIN(pause * 2, RETRY_MAX_NS);
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += wait / NS_PER_S;
         if (!s->stopping)
-            pthread_cond_timedwait(&s->wake, &s->mu, &until);
+            clock_cond_wait(&s->wake, &s->mu, clock_mono_ns() + wait);
     }
     pthread_mutex_unlock(&s->mu);
     return NULL;

@@ -15,6 +15,21 @@ static int64_t now(clockid_t id)
 int64_t clock_mono_ns(void) { return now(CLOCK_MONOTONIC); }
 int64_t clock_real_ns(void) { return now(CLOCK_REALTIME); }
 
+void clock_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns)
+{
+    struct timespec at = {until_mono_ns / NS_PER_S, until_mono_ns % NS_PER_S};
+    return pthread_cond_timedwait(c, mu, &at);
+}
+
 void clock_sleep_ns(int64_t ns)
 {
     struct timespec t = {ns / NS_PER_S, ns % NS_PER_S};

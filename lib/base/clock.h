@@ -2,6 +2,7 @@
 #ifndef MILLRACE_BASE_CLOCK_H
 #define MILLRACE_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #define NS_PER_S INT64_C(1000000000)
@@ -10,6 +11,10 @@
 int64_t clock_mono_ns(void); /* CLOCK_MONOTONIC */
 int64_t clock_real_ns(void); /* CLOCK_REALTIME, since the epoch */
 void clock_sleep_ns(int64_t ns);
+
+/* A condition variable whose timed waits are on CLOCK_MONOTONIC. */
+void clock_cond_init(pthread_cond_t *c);
+int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns); /* 0 (woken, perhaps by nobody) or ETIMEDOUT */
 
 struct clock {
     int64_t (*mono_ns)(const struct clock *c);

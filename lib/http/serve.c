@@ -394,11 +394,7 @@ static void add_conn(struct serve *s, int fd)
 /* All threads are taken and somebody knocks: the connection that has been waiting longest for a request makes room. */
 static void make_room(struct serve *s)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 100 * 1000 * 1000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    int64_t until = clock_mono_ns() + 100 * NS_PER_MS;
     pthread_mutex_lock(&s->mu);
     struct conn *oldest = NULL;
     for (struct conn *c = s->conns; c; c = c->next)
@@ -407,7 +403,7 @@ static void make_room(struct serve *s)
     if (oldest)
         shutdown(oldest->fd, SHUT_RDWR);
     if (s->nconns >= s->max_threads && !s->stopping)
-        pthread_cond_timedwait(&s->changed, &s->mu, &until);
+        clock_cond_wait(&s->changed, &s->mu, until);
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -492,11 +488,7 @@ struct serve *serve_start(const struct serve_conf *conf, struct err *e)
     s->max_body = conf->max_body ? conf->max_body : DEFAULT_BODY;
     s->idle_ns = conf->idle_ns ? conf->idle_ns : DEFAULT_IDLE_NS;
     pthread_mutex_init(&s->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&s->changed);
     int rc = s->wake_fd < 0 ? errno : start_thread(&s->acceptor, acceptor_main, s, false);
     if (rc == 0)
         return s;
@@ -535,10 +527,7 @@ void serve_stop(struct serve *s)
     int64_t began = clock_mono_ns();
     while (s->nconns) {
         cut(s, clock_mono_ns() - began > STOP_GRACE_NS);
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec++;
-        pthread_cond_timedwait(&s->changed, &s->mu, &until);
+        clock_cond_wait(&s->changed, &s->mu, clock_mono_ns() + NS_PER_S);
     }
     pthread_mutex_unlock(&s->mu);
     if (s->wake_fd >= 0)

@@ -42,11 +42,7 @@ struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts,
     k->timeout_ns = opts->timeout_ns ? opts->timeout_ns : TIMEOUT_DEFAULT;
     k->max_in_flight = opts->max_in_flight ? opts->max_in_flight : IN_FLIGHT_DEFAULT;
     pthread_mutex_init(&k->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&k->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&k->changed);
     return k;
 }
 
@@ -164,10 +160,9 @@ static void leave(struct kube *k)
 static int pause_for(struct kube *k, int64_t ns, struct err *e)
 {
     int64_t until = clock_mono_ns() + ns;
-    struct timespec at = {until / NS_PER_S, until % NS_PER_S};
     pthread_mutex_lock(&k->mu);
     while (!atomic_load(&k->cancelled) && clock_mono_ns() < until)
-        pthread_cond_timedwait(&k->changed, &k->mu, &at);
+        clock_cond_wait(&k->changed, &k->mu, until);
     bool ok = !atomic_load(&k->cancelled);
     pthread_mutex_unlock(&k->mu);
     return ok ? 0 : cancelled(e);

@@ -91,11 +91,7 @@ struct cache *cache_new(struct kube *k, const struct cache_conf *conf)
         store_add_index(c->store, &conf->indexes[i]);
     err_set(&c->trouble, ERR_RETRY, "list %s: not begun", conf->res->plural);
     pthread_mutex_init(&c->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&c->changed);
     return c;
 }
 
@@ -242,10 +238,9 @@ static int64_t jitter(int64_t ns) { return ns / 2 + (int64_t)(random() % (ns / 2
 static void wait_for(struct cache *c, int64_t ns)
 {
     int64_t until = clock_mono_ns() + ns;
-    struct timespec at = {until / NS_PER_S, until % NS_PER_S};
     pthread_mutex_lock(&c->mu);
     while (!atomic_load(&c->stop) && clock_mono_ns() < until)
-        pthread_cond_timedwait(&c->changed, &c->mu, &at);
+        clock_cond_wait(&c->changed, &c->mu, until);
     pthread_mutex_unlock(&c->mu);
 }
 

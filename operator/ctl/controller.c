@@ -54,11 +54,7 @@ struct controller *controller_new(const struct controller_conf *conf)
     c->queue = queue_new(&(struct queue_backoff){BACKOFF_MIN, BACKOFF_MAX});
     c->threads = xcalloc(c->conf.workers, sizeof *c->threads);
     pthread_mutex_init(&c->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&c->changed);
     cleanup_free char *labels = xasprintf("controller=\"%s\"", conf->name);
     c->reconciles = metric_counter("millrace_reconciles_total", labels, "Turns of the controller");
     c->failures = metric_counter("millrace_reconcile_errors_total", labels, "Turns that failed and are tried again");
@@ -245,8 +241,7 @@ static void *resync_loop(void *user)
     int64_t next = clock_mono_ns() + c->conf.resync_ns;
     pthread_mutex_lock(&c->mu);
     while (!c->stopping) {
-        struct timespec at = {next / NS_PER_S, next % NS_PER_S};
-        pthread_cond_timedwait(&c->changed, &c->mu, &at);
+        clock_cond_wait(&c->changed, &c->mu, next);
         if (c->stopping || clock_mono_ns() < next)
             continue;
         pthread_mutex_unlock(&c->mu);

@@ -334,8 +334,7 @@ static void sweep_locked(struct events *ev, int64_t now)
 static void wait_locked(struct events *ev, int64_t ns)
 {
     int64_t until = clock_mono_ns() + (ns < 0 ? 60 * NS_PER_S : ns);
-    struct timespec at = {until / NS_PER_S, until % NS_PER_S};
-    pthread_cond_timedwait(&ev->changed, &ev->mu, &at);
+    clock_cond_wait(&ev->changed, &ev->mu, until);
 }
 
 static void *write_all(void *user)
@@ -380,11 +379,7 @@ struct events *events_new(struct kube *k, const char *component, const char *ins
     ev->dropped = metric_counter("millrace_events_dropped_total", "", "Events that were not written");
     ev->written = metric_counter("millrace_events_written_total", "", "Event writes, repeated ones as updates of a count");
     pthread_mutex_init(&ev->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&ev->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&ev->changed);
     if (pthread_create(&ev->thread, NULL, write_all, ev))
         abort(); /* at start-up; no thread for it means no thread for anything */
     return ev;

@@ -126,9 +126,8 @@ static void settle(struct lease *l, int rc, int64_t begun, const struct err *e)
 /* Sleeps until the time or a stop; true while it shall go on. The lock is held. */
 static bool wait_locked(struct lease *l, int64_t until)
 {
-    struct timespec at = {until / NS_PER_S, until % NS_PER_S};
     while (!l->stopping && clock_mono_ns() < until)
-        pthread_cond_timedwait(&l->changed, &l->mu, &at);
+        clock_cond_wait(&l->changed, &l->mu, until);
     return !l->stopping;
 }
 
@@ -205,11 +204,7 @@ struct lease *lease_start(struct kube *k, const struct lease_conf *conf, struct 
     l->lost = conf->lost;
     l->user = conf->user;
     pthread_mutex_init(&l->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&l->changed);
     int rc = pthread_create(&l->runner, NULL, run, l);
     if (rc == 0 && (rc = pthread_create(&l->watchdog, NULL, watch_deadline, l)))
         stop_threads(l, true, false);
@@ -226,8 +221,7 @@ int lease_wait(struct lease *l, const atomic_bool *cancel)
     pthread_mutex_lock(&l->mu);
     while (!l->held && !atomic_load(cancel)) {
         int64_t until = clock_mono_ns() + 200 * NS_PER_MS;
-        struct timespec at = {until / NS_PER_S, until % NS_PER_S};
-        pthread_cond_timedwait(&l->changed, &l->mu, &at);
+        clock_cond_wait(&l->changed, &l->mu, until);
     }
     bool held = l->held;
     pthread_mutex_unlock(&l->mu);

@@ -55,11 +55,7 @@ struct queue *queue_new(const struct queue_backoff *b)
     TAILQ_INIT(&q->line);
     q->random = (uint64_t)clock_real_ns() | 1;
     pthread_mutex_init(&q->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&q->changed);
     return q;
 }
 
@@ -231,8 +227,7 @@ static struct key *take_locked(struct queue *q)
 static void wait_locked(struct queue *q)
 {
     if (q->n) {
-        struct timespec at = {q->heap[0]->due_ns / NS_PER_S, q->heap[0]->due_ns % NS_PER_S};
-        pthread_cond_timedwait(&q->changed, &q->mu, &at);
+        clock_cond_wait(&q->changed, &q->mu, q->heap[0]->due_ns);
     } else {
         pthread_cond_wait(&q->changed, &q->mu);
     }

@@ -165,9 +165,8 @@ static int watch(struct conn *c, const struct api_path *p, const char *q)
             rc = send_bookmark(c->fd, f->store.rv);
         }
         int64_t until = MIN(end, clock_mono_ns() + 50 * NS_PER_MS);
-        struct timespec at = {until / NS_PER_S, until % NS_PER_S};
         if (rc == 0 && !f->stopping && drops == f->drops)
-            pthread_cond_timedwait(&f->changed, &f->mu, &at);
+            clock_cond_wait(&f->changed, &f->mu, until);
     }
     c->watching = NULL;
     pthread_mutex_unlock(&f->mu);
@@ -384,11 +383,7 @@ struct fake_api *fake_api_start(void)
     api_store_init(&f->store);
     f->last = &f->first;
     pthread_mutex_init(&f->mu, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&f->changed);
     f->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (f->listen_fd < 0 || bind(f->listen_fd, (struct sockaddr *)&at, sizeof at) || listen(f->listen_fd, 128) ||
         getsockname(f->listen_fd, (struct sockaddr *)&at, &len) || pthread_create(&f->acceptor, NULL, accept_all, f))
