@@ -25,6 +25,8 @@ struct keeper *keeper_new(const struct keeper_conf *conf)
     k->conf = *conf;
     k->conf.state_dir = xstrdup(conf->state_dir);
     k->conf.node = xstrdup(conf->node);
+    if (!k->conf.caller)
+        k->conf.caller = caller_of_pid;
     pthread_mutex_init(&k->mu, NULL);
     k->mounts = metric_gauge("millrace_csi_mounts", "", "FUSE mounts of datasets on this node");
     k->clients = metric_gauge("millrace_csi_clients", "", "clients that are connected");

@@ -5,12 +5,13 @@
  * One thread a volume: a client that does not read, or makes a system call of ours wait, harms its own volume only.
  * What a hostile client can do: serve wrong bytes of its own dataset; hang its readers until the mount is aborted; have up to
  * `backing_max` of its own files held open. What it cannot: register somebody else's file (backing.h), close ids of another
- * volume, hand in an fd that is no FUSE device, name a path. Its texts are shown to people, cleaned of control characters. */
+ * volume, hand in an fd that is no FUSE device, name a path, learn of processes that do not have its dataset mounted. Its texts are shown to people, cleaned of control characters. */
 #ifndef MILLRACE_CSI_KEEPER_H
 #define MILLRACE_CSI_KEEPER_H
 
 #include "csi/source.h"
 #include "lib/base/err.h"
+#include "lib/keep/caller.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +27,7 @@ struct keeper_conf {
     int64_t read_ahead_kib;   /* of every mount */
     int64_t abandon_ns;       /* a mount without a client for so long is aborted: its readers get an error; 0: never */
     size_t backing_max;       /* backing files a volume */
+    void (*caller)(pid_t pid, char out[CALLER_MAX]); /* says who a process is; NULL: caller_of_pid() */
 };
 
 struct keeper *keeper_new(const struct keeper_conf *conf); /* strings are copied */

@@ -179,6 +179,18 @@ static void close_backing(struct keep *v, const struct keep_msg *m)
     metric_add(v->keeper->backing, (int64_t)backing_count(v->files) - before);
 }
 
+static void answer_who(struct keep *v, const struct keep_msg *m)
+{
+    struct keep_caller answer = {.name = CALLER_UNKNOWN};
+    struct err e = ERR_INIT;
+    if (m->len == sizeof answer.pid)
+        memcpy(&answer.pid, m->payload, sizeof answer.pid);
+    if (v->staging && answer.pid > 0 && answer.pid <= INT_MAX && mount_seen_by((pid_t)answer.pid, v->dev))
+        v->keeper->conf.caller((pid_t)answer.pid, answer.name);
+    if (keep_send(v->conn, KEEP_CALLER, &answer, sizeof answer, -1, &e))
+        close_client(v, e.msg);
+}
+
 static void on_hello(struct keep *v, const struct keep_msg *m)
 {
     uint32_t version;
@@ -219,12 +231,14 @@ static void receive(struct keep *v)
     case KEEP_FAILED: set_failed(v, &m); break;
     case KEEP_BACKING_OPEN: answer_backing(v, fd); break;
     case KEEP_BACKING_CLOSE: close_backing(v, &m); break;
+    case KEEP_WHO: answer_who(v, &m); break;
     case KEEP_RETURN_FD:
         if (fd >= 0)
             take_back(v, fd);
         fd = -1;
         break;
     case KEEP_WELCOME:
+    case KEEP_CALLER:
     case KEEP_BACKING: close_client(v, "it sent what only the keeper sends"); break;
     }
     pthread_cond_broadcast(&v->changed);

@@ -125,6 +125,18 @@ int mount_at(const char *path, dev_t *dev, bool *fuse, bool *read_only, struct e
     return 1;
 }
 
+bool mount_seen_by(pid_t pid, dev_t dev)
+{
+    cleanup_mountinfo struct mountinfo all = {NULL, 0};
+    struct err e = ERR_INIT;
+    if (mountinfo_read_of(pid, &all, &e))
+        return false;
+    for (size_t i = 0; i < all.n; i++)
+        if (all.entries[i].major == major(dev) && all.entries[i].minor == minor(dev))
+            return true;
+    return false;
+}
+
 int mount_fuse(const char *path, bool read_only, int *fuse_fd, dev_t *dev, struct err *e)
 {
     cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);

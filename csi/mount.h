@@ -25,6 +25,7 @@ int mount_end_fuse(const char *path, bool flush, int64_t deadline_ns, struct err
 
 /* Is there a mount at path, and which? 1, 0, or -1 with *e. Asks the kernel's list, never the file system. */
 int mount_at(const char *path, dev_t *dev, bool *fuse, bool *read_only, struct err *e);
+bool mount_seen_by(pid_t pid, dev_t dev); /* has that process a mount of this file system in sight? */
 /* RETRY/ETIMEDOUT: no answer in time. ENOTCONN in e->sys: a FUSE mount whose client is gone for good. */
 int mount_statfs(const char *path, int64_t deadline_ns, struct statfs *out, struct err *e);
 int mount_read_ahead(dev_t dev, int64_t kib, struct err *e); /* only ever raises it */

@@ -99,11 +99,20 @@ int mountinfo_parse(const char *text, struct mountinfo *out, struct err *e)
     return 0;
 }
 
-int mountinfo_read(struct mountinfo *out, struct err *e)
+static int read_path(const char *path, struct mountinfo *out, struct err *e)
 {
     *out = (struct mountinfo){NULL, 0};
-    cleanup_free char *text = file_read("/proc/self/mountinfo", MOUNTINFO_MAX, NULL, e);
+    cleanup_free char *text = file_read(path, MOUNTINFO_MAX, NULL, e);
     return text ? mountinfo_parse(text, out, e) : -1;
+}
+
+int mountinfo_read(struct mountinfo *out, struct err *e) { return read_path("/proc/self/mountinfo", out, e); }
+
+int mountinfo_read_of(pid_t pid, struct mountinfo *out, struct err *e)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%d/mountinfo", (int)pid);
+    return read_path(path, out, e);
 }
 
 const struct mount_entry *mountinfo_find(const struct mountinfo *m, const char *point)

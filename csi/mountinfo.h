@@ -1,4 +1,4 @@
-/* mountinfo — /proc/self/mountinfo as a list. The parser is pure. */
+/* mountinfo — /proc/PID/mountinfo as a list. The parser is pure. */
 #ifndef MILLRACE_CSI_MOUNTINFO_H
 #define MILLRACE_CSI_MOUNTINFO_H
 
@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct mount_entry {
     unsigned id, parent, major, minor;
@@ -21,6 +22,7 @@ struct mountinfo {
 
 int mountinfo_parse(const char *text, struct mountinfo *out, struct err *e); /* INVALID with the line; *out is empty then */
 int mountinfo_read(struct mountinfo *out, struct err *e);
+int mountinfo_read_of(pid_t pid, struct mountinfo *out, struct err *e); /* as that process sees them */
 const struct mount_entry *mountinfo_find(const struct mountinfo *m, const char *point); /* the topmost; NULL if none */
 void mountinfo_free(struct mountinfo *m);
 #define cleanup_mountinfo __attribute__((cleanup(mountinfo_free)))

@@ -243,7 +243,7 @@ static int make_backings(struct client *c, bool resume, struct err *e)
     return 0;
 }
 
-/* Who mounted it here sees the pids that the kernel names; a keeper's pids are those of its own pod. */
+/* The pids that the kernel names are those of who made the mount. */
 static void own_caller(void *user, pid_t pid, char out[CALLER_MAX])
 {
     (void)user;
@@ -296,7 +296,7 @@ static int build(struct client *c, bool resume, struct err *e)
     if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
         return -1;
     fs->hints = hints_new(fs, c->o->cache_dir);
-    fs->stalls = c->keeper ? stalls_new(NULL, NULL) : stalls_new(own_caller, NULL);
+    fs->stalls = c->keeper ? stalls_new(keeper_caller, c->keeper) : stalls_new(own_caller, NULL);
     status_data(c->status, &(struct status_sources){c->cache, c->ring, fs->inodes, fs->hints, fs->stalls});
     status_profile(c->status, fs->sealed, c->backings);
     return 0;

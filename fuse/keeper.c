@@ -18,6 +18,14 @@
 #define CONNECT_FIRST_NS (20 * NS_PER_MS)
 #define CONNECT_LAST_NS (1000 * NS_PER_MS)
 #define ANSWER_NS (10 * NS_PER_S)
+#define CALLER_NS (50 * NS_PER_MS) /* a reader waits for it */
+
+struct asker { /* of who a process is; on its stack */
+    struct asker *next;
+    pid_t pid;
+    bool answered;
+    char *out;
+};
 
 struct keeper {
     char *path;
@@ -32,6 +40,7 @@ struct keeper {
     char failed[KEEP_PAYLOAD_MAX]; /* mu; "" nothing failed */
     bool asking, answered;        /* mu */
     int64_t answer;               /* mu */
+    struct asker *askers;         /* mu */
     bool stop;                    /* mu */
 };
 
@@ -81,6 +90,18 @@ static void take_welcome(struct keeper *k, const struct keep_msg *m, int *fd)
         say(k, KEEP_FAILED, k->failed, strlen(k->failed), -1);
 }
 
+static void take_caller(struct keeper *k, const struct keep_msg *m)
+{
+    struct keep_caller c;
+    memcpy(&c, m->payload, sizeof c);
+    c.name[sizeof c.name - 1] = '\0';
+    for (struct asker *a = k->askers; a; a = a->next)
+        if (a->pid == c.pid && !a->answered) {
+            memcpy(a->out, c.name, sizeof c.name);
+            a->answered = true;
+        }
+}
+
 static void dispatch(struct keeper *k, const struct keep_msg *m, int *fd)
 {
     pthread_mutex_lock(&k->mu);
@@ -89,6 +110,8 @@ static void dispatch(struct keeper *k, const struct keep_msg *m, int *fd)
     } else if (m->type == KEEP_BACKING && m->len == sizeof k->answer && k->asking) {
         memcpy(&k->answer, m->payload, sizeof k->answer);
         k->answered = true;
+    } else if (m->type == KEEP_CALLER && m->len == sizeof(struct keep_caller)) {
+        take_caller(k, m);
     }
     pthread_cond_broadcast(&k->changed);
     pthread_mutex_unlock(&k->mu);
@@ -264,6 +287,35 @@ void keeper_backing_close(void *keeper, int32_t id)
     int64_t value = id;
     pthread_mutex_lock(&k->mu);
     say(k, KEEP_BACKING_CLOSE, &value, sizeof value, -1);
+    pthread_mutex_unlock(&k->mu);
+}
+
+/* A keeper that hangs is not to make readers hang. */
+static bool listens(int sock)
+{
+    struct pollfd p = {.fd = sock, .events = POLLOUT};
+    return sock >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLOUT);
+}
+
+void keeper_caller(void *keeper, pid_t pid, char out[CALLER_MAX])
+{
+    struct keeper *k = keeper;
+    struct asker me = {.pid = pid, .out = out};
+    int64_t value = pid, until = clock_mono_ns() + CALLER_NS;
+    snprintf(out, CALLER_MAX, CALLER_UNKNOWN);
+    loop_will_block();
+    pthread_mutex_lock(&k->mu);
+    if (listens(k->sock)) {
+        me.next = k->askers;
+        k->askers = &me;
+        say(k, KEEP_WHO, &value, sizeof value, -1);
+        while (!me.answered && k->sock >= 0 && !k->stop && clock_cond_wait(&k->changed, &k->mu, until) == 0)
+            continue;
+        struct asker **at = &k->askers;
+        while (*at != &me)
+            at = &(*at)->next;
+        *at = me.next;
+    }
     pthread_mutex_unlock(&k->mu);
 }
 

@@ -18,6 +18,8 @@ void keeper_init(struct keeper *k, const void *init, size_t len);
 void keeper_serving(struct keeper *k);
 int keeper_backing_open(void *keeper, int fd, int32_t *id, struct err *e); /* backing_ops */
 void keeper_backing_close(void *keeper, int32_t id);
+/* Asks who that process is (lib/keep/caller.h); CALLER_UNKNOWN if there is no answer at once. A stall_who. */
+void keeper_caller(void *keeper, pid_t pid, char out[CALLER_MAX]);
 void keeper_stop(struct keeper *k);
 
 #endif

@@ -79,7 +79,7 @@ struct stall_caller *stalls_begin(struct stalls *s, pid_t pid)
     struct cache_stall old;
     cache_stall(&old);
     int64_t now = clock_mono_ns();
-    pid = s->who && pid > 0 ? pid : 0;
+    pid = MAX(pid, 0); /* 0: of another namespace */
     pthread_mutex_lock(&s->mu);
     int at = known(s, pid, now);
     if (at < 0) {

@@ -14,7 +14,7 @@
 struct stalls; /* opaque */
 struct stall_caller;
 
-/* Tells who pid is; NULL: nobody can (the pids are those of another namespace). */
+/* Tells who pid is. Called without a lock. */
 typedef void (*stall_who)(void *user, pid_t pid, char out[CALLER_MAX]);
 struct stalls *stalls_new(stall_who who, void *user);
 void stalls_free(struct stalls *s);

@@ -11,9 +11,11 @@
  *   client → keeper   KEEP_FAILED text                         cannot serve: why; shown to the user by NodeStage
  *   client → keeper   KEEP_BACKING_OPEN + fd of a regular file  answered by KEEP_BACKING {int64 id | -errno}
  *   client → keeper   KEEP_BACKING_CLOSE {int64 id}            the inode's last open is released; no answer
+ *   client → keeper   KEEP_WHO {int64 pid}                     a caller that a request names; answered by KEEP_CALLER struct keep_caller
  *   client → keeper   KEEP_RETURN_FD + fd                      hands the fuse fd back to a restarted keeper (may follow HELLO)
  * Ids outlive the client: the keeper maps (device, inode) of a backing file to its id, gives the same one again, and
  * closes it when each of those who got it has closed it.
+ * Pids are those of the keeper's namespace, as it made the mount. It tells only of processes that have the mount in sight.
  * A backing file is a regular file of the client's user on the file system of its cache directory; -EPERM otherwise.
  *
  * The mount has allow_other, default_permissions, nosuid and nodev. When it goes (NodeUnstage, or a stage that failed) the
@@ -25,6 +27,7 @@
 #define MILLRACE_KEEP_WIRE_H
 
 #include "lib/base/err.h"
+#include "lib/keep/caller.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,6 +48,8 @@ enum keep_type {
     KEEP_BACKING,
     KEEP_BACKING_CLOSE,
     KEEP_RETURN_FD,
+    KEEP_WHO,
+    KEEP_CALLER,
 };
 
 struct keep_msg {
@@ -58,6 +63,11 @@ struct keep_welcome {
     uint32_t read_only;  /* 1: mounted with MS_RDONLY */
     uint32_t init_len;   /* 0: the kernel's INIT is still to come; else replay init[] */
     unsigned char init[KEEP_INIT_MAX];
+};
+
+struct keep_caller {
+    int64_t pid;           /* as it was asked for */
+    char name[CALLER_MAX]; /* lib/keep/caller.h */
 };
 
 /* fd -1: none. Blocks. Errors: RETRY (peer gone), INVALID (too long). */

@@ -84,6 +84,7 @@ static void handle(int conn, struct keep_msg *m, int *fd)
 {
     struct err e = ERR_INIT;
     int64_t id;
+    struct keep_caller caller = {.name = "whom the keeper knows"};
     switch (m->type) {
     case KEEP_HELLO:
         if (fuse_fd >= 0)
@@ -102,6 +103,10 @@ static void handle(int conn, struct keep_msg *m, int *fd)
     case KEEP_BACKING_CLOSE:
         memcpy(&id, m->payload, sizeof id);
         close_backing(id);
+        break;
+    case KEEP_WHO:
+        memcpy(&caller.pid, m->payload, sizeof caller.pid);
+        keep_send(conn, KEEP_CALLER, &caller, sizeof caller, -1, &e);
         break;
     case KEEP_RETURN_FD:
         if (fuse_fd < 0) {

@@ -46,6 +46,12 @@ for kind in posix s3; do
     rm -rf "$CACHE"
 done
 
+reads_of() # CALLER
+{
+    [ "$(curl -sf "http://$HTTP/status" | jq --arg caller "$1" '[.stalls[] | select(.caller == $caller).reads] | add')" -gt 0 ] ||
+        die "no reads of $1: $(curl -sf "http://$HTTP/status" | jq -c .stalls)"
+}
+
 # Nobody's process, no capabilities, a read-only dataset: passthrough through the keeper.
 [ "$(id -u)" = 0 ] || die "needs root"
 fuse_source posix
@@ -63,7 +69,13 @@ setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all --inh-cap
 SUPERVISOR=$!
 wait_for 20 "the mount" is_served
 wait_for 5 "the keeper being told" grep -q '^serving$' "$WORK/keeper.out"
+# Who reads is asked of the keeper; one that does not answer makes nobody wait for long.
+kill -STOP "$KEEPER"
+timeout 10 head -c 1000 "$MNT/r9" >/dev/null || die "reading waits for the keeper"
+kill -CONT "$KEEPER"
+reads_of unknown
 cat "$MNT"/r* >/dev/null
+reads_of "whom the keeper knows"
 wait_for 5 "complete files" eval 'cat "$MNT/r5" >/dev/null; grep -q "^backing$" "$WORK/keeper.out"'
 "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "$SECONDS_EACH" 5 0 >"$WORK/hammer.out" 2>&1 &
 hammer=$!

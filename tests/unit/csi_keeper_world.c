@@ -16,10 +16,13 @@
 
 extern char **environ;
 
+/* The one that is told of in tests. */
+static void someone(pid_t pid, char out[CALLER_MAX]) { snprintf(out, CALLER_MAX, "pod of %d", (int)pid); }
+
 void world_open(struct world *w, int64_t abandon_ns)
 {
     struct err e = ERR_INIT;
-    struct keeper_conf conf = {.state_dir = w->state, .node = "node-1", .read_ahead_kib = 4096, .abandon_ns = abandon_ns, .backing_max = 3};
+    struct keeper_conf conf = {.state_dir = w->state, .node = "node-1", .read_ahead_kib = 4096, .abandon_ns = abandon_ns, .backing_max = 3, .caller = someone};
     w->keeper = keeper_new(&conf);
     w->keep = keep_get(w->keeper, "default", "0b2c", w->dir, &e);
     assert_string_equal(e.msg, "");

@@ -10,10 +10,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -448,6 +450,61 @@ static void test_hostile_return(void **state)
     end_client(pid);
 }
 
+static void ask_who(int sock, int64_t pid, char out[CALLER_MAX])
+{
+    struct err e = ERR_INIT;
+    struct keep_msg m;
+    struct keep_caller c;
+    int fd;
+    assert_int_equal(keep_send(sock, KEEP_WHO, &pid, sizeof pid, -1, &e), 0);
+    do
+        assert_int_equal(keep_recv(sock, &m, &fd, &e), 1);
+    while (m.type == KEEP_WELCOME && (fd < 0 || close(fd) == 0));
+    assert_int_equal(m.type, KEEP_CALLER);
+    assert_int_equal(m.len, sizeof c);
+    memcpy(&c, m.payload, sizeof c);
+    assert_int_equal(c.pid, pid);
+    memcpy(out, c.name, CALLER_MAX);
+}
+
+/* A client is told of those that have its dataset mounted, and of nobody else. */
+static void test_who(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    char name[CALLER_MAX], want[CALLER_MAX];
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    world_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    pid_t stranger = fork();
+    if (stranger == 0) { /* where the mount is not */
+        if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || umount2(w->staging, MNT_DETACH) ||
+            write(ready[1], "", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ready[0], name, 1), 1);
+    int sock = hello(w);
+    end_client(pid); /* ours is the next */
+    ask_who(sock, getpid(), name);
+    snprintf(want, sizeof want, "pod of %d", (int)getpid());
+    assert_string_equal(name, want);
+    const int64_t nobody[] = {stranger, 0, -1, INT64_MAX, (int64_t)getpid() + (INT64_C(1) << 32)};
+    for (size_t i = 0; i < ARRAY_LEN(nobody); i++) {
+        ask_who(sock, nobody[i], name);
+        assert_string_equal(name, CALLER_UNKNOWN);
+    }
+    close(sock);
+    end_client(stranger);
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    world_close(w);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 int main(void)
 {
     if (!csi_env_can_mount()) {
@@ -468,6 +525,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_abandoned, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_messages, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_files, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_who, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_return, world_setup, world_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
