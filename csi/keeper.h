@@ -5,7 +5,8 @@
  * One thread a volume: a client that does not read, or makes a system call of ours wait, harms its own volume only.
  * What a hostile client can do: serve wrong bytes of its own dataset; hang its readers until the mount is aborted; have up to
  * `backing_max` of its own files held open. What it cannot: register somebody else's file (backing.h), close ids of another
- * volume, hand in an fd that is no FUSE device, name a path, learn of processes that do not have its dataset mounted. Its texts are shown to people, cleaned of control characters. */
+ * volume, hand in an fd that is no FUSE device, name a path, learn of processes that do not have its dataset mounted. Its texts
+ * are shown to people, cleaned of control characters. */
 #ifndef MILLRACE_CSI_KEEPER_H
 #define MILLRACE_CSI_KEEPER_H
 

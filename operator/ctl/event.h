@@ -2,8 +2,8 @@
  * message) within 10 minutes become one Event whose count grows (at most one write per 10 s for each); more than EVENT_BURST
  * different ones about one object in that time are folded into one "(combined from similar events)"; while EVENT_FLOOD wait to be
  * written, so are all of one object and reason. Warnings are written at once; of the others no more than EVENT_FLOOD at once and
- * EVENT_PACE a second, as client-go's default has it: an API server that is busy with 1,000 new jobs has better to do. Messages pass log_redact_text and are cut to 1024 bytes. When the server refuses,
- * events are dropped and counted: nothing depends on them.
+ * EVENT_PACE a second: an API server that is busy with 1,000 new jobs has better to do. Messages pass log_redact_text and are cut
+ * to 1024 bytes. When the server refuses, events are dropped and counted: nothing depends on them.
  * Threads: any. Locks: events.mu, a leaf. */
 #ifndef MILLRACE_CTL_EVENT_H
 #define MILLRACE_CTL_EVENT_H

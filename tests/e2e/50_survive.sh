@@ -38,6 +38,14 @@ kill_serving() # the client that is a child of a client: the other one is its su
 }
 
 goes_on
+step "who waited for data is told by pod"
+client_status() # of the client on the reader's node
+{
+    n exec reader -- /bin/busybox wget -qO- \
+        "http://$(n get pod -l millrace.dev/component=client --field-selector "spec.nodeName=$node" -o 'jsonpath={.items[0].status.podIP}'):9400/status"
+}
+reads_of_pod() { [ "$(client_status | jq --arg uid "$(jsonpath pod/reader '{.metadata.uid}')" '[.stalls[] | select(.caller == $uid).reads] | add')" -gt 0 ]; }
+expect 20 "the client counts the reader's reads: $(client_status | jq -c .stalls)" reads_of_pod
 for i in 1 2 3; do
     step "kill -9 of the serving process ($i)"
     expect 10 "there is one to kill" kill_serving
