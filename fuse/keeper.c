@@ -17,7 +17,8 @@
 
 #define CONNECT_FIRST_NS (20 * NS_PER_MS)
 #define CONNECT_LAST_NS (1000 * NS_PER_MS)
-#define ANSWER_NS (10 * NS_PER_S)
+#define ANSWER_NS (2 * NS_PER_S)
+#define MUTE_NS (30 * NS_PER_S)    /* a keeper that did not answer is not asked again: who opens a file waits for it */
 #define CALLER_NS (50 * NS_PER_MS) /* a reader waits for it */
 
 struct asker { /* of who a process is; on its stack */
@@ -40,6 +41,7 @@ struct keeper {
     char failed[KEEP_PAYLOAD_MAX]; /* mu; "" nothing failed */
     bool asking, answered;        /* mu */
     int64_t answer;               /* mu */
+    int64_t mute_ns;              /* mu; until when nothing is asked */
     struct asker *askers;         /* mu */
     bool stop;                    /* mu */
 };
@@ -254,15 +256,16 @@ void keeper_serving(struct keeper *k)
 int keeper_backing_open(void *keeper, int fd, int32_t *id, struct err *e)
 {
     struct keeper *k = keeper;
-    int64_t until = clock_mono_ns() + ANSWER_NS;
     int rc = -1;
     loop_will_block();
     pthread_mutex_lock(&k->ask);
     pthread_mutex_lock(&k->mu);
-    int sock = k->sock;
+    int64_t now = clock_mono_ns(), until = now + ANSWER_NS;
+    int sock = now < k->mute_ns ? -1 : k->sock;
     k->asking = sock >= 0;
     k->answered = false;
-    say(k, KEEP_BACKING_OPEN, NULL, 0, fd);
+    if (sock >= 0)
+        say(k, KEEP_BACKING_OPEN, NULL, 0, fd);
     while (k->sock == sock && sock >= 0 && !k->answered && clock_cond_wait(&k->changed, &k->mu, until) == 0)
         continue;
     k->asking = false;
@@ -274,8 +277,10 @@ int keeper_backing_open(void *keeper, int fd, int32_t *id, struct err *e)
         *id = (int32_t)k->answer;
         rc = 0;
     }
-    if (!k->answered && k->sock == sock && sock >= 0)
+    if (!k->answered && k->sock == sock && sock >= 0) {
         shutdown(sock, SHUT_RDWR); /* a late answer must not be taken for that of the next question */
+        k->mute_ns = clock_mono_ns() + MUTE_NS;
+    }
     pthread_mutex_unlock(&k->mu);
     pthread_mutex_unlock(&k->ask);
     return rc;

@@ -313,7 +313,7 @@ static int32_t open_backing(struct ofile *f, const struct inode *n)
     int32_t id = backings_register(c->backings, f->ino, fd, &e);
     if (!id && e.cls) {
         log_kv(LOG_DEBUG, "no passthrough for a file", "error", e.msg, NULL);
-        f->no_backing = true;
+        f->no_backing = e.cls != ERR_RETRY;
     }
     return id;
 }

@@ -77,6 +77,10 @@ reads_of unknown
 cat "$MNT"/r* >/dev/null
 reads_of "whom the keeper knows"
 wait_for 5 "complete files" eval 'cat "$MNT/r5" >/dev/null; grep -q "^backing$" "$WORK/keeper.out"'
+# Nor does opening what is complete, which the keeper would have to register.
+kill -STOP "$KEEPER"
+for i in 6 7 8; do timeout 8 cmp "$MNT/r$i" "$WORK/source/r$i" || die "opening waits for the keeper"; done
+kill -CONT "$KEEPER"
 "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "$SECONDS_EACH" 5 0 >"$WORK/hammer.out" 2>&1 &
 hammer=$!
 kill_for $((SECONDS_EACH / 2 - 1)) 0.7
