@@ -155,6 +155,6 @@ pid_t client(struct world *w)
     pid_t pid;
     int before = traced(w, "started", NULL);
     assert_int_equal(posix_spawn(&pid, FAKE_CLIENT, NULL, NULL, argv, environ), 0);
-    EVENTUALLY(traced(w, "started", NULL) > before);
+    eventually(traced(w, "started", NULL) > before);
     return pid;
 }

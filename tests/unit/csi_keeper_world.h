@@ -9,6 +9,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/err.h"
 #include "tests/unit/csi_env.h"
+#include "tests/unit/eventually.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -42,13 +43,5 @@ struct keep_state state_of(struct world *w);
 int traced(struct world *w, const char *what, long long *value);
 /* starts one; it waits behind the one that serves */
 pid_t client(struct world *w);
-
-#define EVENTUALLY(condition)                                                                                                              \
-    do {                                                                                                                                   \
-        int64_t until_ = clock_mono_ns() + 10 * NS_PER_S;                                                                                  \
-        while (!(condition) && clock_mono_ns() < until_)                                                                                   \
-            clock_sleep_ns(10 * NS_PER_MS);                                                                                                \
-        assert_true(condition);                                                                                                            \
-    } while (0)
 
 #endif

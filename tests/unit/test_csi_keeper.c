@@ -114,12 +114,12 @@ static void test_client_killed(void **state)
         pid = next;
         assert_int_equal(check_fd(held), 0);
         assert_int_equal(check_file(w), 0); /* waits for the new one */
-        EVENTUALLY(state_of(w).pid == pid);
+        eventually(state_of(w).pid == pid);
     }
     close(held);
     held = -1;
     end_client(pid);
-    EVENTUALLY(!state_of(w).connected);
+    eventually(!state_of(w).connected);
     assert_true(state_of(w).usable);
     pid = client(w);
     assert_int_equal(check_file(w), 0);
@@ -153,7 +153,7 @@ static void test_request_in_flight(void **state)
     pid_t next = client(w);
     pthread_t reader;
     assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
-    EVENTUALLY(traced(w, "reading", NULL) > 0); /* it is in its first READ */
+    eventually(traced(w, "reading", NULL) > 0); /* it is in its first READ */
     end_client(pid);
     pid = next;
     void *result = NULL;
@@ -239,7 +239,7 @@ static void test_client_says_no(void **state)
     assert_string_equal(e.msg, "dataset default/mnist cannot be served on node node-1: s3://bucket: 403 AccessDenied second line");
     assert_false(mounted(w));
     assert_false(state_of(w).mounted);
-    EVENTUALLY(state_of(w).connected); /* it comes back for the next attempt */
+    eventually(state_of(w).connected); /* it comes back for the next attempt */
     end_client(pid);
     unsetenv("FAKE_FAIL");
     pid = client(w);
@@ -357,7 +357,7 @@ static void test_hostile_messages(void **state)
     assert_int_equal(ask(sock, null), -EINVAL);
     assert_false(state_of(w).usable);
     close(sock);
-    EVENTUALLY(!state_of(w).connected);
+    eventually(!state_of(w).connected);
     world_close(w);
 }
 

@@ -10,23 +10,13 @@
 #include "operator/ctl/env.h"
 #include "operator/render/meta.h"
 #include "tests/fake/api.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Three controllers and their requests take their time on a machine that does much else. */
-#define eventually(condition)                                       \
-    do {                                                            \
-        int64_t until_ = clock_mono_ns() + 60 * NS_PER_S;           \
-        while (!(condition)) {                                      \
-            if (clock_mono_ns() > until_)                           \
-                fail_msg("never came true: %s", #condition);        \
-            clock_sleep_ns(5 * NS_PER_MS);                          \
-        }                                                           \
-    } while (0)
 
 #define UID "11111111-2222-3333-4444-555555555555"
 #define PV "millrace-" UID
