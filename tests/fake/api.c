@@ -242,6 +242,15 @@ static int endless(int fd, size_t bytes)
     return -1;
 }
 
+static void linger(struct fake_api *f, int64_t delay_ns)
+{
+    int64_t until = clock_mono_ns() + delay_ns;
+    pthread_mutex_lock(&f->mu);
+    while (!f->stopping && clock_mono_ns() < until)
+        clock_cond_wait(&f->changed, &f->mu, until);
+    pthread_mutex_unlock(&f->mu);
+}
+
 static int misbehave(struct conn *c, const struct fake_fault *x, const struct head *h, const char *body)
 {
     cleanup_free char *text = NULL;
@@ -264,7 +273,7 @@ static int misbehave(struct conn *c, const struct fake_fault *x, const struct he
         status = serve(c->f, h, body, &text);
         return answer(c->fd, status, NULL, "application/json", text, x->bytes);
     case FAULT_SLOW:
-        clock_sleep_ns(x->delay_ns);
+        linger(c->f, x->delay_ns);
         status = serve(c->f, h, body, &text);
         return answer(c->fd, status, NULL, "application/json", text, SIZE_MAX);
     case FAULT_STREAM:

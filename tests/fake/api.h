@@ -40,7 +40,7 @@ enum fake_fault_kind {
     FAULT_RESET,    /* RST instead of an answer */
     FAULT_LOSE,     /* does what is asked, then RST instead of the answer */
     FAULT_CUT,      /* the right answer, but only its first `bytes` of body */
-    FAULT_SLOW,     /* the right answer, delay_ns later */
+    FAULT_SLOW,     /* the right answer, delay_ns later; or when the server stops */
     FAULT_STREAM,   /* status 200 and body, then the connection ends (no length): for watches */
     FAULT_ENDLESS,  /* status 200 and `bytes` bytes without a line's end */
 };
@@ -57,6 +57,7 @@ struct fake_fault {
     int64_t delay_ns;
 };
 void fake_api_fault(struct fake_api *f, const struct fake_fault *fault); /* copies; earlier ones first */
+void fake_api_mend(struct fake_api *f);                                  /* what is left of them is forgotten */
 
 /* Asked about every write before it is done, on the connection's thread. user_agent: the header's value, borrowed. */
 enum fake_verdict {

@@ -106,6 +106,13 @@ void fake_api_fault(struct fake_api *f, const struct fake_fault *fault)
     pthread_mutex_unlock(&f->mu);
 }
 
+void fake_api_mend(struct fake_api *f)
+{
+    pthread_mutex_lock(&f->mu);
+    f->nfaults = 0;
+    pthread_mutex_unlock(&f->mu);
+}
+
 unsigned fake_api_connections(struct fake_api *f)
 {
     pthread_mutex_lock(&f->mu);
