@@ -64,7 +64,7 @@ static void test_kept(void **state)
 {
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
-    struct places *p = places_new(env->dir, 400 * NS_PER_MS, &e);
+    struct places *p = places_new(env->dir, 3600 * NS_PER_S, &e);
     cleanup_free char *a = place_get(p, &worker, &e);
     cleanup_free char *file = path_join(a, "cache/block");
     assert_int_equal(file_write_atomic(file, "x", 1, 0600, &e), 0);
@@ -72,16 +72,18 @@ static void test_kept(void **state)
     places_collect(p, false);
     assert_int_equal(access(file, F_OK), 0);
     places_free(p); /* a restart: it is found again, and gets its time anew */
-    p = places_new(env->dir, 400 * NS_PER_MS, &e);
+    p = places_new(env->dir, 3600 * NS_PER_S, &e);
     places_collect(p, false);
     assert_int_equal(access(file, F_OK), 0);
+    places_free(p);
+    p = places_new(env->dir, 100 * NS_PER_MS, &e);
     cleanup_free char *again = place_get(p, &worker, &e);
     assert_string_equal(a, again);
-    clock_sleep_ns(450 * NS_PER_MS);
+    clock_sleep_ns(150 * NS_PER_MS);
     places_collect(p, false); /* in use */
     assert_int_equal(access(file, F_OK), 0);
     place_put(p, &worker);
-    clock_sleep_ns(450 * NS_PER_MS);
+    clock_sleep_ns(150 * NS_PER_MS);
     places_collect(p, false);
     assert_int_equal(access(file, F_OK), -1);
     places_free(p);
