@@ -32,6 +32,7 @@
 #define READER ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_READER_ONLY)
 #define WRITER ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_MULTI_WRITER)
 #define FILE_BYTES ((size_t)3 << 20)
+#define PATIENT_MS 60000 /* a machine that stops for seconds is no fault of the plugin */
 
 static struct csi_env *env;
 static char *kubelet, *root, *csi_sock, *reg_sock, *data, *staging, *pod_a, *pod_b, *inline_client, *inline_worker;
@@ -64,7 +65,7 @@ static void start_plugin(void)
     char *argv[] = {(char *)MILLRACE_CSI, (char *)"--node-id", (char *)"node-1", (char *)"--kubelet-dir", kubelet, (char *)"--http",
         (char *)"127.0.0.1:0", (char *)"--abandon-after", (char *)"60s", NULL};
     plugin = spawn(false, argv, NULL);
-    int64_t until = clock_mono_ns() + 10 * NS_PER_S;
+    int64_t until = clock_mono_ns() + PATIENT_MS * NS_PER_MS;
     while (access(csi_sock, F_OK) && clock_mono_ns() < until)
         clock_sleep_ns(20 * NS_PER_MS);
     if (rpc)
@@ -148,7 +149,7 @@ static int publish_inline(const char *id, const char *target, const char *kind, 
     r.volume_capability = capability(&cap, (int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__SINGLE_NODE_WRITER);
     r.volume_context = c.list;
     r.n_volume_context = c.n;
-    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor, NULL, 10000);
+    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor, NULL, PATIENT_MS);
 }
 
 static void dataset_context(struct context *c)
@@ -187,7 +188,7 @@ static int publish(const char *target, int mode, bool read_only)
     r.volume_capability = capability(&cap, mode);
     r.volume_context = c.list;
     r.n_volume_context = c.n;
-    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor, NULL, 10000);
+    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor, NULL, PATIENT_MS);
 }
 
 static int unpublish(const char *id, const char *target)
@@ -195,7 +196,7 @@ static int unpublish(const char *id, const char *target)
     Csi__NodeUnpublishVolumeRequest r = CSI__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
     r.volume_id = (char *)id;
     r.target_path = (char *)target;
-    return call("Node/NodeUnpublishVolume", &r.base, &csi__node_unpublish_volume_response__descriptor, NULL, 10000);
+    return call("Node/NodeUnpublishVolume", &r.base, &csi__node_unpublish_volume_response__descriptor, NULL, PATIENT_MS);
 }
 
 static int unstage(void)
@@ -203,7 +204,7 @@ static int unstage(void)
     Csi__NodeUnstageVolumeRequest r = CSI__NODE_UNSTAGE_VOLUME_REQUEST__INIT;
     r.volume_id = (char *)DATASET_UID;
     r.staging_target_path = staging;
-    return call("Node/NodeUnstageVolume", &r.base, &csi__node_unstage_volume_response__descriptor, NULL, 10000);
+    return call("Node/NodeUnstageVolume", &r.base, &csi__node_unstage_volume_response__descriptor, NULL, PATIENT_MS);
 }
 
 /* The condition's message; "" when normal; NULL when refused. */
@@ -213,7 +214,7 @@ static char *condition(const char *path, int64_t *total)
     ProtobufCMessage *answer = NULL;
     r.volume_id = (char *)DATASET_UID;
     r.volume_path = (char *)path;
-    if (call("Node/NodeGetVolumeStats", &r.base, &csi__node_get_volume_stats_response__descriptor, &answer, 10000) != GRPC_STATUS_OK)
+    if (call("Node/NodeGetVolumeStats", &r.base, &csi__node_get_volume_stats_response__descriptor, &answer, PATIENT_MS) != GRPC_STATUS_OK)
         return NULL;
     const Csi__NodeGetVolumeStatsResponse *s = (const Csi__NodeGetVolumeStatsResponse *)answer;
     assert_int_equal(s->n_usage, 2);
@@ -228,7 +229,7 @@ static char *condition(const char *path, int64_t *total)
 /* The plugin hears from a connection that its client came or went. */
 static char *condition_becomes(const char *path, bool abnormal)
 {
-    int64_t until = clock_mono_ns() + 10 * NS_PER_S;
+    int64_t until = clock_mono_ns() + PATIENT_MS * NS_PER_MS;
     char *text = condition(path, NULL);
     while (text && (text[0] != '\0') != abnormal && clock_mono_ns() < until) {
         free(text);
@@ -285,7 +286,7 @@ static struct reader *reader_start(const char *path)
 
 static void reads_on(struct reader *r)
 {
-    int64_t until = clock_mono_ns() + 20 * NS_PER_S;
+    int64_t until = clock_mono_ns() + PATIENT_MS * NS_PER_MS;
     int was = atomic_load(&r->rounds);
     while (atomic_load(&r->rounds) < was + 3 && clock_mono_ns() < until)
         clock_sleep_ns(10 * NS_PER_MS);
@@ -313,7 +314,7 @@ static void test_registers(void **state)
     ProtobufCMessage *answer = NULL;
     for (int i = 0; i < 2; i++) { /* kubelet restarts and asks again */
         assert_int_equal(grpc_client_call(reg, "/pluginregistration.Registration/GetInfo", &ask.base, &registration__plugin_info__descriptor,
-            &answer, 10000, why), GRPC_STATUS_OK);
+            &answer, PATIENT_MS, why), GRPC_STATUS_OK);
         const Registration__PluginInfo *info = (const Registration__PluginInfo *)answer;
         assert_string_equal(info->type, "CSIPlugin");
         assert_string_equal(info->name, NAME_DRIVER);
@@ -322,15 +323,15 @@ static void test_registers(void **state)
         protobuf_c_message_free_unpacked(answer, NULL);
         tell.plugin_registered = true;
         assert_int_equal(grpc_client_call(reg, "/pluginregistration.Registration/NotifyRegistrationStatus", &tell.base,
-            &registration__registration_status_response__descriptor, &answer, 10000, why), GRPC_STATUS_OK);
+            &registration__registration_status_response__descriptor, &answer, PATIENT_MS, why), GRPC_STATUS_OK);
         protobuf_c_message_free_unpacked(answer, NULL);
     }
     grpc_client_free(reg);
     Csi__NodeGetInfoRequest who = CSI__NODE_GET_INFO_REQUEST__INIT;
-    assert_int_equal(call("Node/NodeGetInfo", &who.base, &csi__node_get_info_response__descriptor, &answer, 10000), GRPC_STATUS_OK);
+    assert_int_equal(call("Node/NodeGetInfo", &who.base, &csi__node_get_info_response__descriptor, &answer, PATIENT_MS), GRPC_STATUS_OK);
     assert_string_equal(((Csi__NodeGetInfoResponse *)answer)->node_id, "node-1");
     protobuf_c_message_free_unpacked(answer, NULL);
-    assert_int_equal(call("Controller/CreateVolume", &who.base, &csi__node_get_info_response__descriptor, NULL, 10000), GRPC_STATUS_UNIMPLEMENTED);
+    assert_int_equal(call("Controller/CreateVolume", &who.base, &csi__node_get_info_response__descriptor, NULL, PATIENT_MS), GRPC_STATUS_UNIMPLEMENTED);
 }
 
 static void test_refuses(void **state)
@@ -348,7 +349,10 @@ static void test_refuses(void **state)
     assert_int_equal(publish_inline("../csi", inline_client, "client", "team-a", "p", DATASET_UID), GRPC_STATUS_INVALID_ARGUMENT);
     assert_int_equal(publish_inline("csi-1", "relative/path", "client", "team-a", "p", DATASET_UID), GRPC_STATUS_INVALID_ARGUMENT);
     assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_NOT_FOUND);
-    assert_int_equal(stage(3000), GRPC_STATUS_UNAVAILABLE);
+    int status = stage(3000);
+    for (int i = 0; i < 10 && status == GRPC_STATUS_DEADLINE_EXCEEDED; i++) /* it answers just before that: a busy machine is too late */
+        status = stage(3000);
+    assert_int_equal(status, GRPC_STATUS_UNAVAILABLE);
     assert_string_equal(why, "the client pod of dataset team-a/mnist has not connected on node node-1 yet: "
                              "kubectl -n team-a get pod -l millrace.dev/dataset=mnist -o wide");
     assert_null(condition(staging, NULL)); /* nothing of it has stayed */
@@ -377,8 +381,8 @@ static void test_reads(void **state)
     (void)state;
     cleanup_free char *a = in(pod_a, "file"), *b = in(pod_b, "file");
     start_client();
-    assert_int_equal(stage(20000), GRPC_STATUS_OK);
-    assert_int_equal(stage(20000), GRPC_STATUS_OK);
+    assert_int_equal(stage(PATIENT_MS), GRPC_STATUS_OK);
+    assert_int_equal(stage(PATIENT_MS), GRPC_STATUS_OK);
     assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
     assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
     assert_int_equal(publish(pod_a, WRITER, false), GRPC_STATUS_ALREADY_EXISTS);
@@ -430,7 +434,7 @@ static void test_leaves_nothing(void **state)
     assert_int_equal(unstage(), GRPC_STATUS_OK);
     assert_int_equal(unstage(), GRPC_STATUS_OK);
     assert_int_equal(mount_at(staging, NULL, NULL, NULL, &e), 0);
-    assert_int_equal(stage(20000), GRPC_STATUS_OK); /* the next pod on this node, before the client has gone */
+    assert_int_equal(stage(PATIENT_MS), GRPC_STATUS_OK); /* the next pod on this node, before the client has gone */
     assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
     cleanup_free char *a = in(pod_a, "file");
     assert_int_equal(read_once(a), 0);

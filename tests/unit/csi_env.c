@@ -13,7 +13,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 100000 /* less than ctest's */
+#define PATIENCE_MS 270000 /* less than ctest's */
 
 bool csi_env_can_mount(void) { return geteuid() == 0 && access("/dev/fuse", R_OK | W_OK) == 0; }
 

@@ -89,8 +89,14 @@ int stage(struct world *w, int64_t ms, struct err *e)
 void must_stage(struct world *w)
 {
     struct err e = ERR_INIT;
-    assert_int_equal(stage(w, 10000, &e), 0);
+    assert_int_equal(stage(w, 60000, &e), 0);
     assert_string_equal(e.msg, "");
+}
+
+void must_unstage(struct world *w)
+{
+    struct err e = ERR_INIT;
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 60 * NS_PER_S, &e), 0);
 }
 
 bool mounted(struct world *w)

@@ -34,6 +34,7 @@ void end_client(pid_t pid);
 /* keep_stage with a deadline in ms */
 int stage(struct world *w, int64_t ms, struct err *e);
 void must_stage(struct world *w);
+void must_unstage(struct world *w);
 bool mounted(struct world *w);
 /* the whole file, compared; the first errno */
 int check_fd(int fd);

@@ -25,7 +25,7 @@ static int alive(const char *run)
 
 static int wait_alive(const char *run, int other)
 {
-    int64_t until = clock_mono_ns() + 10 * NS_PER_S;
+    int64_t until = clock_mono_ns() + 60 * NS_PER_S;
     for (;;) {
         int pid = alive(run);
         if ((pid && pid != other) || clock_mono_ns() > until)

@@ -109,7 +109,7 @@ static void *contend(void *arg)
     struct race *r = arg;
     for (int i = 0; i < 200; i++) {
         struct err e = ERR_INIT;
-        struct volume *v = volume_hold(r->vs, "one", true, soon(10000), &e);
+        struct volume *v = volume_hold(r->vs, "one", true, soon(60000), &e);
         assert_non_null(v);
         int now = atomic_fetch_add(&r->inside, 1) + 1;
         if (now > atomic_load(&r->most))
