@@ -7,6 +7,7 @@
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 #include "tests/unit/cache_fake.h"
+#include "tests/unit/eventually.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +93,7 @@ static inline struct cache_stats stats(struct cache *c)
 /* A thread that wrote the last block may hold the file for a moment longer than its readers. */
 static inline bool empties(struct cache *c)
 {
-    for (int i = 0; i < 1000 && stats(c).used_bytes; i++)
+    for (int i = 0; i < 30000 && stats(c).used_bytes; i++)
         clock_sleep_ns(NS_PER_MS);
     return stats(c).used_bytes == 0;
 }

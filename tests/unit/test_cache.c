@@ -167,13 +167,11 @@ static void test_own_block_does_not_wait_for_read_ahead(void **state)
     fake.slow_from = 40 * MIB; /* everything behind hangs */
     for (uint64_t off = 0; off < 39 * MIB; off += 512 << 10)
         read_check(f, "x", "1", off, 512 << 10);
-    for (int i = 0; i < 10000 && !fake.running; i++)
-        clock_sleep_ns(NS_PER_MS);
-    assert_true(fake.running > 0); /* read-ahead went there */
+    eventually(fake.running > 0); /* read-ahead went there */
     int64_t t0 = clock_mono_ns();
     read_check(f, "x", "1", 5 * MIB, 4096);
     read_check(f, "x", "1", 39 * MIB, 4096);
-    assert_true(clock_mono_ns() - t0 < 2 * NS_PER_S);
+    assert_true(clock_mono_ns() - t0 < 60 * NS_PER_S); /* what is behind hangs until now */
     fake.gate = true;
     cache_close(f);
     cache_free(c);
@@ -184,10 +182,14 @@ static void test_window_grows_and_random_does_not(void **state)
     (void)state;
     struct cache *c = open_cache(256 << 20, 0);
     struct cache_file *f = open_file(c, "seq", "1", 128u * MIB);
-    fake.delay_us = 3000;
-    for (uint64_t off = 0; off < 64u * MIB; off += 128 << 10)
+    fake.slow_from = 32 * MIB; /* what is ahead stays on its way until it has been counted */
+    for (uint64_t off = 0; off < 64u * MIB; off += 128 << 10) {
+        if (off == 32 * MIB) {
+            eventually(fake.running >= 4); /* many requests at once */
+            fake.gate = true;
+        }
         read_check(f, "seq", "1", off, 128 << 10);
-    assert_true(fake.most_running >= 4);          /* many requests at once */
+    }
     assert_true(fake.fetches < 60);               /* that grew beyond one block */
     cache_close(f);
     cache_free(c);
@@ -196,7 +198,7 @@ static void test_window_grows_and_random_does_not(void **state)
     f = open_file(c, "rand", "1", 128u * MIB);
     fake.fetches = 0;
     fake.bytes = 0;
-    fake.delay_us = 0;
+    fake.slow_from = 0;
     uint64_t blocks = 0;
     static bool seen[128];
     memset(seen, 0, sizeof seen);
@@ -286,7 +288,7 @@ static void test_versions(void **state)
     assert_int_equal(e.cls, ERR_CONFLICT);
     assert_int_equal(err_errno(&e), ESTALE);
     cache_close(old);
-    for (int i = 0; i < 5000 && (stats(c).files > 1 || stats(c).used_bytes > 2 * MIB); i++) /* a thread that wrote may hold it a little longer */
+    for (int i = 0; i < 30000 && (stats(c).files > 1 || stats(c).used_bytes > 2 * MIB); i++) /* a thread that wrote may hold it a little longer */
         clock_sleep_ns(NS_PER_MS);
     struct cache_stats s = stats(c);
     assert_int_equal(s.files, 1);
@@ -307,8 +309,7 @@ static void test_drop(void **state)
     assert_true(empties(c));
     f = open_file(c, "x", "1", 150u * MIB); /* partial and open: readers fetch again */
     read_check(f, "x", "1", 0, 70u * MIB);
-    struct cache_stats before = stats(c);
-    assert_true(before.used_bytes >= 60u * MIB);
+    eventually(stats(c).used_bytes >= 60u * MIB);
     for (int i = 0; i < 500 && stats(c).used_bytes; i++) { /* what is read ahead may land after a first drop */
         cache_drop(c, &key);
         clock_sleep_ns(20 * NS_PER_MS);

@@ -50,9 +50,10 @@ static void test_restart(void **state)
     cache_free(c);
 }
 
+#define FIRST 5 /* files that it has before it is killed */
 #define KILLED_SIZE(i) (1000 + (uint64_t)(i) * 150000)
 
-static void fill_until_killed(const char *version)
+static void fill_until_killed(const char *version, int tell)
 {
     struct cache *c = open_cache(0, 160 << 20);
     for (unsigned i = 0;; i++) {
@@ -62,7 +63,11 @@ static void fill_until_killed(const char *version)
         char *buf = malloc(6 * MIB);
         cache_read(f, buf, 6 * MIB, 0, NULL);
         free(buf);
+        if (i < FIRST)
+            wait_complete(f);
         cache_close(f);
+        if (i == FIRST && write(tell, "", 1) != 1)
+            abort();
     }
 }
 
@@ -70,22 +75,18 @@ static void fill_until_killed(const char *version)
 static void test_kill_9(void **state)
 {
     (void)state;
-    cleanup_free char *table = path_join(dir, "table");
     uint64_t reused = 0, total = 0;
     for (int round = 0; round < 4; round++) {
-        char version[8];
+        char version[8], told;
+        int tell[2];
         snprintf(version, sizeof version, "r%d", round);
-        struct stat st = {0};
-        off_t before = stat(table, &st) == 0 ? st.st_size : 0;
-        int64_t since = clock_real_ns();
+        assert_int_equal(pipe(tell), 0);
         pid_t pid = fork();
         if (pid == 0)
-            fill_until_killed(version);
-        for (int i = 0; i < 20000; i++) { /* until it has written something of its own */
-            if (stat(table, &st) == 0 && (st.st_size > before + 640 || (before && st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec > since)))
-                break;
-            clock_sleep_ns(NS_PER_MS);
-        }
+            fill_until_killed(version, tell[1]);
+        close(tell[1]);
+        assert_int_equal(read(tell[0], &told, 1), 1);
+        close(tell[0]);
         clock_sleep_ns((10 + 17 * round) * NS_PER_MS);
         kill(pid, SIGKILL);
         int status;
