@@ -13,6 +13,7 @@
 #include "tests/unit/eventually.h"
 #include "tests/unit/unit.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,13 +246,14 @@ static void test_loads(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    const struct fake_fault fault = {.method = "POST", .in = "/namespaces/team/pods", .times = 2, .kind = FAULT_STATUS, .status = 403,
+    const struct fake_fault fault = {.method = "POST", .in = "/namespaces/team/pods", .times = UINT_MAX, .kind = FAULT_STATUS, .status = 403,
         .body = "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
     fake_api_fault(api, &fault);
     fake_api_remove(api, &kube_pods, "team/mnist-cache-0");
     eventually(dataset_says("Ready", "False", "ApplyFailed"));
     cleanup_json json_t *o = fake_api_get(api, &kube_datasets, "team/mnist");
     assert_non_null(strstr(cond_message(jget_arr(o, "status.conditions"), "Ready"), "exceeded quota"));
+    fake_api_mend(api);
     json_t *touched = json_deep_copy(o);
     json_object_set_new(json_object_get(touched, "metadata"), "labels", json_pack("{s:s}", "touched", "yes"));
     fake_api_put(api, &kube_datasets, touched);
