@@ -87,7 +87,7 @@ static struct process start(const char *flag)
 static int end_of(struct process *p)
 {
     int status = -1;
-    for (int64_t until = clock_mono_ns() + 20 * NS_PER_S; waitpid(p->pid, &status, WNOHANG) == 0;) {
+    for (int64_t until = clock_mono_ns() + 60 * NS_PER_S; waitpid(p->pid, &status, WNOHANG) == 0;) {
         if (clock_mono_ns() > until) {
             kill(p->pid, SIGKILL);
             waitpid(p->pid, &status, 0);
@@ -103,7 +103,7 @@ static bool says(const struct process *p, const char *path, int status, const ch
 {
     cleanup_free char *url = xasprintf("http://127.0.0.1:%d%s", p->port, path);
     cleanup_resp struct http_resp resp;
-    return http_do(http, &(struct http_req){.method = "GET", .url = url, .timeout_ns = 2 * NS_PER_S}, &resp, NULL) == 0 &&
+    return http_do(http, &(struct http_req){.method = "GET", .url = url, .timeout_ns = 20 * NS_PER_S}, &resp, NULL) == 0 &&
            resp.status == status && strstr(buf_str(&resp.body), text);
 }
 

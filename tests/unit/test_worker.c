@@ -272,7 +272,7 @@ static void test_serving(void **state)
     put_file("data/empty", 0);
     cleanup_free char *json = conf_json("data", 200 << 20);
     start_worker(json);
-    assert_true(becomes_ready(20));
+    assert_true(becomes_ready(60));
     for (int again = 0; again < 2; again++) {
         check_range("small", NULL, 200, 0, 5000);
         check_range("small", "Range: bytes=10-19", 206, 10, 10);
@@ -309,7 +309,7 @@ static void test_trouble_is_told_and_mended(void **state)
     (void)state;
     cleanup_free char *json = conf_json("later", 64 << 20);
     start_worker(json);
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 5000; i++) {
         cleanup_json json_t *j = status_json();
         if (strcmp(jget_str(j, "reason", "Starting"), "Starting") != 0) {
             assert_string_equal(jget_str(j, "reason", ""), "NotFound");
@@ -323,7 +323,7 @@ static void test_trouble_is_told_and_mended(void **state)
     assert_int_equal(ask("GET", "/readyz", NULL, &resp), 503);
     assert_non_null(strstr(buf_str(&resp.body), "NotFound"));
     put_file("later/x", 100);
-    assert_true(becomes_ready(20)); /* looked at again after 2 s, 4 s … */
+    assert_true(becomes_ready(60)); /* looked at again after 2 s, 4 s … */
     stop_worker();
 }
 
@@ -333,7 +333,7 @@ static void test_bad_configuration(void **state)
     static const char *const bad[] = {NULL, "", "{", "{\"mounts\":[]}", "{\"mounts\":[{\"mountPoint\":\"gopher://x\",\"path\":\"/\"}]}"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         start_worker(bad[i]);
-        for (int k = 0; k < 500; k++) {
+        for (int k = 0; k < 5000; k++) {
             cleanup_json json_t *j = status_json();
             if (strcmp(jget_str(j, "reason", ""), "Starting") == 0) {
                 clock_sleep_ns(10 * NS_PER_MS);
@@ -358,7 +358,7 @@ static void test_counting(void **state)
     start_worker(json);
     ufs_start(site);
     bool complete = false;
-    for (int i = 0; i < 1000 && !complete; i++) {
+    for (int i = 0; i < 5000 && !complete; i++) {
         cleanup_json json_t *j = status_json();
         complete = jget_bool(j, "ufs.complete", false);
         if (complete) {
@@ -381,7 +381,7 @@ static int load(char **paths, int npaths, char *report, size_t cap)
     site_configure(s, json);
     site_start(s);
     const char *one = url;
-    struct load_conf lc = {.paths = paths, .npaths = npaths, .threads = 4, .wait_ns = 20 * NS_PER_S, .report = file, .urls = &one, .nurls = 1};
+    struct load_conf lc = {.paths = paths, .npaths = npaths, .threads = 4, .wait_ns = 60 * NS_PER_S, .report = file, .urls = &one, .nurls = 1};
     int rc = load_run(s, &lc);
     cleanup_free char *text = file_read(file, 4096, NULL, NULL);
     snprintf(report, cap, "%s", text);
@@ -401,7 +401,7 @@ static void test_loading(void **state)
     put_file("data/large", 66u << 20);
     cleanup_free char *json = conf_json("data", 200 << 20);
     start_worker(json);
-    assert_true(becomes_ready(20));
+    assert_true(becomes_ready(60));
     char *some[] = {(char *)"/d1", (char *)"/d2/f2"};
     assert_int_equal(load(some, 2, report, sizeof report), 0);
     assert_non_null(strstr(report, "loaded 11 files"));
@@ -428,7 +428,7 @@ static void test_loading_more_than_fits(void **state)
     }
     cleanup_free char *json = conf_json("data", 8 << 20);
     start_worker(json);
-    assert_true(becomes_ready(20));
+    assert_true(becomes_ready(60));
     assert_int_equal(load(NULL, 0, report, sizeof report), 1);
     assert_non_null(strstr(report, "raise the quota"));
     stop_worker();
