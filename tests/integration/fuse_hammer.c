@@ -1,12 +1,14 @@
 /* Readers and writers that check every byte while something terrible happens to the process that serves the mount.
  *   fuse_hammer MOUNT SOURCE SECONDS READERS WRITERS [STORE]
  * SOURCE holds copies of the files r0 … r9 of MOUNT. Writers create, rename over, read back, remove; with STORE (the directory behind the
- * mount) they look there, too, for what close() said is saved. Ends with 1 if anything was wrong. */
+ * mount) they look there, too, for what close() said is saved. SIGTERM ends it sooner. Ends with 1 if anything was wrong. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +24,7 @@ static const char *mount_dir, *store_dir;
 static char *data[FILES];
 static size_t size[FILES];
 static double end;
+static atomic_bool enough;
 static atomic_ulong reads, writes, errors;
 static _Atomic double worst;
 
@@ -31,6 +34,14 @@ static double now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
+
+static void on_term(int sig)
+{
+    (void)sig;
+    atomic_store(&enough, true);
+}
+
+static bool going_on(void) { return !atomic_load(&enough) && now() < end; }
 
 static void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void wrong(const char *format, ...)
@@ -81,7 +92,7 @@ static void *reader(void *arg)
     int held = open(path, O_RDONLY); /* since the beginning */
     if (held < 0)
         wrong("open %s", path);
-    while (now() < end) {
+    while (going_on()) {
         double t = now();
         unsigned f = (unsigned)rand_r(&seed) % FILES;
         size_t off = (size_t)rand_r(&seed) % size[f], want = size[f] - off < CHUNK ? size[f] - off : CHUNK;
@@ -138,7 +149,7 @@ static void *writer(void *arg)
     unsigned id = (unsigned)(uintptr_t)arg, seed = id * 31337 + 5;
     char path[512], temp[520], dir[512], other[520], *bytes = malloc(300001);
     snprintf(dir, sizeof dir, "%s/dir%u", mount_dir, id);
-    for (unsigned i = 0; now() < end; i++) {
+    for (unsigned i = 0; going_on(); i++) {
         double t = now();
         size_t len = 1 + (size_t)rand_r(&seed) % 300000;
         for (size_t k = 0; k < len; k++)
@@ -187,6 +198,7 @@ int main(int argc, char **argv)
         }
     }
     end = now() + atof(argv[3]);
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_term, .sa_flags = SA_RESTART}, NULL);
     int nreaders = atoi(argv[4]), n = nreaders + atoi(argv[5]);
     pthread_t t[64];
     for (int i = 0; i < n && i < 64; i++)

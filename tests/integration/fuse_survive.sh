@@ -16,11 +16,11 @@ make_sources()
     cp "$WORK"/source/r* "$DATA/"
 }
 
-kill_for() # SECONDS EVERY: kills whoever serves
+kill_for() # SECONDS EVERY: kills whoever serves, three times at least
 {
     local end=$((SECONDS + $1)) pid
     kills=0
-    while [ $SECONDS -lt $end ]; do
+    while [ $SECONDS -lt $end ] || [ $kills -lt 3 ]; do
         sleep "$2"
         pid=$(served)
         if [ -n "$pid" ] && kill -9 "$pid"; then kills=$((kills + 1)); fi
@@ -33,9 +33,11 @@ for kind in posix s3; do
     fuse_mount
     store=''
     [ $kind = s3 ] || store=$DATA
-    "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "$SECONDS_EACH" 3 3 $store >"$WORK/hammer.out" 2>&1 &
+    "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" 200 3 3 $store >"$WORK/hammer.out" 2>&1 &
     hammer=$!
     kill_for $((SECONDS_EACH - 2)) 0.7
+    sleep 1
+    kill $hammer
     wait $hammer || {
         cat "$WORK/hammer.out"
         die "readers and writers on $kind"
@@ -63,12 +65,12 @@ chmod 711 "$WORK"
 chmod -R a+rX "$DATA" "$CONFIG"
 "$BUILD/tests/fuse_keeper" "$MNT" "$WORK/fuse.sock" ro >"$WORK/keeper.out" 2>"$WORK/keeper.log" &
 KEEPER=$!
-wait_for 5 "the keeper's socket" test -S "$WORK/fuse.sock"
+wait_for "the keeper's socket" test -S "$WORK/fuse.sock"
 setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all --inh-caps -all --no-new-privs \
     "$FUSE" --socket "$WORK/fuse.sock" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" >>"$WORK/fuse.log" 2>&1 &
 SUPERVISOR=$!
-wait_for 20 "the mount" is_served
-wait_for 5 "the keeper being told" grep -q '^serving$' "$WORK/keeper.out"
+wait_for "the mount" is_served
+wait_for "the keeper being told" grep -q '^serving$' "$WORK/keeper.out"
 # Who reads is asked of the keeper; one that does not answer makes nobody wait for long.
 kill -STOP "$KEEPER"
 timeout 10 head -c 1000 "$MNT/r9" >/dev/null || die "reading waits for the keeper"
@@ -76,18 +78,20 @@ kill -CONT "$KEEPER"
 reads_of unknown
 cat "$MNT"/r* >/dev/null
 reads_of "whom the keeper knows"
-wait_for 5 "complete files" eval 'cat "$MNT/r5" >/dev/null; grep -q "^backing$" "$WORK/keeper.out"'
+wait_for "complete files" eval 'cat "$MNT/r5" >/dev/null; grep -q "^backing$" "$WORK/keeper.out"'
 # Nor does opening what is complete, which the keeper would have to register.
 kill -STOP "$KEEPER"
 for i in 6 7 8; do timeout 8 cmp "$MNT/r$i" "$WORK/source/r$i" || die "opening waits for the keeper"; done
 kill -CONT "$KEEPER"
-"$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "$SECONDS_EACH" 5 0 >"$WORK/hammer.out" 2>&1 &
+"$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" 200 5 0 >"$WORK/hammer.out" 2>&1 &
 hammer=$!
 kill_for $((SECONDS_EACH / 2 - 1)) 0.7
-wait_for 10 "a client that has the fd" is_served # when neither has it, it is lost
+wait_for "a client that has the fd" is_served # when neither has it, it is lost
 kill -USR1 "$KEEPER"
-wait_for 5 "the fd back" grep -q '^returned$' "$WORK/keeper.out"
+wait_for "the fd back" grep -q '^returned$' "$WORK/keeper.out"
 kill_for $((SECONDS_EACH / 2 - 1)) 0.7
+sleep 1
+kill $hammer
 wait $hammer || {
     cat "$WORK/hammer.out"
     die "readers behind a keeper"
