@@ -17,7 +17,7 @@ another()
     evicted=$((evicted + $(metric cache_evicted_bytes_total || true) + 0))
     pid=$(served)
     [ -z "$pid" ] || ! kill -9 "$pid" || kills=$((kills + 1))
-    wait_for 10 "another process" is_served
+    wait_for "another process" is_served
 }
 
 fake_start
@@ -40,9 +40,10 @@ for profile in sealed open; do
     hammer=$!
     round=0 kills=0 evicted=0 until=$((SECONDS + SECONDS_EACH))
     # Nothing is cached yet, so nothing can be evicted to make room.
-    wait_for 10 "a full disk" met_full
+    wait_for "a full disk" met_full
     rm "$CACHE/full"
     another # one that does not know of it
+    timeout 60 cat "$MNT"/r* >/dev/null || die "reading $profile" # twice as much as the cache may hold
     while [ $SECONDS -lt $until ] || [ $round -lt 6 ]; do
         tell clear >/dev/null
         for fault in fine:9 slowdown:1 slow:20 fine:5 error:3 fine:5 truncated:3 fine:5 reset:2 fine:5 short:2 fine:9 hang:1 fine:9 error:2; do tell "GET:$fault" >/dev/null; done

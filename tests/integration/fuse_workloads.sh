@@ -14,16 +14,16 @@ for kind in posix s3; do
     echo "first line" >&9
     "$BUILD/tests/fuse_patterns" "$MNT/work"
     for file in train.tfrecord checkpoint ckpt-1.index model.keras weights.h5 memmap state.json events.out out/part-0; do
-        wait_for 10 "$file in the store" cmp -s "$MNT/work/$file" "$DATA/work/$file"
+        wait_for "$file in the store" cmp -s "$MNT/work/$file" "$DATA/work/$file"
     done
     rm -rf "$WORK/shadow"
     mkdir "$WORK/shadow"
     "$BUILD/tests/fuse_random" "$MNT/random" "$WORK/shadow" "${MILLRACE_RANDOM_SECONDS:-15}" 3
-    wait_for 45 "what was written to an open file" grep -qs 'first line' "$DATA/live.log"
+    wait_for "what was written to an open file" grep -qs 'first line' "$DATA/live.log"
     echo "last line" >&9
     exec 9>&-
     grep -q 'last line' "$DATA/live.log" || die "a file is closed and not saved"
-    wait_for 10 "an empty staging directory" eval '! find "$CACHE/stage" -type f | tee "$WORK/staged.log" | grep -q .'
+    wait_for "an empty staging directory" eval '! find "$CACHE/stage" -type f | tee "$WORK/staged.log" | grep -q .'
     fuse_umount
     # What is in the store now is what was written, seen by a process that knows nothing.
     rm -rf "$CACHE"
@@ -41,6 +41,7 @@ for medium in SSD MEM; do
     fuse_config "cache={\"tiers\":[{\"medium\":\"$medium\",\"quota\":6000000}]}"
     fuse_mount
     cp "$WORK"/source/r* "$MNT/"
+    cat "$MNT"/r* >/dev/null
     timeout 100 "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "${MILLRACE_HAMMER_SECONDS:-10}" 13 3
     evicted=$(curl -sf "http://$HTTP/metrics" | sed -n 's/^millrace_cache_evicted_bytes_total //p')
     [ "$evicted" -gt 0 ] || die "nothing was evicted"
