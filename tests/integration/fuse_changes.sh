@@ -28,15 +28,15 @@ for kind in posix s3; do
     echo "another one" | put file
     echo new | put dir/new
     head -c 9000000 /dev/zero | tr '\0' 'b' | put big
-    wait_for 10 "the changed file" eval '[ "$(cat "$MNT/file")" = "another one" ]'
-    wait_for 10 "the new file" eval '[ "$(cat "$MNT/dir/new" 2>/dev/null)" = new ]'
-    wait_for 10 "the new version" eval '[ "$(head -c 1 "$MNT/big")" = b ]'
+    wait_for "the changed file" eval '[ "$(cat "$MNT/file")" = "another one" ]'
+    wait_for "the new file" eval '[ "$(cat "$MNT/dir/new" 2>/dev/null)" = new ]'
+    wait_for "the new version" eval '[ "$(head -c 1 "$MNT/big")" = b ]'
     [ "$(tr -d b <"$MNT/big" | wc -c)" = 0 ] || die "the new version has old bytes"
     cat <&7 >>"$WORK/part" 2>"$WORK/shell.out" || grep -q 'Stale file handle' "$WORK/shell.out" || die "$(cat "$WORK/shell.out")"
     exec 7<&-
     [ "$(tr -d a <"$WORK/part" | wc -c)" = 0 ] || die "an open file mixes two versions"
     rm "$DATA/dir/sub"
-    wait_for 10 "the removed file" eval '! test -e "$MNT/dir/sub"'
+    wait_for "the removed file" eval '! test -e "$MNT/dir/sub"'
     [ "$(ls "$MNT/dir")" = new ]
     fuse_umount
     # A mount that ended in good order is known again: an unchanged file is not fetched twice.

@@ -37,13 +37,13 @@ for profile in open sealed; do
     fuse_mount
     { head -n 100 "$WORK/order"; printf 'a/absent\n/etc/passwd\nb/../a/1\na\n'; tail -n +101 "$WORK/order" | sed 's,^,./,'; } >"$WORK/list"
     [ "$("$MILLRACE" hint "$MNT" "$WORK/list")" = "604 paths" ]
-    wait_for 30 "the first window" at_least .hints.done 512
-    wait_for 10 "an end of the first window" idle
+    wait_for "the first window" at_least .hints.done 512
+    wait_for "an end of the first window" idle
     is .hints.done 512 || die "more than the window: $(status .hints.done)"
     is .reads.cacheBytes 0 || die "somebody read"
     fetched=$(status .reads.storeBytes)
     head -n 400 "$WORK/order" | (cd "$MNT" && xargs sha256sum) >"$WORK/read"
-    wait_for 30 "the rest" is .hints.done 602
+    wait_for "the rest" is .hints.done 602
     is .reads.storeBytes "$total" || die "$(status .reads.storeBytes) bytes of $total (before the reader: $fetched)"
     tail -n +401 "$WORK/order" | (cd "$MNT" && xargs sha256sum) >>"$WORK/read"
     sort -k 2 "$WORK/read" | cmp - "$WORK/sums" || die "wrong bytes"
@@ -60,10 +60,10 @@ for profile in open sealed; do
     rm -rf "$CACHE"
     fuse_mount
     for _ in 1 2 3 4 5; do cat "$WORK/order"; done | python3 "$HINT_PY" "$MNT" /dev/stdin
-    wait_for 30 "the first window" at_least .hints.done 500
-    wait_for 10 "an end of the first window" idle
+    wait_for "the first window" at_least .hints.done 500
+    wait_for "an end of the first window" idle
     for _ in 1 2; do tail -n 20 "$WORK/order" | (cd "$MNT" && xargs cat) >/dev/null; done
-    wait_for 30 "files after those" at_least .hints.done 550
+    wait_for "files after those" at_least .hints.done 550
     fuse_umount
     rm -rf "$CACHE"
 done
@@ -73,12 +73,12 @@ for i in $(seq 0 79); do head -c 1000000 /dev/urandom >"$DATA/big/$i"; done
 fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":40000000}]}'
 fuse_mount
 seq -f 'big/%.0f' 0 79 | "$MILLRACE" hint "$MNT" -
-wait_for 20 "the first files" at_least .hints.done 2
-wait_for 10 "an end of the first window" idle
+wait_for "the first files" at_least .hints.done 2
+wait_for "an end of the first window" idle
 at_least .reads.storeBytes 4000001 && die "more than a tenth of the cache was fetched ahead: $(status .reads.storeBytes)"
 for i in $(seq 0 79); do
     cmp "$MNT/big/$i" "$DATA/big/$i"
-    [ $((i % 20)) != 0 ] || wait_for 10 "the next ones" idle
+    [ $((i % 20)) != 0 ] || wait_for "the next ones" idle
 done
 is .reads.storeBytes 80000000 || die "$(status .reads.storeBytes) bytes were fetched for 80000000"
 is .hints.followed 80 || die "$(status .hints)"
@@ -86,11 +86,11 @@ is .hints.followed 80 || die "$(status .hints)"
 echo "# a list whose reader stays away holds nobody up; the process may be killed under it"
 "$MILLRACE" hint "$MNT/b/deep" "$WORK/order" >"$WORK/hint.out"
 kill -9 "$(served)"
-wait_for 10 "another process" is_served
+wait_for "another process" is_served
 cmp "$MNT/a/17" "$DATA/a/17"
 is .hints.lists 0
 seq 0 299 | "$MILLRACE" hint "$MNT/b/deep" - >"$WORK/hint.out"
-wait_for 20 "files of a directory" at_least .hints.done 20
+wait_for "files of a directory" at_least .hints.done 20
 is .hints.missing 0 || die "$(status .hints)"
 
 echo "# as nobody, on a mount that is read-only for him"
@@ -99,7 +99,7 @@ chmod 711 "$WORK"
 mount --bind "$MNT" "$WORK/ro"
 mount -o remount,bind,ro "$WORK/ro"
 setpriv --reuid 65534 --regid 65534 --clear-groups "$MILLRACE" hint "$WORK/ro" - <<<"$WORK/ro/a/1" >"$WORK/hint.out" || die "$(cat "$WORK/hint.out")"
-wait_for 5 "his list" is .hints.lists 2
+wait_for "his list" is .hints.lists 2
 umount "$WORK/ro"
 
 echo "# what is wrong is said"

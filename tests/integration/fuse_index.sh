@@ -57,7 +57,7 @@ echo "# $ENTRIES names in $took, $(($(requests) - before)) requests; $per bytes 
 echo "# another process knows the same ids, and asks for nothing"
 first=$(sort -n "$WORK/inos" | sed -n 1p)
 kill -9 "$(served)"
-wait_for 10 "another process" is_served
+wait_for "another process" is_served
 before=$(requests)
 [ "$(stat -c %i "$MNT/d0007/f00654321")" = "$ino" ] || die "another id"
 find "$MNT/d0005" -type f -printf '%i\n' | sort -n | sed -n 1p >"$WORK/first"

@@ -5,7 +5,7 @@
 #   fuse_mount [FLAG…]            serves it at $MNT; fuse_umount
 #   fake_start [PREFIX]           the fake S3 server is the dataset; tell LINE: tells it what to do
 #   served                        pid of the serving process
-#   wait_for SECONDS WHAT COMMAND…
+#   wait_for WHAT COMMAND…        a minute and a half: what takes longer is broken, however busy the machine is
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/millrace-fuse.XXXXXX")
 BUILD=${MILLRACE_BUILD:-$(dirname "$(readlink -f "$0")")/../../build/asan}
@@ -50,8 +50,8 @@ fuse_cleanup()
 
 wait_for()
 {
-    local end=$((SECONDS + $1)) what=$2
-    shift 2
+    local end=$((SECONDS + 90)) what=$1
+    shift
     until "$@"; do
         [ $SECONDS -lt $end ] || die "in vain: $what"
         sleep 0.05
@@ -69,7 +69,7 @@ s3_start() # versitygw on a port of its own
     "$bin" --access testaccess --secret testsecret123 --port "127.0.0.1:$S3_PORT" --keep-alive --quiet posix "$WORK/s3" \
         >>"$WORK/versitygw.out" 2>&1 &
     S3_PID=$!
-    wait_for 10 "the S3 server" bash -c ": </dev/tcp/127.0.0.1/$S3_PORT" 2>/dev/null
+    wait_for "the S3 server" bash -c ": </dev/tcp/127.0.0.1/$S3_PORT" 2>/dev/null
 }
 
 # The server that misbehaves on purpose (tests/fake/fake_s3.h); the dataset is what is below the prefix, "" for all of it.
@@ -132,7 +132,7 @@ fuse_mount()
     "$FUSE" --mountpoint "$MNT" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" --secrets-dir "$WORK/secrets" "$@" \
         >>"$WORK/fuse.log" 2>&1 &
     SUPERVISOR=$!
-    wait_for 20 "the mount" is_served
+    wait_for "the mount" is_served
 }
 
 served() { cat "/proc/$SUPERVISOR/task/$SUPERVISOR/children" 2>/dev/null | tr -d ' '; }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# timeout: 120
+# timeout: 240
 # Names of every byte, long ones, deep paths, empty files, keys that are no file names, objects of 5 TB.
 set -euo pipefail
 # shellcheck source=tests/integration/fuse_lib.sh

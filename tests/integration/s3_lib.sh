@@ -38,7 +38,7 @@ s3_start()
         "$bin" --access testaccess --secret testsecret123 --port "127.0.0.1:$port" --keep-alive --quiet posix "$S3_ROOT" \
             >"$WORK/versitygw.log" 2>&1 &
         S3_PID=$!
-        for _ in $(seq 100); do
+        for _ in $(seq 600); do
             kill -0 "$S3_PID" 2>/dev/null || continue 2
             if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
                 export S3_ENDPOINT=http://127.0.0.1:$port S3_ROOT

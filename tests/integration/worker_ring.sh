@@ -15,7 +15,7 @@ fi
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
 WORKER=$BUILD/fuse/worker/millrace-worker
-PORT=$((40000 + RANDOM % 10000))
+PORT=$((30000 + RANDOM % 2000)) # below those that connections get
 declare -A PIDS=()
 
 cleanup_workers()
@@ -84,15 +84,15 @@ run() # posix|s3
     fuse_config "readOnly=true" "workers={\"service\":\"t-cache\",\"name\":\"t-cache\",\"count\":2,\"port\":$PORT}"
     worker_start 0
     worker_start 1
-    wait_for 20 "worker 0" is_ready 0
-    wait_for 20 "worker 1" is_ready 1
+    wait_for "worker 0" is_ready 0
+    wait_for "worker 1" is_ready 1
 
     load / || die "the loader failed: $(cat "$WORK/report")"
     grep -q '^loaded 123 files' "$WORK/report" || die "the loader says: $(cat "$WORK/report")"
     [ "$(status_of 0 | jq .reads.storeBytes)" -gt 0 ] || die "worker 0 got nothing"
     [ "$(status_of 1 | jq .reads.storeBytes)" -gt 0 ] || die "worker 1 got nothing"
     [ $(($(status_of 0 | jq .reads.storeBytes) + $(status_of 1 | jq .reads.storeBytes))) = "$total" ] || die "not each byte was fetched once"
-    wait_for 20 "the count of the store" bash -c "curl -sf $(url 0)/status | jq -e '.ufs.complete and .ufs.bytes == $total and .ufs.files == 123'" >/dev/null
+    wait_for "the count of the store" bash -c "curl -sf $(url 0)/status | jq -e '.ufs.complete and .ufs.bytes == $total and .ufs.files == 123'" >/dev/null
 
     for try in 1 2 3; do # on a busy machine a worker may be late, and the store is asked in its place
         fuse_mount
@@ -115,7 +115,7 @@ run() # posix|s3
     fuse_umount
     rm -rf "$CACHE"
     worker_start 1
-    wait_for 20 "worker 1 again" is_ready 1
+    wait_for "worker 1 again" is_ready 1
     load / || die "the loader failed: $(cat "$WORK/report")"
     [ "$(status_of 1 | jq .reads.storeBytes)" = 0 ] || die "worker 1 fetched again what it had"
 
@@ -140,16 +140,16 @@ wrong_credentials()
     echo "# wrong credentials"
     printf wrong-secret >"$WORK/secrets/0/key"
     worker_start 0
-    wait_for 20 "the reason" reason_is 0 AccessDenied
+    wait_for "the reason" reason_is 0 AccessDenied
     [ "$(curl -s -o "$WORK/readyz" -w '%{http_code}' "$(url 0)/readyz")" = 503 ] || die "ready without access"
     if grep -q 'wrong-secret' "$WORK/worker0.log" "$WORK/readyz"; then die "a secret is in the log"; fi
     printf testsecret123 >"$WORK/secrets/0/key"
-    wait_for 30 "access" is_ready 0
+    wait_for "access" is_ready 0
     worker_stop 0
     echo "# a configuration that can't be used"
     echo '{' >"$CONFIG"
     worker_start 0
-    wait_for 20 "the reason" reason_is 0 InvalidOption
+    wait_for "the reason" reason_is 0 InvalidOption
     worker_stop 0
 }
 
