@@ -43,7 +43,7 @@ for profile in sealed open; do
     wait_for "a full disk" met_full
     rm "$CACHE/full"
     another # one that does not know of it
-    timeout 60 cat "$MNT"/r* >/dev/null || die "reading $profile" # twice as much as the cache may hold
+    timeout 60 cat "$MNT"/r? >/dev/null || die "reading $profile" # twice as much as the cache may hold
     while [ $SECONDS -lt $until ] || [ $round -lt 6 ]; do
         tell clear >/dev/null
         for fault in fine:9 slowdown:1 slow:20 fine:5 error:3 fine:5 truncated:3 fine:5 reset:2 fine:5 short:2 fine:9 hang:1 fine:9 error:2; do tell "GET:$fault" >/dev/null; done
