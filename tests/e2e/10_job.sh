@@ -64,4 +64,4 @@ n delete tfjob train --wait --timeout=60s
 expect 60 "clients are gone when nobody reads" has_text "No resources" n get pods -l millrace.dev/component=client
 n delete dataset data --wait --timeout=60s
 expect 30 "cache workers are gone" has_text "No resources" n get pods -l millrace.dev/component
-expect 10 "the claim is gone" has_text "not found" n get pvc data
+expect 60 "the claim is gone" has_text "not found" n get pvc data

@@ -42,7 +42,7 @@ phase() { jsonpath "pod/$1" '{.status.phase}'; }
 phase_is() { [ "$(phase "$1")" = "$2" ]; }
 incarnation() { jsonpath "pod/$1" '{.metadata.uid} {.status.containerStatuses[0].restartCount}'; }
 is_another() { local now; now=$(incarnation "$1" 2>/dev/null) && [ "$now" != "$2" ] && phase_is "$1" Running; }
-gone() { ! n get "$1" >/dev/null 2>&1; }
+gone() { has_text NotFound n get "$1"; } # another error says nothing of it
 true_condition() { [ "$(jsonpath "tfjob/$1" "{.status.conditions[?(@.type==\"$2\")].status}")" = True ]; }
 message() { jsonpath "tfjob/$1" "{.status.conditions[?(@.type==\"$2\")].message}"; }
 restarted_once() { [ "$(jsonpath "tfjob/$1" '{.status.indexes.PS.restarts.0}')" = 1 ]; }
@@ -123,8 +123,8 @@ for name in always-0 always-1 onfailure-0 onfailure-1 never-0 never-1 exitcode-0
 done
 for name in always-0 always-1 onfailure-1 exitcode-130; do
     expect 60 "$name is restarted" is_another "r-$name-ps-0" "${was[$name]}"
-    expect 20 "$name: the job runs on" true_condition "r-$name" Running
-    within 20 restarted_once "r-$name" || fail "$name: $(jsonpath "tfjob/r-$name" '{.status}')"
+    expect 60 "$name: the job runs on" true_condition "r-$name" Running
+    within 60 restarted_once "r-$name" || fail "$name: $(jsonpath "tfjob/r-$name" '{.status}')"
 done
 for name in onfailure-0 never-0 exitcode-0; do
     expect 30 "$name is not restarted" phase_is "r-$name-ps-0" Succeeded
@@ -159,7 +159,7 @@ n patch tfjob paused --type=merge -p '{"spec":{"runPolicy":{"suspend":false}}}' 
 expect 60 "it runs" true_condition paused Running
 n patch tfjob paused --type=merge -p '{"spec":{"runPolicy":{"suspend":true}}}' >/dev/null
 expect 60 "its pods are gone" gone pod/paused-worker-1
-expect 20 "it says so" job_is paused Suspended
+expect 60 "it says so" job_is paused Suspended
 [ "$(jsonpath tfjob/paused '{.status.conditions[?(@.type=="Running")].status}')" = False ] || fail "suspended, and running"
 
 step "what the API server refuses is said in the job"
@@ -167,7 +167,7 @@ n create quota none --hard=pods=0 >/dev/null
 job over '{}' Worker=1
 expect 60 "the job is stalled" job_is over Stalled
 message over Stalled | grep -q 'exceeded quota' || fail "$(message over Stalled)"
-expect 20 "an event says so" has_text FailedCreatePod n get events --field-selector involvedObject.name=over
+expect 60 "an event says so" has_text FailedCreatePod n get events --field-selector involvedObject.name=over
 n delete quota none >/dev/null
 n annotate tfjob over try=again >/dev/null
 expect 60 "it runs then" true_condition over Running
@@ -176,4 +176,4 @@ expect 60 "it runs then" true_condition over Running
 step "deletion"
 n delete tfjob --all --wait --timeout=60s >/dev/null
 expect 60 "pods are gone" has_text "No resources" n get pods -l training.kubeflow.org/operator-name
-expect 10 "services are gone" has_text "No resources" n get services -l training.kubeflow.org/operator-name
+expect 60 "services are gone" has_text "No resources" n get services -l training.kubeflow.org/operator-name

@@ -17,7 +17,7 @@ for word in False s3://data keys; do
     grep -qF "$word" <<<"$message" || fail "the condition does not say '$word': $message"
 done
 expect 60 "the pod's events say why" has_text AccessDenied n get events --field-selector involvedObject.name=reader
-expect 20 "the dataset's events say why" has_text AccessDenied n get events --field-selector involvedObject.name=data
+expect 60 "the dataset's events say why" has_text AccessDenied n get events --field-selector involvedObject.name=data
 n describe dataset data | tail -n 25
 ! n get events,pods,pvc,dataset -o yaml | grep -qF "wrong-secret-0123456789" || fail "a secret is in the objects"
 ! n logs -l millrace.dev/component --tail=-1 | grep -qF "wrong-secret-0123456789" || fail "a secret is in the logs"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# timeout: 300
+# timeout: 600
 # alone
 # A pod reads and checks without a pause while the serving process, the client's pod and the node plugin are killed under it:
 # not one read may fail.
@@ -21,7 +21,7 @@ goes_on() # it still runs, and reads further
 {
     local was
     was=$(rounds)
-    expect 30 "the reader goes on after round $was" test_further "$was"
+    expect 90 "the reader goes on after round $was" test_further "$was"
     [ "$(jsonpath pod/reader '{.status.phase}')" = Running ] || fail "the reader has failed: $(n logs reader --tail=5)"
 }
 test_further() { [ "$(rounds)" -gt "$(($1 + 2))" ]; }
@@ -45,10 +45,10 @@ client_status() # of the client on the reader's node
         "http://$(n get pod -l millrace.dev/component=client --field-selector "spec.nodeName=$node" -o 'jsonpath={.items[0].status.podIP}'):9400/status"
 }
 reads_of_pod() { [ "$(client_status | jq --arg uid "$(jsonpath pod/reader '{.metadata.uid}')" '[.stalls[] | select(.caller == $uid).reads] | add')" -gt 0 ]; }
-expect 20 "the client counts the reader's reads: $(client_status | jq -c .stalls)" reads_of_pod
+expect 60 "the client counts the reader's reads: $(client_status | jq -c .stalls)" reads_of_pod
 for i in 1 2 3; do
     step "kill -9 of the serving process ($i)"
-    expect 10 "there is one to kill" kill_serving
+    expect 60 "there is one to kill" kill_serving
     goes_on
 done
 step "the client's pod is deleted"
@@ -64,5 +64,5 @@ n delete pod -l millrace.dev/component=client --grace-period=0 --force >/dev/nul
 sleep 1
 goes_on
 n exec reader -- /bin/busybox touch /tmp/stop || true # it may have ended before the answer came
-expect 20 "the reader has ended well" has_text Succeeded jsonpath pod/reader '{.status.phase}'
+expect 60 "the reader has ended well" has_text Succeeded jsonpath pod/reader '{.status.phase}'
 step "$(n logs reader --tail=2 | head -n 1) rounds, no failure"

@@ -122,16 +122,32 @@ s3_up() # a server with bucket `data`
 {
     sed "s/@NS@/$NS/g; s/@KEY@/$S3_KEY/; s/@SECRET@/$S3_SECRET/" "$ROOT/tests/e2e/s3.yaml" | k apply -f - >/dev/null
     n wait --for=condition=Ready pod/s3 --timeout=90s >/dev/null
+    forward
+}
+
+forward() # its port to ours; instead of one that there was
+{
+    local line pid=${FORWARD_PID:-}
+    if [ -n "$pid" ]; then
+        kill "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    fi
     coproc FORWARD { exec kubectl -n "$NS" port-forward pod/s3 :7070 2>&1; }
-    local line
-    read -r -t 30 line <&"${FORWARD[0]}" || fail "kubectl port-forward does not answer"
+    read -r -t 60 line <&"${FORWARD[0]}" || fail "kubectl port-forward does not answer"
     S3_PORT=$(sed -n 's/.*127.0.0.1:\([0-9]*\) .*/\1/p' <<<"$line")
 }
 
 put() # FILE KEY
 {
-    AWS_ACCESS_KEY_ID=$S3_KEY AWS_SECRET_ACCESS_KEY=$S3_SECRET "$BUILD/fuse/cli/millrace" cp \
-        --option "endpoint=http://127.0.0.1:$S3_PORT" --option region=us-east-1 "$1" "s3://data/$2"
+    local try
+    for try in 1 2 3; do
+        if AWS_ACCESS_KEY_ID=$S3_KEY AWS_SECRET_ACCESS_KEY=$S3_SECRET "$BUILD/fuse/cli/millrace" cp \
+            --option "endpoint=http://127.0.0.1:$S3_PORT" --option region=us-east-1 "$1" "s3://data/$2"; then
+            return 0
+        fi
+        [ "$try" = 3 ] || forward # kubectl's may have come to its end
+    done
+    return 1
 }
 
 in_bucket() # COMMAND…: busybox, run where the server keeps the bucket
