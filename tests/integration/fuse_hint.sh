@@ -69,18 +69,22 @@ for profile in open sealed; do
 done
 
 echo "# no more than fits: nothing that is next is evicted"
-for i in $(seq 0 79); do head -c 1000000 /dev/urandom >"$DATA/big/$i"; done
+for i in {00..79}; do head -c 1000000 /dev/urandom >"$DATA/big/$i"; done
 fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":40000000}]}'
 fuse_mount
-seq -f 'big/%.0f' 0 79 | "$MILLRACE" hint "$MNT" -
+# Far from the order of the directory, or who reads would be followed through that, too, and what is ahead of him be twice as much.
+mapfile -t order < <(for i in {0..79}; do printf '%02d\n' $((i * 7 % 80)); done)
+printf 'big/%s\n' "${order[@]}" | "$MILLRACE" hint "$MNT" -
 wait_for "the first files" at_least .hints.done 2
 wait_for "an end of the first window" idle
 at_least .reads.storeBytes 4000001 && die "more than a tenth of the cache was fetched ahead: $(status .reads.storeBytes)"
-for i in $(seq 0 79); do
-    cmp "$MNT/big/$i" "$DATA/big/$i"
+for i in {0..79}; do
+    cmp "$MNT/big/${order[i]}" "$DATA/big/${order[i]}"
     [ $((i % 20)) != 0 ] || wait_for "the next ones" idle
 done
-is .reads.storeBytes 80000000 || die "$(status .reads.storeBytes) bytes were fetched for 80000000"
+at_least .reads.storeBytes 80000000 || die "somebody else fetched it"
+# On a machine that stops for seconds a file finds no room now and then and is fetched once more; all are, if what is next is evicted.
+at_least .reads.storeBytes 88000001 && die "$(status .reads.storeBytes) bytes were fetched for 80000000"
 is .hints.followed 80 || die "$(status .hints)"
 
 echo "# a list whose reader stays away holds nobody up; the process may be killed under it"
