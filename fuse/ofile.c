@@ -230,8 +230,6 @@ static int attach_cached(struct ofile *f, const struct inode *n, struct err *e)
         return -1;
     key.mount = mount;
     f->cf = cache_open(f->files->c.cache, &key, e);
-    if (f->cf)
-        walk_note(f->files->c.walk, n, cache_complete(f->cf));
     return f->cf ? 0 : -1;
 }
 
@@ -246,8 +244,16 @@ int ofile_attach(struct ofile *f, struct err *e)
     return n.flags & INODE_STAGED ? write_attach(f, e) : attach_cached(f, &n, e);
 }
 
-/* f->io is held shared on success. */
-static int lock_attached(struct ofile *f, struct err *e)
+/* Who begins to read it is perhaps on his way through the directory. */
+static void note_reader(struct ofile *f)
+{
+    struct inode n;
+    if (f->cf && inodes_get(f->files->c.inodes, f->ino, &n) == 0)
+        walk_note(f->files->c.walk, &n, cache_complete(f->cf));
+}
+
+/* reads: for a reader, not ahead of one. f->io is held shared on success. */
+static int lock_attached(struct ofile *f, bool reads, struct err *e)
 {
     for (;;) {
         pthread_rwlock_rdlock(&f->io);
@@ -255,7 +261,10 @@ static int lock_attached(struct ofile *f, struct err *e)
             return 0;
         pthread_rwlock_unlock(&f->io);
         pthread_rwlock_wrlock(&f->io);
+        bool first = !f->cf && f->stage_fd < 0;
         int rc = ofile_attach(f, e);
+        if (rc == 0 && first && reads)
+            note_reader(f);
         pthread_rwlock_unlock(&f->io);
         if (rc)
             return -1;
@@ -264,7 +273,7 @@ static int lock_attached(struct ofile *f, struct err *e)
 
 ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct err *e)
 {
-    if (lock_attached(f, e))
+    if (lock_attached(f, true, e))
         return -1;
     ssize_t n;
     if (f->stage_fd < 0) {
@@ -286,7 +295,7 @@ ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct 
 
 int ofile_warm(struct ofile *f, uint64_t off, uint64_t len, struct err *e)
 {
-    if (lock_attached(f, e))
+    if (lock_attached(f, false, e))
         return -1;
     int rc = f->cf ? cache_fill(f->cf, off, len, e) : 0;
     if (f->cf && rc == 0)
@@ -304,7 +313,7 @@ static int32_t open_backing(struct ofile *f, const struct inode *n)
     struct err e = ERR_INIT;
     if (!c->backings || f->no_backing || (n->flags & INODE_STAGED) || tree_writable(c->tree, n->mount))
         return 0;
-    if (lock_attached(f, &e))
+    if (lock_attached(f, true, &e))
         return 0;
     cleanup_fd int fd = f->cf ? cache_complete_fd(f->cf) : -1;
     pthread_rwlock_unlock(&f->io);
@@ -388,7 +397,7 @@ int ofile_pin(struct ofile *f, unsigned own, struct err *e)
     struct inode n;
     if (inodes_get(f->files->c.inodes, f->ino, &n) || n.opens <= own || (n.flags & INODE_STAGED))
         return 0;
-    if (lock_attached(f, e))
+    if (lock_attached(f, false, e))
         return -1;
     int rc = f->cf && !cache_complete(f->cf) && (cache_prefetch(f->cf, 0, n.size, e) || cache_wait(f->cf, e)) ? -1 : 0;
     pthread_rwlock_unlock(&f->io);
