@@ -23,6 +23,10 @@
 #define WATCH_NS (10 * NS_PER_MS)
 #define IDLE_MAX 10
 
+struct luck { /* of looking for requests before sleeping */
+    unsigned misses, skip; /* looks in vain, one after the other; chances to pass over */
+};
+
 struct loop {
     struct loop_conf c;
     int wake_fd;              /* readable: it is over */
@@ -39,7 +43,10 @@ struct loop {
     uint64_t taken;           /* mu; requests */
     /* of the waiting thread, handed on under mu: */
     bool near;                /* the last request came soon */
-    unsigned misses, skip;    /* looks in vain, one after the other; chances to pass over */
+    struct luck luck;
+    /* of a thread that has answered while another one waits, which sleeps: */
+    bool looking;             /* mu; there is one */
+    struct luck after;        /* its, handed on under mu */
 };
 
 static __thread struct loop *tl_alone; /* nobody waits while this thread works on a request */
@@ -182,16 +189,19 @@ static bool take_turn(struct loop *l)
     return mine;
 }
 
-/* Is it worth while to look for the next request before sleeping? Only the waiting thread asks. */
-static bool shall_look(struct loop *l)
+/* Is it worth while to look for the next request before sleeping? */
+static bool shall_look(struct luck *luck)
 {
-    if (!l->may_look || !l->near)
-        return false;
-    if (l->skip) {
-        l->skip--;
-        return false;
-    }
-    return true;
+    if (!luck->skip)
+        return true;
+    luck->skip--;
+    return false;
+}
+
+static void looked(struct luck *luck, bool found)
+{
+    luck->misses = found ? 0 : MIN(luck->misses + 1, MISSES_MAX);
+    luck->skip = found ? 0 : (1u << luck->misses) - 1;
 }
 
 /* A request is taken, or none will come. at_once: it was there already. */
@@ -210,18 +220,6 @@ static void taken(struct loop *l, bool waited, bool at_once, unsigned in_a_row)
         pass_on(l);
     }
     pthread_mutex_unlock(&l->mu);
-}
-
-/* What the waiting thread learned: looked in vain, or how soon the request came. */
-static void learn(struct loop *l, bool looked, bool found, int64_t waited_ns)
-{
-    if (looked && found) {
-        l->misses = 0;
-    } else if (looked) {
-        l->misses = MIN(l->misses + 1, MISSES_MAX);
-        l->skip = (1u << l->misses) - 1;
-    }
-    l->near = waited_ns < NEAR_NS;
 }
 
 /* Lets others run if there are any. False: there are, so that it is not the time to look around. */
@@ -243,7 +241,7 @@ static bool look_around(int64_t *now_ns)
 static ssize_t wait_for_request(struct loop *l, void *buf, size_t len, bool *at_once)
 {
     int64_t began = clock_mono_ns(), now = began;
-    bool look = shall_look(l), looks = look, slept = false;
+    bool look = l->may_look && l->near && shall_look(&l->luck), looks = look, slept = false;
     ssize_t n;
     while ((n = read(l->c.fd, buf, len)) < 0 && errno == EAGAIN && !atomic_load(&l->over)) {
         *at_once = false;
@@ -256,8 +254,32 @@ static ssize_t wait_for_request(struct loop *l, void *buf, size_t len, bool *at_
         now = clock_mono_ns();
         slept = true;
     }
-    int saved = errno;
-    learn(l, look, !slept, now - began);
+    if (look)
+        looked(&l->luck, !slept);
+    l->near = now - began < NEAR_NS;
+    return n;
+}
+
+/* Looks for the request that an answer often brings about, for a thread that has just given one and need not wait for the next: the one
+ * that waits may be asleep, and slow to wake. */
+static ssize_t look_after(struct loop *l, void *buf, size_t len)
+{
+    int64_t began = clock_mono_ns(), now = began;
+    ssize_t n = -1;
+    pthread_mutex_lock(&l->mu);
+    bool look = l->may_look && l->waiting && !l->looking && shall_look(&l->after);
+    l->looking |= look;
+    pthread_mutex_unlock(&l->mu);
+    errno = EAGAIN;
+    if (!look)
+        return -1;
+    while (look_around(&now) && now - began < LOOK_NS && (n = read(l->c.fd, buf, len)) < 0 && errno == EAGAIN)
+        continue;
+    int saved = n < 0 && errno != EAGAIN ? errno : EAGAIN;
+    pthread_mutex_lock(&l->mu);
+    l->looking = false;
+    looked(&l->after, n >= 0);
+    pthread_mutex_unlock(&l->mu);
     errno = saved;
     return n;
 }
@@ -281,6 +303,10 @@ ssize_t loop_read(struct loop *l, void *buf, size_t len)
 {
     bool waited = retake_turn(l), at_once = true;
     ssize_t n = waited ? -1 : read(l->c.fd, buf, len);
+    if (!waited && n < 0 && errno == EAGAIN) {
+        n = look_after(l, buf, len);
+        at_once = false;
+    }
     if (waited || (n < 0 && errno == EAGAIN)) {
         waited = waited || take_turn(l);
         if (waited)
