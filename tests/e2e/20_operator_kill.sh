@@ -12,6 +12,8 @@ secret keys "$S3_KEY" "$S3_SECRET"
 dataset data
 tfjob long data 'cd /mnt/fuse; sha256sum -c sums.txt; until [ -e /tmp/stop ]; do sleep 0.2; done; sha256sum -c sums.txt' 1 2
 expect 90 "the job runs" has_text True jsonpath tfjob/long '{.status.conditions[?(@.type=="Running")].status}'
+three() { [ "$(n get pods -l training.kubeflow.org/job-name=long -o name | wc -l)" = 3 ]; }
+expect 60 "all its pods are there" three
 before=$(n get pods -l training.kubeflow.org/job-name=long -o jsonpath='{range .items[*]}{.metadata.name}={.metadata.uid} {end}')
 
 holder() { k -n "$SYSTEM" get lease millrace-operator -o jsonpath='{.spec.holderIdentity}'; }
