@@ -5,7 +5,8 @@
 #     --quick        a tenth of the data, 3 rounds
 #     --only REGEX   only rows whose name matches, for example small-warm or ^s3
 #     --rounds N     interleaved rounds; the figures are medians (default 5). Rows that begin with an empty cache take at most 3
-#     --peers LIST   which others, comma separated: s3fs,rclone,alluxio (default: those that can be had), or none
+#     --peers LIST   which others, comma separated: s3fs,rclone,alluxio (default: those that can be had), or none.
+#                    Alluxio is slow, and so read in one round, and 3000 of the small files only
 #     --list         the rows and their goals
 # Needs root, some 40 GB of disk (5 GB with --quick) and 8 GB of memory, and a machine that does nothing else.
 
@@ -16,6 +17,8 @@ BENCH_DIR=$ROOT/tests/bench
 . "$BENCH_DIR/fs_rows.sh"
 # shellcheck source=tests/bench/fs_mounts.sh
 . "$BENCH_DIR/fs_mounts.sh"
+# shellcheck source=tests/bench/fs_alluxio.sh
+. "$BENCH_DIR/fs_alluxio.sh"
 
 usage()
 {
@@ -134,9 +137,9 @@ bench_fs()
     BENCH_TMP=${TMPDIR:-/var/tmp}
     check_machine
     build_all
+    variants_find
     start
     make_data
-    variants_find
     measure_all
     report "$ROOT/build/bench/fs.json"
 }

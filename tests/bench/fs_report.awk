@@ -1,4 +1,5 @@
-# The table of hack/bench fs, and its JSON. Input: the goals; results: ROW THREADS VARIANT ROUND SECONDS BYTES OPS CPU RSS, one figure a line.
+# The table of hack/bench fs, and its JSON. Input: the goals; results: ROW THREADS VARIANT ROUND SECONDS BYTES OPS CPU RSS, one figure a line;
+# slow: the variant of which less was measured, and note: how much.
 
 function median(list, n,    i, j, t) {
     for (i = 2; i <= n; i++)
@@ -21,8 +22,8 @@ function figure(cell, base, kind,    i, n, list, r) {
 function number(x, digits) { return x < 0 ? "null" : sprintf("%." digits "f", x) }
 
 function emit(row, threads, variant, ratio, mb, c, m) {
-    printf "%s  {\"workload\": \"%s\", \"threads\": %d, \"variant\": \"%s\", \"ratio_to_native\": %s, \"mb_per_s\": %s, \"cpu_s_per_gb\": %s, \"rss_mib\": %s}", \
-        comma, row, threads, variant, number(ratio, 3), number(mb, 1), number(c, 3), number(m, 1) > json
+    printf "%s  {\"workload\": \"%s\", \"threads\": %d, \"variant\": \"%s\", \"ratio_to_native\": %s, \"mb_per_s\": %s, \"cpu_s_per_gb\": %s, \"rss_mib\": %s%s}", \
+        comma, row, threads, variant, number(ratio, 3), number(mb, 1), number(c, 3), number(m, 1), variant == slow ? ", \"note\": \"" note "\"" : "" > json
     comma = ",\n"
 }
 
@@ -30,6 +31,8 @@ function verdict(goal, value, most) {
     if (goal == "-" || value < 0) return ""
     return (most ? value <= goal : value >= goal) ? "met" : "NOT MET"
 }
+
+function theirs(name, rate, ratio) { return sprintf("%s%s %s (%.1fx)  ", name, name == slow ? "*" : "", number(rate, rate < 10), ratio) }
 
 function line(row, threads, ours, native, others, ratio, goal, met) {
     printf "%-22s %3s  %12s %12s  %7s %6s  %-8s %s\n", row, threads, ours, native, ratio, goal, met, others
@@ -75,10 +78,13 @@ BEGIN {
         r = figure(cell, base, "ratio")
         emit(row, t, cell == base ? "native" : names[i], r, has_bytes[row] ? figure(cell, "", "rate") : -1, figure(cell, "", "cpu"), cell == base ? -1 : figure(cell, "", "rss"))
         if (cell != ours && cell != base)
-            others = others sprintf("%s %.0f (%.1fx)  ", names[i], figure(cell, "", "rate"), figure(ours, cell, "ratio"))
+            others = others theirs(names[i], figure(cell, "", "rate"), figure(ours, cell, "ratio"))
     }
     r = figure(ours, base, "ratio")
     line(row, "t" t, sprintf("%.0f %s", figure(ours, "", "rate"), unit), sprintf("%.0f %s", figure(base, "", "rate"), unit), others, sprintf("%.2f", r), goal, verdict(goal, r, 0))
 }
 
-END { printf "\n]\n" > json }
+END {
+    if (slow in known) printf "* %s: %s\n", slow, note
+    printf "\n]\n" > json
+}
