@@ -293,6 +293,14 @@ int keep_unstage(struct keep *v, int64_t deadline_ns, struct err *e)
     return rc;
 }
 
+void keep_published(struct keep *v, bool published)
+{
+    pthread_mutex_lock(&v->mu);
+    v->published = published;
+    keep_wake(v);
+    pthread_mutex_unlock(&v->mu);
+}
+
 void keep_state(struct keep *v, struct keep_state *out)
 {
     pthread_mutex_lock(&v->mu);

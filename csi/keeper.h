@@ -26,7 +26,7 @@ struct keeper_conf {
     const char *state_dir;    /* saved INITs and logs of backing files; exists */
     const char *node;         /* for messages */
     int64_t read_ahead_kib;   /* of every mount */
-    int64_t abandon_ns;       /* a mount without a client for so long is aborted: its readers get an error; 0: never */
+    int64_t abandon_ns;       /* a published mount without a client for so long is aborted: its readers get an error; 0: never */
     size_t backing_max;       /* backing files a volume */
     void (*caller)(pid_t pid, char out[CALLER_MAX]); /* says who a process is; NULL: caller_of_pid() */
 };
@@ -50,6 +50,9 @@ struct keep_want {
 /* Mounts at staging and waits until a client serves; at once if one already does. On failure nothing is mounted, unless it was
  * before. Errors: RETRY with what is missing or what the client said; CONFLICT/EBUSY when mounted elsewhere. */
 int keep_stage(struct keep *v, const struct keep_want *want, struct err *e);
+/* Do pods have it? One that none has is aborted a few seconds after its client has gone: kubelet looks at a mount before it asks
+ * to unstage it, and would hang where no client can come any more (its namespace is being deleted). At first: no. */
+void keep_published(struct keep *v, bool published);
 /* Unmounts; not mounted: fine. After the deadline the mount is aborted. */
 int keep_unstage(struct keep *v, int64_t deadline_ns, struct err *e);
 /* After a restart: the mount is there, its fd is with the client or lost. */

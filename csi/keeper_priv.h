@@ -35,6 +35,7 @@ struct keep {
     char *staging;         /* mu: NULL: not mounted */
     dev_t dev;             /* mu */
     bool read_only;        /* mu */
+    bool published;        /* mu */
     int fuse_fd;           /* mu: -1 while mounted: with the living client, or lost. Closed by the thread only */
     int early_fd;          /* mu: returned before the mount was adopted; -1 none. Of this client; the thread's */
     bool served;           /* mu: a client has answered INIT on this connection */

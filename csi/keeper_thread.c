@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +20,21 @@
 #define CHECK_NS (10 * NS_PER_S)       /* how often a mount's connection is looked at */
 #define PROBE_NS (2 * NS_PER_S)        /* for a file system to answer, where a dead one says so at once */
 #define RETURN_NS ((KEEP_RETURN_MS + 1000) * NS_PER_MS)
+#define UNUSED_NS (5 * NS_PER_S)       /* a mount that no pod has goes without a client for so long: one that restarts is back by then */
+#define NOTIFY_RESEND 7                /* linux/fuse.h: FUSE_NOTIFY_RESEND; older headers lack it */
 #define HELLO_NS (5 * NS_PER_S)        /* from connecting to hello: others wait behind */
 #define SEND_SECONDS 1                 /* a client that does not read what it is told for so long is dropped */
 #define FUSE_RDEV makedev(10, 229)
 #define INIT_MIN 48                    /* fuse_in_header and the oldest fuse_init_in */
+
+/* What the client that has gone had read and not answered waits in the queue again. The next one would ask for that itself, but there
+ * may be none, and only who waits in the queue can be killed. */
+static void requeue(const struct keep *v)
+{
+    struct fuse_out_header h = {.len = sizeof h, .error = NOTIFY_RESEND, .unique = 0};
+    if (v->fuse_fd >= 0 && v->served && write(v->fuse_fd, &h, sizeof h) < 0) /* an older kernel, or nothing is mounted any more */
+        log_kv(LOG_DEBUG, "the kernel does not queue requests again", "dataset", v->uid, "error", strerror(errno), NULL);
+}
 
 static void close_client(struct keep *v, const char *why)
 {
@@ -37,6 +49,7 @@ static void close_client(struct keep *v, const char *why)
         metric_add(v->keeper->clients, -1);
     v->hello = v->welcomed = v->serving = false;
     v->alone_ns = clock_mono_ns();
+    requeue(v);
     log_kv(LOG_INFO, "client gone", "namespace", v->ns, "dataset", v->uid, "why", why, NULL);
     pthread_cond_broadcast(&v->changed);
 }
@@ -301,6 +314,28 @@ static void abandon(struct keep *v)
     close_fuse(v); /* the last fd: the kernel aborts the connection */
 }
 
+static void abort_unused(struct keep *v)
+{
+    log_kv(LOG_INFO, "no pod has the volume and no client serves it: aborting the mount, so that nobody waits for it", "namespace", v->ns,
+        "dataset", v->uid, "at", v->staging, NULL);
+    close_fuse(v);
+}
+
+/* Ends a mount that has had no client for too long; returns when that will be. */
+static int64_t look_if_alone(struct keep *v, int64_t now)
+{
+    int64_t patience = v->published ? v->keeper->conf.abandon_ns : UNUSED_NS;
+    if (v->fuse_fd < 0 || v->conn >= 0 || patience == 0)
+        return INT64_MAX;
+    if (now < v->alone_ns + patience)
+        return v->alone_ns + patience;
+    if (v->published)
+        abandon(v);
+    else
+        abort_unused(v);
+    return INT64_MAX;
+}
+
 static int wait_ms(int64_t next, int64_t now)
 {
     return next == INT64_MAX ? -1 : (int)MIN(MAX(next - now, 0) / NS_PER_MS + 1, INT_MAX);
@@ -340,13 +375,7 @@ static int due(struct keep *v)
             check_connection(v);
         next = MIN(next, v->checked_ns + CHECK_NS);
     }
-    int64_t abandon_ns = v->keeper->conf.abandon_ns;
-    if (v->fuse_fd >= 0 && v->conn < 0 && abandon_ns > 0) {
-        if (now >= v->alone_ns + abandon_ns)
-            abandon(v);
-        else
-            next = MIN(next, v->alone_ns + abandon_ns);
-    }
+    next = MIN(next, look_if_alone(v, now));
     return wait_ms(next, now);
 }
 

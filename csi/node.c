@@ -228,14 +228,9 @@ static int already(struct volume *v, const char *target, bool read_only, int mod
     return rc == 1 ? dev == want : rc;
 }
 
-static int publish_staged(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in, struct volume *v, int mode, struct err *e)
+static int publish_mount(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in, struct volume *v, int mode, struct err *e)
 {
     struct plugin *p = rpc_user(call);
-    if (!v->staging || (in->staging_target_path[0] && strcmp(in->staging_target_path, v->staging) != 0)) {
-        err_set(e, ERR_CONFLICT, "volume %s is not staged at %s", v->id, in->staging_target_path);
-        e->sys = EBUSY;
-        return -1;
-    }
     bool read_only = in->readonly || v->read_only;
     dev_t dev = 0;
     /* The mount may have been lost since it was staged (with its client, while this plugin was away): then it is made again. */
@@ -243,6 +238,21 @@ static int publish_staged(struct rpc_call *call, const Csi__NodePublishVolumeReq
         return -1;
     int rc = already(v, in->target_path, read_only, mode, dev, e);
     return rc == 0 ? bind_target(p, v, v->staging, in->target_path, read_only, mode, e) : rc < 0 ? -1 : 0;
+}
+
+static int publish_staged(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in, struct volume *v, int mode, struct err *e)
+{
+    if (!v->staging || (in->staging_target_path[0] && strcmp(in->staging_target_path, v->staging) != 0)) {
+        err_set(e, ERR_CONFLICT, "volume %s is not staged at %s", v->id, in->staging_target_path);
+        e->sys = EBUSY;
+        return -1;
+    }
+    if (v->keep)
+        keep_published(v->keep, true); /* before it is bound: a pod must not get a mount that is about to be aborted */
+    int rc = publish_mount(call, in, v, mode, e);
+    if (v->keep)
+        keep_published(v->keep, v->ntargets > 0);
+    return rc;
 }
 
 static int publish_inline(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in, struct volume *v, const struct source *s,
@@ -314,6 +324,8 @@ static int unpublish(struct rpc_call *call, const ProtobufCMessage *req, Protobu
         return rc;
     if (rc == 0 && volume_target_find(v, in->target_path)) {
         volume_target_del(v, in->target_path);
+        if (v->staging && v->keep)
+            keep_published(v->keep, v->ntargets > 0);
         if (!v->staging && !v->ntargets)
             stage_release(p, v);
         else

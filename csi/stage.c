@@ -103,6 +103,7 @@ static void restore_mount(struct plugin *p, struct volume *v, struct err *e)
         return;
     if (there == 1 && fuse) {
         keep_adopt(v->keep, v->staging, dev, read_only);
+        keep_published(v->keep, v->ntargets > 0);
         if (v->source.kind == SOURCE_CHILD)
             start_child(p, v, dir, e);
         return;

@@ -27,6 +27,7 @@
 #define INIT2_PASSTHROUGH (1u << 5)
 #define INIT2_RESEND (1u << 7)
 #define OPEN_PASSTHROUGH (1u << 7)
+#define OPEN_NOFLUSH (1u << 5)      /* as ours opens for reading: who is killed does not wait for a FLUSH */
 #define NOTIFY_RESEND 7
 #define INIT_EXT (1u << 30)
 
@@ -88,7 +89,7 @@ static int64_t ask_backing(void)
 
 static void do_open(const struct fuse_in_header *in)
 {
-    struct fuse_open_out out = {.fh = 7, .open_flags = FOPEN_KEEP_CACHE};
+    struct fuse_open_out out = {.fh = 7, .open_flags = FOPEN_KEEP_CACHE | OPEN_NOFLUSH};
     if (backing == 0)
         backing = ask_backing();
     if (backing > 0) {

@@ -91,6 +91,7 @@ void must_stage(struct world *w)
     struct err e = ERR_INIT;
     assert_int_equal(stage(w, 60000, &e), 0);
     assert_string_equal(e.msg, "");
+    keep_published(w->keep, true);
 }
 
 void must_unstage(struct world *w)

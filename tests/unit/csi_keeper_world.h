@@ -33,6 +33,7 @@ int world_teardown(void **state);
 void end_client(pid_t pid);
 /* keep_stage with a deadline in ms */
 int stage(struct world *w, int64_t ms, struct err *e);
+/* published, too: for readers */
 void must_stage(struct world *w);
 void must_unstage(struct world *w);
 bool mounted(struct world *w);

@@ -297,6 +297,69 @@ static void test_abandoned(void **state)
     end_client(pid);
 }
 
+/* Without a client, and without a pod that has the volume: whoever looks at the mount must not wait for ever. */
+static void test_unused(void **state)
+{
+    struct world *w = *state;
+    world_open(w, 0);
+    pid_t pid;
+    int rc = ENOTCONN;
+    for (int tries = 0; tries < 10 && rc == ENOTCONN; tries++) {
+        pid = client(w);
+        must_stage(w);
+        keep_published(w->keep, false);
+        assert_int_equal(check_file(w), 0); /* it has a client */
+        end_client(pid);
+        rc = check_file(w);
+    }
+    assert_int_equal(rc, ECONNABORTED);
+    assert_int_equal(check_file(w), ENOTCONN);
+    pid = client(w);
+    must_stage(w);
+    assert_int_equal(check_file(w), 0);
+    must_unstage(w);
+    world_close(w);
+    end_client(pid);
+}
+
+/* One request that the reader itself waits for: not by way of the page cache, where who waits can be killed anyway. */
+static void read_direct(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    void *block = NULL;
+    if (fd < 0 || posix_memalign(&block, 4096, 4096))
+        _exit(2);
+    _exit(read(fd, block, 4096) != 4096);
+}
+
+/* A process whose read the client took with it can be killed. */
+static void test_reader_killed(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(chmod(w->cache, 0755), 0);
+    assert_int_equal(chown(w->cache, 12345, -1), 0);
+    world_open(w, 0);
+    setenv("FAKE_SLEEP_MS", "600000", 1);
+    pid_t pid = client(w);
+    unsetenv("FAKE_SLEEP_MS");
+    must_stage(w);
+    pid_t reader = fork();
+    assert_true(reader >= 0);
+    if (reader == 0)
+        read_direct(w->file);
+    eventually(traced(w, "reading", NULL) > 0);
+    end_client(pid);
+    eventually(!state_of(w).connected);
+    assert_int_equal(kill(reader, SIGKILL), 0);
+    int status = 0;
+    eventually(waitpid(reader, &status, WNOHANG) == reader);
+    assert_true(WIFSIGNALED(status));
+    keep_published(w->keep, false);
+    assert_int_equal(check_file(w), ECONNABORTED);
+    must_unstage(w);
+    world_close(w);
+}
+
 static int hello(struct world *w)
 {
     struct err e = ERR_INIT;
@@ -525,6 +588,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_client_says_no, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stuck_client, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_abandoned, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_unused, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_reader_killed, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_messages, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_files, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_who, world_setup, world_teardown),
