@@ -39,6 +39,7 @@ n() # in the test's namespace
 finish()
 {
     local status=$?
+    exec >&7 2>&8 # the command that failed may have had others
     if [ "$status" != 0 ]; then
         {
             n get dataset,tfjob,pvc,pods -o wide
@@ -63,6 +64,7 @@ finish()
 
 start_test()
 {
+    exec 7>&1 8>&2
     trap finish EXIT
     set -o errtrace
     trap '[ -n "${FAILURE:-}" ] || FAILURE="FAIL: status $?: line $LINENO: $BASH_COMMAND"' ERR
