@@ -40,7 +40,7 @@ step "$(holder) leads"
 
 leading_pod
 step "the leader's pod $pod is deleted"
-k -n "$SYSTEM" delete pod "$pod" --grace-period=0 --force
+expect 60 "the API server deletes it" k -n "$SYSTEM" delete pod "$pod" --grace-period=0 --force --ignore-not-found
 expect 60 "another operator leads" changed
 step "$(holder) leads"
 [ "$(jsonpath tfjob/long '{.status.conditions[?(@.type=="Running")].status}')" = True ] || fail "the job ended before the operators did"

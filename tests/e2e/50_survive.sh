@@ -59,7 +59,7 @@ for i in 1 2 3; do
     goes_on
 done
 step "the client's pod is deleted"
-n delete pod -l millrace.dev/component=client --grace-period=0 --force
+expect 60 "the API server deletes it" n delete pod -l millrace.dev/component=client --grace-period=0 --force
 sleep 1
 goes_on
 step "the node plugin is deleted"
@@ -67,7 +67,7 @@ k -n "$SYSTEM" delete pod -l millrace.dev/component=csi --field-selector "spec.n
 goes_on
 k -n "$SYSTEM" rollout status daemonset/millrace-csi --timeout=60s
 step "the client's process after that"
-n delete pod -l millrace.dev/component=client --grace-period=0 --force
+expect 60 "the API server deletes it" n delete pod -l millrace.dev/component=client --grace-period=0 --force
 sleep 1
 goes_on
 n exec reader -- /bin/busybox touch /tmp/stop || true # it may have ended before the answer came
