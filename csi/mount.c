@@ -217,6 +217,15 @@ int mount_statfs(const char *path, int64_t deadline_ns, struct statfs *out, stru
     return error ? err_sys(e, error, "statfs %s", path) : 0;
 }
 
+/* A pod's sysfs is its network namespace's own, and read-only if the first container to mount it was not privileged: its pause. */
+static int open_sys_write(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 || errno != EROFS || mount(NULL, "/sys", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
+        return fd;
+    return open(path, O_WRONLY | O_CLOEXEC);
+}
+
 int mount_read_ahead(dev_t dev, int64_t kib, struct err *e)
 {
     cleanup_free char *path = xasprintf("/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
@@ -227,7 +236,7 @@ int mount_read_ahead(dev_t dev, int64_t kib, struct err *e)
         return 0;
     char text[24];
     int n = snprintf(text, sizeof text, "%" PRId64, kib);
-    cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
+    cleanup_fd int fd = open_sys_write(path);
     if (fd < 0 || write(fd, text, (size_t)n) != n)
         return err_sys(e, errno, "write %s", path);
     return 0;

@@ -38,6 +38,11 @@ kill_serving() # the client that is a child of a client: the other one is its su
 }
 
 goes_on
+read_ahead() # of the dataset's mount on the reader's node, in KiB
+{
+    "$ROOT/hack/cluster" exec "$node" sh -c 'cat "/sys/class/bdi/$(awk "/ fuse.millrace /{print \$3; exit}" /proc/self/mountinfo)/read_ahead_kb"'
+}
+[ "$(read_ahead)" = 4096 ] || fail "the mount's read-ahead is $(read_ahead) KiB"
 step "who waited for data is told by pod"
 client_status() # of the client on the reader's node
 {
