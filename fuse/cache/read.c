@@ -413,8 +413,5 @@ int cache_complete_fd(struct cache_file *f)
     struct node *n = f->n;
     if (!n->nblocks || !node_complete(n) || !n->own_fd || !make_trusted(n))
         return -1;
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", n->fd);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 ? fd : fcntl(n->fd, F_DUPFD_CLOEXEC, 3);
+    return fcntl(n->fd, F_DUPFD_CLOEXEC, 3);
 }
