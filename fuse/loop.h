@@ -1,7 +1,8 @@
 /* loop — the threads that read requests from /dev/fuse, and which of them waits for the next one. To wake a thread on another processor
  * costs more than most requests do (some 5 µs, in virtual machines 50 and more), so one thread alone waits; it looks for the next request
  * for a while before it sleeps, where the last ones came quickly; and what is answered at once is answered by that thread, which is back
- * before anybody else would be awake. Whatever may take longer passes the waiting on first.
+ * before anybody else would be awake. Whatever may take longer passes the waiting on first; the thread that has given such an answer
+ * looks for the next request for a moment, too, as the one that waits may be asleep by then.
  * The fd must be O_NONBLOCK. Threads: any. Locks: loop.mu, a leaf. */
 #ifndef MILLRACE_FUSE_LOOP_H
 #define MILLRACE_FUSE_LOOP_H
