@@ -27,10 +27,13 @@
 #define FUSE_RDEV makedev(10, 229)
 #define INIT_MIN 48                    /* fuse_in_header and the oldest fuse_init_in */
 
-/* What the client that has gone had read and not answered waits in the queue again. The next one would ask for that itself, but there
- * may be none, and only who waits in the queue can be killed. */
+/* What a client that has ended had read and not answered waits in the queue again. The next one would ask for that itself, but there
+ * may be none, and only who waits in the queue can be killed. Not where it may live, and we leave it: it would get requests twice. */
 static void requeue(const struct keep *v)
 {
+    struct pollfd p = {.fd = v->conn};
+    if (poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP))
+        return;
     struct fuse_out_header h = {.len = sizeof h, .error = NOTIFY_RESEND, .unique = 0};
     if (v->fuse_fd >= 0 && v->served && write(v->fuse_fd, &h, sizeof h) < 0) /* an older kernel, or nothing is mounted any more */
         log_kv(LOG_DEBUG, "the kernel does not queue requests again", "dataset", v->uid, "error", strerror(errno), NULL);
@@ -49,7 +52,6 @@ static void close_client(struct keep *v, const char *why)
         metric_add(v->keeper->clients, -1);
     v->hello = v->welcomed = v->serving = false;
     v->alone_ns = clock_mono_ns();
-    requeue(v);
     log_kv(LOG_INFO, "client gone", "namespace", v->ns, "dataset", v->uid, "why", why, NULL);
     pthread_cond_broadcast(&v->changed);
 }
@@ -73,7 +75,7 @@ static void end_mount(struct keep *v)
     v->init_len = 0;
     free(v->staging);
     v->staging = NULL;
-    v->served = v->end_mount = false;
+    v->served = v->published = v->end_mount = false;
     pthread_cond_broadcast(&v->changed);
 }
 
@@ -230,6 +232,7 @@ static void receive(struct keep *v)
     cleanup_fd int fd = -1;
     int rc = keep_recv(v->conn, &m, &fd, &e);
     if (rc <= 0) {
+        requeue(v);
         close_client(v, rc ? e.msg : "it has closed the connection");
         return;
     }

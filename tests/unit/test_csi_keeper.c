@@ -165,6 +165,36 @@ static void test_request_in_flight(void **state)
     end_client(pid);
 }
 
+/* The client lives while the keeper restarts: what it works on is not sent again. */
+static void test_request_over_restart(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    assert_int_equal(chmod(w->cache, 0755), 0);
+    assert_int_equal(chown(w->cache, 12345, -1), 0);
+    world_open(w, 0);
+    setenv("FAKE_SLEEP_MS", "1500", 1);
+    pid_t pid = client(w);
+    unsetenv("FAKE_SLEEP_MS");
+    must_stage(w);
+    dev_t dev = 0;
+    assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
+    pthread_t reader;
+    assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
+    eventually(traced(w, "reading", NULL) > 0);
+    world_close(w);
+    world_open(w, 0);
+    keep_adopt(w->keep, w->staging, dev, false);
+    must_stage(w);
+    void *result = NULL;
+    pthread_join(reader, &result);
+    assert_int_equal((intptr_t)result, 0);
+    assert_int_equal(traced(w, "resent", NULL), 0);
+    must_unstage(w);
+    world_close(w);
+    end_client(pid);
+}
+
 static void test_keeper_restarted(void **state)
 {
     struct world *w = *state;
@@ -583,6 +613,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_serves, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_client_killed, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_request_in_flight, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_request_over_restart, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_keeper_restarted, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_both_dead, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_client_says_no, world_setup, world_teardown),
