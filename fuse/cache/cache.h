@@ -66,9 +66,9 @@ struct cache_stall {
 void cache_stall(struct cache_stall *out);
 bool cache_complete(struct cache_file *f);
 uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len); /* bytes of that range that are here */
-/* An fd, to read from, of the complete local copy on a real file system (for passthrough and sendfile), -1 if there is none (yet: what
- * a restart left is verified first). Caller closes. The same inode is returned for the same version as long as the file stays open
- * somewhere; a complete copy is never changed in place but by bytes that are the same, so the fd stays right for ever. */
+/* An fd of the complete local copy, to read from (passthrough, sendfile); -1 if there is none, or none yet: what a restart left is
+ * verified first. Caller closes. The same inode is returned for the same version as long as the file stays open somewhere; a complete
+ * copy is never changed in place but by bytes that are the same, so the fd stays right for ever. */
 int cache_complete_fd(struct cache_file *f);
 /* Part of a file as a range of a local file, for sendfile and splice: fetched if missing, verified, and safe from eviction until
  * cache_unpin. Nothing is read ahead. */
