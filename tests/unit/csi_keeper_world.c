@@ -129,6 +129,11 @@ int check_file(struct world *w)
     return fd < 0 ? errno : check_fd(fd);
 }
 
+void *slow_reader(void *arg)
+{
+    return (void *)(intptr_t)check_file(arg);
+}
+
 struct keep_state state_of(struct world *w)
 {
     struct keep_state s;

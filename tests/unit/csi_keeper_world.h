@@ -40,6 +40,7 @@ bool mounted(struct world *w);
 /* the whole file, compared; the first errno */
 int check_fd(int fd);
 int check_file(struct world *w);
+void *slow_reader(void *world); /* the same, as a thread; returns the errno */
 struct keep_state state_of(struct world *w);
 /* the lines "pid what value" of the clients: how many have this `what`, and the last one's value */
 int traced(struct world *w, const char *what, long long *value);

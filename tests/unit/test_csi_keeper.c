@@ -131,70 +131,6 @@ static void test_client_killed(void **state)
     end_client(pid);
 }
 
-static void *slow_reader(void *arg)
-{
-    struct world *w = arg;
-    return (void *)(intptr_t)check_file(w);
-}
-
-/* A request that the dead client had read is sent again to its successor. */
-static void test_request_in_flight(void **state)
-{
-    struct world *w = *state;
-    assert_int_equal(chmod(w->cache, 0755), 0);
-    assert_int_equal(chown(w->cache, 12345, -1), 0); /* so its files may not be registered: every read goes to the client */
-    world_open(w, 0);
-    setenv("FAKE_SLEEP_MS", "1500", 1);
-    pid_t pid = client(w);
-    unsetenv("FAKE_SLEEP_MS");
-    must_stage(w);
-    pid_t next = client(w);
-    pthread_t reader;
-    assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
-    eventually(traced(w, "reading", NULL) > 0); /* it is in its first READ */
-    end_client(pid);
-    pid = next;
-    void *result = NULL;
-    pthread_join(reader, &result);
-    assert_int_equal((intptr_t)result, 0);
-    long long opcode = 0;
-    assert_true(traced(w, "resent", &opcode) > 0);
-    assert_int_equal(state_of(w).backing_files, 0);
-    must_unstage(w);
-    world_close(w);
-    end_client(pid);
-}
-
-/* The client lives while the keeper restarts: what it works on is not sent again. */
-static void test_request_over_restart(void **state)
-{
-    struct world *w = *state;
-    struct err e = ERR_INIT;
-    assert_int_equal(chmod(w->cache, 0755), 0);
-    assert_int_equal(chown(w->cache, 12345, -1), 0);
-    world_open(w, 0);
-    setenv("FAKE_SLEEP_MS", "1500", 1);
-    pid_t pid = client(w);
-    unsetenv("FAKE_SLEEP_MS");
-    must_stage(w);
-    dev_t dev = 0;
-    assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
-    pthread_t reader;
-    assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
-    eventually(traced(w, "reading", NULL) > 0);
-    world_close(w);
-    world_open(w, 0);
-    keep_adopt(w->keep, w->staging, dev, false);
-    must_stage(w);
-    void *result = NULL;
-    pthread_join(reader, &result);
-    assert_int_equal((intptr_t)result, 0);
-    assert_int_equal(traced(w, "resent", NULL), 0);
-    must_unstage(w);
-    world_close(w);
-    end_client(pid);
-}
-
 static void test_keeper_restarted(void **state)
 {
     struct world *w = *state;
@@ -350,44 +286,6 @@ static void test_unused(void **state)
     must_unstage(w);
     world_close(w);
     end_client(pid);
-}
-
-/* One request that the reader itself waits for: not by way of the page cache, where who waits can be killed anyway. */
-static void read_direct(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-    void *block = NULL;
-    if (fd < 0 || posix_memalign(&block, 4096, 4096))
-        _exit(2);
-    _exit(read(fd, block, 4096) != 4096);
-}
-
-/* A process whose read the client took with it can be killed. */
-static void test_reader_killed(void **state)
-{
-    struct world *w = *state;
-    assert_int_equal(chmod(w->cache, 0755), 0);
-    assert_int_equal(chown(w->cache, 12345, -1), 0);
-    world_open(w, 0);
-    setenv("FAKE_SLEEP_MS", "600000", 1);
-    pid_t pid = client(w);
-    unsetenv("FAKE_SLEEP_MS");
-    must_stage(w);
-    pid_t reader = fork();
-    assert_true(reader >= 0);
-    if (reader == 0)
-        read_direct(w->file);
-    eventually(traced(w, "reading", NULL) > 0);
-    end_client(pid);
-    eventually(!state_of(w).connected);
-    assert_int_equal(kill(reader, SIGKILL), 0);
-    int status = 0;
-    eventually(waitpid(reader, &status, WNOHANG) == reader);
-    assert_true(WIFSIGNALED(status));
-    keep_published(w->keep, false);
-    assert_int_equal(check_file(w), ECONNABORTED);
-    must_unstage(w);
-    world_close(w);
 }
 
 static int hello(struct world *w)
@@ -612,15 +510,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cancelled, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_serves, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_client_killed, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(test_request_in_flight, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(test_request_over_restart, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_keeper_restarted, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_both_dead, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_client_says_no, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stuck_client, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_abandoned, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_unused, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(test_reader_killed, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_messages, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_files, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_who, world_setup, world_teardown),
