@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static void test_names(void **state)
@@ -99,22 +100,59 @@ static unsigned get_origin(void *user)
     return origin;
 }
 
-/* Puts the file's pages out of memory, as far as its file system can. Looks without reading: even a read that does not wait would
- * begin to bring them back. */
-static bool is_only_on_disk(struct cache_file *f)
+/* Puts the file's pages out of memory, as far as its file system can, and says whether any is. Looks without reading: even a read
+ * that does not wait would begin to bring them back. */
+static bool put_out(struct cache_file *f)
 {
-    unsigned char resident = 0;
     int fd = cache_complete_fd(f);
     assert_true(fd >= 0);
     assert_int_equal(fdatasync(fd), 0);
     assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    void *at = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
-    assert_true(at != MAP_FAILED);
-    assert_int_equal(mincore(at, page, &resident), 0);
-    munmap(at, page);
+    size_t pages = CACHE_BLOCK / (size_t)sysconf(_SC_PAGESIZE), resident = 0;
+    unsigned char *in = malloc(pages);
+    void *at = mmap(NULL, CACHE_BLOCK, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(in && at != MAP_FAILED);
+    assert_int_equal(mincore(at, CACHE_BLOCK, in), 0);
+    for (size_t i = 0; i < pages; i++)
+        resident += in[i] & 1;
+    munmap(at, CACHE_BLOCK);
+    free(in);
     close(fd);
-    return !(resident & 1);
+    return resident < pages;
+}
+
+static void read_as(struct stalls *s, pid_t pid, struct cache_file *f, char *buf)
+{
+    struct err e = ERR_INIT;
+    struct stall_caller *caller = stalls_begin(s, pid);
+    assert_int_equal(cache_read(f, buf, CACHE_BLOCK, 0, &e), CACHE_BLOCK);
+    stalls_end(s, caller);
+}
+
+/* Not every file system can say whether a read would wait (tmpfs can't); then each is taken for a wait. */
+static bool can_tell(struct cache_file *f)
+{
+    char byte;
+    struct iovec iov = {&byte, 1};
+    int fd = cache_complete_fd(f);
+    assert_true(fd >= 0);
+    ssize_t got = preadv2(fd, &iov, 1, 0, RWF_NOWAIT);
+    bool can = got == 1 || errno != EOPNOTSUPP;
+    close(fd);
+    return can;
+}
+
+/* Only what was not in memory is a wait for the disk. A disk can be there first, while the reader has no processor: then no read
+ * waited, and it is tried again. */
+static void read_from_disk(struct stalls *s, struct cache_file *f, char *buf)
+{
+    bool out = true, waits = !can_tell(f);
+    assert_int_equal(times_of(s, "job-2").disk_ns > 0, waits);
+    for (int i = 0; i < 50 && out && !times_of(s, "job-3").disk_ns; i++) {
+        out = put_out(f);
+        read_as(s, 30, f, buf);
+    }
+    assert_int_equal(times_of(s, "job-3").disk_ns > 0, waits || out);
 }
 
 /* What a read of the cache waits for is told apart. */
@@ -128,29 +166,23 @@ static void test_waits(void **state)
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&cc, &e);
     struct stalls *s = stalls_new(who, NULL);
-    bool on_disk = false;
     assert_non_null(c);
     for (origin = 0; origin < 2; origin++) {
         struct cache_key key = {.path = origin ? "b" : "a", .version = "1", .size = CACHE_BLOCK};
         struct cache_file *f = cache_open(c, &key, &e);
-        struct stall_caller *caller = stalls_begin(s, 10 * (pid_t)origin);
-        assert_int_equal(cache_read(f, buf, CACHE_BLOCK, 0, &e), CACHE_BLOCK);
-        stalls_end(s, caller);
+        read_as(s, 10 * (pid_t)origin, f, buf);
         assert_int_equal(cache_wait(f, &e), 0);
-        for (pid_t job = 2; job < 4; job++) {
-            on_disk = job == 3 && is_only_on_disk(f);
-            caller = stalls_begin(s, 10 * job);
-            assert_int_equal(cache_read(f, buf, CACHE_BLOCK, 0, &e), CACHE_BLOCK);
-            stalls_end(s, caller);
-        }
+        read_as(s, 20, f, buf);
+        if (origin == 1)
+            read_from_disk(s, f, buf);
         cache_close(f);
     }
     struct stall_times store = times_of(s, CALLER_UNKNOWN), worker = times_of(s, "job-1"), memory = times_of(s, "job-2"),
                        disk = times_of(s, "job-3");
     assert_true(store.store_ns >= 20 * NS_PER_MS && !store.worker_ns);
     assert_true(worker.worker_ns >= 20 * NS_PER_MS && !worker.store_ns);
-    assert_true(!memory.disk_ns && !memory.store_ns && !memory.worker_ns);
-    assert_true((disk.disk_ns > 0) == on_disk && !disk.store_ns && !disk.worker_ns);
+    assert_true(!memory.store_ns && !memory.worker_ns);
+    assert_true(!disk.store_ns && !disk.worker_ns);
     assert_true(store.waiting_ns >= store.store_ns);
     stalls_free(s);
     cache_free(c);
