@@ -26,6 +26,8 @@ struct listing {
     bool again, grew;       /* mu; it was listed before; and a name came that was not there then */
     bool hidden;            /* mu; a file was passed over because a directory has its name */
     uint32_t start_s, page_s; /* mu; of its first and of its latest page */
+    int64_t failed_ns;      /* mu; monotonic: when a page last did not come; 0 never */
+    struct err why;         /* mu; … and why */
 };
 
 struct tree {
@@ -284,9 +286,18 @@ static int list_until(struct tree *t, uint64_t dir, bool (*enough)(struct tree *
     if (!l)
         return -1;
     int rc = 1;
+    int64_t asked = clock_mono_ns();
     pthread_mutex_lock(&l->mu);
+    if (l->failed_ns > asked) { /* while we waited for our turn: it was asked for all who wait, or each would wait for all before him */
+        *e = l->why;
+        rc = -1;
+    }
     while (rc == 1 && !is_complete(t, dir, &d)) {
         rc = list_page(t, l, e);
+        if (rc < 0) {
+            l->failed_ns = clock_mono_ns();
+            l->why = *e;
+        }
         if (rc == 1 && enough && enough(t, dir, what))
             break;
     }

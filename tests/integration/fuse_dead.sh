@@ -36,6 +36,18 @@ killed_at_once() # a reader that waits ends long before the deadline: a busy mac
     return $status
 }
 
+crowd_fails() # those who wait for the same directory do not wait for one another
+{
+    local i crowd=() begun=$SECONDS
+    for i in {1..12}; do
+        timeout 120 stat "$MNT/other/$i" >"$WORK/crowd.$i" 2>&1 &
+        crowd+=($!)
+    done
+    for i in "${crowd[@]}"; do ! wait "$i" || die "a dead store, and no error"; done
+    [ "$(cat "$WORK"/crowd.* | grep -c 'Input/output error')" = 12 ] || die "not all got EIO: $(cat "$WORK"/crowd.*)"
+    [ $((SECONDS - begun)) -lt 40 ] || die "a crowd waited $((SECONDS - begun)) s for a store with a deadline of 5 s"
+}
+
 fake_start
 for i in 1 2 3 4; do tell put "known/f$i" 100000 >/dev/null; done
 tell put other/x 10 >/dev/null
@@ -51,6 +63,7 @@ for profile in sealed open; do
     grep -q 'a request failed.*"op":"read".*known/f2' "$WORK/fuse.log" || die "nothing in the log"
     fails_with_eio ls "$MNT/other"
     fails_with_eio stat "$MNT/other/x"
+    crowd_fails
     [ "$(head -c 3 "$MNT/known/f1")" = abc ] || die "what is cached needs the store"
     sleep 1.2 # and so it is when what is known is old
     [ "$(find "$MNT/known" -type f | wc -l)" = 4 ] || die "what is known is not told any more"
