@@ -353,6 +353,8 @@ static void serving(void *user)
     log_info("serving");
 }
 
+static void gone(void *user) { cache_cancel(((struct client *)user)->cache); }
+
 static unsigned stack_depth(const char *dir)
 {
     struct statfs st;
@@ -362,7 +364,8 @@ static unsigned stack_depth(const char *dir)
 static enum client_exit run_session(struct client *c, int fd, const void *init, size_t init_len)
 {
     struct err e = ERR_INIT;
-    struct session_conf sc = {.fd = fd, .init = init, .init_len = init_len, .save_init = save_init, .serving = serving, .user = c,
+    struct session_conf sc = {.fd = fd, .init = init, .init_len = init_len, .save_init = save_init, .serving = serving,
+        .unmounted = gone, .user = c,
         .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = session_new(&sc, &c->fs, &e);
     if (!s)
@@ -382,6 +385,8 @@ static void tear_down(struct client *c)
     bool unmounted = c->fs.session && session_unmounted(c->fs.session);
     status_data(c->status, NULL);
     status_profile(c->status, c->fs.sealed, NULL);
+    if (c->cache)
+        cache_cancel(c->cache);
     hints_free(c->fs.hints);
     writer_stop(c->writer);
     walk_stop(c->walk);

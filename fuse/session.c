@@ -73,8 +73,11 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
     }
     (void)fd;
     ssize_t n = loop_read(s->loop, buf, len);
-    if (n < 0 && errno == ENODEV)
+    if (n < 0 && errno == ENODEV) {
         atomic_store(&s->unmounted, true);
+        s->c.unmounted(s->c.user);
+        errno = ENODEV;
+    }
     if (n < (ssize_t)sizeof(struct fuse_in_header))
         return n;
     const struct fuse_in_header *h = buf;

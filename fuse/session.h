@@ -21,6 +21,7 @@ struct session_conf {
     unsigned threads;         /* at most; 0: 64 */
     void (*save_init)(void *user, const void *init, size_t len); /* called once, before it is answered */
     void (*serving)(void *user);                                 /* INIT is answered, or was before */
+    void (*unmounted)(void *user);                               /* nobody waits for an answer any more; perhaps called again */
     void *user;
 };
 /* One a process. */

@@ -153,11 +153,13 @@ static void free_nodes(struct cache *c)
     }
 }
 
+void cache_cancel(struct cache *c) { atomic_store(&c->cancel, true); }
+
 void cache_free(struct cache *c)
 {
     if (!c)
         return;
-    atomic_store(&c->cancel, true);
+    cache_cancel(c);
     if (c->has_keeper) {
         pthread_mutex_lock(&c->mu);
         c->stopping = true;

@@ -50,6 +50,8 @@ struct cache_conf {
 };
 /* A directory is used by one program at a time: CONFLICT if another holds it. */
 struct cache *cache_new(const struct cache_conf *conf, struct err *e);
+/* What is being fetched fails soon, and what is not here from now on: so that those who bring it in can be ended. */
+void cache_cancel(struct cache *c);
 void cache_free(struct cache *c); /* all files closed before; waits for what is being fetched */
 
 /* No I/O to the source. As soon as bytes of this version came, other versions of the same path are dropped (their open readers
