@@ -49,6 +49,7 @@ struct client {
     struct ring *ring;
     struct cache *cache;
     struct walk *walk;
+    struct sweep *sweep;
     struct backings *backings;    /* NULL: no passthrough */
     struct fs fs;
     struct writer *writer;
@@ -293,6 +294,8 @@ static int build(struct client *c, bool resume, struct err *e)
     fc.backings = c->backings;
     if (!(fc.walk = c->walk = walk_start(fs->inodes, fs->tree, c->cache, e)))
         return -1;
+    if (!(fc.sweep = c->sweep = sweep_new(fs->inodes, fs->tree, c->cache, e)))
+        return -1;
     if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
         return -1;
     fs->hints = hints_new(fs, c->o->cache_dir);
@@ -390,6 +393,7 @@ static void tear_down(struct client *c)
     hints_free(c->fs.hints);
     writer_stop(c->writer);
     walk_stop(c->walk);
+    sweep_free(c->sweep);
     ofiles_free(c->fs.files);
     backings_free(c->backings); /* through the session or the keeper */
     inval_stop(c->fs.inval);

@@ -219,18 +219,15 @@ void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), voi
     }
 }
 
-/* Opens the cached version that the index names. f->io is held exclusively. */
-static int attach_cached(struct ofile *f, const struct inode *n, struct err *e)
+struct cache_file *ofile_cached(struct tree *tree, struct cache *cache, const struct inode *n, struct err *e)
 {
     char path[INODE_PATH_MAX];
     struct store *store;
-    struct cache_key key = {.path = path, .version = n->version, .size = n->size};
     unsigned mount;
-    if (tree_where(f->files->c.tree, f->ino, &store, &mount, path, e))
-        return -1;
-    key.mount = mount;
-    f->cf = cache_open(f->files->c.cache, &key, e);
-    return f->cf ? 0 : -1;
+    if (tree_where(tree, n->ino, &store, &mount, path, e))
+        return NULL;
+    struct cache_key key = {.mount = mount, .path = path, .version = n->version, .size = n->size};
+    return cache_open(cache, &key, e);
 }
 
 /* Makes sure that there is a place to read from. f->io is held exclusively. */
@@ -241,15 +238,22 @@ int ofile_attach(struct ofile *f, struct err *e)
         return 0;
     if (inodes_get(f->files->c.inodes, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
-    return n.flags & INODE_STAGED ? write_attach(f, e) : attach_cached(f, &n, e);
+    if (n.flags & INODE_STAGED)
+        return write_attach(f, e);
+    f->cf = ofile_cached(f->files->c.tree, f->files->c.cache, &n, e);
+    return f->cf ? 0 : -1;
 }
 
-/* Who begins to read it is perhaps on his way through the directory. */
+/* Who begins to read it is perhaps on his way through the directory, in its order or in another one. */
 static void note_reader(struct ofile *f)
 {
     struct inode n;
-    if (f->cf && inodes_get(f->files->c.inodes, f->ino, &n) == 0)
-        walk_note(f->files->c.walk, &n, cache_complete(f->cf));
+    if (!f->cf || inodes_get(f->files->c.inodes, f->ino, &n))
+        return;
+    bool here = cache_complete(f->cf);
+    walk_note(f->files->c.walk, &n, here);
+    if (!here)
+        sweep_note(f->files->c.sweep, &n);
 }
 
 /* reads: for a reader, not ahead of one. f->io is held shared on success. */

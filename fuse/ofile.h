@@ -11,6 +11,7 @@
 #include "fuse/backing.h"
 #include "fuse/cache/cache.h"
 #include "fuse/inode.h"
+#include "fuse/sweep.h"
 #include "fuse/tree.h"
 #include "fuse/walk.h"
 
@@ -43,6 +44,7 @@ struct ofiles_conf {
     const struct conf *conf;
     const char *stage_dir;
     struct walk *walk;
+    struct sweep *sweep;
     struct backings *backings;  /* NULL: no passthrough */
     unsigned max_idle;          /* closed files kept ready; 0: 1024 */
 };
@@ -70,6 +72,8 @@ void ofile_closed(struct ofile *f);
 ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct err *e);
 /* Brings that range in before somebody reads it. */
 int ofile_warm(struct ofile *f, uint64_t off, uint64_t len, struct err *e);
+/* The cached version that the index names, opened; cache_close() it. */
+struct cache_file *ofile_cached(struct tree *tree, struct cache *cache, const struct inode *n, struct err *e);
 int ofile_attach(struct ofile *f, struct err *e); /* finds where its bytes are; f->io is held exclusively */
 void ofile_attach_for_move(struct ofile *f); /* before a rename: so that ofile_moved() has what to move */
 /* Before a removal: whoever has it open, but for `own` opens, must be able to go on reading. f->up is held. */

@@ -1,5 +1,6 @@
 #include "fuse/walk.h"
 
+#include "fuse/ofile.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -79,6 +80,11 @@ static void advance(struct stream *s, const struct inode *n)
     }
 }
 
+bool walk_is_small(const struct inode *n)
+{
+    return !(n->flags & (INODE_DIR | INODE_STAGED | INODE_GONE)) && n->size > 0 && n->size <= SMALL;
+}
+
 static bool has_room(const struct walk *w, const struct stream *s)
 {
     return s->out <= s->window / 2 && s->out_bytes <= w->most_bytes / 2;
@@ -87,7 +93,7 @@ static bool has_room(const struct walk *w, const struct stream *s)
 void walk_note(struct walk *w, const struct inode *n, bool here)
 {
     bool wake = false;
-    if (n->size > SMALL)
+    if (!walk_is_small(n))
         return;
     pthread_mutex_lock(&w->mu);
     struct stream *s = find(w, n->parent);
@@ -121,7 +127,7 @@ static int take(void *user, const char *name, const struct inode *child, uint64_
 {
     struct batch *b = user;
     (void)name;
-    bool small = !(child->flags & (INODE_DIR | INODE_STAGED | INODE_GONE)) && child->size > 0 && child->size <= SMALL;
+    bool small = walk_is_small(child);
     if (b->n == b->most || (small && b->n && b->bytes + child->size > b->most_bytes))
         return 1;
     b->at = cookie;
@@ -161,14 +167,8 @@ static uint64_t next_dir(struct walk *w, uint64_t dir)
 /* True if it has to come from elsewhere. */
 static bool fetch(struct walk *w, const struct inode *n)
 {
-    char path[INODE_PATH_MAX];
-    struct store *store;
-    unsigned mount;
     struct err e = ERR_INIT;
-    if (tree_where(w->tree, n->ino, &store, &mount, path, &e))
-        return false;
-    struct cache_key key = {.mount = mount, .path = path, .version = n->version, .size = n->size};
-    struct cache_file *f = cache_open(w->cache, &key, &e);
+    struct cache_file *f = ofile_cached(w->tree, w->cache, n, &e);
     if (!f)
         return false;
     bool missing = !cache_complete(f);

@@ -298,7 +298,7 @@ int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e)
     uint32_t first = (uint32_t)(off / CACHE_BLOCK), last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
     uint32_t ahead = first;
     for (uint32_t b = first; b <= last; b++) {
-        if (ahead < b + 4 * PART_BLOCKS && ahead <= last)
+        if (first < last && ahead < b + 4 * PART_BLOCKS && ahead <= last) /* a single block is fetched right here */
             ahead = fetch_ahead(n, MAX(ahead, b), MIN(last + 1 - MAX(ahead, b), 8 * PART_BLOCKS), PART_BLOCKS, true);
         if (fill_block(n, b, e))
             return -1;

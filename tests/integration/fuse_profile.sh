@@ -1,7 +1,7 @@
 #!/bin/bash
 # timeout: 240
 # The profile fits the files and stays what it is when the serving process is killed; a sealed mount sees what changes in the store, too;
-# who walks through a directory finds the next files fetched already, who reads at random does not.
+# who walks through a directory finds the next files fetched already, who reads at random only after a good part of it.
 set -euo pipefail
 FUSE_LEAKS=0
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
@@ -78,6 +78,7 @@ wait_for "the new directory" eval 'ls "$MNT" | grep -qx c'
 [ "$(cat "$MNT/a/g" "$MNT/c/x")" = $'a new file\nx' ] || die "wrong content of what is new"
 
 echo "# in order, and at random"
+read_some() { for i in $(seq -w 199 -7 000); do cat "$MNT/b/f$i"; done >/dev/null; } # more than an eighth of them
 for how in sealed open; do
     fuse_config readOnly=true "cache={\"tiers\":[{\"medium\":\"SSD\",\"quota\":2000000000}],\"profile\":\"$how\"}"
     restart
@@ -88,7 +89,36 @@ for how in sealed open; do
     for i in 000 001 002 003; do cat "$MNT/a/f$i" 2>/dev/null || true; done >/dev/null
     for i in 004 005 006 007; do cat "$MNT/a/f$i"; done >/dev/null
     wait_for "$how: the next files" eval '[ "$(status .cache.files)" -ge 24 ]'
-    [ "$(status .cache.files)" -lt 300 ] || die "$how: far too many files were fetched"
+    sleep 0.5
+    before=$(status .cache.files)
+    [ "$before" -lt 175 ] || die "$how: far too many files were fetched"
+    read_some
+    wait_for "$how: the rest of the directory" eval '[ "$(status .cache.files)" -ge $((before + 192)) ]'
     [ "$(cat "$MNT"/a/* "$MNT"/b/* "$MNT"/c/* | sha256sum)" = "$(cat "$DATA"/a/* "$DATA"/b/* "$DATA"/c/* | sha256sum)" ] || die "$how: wrong content"
 done
+
+echo "# at random, and the cache has little room"
+fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":409600}]}' # a page for each file: 100
+restart
+read_some
+wait_for "what there is room for" eval '[ "$(status .cache.files)" -ge 60 ]'
+sleep 0.5
+[ "$(status .cache.usedBytes)" -le 358400 ] || die "the last eighth of the cache was filled for nobody"
+curl -sf "http://$HTTP/metrics" | grep -qx 'millrace_cache_evicted_bytes_total 0' || die "something was evicted for nobody"
+
+echo "# at random, and the store goes away"
+fuse_config readOnly=true
+restart
+read_some
+wait_for "the rest of the directory" eval '[ "$(status .cache.files)" -ge 200 ]'
+ls "$MNT/a" >/dev/null
+kill -9 "$S3_PID"
+pids=()
+for i in $(seq -w 199 -7 000); do
+    timeout 1 cat "$MNT/a/f$i" >/dev/null 2>&1 &
+    pids+=($!)
+done
+for pid in "${pids[@]}"; do wait "$pid" || true; done # the kernel's requests stay
+begun=$SECONDS
 fuse_umount
+[ $((SECONDS - begun)) -lt 15 ] || die "the client took $((SECONDS - begun)) s to end while its store was gone"

@@ -1,0 +1,21 @@
+/* sweep — fetches the rest of a directory once a good part of it was read in whatever order: who has read an eighth of its files, in
+ * random order as training does, is likely to come to the others too. What a few reads touched stays all that is fetched. Small files only
+ * (walk_is_small), and only into room that is free: nothing goes out of the cache for it.
+ *
+ * Threads: any; up to 16 of its own fetch, made when there is something to do. Locks: sweep.mu, under which those of inodes and cache may
+ * be taken; never across I/O. */
+#ifndef MILLRACE_FUSE_SWEEP_H
+#define MILLRACE_FUSE_SWEEP_H
+
+#include "fuse/cache/cache.h"
+#include "fuse/inode.h"
+#include "fuse/tree.h"
+
+struct sweep; /* opaque */
+/* All borrowed. */
+struct sweep *sweep_new(struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e);
+void sweep_free(struct sweep *s); /* ends its threads; NULL is fine */
+/* Somebody begins to read this file, and it was not in the cache. */
+void sweep_note(struct sweep *s, const struct inode *n);
+
+#endif
