@@ -252,7 +252,7 @@ static void note_reader(struct ofile *f)
         return;
     bool here = cache_complete(f->cf);
     walk_note(f->files->c.walk, &n, here);
-    if (!here)
+    if (!here || cache_is_cold(f->cf))
         sweep_note(f->files->c.sweep, &n);
 }
 

@@ -1,5 +1,6 @@
 #include "fuse/sweep.h"
 
+#include "fuse/cache/budget.h"
 #include "fuse/ofile.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
@@ -21,13 +22,19 @@
 
 struct seen {
     uint64_t dir;   /* 0: none */
-    unsigned files; /* read that were not here */
+    unsigned files; /* read that were not here, or cold */
+};
+
+struct may {
+    bool fetch; /* into the cache */
+    bool warm;  /* from its disk into memory */
 };
 
 struct sweep {
     struct inodes *inodes;
     struct tree *tree;
     struct cache *cache;
+    uint64_t memory;              /* bytes that we may use */
     pthread_mutex_t mu;
     pthread_cond_t work;
     struct seen *seen;            /* mu; DIRS, by hash */
@@ -35,7 +42,9 @@ struct sweep {
     unsigned first, n;            /* mu; of queue */
     uint64_t at;                  /* mu; cookie of the last file taken from the first directory */
     struct inode batch[BATCH];    /* mu; taken */
-    unsigned nbatch, next;        /* mu; how many, and which is to be fetched next */
+    unsigned nbatch, next;        /* mu; how many, and which is the next one */
+    struct may may;               /* mu; for this batch */
+    uint64_t coming;              /* mu; bytes that are being brought in */
     pthread_t threads[THREADS];
     unsigned nthreads;            /* mu */
     bool stop;                    /* mu */
@@ -51,7 +60,8 @@ struct sweep *sweep_new(struct inodes *inodes, struct tree *tree, struct cache *
         free(seen);
         return NULL;
     }
-    *s = (struct sweep){.inodes = inodes, .tree = tree, .cache = cache, .seen = seen};
+    *s = (struct sweep){.inodes = inodes, .tree = tree, .cache = cache, .seen = seen,
+        .memory = (uint64_t)budget_memory_limit("/")};
     pthread_mutex_init(&s->mu, NULL);
     pthread_cond_init(&s->work, NULL);
     return s;
@@ -89,23 +99,28 @@ static int take(void *user, const char *name, const struct inode *child, uint64_
 
 static void give_up(struct sweep *s) { s->n = s->nbatch = s->next = 0; }
 
-static bool has_room(const struct sweep *s)
+static uint64_t room_of(const struct inode *n) { return (n->size + PAGE - 1) / PAGE * PAGE; }
+
+/* What is there room for? Memory: where all that is cached fits twice, nothing goes out of it before it was read. */
+static struct may look_around(const struct sweep *s)
 {
     struct cache_stats c;
-    uint64_t bytes = 0;
+    uint64_t bytes = s->coming;
     cache_stats(s->cache, &c);
     for (unsigned i = 0; i < s->nbatch; i++)
-        bytes += (s->batch[i].size + PAGE - 1) / PAGE * PAGE;
-    return !c.disk_full && c.used_bytes + bytes <= c.capacity_bytes - c.capacity_bytes / SPARE;
+        bytes += room_of(&s->batch[i]);
+    return (struct may){.fetch = !c.disk_full && c.used_bytes + bytes <= c.capacity_bytes - c.capacity_bytes / SPARE,
+        .warm = c.used_bytes <= s->memory / 2};
 }
 
 /* False: there is nothing to do. mu is held. */
-static bool next_file(struct sweep *s, struct inode *out)
+static bool next_file(struct sweep *s, struct inode *out, struct may *may)
 {
     while (s->next == s->nbatch && s->n) {
         s->next = s->nbatch = 0;
         inodes_children(s->inodes, s->queue[s->first], s->at, false, take, s);
-        if (!has_room(s)) {
+        s->may = look_around(s);
+        if (!s->may.fetch && !s->may.warm) {
             give_up(s);
         } else if (!s->nbatch) {
             s->first = (s->first + 1) % QUEUE;
@@ -116,15 +131,21 @@ static bool next_file(struct sweep *s, struct inode *out)
     if (s->next == s->nbatch)
         return false;
     *out = s->batch[s->next++];
+    *may = s->may;
     return true;
 }
 
-static int fetch(struct sweep *s, const struct inode *n, struct err *e)
+static int bring(struct sweep *s, const struct inode *n, struct may may, struct err *e)
 {
+    int rc = 0;
     struct cache_file *f = ofile_cached(s->tree, s->cache, n, e);
-    int rc = f && !cache_complete(f) ? cache_fill(f, 0, n->size, e) : f ? 0 : -1;
-    if (f)
-        cache_close(f);
+    if (!f)
+        return -1;
+    if (!cache_complete(f))
+        rc = may.fetch ? cache_fill(f, 0, n->size, e) : 0;
+    else if (may.warm)
+        cache_warm(f, 0, n->size);
+    cache_close(f);
     return rc;
 }
 
@@ -132,16 +153,19 @@ static void *run(void *arg)
 {
     struct sweep *s = arg;
     struct inode n;
+    struct may may;
     pthread_mutex_lock(&s->mu);
     while (!s->stop) {
-        if (!next_file(s, &n)) {
+        if (!next_file(s, &n, &may)) {
             pthread_cond_wait(&s->work, &s->mu);
             continue;
         }
+        s->coming += room_of(&n);
         pthread_mutex_unlock(&s->mu);
         struct err e = ERR_INIT;
-        int rc = fetch(s, &n, &e);
+        int rc = bring(s, &n, may, &e);
         pthread_mutex_lock(&s->mu);
+        s->coming -= room_of(&n);
         if (rc == 0 || e.cls == ERR_NOTFOUND || e.cls == ERR_CONFLICT) /* that file is gone, or another one by now */
             continue;
         log_kv(LOG_DEBUG, "the rest of a directory was not fetched", "error", e.msg, NULL);

@@ -1,6 +1,6 @@
-/* sweep — fetches the rest of a directory once a good part of it was read in whatever order: who has read an eighth of its files, in
- * random order as training does, is likely to come to the others too. What a few reads touched stays all that is fetched. Small files only
- * (walk_is_small), and only into room that is free: nothing goes out of the cache for it.
+/* sweep — brings in the rest of a directory once a good part of it was read in whatever order: who has read an eighth of its files, in
+ * random order as training does, is likely to come to the others too. What was not in the cache is fetched, into room that is free only:
+ * nothing goes out for it; what is on its disk comes into memory, if all that is cached fits there twice. Small files (walk_is_small).
  *
  * Threads: any; up to 16 of its own fetch, made when there is something to do. Locks: sweep.mu, under which those of inodes and cache may
  * be taken; never across I/O. */
@@ -15,7 +15,7 @@ struct sweep; /* opaque */
 /* All borrowed. */
 struct sweep *sweep_new(struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e);
 void sweep_free(struct sweep *s); /* ends its threads; NULL is fine */
-/* Somebody begins to read this file, and it was not in the cache. */
+/* Somebody begins to read this file, and it was not in the cache, or cold (cache_is_cold). */
 void sweep_note(struct sweep *s, const struct inode *n);
 
 #endif

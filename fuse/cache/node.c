@@ -137,6 +137,7 @@ static int load_disk(struct node *n)
         struct seg *s = node_seg_make(n, 0);
         if (!s)
             return -1;
+        n->cold = cold;
         if (cold) /* its bytes begin to come while the answer is on its way */
             posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
         s->crc[0] = n->id.crc0;

@@ -78,6 +78,7 @@ struct node {
     unsigned refs;             /* cache.mu */
     unsigned handles;          /* cache.mu: cache_file's among the refs */
     bool was_trusted;          /* SLOT_TRUSTED when it was opened */
+    bool cold;                 /* its file had to be looked for on the disk */
     bool resident;             /* cache.mu: stays without refs (its fd or segments exist nowhere else) */
     /* fixed once loaded */
     uint32_t mount;
