@@ -124,8 +124,7 @@ static int load_disk(struct node *n)
     struct cache *c = n->c;
     struct stat st;
     cleanup_free char *path = tier_path(&c->tiers[n->tier], &n->id, n->slot, "");
-    bool cold = false;
-    int fd = open_file(c, path, &cold);
+    int fd = open_file(c, path, &n->cold);
     if (fd < 0)
         return -1;
     n->own_fd = true;
@@ -137,8 +136,7 @@ static int load_disk(struct node *n)
         struct seg *s = node_seg_make(n, 0);
         if (!s)
             return -1;
-        n->cold = cold;
-        if (cold) /* its bytes begin to come while the answer is on its way */
+        if (n->cold) /* its bytes begin to come while the answer is on its way */
             posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
         s->crc[0] = n->id.crc0;
         atomic_store(&s->trusted, same);
@@ -148,7 +146,7 @@ static int load_disk(struct node *n)
     }
     cleanup_free char *side = tier_path(&c->tiers[n->tier], &n->id, n->slot, ".m");
     cache_will_block(c);
-    n->side_fd = open_file(c, side, &cold);
+    n->side_fd = open_file(c, side, &n->cold);
     return n->side_fd < 0 ? -1 : load_side(n, same);
 }
 
