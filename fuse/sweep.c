@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define THREADS 16
 #define LEAST 8     /* files read: fewer say nothing */
@@ -18,6 +20,7 @@
 #define PROBES 8u
 #define QUEUE 1024u
 #define BATCH 32
+#define NICE 10     /* readers come first, where processors are short */
 #define PAGE 4096u  /* what the cache counts in */
 
 struct seen {
@@ -154,6 +157,7 @@ static void *run(void *arg)
     struct sweep *s = arg;
     struct inode n;
     struct may may;
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     pthread_mutex_lock(&s->mu);
     while (!s->stop) {
         if (!next_file(s, &n, &may)) {

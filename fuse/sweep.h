@@ -2,8 +2,8 @@
  * random order as training does, is likely to come to the others too. What was not in the cache is fetched, into room that is free only:
  * nothing goes out for it; what is on its disk comes into memory, if all that is cached fits there twice. Small files (walk_is_small).
  *
- * Threads: any; up to 16 of its own fetch, made when there is something to do. Locks: sweep.mu, under which those of inodes and cache may
- * be taken; never across I/O. */
+ * Threads: any; up to 16 of its own, which yield to those who serve readers, made when there is something to do. Locks: sweep.mu, under
+ * which those of inodes and cache may be taken; never across I/O. */
 #ifndef MILLRACE_FUSE_SWEEP_H
 #define MILLRACE_FUSE_SWEEP_H
 
