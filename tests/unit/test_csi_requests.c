@@ -13,17 +13,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* A keeper, and a client that takes so long over each READ: its files may not be registered, so that every read goes to it. */
+static pid_t slow_client(struct world *w, const char *ms)
+{
+    assert_int_equal(chmod(w->cache, 0755), 0);
+    assert_int_equal(chown(w->cache, 12345, -1), 0);
+    world_open(w, 0);
+    setenv("FAKE_SLEEP_MS", ms, 1);
+    pid_t pid = client(w);
+    unsetenv("FAKE_SLEEP_MS");
+    must_stage(w);
+    return pid;
+}
+
 /* A request that the dead client had read is sent again to its successor. */
 static void test_request_in_flight(void **state)
 {
     struct world *w = *state;
-    assert_int_equal(chmod(w->cache, 0755), 0);
-    assert_int_equal(chown(w->cache, 12345, -1), 0); /* so its files may not be registered: every read goes to the client */
-    world_open(w, 0);
-    setenv("FAKE_SLEEP_MS", "1500", 1);
-    pid_t pid = client(w);
-    unsetenv("FAKE_SLEEP_MS");
-    must_stage(w);
+    pid_t pid = slow_client(w, "1500");
     pid_t next = client(w);
     pthread_t reader;
     assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
@@ -46,13 +53,7 @@ static void test_request_over_restart(void **state)
 {
     struct world *w = *state;
     struct err e = ERR_INIT;
-    assert_int_equal(chmod(w->cache, 0755), 0);
-    assert_int_equal(chown(w->cache, 12345, -1), 0);
-    world_open(w, 0);
-    setenv("FAKE_SLEEP_MS", "1500", 1);
-    pid_t pid = client(w);
-    unsetenv("FAKE_SLEEP_MS");
-    must_stage(w);
+    pid_t pid = slow_client(w, "1500");
     dev_t dev = 0;
     assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
     pthread_t reader;
@@ -85,13 +86,7 @@ static void read_direct(const char *path)
 static void test_reader_killed(void **state)
 {
     struct world *w = *state;
-    assert_int_equal(chmod(w->cache, 0755), 0);
-    assert_int_equal(chown(w->cache, 12345, -1), 0);
-    world_open(w, 0);
-    setenv("FAKE_SLEEP_MS", "600000", 1);
-    pid_t pid = client(w);
-    unsetenv("FAKE_SLEEP_MS");
-    must_stage(w);
+    pid_t pid = slow_client(w, "600000");
     pid_t reader = fork();
     assert_true(reader >= 0);
     if (reader == 0)
