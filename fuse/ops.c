@@ -54,7 +54,7 @@ void ops_fill_entry(struct fs *fs, const struct inode *n, struct fuse_entry_para
     memset(p, 0, sizeof *p);
     p->ino = n->ino;
     p->generation = n->generation;
-    p->attr_timeout = p->entry_timeout = fs->timeout;
+    p->attr_timeout = p->entry_timeout = tree_believed(fs->tree, n, fs->timeout);
     ops_attr(fs, n, &p->attr);
 }
 
@@ -119,7 +119,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
         return;
     }
     if (err_errno(&e) == ENOENT && fs->absence > 0) {
-        struct fuse_entry_param p = {.entry_timeout = fs->absence};
+        struct fuse_entry_param p = {.entry_timeout = tree_absence_believed(fs->tree, dir, fs->absence)};
         fuse_reply_entry(req, &p);
         return;
     }
@@ -153,7 +153,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     }
     let_it_ask(fs, &n);
     ops_attr(fs, &n, &st);
-    fuse_reply_attr(req, &st, n.flags & INODE_GONE ? 0 : fs->timeout);
+    fuse_reply_attr(req, &st, n.flags & INODE_GONE ? 0 : tree_believed(fs->tree, &n, fs->timeout));
 }
 
 static int64_t ns_of(const struct timespec *ts) { return ts->tv_sec * NS_PER_S + ts->tv_nsec; }
@@ -193,7 +193,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
         return;
     }
     ops_attr(fs, &n, &st);
-    fuse_reply_attr(req, &st, fs->timeout);
+    fuse_reply_attr(req, &st, tree_believed(fs->tree, &n, fs->timeout));
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)

@@ -3,6 +3,7 @@
 #include "fuse/loop.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/mem.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -50,6 +51,31 @@ static bool is_fresh_absence(const struct tree *t, uint32_t when_s)
 static bool is_fixed(const struct inode *n) { return n->flags & (INODE_LOCAL | INODE_STAGED | INODE_DIRTY | INODE_MOUNT | INODE_FIXED); }
 
 int64_t tree_sync_ns(const struct tree *t) { return t->c.sync_ns; }
+
+/* Seconds until what was so at when_s is too old; not above 0: it is. */
+static double fresh_for(const struct tree *t, uint32_t when_s)
+{
+    return (double)((int64_t)when_s * NS_PER_S + t->c.sync_ns - clock_real_ns()) / (double)NS_PER_S;
+}
+
+/* A listing that is too old already says nothing here: each path through the directory would be asked for. */
+static double listing_believed(const struct tree *t, const struct inode *d, double most)
+{
+    double left = (d->flags & INODE_DIR) && (d->flags & INODE_LISTED) ? fresh_for(t, d->listed_s) : 0;
+    return left > 0 ? MIN(left, most) : most;
+}
+
+double tree_believed(const struct tree *t, const struct inode *n, double most)
+{
+    double own = is_fixed(n) ? most : fresh_for(t, n->synced_s);
+    return MAX(0.0, MIN(own, listing_believed(t, n, most)));
+}
+
+double tree_absence_believed(const struct tree *t, uint64_t dir, double most)
+{
+    struct inode d;
+    return inodes_get(t->c.inodes, dir, &d) ? 0 : listing_believed(t, &d, most);
+}
 
 bool tree_writable(const struct tree *t, unsigned mount)
 {

@@ -32,6 +32,10 @@ int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
 /* Makes sure that there is something to read after `cookie`, or that the directory is complete: one page of its listing at a time. */
 int tree_fill(struct tree *t, uint64_t dir, uint64_t cookie, struct err *e);
 bool tree_is_old(struct tree *t, const struct inode *dir); /* its listing is older than may be shown */
+/* How long the kernel may believe what is known of n without asking again, in seconds, at most `most`: until it, or its listing, is too
+ * old. 0: not at all. */
+double tree_believed(const struct tree *t, const struct inode *n, double most);
+double tree_absence_believed(const struct tree *t, uint64_t dir, double most); /* … that dir has no such name */
 int tree_fill_all(struct tree *t, uint64_t dir, struct err *e); /* complete and fresh: before rmdir, rename over */
 
 /* Where an inode is: its store and the path there. EROFS/ENOENT for the directories above the mounts. */

@@ -77,6 +77,22 @@ wait_for "the removed file" eval '! ls "$MNT/a" | grep -qx f001'
 wait_for "the new directory" eval 'ls "$MNT" | grep -qx c'
 [ "$(cat "$MNT/a/g" "$MNT/c/x")" = $'a new file\nx' ] || die "wrong content of what is new"
 
+echo "# the metadata sync interval begins when the store was asked, not when the kernel was told"
+sync=20
+echo "the first version" >"$DATA/a/aged"
+restart --metadata-sync ${sync}s
+asked=$SECONDS
+[ -e "$MNT/a/f000" ] # the directory is listed for it
+while [ $((SECONDS - asked)) -lt $((sync * 7 / 10)) ]; do sleep 0.2; done
+[ "$(stat -c %s "$MNT/a/aged")" = 18 ] || die "the first version is not there"
+[ ! -e "$MNT/a/later" ] || die "a file is there that was not made yet"
+echo "another version, and longer" >"$DATA/a/.new" && mv "$DATA/a/.new" "$DATA/a/aged"
+echo x >"$DATA/a/later"
+wait_for "the changed file and the new one" eval '[ -e "$MNT/a/later" ] && [ "$(stat -c %s "$MNT/a/aged")" != 18 ]'
+# counted from the kernel's questions it would be 34 s
+[ $((SECONDS - asked)) -lt $((sync * 3 / 2)) ] || die "changes were seen after $((SECONDS - asked)) s, not $sync"
+rm "$DATA/a/aged" "$DATA/a/later"
+
 echo "# in order, and at random"
 read_some() { for i in $(seq -w 199 -7 000); do cat "$MNT/b/f$i"; done >/dev/null; } # more than an eighth of them
 for how in sealed open; do
