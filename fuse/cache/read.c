@@ -150,8 +150,9 @@ static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32
     uint64_t off = n->base + (uint64_t)block * CACHE_BLOCK + in;
     if (!read_tier(n, dst, len, off))
         h = BROKEN;
-    /* the reader's own page cache has it now */
-    if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir)
+    /* The reader's own page cache has it now. What was fetched just now is not written yet, and could not go. */
+    if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir
+        && !(atomic_load_explicit(&s->fresh, memory_order_relaxed) & block_bit(block)))
         posix_fadvise(n->fd, (off_t)(n->base + (uint64_t)block * CACHE_BLOCK), CACHE_BLOCK, POSIX_FADV_DONTNEED);
     uint32_t seg = block / SEG_BLOCKS + 1; /* one hit a visit, not one a read */
     if (atomic_load_explicit(&f->last_seg, memory_order_relaxed) != seg || (in == 0 && block % SEG_BLOCKS == 0)) {

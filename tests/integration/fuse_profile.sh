@@ -133,7 +133,10 @@ if [ "$(in_memory)" -ge 200 ] && [ "$(stat -f -c %T "$CACHE")" != tmpfs ] && [ -
     [ "$(in_memory)" -lt 50 ] || die "the caches do not go: $(in_memory) of 200"
     echo 3 >/proc/sys/vm/drop_caches # looking has made the names known again
     read_some
-    wait_for "the rest of the directory in memory" eval '[ "$(in_memory)" -ge 200 ]'
+    # but for the 29 that were read: the kernel has those in the page cache of the mount
+    wait_for "the rest of the directory in memory" eval '[ "$(in_memory)" -ge 171 ]'
+    cat "$MNT/b"/* >/dev/null
+    [ "$(in_memory)" -lt 60 ] || die "$(in_memory) of 200 files are in memory twice"
 fi
 
 echo "# the store goes away"
