@@ -1,5 +1,6 @@
 #include "fuse/cache/priv.h"
 #include "lib/base/clock.h"
+#include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -118,7 +119,7 @@ void cache_stall(struct cache_stall *out)
 }
 
 /* len bytes from a tier. What the page cache has comes without waiting; only the rest is a wait for the disk. */
-static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t off)
+static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t off, bool *waited)
 {
     bool disk = n->c->tiers[n->tier].dir;
     int flags = disk ? RWF_NOWAIT : 0;
@@ -137,7 +138,14 @@ static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t of
     }
     if (began)
         stall.disk_ns += clock_mono_ns() - began;
+    *waited = began != 0;
     return true;
+}
+
+/* A whole block that came from the disk just now: are its bytes what they were when it was written there? */
+static bool is_sound(const struct node *n, const struct seg *s, uint32_t block, const char *data, uint32_t len)
+{
+    return len < block_len(n, block) || crc32c(0, data, len) == s->crc[block % SEG_BLOCKS];
 }
 
 static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
@@ -148,8 +156,13 @@ static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32
     if (h != HIT)
         return h;
     uint64_t off = n->base + (uint64_t)block * CACHE_BLOCK + in;
-    if (!read_tier(n, dst, len, off))
+    bool waited = false;
+    if (!read_tier(n, dst, len, off, &waited)) {
         h = BROKEN;
+    } else if ((waited || n->cold) && !is_sound(n, s, block, dst, len)) {
+        atomic_fetch_and(&s->trusted, ~block_bit(block));
+        h = UNTRUSTED;
+    }
     /* The reader's own page cache has it now. What was fetched just now is not written yet, and could not go. */
     if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir
         && !(atomic_load_explicit(&s->fresh, memory_order_relaxed) & block_bit(block)))
