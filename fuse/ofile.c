@@ -15,8 +15,8 @@
 #define NOTES 64
 
 struct note {
-    uint64_t ino;
-    char text[sizeof((struct err *)0)->msg];
+    uint64_t ino, generation;
+    char text[OFILES_NOTE_MAX];
 };
 
 struct ofiles {
@@ -436,6 +436,11 @@ void ofile_moved(struct ofile *f)
 
 void ofiles_note(struct ofiles *fs, uint64_t ino, const struct err *e)
 {
+    struct inode n;
+    char when[CLOCK_RFC3339_LEN];
+    if (inodes_get(fs->c.inodes, ino, &n))
+        return;
+    clock_rfc3339(clock_real_ns(), when);
     pthread_mutex_lock(&fs->mu);
     struct note *at = NULL;
     for (size_t i = 0; i < NOTES && !at; i++)
@@ -443,17 +448,21 @@ void ofiles_note(struct ofiles *fs, uint64_t ino, const struct err *e)
     if (!at)
         at = &fs->notes[fs->next_note++ % NOTES];
     at->ino = ino;
-    snprintf(at->text, sizeof at->text, "%s", e->msg);
+    at->generation = n.generation;
+    snprintf(at->text, sizeof at->text, "%s %s", when, e->msg);
     pthread_mutex_unlock(&fs->mu);
 }
 
-bool ofiles_noted(struct ofiles *fs, uint64_t ino, char *text, size_t cap)
+bool ofiles_noted(struct ofiles *fs, uint64_t ino, char text[OFILES_NOTE_MAX])
 {
+    struct inode n;
     bool found = false;
+    if (inodes_get(fs->c.inodes, ino, &n))
+        return false;
     pthread_mutex_lock(&fs->mu);
     for (size_t i = 0; i < NOTES && !found; i++)
-        if (fs->notes[i].ino == ino) {
-            snprintf(text, cap, "%s", fs->notes[i].text);
+        if (fs->notes[i].ino == ino && fs->notes[i].generation == n.generation) {
+            memcpy(text, fs->notes[i].text, OFILES_NOTE_MAX);
             found = true;
         }
     pthread_mutex_unlock(&fs->mu);

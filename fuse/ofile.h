@@ -14,6 +14,7 @@
 #include "fuse/sweep.h"
 #include "fuse/tree.h"
 #include "fuse/walk.h"
+#include "lib/base/clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -81,8 +82,9 @@ int ofile_pin(struct ofile *f, unsigned own, struct err *e);
 /* The inode's path or version changed: what is cached under the old one is cached under the new one now. */
 void ofile_moved(struct ofile *f);
 
-/* What to tell users about an inode that failed, for the xattr. */
+/* What to tell users about an inode that failed, for the xattr: when it last did and why. */
+#define OFILES_NOTE_MAX (sizeof((struct err *)0)->msg + CLOCK_RFC3339_LEN)
 void ofiles_note(struct ofiles *fs, uint64_t ino, const struct err *e);
-bool ofiles_noted(struct ofiles *fs, uint64_t ino, char *text, size_t cap);
+bool ofiles_noted(struct ofiles *fs, uint64_t ino, char text[OFILES_NOTE_MAX]);
 
 #endif

@@ -227,12 +227,12 @@ static void reply_xattr(fuse_req_t req, const char *value, size_t len, size_t si
 
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
-    char text[sizeof((struct err *)0)->msg];
+    char text[OFILES_NOTE_MAX];
     if (ino == FUSE_ROOT_ID && strcmp(name, XATTR_STATUS) == 0) {
         cleanup_buf struct buf status = BUF_INIT(STATUS_MAX);
         status_json(ops_fs(req)->status, &status);
         reply_xattr(req, buf_str(&status), status.len, size);
-    } else if (strcmp(name, XATTR_ERROR) == 0 && ofiles_noted(ops_fs(req)->files, ino, text, sizeof text)) {
+    } else if (strcmp(name, XATTR_ERROR) == 0 && ofiles_noted(ops_fs(req)->files, ino, text)) {
         reply_xattr(req, text, strlen(text), size);
     } else {
         fuse_reply_err(req, ENODATA);
@@ -241,8 +241,8 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-    char text[sizeof((struct err *)0)->msg];
-    size_t len = ofiles_noted(ops_fs(req)->files, ino, text, sizeof text) ? sizeof XATTR_ERROR : 0;
+    char text[OFILES_NOTE_MAX];
+    size_t len = ofiles_noted(ops_fs(req)->files, ino, text) ? sizeof XATTR_ERROR : 0;
     reply_xattr(req, XATTR_ERROR, len, size);
 }
 
