@@ -180,8 +180,8 @@ void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STOR
         etag++;
         n -= 2;
     }
-    if (n == 0) /* a server without ETags; never sent as If-Match, as no ETag has this form */
-        snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size, (long long)mtime_ns);
+    if (n == 0) /* a server without ETags; never sent as If-Match, as no ETag has this form. Answers tell whole seconds. */
+        snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size, (long long)(mtime_ns / NS_PER_S));
     else if (n < STORE_VERSION_MAX && etag[0] != 'W' && etag[0] != '~')
         snprintf(out, STORE_VERSION_MAX, "%.*s", (int)n, etag);
     else { /* too long or weak: its digest tells versions apart as well */

@@ -187,20 +187,33 @@ static int take_bytes(void *user, const void *data, size_t len)
     return 0;
 }
 
+/* The version that an answer is of, as listings name it; "": it does not tell. total: bytes of the whole object, 0 unknown. */
+static void version_of(const struct http_resp *resp, const char *wanted, uint64_t total, char now[STORE_VERSION_MAX])
+{
+    char value[256];
+    struct tm tm = {0};
+    now[0] = '\0';
+    if (http_header(resp, "etag", value, sizeof value))
+        s3_version(value, 0, 0, now);
+    else if (total && *wanted == '~' && strchr(wanted, '-') && http_header(resp, "last-modified", value, sizeof value)
+             && strptime(value, "%a, %d %b %Y %H:%M:%S GMT", &tm))
+        s3_version("", total, (int64_t)timegm(&tm) * NS_PER_S, now);
+}
+
 /* Is this answer the range we asked for, of the version we want? Then 0; else the bytes of this attempt are given back. */
 static int verify(const struct http_resp *resp, const char *what, struct reading *rd, uint64_t off, char *version,
     struct err *e)
 {
-    char etag[256], range[128];
+    char range[128], now[STORE_VERSION_MAX];
     unsigned long long first = 0, last = 0, total = 0;
     bool partial = resp->status == 206 && http_header(resp, "content-range", range, sizeof range) &&
                    sscanf(range, "bytes %llu-%llu/%llu", &first, &last, &total) == 3;
-    char now[STORE_VERSION_MAX] = "";
-    if (http_header(resp, "etag", etag, sizeof etag))
-        s3_version(etag, 0, 0, now);
+    if (resp->status == 200 && http_header(resp, "content-length", range, sizeof range))
+        total = strtoull(range, NULL, 10);
+    version_of(resp, version, total, now);
     size_t got = rd->got;
     rd->got = rd->begun;
-    if (*version && *now && *version != '~' && strcmp(version, now) != 0)
+    if (*version && *now && strcmp(version, now) != 0)
         return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, what, ": the object has changed (version %s, was %s)", now, version);
     if (resp->status == 200 ? off + rd->begun > 0 : !partial || first != off + rd->begun)
         return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server sent other bytes than those asked for (status %d)",

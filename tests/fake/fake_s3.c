@@ -112,6 +112,14 @@ void fake_s3_clear(struct fake_s3 *f)
     pthread_mutex_unlock(&f->mu);
 }
 
+void fake_s3_tags(struct fake_s3 *f, bool etags, bool touched)
+{
+    pthread_mutex_lock(&f->mu);
+    f->untagged = !etags;
+    f->touched = touched;
+    pthread_mutex_unlock(&f->mu);
+}
+
 void fake_s3_expire(struct fake_s3 *f, const char *key_id)
 {
     pthread_mutex_lock(&f->mu);

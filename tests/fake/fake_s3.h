@@ -4,6 +4,7 @@
 #ifndef MILLRACE_TESTS_FAKE_S3_H
 #define MILLRACE_TESTS_FAKE_S3_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,8 @@ struct fake_s3; /* opaque */
 struct fake_s3 *fake_s3_start(int port); /* on the loopback; 0: any port; aborts if it cannot */
 void fake_s3_stop(struct fake_s3 *f);
 int fake_s3_port(const struct fake_s3 *f);
+/* Of what is read and listed from now on: with ETags (true, as at first) or none; touched: Last-Modified is an hour later. */
+void fake_s3_tags(struct fake_s3 *f, bool etags, bool touched);
 /* Objects <prefix>/d<nnnn>/f<nnnnnnnn>, dirs × files of them and size bytes each, that cost no memory. Listings of what is above them do not
  * show them, and only those with a delimiter do. Content: byte i is the i-th of the key, repeated. */
 void fake_s3_synth(struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size);

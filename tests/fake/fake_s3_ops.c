@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MTIME "2026-01-02T03:04:05.000Z"
 
 /* -- objects ----------------------------------------------------------------------------------------------------------- */
 
@@ -114,7 +113,8 @@ void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
         if (cut)
             buf_adds(&a->body, "</Prefix></CommonPrefixes>");
         else
-            buf_addf(&a->body, "</Key><LastModified>" MTIME "</LastModified><ETag>%s</ETag><Size>%zu</Size></Contents>", o->etag, o->len);
+            buf_addf(&a->body, "</Key><LastModified>2026-01-02T%s:04:05.678Z</LastModified><ETag>%s</ETag><Size>%zu</Size></Contents>",
+                f->touched ? "04" : "03", f->untagged ? "" : o->etag, o->len);
         free(last);
         last = xstrdup(name);
     }
@@ -171,7 +171,9 @@ void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struc
     }
     if (strcmp(fault, "truncated") == 0)
         a->cut = a->body.len / 2;
-    buf_addf(&a->headers, "ETag: %s\r\nLast-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n", etag);
+    if (!f->untagged)
+        buf_addf(&a->headers, "ETag: %s\r\n", etag);
+    buf_addf(&a->headers, "Last-Modified: Fri, 02 Jan 2026 %s:04:05 GMT\r\n", f->touched ? "04" : "03");
     if (*o->mark)
         buf_addf(&a->headers, "x-amz-meta-millrace-upload: %s\r\n", o->mark);
     if (ranged)

@@ -37,6 +37,7 @@ struct fake_s3 {
     struct conn *conns;
     unsigned counts[6], uploads, serial;
     char expired[64];
+    bool untagged, touched;    /* fake_s3_tags */
     struct synth {
         char prefix[64];       /* "" none */
         unsigned dirs, files;  /* so many directories of so many files each */

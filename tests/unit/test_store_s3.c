@@ -204,6 +204,32 @@ static void another_version_is_a_conflict(void **state)
     assert_int_equal(e.cls, ERR_CONFLICT);
 }
 
+/* Its versions are size and time. */
+static void another_version_of_a_server_without_etags(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    unsigned char buf[1000];
+    for (int resized = 0; resized < 2; resized++) {
+        fake_s3_tags(w->server, false, false);
+        ok(store_stat_path(w->s, "file", &st, &e), &e);
+        assert_int_equal(st.version[0], '~');
+        ok(store_read(w->s, "file", st.version, 0, sizeof buf, buf, NULL, &e), &e);
+        if (resized) {
+            size_t len;
+            cleanup_free char *now = fake_s3_get(w->server, "set/file", &len);
+            fake_s3_put(w->server, "set/file", now, len - 1);
+        } else {
+            fake_s3_tags(w->server, false, true);
+        }
+        assert_int_equal(store_read(w->s, "file", st.version, 0, sizeof buf, buf, NULL, &e), -1);
+        assert_int_equal(e.cls, ERR_CONFLICT);
+        ok(store_stat_path(w->s, "file", &st, &e), &e);
+        ok(store_read(w->s, "file", st.version, 0, sizeof buf, buf, NULL, &e), &e);
+    }
+}
+
 static void a_server_without_ranges(void **state)
 {
     struct world *w = *state;
@@ -493,7 +519,7 @@ static void versions_from_etags(void **state)
     char a[STORE_VERSION_MAX], b[STORE_VERSION_MAX];
     s3_version("\"abc-2\"", 1, 2, a);
     assert_string_equal(a, "abc-2");
-    s3_version(NULL, 10, 20, a);
+    s3_version(NULL, 10, 20 * NS_PER_S + 5, a);
     assert_string_equal(a, "~10-20");
     char lengthy[300];
     memset(lengthy, 'x', sizeof lengthy - 1);
@@ -511,7 +537,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {with_world(passing_faults_are_survived), with_world(what_has_come_is_not_fetched_again),
         with_world(retry_after_is_honoured), with_world(lasting_faults_end_at_the_deadline),
-        with_world(a_cancelled_read_returns_soon), with_world(another_version_is_a_conflict), with_world(a_server_without_ranges),
+        with_world(a_cancelled_read_returns_soon), with_world(another_version_is_a_conflict), with_world(another_version_of_a_server_without_etags), with_world(a_server_without_ranges),
         with_world(errors_in_words), with_world(listings_survive_malformed_pages),
         with_world(a_name_far_behind_its_neighbours_is_still_a_directory), with_world(new_credentials_are_used_at_once),
         with_world(secrets_that_are_missing), with_world(a_public_bucket_needs_no_keys), with_world(a_wrong_clock_is_corrected),
