@@ -292,7 +292,7 @@ static int build(struct client *c, bool resume, struct err *e)
     struct inodes_conf ic = {.path = c->index_path, .resume = resume, .dir_mode = fs->dir_mode, .file_mode = fs->file_mode,
         .uid = (uint32_t)choose(c->o->uid, c->keeper ? 0 : getuid()), .gid = (uint32_t)choose(c->o->gid, c->keeper ? 0 : getgid())};
     ic.identity = identity(c->conf, ic.uid, ic.gid);
-    if (!(fs->inodes = inodes_open(&ic, &fresh, e)) || !(fs->inval = inval_start(fs, e)))
+    if (!(fs->inodes = inodes_open(&ic, &fresh, e)) || !(fs->inval = inval_new(e)))
         return -1;
     struct tree_conf tc = {.conf = c->conf, .inodes = fs->inodes, .stores = c->stores, .sync_ns = sync, .changed = inval_add,
         .user = fs->inval};
@@ -381,7 +381,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
         .unmounted = gone, .user = c,
         .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = session_new(&sc, &c->fs, &e);
-    if (!s)
+    if (!s || inval_start(c->fs.inval, s, &e))
         return fail(c, "StoreError", &e, CLIENT_BROKEN);
     running = s;
     int rc = stopping ? 0 : session_run(s, &e);

@@ -33,9 +33,10 @@ struct fs {
 struct fuse_lowlevel_ops;
 extern const struct fuse_lowlevel_ops fs_ops;
 
-/* Queues a name to be invalidated in the kernel, from a thread of its own. */
-struct inval *inval_start(struct fs *fs, struct err *e);
-void inval_stop(struct inval *v);
+/* Names to be invalidated in the kernel, by a thread of its own. */
+struct inval *inval_new(struct err *e);
+int inval_start(struct inval *v, struct session *s, struct err *e); /* once there is whom to tell; s is borrowed until inval_stop */
+void inval_stop(struct inval *v); /* and frees it */
 void inval_add(void *inval, uint64_t dir, const char *name); /* never blocks; a tree's `changed`; name "": what is in dir */
 
 #endif

@@ -13,8 +13,9 @@ struct item {
 };
 
 struct inval {
-    struct fs *fs;
+    struct session *session; /* set before the thread is */
     pthread_t thread;
+    bool running;
     pthread_mutex_t mu;
     pthread_cond_t wake;
     struct item queue[QUEUE]; /* mu */
@@ -41,7 +42,7 @@ static void *run(void *arg)
     struct inval *v = arg;
     pthread_mutex_lock(&v->mu);
     while (!v->stop) {
-        if (v->n == 0 || !v->fs->session) {
+        if (v->n == 0) {
             pthread_cond_wait(&v->wake, &v->mu);
             continue;
         }
@@ -50,9 +51,9 @@ static void *run(void *arg)
         v->n--;
         pthread_mutex_unlock(&v->mu);
         if (*it.name)
-            session_inval_entry(v->fs->session, it.dir, it.name);
+            session_inval_entry(v->session, it.dir, it.name);
         else
-            session_inval_dir(v->fs->session, it.dir);
+            session_inval_dir(v->session, it.dir);
         free(it.name);
         pthread_mutex_lock(&v->mu);
     }
@@ -60,23 +61,24 @@ static void *run(void *arg)
     return NULL;
 }
 
-struct inval *inval_start(struct fs *fs, struct err *e)
+struct inval *inval_new(struct err *e)
 {
     struct inval *v = calloc(1, sizeof *v);
     if (!v) {
         err_sys(e, ENOMEM, "queue of invalidations");
         return NULL;
     }
-    v->fs = fs;
     pthread_mutex_init(&v->mu, NULL);
     pthread_cond_init(&v->wake, NULL);
-    int rc = pthread_create(&v->thread, NULL, run, v);
-    if (rc) {
-        err_sys(e, rc, "start a thread");
-        free(v);
-        return NULL;
-    }
     return v;
+}
+
+int inval_start(struct inval *v, struct session *s, struct err *e)
+{
+    v->session = s;
+    int rc = pthread_create(&v->thread, NULL, run, v);
+    v->running = rc == 0;
+    return rc ? err_sys(e, rc, "start a thread") : 0;
 }
 
 void inval_stop(struct inval *v)
@@ -87,7 +89,8 @@ void inval_stop(struct inval *v)
     v->stop = true;
     pthread_cond_signal(&v->wake);
     pthread_mutex_unlock(&v->mu);
-    pthread_join(v->thread, NULL);
+    if (v->running)
+        pthread_join(v->thread, NULL);
     for (; v->n; v->n--, v->head = (v->head + 1) % QUEUE)
         free(v->queue[v->head].name);
     pthread_mutex_destroy(&v->mu);

@@ -1,5 +1,6 @@
 #!/bin/bash
 # timeout: 240
+# tsan
 # The profile fits the files and stays what it is when the serving process is killed; a sealed mount sees what changes in the store, too;
 # who walks through a directory finds the next files fetched already, who reads at random only after a good part of it.
 set -euo pipefail

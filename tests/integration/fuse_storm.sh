@@ -1,5 +1,6 @@
 #!/bin/bash
 # timeout: 180
+# tsan
 # 64 threads read at random and check every byte while blocks are evicted, the store answers with 503, 500, half the bytes or not at all, the
 # disk of the cache fills up, and the serving process is killed. Then what readers waited for is told.
 set -euo pipefail

@@ -1,5 +1,6 @@
 #!/bin/bash
 # timeout: 300
+# tsan
 # The serving process is killed again and again while readers and writers check every byte; then the same without privileges
 # behind a keeper, and the keeper forgets everything.
 set -euo pipefail

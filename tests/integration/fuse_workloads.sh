@@ -1,5 +1,6 @@
 #!/bin/bash
 # timeout: 300
+# tsan
 # Workloads of training programs, and random operations against a shadow copy, on a directory and on a real S3 server.
 set -euo pipefail
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
