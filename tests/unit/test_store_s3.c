@@ -537,7 +537,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {with_world(passing_faults_are_survived), with_world(what_has_come_is_not_fetched_again),
         with_world(retry_after_is_honoured), with_world(lasting_faults_end_at_the_deadline),
-        with_world(a_cancelled_read_returns_soon), with_world(another_version_is_a_conflict), with_world(another_version_of_a_server_without_etags), with_world(a_server_without_ranges),
+        with_world(a_cancelled_read_returns_soon), with_world(another_version_is_a_conflict),
+        with_world(another_version_of_a_server_without_etags), with_world(a_server_without_ranges),
         with_world(errors_in_words), with_world(listings_survive_malformed_pages),
         with_world(a_name_far_behind_its_neighbours_is_still_a_directory), with_world(new_credentials_are_used_at_once),
         with_world(secrets_that_are_missing), with_world(a_public_bucket_needs_no_keys), with_world(a_wrong_clock_is_corrected),
