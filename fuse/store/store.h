@@ -1,6 +1,7 @@
 /* store — an under store (S3, HDFS, HTTP, a directory) behind one table of functions. Paths are relative to the mount point,
  * begin without "/", use "/" between names, "" is the root. Threads: any, all calls block. Every call has the deadline of the
- * store's options; retries with back-off and jitter happen inside (RETRY left over after that means it is really down).
+ * store's options (a listing for each page or batch), whatever the store does meanwhile: a file system that does not answer, too; retries
+ * with back-off and jitter happen inside (RETRY left over after that means it is really down). What was given up may still happen later.
  * Errors carry a reason for people and conditions in store_reason(). */
 #ifndef MILLRACE_FUSE_STORE_H
 #define MILLRACE_FUSE_STORE_H

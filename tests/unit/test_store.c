@@ -44,7 +44,7 @@ static void urls_and_options(void **state)
         {"s3://bucket", "endpiont", "http://h", "InvalidOption",
             "s3://bucket: InvalidOption: unknown option 'endpiont'; the options are endpoint, region, path-style, access-key-id, "
             "secret-access-key, session-token, ca-cert, tls-verify"},
-        {"file:///tmp", "endpoint", "http://h", "InvalidOption", "unknown option 'endpoint'; it takes no options"},
+        {"file:///tmp", "endpoint", "http://h", "InvalidOption", "unknown option 'endpoint'; the options are can-hang"},
         {"s3://bucket", "endpoint", "h:9000", "InvalidOption", "option endpoint is 'h:9000'; write a URL, for example https://"},
         {"s3://bucket", "endpoint", "http://h/path", "InvalidOption", "scheme, host and port only"},
         {"s3://bucket", "endpoint", "http://user@h", "InvalidOption", "scheme, host and port only"},
@@ -151,7 +151,7 @@ struct world {
     struct store *s;
 };
 
-static int setup(void **state)
+static int setup_with(void **state, const char *can_hang)
 {
     struct world *w = xcalloc(1, sizeof *w);
     strcpy(w->dir, "/tmp/millrace-test.XXXXXX");
@@ -163,11 +163,15 @@ static int setup(void **state)
     assert_int_equal(file_write_atomic(secret, "secret", 6, 0644, &e), 0);
     cleanup_free char *url = xasprintf("file://%s/", in);
     w->m = mount_new(url);
+    mount_option(w->m, "can-hang", can_hang);
     w->s = store_new(&(struct store_conf){.mount = &w->m->conf}, &e);
     assert_non_null(w->s);
     *state = w;
     return 0;
 }
+
+static int setup(void **state) { return setup_with(state, "false"); }
+static int setup_guarded(void **state) { return setup_with(state, "true"); }
 
 static int teardown(void **state)
 {
@@ -341,7 +345,41 @@ static void listings_can_be_stopped(void **state)
     free(cursor);
 }
 
-#define with_world(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+/* More entries than one batch has. */
+static void large_directories(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *in = path_join(w->dir, "in");
+    cleanup_fd int root = open(in, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ok(store_mkdir(w->s, "a", &e), &e);
+    ok(store_mkdir(w->s, "a/b", &e), &e);
+    for (int i = 0; i < 2000; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s%d", i % 2 ? "a/" : "a/b/", i);
+        assert_int_equal(close(openat(root, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644)), 0);
+    }
+    static const struct {
+        const char *dir;
+        bool tree;
+        size_t entries;
+    } cases[] = {{"", false, 1}, {"a", false, 1001}, {"a/b", false, 1000}, {"", true, 2000}, {"a/b", true, 1000}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct names l;
+        ok(names_list(w->s, cases[i].dir, cases[i].tree, &l, &e), &e);
+        assert_int_equal(l.n, cases[i].entries);
+        for (size_t k = 1; k < l.n; k++)
+            assert_string_not_equal(l.name[k - 1], l.name[k]);
+        names_free(&l);
+    }
+    char *cursor = NULL;
+    int seen = -600;
+    ok(store_list_tree(w->s, "", &cursor, stop_at_three, &seen, &e), &e);
+    assert_int_equal(seen, 3);
+    free(cursor);
+}
+
+#define with_world(test) cmocka_unit_test_setup_teardown(test, setup, teardown), cmocka_unit_test_setup_teardown(test, setup_guarded, teardown)
 
 int main(void)
 {
@@ -349,6 +387,6 @@ int main(void)
         cmocka_unit_test(reasons_survive_context), cmocka_unit_test(names_and_paths),
         cmocka_unit_test(pauses_grow_and_stay_in_bounds), with_world(a_directory_as_a_store), with_world(links_do_not_lead_out),
         cmocka_unit_test(a_directory_that_is_not_there), with_world(a_failed_put_leaves_what_was_there),
-        with_world(listings_can_be_stopped)};
+        with_world(listings_can_be_stopped), with_world(large_directories)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
