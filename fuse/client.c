@@ -41,7 +41,7 @@
 struct client {
     const struct client_options *o;
     struct client_shared *shared;
-    int ready_fd;
+    int ready_fd, lock_fd;        /* -1: none */
     struct conf *conf;
     struct status *status;
     struct keeper *keeper;        /* NULL without a socket */
@@ -121,16 +121,16 @@ static struct conf *load_conf(const char *file, struct err *e)
 }
 
 /* One process at a time may use a cache directory. In a pod the one before may still be ending: wait for it. */
-static int lock_dir(const struct client *c, struct err *e)
+static int lock_dir(struct client *c, struct err *e)
 {
     cleanup_free char *path = path_join(c->o->cache_dir, "lock");
     if (file_mkdirs(c->o->cache_dir, 0700, e) || file_mkdirs(c->stage_dir, 0700, e))
         return -1;
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* held until the process ends */
-    if (fd < 0)
+    c->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* held until the process ends */
+    if (c->lock_fd < 0)
         return err_sys(e, errno, "open %s", path);
     int64_t until = clock_mono_ns() + 2 * NS_PER_S;
-    while (flock(fd, LOCK_EX | LOCK_NB)) {
+    while (flock(c->lock_fd, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_sys(e, errno, "lock %s", path);
         if (stopping || (!c->keeper && clock_mono_ns() > until))
@@ -421,6 +421,8 @@ static void tear_down(struct client *c)
     conf_free(c->conf);
     free(c->stage_dir);
     free(c->index_path);
+    if (c->lock_fd >= 0) /* a thread that is stuck in a store may outlive us */
+        close(c->lock_fd);
 }
 
 static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
@@ -457,7 +459,7 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
 
 enum client_exit client_run(const struct client_options *o, struct client_shared *shared, int fuse_fd, int ready_fd)
 {
-    struct client c = {.o = o, .shared = shared, .ready_fd = ready_fd};
+    struct client c = {.o = o, .shared = shared, .ready_fd = ready_fd, .lock_fd = -1};
     handle_signals();
     c.status = status_new();
     c.stage_dir = path_join(o->cache_dir, "stage");

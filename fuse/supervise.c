@@ -2,6 +2,7 @@
 #include "fuse/supervise.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -22,6 +23,7 @@
 #define WAIT_FIRST_NS (10 * NS_PER_MS)
 #define WAIT_LAST_NS (5 * NS_PER_S)
 #define END_NS (20 * NS_PER_S)    /* how long the serving process may take to end before it is killed */
+#define REMAINS_NS (2 * NS_PER_S) /* how long threads of one that has ended are waited for */
 
 struct supervisor {
     const struct client_options *o;
@@ -31,6 +33,7 @@ struct supervisor {
     pid_t child;
     bool stopping;
     int64_t kill_ns;              /* monotonic; 0: not told to end */
+    int64_t ended_ns;             /* monotonic; when the serving process was first seen to have ended, but for some threads; 0: it has not */
 };
 
 /* mount(2) for root, fusermount3 for others: libfuse knows both. */
@@ -106,6 +109,25 @@ static int reap(struct supervisor *s)
     return mine;
 }
 
+/* A thread in a call to a file system that does not answer can be such that no signal ends it, and until then the process is not reaped.
+ * Returns the status of a serving process that has ended by itself, or was to end, but for such threads; else -1. */
+static int leave_behind(struct supervisor *s)
+{
+    cleanup_free char *file = xasprintf("/proc/%d/stat", s->child), *text = file_read(file, 4096, NULL, NULL);
+    const char *state = text ? strrchr(text, ')') : NULL, *code = text ? strrchr(text, ' ') : NULL; /* the last field of proc_pid_stat(5) */
+    if (!state || !code || strncmp(state, ") Z", 3) != 0) {
+        s->ended_ns = 0;
+        return -1;
+    }
+    int status = (int)strtol(code, NULL, 10);
+    if (!s->ended_ns)
+        s->ended_ns = clock_mono_ns();
+    if (clock_mono_ns() - s->ended_ns < REMAINS_NS || (WIFSIGNALED(status) && !s->stopping))
+        return -1;
+    log_warn("a thread of the serving process is left behind: it waits for a file system that does not answer");
+    return status;
+}
+
 static int watch(struct supervisor *s, const sigset_t *set)
 {
     int64_t wait = WAIT_FIRST_NS;
@@ -125,6 +147,8 @@ static int watch(struct supervisor *s, const sigset_t *set)
             if (s->kill_ns && clock_mono_ns() > s->kill_ns)
                 kill(s->child, clock_mono_ns() > s->kill_ns + END_NS ? SIGKILL : SIGTERM);
             status = reap(s);
+            if (status < 0)
+                status = leave_behind(s);
         }
         bool crashed = s->child < 0 || WIFSIGNALED(status);
         if (!crashed && (s->stopping || s->mount || WEXITSTATUS(status) == CLIENT_MISUSE))
