@@ -360,6 +360,8 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
             ix->h->live--; /* it was counted already: no bucket more is due, so this link cannot fail */
             rc = index_link(ix, (uint32_t)ino, e);
             ix->h->live++;
+            ix->h->undo_ino = 0; /* the old name is not to be had back once its room is given away */
+            atomic_signal_fence(memory_order_seq_cst);
             index_text_free(ix, old, old_len);
         } else {
             index_text_free(ix, unit, len);
