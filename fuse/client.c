@@ -292,6 +292,7 @@ static int build(struct client *c, bool resume, struct err *e)
     struct inodes_conf ic = {.path = c->index_path, .resume = resume, .dir_mode = fs->dir_mode, .file_mode = fs->file_mode,
         .uid = (uint32_t)choose(c->o->uid, c->keeper ? 0 : getuid()), .gid = (uint32_t)choose(c->o->gid, c->keeper ? 0 : getgid())};
     ic.identity = identity(c->conf, ic.uid, ic.gid);
+    ic.nmounts = (unsigned)c->conf->nmounts;
     if (!(fs->inodes = inodes_open(&ic, &fresh, e)) || !(fs->inval = inval_new(e)))
         return -1;
     struct tree_conf tc = {.conf = c->conf, .inodes = fs->inodes, .stores = c->stores, .sync_ns = sync, .changed = inval_add,

@@ -1,7 +1,7 @@
 /* inode — the index: every name of the dataset that is known on this node, as fixed-size records in a file that is mapped into
  * memory. A FUSE node id is the number of a record, so the file is also the recovery state: a serving process that was killed is followed
  * by one that maps the same file and goes on with the same ids. It is a cache of the store and is thrown away whenever it cannot be
- * trusted (other dataset, other version of the format, wrong checksum, machine went down).
+ * trusted (other dataset, other version of the format, wrong checksum, machine went down), or does not hold together.
  *
  * Cost: 96 bytes a record and 3 for its hash bucket, plus the name (rounded up to 8 bytes). A version of a file (an ETag) is packed
  * into the record; only odd ones need more room.
@@ -65,6 +65,7 @@ struct inodes_conf {
     bool resume;           /* the kernel still knows ids of ours: fail rather than begin anew */
     uint32_t uid, gid;     /* of the root and of what comes from the store */
     uint32_t dir_mode, file_mode; /* permission bits of what comes from the store */
+    unsigned nmounts;
 };
 /* *fresh tells whether it begins empty (root only). */
 struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct err *e);

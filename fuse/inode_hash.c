@@ -97,6 +97,38 @@ void index_unlink(struct inodes *ix, uint32_t ino)
     r->next = r->prev = r->chain = 0;
 }
 
+/* Can it be found, and is it the only one of its name? Goes along no more than `limit` links: they may form a ring. */
+static bool is_found(const struct inodes *ix, uint32_t ino, uint32_t limit)
+{
+    const struct rec *r = &ix->recs[ino];
+    uint32_t i = ix->buckets[bucket_of(hash_rec(ix, r), ix->h->nbuckets)];
+    for (; i && i != ino && i < ix->h->nrecs && limit; i = ix->recs[i].chain, limit--) {
+        const struct rec *o = &ix->recs[i];
+        if (o->parent == r->parent && o->name_len == r->name_len
+            && (!(o->flags & INODE_USED) || memcmp(index_text(ix, o->name), index_text(ix, r->name), r->name_len) == 0))
+            return false;
+    }
+    return i == ino;
+}
+
+/* Whoever is found has a link to it; if there are no more links than that, nothing else is in a chain, or in one twice. */
+bool index_chains_ok(const struct inodes *ix, uint32_t named)
+{
+    const struct head *h = ix->h;
+    uint32_t links = 0;
+    for (uint32_t b = 0; b < h->nbuckets; b++)
+        links += ix->buckets[b] != 0;
+    for (uint32_t i = INODE_ROOT + 1; i < h->nrecs; i++) {
+        const struct rec *r = &ix->recs[i];
+        if (!(r->flags & INODE_USED) || (r->flags & INODE_GONE))
+            continue;
+        links += r->chain != 0;
+        if (!is_found(ix, i, named))
+            return false;
+    }
+    return links == named;
+}
+
 struct order {
     uint32_t parent, seq, ino;
 };
@@ -134,6 +166,10 @@ int index_rebuild(struct inodes *ix, struct err *e)
             r->next = h->free_rec;
             h->free_rec = i;
             continue;
+        }
+        if (!index_rec_ok(ix, i)) {
+            free(all);
+            return err_set(e, ERR_FATAL, "the index is damaged: inode %u", i);
         }
         h->live++;
         h->gone += !!(r->flags & INODE_GONE);

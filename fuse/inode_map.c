@@ -43,12 +43,10 @@ int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, stru
     return 0;
 }
 
-static size_t units_of(size_t len) { return (MAX(len, (size_t)1) + 7) / 8; }
-
 uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct err *e)
 {
     struct head *h = ix->h;
-    size_t units = units_of(len);
+    size_t units = index_units(len);
     uint32_t unit = h->heap_free[units];
     if (unit) {
         memcpy(&h->heap_free[units], index_text(ix, unit), sizeof unit);
@@ -65,7 +63,7 @@ uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct 
 
 void index_text_free(struct inodes *ix, uint32_t unit, size_t len)
 {
-    size_t units = units_of(len);
+    size_t units = index_units(len);
     memcpy(index_text(ix, unit), &ix->h->heap_free[units], sizeof unit);
     ix->h->heap_free[units] = unit;
     ix->h->name_bytes -= units * 8;
@@ -111,7 +109,9 @@ static const char *distrust(const struct inodes *ix, const struct inodes_conf *c
         return "it is damaged";
     if (h->clean && sum_of(ix) != h->sum)
         return "its checksum is wrong";
-    return NULL;
+    if (atomic_load(&h->busy)) /* of a process that was killed: index_rebuild() comes first */
+        return h->clean ? "it is damaged" : NULL;
+    return index_check(ix) ? NULL : "it is damaged";
 }
 
 static int begin(struct inodes *ix, const struct inodes_conf *conf, struct err *e)
@@ -226,7 +226,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
         log_kv(LOG_INFO, "the index is made anew", "why", why, NULL);
     if (why && begin(ix, conf, e))
         goto fail;
-    if (atomic_load(&ix->h->busy) && index_rebuild(ix, e))
+    if (atomic_load(&ix->h->busy) && (index_rebuild(ix, e) || (!index_check(ix) && err_set(e, ERR_FATAL, "the index is damaged"))))
         goto fail;
     if (!why && !conf->resume)
         next_epoch(ix);

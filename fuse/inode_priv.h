@@ -86,16 +86,24 @@ int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, stru
 uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct err *e); /* a heap unit, 0: no room */
 void index_text_free(struct inodes *ix, uint32_t unit, size_t len);
 static inline char *index_text(const struct inodes *ix, uint32_t unit) { return ix->heap + (uint64_t)unit * 8; }
+static inline size_t index_units(size_t len) { return (len + 7 + !len) / 8; }
 
 /* inode_hash.c: chains, siblings, and their reconstruction. */
 uint32_t index_find(const struct inodes *ix, uint32_t dir, const char *name, size_t len);
 int index_link(struct inodes *ix, uint32_t ino, struct err *e); /* by its .parent and .name; gives it a .seq */
 void index_unlink(struct inodes *ix, uint32_t ino);
 int index_rebuild(struct inodes *ix, struct err *e);
+bool index_chains_ok(const struct inodes *ix, uint32_t named); /* every name can be found, and nothing else is there; texts are sound */
+
+/* inode_check.c */
+bool index_rec_ok(const struct inodes *ix, uint32_t ino); /* one that is used, without its links to others */
+bool index_check(const struct inodes *ix);                /* everything but the head's first part and the regions' sizes */
 
 /* inode_version.c */
 int index_version_set(struct inodes *ix, struct rec *r, const char *text, struct err *e);
 void index_version_get(const struct inodes *ix, const struct rec *r, char text[STORE_VERSION_MAX]);
 void index_version_clear(struct inodes *ix, struct rec *r);
+bool index_version_ok(const struct rec *r);       /* it is one, and short enough */
+uint32_t index_version_unit(const struct rec *r); /* its text in the heap, .version[4] bytes of it; 0: it is not there */
 
 #endif

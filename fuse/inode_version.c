@@ -102,13 +102,30 @@ void index_version_get(const struct inodes *ix, const struct rec *r, char text[S
     unpack(ix, r->form, r->version, text);
 }
 
+uint32_t index_version_unit(const struct rec *r)
+{
+    uint32_t unit = 0;
+    if ((r->form & 7) == FORM_HEAP)
+        memcpy(&unit, r->version, sizeof unit);
+    return unit;
+}
+
+bool index_version_ok(const struct rec *r)
+{
+    size_t len = r->form >> 3;
+    switch ((enum form)(r->form & 7)) {
+    case FORM_NONE: case FORM_HEX_PARTS: case FORM_NUMBERS: return true;
+    case FORM_HEX: case FORM_TEXT: return len <= VERSION_PACKED;
+    case FORM_HEAP: return index_version_unit(r) && r->version[4] < STORE_VERSION_MAX;
+    }
+    return false;
+}
+
 void index_version_clear(struct inodes *ix, struct rec *r)
 {
-    if ((r->form & 7) == FORM_HEAP) {
-        uint32_t unit;
-        memcpy(&unit, r->version, sizeof unit);
+    uint32_t unit = index_version_unit(r);
+    if (unit)
         index_text_free(ix, unit, r->version[4]);
-    }
     r->form = 0;
 }
 

@@ -1,5 +1,6 @@
 if(TARGET mr_inode)
   millrace_unit_test(inode SOURCES unit/test_inode.c LIBS mr_inode)
+  millrace_unit_test(inode_check SOURCES unit/test_inode_check.c LIBS mr_inode)
   millrace_unit_test(conf SOURCES unit/test_conf.c LIBS mr_conf)
   millrace_fuzz_target(conf SOURCES fuzz/fuzz_conf.c LIBS mr_conf)
 endif()
