@@ -3,6 +3,7 @@ if(TARGET mr_inode)
   millrace_unit_test(inode_check SOURCES unit/test_inode_check.c LIBS mr_inode)
   millrace_unit_test(conf SOURCES unit/test_conf.c LIBS mr_conf)
   millrace_fuzz_target(conf SOURCES fuzz/fuzz_conf.c LIBS mr_conf)
+  millrace_fuzz_target(index SOURCES fuzz/fuzz_index.c LIBS mr_inode)
 endif()
 
 if(TARGET mr_hint)
