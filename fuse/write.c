@@ -1,5 +1,6 @@
 #include "fuse/write.h"
 
+#include "fuse/side.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -50,18 +51,18 @@ static char *stage_path(const struct ofile *f, const char *suffix)
 /* Where the content belongs, for a successor without this index. */
 static int write_sidecar(struct ofile *f, struct err *e)
 {
-    char path[INODE_PATH_MAX];
+    struct side where;
     struct store *store;
-    unsigned mount;
     struct inode n;
-    if (inodes_get(conf_of(f)->inodes, f->ino, &n) || tree_where(conf_of(f)->tree, f->ino, &store, &mount, path, e))
+    if (inodes_get(conf_of(f)->inodes, f->ino, &n) || tree_where(conf_of(f)->tree, f->ino, &store, &where.mount, where.path, e))
         return -1;
+    memcpy(where.version, n.version, sizeof where.version);
     cleanup_free char *name = stage_path(f, ".path");
     static _Atomic unsigned count; /* a rename of a directory above may be writing the same one */
     char suffix[24];
     snprintf(suffix, sizeof suffix, ".%u.new", atomic_fetch_add(&count, 1));
     cleanup_free char *tmp = stage_path(f, suffix);
-    cleanup_free char *text = xasprintf("%u\n%s\n%s\n", mount, n.version, path);
+    cleanup_free char *text = side_format(&where);
     cleanup_fd int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || rename(tmp, name)) {
         int errnum = errno ? errno : ENOSPC;

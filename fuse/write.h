@@ -2,7 +2,7 @@
  * that these return the store's error. What could not be uploaded stays staged, is readable here, and is tried again for ever, also by
  * the next process. A file that is held open and written now and then (an event log) is uploaded in between as well.
  *
- * <stage dir>/<inode>-<generation> holds the content, <…>.path where it belongs ("mount\nversion it began from\npath\n"): with it
+ * <stage dir>/<inode>-<generation> holds the content, <…>.path where it belongs (side.h): with it
  * content that a crashed machine left behind still finds its place. */
 #ifndef MILLRACE_FUSE_WRITE_H
 #define MILLRACE_FUSE_WRITE_H

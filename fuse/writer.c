@@ -1,6 +1,7 @@
 /* The thread that uploads by itself: what failed before, what is held open and written for long, and what a crash left behind. */
 #include "fuse/write.h"
 
+#include "fuse/side.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
@@ -68,20 +69,11 @@ static void visit(void *user, struct ofile *f)
 
 static char *side_of(const char *dir, const char *name) { return xasprintf("%s/%s.path", dir, name); }
 
-/* "mount\nversion\npath\n" */
-static int read_side(const char *file, size_t nmounts, unsigned *mount, char version[STORE_VERSION_MAX], char **path, struct err *e)
+static int read_side(const char *file, size_t nmounts, struct side *out, struct err *e)
 {
-    cleanup_free char *text = file_read(file, 2 * INODE_PATH_MAX, NULL, e);
-    if (!text)
-        return -1;
-    char *end, *v = strchr(text, '\n'), *p = v ? strchr(v + 1, '\n') : NULL;
-    size_t len = p ? strlen(p + 1) : 0;
-    *mount = (unsigned)strtoul(text, &end, 10);
-    if (!p || end != v || *mount >= nmounts || len < 2 || p[len] != '\n' || (size_t)(p - v - 1) >= STORE_VERSION_MAX)
-        return err_set(e, ERR_INVALID, "%s says nothing that could be used", file);
-    snprintf(version, STORE_VERSION_MAX, "%.*s", (int)(p - v - 1), v + 1);
-    *path = xstrndup(p + 1, len - 1);
-    return 0;
+    size_t len;
+    cleanup_free char *text = file_read(file, SIDE_MAX, &len, e);
+    return text ? side_parse(text, len, nmounts, file, out, e) : -1;
 }
 
 /* Content of a mount that is no more. Uploaded where it belongs, unless somebody else changed that file since; then it is kept. */
@@ -90,35 +82,34 @@ static int recover(struct writer *w, const char *name, struct err *e)
     const struct ofiles_conf *c = ofiles_config(w->fs);
     cleanup_free char *file = path_join(c->stage_dir, name);
     cleanup_free char *side = side_of(c->stage_dir, name);
-    cleanup_free char *path = NULL;
-    char version[STORE_VERSION_MAX];
-    unsigned mount;
+    struct side where;
     struct store_stat st = {0};
     struct stat content;
-    if (read_side(side, c->conf->nmounts, &mount, version, &path, e))
+    if (read_side(side, c->conf->nmounts, &where, e))
         return -1;
+    struct store *store = w->stores[where.mount];
     cleanup_fd int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &content))
         return err_sys(e, errno, "open %s", file);
-    if (!w->stores[mount])
-        return err_set(e, ERR_RETRY, "the store of mount %u cannot be used", mount);
-    if (store_stat_path(w->stores[mount], path, &st, e) && e->cls != ERR_NOTFOUND)
+    if (!store)
+        return err_set(e, ERR_RETRY, "the store of mount %u cannot be used", where.mount);
+    if (store_stat_path(store, where.path, &st, e) && e->cls != ERR_NOTFOUND)
         return -1;
-    if (strcmp(st.version, version) != 0) {
+    if (strcmp(st.version, where.version) != 0) {
         cleanup_free char *kept = xasprintf("%s/lost/%s", c->stage_dir, name);
         cleanup_free char *kept_side = xasprintf("%s.path", kept);
         cleanup_free char *dir = xasprintf("%s/lost", c->stage_dir);
         if (file_mkdirs(dir, 0700, e) || rename(file, kept) || rename(side, kept_side))
             return err_sys(e, errno, "keep %s", file);
-        log_kv(LOG_ERROR, "a file that was written before a crash was changed by somebody else since: our content is kept aside", "path", path,
-            "kept", kept, NULL);
+        log_kv(LOG_ERROR, "a file that was written before a crash was changed by somebody else since: our content is kept aside", "path",
+            where.path, "kept", kept, NULL);
         return 0;
     }
-    if (store_put(w->stores[mount], path, fd, (uint64_t)content.st_size, &st, e))
+    if (store_put(store, where.path, fd, (uint64_t)content.st_size, &st, e))
         return -1;
     unlink(file);
     unlink(side);
-    log_kv(LOG_INFO, "a file that was written before a crash is in the store now", "path", path, NULL);
+    log_kv(LOG_INFO, "a file that was written before a crash is in the store now", "path", where.path, NULL);
     return 0;
 }
 

@@ -107,6 +107,5 @@ extern const struct store_ops store_s3, store_posix;
 extern const struct store_ops *const store_kinds[];
 
 bool store_name_ok(const char *name, size_t len); /* one path component a file system can show: 1–255 bytes, not "." or ".." */
-bool store_path_ok(const char *path);             /* "" or such names with single slashes between */
 
 #endif

@@ -50,6 +50,7 @@ struct store_conf {
 struct store *store_new(const struct store_conf *conf, struct err *e);
 void store_free(struct store *s);
 unsigned store_caps(const struct store *s);
+bool store_path_ok(const char *path); /* "", or names of 1 to 255 bytes (not "." or "..") with single slashes between */
 
 /* Is it there and may we read it? NOTFOUND (no such bucket, directory), DENIED (403, bad keys), INVALID, RETRY (network, DNS). */
 int store_check(struct store *s, struct err *e);
