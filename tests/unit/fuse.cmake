@@ -16,6 +16,7 @@ if(TARGET mr_fuse)
   millrace_unit_test(stall SOURCES unit/test_stall.c LIBS mr_fuse)
   millrace_fuzz_target(caller SOURCES fuzz/fuzz_caller.c LIBS mr_keep)
   millrace_unit_test(side SOURCES unit/test_side.c LIBS mr_fuse)
+  millrace_fuzz_target(side SOURCES fuzz/fuzz_side.c LIBS mr_fuse)
 endif()
 
 # What the scripts tests/integration/fuse_*.sh run on a real mount.
