@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,10 +124,10 @@ void budget_trim(struct budget *b, int64_t idle_since_ns)
 
 /* -- the cgroup's limit -------------------------------------------------------------------------------------------- */
 
-static int64_t read_number(const char *root, const char *dir, const char *group, const char *file)
+static int64_t read_number(budget_read read, void *user, const char *dir, const char *group, const char *file)
 {
-    cleanup_free char *path = xasprintf("%s%s%s/%s", root, dir, group, file);
-    cleanup_free char *text = file_read(path, 4096, NULL, NULL);
+    cleanup_free char *path = xasprintf("%s%s/%s", dir, group, file);
+    cleanup_free char *text = read(user, path);
     if (!text)
         return INT64_MAX;
     char *end;
@@ -136,12 +137,12 @@ static int64_t read_number(const char *root, const char *dir, const char *group,
 
 /* The smallest limit from the group up to the root of the hierarchy. Inside a container the group may be named by a path
  * that its own view of the file system does not have: then only the mount's root is there, and it is our group. */
-static int64_t group_limit(const char *root, const char *dir, const char *group, const char *file)
+static int64_t group_limit(budget_read read, void *user, const char *dir, const char *group, const char *file)
 {
     cleanup_free char *g = xstrdup(group);
     int64_t least = INT64_MAX;
     for (;;) {
-        least = MIN(least, read_number(root, dir, strcmp(g, "/") == 0 ? "" : g, file));
+        least = MIN(least, read_number(read, user, dir, strcmp(g, "/") == 0 ? "" : g, file));
         char *slash = strrchr(g, '/');
         if (!slash || !*g)
             return least;
@@ -149,31 +150,39 @@ static int64_t group_limit(const char *root, const char *dir, const char *group,
     }
 }
 
-int64_t budget_memory_limit(const char *root)
+int64_t budget_limit_of(budget_read read, void *user)
 {
-    if (strcmp(root, "/") == 0)
-        root = "";
     int64_t least = INT64_MAX;
-    cleanup_free char *groups_path = xasprintf("%s/proc/self/cgroup", root);
-    cleanup_free char *groups = file_read(groups_path, 65536, NULL, NULL);
+    cleanup_free char *groups = read(user, "/proc/self/cgroup");
     char *save = NULL;
     for (char *line = groups ? strtok_r(groups, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
         char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!group)
+        if (!group || strlen(group) > PATH_MAX)
             continue;
         *group++ = '\0';
         if (controllers[1] == '\0')
-            least = MIN(least, group_limit(root, "/sys/fs/cgroup", group, "memory.max"));
+            least = MIN(least, group_limit(read, user, "/sys/fs/cgroup", group, "memory.max"));
         else if (strstr(controllers + 1, "memory"))
-            least = MIN(least, group_limit(root, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
+            least = MIN(least, group_limit(read, user, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
     }
-    cleanup_free char *info_path = xasprintf("%s/proc/meminfo", root);
-    cleanup_free char *info = file_read(info_path, 65536, NULL, NULL);
+    cleanup_free char *info = read(user, "/proc/meminfo");
     const char *total = info ? strstr(info, "MemTotal:") : NULL;
     int64_t kib;
-    if (total && sscanf(total, "MemTotal: %" SCNd64, &kib) == 1)
+    if (total && sscanf(total, "MemTotal: %" SCNd64, &kib) == 1 && kib > 0 && kib <= INT64_MAX >> 10)
         least = MIN(least, kib << 10);
     return least == INT64_MAX ? INT64_C(1) << 30 : least;
+}
+
+static char *read_below(void *root, const char *path)
+{
+    cleanup_free char *whole = xasprintf("%s%s", (const char *)root, path);
+    return file_read(whole, 65536, NULL, NULL);
+}
+
+int64_t budget_memory_limit(const char *root)
+{
+    cleanup_free char *below = xstrdup(strcmp(root, "/") == 0 ? "" : root);
+    return budget_limit_of(read_below, below);
 }
 
 int64_t budget_detect(int64_t mem_quota)

@@ -37,5 +37,7 @@ void budget_trim(struct budget *b, int64_t idle_since_ns); /* gives back buffers
 int64_t budget_detect(int64_t mem_quota);
 /* The memory limit of this process's cgroup, or the machine's memory; root: "/" (tests: a directory that holds proc/ and sys/). */
 int64_t budget_memory_limit(const char *root);
+typedef char *(*budget_read)(void *user, const char *path); /* the text of a file, to be freed; NULL: it cannot be read */
+int64_t budget_limit_of(budget_read read, void *user);      /* the same, from such files */
 
 #endif

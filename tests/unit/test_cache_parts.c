@@ -309,6 +309,8 @@ static void test_memory_limits(void **state)
         {"5:memory:/a\n4:cpu:/\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "700000000\n", 700000000},
         {"5:memory:/a\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n", INT64_C(8000000) << 10},
         {"", "sys/nothing", "", INT64_C(8000000) << 10},
+        {"", "proc/meminfo", "MemTotal: 23372036854771712 kB\n", 1 << 30}, /* no machine has that */
+        {"", "proc/meminfo", "MemTotal: -8000000 kB\n", 1 << 30},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char root[] = "/tmp/millrace-cgroup.XXXXXX";
