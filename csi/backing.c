@@ -164,25 +164,31 @@ static void compact(struct backing *b)
     b->dead_lines = 0;
 }
 
-int backing_load(struct backing *b, struct err *e)
+void backing_replay(struct backing *b, char *text)
 {
     forget_all(b);
-    struct err why = ERR_INIT;
-    cleanup_free char *text = file_read(b->path, LOG_MAX, NULL, &why);
-    if (!text && why.cls == ERR_NOTFOUND)
-        return 0;
-    if (!text)
-        return err_set(e, why.cls, "%s", why.msg);
     for (char *save = NULL, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         uint64_t dev, ino;
         int64_t id;
-        if (sscanf(line, "+ %" SCNx64 " %" SCNx64 " %" SCNd64, &dev, &ino, &id) == 3 && id > 0)
+        if (sscanf(line, "+ %" SCNx64 " %" SCNx64 " %" SCNd64, &dev, &ino, &id) == 3 && id > 0 && id <= INT32_MAX)
             put(b, dev, ino, id);
         else if (sscanf(line, "- %" SCNd64, &id) == 1)
             del(b, id);
         else
             log_kv(LOG_WARN, "the log of backing files has a broken line", "file", b->path, "line", line, NULL);
     }
+}
+
+int backing_load(struct backing *b, struct err *e)
+{
+    struct err why = ERR_INIT;
+    cleanup_free char *text = file_read(b->path, LOG_MAX, NULL, &why);
+    forget_all(b);
+    if (!text && why.cls == ERR_NOTFOUND)
+        return 0;
+    if (!text)
+        return err_set(e, why.cls, "%s", why.msg);
+    backing_replay(b, text);
     if (b->dead_lines)
         compact(b);
     return 0;
