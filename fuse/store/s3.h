@@ -93,6 +93,9 @@ int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp 
 void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX]);
 char *s3_name(const struct s3 *s, const char *key); /* "s3://bucket/key"; caller frees */
 
+/* "bytes 0-9/10": which bytes an answer has. False: it is not that. */
+bool s3_content_range(const char *text, uint64_t *first, uint64_t *last, uint64_t *total);
+
 /* -- operations (s3_read.c, s3_write.c) ----------------------------------------------------------------------------- */
 
 int s3_check(void *impl, struct err *e);

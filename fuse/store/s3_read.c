@@ -187,6 +187,24 @@ static int take_bytes(void *user, const void *data, size_t len)
     return 0;
 }
 
+/* Digits up to `end`, without the signs and blanks that strtoull would take. NULL: no number. */
+static const char *take_number(const char *p, char end, uint64_t *out)
+{
+    *out = 0;
+    const char *first = p;
+    for (; *p >= '0' && *p <= '9'; p++)
+        if (__builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, (uint64_t)(*p - '0'), out))
+            return NULL;
+    return p > first && *p == end ? p + (end != '\0') : NULL;
+}
+
+bool s3_content_range(const char *text, uint64_t *first, uint64_t *last, uint64_t *total)
+{
+    const char *p = strncmp(text, "bytes ", 6) == 0 ? text + 6 : NULL;
+    return p && (p = take_number(p, '-', first)) && (p = take_number(p, '/', last)) && take_number(p, '\0', total) && *first <= *last
+        && *last < *total;
+}
+
 /* The version that an answer is of, as listings name it; "": it does not tell. total: bytes of the whole object, 0 unknown. */
 static void version_of(const struct http_resp *resp, const char *wanted, uint64_t total, char now[STORE_VERSION_MAX])
 {
@@ -204,13 +222,13 @@ static void version_of(const struct http_resp *resp, const char *wanted, uint64_
 static int verify(const struct http_resp *resp, const char *what, struct reading *rd, uint64_t off, char *version,
     struct err *e)
 {
-    char range[128], now[STORE_VERSION_MAX];
-    unsigned long long first = 0, last = 0, total = 0;
-    bool partial = resp->status == 206 && http_header(resp, "content-range", range, sizeof range) &&
-                   sscanf(range, "bytes %llu-%llu/%llu", &first, &last, &total) == 3;
-    if (resp->status == 200 && http_header(resp, "content-length", range, sizeof range))
-        total = strtoull(range, NULL, 10);
-    version_of(resp, version, total, now);
+    char text[128], now[STORE_VERSION_MAX];
+    uint64_t first = 0, last, total = 0;
+    bool partial = resp->status == 206 && http_header(resp, "content-range", text, sizeof text)
+        && s3_content_range(text, &first, &last, &total);
+    if (resp->status == 200 && (!http_header(resp, "content-length", text, sizeof text) || !take_number(text, '\0', &total)))
+        total = 0;
+    version_of(resp, version, partial || resp->status == 200 ? total : 0, now);
     size_t got = rd->got;
     rd->got = rd->begun;
     if (*version && *now && strcmp(version, now) != 0)
@@ -219,7 +237,7 @@ static int verify(const struct http_resp *resp, const char *what, struct reading
         return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server sent other bytes than those asked for (status %d)",
             resp->status);
     if (partial && total < off + rd->len)
-        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read up to %" PRIu64 ", but the object ends at %llu",
+        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read up to %" PRIu64 ", but the object ends at %" PRIu64,
             off + rd->len, total);
     if (!*version)
         snprintf(version, STORE_VERSION_MAX, "%s", now); /* the rest must be of the same one */

@@ -531,6 +531,19 @@ static void versions_from_etags(void **state)
     assert_string_not_equal(a, b);
 }
 
+static void content_ranges(void **state)
+{
+    (void)state;
+    uint64_t first, last, total;
+    static const char *const bad[] = {"", "bytes", "bytes ", "bytes 0-9", "bytes 0-9/", "bytes 0-9/*", "bytes */10", "bytes -0-9/10", "bytes 0--9/10",
+        "bytes 0-9/ 10", "bytes 9-0/10", "bytes 0-10/10", "bytes 0-9/10x", "items 0-9/10", "bytes 0-9/18446744073709551616", "bytes +0-9/10"};
+    assert_true(s3_content_range("bytes 1-9/18446744073709551615", &first, &last, &total));
+    assert_true(first == 1 && last == 9 && total == UINT64_MAX);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (s3_content_range(bad[i], &first, &last, &total))
+            fail_msg("%s", bad[i]);
+}
+
 #define with_world(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -544,6 +557,7 @@ int main(void)
         with_world(secrets_that_are_missing), with_world(a_public_bucket_needs_no_keys), with_world(a_wrong_clock_is_corrected),
         with_world(uploads_survive_faults), with_world(multipart_uploads_survive_faults),
         with_world(a_lost_completion_is_recognised), with_world(renames_copy_and_delete), cmocka_unit_test(part_sizes),
-        cmocka_unit_test(versions_from_etags)};
+        cmocka_unit_test(versions_from_etags),
+        cmocka_unit_test(content_ranges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
