@@ -13,6 +13,7 @@ set_tests_properties(integration/s3_store PROPERTIES LABELS integration TIMEOUT 
 
 millrace_fuzz_target(s3_xml SOURCES fuzz/fuzz_s3_xml.c LIBS mr_store)
 millrace_fuzz_target(store_url SOURCES fuzz/fuzz_store_url.c LIBS mr_store)
+millrace_fuzz_target(content_range SOURCES fuzz/fuzz_content_range.c LIBS mr_store)
 millrace_fuzz_target(sigv4 SOURCES fuzz/fuzz_sigv4.c LIBS mr_store)
 
 if(TARGET millrace)
