@@ -60,6 +60,9 @@ static unsigned find_caller(struct stalls *s, const char *name)
     }
     if (oldest == CALLERS) /* all of them read right now */
         return 0;
+    for (unsigned i = 0; i < PIDS; i++) /* those of who gives way are not the newcomer's */
+        if (s->pids[i].caller == oldest)
+            s->pids[i].until_ns = 0;
     s->callers[oldest] = (struct stall_caller){0};
     snprintf(s->callers[oldest].times.caller, CALLER_MAX, "%s", name);
     return oldest;
@@ -90,7 +93,7 @@ struct stall_caller *stalls_begin(struct stalls *s, pid_t pid)
         pthread_mutex_lock(&s->mu);
         at = (int)find_caller(s, name);
         s->pids[(unsigned)pid % PIDS].pid = pid;
-        s->pids[(unsigned)pid % PIDS].until_ns = now + PID_NS;
+        s->pids[(unsigned)pid % PIDS].until_ns = strcmp(s->callers[at].times.caller, name) == 0 ? now + PID_NS : 0;
         s->pids[(unsigned)pid % PIDS].caller = (unsigned)at;
     }
     struct stall_caller *c = &s->callers[at];

@@ -92,6 +92,25 @@ static void test_callers(void **state)
     stalls_free(s);
 }
 
+/* One whose place was given to somebody else meanwhile is asked for again: his waits are not the other's. */
+static void test_places(void **state)
+{
+    (void)state;
+    struct stalls *s = stalls_new(who, NULL);
+    stalls_end(s, stalls_begin(s, 11));
+    for (pid_t pid = 2000; pid < 2640; pid += 10) /* as many others as there are places */
+        stalls_end(s, stalls_begin(s, pid));
+    assert_int_equal(times_of(s, "job-1").reads, 0);
+    stalls_end(s, stalls_begin(s, 11));
+    assert_int_equal(times_of(s, "job-1").reads, 1);
+    for (pid_t pid = 2010; pid < 2640; pid += 10) {
+        char name[32];
+        snprintf(name, sizeof name, "job-%d", (int)pid / 10);
+        assert_int_equal(times_of(s, name).reads, 1);
+    }
+    stalls_free(s);
+}
+
 static unsigned origin;
 
 static unsigned get_origin(void *user)
@@ -193,6 +212,7 @@ static void test_waits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_callers), cmocka_unit_test(test_waits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_callers), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_waits)};
     return cmocka_run_group_tests_name("stall", tests, NULL, NULL);
 }
