@@ -3,6 +3,7 @@
 
 #include "fuse/fs.h"
 #include "fuse/loop.h"
+#include "fuse/session_init.h"
 #include "lib/base/log.h"
 
 #include <errno.h>
@@ -17,13 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Of kernels newer than the header that this is built with. */
-#define BIT_PARALLEL_DIROPS (1u << 18)
-#define BIT_HANDLE_KILLPRIV_V2 (1u << 28)
-#define BIT_INIT_EXT (1u << 30)
-#define BIT2_PASSTHROUGH (1u << 5)  /* 1 << 37 */
-#define BIT2_HAS_RESEND (1u << 7)   /* 1 << 39 */
-#define BIT_FOPEN_PASSTHROUGH (1u << 7)
+/* Of kernels newer than the header that this may be built with. */
 #define NOTIFY_RESEND 7
 #define UNIQUE_RESENT (UINT64_C(1) << 63)
 struct backing_map {
@@ -41,8 +36,7 @@ struct session {
     _Atomic int broken;       /* errno that ended a thread */
     bool replay, swallow;     /* main thread, before the loop: the saved INIT is next to be read; its answer stays here */
     _Atomic bool answered;    /* INIT */
-    uint64_t init_unique;
-    uint32_t offered, offered2; /* flags of the kernel's INIT */
+    struct session_offer offer; /* the kernel's INIT */
     _Atomic bool passthrough;
     _Atomic bool unmounted;
 };
@@ -52,12 +46,8 @@ static __thread bool tl_resent;
 
 static void note_init(struct session *s, const void *buf, size_t len)
 {
-    const struct fuse_in_header *h = buf;
-    const struct fuse_init_in *in = (const void *)(h + 1);
-    s->init_unique = h->unique;
-    s->offered = in->flags;
-    s->offered2 = len >= sizeof *h + offsetof(struct fuse_init_in, flags2) + 4 && (in->flags & BIT_INIT_EXT) ? in->flags2 : 0;
-    if (s->c.stack_depth && (s->offered2 & BIT2_PASSTHROUGH))
+    session_offer_read(&s->offer, buf, len);
+    if (s->c.stack_depth && session_offer_passthrough(&s->offer))
         atomic_store(&s->passthrough, true);
 }
 
@@ -130,19 +120,6 @@ static size_t total(const struct iovec *iov, int n)
     return sum;
 }
 
-static void patch_init(const struct session *s, struct fuse_init_out *out, size_t len)
-{
-    out->flags |= s->offered & (BIT_PARALLEL_DIROPS | BIT_HANDLE_KILLPRIV_V2);
-    if (!(s->offered & BIT_INIT_EXT) || len < offsetof(struct fuse_init_out, unused) + sizeof out->unused[0])
-        return;
-    out->flags |= BIT_INIT_EXT;
-    out->flags2 |= s->offered2 & BIT2_HAS_RESEND;
-    if (atomic_load(&s->passthrough)) {
-        out->flags2 |= BIT2_PASSTHROUGH;
-        out->unused[0] = s->c.stack_depth;
-    }
-}
-
 static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
 {
     struct session *s = ((struct fs *)user)->session;
@@ -152,15 +129,11 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
         atomic_store(&s->answered, true);
         return (ssize_t)total(iov, n);
     }
-    bool init = !atomic_load(&s->answered) && h->unique == s->init_unique;
+    bool init = !atomic_load(&s->answered) && h->unique == s->offer.unique;
     if (init && n > 1 && !h->error)
-        patch_init(s, iov[1].iov_base, iov[1].iov_len);
-    if (tl_backing && h->unique && !h->error && n > 1 && iov[1].iov_len >= sizeof(struct fuse_open_out)) {
-        struct fuse_open_out *out = iov[1].iov_base;
-        out->open_flags |= BIT_FOPEN_PASSTHROUGH;
-        out->open_flags &= ~(uint32_t)FOPEN_KEEP_CACHE; /* the two exclude each other */
-        out->padding = (uint32_t)tl_backing;
-    }
+        session_init_patch(&s->offer, s->c.stack_depth, iov[1].iov_base, iov[1].iov_len);
+    if (tl_backing && h->unique && !h->error && n > 1)
+        session_open_patch(tl_backing, iov[1].iov_base, iov[1].iov_len);
     if (h->unique)
         tl_backing = 0;
     ssize_t w = writev(fd, iov, n);
@@ -220,7 +193,7 @@ static int resume(struct session *s, struct err *e)
     if (n <= 0 || !atomic_load(&s->answered))
         return err_set(e, ERR_FATAL, "cannot take the session over: its INIT was not understood");
     struct fuse_out_header h = {.len = sizeof h, .error = NOTIFY_RESEND, .unique = 0};
-    if ((s->offered2 & BIT2_HAS_RESEND) && write(s->c.fd, &h, sizeof h) != (ssize_t)sizeof h)
+    if (session_offer_resend(&s->offer) && write(s->c.fd, &h, sizeof h) != (ssize_t)sizeof h)
         log_kv(LOG_WARN, "the kernel does not send requests again; those under way may hang", "error", strerror(errno), NULL);
     s->c.serving(s->c.user);
     return 0;

@@ -30,6 +30,8 @@
 #define OPEN_NOFLUSH (1u << 5)      /* as ours opens for reading: who is killed does not wait for a FLUSH */
 #define NOTIFY_RESEND 7
 #define INIT_EXT (1u << 30)
+#define AT_STACK_DEPTH 36           /* of fuse_init_out … */
+#define AT_BACKING_ID 12            /* … and fuse_open_out: their names depend on the header's age */
 
 static const char *socket_path, *cache_dir;
 static int sock = -1, fuse = -1, file = -1;
@@ -70,7 +72,7 @@ static void do_init(const struct fuse_in_header *in, size_t len)
         .time_gran = 1, .max_pages = 256};
     if ((i->flags & INIT_EXT) && (i->flags2 & INIT2_PASSTHROUGH)) {
         out.flags2 |= INIT2_PASSTHROUGH | INIT2_RESEND;
-        out.unused[0] = 2; /* max_stack_depth */
+        memcpy((char *)&out + AT_STACK_DEPTH, &(uint32_t){2}, sizeof(uint32_t));
     }
     reply(in->unique, 0, &out, sizeof out);
 }
@@ -94,7 +96,7 @@ static void do_open(const struct fuse_in_header *in)
         backing = ask_backing();
     if (backing > 0) {
         out.open_flags = OPEN_PASSTHROUGH;
-        out.padding = (uint32_t)backing;
+        memcpy((char *)&out + AT_BACKING_ID, &(int32_t){(int32_t)backing}, sizeof(int32_t));
     }
     reply(in->unique, 0, &out, sizeof out);
 }
