@@ -1,10 +1,10 @@
 #include "csi/mount.h"
 
-#include "csi/mountinfo.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/mountinfo.h"
 
 #include <errno.h>
 #include <fcntl.h>

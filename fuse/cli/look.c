@@ -5,6 +5,7 @@
 #include "lib/base/human.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/mountinfo.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
@@ -124,33 +125,11 @@ static char *read_xattr(const char *path, const char *name)
 static char *mount_of(const char *path, char **point)
 {
     cleanup_free char *real = realpath(path, NULL);
-    cleanup_file FILE *f = fopen("/proc/self/mountinfo", "re");
-    char *line = NULL, *type = NULL;
-    size_t cap = 0, best = 0;
-    *point = NULL;
-    while (real && f && getline(&line, &cap, f) > 0) {
-        char at[4096], kind[64];
-        const char *dash = strstr(line, " - ");
-        if (!dash || sscanf(line, "%*s %*s %*s %*s %4095s", at) != 1 || sscanf(dash, " - %63s", kind) != 1)
-            continue;
-        for (char *p = at; (p = strchr(p, '\\')); p++) { /* octal escapes */
-            unsigned octal;
-            if (sscanf(p, "\\%3o", &octal) == 1) {
-                *p = (char)octal;
-                memmove(p + 1, p + 4, strlen(p + 4) + 1);
-            }
-        }
-        size_t n = strcmp(at, "/") == 0 ? 0 : strlen(at);
-        if (strncmp(real, at, n) != 0 || (real[n] && real[n] != '/') || (n < best))
-            continue;
-        best = n;
-        free(type);
-        free(*point);
-        type = xstrdup(kind);
-        *point = xstrdup(at);
-    }
-    free(line);
-    return type;
+    cleanup_mountinfo struct mountinfo all = {NULL, 0};
+    struct err e = ERR_INIT;
+    const struct mount_entry *m = real && mountinfo_read(&all, &e) == 0 ? mountinfo_above(&all, real) : NULL;
+    *point = m ? xstrdup(m->point) : NULL;
+    return m ? xstrdup(m->type) : NULL;
 }
 
 static void print_bytes(const char *label, const json_t *j, const char *path)

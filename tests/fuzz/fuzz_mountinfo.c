@@ -1,5 +1,5 @@
 /* Any text: either a list whose entries are complete, or an error and an empty list. */
-#include "csi/mountinfo.h"
+#include "lib/base/mountinfo.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,6 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (!m.entries[i].point || !m.entries[i].root || !m.entries[i].type || !m.entries[i].source ||
                 !mountinfo_find(&m, m.entries[i].point))
                 abort();
+        const struct mount_entry *above = mountinfo_above(&m, "/mnt/a b/c");
+        if (above && strncmp("/mnt/a b/c", above->point, strlen(above->point)) != 0)
+            abort();
     } else if (m.n || m.entries || e.cls != ERR_INVALID) {
         abort();
     }

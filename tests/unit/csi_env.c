@@ -1,8 +1,8 @@
 #include "tests/unit/csi_env.h"
 
-#include "csi/mountinfo.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/base/mountinfo.h"
 
 #include <poll.h>
 #include <sched.h>

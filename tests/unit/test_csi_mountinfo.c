@@ -1,9 +1,9 @@
 #include "tests/unit/unit.h"
 
 #include "csi/mount.h"
-#include "csi/mountinfo.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/base/mountinfo.h"
 #include "tests/unit/csi_env.h"
 
 #include <string.h>
@@ -35,6 +35,11 @@ static void test_parse(void **state)
     assert_false(x->read_only); /* neither errors=ro nor the file system's own ro */
     assert_string_equal(x->source, "/dev/sda\t1");
     assert_null(mountinfo_find(&m, "/mnt"));
+    assert_ptr_equal(mountinfo_above(&m, "/mnt/x/y"), x);
+    assert_ptr_equal(mountinfo_above(&m, "/mnt/x"), x);
+    assert_int_equal(mountinfo_above(&m, "/mnt/xy")->id, 22);
+    assert_int_equal(mountinfo_above(&m, "/")->id, 22);
+    assert_int_equal(mountinfo_above(&m, "/a b\\c/d")->id, 31);
 }
 
 static void test_malformed(void **state)

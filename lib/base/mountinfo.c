@@ -1,4 +1,4 @@
-#include "csi/mountinfo.h"
+#include "lib/base/mountinfo.h"
 
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
@@ -121,6 +121,21 @@ const struct mount_entry *mountinfo_find(const struct mountinfo *m, const char *
         if (strcmp(m->entries[i].point, point) == 0)
             return &m->entries[i];
     return NULL;
+}
+
+const struct mount_entry *mountinfo_above(const struct mountinfo *m, const char *path)
+{
+    const struct mount_entry *best = NULL;
+    size_t longest = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        const char *point = m->entries[i].point;
+        size_t n = strcmp(point, "/") == 0 ? 0 : strlen(point);
+        if (n < longest || strncmp(path, point, n) != 0 || (path[n] && path[n] != '/'))
+            continue;
+        best = &m->entries[i];
+        longest = n;
+    }
+    return best;
 }
 
 void mountinfo_free(struct mountinfo *m)

@@ -1,6 +1,6 @@
 /* mountinfo — /proc/PID/mountinfo as a list. The parser is pure. */
-#ifndef MILLRACE_CSI_MOUNTINFO_H
-#define MILLRACE_CSI_MOUNTINFO_H
+#ifndef MILLRACE_BASE_MOUNTINFO_H
+#define MILLRACE_BASE_MOUNTINFO_H
 
 #include "lib/base/err.h"
 
@@ -24,6 +24,8 @@ int mountinfo_parse(const char *text, struct mountinfo *out, struct err *e); /* 
 int mountinfo_read(struct mountinfo *out, struct err *e);
 int mountinfo_read_of(pid_t pid, struct mountinfo *out, struct err *e); /* as that process sees them */
 const struct mount_entry *mountinfo_find(const struct mountinfo *m, const char *point); /* the topmost; NULL if none */
+/* The mount that a path is on; it is absolute and has no links, "." or ".." in it. NULL if none. */
+const struct mount_entry *mountinfo_above(const struct mountinfo *m, const char *path);
 void mountinfo_free(struct mountinfo *m);
 #define cleanup_mountinfo __attribute__((cleanup(mountinfo_free)))
 
