@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define CHECKED_MAX (1u << 20) /* records: it takes 0.3 s, and readers wait for that; of more the checksum has to do */
 #define GIB (UINT64_C(1) << 30)
 static const struct {
     uint64_t off, max; /* bytes in the file */
@@ -111,7 +112,7 @@ static const char *distrust(const struct inodes *ix, const struct inodes_conf *c
         return "its checksum is wrong";
     if (atomic_load(&h->busy)) /* of a process that was killed: index_rebuild() comes first */
         return h->clean ? "it is damaged" : NULL;
-    return index_check(ix) ? NULL : "it is damaged";
+    return h->nrecs > CHECKED_MAX || index_check(ix) ? NULL : "it is damaged";
 }
 
 static int begin(struct inodes *ix, const struct inodes_conf *conf, struct err *e)
