@@ -10,6 +10,9 @@
 /* A fetch is named by its node's list while it is queued, running, or until its bytes have landed; readers that wait for it or
  * copy from it hold a ref each. */
 
+#define LONG_NS NS_PER_S   /* who waited so long in vain … */
+#define LATELY_NS NS_PER_S /* … speaks for those who ask as soon as this: the kernel does, of a page that it could not read ahead */
+
 __thread unsigned fetch_origin;
 
 /* Bytes of the budget for blocks of a file: what is in the last one, and not a whole block of a small file. */
@@ -164,9 +167,15 @@ static int run(struct fetch *f, struct err *e)
     struct node *n = f->n;
     struct cache *c = n->c;
     struct err why = ERR_INIT;
+    int64_t began = clock_mono_ns();
     int rc = get_bytes(f, &why);
+    int64_t now = clock_mono_ns();
     pthread_mutex_lock(&n->mu);
     f->state = rc ? FETCH_FAILED : FETCH_READY;
+    if (rc && why.cls == ERR_RETRY && now - began >= LONG_NS && (n->failed || (n->failed = malloc(sizeof why)))) {
+        *n->failed = why;
+        n->failed_ns = now;
+    }
     if (rc) {
         if ((f->err = malloc(sizeof why)))
             *f->err = why;
@@ -301,6 +310,12 @@ int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32
             copy_out(f, block, dst, in, len);
             put(f);
             return 0;
+        }
+        if (n->failed && clock_mono_ns() - n->failed_ns < LATELY_NS) {
+            if (e)
+                *e = *n->failed;
+            pthread_mutex_unlock(&n->mu);
+            return -1;
         }
         uint32_t count = missing_run(n, block, MAX(1u, MIN(more, PART_BLOCKS)));
         int64_t reserved = weight(n, block, count);

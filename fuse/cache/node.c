@@ -58,6 +58,7 @@ void node_free(struct node *n)
     pthread_mutex_destroy(&n->mu);
     free(n->path);
     free(n->version);
+    free(n->failed);
     free(n);
 }
 

@@ -95,6 +95,8 @@ struct node {
     bool own_fd;               /* fd is ours to close (not an arena) */
     uint64_t base;             /* offset of the file in fd; written before fd */
     struct fetch *fetches;     /* mu */
+    struct err *failed;        /* mu; why the source last did not answer in time; NULL: it never did */
+    int64_t failed_ns;         /* mu; monotonic: when that was */
     atomic_uint nvalid;        /* changed under mu */
     _Atomic(struct seg *) segs[];
 };

@@ -58,7 +58,9 @@ for profile in sealed open; do
     ls "$MNT/known" >/dev/null
     cat "$MNT/known/f1" >/dev/null
     tell GET:hang:100000 >/dev/null
+    begun=$SECONDS
     fails_with_eio cat "$MNT/known/f2"
+    [ $((SECONDS - begun)) -lt 10 ] || die "a read took $((SECONDS - begun)) s to fail, not one deadline of 5 s"
     cause "$MNT/known/f2" | grep -q "^$(date -u +%Y)-.*Z .*known/f2" || die "no cause: $(cause "$MNT/known/f2")"
     grep -q 'a request failed.*"op":"read".*known/f2' "$WORK/fuse.log" || die "nothing in the log"
     fails_with_eio ls "$MNT/other"
