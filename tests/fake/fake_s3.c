@@ -41,6 +41,15 @@ void fake_s3_put(struct fake_s3 *f, const char *key, const void *data, size_t le
     pthread_mutex_unlock(&f->mu);
 }
 
+void fake_s3_del(struct fake_s3 *f, const char *key)
+{
+    pthread_mutex_lock(&f->mu);
+    struct object *o = object_find(f, key);
+    if (o)
+        object_del(f, o);
+    pthread_mutex_unlock(&f->mu);
+}
+
 void fake_s3_synth(struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size)
 {
     pthread_mutex_lock(&f->mu);
@@ -86,6 +95,7 @@ unsigned fake_s3_uploads(struct fake_s3 *f)
 static const char *const kinds[] = {"slowdown", "throttled", "error", "reset", "truncated", "short", "long", "etag", "norange",
     "otherrange", "xml", "html", "redirect", "hang", "skew", "denied", "ok200", "lost", "slow",
     "fine"};
+_Static_assert(ARRAY_LEN(kinds) <= FAULT_KINDS, "a counter for each kind");
 
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count)
 {
@@ -118,6 +128,16 @@ void fake_s3_tags(struct fake_s3 *f, bool etags, bool touched)
     f->untagged = !etags;
     f->touched = touched;
     pthread_mutex_unlock(&f->mu);
+}
+
+unsigned fake_s3_faults(struct fake_s3 *f, const char *kind)
+{
+    unsigned n = 0;
+    pthread_mutex_lock(&f->mu);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        n += strcmp(kinds[i], kind) == 0 ? f->struck[i] : 0;
+    pthread_mutex_unlock(&f->mu);
+    return n;
 }
 
 void fake_s3_expire(struct fake_s3 *f, const char *key_id)
@@ -224,7 +244,8 @@ static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
     const char *fault = next_fault(f, r->h.method);
     bool bucket = strncmp(r->h.path, "/data", 5) == 0 && (r->h.path[5] == '/' || !r->h.path[5]);
     r->key = bucket && r->h.path[5] ? r->h.path + 6 : "";
-    if (early_fault(f, r, fault, a)) {
+    bool early = early_fault(f, r, fault, a);
+    if (early) {
     } else if (!bucket) {
         answer_error(a, 404, "NoSuchBucket", "The specified bucket does not exist");
     } else if (!*r->key) {
@@ -240,6 +261,9 @@ static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
     }
     a->drop |= strcmp(fault, "lost") == 0;
     a->slow = strcmp(fault, "slow") == 0;
+    bool struck = (early && *fault) || a->slow || a->spoiled || strcmp(fault, "lost") == 0;
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        f->struck[i] += struck && strcmp(kinds[i], fault) == 0;
     pthread_mutex_unlock(&f->mu);
 }
 

@@ -19,6 +19,7 @@ void fake_s3_tags(struct fake_s3 *f, bool etags, bool touched);
  * show them, and only those with a delimiter do. Content: byte i is the i-th of the key, repeated. */
 void fake_s3_synth(struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size);
 void fake_s3_put(struct fake_s3 *f, const char *key, const void *data, size_t len);
+void fake_s3_del(struct fake_s3 *f, const char *key);
 /* Content of the object, caller frees; NULL if there is none. */
 void *fake_s3_get(struct fake_s3 *f, const char *key, size_t *len);
 unsigned fake_s3_requests(struct fake_s3 *f, const char *method); /* so far; NULL: all */
@@ -34,5 +35,6 @@ void fake_s3_expire(struct fake_s3 *f, const char *key_id);       /* requests si
  * -1: no such kind. */
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count);
 void fake_s3_clear(struct fake_s3 *f); /* no more faults */
+unsigned fake_s3_faults(struct fake_s3 *f, const char *kind); /* requests so far to which one of that kind made a difference */
 
 #endif

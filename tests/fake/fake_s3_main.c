@@ -1,6 +1,6 @@
 /* fake-s3 [--port N] [METHOD:KIND:COUNT …]: the misbehaving S3 server as a program. Prints its URL, runs until its input ends.
- * Lines on its input change it: "METHOD:KIND:COUNT" adds a fault, "clear" ends all, "expire KEYID", "put KEY BYTES", "requests METHOD",
- * "synth PREFIX DIRS FILES BYTES". */
+ * Lines on its input change it: "METHOD:KIND:COUNT" adds a fault, "clear" ends all, "expire KEYID", "put KEY BYTES [LETTER]" (of that
+ * letter, or else of the whole alphabet), "del KEY", "requests METHOD", "faults KIND", "synth PREFIX DIRS FILES BYTES". */
 #include "tests/fake/fake_s3.h"
 
 #include <stdio.h>
@@ -19,23 +19,28 @@ static int add(struct fake_s3 *f, const char *text)
 
 static void obey(struct fake_s3 *f, char *line)
 {
-    char word[1100];
+    char word[1100], letter = 0;
     unsigned long n;
     unsigned dirs, files;
     if (strcmp(line, "clear") == 0) {
         fake_s3_clear(f);
     } else if (sscanf(line, "expire %63s", word) == 1) {
         fake_s3_expire(f, word);
-    } else if (sscanf(line, "put %1024s %lu", word, &n) == 2) {
+    } else if (sscanf(line, "put %1024s %lu %c", word, &n, &letter) >= 2) {
         char *data = calloc(1, n + 1);
         for (unsigned long i = 0; data && i < n; i++)
-            data[i] = (char)('a' + i % 26);
+            data[i] = letter ? letter : (char)('a' + i % 26);
         fake_s3_put(f, word, data, n);
         free(data);
+    } else if (sscanf(line, "del %1024s", word) == 1) {
+        fake_s3_del(f, word);
     } else if (sscanf(line, "synth %63s %u %u %lu", word, &dirs, &files, &n) == 4) {
         fake_s3_synth(f, word, dirs, files, n);
     } else if (sscanf(line, "requests %7s", word) == 1) {
         printf("%u\n", fake_s3_requests(f, word));
+        return;
+    } else if (sscanf(line, "faults %15s", word) == 1) {
+        printf("%u\n", fake_s3_faults(f, word));
         return;
     } else if (add(f, line)) {
         printf("error\n");

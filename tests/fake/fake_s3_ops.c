@@ -14,10 +14,15 @@
 
 static size_t lower_bound(const struct fake_s3 *f, const char *key)
 {
-    size_t i = 0;
-    while (i < f->n && strcmp(f->objects[i].key, key) < 0)
-        i++;
-    return i;
+    size_t from = 0, end = f->n;
+    while (from < end) {
+        size_t mid = from + (end - from) / 2;
+        if (strcmp(f->objects[mid].key, key) < 0)
+            from = mid + 1;
+        else
+            end = mid;
+    }
+    return from;
 }
 
 struct object *object_find(struct fake_s3 *f, const char *key)
@@ -153,13 +158,17 @@ void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struc
         first = 0;
     if (!ranged || last >= o->len)
         last = o->len ? o->len - 1 : 0;
-    size_t len = o->len ? (size_t)(last - first + 1) : 0;
+    size_t len = o->len ? (size_t)(last - first + 1) : 0, whole = len;
     if (strcmp(fault, "otherrange") == 0) {
         first = first ? first - 1 : 1;
         len = MIN(len, o->len - (size_t)first);
     } else if (strcmp(fault, "short") == 0) {
         len -= len / 3;
     }
+    static const char *const others[] = {"norange", "otherrange", "long", "etag"};
+    a->spoiled = len != whole;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        a->spoiled |= strcmp(fault, others[i]) == 0;
     a->status = ranged ? 206 : 200;
     buf_add(&a->body, o->data + first, len);
     if (strcmp(fault, "long") == 0)
@@ -171,6 +180,7 @@ void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struc
     }
     if (strcmp(fault, "truncated") == 0)
         a->cut = a->body.len / 2;
+    a->spoiled |= a->cut > 0;
     if (!f->untagged)
         buf_addf(&a->headers, "ETag: %s\r\n", etag);
     buf_addf(&a->headers, "Last-Modified: Fri, 02 Jan 2026 %s:04:05 GMT\r\n", f->touched ? "04" : "03");

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #define BODY_MAX (256u << 20)
+#define FAULT_KINDS 32 /* at most */
 
 struct object {
     char *key; /* of a part: "<upload id>/<number>", apart from the others by its first byte, 1 */
@@ -35,7 +36,7 @@ struct fake_s3 {
     struct fault faults[64];
     size_t nfaults;
     struct conn *conns;
-    unsigned counts[6], uploads, serial;
+    unsigned counts[6], struck[FAULT_KINDS], uploads, serial;
     char expired[64];
     bool untagged, touched;    /* fake_s3_tags */
     struct synth {
@@ -50,6 +51,7 @@ struct answer {
     int status;
     struct buf headers, body;
     bool head_only, drop, hang, slow; /* drop: close without a word */
+    bool spoiled;               /* by a fault that needs the object */
     size_t cut;                 /* bytes of the body held back, though the length says otherwise */
     int date_offset_s;
 };

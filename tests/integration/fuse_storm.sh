@@ -2,17 +2,28 @@
 # timeout: 180
 # tsan
 # 64 threads read at random and check every byte while blocks are evicted, the store answers with 503, 500, half the bytes or not at all, the
-# disk of the cache fills up, and the serving process is killed. Then what readers waited for is told.
+# disk of the cache fills up, and the serving process is killed; each of these must have happened. Then what readers waited for is told.
 set -euo pipefail
-FUSE_LEAKS=0
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
 SECONDS_EACH=${MILLRACE_HAMMER_SECONDS:-10}
+FAULTS=(slowdown:1 slow:20 error:3 truncated:3 hang:1 reset:2 short:2)
 
 metric() { curl -sf "http://$HTTP/metrics" | sed -n "s/^millrace_$1 //p"; }
 # Whether this mount has met a full disk, by its log.
 met_full() { [ "$(grep -c 'no room left on' "$WORK/fuse.log")" -gt "$met" ]; }
+has_struck() { [ "$(tell faults "$1")" -gt "$2" ]; } # KIND BEFORE
+# The next requests meet each of the faults, that of this round first: those at the end may have to wait for their round.
+misbehave() # ROUND
+{
+    local i
+    tell clear >/dev/null
+    for i in "${!FAULTS[@]}"; do
+        tell "GET:${FAULTS[($1 + i) % ${#FAULTS[@]}]}" >/dev/null
+        tell GET:fine:7 >/dev/null
+    done
+}
 another()
 {
     evicted=$((evicted + $(metric cache_evicted_bytes_total || true) + 0))
@@ -37,7 +48,7 @@ for profile in sealed open; do
     fuse_mount
     met=$(grep -c 'no room left on' "$WORK/fuse.log" || true)
     cat /dev/zero >"$CACHE/full" 2>/dev/null || true
-    timeout 100 "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "$SECONDS_EACH" 64 0 >"$WORK/hammer.out" 2>&1 &
+    timeout 150 "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" 200 64 0 >"$WORK/hammer.out" 2>&1 &
     hammer=$!
     round=0 kills=0 evicted=0 until=$((SECONDS + SECONDS_EACH))
     # Nothing is cached yet, so nothing can be evicted to make room.
@@ -45,10 +56,12 @@ for profile in sealed open; do
     rm "$CACHE/full"
     another # one that does not know of it
     timeout 60 cat "$MNT"/r? >/dev/null || die "reading $profile" # twice as much as the cache may hold
-    while [ $SECONDS -lt $until ] || [ $round -lt 6 ]; do
-        tell clear >/dev/null
-        for fault in fine:9 slowdown:1 slow:20 fine:5 error:3 fine:5 truncated:3 fine:5 reset:2 fine:5 short:2 fine:9 hang:1 fine:9 error:2; do tell "GET:$fault" >/dev/null; done
+    while [ $SECONDS -lt $until ] || [ $round -lt ${#FAULTS[@]} ]; do
+        kind=${FAULTS[round % ${#FAULTS[@]}]%:*}
+        before=$(tell faults "$kind")
+        misbehave $round
         sleep 0.7
+        wait_for "$profile: a request that meets $kind" has_struck "$kind" "$before"
         round=$((round + 1))
         case $round in
         1) # no room for anything any more, and something new to keep
@@ -61,6 +74,8 @@ for profile in sealed open; do
     done
     tell clear >/dev/null
     rm -f "$CACHE/full"
+    [ $profile = open ] || another # who reads an open mount waits until the client gives up an answer that does not come
+    kill $hammer
     wait $hammer || {
         cat "$WORK/hammer.out"
         die "readers of a $profile mount"
@@ -86,5 +101,7 @@ group=$(cut -d : -f 3 /proc/self/cgroup | grep -m 1 -v '^/$' || true)
 [ "$me" = "${group:-unknown}" ] || die "$me waited, not $group"
 "$BUILD/fuse/cli/millrace" stat "$MNT" >"$WORK/stat.out"
 grep -qF "  $me: " "$WORK/stat.out" || die "$(cat "$WORK/stat.out")"
-[ "$(metric "read_wait_seconds_total{caller=\"${me//\//\\/}\",for=\"store\"}" | cut -d . -f 1)" -ge 0 ]
+for name in 'read_waiting_seconds_total{caller="'"$me"'"}' 'read_wait_seconds_total{caller="'"$me"'",for="store"}'; do
+    [ "$(metric "${name//\//\\/}" | awk '{ print ($1 >= 0.9) }')" = 1 ] || die "$name $(metric "${name//\//\\/}")"
+done
 fuse_umount
