@@ -3,7 +3,6 @@
 # A store that takes requests and never answers: every call ends with EIO at its deadline, the cause is in the log and in an attribute,
 # who waits can be killed, what is known goes on being served, and all is well when the store is.
 set -euo pipefail
-FUSE_LEAKS=0
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"

@@ -2,7 +2,6 @@
 # timeout: 240
 # A store that is away, a full disk, wrong credentials, a bad configuration, a machine that crashed: an error in words, nothing lost.
 set -euo pipefail
-FUSE_LEAKS=0
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"

@@ -3,7 +3,6 @@
 # A job says in which order it will read: the files are here when it comes to them, no more of them than fit, on a read-only mount and
 # as nobody too.
 set -euo pipefail
-FUSE_LEAKS=0
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"

@@ -3,7 +3,6 @@
 # Ten million keys: usable at once, large directories are listed page by page while they are read, an inode takes at most 100 bytes and its
 # name, ids outlive the process. MILLRACE_INDEX_ENTRIES: files in the directory that is listed as a whole (100000).
 set -euo pipefail
-FUSE_LEAKS=0
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
 ENTRIES=${MILLRACE_INDEX_ENTRIES:-100000}

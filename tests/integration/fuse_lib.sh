@@ -15,8 +15,8 @@ HTTP=127.0.0.1:$((10000 + RANDOM % 10000)) # no port that a connection may get w
 SUPERVISOR='' KEEPER='' S3_PID=''
 mkdir -p "$MNT"
 unset MILLRACE_CONFIG
-# A process that is ended by a signal on purpose has no chance to give its memory back.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=${FUSE_LEAKS:-1}" UBSAN_OPTIONS=print_stacktrace=1
+# Who is killed with -9 is not asked for what he has not given back; all others are, those that a signal tells to end, too.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=1" UBSAN_OPTIONS=print_stacktrace=1
 trap 'fuse_cleanup' EXIT
 trap 'exit 1' INT TERM
 

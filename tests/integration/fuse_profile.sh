@@ -4,7 +4,6 @@
 # The profile fits the files and stays what it is when the serving process is killed; a sealed mount sees what changes in the store, too;
 # who walks through a directory finds the next files fetched already, who reads at random only after a good part of it.
 set -euo pipefail
-FUSE_LEAKS=0
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"

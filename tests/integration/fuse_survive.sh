@@ -4,7 +4,6 @@
 # The serving process is killed again and again while readers and writers check every byte; then the same without privileges
 # behind a keeper, and the keeper forgets everything.
 set -euo pipefail
-FUSE_LEAKS=0
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
