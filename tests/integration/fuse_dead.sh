@@ -1,7 +1,7 @@
 #!/bin/bash
 # timeout: 300
 # A store that takes requests and never answers: every call ends with EIO at its deadline, the cause is in the log and in an attribute,
-# who waits can be killed, what is known goes on being served, and all is well when the store is.
+# who waits can be killed, what is known goes on being served, and all is well when the store is: what was written then is in it.
 set -euo pipefail
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
@@ -10,11 +10,11 @@ set -euo pipefail
 cause() { getfattr --only-values --absolute-names -n user.millrace.error "$1" 2>/dev/null; }
 fails_with_eio() # COMMAND…: within a few times the deadline
 {
-    local status=0
-    timeout 60 "$@" >/dev/null 2>"$WORK/shell.out" || status=$?
+    local status=0 out=$WORK/shell.$BASHPID
+    timeout 60 "$@" >/dev/null 2>"$out" || status=$?
     [ $status != 124 ] || die "$*: no end to it"
     [ $status != 0 ] || die "$*: a dead store, and no error"
-    grep -q 'Input/output error' "$WORK/shell.out" || die "$*: $(cat "$WORK/shell.out")"
+    grep -q 'Input/output error' "$out" || die "$*: $(cat "$out")"
 }
 
 killed_at_once() # a reader that waits ends long before the deadline: a busy machine may take a second try
@@ -76,3 +76,55 @@ for profile in sealed open; do
     fuse_umount
     rm -rf "$CACHE"
 done
+
+echo "# what is written, renamed and removed while the store is dead"
+endpoint=$(jq -r .options.endpoint <<<"$MOUNT_JSON")
+in_store() { curl -sf "$endpoint/data/known/$1"; }
+is_in_store() { in_store "$1" | cmp -s - "$WORK/$2"; } # NAME FILE
+calls=()
+fails() # COMMAND…: meanwhile
+{
+    fails_with_eio "$@" &
+    calls+=($!)
+}
+have_struck() { [ "$(tell faults hang)" -ge "$1" ]; }
+logged() { grep -q 'a request failed.*"op":"'"$1"'".*'"$2" "$WORK/fuse.log" || die "no $1 of $2 in the log"; } # OP NAME
+fuse_config
+fuse_mount --store-deadline 5s --metadata-sync 1s
+head -c 100000 /dev/urandom >"$WORK/small"
+head -c 70000000 /dev/urandom >"$WORK/large" # in parts
+cat "$MNT/known/f3" >"$WORK/f3"
+before=$(tell faults hang)
+tell DELETE:hang:100000 >/dev/null
+fails rm "$MNT/known/f4"
+fails python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$MNT/known/f3" "$MNT/known/moved" # once; it is copied, and not removed
+wait_for "two deletions" have_struck $((before + 2))
+tell PUT:hang:100000 >/dev/null
+tell POST:hang:100000 >/dev/null
+fails cp "$WORK/small" "$MNT/known/closed"
+fails cp "$WORK/large" "$MNT/known/large"
+fails python3 -c '
+import os, sys
+with open(sys.argv[1], "rb") as data:
+    fd = os.open(sys.argv[2], os.O_CREAT | os.O_WRONLY)
+    os.write(fd, data.read())
+os.fsync(fd)' "$WORK/small" "$MNT/known/synced"
+for call in "${calls[@]}"; do wait "$call" || die "a call to a dead store"; done
+logged unlink known/f4
+logged rename known/f3
+logged fsync known/synced
+for name in closed large; do logged close "known/$name"; done
+for name in closed synced; do cmp "$MNT/known/$name" "$WORK/small" || die "what was not saved cannot be read: $name"; done
+if in_store closed || in_store synced || in_store large; then die "the store is not dead"; fi
+cmp "$MNT/known/f3" "$WORK/f3" || die "a rename that failed took the file away"
+[ "$(head -c 3 "$MNT/known/f4")" = abc ] || die "a removal that failed took the file away"
+tell clear >/dev/null
+for name in closed synced; do wait_for "$name in the store" is_in_store $name small; done
+wait_for "the large file in the store" is_in_store large large
+cmp "$MNT/known/large" "$WORK/large"
+mv -f "$MNT/known/f3" "$MNT/known/moved"
+rm "$MNT/known/f4"
+is_in_store moved f3 || die "it was not renamed"
+if in_store f3 || in_store f4; then die "what is removed is still there"; fi
+[ "$(find "$MNT/known" -type f -printf '%f\n' | sort | tr '\n' ' ')" = "closed f1 f2 large moved synced " ] || die "$(ls "$MNT/known")"
+fuse_umount
