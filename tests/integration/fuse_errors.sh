@@ -82,6 +82,17 @@ fuse_mount
 cmp "$DATA/big" "$MNT/big" || die "what does not fit into the cache is not read well"
 wait_for "the reason" reason_is CacheDiskFull
 [ "$(readyz)" = 200 ] || die "a full disk must not stop the readers"
+cached() { status | jq .cache.usedBytes; }
+[ "$(cached)" -lt 16000000 ] || die "$(cached) bytes in 16 MB"
+mount -o remount,size=64m "$CACHE"
+# Whoever serves is the same as before. What is read is cached again, a while later; then nobody asks the store for it.
+ask_us() { dd if="$MNT/big" iflag=nocache count=0 status=none; } # the kernel keeps no pages of it
+read_and_cached() { ask_us && cmp "$DATA/big" "$MNT/big" && [ "$(cached)" -ge 30000000 ]; }
+wait_for "what is read to be cached, now that there is room again" read_and_cached
+fetched=$(status | jq .reads.storeBytes)
+ask_us
+cmp "$DATA/big" "$MNT/big" || die "what was cached late is not read well"
+[ "$(status | jq .reads.storeBytes)" = "$fetched" ] || die "what is cached is fetched again"
 fuse_umount
 umount "$CACHE"
 rm "$DATA/big"
