@@ -36,7 +36,10 @@ struct object *object_put(struct fake_s3 *f, const char *key, const void *data, 
     struct object *o = object_find(f, key);
     if (!o) {
         size_t i = lower_bound(f, key);
-        f->objects = xrealloc(f->objects, (f->n + 1) * sizeof *f->objects);
+        if (f->n == f->room) {
+            f->room = MAX(2 * f->room, (size_t)64);
+            f->objects = xrealloc(f->objects, f->room * sizeof *f->objects);
+        }
         memmove(&f->objects[i + 1], &f->objects[i], (f->n - i) * sizeof *f->objects);
         f->n++;
         o = &f->objects[i];
@@ -100,7 +103,7 @@ void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
     buf_adds(&a->body, "<?xml version=\"1.0\"?><ListBucketResult><Name>data</Name><EncodingType>url</EncodingType>");
     if (synth_list(f, prefix ? prefix : "", token, limit, a))
         return;
-    for (size_t i = 0; i < f->n; i++) {
+    for (size_t i = lower_bound(f, token ? token : prefix ? prefix : ""); i < f->n; i++) {
         const struct object *o = &f->objects[i];
         if (o->key[0] == 1 || strncmp(o->key, prefix ? prefix : "", plen) != 0)
             continue;

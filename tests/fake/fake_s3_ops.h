@@ -32,7 +32,7 @@ struct fake_s3 {
     pthread_t acceptor;
     pthread_mutex_t mu; /* guards all below */
     struct object *objects; /* sorted by key */
-    size_t n;
+    size_t n, room;
     struct fault faults[64];
     size_t nfaults;
     struct conn *conns;

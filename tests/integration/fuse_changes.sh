@@ -66,6 +66,53 @@ wait $changer
 fuse_umount
 rm -rf "$CACHE"
 
+echo "# a large directory in pages, listed while others change it in the store"
+fake_start
+STAYS=10000
+seq -f 'put large/n-%06.0f 10' $STAYS >&3 &
+[ "$(sed -n "s/^ok$/&/p;${STAYS}q" <&4 | wc -l)" = $STAYS ] || die "not all objects are there"
+fuse_config readOnly=true
+fuse_mount --metadata-sync 1s
+tell GET:slow:1000000 >/dev/null # 50 ms a page
+change_store() # until it is told to end: all over the directory names come and go; prints what is left and how many changes there were
+{
+    local i at before=''
+    for ((i = 0; ; i++)); do
+        at=$(printf 'large/n-%06d-comes-%d' $((i * 7919 % STAYS + 1)) "$i")
+        tell put "$at" 20 >/dev/null
+        [ -z "$before" ] || tell del "$before" >/dev/null
+        before=$at
+        [ ! -e "$WORK/enough" ] || break
+    done
+    echo "$before $i"
+}
+change_store >"$WORK/left" &
+changer=$!
+for round in 1 2 3; do
+    [ $round = 1 ] || sleep 1.2 # what is known is old then
+    find "$MNT/large" -type f -printf '%f\n' | sort >"$WORK/listed"
+    kill -0 $changer || die "round $round: nobody changes the store any more"
+    [ -z "$(uniq -d "$WORK/listed")" ] || die "round $round: names come twice: $(uniq -d "$WORK/listed" | head -n 3)"
+    grep -c -x 'n-[0-9]*' "$WORK/listed" >"$WORK/stays" || true
+    [ "$(cat "$WORK/stays")" = $STAYS ] || die "round $round: $(cat "$WORK/stays") names of $STAYS that never change"
+    echo "# round $round: $(grep -c comes "$WORK/listed") names of those that come and go"
+done
+touch "$WORK/enough"
+wait $changer
+read -r left changes <"$WORK/left"
+echo "# $changes changes, $(tell requests GET) pages"
+[ "$changes" -ge 100 ] || die "$changes changes"
+[ "$(tell requests GET)" -ge 30 ] || die "$(tell requests GET) pages for three listings"
+tell clear >/dev/null
+only_left() { [ "$(find "$MNT/large" -name '*comes*' -printf '%f')" = "${left#large/}" ]; }
+wait_for "the name that is left, and no other" only_left
+fuse_umount
+rm -rf "$CACHE"
+
+kill "$S3_PID"
+wait "$S3_PID" || true
+S3_PID=''
+
 echo "# several stores in one tree"
 fuse_source s3
 echo from-s3 | s3_write in/s3
