@@ -109,6 +109,27 @@ wait_for "the name that is left, and no other" only_left
 fuse_umount
 rm -rf "$CACHE"
 
+echo "# a file changes in the store under an open one, and is not cached as a whole"
+for profile in sealed open; do
+    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":8000000}],"profile":"'$profile'"}'
+    tell put one/file 40000000 a >/dev/null
+    fuse_mount --metadata-sync 1s
+    exec 7<"$MNT/one/file"
+    head -c 1000000 <&7 >"$WORK/part"
+    tell put one/file 40000000 b >/dev/null
+    if cat <&7 >>"$WORK/part" 2>"$WORK/shell.out"; then die "$profile: 40 MB of an old version from a cache of 8 MB"; fi
+    grep -q 'Stale file handle' "$WORK/shell.out" || die "$profile: $(cat "$WORK/shell.out")"
+    [ "$(tr -d a <"$WORK/part" | wc -c)" = 0 ] || die "$profile: an open file mixes two versions"
+    [ "$(stat -c %s "$WORK/part")" -ge 1000000 ] || die "$profile: $(stat -c %s "$WORK/part") bytes of the old version"
+    wait_for "$profile: the new version" eval '[ "$(tr -d b <"$MNT/one/file" | wc -c)" = 0 ] && [ "$(head -c 1 "$MNT/one/file")" = b ]' 2>/dev/null
+    # Who still has the old one open goes on with it, or is told: he never sees a byte of the new one.
+    cat <&7 >>"$WORK/part" 2>"$WORK/shell.out" || grep -q 'Stale file handle' "$WORK/shell.out" || die "$profile: $(cat "$WORK/shell.out")"
+    [ "$(tr -d a <"$WORK/part" | wc -c)" = 0 ] || die "$profile: an open file mixes two versions, once the new one is known"
+    exec 7<&-
+    [ "$(stat -c %s "$MNT/one/file")" = 40000000 ]
+    fuse_umount
+    rm -rf "$CACHE"
+done
 kill "$S3_PID"
 wait "$S3_PID" || true
 S3_PID=''
