@@ -173,6 +173,8 @@ static void *s3_open(const struct store_params *p, struct err *e)
     return s;
 }
 
+int64_t s3_inside_ns(uint64_t len) { return MIN((int64_t)(len >> 20) * (NS_PER_S / 10), 600 * NS_PER_S); }
+
 void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX])
 {
     size_t n = etag ? strlen(etag) : 0;

@@ -66,7 +66,7 @@ struct s3_call {
     http_sink sink;
     void *sink_user;
     size_t max_body;                /* of the answer; 0: 64 KiB */
-    int64_t stall_ns;               /* 0: 15 s */
+    int64_t inside_ns;              /* the server may say nothing for that long besides, see s3_inside_ns */
     const char *what;               /* object for error texts; NULL: from key */
 };
 
@@ -89,6 +89,9 @@ int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_re
 int s3_fail(struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e);
 /* Copy and CompleteMultipartUpload may answer 200 with an error in the body: then -1. */
 int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp *resp, struct s3_outcome *out, struct err *e);
+
+/* How long a server may take to copy or put together so many bytes by itself before it answers: added to a call's deadline. */
+int64_t s3_inside_ns(uint64_t len);
 
 void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX]);
 char *s3_name(const struct s3 *s, const char *key); /* "s3://bucket/key"; caller frees */

@@ -13,7 +13,6 @@
 #define MIB (UINT64_C(1) << 20)
 #define PARTS_MAX 10000u
 #define NS_PER_MIB NS_PER_S
-#define SLOW_NS (600 * NS_PER_S) /* copies and the final assembly happen inside the server before it answers */
 #define COMPLETE_MAX (4u << 20)
 #define MARK "x-amz-meta-millrace-upload" /* a random number on the object tells whose upload made it */
 
@@ -62,8 +61,8 @@ static int send_part(struct job *j, unsigned index, struct err *e)
     if (j->fd < 0) {
         call.headers = headers;
         call.body = "";
-        call.stall_ns = SLOW_NS;
-        r.deadline_ns += SLOW_NS;
+        call.inside_ns = s3_inside_ns(len);
+        r.deadline_ns += s3_inside_ns(len);
     } else {
         call.from_fd = true;
         call.fd = j->fd;
@@ -189,8 +188,8 @@ static int complete(struct job *j, char **etag, struct err *e)
     const struct sigv4_pair query[] = {{"uploadId", j->upload_id}};
     static const char *const headers[] = {"content-type: application/xml", NULL};
     struct s3_call call = {.method = "POST", .key = j->key, .query = query, .nquery = 1, .headers = headers, .body = body.data,
-        .body_len = body.len, .stall_ns = SLOW_NS};
-    struct retry r = RETRY_INIT(j->s->params.deadline_ns + SLOW_NS, NULL);
+        .body_len = body.len, .inside_ns = s3_inside_ns(j->len)};
+    struct retry r = RETRY_INIT(j->s->params.deadline_ns + s3_inside_ns(j->len), NULL);
     struct s3_outcome out = {0};
     for (;;) {
         cleanup_resp struct http_resp resp;

@@ -323,7 +323,7 @@ static int send_signed(struct s3 *s, const struct s3_call *c, const struct retry
         .sink_user = c->sink_user,
         .max_body = c->max_body ? c->max_body : ANSWER_MAX,
         .timeout_ns = retry_left_ns(r),
-        .stall_ns = c->stall_ns ? c->stall_ns : STALL_NS,
+        .stall_ns = STALL_NS + c->inside_ns,
         .cancel = r->cancel,
     };
     if (c->from_fd && c->fd_len) {

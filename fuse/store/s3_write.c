@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define NS_PER_MIB NS_PER_S
-#define COPY_NS (600 * NS_PER_S) /* the server copies up to single_copy_max before it answers */
 
 /* What is at key now, if it is the version we have just written; else what we know. */
 static void stat_written(struct s3 *s, const char *path, const char *etag, uint64_t len, struct store_stat *st)
@@ -103,13 +102,15 @@ char *s3_copy_source(const struct s3 *s, const char *key)
     return xasprintf("x-amz-copy-source: /%s/%s", s->bucket, escaped);
 }
 
-static int copy_single(struct s3 *s, const char *from, const char *to, const char *version, char **etag, struct err *e)
+static int copy_single(struct s3 *s, const char *from, const char *to, const char *version, uint64_t size, char **etag,
+    struct err *e)
 {
+    int64_t inside = s3_inside_ns(size);
     cleanup_free char *source = s3_copy_source(s, from);
     cleanup_free char *match = *version && *version != '~' ? xasprintf("x-amz-copy-source-if-match: \"%s\"", version) : NULL;
     const char *headers[] = {source, match, NULL};
-    struct s3_call call = {.method = "PUT", .key = to, .headers = headers, .body = "", .stall_ns = COPY_NS};
-    struct retry r = RETRY_INIT(s->params.deadline_ns + COPY_NS, NULL);
+    struct s3_call call = {.method = "PUT", .key = to, .headers = headers, .body = "", .inside_ns = inside};
+    struct retry r = RETRY_INIT(s->params.deadline_ns + inside, NULL);
     struct s3_outcome out = {0};
     for (;;) {
         cleanup_resp struct http_resp resp;
@@ -137,7 +138,7 @@ int s3_rename(void *impl, const char *from, const char *to, struct store_stat *s
     }
     int rc = source.size > s->single_copy_max
                  ? s3_multipart(s, to_key, -1, from_key, source.version, source.size, &etag, e)
-                 : copy_single(s, from_key, to_key, source.version, &etag, e);
+                 : copy_single(s, from_key, to_key, source.version, source.size, &etag, e);
     if (rc)
         return -1;
     struct err inner = ERR_INIT;

@@ -124,6 +124,9 @@ wait_for "the large file in the store" is_in_store large large
 cmp "$MNT/known/large" "$WORK/large"
 mv -f "$MNT/known/f3" "$MNT/known/moved"
 rm "$MNT/known/f4"
+tell PUT:hang:100000 >/dev/null # the copy of a rename, of 100000 bytes
+fails_with_eio python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$MNT/known/f1" "$MNT/known/elsewhere"
+tell clear >/dev/null
 is_in_store moved f3 || die "it was not renamed"
 if in_store f3 || in_store f4; then die "what is removed is still there"; fi
 [ "$(find "$MNT/known" -type f -printf '%f\n' | sort | tr '\n' ' ')" = "closed f1 f2 large moved synced " ] || die "$(ls "$MNT/known")"
