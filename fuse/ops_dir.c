@@ -95,6 +95,8 @@ void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
     read_dir(req, ino, size, off, false);
 }
 
+/* With attributes a listing alone takes three times as long. But who lists small files reads them next, and finds the kernel knowing their
+ * names: listing and first pass together took 0.75 (4 threads) to 0.9 (1 thread) of the time. */
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
     (void)fi;
