@@ -45,7 +45,7 @@ struct cache_conf {
     int64_t buffer_budget;       /* bytes of read-ahead and fetch buffers; 0: from the cgroup's memory limit */
     unsigned fetch_threads;      /* 0: 16 */
     bool drop_behind;            /* readers have a page cache of their own (FUSE without passthrough): what was read to its end from
-                                  * a disk tier, other than for the first time after it was fetched, does not stay in ours as well */
+                                  * a disk tier, and was written a while ago, does not stay in ours as well */
     struct cache_source source;
     void (*will_block)(void);    /* called by opens and reads before they wait for a disk or the source */
 };

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #define WINDOW_MAX (128ull << 20)
 #define VERIFY_NOW (4u << 20)        /* up to this size a file left by a restart is verified when it is opened */
 #define BUSY_TRIES 8
+#define WRITTEN_S 60                 /* the kernel writes what is older than 30 s, every 5 s */
 
 /* -- sequential readers ------------------------------------------------------------------------------------------------ */
 
@@ -148,6 +150,13 @@ static bool is_sound(const struct node *n, const struct seg *s, uint32_t block, 
     return len < block_len(n, block) || crc32c(0, data, len) == s->crc[block % SEG_BLOCKS];
 }
 
+/* The kernel has written it by now. What it has not cannot leave memory, and the reader would wait for it. */
+static bool is_on_disk(const struct node *n)
+{
+    struct stat st;
+    return fstat(n->fd, &st) == 0 && clock_real_ns() / NS_PER_S - st.st_mtim.tv_sec > WRITTEN_S;
+}
+
 static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
 {
     struct node *n = f->n;
@@ -163,9 +172,8 @@ static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32
         atomic_fetch_and(&s->trusted, ~block_bit(block));
         h = UNTRUSTED;
     }
-    /* The reader's own page cache has it now. What was fetched just now is not written yet, and could not go. */
-    if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir
-        && !(atomic_load_explicit(&s->fresh, memory_order_relaxed) & block_bit(block)))
+    /* the reader's own page cache has it now */
+    if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir && is_on_disk(n))
         posix_fadvise(n->fd, (off_t)(n->base + (uint64_t)block * CACHE_BLOCK), CACHE_BLOCK, POSIX_FADV_DONTNEED);
     uint32_t seg = block / SEG_BLOCKS + 1; /* one hit a visit, not one a read */
     if (atomic_load_explicit(&f->last_seg, memory_order_relaxed) != seg || (in == 0 && block % SEG_BLOCKS == 0)) {
