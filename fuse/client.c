@@ -67,7 +67,7 @@ static void on_signal(int sig)
         session_exit(running);
 }
 
-/* The main thread takes them; all others are started with them blocked (they inherit the mask). */
+/* The main thread takes them, where it waits; it starts all others while they are blocked, and those inherit the mask. */
 static void handle_signals(void)
 {
     struct sigaction sa = {.sa_handler = on_signal};
@@ -97,6 +97,7 @@ static void nap(int64_t ns)
 /* It cannot work as it is; whoever can put it right is told. In a pod the process stays: a crash loop tells nobody anything. */
 static enum client_exit fail(struct client *c, const char *reason, const struct err *e, enum client_exit code)
 {
+    mask_signals(SIG_UNBLOCK);
     log_kv(LOG_ERROR, "cannot serve", "reason", reason, "error", e->msg, NULL);
     status_fail(c->status, reason, e->msg);
     if (!c->keeper)
@@ -385,6 +386,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
     if (!s || inval_start(c->fs.inval, s, &e))
         return fail(c, "StoreError", &e, CLIENT_BROKEN);
     running = s;
+    mask_signals(SIG_UNBLOCK);
     int rc = stopping ? 0 : session_run(s, &e);
     running = NULL;
     status_serving(c->status, false);
@@ -432,6 +434,7 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     struct keep_welcome w = {0};
     if (c->o->socket && !(c->keeper = keeper_start(c->o->socket, &e)))
         return fail(c, "StoreError", &e, CLIENT_BROKEN);
+    mask_signals(SIG_UNBLOCK);
     if (!(c->conf = load_conf(c->o->config, &e)))
         return fail(c, "InvalidOption", &e, CLIENT_MISUSE);
     status_conf(c->status, c->conf);
@@ -451,6 +454,7 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
         return stopping ? CLIENT_DONE : fail(c, store_reason(&e), &e, CLIENT_BROKEN);
     while (c->keeper && !stopping && (fuse_fd = keeper_wait(c->keeper, &w, NS_PER_S)) < 0)
         continue;
+    mask_signals(SIG_BLOCK);
     if (stopping)
         return CLIENT_DONE;
     if (build(c, w.init_len > 0, &e))
@@ -462,6 +466,7 @@ enum client_exit client_run(const struct client_options *o, struct client_shared
 {
     struct client c = {.o = o, .shared = shared, .ready_fd = ready_fd, .lock_fd = -1};
     handle_signals();
+    mask_signals(SIG_BLOCK);
     c.status = status_new();
     c.stage_dir = path_join(o->cache_dir, "stage");
     c.index_path = path_join(o->cache_dir, "index");
