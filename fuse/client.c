@@ -2,6 +2,7 @@
 
 #include "fuse/cache/cache.h"
 #include "fuse/fs.h"
+#include "fuse/inval.h"
 #include "fuse/keeper.h"
 #include "fuse/loop.h"
 #include "fuse/profile.h"
@@ -383,7 +384,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
         .unmounted = gone, .user = c,
         .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = session_new(&sc, &c->fs, &e);
-    if (!s || inval_start(c->fs.inval, s, &e))
+    if (!s || inval_start(c->fs.inval, fd, &e))
         return fail(c, "StoreError", &e, CLIENT_BROKEN);
     running = s;
     mask_signals(SIG_UNBLOCK);

@@ -33,10 +33,4 @@ struct fs {
 struct fuse_lowlevel_ops;
 extern const struct fuse_lowlevel_ops fs_ops;
 
-/* Names to be invalidated in the kernel, by a thread of its own. */
-struct inval *inval_new(struct err *e);
-int inval_start(struct inval *v, struct session *s, struct err *e); /* once there is whom to tell; s is borrowed until inval_stop */
-void inval_stop(struct inval *v); /* and frees it */
-void inval_add(void *inval, uint64_t dir, const char *name); /* never blocks; a tree's `changed`; name "": what is in dir */
-
 #endif

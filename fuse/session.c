@@ -228,13 +228,6 @@ void session_free(struct session *s)
     free(s);
 }
 
-void session_inval_entry(struct session *s, uint64_t dir, const char *name)
-{
-    int rc = fuse_lowlevel_notify_inval_entry(s->se, dir, name, strlen(name));
-    if (rc && rc != -ENOENT && rc != -ENOTDIR && rc != -ENOTCONN)
-        log_kv(LOG_WARN, "the kernel could not be told of a changed name", "name", name, "error", strerror(-rc), NULL);
-}
-
 void session_inval_dir(struct session *s, uint64_t dir)
 {
     int rc = fuse_lowlevel_notify_inval_inode(s->se, dir, 0, 0);

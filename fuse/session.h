@@ -35,9 +35,7 @@ bool session_has_passthrough(const struct session *s); /* the kernel agreed */
 /* The OPEN that this thread answers next is passed through to the backing file with this id. */
 void session_pass_through(int32_t backing_id);
 bool session_resent(void); /* the request this thread works on may have been done already by a process that was killed */
-/* Tells the kernel that a name means something else now. Not from a request of the same directory: its own thread. */
-void session_inval_entry(struct session *s, uint64_t dir, const char *name);
-/* … and that it must read that directory again. From anywhere. */
+/* Tells the kernel that it must read that directory again; waits for nothing. */
 void session_inval_dir(struct session *s, uint64_t dir);
 /* By our own right (CAP_SYS_ADMIN). */
 int session_backing_open(struct session *s, int fd, int32_t *id, struct err *e);

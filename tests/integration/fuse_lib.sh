@@ -43,7 +43,7 @@ fuse_cleanup()
     fi
     [ "$status" = 0 ] || [ "$status" = 77 ] || tail -n 60 "$WORK"/*.log | cut -c 1-400 >&2
     # Nobody serves it any more, so nothing can hang.
-    while grep -q " $WORK/" /proc/self/mountinfo && umount -l "$(grep -m 1 " $WORK/" /proc/self/mountinfo | cut -d ' ' -f 5)"; do :; done
+    while grep -q " $WORK/" /proc/self/mountinfo && umount -fl "$(grep -m 1 " $WORK/" /proc/self/mountinfo | cut -d ' ' -f 5)"; do :; done
     rm -rf --one-file-system "$WORK"
     exit "$status"
 }
