@@ -2,6 +2,7 @@
 #ifndef MILLRACE_FUSE_FS_H
 #define MILLRACE_FUSE_FS_H
 
+#include "fuse/habit.h"
 #include "fuse/hint.h"
 #include "fuse/inode.h"
 #include "fuse/ofile.h"
@@ -28,6 +29,7 @@ struct fs {
     struct inval *inval;
     struct hints *hints;
     struct stalls *stalls;
+    struct habit habit;          /* of those who list */
 };
 
 struct fuse_lowlevel_ops;

@@ -468,9 +468,10 @@ void inodes_children(struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref,
         memcpy(name, index_text(ix, r->name), r->name_len);
         name[r->name_len] = '\0';
         view(ix, r, &child);
-        if (fn(user, name, &child, (uint64_t)r->seq << 32 | i))
+        int rc = fn(user, name, &child, (uint64_t)r->seq << 32 | i);
+        if (rc > 0)
             break;
-        if (ref) {
+        if (ref && rc == 0) {
             rec_refresh(ix, r);
             r->nlookup++;
         }

@@ -100,9 +100,9 @@ unsigned inodes_opened(struct inodes *ix, uint64_t ino, int delta); /* returns h
 void inodes_ref(struct inodes *ix, uint64_t ino);                   /* the kernel was told the id once more */
 void inodes_forget(struct inodes *ix, uint64_t ino, uint64_t n);
 
-/* Children of dir after `cookie` (0: from the first) in the order they became known, until fn returns non-zero. The lock is held
- * meanwhile: fn only copies. Each has a cookie that stays good while others come and go. ref: each child that fn took (by
- * returning 0) is counted like inodes_ref() does. */
+/* Children of dir after `cookie` (0: from the first) in the order they became known, until fn returns more than 0. The lock is
+ * held meanwhile: fn only copies. Each has a cookie that stays good while others come and go. ref: each child for which fn
+ * returned 0, not less, is counted like inodes_ref() does. */
 typedef int (*inodes_fn)(void *user, const char *name, const struct inode *child, uint64_t cookie);
 void inodes_children(struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref, inodes_fn fn, void *user);
 /* End of a listing begun at start_s: children it did not show are removed, and the directory is complete. True: some were; fn tells those

@@ -11,7 +11,8 @@
 struct reply {
     fuse_req_t req;
     struct fs *fs;
-    bool plus;
+    bool plus;       /* there is room for attributes */
+    bool files;      /* … and those of files are wanted */
     char *buf;
     size_t size, used;
     uint64_t cookie; /* of the last entry in buf */
@@ -25,7 +26,7 @@ static int add(struct reply *r, const char *name, const struct inode *n, uint64_
         struct fuse_entry_param p;
         ops_fill_entry(r->fs, n, &p);
         if (!entry)
-            p.ino = 0; /* "." and ".." are not counted as known */
+            p.ino = 0; /* a name and its type, not counted as known */
         need = fuse_add_direntry_plus(r->req, r->buf + r->used, r->size - r->used, name, &p, (off_t)cookie);
     } else {
         struct stat st;
@@ -43,7 +44,10 @@ static int add(struct reply *r, const char *name, const struct inode *n, uint64_
 
 static int add_child(void *user, const char *name, const struct inode *child, uint64_t cookie)
 {
-    return add(user, name, child, cookie, true);
+    struct reply *r = user;
+    bool entry = r->plus && (r->files || (child->flags & INODE_DIR)); /* who walks through directories opens each */
+    int rc = add(r, name, child, cookie, entry);
+    return rc ? rc : entry ? 0 : -1;
 }
 
 static void add_dots(struct reply *r, const struct inode *dir)
@@ -79,6 +83,8 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
     struct fs *fs = ops_fs(req);
     struct err e = ERR_INIT;
     struct reply r = {.req = req, .fs = fs, .plus = plus, .size = size, .cookie = (uint64_t)off};
+    if (plus) /* in the middle of a directory the kernel asks for attributes where its files are looked at */
+        r.files = off || habit_listed(&fs->habit, ino);
     r.buf = malloc(size);
     if (!r.buf)
         err_sys(&e, ENOMEM, "read a directory");
@@ -95,8 +101,6 @@ void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
     read_dir(req, ino, size, off, false);
 }
 
-/* With attributes a listing alone takes three times as long. But who lists small files reads them next, and finds the kernel knowing their
- * names: listing and first pass together took 0.75 (4 threads) to 0.9 (1 thread) of the time. */
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
     (void)fi;
