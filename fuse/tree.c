@@ -36,6 +36,8 @@ struct tree {
     pthread_mutex_t mu;
     struct listing *listings; /* mu; few */
     _Atomic uint32_t failed_s[INODE_NO_MOUNT]; /* when each store last did not answer */
+    unsigned why_mount;     /* mu; the store that did not answer last … */
+    struct err why;         /* mu; … and why */
 };
 
 static uint32_t now_s(void) { return (uint32_t)(clock_real_ns() / NS_PER_S); }
@@ -276,8 +278,13 @@ static bool may_go_on(struct tree *t, unsigned mount, const struct err *e)
 {
     if (e->cls != ERR_RETRY && e->cls != ERR_DENIED)
         return false;
-    if (mount < INODE_NO_MOUNT)
-        atomic_store(&t->failed_s[mount], now_s());
+    if (mount >= INODE_NO_MOUNT)
+        return true;
+    pthread_mutex_lock(&t->mu);
+    t->why = *e;
+    t->why_mount = mount;
+    pthread_mutex_unlock(&t->mu);
+    atomic_store(&t->failed_s[mount], now_s());
     return true;
 }
 
@@ -299,6 +306,18 @@ bool tree_is_old(struct tree *t, const struct inode *dir)
 {
     struct inode d;
     return (dir->flags & INODE_DIR) && (dir->flags & INODE_LISTED) && !is_complete(t, dir->ino, &d);
+}
+
+/* For a name that cannot be asked for: is_down(). */
+static int fail_down(struct tree *t, unsigned mount, const char *name, struct err *e)
+{
+    pthread_mutex_lock(&t->mu);
+    bool known = t->why_mount == mount && t->why.msg[0];
+    if (known)
+        *e = t->why;
+    pthread_mutex_unlock(&t->mu);
+    return known ? err_wrap(e, "%s: the store did not answer a moment ago", name)
+        : err_set(e, ERR_RETRY, "%s: the store did not answer a moment ago", name);
 }
 
 /* Pages until fn says it is enough or the directory is complete. */
@@ -440,7 +459,7 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
     if (known && is_down(t, out->mount))
         return 0;
     struct inode old = *out;
-    int rc = !known && is_down(t, d.mount) ? err_set(e, ERR_RETRY, "%s: the store does not answer", name) : ask(t, dir, name, known, &old, out, e);
+    int rc = !known && is_down(t, d.mount) ? fail_down(t, d.mount, name, e) : ask(t, dir, name, known, &old, out, e);
     /* Without the store, a listing that is not too old tells what is absent. */
     if (rc && e->cls == ERR_RETRY && (d.flags & INODE_LISTED) && is_fresh(t, d.listed_s))
         return err_sys(e, ENOENT, "%s", name);

@@ -70,6 +70,8 @@ for profile in sealed open; do
     [ "$(head -c 3 "$MNT/known/f1")" = abc ] || die "what is cached needs the store"
     sleep 1.2 # and so it is when what is known is old
     [ "$(find "$MNT/known" -type f | wc -l)" = 4 ] || die "what is known is not told any more"
+    fails_with_eio stat "$MNT/known/new" # nobody asks a store that did not answer a moment ago
+    cause "$MNT/known" | grep -q 'new: the store did not answer a moment ago: .*Unreachable' || die "no cause: $(cause "$MNT/known")"
     [ "$(tail -c 3 "$MNT/known/f1" | wc -c)" = 3 ]
     killed_at_once || killed_at_once || killed_at_once || die "who waits for a dead store cannot be killed"
     tell clear >/dev/null
