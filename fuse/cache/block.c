@@ -52,17 +52,20 @@ static int write_side(struct node *n, uint32_t block, const unsigned char record
     return write_all(n->side_fd, record, META_SIDE_RECORD, META_SIDE_HEADER + (uint64_t)block * META_SIDE_RECORD);
 }
 
-/* Marks the block as being written. The segment, or NULL: it is here already (*here) or there is no memory or file for it. */
+/* Marks the block as being written. The segment, or NULL: it is here already (*here) or there is no memory, file or pin for it. */
 static struct seg *begin_landing(struct node *n, uint32_t block, int tier, bool *here)
 {
     struct seg *s = NULL;
     int failed = 0;
     pthread_mutex_lock(&n->mu);
     *here = node_has(n, block);
-    if (!*here && atomic_load(&n->fd) < 0 && node_open_data(n, tier))
+    bool may = !*here && keep_grow(n);
+    if (may && atomic_load(&n->fd) < 0 && node_open_data(n, tier))
         failed = errno;
-    if (!*here && !failed && n->tier == tier && (s = node_seg_make(n, block)))
+    if (may && !failed && n->tier == tier && (s = node_seg_make(n, block))) {
         s->landing++;
+        n->landing++;
+    }
     pthread_mutex_unlock(&n->mu);
     if (failed == ENOSPC || failed == EDQUOT || failed == EFBIG)
         tier_full(n->c, tier);
@@ -82,7 +85,7 @@ int block_land(struct node *n, uint32_t block, const char *data, enum land how)
     pthread_mutex_unlock(&n->mu);
     if (here)
         return 0;
-    if (tier < 0 && (tier = tier_choose(c, n->id.size)) < 0)
+    if (tier < 0 && (tier = tier_choose(c, n->slot)) < 0)
         return -1;
     if (tier_reserve(c, tier, pages))
         return -1;
@@ -102,6 +105,7 @@ int block_land(struct node *n, uint32_t block, const char *data, enum land how)
     bool complete = false, first = false;
     pthread_mutex_lock(&n->mu);
     s->landing--;
+    n->landing--;
     here = atomic_load(&s->valid) & block_bit(block); /* another fetch of it landed meanwhile, with the same bytes */
     if (rc == 0 && !here) {
         s->crc[block % SEG_BLOCKS] = crc;
@@ -203,7 +207,10 @@ int block_evict_seg(struct node *n, uint32_t seg)
     struct cache *c = n->c;
     pthread_mutex_lock(&n->mu);
     struct seg *s = n->segs[seg];
-    uint64_t taken = s && !node_complete(n) ? take_segment(s) : 0;
+    pthread_mutex_lock(&c->mu);
+    bool pinned = c->slots[n->slot].flags & SLOT_PINNED; /* since it was chosen */
+    pthread_mutex_unlock(&c->mu);
+    uint64_t taken = s && !pinned && !node_complete(n) ? take_segment(s) : 0;
     if (!taken) {
         pthread_mutex_unlock(&n->mu);
         return -1;

@@ -124,6 +124,7 @@ struct cache *cache_new(const struct cache_conf *conf, struct err *e)
     c->will_block = conf->will_block;
     c->threads = conf->fetch_threads ? conf->fetch_threads : THREADS_DEFAULT;
     pthread_mutex_init(&c->mu, NULL);
+    pthread_mutex_init(&c->table_mu, NULL);
     clock_cond_init(&c->keeper_wake);
     int64_t memory = 0;
     for (size_t i = 0; i < conf->ntiers; i++)
@@ -186,12 +187,13 @@ void cache_free(struct cache *c)
     budget_fini(&c->budget);
     pthread_cond_destroy(&c->keeper_wake);
     pthread_mutex_destroy(&c->mu);
+    pthread_mutex_destroy(&c->table_mu);
     free(c);
 }
 
 /* -- files ----------------------------------------------------------------------------------------------------------------- */
 
-static void hash_key(const struct cache *c, const struct cache_key *key, uint64_t path[2])
+void cache_hash_key(const struct cache *c, const struct cache_key *key, uint64_t path[2])
 {
     char number[16];
     const char *mount = number;
@@ -203,7 +205,7 @@ static void hash_key(const struct cache *c, const struct cache_key *key, uint64_
 }
 
 /* Two sizes under one version would be two objects. */
-static uint64_t sized_version(const struct cache_key *key) { return hash64_mix(meta_hash_version(key->version), key->size); }
+uint64_t cache_sized_version(const struct cache_key *key) { return hash64_mix(meta_hash_version(key->version), key->size); }
 
 /* Takes the file out of sight: its bytes go now, or with its last reader. cache.mu is held on entry, not on return. */
 static void detach(struct cache *c, uint32_t id)
@@ -213,6 +215,7 @@ static void detach(struct cache *c, uint32_t id)
         evict_slot(c, id);
         return;
     }
+    keep_unpin(c, id);
     node_join_units(c, s->node);
     s = &c->slots[id];
     s3f_remove(&c->tiers[s->tier].queue, id);
@@ -264,10 +267,10 @@ static struct node *open_node(struct cache *c, const struct cache_key *key, bool
         return NULL;
     }
     uint64_t path[2];
-    hash_key(c, key, path);
+    cache_hash_key(c, key, path);
     char *name = strdup(key->path), *version = strdup(key->version);
     pthread_mutex_lock(&c->mu);
-    uint32_t id = name && version ? slot_for(c, path, sized_version(key), key->size) : NONE;
+    uint32_t id = name && version ? slot_for(c, path, cache_sized_version(key), key->size) : NONE;
     struct node *n = id != NONE ? node_get(c, id) : NULL;
     if (n) {
         if (!n->path) { /* new, or opened for eviction only */
@@ -338,6 +341,7 @@ static void drop_slot(struct cache *c, uint32_t id)
         evict_slot(c, id);
         return;
     }
+    keep_unpin(c, id);
     struct node *n = s->node;
     bool complete = s->flags & SLOT_COMPLETE;
     n->refs++;
@@ -352,8 +356,8 @@ static void drop_slot(struct cache *c, uint32_t id)
 
 void cache_drop(struct cache *c, const struct cache_key *key)
 {
-    uint64_t path[2], version = key->version ? sized_version(key) : 0;
-    hash_key(c, key, path);
+    uint64_t path[2], version = key->version ? cache_sized_version(key) : 0;
+    cache_hash_key(c, key, path);
     for (uint32_t before = NONE;;) { /* an open version stays in sight: it is met twice */
         pthread_mutex_lock(&c->mu);
         uint32_t id = slot_find_but(c, path, key->version ? &version : NULL, before);
@@ -365,25 +369,6 @@ void cache_drop(struct cache *c, const struct cache_key *key)
         before = id;
     }
     pthread_mutex_unlock(&c->mu);
-}
-
-int cache_keep(struct cache *c, const struct cache_key *key, bool keep_it, struct err *e)
-{
-    uint64_t path[2];
-    hash_key(c, key, path);
-    pthread_mutex_lock(&c->mu);
-    uint64_t version = sized_version(key);
-    uint32_t id = slot_find(c, path, &version);
-    bool here = id != NONE && c->slots[id].valid;
-    if (here && keep_it)
-        c->slots[id].flags |= SLOT_PINNED;
-    else if (here)
-        c->slots[id].flags &= (uint8_t)~SLOT_PINNED;
-    pthread_mutex_unlock(&c->mu);
-    if (!here)
-        return err_set(e, ERR_NOTFOUND, "nothing of %s is in the cache", key->path);
-    slot_persist(c, id);
-    return 0;
 }
 
 /* -- adopt ------------------------------------------------------------------------------------------------------------------ */
@@ -445,7 +430,7 @@ int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err
     struct node *n = open_node(c, key, false, e);
     if (!n)
         return -1;
-    int tier = tier_choose(c, key->size);
+    int tier = tier_choose(c, n->slot);
     pthread_mutex_lock(&n->mu);
     bool linked = tier >= 0 && n->tier < 0 && n->nblocks && link_in(n, tier, fd) == 0; /* else the blocks are copied */
     pthread_mutex_unlock(&n->mu);
@@ -467,6 +452,9 @@ void cache_stats(struct cache *c, struct cache_stats *out)
         out->disk_full |= c->tiers[i].dir && c->tiers[i].blocked_ns && now - c->tiers[i].blocked_ns < LATELY_NS;
     }
     out->files = c->nwith_data;
+    out->pinned_bytes = c->pin_pages * PAGE;
+    out->pinned_most = keep_most(c) * PAGE;
+    out->pinned_files = c->npinned;
     out->complete_files = c->ncomplete;
     pthread_mutex_unlock(&c->mu);
 }

@@ -94,13 +94,22 @@ int cache_wait(struct cache_file *f, struct err *e);       /* cache_fill of the 
 /* A file just written and uploaded becomes the cached copy of its new version without a download; the fd's content is linked
  * or copied, and must not change afterwards. */
 int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err *e);
-/* `free`: forgets the bytes, of any version if key->version is NULL. A complete copy that is open goes when its last reader closes. */
+/* Forgets the bytes, pinned or not, of any version if key->version is NULL. A complete copy that is open goes when its last reader closes. */
 void cache_drop(struct cache *c, const struct cache_key *key);
-/* Keeps (or no longer keeps) what is cached of the file from eviction; survives restarts. NOTFOUND if nothing of it is here. */
-int cache_keep(struct cache *c, const struct cache_key *key, bool keep, struct err *e);
+/* Pins: what is here of a file, and what comes of it later, is spared by eviction, whatever else is read, also after a restart (where the
+ * bytes are in memory, and there is no disk, they end with the process). A pin is of a version: it goes with it, as soon as bytes
+ * of another one come. */
+/* Opens the file and pins it; nothing is fetched. To be filled through that handle, as a pin without any bytes ends with its last handle.
+ * What is in memory goes to disk first, or is forgotten if it is incomplete or large: the caller should have no other handle of it.
+ * EXHAUSTED (ENOSPC): with all of that range, pins would take more than half of the cache. */
+struct cache_file *cache_keep(struct cache *c, const struct cache_key *key, uint64_t off, uint64_t len, struct err *e);
+bool cache_is_kept(struct cache_file *f);
+void cache_unkeep(struct cache *c, const struct cache_key *key); /* any version of the path */
+void cache_unkeep_all(struct cache *c);
 
 struct cache_stats {
     uint64_t used_bytes, capacity_bytes, files, complete_files;
+    uint64_t pinned_bytes, pinned_most, pinned_files; /* room that pinned files have, and may have together at most */
     uint64_t hit_bytes, fetched_bytes;         /* served without being fetched for that reader; brought in from the source */
     uint64_t evicted_bytes, corrupt_blocks, full; /* full: times a tier had no room or ENOSPC */
     uint64_t moved_bytes;                      /* between tiers, up or down */

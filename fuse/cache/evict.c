@@ -11,9 +11,11 @@
 
 #define SKIPS_MAX 512
 #define PROMOTE_HITS 2
+#define SETTLE_MAX (UINT64_C(256) << 20) /* bytes that somebody may wait for while they are copied */
 
 void evict_slot(struct cache *c, uint32_t id)
 {
+    keep_unpin(c, id);
     struct slot *s = &c->slots[id];
     struct node *n = s->node;
     while (s->owner != NONE) {
@@ -102,7 +104,7 @@ static bool commit_move(struct node *n, const struct place *to, uint64_t pages, 
             atomic_store(&n->segs[i]->trusted, atomic_load(&n->segs[i]->valid));
         if (to->tier < old->tier) /* hot: past the small queue */
             s3f_remember(&c->tiers[to->tier].queue, slot_key(c, n->slot));
-        s3f_insert(&c->tiers[to->tier].queue, n->slot, s->pages, slot_key(c, n->slot));
+        slot_enqueue(c, n->slot);
     }
     s->flags &= (uint8_t)~SLOT_BUSY;
     pthread_mutex_unlock(&c->mu);
@@ -148,11 +150,30 @@ static int move_file(struct cache *c, uint32_t id, int to_tier)
     return -1;
 }
 
+void evict_settle(struct cache *c, uint32_t id)
+{
+    const struct slot *s = &c->slots[id];
+    if (s->flags & SLOT_COMPLETE && s->size <= SETTLE_MAX)
+        move_file(c, id, tier_lasting(c));
+    else
+        evict_slot(c, id);
+}
+
 struct promotion {
     struct cache *c;
     uint32_t id;
     uint64_t path;
+    int from, to; /* tiers */
 };
+
+/* Where a complete file should rather be; -1: it is fine where it is. What is hot moves up; what is pinned leaves memory, once. */
+static int better_place(const struct cache *c, const struct slot *s)
+{
+    if (s->flags & SLOT_PINNED)
+        return c->tiers[s->tier].dir ? -1 : tier_lasting(c);
+    bool hot = s->tier > 0 && s->unit.freq >= PROMOTE_HITS && to_pages(s->size) * 8 <= c->tiers[s->tier - 1].quota;
+    return hot ? s->tier - 1 : -1;
+}
 
 static void run_promotion(void *arg)
 {
@@ -160,10 +181,11 @@ static void run_promotion(void *arg)
     struct cache *c = p->c;
     pthread_mutex_lock(&c->mu);
     struct slot *s = &c->slots[p->id];
-    bool idle = s->kind == SLOT_FILE && s->path[0] == p->path && (s->flags & SLOT_COMPLETE) && s->tier > 0 &&
+    bool idle = s->kind == SLOT_FILE && s->path[0] == p->path && (s->flags & SLOT_COMPLETE) && s->tier == p->from &&
+        (!(s->flags & SLOT_PINNED) || c->tiers[p->to].dir) &&
         !(s->flags & (SLOT_BUSY | SLOT_DEAD | SLOT_DROP)) && (!s->node || s->node->refs == 0);
     if (idle)
-        move_file(c, p->id, s->tier - 1);
+        move_file(c, p->id, p->to);
     else
         pthread_mutex_unlock(&c->mu);
     free(p);
@@ -172,13 +194,13 @@ static void run_promotion(void *arg)
 void evict_promote(struct cache *c, uint32_t id)
 {
     struct slot *s = &c->slots[id];
-    if (!c->pool || s->tier == 0 || s->unit.freq < PROMOTE_HITS || !(s->flags & SLOT_COMPLETE) || (s->flags & (SLOT_BUSY | SLOT_DEAD)) ||
-        to_pages(s->size) * 8 > c->tiers[s->tier - 1].quota)
+    int to = better_place(c, s);
+    if (!c->pool || to < 0 || !(s->flags & SLOT_COMPLETE) || (s->flags & (SLOT_BUSY | SLOT_DEAD)))
         return;
     struct promotion *p = malloc(sizeof *p);
     if (!p)
         return;
-    *p = (struct promotion){c, id, s->path[0]};
+    *p = (struct promotion){c, id, s->path[0], s->tier, to};
     s->unit.freq = 0;
     if (pool_add(c->pool, POOL_IDLE, run_promotion, p))
         free(p);
@@ -259,7 +281,7 @@ bool evict_one(struct cache *c, int tier)
         uint32_t file = s->kind == SLOT_SEG ? s->owner : id, seg = s->kind == SLOT_SEG ? s->seg : 0;
         struct slot *f = &c->slots[file];
         bool open = f->node && f->node->refs > 0, whole = s->kind == SLOT_FILE;
-        if (f->flags & (SLOT_PINNED | SLOT_BUSY) || (open && (f->flags & SLOT_COMPLETE))) {
+        if (f->flags & SLOT_BUSY || (open && (f->flags & SLOT_COMPLETE))) {
             s3f_skip(&t->queue, id);
         } else if (whole && f->size > SEG_BYTES && !(f->flags & SLOT_COMPLETE)) {
             spread(c, t, id);

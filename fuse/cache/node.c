@@ -238,7 +238,7 @@ static void reconcile(struct cache *c, struct node *n)
         t->used += pages - s->pages;
         s->pages = (uint32_t)pages;
         if (s->unit.queue == S3F_OUT && pages && !dead)
-            s3f_insert(&t->queue, n->slot, s->pages, slot_key(c, n->slot));
+            slot_enqueue(c, n->slot);
         s3f_weigh(&t->queue, n->slot, s->pages);
     }
     c->slots[n->slot].valid = nvalid;
@@ -465,7 +465,7 @@ void node_account(struct node *n, uint32_t seg, int32_t blocks, int64_t pages)
     } else {
         f->pages = (uint32_t)((int64_t)f->pages + pages);
         if (f->unit.queue == S3F_OUT && f->pages)
-            s3f_insert(&t->queue, n->slot, f->pages, slot_key(c, n->slot));
+            slot_enqueue(c, n->slot);
         else if (!f->pages)
             s3f_remove(&t->queue, n->slot);
         else
@@ -503,7 +503,7 @@ void node_finished(struct node *n)
     if (n->nsegs > 1 && !(f->flags & SLOT_COMPLETE)) {
         node_join_units(c, n);
         if (!(f->flags & SLOT_DEAD))
-            s3f_insert(&t->queue, n->slot, f->pages, slot_key(c, n->slot));
+            slot_enqueue(c, n->slot);
     }
     if (t->dir)
         f->place = mtime;
@@ -585,11 +585,11 @@ void node_put(struct node *n)
         evict_slot(c, id); /* unlocks */
         return;
     }
+    evict_promote(c, id);
     if (n->resident) {
         pthread_mutex_unlock(&c->mu);
         return;
     }
-    evict_promote(c, id);
     s->node = NULL;
     if (n->nblocks == 1 && n->segs[0]) /* NULL: it was never loaded */
         s->crc0 = n->segs[0]->crc[0];

@@ -1,5 +1,6 @@
 /* priv — what the files of the cache share. Layers: cache.c (lifecycle), read.c (readers) → fetch.c (single flight, landing) →
- * block.c (one block: written, verified, taken away) → node.c (an open file) → tier.c (room and files), slot.c (what is cached), evict.c (who goes).
+ * block.c (one block: written, verified, taken away) → node.c (an open file) → tier.c (room and files), slot.c (what is cached), evict.c (who goes),
+ * keep.c (who stays).
  *
  * Locks. cache.mu: slots, hash, queues, tiers' counters, nodes' refs. node.mu: one open file's fetches and the changes of its
  * valid bits; held over I/O to that file's own data at most. cache.mu is a leaf: it may be taken under node.mu, never the other way
@@ -45,7 +46,10 @@ struct slot {
     uint32_t crc0;
     uint32_t chain;        /* next of the hash bucket, of the free list, of the file's segments */
     uint32_t owner;        /* SLOT_SEG: its file; SLOT_FILE: the first of its SLOT_SEGs, or NONE */
-    uint32_t seg;
+    union {
+        uint32_t seg;      /* SLOT_SEG */
+        uint32_t reserved; /* SLOT_FILE that is pinned: pages that it may take */
+    };
     uint32_t born;         /* order of first opens: the later of two versions is the newer one */
     struct s3f_unit unit;
     uint8_t kind, tier, flags;
@@ -97,6 +101,7 @@ struct node {
     struct fetch *fetches;     /* mu */
     struct err *failed;        /* mu; why the source last did not answer in time; NULL: it never did */
     int64_t failed_ns;         /* mu; monotonic: when that was */
+    uint32_t landing;          /* mu: blocks being written */
     atomic_uint nvalid;        /* changed under mu */
     _Atomic(struct seg *) segs[];
 };
@@ -133,6 +138,7 @@ struct cache {
     uint32_t nslots, cap_slots, free_slots; /* mu */
     uint32_t *buckets, nbuckets, nfiles; /* mu */
     uint64_t ncomplete, nwith_data;      /* mu */
+    uint64_t pin_pages, npinned;         /* mu: pages that pins have reserved; files */
     uint32_t births;                     /* mu */
     struct fetch *held, **held_tail;     /* mu: oldest first, of fetches with `kept` */
     int64_t held_bytes;                  /* mu */
@@ -140,6 +146,7 @@ struct cache {
     size_t ntiers;
     char *dir;
     int table_fd, lock_fd;               /* -1 without a directory */
+    pthread_mutex_t table_mu;            /* taken before mu: who writes a record last has the latest of it */
     char **mounts;
     size_t nmounts;
     struct cache_source source;
@@ -191,6 +198,7 @@ uint32_t slot_new(struct cache *c, enum slot_kind kind); /* NONE: no memory */
 void slot_hash(struct cache *c, uint32_t id);
 void slot_unhash(struct cache *c, uint32_t id);
 void slot_free(struct cache *c, uint32_t id);
+void slot_enqueue(struct cache *c, uint32_t id);         /* of its tier, by its pages; what is pinned is in no queue */
 uint64_t slot_key(const struct cache *c, uint32_t id);   /* for the queue's ghost */
 struct meta_file slot_meta(const struct cache *c, uint32_t id);
 /* A unit of the queue for a segment of a file, of so many pages; NONE: no memory. The tier's `used` is the caller's. */
@@ -209,7 +217,8 @@ static inline void cache_will_block(const struct cache *c)
 int tier_init(struct cache *c, struct tier *t, const struct conf_tier *conf, struct err *e);
 void tier_fini(struct tier *t);
 int tier_of_medium(const struct cache *c, unsigned medium); /* -1: none */
-int tier_choose(struct cache *c, uint64_t size);            /* takes cache.mu; -1: none takes bytes now */
+int tier_lasting(const struct cache *c);                    /* the fastest on disk; -1: there is none */
+int tier_choose(struct cache *c, uint32_t slot);            /* for its first bytes; takes cache.mu; -1: none takes bytes now */
 int tier_reserve(struct cache *c, int tier, uint64_t pages); /* takes cache.mu, may evict; -1: no room */
 void tier_release(struct cache *c, int tier, uint64_t pages); /* takes cache.mu */
 void tier_full(struct cache *c, int tier);                   /* ENOSPC: stop for a while */
@@ -218,7 +227,17 @@ int tier_arena(struct tier *t, uint64_t hash, uint64_t size, uint64_t *off); /* 
 void tier_remove(const struct tier *t, const struct meta_file *f, uint32_t slot, int64_t place); /* the data of an idle file */
 void tier_sweep(struct cache *c);                            /* removes files that no slot names */
 
+/* keep.c */
+uint64_t keep_most(const struct cache *c);               /* pages that pins may take together */
+/* The file may take so many pages and stays in no queue; false: that would be more than pins may take. cache.mu is held. */
+bool keep_pin(struct cache *c, uint32_t id, uint64_t pages);
+void keep_unpin(struct cache *c, uint32_t id);           /* cache.mu is held; no-op if it is not pinned */
+bool keep_grow(struct node *n);                          /* may one block more land? node.mu is held; takes cache.mu */
+int keep_refuse(struct cache *c, const char *path, struct err *e); /* takes cache.mu; EXHAUSTED, ENOSPC: what to do; -1 */
+
 /* cache.c */
+void cache_hash_key(const struct cache *c, const struct cache_key *key, uint64_t path[2]);
+uint64_t cache_sized_version(const struct cache_key *key);
 /* The first bytes of a version came: older versions of the path are forgotten. A version that only somebody names, and that the
  * store does not have, forgets nothing. No locks held. */
 void cache_supersede(struct cache *c, uint32_t id);
@@ -250,7 +269,7 @@ int block_land(struct node *n, uint32_t block, const char *data, enum land how);
 int block_verify(struct node *n, uint32_t block); /* 0: trusted now; -1: it was corrupt or unreadable, and is gone */
 /* Forgets and counts a bad block; false: it is gone already, or (if_untrusted) was replaced by a good one. */
 bool block_invalidate(struct node *n, uint32_t block, bool if_untrusted);
-int block_evict_seg(struct node *n, uint32_t seg); /* takes away a segment's blocks: hole punched. -1: in use */
+int block_evict_seg(struct node *n, uint32_t seg); /* takes away a segment's blocks: hole punched. -1: in use or pinned */
 
 /* fetch.c */
 extern __thread unsigned fetch_origin; /* of the bytes that this thread's fetch_block waited for */
@@ -266,6 +285,8 @@ void fetch_trim_held(struct cache *c, int64_t max_bytes, int64_t before_ns);
 bool evict_one(struct cache *c, int tier);            /* takes cache.mu; false: nothing may go */
 void evict_background(struct cache *c, int tier);     /* cache.mu is held: queues an eviction down to the low watermark */
 void evict_slot(struct cache *c, uint32_t id);        /* cache.mu is held on entry, not on return; an idle file */
-void evict_promote(struct cache *c, uint32_t id);     /* cache.mu is held: queues a move to a faster tier if it pays */
+void evict_promote(struct cache *c, uint32_t id);     /* cache.mu is held; an idle file: queues a move to where it better is */
+/* An idle file in memory is to last: it goes to disk, or away if it is incomplete or large. cache.mu is held on entry, not on return. */
+void evict_settle(struct cache *c, uint32_t id);
 
 #endif

@@ -307,6 +307,11 @@ static int fill_block(struct node *n, uint32_t block, struct err *e)
     }
     if (node_has(n, block))
         return 0;
+    pthread_mutex_lock(&n->mu);
+    bool fits = keep_grow(n);
+    pthread_mutex_unlock(&n->mu);
+    if (!fits)
+        return keep_refuse(n->c, n->path, e);
     err_set(e, ERR_EXHAUSTED, "the cache has no room for %s: raise the quota of its tiers", n->path);
     if (e)
         e->sys = ENOSPC;

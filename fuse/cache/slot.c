@@ -105,6 +105,13 @@ uint64_t slot_key(const struct cache *c, uint32_t id)
     return s->path[0];
 }
 
+void slot_enqueue(struct cache *c, uint32_t id)
+{
+    const struct slot *s = &c->slots[id], *file = s->kind == SLOT_SEG ? &c->slots[s->owner] : s;
+    if (!(file->flags & SLOT_PINNED))
+        s3f_insert(&c->tiers[s->tier].queue, id, s->pages, slot_key(c, id));
+}
+
 uint32_t slot_seg_new(struct cache *c, uint32_t file, uint32_t seg, uint32_t pages)
 {
     uint32_t id = slot_new(c, SLOT_SEG);
@@ -118,7 +125,7 @@ uint32_t slot_seg_new(struct cache *c, uint32_t file, uint32_t seg, uint32_t pag
     u->chain = f->owner;
     f->owner = id;
     f->flags |= SLOT_SPLIT;
-    s3f_insert(&c->tiers[u->tier].queue, id, pages, slot_key(c, id));
+    slot_enqueue(c, id);
     return id;
 }
 
@@ -150,12 +157,12 @@ struct meta_file slot_meta(const struct cache *c, uint32_t id)
     };
 }
 
-/* Two threads may write the same record in the wrong order: then it says less than there is, which costs a fetch at most. */
 void slot_persist(struct cache *c, uint32_t id)
 {
     if (c->table_fd < 0)
         return;
     unsigned char record[META_RECORD] = {0};
+    pthread_mutex_lock(&c->table_mu);
     pthread_mutex_lock(&c->mu);
     const struct slot *s = &c->slots[id];
     bool keep = s->kind == SLOT_FILE && s->valid && !(s->flags & (SLOT_DEAD | SLOT_DROP)) && c->tiers[s->tier].dir;
@@ -169,6 +176,7 @@ void slot_persist(struct cache *c, uint32_t id)
     pthread_mutex_unlock(&c->mu);
     if (pwrite(c->table_fd, record, sizeof record, (off_t)(id + UINT64_C(1)) * META_RECORD) != (ssize_t)sizeof record)
         log_debug("cache: a record of the table could not be written: %s", strerror(errno));
+    pthread_mutex_unlock(&c->table_mu);
 }
 
 /* -- start-up ------------------------------------------------------------------------------------------------------ */
@@ -181,7 +189,7 @@ static void read_boot_id(char boot[META_BOOT_LEN])
         memcpy(boot, text, strnlen(text, META_BOOT_LEN - 1));
 }
 
-static void adopt_record(struct cache *c, uint32_t id, const struct meta_file *f, bool same_boot)
+static void adopt_record(struct cache *c, uint32_t id, const struct meta_file *f, bool same_boot, unsigned *unpinned)
 {
     struct slot *s = &c->slots[id];
     int tier = tier_of_medium(c, f->medium);
@@ -189,7 +197,7 @@ static void adopt_record(struct cache *c, uint32_t id, const struct meta_file *f
         return; /* the file itself is swept later */
     *s = (struct slot){.kind = SLOT_FILE, .path = {f->path[0], f->path[1]}, .version = f->version, .size = f->size,
         .place = same_boot ? f->mtime_ns : 0, .valid = f->valid, .pages = f->pages, .crc0 = f->crc0, .owner = NONE,
-        .tier = (uint8_t)tier, .flags = f->flags & SLOT_PINNED};
+        .tier = (uint8_t)tier};
     uint64_t blocks = s->size / CACHE_BLOCK + (s->size % CACHE_BLOCK != 0);
     if (s->valid == blocks) {
         s->flags |= SLOT_COMPLETE;
@@ -198,7 +206,9 @@ static void adopt_record(struct cache *c, uint32_t id, const struct meta_file *f
     c->nwith_data++;
     slot_hash(c, id);
     c->tiers[tier].used += s->pages;
-    s3f_insert(&c->tiers[tier].queue, id, s->pages, slot_key(c, id));
+    if (f->flags & SLOT_PINNED && !keep_pin(c, id, s->pages))
+        ++*unpinned;
+    slot_enqueue(c, id);
 }
 
 /* The rest of the table, records from `first` on: slots get the numbers of their records. */
@@ -207,6 +217,7 @@ static int load_records(struct cache *c, bool same_boot, struct err *e)
     cleanup_free unsigned char *chunk = malloc(LOAD_CHUNK);
     if (!chunk)
         return err_sys(e, ENOMEM, "read the cache's table");
+    unsigned unpinned = 0;
     for (off_t off = META_RECORD;;) {
         ssize_t n = pread(c->table_fd, chunk, LOAD_CHUNK, off);
         if (n < 0 && errno == EINTR)
@@ -222,13 +233,15 @@ static int load_records(struct cache *c, bool same_boot, struct err *e)
                 return err_sys(e, ENOMEM, "read the cache's table");
             struct meta_file f;
             if (meta_record_get(chunk + i, &f))
-                adopt_record(c, id, &f, same_boot);
+                adopt_record(c, id, &f, same_boot, &unpinned);
         }
         off += n;
     }
     for (uint32_t id = 0; id < c->nslots; id++)
         if (c->slots[id].kind == SLOT_FREE)
             slot_free(c, id);
+    if (unpinned)
+        log_warn("cache: the quota is smaller than it was: %u files are pinned no more", unpinned);
     return 0;
 }
 

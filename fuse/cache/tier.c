@@ -84,19 +84,29 @@ int tier_of_medium(const struct cache *c, unsigned medium)
     return -1;
 }
 
+int tier_lasting(const struct cache *c)
+{
+    for (size_t i = 0; i < c->ntiers; i++)
+        if (c->tiers[i].dir)
+            return (int)i;
+    return -1;
+}
+
 /* The fastest tier with free room for the whole file, else the slowest: new bytes push nothing out of a faster tier; what
- * turns out to be used again moves up (evict_promote). */
-int tier_choose(struct cache *c, uint64_t size)
+ * turns out to be used again moves up (evict_promote). A pin survives the process, so pinned bytes go to disk. */
+int tier_choose(struct cache *c, uint32_t slot)
 {
     int64_t now = clock_mono_ns();
     int best = -1;
     pthread_mutex_lock(&c->mu);
+    uint64_t pages = to_pages(c->slots[slot].size);
+    bool lasts = c->slots[slot].flags & SLOT_PINNED && tier_lasting(c) >= 0;
     for (size_t i = 0; i < c->ntiers; i++) {
         const struct tier *t = &c->tiers[i];
-        if (!t->quota || t->blocked_ns > now)
+        if (!t->quota || t->blocked_ns > now || (lasts && !t->dir))
             continue;
         best = (int)i;
-        if (t->used + to_pages(size) <= high_mark(t))
+        if (t->used + pages <= high_mark(t))
             break;
     }
     pthread_mutex_unlock(&c->mu);

@@ -1,5 +1,5 @@
 if(TARGET mr_cache)
-  foreach(part cache cache_restart cache_room cache_stress cache_parts)
+  foreach(part cache cache_restart cache_room cache_keep cache_stress cache_parts)
     millrace_unit_test(${part} SOURCES unit/test_${part}.c LIBS mr_cache)
   endforeach()
 endif()

@@ -58,37 +58,6 @@ static void test_sparse_object_of_5_tb(void **state)
     cache_free(c);
 }
 
-static void test_pinned_stays(void **state)
-{
-    (void)state;
-    struct cache *c = open_cache(0, 16 << 20);
-    struct cache_key key = {0, "pinned", "1", 2 * MIB};
-    struct err e = ERR_INIT;
-    assert_int_equal(cache_keep(c, &key, true, &e), -1);
-    assert_int_equal(e.cls, ERR_NOTFOUND);
-    struct cache_file *f = open_file(c, "pinned", "1", 2 * MIB);
-    wait_complete(f);
-    assert_int_equal(cache_keep(c, &key, true, &e), 0);
-    cache_close(f);
-    for (int restart = 0; restart < 2; restart++) {
-        for (unsigned i = 0; i < 60; i++) {
-            char path[16];
-            snprintf(path, sizeof path, "f%u", i);
-            f = open_file(c, path, "1", MIB);
-            read_check(f, path, "1", 0, MIB);
-            cache_close(f);
-        }
-        fake.fetches = 0;
-        f = open_file(c, "pinned", "1", 2 * MIB);
-        read_check(f, "pinned", "1", 0, 2 * MIB);
-        assert_int_equal(fake.fetches, 0);
-        cache_close(f);
-        cache_free(c);
-        c = open_cache(0, 16 << 20);
-    }
-    cache_free(c);
-}
-
 static void test_open_complete_files_stay(void **state)
 {
     (void)state;
@@ -278,7 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_eviction_keeps_the_quota), T(test_a_file_larger_than_the_cache), T(test_sparse_object_of_5_tb),
-        T(test_pinned_stays), T(test_open_complete_files_stay), T(test_tiers), T(test_full_disk), T(test_adopt),
+        T(test_open_complete_files_stay), T(test_tiers), T(test_full_disk), T(test_adopt),
         T(test_no_litter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,10 @@ static void *meddler(void *arg)
             cache_drop(shared, &key);
             break;
         case 3:
-            cache_keep(shared, &key, next(&rnd) % 3 == 0, NULL);
+            if (next(&rnd) % 3)
+                cache_unkeep(shared, &key);
+            else
+                cache_close(cache_keep(shared, &key, 0, key.size, NULL));
             break;
         }
         clock_sleep_ns(3 * NS_PER_MS);
