@@ -13,6 +13,9 @@
 
 #define BUCKETS 1024
 #define NOTES 64
+#define IDLE_FEW 16    /* closed files that are kept ready, however large: a file is closed between two reads, too */
+#define IDLE_SHARE 8   /* all others, as long as they are one part of so many of the cache: what we hold is not evicted */
+#define IDLE_TRIES 4
 
 struct note {
     uint64_t ino, generation;
@@ -26,6 +29,7 @@ struct ofiles {
     struct ofile *buckets[BUCKETS]; /* mu */
     struct ofile idle;             /* mu; head of a ring, least recently used first */
     unsigned nidle;                /* mu */
+    uint64_t idle_bytes, most_idle_bytes; /* mu; fixed */
     struct note notes[NOTES];      /* mu */
     unsigned next_note;            /* mu */
 };
@@ -44,6 +48,9 @@ struct ofiles *ofiles_new(const struct ofiles_conf *conf, struct err *e)
     fs->c = *conf;
     if (!fs->c.max_idle)
         fs->c.max_idle = 1024;
+    struct cache_stats c;
+    cache_stats(fs->c.cache, &c);
+    fs->most_idle_bytes = c.capacity_bytes / IDLE_SHARE;
     fs->idle.idle_next = fs->idle.idle_prev = &fs->idle;
     pthread_mutex_init(&fs->mu, NULL);
     pthread_rwlock_init(&fs->moving, NULL);
@@ -60,6 +67,7 @@ static void idle_remove(struct ofile *f)
     f->idle_next->idle_prev = f->idle_prev;
     f->idle = false;
     f->files->nidle--;
+    f->files->idle_bytes -= f->idle_bytes;
 }
 
 static void idle_add(struct ofile *f)
@@ -70,7 +78,9 @@ static void idle_add(struct ofile *f)
     head->idle_prev->idle_next = f;
     head->idle_prev = f;
     f->idle = true;
+    f->idle_bytes = f->cf ? cache_size(f->cf) : 0;
     f->files->nidle++;
+    f->files->idle_bytes += f->idle_bytes;
 }
 
 /* Nobody has it any more, it is out of the table. */
@@ -170,19 +180,39 @@ static struct ofile *table_remove(struct ofile *f)
     return f;
 }
 
+/* One more than is to be kept ready, out of the table; NULL if there is none. What the kernel has open it reads from the disk by itself: as
+ * long as it does, the cache must count it. fs->mu is held. */
+static struct ofile *take_spare(struct ofiles *fs)
+{
+    struct inode n;
+    if (fs->nidle > fs->c.max_idle)
+        return table_remove(fs->idle.idle_next);
+    for (int i = 0; i < IDLE_TRIES && fs->nidle > IDLE_FEW && fs->idle_bytes > fs->most_idle_bytes; i++) {
+        struct ofile *f = fs->idle.idle_next;
+        if (inodes_get(fs->c.inodes, f->ino, &n) || n.generation != f->generation || n.opens == 0)
+            return table_remove(f);
+        idle_remove(f);
+        idle_add(f);
+    }
+    return NULL;
+}
+
 void ofiles_put(struct ofile *f)
 {
     struct ofiles *fs = f->files;
     struct ofile *dead = NULL;
     pthread_mutex_lock(&fs->mu);
-    if (--f->refs == 0 && !write_is_dirty(f) && !atomic_load(&f->pinned)) { /* what is dirty stays until the writer has uploaded it */
+    if (--f->refs == 0 && !write_is_dirty(f) && !atomic_load(&f->pinned)) /* what is dirty stays until the writer has uploaded it */
         idle_add(f);
-        if (fs->nidle > fs->c.max_idle)
-            dead = table_remove(fs->idle.idle_next);
+    for (struct ofile *spare; (spare = take_spare(fs));) {
+        spare->chain = dead;
+        dead = spare;
     }
     pthread_mutex_unlock(&fs->mu);
-    if (dead)
+    for (struct ofile *next; dead; dead = next) {
+        next = dead->chain;
         destroy(dead);
+    }
 }
 
 void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), void *user)

@@ -4,7 +4,8 @@
  *
  * Threads: any. Locks, in this order: ofile.up (one at a time: open decisions, upload, rename, removal), ofiles.moving (shared: an upload
  * is under way; exclusive: a directory is being moved, so paths change), ofile.io (shared: reading and writing
- * data; exclusive: changing where it is), ofiles.mu (a leaf: table and idle list). None is held while a request is answered. */
+ * data; exclusive: changing where it is), ofiles.mu (table and idle list; the index's may be taken under it). None is held while a request is
+ * answered. */
 #ifndef MILLRACE_FUSE_OFILE_H
 #define MILLRACE_FUSE_OFILE_H
 
@@ -25,6 +26,7 @@ struct ofile {
     uint64_t ino, generation;
     unsigned refs;               /* ofiles.mu */
     bool idle;                   /* ofiles.mu: in the idle list */
+    uint64_t idle_bytes;         /* ofiles.mu: of the cache that it holds there */
     _Atomic bool pinned;         /* removed while it is open: what is cached of it cannot be found again, it stays until closed */
     pthread_mutex_t up;
     pthread_rwlock_t io;

@@ -68,6 +68,7 @@ struct cache_stall {
 };
 void cache_stall(struct cache_stall *out);
 bool cache_complete(struct cache_file *f);
+uint64_t cache_size(const struct cache_file *f); /* of the object, bytes */
 bool cache_is_cold(struct cache_file *f); /* when it was opened, the kernel had to look for it on the disk */
 uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len); /* bytes of that range that are here */
 /* An fd of the complete local copy, to read from (passthrough, sendfile); -1 if there is none, or none yet: what a restart left is

@@ -255,6 +255,8 @@ ssize_t cache_read(struct cache_file *f, void *buf, size_t len, uint64_t off, st
 
 bool cache_complete(struct cache_file *f) { return node_complete(f->n); }
 
+uint64_t cache_size(const struct cache_file *f) { return f->n->id.size; }
+
 bool cache_is_cold(struct cache_file *f) { return f->n->cold; }
 
 uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len)
