@@ -177,6 +177,20 @@ void backings_idle(struct backings *b, const struct inode *was)
         b->ops.close(b->ops.user, old);
 }
 
+void backings_drop(struct backings *b, uint64_t ino)
+{
+    int32_t old = 0;
+    pthread_mutex_lock(&b->mu);
+    uint32_t i = find(b, ino);
+    if (i != NONE) {
+        struct entry e = take_out(b, i);
+        old = disown(b, &e);
+    }
+    pthread_mutex_unlock(&b->mu);
+    if (old > 0)
+        b->ops.close(b->ops.user, old);
+}
+
 static void note(void *user, const struct inode *n)
 {
     struct backings *b = user;

@@ -249,15 +249,21 @@ void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), voi
     }
 }
 
-struct cache_file *ofile_cached(struct tree *tree, struct cache *cache, const struct inode *n, struct err *e)
+static int key_of(struct tree *tree, const struct inode *n, char path[INODE_PATH_MAX], struct cache_key *key, struct err *e)
 {
-    char path[INODE_PATH_MAX];
     struct store *store;
     unsigned mount;
     if (tree_where(tree, n->ino, &store, &mount, path, e))
-        return NULL;
-    struct cache_key key = {.mount = mount, .path = path, .version = n->version, .size = n->size};
-    return cache_open(cache, &key, e);
+        return -1;
+    *key = (struct cache_key){.mount = mount, .path = path, .version = n->version, .size = n->size};
+    return 0;
+}
+
+struct cache_file *ofile_cached(struct tree *tree, struct cache *cache, const struct inode *n, struct err *e)
+{
+    char path[INODE_PATH_MAX];
+    struct cache_key key;
+    return key_of(tree, n, path, &key, e) ? NULL : cache_open(cache, &key, e);
 }
 
 /* Makes sure that there is a place to read from. f->io is held exclusively. */
@@ -334,6 +340,68 @@ int ofile_warm(struct ofile *f, uint64_t off, uint64_t len, struct err *e)
     int rc = f->cf ? cache_fill(f->cf, off, len, e) : 0;
     if (f->cf && rc == 0)
         cache_warm(f->cf, off, len);
+    pthread_rwlock_unlock(&f->io);
+    return rc;
+}
+
+int ofile_look(struct ofile *f, uint64_t off, uint64_t len, struct ofile_share *out, struct err *e)
+{
+    if (lock_attached(f, false, e))
+        return -1;
+    out->staged = !f->cf;
+    out->cached = f->cf ? cache_cached(f->cf, off, len) : 0;
+    out->pinned = f->cf && cache_is_kept(f->cf);
+    pthread_rwlock_unlock(&f->io);
+    return 0;
+}
+
+/* Before its cached copy is made anew or goes: nobody reads it, and the kernel has it no more if nobody has it open. f->io is held
+ * exclusively; key->path is in path. */
+static int part_with(struct ofile *f, char path[INODE_PATH_MAX], struct inode *n, struct cache_key *key, struct err *e)
+{
+    struct ofiles_conf *c = &f->files->c;
+    if (inodes_get(c->inodes, f->ino, n) || n->generation != f->generation || (n->flags & INODE_GONE) || atomic_load(&f->pinned))
+        return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
+    if ((n->flags & INODE_STAGED) || f->stage_fd >= 0)
+        return err_sys(e, EBUSY, "%llu is being written", (unsigned long long)f->ino);
+    if (key_of(c->tree, n, path, key, e))
+        return -1;
+    cache_close(f->cf);
+    f->cf = NULL;
+    if (c->backings)
+        backings_drop(c->backings, f->ino);
+    return 0;
+}
+
+int ofile_keep(struct ofile *f, uint64_t off, uint64_t len, struct err *e)
+{
+    char path[INODE_PATH_MAX];
+    struct cache_key key;
+    struct inode n;
+    pthread_rwlock_wrlock(&f->io);
+    int rc = 0;
+    if (!f->cf || !cache_is_kept(f->cf)) {
+        rc = part_with(f, path, &n, &key, e);
+        if (rc == 0 && !(f->cf = cache_keep(f->files->c.cache, &key, 0, n.size, e)))
+            rc = -1;
+    }
+    pthread_rwlock_unlock(&f->io);
+    return rc ? -1 : ofile_warm(f, off, len, e);
+}
+
+int ofile_drop(struct ofile *f, uint64_t *freed, struct err *e)
+{
+    char path[INODE_PATH_MAX];
+    struct cache_key key;
+    struct inode n;
+    pthread_rwlock_wrlock(&f->io);
+    int rc = ofile_attach(f, e);
+    if (rc == 0 && f->cf && !cache_is_kept(f->cf)) {
+        *freed = cache_cached(f->cf, 0, UINT64_MAX);
+        rc = part_with(f, path, &n, &key, e);
+        if (rc == 0)
+            cache_drop(f->files->c.cache, &key);
+    }
     pthread_rwlock_unlock(&f->io);
     return rc;
 }

@@ -75,6 +75,15 @@ void ofile_closed(struct ofile *f);
 ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct err *e);
 /* Brings that range in before somebody reads it. */
 int ofile_warm(struct ofile *f, uint64_t off, uint64_t len, struct err *e);
+/* The same, and pins the file first (cache_keep). EBUSY: it is staged; ESTALE: it was removed. */
+int ofile_keep(struct ofile *f, uint64_t off, uint64_t len, struct err *e);
+/* Forgets what is cached of it, *freed bytes; nothing, if it is pinned or staged. ESTALE: it was removed, and must be readable still. */
+int ofile_drop(struct ofile *f, uint64_t *freed, struct err *e);
+struct ofile_share {
+    uint64_t cached; /* bytes of the range; 0 if it is staged */
+    bool pinned, staged;
+};
+int ofile_look(struct ofile *f, uint64_t off, uint64_t len, struct ofile_share *out, struct err *e);
 /* The cached version that the index names, opened; cache_close() it. */
 struct cache_file *ofile_cached(struct tree *tree, struct cache *cache, const struct inode *n, struct err *e);
 int ofile_attach(struct ofile *f, struct err *e); /* finds where its bytes are; f->io is held exclusively */

@@ -1,6 +1,7 @@
 #include "fuse/ops.h"
 
 #include "fuse/loop.h"
+#include "fuse/pin.h"
 #include "fuse/status.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -18,7 +19,7 @@ void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *
     int errnum = err_errno(e);
     switch (errnum) {
     case ENOENT: case EEXIST: case ENOTEMPTY: case ENOTDIR: case EISDIR: case EROFS: case EXDEV: case ENAMETOOLONG: case EOPNOTSUPP:
-    case EINVAL:
+    case EINVAL: case ENOTTY: case EBUSY:
         if (strcmp(what, "lookup") != 0)
             log_kv(LOG_DEBUG, "a request was refused", "op", what, "error", e->msg, NULL);
         break; /* answers, not faults */
@@ -265,14 +266,29 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     fuse_reply_err(req, ENODATA);
 }
 
+static void pin(fuse_req_t req, uint64_t ino, bool dir, const struct pin_msg *in)
+{
+    struct err e = ERR_INIT;
+    struct pin_msg m = *in;
+    int rc = pin_do(ops_fs(req), &ino, dir, &m, &e);
+    if (rc && err_errno(&e) == ENOSPC) { /* an answer: whoever has the mount may ask for more than there is */
+        log_kv(LOG_DEBUG, "a request was refused", "op", "pin", "error", e.msg, NULL);
+        fuse_reply_err(req, ENOSPC);
+    } else if (rc)
+        ops_fail(req, ino, "pin", &e);
+    else
+        fuse_reply_ioctl(req, 0, &m, sizeof m);
+}
+
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags, const void *in,
     size_t in_size, size_t out_size)
 {
     (void)arg;
     (void)fi;
-    (void)out_size;
     struct err e = ERR_INIT;
-    if (cmd != HINT_IOCTL || !(flags & FUSE_IOCTL_DIR) || in_size != sizeof(struct hint_msg))
+    if (cmd == PIN_IOCTL && in_size == sizeof(struct pin_msg) && out_size == sizeof(struct pin_msg))
+        pin(req, ino, flags & FUSE_IOCTL_DIR, in);
+    else if (cmd != HINT_IOCTL || !(flags & FUSE_IOCTL_DIR) || in_size != sizeof(struct hint_msg))
         fuse_reply_err(req, ENOTTY);
     else if (hints_add(ops_fs(req)->hints, ino, in, &e))
         ops_fail(req, ino, "hint", &e);

@@ -68,6 +68,12 @@ void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
         ops_entry(req, &n);
 }
 
+/* What has no name cannot be unpinned by it. */
+static void unpin(struct fs *fs, unsigned mount, const char *path)
+{
+    cache_unkeep(ofiles_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
+}
+
 /* f->up is held: no upload is under way. */
 static int unlink_locked(struct fs *fs, struct ofile *f, uint64_t ino, struct err *e)
 {
@@ -82,6 +88,7 @@ static int unlink_locked(struct fs *fs, struct ofile *f, uint64_t ino, struct er
         log_kv(LOG_WARN, "a file is removed while it is open, and could not be read before", "path", path, "error", pin.msg, NULL);
     if (!(n.flags & INODE_LOCAL) && store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
         return -1;
+    unpin(fs, mount, path);
     inodes_opened(fs->inodes, ino, 1); /* keeps the record until its staging file is dealt with */
     inodes_remove(fs->inodes, ino);
     inodes_opened(fs->inodes, ino, -1);
@@ -215,6 +222,8 @@ static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, st
         log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before", "path", m->to, "error", pin.msg, NULL);
     if (!local && rename_stored(m->store, m->from, m->to, &m->n, &st, e))
         return -1;
+    unpin(fs, m->mount, m->from);
+    unpin(fs, m->mount, m->to);
     if (inodes_rename(fs->inodes, m->n.ino, m->newdir, m->newname, e))
         return -1;
     if (g)

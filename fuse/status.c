@@ -207,8 +207,9 @@ void status_json(struct status *s, struct buf *out)
     buf_addf(out, ",\"serving\":%s", s->serving ? "true" : "false");
     buf_addf(out, ",\"profile\":\"%s\",\"backingFiles\":%zu", s->profile ? s->profile : "", s->backings ? backings_count(s->backings) : 0);
     add_mounts(s, out);
-    buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64 "}",
-        c.used_bytes, c.capacity_bytes, c.files, c.complete_files);
+    buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64
+        ",\"pinnedBytes\":%" PRIu64 ",\"pinnedMost\":%" PRIu64 ",\"pinnedFiles\":%" PRIu64 "}", c.used_bytes, c.capacity_bytes, c.files,
+        c.complete_files, c.pinned_bytes, c.pinned_most, c.pinned_files);
     buf_addf(out, ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":%" PRIu64 ",\"storeBytes\":%" PRIu64 "}", c.hit_bytes, r.worker_bytes,
         r.store_bytes);
     buf_addf(out, ",\"writes\":{\"bytes\":%" PRIu64 ",\"pendingFiles\":%" PRIu64 "}", w.bytes, w.pending);
@@ -332,6 +333,8 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     set("millrace_cache_used_bytes", "", "Bytes in the cache.", c.used_bytes);
     set("millrace_cache_capacity_bytes", "", "Quota of all tiers.", c.capacity_bytes);
     set("millrace_cache_files", "", "Files with bytes in the cache.", c.files);
+    set("millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have.", c.pinned_bytes);
+    set("millrace_cache_pinned_files", "", "Pinned files.", c.pinned_files);
     set_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache.", c.evicted_bytes);
     set_counter("millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong.", c.corrupt_blocks);
     set_counter("millrace_upload_bytes_total", "", "Bytes uploaded.", w.bytes);

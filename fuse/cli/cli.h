@@ -72,5 +72,9 @@ int verb_cp(int argc, char **argv);
 int verb_stat(int argc, char **argv);
 int verb_check(int argc, char **argv);
 int verb_hint(int argc, char **argv);
+int verb_load(int argc, char **argv);
+int verb_pin(int argc, char **argv);
+int verb_unpin(int argc, char **argv);
+int verb_free(int argc, char **argv);
 
 #endif

@@ -191,6 +191,11 @@ static void print_status(const json_t *j)
     print_bytes("used", j, "cache.usedBytes");
     print_bytes("capacity", j, "cache.capacityBytes");
     printf("  %-22s %" PRId64 " of %" PRId64 "\n", "complete files", jget_int(j, "cache.completeFiles", 0), jget_int(j, "cache.files", 0));
+    if (jget_int(j, "cache.pinnedFiles", 0)) {
+        char pinned[HUMAN_BYTES_LEN], most[HUMAN_BYTES_LEN];
+        printf("  %-22s %s in %" PRId64 " files, of at most %s\n", "pinned", human_bytes((uint64_t)jget_int(j, "cache.pinnedBytes", 0), pinned),
+            jget_int(j, "cache.pinnedFiles", 0), human_bytes((uint64_t)jget_int(j, "cache.pinnedMost", 0), most));
+    }
     puts("reads:");
     print_bytes("from the cache", j, "reads.cacheBytes");
     print_bytes("from workers", j, "reads.workerBytes");

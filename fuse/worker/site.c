@@ -246,8 +246,9 @@ static void on_status(void *user, const struct serve_req *req, struct serve_resp
     buf_add_json_string(out, t->message);
     buf_addf(out, ",\"serving\":%s", cache ? "true" : "false");
     add_mounts(s, out);
-    buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64 "}",
-        c.used_bytes, c.capacity_bytes, c.files, c.complete_files);
+    buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64
+        ",\"pinnedBytes\":%" PRIu64 ",\"pinnedMost\":%" PRIu64 ",\"pinnedFiles\":%" PRIu64 "}", c.used_bytes, c.capacity_bytes, c.files,
+        c.complete_files, c.pinned_bytes, c.pinned_most, c.pinned_files);
     buf_addf(out, ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":0,\"storeBytes\":%" PRIu64 "}", c.hit_bytes, c.fetched_bytes);
     buf_adds(out, ",\"writes\":{\"bytes\":0,\"pendingFiles\":0}");
     if (s->has_ufs)
@@ -300,6 +301,8 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     set(metric_gauge("millrace_cache_used_bytes", "", "Bytes in the cache."), c.used_bytes);
     set(metric_gauge("millrace_cache_capacity_bytes", "", "Quota of all tiers."), c.capacity_bytes);
     set(metric_gauge("millrace_cache_files", "", "Files with bytes in the cache."), c.files);
+    set(metric_gauge("millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have."), c.pinned_bytes);
+    set(metric_gauge("millrace_cache_pinned_files", "", "Pinned files."), c.pinned_files);
     set(metric_gauge("millrace_cache_buffer_bytes", "", "Memory held by fetches."), c.buffer_bytes);
     set(metric_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache."), c.evicted_bytes);
     set(metric_counter("millrace_cache_moved_bytes_total", "", "Bytes moved between tiers."), c.moved_bytes);
