@@ -13,6 +13,7 @@ endif()
 
 if(TARGET mr_fuse)
   millrace_unit_test(loop SOURCES unit/test_loop.c LIBS mr_fuse)
+  millrace_unit_test(pin SOURCES unit/test_pin.c LIBS mr_fuse)
   millrace_unit_test(stall SOURCES unit/test_stall.c LIBS mr_fuse)
   millrace_fuzz_target(keep_wire SOURCES fuzz/fuzz_keep_wire.c LIBS mr_keep)
   millrace_fuzz_target(caller SOURCES fuzz/fuzz_caller.c LIBS mr_keep)

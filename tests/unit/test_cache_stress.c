@@ -139,6 +139,9 @@ static void storm(int64_t mem, int64_t ssd)
     assert_int_equal(s.corrupt_blocks, 0);
     assert_true(good > 10 * MIB);
     assert_true(failed > 0);
+    assert_true(s.pinned_bytes <= s.pinned_most);
+    cache_unkeep_all(shared);
+    assert_int_equal(stats(shared).pinned_bytes + stats(shared).pinned_files, 0);
     cache_free(shared);
 }
 
