@@ -142,7 +142,28 @@ static void on_data(void *user, const struct serve_req *req, struct serve_resp *
     query_free(&q);
 }
 
-/* Brings a range in and keeps it; check=1: only says what is here. */
+static void no_room(struct site *s, struct serve_resp *resp, const char *reason, const struct err *e)
+{
+    if (e->cls == ERR_EXHAUSTED && e->sys == ENOSPC)
+        site_answer_error(resp, 507, reason, e->msg);
+    else
+        fail(s, resp, e);
+}
+
+/* Pins are of what is cached here of a file, and grow by the chunks that this worker is asked to load. */
+static int set_pin(struct site *s, const struct query *q, uint64_t off, uint64_t len, enum query_pin pin, struct cache_file **f, struct err *e)
+{
+    struct cache *cache = atomic_load(&s->cache);
+    if (pin == QUERY_UNPIN)
+        cache_unkeep(cache, &q->key);
+    if (pin != QUERY_PIN)
+        return 0;
+    cache_close(*f);
+    *f = cache_keep(cache, &q->key, off, len, e);
+    return *f ? 0 : -1;
+}
+
+/* Brings a range in; check=1: only says what is here. pin=1: eviction spares it from then on; pin=0: no more. */
 static void on_load(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct site *s = user;
@@ -150,16 +171,16 @@ static void on_load(void *user, const struct serve_req *req, struct serve_resp *
     struct cache_file *f;
     struct err e = ERR_INIT;
     uint64_t off, len, check;
+    enum query_pin pin;
     if (begin(s, req, resp, &q, &f))
         return;
     if (query_number(req, "off", 0, &off, &e) || query_number(req, "len", q.key.size, &len, &e) ||
-        query_number(req, "check", 0, &check, &e)) {
+        query_number(req, "check", 0, &check, &e) || query_pin(req, &pin, &e)) {
         site_answer_error(resp, 400, "InvalidRequest", e.msg);
+    } else if (!check && set_pin(s, &q, off, len, pin, &f, &e)) {
+        no_room(s, resp, "PinLimit", &e);
     } else if (!check && cache_fill(f, off, len, &e)) {
-        if (e.cls == ERR_EXHAUSTED && e.sys == ENOSPC)
-            site_answer_error(resp, 507, "CacheFull", e.msg);
-        else
-            fail(s, resp, &e);
+        no_room(s, resp, "CacheFull", &e);
     } else {
         resp->content_type = "application/json";
         buf_addf(&resp->body, "{\"cachedBytes\":%" PRIu64 "}\n", cache_cached(f, off, len));
@@ -168,8 +189,24 @@ static void on_load(void *user, const struct serve_req *req, struct serve_resp *
     query_free(&q);
 }
 
+/* Of every file, also such that the store has no more. */
+static void on_unpin(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct site *s = user;
+    struct cache *cache = atomic_load(&s->cache);
+    (void)req;
+    if (!cache) {
+        site_answer_error(resp, 503, "Starting", "the worker's cache is not ready yet");
+        return;
+    }
+    cache_unkeep_all(cache);
+    resp->content_type = "application/json";
+    buf_adds(&resp->body, "{}\n");
+}
+
 void data_routes(struct site *s, struct serve_route out[DATA_ROUTES])
 {
     out[0] = (struct serve_route){"GET", "/v1/data", on_data, s};
     out[1] = (struct serve_route){"POST", "/v1/load", on_load, s};
+    out[2] = (struct serve_route){"POST", "/v1/unpin", on_unpin, s};
 }

@@ -38,6 +38,7 @@ struct load {
     struct http *http;
     char **urls;
     int nurls;
+    enum query_pin pin;
     bool check;                     /* this pass looks what is there, and asks for what is not */
     pthread_mutex_t mu;
     pthread_cond_t changed;
@@ -47,6 +48,7 @@ struct load {
     uint64_t files, bytes, done_files, done_bytes, failed_files, missing; /* mu: of this pass */
     unsigned row;                   /* mu: files failed since the last that did not */
     bool complete;                  /* mu */
+    bool pins_full;                 /* mu: a worker takes no more pins */
     char first_error[512];          /* mu */
 };
 
@@ -112,13 +114,19 @@ static int ask(struct load *l, const struct item *it, uint64_t off, uint64_t len
     struct cache_key key = {(uint32_t)it->mount, it->path, it->st.version, it->st.size};
     int owner = ring_owner(conf->worker_name ? conf->worker_name : "worker", l->nurls, conf->mounts[it->mount].mount_point, it->path, off);
     cleanup_free char *query = ring_query(&key);
-    cleanup_free char *url = xasprintf("%s/v1/load?%s&off=%" PRIu64 "&len=%" PRIu64 "%s", l->urls[owner], query, off, len,
-        check ? "&check=1" : "");
+    static const char *const pins[] = {[QUERY_PIN_AS_IS] = "", [QUERY_PIN] = "&pin=1", [QUERY_UNPIN] = "&pin=0"};
+    cleanup_free char *url = xasprintf("%s/v1/load?%s&off=%" PRIu64 "&len=%" PRIu64 "%s%s", l->urls[owner], query, off, len,
+        check ? "&check=1" : "", pins[l->pin]);
     struct http_req req = {.method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
     cleanup_resp struct http_resp resp = {0};
     if (http_do(l->http, &req, &resp, e))
         return -1;
     char *text = buf_str(&resp.body);
+    if (resp.status == 507 && strstr(text, "\"PinLimit\"")) {
+        pthread_mutex_lock(&l->mu);
+        l->pins_full = true;
+        pthread_mutex_unlock(&l->mu);
+    }
     if (resp.status != 200) {
         enum err_class cls = resp.status == 507 ? ERR_EXHAUSTED : http_class_of_status(resp.status);
         return err_set(e, cls, "%s: %.*s", l->urls[owner], (int)strcspn(text, "\r\n"), text);
@@ -225,7 +233,7 @@ static void *work(void *arg)
             l->tail = &l->head;
         l->queued--;
         pthread_cond_broadcast(&l->changed);
-        bool hopeless = l->row >= ROW_MAX;
+        bool hopeless = l->row >= ROW_MAX || l->pins_full;
         pthread_mutex_unlock(&l->mu);
         if (!hopeless && !atomic_load(&l->s->cancel))
             load_file(l, it);
@@ -340,6 +348,9 @@ static int pass(struct load *l, const struct load_conf *lc, bool check, struct e
         pthread_join(threads[i], NULL);
     if (rc == 0 && atomic_load(&l->s->cancel))
         rc = err_set(e, ERR_RETRY, "stopped before the end");
+    if (rc == 0 && l->pins_full)
+        rc = err_set(e, ERR_EXHAUSTED, "pins may take half of a cache worker's quota, and do: unpin something (a DataLoad with pin: false), or "
+            "raise spec.cache.tiers[].quota; first: %.150s", l->first_error);
     if (rc == 0 && l->row >= ROW_MAX)
         rc = err_set(e, ERR_RETRY, "gave up after %u files in a row; first: %s", l->row, l->first_error);
     return rc;
@@ -377,9 +388,34 @@ static int wait_ready(struct load *l, int64_t wait_ns, struct err *e)
     }
 }
 
+/* What the store has no more is in no listing. */
+static int unpin_all(struct load *l, struct err *e)
+{
+    for (int i = 0; i < l->nurls; i++) {
+        cleanup_free char *url = xasprintf("%s/v1/unpin", l->urls[i]);
+        struct http_req req = {.method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
+        cleanup_resp struct http_resp resp = {0};
+        if (http_do(l->http, &req, &resp, e))
+            return -1;
+        if (resp.status != 200)
+            return err_set(e, http_class_of_status(resp.status), "%s: status %d", url, resp.status);
+    }
+    return 0;
+}
+
+static bool is_everything(const struct load_conf *lc)
+{
+    bool all = lc->npaths == 0;
+    for (int i = 0; i < lc->npaths; i++)
+        all |= strcmp(lc->paths[i], "/") == 0;
+    return all;
+}
+
 static int run(struct load *l, const struct load_conf *lc, struct err *e)
 {
     if (wait_ready(l, lc->wait_ns, e))
+        return -1;
+    if (lc->pin == QUERY_UNPIN && is_everything(lc) && unpin_all(l, e))
         return -1;
     if (pass(l, lc, false, e))
         return -1;
@@ -421,7 +457,7 @@ static char **worker_urls(const struct load_conf *lc, const struct conf *conf, i
 int load_run(struct site *s, const struct load_conf *lc)
 {
     struct err e = ERR_INIT;
-    struct load l = {.s = s};
+    struct load l = {.s = s, .pin = lc->pin};
     l.tail = &l.head;
     pthread_mutex_init(&l.mu, NULL);
     clock_cond_init(&l.changed);

@@ -3,11 +3,13 @@
 #ifndef MILLRACE_FUSE_WORKER_LOAD_H
 #define MILLRACE_FUSE_WORKER_LOAD_H
 
+#include "fuse/worker/query.h"
 #include "fuse/worker/site.h"
 
 struct load_conf {
     char **paths;       /* in the dataset's tree; npaths 0: all of it */
     int npaths;
+    enum query_pin pin; /* what becomes of pins of what is loaded; QUERY_UNPIN of everything: of what is gone from the store, too */
     int threads;        /* 0: 16 */
     int64_t wait_ns;    /* for the store to answer */
     const char *report; /* file that gets the counters (one line of JSON) and a sentence about the end, or NULL */

@@ -19,7 +19,7 @@
 #define WAIT_S 600
 
 struct flags {
-    const char *cache_dir, *secrets_dir, *http, *config, *level, *report;
+    const char *cache_dir, *secrets_dir, *http, *config, *level, *report, *pin;
     int64_t index, wait_ns;
     bool load, help, version;
 };
@@ -33,6 +33,7 @@ static int parse_flags(struct flags *f, int argc, char **argv, int *first, struc
         {"http", OPT_STRING, &f->http, "ADDRESS", "serve data, health, metrics and status there"},
         {"index", OPT_INT, &f->index, "N", "which worker this is; default: from the host name"},
         {"load", OPT_BOOL, &f->load, NULL, "load the given paths (or everything) into the workers and end"},
+        {"pin", OPT_STRING, &f->pin, "true|false", "with --load: pin what is loaded, or unpin it; default: as it is"},
         {"wait", OPT_SECONDS, &f->wait_ns, "TIME", "with --load: how long to wait for the store"},
         {"report", OPT_STRING, &f->report, "FILE", "with --load: file that gets a sentence about the end"},
         {"log-level", OPT_STRING, &f->level, "LEVEL", "debug, info, warn or error"},
@@ -89,6 +90,11 @@ static void *wait_signal(void *arg)
     return NULL;
 }
 
+static enum query_pin pin_of(const struct flags *f)
+{
+    return !f->pin ? QUERY_PIN_AS_IS : strcmp(f->pin, "true") == 0 ? QUERY_PIN : QUERY_UNPIN;
+}
+
 static int work(const struct flags *f, struct site *s, const struct serve_route *site, char **paths, int npaths)
 {
     struct serve_route routes[SITE_ROUTES + DATA_ROUTES];
@@ -113,7 +119,7 @@ static int work(const struct flags *f, struct site *s, const struct serve_route 
     bool waits = pthread_create(&waiter, NULL, wait_signal, s) == 0;
     int rc = 0;
     if (f->load) {
-        struct load_conf lc = {.paths = paths, .npaths = npaths, .wait_ns = f->wait_ns, .report = f->report};
+        struct load_conf lc = {.paths = paths, .npaths = npaths, .pin = pin_of(f), .wait_ns = f->wait_ns, .report = f->report};
         rc = load_run(s, &lc);
         if (waits)
             pthread_kill(waiter, SIGTERM);
@@ -143,6 +149,10 @@ int main(int argc, char **argv)
     if (f.version) {
         puts("millrace-worker " MILLRACE_VERSION);
         return 0;
+    }
+    if (f.pin && (!f.load || (strcmp(f.pin, "true") != 0 && strcmp(f.pin, "false") != 0))) {
+        fprintf(stderr, "millrace-worker: --pin is true or false, and for --load\n");
+        return 2;
     }
     enum log_level level;
     if (log_level_parse(f.level, &level) || (first < argc && !f.load)) {

@@ -47,6 +47,15 @@ int query_number(const struct serve_req *req, const char *name, uint64_t dflt, u
     return rc ? err_set(e, ERR_INVALID, "the parameter %s is no number", name) : 0;
 }
 
+int query_pin(const struct serve_req *req, enum query_pin *out, struct err *e)
+{
+    char *text = serve_query(req, "pin");
+    bool ok = !text || strcmp(text, "1") == 0 || strcmp(text, "0") == 0;
+    *out = !text ? QUERY_PIN_AS_IS : *text == '1' ? QUERY_PIN : QUERY_UNPIN;
+    free(text);
+    return ok ? 0 : err_set(e, ERR_INVALID, "the parameter pin is neither 0 nor 1");
+}
+
 int query_parse(const struct serve_req *req, size_t nmounts, struct query *q, struct err *e)
 {
     *q = (struct query){.path = serve_query(req, "path"), .version = serve_query(req, "version")};

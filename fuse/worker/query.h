@@ -16,6 +16,9 @@ void query_free(struct query *q);
 
 /* An unsigned decimal parameter; absent: dflt. INVALID if it is something else. */
 int query_number(const struct serve_req *req, const char *name, uint64_t dflt, uint64_t *out, struct err *e);
+enum query_pin { QUERY_PIN_AS_IS, QUERY_PIN, QUERY_UNPIN };
+/* pin=1 or pin=0; absent: as it is. */
+int query_pin(const struct serve_req *req, enum query_pin *out, struct err *e);
 /* Relative, no empty, "." or ".." component, at most 4096 bytes: what a file system can name. */
 bool query_path_ok(const char *path);
 

@@ -60,8 +60,8 @@ int site_status_of(const struct err *e); /* HTTP status of an error */
 void ufs_start(struct site *s);
 void ufs_stop(struct site *s);
 
-/* The worker's own routes: /v1/data, /v1/load. */
-#define DATA_ROUTES 2
+/* The worker's own routes: /v1/data, /v1/load, /v1/unpin. */
+#define DATA_ROUTES 3
 void data_routes(struct site *s, struct serve_route out[DATA_ROUTES]);
 
 #endif

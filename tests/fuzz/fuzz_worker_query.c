@@ -26,6 +26,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (e.cls != ERR_INVALID || !e.msg[0]) {
         abort();
     }
+    enum query_pin pin;
+    if (query_pin(&req, &pin, &e) && (e.cls != ERR_INVALID || !strstr(text, "pin=")))
+        abort();
     if (range_parse(range, object, &off, &len) == RANGE_OK && (off > object || len > object - off))
         abort();
     free(text);

@@ -39,6 +39,7 @@ url() { echo "http://t-cache-$1.t-cache:$PORT"; }
 status_of() { curl -sf "$(url "$1")/status"; }
 is_ready() { curl -sf -o "$WORK/readyz" "$(url "$1")/readyz"; }
 reason_is() { [ "$(status_of "$1" | jq -r .reason)" = "$2" ]; }
+pinned() { [ $(($(status_of 0 | jq .cache.pinnedFiles) + $(status_of 1 | jq .cache.pinnedFiles))) = "$1" ]; }
 client() { curl -sf "http://$HTTP/status" | jq "$1"; }
 
 worker_start() # INDEX
@@ -105,6 +106,13 @@ run() # posix|s3
     fuse_umount
     rm -rf "$CACHE"
 
+    echo "# what is pinned stays so until it is unpinned, whatever is loaded"
+    load --pin=true /small || die "the loader failed: $(cat "$WORK/report")"
+    load / || die "the loader failed: $(cat "$WORK/report")"
+    pinned 120 || die "pinned: $(status_of 0 | jq -c .cache), $(status_of 1 | jq -c .cache)"
+    curl -sf "$(url 0)/metrics" >"$WORK/metrics"
+    grep -q "^millrace_cache_pinned_files $(status_of 0 | jq .cache.pinnedFiles)$" "$WORK/metrics" || die "no metric"
+
     echo "# a worker is killed, and comes back with what it had"
     fuse_mount
     kill -9 "${PIDS[1]}"
@@ -118,6 +126,11 @@ run() # posix|s3
     wait_for "worker 1 again" is_ready 1
     load / || die "the loader failed: $(cat "$WORK/report")"
     [ "$(status_of 1 | jq .reads.storeBytes)" = 0 ] || die "worker 1 fetched again what it had"
+    pinned 120 || die "pinned: $(status_of 0 | jq -c .cache), $(status_of 1 | jq -c .cache)"
+    load --pin=false /small/f1 || die "the loader failed: $(cat "$WORK/report")"
+    pinned 119 || die "pinned: $(status_of 0 | jq -c .cache), $(status_of 1 | jq -c .cache)"
+    load --pin=false / || die "the loader failed: $(cat "$WORK/report")"
+    pinned 0 || die "pinned: $(status_of 0 | jq -c .cache), $(status_of 1 | jq -c .cache)"
 
     echo "# a worker hangs"
     fuse_mount

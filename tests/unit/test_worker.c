@@ -104,6 +104,29 @@ static void test_queries(void **state)
     }
 }
 
+static void test_pin_parameter(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query;
+        int rc;
+        enum query_pin want;
+    } cases[] = {
+        {"mount=0", 0, QUERY_PIN_AS_IS}, {"pin=1", 0, QUERY_PIN}, {"off=0&pin=0", 0, QUERY_UNPIN}, {"pin=", -1, 0}, {"pin=2", -1, 0},
+        {"pin=true", -1, 0}, {"pin=10", -1, 0}, {"pin=-1", -1, 0}, {"spin=1", 0, QUERY_PIN_AS_IS},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct serve_req req = {.method = "POST", .path = "/v1/load", .query = cases[i].query, .headers = ""};
+        struct err e = ERR_INIT;
+        enum query_pin pin;
+        int rc = query_pin(&req, &pin, &e);
+        assert_int_equal(rc, cases[i].rc);
+        assert_int_equal(e.cls, rc ? ERR_INVALID : ERR_NONE);
+        if (rc == 0)
+            assert_int_equal(pin, cases[i].want);
+    }
+}
+
 static void check_target(struct conf *conf, const char *path, const char *want)
 {
     size_t n = 0;
@@ -373,7 +396,7 @@ static void test_counting(void **state)
 
 /* -- the loader -- */
 
-static int load(char **paths, int npaths, char *report, size_t cap)
+static int load_pinned(enum query_pin pin, char **paths, int npaths, char *report, size_t cap)
 {
     cleanup_free char *json = conf_json("data", 64 << 20), *file = path_join(dir, "report");
     assert_int_equal(file_write_atomic(file, "", 0, 0644, NULL), 0);
@@ -381,13 +404,18 @@ static int load(char **paths, int npaths, char *report, size_t cap)
     site_configure(s, json);
     site_start(s);
     const char *one = url;
-    struct load_conf lc = {.paths = paths, .npaths = npaths, .threads = 4, .wait_ns = 60 * NS_PER_S, .report = file, .urls = &one, .nurls = 1};
+    struct load_conf lc = {.paths = paths, .npaths = npaths, .pin = pin, .threads = 4, .wait_ns = 60 * NS_PER_S, .report = file, .urls = &one, .nurls = 1};
     int rc = load_run(s, &lc);
     cleanup_free char *text = file_read(file, 4096, NULL, NULL);
     snprintf(report, cap, "%s", text);
     site_stop(s);
     site_free(s);
     return rc;
+}
+
+static int load(char **paths, int npaths, char *report, size_t cap)
+{
+    return load_pinned(QUERY_PIN_AS_IS, paths, npaths, report, cap);
 }
 
 static void test_loading(void **state)
@@ -434,13 +462,68 @@ static void test_loading_more_than_fits(void **state)
     stop_worker();
 }
 
+static int64_t cached(const char *name)
+{
+    cleanup_free char *path = data_path(name, "/v1/load"), *check = xasprintf("%s&check=1", path);
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(ask("POST", check, NULL, &resp), 200);
+    return strtoll(strchr(buf_str(&resp.body), ':') + 1, NULL, 10);
+}
+
+static void pins_are(int files, int64_t bytes)
+{
+    cleanup_json json_t *j = status_json();
+    assert_int_equal(jget_int(j, "cache.pinnedFiles", -1), files);
+    assert_int_equal(jget_int(j, "cache.pinnedBytes", -1), bytes);
+}
+
+static void test_loading_and_pinning(void **state)
+{
+    (void)state;
+    char name[32], report[1024];
+    put_file("data/keep/a", 1 << 20);
+    put_file("data/keep/large", 66 << 20); /* two chunks */
+    for (int i = 0; i < 120; i++) {
+        snprintf(name, sizeof name, "data/other/f%d", i);
+        put_file(name, 2 << 20);
+    }
+    cleanup_free char *json = conf_json("data", 150 << 20);
+    start_worker(json);
+    assert_true(becomes_ready(60));
+    char *keep[] = {(char *)"/keep"}, *other[] = {(char *)"/other"}, *a[] = {(char *)"/keep/a"};
+    assert_int_equal(load_pinned(QUERY_PIN, keep, 1, report, sizeof report), 0);
+    pins_are(2, 67 << 20);
+    assert_int_equal(load(other, 1, report, sizeof report), 1); /* they do not all fit */
+    assert_non_null(strstr(report, "the cache loses files while others are loaded"));
+    assert_int_equal(cached("keep/a"), 1 << 20);
+    assert_int_equal(cached("keep/large"), 66 << 20);
+    assert_int_equal(load(a, 1, report, sizeof report), 0); /* as it is */
+    pins_are(2, 67 << 20);
+    assert_int_equal(load_pinned(QUERY_PIN, other, 1, report, sizeof report), 1);
+    assert_non_null(strstr(report, "unpin something (a DataLoad with pin: false), or raise spec.cache.tiers[].quota"));
+    pins_are(6, 75 << 20);
+    assert_int_equal(load_pinned(QUERY_UNPIN, a, 1, report, sizeof report), 0);
+    pins_are(5, 74 << 20);
+    char *gone[] = {(char *)"/keep"};
+    cleanup_free char *path = path_join(dir, "data/other");
+    assert_int_equal(file_remove_tree(path, NULL), 0);
+    assert_int_equal(load_pinned(QUERY_UNPIN, gone, 1, report, sizeof report), 0);
+    pins_are(4, 8 << 20); /* of files that are no more */
+    assert_int_equal(load_pinned(QUERY_UNPIN, NULL, 0, report, sizeof report), 0);
+    pins_are(0, 0);
+    cleanup_free char *bad = data_path("keep/a", "/v1/load"), *query = xasprintf("%s&pin=yes", bad);
+    check_error("POST", query, NULL, 400, "InvalidRequest");
+    stop_worker();
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paths), cmocka_unit_test(test_ranges), cmocka_unit_test(test_queries), cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_paths), cmocka_unit_test(test_ranges), cmocka_unit_test(test_queries), cmocka_unit_test(test_pin_parameter),
+        cmocka_unit_test(test_targets),
         T(test_serving), T(test_trouble_is_told_and_mended), T(test_bad_configuration), T(test_counting), T(test_loading),
-        T(test_loading_more_than_fits),
+        T(test_loading_more_than_fits), T(test_loading_and_pinning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
