@@ -28,7 +28,7 @@ static int check_target(const json_t *target, size_t i, struct err *e)
 int dataload_parse(const json_t *cr, struct dataload *out, struct err *e)
 {
     *out = (struct dataload){kube_namespace(cr), kube_name(cr), jget_str(cr, "spec.dataset.name", ""), jget_arr(cr, "spec.target"),
-        jget_int(cr, "spec.ttlSecondsAfterFinished", -1)};
+        jget_int(cr, "spec.ttlSecondsAfterFinished", -1), jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1};
     const char *ns = jget_str(cr, "spec.dataset.namespace", out->ns);
     if (strlen(out->name) > DATALOAD_NAME_MAX || strchr(out->name, '.'))
         return err_set(e, ERR_INVALID, "metadata.name: at most %d characters and no '.', because the loader's pod is named after it",

@@ -22,6 +22,7 @@ struct dataload {
     const char *ns, *name, *dataset;
     const json_t *targets; /* array of {path}; NULL: everything */
     int64_t ttl_s;         /* -1: never */
+    int pin;               /* of what is loaded: 1 it is pinned, 0 unpinned, -1 as it is */
 };
 
 /* -1: INVALID, e says which field and what to do; out is filled as far as it could be. */

@@ -125,7 +125,7 @@ static void start(const struct dataload_world *w, const struct dataload *l, stru
         return;
     }
     cleanup_json json_t *paths = dataload_paths(l);
-    plan_create(p, &kube_pods, render_loader(d, &w->env, w->cr, paths));
+    plan_create(p, &kube_pods, render_loader(d, &w->env, w->cr, paths, l->pin));
     *r = pending("Starting", false);
     snprintf(r->message, sizeof r->message, "the loader is starting");
 }

@@ -202,12 +202,14 @@ json_t *render_client(const struct dataset *d, const struct render_env *env, con
     return pod;
 }
 
-json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner, const json_t *paths)
+json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner, const json_t *paths, int pin)
 {
     cleanup_free char *name = render_loader_name(kube_name(owner));
     json_t *command = json_pack("[s, s]", "/usr/bin/millrace-worker", "--load");
     size_t i;
     json_t *path;
+    if (pin >= 0)
+        json_array_append_new(command, json_string(pin ? "--pin=true" : "--pin=false"));
     json_array_foreach(paths, i, path)
         json_array_append(command, path);
     if (json_array_size(paths) == 0)

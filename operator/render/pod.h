@@ -20,8 +20,8 @@ struct render_env {
 #define RENDER_HINTS_MAX 32
 json_t *render_worker(const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes);
 json_t *render_client(const struct dataset *d, const struct render_env *env, const char *node);
-/* Loads paths (array of strings; empty: everything) of d for the DataLoad `owner`. */
-json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner, const json_t *paths);
+/* Loads paths (array of strings; empty: everything) of d for the DataLoad `owner`; pin: dataload.pin. */
+json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner, const json_t *paths, int pin);
 
 /* Was the pod made of the same desired one? */
 bool render_same(const json_t *desired, const json_t *pod);

@@ -194,7 +194,7 @@ static void test_pods(void **state)
     cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, NULL);
     cleanup_json json_t *worker = render_worker(d, &env, 2, NULL), *hinted = render_worker(d, &env, 2, gpus),
                         *client = render_client(d, &env, "node-1"), *elsewhere = render_client(d, &env, "node-2"),
-                        *loader = render_loader(d, &env, load, paths);
+                        *loader = render_loader(d, &env, load, paths, -1);
     check_restricted(worker);
     check_restricted(hinted);
     check_restricted(client);
