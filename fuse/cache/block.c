@@ -151,8 +151,8 @@ bool block_invalidate(struct node *n, uint32_t block, bool if_untrusted)
         atomic_fetch_and(&s->trusted, ~block_bit(block));
         atomic_fetch_sub(&n->nvalid, 1);
         write_side(n, block, none);
-        node_unfinished(n);
         node_account(n, block / SEG_BLOCKS, -1, -(int64_t)pages);
+        node_unfinished(n); /* afterwards: it counts what is left of a complete file by its segments */
     }
     int tier = n->tier;
     pthread_mutex_unlock(&n->mu);

@@ -211,6 +211,29 @@ static int find_copy(const char *path, const struct stat *st, int type, struct F
     return 0;
 }
 
+/* A complete file of two segments loses a block: its room is what is left, and then all of it again. */
+static void test_a_bad_block_is_counted_once(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(0, 160 << 20);
+    struct cache_file *f = open_file(c, "large", "1", 70 * MIB);
+    wait_complete(f);
+    cache_close(f);
+    cache_free(c);
+    clock_sleep_ns(20 * NS_PER_MS); /* past the granularity of mtime */
+    corrupt_at_mib = 66;
+    nftw(dir, corrupt_one, 16, FTW_PHYS);
+    c = open_cache(0, 160 << 20);
+    f = open_file(c, "large", "1", 70 * MIB);
+    read_check(f, "large", "1", 66 * MIB, MIB);
+    assert_int_equal(stats(c).corrupt_blocks, 1);
+    eventually(cache_cached(f, 0, 70 * MIB) == 70 * MIB);
+    eventually(stats(c).complete_files == 1);
+    assert_int_equal(stats(c).used_bytes, 70 * MIB);
+    cache_close(f);
+    cache_free(c);
+}
+
 static void test_disk_rots(void **state)
 {
     (void)state;
@@ -284,7 +307,8 @@ static void test_one_user_of_a_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_restart), T(test_kill_9), T(test_corruption_on_disk), T(test_disk_rots), T(test_table_is_garbage),
+        T(test_restart), T(test_kill_9), T(test_corruption_on_disk),
+        T(test_a_bad_block_is_counted_once), T(test_disk_rots), T(test_table_is_garbage),
         T(test_one_user_of_a_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
