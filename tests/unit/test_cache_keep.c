@@ -31,12 +31,12 @@ static void refused(struct cache *c, const char *path, uint64_t size)
 
 static void unpin(struct cache *c, const char *path) { cache_unkeep(c, &(struct cache_key){.path = path}); }
 
-/* Reads so much else that what may go is gone. */
+/* Reads so much else that what may go is gone: more than once each, as what is read again pushes out what was. */
 static void press(struct cache *c, unsigned files)
 {
-    for (unsigned i = 0; i < files; i++) {
+    for (unsigned i = 0; i < files * 3; i++) {
         char path[16];
-        snprintf(path, sizeof path, "f%u", i);
+        snprintf(path, sizeof path, "f%u", i / 3);
         struct cache_file *f = open_file(c, path, "1", MIB);
         read_check(f, path, "1", 0, MIB);
         cache_close(f);
@@ -56,6 +56,9 @@ static void test_pinned_stays(void **state)
     (void)state;
     struct cache *c = open_cache(0, 16 << 20);
     pin(c, "pinned", 2 * MIB + 5);
+    struct cache_file *read = open_file(c, "tiny", "1", 100); /* what was here before, too */
+    read_check(read, "tiny", "1", 0, 100);
+    cache_close(read);
     pin(c, "tiny", 100);
     pin(c, "empty", 0);
     for (int restart = 0; restart < 3; restart++) {
@@ -63,7 +66,7 @@ static void test_pinned_stays(void **state)
         assert_int_equal(s.pinned_files, 2);
         assert_int_equal(s.pinned_bytes, 2 * MIB + 2 * 4096);
         assert_int_equal(s.pinned_most, 8 * MIB);
-        press(c, 60);
+        press(c, 200);
         assert_int_equal(here(c, "pinned", 2 * MIB + 5), 2 * MIB + 5);
         assert_int_equal(here(c, "tiny", 100), 100);
         fake.fetches = 0;
@@ -97,10 +100,12 @@ static void test_a_part_stays(void **state)
     uint64_t size = 130u * MIB;
     struct cache_key key = {0, "part", "1", size};
     struct err e = ERR_INIT;
-    struct cache_file *f = cache_keep(c, &key, 0, 3 * MIB, &e);
+    struct cache_file *f = open_file(c, "part", "1", size);
+    assert_int_equal(cache_fill(f, 127 * MIB, 3 * MIB, &e), 0); /* before it is pinned */
+    cache_close(f);
+    f = cache_keep(c, &key, 0, 3 * MIB, &e);
     assert_non_null(f);
     assert_int_equal(cache_fill(f, 0, 3 * MIB, &e), 0);
-    assert_int_equal(cache_fill(f, 127 * MIB, 3 * MIB, &e), 0);
     press(c, 80);
     assert_int_equal(cache_cached(f, 0, size), 6 * MIB);
     cache_close(f);
@@ -199,6 +204,8 @@ static void test_pinned_bytes_are_on_disk(void **state)
     uint64_t size = 3 * MIB;
     struct err e = ERR_INIT;
     pin(c, "fresh", size);
+    clock_sleep_ns(100 * NS_PER_MS);
+    assert_int_equal(stats(c).moved_bytes, 0); /* at once where it belongs */
     struct cache_file *f = open_file(c, "whole", "1", size);
     wait_complete(f);
     cache_close(f);
@@ -209,10 +216,14 @@ static void test_pinned_bytes_are_on_disk(void **state)
     assert_int_equal(cache_fill(f, MIB, MIB, &e), 0);
     cache_close(f);
     fake.fetches = 0;
-    pin(c, "whole", size);
+    fake.bytes = 0;
+    f = keep(c, "whole", size);
+    assert_int_equal(stats(c).moved_bytes, size); /* nobody has to wait for somebody to close it */
+    cache_close(f);
     pin(c, "tiny", 5000);
     assert_int_equal(fake.fetches, 0);
     pin(c, "part", size);
+    assert_int_equal(fake.bytes, size); /* anew, on disk */
     struct cache_file *reader = open_file(c, "read", "1", size);
     wait_complete(reader);
     pin(c, "read", size); /* he has it open: it moves when he closes it */
