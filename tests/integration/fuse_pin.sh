@@ -42,6 +42,8 @@ except OSError as e:
 PY
 }
 
+asks() { [ "$(ask "$1" "$2" "$3")" = "$4" ]; }
+
 fuse_source s3
 mkdir -p "$DATA/keep/deep" "$DATA/other" "$DATA/more"
 for i in $(seq 0 11); do head -c $((300000 + i * 1000)) /dev/urandom >"$DATA/keep/$i"; done
@@ -67,7 +69,7 @@ for profile in open sealed; do
     grep -q '^millrace_cache_pinned_files 14$' "$WORK/out" || die "no metric"
     press
     press
-    [ "$(ask 1 "$MNT/other" 9)" = "size 1000000 cached 1000000 state 0" ] || die "what was read last is not cached: $(ask 1 "$MNT/other" 9)"
+    wait_for "what was read last in the cache" asks 1 "$MNT/other" 9 "size 1000000 cached 1000000 state 0"
     [ "$(ask 1 "$MNT/other" 0)" = "size 1000000 cached 0 state 0" ] || die "nothing was evicted"
     kept keep
     echo "# … when the process is killed, and when it is mounted again"
