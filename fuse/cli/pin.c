@@ -49,7 +49,7 @@ struct run {
     struct job *head, **tail; /* mu */
     unsigned queued;          /* mu */
     bool walked, stop;        /* mu; nothing more comes; nothing more would succeed */
-    uint64_t files, bytes, left, failed; /* mu; left: pinned ones that were not freed */
+    uint64_t files, bytes, left, failed; /* mu; left: pinned ones that were not freed; PIN_ASK: that are not complete */
     int64_t told_ns;          /* mu */
 };
 
@@ -188,6 +188,8 @@ static void do_file(struct run *r, const struct job *j)
         return; /* removed since it was listed */
     if (errnum)
         explain(r, j, errnum);
+    else if (r->op == PIN_ASK)
+        count(r, 1, 0, m.cached < m.size && !(m.state & PIN_STAGED));
     else if (r->op == PIN_FREE)
         count(r, m.cached > 0, m.cached, (m.state & PIN_PINNED) != 0);
     else
@@ -363,9 +365,17 @@ int verb_load(int argc, char **argv)
     int rc = args_parse(&a, &u, NULL, 0, argc, argv);
     if (rc >= 0)
         return rc;
-    struct run r = {.op = PIN_LOAD};
-    if ((rc = start(&a, &r)) != CLI_MISUSE)
-        print_sum("loaded", &r);
+    struct run r = {.op = PIN_LOAD}, now = {.op = PIN_ASK};
+    if ((rc = start(&a, &r)) == CLI_MISUSE)
+        return rc;
+    print_sum("loaded", &r);
+    fflush(stdout);
+    if (rc == CLI_DONE && (rc = start(&a, &now)) == CLI_DONE && now.left) {
+        struct err e = ERR_INIT;
+        err_set(&e, ERR_EXHAUSTED, "%" PRIu64 " of these files are not in the cache any more: it has no room for all of them at once; pin them, or "
+            "raise its quota", now.left);
+        rc = say_failed(&e);
+    }
     return rc;
 }
 
