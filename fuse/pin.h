@@ -1,12 +1,12 @@
-/* pin — what a user may ask for about a file's bytes in the cache of his node: bring them in, keep them there, let them go. It comes by ioctl(2),
- * PIN_IOCTL with a struct pin_msg, which needs nothing but the mount and works where that is read-only: on a file, or on a directory
+/* pin — what a user may ask for about a file's bytes in the cache of his node: bring them in, keep them there, let them go. It comes by
+ * ioctl(2), PIN_IOCTL with a struct pin_msg, which needs nothing but the mount and works where that is read-only: on a file, or on a directory
  * with a name in it, which opens nothing and so is nobody's reading. It tells nobody what is in a file.
  *
  * One request moves at most PIN_PIECE bytes, so that it ends within the deadline of the store: large files come in pieces. A pin is of the
  * version of the file that is cached.
  *
- * Errors: ENOTTY unknown operation; EINVAL malformed; EISDIR a directory; EBUSY being written; ESTALE removed; ENOSPC no room, or pins have what
- * they may have (PIN_ASK tells); else what reading it gives. */
+ * Errors: ENOTTY unknown operation; EINVAL malformed; EISDIR a directory; EBUSY being written; ESTALE removed; ENOSPC no room, or pins have
+ * what they may have (PIN_ASK tells); else what reading it gives. */
 #ifndef MILLRACE_FUSE_PIN_H
 #define MILLRACE_FUSE_PIN_H
 

@@ -95,7 +95,8 @@ int cache_wait(struct cache_file *f, struct err *e);       /* cache_fill of the 
 /* A file just written and uploaded becomes the cached copy of its new version without a download; the fd's content is linked
  * or copied, and must not change afterwards. */
 int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err *e);
-/* Forgets the bytes, pinned or not, of any version if key->version is NULL. A complete copy that is open goes when its last reader closes. */
+/* Forgets the bytes, pinned or not, of any version if key->version is NULL. A complete copy that is open goes when its last reader
+ * closes. */
 void cache_drop(struct cache *c, const struct cache_key *key);
 /* Pins: what is here of a file, and what comes of it later, is spared by eviction, whatever else is read, also after a restart (where the
  * bytes are in memory, and there is no disk, they end with the process). A pin is of a version: it goes with it, as soon as bytes

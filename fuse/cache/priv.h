@@ -1,6 +1,6 @@
 /* priv — what the files of the cache share. Layers: cache.c (lifecycle), read.c (readers) → fetch.c (single flight, landing) →
- * block.c (one block: written, verified, taken away) → node.c (an open file) → tier.c (room and files), slot.c (what is cached), evict.c (who goes),
- * keep.c (who stays).
+ * block.c (one block: written, verified, taken away) → node.c (an open file) → tier.c (room and files), slot.c (what is cached),
+ * evict.c (who goes), keep.c (who stays).
  *
  * Locks. cache.mu: slots, hash, queues, tiers' counters, nodes' refs. node.mu: one open file's fetches and the changes of its
  * valid bits; held over I/O to that file's own data at most. cache.mu is a leaf: it may be taken under node.mu, never the other way
