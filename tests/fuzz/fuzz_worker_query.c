@@ -27,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     enum query_pin pin;
-    if (query_pin(&req, &pin, &e) && (e.cls != ERR_INVALID || !strstr(text, "pin=")))
+    struct err why = ERR_INIT;
+    if (query_pin(&req, &pin, &why) && (why.cls != ERR_INVALID || !why.msg[0]))
         abort();
     if (range_parse(range, object, &off, &len) == RANGE_OK && (off > object || len > object - off))
         abort();
