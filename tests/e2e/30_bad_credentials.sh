@@ -19,8 +19,8 @@ done
 expect 60 "the pod's events say why" has_text AccessDenied n get events --field-selector involvedObject.name=reader
 expect 60 "the dataset's events say why" has_text AccessDenied n get events --field-selector involvedObject.name=data
 n describe dataset data | tail -n 25
-! n get events,pods,pvc,dataset -o yaml | grep -qF "wrong-secret-0123456789" || fail "a secret is in the objects"
-! n logs -l millrace.dev/component --tail=-1 | grep -qF "wrong-secret-0123456789" || fail "a secret is in the logs"
+! n get events,pods,pvc,dataset -o yaml | grep -F "wrong-secret-0123456789" >/dev/null || fail "a secret is in the objects"
+! n logs -l millrace.dev/component --tail=-1 | grep -F "wrong-secret-0123456789" >/dev/null || fail "a secret is in the logs"
 sleep 8
 restarts=$(n get pods -l millrace.dev/component -o jsonpath='{range .items[*]}{.status.containerStatuses[*].restartCount} {end}')
 [ -z "${restarts//[0 ]/}" ] || fail "pods were restarted: $restarts"

@@ -24,7 +24,7 @@ for kind in posix s3; do
     echo "last line" >&9
     exec 9>&-
     grep -q 'last line' "$DATA/live.log" || die "a file is closed and not saved"
-    wait_for "an empty staging directory" eval '! find "$CACHE/stage" -type f | tee "$WORK/staged.log" | grep -q .'
+    wait_for "an empty staging directory" eval '! find "$CACHE/stage" -type f | tee "$WORK/staged.log" | grep . >/dev/null'
     fuse_umount
     # What is in the store now is what was written, seen by a process that knows nothing.
     rm -rf "$CACHE"
