@@ -44,7 +44,7 @@ static void tell_entry(int fuse_fd, const struct record *r, size_t len)
     m.h = (struct fuse_out_header){.len = (uint32_t)size, .error = FUSE_NOTIFY_INVAL_ENTRY};
     memcpy(m.name, r->name, len);
     if (write(fuse_fd, &m, size) < 0)
-        return; /* see above */
+        return; /* nobody's concern, see inval.h */
 }
 
 static void tell_dir(int fuse_fd, uint64_t dir)
@@ -130,6 +130,7 @@ struct inval *inval_new(struct err *e)
         return NULL;
     }
     *v = (struct inval){.in = p[0], .out = p[1], .fuse_fd = -1};
+    pthread_mutex_init(&v->mu, NULL);
     if (fcntl(v->out, F_SETPIPE_SZ, ROOM) < 0)
         log_kv(LOG_DEBUG, "a small queue of invalidations", "error", strerror(errno), NULL);
     int flags = fcntl(v->out, F_GETFL);
@@ -138,7 +139,6 @@ struct inval *inval_new(struct err *e)
         inval_stop(v);
         return NULL;
     }
-    pthread_mutex_init(&v->mu, NULL);
     return v;
 }
 
