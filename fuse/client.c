@@ -287,7 +287,7 @@ static int build(struct client *c, bool resume, struct err *e)
     if (!(c->ring = ring_new(&rc, e)))
         return err_wrap(e, "cache workers");
     struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .mounts = c->conf->mounts,
-        .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring, ring_origin}, .will_block = loop_will_block,
+        .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring}, .will_block = loop_will_block,
         .drop_behind = !may_pass_through(c)};
     if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
         return err_wrap(e, "cache");

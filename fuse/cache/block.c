@@ -53,7 +53,7 @@ static int write_side(struct node *n, uint32_t block, const unsigned char record
 }
 
 /* Marks the block as being written. The segment, or NULL: it is here already (*here) or there is no memory, file or pin for it. */
-static struct seg *begin_landing(struct node *n, uint32_t block, int tier, bool *here)
+static struct seg *mark_landing(struct node *n, uint32_t block, int tier, bool *here)
 {
     struct seg *s = NULL;
     int failed = 0;
@@ -74,67 +74,102 @@ static struct seg *begin_landing(struct node *n, uint32_t block, int tier, bool 
     return s;
 }
 
-int block_land(struct node *n, uint32_t block, const char *data, enum land how)
+int landing_begin(struct landing *l, struct node *n, uint32_t block)
 {
     struct cache *c = n->c;
-    uint32_t len = block_len(n, block);
-    uint64_t pages = to_pages(len);
+    *l = (struct landing){.n = n, .block = block, .len = block_len(n, block)};
     pthread_mutex_lock(&n->mu);
-    int tier = n->tier;
-    bool here = node_has(n, block);
+    l->tier = n->tier;
+    l->here = node_has(n, block);
     pthread_mutex_unlock(&n->mu);
-    if (here)
+    if (l->here)
         return 0;
-    if (tier < 0 && (tier = tier_choose(c, n->slot)) < 0)
+    if (l->tier < 0 && (l->tier = tier_choose(c, n->slot)) < 0)
         return -1;
-    if (tier_reserve(c, tier, pages))
+    uint64_t pages = to_pages(l->len);
+    if (tier_reserve(c, l->tier, pages))
         return -1;
-    struct seg *s = begin_landing(n, block, tier, &here);
-    if (!s) {
-        tier_release(c, tier, pages);
-        return here ? 0 : -1;
-    }
-    uint32_t crc = crc32c(0, data, len);
-    unsigned char record[META_SIDE_RECORD];
-    meta_side_put(record, &n->id, block, crc);
-    int rc = how == LAND_STORED ? 0 : write_all(n->fd, data, len, n->base + (uint64_t)block * CACHE_BLOCK);
-    if (rc == 0)
-        rc = write_side(n, block, record);
-    int why = rc ? errno : 0;
+    l->s = mark_landing(n, block, l->tier, &l->here);
+    if (l->s)
+        return 0;
+    tier_release(c, l->tier, pages);
+    return l->here ? 0 : -1;
+}
 
-    bool complete = false, first = false;
-    pthread_mutex_lock(&n->mu);
-    s->landing--;
-    n->landing--;
-    here = atomic_load(&s->valid) & block_bit(block); /* another fetch of it landed meanwhile, with the same bytes */
-    if (rc == 0 && !here) {
-        s->crc[block % SEG_BLOCKS] = crc;
-        if (how == LAND_FRESH)
-            atomic_fetch_or(&s->fresh, block_bit(block));
-        else
-            atomic_fetch_and(&s->fresh, ~block_bit(block));
-        atomic_fetch_or(&s->trusted, block_bit(block));
-        atomic_fetch_or(&s->valid, block_bit(block));
-        uint32_t valid = atomic_fetch_add(&n->nvalid, 1) + 1;
-        complete = valid == n->nblocks;
-        first = valid == 1;
-        node_account(n, block / SEG_BLOCKS, 1, (int64_t)pages);
-        if (complete)
-            node_finished(n);
+int landing_write(struct landing *l, const void *data, size_t len)
+{
+    uint64_t off = l->n->base + (uint64_t)l->block * CACHE_BLOCK + l->done;
+    l->done += (uint32_t)len;
+    if (l->here)
+        return 0;
+    l->crc = crc32c(l->crc, data, len);
+    if (!l->stored && write_all(l->n->fd, data, len, off))
+        l->failed = errno;
+    return l->failed ? -1 : 0;
+}
+
+/* The block is here now. n->mu is held. */
+static void arrived(const struct landing *l, bool fresh)
+{
+    struct node *n = l->n;
+    uint64_t bit = block_bit(l->block);
+    l->s->crc[l->block % SEG_BLOCKS] = l->crc;
+    if (fresh)
+        atomic_fetch_or(&l->s->fresh, bit);
+    else
+        atomic_fetch_and(&l->s->fresh, ~bit);
+    atomic_fetch_or(&l->s->trusted, bit);
+    atomic_fetch_or(&l->s->valid, bit);
+    uint32_t valid = atomic_fetch_add(&n->nvalid, 1) + 1;
+    node_account(n, l->block / SEG_BLOCKS, 1, (int64_t)to_pages(l->len));
+    if (valid == n->nblocks)
+        node_finished(n);
+}
+
+int landing_end(struct landing *l, bool fresh)
+{
+    struct node *n = l->n;
+    struct cache *c = n->c;
+    if (!l->s)
+        return 0;
+    unsigned char record[META_SIDE_RECORD];
+    meta_side_put(record, &n->id, l->block, l->crc);
+    bool whole = l->done == l->len && !l->failed;
+    if (whole && write_side(n, l->block, record)) {
+        l->failed = errno;
+        whole = false;
     }
+    pthread_mutex_lock(&n->mu);
+    l->s->landing--;
+    n->landing--;
+    bool here = atomic_load(&l->s->valid) & block_bit(l->block); /* another fetch of it landed meanwhile, with the same bytes */
+    bool first = whole && !here && atomic_load(&n->nvalid) == 0;
+    if (whole && !here)
+        arrived(l, fresh);
     pthread_cond_broadcast(&n->changed);
     pthread_mutex_unlock(&n->mu);
-    if (rc || here)
-        tier_release(c, tier, pages);
+    if (!whole || here)
+        tier_release(c, l->tier, to_pages(l->len));
     else
         slot_persist(c, n->slot);
     if (first)
         cache_supersede(c, n->slot);
+    int why = l->failed;
     if (why == ENOSPC || why == EDQUOT || why == EFBIG || why == ENOMEM)
-        tier_full(c, tier);
+        tier_full(c, l->tier);
     else if (why)
-        log_warn("cache: writing to %s: %s", c->tiers[tier].dir ? c->tiers[tier].dir : "memory", strerror(why));
-    return rc && !here ? -1 : 0;
+        log_warn("cache: writing to %s: %s", c->tiers[l->tier].dir ? c->tiers[l->tier].dir : "memory", strerror(why));
+    return whole || here ? 0 : -1;
+}
+
+int block_land(struct node *n, uint32_t block, const char *data, enum land how)
+{
+    struct landing l;
+    if (landing_begin(&l, n, block))
+        return -1;
+    l.stored = how == LAND_STORED;
+    landing_write(&l, data, l.len);
+    return landing_end(&l, how == LAND_FRESH);
 }
 
 bool block_invalidate(struct node *n, uint32_t block, bool if_untrusted)

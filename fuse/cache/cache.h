@@ -8,6 +8,7 @@
 
 #include "fuse/conf.h"
 #include "lib/base/err.h"
+#include "lib/base/sink.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -27,12 +28,17 @@ struct cache_key {
     uint64_t size;
 };
 
-/* Where missing bytes come from: workers, store. Fills buf with exactly len bytes at off, or fails. */
+struct cache_sink {
+    sink_fn take;
+    void *user;
+    unsigned origin; /* the source says where the bytes come from that it is about to give: 0 or 1, see cache_stall */
+};
+/* Where missing bytes come from: workers, store. Gives exactly len bytes at off to the sink, in order, each once and from one thread at a
+ * time, or fails; what it gave before stays good. RETRY (sys ECANCELED): the sink takes no more. */
 struct cache_source {
-    int (*fetch)(void *user, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel,
+    int (*fetch)(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink, const atomic_bool *cancel,
         struct err *e);
     void *user;
-    unsigned (*origin)(void *user); /* where this thread's latest fetch got its bytes: 0 or 1, see cache_stall; NULL: 0 */
 };
 
 struct cache_conf {
@@ -64,7 +70,7 @@ void cache_close(struct cache_file *f);
 ssize_t cache_read(struct cache_file *f, void *buf, size_t len, uint64_t off, struct err *e);
 /* How long this thread's reads waited since it asked last: for the data files of disk tiers, and for the source. */
 struct cache_stall {
-    int64_t disk_ns, source_ns[2]; /* by cache_source.origin */
+    int64_t disk_ns, source_ns[2]; /* by cache_sink.origin */
 };
 void cache_stall(struct cache_stall *out);
 bool cache_complete(struct cache_file *f);

@@ -21,10 +21,12 @@ static int64_t weight(const struct node *n, uint32_t first, uint32_t count)
     return (int64_t)(count - 1) * CACHE_BLOCK + (int64_t)to_pages(block_len(n, first + count - 1)) * PAGE;
 }
 
+static bool covers(const struct fetch *f, uint32_t block) { return block >= f->first && block < f->first + f->count; }
+
 static struct fetch *find(struct node *n, uint32_t block)
 {
     for (struct fetch *f = n->fetches; f; f = f->next)
-        if (block >= f->first && block < f->first + f->count)
+        if (covers(f, block))
             return f;
     return NULL;
 }
@@ -145,20 +147,99 @@ static void land(void *arg)
 
 /* -- getting the bytes ------------------------------------------------------------------------------------------------- */
 
+static int ask_source(struct fetch *f, struct cache_sink *sink, struct err *e)
+{
+    struct node *n = f->n;
+    struct cache *c = n->c;
+    struct cache_key key = {n->mount, n->path, n->version, n->id.size};
+    f->len = (size_t)(f->count - 1) * CACHE_BLOCK + block_len(n, f->first + f->count - 1);
+    return c->source.fetch(c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, sink, &c->cancel, e);
+}
+
+/* Into the buffer, for a reader who waits, or as no tier takes it. */
 static int get_bytes(struct fetch *f, struct err *e)
 {
     struct node *n = f->n;
     struct cache *c = n->c;
-    f->len = (size_t)(f->count - 1) * CACHE_BLOCK + block_len(n, f->first + f->count - 1);
-    f->buf = budget_buffer(&c->budget, f->len);
+    size_t len = (size_t)(f->count - 1) * CACHE_BLOCK + block_len(n, f->first + f->count - 1);
+    f->buf = budget_buffer(&c->budget, len);
     if (!f->buf)
         return err_sys(e, ENOMEM, "read %s", n->path);
-    struct cache_key key = {n->mount, n->path, n->version, n->id.size};
-    if (c->source.fetch(c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, f->buf, &c->cancel, e))
+    struct sink_memory memory = {f->buf, len};
+    struct cache_sink sink = {.take = sink_to_memory, .user = &memory};
+    if (ask_source(f, &sink, e))
         return -1;
-    f->origin = c->source.origin ? c->source.origin(c->source.user) & 1 : 0;
-    atomic_fetch_add(&c->fetched_bytes, f->len);
+    pthread_mutex_lock(&n->mu);
+    f->origin = sink.origin & 1;
+    pthread_mutex_unlock(&n->mu);
+    atomic_fetch_add(&c->fetched_bytes, len);
     return 0;
+}
+
+/* Straight to a tier, in the pieces that the source gives: they are in the processor's cache then, and need no memory of ours. */
+struct streaming {
+    struct fetch *f;
+    struct cache_sink sink;
+    struct landing at; /* of the block that is being written */
+    bool open;         /* there is one */
+    bool refused;      /* no tier took it */
+    uint32_t landed;   /* blocks */
+};
+
+static int land_block(struct streaming *st)
+{
+    struct fetch *f = st->f;
+    pthread_mutex_lock(&f->n->mu);
+    f->origin = st->sink.origin & 1;
+    bool wanted = f->wanted;
+    pthread_mutex_unlock(&f->n->mu);
+    uint32_t len = st->at.len;
+    st->open = false;
+    if (landing_end(&st->at, !wanted))
+        return -1;
+    st->landed++;
+    atomic_fetch_add(&f->n->c->fetched_bytes, len);
+    return 0;
+}
+
+static int take_piece(void *user, const void *data, size_t len)
+{
+    struct streaming *st = user;
+    for (const char *p = data; len;) {
+        st->refused = !st->open && (st->landed == st->f->count || landing_begin(&st->at, st->f->n, st->f->first + st->landed));
+        if (st->refused)
+            return -1;
+        st->open = true;
+        size_t piece = MIN(len, (size_t)(st->at.len - st->at.done));
+        int rc = landing_write(&st->at, p, piece);
+        p += piece;
+        len -= piece;
+        st->refused = (rc || st->at.done == st->at.len) && land_block(st);
+        if (st->refused)
+            return -1;
+    }
+    return 0;
+}
+
+/* 0: all of it is in the cache; 1: what is left of it, if no tier takes more; -1: e. */
+static int stream(struct fetch *f, struct err *e)
+{
+    struct node *n = f->n;
+    struct streaming st = {.f = f, .sink = {.take = take_piece, .user = &st}};
+    if (landing_begin(&st.at, n, f->first))
+        return 1;
+    st.open = true;
+    int rc = ask_source(f, &st.sink, e);
+    if (st.open)
+        landing_end(&st.at, false);
+    if (!st.refused)
+        return rc;
+    pthread_mutex_lock(&n->mu);
+    f->first += st.landed;
+    f->count -= st.landed;
+    pthread_mutex_unlock(&n->mu);
+    *e = (struct err)ERR_INIT;
+    return 1;
 }
 
 /* Runs a fetch whose state is FETCH_RUNNING; the caller has a ref of its own. -1: e, and those who wait know. */
@@ -168,17 +249,20 @@ static int run(struct fetch *f, struct err *e)
     struct cache *c = n->c;
     struct err why = ERR_INIT;
     int64_t began = clock_mono_ns();
-    int rc = get_bytes(f, &why);
+    int rc = f->demand ? 1 : stream(f, &why);
+    bool landed = rc == 0;
+    if (rc == 1)
+        rc = get_bytes(f, &why);
     int64_t now = clock_mono_ns();
     pthread_mutex_lock(&n->mu);
-    f->state = rc ? FETCH_FAILED : FETCH_READY;
+    f->state = rc ? FETCH_FAILED : landed ? FETCH_LANDED : FETCH_READY;
     if (rc && why.cls == ERR_RETRY && now - began >= LONG_NS && (n->failed || (n->failed = malloc(sizeof why)))) {
         *n->failed = why;
         n->failed_ns = now;
     }
-    if (rc) {
-        if ((f->err = malloc(sizeof why)))
-            *f->err = why;
+    if (rc && (f->err = malloc(sizeof why)))
+        *f->err = why;
+    if (rc || landed) {
         unlist(f);
         f->refs--;
     } else {
@@ -191,6 +275,8 @@ static int run(struct fetch *f, struct err *e)
             *e = why;
         return -1;
     }
+    if (landed)
+        return 0;
     /* the reader goes on while another thread writes, unless those are behind */
     if (!f->demand || pool_queued(c->pool, POOL_LAND) > c->threads || pool_add(c->pool, POOL_LAND, land, f))
         land(f);
@@ -257,16 +343,18 @@ static void cut_queued(struct fetch *f, uint32_t block)
     pthread_cond_broadcast(&f->n->changed);
 }
 
-/* Waits for a fetch that runs. 0: its bytes are there (a ref is held), 1: look again, -1: e. n->mu is held. */
-static int wait_for(struct node *n, struct fetch *f, bool *asked, struct err *e)
+/* Waits for a block of a fetch that runs. 0: it is in the buffer (a ref is held), 1: look again, -1: e. n->mu is held. */
+static int wait_for(struct node *n, struct fetch *f, uint32_t block, bool *asked, struct err *e)
 {
     f->refs++;
-    while (f->state == FETCH_RUNNING)
+    while (f->state == FETCH_RUNNING && !node_has(n, block))
         pthread_cond_wait(&n->changed, &n->mu);
-    if (f->state == FETCH_READY)
+    if (f->state == FETCH_READY && covers(f, block))
         return 0;
-    bool again = !f->demand && !*asked; /* reading ahead failed for nobody: ask once more in our own name */
-    *asked = true;
+    fetch_origin = f->origin;
+    /* reading ahead failed for nobody: ask once more in our own name */
+    bool failed = f->state == FETCH_FAILED && !node_has(n, block), again = !failed || (!f->demand && !*asked);
+    *asked |= failed;
     if (!again && f->err && e)
         *e = *f->err;
     else if (!again)
@@ -301,7 +389,7 @@ int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32
             continue;
         }
         if (f) {
-            int rc = wait_for(n, f, &asked, e);
+            int rc = wait_for(n, f, block, &asked, e);
             if (rc == 1)
                 continue;
             pthread_mutex_unlock(&n->mu);

@@ -112,12 +112,12 @@ struct place { /* where a file's bytes are */
     uint64_t base;
 };
 
-enum fetch_state { FETCH_QUEUED, FETCH_RUNNING, FETCH_READY, FETCH_FAILED };
+enum fetch_state { FETCH_QUEUED, FETCH_RUNNING, FETCH_READY /* in buf */, FETCH_LANDED /* in the cache */, FETCH_FAILED };
 struct fetch {
     struct fetch *next;      /* node.mu: node.fetches */
     struct fetch *held_next; /* cache.mu: cache.held */
     struct node *n;          /* holds a ref */
-    uint32_t first, count;   /* blocks; node.mu while FETCH_QUEUED, then fixed */
+    uint32_t first, count;   /* blocks; node.mu to change, and while FETCH_QUEUED to read */
     enum fetch_state state;  /* node.mu */
     unsigned refs;           /* node.mu */
     bool demand, wanted;     /* a reader waits for it; somebody asked for it by name (prefetch, fill) */
@@ -126,7 +126,7 @@ struct fetch {
     atomic_uint finished;    /* bits: blocks whose reader came to their end in the buffer already */
     char *buf;
     size_t len;
-    unsigned origin;         /* FETCH_READY: what the source says of it */
+    unsigned origin;         /* node.mu: what the source says of its bytes */
     int64_t reserved;        /* bytes of the budget */
     int64_t held_ns;
     struct err *err;         /* FETCH_FAILED; may be NULL without memory */
@@ -264,7 +264,20 @@ void node_unfinished(struct node *n);         /* one went */
 
 /* block.c */
 enum land { LAND_WRITE, LAND_FRESH /* the same, for a reader */, LAND_STORED /* it is in the data file already */ };
-/* Writes one block to a tier. 0: here (also if it was before), -1: no tier took it. */
+/* One block on its way to a tier, piece by piece. */
+struct landing {
+    struct node *n;
+    struct seg *s;      /* NULL: there is nothing to end */
+    uint32_t block, len, done; /* bytes of it */
+    uint32_t crc;       /* of those that are done */
+    int tier, failed;   /* failed: errno */
+    bool here;          /* it is in the cache already */
+    bool stored;        /* in the data file, too: only counted and checksummed */
+};
+int landing_begin(struct landing *l, struct node *n, uint32_t block); /* -1: no tier takes it; nothing to end */
+int landing_write(struct landing *l, const void *data, size_t len);   /* the next bytes, at most len - done; -1: to be ended */
+int landing_end(struct landing *l, bool fresh); /* 0: here; -1: not, as bytes are missing or could not be written. fresh: as LAND_FRESH */
+/* All of it at once. 0: here (also if it was before), -1: no tier took it. */
 int block_land(struct node *n, uint32_t block, const char *data, enum land how);
 int block_verify(struct node *n, uint32_t block); /* 0: trusted now; -1: it was corrupt or unreadable, and is gone */
 /* Forgets and counts a bad block; false: it is gone already, or (if_untrusted) was replaced by a good one. */

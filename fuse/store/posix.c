@@ -42,7 +42,10 @@ struct call {
     struct posix_dir dir;
     const char *path, *to, *version; /* NULL where op has no use for it */
     uint64_t off, len;
-    void *buf;
+    sink_fn sink;
+    void *sink_user;
+    char *buf;                 /* OP_READ on a helper: its bytes are kept here until it is certain that they are wanted */
+    struct sink_memory memory; /* what is left of it */
     int fd;
     bool tree;
     const atomic_bool *cancel;
@@ -88,7 +91,7 @@ static int perform(struct call *c)
     case OP_LIST_END:
         posix_walk_close(steal(&c->walk));
         return 0;
-    case OP_READ: return posix_dir_read(&c->dir, c->path, c->version, c->off, c->len, c->buf, c->cancel, &c->e);
+    case OP_READ: return posix_dir_read(&c->dir, c->path, c->version, c->off, c->len, c->sink, c->sink_user, c->cancel, &c->e);
     case OP_PUT: return posix_dir_put(&c->dir, c->path, c->fd, c->len, c->cancel, &c->st, &c->e);
     case OP_REMOVE: return posix_dir_remove(&c->dir, c->path, &c->e);
     case OP_MKDIR: return posix_dir_mkdir(&c->dir, c->path, &c->e);
@@ -144,9 +147,14 @@ static struct call *copy(const struct call *from, struct err *e)
     c->to = xstrdup(c->to);
     c->version = xstrdup(c->version);
     c->cancel = &c->job.given_up;
-    c->buf = from->buf ? malloc(MAX(c->len, 1)) : NULL;
+    if (from->sink) {
+        c->buf = malloc(c->len);
+        c->memory = (struct sink_memory){c->buf, c->len};
+        c->sink = sink_to_memory;
+        c->sink_user = &c->memory;
+    }
     c->fd = from->fd >= 0 ? fcntl(from->fd, F_DUPFD_CLOEXEC, 0) : -1;
-    if ((!from->buf || c->buf) && (from->fd < 0 || c->fd >= 0))
+    if ((!from->sink || c->buf) && (from->fd < 0 || c->fd >= 0))
         return c;
     err_sys(e, c->fd < 0 && from->fd >= 0 ? errno : ENOMEM, "%s", c->job.what);
     drop(&c->job);
@@ -177,8 +185,8 @@ static int make(struct posix *s, struct call *call, struct err *e)
         return -1;
     if (rc)
         *e = c->e;
-    else if (c->buf)
-        memcpy(call->buf, c->buf, c->len);
+    else if (call->sink && call->sink(call->sink_user, c->buf, c->len))
+        rc = store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, c->job.what, ": cancelled");
     call->st = c->st;
     drop(&c->job);
     return rc;
@@ -294,11 +302,11 @@ static int posix_list_tree(void *impl, const char *dir, char **cursor, store_lis
     return list(impl, dir, true, cursor, fn, user, e);
 }
 
-static int posix_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, void *buf,
+static int posix_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
     const atomic_bool *cancel, struct err *e)
 {
     struct posix *s = impl;
-    struct call c = CALL(s, OP_READ, path, .version = version, .off = off, .len = len, .buf = buf, .cancel = cancel);
+    struct call c = CALL(s, OP_READ, path, .version = version, .off = off, .len = len, .sink = sink, .sink_user = user, .cancel = cancel);
     return make(s, &c, e);
 }
 

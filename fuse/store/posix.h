@@ -18,7 +18,7 @@ bool posix_dir_is_local(const struct posix_dir *s);
 /* As the functions of struct store_ops. */
 int posix_dir_check(const struct posix_dir *s, struct err *e);
 int posix_dir_stat(const struct posix_dir *s, const char *path, struct store_stat *out, struct err *e);
-int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off, size_t len, void *buf,
+int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
     const atomic_bool *cancel, struct err *e);
 /* Does not appear any more once *cancel (or NULL) is set. */
 int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t len, const atomic_bool *cancel, struct store_stat *out,

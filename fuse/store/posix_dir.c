@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define TEMP_PREFIX ".millrace-put-" /* not shown in listings */
+#define PIECE (256u << 10)           /* of a read: stays in the processor until the sink has it */
 #define COPY_CHUNK (1u << 20)
 #define COPY_STEP (64u << 20)        /* of copies that the file system makes */
 #define DEPTH_MAX 200u               /* of a tree: one descriptor a level */
@@ -246,9 +247,10 @@ static int check_version(const struct posix_dir *s, int fd, const char *path, co
         version);
 }
 
-int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off, size_t len, void *buf,
+int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
     const atomic_bool *cancel, struct err *e)
 {
+    cleanup_free char *piece = xmalloc(MIN(len, (size_t)PIECE));
     cleanup_fd int fd = open_path(s, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, "open", e);
     struct store_stat before, after;
     if (fd < 0 || check_version(s, fd, path, version, &before, e))
@@ -256,7 +258,7 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
     for (size_t got = 0; got < len;) {
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
             return store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, s->url, ": cancelled");
-        ssize_t n = pread(fd, (char *)buf + got, MIN(len - got, 8u << 20), (off_t)(off + got));
+        ssize_t n = pread(fd, piece, MIN(len - got, (size_t)PIECE), (off_t)(off + got));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -266,9 +268,13 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
             return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read up to %llu, but the file ends at %llu",
                 (unsigned long long)(off + len), (unsigned long long)before.size);
         }
+        if (check_version(s, fd, path, before.version, &after, e)) /* written to while we read: the bytes may be of both */
+            return -1;
+        if (sink(user, piece, (size_t)n))
+            return store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, s->url, ": cancelled");
         got += (size_t)n;
     }
-    return check_version(s, fd, path, before.version, &after, e); /* written to while we read: the bytes may be of both */
+    return 0;
 }
 
 /* -- changes ----------------------------------------------------------------------------------------------------------- */

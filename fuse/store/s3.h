@@ -63,7 +63,8 @@ struct s3_call {
     bool from_fd;                   /* the body is fd_len bytes of fd from fd_off */
     int fd;
     uint64_t fd_off, fd_len;
-    http_sink sink;
+    sink_fn sink;                   /* as of http_req */
+    int (*begin)(void *sink_user, const struct http_resp *resp);
     void *sink_user;
     size_t max_body;                /* of the answer; 0: 64 KiB */
     int64_t inside_ns;              /* the server may say nothing for that long besides, see s3_inside_ns */
@@ -105,8 +106,8 @@ int s3_check(void *impl, struct err *e);
 int s3_stat(void *impl, const char *path, struct store_stat *st, struct err *e);
 int s3_list(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
 int s3_list_tree(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
-int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, void *buf, const atomic_bool *cancel,
-    struct err *e);
+int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
+    const atomic_bool *cancel, struct err *e);
 /* One page of keys; max 0: as many as the server gives. */
 int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token, unsigned max, struct retry *r,
     struct s3_page *page, struct err *e);

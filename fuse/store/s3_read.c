@@ -169,20 +169,22 @@ int s3_list_tree(void *impl, const char *dir, char **cursor, store_list_fn fn, v
 /* -- bytes ----------------------------------------------------------------------------------------------------------- */
 
 struct reading {
-    char *buf;
-    size_t len, got; /* got: good bytes, over all attempts */
-    size_t begun;    /* got when this attempt began */
-    bool overflow;
+    const char *what;
+    sink_fn sink;
+    void *user;
+    uint64_t off;
+    size_t len, got;                 /* got: bytes that the sink has, over all attempts */
+    char version[STORE_VERSION_MAX]; /* ""; that of the first answer from then on */
+    bool judged, overflow;           /* of this attempt: its headers were looked at; there were more bytes than asked for */
+    struct err why;                  /* what they say against it */
 };
 
 static int take_bytes(void *user, const void *data, size_t len)
 {
     struct reading *r = user;
-    if (len > r->len - r->got) {
-        r->overflow = true;
+    r->overflow = len > r->len - r->got;
+    if (r->overflow || r->sink(r->user, data, len))
         return 1;
-    }
-    memcpy(r->buf + r->got, data, len);
     r->got += len;
     return 0;
 }
@@ -218,89 +220,81 @@ static void version_of(const struct http_resp *resp, const char *wanted, uint64_
         s3_version("", total, (int64_t)timegm(&tm) * NS_PER_S, now);
 }
 
-/* Is this answer the range we asked for, of the version we want? Then 0; else the bytes of this attempt are given back. */
-static int verify(const struct http_resp *resp, const char *what, struct reading *rd, uint64_t off, char *version,
-    struct err *e)
+/* Is this answer the range we asked for, of the version we want? Asked before the first of its bytes is taken. */
+static int judge(void *user, const struct http_resp *resp)
 {
+    struct reading *rd = user;
     char text[128], now[STORE_VERSION_MAX];
-    uint64_t first = 0, last, total = 0;
+    uint64_t from = rd->off + rd->got, first = 0, last, total = 0;
     bool partial = resp->status == 206 && http_header(resp, "content-range", text, sizeof text)
         && s3_content_range(text, &first, &last, &total);
+    rd->judged = true;
     if (resp->status == 200 && (!http_header(resp, "content-length", text, sizeof text) || !take_number(text, '\0', &total)))
         total = 0;
-    version_of(resp, version, partial || resp->status == 200 ? total : 0, now);
-    size_t got = rd->got;
-    rd->got = rd->begun;
-    if (*version && *now && strcmp(version, now) != 0)
-        return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, what, ": the object has changed (version %s, was %s)", now, version);
-    if (resp->status == 200 ? off + rd->begun > 0 : !partial || first != off + rd->begun)
-        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server sent other bytes than those asked for (status %d)",
+    version_of(resp, rd->version, partial || resp->status == 200 ? total : 0, now);
+    if (*rd->version && *now && strcmp(rd->version, now) != 0)
+        return store_err(&rd->why, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, rd->what, ": the object has changed (version %s, was %s)", now,
+            rd->version);
+    if (resp->status == 200 ? from > 0 : !partial || first != from)
+        return store_err(&rd->why, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what, ": the server sent other bytes than those asked for (status %d)",
             resp->status);
-    if (partial && total < off + rd->len)
-        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read up to %" PRIu64 ", but the object ends at %" PRIu64,
-            off + rd->len, total);
-    if (!*version)
-        snprintf(version, STORE_VERSION_MAX, "%s", now); /* the rest must be of the same one */
-    rd->got = got;
+    if (partial && total < rd->off + rd->len)
+        return store_err(&rd->why, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what, ": read up to %" PRIu64 ", but the object ends at %" PRIu64,
+            rd->off + rd->len, total);
+    if (!*rd->version)
+        memcpy(rd->version, now, sizeof now); /* the rest must be of the same one */
     return 0;
 }
 
-static int read_once(struct s3 *s, const char *key, const char *what, struct reading *rd, uint64_t off, char *version,
-    const struct retry *r, struct s3_outcome *out, struct err *e)
+static int read_once(struct s3 *s, const char *key, struct reading *rd, const struct retry *r, struct s3_outcome *out, struct err *e)
 {
-    rd->begun = rd->got;
-    rd->overflow = false;
-    uint64_t from = off + rd->got, to = off + rd->len - 1;
+    uint64_t from = rd->off + rd->got, to = rd->off + rd->len - 1;
     cleanup_free char *range = xasprintf("range: bytes=%" PRIu64 "-%" PRIu64, from, to);
-    cleanup_free char *match = *version && *version != '~' ? xasprintf("if-match: \"%s\"", version) : NULL;
+    cleanup_free char *match = *rd->version && *rd->version != '~' ? xasprintf("if-match: \"%s\"", rd->version) : NULL;
     const char *headers[] = {range, match, NULL};
-    struct s3_call call = {.method = "GET", .key = key, .headers = headers, .sink = take_bytes, .sink_user = rd, .what = what};
+    struct s3_call call = {.method = "GET", .key = key, .headers = headers, .sink = take_bytes, .begin = judge, .sink_user = rd,
+        .what = rd->what};
+    rd->judged = rd->overflow = false;
+    rd->why = (struct err)ERR_INIT;
     cleanup_resp struct http_resp resp;
     int rc = s3_once(s, &call, r, &resp, out, e);
     if (rc && out->status == 412)
-        return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, what, ": the object has changed (it was version %s)", version);
+        return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, rd->what, ": the object has changed (it was version %s)", rd->version);
     if (rc && out->status == 416)
-        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read at %" PRIu64 ", past the end of the object", from);
+        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what, ": read at %" PRIu64 ", past the end of the object", from);
     if (rc && out->status / 100 != 2)
         return -1;
-    struct err inner = ERR_INIT;
-    if (verify(&resp, what, rd, off, version, &inner)) { /* also of a broken answer: what came of it is kept if it is good */
-        *e = inner;
+    if (!rd->judged)
+        judge(rd, &resp); /* there was no body */
+    if (rd->why.cls != ERR_NONE) {
+        *e = rd->why;
         return -1;
     }
     if (rd->overflow)
-        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server sent more bytes than were asked for");
+        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what, ": the server sent more bytes than were asked for");
     if (rc)
         return -1;
     if (rd->got < rd->len && resp.status == 200)
-        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read up to %" PRIu64 ", but the object ends at %" PRIu64,
-            off + rd->len, off + rd->got);
+        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what, ": read up to %" PRIu64 ", but the object ends at %" PRIu64,
+            rd->off + rd->len, rd->off + rd->got);
     if (rd->got < rd->len)
-        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server sent fewer bytes than were asked for");
+        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what, ": the server sent fewer bytes than were asked for");
     return 0;
 }
 
-int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, void *buf, const atomic_bool *cancel,
-    struct err *e)
+int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
+    const atomic_bool *cancel, struct err *e)
 {
     struct s3 *s = impl;
-    if (!len)
-        return 0;
     cleanup_free char *key = s3_key(s, path), *what = s3_name(s, key);
-    char pinned[STORE_VERSION_MAX];
-    snprintf(pinned, sizeof pinned, "%s", version);
-    struct reading rd = {.buf = buf, .len = len};
+    struct reading rd = {.what = what, .sink = sink, .user = user, .off = off, .len = len};
+    snprintf(rd.version, sizeof rd.version, "%s", version);
     struct retry r = RETRY_INIT(s->params.deadline_ns + (int64_t)(len >> 20) * READ_NS_PER_MIB, cancel);
     struct s3_outcome out = {0};
-    while (read_once(s, key, what, &rd, off, pinned, &r, &out, e)) {
-        if (e->cls == ERR_CONFLICT && !*version) { /* it changed between two attempts: begin with the new one */
-            rd.got = 0;
-            pinned[0] = '\0';
-            e->cls = ERR_RETRY;
-        }
+    for (size_t begun; begun = rd.got, read_once(s, key, &rd, &r, &out, e);) {
         if (!s3_again(s, &r, &out, e))
             return -1;
-        if (rd.got > rd.begun)
+        if (rd.got > begun)
             r.attempt = 0; /* it moves */
     }
     return 0;

@@ -320,6 +320,7 @@ static int send_signed(struct s3 *s, const struct s3_call *c, const struct retry
         .body = c->body,
         .body_len = c->from_fd ? (size_t)c->fd_len : c->body_len,
         .sink = c->sink,
+        .begin = c->begin,
         .sink_user = c->sink_user,
         .max_body = c->max_body ? c->max_body : ANSWER_MAX,
         .timeout_ns = retry_left_ns(r),

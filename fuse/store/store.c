@@ -11,6 +11,7 @@
 
 #define DEADLINE_DEFAULT_NS (30 * NS_PER_S)
 #define CONNECTIONS_DEFAULT 64
+#define CHANGES_MAX 3 /* of an object while it is read, any version of it */
 
 const struct store_ops *const store_kinds[] = {&store_s3, &store_posix, NULL};
 
@@ -244,11 +245,25 @@ int store_list_tree(struct store *s, const char *dir, char **cursor, store_list_
     return check_path(s, dir, true, e) ? -1 : s->ops->list_tree(s->impl, dir, cursor, fn, user, e);
 }
 
+int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
+    const atomic_bool *cancel, struct err *e)
+{
+    e = NEED(e);
+    if (check_path(s, path, false, e))
+        return -1;
+    return len ? s->ops->read(s->impl, path, version, off, len, sink, user, cancel, e) : 0;
+}
+
 int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len, void *buf,
     const atomic_bool *cancel, struct err *e)
 {
     e = NEED(e);
-    return check_path(s, path, false, e) ? -1 : s->ops->read(s->impl, path, version, off, len, buf, cancel, e);
+    for (int changes = 0;; changes++) {
+        struct sink_memory memory = {buf, len};
+        int rc = store_stream(s, path, version, off, len, sink_to_memory, &memory, cancel, e);
+        if (rc == 0 || *version || e->cls != ERR_CONFLICT || changes == CHANGES_MAX)
+            return rc;
+    }
 }
 
 static int writable(const struct store *s, struct err *e)

@@ -8,6 +8,7 @@
 
 #include "fuse/conf.h"
 #include "lib/base/err.h"
+#include "lib/base/sink.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -60,8 +61,12 @@ int store_stat_path(struct store *s, const char *path, struct store_stat *st, st
 int store_list(struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
 /* All files below dir, any depth, with names relative to dir; same paging. Stores without a cheap way walk. */
 int store_list_tree(struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
-/* Reads exactly len bytes at off of the given version ("" = any) into buf. CONFLICT (sys ESTALE): the object has another
- * version now; INVALID: past its end; NOTFOUND. cancel may be NULL. */
+/* Gives exactly len bytes at off of the given version ("" = any, but of one) to sink, in order, each once, on this thread. What it was
+ * given before an error is good. CONFLICT (sys ESTALE): the object has another version now; INVALID: past its end; NOTFOUND; RETRY (sys
+ * ECANCELED): the sink takes no more, or *cancel, which may be NULL. */
+int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
+    const atomic_bool *cancel, struct err *e);
+/* The same into memory. */
 int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len, void *buf,
     const atomic_bool *cancel, struct err *e);
 /* Uploads len bytes of fd from 0; appears atomically, replacing what was there; st is the new object's. */

@@ -49,8 +49,8 @@ struct ring {
     _Atomic uint64_t worker_bytes, store_bytes, hedged, hedges_won, bypassed;
 };
 
-/* One fetch by up to two threads: the one that asks the worker writes straight to the reader's buffer (unless it was given up), the
- * one that asks the store to a buffer of its own. */
+/* One fetch by up to two threads: the one that asks the worker gives its bytes to the sink as they come (unless it was given up), the one
+ * that asks the store has a buffer of its own. */
 struct job {
     struct ring *r;
     struct worker *w;
@@ -62,8 +62,9 @@ struct job {
     pthread_mutex_t mu;
     pthread_cond_t changed;
     unsigned refs;          /* mu: the reader and the threads */
-    char *dst;              /* mu; NULL: the reader does not want it any more */
-    size_t got;             /* mu: from the worker */
+    struct cache_sink *sink; /* mu; NULL: it takes no more */
+    size_t got;             /* mu: from the worker, all of it in the sink */
+    bool refused;           /* mu: by the sink */
     char *hedge;            /* mu: from the store */
     enum { RUNNING, DONE, FAILED } worker_state, store_state; /* mu */
     int worker_status;      /* mu: HTTP, 0 if none */
@@ -190,13 +191,14 @@ static void earn_token(struct ring *r)
 
 /* -- the two ways --------------------------------------------------------------------------------------------------------- */
 
-static int from_store(struct ring *r, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel,
-    struct err *e)
+static int from_store(struct ring *r, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
+    const atomic_bool *cancel, struct err *e)
 {
     struct store *s = key->mount < r->conf->nmounts ? r->stores[key->mount] : NULL;
     if (!s)
         return err_set(e, ERR_RETRY, "the store of %s cannot be used", key->path);
-    if (store_read(s, key->path, key->version, off, len, buf, cancel, e))
+    sink->origin = 0;
+    if (store_stream(s, key->path, key->version, off, len, sink->take, sink->user, cancel, e))
         return -1;
     atomic_fetch_add(&r->store_bytes, len);
     return 0;
@@ -220,13 +222,15 @@ static int take_bytes(void *user, const void *data, size_t len)
 {
     struct job *j = user;
     pthread_mutex_lock(&j->mu);
-    bool wanted = j->dst && len <= j->len - j->got;
-    if (wanted) {
-        memcpy(j->dst + j->got, data, len);
-        j->got += len;
+    bool taken = j->sink && len <= j->len - j->got;
+    if (taken) {
+        j->sink->origin = 1;
+        taken = j->sink->take(j->sink->user, data, len) == 0;
+        j->refused = !taken;
+        j->got += taken ? len : 0;
     }
     pthread_mutex_unlock(&j->mu);
-    return wanted ? 0 : -1;
+    return taken ? 0 : -1;
 }
 
 static void ask_worker(void *arg) /* takes over a ref */
@@ -278,7 +282,8 @@ static void ask_store(void *arg) /* takes over a ref */
 
 /* -- one fetch -------------------------------------------------------------------------------------------------------------- */
 
-static struct job *job_new(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len, void *buf)
+static struct job *job_new(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len,
+    struct cache_sink *sink)
 {
     struct job *j = calloc(1, sizeof *j);
     char *path = strdup(key->path), *version = strdup(key->version);
@@ -289,7 +294,7 @@ static struct job *job_new(struct ring *r, struct worker *w, const struct cache_
         return NULL;
     }
     *j = (struct job){.r = r, .w = w, .path = path, .version = version, .key = {key->mount, path, version, key->size}, .off = off,
-        .len = len, .refs = 1, .dst = buf, .store_state = FAILED};
+        .len = len, .refs = 1, .sink = sink, .store_state = FAILED};
     pthread_mutex_init(&j->mu, NULL);
     clock_cond_init(&j->changed);
     return j;
@@ -325,7 +330,7 @@ static void race(struct job *j, const atomic_bool *cancel)
     size_t seen = 0;
     bool hedged = false;
     while (!(cancel && atomic_load(cancel)) && !atomic_load(&r->stopping)) {
-        if (j->worker_state == DONE || j->store_state == DONE || (j->worker_state == FAILED && j->store_state == FAILED))
+        if (j->refused || j->worker_state == DONE || j->store_state == DONE || (j->worker_state == FAILED && j->store_state == FAILED))
             break;
         int64_t now = clock_mono_ns();
         if (j->got != seen) {
@@ -342,19 +347,31 @@ static void race(struct job *j, const atomic_bool *cancel)
     }
 }
 
-static __thread bool from_worker;
-
-unsigned ring_origin(void *ring)
+static int say_cancelled(const struct cache_key *key, struct err *e)
 {
-    (void)ring;
-    return from_worker;
+    err_set(e, ERR_RETRY, "read %s: cancelled", key->path);
+    e->sys = ECANCELED;
+    return -1;
 }
 
-/* What the fetch by way of a worker came to. 0: bytes are in buf; 1: ask the store; -1: e. */
-static int by_worker(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len, void *buf,
-    bool probe, const atomic_bool *cancel, struct err *e)
+/* The store was faster, or the worker broke off: what is missing comes from there. j->mu is held. */
+static int take_hedge(struct job *j, struct err *e)
 {
-    struct job *j = job_new(r, w, key, off, len, buf);
+    size_t left = j->len - j->got;
+    j->sink->origin = 0;
+    if (j->sink->take(j->sink->user, j->hedge + j->got, left))
+        return say_cancelled(&j->key, e);
+    atomic_fetch_add(&j->r->store_bytes, left);
+    atomic_fetch_add(&j->r->hedges_won, 1);
+    return 0;
+}
+
+/* What the fetch by way of a worker came to. 0: the sink has all; 1: ask the store for what is after *got; -1: e. */
+static int by_worker(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
+    bool probe, const atomic_bool *cancel, size_t *got, struct err *e)
+{
+    *got = 0;
+    struct job *j = job_new(r, w, key, off, len, sink);
     if (!j)
         return 1;
     j->probe = probe;
@@ -367,23 +384,21 @@ static int by_worker(struct ring *r, struct worker *w, const struct cache_key *k
     }
     race(j, cancel);
     int rc = 1;
+    *got = j->got;
+    atomic_fetch_add(&r->worker_bytes, j->got);
     if (j->worker_state == DONE) {
         rc = 0;
-        from_worker = true;
-        atomic_fetch_add(&r->worker_bytes, len);
         worker_answered(w);
+    } else if (j->refused) {
+        rc = say_cancelled(key, e);
     } else if (j->store_state == DONE) {
-        rc = 0;
-        memcpy(buf, j->hedge, len);
-        atomic_fetch_add(&r->store_bytes, len);
-        atomic_fetch_add(&r->hedges_won, 1);
+        rc = take_hedge(j, e);
         if (j->got == 0)
             worker_silent(w, probe);
     } else if (j->worker_state == RUNNING && !(cancel && atomic_load(cancel)) && !atomic_load(&r->stopping)) {
         worker_silent(w, probe);
     } else if (j->worker_state == RUNNING) {
-        rc = err_set(e, ERR_RETRY, "read %s: cancelled", key->path);
-        e->sys = ECANCELED;
+        rc = say_cancelled(key, e);
     } else if (j->worker_status == 409) { /* the worker looked: the store has another version */
         *e = j->worker_err;
         e->sys = ESTALE;
@@ -393,32 +408,32 @@ static int by_worker(struct ring *r, struct worker *w, const struct cache_key *k
     } else { /* alive, but it can't help with this one */
         worker_answered(w);
     }
-    j->dst = NULL;
+    j->sink = NULL;
     atomic_store(&j->cancel_worker, true);
     atomic_store(&j->cancel_store, true);
     job_put(j);
     return rc;
 }
 
-int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel, struct err *e)
+int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink, const atomic_bool *cancel,
+    struct err *e)
 {
     struct ring *r = user;
     struct err none = ERR_INIT;
     e = e ? e : &none;
-    from_worker = false;
     for (size_t done = 0; done < len;) { /* a range over two chunks has two owners */
         uint64_t at = off + done;
-        size_t part = (size_t)MIN((uint64_t)(len - done), RING_CHUNK - at % RING_CHUNK);
+        size_t part = (size_t)MIN((uint64_t)(len - done), RING_CHUNK - at % RING_CHUNK), got = 0;
         struct worker *w = owner_of(r, key, at);
         int rc = 1;
         bool probe;
         earn_token(r);
         if (w && may_ask(w, &probe))
-            rc = by_worker(r, w, key, at, part, (char *)buf + done, probe, cancel, e);
+            rc = by_worker(r, w, key, at, part, sink, probe, cancel, &got, e);
         else if (w)
             atomic_fetch_add(&r->bypassed, 1);
         if (rc == 1)
-            rc = from_store(r, key, at, part, (char *)buf + done, cancel, e);
+            rc = from_store(r, key, at + got, part - got, sink, cancel, e);
         if (rc)
             return -1;
         done += part;

@@ -24,10 +24,9 @@ struct ring_conf {
 struct ring *ring_new(const struct ring_conf *rc, struct err *e);
 void ring_free(struct ring *r); /* no ring_fetch is running */
 
-/* A cache_source's .fetch; user is the ring. */
-int ring_fetch(void *ring, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel, struct err *e);
-
-unsigned ring_origin(void *ring); /* a cache_source's .origin: 1 if this thread's latest ring_fetch got its bytes from a worker, 0 store */
+/* A cache_source's .fetch; user is the ring. Bytes from a worker have the origin 1, from the store 0. */
+int ring_fetch(void *ring, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink, const atomic_bool *cancel,
+    struct err *e);
 
 struct ring_stats {
     uint64_t worker_bytes, store_bytes; /* that readers got */

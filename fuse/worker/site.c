@@ -70,13 +70,14 @@ struct store *site_store(struct site *s, size_t mount)
     return st;
 }
 
-static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel, struct err *e)
+static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
+    const atomic_bool *cancel, struct err *e)
 {
     struct site *s = user;
     struct store *st = site_store(s, key->mount);
     if (!st)
         return err_set(e, ERR_RETRY, "the store of %s can't be used yet", key->path);
-    return store_read(st, key->path, key->version, off, len, buf, cancel, e);
+    return store_stream(st, key->path, key->version, off, len, sink->take, sink->user, cancel, e);
 }
 
 /* -- looking at the stores ---------------------------------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ struct transfer {
     struct buf headers;
     curl_off_t moved;    /* bytes, both ways, when last looked */
     int64_t moved_at;    /* mono ns */
-    bool sink_stopped, cancelled, stalled, too_large, source_failed;
+    bool begun, sink_stopped, cancelled, stalled, too_large, source_failed;
 };
 
 /* ---- the client ---- */
@@ -178,6 +178,19 @@ static void handle_put(struct http *h, CURL *curl, char *origin_take)
 
 static bool is_2xx(long status) { return status >= 200 && status < 300; }
 
+/* The sink's owner sees status and headers before the first byte. */
+static int begin(struct transfer *t, long status)
+{
+    if (t->begun || !t->req->begin)
+        return 0;
+    t->begun = true;
+    t->resp->status = (int)status;
+    t->resp->headers = buf_str(&t->headers); /* lent */
+    int rc = t->req->begin(t->req->sink_user, t->resp);
+    t->resp->headers = NULL;
+    return rc;
+}
+
 static size_t on_body(char *data, size_t size, size_t n, void *user)
 {
     struct transfer *t = user;
@@ -185,7 +198,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
     long status = 0;
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
     if (t->req->sink && is_2xx(status)) {
-        if (t->req->sink(t->req->sink_user, data, len)) {
+        if (begin(t, status) || t->req->sink(t->req->sink_user, data, len)) {
             t->sink_stopped = true;
             return len + 1; /* any other number ends the transfer */
         }

@@ -8,6 +8,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
+#include "lib/base/sink.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -30,12 +31,10 @@ struct http_conf {
 struct http *http_new(const struct http_conf *conf, struct err *e); /* copies conf */
 void http_free(struct http *h);
 
-/* Called with body bytes as they come, on the requesting thread; non-zero stops the transfer (that call then returns ERR_RETRY
- * with sys == ECANCELED). Only called for 2xx; other bodies are collected in resp->body. */
-typedef int (*http_sink)(void *user, const void *data, size_t len);
 /* Fills up to len bytes of the request body; 0 at its end, -1 to abort. */
 typedef ssize_t (*http_source)(void *user, void *data, size_t len);
 
+struct http_resp;
 struct http_req {
     const char *method;            /* "GET" … */
     const char *url;
@@ -45,7 +44,10 @@ struct http_req {
     http_source source;            /* instead of body: streamed, exactly body_len bytes */
     void *source_user;
     int (*source_rewind)(void *user); /* if the connection must be replayed; may be NULL */
-    http_sink sink;                /* NULL: 2xx body goes to resp->body too */
+    /* Gets body bytes as they come, on the requesting thread; if it takes no more, http_do returns ERR_RETRY with sys == ECANCELED.
+     * Only called for 2xx; other bodies are collected in resp->body. NULL: those go to resp->body too. */
+    sink_fn sink;
+    int (*begin)(void *sink_user, const struct http_resp *resp); /* before the first of them, with status and headers; as sink. Or NULL */
     void *sink_user;
     size_t max_body;               /* ceiling for resp->body; 0: 1 MiB; more bytes: ERR_EXHAUSTED */
     int64_t timeout_ns;            /* whole request; 0: none */

@@ -294,7 +294,8 @@ static void copies_in_parts(void **state)
     assert_int_equal(st.size, len);
     assert_non_null(strstr(st.version, "-3"));
     cleanup_free unsigned char *buf = malloc(len);
-    ok(store_s3.read(s, "two", st.version, 0, len, buf, NULL, &e), &e);
+    struct sink_memory memory = {(char *)buf, len};
+    ok(store_s3.read(s, "two", st.version, 0, len, sink_to_memory, &memory, NULL, &e), &e);
     assert_true(content_same(3, 0, buf, len));
     assert_int_equal(store_s3.stat_path(s, "one", &st, &e), -1);
     store_s3.close(s);

@@ -16,8 +16,9 @@ struct fake {
     atomic_uint fetches, fail_percent, delay_us, running, most_running;
     _Atomic uint64_t bytes;
     atomic_uint fail_next;          /* that many fetches fail, whatever fail_percent says */
-    _Atomic uint64_t slow_from;     /* fetches from this offset on block while `gate` is closed */
+    _Atomic uint64_t slow_from;     /* bytes from this offset on do not come while `gate` is closed */
     atomic_bool gate;
+    atomic_uint origin;             /* of all bytes */
     char gone[64];                  /* fetches of this version fail with CONFLICT */
 };
 
@@ -57,7 +58,49 @@ static inline int fake_check(const char *path, const char *version, uint64_t off
     return rc;
 }
 
-static inline int fake_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, void *buf,
+/* In pieces of many sizes, as they come from a network. */
+static inline int fake_give(struct fake *f, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
+    const atomic_bool *cancel, struct err *e)
+{
+    static __thread char piece[128u << 10];
+    uint64_t seed = fake_seed(key->path, key->version);
+    sink->origin = f->origin;
+    for (size_t n; len; off += n, len -= n) {
+        n = 1 + hash64_mix(seed, off) % sizeof piece;
+        n = n < len ? n : len;
+        while (f->slow_from && off >= f->slow_from && !f->gate && !atomic_load(cancel))
+            clock_sleep_ns(NS_PER_MS);
+        fake_fill(seed, off, piece, n);
+        if (sink->take(sink->user, piece, n)) {
+            err_set(e, ERR_RETRY, "cancelled");
+            e->sys = ECANCELED;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static inline int fake_answer(struct fake *f, unsigned n, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
+    const atomic_bool *cancel, struct err *e)
+{
+    unsigned left = f->fail_next;
+    while (left && !atomic_compare_exchange_weak(&f->fail_next, &left, left - 1))
+        ;
+    if (left || hash64_mix(n, 7) % 100 < f->fail_percent) {
+        /* a body cut in the middle */
+        return fake_give(f, key, off, len / 2, sink, cancel, e) ? -1 : err_set(e, ERR_RETRY, "the fake source fails on purpose");
+    }
+    if (f->gone[0] && strcmp(f->gone, key->version) == 0) {
+        err_set(e, ERR_CONFLICT, "%s has another version now", key->path);
+        e->sys = ESTALE;
+        return -1;
+    }
+    if (off + len > key->size)
+        return err_set(e, ERR_INVALID, "asked past the end of %s", key->path);
+    return fake_give(f, key, off, len, sink, cancel, e);
+}
+
+static inline int fake_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
     const atomic_bool *cancel, struct err *e)
 {
     struct fake *f = user;
@@ -67,25 +110,9 @@ static inline int fake_fetch(void *user, const struct cache_key *key, uint64_t o
     atomic_fetch_add(&f->bytes, len);
     if (f->delay_us)
         clock_sleep_ns((int64_t)f->delay_us * 1000);
-    while (f->slow_from && off >= f->slow_from && !f->gate && !atomic_load(cancel))
-        clock_sleep_ns(NS_PER_MS);
+    int rc = fake_answer(f, n, key, off, len, sink, cancel, e);
     atomic_fetch_sub(&f->running, 1);
-    unsigned left = f->fail_next;
-    while (left && !atomic_compare_exchange_weak(&f->fail_next, &left, left - 1))
-        ;
-    if (left || hash64_mix(n, 7) % 100 < f->fail_percent) {
-        memset(buf, 0xee, len / 2); /* a body cut in the middle */
-        return err_set(e, ERR_RETRY, "the fake source fails on purpose");
-    }
-    if (f->gone[0] && strcmp(f->gone, key->version) == 0) {
-        err_set(e, ERR_CONFLICT, "%s has another version now", key->path);
-        e->sys = ESTALE;
-        return -1;
-    }
-    if (off + len > key->size)
-        return err_set(e, ERR_INVALID, "asked past the end of %s", key->path);
-    fake_fill(fake_seed(key->path, key->version), off, buf, len);
-    return 0;
+    return rc;
 }
 
 /* An empty directory of this test's own below $TMPDIR; removed by fake_dir_free. */

@@ -176,6 +176,42 @@ static void test_own_block_does_not_wait_for_read_ahead(void **state)
     cache_free(c);
 }
 
+static void test_blocks_are_read_as_they_come(void **state)
+{
+    (void)state;
+    for (int disk = 0; disk < 2; disk++) {
+        memset(&fake, 0, sizeof fake);
+        struct cache *c = open_cache(disk ? 0 : 64 << 20, disk ? 64 << 20 : 0);
+        struct cache_file *f = open_file(c, "x", "1", 8 * MIB);
+        fake.slow_from = 3 * MIB;
+        assert_int_equal(cache_prefetch(f, 0, 8 * MIB, NULL), 0);
+        read_check(f, "x", "1", 0, 3 * MIB);
+        assert_int_equal(fake.running, 1); /* the same request goes on */
+        assert_int_equal(cache_cached(f, 0, 8 * MIB), 3 * MIB);
+        fake.gate = true;
+        read_check(f, "x", "1", 0, 8 * MIB);
+        assert_int_equal(fake.fetches, 1);
+        assert_int_equal(stats(c).fetched_bytes, 8 * MIB);
+        cache_close(f);
+        cache_free(c);
+    }
+}
+
+static void test_what_came_before_a_failure_stays(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(64 << 20, 0);
+    struct cache_file *f = open_file(c, "x", "1", 8 * MIB);
+    fake.fail_next = 1; /* in the middle */
+    assert_int_equal(cache_prefetch(f, 0, 8 * MIB, NULL), 0);
+    eventually(fake.fetches == 1 && fake.running == 0);
+    assert_int_equal(cache_cached(f, 0, 8 * MIB), 4 * MIB);
+    read_check(f, "x", "1", 0, 8 * MIB);
+    assert_int_equal(fake.bytes, 12 * MIB); /* the second half was asked for once more */
+    cache_close(f);
+    cache_free(c);
+}
+
 static void test_window_grows_and_random_does_not(void **state)
 {
     (void)state;
@@ -356,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_memory), T(test_disk), T(test_no_tier_at_all), T(test_empty_file), T(test_complete_fd), T(test_spans),
         T(test_single_flight), T(test_own_block_does_not_wait_for_read_ahead),
+        T(test_blocks_are_read_as_they_come), T(test_what_came_before_a_failure_stays),
         T(test_window_grows_and_random_does_not), T(test_hits_are_counted_honestly), T(test_failures), T(test_versions), T(test_drop),
         T(test_mounts_are_told_apart),
     };

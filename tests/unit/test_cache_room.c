@@ -39,6 +39,26 @@ static void test_a_file_larger_than_the_cache(void **state)
     }
 }
 
+/* The pin may not grow further: what no tier takes is still there for its readers, and is asked for once more at most. */
+static void test_room_ends_in_the_middle(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(12 << 20, 0);
+    struct cache_key key = {0, "pinned", "1", 12 * MIB};
+    struct err e = ERR_INIT;
+    struct cache_file *f = cache_keep(c, &key, 0, 3 * MIB, &e);
+    assert_non_null(f);
+    uint64_t most = stats(c).pinned_most;
+    assert_true(most % MIB == 0 && most > 3 * MIB && most < 8 * MIB);
+    assert_int_equal(cache_prefetch(f, 0, 8 * MIB, NULL), 0); /* one request */
+    read_check(f, "pinned", "1", 0, 8 * MIB);
+    assert_int_equal(cache_cached(f, 0, 12 * MIB), most);
+    assert_int_equal(fake.fetches, 2);
+    assert_int_equal(fake.bytes, 8 * MIB + 8 * MIB - most);
+    cache_close(f);
+    cache_free(c);
+}
+
 static void test_sparse_object_of_5_tb(void **state)
 {
     (void)state;
@@ -246,7 +266,7 @@ static void test_no_litter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_eviction_keeps_the_quota), T(test_a_file_larger_than_the_cache), T(test_sparse_object_of_5_tb),
+        T(test_eviction_keeps_the_quota), T(test_a_file_larger_than_the_cache), T(test_room_ends_in_the_middle), T(test_sparse_object_of_5_tb),
         T(test_open_complete_files_stay), T(test_tiers), T(test_full_disk), T(test_adopt),
         T(test_no_litter),
     };

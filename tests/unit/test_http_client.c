@@ -200,6 +200,56 @@ static void sinks_get_2xx_only(void **state)
     http_resp_free(&resp);
 }
 
+struct headed {
+    int begun, refuse, status;
+    size_t bytes;
+    char type[64];
+};
+
+static int headed_begin(void *user, const struct http_resp *resp)
+{
+    struct headed *h = user;
+    assert_int_equal(h->bytes, 0);
+    h->begun++;
+    h->status = resp->status;
+    http_header(resp, "content-type", h->type, sizeof h->type);
+    return h->refuse;
+}
+
+static int headed_take(void *user, const void *data, size_t len)
+{
+    (void)data;
+    ((struct headed *)user)->bytes += len;
+    return 0;
+}
+
+static void the_head_is_seen_before_the_body(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    cleanup_free char *u = url("/api/v1/pods"), *nowhere = url("/nowhere");
+    for (int refuse = 0; refuse < 2; refuse++) {
+        struct headed h = {.refuse = refuse};
+        struct http_req req = {.method = "GET", .url = u, .sink = headed_take, .begin = headed_begin, .sink_user = &h};
+        struct http_resp resp;
+        assert_int_equal(http_do(client, &req, &resp, &e), refuse ? -1 : 0);
+        assert_int_equal(h.begun, 1);
+        assert_int_equal(h.status, 200);
+        assert_non_null(strstr(h.type, "json"));
+        assert_int_equal(h.bytes > 10, !refuse);
+        assert_int_equal(resp.status, 200);
+        assert_non_null(http_header(&resp, "content-type", h.type, sizeof h.type)); /* they are still there */
+        if (refuse)
+            assert_int_equal(e.sys, ECANCELED);
+        http_resp_free(&resp);
+        h.begun = 0;
+        req.url = nowhere;
+        assert_int_equal(http_do(client, &req, &resp, &e), 0);
+        assert_int_equal(h.begun, 0); /* an error's text is not for the sink */
+        http_resp_free(&resp);
+    }
+}
+
 static void ceilings_hold(void **state)
 {
     (void)state;
@@ -363,6 +413,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bodies_are_sent, setup, teardown),
         cmocka_unit_test_setup_teardown(bodies_are_streamed, setup, teardown),
         cmocka_unit_test_setup_teardown(sinks_get_2xx_only, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_head_is_seen_before_the_body, setup, teardown),
         cmocka_unit_test_setup_teardown(ceilings_hold, setup, teardown),
         cmocka_unit_test_setup_teardown(broken_answers_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(time_is_bounded, setup, teardown),

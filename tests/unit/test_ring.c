@@ -196,12 +196,24 @@ static struct ring *new_ring(const char *url, int64_t hedge_ns)
     return r;
 }
 
+static unsigned origin; /* of the latest bytes */
+
+static int read_ring(struct ring *r, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel,
+    struct err *e)
+{
+    struct sink_memory memory = {buf, len};
+    struct cache_sink sink = {.take = sink_to_memory, .user = &memory};
+    int rc = ring_fetch(r, key, off, len, &sink, cancel, e);
+    origin = sink.origin;
+    return rc;
+}
+
 static void fetch_check(struct ring *r, uint64_t off, size_t len)
 {
     struct cache_key key = {0, "f", st.version, st.size};
     unsigned char *buf = calloc(1, len);
     struct err e = ERR_INIT;
-    if (ring_fetch(r, &key, off, len, buf, NULL, &e))
+    if (read_ring(r, &key, off, len, buf, NULL, &e))
         print_error("%s\n", e.msg);
     assert_memory_equal(buf, content + off, len);
     free(buf);
@@ -223,7 +235,7 @@ static void test_no_workers(void **state)
     struct cache_key nowhere = {9, "f", st.version, st.size};
     char b;
     struct err e = ERR_INIT;
-    assert_int_equal(ring_fetch(r, &nowhere, 0, 1, &b, NULL, &e), -1);
+    assert_int_equal(read_ring(r, &nowhere, 0, 1, &b, NULL, &e), -1);
     ring_free(r);
 }
 
@@ -235,7 +247,7 @@ static void test_a_good_worker(void **state)
         fetch_check(r, (uint64_t)i * 100001, 99999);
     struct ring_stats s = stats(r);
     assert_int_equal(s.worker_bytes, 20 * 99999);
-    assert_int_equal(ring_origin(r), 1);
+    assert_int_equal(origin, 1);
     assert_int_equal(s.store_bytes, 0);
     assert_int_equal(fw.asked, 20);
     ring_free(r);
@@ -250,9 +262,11 @@ static void test_wrong_answers_go_to_the_store(void **state)
         fw.manner = manners[i];
         for (int k = 0; k < 4; k++)
             fetch_check(r, (uint64_t)k * 5000, 4000);
-        assert_int_equal(stats(r).store_bytes, 16000);
-        assert_int_equal(stats(r).worker_bytes, 0);
-        assert_int_equal(ring_origin(r), 0);
+        uint64_t sent = stats(r).worker_bytes; /* what came is good, the rest comes from the store */
+        assert_int_equal(stats(r).store_bytes, 16000 - sent);
+        if (manners[i] != LONG)
+            assert_int_equal(sent, manners[i] == CUT ? 4 * 3000 : 0);
+        assert_int_equal(origin, 0);
         assert_int_equal(stats(r).down, 0); /* it lives */
         ring_free(r);
     }
@@ -266,7 +280,7 @@ static void test_conflict_is_passed_on(void **state)
     struct cache_key key = {0, "f", st.version, st.size};
     char buf[10];
     struct err e = ERR_INIT;
-    assert_int_equal(ring_fetch(r, &key, 0, sizeof buf, buf, NULL, &e), -1);
+    assert_int_equal(read_ring(r, &key, 0, sizeof buf, buf, NULL, &e), -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
     assert_int_equal(err_errno(&e), ESTALE);
     assert_non_null(strstr(e.msg, "it has changed"));
@@ -358,7 +372,7 @@ static void test_hedges_are_rationed(void **state)
     struct store *real = store;
     store = NULL; /* hedges fail at once: the worker wins in the end */
     for (int i = 0; i < 14; i++)
-        assert_int_equal(ring_fetch(r, &key, 0, sizeof buf, buf, NULL, NULL), 0);
+        assert_int_equal(read_ring(r, &key, 0, sizeof buf, buf, NULL, NULL), 0);
     store = real;
     assert_true(stats(r).hedged <= 10);
     assert_true(stats(r).hedged >= 7);
@@ -378,7 +392,7 @@ static void test_cancel(void **state)
     char buf[100];
     struct err e = ERR_INIT;
     int64_t t0 = clock_mono_ns();
-    assert_int_equal(ring_fetch(r, &key, 0, sizeof buf, buf, &cancel, &e), -1);
+    assert_int_equal(read_ring(r, &key, 0, sizeof buf, buf, &cancel, &e), -1);
     assert_true(clock_mono_ns() - t0 < 30 * NS_PER_S); /* long before the worker answers */
     assert_int_equal(e.sys, ECANCELED);
     store = real;

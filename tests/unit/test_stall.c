@@ -111,14 +111,6 @@ static void test_places(void **state)
     stalls_free(s);
 }
 
-static unsigned origin;
-
-static unsigned get_origin(void *user)
-{
-    (void)user;
-    return origin;
-}
-
 /* Puts the file's pages out of memory, as far as its file system can, and says whether any is. Looks without reading: even a read
  * that does not wait would begin to bring them back. */
 static bool put_out(struct cache_file *f)
@@ -181,12 +173,13 @@ static void test_waits(void **state)
     struct fake fake = {.delay_us = 20000};
     char *dir = fake_dir(), *buf = malloc(CACHE_BLOCK);
     const struct conf_tier tier = {CONF_SSD, 64 << 20};
-    struct cache_conf cc = {.dir = dir, .tiers = &tier, .ntiers = 1, .source = {fake_fetch, &fake, get_origin}};
+    struct cache_conf cc = {.dir = dir, .tiers = &tier, .ntiers = 1, .source = {fake_fetch, &fake}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&cc, &e);
     struct stalls *s = stalls_new(who, NULL);
     assert_non_null(c);
-    for (origin = 0; origin < 2; origin++) {
+    for (unsigned origin = 0; origin < 2; origin++) {
+        fake.origin = origin;
         struct cache_key key = {.path = origin ? "b" : "a", .version = "1", .size = CACHE_BLOCK};
         struct cache_file *f = cache_open(c, &key, &e);
         read_as(s, 10 * (pid_t)origin, f, buf);

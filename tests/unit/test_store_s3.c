@@ -125,6 +125,69 @@ static void what_has_come_is_not_fetched_again(void **state)
     assert_int_equal(fake_s3_requests(w->server, "GET"), 4);
 }
 
+struct taken {
+    size_t at, most; /* next byte of the file; it stops there */
+};
+
+static int take(void *user, const void *data, size_t len)
+{
+    struct taken *t = user;
+    if (t->at >= t->most)
+        return 1;
+    assert_true(content_same(1, t->at, data, len));
+    t->at += len;
+    return 0;
+}
+
+static void a_sink_gets_each_byte_once(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    ok(store_stat_path(w->s, "file", &st, &e), &e);
+    static const char *const kinds[] = {"slowdown", "error", "reset", "truncated", "short", "long", "otherrange"};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct taken t = {1000, SIZE_MAX};
+        fake_s3_fault(w->server, "GET", kinds[i], 2);
+        ok(store_stream(w->s, "file", st.version, 1000, LEN - 2000, take, &t, NULL, &e), &e);
+        assert_int_equal(t.at, LEN - 1000);
+        fake_s3_clear(w->server);
+    }
+}
+
+static void a_sink_that_stops_is_not_asked_again(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    ok(store_stat_path(w->s, "file", &st, &e), &e);
+    unsigned before = fake_s3_requests(w->server, "GET");
+    struct taken t = {1000, 0};
+    assert_int_equal(store_stream(w->s, "file", st.version, 1000, LEN - 1000, take, &t, NULL, &e), -1);
+    assert_int_equal(e.cls, ERR_RETRY);
+    assert_int_equal(e.sys, ECANCELED);
+    assert_int_equal(t.at, 1000);
+    assert_int_equal(fake_s3_requests(w->server, "GET"), before + 1);
+}
+
+/* The first part came of one version, and the rest is not to be had any more: all of it is of the new one. */
+static void any_version_is_one_version(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    cleanup_free unsigned char *buf = malloc(LEN);
+    fake_s3_fault(w->server, "GET", "truncated", 1);
+    fake_s3_fault(w->server, "GET", "etag", 1);
+    ok(store_read(w->s, "file", "", 0, LEN, buf, NULL, &e), &e);
+    assert_true(content_same(1, 0, buf, LEN));
+    struct taken t = {0, SIZE_MAX};
+    fake_s3_fault(w->server, "GET", "truncated", 1);
+    fake_s3_fault(w->server, "GET", "etag", 1);
+    assert_int_equal(store_stream(w->s, "file", "", 0, LEN, take, &t, NULL, &e), -1);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+    assert_true(t.at > 0 && t.at < LEN);
+}
+
 static void retry_after_is_honoured(void **state)
 {
     struct world *w = *state;
@@ -195,9 +258,11 @@ static void another_version_is_a_conflict(void **state)
     unsigned char buf[1000];
     ok(store_stat_path(w->s, "file", &st, &e), &e);
     fake_s3_fault(w->server, "GET", "etag", 1); /* a server that knows nothing of If-Match */
-    assert_int_equal(store_read(w->s, "file", st.version, 0, sizeof buf, buf, NULL, &e), -1);
+    struct taken t = {0, SIZE_MAX};
+    assert_int_equal(store_stream(w->s, "file", st.version, 0, sizeof buf, take, &t, NULL, &e), -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
     assert_int_equal(e.sys, ESTALE);
+    assert_int_equal(t.at, 0); /* not one byte of it */
     ok(store_read(w->s, "file", st.version, 0, sizeof buf, buf, NULL, &e), &e);
     fake_s3_put(w->server, "set/file", "new", 3);
     assert_int_equal(store_read(w->s, "file", st.version, 0, sizeof buf, buf, NULL, &e), -1);
@@ -549,7 +614,8 @@ static void content_ranges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {with_world(passing_faults_are_survived), with_world(what_has_come_is_not_fetched_again),
-        with_world(retry_after_is_honoured), with_world(lasting_faults_end_at_the_deadline),
+        with_world(a_sink_gets_each_byte_once), with_world(a_sink_that_stops_is_not_asked_again),
+        with_world(any_version_is_one_version), with_world(retry_after_is_honoured), with_world(lasting_faults_end_at_the_deadline),
         with_world(a_cancelled_read_returns_soon), with_world(another_version_is_a_conflict),
         with_world(another_version_of_a_server_without_etags), with_world(a_server_without_ranges),
         with_world(errors_in_words), with_world(listings_survive_malformed_pages),
