@@ -192,6 +192,18 @@ static void crc32c_known_answers(void **state)
     unsigned char zero[32] = {0};
     assert_int_equal(crc32c(0, zero, 32), 0x8a9136aa);
     assert_int_equal(crc32c(crc32c(0, "1234", 4), "56789", 5), 0xe3069283);
+    static unsigned char many[40000];
+    for (size_t i = 0; i < sizeof many; i++)
+        many[i] = (unsigned char)hash64_mix(i, 1);
+    for (size_t at = 0; at < 8; at++) /* in one piece as in small ones, however it lies in memory */
+        for (size_t len = 1; len <= sizeof many - at; len += len / 3 + 1) {
+            uint32_t crc = 0;
+            for (size_t done = 0, n; done < len; done += n) {
+                n = len - done < 100 ? len - done : 100;
+                crc = crc32c(crc, many + at + done, n);
+            }
+            assert_int_equal(crc32c(0, many + at, len), crc);
+        }
 }
 
 static void files(void **state)
