@@ -3,6 +3,7 @@ millrace_unit_test(s3_xml SOURCES unit/test_s3_xml.c LIBS mr_store)
 millrace_unit_test(store SOURCES unit/test_store.c LIBS mr_store)
 millrace_unit_test(guard SOURCES unit/test_guard.c LIBS mr_store)
 millrace_unit_test(store_s3 SOURCES unit/test_store_s3.c LIBS mr_store fake_s3)
+millrace_unit_test(store_s3_write SOURCES unit/test_store_s3_write.c LIBS mr_store fake_s3)
 
 # Against a real S3 server (versitygw).
 add_executable(test_s3_live integration/s3_live.c)

@@ -420,7 +420,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(urls_and_options), cmocka_unit_test(where_requests_go),
         cmocka_unit_test(reasons_survive_context), cmocka_unit_test(names_and_paths),
-        cmocka_unit_test(pauses_grow_and_stay_in_bounds), with_world(a_directory_as_a_store), with_world(bytes_come_in_order_until_they_are_refused), with_world(links_do_not_lead_out),
+        cmocka_unit_test(pauses_grow_and_stay_in_bounds), with_world(a_directory_as_a_store),
+        with_world(bytes_come_in_order_until_they_are_refused), with_world(links_do_not_lead_out),
         cmocka_unit_test(a_directory_that_is_not_there), with_world(a_failed_put_leaves_what_was_there),
         with_world(listings_can_be_stopped), with_world(large_directories)};
     return cmocka_run_group_tests(tests, NULL, NULL);

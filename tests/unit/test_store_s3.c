@@ -1,86 +1,7 @@
 /* The S3 store against a server that misbehaves. */
-#include "tests/unit/unit.h"
+#include "tests/unit/s3_world.h"
 
-#include "fuse/store/s3.h"
-#include "lib/base/file.h"
-#include "tests/fake/fake_s3.h"
-#include "tests/unit/mount.h"
-
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <sys/stat.h>
-
-#define LEN 300000u
-#define PATIENT (60 * NS_PER_S) /* a machine that stops for seconds is no fault of the store */
-#define BRIEF (3 * NS_PER_S)    /* what goes wrong goes on for so long: time for an answer at least */
-#define TRIES 8                 /* where the machine stops during the last one, the deadline is what went wrong */
-
-struct world {
-    struct fake_s3 *server;
-    struct mount *m;
-    struct store *s;
-    char dir[64]; /* secrets */
-};
-
-static void write_secret(const struct world *w, const char *name, const char *value)
-{
-    cleanup_free char *path = path_join(w->dir, name);
-    struct err e = ERR_INIT;
-    assert_int_equal(file_write_atomic(path, value, strlen(value), 0600, &e), 0);
-}
-
-static struct store *open_store(const struct mount *m, const char *secrets, int64_t deadline_ns)
-{
-    struct err e = ERR_INIT;
-    struct store *s = store_new(&(struct store_conf){.mount = &m->conf, .secrets_dir = secrets, .deadline_ns = deadline_ns}, &e);
-    if (!s)
-        print_error("%s\n", e.msg);
-    assert_non_null(s);
-    return s;
-}
-
-static int setup(void **state)
-{
-    struct world *w = xcalloc(1, sizeof *w);
-    strcpy(w->dir, "/tmp/millrace-test.XXXXXX");
-    assert_non_null(mkdtemp(w->dir));
-    write_secret(w, "id", "good\n");
-    write_secret(w, "key", "secretsecret");
-    w->server = fake_s3_start(0);
-    w->m = mount_new("s3://data/set");
-    cleanup_free char *endpoint = xasprintf("http://127.0.0.1:%d", fake_s3_port(w->server));
-    mount_option(w->m, "endpoint", endpoint);
-    mount_secret(w->m, "access-key-id", "id", "creds:accessKey");
-    mount_secret(w->m, "secret-access-key", "key", "creds:secretKey");
-    w->s = open_store(w->m, w->dir, PATIENT);
-    unsigned char *data = malloc(LEN);
-    for (size_t i = 0; i < LEN; i++)
-        data[i] = content(1, i);
-    fake_s3_put(w->server, "set/file", data, LEN);
-    free(data);
-    *state = w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct world *w = *state;
-    struct err e = ERR_INIT;
-    store_free(w->s);
-    mount_free(w->m);
-    fake_s3_stop(w->server);
-    file_remove_tree(w->dir, &e);
-    free(w);
-    return 0;
-}
-
-static void ok(int rc, const struct err *e)
-{
-    if (rc)
-        print_error("%s\n", e->msg);
-    assert_int_equal(rc, 0);
-}
 
 static void read_all(struct world *w, size_t off, size_t len)
 {
@@ -456,128 +377,6 @@ static void a_wrong_clock_is_corrected(void **state)
     read_all(w, 0, LEN);
 }
 
-static void check_object(struct world *w, const char *key, unsigned seed, size_t want)
-{
-    size_t len = 0;
-    cleanup_free unsigned char *data = fake_s3_get(w->server, key, &len);
-    assert_non_null(data);
-    assert_int_equal(len, want);
-    assert_true(content_same(seed, 0, data, len));
-}
-
-static void uploads_survive_faults(void **state)
-{
-    struct world *w = *state;
-    static const char *const kinds[] = {"error", "slowdown", "reset", "lost"};
-    cleanup_fd int fd = content_fd(4, 700000);
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        struct err e = ERR_INIT;
-        struct store_stat st;
-        cleanup_free char *path = xasprintf("up/%s", kinds[i]), *key = xasprintf("set/up/%s", kinds[i]);
-        fake_s3_fault(w->server, "PUT", kinds[i], 1);
-        ok(store_put(w->s, path, fd, 700000, &st, &e), &e);
-        assert_int_equal(st.size, 700000);
-        check_object(w, key, 4, 700000);
-        fake_s3_clear(w->server);
-    }
-}
-
-static struct s3 *small_parts(struct world *w)
-{
-    struct store_params p = {.url = "s3://data/set", .rest = "data/set", .mount = &w->m->conf, .options = store_s3.options,
-        .secrets_dir = w->dir, .deadline_ns = PATIENT, .max_connections = 8};
-    struct err e = ERR_INIT;
-    struct s3 *s = store_s3.open(&p, &e);
-    assert_non_null(s);
-    s->single_put_max = s->part_size = s->copy_part_size = s->single_copy_max = 100000;
-    return s;
-}
-
-static void multipart_uploads_survive_faults(void **state)
-{
-    struct world *w = *state;
-    struct s3 *s = small_parts(w);
-    cleanup_fd int fd = content_fd(5, 1050000);
-    static const struct {
-        const char *method, *kind;
-        unsigned fine;
-    } cases[] = {{"PUT", "error", 3}, {"PUT", "lost", 1}, {"POST", "error", 0}, {"POST", "error", 1}, {"POST", "ok200", 1},
-        {"PUT", "reset", 0}};
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct err e = ERR_INIT;
-        struct store_stat st;
-        cleanup_free char *path = xasprintf("big%zu", i), *key = xasprintf("set/big%zu", i);
-        fake_s3_fault(w->server, cases[i].method, "fine", cases[i].fine);
-        fake_s3_fault(w->server, cases[i].method, cases[i].kind, 2);
-        ok(store_s3.put(s, path, fd, 1050000, &st, &e), &e);
-        check_object(w, key, 5, 1050000);
-        assert_int_equal(fake_s3_uploads(w->server), 0);
-        fake_s3_clear(w->server);
-    }
-    struct err e = ERR_INIT;
-    struct store_stat st;
-    fake_s3_fault(w->server, "PUT", "denied", 1000);
-    assert_int_equal(store_s3.put(s, "never", fd, 1050000, &st, &e), -1);
-    assert_int_equal(e.cls, ERR_DENIED);
-    assert_int_equal(fake_s3_uploads(w->server), 0); /* aborted: nothing lies about and costs money */
-    size_t len;
-    assert_null(fake_s3_get(w->server, "set/never", &len));
-    store_s3.close(s);
-}
-
-/* The answer to the last request of an upload is lost; the server does not know the upload when asked again. */
-static void a_lost_completion_is_recognised(void **state)
-{
-    struct world *w = *state;
-    struct s3 *s = small_parts(w);
-    struct err e = ERR_INIT;
-    struct store_stat st;
-    cleanup_fd int fd = content_fd(6, 450000);
-    fake_s3_fault(w->server, "POST", "fine", 1);
-    fake_s3_fault(w->server, "POST", "lost", 1);
-    ok(store_s3.put(s, "f", fd, 450000, &st, &e), &e);
-    check_object(w, "set/f", 6, 450000);
-    fake_s3_clear(w->server);
-    store_s3.close(s);
-}
-
-static void renames_copy_and_delete(void **state)
-{
-    struct world *w = *state;
-    struct err e = ERR_INIT;
-    struct store_stat st;
-    fake_s3_fault(w->server, "PUT", "ok200", 1); /* an error that arrives as a success */
-    fake_s3_fault(w->server, "DELETE", "error", 1);
-    ok(store_rename(w->s, "file", "moved", &st, &e), &e);
-    assert_int_equal(st.size, LEN);
-    check_object(w, "set/moved", 1, LEN);
-    size_t len;
-    assert_null(fake_s3_get(w->server, "set/file", &len));
-    fake_s3_clear(w->server);
-    struct s3 *s = small_parts(w);
-    fake_s3_fault(w->server, "PUT", "error", 1);
-    ok(store_s3.rename(s, "moved", "again", &st, &e), &e); /* in parts */
-    check_object(w, "set/again", 1, LEN);
-    assert_int_equal(fake_s3_uploads(w->server), 0);
-    store_s3.close(s);
-    fake_s3_clear(w->server);
-    fake_s3_fault(w->server, "DELETE", "denied", 1000);
-    assert_int_equal(store_rename(w->s, "again", "third", &st, &e), -1);
-    assert_non_null(strstr(e.msg, "was copied to set/third, but not removed"));
-    check_object(w, "set/again", 1, LEN);
-}
-
-static void part_sizes(void **state)
-{
-    (void)state;
-    const uint64_t mib = 1 << 20;
-    assert_int_equal(s3_part_size(65 * mib, 16 * mib), 16 * mib);
-    assert_int_equal(s3_part_size(160000 * mib, 16 * mib), 16 * mib);
-    assert_int_equal(s3_part_size(160001 * mib, 16 * mib), 17 * mib);
-    uint64_t huge = 5 * mib * mib; /* 5 TiB, S3's largest object */
-    assert_true(huge / s3_part_size(huge, 16 * mib) <= 10000);
-}
-
 static void versions_from_etags(void **state)
 {
     (void)state;
@@ -609,8 +408,6 @@ static void content_ranges(void **state)
             fail_msg("%s", bad[i]);
 }
 
-#define with_world(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {with_world(passing_faults_are_survived), with_world(what_has_come_is_not_fetched_again),
@@ -621,8 +418,6 @@ int main(void)
         with_world(errors_in_words), with_world(listings_survive_malformed_pages),
         with_world(a_name_far_behind_its_neighbours_is_still_a_directory), with_world(new_credentials_are_used_at_once),
         with_world(secrets_that_are_missing), with_world(a_public_bucket_needs_no_keys), with_world(a_wrong_clock_is_corrected),
-        with_world(uploads_survive_faults), with_world(multipart_uploads_survive_faults),
-        with_world(a_lost_completion_is_recognised), with_world(renames_copy_and_delete), cmocka_unit_test(part_sizes),
         cmocka_unit_test(versions_from_etags),
         cmocka_unit_test(content_ranges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
