@@ -134,9 +134,8 @@ toss() # DIRECTORY
     [ -d "$1" ] || return 0
     mkdir -p "$WORK/trash"
     find "$1" -type f -size +0 -print0 | xargs -0 -r truncate -s 0
-    mv "$1" "$WORK/trash/$((++TOSSED))"
+    mv "$1" "$(mktemp -d "$WORK/trash/XXXXXX")/"
 }
-TOSSED=0
 
 # --- one figure ---------------------------------------------------------------------------------------------------------------
 
