@@ -15,6 +15,7 @@
 
 #define NEAR (2ull * CACHE_BLOCK)    /* FUSE sends the reads of one reader out of order by about this much */
 #define WINDOW_MAX (128ull << 20)
+#define WINDOW_SHARE 16              /* of the cache */
 #define VERIFY_NOW (4u << 20)        /* up to this size a file left by a restart is verified when it is opened */
 #define BUSY_TRIES 8
 #define WRITTEN_S 60                 /* the kernel writes what is older than 30 s, every 5 s */
@@ -35,9 +36,13 @@ static struct stream *find_stream(struct cache_file *f, uint64_t off)
     return oldest;
 }
 
+/* A part of the memory for what is on its way, and of the cache: what is read ahead would push itself out of a small one. */
 static uint64_t window_max(const struct cache *c)
 {
-    uint64_t share = (uint64_t)c->budget.limit / 2;
+    uint64_t share = (uint64_t)c->budget.limit / 2, room = 0;
+    for (size_t i = 0; i < c->ntiers; i++)
+        room += c->tiers[i].quota * PAGE / WINDOW_SHARE;
+    share = MIN(share, room ? room : share);
     return MAX((uint64_t)CACHE_BLOCK, MIN(share - share % CACHE_BLOCK, WINDOW_MAX));
 }
 

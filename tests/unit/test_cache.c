@@ -185,6 +185,7 @@ static void test_blocks_are_read_as_they_come(void **state)
         struct cache_file *f = open_file(c, "x", "1", 8 * MIB);
         fake.slow_from = 3 * MIB;
         assert_int_equal(cache_prefetch(f, 0, 8 * MIB, NULL), 0);
+        eventually(fake.running == 1); /* or the reader would ask for its blocks itself */
         read_check(f, "x", "1", 0, 3 * MIB);
         assert_int_equal(fake.running, 1); /* the same request goes on */
         assert_int_equal(cache_cached(f, 0, 8 * MIB), 3 * MIB);
