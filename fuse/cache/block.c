@@ -90,8 +90,10 @@ int landing_begin(struct landing *l, struct node *n, uint32_t block)
     if (tier_reserve(c, l->tier, pages))
         return -1;
     l->s = mark_landing(n, block, l->tier, &l->here);
-    if (l->s)
+    if (l->s) {
+        atomic_fetch_add(&c->landing, 1);
         return 0;
+    }
     tier_release(c, l->tier, pages);
     return l->here ? 0 : -1;
 }
@@ -148,6 +150,7 @@ int landing_end(struct landing *l, bool fresh)
         arrived(l, fresh);
     pthread_cond_broadcast(&n->changed);
     pthread_mutex_unlock(&n->mu);
+    atomic_fetch_sub(&c->landing, 1);
     if (!whole || here)
         tier_release(c, l->tier, to_pages(l->len));
     else

@@ -121,7 +121,7 @@ struct cache_stats {
     uint64_t hit_bytes, fetched_bytes;         /* served without being fetched for that reader; brought in from the source */
     uint64_t evicted_bytes, corrupt_blocks, full; /* full: times a tier had no room or ENOSPC */
     uint64_t moved_bytes;                      /* between tiers, up or down */
-    uint64_t buffer_bytes, buffer_peak;        /* held by fetches now, and at most so far */
+    uint64_t buffer_bytes, buffer_peak;        /* set aside for fetches now, and at most so far; what goes straight to a tier needs less */
     bool disk_full;                            /* lately: a tier on disk had no room although its quota is not used up */
 };
 void cache_stats(struct cache *c, struct cache_stats *out);

@@ -23,7 +23,7 @@ static int64_t weight(const struct node *n, uint32_t first, uint32_t count)
 
 static bool covers(const struct fetch *f, uint32_t block) { return block >= f->first && block < f->first + f->count; }
 
-static struct fetch *find(struct node *n, uint32_t block)
+struct fetch *fetch_of(struct node *n, uint32_t block)
 {
     for (struct fetch *f = n->fetches; f; f = f->next)
         if (covers(f, block))
@@ -335,7 +335,7 @@ static void cut_queued(struct fetch *f, uint32_t block)
     int64_t give = f->reserved - (f->count ? weight(f->n, f->first, f->count) : 0);
     f->reserved -= give;
     budget_release(&f->n->c->budget, give);
-    if (f->count == 0) { /* find() never sees it again; run_queued or cancel takes it off the list */
+    if (f->count == 0) { /* fetch_of() never sees it again; run_queued or cancel takes it off the list */
         f->state = FETCH_FAILED;
         unlist(f);
         f->refs--; /* the pool has one as well */
@@ -368,7 +368,7 @@ static int wait_for(struct node *n, struct fetch *f, uint32_t block, bool *asked
 static uint32_t missing_run(struct node *n, uint32_t block, uint32_t most)
 {
     uint32_t k = 0;
-    while (k < most && block + k < n->nblocks && !node_has(n, block + k) && !find(n, block + k))
+    while (k < most && block + k < n->nblocks && !node_has(n, block + k) && !fetch_of(n, block + k))
         k++;
     return k;
 }
@@ -378,7 +378,7 @@ int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32
     bool asked = false;
     pthread_mutex_lock(&n->mu);
     for (;;) {
-        struct fetch *f = find(n, block);
+        struct fetch *f = fetch_of(n, block);
         /* bytes in a buffer come first: they are as good and need no system call */
         if (!(f && f->state == FETCH_READY) && node_has(n, block)) {
             pthread_mutex_unlock(&n->mu);
@@ -436,7 +436,7 @@ uint32_t fetch_ahead(struct node *n, uint32_t first, uint32_t count, uint32_t pa
         pthread_mutex_lock(&n->mu);
         uint32_t k = missing_run(n, b, most);
         if (k == 0) {
-            struct fetch *f = find(n, b);
+            struct fetch *f = fetch_of(n, b);
             if (f && wanted)
                 f->wanted = true;
             pthread_mutex_unlock(&n->mu);

@@ -155,6 +155,7 @@ struct cache {
     struct budget budget;
     struct pool *pool;
     unsigned threads;
+    atomic_uint landing;                 /* blocks that have room and are on their way there */
     atomic_bool cancel;                  /* cache_free */
     pthread_t keeper;                    /* trims, sweeps */
     pthread_cond_t keeper_wake;          /* with mu */
@@ -285,6 +286,7 @@ bool block_invalidate(struct node *n, uint32_t block, bool if_untrusted);
 int block_evict_seg(struct node *n, uint32_t seg); /* takes away a segment's blocks: hole punched. -1: in use or pinned */
 
 /* fetch.c */
+struct fetch *fetch_of(struct node *n, uint32_t block); /* that brings it; NULL: none. n->mu is held */
 extern __thread unsigned fetch_origin; /* of the bytes that this thread's fetch_block waited for */
 /* The block is wanted now. 0: copied len bytes from `in` of the block to dst (dst NULL: nothing copied); 1: it is in the cache (or
  * just came): read it there; -1: e. more: how many blocks from here on the reader wants. */

@@ -18,6 +18,7 @@
 #define WINDOW_SHARE 16              /* of the cache */
 #define VERIFY_NOW (4u << 20)        /* up to this size a file left by a restart is verified when it is opened */
 #define BUSY_TRIES 8
+#define ROOM_NS (4 * NS_PER_MS)      /* the first pause; all of them are a second */
 #define WRITTEN_S 60                 /* the kernel writes what is older than 30 s, every 5 s */
 
 /* -- sequential readers ------------------------------------------------------------------------------------------------ */
@@ -289,15 +290,6 @@ int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err 
     return 0;
 }
 
-/* Is the block on its way to a tier, or lost to the held buffers? n->mu is held. */
-static struct fetch *underway(struct node *n, uint32_t block)
-{
-    for (struct fetch *f = n->fetches; f; f = f->next)
-        if (block >= f->first && block < f->first + f->count)
-            return f;
-    return NULL;
-}
-
 static int fill_block(struct node *n, uint32_t block, struct err *e)
 {
     for (int tries = 0; tries < BUSY_TRIES; tries++) {
@@ -308,9 +300,11 @@ static int fill_block(struct node *n, uint32_t block, struct err *e)
             return -1;
         pthread_mutex_lock(&n->mu);
         struct fetch *f;
-        while (!node_has(n, block) && (f = underway(n, block)) && !f->kept)
+        while (!node_has(n, block) && (f = fetch_of(n, block)) && !f->kept) /* on its way, and not lost to the held buffers */
             pthread_cond_wait(&n->changed, &n->mu);
         pthread_mutex_unlock(&n->mu);
+        if (!node_has(n, block) && atomic_load(&n->c->landing)) /* what has the room now can make some when it is here */
+            clock_sleep_ns(ROOM_NS << tries);
     }
     if (node_has(n, block))
         return 0;

@@ -433,7 +433,7 @@ int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len
         else if (w)
             atomic_fetch_add(&r->bypassed, 1);
         if (rc == 1)
-            rc = from_store(r, key, at + got, part - got, sink, cancel, e);
+            rc = got < part ? from_store(r, key, at + got, part - got, sink, cancel, e) : 0;
         if (rc)
             return -1;
         done += part;

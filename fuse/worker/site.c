@@ -304,7 +304,7 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     set(metric_gauge("millrace_cache_files", "", "Files with bytes in the cache."), c.files);
     set(metric_gauge("millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have."), c.pinned_bytes);
     set(metric_gauge("millrace_cache_pinned_files", "", "Pinned files."), c.pinned_files);
-    set(metric_gauge("millrace_cache_buffer_bytes", "", "Memory held by fetches."), c.buffer_bytes);
+    set(metric_gauge("millrace_cache_buffer_bytes", "", "Memory set aside for fetches."), c.buffer_bytes);
     set(metric_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache."), c.evicted_bytes);
     set(metric_counter("millrace_cache_moved_bytes_total", "", "Bytes moved between tiers."), c.moved_bytes);
     set(metric_counter("millrace_cache_full_total", "", "Times a tier had no room."), c.full);
