@@ -136,4 +136,20 @@ static inline bool content_same(unsigned seed, uint64_t off, const unsigned char
     return true;
 }
 
+/* A sink that takes the bytes of the content with seed 1 in order, each once. */
+struct taken {
+    uint64_t at, most; /* the next one; it stops there */
+};
+
+static inline int take(void *user, const void *data, size_t len)
+{
+    struct taken *t = user;
+    if (t->at >= t->most)
+        return 1;
+    if (!len || !content_same(1, t->at, data, len))
+        abort();
+    t->at += len;
+    return 0;
+}
+
 #endif

@@ -255,20 +255,6 @@ static void a_directory_as_a_store(void **state)
     assert_listing(w, "", false, "");
 }
 
-struct taken {
-    uint64_t at, most; /* next byte of the file; it stops there */
-};
-
-static int take(void *user, const void *data, size_t len)
-{
-    struct taken *t = user;
-    if (t->at >= t->most)
-        return 1;
-    assert_true(len > 0 && content_same(1, t->at, data, len));
-    t->at += len;
-    return 0;
-}
-
 static void bytes_come_in_order_until_they_are_refused(void **state)
 {
     struct world *w = *state;

@@ -46,20 +46,6 @@ static void what_has_come_is_not_fetched_again(void **state)
     assert_int_equal(fake_s3_requests(w->server, "GET"), 4);
 }
 
-struct taken {
-    size_t at, most; /* next byte of the file; it stops there */
-};
-
-static int take(void *user, const void *data, size_t len)
-{
-    struct taken *t = user;
-    if (t->at >= t->most)
-        return 1;
-    assert_true(content_same(1, t->at, data, len));
-    t->at += len;
-    return 0;
-}
-
 static void a_sink_gets_each_byte_once(void **state)
 {
     struct world *w = *state;
@@ -68,7 +54,7 @@ static void a_sink_gets_each_byte_once(void **state)
     ok(store_stat_path(w->s, "file", &st, &e), &e);
     static const char *const kinds[] = {"slowdown", "error", "reset", "truncated", "short", "long", "otherrange"};
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        struct taken t = {1000, SIZE_MAX};
+        struct taken t = {1000, UINT64_MAX};
         fake_s3_fault(w->server, "GET", kinds[i], 2);
         ok(store_stream(w->s, "file", st.version, 1000, LEN - 2000, take, &t, NULL, &e), &e);
         assert_int_equal(t.at, LEN - 1000);
@@ -101,7 +87,7 @@ static void any_version_is_one_version(void **state)
     fake_s3_fault(w->server, "GET", "etag", 1);
     ok(store_read(w->s, "file", "", 0, LEN, buf, NULL, &e), &e);
     assert_true(content_same(1, 0, buf, LEN));
-    struct taken t = {0, SIZE_MAX};
+    struct taken t = {0, UINT64_MAX};
     fake_s3_fault(w->server, "GET", "truncated", 1);
     fake_s3_fault(w->server, "GET", "etag", 1);
     assert_int_equal(store_stream(w->s, "file", "", 0, LEN, take, &t, NULL, &e), -1);
@@ -179,7 +165,7 @@ static void another_version_is_a_conflict(void **state)
     unsigned char buf[1000];
     ok(store_stat_path(w->s, "file", &st, &e), &e);
     fake_s3_fault(w->server, "GET", "etag", 1); /* a server that knows nothing of If-Match */
-    struct taken t = {0, SIZE_MAX};
+    struct taken t = {0, UINT64_MAX};
     assert_int_equal(store_stream(w->s, "file", st.version, 0, sizeof buf, take, &t, NULL, &e), -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
     assert_int_equal(e.sys, ESTALE);
