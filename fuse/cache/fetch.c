@@ -147,12 +147,17 @@ static void land(void *arg)
 
 /* -- getting the bytes ------------------------------------------------------------------------------------------------- */
 
+static size_t bytes_of(const struct fetch *f)
+{
+    return (size_t)(f->count - 1) * CACHE_BLOCK + block_len(f->n, f->first + f->count - 1);
+}
+
 static int ask_source(struct fetch *f, struct cache_sink *sink, struct err *e)
 {
     struct node *n = f->n;
     struct cache *c = n->c;
     struct cache_key key = {n->mount, n->path, n->version, n->id.size};
-    f->len = (size_t)(f->count - 1) * CACHE_BLOCK + block_len(n, f->first + f->count - 1);
+    f->len = bytes_of(f);
     return c->source.fetch(c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, sink, &c->cancel, e);
 }
 
@@ -161,7 +166,7 @@ static int get_bytes(struct fetch *f, struct err *e)
 {
     struct node *n = f->n;
     struct cache *c = n->c;
-    size_t len = (size_t)(f->count - 1) * CACHE_BLOCK + block_len(n, f->first + f->count - 1);
+    size_t len = bytes_of(f);
     f->buf = budget_buffer(&c->budget, len);
     if (!f->buf)
         return err_sys(e, ENOMEM, "read %s", n->path);

@@ -233,6 +233,15 @@ static int take_bytes(void *user, const void *data, size_t len)
     return taken ? 0 : -1;
 }
 
+/* Is it the range that was asked for? What comes is kept as it comes, so a server that knows nothing of ranges must not get that far. */
+static int judge(void *user, const struct http_resp *resp)
+{
+    const struct job *j = user;
+    char want[96], range[96];
+    snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, j->off, j->off + j->len - 1, j->key.size);
+    return resp->status == 206 && http_header(resp, "content-range", range, sizeof range) && strcmp(range, want) == 0 ? 0 : -1;
+}
+
 static void ask_worker(void *arg) /* takes over a ref */
 {
     struct job *j = arg;
@@ -241,7 +250,7 @@ static void ask_worker(void *arg) /* takes over a ref */
     char range[80];
     snprintf(range, sizeof range, "Range: bytes=%" PRIu64 "-%" PRIu64, j->off, j->off + j->len - 1);
     const char *headers[] = {range, NULL};
-    struct http_req req = {.method = "GET", .url = url, .headers = headers, .sink = take_bytes, .sink_user = j,
+    struct http_req req = {.method = "GET", .url = url, .headers = headers, .sink = take_bytes, .begin = judge, .sink_user = j,
         .stall_ns = STALL_NS, .cancel = &j->cancel_worker};
     struct http_resp resp = {0};
     struct err e = ERR_INIT;

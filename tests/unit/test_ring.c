@@ -85,7 +85,7 @@ static void test_names(void **state)
 #define PATIENT (60 * NS_PER_S)      /* a busy machine is no slow worker */
 #define HASTY (150 * NS_PER_MS)
 
-enum manner { GOOD, LATE, STUCK, CUT, LONG, ERROR_500, NOT_FOUND, CONFLICT_409 };
+enum manner { GOOD, LATE, STUCK, CUT, LONG, WHOLE, ELSEWHERE, RESIZED, ERROR_500, NOT_FOUND, CONFLICT_409 };
 
 struct fake_worker {
     struct serve *server;
@@ -113,6 +113,9 @@ static void on_data(void *user, const struct serve_req *req, struct serve_resp *
         return;
     }
     resp->status = 206;
+    uint64_t size = w->manner == RESIZED ? SIZE + 1 : SIZE, shift = w->manner == ELSEWHERE;
+    if (w->manner != WHOLE)
+        buf_addf(&resp->headers, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n", a + shift, b + shift, size);
     switch (w->manner) {
     case LATE:
         clock_sleep_ns(250 * NS_PER_MS);
@@ -127,6 +130,15 @@ static void on_data(void *user, const struct serve_req *req, struct serve_resp *
     case LONG:
         b = b + 10 < SIZE ? b + 10 : b;
         break;
+    case WHOLE: /* as much as was asked for, but from the beginning */
+        resp->status = 200;
+        b -= a;
+        a = 0;
+        break;
+    case ELSEWHERE:
+        a++;
+        b++;
+        break;
     case ERROR_500:
         resp->status = 500;
         return;
@@ -137,7 +149,7 @@ static void on_data(void *user, const struct serve_req *req, struct serve_resp *
         resp->status = 409;
         buf_adds(&resp->body, "{\"reason\":\"VersionChanged\",\"message\":\"it has changed\"}\n");
         return;
-    case GOOD:
+    case RESIZED: case GOOD:
         break;
     }
     buf_add(&resp->body, content + a, (size_t)(b - a + 1));
@@ -256,12 +268,12 @@ static void test_a_good_worker(void **state)
 static void test_wrong_answers_go_to_the_store(void **state)
 {
     (void)state;
-    static const enum manner manners[] = {CUT, LONG, ERROR_500, NOT_FOUND};
+    static const enum manner manners[] = {CUT, LONG, WHOLE, ELSEWHERE, RESIZED, ERROR_500, NOT_FOUND};
     for (size_t i = 0; i < ARRAY_LEN(manners); i++) {
         struct ring *r = new_ring(fw.url, PATIENT);
         fw.manner = manners[i];
         for (int k = 0; k < 4; k++)
-            fetch_check(r, (uint64_t)k * 5000, 4000);
+            fetch_check(r, 1000 + (uint64_t)k * 5000, 4000);
         uint64_t sent = stats(r).worker_bytes; /* what came is good, the rest comes from the store */
         assert_int_equal(stats(r).store_bytes, 16000 - sent);
         if (manners[i] != LONG)
