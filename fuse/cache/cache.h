@@ -1,7 +1,7 @@
 /* cache — contents of object versions in blocks of 1 MiB on tiers of memory (tmpfs or anonymous memfd) and disk; the same in the client and in the worker.
  * A cached file is a sparse mirror: one file per object version, holes for what is missing, a bitmap of valid blocks with CRC32C
  * beside it. Survives restarts (blocks are verified when first read again), ENOSPC (stops caching, keeps serving) and corruption (detected,
- * refetched, not served): after a crash, by another program, and by a bad disk where a whole block comes from it through cache_read. Who
+ * refetched, not served): after a crash, by another program, and by a bad disk where cache_read gives a whole block. Who
  * reads the file by itself, as the kernel does, sees what such a disk makes of it later. Threads: any. */
 #ifndef MILLRACE_FUSE_CACHE_H
 #define MILLRACE_FUSE_CACHE_H

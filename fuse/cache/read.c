@@ -127,7 +127,7 @@ void cache_stall(struct cache_stall *out)
 }
 
 /* len bytes from a tier. What the page cache has comes without waiting; only the rest is a wait for the disk. */
-static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t off, bool *waited)
+static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t off)
 {
     bool disk = n->c->tiers[n->tier].dir;
     int flags = disk ? RWF_NOWAIT : 0;
@@ -146,14 +146,13 @@ static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t of
     }
     if (began)
         stall.disk_ns += clock_mono_ns() - began;
-    *waited = began != 0;
     return true;
 }
 
-/* A whole block that came from the disk just now: are its bytes what they were when it was written there? */
+/* A whole block from a disk: are its bytes what they were when it was written there? */
 static bool is_sound(const struct node *n, const struct seg *s, uint32_t block, const char *data, uint32_t len)
 {
-    return len < block_len(n, block) || crc32c(0, data, len) == s->crc[block % SEG_BLOCKS];
+    return !n->c->tiers[n->tier].dir || len < block_len(n, block) || crc32c(0, data, len) == s->crc[block % SEG_BLOCKS];
 }
 
 /* The kernel has written it by now. What it has not cannot leave memory, and the reader would wait for it. */
@@ -171,10 +170,9 @@ static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32
     if (h != HIT)
         return h;
     uint64_t off = n->base + (uint64_t)block * CACHE_BLOCK + in;
-    bool waited = false;
-    if (!read_tier(n, dst, len, off, &waited)) {
+    if (!read_tier(n, dst, len, off)) {
         h = BROKEN;
-    } else if ((waited || n->cold) && !is_sound(n, s, block, dst, len)) {
+    } else if (!is_sound(n, s, block, dst, len)) {
         atomic_fetch_and(&s->trusted, ~block_bit(block));
         h = UNTRUSTED;
     }
