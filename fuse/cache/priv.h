@@ -165,7 +165,7 @@ struct cache {
 
 struct stream {
     uint64_t pos, ahead; /* where the reader is; up to where is fetched or asked for */
-    uint64_t window;     /* bytes; 0: one read seen */
+    uint64_t run;        /* bytes read in sequence, or fewer where there was no memory for what is ahead */
     uint64_t stamp;
 };
 #define STREAMS 4

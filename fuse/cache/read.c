@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define NEAR (2ull * CACHE_BLOCK)    /* FUSE sends the reads of one reader out of order by about this much */
+#define WINDOW_GROWTH 4              /* times what has been read in sequence: what is fetched for nothing at most */
+#define WINDOW_PARTS 4               /* requests for it at the same time */
 #define WINDOW_MAX (128ull << 20)
 #define WINDOW_SHARE 16              /* of the cache */
 #define VERIFY_NOW (4u << 20)        /* up to this size a file left by a restart is verified when it is opened */
@@ -58,19 +60,19 @@ static void advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *fi
     s->stamp = ++f->clock;
     uint64_t was = s->pos;
     s->pos = MAX(s->pos, off + len);
+    s->run += s->pos - was;
     if (!fresh && s->pos > was) { /* a first read alone says nothing: random readers fetch one block each */
+        uint64_t window = MAX((uint64_t)CACHE_BLOCK, MIN(s->run * WINDOW_GROWTH, max));
         if (s->ahead < s->pos)
             s->ahead = (s->pos + CACHE_BLOCK - 1) / CACHE_BLOCK * CACHE_BLOCK;
-        if (!s->window)
-            s->window = CACHE_BLOCK;
-        if (s->ahead - s->pos <= s->window / 2) {
-            uint64_t target = s->pos + s->window;
+        if (s->ahead - s->pos <= window / 2) {
+            uint64_t target = s->pos + window;
             target += CACHE_BLOCK - 1 - (target + CACHE_BLOCK - 1) % CACHE_BLOCK;
             *first = (uint32_t)(s->ahead / CACHE_BLOCK);
             *count = target > s->ahead ? (uint32_t)((target - s->ahead) / CACHE_BLOCK) : 0;
-            *part = (uint32_t)MAX(1u, MIN(PART_BLOCKS, s->window / (8 * CACHE_BLOCK)));
+            for (*part = 1; *part < PART_BLOCKS && *part * 2ull * WINDOW_PARTS * CACHE_BLOCK <= window;)
+                *part *= 2;
             s->ahead = MAX(s->ahead, target);
-            s->window = MIN(s->window * 2, max);
         }
     }
     pthread_mutex_unlock(&f->mu);
@@ -83,7 +85,7 @@ static void retreat(struct cache_file *f, uint64_t off, uint32_t got)
     struct stream *s = find_stream(f, off);
     if (s->stamp) {
         s->ahead = MAX((uint64_t)got * CACHE_BLOCK, (s->pos + CACHE_BLOCK - 1) / CACHE_BLOCK * CACHE_BLOCK);
-        s->window = MAX(s->window / 4, (uint64_t)CACHE_BLOCK);
+        s->run = MIN(s->run, window_max(f->n->c) / WINDOW_GROWTH) / 4;
     }
     pthread_mutex_unlock(&f->mu);
 }

@@ -216,7 +216,7 @@ static void test_what_came_before_a_failure_stays(void **state)
 static void test_window_grows_and_random_does_not(void **state)
 {
     (void)state;
-    struct cache *c = open_cache(256 << 20, 0);
+    struct cache *c = open_cache(512 << 20, 0);
     struct cache_file *f = open_file(c, "seq", "1", 128u * MIB);
     fake.slow_from = 32 * MIB; /* what is ahead stays on its way until it has been counted */
     for (uint64_t off = 0; off < 64u * MIB; off += 128 << 10) {
@@ -245,6 +245,25 @@ static void test_window_grows_and_random_does_not(void **state)
         read_check(f, "rand", "1", block * MIB + 4096, 4096);
     }
     assert_int_equal(fake.bytes, blocks * MIB); /* one block each, none ahead */
+    cache_close(f);
+    cache_free(c);
+}
+
+/* Who stops after the beginning has cost the store four times that at most. */
+static void test_ahead_in_proportion(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(1 << 30, 0);
+    struct cache_file *f = open_file(c, "head", "1", 128u * MIB);
+    fake.fetches = 0;
+    fake.bytes = 0;
+    for (uint64_t mib = 1; mib <= 8; mib *= 2) {
+        for (uint64_t off = mib / 2 * MIB; off < mib * MIB; off += 128 << 10)
+            read_check(f, "head", "1", off, 128 << 10);
+        eventually(fake.bytes >= 3 * mib * MIB && fake.running == 0);
+        assert_true(fake.bytes <= (5 * mib + 1) * MIB); /* whole blocks */
+    }
+    assert_true(fake.fetches < 30);
     cache_close(f);
     cache_free(c);
 }
@@ -394,8 +413,8 @@ int main(void)
         T(test_memory), T(test_disk), T(test_no_tier_at_all), T(test_empty_file), T(test_complete_fd), T(test_spans),
         T(test_single_flight), T(test_own_block_does_not_wait_for_read_ahead),
         T(test_blocks_are_read_as_they_come), T(test_what_came_before_a_failure_stays),
-        T(test_window_grows_and_random_does_not), T(test_hits_are_counted_honestly), T(test_failures), T(test_versions), T(test_drop),
-        T(test_mounts_are_told_apart),
+        T(test_window_grows_and_random_does_not), T(test_ahead_in_proportion), T(test_hits_are_counted_honestly),
+        T(test_failures), T(test_versions), T(test_drop), T(test_mounts_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
