@@ -177,18 +177,24 @@ void backings_idle(struct backings *b, const struct inode *was)
         b->ops.close(b->ops.user, old);
 }
 
-void backings_drop(struct backings *b, uint64_t ino)
+bool backings_drop(struct backings *b, uint64_t ino)
 {
     int32_t old = 0;
+    struct inode n = {0};
     pthread_mutex_lock(&b->mu);
+    bool known = inodes_get(b->inodes, ino, &n) == 0, used = known && n.backing > 0 && n.opens && (n.flags & INODE_PASSTHROUGH);
     uint32_t i = find(b, ino);
     if (i != NONE) {
         struct entry e = take_out(b, i);
+        old = disown(b, &e);
+    } else if (known && n.backing > 0 && !used) { /* its last close is not here yet */
+        struct entry e = {.ino = ino, .generation = n.generation, .id = n.backing};
         old = disown(b, &e);
     }
     pthread_mutex_unlock(&b->mu);
     if (old > 0)
         b->ops.close(b->ops.user, old);
+    return !used;
 }
 
 static void note(void *user, const struct inode *n)

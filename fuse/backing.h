@@ -36,8 +36,9 @@ int32_t backings_reopen(struct backings *b, uint64_t ino);
 int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *e);
 /* The inode's last open was closed; was: as it was before that. */
 void backings_idle(struct backings *b, const struct inode *was);
-/* Gives back the id of an inode that nobody has open: who opens it next gets the file that is cached then. */
-void backings_drop(struct backings *b, uint64_t ino);
+/* Gives back the id of an inode that nobody has open: who opens it next gets the file that is cached then. False: the kernel reads it by
+ * itself just now, and will as long as those who have it open do. */
+bool backings_drop(struct backings *b, uint64_t ino);
 size_t backings_count(struct backings *b); /* of inodes that nobody has open */
 
 #endif

@@ -166,6 +166,13 @@ static void rec_detach_tree(struct inodes *ix, struct rec *top)
     }
 }
 
+/* Not because a user of the mount said so. */
+static void rec_lose(struct inodes *ix, struct rec *r)
+{
+    r->flags |= INODE_LOST;
+    rec_detach_tree(ix, r);
+}
+
 /* Is there anything below (or here) that the store does not have, or that must stay? */
 static bool rec_precious(const struct inodes *ix, const struct rec *top)
 {
@@ -230,6 +237,21 @@ static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name, co
     return rec_add(ix, r, st->is_dir ? INODE_DIR : 0, e) ? NULL : r;
 }
 
+/* Another record for the name. Who is killed in the middle leaves a directory that has to be asked for it, not one where it is absent. */
+static struct rec *put_again(struct inodes *ix, struct rec *r, uint32_t dir, const char *name, const struct store_stat *st, uint32_t now_s,
+    struct err *e)
+{
+    unsigned listed = ix->recs[dir].flags & INODE_LISTED;
+    flags_set(ix, &ix->recs[dir], 0, listed);
+    atomic_signal_fence(memory_order_seq_cst);
+    rec_lose(ix, r);
+    if (!(r = put_new(ix, dir, name, st, now_s, e)))
+        return NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    flags_set(ix, &ix->recs[dir], listed, 0);
+    return r;
+}
+
 /* Is what we have still what the store says? */
 static bool put_same(const struct inodes *ix, const struct rec *r, const struct store_stat *st)
 {
@@ -268,10 +290,9 @@ static int put_locked(struct inodes *ix, uint32_t dir, const char *name, const s
         if (r && rec_precious(ix, r)) { /* a directory with unsaved files became a file elsewhere: ours first */
             r->synced = now_s;
         } else {
-            if (r)
-                rec_detach_tree(ix, r);
             *change = r ? INODES_REPLACED : INODES_NEW;
-            if (!(r = put_new(ix, dir, name, st, now_s, e)))
+            r = r ? put_again(ix, r, dir, name, st, now_s, e) : put_new(ix, dir, name, st, now_s, e);
+            if (!r)
                 return -1;
         }
     }
@@ -289,6 +310,35 @@ int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct s
         err_sys(e, ESTALE, "the directory of \"%s\" is gone", name);
     else
         rc = put_locked(ix, (uint32_t)dir, name, st, now_s, out, change, e);
+    change_end(ix);
+    return rc;
+}
+
+int inodes_renew(struct inodes *ix, uint64_t ino, struct err *e)
+{
+    char name[INODE_NAME_MAX + 1];
+    struct store_stat st = {0};
+    int rc = -1;
+    change_begin(ix, NULL);
+    struct rec *r = index_rec(ix, ino);
+    if (!r || (r->flags & (INODE_GONE | INODE_DIR)) || rec_precious(ix, r)) {
+        err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino);
+    } else {
+        struct rec old = *r;
+        memcpy(name, index_text(ix, old.name), old.name_len);
+        name[old.name_len] = '\0';
+        st.size = old.size;
+        st.mtime_ns = old.mtime_ns;
+        index_version_get(ix, r, st.version);
+        if ((r = put_again(ix, r, old.parent, name, &st, old.synced, e))) {
+            r->mode = old.mode;
+            r->uid = old.uid;
+            r->gid = old.gid;
+            r->mount = old.mount;
+            flags_set(ix, r, old.flags & INODE_ATTR, 0);
+            rc = 0;
+        }
+    }
     change_end(ix);
     return rc;
 }
@@ -494,7 +544,7 @@ bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)
             memcpy(name, index_text(ix, r->name), r->name_len);
             name[r->name_len] = '\0';
             bool known = rec_current(ix, r) && r->nlookup;
-            rec_detach_tree(ix, r);
+            rec_lose(ix, r);
             removed = true;
             if (known && fn)
                 fn(user, dir, name);
@@ -539,16 +589,4 @@ int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount)
     }
     change_end(ix);
     return d ? 0 : -1;
-}
-
-void inodes_stats(struct inodes *ix, struct inodes_stats *out)
-{
-    pthread_rwlock_rdlock(&ix->lock);
-    out->inodes = ix->h->live;
-    out->records = ix->h->nrecs - 1;
-    out->name_bytes = ix->h->name_bytes;
-    out->file_bytes = 4096;
-    for (int i = 0; i < REGION_COUNT; i++)
-        out->file_bytes += ix->h->have[i];
-    pthread_rwlock_unlock(&ix->lock);
 }

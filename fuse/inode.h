@@ -7,7 +7,7 @@
  * into the record; only odd ones need more room.
  *
  * A new version from outside is a new inode: readers who hold the old one open keep it, and the kernel's page cache can never
- * mix two versions. A change made through this mount keeps the inode.
+ * mix two versions. A change made through this mount keeps the inode, but where the kernel reads its cached copy by itself: inodes_renew.
  *
  * Threads: any. Locks: one rwlock inside, a leaf (never held across I/O to a store or a reply). Views are copies. */
 #ifndef MILLRACE_FUSE_INODE_H
@@ -37,7 +37,8 @@ enum inode_flag {
     INODE_GONE = 128,      /* has no name any more; lives until forgotten and closed */
     INODE_PASSTHROUGH = 256, /* its opens go to the backing file .backing */
     INODE_FIXED = 1024,    /* a directory above a mount: it is there whatever the store says */
-    INODE_ATTR = 512,      /* mode, owner or times were set by a user: the store's do not replace them */
+    INODE_LOST = 2048,     /* gone, and no user of this mount has removed it: who is to write opens what has its name now */
+    INODE_ATTR = 512,      /* mode, owner or times were set by a user, or by writing: the store's do not replace them */
 };
 
 /* A copy of a record. */
@@ -84,6 +85,8 @@ enum inodes_change { INODES_SAME, INODES_NEW, INODES_UPDATED, INODES_REPLACED /*
 /* What a store says about a name. Never touches what is dirty, local or a mount. */
 int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct store_stat *st, uint32_t now_s, struct inode *out,
     enum inodes_change *change, struct err *e);
+/* A file's name, with all that is known of it but an id of the kernel, goes to a new inode; who has the old one keeps that. */
+int inodes_renew(struct inodes *ix, uint64_t ino, struct err *e);
 /* A new name made here: flags and mode of `like` (INODE_DIR, INODE_LOCAL, …), its uid, gid, mount, mtime, size. EXISTS. */
 int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struct inode *like, struct inode *out, struct err *e);
 void inodes_remove(struct inodes *ix, uint64_t ino);                  /* takes the name away */

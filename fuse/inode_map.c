@@ -252,3 +252,15 @@ void inodes_close(struct inodes *ix, bool clean)
     }
     unmap(ix);
 }
+
+void inodes_stats(struct inodes *ix, struct inodes_stats *out)
+{
+    pthread_rwlock_rdlock(&ix->lock);
+    out->inodes = ix->h->live;
+    out->records = ix->h->nrecs - 1;
+    out->name_bytes = ix->h->name_bytes;
+    out->file_bytes = 4096;
+    for (int i = 0; i < REGION_COUNT; i++)
+        out->file_bytes += ix->h->have[i];
+    pthread_rwlock_unlock(&ix->lock);
+}

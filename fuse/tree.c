@@ -422,6 +422,7 @@ static int ask(struct tree *t, uint64_t dir, const char *name, bool known, const
     }
     if (e->cls == ERR_NOTFOUND) {
         if (known) {
+            inodes_set(t->c.inodes, old->ino, 0, NULL, INODE_LOST, 0);
             inodes_remove(t->c.inodes, old->ino);
             t->c.changed(t->c.user, dir, name);
             listing_changed(t, dir);

@@ -5,6 +5,7 @@
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,10 +94,11 @@ static int teardown(void **state)
     return 0;
 }
 
+static pthread_mutex_t up = PTHREAD_MUTEX_INITIALIZER;
+
 /* As ofile does: registered one at a time for an inode. 0: it is open, but not passed through. */
 static int32_t open_it(struct backings *b, uint64_t ino)
 {
-    static pthread_mutex_t up = PTHREAD_MUTEX_INITIALIZER;
     int32_t id = backings_reopen(b, ino);
     if (id)
         return id;
@@ -111,6 +113,19 @@ static int32_t open_it(struct backings *b, uint64_t ino)
     }
     pthread_mutex_unlock(&up);
     return id;
+}
+
+/* For writing: false if the kernel reads it by itself. */
+static bool open_to_write(struct backings *b, uint64_t ino)
+{
+    pthread_mutex_lock(&up);
+    bool ok = backings_drop(b, ino);
+    if (ok) {
+        inodes_set(ix, ino, 0, NULL, 0, INODE_PASSTHROUGH);
+        inodes_opened(ix, ino, 1);
+    }
+    pthread_mutex_unlock(&up);
+    return ok;
 }
 
 static void close_it(struct backings *b, uint64_t ino)
@@ -250,6 +265,35 @@ static void test_refused(void **state)
     backings_free(b);
 }
 
+/* Who opens it after a writer gets nothing of what was there before; who reads it by the kernel is let alone. */
+static void test_written(void **state)
+{
+    (void)state;
+    struct backings *b = backings_new(&ops, ix, MOST, 1 << 20);
+    int32_t id = open_it(b, files[0]);
+    assert_false(open_to_write(b, files[0]));
+    assert_true(live[id]);
+    assert_int_equal(open_it(b, files[0]), id);
+    close_it(b, files[0]);
+    close_it(b, files[0]);
+    assert_true(open_to_write(b, files[0]));
+    assert_false(live[id]);
+    assert_int_equal(open_it(b, files[0]), 0); /* through us, as the writer's */
+    close_it(b, files[0]);
+    close_it(b, files[0]);
+    assert_true(open_it(b, files[0]) > id);
+    struct inode was; /* between the last close and its being told */
+    assert_int_equal(inodes_get(ix, files[0], &was), 0);
+    assert_int_equal(inodes_opened(ix, files[0], -1), 0);
+    assert_true(open_to_write(b, files[0]));
+    assert_false(live[was.backing]);
+    backings_idle(b, &was);
+    close_it(b, files[0]);
+    assert_int_equal(backings_count(b), 0);
+    assert_int_equal(nlive, 0);
+    backings_free(b);
+}
+
 /* Its record is freed with the last close, or later, and taken by another file. */
 static void test_gone(void **state)
 {
@@ -273,6 +317,48 @@ static void test_gone(void **state)
     assert_int_equal(nlive, 0);
 }
 
+/* Who writes gets an inode of his own: all that is known of the file, nothing of what the kernel knows of the old one. */
+static void test_renew(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct inode n, was, set = {.mode = 0751, .uid = 3, .gid = 4};
+    struct backings *b = backings_new(&ops, ix, MOST, 1 << 20);
+    uint64_t old = files[0];
+    int32_t id = open_it(b, old);
+    inodes_set(ix, old, INODES_MODE | INODES_OWNER, &set, INODE_ATTR, 0);
+    assert_int_equal(inodes_get(ix, old, &was), 0);
+    assert_int_equal(inodes_renew(ix, old, &e), 0);
+    assert_true(inodes_find(ix, INODE_ROOT, "f0", &n));
+    assert_int_not_equal(n.ino, old);
+    assert_int_equal(n.flags, INODE_USED | INODE_ATTR);
+    assert_true(n.mode == was.mode && n.uid == 3 && n.gid == 4 && n.size == 10 && n.mtime_ns == 1 && n.synced_s == was.synced_s);
+    assert_true(n.opens == 0 && n.backing == 0 && n.mount == was.mount);
+    assert_string_equal(n.version, "v1");
+    assert_int_equal(put("f0", "v1"), n.ino); /* to the store it is the same file */
+    assert_int_equal(inodes_get(ix, INODE_ROOT, &n), 0);
+    assert_int_equal(n.nchildren, FILES);
+
+    assert_int_equal(inodes_get(ix, old, &n), 0); /* its readers keep it */
+    assert_int_equal(n.flags, INODE_USED | INODE_ATTR | INODE_PASSTHROUGH | INODE_GONE | INODE_LOST);
+    assert_true(n.opens == 1 && n.backing == id && live[id]);
+    assert_int_equal(open_it(b, old), id);
+    assert_int_equal(inodes_renew(ix, old, &e), -1);
+    assert_int_equal(err_errno(&e), ESTALE);
+    close_it(b, old);
+    close_it(b, old);
+    inodes_forget(ix, old, 1);
+    assert_int_equal(inodes_get(ix, old, &n), -1);
+
+    assert_int_equal(inodes_renew(ix, INODE_ROOT, &e), -1);
+    inodes_set(ix, files[1], 0, NULL, INODE_STAGED, 0); /* its content would stay behind */
+    assert_int_equal(inodes_renew(ix, files[1], &e), -1);
+    assert_true(inodes_find(ix, INODE_ROOT, "f1", &n));
+    assert_int_equal(n.ino, files[1]);
+    backings_free(b);
+    assert_int_equal(nlive, 0);
+}
+
 struct hand {
     struct backings *b;
     int number;
@@ -284,6 +370,12 @@ static void *hammer(void *arg)
     unsigned seed = (unsigned)h->number;
     for (int i = 0; i < 3000; i++) { /* more files than ids, and all threads use them all */
         uint64_t ino = files[rand_r(&seed) % FILES];
+        struct inode n;
+        if (h->number == 0 && open_to_write(h->b, ino)) {
+            if (inodes_get(ix, ino, &n) || n.backing || (n.flags & INODE_PASSTHROUGH))
+                abort();
+            close_it(h->b, ino);
+        }
         int32_t id = open_it(h->b, ino);
         pthread_mutex_lock(&mu);
         bool good = !id || live[id];
@@ -320,6 +412,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bytes, setup, teardown), cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_updated, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown), cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_written, setup, teardown), cmocka_unit_test_setup_teardown(test_renew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
     };
     if (!mkdtemp(dir))

@@ -318,6 +318,13 @@ static void step(struct inodes *ix, struct shadow *s, unsigned *seed)
             return;
         inodes_remove(ix, s[slot].ino);
         drop_shadow(s, slot);
+    } else if (what == 7) {
+        struct inode n;
+        if (!s[slot].used || s[slot].is_dir)
+            return;
+        assert_int_equal(inodes_renew(ix, s[slot].ino, &e), 0);
+        assert_true(inodes_find(ix, s[s[slot].parent].ino, s[slot].name, &n));
+        s[slot].ino = n.ino;
     } else {
         if (!s[slot].used || is_below(s, d, slot) || there == slot || (there && (is_below(s, slot, there) || kids_of(s, there))))
             return;
