@@ -193,14 +193,8 @@ static int wait_for_stores(struct client *c, struct err *e)
     return err_set(e, ERR_RETRY, "told to end");
 }
 
-/* Is there a file that the kernel may read by itself, from our copy? */
-static bool may_pass_through(const struct client *c)
-{
-    bool read_only = c->conf->read_only;
-    for (size_t i = 0; i < c->conf->nmounts; i++)
-        read_only |= c->conf->mounts[i].read_only || !c->stores[i] || !(store_caps(c->stores[i]) & STORE_CAP_WRITE);
-    return read_only && !c->fs.sealed && (c->keeper || geteuid() == 0);
-}
+/* May the kernel read files by itself, from our copy? */
+static bool may_pass_through(const struct client *c) { return !c->fs.sealed && (c->keeper || geteuid() == 0); }
 
 static bool all_read_only(const struct conf *conf)
 {
@@ -288,7 +282,7 @@ static int build(struct client *c, bool resume, struct err *e)
         return err_wrap(e, "cache workers");
     struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .mounts = c->conf->mounts,
         .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring}, .will_block = loop_will_block,
-        .drop_behind = !may_pass_through(c)};
+        .drop_behind = !ro || !may_pass_through(c)};
     if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
         return err_wrap(e, "cache");
     struct inodes_conf ic = {.path = c->index_path, .resume = resume, .dir_mode = fs->dir_mode, .file_mode = fs->file_mode,

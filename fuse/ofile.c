@@ -16,6 +16,7 @@
 #define IDLE_FEW 16    /* closed files that are kept ready, however large: a file is closed between two reads, too */
 #define IDLE_SHARE 8   /* all others, as long as they are one part of so many of the cache: what we hold is not evicted */
 #define IDLE_TRIES 4
+#define PASS_BYTES CACHE_BLOCK /* smaller files that can be written are not passed through */
 
 struct note {
     uint64_t ino, generation;
@@ -406,14 +407,19 @@ int ofile_drop(struct ofile *f, uint64_t *freed, struct err *e)
     return rc;
 }
 
+/* Could those who read it meanwhile ask for what is written to it? Most files that grow while they are read are small, or were made here. */
+static bool may_be_shared(const struct tree *t, const struct inode *n)
+{
+    return tree_writable(t, n->mount) && (n->size < PASS_BYTES || (n->flags & INODE_ATTR));
+}
+
 /* Opens a complete cached file for the kernel to read by itself, and counts that: its backing id, one for an inode as long as it has any
- * open; or 0. Only where nothing can be written: readers of a
- * backing file would not see what somebody else writes to the staging file. f->up is held. */
+ * open; or 0. f->up is held. */
 static int32_t open_backing(struct ofile *f, const struct inode *n)
 {
     struct ofiles_conf *c = &f->files->c;
     struct err e = ERR_INIT;
-    if (!c->backings || f->no_backing || (n->flags & INODE_STAGED) || tree_writable(c->tree, n->mount))
+    if (!c->backings || f->no_backing || (n->flags & INODE_STAGED) || may_be_shared(c->tree, n))
         return 0;
     if (lock_attached(f, true, &e))
         return 0;
@@ -441,15 +447,29 @@ bool ofiles_reclosed(struct ofiles *fs, uint64_t ino)
     return true;
 }
 
-/* The kernel takes all opens of an inode in one way: through the backing file, or through us. */
+/* The kernel takes all opens of an inode in one way: through the backing file, or through us. Readers of the backing file keep the version
+ * that they opened; who is going to write gets an inode of his own, when the kernel looks the name up again, as it does after ESTALE. */
+static int leave_to_readers(struct ofile *f, struct err *e)
+{
+    struct inode n;
+    if (inodes_get(f->files->c.inodes, f->ino, &n) == 0 && !(n.flags & INODE_GONE) && inodes_renew(f->files->c.inodes, f->ino, e))
+        return -1;
+    return err_sys(e, ESTALE, "inode %llu is for its readers only", (unsigned long long)f->ino);
+}
+
+/* f->up is held. */
 static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e)
 {
     struct inodes *ix = f->files->c.inodes;
     struct inode n;
     if (!write && (*backing = ofiles_reopen(f->files, f->ino)))
         return 0;
+    if (write && f->files->c.backings && !backings_drop(f->files->c.backings, f->ino))
+        return leave_to_readers(f, e);
     if (inodes_get(ix, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
+    if (write && (n.flags & INODE_LOST))
+        return err_sys(e, ESTALE, "inode %llu has no name any more", (unsigned long long)f->ino);
     if (!write && n.opens == 0 && (*backing = open_backing(f, &n)))
         return 0;
     if (truncate && write_truncate(f, 0, e))

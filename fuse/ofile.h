@@ -67,7 +67,7 @@ void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), voi
  * counts a close of one, false if it is none. */
 int32_t ofiles_reopen(struct ofiles *fs, uint64_t ino);
 bool ofiles_reclosed(struct ofiles *fs, uint64_t ino);
-/* Decides how this open is served. *backing: passthrough id or 0. ESTALE: the inode is gone.
+/* Decides how this open is served. *backing: passthrough id or 0. ESTALE: the inode is gone, or for its readers only: look the name up again.
  * Counts the open; ofile_closed() counts it off again. */
 int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e);
 void ofile_closed(struct ofile *f);

@@ -205,13 +205,20 @@ static void lock_both(struct ofile *f, struct ofile *g)
         pthread_mutex_lock(&g->up);
 }
 
+static bool has_name(struct fs *fs, uint64_t ino)
+{
+    struct inode n;
+    return inodes_get(fs->inodes, ino, &n) == 0 && !(n.flags & INODE_GONE);
+}
+
 static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, struct err *e)
 {
     struct fs *fs = m->fs;
     struct store_stat st = {0};
     struct err pin = ERR_INIT;
     struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
-    if (inodes_get(fs->inodes, m->n.ino, &m->n)) /* an upload may have ended meanwhile */
+    /* An upload may have ended meanwhile, or a writer have got another inode. */
+    if (inodes_get(fs->inodes, m->n.ino, &m->n) || (m->n.flags & INODE_GONE) || (g && !has_name(fs, g->ino)))
         return err_sys(e, ESTALE, "rename");
     /* What is only here may take a free name without the store; what the store has under that name can only be replaced there. */
     if ((m->n.flags & INODE_LOCAL) && m->target.ino && !(m->target.flags & INODE_LOCAL)
