@@ -457,6 +457,14 @@ static int leave_to_readers(struct ofile *f, struct err *e)
     return err_sys(e, ESTALE, "inode %llu is for its readers only", (unsigned long long)f->ino);
 }
 
+static bool has_content(struct ofile *f)
+{
+    pthread_rwlock_rdlock(&f->io);
+    bool has = f->cf || f->stage_fd >= 0;
+    pthread_rwlock_unlock(&f->io);
+    return has;
+}
+
 /* f->up is held. */
 static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e)
 {
@@ -468,10 +476,10 @@ static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *back
         return leave_to_readers(f, e);
     if (inodes_get(ix, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
-    if (write && (n.flags & INODE_LOST))
-        return err_sys(e, ESTALE, "inode %llu has no name any more", (unsigned long long)f->ino);
     if (!write && n.opens == 0 && (*backing = open_backing(f, &n)))
         return 0;
+    if ((n.flags & INODE_LOST) && (write || !has_content(f)))
+        return err_sys(e, ESTALE, "inode %llu has no name any more", (unsigned long long)f->ino);
     if (truncate && write_truncate(f, 0, e))
         return -1;
     inodes_set(ix, f->ino, 0, NULL, 0, INODE_PASSTHROUGH);
