@@ -451,9 +451,8 @@ bool ofiles_reclosed(struct ofiles *fs, uint64_t ino)
  * that they opened; who is going to write gets an inode of his own, when the kernel looks the name up again, as it does after ESTALE. */
 static int leave_to_readers(struct ofile *f, struct err *e)
 {
-    struct inode n;
-    if (inodes_get(f->files->c.inodes, f->ino, &n) == 0 && !(n.flags & INODE_GONE) && inodes_renew(f->files->c.inodes, f->ino, e))
-        return -1;
+    if (inodes_renew(f->files->c.inodes, f->ino, e))
+        return -1; /* ESTALE, too, where another one has the name already */
     return err_sys(e, ESTALE, "inode %llu is for its readers only", (unsigned long long)f->ino);
 }
 
