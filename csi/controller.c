@@ -1,5 +1,5 @@
 /* The Controller of standalone mode. On Kubernetes the operator makes PersistentVolumes and none of this is offered. */
-#include "csi/child_config.h"
+#include "csi/client_config.h"
 #include "csi/plugin.h"
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"

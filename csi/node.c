@@ -1,5 +1,5 @@
-#include "csi/child.h"
-#include "csi/child_config.h"
+#include "csi/client_proc.h"
+#include "csi/client_config.h"
 #include "csi/mount.h"
 #include "csi/plugin.h"
 #include "lib/base/clock.h"

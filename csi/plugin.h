@@ -2,8 +2,8 @@
 #ifndef MILLRACE_CSI_PLUGIN_H
 #define MILLRACE_CSI_PLUGIN_H
 
-#include "csi/keeper.h"
-#include "csi/place.h"
+#include "csi/handoff.h"
+#include "csi/node_dirs.h"
 #include "csi/rpc.h"
 #include "csi/volume.h"
 

@@ -1,4 +1,4 @@
-#include "csi/child.h"
+#include "csi/client_proc.h"
 #include "csi/mount.h"
 #include "csi/plugin.h"
 #include "lib/base/file.h"

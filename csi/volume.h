@@ -4,7 +4,7 @@
 #ifndef MILLRACE_CSI_VOLUME_H
 #define MILLRACE_CSI_VOLUME_H
 
-#include "csi/source.h"
+#include "csi/volume_context.h"
 #include "lib/base/err.h"
 
 #include <stdbool.h>

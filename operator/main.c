@@ -7,7 +7,7 @@
 #include "lib/base/opt.h"
 #include "lib/http/metric.h"
 #include "lib/http/serve.h"
-#include "operator/ctl/env.h"
+#include "operator/ctl/manager.h"
 #include "operator/ctl/lease.h"
 
 #include <errno.h>

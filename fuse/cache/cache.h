@@ -3,10 +3,10 @@
  * beside it. Survives restarts (blocks are verified when first read again), ENOSPC (stops caching, keeps serving) and corruption (detected,
  * refetched, not served): after a crash, by another program, and by a bad disk where cache_read gives a whole block. Who
  * reads the file by itself, as the kernel does, sees what such a disk makes of it later. Threads: any. */
-#ifndef MILLRACE_FUSE_CACHE_H
-#define MILLRACE_FUSE_CACHE_H
+#ifndef MILLRACE_FUSE_CACHE_CACHE_H
+#define MILLRACE_FUSE_CACHE_CACHE_H
 
-#include "fuse/conf.h"
+#include "lib/conf/conf.h"
 #include "lib/base/err.h"
 #include "lib/base/sink.h"
 

@@ -13,7 +13,7 @@
 #include "fuse/cache/budget.h"
 #include "fuse/cache/cache.h"
 #include "fuse/cache/meta.h"
-#include "fuse/cache/pool.h"
+#include "lib/base/pool.h"
 #include "fuse/cache/s3fifo.h"
 
 #include <pthread.h>

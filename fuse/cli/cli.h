@@ -1,8 +1,8 @@
 /* cli — what the verbs of `millrace` share. Exit statuses: 0 done, 1 failed, 2 misuse. */
-#ifndef MILLRACE_FUSE_CLI_H
-#define MILLRACE_FUSE_CLI_H
+#ifndef MILLRACE_FUSE_CLI_CLI_H
+#define MILLRACE_FUSE_CLI_CLI_H
 
-#include "fuse/conf.h"
+#include "lib/conf/conf.h"
 #include "fuse/store/store.h"
 #include "lib/base/err.h"
 #include "lib/base/opt.h"

@@ -1,7 +1,7 @@
 /* hint: hands a list of paths over to the mount. */
 #include "fuse/cli/cli.h"
 
-#include "fuse/hint.h"
+#include "fuse/prefetch/hint.h"
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"

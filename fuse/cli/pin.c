@@ -1,7 +1,7 @@
 /* load, pin, unpin and free: asks a mount to bring files into the node's cache, to keep them there, or to let them go. */
 #include "fuse/cli/cli.h"
 
-#include "fuse/pin.h"
+#include "fuse/ops/pin.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/human.h"

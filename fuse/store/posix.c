@@ -2,7 +2,7 @@
  * copy of all that it is given and runs on a thread of its own (guard.h). */
 #include "fuse/store/posix.h"
 
-#include "fuse/store/guard.h"
+#include "fuse/store/timed_call.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>

@@ -3,10 +3,10 @@
  * store's options (a listing for each page or batch), whatever the store does meanwhile: a file system that does not answer, too; retries
  * with back-off and jitter happen inside (RETRY left over after that means it is really down). What was given up may still happen later.
  * Errors carry a reason for people and conditions in store_reason(). */
-#ifndef MILLRACE_FUSE_STORE_H
-#define MILLRACE_FUSE_STORE_H
+#ifndef MILLRACE_FUSE_STORE_STORE_H
+#define MILLRACE_FUSE_STORE_STORE_H
 
-#include "fuse/conf.h"
+#include "lib/conf/conf.h"
 #include "lib/base/err.h"
 #include "lib/base/sink.h"
 

@@ -1,6 +1,6 @@
 #include "fuse/worker/load.h"
 
-#include "fuse/worker/ring.h"
+#include "fuse/peers/peers.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/human.h"

@@ -3,8 +3,8 @@
 #ifndef MILLRACE_FUSE_WORKER_LOAD_H
 #define MILLRACE_FUSE_WORKER_LOAD_H
 
-#include "fuse/worker/query.h"
-#include "fuse/worker/site.h"
+#include "fuse/worker/request.h"
+#include "fuse/worker/server.h"
 
 struct load_conf {
     char **paths;       /* in the dataset's tree; npaths 0: all of it */

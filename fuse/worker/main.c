@@ -1,6 +1,6 @@
 /* millrace-worker — a cache worker of a dataset, or (--load) the loader that fills the workers. */
 #include "fuse/worker/load.h"
-#include "fuse/worker/site.h"
+#include "fuse/worker/server.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"

@@ -1,7 +1,7 @@
 /* buf — a growing byte buffer with a ceiling. Past the ceiling bytes are dropped and `truncated` is set: check it where
  * the content matters. Always NUL-terminated for buf_str(). */
-#ifndef MILLRACE_BASE_BUF_H
-#define MILLRACE_BASE_BUF_H
+#ifndef MILLRACE_LIB_BASE_BUF_H
+#define MILLRACE_LIB_BASE_BUF_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* clock — time in int64 nanoseconds; a struct clock where tests must turn the hands. */
-#ifndef MILLRACE_BASE_CLOCK_H
-#define MILLRACE_BASE_CLOCK_H
+#ifndef MILLRACE_LIB_BASE_CLOCK_H
+#define MILLRACE_LIB_BASE_CLOCK_H
 
 #include <pthread.h>
 #include <stdint.h>

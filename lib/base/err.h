@@ -1,8 +1,8 @@
 /* err — one error, owned by the caller, always the last argument of a function that can fail.
  * Functions return 0/-1 (or a pointer/NULL) and fill the error only on failure; callers add context with err_wrap().
  * A message says what was tried on which object, why it failed and, if we know, what to do. Passing NULL is allowed. */
-#ifndef MILLRACE_BASE_ERR_H
-#define MILLRACE_BASE_ERR_H
+#ifndef MILLRACE_LIB_BASE_ERR_H
+#define MILLRACE_LIB_BASE_ERR_H
 
 /* What the caller can do about it. Mapped at three edges: requeue policy (operator), gRPC status (csi), errno (fuse). */
 enum err_class {

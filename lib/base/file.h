@@ -1,6 +1,6 @@
 /* file — whole small files and directories. */
-#ifndef MILLRACE_BASE_FILE_H
-#define MILLRACE_BASE_FILE_H
+#ifndef MILLRACE_LIB_BASE_FILE_H
+#define MILLRACE_LIB_BASE_FILE_H
 
 #include "lib/base/err.h"
 

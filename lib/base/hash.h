@@ -1,6 +1,6 @@
 /* hash — non-cryptographic hashes. hash64 is stable across releases and machines: it names objects and picks workers. */
-#ifndef MILLRACE_BASE_HASH_H
-#define MILLRACE_BASE_HASH_H
+#ifndef MILLRACE_LIB_BASE_HASH_H
+#define MILLRACE_LIB_BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* human — byte counts and Kubernetes quantities for people. */
-#ifndef MILLRACE_BASE_HUMAN_H
-#define MILLRACE_BASE_HUMAN_H
+#ifndef MILLRACE_LIB_BASE_HUMAN_H
+#define MILLRACE_LIB_BASE_HUMAN_H
 
 #include <stdint.h>
 

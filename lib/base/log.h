@@ -1,7 +1,7 @@
 /* log — JSON lines on stderr: {"ts","level","msg",…}. Threads: any. log.mu is a leaf.
  * Secrets are redacted here and only here: every string given to log_redact() is replaced by *** in whatever is logged. */
-#ifndef MILLRACE_BASE_LOG_H
-#define MILLRACE_BASE_LOG_H
+#ifndef MILLRACE_LIB_BASE_LOG_H
+#define MILLRACE_LIB_BASE_LOG_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* map — string keys to pointers. Keys are copied; values are the caller's, freed by free_value if given. Not locked. */
-#ifndef MILLRACE_BASE_MAP_H
-#define MILLRACE_BASE_MAP_H
+#ifndef MILLRACE_LIB_BASE_MAP_H
+#define MILLRACE_LIB_BASE_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

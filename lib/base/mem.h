@@ -1,7 +1,7 @@
 /* mem — allocation that aborts on OOM (operator, csi, tools), and cleanup helpers. The data path of fuse uses malloc
  * directly and answers ENOMEM. Ownership in names: _new gives, _take steals, _borrow. */
-#ifndef MILLRACE_BASE_MEM_H
-#define MILLRACE_BASE_MEM_H
+#ifndef MILLRACE_LIB_BASE_MEM_H
+#define MILLRACE_LIB_BASE_MEM_H
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* mountinfo — /proc/PID/mountinfo as a list. The parser is pure. */
-#ifndef MILLRACE_BASE_MOUNTINFO_H
-#define MILLRACE_BASE_MOUNTINFO_H
+#ifndef MILLRACE_LIB_BASE_MOUNTINFO_H
+#define MILLRACE_LIB_BASE_MOUNTINFO_H
 
 #include "lib/base/err.h"
 

@@ -1,6 +1,6 @@
 /* names — every name that two rooms or two programs share, spelled once. CRD fields live in operator/api instead. */
-#ifndef MILLRACE_BASE_NAMES_H
-#define MILLRACE_BASE_NAMES_H
+#ifndef MILLRACE_LIB_BASE_NAMES_H
+#define MILLRACE_LIB_BASE_NAMES_H
 
 #define NAME_GROUP "millrace.dev"
 #define NAME_API_VERSION "millrace.dev/v1alpha1"

@@ -1,7 +1,7 @@
 /* opt — command-line flags from one table: parser, --help and error texts. Flags are --name VALUE or --name=VALUE;
  * bools are --name or --name=false. Everything after the flags (or --) is positional. */
-#ifndef MILLRACE_BASE_OPT_H
-#define MILLRACE_BASE_OPT_H
+#ifndef MILLRACE_LIB_BASE_OPT_H
+#define MILLRACE_LIB_BASE_OPT_H
 
 #include "lib/base/err.h"
 

@@ -1,6 +1,6 @@
 /* sink — where bytes go that come one piece after the other, as whoever brings them has them in its hands. */
-#ifndef MILLRACE_BASE_SINK_H
-#define MILLRACE_BASE_SINK_H
+#ifndef MILLRACE_LIB_BASE_SINK_H
+#define MILLRACE_LIB_BASE_SINK_H
 
 #include <stddef.h>
 #include <string.h>

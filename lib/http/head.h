@@ -1,6 +1,6 @@
 /* head — the request line and headers of an HTTP/1.x request, as bytes from a stranger. Pure: no I/O. */
-#ifndef MILLRACE_HTTP_HEAD_H
-#define MILLRACE_HTTP_HEAD_H
+#ifndef MILLRACE_LIB_HTTP_HEAD_H
+#define MILLRACE_LIB_HTTP_HEAD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * Connections, TLS sessions and DNS answers are pooled per client; a connection that has been idle is used again by the next
  * request to its origin. Nothing here retries: policy belongs to the caller (but for a pooled connection that turns out to have
  * been closed before the answer began). SIGPIPE is ignored from http_new() on, unless the process handles it. */
-#ifndef MILLRACE_HTTP_HTTP_H
-#define MILLRACE_HTTP_HTTP_H
+#ifndef MILLRACE_LIB_HTTP_HTTP_H
+#define MILLRACE_LIB_HTTP_HTTP_H
 
 #include "lib/base/buf.h"
 #include "lib/base/err.h"

@@ -1,6 +1,6 @@
 /* metric — counters and gauges in Prometheus' text format. Registration at start-up, updates from any thread, lock-free. */
-#ifndef MILLRACE_HTTP_METRIC_H
-#define MILLRACE_HTTP_METRIC_H
+#ifndef MILLRACE_LIB_HTTP_METRIC_H
+#define MILLRACE_LIB_HTTP_METRIC_H
 
 #include "lib/base/buf.h"
 

@@ -1,7 +1,7 @@
 /* serve — a small HTTP/1.1 server for health, metrics, status and the worker's data. Keep-alive, one thread per connection up
  * to a limit (then connections wait in the backlog). Requests larger than 16 KiB of head are refused with 431. */
-#ifndef MILLRACE_HTTP_SERVE_H
-#define MILLRACE_HTTP_SERVE_H
+#ifndef MILLRACE_LIB_HTTP_SERVE_H
+#define MILLRACE_LIB_HTTP_SERVE_H
 
 #include "lib/base/buf.h"
 #include "lib/base/err.h"

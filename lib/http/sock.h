@@ -1,6 +1,6 @@
 /* sock — bytes through a connected socket, by a deadline, whether it blocks or not. For serve.c. */
-#ifndef MILLRACE_HTTP_SOCK_H
-#define MILLRACE_HTTP_SOCK_H
+#ifndef MILLRACE_LIB_HTTP_SOCK_H
+#define MILLRACE_LIB_HTTP_SOCK_H
 
 #include <stddef.h>
 #include <stdint.h>

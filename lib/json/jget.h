@@ -2,8 +2,8 @@
  * double quotes: "metadata.annotations.\"millrace.dev/hash\"", "spec.mounts[0].mountPoint".
  * The plain readers return a default when the value is absent, null or of another type: for objects the API server has
  * validated. The _req readers report INVALID with the full path: for everything else. Results borrow from j. */
-#ifndef MILLRACE_JSON_JGET_H
-#define MILLRACE_JSON_JGET_H
+#ifndef MILLRACE_LIB_JSON_JGET_H
+#define MILLRACE_LIB_JSON_JGET_H
 
 #include "lib/base/err.h"
 

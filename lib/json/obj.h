@@ -1,8 +1,8 @@
 /* obj — an immutable json document shared between threads. jansson's own refcount is not safe to change from two threads,
  * so a document is frozen inside an obj with an atomic count; readers borrow the json_t and never incref it or parts of it:
  * what must outlive the obj, or change, is copied with json_deep_copy(). */
-#ifndef MILLRACE_JSON_OBJ_H
-#define MILLRACE_JSON_OBJ_H
+#ifndef MILLRACE_LIB_JSON_OBJ_H
+#define MILLRACE_LIB_JSON_OBJ_H
 
 #include "lib/base/err.h"
 

@@ -1,6 +1,6 @@
 /* client — inside lib/kube: what a struct kube holds, for client.c and watch.c. */
-#ifndef MILLRACE_KUBE_CLIENT_H
-#define MILLRACE_KUBE_CLIENT_H
+#ifndef MILLRACE_LIB_KUBE_CLIENT_H
+#define MILLRACE_LIB_KUBE_CLIENT_H
 
 #include "lib/http/http.h"
 #include "lib/kube/conf.h"

@@ -1,6 +1,6 @@
 /* conf — inside lib/kube: what a kube_conf holds. */
-#ifndef MILLRACE_KUBE_CONF_H
-#define MILLRACE_KUBE_CONF_H
+#ifndef MILLRACE_LIB_KUBE_CONF_H
+#define MILLRACE_LIB_KUBE_CONF_H
 
 #include "lib/base/err.h"
 #include "lib/kube/kube.h"

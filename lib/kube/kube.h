@@ -7,8 +7,8 @@
  * TLS), RETRY (network, timeout, 429, 5xx), EXHAUSTED (an answer larger than the ceiling), FATAL (not an API server's answer).
  * The message is "<verb> <plural> <ns>/<name>: <what the server said>".
  * Threads: any number may use one client. */
-#ifndef MILLRACE_KUBE_KUBE_H
-#define MILLRACE_KUBE_KUBE_H
+#ifndef MILLRACE_LIB_KUBE_KUBE_H
+#define MILLRACE_LIB_KUBE_KUBE_H
 
 #include "lib/base/err.h"
 

@@ -1,6 +1,6 @@
 /* wire — inside lib/kube: what comes from the API server as bytes, made into errors and events. Pure: fuzzed as it stands. */
-#ifndef MILLRACE_KUBE_WIRE_H
-#define MILLRACE_KUBE_WIRE_H
+#ifndef MILLRACE_LIB_KUBE_WIRE_H
+#define MILLRACE_LIB_KUBE_WIRE_H
 
 #include "lib/base/buf.h"
 #include "lib/base/err.h"

@@ -1,7 +1,7 @@
 /* yaml — one YAML document as json. Plain scalars become null, booleans and whole numbers where they read so; everything else is
  * a string. Refused: anchors and aliases, duplicate keys, keys that are no scalars, more than YAML_DEPTH levels, a second document. */
-#ifndef MILLRACE_KUBE_YAML_H
-#define MILLRACE_KUBE_YAML_H
+#ifndef MILLRACE_LIB_KUBE_YAML_H
+#define MILLRACE_LIB_KUBE_YAML_H
 
 #include "lib/base/err.h"
 

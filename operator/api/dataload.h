@@ -1,6 +1,6 @@
 /* dataload — the DataLoad custom resource, json → struct and its status. The only place that spells its fields. Pure. */
-#ifndef MILLRACE_API_DATALOAD_H
-#define MILLRACE_API_DATALOAD_H
+#ifndef MILLRACE_OPERATOR_API_DATALOAD_H
+#define MILLRACE_OPERATOR_API_DATALOAD_H
 
 #include "lib/base/err.h"
 

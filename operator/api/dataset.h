@@ -1,10 +1,10 @@
 /* dataset — the Dataset custom resource, json → struct, and the words of its status. The only place that spells its fields.
  * Pure. The API server has checked most of it already (crds/); it is checked again here, because a CRD may be older than we
  * are and because nothing that a user wrote may bring the operator down. */
-#ifndef MILLRACE_API_DATASET_H
-#define MILLRACE_API_DATASET_H
+#ifndef MILLRACE_OPERATOR_API_DATASET_H
+#define MILLRACE_OPERATOR_API_DATASET_H
 
-#include "fuse/conf.h"
+#include "lib/conf/conf.h"
 #include "lib/base/err.h"
 
 #include <jansson.h>

@@ -3,8 +3,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
-#include "operator/attach/world.h"
-#include "operator/dataset/caches.h"
+#include "operator/attach/observed.h"
+#include "operator/dataset/informers.h"
 #include "operator/render/meta.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "operator/attach/world.h"
+#include "operator/attach/observed.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"

@@ -1,8 +1,8 @@
 /* apply — runs a plan against the API server: the only writer of the operator. Answers go into the caches at once. */
-#ifndef MILLRACE_CTL_APPLY_H
-#define MILLRACE_CTL_APPLY_H
+#ifndef MILLRACE_OPERATOR_CTL_APPLY_H
+#define MILLRACE_OPERATOR_CTL_APPLY_H
 
-#include "operator/ctl/cache.h"
+#include "operator/ctl/informer.h"
 #include "operator/ctl/event.h"
 #include "operator/ctl/plan.h"
 

@@ -5,11 +5,11 @@
  * in the caches before the key can come up again. Failures: RETRY and CONFLICT back off from 50 ms to 1 min; INVALID, DENIED
  * and the others from 5 s to 5 min (a person must act; a change of the object is seen at once anyway).
  * Metrics per controller: reconciles, errors, duration, queue length, writes. */
-#ifndef MILLRACE_CTL_CONTROLLER_H
-#define MILLRACE_CTL_CONTROLLER_H
+#ifndef MILLRACE_OPERATOR_CTL_CONTROLLER_H
+#define MILLRACE_OPERATOR_CTL_CONTROLLER_H
 
 #include "operator/ctl/apply.h"
-#include "operator/ctl/cache.h"
+#include "operator/ctl/informer.h"
 #include "operator/ctl/plan.h"
 
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * EVENT_PACE a second: an API server that is busy with 1,000 new jobs has better to do. Messages pass log_redact_text and are cut
  * to 1024 bytes. When the server refuses, events are dropped and counted: nothing depends on them.
  * Threads: any. Locks: events.mu, a leaf. */
-#ifndef MILLRACE_CTL_EVENT_H
-#define MILLRACE_CTL_EVENT_H
+#ifndef MILLRACE_OPERATOR_CTL_EVENT_H
+#define MILLRACE_OPERATOR_CTL_EVENT_H
 
 #include "lib/kube/kube.h"
 

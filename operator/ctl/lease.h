@@ -1,8 +1,8 @@
 /* lease — leader election over a coordination.k8s.io/v1 Lease, as client-go does it: whoever holds it renews it; others take it
  * when it was not renewed for its duration *as seen by their own clock*. A holder that could not renew before the deadline has
  * lost: `lost` is called once and must end the process, because another one may be leading by now. */
-#ifndef MILLRACE_CTL_LEASE_H
-#define MILLRACE_CTL_LEASE_H
+#ifndef MILLRACE_OPERATOR_CTL_LEASE_H
+#define MILLRACE_OPERATOR_CTL_LEASE_H
 
 #include "lib/base/err.h"
 #include "lib/kube/kube.h"

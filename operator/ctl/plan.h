@@ -3,8 +3,8 @@
  * json they are given and leave out what is already so (the cached object is passed for that), hence the plan for the world
  * after the plan is empty. Usual order: finalizer, children, deletes, one status, events, requeue.
  * Threads: one plan, one thread. */
-#ifndef MILLRACE_CTL_PLAN_H
-#define MILLRACE_CTL_PLAN_H
+#ifndef MILLRACE_OPERATOR_CTL_PLAN_H
+#define MILLRACE_OPERATOR_CTL_PLAN_H
 
 #include "lib/base/err.h"
 #include "lib/kube/kube.h"

@@ -2,8 +2,8 @@
  * runs it once more afterwards. What is begun goes before what is new: it needs few turns more, and somebody waits for them, while
  * new keys may come by the thousand; one turn in QUEUE_SHARE is theirs all the same.
  * Threads: any. Locks: queue.mu, a leaf, never across a callback. */
-#ifndef MILLRACE_CTL_QUEUE_H
-#define MILLRACE_CTL_QUEUE_H
+#ifndef MILLRACE_OPERATOR_CTL_QUEUE_H
+#define MILLRACE_OPERATOR_CTL_QUEUE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
-#include "operator/dataload/world.h"
-#include "operator/dataset/caches.h"
+#include "operator/dataload/observed.h"
+#include "operator/dataset/informers.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "operator/dataload/world.h"
+#include "operator/dataload/observed.h"
 
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"

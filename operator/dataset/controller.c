@@ -3,8 +3,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
-#include "operator/dataset/caches.h"
-#include "operator/dataset/world.h"
+#include "operator/dataset/informers.h"
+#include "operator/dataset/observed.h"
 #include "operator/render/meta.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "operator/dataset/world.h"
+#include "operator/dataset/observed.h"
 
 #include "lib/base/mem.h"
 #include "lib/base/names.h"

@@ -7,7 +7,7 @@
 #include "lib/http/http.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/queue.h"
-#include "operator/dataset/member.h"
+#include "operator/dataset/cache_pod.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,11 +2,11 @@
  * 15 s after, at once when the pod changes. What they said last is kept here for the worlds; a change of it is told to the
  * listeners, which enqueue keys. Runs only while we lead.
  * Threads: any. Locks: poll.mu, a leaf: not held during requests and listeners. */
-#ifndef MILLRACE_DATASET_POLL_H
-#define MILLRACE_DATASET_POLL_H
+#ifndef MILLRACE_OPERATOR_DATASET_POLL_H
+#define MILLRACE_OPERATOR_DATASET_POLL_H
 
 #include "lib/json/obj.h"
-#include "operator/ctl/env.h"
+#include "operator/ctl/manager.h"
 
 #include <stdint.h>
 

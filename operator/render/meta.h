@@ -1,6 +1,6 @@
 /* meta — metadata of the objects we make: names, labels, owners. Pure. */
-#ifndef MILLRACE_RENDER_META_H
-#define MILLRACE_RENDER_META_H
+#ifndef MILLRACE_OPERATOR_RENDER_META_H
+#define MILLRACE_OPERATOR_RENDER_META_H
 
 #include "lib/kube/kube.h"
 #include "operator/api/dataset.h"

@@ -1,8 +1,8 @@
 /* pod — the pods of a dataset: clients (one a node), cache workers, loaders. Pure. All of them satisfy the restricted Pod Security
  * profile and carry no token of the API server. ANNOTATION_HASH is the hash of the pod without its hints about GPU nodes: a pod
  * is outdated when the hash of the one that would be made now is another. */
-#ifndef MILLRACE_RENDER_POD_H
-#define MILLRACE_RENDER_POD_H
+#ifndef MILLRACE_OPERATOR_RENDER_POD_H
+#define MILLRACE_OPERATOR_RENDER_POD_H
 
 #include "operator/api/dataset.h"
 

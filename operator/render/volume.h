@@ -1,6 +1,6 @@
 /* volume — the PersistentVolume and claim of a dataset, the Service of its workers, and what its pods mount and are told. Pure. */
-#ifndef MILLRACE_RENDER_VOLUME_H
-#define MILLRACE_RENDER_VOLUME_H
+#ifndef MILLRACE_OPERATOR_RENDER_VOLUME_H
+#define MILLRACE_OPERATOR_RENDER_VOLUME_H
 
 #include "operator/api/dataset.h"
 

@@ -1,10 +1,10 @@
 /* build — the objects of a TFJob, and TF_CONFIG. Pure. The user's template is kept as it is, but for what training-operator 1.9.4
  * sets: name, labels, owner, restartPolicy, the port named tfjob-port, and TF_CONFIG in the container `tensorflow`. */
-#ifndef MILLRACE_TFJOB_BUILD_H
-#define MILLRACE_TFJOB_BUILD_H
+#ifndef MILLRACE_OPERATOR_TFJOB_BUILD_H
+#define MILLRACE_OPERATOR_TFJOB_BUILD_H
 
 #include "operator/api/tfjob.h"
-#include "operator/tfjob/world.h"
+#include "operator/tfjob/observed.h"
 
 /* labels, as training-operator spells them */
 #define TFJOB_LABEL_OPERATOR "training.kubeflow.org/operator-name"

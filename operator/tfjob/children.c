@@ -1,5 +1,5 @@
 /* The pods and services of a job that goes on: which are replaced, given up, scaled in, made. */
-#include "operator/tfjob/turn.h"
+#include "operator/tfjob/pass.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"

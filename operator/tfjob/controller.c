@@ -3,7 +3,7 @@
 #include "lib/base/mem.h"
 #include "operator/api/dataload.h"
 #include "operator/ctl/controller.h"
-#include "operator/ctl/env.h"
+#include "operator/ctl/manager.h"
 #include "operator/tfjob/build.h"
 #include "operator/tfjob/metrics.h"
 #include "operator/tfjob/observe.h"

@@ -1,4 +1,4 @@
-#include "operator/tfjob/turn.h"
+#include "operator/tfjob/pass.h"
 
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"

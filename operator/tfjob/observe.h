@@ -1,11 +1,11 @@
 /* observe — the world of one TFJob out of the caches. Threads: any. */
-#ifndef MILLRACE_TFJOB_OBSERVE_H
-#define MILLRACE_TFJOB_OBSERVE_H
+#ifndef MILLRACE_OPERATOR_TFJOB_OBSERVE_H
+#define MILLRACE_OPERATOR_TFJOB_OBSERVE_H
 
-#include "operator/ctl/cache.h"
-#include "operator/ctl/env.h"
-#include "operator/dataset/caches.h"
-#include "operator/tfjob/world.h"
+#include "operator/ctl/informer.h"
+#include "operator/ctl/manager.h"
+#include "operator/dataset/informers.h"
+#include "operator/tfjob/observed.h"
 
 struct tfjob_caches {
     struct cache *jobs, *pods, *services, *deployments; /* owned by env, as all of these */

@@ -6,7 +6,7 @@
 #include "lib/kube/kube.h"
 #include "operator/api/cond.h"
 #include "operator/tfjob/build.h"
-#include "operator/tfjob/turn.h"
+#include "operator/tfjob/pass.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,11 +3,11 @@
  * Order: status → deletes → services → pods → events → requeue. The status goes first, unlike elsewhere, because it is the
  * memory: which indexes have finished, how often each was restarted, that the job is over. Were a pod deleted before that is
  * written, an operator killed in between would run finished work again or forget a failure. */
-#ifndef MILLRACE_TFJOB_PLAN_H
-#define MILLRACE_TFJOB_PLAN_H
+#ifndef MILLRACE_OPERATOR_TFJOB_PLAN_H
+#define MILLRACE_OPERATOR_TFJOB_PLAN_H
 
 #include "operator/ctl/plan.h"
-#include "operator/tfjob/world.h"
+#include "operator/tfjob/observed.h"
 
 void tfjob_plan(const struct tfjob_world *w, struct plan *p);
 

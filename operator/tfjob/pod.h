@@ -1,6 +1,6 @@
 /* pod — what a pod of a TFJob says about its replica. Pure. */
-#ifndef MILLRACE_TFJOB_POD_H
-#define MILLRACE_TFJOB_POD_H
+#ifndef MILLRACE_OPERATOR_TFJOB_POD_H
+#define MILLRACE_OPERATOR_TFJOB_POD_H
 
 #include "operator/api/tfjob.h"
 

@@ -1,8 +1,8 @@
 /* fake_s3 — an S3 server in memory that misbehaves on purpose. One bucket, "data"; key id "good" (any secret) or no
  * signature at all. Faults are given per method and happen to the next requests of it, in the order given; "fine" lets that
  * many requests pass first. */
-#ifndef MILLRACE_TESTS_FAKE_S3_H
-#define MILLRACE_TESTS_FAKE_S3_H
+#ifndef MILLRACE_TESTS_FAKE_FAKE_S3_H
+#define MILLRACE_TESTS_FAKE_FAKE_S3_H
 
 #include <stdbool.h>
 #include <stddef.h>

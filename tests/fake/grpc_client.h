@@ -1,6 +1,6 @@
 /* grpc_client — unary calls from a test, on gRPC core. */
-#ifndef MILLRACE_TESTS_GRPC_CLIENT_H
-#define MILLRACE_TESTS_GRPC_CLIENT_H
+#ifndef MILLRACE_TESTS_FAKE_GRPC_CLIENT_H
+#define MILLRACE_TESTS_FAKE_GRPC_CLIENT_H
 
 #include <protobuf-c/protobuf-c.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
  * FAKE_TRACE=FILE: appends a line per event; FAKE_DIE_WITH_PARENT: does. */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
-#include "lib/keep/wire.h"
+#include "lib/handoff/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* /proc/PID/cgroup, whatever it may hold: a name that fits. */
-#include "lib/keep/caller.h"
+#include "lib/handoff/caller.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Any bytes as a configuration: refused with a message, or a structure whose every part can be used. */
-#include "fuse/conf.h"
+#include "lib/conf/conf.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Dataset json → struct → plans of the dataset and of its attachments → the world after them → plans again. What is valid must give a
  * configuration that the client accepts. Input: {"cr": …, "world": …}, or a Dataset alone. */
-#include "fuse/conf.h"
+#include "lib/conf/conf.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"

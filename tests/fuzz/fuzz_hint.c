@@ -1,5 +1,5 @@
 /* A list of hints in pieces: whatever it holds, each entry is a path that is written the one way in which readers are met. */
-#include "fuse/hint_list.h"
+#include "fuse/prefetch/hint_list.h"
 
 #include <stdlib.h>
 #include <string.h>

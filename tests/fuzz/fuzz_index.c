@@ -2,7 +2,7 @@
  * everything that it holds can be listed, found, changed and removed, and the next mount trusts it again.
  * Input: a byte of bits (1: the mount is taken over, 2: the process was killed, 4: in the middle of a change), then 8 bytes for each place
  * that is overwritten: region (2 bits; 4: a byte only), 0, offset and value, little-endian. */
-#include "fuse/inode_priv.h"
+#include "fuse/index/format.h"
 #include "lib/base/hash.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* A packet on the keeper's socket, with any number of file descriptors: a message of the length that it says and at most one descriptor, or
  * nothing, and then none is left open. Input: how many descriptors (4 bits), then the packet. */
-#include "lib/keep/wire.h"
+#include "lib/handoff/wire.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

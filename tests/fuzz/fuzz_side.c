@@ -1,5 +1,5 @@
 /* Any bytes beside a staged file: refused with a message, or a file of one of the mounts, which is noted again the same. */
-#include "fuse/side.h"
+#include "fuse/file/sidecar.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Query strings, paths and Range headers as they come over the network: "<query>\n<range>". */
-#include "fuse/worker/query.h"
+#include "fuse/worker/request.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  * when they go, plan after plan comes to rest within GOLDEN_ROUNDS.
  *
  * golden_apply() is the small API server behind that; tests that move a world on by themselves use it too. */
-#ifndef MILLRACE_TESTS_GOLDEN_H
-#define MILLRACE_TESTS_GOLDEN_H
+#ifndef MILLRACE_TESTS_GOLDEN_GOLDEN_H
+#define MILLRACE_TESTS_GOLDEN_GOLDEN_H
 
 #include "lib/base/err.h"
 #include "operator/ctl/plan.h"

@@ -4,9 +4,9 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
-#include "operator/attach/world.h"
-#include "operator/dataload/world.h"
-#include "operator/dataset/world.h"
+#include "operator/attach/observed.h"
+#include "operator/dataload/observed.h"
+#include "operator/dataset/observed.h"
 #include "operator/render/volume.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  *   "reports": {pod: what its /status said}, "gpuNodes", "users": names, "retired": {cache, worker, store, direct, written},
  *   "pv", "foreign": of the attach plan.
  * The annotation millrace.dev/hash of an object may be "current": then it counts as made of the Dataset as it is. */
-#ifndef MILLRACE_TESTS_GOLDEN_DATASET_H
-#define MILLRACE_TESTS_GOLDEN_DATASET_H
+#ifndef MILLRACE_TESTS_GOLDEN_GOLDEN_DATASET_H
+#define MILLRACE_TESTS_GOLDEN_GOLDEN_DATASET_H
 
 #include "tests/golden/golden.h"
 

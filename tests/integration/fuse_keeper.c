@@ -1,7 +1,7 @@
 /* A keeper for tests: mounts, lends the fd to one client at a time, keeps INIT and backing ids. As root.
  *   fuse_keeper MOUNTPOINT SOCKET [ro]       prints what the client says: "serving", "failed TEXT", "backing", "returned"
  * SIGUSR1: forgets everything, as if it had been restarted; the client must hand the fd back. SIGTERM: unmounts and ends. */
-#include "lib/keep/wire.h"
+#include "lib/handoff/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

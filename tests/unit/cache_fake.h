@@ -1,7 +1,7 @@
 /* cache_fake — a source of bytes for the cache's tests: the content follows from path, version and offset, so that every byte read
  * can be checked; it can fail, be slow, and counts what it is asked for. */
-#ifndef MILLRACE_TESTS_CACHE_FAKE_H
-#define MILLRACE_TESTS_CACHE_FAKE_H
+#ifndef MILLRACE_TESTS_UNIT_CACHE_FAKE_H
+#define MILLRACE_TESTS_UNIT_CACHE_FAKE_H
 
 #include "fuse/cache/cache.h"
 #include "lib/base/clock.h"

@@ -1,6 +1,6 @@
 /* cache_unit — what the programs that test the cache share: a directory of its own for each test, and reads that check every byte. */
-#ifndef MILLRACE_TESTS_CACHE_UNIT_H
-#define MILLRACE_TESTS_CACHE_UNIT_H
+#ifndef MILLRACE_TESTS_UNIT_CACHE_UNIT_H
+#define MILLRACE_TESTS_UNIT_CACHE_UNIT_H
 
 #include "tests/unit/unit.h"
 

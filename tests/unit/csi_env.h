@@ -1,6 +1,6 @@
 /* csi_env — a directory of one's own under $TMPDIR, in a mount namespace of one's own, so that a test that dies leaves nothing. */
-#ifndef MILLRACE_TESTS_CSI_ENV_H
-#define MILLRACE_TESTS_CSI_ENV_H
+#ifndef MILLRACE_TESTS_UNIT_CSI_ENV_H
+#define MILLRACE_TESTS_UNIT_CSI_ENV_H
 
 #include <stdbool.h>
 

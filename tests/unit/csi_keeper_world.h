@@ -1,11 +1,11 @@
 /* csi_keeper_world — what the tests of the keeper share: a volume, a staging directory, a keeper, and real client processes
  * (tests/fake/keep_client.c) that serve one file, whose bytes check_file() knows. */
-#ifndef MILLRACE_TESTS_CSI_KEEPER_WORLD_H
-#define MILLRACE_TESTS_CSI_KEEPER_WORLD_H
+#ifndef MILLRACE_TESTS_UNIT_CSI_KEEPER_WORLD_H
+#define MILLRACE_TESTS_UNIT_CSI_KEEPER_WORLD_H
 
 #include "tests/unit/unit.h"
 
-#include "csi/keeper.h"
+#include "csi/handoff.h"
 #include "lib/base/clock.h"
 #include "lib/base/err.h"
 #include "tests/unit/csi_env.h"

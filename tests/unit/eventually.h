@@ -1,7 +1,7 @@
 /* eventually — waits for what other threads do: polls a condition for a minute, which only a broken program needs, and fails the test if
  * it never comes true. */
-#ifndef MILLRACE_TESTS_EVENTUALLY_H
-#define MILLRACE_TESTS_EVENTUALLY_H
+#ifndef MILLRACE_TESTS_UNIT_EVENTUALLY_H
+#define MILLRACE_TESTS_UNIT_EVENTUALLY_H
 
 #include "lib/base/clock.h"
 

@@ -1,6 +1,6 @@
 /* mount — a struct conf_mount put together by hand, and small helpers for tests of stores. Header only. */
-#ifndef MILLRACE_TESTS_MOUNT_H
-#define MILLRACE_TESTS_MOUNT_H
+#ifndef MILLRACE_TESTS_UNIT_MOUNT_H
+#define MILLRACE_TESTS_UNIT_MOUNT_H
 
 #include "fuse/store/store.h"
 

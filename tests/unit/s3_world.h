@@ -1,7 +1,7 @@
 /* s3_world — what the programs share that test the S3 store against a server that misbehaves: such a server, with one object in it, and a
  * store with credentials from a directory. */
-#ifndef MILLRACE_TESTS_S3_WORLD_H
-#define MILLRACE_TESTS_S3_WORLD_H
+#ifndef MILLRACE_TESTS_UNIT_S3_WORLD_H
+#define MILLRACE_TESTS_UNIT_S3_WORLD_H
 
 #include "tests/unit/unit.h"
 

@@ -1,7 +1,7 @@
 /* Backing files: each id that was given is given back exactly once, never while its inode is open, and there are never too many idle. */
 #include "tests/unit/unit.h"
 
-#include "fuse/backing.h"
+#include "fuse/file/passthrough.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 

@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/conf.h"
+#include "lib/conf/conf.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 

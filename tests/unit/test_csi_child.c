@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "csi/child.h"
+#include "csi/client_proc.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"

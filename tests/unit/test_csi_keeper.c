@@ -4,7 +4,7 @@
 #include "csi/mount.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
-#include "lib/keep/wire.h"
+#include "lib/handoff/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

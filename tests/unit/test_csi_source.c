@@ -1,7 +1,7 @@
 #include "tests/unit/unit.h"
 
-#include "csi/child_config.h"
-#include "csi/source.h"
+#include "csi/client_config.h"
+#include "csi/volume_context.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"

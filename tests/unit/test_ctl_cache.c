@@ -2,7 +2,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
-#include "operator/ctl/cache.h"
+#include "operator/ctl/informer.h"
 #include "tests/fake/api.h"
 #include "tests/unit/eventually.h"
 #include "tests/unit/unit.h"

@@ -2,7 +2,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
-#include "operator/ctl/env.h"
+#include "operator/ctl/manager.h"
 #include "tests/fake/api.h"
 #include "tests/unit/eventually.h"
 #include "tests/unit/unit.h"

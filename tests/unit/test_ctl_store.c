@@ -1,5 +1,5 @@
 #include "lib/base/mem.h"
-#include "operator/ctl/store.h"
+#include "operator/ctl/indexer.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* Dataset and DataLoad: json → struct, what is made of it, and that the programs can read what they are told. */
-#include "fuse/conf.h"
+#include "lib/conf/conf.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/dataload.h"
 #include "operator/api/dataset.h"
-#include "operator/dataset/member.h"
+#include "operator/dataset/cache_pod.h"
 #include "operator/render/meta.h"
 #include "operator/render/pod.h"
 #include "operator/render/volume.h"
@@ -119,7 +119,7 @@ static void test_refused(void **state)
     "\"cache\":{\"replicas\":3,\"tiers\":[{\"medium\":\"Memory\",\"quota\":\"1Gi\"},{\"medium\":\"HDD\",\"quota\":5000000000}]," \
     "\"writeType\":\"Through\",\"profile\":\"open\",\"metadataSyncSeconds\":30}}"
 
-/* What the operator writes, the client reads: the two ends of fuse/conf.h. */
+/* What the operator writes, the client reads: the two ends of lib/conf/conf.h. */
 static void test_config(void **state)
 {
     (void)state;

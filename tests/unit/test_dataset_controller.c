@@ -7,7 +7,7 @@
 #include "lib/http/serve.h"
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
-#include "operator/ctl/env.h"
+#include "operator/ctl/manager.h"
 #include "operator/render/meta.h"
 #include "tests/fake/api.h"
 #include "tests/unit/eventually.h"

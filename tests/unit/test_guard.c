@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/store/guard.h"
+#include "fuse/store/timed_call.h"
 #include "fuse/store/store.h"
 #include "lib/base/mem.h"
 #include "tests/unit/eventually.h"

@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/habit.h"
+#include "fuse/ops/readdirplus_auto.h"
 
 #include <string.h>
 

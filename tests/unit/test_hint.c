@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/hint_list.h"
+#include "fuse/prefetch/hint_list.h"
 #include "lib/base/mem.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/inode.h"
+#include "fuse/index/index.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 

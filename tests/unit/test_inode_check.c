@@ -1,7 +1,7 @@
 /* An index whose checksum is right and whose content is not. */
 #include "tests/unit/unit.h"
 
-#include "fuse/inode_priv.h"
+#include "fuse/index/format.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 

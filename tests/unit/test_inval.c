@@ -1,7 +1,7 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/inode.h"
-#include "fuse/inval.h"
+#include "fuse/index/index.h"
+#include "fuse/session/invalidate.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 

@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/loop.h"
+#include "fuse/session/loop.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "tests/unit/eventually.h"

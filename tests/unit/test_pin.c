@@ -1,7 +1,7 @@
 /* Which requests about cached files can be done: they come from whoever has the mount. */
 #include "tests/unit/unit.h"
 
-#include "fuse/pin.h"
+#include "fuse/ops/pin.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>

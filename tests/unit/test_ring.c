@@ -1,7 +1,7 @@
 /* The ring of cache workers: who has what, and what readers get when workers are slow, dead, wrong or absent. */
 #include "tests/unit/unit.h"
 
-#include "fuse/worker/ring.h"
+#include "fuse/peers/peers.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"

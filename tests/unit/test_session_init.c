@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/session_init.h"
+#include "fuse/session/init.h"
 #include "lib/base/mem.h"
 
 #include <linux/fuse.h>

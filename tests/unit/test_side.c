@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/side.h"
+#include "fuse/file/sidecar.h"
 #include "lib/base/mem.h"
 
 #include <stdio.h>

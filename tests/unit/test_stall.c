@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "fuse/stall.h"
+#include "fuse/report/stall.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 #include "tests/unit/cache_fake.h"

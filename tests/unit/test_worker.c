@@ -2,9 +2,9 @@
 #include "tests/unit/unit.h"
 
 #include "fuse/worker/load.h"
-#include "fuse/worker/query.h"
-#include "fuse/worker/ring.h"
-#include "fuse/worker/site.h"
+#include "fuse/worker/request.h"
+#include "fuse/peers/peers.h"
+#include "fuse/worker/server.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"

@@ -1,6 +1,6 @@
 /* tfjob_fixture — TFJobs and their pods in a few letters, and a look at a plan's outcome. */
-#ifndef MILLRACE_TESTS_TFJOB_FIXTURE_H
-#define MILLRACE_TESTS_TFJOB_FIXTURE_H
+#ifndef MILLRACE_TESTS_UNIT_TFJOB_FIXTURE_H
+#define MILLRACE_TESTS_UNIT_TFJOB_FIXTURE_H
 
 #include "operator/ctl/plan.h"
 

@@ -1,6 +1,6 @@
 /* unit — what every cmocka program includes, in the order cmocka wants. */
-#ifndef MILLRACE_TESTS_UNIT_H
-#define MILLRACE_TESTS_UNIT_H
+#ifndef MILLRACE_TESTS_UNIT_UNIT_H
+#define MILLRACE_TESTS_UNIT_UNIT_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,311 @@
+#include "csi/handoff.h"
+
+#include "csi/handoff_priv.h"
+#include "csi/mount.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WAIT_SLICE_NS (200 * NS_PER_MS) /* how soon a cancelled RPC is noticed */
+#define FLUSH_MARGIN_NS NS_PER_S
+
+struct keeper *keeper_new(const struct keeper_conf *conf)
+{
+    struct keeper *k = xcalloc(1, sizeof *k);
+    k->conf = *conf;
+    k->conf.state_dir = xstrdup(conf->state_dir);
+    k->conf.node = xstrdup(conf->node);
+    if (!k->conf.caller)
+        k->conf.caller = caller_of_pid;
+    pthread_mutex_init(&k->mu, NULL);
+    k->mounts = metric_gauge("millrace_csi_mounts", "", "FUSE mounts of datasets on this node");
+    k->clients = metric_gauge("millrace_csi_clients", "", "clients that are connected");
+    k->backing = metric_gauge("millrace_csi_backing_files", "", "cache files that the kernel reads without the client");
+    k->handovers = metric_counter("millrace_csi_handovers_total", "", "times that a mount went on with another client process");
+    k->abandoned = metric_counter("millrace_csi_abandoned_total", "", "mounts aborted because no client came back");
+    k->remounts = metric_counter("millrace_csi_remounts_total", "", "mounts that were lost and made again");
+    return k;
+}
+
+void keeper_free(struct keeper *k)
+{
+    if (!k)
+        return;
+    if (k->all)
+        log_error("a volume is still kept: %s/%s", k->all->ns, k->all->uid);
+    free((char *)k->conf.state_dir);
+    free((char *)k->conf.node);
+    pthread_mutex_destroy(&k->mu);
+    free(k);
+}
+
+void keep_wake(struct keep *v)
+{
+    if (write(v->wake_fd, &(uint64_t){1}, 8) != 8)
+        abort();
+}
+
+static void load_init(struct keep *v)
+{
+    size_t len = 0;
+    struct err e = ERR_INIT;
+    cleanup_free char *data = file_read(v->init_path, KEEP_INIT_MAX, &len, &e);
+    if (!data)
+        return;
+    memcpy(v->init, data, len);
+    v->init_len = (unsigned)len;
+}
+
+static void keep_free(struct keep *v)
+{
+    for (int *fd[] = {&v->listen_fd, &v->wake_fd, &v->fuse_fd, &v->early_fd, &v->conn}, i = 0; i < 5; i++)
+        if (*fd[i] >= 0)
+            close(*fd[i]);
+    backing_free(v->files);
+    pthread_mutex_destroy(&v->mu);
+    pthread_cond_destroy(&v->changed);
+    free(v->ns);
+    free(v->uid);
+    free(v->dir);
+    free(v->init_path);
+    free(v->staging);
+    free(v);
+}
+
+static struct keep *keep_new(struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e)
+{
+    cleanup_free char *cache = path_join(dir, VOLUME_CACHE), *sock = path_join(dir, VOLUME_SOCKET);
+    struct stat st;
+    if (lstat(cache, &st)) {
+        err_sys(e, errno, "stat %s", cache);
+        return NULL;
+    }
+    struct keep *v = xcalloc(1, sizeof *v);
+    *v = (struct keep){.keeper = k, .refs = 1, .ns = xstrdup(ns), .uid = xstrdup(uid), .dir = xstrdup(dir), .cache_dev = st.st_dev,
+        .cache_owner = st.st_uid, .listen_fd = -1, .wake_fd = -1, .fuse_fd = -1, .early_fd = -1, .conn = -1};
+    v->init_path = xasprintf("%s/%s.%s.init", k->conf.state_dir, ns, uid);
+    cleanup_free char *ids = xasprintf("%s/%s.%s.ids", k->conf.state_dir, ns, uid);
+    v->files = backing_new(ids, k->conf.backing_max);
+    pthread_mutex_init(&v->mu, NULL);
+    clock_cond_init(&v->changed);
+    v->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    v->listen_fd = v->wake_fd < 0 ? -1 : keep_listen(sock, e);
+    if (v->wake_fd < 0)
+        err_sys(e, errno, "make an eventfd");
+    int rc = v->listen_fd < 0 ? -1 : pthread_create(&v->thread, NULL, keep_thread, v);
+    if (rc > 0)
+        err_sys(e, rc, "start a thread");
+    if (rc) {
+        keep_free(v);
+        return NULL;
+    }
+    return v;
+}
+
+struct keep *keep_get(struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e)
+{
+    pthread_mutex_lock(&k->mu);
+    struct keep *v = k->all;
+    while (v && (strcmp(v->ns, ns) != 0 || strcmp(v->uid, uid) != 0))
+        v = v->next;
+    if (v)
+        v->refs++;
+    else if ((v = keep_new(k, ns, uid, dir, e))) {
+        v->next = k->all;
+        k->all = v;
+    }
+    pthread_mutex_unlock(&k->mu);
+    return v;
+}
+
+void keep_put(struct keep *v)
+{
+    struct keeper *k = v->keeper;
+    pthread_mutex_lock(&k->mu);
+    if (--v->refs) {
+        pthread_mutex_unlock(&k->mu);
+        return;
+    }
+    struct keep **at = &k->all;
+    while (*at != v)
+        at = &(*at)->next;
+    *at = v->next;
+    cleanup_free char *sock = path_join(v->dir, VOLUME_SOCKET);
+    unlink(sock); /* under the lock: the next keep_get() makes its own */
+    pthread_mutex_unlock(&k->mu);
+    pthread_mutex_lock(&v->mu);
+    v->stop = true;
+    keep_wake(v);
+    pthread_mutex_unlock(&v->mu);
+    pthread_join(v->thread, NULL);
+    keep_free(v);
+}
+
+int keep_mount(struct keep *v, const char *staging, bool read_only, struct err *e)
+{
+    int fd;
+    if (mount_fuse(staging, read_only, &fd, &v->dev, e))
+        return -1;
+    backing_reset(v->files);
+    unlink(v->init_path);
+    char *copy = xstrdup(staging);
+    if (!v->staging)
+        metric_add(v->keeper->mounts, 1);
+    free(v->staging);
+    v->staging = copy;
+    v->fuse_fd = fd;
+    v->read_only = read_only;
+    v->served = v->welcomed = v->serving = v->failed_stage = false;
+    v->init_len = 0;
+    v->checked_ns = clock_mono_ns();
+    keep_wake(v);
+    return 0;
+}
+
+void keep_adopt(struct keep *v, const char *staging, dev_t dev, bool read_only)
+{
+    struct err e = ERR_INIT;
+    pthread_mutex_lock(&v->mu);
+    v->staging = xstrdup(staging);
+    v->dev = dev;
+    v->read_only = read_only;
+    v->served = true;
+    v->alone_ns = clock_mono_ns();
+    load_init(v);
+    if (backing_load(v->files, &e))
+        log_kv(LOG_WARN, "backing files of an adopted mount are not known", "error", e.msg, NULL);
+    metric_add(v->keeper->mounts, 1);
+    metric_add(v->keeper->backing, (int64_t)backing_count(v->files));
+    keep_wake(v);
+    pthread_mutex_unlock(&v->mu);
+}
+
+/* Lets the thread close what it owns. With mu held. */
+static void forget_mount(struct keep *v)
+{
+    v->end_mount = true;
+    keep_wake(v);
+    while (v->end_mount)
+        pthread_cond_wait(&v->changed, &v->mu);
+    v->ending = false;
+}
+
+static int missing(const struct keep *v, const struct keep_want *w, struct err *e)
+{
+    char title[400];
+    source_title(w->source, title, sizeof title);
+    const char *node = v->keeper->conf.node;
+    bool child = w->source->kind == SOURCE_CHILD;
+    if (v->conn >= 0 && v->failed[0])
+        return err_set(e, ERR_RETRY, "%s cannot be served on node %s: %s", title, node, v->failed);
+    if (v->conn >= 0)
+        return err_set(e, ERR_RETRY, "the client of %s on node %s is connected but does not serve yet; its log says why", title, node);
+    if (child)
+        return err_set(e, ERR_RETRY, "the client process of %s has not connected; its log is that of this plugin", title);
+    return err_set(e, ERR_RETRY, "the client pod of %s has not connected on node %s yet: kubectl -n %s get pod -l %s=%s -o wide", title,
+        node, w->source->ns, LABEL_DATASET, w->source->name);
+}
+
+/* Waits with mu held until ready() or until there is no point in waiting. */
+static int wait_for(struct keep *v, const struct keep_want *w, bool (*ready)(const struct keep *), struct err *e)
+{
+    for (;;) {
+        if (ready(v))
+            return 0;
+        if (v->failed_stage)
+            return missing(v, w, e);
+        int64_t now = clock_mono_ns();
+        if (now >= w->deadline_ns)
+            return missing(v, w, e);
+        if (w->cancelled && w->cancelled(w->arg)) {
+            err_set(e, ERR_RETRY, "the request was cancelled");
+            if (e)
+                e->sys = ECANCELED;
+            return -1;
+        }
+        int64_t until = MIN(now + WAIT_SLICE_NS, w->deadline_ns);
+        clock_cond_wait(&v->changed, &v->mu, until);
+    }
+}
+
+static bool has_client(const struct keep *v) { return v->hello; }
+
+static bool usable(const struct keep *v) { return v->staging && v->fuse_fd >= 0 && v->served; }
+
+static int stage_locked(struct keep *v, const struct keep_want *w, struct err *e)
+{
+    if (v->staging && strcmp(v->staging, w->staging) != 0) {
+        err_set(e, ERR_CONFLICT, "this dataset is already mounted on this node, at %s", v->staging);
+        e->sys = EBUSY;
+        return -1;
+    }
+    if (v->staging) /* this also waits until a restarted plugin has the fd back, or a lost mount has been made again */
+        return wait_for(v, w, usable, e);
+    /* A mount that nobody serves makes everyone hang who looks at it: first a client, then the mount. */
+    if (wait_for(v, w, has_client, e) || keep_mount(v, w->staging, w->read_only, e))
+        return -1;
+    if (wait_for(v, w, usable, e) == 0)
+        return 0;
+    struct err why = ERR_INIT;
+    v->ending = true;
+    if (mount_end_fuse(w->staging, false, 0, &why))
+        log_kv(LOG_ERROR, "a mount that failed cannot be taken away", "error", why.msg, NULL);
+    forget_mount(v);
+    return -1;
+}
+
+int keep_stage(struct keep *v, const struct keep_want *w, struct err *e)
+{
+    pthread_mutex_lock(&v->mu);
+    v->failed_stage = false;
+    int rc = stage_locked(v, w, e);
+    pthread_mutex_unlock(&v->mu);
+    return rc;
+}
+
+int keep_unstage(struct keep *v, int64_t deadline_ns, struct err *e)
+{
+    pthread_mutex_lock(&v->mu);
+    if (!v->staging) {
+        pthread_mutex_unlock(&v->mu);
+        return 0;
+    }
+    v->ending = true;
+    cleanup_free char *staging = xstrdup(v->staging);
+    bool flush = !v->read_only && usable(v);
+    pthread_mutex_unlock(&v->mu);
+    int rc = mount_end_fuse(staging, flush, deadline_ns - FLUSH_MARGIN_NS, e); /* the client goes on serving meanwhile */
+    pthread_mutex_lock(&v->mu);
+    if (rc == 0)
+        forget_mount(v);
+    v->ending = false;
+    pthread_mutex_unlock(&v->mu);
+    return rc;
+}
+
+void keep_published(struct keep *v, bool published)
+{
+    pthread_mutex_lock(&v->mu);
+    v->published = published;
+    keep_wake(v);
+    pthread_mutex_unlock(&v->mu);
+}
+
+void keep_state(struct keep *v, struct keep_state *out)
+{
+    pthread_mutex_lock(&v->mu);
+    *out = (struct keep_state){.mounted = v->staging != NULL, .connected = v->hello, .usable = usable(v),
+        .backing_files = backing_count(v->files), .pid = v->conn >= 0 ? v->pid : 0};
+    memcpy(out->failed, v->failed, sizeof out->failed);
+    pthread_mutex_unlock(&v->mu);
+}

@@ -1,0 +1,194 @@
+#include "csi/node_dirs.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/base/map.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DIR_VOLUMES "volumes"
+#define DIR_WORKERS "workers"
+#define DIR_TRASH "trash"
+
+struct place {
+    unsigned users;
+    int64_t unused_ns; /* since when, if users is 0 */
+};
+
+struct places {
+    char *root;
+    int64_t keep_ns;
+    pthread_mutex_t mu;  /* held while a directory is made or moved away */
+    struct map *by_path; /* mu: path below root → struct place */
+    unsigned trashed;    /* mu: numbers the trash */
+};
+
+/* Depth of the directories: volumes/ns/uid 2, workers/ns/uid/pod 3. */
+static void find(struct places *p, const char *below, int depth)
+{
+    cleanup_free char *path = path_join(p->root, below);
+    if (depth == 0) {
+        struct place *found = xcalloc(1, sizeof *found);
+        found->unused_ns = clock_mono_ns();
+        map_put(p->by_path, below, found);
+        return;
+    }
+    DIR *d = opendir(path);
+    if (!d)
+        return;
+    for (struct dirent *entry; (entry = readdir(d));) {
+        if (entry->d_name[0] == '.' || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN))
+            continue;
+        cleanup_free char *next = path_join(below, entry->d_name);
+        find(p, next, depth - 1);
+    }
+    closedir(d);
+}
+
+struct places *places_new(const char *root, int64_t keep_ns, struct err *e)
+{
+    struct places *p = xcalloc(1, sizeof *p);
+    p->root = xstrdup(root);
+    p->keep_ns = keep_ns;
+    p->by_path = map_new(free);
+    pthread_mutex_init(&p->mu, NULL);
+    const char *dirs[] = {DIR_VOLUMES, DIR_WORKERS, DIR_TRASH};
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+        cleanup_free char *path = path_join(root, dirs[i]);
+        if (file_mkdirs(path, 0700, e)) {
+            places_free(p);
+            return NULL;
+        }
+    }
+    find(p, DIR_VOLUMES, 2);
+    find(p, DIR_WORKERS, 3);
+    return p;
+}
+
+void places_free(struct places *p)
+{
+    if (!p)
+        return;
+    map_free(p->by_path);
+    pthread_mutex_destroy(&p->mu);
+    free(p->root);
+    free(p);
+}
+
+static char *below_root(const struct source *s)
+{
+    if (s->kind == SOURCE_WORKER)
+        return xasprintf("%s/%s/%s/%s", DIR_WORKERS, s->ns, s->uid, s->pod);
+    return xasprintf("%s/%s/%s", DIR_VOLUMES, s->ns, s->uid);
+}
+
+/* Makes sure of owner and mode of a directory, whoever made it. */
+static int own(const char *path, uid_t uid, gid_t gid, mode_t mode, struct err *e)
+{
+    if (mkdir(path, 0700) && errno != EEXIST)
+        return err_sys(e, errno, "mkdir %s", path);
+    cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", path);
+    if (geteuid() == 0 && fchown(fd, uid, gid))
+        return err_sys(e, errno, "chown %s", path);
+    return fchmod(fd, mode) ? err_sys(e, errno, "chmod %s", path) : 0;
+}
+
+char *place_get(struct places *p, const struct source *s, struct err *e)
+{
+    cleanup_free char *below = below_root(s), *path = path_join(p->root, below), *cache = path_join(path, VOLUME_CACHE);
+    uid_t user = s->kind == SOURCE_CHILD ? 0 : POD_UID;
+    pthread_mutex_lock(&p->mu);
+    int rc = file_mkdirs(path, 0700, e);
+    if (rc == 0 && own(path, 0, (gid_t)user, 0750, e) == 0 && own(cache, user, (gid_t)user, 0700, e) == 0) {
+        struct place *place = map_get(p->by_path, below);
+        if (!place)
+            map_put(p->by_path, below, place = xcalloc(1, sizeof *place));
+        place->users++;
+    } else {
+        rc = -1;
+    }
+    pthread_mutex_unlock(&p->mu);
+    return rc ? NULL : steal(&path);
+}
+
+void place_put(struct places *p, const struct source *s)
+{
+    cleanup_free char *below = below_root(s);
+    pthread_mutex_lock(&p->mu);
+    struct place *place = map_get(p->by_path, below);
+    if (place && place->users && --place->users == 0)
+        place->unused_ns = clock_mono_ns();
+    pthread_mutex_unlock(&p->mu);
+}
+
+/* rmdir of path and of its parents below root, as far as they are empty. */
+static void prune(const char *root, const char *below)
+{
+    cleanup_free char *copy = xstrdup(below);
+    for (char *slash; (slash = strrchr(copy, '/'));) {
+        *slash = '\0';
+        cleanup_free char *path = path_join(root, copy);
+        if (!strchr(copy, '/') || rmdir(path))
+            return;
+    }
+}
+
+/* Moves what is to go into the trash: under the lock, so that nobody gets it again, and quick. */
+static void discard(struct places *p, bool all)
+{
+    int64_t now = clock_mono_ns();
+    const char *below;
+    void *value;
+    pthread_mutex_lock(&p->mu);
+    for (size_t i = 0; map_next(p->by_path, &i, &below, &value);) {
+        const struct place *place = value;
+        if (place->users || (!all && now < place->unused_ns + p->keep_ns))
+            continue;
+        cleanup_free char *from = path_join(p->root, below), *trash = path_join(p->root, DIR_TRASH);
+        mkdir(trash, 0700);
+        cleanup_free char *to = xasprintf("%s/%s/%lld.%u", p->root, DIR_TRASH, (long long)clock_real_ns(), p->trashed++);
+        if (rename(from, to) && access(from, F_OK) == 0) {
+            log_kv(LOG_WARN, "an unused directory cannot be removed", "path", from, "error", strerror(errno), NULL);
+            continue;
+        }
+        log_kv(LOG_INFO, "removing an unused directory", "path", from, NULL);
+        prune(p->root, below);
+        map_del(p->by_path, below);
+    }
+    pthread_mutex_unlock(&p->mu);
+}
+
+void places_collect(struct places *p, bool all)
+{
+    discard(p, all);
+    cleanup_free char *trash = path_join(p->root, DIR_TRASH);
+    DIR *d = opendir(trash);
+    for (struct dirent *entry; d && (entry = readdir(d));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        struct err e = ERR_INIT;
+        cleanup_free char *path = path_join(trash, entry->d_name);
+        if (file_remove_tree(path, &e))
+            log_kv(LOG_WARN, "trash cannot be removed", "error", e.msg, NULL);
+    }
+    if (d)
+        closedir(d);
+    const char *dirs[] = {DIR_VOLUMES, DIR_WORKERS, DIR_TRASH};
+    for (size_t i = 0; all && i < ARRAY_LEN(dirs); i++) {
+        cleanup_free char *path = path_join(p->root, dirs[i]);
+        rmdir(path);
+    }
+}

@@ -1,0 +1,266 @@
+/* The index file: mapped whole, sparse, with disk blocks reserved before they are written to (a full disk must be an error here, not a
+ * SIGBUS there). */
+#include "fuse/index/format.h"
+#include "lib/base/clock.h"
+#include "lib/base/hash.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHECKED_MAX (1u << 20) /* records: it takes 0.3 s, and readers wait for that; of more the checksum has to do */
+#define GIB (UINT64_C(1) << 30)
+static const struct {
+    uint64_t off, max; /* bytes in the file */
+    uint64_t chunk;    /* reserved at a time */
+    const char *what;
+} regions[REGION_COUNT] = {
+    [REGION_RECS] = {1 << 20, 24 * GIB - (1 << 20), 1 << 20, "records"},
+    [REGION_HEAP] = {24 * GIB, 32 * GIB, 256 << 10, "names"},
+    [REGION_BUCKETS] = {56 * GIB, GIB, 64 << 10, "hash buckets"},
+};
+#define FILE_SIZE (57 * GIB)
+#define FIRST_BUCKETS 1024
+
+int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, struct err *e)
+{
+    uint64_t have = ix->h->have[region];
+    if (bytes <= have)
+        return 0;
+    if (bytes > regions[region].max)
+        return err_set(e, ERR_EXHAUSTED, "the index is full: no room for more %s", regions[region].what);
+    uint64_t chunk = MAX(regions[region].chunk, have / 8 & ~(regions[region].chunk - 1));
+    uint64_t want = MIN(MAX(have + chunk, (bytes + chunk - 1) / chunk * chunk), regions[region].max);
+    if (fallocate(ix->fd, 0, (off_t)(regions[region].off + have), (off_t)(want - have)) && errno != EOPNOTSUPP)
+        return err_sys(e, errno, "grow the index by %llu bytes", (unsigned long long)(want - have));
+    ix->h->have[region] = want;
+    return 0;
+}
+
+uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct err *e)
+{
+    struct head *h = ix->h;
+    size_t units = index_units(len);
+    uint32_t unit = h->heap_free[units];
+    if (unit) {
+        memcpy(&h->heap_free[units], index_text(ix, unit), sizeof unit);
+    } else {
+        if ((uint64_t)h->heap_units + units > UINT32_MAX || index_reserve(ix, REGION_HEAP, (h->heap_units + units) * 8, e))
+            return 0;
+        unit = h->heap_units;
+        h->heap_units += (uint32_t)units;
+    }
+    memcpy(index_text(ix, unit), text, len);
+    h->name_bytes += units * 8;
+    return unit;
+}
+
+void index_text_free(struct inodes *ix, uint32_t unit, size_t len)
+{
+    size_t units = index_units(len);
+    memcpy(index_text(ix, unit), &ix->h->heap_free[units], sizeof unit);
+    ix->h->heap_free[units] = unit;
+    ix->h->name_bytes -= units * 8;
+}
+
+static void read_boot_id(char out[40])
+{
+    memset(out, 0, 40);
+    cleanup_fd int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, out, 36) < 0)
+        out[0] = '\0';
+}
+
+static uint32_t sum_of(const struct inodes *ix)
+{
+    struct head h = *ix->h;
+    h.clean = h.sum = 0;
+    uint32_t crc = crc32c(0, &h, sizeof h);
+    crc = crc32c(crc, ix->recs, (size_t)h.nrecs * sizeof *ix->recs);
+    crc = crc32c(crc, ix->heap, (size_t)h.heap_units * 8);
+    return crc32c(crc, ix->buckets, (size_t)h.nbuckets * sizeof *ix->buckets);
+}
+
+/* Why the file cannot be used, NULL if it can. */
+static const char *distrust(const struct inodes *ix, const struct inodes_conf *conf)
+{
+    const struct head *h = ix->h;
+    char boot[40];
+    if (h->magic != INDEX_MAGIC || h->version != INDEX_VERSION || h->rec_size != sizeof(struct rec))
+        return "its format is another one";
+    if (h->identity != conf->identity)
+        return "it belongs to other mounts";
+    read_boot_id(boot);
+    if (!h->clean && strcmp(boot, h->boot) != 0)
+        return "the machine went down while it was in use";
+    if (!conf->resume && !h->clean)
+        return "it was not closed in good order";
+    for (int i = 0; i < REGION_COUNT; i++)
+        if (h->have[i] > regions[i].max)
+            return "it is damaged";
+    if (h->nrecs < 2 || (uint64_t)h->nrecs * sizeof(struct rec) > h->have[REGION_RECS] || !h->nbuckets
+        || (uint64_t)h->nbuckets * sizeof(uint32_t) > h->have[REGION_BUCKETS] || (uint64_t)h->heap_units * 8 > h->have[REGION_HEAP])
+        return "it is damaged";
+    if (h->clean && sum_of(ix) != h->sum)
+        return "its checksum is wrong";
+    if (atomic_load(&h->busy)) /* of a process that was killed: index_rebuild() comes first */
+        return h->clean ? "it is damaged" : NULL;
+    return h->nrecs > CHECKED_MAX || index_check(ix) ? NULL : "it is damaged";
+}
+
+static int begin(struct inodes *ix, const struct inodes_conf *conf, struct err *e)
+{
+    if (ftruncate(ix->fd, 0) || ftruncate(ix->fd, (off_t)FILE_SIZE) || fallocate(ix->fd, 0, 0, 4096))
+        if (errno != EOPNOTSUPP)
+            return err_sys(e, errno, "make the index %s", conf->path);
+    struct head *h = ix->h;
+    memset(h, 0, sizeof *h);
+    h->magic = INDEX_MAGIC;
+    h->version = INDEX_VERSION;
+    h->rec_size = sizeof(struct rec);
+    h->identity = conf->identity;
+    h->nrecs = 2;
+    h->nbuckets = FIRST_BUCKETS;
+    h->heap_units = 1; /* unit 0 is none */
+    h->epoch = 1;
+    h->live = 1;
+    if (index_reserve(ix, REGION_RECS, 2 * sizeof(struct rec), e) || index_reserve(ix, REGION_HEAP, 8, e)
+        || index_reserve(ix, REGION_BUCKETS, FIRST_BUCKETS * sizeof(uint32_t), e))
+        return -1;
+    struct rec *root = &ix->recs[INODE_ROOT];
+    memset(root, 0, sizeof *root);
+    root->parent = INODE_ROOT;
+    root->generation = 1;
+    root->flags = INODE_USED | INODE_DIR | INODE_MOUNT;
+    root->mode = (uint16_t)(S_IFDIR | conf->dir_mode);
+    root->uid = conf->uid;
+    root->gid = conf->gid;
+    root->mount = INODE_NO_MOUNT;
+    root->epoch = 1;
+    root->mtime_ns = clock_real_ns();
+    return 0;
+}
+
+/* Index of the last mount, used again: ids of names without an inode in the kernel are not needed any more. */
+static void next_epoch(struct inodes *ix)
+{
+    struct head *h = ix->h;
+    h->epoch++;
+    for (uint32_t i = 1; i < h->nrecs && (h->gone || h->epoch == 0); i++) {
+        struct rec *r = &ix->recs[i];
+        if (h->epoch == 0)
+            r->epoch = 0; /* wrapped: nobody may have the epoch that comes */
+        if (!(r->flags & INODE_GONE))
+            continue;
+        index_text_free(ix, r->name, r->name_len);
+        if (!(r->flags & INODE_DIR))
+            index_version_clear(ix, r);
+        r->flags = 0;
+        r->generation++;
+        r->next = h->free_rec;
+        h->free_rec = i;
+        h->gone--;
+        h->live--;
+    }
+    if (h->epoch == 0)
+        h->epoch = 1;
+}
+
+static int map_file(struct inodes *ix, const char *path, struct err *e)
+{
+    struct stat st;
+    ix->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (ix->fd < 0)
+        return err_sys(e, errno, "open the index %s", path);
+    if (fstat(ix->fd, &st) || ((uint64_t)st.st_size != FILE_SIZE && ftruncate(ix->fd, (off_t)FILE_SIZE)))
+        return err_sys(e, errno, "size the index %s", path);
+    ix->base = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, ix->fd, 0);
+    if (ix->base == MAP_FAILED) {
+        ix->base = NULL;
+        return err_sys(e, errno, "map the index %s", path);
+    }
+    ix->h = (struct head *)ix->base;
+    ix->recs = (struct rec *)(ix->base + regions[REGION_RECS].off);
+    ix->heap = ix->base + regions[REGION_HEAP].off;
+    ix->buckets = (uint32_t *)(ix->base + regions[REGION_BUCKETS].off);
+    return 0;
+}
+
+static void unmap(struct inodes *ix)
+{
+    if (ix->base)
+        munmap(ix->base, FILE_SIZE);
+    if (ix->fd >= 0)
+        close(ix->fd);
+    pthread_rwlock_destroy(&ix->lock);
+    free(ix);
+}
+
+struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct err *e)
+{
+    struct inodes *ix = calloc(1, sizeof *ix);
+    if (!ix) {
+        err_set(e, ERR_EXHAUSTED, "no memory for the index");
+        return NULL;
+    }
+    ix->fd = -1;
+    ix->conf = *conf;
+    ix->conf.path = NULL;
+    pthread_rwlock_init(&ix->lock, NULL);
+    const char *why;
+    if (map_file(ix, conf->path, e))
+        goto fail;
+    why = distrust(ix, conf);
+    *fresh = why != NULL;
+    if (why && conf->resume) {
+        err_set(e, ERR_FATAL, "cannot go on with the index %s: %s", conf->path, why);
+        goto fail;
+    }
+    if (why && ix->h->magic)
+        log_kv(LOG_INFO, "the index is made anew", "why", why, NULL);
+    if (why && begin(ix, conf, e))
+        goto fail;
+    if (atomic_load(&ix->h->busy) && (index_rebuild(ix, e) || (!index_check(ix) && err_set(e, ERR_FATAL, "the index is damaged"))))
+        goto fail;
+    if (!why && !conf->resume)
+        next_epoch(ix);
+    ix->h->clean = 0;
+    read_boot_id(ix->h->boot);
+    return ix;
+fail:
+    unmap(ix);
+    return NULL;
+}
+
+void inodes_close(struct inodes *ix, bool clean)
+{
+    if (!ix)
+        return;
+    if (clean && !ix->h->dirty) {
+        ix->h->sum = sum_of(ix);
+        if (fsync(ix->fd) == 0) { /* what is on disk is whole before it is said to be */
+            ix->h->clean = 1;
+            fsync(ix->fd);
+        }
+    }
+    unmap(ix);
+}
+
+void inodes_stats(struct inodes *ix, struct inodes_stats *out)
+{
+    pthread_rwlock_rdlock(&ix->lock);
+    out->inodes = ix->h->live;
+    out->records = ix->h->nrecs - 1;
+    out->name_bytes = ix->h->name_bytes;
+    out->file_bytes = 4096;
+    for (int i = 0; i < REGION_COUNT; i++)
+        out->file_bytes += ix->h->have[i];
+    pthread_rwlock_unlock(&ix->lock);
+}

@@ -1,0 +1,515 @@
+#include "fuse/peers/peers.h"
+
+#include "lib/base/pool.h"
+#include "lib/base/clock.h"
+#include "lib/base/hash.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/http/http.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEDGE_NS (500 * NS_PER_MS)
+#define SLOW_BYTES_PER_S (4 << 20)        /* a worker that delivers less is slow, too */
+#define CONNECT_NS (1 * NS_PER_S)
+#define STALL_NS (20 * NS_PER_S)
+#define BACKOFF_MIN_NS (1 * NS_PER_S)
+#define BACKOFF_MAX_NS (30 * NS_PER_S)
+#define SILENT_MAX 3                      /* hedges lost without a byte from the worker before it counts as down */
+#define GIVE_UP 10                        /* pauses of hedge_ns without a byte, and no hedge was allowed */
+#define HEDGE_TOKENS 80                   /* a hedge costs 10, a request earns 1: a slow store is not asked twice for ever */
+#define HEDGE_COST 10
+#define THREADS 48
+#define HEDGE_THREADS 8
+
+struct worker {
+    char *url;
+    uint64_t seed;           /* of its name */
+    pthread_mutex_t mu;      /* a leaf */
+    int64_t down_until_ns;   /* mu; 0: up */
+    int64_t backoff_ns;      /* mu */
+    int silent;              /* mu */
+};
+
+struct ring {
+    const struct conf *conf;
+    struct store *const *stores;
+    struct worker *workers;
+    int nworkers;
+    struct http *http;
+    struct pool *pool, *hedge_pool;
+    int64_t hedge_ns;
+    atomic_int tokens;
+    atomic_bool stopping;
+    _Atomic uint64_t worker_bytes, store_bytes, hedged, hedges_won, bypassed;
+};
+
+/* One fetch by up to two threads: the one that asks the worker gives its bytes to the sink as they come (unless it was given up), the one
+ * that asks the store has a buffer of its own. */
+struct job {
+    struct ring *r;
+    struct worker *w;
+    char *path, *version;
+    struct cache_key key;   /* its strings are path and version */
+    uint64_t off;
+    size_t len;
+    bool probe;             /* the worker was down: nobody waits for it longer than he must */
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    unsigned refs;          /* mu: the reader and the threads */
+    struct cache_sink *sink; /* mu; NULL: it takes no more */
+    size_t got;             /* mu: from the worker, all of it in the sink */
+    bool refused;           /* mu: by the sink */
+    char *hedge;            /* mu: from the store */
+    enum { RUNNING, DONE, FAILED } worker_state, store_state; /* mu */
+    int worker_status;      /* mu: HTTP, 0 if none */
+    struct err worker_err, store_err; /* mu */
+    atomic_bool cancel_worker, cancel_store;
+};
+
+/* -- who has what ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t chunk_hash(const char *mount_point, const char *path, uint64_t off)
+{
+    uint64_t h = hash64_mix(hash64(mount_point, strlen(mount_point)), hash64(path, strlen(path)));
+    return hash64_mix(h, off / RING_CHUNK + 1);
+}
+
+static uint64_t worker_seed(const char *name, int i)
+{
+    cleanup_free char *full = xasprintf("%s-%d", name, i);
+    return hash64(full, strlen(full));
+}
+
+int ring_owner(const char *name, int count, const char *mount_point, const char *path, uint64_t off)
+{
+    uint64_t chunk = chunk_hash(mount_point, path, off), best = 0;
+    int owner = -1;
+    for (int i = 0; i < count; i++) {
+        uint64_t weight = hash64_mix(worker_seed(name, i), chunk);
+        if (owner < 0 || weight > best) {
+            best = weight;
+            owner = i;
+        }
+    }
+    return owner;
+}
+
+char *ring_url(const struct conf *conf, int worker)
+{
+    return xasprintf("http://%s-%d.%s:%d", conf->worker_name, worker, conf->worker_service, conf->worker_port);
+}
+
+char *ring_query(const struct cache_key *key)
+{
+    cleanup_free char *path = http_escape(key->path, true), *version = http_escape(key->version, false);
+    return xasprintf("mount=%" PRIu32 "&path=%s&version=%s&size=%" PRIu64, key->mount, path, version, key->size);
+}
+
+static struct worker *owner_of(struct ring *r, const struct cache_key *key, uint64_t off)
+{
+    const char *mount = key->mount < r->conf->nmounts ? r->conf->mounts[key->mount].mount_point : "";
+    uint64_t chunk = chunk_hash(mount, key->path, off), best = 0;
+    struct worker *owner = NULL;
+    for (int i = 0; i < r->nworkers; i++) {
+        uint64_t weight = hash64_mix(r->workers[i].seed, chunk);
+        if (!owner || weight > best) {
+            best = weight;
+            owner = &r->workers[i];
+        }
+    }
+    return owner;
+}
+
+/* -- health -------------------------------------------------------------------------------------------------------------- */
+
+/* After its pause a worker is tried by one request (*probe); the others go to the store until that found something. */
+static bool may_ask(struct worker *w, bool *probe)
+{
+    int64_t now = clock_mono_ns();
+    pthread_mutex_lock(&w->mu);
+    bool yes = now >= w->down_until_ns;
+    *probe = yes && w->down_until_ns;
+    if (*probe)
+        w->down_until_ns = now + MAX(w->backoff_ns, BACKOFF_MIN_NS);
+    pthread_mutex_unlock(&w->mu);
+    return yes;
+}
+
+static void worker_answered(struct worker *w)
+{
+    pthread_mutex_lock(&w->mu);
+    bool was_down = w->down_until_ns != 0;
+    w->down_until_ns = w->backoff_ns = 0;
+    w->silent = 0;
+    pthread_mutex_unlock(&w->mu);
+    if (was_down)
+        log_kv(LOG_INFO, "cache worker is back", "worker", w->url, NULL);
+}
+
+static void worker_failed(struct worker *w, const char *why)
+{
+    pthread_mutex_lock(&w->mu);
+    bool first = w->down_until_ns == 0;
+    w->backoff_ns = w->backoff_ns ? MIN(w->backoff_ns * 2, BACKOFF_MAX_NS) : BACKOFF_MIN_NS;
+    w->down_until_ns = clock_mono_ns() + w->backoff_ns;
+    w->silent = 0;
+    pthread_mutex_unlock(&w->mu);
+    if (first)
+        log_kv(LOG_WARN, "cache worker does not answer: reading from the store", "worker", w->url, "error", why, NULL);
+}
+
+static void worker_silent(struct worker *w, bool probe)
+{
+    pthread_mutex_lock(&w->mu);
+    bool too_long = ++w->silent >= SILENT_MAX || probe;
+    pthread_mutex_unlock(&w->mu);
+    if (too_long)
+        worker_failed(w, "no byte came from the worker in time, several times");
+}
+
+static bool hedge_allowed(struct ring *r)
+{
+    int now = atomic_load(&r->tokens);
+    while (now >= HEDGE_COST)
+        if (atomic_compare_exchange_weak(&r->tokens, &now, now - HEDGE_COST))
+            return true;
+    return false;
+}
+
+static void earn_token(struct ring *r)
+{
+    int now = atomic_load(&r->tokens);
+    while (now < HEDGE_TOKENS && !atomic_compare_exchange_weak(&r->tokens, &now, now + 1))
+        ;
+}
+
+/* -- the two ways --------------------------------------------------------------------------------------------------------- */
+
+static int from_store(struct ring *r, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
+    const atomic_bool *cancel, struct err *e)
+{
+    struct store *s = key->mount < r->conf->nmounts ? r->stores[key->mount] : NULL;
+    if (!s)
+        return err_set(e, ERR_RETRY, "the store of %s cannot be used", key->path);
+    sink->origin = 0;
+    if (store_stream(s, key->path, key->version, off, len, sink->take, sink->user, cancel, e))
+        return -1;
+    atomic_fetch_add(&r->store_bytes, len);
+    return 0;
+}
+
+static void job_put(struct job *j) /* j->mu is held on entry */
+{
+    bool last = --j->refs == 0;
+    pthread_mutex_unlock(&j->mu);
+    if (!last)
+        return;
+    pthread_cond_destroy(&j->changed);
+    pthread_mutex_destroy(&j->mu);
+    free(j->hedge);
+    free(j->path);
+    free(j->version);
+    free(j);
+}
+
+static int take_bytes(void *user, const void *data, size_t len)
+{
+    struct job *j = user;
+    pthread_mutex_lock(&j->mu);
+    bool taken = j->sink && len <= j->len - j->got;
+    if (taken) {
+        j->sink->origin = 1;
+        taken = j->sink->take(j->sink->user, data, len) == 0;
+        j->refused = !taken;
+        j->got += taken ? len : 0;
+    }
+    pthread_mutex_unlock(&j->mu);
+    return taken ? 0 : -1;
+}
+
+/* Is it the range that was asked for? What comes is kept as it comes, so a server that knows nothing of ranges must not get that far. */
+static int judge(void *user, const struct http_resp *resp)
+{
+    const struct job *j = user;
+    char want[96], range[96];
+    snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, j->off, j->off + j->len - 1, j->key.size);
+    return resp->status == 206 && http_header(resp, "content-range", range, sizeof range) && strcmp(range, want) == 0 ? 0 : -1;
+}
+
+static void ask_worker(void *arg) /* takes over a ref */
+{
+    struct job *j = arg;
+    cleanup_free char *query = ring_query(&j->key);
+    cleanup_free char *url = xasprintf("%s/v1/data?%s", j->w->url, query);
+    char range[80];
+    snprintf(range, sizeof range, "Range: bytes=%" PRIu64 "-%" PRIu64, j->off, j->off + j->len - 1);
+    const char *headers[] = {range, NULL};
+    struct http_req req = {.method = "GET", .url = url, .headers = headers, .sink = take_bytes, .begin = judge, .sink_user = j,
+        .stall_ns = STALL_NS, .cancel = &j->cancel_worker};
+    struct http_resp resp = {0};
+    struct err e = ERR_INIT;
+    int rc = atomic_load(&j->cancel_worker) ? err_set(&e, ERR_RETRY, "cancelled") : http_do(j->r->http, &req, &resp, &e);
+    if (rc == 0 && resp.status / 100 != 2) {
+        char *text = buf_str(&resp.body);
+        rc = err_set(&e, http_class_of_status(resp.status), "%s: %.*s", j->w->url, (int)strcspn(text, "\r\n"), text);
+    }
+    pthread_mutex_lock(&j->mu);
+    if (rc == 0 && j->got != j->len)
+        rc = err_set(&e, ERR_RETRY, "%s sent %zu bytes of %zu", j->w->url, j->got, j->len);
+    j->worker_status = resp.status;
+    j->worker_state = rc ? FAILED : DONE;
+    j->worker_err = e;
+    pthread_cond_broadcast(&j->changed);
+    http_resp_free(&resp);
+    job_put(j);
+}
+
+static void ask_store(void *arg) /* takes over a ref */
+{
+    struct job *j = arg;
+    struct err e = ERR_INIT;
+    char *buf = malloc(j->len);
+    int rc = buf ? 0 : err_sys(&e, ENOMEM, "read %s", j->path);
+    struct store *s = j->key.mount < j->r->conf->nmounts ? j->r->stores[j->key.mount] : NULL;
+    if (rc == 0 && !s)
+        rc = err_set(&e, ERR_RETRY, "the store of %s cannot be used", j->path);
+    if (rc == 0)
+        rc = store_read(s, j->path, j->version, j->off, j->len, buf, &j->cancel_store, &e);
+    pthread_mutex_lock(&j->mu);
+    j->hedge = buf;
+    j->store_state = rc ? FAILED : DONE;
+    j->store_err = e;
+    pthread_cond_broadcast(&j->changed);
+    job_put(j);
+}
+
+/* -- one fetch -------------------------------------------------------------------------------------------------------------- */
+
+static struct job *job_new(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len,
+    struct cache_sink *sink)
+{
+    struct job *j = calloc(1, sizeof *j);
+    char *path = strdup(key->path), *version = strdup(key->version);
+    if (!j || !path || !version) {
+        free(j);
+        free(path);
+        free(version);
+        return NULL;
+    }
+    *j = (struct job){.r = r, .w = w, .path = path, .version = version, .key = {key->mount, path, version, key->size}, .off = off,
+        .len = len, .refs = 1, .sink = sink, .store_state = FAILED};
+    pthread_mutex_init(&j->mu, NULL);
+    clock_cond_init(&j->changed);
+    return j;
+}
+
+static void wait_until(struct job *j, int64_t ns)
+{
+    clock_cond_wait(&j->changed, &j->mu, ns);
+}
+
+/* The worker is late. j->mu is held. */
+static bool begin_hedge(struct job *j)
+{
+    struct ring *r = j->r;
+    if (!j->probe && !hedge_allowed(r))
+        return false;
+    j->refs++;
+    j->store_state = RUNNING;
+    if (pool_queued(r->hedge_pool, POOL_FETCH) >= HEDGE_THREADS || pool_add(r->hedge_pool, POOL_FETCH, ask_store, j)) {
+        j->refs--;
+        j->store_state = FAILED;
+        return false;
+    }
+    atomic_fetch_add(&r->hedged, 1);
+    return true;
+}
+
+/* Until one of both has the bytes, all failed, or the worker was silent for too long. j->mu is held. */
+static void race(struct job *j, const atomic_bool *cancel)
+{
+    struct ring *r = j->r;
+    int64_t start = clock_mono_ns(), moved = start;
+    size_t seen = 0;
+    bool hedged = false;
+    while (!(cancel && atomic_load(cancel)) && !atomic_load(&r->stopping)) {
+        if (j->refused || j->worker_state == DONE || j->store_state == DONE || (j->worker_state == FAILED && j->store_state == FAILED))
+            break;
+        int64_t now = clock_mono_ns();
+        if (j->got != seen) {
+            seen = j->got;
+            moved = now;
+        }
+        int64_t slow = start + r->hedge_ns + (int64_t)j->len * NS_PER_S / SLOW_BYTES_PER_S;
+        if (!hedged && j->worker_state == RUNNING && now >= MIN(moved + r->hedge_ns, slow))
+            hedged = begin_hedge(j);
+        if (!hedged && !seen && now >= start + GIVE_UP * r->hedge_ns)
+            break;
+        int64_t next = MIN(moved + r->hedge_ns, slow);
+        wait_until(j, hedged || next <= now ? now + 100 * NS_PER_MS : MIN(next, now + 100 * NS_PER_MS));
+    }
+}
+
+static int say_cancelled(const struct cache_key *key, struct err *e)
+{
+    err_set(e, ERR_RETRY, "read %s: cancelled", key->path);
+    e->sys = ECANCELED;
+    return -1;
+}
+
+/* The store was faster, or the worker broke off: what is missing comes from there. j->mu is held. */
+static int take_hedge(struct job *j, struct err *e)
+{
+    size_t left = j->len - j->got;
+    j->sink->origin = 0;
+    if (j->sink->take(j->sink->user, j->hedge + j->got, left))
+        return say_cancelled(&j->key, e);
+    atomic_fetch_add(&j->r->store_bytes, left);
+    atomic_fetch_add(&j->r->hedges_won, 1);
+    return 0;
+}
+
+/* What the fetch by way of a worker came to. 0: the sink has all; 1: ask the store for what is after *got; -1: e. */
+static int by_worker(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
+    bool probe, const atomic_bool *cancel, size_t *got, struct err *e)
+{
+    *got = 0;
+    struct job *j = job_new(r, w, key, off, len, sink);
+    if (!j)
+        return 1;
+    j->probe = probe;
+    pthread_mutex_lock(&j->mu);
+    j->refs++;
+    if (pool_queued(r->pool, POOL_FETCH) >= THREADS || pool_add(r->pool, POOL_FETCH, ask_worker, j)) { /* all threads wait for workers */
+        j->refs--;
+        job_put(j);
+        return 1;
+    }
+    race(j, cancel);
+    int rc = 1;
+    *got = j->got;
+    atomic_fetch_add(&r->worker_bytes, j->got);
+    if (j->worker_state == DONE) {
+        rc = 0;
+        worker_answered(w);
+    } else if (j->refused) {
+        rc = say_cancelled(key, e);
+    } else if (j->store_state == DONE) {
+        rc = take_hedge(j, e);
+        if (j->got == 0)
+            worker_silent(w, probe);
+    } else if (j->worker_state == RUNNING && !(cancel && atomic_load(cancel)) && !atomic_load(&r->stopping)) {
+        worker_silent(w, probe);
+    } else if (j->worker_state == RUNNING) {
+        rc = say_cancelled(key, e);
+    } else if (j->worker_status == 409) { /* the worker looked: the store has another version */
+        *e = j->worker_err;
+        e->sys = ESTALE;
+        rc = -1;
+    } else if (j->worker_status == 0) {
+        worker_failed(w, j->worker_err.msg);
+    } else { /* alive, but it can't help with this one */
+        worker_answered(w);
+    }
+    j->sink = NULL;
+    atomic_store(&j->cancel_worker, true);
+    atomic_store(&j->cancel_store, true);
+    job_put(j);
+    return rc;
+}
+
+int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink, const atomic_bool *cancel,
+    struct err *e)
+{
+    struct ring *r = user;
+    struct err none = ERR_INIT;
+    e = e ? e : &none;
+    for (size_t done = 0; done < len;) { /* a range over two chunks has two owners */
+        uint64_t at = off + done;
+        size_t part = (size_t)MIN((uint64_t)(len - done), RING_CHUNK - at % RING_CHUNK), got = 0;
+        struct worker *w = owner_of(r, key, at);
+        int rc = 1;
+        bool probe;
+        earn_token(r);
+        if (w && may_ask(w, &probe))
+            rc = by_worker(r, w, key, at, part, sink, probe, cancel, &got, e);
+        else if (w)
+            atomic_fetch_add(&r->bypassed, 1);
+        if (rc == 1)
+            rc = got < part ? from_store(r, key, at + got, part - got, sink, cancel, e) : 0;
+        if (rc)
+            return -1;
+        done += part;
+    }
+    return 0;
+}
+
+/* -- lifecycle ------------------------------------------------------------------------------------------------------------- */
+
+static int add_workers(struct ring *r, const struct ring_conf *rc)
+{
+    const struct conf *conf = rc->conf;
+    r->nworkers = rc->nurls ? rc->nurls : conf->worker_name ? conf->worker_count : 0;
+    r->workers = xcalloc((size_t)r->nworkers + 1, sizeof *r->workers);
+    for (int i = 0; i < r->nworkers; i++) {
+        struct worker *w = &r->workers[i];
+        w->url = rc->nurls ? xstrdup(rc->urls[i]) : ring_url(conf, i);
+        w->seed = worker_seed(conf->worker_name ? conf->worker_name : "worker", i);
+        pthread_mutex_init(&w->mu, NULL);
+    }
+    return r->nworkers;
+}
+
+struct ring *ring_new(const struct ring_conf *rc, struct err *e)
+{
+    struct ring *r = xcalloc(1, sizeof *r);
+    r->conf = rc->conf;
+    r->stores = rc->stores;
+    r->hedge_ns = rc->hedge_ns ? rc->hedge_ns : HEDGE_NS;
+    r->tokens = HEDGE_TOKENS;
+    if (add_workers(r, rc) == 0)
+        return r;
+    struct http_conf hc = {.connect_ns = CONNECT_NS, .max_idle = THREADS};
+    r->http = http_new(&hc, e);
+    r->pool = r->http ? pool_new(THREADS) : NULL;
+    r->hedge_pool = r->pool ? pool_new(HEDGE_THREADS) : NULL;
+    if (r->http && !r->hedge_pool)
+        err_sys(e, ENOMEM, "start the ring of cache workers");
+    if (r->hedge_pool)
+        return r;
+    ring_free(r);
+    return NULL;
+}
+
+void ring_free(struct ring *r)
+{
+    if (!r)
+        return;
+    atomic_store(&r->stopping, true);
+    pool_free(r->pool);
+    pool_free(r->hedge_pool);
+    http_free(r->http);
+    for (int i = 0; i < r->nworkers; i++) {
+        pthread_mutex_destroy(&r->workers[i].mu);
+        free(r->workers[i].url);
+    }
+    free(r->workers);
+    free(r);
+}
+
+void ring_stats(struct ring *r, struct ring_stats *out)
+{
+    *out = (struct ring_stats){.worker_bytes = r->worker_bytes, .store_bytes = r->store_bytes, .hedged = r->hedged,
+        .hedges_won = r->hedges_won, .bypassed = r->bypassed, .workers = r->nworkers};
+    for (int i = 0; i < r->nworkers; i++) {
+        pthread_mutex_lock(&r->workers[i].mu);
+        out->down += r->workers[i].down_until_ns != 0;
+        pthread_mutex_unlock(&r->workers[i].mu);
+    }
+}

@@ -1,0 +1,476 @@
+#include "fuse/process/client.h"
+
+#include "fuse/cache/cache.h"
+#include "fuse/ops/fs.h"
+#include "fuse/session/invalidate.h"
+#include "fuse/session/handoff.h"
+#include "fuse/session/loop.h"
+#include "fuse/tree/profile.h"
+#include "fuse/report/stall.h"
+#include "fuse/report/status.h"
+#include "fuse/peers/peers.h"
+#include "fuse/file/stage.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/hash.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#define CONFIG_MAX (1 << 20)
+#define CHECK_FIRST_NS (2 * NS_PER_S)
+#define CHECK_LAST_NS (30 * NS_PER_S)
+#define SYNC_READ_ONLY_NS (600 * NS_PER_S)
+#define SYNC_WRITABLE_NS (60 * NS_PER_S)
+#define READ_AHEAD_KB 1024
+#define KEEPER_BACKINGS 16000 /* it takes 16384, unless it is told otherwise */
+#define OWN_BACKINGS 32768
+#define BACKINGS_SHARE 20      /* of the cache: what the kernel may hold open of files that were evicted */
+#define OVERLAYFS_MAGIC 0x794c7630
+
+struct client {
+    const struct client_options *o;
+    struct client_shared *shared;
+    int ready_fd, lock_fd;        /* -1: none */
+    struct conf *conf;
+    struct status *status;
+    struct keeper *keeper;        /* NULL without a socket */
+    struct store **stores;        /* conf->nmounts */
+    struct ring *ring;
+    struct cache *cache;
+    struct walk *walk;
+    struct sweep *sweep;
+    struct backings *backings;    /* NULL: no passthrough */
+    struct fs fs;
+    struct writer *writer;
+    char *stage_dir, *index_path;
+};
+
+static volatile sig_atomic_t stopping;
+static struct session *volatile running; /* for the signal handler */
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    stopping = 1;
+    if (running)
+        session_exit(running);
+}
+
+/* The main thread takes them, where it waits; it starts all others while they are blocked, and those inherit the mask. */
+static void handle_signals(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGHUP, &sa, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void mask_signals(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(how, &set, NULL);
+}
+
+/* Sleeps, but not through a signal. */
+static void nap(int64_t ns)
+{
+    for (int64_t until = clock_mono_ns() + ns; !stopping && clock_mono_ns() < until;)
+        clock_sleep_ns(MIN(until - clock_mono_ns(), 200 * NS_PER_MS));
+}
+
+/* It cannot work as it is; whoever can put it right is told. In a pod the process stays: a crash loop tells nobody anything. */
+static enum client_exit fail(struct client *c, const char *reason, const struct err *e, enum client_exit code)
+{
+    mask_signals(SIG_UNBLOCK);
+    log_kv(LOG_ERROR, "cannot serve", "reason", reason, "error", e->msg, NULL);
+    status_fail(c->status, reason, e->msg);
+    if (!c->keeper)
+        return code;
+    keeper_failed(c->keeper, e->msg);
+    while (!stopping)
+        nap(3600 * NS_PER_S);
+    return CLIENT_DONE;
+}
+
+static struct conf *load_conf(const char *file, struct err *e)
+{
+    cleanup_free char *text = NULL;
+    const char *env = getenv(ENV_CONFIG);
+    if (file)
+        text = file_read(file, CONFIG_MAX, NULL, e);
+    else if (env)
+        text = xstrdup(env);
+    else
+        err_set(e, ERR_INVALID, "no configuration: set " ENV_CONFIG " or use --config FILE");
+    return text ? conf_parse(text, strlen(text), e) : NULL;
+}
+
+/* One process at a time may use a cache directory. In a pod the one before may still be ending: wait for it. */
+static int lock_dir(struct client *c, struct err *e)
+{
+    cleanup_free char *path = path_join(c->o->cache_dir, "lock");
+    if (file_mkdirs(c->o->cache_dir, 0700, e) || file_mkdirs(c->stage_dir, 0700, e))
+        return -1;
+    c->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* held until the process ends */
+    if (c->lock_fd < 0)
+        return err_sys(e, errno, "open %s", path);
+    int64_t until = clock_mono_ns() + 2 * NS_PER_S;
+    while (flock(c->lock_fd, LOCK_EX | LOCK_NB)) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(e, errno, "lock %s", path);
+        if (stopping || (!c->keeper && clock_mono_ns() > until))
+            return err_set(e, ERR_CONFLICT, "the cache directory %s is used by another mount; unmount that, or use --cache-dir",
+                c->o->cache_dir);
+        clock_sleep_ns(20 * NS_PER_MS);
+    }
+    return 0;
+}
+
+static int make_stores(struct client *c, struct err *e)
+{
+    c->stores = xcalloc(c->conf->nmounts, sizeof *c->stores);
+    for (size_t i = 0; i < c->conf->nmounts; i++) {
+        struct store_conf sc = {.mount = &c->conf->mounts[i], .secrets_dir = c->o->secrets_dir, .deadline_ns = c->o->deadline_ns};
+        if (!(c->stores[i] = store_new(&sc, e))) {
+            status_mount(c->status, i, store_reason(e), e->msg);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Looks at every store. Returns 0 when all answer, else -1 and the first trouble in e. */
+static int check_stores(struct client *c, struct err *e)
+{
+    int rc = 0;
+    for (size_t i = 0; i < c->conf->nmounts; i++) {
+        struct err one = ERR_INIT;
+        int bad = store_check(c->stores[i], &one);
+        status_mount(c->status, i, bad ? store_reason(&one) : "", bad ? one.msg : "");
+        if (bad && rc == 0)
+            *e = one;
+        rc |= bad;
+    }
+    return rc;
+}
+
+/* Until every store answers. On a laptop what time will not mend ends it at once. */
+static int wait_for_stores(struct client *c, struct err *e)
+{
+    char last[sizeof e->msg] = "";
+    for (int64_t wait = CHECK_FIRST_NS; !stopping; wait = MIN(wait * 2, CHECK_LAST_NS)) {
+        if (check_stores(c, e) == 0) {
+            status_ready(c->status);
+            if (c->keeper)
+                keeper_failed(c->keeper, "");
+            return 0;
+        }
+        if (!c->keeper)
+            return -1;
+        if (strcmp(last, e->msg) != 0)
+            log_kv(LOG_ERROR, "a store cannot be used; it is looked at again", "reason", store_reason(e), "error", e->msg, NULL);
+        snprintf(last, sizeof last, "%s", e->msg);
+        keeper_failed(c->keeper, e->msg);
+        nap(wait);
+    }
+    return err_set(e, ERR_RETRY, "told to end");
+}
+
+/* May the kernel read files by itself, from our copy? */
+static bool may_pass_through(const struct client *c) { return !c->fs.sealed && (c->keeper || geteuid() == 0); }
+
+static bool all_read_only(const struct conf *conf)
+{
+    bool ro = true;
+    for (size_t i = 0; i < conf->nmounts; i++)
+        ro = ro && conf->mounts[i].read_only;
+    return conf->read_only || ro;
+}
+
+bool client_is_read_only(const struct client_options *o)
+{
+    struct err e = ERR_INIT;
+    cleanup_conf struct conf *conf = load_conf(o->config, &e);
+    return conf && all_read_only(conf);
+}
+
+static uint64_t identity(const struct conf *conf, uint32_t uid, uint32_t gid)
+{
+    uint64_t h = hash64_mix(uid, (uint64_t)gid << 1 | all_read_only(conf));
+    for (size_t i = 0; i < conf->nmounts; i++) {
+        const struct conf_mount *m = &conf->mounts[i];
+        h = hash64_mix(h, hash64(m->mount_point, strlen(m->mount_point)));
+        h = hash64_mix(h, hash64(m->path, strlen(m->path)) + m->read_only);
+        for (size_t k = 0; k < m->noptions; k++)
+            h = hash64_mix(h, hash64(m->options[k].value, strlen(m->options[k].value)) + hash64(m->options[k].key, strlen(m->options[k].key)));
+    }
+    return h;
+}
+
+static int own_backing_open(void *user, int fd, int32_t *id, struct err *e)
+{
+    return session_backing_open(((struct client *)user)->fs.session, fd, id, e);
+}
+
+static void own_backing_close(void *user, int32_t id) { session_backing_close(((struct client *)user)->fs.session, id); }
+
+/* Who may register files with the kernel: the keeper, or ourselves as root. */
+static int make_backings(struct client *c, bool resume, struct err *e)
+{
+    struct cache_stats cs;
+    struct backing_ops ops = {own_backing_open, own_backing_close, c};
+    if (!may_pass_through(c))
+        return 0;
+    if (c->keeper)
+        ops = (struct backing_ops){keeper_backing_open, keeper_backing_close, c->keeper};
+    cache_stats(c->cache, &cs);
+    c->backings = backings_new(&ops, c->fs.inodes, c->keeper ? KEEPER_BACKINGS : OWN_BACKINGS, cs.capacity_bytes / BACKINGS_SHARE);
+    if (!c->backings)
+        return err_sys(e, ENOMEM, "table of backing files");
+    if (resume)
+        backings_resume(c->backings);
+    return 0;
+}
+
+/* The pids that the kernel names are those of who made the mount. */
+static void own_caller(void *user, pid_t pid, char out[CALLER_MAX])
+{
+    (void)user;
+    caller_of_pid(pid, out);
+}
+
+static int64_t choose(int64_t option, int64_t dflt) { return option >= 0 ? option : dflt; }
+
+/* Everything between the stores and the session. */
+static int build(struct client *c, bool resume, struct err *e)
+{
+    bool ro = all_read_only(c->conf), fresh = false;
+    int64_t sync = c->o->sync_ns ? c->o->sync_ns : c->conf->metadata_sync_ns;
+    if (!sync)
+        sync = ro ? SYNC_READ_ONLY_NS : SYNC_WRITABLE_NS;
+    cleanup_free char *blocks = path_join(c->o->cache_dir, "blocks");
+    struct fs *fs = &c->fs;
+    fs->conf = c->conf;
+    fs->status = c->status;
+    fs->file_mode = ro ? 0444 : 0666;
+    fs->dir_mode = ro ? 0555 : 0777;
+    double sync_s = (double)sync / (double)NS_PER_S;
+    fs->timeout = ro ? MIN(sync_s, 3600.0) : MIN(sync_s, 1.0);
+    fs->absence = ro ? MIN(sync_s, 60.0) : MIN(sync_s, 1.0);
+    cleanup_free char *profile = path_join(c->o->cache_dir, "profile");
+    fs->sealed = profile_sealed(c->conf, c->stores, ro, profile, resume);
+
+    struct ring_conf rc = {.conf = c->conf, .stores = c->stores};
+    if (!(c->ring = ring_new(&rc, e)))
+        return err_wrap(e, "cache workers");
+    struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .mounts = c->conf->mounts,
+        .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring}, .will_block = loop_will_block,
+        .drop_behind = !ro || !may_pass_through(c)};
+    if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
+        return err_wrap(e, "cache");
+    struct inodes_conf ic = {.path = c->index_path, .resume = resume, .dir_mode = fs->dir_mode, .file_mode = fs->file_mode,
+        .uid = (uint32_t)choose(c->o->uid, c->keeper ? 0 : getuid()), .gid = (uint32_t)choose(c->o->gid, c->keeper ? 0 : getgid())};
+    ic.identity = identity(c->conf, ic.uid, ic.gid);
+    ic.nmounts = (unsigned)c->conf->nmounts;
+    if (!(fs->inodes = inodes_open(&ic, &fresh, e)) || !(fs->inval = inval_new(e)))
+        return -1;
+    struct tree_conf tc = {.conf = c->conf, .inodes = fs->inodes, .stores = c->stores, .sync_ns = sync, .changed = inval_add,
+        .user = fs->inval};
+    if (!(fs->tree = tree_new(&tc, e)))
+        return -1;
+    struct ofiles_conf fc = {.inodes = fs->inodes, .tree = fs->tree, .cache = c->cache, .conf = c->conf, .stage_dir = c->stage_dir};
+    if (make_backings(c, resume, e))
+        return -1;
+    fc.backings = c->backings;
+    if (!(fc.walk = c->walk = walk_start(fs->inodes, fs->tree, c->cache, e)))
+        return -1;
+    if (!(fc.sweep = c->sweep = sweep_new(fs->inodes, fs->tree, c->cache, e)))
+        return -1;
+    if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
+        return -1;
+    fs->hints = hints_new(fs, c->o->cache_dir);
+    fs->stalls = c->keeper ? stalls_new(keeper_caller, c->keeper) : stalls_new(own_caller, NULL);
+    status_data(c->status, &(struct status_sources){c->cache, c->ring, fs->inodes, fs->hints, fs->stalls});
+    status_profile(c->status, fs->sealed, c->backings);
+    return 0;
+}
+
+static void save_init(void *user, const void *init, size_t len)
+{
+    struct client *c = user;
+    if (c->keeper) {
+        keeper_init(c->keeper, init, len);
+    } else if (len <= KEEP_INIT_MAX) {
+        memcpy(c->shared->init, init, len);
+        atomic_store(&c->shared->init_len, (uint32_t)len);
+    }
+}
+
+void client_log_to_file(const struct client_options *o)
+{
+    if (!o->log_file)
+        return;
+    cleanup_fd int out = open(o->log_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    cleanup_fd int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (out < 0 || in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
+        log_kv(LOG_WARN, "the log stays here", "file", o->log_file, "error", strerror(errno), NULL);
+}
+
+/* Otherwise the kernel asks for 128 KiB at a time. Needs root; without it reads are only smaller. */
+static void read_ahead(const char *mountpoint)
+{
+    struct statx st;
+    if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, STATX_TYPE, &st)) /* a question to ourselves */
+        return;
+    cleanup_free char *path = xasprintf("/sys/class/bdi/%u:%u/read_ahead_kb", st.stx_dev_major, st.stx_dev_minor);
+    cleanup_file FILE *f = fopen(path, "we");
+    if (f)
+        fprintf(f, "%d\n", READ_AHEAD_KB);
+}
+
+static void serving(void *user)
+{
+    struct client *c = user;
+    status_serving(c->status, true);
+    if (c->keeper)
+        keeper_serving(c->keeper); /* who does the same for its mounts */
+    else
+        read_ahead(c->o->mountpoint);
+    if (c->ready_fd >= 0) {
+        if (write(c->ready_fd, "+", 1) != 1)
+            log_debug("nobody waits for the mount");
+        close(c->ready_fd);
+        c->ready_fd = -1;
+        client_log_to_file(c->o);
+    }
+    log_info("serving");
+}
+
+static void gone(void *user) { cache_cancel(((struct client *)user)->cache); }
+
+static unsigned stack_depth(const char *dir)
+{
+    struct statfs st;
+    return statfs(dir, &st) == 0 && (unsigned long)st.f_type == OVERLAYFS_MAGIC ? 2 : 1;
+}
+
+static enum client_exit run_session(struct client *c, int fd, const void *init, size_t init_len)
+{
+    struct err e = ERR_INIT;
+    struct session_conf sc = {.fd = fd, .init = init, .init_len = init_len, .save_init = save_init, .serving = serving,
+        .unmounted = gone, .user = c,
+        .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
+    struct session *s = session_new(&sc, &c->fs, &e);
+    if (!s || inval_start(c->fs.inval, fd, &e))
+        return fail(c, "StoreError", &e, CLIENT_BROKEN);
+    running = s;
+    mask_signals(SIG_UNBLOCK);
+    int rc = stopping ? 0 : session_run(s, &e);
+    running = NULL;
+    status_serving(c->status, false);
+    if (rc)
+        log_kv(LOG_ERROR, "the connection to the kernel broke", "error", e.msg, NULL);
+    return rc ? CLIENT_BROKEN : CLIENT_DONE;
+}
+
+/* Threads end before what they use. Whatever could not be uploaded stays in staging for the next process. */
+static void tear_down(struct client *c)
+{
+    bool unmounted = c->fs.session && session_unmounted(c->fs.session);
+    status_data(c->status, NULL);
+    status_profile(c->status, c->fs.sealed, NULL);
+    if (c->cache)
+        cache_cancel(c->cache);
+    hints_free(c->fs.hints);
+    writer_stop(c->writer);
+    walk_stop(c->walk);
+    sweep_free(c->sweep);
+    ofiles_free(c->fs.files);
+    backings_free(c->backings); /* through the session or the keeper */
+    inval_stop(c->fs.inval);
+    session_free(c->fs.session);
+    tree_free(c->fs.tree);
+    stalls_free(c->fs.stalls);
+    cache_free(c->cache);
+    ring_free(c->ring);
+    inodes_close(c->fs.inodes, unmounted);
+    keeper_stop(c->keeper);
+    status_free(c->status);
+    for (size_t i = 0; c->stores && i < c->conf->nmounts; i++)
+        store_free(c->stores[i]);
+    free(c->stores);
+    conf_free(c->conf);
+    free(c->stage_dir);
+    free(c->index_path);
+    if (c->lock_fd >= 0) /* a thread that is stuck in a store may outlive us */
+        close(c->lock_fd);
+}
+
+static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
+{
+    struct err e = ERR_INIT;
+    struct keep_welcome w = {0};
+    if (c->o->socket && !(c->keeper = keeper_start(c->o->socket, &e)))
+        return fail(c, "StoreError", &e, CLIENT_BROKEN);
+    mask_signals(SIG_UNBLOCK);
+    if (!(c->conf = load_conf(c->o->config, &e)))
+        return fail(c, "InvalidOption", &e, CLIENT_MISUSE);
+    status_conf(c->status, c->conf);
+    if (lock_dir(c, &e))
+        return fail(c, "CacheDiskFull", &e, CLIENT_BROKEN);
+    if (make_stores(c, &e))
+        return fail(c, store_reason(&e), &e, CLIENT_MISUSE);
+    /* Whoever takes a mount over serves at once: what is cached needs no store. */
+    w.init_len = c->keeper ? 0 : atomic_load(&c->shared->init_len);
+    if (w.init_len)
+        memcpy(w.init, c->shared->init, w.init_len);
+    else if (c->keeper && keeper_peek(c->keeper, &w, 300 * NS_PER_MS) && w.init_len)
+        log_info("taking a mount over");
+    if (w.init_len)
+        status_ready(c->status);
+    else if (wait_for_stores(c, &e))
+        return stopping ? CLIENT_DONE : fail(c, store_reason(&e), &e, CLIENT_BROKEN);
+    while (c->keeper && !stopping && (fuse_fd = keeper_wait(c->keeper, &w, NS_PER_S)) < 0)
+        continue;
+    mask_signals(SIG_BLOCK);
+    if (stopping)
+        return CLIENT_DONE;
+    if (build(c, w.init_len > 0, &e))
+        return fail(c, e.cls == ERR_EXHAUSTED ? "CacheDiskFull" : "StoreError", &e, CLIENT_BROKEN);
+    return run_session(c, fuse_fd, w.init, w.init_len);
+}
+
+enum client_exit client_run(const struct client_options *o, struct client_shared *shared, int fuse_fd, int ready_fd)
+{
+    struct client c = {.o = o, .shared = shared, .ready_fd = ready_fd, .lock_fd = -1};
+    handle_signals();
+    mask_signals(SIG_BLOCK);
+    c.status = status_new();
+    c.stage_dir = path_join(o->cache_dir, "stage");
+    c.index_path = path_join(o->cache_dir, "index");
+    if (!o->http || *o->http)
+        status_listen(c.status, o->http);
+    enum client_exit rc = prepare_and_serve(&c, fuse_fd);
+    if (c.ready_fd >= 0)
+        close(c.ready_fd);
+    mask_signals(SIG_BLOCK);
+    tear_down(&c);
+    return rc;
+}

@@ -1,0 +1,103 @@
+/* millrace-fuse — serves a dataset as a file system. */
+#include "fuse/process/supervise.h"
+
+#include "lib/base/file.h"
+#include "lib/base/hash.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/base/opt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] = "millrace-fuse --socket PATH --cache-dir DIR [flags]\n       millrace-fuse --mountpoint DIR [flags]";
+static const char about[] = "Serves a dataset as a file system: to whoever owns the mount and listens on a socket, or at a mountpoint.\n"
+                            "Its configuration is JSON in the environment variable " ENV_CONFIG " or a file.";
+
+/* Where a mount without --cache-dir keeps its things: one directory for each mountpoint. */
+static char *default_cache_dir(const char *mountpoint)
+{
+    cleanup_free char *real = realpath(mountpoint, NULL);
+    const char *where = real ? real : mountpoint, *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    cleanup_free char *fallback = geteuid() == 0 ? xstrdup("/var/cache") : home ? xasprintf("%s/.cache", home) : xasprintf("/var/tmp/%u", geteuid());
+    return xasprintf("%s/millrace/mounts/%016llx", geteuid() != 0 && base && *base == '/' ? base : fallback,
+        (unsigned long long)hash64(where, strlen(where)));
+}
+
+static int refuse(const char *text)
+{
+    fprintf(stderr, "millrace-fuse: %s\n", text);
+    return CLIENT_MISUSE;
+}
+
+int main(int argc, char **argv)
+{
+    struct client_options o = {.uid = -1, .gid = -1};
+    bool help = false, version = false, foreground = false, daemonize = false;
+    const char *level_text = "info", *log_format = NULL;
+    enum log_level level;
+    const struct opt table[] = {
+        {"socket", OPT_STRING, &o.socket, "PATH", "serve the mount of the keeper that listens here"},
+        {"mountpoint", OPT_STRING, &o.mountpoint, "DIR", "mount here, and serve it until it is unmounted"},
+        {"cache-dir", OPT_STRING, &o.cache_dir, "DIR", "directory of the cache, the index and staged files"},
+        {"secrets-dir", OPT_STRING, &o.secrets_dir, "DIR", "directory of the secrets that the configuration names"},
+        {"config", OPT_STRING, &o.config, "FILE", "configuration, instead of the environment variable"},
+        {"http", OPT_STRING, &o.http, "ADDRESS", "serve health, metrics and status here; empty: nowhere"},
+        {"metadata-sync", OPT_SECONDS, &o.sync_ns, "DURATION", "how old what is known of files may be"},
+        {"store-deadline", OPT_SECONDS, &o.deadline_ns, "DURATION", "how long a store is tried before a request fails; 0s: 30 s"},
+        {"uid", OPT_INT, &o.uid, "N", "owner of files that come from the store"},
+        {"gid", OPT_INT, &o.gid, "N", "group of files that come from the store"},
+        {"allow-other", OPT_BOOL, &o.allow_other, NULL, "other users may use the mount (always so for root)"},
+        {"foreground", OPT_BOOL, &foreground, NULL, "stay in the foreground (the default)"},
+        {"daemonize", OPT_BOOL, &daemonize, NULL, "go to the background once the mount is served; the log is in the cache directory then"},
+        {"log-level", OPT_STRING, &level_text, "LEVEL", "debug, info, warn or error"},
+        {"log-format", OPT_STRING, &log_format, "FORMAT", "json or text"},
+        {"version", OPT_BOOL, &version, NULL, "print the version"},
+        {"help", OPT_BOOL, &help, NULL, "print this"},
+    };
+    struct err e = ERR_INIT;
+    int first = 0;
+    log_init("millrace-fuse", LOG_INFO);
+    if (opt_parse(table, ARRAY_LEN(table), argc, argv, &first, &e))
+        return refuse(e.msg);
+    if (help) {
+        cleanup_free char *text = opt_help(table, ARRAY_LEN(table), usage, about);
+        fputs(text, stdout);
+        return 0;
+    }
+    if (version) {
+        puts("millrace-fuse " MILLRACE_VERSION);
+        return 0;
+    }
+    if (first < argc)
+        return refuse("takes flags only; see --help");
+    if (!o.socket == !o.mountpoint)
+        return refuse("needs --socket PATH or --mountpoint DIR; see --help");
+    if (log_level_parse(level_text, &level))
+        return refuse("--log-level is one of debug, info, warn, error");
+    if (foreground && daemonize)
+        return refuse("--foreground and --daemonize exclude each other");
+    log_init("millrace-fuse", level);
+    if (log_format && strcmp(log_format, "text") == 0)
+        log_plain();
+    else if (log_format && strcmp(log_format, "json") != 0)
+        return refuse("--log-format is json or text");
+
+    cleanup_free char *dir = NULL;
+    if (!o.cache_dir && o.socket)
+        return refuse("--socket needs --cache-dir");
+    if (!o.cache_dir)
+        o.cache_dir = dir = default_cache_dir(o.mountpoint);
+    cleanup_free char *log_file = daemonize ? path_join(o.cache_dir, "log") : NULL;
+    o.log_file = log_file;
+    /* In our pods health is asked for over the network; elsewhere only where somebody wants it. */
+    bool in_pod = o.socket && strncmp(o.socket, POD_RUN_DIR "/", strlen(POD_RUN_DIR "/")) == 0;
+    if (!o.http && !in_pod)
+        o.http = "";
+    if (!o.secrets_dir && in_pod)
+        o.secrets_dir = POD_SECRETS_DIR;
+    return supervise_run(&o, daemonize);
+}

@@ -1,0 +1,224 @@
+#define FUSE_USE_VERSION 314
+#include "fuse/process/supervise.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define QUICK_NS (100 * NS_PER_MS) /* a process that died sooner is not started again at once … */
+#define WAIT_FIRST_NS (10 * NS_PER_MS)
+#define WAIT_LAST_NS (5 * NS_PER_S)
+#define END_NS (20 * NS_PER_S)    /* how long the serving process may take to end before it is killed */
+#define REMAINS_NS (2 * NS_PER_S) /* how long threads of one that has ended are waited for */
+
+struct supervisor {
+    const struct client_options *o;
+    struct client_shared *shared;
+    struct fuse_session *mount;   /* only to mount and unmount; NULL with a socket */
+    int fuse_fd, ready_fd;
+    pid_t child;
+    bool stopping;
+    int64_t kill_ns;              /* monotonic; 0: not told to end */
+    int64_t ended_ns;             /* monotonic; when the serving process was first seen to have ended, but for some threads; 0: it has not */
+};
+
+/* mount(2) for root, fusermount3 for others: libfuse knows both. */
+static int mount_it(struct supervisor *s)
+{
+    static const struct fuse_lowlevel_ops none;
+    bool other = s->o->allow_other || geteuid() == 0;
+    cleanup_free char *options = xasprintf("default_permissions,fsname=millrace,subtype=millrace%s%s", other ? ",allow_other" : "",
+        client_is_read_only(s->o) ? ",ro" : "");
+    char name[] = "millrace", flag[] = "-o";
+    char *argv[] = {name, flag, options, NULL};
+    struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+    s->mount = fuse_session_new(&args, &none, sizeof none, NULL);
+    fuse_opt_free_args(&args);
+    if (!s->mount || fuse_session_mount(s->mount, s->o->mountpoint)) {
+        log_error("cannot mount at %s", s->o->mountpoint);
+        return -1;
+    }
+    s->fuse_fd = fuse_session_fd(s->mount);
+    return 0;
+}
+
+static void start(struct supervisor *s)
+{
+    sigset_t none;
+    s->child = fork();
+    if (s->child < 0) {
+        log_error("cannot start the serving process: %s", strerror(errno));
+        return;
+    }
+    if (s->child > 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* without its supervisor it finishes what it does and ends */
+    prctl(PR_SET_NAME, "millrace-serve");
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) { /* the kernel kills the one that can be started again */
+        if (write(fd, "500", 3) < 0)
+            log_debug("oom_score_adj: %s", strerror(errno));
+        close(fd);
+    }
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    exit(client_run(s->o, s->shared, s->fuse_fd, s->ready_fd));
+}
+
+static void end(struct supervisor *s)
+{
+    s->stopping = true;
+    if (s->kill_ns)
+        return;
+    s->kill_ns = clock_mono_ns() + END_NS;
+    if (s->mount)
+        fuse_session_unmount(s->mount); /* lazily: the serving process ends when the last open file is closed */
+    if (s->child > 0 && !s->mount)
+        kill(s->child, SIGTERM);
+}
+
+/* The next signal, or none for a while. */
+static int wait_signal(const sigset_t *set)
+{
+    struct timespec tick = {1, 0};
+    int sig = sigtimedwait(set, NULL, &tick);
+    return sig < 0 ? 0 : sig;
+}
+
+/* Returns the status of the serving process once it has ended, else -1. */
+static int reap(struct supervisor *s)
+{
+    int status, mine = -1;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        if (pid == s->child)
+            mine = status;
+    return mine;
+}
+
+/* A thread in a call to a file system that does not answer can be such that no signal ends it, and until then the process is not reaped.
+ * Returns the status of a serving process that has ended by itself, or was to end, but for such threads; else -1. */
+static int leave_behind(struct supervisor *s)
+{
+    cleanup_free char *file = xasprintf("/proc/%d/stat", s->child), *text = file_read(file, 4096, NULL, NULL);
+    const char *state = text ? strrchr(text, ')') : NULL, *code = text ? strrchr(text, ' ') : NULL; /* the last field of proc_pid_stat(5) */
+    if (!state || !code || strncmp(state, ") Z", 3) != 0) {
+        s->ended_ns = 0;
+        return -1;
+    }
+    int status = (int)strtol(code, NULL, 10);
+    if (!s->ended_ns)
+        s->ended_ns = clock_mono_ns();
+    if (clock_mono_ns() - s->ended_ns < REMAINS_NS || (WIFSIGNALED(status) && !s->stopping))
+        return -1;
+    log_warn("a thread of the serving process is left behind: it waits for a file system that does not answer");
+    return status;
+}
+
+static int watch(struct supervisor *s, const sigset_t *set)
+{
+    int64_t wait = WAIT_FIRST_NS;
+    for (;;) {
+        int64_t began = clock_mono_ns();
+        int status = -1;
+        start(s);
+        while (status < 0 && s->child > 0) {
+            int sig = wait_signal(set);
+            if (s->ready_fd >= 0 && atomic_load(&s->shared->init_len)) { /* served: nobody looks at our stderr any more */
+                close(s->ready_fd);
+                s->ready_fd = -1;
+                client_log_to_file(s->o);
+            }
+            if (sig == SIGTERM || sig == SIGINT || sig == SIGHUP)
+                end(s);
+            if (s->kill_ns && clock_mono_ns() > s->kill_ns)
+                kill(s->child, clock_mono_ns() > s->kill_ns + END_NS ? SIGKILL : SIGTERM);
+            status = reap(s);
+            if (status < 0)
+                status = leave_behind(s);
+        }
+        bool crashed = s->child < 0 || WIFSIGNALED(status);
+        if (!crashed && (s->stopping || s->mount || WEXITSTATUS(status) == CLIENT_MISUSE))
+            return WEXITSTATUS(status);
+        if (s->stopping)
+            return CLIENT_BROKEN;
+        if (crashed)
+            log_kv(LOG_ERROR, "the serving process was killed; another one takes over", "signal",
+                s->child < 0 ? "none" : strsignal(WTERMSIG(status)), NULL);
+        if (clock_mono_ns() - began > QUICK_NS)
+            wait = WAIT_FIRST_NS;
+        else if (crashed || WEXITSTATUS(status) != CLIENT_DONE) {
+            clock_sleep_ns(wait);
+            wait = MIN(wait * 2, WAIT_LAST_NS);
+        }
+    }
+}
+
+/* The caller's process waits for a byte and ends; the supervisor goes on in the background. */
+static void go_background(struct supervisor *s)
+{
+    int p[2];
+    if (pipe(p) || fcntl(p[0], F_SETFD, FD_CLOEXEC)) {
+        log_error("pipe: %s", strerror(errno));
+        exit(CLIENT_BROKEN);
+    }
+    pid_t pid = fork();
+    if (pid < 0) {
+        log_error("fork: %s", strerror(errno));
+        exit(CLIENT_BROKEN);
+    }
+    if (pid > 0) {
+        char c = 0;
+        close(p[1]);
+        ssize_t n = read(p[0], &c, 1);
+        int status = 0;
+        if (n == 1)
+            _exit(0);
+        waitpid(pid, &status, 0);
+        _exit(WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : CLIENT_BROKEN);
+    }
+    close(p[0]);
+    setsid();
+    s->ready_fd = p[1];
+}
+
+int supervise_run(const struct client_options *o, bool daemonize)
+{
+    struct supervisor s = {.o = o, .fuse_fd = -1, .ready_fd = -1};
+    sigset_t set;
+    s.shared = mmap(NULL, sizeof *s.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s.shared == MAP_FAILED) {
+        log_error("no memory");
+        return CLIENT_BROKEN;
+    }
+    if (daemonize)
+        go_background(&s);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    if (!o->socket && mount_it(&s))
+        return CLIENT_BROKEN;
+    int rc = watch(&s, &set);
+    if (s.mount) {
+        fuse_session_unmount(s.mount); /* does nothing if somebody else did */
+        fuse_session_destroy(s.mount);
+    }
+    munmap(s.shared, sizeof *s.shared);
+    return rc;
+}

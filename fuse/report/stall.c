@@ -1,0 +1,132 @@
+#include "fuse/report/stall.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CALLERS 64            /* those that did not read for longest give way */
+#define PIDS 1024u            /* remembered … */
+#define PID_NS (30 * NS_PER_S) /* … for so long: they are used again */
+
+struct stall_caller {
+    struct stall_times times;
+    unsigned reading;         /* reads under way */
+    int64_t since_ns, last_ns; /* when the first of them began; when the latest one did */
+};
+
+struct stalls {
+    stall_who who;
+    void *user;
+    pthread_mutex_t mu;
+    struct stall_caller callers[CALLERS]; /* mu; .caller "" unused */
+    struct {
+        pid_t pid;
+        int64_t until_ns;
+        unsigned caller;
+    } pids[PIDS];             /* mu; by pid % PIDS */
+};
+
+struct stalls *stalls_new(stall_who who, void *user)
+{
+    struct stalls *s = xcalloc(1, sizeof *s);
+    s->who = who;
+    s->user = user;
+    pthread_mutex_init(&s->mu, NULL);
+    return s;
+}
+
+void stalls_free(struct stalls *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_destroy(&s->mu);
+    free(s);
+}
+
+/* mu is held. */
+static unsigned find_caller(struct stalls *s, const char *name)
+{
+    unsigned oldest = CALLERS;
+    for (unsigned i = 0; i < CALLERS; i++) {
+        struct stall_caller *c = &s->callers[i];
+        if (strcmp(c->times.caller, name) == 0)
+            return i;
+        if (!c->reading && (oldest == CALLERS || c->last_ns < s->callers[oldest].last_ns))
+            oldest = i;
+    }
+    if (oldest == CALLERS) /* all of them read right now */
+        return 0;
+    for (unsigned i = 0; i < PIDS; i++) /* those of who gives way are not the newcomer's */
+        if (s->pids[i].caller == oldest)
+            s->pids[i].until_ns = 0;
+    s->callers[oldest] = (struct stall_caller){0};
+    snprintf(s->callers[oldest].times.caller, CALLER_MAX, "%s", name);
+    return oldest;
+}
+
+/* mu is held. -1: it must be asked for. */
+static int known(struct stalls *s, pid_t pid, int64_t now)
+{
+    unsigned at = (unsigned)pid % PIDS;
+    if (s->pids[at].pid != pid || s->pids[at].until_ns < now || !s->callers[s->pids[at].caller].times.caller[0])
+        return -1;
+    return (int)s->pids[at].caller;
+}
+
+struct stall_caller *stalls_begin(struct stalls *s, pid_t pid)
+{
+    struct cache_stall old;
+    cache_stall(&old);
+    int64_t now = clock_mono_ns();
+    pid = MAX(pid, 0); /* 0: of another namespace */
+    pthread_mutex_lock(&s->mu);
+    int at = known(s, pid, now);
+    if (at < 0) {
+        char name[CALLER_MAX] = CALLER_UNKNOWN;
+        pthread_mutex_unlock(&s->mu);
+        if (pid)
+            s->who(s->user, pid, name);
+        pthread_mutex_lock(&s->mu);
+        at = (int)find_caller(s, name);
+        s->pids[(unsigned)pid % PIDS].pid = pid;
+        s->pids[(unsigned)pid % PIDS].until_ns = strcmp(s->callers[at].times.caller, name) == 0 ? now + PID_NS : 0;
+        s->pids[(unsigned)pid % PIDS].caller = (unsigned)at;
+    }
+    struct stall_caller *c = &s->callers[at];
+    c->times.reads++;
+    c->last_ns = now;
+    if (c->reading++ == 0)
+        c->since_ns = now;
+    pthread_mutex_unlock(&s->mu);
+    return c;
+}
+
+void stalls_end(struct stalls *s, struct stall_caller *c)
+{
+    struct cache_stall now;
+    cache_stall(&now);
+    pthread_mutex_lock(&s->mu);
+    c->times.store_ns += (uint64_t)now.source_ns[0];
+    c->times.worker_ns += (uint64_t)now.source_ns[1];
+    c->times.disk_ns += (uint64_t)now.disk_ns;
+    if (--c->reading == 0)
+        c->times.waiting_ns += (uint64_t)(clock_mono_ns() - c->since_ns);
+    pthread_mutex_unlock(&s->mu);
+}
+
+void stalls_each(struct stalls *s, void (*fn)(void *user, const struct stall_times *times), void *user)
+{
+    for (unsigned i = 0; i < CALLERS; i++) {
+        pthread_mutex_lock(&s->mu);
+        struct stall_times t = s->callers[i].times;
+        if (s->callers[i].reading)
+            t.waiting_ns += (uint64_t)(clock_mono_ns() - s->callers[i].since_ns);
+        pthread_mutex_unlock(&s->mu);
+        if (*t.caller)
+            fn(user, &t);
+    }
+}

@@ -1,0 +1,38 @@
+/* status — what the client says of itself: /healthz, /readyz, /metrics and /status (JSON) over HTTP.
+ * Threads: any. Locks: status.mu, a leaf. */
+#ifndef MILLRACE_FUSE_REPORT_STATUS_H
+#define MILLRACE_FUSE_REPORT_STATUS_H
+
+#include "lib/conf/conf.h"
+#include "lib/base/buf.h"
+#include "lib/base/err.h"
+
+struct status; /* opaque */
+struct cache;
+struct ring;
+struct inodes;
+struct backings;
+struct hints;
+struct stalls;
+
+struct status *status_new(void);
+void status_free(struct status *s);
+/* Serves it; NULL: on port PORT_HTTP of all addresses. An address that is taken is logged, not an error. */
+void status_listen(struct status *s, const char *address);
+void status_conf(struct status *s, const struct conf *conf);                          /* borrowed */
+struct status_sources {
+    struct cache *cache; /* all borrowed */
+    struct ring *ring;
+    struct inodes *inodes;
+    struct hints *hints;
+    struct stalls *stalls;
+};
+void status_data(struct status *s, const struct status_sources *from); /* copied; NULL: none any more */
+void status_profile(struct status *s, bool sealed, struct backings *backings);         /* backings: borrowed; NULL: none */
+void status_fail(struct status *s, const char *reason, const char *message);           /* as a whole: not ready */
+void status_mount(struct status *s, size_t mount, const char *reason, const char *message); /* reason "": ready */
+void status_ready(struct status *s);                                                   /* all mounts answered */
+void status_serving(struct status *s, bool serving);
+void status_json(struct status *s, struct buf *out);
+
+#endif

@@ -1,0 +1,253 @@
+#define FUSE_USE_VERSION 314
+#include "fuse/session/session.h"
+
+#include "fuse/ops/fs.h"
+#include "fuse/session/loop.h"
+#include "fuse/session/init.h"
+#include "lib/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Of kernels newer than the header that this may be built with. */
+#define NOTIFY_RESEND 7
+#define UNIQUE_RESENT (UINT64_C(1) << 63)
+struct backing_map {
+    int32_t fd;
+    uint32_t flags;
+    uint64_t padding;
+};
+#define IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
+
+struct session {
+    struct session_conf c;
+    struct fuse_session *se;
+    struct loop *loop;
+    _Atomic int broken;       /* errno that ended a thread */
+    bool replay, swallow;     /* main thread, before the loop: the saved INIT is next to be read; its answer stays here */
+    _Atomic bool answered;    /* INIT */
+    struct session_offer offer; /* the kernel's INIT */
+    _Atomic bool passthrough;
+    _Atomic bool unmounted;
+};
+
+static __thread int32_t tl_backing;
+static __thread bool tl_resent;
+
+static void note_init(struct session *s, const void *buf, size_t len)
+{
+    session_offer_read(&s->offer, buf, len);
+    if (s->c.stack_depth && session_offer_passthrough(&s->offer))
+        atomic_store(&s->passthrough, true);
+}
+
+static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
+{
+    struct session *s = ((struct fs *)user)->session;
+    if (s->replay) {
+        s->replay = false;
+        s->swallow = true;
+        memcpy(buf, s->c.init, s->c.init_len);
+        note_init(s, buf, s->c.init_len);
+        return (ssize_t)s->c.init_len;
+    }
+    (void)fd;
+    ssize_t n = loop_read(s->loop, buf, len);
+    if (n < 0 && errno == ENODEV) {
+        atomic_store(&s->unmounted, true);
+        s->c.unmounted(s->c.user);
+        errno = ENODEV;
+    }
+    if (n < (ssize_t)sizeof(struct fuse_in_header))
+        return n;
+    const struct fuse_in_header *h = buf;
+    tl_resent = (h->unique & UNIQUE_RESENT) != 0;
+    tl_backing = 0;
+    if (h->opcode == FUSE_INIT && !atomic_load(&s->answered)) {
+        note_init(s, buf, (size_t)n);
+        s->c.save_init(s->c.user, buf, (size_t)n);
+    }
+    return n;
+}
+
+#define QUICK 8 /* each takes less time than waking somebody */
+
+static unsigned in_a_row(const void *request, size_t len)
+{
+    switch (len >= sizeof(struct fuse_in_header) ? ((const struct fuse_in_header *)request)->opcode : 0) {
+    case FUSE_LOOKUP: case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_GETATTR: case FUSE_OPEN: case FUSE_RELEASE: case FUSE_OPENDIR:
+    case FUSE_RELEASEDIR: case FUSE_STATFS: case FUSE_INTERRUPT:
+        return QUICK;
+    case FUSE_READ: return 1; /* bytes in memory are copied at once; but others need not stand in line for that */
+    default: return 0;
+    }
+}
+
+static void serve(void *user)
+{
+    struct session *s = user;
+    struct fuse_buf buf = {0};
+    int n = -EINTR;
+    while (!fuse_session_exited(s->se) && (n > 0 || (n == -EINTR && !loop_dismissed()))) {
+        n = fuse_session_receive_buf(s->se, &buf);
+        if (n > 0)
+            fuse_session_process_buf(s->se, &buf);
+    }
+    free(buf.mem);
+    if (n < 0 && n != -EINTR && !fuse_session_exited(s->se)) {
+        atomic_store(&s->broken, -n);
+        fuse_session_exit(s->se);
+    }
+    if (fuse_session_exited(s->se))
+        loop_end(s->loop);
+}
+
+static size_t total(const struct iovec *iov, int n)
+{
+    size_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += iov[i].iov_len;
+    return sum;
+}
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
+{
+    struct session *s = ((struct fs *)user)->session;
+    struct fuse_out_header *h = iov[0].iov_base;
+    if (s->swallow) {
+        s->swallow = false;
+        atomic_store(&s->answered, true);
+        return (ssize_t)total(iov, n);
+    }
+    bool init = !atomic_load(&s->answered) && h->unique == s->offer.unique;
+    if (init && n > 1 && !h->error)
+        session_init_patch(&s->offer, s->c.stack_depth, iov[1].iov_base, iov[1].iov_len);
+    if (tl_backing && h->unique && !h->error && n > 1)
+        session_open_patch(tl_backing, iov[1].iov_base, iov[1].iov_len);
+    if (h->unique)
+        tl_backing = 0;
+    ssize_t w = writev(fd, iov, n);
+    if (init && w > 0) {
+        atomic_store(&s->answered, true);
+        s->c.serving(s->c.user);
+    }
+    return w;
+}
+
+void session_pass_through(int32_t backing_id) { tl_backing = backing_id; }
+
+bool session_resent(void) { return tl_resent; }
+
+bool session_has_passthrough(const struct session *s) { return atomic_load(&s->passthrough); }
+
+bool session_unmounted(const struct session *s) { return atomic_load(&s->unmounted); }
+
+struct session *session_new(const struct session_conf *conf, struct fs *fs, struct err *e)
+{
+    static const struct fuse_custom_io io = {.writev = hook_writev, .read = hook_read};
+    char name[] = "millrace";
+    char *argv[] = {name, NULL};
+    struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+    struct session *s = calloc(1, sizeof *s);
+    if (!s) {
+        err_sys(e, ENOMEM, "make a FUSE session");
+        return NULL;
+    }
+    s->c = *conf;
+    s->loop = loop_new(&(struct loop_conf){conf->fd, conf->threads ? conf->threads : 64, serve, in_a_row, s}, e);
+    if (!s->loop) {
+        free(s);
+        return NULL;
+    }
+    fs->session = s;
+    s->se = fuse_session_new(&args, &fs_ops, sizeof fs_ops, fs);
+    fuse_opt_free_args(&args);
+    if (!s->se || fuse_session_custom_io(s->se, &io, conf->fd)) {
+        err_set(e, ERR_FATAL, "libfuse refuses to make a session");
+        session_free(s);
+        fs->session = NULL;
+        return NULL;
+    }
+    return s;
+}
+
+/* Takes a session over: libfuse gets the INIT that was answered long ago, the kernel sends again what was not answered. */
+static int resume(struct session *s, struct err *e)
+{
+    struct fuse_buf buf = {0};
+    s->replay = true;
+    int n = fuse_session_receive_buf(s->se, &buf);
+    if (n > 0)
+        fuse_session_process_buf(s->se, &buf);
+    free(buf.mem);
+    if (n <= 0 || !atomic_load(&s->answered))
+        return err_set(e, ERR_FATAL, "cannot take the session over: its INIT was not understood");
+    struct fuse_out_header h = {.len = sizeof h, .error = NOTIFY_RESEND, .unique = 0};
+    if (session_offer_resend(&s->offer) && write(s->c.fd, &h, sizeof h) != (ssize_t)sizeof h)
+        log_kv(LOG_WARN, "the kernel does not send requests again; those under way may hang", "error", strerror(errno), NULL);
+    s->c.serving(s->c.user);
+    return 0;
+}
+
+int session_run(struct session *s, struct err *e)
+{
+    if (s->c.init_len && resume(s, e))
+        return -1;
+    int flags = fcntl(s->c.fd, F_GETFL); /* who sleeps does so in poll() */
+    if (flags < 0 || fcntl(s->c.fd, F_SETFL, flags | O_NONBLOCK))
+        return err_sys(e, errno, "serve");
+    if (loop_run(s->loop, e))
+        return -1;
+    int rc = atomic_load(&s->broken);
+    return rc ? err_sys(e, rc, "read requests from the kernel") : 0;
+}
+
+void session_exit(struct session *s)
+{
+    fuse_session_exit(s->se);
+    loop_end(s->loop);
+}
+
+void session_free(struct session *s)
+{
+    if (!s)
+        return;
+    if (s->se)
+        fuse_session_destroy(s->se);
+    loop_free(s->loop);
+    free(s);
+}
+
+void session_inval_dir(struct session *s, uint64_t dir)
+{
+    int rc = fuse_lowlevel_notify_inval_inode(s->se, dir, 0, 0);
+    if (rc && rc != -ENOENT && rc != -ENOTCONN)
+        log_kv(LOG_WARN, "the kernel could not be told of a changed directory", "error", strerror(-rc), NULL);
+}
+
+int session_backing_open(struct session *s, int fd, int32_t *id, struct err *e)
+{
+    struct backing_map map = {.fd = fd};
+    int rc = ioctl(s->c.fd, IOC_BACKING_OPEN, &map);
+    if (rc <= 0)
+        return err_sys(e, rc < 0 ? errno : EIO, "register a backing file");
+    *id = rc;
+    return 0;
+}
+
+void session_backing_close(struct session *s, int32_t id)
+{
+    uint32_t value = (uint32_t)id;
+    if (ioctl(s->c.fd, IOC_BACKING_CLOSE, &value))
+        log_kv(LOG_DEBUG, "a backing file could not be released", "error", strerror(errno), NULL);
+}

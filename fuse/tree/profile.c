@@ -1,0 +1,76 @@
+#include "fuse/tree/profile.h"
+
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ENOUGH 16              /* fewer files say nothing */
+#define SAMPLE 1000            /* files of each store: about a page of its listing */
+#define SAMPLE_SEEN 10000      /* … or so many names, where most are directories */
+#define SMALL_MEAN (1u << 20)  /* bytes: from there on a file's bytes cost more than the requests about it */
+#define SEALED "sealed\n"
+#define OPEN "open\n"
+
+struct sample {
+    uint64_t files, bytes, seen;
+};
+
+bool profile_is_small(uint64_t files, uint64_t bytes) { return files >= ENOUGH && bytes / files <= SMALL_MEAN; }
+
+static int add(void *user, const struct store_entry *entry)
+{
+    struct sample *s = user;
+    if (!entry->st.is_dir) {
+        s->files++;
+        s->bytes += entry->st.size;
+    }
+    return s->files >= SAMPLE || ++s->seen >= SAMPLE_SEEN;
+}
+
+/* Of all mounts together: the larger files decide, they are most of the bytes. */
+static bool stores_are_small(const struct conf *conf, struct store *const *stores)
+{
+    struct sample sum = {0};
+    for (size_t i = 0; i < conf->nmounts; i++) {
+        struct sample s = {0};
+        struct err e = ERR_INIT;
+        cleanup_free char *cursor = NULL;
+        if (store_list_tree(stores[i], "", &cursor, add, &s, &e)) {
+            log_kv(LOG_INFO, "the profile is open: a store could not be listed", "error", e.msg, NULL);
+            return false;
+        }
+        sum.files += s.files;
+        sum.bytes += s.bytes;
+    }
+    return profile_is_small(sum.files, sum.bytes);
+}
+
+static bool was_sealed(const char *file)
+{
+    cleanup_free char *text = file_read(file, 64, NULL, NULL);
+    return text && strcmp(text, SEALED) == 0;
+}
+
+bool profile_sealed(const struct conf *conf, struct store *const *stores, bool read_only, const char *file, bool resume)
+{
+    struct err e = ERR_INIT;
+    bool sealed = false;
+    if (resume)
+        return was_sealed(file);
+    switch (conf->profile) {
+    case CONF_PROFILE_SEALED: sealed = true; break;
+    case CONF_PROFILE_OPEN: break;
+    case CONF_PROFILE_AUTO: sealed = read_only && stores_are_small(conf, stores); break;
+    }
+    const char *text = sealed ? SEALED : OPEN;
+    if (file_write_atomic(file, text, strlen(text), 0600, &e)) {
+        log_kv(LOG_WARN, "the profile is open: it could not be noted down", "error", e.msg, NULL);
+        unlink(file);
+        return false;
+    }
+    return sealed;
+}

@@ -1,0 +1,112 @@
+#include "fuse/worker/server.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <stdlib.h>
+
+#define PAGE_PAUSE_NS (20 * NS_PER_MS)   /* listing is never what a store is busy with */
+#define AGAIN_MIN_NS (60 * NS_PER_S)
+#define AGAIN_FACTOR 20                  /* at most a twentieth of the time goes into counting */
+#define RETRY_NS (5 * NS_PER_S)
+
+struct lister {
+    struct site *s;
+    pthread_t thread;
+    bool running;
+    uint64_t bytes, files;
+};
+static struct lister lister; /* one a process */
+
+static int add(void *user, const struct store_entry *entry)
+{
+    struct lister *l = user;
+    if (!entry->st.is_dir) {
+        l->bytes += entry->st.size;
+        l->files++;
+    }
+    return atomic_load(&l->s->cancel) ? 1 : 0;
+}
+
+/* Sleeps in small steps; false: the site ends. */
+static bool pause_for(const struct site *s, int64_t ns)
+{
+    for (int64_t until = clock_mono_ns() + ns; clock_mono_ns() < until;) {
+        if (atomic_load(&s->cancel))
+            return false;
+        clock_sleep_ns(MIN(ns, 100 * NS_PER_MS));
+    }
+    return !atomic_load(&s->cancel);
+}
+
+/* The first count is shown as it grows; later ones replace the last complete one when they are complete. */
+static void publish(struct lister *l, bool complete)
+{
+    struct site *s = l->s;
+    pthread_mutex_lock(&s->mu);
+    if (complete || !s->ufs.complete) {
+        s->ufs.bytes = l->bytes;
+        s->ufs.files = l->files;
+        s->ufs.complete = complete;
+    }
+    pthread_mutex_unlock(&s->mu);
+}
+
+static bool list_mount(struct lister *l, size_t mount)
+{
+    char *cursor = NULL;
+    uint64_t bytes = l->bytes, files = l->files;
+    for (;;) {
+        struct store *st = site_store(l->s, mount);
+        struct err e = ERR_INIT;
+        if (!st || store_list_tree(st, "", &cursor, add, l, &e)) {
+            if (st)
+                log_debug("counting files: %s", e.msg);
+            free(cursor); /* from the beginning: a page may have been counted in part */
+            cursor = NULL;
+            l->bytes = bytes;
+            l->files = files;
+            if (!pause_for(l->s, RETRY_NS))
+                return false;
+            continue;
+        }
+        publish(l, false);
+        if (!cursor)
+            return true;
+        if (!pause_for(l->s, PAGE_PAUSE_NS)) {
+            free(cursor);
+            return false;
+        }
+    }
+}
+
+static void *list(void *arg)
+{
+    struct lister *l = arg;
+    for (;;) {
+        int64_t begin = clock_mono_ns();
+        l->bytes = l->files = 0;
+        for (size_t i = 0; i < l->s->conf->nmounts; i++)
+            if (!list_mount(l, i))
+                return NULL;
+        publish(l, true);
+        if (!pause_for(l->s, MAX(AGAIN_MIN_NS, (clock_mono_ns() - begin) * AGAIN_FACTOR)))
+            return NULL;
+    }
+}
+
+void ufs_start(struct site *s)
+{
+    if (!s->conf)
+        return;
+    lister = (struct lister){.s = s};
+    s->has_ufs = true;
+    lister.running = pthread_create(&lister.thread, NULL, list, &lister) == 0;
+}
+
+void ufs_stop(struct site *s)
+{
+    if (lister.running && lister.s == s)
+        pthread_join(lister.thread, NULL);
+    lister.running = false;
+}

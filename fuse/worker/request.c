@@ -1,0 +1,117 @@
+#include "fuse/worker/request.h"
+
+#include "fuse/store/store.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define PATH_BYTES_MAX 4096
+#define NUMBER_DIGITS_MAX 19 /* always fits in 63 bits */
+
+bool query_path_ok(const char *path)
+{
+    size_t len = strlen(path);
+    if (len == 0 || len > PATH_BYTES_MAX)
+        return false;
+    for (const char *p = path; p;) {
+        size_t n = strcspn(p, "/");
+        if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+            return false;
+        p = p[n] ? p + n + 1 : NULL;
+    }
+    return true;
+}
+
+/* Digits only: strtoull alone would take signs and blanks. *end is behind them. */
+static int digits(const char *text, uint64_t *out, const char **end)
+{
+    size_t n = strspn(text, "0123456789");
+    if (n == 0 || n > NUMBER_DIGITS_MAX)
+        return -1;
+    *out = strtoull(text, NULL, 10);
+    *end = text + n;
+    return *out > INT64_MAX ? -1 : 0;
+}
+
+int query_number(const struct serve_req *req, const char *name, uint64_t dflt, uint64_t *out, struct err *e)
+{
+    char *text = serve_query(req, name);
+    const char *end;
+    *out = dflt;
+    int rc = text && (digits(text, out, &end) || *end) ? -1 : 0;
+    free(text);
+    return rc ? err_set(e, ERR_INVALID, "the parameter %s is no number", name) : 0;
+}
+
+int query_pin(const struct serve_req *req, enum query_pin *out, struct err *e)
+{
+    char *text = serve_query(req, "pin");
+    bool ok = !text || strcmp(text, "1") == 0 || strcmp(text, "0") == 0;
+    *out = !text ? QUERY_PIN_AS_IS : *text == '1' ? QUERY_PIN : QUERY_UNPIN;
+    free(text);
+    return ok ? 0 : err_set(e, ERR_INVALID, "the parameter pin is neither 0 nor 1");
+}
+
+int query_parse(const struct serve_req *req, size_t nmounts, struct query *q, struct err *e)
+{
+    *q = (struct query){.path = serve_query(req, "path"), .version = serve_query(req, "version")};
+    uint64_t mount, size;
+    int rc = 0;
+    if (query_number(req, "mount", UINT64_MAX, &mount, e) || query_number(req, "size", UINT64_MAX, &size, e))
+        rc = -1;
+    else if (mount >= nmounts)
+        rc = err_set(e, ERR_INVALID, "the parameter mount is missing or names no mount of this dataset");
+    else if (size == UINT64_MAX)
+        rc = err_set(e, ERR_INVALID, "the parameter size is missing");
+    else if (!q->path || !query_path_ok(q->path))
+        rc = err_set(e, ERR_INVALID, "the parameter path is missing or no relative path");
+    else if (!q->version || strlen(q->version) >= STORE_VERSION_MAX)
+        rc = err_set(e, ERR_INVALID, "the parameter version is missing or too long");
+    if (rc) {
+        query_free(q);
+        return -1;
+    }
+    q->key = (struct cache_key){(uint32_t)mount, q->path, q->version, size};
+    return 0;
+}
+
+void query_free(struct query *q)
+{
+    free(q->path);
+    free(q->version);
+    *q = (struct query){.path = NULL};
+}
+
+enum range range_parse(const char *header, uint64_t size, uint64_t *off, uint64_t *len)
+{
+    *off = 0;
+    *len = size;
+    if (!header)
+        return RANGE_OK;
+    if (strncasecmp(header, "bytes=", 6) != 0)
+        return RANGE_BAD;
+    const char *p = header + 6;
+    uint64_t first, last = UINT64_MAX;
+    if (*p == '-') { /* the last n bytes */
+        if (digits(p + 1, &last, &p) || *p)
+            return RANGE_BAD;
+        if (last == 0 || size == 0)
+            return RANGE_OUTSIDE;
+        *len = last < size ? last : size;
+        *off = size - *len;
+        return RANGE_OK;
+    }
+    if (digits(p, &first, &p) || *p++ != '-')
+        return RANGE_BAD;
+    if (*p && (digits(p, &last, &p) || *p || last < first))
+        return RANGE_BAD;
+    if (first >= size)
+        return RANGE_OUTSIDE;
+    *off = first;
+    *len = (last < size ? last + 1 : size) - first;
+    return RANGE_OK;
+}

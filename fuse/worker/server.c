@@ -1,0 +1,347 @@
+#include "fuse/worker/server.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/http/metric.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RETRY_MIN_NS (2 * NS_PER_S)
+#define RETRY_MAX_NS (30 * NS_PER_S)
+#define CHECK_NS (60 * NS_PER_S)
+
+struct site *site_new(const char *component, const char *secrets_dir, const char *cache_dir)
+{
+    struct site *s = xcalloc(1, sizeof *s);
+    s->component = component;
+    s->secrets_dir = secrets_dir;
+    s->cache_dir = cache_dir;
+    pthread_mutex_init(&s->mu, NULL);
+    clock_cond_init(&s->wake);
+    return s;
+}
+
+static void put_trouble(struct site *s, struct site_trouble *t, const char *reason, const char *message)
+{
+    struct site_trouble now;
+    snprintf(now.reason, sizeof now.reason, "%s", reason);
+    snprintf(now.message, sizeof now.message, "%s", message);
+    log_redact_text(now.message);
+    pthread_mutex_lock(&s->mu);
+    bool changed = strcmp(now.reason, t->reason) != 0;
+    *t = now;
+    pthread_mutex_unlock(&s->mu);
+    if (changed && *reason)
+        log_kv(LOG_WARN, "not ready", "reason", reason, "error", now.message, NULL);
+}
+
+void site_fail(struct site *s, const char *reason, const char *message) { put_trouble(s, &s->whole, reason, message); }
+
+void site_configure(struct site *s, const char *json)
+{
+    struct err e = ERR_INIT;
+    struct conf *conf = NULL;
+    if (!json)
+        err_set(&e, ERR_INVALID, "the environment variable %s is not set", ENV_CONFIG);
+    else
+        conf = conf_parse(json, strlen(json), &e);
+    if (!conf) {
+        site_fail(s, "InvalidOption", e.msg);
+        return;
+    }
+    s->conf = conf;
+    s->stores = xcalloc(conf->nmounts, sizeof *s->stores);
+    s->mounts = xcalloc(conf->nmounts, sizeof *s->mounts);
+}
+
+struct store *site_store(struct site *s, size_t mount)
+{
+    if (!s->conf || mount >= s->conf->nmounts)
+        return NULL;
+    pthread_mutex_lock(&s->mu);
+    struct store *st = s->stores[mount];
+    pthread_mutex_unlock(&s->mu);
+    return st;
+}
+
+static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
+    const atomic_bool *cancel, struct err *e)
+{
+    struct site *s = user;
+    struct store *st = site_store(s, key->mount);
+    if (!st)
+        return err_set(e, ERR_RETRY, "the store of %s can't be used yet", key->path);
+    return store_stream(st, key->path, key->version, off, len, sink->take, sink->user, cancel, e);
+}
+
+/* -- looking at the stores ---------------------------------------------------------------------------------------------- */
+
+static bool make_cache(struct site *s)
+{
+    if (atomic_load(&s->cache) || strcmp(s->component, COMPONENT_LOADER) == 0)
+        return true;
+    const struct conf *conf = s->conf;
+    struct cache_conf cc = {.dir = s->cache_dir, .tiers = conf->tiers, .ntiers = conf->ntiers, .mounts = conf->mounts,
+        .nmounts = conf->nmounts, .fetch_threads = 32, .source = {.fetch = fetch, .user = s}};
+    struct err e = ERR_INIT;
+    struct cache *c = cache_new(&cc, &e);
+    if (c) {
+        atomic_store(&s->cache, c);
+        site_fail(s, "", "");
+        return true;
+    }
+    site_fail(s, e.sys == ENOSPC || e.sys == EDQUOT ? "CacheDiskFull" : "CacheError", e.msg);
+    return false;
+}
+
+static bool check_mount(struct site *s, size_t i, unsigned *failures)
+{
+    struct err e = ERR_INIT;
+    struct store *st = site_store(s, i);
+    if (!st) {
+        struct store_conf sc = {.mount = &s->conf->mounts[i], .secrets_dir = s->secrets_dir};
+        st = store_new(&sc, &e);
+        pthread_mutex_lock(&s->mu);
+        s->stores[i] = st;
+        pthread_mutex_unlock(&s->mu);
+    }
+    if (st && store_check(st, &e) == 0) {
+        *failures = 0;
+        put_trouble(s, &s->mounts[i], "", "");
+        return true;
+    }
+    pthread_mutex_lock(&s->mu);
+    bool was_fine = s->checked && !*s->mounts[i].reason;
+    pthread_mutex_unlock(&s->mu);
+    if (!was_fine || ++*failures >= 2) /* one failure of a store that worked is no news */
+        put_trouble(s, &s->mounts[i], store_reason(&e), e.msg);
+    return false;
+}
+
+static void *check(void *arg)
+{
+    struct site *s = arg;
+    int64_t pause = RETRY_MIN_NS;
+    cleanup_free unsigned *failures = xcalloc(s->conf->nmounts, sizeof *failures);
+    pthread_mutex_lock(&s->mu);
+    while (!s->stopping) {
+        pthread_mutex_unlock(&s->mu);
+        bool fine = make_cache(s);
+        for (size_t i = 0; i < s->conf->nmounts && !atomic_load(&s->cancel); i++)
+            if (!check_mount(s, i, &failures[i]))
+                fine = false;
+        pthread_mutex_lock(&s->mu);
+        bool first = !s->checked;
+        s->checked = true;
+        if (fine && first)
+            log_kv(LOG_INFO, "ready", NULL);
+        int64_t wait = fine ? CHECK_NS : pause;
+        pause = fine ? RETRY_MIN_NS : MIN(pause * 2, RETRY_MAX_NS);
+        if (!s->stopping)
+            clock_cond_wait(&s->wake, &s->mu, clock_mono_ns() + wait);
+    }
+    pthread_mutex_unlock(&s->mu);
+    return NULL;
+}
+
+void site_start(struct site *s)
+{
+    if (s->conf)
+        s->has_checker = pthread_create(&s->checker, NULL, check, s) == 0;
+    if (s->conf && !s->has_checker)
+        site_fail(s, "StoreError", "a thread could not be started");
+}
+
+/* What to tell of the whole; s->mu is held. */
+static const struct site_trouble *worst(const struct site *s)
+{
+    static const struct site_trouble starting = {"Starting", "the store is being looked at"}, none;
+    if (*s->whole.reason)
+        return &s->whole;
+    for (size_t i = 0; s->conf && i < s->conf->nmounts; i++)
+        if (*s->mounts[i].reason)
+            return &s->mounts[i];
+    return s->checked ? &none : &starting;
+}
+
+bool site_ready(struct site *s)
+{
+    pthread_mutex_lock(&s->mu);
+    bool ready = !*worst(s)->reason;
+    pthread_mutex_unlock(&s->mu);
+    return ready;
+}
+
+void site_stop(struct site *s)
+{
+    atomic_store(&s->cancel, true);
+    pthread_mutex_lock(&s->mu);
+    s->stopping = true;
+    pthread_cond_broadcast(&s->wake);
+    pthread_mutex_unlock(&s->mu);
+    if (s->has_checker)
+        pthread_join(s->checker, NULL);
+    s->has_checker = false;
+    ufs_stop(s);
+}
+
+void site_free(struct site *s)
+{
+    if (!s)
+        return;
+    cache_free(atomic_load(&s->cache));
+    for (size_t i = 0; s->conf && i < s->conf->nmounts; i++)
+        if (s->stores[i])
+            store_free(s->stores[i]);
+    free(s->stores);
+    free(s->mounts);
+    conf_free((struct conf *)s->conf);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->mu);
+    free(s);
+}
+
+/* -- what it says of itself ------------------------------------------------------------------------------------------------ */
+
+static void add_mounts(const struct site *s, struct buf *out)
+{
+    buf_adds(out, ",\"mounts\":[");
+    for (size_t i = 0; s->conf && i < s->conf->nmounts; i++) {
+        buf_adds(out, i ? ",{\"mountPoint\":" : "{\"mountPoint\":");
+        buf_add_json_string(out, s->conf->mounts[i].mount_point);
+        buf_adds(out, ",\"path\":");
+        buf_add_json_string(out, s->conf->mounts[i].path);
+        buf_addf(out, ",\"ready\":%s,\"reason\":", s->checked && !*s->mounts[i].reason ? "true" : "false");
+        buf_add_json_string(out, s->mounts[i].reason);
+        buf_adds(out, ",\"message\":");
+        buf_add_json_string(out, s->mounts[i].message);
+        buf_addc(out, '}');
+    }
+    buf_addc(out, ']');
+}
+
+static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct site *s = user;
+    struct buf *out = &resp->body;
+    struct cache *cache = atomic_load(&s->cache);
+    struct cache_stats c = {0};
+    (void)req;
+    if (cache)
+        cache_stats(cache, &c);
+    resp->content_type = "application/json";
+    pthread_mutex_lock(&s->mu);
+    static const struct site_trouble full = {"CacheDiskFull", CACHE_FULL_MESSAGE};
+    const struct site_trouble *t = worst(s);
+    buf_addf(out, "{\"component\":\"%s\",\"ready\":%s,\"reason\":", s->component, *t->reason ? "false" : "true");
+    if (!*t->reason && c.disk_full)
+        t = &full; /* it serves all the same */
+    buf_add_json_string(out, t->reason);
+    buf_adds(out, ",\"message\":");
+    buf_add_json_string(out, t->message);
+    buf_addf(out, ",\"serving\":%s", cache ? "true" : "false");
+    add_mounts(s, out);
+    buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64
+        ",\"pinnedBytes\":%" PRIu64 ",\"pinnedMost\":%" PRIu64 ",\"pinnedFiles\":%" PRIu64 "}", c.used_bytes, c.capacity_bytes, c.files,
+        c.complete_files, c.pinned_bytes, c.pinned_most, c.pinned_files);
+    buf_addf(out, ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":0,\"storeBytes\":%" PRIu64 "}", c.hit_bytes, c.fetched_bytes);
+    buf_adds(out, ",\"writes\":{\"bytes\":0,\"pendingFiles\":0}");
+    if (s->has_ufs)
+        buf_addf(out, ",\"ufs\":{\"bytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"complete\":%s}", s->ufs.bytes, s->ufs.files,
+            s->ufs.complete ? "true" : "false");
+    pthread_mutex_unlock(&s->mu);
+    if (s->more)
+        s->more(s->more_user, out);
+    buf_adds(out, "}\n");
+}
+
+static void on_healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    (void)user;
+    (void)req;
+    buf_adds(&resp->body, "ok\n");
+}
+
+static void on_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct site *s = user;
+    (void)req;
+    pthread_mutex_lock(&s->mu);
+    struct site_trouble t = *worst(s);
+    pthread_mutex_unlock(&s->mu);
+    resp->status = *t.reason ? 503 : 200;
+    if (*t.reason)
+        buf_addf(&resp->body, "%s: %s\n", t.reason, t.message);
+    else
+        buf_adds(&resp->body, "ok\n");
+}
+
+static void set(struct metric *m, uint64_t value) { metric_set(m, (int64_t)value); }
+
+static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    static const char from[] = "Bytes read, by where they were.";
+    struct site *s = user;
+    struct cache *cache = atomic_load(&s->cache);
+    struct cache_stats c = {0};
+    (void)req;
+    if (cache)
+        cache_stats(cache, &c);
+    set(metric_gauge("millrace_ready", "", "1 when every store of the dataset answers."), site_ready(s));
+    set(metric_counter("millrace_read_bytes_total", "from=\"store\"", from), c.fetched_bytes);
+    set(metric_counter("millrace_read_bytes_total", "from=\"cache\"", from), c.hit_bytes);
+    set(metric_counter("millrace_served_bytes_total", "", "Bytes sent to clients."), s->served_bytes);
+    set(metric_counter("millrace_requests_total", "result=\"ok\"", "Requests for data."), s->requests - s->failed_requests);
+    set(metric_counter("millrace_requests_total", "result=\"failed\"", "Requests for data."), s->failed_requests);
+    set(metric_gauge("millrace_cache_used_bytes", "", "Bytes in the cache."), c.used_bytes);
+    set(metric_gauge("millrace_cache_capacity_bytes", "", "Quota of all tiers."), c.capacity_bytes);
+    set(metric_gauge("millrace_cache_files", "", "Files with bytes in the cache."), c.files);
+    set(metric_gauge("millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have."), c.pinned_bytes);
+    set(metric_gauge("millrace_cache_pinned_files", "", "Pinned files."), c.pinned_files);
+    set(metric_gauge("millrace_cache_buffer_bytes", "", "Memory set aside for fetches."), c.buffer_bytes);
+    set(metric_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache."), c.evicted_bytes);
+    set(metric_counter("millrace_cache_moved_bytes_total", "", "Bytes moved between tiers."), c.moved_bytes);
+    set(metric_counter("millrace_cache_full_total", "", "Times a tier had no room."), c.full);
+    set(metric_counter("millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong."), c.corrupt_blocks);
+    resp->content_type = "text/plain; version=0.0.4";
+    metric_write(&resp->body);
+}
+
+void site_routes(struct site *s, struct serve_route out[SITE_ROUTES])
+{
+    out[0] = (struct serve_route){"GET", "/healthz", on_healthz, s};
+    out[1] = (struct serve_route){"GET", "/readyz", on_readyz, s};
+    out[2] = (struct serve_route){"GET", "/status", on_status, s};
+    out[3] = (struct serve_route){"GET", "/metrics", on_metrics, s};
+}
+
+void site_answer_error(struct serve_resp *resp, int status, const char *reason, const char *message)
+{
+    resp->status = status;
+    resp->content_type = "application/json";
+    cleanup_free char *clean = xstrdup(message);
+    log_redact_text(clean);
+    buf_adds(&resp->body, "{\"reason\":");
+    buf_add_json_string(&resp->body, reason);
+    buf_adds(&resp->body, ",\"message\":");
+    buf_add_json_string(&resp->body, clean);
+    buf_adds(&resp->body, "}\n");
+}
+
+int site_status_of(const struct err *e)
+{
+    switch (e->cls) {
+    case ERR_CONFLICT: return 409;
+    case ERR_NOTFOUND: return 404;
+    case ERR_DENIED: case ERR_INVALID: return 502; /* the store says so, of what we asked */
+    case ERR_RETRY: case ERR_EXHAUSTED: return 503;
+    case ERR_NONE: case ERR_EXISTS: case ERR_FATAL: break;
+    }
+    return 500;
+}

@@ -1,0 +1,31 @@
+/* world — what the plan for one PersistentVolume's attachments looks at. Borrowed and immutable while the plan is made. */
+#ifndef MILLRACE_OPERATOR_ATTACH_OBSERVED_H
+#define MILLRACE_OPERATOR_ATTACH_OBSERVED_H
+
+#include "operator/ctl/plan.h"
+#include "operator/dataset/cache_pod.h"
+#include "operator/render/pod.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct attach_world {
+    const char *pv;                   /* the PersistentVolume's name */
+    const json_t *cr;                 /* its Dataset; NULL: there is none (any more) */
+    bool foreign;                     /* the Dataset may be another operator's: leave the attachments alone if there is none here */
+    const json_t *const *attachments; /* VolumeAttachments of our driver for this PersistentVolume, sorted by name */
+    size_t nattachments;
+    const struct member *members;     /* our pods with the Dataset's uid; only clients count */
+    size_t nmembers;
+    int64_t now_ns;                   /* since the epoch */
+    struct render_env env;
+};
+
+/* One client a node with an attachment; attached once it serves, attachError in words while it cannot. */
+void attach_plan(const struct attach_world *w, struct plan *p);
+/* The server refused the client of this attachment. */
+void attach_plan_refused(const json_t *cr, const json_t *attachment, const char *why, int64_t now_ns, struct plan *then);
+
+#endif

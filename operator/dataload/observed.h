@@ -1,0 +1,26 @@
+/* world — what the plan of one DataLoad looks at. Borrowed and immutable while the plan is made. */
+#ifndef MILLRACE_OPERATOR_DATALOAD_OBSERVED_H
+#define MILLRACE_OPERATOR_DATALOAD_OBSERVED_H
+
+#include "operator/ctl/plan.h"
+#include "operator/dataset/cache_pod.h"
+#include "operator/render/pod.h"
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DATALOAD_TRIES 4 /* runs of the loader: the first one and three more */
+
+struct dataload_world {
+    const json_t *cr;             /* NULL: there is none (any more) */
+    const json_t *dataset;        /* the Dataset it names; NULL: there is none */
+    const struct member *members; /* our pods with the DataLoad's label */
+    size_t nmembers;
+    int64_t now_ns;               /* since the epoch */
+    struct render_env env;
+};
+
+void dataload_plan(const struct dataload_world *w, struct plan *p);
+
+#endif

@@ -1,0 +1,213 @@
+#include "operator/dataset/cache_pod.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/kube/kube.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REASON_DISK_FULL "CacheDiskFull"
+
+/* Reasons of waiting containers that mean the image does not come. */
+static bool is_image_reason(const char *reason)
+{
+    static const char *const reasons[] = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
+        "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"};
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
+        if (strcmp(reasons[i], reason) == 0)
+            return true;
+    return false;
+}
+
+static const json_t *pod_condition(const json_t *pod, const char *type)
+{
+    const json_t *conditions = jget_arr(pod, "status.conditions");
+    for (size_t i = 0; i < json_array_size(conditions); i++)
+        if (strcmp(jget_str(json_array_get(conditions, i), "type", ""), type) == 0)
+            return json_array_get(conditions, i);
+    return NULL;
+}
+
+static bool pod_condition_is(const json_t *pod, const char *type, const char *status)
+{
+    return strcmp(jget_str(pod_condition(pod, type), "status", ""), status) == 0;
+}
+
+bool member_is(const json_t *pod, const char *component) { return strcmp(kube_label(pod, LABEL_COMPONENT), component) == 0; }
+
+/* What did not fit was cut, perhaps in the middle of a character: takes its first bytes away too. */
+static void cut_whole(char *text, size_t cap)
+{
+    size_t n = strlen(text);
+    if (n + 1 < cap)
+        return;
+    while (n && ((unsigned char)text[n - 1] & 0xc0) == 0x80)
+        n--;
+    if (n && (unsigned char)text[n - 1] >= 0xc0)
+        n--;
+    text[n] = '\0';
+}
+
+static void trouble(struct member_view *v, const char *reason, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void trouble(struct member_view *v, const char *reason, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(v->message, sizeof v->message, fmt, ap);
+    va_end(ap);
+    cut_whole(v->message, sizeof v->message);
+    snprintf(v->reason, sizeof v->reason, "%s", reason);
+    v->state = MEMBER_TROUBLED;
+}
+
+const char *member_last_line(const char *text, char *out, size_t cap)
+{
+    size_t end = strlen(text);
+    while (end && strchr("\n\r \t", text[end - 1]))
+        end--;
+    size_t start = end;
+    while (start && text[start - 1] != '\n')
+        start--;
+    snprintf(out, cap, "%.*s", (int)MIN(end - start, cap - 1), text + start);
+    cut_whole(out, cap);
+    return out;
+}
+
+/* One line of our own log is JSON; people want its msg. */
+static const char *log_words(const char *line, char *out, size_t cap)
+{
+    json_t *j = *line == '{' ? json_loads(line, 0, NULL) : NULL;
+    const char *msg = jget_str(j, "msg", NULL);
+    if (msg)
+        snprintf(out, cap, "%s", msg);
+    json_decref(j);
+    return msg ? out : line;
+}
+
+static void crashed(struct member_view *v, const json_t *pod, const json_t *terminated)
+{
+    char line[256], words[256];
+    const char *said = log_words(member_last_line(jget_str(terminated, "message", ""), line, sizeof line), words, sizeof words);
+    const char *reason = jget_str(terminated, "reason", "");
+    if (strcmp(reason, "OOMKilled") == 0)
+        trouble(v, "OutOfMemory", "pod %s was killed because it used more memory than its limit: raise spec.cache.%s.resources.limits.memory",
+            kube_name(pod), member_is(pod, COMPONENT_CLIENT) ? "client" : "worker");
+    else
+        trouble(v, "ContainerCrashed", "pod %s ended with exit code %d%s%s", kube_name(pod), (int)jget_int(terminated, "exitCode", -1),
+            *reason && strcmp(reason, "Error") != 0 ? ", " : "", strcmp(reason, "Error") != 0 ? reason : "");
+    size_t len = strlen(v->message);
+    if (*said && len < sizeof v->message)
+        snprintf(v->message + len, sizeof v->message - len, ": %s", said);
+    cut_whole(v->message, sizeof v->message);
+}
+
+/* What the container says, as far as Kubernetes knows. false: nothing is wrong with it. */
+static bool look_container(const json_t *pod, struct member_view *v)
+{
+    const json_t *c = jget(pod, "status.containerStatuses[0]");
+    const json_t *waiting = jget(c, "state.waiting"), *ended = jget(c, "state.terminated"), *last = jget(c, "lastState.terminated");
+    const char *reason = jget_str(waiting, "reason", ""), *message = jget_str(waiting, "message", "");
+    if (is_image_reason(reason)) {
+        trouble(v, "ImagePullFailed", "pod %s on node %s cannot get the image %s: %s: %s", kube_name(pod), v->node,
+            jget_str(pod, "spec.containers[0].image", ""), reason, *message ? message : "see the pod's events");
+        return true;
+    }
+    if (ended && jget_int(ended, "exitCode", 0) != 0) {
+        crashed(v, pod, ended);
+        return true;
+    }
+    if (last && jget_int(last, "exitCode", 0) != 0 && waiting) {
+        crashed(v, pod, last);
+        return true;
+    }
+    if (*reason && strcmp(reason, "ContainerCreating") != 0 && strcmp(reason, "PodInitializing") != 0) {
+        trouble(v, "ContainerFailed", "pod %s on node %s cannot start: %s: %s", kube_name(pod), v->node, reason, message);
+        return true;
+    }
+    return false;
+}
+
+/* The URL of mount i as the user wrote it: a pod knows claims by the directory where it has them. */
+static const char *mount_url(const struct dataset *d, const json_t *mount, size_t i)
+{
+    return d && i < d->nmounts ? d->mounts[i].mount_point : jget_str(mount, "mountPoint", "");
+}
+
+/* What the pod says of itself: its store first. */
+static bool look_report(const json_t *report, const struct dataset *d, struct member_view *v)
+{
+    const json_t *mounts = jget_arr(report, "mounts");
+    for (size_t i = 0; i < json_array_size(mounts); i++) {
+        const json_t *m = json_array_get(mounts, i);
+        const char *reason = jget_str(m, "reason", ""), *message = jget_str(m, "message", ""), *url = mount_url(d, m, i);
+        if (jget_bool(m, "ready", true) || !*reason)
+            continue;
+        bool named = strstr(message, url) != NULL;
+        trouble(v, reason, "%s%s%s", named ? "" : url, named ? "" : ": ", *message ? message : reason);
+        v->store_trouble = true;
+        return true;
+    }
+    const char *reason = jget_str(report, "reason", ""), *message = jget_str(report, "message", "");
+    if (!*reason || jget_bool(report, "ready", false) || strcmp(reason, "Starting") == 0 || strcmp(reason, "Draining") == 0)
+        return false;
+    trouble(v, reason, "%s", *message ? message : reason);
+    v->store_trouble = strncmp(reason, "Cache", 5) != 0; /* CacheDiskFull, CacheError: this pod's own */
+    return true;
+}
+
+static void look_starting(const json_t *pod, const json_t *report, int64_t now_ns, struct member_view *v)
+{
+    int64_t since = now_ns;
+    clock_parse_rfc3339(jget_str(pod, "status.startTime", jget_str(pod, "metadata.creationTimestamp", "")), &since);
+    bool slow = now_ns - since >= MEMBER_SLOW_NS;
+    const char *unreachable = jget_str(report, "unreachable", NULL);
+    v->state = MEMBER_STARTING;
+    snprintf(v->message, sizeof v->message, "pod %s is starting", kube_name(pod));
+    if (!slow)
+        return;
+    if (!jget(pod, "status.containerStatuses[0].state.running"))
+        trouble(v, "PodNotStarted",
+            "pod %s on node %s has not started yet: `kubectl -n %s describe pod %s` says why (is the millrace-csi pod of that node running?)",
+            kube_name(pod), *v->node ? v->node : "(none yet)", kube_namespace(pod), kube_name(pod));
+    else
+        trouble(v, "PodNotReady", "pod %s on node %s runs but is not ready%s%s: see `kubectl -n %s logs %s`", kube_name(pod), v->node,
+            unreachable ? ": " : "", unreachable ? unreachable : "", kube_namespace(pod), kube_name(pod));
+}
+
+void member_look(const struct member *m, const struct dataset *d, int64_t now_ns, struct member_view *out)
+{
+    const json_t *pod = m->pod;
+    const char *phase = jget_str(pod, "status.phase", "");
+    *out = (struct member_view){.node = jget_str(pod, "spec.nodeName", "")};
+    if (kube_deleting(pod)) {
+        out->state = MEMBER_LEAVING;
+    } else if (strcmp(phase, "Failed") == 0 || strcmp(phase, "Succeeded") == 0) {
+        out->state = MEMBER_FINISHED;
+    } else if (pod_condition_is(pod, "Ready", "True")) {
+        out->state = MEMBER_READY;
+    } else if (pod_condition_is(pod, "PodScheduled", "False")) {
+        trouble(out, "PodUnschedulable", "pod %s cannot be scheduled: %s", kube_name(pod),
+            jget_str(pod_condition(pod, "PodScheduled"), "message", "no reason was given"));
+    } else if (!look_container(pod, out) && !look_report(m->report, d, out)) {
+        look_starting(pod, m->report, now_ns, out);
+    }
+}
+
+void member_count(const json_t *report, const char *path, int64_t *sum)
+{
+    int64_t n = jget_int(report, path, 0);
+    if (n > 0 && __builtin_add_overflow(*sum, n, sum))
+        *sum = INT64_MAX;
+}
+
+bool member_disk_full(const struct member *m, const char **message)
+{
+    if (strcmp(jget_str(m->report, "reason", ""), REASON_DISK_FULL) != 0)
+        return false;
+    *message = jget_str(m->report, "message", "the cache's disk is full");
+    return true;
+}

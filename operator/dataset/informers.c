@@ -1,0 +1,117 @@
+#include "operator/dataset/informers.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cache *caches_datasets(struct operator_env *env)
+{
+    static const struct cache_index indexes[] = {CACHE_BY_FIELD("uid", "metadata.uid")};
+    const struct cache_conf conf = {.res = &kube_datasets, .ns = env->watch_ns, .indexes = indexes, .nindexes = ARRAY_LEN(indexes)};
+    return env_cache_shared(env, &conf);
+}
+
+bool caches_is_ours(const json_t *attachment) { return strcmp(jget_str(attachment, "spec.attacher", ""), NAME_DRIVER) == 0; }
+
+/* Attachments cannot be selected by driver: those of others keep only what makes them so. */
+static void trim_attachment(json_t *object)
+{
+    if (caches_is_ours(object))
+        return;
+    json_object_del(object, "status");
+    json_t *meta = json_object_get(object, "metadata");
+    json_object_del(meta, "annotations");
+    json_object_del(meta, "finalizers");
+    json_object_set_new(object, "spec", json_object());
+}
+
+struct cache *caches_attachments(struct operator_env *env)
+{
+    static const struct cache_index indexes[] = {CACHE_BY_FIELD("pv", "spec.source.persistentVolumeName")};
+    const struct cache_conf conf = {.res = &kube_volumeattachments, .indexes = indexes, .nindexes = ARRAY_LEN(indexes),
+        .trim = trim_attachment};
+    return env_cache_shared(env, &conf);
+}
+
+struct cache *caches_pvs(struct operator_env *env)
+{
+    const struct cache_conf conf = {.res = &kube_pvs, .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER};
+    return env_cache_shared(env, &conf);
+}
+
+/* ---- what a node means to us: its name, whether it has a GPU, whether it is alive ---- */
+
+static bool is_gpu(const char *resource)
+{
+    const char *slash = strrchr(resource, '/');
+    return slash && strcmp(slash, "/gpu") == 0;
+}
+
+static json_t *gpus_of(const json_t *node)
+{
+    json_t *gpus = json_object(), *value;
+    const char *key;
+    json_object_foreach((json_t *)jget_obj(node, "status.allocatable"), key, value)
+        if (is_gpu(key) && strcmp(json_string_value(value) ? json_string_value(value) : "0", "0") != 0)
+            json_object_set(gpus, key, value);
+    return gpus;
+}
+
+/* The elements of an array whose `key` is `value`, with this key and one more. */
+static json_t *only(const json_t *array, const char *key, const char *value, const char *also)
+{
+    json_t *out = json_array(), *item;
+    size_t i;
+    json_array_foreach((json_t *)array, i, item)
+        if (strcmp(jget_str(item, key, ""), value) == 0)
+            json_array_append_new(out, json_pack("{s:s, s:s}", key, value, also, jget_str(item, also, "")));
+    return out;
+}
+
+static void trim_node(json_t *node)
+{
+    json_t *meta = json_object_get(node, "metadata");
+    json_t *status = json_pack("{s:o, s:o}", "allocatable", gpus_of(node), "conditions",
+                               only(jget_arr(node, "status.conditions"), "type", "Ready", "status"));
+    json_t *spec = json_pack("{s:b, s:o}", "unschedulable", jget_bool(node, "spec.unschedulable", false), "taints",
+                             only(jget_arr(node, "spec.taints"), "key", CACHES_OUT_OF_SERVICE, "effect"));
+    json_object_set_new(node, "status", status);
+    json_object_set_new(node, "spec", spec);
+    json_object_del(meta, "annotations");
+    json_object_del(meta, "labels");
+}
+
+struct cache *caches_nodes(struct operator_env *env)
+{
+    const struct cache_conf conf = {.res = &kube_nodes, .trim = trim_node};
+    return env_cache_shared(env, &conf);
+}
+
+struct render_env caches_render_env(const struct operator_env *env)
+{
+    return (struct render_env){env->image, env->pull_policy ? env->pull_policy : "", env->pull_secrets ? env->pull_secrets : ""};
+}
+
+void members_take(struct members *m, struct objs pods_take, struct poll *poll)
+{
+    *m = (struct members){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports), xcalloc(pods_take.n + 1, sizeof *m->v)};
+    for (size_t i = 0; i < m->pods.n; i++) {
+        const json_t *pod = obj_json(m->pods.v[i]);
+        m->reports[i] = poll_report(poll, kube_uid(pod));
+        m->v[i] = (struct member){pod, obj_json(m->reports[i])};
+    }
+}
+
+void members_free(struct members *m)
+{
+    for (size_t i = 0; i < m->pods.n && m->reports; i++)
+        obj_unref(m->reports[i]);
+    free(m->reports);
+    free(m->v);
+    objs_free(&m->pods);
+    m->reports = NULL;
+    m->v = NULL;
+}

@@ -1,0 +1,78 @@
+/* The datasets of a TFJob: its pods wait for them, and its status names them. */
+#include "operator/tfjob/pass.h"
+
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/kube/kube.h"
+#include "operator/api/dataload.h"
+#include "operator/api/dataset.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static json_t *entry(const json_t *dataset)
+{
+    const char *reason, *message;
+    bool ready = dataset_is_ready(dataset, &reason, &message);
+    int percent = dataset_cached_percent(dataset);
+    json_t *e = json_pack("{s:s s:b}", "name", kube_name(dataset), "ready", ready);
+    char text[8];
+    snprintf(text, sizeof text, "%d%%", percent);
+    if (percent >= 0)
+        json_object_set_new(e, "cached", json_string(text));
+    return e;
+}
+
+/* What its DataLoads say; NULL once one of them is complete. */
+static char *not_loaded(const struct tfjob_world *w, const char *dataset)
+{
+    const json_t *running = NULL, *failed = NULL;
+    for (size_t i = 0; i < w->nloads; i++) {
+        struct dataload load;
+        if (dataload_parse(w->loads[i], &load, NULL) || strcmp(load.dataset, dataset))
+            continue;
+        const char *phase = dataload_phase(w->loads[i]);
+        if (!strcmp(phase, DATALOAD_COMPLETE))
+            return NULL;
+        if (!strcmp(phase, DATALOAD_FAILED))
+            failed = w->loads[i];
+        else
+            running = w->loads[i];
+    }
+    if (running)
+        return xasprintf("DataLoad %s is not complete", kube_name(running));
+    if (failed)
+        return xasprintf("DataLoad %s has failed: create another one", kube_name(failed));
+    return xstrdup("it is not cached completely and there is no DataLoad of it: create one");
+}
+
+/* Why pods cannot use it yet, in words; NULL: they can. Caller frees. */
+static char *why_wait(const struct tfjob_turn *t, const json_t *dataset)
+{
+    const char *reason, *message;
+    if (!dataset_is_ready(dataset, &reason, &message))
+        return xasprintf("Dataset %s is not ready%s%s%s%s", kube_name(dataset), *reason ? ": " : "", reason, *message ? ": " : "", message);
+    if (!t->job.wishes.wait_preload || dataset_cached_percent(dataset) == 100)
+        return NULL;
+    cleanup_free char *why = not_loaded(t->w, kube_name(dataset));
+    int percent = dataset_cached_percent(dataset);
+    char share[32] = "";
+    if (percent >= 0)
+        snprintf(share, sizeof share, " (%d%% cached)", percent);
+    return why ? xasprintf("Dataset %s is not preloaded%s: %s", kube_name(dataset), share, why) : NULL;
+}
+
+void turn_datasets(struct tfjob_turn *t)
+{
+    cleanup_free char *first = NULL;
+    json_decref(t->status.datasets);
+    t->status.datasets = json_array();
+    for (size_t i = 0; i < t->w->ndatasets; i++) {
+        json_array_append_new(t->status.datasets, entry(t->w->datasets[i]));
+        if (!first)
+            first = why_wait(t, t->w->datasets[i]);
+    }
+    bool waits = first && turn_wants_pods(t);
+    t->hold |= waits;
+    turn_waiting(t, TFJOB_WAITING_DATASET, waits ? first : NULL);
+}

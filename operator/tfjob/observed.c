@@ -1,0 +1,84 @@
+#include "operator/tfjob/observed.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/kube/kube.h"
+#include "operator/api/cond.h"
+#include "operator/tfjob/build.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The slot that an object's labels and name say it belongs to; NULL if none that is wanted. */
+static struct tfjob_slot *slot_of(const struct tfjob *j, struct tfjob_view *v, const json_t *object)
+{
+    enum tfjob_type t;
+    const char *text = kube_label(object, TFJOB_LABEL_INDEX);
+    if (!tfjob_type_parse(kube_label(object, TFJOB_LABEL_TYPE), &t) || !isdigit((unsigned char)*text))
+        return NULL;
+    char *end;
+    long index = strtol(text, &end, 10);
+    if (*end || index >= j->replica[t].replicas)
+        return NULL;
+    char name[TFJOB_CHILD_NAME_LEN];
+    tfjob_child_name(j, t, (int)index, name);
+    return strcmp(name, kube_name(object)) ? NULL : &v->slot[t][index];
+}
+
+static bool is_ours(const struct tfjob *j, const json_t *object)
+{
+    return !strcmp(jget_str(kube_controller_of(object), "uid", ""), j->uid);
+}
+
+bool tfjob_node_is_dead(const struct tfjob_world *w, const json_t *pod)
+{
+    const char *name = jget_str(pod, "spec.nodeName", "");
+    if (!*name)
+        return false; /* never scheduled: nobody has to say that it has ended */
+    for (size_t i = 0; i < w->nnodes; i++) {
+        const json_t *node = w->nodes[i];
+        if (!strcmp(kube_name(node), name))
+            return !cond_is_true(jget_arr(node, "status.conditions"), "Ready") || jget_len(node, "spec.taints");
+    }
+    return true;
+}
+
+void tfjob_view_make(const struct tfjob_world *w, const struct tfjob *j, struct tfjob_view *out)
+{
+    *out = (struct tfjob_view){0};
+    for (int t = 0; t < TFJOB_TYPES; t++)
+        out->slot[t] = xcalloc((size_t)j->replica[t].replicas + 1, sizeof *out->slot[t]);
+    out->extra_pods = xcalloc(w->npods + 1, sizeof *out->extra_pods);
+    out->extra_services = xcalloc(w->nservices + 1, sizeof *out->extra_services);
+
+    for (size_t i = 0; i < w->npods; i++) {
+        struct tfjob_slot *s = slot_of(j, out, w->pods[i]);
+        if (s) {
+            s->pod = w->pods[i];
+            s->is = tfjob_pod_read(s->pod, j->uid);
+        } else if (is_ours(j, w->pods[i])) {
+            out->extra_pods[out->nextra_pods++] = w->pods[i];
+        }
+    }
+    for (size_t i = 0; i < w->nservices; i++) {
+        struct tfjob_slot *s = slot_of(j, out, w->services[i]);
+        bool ours = is_ours(j, w->services[i]);
+        if (s) {
+            s->service = w->services[i];
+            s->service_foreign = !ours;
+        } else if (ours && strcmp(kube_label(w->services[i], LABEL_COMPONENT), COMPONENT_TENSORBOARD)) {
+            out->extra_services[out->nextra_services++] = w->services[i];
+        }
+    }
+}
+
+void tfjob_view_free(struct tfjob_view *v)
+{
+    for (int t = 0; t < TFJOB_TYPES; t++)
+        free(v->slot[t]);
+    free(v->extra_pods);
+    free(v->extra_services);
+    *v = (struct tfjob_view){0};
+}
