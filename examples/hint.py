@@ -10,7 +10,7 @@ import struct
 import sys
 
 TEXT = 16360
-IOCTL = 1 << 30 | (16 + TEXT) << 16 | ord("m") << 8 | 0x48  # HINT_IOCTL of fuse/hint.h
+IOCTL = 1 << 30 | (16 + TEXT) << 16 | ord("m") << 8 | 0x48  # HINT_IOCTL of fuse/prefetch/hint.h
 
 
 def hint(directory, paths, number=None):

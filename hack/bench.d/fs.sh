@@ -98,9 +98,9 @@ build_all()
     [ -x "$CACHE/bin/versitygw" ] || "$ROOT/hack/setup" tools
     [ -e "$ROOT/build/release/build.ninja" ] || run_step "configure release" cmake --preset release -S "$ROOT"
     run_step "build release" cmake --build "$ROOT/build/release" --target millrace-fuse millrace fs_make fs_read fs_download
-    BIN=$ROOT/build/release/fuse
-    CLI=$ROOT/build/release/fuse/cli/millrace
-    PATH=$ROOT/build/release/tests/bench:$PATH
+    BIN=$ROOT/build/release/bin
+    CLI=$ROOT/build/release/bin/millrace
+    PATH=$ROOT/build/release/bin:$PATH
 }
 
 cleanup()

@@ -47,7 +47,7 @@ prepare()
     UPSTREAM=$(cd / && "$(go_command)" mod download -json "github.com/kubeflow/training-operator@$TRAINING_OPERATOR_VERSION" |
         sed -n 's/^\s*"Dir": "\(.*\)",\?$/\1/p')
     export UPSTREAM KUBE=$CACHE/kube/kube CRDS=$ROOT/crds
-    export MILLRACE_OPERATOR=$ROOT/build/release/operator/millrace-operator TRAINING_OPERATOR=$CACHE/bin/training-operator.v1
+    export MILLRACE_OPERATOR=$ROOT/build/release/bin/millrace-operator TRAINING_OPERATOR=$CACHE/bin/training-operator.v1
 }
 
 measure() # WHO MODE JOBS

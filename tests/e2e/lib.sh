@@ -143,7 +143,7 @@ put() # FILE KEY
 {
     local try
     for try in 1 2 3; do
-        if AWS_ACCESS_KEY_ID=$S3_KEY AWS_SECRET_ACCESS_KEY=$S3_SECRET "$BUILD/fuse/cli/millrace" cp \
+        if AWS_ACCESS_KEY_ID=$S3_KEY AWS_SECRET_ACCESS_KEY=$S3_SECRET "$BUILD/bin/millrace" cp \
             --option "endpoint=http://127.0.0.1:$S3_PORT" --option region=us-east-1 "$1" "s3://data/$2"; then
             return 0
         fi

@@ -4,7 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
-#include "tests/unit/unit.h"
+#include "tests/lib/unit.h"
 
 #include <dirent.h>
 #include <stdio.h>

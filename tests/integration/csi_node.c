@@ -1,7 +1,7 @@
 /* Plays kubelet to the real node plugin, with the real client as an unprivileged user in the place of its pod: registration, inline
  * volumes, staging, publishing, reading; the plugin and the client killed under a reader; and nothing left behind in the end.
  * MILLRACE_CSI and MILLRACE_FUSE: the programs. */
-#include "tests/unit/unit.h"
+#include "tests/lib/unit.h"
 
 #include "csi/mount.h"
 #include "lib/base/clock.h"
@@ -9,7 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "tests/fake/grpc_client.h"
-#include "tests/unit/csi_env.h"
+#include "tests/unit/csi/csi_env.h"
 
 #include "csi/proto/csi.pb-c.h"
 #include "csi/proto/registration.pb-c.h"

@@ -6,7 +6,7 @@ set -euo pipefail
 
 BUILD=${MILLRACE_BUILD:-$(dirname "$(readlink -f "$0")")/../../build/asan}
 SANITY=${CSI_SANITY:-${XDG_CACHE_HOME:-$HOME/.cache}/millrace/bin/csi-sanity}
-CLIENT=${CSI_CLIENT:-$BUILD/fuse/millrace-fuse}
+CLIENT=${CSI_CLIENT:-$BUILD/bin/millrace-fuse}
 [ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { echo "SKIP: needs root and /dev/fuse"; exit 77; }
 [ -x "$SANITY" ] || { echo "SKIP: no csi-sanity: hack/setup tools"; exit 77; }
 
@@ -33,7 +33,7 @@ SECRETS
 
 start()
 {
-    "$BUILD/csi/millrace-csi" --mode standalone --root "$WORK/root" --run-dir "$WORK/run" --http 127.0.0.1:0 \
+    "$BUILD/bin/millrace-csi" --mode standalone --root "$WORK/root" --run-dir "$WORK/run" --http 127.0.0.1:0 \
         --client "$CLIENT" --node-id node-1 >>"$WORK/plugin.log" 2>&1 &
     plugin=$!
     for _ in $(seq 600); do [ -S "$WORK/root/csi.sock" ] && return; sleep 0.1; done

@@ -100,7 +100,7 @@ rm "$DATA/big"
 echo "# wrong credentials, mended without a restart"
 fuse_source s3
 printf wrongwrongwrong >"$WORK/secrets/0/key"
-"$BUILD/tests/fuse_keeper" "$MNT" "$WORK/fuse.sock" >"$WORK/keeper.out" 2>"$WORK/keeper.log" &
+"$BUILD/bin/fuse_keeper" "$MNT" "$WORK/fuse.sock" >"$WORK/keeper.out" 2>"$WORK/keeper.log" &
 KEEPER=$!
 wait_for "the keeper's socket" test -S "$WORK/fuse.sock"
 "$FUSE" --socket "$WORK/fuse.sock" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" --secrets-dir "$WORK/secrets" \

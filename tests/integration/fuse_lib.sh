@@ -9,7 +9,7 @@
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/millrace-fuse.XXXXXX")
 BUILD=${MILLRACE_BUILD:-$(dirname "$(readlink -f "$0")")/../../build/asan}
-FUSE=$BUILD/fuse/millrace-fuse
+FUSE=$BUILD/bin/millrace-fuse
 MNT=$WORK/mnt CACHE=$WORK/cache CONFIG=$WORK/config.json
 HTTP=127.0.0.1:$((10000 + RANDOM % 10000)) # no port that a connection may get while nobody listens there
 SUPERVISOR='' KEEPER='' S3_PID=''
@@ -77,7 +77,7 @@ fake_start() # [PREFIX]
 {
     local endpoint
     mkfifo "$WORK/s3.in" "$WORK/s3.answers"
-    "$BUILD/tests/fake-s3" <"$WORK/s3.in" >"$WORK/s3.answers" 2>"$WORK/s3.log" &
+    "$BUILD/bin/fake-s3" <"$WORK/s3.in" >"$WORK/s3.answers" 2>"$WORK/s3.log" &
     S3_PID=$!
     exec 3>"$WORK/s3.in" 4<"$WORK/s3.answers"
     read -r endpoint <&4

@@ -1,6 +1,6 @@
 /* What training programs do to a file system, call by call (TensorFlow, Keras, h5py, numpy, sqlite, tar, Spark), with every byte checked.
  *   fuse_patterns DIRECTORY          an empty one, in the mount */
-#include "tests/unit/unit.h"
+#include "tests/lib/unit.h"
 
 #include <dirent.h>
 #include <errno.h>

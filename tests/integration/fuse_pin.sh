@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
-MILLRACE=$BUILD/fuse/cli/millrace
+MILLRACE=$BUILD/bin/millrace
 
 status() { curl -sf "http://$HTTP/status" | jq -r "$1"; }
 is() { [ "$(status "$1")" = "$2" ]; }

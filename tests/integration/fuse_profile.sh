@@ -8,7 +8,7 @@ set -euo pipefail
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
 
-MILLRACE=$BUILD/fuse/cli/millrace
+MILLRACE=$BUILD/bin/millrace
 skipped=''
 
 status() { curl -sf "http://$HTTP/status" | jq -r "$1"; }

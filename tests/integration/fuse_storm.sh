@@ -48,7 +48,7 @@ for profile in sealed open; do
     fuse_mount
     met=$(grep -c 'no room left on' "$WORK/fuse.log" || true)
     cat /dev/zero >"$CACHE/full" 2>/dev/null || true
-    timeout 150 "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" 200 64 0 >"$WORK/hammer.out" 2>&1 &
+    timeout 150 "$BUILD/bin/fuse_hammer" "$MNT" "$WORK/source" 200 64 0 >"$WORK/hammer.out" 2>&1 &
     hammer=$!
     round=0 kills=0 evicted=0 until=$((SECONDS + SECONDS_EACH))
     # Nothing is cached yet, so nothing can be evicted to make room.
@@ -99,7 +99,7 @@ me=$(jq -r .stalls[0].caller <<<"$(curl -sf "http://$HTTP/status")")
     || die "$(curl -sf "http://$HTTP/status")"
 group=$(cut -d : -f 3 /proc/self/cgroup | grep -m 1 -v '^/$' || true)
 [ "$me" = "${group:-unknown}" ] || die "$me waited, not $group"
-"$BUILD/fuse/cli/millrace" stat "$MNT" >"$WORK/stat.out"
+"$BUILD/bin/millrace" stat "$MNT" >"$WORK/stat.out"
 grep -qF "  $me: " "$WORK/stat.out" || die "$(cat "$WORK/stat.out")"
 for name in 'read_waiting_seconds_total{caller="'"$me"'"}' 'read_wait_seconds_total{caller="'"$me"'",for="store"}'; do
     [ "$(metric "${name//\//\\/}" | awk '{ print ($1 >= 0.9) }')" = 1 ] || die "$name $(metric "${name//\//\\/}")"

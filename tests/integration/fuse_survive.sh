@@ -33,7 +33,7 @@ for kind in posix s3; do
     fuse_mount
     store=''
     [ $kind = s3 ] || store=$DATA
-    "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" 200 3 3 $store >"$WORK/hammer.out" 2>&1 &
+    "$BUILD/bin/fuse_hammer" "$MNT" "$WORK/source" 200 3 3 $store >"$WORK/hammer.out" 2>&1 &
     hammer=$!
     kill_for $((SECONDS_EACH - 2)) 0.7
     sleep 1
@@ -63,7 +63,7 @@ for i in $(seq 200); do echo "file $i" >"$DATA/who/$i"; done
 chown -R 65534:65534 "$CACHE"
 chmod 711 "$WORK"
 chmod -R a+rX "$DATA" "$CONFIG"
-"$BUILD/tests/fuse_keeper" "$MNT" "$WORK/fuse.sock" ro >"$WORK/keeper.out" 2>"$WORK/keeper.log" &
+"$BUILD/bin/fuse_keeper" "$MNT" "$WORK/fuse.sock" ro >"$WORK/keeper.out" 2>"$WORK/keeper.log" &
 KEEPER=$!
 wait_for "the keeper's socket" test -S "$WORK/fuse.sock"
 setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all --inh-caps -all --no-new-privs \
@@ -91,7 +91,7 @@ wait_for "complete files" eval 'cat "$MNT/r5" >/dev/null; grep -q "^backing$" "$
 kill -STOP "$KEEPER"
 for i in 6 7 8; do timeout 25 cmp "$MNT/r$i" "$WORK/source/r$i" || die "opening waits for the keeper"; done
 kill -CONT "$KEEPER"
-"$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" 200 5 0 >"$WORK/hammer.out" 2>&1 &
+"$BUILD/bin/fuse_hammer" "$MNT" "$WORK/source" 200 5 0 >"$WORK/hammer.out" 2>&1 &
 hammer=$!
 kill_for $((SECONDS_EACH / 2 - 1)) 0.7
 wait_for "a client that has the fd" is_served # when neither has it, it is lost

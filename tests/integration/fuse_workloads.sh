@@ -13,13 +13,13 @@ for kind in posix s3; do
     mkdir "$MNT/work" "$MNT/random"
     exec 9>"$MNT/live.log" # held open like TensorBoard's events, written now and then: others see it after half a minute
     echo "first line" >&9
-    "$BUILD/tests/fuse_patterns" "$MNT/work"
+    "$BUILD/bin/fuse_patterns" "$MNT/work"
     for file in train.tfrecord checkpoint ckpt-1.index model.keras weights.h5 memmap state.json events.out out/part-0; do
         wait_for "$file in the store" cmp -s "$MNT/work/$file" "$DATA/work/$file"
     done
     rm -rf "$WORK/shadow"
     mkdir "$WORK/shadow"
-    "$BUILD/tests/fuse_random" "$MNT/random" "$WORK/shadow" "${MILLRACE_RANDOM_SECONDS:-15}" 3
+    "$BUILD/bin/fuse_random" "$MNT/random" "$WORK/shadow" "${MILLRACE_RANDOM_SECONDS:-15}" 3
     wait_for "what was written to an open file" grep -qs 'first line' "$DATA/live.log"
     echo "last line" >&9
     exec 9>&-
@@ -43,7 +43,7 @@ for medium in SSD MEM; do
     fuse_mount
     cp "$WORK"/source/r* "$MNT/"
     cat "$MNT"/r? >/dev/null
-    timeout 100 "$BUILD/tests/fuse_hammer" "$MNT" "$WORK/source" "${MILLRACE_HAMMER_SECONDS:-10}" 13 3
+    timeout 100 "$BUILD/bin/fuse_hammer" "$MNT" "$WORK/source" "${MILLRACE_HAMMER_SECONDS:-10}" 13 3
     evicted=$(curl -sf "http://$HTTP/metrics" | sed -n 's/^millrace_cache_evicted_bytes_total //p')
     [ "$evicted" -gt 0 ] || die "nothing was evicted"
     fuse_umount

@@ -1,9 +1,9 @@
 /* The S3 store against a real server: s3_store.sh starts it and says where it is (S3_ENDPOINT) and where its files are (S3_ROOT). */
-#include "tests/unit/unit.h"
+#include "tests/lib/unit.h"
 
 #include "fuse/store/s3.h"
 #include "lib/base/file.h"
-#include "tests/unit/mount.h"
+#include "tests/lib/mount.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -14,7 +14,7 @@ fi
 
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
-WORKER=$BUILD/fuse/worker/millrace-worker
+WORKER=$BUILD/bin/millrace-worker
 PORT=$((30000 + RANDOM % 2000)) # below those that connections get
 declare -A PIDS=()
 

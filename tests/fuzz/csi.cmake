@@ -1,5 +1,0 @@
-if(TARGET mr_csi)
-  foreach(name backing pbcheck mountinfo volume)
-    millrace_fuzz_target(${name} SOURCES fuzz/fuzz_${name}.c LIBS mr_csi)
-  endforeach()
-endif()

@@ -1,5 +1,0 @@
-if(TARGET mr_kube)
-  millrace_fuzz_target(kube_watch SOURCES fuzz/fuzz_kube_watch.c LIBS mr_kube)
-  millrace_fuzz_target(kube_conf SOURCES fuzz/fuzz_kube_conf.c LIBS mr_kube)
-  millrace_fuzz_target(kube_status SOURCES fuzz/fuzz_kube_status.c LIBS mr_kube)
-endif()

@@ -1,6 +1,0 @@
-include(${CMAKE_CURRENT_LIST_DIR}/golden.cmake)
-if(TARGET mr_golden AND TARGET mr_operator)
-  foreach(kind dataset attach dataload)
-    millrace_unit_test(golden_${kind} SOURCES golden/main_${kind}.c golden/golden_dataset.c LIBS mr_golden mr_operator)
-  endforeach()
-endif()

@@ -1,5 +1,0 @@
-# The runner, for whichever kind has plans: millrace_unit_test(golden_KIND SOURCES golden/main_KIND.c … LIBS mr_golden mr_operator)
-if(TARGET mr_ctl AND NOT TARGET mr_golden)
-  add_library(mr_golden STATIC golden/golden.c golden/world.c)
-  target_link_libraries(mr_golden PUBLIC mr_ctl mr_json mr_base PkgConfig::CMOCKA)
-endif()

@@ -1,7 +1,0 @@
-if(TARGET mr_cache)
-  foreach(part cache cache_restart cache_room cache_keep cache_stress cache_parts)
-    millrace_unit_test(${part} SOURCES unit/test_${part}.c LIBS mr_cache)
-  endforeach()
-endif()
-millrace_fuzz_target(budget SOURCES fuzz/fuzz_budget.c LIBS mr_cache)
-millrace_fuzz_target(cache_meta SOURCES fuzz/fuzz_cache_meta.c LIBS mr_cache)

@@ -1,0 +1,172 @@
+#include "tests/unit/csi/csi_fixture.h"
+
+#include "csi/mount.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* The one that is told of in tests. */
+static void someone(pid_t pid, char out[CALLER_MAX]) { snprintf(out, CALLER_MAX, "pod of %d", (int)pid); }
+
+void world_open(struct world *w, int64_t abandon_ns)
+{
+    struct err e = ERR_INIT;
+    struct keeper_conf conf = {.state_dir = w->state, .node = "node-1", .read_ahead_kib = 4096, .abandon_ns = abandon_ns, .backing_max = 3, .caller = someone};
+    w->keeper = keeper_new(&conf);
+    w->keep = keep_get(w->keeper, "default", "0b2c", w->dir, &e);
+    assert_string_equal(e.msg, "");
+}
+
+void world_close(struct world *w)
+{
+    keep_put(w->keep);
+    keeper_free(w->keeper);
+    w->keep = NULL;
+}
+
+int world_setup(void **state)
+{
+    if (csi_env_setup(state))
+        return -1;
+    struct world *w = xcalloc(1, sizeof *w);
+    struct err e = ERR_INIT;
+    w->env = *state;
+    w->state = path_join(w->env->dir, "state");
+    w->dir = path_join(w->env->dir, "volume");
+    w->sock = path_join(w->dir, "fuse.sock");
+    w->cache = path_join(w->dir, "cache");
+    w->staging = path_join(w->env->dir, "staging");
+    w->file = path_join(w->staging, "f");
+    w->trace = path_join(w->env->dir, "trace");
+    w->source = (struct source){.kind = SOURCE_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
+    if (file_mkdirs(w->state, 0755, &e) || file_mkdirs(w->cache, 0755, &e) || file_mkdirs(w->staging, 0755, &e))
+        return -1;
+    setenv("FAKE_TRACE", w->trace, 1);
+    setenv("FAKE_DIE_WITH_PARENT", "1", 1);
+    unsetenv("FAKE_FAIL");
+    unsetenv("FAKE_SLEEP_MS");
+    *state = w;
+    return 0;
+}
+
+int world_teardown(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    void *env = w->env;
+    mount_end_fuse(w->staging, false, 0, &e);
+    char **all[] = {&w->state, &w->dir, &w->sock, &w->cache, &w->staging, &w->file, &w->trace};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        free(*all[i]);
+    free(w);
+    return csi_env_teardown(&env);
+}
+
+void end_client(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    kill(pid, SIGCONT);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+int stage(struct world *w, int64_t ms, struct err *e)
+{
+    struct keep_want want = {.staging = w->staging, .source = &w->source, .deadline_ns = clock_mono_ns() + ms * NS_PER_MS};
+    return keep_stage(w->keep, &want, e);
+}
+
+void must_stage(struct world *w)
+{
+    struct err e = ERR_INIT;
+    assert_int_equal(stage(w, 60000, &e), 0);
+    assert_string_equal(e.msg, "");
+    keep_published(w->keep, true);
+}
+
+void must_unstage(struct world *w)
+{
+    struct err e = ERR_INIT;
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 60 * NS_PER_S, &e), 0);
+}
+
+bool mounted(struct world *w)
+{
+    struct err e = ERR_INIT;
+    bool fuse = false;
+    return mount_at(w->staging, NULL, &fuse, NULL, &e) == 1 && fuse;
+}
+
+/* The whole file, compared; the first errno. */
+int check_fd(int fd)
+{
+    static unsigned char data[FILE_BYTES];
+    for (size_t at = 0; at < FILE_BYTES;) {
+        ssize_t n = pread(fd, data + at, FILE_BYTES - at, (off_t)at);
+        if (n <= 0)
+            return n < 0 ? errno : EPIPE;
+        at += (size_t)n;
+    }
+    for (unsigned i = 0; i < FILE_BYTES; i++)
+        if (data[i] != (unsigned char)(i * 2654435761u >> 24))
+            return EBADMSG;
+    return 0;
+}
+
+int check_file(struct world *w)
+{
+    cleanup_fd int fd = open(w->file, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? errno : check_fd(fd);
+}
+
+void *slow_reader(void *arg)
+{
+    return (void *)(intptr_t)check_file(arg);
+}
+
+struct keep_state state_of(struct world *w)
+{
+    struct keep_state s;
+    keep_state(w->keep, &s);
+    return s;
+}
+
+/* The lines "pid what value" of the clients: how many have this `what`, and the last one's value. */
+int traced(struct world *w, const char *what, long long *value)
+{
+    struct err e = ERR_INIT;
+    cleanup_free char *text = file_read(w->trace, 1 << 20, NULL, &e);
+    int n = 0;
+    for (char *save = NULL, *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+        char word[32];
+        long long v;
+        if (sscanf(line, "%*d %31s %lld", word, &v) == 2 && strcmp(word, what) == 0) {
+            n++;
+            if (value)
+                *value = v;
+        }
+    }
+    return n;
+}
+
+/* Starting a process closes its copies of our open files, which is a FLUSH: with a file of the mount open, there must be a client
+ * to answer it. So the next client is started before the last one is killed; it waits behind it. */
+pid_t client(struct world *w)
+{
+    char *argv[] = {(char *)FAKE_CLIENT, (char *)"--socket", w->sock, (char *)"--cache-dir", w->cache, NULL};
+    pid_t pid;
+    int before = traced(w, "started", NULL);
+    assert_int_equal(posix_spawn(&pid, FAKE_CLIENT, NULL, NULL, argv, environ), 0);
+    eventually(traced(w, "started", NULL) > before);
+    return pid;
+}

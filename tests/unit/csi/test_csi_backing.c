@@ -1,0 +1,67 @@
+/* The table of backing files and its log; with the kernel it is tested in test_csi_keeper.c. */
+#include "tests/lib/unit.h"
+
+#include "csi/backing.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "tests/unit/csi/csi_env.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static void test_log(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *path = path_join(env->dir, "ids");
+    static const char text[] = "+ 800 1f 1\n+ 800 20 2\n- 1\nnonsense\n+ 800 21 -3\n+ 800 22 4\n- 99\n+ 800 1f 5\n+ 800 3";
+    assert_int_equal(file_write_atomic(path, text, strlen(text), 0600, &e), 0);
+    struct backing *b = backing_new(path, 10);
+    assert_int_equal(backing_load(b, &e), 0);
+    assert_int_equal(backing_count(b), 3); /* 2, 4 and 5 */
+    backing_close(b, -1, 99);
+    assert_int_equal(backing_count(b), 3);
+    backing_close(b, -1, 4); /* the ioctl on no device fails: the id is forgotten all the same */
+    assert_int_equal(backing_count(b), 2);
+    backing_free(b);
+
+    b = backing_new(path, 10);
+    assert_int_equal(backing_load(b, &e), 0);
+    assert_int_equal(backing_count(b), 2);
+    cleanup_free char *now = file_read(path, 4096, NULL, &e);
+    assert_non_null(strstr(now, "+ 800 20 2\n"));
+    assert_non_null(strstr(now, "+ 800 1f 5\n"));
+    assert_null(strchr(now, '-')); /* what is over has been left out */
+    backing_reset(b);
+    assert_int_equal(backing_count(b), 0);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(backing_load(b, &e), 0);
+    backing_free(b);
+}
+
+/* An id that was given out twice is the kernel's until it came back twice; also when the log is replayed, and shortened, in between. */
+static void test_uses(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *path = path_join(env->dir, "ids");
+    static const char text[] = "+ 800 1f 1\n+ 800 1f 1\n+ 800 20 2\n+ 800 1f 1\n- 1\n+ 800 20 3\n";
+    assert_int_equal(file_write_atomic(path, text, strlen(text), 0600, &e), 0);
+    struct backing *b = backing_new(path, 10);
+    for (int times = 2; times > 0; times--) {
+        assert_int_equal(backing_load(b, &e), 0);
+        assert_int_equal(backing_count(b), 2); /* 1, and 3, which has taken the file of 2 */
+        backing_close(b, -1, 2);
+        assert_int_equal(backing_count(b), 2);
+        backing_close(b, -1, 1);
+        assert_int_equal(backing_count(b), times);
+    }
+    backing_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_log, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_uses, csi_env_setup, csi_env_teardown)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

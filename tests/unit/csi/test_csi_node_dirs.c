@@ -1,0 +1,124 @@
+#include "tests/lib/unit.h"
+
+#include "csi/node_dirs.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "tests/unit/csi/csi_env.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct source client = {.kind = SOURCE_CLIENT, .ns = "team-a", .uid = "0b2c", .pod = "mnist-client-1"};
+static const struct source dataset = {.kind = SOURCE_DATASET, .ns = "team-a", .uid = "0b2c", .name = "mnist"};
+static const struct source worker = {.kind = SOURCE_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-0"};
+static const struct source worker1 = {.kind = SOURCE_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-1"};
+
+static bool there(const struct csi_env *env, const char *below)
+{
+    cleanup_free char *path = path_join(env->dir, below);
+    return access(path, F_OK) == 0;
+}
+
+static void test_directories(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    struct places *p = places_new(env->dir, 0, &e);
+    cleanup_free char *a = place_get(p, &client, &e), *b = place_get(p, &dataset, &e);
+    assert_string_equal(a, b); /* the mount and the client pod share it */
+    cleanup_free char *w0 = place_get(p, &worker, &e), *w1 = place_get(p, &worker1, &e);
+    assert_string_not_equal(w0, w1); /* two workers of a dataset on one node do not */
+    cleanup_free char *cache = path_join(a, "cache");
+    struct stat st;
+    assert_int_equal(stat(a, &st), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(st.st_uid, 0); /* so a client cannot replace the keeper's socket … */
+        assert_int_equal(st.st_gid, 65532);
+        assert_int_equal(st.st_mode & 07777, 0750);
+        assert_int_equal(stat(cache, &st), 0);
+        assert_int_equal(st.st_uid, 65532); /* … but owns its cache */
+        assert_int_equal(st.st_mode & 07777, 0700);
+    }
+    places_collect(p, true); /* all in use */
+    assert_true(there(env, "volumes/team-a/0b2c/cache"));
+    place_put(p, &client);
+    places_collect(p, true);
+    assert_true(there(env, "volumes/team-a/0b2c/cache"));
+    place_put(p, &dataset);
+    place_put(p, &worker);
+    places_collect(p, false); /* kept for 0 s */
+    assert_false(there(env, "volumes/team-a"));
+    assert_false(there(env, "workers/team-a/0b2c/mnist-cache-0"));
+    assert_true(there(env, "workers/team-a/0b2c/mnist-cache-1/cache"));
+    place_put(p, &worker1);
+    places_collect(p, true);
+    assert_false(there(env, "volumes"));
+    assert_false(there(env, "workers"));
+    assert_false(there(env, "trash"));
+    places_free(p);
+}
+
+static void test_kept(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    struct places *p = places_new(env->dir, 3600 * NS_PER_S, &e);
+    cleanup_free char *a = place_get(p, &worker, &e);
+    cleanup_free char *file = path_join(a, "cache/block");
+    assert_int_equal(file_write_atomic(file, "x", 1, 0600, &e), 0);
+    place_put(p, &worker);
+    places_collect(p, false);
+    assert_int_equal(access(file, F_OK), 0);
+    places_free(p); /* a restart: it is found again, and gets its time anew */
+    p = places_new(env->dir, 3600 * NS_PER_S, &e);
+    places_collect(p, false);
+    assert_int_equal(access(file, F_OK), 0);
+    places_free(p);
+    p = places_new(env->dir, 100 * NS_PER_MS, &e);
+    cleanup_free char *again = place_get(p, &worker, &e);
+    assert_string_equal(a, again);
+    clock_sleep_ns(150 * NS_PER_MS);
+    places_collect(p, false); /* in use */
+    assert_int_equal(access(file, F_OK), 0);
+    place_put(p, &worker);
+    clock_sleep_ns(150 * NS_PER_MS);
+    places_collect(p, false);
+    assert_int_equal(access(file, F_OK), -1);
+    places_free(p);
+}
+
+/* What a hostile client leaves in its cache must not lead us elsewhere. */
+static void test_hostile_cache(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *precious = path_join(env->dir, "precious"), *file = path_join(precious, "file");
+    assert_int_equal(mkdir(precious, 0700), 0);
+    assert_int_equal(file_write_atomic(file, "x", 1, 0600, &e), 0);
+    struct places *p = places_new(env->dir, 0, &e);
+    cleanup_free char *a = place_get(p, &worker, &e);
+    cleanup_free char *cache = path_join(a, "cache"), *link = path_join(cache, "link");
+    assert_int_equal(symlink(precious, link), 0);
+    place_put(p, &worker);
+    places_collect(p, false);
+    assert_int_equal(access(file, F_OK), 0);
+    assert_int_equal(access(a, F_OK), -1);
+    assert_int_equal(mkdir(a, 0700), -1); /* its parent has gone, too */
+    cleanup_free char *b = place_get(p, &worker, &e);
+    assert_int_equal(rmdir(cache), 0);
+    assert_int_equal(symlink(precious, cache), 0); /* a cache that is a link is refused */
+    assert_null(place_get(p, &worker, &e));
+    places_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_directories, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_kept, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_hostile_cache, csi_env_setup, csi_env_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,6 +1,0 @@
-if(TARGET mr_operator AND TARGET mr_conf)
-  millrace_unit_test(dataset SOURCES unit/test_dataset.c LIBS mr_operator mr_conf)
-endif()
-if(TARGET mr_operator)
-  millrace_unit_test(dataset_controller SOURCES unit/test_dataset_controller.c LIBS fake_api mr_operator)
-endif()

@@ -1,0 +1,425 @@
+/* The ring of cache workers: who has what, and what readers get when workers are slow, dead, wrong or absent. */
+#include "tests/lib/unit.h"
+
+#include "fuse/peers/peers.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "lib/http/serve.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* -- who has what -- */
+
+static void test_spread(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 9; n++) {
+        unsigned count[9] = {0};
+        for (int file = 0; file < 2000; file++)
+            for (uint64_t chunk = 0; chunk < 10; chunk++) {
+                char path[32];
+                snprintf(path, sizeof path, "train/%05d.tfrecord", file);
+                int w = ring_owner("set-cache", n, "s3://b", path, chunk * RING_CHUNK + chunk);
+                assert_in_range(w, 0, n - 1);
+                count[w]++;
+            }
+        for (int w = 0; w < n; w++) /* within 8 % of even */
+            assert_true(fabs(count[w] * (double)n / 20000 - 1) < 0.08);
+    }
+    assert_int_equal(ring_owner("x", 0, "m", "p", 0), -1);
+}
+
+static void test_one_worker_more_moves_its_share_only(void **state)
+{
+    (void)state;
+    unsigned moved = 0, chunks = 20000;
+    for (unsigned i = 0; i < chunks; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "f%u", i);
+        int before = ring_owner("set-cache", 4, "s3://b", path, 0), after = ring_owner("set-cache", 5, "s3://b", path, 0);
+        if (before != after) {
+            assert_int_equal(after, 4);
+            moved++;
+        }
+    }
+    assert_true(moved > chunks / 5 * 9 / 10 && moved < chunks / 5 * 11 / 10);
+}
+
+static void test_same_for_ever(void **state)
+{
+    (void)state; /* clients and workers of different releases must agree */
+    static const int want[] = {0, 0, 1, 2, 2, 0};
+    int got[6];
+    for (unsigned i = 0; i < 6; i++)
+        got[i] = ring_owner("mnist-cache", 3, "s3://datasets/mnist", i < 3 ? "train.tfrecord" : "a/b", i * RING_CHUNK);
+    if (memcmp(got, want, sizeof got) != 0)
+        print_error("{%d, %d, %d, %d, %d, %d}\n", got[0], got[1], got[2], got[3], got[4], got[5]);
+    assert_memory_equal(got, want, sizeof got);
+    assert_int_equal(ring_owner("mnist-cache", 3, "m", "p", 0), ring_owner("mnist-cache", 3, "m", "p", RING_CHUNK - 1));
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    struct conf conf = {.worker_name = (char *)"mnist-cache", .worker_service = (char *)"mnist-cache.ns.svc", .worker_count = 2,
+        .worker_port = 9400};
+    cleanup_free char *url = ring_url(&conf, 1);
+    assert_string_equal(url, "http://mnist-cache-1.mnist-cache.ns.svc:9400");
+    struct cache_key key = {3, "a b/ü&?", "v\"1", 77};
+    cleanup_free char *query = ring_query(&key);
+    assert_string_equal(query, "mount=3&path=a%20b/%C3%BC%26%3F&version=v%221&size=77");
+}
+
+/* -- fetching: workers that behave as told, a directory as the store -- */
+
+#define SIZE (3u << 20)
+#define PATIENT (60 * NS_PER_S)      /* a busy machine is no slow worker */
+#define HASTY (150 * NS_PER_MS)
+
+enum manner { GOOD, LATE, STUCK, CUT, LONG, WHOLE, ELSEWHERE, RESIZED, ERROR_500, NOT_FOUND, CONFLICT_409 };
+
+struct fake_worker {
+    struct serve *server;
+    enum manner manner;
+    atomic_uint asked;
+    atomic_bool release;
+    char url[64];
+};
+
+static char dir[64];
+static unsigned char content[SIZE];
+static struct conf *conf;
+static struct store *store;
+static struct store_stat st;
+static struct fake_worker fw;
+
+static void on_data(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct fake_worker *w = user;
+    char text[64];
+    uint64_t a, b;
+    w->asked++;
+    if (!serve_header(req, "range", text, sizeof text) || sscanf(text, "bytes=%" SCNu64 "-%" SCNu64, &a, &b) != 2 || b >= SIZE) {
+        resp->status = 400;
+        return;
+    }
+    resp->status = 206;
+    uint64_t size = w->manner == RESIZED ? SIZE + 1 : SIZE, shift = w->manner == ELSEWHERE;
+    if (w->manner != WHOLE)
+        buf_addf(&resp->headers, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n", a + shift, b + shift, size);
+    switch (w->manner) {
+    case LATE:
+        clock_sleep_ns(250 * NS_PER_MS);
+        break;
+    case STUCK:
+        for (int i = 0; i < 20000 && !w->release; i++)
+            clock_sleep_ns(5 * NS_PER_MS);
+        break;
+    case CUT:
+        b -= 1000;
+        break;
+    case LONG:
+        b = b + 10 < SIZE ? b + 10 : b;
+        break;
+    case WHOLE: /* as much as was asked for, but from the beginning */
+        resp->status = 200;
+        b -= a;
+        a = 0;
+        break;
+    case ELSEWHERE:
+        a++;
+        b++;
+        break;
+    case ERROR_500:
+        resp->status = 500;
+        return;
+    case NOT_FOUND:
+        resp->status = 404;
+        return;
+    case CONFLICT_409:
+        resp->status = 409;
+        buf_adds(&resp->body, "{\"reason\":\"VersionChanged\",\"message\":\"it has changed\"}\n");
+        return;
+    case RESIZED: case GOOD:
+        break;
+    }
+    buf_add(&resp->body, content + a, (size_t)(b - a + 1));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(dir, "/tmp/millrace-ring.XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    for (size_t i = 0; i < SIZE; i++)
+        content[i] = (unsigned char)(i * 7 + i / 251);
+    cleanup_free char *file = path_join(dir, "f");
+    cleanup_free char *json = xasprintf("{\"namespace\":\"\",\"name\":\"t\",\"uid\":\"\",\"readOnly\":true,\"mounts\":[{\"mountPoint\":\"file://%s\","
+        "\"path\":\"/\"}],\"cache\":{\"tiers\":[{\"medium\":\"MEM\",\"quota\":1000000}]}}", dir);
+    struct err e = ERR_INIT;
+    conf = conf_parse(json, strlen(json), &e);
+    if (!conf) {
+        print_error("%s\n", e.msg);
+        return -1;
+    }
+    struct store_conf sc = {.mount = &conf->mounts[0]};
+    if (file_write_atomic(file, content, SIZE, 0644, &e) || !(store = store_new(&sc, &e)) || store_stat_path(store, "f", &st, &e)) {
+        print_error("%s\n", e.msg);
+        return -1;
+    }
+    memset(&fw, 0, sizeof fw);
+    const struct serve_route route = {"GET", "/v1/data", on_data, &fw};
+    struct serve_conf vc = {.address = "127.0.0.1:0", .routes = &route, .nroutes = 1};
+    fw.server = serve_start(&vc, &e);
+    if (fw.server)
+        snprintf(fw.url, sizeof fw.url, "http://127.0.0.1:%d", serve_port(fw.server));
+    return fw.server ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fw.release = true;
+    if (fw.server)
+        serve_stop(fw.server);
+    store_free(store);
+    conf_free(conf);
+    return file_remove_tree(dir, NULL);
+}
+
+static struct ring *new_ring(const char *url, int64_t hedge_ns)
+{
+    struct ring_conf rc = {.conf = conf, .stores = &store, .hedge_ns = hedge_ns, .urls = &url, .nurls = url ? 1 : 0};
+    struct err e = ERR_INIT;
+    struct ring *r = ring_new(&rc, &e);
+    if (!r)
+        print_error("%s\n", e.msg);
+    assert_non_null(r);
+    return r;
+}
+
+static unsigned origin; /* of the latest bytes */
+
+static int read_ring(struct ring *r, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel,
+    struct err *e)
+{
+    struct sink_memory memory = {buf, len};
+    struct cache_sink sink = {.take = sink_to_memory, .user = &memory};
+    int rc = ring_fetch(r, key, off, len, &sink, cancel, e);
+    origin = sink.origin;
+    return rc;
+}
+
+static void fetch_check(struct ring *r, uint64_t off, size_t len)
+{
+    struct cache_key key = {0, "f", st.version, st.size};
+    unsigned char *buf = calloc(1, len);
+    struct err e = ERR_INIT;
+    if (read_ring(r, &key, off, len, buf, NULL, &e))
+        print_error("%s\n", e.msg);
+    assert_memory_equal(buf, content + off, len);
+    free(buf);
+}
+
+static struct ring_stats stats(struct ring *r)
+{
+    struct ring_stats s;
+    ring_stats(r, &s);
+    return s;
+}
+
+static void test_no_workers(void **state)
+{
+    (void)state;
+    struct ring *r = new_ring(NULL, PATIENT);
+    fetch_check(r, 5, 100000);
+    assert_int_equal(stats(r).store_bytes, 100000);
+    struct cache_key nowhere = {9, "f", st.version, st.size};
+    char b;
+    struct err e = ERR_INIT;
+    assert_int_equal(read_ring(r, &nowhere, 0, 1, &b, NULL, &e), -1);
+    ring_free(r);
+}
+
+static void test_a_good_worker(void **state)
+{
+    (void)state;
+    struct ring *r = new_ring(fw.url, PATIENT);
+    for (int i = 0; i < 20; i++)
+        fetch_check(r, (uint64_t)i * 100001, 99999);
+    struct ring_stats s = stats(r);
+    assert_int_equal(s.worker_bytes, 20 * 99999);
+    assert_int_equal(origin, 1);
+    assert_int_equal(s.store_bytes, 0);
+    assert_int_equal(fw.asked, 20);
+    ring_free(r);
+}
+
+static void test_wrong_answers_go_to_the_store(void **state)
+{
+    (void)state;
+    static const enum manner manners[] = {CUT, LONG, WHOLE, ELSEWHERE, RESIZED, ERROR_500, NOT_FOUND};
+    for (size_t i = 0; i < ARRAY_LEN(manners); i++) {
+        struct ring *r = new_ring(fw.url, PATIENT);
+        fw.manner = manners[i];
+        for (int k = 0; k < 4; k++)
+            fetch_check(r, 1000 + (uint64_t)k * 5000, 4000);
+        uint64_t sent = stats(r).worker_bytes; /* what came is good, the rest comes from the store */
+        assert_int_equal(stats(r).store_bytes, 16000 - sent);
+        if (manners[i] != LONG)
+            assert_int_equal(sent, manners[i] == CUT ? 4 * 3000 : 0);
+        assert_int_equal(origin, 0);
+        assert_int_equal(stats(r).down, 0); /* it lives */
+        ring_free(r);
+    }
+}
+
+static void test_conflict_is_passed_on(void **state)
+{
+    (void)state;
+    struct ring *r = new_ring(fw.url, PATIENT);
+    fw.manner = CONFLICT_409;
+    struct cache_key key = {0, "f", st.version, st.size};
+    char buf[10];
+    struct err e = ERR_INIT;
+    assert_int_equal(read_ring(r, &key, 0, sizeof buf, buf, NULL, &e), -1);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+    assert_int_equal(err_errno(&e), ESTALE);
+    assert_non_null(strstr(e.msg, "it has changed"));
+    ring_free(r);
+}
+
+/* Nobody answers there, and nobody else gets it. */
+static int hold_port(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    return fd;
+}
+
+static void test_a_dead_worker_is_bypassed_and_comes_back(void **state)
+{
+    (void)state;
+    int port = serve_port(fw.server);
+    serve_stop(fw.server);
+    int held = hold_port(port);
+    struct ring *r = new_ring(fw.url, PATIENT);
+    int64_t t0 = clock_mono_ns();
+    for (int i = 0; i < 50; i++)
+        fetch_check(r, (uint64_t)i * 1000, 1000);
+    int64_t took = clock_mono_ns() - t0;
+    assert_true(took < PATIENT); /* nobody waited for it */
+    struct ring_stats s = stats(r);
+    assert_int_equal(s.store_bytes, 50000);
+    assert_true(s.bypassed + 5 + (uint64_t)(took / NS_PER_S) >= 50); /* it was not asked each time, but once a second at most */
+    assert_int_equal(s.down, 1);
+    const struct serve_route route = {"GET", "/v1/data", on_data, &fw};
+    struct serve_conf vc = {.address = fw.url + strlen("http://"), .routes = &route, .nroutes = 1};
+    close(held);
+    fw.server = serve_start(&vc, NULL);
+    assert_non_null(fw.server);
+    for (int i = 0; i < 600 && stats(r).down; i++) {
+        clock_sleep_ns(100 * NS_PER_MS);
+        fetch_check(r, 0, 1000);
+    }
+    assert_int_equal(stats(r).down, 0);
+    uint64_t before = stats(r).worker_bytes;
+    fetch_check(r, 0, 1000);
+    assert_int_equal(stats(r).worker_bytes, before + 1000);
+    ring_free(r);
+}
+
+static void test_a_slow_worker_is_hedged(void **state)
+{
+    (void)state;
+    struct ring *r = new_ring(fw.url, HASTY);
+    fw.manner = STUCK; /* until the store has answered */
+    int64_t t0 = clock_mono_ns();
+    fetch_check(r, 0, 1 << 20);
+    assert_true(clock_mono_ns() - t0 >= HASTY);
+    struct ring_stats s = stats(r);
+    assert_int_equal(s.hedged, 1);
+    assert_int_equal(s.hedges_won, 1);
+    assert_int_equal(s.store_bytes, 1 << 20);
+    assert_int_equal(s.worker_bytes, 0);
+    fw.release = true;
+    ring_free(r);
+}
+
+static void test_a_stuck_worker_costs_one_pause(void **state)
+{
+    (void)state;
+    struct ring *r = new_ring(fw.url, HASTY);
+    fw.manner = STUCK;
+    for (int i = 0; i < 3; i++)
+        fetch_check(r, (uint64_t)i * 1000, 1000);
+    assert_int_equal(stats(r).down, 1); /* no byte three times: it is not asked for a while */
+    for (int i = 0; i < 10 && !stats(r).bypassed; i++) /* where that takes too long it is asked once more, then not for longer */
+        fetch_check(r, 0, 1000);
+    assert_true(stats(r).bypassed >= 1);
+    fw.release = true;
+    ring_free(r);
+}
+
+/* A store that is no faster must not be asked twice for everything. */
+static void test_hedges_are_rationed(void **state)
+{
+    (void)state;
+    struct ring *r = new_ring(fw.url, HASTY);
+    fw.manner = LATE;
+    struct cache_key key = {0, "f", st.version, st.size};
+    char buf[100];
+    struct store *real = store;
+    store = NULL; /* hedges fail at once: the worker wins in the end */
+    for (int i = 0; i < 14; i++)
+        assert_int_equal(read_ring(r, &key, 0, sizeof buf, buf, NULL, NULL), 0);
+    store = real;
+    assert_true(stats(r).hedged <= 10);
+    assert_true(stats(r).hedged >= 7);
+    assert_int_equal(stats(r).worker_bytes, 14 * sizeof buf);
+    ring_free(r);
+}
+
+static void test_cancel(void **state)
+{
+    (void)state;
+    struct ring *r = new_ring(fw.url, HASTY);
+    fw.manner = STUCK;
+    struct store *real = store;
+    store = NULL;
+    atomic_bool cancel = true;
+    struct cache_key key = {0, "f", st.version, st.size};
+    char buf[100];
+    struct err e = ERR_INIT;
+    int64_t t0 = clock_mono_ns();
+    assert_int_equal(read_ring(r, &key, 0, sizeof buf, buf, &cancel, &e), -1);
+    assert_true(clock_mono_ns() - t0 < 30 * NS_PER_S); /* long before the worker answers */
+    assert_int_equal(e.sys, ECANCELED);
+    store = real;
+    fw.release = true;
+    ring_free(r);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spread), cmocka_unit_test(test_one_worker_more_moves_its_share_only),
+        cmocka_unit_test(test_same_for_ever), cmocka_unit_test(test_names), T(test_no_workers), T(test_a_good_worker),
+        T(test_wrong_answers_go_to_the_store), T(test_conflict_is_passed_on), T(test_a_dead_worker_is_bypassed_and_comes_back),
+        T(test_a_slow_worker_is_hedged), T(test_a_stuck_worker_costs_one_pause), T(test_hedges_are_rationed), T(test_cancel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

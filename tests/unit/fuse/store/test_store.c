@@ -1,0 +1,414 @@
+#include "tests/lib/unit.h"
+
+#include "fuse/store/impl.h"
+#include "fuse/store/s3.h"
+#include "lib/base/file.h"
+#include "tests/lib/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static bool open_with(const char *url, const char *key, const char *value, struct err *e)
+{
+    struct mount *m = mount_new(url);
+    if (key)
+        mount_option(m, key, value);
+    struct store *s = store_new(&(struct store_conf){.mount = &m->conf, .secrets_dir = "/nonexistent"}, e);
+    bool opened = s != NULL;
+    store_free(s);
+    mount_free(m);
+    return opened;
+}
+
+static void urls_and_options(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *key, *value, *reason, *words; /* reason NULL: fine */
+    } cases[] = {
+        {"s3://bucket", NULL, NULL, NULL, NULL},
+        {"s3://bucket/a/b/", "endpoint", "http://h:1", NULL, NULL},
+        {"s3://bucket/a", "alluxio.underfs.s3.endpoint", "http://h:1/", NULL, NULL},
+        {"s3://bucket/a", "aws.accessKeyId", "x", NULL, NULL},
+        {"file:///tmp", NULL, NULL, NULL, NULL},
+        {"gopher://x", NULL, NULL, "InvalidURL", "gopher://x: InvalidURL: unknown scheme 'gopher'; write s3://bucket/prefix or file:///directory"},
+        {"bucket/prefix", NULL, NULL, "InvalidURL", "this is not a URL; write s3://bucket/prefix or"},
+        {"s3://", NULL, NULL, "InvalidURL", "the bucket is missing"},
+        {"s3://ab", NULL, NULL, "InvalidURL", "3 to 63 characters"},
+        {"s3://buck et/x", NULL, NULL, "InvalidURL", "only letters, digits"},
+        {"s3://bucket/a//b", NULL, NULL, "InvalidURL", "single slashes"},
+        {"s3://bucket/a/../b", NULL, NULL, "InvalidURL", "prefix"},
+        {"file://tmp/x", NULL, NULL, "InvalidURL", "write an absolute path after file://"},
+        {"s3://bucket", "endpiont", "http://h", "InvalidOption",
+            "s3://bucket: InvalidOption: unknown option 'endpiont'; the options are endpoint, region, path-style, access-key-id, "
+            "secret-access-key, session-token, ca-cert, tls-verify"},
+        {"file:///tmp", "endpoint", "http://h", "InvalidOption", "unknown option 'endpoint'; the options are can-hang"},
+        {"s3://bucket", "endpoint", "h:9000", "InvalidOption", "option endpoint is 'h:9000'; write a URL, for example https://"},
+        {"s3://bucket", "endpoint", "http://h/path", "InvalidOption", "scheme, host and port only"},
+        {"s3://bucket", "endpoint", "http://user@h", "InvalidOption", "scheme, host and port only"},
+        {"s3://bucket", "path-style", "yes", "InvalidOption", "option path-style is 'yes'; write \"true\" or \"false\""},
+        {"s3://bucket.with.dots", "path-style", "false", "InvalidOption", "set it to true"},
+        {"s3://bucket", "region", "not a region", "InvalidOption", "option region"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        bool opened = open_with(cases[i].url, cases[i].key, cases[i].value, &e);
+        if (opened != !cases[i].reason || (cases[i].words && !strstr(e.msg, cases[i].words)))
+            print_error("%s: %s\n", cases[i].url, e.msg);
+        assert_int_equal(opened, !cases[i].reason);
+        if (opened)
+            continue;
+        assert_int_equal(e.cls, ERR_INVALID);
+        assert_string_equal(store_reason(&e), cases[i].reason);
+        assert_non_null(strstr(e.msg, cases[i].words));
+    }
+}
+
+static void where_requests_go(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *options[4], *origin, *host, *path;
+    } cases[] = {
+        {"s3://bucket/p", {0}, "https://bucket.s3.us-east-1.amazonaws.com", "bucket.s3.us-east-1.amazonaws.com", ""},
+        {"s3://bucket", {"region", "cn-north-1"}, "https://bucket.s3.cn-north-1.amazonaws.com.cn", "bucket.s3.cn-north-1.amazonaws.com.cn", ""},
+        {"s3://my.bucket", {0}, "https://s3.us-east-1.amazonaws.com", "s3.us-east-1.amazonaws.com", "/my.bucket"},
+        {"s3://Upper", {0}, "https://s3.us-east-1.amazonaws.com", "s3.us-east-1.amazonaws.com", "/Upper"},
+        {"s3://bucket", {"endpoint", "http://Host:80"}, "http://host", "host", "/bucket"},
+        {"s3://bucket", {"endpoint", "https://host:443/"}, "https://host", "host", "/bucket"},
+        {"s3://bucket", {"endpoint", "http://[::1]:9000"}, "http://[::1]:9000", "[::1]:9000", "/bucket"},
+        {"s3://bucket", {"endpoint", "http://host:9000", "path-style", "false"}, "http://bucket.host:9000", "bucket.host:9000", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct mount *m = mount_new(cases[i].url);
+        for (size_t k = 0; k < 4 && cases[i].options[k]; k += 2)
+            mount_option(m, cases[i].options[k], cases[i].options[k + 1]);
+        struct store_params p = {.url = cases[i].url, .rest = cases[i].url + 5, .mount = &m->conf, .options = store_s3.options,
+            .secrets_dir = "/nonexistent", .deadline_ns = NS_PER_S};
+        struct err e = ERR_INIT;
+        struct s3 *s = store_s3.open(&p, &e);
+        assert_non_null(s);
+        assert_string_equal(s->origin, cases[i].origin);
+        assert_string_equal(s->host, cases[i].host);
+        assert_string_equal(s->path_prefix, cases[i].path);
+        store_s3.close(s);
+        mount_free(m);
+    }
+}
+
+static void reasons_survive_context(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    store_err(&e, ERR_DENIED, EACCES, WHY_ACCESS_DENIED, "s3://b/p", " (403 InvalidAccessKeyId): check the keys");
+    assert_string_equal(e.msg, "s3://b/p: AccessDenied (403 InvalidAccessKeyId): check the keys");
+    assert_string_equal(store_reason(&e), "AccessDenied");
+    err_wrap(&e, "dataset default/mnist");
+    assert_string_equal(store_reason(&e), "AccessDenied");
+    char lengthy[1000];
+    memset(lengthy, 'x', sizeof lengthy - 1);
+    lengthy[sizeof lengthy - 1] = '\0';
+    store_err(&e, ERR_NOTFOUND, ENOENT, WHY_BUCKET_NOT_FOUND, lengthy, ": %s", lengthy);
+    assert_string_equal(store_reason(&e), "BucketNotFound");
+    store_err(&e, ERR_INVALID, 0, WHY_INVALID_URL, "x: StoreError: y: AccessDenied (z", ": no");
+    assert_string_equal(store_reason(&e), "InvalidURL");
+    err_set(&e, ERR_RETRY, "something NotFound else");
+    assert_string_equal(store_reason(&e), "StoreError");
+}
+
+static void names_and_paths(void **state)
+{
+    (void)state;
+    assert_true(store_path_ok(""));
+    assert_true(store_path_ok("a/b.c/...d"));
+    static const char *const bad[] = {"/", "a/", "/a", "a//b", ".", "..", "a/../b", "a/."};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(store_path_ok(bad[i]));
+    char name[257];
+    memset(name, 'x', 256);
+    assert_true(store_name_ok(name, 255));
+    assert_false(store_name_ok(name, 256));
+}
+
+static void pauses_grow_and_stay_in_bounds(void **state)
+{
+    (void)state;
+    for (unsigned attempt = 0; attempt < 70; attempt++)
+        for (uint64_t random = 0; random < 5; random++) {
+            int64_t pause = retry_pause_ns(attempt, random * UINT64_C(3689348814741910323));
+            assert_true(pause >= 25 * NS_PER_MS && pause <= 5 * NS_PER_S);
+            assert_true(attempt < 7 || pause >= 2500 * NS_PER_MS);
+        }
+}
+
+/* -- directories -------------------------------------------------------------------------------------------------------- */
+
+struct world {
+    char dir[64];
+    struct mount *m;
+    struct store *s;
+};
+
+static int setup_with(void **state, const char *can_hang)
+{
+    struct world *w = xcalloc(1, sizeof *w);
+    strcpy(w->dir, "/tmp/millrace-test.XXXXXX");
+    assert_non_null(mkdtemp(w->dir));
+    cleanup_free char *in = path_join(w->dir, "in"), *out = path_join(w->dir, "out"), *secret = path_join(w->dir, "out/secret");
+    struct err e = ERR_INIT;
+    assert_int_equal(mkdir(in, 0755), 0);
+    assert_int_equal(mkdir(out, 0755), 0);
+    assert_int_equal(file_write_atomic(secret, "secret", 6, 0644, &e), 0);
+    cleanup_free char *url = xasprintf("file://%s/", in);
+    w->m = mount_new(url);
+    mount_option(w->m, "can-hang", can_hang);
+    w->s = store_new(&(struct store_conf){.mount = &w->m->conf}, &e);
+    assert_non_null(w->s);
+    *state = w;
+    return 0;
+}
+
+static int setup(void **state) { return setup_with(state, "false"); }
+static int setup_guarded(void **state) { return setup_with(state, "true"); }
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    store_free(w->s);
+    mount_free(w->m);
+    file_remove_tree(w->dir, &e);
+    free(w);
+    return 0;
+}
+
+static void ok(int rc, const struct err *e)
+{
+    if (rc)
+        print_error("%s\n", e->msg);
+    assert_int_equal(rc, 0);
+}
+
+static struct store_stat put(struct world *w, const char *path, unsigned seed, uint64_t len)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = content_fd(seed, len);
+    ok(store_put(w->s, path, fd, len, &st, &e), &e);
+    return st;
+}
+
+static char *listing(struct world *w, const char *dir, bool tree)
+{
+    struct err e = ERR_INIT;
+    struct names l;
+    ok(names_list(w->s, dir, tree, &l, &e), &e);
+    return names_join(&l);
+}
+
+#define assert_listing(w, dir, tree, text)              \
+    do {                                                \
+        cleanup_free char *got = listing(w, dir, tree); \
+        assert_string_equal(got, text);                 \
+    } while (0)
+
+static void a_directory_as_a_store(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st, again;
+    ok(store_check(w->s, &e), &e);
+    assert_true(store_caps(w->s) & STORE_CAP_DIRS);
+    ok(store_mkdir(w->s, "d", &e), &e);
+    assert_int_equal(store_mkdir(w->s, "d", &e), -1);
+    assert_int_equal(e.cls, ERR_EXISTS);
+    st = put(w, "d/f", 1, 3000000);
+    ok(store_stat_path(w->s, "d/f", &again, &e), &e);
+    assert_string_equal(st.version, again.version);
+    assert_int_equal(again.size, 3000000);
+    cleanup_free unsigned char *buf = malloc(3000000);
+    ok(store_read(w->s, "d/f", st.version, 0, 3000000, buf, NULL, &e), &e);
+    assert_true(content_same(1, 0, buf, 3000000));
+    ok(store_read(w->s, "d/f", "", 2999990, 10, buf, NULL, &e), &e);
+    assert_int_equal(store_read(w->s, "d/f", "", 2999990, 11, buf, NULL, &e), -1);
+    assert_int_equal(e.cls, ERR_INVALID);
+    put(w, "d/f", 2, 3000000);
+    assert_int_equal(store_read(w->s, "d/f", st.version, 0, 10, buf, NULL, &e), -1);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+    assert_int_equal(e.sys, ESTALE);
+    put(w, "top", 3, 0);
+    assert_listing(w, "", false, "d/ top:0");
+    assert_listing(w, "", true, "d/f:3000000 top:0");
+    assert_listing(w, "d", true, "f:3000000");
+    assert_int_equal(store_rmdir(w->s, "d", &e), -1);
+    assert_int_equal(err_errno(&e), ENOTEMPTY);
+    ok(store_rename(w->s, "d/f", "top", &st, &e), &e);
+    ok(store_rename(w->s, "d", "e", &st, &e), &e);
+    assert_true(st.is_dir);
+    ok(store_rmdir(w->s, "e", &e), &e);
+    ok(store_remove(w->s, "top", &e), &e);
+    assert_int_equal(store_remove(w->s, "top", &e), -1);
+    assert_int_equal(e.cls, ERR_NOTFOUND);
+    assert_string_equal(store_reason(&e), "NotFound");
+    assert_listing(w, "", false, "");
+}
+
+static void bytes_come_in_order_until_they_are_refused(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st = put(w, "f", 1, 3000000);
+    struct taken all = {1000, UINT64_MAX}, some = {1000, 1001};
+    ok(store_stream(w->s, "f", st.version, 1000, 2000000, take, &all, NULL, &e), &e);
+    assert_int_equal(all.at, 2001000);
+    ok(store_stream(w->s, "f", st.version, 1000, 0, take, &all, NULL, &e), &e);
+    assert_int_equal(all.at, 2001000);
+    int rc = store_stream(w->s, "f", st.version, 1000, 2000000, take, &some, NULL, &e);
+    if (some.at == 2001000) { /* all of them were one piece */
+        ok(rc, &e);
+        some.most = 0;
+        rc = store_stream(w->s, "f", st.version, 1000, 2000000, take, &some, NULL, &e);
+    }
+    assert_int_equal(rc, -1);
+    assert_int_equal(e.cls, ERR_RETRY);
+    assert_int_equal(e.sys, ECANCELED);
+}
+
+static void links_do_not_lead_out(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    char buf[6];
+    cleanup_free char *in = path_join(w->dir, "in");
+    cleanup_fd int dir = open(in, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    put(w, "inside", 1, 6);
+    ok(store_mkdir(w->s, "sub", &e), &e);
+    cleanup_free char *absolute = path_join(w->dir, "out");
+    assert_int_equal(symlinkat("../out/secret", dir, "rel"), 0);
+    assert_int_equal(symlinkat(absolute, dir, "abs"), 0);
+    assert_int_equal(symlinkat("inside", dir, "good"), 0);
+    assert_int_equal(symlinkat(".", dir, "loop"), 0);
+    assert_int_equal(symlinkat("../../in/../out/secret", dir, "sub/tricky"), 0);
+    assert_int_equal(mkfifoat(dir, "pipe", 0644), 0);
+    static const char *const paths[] = {"rel", "abs/secret", "sub/tricky", "loop/loop/rel"};
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        assert_int_equal(store_read(w->s, paths[i], "", 0, sizeof buf, buf, NULL, &e), -1);
+        assert_int_equal(e.cls, ERR_DENIED);
+        assert_int_equal(store_stat_path(w->s, paths[i], &st, &e), -1);
+    }
+    cleanup_fd int fd = content_fd(1, 5);
+    assert_int_equal(store_put(w->s, "abs/new", fd, 5, &st, &e), -1);
+    assert_int_equal(store_remove(w->s, "abs/secret", &e), -1);
+    assert_int_equal(store_mkdir(w->s, "abs/x", &e), -1);
+    assert_int_equal(store_rename(w->s, "abs/secret", "stolen", &st, &e), -1);
+    cleanup_free char *secret = path_join(absolute, "secret");
+    assert_int_equal(access(secret, F_OK), 0);
+    ok(store_read(w->s, "good", "", 0, 6, buf, NULL, &e), &e);
+    ok(store_read(w->s, "loop/loop/good", "", 0, 6, buf, NULL, &e), &e);
+    assert_int_equal(store_read(w->s, "pipe", "", 0, 6, buf, NULL, &e), -1); /* and does not wait for a writer */
+    assert_listing(w, "", false, "good:6 inside:6 loop/ sub/");
+    assert_listing(w, "", true, "good:6 inside:6");
+}
+
+static void a_directory_that_is_not_there(void **state)
+{
+    (void)state;
+    struct mount *m = mount_new("file:///nonexistent/dir");
+    struct err e = ERR_INIT;
+    struct store *s = store_new(&(struct store_conf){.mount = &m->conf}, &e);
+    assert_non_null(s);
+    assert_int_equal(store_check(s, &e), -1);
+    assert_int_equal(e.cls, ERR_NOTFOUND);
+    assert_string_equal(store_reason(&e), "NotFound");
+    assert_string_equal(e.msg, "file:///nonexistent/dir: NotFound: open the directory: No such file or directory");
+    store_free(s);
+    mount_free(m);
+}
+
+static void a_failed_put_leaves_what_was_there(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st = put(w, "f", 1, 100);
+    cleanup_fd int fd = content_fd(2, 50);
+    assert_int_equal(store_put(w->s, "f", fd, 60, &st, &e), -1); /* shorter than promised */
+    char buf[100];
+    ok(store_read(w->s, "f", "", 0, 100, buf, NULL, &e), &e);
+    assert_true(content_same(1, 0, (unsigned char *)buf, 100));
+    cleanup_free char *in = path_join(w->dir, "in");
+    assert_listing(w, "", true, "f:100");
+    cleanup_free char *all = xasprintf("test $(ls -A %s | wc -l) = 1", in);
+    assert_int_equal(system(all), 0); /* no temporary file either */
+}
+
+static int stop_at_three(void *user, const struct store_entry *entry)
+{
+    (void)entry;
+    return ++*(int *)user == 3;
+}
+
+static void listings_can_be_stopped(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    for (int i = 0; i < 10; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "%d", i);
+        put(w, name, 1, 1);
+    }
+    char *cursor = NULL;
+    int seen = 0;
+    ok(store_list(w->s, "", &cursor, stop_at_three, &seen, &e), &e);
+    assert_int_equal(seen, 3);
+    free(cursor);
+}
+
+/* More entries than one batch has. */
+static void large_directories(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *in = path_join(w->dir, "in");
+    cleanup_fd int root = open(in, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ok(store_mkdir(w->s, "a", &e), &e);
+    ok(store_mkdir(w->s, "a/b", &e), &e);
+    for (int i = 0; i < 2000; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s%d", i % 2 ? "a/" : "a/b/", i);
+        assert_int_equal(close(openat(root, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644)), 0);
+    }
+    static const struct {
+        const char *dir;
+        bool tree;
+        size_t entries;
+    } cases[] = {{"", false, 1}, {"a", false, 1001}, {"a/b", false, 1000}, {"", true, 2000}, {"a/b", true, 1000}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct names l;
+        ok(names_list(w->s, cases[i].dir, cases[i].tree, &l, &e), &e);
+        assert_int_equal(l.n, cases[i].entries);
+        for (size_t k = 1; k < l.n; k++)
+            assert_string_not_equal(l.name[k - 1], l.name[k]);
+        names_free(&l);
+    }
+    char *cursor = NULL;
+    int seen = -600;
+    ok(store_list_tree(w->s, "", &cursor, stop_at_three, &seen, &e), &e);
+    assert_int_equal(seen, 3);
+    free(cursor);
+}
+
+#define with_world(test) cmocka_unit_test_setup_teardown(test, setup, teardown), cmocka_unit_test_setup_teardown(test, setup_guarded, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(urls_and_options), cmocka_unit_test(where_requests_go),
+        cmocka_unit_test(reasons_survive_context), cmocka_unit_test(names_and_paths),
+        cmocka_unit_test(pauses_grow_and_stay_in_bounds), with_world(a_directory_as_a_store),
+        with_world(bytes_come_in_order_until_they_are_refused), with_world(links_do_not_lead_out),
+        cmocka_unit_test(a_directory_that_is_not_there), with_world(a_failed_put_leaves_what_was_there),
+        with_world(listings_can_be_stopped), with_world(large_directories)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

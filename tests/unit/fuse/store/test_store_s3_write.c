@@ -1,0 +1,131 @@
+/* The S3 store against a server that misbehaves while it is written to. */
+#include "tests/unit/fuse/store/s3_fixture.h"
+
+static void check_object(struct world *w, const char *key, unsigned seed, size_t want)
+{
+    size_t len = 0;
+    cleanup_free unsigned char *data = fake_s3_get(w->server, key, &len);
+    assert_non_null(data);
+    assert_int_equal(len, want);
+    assert_true(content_same(seed, 0, data, len));
+}
+
+static void uploads_survive_faults(void **state)
+{
+    struct world *w = *state;
+    static const char *const kinds[] = {"error", "slowdown", "reset", "lost"};
+    cleanup_fd int fd = content_fd(4, 700000);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct err e = ERR_INIT;
+        struct store_stat st;
+        cleanup_free char *path = xasprintf("up/%s", kinds[i]), *key = xasprintf("set/up/%s", kinds[i]);
+        fake_s3_fault(w->server, "PUT", kinds[i], 1);
+        ok(store_put(w->s, path, fd, 700000, &st, &e), &e);
+        assert_int_equal(st.size, 700000);
+        check_object(w, key, 4, 700000);
+        fake_s3_clear(w->server);
+    }
+}
+
+static struct s3 *small_parts(struct world *w)
+{
+    struct store_params p = {.url = "s3://data/set", .rest = "data/set", .mount = &w->m->conf, .options = store_s3.options,
+        .secrets_dir = w->dir, .deadline_ns = PATIENT, .max_connections = 8};
+    struct err e = ERR_INIT;
+    struct s3 *s = store_s3.open(&p, &e);
+    assert_non_null(s);
+    s->single_put_max = s->part_size = s->copy_part_size = s->single_copy_max = 100000;
+    return s;
+}
+
+static void multipart_uploads_survive_faults(void **state)
+{
+    struct world *w = *state;
+    struct s3 *s = small_parts(w);
+    cleanup_fd int fd = content_fd(5, 1050000);
+    static const struct {
+        const char *method, *kind;
+        unsigned fine;
+    } cases[] = {{"PUT", "error", 3}, {"PUT", "lost", 1}, {"POST", "error", 0}, {"POST", "error", 1}, {"POST", "ok200", 1},
+        {"PUT", "reset", 0}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        struct store_stat st;
+        cleanup_free char *path = xasprintf("big%zu", i), *key = xasprintf("set/big%zu", i);
+        fake_s3_fault(w->server, cases[i].method, "fine", cases[i].fine);
+        fake_s3_fault(w->server, cases[i].method, cases[i].kind, 2);
+        ok(store_s3.put(s, path, fd, 1050000, &st, &e), &e);
+        check_object(w, key, 5, 1050000);
+        assert_int_equal(fake_s3_uploads(w->server), 0);
+        fake_s3_clear(w->server);
+    }
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    fake_s3_fault(w->server, "PUT", "denied", 1000);
+    assert_int_equal(store_s3.put(s, "never", fd, 1050000, &st, &e), -1);
+    assert_int_equal(e.cls, ERR_DENIED);
+    assert_int_equal(fake_s3_uploads(w->server), 0); /* aborted: nothing lies about and costs money */
+    size_t len;
+    assert_null(fake_s3_get(w->server, "set/never", &len));
+    store_s3.close(s);
+}
+
+/* The answer to the last request of an upload is lost; the server does not know the upload when asked again. */
+static void a_lost_completion_is_recognised(void **state)
+{
+    struct world *w = *state;
+    struct s3 *s = small_parts(w);
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = content_fd(6, 450000);
+    fake_s3_fault(w->server, "POST", "fine", 1);
+    fake_s3_fault(w->server, "POST", "lost", 1);
+    ok(store_s3.put(s, "f", fd, 450000, &st, &e), &e);
+    check_object(w, "set/f", 6, 450000);
+    fake_s3_clear(w->server);
+    store_s3.close(s);
+}
+
+static void renames_copy_and_delete(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    fake_s3_fault(w->server, "PUT", "ok200", 1); /* an error that arrives as a success */
+    fake_s3_fault(w->server, "DELETE", "error", 1);
+    ok(store_rename(w->s, "file", "moved", &st, &e), &e);
+    assert_int_equal(st.size, LEN);
+    check_object(w, "set/moved", 1, LEN);
+    size_t len;
+    assert_null(fake_s3_get(w->server, "set/file", &len));
+    fake_s3_clear(w->server);
+    struct s3 *s = small_parts(w);
+    fake_s3_fault(w->server, "PUT", "error", 1);
+    ok(store_s3.rename(s, "moved", "again", &st, &e), &e); /* in parts */
+    check_object(w, "set/again", 1, LEN);
+    assert_int_equal(fake_s3_uploads(w->server), 0);
+    store_s3.close(s);
+    fake_s3_clear(w->server);
+    fake_s3_fault(w->server, "DELETE", "denied", 1000);
+    assert_int_equal(store_rename(w->s, "again", "third", &st, &e), -1);
+    assert_non_null(strstr(e.msg, "was copied to set/third, but not removed"));
+    check_object(w, "set/again", 1, LEN);
+}
+
+static void part_sizes(void **state)
+{
+    (void)state;
+    const uint64_t mib = 1 << 20;
+    assert_int_equal(s3_part_size(65 * mib, 16 * mib), 16 * mib);
+    assert_int_equal(s3_part_size(160000 * mib, 16 * mib), 16 * mib);
+    assert_int_equal(s3_part_size(160001 * mib, 16 * mib), 17 * mib);
+    uint64_t huge = 5 * mib * mib; /* 5 TiB, S3's largest object */
+    assert_true(huge / s3_part_size(huge, 16 * mib) <= 10000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {with_world(uploads_survive_faults), with_world(multipart_uploads_survive_faults),
+        with_world(a_lost_completion_is_recognised), with_world(renames_copy_and_delete), cmocka_unit_test(part_sizes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

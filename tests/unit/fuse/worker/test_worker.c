@@ -1,0 +1,529 @@
+/* The worker over HTTP: what it serves, what it refuses, what it says of itself; and the loader that fills it. */
+#include "tests/lib/unit.h"
+
+#include "fuse/worker/load.h"
+#include "fuse/worker/request.h"
+#include "fuse/peers/peers.h"
+#include "fuse/worker/server.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/http/http.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* -- parsers -- */
+
+static void test_paths(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"a", "a/b", "...", "a/..b", ".a", "a b/ü", "\x01\xff"};
+    static const char *const bad[] = {"", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a/.", "a/.."};
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_true(query_path_ok(good[i]));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(query_path_ok(bad[i]));
+    char *longest = malloc(4098);
+    memset(longest, 'x', 4097);
+    longest[4096] = '\0';
+    assert_true(query_path_ok(longest));
+    longest[4096] = 'x';
+    longest[4097] = '\0';
+    assert_false(query_path_ok(longest));
+    free(longest);
+}
+
+static void test_ranges(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header;
+        uint64_t size;
+        enum range want;
+        uint64_t off, len;
+    } cases[] = {
+        {NULL, 100, RANGE_OK, 0, 100}, {"bytes=0-0", 100, RANGE_OK, 0, 1}, {"bytes=10-19", 100, RANGE_OK, 10, 10},
+        {"bytes=90-500", 100, RANGE_OK, 90, 10}, {"bytes=90-", 100, RANGE_OK, 90, 10}, {"bytes=-30", 100, RANGE_OK, 70, 30},
+        {"bytes=-300", 100, RANGE_OK, 0, 100}, {"Bytes=1-2", 100, RANGE_OK, 1, 2}, {"bytes=100-", 100, RANGE_OUTSIDE, 0, 0},
+        {"bytes=-0", 100, RANGE_OUTSIDE, 0, 0}, {"bytes=0-", 0, RANGE_OUTSIDE, 0, 0}, {"bytes=-5", 0, RANGE_OUTSIDE, 0, 0},
+        {"bytes=5-4", 100, RANGE_BAD, 0, 0}, {"bytes=", 100, RANGE_BAD, 0, 0}, {"bytes=-", 100, RANGE_BAD, 0, 0},
+        {"bytes=1-2,4-5", 100, RANGE_BAD, 0, 0}, {"bytes= 1-2", 100, RANGE_BAD, 0, 0}, {"bytes=+1-2", 100, RANGE_BAD, 0, 0},
+        {"bytes=1-2x", 100, RANGE_BAD, 0, 0}, {"lines=1-2", 100, RANGE_BAD, 0, 0}, {"bytes=--2", 100, RANGE_BAD, 0, 0},
+        {"bytes=0-18446744073709551615", 100, RANGE_BAD, 0, 0}, {"bytes=99999999999999999999-", 100, RANGE_BAD, 0, 0},
+        {"bytes=0-9223372036854775807", 100, RANGE_OK, 0, 100}, {"", 100, RANGE_BAD, 0, 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        uint64_t off, len;
+        enum range got = range_parse(cases[i].header, cases[i].size, &off, &len);
+        if (got != cases[i].want)
+            print_error("%s\n", cases[i].header);
+        assert_int_equal(got, cases[i].want);
+        if (got == RANGE_OK) {
+            assert_int_equal(off, cases[i].off);
+            assert_int_equal(len, cases[i].len);
+        }
+    }
+}
+
+static void test_queries(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query, *complaint; /* NULL: fine */
+    } cases[] = {
+        {"mount=1&path=a%2Fb&version=x&size=9", NULL}, {"size=0&version=&path=a&mount=0", NULL},
+        {"path=a&version=x&size=9", "mount"}, {"mount=2&path=a&version=x&size=9", "mount"}, {"mount=-1&path=a&version=x&size=9", "mount"},
+        {"mount=0&version=x&size=9", "path"}, {"mount=0&path=..&version=x&size=9", "path"}, {"mount=0&path=%2fetc&version=x&size=9", "path"},
+        {"mount=0&path=a%00b&version=x&size=9", "path"}, {"mount=0&path=a&size=9", "version"},
+        {"mount=0&path=a&version=0123456789012345678901234567890123456789012345678901234567890123456789012345678901&size=9", "version"},
+        {"mount=0&path=a&version=x", "size"}, {"mount=0&path=a&version=x&size=1e3", "size"},
+        {"mount=0&path=a&version=x&size=99999999999999999999", "size"}, {"", "mount"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct serve_req req = {.method = "GET", .path = "/v1/data", .query = cases[i].query, .headers = ""};
+        struct query q;
+        struct err e = ERR_INIT;
+        int rc = query_parse(&req, 2, &q, &e);
+        if (cases[i].complaint) {
+            assert_int_equal(rc, -1);
+            assert_int_equal(e.cls, ERR_INVALID);
+            assert_non_null(strstr(e.msg, cases[i].complaint));
+        } else {
+            assert_int_equal(rc, 0);
+            query_free(&q);
+        }
+    }
+}
+
+static void test_pin_parameter(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query;
+        int rc;
+        enum query_pin want;
+    } cases[] = {
+        {"mount=0", 0, QUERY_PIN_AS_IS}, {"pin=1", 0, QUERY_PIN}, {"off=0&pin=0", 0, QUERY_UNPIN}, {"pin=", -1, 0}, {"pin=2", -1, 0},
+        {"pin=true", -1, 0}, {"pin=10", -1, 0}, {"pin=-1", -1, 0}, {"spin=1", 0, QUERY_PIN_AS_IS},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct serve_req req = {.method = "POST", .path = "/v1/load", .query = cases[i].query, .headers = ""};
+        struct err e = ERR_INIT;
+        enum query_pin pin;
+        int rc = query_pin(&req, &pin, &e);
+        assert_int_equal(rc, cases[i].rc);
+        assert_int_equal(e.cls, rc ? ERR_INVALID : ERR_NONE);
+        if (rc == 0)
+            assert_int_equal(pin, cases[i].want);
+    }
+}
+
+static void check_target(struct conf *conf, const char *path, const char *want)
+{
+    size_t n = 0;
+    struct load_target *t = load_targets(conf, path, &n);
+    struct buf got = BUF_INIT(1000);
+    for (size_t i = 0; i < n; i++)
+        buf_addf(&got, "%zu:%s ", t[i].mount, t[i].dir);
+    assert_string_equal(buf_str(&got), want);
+    buf_free(&got);
+    load_targets_free(t, n);
+}
+
+static void test_targets(void **state)
+{
+    (void)state;
+    struct conf_mount mounts[] = {{.path = (char *)"/a"}, {.path = (char *)"/b"}, {.path = (char *)"/a/deep"}};
+    struct conf conf = {.mounts = mounts, .nmounts = 3};
+    check_target(&conf, "/", "0: 1: 2: ");
+    check_target(&conf, "/a", "0: 2: ");
+    check_target(&conf, "/a/", "0: 2: ");
+    check_target(&conf, "a/x/y", "0:x/y ");
+    check_target(&conf, "/a/deep/z", "2:z ");
+    check_target(&conf, "/a/deeper", "0:deeper ");
+    check_target(&conf, "/b/c", "1:c ");
+    check_target(&conf, "/c", "");
+    check_target(&conf, "/ab", "");
+    struct conf_mount root = {.path = (char *)"/"};
+    struct conf one = {.mounts = &root, .nmounts = 1};
+    check_target(&one, "/", "0: ");
+    check_target(&one, "/x/y", "0:x/y ");
+}
+
+/* -- a worker on a directory -- */
+
+static char dir[64];
+static struct site *site;
+static struct serve *server;
+static struct http *http;
+static char url[64];
+
+static void put_file(const char *name, size_t size)
+{
+    cleanup_free char *path = path_join(dir, name), *parent = xstrdup(path);
+    *strrchr(parent, '/') = '\0';
+    assert_int_equal(file_mkdirs(parent, 0755, NULL), 0);
+    unsigned char *data = malloc(size + 1);
+    for (size_t i = 0; i < size; i++)
+        data[i] = (unsigned char)(i * 31 + i / 200 + name[0]);
+    assert_int_equal(file_write_atomic(path, data, size, 0644, NULL), 0);
+    free(data);
+}
+
+static char *conf_json(const char *below, int64_t quota)
+{
+    return xasprintf("{\"namespace\":\"\",\"name\":\"t\",\"uid\":\"\",\"readOnly\":true,\"mounts\":[{\"mountPoint\":\"file://%s/%s\",\"path\":\"/\"}],"
+        "\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":%" PRId64 "}]},"
+        "\"workers\":{\"service\":\"t-cache.default.svc\",\"name\":\"t-cache\",\"count\":1,\"port\":9400}}", dir, below, quota);
+}
+
+static void start_worker(const char *json)
+{
+    static char cache_dir[128];
+    snprintf(cache_dir, sizeof cache_dir, "%s/cache", dir);
+    site = site_new(COMPONENT_WORKER, NULL, cache_dir);
+    site_configure(site, json);
+    struct serve_route routes[SITE_ROUTES + DATA_ROUTES];
+    site_routes(site, routes);
+    data_routes(site, routes + SITE_ROUTES);
+    struct serve_conf sc = {.address = "127.0.0.1:0", .routes = routes, .nroutes = site->conf ? ARRAY_LEN(routes) : SITE_ROUTES};
+    server = serve_start(&sc, NULL);
+    assert_non_null(server);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", serve_port(server));
+    site_start(site);
+}
+
+static void stop_worker(void)
+{
+    serve_stop(server);
+    site_stop(site);
+    site_free(site);
+}
+
+static bool becomes_ready(int seconds)
+{
+    for (int i = 0; i < seconds * 100 && !site_ready(site); i++)
+        clock_sleep_ns(10 * NS_PER_MS);
+    return site_ready(site);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(dir, "/tmp/millrace-worker.XXXXXX");
+    http = http_new(&(struct http_conf){0}, NULL);
+    return mkdtemp(dir) && http ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    http_free(http);
+    return file_remove_tree(dir, NULL);
+}
+
+static int ask(const char *method, const char *path, const char *range, struct http_resp *resp)
+{
+    cleanup_free char *full = xasprintf("%s%s", url, path);
+    const char *headers[] = {range, NULL};
+    struct http_req req = {.method = method, .url = full, .headers = headers, .max_body = 64 << 20};
+    struct err e = ERR_INIT;
+    if (http_do(http, &req, resp, &e)) {
+        print_error("%s\n", e.msg);
+        return -1;
+    }
+    return resp->status;
+}
+
+static char *data_path(const char *name, const char *route)
+{
+    struct store_stat st;
+    struct err e = ERR_INIT;
+    assert_int_equal(store_stat_path(site_store(site, 0), name, &st, &e), 0);
+    struct cache_key key = {0, name, st.version, st.size};
+    cleanup_free char *query = ring_query(&key);
+    return xasprintf("%s?%s", route, query);
+}
+
+static void check_range(const char *name, const char *range, int status, uint64_t off, uint64_t len)
+{
+    cleanup_free char *path = data_path(name, "/v1/data"), *file = xasprintf("%s/data/%s", dir, name);
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(ask("GET", path, range, &resp), status);
+    size_t size;
+    cleanup_free char *want = file_read(file, 256 << 20, &size, NULL);
+    assert_int_equal(resp.body.len, len);
+    assert_memory_equal(buf_str(&resp.body), want + off, len);
+}
+
+static void check_error(const char *method, const char *path, const char *range, int status, const char *reason)
+{
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(ask(method, path, range, &resp), status);
+    struct err e = ERR_INIT;
+    cleanup_json json_t *j = json_parse(buf_str(&resp.body), resp.body.len, &e);
+    assert_non_null(j);
+    assert_string_equal(jget_str(j, "reason", ""), reason);
+    assert_true(strlen(jget_str(j, "message", "")) > 5);
+}
+
+static json_t *status_json(void)
+{
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(ask("GET", "/status", NULL, &resp), 200);
+    struct err e = ERR_INIT;
+    json_t *j = json_parse(buf_str(&resp.body), resp.body.len, &e);
+    assert_non_null(j);
+    return j;
+}
+
+static void test_serving(void **state)
+{
+    (void)state;
+    put_file("data/small", 5000);
+    put_file("data/sub/medium file", 3000000);
+    put_file("data/large", 70u << 20);
+    put_file("data/empty", 0);
+    cleanup_free char *json = conf_json("data", 200 << 20);
+    start_worker(json);
+    assert_true(becomes_ready(60));
+    for (int again = 0; again < 2; again++) {
+        check_range("small", NULL, 200, 0, 5000);
+        check_range("small", "Range: bytes=10-19", 206, 10, 10);
+        check_range("sub/medium file", "Range: bytes=-100", 206, 2999900, 100);
+        check_range("sub/medium file", NULL, 200, 0, 3000000);
+        check_range("large", "Range: bytes=1000000-8999999", 206, 1000000, 8000000);
+        check_range("large", "Range: bytes=67000000-68000000", 206, 67000000, 1000001); /* over two chunks */
+        check_range("empty", NULL, 200, 0, 0);
+    }
+    cleanup_free char *large = data_path("large", "/v1/data"), *small = data_path("small", "/v1/data");
+    check_error("GET", large, NULL, 413, "RangeTooLarge");
+    check_error("GET", small, "Range: bytes=5000-", 416, "OutOfRange");
+    check_error("GET", small, "Range: bytes=1-2,3-4", 400, "InvalidRequest");
+    check_error("GET", "/v1/data?mount=0&path=small&version=old&size=5000", NULL, 409, "VersionChanged");
+    check_error("GET", "/v1/data?mount=0&path=nothing&version=x&size=5000", NULL, 404, "NotFound");
+    check_error("GET", "/v1/data?mount=1&path=small&version=x&size=5000", NULL, 400, "InvalidRequest");
+    check_error("GET", "/v1/data?mount=0&path=../secret&version=x&size=5", NULL, 400, "InvalidRequest");
+    check_range("small", NULL, 200, 0, 5000); /* a wrong version did not push the right one out */
+    cleanup_json json_t *j = status_json();
+    assert_string_equal(jget_str(j, "component", ""), "worker");
+    assert_true(jget_bool(j, "ready", false));
+    assert_true(jget_bool(j, "mounts[0].ready", false));
+    assert_true(jget_int(j, "reads.storeBytes", 0) < 14 << 20); /* only what was asked for, once */
+    assert_true(jget_int(j, "reads.cacheBytes", 0) > 11000000);
+    assert_true(jget_int(j, "cache.usedBytes", 0) > 0);
+    cleanup_resp struct http_resp metrics;
+    assert_int_equal(ask("GET", "/metrics", NULL, &metrics), 200);
+    assert_non_null(strstr(buf_str(&metrics.body), "millrace_served_bytes_total"));
+    stop_worker();
+}
+
+static void test_trouble_is_told_and_mended(void **state)
+{
+    (void)state;
+    cleanup_free char *json = conf_json("later", 64 << 20);
+    start_worker(json);
+    for (int i = 0; i < 5000; i++) {
+        cleanup_json json_t *j = status_json();
+        if (strcmp(jget_str(j, "reason", "Starting"), "Starting") != 0) {
+            assert_string_equal(jget_str(j, "reason", ""), "NotFound");
+            assert_non_null(strstr(jget_str(j, "mounts[0].message", ""), "later"));
+            assert_false(jget_bool(j, "ready", true));
+            break;
+        }
+        clock_sleep_ns(10 * NS_PER_MS);
+    }
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(ask("GET", "/readyz", NULL, &resp), 503);
+    assert_non_null(strstr(buf_str(&resp.body), "NotFound"));
+    put_file("later/x", 100);
+    assert_true(becomes_ready(60)); /* looked at again after 2 s, 4 s … */
+    stop_worker();
+}
+
+static void test_bad_configuration(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {NULL, "", "{", "{\"mounts\":[]}", "{\"mounts\":[{\"mountPoint\":\"gopher://x\",\"path\":\"/\"}]}"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        start_worker(bad[i]);
+        for (int k = 0; k < 5000; k++) {
+            cleanup_json json_t *j = status_json();
+            if (strcmp(jget_str(j, "reason", ""), "Starting") == 0) {
+                clock_sleep_ns(10 * NS_PER_MS);
+                continue;
+            }
+            assert_false(jget_bool(j, "ready", true));
+            assert_true(strlen(jget_str(j, "message", "")) > 10);
+            break;
+        }
+        assert_false(site_ready(site));
+        stop_worker();
+    }
+}
+
+static void test_counting(void **state)
+{
+    (void)state;
+    put_file("data/a", 100);
+    put_file("data/b/c", 200);
+    put_file("data/b/d/e", 3000);
+    cleanup_free char *json = conf_json("data", 64 << 20);
+    start_worker(json);
+    ufs_start(site);
+    bool complete = false;
+    for (int i = 0; i < 5000 && !complete; i++) {
+        cleanup_json json_t *j = status_json();
+        complete = jget_bool(j, "ufs.complete", false);
+        if (complete) {
+            assert_int_equal(jget_int(j, "ufs.bytes", 0), 3300);
+            assert_int_equal(jget_int(j, "ufs.files", 0), 3);
+        }
+        clock_sleep_ns(10 * NS_PER_MS);
+    }
+    assert_true(complete);
+    stop_worker();
+}
+
+/* -- the loader -- */
+
+static int load_pinned(enum query_pin pin, char **paths, int npaths, char *report, size_t cap)
+{
+    cleanup_free char *json = conf_json("data", 64 << 20), *file = path_join(dir, "report");
+    assert_int_equal(file_write_atomic(file, "", 0, 0644, NULL), 0);
+    struct site *s = site_new(COMPONENT_LOADER, NULL, NULL);
+    site_configure(s, json);
+    site_start(s);
+    const char *one = url;
+    struct load_conf lc = {.paths = paths, .npaths = npaths, .pin = pin, .threads = 4, .wait_ns = 60 * NS_PER_S, .report = file, .urls = &one, .nurls = 1};
+    int rc = load_run(s, &lc);
+    cleanup_free char *text = file_read(file, 4096, NULL, NULL);
+    snprintf(report, cap, "%s", text);
+    site_stop(s);
+    site_free(s);
+    return rc;
+}
+
+static int load(char **paths, int npaths, char *report, size_t cap)
+{
+    return load_pinned(QUERY_PIN_AS_IS, paths, npaths, report, cap);
+}
+
+static void test_loading(void **state)
+{
+    (void)state;
+    char name[32], report[512];
+    for (int i = 0; i < 50; i++) {
+        snprintf(name, sizeof name, "data/d%d/f%d", i % 5, i);
+        put_file(name, (size_t)i * 3000);
+    }
+    put_file("data/large", 66u << 20);
+    cleanup_free char *json = conf_json("data", 200 << 20);
+    start_worker(json);
+    assert_true(becomes_ready(60));
+    char *some[] = {(char *)"/d1", (char *)"/d2/f2"};
+    assert_int_equal(load(some, 2, report, sizeof report), 0);
+    assert_non_null(strstr(report, "loaded 11 files"));
+    assert_int_equal(load(NULL, 0, report, sizeof report), 0);
+    assert_non_null(strstr(report, "loaded 51 files"));
+    {
+        cleanup_json json_t *j = status_json();
+        assert_int_equal(jget_int(j, "cache.completeFiles", 0), 50); /* all but the empty one */
+        assert_int_equal(jget_int(j, "reads.storeBytes", 0), (66 << 20) + 49 * 50 / 2 * 3000);
+    }
+    char *none[] = {(char *)"/nowhere"};
+    assert_int_equal(load(none, 1, report, sizeof report), 1);
+    assert_non_null(strstr(report, "nowhere"));
+    stop_worker();
+}
+
+static void test_loading_more_than_fits(void **state)
+{
+    (void)state;
+    char name[32], report[512];
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "data/f%d", i);
+        put_file(name, 1 << 20);
+    }
+    cleanup_free char *json = conf_json("data", 8 << 20);
+    start_worker(json);
+    assert_true(becomes_ready(60));
+    assert_int_equal(load(NULL, 0, report, sizeof report), 1);
+    assert_non_null(strstr(report, "raise the quota"));
+    stop_worker();
+}
+
+static int64_t cached(const char *name)
+{
+    cleanup_free char *path = data_path(name, "/v1/load"), *check = xasprintf("%s&check=1", path);
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(ask("POST", check, NULL, &resp), 200);
+    return strtoll(strchr(buf_str(&resp.body), ':') + 1, NULL, 10);
+}
+
+static void pins_are(int files, int64_t bytes)
+{
+    cleanup_json json_t *j = status_json();
+    assert_int_equal(jget_int(j, "cache.pinnedFiles", -1), files);
+    assert_int_equal(jget_int(j, "cache.pinnedBytes", -1), bytes);
+}
+
+static void test_loading_and_pinning(void **state)
+{
+    (void)state;
+    char name[32], report[1024];
+    put_file("data/keep/a", 1 << 20);
+    put_file("data/keep/large", 66 << 20); /* two chunks */
+    for (int i = 0; i < 120; i++) {
+        snprintf(name, sizeof name, "data/other/f%d", i);
+        put_file(name, 2 << 20);
+    }
+    cleanup_free char *json = conf_json("data", 150 << 20);
+    start_worker(json);
+    assert_true(becomes_ready(60));
+    char *keep[] = {(char *)"/keep"}, *other[] = {(char *)"/other"}, *a[] = {(char *)"/keep/a"};
+    assert_int_equal(load_pinned(QUERY_PIN, keep, 1, report, sizeof report), 0);
+    pins_are(2, 67 << 20);
+    assert_int_equal(load(other, 1, report, sizeof report), 1); /* they do not all fit */
+    assert_non_null(strstr(report, "the cache loses files while others are loaded"));
+    assert_int_equal(cached("keep/a"), 1 << 20);
+    assert_int_equal(cached("keep/large"), 66 << 20);
+    assert_int_equal(load(a, 1, report, sizeof report), 0); /* as it is */
+    pins_are(2, 67 << 20);
+    assert_int_equal(load_pinned(QUERY_PIN, other, 1, report, sizeof report), 1);
+    assert_non_null(strstr(report, "unpin something (a DataLoad with pin: false), or raise spec.cache.tiers[].quota"));
+    pins_are(6, 75 << 20);
+    assert_int_equal(load_pinned(QUERY_UNPIN, a, 1, report, sizeof report), 0);
+    pins_are(5, 74 << 20);
+    char *gone[] = {(char *)"/keep"};
+    cleanup_free char *path = path_join(dir, "data/other");
+    assert_int_equal(file_remove_tree(path, NULL), 0);
+    assert_int_equal(load_pinned(QUERY_UNPIN, gone, 1, report, sizeof report), 0);
+    pins_are(4, 8 << 20); /* of files that are no more */
+    assert_int_equal(load_pinned(QUERY_UNPIN, NULL, 0, report, sizeof report), 0);
+    pins_are(0, 0);
+    cleanup_free char *bad = data_path("keep/a", "/v1/load"), *query = xasprintf("%s&pin=yes", bad);
+    check_error("POST", query, NULL, 400, "InvalidRequest");
+    stop_worker();
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paths), cmocka_unit_test(test_ranges), cmocka_unit_test(test_queries), cmocka_unit_test(test_pin_parameter),
+        cmocka_unit_test(test_targets),
+        T(test_serving), T(test_trouble_is_told_and_mended), T(test_bad_configuration), T(test_counting), T(test_loading),
+        T(test_loading_more_than_fits), T(test_loading_and_pinning),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/kube/wire.h"
+#include "tests/lib/unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void statuses_become_errors(void **state)
+{
+    (void)state;
+    static const struct {
+        int status;
+        const char *body;
+        enum err_class cls;
+        int sys;
+        const char *msg;
+    } cases[] = {
+        {404, "{\"kind\":\"Status\",\"reason\":\"NotFound\",\"message\":\"pods \\\"a\\\" not found\",\"code\":404}", ERR_NOTFOUND, 0,
+         "pods \"a\" not found: NotFound (404)"},
+        {409, "{\"kind\":\"Status\",\"reason\":\"AlreadyExists\",\"message\":\"m\",\"code\":409}", ERR_EXISTS, 0, "m: AlreadyExists (409)"},
+        {409, "{\"kind\":\"Status\",\"reason\":\"Conflict\",\"message\":\"m\",\"code\":409}", ERR_CONFLICT, 0, "m: Conflict (409)"},
+        {410, "{\"kind\":\"Status\",\"reason\":\"Expired\",\"message\":\"m\",\"code\":410}", ERR_CONFLICT, ESTALE, "m: Expired (410)"},
+        {422, "{\"kind\":\"Status\",\"reason\":\"Invalid\",\"message\":\"m\",\"code\":422}", ERR_INVALID, 0, "m: Invalid (422)"},
+        {403, "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"message\":\"m\",\"code\":403}", ERR_DENIED, 0, "m: Forbidden (403)"},
+        {500, "{\"kind\":\"Status\",\"message\":\"m\"}", ERR_RETRY, 0, "m (500)"},
+        {502, "<html>Bad\n\x01 Gateway\xff</html>", ERR_RETRY, 0, "HTTP status 502: <html>Bad   Gateway </html>"},
+        {410, "", ERR_CONFLICT, ESTALE, "HTTP status 410"},
+        {400, "{\"kind\":\"Pod\"}", ERR_INVALID, 0, "HTTP status 400: {\"kind\":\"Pod\"}"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        assert_int_equal(wire_fail(cases[i].status, cases[i].body, strlen(cases[i].body), &e), -1);
+        assert_int_equal(e.cls, cases[i].cls);
+        assert_int_equal(e.sys, cases[i].sys);
+        assert_string_equal(e.msg, cases[i].msg);
+    }
+}
+
+static int collect(void *user, const char *text, size_t len)
+{
+    struct buf *out = user;
+    buf_add(out, text, len);
+    buf_addc(out, '|');
+    return memchr(text, '!', len) != NULL;
+}
+
+static void lines_are_cut_wherever_the_bytes_break(void **state)
+{
+    (void)state;
+    static const char stream[] = "one\n\ntwo two\nthree\nrest";
+    for (size_t step = 1; step <= sizeof stream; step++) {
+        struct wire_lines l = WIRE_LINES_INIT;
+        struct buf out = BUF_INIT(1000);
+        for (size_t at = 0; at < sizeof stream - 1; at += step)
+            assert_int_equal(wire_lines_feed(&l, stream + at, MIN(step, sizeof stream - 1 - at), collect, &out, NULL), 0);
+        assert_string_equal(buf_str(&out), "one|two two|three|");
+        assert_string_equal(buf_str(&l.rest), "rest");
+        wire_lines_free(&l);
+        buf_free(&out);
+    }
+}
+
+static void a_line_may_stop_the_feed(void **state)
+{
+    (void)state;
+    struct wire_lines l = WIRE_LINES_INIT;
+    struct buf out = BUF_INIT(1000);
+    assert_int_equal(wire_lines_feed(&l, "a\nb!\nc\n", 7, collect, &out, NULL), 1);
+    assert_string_equal(buf_str(&out), "a|b!|");
+    wire_lines_free(&l);
+    buf_free(&out);
+}
+
+static void long_lines_are_refused(void **state)
+{
+    (void)state;
+    struct wire_lines l = WIRE_LINES_INIT;
+    struct buf out = BUF_INIT(1000);
+    struct err e = ERR_INIT;
+    char block[65536];
+    memset(block, 'x', sizeof block);
+    size_t fed = 0;
+    int rc = 0;
+    for (; rc == 0 && fed < KUBE_OBJECT_MAX * 2; fed += sizeof block)
+        rc = wire_lines_feed(&l, block, sizeof block, collect, &out, &e);
+    assert_int_equal(rc, -1);
+    assert_int_equal(e.cls, ERR_EXHAUSTED);
+    assert_int_equal(fed, KUBE_OBJECT_MAX + sizeof block);
+    wire_lines_free(&l);
+    buf_free(&out);
+}
+
+static int event(const char *text, enum kube_event_type *type, json_t **object, struct err *e)
+{
+    *object = NULL;
+    *e = (struct err)ERR_INIT;
+    return wire_event(text, strlen(text), type, object, e);
+}
+
+static void events_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum kube_event_type type;
+    } good[] = {
+        {"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", KUBE_ADDED},
+        {"{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", KUBE_MODIFIED},
+        {"{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", KUBE_DELETED},
+        {"{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", KUBE_BOOKMARK},
+    };
+    enum kube_event_type type;
+    json_t *object;
+    struct err e;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        assert_int_equal(event(good[i].text, &type, &object, &e), 0);
+        assert_int_equal(type, good[i].type);
+        assert_int_equal(kube_rv(object), 5);
+        json_decref(object);
+    }
+    static const struct {
+        const char *text;
+        enum err_class cls;
+        int sys;
+    } bad[] = {
+        {"{\"type\":\"ADDED\",\"obj", ERR_INVALID, 0},
+        {"[]", ERR_FATAL, 0},
+        {"{\"type\":\"ADDED\"}", ERR_FATAL, 0},
+        {"{\"type\":\"ADDED\",\"object\":{}}", ERR_FATAL, 0},
+        {"{\"type\":\"CHANGED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", ERR_FATAL, 0},
+        {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"old\"}}", ERR_CONFLICT, ESTALE},
+        {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500,\"message\":\"etcd\"}}", ERR_RETRY, 0},
+        {"{\"type\":\"ERROR\",\"object\":{}}", ERR_RETRY, 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(event(bad[i].text, &type, &object, &e), -1);
+        assert_null(object);
+        assert_int_equal(e.cls, bad[i].cls);
+        assert_int_equal(e.sys, bad[i].sys);
+    }
+}
+
+static void retry_after_is_a_number_or_a_date(void **state)
+{
+    (void)state;
+    assert_int_equal(wire_retry_after_ns("7", 0), 7 * NS_PER_S);
+    assert_int_equal(wire_retry_after_ns("0", 0), 0);
+    assert_int_equal(wire_retry_after_ns("-1", 0), -1);
+    assert_int_equal(wire_retry_after_ns("soon", 0), -1);
+    assert_int_equal(wire_retry_after_ns("", 0), -1);
+    assert_int_equal(wire_retry_after_ns("Thu, 01 Jan 1970 00:01:00 GMT", 20 * NS_PER_S), 40 * NS_PER_S);
+    assert_int_equal(wire_retry_after_ns("Thu, 01 Jan 1970 00:01:00 GMT", 90 * NS_PER_S), 0);
+    assert_true(wire_retry_after_ns("99999999999999999999", 0) > 0);
+}
+
+static void keys_come_apart_again(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *ns, *name, *key;
+    } cases[] = {{"a", "b", "a/b"}, {"", "node", "node"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cleanup_free char *key = kube_key(cases[i].ns, cases[i].name), *ns = NULL, *name = NULL;
+        assert_string_equal(key, cases[i].key);
+        kube_key_split(key, &ns, &name);
+        assert_string_equal(ns, cases[i].ns);
+        assert_string_equal(name, cases[i].name);
+    }
+    assert_ptr_equal(kube_res_find("v1", "Pod"), &kube_pods);
+    assert_ptr_equal(kube_res_find("millrace.dev/v1alpha1", "Dataset"), &kube_datasets);
+    assert_null(kube_res_find("v1", "Dataset"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(statuses_become_errors),
+        cmocka_unit_test(lines_are_cut_wherever_the_bytes_break),
+        cmocka_unit_test(a_line_may_stop_the_feed),
+        cmocka_unit_test(long_lines_are_refused),
+        cmocka_unit_test(events_are_read),
+        cmocka_unit_test(retry_after_is_a_number_or_a_date),
+        cmocka_unit_test(keys_come_apart_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,214 @@
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "operator/ctl/apply.h"
+#include "tests/fake/api.h"
+#include "tests/lib/eventually.h"
+#include "tests/lib/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct fake_api *api;
+static struct kube *k;
+static struct cache *pods, *datasets;
+static struct cache *caches[2];
+static struct apply apply;
+static struct plan plan;
+
+static int setup(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    api = fake_api_start();
+    k = fake_api_client(api);
+    caches[0] = pods = cache_new(k, &(struct cache_conf){.res = &kube_pods});
+    caches[1] = datasets = cache_new(k, &(struct cache_conf){.res = &kube_datasets});
+    apply = (struct apply){.kube = k, .caches = caches, .ncaches = 2};
+    plan = (struct plan)PLAN_INIT;
+    fake_api_put(api, &kube_datasets, json_pack("{s:{s:s,s:s}}", "metadata", "name", "d", "namespace", "n"));
+    if (cache_start(pods, &e) || cache_start(datasets, &e))
+        return -1;
+    eventually(cache_synced(pods) && cache_synced(datasets));
+    fake_api_forget(api);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    plan_clear(&plan);
+    cache_free(pods);
+    cache_free(datasets);
+    kube_free(k);
+    fake_api_stop(api);
+    return 0;
+}
+
+static json_t *pod(const char *name, const char *owner)
+{
+    return json_pack("{s:{s:s,s:s,s:[{s:s,s:b}]}}", "metadata", "name", name, "namespace", "n", "ownerReferences", "uid", owner,
+                     "controller", 1);
+}
+
+static struct apply_result run(int rc, enum err_class cls)
+{
+    struct apply_result r;
+    struct err e = ERR_INIT;
+    int got = apply_plan(&apply, &plan, &r, &e);
+    if (got != rc || e.cls != cls)
+        fail_msg("%d %s: %s", got, err_class_name(e.cls), e.msg);
+    plan_clear(&plan);
+    return r;
+}
+
+static struct obj *dataset(void)
+{
+    struct obj *o = cache_get(datasets, "n/d");
+    assert_non_null(o);
+    return o;
+}
+
+static void a_plan_runs_in_order_and_is_seen_at_once(void **state)
+{
+    (void)state;
+    cleanup_obj struct obj *d = dataset();
+    plan_finalizer_add(&plan, &kube_datasets, obj_json(d), "f");
+    plan_create(&plan, &kube_pods, pod("p", "u"));
+    plan_apply(&plan, &kube_pods, pod("q", "u"), NULL);
+    plan_status(&plan, &kube_datasets, obj_json(d), json_pack("{s:s}", "phase", "Bound"));
+    plan_event(&plan, &kube_datasets, obj_json(d), false, "Bound", "is bound");
+    plan_requeue(&plan, 7 * NS_PER_S);
+    plan_requeue(&plan, 5 * NS_PER_S);
+    struct apply_result r = run(0, ERR_NONE);
+    assert_int_equal(r.done, 7);
+    assert_int_equal(r.writes, 4);
+    assert_true(r.requeue_ns == 5 * NS_PER_S);
+    cleanup_obj struct obj *p = cache_get(pods, "n/p"), *q = cache_get(pods, "n/q"), *now = dataset();
+    assert_non_null(p);
+    assert_int_equal(strlen(kube_annotation(obj_json(q), ANNOTATION_HASH)), 16);
+    assert_string_equal(jget_str(obj_json(now), "status.phase", ""), "Bound");
+    assert_string_equal(jget_str(obj_json(now), "metadata.finalizers[0]", ""), "f");
+    assert_int_equal(fake_api_count(api, NULL, "?fieldManager"), 4);
+    /* and the same plan for the world as it is now is empty */
+    plan_finalizer_add(&plan, &kube_datasets, obj_json(now), "f");
+    plan_apply(&plan, &kube_pods, pod("q", "u"), obj_json(q));
+    plan_status(&plan, &kube_datasets, obj_json(now), json_pack("{s:s}", "phase", "Bound"));
+    assert_int_equal(plan.n, 0);
+}
+
+static void the_first_error_stops_it(void **state)
+{
+    (void)state;
+    fake_api_fault(api, &(struct fake_fault){.method = "POST", .kind = FAULT_STATUS, .status = 422});
+    plan_create(&plan, &kube_pods, pod("p", "u"));
+    plan_create(&plan, &kube_pods, pod("q", "u"));
+    struct apply_result r = run(-1, ERR_INVALID);
+    assert_int_equal(r.done, 0);
+    assert_int_equal(fake_api_len(api, &kube_pods), 0);
+}
+
+static void a_lost_answer_makes_no_second_pod(void **state)
+{
+    (void)state;
+    fake_api_fault(api, &(struct fake_fault){.method = "POST", .kind = FAULT_LOSE});
+    plan_create(&plan, &kube_pods, pod("p", "u"));
+    struct apply_result r;
+    struct err e = ERR_INIT;
+    int rc = apply_plan(&apply, &plan, &r, &e); /* the client may repeat it by itself, as the connection was an old one */
+    assert_true(rc == 0 || e.cls == ERR_RETRY);
+    r = run(0, ERR_NONE);
+    assert_int_equal(r.done, 1);
+    assert_int_equal(fake_api_len(api, &kube_pods), 1);
+    cleanup_obj struct obj *p = cache_get(pods, "n/p");
+    assert_non_null(p);
+}
+
+static void strangers_are_not_taken_over(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_pods, pod("p", "stranger"));
+    plan_create(&plan, &kube_pods, pod("p", "u"));
+    run(-1, ERR_EXISTS);
+    json_t *going = pod("q", "u");
+    json_object_set_new(json_object_get(going, "metadata"), "deletionTimestamp", json_string("2026-01-01T00:00:00Z"));
+    fake_api_put(api, &kube_pods, going);
+    plan_create(&plan, &kube_pods, pod("q", "u")); /* ours, but on its way out */
+    run(-1, ERR_CONFLICT);
+}
+
+static void what_is_gone_needs_no_delete(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_pods, pod("p", "u"));
+    eventually(cache_count(pods) == 1);
+    cleanup_obj struct obj *old = cache_get(pods, "n/p");
+    plan_delete(&plan, &kube_pods, obj_json(old), 0, NULL);
+    struct apply_result r = run(0, ERR_NONE);
+    assert_int_equal(r.writes, 1);
+    assert_int_equal(cache_count(pods), 0);
+    plan_delete(&plan, &kube_pods, obj_json(old), 0, NULL); /* again: nothing there */
+    r = run(0, ERR_NONE);
+    assert_int_equal(r.writes, 0);
+    fake_api_put(api, &kube_pods, pod("p", "u")); /* another one of that name */
+    plan_delete(&plan, &kube_pods, obj_json(old), 0, NULL);
+    run(0, ERR_NONE);
+    assert_int_equal(fake_api_len(api, &kube_pods), 1);
+}
+
+static void patches_of_what_is_gone_are_no_errors(void **state)
+{
+    (void)state;
+    cleanup_obj struct obj *d = dataset();
+    fake_api_remove(api, &kube_datasets, "n/d");
+    plan_status(&plan, &kube_datasets, obj_json(d), json_pack("{s:s}", "phase", "Bound"));
+    run(0, ERR_NONE);
+    fake_api_put(api, &kube_datasets, json_pack("{s:{s:s,s:s}}", "metadata", "name", "d", "namespace", "n"));
+    plan_status(&plan, &kube_datasets, obj_json(d), json_pack("{s:s}", "phase", "Bound"));
+    run(-1, ERR_CONFLICT); /* its successor is another object */
+    cleanup_json json_t *now = fake_api_get(api, &kube_datasets, "n/d");
+    assert_null(json_object_get(now, "status"));
+}
+
+static void the_last_finalizer_ends_it(void **state)
+{
+    (void)state;
+    json_t *going = json_pack("{s:{s:s,s:s,s:s,s:[s]}}", "metadata", "name", "g", "namespace", "n", "deletionTimestamp",
+                              "2026-01-01T00:00:00Z", "finalizers", "f");
+    fake_api_put(api, &kube_datasets, going);
+    eventually(cache_count(datasets) == 2);
+    cleanup_obj struct obj *g = cache_get(datasets, "n/g");
+    plan_finalizer_remove(&plan, &kube_datasets, obj_json(g), "f");
+    run(0, ERR_NONE);
+    assert_null(cache_get(datasets, "n/g"));
+    clock_sleep_ns(100 * NS_PER_MS);
+    assert_int_equal(cache_count(datasets), 1);
+}
+
+static void finalizers_are_guarded_by_the_version(void **state)
+{
+    (void)state;
+    cleanup_obj struct obj *d = dataset();
+    fake_api_put(api, &kube_datasets, json_pack("{s:{s:s,s:s,s:[s]}}", "metadata", "name", "d", "namespace", "n", "finalizers", "theirs"));
+    plan_finalizer_add(&plan, &kube_datasets, obj_json(d), "f");
+    run(-1, ERR_CONFLICT);
+    cleanup_json json_t *now = fake_api_get(api, &kube_datasets, "n/d");
+    assert_int_equal(jget_len(now, "metadata.finalizers"), 1);
+}
+
+int main(void)
+{
+    log_init("test", LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_plan_runs_in_order_and_is_seen_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_first_error_stops_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_lost_answer_makes_no_second_pod, setup, teardown),
+        cmocka_unit_test_setup_teardown(strangers_are_not_taken_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_gone_needs_no_delete, setup, teardown),
+        cmocka_unit_test_setup_teardown(patches_of_what_is_gone_are_no_errors, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_last_finalizer_ends_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(finalizers_are_guarded_by_the_version, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

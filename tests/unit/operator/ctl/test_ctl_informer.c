@@ -1,0 +1,329 @@
+/* An informer cache against an API server that misbehaves. */
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "operator/ctl/informer.h"
+#include "tests/fake/api.h"
+#include "tests/lib/eventually.h"
+#include "tests/lib/unit.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct fake_api *api;
+static struct kube *k;
+static struct cache *c;
+static atomic_int added, changed, removed;
+static bool fold;
+
+static void on_change(void *user, const json_t *was, const json_t *now)
+{
+    (void)user;
+    assert_true(was || now);
+    assert_true(!was || !strcmp(kube_namespace(was), "n"));
+    atomic_fetch_add(was ? now ? &changed : &removed : &added, 1);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    static const struct cache_index indexes[] = {CACHE_BY_OWNER, CACHE_BY_LABEL("app", "app")};
+    api = fake_api_start();
+    k = fake_api_client(api);
+    c = cache_new(k, &(struct cache_conf){.res = &kube_pods, .labels = "app=x", .indexes = indexes, .nindexes = 2, .fold = fold});
+    added = changed = removed = 0;
+    cache_on_change(c, on_change, NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    cache_free(c);
+    kube_free(k);
+    fake_api_stop(api);
+    return 0;
+}
+
+static json_t *pod(const char *name, const char *app, const char *data)
+{
+    return json_pack("{s:{s:s,s:s,s:{s:s},s:{s:s},s:[{s:s}]},s:{s:s}}", "metadata", "name", name, "namespace", "n", "labels", "app", app,
+                     "annotations", "kubectl.kubernetes.io/last-applied-configuration", "{}", "managedFields", "manager", "m", "spec", "data", data);
+}
+
+static void start(void)
+{
+    struct err e = ERR_INIT;
+    assert_int_equal(cache_start(c, &e), 0);
+    eventually(cache_synced(c));
+    eventually(fake_api_watchers(api, &kube_pods) == 1);
+}
+
+/* No watch comes through until fake_api_mend, however long the test takes to get there. */
+static void deafen(void)
+{
+    fake_api_fault(api, &(struct fake_fault){.in = "watch=true", .times = UINT_MAX, .kind = FAULT_STATUS, .status = 500});
+    fake_api_drop_watches(api);
+    eventually(fake_api_watchers(api, &kube_pods) == 0);
+}
+
+/* Data of a pod, or "-". */
+static const char *data_of(const char *key)
+{
+    static char text[64];
+    cleanup_obj struct obj *o = cache_get(c, key);
+    snprintf(text, sizeof text, "%s", jget_str(obj_json(o), "spec.data", "-"));
+    return text;
+}
+
+static bool is(const char *key, const char *data) { return strcmp(data_of(key), data) == 0; }
+
+static void it_follows(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_pods, pod("a", "x", "1"));
+    fake_api_put(api, &kube_pods, pod("other", "y", "1"));
+    start();
+    assert_int_equal(cache_count(c), 1);
+    assert_int_equal(added, 1);
+    cleanup_obj struct obj *a = cache_get(c, "n/a");
+    assert_null(jget(obj_json(a), "metadata.managedFields"));
+    assert_null(jget(obj_json(a), "metadata.annotations"));
+    assert_string_equal(jget_str(obj_json(a), "kind", ""), "Pod");
+    fake_api_put(api, &kube_pods, pod("b", "x", "1"));
+    fake_api_put(api, &kube_pods, pod("a", "x", "2"));
+    eventually(cache_count(c) == 2 && is("n/a", "2"));
+    cleanup_objs struct objs all = cache_all(c), by = cache_by(c, "app", "x"), none = cache_by(c, "app", "y");
+    assert_int_equal(all.n, 2);
+    assert_int_equal(by.n, 2);
+    assert_int_equal(none.n, 0);
+    assert_string_equal(kube_name(obj_json(by.v[0])), "a");
+    cleanup_keys char **keys = cache_keys(c, NULL, NULL), **keys_by = cache_keys(c, "app", "x"), **no_keys = cache_keys(c, "app", "y");
+    assert_true(keys[0] && keys[1] && !keys[2]);
+    assert_true(keys_by[0] && keys_by[1] && !keys_by[2]);
+    assert_string_equal(keys_by[keys_by[0][2] != 'a'], "n/a");
+    assert_null(no_keys[0]);
+    fake_api_remove(api, &kube_pods, "n/a");
+    eventually(removed == 1);
+    assert_null(cache_get(c, "n/a"));
+    assert_string_equal(jget_str(obj_json(a), "spec.data", ""), "1"); /* what a reader holds stays as it was */
+    assert_int_equal(changed, 1);
+    assert_int_equal(fake_api_count(api, "GET", "limit="), 1);
+}
+
+static void a_watch_that_ends_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_pods, pod("a", "x", "1"));
+    start();
+    fake_api_put(api, &kube_pods, pod("b", "x", "1"));
+    eventually(cache_count(c) == 2);
+    fake_api_drop_watches(api);
+    eventually(fake_api_watchers(api, &kube_pods) == 0 || fake_api_count(api, "GET", "watch=true") > 1); /* it may be back at once */
+    fake_api_put(api, &kube_pods, pod("c", "x", "1"));
+    eventually(added == 3);
+    assert_int_equal(cache_count(c), 3);
+    assert_int_equal(fake_api_count(api, "GET", "limit="), 1); /* no second list, and nothing told twice */
+    assert_int_equal(fake_api_count(api, "GET", "resourceVersion=1002"), 1);
+}
+
+static void an_expired_version_means_a_new_list(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_pods, pod("a", "x", "1"));
+    fake_api_put(api, &kube_pods, pod("b", "x", "1"));
+    fake_api_put(api, &kube_pods, pod("c", "x", "1"));
+    start();
+    /* while nobody watches: one goes, one changes, one comes, and the server forgets how */
+    deafen();
+    fake_api_remove(api, &kube_pods, "n/a");
+    fake_api_put(api, &kube_pods, pod("b", "x", "2"));
+    fake_api_put(api, &kube_pods, pod("d", "x", "1"));
+    fake_api_compact(api);
+    fake_api_mend(api);
+    eventually(removed == 1 && changed == 1 && added == 4);
+    assert_true(is("n/d", "1") && is("n/b", "2") && is("n/a", "-"));
+    assert_int_equal(cache_count(c), 3);
+    assert_int_equal(fake_api_count(api, "GET", "limit="), 2);
+    fake_api_put(api, &kube_pods, pod("e", "x", "1"));
+    eventually(cache_count(c) == 4);
+}
+
+static void bookmarks_spare_a_list(void **state)
+{
+    (void)state;
+    start();
+    for (int i = 0; i < 5; i++)
+        fake_api_put(api, &kube_pods, pod("other", "y", "1")); /* versions go on, but not for us */
+    for (int i = 0; i < 50 && fake_api_count(api, "GET", "resourceVersion=1005") == 0; i++) { /* on a busy machine it is heard too late */
+        unsigned before = fake_api_count(api, "GET", "watch=true");
+        fake_api_bookmark(api);
+        clock_sleep_ns(200 * NS_PER_MS);
+        fake_api_drop_watches(api);
+        eventually(fake_api_count(api, "GET", "watch=true") > before);
+        eventually(fake_api_watchers(api, &kube_pods) == 1);
+    }
+    assert_int_equal(fake_api_count(api, "GET", "resourceVersion=1005"), 1);
+    assert_int_equal(fake_api_count(api, "GET", "limit="), 1);
+}
+
+static void troubles_of_all_kinds_pass(void **state)
+{
+    (void)state;
+    static const struct fake_fault faults[] = {
+        {.in = "limit=", .kind = FAULT_CUT, .bytes = 30},
+        {.in = "limit=", .kind = FAULT_STATUS, .status = 200, .type = "text/html", .body = "<html>"},
+        {.in = "watch=true", .kind = FAULT_STREAM, .body = "{\"type\":\"ADDED\",\"obj"},
+        {.in = "watch=true", .kind = FAULT_STREAM, .body = "garbage\n"},
+        {.in = "watch=true", .kind = FAULT_STATUS, .status = 429, .headers = "Retry-After: 1\r\n"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++)
+        fake_api_fault(api, &faults[i]);
+    struct err e = ERR_INIT;
+    cache_trouble(c, &e);
+    assert_non_null(strstr(e.msg, "not begun"));
+    fake_api_put(api, &kube_pods, pod("a", "x", "1"));
+    assert_int_equal(cache_start(c, &e), 0);
+    eventually(cache_synced(c));
+    eventually(fake_api_watchers(api, &kube_pods) == 1);
+    fake_api_put(api, &kube_pods, pod("b", "x", "1"));
+    eventually(added == 2);
+    assert_int_equal(cache_count(c), 2);
+    cache_trouble(c, &e);
+    assert_int_equal(e.cls, ERR_NONE);
+}
+
+static void a_kind_that_is_not_installed_is_waited_for(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct cache *jobs = cache_new(k, &(struct cache_conf){.res = &kube_tfjobs});
+    fake_api_uninstall(api, &kube_tfjobs, true);
+    assert_int_equal(cache_start(jobs, &e), 0);
+    eventually((cache_trouble(jobs, &e), strstr(e.msg, "tfjobs.kubeflow.org is not installed")));
+    assert_false(cache_synced(jobs));
+    fake_api_uninstall(api, &kube_tfjobs, false);
+    eventually(cache_synced(jobs));
+    cache_free(jobs);
+}
+
+/* ---- our own writes ---- */
+
+static json_t *write_pod(const char *name, const char *data, json_t **answer)
+{
+    struct err e = ERR_INIT;
+    cleanup_json json_t *p = pod(name, "x", data);
+    if (kube_apply(k, &kube_pods, "n", name, "", p, answer, &e))
+        fail_msg("%s", e.msg);
+    return *answer;
+}
+
+static void own_writes_are_seen_at_once(void **state)
+{
+    (void)state;
+    start();
+    deafen(); /* only our own answers can tell us now */
+    json_t *made = NULL, *next = NULL;
+    write_pod("a", "1", &made);
+    cache_observe(c, json_deep_copy(made));
+    assert_true(is("n/a", "1"));
+    assert_int_equal(added, 1);
+    write_pod("a", "2", &next);
+    cache_observe(c, json_deep_copy(next));
+    assert_true(is("n/a", "2"));
+    cache_observe(c, json_deep_copy(made)); /* an older answer that comes late */
+    assert_true(is("n/a", "2"));
+    assert_int_equal(changed, 1);
+    cache_observe_gone(c, "n/a", "another-uid");
+    assert_true(is("n/a", "2"));
+    cache_observe_gone(c, "n/a", kube_uid(next));
+    assert_true(is("n/a", "-"));
+    assert_int_equal(removed, 1);
+    cache_observe(c, pod("y", "y", "1")); /* not what this cache holds */
+    assert_int_equal(cache_count(c), 0);
+    json_decref(made);
+    json_decref(next);
+}
+
+static void what_is_gone_does_not_come_back(void **state)
+{
+    (void)state;
+    start();
+    json_t *made = NULL;
+    write_pod("a", "1", &made);
+    fake_api_remove(api, &kube_pods, "n/a");
+    eventually(removed == 1); /* the watch is past the whole life of it */
+    cache_observe(c, made);   /* now comes the answer to the write */
+    assert_int_equal(cache_count(c), 0);
+    assert_int_equal(added, 1);
+}
+
+static void a_successor_outlives_the_news_of_a_death(void **state)
+{
+    (void)state;
+    start();
+    fake_api_put(api, &kube_pods, pod("a", "x", "1"));
+    eventually(added == 1);
+    /* the watch is deaf while one goes and the next is made by us */
+    deafen();
+    fake_api_remove(api, &kube_pods, "n/a");
+    json_t *made = NULL;
+    write_pod("a", "2", &made);
+    cache_observe(c, made);
+    assert_true(is("n/a", "2"));
+    fake_api_mend(api);
+    eventually(fake_api_watchers(api, &kube_pods) == 1);
+    fake_api_put(api, &kube_pods, pod("b", "x", "1"));
+    eventually(is("n/b", "1")); /* by then the old DELETED event has been heard */
+    assert_true(is("n/a", "2"));
+    assert_int_equal(removed, 0);
+}
+
+static void a_trim_drops_what_nobody_reads(json_t *object) { json_object_del(object, "spec"); }
+
+static void trimming_saves_memory(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct cache *slim = cache_new(k, &(struct cache_conf){.res = &kube_pods, .ns = "n", .trim = a_trim_drops_what_nobody_reads});
+    fake_api_put(api, &kube_pods, pod("a", "x", "1"));
+    assert_int_equal(cache_start(slim, &e), 0);
+    eventually(cache_synced(slim));
+    cleanup_obj struct obj *o = cache_get(slim, "n/a");
+    assert_null(jget(obj_json(o), "spec"));
+    assert_int_equal(fake_api_count(api, "GET", "/api/v1/namespaces/n/pods?limit"), 1);
+    cache_free(slim);
+}
+
+static void stopping_is_quick(void **state)
+{
+    (void)state;
+    start();
+    int64_t begun = clock_mono_ns();
+    cache_stop(c);
+    assert_true(clock_mono_ns() - begun < 30 * NS_PER_S); /* the watch goes on for minutes */
+}
+
+int main(void)
+{
+    log_init("test", LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_follows, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_watch_that_ends_goes_on_where_it_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_expired_version_means_a_new_list, setup, teardown),
+        cmocka_unit_test_setup_teardown(bookmarks_spare_a_list, setup, teardown),
+        cmocka_unit_test_setup_teardown(troubles_of_all_kinds_pass, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_kind_that_is_not_installed_is_waited_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(own_writes_are_seen_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_gone_does_not_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_successor_outlives_the_news_of_a_death, setup, teardown),
+        cmocka_unit_test_setup_teardown(trimming_saves_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(stopping_is_quick, setup, teardown),
+    };
+    int failed = cmocka_run_group_tests_name("whole", tests, NULL, NULL);
+    fold = true;
+    return failed + cmocka_run_group_tests_name("folded", tests, NULL, NULL);
+}

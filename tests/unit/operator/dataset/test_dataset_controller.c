@@ -1,0 +1,303 @@
+/* The dataset, attach and dataload controllers together, against an API server that keeps objects and pods that answer on addresses
+ * of the loopback net: a dataset's whole life. */
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/http/serve.h"
+#include "lib/json/jget.h"
+#include "operator/api/cond.h"
+#include "operator/ctl/manager.h"
+#include "operator/render/meta.h"
+#include "tests/fake/api.h"
+#include "tests/lib/eventually.h"
+#include "tests/lib/unit.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UID "11111111-2222-3333-4444-555555555555"
+#define PV "millrace-" UID
+#define WORKER_IP "127.94.0.1"
+#define CLIENT_IP "127.94.0.2"
+#define LOADER_IP "127.94.0.3"
+
+static struct fake_api *api;
+static struct operator_env env; /* static: what controllers keep stays reachable */
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static const char *said[4];     /* mu: what /status of the pods answers: worker, client, loader */
+static struct serve *servers[3];
+
+static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    (void)req;
+    pthread_mutex_lock(&mu);
+    buf_adds(&resp->body, said[(intptr_t)user]);
+    pthread_mutex_unlock(&mu);
+}
+
+static void say(int who, const char *json)
+{
+    pthread_mutex_lock(&mu);
+    said[who] = json;
+    pthread_mutex_unlock(&mu);
+}
+
+static void serve_at(int who, const char *ip)
+{
+    struct err e = ERR_INIT;
+    cleanup_free char *address = xasprintf("%s:%d", ip, PORT_HTTP);
+    const struct serve_route routes[] = {{"GET", "/status", on_status, (void *)(intptr_t)who}};
+    const struct serve_conf conf = {.address = address, .routes = routes, .nroutes = 1, .max_threads = 4};
+    servers[who] = serve_start(&conf, &e);
+    if (!servers[who])
+        fail_msg("%s", e.msg);
+}
+
+/* ---- what other parts of a cluster do ---- */
+
+static void set_status(const struct kube_res *res, const char *key, const char *json)
+{
+    json_t *o = fake_api_get(api, res, key);
+    assert_non_null(o);
+    json_t *status = json_loads(json, 0, NULL);
+    assert_non_null(status);
+    json_object_set_new(o, "status", status);
+    fake_api_put(api, res, o);
+}
+
+static void pod_runs(const char *key, const char *ip, bool ready)
+{
+    cleanup_free char *status = xasprintf("{\"phase\":\"Running\",\"podIP\":\"%s\",\"startTime\":\"2026-01-01T00:00:00Z\",\"conditions\":["
+        "{\"type\":\"Ready\",\"status\":\"%s\"}],\"containerStatuses\":[{\"name\":\"millrace\",\"restartCount\":0,\"state\":{\"running\":{}}}]}",
+        ip, ready ? "True" : "False");
+    set_status(&kube_pods, key, status);
+}
+
+static bool exists(const struct kube_res *res, const char *key)
+{
+    cleanup_json json_t *o = fake_api_get(api, res, key);
+    return o != NULL;
+}
+
+static bool field_is(const struct kube_res *res, const char *key, const char *path, const char *want)
+{
+    cleanup_json json_t *o = fake_api_get(api, res, key);
+    return strcmp(jget_str(o, path, ""), want) == 0;
+}
+
+static bool dataset_says(const char *type, const char *status, const char *reason)
+{
+    cleanup_json json_t *o = fake_api_get(api, &kube_datasets, "team/mnist");
+    const json_t *c = cond_find(jget_arr(o, "status.conditions"), type);
+    return strcmp(jget_str(c, "status", ""), status) == 0 && strcmp(jget_str(c, "reason", ""), reason) == 0;
+}
+
+static void make_dataset(void)
+{
+    static const char text[] = "{\"metadata\":{\"name\":\"mnist\",\"namespace\":\"team\",\"uid\":\"" UID "\",\"generation\":1},\"spec\":{\"mounts\":["
+        "{\"mountPoint\":\"s3://digits\"}],\"accessModes\":[\"ReadWriteMany\"],\"cache\":{\"replicas\":1}}}";
+    fake_api_put(api, &kube_datasets, json_loads(text, 0, NULL));
+}
+
+static void attach(const char *node)
+{
+    cleanup_free char *text = xasprintf("{\"metadata\":{\"name\":\"csi-%s\"},\"spec\":{\"attacher\":\"" NAME_DRIVER "\",\"nodeName\":\"%s\",\"source\":{"
+        "\"persistentVolumeName\":\"" PV "\"}},\"status\":{\"attached\":false}}", node, node);
+    fake_api_put(api, &kube_volumeattachments, json_loads(text, 0, NULL));
+}
+
+static void bind(void) { set_status(&kube_pvcs, "team/mnist", "{\"phase\":\"Bound\"}"); }
+
+/* ---- life ---- */
+
+static int start(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    api = fake_api_start();
+    say(0, "{}");
+    say(1, "{}");
+    say(2, "{}");
+    serve_at(0, WORKER_IP);
+    serve_at(1, CLIENT_IP);
+    serve_at(2, LOADER_IP);
+    env = (struct operator_env){.workers = 2, .image = "localhost/millrace:1", .pull_policy = "", .pull_secrets = "", .ns = "millrace"};
+    env.kube = env.apply.kube = fake_api_client(api);
+    env.events = env.apply.events = events_new(env.kube, "millrace-operator", "test-0");
+    env.apply.kube = env.kube;
+    if (dataset_controller_start(&env, &e) || attach_controller_start(&env, &e) || dataload_controller_start(&env, &e))
+        fail_msg("%s", e.msg);
+    for (size_t i = 0; i < env.apply.ncaches; i++)
+        assert_int_equal(cache_start(env.apply.caches[i], &e), 0);
+    for (size_t i = 0; i < env.apply.ncaches; i++)
+        eventually(cache_synced(env.apply.caches[i]));
+    for (size_t i = 0; i < env.nhooks; i++)
+        assert_int_equal(env.hooks[i].start(env.hooks[i].user, &e), 0);
+    for (size_t i = 0; i < env.ncontrollers; i++)
+        assert_int_equal(controller_start(env.controllers[i], &env.apply, &e), 0);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < env.nhooks; i++)
+        env.hooks[i].stop(env.hooks[i].user);
+    for (size_t i = 0; i < env.ncontrollers; i++)
+        controller_stop(env.controllers[i]);
+    for (size_t i = 0; i < env.apply.ncaches; i++)
+        cache_stop(env.apply.caches[i]);
+    for (size_t i = 0; i < ARRAY_LEN(servers); i++)
+        serve_stop(servers[i]);
+    fake_api_stop(api);
+    return 0;
+}
+
+#define DENIED "{\"ready\":false,\"reason\":\"AccessDenied\",\"message\":\"no\",\"mounts\":[{\"mountPoint\":\"s3://digits\",\"ready\":false," \
+    "\"reason\":\"AccessDenied\",\"message\":\"403 AccessDenied: check the keys\"}]}"
+#define FINE "{\"ready\":true,\"reason\":\"\",\"mounts\":[{\"mountPoint\":\"s3://digits\",\"ready\":true,\"reason\":\"\"}]," \
+    "\"cache\":{\"usedBytes\":1048576,\"capacityBytes\":2097152},\"reads\":{\"cacheBytes\":70,\"workerBytes\":20,\"storeBytes\":10}," \
+    "\"ufs\":{\"bytes\":4194304,\"files\":12,\"complete\":true}}"
+
+static void test_becomes_ready(void **state)
+{
+    (void)state;
+    make_dataset();
+    eventually(exists(&kube_pvs, PV) && exists(&kube_pvcs, "team/mnist") && exists(&kube_services, "team/mnist-cache")
+               && exists(&kube_pods, "team/mnist-cache-0"));
+    eventually(dataset_says("Ready", "False", "VolumeNotBound"));
+    bind();
+    say(0, DENIED);
+    pod_runs("team/mnist-cache-0", WORKER_IP, false);
+    eventually(dataset_says("Ready", "False", "AccessDenied"));
+    eventually(field_is(&kube_datasets, "team/mnist", "status.phase", "Failed"));
+    eventually(fake_api_count(api, "POST", "/namespaces/team/events") > 0);
+
+    say(0, FINE);
+    pod_runs("team/mnist-cache-0", WORKER_IP, true);
+    eventually(dataset_says("Ready", "True", "Ready"));
+    eventually(field_is(&kube_datasets, "team/mnist", "status.phase", "Bound"));
+    eventually(field_is(&kube_datasets, "team/mnist", "status.ufsTotal", "4.00MiB"));
+    eventually(field_is(&kube_datasets, "team/mnist", "status.cacheStates.cachedPercentage", "25.0%"));
+}
+
+static bool attached(const char *va)
+{
+    cleanup_json json_t *o = fake_api_get(api, &kube_volumeattachments, va);
+    return jget_bool(o, "status.attached", false);
+}
+
+static char *client_key(const char *node)
+{
+    cleanup_free char *name = render_client_name("mnist", node);
+    return kube_key("team", name);
+}
+
+static void test_attaches(void **state)
+{
+    (void)state;
+    cleanup_free char *client = client_key("n1");
+    attach("n1");
+    eventually(exists(&kube_pods, client));
+    say(1, DENIED);
+    pod_runs(client, CLIENT_IP, false);
+    eventually(field_is(&kube_volumeattachments, "csi-n1", "status.attachError.message",
+        "dataset team/mnist: s3://digits: 403 AccessDenied: check the keys"));
+    eventually(dataset_says("ClientsReady", "False", "AccessDenied"));
+    say(1, FINE);
+    pod_runs(client, CLIENT_IP, true);
+    eventually(dataset_says("ClientsReady", "True", "AllReady"));
+    eventually(attached("csi-n1"));
+    cleanup_json json_t *va = fake_api_get(api, &kube_volumeattachments, "csi-n1");
+    assert_null(jget(va, "status.attachError"));
+    eventually(field_is(&kube_datasets, "team/mnist", "status.cacheStates.cacheHitRatio", "90.0%"));
+
+    fake_api_remove(api, &kube_volumeattachments, "csi-n1");
+    eventually(!exists(&kube_pods, client));
+    eventually(dataset_says("ClientsReady", "True", "None"));
+    /* what it had counted stays counted */
+    eventually(field_is(&kube_datasets, "team/mnist", "status.cacheStates.cacheHitRatio", "90.0%"));
+}
+
+static void test_loads(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"metadata\":{\"name\":\"warm\",\"namespace\":\"team\",\"generation\":1},\"spec\":{\"dataset\":{\"name\":\"mnist\"}}}";
+    fake_api_put(api, &kube_dataloads, json_loads(text, 0, NULL));
+    eventually(exists(&kube_pods, "team/warm-loader"));
+    say(2, "{\"ready\":true,\"load\":{\"files\":10,\"bytes\":1000,\"loadedFiles\":4,\"loadedBytes\":400,\"failedFiles\":0}}");
+    pod_runs("team/warm-loader", LOADER_IP, true);
+    eventually(field_is(&kube_dataloads, "team/warm", "status.phase", "Executing"));
+    eventually(field_is(&kube_dataloads, "team/warm", "status.progress.percentage", "40.0%"));
+    set_status(&kube_pods, "team/warm-loader", "{\"phase\":\"Succeeded\",\"containerStatuses\":[{\"name\":\"millrace\",\"restartCount\":0,"
+        "\"state\":{\"terminated\":{\"exitCode\":0,\"message\":\"{\\\"load\\\":{\\\"files\\\":10,\\\"bytes\\\":1000,\\"
+        "\"loadedFiles\\\":10,\\\"loadedBytes\\\":1000}}\\nloaded 10 files\"}}}]}");
+    eventually(field_is(&kube_dataloads, "team/warm", "status.phase", "Complete"));
+    eventually(field_is(&kube_dataloads, "team/warm", "status.progress.percentage", "100.0%"));
+    fake_api_remove(api, &kube_dataloads, "team/warm");
+    fake_api_remove(api, &kube_pods, "team/warm-loader");
+}
+
+/* The server says no: the words are in the condition, and the next change of mind is noticed. */
+static void test_refused(void **state)
+{
+    (void)state;
+    const struct fake_fault fault = {.method = "POST", .in = "/namespaces/team/pods", .times = UINT_MAX, .kind = FAULT_STATUS, .status = 403,
+        .body = "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
+    fake_api_fault(api, &fault);
+    fake_api_remove(api, &kube_pods, "team/mnist-cache-0");
+    eventually(dataset_says("Ready", "False", "ApplyFailed"));
+    cleanup_json json_t *o = fake_api_get(api, &kube_datasets, "team/mnist");
+    assert_non_null(strstr(cond_message(jget_arr(o, "status.conditions"), "Ready"), "exceeded quota"));
+    fake_api_mend(api);
+    json_t *touched = json_deep_copy(o);
+    json_object_set_new(json_object_get(touched, "metadata"), "labels", json_pack("{s:s}", "touched", "yes"));
+    fake_api_put(api, &kube_datasets, touched);
+    eventually(exists(&kube_pods, "team/mnist-cache-0"));
+    pod_runs("team/mnist-cache-0", WORKER_IP, true);
+    eventually(dataset_says("Ready", "True", "Ready"));
+}
+
+/* Nothing is left, and not before the pod that uses the volume has ended. */
+static void test_goes(void **state)
+{
+    (void)state;
+    static const char user[] = "{\"metadata\":{\"name\":\"reader\",\"namespace\":\"team\"},\"spec\":{\"volumes\":[{\"name\":\"d\","
+        "\"persistentVolumeClaim\":{\"claimName\":\"mnist\"}}]},\"status\":{\"phase\":\"Running\"}}";
+    struct err e = ERR_INIT;
+    cleanup_free char *client = client_key("n2");
+    fake_api_put(api, &kube_pods, json_loads(user, 0, NULL));
+    attach("n2");
+    eventually(exists(&kube_pods, client));
+    json_t *pvc = fake_api_get(api, &kube_pvcs, "team/mnist");
+    json_object_set_new(json_object_get(pvc, "metadata"), "finalizers", json_pack("[s]", "kubernetes.io/pvc-protection"));
+    fake_api_put(api, &kube_pvcs, pvc);
+    assert_int_equal(kube_delete(env.kube, &kube_datasets, "team", "mnist", &(struct kube_delete)KUBE_DELETE_INIT, NULL, &e), 0);
+    eventually(dataset_says("Ready", "False", "InUse"));
+    eventually(field_is(&kube_datasets, "team/mnist", "status.phase", "Deleting"));
+    cleanup_json json_t *o = fake_api_get(api, &kube_datasets, "team/mnist");
+    assert_non_null(strstr(cond_message(jget_arr(o, "status.conditions"), "Ready"), "reader"));
+    assert_true(exists(&kube_pvs, PV) && exists(&kube_pods, "team/mnist-cache-0") && exists(&kube_pods, client));
+
+    fake_api_remove(api, &kube_pods, "team/reader");
+    fake_api_remove(api, &kube_volumeattachments, "csi-n2");
+    fake_api_remove(api, &kube_pvcs, "team/mnist");
+    eventually(!exists(&kube_datasets, "team/mnist"));
+    assert_false(exists(&kube_pvs, PV));
+    assert_false(exists(&kube_services, "team/mnist-cache"));
+    assert_int_equal(fake_api_len(api, &kube_pods), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_becomes_ready), cmocka_unit_test(test_attaches), cmocka_unit_test(test_loads), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_goes),
+    };
+    log_init("test", LOG_ERROR);
+    return cmocka_run_group_tests_name("dataset_controller", tests, start, stop);
+}

@@ -1,0 +1,235 @@
+/* The operator as a process: what it says before it can work, who leads, how it ends. MILLRACE_OPERATOR is the program. */
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/http/http.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "tests/fake/api.h"
+#include "tests/lib/eventually.h"
+#include "tests/lib/unit.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct fake_api *api;
+static struct http *http;
+static char dir[64];
+
+struct process {
+    pid_t pid;
+    int port;
+    char log[128];
+};
+
+static int setup(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    strcpy(dir, "/tmp/test_operator.XXXXXX");
+    api = fake_api_start();
+    http = http_new(&(struct http_conf){0}, &e);
+    if (!mkdtemp(dir) || !http)
+        return -1;
+    cleanup_free char *path = path_join(dir, "kubeconfig"), *text = fake_api_kubeconfig(api);
+    return file_write_atomic(path, text, strlen(text), 0600, &e);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    http_free(http);
+    fake_api_stop(api);
+    return file_remove_tree(dir, NULL);
+}
+
+/* None of those that connections and servers on port 0 get: other tests run meanwhile, and the operator comes to it a little later. */
+static int free_port(void)
+{
+    static int serial;
+    for (int tries = 0; tries < 1000; tries++) {
+        int port = 10000 + (getpid() * 31 + serial++) % 10000;
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        cleanup_fd int fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0)
+            return port;
+    }
+    abort();
+}
+
+static struct process start(const char *flag)
+{
+    static int serial;
+    struct process p = {.port = free_port()};
+    cleanup_free char *config = path_join(dir, "kubeconfig"), *address = xasprintf("127.0.0.1:%d", p.port);
+    const char *program = getenv("MILLRACE_OPERATOR");
+    assert_non_null(program);
+    snprintf(p.log, sizeof p.log, "%s/log.%d", dir, serial++);
+    p.pid = fork();
+    if (p.pid == 0) {
+        int fd = open(p.log, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+        dup2(fd, 1);
+        dup2(fd, 2);
+        execl(program, program, "--kubeconfig", config, "--metrics-address", address, "--leader-elect", flag, NULL);
+        _exit(127);
+    }
+    return p;
+}
+
+/* Exit status; 128 + signal if one ended it. Fails the test, and ends the process, if it does not end by itself in time. */
+static int end_of(struct process *p)
+{
+    int status = -1;
+    for (int64_t until = clock_mono_ns() + 60 * NS_PER_S; waitpid(p->pid, &status, WNOHANG) == 0;) {
+        if (clock_mono_ns() > until) {
+            kill(p->pid, SIGKILL);
+            waitpid(p->pid, &status, 0);
+            fail_msg("process %d did not end", (int)p->pid);
+        }
+        clock_sleep_ns(10 * NS_PER_MS);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Does GET path answer with that status and a body that holds the text? */
+static bool says(const struct process *p, const char *path, int status, const char *text)
+{
+    cleanup_free char *url = xasprintf("http://127.0.0.1:%d%s", p->port, path);
+    cleanup_resp struct http_resp resp;
+    return http_do(http, &(struct http_req){.method = "GET", .url = url, .timeout_ns = 20 * NS_PER_S}, &resp, NULL) == 0 &&
+           resp.status == status && strstr(buf_str(&resp.body), text);
+}
+
+static bool logged(const struct process *p, const char *text)
+{
+    cleanup_free char *log = file_read(p->log, 1 << 20, NULL, NULL);
+    return log && strstr(log, text);
+}
+
+static void it_waits_for_its_kinds_and_says_so(void **state)
+{
+    (void)state;
+    fake_api_uninstall(api, &kube_datasets, true);
+    struct process p = start("--workers=2");
+    eventually(says(&p, "/readyz", 503, "datasets.millrace.dev is not installed"));
+    assert_true(says(&p, "/healthz", 200, "ok"));
+    eventually(logged(&p, "datasets.millrace.dev is not installed"));
+    fake_api_uninstall(api, &kube_datasets, false);
+    eventually(says(&p, "/readyz", 200, "leading"));
+    assert_true(says(&p, "/metrics", 200, "millrace_leader 1"));
+    assert_true(says(&p, "/metrics", 200, "# TYPE millrace_reconciles_total counter"));
+    kill(p.pid, SIGTERM);
+    assert_int_equal(end_of(&p), 0);
+    cleanup_json json_t *lease = fake_api_get(api, &kube_leases, "default/millrace-operator");
+    assert_string_equal(jget_str(lease, "spec.holderIdentity", "?"), ""); /* given up */
+}
+
+static void it_can_be_stopped_while_it_waits(void **state)
+{
+    (void)state;
+    fake_api_uninstall(api, &kube_tfjobs, true);
+    struct process p = start("--workers=2");
+    eventually(says(&p, "/readyz", 503, "tfjobs.kubeflow.org is not installed"));
+    kill(p.pid, SIGINT);
+    assert_int_equal(end_of(&p), 0);
+}
+
+static void one_leads_the_other_stands_by(void **state)
+{
+    (void)state;
+    struct process a = start("--workers=2");
+    eventually(says(&a, "/readyz", 200, "leading"));
+    struct process b = start("--workers=2");
+    eventually(says(&b, "/readyz", 200, "standing by"));
+    kill(a.pid, SIGTERM);
+    assert_int_equal(end_of(&a), 0);
+    eventually(says(&b, "/readyz", 200, "leading"));
+    /* somebody takes the lease by force: the process must end, and at once */
+    fake_api_put(api, &kube_leases, json_pack("{s:{s:s,s:s},s:{s:s,s:i,s:s}}", "metadata", "name", "millrace-operator", "namespace",
+                                              "default", "spec", "holderIdentity", "other", "leaseDurationSeconds", 15, "renewTime",
+                                              "2026-01-01T00:00:00.000000Z"));
+    assert_int_equal(end_of(&b), 1);
+    assert_true(logged(&b, "leadership is lost"));
+}
+
+static void bad_flags_are_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flag, *says;
+        int status;
+    } cases[] = {
+        {"--no-such-flag", "unknown flag --no-such-flag", 2},
+        {"--workers=0", "--workers must be 1 to 256", 2},
+        {"--log-level=loud", "--log-level must be", 2},
+        {"surplus", "unexpected argument \"surplus\"", 2},
+        {"--context=nowhere", "contexts has no entry \\\"nowhere\\\"", 1},
+        {"--kubeconfig=/nonexistent", "/nonexistent", 1},
+        {"--metrics-address=nonsense", "nonsense", 1},
+        {"--help", "--leader-elect", 0},
+        {"--version", "millrace-operator ", 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct process p = start(cases[i].flag);
+        int status = end_of(&p);
+        if (status != cases[i].status || !logged(&p, cases[i].says)) {
+            cleanup_free char *log = file_read(p.log, 1 << 20, NULL, NULL);
+            fail_msg("%s: status %d: %s", cases[i].flag, status, log);
+        }
+    }
+}
+
+static json_t *job(const char *name, const char *types)
+{
+    cleanup_free char *text = xasprintf("{\"apiVersion\":\"kubeflow.org/v1\",\"kind\":\"TFJob\",\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns\"},"
+                                        "\"spec\":{\"tfReplicaSpecs\":{%s}}}", name, types);
+    json_t *j = json_parse(text, strlen(text), NULL);
+    assert_non_null(j);
+    return j;
+}
+
+/* The names are training-operator's. A job without replicas has succeeded at once; one with a chief and a master is none. */
+static void it_counts_jobs_by_the_names_that_dashboards_know(void **state)
+{
+    (void)state;
+    static const char template[] = "\"template\":{\"spec\":{\"containers\":[{\"name\":\"tensorflow\",\"image\":\"i\"}]}}";
+    cleanup_free char *none = xasprintf("\"Worker\":{\"replicas\":0,%s}", template);
+    cleanup_free char *both = xasprintf("\"Chief\":{%s},\"Master\":{%s}", template, template);
+    fake_api_put(api, &kube_tfjobs, job("old", none));
+    struct process p = start("--workers=2");
+    eventually(logged(&p, "controllers run"));
+    fake_api_put(api, &kube_tfjobs, job("new", none));
+    fake_api_put(api, &kube_tfjobs, job("bad", both));
+    static const char *const lines[] = {"created_total{job_namespace=\"ns\",framework=\"tensorflow\"} 2",
+                                        "successful_total{job_namespace=\"ns\",framework=\"tensorflow\"} 2",
+                                        "failed_total{job_namespace=\"ns\",framework=\"tensorflow\"} 1"};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        cleanup_free char *line = xasprintf("\ntraining_operator_jobs_%s\n", lines[i]), *old = xasprintf("\ntf_operator_jobs_%s\n", lines[i]);
+        eventually(says(&p, "/metrics", 200, line));
+        eventually(says(&p, "/metrics", 200, old));
+    }
+    fake_api_remove(api, &kube_tfjobs, "ns/bad");
+    eventually(says(&p, "/metrics", 200, "\ntraining_operator_jobs_deleted_total{job_namespace=\"ns\",framework=\"tensorflow\"} 1\n"));
+    kill(p.pid, SIGTERM);
+    assert_int_equal(end_of(&p), 0);
+}
+
+int main(void)
+{
+    log_init("test", LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_waits_for_its_kinds_and_says_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_can_be_stopped_while_it_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_leads_the_other_stands_by, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_counts_jobs_by_the_names_that_dashboards_know, setup, teardown),
+        cmocka_unit_test_setup_teardown(bad_flags_are_explained, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,5 +1,0 @@
-if(TARGET mr_worker)
-  millrace_unit_test(ring SOURCES unit/test_ring.c LIBS mr_ring mr_http)
-  millrace_unit_test(worker SOURCES unit/test_worker.c LIBS mr_worker mr_json)
-endif()
-millrace_fuzz_target(worker_query SOURCES fuzz/fuzz_worker_query.c LIBS mr_worker)
