@@ -18,7 +18,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define LOG_MAX ((size_t)256 << 20)
+#define LOG_MAX    ((size_t)256 << 20)
 #define COMPACT_AT 65536 /* lines of the log that are no longer needed */
 
 /* Newer than Debian 12's linux/fuse.h. */
@@ -27,22 +27,22 @@ struct backing_map {
     uint32_t flags;
     uint64_t padding;
 };
-#define IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define IOC_BACKING_OPEN  _IOW(229, 1, struct backing_map)
 #define IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
 struct entry {
     uint64_t dev, ino;
     int64_t id;
-    unsigned uses;        /* how often it was given out and has not come back */
+    unsigned uses; /* how often it was given out and has not come back */
 };
 
 struct backing {
     char *path;
     size_t max;
-    int log_fd;           /* -1 until the first line */
-    size_t dead_lines;    /* closes, and the opens they undo */
-    struct map *by_file;  /* "dev:ino" → entry, owned */
-    struct map *by_id;    /* id → the same entry, borrowed */
+    int log_fd;          /* -1 until the first line */
+    size_t dead_lines;   /* closes, and the opens they undo */
+    struct map *by_file; /* "dev:ino" → entry, owned */
+    struct map *by_id;   /* id → the same entry, borrowed */
 };
 
 struct backing *backing_new(const char *path, size_t max)
@@ -88,7 +88,10 @@ void backing_free(struct backing *b)
 
 size_t backing_count(const struct backing *b) { return map_len(b->by_file); }
 
-static void file_key(uint64_t dev, uint64_t ino, char out[48]) { snprintf(out, 48, "%" PRIx64 ":%" PRIx64, dev, ino); }
+static void file_key(uint64_t dev, uint64_t ino, char out[48])
+{
+    snprintf(out, 48, "%" PRIx64 ":%" PRIx64, dev, ino);
+}
 
 static void id_key(int64_t id, char out[24]) { snprintf(out, 24, "%" PRId64, id); }
 
@@ -102,7 +105,8 @@ static void put(struct backing *b, uint64_t dev, uint64_t ino, int64_t id)
         n->uses++;
         return;
     }
-    const struct entry *other = map_get(b->by_file, file); /* of a log that was cut: its id is nobody's any more */
+    /* of a log that was cut: its id is nobody's any more */
+    const struct entry *other = map_get(b->by_file, file);
     if (other) {
         char before[24];
         id_key(other->id, before);
@@ -139,8 +143,9 @@ static void append(struct backing *b, const char *line)
     if (b->log_fd < 0)
         b->log_fd = open(b->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (b->log_fd < 0 || write(b->log_fd, line, strlen(line)) != (ssize_t)strlen(line))
-        log_kv(LOG_WARN, "cannot note a backing file: after a restart of the plugin its reads take the slow way", "file", b->path,
-            "error", strerror(errno), NULL);
+        log_kv(LOG_WARN,
+            "cannot note a backing file: after a restart of the plugin its reads take the slow way",
+            "file", b->path, "error", strerror(errno), NULL);
 }
 
 /* Writes the log anew with the ids that are open. */
@@ -167,15 +172,18 @@ static void compact(struct backing *b)
 void backing_replay(struct backing *b, char *text)
 {
     forget_all(b);
-    for (char *save = NULL, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+    for (char *save = NULL, *line = strtok_r(text, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
         uint64_t dev, ino;
         int64_t id;
-        if (sscanf(line, "+ %" SCNx64 " %" SCNx64 " %" SCNd64, &dev, &ino, &id) == 3 && id > 0 && id <= INT32_MAX)
+        if (sscanf(line, "+ %" SCNx64 " %" SCNx64 " %" SCNd64, &dev, &ino, &id) == 3 && id > 0
+            && id <= INT32_MAX)
             put(b, dev, ino, id);
         else if (sscanf(line, "- %" SCNd64, &id) == 1)
             del(b, id);
         else
-            log_kv(LOG_WARN, "the log of backing files has a broken line", "file", b->path, "line", line, NULL);
+            log_kv(LOG_WARN, "the log of backing files has a broken line", "file", b->path, "line",
+                line, NULL);
     }
 }
 
@@ -201,8 +209,9 @@ int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t ow
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_UID | STATX_INO, &st))
         return -errno;
     int flags = fcntl(fd, F_GETFL);
-    if (!S_ISREG(st.stx_mode) || st.stx_uid != owner || makedev(st.stx_dev_major, st.stx_dev_minor) != dev || flags < 0 ||
-        (flags & O_PATH) || (flags & O_ACCMODE) == O_WRONLY)
+    if (!S_ISREG(st.stx_mode) || st.stx_uid != owner
+        || makedev(st.stx_dev_major, st.stx_dev_minor) != dev || flags < 0 || (flags & O_PATH)
+        || (flags & O_ACCMODE) == O_WRONLY)
         return -EPERM;
     char key[48];
     file_key((uint64_t)dev, st.stx_ino, key);

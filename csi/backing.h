@@ -1,8 +1,9 @@
-/* backing — the backing files of one FUSE connection: which id the kernel gave to which file. An id outlives the client that
- * asked for it, and this process: one inode takes one id at a time, so the next client must get the same one again. Hence a log
- * in the state directory, replayed after a restart. It needs no fsync: ids die with the kernel. An id is the kernel's until it was closed as
- * often as it was given out: two inodes may be served from one file, and a close may be overtaken by the next open.
- * Not locked: the keeper's thread of that volume uses it alone. */
+/* backing — the backing files of one FUSE connection: which id the kernel gave to which file. An id
+ * outlives the client that asked for it, and this process: one inode takes one id at a time, so the
+ * next client must get the same one again. Hence a log in the state directory, replayed after a
+ * restart. It needs no fsync: ids die with the kernel. An id is the kernel's until it was closed as
+ * often as it was given out: two inodes may be served from one file, and a close may be overtaken
+ * by the next open. Not locked: the keeper's thread of that volume uses it alone. */
 #ifndef MILLRACE_CSI_BACKING_H
 #define MILLRACE_CSI_BACKING_H
 
@@ -16,15 +17,18 @@ struct backing; /* opaque */
 /* path: the log. max: ids at a time. */
 struct backing *backing_new(const char *path, size_t max);
 int backing_load(struct backing *b, struct err *e); /* after a restart: the same connection */
-void backing_replay(struct backing *b, char *text); /* what a log of that text says, without the file; text is changed */
-void backing_reset(struct backing *b);              /* a new connection: no ids; removes the log */
-void backing_free(struct backing *b);               /* keeps the log; NULL is fine */
+/* what a log of that text says, without the file; text is changed */
+void backing_replay(struct backing *b, char *text);
+void backing_reset(struct backing *b); /* a new connection: no ids; removes the log */
+void backing_free(struct backing *b);  /* keeps the log; NULL is fine */
 
-/* The id (> 0) of the file behind fd on the connection fuse_fd, or -errno: EPERM for a file that this client may not register,
- * ENFILE for too many. Only regular, readable files of `owner` on the file system `dev` (that of its cache directory): the
- * kernel opens the file again with the rights of whoever registers it, so this is what keeps a client to its own files. */
+/* The id (> 0) of the file behind fd on the connection fuse_fd, or -errno: EPERM for a file that
+ * this client may not register, ENFILE for too many. Only regular, readable files of `owner` on the
+ * file system `dev` (that of its cache directory): the kernel opens the file again with the rights
+ * of whoever registers it, so this is what keeps a client to its own files. */
 int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t owner);
-void backing_close(struct backing *b, int fuse_fd, int64_t id); /* ids that are not in the table are ignored */
+/* ids that are not in the table are ignored */
+void backing_close(struct backing *b, int fuse_fd, int64_t id);
 size_t backing_count(const struct backing *b);
 
 #endif

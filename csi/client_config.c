@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define CONFIG_MAX ((size_t)1 << 20)
-#define OF_OTHERS "csi.storage.k8s.io/"
+#define OF_OTHERS  "csi.storage.k8s.io/"
 
 static const char *const tiers[][2] = {{"cache-memory", "MEM"}, {"cache-disk", "SSD"}};
 static const char *const write_types[] = {"Through", "CacheThrough"};
@@ -16,27 +16,32 @@ static const char *const write_types[] = {"Through", "CacheThrough"};
 
 static bool is_option(const char *key)
 {
-    return strcmp(key, CHILD_URL) != 0 && strcmp(key, WRITE_TYPE) != 0 && strcmp(key, tiers[0][0]) != 0 &&
-        strcmp(key, tiers[1][0]) != 0 && strncmp(key, OF_OTHERS, strlen(OF_OTHERS)) != 0;
+    return strcmp(key, CHILD_URL) != 0 && strcmp(key, WRITE_TYPE) != 0
+        && strcmp(key, tiers[0][0]) != 0 && strcmp(key, tiers[1][0]) != 0
+        && strncmp(key, OF_OTHERS, strlen(OF_OTHERS)) != 0;
 }
 
 int child_config_check(const struct source_pair *params, size_t n, struct err *e)
 {
-    const char *url = source_value(params, n, CHILD_URL), *write = source_value(params, n, WRITE_TYPE);
+    const char *url = source_value(params, n, CHILD_URL),
+               *write = source_value(params, n, WRITE_TYPE);
     if (!url || !strstr(url, "://"))
-        return err_set(e, ERR_INVALID, "parameter %s is missing: where the data is, for example file:///data or s3://bucket/prefix",
+        return err_set(e, ERR_INVALID,
+            "parameter %s is missing: where the data is, for example file:///data or s3://bucket/prefix",
             CHILD_URL);
     for (size_t i = 0; i < ARRAY_LEN(tiers); i++) {
         const char *quota = source_value(params, n, tiers[i][0]);
         int64_t bytes;
         if (quota && quantity_parse(quota, &bytes))
-            return err_set(e, ERR_INVALID, "parameter %s: '%.64s' is not a size; write for example 512Mi", tiers[i][0], quota);
+            return err_set(e, ERR_INVALID,
+                "parameter %s: '%.64s' is not a size; write for example 512Mi", tiers[i][0], quota);
     }
     for (size_t i = 0; write && i < ARRAY_LEN(write_types); i++)
         if (strcmp(write, write_types[i]) == 0)
             write = NULL;
     if (write)
-        return err_set(e, ERR_INVALID, "parameter %s: '%.64s' is neither Through nor CacheThrough", WRITE_TYPE, write);
+        return err_set(e, ERR_INVALID, "parameter %s: '%.64s' is neither Through nor CacheThrough",
+            WRITE_TYPE, write);
     return 0;
 }
 
@@ -60,7 +65,8 @@ static void add_cache(struct buf *b, const struct source_pair *params, size_t n)
         int64_t bytes;
         if (!quota || quantity_parse(quota, &bytes) || bytes == 0)
             continue;
-        buf_addf(b, "%s{\"medium\":\"%s\",\"quota\":%" PRId64 "}", first ? "" : ",", tiers[i][1], bytes);
+        buf_addf(
+            b, "%s{\"medium\":\"%s\",\"quota\":%" PRId64 "}", first ? "" : ",", tiers[i][1], bytes);
         first = false;
     }
     buf_adds(b, "]");
@@ -69,15 +75,16 @@ static void add_cache(struct buf *b, const struct source_pair *params, size_t n)
     buf_adds(b, "}");
 }
 
-char *child_config(const char *id, bool read_only, const struct source_pair *params, size_t n, const struct source_pair *secrets,
-    size_t nsecrets)
+char *child_config(const char *id, bool read_only, const struct source_pair *params, size_t n,
+    const struct source_pair *secrets, size_t nsecrets)
 {
     struct buf b = BUF_INIT(CONFIG_MAX);
     const char *ro = read_only ? "true" : "false";
     bool first = true;
     buf_adds(&b, "{\"namespace\":\"\",\"uid\":\"\",\"name\":");
     buf_add_json_string(&b, id);
-    buf_addf(&b, ",\"readOnly\":%s,\"mounts\":[{\"path\":\"/\",\"readOnly\":%s,\"mountPoint\":", ro, ro);
+    buf_addf(
+        &b, ",\"readOnly\":%s,\"mounts\":[{\"path\":\"/\",\"readOnly\":%s,\"mountPoint\":", ro, ro);
     buf_add_json_string(&b, source_value(params, n, CHILD_URL));
     buf_adds(&b, ",\"options\":{");
     for (size_t i = 0; i < n; i++)
@@ -90,7 +97,8 @@ char *child_config(const char *id, bool read_only, const struct source_pair *par
         add_pair(&b, &first, secrets[i].key, path);
     }
     buf_adds(&b, "}}]");
-    if (source_value(params, n, tiers[0][0]) || source_value(params, n, tiers[1][0]) || source_value(params, n, WRITE_TYPE))
+    if (source_value(params, n, tiers[0][0]) || source_value(params, n, tiers[1][0])
+        || source_value(params, n, WRITE_TYPE))
         add_cache(&b, params, n);
     buf_adds(&b, "}");
     return buf_take(&b);

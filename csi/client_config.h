@@ -1,6 +1,7 @@
-/* child_config — the configuration document (fuse/conf.h) of a client process, from a volume's parameters. Pure.
- * Parameters: url (file:///dir, s3://bucket/prefix, …), cache-memory and cache-disk (quantities), write-type; every other key is
- * an option of the store. Keys of csi.storage.k8s.io/ are for others and left out. */
+/* child_config — the configuration document (fuse/conf.h) of a client process, from a volume's
+ * parameters. Pure. Parameters: url (file:///dir, s3://bucket/prefix, …), cache-memory and
+ * cache-disk (quantities), write-type; every other key is an option of the store. Keys of
+ * csi.storage.k8s.io/ are for others and left out. */
 #ifndef MILLRACE_CSI_CLIENT_CONFIG_H
 #define MILLRACE_CSI_CLIENT_CONFIG_H
 
@@ -11,8 +12,9 @@
 
 #define CHILD_URL "url"
 
-int child_config_check(const struct source_pair *params, size_t n, struct err *e); /* INVALID names the parameter */
-char *child_config(const char *id, bool read_only, const struct source_pair *params, size_t n, const struct source_pair *secrets,
-    size_t nsecrets); /* of checked parameters; caller frees */
+/* INVALID names the parameter */
+int child_config_check(const struct source_pair *params, size_t n, struct err *e);
+char *child_config(const char *id, bool read_only, const struct source_pair *params, size_t n,
+    const struct source_pair *secrets, size_t nsecrets); /* of checked parameters; caller frees */
 
 #endif

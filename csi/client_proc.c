@@ -22,14 +22,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CONFIG_FILE "config.json"
-#define SECRETS_DIR "secrets"
-#define PID_FILE "pid"
-#define CONFIG_MAX ((size_t)1 << 20)
-#define STOP_NS (5 * NS_PER_S)
+#define CONFIG_FILE    "config.json"
+#define SECRETS_DIR    "secrets"
+#define PID_FILE       "pid"
+#define CONFIG_MAX     ((size_t)1 << 20)
+#define STOP_NS        (5 * NS_PER_S)
 #define BACKOFF_MIN_MS 500
 #define BACKOFF_MAX_MS 30000
-#define HEALTHY_NS (60 * NS_PER_S) /* one that ran so long starts again at once */
+#define HEALTHY_NS     (60 * NS_PER_S) /* one that ran so long starts again at once */
 
 extern char **environ;
 
@@ -40,9 +40,10 @@ struct child {
     pthread_mutex_t mu; /* a leaf */
     bool stop, leave;   /* mu: orders */
     /* the thread's, once it runs */
-    pid_t pid;          /* 0 while none runs */
-    int64_t start;      /* when, clock ticks since boot: a pid alone may be somebody else's by now */
-    bool ours;          /* started by this process, so to be waited for */
+    pid_t pid; /* 0 while none runs */
+    /* when, clock ticks since boot: a pid alone may be somebody else's by now */
+    int64_t start;
+    bool ours; /* started by this process, so to be waited for */
 };
 
 /* Field 22 of /proc/PID/stat: clock ticks since boot; 0 if there is no such process. */
@@ -54,19 +55,26 @@ static int64_t start_time(pid_t pid)
     cleanup_free char *text = file_read(path, 4096, NULL, &e);
     const char *p = text ? strrchr(text, ')') : NULL; /* the name may hold anything */
     long long start = 0;
-    if (p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld", &start) != 1)
+    if (p
+        && sscanf(p + 1,
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld",
+               &start)
+            != 1)
         return 0;
     return start;
 }
 
 static int spawn(struct child *c, struct err *e)
 {
-    cleanup_free char *sock = path_join(c->dir, VOLUME_SOCKET), *cache = path_join(c->dir, VOLUME_CACHE);
-    cleanup_free char *secrets = path_join(c->run_dir, SECRETS_DIR), *config_path = path_join(c->run_dir, CONFIG_FILE);
+    cleanup_free char *sock = path_join(c->dir, VOLUME_SOCKET),
+                      *cache = path_join(c->dir, VOLUME_CACHE);
+    cleanup_free char *secrets = path_join(c->run_dir, SECRETS_DIR),
+                      *config_path = path_join(c->run_dir, CONFIG_FILE);
     cleanup_free char *config = file_read(config_path, CONFIG_MAX, NULL, e);
     if (!config)
         return -1;
-    char *argv[] = {c->binary, (char *)"--socket", sock, (char *)"--cache-dir", cache, (char *)"--secrets-dir", secrets, NULL};
+    char *argv[] = {c->binary, (char *)"--socket", sock, (char *)"--cache-dir", cache,
+        (char *)"--secrets-dir", secrets, NULL};
     cleanup_free char *variable = xasprintf("%s=%s", ENV_CONFIG, config);
     size_t n = 0;
     while (environ[n])
@@ -89,10 +97,12 @@ static int spawn(struct child *c, struct err *e)
     c->pid = pid;
     c->start = start_time(pid);
     c->ours = true;
-    cleanup_free char *pid_path = path_join(c->run_dir, PID_FILE), *text = xasprintf("%d %" PRId64 "\n", (int)pid, c->start);
+    cleanup_free char *pid_path = path_join(c->run_dir, PID_FILE),
+                      *text = xasprintf("%d %" PRId64 "\n", (int)pid, c->start);
     struct err why = ERR_INIT;
     if (file_write_atomic(pid_path, text, strlen(text), 0600, &why))
-        log_kv(LOG_WARN, "after a restart this plugin will not know its client process", "error", why.msg, NULL);
+        log_kv(LOG_WARN, "after a restart this plugin will not know its client process", "error",
+            why.msg, NULL);
     return 0;
 }
 
@@ -171,14 +181,16 @@ static void *watch(void *arg)
     return NULL;
 }
 
-static int write_secrets(const char *run_dir, const struct child_secret *secrets, size_t n, struct err *e)
+static int write_secrets(
+    const char *run_dir, const struct child_secret *secrets, size_t n, struct err *e)
 {
     cleanup_free char *dir = xasprintf("%s/%s/0", run_dir, SECRETS_DIR);
     if (file_mkdirs(dir, 0700, e))
         return -1;
     for (size_t i = 0; i < n; i++) {
         if (!source_volume_id(secrets[i].name)) /* the same alphabet: no slash, no leading dot */
-            return err_set(e, ERR_INVALID, "secret '%.64s': a name has letters, digits, '.', '_' and '-'", secrets[i].name);
+            return err_set(e, ERR_INVALID,
+                "secret '%.64s': a name has letters, digits, '.', '_' and '-'", secrets[i].name);
         log_redact(secrets[i].value);
         cleanup_free char *path = path_join(dir, secrets[i].name);
         if (file_write_atomic(path, secrets[i].value, strlen(secrets[i].value), 0600, e))
@@ -187,12 +199,15 @@ static int write_secrets(const char *run_dir, const struct child_secret *secrets
     return 0;
 }
 
-int child_write(const char *run_dir, const char *config, const struct child_secret *secrets, size_t n, struct err *e)
+int child_write(const char *run_dir, const char *config, const struct child_secret *secrets,
+    size_t n, struct err *e)
 {
     cleanup_free char *path = path_join(run_dir, CONFIG_FILE);
-    return file_remove_tree(run_dir, e) || file_mkdirs(run_dir, 0700, e) || write_secrets(run_dir, secrets, n, e) ||
-            file_write_atomic(path, config, strlen(config), 0600, e)
-        ? -1 : 0;
+    return file_remove_tree(run_dir, e) || file_mkdirs(run_dir, 0700, e)
+            || write_secrets(run_dir, secrets, n, e)
+            || file_write_atomic(path, config, strlen(config), 0600, e)
+        ? -1
+        : 0;
 }
 
 /* A process that an earlier life of this plugin has started and that still runs. */
@@ -203,7 +218,8 @@ static bool find_running(struct child *c)
     cleanup_free char *text = file_read(path, 64, NULL, &e);
     int pid;
     int64_t start;
-    if (!text || sscanf(text, "%d %" SCNd64, &pid, &start) != 2 || pid <= 0 || start == 0 || start_time(pid) != start)
+    if (!text || sscanf(text, "%d %" SCNd64, &pid, &start) != 2 || pid <= 0 || start == 0
+        || start_time(pid) != start)
         return false;
     c->pid = pid;
     c->start = start;
@@ -268,5 +284,6 @@ void child_stop(struct child *c)
     finish(c);
     struct err e = ERR_INIT;
     if (file_remove_tree(run_dir, &e))
-        log_kv(LOG_WARN, "the configuration of a client process cannot be removed", "error", e.msg, NULL);
+        log_kv(LOG_WARN, "the configuration of a client process cannot be removed", "error", e.msg,
+            NULL);
 }

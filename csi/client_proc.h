@@ -1,6 +1,7 @@
-/* child — clients as processes of this machine, where there is no Kubernetes to run pods. A process is started (no shell, its
- * configuration in the environment, secrets as files that only we can read), watched, and started again when it dies, each time
- * a little later. It outlives us: a restarted plugin finds it by pid and start time. */
+/* child — clients as processes of this machine, where there is no Kubernetes to run pods. A process
+ * is started (no shell, its configuration in the environment, secrets as files that only we can
+ * read), watched, and started again when it dies, each time a little later. It outlives us: a
+ * restarted plugin finds it by pid and start time. */
 #ifndef MILLRACE_CSI_CLIENT_PROC_H
 #define MILLRACE_CSI_CLIENT_PROC_H
 
@@ -12,16 +13,18 @@
 struct child; /* opaque */
 
 struct child_conf {
-    const char *binary;    /* millrace-fuse */
-    const char *dir;       /* the volume's: VOLUME_SOCKET and VOLUME_CACHE are in it */
-    const char *run_dir;   /* of this volume: config.json, secrets/ (child_write) and pid */
+    const char *binary;  /* millrace-fuse */
+    const char *dir;     /* the volume's: VOLUME_SOCKET and VOLUME_CACHE are in it */
+    const char *run_dir; /* of this volume: config.json, secrets/ (child_write) and pid */
 };
 
-/* Writes what the process is to know into run_dir (0700). Mount 0 has the secrets. Secrets are told to log_redact(). */
+/* Writes what the process is to know into run_dir (0700). Mount 0 has the secrets. Secrets are told
+ * to log_redact(). */
 struct child_secret {
     const char *name, *value; /* the name is checked: it becomes a file */
 };
-int child_write(const char *run_dir, const char *config, const struct child_secret *secrets, size_t n, struct err *e);
+int child_write(const char *run_dir, const char *config, const struct child_secret *secrets,
+    size_t n, struct err *e);
 
 /* Starts the process, or takes over the one that still runs from before. */
 struct child *child_start(const struct child_conf *conf, struct err *e);

@@ -1,4 +1,5 @@
-/* The Controller of standalone mode. On Kubernetes the operator makes PersistentVolumes and none of this is offered. */
+/* The Controller of standalone mode. On Kubernetes the operator makes PersistentVolumes and none of
+ * this is offered. */
 #include "csi/client_config.h"
 #include "csi/plugin.h"
 #include "lib/base/clock.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 
 #define NAME_MAX_BYTES 256
-#define STANDALONE_NS "standalone"
+#define STANDALONE_NS  "standalone"
 
 static struct source_pair *pairs_of(struct rpc_call *call, Csi__Pair *const *list, size_t n)
 {
@@ -21,7 +22,8 @@ static struct source_pair *pairs_of(struct rpc_call *call, Csi__Pair *const *lis
     return out;
 }
 
-static void answer_volume(struct rpc_call *call, const struct volume *v, Csi__CreateVolumeResponse *out)
+static void answer_volume(
+    struct rpc_call *call, const struct volume *v, Csi__CreateVolumeResponse *out)
 {
     Csi__Volume *volume = rpc_alloc(call, sizeof *volume);
     csi__volume__init(volume);
@@ -39,7 +41,8 @@ static void answer_volume(struct rpc_call *call, const struct volume *v, Csi__Cr
     out->volume = volume;
 }
 
-static int check_create(const Csi__CreateVolumeRequest *in, const struct source_pair *params, struct err *e)
+static int check_create(
+    const Csi__CreateVolumeRequest *in, const struct source_pair *params, struct err *e)
 {
     int mode;
     if (!in->name[0])
@@ -51,13 +54,15 @@ static int check_create(const Csi__CreateVolumeRequest *in, const struct source_
     for (size_t i = 0; i < in->n_volume_capabilities; i++)
         if (capability_check(in->volume_capabilities[i], &mode, e))
             return -1;
-    if (in->capacity_range && (in->capacity_range->required_bytes < 0 || in->capacity_range->limit_bytes < 0))
+    if (in->capacity_range
+        && (in->capacity_range->required_bytes < 0 || in->capacity_range->limit_bytes < 0))
         return err_set(e, ERR_INVALID, "capacity_range has a negative size");
     return child_config_check(params, in->n_parameters, e);
 }
 
 /* The same name again: the same volume, if the rest is the same as well. */
-static int check_same(const struct volume *v, const Csi__CreateVolumeRequest *in, const struct source_pair *params, struct err *e)
+static int check_same(const struct volume *v, const Csi__CreateVolumeRequest *in,
+    const struct source_pair *params, struct err *e)
 {
     const Csi__CapacityRange *range = in->capacity_range;
     bool same = strcmp(v->name, in->name) == 0 && v->nparams == in->n_parameters;
@@ -66,11 +71,15 @@ static int check_same(const struct volume *v, const Csi__CreateVolumeRequest *in
         same = value && strcmp(value, v->params[i].value) == 0;
     }
     if (range && v->capacity)
-        same = same && range->required_bytes <= v->capacity && (range->limit_bytes == 0 || v->capacity <= range->limit_bytes);
-    return same ? 0 : err_set(e, ERR_EXISTS, "volume %s exists with other parameters or another size", in->name);
+        same = same && range->required_bytes <= v->capacity
+            && (range->limit_bytes == 0 || v->capacity <= range->limit_bytes);
+    return same ? 0
+                : err_set(e, ERR_EXISTS, "volume %s exists with other parameters or another size",
+                    in->name);
 }
 
-static int create_volume(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int create_volume(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     struct plugin *p = rpc_user(call);
     const Csi__CreateVolumeRequest *in = (const Csi__CreateVolumeRequest *)req;
@@ -102,7 +111,8 @@ static int create_volume(struct rpc_call *call, const ProtobufCMessage *req, Pro
     return rc;
 }
 
-static int delete_volume(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int delete_volume(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
     struct plugin *p = rpc_user(call);
@@ -125,10 +135,12 @@ static int delete_volume(struct rpc_call *call, const ProtobufCMessage *req, Pro
     return rc;
 }
 
-static int validate(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int validate(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     struct plugin *p = rpc_user(call);
-    const Csi__ValidateVolumeCapabilitiesRequest *in = (const Csi__ValidateVolumeCapabilitiesRequest *)req;
+    const Csi__ValidateVolumeCapabilitiesRequest *in =
+        (const Csi__ValidateVolumeCapabilitiesRequest *)req;
     Csi__ValidateVolumeCapabilitiesResponse *out = (Csi__ValidateVolumeCapabilitiesResponse *)resp;
     if (!in->volume_id[0])
         return err_set(e, ERR_INVALID, "volume_id is missing");
@@ -158,7 +170,8 @@ static int validate(struct rpc_call *call, const ProtobufCMessage *req, Protobuf
     return 0;
 }
 
-static int get_capabilities(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int get_capabilities(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
     Csi__ControllerGetCapabilitiesResponse *out = (Csi__ControllerGetCapabilitiesResponse *)resp;
@@ -176,13 +189,15 @@ static int get_capabilities(struct rpc_call *call, const ProtobufCMessage *req, 
 }
 
 const struct rpc_method controller_methods[] = {
-    {"/csi.v1.Controller/CreateVolume", &csi__create_volume_request__descriptor, &csi__create_volume_response__descriptor, create_volume,
-        false},
-    {"/csi.v1.Controller/DeleteVolume", &csi__delete_volume_request__descriptor, &csi__delete_volume_response__descriptor, delete_volume,
-        false},
-    {"/csi.v1.Controller/ValidateVolumeCapabilities", &csi__validate_volume_capabilities_request__descriptor,
+    {"/csi.v1.Controller/CreateVolume", &csi__create_volume_request__descriptor,
+        &csi__create_volume_response__descriptor, create_volume, false},
+    {"/csi.v1.Controller/DeleteVolume", &csi__delete_volume_request__descriptor,
+        &csi__delete_volume_response__descriptor, delete_volume, false},
+    {"/csi.v1.Controller/ValidateVolumeCapabilities",
+        &csi__validate_volume_capabilities_request__descriptor,
         &csi__validate_volume_capabilities_response__descriptor, validate, false},
-    {"/csi.v1.Controller/ControllerGetCapabilities", &csi__controller_get_capabilities_request__descriptor,
+    {"/csi.v1.Controller/ControllerGetCapabilities",
+        &csi__controller_get_capabilities_request__descriptor,
         &csi__controller_get_capabilities_response__descriptor, get_capabilities, true},
 };
 const size_t controller_nmethods = ARRAY_LEN(controller_methods);

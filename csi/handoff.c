@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WAIT_SLICE_NS (200 * NS_PER_MS) /* how soon a cancelled RPC is noticed */
+#define WAIT_SLICE_NS   (200 * NS_PER_MS) /* how soon a cancelled RPC is noticed */
 #define FLUSH_MARGIN_NS NS_PER_S
 
 struct keeper *keeper_new(const struct keeper_conf *conf)
@@ -30,10 +30,14 @@ struct keeper *keeper_new(const struct keeper_conf *conf)
     pthread_mutex_init(&k->mu, NULL);
     k->mounts = metric_gauge("millrace_csi_mounts", "", "FUSE mounts of datasets on this node");
     k->clients = metric_gauge("millrace_csi_clients", "", "clients that are connected");
-    k->backing = metric_gauge("millrace_csi_backing_files", "", "cache files that the kernel reads without the client");
-    k->handovers = metric_counter("millrace_csi_handovers_total", "", "times that a mount went on with another client process");
-    k->abandoned = metric_counter("millrace_csi_abandoned_total", "", "mounts aborted because no client came back");
-    k->remounts = metric_counter("millrace_csi_remounts_total", "", "mounts that were lost and made again");
+    k->backing = metric_gauge(
+        "millrace_csi_backing_files", "", "cache files that the kernel reads without the client");
+    k->handovers = metric_counter("millrace_csi_handovers_total", "",
+        "times that a mount went on with another client process");
+    k->abandoned = metric_counter(
+        "millrace_csi_abandoned_total", "", "mounts aborted because no client came back");
+    k->remounts = metric_counter(
+        "millrace_csi_remounts_total", "", "mounts that were lost and made again");
     return k;
 }
 
@@ -68,7 +72,8 @@ static void load_init(struct keep *v)
 
 static void keep_free(struct keep *v)
 {
-    for (int *fd[] = {&v->listen_fd, &v->wake_fd, &v->fuse_fd, &v->early_fd, &v->conn}, i = 0; i < 5; i++)
+    for (int *fd[] = {&v->listen_fd, &v->wake_fd, &v->fuse_fd, &v->early_fd, &v->conn}, i = 0;
+         i < 5; i++)
         if (*fd[i] >= 0)
             close(*fd[i]);
     backing_free(v->files);
@@ -82,7 +87,8 @@ static void keep_free(struct keep *v)
     free(v);
 }
 
-static struct keep *keep_new(struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e)
+static struct keep *keep_new(
+    struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e)
 {
     cleanup_free char *cache = path_join(dir, VOLUME_CACHE), *sock = path_join(dir, VOLUME_SOCKET);
     struct stat st;
@@ -91,8 +97,18 @@ static struct keep *keep_new(struct keeper *k, const char *ns, const char *uid, 
         return NULL;
     }
     struct keep *v = xcalloc(1, sizeof *v);
-    *v = (struct keep){.keeper = k, .refs = 1, .ns = xstrdup(ns), .uid = xstrdup(uid), .dir = xstrdup(dir), .cache_dev = st.st_dev,
-        .cache_owner = st.st_uid, .listen_fd = -1, .wake_fd = -1, .fuse_fd = -1, .early_fd = -1, .conn = -1};
+    *v = (struct keep){.keeper = k,
+        .refs = 1,
+        .ns = xstrdup(ns),
+        .uid = xstrdup(uid),
+        .dir = xstrdup(dir),
+        .cache_dev = st.st_dev,
+        .cache_owner = st.st_uid,
+        .listen_fd = -1,
+        .wake_fd = -1,
+        .fuse_fd = -1,
+        .early_fd = -1,
+        .conn = -1};
     v->init_path = xasprintf("%s/%s.%s.init", k->conf.state_dir, ns, uid);
     cleanup_free char *ids = xasprintf("%s/%s.%s.ids", k->conf.state_dir, ns, uid);
     v->files = backing_new(ids, k->conf.backing_max);
@@ -112,7 +128,8 @@ static struct keep *keep_new(struct keeper *k, const char *ns, const char *uid, 
     return v;
 }
 
-struct keep *keep_get(struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e)
+struct keep *keep_get(
+    struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e)
 {
     pthread_mutex_lock(&k->mu);
     struct keep *v = k->all;
@@ -209,15 +226,20 @@ static int missing(const struct keep *v, const struct keep_want *w, struct err *
     if (v->conn >= 0 && v->failed[0])
         return err_set(e, ERR_RETRY, "%s cannot be served on node %s: %s", title, node, v->failed);
     if (v->conn >= 0)
-        return err_set(e, ERR_RETRY, "the client of %s on node %s is connected but does not serve yet; its log says why", title, node);
+        return err_set(e, ERR_RETRY,
+            "the client of %s on node %s is connected but does not serve yet; its log says why",
+            title, node);
     if (child)
-        return err_set(e, ERR_RETRY, "the client process of %s has not connected; its log is that of this plugin", title);
-    return err_set(e, ERR_RETRY, "the client pod of %s has not connected on node %s yet: kubectl -n %s get pod -l %s=%s -o wide", title,
-        node, w->source->ns, LABEL_DATASET, w->source->name);
+        return err_set(e, ERR_RETRY,
+            "the client process of %s has not connected; its log is that of this plugin", title);
+    return err_set(e, ERR_RETRY,
+        "the client pod of %s has not connected on node %s yet: kubectl -n %s get pod -l %s=%s -o wide",
+        title, node, w->source->ns, LABEL_DATASET, w->source->name);
 }
 
 /* Waits with mu held until ready() or until there is no point in waiting. */
-static int wait_for(struct keep *v, const struct keep_want *w, bool (*ready)(const struct keep *), struct err *e)
+static int wait_for(
+    struct keep *v, const struct keep_want *w, bool (*ready)(const struct keep *), struct err *e)
 {
     for (;;) {
         if (ready(v))
@@ -249,9 +271,12 @@ static int stage_locked(struct keep *v, const struct keep_want *w, struct err *e
         e->sys = EBUSY;
         return -1;
     }
-    if (v->staging) /* this also waits until a restarted plugin has the fd back, or a lost mount has been made again */
+    /* this also waits until a restarted plugin has the fd back, or a lost mount has been made again
+     */
+    if (v->staging)
         return wait_for(v, w, usable, e);
-    /* A mount that nobody serves makes everyone hang who looks at it: first a client, then the mount. */
+    /* A mount that nobody serves makes everyone hang who looks at it: first a client, then the
+     * mount. */
     if (wait_for(v, w, has_client, e) || keep_mount(v, w->staging, w->read_only, e))
         return -1;
     if (wait_for(v, w, usable, e) == 0)
@@ -284,7 +309,8 @@ int keep_unstage(struct keep *v, int64_t deadline_ns, struct err *e)
     cleanup_free char *staging = xstrdup(v->staging);
     bool flush = !v->read_only && usable(v);
     pthread_mutex_unlock(&v->mu);
-    int rc = mount_end_fuse(staging, flush, deadline_ns - FLUSH_MARGIN_NS, e); /* the client goes on serving meanwhile */
+    /* the client goes on serving meanwhile */
+    int rc = mount_end_fuse(staging, flush, deadline_ns - FLUSH_MARGIN_NS, e);
     pthread_mutex_lock(&v->mu);
     if (rc == 0)
         forget_mount(v);
@@ -304,8 +330,11 @@ void keep_published(struct keep *v, bool published)
 void keep_state(struct keep *v, struct keep_state *out)
 {
     pthread_mutex_lock(&v->mu);
-    *out = (struct keep_state){.mounted = v->staging != NULL, .connected = v->hello, .usable = usable(v),
-        .backing_files = backing_count(v->files), .pid = v->conn >= 0 ? v->pid : 0};
+    *out = (struct keep_state){.mounted = v->staging != NULL,
+        .connected = v->hello,
+        .usable = usable(v),
+        .backing_files = backing_count(v->files),
+        .pid = v->conn >= 0 ? v->pid : 0};
     memcpy(out->failed, v->failed, sizeof out->failed);
     pthread_mutex_unlock(&v->mu);
 }

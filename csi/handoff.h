@@ -1,12 +1,14 @@
-/* keeper — owns the fuse fd and the mount of every dataset on this node, and lends the fd to the clients that serve it
- * (lib/keep/wire.h). A client may die and the next one goes on where it was; this process may die and gets the fd back from the
- * living client; only when both are gone is a mount lost, and then the next client gets a fresh one at the same place.
+/* keeper — owns the fuse fd and the mount of every dataset on this node, and lends the fd to the
+ * clients that serve it (lib/keep/wire.h). A client may die and the next one goes on where it was;
+ * this process may die and gets the fd back from the living client; only when both are gone is a
+ * mount lost, and then the next client gets a fresh one at the same place.
  *
- * One thread a volume: a client that does not read, or makes a system call of ours wait, harms its own volume only.
- * What a hostile client can do: serve wrong bytes of its own dataset; hang its readers until the mount is aborted; have up to
- * `backing_max` of its own files held open. What it cannot: register somebody else's file (backing.h), close ids of another
- * volume, hand in an fd that is no FUSE device, name a path, learn of processes that do not have its dataset mounted. Its texts
- * are shown to people, cleaned of control characters. */
+ * One thread a volume: a client that does not read, or makes a system call of ours wait, harms its
+ * own volume only. What a hostile client can do: serve wrong bytes of its own dataset; hang its
+ * readers until the mount is aborted; have up to `backing_max` of its own files held open. What it
+ * cannot: register somebody else's file (backing.h), close ids of another volume, hand in an fd
+ * that is no FUSE device, name a path, learn of processes that do not have its dataset mounted. Its
+ * texts are shown to people, cleaned of control characters. */
 #ifndef MILLRACE_CSI_HANDOFF_H
 #define MILLRACE_CSI_HANDOFF_H
 
@@ -23,20 +25,24 @@ struct keeper; /* opaque: all volumes */
 struct keep;   /* opaque: one volume */
 
 struct keeper_conf {
-    const char *state_dir;    /* saved INITs and logs of backing files; exists */
-    const char *node;         /* for messages */
-    int64_t read_ahead_kib;   /* of every mount */
-    int64_t abandon_ns;       /* a published mount without a client for so long is aborted: its readers get an error; 0: never */
-    size_t backing_max;       /* backing files a volume */
-    void (*caller)(pid_t pid, char out[CALLER_MAX]); /* says who a process is; NULL: caller_of_pid() */
+    const char *state_dir;  /* saved INITs and logs of backing files; exists */
+    const char *node;       /* for messages */
+    int64_t read_ahead_kib; /* of every mount */
+    /* a published mount without a client for so long is aborted: its readers get an error; 0: never
+     */
+    int64_t abandon_ns;
+    size_t backing_max; /* backing files a volume */
+    /* says who a process is; NULL: caller_of_pid() */
+    void (*caller)(pid_t pid, char out[CALLER_MAX]);
 };
 
 struct keeper *keeper_new(const struct keeper_conf *conf); /* strings are copied */
-void keeper_free(struct keeper *k); /* every keep has been put */
+void keeper_free(struct keeper *k);                        /* every keep has been put */
 
-/* The volume whose directory is dir (VOLUME_SOCKET is made in it; VOLUME_CACHE exists there). Counted: the socket lives until
- * the last keep_put(). Neither get nor put touches a mount. */
-struct keep *keep_get(struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e);
+/* The volume whose directory is dir (VOLUME_SOCKET is made in it; VOLUME_CACHE exists there).
+ * Counted: the socket lives until the last keep_put(). Neither get nor put touches a mount. */
+struct keep *keep_get(
+    struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e);
 void keep_put(struct keep *v);
 
 struct keep_want {
@@ -47,11 +53,13 @@ struct keep_want {
     bool (*cancelled)(const void *arg);
     const void *arg;
 };
-/* Mounts at staging and waits until a client serves; at once if one already does. On failure nothing is mounted, unless it was
- * before. Errors: RETRY with what is missing or what the client said; CONFLICT/EBUSY when mounted elsewhere. */
+/* Mounts at staging and waits until a client serves; at once if one already does. On failure
+ * nothing is mounted, unless it was before. Errors: RETRY with what is missing or what the client
+ * said; CONFLICT/EBUSY when mounted elsewhere. */
 int keep_stage(struct keep *v, const struct keep_want *want, struct err *e);
-/* Do pods have it? One that none has is aborted a few seconds after its client has gone: kubelet looks at a mount before it asks
- * to unstage it, and would hang where no client can come any more (its namespace is being deleted). At first: no. */
+/* Do pods have it? One that none has is aborted a few seconds after its client has gone: kubelet
+ * looks at a mount before it asks to unstage it, and would hang where no client can come any more
+ * (its namespace is being deleted). At first: no. */
 void keep_published(struct keep *v, bool published);
 /* Unmounts; not mounted: fine. After the deadline the mount is aborted. */
 int keep_unstage(struct keep *v, int64_t deadline_ns, struct err *e);
@@ -63,7 +71,7 @@ struct keep_state {
     bool connected; /* a client is */
     bool usable;    /* mounted, and a client has served it; it may be restarting now */
     size_t backing_files;
-    pid_t pid;      /* of the client, 0 if not connected */
+    pid_t pid;        /* of the client, 0 if not connected */
     char failed[256]; /* what the client said last that it cannot; "" when it serves */
 };
 void keep_state(struct keep *v, struct keep_state *out);

@@ -1,11 +1,12 @@
-/* keeper_priv — what keeper.c (the callers' side) and keeper_thread.c (the volume's thread) share. */
+/* keeper_priv — what keeper.c (the callers' side) and keeper_thread.c (the volume's thread) share.
+ */
 #ifndef MILLRACE_CSI_HANDOFF_PRIV_H
 #define MILLRACE_CSI_HANDOFF_PRIV_H
 
 #include "csi/backing.h"
 #include "csi/handoff.h"
-#include "lib/http/metric.h"
 #include "lib/handoff/wire.h"
+#include "lib/http/metric.h"
 
 #include <pthread.h>
 
@@ -18,42 +19,49 @@ struct keeper {
 
 struct keep {
     struct keeper *keeper;
-    struct keep *next;     /* keeper.mu */
-    unsigned refs;         /* keeper.mu */
+    struct keep *next; /* keeper.mu */
+    unsigned refs;     /* keeper.mu */
     char *ns, *uid, *dir;
-    char *init_path;       /* the saved INIT */
-    dev_t cache_dev;       /* backing files are on it … */
-    uid_t cache_owner;     /* … and belong to it */
+    char *init_path;   /* the saved INIT */
+    dev_t cache_dev;   /* backing files are on it … */
+    uid_t cache_owner; /* … and belong to it */
     int listen_fd, wake_fd;
     pthread_t thread;
 
-    pthread_mutex_t mu;    /* held by the thread except while it waits; below it only file and log calls */
+    /* held by the thread except while it waits; below it only file and log calls */
+    pthread_mutex_t mu;
     pthread_cond_t changed;
-    bool stop;             /* mu: order to the thread: end */
-    bool end_mount;        /* mu: order: forget the mount, its fd and its client; the thread resets it */
-    bool ending;           /* mu: somebody is unmounting: the thread leaves the mount alone */
-    char *staging;         /* mu: NULL: not mounted */
-    dev_t dev;             /* mu */
-    bool read_only;        /* mu */
-    bool published;        /* mu */
-    int fuse_fd;           /* mu: -1 while mounted: with the living client, or lost. Closed by the thread only */
-    int early_fd;          /* mu: returned before the mount was adopted; -1 none. Of this client; the thread's */
-    bool served;           /* mu: a client has answered INIT on this connection */
-    unsigned init_len;     /* mu */
+    bool stop; /* mu: order to the thread: end */
+    /* mu: order: forget the mount, its fd and its client; the thread resets it */
+    bool end_mount;
+    bool ending;    /* mu: somebody is unmounting: the thread leaves the mount alone */
+    char *staging;  /* mu: NULL: not mounted */
+    dev_t dev;      /* mu */
+    bool read_only; /* mu */
+    bool published; /* mu */
+    /* mu: -1 while mounted: with the living client, or lost. Closed by the thread only */
+    int fuse_fd;
+    /* mu: returned before the mount was adopted; -1 none. Of this client; the thread's */
+    int early_fd;
+    bool served;       /* mu: a client has answered INIT on this connection */
+    unsigned init_len; /* mu */
     unsigned char init[KEEP_INIT_MAX];
-    int conn;              /* mu: the client, -1 if none. Closed by the thread only */
-    pid_t pid;             /* mu: of the client */
+    int conn;                      /* mu: the client, -1 if none. Closed by the thread only */
+    pid_t pid;                     /* mu: of the client */
     bool hello, welcomed, serving; /* mu: of this client */
-    bool failed_stage;     /* mu: it got the fd and said that it cannot serve */
-    char failed[256];      /* mu */
-    int64_t hello_ns;      /* mu: when it connected, then when it said hello; postponed while its mount is not known to be dead */
+    bool failed_stage;             /* mu: it got the fd and said that it cannot serve */
+    char failed[256];              /* mu */
+    /* mu: when it connected, then when it said hello; postponed while its mount is not known to be
+     * dead */
+    int64_t hello_ns;
     int64_t alone_ns;      /* mu: since when a mount has no client */
     int64_t checked_ns;    /* mu: when the fd was last looked at */
     struct backing *files; /* mu */
 };
 
 void *keep_thread(void *keep);
-void keep_wake(struct keep *v);              /* mu held or not */
-int keep_mount(struct keep *v, const char *staging, bool read_only, struct err *e); /* mu held; a fresh connection */
+void keep_wake(struct keep *v); /* mu held or not */
+/* mu held; a fresh connection */
+int keep_mount(struct keep *v, const char *staging, bool read_only, struct err *e);
 
 #endif

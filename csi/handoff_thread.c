@@ -17,26 +17,32 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define CHECK_NS (10 * NS_PER_S)       /* how often a mount's connection is looked at */
-#define PROBE_NS (2 * NS_PER_S)        /* for a file system to answer, where a dead one says so at once */
+#define CHECK_NS (10 * NS_PER_S) /* how often a mount's connection is looked at */
+/* for a file system to answer, where a dead one says so at once */
+#define PROBE_NS  (2 * NS_PER_S)
 #define RETURN_NS ((KEEP_RETURN_MS + 1000) * NS_PER_MS)
-#define UNUSED_NS (5 * NS_PER_S)       /* a mount that no pod has goes without a client for so long: one that restarts is back by then */
-#define NOTIFY_RESEND 7                /* linux/fuse.h: FUSE_NOTIFY_RESEND; older headers lack it */
-#define HELLO_NS (5 * NS_PER_S)        /* from connecting to hello: others wait behind */
-#define SEND_SECONDS 1                 /* a client that does not read what it is told for so long is dropped */
-#define FUSE_RDEV makedev(10, 229)
-#define INIT_MIN 48                    /* fuse_in_header and the oldest fuse_init_in */
+/* a mount that no pod has goes without a client for so long: one that restarts is back by then */
+#define UNUSED_NS     (5 * NS_PER_S)
+#define NOTIFY_RESEND 7              /* linux/fuse.h: FUSE_NOTIFY_RESEND; older headers lack it */
+#define HELLO_NS      (5 * NS_PER_S) /* from connecting to hello: others wait behind */
+/* a client that does not read what it is told for so long is dropped */
+#define SEND_SECONDS 1
+#define FUSE_RDEV    makedev(10, 229)
+#define INIT_MIN     48 /* fuse_in_header and the oldest fuse_init_in */
 
-/* What a client that has ended had read and not answered waits in the queue again. The next one would ask for that itself, but there
- * may be none, and only who waits in the queue can be killed. Not where it may live, and we leave it: it would get requests twice. */
+/* What a client that has ended had read and not answered waits in the queue again. The next one
+ * would ask for that itself, but there may be none, and only who waits in the queue can be killed.
+ * Not where it may live, and we leave it: it would get requests twice. */
 static void requeue(const struct keep *v)
 {
     struct pollfd p = {.fd = v->conn};
     if (poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP))
         return;
     struct fuse_out_header h = {.len = sizeof h, .error = NOTIFY_RESEND, .unique = 0};
-    if (v->fuse_fd >= 0 && v->served && write(v->fuse_fd, &h, sizeof h) < 0) /* an older kernel, or nothing is mounted any more */
-        log_kv(LOG_DEBUG, "the kernel does not queue requests again", "dataset", v->uid, "error", strerror(errno), NULL);
+    /* an older kernel, or nothing is mounted any more */
+    if (v->fuse_fd >= 0 && v->served && write(v->fuse_fd, &h, sizeof h) < 0)
+        log_kv(LOG_DEBUG, "the kernel does not queue requests again", "dataset", v->uid, "error",
+            strerror(errno), NULL);
 }
 
 static void close_client(struct keep *v, const char *why)
@@ -109,7 +115,8 @@ static void set_failed(struct keep *v, const struct keep_msg *m)
     v->failed[n] = '\0';
     if (!v->failed[0])
         snprintf(v->failed, sizeof v->failed, "the client does not say why");
-    log_kv(LOG_WARN, "the client cannot serve", "namespace", v->ns, "dataset", v->uid, "error", v->failed, NULL);
+    log_kv(LOG_WARN, "the client cannot serve", "namespace", v->ns, "dataset", v->uid, "error",
+        v->failed, NULL);
     v->failed_stage = v->welcomed && !v->serving && !v->served;
 }
 
@@ -119,21 +126,25 @@ static void set_serving(struct keep *v)
     if (v->fuse_fd < 0 || !v->welcomed || v->serving)
         return;
     if (!v->init_len)
-        log_kv(LOG_WARN, "the client serves but has not sent INIT: its successor cannot go on", "dataset", v->uid, NULL);
+        log_kv(LOG_WARN, "the client serves but has not sent INIT: its successor cannot go on",
+            "dataset", v->uid, NULL);
     if (v->served)
         metric_add(v->keeper->handovers, 1);
     v->serving = v->served = true;
     v->failed_stage = false;
     v->failed[0] = '\0';
-    if (mount_read_ahead(v->dev, v->keeper->conf.read_ahead_kib, &e)) /* INIT has been answered: the kernel lowers it there */
+    /* INIT has been answered: the kernel lowers it there */
+    if (mount_read_ahead(v->dev, v->keeper->conf.read_ahead_kib, &e))
         log_kv(LOG_WARN, "read-ahead stays at the kernel's 128 KiB", "error", e.msg, NULL);
-    log_kv(LOG_INFO, "client serves", "namespace", v->ns, "dataset", v->uid, "at", v->staging, NULL);
+    log_kv(
+        LOG_INFO, "client serves", "namespace", v->ns, "dataset", v->uid, "at", v->staging, NULL);
 }
 
 static void save_init(struct keep *v, const struct keep_msg *m)
 {
     struct err e = ERR_INIT;
-    if (v->fuse_fd < 0 || !v->welcomed || v->init_len || m->len < INIT_MIN || m->len > KEEP_INIT_MAX)
+    if (v->fuse_fd < 0 || !v->welcomed || v->init_len || m->len < INIT_MIN
+        || m->len > KEEP_INIT_MAX)
         return;
     memcpy(v->init, m->payload, m->len);
     v->init_len = m->len;
@@ -152,12 +163,14 @@ static bool is_ours(const struct keep *v, int fd)
     cleanup_free char *text = file_read(path, 4096, NULL, &e);
     const char *line = text ? strstr(text, "fuse_connection:") : NULL;
     unsigned connection;
-    return !line || sscanf(line, "fuse_connection: %u", &connection) != 1 || connection == minor(v->dev);
+    return !line || sscanf(line, "fuse_connection: %u", &connection) != 1
+        || connection == minor(v->dev);
 }
 
 static void take_back(struct keep *v, int fd)
 {
-    if (!v->staging && v->early_fd < 0) { /* a plugin that has just started: keep_adopt() is about to be called */
+    /* a plugin that has just started: keep_adopt() is about to be called */
+    if (!v->staging && v->early_fd < 0) {
         v->early_fd = fd;
         return;
     }
@@ -169,7 +182,8 @@ static void take_back(struct keep *v, int fd)
     v->fuse_fd = fd;
     v->welcomed = true;
     v->checked_ns = clock_mono_ns();
-    log_kv(LOG_INFO, "the living client returned the fuse fd", "namespace", v->ns, "dataset", v->uid, "at", v->staging, NULL);
+    log_kv(LOG_INFO, "the living client returned the fuse fd", "namespace", v->ns, "dataset",
+        v->uid, "at", v->staging, NULL);
 }
 
 static void answer_backing(struct keep *v, int fd)
@@ -200,7 +214,8 @@ static void answer_who(struct keep *v, const struct keep_msg *m)
     struct err e = ERR_INIT;
     if (m->len == sizeof answer.pid)
         memcpy(&answer.pid, m->payload, sizeof answer.pid);
-    if (v->staging && answer.pid > 0 && answer.pid <= INT_MAX && mount_seen_by((pid_t)answer.pid, v->dev))
+    if (v->staging && answer.pid > 0 && answer.pid <= INT_MAX
+        && mount_seen_by((pid_t)answer.pid, v->dev))
         v->keeper->conf.caller((pid_t)answer.pid, answer.name);
     if (keep_send(v->conn, KEEP_CALLER, &answer, sizeof answer, -1, &e))
         close_client(v, e.msg);
@@ -241,13 +256,27 @@ static void receive(struct keep *v)
         return;
     }
     switch ((enum keep_type)m.type) {
-    case KEEP_HELLO: on_hello(v, &m); break;
-    case KEEP_INIT: save_init(v, &m); break;
-    case KEEP_SERVING: set_serving(v); break;
-    case KEEP_FAILED: set_failed(v, &m); break;
-    case KEEP_BACKING_OPEN: answer_backing(v, fd); break;
-    case KEEP_BACKING_CLOSE: close_backing(v, &m); break;
-    case KEEP_WHO: answer_who(v, &m); break;
+    case KEEP_HELLO:
+        on_hello(v, &m);
+        break;
+    case KEEP_INIT:
+        save_init(v, &m);
+        break;
+    case KEEP_SERVING:
+        set_serving(v);
+        break;
+    case KEEP_FAILED:
+        set_failed(v, &m);
+        break;
+    case KEEP_BACKING_OPEN:
+        answer_backing(v, fd);
+        break;
+    case KEEP_BACKING_CLOSE:
+        close_backing(v, &m);
+        break;
+    case KEEP_WHO:
+        answer_who(v, &m);
+        break;
     case KEEP_RETURN_FD:
         if (fd >= 0)
             take_back(v, fd);
@@ -255,7 +284,9 @@ static void receive(struct keep *v)
         break;
     case KEEP_WELCOME:
     case KEEP_CALLER:
-    case KEEP_BACKING: close_client(v, "it sent what only the keeper sends"); break;
+    case KEEP_BACKING:
+        close_client(v, "it sent what only the keeper sends");
+        break;
     }
     pthread_cond_broadcast(&v->changed);
 }
@@ -263,7 +294,8 @@ static void receive(struct keep *v)
 static void welcome(struct keep *v)
 {
     struct err e = ERR_INIT;
-    struct keep_welcome w = {.version = KEEP_VERSION, .read_only = v->read_only, .init_len = v->init_len};
+    struct keep_welcome w = {
+        .version = KEEP_VERSION, .read_only = v->read_only, .init_len = v->init_len};
     memcpy(w.init, v->init, v->init_len);
     if (keep_send(v->conn, KEEP_WELCOME, &w, sizeof w, v->fuse_fd, &e))
         close_client(v, e.msg);
@@ -271,7 +303,8 @@ static void welcome(struct keep *v)
         v->welcomed = true;
 }
 
-/* The fd of our mount is missing and the client does not have it either. If the mount is dead, it is made again. */
+/* The fd of our mount is missing and the client does not have it either. If the mount is dead, it
+ * is made again. */
 static void remount(struct keep *v)
 {
     struct err e = ERR_INIT;
@@ -279,16 +312,21 @@ static void remount(struct keep *v)
     cleanup_free char *staging = xstrdup(v->staging);
     pthread_mutex_unlock(&v->mu);
     int there = mount_at(staging, NULL, NULL, NULL, &e);
-    bool alive = there == 1 && (mount_statfs(staging, clock_mono_ns() + PROBE_NS, &fs, &e) == 0 || e.sys == ETIMEDOUT);
+    bool alive = there == 1
+        && (mount_statfs(staging, clock_mono_ns() + PROBE_NS, &fs, &e) == 0 || e.sys == ETIMEDOUT);
     pthread_mutex_lock(&v->mu);
     if (v->ending || !v->staging || v->fuse_fd >= 0 || !v->hello)
         return;
     if (there < 0 || alive) { /* somebody else holds the fd: he may come yet */
-        log_kv(LOG_WARN, "a mount is alive but this client does not serve it; waiting for the one that does", "at", staging, NULL);
+        log_kv(LOG_WARN,
+            "a mount is alive but this client does not serve it; waiting for the one that does",
+            "at", staging, NULL);
         v->hello_ns = clock_mono_ns();
         return;
     }
-    log_kv(LOG_WARN, "the mount was lost with its client: making it again; pods that use it must be restarted", "at", staging, NULL);
+    log_kv(LOG_WARN,
+        "the mount was lost with its client: making it again; pods that use it must be restarted",
+        "at", staging, NULL);
     metric_add(v->keeper->backing, -(int64_t)backing_count(v->files));
     if (mount_detach(staging, &e) || keep_mount(v, staging, v->read_only, &e)) {
         log_kv(LOG_ERROR, "the mount cannot be made again", "error", e.msg, NULL);
@@ -311,16 +349,17 @@ static void check_connection(struct keep *v)
 
 static void abandon(struct keep *v)
 {
-    log_kv(LOG_ERROR, "no client came back: aborting the mount, its readers get an error", "namespace", v->ns, "dataset", v->uid, "at",
-        v->staging, NULL);
+    log_kv(LOG_ERROR, "no client came back: aborting the mount, its readers get an error",
+        "namespace", v->ns, "dataset", v->uid, "at", v->staging, NULL);
     metric_add(v->keeper->abandoned, 1);
     close_fuse(v); /* the last fd: the kernel aborts the connection */
 }
 
 static void abort_unused(struct keep *v)
 {
-    log_kv(LOG_INFO, "no pod has the volume and no client serves it: aborting the mount, so that nobody waits for it", "namespace", v->ns,
-        "dataset", v->uid, "at", v->staging, NULL);
+    log_kv(LOG_INFO,
+        "no pod has the volume and no client serves it: aborting the mount, so that nobody waits for it",
+        "namespace", v->ns, "dataset", v->uid, "at", v->staging, NULL);
     close_fuse(v);
 }
 
@@ -389,13 +428,15 @@ void *keep_thread(void *arg)
     v->alone_ns = clock_mono_ns();
     while (!v->stop) {
         int timeout = due(v);
-        struct pollfd p[] = {{.fd = v->wake_fd, .events = POLLIN}, {.fd = v->conn >= 0 ? v->conn : v->listen_fd, .events = POLLIN}};
+        struct pollfd p[] = {{.fd = v->wake_fd, .events = POLLIN},
+            {.fd = v->conn >= 0 ? v->conn : v->listen_fd, .events = POLLIN}};
         bool client = v->conn >= 0;
         pthread_mutex_unlock(&v->mu);
         int ready = poll(p, 2, timeout);
         pthread_mutex_lock(&v->mu);
         uint64_t count;
-        if (ready > 0 && p[0].revents && read(v->wake_fd, &count, sizeof count) < 0 && errno != EAGAIN)
+        if (ready > 0 && p[0].revents && read(v->wake_fd, &count, sizeof count) < 0
+            && errno != EAGAIN)
             abort();
         if (ready <= 0 || !p[1].revents)
             continue;

@@ -2,7 +2,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 
-static int get_plugin_info(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int get_plugin_info(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)call, (void)req, (void)e;
     Csi__GetPluginInfoResponse *out = (Csi__GetPluginInfoResponse *)resp;
@@ -11,7 +12,8 @@ static int get_plugin_info(struct rpc_call *call, const ProtobufCMessage *req, P
     return 0;
 }
 
-static int get_plugin_capabilities(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int get_plugin_capabilities(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
     const struct plugin *p = rpc_user(call);
@@ -31,7 +33,8 @@ static int get_plugin_capabilities(struct rpc_call *call, const ProtobufCMessage
     return 0;
 }
 
-static int probe(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int probe(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
     Csi__BoolValue *ready = rpc_alloc(call, sizeof *ready);
@@ -42,10 +45,11 @@ static int probe(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMe
 }
 
 const struct rpc_method identity_methods[] = {
-    {"/csi.v1.Identity/GetPluginInfo", &csi__get_plugin_info_request__descriptor, &csi__get_plugin_info_response__descriptor,
-        get_plugin_info, true},
+    {"/csi.v1.Identity/GetPluginInfo", &csi__get_plugin_info_request__descriptor,
+        &csi__get_plugin_info_response__descriptor, get_plugin_info, true},
     {"/csi.v1.Identity/GetPluginCapabilities", &csi__get_plugin_capabilities_request__descriptor,
         &csi__get_plugin_capabilities_response__descriptor, get_plugin_capabilities, true},
-    {"/csi.v1.Identity/Probe", &csi__probe_request__descriptor, &csi__probe_response__descriptor, probe, true},
+    {"/csi.v1.Identity/Probe", &csi__probe_request__descriptor, &csi__probe_response__descriptor,
+        probe, true},
 };
 const size_t identity_nmethods = ARRAY_LEN(identity_methods);

@@ -15,8 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define BACKLOG 4096    /* a node that starts many pods connects in a burst */
-#define CHECK_MS 5000   /* how often the socket files are looked at */
+#define BACKLOG     4096 /* a node that starts many pods connects in a burst */
+#define CHECK_MS    5000 /* how often the socket files are looked at */
 #define SOCKETS_MAX 4
 
 struct sock {
@@ -39,14 +39,16 @@ static int open_socket(struct sock *s, struct err *e)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (strlen(s->path) >= sizeof a.sun_path)
-        return err_set(e, ERR_INVALID, "socket %s: a path may have %zu bytes", s->path, sizeof a.sun_path - 1);
+        return err_set(
+            e, ERR_INVALID, "socket %s: a path may have %zu bytes", s->path, sizeof a.sun_path - 1);
     memcpy(a.sun_path, s->path, strlen(s->path) + 1);
     cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_sys(e, errno, "make a socket for %s", s->path);
     if (unlink(s->path) && errno != ENOENT)
         return err_sys(e, errno, "remove the old socket %s", s->path);
-    if (bind(fd, (struct sockaddr *)&a, sizeof a) || chmod(s->path, 0600) || lstat(s->path, &s->file) || listen(fd, BACKLOG))
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) || chmod(s->path, 0600)
+        || lstat(s->path, &s->file) || listen(fd, BACKLOG))
         return err_sys(e, errno, "listen on %s", s->path);
     if (s->fd >= 0)
         close(s->fd);
@@ -58,7 +60,8 @@ static int open_socket(struct sock *s, struct err *e)
 static bool still_ours(const struct sock *s)
 {
     struct stat now;
-    return lstat(s->path, &now) == 0 && now.st_dev == s->file.st_dev && now.st_ino == s->file.st_ino;
+    return lstat(s->path, &now) == 0 && now.st_dev == s->file.st_dev
+        && now.st_ino == s->file.st_ino;
 }
 
 static void accept_one(struct listener *l, struct sock *s)
@@ -68,8 +71,10 @@ static void accept_one(struct listener *l, struct sock *s)
         return;
     struct ucred peer;
     socklen_t len = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || (peer.uid != 0 && peer.uid != geteuid())) {
-        log_warn("%s: turned away process %d of user %d: only root may connect", s->path, (int)peer.pid, (int)peer.uid);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len)
+        || (peer.uid != 0 && peer.uid != geteuid())) {
+        log_warn("%s: turned away process %d of user %d: only root may connect", s->path,
+            (int)peer.pid, (int)peer.uid);
         return;
     }
     l->accepted(l->user, fd);
@@ -83,9 +88,11 @@ static void check_files(struct listener *l)
         if (still_ours(&l->socks[i]))
             continue;
         if (open_socket(&l->socks[i], &e))
-            log_kv(LOG_ERROR, "the socket file is gone and cannot be made again", "error", e.msg, NULL);
+            log_kv(LOG_ERROR, "the socket file is gone and cannot be made again", "error", e.msg,
+                NULL);
         else
-            log_kv(LOG_WARN, "the socket file was gone: made it again", "path", l->socks[i].path, NULL);
+            log_kv(LOG_WARN, "the socket file was gone: made it again", "path", l->socks[i].path,
+                NULL);
     }
 }
 

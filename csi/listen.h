@@ -1,5 +1,6 @@
-/* listen — unix stream sockets that accept for somebody else, in one thread. Only root and our own user are let in. A socket
- * file that disappears (somebody cleaned up) is made again within seconds: kubelet then finds the plugin again. */
+/* listen — unix stream sockets that accept for somebody else, in one thread. Only root and our own
+ * user are let in. A socket file that disappears (somebody cleaned up) is made again within
+ * seconds: kubelet then finds the plugin again. */
 #ifndef MILLRACE_CSI_LISTEN_H
 #define MILLRACE_CSI_LISTEN_H
 
@@ -8,10 +9,13 @@
 #include <stddef.h>
 
 struct listener; /* opaque */
-/* accepted() owns the fd (non-blocking, CLOEXEC) and is called on the listener's thread, which starts with listener_start(). */
+/* accepted() owns the fd (non-blocking, CLOEXEC) and is called on the listener's thread, which
+ * starts with listener_start(). */
 struct listener *listener_new(const char *const *paths, size_t n, struct err *e);
 void listener_start(struct listener *l, void (*accepted)(void *user, int fd), void *user);
-void listener_stop(struct listener *l); /* no call of accepted() after it; removes the socket files if they are still ours */
-void listener_free(struct listener *l); /* after listener_stop(), or if it never started; NULL is fine */
+/* no call of accepted() after it; removes the socket files if they are still ours */
+void listener_stop(struct listener *l);
+/* after listener_stop(), or if it never started; NULL is fine */
+void listener_free(struct listener *l);
 
 #endif

@@ -57,7 +57,8 @@ static void *guarded_run(void *arg)
 }
 
 /* 0, the call's errno, or ETIMEDOUT. */
-static int guarded(const char *path, int (*call)(struct guarded *), int64_t deadline_ns, struct statfs *fs)
+static int guarded(
+    const char *path, int (*call)(struct guarded *), int64_t deadline_ns, struct statfs *fs)
 {
     struct guarded *g = xcalloc(1, sizeof *g);
     pthread_mutex_init(&g->mu, NULL);
@@ -95,7 +96,8 @@ static int call_sync(struct guarded *g)
     return fd < 0 || syncfs(fd) ? errno : 0;
 }
 
-/* mountinfo holds resolved paths, and the last component must not be touched: resolve its directory. */
+/* mountinfo holds resolved paths, and the last component must not be touched: resolve its
+ * directory. */
 static char *resolved(const char *path)
 {
     cleanup_free char *copy = xstrdup(path), *copy2 = xstrdup(path);
@@ -142,8 +144,10 @@ int mount_fuse(const char *path, bool read_only, int *fuse_fd, dev_t *dev, struc
     cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return err_sys(e, errno, "open /dev/fuse (is the kernel module fuse loaded on this node?)");
-    cleanup_free char *options = xasprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", fd);
-    if (mount("millrace", path, MOUNT_TYPE, MS_NOSUID | MS_NODEV | (read_only ? MS_RDONLY : 0), options))
+    cleanup_free char *options = xasprintf(
+        "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", fd);
+    if (mount("millrace", path, MOUNT_TYPE, MS_NOSUID | MS_NODEV | (read_only ? MS_RDONLY : 0),
+            options))
         return err_sys(e, errno, "mount FUSE at %s", path);
     if (mount_at(path, dev, NULL, NULL, e) != 1) {
         umount2(path, UMOUNT_NOFOLLOW | MNT_FORCE | MNT_DETACH);
@@ -159,9 +163,11 @@ int mount_bind(const char *from, const char *to, bool read_only, struct err *e)
     cleanup_fd int tree = open_tree(AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0)
         return err_sys(e, errno, "bind %s", from);
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (read_only ? MOUNT_ATTR_RDONLY : 0)};
+    struct mount_attr attr = {
+        .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (read_only ? MOUNT_ATTR_RDONLY : 0)};
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr))
-        return err_sys(e, errno, "make the bind mount of %s %s", from, read_only ? "read-only" : "nosuid");
+        return err_sys(
+            e, errno, "make the bind mount of %s %s", from, read_only ? "read-only" : "nosuid");
     if (move_mount(tree, "", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH))
         return err_sys(e, errno, "bind %s at %s", from, to);
     return 0;
@@ -194,8 +200,10 @@ int mount_end_fuse(const char *path, bool flush, int64_t deadline_ns, struct err
         return mount_detach(path, e);
     int error = flush ? guarded(path, call_sync, deadline_ns, NULL) : 0;
     if (error)
-        log_kv(LOG_WARN, "the client did not write back what was dirty: aborting its mount", "path", path, "error", strerror(error), NULL);
-    /* MNT_FORCE aborts the connection: everyone who waits for the client gets an error, nobody waits for ever. */
+        log_kv(LOG_WARN, "the client did not write back what was dirty: aborting its mount", "path",
+            path, "error", strerror(error), NULL);
+    /* MNT_FORCE aborts the connection: everyone who waits for the client gets an error, nobody
+     * waits for ever. */
     if (error || !flush)
         umount2(path, UMOUNT_NOFOLLOW | MNT_FORCE);
     rc = mount_at(path, NULL, NULL, NULL, e);
@@ -217,18 +225,21 @@ int mount_statfs(const char *path, int64_t deadline_ns, struct statfs *out, stru
     return error ? err_sys(e, error, "statfs %s", path) : 0;
 }
 
-/* A pod's sysfs is its network namespace's own, and read-only if the first container to mount it was not privileged: its pause. */
+/* A pod's sysfs is its network namespace's own, and read-only if the first container to mount it
+ * was not privileged: its pause. */
 static int open_sys_write(const char *path)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd >= 0 || errno != EROFS || mount(NULL, "/sys", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
+    if (fd >= 0 || errno != EROFS
+        || mount(NULL, "/sys", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
         return fd;
     return open(path, O_WRONLY | O_CLOEXEC);
 }
 
 int mount_read_ahead(dev_t dev, int64_t kib, struct err *e)
 {
-    cleanup_free char *path = xasprintf("/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+    cleanup_free char *path = xasprintf(
+        "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
     cleanup_free char *now = file_read(path, 64, NULL, e);
     if (!now)
         return -1;

@@ -1,6 +1,7 @@
-/* mount — the system calls on mounts. A call that may have to wait for a FUSE client (statfs, sync) runs in a thread of its own
- * and is given up after a deadline: the caller never hangs, and the thread ends when the client answers or the mount is aborted.
- * Deadlines are CLOCK_MONOTONIC ns. Paths are absolute. */
+/* mount — the system calls on mounts. A call that may have to wait for a FUSE client (statfs, sync)
+ * runs in a thread of its own and is given up after a deadline: the caller never hangs, and the
+ * thread ends when the client answers or the mount is aborted. Deadlines are CLOCK_MONOTONIC ns.
+ * Paths are absolute. */
 #ifndef MILLRACE_CSI_MOUNT_H
 #define MILLRACE_CSI_MOUNT_H
 
@@ -15,18 +16,24 @@
 
 /* Opens /dev/fuse and mounts it; *fuse_fd is the caller's. *dev: the mount's device number. */
 int mount_fuse(const char *path, bool read_only, int *fuse_fd, dev_t *dev, struct err *e);
-/* What is mounted at `from` appears at `to` as well, nosuid and nodev, read-only at once if asked. */
+/* What is mounted at `from` appears at `to` as well, nosuid and nodev, read-only at once if asked.
+ */
 int mount_bind(const char *from, const char *to, bool read_only, struct err *e);
-/* Takes away everything that is mounted at path; lazily if it is busy. Nothing mounted there: fine. */
+/* Takes away everything that is mounted at path; lazily if it is busy. Nothing mounted there: fine.
+ */
 int mount_detach(const char *path, struct err *e);
-/* Ends a FUSE mount: writes back what is dirty while the client still answers, until the deadline; then whoever waits for the
- * client gets an error, and the mount is taken away. flush false: at once. */
+/* Ends a FUSE mount: writes back what is dirty while the client still answers, until the deadline;
+ * then whoever waits for the client gets an error, and the mount is taken away. flush false: at
+ * once. */
 int mount_end_fuse(const char *path, bool flush, int64_t deadline_ns, struct err *e);
 
-/* Is there a mount at path, and which? 1, 0, or -1 with *e. Asks the kernel's list, never the file system. */
+/* Is there a mount at path, and which? 1, 0, or -1 with *e. Asks the kernel's list, never the file
+ * system. */
 int mount_at(const char *path, dev_t *dev, bool *fuse, bool *read_only, struct err *e);
-bool mount_seen_by(pid_t pid, dev_t dev); /* has that process a mount of this file system in sight? */
-/* RETRY/ETIMEDOUT: no answer in time. ENOTCONN in e->sys: a FUSE mount whose client is gone for good. */
+/* has that process a mount of this file system in sight? */
+bool mount_seen_by(pid_t pid, dev_t dev);
+/* RETRY/ETIMEDOUT: no answer in time. ENOTCONN in e->sys: a FUSE mount whose client is gone for
+ * good. */
 int mount_statfs(const char *path, int64_t deadline_ns, struct statfs *out, struct err *e);
 int mount_read_ahead(dev_t dev, int64_t kib, struct err *e); /* only ever raises it */
 

@@ -1,5 +1,5 @@
-#include "csi/client_proc.h"
 #include "csi/client_config.h"
+#include "csi/client_proc.h"
 #include "csi/mount.h"
 #include "csi/plugin.h"
 #include "lib/base/clock.h"
@@ -38,31 +38,37 @@ static int check_id(const char *id, struct err *e)
 {
     if (!id[0])
         return err_set(e, ERR_INVALID, "volume_id is missing");
-    return source_volume_id(id) ? 0 : err_set(e, ERR_INVALID, "volume_id '%.64s' is none of this driver", id);
+    return source_volume_id(id)
+        ? 0
+        : err_set(e, ERR_INVALID, "volume_id '%.64s' is none of this driver", id);
 }
 
 static int check_path(const char *field, const char *path, struct err *e)
 {
     if (!path[0])
         return err_set(e, ERR_INVALID, "%s is missing", field);
-    return source_path(path) ? 0 : err_set(e, ERR_INVALID, "%s '%.128s' is not an absolute path without '..'", field, path);
+    return source_path(path)
+        ? 0
+        : err_set(e, ERR_INVALID, "%s '%.128s' is not an absolute path without '..'", field, path);
 }
 
 /* What the volume is, where its mount is to be writable or not. */
-static int source_of_stage(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in, const struct volume *v, struct source *s,
-    struct err *e)
+static int source_of_stage(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in,
+    const struct volume *v, struct source *s, struct err *e)
 {
     const struct plugin *p = rpc_user(call);
     const struct source_pair *context = pairs_of(call, in->volume_context, in->n_volume_context);
     if (!p->standalone)
         return source_of_persistent(context, in->n_volume_context, s, e);
     if (!v->created)
-        return err_set(e, ERR_NOTFOUND, "volume %s was not made by CreateVolume of this driver", v->id);
+        return err_set(
+            e, ERR_NOTFOUND, "volume %s was not made by CreateVolume of this driver", v->id);
     *s = v->source;
     return 0;
 }
 
-static int write_child(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in, const struct volume *v, struct err *e)
+static int write_child(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in,
+    const struct volume *v, struct err *e)
 {
     const struct plugin *p = rpc_user(call);
     struct source_pair *params = rpc_alloc(call, v->nparams * sizeof *params);
@@ -74,7 +80,8 @@ static int write_child(struct rpc_call *call, const Csi__NodeStageVolumeRequest 
         secrets[i] = (struct child_secret){pairs[i].key, pairs[i].value};
     if (child_config_check(params, v->nparams, e))
         return -1;
-    cleanup_free char *config = child_config(v->id, v->read_only, params, v->nparams, pairs, in->n_secrets);
+    cleanup_free char *config = child_config(
+        v->id, v->read_only, params, v->nparams, pairs, in->n_secrets);
     cleanup_free char *run = path_join(p->run_dir, v->id);
     return child_write(run, config, secrets, in->n_secrets, e);
 }
@@ -85,10 +92,12 @@ static void unstage_record(struct plugin *p, struct volume *v)
     free(v->staging);
     v->staging = NULL;
     if ((v->created || v->ntargets) && volume_save(p->volumes, v, &e))
-        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error", e.msg, NULL);
+        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error", e.msg,
+            NULL);
 }
 
-static int stage_held(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in, struct volume *v, int mode, struct err *e)
+static int stage_held(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in,
+    struct volume *v, int mode, struct err *e)
 {
     struct plugin *p = rpc_user(call);
     struct source s;
@@ -124,17 +133,19 @@ static int stage_held(struct rpc_call *call, const Csi__NodeStageVolumeRequest *
     return -1;
 }
 
-static int stage(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int stage(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
     struct plugin *p = rpc_user(call);
     const Csi__NodeStageVolumeRequest *in = (const Csi__NodeStageVolumeRequest *)req;
     int mode;
-    if (check_id(in->volume_id, e) || check_path("staging_target_path", in->staging_target_path, e) ||
-        capability_check(in->volume_capability, &mode, e))
+    if (check_id(in->volume_id, e) || check_path("staging_target_path", in->staging_target_path, e)
+        || capability_check(in->volume_capability, &mode, e))
         return -1;
     struct stat st;
-    if (lstat(in->staging_target_path, &st) && errno == ENOENT && mkdir(in->staging_target_path, 0750))
+    if (lstat(in->staging_target_path, &st) && errno == ENOENT
+        && mkdir(in->staging_target_path, 0750))
         return err_sys(e, errno, "mkdir %s", in->staging_target_path);
     struct volume *v = volume_hold(p->volumes, in->volume_id, true, plugin_deadline(call), e);
     if (!v)
@@ -155,10 +166,12 @@ static void forget_stale(struct volume *v)
     }
 }
 
-static int unstage_held(struct plugin *p, struct volume *v, const char *staging, int64_t deadline_ns, struct err *e)
+static int unstage_held(
+    struct plugin *p, struct volume *v, const char *staging, int64_t deadline_ns, struct err *e)
 {
     if (!v->staging || strcmp(v->staging, staging) != 0)
-        return mount_end_fuse(staging, false, deadline_ns, e); /* not ours as far as we know; nothing there: fine */
+        /* not ours as far as we know; nothing there: fine */
+        return mount_end_fuse(staging, false, deadline_ns, e);
     forget_stale(v);
     if (v->ntargets) {
         err_set(e, ERR_CONFLICT, "volume %s is still published at %s", v->id, v->targets[0].path);
@@ -171,7 +184,8 @@ static int unstage_held(struct plugin *p, struct volume *v, const char *staging,
     return 0;
 }
 
-static int unstage(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int unstage(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
     struct plugin *p = rpc_user(call);
@@ -192,7 +206,8 @@ static int unstage(struct rpc_call *call, const ProtobufCMessage *req, ProtobufC
 }
 
 /* Binds and notes it: the note first, so that whatever happens the mount is known. */
-static int bind_target(struct plugin *p, struct volume *v, const char *from, const char *target, bool read_only, int mode, struct err *e)
+static int bind_target(struct plugin *p, struct volume *v, const char *from, const char *target,
+    bool read_only, int mode, struct err *e)
 {
     if (mount_detach(target, e)) /* left over from before, or dead */
         return -1;
@@ -206,20 +221,25 @@ static int bind_target(struct plugin *p, struct volume *v, const char *from, con
     struct err why = ERR_INIT;
     volume_target_del(v, target);
     if ((v->staging || v->ntargets || v->created) && volume_save(p->volumes, v, &why))
-        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error", why.msg, NULL);
+        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error",
+            why.msg, NULL);
     if (made)
         rmdir(target);
     return -1;
 }
 
 /* 1: published already, exactly so; 0: not yet; -1: in another way, or not allowed. */
-static int already(struct volume *v, const char *target, bool read_only, int mode, dev_t want, struct err *e)
+static int already(
+    struct volume *v, const char *target, bool read_only, int mode, dev_t want, struct err *e)
 {
     const struct volume_target *t = volume_target_find(v, target);
     if (t && (t->read_only != read_only || t->mode != mode))
-        return err_set(e, ERR_EXISTS, "volume %s is published at %s with another access mode", v->id, target);
+        return err_set(
+            e, ERR_EXISTS, "volume %s is published at %s with another access mode", v->id, target);
     if (!t && v->ntargets && capability_exclusive(mode)) {
-        err_set(e, ERR_CONFLICT, "volume %s is published at %s and its access mode allows one place only", v->id, v->targets[0].path);
+        err_set(e, ERR_CONFLICT,
+            "volume %s is published at %s and its access mode allows one place only", v->id,
+            v->targets[0].path);
         e->sys = EBUSY;
         return -1;
     }
@@ -228,39 +248,49 @@ static int already(struct volume *v, const char *target, bool read_only, int mod
     return rc == 1 ? dev == want : rc;
 }
 
-static int publish_mount(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in, struct volume *v, int mode, struct err *e)
+static int publish_mount(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in,
+    struct volume *v, int mode, struct err *e)
 {
     struct plugin *p = rpc_user(call);
     bool read_only = in->readonly || v->read_only;
     dev_t dev = 0;
-    /* The mount may have been lost since it was staged (with its client, while this plugin was away): then it is made again. */
-    if (stage_mount(p, v, plugin_deadline(call), cancelled, call, e) || mount_at(v->staging, &dev, NULL, NULL, e) < 0)
+    /* The mount may have been lost since it was staged (with its client, while this plugin was
+     * away): then it is made again. */
+    if (stage_mount(p, v, plugin_deadline(call), cancelled, call, e)
+        || mount_at(v->staging, &dev, NULL, NULL, e) < 0)
         return -1;
     int rc = already(v, in->target_path, read_only, mode, dev, e);
-    return rc == 0 ? bind_target(p, v, v->staging, in->target_path, read_only, mode, e) : rc < 0 ? -1 : 0;
+    return rc == 0 ? bind_target(p, v, v->staging, in->target_path, read_only, mode, e)
+        : rc < 0   ? -1
+                   : 0;
 }
 
-static int publish_staged(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in, struct volume *v, int mode, struct err *e)
+static int publish_staged(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in,
+    struct volume *v, int mode, struct err *e)
 {
-    if (!v->staging || (in->staging_target_path[0] && strcmp(in->staging_target_path, v->staging) != 0)) {
+    if (!v->staging
+        || (in->staging_target_path[0] && strcmp(in->staging_target_path, v->staging) != 0)) {
         err_set(e, ERR_CONFLICT, "volume %s is not staged at %s", v->id, in->staging_target_path);
         e->sys = EBUSY;
         return -1;
     }
     if (v->keep)
-        keep_published(v->keep, true); /* before it is bound: a pod must not get a mount that is about to be aborted */
+        /* before it is bound: a pod must not get a mount that is about to be aborted */
+        keep_published(v->keep, true);
     int rc = publish_mount(call, in, v, mode, e);
     if (v->keep)
         keep_published(v->keep, v->ntargets > 0);
     return rc;
 }
 
-static int publish_inline(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in, struct volume *v, const struct source *s,
-    int mode, struct err *e)
+static int publish_inline(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in,
+    struct volume *v, const struct source *s, int mode, struct err *e)
 {
     struct plugin *p = rpc_user(call);
     cleanup_free char *dir = NULL;
-    if (v->ntargets && (v->source.kind != s->kind || strcmp(v->source.ns, s->ns) != 0 || strcmp(v->source.uid, s->uid) != 0))
+    if (v->ntargets
+        && (v->source.kind != s->kind || strcmp(v->source.ns, s->ns) != 0
+            || strcmp(v->source.uid, s->uid) != 0))
         return err_set(e, ERR_EXISTS, "volume %s is published with other attributes", v->id);
     struct stat st;
     if (!v->ntargets)
@@ -277,13 +307,15 @@ static int publish_inline(struct rpc_call *call, const Csi__NodePublishVolumeReq
     return -1;
 }
 
-static int publish(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int publish(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
     struct plugin *p = rpc_user(call);
     const Csi__NodePublishVolumeRequest *in = (const Csi__NodePublishVolumeRequest *)req;
     int mode;
-    if (check_id(in->volume_id, e) || check_path("target_path", in->target_path, e) || capability_check(in->volume_capability, &mode, e))
+    if (check_id(in->volume_id, e) || check_path("target_path", in->target_path, e)
+        || capability_check(in->volume_capability, &mode, e))
         return -1;
     const struct source_pair *context = pairs_of(call, in->volume_context, in->n_volume_context);
     bool is_inline = !p->standalone && source_is_inline(context, in->n_volume_context);
@@ -293,7 +325,8 @@ static int publish(struct rpc_call *call, const ProtobufCMessage *req, ProtobufC
     struct volume *v = volume_hold(p->volumes, in->volume_id, is_inline, plugin_deadline(call), e);
     if (!v)
         return -1;
-    int rc = is_inline ? publish_inline(call, in, v, &s, mode, e) : publish_staged(call, in, v, mode, e);
+    int rc = is_inline ? publish_inline(call, in, v, &s, mode, e)
+                       : publish_staged(call, in, v, mode, e);
     volume_release(p->volumes, v);
     return rc;
 }
@@ -307,7 +340,8 @@ static int remove_target(const char *target, struct err *e)
     return 0;
 }
 
-static int unpublish(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int unpublish(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
     struct plugin *p = rpc_user(call);
@@ -335,8 +369,8 @@ static int unpublish(struct rpc_call *call, const ProtobufCMessage *req, Protobu
     return rc;
 }
 
-static void add_usage(struct rpc_call *call, Csi__NodeGetVolumeStatsResponse *out, Csi__VolumeUsage__Unit unit, int64_t total,
-    int64_t available)
+static void add_usage(struct rpc_call *call, Csi__NodeGetVolumeStatsResponse *out,
+    Csi__VolumeUsage__Unit unit, int64_t total, int64_t available)
 {
     Csi__VolumeUsage *u = rpc_alloc(call, sizeof *u);
     csi__volume_usage__init(u);
@@ -347,7 +381,8 @@ static void add_usage(struct rpc_call *call, Csi__NodeGetVolumeStatsResponse *ou
     out->usage[out->n_usage++] = u;
 }
 
-static void set_condition(struct rpc_call *call, struct volume *v, const struct err *stat_error, Csi__VolumeCondition *c)
+static void set_condition(
+    struct rpc_call *call, struct volume *v, const struct err *stat_error, Csi__VolumeCondition *c)
 {
     struct keep_state k = {.connected = true};
     bool is_mount = v->source.kind == SOURCE_DATASET || v->source.kind == SOURCE_CHILD;
@@ -357,14 +392,16 @@ static void set_condition(struct rpc_call *call, struct volume *v, const struct 
     if (stat_error->cls)
         c->message = rpc_strdup(call, stat_error->msg);
     else if (!k.connected)
-        c->message = (char *)"the client of this dataset is not running: reads wait until it is back";
+        c->message =
+            (char *)"the client of this dataset is not running: reads wait until it is back";
     else if (k.failed[0])
         c->message = rpc_strdup(call, k.failed);
     else
         c->abnormal = false;
 }
 
-static int get_stats(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int get_stats(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     struct plugin *p = rpc_user(call);
     const Csi__NodeGetVolumeStatsRequest *in = (const Csi__NodeGetVolumeStatsRequest *)req;
@@ -376,11 +413,13 @@ static int get_stats(struct rpc_call *call, const ProtobufCMessage *req, Protobu
     struct volume *v = volume_hold(p->volumes, in->volume_id, false, plugin_deadline(call), e);
     if (!v)
         return -1;
-    bool known = volume_target_find(v, in->volume_path) || (v->staging && strcmp(v->staging, in->volume_path) == 0);
+    bool known = volume_target_find(v, in->volume_path)
+        || (v->staging && strcmp(v->staging, in->volume_path) == 0);
     struct statfs fs = {.f_bsize = 1};
     struct err why = ERR_INIT;
     if (known) {
-        if (mount_statfs(in->volume_path, MIN(clock_mono_ns() + STATS_NS, plugin_deadline(call)), &fs, &why))
+        if (mount_statfs(
+                in->volume_path, MIN(clock_mono_ns() + STATS_NS, plugin_deadline(call)), &fs, &why))
             fs = (struct statfs){.f_bsize = 1};
         out->volume_condition = rpc_alloc(call, sizeof *out->volume_condition);
         csi__volume_condition__init(out->volume_condition);
@@ -388,19 +427,24 @@ static int get_stats(struct rpc_call *call, const ProtobufCMessage *req, Protobu
     }
     volume_release(p->volumes, v);
     if (!known)
-        return err_set(e, ERR_NOTFOUND, "volume %s is not published at %s", in->volume_id, in->volume_path);
+        return err_set(
+            e, ERR_NOTFOUND, "volume %s is not published at %s", in->volume_id, in->volume_path);
     out->usage = rpc_alloc(call, 2 * sizeof *out->usage);
-    add_usage(call, out, CSI__VOLUME_USAGE__UNIT__BYTES, (int64_t)fs.f_blocks * fs.f_bsize, (int64_t)fs.f_bavail * fs.f_bsize);
+    add_usage(call, out, CSI__VOLUME_USAGE__UNIT__BYTES, (int64_t)fs.f_blocks * fs.f_bsize,
+        (int64_t)fs.f_bavail * fs.f_bsize);
     add_usage(call, out, CSI__VOLUME_USAGE__UNIT__INODES, (int64_t)fs.f_files, (int64_t)fs.f_ffree);
     return 0;
 }
 
-static int get_capabilities(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int get_capabilities(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
     static const Csi__NodeServiceCapability__RPC__Type types[] = {
-        CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__STAGE_UNSTAGE_VOLUME, CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__GET_VOLUME_STATS,
-        CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__VOLUME_CONDITION, CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__SINGLE_NODE_MULTI_WRITER};
+        CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__STAGE_UNSTAGE_VOLUME,
+        CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__GET_VOLUME_STATS,
+        CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__VOLUME_CONDITION,
+        CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__SINGLE_NODE_MULTI_WRITER};
     Csi__NodeGetCapabilitiesResponse *out = (Csi__NodeGetCapabilitiesResponse *)resp;
     out->capabilities = rpc_alloc(call, ARRAY_LEN(types) * sizeof *out->capabilities);
     for (; out->n_capabilities < ARRAY_LEN(types); out->n_capabilities++) {
@@ -416,7 +460,8 @@ static int get_capabilities(struct rpc_call *call, const ProtobufCMessage *req, 
     return 0;
 }
 
-static int get_info(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int get_info(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
     const struct plugin *p = rpc_user(call);
@@ -424,14 +469,22 @@ static int get_info(struct rpc_call *call, const ProtobufCMessage *req, Protobuf
     return 0;
 }
 
-#define METHOD(name, in, out, handler, fast) {"/csi.v1.Node/" name, &csi__##in##__descriptor, &csi__##out##__descriptor, handler, fast}
+#define METHOD(name, in, out, handler, fast)                                                     \
+    {                                                                                            \
+        "/csi.v1.Node/" name, &csi__##in##__descriptor, &csi__##out##__descriptor, handler, fast \
+    }
 const struct rpc_method node_methods[] = {
     METHOD("NodeStageVolume", node_stage_volume_request, node_stage_volume_response, stage, false),
-    METHOD("NodeUnstageVolume", node_unstage_volume_request, node_unstage_volume_response, unstage, false),
-    METHOD("NodePublishVolume", node_publish_volume_request, node_publish_volume_response, publish, false),
-    METHOD("NodeUnpublishVolume", node_unpublish_volume_request, node_unpublish_volume_response, unpublish, false),
-    METHOD("NodeGetVolumeStats", node_get_volume_stats_request, node_get_volume_stats_response, get_stats, false),
-    METHOD("NodeGetCapabilities", node_get_capabilities_request, node_get_capabilities_response, get_capabilities, true),
+    METHOD("NodeUnstageVolume", node_unstage_volume_request, node_unstage_volume_response, unstage,
+        false),
+    METHOD("NodePublishVolume", node_publish_volume_request, node_publish_volume_response, publish,
+        false),
+    METHOD("NodeUnpublishVolume", node_unpublish_volume_request, node_unpublish_volume_response,
+        unpublish, false),
+    METHOD("NodeGetVolumeStats", node_get_volume_stats_request, node_get_volume_stats_response,
+        get_stats, false),
+    METHOD("NodeGetCapabilities", node_get_capabilities_request, node_get_capabilities_response,
+        get_capabilities, true),
     METHOD("NodeGetInfo", node_get_info_request, node_get_info_response, get_info, true),
 };
 const size_t node_nmethods = ARRAY_LEN(node_methods);

@@ -19,7 +19,7 @@
 
 #define DIR_VOLUMES "volumes"
 #define DIR_WORKERS "workers"
-#define DIR_TRASH "trash"
+#define DIR_TRASH   "trash"
 
 struct place {
     unsigned users;
@@ -108,11 +108,13 @@ static int own(const char *path, uid_t uid, gid_t gid, mode_t mode, struct err *
 
 char *place_get(struct places *p, const struct source *s, struct err *e)
 {
-    cleanup_free char *below = below_root(s), *path = path_join(p->root, below), *cache = path_join(path, VOLUME_CACHE);
+    cleanup_free char *below = below_root(s), *path = path_join(p->root, below),
+                      *cache = path_join(path, VOLUME_CACHE);
     uid_t user = s->kind == SOURCE_CHILD ? 0 : POD_UID;
     pthread_mutex_lock(&p->mu);
     int rc = file_mkdirs(path, 0700, e);
-    if (rc == 0 && own(path, 0, (gid_t)user, 0750, e) == 0 && own(cache, user, (gid_t)user, 0700, e) == 0) {
+    if (rc == 0 && own(path, 0, (gid_t)user, 0750, e) == 0
+        && own(cache, user, (gid_t)user, 0700, e) == 0) {
         struct place *place = map_get(p->by_path, below);
         if (!place)
             map_put(p->by_path, below, place = xcalloc(1, sizeof *place));
@@ -159,9 +161,11 @@ static void discard(struct places *p, bool all)
             continue;
         cleanup_free char *from = path_join(p->root, below), *trash = path_join(p->root, DIR_TRASH);
         mkdir(trash, 0700);
-        cleanup_free char *to = xasprintf("%s/%s/%lld.%u", p->root, DIR_TRASH, (long long)clock_real_ns(), p->trashed++);
+        cleanup_free char *to = xasprintf(
+            "%s/%s/%lld.%u", p->root, DIR_TRASH, (long long)clock_real_ns(), p->trashed++);
         if (rename(from, to) && access(from, F_OK) == 0) {
-            log_kv(LOG_WARN, "an unused directory cannot be removed", "path", from, "error", strerror(errno), NULL);
+            log_kv(LOG_WARN, "an unused directory cannot be removed", "path", from, "error",
+                strerror(errno), NULL);
             continue;
         }
         log_kv(LOG_INFO, "removing an unused directory", "path", from, NULL);

@@ -1,10 +1,11 @@
 /* place — the directories of datasets on this node, and when they go. Below the plugin's root:
  *   volumes/<ns>/<uid>/            a client's: its cache and the keeper's socket
- *   workers/<ns>/<uid>/<pod>/      a cache worker's; by pod, as two workers of a dataset may meet on one node
- * each owned by root and open to the group of our containers, so that a client cannot replace the socket, with VOLUME_CACHE in
- * it that belongs to the client. A directory is in use while a volume of it is published or staged. Unused, it is kept for a
- * while, since a cache costs time to fill, then removed: also when the plugin ends in good order (so uninstalling leaves nothing).
- * Threads: any. */
+ *   workers/<ns>/<uid>/<pod>/      a cache worker's; by pod, as two workers of a dataset may meet
+ * on one node each owned by root and open to the group of our containers, so that a client cannot
+ * replace the socket, with VOLUME_CACHE in it that belongs to the client. A directory is in use
+ * while a volume of it is published or staged. Unused, it is kept for a while, since a cache costs
+ * time to fill, then removed: also when the plugin ends in good order (so uninstalling leaves
+ * nothing). Threads: any. */
 #ifndef MILLRACE_CSI_NODE_DIRS_H
 #define MILLRACE_CSI_NODE_DIRS_H
 
@@ -14,12 +15,15 @@
 #include <stdint.h>
 
 struct places; /* opaque */
-struct places *places_new(const char *root, int64_t keep_ns, struct err *e); /* finds what is there: unused until somebody mounts it */
+/* finds what is there: unused until somebody mounts it */
+struct places *places_new(const char *root, int64_t keep_ns, struct err *e);
 void places_free(struct places *p);
 
-char *place_get(struct places *p, const struct source *s, struct err *e); /* makes it; counts a user; caller frees the path */
-void place_put(struct places *p, const struct source *s);                 /* one user less */
-/* Removes what has been unused for keep_ns; all: what is unused at all, and the empty directories above. Slow: for its own thread. */
+/* makes it; counts a user; caller frees the path */
+char *place_get(struct places *p, const struct source *s, struct err *e);
+void place_put(struct places *p, const struct source *s); /* one user less */
+/* Removes what has been unused for keep_ns; all: what is unused at all, and the empty directories
+ * above. Slow: for its own thread. */
 void places_collect(struct places *p, bool all);
 
 #endif

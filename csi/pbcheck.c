@@ -22,14 +22,21 @@ static int varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
     return -1;
 }
 
-/* Length of the sequence at p, 0 if it is not well-formed UTF-8 (overlong, surrogate, beyond U+10FFFF, cut off). */
+/* Length of the sequence at p, 0 if it is not well-formed UTF-8 (overlong, surrogate, beyond
+ * U+10FFFF, cut off). */
 static size_t utf8_sequence(const uint8_t *p, size_t left)
 {
     static const struct {
         uint8_t lead_min, lead_max, second_min, second_max, len;
     } rows[] = {
-        {0x01, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-        {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
+        {0x01, 0x7f, 0, 0, 1},
+        {0xc2, 0xdf, 0x80, 0xbf, 2},
+        {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3},
+        {0xed, 0xed, 0x80, 0x9f, 3},
+        {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4},
+        {0xf1, 0xf3, 0x80, 0xbf, 4},
         {0xf4, 0xf4, 0x80, 0x8f, 4},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -60,7 +67,8 @@ static int check_string(const char *field, const uint8_t *p, size_t len, struct 
     return 0;
 }
 
-static int check(const ProtobufCMessageDescriptor *d, const uint8_t *p, size_t len, int depth, struct err *e)
+static int check(
+    const ProtobufCMessageDescriptor *d, const uint8_t *p, size_t len, int depth, struct err *e)
 {
     const uint8_t *end = p + len;
     if (depth > DEPTH_MAX)
@@ -80,13 +88,18 @@ static int check(const ProtobufCMessageDescriptor *d, const uint8_t *p, size_t l
         else
             ok = false;
         if (!ok)
-            return err_set(e, ERR_INVALID, "the request is not a %s: field %u is cut off or of an unknown kind", d->name, (unsigned)(tag >> 3));
+            return err_set(e, ERR_INVALID,
+                "the request is not a %s: field %u is cut off or of an unknown kind", d->name,
+                (unsigned)(tag >> 3));
         if (wire == WIRE_VARINT)
             continue;
-        const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(d, (unsigned)(tag >> 3));
-        if (f && wire == WIRE_LEN && f->type == PROTOBUF_C_TYPE_STRING && check_string(f->name, p, (size_t)n, e))
+        const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(
+            d, (unsigned)(tag >> 3));
+        if (f && wire == WIRE_LEN && f->type == PROTOBUF_C_TYPE_STRING
+            && check_string(f->name, p, (size_t)n, e))
             return -1;
-        if (f && wire == WIRE_LEN && f->type == PROTOBUF_C_TYPE_MESSAGE && check(f->descriptor, p, (size_t)n, depth + 1, e))
+        if (f && wire == WIRE_LEN && f->type == PROTOBUF_C_TYPE_MESSAGE
+            && check(f->descriptor, p, (size_t)n, depth + 1, e))
             return -1;
         p += n;
     }

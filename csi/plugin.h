@@ -9,9 +9,10 @@
 
 #include "csi/proto/csi.pb-c.h"
 
-#define RPC_MARGIN_NS (2 * NS_PER_S)    /* an answer leaves so long before the caller stops listening */
+/* an answer leaves so long before the caller stops listening */
+#define RPC_MARGIN_NS  (2 * NS_PER_S)
 #define RPC_ENDLESS_NS (110 * NS_PER_S) /* for callers that set no deadline */
-#define STATS_NS (2 * NS_PER_S)         /* for a file system to answer a question about its size */
+#define STATS_NS       (2 * NS_PER_S)   /* for a file system to answer a question about its size */
 
 struct plugin {
     const char *node_id;
@@ -19,25 +20,32 @@ struct plugin {
     const char *root;          /* directories and records */
     const char *run_dir;       /* of client processes (standalone) */
     const char *client_binary; /* (standalone) */
-    bool standalone;           /* no Kubernetes: clients are processes, volumes come from CreateVolume */
+    /* no Kubernetes: clients are processes, volumes come from CreateVolume */
+    bool standalone;
     struct volumes *volumes;
     struct places *places;
     struct keeper *keeper;
 };
 
-extern const struct rpc_method identity_methods[], registration_methods[], controller_methods[], node_methods[];
+extern const struct rpc_method identity_methods[], registration_methods[], controller_methods[],
+    node_methods[];
 extern const size_t identity_nmethods, registration_nmethods, controller_nmethods, node_nmethods;
 
 /* When a handler must stop waiting: the caller's deadline less a margin. */
 int64_t plugin_deadline(const struct rpc_call *call);
 
 /* stage — what makes a volume's mount come and go; v is held. */
-int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns, bool (*cancelled)(const void *), const void *arg, struct err *e);
+int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns,
+    bool (*cancelled)(const void *), const void *arg, struct err *e);
 int stage_unmount(struct plugin *p, struct volume *v, int64_t deadline_ns, struct err *e);
-int stage_inline(struct plugin *p, struct volume *v, char **dir, struct err *e); /* place and keeper of an inline volume */
-void stage_release(struct plugin *p, struct volume *v); /* the reverse of what the above got, but for the mount */
-void stage_leave(struct plugin *p, struct volume *v);   /* at our end: mounts and processes go on without us */
-void stage_restore(struct plugin *p); /* after a start: takes up what the records and the kernel's mounts say */
+/* place and keeper of an inline volume */
+int stage_inline(struct plugin *p, struct volume *v, char **dir, struct err *e);
+/* the reverse of what the above got, but for the mount */
+void stage_release(struct plugin *p, struct volume *v);
+/* at our end: mounts and processes go on without us */
+void stage_leave(struct plugin *p, struct volume *v);
+/* after a start: takes up what the records and the kernel's mounts say */
+void stage_restore(struct plugin *p);
 
 /* capability — checks of VolumeCapability. 0 and the access mode, or INVALID. */
 int capability_check(const Csi__VolumeCapability *c, int *mode, struct err *e);

@@ -1,5 +1,6 @@
-/* kubelet watches plugins_registry, connects to the socket that it finds there, asks who we are, and tells how it went. After a
- * restart it finds the socket again and asks again, so nothing is kept here. */
+/* kubelet watches plugins_registry, connects to the socket that it finds there, asks who we are,
+ * and tells how it went. After a restart it finds the socket again and asks again, so nothing is
+ * kept here. */
 #include "csi/plugin.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -8,7 +9,8 @@
 
 #include "csi/proto/registration.pb-c.h"
 
-static int get_info(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int get_info(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
     const struct plugin *p = rpc_user(call);
@@ -22,11 +24,13 @@ static int get_info(struct rpc_call *call, const ProtobufCMessage *req, Protobuf
     return 0;
 }
 
-static int notify(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int notify(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)call, (void)resp, (void)e;
     const Registration__RegistrationStatus *in = (const Registration__RegistrationStatus *)req;
-    metric_set(metric_gauge("millrace_csi_registered", "", "1: kubelet has accepted this plugin"), in->plugin_registered);
+    metric_set(metric_gauge("millrace_csi_registered", "", "1: kubelet has accepted this plugin"),
+        in->plugin_registered);
     if (in->plugin_registered)
         log_kv(LOG_INFO, "registered with kubelet", NULL);
     else
@@ -35,9 +39,10 @@ static int notify(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCM
 }
 
 const struct rpc_method registration_methods[] = {
-    {"/pluginregistration.Registration/GetInfo", &registration__info_request__descriptor, &registration__plugin_info__descriptor,
-        get_info, true},
-    {"/pluginregistration.Registration/NotifyRegistrationStatus", &registration__registration_status__descriptor,
+    {"/pluginregistration.Registration/GetInfo", &registration__info_request__descriptor,
+        &registration__plugin_info__descriptor, get_info, true},
+    {"/pluginregistration.Registration/NotifyRegistrationStatus",
+        &registration__registration_status__descriptor,
         &registration__registration_status_response__descriptor, notify, true},
 };
 const size_t registration_nmethods = ARRAY_LEN(registration_methods);

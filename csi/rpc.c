@@ -41,13 +41,13 @@ struct rpc_call {
     grpc_call_details details;
     grpc_metadata_array metadata;
     grpc_byte_buffer *in, *out;
-    int closed_by_peer;    /* written by core before TAG_CLOSED */
+    int closed_by_peer; /* written by core before TAG_CLOSED */
     atomic_bool cancelled;
     const struct rpc_method *method;
     int64_t started_ns, deadline_ns;
     grpc_slice status_text; /* must live until TAG_SENT */
     struct chunk *memory;
-    struct rpc_call *next;  /* server.mu: in the queue of the workers */
+    struct rpc_call *next; /* server.mu: in the queue of the workers */
 };
 
 struct rpc_server {
@@ -60,8 +60,8 @@ struct rpc_server {
     void *user;
     struct tag t_shutdown;
     atomic_bool stopping;
-    atomic_uint live;           /* calls not yet freed */
-    pthread_mutex_t mu;         /* a leaf */
+    atomic_uint live;   /* calls not yet freed */
+    pthread_mutex_t mu; /* a leaf */
     pthread_cond_t changed;
     struct rpc_call *head, **tail; /* mu */
     bool closed, drained;          /* mu: no more work; nothing runs */
@@ -69,8 +69,9 @@ struct rpc_server {
     unsigned nworkers;
 };
 
-/* The one place where an error becomes a gRPC status. The first row that fits; sys 0 fits every errno. CSI gives some
- * statuses a meaning of its own: ABORTED is "another operation on this volume is under way". */
+/* The one place where an error becomes a gRPC status. The first row that fits; sys 0 fits every
+ * errno. CSI gives some statuses a meaning of its own: ABORTED is "another operation on this volume
+ * is under way". */
 static const struct {
     enum err_class cls;
     int sys;
@@ -157,7 +158,9 @@ static void request_next(struct rpc_server *s)
     grpc_call_details_init(&c->details);
     grpc_metadata_array_init(&c->metadata);
     atomic_fetch_add(&s->live, 1);
-    if (grpc_server_request_call(s->server, &c->call, &c->details, &c->metadata, s->cq, s->cq, &c->t_new) != GRPC_CALL_OK)
+    if (grpc_server_request_call(
+            s->server, &c->call, &c->details, &c->metadata, s->cq, s->cq, &c->t_new)
+        != GRPC_CALL_OK)
         call_unref(c); /* shut down: no tag will come */
 }
 
@@ -192,13 +195,17 @@ static void account(const struct rpc_call *c, grpc_status_code code, const struc
     int64_t took = clock_mono_ns() - c->started_ns;
     cleanup_free char *labels = xasprintf("method=\"%s\",code=\"%d\"", name, (int)code);
     cleanup_free char *method = xasprintf("method=\"%s\"", name);
-    metric_add(metric_counter("millrace_csi_rpcs_total", labels, "RPCs answered, by gRPC status"), 1);
-    metric_add(metric_histogram("millrace_csi_rpc_seconds", method, "time from a request to its answer"), took);
+    metric_add(
+        metric_counter("millrace_csi_rpcs_total", labels, "RPCs answered, by gRPC status"), 1);
+    metric_add(
+        metric_histogram("millrace_csi_rpc_seconds", method, "time from a request to its answer"),
+        took);
     cleanup_free char *ms = xasprintf("%.1f", (double)took / 1e6);
     if (code == GRPC_STATUS_OK)
         log_kv(c->method->fast ? LOG_DEBUG : LOG_INFO, "answered", "method", name, "ms", ms, NULL);
     else
-        log_kv(LOG_WARN, "refused", "method", name, "class", err_class_name(e->cls), "error", e->msg, "ms", ms, NULL);
+        log_kv(LOG_WARN, "refused", "method", name, "class", err_class_name(e->cls), "error",
+            e->msg, "ms", ms, NULL);
 }
 
 /* Runs the handler and leaves the packed response in c->out. */
@@ -213,7 +220,8 @@ static int handle(struct rpc_call *c, struct err *e)
     ProtobufCMessage *req = NULL;
     int rc = pbcheck(c->method->in, GRPC_SLICE_START_PTR(flat), GRPC_SLICE_LENGTH(flat), e);
     if (rc == 0) {
-        req = protobuf_c_message_unpack(c->method->in, &arena, GRPC_SLICE_LENGTH(flat), GRPC_SLICE_START_PTR(flat));
+        req = protobuf_c_message_unpack(
+            c->method->in, &arena, GRPC_SLICE_LENGTH(flat), GRPC_SLICE_START_PTR(flat));
         if (!req)
             rc = err_set(e, ERR_INVALID, "the request is not a %s", c->method->in->name);
     }
@@ -285,16 +293,20 @@ static void on_new(struct rpc_call *c, bool ok)
     request_next(s);
     c->started_ns = clock_mono_ns();
     gpr_timespec left = gpr_time_sub(c->details.deadline, gpr_now(c->details.deadline.clock_type));
-    bool endless = gpr_time_cmp(c->details.deadline, gpr_inf_future(c->details.deadline.clock_type)) == 0;
+    bool endless = gpr_time_cmp(c->details.deadline, gpr_inf_future(c->details.deadline.clock_type))
+        == 0;
     c->deadline_ns = endless ? INT64_MAX : c->started_ns + left.tv_sec * NS_PER_S + left.tv_nsec;
-    grpc_op close = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER, .data.recv_close_on_server.cancelled = &c->closed_by_peer};
+    grpc_op close = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
+        .data.recv_close_on_server.cancelled = &c->closed_by_peer};
     atomic_fetch_add(&c->refs, 1);
     if (grpc_call_start_batch(c->call, &close, 1, &c->t_closed, NULL) != GRPC_CALL_OK)
         abort();
-    c->method = bsearch(&c->details.method, s->methods, s->nmethods, sizeof *s->methods, compare_slice);
+    c->method = bsearch(
+        &c->details.method, s->methods, s->nmethods, sizeof *s->methods, compare_slice);
     if (!c->method) {
         cleanup_free char *text = xasprintf("this driver has no method %.*s",
-            (int)MIN(GRPC_SLICE_LENGTH(c->details.method), 200u), (const char *)GRPC_SLICE_START_PTR(c->details.method));
+            (int)MIN(GRPC_SLICE_LENGTH(c->details.method), 200u),
+            (const char *)GRPC_SLICE_START_PTR(c->details.method));
         answer(c, GRPC_STATUS_UNIMPLEMENTED, text);
         call_unref(c);
         return;
@@ -361,9 +373,15 @@ struct rpc_server *rpc_new(const struct rpc_conf *conf, struct err *e)
     s->cq = grpc_completion_queue_create_for_next(NULL);
     /* With the defaults a Go client that pings every 10 s is sent away for too many pings. */
     grpc_arg args[] = {
-        {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, .value.integer = 1000},
-        {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_HTTP2_MAX_PING_STRIKES, .value.integer = 0},
-        {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, .value.integer = 1},
+        {.type = GRPC_ARG_INTEGER,
+            .key = (char *)GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+            .value.integer = 1000},
+        {.type = GRPC_ARG_INTEGER,
+            .key = (char *)GRPC_ARG_HTTP2_MAX_PING_STRIKES,
+            .value.integer = 0},
+        {.type = GRPC_ARG_INTEGER,
+            .key = (char *)GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS,
+            .value.integer = 1},
     };
     grpc_channel_args channel_args = {ARRAY_LEN(args), args};
     s->server = grpc_server_create(&channel_args, NULL);
@@ -382,7 +400,8 @@ void rpc_run(struct rpc_server *s)
     request_next(s);
     listener_start(s->listener, accepted, s);
     for (;;) {
-        grpc_event event = grpc_completion_queue_next(s->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        grpc_event event = grpc_completion_queue_next(
+            s->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             break;
         if (event.type != GRPC_OP_COMPLETE)
@@ -390,14 +409,20 @@ void rpc_run(struct rpc_server *s)
         struct tag *t = event.tag;
         struct rpc_call *c = t->owner;
         switch (t->kind) {
-        case TAG_NEW: on_new(c, event.success); break;
-        case TAG_RECEIVED: on_received(c, event.success); break;
+        case TAG_NEW:
+            on_new(c, event.success);
+            break;
+        case TAG_RECEIVED:
+            on_received(c, event.success);
+            break;
         case TAG_CLOSED:
             if (c->closed_by_peer)
                 atomic_store(&c->cancelled, true);
             call_unref(c);
             break;
-        case TAG_SENT: call_unref(c); break;
+        case TAG_SENT:
+            call_unref(c);
+            break;
         case TAG_SHUTDOWN: /* every call has ended */
             end_workers(s);
             grpc_completion_queue_shutdown(s->cq);
@@ -447,7 +472,9 @@ void rpc_free(struct rpc_server *s)
         grpc_server_shutdown_and_notify(s->server, s->cq, &s->t_shutdown);
         grpc_completion_queue_next(s->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
         grpc_completion_queue_shutdown(s->cq);
-        while (grpc_completion_queue_next(s->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).type != GRPC_QUEUE_SHUTDOWN) {}
+        while (grpc_completion_queue_next(s->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).type
+            != GRPC_QUEUE_SHUTDOWN) {
+        }
     }
     grpc_server_destroy(s->server);
     grpc_server_credentials_release(s->credentials);

@@ -1,6 +1,7 @@
-/* rpc — a gRPC server on unix sockets: the only module that knows gRPC. Unary methods in a table; a handler gets an unpacked
- * request and fills a response, or fails with a struct err, which one table maps to a gRPC status.
- * Threads: rpc_run() is the poller and runs `fast` methods itself; all others run on a pool. rpc_stop() from any thread. */
+/* rpc — a gRPC server on unix sockets: the only module that knows gRPC. Unary methods in a table; a
+ * handler gets an unpacked request and fills a response, or fails with a struct err, which one
+ * table maps to a gRPC status. Threads: rpc_run() is the poller and runs `fast` methods itself; all
+ * others run on a pool. rpc_stop() from any thread. */
 #ifndef MILLRACE_CSI_RPC_H
 #define MILLRACE_CSI_RPC_H
 
@@ -13,8 +14,10 @@
 
 struct rpc_call; /* opaque; lives as long as its handler runs */
 
-/* resp is initialised; what it points to comes from rpc_alloc() or is static. Returns 0, or -1 with *e filled. */
-typedef int (*rpc_handler)(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e);
+/* resp is initialised; what it points to comes from rpc_alloc() or is static. Returns 0, or -1 with
+ * *e filled. */
+typedef int (*rpc_handler)(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e);
 
 struct rpc_method {
     const char *path; /* "/csi.v1.Node/NodeGetInfo" */
@@ -26,8 +29,10 @@ struct rpc_method {
 void *rpc_user(struct rpc_call *call);
 void *rpc_alloc(struct rpc_call *call, size_t n); /* zeroed; freed after the answer has been sent */
 char *rpc_strdup(struct rpc_call *call, const char *s);
-bool rpc_cancelled(const struct rpc_call *call);      /* caller gone, deadline passed, or the server stops */
-int64_t rpc_deadline_ns(const struct rpc_call *call); /* CLOCK_MONOTONIC; INT64_MAX if there is none */
+/* caller gone, deadline passed, or the server stops */
+bool rpc_cancelled(const struct rpc_call *call);
+/* CLOCK_MONOTONIC; INT64_MAX if there is none */
+int64_t rpc_deadline_ns(const struct rpc_call *call);
 
 struct rpc_conf {
     const char *const *sockets; /* paths; an old socket there is replaced; mode 0600 */
@@ -39,9 +44,12 @@ struct rpc_conf {
 };
 
 struct rpc_server; /* opaque */
-struct rpc_server *rpc_new(const struct rpc_conf *conf, struct err *e); /* sockets listen; nothing is answered before rpc_run */
-void rpc_run(struct rpc_server *s);                                      /* returns when rpc_stop() has drained everything */
-/* No new calls; those that run have grace_ns, then are cancelled, and after hard_ns more the process exits with status 3. */
+/* sockets listen; nothing is answered before rpc_run */
+struct rpc_server *rpc_new(const struct rpc_conf *conf, struct err *e);
+/* returns when rpc_stop() has drained everything */
+void rpc_run(struct rpc_server *s);
+/* No new calls; those that run have grace_ns, then are cancelled, and after hard_ns more the
+ * process exits with status 3. */
 void rpc_stop(struct rpc_server *s, int64_t grace_ns, int64_t hard_ns);
 void rpc_free(struct rpc_server *s); /* removes the sockets if they are still ours */
 

@@ -32,19 +32,26 @@ static int start_child(struct plugin *p, struct volume *v, const char *dir, stru
     return v->child ? 0 : -1;
 }
 
-int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns, bool (*cancelled)(const void *), const void *arg, struct err *e)
+int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns,
+    bool (*cancelled)(const void *), const void *arg, struct err *e)
 {
     cleanup_free char *dir = NULL;
-    if (get_place(p, v, true, &dir, e) || (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e)))
+    if (get_place(p, v, true, &dir, e)
+        || (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e)))
         return -1;
-    struct keep_want want = {.staging = v->staging, .read_only = v->read_only, .source = &v->source, .deadline_ns = deadline_ns,
-        .cancelled = cancelled, .arg = arg};
+    struct keep_want want = {.staging = v->staging,
+        .read_only = v->read_only,
+        .source = &v->source,
+        .deadline_ns = deadline_ns,
+        .cancelled = cancelled,
+        .arg = arg};
     return keep_stage(v->keep, &want, e);
 }
 
 int stage_unmount(struct plugin *p, struct volume *v, int64_t deadline_ns, struct err *e)
 {
-    if (v->keep ? keep_unstage(v->keep, deadline_ns, e) : mount_end_fuse(v->staging, false, deadline_ns, e))
+    if (v->keep ? keep_unstage(v->keep, deadline_ns, e)
+                : mount_end_fuse(v->staging, false, deadline_ns, e))
         return -1;
     stage_release(p, v);
     return 0;
@@ -75,7 +82,9 @@ void stage_leave(struct plugin *p, struct volume *v)
     if (v->keep)
         keep_put(v->keep);
     v->keep = NULL;
-    (void)p; /* its place stays in use: there may be no next plugin for a while, but its users are still here */
+    /* its place stays in use: there may be no next plugin for a while, but its users are still here
+     */
+    (void)p;
 }
 
 /* What the record says may be over: the node was booted, or somebody unmounted by hand. */
@@ -108,8 +117,10 @@ static void restore_mount(struct plugin *p, struct volume *v, struct err *e)
             start_child(p, v, dir, e);
         return;
     }
-    if (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e)) /* one that still runs is taken over, and ended */
-        log_kv(LOG_WARN, "the client process of a volume that is no longer mounted", "error", e->msg, NULL);
+    /* one that still runs is taken over, and ended */
+    if (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e))
+        log_kv(LOG_WARN, "the client process of a volume that is no longer mounted", "error",
+            e->msg, NULL);
     err_clear(e);
     stage_release(p, v);
     free(v->staging);
@@ -136,11 +147,13 @@ static void restore_one(struct volume *v, void *arg)
     }
     changed = changed || was_staged != (v->staging != NULL);
     if (e.cls)
-        log_kv(LOG_ERROR, "a volume cannot be taken up again", "volume", v->id, "error", e.msg, NULL);
+        log_kv(
+            LOG_ERROR, "a volume cannot be taken up again", "volume", v->id, "error", e.msg, NULL);
     else
         log_kv(LOG_INFO, "volume taken up again", "volume", v->id, "staging", v->staging, NULL);
     if (changed && volume_save(p->volumes, v, &e))
-        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error", e.msg, NULL);
+        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error", e.msg,
+            NULL);
     volume_release(p->volumes, v); /* which forgets it if nothing is left */
 }
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define FILE_MAX_BYTES ((size_t)4 << 20)
-#define SUFFIX ".json"
+#define SUFFIX         ".json"
 
 struct volumes {
     char *dir;
@@ -80,7 +80,10 @@ void volume_param_add(struct volume *v, const char *key, const char *value)
     v->params[v->nparams++] = (struct volume_param){xstrdup(key), xstrdup(value)};
 }
 
-static char *file_of(const struct volumes *vs, const char *id) { return xasprintf("%s/%s%s", vs->dir, id, SUFFIX); }
+static char *file_of(const struct volumes *vs, const char *id)
+{
+    return xasprintf("%s/%s%s", vs->dir, id, SUFFIX);
+}
 
 static void load_one(struct volumes *vs, const char *file)
 {
@@ -94,7 +97,8 @@ static void load_one(struct volumes *vs, const char *file)
         return;
     }
     cleanup_free char *aside = xasprintf("%s.broken", path);
-    log_kv(LOG_ERROR, "the record of a volume makes no sense: moved aside", "file", path, "error", e.msg, NULL);
+    log_kv(LOG_ERROR, "the record of a volume makes no sense: moved aside", "file", path, "error",
+        e.msg, NULL);
     rename(path, aside);
 }
 
@@ -132,11 +136,13 @@ void volumes_free(struct volumes *vs)
     free(vs);
 }
 
-struct volume *volume_hold(struct volumes *vs, const char *id, bool create, int64_t deadline_ns, struct err *e)
+struct volume *volume_hold(
+    struct volumes *vs, const char *id, bool create, int64_t deadline_ns, struct err *e)
 {
     struct volume *v;
     pthread_mutex_lock(&vs->mu);
-    while ((v = map_get(vs->by_id, id)) && v->busy) /* looked up again after each wait: it may have been forgotten */
+    /* looked up again after each wait: it may have been forgotten */
+    while ((v = map_get(vs->by_id, id)) && v->busy)
         if (clock_cond_wait(&vs->changed, &vs->mu, deadline_ns) == ETIMEDOUT) {
             pthread_mutex_unlock(&vs->mu);
             err_set(e, ERR_CONFLICT, "another operation on volume %s is under way", id);
@@ -161,7 +167,8 @@ void volume_release(struct volumes *vs, struct volume *v)
     if (empty) { /* before anybody else can get hold of it */
         cleanup_free char *path = file_of(vs, v->id);
         if (unlink(path) && errno != ENOENT)
-            log_kv(LOG_WARN, "the record of a volume cannot be removed", "file", path, "error", strerror(errno), NULL);
+            log_kv(LOG_WARN, "the record of a volume cannot be removed", "file", path, "error",
+                strerror(errno), NULL);
     }
     pthread_mutex_lock(&vs->mu);
     v->busy = false;

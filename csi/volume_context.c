@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const kind_names[] = {
-    [SOURCE_DATASET] = "dataset", [SOURCE_CLIENT] = VOL_KIND_CLIENT, [SOURCE_WORKER] = VOL_KIND_WORKER, [SOURCE_CHILD] = "child"};
+static const char *const kind_names[] = {[SOURCE_DATASET] = "dataset",
+    [SOURCE_CLIENT] = VOL_KIND_CLIENT,
+    [SOURCE_WORKER] = VOL_KIND_WORKER,
+    [SOURCE_CHILD] = "child"};
 
 const char *source_kind_name(enum source_kind k) { return kind_names[k]; }
 
@@ -91,8 +93,8 @@ bool source_is_inline(const struct source_pair *p, size_t n)
 }
 
 /* Copies a value that becomes part of a path. */
-static int take(const struct source_pair *p, size_t n, const char *key, bool (*valid)(const char *), const char *shape, char *out,
-    size_t cap, struct err *e)
+static int take(const struct source_pair *p, size_t n, const char *key, bool (*valid)(const char *),
+    const char *shape, char *out, size_t cap, struct err *e)
 {
     const char *v = source_value(p, n, key);
     if (!v || !*v)
@@ -106,13 +108,15 @@ static int take(const struct source_pair *p, size_t n, const char *key, bool (*v
 int source_of_persistent(const struct source_pair *p, size_t n, struct source *out, struct err *e)
 {
     *out = (struct source){.kind = SOURCE_DATASET, .read_only = -1};
-    if (take(p, n, VOL_DATASET_NAMESPACE, source_label, "a namespace", out->ns, sizeof out->ns, e) ||
-        take(p, n, VOL_DATASET_UID, source_label, "a uid", out->uid, sizeof out->uid, e) ||
-        take(p, n, VOL_DATASET_NAME, source_subdomain, "the name of a Dataset", out->name, sizeof out->name, e))
+    if (take(p, n, VOL_DATASET_NAMESPACE, source_label, "a namespace", out->ns, sizeof out->ns, e)
+        || take(p, n, VOL_DATASET_UID, source_label, "a uid", out->uid, sizeof out->uid, e)
+        || take(p, n, VOL_DATASET_NAME, source_subdomain, "the name of a Dataset", out->name,
+            sizeof out->name, e))
         return err_wrap(e, "this PersistentVolume was not made by the Millrace operator");
     const char *ro = source_value(p, n, VOL_READ_ONLY);
     if (ro && strcmp(ro, "true") != 0 && strcmp(ro, "false") != 0)
-        return err_set(e, ERR_INVALID, "volume attribute %s: '%.64s' is neither true nor false", VOL_READ_ONLY, ro);
+        return err_set(e, ERR_INVALID, "volume attribute %s: '%.64s' is neither true nor false",
+            VOL_READ_ONLY, ro);
     if (ro)
         out->read_only = ro[0] == 't';
     return 0;
@@ -122,12 +126,14 @@ int source_of_inline(const struct source_pair *p, size_t n, struct source *out, 
 {
     *out = (struct source){.read_only = 0};
     const char *kind = source_value(p, n, VOL_KIND);
-    if (!kind || source_kind_parse(kind, &out->kind) || (out->kind != SOURCE_CLIENT && out->kind != SOURCE_WORKER))
+    if (!kind || source_kind_parse(kind, &out->kind)
+        || (out->kind != SOURCE_CLIENT && out->kind != SOURCE_WORKER))
         return err_set(e, ERR_INVALID,
             "an inline volume of %s needs the attribute %s, %s or %s; datasets are mounted by their PersistentVolumeClaim",
             NAME_DRIVER, VOL_KIND, VOL_KIND_CLIENT, VOL_KIND_WORKER);
-    if (take(p, n, VOL_POD_NAMESPACE, source_label, "a namespace", out->ns, sizeof out->ns, e) ||
-        take(p, n, VOL_POD_NAME, source_subdomain, "the name of a pod", out->pod, sizeof out->pod, e))
+    if (take(p, n, VOL_POD_NAMESPACE, source_label, "a namespace", out->ns, sizeof out->ns, e)
+        || take(p, n, VOL_POD_NAME, source_subdomain, "the name of a pod", out->pod,
+            sizeof out->pod, e))
         return err_wrap(e, "kubelet sends this when the CSIDriver object has podInfoOnMount: true");
     return take(p, n, VOL_DATASET_UID, source_label, "a uid", out->uid, sizeof out->uid, e);
 }

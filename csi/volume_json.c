@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define RECORD_VERSION 1
-#define RECORD_MAX ((size_t)4 << 20)
+#define RECORD_MAX     ((size_t)4 << 20)
 
 static void add(struct buf *b, const char *key, const char *value)
 {
@@ -24,8 +24,9 @@ static void add(struct buf *b, const char *key, const char *value)
 char *volume_to_json(const struct volume *v)
 {
     struct buf b = BUF_INIT(RECORD_MAX);
-    buf_addf(&b, "{\"version\":%d,\"readOnly\":%s,\"mode\":%d,\"created\":%s,\"capacity\":%" PRId64, RECORD_VERSION,
-        v->read_only ? "true" : "false", v->mode, v->created ? "true" : "false", v->capacity);
+    buf_addf(&b, "{\"version\":%d,\"readOnly\":%s,\"mode\":%d,\"created\":%s,\"capacity\":%" PRId64,
+        RECORD_VERSION, v->read_only ? "true" : "false", v->mode, v->created ? "true" : "false",
+        v->capacity);
     add(&b, "id", v->id);
     add(&b, "kind", source_kind_name(v->source.kind));
     add(&b, "namespace", v->source.ns);
@@ -36,7 +37,8 @@ char *volume_to_json(const struct volume *v)
     add(&b, "name", v->name);
     buf_adds(&b, ",\"targets\":[");
     for (size_t i = 0; i < v->ntargets; i++) {
-        buf_addf(&b, "%s{\"readOnly\":%s,\"mode\":%d", i ? "," : "", v->targets[i].read_only ? "true" : "false", v->targets[i].mode);
+        buf_addf(&b, "%s{\"readOnly\":%s,\"mode\":%d", i ? "," : "",
+            v->targets[i].read_only ? "true" : "false", v->targets[i].mode);
         add(&b, "path", v->targets[i].path);
         buf_addc(&b, '}');
     }
@@ -53,7 +55,8 @@ char *volume_to_json(const struct volume *v)
 }
 
 /* An optional member that becomes part of a path, or a name that people see. */
-static int take(const json_t *j, const char *key, bool (*valid)(const char *), bool required, char *out, size_t cap, struct err *e)
+static int take(const json_t *j, const char *key, bool (*valid)(const char *), bool required,
+    char *out, size_t cap, struct err *e)
 {
     const char *value = jget_str(j, key, "");
     if (!*value && !required)
@@ -69,10 +72,12 @@ static int read_source(const json_t *j, struct source *s, struct err *e)
     if (source_kind_parse(jget_str(j, "kind", ""), &s->kind))
         return err_set(e, ERR_INVALID, "'kind' is unknown");
     bool (*uid)(const char *) = s->kind == SOURCE_CHILD ? source_volume_id : source_label;
-    return take(j, "namespace", source_label, true, s->ns, sizeof s->ns, e) || take(j, "uid", uid, true, s->uid, sizeof s->uid, e) ||
-            take(j, "dataset", source_subdomain, false, s->name, sizeof s->name, e) ||
-            take(j, "pod", source_subdomain, s->kind == SOURCE_WORKER, s->pod, sizeof s->pod, e)
-        ? -1 : 0;
+    return take(j, "namespace", source_label, true, s->ns, sizeof s->ns, e)
+            || take(j, "uid", uid, true, s->uid, sizeof s->uid, e)
+            || take(j, "dataset", source_subdomain, false, s->name, sizeof s->name, e)
+            || take(j, "pod", source_subdomain, s->kind == SOURCE_WORKER, s->pod, sizeof s->pod, e)
+        ? -1
+        : 0;
 }
 
 static int read_lists(const json_t *j, struct volume *v, struct err *e)
@@ -105,8 +110,8 @@ struct volume *volume_from_json(const char *text, size_t len, struct err *e)
     char id[SOURCE_ID_MAX + 1] = "";
     if (jget_int(j, "version", 0) != RECORD_VERSION) {
         err_set(e, ERR_INVALID, "'version' is not %d", RECORD_VERSION);
-    } else if (take(j, "id", source_volume_id, true, id, sizeof id, e) == 0 && read_source(j, &v->source, e) == 0 &&
-        read_lists(j, v, e) == 0) {
+    } else if (take(j, "id", source_volume_id, true, id, sizeof id, e) == 0
+        && read_source(j, &v->source, e) == 0 && read_lists(j, v, e) == 0) {
         const char *staging = jget_str(j, "staging", NULL);
         v->id = xstrdup(id);
         v->staging = staging && source_path(staging) ? xstrdup(staging) : NULL;

@@ -5,7 +5,8 @@
 #include "csi/volume.h"
 
 char *volume_to_json(const struct volume *v); /* caller frees */
-/* Checks everything again that becomes a path: a record may have been tampered with, or be of another release. */
+/* Checks everything again that becomes a path: a record may have been tampered with, or be of
+ * another release. */
 struct volume *volume_from_json(const char *text, size_t len, struct err *e);
 void volume_free(void *v);
 

@@ -1,5 +1,6 @@
-/* millrace-operator — watches Datasets, DataLoads, TFJobs and VolumeAttachments and makes the world as they ask.
- * Order of a life: caches synced → lease held → controllers and pollers run → SIGTERM → they finish → lease given up → exit. */
+/* millrace-operator — watches Datasets, DataLoads, TFJobs and VolumeAttachments and makes the world
+ * as they ask. Order of a life: caches synced → lease held → controllers and pollers run → SIGTERM
+ * → they finish → lease given up → exit. */
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -7,8 +8,8 @@
 #include "lib/base/opt.h"
 #include "lib/http/metric.h"
 #include "lib/http/serve.h"
-#include "operator/ctl/manager.h"
 #include "operator/ctl/lease.h"
+#include "operator/ctl/manager.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,22 +22,24 @@
 #include <string.h>
 #include <unistd.h>
 
-#define POLL_NS (100 * NS_PER_MS)
-#define REMIND_NS (30 * NS_PER_S)   /* how often the log says what is still waited for */
-#define DRAIN_S 25                  /* kubelet kills after 30 */
+#define POLL_NS       (100 * NS_PER_MS)
+#define REMIND_NS     (30 * NS_PER_S) /* how often the log says what is still waited for */
+#define DRAIN_S       25              /* kubelet kills after 30 */
 #define LEASE_TIMEOUT (5 * NS_PER_S)
 
 struct flags {
-    const char *kubeconfig, *context, *ns, *watch_ns, *level, *metrics, *image, *pull_policy, *pull_secrets, *gang;
+    const char *kubeconfig, *context, *ns, *watch_ns, *level, *metrics, *image, *pull_policy,
+        *pull_secrets, *gang;
     const char *lease_name;
     bool leader_elect, help, version;
     int64_t workers, max_in_flight;
 };
 
-struct operator {
+struct operator
+{
     struct flags flags;
     struct operator_env env;
-    struct kube *lease_kube;  /* its own client: a renewal must not wait behind other requests */
+    struct kube *lease_kube; /* its own client: a renewal must not wait behind other requests */
     struct lease *lease;
     struct serve *serve;
     char identity[160];
@@ -48,24 +51,35 @@ struct operator {
 static int parse_flags(struct flags *f, int argc, char **argv, char **help, struct err *e)
 {
     const struct opt table[] = {
-        {"kubeconfig", OPT_STRING, &f->kubeconfig, "FILE", "instead of $KUBECONFIG, the pod's service account or ~/.kube/config"},
-        {"context", OPT_STRING, &f->context, "NAME", "context of the kubeconfig instead of its current one"},
-        {"namespace", OPT_STRING, &f->ns, "NAME", "where the lease is; otherwise the pod's or the context's namespace"},
-        {"watch-namespace", OPT_STRING, &f->watch_ns, "NAME", "only this namespace's Datasets and jobs; otherwise all"},
-        {"leader-elect", OPT_BOOL, &f->leader_elect, NULL, "work only while holding the lease, so that replicas can stand by"},
+        {"kubeconfig", OPT_STRING, &f->kubeconfig, "FILE",
+            "instead of $KUBECONFIG, the pod's service account or ~/.kube/config"},
+        {"context", OPT_STRING, &f->context, "NAME",
+            "context of the kubeconfig instead of its current one"},
+        {"namespace", OPT_STRING, &f->ns, "NAME",
+            "where the lease is; otherwise the pod's or the context's namespace"},
+        {"watch-namespace", OPT_STRING, &f->watch_ns, "NAME",
+            "only this namespace's Datasets and jobs; otherwise all"},
+        {"leader-elect", OPT_BOOL, &f->leader_elect, NULL,
+            "work only while holding the lease, so that replicas can stand by"},
         {"lease-name", OPT_STRING, &f->lease_name, "NAME", "name of the lease"},
-        {"metrics-address", OPT_STRING, &f->metrics, "ADDRESS", "listens for /metrics, /healthz, /readyz; empty: nowhere"},
+        {"metrics-address", OPT_STRING, &f->metrics, "ADDRESS",
+            "listens for /metrics, /healthz, /readyz; empty: nowhere"},
         {"image", OPT_STRING, &f->image, "IMAGE", "image of client and cache worker pods"},
-        {"image-pull-policy", OPT_STRING, &f->pull_policy, "POLICY", "of those pods: Always, IfNotPresent or Never"},
-        {"image-pull-secrets", OPT_STRING, &f->pull_secrets, "NAMES", "of those pods, separated by commas"},
-        {"gang-scheduler", OPT_STRING, &f->gang, "NAME", "of TFJobs whose pods start together: volcano, or the name of one with coscheduling"},
+        {"image-pull-policy", OPT_STRING, &f->pull_policy, "POLICY",
+            "of those pods: Always, IfNotPresent or Never"},
+        {"image-pull-secrets", OPT_STRING, &f->pull_secrets, "NAMES",
+            "of those pods, separated by commas"},
+        {"gang-scheduler", OPT_STRING, &f->gang, "NAME",
+            "of TFJobs whose pods start together: volcano, or the name of one with coscheduling"},
         {"workers", OPT_INT, &f->workers, "N", "threads of each controller"},
-        {"max-in-flight", OPT_INT, &f->max_in_flight, "N", "requests to the API server at once, watches not counted"},
+        {"max-in-flight", OPT_INT, &f->max_in_flight, "N",
+            "requests to the API server at once, watches not counted"},
         {"log-level", OPT_STRING, &f->level, "LEVEL", "debug, info, warn or error"},
         {"version", OPT_BOOL, &f->version, NULL, "print the version and exit"},
         {"help", OPT_BOOL, &f->help, NULL, "print this and exit"},
     };
-    *help = opt_help(table, ARRAY_LEN(table), "millrace-operator [FLAGS]", "Runs Datasets and training jobs on Kubernetes.");
+    *help = opt_help(table, ARRAY_LEN(table), "millrace-operator [FLAGS]",
+        "Runs Datasets and training jobs on Kubernetes.");
     int rest;
     if (opt_parse(table, ARRAY_LEN(table), argc, argv, &rest, e))
         return -1;
@@ -87,7 +101,7 @@ static void on_healthz(void *user, const struct serve_req *req, struct serve_res
 
 static void on_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    struct operator *o = user;
+    struct operator* o = user;
     (void)req;
     bool ready = atomic_load(&o->synced) && !atomic_load(&o->stopping);
     resp->status = ready ? 200 : 503;
@@ -106,20 +120,24 @@ static void on_readyz(void *user, const struct serve_req *req, struct serve_resp
 
 static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    struct operator *o = user;
+    struct operator* o = user;
     (void)req;
     for (size_t i = 0; i < o->env.apply.ncaches; i++) {
         struct cache *c = o->env.apply.caches[i];
         const struct cache_conf *conf = cache_conf(c);
-        cleanup_free char *labels = xasprintf("resource=\"%s\",selector=\"%s\"", conf->res->plural, conf->labels ? conf->labels : "");
-        metric_set(metric_gauge("millrace_cache_objects", labels, "Objects held by an informer cache"), (int64_t)cache_count(c));
+        cleanup_free char *labels = xasprintf(
+            "resource=\"%s\",selector=\"%s\"", conf->res->plural, conf->labels ? conf->labels : "");
+        metric_set(
+            metric_gauge("millrace_cache_objects", labels, "Objects held by an informer cache"),
+            (int64_t)cache_count(c));
     }
-    metric_set(metric_gauge("millrace_leader", "", "1 while this process leads"), atomic_load(&o->leading));
+    metric_set(metric_gauge("millrace_leader", "", "1 while this process leads"),
+        atomic_load(&o->leading));
     resp->content_type = "text/plain; version=0.0.4";
     metric_write(&resp->body);
 }
 
-static int start_serve(struct operator *o, struct err *e)
+static int start_serve(struct operator* o, struct err *e)
 {
     const struct serve_route routes[] = {
         {"GET", "/healthz", on_healthz, o},
@@ -128,7 +146,10 @@ static int start_serve(struct operator *o, struct err *e)
     };
     if (!*o->flags.metrics)
         return 0;
-    struct serve_conf conf = {.address = o->flags.metrics, .routes = routes, .nroutes = ARRAY_LEN(routes), .max_threads = 8};
+    struct serve_conf conf = {.address = o->flags.metrics,
+        .routes = routes,
+        .nroutes = ARRAY_LEN(routes),
+        .max_threads = 8};
     o->serve = serve_start(&conf, e);
     return o->serve ? 0 : -1;
 }
@@ -136,18 +157,19 @@ static int start_serve(struct operator *o, struct err *e)
 /* ---- waiting ---- */
 
 /* Sleeps a moment; true once SIGTERM or SIGINT came. */
-static bool told_to_stop(struct operator *o, int64_t ns)
+static bool told_to_stop(struct operator* o, int64_t ns)
 {
     struct timespec t = {ns / NS_PER_S, ns % NS_PER_S};
     if (!atomic_load(&o->stopping) && sigtimedwait(&o->signals, NULL, &t) > 0) {
         log_info("told to stop: finishing what runs");
         atomic_store(&o->stopping, true);
-        alarm(DRAIN_S); /* if something hangs, SIGALRM ends the process; the lease then runs out by itself */
+        /* if something hangs, SIGALRM ends the process; the lease then runs out by itself */
+        alarm(DRAIN_S);
     }
     return atomic_load(&o->stopping);
 }
 
-static size_t unsynced(struct operator *o, bool say)
+static size_t unsynced(struct operator* o, bool say)
 {
     size_t n = 0;
     for (size_t i = 0; i < o->env.apply.ncaches; i++) {
@@ -158,12 +180,13 @@ static size_t unsynced(struct operator *o, bool say)
         n++;
         cache_trouble(c, &e);
         if (say)
-            log_kv(LOG_WARN, "still waiting for the first list", "resource", cache_res(c)->plural, "error", e.msg, NULL);
+            log_kv(LOG_WARN, "still waiting for the first list", "resource", cache_res(c)->plural,
+                "error", e.msg, NULL);
     }
     return n;
 }
 
-static bool wait_synced(struct operator *o)
+static bool wait_synced(struct operator* o)
 {
     int64_t remind = clock_mono_ns() + REMIND_NS;
     for (;;) {
@@ -180,13 +203,15 @@ static bool wait_synced(struct operator *o)
 static void on_lost(void *user, const char *why)
 {
     (void)user;
-    log_kv(LOG_ERROR, "leadership is lost: another process may be leading, this one ends", "why", why, NULL);
+    log_kv(LOG_ERROR, "leadership is lost: another process may be leading, this one ends", "why",
+        why, NULL);
     _exit(1); /* no clean-up: nothing may be written any more */
 }
 
-static bool wait_lease(struct operator *o, struct err *e)
+static bool wait_lease(struct operator* o, struct err *e)
 {
-    struct lease_conf conf = {.ns = o->env.ns, .name = o->flags.lease_name, .identity = o->identity, .lost = on_lost};
+    struct lease_conf conf = {
+        .ns = o->env.ns, .name = o->flags.lease_name, .identity = o->identity, .lost = on_lost};
     o->lease = lease_start(o->lease_kube, &conf, e);
     if (!o->lease)
         return false;
@@ -198,18 +223,21 @@ static bool wait_lease(struct operator *o, struct err *e)
 
 /* ---- life ---- */
 
-static struct kube *client(const struct flags *f, int64_t timeout_ns, unsigned max_in_flight, char **ns, struct err *e)
+static struct kube *client(
+    const struct flags *f, int64_t timeout_ns, unsigned max_in_flight, char **ns, struct err *e)
 {
     struct kube_conf *conf = kube_conf_load(f->kubeconfig, f->context, e);
     if (!conf)
         return NULL;
     if (ns)
         *ns = xstrdup(kube_conf_namespace(conf));
-    struct kube_opts opts = {.user_agent = "millrace-operator/" MILLRACE_VERSION, .max_in_flight = max_in_flight, .timeout_ns = timeout_ns};
+    struct kube_opts opts = {.user_agent = "millrace-operator/" MILLRACE_VERSION,
+        .max_in_flight = max_in_flight,
+        .timeout_ns = timeout_ns};
     return kube_new(conf, &opts, e);
 }
 
-static int prepare(struct operator *o, struct err *e)
+static int prepare(struct operator* o, struct err *e)
 {
     struct operator_env *env = &o->env;
     char host[100] = "operator", *ns = NULL;
@@ -230,8 +258,8 @@ static int prepare(struct operator *o, struct err *e)
     env->gang_scheduler = o->flags.gang;
     env->apply.kube = env->kube;
     env->apply.events = env->events;
-    if (dataset_controller_start(env, e) || attach_controller_start(env, e) || dataload_controller_start(env, e) ||
-        tfjob_controller_start(env, e))
+    if (dataset_controller_start(env, e) || attach_controller_start(env, e)
+        || dataload_controller_start(env, e) || tfjob_controller_start(env, e))
         return -1;
     for (size_t i = 0; i < env->apply.ncaches; i++)
         if (cache_start(env->apply.caches[i], e))
@@ -239,7 +267,7 @@ static int prepare(struct operator *o, struct err *e)
     return start_serve(o, e);
 }
 
-static int lead(struct operator *o, struct err *e)
+static int lead(struct operator* o, struct err *e)
 {
     struct operator_env *env = &o->env;
     atomic_store(&o->leading, true);
@@ -252,11 +280,12 @@ static int lead(struct operator *o, struct err *e)
         if (controller_start(env->controllers[i], &env->apply, e))
             return -1;
     log_info("controllers run");
-    while (!told_to_stop(o, NS_PER_S)) {}
+    while (!told_to_stop(o, NS_PER_S)) {
+    }
     return 0;
 }
 
-static void finish(struct operator *o)
+static void finish(struct operator* o)
 {
     struct operator_env *env = &o->env;
     atomic_store(&o->stopping, true);
@@ -282,11 +311,12 @@ static void finish(struct operator *o)
     free(env->hooks);
 }
 
-static int live(struct operator *o, struct err *e)
+static int live(struct operator* o, struct err *e)
 {
     if (prepare(o, e))
         return -1;
-    log_kv(LOG_INFO, "started", "version", MILLRACE_VERSION, "server", kube_server(o->env.kube), "namespace", o->env.ns, NULL);
+    log_kv(LOG_INFO, "started", "version", MILLRACE_VERSION, "server", kube_server(o->env.kube),
+        "namespace", o->env.ns, NULL);
     if (!wait_synced(o))
         return 0;
     atomic_store(&o->synced, true);
@@ -297,14 +327,21 @@ static int live(struct operator *o, struct err *e)
 
 int main(int argc, char **argv)
 {
-    static struct operator o = {.flags = {.level = "info", .metrics = "0.0.0.0:8080", .image = "localhost/millrace:" MILLRACE_VERSION,
-                                          .pull_policy = "IfNotPresent", .pull_secrets = "", .gang = "",
-                                          .lease_name = NAME_LEASE, .workers = 8, .max_in_flight = 64}};
+    static struct operator o = {.flags = {.level = "info",
+                                    .metrics = "0.0.0.0:8080",
+                                    .image = "localhost/millrace:" MILLRACE_VERSION,
+                                    .pull_policy = "IfNotPresent",
+                                    .pull_secrets = "",
+                                    .gang = "",
+                                    .lease_name = NAME_LEASE,
+                                    .workers = 8,
+                                    .max_in_flight = 64}};
     struct err e = ERR_INIT;
     cleanup_free char *help = NULL;
     enum log_level level = LOG_INFO;
     if (parse_flags(&o.flags, argc, argv, &help, &e) || log_level_parse(o.flags.level, &level)) {
-        fprintf(stderr, "millrace-operator: %s\n", *e.msg ? e.msg : "--log-level must be debug, info, warn or error");
+        fprintf(stderr, "millrace-operator: %s\n",
+            *e.msg ? e.msg : "--log-level must be debug, info, warn or error");
         return 2;
     }
     if (o.flags.help || o.flags.version) {
@@ -312,12 +349,14 @@ int main(int argc, char **argv)
         return 0;
     }
     log_init("operator", level);
-    mallopt(M_ARENA_MAX, 2); /* some 60 threads that are idle mostly: an arena each would only scatter the heap */
+    /* some 60 threads that are idle mostly: an arena each would only scatter the heap */
+    mallopt(M_ARENA_MAX, 2);
     srandom((unsigned)(clock_real_ns() ^ getpid()));
     sigemptyset(&o.signals);
     sigaddset(&o.signals, SIGTERM);
     sigaddset(&o.signals, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &o.signals, NULL); /* before any thread: only told_to_stop() takes them */
+    /* before any thread: only told_to_stop() takes them */
+    pthread_sigmask(SIG_BLOCK, &o.signals, NULL);
     int rc = live(&o, &e);
     if (rc)
         log_kv(LOG_ERROR, "cannot go on", "error", e.msg, NULL);

@@ -49,10 +49,12 @@ static int write_side(struct node *n, uint32_t block, const unsigned char record
 {
     if (n->side_fd < 0)
         return 0;
-    return write_all(n->side_fd, record, META_SIDE_RECORD, META_SIDE_HEADER + (uint64_t)block * META_SIDE_RECORD);
+    return write_all(n->side_fd, record, META_SIDE_RECORD,
+        META_SIDE_HEADER + (uint64_t)block * META_SIDE_RECORD);
 }
 
-/* Marks the block as being written. The segment, or NULL: it is here already (*here) or there is no memory, file or pin for it. */
+/* Marks the block as being written. The segment, or NULL: it is here already (*here) or there is no
+ * memory, file or pin for it. */
 static struct seg *mark_landing(struct node *n, uint32_t block, int tier, bool *here)
 {
     struct seg *s = NULL;
@@ -144,7 +146,8 @@ int landing_end(struct landing *l, bool fresh)
     pthread_mutex_lock(&n->mu);
     l->s->landing--;
     n->landing--;
-    bool here = atomic_load(&l->s->valid) & block_bit(l->block); /* another fetch of it landed meanwhile, with the same bytes */
+    /* another fetch of it landed meanwhile, with the same bytes */
+    bool here = atomic_load(&l->s->valid) & block_bit(l->block);
     bool first = whole && !here && atomic_load(&n->nvalid) == 0;
     if (whole && !here)
         arrived(l, fresh);
@@ -161,7 +164,8 @@ int landing_end(struct landing *l, bool fresh)
     if (why == ENOSPC || why == EDQUOT || why == EFBIG || why == ENOMEM)
         tier_full(c, l->tier);
     else if (why)
-        log_warn("cache: writing to %s: %s", c->tiers[l->tier].dir ? c->tiers[l->tier].dir : "memory", strerror(why));
+        log_warn("cache: writing to %s: %s",
+            c->tiers[l->tier].dir ? c->tiers[l->tier].dir : "memory", strerror(why));
     return whole || here ? 0 : -1;
 }
 
@@ -182,7 +186,8 @@ bool block_invalidate(struct node *n, uint32_t block, bool if_untrusted)
     uint64_t pages = to_pages(block_len(n, block));
     pthread_mutex_lock(&n->mu);
     struct seg *s = node_seg(n, block);
-    bool spared = s && if_untrusted && (atomic_load(&s->trusted) & block_bit(block)); /* somebody was faster, and it is new */
+    /* somebody was faster, and it is new */
+    bool spared = s && if_untrusted && (atomic_load(&s->trusted) & block_bit(block));
     bool was = s && !spared && (atomic_fetch_and(&s->valid, ~block_bit(block)) & block_bit(block));
     if (was) {
         atomic_fetch_add(&c->corrupt_blocks, 1);
@@ -190,7 +195,8 @@ bool block_invalidate(struct node *n, uint32_t block, bool if_untrusted)
         atomic_fetch_sub(&n->nvalid, 1);
         write_side(n, block, none);
         node_account(n, block / SEG_BLOCKS, -1, -(int64_t)pages);
-        node_unfinished(n); /* afterwards: it counts what is left of a complete file by its segments */
+        /* afterwards: it counts what is left of a complete file by its segments */
+        node_unfinished(n);
     }
     int tier = n->tier;
     pthread_mutex_unlock(&n->mu);
@@ -213,18 +219,20 @@ int block_verify(struct node *n, uint32_t block)
     }
     atomic_fetch_add(&s->readers, 1);
     bool still = atomic_load(&s->valid) & bit;
-    bool good = still && read_all(n->fd, buf, len, n->base + (uint64_t)block * CACHE_BLOCK) == 0 &&
-        crc32c(0, buf, len) == s->crc[block % SEG_BLOCKS];
+    bool good = still && read_all(n->fd, buf, len, n->base + (uint64_t)block * CACHE_BLOCK) == 0
+        && crc32c(0, buf, len) == s->crc[block % SEG_BLOCKS];
     if (good)
         atomic_fetch_or(&s->trusted, bit);
     atomic_fetch_sub(&s->readers, 1);
     budget_buffer_put(&n->c->budget, buf, len);
     if (still && !good && block_invalidate(n, block, true))
-        log_warn("cache: block %u of %s is corrupt in the cache; it is fetched again", block, n->path ? n->path : "a file");
+        log_warn("cache: block %u of %s is corrupt in the cache; it is fetched again", block,
+            n->path ? n->path : "a file");
     return good ? 0 : -1;
 }
 
-/* Clears all bits of the segment; 0 if somebody reads or writes there (then nothing changed). n->mu is held. */
+/* Clears all bits of the segment; 0 if somebody reads or writes there (then nothing changed). n->mu
+ * is held. */
 static uint64_t take_segment(struct seg *s)
 {
     if (s->landing)
@@ -253,16 +261,19 @@ int block_evict_seg(struct node *n, uint32_t seg)
         pthread_mutex_unlock(&n->mu);
         return -1;
     }
-    uint32_t first = seg * SEG_BLOCKS, blocks = (uint32_t)__builtin_popcountll(taken), span = MIN(SEG_BLOCKS, n->nblocks - first);
+    uint32_t first = seg * SEG_BLOCKS, blocks = (uint32_t)__builtin_popcountll(taken),
+             span = MIN(SEG_BLOCKS, n->nblocks - first);
     uint64_t bytes = (uint64_t)blocks * CACHE_BLOCK, off = (uint64_t)first * CACHE_BLOCK;
     if (first + span == n->nblocks && (taken & block_bit(n->nblocks - 1)))
         bytes -= CACHE_BLOCK - block_len(n, n->nblocks - 1);
     if (n->side_fd >= 0) {
         static const unsigned char none[SEG_BLOCKS * META_SIDE_RECORD];
-        write_all(n->side_fd, none, span * META_SIDE_RECORD, META_SIDE_HEADER + (uint64_t)first * META_SIDE_RECORD);
+        write_all(n->side_fd, none, span * META_SIDE_RECORD,
+            META_SIDE_HEADER + (uint64_t)first * META_SIDE_RECORD);
     }
     uint64_t end = MIN(off + SEG_BYTES, n->id.size);
-    if (fallocate(n->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(n->base + off), (off_t)(to_pages(end - off) * PAGE)))
+    if (fallocate(n->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(n->base + off),
+            (off_t)(to_pages(end - off) * PAGE)))
         log_warn("cache: can't give back the space of a part of a file: %s", strerror(errno));
     atomic_fetch_sub(&n->nvalid, blocks);
     uint64_t pages = to_pages(bytes);

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define IDLE_BYTES_MAX (64u << 20)
-#define BUDGET_MIN (INT64_C(16) << 20)
-#define BUDGET_MAX (INT64_C(256) << 20)
+#define BUDGET_MIN     (INT64_C(16) << 20)
+#define BUDGET_MAX     (INT64_C(256) << 20)
 
 void budget_init(struct budget *b, int64_t limit)
 {
@@ -85,7 +85,8 @@ void budget_buffer_put(struct budget *b, void *buf, size_t len)
     struct budget_free *f = buf;
     f->since_ns = clock_mono_ns();
     pthread_mutex_lock(&b->mu);
-    bool keep = b->idle_bytes + bytes <= IDLE_BYTES_MAX && (int64_t)(b->idle_bytes + bytes) <= b->limit;
+    bool keep = b->idle_bytes + bytes <= IDLE_BYTES_MAX
+        && (int64_t)(b->idle_bytes + bytes) <= b->limit;
     if (keep) {
         f->next = b->idle[k];
         b->idle[k] = f;
@@ -122,9 +123,10 @@ void budget_trim(struct budget *b, int64_t idle_since_ns)
     }
 }
 
-/* -- the cgroup's limit -------------------------------------------------------------------------------------------- */
+/* -- the cgroup's limit ---------------------------------------------------------------------- */
 
-static int64_t read_number(budget_read read, void *user, const char *dir, const char *group, const char *file)
+static int64_t read_number(
+    budget_read read, void *user, const char *dir, const char *group, const char *file)
 {
     cleanup_free char *path = xasprintf("%s%s/%s", dir, group, file);
     cleanup_free char *text = read(user, path);
@@ -135,9 +137,11 @@ static int64_t read_number(budget_read read, void *user, const char *dir, const 
     return end == text || v > INT64_MAX / 2 ? INT64_MAX : (int64_t)v;
 }
 
-/* The smallest limit from the group up to the root of the hierarchy. Inside a container the group may be named by a path
- * that its own view of the file system does not have: then only the mount's root is there, and it is our group. */
-static int64_t group_limit(budget_read read, void *user, const char *dir, const char *group, const char *file)
+/* The smallest limit from the group up to the root of the hierarchy. Inside a container the group
+ * may be named by a path that its own view of the file system does not have: then only the mount's
+ * root is there, and it is our group. */
+static int64_t group_limit(
+    budget_read read, void *user, const char *dir, const char *group, const char *file)
 {
     cleanup_free char *g = xstrdup(group);
     int64_t least = INT64_MAX;
@@ -155,20 +159,24 @@ int64_t budget_limit_of(budget_read read, void *user)
     int64_t least = INT64_MAX;
     cleanup_free char *groups = read(user, "/proc/self/cgroup");
     char *save = NULL;
-    for (char *line = groups ? strtok_r(groups, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
-        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    for (char *line = groups ? strtok_r(groups, "\n", &save) : NULL; line;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *controllers = strchr(line, ':'),
+             *group = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!group || strlen(group) > PATH_MAX)
             continue;
         *group++ = '\0';
         if (controllers[1] == '\0')
             least = MIN(least, group_limit(read, user, "/sys/fs/cgroup", group, "memory.max"));
         else if (strstr(controllers + 1, "memory"))
-            least = MIN(least, group_limit(read, user, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
+            least = MIN(least,
+                group_limit(read, user, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
     }
     cleanup_free char *info = read(user, "/proc/meminfo");
     const char *total = info ? strstr(info, "MemTotal:") : NULL;
     int64_t kib;
-    if (total && sscanf(total, "MemTotal: %" SCNd64, &kib) == 1 && kib > 0 && kib <= INT64_MAX >> 10)
+    if (total && sscanf(total, "MemTotal: %" SCNd64, &kib) == 1 && kib > 0
+        && kib <= INT64_MAX >> 10)
         least = MIN(least, kib << 10);
     return least == INT64_MAX ? INT64_C(1) << 30 : least;
 }

@@ -1,5 +1,6 @@
-/* budget — the memory that fetches may hold together, and the buffers themselves. What a reader waits for is always admitted
- * (force); reading ahead must reserve (try) and does without where it can't. Threads: any. Locks: budget.mu, a leaf. */
+/* budget — the memory that fetches may hold together, and the buffers themselves. What a reader
+ * waits for is always admitted (force); reading ahead must reserve (try) and does without where it
+ * can't. Threads: any. Locks: budget.mu, a leaf. */
 #ifndef MILLRACE_FUSE_CACHE_BUDGET_H
 #define MILLRACE_FUSE_CACHE_BUDGET_H
 
@@ -9,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BUDGET_CLASSES 4 /* buffers of 1, 2, 4, 8 MiB */
+#define BUDGET_CLASSES    4 /* buffers of 1, 2, 4, 8 MiB */
 #define BUDGET_BUFFER_MAX (8u << 20)
 
 struct budget {
@@ -19,8 +20,8 @@ struct budget {
     struct budget_free {
         struct budget_free *next;
         int64_t since_ns;
-    } *idle[BUDGET_CLASSES]; /* mu: buffers ready for re-use */
-    size_t idle_bytes;       /* mu */
+    } * idle[BUDGET_CLASSES]; /* mu: buffers ready for re-use */
+    size_t idle_bytes;        /* mu */
 };
 
 void budget_init(struct budget *b, int64_t limit);
@@ -28,16 +29,20 @@ void budget_fini(struct budget *b);
 bool budget_try(struct budget *b, int64_t n);
 void budget_force(struct budget *b, int64_t n);
 void budget_release(struct budget *b, int64_t n);
-void *budget_buffer(struct budget *b, size_t len); /* at least len bytes, at most BUDGET_BUFFER_MAX; NULL: no memory */
+/* at least len bytes, at most BUDGET_BUFFER_MAX; NULL: no memory */
+void *budget_buffer(struct budget *b, size_t len);
 void budget_buffer_put(struct budget *b, void *buf, size_t len); /* the same len */
-void budget_trim(struct budget *b, int64_t idle_since_ns); /* gives back buffers that nobody used since then */
+/* gives back buffers that nobody used since then */
+void budget_trim(struct budget *b, int64_t idle_since_ns);
 
-/* Bytes for buffers in this process: a share of what the cgroup (v2 or v1) leaves after mem_quota bytes of memory tier; of the
- * machine's memory if there is no limit. Between 16 and 256 MiB. */
+/* Bytes for buffers in this process: a share of what the cgroup (v2 or v1) leaves after mem_quota
+ * bytes of memory tier; of the machine's memory if there is no limit. Between 16 and 256 MiB. */
 int64_t budget_detect(int64_t mem_quota);
-/* The memory limit of this process's cgroup, or the machine's memory; root: "/" (tests: a directory that holds proc/ and sys/). */
+/* The memory limit of this process's cgroup, or the machine's memory; root: "/" (tests: a directory
+ * that holds proc/ and sys/). */
 int64_t budget_memory_limit(const char *root);
-typedef char *(*budget_read)(void *user, const char *path); /* the text of a file, to be freed; NULL: it cannot be read */
-int64_t budget_limit_of(budget_read read, void *user);      /* the same, from such files */
+/* the text of a file, to be freed; NULL: it cannot be read */
+typedef char *(*budget_read)(void *user, const char *path);
+int64_t budget_limit_of(budget_read read, void *user); /* the same, from such files */
 
 #endif

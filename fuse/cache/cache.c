@@ -18,13 +18,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LATELY_NS (50 * NS_PER_S) /* longer than who asks takes to come again */
+#define LATELY_NS       (50 * NS_PER_S) /* longer than who asks takes to come again */
 #define THREADS_DEFAULT 16
 #define SIZE_MAX_OBJECT (UINT64_C(1) << 44) /* 16 TiB */
-#define HELD_NS (3 * NS_PER_S)
-#define LOCK_NS (5 * NS_PER_S)
+#define HELD_NS         (3 * NS_PER_S)
+#define LOCK_NS         (5 * NS_PER_S)
 
-/* -- lifecycle ----------------------------------------------------------------------------------------------------------- */
+/* -- lifecycle ------------------------------------------------------------------------------- */
 
 static void *keep(void *arg)
 {
@@ -66,8 +66,10 @@ static int open_dir(struct cache *c, const char *dir, struct err *e)
 static int open_tiers(struct cache *c, const struct cache_conf *conf, struct err *e)
 {
     if (conf->ntiers > MAX_TIERS)
-        return err_set(e, ERR_INVALID, "%zu cache tiers: at most %d, one of each medium", conf->ntiers, MAX_TIERS);
-    if (!conf->ntiers && tier_init(c, &c->tiers[0], &(struct conf_tier){CONF_MEM, 0}, e)) /* slots of no bytes name it */
+        return err_set(e, ERR_INVALID, "%zu cache tiers: at most %d, one of each medium",
+            conf->ntiers, MAX_TIERS);
+    /* slots of no bytes name it */
+    if (!conf->ntiers && tier_init(c, &c->tiers[0], &(struct conf_tier){CONF_MEM, 0}, e))
         return -1;
     for (size_t i = 0; i < conf->ntiers; i++) {
         if (conf->tiers[i].quota < 0)
@@ -191,7 +193,7 @@ void cache_free(struct cache *c)
     free(c);
 }
 
-/* -- files ----------------------------------------------------------------------------------------------------------------- */
+/* -- files ----------------------------------------------------------------------------------- */
 
 void cache_hash_key(const struct cache *c, const struct cache_key *key, uint64_t path[2])
 {
@@ -205,9 +207,13 @@ void cache_hash_key(const struct cache *c, const struct cache_key *key, uint64_t
 }
 
 /* Two sizes under one version would be two objects. */
-uint64_t cache_sized_version(const struct cache_key *key) { return hash64_mix(meta_hash_version(key->version), key->size); }
+uint64_t cache_sized_version(const struct cache_key *key)
+{
+    return hash64_mix(meta_hash_version(key->version), key->size);
+}
 
-/* Takes the file out of sight: its bytes go now, or with its last reader. cache.mu is held on entry, not on return. */
+/* Takes the file out of sight: its bytes go now, or with its last reader. cache.mu is held on
+ * entry, not on return. */
 static void detach(struct cache *c, uint32_t id)
 {
     struct slot *s = &c->slots[id];
@@ -232,7 +238,8 @@ void cache_supersede(struct cache *c, uint32_t id)
         pthread_mutex_lock(&c->mu);
         const struct slot *s = &c->slots[id];
         other = s->flags & SLOT_DEAD ? NONE : slot_find_but(c, s->path, NULL, id);
-        if (other != NONE && (int32_t)(c->slots[other].born - s->born) > 0) /* opened after us: it is we who are old */
+        /* opened after us: it is we who are old */
+        if (other != NONE && (int32_t)(c->slots[other].born - s->born) > 0)
             other = c->slots[other].valid ? id : NONE;
         if (other != NONE)
             detach(c, other);
@@ -260,7 +267,8 @@ static uint32_t slot_for(struct cache *c, const uint64_t path[2], uint64_t versi
     return id;
 }
 
-static struct node *open_node(struct cache *c, const struct cache_key *key, bool handle, struct err *e)
+static struct node *open_node(
+    struct cache *c, const struct cache_key *key, bool handle, struct err *e)
 {
     if (key->size > SIZE_MAX_OBJECT) {
         err_set(e, ERR_INVALID, "%s is larger than the 16 TiB that the cache can hold", key->path);
@@ -371,9 +379,10 @@ void cache_drop(struct cache *c, const struct cache_key *key)
     pthread_mutex_unlock(&c->mu);
 }
 
-/* -- adopt ------------------------------------------------------------------------------------------------------------------ */
+/* -- adopt ----------------------------------------------------------------------------------- */
 
-/* Makes the written file itself the cached one where the tier is on the same file system. n is new and ours. */
+/* Makes the written file itself the cached one where the tier is on the same file system. n is new
+ * and ours. */
 static int link_in(struct node *n, int tier, int fd)
 {
     struct tier *t = &n->c->tiers[tier];
@@ -426,13 +435,15 @@ int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err
     if (fstat(fd, &st))
         return err_sys(e, errno, "keep %s", key->path);
     if ((uint64_t)st.st_size != key->size)
-        return err_set(e, ERR_INVALID, "keep %s: the file has %lld bytes, not %" PRIu64, key->path, (long long)st.st_size, key->size);
+        return err_set(e, ERR_INVALID, "keep %s: the file has %lld bytes, not %" PRIu64, key->path,
+            (long long)st.st_size, key->size);
     struct node *n = open_node(c, key, false, e);
     if (!n)
         return -1;
     int tier = tier_choose(c, n->slot);
     pthread_mutex_lock(&n->mu);
-    bool linked = tier >= 0 && n->tier < 0 && n->nblocks && link_in(n, tier, fd) == 0; /* else the blocks are copied */
+    /* else the blocks are copied */
+    bool linked = tier >= 0 && n->tier < 0 && n->nblocks && link_in(n, tier, fd) == 0;
     pthread_mutex_unlock(&n->mu);
     int rc = adopt_blocks(n, fd, linked, e);
     node_put(n);
@@ -442,14 +453,20 @@ int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err
 void cache_stats(struct cache *c, struct cache_stats *out)
 {
     int64_t now = clock_mono_ns();
-    *out = (struct cache_stats){.hit_bytes = c->hit_bytes, .fetched_bytes = c->fetched_bytes, .evicted_bytes = c->evicted_bytes,
-        .corrupt_blocks = c->corrupt_blocks, .full = c->full, .moved_bytes = c->moved_bytes,
-        .buffer_bytes = (uint64_t)atomic_load(&c->budget.used), .buffer_peak = (uint64_t)atomic_load(&c->budget.peak)};
+    *out = (struct cache_stats){.hit_bytes = c->hit_bytes,
+        .fetched_bytes = c->fetched_bytes,
+        .evicted_bytes = c->evicted_bytes,
+        .corrupt_blocks = c->corrupt_blocks,
+        .full = c->full,
+        .moved_bytes = c->moved_bytes,
+        .buffer_bytes = (uint64_t)atomic_load(&c->budget.used),
+        .buffer_peak = (uint64_t)atomic_load(&c->budget.peak)};
     pthread_mutex_lock(&c->mu);
     for (size_t i = 0; i < c->ntiers; i++) {
         out->used_bytes += c->tiers[i].used * PAGE;
         out->capacity_bytes += c->tiers[i].quota * PAGE;
-        out->disk_full |= c->tiers[i].dir && c->tiers[i].blocked_ns && now - c->tiers[i].blocked_ns < LATELY_NS;
+        out->disk_full |= c->tiers[i].dir && c->tiers[i].blocked_ns
+            && now - c->tiers[i].blocked_ns < LATELY_NS;
     }
     out->files = c->nwith_data;
     out->pinned_bytes = c->pin_pages * PAGE;

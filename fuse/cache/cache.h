@@ -1,14 +1,16 @@
-/* cache — contents of object versions in blocks of 1 MiB on tiers of memory (tmpfs or anonymous memfd) and disk; the same in the client and in the worker.
- * A cached file is a sparse mirror: one file per object version, holes for what is missing, a bitmap of valid blocks with CRC32C
- * beside it. Survives restarts (blocks are verified when first read again), ENOSPC (stops caching, keeps serving) and corruption (detected,
- * refetched, not served): after a crash, by another program, and by a bad disk where cache_read gives a whole block. Who
- * reads the file by itself, as the kernel does, sees what such a disk makes of it later. Threads: any. */
+/* cache — contents of object versions in blocks of 1 MiB on tiers of memory (tmpfs or anonymous
+ * memfd) and disk; the same in the client and in the worker. A cached file is a sparse mirror: one
+ * file per object version, holes for what is missing, a bitmap of valid blocks with CRC32C beside
+ * it. Survives restarts (blocks are verified when first read again), ENOSPC (stops caching, keeps
+ * serving) and corruption (detected, refetched, not served): after a crash, by another program, and
+ * by a bad disk where cache_read gives a whole block. Who reads the file by itself, as the kernel
+ * does, sees what such a disk makes of it later. Threads: any. */
 #ifndef MILLRACE_FUSE_CACHE_CACHE_H
 #define MILLRACE_FUSE_CACHE_CACHE_H
 
-#include "lib/conf/conf.h"
 #include "lib/base/err.h"
 #include "lib/base/sink.h"
+#include "lib/conf/conf.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,7 +24,8 @@ struct cache;      /* opaque */
 struct cache_file; /* opaque: an open object version, refcounted */
 
 struct cache_key {
-    uint32_t mount;      /* index of the mount, passed on to the source; cache_conf.mounts names the store */
+    /* index of the mount, passed on to the source; cache_conf.mounts names the store */
+    uint32_t mount;
     const char *path;    /* relative to the mount */
     const char *version; /* store_stat.version */
     uint64_t size;
@@ -31,102 +34,126 @@ struct cache_key {
 struct cache_sink {
     sink_fn take;
     void *user;
-    unsigned origin; /* the source says where the bytes come from that it is about to give: 0 or 1, see cache_stall */
+    /* the source says where the bytes come from that it is about to give: 0 or 1, see cache_stall
+     */
+    unsigned origin;
 };
-/* Where missing bytes come from: workers, store. Gives exactly len bytes at off to the sink, in order, each once and from one thread at a
- * time, or fails; what it gave before stays good. RETRY (sys ECANCELED): the sink takes no more. */
+/* Where missing bytes come from: workers, store. Gives exactly len bytes at off to the sink, in
+ * order, each once and from one thread at a time, or fails; what it gave before stays good. RETRY
+ * (sys ECANCELED): the sink takes no more. */
 struct cache_source {
-    int (*fetch)(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink, const atomic_bool *cancel,
-        struct err *e);
+    int (*fetch)(void *user, const struct cache_key *key, uint64_t off, size_t len,
+        struct cache_sink *sink, const atomic_bool *cancel, struct err *e);
     void *user;
 };
 
 struct cache_conf {
-    const char *dir;             /* for SSD/HDD tiers and for metadata; NULL: memory only */
+    const char *dir; /* for SSD/HDD tiers and for metadata; NULL: memory only */
     const struct conf_tier *tiers;
-    size_t ntiers;               /* at most one of each medium, fastest first */
-    const struct conf_mount *mounts; /* which store each mount is, so that kept bytes are not taken for another store's after the
-                                  * mounts changed; read by cache_new only; NULL: the index alone */
+    size_t ntiers; /* at most one of each medium, fastest first */
+    /* which store each mount is, so that kept bytes are not taken for another store's after the
+     * mounts changed; read by cache_new only; NULL: the index alone */
+    const struct conf_mount *mounts;
     size_t nmounts;
-    int64_t buffer_budget;       /* bytes of read-ahead and fetch buffers; 0: from the cgroup's memory limit */
-    unsigned fetch_threads;      /* 0: 16 */
-    bool drop_behind;            /* readers have a page cache of their own (FUSE without passthrough): what was read to its end from
-                                  * a disk tier, and was written a while ago, does not stay in ours as well */
+    /* bytes of read-ahead and fetch buffers; 0: from the cgroup's memory limit */
+    int64_t buffer_budget;
+    unsigned fetch_threads; /* 0: 16 */
+    /* readers have a page cache of their own (FUSE without passthrough): what was read to its end
+     * from a disk tier, and was written a while ago, does not stay in ours as well */
+    bool drop_behind;
     struct cache_source source;
-    void (*will_block)(void);    /* called by opens and reads before they wait for a disk or the source */
+    /* called by opens and reads before they wait for a disk or the source */
+    void (*will_block)(void);
 };
 /* A directory is used by one program at a time: CONFLICT if another holds it. */
 struct cache *cache_new(const struct cache_conf *conf, struct err *e);
-/* What is being fetched fails soon, and what is not here from now on: so that those who bring it in can be ended. */
+/* What is being fetched fails soon, and what is not here from now on: so that those who bring it in
+ * can be ended. */
 void cache_cancel(struct cache *c);
 void cache_free(struct cache *c); /* all files closed before; waits for what is being fetched */
 
-/* No I/O to the source. As soon as bytes of this version came, other versions of the same path are dropped (their open readers
- * keep what they have). */
+/* No I/O to the source. As soon as bytes of this version came, other versions of the same path are
+ * dropped (their open readers keep what they have). */
 struct cache_file *cache_open(struct cache *c, const struct cache_key *key, struct err *e);
 void cache_close(struct cache_file *f);
-/* Up to len bytes at off (fewer only at the end of the object); single flight per block; sequential readers get a growing
- * read-ahead window over parallel fetches. -1: e, with CONFLICT/ESTALE when the version is gone from the store. */
+/* Up to len bytes at off (fewer only at the end of the object); single flight per block; sequential
+ * readers get a growing read-ahead window over parallel fetches. -1: e, with CONFLICT/ESTALE when
+ * the version is gone from the store. */
 ssize_t cache_read(struct cache_file *f, void *buf, size_t len, uint64_t off, struct err *e);
-/* How long this thread's reads waited since it asked last: for the data files of disk tiers, and for the source. */
+/* How long this thread's reads waited since it asked last: for the data files of disk tiers, and
+ * for the source. */
 struct cache_stall {
     int64_t disk_ns, source_ns[2]; /* by cache_sink.origin */
 };
 void cache_stall(struct cache_stall *out);
 bool cache_complete(struct cache_file *f);
 uint64_t cache_size(const struct cache_file *f); /* of the object, bytes */
-bool cache_is_cold(struct cache_file *f); /* when it was opened, the kernel had to look for it on the disk */
-uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len); /* bytes of that range that are here */
-/* An fd of the complete local copy, to read from (passthrough, sendfile); -1 if there is none, or none yet: what a restart left is
- * verified first. Caller closes. The same inode is returned for the same version as long as the file stays open somewhere; a complete
- * copy is never changed in place but by bytes that are the same, so the fd stays right for ever. */
+/* when it was opened, the kernel had to look for it on the disk */
+bool cache_is_cold(struct cache_file *f);
+/* bytes of that range that are here */
+uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len);
+/* An fd of the complete local copy, to read from (passthrough, sendfile); -1 if there is none, or
+ * none yet: what a restart left is verified first. Caller closes. The same inode is returned for
+ * the same version as long as the file stays open somewhere; a complete copy is never changed in
+ * place but by bytes that are the same, so the fd stays right for ever. */
 int cache_complete_fd(struct cache_file *f);
-/* Part of a file as a range of a local file, for sendfile and splice: fetched if missing, verified, and safe from eviction until
- * cache_unpin. Nothing is read ahead. */
+/* Part of a file as a range of a local file, for sendfile and splice: fetched if missing, verified,
+ * and safe from eviction until cache_unpin. Nothing is read ahead. */
 struct cache_span {
-    int fd;          /* borrowed until cache_unpin */
-    uint64_t off;    /* in fd */
-    size_t len;      /* at least 1, at most what was asked for (less at a 64 MiB boundary) */
+    int fd;       /* borrowed until cache_unpin */
+    uint64_t off; /* in fd */
+    size_t len;   /* at least 1, at most what was asked for (less at a 64 MiB boundary) */
     void *pin, *node;
 };
-/* 1: span is filled. 0: the bytes can't be kept here (no room): use cache_read. -1: e, as cache_read. */
-int cache_pin_span(struct cache_file *f, uint64_t off, size_t len, struct cache_span *span, struct err *e);
-void cache_unpin(struct cache_span *span); /* before cache_close of its file or after: either is fine */
-int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err *e); /* queues; returns at once */
+/* 1: span is filled. 0: the bytes can't be kept here (no room): use cache_read. -1: e, as
+ * cache_read. */
+int cache_pin_span(
+    struct cache_file *f, uint64_t off, size_t len, struct cache_span *span, struct err *e);
+/* before cache_close of its file or after: either is fine */
+void cache_unpin(struct cache_span *span);
+/* queues; returns at once */
+int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err *e);
 /* Brings that range in and returns when it is here; EXHAUSTED if the tiers can't hold it. */
 int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e);
 /* What of that range is on a disk tier comes into the page cache, in the background. */
 void cache_warm(struct cache_file *f, uint64_t off, uint64_t len);
-int cache_wait(struct cache_file *f, struct err *e);       /* cache_fill of the whole file */
-/* A file just written and uploaded becomes the cached copy of its new version without a download; the fd's content is linked
- * or copied, and must not change afterwards. */
+int cache_wait(struct cache_file *f, struct err *e); /* cache_fill of the whole file */
+/* A file just written and uploaded becomes the cached copy of its new version without a download;
+ * the fd's content is linked or copied, and must not change afterwards. */
 int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err *e);
-/* Forgets the bytes, pinned or not, of any version if key->version is NULL. A complete copy that is open goes when its last reader
- * closes. */
+/* Forgets the bytes, pinned or not, of any version if key->version is NULL. A complete copy that is
+ * open goes when its last reader closes. */
 void cache_drop(struct cache *c, const struct cache_key *key);
-/* Pins: what is here of a file, and what comes of it later, is spared by eviction, whatever else is read, also after a restart (where the
- * bytes are in memory, and there is no disk, they end with the process). A pin is of a version: it goes with it, as soon as bytes
- * of another one come. */
-/* Opens the file and pins it; nothing is fetched. To be filled through that handle, as a pin without any bytes ends with its last handle.
- * What is in memory goes to disk first, or is forgotten if it is incomplete or large: the caller should have no other handle of it.
- * EXHAUSTED (ENOSPC): with all of that range, pins would take more than half of the cache. */
-struct cache_file *cache_keep(struct cache *c, const struct cache_key *key, uint64_t off, uint64_t len, struct err *e);
+/* Pins: what is here of a file, and what comes of it later, is spared by eviction, whatever else is
+ * read, also after a restart (where the bytes are in memory, and there is no disk, they end with
+ * the process). A pin is of a version: it goes with it, as soon as bytes of another one come. */
+/* Opens the file and pins it; nothing is fetched. To be filled through that handle, as a pin
+ * without any bytes ends with its last handle. What is in memory goes to disk first, or is
+ * forgotten if it is incomplete or large: the caller should have no other handle of it. EXHAUSTED
+ * (ENOSPC): with all of that range, pins would take more than half of the cache. */
+struct cache_file *cache_keep(
+    struct cache *c, const struct cache_key *key, uint64_t off, uint64_t len, struct err *e);
 bool cache_is_kept(struct cache_file *f);
 void cache_unkeep(struct cache *c, const struct cache_key *key); /* any version of the path */
 void cache_unkeep_all(struct cache *c);
 
 struct cache_stats {
     uint64_t used_bytes, capacity_bytes, files, complete_files;
-    uint64_t pinned_bytes, pinned_most, pinned_files; /* room that pinned files have, and may have together at most */
-    uint64_t hit_bytes, fetched_bytes;         /* served without being fetched for that reader; brought in from the source */
+    /* room that pinned files have, and may have together at most */
+    uint64_t pinned_bytes, pinned_most, pinned_files;
+    /* served without being fetched for that reader; brought in from the source */
+    uint64_t hit_bytes, fetched_bytes;
     uint64_t evicted_bytes, corrupt_blocks, full; /* full: times a tier had no room or ENOSPC */
-    uint64_t moved_bytes;                      /* between tiers, up or down */
-    uint64_t buffer_bytes, buffer_peak;        /* set aside for fetches now, and at most so far; what goes straight to a tier needs less */
-    bool disk_full;                            /* lately: a tier on disk had no room although its quota is not used up */
+    uint64_t moved_bytes;                         /* between tiers, up or down */
+    /* set aside for fetches now, and at most so far; what goes straight to a tier needs less */
+    uint64_t buffer_bytes, buffer_peak;
+    /* lately: a tier on disk had no room although its quota is not used up */
+    bool disk_full;
 };
 void cache_stats(struct cache *c, struct cache_stats *out);
 /* What to say while .disk_full. */
-#define CACHE_FULL_MESSAGE "the disk of the cache directory is full: what is read is not cached; " \
-                           "make room on the node or lower spec.cache.tiers[].quota"
+#define CACHE_FULL_MESSAGE                                                  \
+    "the disk of the cache directory is full: what is read is not cached; " \
+    "make room on the node or lower spec.cache.tiers[].quota"
 
 #endif

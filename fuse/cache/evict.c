@@ -9,9 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SKIPS_MAX 512
+#define SKIPS_MAX    512
 #define PROMOTE_HITS 2
-#define SETTLE_MAX (UINT64_C(256) << 20) /* bytes that somebody may wait for while they are copied */
+/* bytes that somebody may wait for while they are copied */
+#define SETTLE_MAX (UINT64_C(256) << 20)
 
 void evict_slot(struct cache *c, uint32_t id)
 {
@@ -53,11 +54,12 @@ void evict_slot(struct cache *c, uint32_t id)
     pthread_mutex_unlock(&c->mu);
 }
 
-/* -- between tiers --------------------------------------------------------------------------------------------------- */
+/* -- between tiers --------------------------------------------------------------------------- */
 
 static int write_exactly(int fd, const void *data, size_t len, uint64_t off)
 {
-    return pwrite(fd, data, len, (off_t)off) == (ssize_t)len ? 0 : -1; /* a short write means a full disk: not worth a retry */
+    /* a short write means a full disk: not worth a retry */
+    return pwrite(fd, data, len, (off_t)off) == (ssize_t)len ? 0 : -1;
 }
 
 static int copy_blocks(struct node *n, const struct place *to)
@@ -69,14 +71,16 @@ static int copy_blocks(struct node *n, const struct place *to)
         uint32_t len = block_len(n, b);
         uint64_t off = (uint64_t)b * CACHE_BLOCK;
         uint32_t crc = node_seg(n, b)->crc[b % SEG_BLOCKS];
-        if (pread(n->fd, buf, len, (off_t)(n->base + off)) != (ssize_t)len || crc32c(0, buf, len) != crc)
+        if (pread(n->fd, buf, len, (off_t)(n->base + off)) != (ssize_t)len
+            || crc32c(0, buf, len) != crc)
             rc = -1;
         else
             rc = write_exactly(to->fd, buf, len, to->base + off);
         if (rc == 0 && to->side_fd >= 0) {
             unsigned char record[META_SIDE_RECORD];
             meta_side_put(record, &n->id, b, crc);
-            rc = write_exactly(to->side_fd, record, sizeof record, META_SIDE_HEADER + (uint64_t)b * META_SIDE_RECORD);
+            rc = write_exactly(to->side_fd, record, sizeof record,
+                META_SIDE_HEADER + (uint64_t)b * META_SIDE_RECORD);
         }
     }
     budget_buffer_put(&c->budget, buf, CACHE_BLOCK);
@@ -91,7 +95,8 @@ static bool commit_move(struct node *n, const struct place *to, uint64_t pages, 
     bool on_disk = c->tiers[to->tier].dir && fstat(to->fd, &st) == 0;
     pthread_mutex_lock(&c->mu);
     struct slot *s = &c->slots[n->slot];
-    bool alone = n->refs == 1 && !(s->flags & (SLOT_DEAD | SLOT_DROP)) && (s->flags & SLOT_COMPLETE);
+    bool alone = n->refs == 1 && !(s->flags & (SLOT_DEAD | SLOT_DROP))
+        && (s->flags & SLOT_COMPLETE);
     if (alone) {
         *old = (struct place){n->fd, n->side_fd, n->tier, n->own_fd, n->base};
         s3f_remove(&c->tiers[old->tier].queue, n->slot);
@@ -111,7 +116,8 @@ static bool commit_move(struct node *n, const struct place *to, uint64_t pages, 
     return alone;
 }
 
-/* Moves an idle complete file. cache.mu is held on entry, not on return. -1: it stays where it is. */
+/* Moves an idle complete file. cache.mu is held on entry, not on return. -1: it stays where it is.
+ */
 static int move_file(struct cache *c, uint32_t id, int to_tier)
 {
     uint64_t pages = c->slots[id].pages;
@@ -123,7 +129,8 @@ static int move_file(struct cache *c, uint32_t id, int to_tier)
         return -1;
     struct place to, old;
     bool reserved = tier_reserve(c, to_tier, pages) == 0;
-    bool created = reserved && node_load(n, NULL) == 0 && node_complete(n) && node_create(n, to_tier, &to) == 0;
+    bool created = reserved && node_load(n, NULL) == 0 && node_complete(n)
+        && node_create(n, to_tier, &to) == 0;
     bool copied = created && copy_blocks(n, &to) == 0;
     if (copied && commit_move(n, &to, pages, &old)) {
         struct tier *t = &c->tiers[old.tier];
@@ -166,12 +173,14 @@ struct promotion {
     int from, to; /* tiers */
 };
 
-/* Where a complete file should rather be; -1: it is fine where it is. What is hot moves up; what is pinned leaves memory, once. */
+/* Where a complete file should rather be; -1: it is fine where it is. What is hot moves up; what is
+ * pinned leaves memory, once. */
 static int better_place(const struct cache *c, const struct slot *s)
 {
     if (s->flags & SLOT_PINNED)
         return c->tiers[s->tier].dir ? -1 : tier_lasting(c);
-    bool hot = s->tier > 0 && s->unit.freq >= PROMOTE_HITS && to_pages(s->size) * 8 <= c->tiers[s->tier - 1].quota;
+    bool hot = s->tier > 0 && s->unit.freq >= PROMOTE_HITS
+        && to_pages(s->size) * 8 <= c->tiers[s->tier - 1].quota;
     return hot ? s->tier - 1 : -1;
 }
 
@@ -181,9 +190,9 @@ static void run_promotion(void *arg)
     struct cache *c = p->c;
     pthread_mutex_lock(&c->mu);
     struct slot *s = &c->slots[p->id];
-    bool idle = s->kind == SLOT_FILE && s->path[0] == p->path && (s->flags & SLOT_COMPLETE) && s->tier == p->from &&
-        (!(s->flags & SLOT_PINNED) || c->tiers[p->to].dir) &&
-        !(s->flags & (SLOT_BUSY | SLOT_DEAD | SLOT_DROP)) && (!s->node || s->node->refs == 0);
+    bool idle = s->kind == SLOT_FILE && s->path[0] == p->path && (s->flags & SLOT_COMPLETE)
+        && s->tier == p->from && (!(s->flags & SLOT_PINNED) || c->tiers[p->to].dir)
+        && !(s->flags & (SLOT_BUSY | SLOT_DEAD | SLOT_DROP)) && (!s->node || s->node->refs == 0);
     if (idle)
         move_file(c, p->id, p->to);
     else
@@ -206,10 +215,11 @@ void evict_promote(struct cache *c, uint32_t id)
         free(p);
 }
 
-/* -- victims --------------------------------------------------------------------------------------------------------- */
+/* -- victims --------------------------------------------------------------------------------- */
 
 /* A segment of a partial file, open or not. cache.mu is held on entry and on return. */
-static bool evict_segment(struct cache *c, struct tier *t, uint32_t unit, uint32_t file, uint32_t seg)
+static bool evict_segment(
+    struct cache *c, struct tier *t, uint32_t unit, uint32_t file, uint32_t seg)
 {
     uint64_t key = slot_key(c, unit);
     bool small = c->slots[unit].unit.queue == S3F_SMALL;
@@ -232,20 +242,22 @@ static bool evict_segment(struct cache *c, struct tier *t, uint32_t unit, uint32
     return done;
 }
 
-/* An idle file goes down a tier if it is whole and there is one, else away. cache.mu is held on entry, not on return. */
+/* An idle file goes down a tier if it is whole and there is one, else away. cache.mu is held on
+ * entry, not on return. */
 static void evict_idle(struct cache *c, int tier, uint32_t id)
 {
     struct slot *s = &c->slots[id];
     uint64_t bytes = (uint64_t)s->pages * PAGE;
-    bool down = (size_t)tier + 1 < c->ntiers && (s->flags & SLOT_COMPLETE) && s->pages < c->tiers[tier + 1].quota / 2;
+    bool down = (size_t)tier + 1 < c->ntiers && (s->flags & SLOT_COMPLETE)
+        && s->pages < c->tiers[tier + 1].quota / 2;
     uint64_t path = s->path[0];
     if (down && move_file(c, id, tier + 1) == 0)
         return;
     if (down)
         pthread_mutex_lock(&c->mu);
     s = &c->slots[id];
-    if (s->kind == SLOT_FILE && s->path[0] == path && s->tier == tier && !(s->flags & (SLOT_DEAD | SLOT_BUSY)) &&
-        (!s->node || s->node->refs == 0)) {
+    if (s->kind == SLOT_FILE && s->path[0] == path && s->tier == tier
+        && !(s->flags & (SLOT_DEAD | SLOT_BUSY)) && (!s->node || s->node->refs == 0)) {
         s3f_evicted(&c->tiers[tier].queue, id, slot_key(c, id));
         atomic_fetch_add(&c->evicted_bytes, bytes);
         evict_slot(c, id);
@@ -254,8 +266,8 @@ static void evict_idle(struct cache *c, int tier, uint32_t id)
     }
 }
 
-/* A partial file of many segments that was not opened since the start: its segments become units of the queue. cache.mu is
- * held on entry and on return. */
+/* A partial file of many segments that was not opened since the start: its segments become units of
+ * the queue. cache.mu is held on entry and on return. */
 static void spread(struct cache *c, struct tier *t, uint32_t id)
 {
     struct node *n = node_get(c, id);

@@ -7,21 +7,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A fetch is named by its node's list while it is queued, running, or until its bytes have landed; readers that wait for it or
- * copy from it hold a ref each. */
+/* A fetch is named by its node's list while it is queued, running, or until its bytes have landed;
+ * readers that wait for it or copy from it hold a ref each. */
 
-#define LONG_NS NS_PER_S   /* who waited so long in vain … */
-#define LATELY_NS NS_PER_S /* … speaks for those who ask as soon as this: the kernel does, of a page that it could not read ahead */
+#define LONG_NS NS_PER_S /* who waited so long in vain … */
+/* … speaks for those who ask as soon as this: the kernel does, of a page that it could not read
+ * ahead */
+#define LATELY_NS NS_PER_S
 
 __thread unsigned fetch_origin;
 
-/* Bytes of the budget for blocks of a file: what is in the last one, and not a whole block of a small file. */
+/* Bytes of the budget for blocks of a file: what is in the last one, and not a whole block of a
+ * small file. */
 static int64_t weight(const struct node *n, uint32_t first, uint32_t count)
 {
-    return (int64_t)(count - 1) * CACHE_BLOCK + (int64_t)to_pages(block_len(n, first + count - 1)) * PAGE;
+    return (int64_t)(count - 1) * CACHE_BLOCK
+        + (int64_t)to_pages(block_len(n, first + count - 1)) * PAGE;
 }
 
-static bool covers(const struct fetch *f, uint32_t block) { return block >= f->first && block < f->first + f->count; }
+static bool covers(const struct fetch *f, uint32_t block)
+{
+    return block >= f->first && block < f->first + f->count;
+}
 
 struct fetch *fetch_of(struct node *n, uint32_t block)
 {
@@ -79,7 +86,7 @@ static struct fetch *make(struct node *n, uint32_t first, uint32_t count, int64_
     return f;
 }
 
-/* -- landing --------------------------------------------------------------------------------------------------------- */
+/* -- landing --------------------------------------------------------------------------------- */
 
 void fetch_trim_held(struct cache *c, int64_t max_bytes, int64_t before_ns)
 {
@@ -101,7 +108,8 @@ void fetch_trim_held(struct cache *c, int64_t max_bytes, int64_t before_ns)
     }
 }
 
-/* No tier takes it: the buffer serves its readers for a moment. The list's ref is now cache.held's. */
+/* No tier takes it: the buffer serves its readers for a moment. The list's ref is now cache.held's.
+ */
 static void hold(struct fetch *f)
 {
     struct cache *c = f->n->c;
@@ -126,7 +134,8 @@ static void land(void *arg)
     bool all = true;
     for (uint32_t i = 0; i < f->count; i++) {
         uint32_t block = f->first + i;
-        if (block_land(n, block, f->buf + (size_t)i * CACHE_BLOCK, wanted ? LAND_WRITE : LAND_FRESH))
+        if (block_land(
+                n, block, f->buf + (size_t)i * CACHE_BLOCK, wanted ? LAND_WRITE : LAND_FRESH))
             all = false;
         else if (atomic_load(&f->finished) & (1u << i)) /* while we wrote */
             atomic_fetch_and(&node_seg(n, block)->fresh, ~block_bit(block));
@@ -145,7 +154,7 @@ static void land(void *arg)
     put(f);
 }
 
-/* -- getting the bytes ------------------------------------------------------------------------------------------------- */
+/* -- getting the bytes ----------------------------------------------------------------------- */
 
 static size_t bytes_of(const struct fetch *f)
 {
@@ -158,7 +167,8 @@ static int ask_source(struct fetch *f, struct cache_sink *sink, struct err *e)
     struct cache *c = n->c;
     struct cache_key key = {n->mount, n->path, n->version, n->id.size};
     f->len = bytes_of(f);
-    return c->source.fetch(c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, sink, &c->cancel, e);
+    return c->source.fetch(
+        c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, sink, &c->cancel, e);
 }
 
 /* Into the buffer, for a reader who waits, or as no tier takes it. */
@@ -181,7 +191,8 @@ static int get_bytes(struct fetch *f, struct err *e)
     return 0;
 }
 
-/* Straight to a tier, in the pieces that the source gives: they are in the processor's cache then, and need no memory of ours. */
+/* Straight to a tier, in the pieces that the source gives: they are in the processor's cache then,
+ * and need no memory of ours. */
 struct streaming {
     struct fetch *f;
     struct cache_sink sink;
@@ -211,7 +222,9 @@ static int take_piece(void *user, const void *data, size_t len)
 {
     struct streaming *st = user;
     for (const char *p = data; len;) {
-        st->refused = !st->open && (st->landed == st->f->count || landing_begin(&st->at, st->f->n, st->f->first + st->landed));
+        st->refused = !st->open
+            && (st->landed == st->f->count
+                || landing_begin(&st->at, st->f->n, st->f->first + st->landed));
         if (st->refused)
             return -1;
         st->open = true;
@@ -247,7 +260,8 @@ static int stream(struct fetch *f, struct err *e)
     return 1;
 }
 
-/* Runs a fetch whose state is FETCH_RUNNING; the caller has a ref of its own. -1: e, and those who wait know. */
+/* Runs a fetch whose state is FETCH_RUNNING; the caller has a ref of its own. -1: e, and those who
+ * wait know. */
 static int run(struct fetch *f, struct err *e)
 {
     struct node *n = f->n;
@@ -261,7 +275,8 @@ static int run(struct fetch *f, struct err *e)
     int64_t now = clock_mono_ns();
     pthread_mutex_lock(&n->mu);
     f->state = rc ? FETCH_FAILED : landed ? FETCH_LANDED : FETCH_READY;
-    if (rc && why.cls == ERR_RETRY && now - began >= LONG_NS && (n->failed || (n->failed = malloc(sizeof why)))) {
+    if (rc && why.cls == ERR_RETRY && now - began >= LONG_NS
+        && (n->failed || (n->failed = malloc(sizeof why)))) {
         *n->failed = why;
         n->failed_ns = now;
     }
@@ -283,7 +298,8 @@ static int run(struct fetch *f, struct err *e)
     if (landed)
         return 0;
     /* the reader goes on while another thread writes, unless those are behind */
-    if (!f->demand || pool_queued(c->pool, POOL_LAND) > c->threads || pool_add(c->pool, POOL_LAND, land, f))
+    if (!f->demand || pool_queued(c->pool, POOL_LAND) > c->threads
+        || pool_add(c->pool, POOL_LAND, land, f))
         land(f);
     return 0;
 }
@@ -310,7 +326,7 @@ static void run_queued(void *arg) /* takes over one ref */
     put(f);
 }
 
-/* -- readers ----------------------------------------------------------------------------------------------------------- */
+/* -- readers --------------------------------------------------------------------------------- */
 
 static void copy_out(struct fetch *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
 {
@@ -326,8 +342,8 @@ static void copy_out(struct fetch *f, uint32_t block, char *dst, uint32_t in, ui
         atomic_fetch_and(&s->fresh, ~block_bit(block));
 }
 
-/* The queued fetch covers a block that a reader wants now: the reader takes that block, what is before it stays queued.
- * n->mu is held. */
+/* The queued fetch covers a block that a reader wants now: the reader takes that block, what is
+ * before it stays queued. n->mu is held. */
 static void cut_queued(struct fetch *f, uint32_t block)
 {
     uint32_t keep = block - f->first;
@@ -340,7 +356,8 @@ static void cut_queued(struct fetch *f, uint32_t block)
     int64_t give = f->reserved - (f->count ? weight(f->n, f->first, f->count) : 0);
     f->reserved -= give;
     budget_release(&f->n->c->budget, give);
-    if (f->count == 0) { /* fetch_of() never sees it again; run_queued or cancel takes it off the list */
+    /* fetch_of() never sees it again; run_queued or cancel takes it off the list */
+    if (f->count == 0) {
         f->state = FETCH_FAILED;
         unlist(f);
         f->refs--; /* the pool has one as well */
@@ -348,7 +365,8 @@ static void cut_queued(struct fetch *f, uint32_t block)
     pthread_cond_broadcast(&f->n->changed);
 }
 
-/* Waits for a block of a fetch that runs. 0: it is in the buffer (a ref is held), 1: look again, -1: e. n->mu is held. */
+/* Waits for a block of a fetch that runs. 0: it is in the buffer (a ref is held), 1: look again,
+ * -1: e. n->mu is held. */
 static int wait_for(struct node *n, struct fetch *f, uint32_t block, bool *asked, struct err *e)
 {
     f->refs++;
@@ -358,7 +376,8 @@ static int wait_for(struct node *n, struct fetch *f, uint32_t block, bool *asked
         return 0;
     fetch_origin = f->origin;
     /* reading ahead failed for nobody: ask once more in our own name */
-    bool failed = f->state == FETCH_FAILED && !node_has(n, block), again = !failed || (!f->demand && !*asked);
+    bool failed = f->state == FETCH_FAILED && !node_has(n, block),
+         again = !failed || (!f->demand && !*asked);
     *asked |= failed;
     if (!again && f->err && e)
         *e = *f->err;
@@ -378,7 +397,8 @@ static uint32_t missing_run(struct node *n, uint32_t block, uint32_t most)
     return k;
 }
 
-int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32_t in, uint32_t len, struct err *e)
+int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32_t in, uint32_t len,
+    struct err *e)
 {
     bool asked = false;
     pthread_mutex_lock(&n->mu);
@@ -436,7 +456,8 @@ uint32_t fetch_ahead(struct node *n, uint32_t first, uint32_t count, uint32_t pa
     struct cache *c = n->c;
     uint32_t end = count > n->nblocks - first ? n->nblocks : first + count, b = first;
     while (b < end && !atomic_load(&c->cancel)) {
-        /* parts end at multiples of their size, so that a later window continues where this one ends */
+        /* parts end at multiples of their size, so that a later window continues where this one
+         * ends */
         uint32_t most = MIN(part - b % part, end - b);
         pthread_mutex_lock(&n->mu);
         uint32_t k = missing_run(n, b, most);

@@ -1,5 +1,6 @@
-/* Pins: which files eviction spares. What is pinned is in no queue, so that eviction never comes across it. A pin reserves the pages that
- * its file may take, and grows with it; the sum of all is bounded, so that the rest of the cache goes on being one. */
+/* Pins: which files eviction spares. What is pinned is in no queue, so that eviction never comes
+ * across it. A pin reserves the pages that its file may take, and grows with it; the sum of all is
+ * bounded, so that the rest of the cache goes on being one. */
 #include "fuse/cache/priv.h"
 #include "lib/base/clock.h"
 #include "lib/base/human.h"
@@ -7,7 +8,7 @@
 
 #include <errno.h>
 
-#define SETTLE_TRIES 100 /* for those who read it to finish */
+#define SETTLE_TRIES    100 /* for those who read it to finish */
 #define SETTLE_PAUSE_NS (10 * NS_PER_MS)
 
 /* Half of the disk; of memory, where there is nothing else. */
@@ -68,14 +69,18 @@ void keep_unpin(struct cache *c, uint32_t id)
     enqueue(c, id);
 }
 
-static uint64_t pages_of(const struct node *n, uint64_t blocks) { return MIN(blocks * (CACHE_BLOCK / PAGE), to_pages(n->id.size)); }
+static uint64_t pages_of(const struct node *n, uint64_t blocks)
+{
+    return MIN(blocks * (CACHE_BLOCK / PAGE), to_pages(n->id.size));
+}
 
 bool keep_grow(struct node *n)
 {
     struct cache *c = n->c;
     pthread_mutex_lock(&c->mu);
     uint64_t blocks = (uint64_t)atomic_load(&n->nvalid) + n->landing + 1;
-    bool fits = !(c->slots[n->slot].flags & SLOT_PINNED) || keep_pin(c, n->slot, pages_of(n, blocks));
+    bool fits = !(c->slots[n->slot].flags & SLOT_PINNED)
+        || keep_pin(c, n->slot, pages_of(n, blocks));
     pthread_mutex_unlock(&c->mu);
     return fits;
 }
@@ -87,8 +92,10 @@ int keep_refuse(struct cache *c, const char *path, struct err *e)
     human_bytes(keep_most(c) * PAGE, most);
     human_bytes(c->pin_pages * PAGE, taken);
     pthread_mutex_unlock(&c->mu);
-    err_set(e, ERR_EXHAUSTED, "no room to pin %s: pins may take %s, half of the cache, and have %s: unpin something, or raise the quota of the "
-        "tiers", path, most, taken);
+    err_set(e, ERR_EXHAUSTED,
+        "no room to pin %s: pins may take %s, half of the cache, and have %s: unpin something, or raise the quota of the "
+        "tiers",
+        path, most, taken);
     if (e)
         e->sys = ENOSPC;
     return -1;
@@ -103,8 +110,9 @@ static void settle(struct cache *c, const struct cache_key *key, uint64_t len)
         pthread_mutex_lock(&c->mu);
         uint32_t id = slot_find(c, path, &version);
         const struct slot *s = id == NONE ? NULL : &c->slots[id];
-        bool moves = s && s->valid && !c->tiers[s->tier].dir && !(s->flags & SLOT_DROP) &&
-            (s->flags & SLOT_PINNED || c->pin_pages + to_pages(MIN(len, key->size)) <= keep_most(c));
+        bool moves = s && s->valid && !c->tiers[s->tier].dir && !(s->flags & SLOT_DROP)
+            && (s->flags & SLOT_PINNED
+                || c->pin_pages + to_pages(MIN(len, key->size)) <= keep_most(c));
         bool idle = moves && !(s->flags & SLOT_BUSY) && (!s->node || s->node->refs == 0);
         if (idle)
             evict_settle(c, id); /* unlocks */
@@ -122,13 +130,15 @@ static int pin(struct node *n, uint64_t off, uint64_t len, struct err *e)
     struct cache *c = n->c;
     if (off >= n->id.size || !len)
         return 0;
-    uint32_t first = (uint32_t)(off / CACHE_BLOCK), last = (uint32_t)((off + MIN(len, n->id.size - off) - 1) / CACHE_BLOCK);
+    uint32_t first = (uint32_t)(off / CACHE_BLOCK),
+             last = (uint32_t)((off + MIN(len, n->id.size - off) - 1) / CACHE_BLOCK);
     pthread_mutex_lock(&n->mu); /* nothing of it is being evicted */
     uint64_t blocks = atomic_load(&n->nvalid);
     for (uint32_t b = first; b <= last; b++)
         blocks += !node_has(n, b);
     pthread_mutex_lock(&c->mu);
-    bool gone = c->slots[n->slot].flags & SLOT_DEAD, fits = !gone && keep_pin(c, n->slot, pages_of(n, blocks));
+    bool gone = c->slots[n->slot].flags & SLOT_DEAD,
+         fits = !gone && keep_pin(c, n->slot, pages_of(n, blocks));
     if (fits)
         c->slots[n->slot].flags &= (uint8_t)~SLOT_DROP;
     pthread_mutex_unlock(&c->mu);
@@ -141,7 +151,8 @@ static int pin(struct node *n, uint64_t off, uint64_t len, struct err *e)
     return 0;
 }
 
-struct cache_file *cache_keep(struct cache *c, const struct cache_key *key, uint64_t off, uint64_t len, struct err *e)
+struct cache_file *cache_keep(
+    struct cache *c, const struct cache_key *key, uint64_t off, uint64_t len, struct err *e)
 {
     settle(c, key, len);
     struct cache_file *f = cache_open(c, key, e);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define TABLE_MAGIC "mrcache1"
-#define SIDE_MAGIC "mrside01"
+#define SIDE_MAGIC  "mrside01"
 
 static void put32(unsigned char *p, uint32_t v)
 {
@@ -27,7 +27,8 @@ static uint32_t get32(const unsigned char *p)
 
 static uint64_t get64(const unsigned char *p) { return get32(p) | (uint64_t)get32(p + 4) << 32; }
 
-/* A second hash that shares nothing with hash64, so that both together name a path among billions. */
+/* A second hash that shares nothing with hash64, so that both together name a path among billions.
+ */
 static uint64_t hash_other(uint64_t h, const char *s)
 {
     for (; *s; s++) {
@@ -43,7 +44,10 @@ void meta_hash_path(const char *mount, const char *path, uint64_t out[2])
     out[1] = hash_other(hash_other(0x2545f4914f6cdd1du, mount), path);
 }
 
-uint64_t meta_hash_version(const char *version) { return hash64_mix(hash64(version, strlen(version)), hash_other(1, version)); }
+uint64_t meta_hash_version(const char *version)
+{
+    return hash64_mix(hash64(version, strlen(version)), hash_other(1, version));
+}
 
 void meta_header_put(unsigned char out[META_RECORD], const char boot[META_BOOT_LEN])
 {
@@ -109,8 +113,8 @@ static uint32_t identity(const struct meta_file *f)
     return crc32c(0, id, sizeof id);
 }
 
-void meta_side_header_put(unsigned char out[META_SIDE_HEADER], const struct meta_file *f, const char *mount, const char *path,
-    const char *version)
+void meta_side_header_put(unsigned char out[META_SIDE_HEADER], const struct meta_file *f,
+    const char *mount, const char *path, const char *version)
 {
     memset(out, 0, META_SIDE_HEADER);
     memcpy(out + 4, SIDE_MAGIC, 8);
@@ -124,12 +128,14 @@ void meta_side_header_put(unsigned char out[META_SIDE_HEADER], const struct meta
 
 bool meta_side_header_get(const unsigned char in[META_SIDE_HEADER], const struct meta_file *expect)
 {
-    return get32(in) == crc32c(0, in + 4, META_SIDE_HEADER - 4) && memcmp(in + 4, SIDE_MAGIC, 8) == 0 &&
-        get64(in + 12) == expect->path[0] && get64(in + 20) == expect->path[1] && get64(in + 28) == expect->version &&
-        get64(in + 36) == expect->size;
+    return get32(in) == crc32c(0, in + 4, META_SIDE_HEADER - 4)
+        && memcmp(in + 4, SIDE_MAGIC, 8) == 0 && get64(in + 12) == expect->path[0]
+        && get64(in + 20) == expect->path[1] && get64(in + 28) == expect->version
+        && get64(in + 36) == expect->size;
 }
 
-void meta_side_put(unsigned char out[META_SIDE_RECORD], const struct meta_file *f, uint32_t block, uint32_t crc)
+void meta_side_put(
+    unsigned char out[META_SIDE_RECORD], const struct meta_file *f, uint32_t block, uint32_t crc)
 {
     unsigned char sum[12];
     put32(sum, identity(f));
@@ -139,7 +145,8 @@ void meta_side_put(unsigned char out[META_SIDE_RECORD], const struct meta_file *
     put32(out + 4, crc32c(0, sum, sizeof sum));
 }
 
-bool meta_side_get(const unsigned char in[META_SIDE_RECORD], const struct meta_file *f, uint32_t block, uint32_t *crc)
+bool meta_side_get(const unsigned char in[META_SIDE_RECORD], const struct meta_file *f,
+    uint32_t block, uint32_t *crc)
 {
     unsigned char again[META_SIDE_RECORD];
     *crc = get32(in);

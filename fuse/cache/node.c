@@ -76,21 +76,27 @@ struct seg *node_seg_make(struct node *n, uint32_t block)
     return s;
 }
 
-static int64_t mtime_of(const struct stat *st) { return st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec; }
+static int64_t mtime_of(const struct stat *st)
+{
+    return st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec;
+}
 
-/* -- opening what is cached ------------------------------------------------------------------------------------------ */
+/* -- opening what is cached ------------------------------------------------------------------ */
 
 static int load_side(struct node *n, bool trusted)
 {
     unsigned char header[META_SIDE_HEADER], chunk[SIDE_CHUNK];
-    if (pread(n->side_fd, header, sizeof header, 0) != (ssize_t)sizeof header || !meta_side_header_get(header, &n->id))
+    if (pread(n->side_fd, header, sizeof header, 0) != (ssize_t)sizeof header
+        || !meta_side_header_get(header, &n->id))
         return -1;
     const uint32_t per = SIDE_CHUNK / META_SIDE_RECORD;
     for (uint32_t b = 0; b < n->nblocks; b += per) {
-        ssize_t got = pread(n->side_fd, chunk, sizeof chunk, META_SIDE_HEADER + (off_t)b * META_SIDE_RECORD);
+        ssize_t got = pread(
+            n->side_fd, chunk, sizeof chunk, META_SIDE_HEADER + (off_t)b * META_SIDE_RECORD);
         if (got <= 0)
             break;
-        for (uint32_t i = 0; i < per && b + i < n->nblocks && (i + 1) * META_SIDE_RECORD <= (size_t)got; i++) {
+        for (uint32_t i = 0;
+             i < per && b + i < n->nblocks && (i + 1) * META_SIDE_RECORD <= (size_t)got; i++) {
             uint32_t crc;
             if (!meta_side_get(chunk + i * META_SIDE_RECORD, &n->id, b + i, &crc))
                 continue;
@@ -132,7 +138,8 @@ static int load_disk(struct node *n)
     atomic_store(&n->fd, fd);
     if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != n->id.size)
         return -1;
-    bool same = n->id.mtime_ns && n->id.mtime_ns == mtime_of(&st) && (n->id.valid == n->nblocks || n->was_trusted);
+    bool same = n->id.mtime_ns && n->id.mtime_ns == mtime_of(&st)
+        && (n->id.valid == n->nblocks || n->was_trusted);
     if (n->nblocks == 1) {
         struct seg *s = node_seg_make(n, 0);
         if (!s)
@@ -166,8 +173,8 @@ static uint64_t valid_bytes(struct node *n, uint32_t first, uint32_t end)
     return bytes;
 }
 
-/* The queue's units of a partial file of many segments are its segments; cache.mu is held. The first unit of an idle file
- * stood for all of it. */
+/* The queue's units of a partial file of many segments are its segments; cache.mu is held. The
+ * first unit of an idle file stood for all of it. */
 static void split_units(struct cache *c, struct node *n)
 {
     struct slot *s = &c->slots[n->slot];
@@ -202,7 +209,8 @@ static void find_units(struct cache *c, struct node *n)
             seg->unit = id;
             continue;
         }
-        c->tiers[c->slots[id].tier].used -= c->slots[id].pages; /* its records are gone from the sidecar */
+        /* its records are gone from the sidecar */
+        c->tiers[c->slots[id].tier].used -= c->slots[id].pages;
         slot_seg_free(c, id);
     }
     c->slots[n->slot].valid = atomic_load(&n->nvalid);
@@ -323,16 +331,19 @@ int node_load(struct node *n, struct err *e)
     return rc;
 }
 
-/* -- creating ------------------------------------------------------------------------------------------------------ */
+/* -- creating -------------------------------------------------------------------------------- */
 
 static bool memfd_allowed(void)
 {
     struct rlimit lim;
-    long most = getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < 1u << 20 ? (long)lim.rlim_cur / 4 : 1 << 18;
+    long most = getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < 1u << 20
+        ? (long)lim.rlim_cur / 4
+        : 1 << 18;
     return atomic_load(&own_memfds) < most;
 }
 
-/* Memory: large files get a memfd of their own (it can be handed out for passthrough), small ones share an arena. */
+/* Memory: large files get a memfd of their own (it can be handed out for passthrough), small ones
+ * share an arena. */
 static int create_memory(struct node *n, struct tier *t, struct place *out)
 {
     if (n->nblocks > 1 && memfd_allowed()) {
@@ -363,7 +374,8 @@ static int create_disk(struct node *n, struct tier *t, struct place *out)
             goto failed;
         unsigned char header[META_SIDE_HEADER];
         const char *mount = n->mount < n->c->nmounts ? n->c->mounts[n->mount] : "";
-        meta_side_header_put(header, &n->id, mount, n->path ? n->path : "", n->version ? n->version : "");
+        meta_side_header_put(
+            header, &n->id, mount, n->path ? n->path : "", n->version ? n->version : "");
         out->side_fd = open(side, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (out->side_fd < 0)
             goto failed;
@@ -428,7 +440,7 @@ int node_open_data(struct node *n, int tier)
     return 0;
 }
 
-/* -- counting -------------------------------------------------------------------------------------------------------- */
+/* -- counting -------------------------------------------------------------------------------- */
 
 static void account_seg(struct cache *c, struct node *n, uint32_t seg, int64_t pages)
 {
@@ -528,7 +540,7 @@ void node_unfinished(struct node *n)
     pthread_mutex_unlock(&c->mu);
 }
 
-/* -- the end ------------------------------------------------------------------------------------------------------- */
+/* -- the end --------------------------------------------------------------------------------- */
 
 void node_ref(struct node *n)
 {
@@ -537,7 +549,8 @@ void node_ref(struct node *n)
     pthread_mutex_unlock(&n->c->mu);
 }
 
-/* All that is there of the file was written or verified by us: whoever opens it next need not do so again. */
+/* All that is there of the file was written or verified by us: whoever opens it next need not do so
+ * again. */
 static bool trust_all(struct node *n, int64_t *mtime)
 {
     if (n->fd < 0 || n->tier < 0 || !n->c->tiers[n->tier].dir)

@@ -13,17 +13,20 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define NEAR (2ull * CACHE_BLOCK)    /* FUSE sends the reads of one reader out of order by about this much */
-#define WINDOW_GROWTH 4              /* times what has been read in sequence: what is fetched for nothing at most */
-#define WINDOW_PARTS 4               /* requests for it at the same time */
-#define WINDOW_MAX (128ull << 20)
-#define WINDOW_SHARE 16              /* of the cache */
-#define VERIFY_NOW (4u << 20)        /* up to this size a file left by a restart is verified when it is opened */
+/* FUSE sends the reads of one reader out of order by about this much */
+#define NEAR (2ull * CACHE_BLOCK)
+/* times what has been read in sequence: what is fetched for nothing at most */
+#define WINDOW_GROWTH 4
+#define WINDOW_PARTS  4 /* requests for it at the same time */
+#define WINDOW_MAX    (128ull << 20)
+#define WINDOW_SHARE  16 /* of the cache */
+/* up to this size a file left by a restart is verified when it is opened */
+#define VERIFY_NOW (4u << 20)
 #define BUSY_TRIES 8
-#define ROOM_NS (4 * NS_PER_MS)      /* the first pause; all of them are a second */
-#define WRITTEN_S 60                 /* the kernel writes what is older than 30 s, every 5 s */
+#define ROOM_NS    (4 * NS_PER_MS) /* the first pause; all of them are a second */
+#define WRITTEN_S  60              /* the kernel writes what is older than 30 s, every 5 s */
 
-/* -- sequential readers ------------------------------------------------------------------------------------------------ */
+/* -- sequential readers ---------------------------------------------------------------------- */
 
 static struct stream *find_stream(struct cache_file *f, uint64_t off)
 {
@@ -39,7 +42,8 @@ static struct stream *find_stream(struct cache_file *f, uint64_t off)
     return oldest;
 }
 
-/* A part of the memory for what is on its way, and of the cache: what is read ahead would push itself out of a small one. */
+/* A part of the memory for what is on its way, and of the cache: what is read ahead would push
+ * itself out of a small one. */
 static uint64_t window_max(const struct cache *c)
 {
     uint64_t share = (uint64_t)c->budget.limit / 2, room = 0;
@@ -49,8 +53,10 @@ static uint64_t window_max(const struct cache *c)
     return MAX((uint64_t)CACHE_BLOCK, MIN(share - share % CACHE_BLOCK, WINDOW_MAX));
 }
 
-/* Notes a read and says what to fetch ahead: blocks [*first, *first + *count), in requests of *part blocks. */
-static void advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *first, uint32_t *count, uint32_t *part)
+/* Notes a read and says what to fetch ahead: blocks [*first, *first + *count), in requests of *part
+ * blocks. */
+static void advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *first,
+    uint32_t *count, uint32_t *part)
 {
     uint64_t max = window_max(f->n->c);
     *count = 0;
@@ -61,7 +67,8 @@ static void advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *fi
     uint64_t was = s->pos;
     s->pos = MAX(s->pos, off + len);
     s->run += s->pos - was;
-    if (!fresh && s->pos > was) { /* a first read alone says nothing: random readers fetch one block each */
+    /* a first read alone says nothing: random readers fetch one block each */
+    if (!fresh && s->pos > was) {
         uint64_t window = MAX((uint64_t)CACHE_BLOCK, MIN(s->run * WINDOW_GROWTH, max));
         if (s->ahead < s->pos)
             s->ahead = (s->pos + CACHE_BLOCK - 1) / CACHE_BLOCK * CACHE_BLOCK;
@@ -70,7 +77,8 @@ static void advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *fi
             target += CACHE_BLOCK - 1 - (target + CACHE_BLOCK - 1) % CACHE_BLOCK;
             *first = (uint32_t)(s->ahead / CACHE_BLOCK);
             *count = target > s->ahead ? (uint32_t)((target - s->ahead) / CACHE_BLOCK) : 0;
-            for (*part = 1; *part < PART_BLOCKS && *part * 2ull * WINDOW_PARTS * CACHE_BLOCK <= window;)
+            for (*part = 1;
+                 *part < PART_BLOCKS && *part * 2ull * WINDOW_PARTS * CACHE_BLOCK <= window;)
                 *part *= 2;
             s->ahead = MAX(s->ahead, target);
         }
@@ -78,13 +86,15 @@ static void advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *fi
     pthread_mutex_unlock(&f->mu);
 }
 
-/* There was no memory for all of it: the next read asks again from where it ended, for less at a time. */
+/* There was no memory for all of it: the next read asks again from where it ended, for less at a
+ * time. */
 static void retreat(struct cache_file *f, uint64_t off, uint32_t got)
 {
     pthread_mutex_lock(&f->mu);
     struct stream *s = find_stream(f, off);
     if (s->stamp) {
-        s->ahead = MAX((uint64_t)got * CACHE_BLOCK, (s->pos + CACHE_BLOCK - 1) / CACHE_BLOCK * CACHE_BLOCK);
+        s->ahead = MAX(
+            (uint64_t)got * CACHE_BLOCK, (s->pos + CACHE_BLOCK - 1) / CACHE_BLOCK * CACHE_BLOCK);
         s->run = MIN(s->run, window_max(f->n->c) / WINDOW_GROWTH) / 4;
     }
     pthread_mutex_unlock(&f->mu);
@@ -104,7 +114,7 @@ static void read_ahead(struct cache_file *f, uint64_t off, size_t len)
         retreat(f, off, got);
 }
 
-/* -- hits ---------------------------------------------------------------------------------------------------------------- */
+/* -- hits ------------------------------------------------------------------------------------ */
 
 enum hit { HIT, MISS, UNTRUSTED, BROKEN };
 
@@ -114,7 +124,9 @@ static enum hit grab(struct seg *s, uint64_t bits)
     if (!s)
         return MISS;
     atomic_fetch_add(&s->readers, 1);
-    enum hit h = (atomic_load(&s->valid) & bits) != bits ? MISS : (atomic_load(&s->trusted) & bits) != bits ? UNTRUSTED : HIT;
+    enum hit h = (atomic_load(&s->valid) & bits) != bits ? MISS
+        : (atomic_load(&s->trusted) & bits) != bits      ? UNTRUSTED
+                                                         : HIT;
     if (h != HIT)
         atomic_fetch_sub(&s->readers, 1);
     return h;
@@ -128,7 +140,8 @@ void cache_stall(struct cache_stall *out)
     stall = (struct cache_stall){0};
 }
 
-/* len bytes from a tier. What the page cache has comes without waiting; only the rest is a wait for the disk. */
+/* len bytes from a tier. What the page cache has comes without waiting; only the rest is a wait for
+ * the disk. */
 static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t off)
 {
     bool disk = n->c->tiers[n->tier].dir;
@@ -137,7 +150,8 @@ static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t of
     for (uint32_t done = 0; done < len;) {
         struct iovec iov = {dst + done, len - done};
         ssize_t got = preadv2(n->fd, &iov, 1, (off_t)(off + done), flags);
-        if (flags && (got < 0 || got < (ssize_t)iov.iov_len)) { /* also file systems that can't tell */
+        /* also file systems that can't tell */
+        if (flags && (got < 0 || got < (ssize_t)iov.iov_len)) {
             flags = 0;
             cache_will_block(n->c);
             began = clock_mono_ns();
@@ -152,12 +166,15 @@ static bool read_tier(const struct node *n, char *dst, uint32_t len, uint64_t of
 }
 
 /* A whole block from a disk: are its bytes what they were when it was written there? */
-static bool is_sound(const struct node *n, const struct seg *s, uint32_t block, const char *data, uint32_t len)
+static bool is_sound(
+    const struct node *n, const struct seg *s, uint32_t block, const char *data, uint32_t len)
 {
-    return !n->c->tiers[n->tier].dir || len < block_len(n, block) || crc32c(0, data, len) == s->crc[block % SEG_BLOCKS];
+    return !n->c->tiers[n->tier].dir || len < block_len(n, block)
+        || crc32c(0, data, len) == s->crc[block % SEG_BLOCKS];
 }
 
-/* The kernel has written it by now. What it has not cannot leave memory, and the reader would wait for it. */
+/* The kernel has written it by now. What it has not cannot leave memory, and the reader would wait
+ * for it. */
 static bool is_on_disk(const struct node *n)
 {
     struct stat st;
@@ -179,10 +196,13 @@ static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32
         h = UNTRUSTED;
     }
     /* the reader's own page cache has it now */
-    if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir && is_on_disk(n))
-        posix_fadvise(n->fd, (off_t)(n->base + (uint64_t)block * CACHE_BLOCK), CACHE_BLOCK, POSIX_FADV_DONTNEED);
+    if (h == HIT && n->c->drop_behind && in + len == block_len(n, block) && n->c->tiers[n->tier].dir
+        && is_on_disk(n))
+        posix_fadvise(n->fd, (off_t)(n->base + (uint64_t)block * CACHE_BLOCK), CACHE_BLOCK,
+            POSIX_FADV_DONTNEED);
     uint32_t seg = block / SEG_BLOCKS + 1; /* one hit a visit, not one a read */
-    if (atomic_load_explicit(&f->last_seg, memory_order_relaxed) != seg || (in == 0 && block % SEG_BLOCKS == 0)) {
+    if (atomic_load_explicit(&f->last_seg, memory_order_relaxed) != seg
+        || (in == 0 && block % SEG_BLOCKS == 0)) {
         atomic_store_explicit(&f->last_seg, seg, memory_order_relaxed);
         atomic_fetch_add_explicit(&s->touched, 1, memory_order_relaxed);
     }
@@ -194,7 +214,8 @@ static enum hit read_hit(struct cache_file *f, uint32_t block, char *dst, uint32
 static void broken(struct node *n, uint32_t block)
 {
     if (block_invalidate(n, block, false))
-        log_warn("cache: block %u of %s can't be read from the cache; it is fetched again", block, n->path);
+        log_warn("cache: block %u of %s can't be read from the cache; it is fetched again", block,
+            n->path);
 }
 
 static void count_hit(struct node *n, uint32_t block, uint32_t in, uint32_t len)
@@ -207,7 +228,8 @@ static void count_hit(struct node *n, uint32_t block, uint32_t in, uint32_t len)
         atomic_fetch_and_explicit(&s->fresh, ~bit, memory_order_relaxed);
 }
 
-static int read_block(struct cache_file *f, uint32_t block, uint32_t more, char *dst, uint32_t in, uint32_t len, struct err *e)
+static int read_block(struct cache_file *f, uint32_t block, uint32_t more, char *dst, uint32_t in,
+    uint32_t len, struct err *e)
 {
     struct node *n = f->n;
     for (int tries = 0; tries < BUSY_TRIES; tries++) {
@@ -225,7 +247,8 @@ static int read_block(struct cache_file *f, uint32_t block, uint32_t more, char 
         case MISS:
             break;
         }
-        atomic_store_explicit(&f->last_seg, block / SEG_BLOCKS + 1, memory_order_relaxed); /* what a miss brings in is no hit */
+        /* what a miss brings in is no hit */
+        atomic_store_explicit(&f->last_seg, block / SEG_BLOCKS + 1, memory_order_relaxed);
         int64_t began = clock_mono_ns();
         cache_will_block(n->c);
         fetch_origin = 0;
@@ -257,7 +280,7 @@ ssize_t cache_read(struct cache_file *f, void *buf, size_t len, uint64_t off, st
     return (ssize_t)len;
 }
 
-/* -- whole ranges -------------------------------------------------------------------------------------------------------- */
+/* -- whole ranges ---------------------------------------------------------------------------- */
 
 bool cache_complete(struct cache_file *f) { return node_complete(f->n); }
 
@@ -285,7 +308,8 @@ int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err 
     if (off >= n->id.size || !len)
         return 0;
     len = MIN(len, n->id.size - off);
-    uint32_t first = (uint32_t)(off / CACHE_BLOCK), last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
+    uint32_t first = (uint32_t)(off / CACHE_BLOCK),
+             last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
     fetch_ahead(n, first, last - first + 1, PART_BLOCKS, true);
     return 0;
 }
@@ -294,16 +318,19 @@ static int fill_block(struct node *n, uint32_t block, struct err *e)
 {
     for (int tries = 0; tries < BUSY_TRIES; tries++) {
         struct seg *s = node_seg(n, block);
-        if (node_has(n, block) && ((atomic_load(&s->trusted) & block_bit(block)) || block_verify(n, block) == 0))
+        if (node_has(n, block)
+            && ((atomic_load(&s->trusted) & block_bit(block)) || block_verify(n, block) == 0))
             return 0;
         if (fetch_block(n, block, 1, NULL, 0, 0, e) < 0)
             return -1;
         pthread_mutex_lock(&n->mu);
         struct fetch *f;
-        while (!node_has(n, block) && (f = fetch_of(n, block)) && !f->kept) /* on its way, and not lost to the held buffers */
+        /* on its way, and not lost to the held buffers */
+        while (!node_has(n, block) && (f = fetch_of(n, block)) && !f->kept)
             pthread_cond_wait(&n->changed, &n->mu);
         pthread_mutex_unlock(&n->mu);
-        if (!node_has(n, block) && atomic_load(&n->c->landing)) /* what has the room now can make some when it is here */
+        /* what has the room now can make some when it is here */
+        if (!node_has(n, block) && atomic_load(&n->c->landing))
             clock_sleep_ns(ROOM_NS << tries);
     }
     if (node_has(n, block))
@@ -313,7 +340,8 @@ static int fill_block(struct node *n, uint32_t block, struct err *e)
     pthread_mutex_unlock(&n->mu);
     if (!fits)
         return keep_refuse(n->c, n->path, e);
-    err_set(e, ERR_EXHAUSTED, "the cache has no room for %s: raise the quota of its tiers", n->path);
+    err_set(
+        e, ERR_EXHAUSTED, "the cache has no room for %s: raise the quota of its tiers", n->path);
     if (e)
         e->sys = ENOSPC;
     return -1;
@@ -325,11 +353,14 @@ int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e)
     if (off >= n->id.size || !len)
         return 0;
     len = MIN(len, n->id.size - off);
-    uint32_t first = (uint32_t)(off / CACHE_BLOCK), last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
+    uint32_t first = (uint32_t)(off / CACHE_BLOCK),
+             last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
     uint32_t ahead = first;
     for (uint32_t b = first; b <= last; b++) {
-        if (first < last && ahead < b + 4 * PART_BLOCKS && ahead <= last) /* a single block is fetched right here */
-            ahead = fetch_ahead(n, MAX(ahead, b), MIN(last + 1 - MAX(ahead, b), 8 * PART_BLOCKS), PART_BLOCKS, true);
+        /* a single block is fetched right here */
+        if (first < last && ahead < b + 4 * PART_BLOCKS && ahead <= last)
+            ahead = fetch_ahead(n, MAX(ahead, b), MIN(last + 1 - MAX(ahead, b), 8 * PART_BLOCKS),
+                PART_BLOCKS, true);
         if (fill_block(n, b, e))
             return -1;
     }
@@ -341,12 +372,14 @@ void cache_warm(struct cache_file *f, uint64_t off, uint64_t len)
     struct node *n = f->n;
     int fd = atomic_load(&n->fd);
     if (fd >= 0 && off < n->id.size && len && n->c->tiers[n->tier].dir)
-        posix_fadvise(fd, (off_t)(n->base + off), (off_t)MIN(len, n->id.size - off), POSIX_FADV_WILLNEED);
+        posix_fadvise(
+            fd, (off_t)(n->base + off), (off_t)MIN(len, n->id.size - off), POSIX_FADV_WILLNEED);
 }
 
 int cache_wait(struct cache_file *f, struct err *e) { return cache_fill(f, 0, f->n->id.size, e); }
 
-int cache_pin_span(struct cache_file *f, uint64_t off, size_t len, struct cache_span *span, struct err *e)
+int cache_pin_span(
+    struct cache_file *f, uint64_t off, size_t len, struct cache_span *span, struct err *e)
 {
     struct node *n = f->n;
     if (off >= n->id.size || !len) {
@@ -354,7 +387,8 @@ int cache_pin_span(struct cache_file *f, uint64_t off, size_t len, struct cache_
         return -1;
     }
     len = (size_t)MIN(MIN((uint64_t)len, n->id.size - off), SEG_BYTES - off % SEG_BYTES);
-    uint32_t first = (uint32_t)(off / CACHE_BLOCK), last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
+    uint32_t first = (uint32_t)(off / CACHE_BLOCK),
+             last = (uint32_t)((off + len - 1) / CACHE_BLOCK);
     uint64_t bits = 0;
     for (uint32_t b = first; b <= last; b++)
         bits |= block_bit(b);
@@ -400,7 +434,8 @@ static void verify_all(void *arg) /* takes over one ref of the node */
     struct node *n = arg;
     for (uint32_t b = 0; b < n->nblocks && !atomic_load(&n->c->cancel); b++) {
         struct seg *s = node_seg(n, b);
-        if (s && (atomic_load(&s->valid) & block_bit(b)) && !(atomic_load(&s->trusted) & block_bit(b)))
+        if (s && (atomic_load(&s->valid) & block_bit(b))
+            && !(atomic_load(&s->trusted) & block_bit(b)))
             block_verify(n, b);
     }
     pthread_mutex_lock(&n->mu);
@@ -421,7 +456,8 @@ static bool all_trusted(struct node *n)
     return true;
 }
 
-/* What a restart left and could not be trusted at once: small files now, others in the background. */
+/* What a restart left and could not be trusted at once: small files now, others in the background.
+ */
 static bool make_trusted(struct node *n)
 {
     if (all_trusted(n))

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FREQ_MAX 3
-#define GHOST_WAYS 4u
+#define FREQ_MAX       3
+#define GHOST_WAYS     4u
 #define GHOST_SETS_MIN 256u
 #define GHOST_SETS_MAX (1u << 18)
 
@@ -27,8 +27,9 @@ void s3f_fini(struct s3f *p)
 
 static struct s3f_unit *at(const struct s3f *p, uint32_t id) { return p->ops.at(p->ops.user, id); }
 
-/* How many victims are remembered. The paper says as many as the main queue has units; a quarter of it keeps what an epoch
- * in random order finds in the main queue from being replaced (half of the data cached: 35 % hits instead of 21 %, LRU 15 %). */
+/* How many victims are remembered. The paper says as many as the main queue has units; a quarter of
+ * it keeps what an epoch in random order finds in the main queue from being replaced (half of the
+ * data cached: 35 % hits instead of 21 %, LRU 15 %). */
 static uint32_t ghost_span(const struct s3f *p)
 {
     uint32_t n = p->lists[S3F_MAIN].count / 4;
@@ -154,8 +155,8 @@ void s3f_touch(struct s3f *p, uint32_t id, unsigned hits)
 uint32_t s3f_victim(struct s3f *p)
 {
     struct s3f_list *small = &p->lists[S3F_SMALL], *main_q = &p->lists[S3F_MAIN];
-    /* every step but the last lowers a freq or moves a unit from small to main, so this ends; the bound is for units that
-     * are touched faster than we look at them */
+    /* every step but the last lowers a freq or moves a unit from small to main, so this ends; the
+     * bound is for units that are touched faster than we look at them */
     uint64_t bound = (uint64_t)(FREQ_MAX + 1) * (small->count + main_q->count) + 1;
     for (; bound; bound--) {
         bool from_small = small->count && (small->weight * 10 > p->capacity || !main_q->count);

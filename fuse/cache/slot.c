@@ -10,21 +10,26 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLOTS_MIN 256u
+#define SLOTS_MIN  256u
 #define LOAD_CHUNK (1u << 20)
 
-static uint32_t bucket_of(const struct cache *c, const uint64_t path[2]) { return (uint32_t)path[0] & (c->nbuckets - 1); }
+static uint32_t bucket_of(const struct cache *c, const uint64_t path[2])
+{
+    return (uint32_t)path[0] & (c->nbuckets - 1);
+}
 
 uint32_t slot_find(const struct cache *c, const uint64_t path[2], const uint64_t *version)
 {
     return slot_find_but(c, path, version, NONE);
 }
 
-uint32_t slot_find_but(const struct cache *c, const uint64_t path[2], const uint64_t *version, uint32_t but)
+uint32_t slot_find_but(
+    const struct cache *c, const uint64_t path[2], const uint64_t *version, uint32_t but)
 {
     for (uint32_t id = c->buckets[bucket_of(c, path)]; id != NONE; id = c->slots[id].chain) {
         const struct slot *s = &c->slots[id];
-        if (s->path[0] == path[0] && s->path[1] == path[1] && (!version || s->version == *version) && id != but)
+        if (s->path[0] == path[0] && s->path[1] == path[1] && (!version || s->version == *version)
+            && id != but)
             return id;
     }
     return NONE;
@@ -82,7 +87,8 @@ void slot_hash(struct cache *c, uint32_t id)
 
 void slot_unhash(struct cache *c, uint32_t id)
 {
-    for (uint32_t *at = &c->buckets[bucket_of(c, c->slots[id].path)]; *at != NONE; at = &c->slots[*at].chain)
+    for (uint32_t *at = &c->buckets[bucket_of(c, c->slots[id].path)]; *at != NONE;
+         at = &c->slots[*at].chain)
         if (*at == id) {
             *at = c->slots[id].chain;
             c->nfiles--;
@@ -165,7 +171,8 @@ void slot_persist(struct cache *c, uint32_t id)
     pthread_mutex_lock(&c->table_mu);
     pthread_mutex_lock(&c->mu);
     const struct slot *s = &c->slots[id];
-    bool keep = s->kind == SLOT_FILE && s->valid && !(s->flags & (SLOT_DEAD | SLOT_DROP)) && c->tiers[s->tier].dir;
+    bool keep = s->kind == SLOT_FILE && s->valid && !(s->flags & (SLOT_DEAD | SLOT_DROP))
+        && c->tiers[s->tier].dir;
     if (keep) {
         struct meta_file f = slot_meta(c, id);
         uint64_t pages = to_pages(s->size);
@@ -174,12 +181,13 @@ void slot_persist(struct cache *c, uint32_t id)
         meta_record_put(record, &f);
     }
     pthread_mutex_unlock(&c->mu);
-    if (pwrite(c->table_fd, record, sizeof record, (off_t)(id + UINT64_C(1)) * META_RECORD) != (ssize_t)sizeof record)
+    if (pwrite(c->table_fd, record, sizeof record, (off_t)(id + UINT64_C(1)) * META_RECORD)
+        != (ssize_t)sizeof record)
         log_debug("cache: a record of the table could not be written: %s", strerror(errno));
     pthread_mutex_unlock(&c->table_mu);
 }
 
-/* -- start-up ------------------------------------------------------------------------------------------------------ */
+/* -- start-up -------------------------------------------------------------------------------- */
 
 static void read_boot_id(char boot[META_BOOT_LEN])
 {
@@ -189,14 +197,22 @@ static void read_boot_id(char boot[META_BOOT_LEN])
         memcpy(boot, text, strnlen(text, META_BOOT_LEN - 1));
 }
 
-static void adopt_record(struct cache *c, uint32_t id, const struct meta_file *f, bool same_boot, unsigned *unpinned)
+static void adopt_record(
+    struct cache *c, uint32_t id, const struct meta_file *f, bool same_boot, unsigned *unpinned)
 {
     struct slot *s = &c->slots[id];
     int tier = tier_of_medium(c, f->medium);
     if (tier < 0 || !c->tiers[tier].dir || slot_find(c, f->path, NULL) != NONE)
         return; /* the file itself is swept later */
-    *s = (struct slot){.kind = SLOT_FILE, .path = {f->path[0], f->path[1]}, .version = f->version, .size = f->size,
-        .place = same_boot ? f->mtime_ns : 0, .valid = f->valid, .pages = f->pages, .crc0 = f->crc0, .owner = NONE,
+    *s = (struct slot){.kind = SLOT_FILE,
+        .path = {f->path[0], f->path[1]},
+        .version = f->version,
+        .size = f->size,
+        .place = same_boot ? f->mtime_ns : 0,
+        .valid = f->valid,
+        .pages = f->pages,
+        .crc0 = f->crc0,
+        .owner = NONE,
         .tier = (uint8_t)tier};
     uint64_t blocks = s->size / CACHE_BLOCK + (s->size % CACHE_BLOCK != 0);
     if (s->valid == blocks) {
@@ -228,7 +244,8 @@ static int load_records(struct cache *c, bool same_boot, struct err *e)
         if (n == 0)
             break;
         for (ssize_t i = 0; i < n; i += META_RECORD) {
-            uint32_t id = slot_new(c, SLOT_FREE); /* numbers are handed out in order while none is free */
+            /* numbers are handed out in order while none is free */
+            uint32_t id = slot_new(c, SLOT_FREE);
             if (id == NONE)
                 return err_sys(e, ENOMEM, "read the cache's table");
             struct meta_file f;
@@ -256,7 +273,8 @@ int slot_load(struct cache *c, struct err *e)
     char boot[META_BOOT_LEN], was[META_BOOT_LEN];
     read_boot_id(boot);
     unsigned char header[META_RECORD];
-    bool ours = pread(c->table_fd, header, sizeof header, 0) == (ssize_t)sizeof header && meta_header_get(header, was);
+    bool ours = pread(c->table_fd, header, sizeof header, 0) == (ssize_t)sizeof header
+        && meta_header_get(header, was);
     if (ours) {
         if (load_records(c, boot[0] && strcmp(boot, was) == 0, e))
             return -1;

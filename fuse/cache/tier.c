@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BLOCKED_NS (10 * NS_PER_S)
+#define BLOCKED_NS    (10 * NS_PER_S)
 #define RESERVE_TRIES 256
 
 static uint64_t high_mark(const struct tier *t) { return t->quota - t->quota / 20; }
@@ -92,8 +92,9 @@ int tier_lasting(const struct cache *c)
     return -1;
 }
 
-/* The fastest tier with free room for the whole file, else the slowest: new bytes push nothing out of a faster tier; what
- * turns out to be used again moves up (evict_promote). A pin survives the process, so pinned bytes go to disk. */
+/* The fastest tier with free room for the whole file, else the slowest: new bytes push nothing out
+ * of a faster tier; what turns out to be used again moves up (evict_promote). A pin survives the
+ * process, so pinned bytes go to disk. */
 int tier_choose(struct cache *c, uint32_t slot)
 {
     int64_t now = clock_mono_ns();
@@ -152,16 +153,18 @@ void tier_full(struct cache *c, int tier)
     pthread_mutex_unlock(&c->mu);
     if (!first)
         return;
-    log_warn("cache: no room left on %s although the quota is not used up: not caching there for %d s",
+    log_warn(
+        "cache: no room left on %s although the quota is not used up: not caching there for %d s",
         t->dir ? t->dir : "the memory tier", (int)(BLOCKED_NS / NS_PER_S));
-    for (int i = 0; i < 16 && evict_one(c, tier); i++) /* so that there is something to come back to */
+    /* so that there is something to come back to */
+    for (int i = 0; i < 16 && evict_one(c, tier); i++)
         ;
 }
 
 char *tier_path(const struct tier *t, const struct meta_file *f, uint32_t slot, const char *suffix)
 {
-    return xasprintf("%s/%02x/%016" PRIx64 "%08" PRIx32 ".%" PRIx32 "%s", t->dir, (unsigned)(f->path[0] & 0xff), f->path[1],
-        (uint32_t)f->version, slot, suffix);
+    return xasprintf("%s/%02x/%016" PRIx64 "%08" PRIx32 ".%" PRIx32 "%s", t->dir,
+        (unsigned)(f->path[0] & 0xff), f->path[1], (uint32_t)f->version, slot, suffix);
 }
 
 int tier_arena(struct tier *t, uint64_t hash, uint64_t size, uint64_t *off)
@@ -175,7 +178,8 @@ void tier_remove(const struct tier *t, const struct meta_file *f, uint32_t slot,
 {
     if (!t->dir) { /* in an arena; a memfd of its own goes with its node */
         unsigned a = (unsigned)(f->path[0] % ARENAS);
-        fallocate(t->arenas[a], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place, (off_t)(to_pages(f->size) * PAGE));
+        fallocate(t->arenas[a], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place,
+            (off_t)(to_pages(f->size) * PAGE));
         return;
     }
     cleanup_free char *data = tier_path(t, f, slot, "");
@@ -186,7 +190,7 @@ void tier_remove(const struct tier *t, const struct meta_file *f, uint32_t slot,
     }
 }
 
-/* -- what a crash left --------------------------------------------------------------------------------------------- */
+/* -- what a crash left ----------------------------------------------------------------------- */
 
 /* "<16 hex><8 hex>.<slot>" or the same with ".m". */
 static bool named_by_slot(struct cache *c, int tier, const char *name)
@@ -194,12 +198,14 @@ static bool named_by_slot(struct cache *c, int tier, const char *name)
     uint64_t hash;
     uint32_t version, id;
     char suffix[4] = "";
-    int fields = sscanf(name, "%16" SCNx64 "%8" SCNx32 ".%" SCNx32 "%3s", &hash, &version, &id, suffix);
+    int fields = sscanf(
+        name, "%16" SCNx64 "%8" SCNx32 ".%" SCNx32 "%3s", &hash, &version, &id, suffix);
     if (fields < 3 || (suffix[0] && strcmp(suffix, ".m") != 0))
         return false;
     pthread_mutex_lock(&c->mu);
-    bool used = id < c->nslots && c->slots[id].kind == SLOT_FILE && c->slots[id].path[1] == hash &&
-        (uint32_t)c->slots[id].version == version && (c->slots[id].tier == tier || (c->slots[id].flags & SLOT_BUSY));
+    bool used = id < c->nslots && c->slots[id].kind == SLOT_FILE && c->slots[id].path[1] == hash
+        && (uint32_t)c->slots[id].version == version
+        && (c->slots[id].tier == tier || (c->slots[id].flags & SLOT_BUSY));
     pthread_mutex_unlock(&c->mu);
     return used;
 }

@@ -59,7 +59,8 @@ static int add_option(struct args *a, const char *text)
 }
 
 /* Flags first, then "--", then what is positional, so that opt_parse() sees the order it knows. */
-static int sort_args(struct args *a, const struct usage *u, const struct opt *table, size_t n, int argc, char **argv)
+static int sort_args(
+    struct args *a, const struct usage *u, const struct opt *table, size_t n, int argc, char **argv)
 {
     int nflags = 1, npos = 0, rc = -1;
     char **pos = xcalloc((size_t)argc + 1, sizeof *pos);
@@ -74,7 +75,8 @@ static int sort_args(struct args *a, const struct usage *u, const struct opt *ta
         } else if (u->store && strncmp(argv[i], "--option=", 9) == 0) {
             rc = add_option(a, argv[i] + 9);
         } else if (u->store && strcmp(argv[i], "--option") == 0) {
-            rc = i + 1 < argc ? add_option(a, argv[++i]) : say_misuse("--option needs a value: --option name=value");
+            rc = i + 1 < argc ? add_option(a, argv[++i])
+                              : say_misuse("--option needs a value: --option name=value");
         } else {
             const struct opt *o = find_opt(table, n, argv[i] + 2);
             a->order[nflags++] = argv[i];
@@ -97,15 +99,20 @@ static int print_help(const struct usage *u, const struct opt *table, size_t n)
     fputs(text, stdout);
     if (u->store) {
         cleanup_free char *options = store_help();
-        fputs("  --option NAME=VALUE          an option of the store; may be given more than once\n", stdout);
+        fputs(
+            "  --option NAME=VALUE          an option of the store; may be given more than once\n",
+            stdout);
         fputs(options, stdout);
-        fputs("\nSecrets are never given on a command line: they come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,\n"
-              "AWS_SESSION_TOKEN) or from files in --secrets-dir that are named like the options.\n", stdout);
+        fputs(
+            "\nSecrets are never given on a command line: they come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,\n"
+            "AWS_SESSION_TOKEN) or from files in --secrets-dir that are named like the options.\n",
+            stdout);
     }
     return CLI_DONE;
 }
 
-int args_parse(struct args *a, const struct usage *u, const struct opt *table, size_t n, int argc, char **argv)
+int args_parse(
+    struct args *a, const struct usage *u, const struct opt *table, size_t n, int argc, char **argv)
 {
     bool help = false;
     struct opt all[TABLE_MAX];
@@ -113,7 +120,8 @@ int args_parse(struct args *a, const struct usage *u, const struct opt *table, s
     if (n)
         memcpy(all, table, n * sizeof *table);
     if (u->store)
-        all[n++] = (struct opt){"secrets-dir", OPT_STRING, &a->secrets_dir, "DIR", "directory of files with secrets, named like options"};
+        all[n++] = (struct opt){"secrets-dir", OPT_STRING, &a->secrets_dir, "DIR",
+            "directory of files with secrets, named like options"};
     all[n++] = (struct opt){"help", OPT_BOOL, &help, NULL, "print this"};
     int rc = sort_args(a, u, all, n, argc, argv);
     if (rc >= 0)
@@ -138,7 +146,7 @@ void args_free(struct args *a)
     *a = (struct args){0};
 }
 
-/* -- configurations ---------------------------------------------------------------------------------------------------- */
+/* -- configurations -------------------------------------------------------------------------- */
 
 bool is_url(const char *text) { return strstr(text, "://") != NULL; }
 
@@ -147,23 +155,28 @@ static int add_options(const struct args *a, const char *url, json_t *options, s
     for (size_t i = 0; i < a->noptions; i++) {
         const struct conf_pair *o = &a->options[i];
         if (store_option_is_secret(url, o->key))
-            return err_set(e, ERR_INVALID, "--option %s: a command line is for all to see, so secrets do not belong there; use the "
-                "environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or a file %s in --secrets-dir", o->key, o->key);
+            return err_set(e, ERR_INVALID,
+                "--option %s: a command line is for all to see, so secrets do not belong there; use the "
+                "environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or a file %s in --secrets-dir",
+                o->key, o->key);
         json_t *value = json_string(o->value);
         if (!value || json_object_set_new(options, o->key, value))
-            return err_set(e, ERR_INVALID, "--option %s: name and value must be UTF-8 text", o->key);
+            return err_set(
+                e, ERR_INVALID, "--option %s: name and value must be UTF-8 text", o->key);
     }
     return 0;
 }
 
 /* Every file there is named like the option it gives. */
-static int add_secrets(const struct args *a, const char *url, json_t *secrets, json_t *names, struct err *e)
+static int add_secrets(
+    const struct args *a, const char *url, json_t *secrets, json_t *names, struct err *e)
 {
     struct stat st;
     if (!a->secrets_dir)
         return 0;
     if (stat(a->secrets_dir, &st))
-        return err_set(e, ERR_NOTFOUND, "--secrets-dir %s: there is no such directory", a->secrets_dir);
+        return err_set(
+            e, ERR_NOTFOUND, "--secrets-dir %s: there is no such directory", a->secrets_dir);
     if (st.st_mode & 077)
         log_warn("--secrets-dir %s is open to other users; chmod 700 it", a->secrets_dir);
     const char *name;
@@ -182,9 +195,11 @@ static json_t *cache_json(const struct conf_wish *w)
 {
     json_t *cache = json_object(), *tiers = json_array();
     if (w->memory)
-        json_array_append_new(tiers, json_pack("{s:s, s:I}", "medium", "MEM", "quota", (json_int_t)w->memory));
+        json_array_append_new(
+            tiers, json_pack("{s:s, s:I}", "medium", "MEM", "quota", (json_int_t)w->memory));
     if (w->disk)
-        json_array_append_new(tiers, json_pack("{s:s, s:I}", "medium", "SSD", "quota", (json_int_t)w->disk));
+        json_array_append_new(
+            tiers, json_pack("{s:s, s:I}", "medium", "SSD", "quota", (json_int_t)w->disk));
     json_object_set_new(cache, "tiers", tiers);
     if (w->write_type)
         json_object_set_new(cache, "writeType", json_string(w->write_type));
@@ -198,21 +213,24 @@ char *conf_text(const struct args *a, const struct conf_wish *w, struct err *e)
     cleanup_json json_t *options = json_object(), *secrets = json_object(), *names = json_object();
     if (add_options(a, w->url, options, e) || add_secrets(a, w->url, secrets, names, e))
         return NULL;
-    cleanup_json json_t *conf = json_pack("{s:s, s:b, s:[{s:s, s:s, s:b, s:O, s:O, s:O}], s:o}", "name", w->name ? w->name : "",
-        "readOnly", w->read_only, "mounts", "mountPoint", w->url, "path", "/", "readOnly", w->read_only, "options", options,
-        "secrets", secrets, "secretNames", names, "cache", cache_json(w));
+    cleanup_json json_t *conf = json_pack("{s:s, s:b, s:[{s:s, s:s, s:b, s:O, s:O, s:O}], s:o}",
+        "name", w->name ? w->name : "", "readOnly", w->read_only, "mounts", "mountPoint", w->url,
+        "path", "/", "readOnly", w->read_only, "options", options, "secrets", secrets,
+        "secretNames", names, "cache", cache_json(w));
     if (!conf) {
         err_set(e, ERR_INVALID, "%s: the URL must be UTF-8 text", w->url);
         return NULL;
     }
     if (w->metadata_sync_ns)
-        json_object_set_new(conf, "metadataSync", json_integer(MAX(w->metadata_sync_ns / INT64_C(1000000000), 1)));
+        json_object_set_new(
+            conf, "metadataSync", json_integer(MAX(w->metadata_sync_ns / INT64_C(1000000000), 1)));
     return json_text(conf);
 }
 
-/* -- targets ----------------------------------------------------------------------------------------------------------- */
+/* -- targets --------------------------------------------------------------------------------- */
 
-/* "s3://bucket/a/b/" → "s3://bucket/a" and "b"; "s3://bucket" and "file:///" have no last component. */
+/* "s3://bucket/a/b/" → "s3://bucket/a" and "b"; "s3://bucket" and "file:///" have no last
+ * component. */
 static void split_url(const char *url, bool whole, char **root, char **path)
 {
     size_t n = strlen(url);
@@ -232,7 +250,8 @@ static void split_url(const char *url, bool whole, char **root, char **path)
     *root = steal(&clean);
 }
 
-int target_open(struct target *t, const struct args *a, const char *url, bool whole, bool read_only, struct err *e)
+int target_open(struct target *t, const struct args *a, const char *url, bool whole, bool read_only,
+    struct err *e)
 {
     *t = (struct target){0};
     cleanup_free char *root = NULL;
@@ -244,7 +263,8 @@ int target_open(struct target *t, const struct args *a, const char *url, bool wh
     t->conf = conf_parse(text, strlen(text), e);
     if (!t->conf)
         return -1;
-    t->store = store_new(&(struct store_conf){.mount = &t->conf->mounts[0], .secrets_dir = a->secrets_dir}, e);
+    t->store = store_new(
+        &(struct store_conf){.mount = &t->conf->mounts[0], .secrets_dir = a->secrets_dir}, e);
     return t->store ? 0 : -1;
 }
 

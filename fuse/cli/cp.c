@@ -17,10 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE (8u << 20) /* bytes of one read; up to THREADS at the same time */
+#define PIECE   (8u << 20) /* bytes of one read; up to THREADS at the same time */
 #define THREADS 8
 
-/* -- one file down ------------------------------------------------------------------------------------------------------ */
+/* -- one file down --------------------------------------------------------------------------- */
 
 struct download {
     struct store *store;
@@ -71,11 +71,13 @@ static int fetch(struct store *s, const char *path, int fd, struct err *e)
     if (store_stat_path(s, path, &d.st, e))
         return -1;
     if (d.st.is_dir)
-        return err_set(e, ERR_INVALID, "%s is a directory; --recursive copies it", *path ? path : "this");
+        return err_set(
+            e, ERR_INVALID, "%s is a directory; --recursive copies it", *path ? path : "this");
     pthread_mutex_init(&d.mu, NULL);
     pthread_t threads[THREADS];
     unsigned n = 0;
-    while (n + 1 < THREADS && (n + 1) * (uint64_t)PIECE < d.st.size && pthread_create(&threads[n], NULL, fetch_main, &d) == 0)
+    while (n + 1 < THREADS && (n + 1) * (uint64_t)PIECE < d.st.size
+        && pthread_create(&threads[n], NULL, fetch_main, &d) == 0)
         n++;
     fetch_main(&d);
     while (n)
@@ -104,7 +106,7 @@ static int fetch_to_file(struct store *s, const char *path, const char *local, s
     return rc;
 }
 
-/* -- one file up -------------------------------------------------------------------------------------------------------- */
+/* -- one file up ----------------------------------------------------------------------------- */
 
 static int send_fd(struct store *s, const char *path, int fd, struct err *e)
 {
@@ -128,7 +130,7 @@ static int send_file(struct store *s, const char *path, const char *local, struc
     return send_fd(s, path, fd, e);
 }
 
-/* -- where to ----------------------------------------------------------------------------------------------------------- */
+/* -- where to -------------------------------------------------------------------------------- */
 
 static const char *base_name(const char *path)
 {
@@ -159,10 +161,10 @@ static char *destination(const char *src, const char *dst)
     return dir ? path_join(dst, base_name(from)) : xstrdup(dst);
 }
 
-/* -- trees -------------------------------------------------------------------------------------------------------------- */
+/* -- trees ----------------------------------------------------------------------------------- */
 
 struct tree_copy {
-    struct store *from, *to;  /* one of them may be NULL: local */
+    struct store *from, *to; /* one of them may be NULL: local */
     const char *local;
     bool verbose;
     uint64_t files;
@@ -186,14 +188,16 @@ static int make_parents(struct store *s, const char *path, struct err *e)
     return 0;
 }
 
-static int copy_between(struct store *from, const char *path, struct store *to, const char *to_path, struct err *e)
+static int copy_between(
+    struct store *from, const char *path, struct store *to, const char *to_path, struct err *e)
 {
     cleanup_free char *temp = xstrdup("/var/tmp/millrace-XXXXXX");
     cleanup_fd int fd = mkostemp(temp, O_CLOEXEC);
     if (fd < 0)
         return err_sys(e, errno, "create %s", temp);
     unlink(temp);
-    return fetch(from, path, fd, e) || make_parents(to, to_path, e) ? -1 : send_fd(to, to_path, fd, e);
+    return fetch(from, path, fd, e) || make_parents(to, to_path, e) ? -1
+                                                                    : send_fd(to, to_path, fd, e);
 }
 
 static int copy_entry(void *user, const struct store_entry *entry)
@@ -203,8 +207,10 @@ static int copy_entry(void *user, const struct store_entry *entry)
     if (c->to) {
         rc = copy_between(c->from, entry->name, c->to, entry->name, c->e);
     } else {
-        cleanup_free char *local = path_join(c->local, entry->name), *dir = xstrndup(local, (size_t)(strrchr(local, '/') - local));
-        rc = file_mkdirs(dir, 0777, c->e) || fetch_to_file(c->from, entry->name, local, c->e) ? -1 : 0;
+        cleanup_free char *local = path_join(c->local, entry->name),
+                          *dir = xstrndup(local, (size_t)(strrchr(local, '/') - local));
+        rc = file_mkdirs(dir, 0777, c->e) || fetch_to_file(c->from, entry->name, local, c->e) ? -1
+                                                                                              : 0;
     }
     if (rc)
         return err_wrap(c->e, "%s", entry->name);
@@ -237,7 +243,8 @@ static int send_entry(const char *path, const struct stat *st, int type, struct 
         return err_sys(walking->e, errno, "read %s", path);
     if (type != FTW_F || !S_ISREG(st->st_mode))
         return 0;
-    if (make_parents(walking->to, name, walking->e) || send_file(walking->to, name, path, walking->e))
+    if (make_parents(walking->to, name, walking->e)
+        || send_file(walking->to, name, path, walking->e))
         return -1;
     walking->files++;
     if (walking->verbose)
@@ -254,13 +261,15 @@ static int send_tree(struct tree_copy *c)
     return rc ? -1 : 0;
 }
 
-/* A directory of the local machine that a file:// URL names must be there before it can be a store's root. */
+/* A directory of the local machine that a file:// URL names must be there before it can be a
+ * store's root. */
 static int prepare_root(const char *url, struct err *e)
 {
     return strncmp(url, "file://", 7) == 0 ? file_mkdirs(url + 7, 0777, e) : 0;
 }
 
-static int copy_recursive(const struct args *a, const char *src, const char *dst, bool verbose, struct err *e)
+static int copy_recursive(
+    const struct args *a, const char *src, const char *dst, bool verbose, struct err *e)
 {
     cleanup_target struct target from = {0}, to = {0};
     struct tree_copy c = {.verbose = verbose, .e = e};
@@ -281,11 +290,13 @@ static int copy_recursive(const struct args *a, const char *src, const char *dst
 static int copy_one(const struct args *a, const char *src, const char *dst, struct err *e)
 {
     cleanup_target struct target from = {0}, to = {0};
-    if ((is_url(src) && target_open(&from, a, src, false, false, e)) || (is_url(dst) && target_open(&to, a, dst, false, false, e)))
+    if ((is_url(src) && target_open(&from, a, src, false, false, e))
+        || (is_url(dst) && target_open(&to, a, dst, false, false, e)))
         return -1;
     if (from.store && to.store)
         return copy_between(from.store, from.path, to.store, to.path, e);
-    return from.store ? fetch_to_file(from.store, from.path, dst, e) : send_file(to.store, to.path, src, e);
+    return from.store ? fetch_to_file(from.store, from.path, dst, e)
+                      : send_file(to.store, to.path, src, e);
 }
 
 int verb_cp(int argc, char **argv)
@@ -297,7 +308,8 @@ int verb_cp(int argc, char **argv)
     };
     static const struct usage u = {"millrace cp [flags] SRC DST",
         "Copies a file between a store (a URL) and this machine (a path), or between two stores. What is copied to a directory,\n"
-        "or to a URL that ends in /, keeps its name there. With --recursive the content of SRC goes into DST.", 2, 2, true};
+        "or to a URL that ends in /, keeps its name there. With --recursive the content of SRC goes into DST.",
+        2, 2, true};
     cleanup_args struct args a;
     int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
@@ -306,6 +318,7 @@ int verb_cp(int argc, char **argv)
         return say_misuse("cp: one of the two must be a URL, like s3://bucket/key");
     struct err e = ERR_INIT;
     cleanup_free char *dst = recursive ? xstrdup(a.pos[1]) : destination(a.pos[0], a.pos[1]);
-    rc = recursive ? copy_recursive(&a, a.pos[0], dst, verbose, &e) : copy_one(&a, a.pos[0], dst, &e);
+    rc = recursive ? copy_recursive(&a, a.pos[0], dst, verbose, &e)
+                   : copy_one(&a, a.pos[0], dst, &e);
     return rc ? say_failed(&e) : CLI_DONE;
 }

@@ -17,7 +17,7 @@
 struct sender {
     int dir_fd;
     const char *dir;
-    char *real;           /* dir as an absolute path, with a slash at the end; NULL if unknown */
+    char *real; /* dir as an absolute path, with a slash at the end; NULL if unknown */
     struct hint_msg msg;
     uint64_t paths;
 };
@@ -26,10 +26,12 @@ static int flush(struct sender *s, struct err *e)
 {
     if (s->msg.len && ioctl(s->dir_fd, HINT_IOCTL, &s->msg))
         return errno == ENOTTY ? err_set(e, ERR_INVALID, "%s is not on a mount of millrace", s->dir)
-            : errno == ENOSPC || errno == ENOMEM
-            ? err_set(e, ERR_EXHAUSTED, "the client of %s has no room for more of the list (%" PRIu64 " paths so far): give it in parts, as the "
-                "job goes on", s->dir, s->paths)
-            : err_sys(e, errno, "hand the list to %s", s->dir);
+            : errno == ENOSPC || errno == ENOMEM ? err_set(e, ERR_EXHAUSTED,
+                  "the client of %s has no room for more of the list (%" PRIu64
+                  " paths so far): give it in parts, as the "
+                  "job goes on",
+                  s->dir, s->paths)
+                                                 : err_sys(e, errno, "hand the list to %s", s->dir);
     s->msg.len = 0;
     return 0;
 }
@@ -56,7 +58,8 @@ static const char *below(const struct sender *s, const char *line)
         return line;
     if (real && strncmp(line, s->real, real) == 0)
         return line + real;
-    return *s->dir == '/' && strncmp(line, s->dir, dir) == 0 && line[dir] == '/' ? line + dir + 1 : line;
+    return *s->dir == '/' && strncmp(line, s->dir, dir) == 0 && line[dir] == '/' ? line + dir + 1
+                                                                                 : line;
 }
 
 static int send_list(struct sender *s, FILE *in, const char *name, struct err *e)
@@ -96,7 +99,8 @@ int verb_hint(int argc, char **argv)
     static const struct usage u = {"millrace hint DIR FILE|-",
         "Tells the mount that DIR is on in which order a job will read: FILE has one path a line, below DIR. The files are brought in just\n"
         "ahead of the reader, first those it comes to first, as far as cache and memory allow. Returns at once; `millrace stat DIR`\n"
-        "tells how it goes on, and how many of the paths there were no files for.", 2, 2, false};
+        "tells how it goes on, and how many of the paths there were no files for.",
+        2, 2, false};
     cleanup_args struct args a;
     int rc = args_parse(&a, &u, NULL, 0, argc, argv);
     if (rc >= 0)

@@ -21,10 +21,10 @@
 #include <unistd.h>
 
 #define XATTR_STATUS "user.millrace.status" /* of a mount's root: JSON */
-#define XATTR_ERROR "user.millrace.error"
-#define STATUS_MAX (64u << 10)
+#define XATTR_ERROR  "user.millrace.error"
+#define STATUS_MAX   (64u << 10)
 
-/* -- ls ---------------------------------------------------------------------------------------------------------------- */
+/* -- ls -------------------------------------------------------------------------------------- */
 
 static void print_entry(const char *name, const struct store_stat *st, bool details)
 {
@@ -56,7 +56,8 @@ static int list_all(struct store *s, bool tree, bool details, struct err *e)
     return rc;
 }
 
-/* Does the URL name something, and is it a directory? The root of a store always is one; that costs a look as well. */
+/* Does the URL name something, and is it a directory? The root of a store always is one; that costs
+ * a look as well. */
 static int stat_target(struct target *t, struct store_stat *st, struct err *e)
 {
     if (*t->path)
@@ -72,7 +73,8 @@ int verb_ls(int argc, char **argv)
         {"long", OPT_BOOL, &details, NULL, "sizes and times too"},
         {"recursive", OPT_BOOL, &recursive, NULL, "all files below, not only the direct entries"},
     };
-    static const struct usage u = {"millrace ls [flags] URL", "Lists a directory of a store, or one object.", 1, 1, true};
+    static const struct usage u = {
+        "millrace ls [flags] URL", "Lists a directory of a store, or one object.", 1, 1, true};
     cleanup_args struct args a;
     int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
@@ -86,12 +88,13 @@ int verb_ls(int argc, char **argv)
         print_entry(one.path, &st, details);
         return CLI_DONE;
     }
-    if (target_open(&all, &a, a.pos[0], true, false, &e) || list_all(all.store, recursive, details, &e))
+    if (target_open(&all, &a, a.pos[0], true, false, &e)
+        || list_all(all.store, recursive, details, &e))
         return say_failed(&e);
     return CLI_DONE;
 }
 
-/* -- stat -------------------------------------------------------------------------------------------------------------- */
+/* -- stat ------------------------------------------------------------------------------------ */
 
 static int stat_url(const struct args *a, struct err *e)
 {
@@ -106,12 +109,13 @@ static int stat_url(const struct args *a, struct err *e)
     printf("%-10s %s\n", "type:", st.is_dir ? "directory" : "file");
     if (st.is_dir)
         return 0;
-    printf("%-10s %" PRIu64 " (%s)\n%-10s %s\n%-10s %s\n", "size:", st.size, human_bytes(st.size, size), "modified:", when, "version:",
-        st.version);
+    printf("%-10s %" PRIu64 " (%s)\n%-10s %s\n%-10s %s\n", "size:", st.size,
+        human_bytes(st.size, size), "modified:", when, "version:", st.version);
     return 0;
 }
 
-/* The attribute of path, or of the closest directory above that has it (the mount's root); caller frees. */
+/* The attribute of path, or of the closest directory above that has it (the mount's root); caller
+ * frees. */
 static char *read_xattr(const char *path, const char *name)
 {
     char *value = xcalloc(1, STATUS_MAX + 1);
@@ -121,13 +125,16 @@ static char *read_xattr(const char *path, const char *name)
     return NULL;
 }
 
-/* The file system that path is on: its type and where it is mounted; caller frees *point. NULL if unknown. */
+/* The file system that path is on: its type and where it is mounted; caller frees *point. NULL if
+ * unknown. */
 static char *mount_of(const char *path, char **point)
 {
     cleanup_free char *real = realpath(path, NULL);
     cleanup_mountinfo struct mountinfo all = {NULL, 0};
     struct err e = ERR_INIT;
-    const struct mount_entry *m = real && mountinfo_read(&all, &e) == 0 ? mountinfo_above(&all, real) : NULL;
+    const struct mount_entry *m = real && mountinfo_read(&all, &e) == 0
+        ? mountinfo_above(&all, real)
+        : NULL;
     *point = m ? xstrdup(m->point) : NULL;
     return m ? xstrdup(m->type) : NULL;
 }
@@ -152,9 +159,11 @@ static void print_stalls(const json_t *j)
     for (size_t i = 0; i < jget_len(j, "stalls"); i++) {
         const json_t *c = json_array_get(jget_arr(j, "stalls"), i);
         double waiting = (double)jget_int(c, "waitingMs", 0);
-        printf("  %s: %.1f s, %.1f %% of the time; %" PRId64 " reads waited %.1f s for the store, %.1f s for workers, %.1f s for the disk\n",
-            jget_str(c, "caller", "?"), waiting / 1000, up > 0 ? 100 * waiting / up : 0, jget_int(c, "reads", 0),
-            (double)jget_int(c, "storeMs", 0) / 1000, (double)jget_int(c, "workerMs", 0) / 1000, (double)jget_int(c, "diskMs", 0) / 1000);
+        printf("  %s: %.1f s, %.1f %% of the time; %" PRId64
+               " reads waited %.1f s for the store, %.1f s for workers, %.1f s for the disk\n",
+            jget_str(c, "caller", "?"), waiting / 1000, up > 0 ? 100 * waiting / up : 0,
+            jget_int(c, "reads", 0), (double)jget_int(c, "storeMs", 0) / 1000,
+            (double)jget_int(c, "workerMs", 0) / 1000, (double)jget_int(c, "diskMs", 0) / 1000);
     }
 }
 
@@ -168,7 +177,8 @@ static void print_hints(const json_t *j)
     print_count("looked after", j, "hints.done");
     print_bytes("made ready", j, "hints.bytes");
     print_count("read as announced", j, "hints.followed");
-    printf("  %-22s %" PRId64 "%s%s\n", "not there", jget_int(j, "hints.missing", 0), jget_int(j, "hints.missing", 0) ? ", the first: " : "",
+    printf("  %-22s %" PRId64 "%s%s\n", "not there", jget_int(j, "hints.missing", 0),
+        jget_int(j, "hints.missing", 0) ? ", the first: " : "",
         jget_str(j, "hints.firstMissing", ""));
     print_count("no paths at all", j, "hints.refused");
     print_count("failed", j, "hints.failed");
@@ -179,22 +189,27 @@ static void print_status(const json_t *j)
     bool ready = jget_bool(j, "ready", false);
     printf("%-10s %s\n", "ready:", ready ? "yes" : "no");
     if (!ready)
-        printf("%-10s %s\n%-10s %s\n", "reason:", jget_str(j, "reason", ""), "message:", jget_str(j, "message", ""));
+        printf("%-10s %s\n%-10s %s\n", "reason:", jget_str(j, "reason", ""),
+            "message:", jget_str(j, "message", ""));
     if (*jget_str(j, "profile", ""))
         printf("%-10s %s\n", "profile:", jget_str(j, "profile", ""));
     for (size_t i = 0; i < jget_len(j, "mounts"); i++) {
         const json_t *m = json_array_get(jget_arr(j, "mounts"), i);
-        printf("%-10s %s at %s%s%s\n", "store:", jget_str(m, "mountPoint", "?"), jget_str(m, "path", "/"),
-            jget_bool(m, "ready", false) ? "" : ": ", jget_bool(m, "ready", false) ? "" : jget_str(m, "message", "not ready"));
+        printf("%-10s %s at %s%s%s\n", "store:", jget_str(m, "mountPoint", "?"),
+            jget_str(m, "path", "/"), jget_bool(m, "ready", false) ? "" : ": ",
+            jget_bool(m, "ready", false) ? "" : jget_str(m, "message", "not ready"));
     }
     puts("cache:");
     print_bytes("used", j, "cache.usedBytes");
     print_bytes("capacity", j, "cache.capacityBytes");
-    printf("  %-22s %" PRId64 " of %" PRId64 "\n", "complete files", jget_int(j, "cache.completeFiles", 0), jget_int(j, "cache.files", 0));
+    printf("  %-22s %" PRId64 " of %" PRId64 "\n", "complete files",
+        jget_int(j, "cache.completeFiles", 0), jget_int(j, "cache.files", 0));
     if (jget_int(j, "cache.pinnedFiles", 0)) {
         char pinned[HUMAN_BYTES_LEN], most[HUMAN_BYTES_LEN];
-        printf("  %-22s %s in %" PRId64 " files, of at most %s\n", "pinned", human_bytes((uint64_t)jget_int(j, "cache.pinnedBytes", 0), pinned),
-            jget_int(j, "cache.pinnedFiles", 0), human_bytes((uint64_t)jget_int(j, "cache.pinnedMost", 0), most));
+        printf("  %-22s %s in %" PRId64 " files, of at most %s\n", "pinned",
+            human_bytes((uint64_t)jget_int(j, "cache.pinnedBytes", 0), pinned),
+            jget_int(j, "cache.pinnedFiles", 0),
+            human_bytes((uint64_t)jget_int(j, "cache.pinnedMost", 0), most));
     }
     puts("reads:");
     print_bytes("from the cache", j, "reads.cacheBytes");
@@ -211,12 +226,16 @@ static int stat_mount(const char *path, bool json, struct err *e)
 {
     struct stat st;
     if (stat(path, &st))
-        return errno == ENOTCONN ? err_set(e, ERR_NOTFOUND, "%s: the file system there is not served any more; millrace umount %s", path, path)
-                                 : err_sys(e, errno, "%s", path);
+        return errno == ENOTCONN
+            ? err_set(e, ERR_NOTFOUND,
+                "%s: the file system there is not served any more; millrace umount %s", path, path)
+            : err_sys(e, errno, "%s", path);
     cleanup_free char *point = NULL, *type = mount_of(path, &point);
     if (!type || strcmp(type, "fuse.millrace") != 0)
-        return err_set(e, ERR_INVALID, "%s is not on a mount of millrace (it is on %s)", path, type ? type : "an unknown file system");
-    cleanup_free char *text = read_xattr(point, XATTR_STATUS), *error = read_xattr(path, XATTR_ERROR);
+        return err_set(e, ERR_INVALID, "%s is not on a mount of millrace (it is on %s)", path,
+            type ? type : "an unknown file system");
+    cleanup_free char *text = read_xattr(point, XATTR_STATUS),
+                      *error = read_xattr(path, XATTR_ERROR);
     if (json && text) {
         fputs(text, stdout);
         return 0;
@@ -240,7 +259,8 @@ int verb_stat(int argc, char **argv)
     const struct opt table[] = {{"json", OPT_BOOL, &json, NULL, "of a mount: its status as JSON"}};
     static const struct usage u = {"millrace stat [flags] DIR|URL",
         "Of a mount (or a file on one): how it is doing, its cache, what was read and written, the last error.\n"
-        "Of a URL: type, size, time and version of the object.", 1, 1, true};
+        "Of a URL: type, size, time and version of the object.",
+        1, 1, true};
     cleanup_args struct args a;
     int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
@@ -251,7 +271,7 @@ int verb_stat(int argc, char **argv)
     return CLI_DONE;
 }
 
-/* -- check ------------------------------------------------------------------------------------------------------------- */
+/* -- check ----------------------------------------------------------------------------------- */
 
 static int count_one(void *count, const struct store_entry *entry)
 {
@@ -271,7 +291,8 @@ static int check_listing(struct store *s, unsigned *count, bool *more, struct er
 
 static int check_writing(struct store *s, struct err *e)
 {
-    cleanup_free char *name = xasprintf(".millrace-check-%d-%" PRIx64, (int)getpid(), (uint64_t)clock_real_ns());
+    cleanup_free char *name = xasprintf(
+        ".millrace-check-%d-%" PRIx64, (int)getpid(), (uint64_t)clock_real_ns());
     cleanup_fd int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     struct store_stat st;
     if (fd < 0)
@@ -279,7 +300,10 @@ static int check_writing(struct store *s, struct err *e)
     return store_put(s, name, fd, 0, &st, e) || store_remove(s, name, e) ? -1 : 0;
 }
 
-static void step(bool good, const char *what) { printf("%s  %s\n", good ? "ok    " : "FAILED", what); }
+static void step(bool good, const char *what)
+{
+    printf("%s  %s\n", good ? "ok    " : "FAILED", what);
+}
 
 /* What `millrace mount` needs of this machine. */
 static bool check_fuse(void)
@@ -287,12 +311,15 @@ static bool check_fuse(void)
     cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         char text[128];
-        printf("FAILED  /dev/fuse: %s: mounting needs it (modprobe fuse; in a container: --device /dev/fuse)\n",
+        printf(
+            "FAILED  /dev/fuse: %s: mounting needs it (modprobe fuse; in a container: --device /dev/fuse)\n",
             strerror_r(errno, text, sizeof text));
         return false;
     }
-    if (geteuid() != 0 && access("/usr/bin/fusermount3", X_OK) != 0 && access("/bin/fusermount3", X_OK) != 0) {
-        puts("FAILED  fusermount3 is missing: users other than root need it to mount (Debian: apt install fuse3)");
+    if (geteuid() != 0 && access("/usr/bin/fusermount3", X_OK) != 0
+        && access("/bin/fusermount3", X_OK) != 0) {
+        puts(
+            "FAILED  fusermount3 is missing: users other than root need it to mount (Debian: apt install fuse3)");
         return false;
     }
     step(true, "this machine can mount FUSE file systems");
@@ -325,7 +352,8 @@ int verb_check(int argc, char **argv)
         printf("        reason: %s\n", store_reason(&e));
         return say_failed(&e);
     }
-    printf("ok      the store is there and can be read: %u%s entries at the top\n", entries, more ? " and more" : "");
+    printf("ok      the store is there and can be read: %u%s entries at the top\n", entries,
+        more ? " and more" : "");
     if (write && check_writing(t.store, &e)) {
         step(false, "writing");
         return say_failed(&e);

@@ -39,10 +39,14 @@ static const struct verb {
 
 static void print_usage(FILE *out)
 {
-    fputs("usage: millrace VERB [flags] [arguments]\n\nDatasets from object stores and directories, as local files.\n\nverbs:\n", out);
+    fputs(
+        "usage: millrace VERB [flags] [arguments]\n\nDatasets from object stores and directories, as local files.\n\nverbs:\n",
+        out);
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
         fprintf(out, "  %-8s %-10s %s\n", verbs[i].name, verbs[i].args, verbs[i].about);
-    fputs("\n`millrace VERB --help` tells a verb's flags. Exit status: 0 done, 1 failed, 2 misuse.\n", out);
+    fputs(
+        "\n`millrace VERB --help` tells a verb's flags. Exit status: 0 done, 1 failed, 2 misuse.\n",
+        out);
 }
 
 int main(int argc, char **argv)
@@ -54,7 +58,8 @@ int main(int argc, char **argv)
         print_usage(stderr);
         return CLI_MISUSE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0
+        || strcmp(argv[1], "help") == 0) {
         print_usage(stdout);
         return CLI_DONE;
     }

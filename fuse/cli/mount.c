@@ -44,13 +44,17 @@ static int check_directory(const char *dir, struct err *e)
 {
     struct stat st;
     if (stat(dir, &st))
-        return errno == ENOTCONN ? err_set(e, ERR_EXISTS, "%s: a file system that is not served any more is mounted there; "
-                                              "millrace umount %s", dir, dir)
+        return errno == ENOTCONN ? err_set(e, ERR_EXISTS,
+                   "%s: a file system that is not served any more is mounted there; "
+                   "millrace umount %s",
+                   dir, dir)
                                  : err_sys(e, errno, "mount point %s", dir);
-    return S_ISDIR(st.st_mode) ? 0 : err_set(e, ERR_INVALID, "mount point %s is not a directory", dir);
+    return S_ISDIR(st.st_mode) ? 0
+                               : err_set(e, ERR_INVALID, "mount point %s is not a directory", dir);
 }
 
-/* Everything that can be known before is said here, on the terminal, and not in the log of a process in the background. */
+/* Everything that can be known before is said here, on the terminal, and not in the log of a
+ * process in the background. */
 static int check_store(const struct args *a, const struct wish *w, struct err *e)
 {
     cleanup_target struct target t = {0};
@@ -65,7 +69,8 @@ static int run_client(const struct args *a, const struct wish *w, struct err *e)
     cleanup_conf struct conf *conf = text ? conf_parse(text, strlen(text), e) : NULL;
     if (!conf)
         return -1;
-    const char *argv[20] = {CLIENT, "--mountpoint", a->pos[1], "--log-format", "text", "--log-level", w->log_level};
+    const char *argv[20] = {
+        CLIENT, "--mountpoint", a->pos[1], "--log-format", "text", "--log-level", w->log_level};
     size_t n = 7;
     argv[n++] = w->foreground ? "--foreground" : "--daemonize";
     if (w->allow_other)
@@ -90,16 +95,23 @@ static int run_client(const struct args *a, const struct wish *w, struct err *e)
 
 int verb_mount(int argc, char **argv)
 {
-    struct wish w = {.conf = {.memory = 256 << 20, .disk = INT64_C(10) << 30}, .log_level = "info", .check = true};
+    struct wish w = {.conf = {.memory = 256 << 20, .disk = INT64_C(10) << 30},
+        .log_level = "info",
+        .check = true};
     const struct opt table[] = {
         {"read-only", OPT_BOOL, &w.conf.read_only, NULL, "refuse changes"},
-        {"cache-dir", OPT_STRING, &w.cache_dir, "DIR", "where copies of files are kept; default: of the mount point, in the user's cache"},
+        {"cache-dir", OPT_STRING, &w.cache_dir, "DIR",
+            "where copies of files are kept; default: of the mount point, in the user's cache"},
         {"cache-size", OPT_BYTES, &w.conf.disk, "SIZE", "how much of it"},
         {"memory-size", OPT_BYTES, &w.conf.memory, "SIZE", "how much is kept in memory as well"},
-        {"write-type", OPT_STRING, &w.conf.write_type, "TYPE", "Through or CacheThrough: are written files cached, too?"},
-        {"profile", OPT_STRING, &w.conf.profile, "PROFILE", "auto, sealed (nothing ever changes; needs --read-only) or open"},
-        {"metadata-sync", OPT_SECONDS, &w.conf.metadata_sync_ns, "DURATION", "how old what is known of files may be"},
-        {"http", OPT_STRING, &w.http, "ADDRESS", "serve health, metrics and status here, for example 127.0.0.1:9400"},
+        {"write-type", OPT_STRING, &w.conf.write_type, "TYPE",
+            "Through or CacheThrough: are written files cached, too?"},
+        {"profile", OPT_STRING, &w.conf.profile, "PROFILE",
+            "auto, sealed (nothing ever changes; needs --read-only) or open"},
+        {"metadata-sync", OPT_SECONDS, &w.conf.metadata_sync_ns, "DURATION",
+            "how old what is known of files may be"},
+        {"http", OPT_STRING, &w.http, "ADDRESS",
+            "serve health, metrics and status here, for example 127.0.0.1:9400"},
         {"allow-other", OPT_BOOL, &w.allow_other, NULL, "other users may use the mount"},
         {"check", OPT_BOOL, &w.check, NULL, "try the store before mounting it"},
         {"foreground", OPT_BOOL, &w.foreground, NULL, "stay in the foreground"},
@@ -118,20 +130,23 @@ int verb_mount(int argc, char **argv)
     return CLI_DONE;
 }
 
-/* -- umount ------------------------------------------------------------------------------------------------------------- */
+/* -- umount ---------------------------------------------------------------------------------- */
 
 /* What libfuse does for users who may not call umount(2). */
 static int fusermount(const char *dir, bool lazy, struct err *e)
 {
-    char *argv[] = {(char *)"fusermount3", (char *)"-u", (char *)(lazy ? "-z" : "-q"), (char *)"--", (char *)dir, NULL};
+    char *argv[] = {(char *)"fusermount3", (char *)"-u", (char *)(lazy ? "-z" : "-q"), (char *)"--",
+        (char *)dir, NULL};
     pid_t pid;
     int status = 0, rc = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
     if (rc)
         return err_sys(e, rc, "start fusermount3 (Debian: apt install fuse3)");
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    return err_set(e, ERR_CONFLICT, "%s cannot be unmounted: it is in use (see fuser -vm %s), or it is not yours", dir, dir);
+    return err_set(e, ERR_CONFLICT,
+        "%s cannot be unmounted: it is in use (see fuser -vm %s), or it is not yours", dir, dir);
 }
 
 static int unmount(const char *dir, bool lazy, struct err *e)
@@ -141,7 +156,8 @@ static int unmount(const char *dir, bool lazy, struct err *e)
     if (umount2(dir, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
         return 0;
     if (errno == EBUSY)
-        return err_set(e, ERR_CONFLICT, "%s is in use: close what uses it (see fuser -vm %s), or --lazy", dir, dir);
+        return err_set(e, ERR_CONFLICT,
+            "%s is in use: close what uses it (see fuser -vm %s), or --lazy", dir, dir);
     if (errno == EINVAL)
         return err_set(e, ERR_NOTFOUND, "nothing is mounted at %s", dir);
     return err_sys(e, errno, "unmount %s", dir);
@@ -150,8 +166,10 @@ static int unmount(const char *dir, bool lazy, struct err *e)
 int verb_umount(int argc, char **argv)
 {
     bool lazy = false;
-    const struct opt table[] = {{"lazy", OPT_BOOL, &lazy, NULL, "now for newcomers, and for those who use it when they are done"}};
-    static const struct usage u = {"millrace umount [flags] DIR", "Unmounts what `millrace mount` has mounted.", 1, 1, false};
+    const struct opt table[] = {{"lazy", OPT_BOOL, &lazy, NULL,
+        "now for newcomers, and for those who use it when they are done"}};
+    static const struct usage u = {
+        "millrace umount [flags] DIR", "Unmounts what `millrace mount` has mounted.", 1, 1, false};
     cleanup_args struct args a;
     int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)

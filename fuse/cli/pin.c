@@ -1,4 +1,5 @@
-/* load, pin, unpin and free: asks a mount to bring files into the node's cache, to keep them there, or to let them go. */
+/* load, pin, unpin and free: asks a mount to bring files into the node's cache, to keep them there,
+ * or to let them go. */
 #include "fuse/cli/cli.h"
 
 #include "fuse/ops/pin.h"
@@ -20,18 +21,18 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define THREADS 16
-#define QUEUE_MAX 256  /* files found and not begun: each may hold a directory open */
-#define NAMED_MAX 20   /* files that failed, by name */
-#define TRIES 3        /* of a file that changes meanwhile */
+#define THREADS     16
+#define QUEUE_MAX   256 /* files found and not begun: each may hold a directory open */
+#define NAMED_MAX   20  /* files that failed, by name */
+#define TRIES       3   /* of a file that changes meanwhile */
 #define PROGRESS_NS (200 * NS_PER_MS)
 #define XATTR_ERROR "user.millrace.error"
-#define NO_MOUNT "%s is not on a mount of millrace, or on one of an older version"
+#define NO_MOUNT    "%s is not on a mount of millrace, or on one of an older version"
 
 /* What a request goes to: a directory that files are in, or a file; shared by its files. */
 struct place {
     int fd;
-    unsigned refs;    /* mu */
+    unsigned refs; /* mu */
     char *path;
 };
 
@@ -49,8 +50,9 @@ struct run {
     struct job *head, **tail; /* mu */
     unsigned queued;          /* mu */
     bool walked, stop;        /* mu; nothing more comes; nothing more would succeed */
-    uint64_t files, bytes, left, failed; /* mu; left: pinned ones that were not freed; PIN_ASK: that are not complete */
-    int64_t told_ns;          /* mu */
+    /* mu; left: pinned ones that were not freed; PIN_ASK: that are not complete */
+    uint64_t files, bytes, left, failed;
+    int64_t told_ns; /* mu */
 };
 
 static void place_put(struct run *r, struct place *at)
@@ -72,7 +74,7 @@ static struct place *place_new(int fd, char *path_taken)
     return at;
 }
 
-/* -- telling ----------------------------------------------------------------------------------------------------------- */
+/* -- telling --------------------------------------------------------------------------------- */
 
 /* mu is held. */
 static void clear_line(const struct run *r)
@@ -111,12 +113,17 @@ static void no_room(const struct run *r, const struct job *j, const char *path, 
     struct pin_msg m = {.op = PIN_ASK, .len = INT64_MAX};
     memcpy(m.name, j->name, sizeof m.name);
     bool told = r->op == PIN_SET && ioctl(j->at->fd, PIN_IOCTL, &m) == 0;
-    if (told && (m.state & PIN_PINNED ? m.size - m.cached : m.size) > m.most - MIN(m.pinned, m.most))
-        err_set(e, ERR_EXHAUSTED, "%s (%s) is not pinned: pinned files may have %s, half of the cache, and have %s; unpin something "
-            "(millrace unpin), or raise the cache's quota", path, human_bytes(m.size, size), human_bytes(m.most, most),
+    if (told
+        && (m.state & PIN_PINNED ? m.size - m.cached : m.size) > m.most - MIN(m.pinned, m.most))
+        err_set(e, ERR_EXHAUSTED,
+            "%s (%s) is not pinned: pinned files may have %s, half of the cache, and have %s; unpin something "
+            "(millrace unpin), or raise the cache's quota",
+            path, human_bytes(m.size, size), human_bytes(m.most, most),
             human_bytes(m.pinned, pinned));
     else
-        err_set(e, ERR_EXHAUSTED, "%s: the cache has no room for it: raise its quota, make room on its disk, or unpin something", path);
+        err_set(e, ERR_EXHAUSTED,
+            "%s: the cache has no room for it: raise its quota, make room on its disk, or unpin something",
+            path);
 }
 
 static void explain(struct run *r, const struct job *j, int errnum)
@@ -143,7 +150,7 @@ static void explain(struct run *r, const struct job *j, int errnum)
     failed(r, &e, errnum == ENOSPC || errnum == ENOTTY);
 }
 
-/* -- one file ----------------------------------------------------------------------------------------------------------- */
+/* -- one file -------------------------------------------------------------------------------- */
 
 static void count(struct run *r, uint64_t files, uint64_t bytes, uint64_t left)
 {
@@ -223,7 +230,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* -- finding them --------------------------------------------------------------------------------------------------------- */
+/* -- finding them ---------------------------------------------------------------------------- */
 
 /* false: stop looking. */
 static bool add(struct run *r, struct place *at, const char *name)
@@ -267,7 +274,8 @@ static void cannot_read(struct run *r, const char *path)
 static bool walk(struct run *r, int fd, const char *path)
 {
     struct place *at = place_new(fd, xstrdup(path));
-    int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* readdir has one of its own */
+    /* readdir has one of its own */
+    int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = again < 0 ? NULL : fdopendir(again);
     bool go_on = true;
     errno = d ? 0 : errno;
@@ -275,7 +283,8 @@ static bool walk(struct run *r, int fd, const char *path)
         unsigned type = type_of(fd, de);
         if (type == DT_REG) {
             go_on = add(r, at, de->d_name);
-        } else if (type == DT_DIR && strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0) {
+        } else if (type == DT_DIR && strcmp(de->d_name, ".") != 0
+            && strcmp(de->d_name, "..") != 0) {
             cleanup_free char *sub = path_join(path, de->d_name);
             int sub_fd = openat(fd, de->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (sub_fd >= 0)
@@ -339,13 +348,14 @@ static int run_all(struct run *r, char **paths, int n)
     return r->failed ? CLI_FAILED : CLI_DONE;
 }
 
-/* -- verbs ---------------------------------------------------------------------------------------------------------------- */
+/* -- verbs ----------------------------------------------------------------------------------- */
 
 static int start(const struct args *a, struct run *r)
 {
     for (int i = 0; i < a->npos; i++)
         if (is_url(a->pos[i]))
-            return say_misuse("%s: give the path of a file or directory in a mount, not a URL", a->pos[i]);
+            return say_misuse(
+                "%s: give the path of a file or directory in a mount, not a URL", a->pos[i]);
     r->progress = isatty(STDERR_FILENO) && (r->op == PIN_LOAD || r->op == PIN_SET);
     return run_all(r, a->pos, a->npos);
 }
@@ -360,7 +370,8 @@ int verb_load(int argc, char **argv)
 {
     static const struct usage u = {"millrace load PATH...",
         "Brings files, or all that is in directories, of a mount into the cache of this node. What is in the cache may go when others need\n"
-        "room: `millrace pin` keeps it.", 1, INT_MAX, false};
+        "room: `millrace pin` keeps it.",
+        1, INT_MAX, false};
     cleanup_args struct args a;
     int rc = args_parse(&a, &u, NULL, 0, argc, argv);
     if (rc >= 0)
@@ -372,8 +383,11 @@ int verb_load(int argc, char **argv)
     fflush(stdout);
     if (rc == CLI_DONE && (rc = start(&a, &now)) == CLI_DONE && now.left) {
         struct err e = ERR_INIT;
-        err_set(&e, ERR_EXHAUSTED, "%" PRIu64 " of these files are not in the cache any more: it has no room for all of them at once; pin them, or "
-            "raise its quota", now.left);
+        err_set(&e, ERR_EXHAUSTED,
+            "%" PRIu64
+            " of these files are not in the cache any more: it has no room for all of them at once; pin them, or "
+            "raise its quota",
+            now.left);
         rc = say_failed(&e);
     }
     return rc;
@@ -385,7 +399,8 @@ int verb_pin(int argc, char **argv)
         "Brings files, or all that is in directories, of a mount into the cache of this node, and keeps them there: also when the client\n"
         "starts again, until `millrace unpin`. Pinned files may have half of the cache's disk (of its memory, where it has no disk); then\n"
         "no more are pinned. Pinned is what a file is now: a changed one is not, and who removes or renames it unpins it. One that failed\n"
-        "in the middle stays pinned as far as it came.", 1, INT_MAX, false};
+        "in the middle stays pinned as far as it came.",
+        1, INT_MAX, false};
     cleanup_args struct args a;
     int rc = args_parse(&a, &u, NULL, 0, argc, argv);
     if (rc >= 0)
@@ -416,10 +431,12 @@ int verb_unpin(int argc, char **argv)
 {
     bool all = false;
     const struct opt table[] = {
-        {"all", OPT_BOOL, &all, NULL, "all pinned files of the mount that PATH is on, also such that the store has no more"},
+        {"all", OPT_BOOL, &all, NULL,
+            "all pinned files of the mount that PATH is on, also such that the store has no more"},
     };
     static const struct usage u = {"millrace unpin [flags] PATH...",
-        "Lets files, or all that is in directories, of a mount leave the cache of this node again when others need room.", 1, INT_MAX, false};
+        "Lets files, or all that is in directories, of a mount leave the cache of this node again when others need room.",
+        1, INT_MAX, false};
     cleanup_args struct args a;
     int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
@@ -437,7 +454,8 @@ int verb_free(int argc, char **argv)
 {
     static const struct usage u = {"millrace free PATH...",
         "Drops what the cache of this node has of files, or of all that is in directories, of a mount. Pinned files are left as they are\n"
-        "(`millrace unpin` first), and so is what is written and not in the store yet: nothing is lost.", 1, INT_MAX, false};
+        "(`millrace unpin` first), and so is what is written and not in the store yet: nothing is lost.",
+        1, INT_MAX, false};
     cleanup_args struct args a;
     int rc = args_parse(&a, &u, NULL, 0, argc, argv);
     if (rc >= 0)

@@ -1,20 +1,22 @@
-/* ofile — regular files that are open, or were a moment ago: where their bytes come from. A file has either a cached object version (cf) or,
- * once somebody wrote to it, a staging file, never both. Everything here can be found again from the index and the staging
- * directory, so a serving process that was killed loses nothing: files come into being when they are asked for.
+/* ofile — regular files that are open, or were a moment ago: where their bytes come from. A file
+ * has either a cached object version (cf) or, once somebody wrote to it, a staging file, never
+ * both. Everything here can be found again from the index and the staging directory, so a serving
+ * process that was killed loses nothing: files come into being when they are asked for.
  *
- * Threads: any. Locks, in this order: ofile.up (one at a time: open decisions, upload, rename, removal), ofiles.moving (shared: an upload
- * is under way; exclusive: a directory is being moved, so paths change), ofile.io (shared: reading and writing
- * data; exclusive: changing where it is), ofiles.mu (table and idle list; the index's may be taken under it). None is held while a request is
- * answered. */
+ * Threads: any. Locks, in this order: ofile.up (one at a time: open decisions, upload, rename,
+ * removal), ofiles.moving (shared: an upload is under way; exclusive: a directory is being moved,
+ * so paths change), ofile.io (shared: reading and writing data; exclusive: changing where it is),
+ * ofiles.mu (table and idle list; the index's may be taken under it). None is held while a request
+ * is answered. */
 #ifndef MILLRACE_FUSE_FILE_FILE_H
 #define MILLRACE_FUSE_FILE_FILE_H
 
-#include "fuse/file/passthrough.h"
 #include "fuse/cache/cache.h"
+#include "fuse/file/passthrough.h"
 #include "fuse/index/index.h"
 #include "fuse/prefetch/directory.h"
-#include "fuse/tree/tree.h"
 #include "fuse/prefetch/sequential.h"
+#include "fuse/tree/tree.h"
 #include "lib/base/clock.h"
 
 #include <pthread.h>
@@ -24,20 +26,24 @@ struct ofile {
     struct ofile *chain, *idle_prev, *idle_next; /* ofiles.mu */
     struct ofiles *files;
     uint64_t ino, generation;
-    unsigned refs;               /* ofiles.mu */
-    bool idle;                   /* ofiles.mu: in the idle list */
-    uint64_t idle_bytes;         /* ofiles.mu: of the cache that it holds there */
-    _Atomic bool pinned;         /* removed while it is open: what is cached of it cannot be found again, it stays until closed */
+    unsigned refs;       /* ofiles.mu */
+    bool idle;           /* ofiles.mu: in the idle list */
+    uint64_t idle_bytes; /* ofiles.mu: of the cache that it holds there */
+    /* removed while it is open: what is cached of it cannot be found again, it stays until closed
+     */
+    _Atomic bool pinned;
     pthread_mutex_t up;
     pthread_rwlock_t io;
-    struct cache_file *cf;       /* io */
-    int stage_fd;                /* io; -1 none */
-    _Atomic uint64_t written;    /* counts changes of the staged content … */
-    _Atomic uint64_t saved;      /* … and how many of them the store has */
-    _Atomic int64_t dirty_ns, write_ns; /* monotonic: of the first change that is not saved, and of the latest */
-    _Atomic int64_t retry_ns;    /* monotonic: after a failure, when to try again by ourselves; 0 none failed */
-    unsigned failures;           /* up */
-    bool no_backing;             /* up: passthrough was tried and refused */
+    struct cache_file *cf;    /* io */
+    int stage_fd;             /* io; -1 none */
+    _Atomic uint64_t written; /* counts changes of the staged content … */
+    _Atomic uint64_t saved;   /* … and how many of them the store has */
+    /* monotonic: of the first change that is not saved, and of the latest */
+    _Atomic int64_t dirty_ns, write_ns;
+    /* monotonic: after a failure, when to try again by ourselves; 0 none failed */
+    _Atomic int64_t retry_ns;
+    unsigned failures; /* up */
+    bool no_backing;   /* up: passthrough was tried and refused */
 };
 
 struct ofiles_conf {
@@ -48,8 +54,8 @@ struct ofiles_conf {
     const char *stage_dir;
     struct walk *walk;
     struct sweep *sweep;
-    struct backings *backings;  /* NULL: no passthrough */
-    unsigned max_idle;          /* closed files kept ready; 0: 1024 */
+    struct backings *backings; /* NULL: no passthrough */
+    unsigned max_idle;         /* closed files kept ready; 0: 1024 */
 };
 
 struct ofiles; /* opaque */
@@ -58,17 +64,18 @@ void ofiles_free(struct ofiles *fs);
 const struct ofiles_conf *ofiles_config(const struct ofiles *fs);
 pthread_rwlock_t *ofiles_moving(struct ofiles *fs);
 
-struct ofile *ofiles_get(struct ofiles *fs, uint64_t ino, struct err *e); /* ofiles_put() it; ESTALE, EISDIR, ENOMEM */
+/* ofiles_put() it; ESTALE, EISDIR, ENOMEM */
+struct ofile *ofiles_get(struct ofiles *fs, uint64_t ino, struct err *e);
 void ofiles_put(struct ofile *f);
 /* Calls fn for every file in the table, with a reference held and no lock. */
 void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), void *user);
 
-/* The short way for files that the kernel reads by itself: opens one again and returns its backing id, 0 if it has none; and
- * counts a close of one, false if it is none. */
+/* The short way for files that the kernel reads by itself: opens one again and returns its backing
+ * id, 0 if it has none; and counts a close of one, false if it is none. */
 int32_t ofiles_reopen(struct ofiles *fs, uint64_t ino);
 bool ofiles_reclosed(struct ofiles *fs, uint64_t ino);
-/* Decides how this open is served. *backing: passthrough id or 0. ESTALE: the inode is gone, or for its readers only: look the name up again.
- * Counts the open; ofile_closed() counts it off again. */
+/* Decides how this open is served. *backing: passthrough id or 0. ESTALE: the inode is gone, or for
+ * its readers only: look the name up again. Counts the open; ofile_closed() counts it off again. */
 int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e);
 void ofile_closed(struct ofile *f);
 /* Up to len bytes at off; fewer only at the end. */
@@ -77,7 +84,8 @@ ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct 
 int ofile_warm(struct ofile *f, uint64_t off, uint64_t len, struct err *e);
 /* The same, and pins the file first (cache_keep). EBUSY: it is staged; ESTALE: it was removed. */
 int ofile_keep(struct ofile *f, uint64_t off, uint64_t len, struct err *e);
-/* Forgets what is cached of it, *freed bytes; nothing, if it is pinned or staged. ESTALE: it was removed, and must be readable still. */
+/* Forgets what is cached of it, *freed bytes; nothing, if it is pinned or staged. ESTALE: it was
+ * removed, and must be readable still. */
 int ofile_drop(struct ofile *f, uint64_t *freed, struct err *e);
 struct ofile_share {
     uint64_t cached; /* bytes of the range; 0 if it is staged */
@@ -85,12 +93,17 @@ struct ofile_share {
 };
 int ofile_look(struct ofile *f, uint64_t off, uint64_t len, struct ofile_share *out, struct err *e);
 /* The cached version that the index names, opened; cache_close() it. */
-struct cache_file *ofile_cached(struct tree *tree, struct cache *cache, const struct inode *n, struct err *e);
-int ofile_attach(struct ofile *f, struct err *e); /* finds where its bytes are; f->io is held exclusively */
-void ofile_attach_for_move(struct ofile *f); /* before a rename: so that ofile_moved() has what to move */
-/* Before a removal: whoever has it open, but for `own` opens, must be able to go on reading. f->up is held. */
+struct cache_file *ofile_cached(
+    struct tree *tree, struct cache *cache, const struct inode *n, struct err *e);
+/* finds where its bytes are; f->io is held exclusively */
+int ofile_attach(struct ofile *f, struct err *e);
+/* before a rename: so that ofile_moved() has what to move */
+void ofile_attach_for_move(struct ofile *f);
+/* Before a removal: whoever has it open, but for `own` opens, must be able to go on reading. f->up
+ * is held. */
 int ofile_pin(struct ofile *f, unsigned own, struct err *e);
-/* The inode's path or version changed: what is cached under the old one is cached under the new one now. */
+/* The inode's path or version changed: what is cached under the old one is cached under the new one
+ * now. */
 void ofile_moved(struct ofile *f);
 
 /* What to tell users about an inode that failed, for the xattr: when it last did and why. */

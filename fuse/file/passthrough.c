@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define MAX_DEFAULT 16000
-#define NONE UINT32_MAX
+#define NONE        UINT32_MAX
 
 struct entry {
     uint64_t ino, generation, bytes;
@@ -21,11 +21,13 @@ struct backings {
     pthread_mutex_t mu;
     struct entry *entries; /* mu; max + 1: the last is the head of the ring: .next is the oldest */
     uint32_t *buckets;     /* mu */
-    uint32_t max, nbuckets, count, free, unused; /* mu but max and nbuckets; unused: entries from there on were never used */
-    uint64_t max_bytes, bytes;                   /* bytes: mu */
+    /* mu but max and nbuckets; unused: entries from there on were never used */
+    uint32_t max, nbuckets, count, free, unused;
+    uint64_t max_bytes, bytes; /* bytes: mu */
 };
 
-struct backings *backings_new(const struct backing_ops *ops, struct inodes *inodes, size_t max, uint64_t max_bytes)
+struct backings *backings_new(
+    const struct backing_ops *ops, struct inodes *inodes, size_t max, uint64_t max_bytes)
 {
     struct backings *b = calloc(1, sizeof *b);
     if (!b)
@@ -37,7 +39,8 @@ struct backings *backings_new(const struct backing_ops *ops, struct inodes *inod
     for (b->nbuckets = 64; b->nbuckets < b->max; b->nbuckets *= 2)
         continue;
     b->free = NONE;
-    b->entries = calloc(b->max + (size_t)1, sizeof *b->entries); /* pages come into being as they are used */
+    /* pages come into being as they are used */
+    b->entries = calloc(b->max + (size_t)1, sizeof *b->entries);
     b->buckets = calloc(b->nbuckets, sizeof *b->buckets);
     pthread_mutex_init(&b->mu, NULL);
     if (!b->entries || !b->buckets) {
@@ -51,7 +54,10 @@ struct backings *backings_new(const struct backing_ops *ops, struct inodes *inod
 }
 
 /* Buckets hold numbers of entries plus one. */
-static uint32_t *bucket(struct backings *b, uint64_t ino) { return &b->buckets[hash64_mix(ino, 1) & (b->nbuckets - 1)]; }
+static uint32_t *bucket(struct backings *b, uint64_t ino)
+{
+    return &b->buckets[hash64_mix(ino, 1) & (b->nbuckets - 1)];
+}
 
 static uint32_t find(struct backings *b, uint64_t ino)
 {
@@ -84,7 +90,8 @@ static void put_in(struct backings *b, const struct inode *n)
         b->free = b->entries[i].chain;
     else
         i = b->unused++;
-    b->entries[i] = (struct entry){n->ino, n->generation, n->size, n->backing, *at, b->entries[head].prev, head};
+    b->entries[i] = (struct entry){
+        n->ino, n->generation, n->size, n->backing, *at, b->entries[head].prev, head};
     *at = i + 1;
     b->entries[b->entries[head].prev].next = i;
     b->entries[head].prev = i;
@@ -96,7 +103,8 @@ static void put_in(struct backings *b, const struct inode *n)
 static int32_t disown(struct backings *b, const struct entry *e)
 {
     struct inode n, none = {.backing = 0};
-    if (inodes_get(b->inodes, e->ino, &n) == 0 && n.generation == e->generation && n.backing == e->id)
+    if (inodes_get(b->inodes, e->ino, &n) == 0 && n.generation == e->generation
+        && n.backing == e->id)
         inodes_set(b->inodes, e->ino, INODES_BACKING, &none, 0, INODE_PASSTHROUGH);
     return e->id;
 }
@@ -107,7 +115,8 @@ int32_t backings_reopen(struct backings *b, uint64_t ino)
     int32_t id = 0, stale = 0;
     pthread_mutex_lock(&b->mu);
     uint32_t i = find(b, ino);
-    if (inodes_get(b->inodes, ino, &n) == 0 && n.backing > 0 && (n.opens == 0 || (n.flags & INODE_PASSTHROUGH))) {
+    if (inodes_get(b->inodes, ino, &n) == 0 && n.backing > 0
+        && (n.opens == 0 || (n.flags & INODE_PASSTHROUGH))) {
         id = n.backing;
         inodes_set(b->inodes, ino, 0, NULL, INODE_PASSTHROUGH, 0);
         inodes_opened(b->inodes, ino, 1);
@@ -135,7 +144,8 @@ int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *
     return backings_reopen(b, ino);
 }
 
-/* Gives back the oldest until there is room for one more with so many bytes; one that is larger than all room may be alone. */
+/* Gives back the oldest until there is room for one more with so many bytes; one that is larger
+ * than all room may be alone. */
 static void make_room(struct backings *b, uint64_t bytes)
 {
     pthread_mutex_lock(&b->mu);
@@ -182,7 +192,8 @@ bool backings_drop(struct backings *b, uint64_t ino)
     int32_t old = 0;
     struct inode n = {0};
     pthread_mutex_lock(&b->mu);
-    bool known = inodes_get(b->inodes, ino, &n) == 0, used = known && n.backing > 0 && n.opens && (n.flags & INODE_PASSTHROUGH);
+    bool known = inodes_get(b->inodes, ino, &n) == 0,
+         used = known && n.backing > 0 && n.opens && (n.flags & INODE_PASSTHROUGH);
     uint32_t i = find(b, ino);
     if (i != NONE) {
         struct entry e = take_out(b, i);

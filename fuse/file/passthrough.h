@@ -1,8 +1,11 @@
-/* backing — which inodes the kernel reads from a backing file (passthrough), and how many such files it holds open. An id stays with its
- * inode after the last close, so that a file that is opened again costs no registration; the least recently used go when there are too
- * many: each keeps some 1.7 KB of the kernel's memory, and the cached file on its disk even when the cache has removed it.
+/* backing — which inodes the kernel reads from a backing file (passthrough), and how many such
+ * files it holds open. An id stays with its inode after the last close, so that a file that is
+ * opened again costs no registration; the least recently used go when there are too many: each
+ * keeps some 1.7 KB of the kernel's memory, and the cached file on its disk even when the cache has
+ * removed it.
  *
- * Threads: any. Locks: one mutex, taken before the index's; not held while an id is made or given back. */
+ * Threads: any. Locks: one mutex, taken before the index's; not held while an id is made or given
+ * back. */
 #ifndef MILLRACE_FUSE_FILE_PASSTHROUGH_H
 #define MILLRACE_FUSE_FILE_PASSTHROUGH_H
 
@@ -21,23 +24,30 @@ struct backing_ops {
 };
 
 struct backings; /* opaque */
-/* inodes: borrowed. max: ids of inodes that nobody has open; 0: 16000. max_bytes: of their files. NULL: no memory. */
-struct backings *backings_new(const struct backing_ops *ops, struct inodes *inodes, size_t max, uint64_t max_bytes);
-/* Takes up the ids that a process before this one has left idle. Gives none back: there may be no session yet. */
+/* inodes: borrowed. max: ids of inodes that nobody has open; 0: 16000. max_bytes: of their files.
+ * NULL: no memory. */
+struct backings *backings_new(
+    const struct backing_ops *ops, struct inodes *inodes, size_t max, uint64_t max_bytes);
+/* Takes up the ids that a process before this one has left idle. Gives none back: there may be no
+ * session yet. */
 void backings_resume(struct backings *b);
-void backings_free(struct backings *b); /* gives back the ids of what is closed; before the session ends */
+/* gives back the ids of what is closed; before the session ends */
+void backings_free(struct backings *b);
 
-/* Opens an inode that has an id and no opens but such that are passed through: counts it and returns the id; else 0, and nothing is
- * counted. The one place where an id that is there is used again: so two who open at once get the same. */
+/* Opens an inode that has an id and no opens but such that are passed through: counts it and
+ * returns the id; else 0, and nothing is counted. The one place where an id that is there is used
+ * again: so two who open at once get the same. */
 int32_t backings_reopen(struct backings *b, uint64_t ino);
-/* Registers fd for the inode, which has no id and no open, and opens it like backings_reopen(). The caller keeps others from registering at
- * the same time, but not from opening and closing it once there is an id. 0: refused, why in e; or, without an error, so many came and went
- * meanwhile that the id is gone again. */
+/* Registers fd for the inode, which has no id and no open, and opens it like backings_reopen(). The
+ * caller keeps others from registering at the same time, but not from opening and closing it once
+ * there is an id. 0: refused, why in e; or, without an error, so many came and went meanwhile that
+ * the id is gone again. */
 int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *e);
 /* The inode's last open was closed; was: as it was before that. */
 void backings_idle(struct backings *b, const struct inode *was);
-/* Gives back the id of an inode that nobody has open: who opens it next gets the file that is cached then. False: the kernel reads it by
- * itself just now, and will as long as those who have it open do. */
+/* Gives back the id of an inode that nobody has open: who opens it next gets the file that is
+ * cached then. False: the kernel reads it by itself just now, and will as long as those who have it
+ * open do. */
 bool backings_drop(struct backings *b, uint64_t ino);
 size_t backings_count(struct backings *b); /* of inodes that nobody has open */
 

@@ -4,7 +4,10 @@
 
 #include <string.h>
 
-char *side_format(const struct side *s) { return xasprintf("%u\n%s\n%s\n", s->mount, s->version, s->path); }
+char *side_format(const struct side *s)
+{
+    return xasprintf("%u\n%s\n%s\n", s->mount, s->version, s->path);
+}
 
 /* Digits up to the line's end; what is too large for an unsigned is no mount. */
 static bool take_mount(const char *text, const char *end, size_t nmounts, unsigned *mount)
@@ -19,12 +22,15 @@ static bool take_mount(const char *text, const char *end, size_t nmounts, unsign
     return end > text && n < nmounts;
 }
 
-int side_parse(const char *text, size_t len, size_t nmounts, const char *what, struct side *out, struct err *e)
+int side_parse(
+    const char *text, size_t len, size_t nmounts, const char *what, struct side *out, struct err *e)
 {
-    const char *end = text + len, *v = memchr(text, '\n', len), *p = v ? memchr(v + 1, '\n', (size_t)(end - v - 1)) : NULL;
-    size_t version = p ? (size_t)(p - v - 1) : 0, path = p ? (size_t)(end - p - 1) : 0; /* with its line end */
-    if (!p || path < 2 || path > INODE_PATH_MAX || end[-1] != '\n' || version >= STORE_VERSION_MAX || memchr(text, '\0', len)
-        || !take_mount(text, v, nmounts, &out->mount))
+    const char *end = text + len, *v = memchr(text, '\n', len),
+               *p = v ? memchr(v + 1, '\n', (size_t)(end - v - 1)) : NULL;
+    /* with its line end */
+    size_t version = p ? (size_t)(p - v - 1) : 0, path = p ? (size_t)(end - p - 1) : 0;
+    if (!p || path < 2 || path > INODE_PATH_MAX || end[-1] != '\n' || version >= STORE_VERSION_MAX
+        || memchr(text, '\0', len) || !take_mount(text, v, nmounts, &out->mount))
         return err_set(e, ERR_INVALID, "%s says nothing that could be used", what);
     memcpy(out->version, v + 1, version);
     out->version[version] = '\0';

@@ -1,5 +1,6 @@
-/* side — the note beside a staged file: where its content belongs, for a successor that does not know the inode. "mount\nversion\npath\n";
- * version is the one that the content began from ("" for a new file), path is below the mount's root and may have line ends in it. */
+/* side — the note beside a staged file: where its content belongs, for a successor that does not
+ * know the inode. "mount\nversion\npath\n"; version is the one that the content began from ("" for
+ * a new file), path is below the mount's root and may have line ends in it. */
 #ifndef MILLRACE_FUSE_FILE_SIDECAR_H
 #define MILLRACE_FUSE_FILE_SIDECAR_H
 
@@ -15,6 +16,7 @@ struct side {
 
 char *side_format(const struct side *s); /* caller frees */
 /* INVALID: it is not one, or not of these mounts; `what` names it in the message. */
-int side_parse(const char *text, size_t len, size_t nmounts, const char *what, struct side *out, struct err *e);
+int side_parse(const char *text, size_t len, size_t nmounts, const char *what, struct side *out,
+    struct err *e);
 
 #endif

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COPY_BYTES ((size_t)1 << 20)
+#define COPY_BYTES     ((size_t)1 << 20)
 #define RETRY_FIRST_NS (5 * NS_PER_S)
-#define RETRY_LAST_NS (60 * NS_PER_S)
+#define RETRY_LAST_NS  (60 * NS_PER_S)
 
 static struct {
     _Atomic uint64_t bytes, files, failed, pending;
@@ -34,7 +34,10 @@ void write_stats(struct writer_stats *out)
 
 static const struct ofiles_conf *conf_of(const struct ofile *f) { return ofiles_config(f->files); }
 
-bool write_is_dirty(const struct ofile *f) { return atomic_load(&f->written) != atomic_load(&f->saved); }
+bool write_is_dirty(const struct ofile *f)
+{
+    return atomic_load(&f->written) != atomic_load(&f->saved);
+}
 
 static int stage_error(struct err *e, int errnum, const char *what)
 {
@@ -45,7 +48,8 @@ static int stage_error(struct err *e, int errnum, const char *what)
 
 static char *stage_path(const struct ofile *f, const char *suffix)
 {
-    return xasprintf("%s/%" PRIu64 "-%" PRIu64 "%s", conf_of(f)->stage_dir, f->ino, f->generation, suffix);
+    return xasprintf(
+        "%s/%" PRIu64 "-%" PRIu64 "%s", conf_of(f)->stage_dir, f->ino, f->generation, suffix);
 }
 
 /* Where the content belongs, for a successor without this index. */
@@ -54,7 +58,8 @@ static int write_sidecar(struct ofile *f, struct err *e)
     struct side where;
     struct store *store;
     struct inode n;
-    if (inodes_get(conf_of(f)->inodes, f->ino, &n) || tree_where(conf_of(f)->tree, f->ino, &store, &where.mount, where.path, e))
+    if (inodes_get(conf_of(f)->inodes, f->ino, &n)
+        || tree_where(conf_of(f)->tree, f->ino, &store, &where.mount, where.path, e))
         return -1;
     memcpy(where.version, n.version, sizeof where.version);
     cleanup_free char *name = stage_path(f, ".path");
@@ -84,7 +89,8 @@ static void unstage_files(struct ofile *f)
 static bool was_never_begun(const struct ofile *f)
 {
     struct inode n;
-    return inodes_get(conf_of(f)->inodes, f->ino, &n) == 0 && n.generation == f->generation && (n.flags & INODE_LOCAL) && n.size == 0;
+    return inodes_get(conf_of(f)->inodes, f->ino, &n) == 0 && n.generation == f->generation
+        && (n.flags & INODE_LOCAL) && n.size == 0;
 }
 
 int write_attach(struct ofile *f, struct err *e)
@@ -130,7 +136,8 @@ static int copy_in(struct ofile *f, int fd, uint64_t size, struct err *e)
     return ftruncate(fd, (off_t)size) ? stage_error(e, errno, "copy a file to staging") : 0;
 }
 
-/* From the cached version to a staging file that begins with `keep` bytes of it. f->io is held exclusively. */
+/* From the cached version to a staging file that begins with `keep` bytes of it. f->io is held
+ * exclusively. */
 static int stage(struct ofile *f, uint64_t keep, struct err *e)
 {
     struct inode n;
@@ -140,7 +147,8 @@ static int stage(struct ofile *f, uint64_t keep, struct err *e)
         return err_sys(e, ESTALE, "inode %" PRIu64, f->ino);
     if (n.flags & INODE_STAGED)
         return write_attach(f, e);
-    if (!tree_writable(conf_of(f)->tree, n.mount)) /* a sealed mount's kernel may have opened it without asking */
+    /* a sealed mount's kernel may have opened it without asking */
+    if (!tree_writable(conf_of(f)->tree, n.mount))
         return err_sys(e, EROFS, "write");
     keep = MIN(keep, n.size);
     if (keep && ofile_attach(f, e))
@@ -249,17 +257,22 @@ static void upload_failed(struct ofile *f, const char *path, struct err *e)
     f->failures++;
     atomic_store(&f->retry_ns, clock_mono_ns() + MIN(wait, RETRY_LAST_NS));
     ofiles_note(f->files, f->ino, e);
-    log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", path, "error", e->msg, NULL);
+    log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", path, "error",
+        e->msg, NULL);
 }
 
 /* The store has the first `counted` changes. */
-static void upload_done(struct ofile *f, const struct inode *n, uint64_t counted, const struct store_stat *st)
+static void upload_done(
+    struct ofile *f, const struct inode *n, uint64_t counted, const struct store_stat *st)
 {
-    struct inode set = {.mtime_ns = st->mtime_ns, .synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
+    struct inode set = {
+        .mtime_ns = st->mtime_ns, .synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
     snprintf(set.version, sizeof set.version, "%s", st->version);
     atomic_store(&f->saved, counted);
-    bool all = atomic_load(&f->written) == counted, keep_time = !all || (n->flags & INODE_ATTR) || !st->mtime_ns;
-    inodes_set(conf_of(f)->inodes, f->ino, INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0,
+    bool all = atomic_load(&f->written) == counted,
+         keep_time = !all || (n->flags & INODE_ATTR) || !st->mtime_ns;
+    inodes_set(conf_of(f)->inodes, f->ino,
+        INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0,
         INODE_LOCAL | (all ? INODE_DIRTY : 0));
     if (atomic_load(&f->written) != counted) {
         inodes_set(conf_of(f)->inodes, f->ino, 0, NULL, INODE_DIRTY, 0);
@@ -286,7 +299,8 @@ static int upload(struct ofile *f, struct err *e)
     struct store_stat st = {0};
     unsigned mount;
     struct stat content;
-    if (inodes_get(conf_of(f)->inodes, f->ino, &n) || n.generation != f->generation || (n.flags & INODE_GONE)) {
+    if (inodes_get(conf_of(f)->inodes, f->ino, &n) || n.generation != f->generation
+        || (n.flags & INODE_GONE)) {
         forget_changes(f); /* nobody can ever read them by name */
         return 0;
     }
@@ -332,7 +346,8 @@ void write_settle(struct ofile *f)
     char path[INODE_PATH_MAX];
     struct store *store;
     unsigned mount;
-    if (inodes_get(c->inodes, f->ino, &n) || n.generation != f->generation) { /* removed, and this was its last use */
+    /* removed, and this was its last use */
+    if (inodes_get(c->inodes, f->ino, &n) || n.generation != f->generation) {
         atomic_store(&f->saved, atomic_load(&f->written));
         unstage_files(f);
         return;
@@ -342,11 +357,13 @@ void write_settle(struct ofile *f)
     atomic_store(&f->saved, atomic_load(&f->written));
     pthread_rwlock_wrlock(&f->io);
     struct stat content;
-    if (f->stage_fd >= 0 && !(n.flags & INODE_GONE) && c->conf->write == CONF_CACHE_THROUGH && fstat(f->stage_fd, &content) == 0
-        && (uint64_t)content.st_size == n.size && tree_where(c->tree, f->ino, &store, &mount, path, &e) == 0) {
+    if (f->stage_fd >= 0 && !(n.flags & INODE_GONE) && c->conf->write == CONF_CACHE_THROUGH
+        && fstat(f->stage_fd, &content) == 0 && (uint64_t)content.st_size == n.size
+        && tree_where(c->tree, f->ino, &store, &mount, path, &e) == 0) {
         struct cache_key key = {mount, path, n.version, n.size};
         if (cache_adopt(c->cache, &key, f->stage_fd, &e))
-            log_kv(LOG_DEBUG, "a written file does not stay in the cache", "path", path, "error", e.msg, NULL);
+            log_kv(LOG_DEBUG, "a written file does not stay in the cache", "path", path, "error",
+                e.msg, NULL);
     }
     inodes_set(c->inodes, f->ino, 0, NULL, 0, INODE_STAGED);
     if (f->stage_fd >= 0)
@@ -361,7 +378,8 @@ void write_repath(struct ofile *f)
 {
     struct inode n;
     struct err e = ERR_INIT;
-    if (inodes_get(conf_of(f)->inodes, f->ino, &n) == 0 && (n.flags & INODE_STAGED) && !(n.flags & INODE_GONE) && write_sidecar(f, &e))
+    if (inodes_get(conf_of(f)->inodes, f->ino, &n) == 0 && (n.flags & INODE_STAGED)
+        && !(n.flags & INODE_GONE) && write_sidecar(f, &e))
         log_kv(LOG_WARN, "the new path of a staged file is not on disk", "error", e.msg, NULL);
 }
 

@@ -12,9 +12,11 @@
 #include <unistd.h>
 
 #define BUCKETS 1024
-#define NOTES 64
-#define IDLE_FEW 16    /* closed files that are kept ready, however large: a file is closed between two reads, too */
-#define IDLE_SHARE 8   /* all others, as long as they are one part of so many of the cache: what we hold is not evicted */
+#define NOTES   64
+/* closed files that are kept ready, however large: a file is closed between two reads, too */
+#define IDLE_FEW 16
+/* all others, as long as they are one part of so many of the cache: what we hold is not evicted */
+#define IDLE_SHARE 8
 #define IDLE_TRIES 4
 #define PASS_BYTES CACHE_BLOCK /* smaller files that can be written are not passed through */
 
@@ -27,12 +29,12 @@ struct ofiles {
     struct ofiles_conf c;
     pthread_rwlock_t moving;
     pthread_mutex_t mu;
-    struct ofile *buckets[BUCKETS]; /* mu */
-    struct ofile idle;             /* mu; head of a ring, least recently used first */
-    unsigned nidle;                /* mu */
+    struct ofile *buckets[BUCKETS];       /* mu */
+    struct ofile idle;                    /* mu; head of a ring, least recently used first */
+    unsigned nidle;                       /* mu */
     uint64_t idle_bytes, most_idle_bytes; /* mu; fixed */
-    struct note notes[NOTES];      /* mu */
-    unsigned next_note;            /* mu */
+    struct note notes[NOTES];             /* mu */
+    unsigned next_note;                   /* mu */
 };
 
 const struct ofiles_conf *ofiles_config(const struct ofiles *fs) { return &fs->c; }
@@ -58,7 +60,10 @@ struct ofiles *ofiles_new(const struct ofiles_conf *conf, struct err *e)
     return fs;
 }
 
-static struct ofile **slot(struct ofiles *fs, uint64_t ino) { return &fs->buckets[ino * UINT64_C(0x9E3779B97F4A7C15) >> 54]; }
+static struct ofile **slot(struct ofiles *fs, uint64_t ino)
+{
+    return &fs->buckets[ino * UINT64_C(0x9E3779B97F4A7C15) >> 54];
+}
 
 static void idle_remove(struct ofile *f)
 {
@@ -181,14 +186,16 @@ static struct ofile *table_remove(struct ofile *f)
     return f;
 }
 
-/* One more than is to be kept ready, out of the table; NULL if there is none. What the kernel has open it reads from the disk by itself: as
- * long as it does, the cache must count it. fs->mu is held. */
+/* One more than is to be kept ready, out of the table; NULL if there is none. What the kernel has
+ * open it reads from the disk by itself: as long as it does, the cache must count it. fs->mu is
+ * held. */
 static struct ofile *take_spare(struct ofiles *fs)
 {
     struct inode n;
     if (fs->nidle > fs->c.max_idle)
         return table_remove(fs->idle.idle_next);
-    for (int i = 0; i < IDLE_TRIES && fs->nidle > IDLE_FEW && fs->idle_bytes > fs->most_idle_bytes; i++) {
+    for (int i = 0; i < IDLE_TRIES && fs->nidle > IDLE_FEW && fs->idle_bytes > fs->most_idle_bytes;
+         i++) {
         struct ofile *f = fs->idle.idle_next;
         if (inodes_get(fs->c.inodes, f->ino, &n) || n.generation != f->generation || n.opens == 0)
             return table_remove(f);
@@ -203,7 +210,8 @@ void ofiles_put(struct ofile *f)
     struct ofiles *fs = f->files;
     struct ofile *dead = NULL;
     pthread_mutex_lock(&fs->mu);
-    if (--f->refs == 0 && !write_is_dirty(f) && !atomic_load(&f->pinned)) /* what is dirty stays until the writer has uploaded it */
+    /* what is dirty stays until the writer has uploaded it */
+    if (--f->refs == 0 && !write_is_dirty(f) && !atomic_load(&f->pinned))
         idle_add(f);
     for (struct ofile *spare; (spare = take_spare(fs));) {
         spare->chain = dead;
@@ -250,7 +258,8 @@ void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), voi
     }
 }
 
-static int key_of(struct tree *tree, const struct inode *n, char path[INODE_PATH_MAX], struct cache_key *key, struct err *e)
+static int key_of(struct tree *tree, const struct inode *n, char path[INODE_PATH_MAX],
+    struct cache_key *key, struct err *e)
 {
     struct store *store;
     unsigned mount;
@@ -260,7 +269,8 @@ static int key_of(struct tree *tree, const struct inode *n, char path[INODE_PATH
     return 0;
 }
 
-struct cache_file *ofile_cached(struct tree *tree, struct cache *cache, const struct inode *n, struct err *e)
+struct cache_file *ofile_cached(
+    struct tree *tree, struct cache *cache, const struct inode *n, struct err *e)
 {
     char path[INODE_PATH_MAX];
     struct cache_key key;
@@ -281,7 +291,8 @@ int ofile_attach(struct ofile *f, struct err *e)
     return f->cf ? 0 : -1;
 }
 
-/* Who begins to read it is perhaps on his way through the directory, in its order or in another one. */
+/* Who begins to read it is perhaps on his way through the directory, in its order or in another
+ * one. */
 static void note_reader(struct ofile *f)
 {
     struct inode n;
@@ -356,12 +367,14 @@ int ofile_look(struct ofile *f, uint64_t off, uint64_t len, struct ofile_share *
     return 0;
 }
 
-/* Before its cached copy is made anew or goes: nobody reads it, and the kernel has it no more if nobody has it open. f->io is held
- * exclusively; key->path is in path. */
-static int part_with(struct ofile *f, char path[INODE_PATH_MAX], struct inode *n, struct cache_key *key, struct err *e)
+/* Before its cached copy is made anew or goes: nobody reads it, and the kernel has it no more if
+ * nobody has it open. f->io is held exclusively; key->path is in path. */
+static int part_with(struct ofile *f, char path[INODE_PATH_MAX], struct inode *n,
+    struct cache_key *key, struct err *e)
 {
     struct ofiles_conf *c = &f->files->c;
-    if (inodes_get(c->inodes, f->ino, n) || n->generation != f->generation || (n->flags & INODE_GONE) || atomic_load(&f->pinned))
+    if (inodes_get(c->inodes, f->ino, n) || n->generation != f->generation
+        || (n->flags & INODE_GONE) || atomic_load(&f->pinned))
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
     if ((n->flags & INODE_STAGED) || f->stage_fd >= 0)
         return err_sys(e, EBUSY, "%llu is being written", (unsigned long long)f->ino);
@@ -407,14 +420,15 @@ int ofile_drop(struct ofile *f, uint64_t *freed, struct err *e)
     return rc;
 }
 
-/* Could those who read it meanwhile ask for what is written to it? Most files that grow while they are read are small, or were made here. */
+/* Could those who read it meanwhile ask for what is written to it? Most files that grow while they
+ * are read are small, or were made here. */
 static bool may_be_shared(const struct tree *t, const struct inode *n)
 {
     return tree_writable(t, n->mount) && (n->size < PASS_BYTES || (n->flags & INODE_ATTR));
 }
 
-/* Opens a complete cached file for the kernel to read by itself, and counts that: its backing id, one for an inode as long as it has any
- * open; or 0. f->up is held. */
+/* Opens a complete cached file for the kernel to read by itself, and counts that: its backing id,
+ * one for an inode as long as it has any open; or 0. f->up is held. */
 static int32_t open_backing(struct ofile *f, const struct inode *n)
 {
     struct ofiles_conf *c = &f->files->c;
@@ -435,20 +449,25 @@ static int32_t open_backing(struct ofile *f, const struct inode *n)
     return id;
 }
 
-int32_t ofiles_reopen(struct ofiles *fs, uint64_t ino) { return fs->c.backings ? backings_reopen(fs->c.backings, ino) : 0; }
+int32_t ofiles_reopen(struct ofiles *fs, uint64_t ino)
+{
+    return fs->c.backings ? backings_reopen(fs->c.backings, ino) : 0;
+}
 
 bool ofiles_reclosed(struct ofiles *fs, uint64_t ino)
 {
     struct inode n;
-    if (!fs->c.backings || inodes_get(fs->c.inodes, ino, &n) || !(n.flags & INODE_PASSTHROUGH) || n.opens == 0 || n.backing <= 0)
+    if (!fs->c.backings || inodes_get(fs->c.inodes, ino, &n) || !(n.flags & INODE_PASSTHROUGH)
+        || n.opens == 0 || n.backing <= 0)
         return false;
     if (inodes_opened(fs->c.inodes, ino, -1) == 0)
         backings_idle(fs->c.backings, &n);
     return true;
 }
 
-/* The kernel takes all opens of an inode in one way: through the backing file, or through us. Readers of the backing file keep the version
- * that they opened; who is going to write gets an inode of his own, when the kernel looks the name up again, as it does after ESTALE. */
+/* The kernel takes all opens of an inode in one way: through the backing file, or through us.
+ * Readers of the backing file keep the version that they opened; who is going to write gets an
+ * inode of his own, when the kernel looks the name up again, as it does after ESTALE. */
 static int leave_to_readers(struct ofile *f, struct err *e)
 {
     if (inodes_renew(f->files->c.inodes, f->ino, e))
@@ -528,7 +547,10 @@ int ofile_pin(struct ofile *f, unsigned own, struct err *e)
         return 0;
     if (lock_attached(f, false, e))
         return -1;
-    int rc = f->cf && !cache_complete(f->cf) && (cache_prefetch(f->cf, 0, n.size, e) || cache_wait(f->cf, e)) ? -1 : 0;
+    int rc = f->cf && !cache_complete(f->cf)
+            && (cache_prefetch(f->cf, 0, n.size, e) || cache_wait(f->cf, e))
+        ? -1
+        : 0;
     pthread_rwlock_unlock(&f->io);
     if (rc == 0)
         atomic_store(&f->pinned, true);
@@ -552,7 +574,8 @@ void ofile_moved(struct ofile *f)
         if (fd >= 0 && tree_where(f->files->c.tree, f->ino, &store, &mount, path, &e) == 0) {
             struct cache_key key = {mount, path, n.version, n.size};
             if (cache_adopt(f->files->c.cache, &key, fd, &e))
-                log_kv(LOG_DEBUG, "a renamed file leaves the cache", "path", path, "error", e.msg, NULL);
+                log_kv(LOG_DEBUG, "a renamed file leaves the cache", "path", path, "error", e.msg,
+                    NULL);
         }
         cache_close(old);
     }

@@ -1,4 +1,5 @@
-/* The thread that uploads by itself: what failed before, what is held open and written for long, and what a crash left behind. */
+/* The thread that uploads by itself: what failed before, what is held open and written for long,
+ * and what a crash left behind. */
 #include "fuse/file/stage.h"
 
 #include "fuse/file/sidecar.h"
@@ -18,8 +19,9 @@
 #include <unistd.h>
 
 #define TICK_NS NS_PER_S
-#define LIVE_NS (30 * NS_PER_S)        /* a file that is held open is uploaded when it was dirty that long … */
-#define QUIET_NS (2 * NS_PER_S)        /* … and not written to for a moment, */
+/* a file that is held open is uploaded when it was dirty that long … */
+#define LIVE_NS         (30 * NS_PER_S)
+#define QUIET_NS        (2 * NS_PER_S) /* … and not written to for a moment, */
 #define LIVE_BUSY_BYTES (64 << 20)     /* or is not large */
 
 struct writer {
@@ -28,10 +30,10 @@ struct writer {
     pthread_t thread;
     pthread_mutex_t mu;
     pthread_cond_t wake;
-    bool stop;      /* mu */
-    bool leftovers; /* of the thread: content without an inode may be there */
+    bool stop;        /* mu */
+    bool leftovers;   /* of the thread: content without an inode may be there */
     uint64_t pending; /* of the thread */
-    bool last;      /* of the thread: about to stop */
+    bool last;        /* of the thread: about to stop */
 };
 
 static bool is_due(const struct ofile *f, bool last)
@@ -67,7 +69,10 @@ static void visit(void *user, struct ofile *f)
     pthread_mutex_unlock(&f->up);
 }
 
-static char *side_of(const char *dir, const char *name) { return xasprintf("%s/%s.path", dir, name); }
+static char *side_of(const char *dir, const char *name)
+{
+    return xasprintf("%s/%s.path", dir, name);
+}
 
 static int read_side(const char *file, size_t nmounts, struct side *out, struct err *e)
 {
@@ -76,7 +81,8 @@ static int read_side(const char *file, size_t nmounts, struct side *out, struct 
     return text ? side_parse(text, len, nmounts, file, out, e) : -1;
 }
 
-/* Content of a mount that is no more. Uploaded where it belongs, unless somebody else changed that file since; then it is kept. */
+/* Content of a mount that is no more. Uploaded where it belongs, unless somebody else changed that
+ * file since; then it is kept. */
 static int recover(struct writer *w, const char *name, struct err *e)
 {
     const struct ofiles_conf *c = ofiles_config(w->fs);
@@ -101,15 +107,17 @@ static int recover(struct writer *w, const char *name, struct err *e)
         cleanup_free char *dir = xasprintf("%s/lost", c->stage_dir);
         if (file_mkdirs(dir, 0700, e) || rename(file, kept) || rename(side, kept_side))
             return err_sys(e, errno, "keep %s", file);
-        log_kv(LOG_ERROR, "a file that was written before a crash was changed by somebody else since: our content is kept aside", "path",
-            where.path, "kept", kept, NULL);
+        log_kv(LOG_ERROR,
+            "a file that was written before a crash was changed by somebody else since: our content is kept aside",
+            "path", where.path, "kept", kept, NULL);
         return 0;
     }
     if (store_put(store, where.path, fd, (uint64_t)content.st_size, &st, e))
         return -1;
     unlink(file);
     unlink(side);
-    log_kv(LOG_INFO, "a file that was written before a crash is in the store now", "path", where.path, NULL);
+    log_kv(LOG_INFO, "a file that was written before a crash is in the store now", "path",
+        where.path, NULL);
     return 0;
 }
 
@@ -119,8 +127,9 @@ static bool belongs(struct ofiles *fs, const char *name)
     uint64_t ino, generation;
     struct inode n;
     struct err e = ERR_INIT;
-    if (sscanf(name, "%" SCNu64 "-%" SCNu64, &ino, &generation) != 2 || inodes_get(ofiles_config(fs)->inodes, ino, &n)
-        || n.generation != generation || !(n.flags & INODE_STAGED))
+    if (sscanf(name, "%" SCNu64 "-%" SCNu64, &ino, &generation) != 2
+        || inodes_get(ofiles_config(fs)->inodes, ino, &n) || n.generation != generation
+        || !(n.flags & INODE_STAGED))
         return false;
     struct ofile *f = ofiles_get(fs, ino, &e);
     if (f)
@@ -139,7 +148,8 @@ static void tidy(const char *dir, const char *name)
     unlink(file);
 }
 
-/* Goes through the staging directory once. Returns how many files without an inode are still there. */
+/* Goes through the staging directory once. Returns how many files without an inode are still there.
+ */
 static size_t sweep(struct writer *w, bool adopt_only)
 {
     const struct ofiles_conf *c = ofiles_config(w->fs);
@@ -169,7 +179,8 @@ static size_t sweep(struct writer *w, bool adopt_only)
             continue;
         }
         left++;
-        log_kv(LOG_WARN, "a file that was written before a crash is not in the store yet", "file", de->d_name, "error", e.msg, NULL);
+        log_kv(LOG_WARN, "a file that was written before a crash is not in the store yet", "file",
+            de->d_name, "error", e.msg, NULL);
     }
     if (d)
         closedir(d);

@@ -1,5 +1,6 @@
-/* Does everything in the index hold together? Asked once, of a file that somebody else left: a checksum says that it is what was written,
- * not that it is sound, and one link that leads astray is a crash or a loop later. */
+/* Does everything in the index hold together? Asked once, of a file that somebody else left: a
+ * checksum says that it is what was written, not that it is sound, and one link that leads astray
+ * is a crash or a loop later. */
 #include "fuse/index/format.h"
 
 #include <stdlib.h>
@@ -12,7 +13,10 @@ struct check {
     uint32_t named; /* inodes with a name, without the root */
 };
 
-static bool has_name(const struct rec *r) { return (r->flags & INODE_USED) && !(r->flags & INODE_GONE); }
+static bool has_name(const struct rec *r)
+{
+    return (r->flags & INODE_USED) && !(r->flags & INODE_GONE);
+}
 
 static bool text_inside(const struct inodes *ix, uint32_t unit, size_t len)
 {
@@ -23,7 +27,8 @@ static bool name_ok(const struct inodes *ix, const struct rec *r)
 {
     const char *name = index_text(ix, r->name);
     size_t len = r->name_len;
-    return len && !memchr(name, '\0', len) && !memchr(name, '/', len) && (name[0] != '.' || (len != 1 && (len != 2 || name[1] != '.')));
+    return len && !memchr(name, '\0', len) && !memchr(name, '/', len)
+        && (name[0] != '.' || (len != 1 && (len != 2 || name[1] != '.')));
 }
 
 bool index_rec_ok(const struct inodes *ix, uint32_t ino)
@@ -40,7 +45,8 @@ bool index_rec_ok(const struct inodes *ix, uint32_t ino)
     if (!dir && (unit = index_version_unit(r)) && !text_inside(ix, unit, r->version[4]))
         return false;
     if (ino == INODE_ROOT)
-        return dir && (r->flags & INODE_MOUNT) && !(r->flags & INODE_GONE) && r->parent == INODE_ROOT;
+        return dir && (r->flags & INODE_MOUNT) && !(r->flags & INODE_GONE)
+            && r->parent == INODE_ROOT;
     return r->parent < ix->h->nrecs && text_inside(ix, r->name, r->name_len) && name_ok(ix, r);
 }
 
@@ -65,17 +71,21 @@ static bool records_ok(struct check *c)
         const struct rec *r = &ix->recs[i];
         if (!(r->flags & INODE_USED))
             continue;
-        if (!index_rec_ok(ix, i) || (i != INODE_ROOT && !take(c, r->name, index_units(r->name_len))))
+        if (!index_rec_ok(ix, i)
+            || (i != INODE_ROOT && !take(c, r->name, index_units(r->name_len))))
             return false;
-        if (!(r->flags & INODE_DIR) && (unit = index_version_unit(r)) && !take(c, unit, index_units(r->version[4])))
+        if (!(r->flags & INODE_DIR) && (unit = index_version_unit(r))
+            && !take(c, unit, index_units(r->version[4])))
             return false;
-        if ((r->flags & (INODE_DIR | INODE_GONE)) == (INODE_DIR | INODE_GONE) && (r->kids.first || r->kids.last))
+        if ((r->flags & (INODE_DIR | INODE_GONE)) == (INODE_DIR | INODE_GONE)
+            && (r->kids.first || r->kids.last))
             return false;
         live++;
         gone += !!(r->flags & INODE_GONE);
         dirty += !!(r->flags & INODE_DIRTY);
     }
-    if (!(ix->recs[INODE_ROOT].flags & INODE_USED) || live != h->live || gone != h->gone || dirty != h->dirty)
+    if (!(ix->recs[INODE_ROOT].flags & INODE_USED) || live != h->live || gone != h->gone
+        || dirty != h->dirty)
         return false;
     c->named = live - gone - 1;
     uint32_t free_recs = h->nrecs - 1 - live, i = h->free_rec;
@@ -90,13 +100,15 @@ static bool heap_ok(struct check *c)
     if (h->heap_free[0])
         return false;
     for (uint32_t units = 1; units < sizeof h->heap_free / sizeof *h->heap_free; units++)
-        for (uint32_t unit = h->heap_free[units]; unit; memcpy(&unit, index_text(c->ix, unit), sizeof unit))
+        for (uint32_t unit = h->heap_free[units]; unit;
+             memcpy(&unit, index_text(c->ix, unit), sizeof unit))
             if ((uint64_t)unit + units > h->heap_units || !take(c, unit, units)) /* so no ring */
                 return false;
     return true;
 }
 
-/* The children of a directory; each names it and its neighbour, so nothing is met twice. Takes them off c->named. */
+/* The children of a directory; each names it and its neighbour, so nothing is met twice. Takes them
+ * off c->named. */
 static bool siblings_ok(struct check *c, uint32_t ino)
 {
     const struct inodes *ix = c->ix;
@@ -104,7 +116,8 @@ static bool siblings_ok(struct check *c, uint32_t ino)
     uint32_t count = 0, prev = 0;
     for (uint32_t i = dir->kids.first; i; prev = i, i = ix->recs[i].next) {
         const struct rec *r = &ix->recs[i];
-        if (i == INODE_ROOT || i >= ix->h->nrecs || !has_name(r) || r->parent != ino || r->prev != prev || c->named == 0)
+        if (i == INODE_ROOT || i >= ix->h->nrecs || !has_name(r) || r->parent != ino
+            || r->prev != prev || c->named == 0)
             return false;
         c->named--;
         count++;
@@ -133,15 +146,18 @@ static bool tree_ok(const struct check *c)
 {
     struct check left = *c;
     for (uint32_t i = 1; i < c->ix->h->nrecs; i++)
-        if (has_name(&c->ix->recs[i]) && (c->ix->recs[i].flags & INODE_DIR) && !siblings_ok(&left, i))
+        if (has_name(&c->ix->recs[i]) && (c->ix->recs[i].flags & INODE_DIR)
+            && !siblings_ok(&left, i))
             return false;
-    return left.named == 0 && count_below_root(c->ix) == c->named; /* no ring of directories beside the root */
+    /* no ring of directories beside the root */
+    return left.named == 0 && count_below_root(c->ix) == c->named;
 }
 
 bool index_check(const struct inodes *ix)
 {
     struct check c = {.ix = ix, .heap = calloc(ix->h->heap_units / 8 + 1, 1)};
-    bool ok = c.heap && ix->h->heap_units && take(&c, 0, 1) && records_ok(&c) && heap_ok(&c) && tree_ok(&c) && index_chains_ok(ix, c.named);
+    bool ok = c.heap && ix->h->heap_units && take(&c, 0, 1) && records_ok(&c) && heap_ok(&c)
+        && tree_ok(&c) && index_chains_ok(ix, c.named);
     free(c.heap);
     return ok;
 }

@@ -7,11 +7,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define INDEX_MAGIC UINT64_C(0x314449454341524d) /* "MRACEID1" */
-#define INDEX_VERSION 2
+#define INDEX_MAGIC    UINT64_C(0x314449454341524d) /* "MRACEID1" */
+#define INDEX_VERSION  2
 #define VERSION_PACKED 20 /* bytes of a packed version */
 
-/* One inode. Records are the truth; hash chains and sibling lists can be made again from them. Zero is no record. */
+/* One inode. Records are the truth; hash chains and sibling lists can be made again from them. Zero
+ * is no record. */
 struct rec {
     union {
         uint64_t size;
@@ -26,7 +27,7 @@ struct rec {
     uint32_t seq;        /* grows along the siblings, never used twice in a directory */
     uint32_t name;       /* heap unit */
     uint32_t uid, gid;
-    uint32_t nlookup;    /* with .opens and .backing: only good while .epoch is the index's */
+    uint32_t nlookup; /* with .opens and .backing: only good while .epoch is the index's */
     uint32_t synced;
     uint32_t generation;
     int32_t backing;
@@ -47,20 +48,21 @@ enum region_id { REGION_RECS, REGION_HEAP, REGION_BUCKETS, REGION_COUNT };
 struct head {
     uint64_t magic, identity;
     uint32_t version, rec_size;
-    char boot[40];              /* boot id: after a crash of the machine the file may be torn */
-    uint32_t clean;             /* closed in good order … */
-    uint32_t sum;               /* … and then the CRC32C of all that is in use, with these two as 0 */
-    _Atomic uint32_t busy;      /* a change of the structure was under way */
-    uint32_t undo_ino;          /* record as it was before that change; 0 none */
+    char boot[40];  /* boot id: after a crash of the machine the file may be torn */
+    uint32_t clean; /* closed in good order … */
+    /* … and then the CRC32C of all that is in use, with these two as 0 */
+    uint32_t sum;
+    _Atomic uint32_t busy; /* a change of the structure was under way */
+    uint32_t undo_ino;     /* record as it was before that change; 0 none */
     struct rec undo;
-    uint16_t epoch;             /* one mount, one epoch */
+    uint16_t epoch;              /* one mount, one epoch */
     uint64_t have[REGION_COUNT]; /* bytes with disk blocks behind them */
-    uint32_t nrecs;             /* records ever used, with the unused record 0 */
+    uint32_t nrecs;              /* records ever used, with the unused record 0 */
     uint32_t free_rec;
     uint32_t live, gone, dirty;
-    uint32_t nbuckets;          /* linear hashing: grows by one */
-    uint32_t heap_units;        /* used, of 8 bytes */
-    uint32_t heap_free[33];     /* by length in units; the first word of a free block is the next */
+    uint32_t nbuckets;      /* linear hashing: grows by one */
+    uint32_t heap_units;    /* used, of 8 bytes */
+    uint32_t heap_free[33]; /* by length in units; the first word of a free block is the next */
     uint64_t name_bytes;
 };
 
@@ -71,39 +73,52 @@ struct inodes {
     struct rec *recs;
     char *heap;
     uint32_t *buckets;
-    struct inodes_conf conf;   /* .path is not kept */
+    struct inodes_conf conf; /* .path is not kept */
     pthread_rwlock_t lock;
 };
 
-static inline uint32_t index_ino(const struct inodes *ix, const struct rec *r) { return (uint32_t)(r - ix->recs); }
+static inline uint32_t index_ino(const struct inodes *ix, const struct rec *r)
+{
+    return (uint32_t)(r - ix->recs);
+}
 static inline struct rec *index_rec(const struct inodes *ix, uint64_t ino) /* NULL: there is none */
 {
-    return ino == 0 || ino >= ix->h->nrecs || !(ix->recs[ino].flags & INODE_USED) ? NULL : &ix->recs[ino];
+    return ino == 0 || ino >= ix->h->nrecs || !(ix->recs[ino].flags & INODE_USED) ? NULL
+                                                                                  : &ix->recs[ino];
 }
 
 /* inode_map.c: the file and its memory. All under the write lock, but in inodes_open. */
 int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, struct err *e);
-uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct err *e); /* a heap unit, 0: no room */
+/* a heap unit, 0: no room */
+uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct err *e);
 void index_text_free(struct inodes *ix, uint32_t unit, size_t len);
-static inline char *index_text(const struct inodes *ix, uint32_t unit) { return ix->heap + (uint64_t)unit * 8; }
+static inline char *index_text(const struct inodes *ix, uint32_t unit)
+{
+    return ix->heap + (uint64_t)unit * 8;
+}
 static inline size_t index_units(size_t len) { return (len + 7 + !len) / 8; }
 
 /* inode_hash.c: chains, siblings, and their reconstruction. */
 uint32_t index_find(const struct inodes *ix, uint32_t dir, const char *name, size_t len);
-int index_link(struct inodes *ix, uint32_t ino, struct err *e); /* by its .parent and .name; gives it a .seq */
+/* by its .parent and .name; gives it a .seq */
+int index_link(struct inodes *ix, uint32_t ino, struct err *e);
 void index_unlink(struct inodes *ix, uint32_t ino);
 int index_rebuild(struct inodes *ix, struct err *e);
-bool index_chains_ok(const struct inodes *ix, uint32_t named); /* every name can be found, and nothing else is there; texts are sound */
+/* every name can be found, and nothing else is there; texts are sound */
+bool index_chains_ok(const struct inodes *ix, uint32_t named);
 
 /* inode_check.c */
-bool index_rec_ok(const struct inodes *ix, uint32_t ino); /* one that is used, without its links to others */
-bool index_check(const struct inodes *ix);                /* everything but the head's first part and the regions' sizes */
+/* one that is used, without its links to others */
+bool index_rec_ok(const struct inodes *ix, uint32_t ino);
+/* everything but the head's first part and the regions' sizes */
+bool index_check(const struct inodes *ix);
 
 /* inode_version.c */
 int index_version_set(struct inodes *ix, struct rec *r, const char *text, struct err *e);
 void index_version_get(const struct inodes *ix, const struct rec *r, char text[STORE_VERSION_MAX]);
 void index_version_clear(struct inodes *ix, struct rec *r);
-bool index_version_ok(const struct rec *r);       /* it is one, and short enough */
-uint32_t index_version_unit(const struct rec *r); /* its text in the heap, .version[4] bytes of it; 0: it is not there */
+bool index_version_ok(const struct rec *r); /* it is one, and short enough */
+/* its text in the heap, .version[4] bytes of it; 0: it is not there */
+uint32_t index_version_unit(const struct rec *r);
 
 #endif

@@ -1,6 +1,6 @@
 /* Hash chains by (directory, name) and sibling lists; both can be made again from the records. */
-#include "fuse/index/format.h"
 #include "lib/base/hash.h"
+#include "fuse/index/format.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,10 @@ static uint32_t bucket_of(uint64_t hash, uint32_t nbuckets)
     return b < nbuckets ? b : b & (half - 1);
 }
 
-static uint64_t hash_name(uint32_t dir, const char *name, size_t len) { return hash64_mix(dir, hash64(name, len)); }
+static uint64_t hash_name(uint32_t dir, const char *name, size_t len)
+{
+    return hash64_mix(dir, hash64(name, len));
+}
 
 static uint64_t hash_rec(const struct inodes *ix, const struct rec *r)
 {
@@ -24,7 +27,8 @@ uint32_t index_find(const struct inodes *ix, uint32_t dir, const char *name, siz
     uint32_t i = ix->buckets[bucket_of(hash_name(dir, name, len), ix->h->nbuckets)];
     for (; i; i = ix->recs[i].chain) {
         const struct rec *r = &ix->recs[i];
-        if (r->parent == dir && r->name_len == len && memcmp(index_text(ix, r->name), name, len) == 0)
+        if (r->parent == dir && r->name_len == len
+            && memcmp(index_text(ix, r->name), name, len) == 0)
             return i;
     }
     return 0;
@@ -37,7 +41,8 @@ static void chain_add(struct inodes *ix, uint32_t ino)
     *b = ino;
 }
 
-/* Linear hashing: one more bucket, filled from the one that it splits. No pause ever is longer than a chain. */
+/* Linear hashing: one more bucket, filled from the one that it splits. No pause ever is longer than
+ * a chain. */
 static int buckets_grow(struct inodes *ix, struct err *e)
 {
     uint32_t n = ix->h->nbuckets, half = UINT32_C(1) << (31 - __builtin_clz(n));
@@ -97,7 +102,8 @@ void index_unlink(struct inodes *ix, uint32_t ino)
     r->next = r->prev = r->chain = 0;
 }
 
-/* Can it be found, and is it the only one of its name? Goes along no more than `limit` links: they may form a ring. */
+/* Can it be found, and is it the only one of its name? Goes along no more than `limit` links: they
+ * may form a ring. */
 static bool is_found(const struct inodes *ix, uint32_t ino, uint32_t limit)
 {
     const struct rec *r = &ix->recs[ino];
@@ -105,13 +111,15 @@ static bool is_found(const struct inodes *ix, uint32_t ino, uint32_t limit)
     for (; i && i != ino && i < ix->h->nrecs && limit; i = ix->recs[i].chain, limit--) {
         const struct rec *o = &ix->recs[i];
         if (o->parent == r->parent && o->name_len == r->name_len
-            && (!(o->flags & INODE_USED) || memcmp(index_text(ix, o->name), index_text(ix, r->name), r->name_len) == 0))
+            && (!(o->flags & INODE_USED)
+                || memcmp(index_text(ix, o->name), index_text(ix, r->name), r->name_len) == 0))
             return false;
     }
     return i == ino;
 }
 
-/* Whoever is found has a link to it; if there are no more links than that, nothing else is in a chain, or in one twice. */
+/* Whoever is found has a link to it; if there are no more links than that, nothing else is in a
+ * chain, or in one twice. */
 bool index_chains_ok(const struct inodes *ix, uint32_t named)
 {
     const struct head *h = ix->h;
@@ -141,7 +149,8 @@ static int by_parent_and_seq(const void *pa, const void *pb)
     return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
-/* After a process died in the middle of a change: links everything again from parents and names. Freed heap blocks are lost. */
+/* After a process died in the middle of a change: links everything again from parents and names.
+ * Freed heap blocks are lost. */
 int index_rebuild(struct inodes *ix, struct err *e)
 {
     struct head *h = ix->h;
@@ -158,7 +167,8 @@ int index_rebuild(struct inodes *ix, struct err *e)
         struct rec *r = &ix->recs[i];
         r->next = r->prev = r->chain = 0;
         bool wanted = r->epoch == h->epoch && (r->nlookup || r->opens);
-        if ((r->flags & INODE_GONE) && !wanted) { /* it died between taking the name away and giving the record back */
+        /* it died between taking the name away and giving the record back */
+        if ((r->flags & INODE_GONE) && !wanted) {
             r->flags = 0;
             r->generation++;
         }

@@ -19,7 +19,10 @@ static void rec_refresh(const struct inodes *ix, struct rec *r)
     r->flags &= (uint16_t)~INODE_PASSTHROUGH;
 }
 
-static bool rec_current(const struct inodes *ix, const struct rec *r) { return r->epoch == ix->h->epoch; }
+static bool rec_current(const struct inodes *ix, const struct rec *r)
+{
+    return r->epoch == ix->h->epoch;
+}
 
 static void view(const struct inodes *ix, const struct rec *r, struct inode *out)
 {
@@ -96,7 +99,8 @@ static void rec_free(struct inodes *ix, struct rec *r)
     ix->h->live--;
 }
 
-/* A record with a name, not linked yet; its directory and all but the name are the caller's to fill. NULL: e. */
+/* A record with a name, not linked yet; its directory and all but the name are the caller's to
+ * fill. NULL: e. */
 static struct rec *rec_new(struct inodes *ix, const char *name, struct err *e)
 {
     struct head *h = ix->h;
@@ -106,7 +110,9 @@ static struct rec *rec_new(struct inodes *ix, const char *name, struct err *e)
         return NULL;
     }
     uint32_t i = h->free_rec, unit;
-    if (!i && (h->nrecs == UINT32_MAX || index_reserve(ix, REGION_RECS, ((uint64_t)h->nrecs + 1) * sizeof(struct rec), e)))
+    if (!i
+        && (h->nrecs == UINT32_MAX
+            || index_reserve(ix, REGION_RECS, ((uint64_t)h->nrecs + 1) * sizeof(struct rec), e)))
         return NULL;
     if (!(unit = index_text_new(ix, name, len, e)))
         return NULL;
@@ -213,7 +219,8 @@ bool inodes_find(struct inodes *ix, uint64_t dir, const char *name, struct inode
     return i != 0;
 }
 
-static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name, const struct store_stat *st, uint32_t now_s, struct err *e)
+static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name,
+    const struct store_stat *st, uint32_t now_s, struct err *e)
 {
     struct rec *r = rec_new(ix, name, e);
     if (!r)
@@ -237,9 +244,10 @@ static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name, co
     return rec_add(ix, r, st->is_dir ? INODE_DIR : 0, e) ? NULL : r;
 }
 
-/* Another record for the name. Who is killed in the middle leaves a directory that has to be asked for it, not one where it is absent. */
-static struct rec *put_again(struct inodes *ix, struct rec *r, uint32_t dir, const char *name, const struct store_stat *st, uint32_t now_s,
-    struct err *e)
+/* Another record for the name. Who is killed in the middle leaves a directory that has to be asked
+ * for it, not one where it is absent. */
+static struct rec *put_again(struct inodes *ix, struct rec *r, uint32_t dir, const char *name,
+    const struct store_stat *st, uint32_t now_s, struct err *e)
 {
     unsigned listed = ix->recs[dir].flags & INODE_LISTED;
     flags_set(ix, &ix->recs[dir], 0, listed);
@@ -264,8 +272,9 @@ static bool put_same(const struct inodes *ix, const struct rec *r, const struct 
     return r->size == st->size && strcmp(version, st->version) == 0;
 }
 
-static int put_locked(struct inodes *ix, uint32_t dir, const char *name, const struct store_stat *st, uint32_t now_s, struct inode *out,
-    enum inodes_change *change, struct err *e)
+static int put_locked(struct inodes *ix, uint32_t dir, const char *name,
+    const struct store_stat *st, uint32_t now_s, struct inode *out, enum inodes_change *change,
+    struct err *e)
 {
     uint32_t i = index_find(ix, dir, name, strlen(name));
     struct rec *r = i ? &ix->recs[i] : NULL;
@@ -276,8 +285,10 @@ static int put_locked(struct inodes *ix, uint32_t dir, const char *name, const s
         r->synced = now_s;
         if (!(r->flags & INODE_ATTR) && st->mtime_ns)
             r->mtime_ns = st->mtime_ns;
-    } else if (r && !(r->flags & INODE_DIR) && !st->is_dir && (!rec_current(ix, r) || (!r->nlookup && !r->opens))) {
-        r->generation++; /* whoever has something of the old version must not take it for the new one's */
+    } else if (r && !(r->flags & INODE_DIR) && !st->is_dir
+        && (!rec_current(ix, r) || (!r->nlookup && !r->opens))) {
+        /* whoever has something of the old version must not take it for the new one's */
+        r->generation++;
         r->backing = 0;
         r->flags &= (uint16_t)~INODE_PASSTHROUGH;
         if (index_version_set(ix, r, st->version, e))
@@ -287,11 +298,13 @@ static int put_locked(struct inodes *ix, uint32_t dir, const char *name, const s
         r->synced = now_s;
         *change = INODES_UPDATED;
     } else {
-        if (r && rec_precious(ix, r)) { /* a directory with unsaved files became a file elsewhere: ours first */
+        /* a directory with unsaved files became a file elsewhere: ours first */
+        if (r && rec_precious(ix, r)) {
             r->synced = now_s;
         } else {
             *change = r ? INODES_REPLACED : INODES_NEW;
-            r = r ? put_again(ix, r, dir, name, st, now_s, e) : put_new(ix, dir, name, st, now_s, e);
+            r = r ? put_again(ix, r, dir, name, st, now_s, e)
+                  : put_new(ix, dir, name, st, now_s, e);
             if (!r)
                 return -1;
         }
@@ -300,8 +313,8 @@ static int put_locked(struct inodes *ix, uint32_t dir, const char *name, const s
     return 0;
 }
 
-int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct store_stat *st, uint32_t now_s, struct inode *out,
-    enum inodes_change *change, struct err *e)
+int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct store_stat *st,
+    uint32_t now_s, struct inode *out, enum inodes_change *change, struct err *e)
 {
     change_begin(ix, NULL);
     const struct rec *d = index_rec(ix, dir);
@@ -343,7 +356,8 @@ int inodes_renew(struct inodes *ix, uint64_t ino, struct err *e)
     return rc;
 }
 
-int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struct inode *like, struct inode *out, struct err *e)
+int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struct inode *like,
+    struct inode *out, struct err *e)
 {
     int rc = -1;
     change_begin(ix, NULL);
@@ -407,10 +421,12 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
             r->parent = (uint32_t)dir;
             r->name = unit;
             r->name_len = (uint8_t)len;
-            ix->h->live--; /* it was counted already: no bucket more is due, so this link cannot fail */
+            /* it was counted already: no bucket more is due, so this link cannot fail */
+            ix->h->live--;
             rc = index_link(ix, (uint32_t)ino, e);
             ix->h->live++;
-            ix->h->undo_ino = 0; /* the old name is not to be had back once its room is given away */
+            /* the old name is not to be had back once its room is given away */
+            ix->h->undo_ino = 0;
             atomic_signal_fence(memory_order_seq_cst);
             index_text_free(ix, old, old_len);
         } else {
@@ -421,7 +437,8 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
     return rc;
 }
 
-void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct inode *from, unsigned set, unsigned clear)
+void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct inode *from,
+    unsigned set, unsigned clear)
 {
     change_begin(ix, NULL);
     struct rec *r = index_rec(ix, ino);
@@ -503,7 +520,8 @@ static uint32_t child_after(const struct inodes *ix, uint32_t dir, uint64_t cook
     return i;
 }
 
-void inodes_children(struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref, inodes_fn fn, void *user)
+void inodes_children(
+    struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref, inodes_fn fn, void *user)
 {
     char name[INODE_NAME_MAX + 1];
     struct inode child;
@@ -529,7 +547,8 @@ void inodes_children(struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref,
     pthread_rwlock_unlock(&ix->lock);
 }
 
-bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)(void *user, uint64_t dir, const char *name), void *user)
+bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s,
+    void (*fn)(void *user, uint64_t dir, const char *name), void *user)
 {
     char name[INODE_NAME_MAX + 1];
     bool removed = false;
@@ -556,7 +575,8 @@ bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)
     return removed;
 }
 
-void inodes_idle_backings(struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user)
+void inodes_idle_backings(
+    struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user)
 {
     struct inode n;
     pthread_rwlock_rdlock(&ix->lock);

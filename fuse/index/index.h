@@ -1,15 +1,19 @@
-/* inode — the index: every name of the dataset that is known on this node, as fixed-size records in a file that is mapped into
- * memory. A FUSE node id is the number of a record, so the file is also the recovery state: a serving process that was killed is followed
- * by one that maps the same file and goes on with the same ids. It is a cache of the store and is thrown away whenever it cannot be
- * trusted (other dataset, other version of the format, wrong checksum, machine went down), or does not hold together.
+/* inode — the index: every name of the dataset that is known on this node, as fixed-size records in
+ * a file that is mapped into memory. A FUSE node id is the number of a record, so the file is also
+ * the recovery state: a serving process that was killed is followed by one that maps the same file
+ * and goes on with the same ids. It is a cache of the store and is thrown away whenever it cannot
+ * be trusted (other dataset, other version of the format, wrong checksum, machine went down), or
+ * does not hold together.
  *
- * Cost: 96 bytes a record and 3 for its hash bucket, plus the name (rounded up to 8 bytes). A version of a file (an ETag) is packed
- * into the record; only odd ones need more room.
+ * Cost: 96 bytes a record and 3 for its hash bucket, plus the name (rounded up to 8 bytes). A
+ * version of a file (an ETag) is packed into the record; only odd ones need more room.
  *
- * A new version from outside is a new inode: readers who hold the old one open keep it, and the kernel's page cache can never
- * mix two versions. A change made through this mount keeps the inode, but where the kernel reads its cached copy by itself: inodes_renew.
+ * A new version from outside is a new inode: readers who hold the old one open keep it, and the
+ * kernel's page cache can never mix two versions. A change made through this mount keeps the inode,
+ * but where the kernel reads its cached copy by itself: inodes_renew.
  *
- * Threads: any. Locks: one rwlock inside, a leaf (never held across I/O to a store or a reply). Views are copies. */
+ * Threads: any. Locks: one rwlock inside, a leaf (never held across I/O to a store or a reply).
+ * Views are copies. */
 #ifndef MILLRACE_FUSE_INDEX_INDEX_H
 #define MILLRACE_FUSE_INDEX_INDEX_H
 
@@ -21,7 +25,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define INODE_ROOT 1
+#define INODE_ROOT     1
 #define INODE_NAME_MAX 255
 #define INODE_PATH_MAX 4096
 #define INODE_NO_MOUNT 255 /* a directory above the mounts: not in any store */
@@ -29,95 +33,128 @@
 enum inode_flag {
     INODE_USED = 1,
     INODE_DIR = 2,
-    INODE_LISTED = 4,      /* directory: all children are here, as of .listed_s */
-    INODE_LOCAL = 8,       /* not in the store yet */
-    INODE_STAGED = 16,     /* content is in the staging file of this inode */
-    INODE_DIRTY = 32,      /* staged content that is not in the store yet */
-    INODE_MOUNT = 64,      /* the root of a mount (and the root): paths begin here */
-    INODE_GONE = 128,      /* has no name any more; lives until forgotten and closed */
+    INODE_LISTED = 4,        /* directory: all children are here, as of .listed_s */
+    INODE_LOCAL = 8,         /* not in the store yet */
+    INODE_STAGED = 16,       /* content is in the staging file of this inode */
+    INODE_DIRTY = 32,        /* staged content that is not in the store yet */
+    INODE_MOUNT = 64,        /* the root of a mount (and the root): paths begin here */
+    INODE_GONE = 128,        /* has no name any more; lives until forgotten and closed */
     INODE_PASSTHROUGH = 256, /* its opens go to the backing file .backing */
-    INODE_FIXED = 1024,    /* a directory above a mount: it is there whatever the store says */
-    INODE_LOST = 2048,     /* gone, and no user of this mount has removed it: who is to write opens what has its name now */
-    INODE_ATTR = 512,      /* mode, owner or times were set by a user, or by writing: the store's do not replace them */
+    INODE_FIXED = 1024,      /* a directory above a mount: it is there whatever the store says */
+    /* gone, and no user of this mount has removed it: who is to write opens what has its name now
+     */
+    INODE_LOST = 2048,
+    /* mode, owner or times were set by a user, or by writing: the store's do not replace them */
+    INODE_ATTR = 512,
 };
 
 /* A copy of a record. */
 struct inode {
     uint64_t ino, generation, parent;
-    uint64_t cookie;          /* its place among its siblings, see inodes_children */
-    uint64_t size;            /* bytes */
+    uint64_t cookie; /* its place among its siblings, see inodes_children */
+    uint64_t size;   /* bytes */
     int64_t mtime_ns;
-    uint32_t mode, uid, gid;  /* mode with the type */
-    unsigned flags;           /* enum inode_flag */
-    unsigned mount;           /* index of the mount it belongs to, INODE_NO_MOUNT */
-    unsigned opens;           /* open file handles in the kernel */
-    int32_t backing;          /* passthrough id, 0 none */
-    uint32_t synced_s;        /* when the store last confirmed it, seconds since the epoch */
-    uint32_t listed_s;        /* directories: when the listing that is here was begun; 0 never */
-    uint32_t nchildren;       /* directories */
+    uint32_t mode, uid, gid; /* mode with the type */
+    unsigned flags;          /* enum inode_flag */
+    unsigned mount;          /* index of the mount it belongs to, INODE_NO_MOUNT */
+    unsigned opens;          /* open file handles in the kernel */
+    int32_t backing;         /* passthrough id, 0 none */
+    uint32_t synced_s;       /* when the store last confirmed it, seconds since the epoch */
+    uint32_t listed_s;       /* directories: when the listing that is here was begun; 0 never */
+    uint32_t nchildren;      /* directories */
     char version[STORE_VERSION_MAX];
 };
 
 struct inodes; /* opaque */
 
 struct inodes_conf {
-    const char *path;      /* of the index file */
-    uint64_t identity;     /* hash of what the dataset is made of: another one makes another index */
-    bool resume;           /* the kernel still knows ids of ours: fail rather than begin anew */
-    uint32_t uid, gid;     /* of the root and of what comes from the store */
+    const char *path; /* of the index file */
+    /* hash of what the dataset is made of: another one makes another index */
+    uint64_t identity;
+    bool resume;       /* the kernel still knows ids of ours: fail rather than begin anew */
+    uint32_t uid, gid; /* of the root and of what comes from the store */
     uint32_t dir_mode, file_mode; /* permission bits of what comes from the store */
     unsigned nmounts;
 };
 /* *fresh tells whether it begins empty (root only). */
 struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct err *e);
-void inodes_close(struct inodes *ix, bool clean); /* clean: nothing of it is in the kernel any more, it may be used again */
+/* clean: nothing of it is in the kernel any more, it may be used again */
+void inodes_close(struct inodes *ix, bool clean);
 
-int inodes_get(struct inodes *ix, uint64_t ino, struct inode *out);  /* -1: no such inode */
+int inodes_get(struct inodes *ix, uint64_t ino, struct inode *out); /* -1: no such inode */
 bool inodes_find(struct inodes *ix, uint64_t dir, const char *name, struct inode *out);
-/* Name of an inode and the path below its mount's root ("" for the root itself); NOTFOUND/ESTALE if it has no name any more. */
-int inodes_path(struct inodes *ix, uint64_t ino, char path[INODE_PATH_MAX], unsigned *mount, struct err *e);
+/* Name of an inode and the path below its mount's root ("" for the root itself); NOTFOUND/ESTALE if
+ * it has no name any more. */
+int inodes_path(
+    struct inodes *ix, uint64_t ino, char path[INODE_PATH_MAX], unsigned *mount, struct err *e);
 /* The path below any directory above it; false: it is not below that, or has no name any more. */
 bool inodes_path_below(struct inodes *ix, uint64_t ino, uint64_t dir, char path[INODE_PATH_MAX]);
-bool inodes_below(struct inodes *ix, uint64_t ino, uint64_t dir); /* is it somewhere in that directory? */
+/* is it somewhere in that directory? */
+bool inodes_below(struct inodes *ix, uint64_t ino, uint64_t dir);
 int inodes_name(struct inodes *ix, uint64_t ino, char name[INODE_NAME_MAX + 1], uint64_t *dir);
 
-enum inodes_change { INODES_SAME, INODES_NEW, INODES_UPDATED, INODES_REPLACED /* by another inode: tell the kernel */ };
+enum inodes_change {
+    INODES_SAME,
+    INODES_NEW,
+    INODES_UPDATED,
+    INODES_REPLACED /* by another inode: tell the kernel */
+};
 /* What a store says about a name. Never touches what is dirty, local or a mount. */
-int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct store_stat *st, uint32_t now_s, struct inode *out,
-    enum inodes_change *change, struct err *e);
-/* A file's name, with all that is known of it but an id of the kernel, goes to a new inode; who has the old one keeps that. */
+int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct store_stat *st,
+    uint32_t now_s, struct inode *out, enum inodes_change *change, struct err *e);
+/* A file's name, with all that is known of it but an id of the kernel, goes to a new inode; who has
+ * the old one keeps that. */
 int inodes_renew(struct inodes *ix, uint64_t ino, struct err *e);
-/* A new name made here: flags and mode of `like` (INODE_DIR, INODE_LOCAL, …), its uid, gid, mount, mtime, size. EXISTS. */
-int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struct inode *like, struct inode *out, struct err *e);
-void inodes_remove(struct inodes *ix, uint64_t ino);                  /* takes the name away */
+/* A new name made here: flags and mode of `like` (INODE_DIR, INODE_LOCAL, …), its uid, gid, mount,
+ * mtime, size. EXISTS. */
+int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struct inode *like,
+    struct inode *out, struct err *e);
+void inodes_remove(struct inodes *ix, uint64_t ino); /* takes the name away */
 /* Moves the name; an inode that has the target name loses it. */
 int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *name, struct err *e);
 
 enum inodes_field { /* what inodes_set takes from its argument */
-    INODES_SIZE = 1, INODES_GROW = 128 /* the larger size */, INODES_MTIME = 2,
-    INODES_MODE = 4, INODES_OWNER = 8, INODES_VERSION = 16, INODES_SYNCED = 32, INODES_BACKING = 64,
+    INODES_SIZE = 1,
+    INODES_GROW = 128 /* the larger size */,
+    INODES_MTIME = 2,
+    INODES_MODE = 4,
+    INODES_OWNER = 8,
+    INODES_VERSION = 16,
+    INODES_SYNCED = 32,
+    INODES_BACKING = 64,
 };
 /* Changes fields, then sets and clears flags. */
-void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct inode *from, unsigned set, unsigned clear);
-unsigned inodes_opened(struct inodes *ix, uint64_t ino, int delta); /* returns how many opens there are now */
-void inodes_ref(struct inodes *ix, uint64_t ino);                   /* the kernel was told the id once more */
+void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct inode *from,
+    unsigned set, unsigned clear);
+/* returns how many opens there are now */
+unsigned inodes_opened(struct inodes *ix, uint64_t ino, int delta);
+/* the kernel was told the id once more */
+void inodes_ref(struct inodes *ix, uint64_t ino);
 void inodes_forget(struct inodes *ix, uint64_t ino, uint64_t n);
 
-/* Children of dir after `cookie` (0: from the first) in the order they became known, until fn returns more than 0. The lock is
- * held meanwhile: fn only copies. Each has a cookie that stays good while others come and go. ref: each child for which fn
- * returned 0, not less, is counted like inodes_ref() does. */
+/* Children of dir after `cookie` (0: from the first) in the order they became known, until fn
+ * returns more than 0. The lock is held meanwhile: fn only copies. Each has a cookie that stays
+ * good while others come and go. ref: each child for which fn returned 0, not less, is counted like
+ * inodes_ref() does. */
 typedef int (*inodes_fn)(void *user, const char *name, const struct inode *child, uint64_t cookie);
-void inodes_children(struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref, inodes_fn fn, void *user);
-/* End of a listing begun at start_s: children it did not show are removed, and the directory is complete. True: some were; fn tells those
- * that the kernel knows. */
-bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s, void (*fn)(void *user, uint64_t dir, const char *name), void *user);
-int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount); /* dir is the root of that mount from now on */
-/* Every inode that has a backing id and that nobody has open, with the lock held: fn only copies. Looks at the whole index. */
-void inodes_idle_backings(struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user);
-void inodes_unlist(struct inodes *ix, uint64_t dir);                /* the listing cannot be trusted any more */
+void inodes_children(
+    struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref, inodes_fn fn, void *user);
+/* End of a listing begun at start_s: children it did not show are removed, and the directory is
+ * complete. True: some were; fn tells those that the kernel knows. */
+bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s,
+    void (*fn)(void *user, uint64_t dir, const char *name), void *user);
+/* dir is the root of that mount from now on */
+int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount);
+/* Every inode that has a backing id and that nobody has open, with the lock held: fn only copies.
+ * Looks at the whole index. */
+void inodes_idle_backings(
+    struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user);
+/* the listing cannot be trusted any more */
+void inodes_unlist(struct inodes *ix, uint64_t dir);
 
 struct inodes_stats {
-    uint64_t inodes, records, name_bytes, file_bytes; /* known; ever made; of names; of the index on disk */
+    /* known; ever made; of names; of the index on disk */
+    uint64_t inodes, records, name_bytes, file_bytes;
 };
 void inodes_stats(struct inodes *ix, struct inodes_stats *out);
 #endif

@@ -1,5 +1,5 @@
-/* The index file: mapped whole, sparse, with disk blocks reserved before they are written to (a full disk must be an error here, not a
- * SIGBUS there). */
+/* The index file: mapped whole, sparse, with disk blocks reserved before they are written to (a
+ * full disk must be an error here, not a SIGBUS there). */
 #include "fuse/index/format.h"
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
@@ -15,8 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHECKED_MAX (1u << 20) /* records: it takes 0.3 s, and readers wait for that; of more the checksum has to do */
-#define GIB (UINT64_C(1) << 30)
+/* records: it takes 0.3 s, and readers wait for that; of more the checksum has to do */
+#define CHECKED_MAX (1u << 20)
+#define GIB         (UINT64_C(1) << 30)
 static const struct {
     uint64_t off, max; /* bytes in the file */
     uint64_t chunk;    /* reserved at a time */
@@ -26,7 +27,7 @@ static const struct {
     [REGION_HEAP] = {24 * GIB, 32 * GIB, 256 << 10, "names"},
     [REGION_BUCKETS] = {56 * GIB, GIB, 64 << 10, "hash buckets"},
 };
-#define FILE_SIZE (57 * GIB)
+#define FILE_SIZE     (57 * GIB)
 #define FIRST_BUCKETS 1024
 
 int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, struct err *e)
@@ -35,10 +36,13 @@ int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, stru
     if (bytes <= have)
         return 0;
     if (bytes > regions[region].max)
-        return err_set(e, ERR_EXHAUSTED, "the index is full: no room for more %s", regions[region].what);
+        return err_set(
+            e, ERR_EXHAUSTED, "the index is full: no room for more %s", regions[region].what);
     uint64_t chunk = MAX(regions[region].chunk, have / 8 & ~(regions[region].chunk - 1));
-    uint64_t want = MIN(MAX(have + chunk, (bytes + chunk - 1) / chunk * chunk), regions[region].max);
-    if (fallocate(ix->fd, 0, (off_t)(regions[region].off + have), (off_t)(want - have)) && errno != EOPNOTSUPP)
+    uint64_t want = MIN(
+        MAX(have + chunk, (bytes + chunk - 1) / chunk * chunk), regions[region].max);
+    if (fallocate(ix->fd, 0, (off_t)(regions[region].off + have), (off_t)(want - have))
+        && errno != EOPNOTSUPP)
         return err_sys(e, errno, "grow the index by %llu bytes", (unsigned long long)(want - have));
     ix->h->have[region] = want;
     return 0;
@@ -52,7 +56,8 @@ uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct 
     if (unit) {
         memcpy(&h->heap_free[units], index_text(ix, unit), sizeof unit);
     } else {
-        if ((uint64_t)h->heap_units + units > UINT32_MAX || index_reserve(ix, REGION_HEAP, (h->heap_units + units) * 8, e))
+        if ((uint64_t)h->heap_units + units > UINT32_MAX
+            || index_reserve(ix, REGION_HEAP, (h->heap_units + units) * 8, e))
             return 0;
         unit = h->heap_units;
         h->heap_units += (uint32_t)units;
@@ -105,8 +110,9 @@ static const char *distrust(const struct inodes *ix, const struct inodes_conf *c
     for (int i = 0; i < REGION_COUNT; i++)
         if (h->have[i] > regions[i].max)
             return "it is damaged";
-    if (h->nrecs < 2 || (uint64_t)h->nrecs * sizeof(struct rec) > h->have[REGION_RECS] || !h->nbuckets
-        || (uint64_t)h->nbuckets * sizeof(uint32_t) > h->have[REGION_BUCKETS] || (uint64_t)h->heap_units * 8 > h->have[REGION_HEAP])
+    if (h->nrecs < 2 || (uint64_t)h->nrecs * sizeof(struct rec) > h->have[REGION_RECS]
+        || !h->nbuckets || (uint64_t)h->nbuckets * sizeof(uint32_t) > h->have[REGION_BUCKETS]
+        || (uint64_t)h->heap_units * 8 > h->have[REGION_HEAP])
         return "it is damaged";
     if (h->clean && sum_of(ix) != h->sum)
         return "its checksum is wrong";
@@ -117,7 +123,8 @@ static const char *distrust(const struct inodes *ix, const struct inodes_conf *c
 
 static int begin(struct inodes *ix, const struct inodes_conf *conf, struct err *e)
 {
-    if (ftruncate(ix->fd, 0) || ftruncate(ix->fd, (off_t)FILE_SIZE) || fallocate(ix->fd, 0, 0, 4096))
+    if (ftruncate(ix->fd, 0) || ftruncate(ix->fd, (off_t)FILE_SIZE)
+        || fallocate(ix->fd, 0, 0, 4096))
         if (errno != EOPNOTSUPP)
             return err_sys(e, errno, "make the index %s", conf->path);
     struct head *h = ix->h;
@@ -131,7 +138,8 @@ static int begin(struct inodes *ix, const struct inodes_conf *conf, struct err *
     h->heap_units = 1; /* unit 0 is none */
     h->epoch = 1;
     h->live = 1;
-    if (index_reserve(ix, REGION_RECS, 2 * sizeof(struct rec), e) || index_reserve(ix, REGION_HEAP, 8, e)
+    if (index_reserve(ix, REGION_RECS, 2 * sizeof(struct rec), e)
+        || index_reserve(ix, REGION_HEAP, 8, e)
         || index_reserve(ix, REGION_BUCKETS, FIRST_BUCKETS * sizeof(uint32_t), e))
         return -1;
     struct rec *root = &ix->recs[INODE_ROOT];
@@ -148,7 +156,8 @@ static int begin(struct inodes *ix, const struct inodes_conf *conf, struct err *
     return 0;
 }
 
-/* Index of the last mount, used again: ids of names without an inode in the kernel are not needed any more. */
+/* Index of the last mount, used again: ids of names without an inode in the kernel are not needed
+ * any more. */
 static void next_epoch(struct inodes *ix)
 {
     struct head *h = ix->h;
@@ -179,7 +188,8 @@ static int map_file(struct inodes *ix, const char *path, struct err *e)
     ix->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (ix->fd < 0)
         return err_sys(e, errno, "open the index %s", path);
-    if (fstat(ix->fd, &st) || ((uint64_t)st.st_size != FILE_SIZE && ftruncate(ix->fd, (off_t)FILE_SIZE)))
+    if (fstat(ix->fd, &st)
+        || ((uint64_t)st.st_size != FILE_SIZE && ftruncate(ix->fd, (off_t)FILE_SIZE)))
         return err_sys(e, errno, "size the index %s", path);
     ix->base = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, ix->fd, 0);
     if (ix->base == MAP_FAILED) {
@@ -227,7 +237,9 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
         log_kv(LOG_INFO, "the index is made anew", "why", why, NULL);
     if (why && begin(ix, conf, e))
         goto fail;
-    if (atomic_load(&ix->h->busy) && (index_rebuild(ix, e) || (!index_check(ix) && err_set(e, ERR_FATAL, "the index is damaged"))))
+    if (atomic_load(&ix->h->busy)
+        && (index_rebuild(ix, e)
+            || (!index_check(ix) && err_set(e, ERR_FATAL, "the index is damaged"))))
         goto fail;
     if (!why && !conf->resume)
         next_epoch(ix);

@@ -17,7 +17,8 @@ static int prepend(const struct inodes *ix, const struct rec *r, char *path, siz
     return 0;
 }
 
-int inodes_path(struct inodes *ix, uint64_t ino, char path[INODE_PATH_MAX], unsigned *mount, struct err *e)
+int inodes_path(
+    struct inodes *ix, uint64_t ino, char path[INODE_PATH_MAX], unsigned *mount, struct err *e)
 {
     size_t at = INODE_PATH_MAX - 1;
     int rc = 0;
@@ -46,7 +47,8 @@ bool inodes_path_below(struct inodes *ix, uint64_t ino, uint64_t dir, char path[
     pthread_rwlock_rdlock(&ix->lock);
     const struct rec *r = index_rec(ix, ino);
     while (r && index_ino(ix, r) != dir) {
-        bool up = !(r->flags & INODE_GONE) && index_ino(ix, r) != INODE_ROOT && prepend(ix, r, path, &at) == 0;
+        bool up = !(r->flags & INODE_GONE) && index_ino(ix, r) != INODE_ROOT
+            && prepend(ix, r, path, &at) == 0;
         r = up ? index_rec(ix, r->parent) : NULL;
     }
     pthread_rwlock_unlock(&ix->lock);
@@ -58,7 +60,8 @@ bool inodes_below(struct inodes *ix, uint64_t ino, uint64_t dir)
 {
     pthread_rwlock_rdlock(&ix->lock);
     const struct rec *r = index_rec(ix, ino);
-    while (r && index_ino(ix, r) != dir && index_ino(ix, r) != INODE_ROOT && !(r->flags & INODE_GONE))
+    while (
+        r && index_ino(ix, r) != dir && index_ino(ix, r) != INODE_ROOT && !(r->flags & INODE_GONE))
         r = index_rec(ix, r->parent);
     bool below = r && index_ino(ix, r) == dir;
     pthread_rwlock_unlock(&ix->lock);
@@ -78,4 +81,3 @@ int inodes_name(struct inodes *ix, uint64_t ino, char name[INODE_NAME_MAX + 1], 
     pthread_rwlock_unlock(&ix->lock);
     return named ? 0 : -1;
 }
-

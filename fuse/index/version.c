@@ -1,4 +1,5 @@
-/* Versions of files, packed: most are 32 hex digits (an ETag), hex digits and a number of parts, or "size-mtime". */
+/* Versions of files, packed: most are 32 hex digits (an ETag), hex digits and a number of parts, or
+ * "size-mtime". */
 #include "fuse/index/format.h"
 
 #include <inttypes.h>
@@ -10,7 +11,10 @@ enum form { FORM_NONE, FORM_HEX, FORM_HEX_PARTS, FORM_NUMBERS, FORM_TEXT, FORM_H
 /* rec.form: form in the low 3 bits, a length in the others */
 #define FORM(form, len) ((uint8_t)((form) | ((len) << 3)))
 
-static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
 static bool pack_hex(const char *text, size_t digits, uint8_t *out)
 {
@@ -32,7 +36,8 @@ static void unpack_hex(const uint8_t *in, size_t bytes, char *text)
     text[bytes * 2] = '\0';
 }
 
-static void unpack(const struct inodes *ix, uint8_t form, const uint8_t *in, char text[STORE_VERSION_MAX])
+static void unpack(
+    const struct inodes *ix, uint8_t form, const uint8_t *in, char text[STORE_VERSION_MAX])
 {
     size_t len = form >> 3;
     uint64_t a, b;
@@ -114,9 +119,15 @@ bool index_version_ok(const struct rec *r)
 {
     size_t len = r->form >> 3;
     switch ((enum form)(r->form & 7)) {
-    case FORM_NONE: case FORM_HEX_PARTS: case FORM_NUMBERS: return true;
-    case FORM_HEX: case FORM_TEXT: return len <= VERSION_PACKED;
-    case FORM_HEAP: return index_version_unit(r) && r->version[4] < STORE_VERSION_MAX;
+    case FORM_NONE:
+    case FORM_HEX_PARTS:
+    case FORM_NUMBERS:
+        return true;
+    case FORM_HEX:
+    case FORM_TEXT:
+        return len <= VERSION_PACKED;
+    case FORM_HEAP:
+        return index_version_unit(r) && r->version[4] < STORE_VERSION_MAX;
     }
     return false;
 }

@@ -1,8 +1,8 @@
 #include "fuse/ops/ops.h"
 
-#include "fuse/session/loop.h"
 #include "fuse/ops/pin.h"
 #include "fuse/report/status.h"
+#include "fuse/session/loop.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 
@@ -11,15 +11,26 @@
 #include <string.h>
 
 #define XATTR_ERROR "user.millrace.error"
-#define XATTR_STATUS "user.millrace.status" /* of the root: what /status says, for `millrace stat`; not listed */
-#define STATUS_MAX (60u << 10)              /* the kernel allows 64 KiB */
+/* of the root: what /status says, for `millrace stat`; not listed */
+#define XATTR_STATUS "user.millrace.status"
+#define STATUS_MAX   (60u << 10) /* the kernel allows 64 KiB */
 
 void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *e)
 {
     int errnum = err_errno(e);
     switch (errnum) {
-    case ENOENT: case EEXIST: case ENOTEMPTY: case ENOTDIR: case EISDIR: case EROFS: case EXDEV: case ENAMETOOLONG: case EOPNOTSUPP:
-    case EINVAL: case ENOTTY: case EBUSY:
+    case ENOENT:
+    case EEXIST:
+    case ENOTEMPTY:
+    case ENOTDIR:
+    case EISDIR:
+    case EROFS:
+    case EXDEV:
+    case ENAMETOOLONG:
+    case EOPNOTSUPP:
+    case EINVAL:
+    case ENOTTY:
+    case EBUSY:
         if (strcmp(what, "lookup") != 0)
             log_kv(LOG_DEBUG, "a request was refused", "op", what, "error", e->msg, NULL);
         break; /* answers, not faults */
@@ -28,7 +39,8 @@ void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *
         break;
     default:
         ofiles_note(ops_fs(req)->files, ino, e);
-        log_kv(LOG_ERROR, "a request failed", "op", what, "errno", strerror(errnum), "error", e->msg, NULL);
+        log_kv(LOG_ERROR, "a request failed", "op", what, "errno", strerror(errnum), "error",
+            e->msg, NULL);
     }
     fuse_reply_err(req, errnum);
 }
@@ -39,7 +51,8 @@ void ops_attr(const struct fs *fs, const struct inode *n, struct stat *st)
     memset(st, 0, sizeof *st);
     st->st_ino = n->ino;
     st->st_mode = n->mode;
-    st->st_nlink = n->flags & INODE_GONE ? 0 : 1; /* of a directory too: "cannot be told", see find(1) -noleaf */
+    /* of a directory too: "cannot be told", see find(1) -noleaf */
+    st->st_nlink = n->flags & INODE_GONE ? 0 : 1;
     st->st_uid = n->uid;
     st->st_gid = n->gid;
     st->st_size = (off_t)n->size;
@@ -66,7 +79,8 @@ void ops_entry(fuse_req_t req, const struct inode *n)
     uint64_t ino = n->ino;
     ops_fill_entry(fs, n, &p);
     inodes_ref(fs->inodes, ino);
-    if (fuse_reply_entry(req, &p) == -ENOENT) /* the caller was interrupted: the kernel does not know it */
+    /* the caller was interrupted: the kernel does not know it */
+    if (fuse_reply_entry(req, &p) == -ENOENT)
         inodes_forget(fs->inodes, ino, 1);
 }
 
@@ -81,21 +95,26 @@ static void op_init(void *user, struct fuse_conn_info *conn)
     conn->max_write = 1 << 20;
     conn->max_background = 256;
     conn->congestion_threshold = 192;
-    conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_AUTO_INVAL_DATA
-        | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
-    /* A version has its own inode, so what the kernel has of an inode is never out of date by itself. */
+    conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE
+        | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_FLOCK_LOCKS
+        | FUSE_CAP_POSIX_LOCKS);
+    /* A version has its own inode, so what the kernel has of an inode is never out of date by
+     * itself. */
     conn->want |= conn->capable
-        & (unsigned)(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_EXPLICIT_INVAL_DATA
-            | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_EXPORT_SUPPORT);
+        & (unsigned)(FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS
+            | FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO
+            | FUSE_CAP_EXPORT_SUPPORT);
 }
 
-/* A sealed mount's kernel lists a directory from what it has read: from time to time it must come and ask us. It is told once for each
- * listing that has become old: what it then knows of the directory is void, and telling it with each answer would keep it so. */
+/* A sealed mount's kernel lists a directory from what it has read: from time to time it must come
+ * and ask us. It is told once for each listing that has become old: what it then knows of the
+ * directory is void, and telling it with each answer would keep it so. */
 static void let_it_ask(struct fs *fs, const struct inode *n)
 {
     static _Atomic uint64_t told[64];
     uint64_t listing = n->ino << 32 | n->listed_s;
-    if (fs->sealed && tree_is_old(fs->tree, n) && atomic_exchange(&told[n->ino % 64], listing) != listing) {
+    if (fs->sealed && tree_is_old(fs->tree, n)
+        && atomic_exchange(&told[n->ino % 64], listing) != listing) {
         loop_will_block();
         session_inval_dir(fs->session, n->ino);
     }
@@ -106,7 +125,8 @@ static void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
     struct fs *fs = ops_fs(req);
     struct inode n;
     struct err e = ERR_INIT;
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) { /* a file server asks for what it has only an id of */
+    /* a file server asks for what it has only an id of */
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
         struct inode d;
         if (inodes_get(fs->inodes, dir, &d) || inodes_get(fs->inodes, name[1] ? d.parent : dir, &n))
             fuse_reply_err(req, ESTALE);
@@ -122,7 +142,8 @@ static void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
         return;
     }
     if (err_errno(&e) == ENOENT && fs->absence > 0) {
-        struct fuse_entry_param p = {.entry_timeout = tree_absence_believed(fs->tree, dir, fs->absence)};
+        struct fuse_entry_param p = {
+            .entry_timeout = tree_absence_believed(fs->tree, dir, fs->absence)};
         fuse_reply_entry(req, &p);
         return;
     }
@@ -161,7 +182,8 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static int64_t ns_of(const struct timespec *ts) { return ts->tv_sec * NS_PER_S + ts->tv_nsec; }
 
-static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
+static void op_setattr(
+    fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
 {
     struct fs *fs = ops_fs(req);
     struct inode n, set = {0};
@@ -176,7 +198,8 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
         fuse_reply_err(req, EROFS);
         return;
     }
-    if ((to_set & FUSE_SET_ATTR_SIZE) && ops_resize(fs, ino, (uint64_t)attr->st_size, fi != NULL, &e)) {
+    if ((to_set & FUSE_SET_ATTR_SIZE)
+        && ops_resize(fs, ino, (uint64_t)attr->st_size, fi != NULL, &e)) {
         ops_fail(req, ino, "truncate", &e);
         return;
     }
@@ -188,7 +211,9 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
         set.gid = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : n.gid;
     }
     if (to_set & FUSE_SET_ATTR_MTIME)
-        fields |= INODES_MTIME, set.mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ? clock_real_ns() : ns_of(&attr->st_mtim);
+        fields |= INODES_MTIME,
+            set.mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ? clock_real_ns()
+                                                            : ns_of(&attr->st_mtim);
     if (fields)
         inodes_set(fs->inodes, ino, fields, &set, INODE_ATTR, 0);
     if (inodes_get(fs->inodes, ino, &n)) {
@@ -249,7 +274,8 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     reply_xattr(req, XATTR_ERROR, len, size);
 }
 
-static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+static void op_setxattr(
+    fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
     (void)ino;
     (void)name;
@@ -271,7 +297,8 @@ static void pin(fuse_req_t req, uint64_t ino, bool dir, const struct pin_msg *in
     struct err e = ERR_INIT;
     struct pin_msg m = *in;
     int rc = pin_do(ops_fs(req), &ino, dir, &m, &e);
-    if (rc && err_errno(&e) == ENOSPC) { /* an answer: whoever has the mount may ask for more than there is */
+    /* an answer: whoever has the mount may ask for more than there is */
+    if (rc && err_errno(&e) == ENOSPC) {
         log_kv(LOG_DEBUG, "a request was refused", "op", "pin", "error", e.msg, NULL);
         fuse_reply_err(req, ENOSPC);
     } else if (rc)
@@ -280,8 +307,8 @@ static void pin(fuse_req_t req, uint64_t ino, bool dir, const struct pin_msg *in
         fuse_reply_ioctl(req, 0, &m, sizeof m);
 }
 
-static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags, const void *in,
-    size_t in_size, size_t out_size)
+static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
+    struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_size, size_t out_size)
 {
     (void)arg;
     (void)fi;
@@ -296,7 +323,8 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, st
         fuse_reply_ioctl(req, 0, NULL, 0);
 }
 
-/* flock, fcntl locks, access, lseek, fallocate, copy_file_range are left out: the kernel does them, or their fallback, better. */
+/* flock, fcntl locks, access, lseek, fallocate, copy_file_range are left out: the kernel does them,
+ * or their fallback, better. */
 const struct fuse_lowlevel_ops fs_ops = {
     .init = op_init,
     .lookup = op_lookup,

@@ -1,25 +1,27 @@
-/* Reading directories. A position is the cookie of the last entry given: it needs no state here, so it outlives the process. */
+/* Reading directories. A position is the cookie of the last entry given: it needs no state here, so
+ * it outlives the process. */
 #include "fuse/ops/ops.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COOKIE_DOT 1
+#define COOKIE_DOT    1
 #define COOKIE_DOTDOT 2 /* children's cookies are far larger */
 
 struct reply {
     fuse_req_t req;
     struct fs *fs;
-    bool plus;       /* there is room for attributes */
-    bool files;      /* … and those of files are wanted */
+    bool plus;  /* there is room for attributes */
+    bool files; /* … and those of files are wanted */
     char *buf;
     size_t size, used;
     uint64_t cookie; /* of the last entry in buf */
     bool full;
 };
 
-static int add(struct reply *r, const char *name, const struct inode *n, uint64_t cookie, bool entry)
+static int add(
+    struct reply *r, const char *name, const struct inode *n, uint64_t cookie, bool entry)
 {
     size_t need;
     if (r->plus) {
@@ -27,11 +29,13 @@ static int add(struct reply *r, const char *name, const struct inode *n, uint64_
         ops_fill_entry(r->fs, n, &p);
         if (!entry)
             p.ino = 0; /* a name and its type, not counted as known */
-        need = fuse_add_direntry_plus(r->req, r->buf + r->used, r->size - r->used, name, &p, (off_t)cookie);
+        need = fuse_add_direntry_plus(
+            r->req, r->buf + r->used, r->size - r->used, name, &p, (off_t)cookie);
     } else {
         struct stat st;
         ops_attr(r->fs, n, &st);
-        need = fuse_add_direntry(r->req, r->buf + r->used, r->size - r->used, name, &st, (off_t)cookie);
+        need = fuse_add_direntry(
+            r->req, r->buf + r->used, r->size - r->used, name, &st, (off_t)cookie);
     }
     if (need > r->size - r->used) {
         r->full = true;
@@ -45,7 +49,8 @@ static int add(struct reply *r, const char *name, const struct inode *n, uint64_
 static int add_child(void *user, const char *name, const struct inode *child, uint64_t cookie)
 {
     struct reply *r = user;
-    bool entry = r->plus && (r->files || (child->flags & INODE_DIR)); /* who walks through directories opens each */
+    /* who walks through directories opens each */
+    bool entry = r->plus && (r->files || (child->flags & INODE_DIR));
     int rc = add(r, name, child, cookie, entry);
     return rc ? rc : entry ? 0 : -1;
 }
@@ -70,7 +75,8 @@ static int fill(struct reply *r, uint64_t dir, struct err *e)
     while (!r->full) {
         uint64_t from = r->cookie <= COOKIE_DOTDOT ? 0 : r->cookie, before = r->cookie;
         if (tree_fill(r->fs->tree, dir, from, e))
-            return r->used ? 0 : -1; /* what there is first; the error comes with the next request */
+            /* what there is first; the error comes with the next request */
+            return r->used ? 0 : -1;
         inodes_children(r->fs->inodes, dir, from, r->plus, add_child, r);
         if (r->cookie == before || r->used)
             break;
@@ -83,7 +89,8 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
     struct fs *fs = ops_fs(req);
     struct err e = ERR_INIT;
     struct reply r = {.req = req, .fs = fs, .plus = plus, .size = size, .cookie = (uint64_t)off};
-    if (plus) /* in the middle of a directory the kernel asks for attributes where its files are looked at */
+    /* in the middle of a directory the kernel asks for attributes where its files are looked at */
+    if (plus)
         r.files = off || habit_listed(&fs->habit, ino);
     r.buf = malloc(size);
     if (!r.buf)
@@ -101,7 +108,8 @@ void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
     read_dir(req, ino, size, off, false);
 }
 
-void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+void op_readdirplus(
+    fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
     (void)fi;
     read_dir(req, ino, size, off, true);

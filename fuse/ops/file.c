@@ -1,9 +1,10 @@
-/* Requests about regular files. fi->fh is 1 for a handle that may write: it means the same to a process that takes the session over. */
+/* Requests about regular files. fi->fh is 1 for a handle that may write: it means the same to a
+ * process that takes the session over. */
 #include "fuse/ops/ops.h"
 
-#include "fuse/session/loop.h"
-#include "fuse/report/stall.h"
 #include "fuse/file/stage.h"
+#include "fuse/report/stall.h"
+#include "fuse/session/loop.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
@@ -11,7 +12,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-static bool wants_write(const struct fuse_file_info *fi) { return (fi->flags & O_ACCMODE) != O_RDONLY; }
+static bool wants_write(const struct fuse_file_info *fi)
+{
+    return (fi->flags & O_ACCMODE) != O_RDONLY;
+}
 
 /* Opens an inode; on success the open is counted. */
 static int open_inode(struct fs *fs, uint64_t ino, struct fuse_file_info *fi, struct err *e)
@@ -71,16 +75,20 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 }
 
 /* The name, and its file open for writing. */
-static int create_file(struct fs *fs, const struct fuse_ctx *ctx, uint64_t dir, const char *name, mode_t mode, struct inode *n,
-    struct err *e)
+static int create_file(struct fs *fs, const struct fuse_ctx *ctx, uint64_t dir, const char *name,
+    mode_t mode, struct inode *n, struct err *e)
 {
     struct inode d;
     if (inodes_get(fs->inodes, dir, &d))
         return err_sys(e, ESTALE, "create %s", name);
     if (ops_may_change(fs, &d))
         return err_sys(e, EROFS, "create %s", name);
-    struct inode like = {.flags = INODE_LOCAL | INODE_STAGED | INODE_DIRTY, .mode = S_IFREG | fs->file_mode | (mode & 0111),
-        .uid = ctx->uid, .gid = ctx->gid, .mount = d.mount, .mtime_ns = clock_real_ns()};
+    struct inode like = {.flags = INODE_LOCAL | INODE_STAGED | INODE_DIRTY,
+        .mode = S_IFREG | fs->file_mode | (mode & 0111),
+        .uid = ctx->uid,
+        .gid = ctx->gid,
+        .mount = d.mount,
+        .mtime_ns = clock_real_ns()};
     like.synced_s = (uint32_t)(like.mtime_ns / NS_PER_S);
     if (inodes_create(fs->inodes, dir, name, &like, n, e))
         return -1;
@@ -98,15 +106,16 @@ static int create_file(struct fs *fs, const struct fuse_ctx *ctx, uint64_t dir, 
     return rc;
 }
 
-void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, struct fuse_file_info *fi)
+void op_create(
+    fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
     struct fs *fs = ops_fs(req);
     struct err e = ERR_INIT;
     struct inode n;
     struct fuse_entry_param p;
     int rc = create_file(fs, fuse_req_ctx(req), dir, name, mode, &n, &e);
-    if (rc && err_errno(&e) == EEXIST && (!(fi->flags & O_EXCL) || session_resent()) && inodes_find(fs->inodes, dir, name, &n)
-        && !(n.flags & INODE_DIR))
+    if (rc && err_errno(&e) == EEXIST && (!(fi->flags & O_EXCL) || session_resent())
+        && inodes_find(fs->inodes, dir, name, &n) && !(n.flags & INODE_DIR))
         rc = open_inode(fs, n.ino, fi, &e);
     if (rc) {
         ops_fail(req, dir, "create", &e);
@@ -162,7 +171,8 @@ static pthread_key_t buffer_key;
 
 static void buffer_make_key(void) { pthread_key_create(&buffer_key, free); }
 
-/* One for a thread, as large as its largest request: malloc would give the pages back to the kernel after each. */
+/* One for a thread, as large as its largest request: malloc would give the pages back to the kernel
+ * after each. */
 static char *thread_buffer(size_t size)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -204,7 +214,8 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
         fuse_reply_buf(req, buf, (size_t)n);
 }
 
-void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off, struct fuse_file_info *fi)
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+    struct fuse_file_info *fi)
 {
     (void)fi;
     struct err e = ERR_INIT;
@@ -238,7 +249,8 @@ static void save(fuse_req_t req, uint64_t ino, const struct fuse_file_info *fi, 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     if (ops_fs(req)->sealed)
-        fuse_reply_err(req, ENOSYS); /* a file that was opened without us has nothing to save: the kernel does not ask again */
+        /* a file that was opened without us has nothing to save: the kernel does not ask again */
+        fuse_reply_err(req, ENOSYS);
     else
         save(req, ino, fi, "close");
 }
@@ -252,8 +264,9 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct err e = ERR_INIT;
-    /* It may have been counted off already. Once too few is a file that stays as it is until the next mount; once too many would be one
-     * that is thought closed, and is served in another way than those who have it open: the kernel fails such opens. */
+    /* It may have been counted off already. Once too few is a file that stays as it is until the
+     * next mount; once too many would be one that is thought closed, and is served in another way
+     * than those who have it open: the kernel fails such opens. */
     if (!fi->fh && session_resent()) {
         fuse_reply_err(req, 0);
         return;
@@ -266,7 +279,8 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         loop_will_block();
     struct ofile *f = ofiles_get(ops_fs(req)->files, ino, &e);
     if (f) {
-        /* Written through a mapping after the last close(): there is nobody to tell of an error, the writer goes on trying. */
+        /* Written through a mapping after the last close(): there is nobody to tell of an error,
+         * the writer goes on trying. */
         if (fi->fh && write_is_dirty(f) && !atomic_load(&f->retry_ns))
             write_upload(f, &e);
         ofile_closed(f);

@@ -1,11 +1,12 @@
-/* fs — the mounted filesystem: what every FUSE request is answered from. ops*.c alone speak libfuse. */
+/* fs — the mounted filesystem: what every FUSE request is answered from. ops*.c alone speak
+ * libfuse. */
 #ifndef MILLRACE_FUSE_OPS_FS_H
 #define MILLRACE_FUSE_OPS_FS_H
 
+#include "fuse/file/file.h"
+#include "fuse/index/index.h"
 #include "fuse/ops/readdirplus_auto.h"
 #include "fuse/prefetch/hint.h"
-#include "fuse/index/index.h"
-#include "fuse/file/file.h"
 #include "fuse/session/session.h"
 #include "fuse/tree/tree.h"
 
@@ -16,20 +17,21 @@ struct stalls;
 struct status;
 
 struct fs {
-    const struct conf *conf;     /* all borrowed */
+    const struct conf *conf; /* all borrowed */
     struct inodes *inodes;
     struct tree *tree;
     struct ofiles *files;
     struct session *session;
     struct status *status;
     uint32_t file_mode, dir_mode; /* permission bits of new files and directories */
-    double timeout;              /* seconds the kernel may believe names and attributes */
-    double absence;              /* … and that a name is absent */
-    bool sealed;                 /* the kernel opens files and directories without asking, see profile.h */
+    double timeout;               /* seconds the kernel may believe names and attributes */
+    double absence;               /* … and that a name is absent */
+    /* the kernel opens files and directories without asking, see profile.h */
+    bool sealed;
     struct inval *inval;
     struct hints *hints;
     struct stalls *stalls;
-    struct habit habit;          /* of those who list */
+    struct habit habit; /* of those who list */
 };
 
 struct fuse_lowlevel_ops;

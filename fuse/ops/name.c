@@ -1,5 +1,6 @@
-/* Requests that change names. The store is changed first, the index after it: what fails in the store has not happened.
- * A request that is sent again after a crash finds its work done: that is success, not an error. */
+/* Requests that change names. The store is changed first, the index after it: what fails in the
+ * store has not happened. A request that is sent again after a crash finds its work done: that is
+ * success, not an error. */
 #include "fuse/ops/ops.h"
 
 #include "fuse/file/stage.h"
@@ -32,7 +33,8 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name)
     fuse_reply_err(req, EOPNOTSUPP);
 }
 
-static int make_dir(struct fs *fs, const struct fuse_ctx *ctx, uint64_t dir, const char *name, mode_t mode, struct inode *n, struct err *e)
+static int make_dir(struct fs *fs, const struct fuse_ctx *ctx, uint64_t dir, const char *name,
+    mode_t mode, struct inode *n, struct err *e)
 {
     struct inode d;
     struct store *store;
@@ -49,8 +51,13 @@ static int make_dir(struct fs *fs, const struct fuse_ctx *ctx, uint64_t dir, con
     if (store_mkdir(store, path, e) && !(e->cls == ERR_EXISTS && session_resent()))
         return -1;
     int64_t now = clock_real_ns();
-    struct inode like = {.flags = INODE_DIR | INODE_LISTED, .mode = S_IFDIR | fs->dir_mode | (mode & S_ISVTX), .uid = ctx->uid,
-        .gid = ctx->gid, .mount = mount, .mtime_ns = now, .synced_s = (uint32_t)(now / NS_PER_S)};
+    struct inode like = {.flags = INODE_DIR | INODE_LISTED,
+        .mode = S_IFDIR | fs->dir_mode | (mode & S_ISVTX),
+        .uid = ctx->uid,
+        .gid = ctx->gid,
+        .mount = mount,
+        .mtime_ns = now,
+        .synced_s = (uint32_t)(now / NS_PER_S)};
     return inodes_create(fs->inodes, dir, name, &like, n, e);
 }
 
@@ -71,7 +78,8 @@ void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 /* What has no name cannot be unpinned by it. */
 static void unpin(struct fs *fs, unsigned mount, const char *path)
 {
-    cache_unkeep(ofiles_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
+    cache_unkeep(
+        ofiles_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
 }
 
 /* f->up is held: no upload is under way. */
@@ -85,7 +93,8 @@ static int unlink_locked(struct fs *fs, struct ofile *f, uint64_t ino, struct er
     if (inodes_get(fs->inodes, ino, &n) || tree_where(fs->tree, ino, &store, &mount, path, e))
         return err_wrap(e, "unlink");
     if (ofile_pin(f, 0, &pin))
-        log_kv(LOG_WARN, "a file is removed while it is open, and could not be read before", "path", path, "error", pin.msg, NULL);
+        log_kv(LOG_WARN, "a file is removed while it is open, and could not be read before", "path",
+            path, "error", pin.msg, NULL);
     if (!(n.flags & INODE_LOCAL) && store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
         return -1;
     unpin(fs, mount, path);
@@ -118,7 +127,8 @@ static int unlink_name(struct fs *fs, uint64_t dir, const char *name, struct err
 void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
     struct err e = ERR_INIT;
-    if (unlink_name(ops_fs(req), dir, name, &e) == 0 || (err_errno(&e) == ENOENT && session_resent()))
+    if (unlink_name(ops_fs(req), dir, name, &e) == 0
+        || (err_errno(&e) == ENOENT && session_resent()))
         fuse_reply_err(req, 0);
     else
         ops_fail(req, dir, "unlink", &e);
@@ -180,13 +190,16 @@ struct move {
     const char *newname;
 };
 
-/* In the store. A request that is sent again may find that the process before us had come that far. */
-static int rename_stored(struct store *store, const char *from, const char *to, const struct inode *n, struct store_stat *st, struct err *e)
+/* In the store. A request that is sent again may find that the process before us had come that far.
+ */
+static int rename_stored(struct store *store, const char *from, const char *to,
+    const struct inode *n, struct store_stat *st, struct err *e)
 {
     if (store_rename(store, from, to, st, e) == 0)
         return 0;
     struct err none = ERR_INIT;
-    if (e->cls != ERR_NOTFOUND || !session_resent() || store_stat_path(store, to, st, &none) || st->is_dir != !!(n->flags & INODE_DIR)
+    if (e->cls != ERR_NOTFOUND || !session_resent() || store_stat_path(store, to, st, &none)
+        || st->is_dir != !!(n->flags & INODE_DIR)
         || (!st->is_dir && st->size != n->size && !(n->flags & INODE_STAGED)))
         return -1;
     return 0;
@@ -218,15 +231,18 @@ static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, st
     struct err pin = ERR_INIT;
     struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
     /* An upload may have ended meanwhile, or a writer have got another inode. */
-    if (inodes_get(fs->inodes, m->n.ino, &m->n) || (m->n.flags & INODE_GONE) || (g && !has_name(fs, g->ino)))
+    if (inodes_get(fs->inodes, m->n.ino, &m->n) || (m->n.flags & INODE_GONE)
+        || (g && !has_name(fs, g->ino)))
         return err_sys(e, ESTALE, "rename");
-    /* What is only here may take a free name without the store; what the store has under that name can only be replaced there. */
+    /* What is only here may take a free name without the store; what the store has under that name
+     * can only be replaced there. */
     if ((m->n.flags & INODE_LOCAL) && m->target.ino && !(m->target.flags & INODE_LOCAL)
         && (write_upload_locked(f, e) || inodes_get(fs->inodes, m->n.ino, &m->n)))
         return -1;
     bool local = m->n.flags & INODE_LOCAL;
     if (g && ofile_pin(g, 1, &pin))
-        log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before", "path", m->to, "error", pin.msg, NULL);
+        log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before",
+            "path", m->to, "error", pin.msg, NULL);
     if (!local && rename_stored(m->store, m->from, m->to, &m->n, &st, e))
         return -1;
     unpin(fs, m->mount, m->from);
@@ -242,7 +258,8 @@ static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, st
     snprintf(set.version, sizeof set.version, "%s", st.version);
     set.mtime_ns = st.mtime_ns;
     bool keep_time = (m->n.flags & (INODE_ATTR | INODE_DIRTY)) || !st.mtime_ns;
-    inodes_set(fs->inodes, m->n.ino, INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0, 0);
+    inodes_set(fs->inodes, m->n.ino,
+        INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0, 0);
     write_repath(f);
     ofile_moved(f);
     return 0;
@@ -255,7 +272,8 @@ static int move_file(struct move *m, struct err *e)
     int rc = -1;
     if (f && (g || !m->target.ino)) {
         if (g)
-            inodes_opened(m->fs->inodes, g->ino, 1); /* its record stays until write_discard() has seen it */
+            /* its record stays until write_discard() has seen it */
+            inodes_opened(m->fs->inodes, g->ino, 1);
         ofile_attach_for_move(f);
         lock_both(f, g);
         rc = move_file_locked(m, f, g, e);
@@ -314,9 +332,11 @@ static int collect(void *user, const char *name, const struct inode *child, uint
     return 0;
 }
 
-/* For stores that cannot move a directory: everything in it, one by one. The new one is made first, the old one removed last; if it
- * fails in the middle, both are there and nothing is lost. Depth is bounded by the length of a path. */
-static int move_tree(struct fs *fs, struct store *store, uint64_t dir, const char *from, const char *to, struct err *e)
+/* For stores that cannot move a directory: everything in it, one by one. The new one is made first,
+ * the old one removed last; if it fails in the middle, both are there and nothing is lost. Depth is
+ * bounded by the length of a path. */
+static int move_tree(struct fs *fs, struct store *store, uint64_t dir, const char *from,
+    const char *to, struct err *e)
 {
     struct names s = {0};
     int rc = tree_fill_all(fs->tree, dir, e) && e->cls != ERR_NOTFOUND ? -1 : 0;
@@ -327,12 +347,14 @@ static int move_tree(struct fs *fs, struct store *store, uint64_t dir, const cha
     if (s.failed)
         rc = err_sys(e, ENOMEM, "move %s", from);
     for (size_t i = 0; i < s.n && rc == 0; i++) {
-        cleanup_free char *a = xasprintf("%s/%s", from, s.name[i]), *b = xasprintf("%s/%s", to, s.name[i]);
+        cleanup_free char *a = xasprintf("%s/%s", from, s.name[i]),
+                          *b = xasprintf("%s/%s", to, s.name[i]);
         struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
         struct store_stat st = {0};
         if (s.list[i].flags & INODE_DIR)
             rc = move_tree(fs, store, s.list[i].ino, a, b, e);
-        else if (!(s.list[i].flags & INODE_LOCAL) && (rc = rename_stored(store, a, b, &s.list[i], &st, e)) == 0) {
+        else if (!(s.list[i].flags & INODE_LOCAL)
+            && (rc = rename_stored(store, a, b, &s.list[i], &st, e)) == 0) {
             snprintf(set.version, sizeof set.version, "%s", st.version);
             inodes_set(fs->inodes, s.list[i].ino, INODES_VERSION | INODES_SYNCED, &set, 0, 0);
         }
@@ -377,7 +399,8 @@ static int move_dir(struct move *m, struct err *e)
     return rc;
 }
 
-static int move(struct fs *fs, uint64_t dir, const char *name, uint64_t newdir, const char *newname, unsigned flags, struct err *e)
+static int move(struct fs *fs, uint64_t dir, const char *name, uint64_t newdir, const char *newname,
+    unsigned flags, struct err *e)
 {
     struct move *m = malloc(sizeof *m);
     if (!m)
@@ -393,7 +416,8 @@ static int move(struct fs *fs, uint64_t dir, const char *name, uint64_t newdir, 
         rc = -1;
     } else if (ops_may_change(fs, &m->n)) {
         err_sys(e, EROFS, "rename %s", name);
-    } else if (tree_lookup(fs->tree, newdir, newname, &m->target, &none) && none.cls != ERR_NOTFOUND) {
+    } else if (tree_lookup(fs->tree, newdir, newname, &m->target, &none)
+        && none.cls != ERR_NOTFOUND) {
         *e = none;
     } else if (none.cls == ERR_NONE && m->target.ino == m->n.ino) {
         rc = 0;
@@ -405,7 +429,8 @@ static int move(struct fs *fs, uint64_t dir, const char *name, uint64_t newdir, 
     } else if (to_mount != m->mount) {
         err_sys(e, EXDEV, "rename %s to another mount", name);
     } else {
-        bool is_dir = m->n.flags & INODE_DIR, target = none.cls == ERR_NONE, target_dir = target && (m->target.flags & INODE_DIR);
+        bool is_dir = m->n.flags & INODE_DIR, target = none.cls == ERR_NONE,
+             target_dir = target && (m->target.flags & INODE_DIR);
         if (!target)
             m->target.ino = 0;
         if (target && is_dir != target_dir)
@@ -417,7 +442,8 @@ static int move(struct fs *fs, uint64_t dir, const char *name, uint64_t newdir, 
     return rc;
 }
 
-/* The old name is gone: did the process before us do it? It may have come as far as the store, and not have told the index. */
+/* The old name is gone: did the process before us do it? It may have come as far as the store, and
+ * not have told the index. */
 static bool was_renamed(struct fs *fs, uint64_t newdir, const char *newname)
 {
     static const struct inode unknown; /* never looked at */
@@ -433,11 +459,13 @@ static bool was_renamed(struct fs *fs, uint64_t newdir, const char *newname)
     return tree_lookup(fs->tree, newdir, newname, &n, &e) == 0;
 }
 
-void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newdir, const char *newname, unsigned flags)
+void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newdir,
+    const char *newname, unsigned flags)
 {
     struct fs *fs = ops_fs(req);
     struct err e = ERR_INIT;
-    if (move(fs, dir, name, newdir, newname, flags, &e) == 0 || (err_errno(&e) == ENOENT && was_renamed(fs, newdir, newname)))
+    if (move(fs, dir, name, newdir, newname, flags, &e) == 0
+        || (err_errno(&e) == ENOENT && was_renamed(fs, newdir, newname)))
         fuse_reply_err(req, 0);
     else
         ops_fail(req, dir, "rename", &e);

@@ -1,4 +1,5 @@
-/* ops — what the files of FUSE operations share. Each request is answered exactly once, and no lock is held meanwhile. */
+/* ops — what the files of FUSE operations share. Each request is answered exactly once, and no lock
+ * is held meanwhile. */
 #ifndef MILLRACE_FUSE_OPS_OPS_H
 #define MILLRACE_FUSE_OPS_OPS_H
 
@@ -9,32 +10,39 @@
 
 static inline struct fs *ops_fs(fuse_req_t req) { return fuse_req_userdata(req); }
 
-void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *e); /* logs what a user should know of */
+/* logs what a user should know of */
+void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *e);
 void ops_attr(const struct fs *fs, const struct inode *n, struct stat *st);
-void ops_entry(fuse_req_t req, const struct inode *n);    /* answers with a name's inode, counted as known to the kernel */
+/* answers with a name's inode, counted as known to the kernel */
+void ops_entry(fuse_req_t req, const struct inode *n);
 void ops_fill_entry(struct fs *fs, const struct inode *n, struct fuse_entry_param *p);
 /* 0, or the errno why nothing may be changed in this directory. */
 int ops_may_change(struct fs *fs, const struct inode *dir);
 
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void op_create(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, struct fuse_file_info *fi);
+void op_create(
+    fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, struct fuse_file_info *fi);
 void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev_t rdev);
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
-void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off, struct fuse_file_info *fi);
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+    struct fuse_file_info *fi);
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-int ops_resize(struct fs *fs, uint64_t ino, uint64_t size, bool open, struct err *e); /* truncate(2), ftruncate(2) if open */
+/* truncate(2), ftruncate(2) if open */
+int ops_resize(struct fs *fs, uint64_t ino, uint64_t size, bool open, struct err *e);
 
 void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode);
 void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name);
 void op_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name);
-void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newdir, const char *newname, unsigned flags);
+void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newdir,
+    const char *newname, unsigned flags);
 void op_symlink(fuse_req_t req, const char *link, fuse_ino_t dir, const char *name);
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t dir, const char *name);
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
-void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void op_readdirplus(
+    fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 
 #endif

@@ -11,7 +11,8 @@ _Static_assert(sizeof(struct pin_msg) == 320, "the same for 32 and 64 bits");
 
 static bool name_ok(const char name[PIN_NAME])
 {
-    return memchr(name, '\0', PIN_NAME) && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+    return memchr(name, '\0', PIN_NAME) && !strchr(name, '/') && strcmp(name, ".") != 0
+        && strcmp(name, "..") != 0;
 }
 
 int pin_check(const struct pin_msg *m, bool dir, struct err *e)
@@ -19,7 +20,8 @@ int pin_check(const struct pin_msg *m, bool dir, struct err *e)
     if (m->op < PIN_ASK || m->op > PIN_CLEAR_ALL)
         return err_sys(e, ENOTTY, "an operation on a cached file");
     bool moves = m->op == PIN_LOAD || m->op == PIN_SET;
-    if (m->flags || m->unused || m->off > INT64_MAX || m->len > INT64_MAX || (moves && m->len > PIN_PIECE) || !name_ok(m->name))
+    if (m->flags || m->unused || m->off > INT64_MAX || m->len > INT64_MAX
+        || (moves && m->len > PIN_PIECE) || !name_ok(m->name))
         return err_sys(e, EINVAL, "an operation on a cached file");
     if (m->op == PIN_CLEAR_ALL ? m->name[0] != '\0' : !dir && m->name[0])
         return err_sys(e, EINVAL, "an operation on a cached file: a name");
@@ -35,7 +37,8 @@ static int clear(struct fs *fs, const struct inode *n, struct err *e)
     unsigned mount;
     if (tree_where(fs->tree, n->ino, &store, &mount, path, e))
         return -1;
-    cache_unkeep(ofiles_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
+    cache_unkeep(
+        ofiles_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
     return 0;
 }
 
@@ -48,11 +51,21 @@ static int on_file(struct fs *fs, const struct inode *n, struct pin_msg *m, stru
     uint64_t freed = 0;
     int rc = m->op == PIN_CLEAR ? ofile_look(f, m->off, m->len, &share, e) : 0;
     switch ((enum pin_op)m->op) {
-    case PIN_LOAD: rc = ofile_warm(f, m->off, m->len, e); break;
-    case PIN_SET: rc = ofile_keep(f, m->off, m->len, e); break;
-    case PIN_CLEAR: rc = clear(fs, n, e); break;
-    case PIN_FREE: rc = ofile_drop(f, &freed, e); break;
-    case PIN_ASK: case PIN_CLEAR_ALL: break;
+    case PIN_LOAD:
+        rc = ofile_warm(f, m->off, m->len, e);
+        break;
+    case PIN_SET:
+        rc = ofile_keep(f, m->off, m->len, e);
+        break;
+    case PIN_CLEAR:
+        rc = clear(fs, n, e);
+        break;
+    case PIN_FREE:
+        rc = ofile_drop(f, &freed, e);
+        break;
+    case PIN_ASK:
+    case PIN_CLEAR_ALL:
+        break;
     }
     if (rc == 0 && m->op != PIN_CLEAR)
         rc = ofile_look(f, m->off, m->len, &share, e);
@@ -75,7 +88,9 @@ int pin_do(struct fs *fs, uint64_t *ino, bool dir, struct pin_msg *m, struct err
     if (m->op == PIN_CLEAR_ALL) {
         cache_unkeep_all(cache);
     } else {
-        if (dir ? tree_lookup(fs->tree, *ino, m->name, &n, e) : inodes_get(fs->inodes, *ino, &n) ? err_sys(e, ESTALE, "inode") : 0)
+        if (dir                                    ? tree_lookup(fs->tree, *ino, m->name, &n, e)
+                : inodes_get(fs->inodes, *ino, &n) ? err_sys(e, ESTALE, "inode")
+                                                   : 0)
             return -1;
         *ino = n.ino;
         if (on_file(fs, &n, m, e))

@@ -4,7 +4,8 @@
 
 bool habit_listed(struct habit *h, uint64_t dir)
 {
-    if (atomic_load_explicit(&h->left, EASY) > 0 && atomic_fetch_sub_explicit(&h->left, 1, EASY) > 0)
+    if (atomic_load_explicit(&h->left, EASY) > 0
+        && atomic_fetch_sub_explicit(&h->left, 1, EASY) > 0)
         return true;
     unsigned at = atomic_fetch_add_explicit(&h->next, 1, EASY) % HABIT_RECENT;
     atomic_store_explicit(&h->recent[at], dir, EASY);

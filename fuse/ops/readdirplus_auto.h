@@ -1,7 +1,8 @@
-/* habit — do those who list directories look at the files next, one by one, as `ls -l` does? Then listings come with attributes. Who wants
- * names only has them in a third of the time without, and the kernel keeps no inode (1.2 KB) for each. It is seen from
- * look-ups in what was listed a moment ago; with attributes there are none, so now and then a listing goes without, to see.
- * Threads: any, without locks: a count that is lost now and then does no harm. */
+/* habit — do those who list directories look at the files next, one by one, as `ls -l` does? Then
+ * listings come with attributes. Who wants names only has them in a third of the time without, and
+ * the kernel keeps no inode (1.2 KB) for each. It is seen from look-ups in what was listed a moment
+ * ago; with attributes there are none, so now and then a listing goes without, to see. Threads:
+ * any, without locks: a count that is lost now and then does no harm. */
 #ifndef MILLRACE_FUSE_OPS_READDIRPLUS_AUTO_H
 #define MILLRACE_FUSE_OPS_READDIRPLUS_AUTO_H
 
@@ -9,11 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HABIT_RECENT 16 /* directories that were listed a moment ago */
-#define HABIT_LOOKS 8   /* look-ups of files in them: somebody does it */
+#define HABIT_RECENT   16 /* directories that were listed a moment ago */
+#define HABIT_LOOKS    8  /* look-ups of files in them: somebody does it */
 #define HABIT_LISTINGS 64 /* come with attributes then */
 
-struct habit { /* zero: nothing is known */
+struct habit {                             /* zero: nothing is known */
     _Atomic uint64_t recent[HABIT_RECENT]; /* 0: none */
     _Atomic unsigned next, looks;
     _Atomic int left; /* listings to come with attributes */

@@ -1,10 +1,10 @@
 #include "fuse/peers/peers.h"
 
-#include "lib/base/pool.h"
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/pool.h"
 #include "lib/http/http.h"
 
 #include <errno.h>
@@ -14,26 +14,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEDGE_NS (500 * NS_PER_MS)
-#define SLOW_BYTES_PER_S (4 << 20)        /* a worker that delivers less is slow, too */
-#define CONNECT_NS (1 * NS_PER_S)
-#define STALL_NS (20 * NS_PER_S)
-#define BACKOFF_MIN_NS (1 * NS_PER_S)
-#define BACKOFF_MAX_NS (30 * NS_PER_S)
-#define SILENT_MAX 3                      /* hedges lost without a byte from the worker before it counts as down */
-#define GIVE_UP 10                        /* pauses of hedge_ns without a byte, and no hedge was allowed */
-#define HEDGE_TOKENS 80                   /* a hedge costs 10, a request earns 1: a slow store is not asked twice for ever */
-#define HEDGE_COST 10
-#define THREADS 48
+#define HEDGE_NS         (500 * NS_PER_MS)
+#define SLOW_BYTES_PER_S (4 << 20) /* a worker that delivers less is slow, too */
+#define CONNECT_NS       (1 * NS_PER_S)
+#define STALL_NS         (20 * NS_PER_S)
+#define BACKOFF_MIN_NS   (1 * NS_PER_S)
+#define BACKOFF_MAX_NS   (30 * NS_PER_S)
+/* hedges lost without a byte from the worker before it counts as down */
+#define SILENT_MAX 3
+/* pauses of hedge_ns without a byte, and no hedge was allowed */
+#define GIVE_UP 10
+/* a hedge costs 10, a request earns 1: a slow store is not asked twice for ever */
+#define HEDGE_TOKENS  80
+#define HEDGE_COST    10
+#define THREADS       48
 #define HEDGE_THREADS 8
 
 struct worker {
     char *url;
-    uint64_t seed;           /* of its name */
-    pthread_mutex_t mu;      /* a leaf */
-    int64_t down_until_ns;   /* mu; 0: up */
-    int64_t backoff_ns;      /* mu */
-    int silent;              /* mu */
+    uint64_t seed;         /* of its name */
+    pthread_mutex_t mu;    /* a leaf */
+    int64_t down_until_ns; /* mu; 0: up */
+    int64_t backoff_ns;    /* mu */
+    int silent;            /* mu */
 };
 
 struct ring {
@@ -49,30 +52,30 @@ struct ring {
     _Atomic uint64_t worker_bytes, store_bytes, hedged, hedges_won, bypassed;
 };
 
-/* One fetch by up to two threads: the one that asks the worker gives its bytes to the sink as they come (unless it was given up), the one
- * that asks the store has a buffer of its own. */
+/* One fetch by up to two threads: the one that asks the worker gives its bytes to the sink as they
+ * come (unless it was given up), the one that asks the store has a buffer of its own. */
 struct job {
     struct ring *r;
     struct worker *w;
     char *path, *version;
-    struct cache_key key;   /* its strings are path and version */
+    struct cache_key key; /* its strings are path and version */
     uint64_t off;
     size_t len;
-    bool probe;             /* the worker was down: nobody waits for it longer than he must */
+    bool probe; /* the worker was down: nobody waits for it longer than he must */
     pthread_mutex_t mu;
     pthread_cond_t changed;
-    unsigned refs;          /* mu: the reader and the threads */
+    unsigned refs;           /* mu: the reader and the threads */
     struct cache_sink *sink; /* mu; NULL: it takes no more */
-    size_t got;             /* mu: from the worker, all of it in the sink */
-    bool refused;           /* mu: by the sink */
-    char *hedge;            /* mu: from the store */
+    size_t got;              /* mu: from the worker, all of it in the sink */
+    bool refused;            /* mu: by the sink */
+    char *hedge;             /* mu: from the store */
     enum { RUNNING, DONE, FAILED } worker_state, store_state; /* mu */
-    int worker_status;      /* mu: HTTP, 0 if none */
-    struct err worker_err, store_err; /* mu */
+    int worker_status;                                        /* mu: HTTP, 0 if none */
+    struct err worker_err, store_err;                         /* mu */
     atomic_bool cancel_worker, cancel_store;
 };
 
-/* -- who has what ------------------------------------------------------------------------------------------------------- */
+/* -- who has what ---------------------------------------------------------------------------- */
 
 static uint64_t chunk_hash(const char *mount_point, const char *path, uint64_t off)
 {
@@ -102,18 +105,22 @@ int ring_owner(const char *name, int count, const char *mount_point, const char 
 
 char *ring_url(const struct conf *conf, int worker)
 {
-    return xasprintf("http://%s-%d.%s:%d", conf->worker_name, worker, conf->worker_service, conf->worker_port);
+    return xasprintf(
+        "http://%s-%d.%s:%d", conf->worker_name, worker, conf->worker_service, conf->worker_port);
 }
 
 char *ring_query(const struct cache_key *key)
 {
-    cleanup_free char *path = http_escape(key->path, true), *version = http_escape(key->version, false);
-    return xasprintf("mount=%" PRIu32 "&path=%s&version=%s&size=%" PRIu64, key->mount, path, version, key->size);
+    cleanup_free char *path = http_escape(key->path, true),
+                      *version = http_escape(key->version, false);
+    return xasprintf(
+        "mount=%" PRIu32 "&path=%s&version=%s&size=%" PRIu64, key->mount, path, version, key->size);
 }
 
 static struct worker *owner_of(struct ring *r, const struct cache_key *key, uint64_t off)
 {
-    const char *mount = key->mount < r->conf->nmounts ? r->conf->mounts[key->mount].mount_point : "";
+    const char *mount = key->mount < r->conf->nmounts ? r->conf->mounts[key->mount].mount_point
+                                                      : "";
     uint64_t chunk = chunk_hash(mount, key->path, off), best = 0;
     struct worker *owner = NULL;
     for (int i = 0; i < r->nworkers; i++) {
@@ -126,9 +133,10 @@ static struct worker *owner_of(struct ring *r, const struct cache_key *key, uint
     return owner;
 }
 
-/* -- health -------------------------------------------------------------------------------------------------------------- */
+/* -- health ---------------------------------------------------------------------------------- */
 
-/* After its pause a worker is tried by one request (*probe); the others go to the store until that found something. */
+/* After its pause a worker is tried by one request (*probe); the others go to the store until that
+ * found something. */
 static bool may_ask(struct worker *w, bool *probe)
 {
     int64_t now = clock_mono_ns();
@@ -161,7 +169,8 @@ static void worker_failed(struct worker *w, const char *why)
     w->silent = 0;
     pthread_mutex_unlock(&w->mu);
     if (first)
-        log_kv(LOG_WARN, "cache worker does not answer: reading from the store", "worker", w->url, "error", why, NULL);
+        log_kv(LOG_WARN, "cache worker does not answer: reading from the store", "worker", w->url,
+            "error", why, NULL);
 }
 
 static void worker_silent(struct worker *w, bool probe)
@@ -189,10 +198,10 @@ static void earn_token(struct ring *r)
         ;
 }
 
-/* -- the two ways --------------------------------------------------------------------------------------------------------- */
+/* -- the two ways ---------------------------------------------------------------------------- */
 
-static int from_store(struct ring *r, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
-    const atomic_bool *cancel, struct err *e)
+static int from_store(struct ring *r, const struct cache_key *key, uint64_t off, size_t len,
+    struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
     struct store *s = key->mount < r->conf->nmounts ? r->stores[key->mount] : NULL;
     if (!s)
@@ -233,13 +242,18 @@ static int take_bytes(void *user, const void *data, size_t len)
     return taken ? 0 : -1;
 }
 
-/* Is it the range that was asked for? What comes is kept as it comes, so a server that knows nothing of ranges must not get that far. */
+/* Is it the range that was asked for? What comes is kept as it comes, so a server that knows
+ * nothing of ranges must not get that far. */
 static int judge(void *user, const struct http_resp *resp)
 {
     const struct job *j = user;
     char want[96], range[96];
-    snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, j->off, j->off + j->len - 1, j->key.size);
-    return resp->status == 206 && http_header(resp, "content-range", range, sizeof range) && strcmp(range, want) == 0 ? 0 : -1;
+    snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, j->off,
+        j->off + j->len - 1, j->key.size);
+    return resp->status == 206 && http_header(resp, "content-range", range, sizeof range)
+            && strcmp(range, want) == 0
+        ? 0
+        : -1;
 }
 
 static void ask_worker(void *arg) /* takes over a ref */
@@ -250,14 +264,22 @@ static void ask_worker(void *arg) /* takes over a ref */
     char range[80];
     snprintf(range, sizeof range, "Range: bytes=%" PRIu64 "-%" PRIu64, j->off, j->off + j->len - 1);
     const char *headers[] = {range, NULL};
-    struct http_req req = {.method = "GET", .url = url, .headers = headers, .sink = take_bytes, .begin = judge, .sink_user = j,
-        .stall_ns = STALL_NS, .cancel = &j->cancel_worker};
+    struct http_req req = {.method = "GET",
+        .url = url,
+        .headers = headers,
+        .sink = take_bytes,
+        .begin = judge,
+        .sink_user = j,
+        .stall_ns = STALL_NS,
+        .cancel = &j->cancel_worker};
     struct http_resp resp = {0};
     struct err e = ERR_INIT;
-    int rc = atomic_load(&j->cancel_worker) ? err_set(&e, ERR_RETRY, "cancelled") : http_do(j->r->http, &req, &resp, &e);
+    int rc = atomic_load(&j->cancel_worker) ? err_set(&e, ERR_RETRY, "cancelled")
+                                            : http_do(j->r->http, &req, &resp, &e);
     if (rc == 0 && resp.status / 100 != 2) {
         char *text = buf_str(&resp.body);
-        rc = err_set(&e, http_class_of_status(resp.status), "%s: %.*s", j->w->url, (int)strcspn(text, "\r\n"), text);
+        rc = err_set(&e, http_class_of_status(resp.status), "%s: %.*s", j->w->url,
+            (int)strcspn(text, "\r\n"), text);
     }
     pthread_mutex_lock(&j->mu);
     if (rc == 0 && j->got != j->len)
@@ -289,10 +311,10 @@ static void ask_store(void *arg) /* takes over a ref */
     job_put(j);
 }
 
-/* -- one fetch -------------------------------------------------------------------------------------------------------------- */
+/* -- one fetch ------------------------------------------------------------------------------- */
 
-static struct job *job_new(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len,
-    struct cache_sink *sink)
+static struct job *job_new(struct ring *r, struct worker *w, const struct cache_key *key,
+    uint64_t off, size_t len, struct cache_sink *sink)
 {
     struct job *j = calloc(1, sizeof *j);
     char *path = strdup(key->path), *version = strdup(key->version);
@@ -302,17 +324,22 @@ static struct job *job_new(struct ring *r, struct worker *w, const struct cache_
         free(version);
         return NULL;
     }
-    *j = (struct job){.r = r, .w = w, .path = path, .version = version, .key = {key->mount, path, version, key->size}, .off = off,
-        .len = len, .refs = 1, .sink = sink, .store_state = FAILED};
+    *j = (struct job){.r = r,
+        .w = w,
+        .path = path,
+        .version = version,
+        .key = {key->mount, path, version, key->size},
+        .off = off,
+        .len = len,
+        .refs = 1,
+        .sink = sink,
+        .store_state = FAILED};
     pthread_mutex_init(&j->mu, NULL);
     clock_cond_init(&j->changed);
     return j;
 }
 
-static void wait_until(struct job *j, int64_t ns)
-{
-    clock_cond_wait(&j->changed, &j->mu, ns);
-}
+static void wait_until(struct job *j, int64_t ns) { clock_cond_wait(&j->changed, &j->mu, ns); }
 
 /* The worker is late. j->mu is held. */
 static bool begin_hedge(struct job *j)
@@ -322,7 +349,8 @@ static bool begin_hedge(struct job *j)
         return false;
     j->refs++;
     j->store_state = RUNNING;
-    if (pool_queued(r->hedge_pool, POOL_FETCH) >= HEDGE_THREADS || pool_add(r->hedge_pool, POOL_FETCH, ask_store, j)) {
+    if (pool_queued(r->hedge_pool, POOL_FETCH) >= HEDGE_THREADS
+        || pool_add(r->hedge_pool, POOL_FETCH, ask_store, j)) {
         j->refs--;
         j->store_state = FAILED;
         return false;
@@ -331,7 +359,8 @@ static bool begin_hedge(struct job *j)
     return true;
 }
 
-/* Until one of both has the bytes, all failed, or the worker was silent for too long. j->mu is held. */
+/* Until one of both has the bytes, all failed, or the worker was silent for too long. j->mu is
+ * held. */
 static void race(struct job *j, const atomic_bool *cancel)
 {
     struct ring *r = j->r;
@@ -339,7 +368,8 @@ static void race(struct job *j, const atomic_bool *cancel)
     size_t seen = 0;
     bool hedged = false;
     while (!(cancel && atomic_load(cancel)) && !atomic_load(&r->stopping)) {
-        if (j->refused || j->worker_state == DONE || j->store_state == DONE || (j->worker_state == FAILED && j->store_state == FAILED))
+        if (j->refused || j->worker_state == DONE || j->store_state == DONE
+            || (j->worker_state == FAILED && j->store_state == FAILED))
             break;
         int64_t now = clock_mono_ns();
         if (j->got != seen) {
@@ -352,7 +382,8 @@ static void race(struct job *j, const atomic_bool *cancel)
         if (!hedged && !seen && now >= start + GIVE_UP * r->hedge_ns)
             break;
         int64_t next = MIN(moved + r->hedge_ns, slow);
-        wait_until(j, hedged || next <= now ? now + 100 * NS_PER_MS : MIN(next, now + 100 * NS_PER_MS));
+        wait_until(
+            j, hedged || next <= now ? now + 100 * NS_PER_MS : MIN(next, now + 100 * NS_PER_MS));
     }
 }
 
@@ -363,7 +394,8 @@ static int say_cancelled(const struct cache_key *key, struct err *e)
     return -1;
 }
 
-/* The store was faster, or the worker broke off: what is missing comes from there. j->mu is held. */
+/* The store was faster, or the worker broke off: what is missing comes from there. j->mu is held.
+ */
 static int take_hedge(struct job *j, struct err *e)
 {
     size_t left = j->len - j->got;
@@ -375,9 +407,11 @@ static int take_hedge(struct job *j, struct err *e)
     return 0;
 }
 
-/* What the fetch by way of a worker came to. 0: the sink has all; 1: ask the store for what is after *got; -1: e. */
-static int by_worker(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
-    bool probe, const atomic_bool *cancel, size_t *got, struct err *e)
+/* What the fetch by way of a worker came to. 0: the sink has all; 1: ask the store for what is
+ * after *got; -1: e. */
+static int by_worker(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off,
+    size_t len, struct cache_sink *sink, bool probe, const atomic_bool *cancel, size_t *got,
+    struct err *e)
 {
     *got = 0;
     struct job *j = job_new(r, w, key, off, len, sink);
@@ -386,7 +420,9 @@ static int by_worker(struct ring *r, struct worker *w, const struct cache_key *k
     j->probe = probe;
     pthread_mutex_lock(&j->mu);
     j->refs++;
-    if (pool_queued(r->pool, POOL_FETCH) >= THREADS || pool_add(r->pool, POOL_FETCH, ask_worker, j)) { /* all threads wait for workers */
+    /* all threads wait for workers */
+    if (pool_queued(r->pool, POOL_FETCH) >= THREADS
+        || pool_add(r->pool, POOL_FETCH, ask_worker, j)) {
         j->refs--;
         job_put(j);
         return 1;
@@ -404,7 +440,8 @@ static int by_worker(struct ring *r, struct worker *w, const struct cache_key *k
         rc = take_hedge(j, e);
         if (j->got == 0)
             worker_silent(w, probe);
-    } else if (j->worker_state == RUNNING && !(cancel && atomic_load(cancel)) && !atomic_load(&r->stopping)) {
+    } else if (j->worker_state == RUNNING && !(cancel && atomic_load(cancel))
+        && !atomic_load(&r->stopping)) {
         worker_silent(w, probe);
     } else if (j->worker_state == RUNNING) {
         rc = say_cancelled(key, e);
@@ -424,8 +461,8 @@ static int by_worker(struct ring *r, struct worker *w, const struct cache_key *k
     return rc;
 }
 
-int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink, const atomic_bool *cancel,
-    struct err *e)
+int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len,
+    struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
     struct ring *r = user;
     struct err none = ERR_INIT;
@@ -450,7 +487,7 @@ int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len
     return 0;
 }
 
-/* -- lifecycle ------------------------------------------------------------------------------------------------------------- */
+/* -- lifecycle ------------------------------------------------------------------------------- */
 
 static int add_workers(struct ring *r, const struct ring_conf *rc)
 {
@@ -505,8 +542,12 @@ void ring_free(struct ring *r)
 
 void ring_stats(struct ring *r, struct ring_stats *out)
 {
-    *out = (struct ring_stats){.worker_bytes = r->worker_bytes, .store_bytes = r->store_bytes, .hedged = r->hedged,
-        .hedges_won = r->hedges_won, .bypassed = r->bypassed, .workers = r->nworkers};
+    *out = (struct ring_stats){.worker_bytes = r->worker_bytes,
+        .store_bytes = r->store_bytes,
+        .hedged = r->hedged,
+        .hedges_won = r->hedges_won,
+        .bypassed = r->bypassed,
+        .workers = r->nworkers};
     for (int i = 0; i < r->nworkers; i++) {
         pthread_mutex_lock(&r->workers[i].mu);
         out->down += r->workers[i].down_until_ns != 0;

@@ -1,14 +1,15 @@
-/* ring — which cache worker has which bytes, and getting them from there: chunks of 64 MiB of a file are spread over the workers by
- * rendezvous hashing of (worker's name, mount, path, chunk), so every client and loader asks the same worker, and a worker that
- * comes or goes moves its own share only.
- * A worker that gives no byte in time is hedged: the store is asked as well and the first answer counts. A dead worker is bypassed,
- * and tried again after a pause that grows to 30 s. Without workers everything comes from the store. Threads: any. */
+/* ring — which cache worker has which bytes, and getting them from there: chunks of 64 MiB of a
+ * file are spread over the workers by rendezvous hashing of (worker's name, mount, path, chunk), so
+ * every client and loader asks the same worker, and a worker that comes or goes moves its own share
+ * only. A worker that gives no byte in time is hedged: the store is asked as well and the first
+ * answer counts. A dead worker is bypassed, and tried again after a pause that grows to 30 s.
+ * Without workers everything comes from the store. Threads: any. */
 #ifndef MILLRACE_FUSE_PEERS_PEERS_H
 #define MILLRACE_FUSE_PEERS_PEERS_H
 
 #include "fuse/cache/cache.h"
-#include "lib/conf/conf.h"
 #include "fuse/store/store.h"
+#include "lib/conf/conf.h"
 
 #define RING_CHUNK (UINT64_C(64) << 20) /* bytes */
 
@@ -18,26 +19,31 @@ struct ring_conf {
     const struct conf *conf;     /* borrowed until ring_free */
     struct store *const *stores; /* one for each mount; borrowed; a NULL one fails with RETRY */
     int64_t hedge_ns;            /* no byte for that long: the store is asked too; 0: 500 ms */
-    const char *const *urls;     /* base URLs of the workers instead of those that conf names (tests); nurls */
+    /* base URLs of the workers instead of those that conf names (tests); nurls */
+    const char *const *urls;
     int nurls;
 };
 struct ring *ring_new(const struct ring_conf *rc, struct err *e);
 void ring_free(struct ring *r); /* no ring_fetch is running */
 
-/* A cache_source's .fetch; user is the ring. Bytes from a worker have the origin 1, from the store 0. */
-int ring_fetch(void *ring, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink, const atomic_bool *cancel,
-    struct err *e);
+/* A cache_source's .fetch; user is the ring. Bytes from a worker have the origin 1, from the store
+ * 0. */
+int ring_fetch(void *ring, const struct cache_key *key, uint64_t off, size_t len,
+    struct cache_sink *sink, const atomic_bool *cancel, struct err *e);
 
 struct ring_stats {
     uint64_t worker_bytes, store_bytes; /* that readers got */
-    uint64_t hedged, hedges_won;        /* times the store was asked beside a slow worker; and was faster */
-    uint64_t bypassed;                  /* fetches that did not ask the owner because it was down */
+    /* times the store was asked beside a slow worker; and was faster */
+    uint64_t hedged, hedges_won;
+    uint64_t bypassed; /* fetches that did not ask the owner because it was down */
     int workers, down;
 };
 void ring_stats(struct ring *r, struct ring_stats *out);
 
-/* The worker (0 … count-1) that has chunk off / RING_CHUNK of the path; -1 if count is 0. Pure, and the same for ever. */
-int ring_owner(const char *name, int count, const char *mount_point, const char *path, uint64_t off);
+/* The worker (0 … count-1) that has chunk off / RING_CHUNK of the path; -1 if count is 0. Pure, and
+ * the same for ever. */
+int ring_owner(
+    const char *name, int count, const char *mount_point, const char *path, uint64_t off);
 /* "http://<name>-<i>.<service>:<port>"; caller frees. */
 char *ring_url(const struct conf *conf, int worker);
 /* mount=…&path=…&version=…&size=… of a worker's requests, escaped; caller frees. */

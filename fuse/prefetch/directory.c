@@ -13,15 +13,15 @@
 #include <unistd.h>
 
 #define THREADS 16
-#define LEAST 8     /* files read: fewer say nothing */
-#define SHARE 8     /* one of so many files was read */
-#define SPARE 8     /* one part of so many of the cache stays free */
-#define DIRS 4096u  /* that are watched at once, a power of two */
-#define PROBES 8u
-#define QUEUE 1024u
-#define BATCH 32
-#define NICE 10     /* readers come first, where processors are short */
-#define PAGE 4096u  /* what the cache counts in */
+#define LEAST   8     /* files read: fewer say nothing */
+#define SHARE   8     /* one of so many files was read */
+#define SPARE   8     /* one part of so many of the cache stays free */
+#define DIRS    4096u /* that are watched at once, a power of two */
+#define PROBES  8u
+#define QUEUE   1024u
+#define BATCH   32
+#define NICE    10    /* readers come first, where processors are short */
+#define PAGE    4096u /* what the cache counts in */
 
 struct seen {
     uint64_t dir;   /* 0: none */
@@ -37,23 +37,24 @@ struct sweep {
     struct inodes *inodes;
     struct tree *tree;
     struct cache *cache;
-    uint64_t memory;              /* bytes that we may use */
+    uint64_t memory; /* bytes that we may use */
     pthread_mutex_t mu;
     pthread_cond_t work;
-    struct seen *seen;            /* mu; DIRS, by hash */
-    uint64_t queue[QUEUE];        /* mu; directories, a ring; the first is the one under way */
-    unsigned first, n;            /* mu; of queue */
-    uint64_t at;                  /* mu; cookie of the last file taken from the first directory */
-    struct inode batch[BATCH];    /* mu; taken */
-    unsigned nbatch, next;        /* mu; how many, and which is the next one */
-    struct may may;               /* mu; for this batch */
-    uint64_t coming;              /* mu; bytes that are being brought in */
+    struct seen *seen;         /* mu; DIRS, by hash */
+    uint64_t queue[QUEUE];     /* mu; directories, a ring; the first is the one under way */
+    unsigned first, n;         /* mu; of queue */
+    uint64_t at;               /* mu; cookie of the last file taken from the first directory */
+    struct inode batch[BATCH]; /* mu; taken */
+    unsigned nbatch, next;     /* mu; how many, and which is the next one */
+    struct may may;            /* mu; for this batch */
+    uint64_t coming;           /* mu; bytes that are being brought in */
     pthread_t threads[THREADS];
-    unsigned nthreads;            /* mu */
-    bool stop;                    /* mu */
+    unsigned nthreads; /* mu */
+    bool stop;         /* mu */
 };
 
-struct sweep *sweep_new(struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e)
+struct sweep *sweep_new(
+    struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e)
 {
     struct sweep *s = calloc(1, sizeof *s);
     struct seen *seen = calloc(DIRS, sizeof *seen);
@@ -63,7 +64,10 @@ struct sweep *sweep_new(struct inodes *inodes, struct tree *tree, struct cache *
         free(seen);
         return NULL;
     }
-    *s = (struct sweep){.inodes = inodes, .tree = tree, .cache = cache, .seen = seen,
+    *s = (struct sweep){.inodes = inodes,
+        .tree = tree,
+        .cache = cache,
+        .seen = seen,
         .memory = (uint64_t)budget_memory_limit("/")};
     pthread_mutex_init(&s->mu, NULL);
     pthread_cond_init(&s->work, NULL);
@@ -86,7 +90,7 @@ void sweep_free(struct sweep *s)
     free(s);
 }
 
-/* -- fetching ---------------------------------------------------------------------------------------------------------- */
+/* -- fetching -------------------------------------------------------------------------------- */
 
 static int take(void *user, const char *name, const struct inode *child, uint64_t cookie)
 {
@@ -104,7 +108,8 @@ static void give_up(struct sweep *s) { s->n = s->nbatch = s->next = 0; }
 
 static uint64_t room_of(const struct inode *n) { return (n->size + PAGE - 1) / PAGE * PAGE; }
 
-/* What is there room for? Memory: where all that is cached fits twice, nothing goes out of it before it was read. */
+/* What is there room for? Memory: where all that is cached fits twice, nothing goes out of it
+ * before it was read. */
 static struct may look_around(const struct sweep *s)
 {
     struct cache_stats c;
@@ -112,7 +117,8 @@ static struct may look_around(const struct sweep *s)
     cache_stats(s->cache, &c);
     for (unsigned i = 0; i < s->nbatch; i++)
         bytes += room_of(&s->batch[i]);
-    return (struct may){.fetch = !c.disk_full && c.used_bytes + bytes <= c.capacity_bytes - c.capacity_bytes / SPARE,
+    return (struct may){.fetch = !c.disk_full
+            && c.used_bytes + bytes <= c.capacity_bytes - c.capacity_bytes / SPARE,
         .warm = c.used_bytes <= s->memory / 2};
 }
 
@@ -170,7 +176,8 @@ static void *run(void *arg)
         int rc = bring(s, &n, may, &e);
         pthread_mutex_lock(&s->mu);
         s->coming -= room_of(&n);
-        if (rc == 0 || e.cls == ERR_NOTFOUND || e.cls == ERR_CONFLICT) /* that file is gone, or another one by now */
+        /* that file is gone, or another one by now */
+        if (rc == 0 || e.cls == ERR_NOTFOUND || e.cls == ERR_CONFLICT)
             continue;
         log_kv(LOG_DEBUG, "the rest of a directory was not fetched", "error", e.msg, NULL);
         give_up(s);
@@ -179,7 +186,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* -- readers ----------------------------------------------------------------------------------------------------------- */
+/* -- readers --------------------------------------------------------------------------------- */
 
 /* The directory's place; if there is none, that of the one that was read least. mu is held. */
 static struct seen *find(struct sweep *s, uint64_t dir)
@@ -224,8 +231,8 @@ void sweep_note(struct sweep *s, const struct inode *n)
         return;
     pthread_mutex_lock(&s->mu);
     struct seen *seen = find(s, n->parent);
-    if (++seen->files >= LEAST && inodes_get(s->inodes, n->parent, &d) == 0 && (d.flags & INODE_LISTED)
-        && (uint64_t)seen->files * SHARE >= d.nchildren) {
+    if (++seen->files >= LEAST && inodes_get(s->inodes, n->parent, &d) == 0
+        && (d.flags & INODE_LISTED) && (uint64_t)seen->files * SHARE >= d.nchildren) {
         seen->files = 0;
         enqueue(s, d.ino);
     }

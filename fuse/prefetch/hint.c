@@ -14,22 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THREADS 32
-#define LISTS 64
-#define IDLE_NS (3600 * NS_PER_S)
-#define AHEAD_MAX (256u << 20)
-#define AHEAD_MIN (2u << 20)
-#define PIECE (8u << 20)          /* a file's lock is held that long */
-#define ENTRY_COST 20             /* bytes of memory, see hint_list.h */
+#define THREADS     32
+#define LISTS       64
+#define IDLE_NS     (3600 * NS_PER_S)
+#define AHEAD_MAX   (256u << 20)
+#define AHEAD_MIN   (2u << 20)
+#define PIECE       (8u << 20) /* a file's lock is held that long */
+#define ENTRY_COST  20         /* bytes of memory, see hint_list.h */
 #define ENTRIES_MIN (1u << 20)
 
 struct slot { /* a list and who uses it */
     struct hint_list *list;
-    unsigned users;       /* mu: threads that bring an entry in */
-    bool dropped;         /* mu */
-    int64_t used_ns;      /* mu: when it last came on */
-    bool told;            /* mu: its end was logged */
-    uint64_t missing;     /* mu */
+    unsigned users;   /* mu: threads that bring an entry in */
+    bool dropped;     /* mu */
+    int64_t used_ns;  /* mu: when it last came on */
+    bool told;        /* mu: its end was logged */
+    uint64_t missing; /* mu */
 };
 
 struct hints {
@@ -40,11 +40,11 @@ struct hints {
     pthread_mutex_t mu;
     pthread_cond_t work;
     struct slot *slots[LISTS]; /* mu */
-    unsigned n, turn;        /* mu */
-    atomic_uint active;      /* n, for those who only want to know whether there are any */
-    _Atomic uint64_t last;   /* inode that was seen latest */
+    unsigned n, turn;          /* mu */
+    atomic_uint active;        /* n, for those who only want to know whether there are any */
+    _Atomic uint64_t last;     /* inode that was seen latest */
     pthread_t threads[THREADS];
-    unsigned nthreads;       /* adding */
+    unsigned nthreads; /* adding */
     atomic_bool stop;
     struct hints_stats stats; /* mu */
 };
@@ -56,8 +56,10 @@ struct hints *hints_new(struct fs *fs, const char *dir)
     h->dir = xstrdup(dir);
     struct cache_stats c;
     cache_stats(ofiles_config(fs->files)->cache, &c);
-    /* A twentieth of the cache: new files wait in a tenth of it, so nothing that is next goes before it was read. */
-    h->most = MIN(MAX(MIN(c.capacity_bytes / 20, (uint64_t)AHEAD_MAX), (uint64_t)AHEAD_MIN), MAX(c.capacity_bytes / 4, UINT64_C(1) << 20));
+    /* A twentieth of the cache: new files wait in a tenth of it, so nothing that is next goes
+     * before it was read. */
+    h->most = MIN(MAX(MIN(c.capacity_bytes / 20, (uint64_t)AHEAD_MAX), (uint64_t)AHEAD_MIN),
+        MAX(c.capacity_bytes / 4, UINT64_C(1) << 20));
     h->room_all = MAX((uint64_t)budget_memory_limit("/") / 16 / ENTRY_COST, (uint64_t)ENTRIES_MIN);
     pthread_mutex_init(&h->adding, NULL);
     pthread_mutex_init(&h->mu, NULL);
@@ -90,7 +92,7 @@ void hints_free(struct hints *h)
     free(h);
 }
 
-/* -- bringing in ------------------------------------------------------------------------------------------------------------- */
+/* -- bringing in ----------------------------------------------------------------------------- */
 
 /* mu is held. */
 static void put_slot(struct slot *s)
@@ -121,7 +123,8 @@ static int look_up(struct hints *h, uint64_t dir, char *path, struct inode *n, s
 }
 
 /* By pieces: who wants to write to the file need not wait for all of it. */
-static int make_ready(struct hints *h, const struct slot *s, uint64_t ino, uint64_t len, struct err *e)
+static int make_ready(
+    struct hints *h, const struct slot *s, uint64_t ino, uint64_t len, struct err *e)
 {
     struct ofile *f = ofiles_get(h->fs->files, ino, e);
     int rc = f ? 0 : -1;
@@ -152,12 +155,15 @@ static void bring_in(struct hints *h, struct slot *s, const struct hint_entry *e
     char path[INODE_PATH_MAX], parts[INODE_PATH_MAX];
     struct err e = ERR_INIT;
     struct inode n = {0};
-    int rc = hint_list_path(s->list, entry, path) ? err_set(&e, ERR_FATAL, "a list of hints cannot be read again") : 0;
+    int rc = hint_list_path(s->list, entry, path)
+        ? err_set(&e, ERR_FATAL, "a list of hints cannot be read again")
+        : 0;
     if (rc == 0) {
         memcpy(parts, path, sizeof parts);
         rc = look_up(h, hint_list_base(s->list), parts, &n, &e);
     }
-    bool missing = rc ? err_errno(&e) == ENOENT || err_errno(&e) == ENOTDIR : (n.flags & INODE_DIR) != 0;
+    bool missing = rc ? err_errno(&e) == ENOENT || err_errno(&e) == ENOTDIR
+                      : (n.flags & INODE_DIR) != 0;
     pthread_mutex_lock(&h->mu);
     uint64_t len = hint_list_weigh(s->list, entry->index, missing || rc ? 0 : n.size, h->most);
     if (missing)
@@ -209,7 +215,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* -- lists --------------------------------------------------------------------------------------------------------------------- */
+/* -- lists ----------------------------------------------------------------------------------- */
 
 /* Lists that were read to their end, or that nobody follows. mu is held. */
 static void forget_old(struct hints *h)
@@ -303,7 +309,8 @@ int hints_add(struct hints *h, uint64_t dir, const struct hint_msg *msg, struct 
     int rc = s ? hint_list_write(s->list, msg->text, msg->len, room_left(h), e) : -1;
     if (s && publish(h, s, rc ? NULL : e))
         rc = -1;
-    while (rc == 0 && h->nthreads < THREADS && pthread_create(&h->threads[h->nthreads], NULL, run, h) == 0)
+    while (rc == 0 && h->nthreads < THREADS
+        && pthread_create(&h->threads[h->nthreads], NULL, run, h) == 0)
         h->nthreads++;
     if (rc == 0 && h->nthreads == 0)
         rc = err_sys(e, EAGAIN, "start a thread for hints");
@@ -311,7 +318,7 @@ int hints_add(struct hints *h, uint64_t dir, const struct hint_msg *msg, struct 
     return rc;
 }
 
-/* -- readers --------------------------------------------------------------------------------------------------------------------- */
+/* -- readers --------------------------------------------------------------------------------- */
 
 /* mu is held. */
 static void came_on(struct hints *h, struct slot *s)
@@ -328,18 +335,20 @@ static void came_on(struct hints *h, struct slot *s)
     snprintf(missing, sizeof missing, "%llu", (unsigned long long)s->missing);
     snprintf(bad, sizeof bad, "%llu", (unsigned long long)ls.bad);
     s->told = true;
-    log_kv(ls.bad + s->missing ? LOG_WARN : LOG_INFO, "a hinted list was read to its end", "entries", entries, "missing", missing,
-        "no paths", bad, NULL);
+    log_kv(ls.bad + s->missing ? LOG_WARN : LOG_INFO, "a hinted list was read to its end",
+        "entries", entries, "missing", missing, "no paths", bad, NULL);
 }
 
 void hints_seen(struct hints *h, uint64_t ino)
 {
-    if (!atomic_load_explicit(&h->active, memory_order_relaxed) || atomic_exchange(&h->last, ino) == ino)
+    if (!atomic_load_explicit(&h->active, memory_order_relaxed)
+        || atomic_exchange(&h->last, ino) == ino)
         return;
     char path[INODE_PATH_MAX];
     bool expected = false;
     pthread_mutex_lock(&h->mu);
-    /* Whose turn it was takes it for himself; else it may tell all of them where their readers are. */
+    /* Whose turn it was takes it for himself; else it may tell all of them where their readers are.
+     */
     for (int far = 0; far < 2 && !expected; far++) {
         uint64_t base = 0;
         bool below = false;

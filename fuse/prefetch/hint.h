@@ -1,12 +1,15 @@
-/* hint — a job says in which order it will read, and finds the files here when it comes to them: each list of paths is brought in just ahead
- * of its reader, as far as cache and memory allow, whatever profile the mount has.
+/* hint — a job says in which order it will read, and finds the files here when it comes to them:
+ * each list of paths is brought in just ahead of its reader, as far as cache and memory allow,
+ * whatever profile the mount has.
  *
- * A list comes by ioctl(2) on a directory of the mount, HINT_IOCTL with a struct hint_msg: that needs nothing but the mount, and
- * works where it is read-only. Its paths are relative to that directory, one a line. Lists are known by their sender's number: what comes
- * with the same number is appended. A list is forgotten once it was read to its end, when nobody followed it for an hour,
- * and with the process: the job goes on without it.
+ * A list comes by ioctl(2) on a directory of the mount, HINT_IOCTL with a struct hint_msg: that
+ * needs nothing but the mount, and works where it is read-only. Its paths are relative to that
+ * directory, one a line. Lists are known by their sender's number: what comes with the same number
+ * is appended. A list is forgotten once it was read to its end, when nobody followed it for an
+ * hour, and with the process: the job goes on without it.
  *
- * Threads: any. Locks: hints.adding (one text at a time), then hints.mu, under which inodes' lock may be taken; never across I/O. */
+ * Threads: any. Locks: hints.adding (one text at a time), then hints.mu, under which inodes' lock
+ * may be taken; never across I/O. */
 #ifndef MILLRACE_FUSE_PREFETCH_HINT_H
 #define MILLRACE_FUSE_PREFETCH_HINT_H
 
@@ -16,11 +19,12 @@
 #include <sys/ioctl.h>
 
 #define HINT_TEXT 16360
-struct hint_msg { /* native byte order */
+struct hint_msg {    /* native byte order */
     uint64_t list;   /* number that the sender chose, not likely to be another's */
     uint32_t len;    /* bytes of text */
     uint32_t unused; /* 0 */
-    char text[HINT_TEXT]; /* a piece of the list: lines may be cut between pieces, the last one ends in a newline */
+    /* a piece of the list: lines may be cut between pieces, the last one ends in a newline */
+    char text[HINT_TEXT];
 };
 #define HINT_IOCTL _IOW('m', 0x48, struct hint_msg)
 
@@ -28,19 +32,23 @@ struct hints; /* opaque */
 struct fs;
 
 struct hints_stats {
-    uint64_t lists, entries;       /* now; that came so far */
-    uint64_t done, bytes;          /* entries looked after; bytes of them that were made ready */
-    uint64_t missing, refused, failed; /* no such file; no path at all; the store or the cache failed */
-    uint64_t followed;             /* files that readers came to where a list said it */
-    char first_missing[256];       /* path of the latest list's first missing file, perhaps cut; "" none */
+    uint64_t lists, entries; /* now; that came so far */
+    uint64_t done, bytes;    /* entries looked after; bytes of them that were made ready */
+    /* no such file; no path at all; the store or the cache failed */
+    uint64_t missing, refused, failed;
+    uint64_t followed; /* files that readers came to where a list said it */
+    /* path of the latest list's first missing file, perhaps cut; "" none */
+    char first_missing[256];
 };
 
 /* dir: for the lists' text. */
 struct hints *hints_new(struct fs *fs, const char *dir);
 void hints_free(struct hints *h); /* ends its threads */
-/* INVALID: a malformed message; NOTFOUND: no such directory; EXHAUSTED: no memory or disk for more. */
+/* INVALID: a malformed message; NOTFOUND: no such directory; EXHAUSTED: no memory or disk for more.
+ */
 int hints_add(struct hints *h, uint64_t dir, const struct hint_msg *msg, struct err *e);
-void hints_seen(struct hints *h, uint64_t ino); /* somebody reads it now; costs nothing without lists */
+/* somebody reads it now; costs nothing without lists */
+void hints_seen(struct hints *h, uint64_t ino);
 void hints_stats(struct hints *h, struct hints_stats *out);
 
 #endif

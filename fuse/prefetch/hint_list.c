@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #define BLOCK (1u << 20)
-#define FAR_RUN 4       /* files in a row that must agree before the window moves to where they are */
-#define CHAIN_MAX 512   /* a path that is in the list more often than that is not looked for in all its places */
+/* files in a row that must agree before the window moves to where they are */
+#define FAR_RUN 4
+/* a path that is in the list more often than that is not looked for in all its places */
+#define CHAIN_MAX 512
 
 struct entry {
     uint32_t off;   /* of its line in the file */
@@ -35,11 +37,12 @@ struct hint_list {
     uint32_t n, cap;
     uint32_t *buckets, nbuckets;
     uint64_t bad, text_end;
-    uint32_t passed, head;      /* the job came past entries before the one; those before the other were given out */
-    uint64_t ahead;             /* bytes of entries [passed, head) */
+    /* the job came past entries before the one; those before the other were given out */
+    uint32_t passed, head;
+    uint64_t ahead;                /* bytes of entries [passed, head) */
     uint32_t weights[HINT_WINDOW]; /* … of each, by index % HINT_WINDOW, in KiB */
-    uint32_t far_at;            /* where the reader seems to be … */
-    unsigned far_run;           /* … said by so many files in a row */
+    uint32_t far_at;               /* where the reader seems to be … */
+    unsigned far_run;              /* … said by so many files in a row */
 };
 
 struct hint_list *hint_list_new(uint64_t id, uint64_t base, const char *dir, struct err *e)
@@ -83,9 +86,10 @@ void hint_list_stats(const struct hint_list *l, struct hint_list_stats *out)
     *out = (struct hint_list_stats){.entries = l->n, .bad = l->bad, .passed = l->passed};
 }
 
-/* -- taking the text in ---------------------------------------------------------------------------------------------------- */
+/* -- taking the text in ---------------------------------------------------------------------- */
 
-/* The path as inodes_path() would write it: without "./", "//" and a slash at the end. 0: it is none; -1: it cannot be one. */
+/* The path as inodes_path() would write it: without "./", "//" and a slash at the end. 0: it is
+ * none; -1: it cannot be one. */
 static int canonical(char *line, size_t len)
 {
     size_t out = 0, in = 0;
@@ -99,7 +103,8 @@ static int canonical(char *line, size_t len)
         size_t part = 0;
         while (in + part < len && line[in + part] != '/')
             part++;
-        bool dot = part == 1 && line[in] == '.', up = part == 2 && line[in] == '.' && line[in + 1] == '.';
+        bool dot = part == 1 && line[in] == '.',
+             up = part == 2 && line[in] == '.' && line[in + 1] == '.';
         if (up || part > INODE_NAME_MAX)
             return -1;
         if (part && !dot) {
@@ -137,13 +142,15 @@ static int end_line(struct hint_list *l, char *out, size_t *used, uint64_t room,
         return 0;
     uint64_t off = l->text_len + *used;
     if (l->nfresh >= room || off + (size_t)n >= UINT32_MAX)
-        return err_set(e, ERR_EXHAUSTED, "the list is too long for this client's memory: give it in parts, as the job goes on");
+        return err_set(e, ERR_EXHAUSTED,
+            "the list is too long for this client's memory: give it in parts, as the job goes on");
     if (grow(&l->fresh, &l->cap_fresh, l->nfresh + 1, e))
         return -1;
     memcpy(out + *used, l->carry, (size_t)n);
     out[*used + (size_t)n] = '\n';
     *used += (size_t)n + 1;
-    l->fresh[l->nfresh++] = (struct entry){.off = (uint32_t)off, .hash = (uint32_t)hash64(l->carry, (size_t)n)};
+    l->fresh[l->nfresh++] = (struct entry){
+        .off = (uint32_t)off, .hash = (uint32_t)hash64(l->carry, (size_t)n)};
     return 0;
 }
 
@@ -222,7 +229,7 @@ int hint_list_publish(struct hint_list *l, struct err *e)
         *new = l->fresh[i];
         if (!l->nbuckets)
             continue;
-        uint32_t *b = &l->buckets[new->hash & (l->nbuckets - 1)];
+        uint32_t *b = &l->buckets[new->hash &(l->nbuckets - 1)];
         new->chain = *b;
         *b = l->n;
     }
@@ -231,7 +238,7 @@ int hint_list_publish(struct hint_list *l, struct err *e)
     return 0;
 }
 
-/* -- giving entries out ------------------------------------------------------------------------------------------------------ */
+/* -- giving entries out ---------------------------------------------------------------------- */
 
 static void pass(struct hint_list *l, uint32_t upto)
 {
@@ -247,7 +254,8 @@ static void pass(struct hint_list *l, uint32_t upto)
 
 bool hint_list_next(struct hint_list *l, uint64_t most, struct hint_entry *out)
 {
-    if (l->head >= l->n || l->head - l->passed >= HINT_WINDOW || (l->head > l->passed && l->ahead + BLOCK > most))
+    if (l->head >= l->n || l->head - l->passed >= HINT_WINDOW
+        || (l->head > l->passed && l->ahead + BLOCK > most))
         return false;
     uint32_t i = l->head++, off = l->entries[i].off;
     uint64_t end = i + 1 < l->n ? l->entries[i + 1].off : l->text_end;
@@ -271,24 +279,28 @@ uint64_t hint_list_weigh(struct hint_list *l, uint32_t index, uint64_t size, uin
     return use;
 }
 
-int hint_list_path(const struct hint_list *l, const struct hint_entry *entry, char path[INODE_PATH_MAX])
+int hint_list_path(
+    const struct hint_list *l, const struct hint_entry *entry, char path[INODE_PATH_MAX])
 {
-    if (entry->len >= INODE_PATH_MAX || pread(l->fd, path, entry->len, entry->off) != (ssize_t)entry->len)
+    if (entry->len >= INODE_PATH_MAX
+        || pread(l->fd, path, entry->len, entry->off) != (ssize_t)entry->len)
         return -1;
     path[entry->len] = '\0';
     return 0;
 }
 
-/* -- the reader -------------------------------------------------------------------------------------------------------------- */
+/* -- the reader ------------------------------------------------------------------------------ */
 
-/* The place of a path that comes closest after what the job has passed, or the latest one; -1: it is not in the list. */
+/* The place of a path that comes closest after what the job has passed, or the latest one; -1: it
+ * is not in the list. */
 static int64_t place_of(const struct hint_list *l, uint32_t hash)
 {
     int64_t best = -1;
     unsigned steps = 0;
     if (!l->nbuckets)
         return -1;
-    for (uint32_t i = l->buckets[hash & (l->nbuckets - 1)]; i && steps < CHAIN_MAX; i = l->entries[i - 1].chain, steps++) {
+    for (uint32_t i = l->buckets[hash & (l->nbuckets - 1)]; i && steps < CHAIN_MAX;
+         i = l->entries[i - 1].chain, steps++) {
         if (l->entries[i - 1].hash != hash)
             continue;
         if (best >= 0 && i - 1 < l->passed) /* they come latest first */
@@ -314,7 +326,8 @@ enum hint_seen hint_list_seen(struct hint_list *l, const char *path, bool near_o
     }
     if (near_only)
         return HINT_FAR;
-    bool agrees = l->far_run && at + HINT_WINDOW >= l->far_at && at <= (int64_t)l->far_at + HINT_WINDOW;
+    bool agrees = l->far_run && at + HINT_WINDOW >= l->far_at
+        && at <= (int64_t)l->far_at + HINT_WINDOW;
     l->far_run = agrees ? l->far_run + 1 : 1;
     l->far_at = (uint32_t)(agrees ? MAX(at, (int64_t)l->far_at) : at);
     if (l->far_run >= FAR_RUN) {

@@ -9,27 +9,30 @@
 #include <stdlib.h>
 
 #define STREAMS 8
-#define NEAR 4             /* so many files may be passed over, or come a little late from other threads … */
-#define LATE 64            /* … and this many, at most, are no news */
-#define SURE 2             /* files in order before the next ones are fetched */
-#define FIRST 8            /* of a stream's first batch */
-#define MOST 128           /* files ahead of a reader */
-#define SMALL (4u << 20)   /* bytes */
-#define BATCH 32           /* taken from the index at a time */
-#define SHARE 20           /* of the cache: what may be ahead of a reader */
-#define BARREN 2           /* directories in a row without small files: there is nothing to do here */
+/* so many files may be passed over, or come a little late from other threads … */
+#define NEAR  4
+#define LATE  64         /* … and this many, at most, are no news */
+#define SURE  2          /* files in order before the next ones are fetched */
+#define FIRST 8          /* of a stream's first batch */
+#define MOST  128        /* files ahead of a reader */
+#define SMALL (4u << 20) /* bytes */
+#define BATCH 32         /* taken from the index at a time */
+#define SHARE 20         /* of the cache: what may be ahead of a reader */
+/* directories in a row without small files: there is nothing to do here */
+#define BARREN 2
 
 /* One reader in one directory. */
 struct stream {
-    uint64_t dir;          /* 0: none */
-    uint32_t seq;          /* of the file read last, in the listing's order */
-    unsigned run;          /* files in order so far */
-    unsigned window, out;  /* how many to have ahead; how many there are */
-    uint64_t out_bytes;    /* of them */
-    uint64_t at_dir, at;   /* where fetching is: a directory, and the cookie of the last one asked for */
+    uint64_t dir;         /* 0: none */
+    uint32_t seq;         /* of the file read last, in the listing's order */
+    unsigned run;         /* files in order so far */
+    unsigned window, out; /* how many to have ahead; how many there are */
+    uint64_t out_bytes;   /* of them */
+    /* where fetching is: a directory, and the cookie of the last one asked for */
+    uint64_t at_dir, at;
     uint64_t stamp;
-    unsigned barren;       /* directories without anything to fetch since the last that had it */
-    bool wanted;           /* there is something to do */
+    unsigned barren; /* directories without anything to fetch since the last that had it */
+    bool wanted;     /* there is something to do */
 };
 
 struct walk {
@@ -114,7 +117,7 @@ void walk_note(struct walk *w, const struct inode *n, bool here)
         pthread_cond_signal(&w->wake);
 }
 
-/* -- fetching ---------------------------------------------------------------------------------------------------------- */
+/* -- fetching -------------------------------------------------------------------------------- */
 
 struct batch {
     struct inode files[BATCH];
@@ -182,7 +185,8 @@ static bool fetch(struct walk *w, const struct inode *n)
 static void work(struct walk *w, struct stream *s)
 {
     struct stream was = *s;
-    struct batch b = {.most = MIN(was.window > was.out ? was.window - was.out : 0, (unsigned)BATCH), .at = was.at,
+    struct batch b = {.most = MIN(was.window > was.out ? was.window - was.out : 0, (unsigned)BATCH),
+        .at = was.at,
         .most_bytes = w->most_bytes - MIN(was.out_bytes, w->most_bytes)};
     unsigned missing = 0;
     pthread_mutex_unlock(&w->mu);
@@ -200,7 +204,8 @@ static void work(struct walk *w, struct stream *s)
     s->window = MIN(s->window * 2, (unsigned)MOST);
     s->wanted = dir && has_room(w, s);
     s->barren = b.n ? 0 : s->barren + 1;
-    if (!dir || s->barren > BARREN || (b.n >= FIRST / 2 && missing == 0)) /* at the end of all, or all of it is here already */
+    /* at the end of all, or all of it is here already */
+    if (!dir || s->barren > BARREN || (b.n >= FIRST / 2 && missing == 0))
         *s = (struct stream){.dir = s->dir, .seq = s->seq, .window = FIRST, .stamp = s->stamp};
     else if (dir != was.at_dir)
         s->wanted = true;
@@ -223,7 +228,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-struct walk *walk_start(struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e)
+struct walk *walk_start(
+    struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e)
 {
     struct walk *w = calloc(1, sizeof *w);
     if (!w) {

@@ -1,5 +1,6 @@
-/* walk — fetches the next files of a directory when a reader goes through it in the order of its listing, and goes on with the directory
- * after it. Small files only: what is large is read ahead within itself. Readers in random order are sweep.h's.
+/* walk — fetches the next files of a directory when a reader goes through it in the order of its
+ * listing, and goes on with the directory after it. Small files only: what is large is read ahead
+ * within itself. Readers in random order are sweep.h's.
  *
  * Threads: any; a thread of its own does the fetching. Locks: walk.mu, a leaf. */
 #ifndef MILLRACE_FUSE_PREFETCH_SEQUENTIAL_H
@@ -11,7 +12,8 @@
 
 struct walk; /* opaque */
 /* All borrowed. */
-struct walk *walk_start(struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e);
+struct walk *walk_start(
+    struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e);
 void walk_stop(struct walk *w); /* NULL is fine */
 /* Is it one that is fetched whole, before anybody asks for its bytes? */
 bool walk_is_small(const struct inode *n);

@@ -1,15 +1,15 @@
 #include "fuse/process/client.h"
 
 #include "fuse/cache/cache.h"
+#include "fuse/file/stage.h"
 #include "fuse/ops/fs.h"
-#include "fuse/session/invalidate.h"
-#include "fuse/session/handoff.h"
-#include "fuse/session/loop.h"
-#include "fuse/tree/profile.h"
+#include "fuse/peers/peers.h"
 #include "fuse/report/stall.h"
 #include "fuse/report/status.h"
-#include "fuse/peers/peers.h"
-#include "fuse/file/stage.h"
+#include "fuse/session/handoff.h"
+#include "fuse/session/invalidate.h"
+#include "fuse/session/loop.h"
+#include "fuse/tree/profile.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/hash.h"
@@ -28,30 +28,31 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#define CONFIG_MAX (1 << 20)
-#define CHECK_FIRST_NS (2 * NS_PER_S)
-#define CHECK_LAST_NS (30 * NS_PER_S)
+#define CONFIG_MAX        (1 << 20)
+#define CHECK_FIRST_NS    (2 * NS_PER_S)
+#define CHECK_LAST_NS     (30 * NS_PER_S)
 #define SYNC_READ_ONLY_NS (600 * NS_PER_S)
-#define SYNC_WRITABLE_NS (60 * NS_PER_S)
-#define READ_AHEAD_KB 1024
-#define KEEPER_BACKINGS 16000 /* it takes 16384, unless it is told otherwise */
-#define OWN_BACKINGS 32768
-#define BACKINGS_SHARE 20      /* of the cache: what the kernel may hold open of files that were evicted */
+#define SYNC_WRITABLE_NS  (60 * NS_PER_S)
+#define READ_AHEAD_KB     1024
+#define KEEPER_BACKINGS   16000 /* it takes 16384, unless it is told otherwise */
+#define OWN_BACKINGS      32768
+/* of the cache: what the kernel may hold open of files that were evicted */
+#define BACKINGS_SHARE  20
 #define OVERLAYFS_MAGIC 0x794c7630
 
 struct client {
     const struct client_options *o;
     struct client_shared *shared;
-    int ready_fd, lock_fd;        /* -1: none */
+    int ready_fd, lock_fd; /* -1: none */
     struct conf *conf;
     struct status *status;
-    struct keeper *keeper;        /* NULL without a socket */
-    struct store **stores;        /* conf->nmounts */
+    struct keeper *keeper; /* NULL without a socket */
+    struct store **stores; /* conf->nmounts */
     struct ring *ring;
     struct cache *cache;
     struct walk *walk;
     struct sweep *sweep;
-    struct backings *backings;    /* NULL: no passthrough */
+    struct backings *backings; /* NULL: no passthrough */
     struct fs fs;
     struct writer *writer;
     char *stage_dir, *index_path;
@@ -68,7 +69,8 @@ static void on_signal(int sig)
         session_exit(running);
 }
 
-/* The main thread takes them, where it waits; it starts all others while they are blocked, and those inherit the mask. */
+/* The main thread takes them, where it waits; it starts all others while they are blocked, and
+ * those inherit the mask. */
 static void handle_signals(void)
 {
     struct sigaction sa = {.sa_handler = on_signal};
@@ -95,8 +97,10 @@ static void nap(int64_t ns)
         clock_sleep_ns(MIN(until - clock_mono_ns(), 200 * NS_PER_MS));
 }
 
-/* It cannot work as it is; whoever can put it right is told. In a pod the process stays: a crash loop tells nobody anything. */
-static enum client_exit fail(struct client *c, const char *reason, const struct err *e, enum client_exit code)
+/* It cannot work as it is; whoever can put it right is told. In a pod the process stays: a crash
+ * loop tells nobody anything. */
+static enum client_exit fail(
+    struct client *c, const char *reason, const struct err *e, enum client_exit code)
 {
     mask_signals(SIG_UNBLOCK);
     log_kv(LOG_ERROR, "cannot serve", "reason", reason, "error", e->msg, NULL);
@@ -122,7 +126,8 @@ static struct conf *load_conf(const char *file, struct err *e)
     return text ? conf_parse(text, strlen(text), e) : NULL;
 }
 
-/* One process at a time may use a cache directory. In a pod the one before may still be ending: wait for it. */
+/* One process at a time may use a cache directory. In a pod the one before may still be ending:
+ * wait for it. */
 static int lock_dir(struct client *c, struct err *e)
 {
     cleanup_free char *path = path_join(c->o->cache_dir, "lock");
@@ -136,7 +141,8 @@ static int lock_dir(struct client *c, struct err *e)
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_sys(e, errno, "lock %s", path);
         if (stopping || (!c->keeper && clock_mono_ns() > until))
-            return err_set(e, ERR_CONFLICT, "the cache directory %s is used by another mount; unmount that, or use --cache-dir",
+            return err_set(e, ERR_CONFLICT,
+                "the cache directory %s is used by another mount; unmount that, or use --cache-dir",
                 c->o->cache_dir);
         clock_sleep_ns(20 * NS_PER_MS);
     }
@@ -147,7 +153,9 @@ static int make_stores(struct client *c, struct err *e)
 {
     c->stores = xcalloc(c->conf->nmounts, sizeof *c->stores);
     for (size_t i = 0; i < c->conf->nmounts; i++) {
-        struct store_conf sc = {.mount = &c->conf->mounts[i], .secrets_dir = c->o->secrets_dir, .deadline_ns = c->o->deadline_ns};
+        struct store_conf sc = {.mount = &c->conf->mounts[i],
+            .secrets_dir = c->o->secrets_dir,
+            .deadline_ns = c->o->deadline_ns};
         if (!(c->stores[i] = store_new(&sc, e))) {
             status_mount(c->status, i, store_reason(e), e->msg);
             return -1;
@@ -185,7 +193,8 @@ static int wait_for_stores(struct client *c, struct err *e)
         if (!c->keeper)
             return -1;
         if (strcmp(last, e->msg) != 0)
-            log_kv(LOG_ERROR, "a store cannot be used; it is looked at again", "reason", store_reason(e), "error", e->msg, NULL);
+            log_kv(LOG_ERROR, "a store cannot be used; it is looked at again", "reason",
+                store_reason(e), "error", e->msg, NULL);
         snprintf(last, sizeof last, "%s", e->msg);
         keeper_failed(c->keeper, e->msg);
         nap(wait);
@@ -194,7 +203,10 @@ static int wait_for_stores(struct client *c, struct err *e)
 }
 
 /* May the kernel read files by itself, from our copy? */
-static bool may_pass_through(const struct client *c) { return !c->fs.sealed && (c->keeper || geteuid() == 0); }
+static bool may_pass_through(const struct client *c)
+{
+    return !c->fs.sealed && (c->keeper || geteuid() == 0);
+}
 
 static bool all_read_only(const struct conf *conf)
 {
@@ -219,7 +231,9 @@ static uint64_t identity(const struct conf *conf, uint32_t uid, uint32_t gid)
         h = hash64_mix(h, hash64(m->mount_point, strlen(m->mount_point)));
         h = hash64_mix(h, hash64(m->path, strlen(m->path)) + m->read_only);
         for (size_t k = 0; k < m->noptions; k++)
-            h = hash64_mix(h, hash64(m->options[k].value, strlen(m->options[k].value)) + hash64(m->options[k].key, strlen(m->options[k].key)));
+            h = hash64_mix(h,
+                hash64(m->options[k].value, strlen(m->options[k].value))
+                    + hash64(m->options[k].key, strlen(m->options[k].key)));
     }
     return h;
 }
@@ -229,7 +243,10 @@ static int own_backing_open(void *user, int fd, int32_t *id, struct err *e)
     return session_backing_open(((struct client *)user)->fs.session, fd, id, e);
 }
 
-static void own_backing_close(void *user, int32_t id) { session_backing_close(((struct client *)user)->fs.session, id); }
+static void own_backing_close(void *user, int32_t id)
+{
+    session_backing_close(((struct client *)user)->fs.session, id);
+}
 
 /* Who may register files with the kernel: the keeper, or ourselves as root. */
 static int make_backings(struct client *c, bool resume, struct err *e)
@@ -241,7 +258,8 @@ static int make_backings(struct client *c, bool resume, struct err *e)
     if (c->keeper)
         ops = (struct backing_ops){keeper_backing_open, keeper_backing_close, c->keeper};
     cache_stats(c->cache, &cs);
-    c->backings = backings_new(&ops, c->fs.inodes, c->keeper ? KEEPER_BACKINGS : OWN_BACKINGS, cs.capacity_bytes / BACKINGS_SHARE);
+    c->backings = backings_new(&ops, c->fs.inodes, c->keeper ? KEEPER_BACKINGS : OWN_BACKINGS,
+        cs.capacity_bytes / BACKINGS_SHARE);
     if (!c->backings)
         return err_sys(e, ENOMEM, "table of backing files");
     if (resume)
@@ -280,22 +298,39 @@ static int build(struct client *c, bool resume, struct err *e)
     struct ring_conf rc = {.conf = c->conf, .stores = c->stores};
     if (!(c->ring = ring_new(&rc, e)))
         return err_wrap(e, "cache workers");
-    struct cache_conf cc = {.dir = blocks, .tiers = c->conf->tiers, .ntiers = c->conf->ntiers, .mounts = c->conf->mounts,
-        .nmounts = c->conf->nmounts, .source = {ring_fetch, c->ring}, .will_block = loop_will_block,
+    struct cache_conf cc = {.dir = blocks,
+        .tiers = c->conf->tiers,
+        .ntiers = c->conf->ntiers,
+        .mounts = c->conf->mounts,
+        .nmounts = c->conf->nmounts,
+        .source = {ring_fetch, c->ring},
+        .will_block = loop_will_block,
         .drop_behind = !ro || !may_pass_through(c)};
     if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
         return err_wrap(e, "cache");
-    struct inodes_conf ic = {.path = c->index_path, .resume = resume, .dir_mode = fs->dir_mode, .file_mode = fs->file_mode,
-        .uid = (uint32_t)choose(c->o->uid, c->keeper ? 0 : getuid()), .gid = (uint32_t)choose(c->o->gid, c->keeper ? 0 : getgid())};
+    struct inodes_conf ic = {.path = c->index_path,
+        .resume = resume,
+        .dir_mode = fs->dir_mode,
+        .file_mode = fs->file_mode,
+        .uid = (uint32_t)choose(c->o->uid, c->keeper ? 0 : getuid()),
+        .gid = (uint32_t)choose(c->o->gid, c->keeper ? 0 : getgid())};
     ic.identity = identity(c->conf, ic.uid, ic.gid);
     ic.nmounts = (unsigned)c->conf->nmounts;
     if (!(fs->inodes = inodes_open(&ic, &fresh, e)) || !(fs->inval = inval_new(e)))
         return -1;
-    struct tree_conf tc = {.conf = c->conf, .inodes = fs->inodes, .stores = c->stores, .sync_ns = sync, .changed = inval_add,
+    struct tree_conf tc = {.conf = c->conf,
+        .inodes = fs->inodes,
+        .stores = c->stores,
+        .sync_ns = sync,
+        .changed = inval_add,
         .user = fs->inval};
     if (!(fs->tree = tree_new(&tc, e)))
         return -1;
-    struct ofiles_conf fc = {.inodes = fs->inodes, .tree = fs->tree, .cache = c->cache, .conf = c->conf, .stage_dir = c->stage_dir};
+    struct ofiles_conf fc = {.inodes = fs->inodes,
+        .tree = fs->tree,
+        .cache = c->cache,
+        .conf = c->conf,
+        .stage_dir = c->stage_dir};
     if (make_backings(c, resume, e))
         return -1;
     fc.backings = c->backings;
@@ -303,11 +338,13 @@ static int build(struct client *c, bool resume, struct err *e)
         return -1;
     if (!(fc.sweep = c->sweep = sweep_new(fs->inodes, fs->tree, c->cache, e)))
         return -1;
-    if (!(fs->files = ofiles_new(&fc, e)) || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
+    if (!(fs->files = ofiles_new(&fc, e))
+        || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
         return -1;
     fs->hints = hints_new(fs, c->o->cache_dir);
     fs->stalls = c->keeper ? stalls_new(keeper_caller, c->keeper) : stalls_new(own_caller, NULL);
-    status_data(c->status, &(struct status_sources){c->cache, c->ring, fs->inodes, fs->hints, fs->stalls});
+    status_data(
+        c->status, &(struct status_sources){c->cache, c->ring, fs->inodes, fs->hints, fs->stalls});
     status_profile(c->status, fs->sealed, c->backings);
     return 0;
 }
@@ -329,17 +366,21 @@ void client_log_to_file(const struct client_options *o)
         return;
     cleanup_fd int out = open(o->log_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     cleanup_fd int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (out < 0 || in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
+    if (out < 0 || in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0
+        || dup2(out, STDERR_FILENO) < 0)
         log_kv(LOG_WARN, "the log stays here", "file", o->log_file, "error", strerror(errno), NULL);
 }
 
-/* Otherwise the kernel asks for 128 KiB at a time. Needs root; without it reads are only smaller. */
+/* Otherwise the kernel asks for 128 KiB at a time. Needs root; without it reads are only smaller.
+ */
 static void read_ahead(const char *mountpoint)
 {
     struct statx st;
-    if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, STATX_TYPE, &st)) /* a question to ourselves */
+    /* a question to ourselves */
+    if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, STATX_TYPE, &st))
         return;
-    cleanup_free char *path = xasprintf("/sys/class/bdi/%u:%u/read_ahead_kb", st.stx_dev_major, st.stx_dev_minor);
+    cleanup_free char *path = xasprintf(
+        "/sys/class/bdi/%u:%u/read_ahead_kb", st.stx_dev_major, st.stx_dev_minor);
     cleanup_file FILE *f = fopen(path, "we");
     if (f)
         fprintf(f, "%d\n", READ_AHEAD_KB);
@@ -374,8 +415,13 @@ static unsigned stack_depth(const char *dir)
 static enum client_exit run_session(struct client *c, int fd, const void *init, size_t init_len)
 {
     struct err e = ERR_INIT;
-    struct session_conf sc = {.fd = fd, .init = init, .init_len = init_len, .save_init = save_init, .serving = serving,
-        .unmounted = gone, .user = c,
+    struct session_conf sc = {.fd = fd,
+        .init = init,
+        .init_len = init_len,
+        .save_init = save_init,
+        .serving = serving,
+        .unmounted = gone,
+        .user = c,
         .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = session_new(&sc, &c->fs, &e);
     if (!s || inval_start(c->fs.inval, fd, &e))
@@ -390,7 +436,8 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
     return rc ? CLIENT_BROKEN : CLIENT_DONE;
 }
 
-/* Threads end before what they use. Whatever could not be uploaded stays in staging for the next process. */
+/* Threads end before what they use. Whatever could not be uploaded stays in staging for the next
+ * process. */
 static void tear_down(struct client *c)
 {
     bool unmounted = c->fs.session && session_unmounted(c->fs.session);
@@ -457,7 +504,8 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     return run_session(c, fuse_fd, w.init, w.init_len);
 }
 
-enum client_exit client_run(const struct client_options *o, struct client_shared *shared, int fuse_fd, int ready_fd)
+enum client_exit client_run(
+    const struct client_options *o, struct client_shared *shared, int fuse_fd, int ready_fd)
 {
     struct client c = {.o = o, .shared = shared, .ready_fd = ready_fd, .lock_fd = -1};
     handle_signals();

@@ -1,5 +1,6 @@
-/* client — the serving process: from a configuration to an answered request. It may be killed at any moment; its successor
- * finds everything again in the cache directory and, for the connection, in struct client_shared or at the keeper. */
+/* client — the serving process: from a configuration to an answered request. It may be killed at
+ * any moment; its successor finds everything again in the cache directory and, for the connection,
+ * in struct client_shared or at the keeper. */
 #ifndef MILLRACE_FUSE_PROCESS_CLIENT_H
 #define MILLRACE_FUSE_PROCESS_CLIENT_H
 
@@ -9,20 +10,22 @@
 #include <stdint.h>
 
 struct client_options {
-    const char *socket;       /* of the keeper, or NULL … */
-    const char *mountpoint;   /* … then the supervisor mounts here */
+    const char *socket;     /* of the keeper, or NULL … */
+    const char *mountpoint; /* … then the supervisor mounts here */
     const char *cache_dir, *secrets_dir;
-    const char *config;       /* file; NULL: environment variable ENV_CONFIG */
-    const char *http;         /* address; NULL: default of the mode; "": none */
-    int64_t sync_ns;          /* 0: from the configuration, or the default */
-    int64_t deadline_ns;      /* of a call to a store; 0: the store's default */
-    int64_t uid, gid;         /* owner of what comes from the store; -1: default of the mode */
+    const char *config;  /* file; NULL: environment variable ENV_CONFIG */
+    const char *http;    /* address; NULL: default of the mode; "": none */
+    int64_t sync_ns;     /* 0: from the configuration, or the default */
+    int64_t deadline_ns; /* of a call to a store; 0: the store's default */
+    int64_t uid, gid;    /* owner of what comes from the store; -1: default of the mode */
     bool allow_other;
-    const char *log_file;     /* where the log goes once the mount is served and nobody looks any more; NULL: stays on stderr */
+    /* where the log goes once the mount is served and nobody looks any more; NULL: stays on stderr
+     */
+    const char *log_file;
 };
 
-/* Nothing in it can be written: the kernel may refuse by itself, and need not keep times of access. False also if the configuration is bad:
- * client_run() will say so. */
+/* Nothing in it can be written: the kernel may refuse by itself, and need not keep times of access.
+ * False also if the configuration is bad: client_run() will say so. */
 bool client_is_read_only(const struct client_options *o);
 void client_log_to_file(const struct client_options *o); /* does nothing without .log_file */
 
@@ -33,11 +36,13 @@ struct client_shared {
 };
 
 enum client_exit {
-    CLIENT_DONE = 0,       /* unmounted, or told to end */
-    CLIENT_BROKEN = 1,     /* cannot serve: said on stderr */
-    CLIENT_MISUSE = 2,     /* of flags or configuration */
+    CLIENT_DONE = 0,   /* unmounted, or told to end */
+    CLIENT_BROKEN = 1, /* cannot serve: said on stderr */
+    CLIENT_MISUSE = 2, /* of flags or configuration */
 };
-/* fuse_fd: /dev/fuse of a mount at the mountpoint, -1 with a socket. ready_fd: a byte is written once requests are answered; -1 none. */
-enum client_exit client_run(const struct client_options *o, struct client_shared *shared, int fuse_fd, int ready_fd);
+/* fuse_fd: /dev/fuse of a mount at the mountpoint, -1 with a socket. ready_fd: a byte is written
+ * once requests are answered; -1 none. */
+enum client_exit client_run(
+    const struct client_options *o, struct client_shared *shared, int fuse_fd, int ready_fd);
 
 #endif

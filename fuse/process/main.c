@@ -13,17 +13,23 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] = "millrace-fuse --socket PATH --cache-dir DIR [flags]\n       millrace-fuse --mountpoint DIR [flags]";
-static const char about[] = "Serves a dataset as a file system: to whoever owns the mount and listens on a socket, or at a mountpoint.\n"
-                            "Its configuration is JSON in the environment variable " ENV_CONFIG " or a file.";
+static const char usage[] =
+    "millrace-fuse --socket PATH --cache-dir DIR [flags]\n       millrace-fuse --mountpoint DIR [flags]";
+static const char about[] =
+    "Serves a dataset as a file system: to whoever owns the mount and listens on a socket, or at a mountpoint.\n"
+    "Its configuration is JSON in the environment variable " ENV_CONFIG " or a file.";
 
 /* Where a mount without --cache-dir keeps its things: one directory for each mountpoint. */
 static char *default_cache_dir(const char *mountpoint)
 {
     cleanup_free char *real = realpath(mountpoint, NULL);
-    const char *where = real ? real : mountpoint, *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    cleanup_free char *fallback = geteuid() == 0 ? xstrdup("/var/cache") : home ? xasprintf("%s/.cache", home) : xasprintf("/var/tmp/%u", geteuid());
-    return xasprintf("%s/millrace/mounts/%016llx", geteuid() != 0 && base && *base == '/' ? base : fallback,
+    const char *where = real ? real : mountpoint, *base = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    cleanup_free char *fallback = geteuid() == 0 ? xstrdup("/var/cache")
+        : home                                   ? xasprintf("%s/.cache", home)
+                                                 : xasprintf("/var/tmp/%u", geteuid());
+    return xasprintf("%s/millrace/mounts/%016llx",
+        geteuid() != 0 && base && *base == '/' ? base : fallback,
         (unsigned long long)hash64(where, strlen(where)));
 }
 
@@ -40,19 +46,29 @@ int main(int argc, char **argv)
     const char *level_text = "info", *log_format = NULL;
     enum log_level level;
     const struct opt table[] = {
-        {"socket", OPT_STRING, &o.socket, "PATH", "serve the mount of the keeper that listens here"},
-        {"mountpoint", OPT_STRING, &o.mountpoint, "DIR", "mount here, and serve it until it is unmounted"},
-        {"cache-dir", OPT_STRING, &o.cache_dir, "DIR", "directory of the cache, the index and staged files"},
-        {"secrets-dir", OPT_STRING, &o.secrets_dir, "DIR", "directory of the secrets that the configuration names"},
-        {"config", OPT_STRING, &o.config, "FILE", "configuration, instead of the environment variable"},
-        {"http", OPT_STRING, &o.http, "ADDRESS", "serve health, metrics and status here; empty: nowhere"},
-        {"metadata-sync", OPT_SECONDS, &o.sync_ns, "DURATION", "how old what is known of files may be"},
-        {"store-deadline", OPT_SECONDS, &o.deadline_ns, "DURATION", "how long a store is tried before a request fails; 0s: 30 s"},
+        {"socket", OPT_STRING, &o.socket, "PATH",
+            "serve the mount of the keeper that listens here"},
+        {"mountpoint", OPT_STRING, &o.mountpoint, "DIR",
+            "mount here, and serve it until it is unmounted"},
+        {"cache-dir", OPT_STRING, &o.cache_dir, "DIR",
+            "directory of the cache, the index and staged files"},
+        {"secrets-dir", OPT_STRING, &o.secrets_dir, "DIR",
+            "directory of the secrets that the configuration names"},
+        {"config", OPT_STRING, &o.config, "FILE",
+            "configuration, instead of the environment variable"},
+        {"http", OPT_STRING, &o.http, "ADDRESS",
+            "serve health, metrics and status here; empty: nowhere"},
+        {"metadata-sync", OPT_SECONDS, &o.sync_ns, "DURATION",
+            "how old what is known of files may be"},
+        {"store-deadline", OPT_SECONDS, &o.deadline_ns, "DURATION",
+            "how long a store is tried before a request fails; 0s: 30 s"},
         {"uid", OPT_INT, &o.uid, "N", "owner of files that come from the store"},
         {"gid", OPT_INT, &o.gid, "N", "group of files that come from the store"},
-        {"allow-other", OPT_BOOL, &o.allow_other, NULL, "other users may use the mount (always so for root)"},
+        {"allow-other", OPT_BOOL, &o.allow_other, NULL,
+            "other users may use the mount (always so for root)"},
         {"foreground", OPT_BOOL, &foreground, NULL, "stay in the foreground (the default)"},
-        {"daemonize", OPT_BOOL, &daemonize, NULL, "go to the background once the mount is served; the log is in the cache directory then"},
+        {"daemonize", OPT_BOOL, &daemonize, NULL,
+            "go to the background once the mount is served; the log is in the cache directory then"},
         {"log-level", OPT_STRING, &level_text, "LEVEL", "debug, info, warn or error"},
         {"log-format", OPT_STRING, &log_format, "FORMAT", "json or text"},
         {"version", OPT_BOOL, &version, NULL, "print the version"},

@@ -19,21 +19,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define QUICK_NS (100 * NS_PER_MS) /* a process that died sooner is not started again at once … */
+#define QUICK_NS      (100 * NS_PER_MS) /* a process that died sooner is not started again at once … */
 #define WAIT_FIRST_NS (10 * NS_PER_MS)
-#define WAIT_LAST_NS (5 * NS_PER_S)
-#define END_NS (20 * NS_PER_S)    /* how long the serving process may take to end before it is killed */
+#define WAIT_LAST_NS  (5 * NS_PER_S)
+/* how long the serving process may take to end before it is killed */
+#define END_NS     (20 * NS_PER_S)
 #define REMAINS_NS (2 * NS_PER_S) /* how long threads of one that has ended are waited for */
 
 struct supervisor {
     const struct client_options *o;
     struct client_shared *shared;
-    struct fuse_session *mount;   /* only to mount and unmount; NULL with a socket */
+    struct fuse_session *mount; /* only to mount and unmount; NULL with a socket */
     int fuse_fd, ready_fd;
     pid_t child;
     bool stopping;
-    int64_t kill_ns;              /* monotonic; 0: not told to end */
-    int64_t ended_ns;             /* monotonic; when the serving process was first seen to have ended, but for some threads; 0: it has not */
+    int64_t kill_ns; /* monotonic; 0: not told to end */
+    /* monotonic; when the serving process was first seen to have ended, but for some threads; 0: it
+     * has not */
+    int64_t ended_ns;
 };
 
 /* mount(2) for root, fusermount3 for others: libfuse knows both. */
@@ -41,7 +44,8 @@ static int mount_it(struct supervisor *s)
 {
     static const struct fuse_lowlevel_ops none;
     bool other = s->o->allow_other || geteuid() == 0;
-    cleanup_free char *options = xasprintf("default_permissions,fsname=millrace,subtype=millrace%s%s", other ? ",allow_other" : "",
+    cleanup_free char *options = xasprintf(
+        "default_permissions,fsname=millrace,subtype=millrace%s%s", other ? ",allow_other" : "",
         client_is_read_only(s->o) ? ",ro" : "");
     char name[] = "millrace", flag[] = "-o";
     char *argv[] = {name, flag, options, NULL};
@@ -86,7 +90,8 @@ static void end(struct supervisor *s)
         return;
     s->kill_ns = clock_mono_ns() + END_NS;
     if (s->mount)
-        fuse_session_unmount(s->mount); /* lazily: the serving process ends when the last open file is closed */
+        /* lazily: the serving process ends when the last open file is closed */
+        fuse_session_unmount(s->mount);
     if (s->child > 0 && !s->mount)
         kill(s->child, SIGTERM);
 }
@@ -109,12 +114,15 @@ static int reap(struct supervisor *s)
     return mine;
 }
 
-/* A thread in a call to a file system that does not answer can be such that no signal ends it, and until then the process is not reaped.
- * Returns the status of a serving process that has ended by itself, or was to end, but for such threads; else -1. */
+/* A thread in a call to a file system that does not answer can be such that no signal ends it, and
+ * until then the process is not reaped. Returns the status of a serving process that has ended by
+ * itself, or was to end, but for such threads; else -1. */
 static int leave_behind(struct supervisor *s)
 {
-    cleanup_free char *file = xasprintf("/proc/%d/stat", s->child), *text = file_read(file, 4096, NULL, NULL);
-    const char *state = text ? strrchr(text, ')') : NULL, *code = text ? strrchr(text, ' ') : NULL; /* the last field of proc_pid_stat(5) */
+    cleanup_free char *file = xasprintf("/proc/%d/stat", s->child),
+                      *text = file_read(file, 4096, NULL, NULL);
+    /* the last field of proc_pid_stat(5) */
+    const char *state = text ? strrchr(text, ')') : NULL, *code = text ? strrchr(text, ' ') : NULL;
     if (!state || !code || strncmp(state, ") Z", 3) != 0) {
         s->ended_ns = 0;
         return -1;
@@ -124,7 +132,8 @@ static int leave_behind(struct supervisor *s)
         s->ended_ns = clock_mono_ns();
     if (clock_mono_ns() - s->ended_ns < REMAINS_NS || (WIFSIGNALED(status) && !s->stopping))
         return -1;
-    log_warn("a thread of the serving process is left behind: it waits for a file system that does not answer");
+    log_warn(
+        "a thread of the serving process is left behind: it waits for a file system that does not answer");
     return status;
 }
 
@@ -137,7 +146,8 @@ static int watch(struct supervisor *s, const sigset_t *set)
         start(s);
         while (status < 0 && s->child > 0) {
             int sig = wait_signal(set);
-            if (s->ready_fd >= 0 && atomic_load(&s->shared->init_len)) { /* served: nobody looks at our stderr any more */
+            /* served: nobody looks at our stderr any more */
+            if (s->ready_fd >= 0 && atomic_load(&s->shared->init_len)) {
                 close(s->ready_fd);
                 s->ready_fd = -1;
                 client_log_to_file(s->o);
@@ -199,7 +209,8 @@ int supervise_run(const struct client_options *o, bool daemonize)
 {
     struct supervisor s = {.o = o, .fuse_fd = -1, .ready_fd = -1};
     sigset_t set;
-    s.shared = mmap(NULL, sizeof *s.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    s.shared = mmap(
+        NULL, sizeof *s.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s.shared == MAP_FAILED) {
         log_error("no memory");
         return CLIENT_BROKEN;

@@ -1,5 +1,6 @@
-/* supervise — process 1 of the client: keeps the mount, starts the serving process, and starts another one within milliseconds when a
- * signal killed it. It does nothing else, so there is nothing in it that could fail. */
+/* supervise — process 1 of the client: keeps the mount, starts the serving process, and starts
+ * another one within milliseconds when a signal killed it. It does nothing else, so there is
+ * nothing in it that could fail. */
 #ifndef MILLRACE_FUSE_PROCESS_SUPERVISE_H
 #define MILLRACE_FUSE_PROCESS_SUPERVISE_H
 

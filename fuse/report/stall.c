@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALLERS 64            /* those that did not read for longest give way */
-#define PIDS 1024u            /* remembered … */
-#define PID_NS (30 * NS_PER_S) /* … for so long: they are used again */
+#define CALLERS 64              /* those that did not read for longest give way */
+#define PIDS    1024u           /* remembered … */
+#define PID_NS  (30 * NS_PER_S) /* … for so long: they are used again */
 
 struct stall_caller {
     struct stall_times times;
-    unsigned reading;         /* reads under way */
+    unsigned reading;          /* reads under way */
     int64_t since_ns, last_ns; /* when the first of them began; when the latest one did */
 };
 
@@ -27,7 +27,7 @@ struct stalls {
         pid_t pid;
         int64_t until_ns;
         unsigned caller;
-    } pids[PIDS];             /* mu; by pid % PIDS */
+    } pids[PIDS]; /* mu; by pid % PIDS */
 };
 
 struct stalls *stalls_new(stall_who who, void *user)
@@ -72,7 +72,8 @@ static unsigned find_caller(struct stalls *s, const char *name)
 static int known(struct stalls *s, pid_t pid, int64_t now)
 {
     unsigned at = (unsigned)pid % PIDS;
-    if (s->pids[at].pid != pid || s->pids[at].until_ns < now || !s->callers[s->pids[at].caller].times.caller[0])
+    if (s->pids[at].pid != pid || s->pids[at].until_ns < now
+        || !s->callers[s->pids[at].caller].times.caller[0])
         return -1;
     return (int)s->pids[at].caller;
 }
@@ -93,7 +94,9 @@ struct stall_caller *stalls_begin(struct stalls *s, pid_t pid)
         pthread_mutex_lock(&s->mu);
         at = (int)find_caller(s, name);
         s->pids[(unsigned)pid % PIDS].pid = pid;
-        s->pids[(unsigned)pid % PIDS].until_ns = strcmp(s->callers[at].times.caller, name) == 0 ? now + PID_NS : 0;
+        s->pids[(unsigned)pid % PIDS].until_ns = strcmp(s->callers[at].times.caller, name) == 0
+            ? now + PID_NS
+            : 0;
         s->pids[(unsigned)pid % PIDS].caller = (unsigned)at;
     }
     struct stall_caller *c = &s->callers[at];
@@ -118,7 +121,8 @@ void stalls_end(struct stalls *s, struct stall_caller *c)
     pthread_mutex_unlock(&s->mu);
 }
 
-void stalls_each(struct stalls *s, void (*fn)(void *user, const struct stall_times *times), void *user)
+void stalls_each(
+    struct stalls *s, void (*fn)(void *user, const struct stall_times *times), void *user)
 {
     for (unsigned i = 0; i < CALLERS; i++) {
         pthread_mutex_lock(&s->mu);

@@ -1,7 +1,8 @@
-/* stall — for how long readers waited for data, who, and for what. Of each caller (lib/keep/caller.h): the waiting of all its reads
- * summed up, by what they waited for, and the time in which at least one of them waited, which is at most the time that passed:
- * "that pod waited 7 % of the time for data". What the kernel reads by itself (its page cache, passthrough) never gets here.
- * Threads: any. Locks: stalls.mu, a leaf. */
+/* stall — for how long readers waited for data, who, and for what. Of each caller
+ * (lib/keep/caller.h): the waiting of all its reads summed up, by what they waited for, and the
+ * time in which at least one of them waited, which is at most the time that passed: "that pod
+ * waited 7 % of the time for data". What the kernel reads by itself (its page cache, passthrough)
+ * never gets here. Threads: any. Locks: stalls.mu, a leaf. */
 #ifndef MILLRACE_FUSE_REPORT_STALL_H
 #define MILLRACE_FUSE_REPORT_STALL_H
 
@@ -24,10 +25,11 @@ void stalls_end(struct stalls *s, struct stall_caller *caller); /* … and ends,
 
 struct stall_times {
     char caller[CALLER_MAX];
-    uint64_t reads, waiting_ns;     /* at least one read was waiting */
+    uint64_t reads, waiting_ns;            /* at least one read was waiting */
     uint64_t store_ns, worker_ns, disk_ns; /* all reads together */
 };
 /* Calls fn for everybody, without a lock. */
-void stalls_each(struct stalls *s, void (*fn)(void *user, const struct stall_times *times), void *user);
+void stalls_each(
+    struct stalls *s, void (*fn)(void *user, const struct stall_times *times), void *user);
 
 #endif

@@ -1,11 +1,11 @@
-/* status — what the client says of itself: /healthz, /readyz, /metrics and /status (JSON) over HTTP.
- * Threads: any. Locks: status.mu, a leaf. */
+/* status — what the client says of itself: /healthz, /readyz, /metrics and /status (JSON) over
+ * HTTP. Threads: any. Locks: status.mu, a leaf. */
 #ifndef MILLRACE_FUSE_REPORT_STATUS_H
 #define MILLRACE_FUSE_REPORT_STATUS_H
 
-#include "lib/conf/conf.h"
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
+#include "lib/conf/conf.h"
 
 struct status; /* opaque */
 struct cache;
@@ -17,9 +17,10 @@ struct stalls;
 
 struct status *status_new(void);
 void status_free(struct status *s);
-/* Serves it; NULL: on port PORT_HTTP of all addresses. An address that is taken is logged, not an error. */
+/* Serves it; NULL: on port PORT_HTTP of all addresses. An address that is taken is logged, not an
+ * error. */
 void status_listen(struct status *s, const char *address);
-void status_conf(struct status *s, const struct conf *conf);                          /* borrowed */
+void status_conf(struct status *s, const struct conf *conf); /* borrowed */
 struct status_sources {
     struct cache *cache; /* all borrowed */
     struct ring *ring;
@@ -27,11 +28,16 @@ struct status_sources {
     struct hints *hints;
     struct stalls *stalls;
 };
-void status_data(struct status *s, const struct status_sources *from); /* copied; NULL: none any more */
-void status_profile(struct status *s, bool sealed, struct backings *backings);         /* backings: borrowed; NULL: none */
-void status_fail(struct status *s, const char *reason, const char *message);           /* as a whole: not ready */
-void status_mount(struct status *s, size_t mount, const char *reason, const char *message); /* reason "": ready */
-void status_ready(struct status *s);                                                   /* all mounts answered */
+/* copied; NULL: none any more */
+void status_data(struct status *s, const struct status_sources *from);
+/* backings: borrowed; NULL: none */
+void status_profile(struct status *s, bool sealed, struct backings *backings);
+/* as a whole: not ready */
+void status_fail(struct status *s, const char *reason, const char *message);
+/* reason "": ready */
+void status_mount(struct status *s, size_t mount, const char *reason, const char *message);
+/* all mounts answered */
+void status_ready(struct status *s);
 void status_serving(struct status *s, bool serving);
 void status_json(struct status *s, struct buf *out);
 

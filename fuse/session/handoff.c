@@ -16,9 +16,10 @@
 #include <unistd.h>
 
 #define CONNECT_FIRST_NS (20 * NS_PER_MS)
-#define CONNECT_LAST_NS (1000 * NS_PER_MS)
-#define ANSWER_NS (2 * NS_PER_S)
-#define MUTE_NS (30 * NS_PER_S)    /* a keeper that did not answer is not asked again: who opens a file waits for it */
+#define CONNECT_LAST_NS  (1000 * NS_PER_MS)
+#define ANSWER_NS        (2 * NS_PER_S)
+/* a keeper that did not answer is not asked again: who opens a file waits for it */
+#define MUTE_NS   (30 * NS_PER_S)
 #define CALLER_NS (50 * NS_PER_MS) /* a reader waits for it */
 
 struct asker { /* of who a process is; on its stack */
@@ -33,17 +34,19 @@ struct keeper {
     pthread_t thread;
     pthread_mutex_t mu, ask;
     pthread_cond_t changed;
-    int sock;                     /* mu; -1 while there is no connection */
-    int fuse_fd;                  /* mu; -1 before the first mount; never closed: a session may be reading from it */
-    struct keep_welcome welcome;  /* mu; of fuse_fd, with the INIT as it is known now */
-    bool taken;                   /* mu; keeper_wait() gave it away: what comes later is another mount */
-    bool serving;                 /* mu */
+    int sock; /* mu; -1 while there is no connection */
+    /* mu; -1 before the first mount; never closed: a session may be reading from it */
+    int fuse_fd;
+    struct keep_welcome welcome; /* mu; of fuse_fd, with the INIT as it is known now */
+    /* mu; keeper_wait() gave it away: what comes later is another mount */
+    bool taken;
+    bool serving;                  /* mu */
     char failed[KEEP_PAYLOAD_MAX]; /* mu; "" nothing failed */
-    bool asking, answered;        /* mu */
-    int64_t answer;               /* mu */
-    int64_t mute_ns;              /* mu; until when nothing is asked */
-    struct asker *askers;         /* mu */
-    bool stop;                    /* mu */
+    bool asking, answered;         /* mu */
+    int64_t answer;                /* mu */
+    int64_t mute_ns;               /* mu; until when nothing is asked */
+    struct asker *askers;          /* mu */
+    bool stop;                     /* mu */
 };
 
 static void say(struct keeper *k, enum keep_type type, const void *payload, size_t len, int fd)
@@ -81,7 +84,9 @@ static void take_welcome(struct keeper *k, const struct keep_msg *m, int *fd)
         log_warn("the keeper speaks another version (%u)", w.version);
         return;
     }
-    if (k->taken) /* an echo of the fd that was handed back, or a new mount: this process ends with its own first */
+    /* an echo of the fd that was handed back, or a new mount: this process ends with its own first
+     */
+    if (k->taken)
         return;
     if (k->fuse_fd >= 0)
         close(k->fuse_fd); /* that mount was given up before we served it */
@@ -266,19 +271,22 @@ int keeper_backing_open(void *keeper, int fd, int32_t *id, struct err *e)
     k->answered = false;
     if (sock >= 0)
         say(k, KEEP_BACKING_OPEN, NULL, 0, fd);
-    while (k->sock == sock && sock >= 0 && !k->answered && clock_cond_wait(&k->changed, &k->mu, until) == 0)
+    while (k->sock == sock && sock >= 0 && !k->answered
+        && clock_cond_wait(&k->changed, &k->mu, until) == 0)
         continue;
     k->asking = false;
     if (!k->answered)
         err_set(e, ERR_RETRY, "the keeper does not answer");
     else if (k->answer <= 0 || k->answer > INT32_MAX)
-        err_sys(e, k->answer < 0 ? (int)-k->answer : EIO, "the keeper cannot register a backing file");
+        err_sys(
+            e, k->answer < 0 ? (int)-k->answer : EIO, "the keeper cannot register a backing file");
     else {
         *id = (int32_t)k->answer;
         rc = 0;
     }
     if (!k->answered && k->sock == sock && sock >= 0) {
-        shutdown(sock, SHUT_RDWR); /* a late answer must not be taken for that of the next question */
+        /* a late answer must not be taken for that of the next question */
+        shutdown(sock, SHUT_RDWR);
         k->mute_ns = clock_mono_ns() + MUTE_NS;
     }
     pthread_mutex_unlock(&k->mu);
@@ -314,7 +322,8 @@ void keeper_caller(void *keeper, pid_t pid, char out[CALLER_MAX])
         me.next = k->askers;
         k->askers = &me;
         say(k, KEEP_WHO, &value, sizeof value, -1);
-        while (!me.answered && k->sock >= 0 && !k->stop && clock_cond_wait(&k->changed, &k->mu, until) == 0)
+        while (!me.answered && k->sock >= 0 && !k->stop
+            && clock_cond_wait(&k->changed, &k->mu, until) == 0)
             continue;
         struct asker **at = &k->askers;
         while (*at != &me)

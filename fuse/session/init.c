@@ -2,13 +2,13 @@
 
 #include <string.h>
 
-#define PARALLEL_DIROPS (1u << 18)
+#define PARALLEL_DIROPS    (1u << 18)
 #define HANDLE_KILLPRIV_V2 (1u << 28)
-#define INIT_EXT (1u << 30)
-#define PASSTHROUGH (1u << 5) /* of flags2: 1 << 37 */
-#define HAS_RESEND (1u << 7)  /* 1 << 39 */
-#define OPEN_KEEP_CACHE (1u << 1)
-#define OPEN_PASSTHROUGH (1u << 7)
+#define INIT_EXT           (1u << 30)
+#define PASSTHROUGH        (1u << 5) /* of flags2: 1 << 37 */
+#define HAS_RESEND         (1u << 7) /* 1 << 39 */
+#define OPEN_KEEP_CACHE    (1u << 1)
+#define OPEN_PASSTHROUGH   (1u << 7)
 
 struct in_header {
     uint32_t len, opcode;
@@ -20,7 +20,8 @@ struct init_in {
     uint32_t major, minor, max_readahead, flags;
     uint32_t flags2; /* since 7.36 */
 };
-_Static_assert(sizeof(struct in_header) == 40 && offsetof(struct init_in, flags2) == 16, "as the kernel has it");
+_Static_assert(sizeof(struct in_header) == 40 && offsetof(struct init_in, flags2) == 16,
+    "as the kernel has it");
 
 struct init_out {
     uint32_t major, minor, max_readahead, flags;
@@ -31,7 +32,8 @@ struct init_out {
     uint32_t max_stack_depth; /* since 7.40; unused before */
     uint32_t unused[6];
 };
-_Static_assert(sizeof(struct init_out) == 64 && offsetof(struct init_out, max_stack_depth) == 36, "as the kernel has it");
+_Static_assert(sizeof(struct init_out) == 64 && offsetof(struct init_out, max_stack_depth) == 36,
+    "as the kernel has it");
 
 struct open_out {
     uint64_t fh;
@@ -48,15 +50,19 @@ void session_offer_read(struct session_offer *o, const void *request, size_t len
     } r = {0};
     memcpy(&r.h, request, len < sizeof r.h ? len : sizeof r.h);
     if (len > sizeof r.h)
-        memcpy(&r.in, (const char *)request + sizeof r.h, len - sizeof r.h < sizeof r.in ? len - sizeof r.h : sizeof r.in);
-    *o = (struct session_offer){.unique = r.h.unique, .flags = r.in.flags, .flags2 = r.in.flags & INIT_EXT ? r.in.flags2 : 0};
+        memcpy(&r.in, (const char *)request + sizeof r.h,
+            len - sizeof r.h < sizeof r.in ? len - sizeof r.h : sizeof r.in);
+    *o = (struct session_offer){.unique = r.h.unique,
+        .flags = r.in.flags,
+        .flags2 = r.in.flags & INIT_EXT ? r.in.flags2 : 0};
 }
 
 bool session_offer_passthrough(const struct session_offer *o) { return o->flags2 & PASSTHROUGH; }
 
 bool session_offer_resend(const struct session_offer *o) { return o->flags2 & HAS_RESEND; }
 
-void session_init_patch(const struct session_offer *o, unsigned stack_depth, void *reply, size_t len)
+void session_init_patch(
+    const struct session_offer *o, unsigned stack_depth, void *reply, size_t len)
 {
     struct init_out out = {0};
     size_t have = len < sizeof out ? len : sizeof out;

@@ -31,7 +31,7 @@ struct inval {
     pid_t helper; /* mu; 0: none */
 };
 
-/* -- the helper: no locks and no memory of the process that it was copied from --------------------------------------------- */
+/* -- the helper: no locks and no memory of the process that it was copied from --------------- */
 
 static void tell_entry(int fuse_fd, const struct record *r, size_t len)
 {
@@ -57,7 +57,8 @@ static void tell_dir(int fuse_fd, uint64_t dir)
         return;
 }
 
-/* Has the files that it needs and no others: what the serving process has locked is free when that ends. */
+/* Has the files that it needs and no others: what the serving process has locked is free when that
+ * ends. */
 static _Noreturn void help(int in, int fuse_fd)
 {
     struct record r;
@@ -77,7 +78,7 @@ static _Noreturn void help(int in, int fuse_fd)
     _exit(0);
 }
 
-/* -- the serving process ------------------------------------------------------------------------------------------------------ */
+/* -- the serving process --------------------------------------------------------------------- */
 
 /* v->mu is held. */
 static int start(struct inval *v)
@@ -101,7 +102,8 @@ static void look_after_helper(struct inval *v)
     if (v->fuse_fd < 0 || (v->helper && waitpid(v->helper, NULL, WNOHANG) == 0))
         return;
     if (start(v))
-        log_kv(LOG_WARN, "what changed in the store is seen later: no process to tell the kernel", "error", strerror(errno), NULL);
+        log_kv(LOG_WARN, "what changed in the store is seen later: no process to tell the kernel",
+            "error", strerror(errno), NULL);
 }
 
 void inval_add(void *inval, uint64_t dir, const char *name)
@@ -117,7 +119,8 @@ void inval_add(void *inval, uint64_t dir, const char *name)
     ssize_t n = write(v->out, &r, sizeof r);
     pthread_mutex_unlock(&v->mu);
     if (n < 0 && errno != EAGAIN)
-        log_kv(LOG_WARN, "the kernel could not be told of a changed name", "name", name, "error", strerror(errno), NULL);
+        log_kv(LOG_WARN, "the kernel could not be told of a changed name", "name", name, "error",
+            strerror(errno), NULL);
 }
 
 struct inval *inval_new(struct err *e)

@@ -16,21 +16,22 @@
 #include <unistd.h>
 
 #define LOOK_NS INT64_C(150000) /* the waiting thread looks so long before it sleeps … */
-#define NEAR_NS INT64_C(500000) /* … if the last request came within this: being woken takes long, too */
-#define BUSY_NS INT64_C(20000)  /* … and nobody else has work for the processor */
-#define PAUSES 16               /* between two looks: half a microsecond */
-#define MISSES_MAX 4            /* 2^this chances are passed over after so many looks in vain */
-#define WATCH_NS (10 * NS_PER_MS)
-#define IDLE_MAX 10
+/* … if the last request came within this: being woken takes long, too */
+#define NEAR_NS    INT64_C(500000)
+#define BUSY_NS    INT64_C(20000) /* … and nobody else has work for the processor */
+#define PAUSES     16             /* between two looks: half a microsecond */
+#define MISSES_MAX 4              /* 2^this chances are passed over after so many looks in vain */
+#define WATCH_NS   (10 * NS_PER_MS)
+#define IDLE_MAX   10
 
-struct luck { /* of looking for requests before sleeping */
+struct luck {              /* of looking for requests before sleeping */
     unsigned misses, skip; /* looks in vain, one after the other; chances to pass over */
 };
 
 struct loop {
     struct loop_conf c;
-    int wake_fd;              /* readable: it is over */
-    bool may_look;            /* there is more than one processor */
+    int wake_fd;   /* readable: it is over */
+    bool may_look; /* there is more than one processor */
     _Atomic bool over;
     pthread_mutex_t mu;
     pthread_cond_t turn;      /* nobody waits, or it is over */
@@ -42,11 +43,11 @@ struct loop {
     bool quiet;               /* mu; nothing to watch */
     uint64_t taken;           /* mu; requests */
     /* of the waiting thread, handed on under mu: */
-    bool near;                /* the last request came soon */
+    bool near; /* the last request came soon */
     struct luck luck;
     /* of a thread that has answered while another one waits, which sleeps: */
-    bool looking;             /* mu; there is one */
-    struct luck after;        /* its, handed on under mu */
+    bool looking;      /* mu; there is one */
+    struct luck after; /* its, handed on under mu */
 };
 
 static __thread struct loop *tl_alone; /* nobody waits while this thread works on a request */
@@ -156,7 +157,8 @@ void loop_end(struct loop *l)
 
 /* ---- whose turn it is ---- */
 
-/* Where requests come, one idle thread looks now and then whether somebody waits for them. mu is held. */
+/* Where requests come, one idle thread looks now and then whether somebody waits for them. mu is
+ * held. */
 static void idle(struct loop *l)
 {
     if (l->watched || l->quiet) {
@@ -249,7 +251,8 @@ static ssize_t wait_for_request(struct loop *l, void *buf, size_t len, bool *at_
             looks = look_around(&now) && now - began < LOOK_NS;
             continue;
         }
-        struct pollfd fds[] = {{.fd = l->c.fd, .events = POLLIN}, {.fd = l->wake_fd, .events = POLLIN}};
+        struct pollfd fds[] = {
+            {.fd = l->c.fd, .events = POLLIN}, {.fd = l->wake_fd, .events = POLLIN}};
         poll(fds, ARRAY_LEN(fds), -1);
         now = clock_mono_ns();
         slept = true;
@@ -260,8 +263,8 @@ static ssize_t wait_for_request(struct loop *l, void *buf, size_t len, bool *at_
     return n;
 }
 
-/* Looks for the request that an answer often brings about, for a thread that has just given one and need not wait for the next: the one
- * that waits may be asleep, and slow to wake. */
+/* Looks for the request that an answer often brings about, for a thread that has just given one and
+ * need not wait for the next: the one that waits may be asleep, and slow to wake. */
 static ssize_t look_after(struct loop *l, void *buf, size_t len)
 {
     int64_t began = clock_mono_ns(), now = began;
@@ -273,7 +276,8 @@ static ssize_t look_after(struct loop *l, void *buf, size_t len)
     errno = EAGAIN;
     if (!look)
         return -1;
-    while (look_around(&now) && now - began < LOOK_NS && (n = read(l->c.fd, buf, len)) < 0 && errno == EAGAIN)
+    while (look_around(&now) && now - began < LOOK_NS && (n = read(l->c.fd, buf, len)) < 0
+        && errno == EAGAIN)
         continue;
     int saved = n < 0 && errno != EAGAIN ? errno : EAGAIN;
     pthread_mutex_lock(&l->mu);

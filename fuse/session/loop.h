@@ -1,9 +1,11 @@
-/* loop — the threads that read requests from /dev/fuse, and which of them waits for the next one. To wake a thread on another processor
- * costs more than most requests do (some 5 µs, in virtual machines 50 and more), so one thread alone waits; it looks for the next request
- * for a while before it sleeps, where the last ones came quickly; and what is answered at once is answered by that thread, which is back
- * before anybody else would be awake. Whatever may take longer passes the waiting on first; the thread that has given such an answer
- * looks for the next request for a moment, too, as the one that waits may be asleep by then.
- * The fd must be O_NONBLOCK. Threads: any. Locks: loop.mu, a leaf. */
+/* loop — the threads that read requests from /dev/fuse, and which of them waits for the next one.
+ * To wake a thread on another processor costs more than most requests do (some 5 µs, in virtual
+ * machines 50 and more), so one thread alone waits; it looks for the next request for a while
+ * before it sleeps, where the last ones came quickly; and what is answered at once is answered by
+ * that thread, which is back before anybody else would be awake. Whatever may take longer passes
+ * the waiting on first; the thread that has given such an answer looks for the next request for a
+ * moment, too, as the one that waits may be asleep by then. The fd must be O_NONBLOCK. Threads:
+ * any. Locks: loop.mu, a leaf. */
 #ifndef MILLRACE_FUSE_SESSION_LOOP_H
 #define MILLRACE_FUSE_SESSION_LOOP_H
 
@@ -19,8 +21,8 @@ struct loop_conf {
     int fd;                   /* borrowed */
     unsigned threads;         /* at most */
     void (*work)(void *user); /* a thread's work: loop_read() and the answer, until it fails */
-    /* How many such requests, that were there one after the other, a thread answers before it wants company; 0: it wants it at once.
-     * Those that take long after all say loop_will_block(). */
+    /* How many such requests, that were there one after the other, a thread answers before it wants
+     * company; 0: it wants it at once. Those that take long after all say loop_will_block(). */
     unsigned (*in_a_row)(const void *request, size_t len);
     void *user;
 };
@@ -33,7 +35,8 @@ void loop_free(struct loop *l);
 /* The next request. -1 with errno: of read(), or EINTR, if this thread is to end. */
 ssize_t loop_read(struct loop *l, void *buf, size_t len);
 bool loop_dismissed(void); /* this thread is to end */
-/* The request that this thread works on takes longer: let somebody else wait for the next one. Of no effect in other threads. */
+/* The request that this thread works on takes longer: let somebody else wait for the next one. Of
+ * no effect in other threads. */
 void loop_will_block(void);
 
 #endif

@@ -2,8 +2,8 @@
 #include "fuse/session/session.h"
 
 #include "fuse/ops/fs.h"
-#include "fuse/session/loop.h"
 #include "fuse/session/init.h"
+#include "fuse/session/loop.h"
 #include "lib/base/log.h"
 
 #include <errno.h>
@@ -26,16 +26,17 @@ struct backing_map {
     uint32_t flags;
     uint64_t padding;
 };
-#define IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define IOC_BACKING_OPEN  _IOW(229, 1, struct backing_map)
 #define IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
 struct session {
     struct session_conf c;
     struct fuse_session *se;
     struct loop *loop;
-    _Atomic int broken;       /* errno that ended a thread */
-    bool replay, swallow;     /* main thread, before the loop: the saved INIT is next to be read; its answer stays here */
-    _Atomic bool answered;    /* INIT */
+    _Atomic int broken; /* errno that ended a thread */
+    /* main thread, before the loop: the saved INIT is next to be read; its answer stays here */
+    bool replay, swallow;
+    _Atomic bool answered;      /* INIT */
     struct session_offer offer; /* the kernel's INIT */
     _Atomic bool passthrough;
     _Atomic bool unmounted;
@@ -84,12 +85,24 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
 
 static unsigned in_a_row(const void *request, size_t len)
 {
-    switch (len >= sizeof(struct fuse_in_header) ? ((const struct fuse_in_header *)request)->opcode : 0) {
-    case FUSE_LOOKUP: case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_GETATTR: case FUSE_OPEN: case FUSE_RELEASE: case FUSE_OPENDIR:
-    case FUSE_RELEASEDIR: case FUSE_STATFS: case FUSE_INTERRUPT:
+    switch (len >= sizeof(struct fuse_in_header) ? ((const struct fuse_in_header *)request)->opcode
+                                                 : 0) {
+    case FUSE_LOOKUP:
+    case FUSE_FORGET:
+    case FUSE_BATCH_FORGET:
+    case FUSE_GETATTR:
+    case FUSE_OPEN:
+    case FUSE_RELEASE:
+    case FUSE_OPENDIR:
+    case FUSE_RELEASEDIR:
+    case FUSE_STATFS:
+    case FUSE_INTERRUPT:
         return QUICK;
-    case FUSE_READ: return 1; /* bytes in memory are copied at once; but others need not stand in line for that */
-    default: return 0;
+    /* bytes in memory are copied at once; but others need not stand in line for that */
+    case FUSE_READ:
+        return 1;
+    default:
+        return 0;
     }
 }
 
@@ -164,7 +177,8 @@ struct session *session_new(const struct session_conf *conf, struct fs *fs, stru
         return NULL;
     }
     s->c = *conf;
-    s->loop = loop_new(&(struct loop_conf){conf->fd, conf->threads ? conf->threads : 64, serve, in_a_row, s}, e);
+    s->loop = loop_new(
+        &(struct loop_conf){conf->fd, conf->threads ? conf->threads : 64, serve, in_a_row, s}, e);
     if (!s->loop) {
         free(s);
         return NULL;
@@ -181,7 +195,8 @@ struct session *session_new(const struct session_conf *conf, struct fs *fs, stru
     return s;
 }
 
-/* Takes a session over: libfuse gets the INIT that was answered long ago, the kernel sends again what was not answered. */
+/* Takes a session over: libfuse gets the INIT that was answered long ago, the kernel sends again
+ * what was not answered. */
 static int resume(struct session *s, struct err *e)
 {
     struct fuse_buf buf = {0};
@@ -194,7 +209,8 @@ static int resume(struct session *s, struct err *e)
         return err_set(e, ERR_FATAL, "cannot take the session over: its INIT was not understood");
     struct fuse_out_header h = {.len = sizeof h, .error = NOTIFY_RESEND, .unique = 0};
     if (session_offer_resend(&s->offer) && write(s->c.fd, &h, sizeof h) != (ssize_t)sizeof h)
-        log_kv(LOG_WARN, "the kernel does not send requests again; those under way may hang", "error", strerror(errno), NULL);
+        log_kv(LOG_WARN, "the kernel does not send requests again; those under way may hang",
+            "error", strerror(errno), NULL);
     s->c.serving(s->c.user);
     return 0;
 }
@@ -232,7 +248,8 @@ void session_inval_dir(struct session *s, uint64_t dir)
 {
     int rc = fuse_lowlevel_notify_inval_inode(s->se, dir, 0, 0);
     if (rc && rc != -ENOENT && rc != -ENOTCONN)
-        log_kv(LOG_WARN, "the kernel could not be told of a changed directory", "error", strerror(-rc), NULL);
+        log_kv(LOG_WARN, "the kernel could not be told of a changed directory", "error",
+            strerror(-rc), NULL);
 }
 
 int session_backing_open(struct session *s, int fd, int32_t *id, struct err *e)

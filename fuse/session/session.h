@@ -1,6 +1,7 @@
-/* session — the FUSE connection: libfuse's low-level session over an fd that somebody else opened and mounted, so that it can be taken over
- * from a process that died. What libfuse 3.14 does not know is added to its replies on their way to the kernel: parallel
- * lookups, passthrough, resending; each only if the kernel offered it. */
+/* session — the FUSE connection: libfuse's low-level session over an fd that somebody else opened
+ * and mounted, so that it can be taken over from a process that died. What libfuse 3.14 does not
+ * know is added to its replies on their way to the kernel: parallel lookups, passthrough,
+ * resending; each only if the kernel offered it. */
 #ifndef MILLRACE_FUSE_SESSION_SESSION_H
 #define MILLRACE_FUSE_SESSION_SESSION_H
 
@@ -14,27 +15,34 @@ struct fs;
 struct session; /* opaque */
 
 struct session_conf {
-    int fd;                   /* /dev/fuse; borrowed */
-    const void *init;         /* the kernel's INIT request, if an earlier process answered it already */
-    size_t init_len;          /* 0: it is still to come */
-    unsigned stack_depth;     /* for passthrough: 1, or 2 if the cache is on an overlay; 0: no passthrough */
-    unsigned threads;         /* at most; 0: 64 */
-    void (*save_init)(void *user, const void *init, size_t len); /* called once, before it is answered */
-    void (*serving)(void *user);                                 /* INIT is answered, or was before */
-    void (*unmounted)(void *user);                               /* nobody waits for an answer any more; perhaps called again */
+    int fd; /* /dev/fuse; borrowed */
+    /* the kernel's INIT request, if an earlier process answered it already */
+    const void *init;
+    size_t init_len; /* 0: it is still to come */
+    /* for passthrough: 1, or 2 if the cache is on an overlay; 0: no passthrough */
+    unsigned stack_depth;
+    unsigned threads; /* at most; 0: 64 */
+    /* called once, before it is answered */
+    void (*save_init)(void *user, const void *init, size_t len);
+    /* INIT is answered, or was before */
+    void (*serving)(void *user);
+    /* nobody waits for an answer any more; perhaps called again */
+    void (*unmounted)(void *user);
     void *user;
 };
 /* One a process. */
 struct session *session_new(const struct session_conf *conf, struct fs *fs, struct err *e);
 int session_run(struct session *s, struct err *e); /* 0: unmounted, or told to end */
-void session_exit(struct session *s);              /* ends session_run(); async-signal-safe when the signal interrupts the main thread */
+/* ends session_run(); async-signal-safe when the signal interrupts the main thread */
+void session_exit(struct session *s);
 bool session_unmounted(const struct session *s);
 void session_free(struct session *s);
 
 bool session_has_passthrough(const struct session *s); /* the kernel agreed */
 /* The OPEN that this thread answers next is passed through to the backing file with this id. */
 void session_pass_through(int32_t backing_id);
-bool session_resent(void); /* the request this thread works on may have been done already by a process that was killed */
+/* the request this thread works on may have been done already by a process that was killed */
+bool session_resent(void);
 /* Tells the kernel that it must read that directory again; waits for nothing. */
 void session_inval_dir(struct session *s, uint64_t dir);
 /* By our own right (CAP_SYS_ADMIN). */

@@ -1,4 +1,5 @@
-/* impl — what the stores share among themselves: the table of functions behind store.h, options, retries, errors. */
+/* impl — what the stores share among themselves: the table of functions behind store.h, options,
+ * retries, errors. */
 #ifndef MILLRACE_FUSE_STORE_IMPL_H
 #define MILLRACE_FUSE_STORE_IMPL_H
 
@@ -6,27 +7,31 @@
 
 #include "lib/base/clock.h"
 
-/* -- options ------------------------------------------------------------------------------------------------------- */
+/* -- options --------------------------------------------------------------------------------- */
 
 enum store_option_kind {
     STORE_OPTION_STRING,
-    STORE_OPTION_BOOL,   /* "true" | "false" */
-    STORE_OPTION_URL,    /* http://… | https://… */
-    STORE_OPTION_SECRET, /* never shown; from a Secret, the environment or, if it must be, the options */
+    STORE_OPTION_BOOL, /* "true" | "false" */
+    STORE_OPTION_URL,  /* http://… | https://… */
+    /* never shown; from a Secret, the environment or, if it must be, the options */
+    STORE_OPTION_SECRET,
 };
 
-/* One row makes the parser, the error texts and the CLI's help. A table ends with a row without a name. */
+/* One row makes the parser, the error texts and the CLI's help. A table ends with a row without a
+ * name. */
 struct store_option {
     const char *name;
     enum store_option_kind kind;
-    const char *env[3];      /* environment variables that give it where there is no secrets directory */
-    const char *aliases[3];  /* names other systems' users write */
+    /* environment variables that give it where there is no secrets directory */
+    const char *env[3];
+    const char *aliases[3]; /* names other systems' users write */
     const char *help;
 };
 
 struct store_params {
-    const char *url;                    /* the mount point as the user wrote it, without trailing slashes: for messages */
-    const char *rest;                   /* of the URL after "scheme://" */
+    /* the mount point as the user wrote it, without trailing slashes: for messages */
+    const char *url;
+    const char *rest; /* of the URL after "scheme://" */
     const struct conf_mount *mount;
     const struct store_option *options; /* the table of this kind of store */
     const char *secrets_dir;
@@ -34,16 +39,19 @@ struct store_params {
     unsigned max_connections;
 };
 
-const struct store_option *option_find(const struct store_option *table, const char *name); /* or an alias; NULL: none */
+/* or an alias; NULL: none */
+const struct store_option *option_find(const struct store_option *table, const char *name);
 /* INVALID (InvalidOption) for a name that is not in the table or a value of the wrong kind. */
 int option_check_all(const struct store_params *p, struct err *e);
-/* The value of an option: secret file, option, environment. Caller frees; *out NULL if it was not given at all. DENIED
- * (SecretMissing) when it is promised by a Secret that is not there. Values of secrets go to log_redact(). */
+/* The value of an option: secret file, option, environment. Caller frees; *out NULL if it was not
+ * given at all. DENIED (SecretMissing) when it is promised by a Secret that is not there. Values of
+ * secrets go to log_redact(). */
 int option_get(const struct store_params *p, const char *name, char **out, struct err *e);
-/* "Secret creds (keys accessKey, secretKey)", "options access-key-id, …" or "AWS_ACCESS_KEY_ID …": where a person looks. */
+/* "Secret creds (keys accessKey, secretKey)", "options access-key-id, …" or "AWS_ACCESS_KEY_ID …":
+ * where a person looks. */
 char *option_origin(const struct store_params *p, const char *const *names);
 
-/* -- errors -------------------------------------------------------------------------------------------------------- */
+/* -- errors ---------------------------------------------------------------------------------- */
 
 enum store_why {
     WHY_INVALID_URL,
@@ -60,10 +68,10 @@ enum store_why {
 };
 const char *store_why_name(enum store_why why); /* "AccessDenied" … */
 /* "<what>: <Reason><text>"; text begins with ": " or " (…): ". sys 0: by class. Returns -1. */
-int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, const char *what, const char *fmt, ...)
-    __attribute__((format(printf, 6, 7)));
+int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, const char *what,
+    const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
-/* -- retries ------------------------------------------------------------------------------------------------------- */
+/* -- retries --------------------------------------------------------------------------------- */
 
 struct retry {
     int64_t deadline_ns;       /* monotonic */
@@ -71,17 +79,22 @@ struct retry {
     unsigned max_attempts;     /* 0: until the deadline */
     const atomic_bool *cancel; /* or NULL */
 };
-#define RETRY_INIT(budget_ns, cancel_flag) {clock_mono_ns() + (budget_ns), 0, 0, (cancel_flag)}
-int64_t retry_left_ns(const struct retry *r); /* never below 1 ms, so that a request is at least tried */
-/* After a failure: true after a pause if it is worth another attempt; false if e is final, time is up or the call is cancelled.
- * after_ns: what the server asked for (Retry-After), -1 for nothing. */
+#define RETRY_INIT(budget_ns, cancel_flag)                 \
+    {                                                      \
+        clock_mono_ns() + (budget_ns), 0, 0, (cancel_flag) \
+    }
+/* never below 1 ms, so that a request is at least tried */
+int64_t retry_left_ns(const struct retry *r);
+/* After a failure: true after a pause if it is worth another attempt; false if e is final, time is
+ * up or the call is cancelled. after_ns: what the server asked for (Retry-After), -1 for nothing.
+ */
 bool retry_again(struct retry *r, const struct err *e, int64_t after_ns);
 int64_t retry_pause_ns(unsigned attempt, uint64_t random); /* pure: 25 ms … 5 s, jittered */
 
-/* -- the table ----------------------------------------------------------------------------------------------------- */
+/* -- the table ------------------------------------------------------------------------------- */
 
-/* Each function as the one of the same name in store.h; impl is what open returned. Paths are checked already: no empty
- * component, "." or "..". */
+/* Each function as the one of the same name in store.h; impl is what open returned. Paths are
+ * checked already: no empty component, "." or "..". */
 struct store_ops {
     const char *scheme;
     const char *url_help; /* "s3://bucket/prefix" */
@@ -91,21 +104,26 @@ struct store_ops {
     void (*close)(void *impl);
     int (*check)(void *impl, struct err *e);
     int (*stat_path)(void *impl, const char *path, struct store_stat *st, struct err *e);
-    int (*list)(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
-    int (*list_tree)(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
-    int (*read)(void *impl, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
-        const atomic_bool *cancel, struct err *e); /* store_stream */
-    int (*put)(void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
+    int (*list)(
+        void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
+    int (*list_tree)(
+        void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
+    int (*read)(void *impl, const char *path, const char *version, uint64_t off, size_t len,
+        sink_fn sink, void *user, const atomic_bool *cancel, struct err *e); /* store_stream */
+    int (*put)(
+        void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
     int (*remove)(void *impl, const char *path, struct err *e);
     int (*mkdir)(void *impl, const char *path, struct err *e);
     int (*rmdir)(void *impl, const char *path, struct err *e);
-    int (*rename)(void *impl, const char *from, const char *to, struct store_stat *st, struct err *e);
+    int (*rename)(
+        void *impl, const char *from, const char *to, struct store_stat *st, struct err *e);
 };
 
 extern const struct store_ops store_s3, store_posix;
 /* All of them, up to NULL. */
 extern const struct store_ops *const store_kinds[];
 
-bool store_name_ok(const char *name, size_t len); /* one path component a file system can show: 1–255 bytes, not "." or ".." */
+/* one path component a file system can show: 1–255 bytes, not "." or ".." */
+bool store_name_ok(const char *name, size_t len);
 
 #endif

@@ -34,11 +34,12 @@ static int unknown(const struct store_params *p, const char *key, struct err *e)
     cleanup_buf struct buf known = BUF_INIT(ORIGIN_MAX);
     for (const struct store_option *o = p->options; o->name; o++)
         buf_addf(&known, "%s%s", o == p->options ? "" : ", ", o->name);
-    return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url, ": unknown option '%s'; %s%s", key,
-        known.len ? "the options are " : "it takes no options", buf_str(&known));
+    return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url, ": unknown option '%s'; %s%s",
+        key, known.len ? "the options are " : "it takes no options", buf_str(&known));
 }
 
-static int check_value(const struct store_params *p, const struct store_option *o, const char *value, struct err *e)
+static int check_value(
+    const struct store_params *p, const struct store_option *o, const char *value, struct err *e)
 {
     switch (o->kind) {
     case STORE_OPTION_STRING:
@@ -47,13 +48,15 @@ static int check_value(const struct store_params *p, const struct store_option *
     case STORE_OPTION_BOOL:
         if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
             return 0;
-        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url, ": option %s is '%s'; write \"true\" or \"false\"",
-            o->name, value);
+        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url,
+            ": option %s is '%s'; write \"true\" or \"false\"", o->name, value);
     case STORE_OPTION_URL:
-        if ((strncmp(value, "http://", 7) == 0 && value[7]) || (strncmp(value, "https://", 8) == 0 && value[8]))
+        if ((strncmp(value, "http://", 7) == 0 && value[7])
+            || (strncmp(value, "https://", 8) == 0 && value[8]))
             return 0;
         return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url,
-            ": option %s is '%s'; write a URL, for example https://s3.example.com:9000", o->name, value);
+            ": option %s is '%s'; write a URL, for example https://s3.example.com:9000", o->name,
+            value);
     }
     return 0;
 }
@@ -74,7 +77,8 @@ int option_check_all(const struct store_params *p, struct err *e)
     return 0;
 }
 
-static const struct conf_pair *pick(const struct conf_pair *pairs, size_t n, const struct store_option *o)
+static const struct conf_pair *pick(
+    const struct conf_pair *pairs, size_t n, const struct store_option *o)
 {
     for (size_t i = 0; i < n; i++)
         if (same_name(o, pairs[i].key))
@@ -82,12 +86,14 @@ static const struct conf_pair *pick(const struct conf_pair *pairs, size_t n, con
     return NULL;
 }
 
-static int read_secret(const struct store_params *p, const struct store_option *o, const struct conf_pair *secret, char **out,
-    struct err *e)
+static int read_secret(const struct store_params *p, const struct store_option *o,
+    const struct conf_pair *secret, char **out, struct err *e)
 {
     if (!p->secrets_dir)
-        return store_err(e, ERR_INVALID, 0, WHY_SECRET_MISSING, p->url, ": option %s comes from a secret, but no directory of "
-            "secrets was given (--secrets-dir)", o->name);
+        return store_err(e, ERR_INVALID, 0, WHY_SECRET_MISSING, p->url,
+            ": option %s comes from a secret, but no directory of "
+            "secrets was given (--secrets-dir)",
+            o->name);
     cleanup_free char *path = path_join(p->secrets_dir, secret->value);
     struct err inner = ERR_INIT;
     char *text = file_read(path, SECRET_MAX, NULL, &inner);
@@ -97,17 +103,19 @@ static int read_secret(const struct store_params *p, const struct store_option *
     const char *key = full[secret_len] ? full + secret_len + 1 : "";
     if (!text && inner.cls == ERR_NOTFOUND)
         return store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, p->url,
-            ": option %s comes from key '%s' of Secret %.*s, which is not there: create the Secret with that key", o->name, key,
-            secret_len, full);
+            ": option %s comes from key '%s' of Secret %.*s, which is not there: create the Secret with that key",
+            o->name, key, secret_len, full);
     if (!text)
-        return store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, p->url, ": option %s, from key '%s' of Secret %.*s: %s", o->name,
-            key, secret_len, full, inner.msg);
+        return store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, p->url,
+            ": option %s, from key '%s' of Secret %.*s: %s", o->name, key, secret_len, full,
+            inner.msg);
     size_t n = strlen(text);
     while (n && strchr("\r\n", text[n - 1])) /* `echo key | base64` leaves one */
         text[--n] = '\0';
     if (!*text) {
         free(text);
-        return store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, p->url, ": key '%s' of Secret %.*s is empty", key, secret_len, full);
+        return store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, p->url,
+            ": key '%s' of Secret %.*s is empty", key, secret_len, full);
     }
     *out = text;
     return 0;
@@ -163,7 +171,9 @@ char *option_origin(const struct store_params *p, const char *const *names)
     else if (plain.len)
         text = xasprintf("the options %s", buf_str(&plain));
     else
-        text = p->secrets_dir ? xstrdup("the mount's encryptOptions") : xstrdup("the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)");
+        text = p->secrets_dir
+            ? xstrdup("the mount's encryptOptions")
+            : xstrdup("the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)");
     buf_free(&keys);
     buf_free(&plain);
     return text;

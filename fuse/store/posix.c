@@ -1,5 +1,6 @@
-/* The table of functions. What a local disk answers is called directly. On a file system with a server, which may be gone, a call works on a
- * copy of all that it is given and runs on a thread of its own (guard.h). */
+/* The table of functions. What a local disk answers is called directly. On a file system with a
+ * server, which may be gone, a call works on a copy of all that it is given and runs on a thread of
+ * its own (guard.h). */
 #include "fuse/store/posix.h"
 
 #include "fuse/store/timed_call.h"
@@ -11,31 +12,46 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PROBE_NS (500 * NS_PER_MS) /* who has not said by then that he is local is taken for one who may hang */
-#define BATCH 512u                 /* entries of a listing at a time … */
-#define BATCH_NS NS_PER_S          /* … or as many as come in that time */
+/* who has not said by then that he is local is taken for one who may hang */
+#define PROBE_NS (500 * NS_PER_MS)
+#define BATCH    512u     /* entries of a listing at a time … */
+#define BATCH_NS NS_PER_S /* … or as many as come in that time */
 
 static const struct store_option options[] = {
-    {"can-hang", STORE_OPTION_BOOL, {0}, {0}, "true: the file system may stop answering (the default on all but local ones): give up in time"},
+    {"can-hang", STORE_OPTION_BOOL, {0}, {0},
+        "true: the file system may stop answering (the default on all but local ones): give up in time"},
     {0},
 };
 
 struct posix {
-    struct posix_dir dir;  /* borrows url, owns dir */
+    struct posix_dir dir; /* borrows url, owns dir */
     int64_t deadline_ns;
-    bool told;             /* by the option */
+    bool told; /* by the option */
     atomic_bool direct;
     struct guard *guard;
 };
 
-enum op { OP_PROBE, OP_CHECK, OP_STAT, OP_LIST, OP_LIST_END, OP_READ, OP_PUT, OP_REMOVE, OP_MKDIR, OP_RMDIR, OP_RENAME };
+enum op {
+    OP_PROBE,
+    OP_CHECK,
+    OP_STAT,
+    OP_LIST,
+    OP_LIST_END,
+    OP_READ,
+    OP_PUT,
+    OP_REMOVE,
+    OP_MKDIR,
+    OP_RMDIR,
+    OP_RENAME
+};
 
 struct batch_entry {
     char *name; /* owned */
     struct store_stat st;
 };
 
-/* One call, all that goes in and comes out. In a copy for a helper every pointer is the copy's own. */
+/* One call, all that goes in and comes out. In a copy for a helper every pointer is the copy's own.
+ */
 struct call {
     struct guard_job job; /* must be the first member */
     enum op op;
@@ -44,21 +60,23 @@ struct call {
     uint64_t off, len;
     sink_fn sink;
     void *sink_user;
-    char *buf;                 /* OP_READ on a helper: its bytes are kept here until it is certain that they are wanted */
+    /* OP_READ on a helper: its bytes are kept here until it is certain that they are wanted */
+    char *buf;
     struct sink_memory memory; /* what is left of it */
     int fd;
     bool tree;
     const atomic_bool *cancel;
     int rc;
     struct err e;
-    bool local;                /* OP_PROBE, OP_CHECK */
+    bool local; /* OP_PROBE, OP_CHECK */
     struct store_stat st;
-    struct posix_walk *walk;   /* OP_LIST: goes in and out; NULL in: the beginning; NULL out: the end */
+    /* OP_LIST: goes in and out; NULL in: the beginning; NULL out: the end */
+    struct posix_walk *walk;
     struct batch_entry *batch; /* OP_LIST */
     size_t n;
 };
 
-/* -- a call, wherever it is made ------------------------------------------------------------------------------------------- */
+/* -- a call, wherever it is made ------------------------------------------------------------- */
 
 static int next_batch(struct call *c)
 {
@@ -86,22 +104,31 @@ static int perform(struct call *c)
     case OP_CHECK:
         c->local = posix_dir_is_local(&c->dir);
         return posix_dir_check(&c->dir, &c->e);
-    case OP_STAT: return posix_dir_stat(&c->dir, c->path, &c->st, &c->e);
-    case OP_LIST: return next_batch(c);
+    case OP_STAT:
+        return posix_dir_stat(&c->dir, c->path, &c->st, &c->e);
+    case OP_LIST:
+        return next_batch(c);
     case OP_LIST_END:
         posix_walk_close(steal(&c->walk));
         return 0;
-    case OP_READ: return posix_dir_read(&c->dir, c->path, c->version, c->off, c->len, c->sink, c->sink_user, c->cancel, &c->e);
-    case OP_PUT: return posix_dir_put(&c->dir, c->path, c->fd, c->len, c->cancel, &c->st, &c->e);
-    case OP_REMOVE: return posix_dir_remove(&c->dir, c->path, &c->e);
-    case OP_MKDIR: return posix_dir_mkdir(&c->dir, c->path, &c->e);
-    case OP_RMDIR: return posix_dir_rmdir(&c->dir, c->path, &c->e);
-    case OP_RENAME: return posix_dir_rename(&c->dir, c->path, c->to, &c->st, &c->e);
+    case OP_READ:
+        return posix_dir_read(
+            &c->dir, c->path, c->version, c->off, c->len, c->sink, c->sink_user, c->cancel, &c->e);
+    case OP_PUT:
+        return posix_dir_put(&c->dir, c->path, c->fd, c->len, c->cancel, &c->st, &c->e);
+    case OP_REMOVE:
+        return posix_dir_remove(&c->dir, c->path, &c->e);
+    case OP_MKDIR:
+        return posix_dir_mkdir(&c->dir, c->path, &c->e);
+    case OP_RMDIR:
+        return posix_dir_rmdir(&c->dir, c->path, &c->e);
+    case OP_RENAME:
+        return posix_dir_rename(&c->dir, c->path, c->to, &c->st, &c->e);
     }
     return -1;
 }
 
-/* -- on a helper ----------------------------------------------------------------------------------------------------------- */
+/* -- on a helper ----------------------------------------------------------------------------- */
 
 static void run(struct guard_job *job)
 {
@@ -128,7 +155,10 @@ static void drop(struct guard_job *job)
     free(c);
 }
 
-static bool changes(enum op op) { return op == OP_PUT || op == OP_REMOVE || op == OP_MKDIR || op == OP_RMDIR || op == OP_RENAME; }
+static bool changes(enum op op)
+{
+    return op == OP_PUT || op == OP_REMOVE || op == OP_MKDIR || op == OP_RMDIR || op == OP_RENAME;
+}
 
 /* A copy that needs nothing of the caller's. Takes .walk over in any case. */
 static struct call *copy(const struct call *from, struct err *e)
@@ -161,17 +191,21 @@ static struct call *copy(const struct call *from, struct err *e)
     return NULL;
 }
 
-/* Gives back the copy that was worked on, for the caller to drop. NULL: it was not to be had in time. */
+/* Gives back the copy that was worked on, for the caller to drop. NULL: it was not to be had in
+ * time. */
 static struct call *guarded(struct posix *s, const struct call *call, struct err *e)
 {
-    int64_t ns = call->op == OP_PROBE ? MIN(s->deadline_ns, PROBE_NS) : s->deadline_ns + (int64_t)(call->len >> 20) * NS_PER_S;
+    int64_t ns = call->op == OP_PROBE ? MIN(s->deadline_ns, PROBE_NS)
+                                      : s->deadline_ns + (int64_t)(call->len >> 20) * NS_PER_S;
     struct call *c = copy(call, e);
-    return c && guard_call(s->guard, &c->job, clock_mono_ns() + ns, call->cancel, e) == 0 ? c : NULL;
+    return c && guard_call(s->guard, &c->job, clock_mono_ns() + ns, call->cancel, e) == 0 ? c
+                                                                                          : NULL;
 }
 
 static int make(struct posix *s, struct call *call, struct err *e)
 {
-    if (atomic_load_explicit(&s->direct, memory_order_relaxed) && call->op != OP_CHECK && call->op != OP_PROBE) {
+    if (atomic_load_explicit(&s->direct, memory_order_relaxed) && call->op != OP_CHECK
+        && call->op != OP_PROBE) {
         call->rc = perform(call);
         if (call->rc)
             *e = call->e;
@@ -192,9 +226,12 @@ static int make(struct posix *s, struct call *call, struct err *e)
     return rc;
 }
 
-#define CALL(s, what, on, ...) {.op = (what), .dir = (s)->dir, .path = (on), .fd = -1, __VA_ARGS__}
+#define CALL(s, what, on, ...)                                             \
+    {                                                                      \
+        .op = (what), .dir = (s)->dir, .path = (on), .fd = -1, __VA_ARGS__ \
+    }
 
-/* -- the table ------------------------------------------------------------------------------------------------------------- */
+/* -- the table ------------------------------------------------------------------------------- */
 
 static void posix_close(void *impl)
 {
@@ -207,7 +244,8 @@ static void posix_close(void *impl)
 static void *posix_open(const struct store_params *p, struct err *e)
 {
     if (p->rest[0] != '/') {
-        store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, p->url, ": write an absolute path after file://, as in file:///data/set");
+        store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, p->url,
+            ": write an absolute path after file://, as in file:///data/set");
         return NULL;
     }
     cleanup_free char *told = NULL;
@@ -244,7 +282,8 @@ static int posix_stat(void *impl, const char *path, struct store_stat *st, struc
     return rc;
 }
 
-static int list_directly(const struct posix *s, const char *dir, bool tree, store_list_fn fn, void *user, struct err *e)
+static int list_directly(
+    const struct posix *s, const char *dir, bool tree, store_list_fn fn, void *user, struct err *e)
 {
     struct store_entry entry;
     struct posix_walk *w = posix_walk_open(&s->dir, dir, tree, e);
@@ -257,7 +296,8 @@ static int list_directly(const struct posix *s, const char *dir, bool tree, stor
 }
 
 /* Each batch has the deadline anew. */
-static int list_in_batches(struct posix *s, const char *dir, bool tree, store_list_fn fn, void *user, struct err *e)
+static int list_in_batches(
+    struct posix *s, const char *dir, bool tree, store_list_fn fn, void *user, struct err *e)
 {
     struct call call = CALL(s, OP_LIST, dir, .tree = tree);
     bool stop = false;
@@ -284,33 +324,39 @@ static int list_in_batches(struct posix *s, const char *dir, bool tree, store_li
 }
 
 /* One page is all of it: entries are handed over as they are read. */
-static int list(struct posix *s, const char *dir, bool tree, char **cursor, store_list_fn fn, void *user, struct err *e)
+static int list(struct posix *s, const char *dir, bool tree, char **cursor, store_list_fn fn,
+    void *user, struct err *e)
 {
     free(*cursor);
     *cursor = NULL;
     bool direct = atomic_load_explicit(&s->direct, memory_order_relaxed);
-    return direct ? list_directly(s, dir, tree, fn, user, e) : list_in_batches(s, dir, tree, fn, user, e);
+    return direct ? list_directly(s, dir, tree, fn, user, e)
+                  : list_in_batches(s, dir, tree, fn, user, e);
 }
 
-static int posix_list(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+static int posix_list(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     return list(impl, dir, false, cursor, fn, user, e);
 }
 
-static int posix_list_tree(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+static int posix_list_tree(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     return list(impl, dir, true, cursor, fn, user, e);
 }
 
-static int posix_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
-    const atomic_bool *cancel, struct err *e)
+static int posix_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
+    sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
     struct posix *s = impl;
-    struct call c = CALL(s, OP_READ, path, .version = version, .off = off, .len = len, .sink = sink, .sink_user = user, .cancel = cancel);
+    struct call c = CALL(s, OP_READ, path, .version = version, .off = off, .len = len, .sink = sink,
+        .sink_user = user, .cancel = cancel);
     return make(s, &c, e);
 }
 
-static int posix_put(void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
+static int posix_put(
+    void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
 {
     struct posix *s = impl;
     struct call c = CALL(s, OP_PUT, path, .len = len);
@@ -326,11 +372,21 @@ static int change(struct posix *s, enum op op, const char *path, struct err *e)
     return make(s, &c, e);
 }
 
-static int posix_remove(void *impl, const char *path, struct err *e) { return change(impl, OP_REMOVE, path, e); }
-static int posix_mkdir(void *impl, const char *path, struct err *e) { return change(impl, OP_MKDIR, path, e); }
-static int posix_rmdir(void *impl, const char *path, struct err *e) { return change(impl, OP_RMDIR, path, e); }
+static int posix_remove(void *impl, const char *path, struct err *e)
+{
+    return change(impl, OP_REMOVE, path, e);
+}
+static int posix_mkdir(void *impl, const char *path, struct err *e)
+{
+    return change(impl, OP_MKDIR, path, e);
+}
+static int posix_rmdir(void *impl, const char *path, struct err *e)
+{
+    return change(impl, OP_RMDIR, path, e);
+}
 
-static int posix_rename(void *impl, const char *from, const char *to, struct store_stat *st, struct err *e)
+static int posix_rename(
+    void *impl, const char *from, const char *to, struct store_stat *st, struct err *e)
 {
     struct posix *s = impl;
     struct call c = CALL(s, OP_RENAME, from, .to = to);

@@ -1,7 +1,8 @@
-/* posix — inside of the directory store: the plain calls on the directory (posix_dir.c), which take as long as its file system does, and
- * the store that makes them, on threads of their own where that may be for ever (posix.c).
- * Nothing outside of the directory can be reached, whatever links lie in it: every name is resolved by openat2(RESOLVE_BENEATH) from the
- * directory's own descriptor. Links that stay inside work, others do not exist. */
+/* posix — inside of the directory store: the plain calls on the directory (posix_dir.c), which take
+ * as long as its file system does, and the store that makes them, on threads of their own where
+ * that may be for ever (posix.c). Nothing outside of the directory can be reached, whatever links
+ * lie in it: every name is resolved by openat2(RESOLVE_BENEATH) from the directory's own
+ * descriptor. Links that stay inside work, others do not exist. */
 #ifndef MILLRACE_FUSE_STORE_POSIX_H
 #define MILLRACE_FUSE_STORE_POSIX_H
 
@@ -12,26 +13,33 @@ struct posix_dir {
     bool read_only;
 };
 
-/* Is its file system one that answers by itself, without a server that may be gone? False if that cannot be told. */
+/* Is its file system one that answers by itself, without a server that may be gone? False if that
+ * cannot be told. */
 bool posix_dir_is_local(const struct posix_dir *s);
 
 /* As the functions of struct store_ops. */
 int posix_dir_check(const struct posix_dir *s, struct err *e);
-int posix_dir_stat(const struct posix_dir *s, const char *path, struct store_stat *out, struct err *e);
-int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
-    const atomic_bool *cancel, struct err *e);
+int posix_dir_stat(
+    const struct posix_dir *s, const char *path, struct store_stat *out, struct err *e);
+int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off,
+    size_t len, sink_fn sink, void *user, const atomic_bool *cancel, struct err *e);
 /* Does not appear any more once *cancel (or NULL) is set. */
-int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t len, const atomic_bool *cancel, struct store_stat *out,
-    struct err *e);
+int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t len,
+    const atomic_bool *cancel, struct store_stat *out, struct err *e);
 int posix_dir_remove(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_mkdir(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e);
-int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to, struct store_stat *out, struct err *e);
+int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to,
+    struct store_stat *out, struct err *e);
 
-/* A listing that is under way; of all files below it (tree), or of what is in it. Not for two threads at once. */
+/* A listing that is under way; of all files below it (tree), or of what is in it. Not for two
+ * threads at once. */
 struct posix_walk; /* opaque */
-struct posix_walk *posix_walk_open(const struct posix_dir *s, const char *path, bool tree, struct err *e);
-int posix_walk_next(const struct posix_dir *s, struct posix_walk *w, struct store_entry *out, struct err *e); /* 1; 0: the end; -1 */
+struct posix_walk *posix_walk_open(
+    const struct posix_dir *s, const char *path, bool tree, struct err *e);
+/* 1; 0: the end; -1 */
+int posix_walk_next(
+    const struct posix_dir *s, struct posix_walk *w, struct store_entry *out, struct err *e);
 void posix_walk_close(struct posix_walk *w);
 
 #endif

@@ -17,29 +17,36 @@
 #include <unistd.h>
 
 #define TEMP_PREFIX ".millrace-put-" /* not shown in listings */
-#define PIECE (256u << 10)           /* of a read: stays in the processor until the sink has it */
-#define COPY_CHUNK (1u << 20)
-#define COPY_STEP (64u << 20)        /* of copies that the file system makes */
-#define DEPTH_MAX 200u               /* of a tree: one descriptor a level */
+#define PIECE       (256u << 10)     /* of a read: stays in the processor until the sink has it */
+#define COPY_CHUNK  (1u << 20)
+#define COPY_STEP   (64u << 20) /* of copies that the file system makes */
+#define DEPTH_MAX   200u        /* of a tree: one descriptor a level */
 
-static int fail(const struct posix_dir *s, int errnum, const char *path, const char *action, struct err *e)
+static int fail(
+    const struct posix_dir *s, int errnum, const char *path, const char *action, struct err *e)
 {
     char text[128];
     cleanup_free char *what = *path ? xasprintf("%s/%s", s->url, path) : xstrdup(s->url);
     if (errnum == EXDEV || errnum == ELOOP) /* a link that leads out of the directory */
-        return store_err(e, ERR_DENIED, EACCES, WHY_ACCESS_DENIED, what, ": a symbolic link in it leads out of %s", s->dir);
+        return store_err(e, ERR_DENIED, EACCES, WHY_ACCESS_DENIED, what,
+            ": a symbolic link in it leads out of %s", s->dir);
     enum err_class cls = err_class_of_errno(errnum);
-    enum store_why why = cls == ERR_NOTFOUND ? WHY_NOT_FOUND : cls == ERR_DENIED && errnum != EROFS ? WHY_ACCESS_DENIED : WHY_STORE_ERROR;
-    return store_err(e, cls, errnum, why, what, ": %s: %s", action, strerror_r(errnum, text, sizeof text));
+    enum store_why why = cls == ERR_NOTFOUND   ? WHY_NOT_FOUND
+        : cls == ERR_DENIED && errnum != EROFS ? WHY_ACCESS_DENIED
+                                               : WHY_STORE_ERROR;
+    return store_err(
+        e, cls, errnum, why, what, ": %s: %s", action, strerror_r(errnum, text, sizeof text));
 }
 
 static int open_beneath(int root, const char *path, uint64_t flags)
 {
-    struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    struct open_how how = {
+        .flags = flags | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     long fd;
     do {
         fd = syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof how);
-    } while (fd < 0 && (errno == EINTR || errno == EAGAIN)); /* EAGAIN: a rename raced with the walk */
+        /* EAGAIN: a rename raced with the walk */
+    } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
     return (int)fd;
 }
 
@@ -52,7 +59,8 @@ static int open_root(const struct posix_dir *s, struct err *e)
     return fd;
 }
 
-static int open_path(const struct posix_dir *s, const char *path, uint64_t flags, const char *action, struct err *e)
+static int open_path(
+    const struct posix_dir *s, const char *path, uint64_t flags, const char *action, struct err *e)
 {
     cleanup_fd int root = open_root(s, e);
     if (root < 0)
@@ -70,14 +78,15 @@ static void fill_stat(const struct stat *st, struct store_stat *out)
     if (out->is_dir)
         return;
     out->size = (uint64_t)st->st_size;
-    snprintf(out->version, sizeof out->version, "%lld-%lld-%llu", (long long)st->st_size, (long long)out->mtime_ns,
-        (unsigned long long)st->st_ino);
+    snprintf(out->version, sizeof out->version, "%lld-%lld-%llu", (long long)st->st_size,
+        (long long)out->mtime_ns, (unsigned long long)st->st_ino);
 }
 
 /* A file or a directory; sockets, devices and pipes do not exist. */
 static bool shown(const struct stat *st) { return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode); }
 
-int posix_dir_stat(const struct posix_dir *s, const char *path, struct store_stat *out, struct err *e)
+int posix_dir_stat(
+    const struct posix_dir *s, const char *path, struct store_stat *out, struct err *e)
 {
     cleanup_fd int fd = open_path(s, path, O_PATH, "stat", e);
     struct stat st;
@@ -97,15 +106,33 @@ int posix_dir_check(const struct posix_dir *s, struct err *e)
     if (fd < 0)
         return -1;
     if (!s->read_only && faccessat(fd, ".", W_OK | X_OK, 0))
-        return fail(s, errno, "", "write to the directory (set readOnly: true if that is meant)", e);
+        return fail(
+            s, errno, "", "write to the directory (set readOnly: true if that is meant)", e);
     return 0;
 }
 
 /* Of disks and memory of this machine, and what only arranges such. */
 static const uint32_t local_types[] = {
-    EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC, RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,
-    EROFS_SUPER_MAGIC_V1, SQUASHFS_MAGIC, ISOFS_SUPER_MAGIC, UDF_SUPER_MAGIC, MSDOS_SUPER_MAGIC, EXFAT_SUPER_MAGIC, NILFS_SUPER_MAGIC,
-    REISERFS_SUPER_MAGIC, HUGETLBFS_MAGIC, 0x7366746e /* ntfs3 */, 0x3153464a /* jfs */, 0x2fc12fc1 /* zfs */, 0xca451a4e /* bcachefs */,
+    EXT4_SUPER_MAGIC,
+    XFS_SUPER_MAGIC,
+    BTRFS_SUPER_MAGIC,
+    TMPFS_MAGIC,
+    RAMFS_MAGIC,
+    OVERLAYFS_SUPER_MAGIC,
+    F2FS_SUPER_MAGIC,
+    EROFS_SUPER_MAGIC_V1,
+    SQUASHFS_MAGIC,
+    ISOFS_SUPER_MAGIC,
+    UDF_SUPER_MAGIC,
+    MSDOS_SUPER_MAGIC,
+    EXFAT_SUPER_MAGIC,
+    NILFS_SUPER_MAGIC,
+    REISERFS_SUPER_MAGIC,
+    HUGETLBFS_MAGIC,
+    0x7366746e /* ntfs3 */,
+    0x3153464a /* jfs */,
+    0x2fc12fc1 /* zfs */,
+    0xca451a4e /* bcachefs */,
 };
 
 bool posix_dir_is_local(const struct posix_dir *s)
@@ -119,10 +146,11 @@ bool posix_dir_is_local(const struct posix_dir *s)
     return false;
 }
 
-/* -- listings ---------------------------------------------------------------------------------------------------------- */
+/* -- listings -------------------------------------------------------------------------------- */
 
 /* What name in the open directory dir is, links inside followed. -1: nothing that is shown. */
-static int stat_entry(int root, int dir, const char *base, const char *name, struct stat *st, bool *is_link)
+static int stat_entry(
+    int root, int dir, const char *base, const char *name, struct stat *st, bool *is_link)
 {
     if (fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW))
         return -1;
@@ -147,7 +175,7 @@ struct posix_walk {
     size_t skip;          /* bytes of the listed directory's own path and its slash */
     struct level *levels; /* open ones, outermost first; it is at its end when there are none */
     unsigned n, room;
-    char *path;           /* of the entry that was looked at last */
+    char *path; /* of the entry that was looked at last */
 };
 
 void posix_walk_close(struct posix_walk *w)
@@ -188,7 +216,8 @@ static void leave(struct posix_walk *w)
     free(l->path);
 }
 
-struct posix_walk *posix_walk_open(const struct posix_dir *s, const char *path, bool tree, struct err *e)
+struct posix_walk *posix_walk_open(
+    const struct posix_dir *s, const char *path, bool tree, struct err *e)
 {
     struct posix_walk *w = xcalloc(1, sizeof *w);
     w->tree = tree;
@@ -200,7 +229,8 @@ struct posix_walk *posix_walk_open(const struct posix_dir *s, const char *path, 
     return NULL;
 }
 
-int posix_walk_next(const struct posix_dir *s, struct posix_walk *w, struct store_entry *out, struct err *e)
+int posix_walk_next(
+    const struct posix_dir *s, struct posix_walk *w, struct store_entry *out, struct err *e)
 {
     while (w->n) {
         const struct level *l = &w->levels[w->n - 1];
@@ -214,8 +244,9 @@ int posix_walk_next(const struct posix_dir *s, struct posix_walk *w, struct stor
         }
         struct stat st;
         bool is_link;
-        if (!store_name_ok(de->d_name, strlen(de->d_name)) || strncmp(de->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0 ||
-            stat_entry(w->root, dirfd(l->d), l->path, de->d_name, &st, &is_link))
+        if (!store_name_ok(de->d_name, strlen(de->d_name))
+            || strncmp(de->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0
+            || stat_entry(w->root, dirfd(l->d), l->path, de->d_name, &st, &is_link))
             continue;
         free(w->path);
         w->path = *l->path ? xasprintf("%s/%s", l->path, de->d_name) : xstrdup(de->d_name);
@@ -224,15 +255,17 @@ int posix_walk_next(const struct posix_dir *s, struct posix_walk *w, struct stor
             fill_stat(&st, &out->st);
             return 1;
         }
-        if (!is_link && w->n <= DEPTH_MAX && enter(s, w, w->path, e)) /* a link to a directory may be a loop */
+        /* a link to a directory may be a loop */
+        if (!is_link && w->n <= DEPTH_MAX && enter(s, w, w->path, e))
             return -1;
     }
     return 0;
 }
 
-/* -- bytes ------------------------------------------------------------------------------------------------------------- */
+/* -- bytes ----------------------------------------------------------------------------------- */
 
-static int check_version(const struct posix_dir *s, int fd, const char *path, const char *version, struct store_stat *now, struct err *e)
+static int check_version(const struct posix_dir *s, int fd, const char *path, const char *version,
+    struct store_stat *now, struct err *e)
 {
     struct stat st;
     if (fstat(fd, &st))
@@ -243,12 +276,12 @@ static int check_version(const struct posix_dir *s, int fd, const char *path, co
     if (!*version || strcmp(version, now->version) == 0)
         return 0;
     cleanup_free char *what = xasprintf("%s/%s", s->url, path);
-    return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, what, ": the file has changed (version %s, was %s)", now->version,
-        version);
+    return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, what,
+        ": the file has changed (version %s, was %s)", now->version, version);
 }
 
-int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
-    const atomic_bool *cancel, struct err *e)
+int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off,
+    size_t len, sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
     cleanup_free char *piece = xmalloc(MIN(len, (size_t)PIECE));
     cleanup_fd int fd = open_path(s, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, "open", e);
@@ -265,10 +298,12 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
             return fail(s, errno, path, "read", e);
         if (n == 0) {
             cleanup_free char *what = xasprintf("%s/%s", s->url, path);
-            return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what, ": read up to %llu, but the file ends at %llu",
-                (unsigned long long)(off + len), (unsigned long long)before.size);
+            return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what,
+                ": read up to %llu, but the file ends at %llu", (unsigned long long)(off + len),
+                (unsigned long long)before.size);
         }
-        if (check_version(s, fd, path, before.version, &after, e)) /* written to while we read: the bytes may be of both */
+        /* written to while we read: the bytes may be of both */
+        if (check_version(s, fd, path, before.version, &after, e))
             return -1;
         if (sink(user, piece, (size_t)n))
             return store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, s->url, ": cancelled");
@@ -277,10 +312,11 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
     return 0;
 }
 
-/* -- changes ----------------------------------------------------------------------------------------------------------- */
+/* -- changes --------------------------------------------------------------------------------- */
 
 /* The directory that path is in; *name points at its last component. */
-static int open_parent(const struct posix_dir *s, const char *path, const char **name, struct err *e)
+static int open_parent(
+    const struct posix_dir *s, const char *path, const char **name, struct err *e)
 {
     const char *slash = strrchr(path, '/');
     cleanup_free char *parent = slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup("");
@@ -307,7 +343,8 @@ static int copy_all(int out, int in, uint64_t len, const atomic_bool *cancel)
             continue;
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != EBADF)
+        if (n < 0 && errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP
+            && errno != EBADF)
             return -1;
         break; /* not between these file systems */
     }
@@ -344,7 +381,8 @@ static int random_name(char name[64])
     return 0;
 }
 
-/* A file without a name ("") where the file system has such: if we are killed while it is written, nothing is left behind. */
+/* A file without a name ("") where the file system has such: if we are killed while it is written,
+ * nothing is left behind. */
 static int create_temp(int dir, char name[64])
 {
     int fd = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
@@ -375,8 +413,8 @@ static int name_temp(int dir, int fd, char name[64])
     return *name ? 0 : -1;
 }
 
-int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t len, const atomic_bool *cancel, struct store_stat *out,
-    struct err *e)
+int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t len,
+    const atomic_bool *cancel, struct store_stat *out, struct err *e)
 {
     const char *name;
     char temp[64];
@@ -388,8 +426,8 @@ int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t 
         return fail(s, errno, path, "create", e);
     struct stat st;
     /* Once it is given up, nothing may appear in the store any more. */
-    if (copy_all(to, fd, len, cancel) || fsync(to) || fstat(to, &st) || is_cancelled(cancel) || name_temp(dir, to, temp)
-        || is_cancelled(cancel) || renameat(dir, temp, dir, name)) {
+    if (copy_all(to, fd, len, cancel) || fsync(to) || fstat(to, &st) || is_cancelled(cancel)
+        || name_temp(dir, to, temp) || is_cancelled(cancel) || renameat(dir, temp, dir, name)) {
         int saved = errno;
         if (*temp)
             unlinkat(dir, temp, 0);
@@ -446,7 +484,8 @@ int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e)
     return unlinkat(dir, name, AT_REMOVEDIR) ? fail(s, errno, path, "remove the directory", e) : 0;
 }
 
-int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to, struct store_stat *out, struct err *e)
+int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to,
+    struct store_stat *out, struct err *e)
 {
     const char *from_name, *to_name;
     cleanup_fd int from_dir = open_parent(s, from, &from_name, e);

@@ -8,8 +8,8 @@
 #include <sys/random.h>
 
 #define PAUSE_FIRST_NS (50 * NS_PER_MS)
-#define PAUSE_MAX_NS (5 * NS_PER_S)
-#define SLICE_NS (50 * NS_PER_MS) /* how soon a cancelled call notices */
+#define PAUSE_MAX_NS   (5 * NS_PER_S)
+#define SLICE_NS       (50 * NS_PER_MS) /* how soon a cancelled call notices */
 
 int64_t retry_left_ns(const struct retry *r)
 {
@@ -39,7 +39,8 @@ bool retry_again(struct retry *r, const struct err *e, int64_t after_ns)
     if (after_ns > pause) /* and some more, so that not all come back in the same moment */
         pause = after_ns + pause / 4;
     r->attempt++;
-    if ((r->max_attempts && r->attempt >= r->max_attempts) || clock_mono_ns() + pause >= r->deadline_ns)
+    if ((r->max_attempts && r->attempt >= r->max_attempts)
+        || clock_mono_ns() + pause >= r->deadline_ns)
         return false;
     while (pause > 0 && !cancelled(r)) {
         clock_sleep_ns(MIN(pause, SLICE_NS));

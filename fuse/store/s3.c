@@ -10,17 +10,23 @@
 #define MIB (UINT64_C(1) << 20)
 
 static const struct store_option options[] = {
-    {"endpoint", STORE_OPTION_URL, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, {"alluxio.underfs.s3.endpoint", "url"},
+    {"endpoint", STORE_OPTION_URL, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"},
+        {"alluxio.underfs.s3.endpoint", "url"},
         "URL of the S3 server; default: Amazon's of the region"},
-    {"region", STORE_OPTION_STRING, {"AWS_REGION", "AWS_DEFAULT_REGION"}, {"alluxio.underfs.s3.endpoint.region"},
-        "region of the bucket; default us-east-1"},
+    {"region", STORE_OPTION_STRING, {"AWS_REGION", "AWS_DEFAULT_REGION"},
+        {"alluxio.underfs.s3.endpoint.region"}, "region of the bucket; default us-east-1"},
     {"path-style", STORE_OPTION_BOOL, {0}, {0},
         "true: http://server/bucket/key instead of http://bucket.server/key; default true where endpoint is given"},
-    {"access-key-id", STORE_OPTION_SECRET, {"AWS_ACCESS_KEY_ID"}, {"aws.accessKeyId", "access-key"}, "access key"},
-    {"secret-access-key", STORE_OPTION_SECRET, {"AWS_SECRET_ACCESS_KEY"}, {"aws.secretKey", "secret-key"}, "secret key"},
-    {"session-token", STORE_OPTION_SECRET, {"AWS_SESSION_TOKEN"}, {0}, "token of temporary credentials"},
-    {"ca-cert", STORE_OPTION_STRING, {0}, {0}, "certificates to trust instead of the system's, as PEM text"},
-    {"tls-verify", STORE_OPTION_BOOL, {0}, {0}, "false: do not check the server's certificate; default true"},
+    {"access-key-id", STORE_OPTION_SECRET, {"AWS_ACCESS_KEY_ID"}, {"aws.accessKeyId", "access-key"},
+        "access key"},
+    {"secret-access-key", STORE_OPTION_SECRET, {"AWS_SECRET_ACCESS_KEY"},
+        {"aws.secretKey", "secret-key"}, "secret key"},
+    {"session-token", STORE_OPTION_SECRET, {"AWS_SESSION_TOKEN"}, {0},
+        "token of temporary credentials"},
+    {"ca-cert", STORE_OPTION_STRING, {0}, {0},
+        "certificates to trust instead of the system's, as PEM text"},
+    {"tls-verify", STORE_OPTION_BOOL, {0}, {0},
+        "false: do not check the server's certificate; default true"},
     {0},
 };
 
@@ -61,7 +67,10 @@ int s3_url_parse(const char *rest, char **bucket, char **prefix, const char **pr
 
 char *s3_key(const struct s3 *s, const char *path) { return xasprintf("%s%s", s->prefix, path); }
 
-char *s3_name(const struct s3 *s, const char *key) { return xasprintf("s3://%s/%s", s->bucket, key); }
+char *s3_name(const struct s3 *s, const char *key)
+{
+    return xasprintf("s3://%s/%s", s->bucket, key);
+}
 
 /* Can the bucket be the first label of a host name that a wildcard certificate covers? */
 static bool fits_host(const char *bucket)
@@ -82,8 +91,10 @@ static int set_endpoint(struct s3 *s, const char *endpoint, bool path_style, str
     size_t n = strcspn(host, "/?#");
     if (n == 0 || memchr(host, '@', n) || (host[n] && strcmp(host + n, "/") != 0))
         return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, s->params.url,
-            ": option endpoint is '%s'; write scheme, host and port only, for example https://s3.example.com:9000", endpoint);
-    const char *standard = tls ? ":443" : ":80"; /* libcurl leaves the usual port out of the Host header */
+            ": option endpoint is '%s'; write scheme, host and port only, for example https://s3.example.com:9000",
+            endpoint);
+    /* libcurl leaves the usual port out of the Host header */
+    const char *standard = tls ? ":443" : ":80";
     size_t plen = strlen(standard);
     if (n > plen && strncmp(host + n - plen, standard, plen) == 0)
         n -= plen;
@@ -98,26 +109,30 @@ static int set_endpoint(struct s3 *s, const char *endpoint, bool path_style, str
 static bool region_ok(const char *region)
 {
     size_t n = strlen(region);
-    return n > 0 && n < 40 && strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == n;
+    return n > 0 && n < 40
+        && strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == n;
 }
 
 static int configure(struct s3 *s, struct err *e)
 {
     const struct store_params *p = &s->params;
     cleanup_free char *endpoint = NULL, *style = NULL, *verify = NULL, *ca = NULL;
-    if (option_get(p, "endpoint", &endpoint, e) || option_get(p, "region", &s->region, e) ||
-        option_get(p, "path-style", &style, e) || option_get(p, "tls-verify", &verify, e) || option_get(p, "ca-cert", &ca, e))
+    if (option_get(p, "endpoint", &endpoint, e) || option_get(p, "region", &s->region, e)
+        || option_get(p, "path-style", &style, e) || option_get(p, "tls-verify", &verify, e)
+        || option_get(p, "ca-cert", &ca, e))
         return -1;
     s->endpoint_given = endpoint != NULL;
     s->region_given = s->region != NULL;
     if (!s->region)
         s->region = xstrdup("us-east-1");
     if (!region_ok(s->region))
-        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url, ": option region is '%s'; write for example eu-central-1",
-            s->region);
+        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url,
+            ": option region is '%s'; write for example eu-central-1", s->region);
     if (!endpoint)
-        endpoint = xasprintf("https://s3.%s.amazonaws.com%s", s->region, strncmp(s->region, "cn-", 3) == 0 ? ".cn" : "");
-    bool path_style = style ? strcmp(style, "true") == 0 : s->endpoint_given || !fits_host(s->bucket);
+        endpoint = xasprintf("https://s3.%s.amazonaws.com%s", s->region,
+            strncmp(s->region, "cn-", 3) == 0 ? ".cn" : "");
+    bool path_style = style ? strcmp(style, "true") == 0
+                            : s->endpoint_given || !fits_host(s->bucket);
     if (!path_style && !fits_host(s->bucket))
         return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url,
             ": option path-style is false, but the bucket's name cannot be part of a host name; set it to true");
@@ -162,7 +177,8 @@ static void *s3_open(const struct store_params *p, struct err *e)
     s->parallel_parts = 4;
     const char *problem;
     if (s3_url_parse(p->rest, &s->bucket, &s->prefix, &problem)) {
-        store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, p->url, ": %s; write s3://bucket/prefix", problem);
+        store_err(
+            e, ERR_INVALID, 0, WHY_INVALID_URL, p->url, ": %s; write s3://bucket/prefix", problem);
         s3_close(s);
         return NULL;
     }
@@ -173,7 +189,10 @@ static void *s3_open(const struct store_params *p, struct err *e)
     return s;
 }
 
-int64_t s3_inside_ns(uint64_t len) { return MIN((int64_t)(len >> 20) * (NS_PER_S / 10), 600 * NS_PER_S); }
+int64_t s3_inside_ns(uint64_t len)
+{
+    return MIN((int64_t)(len >> 20) * (NS_PER_S / 10), 600 * NS_PER_S);
+}
 
 void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX])
 {
@@ -182,8 +201,11 @@ void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STOR
         etag++;
         n -= 2;
     }
-    if (n == 0) /* a server without ETags; never sent as If-Match, as no ETag has this form. Answers tell whole seconds. */
-        snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size, (long long)(mtime_ns / NS_PER_S));
+    /* a server without ETags; never sent as If-Match, as no ETag has this form. Answers tell whole
+     * seconds. */
+    if (n == 0)
+        snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size,
+            (long long)(mtime_ns / NS_PER_S));
     else if (n < STORE_VERSION_MAX && etag[0] != 'W' && etag[0] != '~')
         snprintf(out, STORE_VERSION_MAX, "%.*s", (int)n, etag);
     else { /* too long or weak: its digest tells versions apart as well */

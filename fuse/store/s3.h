@@ -1,4 +1,5 @@
-/* s3 — inside of the S3 store: the connection to one bucket, one signed request, and what its failure means. */
+/* s3 — inside of the S3 store: the connection to one bucket, one signed request, and what its
+ * failure means. */
 #ifndef MILLRACE_FUSE_STORE_S3_H
 #define MILLRACE_FUSE_STORE_S3_H
 
@@ -10,10 +11,12 @@
 
 #include <pthread.h>
 
-/* -- credentials ---------------------------------------------------------------------------------------------------- */
+/* -- credentials ----------------------------------------------------------------------------- */
 
-struct s3_cred; /* opaque; reads its sources again every second and when the server says that they have expired */
-struct s3_cred *s3_cred_new(const struct store_params *p, const char *region); /* copies p, borrows what it points at */
+/* opaque; reads its sources again every second and when the server says that they have expired */
+struct s3_cred;
+/* copies p, borrows what it points at */
+struct s3_cred *s3_cred_new(const struct store_params *p, const char *region);
 void s3_cred_free(struct s3_cred *c);
 struct s3_signer { /* a copy to sign one request with */
     bool anonymous;
@@ -22,12 +25,14 @@ struct s3_signer { /* a copy to sign one request with */
     unsigned generation;
 };
 /* DENIED (SecretMissing). time: of the request, its first 8 bytes are the day the key is for. */
-int s3_cred_get(struct s3_cred *c, const char time[SIGV4_TIME_LEN], struct s3_signer *out, struct err *e);
+int s3_cred_get(
+    struct s3_cred *c, const char time[SIGV4_TIME_LEN], struct s3_signer *out, struct err *e);
 void s3_signer_clear(struct s3_signer *s);
-bool s3_cred_renew(struct s3_cred *c, unsigned generation); /* true: there are other ones now than those of that generation */
-const char *s3_cred_origin(const struct s3_cred *c);        /* where a person looks for them */
+/* true: there are other ones now than those of that generation */
+bool s3_cred_renew(struct s3_cred *c, unsigned generation);
+const char *s3_cred_origin(const struct s3_cred *c); /* where a person looks for them */
 
-/* -- the bucket ----------------------------------------------------------------------------------------------------- */
+/* -- the bucket ------------------------------------------------------------------------------ */
 
 struct s3 {
     struct store_params params;
@@ -40,58 +45,68 @@ struct s3 {
     char *path_prefix; /* "/bucket" with path style, else "" */
     char *region;
     bool endpoint_given, region_given;
-    atomic_int_fast64_t skew_ns;  /* the server's clock minus ours, once it has refused a request for that */
-    atomic_int_fast64_t warned_ns; /* when the last retry was logged */
-    uint64_t single_put_max, part_size;       /* bytes; larger files go up in parts */
-    uint64_t single_copy_max, copy_part_size; /* the same for copies inside the bucket; S3 allows 5 GiB at most */
+    /* the server's clock minus ours, once it has refused a request for that */
+    atomic_int_fast64_t skew_ns;
+    atomic_int_fast64_t warned_ns;      /* when the last retry was logged */
+    uint64_t single_put_max, part_size; /* bytes; larger files go up in parts */
+    /* the same for copies inside the bucket; S3 allows 5 GiB at most */
+    uint64_t single_copy_max, copy_part_size;
     unsigned parallel_parts;
 };
 
-int s3_url_parse(const char *rest, char **bucket, char **prefix, const char **problem); /* pure; caller frees both */
+/* pure; caller frees both */
+int s3_url_parse(const char *rest, char **bucket, char **prefix, const char **problem);
 char *s3_key(const struct s3 *s, const char *path); /* prefix + path; caller frees */
 
-/* -- one request ---------------------------------------------------------------------------------------------------- */
+/* -- one request ----------------------------------------------------------------------------- */
 
 struct s3_call {
     const char *method;
-    const char *key;                /* NULL: the bucket itself */
+    const char *key; /* NULL: the bucket itself */
     const struct sigv4_pair *query;
     size_t nquery;
-    const char *const *headers;     /* further "name: value" lines up to NULL, names in lower case; x-amz-… are signed */
+    /* further "name: value" lines up to NULL, names in lower case; x-amz-… are signed */
+    const char *const *headers;
     const void *body;
     size_t body_len;
-    bool from_fd;                   /* the body is fd_len bytes of fd from fd_off */
+    bool from_fd; /* the body is fd_len bytes of fd from fd_off */
     int fd;
     uint64_t fd_off, fd_len;
-    sink_fn sink;                   /* as of http_req */
+    sink_fn sink; /* as of http_req */
     int (*begin)(void *sink_user, const struct http_resp *resp);
     void *sink_user;
-    size_t max_body;                /* of the answer; 0: 64 KiB */
-    int64_t inside_ns;              /* the server may say nothing for that long besides, see s3_inside_ns */
-    const char *what;               /* object for error texts; NULL: from key */
+    size_t max_body; /* of the answer; 0: 64 KiB */
+    /* the server may say nothing for that long besides, see s3_inside_ns */
+    int64_t inside_ns;
+    const char *what; /* object for error texts; NULL: from key */
 };
 
 struct s3_outcome {
     int status;
     struct s3_fault fault;
-    int64_t after_ns;               /* -1: the server did not say */
-    unsigned generation;            /* of the credentials used */
-    bool healed;                    /* the one extra attempt for new credentials or a corrected clock is spent */
+    int64_t after_ns;    /* -1: the server did not say */
+    unsigned generation; /* of the credentials used */
+    /* the one extra attempt for new credentials or a corrected clock is spent */
+    bool healed;
 };
 
 /* One attempt. 0: 2xx. resp is always initialised. */
-int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct http_resp *resp, struct s3_outcome *out,
-    struct err *e);
+int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct http_resp *resp,
+    struct s3_outcome *out, struct err *e);
 /* After s3_once failed: is there a point in another attempt now? Waits as needed. */
 bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struct err *e);
 /* As many attempts as it takes. */
-int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_resp *resp, struct s3_outcome *out, struct err *e);
+int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_resp *resp,
+    struct s3_outcome *out, struct err *e);
 /* Fills e from an error answer (body and headers) to a call; returns -1. */
-int s3_fail(struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e);
+int s3_fail(
+    struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e);
 /* Copy and CompleteMultipartUpload may answer 200 with an error in the body: then -1. */
-int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp *resp, struct s3_outcome *out, struct err *e);
+int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp *resp,
+    struct s3_outcome *out, struct err *e);
 
-/* How long a server may take to copy or put together so many bytes by itself before it answers: added to a call's deadline. */
+/* How long a server may take to copy or put together so many bytes by itself before it answers:
+ * added to a call's deadline. */
 int64_t s3_inside_ns(uint64_t len);
 
 void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX]);
@@ -100,28 +115,32 @@ char *s3_name(const struct s3 *s, const char *key); /* "s3://bucket/key"; caller
 /* "bytes 0-9/10": which bytes an answer has. False: it is not that. */
 bool s3_content_range(const char *text, uint64_t *first, uint64_t *last, uint64_t *total);
 
-/* -- operations (s3_read.c, s3_write.c) ----------------------------------------------------------------------------- */
+/* -- operations (s3_read.c, s3_write.c) ------------------------------------------------------ */
 
 int s3_check(void *impl, struct err *e);
 int s3_stat(void *impl, const char *path, struct store_stat *st, struct err *e);
-int s3_list(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
-int s3_list_tree(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
-int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
-    const atomic_bool *cancel, struct err *e);
+int s3_list(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
+int s3_list_tree(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
+int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
+    sink_fn sink, void *user, const atomic_bool *cancel, struct err *e);
 /* One page of keys; max 0: as many as the server gives. */
-int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token, unsigned max, struct retry *r,
-    struct s3_page *page, struct err *e);
-int s3_put(void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
+int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token, unsigned max,
+    struct retry *r, struct s3_page *page, struct err *e);
+int s3_put(
+    void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
 int s3_remove(void *impl, const char *path, struct err *e);
 int s3_mkdir(void *impl, const char *path, struct err *e);
 int s3_rmdir(void *impl, const char *path, struct err *e);
 int s3_rename(void *impl, const char *from, const char *to, struct store_stat *st, struct err *e);
 
-/* s3_multipart.c: puts len bytes together at key in parts, from fd, or (fd < 0) from the object copy_from. *etag: of the new
- * object, caller frees. */
-int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from, const char *copy_etag, uint64_t len, char **etag,
-    struct err *e);
-uint64_t s3_part_size(uint64_t len, uint64_t wanted); /* pure: at least wanted, at most 10,000 parts */
+/* s3_multipart.c: puts len bytes together at key in parts, from fd, or (fd < 0) from the object
+ * copy_from. *etag: of the new object, caller frees. */
+int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from,
+    const char *copy_etag, uint64_t len, char **etag, struct err *e);
+/* pure: at least wanted, at most 10,000 parts */
+uint64_t s3_part_size(uint64_t len, uint64_t wanted);
 /* "x-amz-copy-source: /bucket/key"; caller frees. */
 char *s3_copy_source(const struct s3 *s, const char *key);
 

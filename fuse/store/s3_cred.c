@@ -13,12 +13,13 @@ static const char *const names[] = {"access-key-id", "secret-access-key", "sessi
 struct s3_cred {
     struct store_params params;
     char *region, *origin;
-    pthread_mutex_t mu;     /* a leaf but for the log's; held while the small secret files are read */
-    char *values[3];        /* mu: as names; NULL if not given */
-    unsigned generation;    /* mu: counts changes; 0: not read yet */
-    int64_t read_at_ns;     /* mu */
-    char day[9];            /* mu: key is for this day, "" for none */
-    unsigned char key[32];  /* mu */
+    /* a leaf but for the log's; held while the small secret files are read */
+    pthread_mutex_t mu;
+    char *values[3];       /* mu: as names; NULL if not given */
+    unsigned generation;   /* mu: counts changes; 0: not read yet */
+    int64_t read_at_ns;    /* mu */
+    char day[9];           /* mu: key is for this day, "" for none */
+    unsigned char key[32]; /* mu */
 };
 
 struct s3_cred *s3_cred_new(const struct store_params *p, const char *region)
@@ -63,8 +64,10 @@ static int read_all(struct s3_cred *c, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(now) && rc == 0; i++)
         rc = option_get(&c->params, names[i], &now[i], e);
     if (rc == 0 && (now[0] != NULL) != (now[1] != NULL))
-        rc = store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, c->params.url, ": option %s is given but %s is not: give both, or none "
-            "for a public bucket", names[now[0] ? 0 : 1], names[now[0] ? 1 : 0]);
+        rc = store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, c->params.url,
+            ": option %s is given but %s is not: give both, or none "
+            "for a public bucket",
+            names[now[0] ? 0 : 1], names[now[0] ? 1 : 0]);
     if (rc == 0) {
         bool changed = c->generation == 0;
         for (size_t i = 0; i < ARRAY_LEN(now); i++)
@@ -85,7 +88,8 @@ static int read_all(struct s3_cred *c, struct err *e)
     return rc;
 }
 
-int s3_cred_get(struct s3_cred *c, const char time[SIGV4_TIME_LEN], struct s3_signer *out, struct err *e)
+int s3_cred_get(
+    struct s3_cred *c, const char time[SIGV4_TIME_LEN], struct s3_signer *out, struct err *e)
 {
     *out = (struct s3_signer){0};
     pthread_mutex_lock(&c->mu);
@@ -122,7 +126,8 @@ bool s3_cred_renew(struct s3_cred *c, unsigned generation)
 {
     struct err e = ERR_INIT;
     pthread_mutex_lock(&c->mu);
-    bool renewed = c->generation != generation || (read_all(c, &e) == 0 && c->generation != generation);
+    bool renewed = c->generation != generation
+        || (read_all(c, &e) == 0 && c->generation != generation);
     pthread_mutex_unlock(&c->mu);
     return renewed;
 }

@@ -10,24 +10,25 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define MIB (UINT64_C(1) << 20)
-#define PARTS_MAX 10000u
-#define NS_PER_MIB NS_PER_S
+#define MIB          (UINT64_C(1) << 20)
+#define PARTS_MAX    10000u
+#define NS_PER_MIB   NS_PER_S
 #define COMPLETE_MAX (4u << 20)
-#define MARK "x-amz-meta-millrace-upload" /* a random number on the object tells whose upload made it */
+/* a random number on the object tells whose upload made it */
+#define MARK "x-amz-meta-millrace-upload"
 
 struct job {
     struct s3 *s;
     const char *key, *upload_id, *mark;
-    int fd;                     /* -1: copy */
+    int fd; /* -1: copy */
     const char *copy_from, *copy_etag;
     uint64_t len, part;
     unsigned nparts;
-    char **etags;               /* nparts; each written by the thread that sent the part */
+    char **etags; /* nparts; each written by the thread that sent the part */
     atomic_uint next;
-    atomic_bool stop;           /* one part has failed: the others need not go on */
+    atomic_bool stop; /* one part has failed: the others need not go on */
     pthread_mutex_t mu;
-    struct err first;           /* mu */
+    struct err first; /* mu */
 };
 
 uint64_t s3_part_size(uint64_t len, uint64_t wanted)
@@ -52,12 +53,16 @@ static int send_part(struct job *j, unsigned index, struct err *e)
     snprintf(number, sizeof number, "%u", index + 1);
     const struct sigv4_pair query[] = {{"partNumber", number}, {"uploadId", j->upload_id}};
     cleanup_free char *source = j->fd < 0 ? s3_copy_source(j->s, j->copy_from) : NULL;
-    cleanup_free char *range = j->fd < 0 ? xasprintf("x-amz-copy-source-range: bytes=%" PRIu64 "-%" PRIu64, off, off + len - 1) : NULL;
-    cleanup_free char *match =
-        j->fd < 0 && *j->copy_etag && *j->copy_etag != '~' ? xasprintf("x-amz-copy-source-if-match: \"%s\"", j->copy_etag) : NULL;
+    cleanup_free char *range = j->fd < 0
+        ? xasprintf("x-amz-copy-source-range: bytes=%" PRIu64 "-%" PRIu64, off, off + len - 1)
+        : NULL;
+    cleanup_free char *match = j->fd < 0 && *j->copy_etag && *j->copy_etag != '~'
+        ? xasprintf("x-amz-copy-source-if-match: \"%s\"", j->copy_etag)
+        : NULL;
     const char *headers[] = {source, range, match, NULL};
     struct s3_call call = {.method = "PUT", .key = j->key, .query = query, .nquery = 2};
-    struct retry r = RETRY_INIT(j->s->params.deadline_ns + (int64_t)(len / MIB) * NS_PER_MIB, &j->stop);
+    struct retry r = RETRY_INIT(
+        j->s->params.deadline_ns + (int64_t)(len / MIB) * NS_PER_MIB, &j->stop);
     if (j->fd < 0) {
         call.headers = headers;
         call.body = "";
@@ -84,7 +89,8 @@ static int send_part(struct job *j, unsigned index, struct err *e)
             return 0;
         if (!bad) {
             cleanup_free char *what = s3_name(j->s, j->key);
-            store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server took part %u without an ETag", index + 1);
+            store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what,
+                ": the server took part %u without an ETag", index + 1);
         }
         if (!s3_again(j->s, &r, &out, e))
             return -1;
@@ -120,18 +126,21 @@ static char *begin(struct s3 *s, const char *key, const char *mark, struct err *
     const struct sigv4_pair query[] = {{"uploads", ""}};
     cleanup_free char *line = xasprintf(MARK ": %s", mark);
     const char *headers[] = {line, NULL};
-    struct s3_call call = {.method = "POST", .key = key, .query = query, .nquery = 1, .headers = headers, .body = ""};
+    struct s3_call call = {
+        .method = "POST", .key = key, .query = query, .nquery = 1, .headers = headers, .body = ""};
     struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
     struct s3_outcome out = {0};
     cleanup_resp struct http_resp resp;
     if (s3_do(s, &call, &r, &resp, &out, e))
         return NULL;
-    char *id = s3_xml_text(resp.body.data, resp.body.len, "InitiateMultipartUploadResult", "UploadId");
+    char *id = s3_xml_text(
+        resp.body.data, resp.body.len, "InitiateMultipartUploadResult", "UploadId");
     if (id && *id)
         return id;
     free(id);
     cleanup_free char *what = s3_name(s, key);
-    store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": the server began a multipart upload without an id");
+    store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what,
+        ": the server began a multipart upload without an id");
     return NULL;
 }
 
@@ -144,11 +153,13 @@ static void abort_upload(struct s3 *s, const char *key, const char *upload_id)
     struct err e = ERR_INIT;
     cleanup_resp struct http_resp resp;
     if (s3_do(s, &call, &r, &resp, &out, &e) && e.cls != ERR_NOTFOUND)
-        log_warn("an unfinished upload could not be removed and takes room in the bucket: %s", e.msg);
+        log_warn(
+            "an unfinished upload could not be removed and takes room in the bucket: %s", e.msg);
 }
 
-/* Is the object there, made by this upload? The server forgets an upload once it is complete: if that answer got lost (and
- * libcurl by itself sends a request again when a kept connection turns out to be closed), the next one is "NoSuchUpload". */
+/* Is the object there, made by this upload? The server forgets an upload once it is complete: if
+ * that answer got lost (and libcurl by itself sends a request again when a kept connection turns
+ * out to be closed), the next one is "NoSuchUpload". */
 static bool arrived(struct job *j, char **etag)
 {
     struct retry r = RETRY_INIT(j->s->params.deadline_ns, NULL);
@@ -187,8 +198,14 @@ static int complete(struct job *j, char **etag, struct err *e)
     complete_body(j, &body);
     const struct sigv4_pair query[] = {{"uploadId", j->upload_id}};
     static const char *const headers[] = {"content-type: application/xml", NULL};
-    struct s3_call call = {.method = "POST", .key = j->key, .query = query, .nquery = 1, .headers = headers, .body = body.data,
-        .body_len = body.len, .inside_ns = s3_inside_ns(j->len)};
+    struct s3_call call = {.method = "POST",
+        .key = j->key,
+        .query = query,
+        .nquery = 1,
+        .headers = headers,
+        .body = body.data,
+        .body_len = body.len,
+        .inside_ns = s3_inside_ns(j->len)};
     struct retry r = RETRY_INIT(j->s->params.deadline_ns + s3_inside_ns(j->len), NULL);
     struct s3_outcome out = {0};
     for (;;) {
@@ -199,7 +216,8 @@ static int complete(struct job *j, char **etag, struct err *e)
         if (rc)
             return -1;
         if (s3_check_body(j->s, &call, &resp, &out, e) == 0) {
-            *etag = s3_xml_text(resp.body.data, resp.body.len, "CompleteMultipartUploadResult", "ETag");
+            *etag = s3_xml_text(
+                resp.body.data, resp.body.len, "CompleteMultipartUploadResult", "ETag");
             return 0;
         }
         if (!s3_again(j->s, &r, &out, e))
@@ -207,8 +225,8 @@ static int complete(struct job *j, char **etag, struct err *e)
     }
 }
 
-int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from, const char *copy_etag, uint64_t len, char **etag,
-    struct err *e)
+int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from,
+    const char *copy_etag, uint64_t len, char **etag, struct err *e)
 {
     uint64_t random[2] = {0};
     if (getrandom(random, sizeof random, 0) != sizeof random)
@@ -218,7 +236,14 @@ int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from, c
     cleanup_free char *id = begin(s, key, mark, e);
     if (!id)
         return -1;
-    struct job j = {.s = s, .key = key, .upload_id = id, .mark = mark, .fd = fd, .copy_from = copy_from, .copy_etag = copy_etag, .len = len};
+    struct job j = {.s = s,
+        .key = key,
+        .upload_id = id,
+        .mark = mark,
+        .fd = fd,
+        .copy_from = copy_from,
+        .copy_etag = copy_etag,
+        .len = len};
     j.part = s3_part_size(len, fd < 0 ? s->copy_part_size : s->part_size);
     j.nparts = (unsigned)((len + j.part - 1) / j.part);
     j.etags = xcalloc(j.nparts, sizeof *j.etags);

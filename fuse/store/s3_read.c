@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK_NS (8 * NS_PER_S)
+#define CHECK_NS        (8 * NS_PER_S)
 #define READ_NS_PER_MIB NS_PER_S /* a call's deadline grows with what it moves */
 
-/* -- pages of keys --------------------------------------------------------------------------------------------------- */
+/* -- pages of keys --------------------------------------------------------------------------- */
 
-int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token, unsigned max, struct retry *r,
-    struct s3_page *page, struct err *e)
+int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token, unsigned max,
+    struct retry *r, struct s3_page *page, struct err *e)
 {
     struct sigv4_pair query[6];
     size_t n = 0;
@@ -32,7 +32,8 @@ int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token,
         query[n++] = (struct sigv4_pair){"max-keys", number};
     }
     cleanup_free char *what = s3_name(s, prefix);
-    struct s3_call call = {.method = "GET", .query = query, .nquery = n, .max_body = S3_PAGE_BODY_MAX, .what = what};
+    struct s3_call call = {
+        .method = "GET", .query = query, .nquery = n, .max_body = S3_PAGE_BODY_MAX, .what = what};
     struct s3_outcome out = {0};
     for (;;) {
         cleanup_resp struct http_resp resp;
@@ -41,7 +42,8 @@ int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token,
         struct err inner = ERR_INIT;
         if (s3_xml_page(resp.body.data, resp.body.len, page, &inner) == 0)
             return 0;
-        store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": %s; is the endpoint an S3 server?", inner.msg);
+        store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": %s; is the endpoint an S3 server?",
+            inner.msg);
         if (!s3_again(s, r, &out, e))
             return -1;
     }
@@ -59,7 +61,8 @@ int s3_check(void *impl, struct err *e)
     s3_page_free(&page);
     if (empty && *s->prefix && s->params.mount->read_only)
         return store_err(e, ERR_NOTFOUND, ENOENT, WHY_NOT_FOUND, s->params.url,
-            ": bucket %s has no object below %s: correct the prefix in mountPoint", s->bucket, s->prefix);
+            ": bucket %s has no object below %s: correct the prefix in mountPoint", s->bucket,
+            s->prefix);
     return 0;
 }
 
@@ -73,8 +76,8 @@ static void fill_stat(const struct s3_item *item, struct store_stat *st)
         s3_version(item->etag, item->size, item->mtime_ns, st->version);
 }
 
-/* A listing that begins at the key tells more than HEAD: whether there is also a directory of that name (it wins), the time
- * with all its digits, and, if it is refused, why. */
+/* A listing that begins at the key tells more than HEAD: whether there is also a directory of that
+ * name (it wins), the time with all its digits, and, if it is refused, why. */
 int s3_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
 {
     struct s3 *s = impl;
@@ -120,7 +123,8 @@ static bool showable(char *name, bool tree)
     return tree ? *name && store_path_ok(name) : store_name_ok(name, strlen(name));
 }
 
-static int list(struct s3 *s, const char *dir, bool tree, char **cursor, store_list_fn fn, void *user, struct err *e)
+static int list(struct s3 *s, const char *dir, bool tree, char **cursor, store_list_fn fn,
+    void *user, struct err *e)
 {
     cleanup_free char *prefix = *dir ? xasprintf("%s%s/", s->prefix, dir) : xstrdup(s->prefix);
     size_t skip = strlen(prefix);
@@ -144,7 +148,8 @@ static int list(struct s3 *s, const char *dir, bool tree, char **cursor, store_l
         }
         if (!showable(name, tree)) {
             if (n)
-                log_debug("s3://%s/%s is not shown: no file can have that name", s->bucket, item->key);
+                log_debug(
+                    "s3://%s/%s is not shown: no file can have that name", s->bucket, item->key);
             continue;
         }
         struct store_entry entry = {.name = name};
@@ -161,12 +166,13 @@ int s3_list(void *impl, const char *dir, char **cursor, store_list_fn fn, void *
     return list(impl, dir, false, cursor, fn, user, e);
 }
 
-int s3_list_tree(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+int s3_list_tree(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     return list(impl, dir, true, cursor, fn, user, e);
 }
 
-/* -- bytes ----------------------------------------------------------------------------------------------------------- */
+/* -- bytes ----------------------------------------------------------------------------------- */
 
 struct reading {
     const char *what;
@@ -175,8 +181,9 @@ struct reading {
     uint64_t off;
     size_t len, got;                 /* got: bytes that the sink has, over all attempts */
     char version[STORE_VERSION_MAX]; /* ""; that of the first answer from then on */
-    bool judged, overflow;           /* of this attempt: its headers were looked at; there were more bytes than asked for */
-    struct err why;                  /* what they say against it */
+    /* of this attempt: its headers were looked at; there were more bytes than asked for */
+    bool judged, overflow;
+    struct err why; /* what they say against it */
 };
 
 static int take_bytes(void *user, const void *data, size_t len)
@@ -195,7 +202,8 @@ static const char *take_number(const char *p, char end, uint64_t *out)
     *out = 0;
     const char *first = p;
     for (; *p >= '0' && *p <= '9'; p++)
-        if (__builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, (uint64_t)(*p - '0'), out))
+        if (__builtin_mul_overflow(*out, 10, out)
+            || __builtin_add_overflow(*out, (uint64_t)(*p - '0'), out))
             return NULL;
     return p > first && *p == end ? p + (end != '\0') : NULL;
 }
@@ -203,24 +211,28 @@ static const char *take_number(const char *p, char end, uint64_t *out)
 bool s3_content_range(const char *text, uint64_t *first, uint64_t *last, uint64_t *total)
 {
     const char *p = strncmp(text, "bytes ", 6) == 0 ? text + 6 : NULL;
-    return p && (p = take_number(p, '-', first)) && (p = take_number(p, '/', last)) && take_number(p, '\0', total) && *first <= *last
-        && *last < *total;
+    return p && (p = take_number(p, '-', first)) && (p = take_number(p, '/', last))
+        && take_number(p, '\0', total) && *first <= *last && *last < *total;
 }
 
-/* The version that an answer is of, as listings name it; "": it does not tell. total: bytes of the whole object, 0 unknown. */
-static void version_of(const struct http_resp *resp, const char *wanted, uint64_t total, char now[STORE_VERSION_MAX])
+/* The version that an answer is of, as listings name it; "": it does not tell. total: bytes of the
+ * whole object, 0 unknown. */
+static void version_of(
+    const struct http_resp *resp, const char *wanted, uint64_t total, char now[STORE_VERSION_MAX])
 {
     char value[256];
     struct tm tm = {0};
     now[0] = '\0';
     if (http_header(resp, "etag", value, sizeof value))
         s3_version(value, 0, 0, now);
-    else if (total && *wanted == '~' && strchr(wanted, '-') && http_header(resp, "last-modified", value, sizeof value)
-             && strptime(value, "%a, %d %b %Y %H:%M:%S GMT", &tm))
+    else if (total && *wanted == '~' && strchr(wanted, '-')
+        && http_header(resp, "last-modified", value, sizeof value)
+        && strptime(value, "%a, %d %b %Y %H:%M:%S GMT", &tm))
         s3_version("", total, (int64_t)timegm(&tm) * NS_PER_S, now);
 }
 
-/* Is this answer the range we asked for, of the version we want? Asked before the first of its bytes is taken. */
+/* Is this answer the range we asked for, of the version we want? Asked before the first of its
+ * bytes is taken. */
 static int judge(void *user, const struct http_resp *resp)
 {
     struct reading *rd = user;
@@ -229,39 +241,51 @@ static int judge(void *user, const struct http_resp *resp)
     bool partial = resp->status == 206 && http_header(resp, "content-range", text, sizeof text)
         && s3_content_range(text, &first, &last, &total);
     rd->judged = true;
-    if (resp->status == 200 && (!http_header(resp, "content-length", text, sizeof text) || !take_number(text, '\0', &total)))
+    if (resp->status == 200
+        && (!http_header(resp, "content-length", text, sizeof text)
+            || !take_number(text, '\0', &total)))
         total = 0;
     version_of(resp, rd->version, partial || resp->status == 200 ? total : 0, now);
     if (*rd->version && *now && strcmp(rd->version, now) != 0)
-        return store_err(&rd->why, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, rd->what, ": the object has changed (version %s, was %s)", now,
-            rd->version);
+        return store_err(&rd->why, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, rd->what,
+            ": the object has changed (version %s, was %s)", now, rd->version);
     if (resp->status == 200 ? from > 0 : !partial || first != from)
-        return store_err(&rd->why, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what, ": the server sent other bytes than those asked for (status %d)",
-            resp->status);
+        return store_err(&rd->why, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what,
+            ": the server sent other bytes than those asked for (status %d)", resp->status);
     if (partial && total < rd->off + rd->len)
-        return store_err(&rd->why, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what, ": read up to %" PRIu64 ", but the object ends at %" PRIu64,
-            rd->off + rd->len, total);
+        return store_err(&rd->why, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what,
+            ": read up to %" PRIu64 ", but the object ends at %" PRIu64, rd->off + rd->len, total);
     if (!*rd->version)
         memcpy(rd->version, now, sizeof now); /* the rest must be of the same one */
     return 0;
 }
 
-static int read_once(struct s3 *s, const char *key, struct reading *rd, const struct retry *r, struct s3_outcome *out, struct err *e)
+static int read_once(struct s3 *s, const char *key, struct reading *rd, const struct retry *r,
+    struct s3_outcome *out, struct err *e)
 {
     uint64_t from = rd->off + rd->got, to = rd->off + rd->len - 1;
     cleanup_free char *range = xasprintf("range: bytes=%" PRIu64 "-%" PRIu64, from, to);
-    cleanup_free char *match = *rd->version && *rd->version != '~' ? xasprintf("if-match: \"%s\"", rd->version) : NULL;
+    cleanup_free char *match = *rd->version && *rd->version != '~'
+        ? xasprintf("if-match: \"%s\"", rd->version)
+        : NULL;
     const char *headers[] = {range, match, NULL};
-    struct s3_call call = {.method = "GET", .key = key, .headers = headers, .sink = take_bytes, .begin = judge, .sink_user = rd,
+    struct s3_call call = {.method = "GET",
+        .key = key,
+        .headers = headers,
+        .sink = take_bytes,
+        .begin = judge,
+        .sink_user = rd,
         .what = rd->what};
     rd->judged = rd->overflow = false;
     rd->why = (struct err)ERR_INIT;
     cleanup_resp struct http_resp resp;
     int rc = s3_once(s, &call, r, &resp, out, e);
     if (rc && out->status == 412)
-        return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, rd->what, ": the object has changed (it was version %s)", rd->version);
+        return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, rd->what,
+            ": the object has changed (it was version %s)", rd->version);
     if (rc && out->status == 416)
-        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what, ": read at %" PRIu64 ", past the end of the object", from);
+        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what,
+            ": read at %" PRIu64 ", past the end of the object", from);
     if (rc && out->status / 100 != 2)
         return -1;
     if (!rd->judged)
@@ -271,25 +295,29 @@ static int read_once(struct s3 *s, const char *key, struct reading *rd, const st
         return -1;
     }
     if (rd->overflow)
-        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what, ": the server sent more bytes than were asked for");
+        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what,
+            ": the server sent more bytes than were asked for");
     if (rc)
         return -1;
     if (rd->got < rd->len && resp.status == 200)
-        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what, ": read up to %" PRIu64 ", but the object ends at %" PRIu64,
-            rd->off + rd->len, rd->off + rd->got);
+        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what,
+            ": read up to %" PRIu64 ", but the object ends at %" PRIu64, rd->off + rd->len,
+            rd->off + rd->got);
     if (rd->got < rd->len)
-        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what, ": the server sent fewer bytes than were asked for");
+        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what,
+            ": the server sent fewer bytes than were asked for");
     return 0;
 }
 
-int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
-    const atomic_bool *cancel, struct err *e)
+int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
+    sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
     struct s3 *s = impl;
     cleanup_free char *key = s3_key(s, path), *what = s3_name(s, key);
     struct reading rd = {.what = what, .sink = sink, .user = user, .off = off, .len = len};
     snprintf(rd.version, sizeof rd.version, "%s", version);
-    struct retry r = RETRY_INIT(s->params.deadline_ns + (int64_t)(len >> 20) * READ_NS_PER_MIB, cancel);
+    struct retry r = RETRY_INIT(
+        s->params.deadline_ns + (int64_t)(len >> 20) * READ_NS_PER_MIB, cancel);
     struct s3_outcome out = {0};
     for (size_t begun; begun = rd.got, read_once(s, key, &rd, &r, &out, e);) {
         if (!s3_again(s, &r, &out, e))

@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STALL_NS (15 * NS_PER_S)
-#define ANSWER_MAX (64u << 10)
-#define HEADERS_MAX 24
+#define STALL_NS          (15 * NS_PER_S)
+#define ANSWER_MAX        (64u << 10)
+#define HEADERS_MAX       24
 #define RETRY_AFTER_MAX_S 300
-#define WARN_EVERY_NS (10 * NS_PER_S)
+#define WARN_EVERY_NS     (10 * NS_PER_S)
 
-/* -- what a failure means -------------------------------------------------------------------------------------------- */
+/* -- what a failure means -------------------------------------------------------------------- */
 
 enum remedy { NO_REMEDY, KEYS, RENEW, CLOCK, BUCKET, REGION, NAME, ARCHIVED, ROOM };
 
@@ -33,7 +33,8 @@ static const struct meaning {
     {"NoSuchUpload", ERR_NOTFOUND, ENOENT, WHY_STORE_ERROR, NO_REMEDY},
     {"AccessDenied", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
     {"InvalidAccessKeyId", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
-    {"XAdminUserNotFound", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS}, /* versitygw's word for an unknown key, with status 404 */
+    /* versitygw's word for an unknown key, with status 404 */
+    {"XAdminUserNotFound", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
     {"SignatureDoesNotMatch", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
     {"InvalidSecurity", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
     {"ExpiredToken", ERR_DENIED, EACCES, WHY_EXPIRED, RENEW},
@@ -82,7 +83,8 @@ static struct meaning meaning_of(int status, const char *code)
     return m;
 }
 
-static void add_remedy(const struct s3 *s, struct buf *out, enum remedy remedy, const struct s3_fault *fault)
+static void add_remedy(
+    const struct s3 *s, struct buf *out, enum remedy remedy, const struct s3_fault *fault)
 {
     switch (remedy) {
     case NO_REMEDY:
@@ -90,20 +92,37 @@ static void add_remedy(const struct s3 *s, struct buf *out, enum remedy remedy, 
             buf_addf(out, ": %s", fault->message);
         return;
     case KEYS:
-        buf_addf(out, ": check the keys in %s, and what they may do with bucket %s", s3_cred_origin(s->cred), s->bucket);
+        buf_addf(out, ": check the keys in %s, and what they may do with bucket %s",
+            s3_cred_origin(s->cred), s->bucket);
         return;
-    case RENEW: buf_addf(out, ": renew the credentials in %s", s3_cred_origin(s->cred)); return;
-    case CLOCK: buf_adds(out, ": this machine's clock differs from the server's by more than the server allows: set it"); return;
-    case BUCKET: buf_addf(out, ": create bucket %s at %s, or correct mountPoint", s->bucket, s->origin); return;
+    case RENEW:
+        buf_addf(out, ": renew the credentials in %s", s3_cred_origin(s->cred));
+        return;
+    case CLOCK:
+        buf_adds(out,
+            ": this machine's clock differs from the server's by more than the server allows: set it");
+        return;
+    case BUCKET:
+        buf_addf(out, ": create bucket %s at %s, or correct mountPoint", s->bucket, s->origin);
+        return;
     case REGION:
         if (*fault->region)
-            buf_addf(out, ": the bucket is in region %s, not %s: set option region to %s", fault->region, s->region, fault->region);
+            buf_addf(out, ": the bucket is in region %s, not %s: set option region to %s",
+                fault->region, s->region, fault->region);
         else
-            buf_addf(out, ": the bucket is not in region %s at %s: set the options region and endpoint", s->region, s->origin);
+            buf_addf(out,
+                ": the bucket is not in region %s at %s: set the options region and endpoint",
+                s->region, s->origin);
         return;
-    case NAME: buf_adds(out, ": S3 allows keys of at most 1024 bytes"); return;
-    case ARCHIVED: buf_adds(out, ": the object is archived: restore it first"); return;
-    case ROOM: buf_adds(out, ": the store has no room left"); return;
+    case NAME:
+        buf_adds(out, ": S3 allows keys of at most 1024 bytes");
+        return;
+    case ARCHIVED:
+        buf_adds(out, ": the object is archived: restore it first");
+        return;
+    case ROOM:
+        buf_adds(out, ": the store has no room left");
+        return;
     }
 }
 
@@ -112,35 +131,40 @@ static char *call_name(const struct s3 *s, const struct s3_call *c)
     return c->what ? xstrdup(c->what) : c->key ? s3_name(s, c->key) : xstrdup(s->params.url);
 }
 
-int s3_fail(struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e)
+int s3_fail(
+    struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e)
 {
     struct meaning m = meaning_of(status, fault->code);
     cleanup_buf struct buf text = BUF_INIT(400);
     buf_addf(&text, " (%d%s%s)", status, *fault->code ? " " : "", fault->code);
     add_remedy(s, &text, m.remedy, fault);
     bool whole = m.remedy == KEYS || m.remedy == RENEW || m.remedy == BUCKET || m.remedy == REGION;
-    cleanup_free char *what = whole ? xstrdup(s->params.url) : call_name(s, c); /* not this object's fault */
+    /* not this object's fault */
+    cleanup_free char *what = whole ? xstrdup(s->params.url) : call_name(s, c);
     return store_err(e, m.cls, m.sys, m.why, what, "%s", buf_str(&text));
 }
 
 /* No answer came at all. */
-static int fail_network(const struct s3 *s, const struct s3_call *c, const struct err *inner, struct err *e)
+static int fail_network(
+    const struct s3 *s, const struct s3_call *c, const struct err *inner, struct err *e)
 {
     cleanup_free char *what = call_name(s, c);
     if (inner->sys == ECANCELED)
         return store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, what, ": cancelled");
     if (inner->cls == ERR_DENIED)
-        return store_err(e, ERR_DENIED, EIO, WHY_TLS_FAILED, s->params.url, ": %s; check option ca-cert", inner->msg);
+        return store_err(e, ERR_DENIED, EIO, WHY_TLS_FAILED, s->params.url,
+            ": %s; check option ca-cert", inner->msg);
     if (inner->cls == ERR_EXHAUSTED || inner->cls == ERR_INVALID)
         return store_err(e, inner->cls, inner->sys, WHY_STORE_ERROR, what, ": %s", inner->msg);
     if (inner->sys == EADDRNOTAVAIL)
-        return store_err(e, ERR_RETRY, EIO, WHY_NAME_NOT_RESOLVED, s->params.url, ": the name of %s does not resolve: check option %s",
-            s->origin, s->endpoint_given ? "endpoint" : "region");
-    return store_err(e, ERR_RETRY, EIO, WHY_UNREACHABLE, what, ": %s; is option endpoint right, and does the server run?",
-        inner->msg);
+        return store_err(e, ERR_RETRY, EIO, WHY_NAME_NOT_RESOLVED, s->params.url,
+            ": the name of %s does not resolve: check option %s", s->origin,
+            s->endpoint_given ? "endpoint" : "region");
+    return store_err(e, ERR_RETRY, EIO, WHY_UNREACHABLE, what,
+        ": %s; is option endpoint right, and does the server run?", inner->msg);
 }
 
-/* -- one request ----------------------------------------------------------------------------------------------------- */
+/* -- one request ----------------------------------------------------------------------------- */
 
 struct upload {
     const struct s3_call *c;
@@ -195,8 +219,9 @@ static int by_pair_name(const void *a, const void *b)
 }
 
 /* The headers to send: the caller's, and those of the signature. */
-static void sign(struct s3 *s, const struct s3_call *c, const struct s3_signer *signer, const struct sigv4_scope *scope,
-    const char *path, const char *query, const char *hash, struct lines *out)
+static void sign(struct s3 *s, const struct s3_call *c, const struct s3_signer *signer,
+    const struct sigv4_scope *scope, const char *path, const char *query, const char *hash,
+    struct lines *out)
 {
     struct sigv4_pair pairs[HEADERS_MAX];
     char *names[HEADERS_MAX];
@@ -261,13 +286,14 @@ static bool learn_skew(struct s3 *s, const struct http_resp *resp)
     if (!http_header(resp, "date", value, sizeof value) || clock_parse_http_date(value, &server))
         return false;
     int64_t skew = server - clock_real_ns();
-    log_warn("%s: this machine's clock is %lld s off the server's; its requests are dated by the server's from now on",
+    log_warn(
+        "%s: this machine's clock is %lld s off the server's; its requests are dated by the server's from now on",
         s->params.url, (long long)(-skew / NS_PER_S));
     atomic_store(&s->skew_ns, skew);
     return true;
 }
 
-/* -- counters -------------------------------------------------------------------------------------------------------- */
+/* -- counters -------------------------------------------------------------------------------- */
 
 static struct {
     struct metric *seconds[5], *errors, *throttled, *retries;
@@ -280,11 +306,15 @@ static void counters_register(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
         cleanup_free char *labels = xasprintf("method=\"%s\"", methods[i]);
-        counters.seconds[i] = metric_histogram("millrace_store_request_seconds", labels, "Requests to the store, by duration.");
+        counters.seconds[i] = metric_histogram(
+            "millrace_store_request_seconds", labels, "Requests to the store, by duration.");
     }
-    counters.errors = metric_counter("millrace_store_errors_total", "", "Requests to the store without a good answer.");
-    counters.throttled = metric_counter("millrace_store_throttled_total", "", "Answers of the store that ask for fewer requests.");
-    counters.retries = metric_counter("millrace_store_retries_total", "", "Requests to the store that were made again.");
+    counters.errors = metric_counter(
+        "millrace_store_errors_total", "", "Requests to the store without a good answer.");
+    counters.throttled = metric_counter(
+        "millrace_store_throttled_total", "", "Answers of the store that ask for fewer requests.");
+    counters.retries = metric_counter(
+        "millrace_store_retries_total", "", "Requests to the store that were made again.");
 }
 
 static void count(const struct s3_call *c, int status, bool ok, int64_t took_ns)
@@ -298,10 +328,10 @@ static void count(const struct s3_call *c, int status, bool ok, int64_t took_ns)
         metric_add(counters.throttled, 1);
 }
 
-/* -- attempts -------------------------------------------------------------------------------------------------------- */
+/* -- attempts -------------------------------------------------------------------------------- */
 
-static int send_signed(struct s3 *s, const struct s3_call *c, const struct retry *r, const struct s3_signer *signer,
-    const char *time, struct http_resp *resp, struct err *e)
+static int send_signed(struct s3 *s, const struct s3_call *c, const struct retry *r,
+    const struct s3_signer *signer, const char *time, struct http_resp *resp, struct err *e)
 {
     char hash[SIGV4_HEX_LEN];
     if (payload_hash(c, hash, e))
@@ -339,8 +369,8 @@ static int send_signed(struct s3 *s, const struct s3_call *c, const struct retry
     return rc;
 }
 
-int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct http_resp *resp, struct s3_outcome *out,
-    struct err *e)
+int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct http_resp *resp,
+    struct s3_outcome *out, struct err *e)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, counters_register);
@@ -366,7 +396,8 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
     if (!*out->fault.region)
         http_header(resp, "x-amz-bucket-region", out->fault.region, sizeof out->fault.region);
     out->after_ns = retry_after(resp);
-    if (strcmp(out->fault.code, "RequestTimeTooSkewed") == 0 && !out->healed && learn_skew(s, resp)) {
+    if (strcmp(out->fault.code, "RequestTimeTooSkewed") == 0 && !out->healed
+        && learn_skew(s, resp)) {
         out->healed = true;
         out->after_ns = 0;
         s3_fail(s, c, resp->status, &out->fault, e);
@@ -379,14 +410,16 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
 static void warn(struct s3 *s, const struct err *e)
 {
     int64_t now = clock_mono_ns(), last = atomic_load(&s->warned_ns);
-    if ((last && now - last < WARN_EVERY_NS) || !atomic_compare_exchange_strong(&s->warned_ns, &last, now))
+    if ((last && now - last < WARN_EVERY_NS)
+        || !atomic_compare_exchange_strong(&s->warned_ns, &last, now))
         return;
     log_warn("%s; trying again", e->msg);
 }
 
 bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struct err *e)
 {
-    bool refused = out->status == 401 || out->status == 403 || strcmp(store_reason(e), "ExpiredCredentials") == 0;
+    bool refused = out->status == 401 || out->status == 403
+        || strcmp(store_reason(e), "ExpiredCredentials") == 0;
     if (e->cls != ERR_RETRY && refused && !out->healed && s3_cred_renew(s->cred, out->generation)) {
         out->healed = true;
         metric_add(counters.retries, 1);
@@ -399,7 +432,8 @@ bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struc
     return true;
 }
 
-int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_resp *resp, struct s3_outcome *out, struct err *e)
+int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_resp *resp,
+    struct s3_outcome *out, struct err *e)
 {
     for (;;) {
         if (s3_once(s, c, r, resp, out, e) == 0)
@@ -410,10 +444,12 @@ int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_re
     }
 }
 
-int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp *resp, struct s3_outcome *out, struct err *e)
+int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp *resp,
+    struct s3_outcome *out, struct err *e)
 {
     if (!s3_xml_fault(resp->body.data, resp->body.len, &out->fault))
         return 0;
-    int status = strcmp(out->fault.code, "PreconditionFailed") == 0 ? 412 : 500; /* the real one has gone out as 200 */
+    /* the real one has gone out as 200 */
+    int status = strcmp(out->fault.code, "PreconditionFailed") == 0 ? 412 : 500;
     return s3_fail(s, c, status, &out->fault, e);
 }

@@ -10,18 +10,21 @@
 #define NS_PER_MIB NS_PER_S
 
 /* What is at key now, if it is the version we have just written; else what we know. */
-static void stat_written(struct s3 *s, const char *path, const char *etag, uint64_t len, struct store_stat *st)
+static void stat_written(
+    struct s3 *s, const char *path, const char *etag, uint64_t len, struct store_stat *st)
 {
     struct err ignored = ERR_INIT;
     char version[STORE_VERSION_MAX];
     s3_version(etag, len, 0, version);
-    if (s3_stat(s, path, st, &ignored) == 0 && !st->is_dir && st->size == len && (!etag || strcmp(st->version, version) == 0))
+    if (s3_stat(s, path, st, &ignored) == 0 && !st->is_dir && st->size == len
+        && (!etag || strcmp(st->version, version) == 0))
         return;
     *st = (struct store_stat){.size = len, .mtime_ns = clock_real_ns()};
     memcpy(st->version, version, sizeof version);
 }
 
-static int put_single(struct s3 *s, const char *key, int fd, uint64_t len, char **etag, struct err *e)
+static int put_single(
+    struct s3 *s, const char *key, int fd, uint64_t len, char **etag, struct err *e)
 {
     struct s3_call call = {.method = "PUT", .key = key, .from_fd = true, .fd = fd, .fd_len = len};
     struct retry r = RETRY_INIT(s->params.deadline_ns + (int64_t)(len >> 20) * NS_PER_MIB, NULL);
@@ -38,7 +41,8 @@ int s3_put(void *impl, const char *path, int fd, uint64_t len, struct store_stat
 {
     struct s3 *s = impl;
     cleanup_free char *key = s3_key(s, path), *etag = NULL;
-    int rc = len > s->single_put_max ? s3_multipart(s, key, fd, NULL, NULL, len, &etag, e) : put_single(s, key, fd, len, &etag, e);
+    int rc = len > s->single_put_max ? s3_multipart(s, key, fd, NULL, NULL, len, &etag, e)
+                                     : put_single(s, key, fd, len, &etag, e);
     if (rc == 0)
         stat_written(s, path, etag, len, st);
     return rc;
@@ -59,7 +63,7 @@ int s3_remove(void *impl, const char *path, struct err *e)
     return delete_key(impl, key, e);
 }
 
-/* -- directories: prefixes, and an empty object "dir/" that keeps an empty one alive ----------------------------------- */
+/* -- directories: prefixes, and an empty object "dir/" that keeps an empty one alive --------- */
 
 int s3_mkdir(void *impl, const char *path, struct err *e)
 {
@@ -89,12 +93,13 @@ int s3_rmdir(void *impl, const char *path, struct err *e)
     s3_page_free(&page);
     if (other) {
         cleanup_free char *what = s3_name(s, key);
-        return store_err(e, ERR_EXISTS, ENOTEMPTY, WHY_STORE_ERROR, what, ": the directory is not empty");
+        return store_err(
+            e, ERR_EXISTS, ENOTEMPTY, WHY_STORE_ERROR, what, ": the directory is not empty");
     }
     return marker ? delete_key(s, key, e) : 0;
 }
 
-/* -- rename: copy, then delete ------------------------------------------------------------------------------------------ */
+/* -- rename: copy, then delete --------------------------------------------------------------- */
 
 char *s3_copy_source(const struct s3 *s, const char *key)
 {
@@ -102,14 +107,17 @@ char *s3_copy_source(const struct s3 *s, const char *key)
     return xasprintf("x-amz-copy-source: /%s/%s", s->bucket, escaped);
 }
 
-static int copy_single(struct s3 *s, const char *from, const char *to, const char *version, uint64_t size, char **etag,
-    struct err *e)
+static int copy_single(struct s3 *s, const char *from, const char *to, const char *version,
+    uint64_t size, char **etag, struct err *e)
 {
     int64_t inside = s3_inside_ns(size);
     cleanup_free char *source = s3_copy_source(s, from);
-    cleanup_free char *match = *version && *version != '~' ? xasprintf("x-amz-copy-source-if-match: \"%s\"", version) : NULL;
+    cleanup_free char *match = *version && *version != '~'
+        ? xasprintf("x-amz-copy-source-if-match: \"%s\"", version)
+        : NULL;
     const char *headers[] = {source, match, NULL};
-    struct s3_call call = {.method = "PUT", .key = to, .headers = headers, .body = "", .inside_ns = inside};
+    struct s3_call call = {
+        .method = "PUT", .key = to, .headers = headers, .body = "", .inside_ns = inside};
     struct retry r = RETRY_INIT(s->params.deadline_ns + inside, NULL);
     struct s3_outcome out = {0};
     for (;;) {
@@ -134,11 +142,12 @@ int s3_rename(void *impl, const char *from, const char *to, struct store_stat *s
     cleanup_free char *from_key = s3_key(s, from), *to_key = s3_key(s, to), *etag = NULL;
     if (source.is_dir) {
         cleanup_free char *what = s3_name(s, from_key);
-        return store_err(e, ERR_INVALID, EISDIR, WHY_STORE_ERROR, what, ": it is a directory, and S3 renames objects only");
+        return store_err(e, ERR_INVALID, EISDIR, WHY_STORE_ERROR, what,
+            ": it is a directory, and S3 renames objects only");
     }
     int rc = source.size > s->single_copy_max
-                 ? s3_multipart(s, to_key, -1, from_key, source.version, source.size, &etag, e)
-                 : copy_single(s, from_key, to_key, source.version, source.size, &etag, e);
+        ? s3_multipart(s, to_key, -1, from_key, source.version, source.size, &etag, e)
+        : copy_single(s, from_key, to_key, source.version, source.size, &etag, e);
     if (rc)
         return -1;
     struct err inner = ERR_INIT;

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX 8u
+#define DEPTH_MAX      8u
 #define NAME_MAX_BYTES 48u
-#define TEXT_MAX (16u << 10)
-#define ITEMS_MAX 20000u
+#define TEXT_MAX       (16u << 10)
+#define ITEMS_MAX      20000u
 
-/* Called at the end of each element that has no child elements: path names of the open elements, root first. */
+/* Called at the end of each element that has no child elements: path names of the open elements,
+ * root first. */
 typedef void (*leaf_fn)(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text);
 typedef void (*close_fn)(void *user, const char *name, unsigned depth);
 
@@ -75,7 +76,8 @@ static void on_text(void *user, const XML_Char *text, int len)
         buf_add(&r->text, text, (size_t)len);
 }
 
-static void on_doctype(void *user, const XML_Char *name, const XML_Char *system_id, const XML_Char *public_id, int internal)
+static void on_doctype(void *user, const XML_Char *name, const XML_Char *system_id,
+    const XML_Char *public_id, int internal)
 {
     (void)name, (void)system_id, (void)public_id, (void)internal;
     give_up(user); /* S3 sends none: entities in it are only ever an attack */
@@ -83,7 +85,8 @@ static void on_doctype(void *user, const XML_Char *name, const XML_Char *system_
 
 static bool parse(const char *text, size_t len, leaf_fn on_leaf, close_fn on_close, void *user)
 {
-    struct reader r = {.text = BUF_INIT(TEXT_MAX), .on_leaf = on_leaf, .on_close = on_close, .user = user};
+    struct reader r = {
+        .text = BUF_INIT(TEXT_MAX), .on_leaf = on_leaf, .on_close = on_close, .user = user};
     r.parser = XML_ParserCreate(NULL);
     if (!r.parser || len > S3_PAGE_BODY_MAX) {
         XML_ParserFree(r.parser);
@@ -99,7 +102,7 @@ static bool parse(const char *text, size_t len, leaf_fn on_leaf, close_fn on_clo
     return ok;
 }
 
-/* -- errors -------------------------------------------------------------------------------------------------------- */
+/* -- errors ---------------------------------------------------------------------------------- */
 
 static void fault_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
 {
@@ -135,7 +138,7 @@ bool s3_xml_fault(const char *text, size_t len, struct s3_fault *out)
     return true;
 }
 
-/* -- listings ------------------------------------------------------------------------------------------------------ */
+/* -- listings -------------------------------------------------------------------------------- */
 
 struct page_reader {
     struct s3_page *page;
@@ -234,7 +237,7 @@ void s3_page_free(struct s3_page *page)
     *page = (struct s3_page){0};
 }
 
-/* -- single values ------------------------------------------------------------------------------------------------- */
+/* -- single values --------------------------------------------------------------------------- */
 
 struct one {
     const char *root, *element;
@@ -244,7 +247,8 @@ struct one {
 static void one_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
 {
     struct one *o = user;
-    if (!o->value && depth == 2 && strcmp(path[0], o->root) == 0 && strcmp(path[1], o->element) == 0)
+    if (!o->value && depth == 2 && strcmp(path[0], o->root) == 0
+        && strcmp(path[1], o->element) == 0)
         o->value = xstrdup(text);
 }
 

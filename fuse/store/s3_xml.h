@@ -1,5 +1,6 @@
-/* s3_xml — the XML an S3 server sends: errors, pages of listings, single values. Pure. What comes from the network is not
- * trusted: no document types, bounded depth and text, and whatever does not parse is an error. */
+/* s3_xml — the XML an S3 server sends: errors, pages of listings, single values. Pure. What comes
+ * from the network is not trusted: no document types, bounded depth and text, and whatever does not
+ * parse is an error. */
 #ifndef MILLRACE_FUSE_STORE_S3_XML_H
 #define MILLRACE_FUSE_STORE_S3_XML_H
 
@@ -9,32 +10,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define S3_PAGE_BODY_MAX (8u << 20) /* bytes: 1,000 keys of 1,024 bytes, percent-encoded, and room */
+/* bytes: 1,000 keys of 1,024 bytes, percent-encoded, and room */
+#define S3_PAGE_BODY_MAX (8u << 20)
 
 struct s3_fault {
-    char code[64];     /* "NoSuchKey"; "" if the text was no S3 error */
+    char code[64]; /* "NoSuchKey"; "" if the text was no S3 error */
     char message[200];
-    char region[40];   /* of PermanentRedirect, AuthorizationHeaderMalformed */
+    char region[40]; /* of PermanentRedirect, AuthorizationHeaderMalformed */
 };
 /* True if the text is an <Error> document; out is always initialised. */
 bool s3_xml_fault(const char *text, size_t len, struct s3_fault *out);
 
 struct s3_item {
-    char *key;       /* decoded; NULL if it cannot be (a NUL in it) */
-    bool is_prefix;  /* of CommonPrefixes: key ends in the delimiter */
+    char *key;      /* decoded; NULL if it cannot be (a NUL in it) */
+    bool is_prefix; /* of CommonPrefixes: key ends in the delimiter */
     uint64_t size;
     int64_t mtime_ns;
-    char *etag;      /* as sent, with its quotes; NULL if absent */
+    char *etag; /* as sent, with its quotes; NULL if absent */
 };
 struct s3_page {
     struct s3_item *items;
     size_t n;
-    char *next;      /* continuation token; NULL at the end */
+    char *next; /* continuation token; NULL at the end */
 };
-int s3_xml_page(const char *text, size_t len, struct s3_page *out, struct err *e); /* RETRY: malformed, so perhaps cut */
+/* RETRY: malformed, so perhaps cut */
+int s3_xml_page(const char *text, size_t len, struct s3_page *out, struct err *e);
 void s3_page_free(struct s3_page *page);
 
-/* Text of the first element of that name inside <root>; caller frees; NULL if there is none or it does not parse. */
+/* Text of the first element of that name inside <root>; caller frees; NULL if there is none or it
+ * does not parse. */
 char *s3_xml_text(const char *text, size_t len, const char *root, const char *element);
 
 #endif

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define CANONICAL_MAX (64u << 10)
-#define CHUNK (256u << 10)
+#define CHUNK         (256u << 10)
 
 static void to_hex(const unsigned char *bytes, size_t n, char *out)
 {
@@ -64,7 +64,8 @@ int sigv4_sha256_fd(int fd, uint64_t off, uint64_t len, char hex[SIGV4_HEX_LEN],
     return rc;
 }
 
-static void hmac(const void *key, size_t key_len, const void *data, size_t len, unsigned char out[32])
+static void hmac(
+    const void *key, size_t key_len, const void *data, size_t len, unsigned char out[32])
 {
     unsigned int n = 32;
     HMAC(EVP_sha256(), key, (int)key_len, data, len, out, &n);
@@ -105,7 +106,8 @@ char *sigv4_query(const struct sigv4_pair *pairs, size_t n)
 {
     struct encoded *list = xcalloc(n + 1, sizeof *list);
     for (size_t i = 0; i < n; i++)
-        list[i] = (struct encoded){http_escape(pairs[i].name, false), http_escape(pairs[i].value, false)};
+        list[i] = (struct encoded){
+            http_escape(pairs[i].name, false), http_escape(pairs[i].value, false)};
     qsort(list, n, sizeof *list, by_name);
     struct buf out = BUF_INIT(CANONICAL_MAX);
     for (size_t i = 0; i < n; i++) {
@@ -147,18 +149,20 @@ void sigv4_canonical(const struct sigv4_req *req, struct buf *canonical, struct 
     buf_addf(canonical, "\n%s\n%s", buf_str(signed_headers), req->payload_hash);
 }
 
-char *sigv4_authorization(const struct sigv4_req *req, const struct sigv4_scope *scope, const char *key_id,
-    const unsigned char key[32])
+char *sigv4_authorization(const struct sigv4_req *req, const struct sigv4_scope *scope,
+    const char *key_id, const unsigned char key[32])
 {
-    cleanup_buf struct buf canonical = BUF_INIT(CANONICAL_MAX), names = BUF_INIT(CANONICAL_MAX), text = BUF_INIT(CANONICAL_MAX);
+    cleanup_buf struct buf canonical = BUF_INIT(CANONICAL_MAX), names = BUF_INIT(CANONICAL_MAX),
+                           text = BUF_INIT(CANONICAL_MAX);
     sigv4_canonical(req, &canonical, &names);
     char hash[SIGV4_HEX_LEN], signature[SIGV4_HEX_LEN];
     sigv4_sha256(canonical.data, canonical.len, hash);
-    buf_addf(&text, "AWS4-HMAC-SHA256\n%s\n%.8s/%s/%s/aws4_request\n%s", scope->time, scope->time, scope->region, scope->service,
-        hash);
+    buf_addf(&text, "AWS4-HMAC-SHA256\n%s\n%.8s/%s/%s/aws4_request\n%s", scope->time, scope->time,
+        scope->region, scope->service, hash);
     unsigned char mac[32];
     hmac(key, 32, text.data, text.len, mac);
     to_hex(mac, sizeof mac, signature);
-    return xasprintf("AWS4-HMAC-SHA256 Credential=%s/%.8s/%s/%s/aws4_request, SignedHeaders=%s, Signature=%s", key_id, scope->time,
-        scope->region, scope->service, buf_str(&names), signature);
+    return xasprintf(
+        "AWS4-HMAC-SHA256 Credential=%s/%.8s/%s/%s/aws4_request, SignedHeaders=%s, Signature=%s",
+        key_id, scope->time, scope->region, scope->service, buf_str(&names), signature);
 }

@@ -11,7 +11,7 @@
 
 #define DEADLINE_DEFAULT_NS (30 * NS_PER_S)
 #define CONNECTIONS_DEFAULT 64
-#define CHANGES_MAX 3 /* of an object while it is read, any version of it */
+#define CHANGES_MAX         3 /* of an object while it is read, any version of it */
 
 const struct store_ops *const store_kinds[] = {&store_s3, &store_posix, NULL};
 
@@ -21,7 +21,7 @@ struct store {
     char *url;
 };
 
-/* -- errors -------------------------------------------------------------------------------------------------------- */
+/* -- errors ---------------------------------------------------------------------------------- */
 
 static const char *const why_names[] = {
     [WHY_INVALID_URL] = "InvalidURL",
@@ -39,7 +39,8 @@ static const char *const why_names[] = {
 
 const char *store_why_name(enum store_why why) { return why_names[why]; }
 
-/* The first ": Reason:" or ": Reason (" in the text; *at: where the reason begins. NULL if there is none. */
+/* The first ": Reason:" or ": Reason (" in the text; *at: where the reason begins. NULL if there is
+ * none. */
 static const char *find_why(const char *text, const char **at)
 {
     const char *best = NULL;
@@ -57,7 +58,8 @@ static const char *find_why(const char *text, const char **at)
     return best;
 }
 
-int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, const char *what, const char *fmt, ...)
+int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, const char *what,
+    const char *fmt, ...)
 {
     if (!e)
         return -1;
@@ -65,7 +67,8 @@ int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, co
     va_start(ap, fmt);
     cleanup_free char *text = xvasprintf(fmt, ap);
     va_end(ap);
-    /* A long name must not push the reason out of the message, nor one that looks like a reason take its place. */
+    /* A long name must not push the reason out of the message, nor one that looks like a reason
+     * take its place. */
     size_t n = strlen(what), room = 200;
     cleanup_free char *name = xasprintf("%.*s%s: ", (int)MIN(n, room), what, n > room ? "…" : "");
     cleanup_free char *message = xasprintf("%s%s%s", name, why_names[why], text);
@@ -82,7 +85,7 @@ const char *store_reason(const struct err *e)
     return why ? why : why_names[WHY_STORE_ERROR];
 }
 
-/* -- names --------------------------------------------------------------------------------------------------------- */
+/* -- names ----------------------------------------------------------------------------------- */
 
 bool store_name_ok(const char *name, size_t len)
 {
@@ -108,19 +111,22 @@ bool store_path_ok(const char *path)
 static int check_path(const struct store *s, const char *path, bool root_allowed, struct err *e)
 {
     if (strlen(path) > 4095 || !store_path_ok(path)) {
-        store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, s->url, ": '%s' is not a path: names of 1 to 255 bytes with single slashes "
-            "between them", path);
+        store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, s->url,
+            ": '%s' is not a path: names of 1 to 255 bytes with single slashes "
+            "between them",
+            path);
         return -1;
     }
     if (!*path && !root_allowed)
-        return store_err(e, ERR_INVALID, EBUSY, WHY_STORE_ERROR, s->url, ": its root cannot be replaced or removed");
+        return store_err(e, ERR_INVALID, EBUSY, WHY_STORE_ERROR, s->url,
+            ": its root cannot be replaced or removed");
     return 0;
 }
 
 /* The stores look at what went wrong: there always is an error to look at. */
 #define NEED(e) ((e) ? (e) : &(struct err)ERR_INIT)
 
-/* -- the public face ----------------------------------------------------------------------------------------------- */
+/* -- the public face ------------------------------------------------------------------------- */
 
 static const struct store_ops *find_kind(const char *url, const char **rest)
 {
@@ -138,11 +144,17 @@ static int unknown_scheme(const char *url, struct err *e)
 {
     cleanup_buf struct buf known = BUF_INIT(200);
     for (size_t i = 0; store_kinds[i]; i++)
-        buf_addf(&known, "%s%s", !i ? "" : store_kinds[i + 1] ? ", " : " or ", store_kinds[i]->url_help);
+        buf_addf(&known, "%s%s",
+            !i                       ? ""
+                : store_kinds[i + 1] ? ", "
+                                     : " or ",
+            store_kinds[i]->url_help);
     size_t n = strcspn(url, ":");
     if (strncmp(url + n, "://", 3) != 0)
-        return store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, url, ": this is not a URL; write %s", buf_str(&known));
-    return store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, url, ": unknown scheme '%.*s'; write %s", (int)n, url, buf_str(&known));
+        return store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, url, ": this is not a URL; write %s",
+            buf_str(&known));
+    return store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, url, ": unknown scheme '%.*s'; write %s",
+        (int)n, url, buf_str(&known));
 }
 
 char *store_help(void)
@@ -233,20 +245,22 @@ int store_stat_path(struct store *s, const char *path, struct store_stat *st, st
     return check_path(s, path, true, e) ? -1 : s->ops->stat_path(s->impl, path, st, e);
 }
 
-int store_list(struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+int store_list(
+    struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     e = NEED(e);
     return check_path(s, dir, true, e) ? -1 : s->ops->list(s->impl, dir, cursor, fn, user, e);
 }
 
-int store_list_tree(struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+int store_list_tree(
+    struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     e = NEED(e);
     return check_path(s, dir, true, e) ? -1 : s->ops->list_tree(s->impl, dir, cursor, fn, user, e);
 }
 
-int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
-    const atomic_bool *cancel, struct err *e)
+int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
+    sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
     e = NEED(e);
     if (check_path(s, path, false, e))
@@ -254,8 +268,8 @@ int store_stream(struct store *s, const char *path, const char *version, uint64_
     return len ? s->ops->read(s->impl, path, version, off, len, sink, user, cancel, e) : 0;
 }
 
-int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len, void *buf,
-    const atomic_bool *cancel, struct err *e)
+int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
+    void *buf, const atomic_bool *cancel, struct err *e)
 {
     e = NEED(e);
     for (int changes = 0;; changes++) {
@@ -270,14 +284,18 @@ static int writable(const struct store *s, struct err *e)
 {
     if (s->ops->caps & STORE_CAP_WRITE)
         return 0;
-    return store_err(e, ERR_DENIED, EROFS, WHY_STORE_ERROR, s->url, ": this kind of store is read-only");
+    return store_err(
+        e, ERR_DENIED, EROFS, WHY_STORE_ERROR, s->url, ": this kind of store is read-only");
 }
 
-int store_put(struct store *s, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
+int store_put(
+    struct store *s, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
 {
     e = NEED(e);
     memset(st, 0, sizeof *st);
-    return writable(s, e) || check_path(s, path, false, e) ? -1 : s->ops->put(s->impl, path, fd, len, st, e);
+    return writable(s, e) || check_path(s, path, false, e)
+        ? -1
+        : s->ops->put(s->impl, path, fd, len, st, e);
 }
 
 int store_remove(struct store *s, const char *path, struct err *e)
@@ -298,7 +316,8 @@ int store_rmdir(struct store *s, const char *path, struct err *e)
     return writable(s, e) || check_path(s, path, false, e) ? -1 : s->ops->rmdir(s->impl, path, e);
 }
 
-int store_rename(struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e)
+int store_rename(
+    struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e)
 {
     e = NEED(e);
     memset(st, 0, sizeof *st);

@@ -1,14 +1,16 @@
-/* store — an under store (S3, HDFS, HTTP, a directory) behind one table of functions. Paths are relative to the mount point,
- * begin without "/", use "/" between names, "" is the root. Threads: any, all calls block. Every call has the deadline of the
- * store's options (a listing for each page or batch), whatever the store does meanwhile: a file system that does not answer, too; retries
- * with back-off and jitter happen inside (RETRY left over after that means it is really down). What was given up may still happen later.
- * Errors carry a reason for people and conditions in store_reason(). */
+/* store — an under store (S3, HDFS, HTTP, a directory) behind one table of functions. Paths are
+ * relative to the mount point, begin without "/", use "/" between names, "" is the root. Threads:
+ * any, all calls block. Every call has the deadline of the store's options (a listing for each page
+ * or batch), whatever the store does meanwhile: a file system that does not answer, too; retries
+ * with back-off and jitter happen inside (RETRY left over after that means it is really down). What
+ * was given up may still happen later. Errors carry a reason for people and conditions in
+ * store_reason(). */
 #ifndef MILLRACE_FUSE_STORE_STORE_H
 #define MILLRACE_FUSE_STORE_STORE_H
 
-#include "lib/conf/conf.h"
 #include "lib/base/err.h"
 #include "lib/base/sink.h"
+#include "lib/conf/conf.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,71 +23,90 @@ struct store; /* opaque */
 
 struct store_stat {
     bool is_dir;
-    uint64_t size;        /* bytes; 0 for directories */
-    int64_t mtime_ns;     /* since the epoch; 0 unknown */
+    uint64_t size;                   /* bytes; 0 for directories */
+    int64_t mtime_ns;                /* since the epoch; 0 unknown */
     char version[STORE_VERSION_MAX]; /* changes whenever the content does; "" for directories */
 };
 
 struct store_entry {
-    const char *name;     /* one path component, borrowed during the callback */
+    const char *name; /* one path component, borrowed during the callback */
     struct store_stat st;
 };
-/* Non-zero stops the listing. Entries come in the store's order, not necessarily sorted; a name may come twice (an object
- * and a prefix of the same name: the directory wins). */
+/* Non-zero stops the listing. Entries come in the store's order, not necessarily sorted; a name may
+ * come twice (an object and a prefix of the same name: the directory wins). */
 typedef int (*store_list_fn)(void *user, const struct store_entry *entry);
 
 enum store_cap {
-    STORE_CAP_WRITE = 1,      /* put, remove, mkdir, rename */
+    STORE_CAP_WRITE = 1,       /* put, remove, mkdir, rename */
     STORE_CAP_RENAME_FILE = 2, /* rename of a file is cheap and atomic (else copy + delete) */
     STORE_CAP_RENAME_DIR = 4,
-    STORE_CAP_DIRS = 8,       /* directories exist by themselves (else they are prefixes with marker objects) */
+    /* directories exist by themselves (else they are prefixes with marker objects) */
+    STORE_CAP_DIRS = 8,
 };
 
 struct store_conf {
     const struct conf_mount *mount; /* borrowed until store_free */
-    const char *secrets_dir;        /* NULL: credentials from options or environment (AWS_*), for laptops */
-    int64_t deadline_ns;            /* of one call incl. retries; 0: 30 s; a second more for each MiB it moves */
-    unsigned max_connections;       /* 0: 64 */
+    /* NULL: credentials from options or environment (AWS_*), for laptops */
+    const char *secrets_dir;
+    /* of one call incl. retries; 0: 30 s; a second more for each MiB it moves */
+    int64_t deadline_ns;
+    unsigned max_connections; /* 0: 64 */
 };
-/* INVALID: unknown scheme or option, malformed URL. Does not touch the network: store_check does. */
+/* INVALID: unknown scheme or option, malformed URL. Does not touch the network: store_check does.
+ */
 struct store *store_new(const struct store_conf *conf, struct err *e);
 void store_free(struct store *s);
 unsigned store_caps(const struct store *s);
-bool store_path_ok(const char *path); /* "", or names of 1 to 255 bytes (not "." or "..") with single slashes between */
+/* "", or names of 1 to 255 bytes (not "." or "..") with single slashes between */
+bool store_path_ok(const char *path);
 
-/* Is it there and may we read it? NOTFOUND (no such bucket, directory), DENIED (403, bad keys), INVALID, RETRY (network, DNS). */
+/* Is it there and may we read it? NOTFOUND (no such bucket, directory), DENIED (403, bad keys),
+ * INVALID, RETRY (network, DNS). */
 int store_check(struct store *s, struct err *e);
 int store_stat_path(struct store *s, const char *path, struct store_stat *st, struct err *e);
-/* One page of the direct children of dir. *cursor NULL starts; on return NULL means the end, else pass it again (owned by the
- * caller, freed by the next call or by free()). */
-int store_list(struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
-/* All files below dir, any depth, with names relative to dir; same paging. Stores without a cheap way walk. */
-int store_list_tree(struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
-/* Gives exactly len bytes at off of the given version ("" = any, but of one) to sink, in order, each once, on this thread. What it was
- * given before an error is good. CONFLICT (sys ESTALE): the object has another version now; INVALID: past its end; NOTFOUND; RETRY (sys
- * ECANCELED): the sink takes no more, or *cancel, which may be NULL. */
-int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len, sink_fn sink, void *user,
-    const atomic_bool *cancel, struct err *e);
+/* One page of the direct children of dir. *cursor NULL starts; on return NULL means the end, else
+ * pass it again (owned by the caller, freed by the next call or by free()). */
+int store_list(
+    struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
+/* All files below dir, any depth, with names relative to dir; same paging. Stores without a cheap
+ * way walk. */
+int store_list_tree(
+    struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
+/* Gives exactly len bytes at off of the given version ("" = any, but of one) to sink, in order,
+ * each once, on this thread. What it was given before an error is good. CONFLICT (sys ESTALE): the
+ * object has another version now; INVALID: past its end; NOTFOUND; RETRY (sys ECANCELED): the sink
+ * takes no more, or *cancel, which may be NULL. */
+int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
+    sink_fn sink, void *user, const atomic_bool *cancel, struct err *e);
 /* The same into memory. */
-int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len, void *buf,
-    const atomic_bool *cancel, struct err *e);
-/* Uploads len bytes of fd from 0; appears atomically, replacing what was there; st is the new object's. */
-int store_put(struct store *s, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
-int store_remove(struct store *s, const char *path, struct err *e);          /* a file; NOTFOUND if absent and the store tells (S3 does not) */
-int store_mkdir(struct store *s, const char *path, struct err *e);           /* EXISTS only with STORE_CAP_DIRS */
-int store_rmdir(struct store *s, const char *path, struct err *e);           /* must be empty: EXISTS, sys ENOTEMPTY; without
-                                                                              * STORE_CAP_DIRS one that is gone with its last file is fine */
-int store_rename(struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e); /* files; replaces */
+int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
+    void *buf, const atomic_bool *cancel, struct err *e);
+/* Uploads len bytes of fd from 0; appears atomically, replacing what was there; st is the new
+ * object's. */
+int store_put(
+    struct store *s, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
+/* a file; NOTFOUND if absent and the store tells (S3 does not) */
+int store_remove(struct store *s, const char *path, struct err *e);
+/* EXISTS only with STORE_CAP_DIRS */
+int store_mkdir(struct store *s, const char *path, struct err *e);
+/* must be empty: EXISTS, sys ENOTEMPTY; without STORE_CAP_DIRS one that is gone with its last file
+ * is fine */
+int store_rmdir(struct store *s, const char *path, struct err *e);
+/* files; replaces */
+int store_rename(
+    struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e);
 
-/* For the CLI: what options stores take, as text for --help (caller frees); the i-th of the kind of store that url names (NULL:
- * no more); whether one is a secret, which has no place on a command line. */
+/* For the CLI: what options stores take, as text for --help (caller frees); the i-th of the kind of
+ * store that url names (NULL: no more); whether one is a secret, which has no place on a command
+ * line. */
 char *store_help(void);
 const char *store_option_name(const char *url, size_t i);
 bool store_option_is_secret(const char *url, const char *name);
 
-/* CamelCase reason of the last failure class, for conditions: InvalidURL InvalidOption SecretMissing AccessDenied
- * ExpiredCredentials BucketNotFound NotFound NameNotResolved Unreachable TLSFailed StoreError. From the text of e, set by stores with
- * store_err(); "StoreError" if e came from elsewhere. */
+/* CamelCase reason of the last failure class, for conditions: InvalidURL InvalidOption
+ * SecretMissing AccessDenied ExpiredCredentials BucketNotFound NotFound NameNotResolved Unreachable
+ * TLSFailed StoreError. From the text of e, set by stores with store_err(); "StoreError" if e came
+ * from elsewhere. */
 const char *store_reason(const struct err *e);
 
 #endif

@@ -10,15 +10,15 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#define STUCK_DEFAULT 64
+#define STUCK_DEFAULT  64
 #define TRYING_DEFAULT 4
-#define IDLE_NS (10 * NS_PER_S)   /* a helper without work ends */
-#define SLICE_NS (50 * NS_PER_MS) /* how soon a cancelled call notices */
+#define IDLE_NS        (10 * NS_PER_S)  /* a helper without work ends */
+#define SLICE_NS       (50 * NS_PER_MS) /* how soon a cancelled call notices */
 
 struct helper {
-    struct helper *next;      /* idle ones; guard.mu */
+    struct helper *next; /* idle ones; guard.mu */
     struct guard *g;
-    struct guard_job *job;    /* guard.mu; what it is to run */
+    struct guard_job *job; /* guard.mu; what it is to run */
     pthread_cond_t wake;
 };
 
@@ -26,13 +26,13 @@ struct guard {
     char *name;
     unsigned max_stuck, max_trying;
     pthread_mutex_t mu;
-    pthread_cond_t room;      /* a helper ended, or is not stuck any more */
-    struct helper *idle;      /* mu, as all below; the one that worked last first */
+    pthread_cond_t room; /* a helper ended, or is not stuck any more */
+    struct helper *idle; /* mu, as all below; the one that worked last first */
     unsigned threads, stuck, stuck_changes;
-    unsigned waiting;         /* callers whose job runs */
-    int64_t returned_ns;      /* monotonic: when a call last returned */
-    int64_t silent_ns;        /* real: since when nothing returns; 0: it does */
-    bool closed, left;        /* guard_free has begun; it has ended, and the last helper frees */
+    unsigned waiting;    /* callers whose job runs */
+    int64_t returned_ns; /* monotonic: when a call last returned */
+    int64_t silent_ns;   /* real: since when nothing returns; 0: it does */
+    bool closed, left;   /* guard_free has begun; it has ended, and the last helper frees */
 };
 
 static struct {
@@ -42,7 +42,8 @@ static struct {
 
 static void make_gauges(void)
 {
-    gauges.stuck = metric_gauge("millrace_store_stuck_calls", "", "Calls to a file system that were given up and have not returned.");
+    gauges.stuck = metric_gauge("millrace_store_stuck_calls", "",
+        "Calls to a file system that were given up and have not returned.");
 }
 
 struct guard *guard_new(const struct guard_conf *conf)
@@ -89,7 +90,7 @@ void guard_stats(struct guard *g, struct guard_stats *out)
     pthread_mutex_unlock(&g->mu);
 }
 
-/* -- helpers ----------------------------------------------------------------------------------------------------------- */
+/* -- helpers --------------------------------------------------------------------------------- */
 
 static void take_off(struct guard *g, const struct helper *h)
 {
@@ -204,9 +205,12 @@ static int begin(struct guard *g, struct guard_job *job)
     return rc;
 }
 
-/* -- callers ----------------------------------------------------------------------------------------------------------- */
+/* -- callers --------------------------------------------------------------------------------- */
 
-static bool cancelled(const atomic_bool *cancel) { return cancel && atomic_load_explicit(cancel, memory_order_relaxed); }
+static bool cancelled(const atomic_bool *cancel)
+{
+    return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+}
 
 static int say_cancelled(const struct guard_job *job, struct err *e)
 {
@@ -214,12 +218,14 @@ static int say_cancelled(const struct guard_job *job, struct err *e)
 }
 
 /* asked_ns: monotonic. mu is held. */
-static int say_silent(const struct guard *g, const struct guard_job *job, int64_t asked_ns, struct err *e)
+static int say_silent(
+    const struct guard *g, const struct guard_job *job, int64_t asked_ns, struct err *e)
 {
     char since[CLOCK_RFC3339_LEN];
-    clock_rfc3339(g->silent_ns ? g->silent_ns : clock_real_ns() - (clock_mono_ns() - asked_ns), since);
-    return store_err(e, ERR_RETRY, EIO, WHY_UNREACHABLE, job->what, ": the file system of %s has not answered since %s; does its server run?",
-        g->name, since);
+    clock_rfc3339(
+        g->silent_ns ? g->silent_ns : clock_real_ns() - (clock_mono_ns() - asked_ns), since);
+    return store_err(e, ERR_RETRY, EIO, WHY_UNREACHABLE, job->what,
+        ": the file system of %s has not answered since %s; does its server run?", g->name, since);
 }
 
 /* Nothing came in the time that a call had. mu is held. Returns whether that is news. */
@@ -237,8 +243,8 @@ static bool has_room(const struct guard *g, const struct guard_job *job)
 }
 
 /* Until the job may begin. mu is held. */
-static int admit(struct guard *g, const struct guard_job *job, int64_t asked_ns, int64_t until_ns, const atomic_bool *cancel, bool *news,
-    struct err *e)
+static int admit(struct guard *g, const struct guard_job *job, int64_t asked_ns, int64_t until_ns,
+    const atomic_bool *cancel, bool *news, struct err *e)
 {
     if (g->silent_ns && g->waiting >= g->max_trying && !job->goes_on)
         return say_silent(g, job, asked_ns, e);
@@ -256,8 +262,8 @@ static int admit(struct guard *g, const struct guard_job *job, int64_t asked_ns,
 }
 
 /* Until it has returned. mu is held. */
-static int await(struct guard *g, struct guard_job *job, int64_t asked_ns, int64_t until_ns, const atomic_bool *cancel, bool *news,
-    struct err *e)
+static int await(struct guard *g, struct guard_job *job, int64_t asked_ns, int64_t until_ns,
+    const atomic_bool *cancel, bool *news, struct err *e)
 {
     g->waiting++;
     for (int64_t now; !job->done && !cancelled(cancel) && (now = clock_mono_ns()) < until_ns;)
@@ -277,7 +283,8 @@ static int await(struct guard *g, struct guard_job *job, int64_t asked_ns, int64
     return say_silent(g, job, asked_ns, e);
 }
 
-int guard_call(struct guard *g, struct guard_job *job, int64_t until_ns, const atomic_bool *cancel, struct err *e)
+int guard_call(struct guard *g, struct guard_job *job, int64_t until_ns, const atomic_bool *cancel,
+    struct err *e)
 {
     int64_t asked_ns = clock_mono_ns();
     bool news = false, begun = false;
@@ -285,14 +292,16 @@ int guard_call(struct guard *g, struct guard_job *job, int64_t until_ns, const a
     pthread_mutex_lock(&g->mu);
     int rc = admit(g, job, asked_ns, until_ns, cancel, &news, e);
     if (rc == 0 && (rc = begin(g, job)))
-        rc = store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, job->what, ": start a thread for it: error %d", rc);
+        rc = store_err(
+            e, ERR_RETRY, EIO, WHY_STORE_ERROR, job->what, ": start a thread for it: error %d", rc);
     else if (rc == 0) {
         begun = true;
         rc = await(g, job, asked_ns, until_ns, cancel, &news, e);
     }
     pthread_mutex_unlock(&g->mu); /* one that was given up may be gone from here on */
     if (news)
-        log_kv(LOG_WARN, "a file system does not answer: only what is cached is served", "error", e->msg, NULL);
+        log_kv(LOG_WARN, "a file system does not answer: only what is cached is served", "error",
+            e->msg, NULL);
     if (!begun) {
         pthread_cond_destroy(&job->finished);
         job->drop(job);

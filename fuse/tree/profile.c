@@ -8,18 +8,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ENOUGH 16              /* fewer files say nothing */
-#define SAMPLE 1000            /* files of each store: about a page of its listing */
-#define SAMPLE_SEEN 10000      /* … or so many names, where most are directories */
-#define SMALL_MEAN (1u << 20)  /* bytes: from there on a file's bytes cost more than the requests about it */
-#define SEALED "sealed\n"
-#define OPEN "open\n"
+#define ENOUGH      16    /* fewer files say nothing */
+#define SAMPLE      1000  /* files of each store: about a page of its listing */
+#define SAMPLE_SEEN 10000 /* … or so many names, where most are directories */
+/* bytes: from there on a file's bytes cost more than the requests about it */
+#define SMALL_MEAN (1u << 20)
+#define SEALED     "sealed\n"
+#define OPEN       "open\n"
 
 struct sample {
     uint64_t files, bytes, seen;
 };
 
-bool profile_is_small(uint64_t files, uint64_t bytes) { return files >= ENOUGH && bytes / files <= SMALL_MEAN; }
+bool profile_is_small(uint64_t files, uint64_t bytes)
+{
+    return files >= ENOUGH && bytes / files <= SMALL_MEAN;
+}
 
 static int add(void *user, const struct store_entry *entry)
 {
@@ -40,7 +44,8 @@ static bool stores_are_small(const struct conf *conf, struct store *const *store
         struct err e = ERR_INIT;
         cleanup_free char *cursor = NULL;
         if (store_list_tree(stores[i], "", &cursor, add, &s, &e)) {
-            log_kv(LOG_INFO, "the profile is open: a store could not be listed", "error", e.msg, NULL);
+            log_kv(
+                LOG_INFO, "the profile is open: a store could not be listed", "error", e.msg, NULL);
             return false;
         }
         sum.files += s.files;
@@ -55,16 +60,22 @@ static bool was_sealed(const char *file)
     return text && strcmp(text, SEALED) == 0;
 }
 
-bool profile_sealed(const struct conf *conf, struct store *const *stores, bool read_only, const char *file, bool resume)
+bool profile_sealed(const struct conf *conf, struct store *const *stores, bool read_only,
+    const char *file, bool resume)
 {
     struct err e = ERR_INIT;
     bool sealed = false;
     if (resume)
         return was_sealed(file);
     switch (conf->profile) {
-    case CONF_PROFILE_SEALED: sealed = true; break;
-    case CONF_PROFILE_OPEN: break;
-    case CONF_PROFILE_AUTO: sealed = read_only && stores_are_small(conf, stores); break;
+    case CONF_PROFILE_SEALED:
+        sealed = true;
+        break;
+    case CONF_PROFILE_OPEN:
+        break;
+    case CONF_PROFILE_AUTO:
+        sealed = read_only && stores_are_small(conf, stores);
+        break;
     }
     const char *text = sealed ? SEALED : OPEN;
     if (file_write_atomic(file, text, strlen(text), 0600, &e)) {

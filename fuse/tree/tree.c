@@ -13,44 +13,54 @@
 #include <sys/stat.h>
 
 #define ABSENCE_S 1
-#define DOWN_S 5 /* a store that did not answer is left alone that long where what is known will do */
-#define PAGE_ENTRIES 1000 /* about what stores put into one page: larger directories are not listed again for one name */
+/* a store that did not answer is left alone that long where what is known will do */
+#define DOWN_S 5
+/* about what stores put into one page: larger directories are not listed again for one name */
+#define PAGE_ENTRIES 1000
 
-/* A listing of a directory that is under way; in the table while anybody uses it or it is not at its end. */
+/* A listing of a directory that is under way; in the table while anybody uses it or it is not at
+ * its end. */
 struct listing {
-    struct listing *next;   /* tree.mu */
+    struct listing *next; /* tree.mu */
     uint64_t dir;
-    unsigned users;         /* tree.mu */
-    pthread_mutex_t mu;     /* held while a page is fetched */
-    char *cursor;           /* mu; NULL before the first page */
-    bool begun;             /* mu */
-    bool again, grew;       /* mu; it was listed before; and a name came that was not there then */
-    bool hidden;            /* mu; a file was passed over because a directory has its name */
+    unsigned users;     /* tree.mu */
+    pthread_mutex_t mu; /* held while a page is fetched */
+    char *cursor;       /* mu; NULL before the first page */
+    bool begun;         /* mu */
+    bool again, grew;   /* mu; it was listed before; and a name came that was not there then */
+    bool hidden;        /* mu; a file was passed over because a directory has its name */
     uint32_t start_s, page_s; /* mu; of its first and of its latest page */
-    int64_t failed_ns;      /* mu; monotonic: when a page last did not come; 0 never */
-    struct err why;         /* mu; … and why */
+    int64_t failed_ns;        /* mu; monotonic: when a page last did not come; 0 never */
+    struct err why;           /* mu; … and why */
 };
 
 struct tree {
     struct tree_conf c;
     pthread_mutex_t mu;
-    struct listing *listings; /* mu; few */
+    struct listing *listings;                  /* mu; few */
     _Atomic uint32_t failed_s[INODE_NO_MOUNT]; /* when each store last did not answer */
-    unsigned why_mount;     /* mu; the store that did not answer last … */
-    struct err why;         /* mu; … and why */
+    unsigned why_mount;                        /* mu; the store that did not answer last … */
+    struct err why;                            /* mu; … and why */
 };
 
 static uint32_t now_s(void) { return (uint32_t)(clock_real_ns() / NS_PER_S); }
 
-static bool is_fresh(const struct tree *t, uint32_t when_s) { return (int64_t)(now_s() - when_s) * NS_PER_S < t->c.sync_ns; }
+static bool is_fresh(const struct tree *t, uint32_t when_s)
+{
+    return (int64_t)(now_s() - when_s) * NS_PER_S < t->c.sync_ns;
+}
 
-/* That a name is absent is believed for a shorter time where somebody may be writing: programs wait for files of others. */
+/* That a name is absent is believed for a shorter time where somebody may be writing: programs wait
+ * for files of others. */
 static bool is_fresh_absence(const struct tree *t, uint32_t when_s)
 {
     return is_fresh(t, when_s) && (t->c.conf->read_only || now_s() - when_s <= ABSENCE_S);
 }
 
-static bool is_fixed(const struct inode *n) { return n->flags & (INODE_LOCAL | INODE_STAGED | INODE_DIRTY | INODE_MOUNT | INODE_FIXED); }
+static bool is_fixed(const struct inode *n)
+{
+    return n->flags & (INODE_LOCAL | INODE_STAGED | INODE_DIRTY | INODE_MOUNT | INODE_FIXED);
+}
 
 int64_t tree_sync_ns(const struct tree *t) { return t->c.sync_ns; }
 
@@ -60,10 +70,12 @@ static double fresh_for(const struct tree *t, uint32_t when_s)
     return (double)((int64_t)when_s * NS_PER_S + t->c.sync_ns - clock_real_ns()) / (double)NS_PER_S;
 }
 
-/* A listing that is too old already says nothing here: each path through the directory would be asked for. */
+/* A listing that is too old already says nothing here: each path through the directory would be
+ * asked for. */
 static double listing_believed(const struct tree *t, const struct inode *d, double most)
 {
-    double left = (d->flags & INODE_DIR) && (d->flags & INODE_LISTED) ? fresh_for(t, d->listed_s) : 0;
+    double left = (d->flags & INODE_DIR) && (d->flags & INODE_LISTED) ? fresh_for(t, d->listed_s)
+                                                                      : 0;
     return left > 0 ? MIN(left, most) : most;
 }
 
@@ -81,7 +93,8 @@ double tree_absence_believed(const struct tree *t, uint64_t dir, double most)
 
 bool tree_writable(const struct tree *t, unsigned mount)
 {
-    return mount < t->c.conf->nmounts && !t->c.conf->read_only && !t->c.conf->mounts[mount].read_only && t->c.stores[mount]
+    return mount < t->c.conf->nmounts && !t->c.conf->read_only
+        && !t->c.conf->mounts[mount].read_only && t->c.stores[mount]
         && (store_caps(t->c.stores[mount]) & STORE_CAP_WRITE);
 }
 
@@ -102,8 +115,12 @@ static int add_mount(struct tree *t, unsigned mount, struct err *e)
         if (!inodes_find(t->c.inodes, dir, name, &n)) {
             struct inode above = root;
             inodes_get(t->c.inodes, dir, &above);
-            struct inode like = {.flags = INODE_DIR | INODE_FIXED, .mode = root.mode, .uid = root.uid, .gid = root.gid,
-                .mtime_ns = clock_real_ns(), .mount = above.mount};
+            struct inode like = {.flags = INODE_DIR | INODE_FIXED,
+                .mode = root.mode,
+                .uid = root.uid,
+                .gid = root.gid,
+                .mtime_ns = clock_real_ns(),
+                .mount = above.mount};
             if (inodes_create(t->c.inodes, dir, name, &like, &n, e))
                 return err_wrap(e, "mount %s", t->c.conf->mounts[mount].path);
         }
@@ -214,16 +231,19 @@ static int take_entry(void *user, const struct store_entry *entry)
     struct inode n;
     enum inodes_change change;
     size_t len = strlen(entry->name);
-    if (len == 0 || len > INODE_NAME_MAX || strchr(entry->name, '/') || strcmp(entry->name, ".") == 0 || strcmp(entry->name, "..") == 0) {
+    if (len == 0 || len > INODE_NAME_MAX || strchr(entry->name, '/')
+        || strcmp(entry->name, ".") == 0 || strcmp(entry->name, "..") == 0) {
         log_kv(LOG_DEBUG, "a name in the store cannot be a file name", "name", entry->name, NULL);
         return 0;
     }
     struct inode was;
-    if (!entry->st.is_dir && inodes_find(p->t->c.inodes, p->dir, entry->name, &was) && (was.flags & INODE_DIR)) {
+    if (!entry->st.is_dir && inodes_find(p->t->c.inodes, p->dir, entry->name, &was)
+        && (was.flags & INODE_DIR)) {
         p->hidden = true; /* an object and a prefix have the same name: the directory wins */
         return 0;
     }
-    p->rc = inodes_put(p->t->c.inodes, p->dir, entry->name, &entry->st, p->now_s, &n, &change, p->e);
+    p->rc = inodes_put(
+        p->t->c.inodes, p->dir, entry->name, &entry->st, p->now_s, &n, &change, p->e);
     if (p->rc == 0 && change == INODES_REPLACED)
         p->t->c.changed(p->t->c.user, p->dir, entry->name);
     p->grew |= p->rc == 0 && change == INODES_NEW;
@@ -245,7 +265,8 @@ static int list_page(struct tree *t, struct listing *l, struct err *e)
     char path[INODE_PATH_MAX];
     if (tree_where(t, l->dir, &store, &mount, path, e))
         return -1;
-    if (l->begun && !is_fresh(t, l->page_s)) /* left alone for long: its cursor may mean nothing any more */
+    /* left alone for long: its cursor may mean nothing any more */
+    if (l->begun && !is_fresh(t, l->page_s))
         listing_reset(l);
     if (!l->begun) {
         l->begun = true;
@@ -256,7 +277,8 @@ static int list_page(struct tree *t, struct listing *l, struct err *e)
     struct page p = {t, l->dir, l->page_s = now_s(), e, 0, false, false};
     inodes_get(t->c.inodes, l->dir, &d);
     l->again = d.flags & INODE_LISTED;
-    if ((store_list(store, path, &l->cursor, take_entry, &p, e) || p.rc) && !((d.flags & INODE_FIXED) && e->cls == ERR_NOTFOUND)) {
+    if ((store_list(store, path, &l->cursor, take_entry, &p, e) || p.rc)
+        && !((d.flags & INODE_FIXED) && e->cls == ERR_NOTFOUND)) {
         listing_reset(l);
         return -1;
     }
@@ -317,12 +339,12 @@ static int fail_down(struct tree *t, unsigned mount, const char *name, struct er
         *e = t->why;
     pthread_mutex_unlock(&t->mu);
     return known ? err_wrap(e, "%s: the store did not answer a moment ago", name)
-        : err_set(e, ERR_RETRY, "%s: the store did not answer a moment ago", name);
+                 : err_set(e, ERR_RETRY, "%s: the store did not answer a moment ago", name);
 }
 
 /* Pages until fn says it is enough or the directory is complete. */
-static int list_until(struct tree *t, uint64_t dir, bool (*enough)(struct tree *t, uint64_t dir, const void *what), const void *what,
-    struct err *e)
+static int list_until(struct tree *t, uint64_t dir,
+    bool (*enough)(struct tree *t, uint64_t dir, const void *what), const void *what, struct err *e)
 {
     struct inode d;
     if (is_complete(t, dir, &d) || ((d.flags & INODE_LISTED) && is_down(t, d.mount)))
@@ -333,7 +355,9 @@ static int list_until(struct tree *t, uint64_t dir, bool (*enough)(struct tree *
     int rc = 1;
     int64_t asked = clock_mono_ns();
     pthread_mutex_lock(&l->mu);
-    if (l->failed_ns > asked) { /* while we waited for our turn: it was asked for all who wait, or each would wait for all before him */
+    /* while we waited for our turn: it was asked for all who wait, or each would wait for all
+     * before him */
+    if (l->failed_ns > asked) {
         *e = l->why;
         rc = -1;
     }
@@ -349,7 +373,8 @@ static int list_until(struct tree *t, uint64_t dir, bool (*enough)(struct tree *
     pthread_mutex_unlock(&l->mu);
     listing_put(t, l);
     if (rc < 0 && may_go_on(t, d.mount, e) && (d.flags & INODE_LISTED)) {
-        log_kv(LOG_WARN, "a directory could not be looked at again: what was known is served", "error", e->msg, NULL);
+        log_kv(LOG_WARN, "a directory could not be looked at again: what was known is served",
+            "error", e->msg, NULL);
         return 0;
     }
     return rc < 0 ? -1 : 0;
@@ -376,13 +401,17 @@ int tree_fill(struct tree *t, uint64_t dir, uint64_t cookie, struct err *e)
     struct inode d;
     if (inodes_get(t->c.inodes, dir, &d))
         return err_sys(e, ESTALE, "directory %llu", (unsigned long long)dir);
-    /* In the middle of reading, a listing that grew old is not begun again: what is there can be read on. */
+    /* In the middle of reading, a listing that grew old is not begun again: what is there can be
+     * read on. */
     if (cookie && (d.flags & INODE_LISTED))
         return 0;
     return list_until(t, dir, d.flags & INODE_LISTED ? NULL : has_after, &cookie, e);
 }
 
-int tree_fill_all(struct tree *t, uint64_t dir, struct err *e) { return list_until(t, dir, NULL, NULL, e); }
+int tree_fill_all(struct tree *t, uint64_t dir, struct err *e)
+{
+    return list_until(t, dir, NULL, NULL, e);
+}
 
 /* One page is as cheap as a question for one name, and answers the next ones too. */
 static bool one_page(struct tree *t, uint64_t dir, const void *what)
@@ -402,7 +431,8 @@ static void listing_changed(struct tree *t, uint64_t dir)
 }
 
 /* Asks the store for one name. */
-static int ask(struct tree *t, uint64_t dir, const char *name, bool known, const struct inode *old, struct inode *out, struct err *e)
+static int ask(struct tree *t, uint64_t dir, const char *name, bool known, const struct inode *old,
+    struct inode *out, struct err *e)
 {
     struct store *store;
     unsigned mount;
@@ -430,7 +460,8 @@ static int ask(struct tree *t, uint64_t dir, const char *name, bool known, const
         return err_sys(e, ENOENT, "%s", path);
     }
     if (may_go_on(t, mount, e) && known) {
-        log_kv(LOG_WARN, "a file could not be looked at again: what was known is served", "error", e->msg, NULL);
+        log_kv(LOG_WARN, "a file could not be looked at again: what was known is served", "error",
+            e->msg, NULL);
         *out = *old;
         return 0;
     }
@@ -449,18 +480,22 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
         return err_sys(e, ESTALE, "directory of %s", name);
     if (!(d.flags & INODE_DIR))
         return err_sys(e, ENOTDIR, "directory of %s", name);
-    if (!is_complete(t, dir, &d) && (!(d.flags & INODE_LISTED) ? d.nchildren == 0 : d.nchildren <= PAGE_ENTRIES)
+    if (!is_complete(t, dir, &d)
+        && (!(d.flags & INODE_LISTED) ? d.nchildren == 0 : d.nchildren <= PAGE_ENTRIES)
         && list_until(t, dir, one_page, NULL, e) && e->cls != ERR_NOTFOUND)
         return -1;
     bool known = inodes_find(t->c.inodes, dir, name, out);
     if (known && (is_fixed(out) || is_fresh(t, out->synced_s)))
         return 0;
-    if (!known && is_complete(t, dir, &d) && (d.mount == INODE_NO_MOUNT || (d.flags & INODE_LOCAL) || is_fresh_absence(t, d.listed_s)))
+    if (!known && is_complete(t, dir, &d)
+        && (d.mount == INODE_NO_MOUNT || (d.flags & INODE_LOCAL)
+            || is_fresh_absence(t, d.listed_s)))
         return err_sys(e, ENOENT, "%s", name);
     if (known && is_down(t, out->mount))
         return 0;
     struct inode old = *out;
-    int rc = !known && is_down(t, d.mount) ? fail_down(t, d.mount, name, e) : ask(t, dir, name, known, &old, out, e);
+    int rc = !known && is_down(t, d.mount) ? fail_down(t, d.mount, name, e)
+                                           : ask(t, dir, name, known, &old, out, e);
     /* Without the store, a listing that is not too old tells what is absent. */
     if (rc && e->cls == ERR_RETRY && (d.flags & INODE_LISTED) && is_fresh(t, d.listed_s))
         return err_sys(e, ENOENT, "%s", name);
@@ -473,7 +508,8 @@ int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
     uint64_t dir;
     if (inodes_get(t->c.inodes, ino, out))
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino);
-    if (is_fixed(out) || (out->flags & INODE_GONE) || is_fresh(t, out->synced_s) || inodes_name(t->c.inodes, ino, name, &dir))
+    if (is_fixed(out) || (out->flags & INODE_GONE) || is_fresh(t, out->synced_s)
+        || inodes_name(t->c.inodes, ino, name, &dir))
         return 0;
     struct inode now;
     if (tree_lookup(t, dir, name, &now, e))
@@ -484,7 +520,8 @@ int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
     return 0;
 }
 
-static int where(struct tree *t, unsigned m, const char *path, struct store **store, unsigned *mount, struct err *e)
+static int where(struct tree *t, unsigned m, const char *path, struct store **store,
+    unsigned *mount, struct err *e)
 {
     if (m >= t->c.conf->nmounts)
         return err_sys(e, EROFS, "\"%s\" is above the dataset's mounts", path);
@@ -495,7 +532,8 @@ static int where(struct tree *t, unsigned m, const char *path, struct store **st
     return 0;
 }
 
-int tree_where(struct tree *t, uint64_t ino, struct store **store, unsigned *mount, char path[INODE_PATH_MAX], struct err *e)
+int tree_where(struct tree *t, uint64_t ino, struct store **store, unsigned *mount,
+    char path[INODE_PATH_MAX], struct err *e)
 {
     unsigned m;
     if (inodes_path(t->c.inodes, ino, path, &m, e))
@@ -503,8 +541,8 @@ int tree_where(struct tree *t, uint64_t ino, struct store **store, unsigned *mou
     return where(t, m, path, store, mount, e);
 }
 
-int tree_where_child(struct tree *t, uint64_t dir, const char *name, struct store **store, unsigned *mount, char path[INODE_PATH_MAX],
-    struct err *e)
+int tree_where_child(struct tree *t, uint64_t dir, const char *name, struct store **store,
+    unsigned *mount, char path[INODE_PATH_MAX], struct err *e)
 {
     unsigned m;
     if (inodes_path(t->c.inodes, dir, path, &m, e))

@@ -1,48 +1,57 @@
-/* tree — the dataset as one tree: its mounts composed by path, names brought in from the stores when they are needed, page by page, and
- * looked at again when what we know is older than the metadata sync interval. While a store cannot be reached, what was known goes on
- * being served.
+/* tree — the dataset as one tree: its mounts composed by path, names brought in from the stores
+ * when they are needed, page by page, and looked at again when what we know is older than the
+ * metadata sync interval. While a store cannot be reached, what was known goes on being served.
  *
- * Threads: any. Locks: tree.mu (a leaf: the table of listings); a listing's own mutex is held across calls to its store. */
+ * Threads: any. Locks: tree.mu (a leaf: the table of listings); a listing's own mutex is held
+ * across calls to its store. */
 #ifndef MILLRACE_FUSE_TREE_TREE_H
 #define MILLRACE_FUSE_TREE_TREE_H
 
-#include "lib/conf/conf.h"
 #include "fuse/index/index.h"
 #include "fuse/store/store.h"
+#include "lib/conf/conf.h"
 
 struct tree; /* opaque */
 
 struct tree_conf {
-    const struct conf *conf;      /* borrowed until tree_free */
-    struct inodes *inodes;        /* borrowed */
-    struct store **stores;        /* one for each mount; borrowed; NULL: cannot be used */
-    int64_t sync_ns;              /* metadata sync interval */
-    /* A name now means something else, or nothing; or (name "") a directory that was listed has other names: tell the kernel. Called with
-     * locks held: must only queue. */
+    const struct conf *conf; /* borrowed until tree_free */
+    struct inodes *inodes;   /* borrowed */
+    struct store **stores;   /* one for each mount; borrowed; NULL: cannot be used */
+    int64_t sync_ns;         /* metadata sync interval */
+    /* A name now means something else, or nothing; or (name "") a directory that was listed has
+     * other names: tell the kernel. Called with locks held: must only queue. */
     void (*changed)(void *user, uint64_t dir, const char *name);
     void *user;
 };
-struct tree *tree_new(const struct tree_conf *conf, struct err *e); /* puts the mounts' roots into the index */
+/* puts the mounts' roots into the index */
+struct tree *tree_new(const struct tree_conf *conf, struct err *e);
 void tree_free(struct tree *t);
 
 /* NOTFOUND (ENOENT) if there is no such name. */
 int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *out, struct err *e);
-/* What is known, checked with the store if it is too old. ESTALE: another inode has the name now, or none. */
+/* What is known, checked with the store if it is too old. ESTALE: another inode has the name now,
+ * or none. */
 int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e);
-/* Makes sure that there is something to read after `cookie`, or that the directory is complete: one page of its listing at a time. */
+/* Makes sure that there is something to read after `cookie`, or that the directory is complete: one
+ * page of its listing at a time. */
 int tree_fill(struct tree *t, uint64_t dir, uint64_t cookie, struct err *e);
-bool tree_is_old(struct tree *t, const struct inode *dir); /* its listing is older than may be shown */
-/* How long the kernel may believe what is known of n without asking again, in seconds, at most `most`: until it, or its listing, is too
- * old. 0: not at all. */
+/* its listing is older than may be shown */
+bool tree_is_old(struct tree *t, const struct inode *dir);
+/* How long the kernel may believe what is known of n without asking again, in seconds, at most
+ * `most`: until it, or its listing, is too old. 0: not at all. */
 double tree_believed(const struct tree *t, const struct inode *n, double most);
-double tree_absence_believed(const struct tree *t, uint64_t dir, double most); /* … that dir has no such name */
-int tree_fill_all(struct tree *t, uint64_t dir, struct err *e); /* complete and fresh: before rmdir, rename over */
+/* … that dir has no such name */
+double tree_absence_believed(const struct tree *t, uint64_t dir, double most);
+/* complete and fresh: before rmdir, rename over */
+int tree_fill_all(struct tree *t, uint64_t dir, struct err *e);
 
-/* Where an inode is: its store and the path there. EROFS/ENOENT for the directories above the mounts. */
-int tree_where(struct tree *t, uint64_t ino, struct store **store, unsigned *mount, char path[INODE_PATH_MAX], struct err *e);
+/* Where an inode is: its store and the path there. EROFS/ENOENT for the directories above the
+ * mounts. */
+int tree_where(struct tree *t, uint64_t ino, struct store **store, unsigned *mount,
+    char path[INODE_PATH_MAX], struct err *e);
 /* The same for a name in a directory, which need not exist. */
-int tree_where_child(struct tree *t, uint64_t dir, const char *name, struct store **store, unsigned *mount, char path[INODE_PATH_MAX],
-    struct err *e);
+int tree_where_child(struct tree *t, uint64_t dir, const char *name, struct store **store,
+    unsigned *mount, char path[INODE_PATH_MAX], struct err *e);
 bool tree_writable(const struct tree *t, unsigned mount);
 int64_t tree_sync_ns(const struct tree *t);
 

@@ -5,10 +5,10 @@
 
 #include <stdlib.h>
 
-#define PAGE_PAUSE_NS (20 * NS_PER_MS)   /* listing is never what a store is busy with */
-#define AGAIN_MIN_NS (60 * NS_PER_S)
-#define AGAIN_FACTOR 20                  /* at most a twentieth of the time goes into counting */
-#define RETRY_NS (5 * NS_PER_S)
+#define PAGE_PAUSE_NS (20 * NS_PER_MS) /* listing is never what a store is busy with */
+#define AGAIN_MIN_NS  (60 * NS_PER_S)
+#define AGAIN_FACTOR  20 /* at most a twentieth of the time goes into counting */
+#define RETRY_NS      (5 * NS_PER_S)
 
 struct lister {
     struct site *s;
@@ -39,7 +39,8 @@ static bool pause_for(const struct site *s, int64_t ns)
     return !atomic_load(&s->cancel);
 }
 
-/* The first count is shown as it grows; later ones replace the last complete one when they are complete. */
+/* The first count is shown as it grows; later ones replace the last complete one when they are
+ * complete. */
 static void publish(struct lister *l, bool complete)
 {
     struct site *s = l->s;

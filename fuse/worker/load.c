@@ -17,14 +17,16 @@
 #include <unistd.h>
 
 #define THREADS 16
-#define QUEUE_MAX 1024      /* files listed and not yet asked for: bounds memory, whatever the size of the dataset */
-#define TRIES 6
+/* files listed and not yet asked for: bounds memory, whatever the size of the dataset */
+#define QUEUE_MAX    1024
+#define TRIES        6
 #define PAUSE_MIN_NS (500 * NS_PER_MS)
 #define PAUSE_MAX_NS (8 * NS_PER_S)
-#define ROUNDS 3            /* of looking whether everything is there */
-#define STALL_NS (120 * NS_PER_S)
-#define NAMED_MAX 100       /* failed files in the log */
-#define ROW_MAX 16          /* that many files failed one after the other, each after all its tries: nothing works */
+#define ROUNDS       3 /* of looking whether everything is there */
+#define STALL_NS     (120 * NS_PER_S)
+#define NAMED_MAX    100 /* failed files in the log */
+/* that many files failed one after the other, each after all its tries: nothing works */
+#define ROW_MAX 16
 
 struct item {
     struct item *next;
@@ -39,22 +41,23 @@ struct load {
     char **urls;
     int nurls;
     enum query_pin pin;
-    bool check;                     /* this pass looks what is there, and asks for what is not */
+    bool check; /* this pass looks what is there, and asks for what is not */
     pthread_mutex_t mu;
     pthread_cond_t changed;
-    struct item *head, **tail;      /* mu */
-    unsigned queued, active;        /* mu */
-    bool listed;                    /* mu: no more items come in this pass */
+    struct item *head, **tail; /* mu */
+    unsigned queued, active;   /* mu */
+    bool listed;               /* mu: no more items come in this pass */
     uint64_t files, bytes, done_files, done_bytes, failed_files, missing; /* mu: of this pass */
-    unsigned row;                   /* mu: files failed since the last that did not */
-    bool complete;                  /* mu */
-    bool pins_full;                 /* mu: a worker takes no more pins */
-    char first_error[512];          /* mu */
+    unsigned row;          /* mu: files failed since the last that did not */
+    bool complete;         /* mu */
+    bool pins_full;        /* mu: a worker takes no more pins */
+    char first_error[512]; /* mu */
 };
 
-/* -- which part of which mount --------------------------------------------------------------------------------------------- */
+/* -- which part of which mount --------------------------------------------------------------- */
 
-/* Is dir the same as path or above it? Both begin with "/" and have no trailing one but "/" itself. *rest: what is below. */
+/* Is dir the same as path or above it? Both begin with "/" and have no trailing one but "/" itself.
+ * *rest: what is below. */
 static bool is_above(const char *dir, const char *path, const char **rest)
 {
     size_t n = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
@@ -74,7 +77,8 @@ struct load_target *load_targets(const struct conf *conf, const char *text, size
     *n = 0;
     size_t best = SIZE_MAX, best_len = 0;
     for (size_t i = 0; i < conf->nmounts; i++) { /* the deepest mount at or above the path */
-        if (is_above(conf->mounts[i].path, path, &rest) && (best == SIZE_MAX || strlen(conf->mounts[i].path) > best_len)) {
+        if (is_above(conf->mounts[i].path, path, &rest)
+            && (best == SIZE_MAX || strlen(conf->mounts[i].path) > best_len)) {
             best = i;
             best_len = strlen(conf->mounts[i].path);
         }
@@ -84,7 +88,8 @@ struct load_target *load_targets(const struct conf *conf, const char *text, size
         t[(*n)++] = (struct load_target){best, xstrdup(rest)};
     }
     for (size_t i = 0; i < conf->nmounts; i++)
-        if (i != best && strcmp(conf->mounts[i].path, path) != 0 && is_above(path, conf->mounts[i].path, &rest))
+        if (i != best && strcmp(conf->mounts[i].path, path) != 0
+            && is_above(path, conf->mounts[i].path, &rest))
             t[(*n)++] = (struct load_target){i, xstrdup("")};
     if (*n)
         return t;
@@ -99,7 +104,7 @@ void load_targets_free(struct load_target *t, size_t n)
     free(t);
 }
 
-/* -- one chunk -------------------------------------------------------------------------------------------------------------- */
+/* -- one chunk ------------------------------------------------------------------------------- */
 
 static uint64_t cached_bytes(const struct http_resp *resp, const char *text)
 {
@@ -108,16 +113,20 @@ static uint64_t cached_bytes(const struct http_resp *resp, const char *text)
 }
 
 /* 0: all of the chunk is in its worker. -1: e; CONFLICT and NOTFOUND are about the file itself. */
-static int ask(struct load *l, const struct item *it, uint64_t off, uint64_t len, bool check, struct err *e)
+static int ask(
+    struct load *l, const struct item *it, uint64_t off, uint64_t len, bool check, struct err *e)
 {
     const struct conf *conf = l->s->conf;
     struct cache_key key = {(uint32_t)it->mount, it->path, it->st.version, it->st.size};
-    int owner = ring_owner(conf->worker_name ? conf->worker_name : "worker", l->nurls, conf->mounts[it->mount].mount_point, it->path, off);
+    int owner = ring_owner(conf->worker_name ? conf->worker_name : "worker", l->nurls,
+        conf->mounts[it->mount].mount_point, it->path, off);
     cleanup_free char *query = ring_query(&key);
-    static const char *const pins[] = {[QUERY_PIN_AS_IS] = "", [QUERY_PIN] = "&pin=1", [QUERY_UNPIN] = "&pin=0"};
-    cleanup_free char *url = xasprintf("%s/v1/load?%s&off=%" PRIu64 "&len=%" PRIu64 "%s%s", l->urls[owner], query, off, len,
-        check ? "&check=1" : "", pins[l->pin]);
-    struct http_req req = {.method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
+    static const char *const pins[] = {
+        [QUERY_PIN_AS_IS] = "", [QUERY_PIN] = "&pin=1", [QUERY_UNPIN] = "&pin=0"};
+    cleanup_free char *url = xasprintf("%s/v1/load?%s&off=%" PRIu64 "&len=%" PRIu64 "%s%s",
+        l->urls[owner], query, off, len, check ? "&check=1" : "", pins[l->pin]);
+    struct http_req req = {
+        .method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
     cleanup_resp struct http_resp resp = {0};
     if (http_do(l->http, &req, &resp, e))
         return -1;
@@ -132,18 +141,21 @@ static int ask(struct load *l, const struct item *it, uint64_t off, uint64_t len
         return err_set(e, cls, "%s: %.*s", l->urls[owner], (int)strcspn(text, "\r\n"), text);
     }
     if (cached_bytes(&resp, text) != len)
-        return err_set(e, ERR_RETRY, "%s holds %" PRIu64 " bytes of %" PRIu64, l->urls[owner], cached_bytes(&resp, text), len);
+        return err_set(e, ERR_RETRY, "%s holds %" PRIu64 " bytes of %" PRIu64, l->urls[owner],
+            cached_bytes(&resp, text), len);
     return 0;
 }
 
 static bool pause_for(struct load *l, int64_t ns)
 {
-    for (int64_t until = clock_mono_ns() + ns; clock_mono_ns() < until && !atomic_load(&l->s->cancel);)
+    for (int64_t until = clock_mono_ns() + ns;
+         clock_mono_ns() < until && !atomic_load(&l->s->cancel);)
         clock_sleep_ns(MIN(ns, 100 * NS_PER_MS));
     return !atomic_load(&l->s->cancel);
 }
 
-static int load_chunk(struct load *l, const struct item *it, uint64_t off, uint64_t len, struct err *e)
+static int load_chunk(
+    struct load *l, const struct item *it, uint64_t off, uint64_t len, struct err *e)
 {
     if (l->check && ask(l, it, off, len, true, e) == 0)
         return 0;
@@ -165,7 +177,7 @@ static int load_chunk(struct load *l, const struct item *it, uint64_t off, uint6
     return -1;
 }
 
-/* -- one file ----------------------------------------------------------------------------------------------------------------- */
+/* -- one file -------------------------------------------------------------------------------- */
 
 static void failed(struct load *l, const struct item *it, const struct err *e)
 {
@@ -196,7 +208,9 @@ static void load_file(struct load *l, struct item *it)
 {
     struct err e = ERR_INIT;
     int rc = load_chunks(l, it, &e);
-    for (int again = 0; rc && (e.cls == ERR_CONFLICT || e.cls == ERR_NOTFOUND) && again < 2; again++) { /* it changed under us */
+    /* it changed under us */
+    for (int again = 0; rc && (e.cls == ERR_CONFLICT || e.cls == ERR_NOTFOUND) && again < 2;
+         again++) {
         struct store *st = site_store(l->s, it->mount);
         struct err gone = ERR_INIT;
         if (store_stat_path(st, it->path, &it->st, &gone) && gone.cls == ERR_NOTFOUND)
@@ -214,7 +228,7 @@ static void load_file(struct load *l, struct item *it)
     pthread_mutex_unlock(&l->mu);
 }
 
-/* -- one pass over everything ---------------------------------------------------------------------------------------------------- */
+/* -- one pass over everything ---------------------------------------------------------------- */
 
 static void *work(void *arg)
 {
@@ -271,7 +285,8 @@ static int listed(void *user, const struct store_entry *entry)
 {
     struct listing *li = user;
     if (!entry->st.is_dir)
-        add_file(li->l, li->mount, *li->dir ? path_join(li->dir, entry->name) : xstrdup(entry->name), &entry->st);
+        add_file(li->l, li->mount,
+            *li->dir ? path_join(li->dir, entry->name) : xstrdup(entry->name), &entry->st);
     return atomic_load(&li->l->s->cancel) ? 1 : 0;
 }
 
@@ -349,22 +364,28 @@ static int pass(struct load *l, const struct load_conf *lc, bool check, struct e
     if (rc == 0 && atomic_load(&l->s->cancel))
         rc = err_set(e, ERR_RETRY, "stopped before the end");
     if (rc == 0 && l->pins_full)
-        rc = err_set(e, ERR_EXHAUSTED, "pins may take half of a cache worker's quota, and do: unpin something (a DataLoad with pin: false), or "
-            "raise spec.cache.tiers[].quota; first: %.150s", l->first_error);
+        rc = err_set(e, ERR_EXHAUSTED,
+            "pins may take half of a cache worker's quota, and do: unpin something (a DataLoad with pin: false), or "
+            "raise spec.cache.tiers[].quota; first: %.150s",
+            l->first_error);
     if (rc == 0 && l->row >= ROW_MAX)
-        rc = err_set(e, ERR_RETRY, "gave up after %u files in a row; first: %s", l->row, l->first_error);
+        rc = err_set(
+            e, ERR_RETRY, "gave up after %u files in a row; first: %s", l->row, l->first_error);
     return rc;
 }
 
-/* -- the whole ---------------------------------------------------------------------------------------------------------------- */
+/* -- the whole ------------------------------------------------------------------------------- */
 
 static void add_status(void *user, struct buf *out)
 {
     struct load *l = user;
     pthread_mutex_lock(&l->mu);
-    buf_addf(out, ",\"load\":{\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"loadedFiles\":%" PRIu64 ",\"loadedBytes\":%" PRIu64
-        ",\"failedFiles\":%" PRIu64 ",\"verifying\":%s,\"complete\":%s}", l->files, l->bytes, l->done_files, l->done_bytes,
-        l->failed_files, l->check ? "true" : "false", l->complete ? "true" : "false");
+    buf_addf(out,
+        ",\"load\":{\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"loadedFiles\":%" PRIu64
+        ",\"loadedBytes\":%" PRIu64 ",\"failedFiles\":%" PRIu64
+        ",\"verifying\":%s,\"complete\":%s}",
+        l->files, l->bytes, l->done_files, l->done_bytes, l->failed_files,
+        l->check ? "true" : "false", l->complete ? "true" : "false");
     pthread_mutex_unlock(&l->mu);
 }
 
@@ -393,7 +414,8 @@ static int unpin_all(struct load *l, struct err *e)
 {
     for (int i = 0; i < l->nurls; i++) {
         cleanup_free char *url = xasprintf("%s/v1/unpin", l->urls[i]);
-        struct http_req req = {.method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
+        struct http_req req = {
+            .method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
         cleanup_resp struct http_resp resp = {0};
         if (http_do(l->http, &req, &resp, e))
             return -1;
@@ -426,12 +448,15 @@ static int run(struct load *l, const struct load_conf *lc, struct err *e)
             return 0;
     }
     if (l->failed_files)
-        return err_set(e, ERR_RETRY, "%" PRIu64 " of %" PRIu64 " files are not in the cache; first: %s", l->failed_files, l->files,
-            l->first_error);
-    return err_set(e, ERR_EXHAUSTED, "the cache loses files while others are loaded: raise the quota of its tiers");
+        return err_set(e, ERR_RETRY,
+            "%" PRIu64 " of %" PRIu64 " files are not in the cache; first: %s", l->failed_files,
+            l->files, l->first_error);
+    return err_set(e, ERR_EXHAUSTED,
+        "the cache loses files while others are loaded: raise the quota of its tiers");
 }
 
-/* First line: the counters at the end as {"load":{…}}, which nobody may have asked for in time. Last line: the sentence. */
+/* First line: the counters at the end as {"load":{…}}, which nobody may have asked for in time.
+ * Last line: the sentence. */
 static void report(struct load *l, const struct load_conf *lc, const char *text)
 {
     int fd = lc->report ? open(lc->report, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
@@ -474,8 +499,9 @@ int load_run(struct site *s, const struct load_conf *lc)
     if (rc == 0)
         rc = run(&l, lc, &e);
     char bytes[HUMAN_BYTES_LEN];
-    cleanup_free char *text = rc ? xasprintf("load failed: %s", e.msg) :
-        xasprintf("loaded %" PRIu64 " files, %s, into %d cache workers", l.files, human_bytes(l.bytes, bytes), l.nurls);
+    cleanup_free char *text = rc ? xasprintf("load failed: %s", e.msg)
+                                 : xasprintf("loaded %" PRIu64 " files, %s, into %d cache workers",
+                                     l.files, human_bytes(l.bytes, bytes), l.nurls);
     log_redact_text(text);
     log_kv(rc ? LOG_ERROR : LOG_INFO, text, NULL);
     report(&l, lc, text);

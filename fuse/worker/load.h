@@ -1,5 +1,6 @@
-/* load — the loader: brings paths of the dataset into its cache workers, each chunk into the one that owns it, and looks at the end
- * whether everything is there. Progress is a member "load" of /status. */
+/* load — the loader: brings paths of the dataset into its cache workers, each chunk into the one
+ * that owns it, and looks at the end whether everything is there. Progress is a member "load" of
+ * /status. */
 #ifndef MILLRACE_FUSE_WORKER_LOAD_H
 #define MILLRACE_FUSE_WORKER_LOAD_H
 
@@ -7,13 +8,17 @@
 #include "fuse/worker/server.h"
 
 struct load_conf {
-    char **paths;       /* in the dataset's tree; npaths 0: all of it */
+    char **paths; /* in the dataset's tree; npaths 0: all of it */
     int npaths;
-    enum query_pin pin; /* what becomes of pins of what is loaded; QUERY_UNPIN of everything: of what is gone from the store, too */
-    int threads;        /* 0: 16 */
-    int64_t wait_ns;    /* for the store to answer */
-    const char *report; /* file that gets the counters (one line of JSON) and a sentence about the end, or NULL */
-    const char *const *urls; /* of the workers instead of those that the configuration names (tests); nurls */
+    /* what becomes of pins of what is loaded; QUERY_UNPIN of everything: of what is gone from the
+     * store, too */
+    enum query_pin pin;
+    int threads;     /* 0: 16 */
+    int64_t wait_ns; /* for the store to answer */
+    /* file that gets the counters (one line of JSON) and a sentence about the end, or NULL */
+    const char *report;
+    /* of the workers instead of those that the configuration names (tests); nurls */
+    const char *const *urls;
     int nurls;
 };
 /* Exit status: 0 if every byte is in the cache. cancel (the site's) ends it early. */
@@ -21,9 +26,10 @@ int load_run(struct site *s, const struct load_conf *lc);
 
 struct load_target {
     size_t mount;
-    char *dir;          /* below the mount, "" for all of it; owned */
+    char *dir; /* below the mount, "" for all of it; owned */
 };
-/* Which parts of which mounts a path of the dataset's tree means: the mount it is in, and mounts below it. NULL if none. Pure. */
+/* Which parts of which mounts a path of the dataset's tree means: the mount it is in, and mounts
+ * below it. NULL if none. Pure. */
 struct load_target *load_targets(const struct conf *conf, const char *path, size_t *n);
 void load_targets_free(struct load_target *t, size_t n);
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define SERVE_THREADS 512
-#define WAIT_S 600
+#define WAIT_S        600
 
 struct flags {
     const char *cache_dir, *secrets_dir, *http, *config, *level, *report, *pin;
@@ -27,15 +27,20 @@ struct flags {
 static int parse_flags(struct flags *f, int argc, char **argv, int *first, struct err *e)
 {
     const struct opt table[] = {
-        {"cache-dir", OPT_STRING, &f->cache_dir, "DIR", "directory for cached bytes; needed for tiers on disk"},
+        {"cache-dir", OPT_STRING, &f->cache_dir, "DIR",
+            "directory for cached bytes; needed for tiers on disk"},
         {"secrets-dir", OPT_STRING, &f->secrets_dir, "DIR", "credentials, <mount>/<option> each"},
-        {"config", OPT_STRING, &f->config, "FILE", "the dataset's configuration; default: the environment variable " ENV_CONFIG},
+        {"config", OPT_STRING, &f->config, "FILE",
+            "the dataset's configuration; default: the environment variable " ENV_CONFIG},
         {"http", OPT_STRING, &f->http, "ADDRESS", "serve data, health, metrics and status there"},
         {"index", OPT_INT, &f->index, "N", "which worker this is; default: from the host name"},
-        {"load", OPT_BOOL, &f->load, NULL, "load the given paths (or everything) into the workers and end"},
-        {"pin", OPT_STRING, &f->pin, "true|false", "with --load: pin what is loaded, or unpin it; default: as it is"},
+        {"load", OPT_BOOL, &f->load, NULL,
+            "load the given paths (or everything) into the workers and end"},
+        {"pin", OPT_STRING, &f->pin, "true|false",
+            "with --load: pin what is loaded, or unpin it; default: as it is"},
         {"wait", OPT_SECONDS, &f->wait_ns, "TIME", "with --load: how long to wait for the store"},
-        {"report", OPT_STRING, &f->report, "FILE", "with --load: file that gets a sentence about the end"},
+        {"report", OPT_STRING, &f->report, "FILE",
+            "with --load: file that gets a sentence about the end"},
         {"log-level", OPT_STRING, &f->level, "LEVEL", "debug, info, warn or error"},
         {"version", OPT_BOOL, &f->version, NULL, "print the version"},
         {"help", OPT_BOOL, &f->help, NULL, "print this"},
@@ -43,7 +48,8 @@ static int parse_flags(struct flags *f, int argc, char **argv, int *first, struc
     if (opt_parse(table, ARRAY_LEN(table), argc, argv, first, e))
         return -1;
     if (f->help) {
-        cleanup_free char *text = opt_help(table, ARRAY_LEN(table), "millrace-worker [FLAGS] [--load PATH…]",
+        cleanup_free char *text = opt_help(table, ARRAY_LEN(table),
+            "millrace-worker [FLAGS] [--load PATH…]",
             "Serves the bytes of one dataset from a cache to its clients. It trusts its network: whoever reaches its port can read the "
             "dataset's bytes, so let only the dataset's namespace reach it.");
         fputs(text, stdout);
@@ -58,12 +64,14 @@ static int64_t index_from_host(const struct conf *conf)
     if (!conf->worker_name || gethostname(host, sizeof host - 1))
         return -1;
     size_t n = strlen(conf->worker_name);
-    if (strncmp(host, conf->worker_name, n) != 0 || host[n] != '-' || !host[n + 1] || strspn(host + n + 1, "0123456789") != strlen(host + n + 1))
+    if (strncmp(host, conf->worker_name, n) != 0 || host[n] != '-' || !host[n + 1]
+        || strspn(host + n + 1, "0123456789") != strlen(host + n + 1))
         return -1;
     return strtol(host + n + 1, NULL, 10);
 }
 
-static struct serve *listen_on(const struct flags *f, const struct serve_route *routes, size_t n, struct err *e)
+static struct serve *listen_on(
+    const struct flags *f, const struct serve_route *routes, size_t n, struct err *e)
 {
     char any6[32], any4[32];
     snprintf(any6, sizeof any6, "[::]:%d", PORT_HTTP);
@@ -71,7 +79,11 @@ static struct serve *listen_on(const struct flags *f, const struct serve_route *
     const char *tries[] = {f->http ? f->http : any6, f->http ? NULL : any4};
     struct serve *server = NULL;
     for (size_t i = 0; i < ARRAY_LEN(tries) && tries[i] && !server; i++) {
-        struct serve_conf conf = {.address = tries[i], .routes = routes, .nroutes = n, .max_threads = SERVE_THREADS, .max_body = 4096};
+        struct serve_conf conf = {.address = tries[i],
+            .routes = routes,
+            .nroutes = n,
+            .max_threads = SERVE_THREADS,
+            .max_body = 4096};
         server = serve_start(&conf, e);
     }
     return server;
@@ -95,7 +107,8 @@ static enum query_pin pin_of(const struct flags *f)
     return !f->pin ? QUERY_PIN_AS_IS : strcmp(f->pin, "true") == 0 ? QUERY_PIN : QUERY_UNPIN;
 }
 
-static int work(const struct flags *f, struct site *s, const struct serve_route *site, char **paths, int npaths)
+static int work(
+    const struct flags *f, struct site *s, const struct serve_route *site, char **paths, int npaths)
 {
     struct serve_route routes[SITE_ROUTES + DATA_ROUTES];
     size_t n = SITE_ROUTES;
@@ -119,7 +132,11 @@ static int work(const struct flags *f, struct site *s, const struct serve_route 
     bool waits = pthread_create(&waiter, NULL, wait_signal, s) == 0;
     int rc = 0;
     if (f->load) {
-        struct load_conf lc = {.paths = paths, .npaths = npaths, .pin = pin_of(f), .wait_ns = f->wait_ns, .report = f->report};
+        struct load_conf lc = {.paths = paths,
+            .npaths = npaths,
+            .pin = pin_of(f),
+            .wait_ns = f->wait_ns,
+            .report = f->report};
         rc = load_run(s, &lc);
         if (waits)
             pthread_kill(waiter, SIGTERM);
@@ -135,8 +152,12 @@ static int work(const struct flags *f, struct site *s, const struct serve_route 
 
 int main(int argc, char **argv)
 {
-    mallopt(M_ARENA_MAX, 2); /* many threads, few allocations: arenas would only be memory that nobody gives back */
-    struct flags f = {.secrets_dir = POD_SECRETS_DIR, .level = "info", .report = "/dev/termination-log", .index = -1,
+    /* many threads, few allocations: arenas would only be memory that nobody gives back */
+    mallopt(M_ARENA_MAX, 2);
+    struct flags f = {.secrets_dir = POD_SECRETS_DIR,
+        .level = "info",
+        .report = "/dev/termination-log",
+        .index = -1,
         .wait_ns = WAIT_S * INT64_C(1000000000)};
     struct err e = ERR_INIT;
     int first;
@@ -156,8 +177,10 @@ int main(int argc, char **argv)
     }
     enum log_level level;
     if (log_level_parse(f.level, &level) || (first < argc && !f.load)) {
-        fprintf(stderr, first < argc && !f.load ? "millrace-worker: paths are given with --load only\n" :
-            "millrace-worker: --log-level is debug, info, warn or error\n");
+        fprintf(stderr,
+            first < argc && !f.load
+                ? "millrace-worker: paths are given with --load only\n"
+                : "millrace-worker: --log-level is debug, info, warn or error\n");
         return 2;
     }
     log_init("worker", level);
@@ -168,7 +191,8 @@ int main(int argc, char **argv)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
 
-    struct site *s = site_new(f.load ? COMPONENT_LOADER : COMPONENT_WORKER, f.secrets_dir, f.load ? NULL : f.cache_dir);
+    struct site *s = site_new(
+        f.load ? COMPONENT_LOADER : COMPONENT_WORKER, f.secrets_dir, f.load ? NULL : f.cache_dir);
     cleanup_free char *text = f.config ? file_read(f.config, 1 << 20, NULL, &e) : NULL;
     const char *json = f.config ? text : getenv(ENV_CONFIG);
     if (f.config && !text)

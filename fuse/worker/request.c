@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define PATH_BYTES_MAX 4096
+#define PATH_BYTES_MAX    4096
 #define NUMBER_DIGITS_MAX 19 /* always fits in 63 bits */
 
 bool query_path_ok(const char *path)
@@ -37,7 +37,8 @@ static int digits(const char *text, uint64_t *out, const char **end)
     return *out > INT64_MAX ? -1 : 0;
 }
 
-int query_number(const struct serve_req *req, const char *name, uint64_t dflt, uint64_t *out, struct err *e)
+int query_number(
+    const struct serve_req *req, const char *name, uint64_t dflt, uint64_t *out, struct err *e)
 {
     char *text = serve_query(req, name);
     const char *end;
@@ -61,10 +62,12 @@ int query_parse(const struct serve_req *req, size_t nmounts, struct query *q, st
     *q = (struct query){.path = serve_query(req, "path"), .version = serve_query(req, "version")};
     uint64_t mount, size;
     int rc = 0;
-    if (query_number(req, "mount", UINT64_MAX, &mount, e) || query_number(req, "size", UINT64_MAX, &size, e))
+    if (query_number(req, "mount", UINT64_MAX, &mount, e)
+        || query_number(req, "size", UINT64_MAX, &size, e))
         rc = -1;
     else if (mount >= nmounts)
-        rc = err_set(e, ERR_INVALID, "the parameter mount is missing or names no mount of this dataset");
+        rc = err_set(
+            e, ERR_INVALID, "the parameter mount is missing or names no mount of this dataset");
     else if (size == UINT64_MAX)
         rc = err_set(e, ERR_INVALID, "the parameter size is missing");
     else if (!q->path || !query_path_ok(q->path))

@@ -15,7 +15,8 @@ int query_parse(const struct serve_req *req, size_t nmounts, struct query *q, st
 void query_free(struct query *q);
 
 /* An unsigned decimal parameter; absent: dflt. INVALID if it is something else. */
-int query_number(const struct serve_req *req, const char *name, uint64_t dflt, uint64_t *out, struct err *e);
+int query_number(
+    const struct serve_req *req, const char *name, uint64_t dflt, uint64_t *out, struct err *e);
 enum query_pin { QUERY_PIN_AS_IS, QUERY_PIN, QUERY_UNPIN };
 /* pin=1 or pin=0; absent: as it is. */
 int query_pin(const struct serve_req *req, enum query_pin *out, struct err *e);
@@ -23,7 +24,8 @@ int query_pin(const struct serve_req *req, enum query_pin *out, struct err *e);
 bool query_path_ok(const char *path);
 
 enum range { RANGE_OK, RANGE_BAD, RANGE_OUTSIDE };
-/* One range of a Range header ("bytes=a-b", "bytes=a-", "bytes=-n") of an object of that size; header NULL: all of it. */
+/* One range of a Range header ("bytes=a-b", "bytes=a-", "bytes=-n") of an object of that size;
+ * header NULL: all of it. */
 enum range range_parse(const char *header, uint64_t size, uint64_t *off, uint64_t *len);
 
 #endif

@@ -1,5 +1,5 @@
-#include "fuse/worker/request.h"
 #include "fuse/peers/peers.h"
+#include "fuse/worker/request.h"
 #include "fuse/worker/server.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -22,7 +22,8 @@ static void fail(struct site *s, struct serve_resp *resp, const struct err *e)
 }
 
 /* Everything that a request needs before bytes move. -1: answered. */
-static int begin(struct site *s, const struct serve_req *req, struct serve_resp *resp, struct query *q, struct cache_file **f)
+static int begin(struct site *s, const struct serve_req *req, struct serve_resp *resp,
+    struct query *q, struct cache_file **f)
 {
     struct err e = ERR_INIT;
     struct cache *cache = atomic_load(&s->cache);
@@ -52,8 +53,10 @@ static void unpin(void *user)
     free(user);
 }
 
-/* The range as a piece of a local file. 1: done (or answered with an error), 0: it has to be copied. */
-static int by_file(struct site *s, struct cache_file *f, uint64_t off, uint64_t len, struct serve_resp *resp)
+/* The range as a piece of a local file. 1: done (or answered with an error), 0: it has to be
+ * copied. */
+static int by_file(
+    struct site *s, struct cache_file *f, uint64_t off, uint64_t len, struct serve_resp *resp)
 {
     struct err e = ERR_INIT;
     struct cache_span *span = malloc(sizeof *span);
@@ -77,7 +80,8 @@ static int by_file(struct site *s, struct cache_file *f, uint64_t off, uint64_t 
     return 1;
 }
 
-static void by_copy(struct site *s, struct cache_file *f, uint64_t off, uint64_t len, struct serve_resp *resp)
+static void by_copy(
+    struct site *s, struct cache_file *f, uint64_t off, uint64_t len, struct serve_resp *resp)
 {
     struct err e = ERR_INIT;
     cleanup_free char *data = malloc((size_t)len + 1);
@@ -89,18 +93,21 @@ static void by_copy(struct site *s, struct cache_file *f, uint64_t off, uint64_t
         buf_add(&resp->body, data, (size_t)len);
 }
 
-static void send_range(struct site *s, const struct query *q, struct cache_file *f, bool ranged, uint64_t off, uint64_t len,
-    struct serve_resp *resp)
+static void send_range(struct site *s, const struct query *q, struct cache_file *f, bool ranged,
+    uint64_t off, uint64_t len, struct serve_resp *resp)
 {
     uint64_t size = q->key.size;
     bool one_chunk = len && off / RING_CHUNK == (off + len - 1) / RING_CHUNK;
     if (!one_chunk && len > COPY_MAX) {
-        site_answer_error(resp, 413, "RangeTooLarge", "ask for ranges within 64 MiB of a file that begin at multiples of 64 MiB");
+        site_answer_error(resp, 413, "RangeTooLarge",
+            "ask for ranges within 64 MiB of a file that begin at multiples of 64 MiB");
         return;
     }
     if (len && !(one_chunk && by_file(s, f, off, len, resp))) {
-        if (len > COPY_MAX) { /* nothing is kept here, and this is more than we hold in memory for one reader */
-            site_answer_error(resp, 503, "CacheFull", "the cache has no room: ask for ranges of at most 16 MiB");
+        /* nothing is kept here, and this is more than we hold in memory for one reader */
+        if (len > COPY_MAX) {
+            site_answer_error(
+                resp, 503, "CacheFull", "the cache has no room: ask for ranges of at most 16 MiB");
             return;
         }
         by_copy(s, f, off, len, resp);
@@ -111,7 +118,8 @@ static void send_range(struct site *s, const struct query *q, struct cache_file 
     buf_adds(&resp->headers, "Accept-Ranges: bytes\r\n");
     if (ranged) {
         resp->status = 206;
-        buf_addf(&resp->headers, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n", off, off + len - 1, size);
+        buf_addf(&resp->headers, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n",
+            off, off + len - 1, size);
     }
     atomic_fetch_add(&s->served_bytes, len);
 }
@@ -131,7 +139,8 @@ static void on_data(void *user, const struct serve_req *req, struct serve_resp *
         send_range(s, &q, f, range != NULL, off, len, resp);
         break;
     case RANGE_BAD:
-        site_answer_error(resp, 400, "InvalidRequest", "the header Range is not one range of bytes");
+        site_answer_error(
+            resp, 400, "InvalidRequest", "the header Range is not one range of bytes");
         break;
     case RANGE_OUTSIDE:
         buf_addf(&resp->headers, "Content-Range: bytes */%" PRIu64 "\r\n", q.key.size);
@@ -142,7 +151,8 @@ static void on_data(void *user, const struct serve_req *req, struct serve_resp *
     query_free(&q);
 }
 
-static void no_room(struct site *s, struct serve_resp *resp, const char *reason, const struct err *e)
+static void no_room(
+    struct site *s, struct serve_resp *resp, const char *reason, const struct err *e)
 {
     if (e->cls == ERR_EXHAUSTED && e->sys == ENOSPC)
         site_answer_error(resp, 507, reason, e->msg);
@@ -150,8 +160,10 @@ static void no_room(struct site *s, struct serve_resp *resp, const char *reason,
         fail(s, resp, e);
 }
 
-/* Pins are of what is cached here of a file, and grow by the chunks that this worker is asked to load. */
-static int set_pin(struct site *s, const struct query *q, uint64_t off, uint64_t len, enum query_pin pin, struct cache_file **f, struct err *e)
+/* Pins are of what is cached here of a file, and grow by the chunks that this worker is asked to
+ * load. */
+static int set_pin(struct site *s, const struct query *q, uint64_t off, uint64_t len,
+    enum query_pin pin, struct cache_file **f, struct err *e)
 {
     struct cache *cache = atomic_load(&s->cache);
     if (pin == QUERY_UNPIN)
@@ -163,7 +175,8 @@ static int set_pin(struct site *s, const struct query *q, uint64_t off, uint64_t
     return *f ? 0 : -1;
 }
 
-/* Brings a range in; check=1: only says what is here. pin=1: eviction spares it from then on; pin=0: no more. */
+/* Brings a range in; check=1: only says what is here. pin=1: eviction spares it from then on;
+ * pin=0: no more. */
 static void on_load(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct site *s = user;
@@ -174,8 +187,8 @@ static void on_load(void *user, const struct serve_req *req, struct serve_resp *
     enum query_pin pin;
     if (begin(s, req, resp, &q, &f))
         return;
-    if (query_number(req, "off", 0, &off, &e) || query_number(req, "len", q.key.size, &len, &e) ||
-        query_number(req, "check", 0, &check, &e) || query_pin(req, &pin, &e)) {
+    if (query_number(req, "off", 0, &off, &e) || query_number(req, "len", q.key.size, &len, &e)
+        || query_number(req, "check", 0, &check, &e) || query_pin(req, &pin, &e)) {
         site_answer_error(resp, 400, "InvalidRequest", e.msg);
     } else if (!check && set_pin(s, &q, off, len, pin, &f, &e)) {
         no_room(s, resp, "PinLimit", &e);

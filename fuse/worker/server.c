@@ -14,7 +14,7 @@
 
 #define RETRY_MIN_NS (2 * NS_PER_S)
 #define RETRY_MAX_NS (30 * NS_PER_S)
-#define CHECK_NS (60 * NS_PER_S)
+#define CHECK_NS     (60 * NS_PER_S)
 
 struct site *site_new(const char *component, const char *secrets_dir, const char *cache_dir)
 {
@@ -27,7 +27,8 @@ struct site *site_new(const char *component, const char *secrets_dir, const char
     return s;
 }
 
-static void put_trouble(struct site *s, struct site_trouble *t, const char *reason, const char *message)
+static void put_trouble(
+    struct site *s, struct site_trouble *t, const char *reason, const char *message)
 {
     struct site_trouble now;
     snprintf(now.reason, sizeof now.reason, "%s", reason);
@@ -41,7 +42,10 @@ static void put_trouble(struct site *s, struct site_trouble *t, const char *reas
         log_kv(LOG_WARN, "not ready", "reason", reason, "error", now.message, NULL);
 }
 
-void site_fail(struct site *s, const char *reason, const char *message) { put_trouble(s, &s->whole, reason, message); }
+void site_fail(struct site *s, const char *reason, const char *message)
+{
+    put_trouble(s, &s->whole, reason, message);
+}
 
 void site_configure(struct site *s, const char *json)
 {
@@ -70,8 +74,8 @@ struct store *site_store(struct site *s, size_t mount)
     return st;
 }
 
-static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
-    const atomic_bool *cancel, struct err *e)
+static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t len,
+    struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
     struct site *s = user;
     struct store *st = site_store(s, key->mount);
@@ -80,15 +84,20 @@ static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t l
     return store_stream(st, key->path, key->version, off, len, sink->take, sink->user, cancel, e);
 }
 
-/* -- looking at the stores ---------------------------------------------------------------------------------------------- */
+/* -- looking at the stores ------------------------------------------------------------------- */
 
 static bool make_cache(struct site *s)
 {
     if (atomic_load(&s->cache) || strcmp(s->component, COMPONENT_LOADER) == 0)
         return true;
     const struct conf *conf = s->conf;
-    struct cache_conf cc = {.dir = s->cache_dir, .tiers = conf->tiers, .ntiers = conf->ntiers, .mounts = conf->mounts,
-        .nmounts = conf->nmounts, .fetch_threads = 32, .source = {.fetch = fetch, .user = s}};
+    struct cache_conf cc = {.dir = s->cache_dir,
+        .tiers = conf->tiers,
+        .ntiers = conf->ntiers,
+        .mounts = conf->mounts,
+        .nmounts = conf->nmounts,
+        .fetch_threads = 32,
+        .source = {.fetch = fetch, .user = s}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&cc, &e);
     if (c) {
@@ -207,7 +216,7 @@ void site_free(struct site *s)
     free(s);
 }
 
-/* -- what it says of itself ------------------------------------------------------------------------------------------------ */
+/* -- what it says of itself ------------------------------------------------------------------ */
 
 static void add_mounts(const struct site *s, struct buf *out)
 {
@@ -217,7 +226,8 @@ static void add_mounts(const struct site *s, struct buf *out)
         buf_add_json_string(out, s->conf->mounts[i].mount_point);
         buf_adds(out, ",\"path\":");
         buf_add_json_string(out, s->conf->mounts[i].path);
-        buf_addf(out, ",\"ready\":%s,\"reason\":", s->checked && !*s->mounts[i].reason ? "true" : "false");
+        buf_addf(out,
+            ",\"ready\":%s,\"reason\":", s->checked && !*s->mounts[i].reason ? "true" : "false");
         buf_add_json_string(out, s->mounts[i].reason);
         buf_adds(out, ",\"message\":");
         buf_add_json_string(out, s->mounts[i].message);
@@ -239,7 +249,8 @@ static void on_status(void *user, const struct serve_req *req, struct serve_resp
     pthread_mutex_lock(&s->mu);
     static const struct site_trouble full = {"CacheDiskFull", CACHE_FULL_MESSAGE};
     const struct site_trouble *t = worst(s);
-    buf_addf(out, "{\"component\":\"%s\",\"ready\":%s,\"reason\":", s->component, *t->reason ? "false" : "true");
+    buf_addf(out, "{\"component\":\"%s\",\"ready\":%s,\"reason\":", s->component,
+        *t->reason ? "false" : "true");
     if (!*t->reason && c.disk_full)
         t = &full; /* it serves all the same */
     buf_add_json_string(out, t->reason);
@@ -247,14 +258,19 @@ static void on_status(void *user, const struct serve_req *req, struct serve_resp
     buf_add_json_string(out, t->message);
     buf_addf(out, ",\"serving\":%s", cache ? "true" : "false");
     add_mounts(s, out);
-    buf_addf(out, ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"completeFiles\":%" PRIu64
-        ",\"pinnedBytes\":%" PRIu64 ",\"pinnedMost\":%" PRIu64 ",\"pinnedFiles\":%" PRIu64 "}", c.used_bytes, c.capacity_bytes, c.files,
-        c.complete_files, c.pinned_bytes, c.pinned_most, c.pinned_files);
-    buf_addf(out, ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":0,\"storeBytes\":%" PRIu64 "}", c.hit_bytes, c.fetched_bytes);
+    buf_addf(out,
+        ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64
+        ",\"completeFiles\":%" PRIu64 ",\"pinnedBytes\":%" PRIu64 ",\"pinnedMost\":%" PRIu64
+        ",\"pinnedFiles\":%" PRIu64 "}",
+        c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes, c.pinned_most,
+        c.pinned_files);
+    buf_addf(out,
+        ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":0,\"storeBytes\":%" PRIu64 "}",
+        c.hit_bytes, c.fetched_bytes);
     buf_adds(out, ",\"writes\":{\"bytes\":0,\"pendingFiles\":0}");
     if (s->has_ufs)
-        buf_addf(out, ",\"ufs\":{\"bytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"complete\":%s}", s->ufs.bytes, s->ufs.files,
-            s->ufs.complete ? "true" : "false");
+        buf_addf(out, ",\"ufs\":{\"bytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"complete\":%s}",
+            s->ufs.bytes, s->ufs.files, s->ufs.complete ? "true" : "false");
     pthread_mutex_unlock(&s->mu);
     if (s->more)
         s->more(s->more_user, out);
@@ -293,22 +309,33 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     (void)req;
     if (cache)
         cache_stats(cache, &c);
-    set(metric_gauge("millrace_ready", "", "1 when every store of the dataset answers."), site_ready(s));
+    set(metric_gauge("millrace_ready", "", "1 when every store of the dataset answers."),
+        site_ready(s));
     set(metric_counter("millrace_read_bytes_total", "from=\"store\"", from), c.fetched_bytes);
     set(metric_counter("millrace_read_bytes_total", "from=\"cache\"", from), c.hit_bytes);
-    set(metric_counter("millrace_served_bytes_total", "", "Bytes sent to clients."), s->served_bytes);
-    set(metric_counter("millrace_requests_total", "result=\"ok\"", "Requests for data."), s->requests - s->failed_requests);
-    set(metric_counter("millrace_requests_total", "result=\"failed\"", "Requests for data."), s->failed_requests);
+    set(metric_counter("millrace_served_bytes_total", "", "Bytes sent to clients."),
+        s->served_bytes);
+    set(metric_counter("millrace_requests_total", "result=\"ok\"", "Requests for data."),
+        s->requests - s->failed_requests);
+    set(metric_counter("millrace_requests_total", "result=\"failed\"", "Requests for data."),
+        s->failed_requests);
     set(metric_gauge("millrace_cache_used_bytes", "", "Bytes in the cache."), c.used_bytes);
     set(metric_gauge("millrace_cache_capacity_bytes", "", "Quota of all tiers."), c.capacity_bytes);
     set(metric_gauge("millrace_cache_files", "", "Files with bytes in the cache."), c.files);
-    set(metric_gauge("millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have."), c.pinned_bytes);
+    set(metric_gauge(
+            "millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have."),
+        c.pinned_bytes);
     set(metric_gauge("millrace_cache_pinned_files", "", "Pinned files."), c.pinned_files);
-    set(metric_gauge("millrace_cache_buffer_bytes", "", "Memory set aside for fetches."), c.buffer_bytes);
-    set(metric_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache."), c.evicted_bytes);
-    set(metric_counter("millrace_cache_moved_bytes_total", "", "Bytes moved between tiers."), c.moved_bytes);
+    set(metric_gauge("millrace_cache_buffer_bytes", "", "Memory set aside for fetches."),
+        c.buffer_bytes);
+    set(metric_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache."),
+        c.evicted_bytes);
+    set(metric_counter("millrace_cache_moved_bytes_total", "", "Bytes moved between tiers."),
+        c.moved_bytes);
     set(metric_counter("millrace_cache_full_total", "", "Times a tier had no room."), c.full);
-    set(metric_counter("millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong."), c.corrupt_blocks);
+    set(metric_counter(
+            "millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong."),
+        c.corrupt_blocks);
     resp->content_type = "text/plain; version=0.0.4";
     metric_write(&resp->body);
 }
@@ -337,11 +364,20 @@ void site_answer_error(struct serve_resp *resp, int status, const char *reason, 
 int site_status_of(const struct err *e)
 {
     switch (e->cls) {
-    case ERR_CONFLICT: return 409;
-    case ERR_NOTFOUND: return 404;
-    case ERR_DENIED: case ERR_INVALID: return 502; /* the store says so, of what we asked */
-    case ERR_RETRY: case ERR_EXHAUSTED: return 503;
-    case ERR_NONE: case ERR_EXISTS: case ERR_FATAL: break;
+    case ERR_CONFLICT:
+        return 409;
+    case ERR_NOTFOUND:
+        return 404;
+    case ERR_DENIED:
+    case ERR_INVALID:
+        return 502; /* the store says so, of what we asked */
+    case ERR_RETRY:
+    case ERR_EXHAUSTED:
+        return 503;
+    case ERR_NONE:
+    case ERR_EXISTS:
+    case ERR_FATAL:
+        break;
     }
     return 500;
 }

@@ -1,13 +1,14 @@
-/* site — what a worker is made of: its dataset's stores, its cache, and what it can say of itself. The store of a mount is made and
- * looked at in the background with a growing pause; a store that can't be used makes the worker unready and says why, no more.
- * Threads: any. Locks: site.mu, a leaf. */
+/* site — what a worker is made of: its dataset's stores, its cache, and what it can say of itself.
+ * The store of a mount is made and looked at in the background with a growing pause; a store that
+ * can't be used makes the worker unready and says why, no more. Threads: any. Locks: site.mu, a
+ * leaf. */
 #ifndef MILLRACE_FUSE_WORKER_SERVER_H
 #define MILLRACE_FUSE_WORKER_SERVER_H
 
 #include "fuse/cache/cache.h"
-#include "lib/conf/conf.h"
 #include "fuse/store/store.h"
 #include "lib/base/buf.h"
+#include "lib/conf/conf.h"
 #include "lib/http/serve.h"
 
 #include <pthread.h>
@@ -17,43 +18,48 @@ struct site_trouble {
 };
 
 struct site {
-    const char *component;          /* COMPONENT_WORKER | COMPONENT_LOADER */
-    const struct conf *conf;        /* owned; NULL: the configuration can't be used */
+    const char *component;   /* COMPONENT_WORKER | COMPONENT_LOADER */
+    const struct conf *conf; /* owned; NULL: the configuration can't be used */
     const char *secrets_dir, *cache_dir;
-    struct store **stores;          /* one a mount; site.mu to write, NULL until made, then never changed */
-    _Atomic(struct cache *) cache;  /* NULL until its directory can be used */
+    /* one a mount; site.mu to write, NULL until made, then never changed */
+    struct store **stores;
+    _Atomic(struct cache *) cache; /* NULL until its directory can be used */
     pthread_mutex_t mu;
-    pthread_cond_t wake;            /* of the checker, with mu */
+    pthread_cond_t wake;                /* of the checker, with mu */
     struct site_trouble whole, *mounts; /* mu */
-    bool checked, stopping;         /* mu; checked: every mount was looked at once */
-    atomic_bool cancel;             /* set by site_stop */
+    bool checked, stopping;             /* mu; checked: every mount was looked at once */
+    atomic_bool cancel;                 /* set by site_stop */
     bool has_checker;
     pthread_t checker;
     struct {
         uint64_t bytes, files;
         bool complete;
-    } ufs;                          /* mu */
+    } ufs; /* mu */
     bool has_ufs;
     _Atomic uint64_t served_bytes, requests, failed_requests;
-    void (*more)(void *user, struct buf *out); /* further members of /status, each beginning with a comma; or NULL */
+    /* further members of /status, each beginning with a comma; or NULL */
+    void (*more)(void *user, struct buf *out);
     void *more_user;
 };
 
 struct site *site_new(const char *component, const char *secrets_dir, const char *cache_dir);
 /* The configuration as text (NULL: missing). Always succeeds: a bad one is the site's trouble. */
 void site_configure(struct site *s, const char *json);
-void site_start(struct site *s);                       /* the checker, which makes stores and cache */
+/* the checker, which makes stores and cache */
+void site_start(struct site *s);
 void site_fail(struct site *s, const char *reason, const char *message);
 bool site_ready(struct site *s);
 struct store *site_store(struct site *s, size_t mount); /* NULL: can't be used (yet) */
-void site_stop(struct site *s);                        /* no thread of it runs afterwards; the server is stopped before */
+/* no thread of it runs afterwards; the server is stopped before */
+void site_stop(struct site *s);
 void site_free(struct site *s);
 
 /* /healthz /readyz /status /metrics */
 #define SITE_ROUTES 4
 void site_routes(struct site *s, struct serve_route out[SITE_ROUTES]);
 /* {"reason","message"} as a response's body. */
-void site_answer_error(struct serve_resp *resp, int status, const char *reason, const char *message);
+void site_answer_error(
+    struct serve_resp *resp, int status, const char *reason, const char *message);
 int site_status_of(const struct err *e); /* HTTP status of an error */
 
 /* Counts the dataset's files in the background, for the operator's ufsTotal; ends with the site. */

@@ -1,8 +1,10 @@
 /*
- * newroot — newroot COMMAND…: makes this process's root directory the root of its mount namespace, which must be its own, and runs COMMAND.
+ * newroot — newroot COMMAND…: makes this process's root directory the root of its mount namespace,
+ * which must be its own, and runs COMMAND.
  *
- * In a chroot the two differ: whoever enters the mount namespace then, as runc does for `kubectl exec`, comes out at the namespace's root,
- * that is outside of the chroot and of every container that was started in it. The root directory must be a mount point.
+ * In a chroot the two differ: whoever enters the mount namespace then, as runc does for `kubectl
+ * exec`, comes out at the namespace's root, that is outside of the chroot and of every container
+ * that was started in it. The root directory must be a mount point.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,7 +35,8 @@ int main(int argc, char **argv)
         fputs("usage: newroot COMMAND…\n", stderr);
         return 2;
     }
-    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC),
+        ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (root < 0 || ns < 0 || mount_of_root(&before))
         return failed("look at the root directory");
     if (setns(ns, CLONE_NEWNS) || mount_of_root(&after)) /* the namespace's root is now ours */
@@ -42,7 +45,8 @@ int main(int argc, char **argv)
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || fchdir(root))
             return failed("go back to the root directory");
         if (syscall(SYS_pivot_root, ".", "."))
-            return failed("make the root directory the mount namespace's (it must be a mount point: mount --bind DIR DIR before chroot)");
+            return failed(
+                "make the root directory the mount namespace's (it must be a mount point: mount --bind DIR DIR before chroot)");
         if (umount2(".", MNT_DETACH))
             return failed("leave what was the root before");
     }

@@ -1,9 +1,9 @@
 /*
- * relay — the cluster's API on the host's loopback. The API server listens in a network namespace that nobody outside
- * can reach; a listening socket made outside and inherited by a process inside is the door.
- *   relay listen PORT-FILE COMMAND…   listens on a free port of 127.0.0.1, writes its number, runs COMMAND with the socket
- *                                     as descriptor 3
- *   relay serve HOST PORT             accepts on descriptor 3 and joins each connection with one to HOST:PORT
+ * relay — the cluster's API on the host's loopback. The API server listens in a network namespace
+ * that nobody outside can reach; a listening socket made outside and inherited by a process inside
+ * is the door. relay listen PORT-FILE COMMAND…   listens on a free port of 127.0.0.1, writes its
+ * number, runs COMMAND with the socket as descriptor 3 relay serve HOST PORT             accepts on
+ * descriptor 3 and joins each connection with one to HOST:PORT
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -124,8 +124,8 @@ static int listen_and_run(const char *file, char **command)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(at);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) != 0 || listen(fd, 256) != 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) != 0 || listen(fd, 256) != 0
+        || getsockname(fd, (struct sockaddr *)&at, &len) != 0)
         fail("a listening socket on 127.0.0.1");
     if (fd != LISTEN_FD && (dup2(fd, LISTEN_FD) != LISTEN_FD || close(fd) != 0))
         fail("dup2");

@@ -33,14 +33,26 @@ int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_n
 void clock_sleep_ns(int64_t ns)
 {
     struct timespec t = {ns / NS_PER_S, ns % NS_PER_S};
-    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR) {}
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR) {
+    }
 }
 
-static int64_t system_mono(const struct clock *c) { (void)c; return clock_mono_ns(); }
-static int64_t system_real(const struct clock *c) { (void)c; return clock_real_ns(); }
+static int64_t system_mono(const struct clock *c)
+{
+    (void)c;
+    return clock_mono_ns();
+}
+static int64_t system_real(const struct clock *c)
+{
+    (void)c;
+    return clock_real_ns();
+}
 const struct clock clock_system = {system_mono, system_real};
 
-static int64_t floor_seconds(int64_t ns) { return ns >= 0 ? ns / NS_PER_S : -((-ns + NS_PER_S - 1) / NS_PER_S); }
+static int64_t floor_seconds(int64_t ns)
+{
+    return ns >= 0 ? ns / NS_PER_S : -((-ns + NS_PER_S - 1) / NS_PER_S);
+}
 
 void clock_rfc3339(int64_t real_ns, char out[CLOCK_RFC3339_LEN])
 {

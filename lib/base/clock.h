@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#define NS_PER_S INT64_C(1000000000)
+#define NS_PER_S  INT64_C(1000000000)
 #define NS_PER_MS INT64_C(1000000)
 
 int64_t clock_mono_ns(void); /* CLOCK_MONOTONIC */
@@ -14,7 +14,8 @@ void clock_sleep_ns(int64_t ns);
 
 /* A condition variable whose timed waits are on CLOCK_MONOTONIC. */
 void clock_cond_init(pthread_cond_t *c);
-int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns); /* 0 (woken, perhaps by nobody) or ETIMEDOUT */
+/* 0 (woken, perhaps by nobody) or ETIMEDOUT */
+int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns);
 
 struct clock {
     int64_t (*mono_ns)(const struct clock *c);
@@ -22,11 +23,12 @@ struct clock {
 };
 extern const struct clock clock_system;
 
-#define CLOCK_RFC3339_LEN 21       /* "2026-01-31T23:59:59Z" + NUL: metav1.Time */
+#define CLOCK_RFC3339_LEN       21 /* "2026-01-31T23:59:59Z" + NUL: metav1.Time */
 #define CLOCK_RFC3339_MICRO_LEN 28 /* "2026-01-31T23:59:59.123456Z" + NUL: metav1.MicroTime */
 void clock_rfc3339(int64_t real_ns, char out[CLOCK_RFC3339_LEN]);
 void clock_rfc3339_micro(int64_t real_ns, char out[CLOCK_RFC3339_MICRO_LEN]);
-int clock_parse_rfc3339(const char *text, int64_t *real_ns); /* with or without fraction, Z or ±hh:mm; -1 if neither */
+/* with or without fraction, Z or ±hh:mm; -1 if neither */
+int clock_parse_rfc3339(const char *text, int64_t *real_ns);
 int clock_parse_http_date(const char *text, int64_t *real_ns); /* "Sun, 06 Nov 1994 08:49:37 GMT" */
 
 #endif

@@ -28,7 +28,8 @@ int err_sys(struct err *e, int errnum, const char *fmt, ...)
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof e->msg) {
         char text[128];
-        snprintf(e->msg + n, sizeof e->msg - (size_t)n, ": %s", strerror_r(errnum, text, sizeof text));
+        snprintf(
+            e->msg + n, sizeof e->msg - (size_t)n, ": %s", strerror_r(errnum, text, sizeof text));
     }
     e->cls = err_class_of_errno(errnum);
     e->sys = errnum;
@@ -65,15 +66,24 @@ void err_clear(struct err *e)
 const char *err_class_name(enum err_class cls)
 {
     switch (cls) {
-    case ERR_NONE: return "none";
-    case ERR_RETRY: return "retry";
-    case ERR_CONFLICT: return "conflict";
-    case ERR_NOTFOUND: return "notfound";
-    case ERR_EXISTS: return "exists";
-    case ERR_INVALID: return "invalid";
-    case ERR_DENIED: return "denied";
-    case ERR_EXHAUSTED: return "exhausted";
-    case ERR_FATAL: return "fatal";
+    case ERR_NONE:
+        return "none";
+    case ERR_RETRY:
+        return "retry";
+    case ERR_CONFLICT:
+        return "conflict";
+    case ERR_NOTFOUND:
+        return "notfound";
+    case ERR_EXISTS:
+        return "exists";
+    case ERR_INVALID:
+        return "invalid";
+    case ERR_DENIED:
+        return "denied";
+    case ERR_EXHAUSTED:
+        return "exhausted";
+    case ERR_FATAL:
+        return "fatal";
     }
     return "unknown";
 }
@@ -81,17 +91,32 @@ const char *err_class_name(enum err_class cls)
 enum err_class err_class_of_errno(int errnum)
 {
     switch (errnum) {
-    case ENOENT: case ENOTDIR: case ENXIO: case ENODEV:
+    case ENOENT:
+    case ENOTDIR:
+    case ENXIO:
+    case ENODEV:
         return ERR_NOTFOUND;
-    case EEXIST: case ENOTEMPTY:
+    case EEXIST:
+    case ENOTEMPTY:
         return ERR_EXISTS;
-    case EACCES: case EPERM: case EROFS:
+    case EACCES:
+    case EPERM:
+    case EROFS:
         return ERR_DENIED;
-    case ENOSPC: case EDQUOT: case ENOMEM: case EMFILE: case ENFILE: case EFBIG:
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case EFBIG:
         return ERR_EXHAUSTED;
-    case EINVAL: case ENAMETOOLONG: case EISDIR: case ELOOP:
+    case EINVAL:
+    case ENAMETOOLONG:
+    case EISDIR:
+    case ELOOP:
         return ERR_INVALID;
-    case ESTALE: case EBUSY:
+    case ESTALE:
+    case EBUSY:
         return ERR_CONFLICT;
     default:
         return ERR_RETRY;
@@ -103,13 +128,22 @@ int err_errno(const struct err *e)
     if (e->sys)
         return e->sys;
     switch (e->cls) {
-    case ERR_NOTFOUND: return ENOENT;
-    case ERR_EXISTS: return EEXIST;
-    case ERR_INVALID: return EINVAL;
-    case ERR_DENIED: return EACCES;
-    case ERR_EXHAUSTED: return ENOSPC;
-    case ERR_CONFLICT: return ESTALE;
-    case ERR_NONE: case ERR_RETRY: case ERR_FATAL: break;
+    case ERR_NOTFOUND:
+        return ENOENT;
+    case ERR_EXISTS:
+        return EEXIST;
+    case ERR_INVALID:
+        return EINVAL;
+    case ERR_DENIED:
+        return EACCES;
+    case ERR_EXHAUSTED:
+        return ENOSPC;
+    case ERR_CONFLICT:
+        return ESTALE;
+    case ERR_NONE:
+    case ERR_RETRY:
+    case ERR_FATAL:
+        break;
     }
     return EIO;
 }

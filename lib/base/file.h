@@ -7,10 +7,14 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-char *file_read(const char *path, size_t max, size_t *len, struct err *e); /* caller frees; NUL-terminated; > max: EXHAUSTED */
-int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e); /* temp + fsync + rename */
-int file_mkdirs(const char *path, mode_t mode, struct err *e);             /* like mkdir -p; an existing directory is fine */
-int file_remove_tree(const char *path, struct err *e);  /* like rm -rf, on one file system, follows no links; absent is fine */
-char *path_join(const char *dir, const char *name);     /* caller frees; one slash between */
+/* caller frees; NUL-terminated; > max: EXHAUSTED */
+char *file_read(const char *path, size_t max, size_t *len, struct err *e);
+/* temp + fsync + rename */
+int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
+/* like mkdir -p; an existing directory is fine */
+int file_mkdirs(const char *path, mode_t mode, struct err *e);
+/* like rm -rf, on one file system, follows no links; absent is fine */
+int file_remove_tree(const char *path, struct err *e);
+char *path_join(const char *dir, const char *name); /* caller frees; one slash between */
 
 #endif

@@ -26,7 +26,7 @@ uint64_t hash64(const void *data, size_t len)
 }
 
 #define CRC32C_POLY 0x82f63b78u
-#define LANE 1024u /* bytes */
+#define LANE        1024u /* bytes */
 
 static uint32_t crc_soft(uint32_t crc, const unsigned char *p, size_t len)
 {
@@ -39,11 +39,13 @@ static uint32_t crc_soft(uint32_t crc, const unsigned char *p, size_t len)
 }
 
 #if defined(__x86_64__)
-static uint32_t past_lane[4][256]; /* what a register becomes over LANE bytes of zeros, by each of its bytes */
+/* what a register becomes over LANE bytes of zeros, by each of its bytes */
+static uint32_t past_lane[4][256];
 
 static uint32_t skip_lane(uint32_t crc)
 {
-    return past_lane[0][crc & 255] ^ past_lane[1][crc >> 8 & 255] ^ past_lane[2][crc >> 16 & 255] ^ past_lane[3][crc >> 24];
+    return past_lane[0][crc & 255] ^ past_lane[1][crc >> 8 & 255] ^ past_lane[2][crc >> 16 & 255]
+        ^ past_lane[3][crc >> 24];
 }
 
 static inline uint64_t word_at(const unsigned char *p)
@@ -54,7 +56,8 @@ static inline uint64_t word_at(const unsigned char *p)
 }
 
 /* The instruction begins once a cycle and takes three: so three lanes at a time. */
-__attribute__((target("sse4.2"))) static uint32_t crc_hard(uint32_t crc, const unsigned char *p, size_t len)
+__attribute__((target("sse4.2"))) static uint32_t crc_hard(
+    uint32_t crc, const unsigned char *p, size_t len)
 {
     uint64_t c = crc;
     for (; len >= 3 * LANE; len -= 3 * LANE, p += 3 * LANE) {

@@ -30,8 +30,9 @@ static int parse(const char *text, double unit, int64_t *out)
     static const struct {
         const char *suffix;
         double factor;
-    } suffixes[] = {{"", 1}, {"m", 1e-3}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}, {"E", 1e18},
-        {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40}, {"Pi", 0x1p50}, {"Ei", 0x1p60}};
+    } suffixes[] = {{"", 1}, {"m", 1e-3}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12},
+        {"P", 1e15}, {"E", 1e18}, {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40},
+        {"Pi", 0x1p50}, {"Ei", 0x1p60}};
     if (!isdigit((unsigned char)text[0]) && !(text[0] == '.' && isdigit((unsigned char)text[1])))
         return -1;
     if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))

@@ -5,9 +5,12 @@
 #include <stdint.h>
 
 #define HUMAN_BYTES_LEN 16
-char *human_bytes(uint64_t bytes, char out[HUMAN_BYTES_LEN]); /* "0B", "512B", "1.92GiB"; returns out */
-/* Kubernetes quantity of bytes: "10Gi", "500M", "1e3", "1.5Gi", "1000m" (rounded up); -1 if it is none, or negative, or > INT64_MAX */
+/* "0B", "512B", "1.92GiB"; returns out */
+char *human_bytes(uint64_t bytes, char out[HUMAN_BYTES_LEN]);
+/* Kubernetes quantity of bytes: "10Gi", "500M", "1e3", "1.5Gi", "1000m" (rounded up); -1 if it is
+ * none, or negative, or > INT64_MAX */
 int quantity_parse(const char *text, int64_t *bytes);
-int quantity_parse_milli(const char *text, int64_t *milli); /* the same in thousandths: "250m" is 250, "2" 2000; up to 9 peta */
+/* the same in thousandths: "250m" is 250, "2" 2000; up to 9 peta */
+int quantity_parse_milli(const char *text, int64_t *milli);
 
 #endif

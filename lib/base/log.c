@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REDACT_MAX 64
+#define REDACT_MAX     64
 #define REDACT_MIN_LEN 6
 #define LINE_MAX_BYTES 16384
 
@@ -88,20 +88,23 @@ static void emit(struct buf *line)
     char *text = buf_str(line);
     redact_locked(text);
     size_t len = strlen(text);
-    if (write(STDERR_FILENO, text, len) < 0) {} /* nowhere left to complain */
+    if (write(STDERR_FILENO, text, len) < 0) {
+    } /* nowhere left to complain */
     pthread_mutex_unlock(&mu);
 }
 
 static void begin(struct buf *line, enum log_level level, const char *msg)
 {
     if (plain) {
-        buf_addf(line, "%s: %s%s", component, level >= LOG_WARN ? level_names[level] : "", level >= LOG_WARN ? ": " : "");
+        buf_addf(line, "%s: %s%s", component, level >= LOG_WARN ? level_names[level] : "",
+            level >= LOG_WARN ? ": " : "");
         buf_adds(line, msg);
         return;
     }
     char ts[CLOCK_RFC3339_MICRO_LEN];
     clock_rfc3339_micro(clock_real_ns(), ts);
-    buf_addf(line, "{\"ts\":\"%s\",\"level\":\"%s\",\"component\":\"%s\",\"msg\":", ts, level_names[level], component);
+    buf_addf(line, "{\"ts\":\"%s\",\"level\":\"%s\",\"component\":\"%s\",\"msg\":", ts,
+        level_names[level], component);
     buf_add_json_string(line, msg);
 }
 

@@ -47,7 +47,8 @@ static struct slot *find(const struct map *m, const char *key)
 {
     if (!m->cap)
         return NULL;
-    for (size_t i = hash64(key, strlen(key)) & (m->cap - 1); m->slots[i].key; i = (i + 1) & (m->cap - 1))
+    for (size_t i = hash64(key, strlen(key)) & (m->cap - 1); m->slots[i].key;
+         i = (i + 1) & (m->cap - 1))
         if (m->slots[i].key != tombstone && strcmp(m->slots[i].key, key) == 0)
             return &m->slots[i];
     return NULL;

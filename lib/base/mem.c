@@ -9,7 +9,8 @@ static void *checked(void *p)
 {
     if (!p) {
         static const char text[] = "out of memory\n";
-        if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {}
+        if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
+        }
         abort();
     }
     return p;

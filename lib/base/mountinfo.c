@@ -14,8 +14,8 @@ static char *unescape(const char *s, size_t n)
 {
     char *out = xmalloc(n + 1), *q = out;
     for (size_t i = 0; i < n; i++) {
-        if (s[i] == '\\' && i + 3 < n && s[i + 1] >= '0' && s[i + 1] <= '3' && s[i + 2] >= '0' && s[i + 2] <= '7' &&
-            s[i + 3] >= '0' && s[i + 3] <= '7') {
+        if (s[i] == '\\' && i + 3 < n && s[i + 1] >= '0' && s[i + 1] <= '3' && s[i + 2] >= '0'
+            && s[i + 2] <= '7' && s[i + 3] >= '0' && s[i + 3] <= '7') {
             *q++ = (char)((s[i + 1] - '0') << 6 | (s[i + 2] - '0') << 3 | (s[i + 3] - '0'));
             i += 3;
         } else {
@@ -58,8 +58,9 @@ static bool has_option(const struct field *f, const char *name)
 static int parse_line(const char *p, const char *end, struct mount_entry *out)
 {
     struct field id, parent, device, root, point, options, f, type, source;
-    if (!next_field(&p, end, &id) || !next_field(&p, end, &parent) || !next_field(&p, end, &device) || !next_field(&p, end, &root) ||
-        !next_field(&p, end, &point) || !next_field(&p, end, &options))
+    if (!next_field(&p, end, &id) || !next_field(&p, end, &parent) || !next_field(&p, end, &device)
+        || !next_field(&p, end, &root) || !next_field(&p, end, &point)
+        || !next_field(&p, end, &options))
         return -1;
     do /* optional fields up to a lone "-" */
         if (!next_field(&p, end, &f))
@@ -69,10 +70,12 @@ static int parse_line(const char *p, const char *end, struct mount_entry *out)
         return -1;
     if (!next_field(&p, end, &source)) /* a source may be empty */
         source = (struct field){end, 0};
-    cleanup_free char *numbers = xasprintf("%.*s %.*s %.*s", (int)id.len, id.at, (int)parent.len, parent.at, (int)device.len, device.at);
+    cleanup_free char *numbers = xasprintf("%.*s %.*s %.*s", (int)id.len, id.at, (int)parent.len,
+        parent.at, (int)device.len, device.at);
     *out = (struct mount_entry){.read_only = has_option(&options, "ro")};
     char rest;
-    if (sscanf(numbers, "%u %u %u:%u%c", &out->id, &out->parent, &out->major, &out->minor, &rest) != 4)
+    if (sscanf(numbers, "%u %u %u:%u%c", &out->id, &out->parent, &out->major, &out->minor, &rest)
+        != 4)
         return -1;
     out->root = unescape(root.at, root.len);
     out->point = unescape(point.at, point.len);
@@ -88,10 +91,12 @@ int mountinfo_parse(const char *text, struct mountinfo *out, struct err *e)
     while (*text) {
         size_t len = strcspn(text, "\n");
         if (out->n == cap)
-            out->entries = xrealloc(out->entries, (cap = cap ? cap * 2 : 64) * sizeof *out->entries);
+            out->entries = xrealloc(
+                out->entries, (cap = cap ? cap * 2 : 64) * sizeof *out->entries);
         if (len && parse_line(text, text + len, &out->entries[out->n])) {
             mountinfo_free(out);
-            return err_set(e, ERR_INVALID, "mountinfo: cannot make sense of '%.*s'", (int)MIN(len, 200u), text);
+            return err_set(e, ERR_INVALID, "mountinfo: cannot make sense of '%.*s'",
+                (int)MIN(len, 200u), text);
         }
         out->n += len > 0;
         text += len + (text[len] == '\n');
@@ -106,7 +111,10 @@ static int read_path(const char *path, struct mountinfo *out, struct err *e)
     return text ? mountinfo_parse(text, out, e) : -1;
 }
 
-int mountinfo_read(struct mountinfo *out, struct err *e) { return read_path("/proc/self/mountinfo", out, e); }
+int mountinfo_read(struct mountinfo *out, struct err *e)
+{
+    return read_path("/proc/self/mountinfo", out, e);
+}
 
 int mountinfo_read_of(pid_t pid, struct mountinfo *out, struct err *e)
 {

@@ -1,73 +1,92 @@
-/* names — every name that two rooms or two programs share, spelled once. CRD fields live in operator/api instead. */
+/* names — every name that two rooms or two programs share, spelled once. CRD fields live in
+ * operator/api instead. */
 #ifndef MILLRACE_LIB_BASE_NAMES_H
 #define MILLRACE_LIB_BASE_NAMES_H
 
-#define NAME_GROUP "millrace.dev"
-#define NAME_API_VERSION "millrace.dev/v1alpha1"
+#define NAME_GROUP             "millrace.dev"
+#define NAME_API_VERSION       "millrace.dev/v1alpha1"
 #define NAME_TFJOB_API_VERSION "kubeflow.org/v1"
-#define NAME_DRIVER "csi.millrace.dev"           /* CSI driver = attacher = plugin name */
-#define NAME_FIELD_MANAGER "millrace-operator"
-#define NAME_LEASE "millrace-operator"
+#define NAME_DRIVER            "csi.millrace.dev" /* CSI driver = attacher = plugin name */
+#define NAME_FIELD_MANAGER     "millrace-operator"
+#define NAME_LEASE             "millrace-operator"
 
 /* labels and annotations of our objects */
-#define LABEL_MANAGED_BY "app.kubernetes.io/managed-by" /* value NAME_FIELD_MANAGER on every child */
-#define LABEL_COMPONENT "millrace.dev/component"        /* client | worker | loader */
-#define LABEL_DATASET "millrace.dev/dataset"            /* Dataset name */
+/* value NAME_FIELD_MANAGER on every child */
+#define LABEL_MANAGED_BY  "app.kubernetes.io/managed-by"
+#define LABEL_COMPONENT   "millrace.dev/component" /* client | worker | loader */
+#define LABEL_DATASET     "millrace.dev/dataset"   /* Dataset name */
 #define LABEL_DATASET_UID "millrace.dev/dataset-uid"
-#define LABEL_NODE_HASH "millrace.dev/node"             /* client pods: hash of the node's name */
-#define LABEL_DATALOAD "millrace.dev/dataload"          /* DataLoad name, on its loader pod */
-#define ANNOTATION_HASH "millrace.dev/hash"             /* hash of the desired json of a child */
-#define ANNOTATION_RESTARTS "millrace.dev/restarts"    /* on a TFJob's pod that takes the place of another: restarts of its index before it */
+#define LABEL_NODE_HASH   "millrace.dev/node"     /* client pods: hash of the node's name */
+#define LABEL_DATALOAD    "millrace.dev/dataload" /* DataLoad name, on its loader pod */
+#define ANNOTATION_HASH   "millrace.dev/hash"     /* hash of the desired json of a child */
+/* on a TFJob's pod that takes the place of another: restarts of its index before it */
+#define ANNOTATION_RESTARTS "millrace.dev/restarts"
 /* annotations that users set on a TFJob; each is explained in the README */
-#define ANNOTATION_EXCLUDE_EVALUATOR "millrace.dev/exclude-evaluator"       /* "true": not in anybody's cluster spec */
-#define ANNOTATION_ALWAYS_TF_CONFIG "millrace.dev/always-tf-config"         /* "true": a job of one replica gets TF_CONFIG too */
-#define ANNOTATION_RESTART_SCOPE "millrace.dev/restart-scope"               /* "job": one restarts, all restart; "pod" */
-#define ANNOTATION_DEAD_NODE "millrace.dev/dead-node-timeout-seconds"       /* pods of a dead node are given up so long after their grace */
-#define ANNOTATION_WAIT_PRELOAD "millrace.dev/wait-for-preload"             /* "true": no pods before its datasets are loaded */
-#define ANNOTATION_TENSORBOARD "millrace.dev/tensorboard"                   /* "<claim>/<directory>": a TensorBoard on it */
-#define ANNOTATION_TENSORBOARD_IMAGE "millrace.dev/tensorboard-image"       /* otherwise the job's own */
-#define FINALIZER_DATASET "millrace.dev/dataset"
-#define COMPONENT_CLIENT "client"
-#define COMPONENT_WORKER "worker"
-#define COMPONENT_LOADER "loader"
-#define COMPONENT_TENSORBOARD "tensorboard"             /* Deployment, Service and pod of a TFJob's TensorBoard */
-#define LABEL_TFJOB "millrace.dev/tfjob"                /* TFJob name, on pods of its TensorBoard */
+/* "true": not in anybody's cluster spec */
+#define ANNOTATION_EXCLUDE_EVALUATOR "millrace.dev/exclude-evaluator"
+/* "true": a job of one replica gets TF_CONFIG too */
+#define ANNOTATION_ALWAYS_TF_CONFIG "millrace.dev/always-tf-config"
+/* "job": one restarts, all restart; "pod" */
+#define ANNOTATION_RESTART_SCOPE "millrace.dev/restart-scope"
+/* pods of a dead node are given up so long after their grace */
+#define ANNOTATION_DEAD_NODE "millrace.dev/dead-node-timeout-seconds"
+/* "true": no pods before its datasets are loaded */
+#define ANNOTATION_WAIT_PRELOAD "millrace.dev/wait-for-preload"
+/* "<claim>/<directory>": a TensorBoard on it */
+#define ANNOTATION_TENSORBOARD "millrace.dev/tensorboard"
+/* otherwise the job's own */
+#define ANNOTATION_TENSORBOARD_IMAGE "millrace.dev/tensorboard-image"
+#define FINALIZER_DATASET            "millrace.dev/dataset"
+#define COMPONENT_CLIENT             "client"
+#define COMPONENT_WORKER             "worker"
+#define COMPONENT_LOADER             "loader"
+/* Deployment, Service and pod of a TFJob's TensorBoard */
+#define COMPONENT_TENSORBOARD "tensorboard"
+#define LABEL_TFJOB           "millrace.dev/tfjob" /* TFJob name, on pods of its TensorBoard */
 
-/* object names: <dataset> is at most DATASET_NAME_MAX bytes so that every derived name is a valid label */
+/* object names: <dataset> is at most DATASET_NAME_MAX bytes so that every derived name is a valid
+ * label */
 #define DATASET_NAME_MAX 46
-#define NAME_PV_FMT "millrace-%s"               /* Dataset UID; the PVC is called like the Dataset */
-#define NAME_WORKER_POD_FMT "%s-cache-%d"       /* Dataset name, index; also its hostname */
-#define NAME_WORKER_SERVICE_FMT "%s-cache"      /* headless; worker i is <pod>.<service>.<namespace>.svc */
-#define NAME_CLIENT_POD_FMT "%s-client-%08x"    /* Dataset name, low 32 bits of hash64(node name) */
-#define NAME_LOADER_POD_FMT "%s-loader"         /* DataLoad name */
+/* Dataset UID; the PVC is called like the Dataset */
+#define NAME_PV_FMT         "millrace-%s"
+#define NAME_WORKER_POD_FMT "%s-cache-%d" /* Dataset name, index; also its hostname */
+/* headless; worker i is <pod>.<service>.<namespace>.svc */
+#define NAME_WORKER_SERVICE_FMT "%s-cache"
+#define NAME_CLIENT_POD_FMT     "%s-client-%08x" /* Dataset name, low 32 bits of hash64(node name) */
+#define NAME_LOADER_POD_FMT     "%s-loader"      /* DataLoad name */
 
-/* volume_context keys. PV of a dataset: VOL_DATASET_*; inline ephemeral volumes of client and worker pods: VOL_KIND + VOL_DATASET_UID.
- * The namespace of an inline volume is always kubelet's VOL_POD_NAMESPACE, never the user's word. */
-#define VOL_DATASET_UID "millrace.dev/dataset-uid"
-#define VOL_DATASET_NAME "millrace.dev/dataset"
+/* volume_context keys. PV of a dataset: VOL_DATASET_*; inline ephemeral volumes of client and
+ * worker pods: VOL_KIND + VOL_DATASET_UID. The namespace of an inline volume is always kubelet's
+ * VOL_POD_NAMESPACE, never the user's word. */
+#define VOL_DATASET_UID       "millrace.dev/dataset-uid"
+#define VOL_DATASET_NAME      "millrace.dev/dataset"
 #define VOL_DATASET_NAMESPACE "millrace.dev/namespace"
-#define VOL_READ_ONLY "millrace.dev/read-only"  /* "true": the mount is read-only whatever the pod asks for */
-#define VOL_KIND "millrace.dev/kind"            /* VOL_KIND_CLIENT | VOL_KIND_WORKER */
-#define VOL_KIND_CLIENT "client"                /* volume holds VOLUME_SOCKET and VOLUME_CACHE */
-#define VOL_KIND_WORKER "worker"                /* volume holds VOLUME_CACHE */
+/* "true": the mount is read-only whatever the pod asks for */
+#define VOL_READ_ONLY     "millrace.dev/read-only"
+#define VOL_KIND          "millrace.dev/kind" /* VOL_KIND_CLIENT | VOL_KIND_WORKER */
+#define VOL_KIND_CLIENT   "client"            /* volume holds VOLUME_SOCKET and VOLUME_CACHE */
+#define VOL_KIND_WORKER   "worker"            /* volume holds VOLUME_CACHE */
 #define VOL_POD_NAMESPACE "csi.storage.k8s.io/pod.namespace"
-#define VOL_POD_NAME "csi.storage.k8s.io/pod.name"
-#define VOL_POD_UID "csi.storage.k8s.io/pod.uid"
-#define VOL_EPHEMERAL "csi.storage.k8s.io/ephemeral"
+#define VOL_POD_NAME      "csi.storage.k8s.io/pod.name"
+#define VOL_POD_UID       "csi.storage.k8s.io/pod.uid"
+#define VOL_EPHEMERAL     "csi.storage.k8s.io/ephemeral"
 /* inside an inline volume */
-#define VOLUME_SOCKET "fuse.sock"               /* the keeper's socket, lib/keep/wire.h */
-#define VOLUME_CACHE "cache"                    /* directory of the client's or the worker's cache tier on disk */
+#define VOLUME_SOCKET "fuse.sock" /* the keeper's socket, lib/keep/wire.h */
+/* directory of the client's or the worker's cache tier on disk */
+#define VOLUME_CACHE "cache"
 
 /* where things are inside client and worker pods */
-#define POD_RUN_DIR "/run/millrace"             /* the inline volume */
-#define POD_SECRETS_DIR "/etc/millrace/secrets" /* <mount index>/<option name>, one projected volume, all optional */
-#define ENV_CONFIG "MILLRACE_CONFIG"            /* JSON of fuse/conf.h: no secrets in it */
-#define PORT_HTTP 9400                          /* client, worker: /healthz /readyz /metrics /status and the worker's data */
-#define PORT_OPERATOR 8080                      /* operator: /metrics /healthz /readyz */
-#define POD_UID 65532                           /* user and group of our containers */
+#define POD_RUN_DIR "/run/millrace" /* the inline volume */
+/* <mount index>/<option name>, one projected volume, all optional */
+#define POD_SECRETS_DIR "/etc/millrace/secrets"
+#define ENV_CONFIG      "MILLRACE_CONFIG" /* JSON of fuse/conf.h: no secrets in it */
+/* client, worker: /healthz /readyz /metrics /status and the worker's data */
+#define PORT_HTTP     9400
+#define PORT_OPERATOR 8080  /* operator: /metrics /healthz /readyz */
+#define POD_UID       65532 /* user and group of our containers */
 
 /* containers and TFJob */
-#define CONTAINER_MAIN "millrace"
+#define CONTAINER_MAIN  "millrace"
 #define TFJOB_CONTAINER "tensorflow"
 
 #endif

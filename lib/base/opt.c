@@ -58,11 +58,13 @@ static int set(const struct opt *o, const char *text, struct err *e)
         return 0;
     case OPT_BYTES:
         if (quantity_parse(text, o->value))
-            return err_set(e, ERR_INVALID, "--%s: '%s' is not a size; write for example 512Mi or 10Gi", o->name, text);
+            return err_set(e, ERR_INVALID,
+                "--%s: '%s' is not a size; write for example 512Mi or 10Gi", o->name, text);
         return 0;
     case OPT_SECONDS:
         if (opt_parse_duration(text, o->value))
-            return err_set(e, ERR_INVALID, "--%s: '%s' is not a duration; write for example 30s or 1m30s", o->name, text);
+            return err_set(e, ERR_INVALID,
+                "--%s: '%s' is not a duration; write for example 30s or 1m30s", o->name, text);
         return 0;
     case OPT_BOOL:
         if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
@@ -73,7 +75,8 @@ static int set(const struct opt *o, const char *text, struct err *e)
     return err_set(e, ERR_FATAL, "--%s has an unknown type", o->name);
 }
 
-int opt_parse(const struct opt *table, size_t n, int argc, char **argv, int *first_positional, struct err *e)
+int opt_parse(
+    const struct opt *table, size_t n, int argc, char **argv, int *first_positional, struct err *e)
 {
     int at = 1;
     for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
@@ -87,12 +90,14 @@ int opt_parse(const struct opt *table, size_t n, int argc, char **argv, int *fir
         while (i < n && (strlen(table[i].name) != len || strncmp(table[i].name, flag, len) != 0))
             i++;
         if (i == n)
-            return err_set(e, ERR_INVALID, "unknown flag --%.*s; --help lists the flags", (int)len, flag);
+            return err_set(
+                e, ERR_INVALID, "unknown flag --%.*s; --help lists the flags", (int)len, flag);
         const char *value = flag[len] ? flag + len + 1 : NULL;
         if (!value && table[i].type == OPT_BOOL)
             value = "true";
         if (!value && at + 1 >= argc)
-            return err_set(e, ERR_INVALID, "--%s needs a value: --%s %s", table[i].name, table[i].name, table[i].arg);
+            return err_set(e, ERR_INVALID, "--%s needs a value: --%s %s", table[i].name,
+                table[i].name, table[i].arg);
         if (!value)
             value = argv[++at];
         if (set(&table[i], value, e))
@@ -110,9 +115,15 @@ static void add_default(struct buf *b, const struct opt *o)
         if (*(const char **)o->value && **(const char **)o->value)
             buf_addf(b, " (default %s)", *(const char **)o->value);
         return;
-    case OPT_INT: buf_addf(b, " (default %" PRId64 ")", *(int64_t *)o->value); return;
-    case OPT_BYTES: buf_addf(b, " (default %s)", human_bytes((uint64_t)*(int64_t *)o->value, text)); return;
-    case OPT_SECONDS: buf_addf(b, " (default %gs)", (double)*(int64_t *)o->value / 1e9); return;
+    case OPT_INT:
+        buf_addf(b, " (default %" PRId64 ")", *(int64_t *)o->value);
+        return;
+    case OPT_BYTES:
+        buf_addf(b, " (default %s)", human_bytes((uint64_t) * (int64_t *)o->value, text));
+        return;
+    case OPT_SECONDS:
+        buf_addf(b, " (default %gs)", (double)*(int64_t *)o->value / 1e9);
+        return;
     case OPT_BOOL:
         if (*(bool *)o->value)
             buf_adds(b, " (default true)");
@@ -125,7 +136,8 @@ char *opt_help(const struct opt *table, size_t n, const char *usage, const char 
     struct buf b = BUF_INIT(1 << 20);
     buf_addf(&b, "usage: %s\n\n%s\n\nflags:\n", usage, about);
     for (size_t i = 0; i < n; i++) {
-        cleanup_free char *left = xasprintf("--%s%s%s", table[i].name, table[i].arg ? " " : "", table[i].arg ? table[i].arg : "");
+        cleanup_free char *left = xasprintf(
+            "--%s%s%s", table[i].name, table[i].arg ? " " : "", table[i].arg ? table[i].arg : "");
         buf_addf(&b, "  %-28s %s", left, table[i].help);
         add_default(&b, &table[i]);
         buf_addc(&b, '\n');

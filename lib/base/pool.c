@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define STACK_BYTES (512u << 10)
-#define PRIOS (POOL_IDLE + 1)
+#define STACK_BYTES   (512u << 10)
+#define PRIOS         (POOL_IDLE + 1)
 #define LANDINGS_EACH 3
 
 struct job {
@@ -104,8 +104,10 @@ int pool_add(struct pool *p, enum pool_prio prio, void (*run)(void *arg), void *
         *p->tail[prio] = j;
         p->tail[prio] = &j->next;
         p->queued[prio]++;
-        /* short writes, one after the other: the thread that is at it takes this one too, sooner than another wakes up */
-        bool enough = prio == POOL_LAND && p->running[POOL_LAND] * LANDINGS_EACH >= p->queued[POOL_LAND];
+        /* short writes, one after the other: the thread that is at it takes this one too, sooner
+         * than another wakes up */
+        bool enough = prio == POOL_LAND
+            && p->running[POOL_LAND] * LANDINGS_EACH >= p->queued[POOL_LAND];
         if (!enough)
             grow(p);
         if (p->nthreads) {
@@ -114,7 +116,8 @@ int pool_add(struct pool *p, enum pool_prio prio, void (*run)(void *arg), void *
             pthread_mutex_unlock(&p->mu);
             return 0;
         }
-        p->head[prio] = NULL; /* not one thread could be started, so the queues were empty before this job */
+        /* not one thread could be started, so the queues were empty before this job */
+        p->head[prio] = NULL;
         p->tail[prio] = &p->head[prio];
         p->queued[prio]--;
     }

@@ -1,4 +1,5 @@
-/* sink — where bytes go that come one piece after the other, as whoever brings them has them in its hands. */
+/* sink — where bytes go that come one piece after the other, as whoever brings them has them in its
+ * hands. */
 #ifndef MILLRACE_LIB_BASE_SINK_H
 #define MILLRACE_LIB_BASE_SINK_H
 

@@ -13,14 +13,15 @@
 #include <unistd.h>
 
 #define MAX_MOUNTS 250 /* an inode keeps the index of its mount in one byte */
-#define MAX_TIERS 8
+#define MAX_TIERS  8
 
 /* Rejects fields that nobody would read: a typing error must not be a silent default. */
-static int check_fields(const json_t *obj, const char *where, const char *const *known, struct err *e)
+static int check_fields(
+    const json_t *obj, const char *where, const char *const *known, struct err *e)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)obj, key, value) {
+    json_object_foreach ((json_t *)obj, key, value) {
         const char *const *k = known;
         while (*k && strcmp(*k, key) != 0)
             k++;
@@ -29,7 +30,8 @@ static int check_fields(const json_t *obj, const char *where, const char *const 
         cleanup_buf struct buf list = BUF_INIT(512);
         for (k = known; *k; k++)
             buf_addf(&list, "%s%s", k == known ? "" : ", ", *k);
-        return err_set(e, ERR_INVALID, "%s%s%s: unknown field; known here: %s", where, *where ? "." : "", key, buf_str(&list));
+        return err_set(e, ERR_INVALID, "%s%s%s: unknown field; known here: %s", where,
+            *where ? "." : "", key, buf_str(&list));
     }
     return 0;
 }
@@ -40,13 +42,15 @@ static int get_bool(const json_t *obj, const char *where, const char *key, bool 
     if (!v || json_is_null(v))
         return 0;
     if (!json_is_boolean(v))
-        return err_set(e, ERR_INVALID, "%s%s%s: must be true or false", where, *where ? "." : "", key);
+        return err_set(
+            e, ERR_INVALID, "%s%s%s: must be true or false", where, *where ? "." : "", key);
     *out = json_is_true(v);
     return 0;
 }
 
 /* Absent: *out is a copy of dflt (NULL stays NULL). */
-static int get_str(const json_t *obj, const char *where, const char *key, const char *dflt, char **out, struct err *e)
+static int get_str(const json_t *obj, const char *where, const char *key, const char *dflt,
+    char **out, struct err *e)
 {
     const json_t *v = json_object_get(obj, key);
     if (v && !json_is_null(v) && !json_is_string(v))
@@ -55,7 +59,8 @@ static int get_str(const json_t *obj, const char *where, const char *key, const 
     return 0;
 }
 
-static int parse_pairs(const json_t *obj, const char *where, const char *key, struct conf_pair **out, size_t *n, struct err *e)
+static int parse_pairs(const json_t *obj, const char *where, const char *key,
+    struct conf_pair **out, size_t *n, struct err *e)
 {
     const json_t *map = json_object_get(obj, key);
     *out = NULL;
@@ -67,9 +72,11 @@ static int parse_pairs(const json_t *obj, const char *where, const char *key, st
     *out = xcalloc(json_object_size(map) + 1, sizeof **out);
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)map, name, value) {
+    json_object_foreach ((json_t *)map, name, value) {
         if (!json_is_string(value))
-            return err_set(e, ERR_INVALID, "%s.%s.%s: must be a string (put numbers and booleans in quotes)", where, key, name);
+            return err_set(e, ERR_INVALID,
+                "%s.%s.%s: must be a string (put numbers and booleans in quotes)", where, key,
+                name);
         (*out)[*n].key = xstrdup(name);
         (*out)[(*n)++].value = xstrdup(json_string_value(value));
     }
@@ -85,7 +92,8 @@ static int check_secret_paths(const struct conf_mount *m, const char *where, str
         for (const char *s = p; *s && !bad; s += strcspn(s, "/"), s += *s == '/')
             bad = strncmp(s, "..", 2) == 0 && (s[2] == '/' || !s[2]);
         if (bad)
-            return err_set(e, ERR_INVALID, "%s.secrets.%s: \"%s\" must be a path inside the secrets directory", where,
+            return err_set(e, ERR_INVALID,
+                "%s.secrets.%s: \"%s\" must be a path inside the secrets directory", where,
                 m->secrets[i].key, p);
     }
     return 0;
@@ -102,7 +110,8 @@ static int check_path(char *path, const char *where, struct err *e)
     for (const char *s = path; len > 1 && *s;) {
         size_t n = strcspn(++s, "/");
         if (n == 0 || (n == 1 && *s == '.') || (n == 2 && s[0] == '.' && s[1] == '.') || n > 255)
-            return err_set(e, ERR_INVALID, "%s.path: \"%s\" has an empty, \".\", \"..\" or too long name in it", where, path);
+            return err_set(e, ERR_INVALID,
+                "%s.path: \"%s\" has an empty, \".\", \"..\" or too long name in it", where, path);
         s += n;
     }
     return 0;
@@ -110,28 +119,36 @@ static int check_path(char *path, const char *where, struct err *e)
 
 static int parse_mount(const json_t *j, size_t i, size_t n, struct conf_mount *m, struct err *e)
 {
-    static const char *const known[] = {"mountPoint", "name", "path", "readOnly", "options", "secrets", "secretNames", NULL};
+    static const char *const known[] = {
+        "mountPoint", "name", "path", "readOnly", "options", "secrets", "secretNames", NULL};
     char where[32];
     snprintf(where, sizeof where, "mounts[%zu]", i);
     if (!json_is_object(j))
         return err_set(e, ERR_INVALID, "%s: must be an object", where);
     cleanup_free char *name = NULL, *path = NULL;
-    if (check_fields(j, where, known, e) || get_str(j, where, "mountPoint", NULL, &m->mount_point, e)
-        || get_str(j, where, "name", NULL, &name, e) || get_bool(j, where, "readOnly", &m->read_only, e))
+    if (check_fields(j, where, known, e)
+        || get_str(j, where, "mountPoint", NULL, &m->mount_point, e)
+        || get_str(j, where, "name", NULL, &name, e)
+        || get_bool(j, where, "readOnly", &m->read_only, e))
         return -1;
     if (!m->mount_point || !*m->mount_point)
-        return err_set(e, ERR_INVALID, "%s.mountPoint: is missing: say where the data is, e.g. \"s3://bucket/prefix\"", where);
+        return err_set(e, ERR_INVALID,
+            "%s.mountPoint: is missing: say where the data is, e.g. \"s3://bucket/prefix\"", where);
     if (!strstr(m->mount_point, "://"))
-        return err_set(e, ERR_INVALID, "%s.mountPoint: \"%s\" has no scheme: write e.g. s3://bucket/prefix or file:///directory", where,
-            m->mount_point);
+        return err_set(e, ERR_INVALID,
+            "%s.mountPoint: \"%s\" has no scheme: write e.g. s3://bucket/prefix or file:///directory",
+            where, m->mount_point);
     path = n > 1 && name ? xasprintf("/%s", name) : n > 1 ? NULL : xstrdup("/");
     if (get_str(j, where, "path", path, &m->path, e))
         return -1;
     if (!m->path)
-        return err_set(e, ERR_INVALID, "%s.path: is missing: with more than one mount each needs a path (or a name)", where);
-    if (check_path(m->path, where, e) || parse_pairs(j, where, "options", &m->options, &m->noptions, e)
+        return err_set(e, ERR_INVALID,
+            "%s.path: is missing: with more than one mount each needs a path (or a name)", where);
+    if (check_path(m->path, where, e)
+        || parse_pairs(j, where, "options", &m->options, &m->noptions, e)
         || parse_pairs(j, where, "secrets", &m->secrets, &m->nsecrets, e)
-        || parse_pairs(j, where, "secretNames", &m->secret_names, &m->nsecret_names, e) || check_secret_paths(m, where, e))
+        || parse_pairs(j, where, "secretNames", &m->secret_names, &m->nsecret_names, e)
+        || check_secret_paths(m, where, e))
         return -1;
     return 0;
 }
@@ -143,7 +160,8 @@ static int parse_mounts(const json_t *j, struct conf *c, struct err *e)
     if (!json_is_array(arr) || n == 0)
         return err_set(e, ERR_INVALID, "mounts: must be a list with at least one mount");
     if (n > MAX_MOUNTS)
-        return err_set(e, ERR_INVALID, "mounts: has %zu entries; at most %d are possible", n, MAX_MOUNTS);
+        return err_set(
+            e, ERR_INVALID, "mounts: has %zu entries; at most %d are possible", n, MAX_MOUNTS);
     c->mounts = xcalloc(n, sizeof *c->mounts);
     for (size_t i = 0; i < n; i++) {
         c->nmounts = i + 1;
@@ -152,7 +170,9 @@ static int parse_mounts(const json_t *j, struct conf *c, struct err *e)
         c->mounts[i].read_only |= c->read_only;
         for (size_t k = 0; k < i; k++)
             if (strcmp(c->mounts[k].path, c->mounts[i].path) == 0)
-                return err_set(e, ERR_INVALID, "mounts[%zu].path: \"%s\" is the path of mounts[%zu] too", i, c->mounts[i].path, k);
+                return err_set(e, ERR_INVALID,
+                    "mounts[%zu].path: \"%s\" is the path of mounts[%zu] too", i, c->mounts[i].path,
+                    k);
     }
     return 0;
 }
@@ -161,7 +181,8 @@ static int parse_mounts(const json_t *j, struct conf *c, struct err *e)
 static int64_t default_memory_quota(void)
 {
     int64_t limit = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    static const char *const files[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    static const char *const files[] = {
+        "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
         cleanup_file FILE *f = fopen(files[i], "re");
         long long v;
@@ -206,7 +227,8 @@ static int parse_cache(const json_t *j, struct conf *c, struct err *e)
         return -1;
     const json_t *tiers = jget(cache, "tiers");
     if (tiers && (!json_is_array(tiers) || json_array_size(tiers) > MAX_TIERS))
-        return err_set(e, ERR_INVALID, "cache.tiers: must be a list of at most %d tiers", MAX_TIERS);
+        return err_set(
+            e, ERR_INVALID, "cache.tiers: must be a list of at most %d tiers", MAX_TIERS);
     c->tiers = xcalloc(MAX(json_array_size(tiers), (size_t)1), sizeof *c->tiers);
     for (size_t i = 0; i < json_array_size(tiers); i++)
         if (parse_tier(json_array_get(tiers, i), i, &c->tiers[c->ntiers++], e))
@@ -220,7 +242,8 @@ static int parse_cache(const json_t *j, struct conf *c, struct err *e)
     else if (strcmp(write, "CacheThrough") == 0)
         c->write = CONF_CACHE_THROUGH;
     else
-        return err_set(e, ERR_INVALID, "cache.writeType: \"%s\" is none of Through, CacheThrough", write);
+        return err_set(
+            e, ERR_INVALID, "cache.writeType: \"%s\" is none of Through, CacheThrough", write);
 
     const char *profile = jget_str(cache, "profile", "auto");
     if (strcmp(profile, "auto") == 0)
@@ -230,9 +253,11 @@ static int parse_cache(const json_t *j, struct conf *c, struct err *e)
     else if (strcmp(profile, "open") == 0)
         c->profile = CONF_PROFILE_OPEN;
     else
-        return err_set(e, ERR_INVALID, "cache.profile: \"%s\" is none of auto, sealed, open", profile);
+        return err_set(
+            e, ERR_INVALID, "cache.profile: \"%s\" is none of auto, sealed, open", profile);
     if (c->profile == CONF_PROFILE_SEALED && !c->read_only)
-        return err_set(e, ERR_INVALID, "cache.profile: sealed is for datasets that nobody changes: set readOnly, or use auto or open");
+        return err_set(e, ERR_INVALID,
+            "cache.profile: sealed is for datasets that nobody changes: set readOnly, or use auto or open");
     return 0;
 }
 
@@ -246,8 +271,9 @@ static int parse_workers(const json_t *j, struct conf *c, struct err *e)
         return err_set(e, ERR_INVALID, "workers: must be an object");
     const char *service, *name;
     int64_t count, port;
-    if (check_fields(w, "workers", known, e) || jget_str_req(w, "service", &service, e) || jget_str_req(w, "name", &name, e)
-        || jget_int_req(w, "count", 0, 100000, &count, e) || jget_int_req(w, "port", 1, 65535, &port, e))
+    if (check_fields(w, "workers", known, e) || jget_str_req(w, "service", &service, e)
+        || jget_str_req(w, "name", &name, e) || jget_int_req(w, "count", 0, 100000, &count, e)
+        || jget_int_req(w, "port", 1, 65535, &port, e))
         return err_wrap(e, "workers");
     if (count == 0)
         return 0;
@@ -272,7 +298,8 @@ static int parse_sync(const json_t *j, struct conf *c, struct err *e)
 
 struct conf *conf_parse(const char *json, size_t len, struct err *e)
 {
-    static const char *const known[] = {"namespace", "name", "uid", "readOnly", "mounts", "cache", "workers", "metadataSync", NULL};
+    static const char *const known[] = {
+        "namespace", "name", "uid", "readOnly", "mounts", "cache", "workers", "metadataSync", NULL};
     cleanup_json json_t *j = json_parse(json, len, e);
     if (!j) {
         err_wrap(e, "configuration");
@@ -283,8 +310,9 @@ struct conf *conf_parse(const char *json, size_t len, struct err *e)
         return NULL;
     }
     cleanup_conf struct conf *c = xcalloc(1, sizeof *c);
-    if (check_fields(j, "", known, e) || get_str(j, "", "namespace", "", &c->namespace_, e) || get_str(j, "", "name", "", &c->name, e)
-        || get_str(j, "", "uid", "", &c->uid, e) || get_bool(j, "", "readOnly", &c->read_only, e) || parse_mounts(j, c, e)
+    if (check_fields(j, "", known, e) || get_str(j, "", "namespace", "", &c->namespace_, e)
+        || get_str(j, "", "name", "", &c->name, e) || get_str(j, "", "uid", "", &c->uid, e)
+        || get_bool(j, "", "readOnly", &c->read_only, e) || parse_mounts(j, c, e)
         || parse_cache(j, c, e) || parse_workers(j, c, e) || parse_sync(j, c, e)) {
         err_wrap(e, "configuration");
         return NULL;

@@ -25,11 +25,13 @@ static bool take_uid(const char *p, char out[CALLER_MAX])
 
 void caller_of_cgroup(const char *text, char out[CALLER_MAX])
 {
-    for (const char *p = text; (p = strstr(p, "pod")); p += 3) /* kubepods/pod<uid>/…, kubepods-pod<uid>.slice */
+    /* kubepods/pod<uid>/…, kubepods-pod<uid>.slice */
+    for (const char *p = text; (p = strstr(p, "pod")); p += 3)
         if (take_uid(p + 3, out))
             return;
     snprintf(out, CALLER_MAX, CALLER_UNKNOWN);
-    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') { /* "4:memory:/path", "0::/path" */
+    /* "4:memory:/path", "0::/path" */
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         size_t len = strcspn(line, "\n");
         const char *path = memchr(line, ':', len);
         path = path ? memchr(path + 1, ':', len - (size_t)(path + 1 - line)) : NULL;

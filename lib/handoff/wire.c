@@ -19,7 +19,8 @@
 int keep_send(int sock, enum keep_type type, const void *payload, size_t len, int fd, struct err *e)
 {
     if (len > KEEP_PAYLOAD_MAX)
-        return err_set(e, ERR_INVALID, "message of %zu bytes is longer than %d", len, KEEP_PAYLOAD_MAX);
+        return err_set(
+            e, ERR_INVALID, "message of %zu bytes is longer than %d", len, KEEP_PAYLOAD_MAX);
     uint32_t head[2] = {(uint32_t)type, (uint32_t)len};
     struct iovec iov[2] = {{head, sizeof head}, {(void *)(uintptr_t)payload, len}};
     union {
@@ -80,7 +81,10 @@ int keep_recv(int sock, struct keep_msg *msg, int *fd, struct err *e)
         struct cmsghdr align;
         char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
     } control;
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = sizeof control};
     *fd = -1;
     ssize_t n;
     do
@@ -97,13 +101,14 @@ int keep_recv(int sock, struct keep_msg *msg, int *fd, struct err *e)
         return malformed(fd, e, "more than one file descriptor");
     if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
         return malformed(fd, e, "too long");
-    if ((size_t)n < offsetof(struct keep_msg, payload) || (size_t)n != offsetof(struct keep_msg, payload) + msg->len)
+    if ((size_t)n < offsetof(struct keep_msg, payload)
+        || (size_t)n != offsetof(struct keep_msg, payload) + msg->len)
         return malformed(fd, e, "its length is not what it says");
     return 1;
 }
 
-/* A unix address has room for 107 bytes and a volume's directory may be longer: go by way of an fd of the directory.
- * *dir_fd must stay open until the address has been used. */
+/* A unix address has room for 107 bytes and a volume's directory may be longer: go by way of an fd
+ * of the directory. *dir_fd must stay open until the address has been used. */
 static int address_of(const char *path, struct sockaddr_un *a, int *dir_fd, struct err *e)
 {
     cleanup_free char *copy = xstrdup(path), *copy2 = xstrdup(path);
@@ -111,7 +116,8 @@ static int address_of(const char *path, struct sockaddr_un *a, int *dir_fd, stru
     if (*dir_fd < 0)
         return err_sys(e, errno, "open the directory of %s", path);
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
-    int n = snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/%s", *dir_fd, basename(copy2));
+    int n = snprintf(
+        a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/%s", *dir_fd, basename(copy2));
     if (n < 0 || (size_t)n >= sizeof a->sun_path)
         return err_set(e, ERR_INVALID, "socket %s: its name is too long", path);
     return 0;
@@ -132,7 +138,8 @@ int keep_connect(const char *path, struct err *e)
         return out;
     }
     if (errno == ENOENT || errno == ECONNREFUSED)
-        return err_set(e, ERR_NOTFOUND, "nobody listens on %s: is the node plugin of Millrace running on this node?", path);
+        return err_set(e, ERR_NOTFOUND,
+            "nobody listens on %s: is the node plugin of Millrace running on this node?", path);
     return err_sys(e, errno, "connect to %s", path);
 }
 
@@ -148,7 +155,8 @@ int keep_listen(const char *path, struct err *e)
     const char *name = strrchr(a.sun_path, '/') + 1;
     if (unlinkat(dir, name, 0) && errno != ENOENT)
         return err_sys(e, errno, "remove the old socket %s", path);
-    if (bind(sock, (struct sockaddr *)&a, sizeof a) || fchmodat(dir, name, 0666, 0) || listen(sock, BACKLOG))
+    if (bind(sock, (struct sockaddr *)&a, sizeof a) || fchmodat(dir, name, 0666, 0)
+        || listen(sock, BACKLOG))
         return err_sys(e, errno, "listen on %s", path);
     int out = sock;
     sock = -1;

@@ -21,10 +21,7 @@ size_t head_length(const char *data, size_t len)
     return 0;
 }
 
-static bool is_token(unsigned char c)
-{
-    return isalnum(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
-}
+static bool is_token(unsigned char c) { return isalnum(c) || (c && strchr("!#$%&'*+-.^_`|~", c)); }
 
 static int hex(char c)
 {
@@ -73,7 +70,8 @@ const char *head_value(const char *headers, const char *lower_name, char *out, s
     return NULL;
 }
 
-/* One line out of the head, without its end; NULL at the blank line. A lone CR, a NUL or another control byte: *bad. */
+/* One line out of the head, without its end; NULL at the blank line. A lone CR, a NUL or another
+ * control byte: *bad. */
 static const char *next_line(const char **at, const char *end, size_t *len, bool *bad)
 {
     const char *line = *at, *nl = memchr(line, '\n', (size_t)(end - line));
@@ -109,19 +107,20 @@ static int parse_request_line(struct head *h, char **out, const char *line, size
             return 400;
     const char *version = last + 1;
     size_t vlen = (size_t)(line + len - version);
-    if (vlen != 8 || memcmp(version, "HTTP/", 5) != 0 || !isdigit((unsigned char)version[5]) || version[6] != '.' ||
-        !isdigit((unsigned char)version[7]))
+    if (vlen != 8 || memcmp(version, "HTTP/", 5) != 0 || !isdigit((unsigned char)version[5])
+        || version[6] != '.' || !isdigit((unsigned char)version[7]))
         return 400;
     if (version[5] != '1')
         return 505;
     *minor = version[7] - '0';
     const char *target = sp + 1;
-    if (last - target > 7 && strncasecmp(target, "http://", 7) == 0) { /* absolute form, as for a proxy */
+    /* absolute form, as for a proxy */
+    if (last - target > 7 && strncasecmp(target, "http://", 7) == 0) {
         const char *slash = memchr(target + 7, '/', (size_t)(last - target - 7));
         target = slash ? slash : last;
     }
-    if (target >= last || *target != '/' || memchr(target, ' ', (size_t)(last - target)) ||
-        memchr(target, '\t', (size_t)(last - target)))
+    if (target >= last || *target != '/' || memchr(target, ' ', (size_t)(last - target))
+        || memchr(target, '\t', (size_t)(last - target)))
         return 400;
     const char *mark = memchr(target, '?', (size_t)(last - target));
     h->method = put(out, line, (size_t)(sp - line));
@@ -167,7 +166,8 @@ struct seen {
     bool host, length;
 };
 
-static int apply_header(struct head *h, struct seen *seen, const char *name, const char *value, size_t vlen)
+static int apply_header(
+    struct head *h, struct seen *seen, const char *name, const char *value, size_t vlen)
 {
     if (strcmp(name, "host") == 0) {
         if (seen->host)
@@ -180,7 +180,9 @@ static int apply_header(struct head *h, struct seen *seen, const char *name, con
         h->content_length = n;
         seen->length = true;
     } else if (strcmp(name, "transfer-encoding") == 0) {
-        return 411; /* a length said beforehand is all we take, so that no two parsers can disagree about where a body ends */
+        /* a length said beforehand is all we take, so that no two parsers can disagree about where
+         * a body ends */
+        return 411;
     } else if (strcmp(name, "connection") == 0) {
         if (lists(value, vlen, "close"))
             h->keep_alive = false;
@@ -225,7 +227,8 @@ static int parse_header(struct head *h, struct seen *seen, char **out, const cha
 int head_parse(struct head *h, const char *data, size_t len)
 {
     memset(h, 0, sizeof *h);
-    h->text = xmalloc(2 * len + 8); /* a header "a:b\n" grows by a blank; the request line keeps its size but for two NULs */
+    /* a header "a:b\n" grows by a blank; the request line keeps its size but for two NULs */
+    h->text = xmalloc(2 * len + 8);
     char *out = h->text;
     *out = '\0';
     h->method = h->path = h->query = h->headers = out;

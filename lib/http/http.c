@@ -13,14 +13,16 @@
 #include <string.h>
 #include <strings.h>
 
-#define IDLE_DEFAULT 32
-#define BODY_DEFAULT ((size_t)1 << 20)
-#define HEADERS_MAX ((size_t)64 << 10)
+#define IDLE_DEFAULT    32
+#define BODY_DEFAULT    ((size_t)1 << 20)
+#define HEADERS_MAX     ((size_t)64 << 10)
 #define CONNECT_DEFAULT (10 * NS_PER_S)
-#define IO_BUFFER (128L << 10) /* per busy handle: large enough for ranged reads, small enough for many at once */
+/* per busy handle: large enough for ranged reads, small enough for many at once */
+#define IO_BUFFER (128L << 10)
 
-/* One idle handle. Each keeps its own connections (libcurl does not let threads share those), so a request prefers a handle that
- * last spoke to the same origin; name look-ups and TLS sessions are shared by all. */
+/* One idle handle. Each keeps its own connections (libcurl does not let threads share those), so a
+ * request prefers a handle that last spoke to the same origin; name look-ups and TLS sessions are
+ * shared by all. */
 struct idle {
     CURL *curl;
     char *origin; /* "https://host:port" */
@@ -33,9 +35,9 @@ struct http {
     unsigned max_idle;
     CURLSH *share;
     pthread_mutex_t share_mu[CURL_LOCK_DATA_LAST];
-    pthread_mutex_t mu;  /* leaf */
-    struct idle *idle;   /* mu: a stack, the most recently used last */
-    unsigned nidle;      /* mu */
+    pthread_mutex_t mu; /* leaf */
+    struct idle *idle;  /* mu: a stack, the most recently used last */
+    unsigned nidle;     /* mu */
 };
 
 /* One request on its way. */
@@ -44,8 +46,8 @@ struct transfer {
     const struct http_req *req;
     struct http_resp *resp;
     struct buf headers;
-    curl_off_t moved;    /* bytes, both ways, when last looked */
-    int64_t moved_at;    /* mono ns */
+    curl_off_t moved; /* bytes, both ways, when last looked */
+    int64_t moved_at; /* mono ns */
     bool begun, sink_stopped, cancelled, stalled, too_large, source_failed;
 };
 
@@ -137,8 +139,8 @@ static char *origin_of(const char *url)
     return xstrndup(url, (size_t)(host - url) + strcspn(host, "/?#"));
 }
 
-/* The most recently used idle handle of that origin; else the one unused for longest, which gives up its connections' places;
- * else a new one. */
+/* The most recently used idle handle of that origin; else the one unused for longest, which gives
+ * up its connections' places; else a new one. */
 static CURL *handle_get(struct http *h, const char *origin)
 {
     CURL *curl = NULL;
@@ -215,7 +217,8 @@ static size_t on_header(char *data, size_t size, size_t n, void *user)
 {
     struct transfer *t = user;
     size_t len = size * n;
-    if (len >= 5 && strncmp(data, "HTTP/", 5) == 0) { /* of the final answer, not of a 100 before it */
+    /* of the final answer, not of a 100 before it */
+    if (len >= 5 && strncmp(data, "HTTP/", 5) == 0) {
         buf_clear(&t->headers);
         return len;
     }
@@ -255,7 +258,8 @@ static int on_rewind(void *user, curl_off_t offset, int origin)
 }
 
 /* libcurl calls this whenever bytes moved, and about once a second when none did. */
-static int on_progress(void *user, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
+static int on_progress(
+    void *user, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
 {
     struct transfer *t = user;
     (void)down_total;
@@ -294,7 +298,8 @@ static struct curl_slist *header_list(const struct http_req *req)
     for (const char *const *line = req->headers; line && *line; line++)
         list = curl_slist_append(list, *line);
     if (!has_header(req->headers, "Expect"))
-        list = curl_slist_append(list, "Expect:"); /* saves a round trip where the caller did not ask for one */
+        /* saves a round trip where the caller did not ask for one */
+        list = curl_slist_append(list, "Expect:");
     if (!has_header(req->headers, "Content-Type"))
         list = curl_slist_append(list, "Content-Type:"); /* else libcurl calls every body a form */
     return list;
@@ -302,8 +307,8 @@ static struct curl_slist *header_list(const struct http_req *req)
 
 static void set_method(CURL *c, const struct http_req *req, struct transfer *t)
 {
-    bool sends = req->body || req->source || strcmp(req->method, "POST") == 0 || strcmp(req->method, "PUT") == 0 ||
-                 strcmp(req->method, "PATCH") == 0;
+    bool sends = req->body || req->source || strcmp(req->method, "POST") == 0
+        || strcmp(req->method, "PUT") == 0 || strcmp(req->method, "PATCH") == 0;
     if (req->source) {
         curl_easy_setopt(c, CURLOPT_UPLOAD, 1L);
         curl_easy_setopt(c, CURLOPT_READFUNCTION, on_source);
@@ -313,18 +318,21 @@ static void set_method(CURL *c, const struct http_req *req, struct transfer *t)
         curl_easy_setopt(c, CURLOPT_INFILESIZE_LARGE, (curl_off_t)req->body_len);
     } else if (sends) {
         curl_easy_setopt(c, CURLOPT_POSTFIELDS, req->body ? req->body : "");
-        curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(req->body ? req->body_len : 0));
+        curl_easy_setopt(
+            c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(req->body ? req->body_len : 0));
     } else if (strcmp(req->method, "HEAD") == 0) {
         curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
     } else {
         curl_easy_setopt(c, CURLOPT_HTTPGET, 1L);
     }
-    curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, strcmp(req->method, "HEAD") == 0 ? NULL : req->method);
+    curl_easy_setopt(
+        c, CURLOPT_CUSTOMREQUEST, strcmp(req->method, "HEAD") == 0 ? NULL : req->method);
 }
 
 static void set_blob(CURL *c, CURLoption option, const char *pem)
 {
-    struct curl_blob blob = {(void *)(uintptr_t)pem, strlen(pem), CURL_BLOB_NOCOPY}; /* ours lives as long as the handle */
+    /* ours lives as long as the handle */
+    struct curl_blob blob = {(void *)(uintptr_t)pem, strlen(pem), CURL_BLOB_NOCOPY};
     curl_easy_setopt(c, option, &blob);
 }
 
@@ -345,7 +353,8 @@ static void set_tls(CURL *c, const struct http *h)
     }
 }
 
-static void set_all(CURL *c, const struct http *h, const struct http_req *req, struct transfer *t, char *errors)
+static void set_all(
+    CURL *c, const struct http *h, const struct http_req *req, struct transfer *t, char *errors)
 {
     curl_easy_reset(c); /* options only: connections stay */
     curl_easy_setopt(c, CURLOPT_SHARE, h->share);
@@ -353,8 +362,10 @@ static void set_all(CURL *c, const struct http *h, const struct http_req *req, s
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_URL, req->url);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* one request a connection: h2 would only add framing */
-    curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L); /* keys of objects may hold "..", and signatures cover the path */
+    /* one request a connection: h2 would only add framing */
+    curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    /* keys of objects may hold "..", and signatures cover the path */
+    curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(c, CURLOPT_USERAGENT, h->user_agent);
     curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(c, CURLOPT_BUFFERSIZE, IO_BUFFER);
@@ -403,8 +414,9 @@ static int fail(const struct transfer *t, CURLcode code, const char *detail, str
         cls = ERR_EXHAUSTED;
         sys = EFBIG;
         why = "the answer is larger than allowed";
-    } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_ISSUER_ERROR ||
-               code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_INVALIDCERTSTATUS) {
+    } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE
+        || code == CURLE_SSL_ISSUER_ERROR || code == CURLE_SSL_CERTPROBLEM
+        || code == CURLE_SSL_INVALIDCERTSTATUS) {
         cls = ERR_DENIED;
         sys = EACCES;
     } else if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL) {
@@ -431,7 +443,8 @@ static int fail(const struct transfer *t, CURLcode code, const char *detail, str
 int http_do(struct http *h, const struct http_req *req, struct http_resp *resp, struct err *e)
 {
     *resp = (struct http_resp){.body = BUF_INIT(req->max_body ? req->max_body : BODY_DEFAULT)};
-    struct transfer t = {.req = req, .resp = resp, .headers = BUF_INIT(HEADERS_MAX), .moved_at = clock_mono_ns()};
+    struct transfer t = {
+        .req = req, .resp = resp, .headers = BUF_INIT(HEADERS_MAX), .moved_at = clock_mono_ns()};
     char errors[CURL_ERROR_SIZE] = "";
     char *origin = origin_of(req->url);
     t.curl = handle_get(h, origin);
@@ -471,12 +484,22 @@ void http_resp_free(struct http_resp *resp)
 enum err_class http_class_of_status(int status)
 {
     switch (status) {
-    case 404: case 410: return ERR_NOTFOUND;
-    case 401: case 403: return ERR_DENIED;
-    case 409: case 412: return ERR_CONFLICT;
-    case 408: case 429: return ERR_RETRY;
-    case 507: return ERR_EXHAUSTED;
-    default: break;
+    case 404:
+    case 410:
+        return ERR_NOTFOUND;
+    case 401:
+    case 403:
+        return ERR_DENIED;
+    case 409:
+    case 412:
+        return ERR_CONFLICT;
+    case 408:
+    case 429:
+        return ERR_RETRY;
+    case 507:
+        return ERR_EXHAUSTED;
+    default:
+        break;
     }
     if (status >= 200 && status < 300)
         return ERR_NONE;

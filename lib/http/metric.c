@@ -13,15 +13,16 @@
 
 enum kind { COUNTER, GAUGE, SECONDS, HISTOGRAM };
 
-static const double bounds_s[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+static const double bounds_s[] = {
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 #define BUCKETS (ARRAY_LEN(bounds_s) + 1) /* the last one has no bound */
 
 struct metric {
-    struct metric *next;   /* of the same family; written under mu, read under mu */
+    struct metric *next; /* of the same family; written under mu, read under mu */
     char *labels;
     enum kind kind;
-    atomic_int_fast64_t value;      /* histogram: sum in ns */
-    atomic_uint_fast64_t *buckets;  /* histogram: BUCKETS counts, each for itself */
+    atomic_int_fast64_t value;     /* histogram: sum in ns */
+    atomic_uint_fast64_t *buckets; /* histogram: BUCKETS counts, each for itself */
 };
 
 struct family {
@@ -31,10 +32,12 @@ struct family {
     struct metric *first, **last;
 };
 
-static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER; /* a leaf: guards the lists, not the values */
+/* a leaf: guards the lists, not the values */
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct family *families, **families_end = &families; /* mu */
 
-static struct metric *find_or_add(const char *name, const char *labels, const char *help, enum kind kind)
+static struct metric *find_or_add(
+    const char *name, const char *labels, const char *help, enum kind kind)
 {
     pthread_mutex_lock(&mu);
     struct family *f = families;
@@ -131,7 +134,8 @@ static void write_histogram(struct buf *out, const struct family *f, const struc
         buf_addf(out, "\"} %" PRIu64 "\n", sum);
     }
     const char *open = *m->labels ? "{" : "", *close_ = *m->labels ? "}" : "";
-    buf_addf(out, "%s_sum%s%s%s %.9f\n", f->name, open, m->labels, close_, (double)metric_get(m) / 1e9);
+    buf_addf(
+        out, "%s_sum%s%s%s %.9f\n", f->name, open, m->labels, close_, (double)metric_get(m) / 1e9);
     buf_addf(out, "%s_count%s%s%s %" PRIu64 "\n", f->name, open, m->labels, close_, sum);
 }
 
@@ -157,9 +161,12 @@ static const char *type_name(enum kind kind)
 {
     switch (kind) {
     case COUNTER:
-    case SECONDS: return "counter";
-    case GAUGE: return "gauge";
-    case HISTOGRAM: return "histogram";
+    case SECONDS:
+        return "counter";
+    case GAUGE:
+        return "gauge";
+    case HISTOGRAM:
+        return "histogram";
     }
     return "untyped";
 }
@@ -184,7 +191,8 @@ void metric_write(struct buf *out)
 {
     pthread_mutex_lock(&mu);
     for (const struct family *f = families; f; f = f->next) {
-        buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, type_name(f->kind));
+        buf_addf(
+            out, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, type_name(f->kind));
         for (const struct metric *m = f->first; m; m = m->next)
             write_metric(out, f, m);
     }

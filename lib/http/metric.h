@@ -1,4 +1,5 @@
-/* metric — counters and gauges in Prometheus' text format. Registration at start-up, updates from any thread, lock-free. */
+/* metric — counters and gauges in Prometheus' text format. Registration at start-up, updates from
+ * any thread, lock-free. */
 #ifndef MILLRACE_LIB_HTTP_METRIC_H
 #define MILLRACE_LIB_HTTP_METRIC_H
 
@@ -7,15 +8,19 @@
 #include <stdint.h>
 
 struct metric; /* opaque; lives until exit */
-/* The same (name, labels) gives the same metric. name, help and labels are copied; labels like `tier="ssd"` or "". */
+/* The same (name, labels) gives the same metric. name, help and labels are copied; labels like
+ * `tier="ssd"` or "". */
 struct metric *metric_counter(const char *name, const char *labels, const char *help);
 struct metric *metric_gauge(const char *name, const char *labels, const char *help);
-struct metric *metric_seconds(const char *name, const char *labels, const char *help); /* counter in ns, shown in seconds */
+/* counter in ns, shown in seconds */
+struct metric *metric_seconds(const char *name, const char *labels, const char *help);
 /* Histogram of durations: buckets 1 ms … 60 s; metric_add() takes ns. */
 struct metric *metric_histogram(const char *name, const char *labels, const char *help);
 void metric_add(struct metric *m, int64_t delta);
 void metric_set(struct metric *m, int64_t value);
 int64_t metric_get(const struct metric *m);
-void metric_write(struct buf *out); /* everything, with # HELP and # TYPE, and process_resident_memory_bytes, process_cpu_seconds_total */
+/* everything, with # HELP and # TYPE, and process_resident_memory_bytes, process_cpu_seconds_total
+ */
+void metric_write(struct buf *out);
 
 #endif

@@ -23,22 +23,23 @@
 #include <unistd.h>
 
 #define DEFAULT_THREADS 64
-#define DEFAULT_BODY (1u << 20)
+#define DEFAULT_BODY    (1u << 20)
 #define DEFAULT_IDLE_NS (60 * NS_PER_S)
-#define HEAD_NS (10 * NS_PER_S)     /* from a request's first byte to its blank line */
-#define BODY_NS (60 * NS_PER_S)     /* for the whole request body */
-#define STOP_GRACE_NS (5 * NS_PER_S) /* serve_stop: then connections in the middle of an answer are cut */
-#define RESPONSE_MAX (256u << 20)
+#define HEAD_NS         (10 * NS_PER_S) /* from a request's first byte to its blank line */
+#define BODY_NS         (60 * NS_PER_S) /* for the whole request body */
+/* serve_stop: then connections in the middle of an answer are cut */
+#define STOP_GRACE_NS        (5 * NS_PER_S)
+#define RESPONSE_MAX         (256u << 20)
 #define RESPONSE_HEADERS_MAX (16u << 10)
-#define STACK_BYTES (1u << 20)
+#define STACK_BYTES          (1u << 20)
 
 struct conn {
     struct serve *s;
     struct conn *next, **prev; /* serve.mu */
     int fd;
-    bool waiting;              /* serve.mu: no complete request yet, so it may be cut */
-    int64_t since_ns;          /* serve.mu: waiting since */
-    struct buf in;             /* bytes read and not yet used */
+    bool waiting;     /* serve.mu: no complete request yet, so it may be cut */
+    int64_t since_ns; /* serve.mu: waiting since */
+    struct buf in;    /* bytes read and not yet used */
 };
 
 struct serve {
@@ -79,7 +80,7 @@ char *serve_query(const struct serve_req *r, const char *key)
     return NULL;
 }
 
-/* -- one connection ------------------------------------------------------------------------------------------------ */
+/* -- one connection -------------------------------------------------------------------------- */
 
 static bool stopping(struct serve *s)
 {
@@ -116,37 +117,62 @@ static int fill(struct conn *c, int64_t deadline_ns)
 static const char *status_text(int status)
 {
     switch (status) {
-    case 100: return "Continue";
-    case 200: return "OK";
-    case 204: return "No Content";
-    case 206: return "Partial Content";
-    case 304: return "Not Modified";
-    case 400: return "Bad Request";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 409: return "Conflict";
-    case 411: return "Length Required";
-    case 412: return "Precondition Failed";
-    case 413: return "Content Too Large";
-    case 416: return "Range Not Satisfiable";
-    case 417: return "Expectation Failed";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 502: return "Bad Gateway";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Status";
+    case 100:
+        return "Continue";
+    case 200:
+        return "OK";
+    case 204:
+        return "No Content";
+    case 206:
+        return "Partial Content";
+    case 304:
+        return "Not Modified";
+    case 400:
+        return "Bad Request";
+    case 403:
+        return "Forbidden";
+    case 404:
+        return "Not Found";
+    case 405:
+        return "Method Not Allowed";
+    case 408:
+        return "Request Timeout";
+    case 409:
+        return "Conflict";
+    case 411:
+        return "Length Required";
+    case 412:
+        return "Precondition Failed";
+    case 413:
+        return "Content Too Large";
+    case 416:
+        return "Range Not Satisfiable";
+    case 417:
+        return "Expectation Failed";
+    case 429:
+        return "Too Many Requests";
+    case 431:
+        return "Request Header Fields Too Large";
+    case 500:
+        return "Internal Server Error";
+    case 502:
+        return "Bad Gateway";
+    case 503:
+        return "Service Unavailable";
+    case 504:
+        return "Gateway Timeout";
+    case 505:
+        return "HTTP Version Not Supported";
+    default:
+        return "Status";
     }
 }
 
 static int send_response(struct conn *c, struct serve_resp *r, bool no_body, bool keep)
 {
     if (r->body.truncated || r->headers.truncated) {
-        log_error("http: an answer is larger than %u MiB and was replaced by an error", RESPONSE_MAX >> 20);
+        log_error("http: an answer is larger than %u MiB and was replaced by an error",
+            RESPONSE_MAX >> 20);
         buf_clear(&r->body);
         buf_clear(&r->headers);
         r->status = 500;
@@ -158,10 +184,11 @@ static int send_response(struct conn *c, struct serve_resp *r, bool no_body, boo
     struct tm tm;
     strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &tm));
     struct buf head = BUF_INIT(RESPONSE_HEADERS_MAX + 1024);
-    buf_addf(&head, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\n", r->status, status_text(r->status), date,
-        keep ? "keep-alive" : "close");
+    buf_addf(&head, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\n", r->status,
+        status_text(r->status), date, keep ? "keep-alive" : "close");
     if (!empty)
-        buf_addf(&head, "Content-Type: %s\r\nContent-Length: %" PRIu64 "\r\n", r->content_type, len);
+        buf_addf(
+            &head, "Content-Type: %s\r\nContent-Length: %" PRIu64 "\r\n", r->content_type, len);
     buf_add(&head, r->headers.data, r->headers.len);
     buf_adds(&head, "\r\n");
     no_body |= empty || !len;
@@ -169,7 +196,8 @@ static int send_response(struct conn *c, struct serve_resp *r, bool no_body, boo
     buf_free(&head);
     if (rc || no_body)
         return rc;
-    return r->fd >= 0 ? sock_sendfile(c->fd, r->fd, r->fd_off, r->fd_len) : sock_send(c->fd, r->body.data, r->body.len, 0);
+    return r->fd >= 0 ? sock_sendfile(c->fd, r->fd, r->fd_off, r->fd_len)
+                      : sock_send(c->fd, r->body.data, r->body.len, 0);
 }
 
 static void resp_init(struct serve_resp *r)
@@ -195,8 +223,10 @@ static void fail(struct serve_resp *r, int status, const char *text)
     buf_addf(&r->body, "%s\n", text);
 }
 
-/* The longest prefix that matches; among equals the one of this method. *other: the path exists, but not for this method. */
-static const struct serve_route *find_route(const struct serve *s, const char *method, const char *path, bool *other)
+/* The longest prefix that matches; among equals the one of this method. *other: the path exists,
+ * but not for this method. */
+static const struct serve_route *find_route(
+    const struct serve *s, const char *method, const char *path, bool *other)
 {
     const struct serve_route *best = NULL;
     size_t best_len = 0, any_len = 0;
@@ -206,7 +236,8 @@ static const struct serve_route *find_route(const struct serve *s, const char *m
     for (size_t i = 0; i < s->nroutes; i++) {
         const struct serve_route *r = &s->routes[i];
         size_t n = strlen(r->prefix);
-        bool match = n && r->prefix[n - 1] == '/' ? strncmp(path, r->prefix, n) == 0 : strcmp(path, r->prefix) == 0;
+        bool match = n && r->prefix[n - 1] == '/' ? strncmp(path, r->prefix, n) == 0
+                                                  : strcmp(path, r->prefix) == 0;
         if (!match)
             continue;
         any_len = MAX(any_len, n);
@@ -240,7 +271,8 @@ static void refuse(struct conn *c, int status, const char *text)
     send_response(c, &resp, false, false);
     resp_free(&resp);
     shutdown(c->fd, SHUT_WR);
-    int64_t until = clock_mono_ns() + NS_PER_S; /* what is still on its way would turn our answer into a reset */
+    /* what is still on its way would turn our answer into a reset */
+    int64_t until = clock_mono_ns() + NS_PER_S;
     size_t drained = 0;
     char chunk[4096];
     while (drained < (1u << 20) && sock_wait(c->fd, POLLIN, until) > 0) {
@@ -251,12 +283,13 @@ static void refuse(struct conn *c, int status, const char *text)
     }
 }
 
-/* 1: c->in begins with a complete head of *len bytes; 0: the connection is over (and answered, if that made sense). */
+/* 1: c->in begins with a complete head of *len bytes; 0: the connection is over (and answered, if
+ * that made sense). */
 static int read_head(struct conn *c, size_t *len)
 {
     int64_t idle = clock_mono_ns() + c->s->idle_ns, deadline = idle;
     set_waiting(c, true);
-    for (bool first = true;; ) {
+    for (bool first = true;;) {
         size_t skip = 0; /* blank lines before a request, which old clients send */
         while (skip < c->in.len && (c->in.data[skip] == '\r' || c->in.data[skip] == '\n'))
             skip++;
@@ -310,11 +343,14 @@ static bool serve_one(struct conn *c)
     bool keep = false;
     int status = head_parse(&h, c->in.data, len);
     if (status) {
-        refuse(c, status, status == 411 ? "send the body with a Content-Length" : "this is not a request that can be understood");
+        refuse(c, status,
+            status == 411 ? "send the body with a Content-Length"
+                          : "this is not a request that can be understood");
     } else if (h.content_length > c->s->max_body) {
         refuse(c, 413, "the request body is too large");
     } else if (read_body(c, &h, len) == 0) {
-        struct serve_req req = {h.method, h.path, h.query, h.headers, c->in.data + len, (size_t)h.content_length};
+        struct serve_req req = {
+            h.method, h.path, h.query, h.headers, c->in.data + len, (size_t)h.content_length};
         struct serve_resp resp;
         resp_init(&resp);
         dispatch(c->s, &req, &resp);
@@ -332,7 +368,8 @@ static void *conn_main(void *user)
 {
     struct conn *c = user;
     struct serve *s = c->s;
-    while (serve_one(c)) {}
+    while (serve_one(c)) {
+    }
     buf_free(&c->in);
     pthread_mutex_lock(&s->mu);
     *c->prev = c->next;
@@ -346,13 +383,14 @@ static void *conn_main(void *user)
     return NULL;
 }
 
-/* -- accepting ----------------------------------------------------------------------------------------------------- */
+/* -- accepting ------------------------------------------------------------------------------- */
 
 static int start_thread(pthread_t *thread, void *(*run)(void *), void *user, bool detached)
 {
     pthread_attr_t attr;
     sigset_t all, old;
-    sigfillset(&all); /* signals are the main thread's; SIGPIPE of sendfile stays pending here and harms nobody */
+    /* signals are the main thread's; SIGPIPE of sendfile stays pending here and harms nobody */
+    sigfillset(&all);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     if (detached)
@@ -391,7 +429,8 @@ static void add_conn(struct serve *s, int fd)
     pthread_mutex_unlock(&s->mu);
 }
 
-/* All threads are taken and somebody knocks: the connection that has been waiting longest for a request makes room. */
+/* All threads are taken and somebody knocks: the connection that has been waiting longest for a
+ * request makes room. */
 static void make_room(struct serve *s)
 {
     int64_t until = clock_mono_ns() + 100 * NS_PER_MS;
@@ -411,7 +450,8 @@ static void *acceptor_main(void *user)
 {
     struct serve *s = user;
     for (;;) {
-        struct pollfd p[2] = {{.fd = s->listen_fd, .events = POLLIN}, {.fd = s->wake_fd, .events = POLLIN}};
+        struct pollfd p[2] = {
+            {.fd = s->listen_fd, .events = POLLIN}, {.fd = s->wake_fd, .events = POLLIN}};
         if (poll(p, 2, -1) < 0 && errno != EINTR)
             break;
         pthread_mutex_lock(&s->mu);
@@ -439,7 +479,8 @@ static int listen_on(const char *address, int *port, struct err *e)
 {
     const char *colon = strrchr(address, ':');
     if (!colon)
-        return err_set(e, ERR_INVALID, "listen address '%s' has no port; write for example 0.0.0.0:9400", address);
+        return err_set(e, ERR_INVALID,
+            "listen address '%s' has no port; write for example 0.0.0.0:9400", address);
     size_t n = (size_t)(colon - address);
     bool bracket = n >= 2 && address[0] == '[' && address[n - 1] == ']';
     cleanup_free char *host = bracket ? xstrndup(address + 1, n - 2) : xstrndup(address, n);
@@ -461,7 +502,8 @@ static int listen_on(const char *address, int *port, struct err *e)
     socklen_t len = sizeof ss;
     if (getsockname(fd, (struct sockaddr *)&ss, &len))
         return err_sys(e, errno, "listen on %s", address);
-    *port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
+    *port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
+                                           : ((struct sockaddr_in *)&ss)->sin_port);
     int result = fd;
     fd = -1;
     return result;
@@ -519,7 +561,8 @@ void serve_stop(struct serve *s)
     pthread_mutex_unlock(&s->mu);
     if (accepting) {
         uint64_t one = 1;
-        if (write(s->wake_fd, &one, sizeof one) < 0) {} /* an eventfd takes its first 1 */
+        if (write(s->wake_fd, &one, sizeof one) < 0) {
+        } /* an eventfd takes its first 1 */
         pthread_join(s->acceptor, NULL);
     }
     close(s->listen_fd);

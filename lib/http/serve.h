@@ -1,5 +1,6 @@
-/* serve — a small HTTP/1.1 server for health, metrics, status and the worker's data. Keep-alive, one thread per connection up
- * to a limit (then connections wait in the backlog). Requests larger than 16 KiB of head are refused with 431. */
+/* serve — a small HTTP/1.1 server for health, metrics, status and the worker's data. Keep-alive,
+ * one thread per connection up to a limit (then connections wait in the backlog). Requests larger
+ * than 16 KiB of head are refused with 431. */
 #ifndef MILLRACE_LIB_HTTP_SERVE_H
 #define MILLRACE_LIB_HTTP_SERVE_H
 
@@ -12,43 +13,51 @@
 struct serve; /* opaque */
 
 struct serve_req {
-    const char *method, *path, *query; /* path is percent-decoded (a NUL in it is refused); query raw, "" if none */
-    const char *headers;               /* "name: value\n", names in lower case */
-    const void *body;                  /* at most serve_conf.max_body bytes, else 413 */
+    /* path is percent-decoded (a NUL in it is refused); query raw, "" if none */
+    const char *method, *path, *query;
+    const char *headers; /* "name: value\n", names in lower case */
+    const void *body;    /* at most serve_conf.max_body bytes, else 413 */
     size_t body_len;
 };
 const char *serve_header(const struct serve_req *r, const char *lower_name, char *out, size_t cap);
-char *serve_query(const struct serve_req *r, const char *key); /* decoded value; caller frees; NULL if absent */
+/* decoded value; caller frees; NULL if absent */
+char *serve_query(const struct serve_req *r, const char *key);
 
 struct serve_resp {
-    int status;                /* preset to 200 */
-    const char *content_type;  /* preset to text/plain; literal */
-    struct buf headers;        /* further "Name: value\r\n" lines */
-    struct buf body;           /* either this … */
-    int fd;                    /* … or fd_len bytes of this file from fd_off by sendfile; -1 if unused; closed by the server */
+    int status;               /* preset to 200 */
+    const char *content_type; /* preset to text/plain; literal */
+    struct buf headers;       /* further "Name: value\r\n" lines */
+    struct buf body;          /* either this … */
+    /* … or fd_len bytes of this file from fd_off by sendfile; -1 if unused; closed by the server */
+    int fd;
     off_t fd_off;
     uint64_t fd_len;
-    void (*done)(void *user);  /* NULL, or called once when the response was sent or given up: fd's bytes are no longer needed */
+    /* NULL, or called once when the response was sent or given up: fd's bytes are no longer needed
+     */
+    void (*done)(void *user);
     void *done_user;
 };
 
 typedef void (*serve_handler)(void *user, const struct serve_req *req, struct serve_resp *resp);
 struct serve_route {
-    const char *method;   /* "GET" also answers HEAD */
-    const char *prefix;   /* longest match wins; a prefix that does not end in / must match the whole path */
+    const char *method; /* "GET" also answers HEAD */
+    /* longest match wins; a prefix that does not end in / must match the whole path */
+    const char *prefix;
     serve_handler handler;
     void *user;
 };
 struct serve_conf {
-    const char *address;  /* "0.0.0.0:9400", "127.0.0.1:0", "[::]:9400" */
+    const char *address;              /* "0.0.0.0:9400", "127.0.0.1:0", "[::]:9400" */
     const struct serve_route *routes; /* copied */
     size_t nroutes;
     unsigned max_threads; /* 0: 64 */
     size_t max_body;      /* 0: 1 MiB */
     int64_t idle_ns;      /* idle keep-alive connections are closed; 0: 60 s */
 };
-struct serve *serve_start(const struct serve_conf *conf, struct err *e); /* listens and runs in the background */
+/* listens and runs in the background */
+struct serve *serve_start(const struct serve_conf *conf, struct err *e);
 int serve_port(const struct serve *s);
-void serve_stop(struct serve *s); /* stops accepting, ends idle connections, waits for running handlers, frees */
+/* stops accepting, ends idle connections, waits for running handlers, frees */
+void serve_stop(struct serve *s);
 
 #endif

@@ -67,7 +67,8 @@ int sock_sendfile(int out, int fd, off_t off, uint64_t len)
         if (n > 0) {
             len -= (uint64_t)n;
         } else if (n == 0) {
-            return -1; /* shorter than promised: the connection must break, so that the client notices */
+            /* shorter than promised: the connection must break, so that the client notices */
+            return -1;
         } else if (errno == EAGAIN) {
             if (sock_wait(out, POLLOUT, clock_mono_ns() + STALL_NS) <= 0)
                 return -1;

@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-int sock_wait(int fd, short events, int64_t deadline_ns); /* poll events; 1: ready, 0: the deadline passed, -1: broken */
+/* poll events; 1: ready, 0: the deadline passed, -1: broken */
+int sock_wait(int fd, short events, int64_t deadline_ns);
 /* All of it, or -1 when the other end is gone or has taken nothing for 30 s. flags: of send(2). */
 int sock_send(int fd, const void *data, size_t len, int flags);
 int sock_sendfile(int out, int fd, off_t off, uint64_t len); /* -1 too if the file is shorter */

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the next step of a path off *path: a key (copied into key) or an index. Returns 'k', 'i', 0 at the end, '!' if malformed. */
+/* Takes the next step of a path off *path: a key (copied into key) or an index. Returns 'k', 'i', 0
+ * at the end, '!' if malformed. */
 static char next_step(const char **path, char *key, size_t cap, size_t *index)
 {
     const char *p = *path;
@@ -38,10 +39,16 @@ const json_t *jget(const json_t *j, const char *path)
     size_t index = 0;
     while (j) {
         switch (next_step(&path, key, sizeof key, &index)) {
-        case 0: return json_is_null(j) ? NULL : j;
-        case 'k': j = json_object_get(j, key); break;
-        case 'i': j = json_array_get(j, index); break;
-        default: abort(); /* the path is a literal of ours */
+        case 0:
+            return json_is_null(j) ? NULL : j;
+        case 'k':
+            j = json_object_get(j, key);
+            break;
+        case 'i':
+            j = json_array_get(j, index);
+            break;
+        default:
+            abort(); /* the path is a literal of ours */
         }
     }
     return NULL;
@@ -90,13 +97,15 @@ int jget_str_req(const json_t *j, const char *path, const char **out, struct err
     return 0;
 }
 
-int jget_int_req(const json_t *j, const char *path, int64_t min, int64_t max, int64_t *out, struct err *e)
+int jget_int_req(
+    const json_t *j, const char *path, int64_t min, int64_t max, int64_t *out, struct err *e)
 {
     const json_t *v = jget(j, path);
     if (!v)
         return err_set(e, ERR_INVALID, "%s is missing", path);
     if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
-        return err_set(e, ERR_INVALID, "%s must be a whole number from %" PRId64 " to %" PRId64, path, min, max);
+        return err_set(e, ERR_INVALID, "%s must be a whole number from %" PRId64 " to %" PRId64,
+            path, min, max);
     *out = json_integer_value(v);
     return 0;
 }

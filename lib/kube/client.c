@@ -13,9 +13,9 @@
 #include <string.h>
 
 #define IN_FLIGHT_DEFAULT 64
-#define TIMEOUT_DEFAULT (30 * NS_PER_S)
-#define RETRY_WAIT_MAX (30 * NS_PER_S)
-#define PAGE_DEFAULT 200
+#define TIMEOUT_DEFAULT   (30 * NS_PER_S)
+#define RETRY_WAIT_MAX    (30 * NS_PER_S)
+#define PAGE_DEFAULT      200
 
 struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts, struct err *e)
 {
@@ -70,10 +70,12 @@ const char *kube_server(const struct kube *k) { return k->conf->server; }
 
 /* ---- URLs and headers ---- */
 
-char *client_url(const struct kube *k, const struct kube_res *res, const char *ns, const char *name, const char *sub)
+char *client_url(const struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const char *sub)
 {
     struct buf url = BUF_INIT(64 << 10);
-    buf_addf(&url, *res->group ? "%s/apis/%s/%s" : "%s/api%s/%s", k->conf->server, res->group, res->version);
+    buf_addf(&url, *res->group ? "%s/apis/%s/%s" : "%s/api%s/%s", k->conf->server, res->group,
+        res->version);
     if (ns && *ns) {
         cleanup_free char *escaped = http_escape(ns, false);
         buf_addf(&url, "/namespaces/%s", escaped);
@@ -94,7 +96,8 @@ void client_query(char **url, const char *key, const char *value)
     *url = xasprintf("%s%c%s=%s", old, strchr(old, '?') ? '&' : '?', key, escaped);
 }
 
-void client_headers(struct kube *k, const char *content_type, bool fresh_token, char *headers[CLIENT_HEADERS])
+void client_headers(
+    struct kube *k, const char *content_type, bool fresh_token, char *headers[CLIENT_HEADERS])
 {
     size_t n = 0;
     headers[n++] = xstrdup("Accept: application/json");
@@ -120,7 +123,7 @@ void client_headers_free(char *headers[CLIENT_HEADERS])
 /* ---- one request ---- */
 
 struct call {
-    const char *verb;   /* for people: "create" */
+    const char *verb; /* for people: "create" */
     const char *method, *content_type;
     const struct kube_res *res;
     const char *ns, *name;
@@ -168,7 +171,8 @@ static int pause_for(struct kube *k, int64_t ns, struct err *e)
     return ok ? 0 : cancelled(e);
 }
 
-static int attempt(struct kube *k, const struct call *c, const char *body, bool fresh_token, struct http_resp *resp, struct err *e)
+static int attempt(struct kube *k, const struct call *c, const char *body, bool fresh_token,
+    struct http_resp *resp, struct err *e)
 {
     char *headers[CLIENT_HEADERS];
     client_headers(k, body ? c->content_type : NULL, fresh_token, headers);
@@ -206,7 +210,9 @@ static int decode(const struct call *c, struct http_resp *resp, json_t **out, st
     if (resp->status < 200 || resp->status > 299)
         return wire_fail(resp->status, buf_str(&resp->body), resp->body.len, e);
     if (strncmp(type, "application/json", 16) != 0)
-        return err_set(e, ERR_FATAL, "the answer is \"%.64s\", not application/json: is %s really an API server?", type, c->url);
+        return err_set(e, ERR_FATAL,
+            "the answer is \"%.64s\", not application/json: is %s really an API server?", type,
+            c->url);
     json_t *j = json_parse(buf_str(&resp->body), resp->body.len, e);
     if (!j)
         return err_wrap(e, "the answer cannot be read");
@@ -259,45 +265,51 @@ static int request(struct kube *k, const struct call *c, json_t **out, struct er
 
 /* ---- verbs ---- */
 
-int kube_get(struct kube *k, const struct kube_res *res, const char *ns, const char *name, json_t **out, struct err *e)
+int kube_get(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    json_t **out, struct err *e)
 {
     cleanup_free char *url = client_url(k, res, ns, name, NULL);
     struct call c = {"get", "GET", NULL, res, ns, name, url, NULL, KUBE_OBJECT_MAX};
     return request(k, &c, out, e);
 }
 
-int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object, json_t **out, struct err *e)
+int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object,
+    json_t **out, struct err *e)
 {
     char *url = client_url(k, res, ns, NULL, NULL);
     client_query(&url, "fieldManager", k->field_manager);
-    struct call c = {"create", "POST", "application/json", res, ns, kube_name(object), url, object, KUBE_OBJECT_MAX};
+    struct call c = {"create", "POST", "application/json", res, ns, kube_name(object), url, object,
+        KUBE_OBJECT_MAX};
     int rc = request(k, &c, out, e);
     free(url);
     return rc;
 }
 
-int kube_update(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const json_t *object, json_t **out,
-                struct err *e)
+int kube_update(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const json_t *object, json_t **out, struct err *e)
 {
     char *url = client_url(k, res, ns, name, NULL);
     client_query(&url, "fieldManager", k->field_manager);
-    struct call c = {"update", "PUT", "application/json", res, ns, name, url, object, KUBE_OBJECT_MAX};
+    struct call c = {
+        "update", "PUT", "application/json", res, ns, name, url, object, KUBE_OBJECT_MAX};
     int rc = request(k, &c, out, e);
     free(url);
     return rc;
 }
 
-int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const char *sub, const json_t *object,
-               json_t **out, struct err *e)
+int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const char *sub, const json_t *object, json_t **out, struct err *e)
 {
-    cleanup_json json_t *whole = json_deep_copy(object); /* it may be shared: no reference of its own */
+    /* it may be shared: no reference of its own */
+    cleanup_json json_t *whole = json_deep_copy(object);
     cleanup_free char *version = kube_res_api_version(res);
     json_object_set_new(whole, "apiVersion", json_string(version));
     json_object_set_new(whole, "kind", json_string(res->kind));
     char *url = client_url(k, res, ns, name, sub);
     client_query(&url, "fieldManager", k->field_manager);
     client_query(&url, "force", "true");
-    struct call c = {"apply", "PATCH", "application/apply-patch+yaml", res, ns, name, url, whole, KUBE_OBJECT_MAX};
+    struct call c = {"apply", "PATCH", "application/apply-patch+yaml", res, ns, name, url, whole,
+        KUBE_OBJECT_MAX};
     int rc = request(k, &c, out, e);
     free(url);
     return rc;
@@ -306,26 +318,29 @@ int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const
 static const char *patch_media_type(enum kube_patch_type type)
 {
     switch (type) {
-    case KUBE_PATCH_MERGE: return "application/merge-patch+json";
-    case KUBE_PATCH_JSON: return "application/json-patch+json";
+    case KUBE_PATCH_MERGE:
+        return "application/merge-patch+json";
+    case KUBE_PATCH_JSON:
+        return "application/json-patch+json";
     }
     return NULL;
 }
 
-int kube_patch(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const char *sub,
-               enum kube_patch_type type, const json_t *patch, json_t **out, struct err *e)
+int kube_patch(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const char *sub, enum kube_patch_type type, const json_t *patch, json_t **out, struct err *e)
 {
     char *url = client_url(k, res, ns, name, sub);
     client_query(&url, "fieldManager", k->field_manager);
     const char *verb = sub && *sub ? "patch status of" : "patch";
-    struct call c = {verb, "PATCH", patch_media_type(type), res, ns, name, url, patch, KUBE_OBJECT_MAX};
+    struct call c = {
+        verb, "PATCH", patch_media_type(type), res, ns, name, url, patch, KUBE_OBJECT_MAX};
     int rc = request(k, &c, out, e);
     free(url);
     return rc;
 }
 
-int kube_delete(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const struct kube_delete *how,
-                json_t **out, struct err *e)
+int kube_delete(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const struct kube_delete *how, json_t **out, struct err *e)
 {
     static const struct kube_delete plain = KUBE_DELETE_INIT;
     if (!how)
@@ -338,7 +353,8 @@ int kube_delete(struct kube *k, const struct kube_res *res, const char *ns, cons
     if (how->grace_s >= 0)
         json_object_set_new(body, "gracePeriodSeconds", json_integer(how->grace_s));
     cleanup_free char *url = client_url(k, res, ns, name, NULL);
-    struct call c = {"delete", "DELETE", "application/json", res, ns, name, url, body, KUBE_OBJECT_MAX};
+    struct call c = {
+        "delete", "DELETE", "application/json", res, ns, name, url, body, KUBE_OBJECT_MAX};
     json_t *answer = NULL;
     if (request(k, &c, &answer, e))
         return -1;
@@ -352,7 +368,8 @@ int kube_delete(struct kube *k, const struct kube_res *res, const char *ns, cons
 /* ---- lists ---- */
 
 /* Hands every item of a page over, so that it holds no reference to the page. */
-static int hand_over(const struct kube_res *res, json_t *page, kube_item item, void *user, struct err *e)
+static int hand_over(
+    const struct kube_res *res, json_t *page, kube_item item, void *user, struct err *e)
 {
     json_t *items = json_object_get(page, "items");
     cleanup_free char *version = kube_res_api_version(res);
@@ -369,8 +386,9 @@ static int hand_over(const struct kube_res *res, json_t *page, kube_item item, v
     return 0;
 }
 
-int kube_list(struct kube *k, const struct kube_res *res, const char *ns, const struct kube_select *sel, unsigned page_size,
-              kube_item item, void *user, char **version, struct err *e)
+int kube_list(struct kube *k, const struct kube_res *res, const char *ns,
+    const struct kube_select *sel, unsigned page_size, kube_item item, void *user, char **version,
+    struct err *e)
 {
     char limit[16];
     snprintf(limit, sizeof limit, "%u", page_size ? page_size : PAGE_DEFAULT);

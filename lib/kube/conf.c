@@ -113,12 +113,14 @@ struct kube_conf *kube_conf_pod(const char *dir, const char *host, const char *p
 
 /* ---- kubeconfig ---- */
 
-/* The member `field` of the entry called name in the list `list` of the document: {name, <field>: {…}}. */
-static const json_t *entry(const json_t *doc, const char *list, const char *name, const char *field, struct err *e)
+/* The member `field` of the entry called name in the list `list` of the document: {name, <field>:
+ * {…}}. */
+static const json_t *entry(
+    const json_t *doc, const char *list, const char *name, const char *field, struct err *e)
 {
     const json_t *item;
     size_t i;
-    json_array_foreach(jget_arr(doc, list), i, item)
+    json_array_foreach (jget_arr(doc, list), i, item)
         if (strcmp(jget_str(item, "name", ""), name) == 0) {
             const json_t *found = jget_obj(item, field);
             if (!found)
@@ -133,7 +135,9 @@ static char *decode_base64(const char *text, const char *where, struct err *e)
 {
     size_t len = strlen(text);
     unsigned char *out = xcalloc(1, len / 4 * 3 + 4);
-    int n = len % 4 == 0 && len <= INT32_MAX ? EVP_DecodeBlock(out, (const unsigned char *)text, (int)len) : -1;
+    int n = len % 4 == 0 && len <= INT32_MAX
+        ? EVP_DecodeBlock(out, (const unsigned char *)text, (int)len)
+        : -1;
     for (size_t i = len; n > 0 && i > 0 && text[i - 1] == '='; i--)
         n--;
     if (n <= 0 || memchr(out, '\0', (size_t)n)) {
@@ -165,8 +169,11 @@ static int user_of(struct kube_conf *c, const json_t *user, struct err *e)
     static const char *const unsupported[] = {"exec", "auth-provider", "username", "as"};
     for (size_t i = 0; i < ARRAY_LEN(unsupported); i++)
         if (jget(user, unsupported[i]))
-            return err_set(e, ERR_INVALID, "\"%s\" is not supported: use a token, tokenFile or client certificate", unsupported[i]);
-    if (pem_of(user, "client-certificate", &c->cert_pem, e) || pem_of(user, "client-key", &c->key_pem, e))
+            return err_set(e, ERR_INVALID,
+                "\"%s\" is not supported: use a token, tokenFile or client certificate",
+                unsupported[i]);
+    if (pem_of(user, "client-certificate", &c->cert_pem, e)
+        || pem_of(user, "client-key", &c->key_pem, e))
         return -1;
     if ((c->cert_pem != NULL) != (c->key_pem != NULL))
         return err_set(e, ERR_INVALID, "client-certificate and client-key must come together");
@@ -205,7 +212,8 @@ static int choose(struct kube_conf *c, const json_t *doc, const char *context, s
     if (!context)
         context = jget_str(doc, "current-context", "");
     if (!*context)
-        return err_set(e, ERR_INVALID, "there is no current-context; choose one with: kubectl config use-context NAME");
+        return err_set(e, ERR_INVALID,
+            "there is no current-context; choose one with: kubectl config use-context NAME");
     const json_t *ctx = entry(doc, "contexts", context, "context", e);
     if (!ctx)
         return -1;
@@ -260,9 +268,9 @@ static json_t *document(const char *text, size_t len, const char *dir, struct er
     }
     json_t *item;
     size_t i;
-    json_array_foreach(json_object_get(doc, "clusters"), i, item)
+    json_array_foreach (json_object_get(doc, "clusters"), i, item)
         absolute(json_object_get(item, "cluster"), "certificate-authority", dir);
-    json_array_foreach(json_object_get(doc, "users"), i, item) {
+    json_array_foreach (json_object_get(doc, "users"), i, item) {
         json_t *user = json_object_get(item, "user");
         absolute(user, "client-certificate", dir);
         absolute(user, "client-key", dir);
@@ -271,7 +279,8 @@ static json_t *document(const char *text, size_t len, const char *dir, struct er
     return doc;
 }
 
-struct kube_conf *kube_conf_parse(const char *text, size_t len, const char *dir, const char *context, struct err *e)
+struct kube_conf *kube_conf_parse(
+    const char *text, size_t len, const char *dir, const char *context, struct err *e)
 {
     cleanup_json json_t *doc = document(text, len, dir, e);
     return doc ? conf_of(doc, context, e) : NULL;
@@ -315,7 +324,8 @@ static struct kube_conf *from_files(const char *list, const char *context, struc
     char *rest = copy;
     bool any = false;
     for (char *path; (path = strsep(&rest, ":"));) {
-        if (!*path || (strchr(list, ':') && access(path, F_OK))) /* in a list, absent files are passed over, as kubectl does */
+        /* in a list, absent files are passed over, as kubectl does */
+        if (!*path || (strchr(list, ':') && access(path, F_OK)))
             continue;
         any = true;
         if (merge_file(doc, path, e))
@@ -333,7 +343,8 @@ static struct kube_conf *from_files(const char *list, const char *context, struc
 
 struct kube_conf *kube_conf_load(const char *path, const char *context, struct err *e)
 {
-    const char *env = getenv("KUBECONFIG"), *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
+    const char *env = getenv("KUBECONFIG"), *host = getenv("KUBERNETES_SERVICE_HOST"),
+               *port = getenv("KUBERNETES_SERVICE_PORT");
     if (path && *path)
         return from_files(path, context, e);
     if (env && *env)
@@ -343,7 +354,8 @@ struct kube_conf *kube_conf_load(const char *path, const char *context, struct e
     const char *home = getenv("HOME");
     cleanup_free char *fallback = path_join(home && *home ? home : "/root", ".kube/config");
     if (access(fallback, F_OK)) {
-        err_set(e, ERR_NOTFOUND, "no cluster: not in a pod, KUBECONFIG is not set and %s does not exist", fallback);
+        err_set(e, ERR_NOTFOUND,
+            "no cluster: not in a pod, KUBECONFIG is not set and %s does not exist", fallback);
         return NULL;
     }
     return from_files(fallback, context, e);

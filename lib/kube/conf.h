@@ -10,25 +10,27 @@
 #include <stdint.h>
 
 #define CONF_FILE_MAX ((size_t)4 << 20) /* a kubeconfig, a certificate, a token */
-#define CONF_TOKEN_NS (60 * INT64_C(1000000000)) /* a token file is read again after that long: kubelet rotates it */
-#define CONF_POD_DIR "/var/run/secrets/kubernetes.io/serviceaccount"
+/* a token file is read again after that long: kubelet rotates it */
+#define CONF_TOKEN_NS (60 * INT64_C(1000000000))
+#define CONF_POD_DIR  "/var/run/secrets/kubernetes.io/serviceaccount"
 
 struct kube_conf {
-    char *server;    /* no slash at the end */
+    char *server; /* no slash at the end */
     char *ns;
     char *ca_pem, *cert_pem, *key_pem; /* NULL: none */
     bool insecure;
-    char *token_file; /* NULL: token is constant */
+    char *token_file;   /* NULL: token is constant */
     pthread_mutex_t mu; /* leaf */
-    char *token;      /* mu; NULL: none */
-    int64_t token_at; /* mu; mono ns of the last reading */
+    char *token;        /* mu; NULL: none */
+    int64_t token_at;   /* mu; mono ns of the last reading */
 };
 
 /* The pod's service account: dir holds token, ca.crt, namespace. */
 struct kube_conf *kube_conf_pod(const char *dir, const char *host, const char *port, struct err *e);
 
-/* The bearer token of now, caller frees; NULL if none is used. A token file is read again when it is CONF_TOKEN_NS old, or at once
- * if `fresh`; one that cannot be read leaves the last token in place. The token is made known to log_redact(). */
+/* The bearer token of now, caller frees; NULL if none is used. A token file is read again when it
+ * is CONF_TOKEN_NS old, or at once if `fresh`; one that cannot be read leaves the last token in
+ * place. The token is made known to log_redact(). */
 char *kube_conf_token(struct kube_conf *c, bool fresh);
 
 #endif

@@ -1,12 +1,14 @@
-/* kube — the Kubernetes API server: who and where (conf), one request (client), a stream of changes (watch).
+/* kube — the Kubernetes API server: who and where (conf), one request (client), a stream of changes
+ * (watch).
  *
- * Objects are jansson documents. Paths, verbs, media types and the decoding of Status live here; what to do about an error
- * does not, with one exception: 429 and 503 with Retry-After are waited for and repeated (at most KUBE_RETRY_MAX times).
- * Errors of every call: NOTFOUND (404; also a resource whose CRD is not installed), EXISTS (409 AlreadyExists), CONFLICT (409
- * otherwise; 410 with sys == ESTALE: the resourceVersion or continue token is too old), INVALID (400, 422), DENIED (401, 403,
- * TLS), RETRY (network, timeout, 429, 5xx), EXHAUSTED (an answer larger than the ceiling), FATAL (not an API server's answer).
- * The message is "<verb> <plural> <ns>/<name>: <what the server said>".
- * Threads: any number may use one client. */
+ * Objects are jansson documents. Paths, verbs, media types and the decoding of Status live here;
+ * what to do about an error does not, with one exception: 429 and 503 with Retry-After are waited
+ * for and repeated (at most KUBE_RETRY_MAX times). Errors of every call: NOTFOUND (404; also a
+ * resource whose CRD is not installed), EXISTS (409 AlreadyExists), CONFLICT (409 otherwise; 410
+ * with sys == ESTALE: the resourceVersion or continue token is too old), INVALID (400, 422), DENIED
+ * (401, 403, TLS), RETRY (network, timeout, 429, 5xx), EXHAUSTED (an answer larger than the
+ * ceiling), FATAL (not an API server's answer). The message is "<verb> <plural> <ns>/<name>: <what
+ * the server said>". Threads: any number may use one client. */
 #ifndef MILLRACE_LIB_KUBE_KUBE_H
 #define MILLRACE_LIB_KUBE_KUBE_H
 
@@ -18,57 +20,66 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KUBE_RETRY_MAX 4                      /* repeats of one request after 429 or 503 */
-#define KUBE_OBJECT_MAX ((size_t)8 << 20)     /* bytes of one object, or of one line of a watch */
-#define KUBE_PAGE_MAX ((size_t)256 << 20)     /* bytes of one page of a list */
+#define KUBE_RETRY_MAX  4                   /* repeats of one request after 429 or 503 */
+#define KUBE_OBJECT_MAX ((size_t)8 << 20)   /* bytes of one object, or of one line of a watch */
+#define KUBE_PAGE_MAX   ((size_t)256 << 20) /* bytes of one page of a list */
 
 /* ---- resources ---- */
 
 struct kube_res {
-    const char *group;   /* "" for core */
+    const char *group; /* "" for core */
     const char *version;
     const char *plural;
     const char *kind;
     bool namespaced;
 };
 
-extern const struct kube_res kube_pods, kube_services, kube_secrets, kube_configmaps, kube_events, kube_nodes, kube_namespaces,
-    kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments, kube_csinodes, kube_crds, kube_deployments, kube_jobs;
+extern const struct kube_res kube_pods, kube_services, kube_secrets, kube_configmaps, kube_events,
+    kube_nodes, kube_namespaces, kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments,
+    kube_csinodes, kube_crds, kube_deployments, kube_jobs;
 extern const struct kube_res kube_datasets, kube_dataloads, kube_tfjobs;
-extern const struct kube_res kube_volcano_podgroups, kube_coscheduling_podgroups; /* of gang schedulers */
+/* of gang schedulers */
+extern const struct kube_res kube_volcano_podgroups, kube_coscheduling_podgroups;
 
-const struct kube_res *kube_res_find(const char *api_version, const char *kind); /* among those above; NULL if none */
-char *kube_res_api_version(const struct kube_res *res);                          /* "v1", "apps/v1"; caller frees */
+/* among those above; NULL if none */
+const struct kube_res *kube_res_find(const char *api_version, const char *kind);
+/* "v1", "apps/v1"; caller frees */
+char *kube_res_api_version(const struct kube_res *res);
 
 /* ---- objects ---- */
 
 /* Key of an object: "namespace/name", or "name" where there is no namespace. */
-char *kube_key(const char *ns, const char *name);   /* caller frees; ns NULL or "": no namespace */
-char *kube_key_of(const json_t *object);            /* caller frees; of metadata */
+char *kube_key(const char *ns, const char *name); /* caller frees; ns NULL or "": no namespace */
+char *kube_key_of(const json_t *object);          /* caller frees; of metadata */
 /* Splits a key; *ns is "" where there is none. Caller frees both. */
 void kube_key_split(const char *key, char **ns, char **name);
 
-const char *kube_name(const json_t *object);        /* "" if absent, as for all of these */
+const char *kube_name(const json_t *object); /* "" if absent, as for all of these */
 const char *kube_namespace(const json_t *object);
 const char *kube_uid(const json_t *object);
 const char *kube_label(const json_t *object, const char *label);
 const char *kube_annotation(const json_t *object, const char *annotation);
-bool kube_deleting(const json_t *object);           /* metadata.deletionTimestamp is there */
-const json_t *kube_controller_of(const json_t *object); /* the ownerReference with controller: true, or NULL */
-uint64_t kube_rv(const json_t *object);             /* metadata.resourceVersion as a number; 0 if it is none */
+bool kube_deleting(const json_t *object); /* metadata.deletionTimestamp is there */
+/* the ownerReference with controller: true, or NULL */
+const json_t *kube_controller_of(const json_t *object);
+/* metadata.resourceVersion as a number; 0 if it is none */
+uint64_t kube_rv(const json_t *object);
 
 /* ---- where the server is and who we are ---- */
 
 struct kube_conf; /* opaque */
 
-/* path NULL: $KUBECONFIG (a list: files merged, the first word wins), else the pod's service account, else ~/.kube/config.
- * context NULL: the file's current-context. INVALID names file, field and remedy. */
+/* path NULL: $KUBECONFIG (a list: files merged, the first word wins), else the pod's service
+ * account, else ~/.kube/config. context NULL: the file's current-context. INVALID names file, field
+ * and remedy. */
 struct kube_conf *kube_conf_load(const char *path, const char *context, struct err *e);
 /* One kubeconfig, YAML or JSON; relative file names in it are taken from dir. */
-struct kube_conf *kube_conf_parse(const char *text, size_t len, const char *dir, const char *context, struct err *e);
+struct kube_conf *kube_conf_parse(
+    const char *text, size_t len, const char *dir, const char *context, struct err *e);
 void kube_conf_free(struct kube_conf *c);
-const char *kube_conf_server(const struct kube_conf *c);    /* "https://10.96.0.1:443" */
-const char *kube_conf_namespace(const struct kube_conf *c); /* of the context or the pod; "default" */
+const char *kube_conf_server(const struct kube_conf *c); /* "https://10.96.0.1:443" */
+/* of the context or the pod; "default" */
+const char *kube_conf_namespace(const struct kube_conf *c);
 
 /* ---- requests ---- */
 
@@ -81,45 +92,58 @@ struct kube_opts {
     int64_t timeout_ns;        /* of one attempt of a request, watches not counted; 0: 30 s */
 };
 
-struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts /* NULL: defaults */, struct err *e);
-void kube_free(struct kube *k);                 /* nobody may be using it */
-void kube_cancel(struct kube *k);               /* requests that run now or come later fail with RETRY, sys ECANCELED */
-const char *kube_server(const struct kube *k);  /* for log lines */
+struct kube *kube_new(
+    struct kube_conf *conf_take, const struct kube_opts *opts /* NULL: defaults */, struct err *e);
+void kube_free(struct kube *k); /* nobody may be using it */
+/* requests that run now or come later fail with RETRY, sys ECANCELED */
+void kube_cancel(struct kube *k);
+const char *kube_server(const struct kube *k); /* for log lines */
 
-/* ns is NULL for cluster-scoped resources. *out (NULL: not wanted) is the server's answer; the caller owns it. */
-int kube_get(struct kube *k, const struct kube_res *res, const char *ns, const char *name, json_t **out, struct err *e);
-int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object, json_t **out, struct err *e);
+/* ns is NULL for cluster-scoped resources. *out (NULL: not wanted) is the server's answer; the
+ * caller owns it. */
+int kube_get(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    json_t **out, struct err *e);
+int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object,
+    json_t **out, struct err *e);
 /* PUT: metadata.resourceVersion in the object is the lock. */
-int kube_update(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const json_t *object, json_t **out,
-                struct err *e);
-/* Server-side apply with force; the object must carry apiVersion, kind and metadata.name (apiVersion and kind are added from res
- * if missing). sub: "" or "status". */
-int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const char *sub, const json_t *object,
-               json_t **out, struct err *e);
+int kube_update(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const json_t *object, json_t **out, struct err *e);
+/* Server-side apply with force; the object must carry apiVersion, kind and metadata.name
+ * (apiVersion and kind are added from res if missing). sub: "" or "status". */
+int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const char *sub, const json_t *object, json_t **out, struct err *e);
 enum kube_patch_type { KUBE_PATCH_MERGE, KUBE_PATCH_JSON };
-int kube_patch(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const char *sub,
-               enum kube_patch_type type, const json_t *patch, json_t **out, struct err *e);
+int kube_patch(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const char *sub, enum kube_patch_type type, const json_t *patch, json_t **out, struct err *e);
 
 struct kube_delete {
-    const char *uid;         /* precondition: CONFLICT if the object of that name is another one; NULL: any */
+    /* precondition: CONFLICT if the object of that name is another one; NULL: any */
+    const char *uid;
     const char *propagation; /* "Background", "Foreground", "Orphan"; NULL: the server's default */
     int64_t grace_s;         /* -1: the object's own */
 };
-#define KUBE_DELETE_INIT {NULL, NULL, -1}
-/* *out: the object as it is now (deletionTimestamp set), or NULL where the server answered with a bare Status. */
-int kube_delete(struct kube *k, const struct kube_res *res, const char *ns, const char *name, const struct kube_delete *how,
-                json_t **out, struct err *e);
+#define KUBE_DELETE_INIT \
+    {                    \
+        NULL, NULL, -1   \
+    }
+/* *out: the object as it is now (deletionTimestamp set), or NULL where the server answered with a
+ * bare Status. */
+int kube_delete(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const struct kube_delete *how, json_t **out, struct err *e);
 
 struct kube_select {
     const char *labels, *fields; /* selectors, or NULL */
 };
 
-/* Called for every item; steals it. apiVersion and kind are filled in (lists leave them out). Non-zero stops the list (RETRY, ECANCELED). */
+/* Called for every item; steals it. apiVersion and kind are filled in (lists leave them out).
+ * Non-zero stops the list (RETRY, ECANCELED). */
 typedef int (*kube_item)(void *user, json_t *item_take);
-/* Pages of page_size (0: 200) until the end. *version: resourceVersion of the list, caller frees. A continue token that expired
- * half-way is CONFLICT with ESTALE: the caller forgets what it got and starts again. */
-int kube_list(struct kube *k, const struct kube_res *res, const char *ns, const struct kube_select *sel, unsigned page_size,
-              kube_item item, void *user, char **version, struct err *e);
+/* Pages of page_size (0: 200) until the end. *version: resourceVersion of the list, caller frees. A
+ * continue token that expired half-way is CONFLICT with ESTALE: the caller forgets what it got and
+ * starts again. */
+int kube_list(struct kube *k, const struct kube_res *res, const char *ns,
+    const struct kube_select *sel, unsigned page_size, kube_item item, void *user, char **version,
+    struct err *e);
 
 /* ---- watch ---- */
 
@@ -128,17 +152,19 @@ enum kube_event_type { KUBE_ADDED, KUBE_MODIFIED, KUBE_DELETED, KUBE_BOOKMARK };
 struct kube_watch {
     const struct kube_select *sel; /* or NULL */
     const char *version;           /* where to start */
-    int64_t timeout_ns;            /* asked of the server; 0: 5 min. The client gives up 30 s after it, or when no byte moved for 90 s
-                                    * longer than a bookmark may take */
-    const atomic_bool *cancel;     /* or NULL */
-    /* Called on this thread for every event, bookmarks too (their object has metadata.resourceVersion only); steals object.
-     * Non-zero ends the watch (RETRY, ECANCELED). */
+    /* asked of the server; 0: 5 min. The client gives up 30 s after it, or when no byte moved for
+     * 90 s longer than a bookmark may take */
+    int64_t timeout_ns;
+    const atomic_bool *cancel; /* or NULL */
+    /* Called on this thread for every event, bookmarks too (their object has
+     * metadata.resourceVersion only); steals object. Non-zero ends the watch (RETRY, ECANCELED). */
     int (*event)(void *user, enum kube_event_type type, json_t *object_take);
     void *user;
 };
 
-/* One watch request, until the server ends it (0), or it breaks: RETRY. CONFLICT with ESTALE: the version is too old, list again
- * (from the status line or from an ERROR event). */
-int kube_watch(struct kube *k, const struct kube_res *res, const char *ns, const struct kube_watch *w, struct err *e);
+/* One watch request, until the server ends it (0), or it breaks: RETRY. CONFLICT with ESTALE: the
+ * version is too old, list again (from the status line or from an ERROR event). */
+int kube_watch(struct kube *k, const struct kube_res *res, const char *ns,
+    const struct kube_watch *w, struct err *e);
 
 #endif

@@ -13,23 +13,45 @@ const struct kube_res kube_events = {"", "v1", "events", "Event", true};
 const struct kube_res kube_nodes = {"", "v1", "nodes", "Node", false};
 const struct kube_res kube_namespaces = {"", "v1", "namespaces", "Namespace", false};
 const struct kube_res kube_pvs = {"", "v1", "persistentvolumes", "PersistentVolume", false};
-const struct kube_res kube_pvcs = {"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
+const struct kube_res kube_pvcs = {
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
 const struct kube_res kube_leases = {"coordination.k8s.io", "v1", "leases", "Lease", true};
-const struct kube_res kube_volumeattachments = {"storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", false};
+const struct kube_res kube_volumeattachments = {
+    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", false};
 const struct kube_res kube_csinodes = {"storage.k8s.io", "v1", "csinodes", "CSINode", false};
-const struct kube_res kube_crds = {"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
+const struct kube_res kube_crds = {
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
 const struct kube_res kube_deployments = {"apps", "v1", "deployments", "Deployment", true};
 const struct kube_res kube_jobs = {"batch", "v1", "jobs", "Job", true};
 const struct kube_res kube_datasets = {NAME_GROUP, "v1alpha1", "datasets", "Dataset", true};
 const struct kube_res kube_dataloads = {NAME_GROUP, "v1alpha1", "dataloads", "DataLoad", true};
 const struct kube_res kube_tfjobs = {"kubeflow.org", "v1", "tfjobs", "TFJob", true};
-const struct kube_res kube_volcano_podgroups = {"scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", true};
-const struct kube_res kube_coscheduling_podgroups = {"scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", true};
+const struct kube_res kube_volcano_podgroups = {
+    "scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", true};
+const struct kube_res kube_coscheduling_podgroups = {
+    "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", true};
 
 static const struct kube_res *const all[] = {
-    &kube_pods, &kube_services, &kube_secrets, &kube_configmaps, &kube_events, &kube_nodes, &kube_namespaces, &kube_pvs,
-    &kube_pvcs, &kube_leases, &kube_volumeattachments, &kube_csinodes, &kube_crds, &kube_deployments, &kube_jobs,
-    &kube_datasets, &kube_dataloads, &kube_tfjobs, &kube_volcano_podgroups, &kube_coscheduling_podgroups,
+    &kube_pods,
+    &kube_services,
+    &kube_secrets,
+    &kube_configmaps,
+    &kube_events,
+    &kube_nodes,
+    &kube_namespaces,
+    &kube_pvs,
+    &kube_pvcs,
+    &kube_leases,
+    &kube_volumeattachments,
+    &kube_csinodes,
+    &kube_crds,
+    &kube_deployments,
+    &kube_jobs,
+    &kube_datasets,
+    &kube_dataloads,
+    &kube_tfjobs,
+    &kube_volcano_podgroups,
+    &kube_coscheduling_podgroups,
 };
 
 char *kube_res_api_version(const struct kube_res *res)
@@ -47,8 +69,14 @@ const struct kube_res *kube_res_find(const char *api_version, const char *kind)
     return NULL;
 }
 
-char *kube_key(const char *ns, const char *name) { return ns && *ns ? xasprintf("%s/%s", ns, name) : xstrdup(name); }
-char *kube_key_of(const json_t *object) { return kube_key(kube_namespace(object), kube_name(object)); }
+char *kube_key(const char *ns, const char *name)
+{
+    return ns && *ns ? xasprintf("%s/%s", ns, name) : xstrdup(name);
+}
+char *kube_key_of(const json_t *object)
+{
+    return kube_key(kube_namespace(object), kube_name(object));
+}
 
 void kube_key_split(const char *key, char **ns, char **name)
 {
@@ -60,28 +88,37 @@ void kube_key_split(const char *key, char **ns, char **name)
 /* These are asked for every object of every list: no path parser in between. */
 static const char *meta(const json_t *object, const char *field)
 {
-    const char *text = json_string_value(json_object_get(json_object_get(object, "metadata"), field));
+    const char *text = json_string_value(
+        json_object_get(json_object_get(object, "metadata"), field));
     return text ? text : "";
 }
 
 static const char *meta_in(const json_t *object, const char *map, const char *key)
 {
-    const char *text = json_string_value(json_object_get(json_object_get(json_object_get(object, "metadata"), map), key));
+    const char *text = json_string_value(
+        json_object_get(json_object_get(json_object_get(object, "metadata"), map), key));
     return text ? text : "";
 }
 
 const char *kube_name(const json_t *object) { return meta(object, "name"); }
 const char *kube_namespace(const json_t *object) { return meta(object, "namespace"); }
 const char *kube_uid(const json_t *object) { return meta(object, "uid"); }
-const char *kube_label(const json_t *object, const char *label) { return meta_in(object, "labels", label); }
-const char *kube_annotation(const json_t *object, const char *annotation) { return meta_in(object, "annotations", annotation); }
+const char *kube_label(const json_t *object, const char *label)
+{
+    return meta_in(object, "labels", label);
+}
+const char *kube_annotation(const json_t *object, const char *annotation)
+{
+    return meta_in(object, "annotations", annotation);
+}
 bool kube_deleting(const json_t *object) { return *meta(object, "deletionTimestamp") != '\0'; }
 
 const json_t *kube_controller_of(const json_t *object)
 {
-    const json_t *owners = json_object_get(json_object_get(object, "metadata"), "ownerReferences"), *owner;
+    const json_t *owners = json_object_get(json_object_get(object, "metadata"), "ownerReferences"),
+                 *owner;
     size_t i;
-    json_array_foreach(owners, i, owner)
+    json_array_foreach (owners, i, owner)
         if (json_is_true(json_object_get(owner, "controller")))
             return owner;
     return NULL;

@@ -10,13 +10,14 @@
 #include <string.h>
 
 #define WATCH_DEFAULT (300 * NS_PER_S)
-#define WATCH_LATE (30 * NS_PER_S)     /* how much longer than it was asked for a watch may last */
-#define WATCH_SILENT (150 * NS_PER_S)  /* the server sends a bookmark every minute */
+#define WATCH_LATE    (30 * NS_PER_S)  /* how much longer than it was asked for a watch may last */
+#define WATCH_SILENT  (150 * NS_PER_S) /* the server sends a bookmark every minute */
 
 struct watching {
     const struct kube_watch *w;
     struct wire_lines lines;
-    struct err why; /* of an ERROR event or a line that is none; cls ERR_NONE: the caller ended it */
+    /* of an ERROR event or a line that is none; cls ERR_NONE: the caller ended it */
+    struct err why;
 };
 
 static int on_line(void *user, const char *text, size_t len)
@@ -35,7 +36,8 @@ static int on_data(void *user, const void *data, size_t len)
     return wire_lines_feed(&g->lines, data, len, on_line, g, &g->why);
 }
 
-static char *watch_url(struct kube *k, const struct kube_res *res, const char *ns, const struct kube_watch *w, int64_t timeout_ns)
+static char *watch_url(struct kube *k, const struct kube_res *res, const char *ns,
+    const struct kube_watch *w, int64_t timeout_ns)
 {
     char seconds[24];
     snprintf(seconds, sizeof seconds, "%" PRId64, MAX(timeout_ns / NS_PER_S, 1));
@@ -68,7 +70,8 @@ static int outcome(const struct watching *g, int rc, const struct http_resp *res
     return 0;
 }
 
-int kube_watch(struct kube *k, const struct kube_res *res, const char *ns, const struct kube_watch *w, struct err *e)
+int kube_watch(struct kube *k, const struct kube_res *res, const char *ns,
+    const struct kube_watch *w, struct err *e)
 {
     int64_t timeout = w->timeout_ns ? w->timeout_ns : WATCH_DEFAULT;
     struct watching g = {.w = w, .lines = WIRE_LINES_INIT, .why = ERR_INIT};

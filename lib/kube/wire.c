@@ -27,7 +27,8 @@ int wire_fail_status(const json_t *status, struct err *e)
     int64_t code = jget_int(status, "code", 0);
     if (code < 400 || code > 599)
         code = 500;
-    err_set(e, class_of((int)code, reason), "%s%s%s (%d)", message, *message && *reason ? ": " : "", reason, (int)code);
+    err_set(e, class_of((int)code, reason), "%s%s%s (%d)", message, *message && *reason ? ": " : "",
+        reason, (int)code);
     if (e && code == 410)
         e->sys = ESTALE;
     return -1;
@@ -49,8 +50,8 @@ int wire_fail(int status, const char *body, size_t len, struct err *e)
     return -1;
 }
 
-int wire_lines_feed(struct wire_lines *l, const void *data, size_t len, int (*line)(void *, const char *, size_t), void *user,
-                    struct err *e)
+int wire_lines_feed(struct wire_lines *l, const void *data, size_t len,
+    int (*line)(void *, const char *, size_t), void *user, struct err *e)
 {
     for (const char *p = data, *end = p + len; p < end;) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
@@ -78,10 +79,13 @@ int wire_lines_feed(struct wire_lines *l, const void *data, size_t len, int (*li
 
 void wire_lines_free(struct wire_lines *l) { buf_free(&l->rest); }
 
-int wire_event(const char *text, size_t len, enum kube_event_type *type, json_t **object, struct err *e)
+int wire_event(
+    const char *text, size_t len, enum kube_event_type *type, json_t **object, struct err *e)
 {
-    static const char *const names[] = {
-        [KUBE_ADDED] = "ADDED", [KUBE_MODIFIED] = "MODIFIED", [KUBE_DELETED] = "DELETED", [KUBE_BOOKMARK] = "BOOKMARK"};
+    static const char *const names[] = {[KUBE_ADDED] = "ADDED",
+        [KUBE_MODIFIED] = "MODIFIED",
+        [KUBE_DELETED] = "DELETED",
+        [KUBE_BOOKMARK] = "BOOKMARK"};
     cleanup_json json_t *j = json_parse(text, len, e);
     if (!j)
         return err_wrap(e, "event");

@@ -1,4 +1,5 @@
-/* wire — inside lib/kube: what comes from the API server as bytes, made into errors and events. Pure: fuzzed as it stands. */
+/* wire — inside lib/kube: what comes from the API server as bytes, made into errors and events.
+ * Pure: fuzzed as it stands. */
 #ifndef MILLRACE_LIB_KUBE_WIRE_H
 #define MILLRACE_LIB_KUBE_WIRE_H
 
@@ -9,23 +10,31 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* The error of an answer that is not 2xx: from its Status if the body is one, else from the HTTP status and the body's beginning. */
+/* The error of an answer that is not 2xx: from its Status if the body is one, else from the HTTP
+ * status and the body's beginning. */
 int wire_fail(int status, const char *body, size_t len, struct err *e);
 /* The same for a Status object that came inside a 2xx stream. */
 int wire_fail_status(const json_t *status, struct err *e);
 
-/* Cuts a stream into lines. One line may be KUBE_OBJECT_MAX long, then the feed fails with EXHAUSTED. */
+/* Cuts a stream into lines. One line may be KUBE_OBJECT_MAX long, then the feed fails with
+ * EXHAUSTED. */
 struct wire_lines {
     struct buf rest; /* the line that has begun */
 };
-#define WIRE_LINES_INIT {BUF_INIT(KUBE_OBJECT_MAX)}
-/* Calls line() for every line that is complete, without its end, empty ones not; stops at its first non-zero and returns it. */
-int wire_lines_feed(struct wire_lines *l, const void *data, size_t len, int (*line)(void *user, const char *text, size_t len),
-                    void *user, struct err *e);
+#define WIRE_LINES_INIT           \
+    {                             \
+        BUF_INIT(KUBE_OBJECT_MAX) \
+    }
+/* Calls line() for every line that is complete, without its end, empty ones not; stops at its first
+ * non-zero and returns it. */
+int wire_lines_feed(struct wire_lines *l, const void *data, size_t len,
+    int (*line)(void *user, const char *text, size_t len), void *user, struct err *e);
 void wire_lines_free(struct wire_lines *l);
 
-/* One line of a watch: {"type":…,"object":…}. An ERROR event is returned as the error that its Status means. */
-int wire_event(const char *text, size_t len, enum kube_event_type *type, json_t **object, struct err *e);
+/* One line of a watch: {"type":…,"object":…}. An ERROR event is returned as the error that its
+ * Status means. */
+int wire_event(
+    const char *text, size_t len, enum kube_event_type *type, json_t **object, struct err *e);
 
 /* Seconds of a Retry-After header (number or date) from now; -1 if it is neither. */
 int64_t wire_retry_after_ns(const char *value, int64_t real_now_ns);

@@ -96,7 +96,8 @@ static int pair(yaml_parser_t *p, json_t *object, int depth, bool *end, struct e
     }
     const char *name = (const char *)key.data.scalar.value;
     if (json_object_get(object, name)) {
-        err_set(e, ERR_INVALID, "yaml, line %zu: \"%s\" is given twice", key.start_mark.line + 1, name);
+        err_set(
+            e, ERR_INVALID, "yaml, line %zu: \"%s\" is given twice", key.start_mark.line + 1, name);
         goto out;
     }
     if (next(p, &value, e))
@@ -143,8 +144,14 @@ static json_t *node(yaml_parser_t *p, const yaml_event_t *event, int depth, stru
         if (!event->data.mapping_start.anchor)
             return mapping(p, depth + 1, e);
         break;
-    case YAML_NO_EVENT: case YAML_STREAM_START_EVENT: case YAML_STREAM_END_EVENT: case YAML_DOCUMENT_START_EVENT:
-    case YAML_DOCUMENT_END_EVENT: case YAML_ALIAS_EVENT: case YAML_SEQUENCE_END_EVENT: case YAML_MAPPING_END_EVENT:
+    case YAML_NO_EVENT:
+    case YAML_STREAM_START_EVENT:
+    case YAML_STREAM_END_EVENT:
+    case YAML_DOCUMENT_START_EVENT:
+    case YAML_DOCUMENT_END_EVENT:
+    case YAML_ALIAS_EVENT:
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
         break;
     }
     refuse(&event->start_mark, "anchors and aliases are not supported", e);

@@ -1,5 +1,6 @@
-/* yaml — one YAML document as json. Plain scalars become null, booleans and whole numbers where they read so; everything else is
- * a string. Refused: anchors and aliases, duplicate keys, keys that are no scalars, more than YAML_DEPTH levels, a second document. */
+/* yaml — one YAML document as json. Plain scalars become null, booleans and whole numbers where
+ * they read so; everything else is a string. Refused: anchors and aliases, duplicate keys, keys
+ * that are no scalars, more than YAML_DEPTH levels, a second document. */
 #ifndef MILLRACE_LIB_KUBE_YAML_H
 #define MILLRACE_LIB_KUBE_YAML_H
 
@@ -10,6 +11,7 @@
 
 #define YAML_DEPTH 32
 
-json_t *yaml_parse(const char *text, size_t len, struct err *e); /* INVALID with the line; caller owns */
+/* INVALID with the line; caller owns */
+json_t *yaml_parse(const char *text, size_t len, struct err *e);
 
 #endif

@@ -9,9 +9,12 @@
 const char *cond_status_name(enum cond_status s)
 {
     switch (s) {
-    case COND_FALSE: return "False";
-    case COND_TRUE: return "True";
-    case COND_UNKNOWN: return "Unknown";
+    case COND_FALSE:
+        return "False";
+    case COND_TRUE:
+        return "True";
+    case COND_UNKNOWN:
+        return "Unknown";
     }
     return "Unknown";
 }
@@ -45,8 +48,14 @@ bool cond_is_false(const json_t *conditions, const char *type)
     return !strcmp(text(cond_find(conditions, type), "status"), "False");
 }
 
-const char *cond_reason(const json_t *conditions, const char *type) { return text(cond_find(conditions, type), "reason"); }
-const char *cond_message(const json_t *conditions, const char *type) { return text(cond_find(conditions, type), "message"); }
+const char *cond_reason(const json_t *conditions, const char *type)
+{
+    return text(cond_find(conditions, type), "reason");
+}
+const char *cond_message(const json_t *conditions, const char *type)
+{
+    return text(cond_find(conditions, type), "message");
+}
 
 json_t *cond_copy(const json_t *status)
 {
@@ -60,7 +69,8 @@ bool cond_remove(json_t *conditions, const char *type)
     return i != SIZE_MAX && json_array_remove(conditions, i) == 0;
 }
 
-/* Messages may have been cut in the middle of a character: what is not UTF-8 keeps its ASCII part. */
+/* Messages may have been cut in the middle of a character: what is not UTF-8 keeps its ASCII part.
+ */
 static void set_text(json_t *cond, const char *key, const char *value)
 {
     json_t *v = json_string(value);
@@ -89,14 +99,16 @@ bool cond_set(json_t *conditions, const struct cond *c, int64_t generation, int6
     size_t at = find_at(conditions, c->type);
     const json_t *was = json_array_get(conditions, at);
     bool same_status = was && !strcmp(text(was, "status"), cond_status_name(c->status));
-    if (same_status && !strcmp(text(was, "reason"), c->reason) && !strcmp(text(was, "message"), c->message) &&
-        jget_int(was, "observedGeneration", 0) == generation)
+    if (same_status && !strcmp(text(was, "reason"), c->reason)
+        && !strcmp(text(was, "message"), c->message)
+        && jget_int(was, "observedGeneration", 0) == generation)
         return false;
 
     char now[CLOCK_RFC3339_LEN];
     clock_rfc3339(now_ns, now);
     json_t *cond = cond_new(c);
-    set_text(cond, "lastTransitionTime", same_status && *text(was, "lastTransitionTime") ? text(was, "lastTransitionTime") : now);
+    set_text(cond, "lastTransitionTime",
+        same_status && *text(was, "lastTransitionTime") ? text(was, "lastTransitionTime") : now);
     json_object_set_new(cond, "observedGeneration", json_integer(generation));
     if (was)
         json_array_set_new(conditions, at, cond);
@@ -137,7 +149,8 @@ bool cond_set_job(json_t *conditions, const struct cond *c, int64_t now_ns)
     clock_rfc3339(now_ns, now);
     json_t *cond = cond_new(c);
     set_text(cond, "lastUpdateTime", now);
-    set_text(cond, "lastTransitionTime", same_status && *text(was, "lastTransitionTime") ? text(was, "lastTransitionTime") : now);
+    set_text(cond, "lastTransitionTime",
+        same_status && *text(was, "lastTransitionTime") ? text(was, "lastTransitionTime") : now);
     if (was)
         json_array_remove(conditions, at);
     if (c->status == COND_TRUE) {

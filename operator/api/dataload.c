@@ -21,22 +21,29 @@ static int check_target(const json_t *target, size_t i, struct err *e)
         ok = !(n == 1 && s[0] == '.') && !(n == 2 && s[0] == '.' && s[1] == '.');
     }
     if (!ok)
-        return err_set(e, ERR_INVALID, "spec.target[%zu].path must be a path in the dataset, like /train", i);
+        return err_set(
+            e, ERR_INVALID, "spec.target[%zu].path must be a path in the dataset, like /train", i);
     return 0;
 }
 
 int dataload_parse(const json_t *cr, struct dataload *out, struct err *e)
 {
-    *out = (struct dataload){kube_namespace(cr), kube_name(cr), jget_str(cr, "spec.dataset.name", ""), jget_arr(cr, "spec.target"),
-        jget_int(cr, "spec.ttlSecondsAfterFinished", -1), jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1};
+    *out = (struct dataload){kube_namespace(cr), kube_name(cr),
+        jget_str(cr, "spec.dataset.name", ""), jget_arr(cr, "spec.target"),
+        jget_int(cr, "spec.ttlSecondsAfterFinished", -1),
+        jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1};
     const char *ns = jget_str(cr, "spec.dataset.namespace", out->ns);
     if (strlen(out->name) > DATALOAD_NAME_MAX || strchr(out->name, '.'))
-        return err_set(e, ERR_INVALID, "metadata.name: at most %d characters and no '.', because the loader's pod is named after it",
+        return err_set(e, ERR_INVALID,
+            "metadata.name: at most %d characters and no '.', because the loader's pod is named after it",
             DATALOAD_NAME_MAX);
     if (!*out->dataset)
-        return err_set(e, ERR_INVALID, "spec.dataset.name is missing: name a Dataset of namespace %s", out->ns);
+        return err_set(e, ERR_INVALID,
+            "spec.dataset.name is missing: name a Dataset of namespace %s", out->ns);
     if (strcmp(ns, out->ns) != 0)
-        return err_set(e, ERR_INVALID, "spec.dataset.namespace: \"%s\": a DataLoad loads a Dataset of its own namespace, %s", ns, out->ns);
+        return err_set(e, ERR_INVALID,
+            "spec.dataset.namespace: \"%s\": a DataLoad loads a Dataset of its own namespace, %s",
+            ns, out->ns);
     if (strcmp(jget_str(cr, "spec.policy", "Once"), "Once") != 0)
         return err_set(e, ERR_INVALID, "spec.policy must be Once");
     for (size_t i = 0; i < json_array_size(out->targets); i++)
@@ -49,7 +56,8 @@ json_t *dataload_paths(const struct dataload *l)
 {
     json_t *paths = json_array();
     for (size_t i = 0; i < json_array_size(l->targets); i++)
-        json_array_append_new(paths, json_string(jget_str(json_array_get(l->targets, i), "path", "/")));
+        json_array_append_new(
+            paths, json_string(jget_str(json_array_get(l->targets, i), "path", "/")));
     return paths;
 }
 
@@ -64,7 +72,8 @@ bool dataload_finished(const json_t *cr)
 int64_t dataload_expiry(const json_t *cr, const struct dataload *l)
 {
     int64_t end;
-    if (l->ttl_s < 0 || l->ttl_s > INT32_MAX || clock_parse_rfc3339(jget_str(cr, "status.completionTime", ""), &end))
+    if (l->ttl_s < 0 || l->ttl_s > INT32_MAX
+        || clock_parse_rfc3339(jget_str(cr, "status.completionTime", ""), &end))
         return -1;
     return end + l->ttl_s * NS_PER_S;
 }
@@ -75,7 +84,8 @@ static void set_duration(json_t *status, int64_t ns)
     int64_t s = ns > 0 ? ns / NS_PER_S : 0;
     char text[48];
     if (s >= 3600)
-        snprintf(text, sizeof text, "%" PRId64 "h%" PRId64 "m%" PRId64 "s", s / 3600, s / 60 % 60, s % 60);
+        snprintf(text, sizeof text, "%" PRId64 "h%" PRId64 "m%" PRId64 "s", s / 3600, s / 60 % 60,
+            s % 60);
     else if (s >= 60)
         snprintf(text, sizeof text, "%" PRId64 "m%" PRId64 "s", s / 60, s % 60);
     else
@@ -87,10 +97,12 @@ static json_t *progress_json(const struct dataload_progress *p)
 {
     char share[16];
     double done = p->bytes > 0 ? 100.0 * (double)p->done_bytes / (double)p->bytes
-                  : p->files > 0 ? 100.0 * (double)p->done_files / (double)p->files : 0;
+        : p->files > 0         ? 100.0 * (double)p->done_files / (double)p->files
+                               : 0;
     snprintf(share, sizeof share, "%.1f%%", done > 100 ? 100 : done);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "percentage", share, "files", (json_int_t)p->files, "bytes", (json_int_t)p->bytes,
-        "doneFiles", (json_int_t)p->done_files, "doneBytes", (json_int_t)p->done_bytes, "failedFiles", (json_int_t)p->failed);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "percentage", share, "files",
+        (json_int_t)p->files, "bytes", (json_int_t)p->bytes, "doneFiles", (json_int_t)p->done_files,
+        "doneBytes", (json_int_t)p->done_bytes, "failedFiles", (json_int_t)p->failed);
 }
 
 json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s)
@@ -99,7 +111,8 @@ json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s)
     char now[CLOCK_RFC3339_LEN];
     clock_rfc3339(s->now_ns, now);
     json_object_set_new(o, "phase", json_string(s->phase));
-    json_object_set_new(o, "observedGeneration", json_integer(jget_int(cr, "metadata.generation", 0)));
+    json_object_set_new(
+        o, "observedGeneration", json_integer(jget_int(cr, "metadata.generation", 0)));
     json_object_set_new(o, "conditions", json_deep_copy(s->conditions));
     if (s->progress.known)
         json_object_set_new(o, "progress", progress_json(&s->progress));

@@ -1,4 +1,5 @@
-/* dataload — the DataLoad custom resource, json → struct and its status. The only place that spells its fields. Pure. */
+/* dataload — the DataLoad custom resource, json → struct and its status. The only place that spells
+ * its fields. Pure. */
 #ifndef MILLRACE_OPERATOR_API_DATALOAD_H
 #define MILLRACE_OPERATOR_API_DATALOAD_H
 
@@ -8,14 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DATALOAD_NAME_MAX 56 /* NAME_LOADER_POD_FMT must stay a label */
+#define DATALOAD_NAME_MAX      56 /* NAME_LOADER_POD_FMT must stay a label */
 
-#define DATALOAD_PENDING "Pending"
-#define DATALOAD_EXECUTING "Executing"
-#define DATALOAD_COMPLETE "Complete"
-#define DATALOAD_FAILED "Failed"
+#define DATALOAD_PENDING       "Pending"
+#define DATALOAD_EXECUTING     "Executing"
+#define DATALOAD_COMPLETE      "Complete"
+#define DATALOAD_FAILED        "Failed"
 #define DATALOAD_COND_COMPLETE "Complete"
-#define DATALOAD_COND_FAILED "Failed"
+#define DATALOAD_COND_FAILED   "Failed"
 
 /* Borrows from the json it was parsed from. */
 struct dataload {
@@ -27,8 +28,9 @@ struct dataload {
 
 /* -1: INVALID, e says which field and what to do; out is filled as far as it could be. */
 int dataload_parse(const json_t *cr, struct dataload *out, struct err *e);
-json_t *dataload_paths(const struct dataload *l); /* array of strings, our own copies; caller owns it */
-const char *dataload_phase(const json_t *cr);     /* "" if none */
+/* array of strings, our own copies; caller owns it */
+json_t *dataload_paths(const struct dataload *l);
+const char *dataload_phase(const json_t *cr); /* "" if none */
 bool dataload_finished(const json_t *cr);
 /* When a finished one is to be deleted, ns since the epoch; -1: never. */
 int64_t dataload_expiry(const json_t *cr, const struct dataload *l);
@@ -39,10 +41,10 @@ struct dataload_progress {
 };
 struct dataload_status {
     const char *phase;
-    const json_t *conditions;  /* array; copied */
+    const json_t *conditions;          /* array; copied */
     struct dataload_progress progress; /* not known: the recorded one stays */
-    const char *started;       /* startTime, unless one is recorded; NULL: not yet */
-    bool finished;             /* sets completionTime and duration, unless they are recorded */
+    const char *started;               /* startTime, unless one is recorded; NULL: not yet */
+    bool finished; /* sets completionTime and duration, unless they are recorded */
     int64_t now_ns;
 };
 json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s);

@@ -1,31 +1,32 @@
-/* dataset — the Dataset custom resource, json → struct, and the words of its status. The only place that spells its fields.
- * Pure. The API server has checked most of it already (crds/); it is checked again here, because a CRD may be older than we
- * are and because nothing that a user wrote may bring the operator down. */
+/* dataset — the Dataset custom resource, json → struct, and the words of its status. The only place
+ * that spells its fields. Pure. The API server has checked most of it already (crds/); it is
+ * checked again here, because a CRD may be older than we are and because nothing that a user wrote
+ * may bring the operator down. */
 #ifndef MILLRACE_OPERATOR_API_DATASET_H
 #define MILLRACE_OPERATOR_API_DATASET_H
 
-#include "lib/conf/conf.h"
 #include "lib/base/err.h"
+#include "lib/conf/conf.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define DATASET_MOUNTS_MAX 32
-#define DATASET_SECRETS_MAX 16
-#define DATASET_TIERS_MAX 3
+#define DATASET_MOUNTS_MAX   32
+#define DATASET_SECRETS_MAX  16
+#define DATASET_TIERS_MAX    3
 #define DATASET_REPLICAS_MAX 1000
 
 /* phases, conditions */
-#define DATASET_NOT_BOUND "NotBound"
-#define DATASET_BOUND "Bound"
-#define DATASET_FAILED "Failed"
-#define DATASET_DELETING "Deleting"
-#define DATASET_COND_READY "Ready"
+#define DATASET_NOT_BOUND    "NotBound"
+#define DATASET_BOUND        "Bound"
+#define DATASET_FAILED       "Failed"
+#define DATASET_DELETING     "Deleting"
+#define DATASET_COND_READY   "Ready"
 #define DATASET_COND_WORKERS "WorkersReady"
 #define DATASET_COND_CLIENTS "ClientsReady"
-#define DATASET_COND_CACHE "CacheHealthy"
+#define DATASET_COND_CACHE   "CacheHealthy"
 
 enum dataset_scheme { DATASET_S3, DATASET_PVC };
 
@@ -39,7 +40,7 @@ struct dataset_mount {
     char *path;                     /* owned: where it is in the tree */
     char *claim, *claim_path;       /* owned: pvc:// only; claim_path "" or "/dir" */
     bool read_only;
-    const json_t *options;          /* NULL if none; values are strings */
+    const json_t *options; /* NULL if none; values are strings */
     struct dataset_secret secrets[DATASET_SECRETS_MAX];
     size_t nsecrets;
 };
@@ -53,21 +54,21 @@ struct dataset {
 
     struct dataset_mount mounts[DATASET_MOUNTS_MAX];
     size_t nmounts;
-    const json_t *access_modes;     /* as given; NULL: ReadOnlyMany */
-    bool read_only;                 /* no access mode allows writing */
-    const json_t *node_selector;    /* spec.nodeAffinity.required, NULL if none */
-    const json_t *tolerations;      /* NULL if none */
-    int replicas;                   /* cache workers */
+    const json_t *access_modes;  /* as given; NULL: ReadOnlyMany */
+    bool read_only;              /* no access mode allows writing */
+    const json_t *node_selector; /* spec.nodeAffinity.required, NULL if none */
+    const json_t *tolerations;   /* NULL if none */
+    int replicas;                /* cache workers */
     struct conf_tier tiers[DATASET_TIERS_MAX];
     size_t ntiers;
-    int64_t memory;                 /* bytes of the Memory tier, 0 if none */
+    int64_t memory; /* bytes of the Memory tier, 0 if none */
     const char *write_type, *profile;
-    int metadata_sync;              /* seconds, 0 if not given */
+    int metadata_sync;                                 /* seconds, 0 if not given */
     const json_t *worker_resources, *client_resources; /* NULL if none */
 };
 
-/* NULL on failure: *reason (a literal: InvalidURL, InvalidOption, NameTooLong, InvalidSpec) and e say what to change, in words.
- * dataset_free() it; the cr must outlive it. */
+/* NULL on failure: *reason (a literal: InvalidURL, InvalidOption, NameTooLong, InvalidSpec) and e
+ * say what to change, in words. dataset_free() it; the cr must outlive it. */
 struct dataset *dataset_parse(const json_t *cr, const char **reason, struct err *e);
 void dataset_free(struct dataset *d);
 void cleanup_datasetp(struct dataset **d);
@@ -75,9 +76,11 @@ void cleanup_datasetp(struct dataset **d);
 
 /* What is read of a Dataset's recorded status, and of one that could not be parsed. */
 const char *dataset_phase(const json_t *cr); /* "" if none */
-/* Can pods mount it? *reason, *message: those of the condition Ready, borrowed, "" where there is none. */
+/* Can pods mount it? *reason, *message: those of the condition Ready, borrowed, "" where there is
+ * none. */
 bool dataset_is_ready(const json_t *cr, const char **reason, const char **message);
-int dataset_cached_percent(const json_t *cr); /* 0 … 100, rounded down; -1: the size of the data is not known (yet) */
+/* 0 … 100, rounded down; -1: the size of the data is not known (yet) */
+int dataset_cached_percent(const json_t *cr);
 
 struct dataset_members {
     int desired, ready;
@@ -85,14 +88,16 @@ struct dataset_members {
 };
 struct dataset_status {
     const char *phase;
-    const json_t *conditions;      /* array; copied */
-    const struct dataset *spec;    /* NULL if it is not valid: no mounts then */
+    const json_t *conditions;   /* array; copied */
+    const struct dataset *spec; /* NULL if it is not valid: no mounts then */
     bool has_ufs, ufs_complete;
     int64_t ufs_bytes, ufs_files;
-    int64_t cached, capacity;      /* of the members that hold the cache: workers, or clients where there are none */
+    /* of the members that hold the cache: workers, or clients where there are none */
+    int64_t cached, capacity;
     int64_t client_cached;
-    int64_t read_cache, read_worker, read_store; /* delivered to pods from caches, from workers; fetched from the store */
-    int64_t read_direct;           /* part of read_store that clients fetched themselves */
+    /* delivered to pods from caches, from workers; fetched from the store */
+    int64_t read_cache, read_worker, read_store;
+    int64_t read_direct; /* part of read_store that clients fetched themselves */
     int64_t written, pending_files;
     struct dataset_members workers, clients;
 };

@@ -16,7 +16,8 @@ bool dataset_is_ready(const json_t *cr, const char **reason, const char **messag
 
 int dataset_cached_percent(const json_t *cr)
 {
-    int64_t all = jget_int(cr, "status.ufsTotalBytes", -1), cached = jget_int(cr, "status.cacheStates.cachedBytes", -1);
+    int64_t all = jget_int(cr, "status.ufsTotalBytes", -1),
+            cached = jget_int(cr, "status.cacheStates.cachedBytes", -1);
     if (all < 0 || cached < 0 || !jget_bool(cr, "status.ufsComplete", false))
         return -1;
     return cached >= all ? 100 : (int)(100 * ((double)cached / (double)all));
@@ -46,7 +47,8 @@ static json_t *members_json(struct dataset_members *m)
     snprintf(summary, sizeof summary, "%d/%d", m->ready, m->desired);
     json_t *nodes = m->nodes ? m->nodes : json_array();
     m->nodes = NULL;
-    return json_pack("{s:i, s:i, s:s, s:o}", "desired", m->desired, "ready", m->ready, "summary", summary, "nodes", nodes);
+    return json_pack("{s:i, s:i, s:s, s:o}", "desired", m->desired, "ready", m->ready, "summary",
+        summary, "nodes", nodes);
 }
 
 static json_t *mounts_json(const struct dataset *d)
@@ -54,7 +56,8 @@ static json_t *mounts_json(const struct dataset *d)
     json_t *mounts = json_array();
     for (size_t i = 0; i < d->nmounts; i++) {
         const struct dataset_mount *m = &d->mounts[i];
-        json_t *j = json_pack("{s:s, s:s, s:b}", "mountPoint", m->mount_point, "path", m->path, "readOnly", d->read_only || m->read_only);
+        json_t *j = json_pack("{s:s, s:s, s:b}", "mountPoint", m->mount_point, "path", m->path,
+            "readOnly", d->read_only || m->read_only);
         if (*m->name)
             json_object_set_new(j, "name", json_string(m->name));
         json_array_append_new(mounts, j);
@@ -92,7 +95,8 @@ static void add_ufs(json_t *o, const json_t *cr, const struct dataset_status *s)
         return;
     }
     char size[HUMAN_BYTES_LEN], text[HUMAN_BYTES_LEN + 2];
-    snprintf(text, sizeof text, "%s%s", human_bytes((uint64_t)s->ufs_bytes, size), s->ufs_complete ? "" : "+");
+    snprintf(text, sizeof text, "%s%s", human_bytes((uint64_t)s->ufs_bytes, size),
+        s->ufs_complete ? "" : "+");
     json_object_set_new(o, "ufsTotal", json_string(text));
     json_object_set_new(o, "ufsTotalBytes", json_integer(s->ufs_bytes));
     json_object_set_new(o, "fileNum", json_integer(s->ufs_files));
@@ -101,15 +105,19 @@ static void add_ufs(json_t *o, const json_t *cr, const struct dataset_status *s)
 
 json_t *dataset_status_json(const json_t *cr, struct dataset_status *s)
 {
-    json_t *o = json_pack("{s:s, s:I, s:o}", "phase", s->phase, "observedGeneration", (json_int_t)jget_int(cr, "metadata.generation", 0),
-        "conditions", json_deep_copy(s->conditions));
+    json_t *o = json_pack("{s:s, s:I, s:o}", "phase", s->phase, "observedGeneration",
+        (json_int_t)jget_int(cr, "metadata.generation", 0), "conditions",
+        json_deep_copy(s->conditions));
     if (s->spec)
         json_object_set_new(o, "mounts", mounts_json(s->spec));
     add_ufs(o, cr, s);
     json_object_set_new(o, "cacheStates", cache_json(s));
-    json_object_set_new(o, "reads", json_pack("{s:I, s:I, s:I}", "cacheBytes", (json_int_t)s->read_cache, "workerBytes",
-        (json_int_t)s->read_worker, "storeBytes", (json_int_t)s->read_store));
-    json_object_set_new(o, "writes", json_pack("{s:I, s:I}", "bytes", (json_int_t)s->written, "pendingFiles", (json_int_t)s->pending_files));
+    json_object_set_new(o, "reads",
+        json_pack("{s:I, s:I, s:I}", "cacheBytes", (json_int_t)s->read_cache, "workerBytes",
+            (json_int_t)s->read_worker, "storeBytes", (json_int_t)s->read_store));
+    json_object_set_new(o, "writes",
+        json_pack("{s:I, s:I}", "bytes", (json_int_t)s->written, "pendingFiles",
+            (json_int_t)s->pending_files));
     json_object_set_new(o, "workers", members_json(&s->workers));
     json_object_set_new(o, "clients", members_json(&s->clients));
     return o;

@@ -40,19 +40,18 @@ static int parse_restart(const json_t *v, const char *type, enum tfjob_restart *
     static const struct {
         const char *name;
         enum tfjob_restart value;
-    } table[] = {{"", TFJOB_RESTART_NEVER},
-                 {"Never", TFJOB_RESTART_NEVER},
-                 {"OnFailure", TFJOB_RESTART_ON_FAILURE},
-                 {"Always", TFJOB_RESTART_ALWAYS},
-                 {"ExitCode", TFJOB_RESTART_EXIT_CODE}};
+    } table[] = {{"", TFJOB_RESTART_NEVER}, {"Never", TFJOB_RESTART_NEVER},
+        {"OnFailure", TFJOB_RESTART_ON_FAILURE}, {"Always", TFJOB_RESTART_ALWAYS},
+        {"ExitCode", TFJOB_RESTART_EXIT_CODE}};
     const char *text = v ? json_string_value(v) : "";
     for (size_t i = 0; text && i < ARRAY_LEN(table); i++)
         if (!strcmp(text, table[i].name)) {
             *out = table[i].value;
             return 0;
         }
-    return err_set(e, ERR_INVALID, "spec.tfReplicaSpecs.%s.restartPolicy is '%s': use Always, OnFailure, Never or ExitCode", type,
-                   text ? text : "not a string");
+    return err_set(e, ERR_INVALID,
+        "spec.tfReplicaSpecs.%s.restartPolicy is '%s': use Always, OnFailure, Never or ExitCode",
+        type, text ? text : "not a string");
 }
 
 static int parse_template(const json_t *template, const char *type, struct err *e)
@@ -60,23 +59,24 @@ static int parse_template(const json_t *template, const char *type, struct err *
     const json_t *containers = jget_arr(template, "spec.containers");
     if (!json_array_size(containers))
         return err_set(e, ERR_INVALID,
-                       "spec.tfReplicaSpecs.%s.template.spec.containers is missing: give one container, named '%s'", type,
-                       TFJOB_CONTAINER);
+            "spec.tfReplicaSpecs.%s.template.spec.containers is missing: give one container, named '%s'",
+            type, TFJOB_CONTAINER);
     bool found = false;
     size_t i;
     const json_t *c;
-    json_array_foreach((json_t *)containers, i, c) {
+    json_array_foreach ((json_t *)containers, i, c) {
         const char *name = jget_str(c, "name", ""), *image = jget_str(c, "image", "");
         if (!*name || !*image)
-            return err_set(e, ERR_INVALID, "spec.tfReplicaSpecs.%s.template.spec.containers[%zu].%s is missing", type, i,
-                           *name ? "image" : "name");
+            return err_set(e, ERR_INVALID,
+                "spec.tfReplicaSpecs.%s.template.spec.containers[%zu].%s is missing", type, i,
+                *name ? "image" : "name");
         found |= !strcmp(name, TFJOB_CONTAINER);
     }
     if (!found)
         return err_set(e, ERR_INVALID,
-                       "spec.tfReplicaSpecs.%s.template.spec.containers: there is no container named '%s': give the container that "
-                       "runs TensorFlow this name",
-                       type, TFJOB_CONTAINER);
+            "spec.tfReplicaSpecs.%s.template.spec.containers: there is no container named '%s': give the container that "
+            "runs TensorFlow this name",
+            type, TFJOB_CONTAINER);
     return 0;
 }
 
@@ -88,22 +88,25 @@ static int check_names(const struct tfjob *j, enum tfjob_type t, struct err *e)
     if (len <= TFJOB_NAME_MAX)
         return 0;
     return err_set(e, ERR_INVALID,
-                   "metadata.name is too long: pods are named <name>-%s-<index>, of which the longest has %zu bytes and at most %d "
-                   "are allowed: shorten the name by %zu",
-                   types[t].lower, len, TFJOB_NAME_MAX, len - TFJOB_NAME_MAX);
+        "metadata.name is too long: pods are named <name>-%s-<index>, of which the longest has %zu bytes and at most %d "
+        "are allowed: shorten the name by %zu",
+        types[t].lower, len, TFJOB_NAME_MAX, len - TFJOB_NAME_MAX);
 }
 
 static int parse_replica(struct tfjob *j, const char *key, const json_t *v, struct err *e)
 {
     enum tfjob_type t;
     if (!tfjob_type_parse(key, &t))
-        return err_set(e, ERR_INVALID, "spec.tfReplicaSpecs.%s: unknown replica type: use Chief, Master, Worker, PS or Evaluator", key);
+        return err_set(e, ERR_INVALID,
+            "spec.tfReplicaSpecs.%s: unknown replica type: use Chief, Master, Worker, PS or Evaluator",
+            key);
     if (!json_is_object(v))
         return err_set(e, ERR_INVALID, "spec.tfReplicaSpecs.%s is empty: it needs a template", key);
     struct tfjob_replica *r = &j->replica[t];
     if (r->present)
-        return err_set(e, ERR_INVALID, "spec.tfReplicaSpecs.%s: %s is given twice, in different letter cases: keep one", key,
-                       types[t].name);
+        return err_set(e, ERR_INVALID,
+            "spec.tfReplicaSpecs.%s: %s is given twice, in different letter cases: keep one", key,
+            types[t].name);
     r->present = true;
     r->replicas = 1;
     if (jget(v, "replicas")) {
@@ -132,13 +135,16 @@ static const json_t *policy(const json_t *spec, const char *field, struct tfjob 
     return v;
 }
 
-static int parse_seconds(const json_t *spec, const char *field, struct tfjob *j, int64_t *out, struct err *e)
+static int parse_seconds(
+    const json_t *spec, const char *field, struct tfjob *j, int64_t *out, struct err *e)
 {
     const json_t *v = policy(spec, field, j);
     if (!v)
         return 0;
-    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT64_MAX / 2000000000)
-        return err_set(e, ERR_INVALID, "spec.runPolicy.%s must be a whole number, 0 or more", field);
+    if (!json_is_integer(v) || json_integer_value(v) < 0
+        || json_integer_value(v) > INT64_MAX / 2000000000)
+        return err_set(
+            e, ERR_INVALID, "spec.runPolicy.%s must be a whole number, 0 or more", field);
     *out = json_integer_value(v);
     return 0;
 }
@@ -147,9 +153,9 @@ static int parse_policy(const json_t *spec, struct tfjob *j, struct err *e)
 {
     j->old_field = NULL;
     j->suspend = jget_bool(spec, "runPolicy.suspend", false);
-    if (parse_seconds(spec, "ttlSecondsAfterFinished", j, &j->ttl_s, e) ||
-        parse_seconds(spec, "activeDeadlineSeconds", j, &j->deadline_s, e) ||
-        parse_seconds(spec, "backoffLimit", j, &j->backoff_limit, e))
+    if (parse_seconds(spec, "ttlSecondsAfterFinished", j, &j->ttl_s, e)
+        || parse_seconds(spec, "activeDeadlineSeconds", j, &j->deadline_s, e)
+        || parse_seconds(spec, "backoffLimit", j, &j->backoff_limit, e))
         return -1;
     const json_t *v = policy(spec, "cleanPodPolicy", j);
     const char *clean = v ? json_string_value(v) : "";
@@ -162,11 +168,14 @@ static int parse_policy(const json_t *spec, struct tfjob *j, struct err *e)
     else if (clean && !strcmp(clean, "All"))
         j->clean = TFJOB_CLEAN_ALL;
     else
-        return err_set(e, ERR_INVALID, "spec.runPolicy.cleanPodPolicy is '%s': use All, Running or None", clean ? clean : "not a string");
+        return err_set(e, ERR_INVALID,
+            "spec.runPolicy.cleanPodPolicy is '%s': use All, Running or None",
+            clean ? clean : "not a string");
     const char *success = jget_str(spec, "successPolicy", "");
     j->all_workers = !strcmp(success, "AllWorkers");
     if (*success && !j->all_workers)
-        return err_set(e, ERR_INVALID, "spec.successPolicy is '%s': use AllWorkers, or leave it out", success);
+        return err_set(
+            e, ERR_INVALID, "spec.successPolicy is '%s': use AllWorkers, or leave it out", success);
     return 0;
 }
 
@@ -197,18 +206,20 @@ int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e)
     tfjob_identity(cr, out);
     if (!is_dns1035(out->name))
         return err_set(e, ERR_INVALID,
-                       "metadata.name '%s' is not a DNS label: use lower case letters, digits and '-', a letter first, at most %d", out->name,
-                       TFJOB_NAME_MAX);
+            "metadata.name '%s' is not a DNS label: use lower case letters, digits and '-', a letter first, at most %d",
+            out->name, TFJOB_NAME_MAX);
     const json_t *spec = jget_obj(cr, "spec"), *specs = jget_obj(spec, "tfReplicaSpecs");
     if (!json_object_size(specs))
-        return err_set(e, ERR_INVALID, "spec.tfReplicaSpecs is missing: give at least one of Chief, Master, Worker, PS, Evaluator");
+        return err_set(e, ERR_INVALID,
+            "spec.tfReplicaSpecs is missing: give at least one of Chief, Master, Worker, PS, Evaluator");
     const char *key;
     json_t *v;
-    json_object_foreach((json_t *)specs, key, v)
+    json_object_foreach ((json_t *)specs, key, v)
         if (parse_replica(out, key, v, e))
             return -1;
     if (out->replica[TFJOB_CHIEF].present && out->replica[TFJOB_MASTER].present)
-        return err_set(e, ERR_INVALID, "spec.tfReplicaSpecs: Chief and Master are two names for the same role: keep one of them");
+        return err_set(e, ERR_INVALID,
+            "spec.tfReplicaSpecs: Chief and Master are two names for the same role: keep one of them");
     out->dynamic = jget_bool(spec, "enableDynamicWorker", false);
     tfjob_parse_wishes(cr, &out->wishes);
     return parse_policy(spec, out, e) || tfjob_parse_scheduling(spec, &out->scheduling, e) ? -1 : 0;

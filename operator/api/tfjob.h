@@ -1,5 +1,5 @@
-/* tfjob — kubeflow.org/v1 TFJob: json ↔ struct, the only place that spells its fields. Defaults are those of training-operator
- * 1.9.4 and live in memory only: what the user wrote is never changed.
+/* tfjob — kubeflow.org/v1 TFJob: json ↔ struct, the only place that spells its fields. Defaults are
+ * those of training-operator 1.9.4 and live in memory only: what the user wrote is never changed.
  * All strings of struct tfjob borrow from the document it was read from. */
 #ifndef MILLRACE_OPERATOR_API_TFJOB_H
 #define MILLRACE_OPERATOR_API_TFJOB_H
@@ -12,20 +12,30 @@
 #include <stdint.h>
 
 #define TFJOB_PORT_NAME "tfjob-port"
-#define TFJOB_PORT 2222
-#define TFJOB_REPLICAS_MAX 10000 /* of one type: a ceiling for tables in memory; also in the CRD */
-#define TFJOB_NAME_MAX 63        /* bytes of a derived name: it is a host name and a label */
+#define TFJOB_PORT      2222
+#define TFJOB_REPLICAS_MAX                                                                \
+    10000                 /* of one type: a ceiling for tables in memory; also in the CRD \
+                           */
+#define TFJOB_NAME_MAX 63 /* bytes of a derived name: it is a host name and a label */
 
-/* In the order in which conditions are decided, which is also the order of the keys in TF_CONFIG. */
+/* In the order in which conditions are decided, which is also the order of the keys in TF_CONFIG.
+ */
 enum tfjob_type { TFJOB_CHIEF, TFJOB_EVALUATOR, TFJOB_MASTER, TFJOB_PS, TFJOB_WORKER };
 #define TFJOB_TYPES 5
-const char *tfjob_type_name(enum tfjob_type t);  /* "Chief" … "PS" …: keys of status.replicaStatuses */
+/* "Chief" … "PS" …: keys of status.replicaStatuses */
+const char *tfjob_type_name(enum tfjob_type t);
 const char *tfjob_type_lower(enum tfjob_type t); /* "chief" … "ps" …: names, labels, TF_CONFIG */
 bool tfjob_type_parse(const char *text, enum tfjob_type *out); /* any letter case */
 
-enum tfjob_restart { TFJOB_RESTART_NEVER, TFJOB_RESTART_ON_FAILURE, TFJOB_RESTART_ALWAYS, TFJOB_RESTART_EXIT_CODE };
+enum tfjob_restart {
+    TFJOB_RESTART_NEVER,
+    TFJOB_RESTART_ON_FAILURE,
+    TFJOB_RESTART_ALWAYS,
+    TFJOB_RESTART_EXIT_CODE
+};
 enum tfjob_clean {
-    TFJOB_CLEAN_DEFAULT, /* nothing said: like None, but PS and evaluators that still run are freed */
+    /* nothing said: like None, but PS and evaluators that still run are freed */
+    TFJOB_CLEAN_DEFAULT,
     TFJOB_CLEAN_NONE,
     TFJOB_CLEAN_RUNNING,
     TFJOB_CLEAN_ALL,
@@ -40,39 +50,42 @@ struct tfjob_replica {
 
 /* runPolicy.schedulingPolicy */
 struct tfjob_scheduling {
-    int64_t min_available;       /* -1: all replicas */
+    int64_t min_available;              /* -1: all replicas */
     const char *queue, *priority_class; /* "" if not given */
-    const json_t *min_resources; /* NULL: computed */
-    int64_t timeout_s;           /* -1: not given */
+    const json_t *min_resources;        /* NULL: computed */
+    int64_t timeout_s;                  /* -1: not given */
 };
 
-/* What is asked for by annotation; what cannot be understood is as if it were absent, and `bad` says so. */
+/* What is asked for by annotation; what cannot be understood is as if it were absent, and `bad`
+ * says so. */
 struct tfjob_wishes {
     bool exclude_evaluator, always_tf_config, restart_all, wait_preload;
     int64_t dead_node_s;
-    const char *board;           /* "<claim>/<directory>", NULL: no TensorBoard */
-    const char *board_image;     /* "": the job's own */
-    char bad[320];               /* "" if all is well */
+    const char *board;       /* "<claim>/<directory>", NULL: no TensorBoard */
+    const char *board_image; /* "": the job's own */
+    char bad[320];           /* "" if all is well */
 };
 
 struct tfjob {
     const char *ns, *name, *uid;
     bool deleting;
-    bool external;             /* managed by another controller: hands off */
+    bool external; /* managed by another controller: hands off */
     struct tfjob_replica replica[TFJOB_TYPES];
-    bool all_workers;          /* successPolicy: AllWorkers */
-    bool dynamic;              /* enableDynamicWorker */
+    bool all_workers; /* successPolicy: AllWorkers */
+    bool dynamic;     /* enableDynamicWorker */
     bool suspend;
     enum tfjob_clean clean;
     int64_t ttl_s, deadline_s, backoff_limit; /* -1: not set */
     struct tfjob_scheduling scheduling;
     struct tfjob_wishes wishes;
-    const char *old_field;     /* a pre-1.2 top-level field that was read as runPolicy.<field>; NULL if none */
+    /* a pre-1.2 top-level field that was read as runPolicy.<field>; NULL if none */
+    const char *old_field;
 };
 
 /* identity alone: enough to report what is wrong with the rest */
 void tfjob_identity(const json_t *cr, struct tfjob *out);
-/* INVALID names the field and the remedy. With a CRD of ours most of it was refused at admission; an older CRD lets it through. */
+/* INVALID names the field and the remedy. With a CRD of ours most of it was refused at admission;
+ * an older CRD lets it through. */
 int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e);
 bool tfjob_has_chief(const struct tfjob *j); /* a Chief or Master with at least one replica */
 int tfjob_total(const struct tfjob *j);      /* replicas of all types */
@@ -80,8 +93,9 @@ int tfjob_total(const struct tfjob *j);      /* replicas of all types */
 /* Parts of tfjob_parse(), in tfjob_options.c. */
 int tfjob_parse_scheduling(const json_t *spec, struct tfjob_scheduling *out, struct err *e);
 void tfjob_parse_wishes(const json_t *cr, struct tfjob_wishes *out);
-json_t *tfjob_claims(const json_t *cr); /* names of the PersistentVolumeClaims that its pods mount, each once; caller owns */
-bool tfjob_has_ended(const json_t *cr); /* by its stored status */
+/* names of the PersistentVolumeClaims that its pods mount, each once; caller owns */
+json_t *tfjob_claims(const json_t *cr);
+bool tfjob_has_ended(const json_t *cr);   /* by its stored status */
 #define TFJOB_BOARD_SUFFIX "-tensorboard" /* of the job's name: Deployment and Service */
 
 /* ---- status ---- */
@@ -91,23 +105,25 @@ struct tfjob_counts {
     int active, succeeded, failed;
 };
 
-/* What must outlive pods and operators, per index of a type: which have finished (they are never run again) and how often
- * they were started again (containers restarted in place and pods recreated). */
+/* What must outlive pods and operators, per index of a type: which have finished (they are never
+ * run again) and how often they were started again (containers restarted in place and pods
+ * recreated). */
 struct tfjob_memory {
     struct tfjob_index {
         bool completed;
         int restarts;
-    } *index; /* owned */
+    } * index; /* owned */
     size_t n;
 };
 
 struct tfjob_status {
-    json_t *conditions;                 /* owned array, cond.h */
+    json_t *conditions; /* owned array, cond.h */
     struct tfjob_counts counts[TFJOB_TYPES];
     struct tfjob_memory memory[TFJOB_TYPES];
-    int64_t start_ns, completion_ns;    /* since the epoch; 0: not set */
-    const char *last_reconcile;         /* kept as it was; NULL if absent */
-    json_t *datasets;                   /* owned array of {name, ready, cached, cachedBytes}; NULL: none */
+    int64_t start_ns, completion_ns; /* since the epoch; 0: not set */
+    const char *last_reconcile;      /* kept as it was; NULL if absent */
+    /* owned array of {name, ready, cached, cachedBytes}; NULL: none */
+    json_t *datasets;
 };
 
 /* Never fails: what does not parse is as if it were absent. */
@@ -115,21 +131,22 @@ void tfjob_status_read(const json_t *cr, struct tfjob_status *out);
 json_t *tfjob_status_json(const struct tfjob_status *s); /* caller owns */
 void tfjob_status_free(struct tfjob_status *s);
 #define cleanup_tfjob_status __attribute__((cleanup(tfjob_status_free)))
-struct tfjob_index *tfjob_memory_at(struct tfjob_memory *m, size_t index); /* grows; never NULL; index < TFJOB_REPLICAS_MAX */
+/* grows; never NULL; index < TFJOB_REPLICAS_MAX */
+struct tfjob_index *tfjob_memory_at(struct tfjob_memory *m, size_t index);
 /* Without growing: false / 0 for what is not remembered. */
 bool tfjob_completed(const struct tfjob_memory *m, size_t index);
 int tfjob_restarts(const struct tfjob_memory *m, size_t index);
 
 /* condition types; reasons are "TFJob" + one of the suffixes of the plan */
-#define TFJOB_CREATED "Created"
-#define TFJOB_RUNNING "Running"
+#define TFJOB_CREATED    "Created"
+#define TFJOB_RUNNING    "Running"
 #define TFJOB_RESTARTING "Restarting"
-#define TFJOB_SUSPENDED "Suspended"
-#define TFJOB_SUCCEEDED "Succeeded"
-#define TFJOB_FAILED "Failed"
+#define TFJOB_SUSPENDED  "Suspended"
+#define TFJOB_SUCCEEDED  "Succeeded"
+#define TFJOB_FAILED     "Failed"
 /* ours; each is gone once it is no longer so */
-#define TFJOB_STALLED "Stalled" /* the API server refuses something of this job */
+#define TFJOB_STALLED         "Stalled" /* the API server refuses something of this job */
 #define TFJOB_WAITING_DATASET "WaitingForDataset"
-#define TFJOB_WAITING_GANG "WaitingForGang"
+#define TFJOB_WAITING_GANG    "WaitingForGang"
 
 #endif

@@ -1,4 +1,5 @@
-/* What a TFJob says beyond its replicas: runPolicy.schedulingPolicy, and the annotations of ours. */
+/* What a TFJob says beyond its replicas: runPolicy.schedulingPolicy, and the annotations of ours.
+ */
 #include "operator/api/tfjob.h"
 
 #include "lib/base/mem.h"
@@ -21,21 +22,26 @@ int tfjob_parse_scheduling(const json_t *spec, struct tfjob_scheduling *out, str
     out->queue = jget_str(policy, "queue", "");
     out->priority_class = jget_str(policy, "priorityClass", "");
     out->min_resources = jget_obj(policy, "minResources");
-    if (jget(policy, "minAvailable") && jget_int_req(policy, "minAvailable", 0, INT32_MAX, &out->min_available, e))
+    if (jget(policy, "minAvailable")
+        && jget_int_req(policy, "minAvailable", 0, INT32_MAX, &out->min_available, e))
         return err_wrap(e, "spec.runPolicy.schedulingPolicy");
-    if (jget(policy, "scheduleTimeoutSeconds") && jget_int_req(policy, "scheduleTimeoutSeconds", 0, INT32_MAX, &out->timeout_s, e))
+    if (jget(policy, "scheduleTimeoutSeconds")
+        && jget_int_req(policy, "scheduleTimeoutSeconds", 0, INT32_MAX, &out->timeout_s, e))
         return err_wrap(e, "spec.runPolicy.schedulingPolicy");
     return 0;
 }
 
-static void bad(struct tfjob_wishes *w, const char *annotation, const char *value, const char *remedy)
+static void bad(
+    struct tfjob_wishes *w, const char *annotation, const char *value, const char *remedy)
 {
     if (!*w->bad)
-        snprintf(w->bad, sizeof w->bad, "annotation %s is '%.80s' and has no effect: %s", annotation, value, remedy);
+        snprintf(w->bad, sizeof w->bad, "annotation %s is '%.80s' and has no effect: %s",
+            annotation, value, remedy);
 }
 
 /* value, or otherwise if there is no such annotation or it is neither yes nor no. */
-static bool flag(const json_t *cr, const char *annotation, const char *yes, const char *no, struct tfjob_wishes *w)
+static bool flag(const json_t *cr, const char *annotation, const char *yes, const char *no,
+    struct tfjob_wishes *w)
 {
     const char *value = kube_annotation(cr, annotation);
     char remedy[80];
@@ -82,9 +88,11 @@ static void parse_board(const json_t *cr, struct tfjob_wishes *w)
     if (!*value)
         return;
     if (strlen(kube_name(cr)) + strlen(TFJOB_BOARD_SUFFIX) > TFJOB_NAME_MAX)
-        bad(w, ANNOTATION_TENSORBOARD, value, "the job's name must leave room for " TFJOB_BOARD_SUFFIX ": at most 51 characters");
+        bad(w, ANNOTATION_TENSORBOARD, value,
+            "the job's name must leave room for " TFJOB_BOARD_SUFFIX ": at most 51 characters");
     else if (!is_board_path(value))
-        bad(w, ANNOTATION_TENSORBOARD, value, "use <name of a claim>/<directory in it>, without blanks and ..");
+        bad(w, ANNOTATION_TENSORBOARD, value,
+            "use <name of a claim>/<directory in it>, without blanks and ..");
     else
         w->board = value;
 }
@@ -114,8 +122,8 @@ json_t *tfjob_claims(const json_t *cr)
     json_t *names = json_array(), *replica, *volume;
     const char *type;
     size_t i;
-    json_object_foreach((json_t *)jget_obj(cr, "spec.tfReplicaSpecs"), type, replica)
-        json_array_foreach((json_t *)jget_arr(replica, "template.spec.volumes"), i, volume)
+    json_object_foreach ((json_t *)jget_obj(cr, "spec.tfReplicaSpecs"), type, replica)
+        json_array_foreach ((json_t *)jget_arr(replica, "template.spec.volumes"), i, volume)
             add_once(names, jget_str(volume, "persistentVolumeClaim.claimName", ""));
     return names;
 }

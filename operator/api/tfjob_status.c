@@ -26,8 +26,14 @@ struct tfjob_index *tfjob_memory_at(struct tfjob_memory *m, size_t index)
     return &m->index[index];
 }
 
-bool tfjob_completed(const struct tfjob_memory *m, size_t index) { return index < m->n && m->index[index].completed; }
-int tfjob_restarts(const struct tfjob_memory *m, size_t index) { return index < m->n ? m->index[index].restarts : 0; }
+bool tfjob_completed(const struct tfjob_memory *m, size_t index)
+{
+    return index < m->n && m->index[index].completed;
+}
+int tfjob_restarts(const struct tfjob_memory *m, size_t index)
+{
+    return index < m->n ? m->index[index].restarts : 0;
+}
 
 /* A decimal number at *p that is an index; -1 if there is none. */
 static long read_index(const char **p)
@@ -61,7 +67,7 @@ static void read_memory(const json_t *v, struct tfjob_memory *m)
     read_completed(jget_str(v, "completed", ""), m);
     const char *key;
     json_t *count;
-    json_object_foreach((json_t *)jget_obj(v, "restarts"), key, count) {
+    json_object_foreach ((json_t *)jget_obj(v, "restarts"), key, count) {
         const char *p = key;
         long i = read_index(&p);
         json_int_t n = json_integer_value(count);
@@ -95,10 +101,11 @@ void tfjob_status_read(const json_t *cr, struct tfjob_status *out)
     const char *key;
     json_t *v;
     enum tfjob_type t;
-    json_object_foreach((json_t *)jget_obj(status, "replicaStatuses"), key, v)
+    json_object_foreach ((json_t *)jget_obj(status, "replicaStatuses"), key, v)
         if (tfjob_type_parse(key, &t))
-            out->counts[t] = (struct tfjob_counts){true, count(v, "active"), count(v, "succeeded"), count(v, "failed")};
-    json_object_foreach((json_t *)jget_obj(status, "indexes"), key, v)
+            out->counts[t] = (struct tfjob_counts){
+                true, count(v, "active"), count(v, "succeeded"), count(v, "failed")};
+    json_object_foreach ((json_t *)jget_obj(status, "indexes"), key, v)
         if (tfjob_type_parse(key, &t))
             read_memory(v, &out->memory[t]);
 }

@@ -1,4 +1,5 @@
-/* The attach controller: the operator is the driver's attacher. Keys are names of PersistentVolumes. */
+/* The attach controller: the operator is the driver's attacher. Keys are names of
+ * PersistentVolumes. */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
@@ -30,7 +31,10 @@ static bool is_foreign(struct attach *c, const char *pv)
     if (!c->env->watch_ns)
         return false;
     cleanup_obj struct obj *o = cache_get(c->pvs, pv);
-    return strcmp(jget_str(obj_json(o), "spec.csi.volumeAttributes.\"" VOL_DATASET_NAMESPACE "\"", ""), c->env->watch_ns) != 0;
+    return strcmp(
+               jget_str(obj_json(o), "spec.csi.volumeAttributes.\"" VOL_DATASET_NAMESPACE "\"", ""),
+               c->env->watch_ns)
+        != 0;
 }
 
 static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
@@ -38,13 +42,21 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     (void)e;
     struct attach *c = user;
     const char *uid = uid_of(key);
-    cleanup_objs struct objs found = uid ? cache_by(c->datasets, "uid", uid) : (struct objs){NULL, 0};
+    cleanup_objs struct objs found = uid ? cache_by(c->datasets, "uid", uid)
+                                         : (struct objs){NULL, 0};
     cleanup_objs struct objs attachments = cache_by(c->attachments, "pv", key);
     cleanup_members struct members members;
-    members_take(&members, uid ? cache_by(c->pods, "dataset", uid) : (struct objs){NULL, 0}, c->poll);
+    members_take(
+        &members, uid ? cache_by(c->pods, "dataset", uid) : (struct objs){NULL, 0}, c->poll);
     cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
-    struct attach_world w = {.pv = key, .cr = found.n ? obj_json(found.v[0]) : NULL, .foreign = is_foreign(c, key), .attachments = vas,
-        .members = members.v, .nmembers = members.pods.n, .now_ns = clock_real_ns(), .env = caches_render_env(c->env)};
+    struct attach_world w = {.pv = key,
+        .cr = found.n ? obj_json(found.v[0]) : NULL,
+        .foreign = is_foreign(c, key),
+        .attachments = vas,
+        .members = members.v,
+        .nmembers = members.pods.n,
+        .now_ns = clock_real_ns(),
+        .env = caches_render_env(c->env)};
     for (size_t i = 0; i < attachments.n; i++)
         if (caches_is_ours(obj_json(attachments.v[i])))
             vas[w.nattachments++] = obj_json(attachments.v[i]);
@@ -52,23 +64,29 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     return 0;
 }
 
-/* A client that the server refuses (quota, Pod Security) is a reason why the volume cannot be attached. */
-static void refused(void *user, const char *key, const struct plan_action *failed, const struct err *why, struct plan *then)
+/* A client that the server refuses (quota, Pod Security) is a reason why the volume cannot be
+ * attached. */
+static void refused(void *user, const char *key, const struct plan_action *failed,
+    const struct err *why, struct plan *then)
 {
     struct attach *c = user;
     const char *uid = uid_of(key);
-    if (!uid || failed->res != &kube_pods || (why->cls != ERR_INVALID && why->cls != ERR_DENIED && why->cls != ERR_EXISTS))
+    if (!uid || failed->res != &kube_pods
+        || (why->cls != ERR_INVALID && why->cls != ERR_DENIED && why->cls != ERR_EXISTS))
         return;
-    cleanup_objs struct objs found = cache_by(c->datasets, "uid", uid), attachments = cache_by(c->attachments, "pv", key);
+    cleanup_objs struct objs found = cache_by(c->datasets, "uid", uid),
+                             attachments = cache_by(c->attachments, "pv", key);
     for (size_t i = 0; i < attachments.n && found.n; i++) {
         const json_t *va = obj_json(attachments.v[i]), *cr = obj_json(found.v[0]);
-        cleanup_free char *client = render_client_name(kube_name(cr), jget_str(va, "spec.nodeName", ""));
+        cleanup_free char *client = render_client_name(
+            kube_name(cr), jget_str(va, "spec.nodeName", ""));
         if (caches_is_ours(va) && strcmp(client, failed->name) == 0)
             attach_plan_refused(cr, va, why->msg, clock_real_ns(), then);
     }
 }
 
-static void map_attachment(void *user, const json_t *va, void (*emit)(void *, const char *), void *to)
+static void map_attachment(
+    void *user, const json_t *va, void (*emit)(void *, const char *), void *to)
 {
     (void)user;
     const char *pv = jget_str(va, "spec.source.persistentVolumeName", "");
@@ -102,14 +120,22 @@ static void reported(void *user, const struct poll_target *t)
 int attach_controller_start(struct operator_env *env, struct err *e)
 {
     struct attach *c = xcalloc(1, sizeof *c); /* lives as long as the process */
-    *c = (struct attach){.env = env, .datasets = caches_datasets(env), .pods = poll_pods(env), .pvs = caches_pvs(env),
-        .attachments = caches_attachments(env), .poll = poll_shared(env, e)};
+    *c = (struct attach){.env = env,
+        .datasets = caches_datasets(env),
+        .pods = poll_pods(env),
+        .pvs = caches_pvs(env),
+        .attachments = caches_attachments(env),
+        .poll = poll_shared(env, e)};
     if (!c->poll) {
         free(c);
         return err_wrap(e, "attach controller");
     }
-    const struct controller_conf conf = {.name = "attach", .workers = env->workers, .keys = c->pvs, .reconcile = reconcile,
-        .on_apply_error = refused, .user = c};
+    const struct controller_conf conf = {.name = "attach",
+        .workers = env->workers,
+        .keys = c->pvs,
+        .reconcile = reconcile,
+        .on_apply_error = refused,
+        .user = c};
     c->controller = env_controller(env, &conf);
     controller_watch(c->controller, c->attachments, map_attachment, c);
     controller_watch(c->controller, c->datasets, map_dataset, c);

@@ -1,4 +1,5 @@
-/* world — what the plan for one PersistentVolume's attachments looks at. Borrowed and immutable while the plan is made. */
+/* world — what the plan for one PersistentVolume's attachments looks at. Borrowed and immutable
+ * while the plan is made. */
 #ifndef MILLRACE_OPERATOR_ATTACH_OBSERVED_H
 #define MILLRACE_OPERATOR_ATTACH_OBSERVED_H
 
@@ -12,20 +13,24 @@
 #include <stdint.h>
 
 struct attach_world {
-    const char *pv;                   /* the PersistentVolume's name */
-    const json_t *cr;                 /* its Dataset; NULL: there is none (any more) */
-    bool foreign;                     /* the Dataset may be another operator's: leave the attachments alone if there is none here */
-    const json_t *const *attachments; /* VolumeAttachments of our driver for this PersistentVolume, sorted by name */
+    const char *pv;   /* the PersistentVolume's name */
+    const json_t *cr; /* its Dataset; NULL: there is none (any more) */
+    /* the Dataset may be another operator's: leave the attachments alone if there is none here */
+    bool foreign;
+    /* VolumeAttachments of our driver for this PersistentVolume, sorted by name */
+    const json_t *const *attachments;
     size_t nattachments;
-    const struct member *members;     /* our pods with the Dataset's uid; only clients count */
+    const struct member *members; /* our pods with the Dataset's uid; only clients count */
     size_t nmembers;
-    int64_t now_ns;                   /* since the epoch */
+    int64_t now_ns; /* since the epoch */
     struct render_env env;
 };
 
-/* One client a node with an attachment; attached once it serves, attachError in words while it cannot. */
+/* One client a node with an attachment; attached once it serves, attachError in words while it
+ * cannot. */
 void attach_plan(const struct attach_world *w, struct plan *p);
 /* The server refused the client of this attachment. */
-void attach_plan_refused(const json_t *cr, const json_t *attachment, const char *why, int64_t now_ns, struct plan *then);
+void attach_plan_refused(
+    const json_t *cr, const json_t *attachment, const char *why, int64_t now_ns, struct plan *then);
 
 #endif

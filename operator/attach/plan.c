@@ -16,44 +16,55 @@ static const char *node_of(const json_t *va) { return jget_str(va, "spec.nodeNam
 
 static void plan_attached(const json_t *va, struct plan *p)
 {
-    json_t *status = jget_obj(va, "status") ? json_deep_copy(jget_obj(va, "status")) : json_object();
+    json_t *status = jget_obj(va, "status") ? json_deep_copy(jget_obj(va, "status"))
+                                            : json_object();
     json_object_set_new(status, "attached", json_true());
     json_object_del(status, "attachError");
     plan_status(p, &kube_volumeattachments, va, status);
 }
 
-/* The words reach the events of every pod that waits. The time is that of the first failure with these words. cr may be NULL. */
-static void plan_error(const json_t *cr, int64_t now_ns, const json_t *va, const char *message, struct plan *p)
+/* The words reach the events of every pod that waits. The time is that of the first failure with
+ * these words. cr may be NULL. */
+static void plan_error(
+    const json_t *cr, int64_t now_ns, const json_t *va, const char *message, struct plan *p)
 {
     if (is_attached(va) || strcmp(jget_str(va, "status.attachError.message", ""), message) == 0)
         return;
     char now[CLOCK_RFC3339_LEN];
     clock_rfc3339(now_ns, now);
-    json_t *status = jget_obj(va, "status") ? json_deep_copy(jget_obj(va, "status")) : json_object();
+    json_t *status = jget_obj(va, "status") ? json_deep_copy(jget_obj(va, "status"))
+                                            : json_object();
     json_object_set_new(status, "attached", json_false());
-    json_object_set_new(status, "attachError", json_pack("{s:s, s:s}", "time", now, "message", message));
+    json_object_set_new(
+        status, "attachError", json_pack("{s:s, s:s}", "time", now, "message", message));
     plan_status(p, &kube_volumeattachments, va, status);
-    cleanup_free char *about = cr ? xasprintf("dataset %s/%s: ", kube_namespace(cr), kube_name(cr)) : NULL;
-    size_t words = about && strncmp(message, about, strlen(about)) == 0 ? strlen(about) : 0; /* its own events need no name */
+    cleanup_free char *about = cr ? xasprintf("dataset %s/%s: ", kube_namespace(cr), kube_name(cr))
+                                  : NULL;
+    /* its own events need no name */
+    size_t words = about && strncmp(message, about, strlen(about)) == 0 ? strlen(about) : 0;
     if (cr)
-        plan_event(p, &kube_datasets, cr, true, "AttachFailed", "node %s: %s", node_of(va), message + words);
+        plan_event(p, &kube_datasets, cr, true, "AttachFailed", "node %s: %s", node_of(va),
+            message + words);
 }
 
 static const struct member *find_client(const struct attach_world *w, const char *name)
 {
     for (size_t i = 0; i < w->nmembers; i++)
-        if (member_is(w->members[i].pod, COMPONENT_CLIENT) && strcmp(kube_name(w->members[i].pod), name) == 0)
+        if (member_is(w->members[i].pod, COMPONENT_CLIENT)
+            && strcmp(kube_name(w->members[i].pod), name) == 0)
             return &w->members[i];
     return NULL;
 }
 
-/* An outdated client that serves is replaced only while all others of this dataset serve, so that a new spec or image that does not
- * work stops at the first one. The fuse connection and what readers wait for survive in the node plugin. */
+/* An outdated client that serves is replaced only while all others of this dataset serve, so that a
+ * new spec or image that does not work stops at the first one. The fuse connection and what readers
+ * wait for survive in the node plugin. */
 struct replacing {
     bool busy;
 };
 
-static void plan_client(const struct attach_world *w, const struct dataset *d, const json_t *va, struct replacing *r, struct plan *p)
+static void plan_client(const struct attach_world *w, const struct dataset *d, const json_t *va,
+    struct replacing *r, struct plan *p)
 {
     cleanup_json json_t *desired = render_client(d, &w->env, node_of(va));
     const struct member *client = find_client(w, kube_name(desired));
@@ -114,7 +125,8 @@ static void plan_leftovers(const struct attach_world *w, struct plan *p)
         const json_t *pod = w->members[i].pod;
         bool wanted = false;
         for (size_t k = 0; k < w->nattachments && !wanted; k++) {
-            cleanup_free char *name = render_client_name(kube_label(pod, LABEL_DATASET), node_of(w->attachments[k]));
+            cleanup_free char *name = render_client_name(
+                kube_label(pod, LABEL_DATASET), node_of(w->attachments[k]));
             wanted = strcmp(name, kube_name(pod)) == 0;
         }
         if (!wanted && member_is(pod, COMPONENT_CLIENT))
@@ -127,7 +139,8 @@ static void plan_no_dataset(const struct attach_world *w, struct plan *p)
     for (size_t i = 0; i < w->nattachments && !w->foreign; i++) {
         cleanup_free char *message = xasprintf(
             "PersistentVolume %s: there is no Dataset for it: it was deleted, or the volume was not made by Millrace: make a Dataset and use"
-            " the PersistentVolumeClaim of its name", w->pv);
+            " the PersistentVolumeClaim of its name",
+            w->pv);
         plan_error(NULL, w->now_ns, w->attachments[i], message, p);
     }
 }
@@ -149,9 +162,11 @@ void attach_plan(const struct attach_world *w, struct plan *p)
             continue;
         cleanup_free char *message = NULL;
         if (kube_deleting(w->cr) && !is_attached(va))
-            message = xasprintf("dataset %s/%s is being deleted: no further node can mount it", kube_namespace(w->cr), kube_name(w->cr));
+            message = xasprintf("dataset %s/%s is being deleted: no further node can mount it",
+                kube_namespace(w->cr), kube_name(w->cr));
         else if (!d)
-            message = xasprintf("dataset %s/%s: %s", kube_namespace(w->cr), kube_name(w->cr), e.msg);
+            message = xasprintf(
+                "dataset %s/%s: %s", kube_namespace(w->cr), kube_name(w->cr), e.msg);
         if (message)
             plan_error(w->cr, w->now_ns, va, message, p);
         else
@@ -159,8 +174,10 @@ void attach_plan(const struct attach_world *w, struct plan *p)
     }
 }
 
-void attach_plan_refused(const json_t *cr, const json_t *attachment, const char *why, int64_t now_ns, struct plan *then)
+void attach_plan_refused(
+    const json_t *cr, const json_t *attachment, const char *why, int64_t now_ns, struct plan *then)
 {
-    cleanup_free char *message = xasprintf("dataset %s/%s: its client cannot be made: %s", kube_namespace(cr), kube_name(cr), why);
+    cleanup_free char *message = xasprintf(
+        "dataset %s/%s: its client cannot be made: %s", kube_namespace(cr), kube_name(cr), why);
     plan_error(cr, now_ns, attachment, message, then);
 }

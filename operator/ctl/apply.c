@@ -28,20 +28,23 @@ static void observe_gone(struct apply *a, const struct plan_action *x)
 /* The answer to a patch or delete that took away the last thing that held the object. */
 static bool was_last_breath(const json_t *answer)
 {
-    return kube_deleting(answer) && !jget_len(answer, "metadata.finalizers") &&
-           jget_int(answer, "metadata.deletionGracePeriodSeconds", 0) == 0;
+    return kube_deleting(answer) && !jget_len(answer, "metadata.finalizers")
+        && jget_int(answer, "metadata.deletionGracePeriodSeconds", 0) == 0;
 }
 
 static void count(const char *verb, struct apply_result *r)
 {
     cleanup_free char *labels = xasprintf("verb=\"%s\"", verb);
-    metric_add(metric_counter("millrace_api_writes_total", labels, "Write requests to the API server that succeeded, by verb"), 1);
+    metric_add(metric_counter("millrace_api_writes_total", labels,
+                   "Write requests to the API server that succeeded, by verb"),
+        1);
     r->writes++;
 }
 
 /* ---- one action ---- */
 
-static int run_apply(struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
+static int run_apply(
+    struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *answer = NULL;
     if (kube_apply(a->kube, x->res, x->ns, x->name, "", x->body, &answer, e))
@@ -51,7 +54,10 @@ static int run_apply(struct apply *a, const struct plan_action *x, struct apply_
     return 0;
 }
 
-static const char *controller_uid(const json_t *object) { return jget_str(kube_controller_of(object), "uid", ""); }
+static const char *controller_uid(const json_t *object)
+{
+    return jget_str(kube_controller_of(object), "uid", "");
+}
 
 /* Somebody was there before: ours, from a write whose answer we never saw, or a stranger. */
 static int already_there(struct apply *a, const struct plan_action *x, struct err *e)
@@ -70,12 +76,14 @@ static int already_there(struct apply *a, const struct plan_action *x, struct er
     }
     observe(a, x->res, there);
     if (kube_deleting(there))
-        return err_set(e, ERR_CONFLICT, "create %s %s/%s: the old one is still being deleted", x->res->plural, x->ns, x->name);
+        return err_set(e, ERR_CONFLICT, "create %s %s/%s: the old one is still being deleted",
+            x->res->plural, x->ns, x->name);
     err_clear(e);
     return 0;
 }
 
-static int run_create(struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
+static int run_create(
+    struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *answer = NULL;
     if (kube_create(a->kube, x->res, x->ns, x->body, &answer, e) == 0) {
@@ -86,7 +94,8 @@ static int run_create(struct apply *a, const struct plan_action *x, struct apply
     return e->cls == ERR_EXISTS ? already_there(a, x, e) : -1;
 }
 
-static int run_delete(struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
+static int run_delete(
+    struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *answer = NULL, *there = NULL;
     struct kube_delete how = {*x->uid ? x->uid : NULL, x->propagation, x->grace_s};
@@ -100,7 +109,8 @@ static int run_delete(struct apply *a, const struct plan_action *x, struct apply
     }
     if (e->cls == ERR_CONFLICT && *x->uid) { /* another object under that name? */
         struct err conflict = *e;
-        if (kube_get(a->kube, x->res, x->ns, x->name, &there, e) == 0 && strcmp(kube_uid(there), x->uid) == 0) {
+        if (kube_get(a->kube, x->res, x->ns, x->name, &there, e) == 0
+            && strcmp(kube_uid(there), x->uid) == 0) {
             *e = conflict;
             return -1;
         }
@@ -112,7 +122,8 @@ static int run_delete(struct apply *a, const struct plan_action *x, struct apply
     return 0;
 }
 
-static int run_patch(struct apply *a, const struct plan_action *x, const char *sub, struct apply_result *r, struct err *e)
+static int run_patch(struct apply *a, const struct plan_action *x, const char *sub,
+    struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *patch = json_deep_copy(x->body), *answer = NULL;
     json_t *metadata = json_object_get(patch, "metadata");
@@ -121,7 +132,8 @@ static int run_patch(struct apply *a, const struct plan_action *x, const char *s
         json_object_set_new(patch, "metadata", metadata);
     }
     if (*x->uid)
-        json_object_set_new(metadata, "uid", json_string(x->uid)); /* not the next object of that name */
+        /* not the next object of that name */
+        json_object_set_new(metadata, "uid", json_string(x->uid));
     if (kube_patch(a->kube, x->res, x->ns, x->name, sub, KUBE_PATCH_MERGE, patch, &answer, e)) {
         if (e->cls != ERR_NOTFOUND)
             return -1;
@@ -143,17 +155,23 @@ static void run_event(struct apply *a, const struct plan_action *x)
     if (a->events)
         events_post(a->events, &about, x->warning, x->reason, x->message);
     cleanup_free char *key = kube_key(x->ns, x->name);
-    log_kv(x->warning ? LOG_WARN : LOG_INFO, x->message, "kind", x->res->kind, "object", key, "reason", x->reason, NULL);
+    log_kv(x->warning ? LOG_WARN : LOG_INFO, x->message, "kind", x->res->kind, "object", key,
+        "reason", x->reason, NULL);
 }
 
 static int run(struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     switch (x->op) {
-    case PLAN_APPLY: return run_apply(a, x, r, e);
-    case PLAN_CREATE: return run_create(a, x, r, e);
-    case PLAN_DELETE: return run_delete(a, x, r, e);
-    case PLAN_PATCH: return run_patch(a, x, "", r, e);
-    case PLAN_STATUS: return run_patch(a, x, "status", r, e);
+    case PLAN_APPLY:
+        return run_apply(a, x, r, e);
+    case PLAN_CREATE:
+        return run_create(a, x, r, e);
+    case PLAN_DELETE:
+        return run_delete(a, x, r, e);
+    case PLAN_PATCH:
+        return run_patch(a, x, "", r, e);
+    case PLAN_STATUS:
+        return run_patch(a, x, "status", r, e);
     case PLAN_EVENT:
         run_event(a, x);
         return 0;

@@ -1,26 +1,28 @@
-/* apply — runs a plan against the API server: the only writer of the operator. Answers go into the caches at once. */
+/* apply — runs a plan against the API server: the only writer of the operator. Answers go into the
+ * caches at once. */
 #ifndef MILLRACE_OPERATOR_CTL_APPLY_H
 #define MILLRACE_OPERATOR_CTL_APPLY_H
 
-#include "operator/ctl/informer.h"
 #include "operator/ctl/event.h"
+#include "operator/ctl/informer.h"
 #include "operator/ctl/plan.h"
 
 struct apply {
     struct kube *kube;
-    struct events *events;  /* NULL: events are only logged */
-    struct cache **caches;  /* every cache of the process: those of an action's resource hear the answer */
+    struct events *events; /* NULL: events are only logged */
+    /* every cache of the process: those of an action's resource hear the answer */
+    struct cache **caches;
     size_t ncaches;
 };
 
 struct apply_result {
-    size_t done;         /* actions that ran; actions[done] failed, if one did */
-    unsigned writes;     /* requests that changed something */
-    int64_t requeue_ns;  /* the earliest PLAN_REQUEUE, -1 if none */
+    size_t done;        /* actions that ran; actions[done] failed, if one did */
+    unsigned writes;    /* requests that changed something */
+    int64_t requeue_ns; /* the earliest PLAN_REQUEUE, -1 if none */
 };
 
-/* In order, stops at the first error (-1; the message names the action). Events and requeues never fail, and those behind the
- * failing action are not run. */
+/* In order, stops at the first error (-1; the message names the action). Events and requeues never
+ * fail, and those behind the failing action are not run. */
 int apply_plan(struct apply *a, const struct plan *p, struct apply_result *r, struct err *e);
 
 #endif

@@ -13,11 +13,11 @@
 #include <string.h>
 
 #define WORKERS_DEFAULT 4
-#define RESYNC_DEFAULT (600 * NS_PER_S)
-#define BACKOFF_MIN (50 * NS_PER_MS)
-#define BACKOFF_MAX (60 * NS_PER_S)
-#define PERSON_MIN (5 * NS_PER_S)   /* where a person must act, trying again soon is of no use */
-#define PERSON_MAX (300 * NS_PER_S)
+#define RESYNC_DEFAULT  (600 * NS_PER_S)
+#define BACKOFF_MIN     (50 * NS_PER_MS)
+#define BACKOFF_MAX     (60 * NS_PER_S)
+#define PERSON_MIN      (5 * NS_PER_S) /* where a person must act, trying again soon is of no use */
+#define PERSON_MAX      (300 * NS_PER_S)
 
 struct subscription {
     struct controller *controller;
@@ -36,10 +36,10 @@ struct controller {
     pthread_t *threads;        /* conf.workers */
     unsigned nthreads;
     pthread_t resync_thread;
-    bool resyncs;              /* that thread runs */
-    pthread_mutex_t mu;        /* a leaf */
+    bool resyncs;       /* that thread runs */
+    pthread_mutex_t mu; /* a leaf */
     pthread_cond_t changed;
-    bool stopping;             /* mu */
+    bool stopping; /* mu */
     struct metric *reconciles, *failures, *duration, *length;
 };
 
@@ -57,7 +57,8 @@ struct controller *controller_new(const struct controller_conf *conf)
     clock_cond_init(&c->changed);
     cleanup_free char *labels = xasprintf("controller=\"%s\"", conf->name);
     c->reconciles = metric_counter("millrace_reconciles_total", labels, "Turns of the controller");
-    c->failures = metric_counter("millrace_reconcile_errors_total", labels, "Turns that failed and are tried again");
+    c->failures = metric_counter(
+        "millrace_reconcile_errors_total", labels, "Turns that failed and are tried again");
     c->duration = metric_histogram("millrace_reconcile_seconds", labels, "Duration of a turn");
     c->length = metric_gauge("millrace_queue_length", labels, "Keys that wait, delayed ones too");
     return c;
@@ -82,7 +83,10 @@ void controller_free(struct controller *c)
 
 const char *controller_name(const struct controller *c) { return c->conf.name; }
 
-void controller_enqueue(struct controller *c, const char *key, int64_t after_ns) { queue_add_after(c->queue, key, after_ns); }
+void controller_enqueue(struct controller *c, const char *key, int64_t after_ns)
+{
+    queue_add_after(c->queue, key, after_ns);
+}
 
 /* ---- what wakes a key ---- */
 
@@ -95,7 +99,10 @@ static void wake(void *to, const char *key)
         queue_add(s->controller->queue, key);
 }
 
-static void wake_new(void *to, const char *key) { queue_add_new(((const struct subscription *)to)->controller->queue, key); }
+static void wake_new(void *to, const char *key)
+{
+    queue_add_new(((const struct subscription *)to)->controller->queue, key);
+}
 
 static void on_change(void *user, const json_t *was, const json_t *now)
 {
@@ -106,7 +113,8 @@ static void on_change(void *user, const json_t *was, const json_t *now)
         s->map(s->user, now, !was && s->keys ? wake_new : wake, s);
 }
 
-void controller_watch_after(struct controller *c, struct cache *cache, controller_map map, void *user, int64_t after_ns)
+void controller_watch_after(
+    struct controller *c, struct cache *cache, controller_map map, void *user, int64_t after_ns)
 {
     struct subscription *s = xmalloc(sizeof *s);
     *s = (struct subscription){c, map, user, after_ns, cache == c->conf.keys, c->subs};
@@ -119,14 +127,16 @@ void controller_watch(struct controller *c, struct cache *cache, controller_map 
     controller_watch_after(c, cache, map, user, 0);
 }
 
-void controller_map_self(void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
+void controller_map_self(
+    void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     (void)user;
     cleanup_free char *key = kube_key_of(object);
     emit(to, key);
 }
 
-void controller_map_owner(void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
+void controller_map_owner(
+    void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     const json_t *owner = kube_controller_of(object);
     if (strcmp(jget_str(owner, "kind", ""), user) != 0)
@@ -141,9 +151,16 @@ void controller_map_owner(void *user, const json_t *object, void (*emit)(void *,
 static int64_t at_least(const struct err *e, unsigned failures)
 {
     switch (e->cls) {
-    case ERR_NONE: case ERR_RETRY: case ERR_CONFLICT:
+    case ERR_NONE:
+    case ERR_RETRY:
+    case ERR_CONFLICT:
         return 0;
-    case ERR_NOTFOUND: case ERR_EXISTS: case ERR_INVALID: case ERR_DENIED: case ERR_EXHAUSTED: case ERR_FATAL:
+    case ERR_NOTFOUND:
+    case ERR_EXISTS:
+    case ERR_INVALID:
+    case ERR_DENIED:
+    case ERR_EXHAUSTED:
+    case ERR_FATAL:
         break;
     }
     int64_t wait = PERSON_MIN;
@@ -153,7 +170,8 @@ static int64_t at_least(const struct err *e, unsigned failures)
 }
 
 /* The failure in words on the object itself, as far as the controller has none better. */
-static void explain(struct controller *c, const char *key, const struct plan *plan, size_t failed, const struct err *why)
+static void explain(struct controller *c, const char *key, const struct plan *plan, size_t failed,
+    const struct err *why)
 {
     cleanup_plan struct plan then = PLAN_INIT;
     if (c->conf.on_apply_error)
@@ -162,16 +180,19 @@ static void explain(struct controller *c, const char *key, const struct plan *pl
     if (!then.n && for_people && c->conf.keys) {
         cleanup_obj struct obj *o = cache_get(c->conf.keys, key);
         if (o)
-            plan_event(&then, cache_res(c->conf.keys), obj_json(o), true, "ApplyFailed", "%s", why->msg);
+            plan_event(
+                &then, cache_res(c->conf.keys), obj_json(o), true, "ApplyFailed", "%s", why->msg);
     }
     struct apply_result r;
     struct err e = ERR_INIT;
     if (apply_plan(c->apply, &then, &r, &e))
-        log_kv(LOG_WARN, "the failure could not be written down", "controller", c->conf.name, "key", key, "error", e.msg, NULL);
+        log_kv(LOG_WARN, "the failure could not be written down", "controller", c->conf.name, "key",
+            key, "error", e.msg, NULL);
 }
 
 /* 0, or -1 with *e. *requeue_ns: when it wants to be looked at again, -1 if not. */
-static int turn(struct controller *c, const char *key, bool resync, int64_t *requeue_ns, struct err *e)
+static int turn(
+    struct controller *c, const char *key, bool resync, int64_t *requeue_ns, struct err *e)
 {
     cleanup_plan struct plan plan = PLAN_INIT;
     struct apply_result r = {.requeue_ns = -1};
@@ -210,8 +231,9 @@ static void work_on(struct controller *c, const char *key, bool resync)
     char text[24];
     snprintf(text, sizeof text, "%.3gs", (double)wait / (double)NS_PER_S);
     /* a lost race is daily bread: the next turn sees the newer object */
-    log_kv(e.cls == ERR_CONFLICT && before < 3 ? LOG_DEBUG : LOG_WARN, "reconcile failed", "controller", c->conf.name, "key", key,
-           "error", e.msg, "class", err_class_name(e.cls), "again_in", text, NULL);
+    log_kv(e.cls == ERR_CONFLICT && before < 3 ? LOG_DEBUG : LOG_WARN, "reconcile failed",
+        "controller", c->conf.name, "key", key, "error", e.msg, "class", err_class_name(e.cls),
+        "again_in", text, NULL);
 }
 
 static void *work(void *user)
@@ -232,7 +254,8 @@ static void resync_all(struct controller *c)
     while (all[n])
         n++;
     for (size_t i = 0; i < n; i++)
-        queue_add_resync(c->queue, all[i], (int64_t)((double)c->conf.resync_ns / 2 * (double)i / (double)n));
+        queue_add_resync(
+            c->queue, all[i], (int64_t)((double)c->conf.resync_ns / 2 * (double)i / (double)n));
 }
 
 static void *resync_loop(void *user)

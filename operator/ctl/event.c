@@ -14,26 +14,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EQUAL_NS (600 * NS_PER_S)   /* how long an Event is remembered after it was last seen */
-#define UPDATE_NS (10 * NS_PER_S)   /* between two writes of one Event */
-#define RECORDS_MAX 20000           /* more are dropped: something is very wrong then */
-#define MESSAGE_MAX 1024            /* the server's own limit */
-#define FLUSH_NS (2 * NS_PER_S)
-#define PACE_NS (NS_PER_S / EVENT_PACE)
-#define COMBINED "(combined from similar events): "
+#define EQUAL_NS    (600 * NS_PER_S) /* how long an Event is remembered after it was last seen */
+#define UPDATE_NS   (10 * NS_PER_S)  /* between two writes of one Event */
+#define RECORDS_MAX 20000            /* more are dropped: something is very wrong then */
+#define MESSAGE_MAX 1024             /* the server's own limit */
+#define FLUSH_NS    (2 * NS_PER_S)
+#define PACE_NS     (NS_PER_S / EVENT_PACE)
+#define COMBINED    "(combined from similar events): "
 
 /* One Event, in the server or on its way there. */
 struct record {
-    char *key;                   /* what makes it the same Event */
+    char *key; /* what makes it the same Event */
     const struct kube_res *res;
     char *ns, *name, *uid, *reason, *message;
     bool warning;
-    char *event_name;            /* in the server; NULL before it was written */
-    int64_t first_ns, last_ns;   /* real time */
-    int64_t seen_ns, due_ns;     /* mono: last post; next write allowed */
+    char *event_name;          /* in the server; NULL before it was written */
+    int64_t first_ns, last_ns; /* real time */
+    int64_t seen_ns, due_ns;   /* mono: last post; next write allowed */
     unsigned count;
     bool queued;
-    struct record *next;         /* in the list that waits */
+    struct record *next; /* in the list that waits */
 };
 
 struct list { /* of records that wait to be written, oldest first */
@@ -49,15 +49,16 @@ struct events {
     struct kube *kube;
     char *component, *instance;
     pthread_t thread;
-    pthread_mutex_t mu;     /* a leaf */
+    pthread_mutex_t mu; /* a leaf */
     pthread_cond_t changed;
-    struct map *records;    /* mu: key → owned record */
-    struct map *subjects;   /* mu: uid or name → owned subject */
+    struct map *records;          /* mu: key → owned record */
+    struct map *subjects;         /* mu: uid or name → owned subject */
     struct list normal, warnings; /* mu */
-    size_t waiting;         /* mu: records in both */
-    int64_t paced_ns;       /* mu: when the last Normal one would have been written at an even pace */
-    int64_t swept_ns;       /* mu */
-    bool stopping;          /* mu */
+    size_t waiting;               /* mu: records in both */
+    /* mu: when the last Normal one would have been written at an even pace */
+    int64_t paced_ns;
+    int64_t swept_ns; /* mu */
+    bool stopping;    /* mu */
     struct metric *dropped, *written;
 };
 
@@ -114,8 +115,8 @@ static void enqueue_locked(struct events *ev, struct record *r)
     pthread_cond_signal(&ev->changed);
 }
 
-static struct record *record_locked(struct events *ev, const char *key, const struct event_about *about, bool warning,
-                                    const char *reason, const char *message)
+static struct record *record_locked(struct events *ev, const char *key,
+    const struct event_about *about, bool warning, const char *reason, const char *message)
 {
     struct record *r = xcalloc(1, sizeof *r);
     r->key = xstrdup(key);
@@ -142,8 +143,8 @@ static void combine(struct record *r, const char *message)
 }
 
 /* The record of an object's events of one reason, whatever they say. */
-static struct record *combined_locked(struct events *ev, const char *subject, const struct event_about *about, bool warning,
-                                      const char *reason, const char *message)
+static struct record *combined_locked(struct events *ev, const char *subject,
+    const struct event_about *about, bool warning, const char *reason, const char *message)
 {
     cleanup_free char *key = xasprintf("%s|%d|%s", subject, warning, reason);
     struct record *r = map_get(ev->records, key);
@@ -154,7 +155,8 @@ static struct record *combined_locked(struct events *ev, const char *subject, co
     return r;
 }
 
-void events_post(struct events *ev, const struct event_about *about, bool warning, const char *reason, const char *message)
+void events_post(struct events *ev, const struct event_about *about, bool warning,
+    const char *reason, const char *message)
 {
     cleanup_free char *text = xstrdup(message);
     log_redact_text(text);
@@ -183,29 +185,32 @@ void events_post(struct events *ev, const struct event_about *about, bool warnin
 
 /* ---- writing ---- */
 
-static json_t *event_json(const struct events *ev, const struct record *r, const char *event_name, const char *ns)
+static json_t *event_json(
+    const struct events *ev, const struct record *r, const char *event_name, const char *ns)
 {
     char first[CLOCK_RFC3339_LEN], last[CLOCK_RFC3339_LEN];
     clock_rfc3339(r->first_ns, first);
     clock_rfc3339(r->last_ns, last);
     cleanup_free char *version = kube_res_api_version(r->res);
-    json_t *about = json_pack("{s:s,s:s,s:s}", "apiVersion", version, "kind", r->res->kind, "name", r->name);
+    json_t *about = json_pack(
+        "{s:s,s:s,s:s}", "apiVersion", version, "kind", r->res->kind, "name", r->name);
     if (*r->ns)
         json_object_set_new(about, "namespace", json_string(r->ns));
     if (*r->uid)
         json_object_set_new(about, "uid", json_string(r->uid));
-    return json_pack("{s:s,s:s,s:{s:s,s:s},s:o,s:s,s:s,s:{s:s},s:s,s:s,s:i,s:s,s:s,s:s}", "apiVersion", "v1", "kind", "Event",
-                     "metadata", "name", event_name, "namespace", ns, "involvedObject", about, "reason", r->reason, "message",
-                     r->message, "source", "component", ev->component, "firstTimestamp", first, "lastTimestamp", last, "count",
-                     (int)r->count, "type", r->warning ? "Warning" : "Normal", "reportingComponent", ev->component,
-                     "reportingInstance", ev->instance);
+    return json_pack("{s:s,s:s,s:{s:s,s:s},s:o,s:s,s:s,s:{s:s},s:s,s:s,s:i,s:s,s:s,s:s}",
+        "apiVersion", "v1", "kind", "Event", "metadata", "name", event_name, "namespace", ns,
+        "involvedObject", about, "reason", r->reason, "message", r->message, "source", "component",
+        ev->component, "firstTimestamp", first, "lastTimestamp", last, "count", (int)r->count,
+        "type", r->warning ? "Warning" : "Normal", "reportingComponent", ev->component,
+        "reportingInstance", ev->instance);
 }
 
 /* A copy of what one write needs, so that no lock is held during it. */
 struct job {
-    char *key;        /* of the record */
+    char *key; /* of the record */
     char *event_name, *ns;
-    bool exists;      /* the server has it: only its count changes */
+    bool exists; /* the server has it: only its count changes */
     unsigned count;
     json_t *body;
 };
@@ -218,7 +223,8 @@ static struct job job_of(const struct events *ev, const struct record *r)
         char last[CLOCK_RFC3339_LEN];
         clock_rfc3339(r->last_ns, last);
         j.event_name = xstrdup(r->event_name);
-        j.body = json_pack("{s:i,s:s,s:s}", "count", (int)r->count, "lastTimestamp", last, "message", r->message);
+        j.body = json_pack(
+            "{s:i,s:s,s:s}", "count", (int)r->count, "lastTimestamp", last, "message", r->message);
     } else {
         /* unique and repeatable: a write whose answer was lost finds itself again */
         uint64_t h = hash64_mix(hash64(r->key, strlen(r->key)), (uint64_t)r->first_ns);
@@ -240,7 +246,8 @@ static void job_free(struct job *j)
 static int write_job(struct events *ev, const struct job *j, struct err *e)
 {
     if (j->exists)
-        return kube_patch(ev->kube, &kube_events, j->ns, j->event_name, "", KUBE_PATCH_MERGE, j->body, NULL, e);
+        return kube_patch(
+            ev->kube, &kube_events, j->ns, j->event_name, "", KUBE_PATCH_MERGE, j->body, NULL, e);
     if (kube_create(ev->kube, &kube_events, j->ns, j->body, NULL, e) == 0 || e->cls == ERR_EXISTS)
         return 0;
     return -1;
@@ -268,7 +275,8 @@ static void written_locked(struct events *ev, const struct job *j, int rc, const
         enqueue_locked(ev, r);
     } else {
         metric_add(ev->dropped, 1);
-        log_kv(LOG_DEBUG, "an Event could not be written", "reason", r->reason, "object", r->name, "error", e->msg, NULL);
+        log_kv(LOG_DEBUG, "an Event could not be written", "reason", r->reason, "object", r->name,
+            "error", e->msg, NULL);
     }
 }
 
@@ -278,9 +286,10 @@ static void sooner(int64_t *wait_ns, int64_t ns)
         *wait_ns = ns;
 }
 
-/* Takes the first record that may be written now off the list; else *wait_ns becomes how long until there is one, if that is
- * sooner (-1: none waits). */
-static struct record *take_due_locked(struct events *ev, struct list *l, int64_t now, int64_t *wait_ns)
+/* Takes the first record that may be written now off the list; else *wait_ns becomes how long until
+ * there is one, if that is sooner (-1: none waits). */
+static struct record *take_due_locked(
+    struct events *ev, struct list *l, int64_t now, int64_t *wait_ns)
 {
     for (struct record **at = &l->first; *at; at = &(*at)->next) {
         struct record *r = *at;
@@ -298,7 +307,8 @@ static struct record *take_due_locked(struct events *ev, struct list *l, int64_t
     return NULL;
 }
 
-/* Warnings go first, and at once; the others at a pace that leaves the server to those who do the work. */
+/* Warnings go first, and at once; the others at a pace that leaves the server to those who do the
+ * work. */
 static struct record *next_locked(struct events *ev, int64_t now, int64_t *wait_ns)
 {
     *wait_ns = -1;
@@ -376,8 +386,10 @@ struct events *events_new(struct kube *k, const char *component, const char *ins
     ev->subjects = map_new(free);
     ev->normal.last = &ev->normal.first;
     ev->warnings.last = &ev->warnings.first;
-    ev->dropped = metric_counter("millrace_events_dropped_total", "", "Events that were not written");
-    ev->written = metric_counter("millrace_events_written_total", "", "Event writes, repeated ones as updates of a count");
+    ev->dropped = metric_counter(
+        "millrace_events_dropped_total", "", "Events that were not written");
+    ev->written = metric_counter(
+        "millrace_events_written_total", "", "Event writes, repeated ones as updates of a count");
     pthread_mutex_init(&ev->mu, NULL);
     clock_cond_init(&ev->changed);
     if (pthread_create(&ev->thread, NULL, write_all, ev))

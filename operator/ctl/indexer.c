@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An entry stands in one posting for each of its index values and knows its place there, so that leaving costs nothing however
- * many stand there. */
+/* An entry stands in one posting for each of its index values and knows its place there, so that
+ * leaving costs nothing however many stand there. */
 struct link {
     struct posting *posting;
     size_t at;
@@ -155,7 +155,8 @@ const struct stored *store_get(const struct store *s, const char *key)
     return en ? &en->is : NULL;
 }
 
-void store_put(struct store *s, const char *key, struct obj *o_take, const json_t *object, uint64_t mark)
+void store_put(
+    struct store *s, const char *key, struct obj *o_take, const json_t *object, uint64_t mark)
 {
     struct entry *en = map_get(s->entries, key);
     if (en) {

@@ -8,23 +8,28 @@ struct store; /* opaque */
 
 struct store *store_new(void);
 void store_free(struct store *s);
-void store_add_index(struct store *s, const struct cache_index *index); /* while empty; a known name is skipped */
+/* while empty; a known name is skipped */
+void store_add_index(struct store *s, const struct cache_index *index);
 
 struct stored {
     struct obj *o; /* maybe folded, as all objects here */
     uint64_t rv;
-    char *uid;     /* "" if it has none */
+    char *uid; /* "" if it has none */
 };
-const struct stored *store_get(const struct store *s, const char *key); /* borrowed; NULL if absent */
-void store_put(struct store *s, const char *key, struct obj *o_take, const json_t *object, uint64_t mark); /* object: what o_take holds */
-struct obj *store_del(struct store *s, const char *key);        /* the caller owns it; NULL if absent */
+/* borrowed; NULL if absent */
+const struct stored *store_get(const struct store *s, const char *key);
+/* object: what o_take holds */
+void store_put(
+    struct store *s, const char *key, struct obj *o_take, const json_t *object, uint64_t mark);
+/* the caller owns it; NULL if absent */
+struct obj *store_del(struct store *s, const char *key);
 void store_mark(struct store *s, const char *key, uint64_t mark); /* for sweeping after a list */
 size_t store_count(const struct store *s);
 
-struct objs store_all(const struct store *s);                   /* in no order */
+struct objs store_all(const struct store *s);                                      /* in no order */
 struct objs store_by(const struct store *s, const char *index, const char *value); /* in no order */
-/* Keys: of all objects (index NULL) or those of an index's value; and those whose mark is another one and whose version is at most
- * rv. NULL-terminated arrays; cache_keys_free(). */
+/* Keys: of all objects (index NULL) or those of an index's value; and those whose mark is another
+ * one and whose version is at most rv. NULL-terminated arrays; cache_keys_free(). */
 char **store_keys(const struct store *s, const char *index, const char *value);
 char **store_unmarked(const struct store *s, uint64_t mark, uint64_t rv);
 

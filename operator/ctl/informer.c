@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_MIN (200 * NS_PER_MS)  /* wait after the first failure of a list or watch; doubles */
+#define RETRY_MIN (200 * NS_PER_MS) /* wait after the first failure of a list or watch; doubles */
 #define RETRY_MAX (30 * NS_PER_S)
-#define WATCH_MIN (300 * NS_PER_S)   /* a watch lasts between this and twice this, so that they do not all end at once */
+/* a watch lasts between this and twice this, so that they do not all end at once */
+#define WATCH_MIN (300 * NS_PER_S)
 
 struct handler {
     cache_handler fn;
@@ -42,32 +43,37 @@ struct cache {
 
 /* ---- index functions ---- */
 
-void cache_values_owner(const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
+void cache_values_owner(
+    const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     (void)arg;
     const json_t *owner;
     size_t i;
-    json_array_foreach(json_object_get(json_object_get(object, "metadata"), "ownerReferences"), i, owner) {
+    json_array_foreach (
+        json_object_get(json_object_get(object, "metadata"), "ownerReferences"), i, owner) {
         const char *uid = json_string_value(json_object_get(owner, "uid"));
         if (uid)
             emit(to, uid);
     }
 }
 
-void cache_values_namespace(const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
+void cache_values_namespace(
+    const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     (void)arg;
     emit(to, kube_namespace(object));
 }
 
-void cache_values_label(const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
+void cache_values_label(
+    const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     const char *value = kube_label(object, arg);
     if (*value)
         emit(to, value);
 }
 
-void cache_values_field(const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
+void cache_values_field(
+    const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     const char *value = jget_str(object, arg, NULL);
     if (value)
@@ -117,7 +123,10 @@ void cache_on_change(struct cache *c, cache_handler fn, void *user)
     c->handlers[c->nhandlers++] = (struct handler){fn, user};
 }
 
-void cache_add_index(struct cache *c, const struct cache_index *index) { store_add_index(c->store, index); }
+void cache_add_index(struct cache *c, const struct cache_index *index)
+{
+    store_add_index(c->store, index);
+}
 bool cache_synced(const struct cache *c) { return atomic_load(&c->synced); }
 const struct kube_res *cache_res(const struct cache *c) { return c->conf.res; }
 const struct cache_conf *cache_conf(const struct cache *c) { return &c->conf; }
@@ -155,16 +164,19 @@ static void tell(struct cache *c, struct obj *was_take, const struct obj *now)
         c->handlers[i].fn(c->handlers[i].user, obj_json(was), obj_json(now));
 }
 
-/* Who says that an object is so: a page of a list, the watch (in order of versions), or the answer to a write of ours. */
+/* Who says that an object is so: a page of a list, the watch (in order of versions), or the answer
+ * to a write of ours. */
 enum source { FROM_LIST, FROM_WATCH, FROM_WRITE };
 
-/* Keeps the object unless what is there is as new, or it answers a write and the watch is past it: then it is gone again. */
+/* Keeps the object unless what is there is as new, or it answers a write and the watch is past it:
+ * then it is gone again. */
 static void put(struct cache *c, json_t *object_take, enum source from)
 {
     cleanup_free char *key = kube_key_of(object_take);
     uint64_t rv = kube_rv(object_take);
     trim(c, object_take);
-    cleanup_obj struct obj *now = obj_take(object_take), *kept = c->conf.fold ? obj_fold(object_take) : obj_ref(now);
+    cleanup_obj struct obj *now = obj_take(object_take),
+                           *kept = c->conf.fold ? obj_fold(object_take) : obj_ref(now);
     struct obj *was = NULL;
     pthread_mutex_lock(&c->mu);
     const struct stored *have = store_get(c->store, key);
@@ -182,7 +194,8 @@ static void put(struct cache *c, json_t *object_take, enum source from)
         tell(c, was, now);
 }
 
-/* uid NULL: whatever is there. rv 0: whatever version. An object made after rv under the same name stays. */
+/* uid NULL: whatever is there. rv 0: whatever version. An object made after rv under the same name
+ * stays. */
 static void gone(struct cache *c, const char *key, const char *uid, uint64_t rv)
 {
     struct obj *was = NULL;
@@ -221,8 +234,8 @@ static bool matches(const char *labels, const json_t *object)
 
 void cache_observe(struct cache *c, json_t *object_take)
 {
-    bool ours = (!c->conf.ns || strcmp(c->conf.ns, kube_namespace(object_take)) == 0) &&
-                (!c->conf.labels || matches(c->conf.labels, object_take));
+    bool ours = (!c->conf.ns || strcmp(c->conf.ns, kube_namespace(object_take)) == 0)
+        && (!c->conf.labels || matches(c->conf.labels, object_take));
     if (ours)
         put(c, object_take, FROM_WRITE);
     else
@@ -244,11 +257,13 @@ static void wait_for(struct cache *c, int64_t ns)
     pthread_mutex_unlock(&c->mu);
 }
 
-/* Remembers what is wrong, and says it when it begins, when it becomes another kind of wrong, and when it is over. */
+/* Remembers what is wrong, and says it when it begins, when it becomes another kind of wrong, and
+ * when it is over. */
 static void trouble(struct cache *c, const struct err *e)
 {
     pthread_mutex_lock(&c->mu);
-    bool changed = strcmp(c->trouble.msg, e->msg) != 0, other = !c->troubled || c->trouble.cls != e->cls;
+    bool changed = strcmp(c->trouble.msg, e->msg) != 0,
+         other = !c->troubled || c->trouble.cls != e->cls;
     c->trouble = *e;
     pthread_mutex_unlock(&c->mu);
     bool over = c->troubled && e->cls == ERR_NONE;
@@ -256,10 +271,11 @@ static void trouble(struct cache *c, const struct err *e)
     if (atomic_load(&c->stop))
         return;
     if (over)
-        log_kv(LOG_INFO, "cache follows the API server again", "resource", c->conf.res->plural, "selector", c->conf.labels, NULL);
+        log_kv(LOG_INFO, "cache follows the API server again", "resource", c->conf.res->plural,
+            "selector", c->conf.labels, NULL);
     else if (c->troubled && changed)
-        log_kv(other ? LOG_WARN : LOG_DEBUG, "cache cannot follow the API server, will keep trying", "resource", c->conf.res->plural,
-               "selector", c->conf.labels, "error", e->msg, NULL);
+        log_kv(other ? LOG_WARN : LOG_DEBUG, "cache cannot follow the API server, will keep trying",
+            "resource", c->conf.res->plural, "selector", c->conf.labels, "error", e->msg, NULL);
 }
 
 static int on_item(void *user, json_t *item_take)
@@ -279,8 +295,9 @@ static int list(struct cache *c, struct err *e)
     if (kube_list(c->kube, c->conf.res, c->conf.ns, &sel, 0, on_item, c, &version, e)) {
         free(version);
         if (e->cls == ERR_NOTFOUND && *c->conf.res->group) {
-            err_set(e, ERR_NOTFOUND, "%s.%s is not installed in the cluster: apply the CustomResourceDefinition (crds/ or the chart)",
-                    c->conf.res->plural, c->conf.res->group);
+            err_set(e, ERR_NOTFOUND,
+                "%s.%s is not installed in the cluster: apply the CustomResourceDefinition (crds/ or the chart)",
+                c->conf.res->plural, c->conf.res->group);
         }
         return -1;
     }
@@ -295,8 +312,9 @@ static int list(struct cache *c, struct err *e)
     pthread_mutex_unlock(&c->mu);
     free(c->version);
     c->version = version;
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* under which glibc's own malloc was never set up */
-    malloc_trim(0); /* pages of a list are large, and gone now */
+#if !defined(__SANITIZE_ADDRESS__) \
+    && !defined(__SANITIZE_THREAD__) /* under which glibc's own malloc was never set up */
+    malloc_trim(0);                  /* pages of a list are large, and gone now */
 #endif
     atomic_store(&c->synced, true);
     return 0;
@@ -310,7 +328,8 @@ static int on_event(void *user, enum kube_event_type type, json_t *object_take)
     free(c->version);
     c->version = xstrdup(jget_str(object_take, "metadata.resourceVersion", ""));
     switch (type) {
-    case KUBE_ADDED: case KUBE_MODIFIED:
+    case KUBE_ADDED:
+    case KUBE_MODIFIED:
         put(c, object_take, FROM_WATCH);
         break;
     case KUBE_DELETED: {
@@ -332,7 +351,8 @@ static int on_event(void *user, enum kube_event_type type, json_t *object_take)
 static int watch(struct cache *c, struct err *e)
 {
     struct kube_select sel = {c->conf.labels, c->conf.fields};
-    cleanup_free char *from = xstrdup(c->version); /* on_event replaces c->version while the request runs */
+    /* on_event replaces c->version while the request runs */
+    cleanup_free char *from = xstrdup(c->version);
     struct kube_watch w = {
         .sel = &sel,
         .version = from,

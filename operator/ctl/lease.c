@@ -17,15 +17,15 @@ struct lease {
     void (*lost)(void *user, const char *why);
     void *user;
     pthread_t runner, watchdog;
-    pthread_mutex_t mu;      /* a leaf */
+    pthread_mutex_t mu; /* a leaf */
     pthread_cond_t changed;
-    bool held, stopping;     /* mu */
-    int64_t renewed_ns;      /* mu: mono, when the last renewal that succeeded was begun */
-    struct err why;          /* mu: the last failure */
-    json_t *seen;            /* runner: the Lease as last read or written; NULL: not known */
-    char *seen_stamp;        /* runner: holder and renewTime of another holder … */
-    int64_t seen_ns;         /* … and since when, by our clock, they have not changed */
-    char *holder;            /* runner: as last logged */
+    bool held, stopping; /* mu */
+    int64_t renewed_ns;  /* mu: mono, when the last renewal that succeeded was begun */
+    struct err why;      /* mu: the last failure */
+    json_t *seen;        /* runner: the Lease as last read or written; NULL: not known */
+    char *seen_stamp;    /* runner: holder and renewTime of another holder … */
+    int64_t seen_ns;     /* … and since when, by our clock, they have not changed */
+    char *holder;        /* runner: as last logged */
 };
 
 static json_t *spec_of(const struct lease *l, const json_t *old, bool release)
@@ -34,11 +34,13 @@ static json_t *spec_of(const struct lease *l, const json_t *old, bool release)
     clock_rfc3339_micro(clock_real_ns(), now);
     const char *before = jget_str(old, "spec.holderIdentity", "");
     bool takes_over = strcmp(before, l->identity) != 0;
-    int64_t transitions = jget_int(old, "spec.leaseTransitions", 0) + (old && takes_over && !release);
+    int64_t transitions = jget_int(old, "spec.leaseTransitions", 0)
+        + (old && takes_over && !release);
     const char *acquired = takes_over ? now : jget_str(old, "spec.acquireTime", now);
     int64_t seconds = release ? 1 : MAX((l->duration_ns + NS_PER_S - 1) / NS_PER_S, 1);
-    return json_pack("{s:s,s:I,s:s,s:s,s:I}", "holderIdentity", release ? "" : l->identity, "leaseDurationSeconds",
-                     (json_int_t)seconds, "acquireTime", acquired, "renewTime", now, "leaseTransitions", (json_int_t)transitions);
+    return json_pack("{s:s,s:I,s:s,s:s,s:I}", "holderIdentity", release ? "" : l->identity,
+        "leaseDurationSeconds", (json_int_t)seconds, "acquireTime", acquired, "renewTime", now,
+        "leaseTransitions", (json_int_t)transitions);
 }
 
 /* Forgets the Lease after a failure, so that the next try reads it. */
@@ -63,8 +65,9 @@ static int put(struct lease *l, bool release, struct err *e)
 
 static int create(struct lease *l, struct err *e)
 {
-    cleanup_json json_t *lease = json_pack("{s:s,s:s,s:{s:s,s:s},s:o}", "apiVersion", "coordination.k8s.io/v1", "kind", "Lease",
-                                           "metadata", "name", l->name, "namespace", l->ns, "spec", spec_of(l, NULL, false));
+    cleanup_json json_t *lease = json_pack("{s:s,s:s,s:{s:s,s:s},s:o}", "apiVersion",
+        "coordination.k8s.io/v1", "kind", "Lease", "metadata", "name", l->name, "namespace", l->ns,
+        "spec", spec_of(l, NULL, false));
     return kube_create(l->kube, &kube_leases, l->ns, lease, &l->seen, e);
 }
 
@@ -85,7 +88,8 @@ static bool taken(struct lease *l)
         free(l->holder);
         l->holder = xstrdup(holder);
     }
-    int64_t duration = jget_int(l->seen, "spec.leaseDurationSeconds", l->duration_ns / NS_PER_S) * NS_PER_S;
+    int64_t duration = jget_int(l->seen, "spec.leaseDurationSeconds", l->duration_ns / NS_PER_S)
+        * NS_PER_S;
     return now - l->seen_ns <= duration;
 }
 
@@ -156,7 +160,8 @@ static void *watch_deadline(void *user)
         if (!wait_locked(l, until))
             break;
         if (l->held && clock_mono_ns() - l->renewed_ns >= l->deadline_ns) {
-            snprintf(why, sizeof why, "not renewed for %.0f s: %s", (double)l->deadline_ns / (double)NS_PER_S, l->why.msg);
+            snprintf(why, sizeof why, "not renewed for %.0f s: %s",
+                (double)l->deadline_ns / (double)NS_PER_S, l->why.msg);
             l->held = false;
         }
     }
@@ -243,8 +248,10 @@ void lease_stop(struct lease *l)
         return;
     stop_threads(l, true, true);
     struct err e = ERR_INIT;
-    bool mine = l->held && l->seen && strcmp(jget_str(l->seen, "spec.holderIdentity", ""), l->identity) == 0;
+    bool mine = l->held && l->seen
+        && strcmp(jget_str(l->seen, "spec.holderIdentity", ""), l->identity) == 0;
     if (mine && put(l, true, &e))
-        log_kv(LOG_WARN, "the lease could not be given up; the next leader waits for it to run out", "error", e.msg, NULL);
+        log_kv(LOG_WARN, "the lease could not be given up; the next leader waits for it to run out",
+            "error", e.msg, NULL);
     lease_free(l);
 }

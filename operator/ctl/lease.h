@@ -1,6 +1,7 @@
-/* lease — leader election over a coordination.k8s.io/v1 Lease, as client-go does it: whoever holds it renews it; others take it
- * when it was not renewed for its duration *as seen by their own clock*. A holder that could not renew before the deadline has
- * lost: `lost` is called once and must end the process, because another one may be leading by now. */
+/* lease — leader election over a coordination.k8s.io/v1 Lease, as client-go does it: whoever holds
+ * it renews it; others take it when it was not renewed for its duration *as seen by their own
+ * clock*. A holder that could not renew before the deadline has lost: `lost` is called once and
+ * must end the process, because another one may be leading by now. */
 #ifndef MILLRACE_OPERATOR_CTL_LEASE_H
 #define MILLRACE_OPERATOR_CTL_LEASE_H
 
@@ -15,18 +16,20 @@ struct lease; /* opaque */
 
 struct lease_conf {
     const char *ns, *name;
-    const char *identity;         /* unique to this process: pod name + "_" + random */
-    int64_t duration_ns;          /* 0: 15 s */
-    int64_t deadline_ns;          /* 0: 10 s; less than duration */
-    int64_t retry_ns;             /* 0: 2 s */
+    const char *identity; /* unique to this process: pod name + "_" + random */
+    int64_t duration_ns;  /* 0: 15 s */
+    int64_t deadline_ns;  /* 0: 10 s; less than duration */
+    int64_t retry_ns;     /* 0: 2 s */
     void (*lost)(void *user, const char *why);
     void *user;
 };
 
-struct lease *lease_start(struct kube *k, const struct lease_conf *conf, struct err *e); /* copies; begins trying, on a thread of its own */
+/* copies; begins trying, on a thread of its own */
+struct lease *lease_start(struct kube *k, const struct lease_conf *conf, struct err *e);
 /* Blocks until it is held (0) or *cancel (-1). */
 int lease_wait(struct lease *l, const atomic_bool *cancel);
 bool lease_held(const struct lease *l);
-void lease_stop(struct lease *l); /* gives it up at once if held, so that the next one need not wait; frees */
+/* gives it up at once if held, so that the next one need not wait; frees */
+void lease_stop(struct lease *l);
 
 #endif

@@ -18,8 +18,9 @@ struct cache *env_cache_shared(struct operator_env *env, const struct cache_conf
     for (size_t i = 0; i < env->apply.ncaches; i++) {
         struct cache *c = env->apply.caches[i];
         const struct cache_conf *have = cache_conf(c);
-        if (have->res != conf->res || have->trim != conf->trim || have->fold != conf->fold || !same(have->ns, conf->ns) || !same(have->labels, conf->labels) ||
-            !same(have->fields, conf->fields))
+        if (have->res != conf->res || have->trim != conf->trim || have->fold != conf->fold
+            || !same(have->ns, conf->ns) || !same(have->labels, conf->labels)
+            || !same(have->fields, conf->fields))
             continue;
         for (size_t k = 0; k < conf->nindexes; k++)
             cache_add_index(c, &conf->indexes[k]);
@@ -33,11 +34,13 @@ struct controller *env_controller(struct operator_env *env, const struct control
     struct controller_conf whole = *conf;
     if (!whole.workers)
         whole.workers = env->workers;
-    env->controllers = xrealloc(env->controllers, (env->ncontrollers + 1) * sizeof *env->controllers);
+    env->controllers = xrealloc(
+        env->controllers, (env->ncontrollers + 1) * sizeof *env->controllers);
     return env->controllers[env->ncontrollers++] = controller_new(&whole);
 }
 
-void env_on_lead(struct operator_env *env, int (*start)(void *, struct err *), void (*stop)(void *), void *user)
+void env_on_lead(
+    struct operator_env *env, int (*start)(void *, struct err *), void (*stop)(void *), void *user)
 {
     env->hooks = xrealloc(env->hooks, (env->nhooks + 1) * sizeof *env->hooks);
     env->hooks[env->nhooks++] = (struct env_hook){start, stop, user};

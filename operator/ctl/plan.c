@@ -38,7 +38,8 @@ bool plan_has_writes(const struct plan *p)
     return false;
 }
 
-static struct plan_action *add(struct plan *p, enum plan_op op, const struct kube_res *res, const json_t *object)
+static struct plan_action *add(
+    struct plan *p, enum plan_op op, const struct kube_res *res, const json_t *object)
 {
     if (p->n == p->cap)
         p->actions = xrealloc(p->actions, (p->cap = p->cap ? p->cap * 2 : 8) * sizeof *p->actions);
@@ -52,13 +53,14 @@ static struct plan_action *add(struct plan *p, enum plan_op op, const struct kub
 
 /* ---- finalizer ---- */
 
-static void finalizers(struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer, bool want)
+static void finalizers(
+    struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer, bool want)
 {
     json_t *list = json_array();
     const json_t *item;
     bool have = false;
     size_t i;
-    json_array_foreach(jget_arr(cr, "metadata.finalizers"), i, item) {
+    json_array_foreach (jget_arr(cr, "metadata.finalizers"), i, item) {
         bool same = strcmp(json_string_value(item), finalizer) == 0;
         have |= same;
         if (!same || want)
@@ -73,23 +75,28 @@ static void finalizers(struct plan *p, const struct kube_res *res, const json_t 
     struct plan_action *a = add(p, PLAN_PATCH, res, cr);
     /* the list goes out whole, so it must be the list we saw */
     a->body = json_pack("{s:{s:o,s:s}}", "metadata", "finalizers", list, "resourceVersion",
-                        jget_str(cr, "metadata.resourceVersion", ""));
+        jget_str(cr, "metadata.resourceVersion", ""));
 }
 
-void plan_finalizer_add(struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer)
+void plan_finalizer_add(
+    struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer)
 {
     if (!kube_deleting(cr)) /* the server takes no new ones then */
         finalizers(p, res, cr, finalizer, true);
 }
 
-void plan_finalizer_remove(struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer)
+void plan_finalizer_remove(
+    struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer)
 {
     finalizers(p, res, cr, finalizer, false);
 }
 
 /* ---- children ---- */
 
-static void hash_of(const json_t *desired, char out[HASH_LEN]) { snprintf(out, HASH_LEN, "%016" PRIx64, json_hash(desired)); }
+static void hash_of(const json_t *desired, char out[HASH_LEN])
+{
+    snprintf(out, HASH_LEN, "%016" PRIx64, json_hash(desired));
+}
 
 bool plan_apply_needed(const json_t *desired, const json_t *cached)
 {
@@ -98,7 +105,8 @@ bool plan_apply_needed(const json_t *desired, const json_t *cached)
     return !cached || strcmp(kube_annotation(cached, ANNOTATION_HASH), hash) != 0;
 }
 
-void plan_apply(struct plan *p, const struct kube_res *res, json_t *desired_take, const json_t *cached)
+void plan_apply(
+    struct plan *p, const struct kube_res *res, json_t *desired_take, const json_t *cached)
 {
     if (!p->resync && !plan_apply_needed(desired_take, cached)) {
         json_decref(desired_take);
@@ -121,7 +129,8 @@ void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take
     add(p, PLAN_CREATE, res, object_take)->body = object_take;
 }
 
-void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cached, int64_t grace_s, const char *propagation)
+void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cached, int64_t grace_s,
+    const char *propagation)
 {
     bool sooner = grace_s == 0 && jget_int(cached, "metadata.deletionGracePeriodSeconds", 0) > 0;
     if (kube_deleting(cached) && !sooner)
@@ -131,7 +140,8 @@ void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cache
     a->propagation = xstrdup(propagation);
 }
 
-void plan_patch(struct plan *p, const struct kube_res *res, const json_t *cached, json_t *merge_patch_take)
+void plan_patch(
+    struct plan *p, const struct kube_res *res, const json_t *cached, json_t *merge_patch_take)
 {
     add(p, PLAN_PATCH, res, cached)->body = merge_patch_take;
 }
@@ -168,7 +178,8 @@ json_t *plan_merge_diff(const json_t *from, const json_t *to)
         return NULL;
     if (!json_is_object(to))
         return json_deep_copy(to);
-    /* An object replaces whatever else was there, but merges into an object: then what is gone must be said. */
+    /* An object replaces whatever else was there, but merges into an object: then what is gone must
+     * be said. */
     json_t *diff = diff_objects(json_is_object(from) ? from : NULL, to);
     if (from && json_is_object(from) && !json_object_size(diff)) { /* they differ in nulls only */
         json_decref(diff);
@@ -188,7 +199,8 @@ void plan_status(struct plan *p, const struct kube_res *res, const json_t *cr, j
 
 /* ---- events, requeue ---- */
 
-void plan_event(struct plan *p, const struct kube_res *res, const json_t *about, bool warning, const char *reason, const char *fmt, ...)
+void plan_event(struct plan *p, const struct kube_res *res, const json_t *about, bool warning,
+    const char *reason, const char *fmt, ...)
 {
     struct plan_action *a = add(p, PLAN_EVENT, res, about);
     va_list ap;
@@ -199,20 +211,30 @@ void plan_event(struct plan *p, const struct kube_res *res, const json_t *about,
     a->warning = warning;
 }
 
-void plan_requeue(struct plan *p, int64_t after_ns) { add(p, PLAN_REQUEUE, NULL, NULL)->after_ns = after_ns; }
+void plan_requeue(struct plan *p, int64_t after_ns)
+{
+    add(p, PLAN_REQUEUE, NULL, NULL)->after_ns = after_ns;
+}
 
 /* ---- for people and golden files ---- */
 
 static const char *op_name(enum plan_op op)
 {
     switch (op) {
-    case PLAN_APPLY: return "apply";
-    case PLAN_CREATE: return "create";
-    case PLAN_DELETE: return "delete";
-    case PLAN_PATCH: return "patch";
-    case PLAN_STATUS: return "status";
-    case PLAN_EVENT: return "event";
-    case PLAN_REQUEUE: return "requeue";
+    case PLAN_APPLY:
+        return "apply";
+    case PLAN_CREATE:
+        return "create";
+    case PLAN_DELETE:
+        return "delete";
+    case PLAN_PATCH:
+        return "patch";
+    case PLAN_STATUS:
+        return "status";
+    case PLAN_EVENT:
+        return "event";
+    case PLAN_REQUEUE:
+        return "requeue";
     }
     return NULL;
 }
@@ -240,10 +262,12 @@ static json_t *action_json(const struct plan_action *a)
         json_object_set_new(j, "key", json_string(key));
     }
     switch (a->op) {
-    case PLAN_APPLY: case PLAN_CREATE:
+    case PLAN_APPLY:
+    case PLAN_CREATE:
         json_object_set_new(j, "object", body_json(a));
         break;
-    case PLAN_PATCH: case PLAN_STATUS:
+    case PLAN_PATCH:
+    case PLAN_STATUS:
         json_object_set_new(j, "patch", body_json(a));
         break;
     case PLAN_DELETE:

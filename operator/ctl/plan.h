@@ -1,8 +1,9 @@
-/* plan — what a reconcile wants done, as data: a list of actions that ctl/apply runs in order, stopping at the first error.
- * Plan functions are pure: no I/O, no clock, no globals; everything they look at is in their world. Adding functions take the
- * json they are given and leave out what is already so (the cached object is passed for that), hence the plan for the world
- * after the plan is empty. Usual order: finalizer, children, deletes, one status, events, requeue.
- * Threads: one plan, one thread. */
+/* plan — what a reconcile wants done, as data: a list of actions that ctl/apply runs in order,
+ * stopping at the first error. Plan functions are pure: no I/O, no clock, no globals; everything
+ * they look at is in their world. Adding functions take the json they are given and leave out what
+ * is already so (the cached object is passed for that), hence the plan for the world after the plan
+ * is empty. Usual order: finalizer, children, deletes, one status, events, requeue. Threads: one
+ * plan, one thread. */
 #ifndef MILLRACE_OPERATOR_CTL_PLAN_H
 #define MILLRACE_OPERATOR_CTL_PLAN_H
 
@@ -15,10 +16,12 @@
 #include <stdint.h>
 
 enum plan_op {
-    PLAN_APPLY,   /* server-side apply of body (carries ANNOTATION_HASH) */
-    PLAN_CREATE,  /* POST body; AlreadyExists is success if the object there has the same controller */
-    PLAN_DELETE,  /* absent already is success; so is another uid under that name */
-    PLAN_PATCH,   /* merge patch body, with uid (and resourceVersion where it is in body) as precondition */
+    PLAN_APPLY, /* server-side apply of body (carries ANNOTATION_HASH) */
+    /* POST body; AlreadyExists is success if the object there has the same controller */
+    PLAN_CREATE,
+    PLAN_DELETE, /* absent already is success; so is another uid under that name */
+    /* merge patch body, with uid (and resourceVersion where it is in body) as precondition */
+    PLAN_PATCH,
     PLAN_STATUS,  /* merge patch body on the status subresource */
     PLAN_EVENT,   /* core/v1 Event about the object */
     PLAN_REQUEUE, /* reconcile this key again after `after_ns`; the earliest wins */
@@ -27,56 +30,71 @@ enum plan_op {
 struct plan_action {
     enum plan_op op;
     const struct kube_res *res; /* NULL for requeue */
-    char *ns, *name, *uid;      /* the object; uid: precondition of delete and patches, subject of events; "" if none */
-    json_t *body;               /* owned; NULL for delete, event, requeue */
-    char *propagation;          /* delete: NULL: the server's default */
-    int64_t grace_s;            /* delete: -1: the object's own */
-    bool warning;               /* event */
-    char *reason, *message;     /* event */
-    int64_t after_ns;           /* requeue */
+    /* the object; uid: precondition of delete and patches, subject of events; "" if none */
+    char *ns, *name, *uid;
+    json_t *body;           /* owned; NULL for delete, event, requeue */
+    char *propagation;      /* delete: NULL: the server's default */
+    int64_t grace_s;        /* delete: -1: the object's own */
+    bool warning;           /* event */
+    char *reason, *message; /* event */
+    int64_t after_ns;       /* requeue */
 };
 
 struct plan {
     struct plan_action *actions; /* owned */
     size_t n, cap;
-    bool resync; /* set before reconcile on the slow resync: children are applied even if their hash is unchanged, which undoes
-                  * foreign edits (the server drops an apply that changes nothing) */
+    /* set before reconcile on the slow resync: children are applied even if their hash is
+     * unchanged, which undoes foreign edits (the server drops an apply that changes nothing) */
+    bool resync;
 };
 
-#define PLAN_INIT {NULL, 0, 0, false}
+#define PLAN_INIT         \
+    {                     \
+        NULL, 0, 0, false \
+    }
 void plan_clear(struct plan *p); /* frees all actions */
 #define cleanup_plan __attribute__((cleanup(plan_clear)))
 bool plan_has_writes(const struct plan *p); /* anything but events and requeues */
 
-/* Adds the finalizer unless cr has it, or takes it away if it is there. Guarded by cr's resourceVersion. */
-void plan_finalizer_add(struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer);
-void plan_finalizer_remove(struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer);
+/* Adds the finalizer unless cr has it, or takes it away if it is there. Guarded by cr's
+ * resourceVersion. */
+void plan_finalizer_add(
+    struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer);
+void plan_finalizer_remove(
+    struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer);
 
-/* Server-side apply of a child. The hash of desired becomes its annotation; nothing is added to the plan if cached (the child as
- * we know it, or NULL) carries the same. desired has metadata.name, and metadata.namespace where res is namespaced. */
-void plan_apply(struct plan *p, const struct kube_res *res, json_t *desired_take, const json_t *cached);
+/* Server-side apply of a child. The hash of desired becomes its annotation; nothing is added to the
+ * plan if cached (the child as we know it, or NULL) carries the same. desired has metadata.name,
+ * and metadata.namespace where res is namespaced. */
+void plan_apply(
+    struct plan *p, const struct kube_res *res, json_t *desired_take, const json_t *cached);
 bool plan_apply_needed(const json_t *desired, const json_t *cached); /* the same test alone */
 
 void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take);
 
-/* Deletes the object as cached (its uid is the precondition); left out if it is being deleted already, unless grace_s would shorten
- * its grace to 0. grace_s -1 and propagation NULL: defaults. */
-void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cached, int64_t grace_s, const char *propagation);
+/* Deletes the object as cached (its uid is the precondition); left out if it is being deleted
+ * already, unless grace_s would shorten its grace to 0. grace_s -1 and propagation NULL: defaults.
+ */
+void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cached, int64_t grace_s,
+    const char *propagation);
 
 /* Merge patch of an object we know (uid is the precondition). */
-void plan_patch(struct plan *p, const struct kube_res *res, const json_t *cached, json_t *merge_patch_take);
+void plan_patch(
+    struct plan *p, const struct kube_res *res, const json_t *cached, json_t *merge_patch_take);
 
-/* cr.status becomes status: the difference goes out as one merge patch, nothing if there is none. */
+/* cr.status becomes status: the difference goes out as one merge patch, nothing if there is none.
+ */
 void plan_status(struct plan *p, const struct kube_res *res, const json_t *cr, json_t *status_take);
 
-/* An Event about an object. Equal ones (object, reason, message) are counted, not repeated. No secrets: it is redacted again anyway. */
-void plan_event(struct plan *p, const struct kube_res *res, const json_t *about, bool warning, const char *reason, const char *fmt, ...)
-    __attribute__((format(printf, 6, 7)));
+/* An Event about an object. Equal ones (object, reason, message) are counted, not repeated. No
+ * secrets: it is redacted again anyway. */
+void plan_event(struct plan *p, const struct kube_res *res, const json_t *about, bool warning,
+    const char *reason, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
 void plan_requeue(struct plan *p, int64_t after_ns);
 
-/* For golden tests and debug logs: [{"op":"apply","resource":"pods","key":"ns/name","object":{…}}, …]. ANNOTATION_HASH is left
- * out of objects. Caller owns it. */
+/* For golden tests and debug logs: [{"op":"apply","resource":"pods","key":"ns/name","object":{…}},
+ * …]. ANNOTATION_HASH is left out of objects. Caller owns it. */
 json_t *plan_json(const struct plan *p);
 
 /* RFC 7386: a patch that turns `from` into `to`; NULL if they are equal. from may be NULL. */

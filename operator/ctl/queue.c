@@ -11,23 +11,24 @@
 
 #define IDLE ((size_t)-1)
 
-/* Everything known about a key. It exists while the key waits, is worked on, or has failures to remember. */
+/* Everything known about a key. It exists while the key waits, is worked on, or has failures to
+ * remember. */
 struct key {
     char *name;
-    int64_t due_ns;     /* mono; meaningful while at != IDLE */
-    uint64_t order;     /* of equal times the first added comes first */
-    size_t at;          /* place in the heap, or IDLE */
+    int64_t due_ns; /* mono; meaningful while at != IDLE */
+    uint64_t order; /* of equal times the first added comes first */
+    size_t at;      /* place in the heap, or IDLE */
     unsigned failures;
-    bool busy;          /* handed to a worker */
-    bool again;         /* added while busy: due at due_ns once it is done */
-    bool resync;        /* the next turn is a resync */
-    bool fresh;         /* in the line of new keys, not in the heap; due_ns is when it came there */
+    bool busy;   /* handed to a worker */
+    bool again;  /* added while busy: due at due_ns once it is done */
+    bool resync; /* the next turn is a resync */
+    bool fresh;  /* in the line of new keys, not in the heap; due_ns is when it came there */
     TAILQ_ENTRY(key) line;
 };
 
 struct queue {
     struct queue_backoff backoff;
-    pthread_mutex_t mu;     /* a leaf */
+    pthread_mutex_t mu; /* a leaf */
     pthread_cond_t changed;
     struct map *keys;       /* mu: owned struct key */
     struct key **heap;      /* mu: by due_ns, then order; borrowed from keys */
@@ -190,8 +191,14 @@ static void add(struct queue *q, const char *name, int64_t after_ns, bool resync
 }
 
 void queue_add(struct queue *q, const char *key) { add(q, key, 0, false); }
-void queue_add_after(struct queue *q, const char *key, int64_t after_ns) { add(q, key, after_ns, false); }
-void queue_add_resync(struct queue *q, const char *key, int64_t after_ns) { add(q, key, after_ns, true); }
+void queue_add_after(struct queue *q, const char *key, int64_t after_ns)
+{
+    add(q, key, after_ns, false);
+}
+void queue_add_resync(struct queue *q, const char *key, int64_t after_ns)
+{
+    add(q, key, after_ns, true);
+}
 
 void queue_add_new(struct queue *q, const char *key)
 {
@@ -211,7 +218,8 @@ void queue_add_new(struct queue *q, const char *key)
 /* Takes the next key out; NULL if none is due. */
 static struct key *take_locked(struct queue *q)
 {
-    struct key *due = q->n && q->heap[0]->due_ns <= clock_mono_ns() ? q->heap[0] : NULL, *fresh = TAILQ_FIRST(&q->line);
+    struct key *due = q->n && q->heap[0]->due_ns <= clock_mono_ns() ? q->heap[0] : NULL,
+               *fresh = TAILQ_FIRST(&q->line);
     if (due && fresh && ++q->passed_over >= QUEUE_SHARE)
         due = NULL;
     if (due) {

@@ -1,7 +1,8 @@
-/* queue — keys waiting to be reconciled. A key is never handed to two workers at once; adding it while it is being worked on
- * runs it once more afterwards. What is begun goes before what is new: it needs few turns more, and somebody waits for them, while
- * new keys may come by the thousand; one turn in QUEUE_SHARE is theirs all the same.
- * Threads: any. Locks: queue.mu, a leaf, never across a callback. */
+/* queue — keys waiting to be reconciled. A key is never handed to two workers at once; adding it
+ * while it is being worked on runs it once more afterwards. What is begun goes before what is new:
+ * it needs few turns more, and somebody waits for them, while new keys may come by the thousand;
+ * one turn in QUEUE_SHARE is theirs all the same. Threads: any. Locks: queue.mu, a leaf, never
+ * across a callback. */
 #ifndef MILLRACE_OPERATOR_CTL_QUEUE_H
 #define MILLRACE_OPERATOR_CTL_QUEUE_H
 
@@ -14,24 +15,32 @@
 struct queue; /* opaque */
 
 struct queue_backoff {
-    int64_t min_ns; /* wait after the first failure; doubles with each further one, ± 20 % so that keys spread */
+    /* wait after the first failure; doubles with each further one, ± 20 % so that keys spread */
+    int64_t min_ns;
     int64_t max_ns;
 };
 
 struct queue *queue_new(const struct queue_backoff *b); /* caller owns; queue_free() */
 void queue_free(struct queue *q);                       /* no worker may be left in it */
 void queue_add(struct queue *q, const char *key);       /* now; copies key; no-op once stopped */
-void queue_add_new(struct queue *q, const char *key);   /* now, behind all that is due, in order; another add (but of a resync) ends that */
-void queue_add_after(struct queue *q, const char *key, int64_t after_ns); /* the earlier time wins */
-void queue_add_resync(struct queue *q, const char *key, int64_t after_ns); /* the same, and the next get says resync */
-/* Blocks for the next key that is due; caller owns it and calls queue_done(). NULL once stopped: keys that wait stay undone. */
+/* now, behind all that is due, in order; another add (but of a resync) ends that */
+void queue_add_new(struct queue *q, const char *key);
+/* the earlier time wins */
+void queue_add_after(struct queue *q, const char *key, int64_t after_ns);
+/* the same, and the next get says resync */
+void queue_add_resync(struct queue *q, const char *key, int64_t after_ns);
+/* Blocks for the next key that is due; caller owns it and calls queue_done(). NULL once stopped:
+ * keys that wait stay undone. */
 char *queue_get(struct queue *q, bool *resync);
-void queue_done(struct queue *q, const char *key);      /* success: its count of failures starts again at 0 */
+/* success: its count of failures starts again at 0 */
+void queue_done(struct queue *q, const char *key);
 /* Failure: comes back after its back-off, but not before at_least_ns. Returns the wait in ns. */
 int64_t queue_fail(struct queue *q, const char *key, int64_t at_least_ns);
-void queue_forget(struct queue *q, const char *key);    /* its failures and its delayed turns (not one that is due) */
-void queue_stop(struct queue *q);                       /* wakes every queue_get */
-size_t queue_len(struct queue *q);                      /* due or delayed, being worked on not counted */
+/* its failures and its delayed turns (not one that is due) */
+void queue_forget(struct queue *q, const char *key);
+void queue_stop(struct queue *q); /* wakes every queue_get */
+/* due or delayed, being worked on not counted */
+size_t queue_len(struct queue *q);
 unsigned queue_failures(struct queue *q, const char *key);
 
 #endif

@@ -24,25 +24,32 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     const json_t *j = obj_json(cr);
     if (!j)
         return 0;
-    cleanup_free char *dataset_key = kube_key(kube_namespace(j), jget_str(j, "spec.dataset.name", ""));
+    cleanup_free char *dataset_key = kube_key(
+        kube_namespace(j), jget_str(j, "spec.dataset.name", ""));
     dataset = cache_get(c->datasets, dataset_key);
     cleanup_members struct members members;
     members_take(&members, cache_by(c->pods, "dataload", key), c->poll);
-    const struct dataload_world w = {.cr = j, .dataset = obj_json(dataset), .members = members.v, .nmembers = members.pods.n,
-        .now_ns = clock_real_ns(), .env = caches_render_env(c->env)};
+    const struct dataload_world w = {.cr = j,
+        .dataset = obj_json(dataset),
+        .members = members.v,
+        .nmembers = members.pods.n,
+        .now_ns = clock_real_ns(),
+        .env = caches_render_env(c->env)};
     dataload_plan(&w, plan);
     return 0;
 }
 
 /* Index: key of the Dataset that a DataLoad names. */
-static void values_dataset(const char *arg, const json_t *cr, void (*emit)(void *, const char *), void *to)
+static void values_dataset(
+    const char *arg, const json_t *cr, void (*emit)(void *, const char *), void *to)
 {
     (void)arg;
     cleanup_free char *key = kube_key(kube_namespace(cr), jget_str(cr, "spec.dataset.name", ""));
     emit(to, key);
 }
 
-static void map_dataset(void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
+static void map_dataset(
+    void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
 {
     struct dataloads *c = user;
     cleanup_free char *key = kube_key_of(dataset);
@@ -73,15 +80,25 @@ static void reported(void *user, const struct poll_target *t)
 int dataload_controller_start(struct operator_env *env, struct err *e)
 {
     static const struct cache_index indexes[] = {{"dataset", values_dataset, NULL}};
-    const struct cache_conf dataloads = {.res = &kube_dataloads, .ns = env->watch_ns, .indexes = indexes, .nindexes = ARRAY_LEN(indexes)};
+    const struct cache_conf dataloads = {.res = &kube_dataloads,
+        .ns = env->watch_ns,
+        .indexes = indexes,
+        .nindexes = ARRAY_LEN(indexes)};
     struct dataloads *c = xcalloc(1, sizeof *c); /* lives as long as the process */
-    *c = (struct dataloads){.env = env, .dataloads = env_cache(env, &dataloads), .datasets = caches_datasets(env),
-        .pods = poll_pods(env), .poll = poll_shared(env, e)};
+    *c = (struct dataloads){.env = env,
+        .dataloads = env_cache(env, &dataloads),
+        .datasets = caches_datasets(env),
+        .pods = poll_pods(env),
+        .poll = poll_shared(env, e)};
     if (!c->poll) {
         free(c);
         return err_wrap(e, "dataload controller");
     }
-    const struct controller_conf conf = {.name = "dataload", .workers = env->workers, .keys = c->dataloads, .reconcile = reconcile, .user = c};
+    const struct controller_conf conf = {.name = "dataload",
+        .workers = env->workers,
+        .keys = c->dataloads,
+        .reconcile = reconcile,
+        .user = c};
     c->controller = env_controller(env, &conf);
     controller_watch(c->controller, c->dataloads, controller_map_self, NULL);
     controller_watch(c->controller, c->datasets, map_dataset, c);

@@ -17,7 +17,7 @@ struct dataload_world {
     const json_t *dataset;        /* the Dataset it names; NULL: there is none */
     const struct member *members; /* our pods with the DataLoad's label */
     size_t nmembers;
-    int64_t now_ns;               /* since the epoch */
+    int64_t now_ns; /* since the epoch */
     struct render_env env;
 };
 

@@ -19,7 +19,10 @@ struct verdict {
     struct dataload_progress progress;
 };
 
-static void set_reason(struct verdict *r, const char *reason) { snprintf(r->reason, sizeof r->reason, "%s", reason); }
+static void set_reason(struct verdict *r, const char *reason)
+{
+    snprintf(r->reason, sizeof r->reason, "%s", reason);
+}
 
 static struct verdict pending(const char *reason, bool warn)
 {
@@ -39,7 +42,8 @@ static struct verdict going(void)
 static const struct member *find_loader(const struct dataload_world *w)
 {
     for (size_t i = 0; i < w->nmembers; i++)
-        if (strcmp(jget_str(kube_controller_of(w->members[i].pod), "uid", ""), kube_uid(w->cr)) == 0)
+        if (strcmp(jget_str(kube_controller_of(w->members[i].pod), "uid", ""), kube_uid(w->cr))
+            == 0)
             return &w->members[i];
     return NULL;
 }
@@ -74,7 +78,8 @@ static void judge_complete(const struct member *m, struct verdict *r)
         snprintf(r->message, sizeof r->message, "everything was loaded and verified");
 }
 
-/* While it runs. Its last pass looks whether everything is there, and counts from the start again: the progress stays at what it was. */
+/* While it runs. Its last pass looks whether everything is there, and counts from the start again:
+ * the progress stays at what it was. */
 static void judge_running(const struct member *m, const struct member_view *v, struct verdict *r)
 {
     const json_t *load = jget_obj(m->report, "load");
@@ -82,7 +87,8 @@ static void judge_running(const struct member *m, const struct member_view *v, s
     if (!verifying)
         r->progress = progress_of(load);
     set_reason(r, verifying ? "Verifying" : "Loading");
-    snprintf(r->message, sizeof r->message, "%s", verifying ? "looking whether everything is in the cache" : "loading");
+    snprintf(r->message, sizeof r->message, "%s",
+        verifying ? "looking whether everything is in the cache" : "loading");
     if (!v->store_trouble)
         return;
     set_reason(r, v->reason);
@@ -96,25 +102,30 @@ static bool may_start(const struct dataload_world *w, const struct dataload *l, 
     const json_t *conditions = jget_arr(w->dataset, "status.conditions");
     if (!w->dataset) {
         *r = pending("DatasetNotFound", true);
-        snprintf(r->message, sizeof r->message, "there is no Dataset %s in namespace %s: make it, or correct spec.dataset.name", l->dataset,
-            l->ns);
+        snprintf(r->message, sizeof r->message,
+            "there is no Dataset %s in namespace %s: make it, or correct spec.dataset.name",
+            l->dataset, l->ns);
     } else if (!cond_is_true(conditions, DATASET_COND_READY)) {
         *r = pending("DatasetNotReady", false);
-        snprintf(r->message, sizeof r->message, "Dataset %s is not ready: %s", l->dataset, cond_message(conditions, DATASET_COND_READY));
+        snprintf(r->message, sizeof r->message, "Dataset %s is not ready: %s", l->dataset,
+            cond_message(conditions, DATASET_COND_READY));
     } else if (jget_int(w->dataset, "spec.cache.replicas", 1) == 0) {
         *r = pending("NoWorkers", true);
-        snprintf(r->message, sizeof r->message, "Dataset %s has no cache workers to load into: set its spec.cache.replicas", l->dataset);
+        snprintf(r->message, sizeof r->message,
+            "Dataset %s has no cache workers to load into: set its spec.cache.replicas",
+            l->dataset);
     } else if (!cond_is_true(conditions, DATASET_COND_WORKERS)) {
         *r = pending("WorkersNotReady", false);
-        snprintf(r->message, sizeof r->message, "waiting for the cache workers of Dataset %s: %s", l->dataset,
-            cond_message(conditions, DATASET_COND_WORKERS));
+        snprintf(r->message, sizeof r->message, "waiting for the cache workers of Dataset %s: %s",
+            l->dataset, cond_message(conditions, DATASET_COND_WORKERS));
     } else {
         return true;
     }
     return false;
 }
 
-static void start(const struct dataload_world *w, const struct dataload *l, struct verdict *r, struct plan *p)
+static void start(
+    const struct dataload_world *w, const struct dataload *l, struct verdict *r, struct plan *p)
 {
     const char *reason = "";
     struct err e = ERR_INIT;
@@ -137,22 +148,26 @@ static void fail(struct verdict *r, const char *reason)
     r->warn = true;
 }
 
-static void judge_loader(const struct dataload_world *w, const struct member *m, struct verdict *r, struct plan *p)
+static void judge_loader(
+    const struct dataload_world *w, const struct member *m, struct verdict *r, struct plan *p)
 {
     const json_t *c = jget(m->pod, "status.containerStatuses[0]");
     struct member_view v;
     member_look(m, NULL, w->now_ns, &v);
     *r = pending("Starting", false);
-    if (jget(c, "state.running") || jget(c, "state.terminated") || jget_int(c, "restartCount", 0) > 0)
+    if (jget(c, "state.running") || jget(c, "state.terminated")
+        || jget_int(c, "restartCount", 0) > 0)
         r->started = jget_str(m->pod, "status.startTime", NULL);
     if (r->started)
         r->phase = DATALOAD_EXECUTING;
     if (strcmp(jget_str(m->pod, "status.phase", ""), "Succeeded") == 0) {
         judge_complete(m, r);
-    } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == MEMBER_TROUBLED && !jget(c, "state.running")) {
+    } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == MEMBER_TROUBLED
+        && !jget(c, "state.running")) {
         fail(r, "LoadFailed");
         r->progress = last_progress(jget(c, "lastState.terminated"));
-        snprintf(r->message, sizeof r->message, "the loader was tried %d times: %s", DATALOAD_TRIES, v.message);
+        snprintf(r->message, sizeof r->message, "the loader was tried %d times: %s", DATALOAD_TRIES,
+            v.message);
         plan_delete(p, &kube_pods, m->pod, -1, NULL); /* or kubelet would go on trying */
     } else if (v.state == MEMBER_FINISHED) {
         *r = going();
@@ -195,20 +210,27 @@ static void settle(const struct dataload_world *w, const struct verdict *r, stru
 {
     const json_t *was = jget_arr(w->cr, "status.conditions");
     int64_t generation = jget_int(w->cr, "metadata.generation", 0);
-    bool complete = strcmp(r->phase, DATALOAD_COMPLETE) == 0, failed = strcmp(r->phase, DATALOAD_FAILED) == 0;
+    bool complete = strcmp(r->phase, DATALOAD_COMPLETE) == 0,
+         failed = strcmp(r->phase, DATALOAD_FAILED) == 0;
     bool turned = strcmp(cond_reason(was, DATALOAD_COND_COMPLETE), r->reason) != 0;
     cleanup_json json_t *conditions = cond_copy(json_object_get(w->cr, "status"));
-    const struct cond done = {DATALOAD_COND_COMPLETE, complete ? COND_TRUE : COND_FALSE, r->reason, r->message};
+    const struct cond done = {
+        DATALOAD_COND_COMPLETE, complete ? COND_TRUE : COND_FALSE, r->reason, r->message};
     const struct cond bad = {DATALOAD_COND_FAILED, COND_TRUE, r->reason, r->message};
     cond_set(conditions, &done, generation, w->now_ns);
     if (failed)
         cond_set(conditions, &bad, generation, w->now_ns);
-    const struct dataload_status s = {.phase = r->phase, .conditions = conditions, .progress = r->progress, .started = r->started,
-        .finished = complete || failed, .now_ns = w->now_ns};
+    const struct dataload_status s = {.phase = r->phase,
+        .conditions = conditions,
+        .progress = r->progress,
+        .started = r->started,
+        .finished = complete || failed,
+        .now_ns = w->now_ns};
     plan_status(p, &kube_dataloads, w->cr, dataload_status_json(w->cr, &s));
     if (turned && (r->warn || complete))
         plan_event(p, &kube_dataloads, w->cr, r->warn, r->reason, "%s", r->message);
-    if (!complete && !failed && !r->started && find_loader(w)) /* its slow start gets words by then */
+    /* its slow start gets words by then */
+    if (!complete && !failed && !r->started && find_loader(w))
         plan_requeue(p, MEMBER_SLOW_NS);
 }
 

@@ -15,8 +15,9 @@
 /* Reasons of waiting containers that mean the image does not come. */
 static bool is_image_reason(const char *reason)
 {
-    static const char *const reasons[] = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
-        "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"};
+    static const char *const reasons[] = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName",
+        "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
+        "SignatureValidationFailed"};
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
         if (strcmp(reasons[i], reason) == 0)
             return true;
@@ -37,9 +38,13 @@ static bool pod_condition_is(const json_t *pod, const char *type, const char *st
     return strcmp(jget_str(pod_condition(pod, type), "status", ""), status) == 0;
 }
 
-bool member_is(const json_t *pod, const char *component) { return strcmp(kube_label(pod, LABEL_COMPONENT), component) == 0; }
+bool member_is(const json_t *pod, const char *component)
+{
+    return strcmp(kube_label(pod, LABEL_COMPONENT), component) == 0;
+}
 
-/* What did not fit was cut, perhaps in the middle of a character: takes its first bytes away too. */
+/* What did not fit was cut, perhaps in the middle of a character: takes its first bytes away too.
+ */
 static void cut_whole(char *text, size_t cap)
 {
     size_t n = strlen(text);
@@ -52,7 +57,8 @@ static void cut_whole(char *text, size_t cap)
     text[n] = '\0';
 }
 
-static void trouble(struct member_view *v, const char *reason, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void trouble(struct member_view *v, const char *reason, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static void trouble(struct member_view *v, const char *reason, const char *fmt, ...)
 {
     va_list ap;
@@ -91,14 +97,19 @@ static const char *log_words(const char *line, char *out, size_t cap)
 static void crashed(struct member_view *v, const json_t *pod, const json_t *terminated)
 {
     char line[256], words[256];
-    const char *said = log_words(member_last_line(jget_str(terminated, "message", ""), line, sizeof line), words, sizeof words);
+    const char *said = log_words(
+        member_last_line(jget_str(terminated, "message", ""), line, sizeof line), words,
+        sizeof words);
     const char *reason = jget_str(terminated, "reason", "");
     if (strcmp(reason, "OOMKilled") == 0)
-        trouble(v, "OutOfMemory", "pod %s was killed because it used more memory than its limit: raise spec.cache.%s.resources.limits.memory",
+        trouble(v, "OutOfMemory",
+            "pod %s was killed because it used more memory than its limit: raise spec.cache.%s.resources.limits.memory",
             kube_name(pod), member_is(pod, COMPONENT_CLIENT) ? "client" : "worker");
     else
-        trouble(v, "ContainerCrashed", "pod %s ended with exit code %d%s%s", kube_name(pod), (int)jget_int(terminated, "exitCode", -1),
-            *reason && strcmp(reason, "Error") != 0 ? ", " : "", strcmp(reason, "Error") != 0 ? reason : "");
+        trouble(v, "ContainerCrashed", "pod %s ended with exit code %d%s%s", kube_name(pod),
+            (int)jget_int(terminated, "exitCode", -1),
+            *reason && strcmp(reason, "Error") != 0 ? ", " : "",
+            strcmp(reason, "Error") != 0 ? reason : "");
     size_t len = strlen(v->message);
     if (*said && len < sizeof v->message)
         snprintf(v->message + len, sizeof v->message - len, ": %s", said);
@@ -109,11 +120,14 @@ static void crashed(struct member_view *v, const json_t *pod, const json_t *term
 static bool look_container(const json_t *pod, struct member_view *v)
 {
     const json_t *c = jget(pod, "status.containerStatuses[0]");
-    const json_t *waiting = jget(c, "state.waiting"), *ended = jget(c, "state.terminated"), *last = jget(c, "lastState.terminated");
-    const char *reason = jget_str(waiting, "reason", ""), *message = jget_str(waiting, "message", "");
+    const json_t *waiting = jget(c, "state.waiting"), *ended = jget(c, "state.terminated"),
+                 *last = jget(c, "lastState.terminated");
+    const char *reason = jget_str(waiting, "reason", ""),
+               *message = jget_str(waiting, "message", "");
     if (is_image_reason(reason)) {
-        trouble(v, "ImagePullFailed", "pod %s on node %s cannot get the image %s: %s: %s", kube_name(pod), v->node,
-            jget_str(pod, "spec.containers[0].image", ""), reason, *message ? message : "see the pod's events");
+        trouble(v, "ImagePullFailed", "pod %s on node %s cannot get the image %s: %s: %s",
+            kube_name(pod), v->node, jget_str(pod, "spec.containers[0].image", ""), reason,
+            *message ? message : "see the pod's events");
         return true;
     }
     if (ended && jget_int(ended, "exitCode", 0) != 0) {
@@ -124,14 +138,17 @@ static bool look_container(const json_t *pod, struct member_view *v)
         crashed(v, pod, last);
         return true;
     }
-    if (*reason && strcmp(reason, "ContainerCreating") != 0 && strcmp(reason, "PodInitializing") != 0) {
-        trouble(v, "ContainerFailed", "pod %s on node %s cannot start: %s: %s", kube_name(pod), v->node, reason, message);
+    if (*reason && strcmp(reason, "ContainerCreating") != 0
+        && strcmp(reason, "PodInitializing") != 0) {
+        trouble(v, "ContainerFailed", "pod %s on node %s cannot start: %s: %s", kube_name(pod),
+            v->node, reason, message);
         return true;
     }
     return false;
 }
 
-/* The URL of mount i as the user wrote it: a pod knows claims by the directory where it has them. */
+/* The URL of mount i as the user wrote it: a pod knows claims by the directory where it has them.
+ */
 static const char *mount_url(const struct dataset *d, const json_t *mount, size_t i)
 {
     return d && i < d->nmounts ? d->mounts[i].mount_point : jget_str(mount, "mountPoint", "");
@@ -143,26 +160,32 @@ static bool look_report(const json_t *report, const struct dataset *d, struct me
     const json_t *mounts = jget_arr(report, "mounts");
     for (size_t i = 0; i < json_array_size(mounts); i++) {
         const json_t *m = json_array_get(mounts, i);
-        const char *reason = jget_str(m, "reason", ""), *message = jget_str(m, "message", ""), *url = mount_url(d, m, i);
+        const char *reason = jget_str(m, "reason", ""), *message = jget_str(m, "message", ""),
+                   *url = mount_url(d, m, i);
         if (jget_bool(m, "ready", true) || !*reason)
             continue;
         bool named = strstr(message, url) != NULL;
-        trouble(v, reason, "%s%s%s", named ? "" : url, named ? "" : ": ", *message ? message : reason);
+        trouble(
+            v, reason, "%s%s%s", named ? "" : url, named ? "" : ": ", *message ? message : reason);
         v->store_trouble = true;
         return true;
     }
     const char *reason = jget_str(report, "reason", ""), *message = jget_str(report, "message", "");
-    if (!*reason || jget_bool(report, "ready", false) || strcmp(reason, "Starting") == 0 || strcmp(reason, "Draining") == 0)
+    if (!*reason || jget_bool(report, "ready", false) || strcmp(reason, "Starting") == 0
+        || strcmp(reason, "Draining") == 0)
         return false;
     trouble(v, reason, "%s", *message ? message : reason);
-    v->store_trouble = strncmp(reason, "Cache", 5) != 0; /* CacheDiskFull, CacheError: this pod's own */
+    /* CacheDiskFull, CacheError: this pod's own */
+    v->store_trouble = strncmp(reason, "Cache", 5) != 0;
     return true;
 }
 
-static void look_starting(const json_t *pod, const json_t *report, int64_t now_ns, struct member_view *v)
+static void look_starting(
+    const json_t *pod, const json_t *report, int64_t now_ns, struct member_view *v)
 {
     int64_t since = now_ns;
-    clock_parse_rfc3339(jget_str(pod, "status.startTime", jget_str(pod, "metadata.creationTimestamp", "")), &since);
+    clock_parse_rfc3339(
+        jget_str(pod, "status.startTime", jget_str(pod, "metadata.creationTimestamp", "")), &since);
     bool slow = now_ns - since >= MEMBER_SLOW_NS;
     const char *unreachable = jget_str(report, "unreachable", NULL);
     v->state = MEMBER_STARTING;
@@ -174,11 +197,14 @@ static void look_starting(const json_t *pod, const json_t *report, int64_t now_n
             "pod %s on node %s has not started yet: `kubectl -n %s describe pod %s` says why (is the millrace-csi pod of that node running?)",
             kube_name(pod), *v->node ? v->node : "(none yet)", kube_namespace(pod), kube_name(pod));
     else
-        trouble(v, "PodNotReady", "pod %s on node %s runs but is not ready%s%s: see `kubectl -n %s logs %s`", kube_name(pod), v->node,
-            unreachable ? ": " : "", unreachable ? unreachable : "", kube_namespace(pod), kube_name(pod));
+        trouble(v, "PodNotReady",
+            "pod %s on node %s runs but is not ready%s%s: see `kubectl -n %s logs %s`",
+            kube_name(pod), v->node, unreachable ? ": " : "", unreachable ? unreachable : "",
+            kube_namespace(pod), kube_name(pod));
 }
 
-void member_look(const struct member *m, const struct dataset *d, int64_t now_ns, struct member_view *out)
+void member_look(
+    const struct member *m, const struct dataset *d, int64_t now_ns, struct member_view *out)
 {
     const json_t *pod = m->pod;
     const char *phase = jget_str(pod, "status.phase", "");

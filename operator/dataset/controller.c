@@ -24,7 +24,8 @@ static json_t *gpu_nodes(struct datasets *c)
     json_t *names = json_array();
     for (size_t i = 0; i < nodes.n && json_array_size(names) < RENDER_HINTS_MAX; i++) {
         const json_t *node = obj_json(nodes.v[i]);
-        if (json_object_size(jget_obj(node, "status.allocatable")) && !jget_bool(node, "spec.unschedulable", false))
+        if (json_object_size(jget_obj(node, "status.allocatable"))
+            && !jget_bool(node, "spec.unschedulable", false))
             json_array_append_new(names, json_string(kube_name(node)));
     }
     return names;
@@ -32,8 +33,10 @@ static json_t *gpu_nodes(struct datasets *c)
 
 /* ---- observe ---- */
 
-/* What is cached, or, since only our own labelled objects are, what the server has under that name. NULL: nothing. */
-static int child(struct datasets *c, struct cache *cache, const char *ns, const char *name, struct obj **out, struct err *e)
+/* What is cached, or, since only our own labelled objects are, what the server has under that name.
+ * NULL: nothing. */
+static int child(struct datasets *c, struct cache *cache, const char *ns, const char *name,
+    struct obj **out, struct err *e)
 {
     cleanup_free char *key = kube_key(ns, name);
     *out = cache_get(cache, key);
@@ -62,7 +65,9 @@ static int user_found(void *user, json_t *pod)
     const char *phase = jget_str(pod, "status.phase", "");
     bool ended = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
     for (size_t i = 0; i < json_array_size(volumes) && !ended; i++)
-        if (strcmp(jget_str(json_array_get(volumes, i), "persistentVolumeClaim.claimName", ""), s->claim) == 0) {
+        if (strcmp(jget_str(json_array_get(volumes, i), "persistentVolumeClaim.claimName", ""),
+                s->claim)
+            == 0) {
             json_array_append_new(s->names, json_string(kube_name(pod)));
             break;
         }
@@ -85,12 +90,14 @@ static json_t *users_of(struct datasets *c, const char *ns, const char *claim, s
 static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     struct datasets *c = user;
-    cleanup_obj struct obj *cr = cache_get(c->datasets, key), *pv = NULL, *pvc = NULL, *service = NULL;
+    cleanup_obj struct obj *cr = cache_get(c->datasets, key), *pv = NULL, *pvc = NULL,
+                           *service = NULL;
     const json_t *j = obj_json(cr);
     if (!j)
         return 0;
     const char *ns = kube_namespace(j), *name = kube_name(j);
-    cleanup_free char *pv_name = render_pv_name(kube_uid(j)), *service_name = render_service_name(name);
+    cleanup_free char *pv_name = render_pv_name(kube_uid(j)),
+                      *service_name = render_service_name(name);
     if (child(c, c->pvs, NULL, pv_name, &pv, e) || child(c, c->pvcs, ns, name, &pvc, e)
         || child(c, c->services, ns, service_name, &service, e))
         return -1;
@@ -105,15 +112,25 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     cleanup_json json_t *gpus = gpu_nodes(c), *users = NULL;
     if (kube_deleting(j) && (obj_json(pvc) || nvas) && !(users = users_of(c, ns, name, e)))
         return -1;
-    struct dataset_world w = {.cr = j, .pv = obj_json(pv), .pvc = obj_json(pvc), .service = obj_json(service), .members = members.v,
-        .nmembers = members.pods.n, .attachments = vas, .nattachments = nvas, .gpu_nodes = gpus, .users = users,
-        .now_ns = clock_real_ns(), .env = caches_render_env(c->env)};
+    struct dataset_world w = {.cr = j,
+        .pv = obj_json(pv),
+        .pvc = obj_json(pvc),
+        .service = obj_json(service),
+        .members = members.v,
+        .nmembers = members.pods.n,
+        .attachments = vas,
+        .nattachments = nvas,
+        .gpu_nodes = gpus,
+        .users = users,
+        .now_ns = clock_real_ns(),
+        .env = caches_render_env(c->env)};
     poll_retired(c->poll, kube_uid(j), &w.retired);
     dataset_plan(&w, plan);
     return 0;
 }
 
-static void refused(void *user, const char *key, const struct plan_action *failed, const struct err *why, struct plan *then)
+static void refused(void *user, const char *key, const struct plan_action *failed,
+    const struct err *why, struct plan *then)
 {
     struct datasets *c = user;
     cleanup_obj struct obj *cr = cache_get(c->datasets, key);
@@ -123,17 +140,20 @@ static void refused(void *user, const char *key, const struct plan_action *faile
 
 /* ---- what wakes us ---- */
 
-static void map_labels(void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
+static void map_labels(
+    void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     struct datasets *c = user;
-    cleanup_objs struct objs found = cache_by(c->datasets, "uid", kube_label(object, LABEL_DATASET_UID));
+    cleanup_objs struct objs found = cache_by(
+        c->datasets, "uid", kube_label(object, LABEL_DATASET_UID));
     for (size_t i = 0; i < found.n; i++) {
         cleanup_free char *key = kube_key_of(obj_json(found.v[i]));
         emit(to, key);
     }
 }
 
-static void map_attachment(void *user, const json_t *va, void (*emit)(void *, const char *), void *to)
+static void map_attachment(
+    void *user, const json_t *va, void (*emit)(void *, const char *), void *to)
 {
     struct datasets *c = user;
     static const char prefix[] = "millrace-"; /* NAME_PV_FMT before the uid */
@@ -167,7 +187,8 @@ static void make_caches(struct datasets *c)
     struct operator_env *env = c->env;
     const char *labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_DATASET_UID;
     const struct cache_conf pvcs = {.res = &kube_pvcs, .ns = env->watch_ns, .labels = labels};
-    const struct cache_conf services = {.res = &kube_services, .ns = env->watch_ns, .labels = labels};
+    const struct cache_conf services = {
+        .res = &kube_services, .ns = env->watch_ns, .labels = labels};
     c->datasets = caches_datasets(env);
     c->pods = poll_pods(env);
     c->pvs = caches_pvs(env);
@@ -187,8 +208,12 @@ int dataset_controller_start(struct operator_env *env, struct err *e)
         free(c);
         return err_wrap(e, "dataset controller");
     }
-    const struct controller_conf conf = {.name = "dataset", .workers = env->workers, .keys = c->datasets, .reconcile = reconcile,
-        .on_apply_error = refused, .user = c};
+    const struct controller_conf conf = {.name = "dataset",
+        .workers = env->workers,
+        .keys = c->datasets,
+        .reconcile = reconcile,
+        .on_apply_error = refused,
+        .user = c};
     c->controller = env_controller(env, &conf);
     controller_watch(c->controller, c->datasets, controller_map_self, NULL);
     controller_watch(c->controller, c->pods, map_labels, c);

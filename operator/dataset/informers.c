@@ -10,11 +10,17 @@
 struct cache *caches_datasets(struct operator_env *env)
 {
     static const struct cache_index indexes[] = {CACHE_BY_FIELD("uid", "metadata.uid")};
-    const struct cache_conf conf = {.res = &kube_datasets, .ns = env->watch_ns, .indexes = indexes, .nindexes = ARRAY_LEN(indexes)};
+    const struct cache_conf conf = {.res = &kube_datasets,
+        .ns = env->watch_ns,
+        .indexes = indexes,
+        .nindexes = ARRAY_LEN(indexes)};
     return env_cache_shared(env, &conf);
 }
 
-bool caches_is_ours(const json_t *attachment) { return strcmp(jget_str(attachment, "spec.attacher", ""), NAME_DRIVER) == 0; }
+bool caches_is_ours(const json_t *attachment)
+{
+    return strcmp(jget_str(attachment, "spec.attacher", ""), NAME_DRIVER) == 0;
+}
 
 /* Attachments cannot be selected by driver: those of others keep only what makes them so. */
 static void trim_attachment(json_t *object)
@@ -30,15 +36,19 @@ static void trim_attachment(json_t *object)
 
 struct cache *caches_attachments(struct operator_env *env)
 {
-    static const struct cache_index indexes[] = {CACHE_BY_FIELD("pv", "spec.source.persistentVolumeName")};
-    const struct cache_conf conf = {.res = &kube_volumeattachments, .indexes = indexes, .nindexes = ARRAY_LEN(indexes),
+    static const struct cache_index indexes[] = {
+        CACHE_BY_FIELD("pv", "spec.source.persistentVolumeName")};
+    const struct cache_conf conf = {.res = &kube_volumeattachments,
+        .indexes = indexes,
+        .nindexes = ARRAY_LEN(indexes),
         .trim = trim_attachment};
     return env_cache_shared(env, &conf);
 }
 
 struct cache *caches_pvs(struct operator_env *env)
 {
-    const struct cache_conf conf = {.res = &kube_pvs, .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER};
+    const struct cache_conf conf = {
+        .res = &kube_pvs, .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER};
     return env_cache_shared(env, &conf);
 }
 
@@ -54,8 +64,9 @@ static json_t *gpus_of(const json_t *node)
 {
     json_t *gpus = json_object(), *value;
     const char *key;
-    json_object_foreach((json_t *)jget_obj(node, "status.allocatable"), key, value)
-        if (is_gpu(key) && strcmp(json_string_value(value) ? json_string_value(value) : "0", "0") != 0)
+    json_object_foreach ((json_t *)jget_obj(node, "status.allocatable"), key, value)
+        if (is_gpu(key)
+            && strcmp(json_string_value(value) ? json_string_value(value) : "0", "0") != 0)
             json_object_set(gpus, key, value);
     return gpus;
 }
@@ -65,9 +76,10 @@ static json_t *only(const json_t *array, const char *key, const char *value, con
 {
     json_t *out = json_array(), *item;
     size_t i;
-    json_array_foreach((json_t *)array, i, item)
+    json_array_foreach ((json_t *)array, i, item)
         if (strcmp(jget_str(item, key, ""), value) == 0)
-            json_array_append_new(out, json_pack("{s:s, s:s}", key, value, also, jget_str(item, also, "")));
+            json_array_append_new(
+                out, json_pack("{s:s, s:s}", key, value, also, jget_str(item, also, "")));
     return out;
 }
 
@@ -75,9 +87,10 @@ static void trim_node(json_t *node)
 {
     json_t *meta = json_object_get(node, "metadata");
     json_t *status = json_pack("{s:o, s:o}", "allocatable", gpus_of(node), "conditions",
-                               only(jget_arr(node, "status.conditions"), "type", "Ready", "status"));
-    json_t *spec = json_pack("{s:b, s:o}", "unschedulable", jget_bool(node, "spec.unschedulable", false), "taints",
-                             only(jget_arr(node, "spec.taints"), "key", CACHES_OUT_OF_SERVICE, "effect"));
+        only(jget_arr(node, "status.conditions"), "type", "Ready", "status"));
+    json_t *spec = json_pack("{s:b, s:o}", "unschedulable",
+        jget_bool(node, "spec.unschedulable", false), "taints",
+        only(jget_arr(node, "spec.taints"), "key", CACHES_OUT_OF_SERVICE, "effect"));
     json_object_set_new(node, "status", status);
     json_object_set_new(node, "spec", spec);
     json_object_del(meta, "annotations");
@@ -92,12 +105,14 @@ struct cache *caches_nodes(struct operator_env *env)
 
 struct render_env caches_render_env(const struct operator_env *env)
 {
-    return (struct render_env){env->image, env->pull_policy ? env->pull_policy : "", env->pull_secrets ? env->pull_secrets : ""};
+    return (struct render_env){env->image, env->pull_policy ? env->pull_policy : "",
+        env->pull_secrets ? env->pull_secrets : ""};
 }
 
 void members_take(struct members *m, struct objs pods_take, struct poll *poll)
 {
-    *m = (struct members){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports), xcalloc(pods_take.n + 1, sizeof *m->v)};
+    *m = (struct members){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports),
+        xcalloc(pods_take.n + 1, sizeof *m->v)};
     for (size_t i = 0; i < m->pods.n; i++) {
         const json_t *pod = obj_json(m->pods.v[i]);
         m->reports[i] = poll_report(poll, kube_uid(pod));

@@ -1,4 +1,5 @@
-/* caches — the caches that the dataset, attach and dataload controllers share. Each call gives the same cache again. */
+/* caches — the caches that the dataset, attach and dataload controllers share. Each call gives the
+ * same cache again. */
 #ifndef MILLRACE_OPERATOR_DATASET_INFORMERS_H
 #define MILLRACE_OPERATOR_DATASET_INFORMERS_H
 
@@ -6,20 +7,23 @@
 #include "operator/dataset/poll.h"
 #include "operator/render/pod.h"
 
-struct cache *caches_datasets(struct operator_env *env);    /* index "uid" */
-struct cache *caches_attachments(struct operator_env *env); /* VolumeAttachments of every driver (those of others trimmed); index "pv" */
-struct cache *caches_pvs(struct operator_env *env);         /* PersistentVolumes of ours */
-/* Nodes, of which is kept: status.allocatable of GPUs, the condition Ready, spec.unschedulable, and the taint below. */
+struct cache *caches_datasets(struct operator_env *env); /* index "uid" */
+/* VolumeAttachments of every driver (those of others trimmed); index "pv" */
+struct cache *caches_attachments(struct operator_env *env);
+struct cache *caches_pvs(struct operator_env *env); /* PersistentVolumes of ours */
+/* Nodes, of which is kept: status.allocatable of GPUs, the condition Ready, spec.unschedulable, and
+ * the taint below. */
 struct cache *caches_nodes(struct operator_env *env);
-#define CACHES_OUT_OF_SERVICE "node.kubernetes.io/out-of-service" /* an administrator's word that the node is dead */
+/* an administrator's word that the node is dead */
+#define CACHES_OUT_OF_SERVICE "node.kubernetes.io/out-of-service"
 
 struct render_env caches_render_env(const struct operator_env *env); /* borrows */
 
 /* Pods with their reports, as a world wants them. */
 struct members {
     struct objs pods;
-    struct obj **reports;  /* owned, one a pod, or NULL */
-    struct member *v;      /* owned, pods.n */
+    struct obj **reports; /* owned, one a pod, or NULL */
+    struct member *v;     /* owned, pods.n */
 };
 void members_take(struct members *m, struct objs pods_take, struct poll *poll);
 void members_free(struct members *m);

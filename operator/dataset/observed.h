@@ -1,5 +1,5 @@
-/* world — what the plan of one Dataset looks at. Borrowed and immutable while the plan is made; observe.c fills it from caches,
- * tests from files. */
+/* world — what the plan of one Dataset looks at. Borrowed and immutable while the plan is made;
+ * observe.c fills it from caches, tests from files. */
 #ifndef MILLRACE_OPERATOR_DATASET_OBSERVED_H
 #define MILLRACE_OPERATOR_DATASET_OBSERVED_H
 
@@ -15,26 +15,29 @@
 struct dataset_world {
     const json_t *cr;                 /* NULL: there is none (any more) */
     const json_t *pv, *pvc, *service; /* under our names, whoever made them; NULL: none */
-    const struct member *members;     /* our pods with the Dataset's uid: workers, clients (and loaders, passed over) */
+    /* our pods with the Dataset's uid: workers, clients (and loaders, passed over) */
+    const struct member *members;
     size_t nmembers;
     const json_t *const *attachments; /* VolumeAttachments of the PV */
     size_t nattachments;
-    const json_t *gpu_nodes;          /* array of names, our own copy; NULL: not looked up */
-    const json_t *users;              /* array of names of the pods that use the claim; only looked up when deleting */
+    const json_t *gpu_nodes; /* array of names, our own copy; NULL: not looked up */
+    /* array of names of the pods that use the claim; only looked up when deleting */
+    const json_t *users;
     struct poll_reads retired;
-    int64_t now_ns;                   /* since the epoch */
+    int64_t now_ns; /* since the epoch */
     struct render_env env;
 };
 
 void dataset_plan(const struct dataset_world *w, struct plan *p);
 /* Says why the server refused a child, in the Dataset's condition and an event. */
-void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, const struct err *why, int64_t now_ns, struct plan *then);
+void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, const struct err *why,
+    int64_t now_ns, struct plan *then);
 
 /* internal to operator/dataset/, one file each */
 struct dataset_view {
-    const struct dataset *d;           /* NULL: the spec is not valid */
-    struct member_view *views;         /* one a member */
-    bool *current;                     /* one a member: made of the spec as it is */
+    const struct dataset *d;   /* NULL: the spec is not valid */
+    struct member_view *views; /* one a member */
+    bool *current;             /* one a member: made of the spec as it is */
 };
 void dataset_plan_children(const struct dataset_world *w, struct dataset_view *v, struct plan *p);
 void dataset_plan_delete(const struct dataset_world *w, struct plan *p);
@@ -43,7 +46,8 @@ struct dataset_problem {
     const char *reason;
     char message[512];
 };
-void dataset_plan_status(const struct dataset_world *w, const struct dataset_view *v, const struct dataset_problem *problem, struct plan *p);
+void dataset_plan_status(const struct dataset_world *w, const struct dataset_view *v,
+    const struct dataset_problem *problem, struct plan *p);
 bool dataset_owns(const json_t *cr, const json_t *child);
 
 #endif

@@ -17,36 +17,43 @@ bool dataset_owns(const json_t *cr, const json_t *child)
 }
 
 /* A claim or Service under our name that is not this Dataset's. true: it is in the way. */
-static bool taken(const struct dataset_world *w, const json_t *object, const char *what, const char *remedy, struct dataset_problem *problem)
+static bool taken(const struct dataset_world *w, const json_t *object, const char *what,
+    const char *remedy, struct dataset_problem *problem)
 {
     if (!object || dataset_owns(w->cr, object))
         return false;
     problem->reason = "NameTaken";
     const json_t *owner = kube_controller_of(object);
-    bool earlier = owner && strcmp(jget_str(owner, "kind", ""), "Dataset") == 0 && strcmp(jget_str(owner, "name", ""), kube_name(w->cr)) == 0;
+    bool earlier = owner && strcmp(jget_str(owner, "kind", ""), "Dataset") == 0
+        && strcmp(jget_str(owner, "name", ""), kube_name(w->cr)) == 0;
     if (earlier)
-        snprintf(problem->message, sizeof problem->message, "%s %s/%s is of an earlier Dataset of this name and is still being deleted", what,
+        snprintf(problem->message, sizeof problem->message,
+            "%s %s/%s is of an earlier Dataset of this name and is still being deleted", what,
             kube_namespace(object), kube_name(object));
     else
-        snprintf(problem->message, sizeof problem->message, "%s %s/%s exists and was not made for this Dataset: %s", what,
-            kube_namespace(object), kube_name(object), remedy);
+        snprintf(problem->message, sizeof problem->message,
+            "%s %s/%s exists and was not made for this Dataset: %s", what, kube_namespace(object),
+            kube_name(object), remedy);
     return true;
 }
 
-/* A volume whose claim was deleted and made again is Released for ever: the binder must forget the old claim. */
+/* A volume whose claim was deleted and made again is Released for ever: the binder must forget the
+ * old claim. */
 static void plan_volume(const struct dataset_world *w, const struct dataset *d, struct plan *p)
 {
     plan_apply(p, &kube_pvs, render_pv(d), w->pv);
     plan_apply(p, &kube_pvcs, render_pvc(d), w->pvc);
     const char *bound = jget_str(w->pv, "spec.claimRef.uid", "");
     if (*bound && (!w->pvc || (!kube_deleting(w->pvc) && strcmp(bound, kube_uid(w->pvc)) != 0)))
-        plan_patch(p, &kube_pvs, w->pv, json_pack("{s:{s:{s:n, s:n}}}", "spec", "claimRef", "uid", "resourceVersion"));
+        plan_patch(p, &kube_pvs, w->pv,
+            json_pack("{s:{s:{s:n, s:n}}}", "spec", "claimRef", "uid", "resourceVersion"));
 }
 
 static const struct member *find_worker(const struct dataset_world *w, const char *name, size_t *at)
 {
     for (size_t i = 0; i < w->nmembers; i++)
-        if (member_is(w->members[i].pod, COMPONENT_WORKER) && strcmp(kube_name(w->members[i].pod), name) == 0) {
+        if (member_is(w->members[i].pod, COMPONENT_WORKER)
+            && strcmp(kube_name(w->members[i].pod), name) == 0) {
             *at = i;
             return &w->members[i];
         }
@@ -60,7 +67,8 @@ static void drop(const struct dataset_world *w, struct dataset_view *v, size_t a
     v->views[at].state = MEMBER_LEAVING;
 }
 
-/* Outdated workers are replaced one at a time: the next when all the others serve. Those that do not serve anyway go at once. */
+/* Outdated workers are replaced one at a time: the next when all the others serve. Those that do
+ * not serve anyway go at once. */
 static void plan_workers(const struct dataset_world *w, struct dataset_view *v, struct plan *p)
 {
     bool *wanted = xcalloc(w->nmembers + 1, sizeof *wanted);
@@ -103,8 +111,11 @@ static bool is_current(const struct dataset_world *w, const struct dataset *d, c
 {
     cleanup_json json_t *desired = NULL;
     if (member_is(pod, COMPONENT_CLIENT))
-        desired = render_client(d, &w->env, jget_str(pod, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-                                                          ".nodeSelectorTerms[0].matchFields[0].values[0]", ""));
+        desired = render_client(d, &w->env,
+            jget_str(pod,
+                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+                ".nodeSelectorTerms[0].matchFields[0].values[0]",
+                ""));
     for (int i = 0; i < d->replicas && !desired && member_is(pod, COMPONENT_WORKER); i++) {
         cleanup_free char *name = render_worker_name(d->name, i);
         if (strcmp(name, kube_name(pod)) == 0)
@@ -124,7 +135,8 @@ void dataset_plan(const struct dataset_world *w, struct plan *p)
     struct dataset_problem problem = {NULL, ""};
     struct err e = ERR_INIT;
     cleanup_dataset struct dataset *d = dataset_parse(w->cr, &problem.reason, &e);
-    struct dataset_view v = {d, xcalloc(w->nmembers + 1, sizeof *v.views), xcalloc(w->nmembers + 1, sizeof *v.current)};
+    struct dataset_view v = {
+        d, xcalloc(w->nmembers + 1, sizeof *v.views), xcalloc(w->nmembers + 1, sizeof *v.current)};
     for (size_t i = 0; i < w->nmembers; i++) {
         member_look(&w->members[i], d, w->now_ns, &v.views[i]);
         v.current[i] = d && is_current(w, d, w->members[i].pod);
@@ -133,8 +145,11 @@ void dataset_plan(const struct dataset_world *w, struct plan *p)
         snprintf(problem.message, sizeof problem.message, "%s", e.msg);
     } else {
         problem.reason = NULL;
-        if (!taken(w, w->pvc, "PersistentVolumeClaim", "delete it, or give the Dataset another name", &problem)
-            && !(d->replicas && taken(w, w->service, "Service", "delete it, or give the Dataset another name", &problem)))
+        if (!taken(w, w->pvc, "PersistentVolumeClaim",
+                "delete it, or give the Dataset another name", &problem)
+            && !(d->replicas
+                && taken(w, w->service, "Service", "delete it, or give the Dataset another name",
+                    &problem)))
             dataset_plan_children(w, &v, p);
     }
     dataset_plan_status(w, &v, &problem, p);
@@ -142,20 +157,27 @@ void dataset_plan(const struct dataset_world *w, struct plan *p)
     free(v.current);
 }
 
-void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, const struct err *why, int64_t now_ns, struct plan *then)
+void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, const struct err *why,
+    int64_t now_ns, struct plan *then)
 {
     char message[640];
-    bool turned = strcmp(cond_reason(jget_arr(cr, "status.conditions"), DATASET_COND_READY), "ApplyFailed") != 0;
+    bool turned = strcmp(cond_reason(jget_arr(cr, "status.conditions"), DATASET_COND_READY),
+                      "ApplyFailed")
+        != 0;
     snprintf(message, sizeof message, "%s", why->msg);
     if (why->cls == ERR_EXISTS && failed->res)
-        snprintf(message, sizeof message, "%s %s/%s exists and was not made for this Dataset: delete it, or give the Dataset another name",
+        snprintf(message, sizeof message,
+            "%s %s/%s exists and was not made for this Dataset: delete it, or give the Dataset another name",
             failed->res->kind, failed->ns, failed->name);
     const struct cond c = {DATASET_COND_READY, COND_FALSE, "ApplyFailed", message};
     cleanup_json json_t *conditions = cond_copy(json_object_get(cr, "status"));
     cond_set(conditions, &c, jget_int(cr, "metadata.generation", 0), now_ns);
-    json_t *status = jget_obj(cr, "status") ? json_deep_copy(jget_obj(cr, "status")) : json_object();
-    json_object_set_new(status, "phase", json_string(kube_deleting(cr) ? DATASET_DELETING : DATASET_FAILED));
-    json_object_set_new(status, "observedGeneration", json_integer(jget_int(cr, "metadata.generation", 0)));
+    json_t *status = jget_obj(cr, "status") ? json_deep_copy(jget_obj(cr, "status"))
+                                            : json_object();
+    json_object_set_new(
+        status, "phase", json_string(kube_deleting(cr) ? DATASET_DELETING : DATASET_FAILED));
+    json_object_set_new(
+        status, "observedGeneration", json_integer(jget_int(cr, "metadata.generation", 0)));
     json_object_set(status, "conditions", conditions);
     plan_status(then, &kube_datasets, cr, status);
     if (turned)

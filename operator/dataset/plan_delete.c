@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define NAMED_MAX 5            /* pods, nodes named in a message */
+#define NAMED_MAX     5                         /* pods, nodes named in a message */
 #define LOOK_AGAIN_NS (5 * INT64_C(1000000000)) /* pods of users are not watched */
 
 static void add_names(struct buf *out, const json_t *names)
@@ -29,7 +29,8 @@ static void blockers(const struct dataset_world *w, struct buf *out)
     } else if (w->nattachments) {
         cleanup_json json_t *nodes = json_array();
         for (size_t i = 0; i < w->nattachments; i++)
-            json_array_append_new(nodes, json_string(jget_str(w->attachments[i], "spec.nodeName", "?")));
+            json_array_append_new(
+                nodes, json_string(jget_str(w->attachments[i], "spec.nodeName", "?")));
         buf_adds(out, "waiting for the volume to be unmounted from nodes: ");
         add_names(out, nodes);
     } else if (w->pvc && dataset_owns(w->cr, w->pvc)) {
@@ -37,24 +38,27 @@ static void blockers(const struct dataset_world *w, struct buf *out)
     }
 }
 
-static void plan_phase(const struct dataset_world *w, const char *reason, const char *message, bool event, struct plan *p)
+static void plan_phase(const struct dataset_world *w, const char *reason, const char *message,
+    bool event, struct plan *p)
 {
     const json_t *was = jget_arr(w->cr, "status.conditions");
     cleanup_json json_t *conditions = cond_copy(json_object_get(w->cr, "status"));
     const struct cond c = {DATASET_COND_READY, COND_FALSE, reason, message};
     bool turned = strcmp(cond_reason(was, DATASET_COND_READY), reason) != 0;
     cond_set(conditions, &c, jget_int(w->cr, "metadata.generation", 0), w->now_ns);
-    json_t *status = jget_obj(w->cr, "status") ? json_deep_copy(jget_obj(w->cr, "status")) : json_object();
+    json_t *status = jget_obj(w->cr, "status") ? json_deep_copy(jget_obj(w->cr, "status"))
+                                               : json_object();
     json_object_set_new(status, "phase", json_string(DATASET_DELETING));
-    json_object_set_new(status, "observedGeneration", json_integer(jget_int(w->cr, "metadata.generation", 0)));
+    json_object_set_new(
+        status, "observedGeneration", json_integer(jget_int(w->cr, "metadata.generation", 0)));
     json_object_set(status, "conditions", conditions);
     plan_status(p, &kube_datasets, w->cr, status);
     if (turned && event)
         plan_event(p, &kube_datasets, w->cr, true, reason, "%s", message);
 }
 
-/* Claim first: it stays, Terminating, as long as a pod uses it. Then, with nobody left, volume, Service and pods. The finalizer last,
- * when all of them are seen to be gone. */
+/* Claim first: it stays, Terminating, as long as a pod uses it. Then, with nobody left, volume,
+ * Service and pods. The finalizer last, when all of them are seen to be gone. */
 void dataset_plan_delete(const struct dataset_world *w, struct plan *p)
 {
     bool ours = w->pvc && dataset_owns(w->cr, w->pvc);
@@ -85,7 +89,8 @@ void dataset_plan_delete(const struct dataset_world *w, struct plan *p)
         left++;
     }
     if (left) {
-        plan_phase(w, "Deleting", "removing the volume, the cache workers and the clients", false, p);
+        plan_phase(
+            w, "Deleting", "removing the volume, the cache workers and the clients", false, p);
         return;
     }
     plan_finalizer_remove(p, &kube_datasets, w->cr, FINALIZER_DATASET);

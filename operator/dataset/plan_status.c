@@ -13,9 +13,10 @@
 /* One component — the workers, or the clients — summed up. */
 struct group {
     const char *component;
-    int desired, ready, current_ready;  /* current_ready: of those made of the spec as it is */
-    size_t trouble;                     /* index of the first troubled member, SIZE_MAX if none; the store's trouble first */
-    json_t *nodes;                      /* of those that are ready */
+    int desired, ready, current_ready; /* current_ready: of those made of the spec as it is */
+    /* index of the first troubled member, SIZE_MAX if none; the store's trouble first */
+    size_t trouble;
+    json_t *nodes; /* of those that are ready */
 };
 
 static void sum_up(const struct dataset_world *w, const struct dataset_view *v, struct group *g)
@@ -52,7 +53,8 @@ struct verdict {
     bool warn; /* the transition to it is a Warning */
 };
 
-static void say(struct verdict *r, const char *phase, enum cond_status status, const char *reason, bool warn)
+static void say(
+    struct verdict *r, const char *phase, enum cond_status status, const char *reason, bool warn)
 {
     r->phase = phase;
     r->warn = warn;
@@ -64,40 +66,49 @@ static bool was_ready(const struct dataset_world *w)
 {
     const json_t *conditions = jget_arr(w->cr, "status.conditions");
     return cond_is_true(conditions, DATASET_COND_READY)
-           && jget_int(cond_find(conditions, DATASET_COND_READY), "observedGeneration", -1) == jget_int(w->cr, "metadata.generation", 0);
+        && jget_int(cond_find(conditions, DATASET_COND_READY), "observedGeneration", -1)
+        == jget_int(w->cr, "metadata.generation", 0);
 }
 
-static void judge_pods(const struct dataset_world *w, const struct dataset_view *v, const struct group *workers,
-    const struct group *clients, struct verdict *r)
+static void judge_pods(const struct dataset_world *w, const struct dataset_view *v,
+    const struct group *workers, const struct group *clients, struct verdict *r)
 {
     size_t trouble = workers->trouble;
-    if (clients->trouble != SIZE_MAX && (trouble == SIZE_MAX || (v->views[clients->trouble].store_trouble && !v->views[trouble].store_trouble)))
+    if (clients->trouble != SIZE_MAX
+        && (trouble == SIZE_MAX
+            || (v->views[clients->trouble].store_trouble && !v->views[trouble].store_trouble)))
         trouble = clients->trouble;
     if (workers->current_ready || clients->current_ready) {
-        snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s", kube_name(w->cr));
+        snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
+            kube_name(w->cr));
         say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
     } else if (trouble != SIZE_MAX) {
         const struct member_view *m = &v->views[trouble];
         snprintf(r->message, sizeof r->message, "%s", m->message);
         say(r, m->store_trouble ? DATASET_FAILED : DATASET_NOT_BOUND, COND_FALSE, m->reason, true);
     } else if (workers->desired == 0 && clients->desired == 0) {
-        snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s; its store is asked when the first one does",
+        snprintf(r->message, sizeof r->message,
+            "pods can mount the PersistentVolumeClaim %s; its store is asked when the first one does",
             kube_name(w->cr));
         say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
     } else if (was_ready(w)) {
-        snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s", kube_name(w->cr));
+        snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
+            kube_name(w->cr));
         say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
     } else if (workers->ready || clients->ready) {
-        snprintf(r->message, sizeof r->message, "the spec was changed: the first pod made of it is starting, the others still serve the old one");
+        snprintf(r->message, sizeof r->message,
+            "the spec was changed: the first pod made of it is starting, the others still serve the old one");
         say(r, DATASET_BOUND, COND_FALSE, "Updating", false);
     } else {
-        snprintf(r->message, sizeof r->message, "the first cache worker or client is starting and asks the store");
+        snprintf(r->message, sizeof r->message,
+            "the first cache worker or client is starting and asks the store");
         say(r, DATASET_NOT_BOUND, COND_FALSE, "Starting", false);
     }
 }
 
-static void judge(const struct dataset_world *w, const struct dataset_view *v, const struct dataset_problem *problem,
-    const struct group *workers, const struct group *clients, struct verdict *r)
+static void judge(const struct dataset_world *w, const struct dataset_view *v,
+    const struct dataset_problem *problem, const struct group *workers, const struct group *clients,
+    struct verdict *r)
 {
     if (problem->reason) {
         snprintf(r->message, sizeof r->message, "%s", problem->message);
@@ -107,8 +118,10 @@ static void judge(const struct dataset_world *w, const struct dataset_view *v, c
     const char *phase = jget_str(w->pvc, "status.phase", "");
     if (strcmp(phase, "Bound") != 0) {
         bool lost = strcmp(phase, "Lost") == 0;
-        snprintf(r->message, sizeof r->message, "PersistentVolumeClaim %s is %s: %s", kube_name(w->cr), *phase ? phase : "being made",
-            lost ? "its PersistentVolume is gone: delete the claim, it is made again" : "waiting for Kubernetes to bind it");
+        snprintf(r->message, sizeof r->message, "PersistentVolumeClaim %s is %s: %s",
+            kube_name(w->cr), *phase ? phase : "being made",
+            lost ? "its PersistentVolume is gone: delete the claim, it is made again"
+                 : "waiting for Kubernetes to bind it");
         say(r, DATASET_NOT_BOUND, COND_FALSE, "VolumeNotBound", lost);
         return;
     }
@@ -116,10 +129,12 @@ static void judge(const struct dataset_world *w, const struct dataset_view *v, c
 }
 
 /* WorkersReady, ClientsReady. d NULL: nobody can say how many workers there should be. */
-static void judge_group(const struct dataset_view *v, const struct group *g, const char *type, const char *none, struct verdict *r)
+static void judge_group(const struct dataset_view *v, const struct group *g, const char *type,
+    const char *none, struct verdict *r)
 {
     bool client = strcmp(g->component, COMPONENT_CLIENT) == 0;
-    const char *who = client ? "nodes that use it have" : "cache workers are", *what = client ? "a serving client" : "ready";
+    const char *who = client ? "nodes that use it have" : "cache workers are",
+               *what = client ? "a serving client" : "ready";
     r->ready = (struct cond){type, COND_TRUE, "AllReady", r->message};
     r->warn = false;
     if (!v->d && !client) {
@@ -133,7 +148,8 @@ static void judge_group(const struct dataset_view *v, const struct group *g, con
         r->ready.reason = "None";
         return;
     }
-    int len = snprintf(r->message, sizeof r->message, "%d of %d %s %s", g->ready, g->desired, who, what);
+    int len = snprintf(
+        r->message, sizeof r->message, "%d of %d %s %s", g->ready, g->desired, who, what);
     if (g->ready >= g->desired)
         return;
     r->ready.status = COND_FALSE;
@@ -156,7 +172,8 @@ static void judge_cache(const struct dataset_world *w, struct verdict *r)
         if (!member_disk_full(&w->members[i], &why))
             continue;
         const json_t *pod = w->members[i].pod;
-        snprintf(r->message, sizeof r->message, "pod %s on node %s: %s", kube_name(pod), jget_str(pod, "spec.nodeName", "(unknown)"), why);
+        snprintf(r->message, sizeof r->message, "pod %s on node %s: %s", kube_name(pod),
+            jget_str(pod, "spec.nodeName", "(unknown)"), why);
         r->ready.status = COND_FALSE;
         r->ready.reason = "CacheDiskFull";
         r->warn = true;
@@ -164,17 +181,21 @@ static void judge_cache(const struct dataset_world *w, struct verdict *r)
     }
 }
 
-/* Writes the condition, and the Event if status or reason turned. `said`: the Ready condition's message; the same words twice
- * help nobody, which is why the attach controller alone tells about clients. */
-static void settle(const struct dataset_world *w, json_t *conditions, const struct verdict *r, const char *said, struct plan *events)
+/* Writes the condition, and the Event if status or reason turned. `said`: the Ready condition's
+ * message; the same words twice help nobody, which is why the attach controller alone tells about
+ * clients. */
+static void settle(const struct dataset_world *w, json_t *conditions, const struct verdict *r,
+    const char *said, struct plan *events)
 {
     const json_t *was = jget_arr(w->cr, "status.conditions");
     const json_t *old = cond_find(was, r->ready.type);
-    bool turned = !old || strcmp(jget_str(old, "status", ""), cond_status_name(r->ready.status)) != 0
-                  || strcmp(jget_str(old, "reason", ""), r->ready.reason) != 0;
+    bool turned = !old
+        || strcmp(jget_str(old, "status", ""), cond_status_name(r->ready.status)) != 0
+        || strcmp(jget_str(old, "reason", ""), r->ready.reason) != 0;
     cond_set(conditions, &r->ready, jget_int(w->cr, "metadata.generation", 0), w->now_ns);
     bool is_ready = strcmp(r->ready.type, DATASET_COND_READY) == 0;
-    if (!turned || (said && strstr(r->message, said)) || strcmp(r->ready.type, DATASET_COND_CLIENTS) == 0)
+    if (!turned || (said && strstr(r->message, said))
+        || strcmp(r->ready.type, DATASET_COND_CLIENTS) == 0)
         return;
     if (r->warn)
         plan_event(events, &kube_datasets, w->cr, true, r->ready.reason, "%s", r->message);
@@ -198,7 +219,8 @@ static void add_report(struct dataset_status *s, const struct member *m, bool wo
         member_count(m->report, "cache.usedBytes", &s->cached);
         member_count(m->report, "cache.capacityBytes", &s->capacity);
     }
-    const json_t *ufs = worker && jget_bool(m->report, "ready", false) ? jget_obj(m->report, "ufs") : NULL;
+    const json_t *ufs = worker && jget_bool(m->report, "ready", false) ? jget_obj(m->report, "ufs")
+                                                                       : NULL;
     if (ufs && !s->has_ufs) {
         s->has_ufs = true;
         s->ufs_complete = jget_bool(ufs, "complete", false);
@@ -228,9 +250,11 @@ static void look_again(const struct dataset_world *w, const struct dataset_view 
         }
 }
 
-void dataset_plan_status(const struct dataset_world *w, const struct dataset_view *v, const struct dataset_problem *problem, struct plan *p)
+void dataset_plan_status(const struct dataset_world *w, const struct dataset_view *v,
+    const struct dataset_problem *problem, struct plan *p)
 {
-    struct group workers = {.component = COMPONENT_WORKER, .desired = v->d ? v->d->replicas : (int)jget_int(w->cr, "status.workers.desired", 0)};
+    struct group workers = {.component = COMPONENT_WORKER,
+        .desired = v->d ? v->d->replicas : (int)jget_int(w->cr, "status.workers.desired", 0)};
     struct group clients = {.component = COMPONENT_CLIENT, .desired = (int)w->nattachments};
     sum_up(w, v, &workers);
     sum_up(w, v, &clients);
@@ -247,11 +271,15 @@ void dataset_plan_status(const struct dataset_world *w, const struct dataset_vie
     judge_cache(w, &other);
     settle(w, conditions, &other, ready.message, &events);
 
-    struct dataset_status s = {.phase = ready.phase, .conditions = conditions, .spec = v->d,
-        .workers = {workers.desired, workers.ready, workers.nodes}, .clients = {clients.desired, clients.ready, clients.nodes}};
+    struct dataset_status s = {.phase = ready.phase,
+        .conditions = conditions,
+        .spec = v->d,
+        .workers = {workers.desired, workers.ready, workers.nodes},
+        .clients = {clients.desired, clients.ready, clients.nodes}};
     count(w, v->d, &s);
     plan_status(p, &kube_datasets, w->cr, dataset_status_json(w->cr, &s));
     for (size_t i = 0; i < events.n; i++)
-        plan_event(p, &kube_datasets, w->cr, events.actions[i].warning, events.actions[i].reason, "%s", events.actions[i].message);
+        plan_event(p, &kube_datasets, w->cr, events.actions[i].warning, events.actions[i].reason,
+            "%s", events.actions[i].message);
     look_again(w, v, p);
 }

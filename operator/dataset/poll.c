@@ -14,24 +14,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THREADS 4
-#define SOON_NS (2 * NS_PER_S)
-#define LATER_NS (15 * NS_PER_S)
-#define TIMEOUT_NS (2 * NS_PER_S)
-#define REPORT_MAX ((size_t)64 << 10)
+#define THREADS       4
+#define SOON_NS       (2 * NS_PER_S)
+#define LATER_NS      (15 * NS_PER_S)
+#define TIMEOUT_NS    (2 * NS_PER_S)
+#define REPORT_MAX    ((size_t)64 << 10)
 #define MAX_LISTENERS 4
 
 struct entry {
     struct poll_target t;
-    char *ip;              /* "" while it does not run */
-    struct obj *report;    /* or NULL */
+    char *ip;           /* "" while it does not run */
+    struct obj *report; /* or NULL */
 };
 
 struct poll {
-    pthread_mutex_t mu;    /* entries, retired; a leaf */
-    struct map *entries;   /* pod uid → struct entry */
-    struct map *retired;   /* dataset uid → struct poll_reads */
-    struct queue *queue;   /* pod uids; has a lock of its own; NULL while we do not lead */
+    pthread_mutex_t mu;  /* entries, retired; a leaf */
+    struct map *entries; /* pod uid → struct entry */
+    struct map *retired; /* dataset uid → struct poll_reads */
+    struct queue *queue; /* pod uids; has a lock of its own; NULL while we do not lead */
     struct http *http;
     pthread_t threads[THREADS];
     unsigned nthreads;
@@ -43,15 +43,16 @@ struct poll {
 
 static void target_free(struct poll_target *t)
 {
-    char *const all[] = {t->uid, t->ns, t->name, t->component, t->dataset, t->dataset_uid, t->dataload};
+    char *const all[] = {
+        t->uid, t->ns, t->name, t->component, t->dataset, t->dataset_uid, t->dataload};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         free(all[i]);
 }
 
 static void target_copy(struct poll_target *to, const struct poll_target *t)
 {
-    *to = (struct poll_target){xstrdup(t->uid), xstrdup(t->ns), xstrdup(t->name), xstrdup(t->component), xstrdup(t->dataset),
-        xstrdup(t->dataset_uid), xstrdup(t->dataload)};
+    *to = (struct poll_target){xstrdup(t->uid), xstrdup(t->ns), xstrdup(t->name),
+        xstrdup(t->component), xstrdup(t->dataset), xstrdup(t->dataset_uid), xstrdup(t->dataload)};
 }
 
 static void entry_free(void *v)
@@ -66,8 +67,9 @@ static void entry_free(void *v)
 static struct entry *entry_new(const json_t *pod)
 {
     struct entry *e = xcalloc(1, sizeof *e);
-    e->t = (struct poll_target){xstrdup(kube_uid(pod)), xstrdup(kube_namespace(pod)), xstrdup(kube_name(pod)),
-        xstrdup(kube_label(pod, LABEL_COMPONENT)), xstrdup(kube_label(pod, LABEL_DATASET)), xstrdup(kube_label(pod, LABEL_DATASET_UID)),
+    e->t = (struct poll_target){xstrdup(kube_uid(pod)), xstrdup(kube_namespace(pod)),
+        xstrdup(kube_name(pod)), xstrdup(kube_label(pod, LABEL_COMPONENT)),
+        xstrdup(kube_label(pod, LABEL_DATASET)), xstrdup(kube_label(pod, LABEL_DATASET_UID)),
         xstrdup(kube_label(pod, LABEL_DATALOAD))};
     return e;
 }
@@ -139,7 +141,11 @@ static json_t *ask(struct poll *p, const char *ip)
 {
     cleanup_free char *url = strchr(ip, ':') ? xasprintf("http://[%s]:%d/status", ip, PORT_HTTP)
                                              : xasprintf("http://%s:%d/status", ip, PORT_HTTP);
-    struct http_req req = {.method = "GET", .url = url, .max_body = REPORT_MAX, .timeout_ns = TIMEOUT_NS, .cancel = &p->stop};
+    struct http_req req = {.method = "GET",
+        .url = url,
+        .max_body = REPORT_MAX,
+        .timeout_ns = TIMEOUT_NS,
+        .cancel = &p->stop};
     cleanup_resp struct http_resp resp;
     struct err e = ERR_INIT;
     json_t *j = NULL;
@@ -263,7 +269,8 @@ static void stop(void *user)
     queue_free(q);
 }
 
-static void values_dataload(const char *arg, const json_t *pod, void (*emit)(void *, const char *), void *to)
+static void values_dataload(
+    const char *arg, const json_t *pod, void (*emit)(void *, const char *), void *to)
 {
     (void)arg;
     const char *dataload = kube_label(pod, LABEL_DATALOAD);
@@ -275,9 +282,13 @@ static void values_dataload(const char *arg, const json_t *pod, void (*emit)(voi
 
 struct cache *poll_pods(struct operator_env *env)
 {
-    static const struct cache_index indexes[] = {CACHE_BY_LABEL("dataset", LABEL_DATASET_UID), {"dataload", values_dataload, NULL}};
-    const struct cache_conf conf = {.res = &kube_pods, .ns = env->watch_ns,
-        .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_COMPONENT, .indexes = indexes, .nindexes = ARRAY_LEN(indexes)};
+    static const struct cache_index indexes[] = {
+        CACHE_BY_LABEL("dataset", LABEL_DATASET_UID), {"dataload", values_dataload, NULL}};
+    const struct cache_conf conf = {.res = &kube_pods,
+        .ns = env->watch_ns,
+        .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_COMPONENT,
+        .indexes = indexes,
+        .nindexes = ARRAY_LEN(indexes)};
     return env_cache_shared(env, &conf);
 }
 
@@ -288,7 +299,8 @@ struct poll *poll_shared(struct operator_env *env, struct err *e)
     if (only && of == env)
         return only;
     struct poll *p = xcalloc(1, sizeof *p);
-    const struct http_conf conf = {.connect_ns = TIMEOUT_NS, .max_idle = 64, .user_agent = NAME_FIELD_MANAGER};
+    const struct http_conf conf = {
+        .connect_ns = TIMEOUT_NS, .max_idle = 64, .user_agent = NAME_FIELD_MANAGER};
     p->http = http_new(&conf, e);
     if (!p->http) {
         free(p);

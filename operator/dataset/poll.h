@@ -1,7 +1,7 @@
-/* poll — asks client, worker and loader pods for their /status over HTTP: every 2 s until they are ready (loaders: always), every
- * 15 s after, at once when the pod changes. What they said last is kept here for the worlds; a change of it is told to the
- * listeners, which enqueue keys. Runs only while we lead.
- * Threads: any. Locks: poll.mu, a leaf: not held during requests and listeners. */
+/* poll — asks client, worker and loader pods for their /status over HTTP: every 2 s until they are
+ * ready (loaders: always), every 15 s after, at once when the pod changes. What they said last is
+ * kept here for the worlds; a change of it is told to the listeners, which enqueue keys. Runs only
+ * while we lead. Threads: any. Locks: poll.mu, a leaf: not held during requests and listeners. */
 #ifndef MILLRACE_OPERATOR_DATASET_POLL_H
 #define MILLRACE_OPERATOR_DATASET_POLL_H
 
@@ -14,7 +14,8 @@ struct poll; /* opaque */
 
 /* The pod of which something new is known. */
 struct poll_target {
-    char *uid, *ns, *name, *component, *dataset, *dataset_uid, *dataload; /* "" where there is none */
+    /* "" where there is none */
+    char *uid, *ns, *name, *component, *dataset, *dataset_uid, *dataload;
 };
 typedef void (*poll_listener)(void *user, const struct poll_target *t);
 
@@ -23,11 +24,13 @@ struct poll_reads {
     int64_t cache, worker, store, direct, written; /* direct: the clients' part of store */
 };
 
-/* The only one of this env: made on the first call, which also hooks it to the cache of our pods and to the lead; never freed. */
+/* The only one of this env: made on the first call, which also hooks it to the cache of our pods
+ * and to the lead; never freed. */
 struct poll *poll_shared(struct operator_env *env, struct err *e);
 void poll_listen(struct poll *p, poll_listener fn, void *user); /* before it runs */
 
-struct obj *poll_report(struct poll *p, const char *pod_uid); /* caller unrefs; NULL: nothing known */
+/* caller unrefs; NULL: nothing known */
+struct obj *poll_report(struct poll *p, const char *pod_uid);
 void poll_retired(struct poll *p, const char *dataset_uid, struct poll_reads *out);
 void poll_forget(struct poll *p, const char *dataset_uid); /* the dataset is gone */
 

@@ -12,24 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB INT64_C(1048576)
+#define MIB          INT64_C(1048576)
 #define REQUEST_OVER (64 * MIB) /* beside the Memory tier: code, index, buffers */
-#define LIMIT_OVER (256 * MIB)  /* the same and read-ahead; page cache beyond it is reclaimed by the kernel */
-#define GRACE_S 30              /* a client that gets SIGTERM finishes its uploads */
+/* the same and read-ahead; page cache beyond it is reclaimed by the kernel */
+#define LIMIT_OVER (256 * MIB)
+#define GRACE_S    30 /* a client that gets SIGTERM finishes its uploads */
 
 /* Like a container of ours: what its kind does not change. */
 struct spec {
     const char *component;
-    const char *kind;       /* of the inline volume, NULL for none */
-    json_t *command;        /* stolen */
+    const char *kind;        /* of the inline volume, NULL for none */
+    json_t *command;         /* stolen */
     const json_t *resources; /* from the user, or NULL */
-    int64_t memory;         /* bytes of the Memory tier in this pod */
+    int64_t memory;          /* bytes of the Memory tier in this pod */
     const char *restart;
 };
 
 static json_t *bytes_quantity(int64_t bytes)
 {
-    cleanup_free char *text = bytes % MIB ? xasprintf("%" PRId64, bytes) : xasprintf("%" PRId64 "Mi", bytes / MIB);
+    cleanup_free char *text = bytes % MIB ? xasprintf("%" PRId64, bytes)
+                                          : xasprintf("%" PRId64 "Mi", bytes / MIB);
     return json_string(text);
 }
 
@@ -38,9 +40,10 @@ static void set_quantities(json_t *to, const json_t *from)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)from, key, value) {
-        cleanup_free char *text = json_is_integer(value) ? xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value))
-                                                         : xstrdup(json_string_value(value));
+    json_object_foreach ((json_t *)from, key, value) {
+        cleanup_free char *text = json_is_integer(value)
+            ? xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value))
+            : xstrdup(json_string_value(value));
         if (text)
             json_object_set_new(to, key, json_string(text));
     }
@@ -48,9 +51,11 @@ static void set_quantities(json_t *to, const json_t *from)
 
 static json_t *resources(const struct spec *s)
 {
-    json_t *requests = json_pack("{s:s, s:o}", "cpu", "50m", "memory", bytes_quantity(s->memory + REQUEST_OVER));
+    json_t *requests = json_pack(
+        "{s:s, s:o}", "cpu", "50m", "memory", bytes_quantity(s->memory + REQUEST_OVER));
     json_t *limits = json_pack("{s:o}", "memory", bytes_quantity(s->memory + LIMIT_OVER));
-    /* a limit below our default request would be refused: with a limit of his own the user's request counts, or the limit itself */
+    /* a limit below our default request would be refused: with a limit of his own the user's
+     * request counts, or the limit itself */
     if (jget(s->resources, "limits.memory"))
         json_object_del(requests, "memory");
     if (jget(s->resources, "limits.cpu"))
@@ -64,22 +69,22 @@ static json_t *resources(const struct spec *s)
 
 static json_t *probe(const char *path, int period_s, int failures)
 {
-    return json_pack("{s:{s:s, s:s}, s:i, s:i, s:i}", "httpGet", "path", path, "port", "http", "periodSeconds", period_s, "timeoutSeconds",
-        5, "failureThreshold", failures);
+    return json_pack("{s:{s:s, s:s}, s:i, s:i, s:i}", "httpGet", "path", path, "port", "http",
+        "periodSeconds", period_s, "timeoutSeconds", 5, "failureThreshold", failures);
 }
 
-static json_t *container(const struct dataset *d, const struct render_env *env, const struct spec *s, json_t *volume_mounts)
+static json_t *container(const struct dataset *d, const struct render_env *env,
+    const struct spec *s, json_t *volume_mounts)
 {
     cleanup_free char *config = render_config(d);
-    json_t *c = json_pack("{s:s, s:s, s:o, s:[{s:s, s:s}], s:[{s:s, s:i, s:s}], s:o, s:o, s:s, s:o}",
-        "name", CONTAINER_MAIN, "image", env->image, "command", s->command,
-        "env", "name", ENV_CONFIG, "value", config,
-        "ports", "name", "http", "containerPort", PORT_HTTP, "protocol", "TCP",
-        "resources", resources(s),
-        "securityContext", json_pack("{s:b, s:b, s:{s:[s]}}", "allowPrivilegeEscalation", 0, "readOnlyRootFilesystem", 1,
-                               "capabilities", "drop", "ALL"),
-        "terminationMessagePolicy", "FallbackToLogsOnError",
-        "volumeMounts", volume_mounts);
+    json_t *c = json_pack(
+        "{s:s, s:s, s:o, s:[{s:s, s:s}], s:[{s:s, s:i, s:s}], s:o, s:o, s:s, s:o}", "name",
+        CONTAINER_MAIN, "image", env->image, "command", s->command, "env", "name", ENV_CONFIG,
+        "value", config, "ports", "name", "http", "containerPort", PORT_HTTP, "protocol", "TCP",
+        "resources", resources(s), "securityContext",
+        json_pack("{s:b, s:b, s:{s:[s]}}", "allowPrivilegeEscalation", 0, "readOnlyRootFilesystem",
+            1, "capabilities", "drop", "ALL"),
+        "terminationMessagePolicy", "FallbackToLogsOnError", "volumeMounts", volume_mounts);
     if (*env->pull_policy)
         json_object_set_new(c, "imagePullPolicy", json_string(env->pull_policy));
     if (strcmp(s->component, COMPONENT_LOADER) != 0) {
@@ -103,7 +108,8 @@ static json_t *pull_secrets(const char *list)
 }
 
 /* The pod without placement. Steals s->command. */
-static json_t *base_pod(const struct dataset *d, const struct render_env *env, const char *name, const struct spec *s)
+static json_t *base_pod(
+    const struct dataset *d, const struct render_env *env, const char *name, const struct spec *s)
 {
     json_t *pod = render_object(&kube_pods, d->ns, name, d->name, d->uid, s->component);
     json_t *volumes = json_array(), *mounts = json_array();
@@ -112,10 +118,9 @@ static json_t *base_pod(const struct dataset *d, const struct render_env *env, c
     render_sources(d, volumes, mounts);
     json_t *spec = json_pack("{s:b, s:b, s:s, s:i, s:{s:b, s:i, s:i, s:{s:s}}, s:[o], s:o}",
         "automountServiceAccountToken", 0, "enableServiceLinks", 0, "restartPolicy", s->restart,
-        "terminationGracePeriodSeconds", GRACE_S,
-        "securityContext", "runAsNonRoot", 1, "runAsUser", POD_UID, "runAsGroup", POD_UID, "seccompProfile", "type", "RuntimeDefault",
-        "containers", container(d, env, s, mounts),
-        "volumes", volumes);
+        "terminationGracePeriodSeconds", GRACE_S, "securityContext", "runAsNonRoot", 1, "runAsUser",
+        POD_UID, "runAsGroup", POD_UID, "seccompProfile", "type", "RuntimeDefault", "containers",
+        container(d, env, s, mounts), "volumes", volumes);
     json_t *secrets = pull_secrets(env->pull_secrets);
     if (json_array_size(secrets))
         json_object_set(spec, "imagePullSecrets", secrets);
@@ -131,21 +136,25 @@ static void stamp(json_t *pod)
 {
     char text[17];
     snprintf(text, sizeof text, "%016" PRIx64, json_hash(pod));
-    json_object_set_new(json_object_get(pod, "metadata"), "annotations", json_pack("{s:s}", ANNOTATION_HASH, text));
+    json_object_set_new(
+        json_object_get(pod, "metadata"), "annotations", json_pack("{s:s}", ANNOTATION_HASH, text));
 }
 
 bool render_same(const json_t *desired, const json_t *pod)
 {
-    return strcmp(kube_annotation(desired, ANNOTATION_HASH), kube_annotation(pod, ANNOTATION_HASH)) == 0;
+    return strcmp(kube_annotation(desired, ANNOTATION_HASH), kube_annotation(pod, ANNOTATION_HASH))
+        == 0;
 }
 
-/* Wishes, in order: a node with a GPU (that is where the readers are), a node without another worker of this dataset. */
+/* Wishes, in order: a node with a GPU (that is where the readers are), a node without another
+ * worker of this dataset. */
 static void add_hints(json_t *affinity, const json_t *gpu_nodes)
 {
     json_t *wishes = json_array();
     for (size_t i = 0; i < json_array_size(gpu_nodes) && i < RENDER_HINTS_MAX; i++)
-        json_array_append_new(wishes, json_pack("{s:i, s:{s:[{s:s, s:s, s:[O]}]}}", "weight", 50, "preference", "matchFields", "key",
-                                          "metadata.name", "operator", "In", "values", json_array_get(gpu_nodes, i)));
+        json_array_append_new(wishes,
+            json_pack("{s:i, s:{s:[{s:s, s:s, s:[O]}]}}", "weight", 50, "preference", "matchFields",
+                "key", "metadata.name", "operator", "In", "values", json_array_get(gpu_nodes, i)));
     if (json_array_size(wishes) == 0) {
         json_decref(wishes);
         return;
@@ -158,11 +167,15 @@ static void add_hints(json_t *affinity, const json_t *gpu_nodes)
     json_object_set_new(node, "preferredDuringSchedulingIgnoredDuringExecution", wishes);
 }
 
-json_t *render_worker(const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes)
+json_t *render_worker(
+    const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes)
 {
-    cleanup_free char *name = render_worker_name(d->name, index), *service = render_service_name(d->name);
-    json_t *command = json_pack("[s, s, s]", "/usr/bin/millrace-worker", "--cache-dir", POD_RUN_DIR "/" VOLUME_CACHE);
-    struct spec s = {COMPONENT_WORKER, VOL_KIND_WORKER, command, d->worker_resources, d->memory, "Always"};
+    cleanup_free char *name = render_worker_name(d->name, index),
+                      *service = render_service_name(d->name);
+    json_t *command = json_pack(
+        "[s, s, s]", "/usr/bin/millrace-worker", "--cache-dir", POD_RUN_DIR "/" VOLUME_CACHE);
+    struct spec s = {
+        COMPONENT_WORKER, VOL_KIND_WORKER, command, d->worker_resources, d->memory, "Always"};
     json_t *pod = base_pod(d, env, name, &s);
     render_owner(pod, &kube_datasets, d->cr);
     json_object_set_new(spec_of(pod), "hostname", json_string(name));
@@ -172,37 +185,42 @@ json_t *render_worker(const struct dataset *d, const struct render_env *env, int
     json_t *affinity = json_object();
     if (d->node_selector)
         json_object_set_new(affinity, "nodeAffinity",
-            json_pack("{s:o}", "requiredDuringSchedulingIgnoredDuringExecution", json_deep_copy(d->node_selector)));
+            json_pack("{s:o}", "requiredDuringSchedulingIgnoredDuringExecution",
+                json_deep_copy(d->node_selector)));
     json_object_set_new(affinity, "podAntiAffinity",
-        json_pack("{s:[{s:i, s:{s:s, s:{s:{s:s, s:s}}}}]}", "preferredDuringSchedulingIgnoredDuringExecution", "weight", 100,
-            "podAffinityTerm", "topologyKey", "kubernetes.io/hostname", "labelSelector", "matchLabels", LABEL_DATASET_UID, d->uid,
-            LABEL_COMPONENT, COMPONENT_WORKER));
+        json_pack("{s:[{s:i, s:{s:s, s:{s:{s:s, s:s}}}}]}",
+            "preferredDuringSchedulingIgnoredDuringExecution", "weight", 100, "podAffinityTerm",
+            "topologyKey", "kubernetes.io/hostname", "labelSelector", "matchLabels",
+            LABEL_DATASET_UID, d->uid, LABEL_COMPONENT, COMPONENT_WORKER));
     json_object_set_new(spec_of(pod), "affinity", affinity);
     stamp(pod);
     add_hints(affinity, gpu_nodes);
     return pod;
 }
 
-/* Pinned by affinity, not by nodeName, so that the scheduler counts its memory and says why it cannot run; the node's taints are
- * no reason not to serve a pod that is there. */
+/* Pinned by affinity, not by nodeName, so that the scheduler counts its memory and says why it
+ * cannot run; the node's taints are no reason not to serve a pod that is there. */
 json_t *render_client(const struct dataset *d, const struct render_env *env, const char *node)
 {
     cleanup_free char *name = render_client_name(d->name, node), *hash = render_node_hash(node);
-    json_t *command = json_pack("[s, s, s, s, s]", "/usr/bin/millrace-fuse", "--socket", POD_RUN_DIR "/" VOLUME_SOCKET, "--cache-dir",
-        POD_RUN_DIR "/" VOLUME_CACHE);
-    struct spec s = {COMPONENT_CLIENT, VOL_KIND_CLIENT, command, d->client_resources, d->memory, "Always"};
+    json_t *command = json_pack("[s, s, s, s, s]", "/usr/bin/millrace-fuse", "--socket",
+        POD_RUN_DIR "/" VOLUME_SOCKET, "--cache-dir", POD_RUN_DIR "/" VOLUME_CACHE);
+    struct spec s = {
+        COMPONENT_CLIENT, VOL_KIND_CLIENT, command, d->client_resources, d->memory, "Always"};
     json_t *pod = base_pod(d, env, name, &s);
     render_owner(pod, &kube_datasets, d->cr);
     render_label(pod, LABEL_NODE_HASH, hash);
     json_object_set_new(spec_of(pod), "tolerations", json_pack("[{s:s}]", "operator", "Exists"));
     json_object_set_new(spec_of(pod), "affinity",
-        json_pack("{s:{s:{s:[{s:[{s:s, s:s, s:[s]}]}]}}}", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
-            "nodeSelectorTerms", "matchFields", "key", "metadata.name", "operator", "In", "values", node));
+        json_pack("{s:{s:{s:[{s:[{s:s, s:s, s:[s]}]}]}}}", "nodeAffinity",
+            "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", "matchFields",
+            "key", "metadata.name", "operator", "In", "values", node));
     stamp(pod);
     return pod;
 }
 
-json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner, const json_t *paths, int pin)
+json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner,
+    const json_t *paths, int pin)
 {
     cleanup_free char *name = render_loader_name(kube_name(owner));
     json_t *command = json_pack("[s, s]", "/usr/bin/millrace-worker", "--load");
@@ -210,7 +228,7 @@ json_t *render_loader(const struct dataset *d, const struct render_env *env, con
     json_t *path;
     if (pin >= 0)
         json_array_append_new(command, json_string(pin ? "--pin=true" : "--pin=false"));
-    json_array_foreach(paths, i, path)
+    json_array_foreach (paths, i, path)
         json_array_append(command, path);
     if (json_array_size(paths) == 0)
         json_array_append_new(command, json_string("/"));

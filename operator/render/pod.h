@@ -1,6 +1,7 @@
-/* pod — the pods of a dataset: clients (one a node), cache workers, loaders. Pure. All of them satisfy the restricted Pod Security
- * profile and carry no token of the API server. ANNOTATION_HASH is the hash of the pod without its hints about GPU nodes: a pod
- * is outdated when the hash of the one that would be made now is another. */
+/* pod — the pods of a dataset: clients (one a node), cache workers, loaders. Pure. All of them
+ * satisfy the restricted Pod Security profile and carry no token of the API server. ANNOTATION_HASH
+ * is the hash of the pod without its hints about GPU nodes: a pod is outdated when the hash of the
+ * one that would be made now is another. */
 #ifndef MILLRACE_OPERATOR_RENDER_POD_H
 #define MILLRACE_OPERATOR_RENDER_POD_H
 
@@ -16,12 +17,16 @@ struct render_env {
     const char *pull_secrets; /* comma-separated, "" if none */
 };
 
-/* gpu_nodes: array of names that workers should prefer, the first RENDER_HINTS_MAX of them count; NULL if not known. */
+/* gpu_nodes: array of names that workers should prefer, the first RENDER_HINTS_MAX of them count;
+ * NULL if not known. */
 #define RENDER_HINTS_MAX 32
-json_t *render_worker(const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes);
+json_t *render_worker(
+    const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes);
 json_t *render_client(const struct dataset *d, const struct render_env *env, const char *node);
-/* Loads paths (array of strings; empty: everything) of d for the DataLoad `owner`; pin: dataload.pin. */
-json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner, const json_t *paths, int pin);
+/* Loads paths (array of strings; empty: everything) of d for the DataLoad `owner`; pin:
+ * dataload.pin. */
+json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner,
+    const json_t *paths, int pin);
 
 /* Was the pod made of the same desired one? */
 bool render_same(const json_t *desired, const json_t *pod);

@@ -13,22 +13,22 @@ static json_t *access_modes(const struct dataset *d)
     return d->access_modes ? json_deep_copy(d->access_modes) : json_pack("[s]", "ReadOnlyMany");
 }
 
-/* The claim is named in claimRef: nobody else's claim can take the volume. Its uid is filled in by the volume binder. */
+/* The claim is named in claimRef: nobody else's claim can take the volume. Its uid is filled in by
+ * the volume binder. */
 json_t *render_pv(const struct dataset *d)
 {
     cleanup_free char *name = render_pv_name(d->uid);
     json_t *pv = render_object(&kube_pvs, NULL, name, d->name, d->uid, NULL);
     json_object_set_new(pv, "spec",
-        json_pack("{s:{s:s}, s:o, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:b, s:{s:s, s:s, s:s, s:s}}}",
-            "capacity", "storage", RENDER_CAPACITY,
-            "accessModes", access_modes(d),
-            "persistentVolumeReclaimPolicy", "Retain",
-            "storageClassName", "",
-            "volumeMode", "Filesystem",
-            "claimRef", "apiVersion", "v1", "kind", "PersistentVolumeClaim", "namespace", d->ns, "name", d->name,
-            "csi", "driver", NAME_DRIVER, "volumeHandle", d->uid, "readOnly", d->read_only,
-            "volumeAttributes", VOL_DATASET_UID, d->uid, VOL_DATASET_NAME, d->name, VOL_DATASET_NAMESPACE, d->ns,
-            VOL_READ_ONLY, d->read_only ? "true" : "false"));
+        json_pack(
+            "{s:{s:s}, s:o, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:b, s:{s:s, s:s, s:s, s:s}}}",
+            "capacity", "storage", RENDER_CAPACITY, "accessModes", access_modes(d),
+            "persistentVolumeReclaimPolicy", "Retain", "storageClassName", "", "volumeMode",
+            "Filesystem", "claimRef", "apiVersion", "v1", "kind", "PersistentVolumeClaim",
+            "namespace", d->ns, "name", d->name, "csi", "driver", NAME_DRIVER, "volumeHandle",
+            d->uid, "readOnly", d->read_only, "volumeAttributes", VOL_DATASET_UID, d->uid,
+            VOL_DATASET_NAME, d->name, VOL_DATASET_NAMESPACE, d->ns, VOL_READ_ONLY,
+            d->read_only ? "true" : "false"));
     return pv;
 }
 
@@ -38,8 +38,9 @@ json_t *render_pvc(const struct dataset *d)
     json_t *pvc = render_object(&kube_pvcs, d->ns, d->name, d->name, d->uid, NULL);
     render_owner(pvc, &kube_datasets, d->cr);
     json_object_set_new(pvc, "spec",
-        json_pack("{s:o, s:s, s:s, s:s, s:{s:{s:s}}}", "accessModes", access_modes(d), "storageClassName", "", "volumeMode", "Filesystem",
-            "volumeName", pv, "resources", "requests", "storage", RENDER_CAPACITY));
+        json_pack("{s:o, s:s, s:s, s:s, s:{s:{s:s}}}", "accessModes", access_modes(d),
+            "storageClassName", "", "volumeMode", "Filesystem", "volumeName", pv, "resources",
+            "requests", "storage", RENDER_CAPACITY));
     return pvc;
 }
 
@@ -49,9 +50,9 @@ json_t *render_service(const struct dataset *d)
     json_t *svc = render_object(&kube_services, d->ns, name, d->name, d->uid, NULL);
     render_owner(svc, &kube_datasets, d->cr);
     json_object_set_new(svc, "spec",
-        json_pack("{s:s, s:{s:s, s:s}, s:[{s:s, s:i, s:s, s:s}]}", "clusterIP", "None",
-            "selector", LABEL_DATASET_UID, d->uid, LABEL_COMPONENT, COMPONENT_WORKER,
-            "ports", "name", "http", "port", PORT_HTTP, "protocol", "TCP", "targetPort", "http"));
+        json_pack("{s:s, s:{s:s, s:s}, s:[{s:s, s:i, s:s, s:s}]}", "clusterIP", "None", "selector",
+            LABEL_DATASET_UID, d->uid, LABEL_COMPONENT, COMPONENT_WORKER, "ports", "name", "http",
+            "port", PORT_HTTP, "protocol", "TCP", "targetPort", "http"));
     return svc;
 }
 
@@ -88,22 +89,26 @@ char *render_config(const struct dataset *d)
     for (size_t i = 0; i < d->nmounts; i++)
         json_array_append_new(mounts, mount_config(d, i));
     for (size_t i = 0; i < d->ntiers; i++)
-        json_array_append_new(tiers, json_pack("{s:s, s:I}", "medium", media[d->tiers[i].medium], "quota", (json_int_t)d->tiers[i].quota));
-    cleanup_json json_t *conf = json_pack("{s:s, s:s, s:s, s:b, s:o, s:{s:o, s:s, s:s}}", "namespace", d->ns, "name", d->name, "uid", d->uid,
-        "readOnly", d->read_only, "mounts", mounts, "cache", "tiers", tiers, "writeType", d->write_type, "profile", d->profile);
+        json_array_append_new(tiers,
+            json_pack("{s:s, s:I}", "medium", media[d->tiers[i].medium], "quota",
+                (json_int_t)d->tiers[i].quota));
+    cleanup_json json_t *conf = json_pack("{s:s, s:s, s:s, s:b, s:o, s:{s:o, s:s, s:s}}",
+        "namespace", d->ns, "name", d->name, "uid", d->uid, "readOnly", d->read_only, "mounts",
+        mounts, "cache", "tiers", tiers, "writeType", d->write_type, "profile", d->profile);
     if (d->metadata_sync)
         json_object_set_new(conf, "metadataSync", json_integer(d->metadata_sync));
     if (d->replicas) {
         cleanup_free char *name = render_service_name(d->name);
         cleanup_free char *service = xasprintf("%s.%s.svc", name, d->ns);
         json_object_set_new(conf, "workers",
-            json_pack("{s:s, s:s, s:i, s:i}", "service", service, "name", name, "count", d->replicas, "port", PORT_HTTP));
+            json_pack("{s:s, s:s, s:i, s:i}", "service", service, "name", name, "count",
+                d->replicas, "port", PORT_HTTP));
     }
     return json_text(conf);
 }
 
-/* One projected volume for all Secrets. Each is optional: a missing one must not keep the pod from starting, because it is the
- * pod that tells the user what is missing. */
+/* One projected volume for all Secrets. Each is optional: a missing one must not keep the pod from
+ * starting, because it is the pod that tells the user what is missing. */
 static json_t *secret_sources(const struct dataset *d)
 {
     json_t *sources = json_array();
@@ -111,8 +116,9 @@ static json_t *secret_sources(const struct dataset *d)
         for (size_t k = 0; k < d->mounts[i].nsecrets; k++) {
             const struct dataset_secret *s = &d->mounts[i].secrets[k];
             cleanup_free char *path = xasprintf("%zu/%s", i, s->option);
-            json_array_append_new(sources, json_pack("{s:{s:s, s:b, s:[{s:s, s:s}]}}", "secret", "name", s->secret, "optional", 1, "items",
-                                               "key", s->key, "path", path));
+            json_array_append_new(sources,
+                json_pack("{s:{s:s, s:b, s:[{s:s, s:s}]}}", "secret", "name", s->secret, "optional",
+                    1, "items", "key", s->key, "path", path));
         }
     return sources;
 }
@@ -121,9 +127,12 @@ void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mou
 {
     json_t *sources = secret_sources(d);
     if (json_array_size(sources)) {
-        json_array_append_new(volumes, json_pack("{s:s, s:{s:i, s:o}}", "name", "secrets", "projected", "defaultMode", 0444, "sources",
-                                           sources));
-        json_array_append_new(volume_mounts, json_pack("{s:s, s:s, s:b}", "name", "secrets", "mountPath", POD_SECRETS_DIR, "readOnly", 1));
+        json_array_append_new(volumes,
+            json_pack("{s:s, s:{s:i, s:o}}", "name", "secrets", "projected", "defaultMode", 0444,
+                "sources", sources));
+        json_array_append_new(volume_mounts,
+            json_pack(
+                "{s:s, s:s, s:b}", "name", "secrets", "mountPath", POD_SECRETS_DIR, "readOnly", 1));
     } else {
         json_decref(sources);
     }
@@ -132,16 +141,22 @@ void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mou
         if (m->scheme != DATASET_PVC)
             continue;
         bool ro = d->read_only || m->read_only;
-        cleanup_free char *name = xasprintf("claim-%zu", i), *path = xasprintf(RENDER_CLAIMS_DIR "/%zu", i);
-        json_array_append_new(volumes, json_pack("{s:s, s:{s:s, s:b}}", "name", name, "persistentVolumeClaim", "claimName", m->claim,
-                                           "readOnly", ro));
-        json_array_append_new(volume_mounts, json_pack("{s:s, s:s, s:b}", "name", name, "mountPath", path, "readOnly", ro));
+        cleanup_free char *name = xasprintf("claim-%zu", i),
+                          *path = xasprintf(RENDER_CLAIMS_DIR "/%zu", i);
+        json_array_append_new(volumes,
+            json_pack("{s:s, s:{s:s, s:b}}", "name", name, "persistentVolumeClaim", "claimName",
+                m->claim, "readOnly", ro));
+        json_array_append_new(volume_mounts,
+            json_pack("{s:s, s:s, s:b}", "name", name, "mountPath", path, "readOnly", ro));
     }
 }
 
-void render_inline_volume(const struct dataset *d, const char *kind, json_t *volumes, json_t *volume_mounts)
+void render_inline_volume(
+    const struct dataset *d, const char *kind, json_t *volumes, json_t *volume_mounts)
 {
-    json_array_append_new(volumes, json_pack("{s:s, s:{s:s, s:{s:s, s:s}}}", "name", "run", "csi", "driver", NAME_DRIVER,
-                                       "volumeAttributes", VOL_KIND, kind, VOL_DATASET_UID, d->uid));
-    json_array_append_new(volume_mounts, json_pack("{s:s, s:s}", "name", "run", "mountPath", POD_RUN_DIR));
+    json_array_append_new(volumes,
+        json_pack("{s:s, s:{s:s, s:{s:s, s:s}}}", "name", "run", "csi", "driver", NAME_DRIVER,
+            "volumeAttributes", VOL_KIND, kind, VOL_DATASET_UID, d->uid));
+    json_array_append_new(
+        volume_mounts, json_pack("{s:s, s:s}", "name", "run", "mountPath", POD_RUN_DIR));
 }

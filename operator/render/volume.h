@@ -1,4 +1,5 @@
-/* volume — the PersistentVolume and claim of a dataset, the Service of its workers, and what its pods mount and are told. Pure. */
+/* volume — the PersistentVolume and claim of a dataset, the Service of its workers, and what its
+ * pods mount and are told. Pure. */
 #ifndef MILLRACE_OPERATOR_RENDER_VOLUME_H
 #define MILLRACE_OPERATOR_RENDER_VOLUME_H
 
@@ -6,8 +7,10 @@
 
 #include <jansson.h>
 
-#define RENDER_CLAIMS_DIR "/mnt/claims" /* where pods see the claims of pvc:// mounts: <dir>/<mount index> */
-#define RENDER_CAPACITY "100Pi"         /* of PV and PVC: a dataset has no size that Kubernetes could enforce */
+/* where pods see the claims of pvc:// mounts: <dir>/<mount index> */
+#define RENDER_CLAIMS_DIR "/mnt/claims"
+/* of PV and PVC: a dataset has no size that Kubernetes could enforce */
+#define RENDER_CAPACITY "100Pi"
 
 /* Each gives an object that the caller owns. */
 json_t *render_pv(const struct dataset *d);
@@ -17,9 +20,11 @@ json_t *render_service(const struct dataset *d);
 /* The document of fuse/conf.h as text. Caller frees. */
 char *render_config(const struct dataset *d);
 
-/* Appends what the container reads to spec.volumes and to volumeMounts: Secrets, and the claims of pvc:// mounts. */
+/* Appends what the container reads to spec.volumes and to volumeMounts: Secrets, and the claims of
+ * pvc:// mounts. */
 void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
 /* The inline volume of our driver with socket and cache directory. kind: VOL_KIND_*. */
-void render_inline_volume(const struct dataset *d, const char *kind, json_t *volumes, json_t *volume_mounts);
+void render_inline_volume(
+    const struct dataset *d, const char *kind, json_t *volumes, json_t *volume_mounts);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NODES_MAX 16   /* wishes in one pod */
+#define NODES_MAX  16  /* wishes in one pod */
 #define WEIGHT_MAX 100 /* the API's own limit */
 
 struct held {
@@ -19,7 +19,7 @@ static bool mounts(const json_t *pod_spec, const char *claim)
 {
     size_t i;
     json_t *v;
-    json_array_foreach((json_t *)jget_arr(pod_spec, "volumes"), i, v)
+    json_array_foreach ((json_t *)jget_arr(pod_spec, "volumes"), i, v)
         if (!strcmp(jget_str(v, "persistentVolumeClaim.claimName", ""), claim))
             return true;
     return false;
@@ -30,7 +30,7 @@ static size_t sum(const struct tfjob_world *w, const json_t *pod_spec, struct he
 {
     size_t n = 0, i;
     json_t *c;
-    json_array_foreach((json_t *)w->cached, i, c) {
+    json_array_foreach ((json_t *)w->cached, i, c) {
         const char *node = jget_str(c, "node", "");
         int64_t bytes = jget_int(c, "bytes", 0);
         size_t k = 0;
@@ -74,7 +74,7 @@ void tfjob_prefer_cached_nodes(const struct tfjob_world *w, json_t *pod_spec)
     for (size_t i = 0; i < MIN(n, NODES_MAX); i++) {
         int weight = (int)(WEIGHT_MAX * (held[i].bytes / held[0].bytes));
         json_array_append_new(json_object_get(node, preferred),
-                              json_pack("{s:i, s:{s:[{s:s, s:s, s:[s]}]}}", "weight", MAX(weight, 1), "preference", "matchFields", "key",
-                                        "metadata.name", "operator", "In", "values", held[i].node));
+            json_pack("{s:i, s:{s:[{s:s, s:s, s:[s]}]}}", "weight", MAX(weight, 1), "preference",
+                "matchFields", "key", "metadata.name", "operator", "In", "values", held[i].node));
     }
 }

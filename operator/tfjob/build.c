@@ -10,12 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-void tfjob_child_name(const struct tfjob *j, enum tfjob_type t, int index, char out[TFJOB_CHILD_NAME_LEN])
+void tfjob_child_name(
+    const struct tfjob *j, enum tfjob_type t, int index, char out[TFJOB_CHILD_NAME_LEN])
 {
     snprintf(out, TFJOB_CHILD_NAME_LEN, "%s-%s-%d", j->name, tfjob_type_lower(t), index);
 }
 
-static void set_str(json_t *o, const char *key, const char *value) { json_object_set_new(o, key, json_string(value)); }
+static void set_str(json_t *o, const char *key, const char *value)
+{
+    json_object_set_new(o, key, json_string(value));
+}
 
 /* o[key], made if it is absent; a value of another type is replaced. */
 static json_t *object_at(json_t *o, const char *key)
@@ -38,8 +42,8 @@ static json_t *array_at(json_t *o, const char *key)
 
 json_t *tfjob_owner(const struct tfjob *j)
 {
-    return json_pack("{s:s s:s s:s s:s s:b s:b}", "apiVersion", NAME_TFJOB_API_VERSION, "kind", "TFJob", "name", j->name, "uid", j->uid,
-                     "controller", 1, "blockOwnerDeletion", 1);
+    return json_pack("{s:s s:s s:s s:s s:b s:b}", "apiVersion", NAME_TFJOB_API_VERSION, "kind",
+        "TFJob", "name", j->name, "uid", j->uid, "controller", 1, "blockOwnerDeletion", 1);
 }
 
 static void set_identity_labels(json_t *labels, const struct tfjob *j, enum tfjob_type t, int index)
@@ -57,7 +61,8 @@ static bool is_master_role(const struct tfjob *j, enum tfjob_type t, int index)
 {
     if (t == TFJOB_CHIEF || t == TFJOB_MASTER)
         return true;
-    return t == TFJOB_WORKER && index == 0 && !j->replica[TFJOB_CHIEF].present && !j->replica[TFJOB_MASTER].present;
+    return t == TFJOB_WORKER && index == 0 && !j->replica[TFJOB_CHIEF].present
+        && !j->replica[TFJOB_MASTER].present;
 }
 
 static json_t *pod_meta(const struct tfjob *j, enum tfjob_type t, int index, int restarts)
@@ -91,71 +96,86 @@ static json_t *main_container(const json_t *containers)
 {
     size_t i;
     json_t *c;
-    json_array_foreach((json_t *)containers, i, c)
+    json_array_foreach ((json_t *)containers, i, c)
         if (!strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER))
             return c;
     return json_array_get(containers, 0);
 }
 
-const json_t *tfjob_main_container(const json_t *pod_spec) { return main_container(jget_arr(pod_spec, "containers")); }
+const json_t *tfjob_main_container(const json_t *pod_spec)
+{
+    return main_container(jget_arr(pod_spec, "containers"));
+}
 
 static void add_port(json_t *container)
 {
     json_t *ports = array_at(container, "ports"), *port;
     size_t i;
-    json_array_foreach(ports, i, port)
+    json_array_foreach (ports, i, port)
         if (!strcmp(jget_str(port, "name", ""), TFJOB_PORT_NAME))
             return;
-    json_array_append_new(ports, json_pack("{s:s s:i}", "name", TFJOB_PORT_NAME, "containerPort", TFJOB_PORT));
+    json_array_append_new(
+        ports, json_pack("{s:s s:i}", "name", TFJOB_PORT_NAME, "containerPort", TFJOB_PORT));
 }
 
 static const char *pod_restart(enum tfjob_restart r)
 {
     switch (r) {
     case TFJOB_RESTART_NEVER:
-    case TFJOB_RESTART_EXIT_CODE: return "Never"; /* ExitCode: the controller looks at the code */
-    case TFJOB_RESTART_ON_FAILURE: return "OnFailure";
-    case TFJOB_RESTART_ALWAYS: return "Always";
+    case TFJOB_RESTART_EXIT_CODE:
+        return "Never"; /* ExitCode: the controller looks at the code */
+    case TFJOB_RESTART_ON_FAILURE:
+        return "OnFailure";
+    case TFJOB_RESTART_ALWAYS:
+        return "Always";
     }
     return "Never";
 }
 
-json_t *tfjob_build_pod(const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, int index, int restarts)
+json_t *tfjob_build_pod(
+    const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, int index, int restarts)
 {
     json_t *spec = json_deep_copy(jget_obj(j->replica[t].template, "spec"));
     json_t *container = main_container(json_object_get(spec, "containers"));
     add_port(container);
-    if (!json_object_get(container, "terminationMessagePolicy")) /* then the end of its log is what the job's condition tells */
+    /* then the end of its log is what the job's condition tells */
+    if (!json_object_get(container, "terminationMessagePolicy"))
         set_str(container, "terminationMessagePolicy", "FallbackToLogsOnError");
     cleanup_free char *tf_config = tfjob_tf_config(j, t, index, w->domain);
     if (tf_config) /* last: wins over one of the user's */
-        json_array_append_new(array_at(container, "env"), json_pack("{s:s s:s}", "name", "TF_CONFIG", "value", tf_config));
+        json_array_append_new(array_at(container, "env"),
+            json_pack("{s:s s:s}", "name", "TF_CONFIG", "value", tf_config));
     set_str(spec, "restartPolicy", pod_restart(j->replica[t].restart));
     tfjob_prefer_cached_nodes(w, spec);
-    json_t *pod = json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Pod", "metadata", pod_meta(j, t, index, restarts), "spec", spec);
+    json_t *pod = json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Pod", "metadata",
+        pod_meta(j, t, index, restarts), "spec", spec);
     tfjob_gang_mark_pod(w, j, t, pod);
     return pod;
 }
 
-static bool has_port(const json_t *ports, const char *key, const json_t *value, const char *protocol)
+static bool has_port(
+    const json_t *ports, const char *key, const json_t *value, const char *protocol)
 {
     size_t i;
     json_t *p;
-    json_array_foreach((json_t *)ports, i, p)
-        if (json_equal(json_object_get(p, key), value) && (!protocol || !strcmp(jget_str(p, "protocol", "TCP"), protocol)))
+    json_array_foreach ((json_t *)ports, i, p)
+        if (json_equal(json_object_get(p, key), value)
+            && (!protocol || !strcmp(jget_str(p, "protocol", "TCP"), protocol)))
             return true;
     return false;
 }
 
-/* Every port of the container. Upstream copies names as they are, and a Service with two ports of which one has no name (or two
- * that are equal) is refused by the API server for ever: unnamed ones get a name here, repeated ones are left out. */
+/* Every port of the container. Upstream copies names as they are, and a Service with two ports of
+ * which one has no name (or two that are equal) is refused by the API server for ever: unnamed ones
+ * get a name here, repeated ones are left out. */
 static json_t *service_ports(const struct tfjob_replica *r)
 {
-    cleanup_json json_t *container = json_deep_copy(main_container(jget_arr(r->template, "spec.containers")));
+    cleanup_json json_t *container = json_deep_copy(
+        main_container(jget_arr(r->template, "spec.containers")));
     add_port(container);
     json_t *out = json_array(), *port;
     size_t i;
-    json_array_foreach(json_object_get(container, "ports"), i, port) {
+    json_array_foreach (json_object_get(container, "ports"), i, port) {
         const json_t *number = json_object_get(port, "containerPort");
         const char *protocol = jget_str(port, "protocol", "TCP");
         if (!json_is_integer(number) || has_port(out, "port", number, protocol))
@@ -163,7 +183,8 @@ static json_t *service_ports(const struct tfjob_replica *r)
         char name[48];
         snprintf(name, sizeof name, "%.40s", jget_str(port, "name", ""));
         if (!*name)
-            snprintf(name, sizeof name, "port-%" PRId64 "%s", (int64_t)json_integer_value(number), strcmp(protocol, "TCP") ? "-udp" : "");
+            snprintf(name, sizeof name, "port-%" PRId64 "%s", (int64_t)json_integer_value(number),
+                strcmp(protocol, "TCP") ? "-udp" : "");
         cleanup_json json_t *taken = json_string(name);
         if (has_port(out, "name", taken, NULL))
             continue;
@@ -182,9 +203,11 @@ json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index)
     json_t *labels = json_object();
     set_identity_labels(labels, j, t, index);
     json_t *selector = json_deep_copy(labels);
-    json_t *meta = json_pack("{s:s s:s s:o s:[o]}", "name", name, "namespace", j->ns, "labels", labels, "ownerReferences", tfjob_owner(j));
+    json_t *meta = json_pack("{s:s s:s s:o s:[o]}", "name", name, "namespace", j->ns, "labels",
+        labels, "ownerReferences", tfjob_owner(j));
     /* addresses of pods that are not ready too: peers look each other up while they start */
-    json_t *spec = json_pack("{s:s s:b s:o s:o}", "clusterIP", "None", "publishNotReadyAddresses", 1, "selector", selector, "ports",
-                             service_ports(&j->replica[t]));
-    return json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Service", "metadata", meta, "spec", spec);
+    json_t *spec = json_pack("{s:s s:b s:o s:o}", "clusterIP", "None", "publishNotReadyAddresses",
+        1, "selector", selector, "ports", service_ports(&j->replica[t]));
+    return json_pack(
+        "{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Service", "metadata", meta, "spec", spec);
 }

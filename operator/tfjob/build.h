@@ -1,5 +1,6 @@
-/* build — the objects of a TFJob, and TF_CONFIG. Pure. The user's template is kept as it is, but for what training-operator 1.9.4
- * sets: name, labels, owner, restartPolicy, the port named tfjob-port, and TF_CONFIG in the container `tensorflow`. */
+/* build — the objects of a TFJob, and TF_CONFIG. Pure. The user's template is kept as it is, but
+ * for what training-operator 1.9.4 sets: name, labels, owner, restartPolicy, the port named
+ * tfjob-port, and TF_CONFIG in the container `tensorflow`. */
 #ifndef MILLRACE_OPERATOR_TFJOB_BUILD_H
 #define MILLRACE_OPERATOR_TFJOB_BUILD_H
 
@@ -8,31 +9,40 @@
 
 /* labels, as training-operator spells them */
 #define TFJOB_LABEL_OPERATOR "training.kubeflow.org/operator-name"
-#define TFJOB_LABEL_JOB "training.kubeflow.org/job-name"
-#define TFJOB_LABEL_TYPE "training.kubeflow.org/replica-type"
-#define TFJOB_LABEL_INDEX "training.kubeflow.org/replica-index"
-#define TFJOB_LABEL_ROLE "training.kubeflow.org/job-role"
-#define TFJOB_OPERATOR_NAME "tfjob-controller"
+#define TFJOB_LABEL_JOB      "training.kubeflow.org/job-name"
+#define TFJOB_LABEL_TYPE     "training.kubeflow.org/replica-type"
+#define TFJOB_LABEL_INDEX    "training.kubeflow.org/replica-index"
+#define TFJOB_LABEL_ROLE     "training.kubeflow.org/job-role"
+#define TFJOB_OPERATOR_NAME  "tfjob-controller"
 
 #define TFJOB_CHILD_NAME_LEN 128 /* with NUL; valid jobs need at most TFJOB_NAME_MAX */
-void tfjob_child_name(const struct tfjob *j, enum tfjob_type t, int index, char out[TFJOB_CHILD_NAME_LEN]);
+void tfjob_child_name(
+    const struct tfjob *j, enum tfjob_type t, int index, char out[TFJOB_CHILD_NAME_LEN]);
 
-/* The value of TF_CONFIG, byte for byte; domain: CUSTOM_CLUSTER_DOMAIN or "". NULL for a job of one replica: upstream sets none,
- * unless the job asks for it. Caller frees. */
+/* The value of TF_CONFIG, byte for byte; domain: CUSTOM_CLUSTER_DOMAIN or "". NULL for a job of one
+ * replica: upstream sets none, unless the job asks for it. Caller frees. */
 char *tfjob_tf_config(const struct tfjob *j, enum tfjob_type t, int index, const char *domain);
 
-/* restarts: of this index, so far. The world says in which domain, for which gang scheduler, and where its data is cached. */
-json_t *tfjob_build_pod(const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, int index, int restarts); /* caller owns */
-json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index);                                        /* caller owns */
-json_t *tfjob_owner(const struct tfjob *j);                       /* an ownerReference; caller owns */
-const json_t *tfjob_main_container(const json_t *pod_spec);       /* `tensorflow`; borrowed */
+/* restarts: of this index, so far. The world says in which domain, for which gang scheduler, and
+ * where its data is cached. */
+/* caller owns */
+json_t *tfjob_build_pod(
+    const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, int index, int restarts);
+/* caller owns */
+json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index);
+/* an ownerReference; caller owns */
+json_t *tfjob_owner(const struct tfjob *j);
+const json_t *tfjob_main_container(const json_t *pod_spec); /* `tensorflow`; borrowed */
 
-/* place.c: wishes about the node, by the bytes of its datasets that are cached there; nothing is added if nothing is known. */
+/* place.c: wishes about the node, by the bytes of its datasets that are cached there; nothing is
+ * added if nothing is known. */
 void tfjob_prefer_cached_nodes(const struct tfjob_world *w, json_t *pod_spec);
 
 /* gang.c */
 bool tfjob_gang_is_volcano(const struct tfjob_world *w);
-bool tfjob_gang_has_scheduler(const struct tfjob *j); /* some template names a scheduler of its own */
-void tfjob_gang_mark_pod(const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, json_t *pod);
+/* some template names a scheduler of its own */
+bool tfjob_gang_has_scheduler(const struct tfjob *j);
+void tfjob_gang_mark_pod(
+    const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, json_t *pod);
 
 #endif

@@ -1,8 +1,8 @@
 /* The TFJob controller: caches, the clock and the queue around tfjob_plan(). */
+#include "operator/ctl/controller.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "operator/api/dataload.h"
-#include "operator/ctl/controller.h"
 #include "operator/ctl/manager.h"
 #include "operator/tfjob/build.h"
 #include "operator/tfjob/metrics.h"
@@ -11,7 +11,8 @@
 
 #include <stdlib.h>
 
-#define POD_BURST_NS NS_PER_S /* pods of a job start, and end, together: one status for all of them */
+/* pods of a job start, and end, together: one status for all of them */
+#define POD_BURST_NS NS_PER_S
 
 struct tfjob_controller {
     struct tfjob_caches caches;
@@ -28,24 +29,28 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     return 0;
 }
 
-static void refused(void *user, const char *key, const struct plan_action *failed, const struct err *why, struct plan *then)
+static void refused(void *user, const char *key, const struct plan_action *failed,
+    const struct err *why, struct plan *then)
 {
     const struct tfjob_controller *c = user;
-    cleanup_obj struct obj *job = cache_get(c->caches.jobs, key); /* as it is now: with the status that was just written */
+    /* as it is now: with the status that was just written */
+    cleanup_obj struct obj *job = cache_get(c->caches.jobs, key);
     if (job)
         tfjob_plan_refused(obj_json(job), failed, why, clock_real_ns(), then);
 }
 
 /* ---- what wakes a job, beside itself and its children ---- */
 
-static void emit_jobs(const struct tfjob_controller *c, const char *claim_key, void (*emit)(void *, const char *), void *to)
+static void emit_jobs(const struct tfjob_controller *c, const char *claim_key,
+    void (*emit)(void *, const char *), void *to)
 {
     cleanup_keys char **jobs = cache_keys(c->caches.jobs, TFJOB_INDEX_CLAIM, claim_key);
     for (size_t i = 0; jobs[i]; i++)
         emit(to, jobs[i]);
 }
 
-static void map_dataset(void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
+static void map_dataset(
+    void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
 {
     cleanup_free char *key = kube_key_of(dataset); /* its claim has its name */
     emit_jobs(user, key, emit, to);
@@ -77,15 +82,17 @@ int tfjob_controller_start(struct operator_env *env, struct err *e)
     static struct tfjob_controller state; /* lives as long as the process */
     static char kind[] = "TFJob";
     struct tfjob_caches *in = &state.caches;
-    const char *domain = getenv("CUSTOM_CLUSTER_DOMAIN"); /* upstream's variable, read by the same name */
+    /* upstream's variable, read by the same name */
+    const char *domain = getenv("CUSTOM_CLUSTER_DOMAIN");
     if (tfjob_caches_make(env, in, e))
         return err_wrap(e, "TFJob controller");
     in->domain = domain ? domain : "";
-    struct controller *c = env_controller(env, &(struct controller_conf){.name = "tfjob",
-                                                                         .keys = in->jobs,
-                                                                         .reconcile = reconcile,
-                                                                         .on_apply_error = refused,
-                                                                         .user = &state});
+    struct controller *c = env_controller(env,
+        &(struct controller_conf){.name = "tfjob",
+            .keys = in->jobs,
+            .reconcile = reconcile,
+            .on_apply_error = refused,
+            .user = &state});
     controller_watch(c, in->jobs, controller_map_self, NULL);
     controller_watch_after(c, in->pods, controller_map_owner, kind, POD_BURST_NS);
     struct cache *const children[] = {in->services, in->deployments, in->pod_groups};

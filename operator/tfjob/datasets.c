@@ -51,7 +51,8 @@ static char *why_wait(const struct tfjob_turn *t, const json_t *dataset)
 {
     const char *reason, *message;
     if (!dataset_is_ready(dataset, &reason, &message))
-        return xasprintf("Dataset %s is not ready%s%s%s%s", kube_name(dataset), *reason ? ": " : "", reason, *message ? ": " : "", message);
+        return xasprintf("Dataset %s is not ready%s%s%s%s", kube_name(dataset), *reason ? ": " : "",
+            reason, *message ? ": " : "", message);
     if (!t->job.wishes.wait_preload || dataset_cached_percent(dataset) == 100)
         return NULL;
     cleanup_free char *why = not_loaded(t->w, kube_name(dataset));
@@ -59,7 +60,8 @@ static char *why_wait(const struct tfjob_turn *t, const json_t *dataset)
     char share[32] = "";
     if (percent >= 0)
         snprintf(share, sizeof share, " (%d%% cached)", percent);
-    return why ? xasprintf("Dataset %s is not preloaded%s: %s", kube_name(dataset), share, why) : NULL;
+    return why ? xasprintf("Dataset %s is not preloaded%s: %s", kube_name(dataset), share, why)
+               : NULL;
 }
 
 void turn_datasets(struct tfjob_turn *t)

@@ -10,8 +10,12 @@
 
 /* ---- one pod ---- */
 
-/* ExitCode: codes from 128 on are signals and infrastructure, the others the program's own word; no code at all: never ran. */
-static bool retryable(const struct tfjob_pod *pod) { return !pod->has_exit_code || pod->exit_code >= 128; }
+/* ExitCode: codes from 128 on are signals and infrastructure, the others the program's own word; no
+ * code at all: never ran. */
+static bool retryable(const struct tfjob_pod *pod)
+{
+    return !pod->has_exit_code || pod->exit_code >= 128;
+}
 
 enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod)
 {
@@ -21,12 +25,16 @@ enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const stru
     case TFJOB_POD_LEAVING:
     case TFJOB_POD_PENDING:
     case TFJOB_POD_RUNNING:
-    case TFJOB_POD_SUCCEEDED: return FATE_NONE;
-    case TFJOB_POD_DISRUPTED: return FATE_REPLACE;
-    case TFJOB_POD_FAILED: break;
+    case TFJOB_POD_SUCCEEDED:
+        return FATE_NONE;
+    case TFJOB_POD_DISRUPTED:
+        return FATE_REPLACE;
+    case TFJOB_POD_FAILED:
+        break;
     }
     enum tfjob_restart policy = j->replica[type].restart;
-    if (policy == TFJOB_RESTART_ON_FAILURE || policy == TFJOB_RESTART_ALWAYS || (policy == TFJOB_RESTART_EXIT_CODE && retryable(pod)))
+    if (policy == TFJOB_RESTART_ON_FAILURE || policy == TFJOB_RESTART_ALWAYS
+        || (policy == TFJOB_RESTART_EXIT_CODE && retryable(pod)))
         return FATE_REPLACE;
     return j->dynamic && type == TFJOB_WORKER ? FATE_TOLERATE : FATE_FAIL;
 }
@@ -36,12 +44,13 @@ enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const stru
 static void tell_exit(struct tfjob_turn *t, const struct tfjob_slot *s)
 {
     if (s->is.has_exit_code)
-        turn_event(t, false, "ExitedWithCode", "Pod: %s.%s exited with code %d", kube_namespace(s->pod), kube_name(s->pod),
-                   s->is.exit_code);
+        turn_event(t, false, "ExitedWithCode", "Pod: %s.%s exited with code %d",
+            kube_namespace(s->pod), kube_name(s->pod), s->is.exit_code);
 }
 
-/* What a pod has lived through is written down as a maximum: restarts of the pods before it (its annotation), those of its
- * containers, and its own end. So it makes no difference how often, or after which crash of ours, it is counted. */
+/* What a pod has lived through is written down as a maximum: restarts of the pods before it (its
+ * annotation), those of its containers, and its own end. So it makes no difference how often, or
+ * after which crash of ours, it is counted. */
 static void remember_slot(struct tfjob_turn *t, enum tfjob_type type, size_t i)
 {
     const struct tfjob_slot *s = &t->view.slot[type][i];
@@ -52,7 +61,8 @@ static void remember_slot(struct tfjob_turn *t, enum tfjob_type type, size_t i)
         tfjob_memory_at(m, i)->completed = true;
     if (t->job.replica[type].restart == TFJOB_RESTART_NEVER)
         return;
-    bool failed = s->is.state == TFJOB_POD_FAILED && turn_fate(&t->job, type, &s->is) == FATE_REPLACE;
+    bool failed = s->is.state == TFJOB_POD_FAILED
+        && turn_fate(&t->job, type, &s->is) == FATE_REPLACE;
     int lived = s->is.restarts_before + s->is.container_restarts + failed;
     if (lived <= tfjob_restarts(m, i))
         return;
@@ -92,7 +102,8 @@ void turn_remember(struct tfjob_turn *t)
 /* Worker-0 has finished: its pod says so with exit code 0, or it is gone and we remember. */
 static bool worker0_done(const struct tfjob_turn *t)
 {
-    if (t->job.replica[TFJOB_WORKER].replicas == 0 || !tfjob_completed(&t->status.memory[TFJOB_WORKER], 0))
+    if (t->job.replica[TFJOB_WORKER].replicas == 0
+        || !tfjob_completed(&t->status.memory[TFJOB_WORKER], 0))
         return false;
     const struct tfjob_pod *pod = &t->view.slot[TFJOB_WORKER][0].is;
     return pod->state != TFJOB_POD_SUCCEEDED || (pod->has_exit_code && pod->exit_code == 0);
@@ -110,7 +121,8 @@ static bool succeeded(const struct tfjob_turn *t)
         return all_done(t, TFJOB_CHIEF) && all_done(t, TFJOB_MASTER);
     if (r[TFJOB_WORKER].present)
         return all_done(t, TFJOB_WORKER) || (!t->job.all_workers && worker0_done(t));
-    for (int type = 0; type < TFJOB_TYPES; type++) /* upstream: a job of PS or evaluators only never ends */
+    /* upstream: a job of PS or evaluators only never ends */
+    for (int type = 0; type < TFJOB_TYPES; type++)
         if (!all_done(t, (enum tfjob_type)type))
             return false;
     return true;
@@ -129,12 +141,14 @@ static bool running(const struct tfjob_turn *t)
 
 /* ---- failure ---- */
 
-static int count_fate(const struct tfjob_turn *t, enum tfjob_type type, enum turn_fate fate, const struct tfjob_slot **first)
+static int count_fate(const struct tfjob_turn *t, enum tfjob_type type, enum turn_fate fate,
+    const struct tfjob_slot **first)
 {
     int n = 0;
     for (int i = 0; i < t->job.replica[type].replicas; i++) {
         const struct tfjob_slot *s = &t->view.slot[type][i];
-        if (tfjob_completed(&t->status.memory[type], (size_t)i) || turn_fate(&t->job, type, &s->is) != fate)
+        if (tfjob_completed(&t->status.memory[type], (size_t)i)
+            || turn_fate(&t->job, type, &s->is) != fate)
             continue;
         if (!n++)
             *first = s;
@@ -148,28 +162,32 @@ static void set_running(struct tfjob_turn *t)
     turn_cond(t, TFJOB_RUNNING, true, "Running", message);
 }
 
-static void fail_replicas(struct tfjob_turn *t, enum tfjob_type type, int n, const struct tfjob_slot *first)
+static void fail_replicas(
+    struct tfjob_turn *t, enum tfjob_type type, int n, const struct tfjob_slot *first)
 {
     if (running(t))
         set_running(t); /* it was, when the replica failed: the end turns it to False */
     const char *name = tfjob_type_name(type);
     bool by_code = t->job.replica[type].restart == TFJOB_RESTART_EXIT_CODE;
-    cleanup_free char *what =
-        by_code ? xasprintf("job \"%s\" is failing because \"%s\" replica(s) failed.", t->job.name, name)
-                : xasprintf("TFJob %s/%s has failed because %d %s replica(s) failed.", t->job.ns, t->job.name, n, name);
+    cleanup_free char *what = by_code
+        ? xasprintf("job \"%s\" is failing because \"%s\" replica(s) failed.", t->job.name, name)
+        : xasprintf("TFJob %s/%s has failed because %d %s replica(s) failed.", t->job.ns,
+            t->job.name, n, name);
     cleanup_free char *story = tfjob_pod_story(first->pod);
     cleanup_free char *message = xasprintf("%s %s", what, story);
     tell_exit(t, first);
     turn_finish(t, false, message, true);
 }
 
-/* A worker that failed for good is tolerated in a dynamic job, until none is left that could still bring the job to its end. */
+/* A worker that failed for good is tolerated in a dynamic job, until none is left that could still
+ * bring the job to its end. */
 static bool dynamic_workers_lost(const struct tfjob_turn *t, const struct tfjob_slot **first)
 {
     if (tfjob_has_chief(&t->job))
         return false;
     int lost = count_fate(t, TFJOB_WORKER, FATE_TOLERATE, first);
-    return lost > 0 && lost + t->status.counts[TFJOB_WORKER].succeeded == t->job.replica[TFJOB_WORKER].replicas;
+    return lost > 0
+        && lost + t->status.counts[TFJOB_WORKER].succeeded == t->job.replica[TFJOB_WORKER].replicas;
 }
 
 static bool failed(struct tfjob_turn *t)
@@ -189,7 +207,8 @@ static bool failed(struct tfjob_turn *t)
     return false;
 }
 
-/* Restarts of the whole job, wherever they happened; as upstream, a limit of 0 allows no fewer than a limit of 1. */
+/* Restarts of the whole job, wherever they happened; as upstream, a limit of 0 allows no fewer than
+ * a limit of 1. */
 static bool past_backoff_limit(const struct tfjob_turn *t)
 {
     int64_t sum = 0;
@@ -204,9 +223,11 @@ static bool past_limits(struct tfjob_turn *t)
     cleanup_free char *message = NULL;
     int64_t deadline_ns = tfjob_later(t->status.start_ns, t->job.deadline_s);
     if (past_backoff_limit(t))
-        message = xasprintf("Job %s has failed because it has reached the specified backoff limit", t->job.name);
+        message = xasprintf(
+            "Job %s has failed because it has reached the specified backoff limit", t->job.name);
     else if (t->job.deadline_s >= 0 && t->w->now_ns >= deadline_ns)
-        message = xasprintf("Job %s has failed because it was active longer than specified deadline", t->job.name);
+        message = xasprintf(
+            "Job %s has failed because it was active longer than specified deadline", t->job.name);
     else if (t->job.deadline_s >= 0)
         plan_requeue(&t->events, deadline_ns - t->w->now_ns);
     if (!message)
@@ -225,8 +246,9 @@ static bool still_restarting(const struct tfjob_turn *t)
     for (int type = 0; type < TFJOB_TYPES; type++)
         for (int i = 0; i < t->job.replica[type].replicas; i++) {
             enum tfjob_pod_state state = t->view.slot[type][i].is.state;
-            if (tfjob_restarts(&t->status.memory[type], (size_t)i) && !tfjob_completed(&t->status.memory[type], (size_t)i) &&
-                state != TFJOB_POD_RUNNING && state != TFJOB_POD_FAILED)
+            if (tfjob_restarts(&t->status.memory[type], (size_t)i)
+                && !tfjob_completed(&t->status.memory[type], (size_t)i)
+                && state != TFJOB_POD_RUNNING && state != TFJOB_POD_FAILED)
                 return true;
         }
     return false;
@@ -236,20 +258,22 @@ static bool restarts_now(const struct tfjob_turn *t, enum tfjob_type type)
 {
     for (int i = 0; i < t->job.replica[type].replicas; i++) {
         const struct tfjob_pod *pod = &t->view.slot[type][i].is;
-        if (pod->state == TFJOB_POD_FAILED && turn_fate(&t->job, type, pod) == FATE_REPLACE &&
-            !tfjob_completed(&t->status.memory[type], (size_t)i))
+        if (pod->state == TFJOB_POD_FAILED && turn_fate(&t->job, type, pod) == FATE_REPLACE
+            && !tfjob_completed(&t->status.memory[type], (size_t)i))
             return true;
     }
     return false;
 }
 
-/* A pod that was disrupted is replaced like one that was deleted: the state of the job stays what it is. */
+/* A pod that was disrupted is replaced like one that was deleted: the state of the job stays what
+ * it is. */
 static void set_progress(struct tfjob_turn *t)
 {
     for (int type = 0; type < TFJOB_TYPES; type++)
         if (restarts_now(t, (enum tfjob_type)type)) {
-            cleanup_free char *message =
-                xasprintf("job %s is restarting because %s replica(s) failed.", t->job.name, tfjob_type_name((enum tfjob_type)type));
+            cleanup_free char *message = xasprintf(
+                "job %s is restarting because %s replica(s) failed.", t->job.name,
+                tfjob_type_name((enum tfjob_type)type));
             turn_cond(t, TFJOB_RESTARTING, true, "Restarting", message);
             if (t->fresh_failures & (1U << type))
                 turn_event(t, true, "TFJobRestarting", "%s", message);
@@ -262,7 +286,8 @@ static void set_progress(struct tfjob_turn *t)
 bool turn_decide(struct tfjob_turn *t)
 {
     if (succeeded(t)) {
-        cleanup_free char *message = xasprintf("TFJob %s/%s successfully completed.", t->job.ns, t->job.name);
+        cleanup_free char *message = xasprintf(
+            "TFJob %s/%s successfully completed.", t->job.ns, t->job.name);
         turn_finish(t, true, message, false);
         return true;
     }

@@ -9,27 +9,37 @@
 
 bool turn_finished(const struct tfjob_turn *t)
 {
-    return cond_is_true(t->status.conditions, TFJOB_SUCCEEDED) || cond_is_true(t->status.conditions, TFJOB_FAILED);
+    return cond_is_true(t->status.conditions, TFJOB_SUCCEEDED)
+        || cond_is_true(t->status.conditions, TFJOB_FAILED);
 }
 
 /* ---- cleanPodPolicy ---- */
 
-static bool alive(enum tfjob_pod_state s) { return s == TFJOB_POD_PENDING || s == TFJOB_POD_RUNNING; }
+static bool alive(enum tfjob_pod_state s)
+{
+    return s == TFJOB_POD_PENDING || s == TFJOB_POD_RUNNING;
+}
 
 static bool cleans(enum tfjob_clean policy, enum tfjob_type type, enum tfjob_pod_state state)
 {
     switch (policy) {
-    case TFJOB_CLEAN_NONE: return false;
-    case TFJOB_CLEAN_RUNNING: return alive(state);
-    case TFJOB_CLEAN_ALL: return true;
-    case TFJOB_CLEAN_DEFAULT: /* servers have nobody left to serve, and what has not begun shall not begin */
-        return state == TFJOB_POD_PENDING || (state == TFJOB_POD_RUNNING && (type == TFJOB_PS || type == TFJOB_EVALUATOR));
+    case TFJOB_CLEAN_NONE:
+        return false;
+    case TFJOB_CLEAN_RUNNING:
+        return alive(state);
+    case TFJOB_CLEAN_ALL:
+        return true;
+    /* servers have nobody left to serve, and what has not begun shall not begin */
+    case TFJOB_CLEAN_DEFAULT:
+        return state == TFJOB_POD_PENDING
+            || (state == TFJOB_POD_RUNNING && (type == TFJOB_PS || type == TFJOB_EVALUATOR));
     }
     return false;
 }
 
 /* A service goes with its pod: also with one that is gone already or on its way. */
-static bool cleans_service(enum tfjob_clean policy, enum tfjob_type type, enum tfjob_pod_state state)
+static bool cleans_service(
+    enum tfjob_clean policy, enum tfjob_type type, enum tfjob_pod_state state)
 {
     bool podless = state == TFJOB_POD_NONE || state == TFJOB_POD_LEAVING;
     if (!podless)
@@ -62,7 +72,8 @@ void turn_cleanup(struct tfjob_turn *t)
     if (t->job.ttl_s < 0 || t->job.suspend)
         return;
     /* a job without completionTime (finished by another controller) counts from now on */
-    int64_t due_ns = tfjob_later(t->status.completion_ns ? t->status.completion_ns : t->w->now_ns, t->job.ttl_s);
+    int64_t due_ns = tfjob_later(
+        t->status.completion_ns ? t->status.completion_ns : t->w->now_ns, t->job.ttl_s);
     if (due_ns > t->w->now_ns) {
         plan_requeue(&t->events, due_ns - t->w->now_ns);
         return;

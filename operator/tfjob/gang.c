@@ -1,6 +1,7 @@
-/* Pods that start together or not at all: the PodGroup that a gang scheduler looks at, and what is told while it makes them wait.
- * volcano admits a group before it has pods (its resources are counted), so pods are made then; scheduler-plugins admits a group
- * by its pods, so they are made at once and wait without nodes. */
+/* Pods that start together or not at all: the PodGroup that a gang scheduler looks at, and what is
+ * told while it makes them wait. volcano admits a group before it has pods (its resources are
+ * counted), so pods are made then; scheduler-plugins admits a group by its pods, so they are made
+ * at once and wait without nodes. */
 #include "operator/tfjob/pass.h"
 
 #include "lib/base/human.h"
@@ -14,9 +15,9 @@
 #include <string.h>
 #include <strings.h>
 
-#define GROUP_LABEL "scheduling.x-k8s.io/pod-group"
+#define GROUP_LABEL      "scheduling.x-k8s.io/pod-group"
 #define GROUP_ANNOTATION "scheduling.k8s.io/group-name"
-#define TASK_ANNOTATION "volcano.sh/task-spec"
+#define TASK_ANNOTATION  "volcano.sh/task-spec"
 
 bool tfjob_gang_is_volcano(const struct tfjob_world *w) { return !strcasecmp(w->gang, "volcano"); }
 
@@ -38,13 +39,15 @@ static void set_in(json_t *meta, const char *where, const char *key, const char 
     json_object_set_new(o, key, json_string(value));
 }
 
-void tfjob_gang_mark_pod(const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, json_t *pod)
+void tfjob_gang_mark_pod(
+    const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, json_t *pod)
 {
     json_t *meta = json_object_get(pod, "metadata"), *spec = json_object_get(pod, "spec");
     if (!*w->gang)
         return;
     if (!*jget_str(spec, "schedulerName", ""))
-        json_object_set_new(spec, "schedulerName", json_string(tfjob_gang_is_volcano(w) ? "volcano" : w->gang));
+        json_object_set_new(
+            spec, "schedulerName", json_string(tfjob_gang_is_volcano(w) ? "volcano" : w->gang));
     if (tfjob_gang_is_volcano(w)) {
         set_in(meta, "annotations", GROUP_ANNOTATION, j->name);
         set_in(meta, "annotations", TASK_ANNOTATION, tfjob_type_lower(t));
@@ -74,8 +77,9 @@ static void add_quantity(json_t *sum, const char *name, const json_t *v, int64_t
     char number[32];
     const char *text = quantity_text(v, number, sizeof number);
     int64_t milli, all;
-    if (!text || quantity_parse_milli(text, &milli) || __builtin_mul_overflow(milli, times, &all) ||
-        __builtin_add_overflow(all, (int64_t)json_integer_value(json_object_get(sum, name)), &all))
+    if (!text || quantity_parse_milli(text, &milli) || __builtin_mul_overflow(milli, times, &all)
+        || __builtin_add_overflow(
+            all, (int64_t)json_integer_value(json_object_get(sum, name)), &all))
         return;
     json_object_set_new(sum, name, json_integer(all));
 }
@@ -86,9 +90,10 @@ static void add_pod(json_t *sum, const struct tfjob_replica *r, int64_t times)
     size_t i;
     json_t *c, *v;
     const char *name;
-    json_array_foreach((json_t *)jget_arr(r->template, "spec.containers"), i, c) {
+    json_array_foreach ((json_t *)jget_arr(r->template, "spec.containers"), i, c) {
         const json_t *requests = jget_obj(c, "resources.requests");
-        json_object_foreach((json_t *)(requests ? requests : jget_obj(c, "resources.limits")), name, v)
+        json_object_foreach (
+            (json_t *)(requests ? requests : jget_obj(c, "resources.limits")), name, v)
             add_quantity(sum, name, v, times);
     }
 }
@@ -106,10 +111,12 @@ static json_t *min_resources(const struct tfjob *j)
     }
     const char *name;
     void *next;
-    json_object_foreach_safe(sum, next, name, v) {
+    json_object_foreach_safe(sum, next, name, v)
+    {
         char text[32];
         int64_t milli = json_integer_value(v);
-        snprintf(text, sizeof text, "%" PRId64 "%s", milli % 1000 ? milli : milli / 1000, milli % 1000 ? "m" : "");
+        snprintf(text, sizeof text, "%" PRId64 "%s", milli % 1000 ? milli : milli / 1000,
+            milli % 1000 ? "m" : "");
         json_object_set_new(sum, name, json_string(text));
     }
     return sum;
@@ -122,20 +129,26 @@ static const struct kube_res *group_res(const struct tfjob_turn *t)
 
 static bool group_is_ours(const struct tfjob_turn *t)
 {
-    return t->w->pod_group && !strcmp(jget_str(kube_controller_of(t->w->pod_group), "uid", ""), t->job.uid);
+    return t->w->pod_group
+        && !strcmp(jget_str(kube_controller_of(t->w->pod_group), "uid", ""), t->job.uid);
 }
 
 static json_t *group_spec(const struct tfjob_turn *t)
 {
     const struct tfjob_scheduling *s = &t->job.scheduling;
-    json_t *spec = json_pack("{s:I s:o}", "minMember", (json_int_t)min_member(&t->job), "minResources", min_resources(&t->job));
+    json_t *spec = json_pack("{s:I s:o}", "minMember", (json_int_t)min_member(&t->job),
+        "minResources", min_resources(&t->job));
     if (!tfjob_gang_is_volcano(t->w)) {
         if (s->timeout_s >= 0)
             json_object_set_new(spec, "scheduleTimeoutSeconds", json_integer(s->timeout_s));
         return spec;
     }
-    const char *queue = jget_str(t->w->pod_group, "spec.queue", ""); /* one that is there was perhaps moved by an administrator */
-    json_object_set_new(spec, "queue", json_string(*queue ? queue : *s->queue ? s->queue : "default"));
+    /* one that is there was perhaps moved by an administrator */
+    const char *queue = jget_str(t->w->pod_group, "spec.queue", "");
+    json_object_set_new(spec, "queue",
+        json_string(*queue  ? queue
+                : *s->queue ? s->queue
+                            : "default"));
     if (*s->priority_class)
         json_object_set_new(spec, "priorityClassName", json_string(s->priority_class));
     return spec;
@@ -144,19 +157,23 @@ static json_t *group_spec(const struct tfjob_turn *t)
 static json_t *group(const struct tfjob_turn *t)
 {
     cleanup_free char *version = kube_res_api_version(group_res(t));
-    json_t *meta = json_pack("{s:s s:s s:{s:s s:s} s:[o]}", "name", t->job.name, "namespace", t->job.ns, "labels", TFJOB_LABEL_OPERATOR,
-                             TFJOB_OPERATOR_NAME, TFJOB_LABEL_JOB, t->job.name, "ownerReferences", tfjob_owner(&t->job));
+    json_t *meta = json_pack("{s:s s:s s:{s:s s:s} s:[o]}", "name", t->job.name, "namespace",
+        t->job.ns, "labels", TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME, TFJOB_LABEL_JOB,
+        t->job.name, "ownerReferences", tfjob_owner(&t->job));
     const json_t *annotations = jget_obj(t->w->job, "metadata.annotations");
-    if (tfjob_gang_is_volcano(t->w) && json_object_size(annotations)) /* volcano reads its own among them */
+    /* volcano reads its own among them */
+    if (tfjob_gang_is_volcano(t->w) && json_object_size(annotations))
         json_object_set_new(meta, "annotations", json_deep_copy(annotations));
-    return json_pack("{s:s s:s s:o s:o}", "apiVersion", version, "kind", "PodGroup", "metadata", meta, "spec", group_spec(t));
+    return json_pack("{s:s s:s s:o s:o}", "apiVersion", version, "kind", "PodGroup", "metadata",
+        meta, "spec", group_spec(t));
 }
 
 void turn_gang_apply(struct tfjob_turn *t)
 {
     if (!*t->w->gang)
         return;
-    if (t->w->pod_group && !group_is_ours(t)) /* of an older job of this name: it goes away by itself */
+    /* of an older job of this name: it goes away by itself */
+    if (t->w->pod_group && !group_is_ours(t))
         return;
     plan_apply(t->plan, group_res(t), group(t), t->w->pod_group);
 }
@@ -166,7 +183,8 @@ void turn_gang_end(struct tfjob_turn *t)
     if (!*t->w->gang || !group_is_ours(t) || kube_deleting(t->w->pod_group))
         return;
     plan_delete(t->plan, group_res(t), t->w->pod_group, -1, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulDeletePodGroup", "Deleted PodGroup: %s", t->job.name);
+    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulDeletePodGroup",
+        "Deleted PodGroup: %s", t->job.name);
 }
 
 /* ---- waiting ---- */
@@ -176,8 +194,9 @@ static int64_t placed(const struct tfjob_turn *t)
     int64_t n = 0;
     for (int type = 0; type < TFJOB_TYPES; type++)
         for (int i = 0; i < t->job.replica[type].replicas; i++)
-            n += tfjob_completed(&t->status.memory[type], (size_t)i) ||
-                 (t->view.slot[type][i].pod && *jget_str(t->view.slot[type][i].pod, "spec.nodeName", ""));
+            n += tfjob_completed(&t->status.memory[type], (size_t)i)
+                || (t->view.slot[type][i].pod
+                    && *jget_str(t->view.slot[type][i].pod, "spec.nodeName", ""));
     return n;
 }
 
@@ -185,8 +204,9 @@ static const char *group_trouble(const json_t *pod_group)
 {
     size_t i;
     json_t *c;
-    json_array_foreach((json_t *)jget_arr(pod_group, "status.conditions"), i, c)
-        if (!strcmp(jget_str(c, "type", ""), "Unschedulable") && !strcmp(jget_str(c, "status", ""), "True"))
+    json_array_foreach ((json_t *)jget_arr(pod_group, "status.conditions"), i, c)
+        if (!strcmp(jget_str(c, "type", ""), "Unschedulable")
+            && !strcmp(jget_str(c, "status", ""), "True"))
             return jget_str(c, "message", "");
     return "";
 }
@@ -198,17 +218,22 @@ void turn_gang_wait(struct tfjob_turn *t)
         return;
     }
     int64_t all = min_member(&t->job), there = placed(t);
-    const char *phase = jget_str(t->w->pod_group, "status.phase", ""), *trouble = group_trouble(t->w->pod_group);
-    bool admitted = !tfjob_gang_is_volcano(t->w) || (group_is_ours(t) && *phase && strcmp(phase, "Pending"));
+    const char *phase = jget_str(t->w->pod_group, "status.phase", ""),
+               *trouble = group_trouble(t->w->pod_group);
+    bool admitted = !tfjob_gang_is_volcano(t->w)
+        || (group_is_ours(t) && *phase && strcmp(phase, "Pending"));
     t->hold |= !admitted;
     if (there >= all) {
         turn_waiting(t, TFJOB_WAITING_GANG, NULL);
         return;
     }
-    cleanup_free char *why = admitted ? xasprintf("those of PodGroup %s have no node yet", t->job.name)
-                             : t->w->pod_group && !group_is_ours(t)
-                                 ? xasprintf("PodGroup %s belongs to an older job of this name", t->job.name)
-                                 : xasprintf("PodGroup %s is not admitted by the scheduler, its phase is %s", t->job.name, *phase ? phase : "not set");
-    cleanup_free char *message = xasprintf("waiting for %" PRId64 " of %" PRId64 " pods: %s%s%s", all - there, all, why, *trouble ? ": " : "", trouble);
+    cleanup_free char *why = admitted
+        ? xasprintf("those of PodGroup %s have no node yet", t->job.name)
+        : t->w->pod_group && !group_is_ours(t)
+        ? xasprintf("PodGroup %s belongs to an older job of this name", t->job.name)
+        : xasprintf("PodGroup %s is not admitted by the scheduler, its phase is %s", t->job.name,
+            *phase ? phase : "not set");
+    cleanup_free char *message = xasprintf("waiting for %" PRId64 " of %" PRId64 " pods: %s%s%s",
+        all - there, all, why, *trouble ? ": " : "", trouble);
     turn_waiting(t, TFJOB_WAITING_GANG, message);
 }

@@ -13,8 +13,10 @@ static atomic_bool leading;
 
 static void count(const json_t *job, const char *what, const char *help, int64_t n)
 {
-    cleanup_free char *name = xasprintf("training_operator_jobs_%s_total", what), *old = xasprintf("tf_operator_jobs_%s_total", what);
-    cleanup_free char *labels = xasprintf("job_namespace=\"%s\",framework=\"tensorflow\"", kube_namespace(job));
+    cleanup_free char *name = xasprintf("training_operator_jobs_%s_total", what),
+                      *old = xasprintf("tf_operator_jobs_%s_total", what);
+    cleanup_free char *labels = xasprintf(
+        "job_namespace=\"%s\",framework=\"tensorflow\"", kube_namespace(job));
     metric_add(metric_counter(name, labels, help), n);
     metric_add(metric_counter(old, labels, help), n);
 }
@@ -32,7 +34,8 @@ static int64_t restarts(const json_t *job)
 
 static bool turned(const json_t *was, const json_t *now, const char *type)
 {
-    return cond_is_true(jget_arr(now, "status.conditions"), type) && !cond_is_true(jget_arr(was, "status.conditions"), type);
+    return cond_is_true(jget_arr(now, "status.conditions"), type)
+        && !cond_is_true(jget_arr(was, "status.conditions"), type);
 }
 
 static void changed(void *user, const json_t *was, const json_t *now)
@@ -52,7 +55,8 @@ static void changed(void *user, const json_t *was, const json_t *now)
         count(now, "successful", "TFJobs that have succeeded", 1);
     if (turned(was, now, TFJOB_FAILED))
         count(now, "failed", "TFJobs that have failed", 1);
-    if (jget(now, "status.indexes") && !json_equal(jget(was, "status.indexes"), jget(now, "status.indexes"))) {
+    if (jget(now, "status.indexes")
+        && !json_equal(jget(was, "status.indexes"), jget(now, "status.indexes"))) {
         int64_t more = restarts(now) - restarts(was);
         if (more > 0)
             count(now, "restarted", "Restarts of replicas of TFJobs", more);

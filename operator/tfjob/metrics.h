@@ -1,11 +1,14 @@
-/* metrics — the counters of training-operator by its names: training_operator_jobs_{created,deleted,successful,failed,restarted}_total
- * with the labels job_namespace and framework="tensorflow", and the names before v1.3, tf_operator_jobs_…_total, for old dashboards.
- * They count what is written, each once: a job that is there when we start has been counted by somebody else. */
+/* metrics — the counters of training-operator by its names:
+ * training_operator_jobs_{created,deleted,successful,failed,restarted}_total with the labels
+ * job_namespace and framework="tensorflow", and the names before v1.3, tf_operator_jobs_…_total,
+ * for old dashboards. They count what is written, each once: a job that is there when we start has
+ * been counted by somebody else. */
 #ifndef MILLRACE_OPERATOR_TFJOB_METRICS_H
 #define MILLRACE_OPERATOR_TFJOB_METRICS_H
 
 #include "operator/ctl/manager.h"
 
-void tfjob_count(struct operator_env *env, struct cache *jobs); /* before the cache starts; counts while we lead */
+/* before the cache starts; counts while we lead */
+void tfjob_count(struct operator_env *env, struct cache *jobs);
 
 #endif

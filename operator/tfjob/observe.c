@@ -11,11 +11,12 @@
 #include <string.h>
 #include <strings.h>
 
-#define INDEX_JOB "job"
+#define INDEX_JOB     "job"
 #define INDEX_DATASET "tfjob-dataset" /* DataLoads: "ns/dataset" */
 
 /* "namespace/job": the job that an object's label names. */
-static void values_job(const char *arg, const json_t *object, void (*emit)(void *to, const char *value), void *to)
+static void values_job(
+    const char *arg, const json_t *object, void (*emit)(void *to, const char *value), void *to)
 {
     (void)arg;
     cleanup_free char *key = kube_key(kube_namespace(object), kube_label(object, TFJOB_LABEL_JOB));
@@ -27,7 +28,8 @@ static void keep_only(json_t *object, const char *const *keys, size_t n)
     const char *key;
     json_t *v;
     void *next;
-    json_object_foreach_safe(object, next, key, v) {
+    json_object_foreach_safe(object, next, key, v)
+    {
         bool kept = false;
         for (size_t i = 0; i < n; i++)
             kept |= !strcmp(key, keys[i]);
@@ -40,7 +42,7 @@ static void keep_only_of_each(json_t *array, const char *const *keys, size_t n)
 {
     size_t i;
     json_t *v;
-    json_array_foreach(array, i, v)
+    json_array_foreach (array, i, v)
         keep_only(v, keys, n);
 }
 
@@ -58,10 +60,13 @@ static void trim_conditions(json_t *conditions)
 /* What a plan reads of a pod; the rest, most of it the user's template, is not kept in memory. */
 static void trim_pod(json_t *pod)
 {
-    static const char *const annotations[] = {ANNOTATION_RESTARTS}, *const spec[] = {"nodeName", "restartPolicy", "activeDeadlineSeconds"},
-                             *const status[] = {"phase", "reason", "message", "conditions", "containerStatuses", "initContainerStatuses"},
+    static const char *const annotations[] = {ANNOTATION_RESTARTS},
+                             *const spec[] = {"nodeName", "restartPolicy", "activeDeadlineSeconds"},
+                             *const status[] = {"phase", "reason", "message", "conditions",
+                                 "containerStatuses", "initContainerStatuses"},
                              *const container[] = {"name", "restartCount", "state"};
-    keep_only(json_object_get(json_object_get(pod, "metadata"), "annotations"), annotations, ARRAY_LEN(annotations));
+    keep_only(json_object_get(json_object_get(pod, "metadata"), "annotations"), annotations,
+        ARRAY_LEN(annotations));
     keep_only(json_object_get(pod, "spec"), spec, ARRAY_LEN(spec));
     json_t *s = json_object_get(pod, "status");
     keep_only(s, status, ARRAY_LEN(status));
@@ -77,26 +82,30 @@ static void trim_service(json_t *service)
 }
 
 /* Ended jobs need no data any more: their datasets' news is none to them. */
-static void values_claim(const char *arg, const json_t *job, void (*emit)(void *to, const char *value), void *to)
+static void values_claim(
+    const char *arg, const json_t *job, void (*emit)(void *to, const char *value), void *to)
 {
     (void)arg;
     if (tfjob_has_ended(job))
         return;
     cleanup_json json_t *claims = tfjob_claims(job);
     for (size_t i = 0; i < json_array_size(claims); i++) {
-        cleanup_free char *key = kube_key(kube_namespace(job), json_string_value(json_array_get(claims, i)));
+        cleanup_free char *key = kube_key(
+            kube_namespace(job), json_string_value(json_array_get(claims, i)));
         emit(to, key);
     }
 }
 
-static void values_leaving(const char *arg, const json_t *pod, void (*emit)(void *to, const char *value), void *to)
+static void values_leaving(
+    const char *arg, const json_t *pod, void (*emit)(void *to, const char *value), void *to)
 {
     (void)arg;
     if (kube_deleting(pod) && *jget_str(pod, "spec.nodeName", ""))
         emit(to, jget_str(pod, "spec.nodeName", ""));
 }
 
-static void values_dataset(const char *arg, const json_t *load, void (*emit)(void *to, const char *value), void *to)
+static void values_dataset(
+    const char *arg, const json_t *load, void (*emit)(void *to, const char *value), void *to)
 {
     (void)arg;
     struct dataload l;
@@ -122,15 +131,29 @@ int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct
 {
     static const char ours[] = TFJOB_LABEL_OPERATOR "=" TFJOB_OPERATOR_NAME;
     static const struct cache_index by_claim[] = {{TFJOB_INDEX_CLAIM, values_claim, NULL}};
-    static const struct cache_index by_job[] = {{INDEX_JOB, values_job, NULL}, {TFJOB_INDEX_LEAVING, values_leaving, NULL}};
+    static const struct cache_index by_job[] = {
+        {INDEX_JOB, values_job, NULL}, {TFJOB_INDEX_LEAVING, values_leaving, NULL}};
     static const struct cache_index by_dataset[] = {{INDEX_DATASET, values_dataset, NULL}};
-    const struct cache_conf jobs = {.res = &kube_tfjobs, .ns = env->watch_ns, .indexes = by_claim, .nindexes = 1, .fold = true};
-    const struct cache_conf pods = {.res = &kube_pods, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 2, .trim = trim_pod,
-                                    .fold = true};
-    const struct cache_conf services = {.res = &kube_services, .ns = env->watch_ns, .labels = ours, .indexes = by_job, .nindexes = 1,
-                                        .trim = trim_service, .fold = true};
-    const struct cache_conf boards = {.res = &kube_deployments, .ns = env->watch_ns, .labels = ours, .trim = trim_board};
-    const struct cache_conf loads = {.res = &kube_dataloads, .ns = env->watch_ns, .indexes = by_dataset, .nindexes = 1};
+    const struct cache_conf jobs = {
+        .res = &kube_tfjobs, .ns = env->watch_ns, .indexes = by_claim, .nindexes = 1, .fold = true};
+    const struct cache_conf pods = {.res = &kube_pods,
+        .ns = env->watch_ns,
+        .labels = ours,
+        .indexes = by_job,
+        .nindexes = 2,
+        .trim = trim_pod,
+        .fold = true};
+    const struct cache_conf services = {.res = &kube_services,
+        .ns = env->watch_ns,
+        .labels = ours,
+        .indexes = by_job,
+        .nindexes = 1,
+        .trim = trim_service,
+        .fold = true};
+    const struct cache_conf boards = {
+        .res = &kube_deployments, .ns = env->watch_ns, .labels = ours, .trim = trim_board};
+    const struct cache_conf loads = {
+        .res = &kube_dataloads, .ns = env->watch_ns, .indexes = by_dataset, .nindexes = 1};
     *out = (struct tfjob_caches){.gang = env->gang_scheduler ? env->gang_scheduler : ""};
     out->jobs = env_cache(env, &jobs);
     out->pods = env_cache(env, &pods);
@@ -138,8 +161,12 @@ int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct
     out->deployments = env_cache(env, &boards);
     if (*out->gang) {
         bool volcano = !strcasecmp(out->gang, "volcano");
-        out->pod_groups = env_cache(env, &(struct cache_conf){.res = volcano ? &kube_volcano_podgroups : &kube_coscheduling_podgroups,
-                                                              .ns = env->watch_ns, .labels = ours, .trim = trim_pod_group});
+        out->pod_groups = env_cache(env,
+            &(struct cache_conf){
+                .res = volcano ? &kube_volcano_podgroups : &kube_coscheduling_podgroups,
+                .ns = env->watch_ns,
+                .labels = ours,
+                .trim = trim_pod_group});
     }
     out->nodes = caches_nodes(env);
     out->datasets = caches_datasets(env);
@@ -187,7 +214,9 @@ static void add_cached(const struct tfjob_caches *c, const json_t *dataset, json
         member_count(m.v[i].report, "cache.usedBytes", &bytes);
         const char *node = jget_str(m.v[i].pod, "spec.nodeName", "");
         if (bytes > 0 && *node)
-            json_array_append_new(to, json_pack("{s:s, s:s, s:I}", "dataset", kube_name(dataset), "node", node, "bytes", (json_int_t)bytes));
+            json_array_append_new(to,
+                json_pack("{s:s, s:s, s:I}", "dataset", kube_name(dataset), "node", node, "bytes",
+                    (json_int_t)bytes));
     }
 }
 
@@ -197,7 +226,8 @@ static void find_data(const struct tfjob_caches *c, struct tfjob_observed *o)
     cleanup_json json_t *claims = tfjob_claims(job);
     o->cached = json_array();
     for (size_t i = 0; i < json_array_size(claims); i++) {
-        cleanup_free char *key = kube_key(kube_namespace(job), json_string_value(json_array_get(claims, i)));
+        cleanup_free char *key = kube_key(
+            kube_namespace(job), json_string_value(json_array_get(claims, i)));
         struct obj *dataset = cache_get(c->datasets, key);
         if (!dataset)
             continue; /* any other claim */
@@ -213,16 +243,19 @@ static void find_data(const struct tfjob_caches *c, struct tfjob_observed *o)
 static void find_board(const struct tfjob_caches *c, struct tfjob_observed *o)
 {
     const json_t *job = obj_json(o->job);
-    cleanup_free char *name = xasprintf("%s" TFJOB_BOARD_SUFFIX, kube_name(job)), *key = kube_key(kube_namespace(job), name);
+    cleanup_free char *name = xasprintf("%s" TFJOB_BOARD_SUFFIX, kube_name(job)),
+                      *key = kube_key(kube_namespace(job), name);
     o->board = cache_get(c->deployments, key);
     o->board_service = cache_get(c->services, key);
 }
 
-void tfjob_observe(const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_observed *out)
+void tfjob_observe(
+    const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_observed *out)
 {
     *out = (struct tfjob_observed){.job = cache_get(c->jobs, key)};
     struct tfjob_world *w = &out->world;
-    *w = (struct tfjob_world){.now_ns = now_ns, .domain = c->domain, .gang = c->gang, .job = obj_json(out->job)};
+    *w = (struct tfjob_world){
+        .now_ns = now_ns, .domain = c->domain, .gang = c->gang, .job = obj_json(out->job)};
     if (!out->job)
         return;
     out->pods = cache_by(c->pods, INDEX_JOB, key);
@@ -247,7 +280,8 @@ void tfjob_observe(const struct tfjob_caches *c, const char *key, int64_t now_ns
 void tfjob_observed_free(struct tfjob_observed *o)
 {
     struct objs *const lists[] = {&o->pods, &o->services, &o->nodes, &o->datasets, &o->loads};
-    const json_t **const borrowed[] = {o->world.pods, o->world.services, o->world.nodes, o->world.datasets, o->world.loads};
+    const json_t **const borrowed[] = {
+        o->world.pods, o->world.services, o->world.nodes, o->world.datasets, o->world.loads};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         objs_free(lists[i]);
         free(borrowed[i]);

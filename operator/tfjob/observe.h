@@ -10,12 +10,13 @@
 struct tfjob_caches {
     struct cache *jobs, *pods, *services, *deployments; /* owned by env, as all of these */
     struct cache *pod_groups;                           /* NULL without a gang scheduler */
-    struct cache *nodes, *datasets, *loads, *members;   /* shared with the rooms of datasets; members: pods that hold caches */
-    struct poll *poll;                                  /* what those pods say; borrowed */
-    const char *gang, *domain;                          /* borrowed */
+    /* shared with the rooms of datasets; members: pods that hold caches */
+    struct cache *nodes, *datasets, *loads, *members;
+    struct poll *poll;         /* what those pods say; borrowed */
+    const char *gang, *domain; /* borrowed */
 };
-#define TFJOB_INDEX_CLAIM "claim"         /* jobs that go on: "ns/claim" of what they mount */
-#define TFJOB_INDEX_LEAVING "leaving"     /* pods: the node, if it is being deleted */
+#define TFJOB_INDEX_CLAIM   "claim"   /* jobs that go on: "ns/claim" of what they mount */
+#define TFJOB_INDEX_LEAVING "leaving" /* pods: the node, if it is being deleted */
 
 int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct err *e);
 
@@ -26,7 +27,8 @@ struct tfjob_observed {
     json_t *cached;
 };
 
-void tfjob_observe(const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_observed *out);
+void tfjob_observe(
+    const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_observed *out);
 void tfjob_observed_free(struct tfjob_observed *o);
 
 #endif

@@ -16,7 +16,8 @@ static struct tfjob_slot *slot_of(const struct tfjob *j, struct tfjob_view *v, c
 {
     enum tfjob_type t;
     const char *text = kube_label(object, TFJOB_LABEL_INDEX);
-    if (!tfjob_type_parse(kube_label(object, TFJOB_LABEL_TYPE), &t) || !isdigit((unsigned char)*text))
+    if (!tfjob_type_parse(kube_label(object, TFJOB_LABEL_TYPE), &t)
+        || !isdigit((unsigned char)*text))
         return NULL;
     char *end;
     long index = strtol(text, &end, 10);
@@ -40,7 +41,8 @@ bool tfjob_node_is_dead(const struct tfjob_world *w, const json_t *pod)
     for (size_t i = 0; i < w->nnodes; i++) {
         const json_t *node = w->nodes[i];
         if (!strcmp(kube_name(node), name))
-            return !cond_is_true(jget_arr(node, "status.conditions"), "Ready") || jget_len(node, "spec.taints");
+            return !cond_is_true(jget_arr(node, "status.conditions"), "Ready")
+                || jget_len(node, "spec.taints");
     }
     return true;
 }
@@ -68,7 +70,8 @@ void tfjob_view_make(const struct tfjob_world *w, const struct tfjob *j, struct 
         if (s) {
             s->service = w->services[i];
             s->service_foreign = !ours;
-        } else if (ours && strcmp(kube_label(w->services[i], LABEL_COMPONENT), COMPONENT_TENSORBOARD)) {
+        } else if (ours
+            && strcmp(kube_label(w->services[i], LABEL_COMPONENT), COMPONENT_TENSORBOARD)) {
             out->extra_services[out->nextra_services++] = w->services[i];
         }
     }

@@ -1,4 +1,5 @@
-/* world — what a plan for one TFJob looks at, and the same sorted by replica. Borrowed and immutable while a plan is made. */
+/* world — what a plan for one TFJob looks at, and the same sorted by replica. Borrowed and
+ * immutable while a plan is made. */
 #ifndef MILLRACE_OPERATOR_TFJOB_OBSERVED_H
 #define MILLRACE_OPERATOR_TFJOB_OBSERVED_H
 
@@ -16,13 +17,17 @@ struct tfjob_world {
     size_t npods, nservices;
     int64_t now_ns;     /* since the epoch */
     const char *domain; /* CUSTOM_CLUSTER_DOMAIN, "" if none */
-    const char *gang;   /* scheduler of gangs: "", "volcano", or the name of one with scheduler-plugins' coscheduling */
+    /* scheduler of gangs: "", "volcano", or the name of one with scheduler-plugins' coscheduling */
+    const char *gang;
     const json_t *pod_group;             /* of the job's name, whoever owns it; NULL: none */
     const json_t *board, *board_service; /* the Deployment and Service of its TensorBoard */
-    const json_t **nodes;                /* on which pods of it are being deleted; one that is missing is gone */
-    const json_t **datasets, **loads;    /* Datasets whose claims it mounts, and DataLoads of those */
+    /* on which pods of it are being deleted; one that is missing is gone */
+    const json_t **nodes;
+    /* Datasets whose claims it mounts, and DataLoads of those */
+    const json_t **datasets, **loads;
     size_t nnodes, ndatasets, nloads;
-    const json_t *cached;                /* array of {dataset: name, node, bytes}: what the caches on nodes really hold; NULL: nothing */
+    /* array of {dataset: name, node, bytes}: what the caches on nodes really hold; NULL: nothing */
+    const json_t *cached;
 };
 
 struct tfjob_slot {
@@ -36,7 +41,8 @@ bool tfjob_node_is_dead(const struct tfjob_world *w, const json_t *pod);
 
 struct tfjob_view {
     struct tfjob_slot *slot[TFJOB_TYPES]; /* owned; as many as the type has replicas */
-    const json_t **extra_pods, **extra_services; /* ours, but of no index that is wanted: scaled in */
+    /* ours, but of no index that is wanted: scaled in */
+    const json_t **extra_pods, **extra_services;
     size_t nextra_pods, nextra_services;
 };
 

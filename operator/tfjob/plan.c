@@ -17,7 +17,8 @@
 
 /* ---- what the parts share ---- */
 
-bool turn_cond(struct tfjob_turn *t, const char *type, bool is_true, const char *suffix, const char *message)
+bool turn_cond(
+    struct tfjob_turn *t, const char *type, bool is_true, const char *suffix, const char *message)
 {
     char reason[48];
     snprintf(reason, sizeof reason, "TFJob%s", suffix);
@@ -42,14 +43,18 @@ void turn_waiting(struct tfjob_turn *t, const char *type, const char *message)
         turn_cond(t, type, true, type, message);
 }
 
-void turn_status(struct tfjob_turn *t) { plan_status(t->plan, &kube_tfjobs, t->w->job, tfjob_status_json(&t->status)); }
+void turn_status(struct tfjob_turn *t)
+{
+    plan_status(t->plan, &kube_tfjobs, t->w->job, tfjob_status_json(&t->status));
+}
 
 void turn_delete_pod(struct tfjob_turn *t, const json_t *pod)
 {
     if (kube_deleting(pod))
         return;
     plan_delete(t->plan, &kube_pods, pod, -1, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulDeletePod", "Deleted pod: %s", kube_name(pod));
+    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulDeletePod", "Deleted pod: %s",
+        kube_name(pod));
 }
 
 void turn_delete_service(struct tfjob_turn *t, const json_t *service)
@@ -57,7 +62,8 @@ void turn_delete_service(struct tfjob_turn *t, const json_t *service)
     if (kube_deleting(service))
         return;
     plan_delete(t->plan, &kube_services, service, -1, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulDeleteService", "Deleted service: %s", kube_name(service));
+    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulDeleteService",
+        "Deleted service: %s", kube_name(service));
 }
 
 /* ---- the turn ---- */
@@ -74,8 +80,8 @@ static void refuse_spec(struct tfjob_turn *t, const struct err *why)
 {
     if (turn_finished(t))
         return;
-    cleanup_free char *message =
-        xasprintf("TFJob %s/%s has failed because the spec is invalid: %s", t->job.ns, t->job.name, why->msg);
+    cleanup_free char *message = xasprintf(
+        "TFJob %s/%s has failed because the spec is invalid: %s", t->job.ns, t->job.name, why->msg);
     ensure_created(t);
     turn_finish(t, false, message, true);
     turn_status(t);
@@ -93,8 +99,9 @@ static void resume(struct tfjob_turn *t)
         t->status.start_ns = t->w->now_ns;
 }
 
-/* The pods of a job start together, though not at once: one status says so of all of them. Only starts may wait, for no more than
- * SETTLE_NS; what has ended is written down before anything can happen to the pod. */
+/* The pods of a job start together, though not at once: one status says so of all of them. Only
+ * starts may wait, for no more than SETTLE_NS; what has ended is written down before anything can
+ * happen to the pod. */
 static int64_t settle_ns(const struct tfjob_turn *t)
 {
     int64_t first_ns = INT64_MAX;
@@ -144,19 +151,20 @@ static void tell_oddities(struct tfjob_turn *t)
     if (cond_find(jget(t->w->job, "status.conditions"), TFJOB_CREATED))
         return;
     if (t->job.old_field)
-        turn_event(t, true, "DeprecatedField", "spec.%s was moved to spec.runPolicy.%s long ago: it is used, but move it",
-                   t->job.old_field, t->job.old_field);
+        turn_event(t, true, "DeprecatedField",
+            "spec.%s was moved to spec.runPolicy.%s long ago: it is used, but move it",
+            t->job.old_field, t->job.old_field);
     if (*t->job.wishes.bad)
         turn_event(t, true, "InvalidAnnotation", "%s", t->job.wishes.bad);
     for (int type = 0; type < TFJOB_TYPES; type++)
         if (*jget_str(t->job.replica[type].template, "spec.restartPolicy", "")) {
             turn_event(t, true, "SetPodTemplateRestartPolicy",
-                       "Restart policy in pod template will be overwritten by restart policy in replica spec");
+                "Restart policy in pod template will be overwritten by restart policy in replica spec");
             break;
         }
     if (*t->w->gang && tfjob_gang_has_scheduler(&t->job))
         turn_event(t, true, "SetPodTemplateSchedulerName",
-                   "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten");
+            "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten");
 }
 
 static void run_turn(struct tfjob_turn *t, const struct err *invalid)
@@ -227,18 +235,22 @@ static const char *refused_reason(const struct plan_action *a)
     return deletes ? "FailedDeleteJob" : NULL;
 }
 
-void tfjob_plan_refused(const json_t *job, const struct plan_action *failed, const struct err *why, int64_t now_ns, struct plan *then)
+void tfjob_plan_refused(const json_t *job, const struct plan_action *failed, const struct err *why,
+    int64_t now_ns, struct plan *then)
 {
     const char *reason = refused_reason(failed);
-    bool persons = why->cls == ERR_INVALID || why->cls == ERR_DENIED || why->cls == ERR_EXISTS || why->cls == ERR_EXHAUSTED;
+    bool persons = why->cls == ERR_INVALID || why->cls == ERR_DENIED || why->cls == ERR_EXISTS
+        || why->cls == ERR_EXHAUSTED;
     if (!reason || !persons)
         return;
-    cleanup_free char *message = xasprintf("Error %s: %s", failed->op == PLAN_DELETE ? "deleting" : "creating", why->msg);
+    cleanup_free char *message = xasprintf(
+        "Error %s: %s", failed->op == PLAN_DELETE ? "deleting" : "creating", why->msg);
     cleanup_tfjob_status struct tfjob_status status;
     tfjob_status_read(job, &status);
     if (failed->op != PLAN_DELETE) {
         if (strcmp(cond_message(status.conditions, TFJOB_STALLED), message))
-            cond_remove(status.conditions, TFJOB_STALLED); /* a new message alone would not be taken */
+            /* a new message alone would not be taken */
+            cond_remove(status.conditions, TFJOB_STALLED);
         struct cond c = {TFJOB_STALLED, COND_TRUE, reason, message};
         cond_set_job(status.conditions, &c, now_ns);
         plan_status(then, &kube_tfjobs, job, tfjob_status_json(&status));

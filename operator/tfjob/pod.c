@@ -15,7 +15,8 @@
 int64_t tfjob_later(int64_t time_ns, int64_t s)
 {
     int64_t ns;
-    bool over = __builtin_mul_overflow(s, NS_PER_S, &ns) || __builtin_add_overflow(time_ns, ns, &ns);
+    bool over = __builtin_mul_overflow(s, NS_PER_S, &ns)
+        || __builtin_add_overflow(time_ns, ns, &ns);
     return over ? (s > 0 ? INT64_MAX : INT64_MIN) : ns;
 }
 
@@ -31,7 +32,7 @@ static const json_t *main_status(const json_t *pod)
 {
     size_t i;
     json_t *c;
-    json_array_foreach((json_t *)jget_arr(pod, "status.containerStatuses"), i, c)
+    json_array_foreach ((json_t *)jget_arr(pod, "status.containerStatuses"), i, c)
         if (!strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER))
             return c;
     return NULL;
@@ -42,7 +43,7 @@ static int sum_restarts(const json_t *statuses)
     int64_t sum = 0;
     size_t i;
     json_t *c;
-    json_array_foreach((json_t *)statuses, i, c) {
+    json_array_foreach ((json_t *)statuses, i, c) {
         int64_t n = jget_int(c, "restartCount", 0);
         if (n > 0)
             sum += MIN(n, INT32_MAX / 8);
@@ -57,18 +58,19 @@ static int restarts_before(const json_t *pod)
     return n > 0 ? (int)MIN(n, INT32_MAX / 4) : 0;
 }
 
-/* Reasons with which kubelet or a controller ends a pod from outside, besides the condition DisruptionTarget; and those with which
- * kubelet refuses a pod that never ran. */
+/* Reasons with which kubelet or a controller ends a pod from outside, besides the condition
+ * DisruptionTarget; and those with which kubelet refuses a pod that never ran. */
 static bool disrupted(const json_t *pod)
 {
     size_t i;
     json_t *c;
-    json_array_foreach((json_t *)jget_arr(pod, "status.conditions"), i, c)
-        if (!strcmp(jget_str(c, "type", ""), "DisruptionTarget") && !strcmp(jget_str(c, "status", ""), "True"))
+    json_array_foreach ((json_t *)jget_arr(pod, "status.conditions"), i, c)
+        if (!strcmp(jget_str(c, "type", ""), "DisruptionTarget")
+            && !strcmp(jget_str(c, "status", ""), "True"))
             return true;
-    static const char *const reasons[] = {"Evicted",   "Preempting",   "Preempted",    "NodeShutdown",
-                                          "Shutdown",  "Terminated",   "NodeLost",     "NodeAffinity",
-                                          "NodePorts", "UnexpectedAdmissionError"};
+    static const char *const reasons[] = {"Evicted", "Preempting", "Preempted", "NodeShutdown",
+        "Shutdown", "Terminated", "NodeLost", "NodeAffinity", "NodePorts",
+        "UnexpectedAdmissionError"};
     const char *reason = jget_str(pod, "status.reason", "");
     for (i = 0; i < ARRAY_LEN(reasons); i++)
         if (!strcmp(reason, reasons[i]))
@@ -76,16 +78,20 @@ static bool disrupted(const json_t *pod)
     return !strncmp(reason, "OutOf", 5);
 }
 
-/* A pod that is being deleted: had it finished by itself when the deletion was asked for? Kubelet ends a deletion by asking for
- * another one, without grace, which overwrites the time of the first: such a pod cannot be told from one that was stopped. (A
- * pod that had finished goes at once and is never seen like that.) Times are whole seconds. One that ended with code 0 in the second in
- * which it was asked to was more likely stopped, and must run again then; one that failed is most likely deleted for that. */
+/* A pod that is being deleted: had it finished by itself when the deletion was asked for? Kubelet
+ * ends a deletion by asking for another one, without grace, which overwrites the time of the first:
+ * such a pod cannot be told from one that was stopped. (A pod that had finished goes at once and is
+ * never seen like that.) Times are whole seconds. One that ended with code 0 in the second in which
+ * it was asked to was more likely stopped, and must run again then; one that failed is most likely
+ * deleted for that. */
 static bool finished_first(const json_t *pod, int64_t ended_ns, bool failed)
 {
-    int64_t gone_ns = time_at(pod, "metadata.deletionTimestamp"), grace_s = jget_int(pod, "metadata.deletionGracePeriodSeconds", 0);
+    int64_t gone_ns = time_at(pod, "metadata.deletionTimestamp"),
+            grace_s = jget_int(pod, "metadata.deletionGracePeriodSeconds", 0);
     if (!gone_ns || grace_s <= 0)
         return false;
-    if (!ended_ns) /* deleted before it ran, kubelet reports containers that ended with 137 at no time */
+    /* deleted before it ran, kubelet reports containers that ended with 137 at no time */
+    if (!ended_ns)
         return !jget_len(pod, "status.containerStatuses");
     int64_t asked_ns = tfjob_later(gone_ns, -grace_s);
     return ended_ns < asked_ns || (failed && ended_ns == asked_ns);
@@ -95,7 +101,8 @@ static bool finished_first(const json_t *pod, int64_t ended_ns, bool failed)
 static bool main_is_over(const json_t *pod, const struct tfjob_pod *p)
 {
     const char *policy = jget_str(pod, "spec.restartPolicy", "");
-    return p->has_exit_code && (!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && p->exit_code == 0));
+    return p->has_exit_code
+        && (!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && p->exit_code == 0));
 }
 
 /* Kubelet reports for a moment that all containers have ended and the pod runs: that is none. */
@@ -103,7 +110,7 @@ static bool other_runs(const json_t *pod)
 {
     size_t i;
     json_t *c;
-    json_array_foreach((json_t *)jget_arr(pod, "status.containerStatuses"), i, c)
+    json_array_foreach ((json_t *)jget_arr(pod, "status.containerStatuses"), i, c)
         if (strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER) && jget_obj(c, "state.running"))
             return true;
     return false;
@@ -117,8 +124,10 @@ static enum tfjob_pod_state state_of(const json_t *pod, const struct tfjob_pod *
     if (!strcmp(phase, "Succeeded"))
         return stopped ? TFJOB_POD_LEAVING : TFJOB_POD_SUCCEEDED;
     if (!strcmp(phase, "Failed")) {
-        /* its sidecars were stopped by us (turn_stop_sidecars), or outlived a deadline of the user's */
-        if (!deleting && main_is_over(pod, p) && p->exit_code == 0 && !strcmp(jget_str(pod, "status.reason", ""), "DeadlineExceeded"))
+        /* its sidecars were stopped by us (turn_stop_sidecars), or outlived a deadline of the
+         * user's */
+        if (!deleting && main_is_over(pod, p) && p->exit_code == 0
+            && !strcmp(jget_str(pod, "status.reason", ""), "DeadlineExceeded"))
             return TFJOB_POD_SUCCEEDED;
         if (disrupted(pod))
             return deleting ? TFJOB_POD_LEAVING : TFJOB_POD_DISRUPTED;
@@ -147,21 +156,24 @@ struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid)
     p.exit_code = (int)json_integer_value(code);
     size_t i;
     json_t *c;
-    json_array_foreach((json_t *)jget_arr(pod, "status.containerStatuses"), i, c) {
+    json_array_foreach ((json_t *)jget_arr(pod, "status.containerStatuses"), i, c) {
         int64_t ended = time_at(c, "state.terminated.finishedAt");
         if (ended <= p.ended_ns)
             continue;
         p.ended_ns = ended;
         p.started_ns = time_at(c, "state.terminated.startedAt");
     }
-    p.container_restarts = sum_restarts(jget_arr(pod, "status.initContainerStatuses")) + sum_restarts(jget_arr(pod, "status.containerStatuses"));
+    p.container_restarts = sum_restarts(jget_arr(pod, "status.initContainerStatuses"))
+        + sum_restarts(jget_arr(pod, "status.containerStatuses"));
     p.restarts_before = restarts_before(pod);
-    p.sidecars_run = !kube_deleting(pod) && !strcmp(jget_str(pod, "status.phase", ""), "Running") && main_is_over(pod, &p) && other_runs(pod);
+    p.sidecars_run = !kube_deleting(pod) && !strcmp(jget_str(pod, "status.phase", ""), "Running")
+        && main_is_over(pod, &p) && other_runs(pod);
     p.state = state_of(pod, &p);
     return p;
 }
 
-/* The last non-empty line of a termination message: with terminationMessagePolicy FallbackToLogsOnError, of the log. */
+/* The last non-empty line of a termination message: with terminationMessagePolicy
+ * FallbackToLogsOnError, of the log. */
 static void add_last_line(struct buf *b, const char *text)
 {
     size_t len = strlen(text);
@@ -186,12 +198,14 @@ char *tfjob_pod_story(const json_t *pod)
     const json_t *end = jget_obj(main_status(pod), "state.terminated");
     if (end) {
         const char *reason = jget_str(end, "reason", "");
-        buf_addf(&b, ": container %s exited with code %" PRId64, TFJOB_CONTAINER, jget_int(end, "exitCode", 0));
+        buf_addf(&b, ": container %s exited with code %" PRId64, TFJOB_CONTAINER,
+            jget_int(end, "exitCode", 0));
         if (*reason)
             buf_addf(&b, " (%s)", reason);
         add_last_line(&b, jget_str(end, "message", ""));
     } else {
-        const char *reason = jget_str(pod, "status.reason", ""), *message = jget_str(pod, "status.message", "");
+        const char *reason = jget_str(pod, "status.reason", ""),
+                   *message = jget_str(pod, "status.message", "");
         if (*reason)
             buf_addf(&b, ": %s", reason);
         add_last_line(&b, message);

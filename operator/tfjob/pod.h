@@ -5,26 +5,31 @@
 #include "operator/api/tfjob.h"
 
 enum tfjob_pod_state {
-    TFJOB_POD_NONE,      /* there is none */
-    TFJOB_POD_FOREIGN,   /* one of that name belongs to somebody else, often to an older job of the same name */
-    TFJOB_POD_LEAVING,   /* being deleted before it had finished: not a failure, replaced once it is gone */
+    TFJOB_POD_NONE, /* there is none */
+    /* one of that name belongs to somebody else, often to an older job of the same name */
+    TFJOB_POD_FOREIGN,
+    /* being deleted before it had finished: not a failure, replaced once it is gone */
+    TFJOB_POD_LEAVING,
     TFJOB_POD_PENDING,
     TFJOB_POD_RUNNING,
     TFJOB_POD_SUCCEEDED,
-    TFJOB_POD_FAILED,    /* by its own doing */
-    TFJOB_POD_DISRUPTED, /* phase Failed, but taken down from outside (evicted, node shut down, refused by its node): not a failure */
+    TFJOB_POD_FAILED, /* by its own doing */
+    /* phase Failed, but taken down from outside (evicted, node shut down, refused by its node): not
+       a failure */
+    TFJOB_POD_DISRUPTED,
 };
 
 struct tfjob_pod {
     enum tfjob_pod_state state;
-    bool sidecars_run;   /* `tensorflow` has ended for good, which decided the state above, but the pod runs on */
-    bool has_exit_code;  /* of the container `tensorflow` */
+    /* `tensorflow` has ended for good, which decided the state above, but the pod runs on */
+    bool sidecars_run;
+    bool has_exit_code; /* of the container `tensorflow` */
     int exit_code;
-    int container_restarts;  /* in place, by kubelet: all containers, init containers too */
-    int restarts_before;     /* of earlier pods of this index */
-    int64_t created_ns;      /* 0: unknown, as for those below */
+    int container_restarts;       /* in place, by kubelet: all containers, init containers too */
+    int restarts_before;          /* of earlier pods of this index */
+    int64_t created_ns;           /* 0: unknown, as for those below */
     int64_t started_ns, ended_ns; /* of its longest-lived container, once it has ended */
-    int64_t running_ns;      /* since when `tensorflow` runs; 0: it does not, or unknown */
+    int64_t running_ns;           /* since when `tensorflow` runs; 0: it does not, or unknown */
 };
 
 struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid);
@@ -32,7 +37,8 @@ struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid);
 /* time_ns + s seconds, or as late (early) as can be said: users choose both. */
 int64_t tfjob_later(int64_t time_ns, int64_t s);
 
-/* "Pod j-worker-1 on node n1: container tensorflow exited with code 137 (OOMKilled)": for conditions and events. Caller frees. */
+/* "Pod j-worker-1 on node n1: container tensorflow exited with code 137 (OOMKilled)": for
+ * conditions and events. Caller frees. */
 char *tfjob_pod_story(const json_t *pod);
 
 #endif

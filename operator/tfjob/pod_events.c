@@ -1,4 +1,5 @@
-/* Why pods do not start, told as Events of the job: who looks at the job need not look at every pod. Texts as upstream's. */
+/* Why pods do not start, told as Events of the job: who looks at the job need not look at every
+ * pod. Texts as upstream's. */
 #include "operator/tfjob/pass.h"
 
 #include "lib/json/jget.h"
@@ -11,14 +12,17 @@ static bool tell_containers(struct tfjob_turn *t, const json_t *pod, const json_
 {
     size_t i;
     json_t *c;
-    json_array_foreach(statuses, i, c) {
+    json_array_foreach (statuses, i, c) {
         const char *name = jget_str(c, "name", ""), *reason, *message;
         const json_t *end = jget_obj(c, "state.terminated"), *wait = jget_obj(c, "state.waiting");
         if (end && jget_int(end, "exitCode", 0) != 0 && *(reason = jget_str(end, "reason", "")))
-            turn_event(t, true, reason, "Error pod %s container %s exitCode: %d terminated message: %s", kube_name(pod), name,
-                       (int)jget_int(end, "exitCode", 0), jget_str(end, "message", ""));
-        if (wait && *(reason = jget_str(wait, "reason", "")) && *(message = jget_str(wait, "message", "")))
-            turn_event(t, true, reason, "Error pod %s container %s waiting message: %s", kube_name(pod), name, message);
+            turn_event(t, true, reason,
+                "Error pod %s container %s exitCode: %d terminated message: %s", kube_name(pod),
+                name, (int)jget_int(end, "exitCode", 0), jget_str(end, "message", ""));
+        if (wait && *(reason = jget_str(wait, "reason", ""))
+            && *(message = jget_str(wait, "message", "")))
+            turn_event(t, true, reason, "Error pod %s container %s waiting message: %s",
+                kube_name(pod), name, message);
     }
     return json_array_size(statuses) > 0;
 }
@@ -27,10 +31,12 @@ static void tell_unscheduled(struct tfjob_turn *t, const json_t *pod)
 {
     size_t i;
     json_t *c;
-    json_array_foreach(jget_arr(pod, "status.conditions"), i, c) {
+    json_array_foreach (jget_arr(pod, "status.conditions"), i, c) {
         const char *reason = jget_str(c, "reason", "");
-        if (!strcmp(jget_str(c, "type", ""), "PodScheduled") && !strcmp(jget_str(c, "status", ""), "False") && *reason)
-            turn_event(t, true, reason, "Error pod %s condition message: %s", kube_name(pod), jget_str(c, "message", ""));
+        if (!strcmp(jget_str(c, "type", ""), "PodScheduled")
+            && !strcmp(jget_str(c, "status", ""), "False") && *reason)
+            turn_event(t, true, reason, "Error pod %s condition message: %s", kube_name(pod),
+                jget_str(c, "message", ""));
     }
 }
 
@@ -41,7 +47,8 @@ void turn_tell_trouble(struct tfjob_turn *t)
             const struct tfjob_slot *s = &t->view.slot[type][i];
             if (s->is.state != TFJOB_POD_PENDING && s->is.state != TFJOB_POD_RUNNING)
                 continue;
-            bool placed = tell_containers(t, s->pod, jget_arr(s->pod, "status.initContainerStatuses"));
+            bool placed = tell_containers(
+                t, s->pod, jget_arr(s->pod, "status.initContainerStatuses"));
             placed |= tell_containers(t, s->pod, jget_arr(s->pod, "status.containerStatuses"));
             if (!placed)
                 tell_unscheduled(t, s->pod);

@@ -11,21 +11,23 @@ static int port_of(const struct tfjob_replica *r)
 {
     size_t i, k;
     json_t *c, *port;
-    json_array_foreach((json_t *)jget_arr(r->template, "spec.containers"), i, c) {
+    json_array_foreach ((json_t *)jget_arr(r->template, "spec.containers"), i, c) {
         if (strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER))
             continue;
-        json_array_foreach((json_t *)jget_arr(c, "ports"), k, port)
+        json_array_foreach ((json_t *)jget_arr(c, "ports"), k, port)
             if (!strcmp(jget_str(port, "name", ""), TFJOB_PORT_NAME))
                 return (int)jget_int(port, "containerPort", TFJOB_PORT);
     }
     return TFJOB_PORT;
 }
 
-static void add_address(struct buf *b, const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
+static void add_address(
+    struct buf *b, const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
 {
     char name[TFJOB_CHILD_NAME_LEN];
     tfjob_child_name(j, t, index, name);
-    buf_addf(b, "\"%s.%s.svc%s%s:%d\"", name, j->ns, *domain ? "." : "", domain, port_of(&j->replica[t]));
+    buf_addf(b, "\"%s.%s.svc%s%s:%d\"", name, j->ns, *domain ? "." : "", domain,
+        port_of(&j->replica[t]));
 }
 
 static void add_all(struct buf *b, const struct tfjob *j, enum tfjob_type t, const char *domain)
@@ -39,7 +41,8 @@ static void add_all(struct buf *b, const struct tfjob *j, enum tfjob_type t, con
     buf_addc(b, ']');
 }
 
-/* Everybody knows everybody, but for an evaluator that is to be left out; a type with 0 replicas is an empty list. */
+/* Everybody knows everybody, but for an evaluator that is to be left out; a type with 0 replicas is
+ * an empty list. */
 static void add_cluster(struct buf *b, const struct tfjob *j, const char *domain)
 {
     const char *sep = "";
@@ -52,8 +55,10 @@ static void add_cluster(struct buf *b, const struct tfjob *j, const char *domain
     }
 }
 
-/* enableDynamicWorker: a worker knows itself and every PS, a PS knows itself, others know nobody (as in 1.9.4). */
-static void add_sparse_cluster(struct buf *b, const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
+/* enableDynamicWorker: a worker knows itself and every PS, a PS knows itself, others know nobody
+ * (as in 1.9.4). */
+static void add_sparse_cluster(
+    struct buf *b, const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
 {
     buf_adds(b, "\"worker\":{");
     if (t == TFJOB_WORKER) {
@@ -77,7 +82,8 @@ char *tfjob_tf_config(const struct tfjob *j, enum tfjob_type t, int index, const
 {
     if (tfjob_total(j) == 1 && !j->wishes.always_tf_config)
         return NULL;
-    /* name + namespace + domain are at most 63 + 63 + 253 bytes each; the API server's own limit for an object is lower */
+    /* name + namespace + domain are at most 63 + 63 + 253 bytes each; the API server's own limit
+     * for an object is lower */
     struct buf b = BUF_INIT((size_t)TFJOB_TYPES * TFJOB_REPLICAS_MAX * 400);
     buf_adds(&b, "{\"cluster\":{");
     if (j->dynamic)

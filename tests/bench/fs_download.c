@@ -1,7 +1,8 @@
-/* fs_download — the raw rate of an S3 server and a disk: objects downloaded by plain threads over kept connections, each written to a file.
- *   fs_download ENDPOINT BUCKET LIST DIRECTORY THREADS [SIZE]
- * LIST: keys, one a line. Without SIZE each thread takes the next object; with it all objects have SIZE bytes and threads take the
- * next 8 MiB range. Keys of the account: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY. Prints: seconds bytes operations cpu-seconds. */
+/* fs_download — the raw rate of an S3 server and a disk: objects downloaded by plain threads over
+ * kept connections, each written to a file. fs_download ENDPOINT BUCKET LIST DIRECTORY THREADS
+ * [SIZE] LIST: keys, one a line. Without SIZE each thread takes the next object; with it all
+ * objects have SIZE bytes and threads take the next 8 MiB range. Keys of the account:
+ * AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY. Prints: seconds bytes operations cpu-seconds. */
 #include "fuse/store/sigv4.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -18,8 +19,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define RANGE (8u << 20)
-#define OBJECT_MAX (64u << 20)
+#define RANGE       (8u << 20)
+#define OBJECT_MAX  (64u << 20)
 #define THREADS_MAX 256
 
 static const char *endpoint, *bucket, *directory, *key_id;
@@ -56,15 +57,20 @@ static int take(void *user, const void *data, size_t len)
 
 static void get(const char *object, uint64_t off, uint64_t len, struct body *body)
 {
-    cleanup_free char *path = xasprintf("/%s/%s", bucket, object), *url = xasprintf("%s%s", endpoint, path);
-    struct sigv4_pair pairs[] = {
-        {"host", strstr(endpoint, "//") + 2}, {"x-amz-content-sha256", SIGV4_UNSIGNED}, {"x-amz-date", scope.time}};
+    cleanup_free char *path = xasprintf("/%s/%s", bucket, object),
+                      *url = xasprintf("%s%s", endpoint, path);
+    struct sigv4_pair pairs[] = {{"host", strstr(endpoint, "//") + 2},
+        {"x-amz-content-sha256", SIGV4_UNSIGNED}, {"x-amz-date", scope.time}};
     struct sigv4_req sign = {"GET", path, "", pairs, ARRAY_LEN(pairs), SIGV4_UNSIGNED};
     cleanup_free char *auth = sigv4_authorization(&sign, &scope, key_id, key);
-    cleanup_free char *h1 = xasprintf("authorization: %s", auth), *h2 = xasprintf("x-amz-date: %s", scope.time);
-    cleanup_free char *range = len ? xasprintf("range: bytes=%" PRIu64 "-%" PRIu64, off, off + len - 1) : NULL;
+    cleanup_free char *h1 = xasprintf("authorization: %s", auth),
+                      *h2 = xasprintf("x-amz-date: %s", scope.time);
+    cleanup_free char *range = len
+        ? xasprintf("range: bytes=%" PRIu64 "-%" PRIu64, off, off + len - 1)
+        : NULL;
     const char *headers[] = {h1, h2, "x-amz-content-sha256: " SIGV4_UNSIGNED, range, NULL};
-    struct http_req req = {.method = "GET", .url = url, .headers = headers, .sink = take, .sink_user = body};
+    struct http_req req = {
+        .method = "GET", .url = url, .headers = headers, .sink = take, .sink_user = body};
     struct http_resp resp = {0};
     struct err e = ERR_INIT;
     body->len = 0;
@@ -139,7 +145,9 @@ int main(int argc, char **argv)
     const char *secret = getenv("AWS_SECRET_ACCESS_KEY");
     key_id = getenv("AWS_ACCESS_KEY_ID");
     if (n < 1 || n > THREADS_MAX || !key_id || !secret || !strstr(argv[1], "//")) {
-        fputs("usage: fs_download ENDPOINT BUCKET LIST DIRECTORY THREADS [SIZE], with keys in the environment\n", stderr);
+        fputs(
+            "usage: fs_download ENDPOINT BUCKET LIST DIRECTORY THREADS [SIZE], with keys in the environment\n",
+            stderr);
         return 2;
     }
     endpoint = argv[1];
@@ -164,7 +172,8 @@ int main(int argc, char **argv)
     double took = (double)(clock_mono_ns() - start) / NS_PER_S;
     struct rusage r;
     getrusage(RUSAGE_SELF, &r);
-    printf("%.6f %" PRIu64 " %" PRIu64 " %.4f\n", took, bytes, ops, (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec)
-        + (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6);
+    printf("%.6f %" PRIu64 " %" PRIu64 " %.4f\n", took, bytes, ops,
+        (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec)
+            + (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6);
     return 0;
 }

@@ -1,6 +1,6 @@
-/* fs_make — files like a folder of photographs: FILES of 20 to 204 KB, 112 KB in the mean, spread over DIRECTORIES; or, with BYTES, files of
- * that size. The same arguments make the same bytes, which do not compress. Prints their paths.
- *   fs_make ROOT FILES DIRECTORIES|- [BYTES] */
+/* fs_make — files like a folder of photographs: FILES of 20 to 204 KB, 112 KB in the mean, spread
+ * over DIRECTORIES; or, with BYTES, files of that size. The same arguments make the same bytes,
+ * which do not compress. Prints their paths. fs_make ROOT FILES DIRECTORIES|- [BYTES] */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -56,7 +56,8 @@ int main(int argc, char **argv)
         return 2;
     }
     long files = atol(argv[2]), dirs = atol(argv[3]);
-    uint64_t fixed = argc > 4 ? strtoull(argv[4], NULL, 10) : 0, *words = malloc(CHUNK + sizeof *words);
+    uint64_t fixed = argc > 4 ? strtoull(argv[4], NULL, 10) : 0,
+             *words = malloc(CHUNK + sizeof *words);
     if (!words || chdir(argv[1]))
         die(argv[1]);
     char path[64];

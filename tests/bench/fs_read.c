@@ -1,7 +1,8 @@
 /* fs_read — reads a directory tree as training jobs do, and says how long it took.
  *   fs_read WORKLOAD ROOT LIST THREADS [OPS SEED]
- * WORKLOAD: small (open, fstat, read all, close), seq (1 MiB reads), rand (OPS reads of 128 KiB), mmap (every cache line), find (names
- * only), stat. LIST: paths relative to ROOT, one a line; threads take the next one. Prints: seconds bytes operations cpu-seconds. */
+ * WORKLOAD: small (open, fstat, read all, close), seq (1 MiB reads), rand (OPS reads of 128 KiB),
+ * mmap (every cache line), find (names only), stat. LIST: paths relative to ROOT, one a line;
+ * threads take the next one. Prints: seconds bytes operations cpu-seconds. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BUFFER (4u << 20)
-#define SEQ_READ (1u << 20)
-#define RAND_READ (128u << 10)
+#define BUFFER      (4u << 20)
+#define SEQ_READ    (1u << 20)
+#define RAND_READ   (128u << 10)
 #define THREADS_MAX 256
 
 static char **paths;
@@ -163,7 +164,8 @@ static void read_list(const char *file)
     for (ssize_t n; (n = getline(&line, &len, f)) > 0;) {
         if (line[n - 1] == '\n')
             line[n - 1] = '\0';
-        if (npaths == cap && !(paths = realloc(paths, (cap = cap ? cap * 2 : 1024) * sizeof *paths)))
+        if (npaths == cap
+            && !(paths = realloc(paths, (cap = cap ? cap * 2 : 1024) * sizeof *paths)))
             die("list");
         if (!(paths[npaths++] = strdup(line)))
             die("list");
@@ -210,7 +212,8 @@ static double cpu(void)
 {
     struct rusage r;
     getrusage(RUSAGE_SELF, &r);
-    return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) + (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
+    return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec)
+        + (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
 }
 
 int main(int argc, char **argv)
@@ -218,13 +221,15 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(char *buf);
-    } workloads[] = {{"small", run_small}, {"seq", run_seq}, {"rand", run_rand}, {"mmap", run_mmap}, {"find", run_find}, {"stat", run_stat}};
+    } workloads[] = {{"small", run_small}, {"seq", run_seq}, {"rand", run_rand}, {"mmap", run_mmap},
+        {"find", run_find}, {"stat", run_stat}};
     for (size_t i = 0; argc >= 5 && i < sizeof workloads / sizeof workloads[0]; i++)
         if (strcmp(argv[1], workloads[i].name) == 0)
             work = workloads[i].run;
     int n = argc >= 5 ? atoi(argv[4]) : 0;
     if (!work || n < 1 || n > THREADS_MAX) {
-        fputs("usage: fs_read small|seq|rand|mmap|find|stat ROOT LIST THREADS [OPS SEED]\n", stderr);
+        fputs(
+            "usage: fs_read small|seq|rand|mmap|find|stat ROOT LIST THREADS [OPS SEED]\n", stderr);
         return 2;
     }
     nops = argc > 5 ? (size_t)atol(argv[5]) : 0;
@@ -245,6 +250,7 @@ int main(int argc, char **argv)
     pthread_barrier_wait(&ready);
     for (int i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
-    printf("%.6f %llu %llu %.4f\n", now() - start, (unsigned long long)bytes, (unsigned long long)ops, cpu() - cpu0);
+    printf("%.6f %llu %llu %.4f\n", now() - start, (unsigned long long)bytes,
+        (unsigned long long)ops, cpu() - cpu0);
     return 0;
 }

@@ -63,11 +63,13 @@ static int read_request(int fd, struct buf *in, struct head *h, char **body)
     return 0;
 }
 
-static int answer(int fd, int status, const char *headers, const char *type, const char *body, size_t only)
+static int answer(
+    int fd, int status, const char *headers, const char *type, const char *body, size_t only)
 {
     struct buf out = BUF_INIT(BODY_MAX);
     size_t len = strlen(body);
-    buf_addf(&out, "HTTP/1.1 %d Status\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s\r\n", status, type, len, headers ? headers : "");
+    buf_addf(&out, "HTTP/1.1 %d Status\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s\r\n",
+        status, type, len, headers ? headers : "");
     buf_add(&out, body, MIN(len, only));
     int rc = send_all(fd, out.data, out.len);
     buf_free(&out);
@@ -140,17 +142,20 @@ static int send_changes(struct conn *c, const struct api_path *p, const char *la
 static int send_bookmark(int fd, uint64_t rv)
 {
     cleanup_free char *version = xasprintf("%" PRIu64, rv);
-    cleanup_json json_t *object = json_pack("{s:s,s:{s:s}}", "kind", "Any", "metadata", "resourceVersion", version);
+    cleanup_json json_t *object = json_pack(
+        "{s:s,s:{s:s}}", "kind", "Any", "metadata", "resourceVersion", version);
     return send_event(fd, "BOOKMARK", object);
 }
 
 static int watch(struct conn *c, const struct api_path *p, const char *q)
 {
     struct fake_api *f = c->f;
-    cleanup_free char *from = query(q, "resourceVersion"), *seconds = query(q, "timeoutSeconds"), *labels = query(q, "labelSelector");
+    cleanup_free char *from = query(q, "resourceVersion"), *seconds = query(q, "timeoutSeconds"),
+                      *labels = query(q, "labelSelector");
     uint64_t rv = strtoull(from, NULL, 10);
     int64_t end = clock_mono_ns() + (*seconds ? strtoll(seconds, NULL, 10) : 300) * NS_PER_S;
-    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char head[] =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     int rc = send_all(c->fd, head, sizeof head - 1);
     pthread_mutex_lock(&f->mu);
     if (rv < f->store.oldest)
@@ -181,15 +186,18 @@ static int serve(struct fake_api *f, const struct head *h, const char *body, cha
     struct api_path p;
     json_t *out = NULL;
     cleanup_json json_t *given = *body ? json_parse(body, strlen(body), NULL) : NULL;
-    cleanup_free char *limit = query(h->query, "limit"), *token = query(h->query, "continue"), *labels = query(h->query, "labelSelector");
+    cleanup_free char *limit = query(h->query, "limit"), *token = query(h->query, "continue"),
+                      *labels = query(h->query, "labelSelector");
     char type[100] = "";
     head_value(h->headers, "content-type", type, sizeof type);
     int code = 404;
     pthread_mutex_lock(&f->mu);
-    if (api_path_parse(h->path, &p) || (f->uninstalled && strcmp(f->uninstalled, p.collection) == 0))
+    if (api_path_parse(h->path, &p)
+        || (f->uninstalled && strcmp(f->uninstalled, p.collection) == 0))
         out = api_status(404, "NotFound", "the server could not find the requested resource");
     else if (strcmp(h->method, "GET") == 0 && *p.name)
-        out = json_deep_copy(api_store_find(&f->store, p.collection, p.ns, p.name)), code = out ? 200 : 404;
+        out = json_deep_copy(api_store_find(&f->store, p.collection, p.ns, p.name)),
+        code = out ? 200 : 404;
     else if (strcmp(h->method, "GET") == 0)
         code = api_store_list(&f->store, &p, labels, strtoull(limit, NULL, 10), token, &out);
     else if (strcmp(h->method, "DELETE") == 0)
@@ -201,7 +209,8 @@ static int serve(struct fake_api *f, const struct head *h, const char *body, cha
     else if (strcmp(h->method, "PUT") == 0)
         code = api_store_update(&f->store, &p, json_deep_copy(given), &out);
     else if (strcmp(h->method, "PATCH") == 0)
-        code = api_store_patch(&f->store, &p, given, strcmp(type, "application/apply-patch+yaml") == 0, &out);
+        code = api_store_patch(
+            &f->store, &p, given, strcmp(type, "application/apply-patch+yaml") == 0, &out);
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->mu);
     if (!out)
@@ -212,7 +221,8 @@ static int serve(struct fake_api *f, const struct head *h, const char *body, cha
 }
 
 /* Takes the first fault that fits; false if none does. */
-static bool take_fault(struct fake_api *f, const struct head *h, const char *target, struct fake_fault *out)
+static bool take_fault(
+    struct fake_api *f, const struct head *h, const char *target, struct fake_fault *out)
 {
     bool found = false;
     pthread_mutex_lock(&f->mu);
@@ -251,7 +261,8 @@ static void linger(struct fake_api *f, int64_t delay_ns)
     pthread_mutex_unlock(&f->mu);
 }
 
-static int misbehave(struct conn *c, const struct fake_fault *x, const struct head *h, const char *body)
+static int misbehave(
+    struct conn *c, const struct fake_fault *x, const struct head *h, const char *body)
 {
     cleanup_free char *text = NULL;
     int status;
@@ -260,7 +271,8 @@ static int misbehave(struct conn *c, const struct fake_fault *x, const struct he
         json_t *j = api_status(x->status, "Fault", "asked for by the test");
         text = x->body ? xstrdup(x->body) : json_text(j);
         json_decref(j);
-        return answer(c->fd, x->status, x->headers, x->type ? x->type : "application/json", text, SIZE_MAX);
+        return answer(
+            c->fd, x->status, x->headers, x->type ? x->type : "application/json", text, SIZE_MAX);
     }
     case FAULT_LOSE:
         serve(c->f, h, body, &text);
@@ -277,7 +289,9 @@ static int misbehave(struct conn *c, const struct fake_fault *x, const struct he
         status = serve(c->f, h, body, &text);
         return answer(c->fd, status, NULL, "application/json", text, SIZE_MAX);
     case FAULT_STREAM:
-        text = xasprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n%s", x->body);
+        text = xasprintf(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n%s",
+            x->body);
         send_all(c->fd, text, strlen(text));
         return -1;
     case FAULT_ENDLESS:
@@ -349,7 +363,8 @@ static void *serve_conn(void *user)
 {
     struct conn *c = user;
     struct buf in = BUF_INIT(BODY_MAX);
-    while (one_request(c, &in) == 0) {}
+    while (one_request(c, &in) == 0) {
+    }
     buf_free(&in);
     pthread_mutex_lock(&c->f->mu);
     close(c->fd);
@@ -394,8 +409,9 @@ struct fake_api *fake_api_start(void)
     pthread_mutex_init(&f->mu, NULL);
     clock_cond_init(&f->changed);
     f->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (f->listen_fd < 0 || bind(f->listen_fd, (struct sockaddr *)&at, sizeof at) || listen(f->listen_fd, 128) ||
-        getsockname(f->listen_fd, (struct sockaddr *)&at, &len) || pthread_create(&f->acceptor, NULL, accept_all, f))
+    if (f->listen_fd < 0 || bind(f->listen_fd, (struct sockaddr *)&at, sizeof at)
+        || listen(f->listen_fd, 128) || getsockname(f->listen_fd, (struct sockaddr *)&at, &len)
+        || pthread_create(&f->acceptor, NULL, accept_all, f))
         abort();
     snprintf(f->url, sizeof f->url, "http://127.0.0.1:%d", ntohs(at.sin_port));
     return f;
@@ -432,9 +448,10 @@ const char *fake_api_url(const struct fake_api *f) { return f->url; }
 
 char *fake_api_kubeconfig(const struct fake_api *f)
 {
-    return xasprintf("{\"current-context\":\"c\",\"contexts\":[{\"name\":\"c\",\"context\":{\"cluster\":\"c\"}}],"
-                     "\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"%s\"}}]}",
-                     f->url);
+    return xasprintf(
+        "{\"current-context\":\"c\",\"contexts\":[{\"name\":\"c\",\"context\":{\"cluster\":\"c\"}}],"
+        "\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"%s\"}}]}",
+        f->url);
 }
 
 struct kube *fake_api_client_opts(const struct fake_api *f, const struct kube_opts *opts)

@@ -28,16 +28,16 @@ struct fake_api {
     pthread_t acceptor;
     pthread_mutex_t mu;
     pthread_cond_t changed;
-    struct api_store store;       /* mu */
-    struct conn *conns;           /* mu; freed by stop */
+    struct api_store store;               /* mu */
+    struct conn *conns;                   /* mu; freed by stop */
     struct fake_fault faults[FAULTS_MAX]; /* mu */
-    size_t nfaults;               /* mu */
-    struct request *first, **last; /* mu */
-    char *last_headers;           /* mu */
-    char *uninstalled;            /* mu: collection, or NULL */
-    unsigned bookmarks, drops;    /* mu: counters that watches follow */
-    unsigned connections;         /* mu: accepted so far */
-    bool stopping;                /* mu */
+    size_t nfaults;                       /* mu */
+    struct request *first, **last;        /* mu */
+    char *last_headers;                   /* mu */
+    char *uninstalled;                    /* mu: collection, or NULL */
+    unsigned bookmarks, drops;            /* mu: counters that watches follow */
+    unsigned connections;                 /* mu: accepted so far */
+    bool stopping;                        /* mu */
     fake_judge judge;
     void *judge_user;
 };

@@ -29,8 +29,8 @@ void api_store_free(struct api_store *s)
 
 json_t *api_status(int code, const char *reason, const char *message)
 {
-    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:i}", "kind", "Status", "apiVersion", "v1", "status", code < 400 ? "Success" : "Failure",
-                     "reason", reason, "message", message, "code", code);
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:i}", "kind", "Status", "apiVersion", "v1", "status",
+        code < 400 ? "Success" : "Failure", "reason", reason, "message", message, "code", code);
 }
 
 /* /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], /apis/GROUP/VERSION/… */
@@ -68,7 +68,8 @@ static char *where(const char *collection, const char *ns, const char *name)
     return xasprintf("%s %s/%s", collection, ns, name);
 }
 
-json_t *api_store_find(struct api_store *s, const char *collection, const char *ns, const char *name)
+json_t *api_store_find(
+    struct api_store *s, const char *collection, const char *ns, const char *name)
 {
     cleanup_free char *key = where(collection, ns, name);
     return map_get(s->objects, key);
@@ -88,7 +89,8 @@ bool api_store_matches(const json_t *object, const char *labels)
     return true;
 }
 
-/* Stamps a new version and writes the change down. object is stored (reference taken); the log keeps its own copy. */
+/* Stamps a new version and writes the change down. object is stored (reference taken); the log
+ * keeps its own copy. */
 static void commit(struct api_store *s, const char *collection, const char *type, json_t *object)
 {
     char rv[24];
@@ -96,8 +98,8 @@ static void commit(struct api_store *s, const char *collection, const char *type
     json_object_set_new(json_object_get(object, "metadata"), "resourceVersion", json_string(rv));
     if (s->nchanges == s->cap)
         s->changes = xrealloc(s->changes, (s->cap = s->cap ? s->cap * 2 : 64) * sizeof *s->changes);
-    s->changes[s->nchanges++] =
-        (struct change){s->rv, xstrdup(collection), xstrdup(kube_namespace(object)), type, json_deep_copy(object)};
+    s->changes[s->nchanges++] = (struct change){
+        s->rv, xstrdup(collection), xstrdup(kube_namespace(object)), type, json_deep_copy(object)};
     cleanup_free char *key = where(collection, kube_namespace(object), kube_name(object));
     if (strcmp(type, "DELETED") == 0)
         map_del(s->objects, key);
@@ -112,7 +114,8 @@ static int refuse(int code, const char *reason, const char *what, const char *na
     return code;
 }
 
-int api_store_create(struct api_store *s, const struct api_path *p, json_t *object_take, json_t **out)
+int api_store_create(
+    struct api_store *s, const struct api_path *p, json_t *object_take, json_t **out)
 {
     json_t *metadata = json_object_get(object_take, "metadata");
     const char *name = kube_name(object_take);
@@ -149,16 +152,21 @@ static int check_locks(const json_t *have, const json_t *given, const char *name
 {
     const char *uid = kube_uid(given), *rv = jget_str(given, "metadata.resourceVersion", "");
     if (*uid && strcmp(uid, kube_uid(have)) != 0)
-        return refuse(409, "Conflict", "Precondition failed: UID in precondition differs", name, out);
+        return refuse(
+            409, "Conflict", "Precondition failed: UID in precondition differs", name, out);
     if (*rv && strcmp(rv, jget_str(have, "metadata.resourceVersion", "")) != 0)
-        return refuse(409, "Conflict", "the object has been modified; please apply your changes to the latest version", name, out);
+        return refuse(409, "Conflict",
+            "the object has been modified; please apply your changes to the latest version", name,
+            out);
     return 0;
 }
 
-int api_store_update(struct api_store *s, const struct api_path *p, json_t *object_take, json_t **out)
+int api_store_update(
+    struct api_store *s, const struct api_path *p, json_t *object_take, json_t **out)
 {
     json_t *have = api_store_find(s, p->collection, p->ns, p->name);
-    int code = have ? check_locks(have, object_take, p->name, out) : refuse(404, "NotFound", "not found", p->name, out);
+    int code = have ? check_locks(have, object_take, p->name, out)
+                    : refuse(404, "NotFound", "not found", p->name, out);
     if (code == 0) {
         commit(s, p->collection, "MODIFIED", object_take);
         *out = json_deep_copy(object_take);
@@ -172,7 +180,7 @@ static void merge(json_t *into, const json_t *patch)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)patch, key, value) {
+    json_object_foreach ((json_t *)(uintptr_t)patch, key, value) {
         json_t *have = json_object_get(into, key);
         if (json_is_null(value)) {
             json_object_del(into, key);
@@ -188,7 +196,8 @@ static void merge(json_t *into, const json_t *patch)
     }
 }
 
-int api_store_patch(struct api_store *s, const struct api_path *p, const json_t *patch, bool apply, json_t **out)
+int api_store_patch(
+    struct api_store *s, const struct api_path *p, const json_t *patch, bool apply, json_t **out)
 {
     json_t *have = api_store_find(s, p->collection, p->ns, p->name);
     if (!have && apply && !*p->sub)
@@ -215,21 +224,24 @@ int api_store_patch(struct api_store *s, const struct api_path *p, const json_t 
     return 200;
 }
 
-int api_store_delete(struct api_store *s, const struct api_path *p, const json_t *options, json_t **out)
+int api_store_delete(
+    struct api_store *s, const struct api_path *p, const json_t *options, json_t **out)
 {
     json_t *have = api_store_find(s, p->collection, p->ns, p->name);
     if (!have)
         return refuse(404, "NotFound", "not found", p->name, out);
     const char *uid = jget_str(options, "preconditions.uid", "");
     if (*uid && strcmp(uid, kube_uid(have)) != 0)
-        return refuse(409, "Conflict", "Precondition failed: UID in precondition differs", p->name, out);
+        return refuse(
+            409, "Conflict", "Precondition failed: UID in precondition differs", p->name, out);
     json_t *next = json_deep_copy(have);
     if (!jget_len(have, "metadata.finalizers")) {
         commit(s, p->collection, "DELETED", next);
         *out = api_status(200, "", "");
     } else {
         if (!kube_deleting(next)) {
-            json_object_set_new(json_object_get(next, "metadata"), "deletionTimestamp", json_string("2026-01-01T00:00:01Z"));
+            json_object_set_new(json_object_get(next, "metadata"), "deletionTimestamp",
+                json_string("2026-01-01T00:00:01Z"));
             commit(s, p->collection, "MODIFIED", next);
         }
         *out = json_deep_copy(next);
@@ -238,9 +250,13 @@ int api_store_delete(struct api_store *s, const struct api_path *p, const json_t
     return 200;
 }
 
-static int by_key(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
-int api_store_list(struct api_store *s, const struct api_path *p, const char *labels, size_t limit, const char *token, json_t **out)
+int api_store_list(struct api_store *s, const struct api_path *p, const char *labels, size_t limit,
+    const char *token, json_t **out)
 {
     size_t skip = 0;
     uint64_t rv = s->rv;
@@ -267,8 +283,8 @@ int api_store_list(struct api_store *s, const struct api_path *p, const char *la
     }
     cleanup_free char *version = xasprintf("%" PRIu64, rv);
     cleanup_free char *next = end < n ? xasprintf("%zu.%" PRIu64, end, rv) : xstrdup("");
-    *out = json_pack("{s:s,s:s,s:{s:s,s:s},s:o}", "kind", "List", "apiVersion", "v1", "metadata", "resourceVersion", version, "continue",
-                     next, "items", items);
+    *out = json_pack("{s:s,s:s,s:{s:s,s:s},s:o}", "kind", "List", "apiVersion", "v1", "metadata",
+        "resourceVersion", version, "continue", next, "items", items);
     return 200;
 }
 
@@ -285,7 +301,8 @@ void api_store_put(struct api_store *s, const char *collection, json_t *object_t
         json_decref(answer);
         return;
     }
-    json_object_set_new(json_object_get(object_take, "metadata"), "uid", json_string(kube_uid(have)));
+    json_object_set_new(
+        json_object_get(object_take, "metadata"), "uid", json_string(kube_uid(have)));
     commit(s, collection, "MODIFIED", object_take);
     json_decref(object_take);
 }

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SKEW_S 3600
+#define SKEW_S  3600
 #define SLOW_NS (50 * NS_PER_MS)
 
 struct conn {
@@ -50,7 +50,8 @@ void fake_s3_del(struct fake_s3 *f, const char *key)
     pthread_mutex_unlock(&f->mu);
 }
 
-void fake_s3_synth(struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size)
+void fake_s3_synth(
+    struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size)
 {
     pthread_mutex_lock(&f->mu);
     f->synth = (struct synth){.dirs = dirs, .files = files, .size = size};
@@ -90,11 +91,11 @@ unsigned fake_s3_uploads(struct fake_s3 *f)
     return n;
 }
 
-/* -- faults ------------------------------------------------------------------------------------------------------------ */
+/* -- faults ---------------------------------------------------------------------------------- */
 
-static const char *const kinds[] = {"slowdown", "throttled", "error", "reset", "truncated", "short", "long", "etag", "norange",
-    "otherrange", "xml", "html", "redirect", "hang", "skew", "denied", "ok200", "lost", "slow",
-    "fine"};
+static const char *const kinds[] = {"slowdown", "throttled", "error", "reset", "truncated", "short",
+    "long", "etag", "norange", "otherrange", "xml", "html", "redirect", "hang", "skew", "denied",
+    "ok200", "lost", "slow", "fine"};
 _Static_assert(ARRAY_LEN(kinds) <= FAULT_KINDS, "a counter for each kind");
 
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count)
@@ -158,7 +159,7 @@ static const char *next_fault(struct fake_s3 *f, const char *method)
     return "";
 }
 
-/* -- answers ----------------------------------------------------------------------------------------------------------- */
+/* -- answers --------------------------------------------------------------------------------- */
 
 static void send_all(int fd, const char *p, size_t len)
 {
@@ -188,7 +189,8 @@ static void send_answer(int fd, struct answer *a)
 }
 
 /* Faults that need no look at the object. True: the answer is ready. */
-static bool early_fault(struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a)
+static bool early_fault(
+    struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a)
 {
     char auth[1024] = "", date[64] = "", key_id[64] = "";
     head_value(r->h.headers, "authorization", auth, sizeof auth);
@@ -200,18 +202,21 @@ static bool early_fault(struct fake_s3 *f, const struct request *r, const char *
     } else if (strcmp(fault, "throttled") == 0) {
         answer_error(a, 429, "TooManyRequests", "Please reduce your request rate.");
     } else if (strcmp(fault, "error") == 0) {
-        answer_error(a, 500, "InternalError", "We encountered an internal error. Please try again.");
+        answer_error(
+            a, 500, "InternalError", "We encountered an internal error. Please try again.");
     } else if (strcmp(fault, "denied") == 0) {
         answer_error(a, 403, "AccessDenied", "Access Denied");
     } else if (strcmp(fault, "redirect") == 0) {
-        answer_error(a, 301, "PermanentRedirect", "The bucket you are attempting to access must be addressed using the specified endpoint.");
+        answer_error(a, 301, "PermanentRedirect",
+            "The bucket you are attempting to access must be addressed using the specified endpoint.");
         buf_adds(&a->headers, "x-amz-bucket-region: eu-west-9\r\n");
     } else if (strcmp(fault, "xml") == 0) {
         buf_adds(&a->body, "<?xml version=\"1.0\"?><ListBucketResult><Contents><Key>half");
     } else if (strcmp(fault, "html") == 0) {
         buf_adds(&a->body, "<html><head/><body>Welcome to nginx!</body></html>");
     } else if (strcmp(fault, "ok200") == 0) {
-        answer_error(a, 200, "InternalError", "We encountered an internal error. Please try again.");
+        answer_error(
+            a, 200, "InternalError", "We encountered an internal error. Please try again.");
     } else if (strcmp(fault, "reset") == 0) {
         a->drop = true;
     } else if (strcmp(fault, "hang") == 0) {
@@ -224,12 +229,14 @@ static bool early_fault(struct fake_s3 *f, const struct request *r, const char *
         head_value(r->h.headers, "x-amz-date", date, sizeof date);
         if (strncmp(date, want, 11) == 0)
             return false;
-        answer_error(a, 403, "RequestTimeTooSkewed", "The difference between the request time and the server's time is too large.");
+        answer_error(a, 403, "RequestTimeTooSkewed",
+            "The difference between the request time and the server's time is too large.");
         a->date_offset_s = SKEW_S;
     } else if (*key_id && strcmp(key_id, f->expired) == 0) {
         answer_error(a, 400, "ExpiredToken", "The provided token has expired.");
     } else if (*key_id && strcmp(key_id, "good") != 0) {
-        answer_error(a, 403, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.");
+        answer_error(a, 403, "InvalidAccessKeyId",
+            "The AWS Access Key Id you provided does not exist in our records.");
     } else {
         return false;
     }
@@ -267,7 +274,7 @@ static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
     pthread_mutex_unlock(&f->mu);
 }
 
-/* -- connections ------------------------------------------------------------------------------------------------------- */
+/* -- connections ----------------------------------------------------------------------------- */
 
 static bool stopping(struct fake_s3 *f)
 {
@@ -325,7 +332,8 @@ static void *conn_main(void *user)
 {
     struct conn *c = user;
     struct buf in = BUF_INIT(BODY_MAX);
-    while (serve_one(c, &in)) {}
+    while (serve_one(c, &in)) {
+    }
     buf_free(&in);
     shutdown(c->fd, SHUT_RDWR);
     return NULL;
@@ -339,7 +347,8 @@ static void *acceptor_main(void *user)
         if (fd < 0)
             return NULL;
         int one = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* head and body are sent apart */
+        /* head and body are sent apart */
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         struct conn *c = xcalloc(1, sizeof *c);
         c->f = f;
         c->fd = fd;
@@ -359,10 +368,13 @@ struct fake_s3 *fake_s3_start(int port)
     f->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int one = 1;
     setsockopt(f->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+        .sin_port = htons((uint16_t)port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
-    if (bind(f->listen_fd, (struct sockaddr *)&at, sizeof at) || listen(f->listen_fd, 128) ||
-        getsockname(f->listen_fd, (struct sockaddr *)&at, &len) || pthread_create(&f->acceptor, NULL, acceptor_main, f)) {
+    if (bind(f->listen_fd, (struct sockaddr *)&at, sizeof at) || listen(f->listen_fd, 128)
+        || getsockname(f->listen_fd, (struct sockaddr *)&at, &len)
+        || pthread_create(&f->acceptor, NULL, acceptor_main, f)) {
         perror("fake_s3");
         abort();
     }

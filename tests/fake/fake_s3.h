@@ -1,6 +1,6 @@
-/* fake_s3 — an S3 server in memory that misbehaves on purpose. One bucket, "data"; key id "good" (any secret) or no
- * signature at all. Faults are given per method and happen to the next requests of it, in the order given; "fine" lets that
- * many requests pass first. */
+/* fake_s3 — an S3 server in memory that misbehaves on purpose. One bucket, "data"; key id "good"
+ * (any secret) or no signature at all. Faults are given per method and happen to the next requests
+ * of it, in the order given; "fine" lets that many requests pass first. */
 #ifndef MILLRACE_TESTS_FAKE_FAKE_S3_H
 #define MILLRACE_TESTS_FAKE_FAKE_S3_H
 
@@ -13,28 +13,35 @@ struct fake_s3; /* opaque */
 struct fake_s3 *fake_s3_start(int port); /* on the loopback; 0: any port; aborts if it cannot */
 void fake_s3_stop(struct fake_s3 *f);
 int fake_s3_port(const struct fake_s3 *f);
-/* Of what is read and listed from now on: with ETags (true, as at first) or none; touched: Last-Modified is an hour later. */
+/* Of what is read and listed from now on: with ETags (true, as at first) or none; touched:
+ * Last-Modified is an hour later. */
 void fake_s3_tags(struct fake_s3 *f, bool etags, bool touched);
-/* Objects <prefix>/d<nnnn>/f<nnnnnnnn>, dirs × files of them and size bytes each, that cost no memory. Listings of what is above them do not
- * show them, and only those with a delimiter do. Content: byte i is the i-th of the key, repeated. */
-void fake_s3_synth(struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size);
+/* Objects <prefix>/d<nnnn>/f<nnnnnnnn>, dirs × files of them and size bytes each, that cost no
+ * memory. Listings of what is above them do not show them, and only those with a delimiter do.
+ * Content: byte i is the i-th of the key, repeated. */
+void fake_s3_synth(
+    struct fake_s3 *f, const char *prefix, unsigned dirs, unsigned files, size_t size);
 void fake_s3_put(struct fake_s3 *f, const char *key, const void *data, size_t len);
 void fake_s3_del(struct fake_s3 *f, const char *key);
 /* Content of the object, caller frees; NULL if there is none. */
 void *fake_s3_get(struct fake_s3 *f, const char *key, size_t *len);
 unsigned fake_s3_requests(struct fake_s3 *f, const char *method); /* so far; NULL: all */
-unsigned fake_s3_uploads(struct fake_s3 *f);                      /* multipart uploads begun and neither finished nor aborted */
-void fake_s3_expire(struct fake_s3 *f, const char *key_id);       /* requests signed with that key id: 400 ExpiredToken */
+/* multipart uploads begun and neither finished nor aborted */
+unsigned fake_s3_uploads(struct fake_s3 *f);
+/* requests signed with that key id: 400 ExpiredToken */
+void fake_s3_expire(struct fake_s3 *f, const char *key_id);
 
-/* kind: slowdown (503 SlowDown, Retry-After: 1), throttled (429), error (500), reset (connection closed without an answer), truncated (half the
- * body), short (a shorter body that claims to be whole), long (more bytes than asked for), etag (another version's ETag and
- * bytes), norange (200 with the whole object), otherrange (other bytes than those asked for), xml (malformed), html (a page of some other server),
- * redirect (301 to eu-west-9), hang (no byte until the client gives up), skew (refused for its time until the client uses
- * ours, an hour from now), denied (403), ok200 (200 with an Error document), lost (done, but the answer is lost),
- * slow (after 50 ms).
- * -1: no such kind. */
+/* kind: slowdown (503 SlowDown, Retry-After: 1), throttled (429), error (500), reset (connection
+ * closed without an answer), truncated (half the body), short (a shorter body that claims to be
+ * whole), long (more bytes than asked for), etag (another version's ETag and bytes), norange (200
+ * with the whole object), otherrange (other bytes than those asked for), xml (malformed), html (a
+ * page of some other server), redirect (301 to eu-west-9), hang (no byte until the client gives
+ * up), skew (refused for its time until the client uses ours, an hour from now), denied (403),
+ * ok200 (200 with an Error document), lost (done, but the answer is lost), slow (after 50 ms). -1:
+ * no such kind. */
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count);
 void fake_s3_clear(struct fake_s3 *f); /* no more faults */
-unsigned fake_s3_faults(struct fake_s3 *f, const char *kind); /* requests so far to which one of that kind made a difference */
+/* requests so far to which one of that kind made a difference */
+unsigned fake_s3_faults(struct fake_s3 *f, const char *kind);
 
 #endif

@@ -1,6 +1,7 @@
-/* fake-s3 [--port N] [METHOD:KIND:COUNT …]: the misbehaving S3 server as a program. Prints its URL, runs until its input ends.
- * Lines on its input change it: "METHOD:KIND:COUNT" adds a fault, "clear" ends all, "expire KEYID", "put KEY BYTES [LETTER]" (of that
- * letter, or else of the whole alphabet), "del KEY", "requests METHOD", "faults KIND", "synth PREFIX DIRS FILES BYTES". */
+/* fake-s3 [--port N] [METHOD:KIND:COUNT …]: the misbehaving S3 server as a program. Prints its URL,
+ * runs until its input ends. Lines on its input change it: "METHOD:KIND:COUNT" adds a fault,
+ * "clear" ends all, "expire KEYID", "put KEY BYTES [LETTER]" (of that letter, or else of the whole
+ * alphabet), "del KEY", "requests METHOD", "faults KIND", "synth PREFIX DIRS FILES BYTES". */
 #include "tests/fake/fake_s3.h"
 
 #include <stdio.h>
@@ -11,7 +12,8 @@ static int add(struct fake_s3 *f, const char *text)
 {
     char method[8], kind[16];
     unsigned count;
-    if (sscanf(text, "%7[A-Z]:%15[a-z0-9]:%u", method, kind, &count) == 3 && fake_s3_fault(f, method, kind, count) == 0)
+    if (sscanf(text, "%7[A-Z]:%15[a-z0-9]:%u", method, kind, &count) == 3
+        && fake_s3_fault(f, method, kind, count) == 0)
         return 0;
     fprintf(stderr, "fake-s3: '%s' is no fault; write for example GET:truncated:2\n", text);
     return -1;

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-
-/* -- objects ----------------------------------------------------------------------------------------------------------- */
+/* -- objects --------------------------------------------------------------------------------- */
 
 static size_t lower_bound(const struct fake_s3 *f, const char *key)
 {
@@ -68,7 +67,9 @@ void answer_error(struct answer *a, int status, const char *code, const char *me
 {
     a->status = status;
     buf_clear(&a->body);
-    buf_addf(&a->body, "<?xml version=\"1.0\"?>\n<Error><Code>%s</Code><Message>%s</Message></Error>", code, message);
+    buf_addf(&a->body,
+        "<?xml version=\"1.0\"?>\n<Error><Code>%s</Code><Message>%s</Message></Error>", code,
+        message);
 }
 
 static void add_text(struct buf *out, const char *key) /* as with encoding-type=url */
@@ -95,12 +96,13 @@ static char *query(const struct request *r, const char *name)
 
 void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
 {
-    cleanup_free char *prefix = query(r, "prefix"), *delimiter = query(r, "delimiter"), *token = query(r, "continuation-token"),
-                      *max = query(r, "max-keys");
+    cleanup_free char *prefix = query(r, "prefix"), *delimiter = query(r, "delimiter"),
+                      *token = query(r, "continuation-token"), *max = query(r, "max-keys");
     size_t plen = prefix ? strlen(prefix) : 0, limit = max ? strtoul(max, NULL, 10) : 1000, n = 0;
     cleanup_free char *last = NULL;
     bool more = false;
-    buf_adds(&a->body, "<?xml version=\"1.0\"?><ListBucketResult><Name>data</Name><EncodingType>url</EncodingType>");
+    buf_adds(&a->body,
+        "<?xml version=\"1.0\"?><ListBucketResult><Name>data</Name><EncodingType>url</EncodingType>");
     if (synth_list(f, prefix ? prefix : "", token, limit, a))
         return;
     for (size_t i = lower_bound(f, token ? token : prefix ? prefix : ""); i < f->n; i++) {
@@ -108,7 +110,8 @@ void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
         if (o->key[0] == 1 || strncmp(o->key, prefix ? prefix : "", plen) != 0)
             continue;
         const char *cut = delimiter && *delimiter ? strstr(o->key + plen, delimiter) : NULL;
-        cleanup_free char *name = cut ? xstrndup(o->key, (size_t)(cut - o->key) + 1) : xstrdup(o->key);
+        cleanup_free char *name = cut ? xstrndup(o->key, (size_t)(cut - o->key) + 1)
+                                      : xstrdup(o->key);
         if ((token && strcmp(name, token) <= 0) || (last && strcmp(name, last) == 0))
             continue;
         if (n == limit) {
@@ -121,7 +124,8 @@ void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
         if (cut)
             buf_adds(&a->body, "</Prefix></CommonPrefixes>");
         else
-            buf_addf(&a->body, "</Key><LastModified>2026-01-02T%s:04:05.678Z</LastModified><ETag>%s</ETag><Size>%zu</Size></Contents>",
+            buf_addf(&a->body,
+                "</Key><LastModified>2026-01-02T%s:04:05.678Z</LastModified><ETag>%s</ETag><Size>%zu</Size></Contents>",
                 f->touched ? "04" : "03", f->untagged ? "" : o->etag, o->len);
         free(last);
         last = xstrdup(name);
@@ -148,11 +152,12 @@ void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struc
     }
     snprintf(etag, sizeof etag, "%s", o->etag);
     if (head_value(r->h.headers, "if-match", value, sizeof value) && strcmp(value, o->etag) != 0) {
-        answer_error(a, 412, "PreconditionFailed", "At least one of the preconditions you specified did not hold.");
+        answer_error(a, 412, "PreconditionFailed",
+            "At least one of the preconditions you specified did not hold.");
         return;
     }
-    bool ranged = head_value(r->h.headers, "range", value, sizeof value) &&
-                  sscanf(value, "bytes=%llu-%llu", &first, &last) == 2 && strcmp(fault, "norange") != 0;
+    bool ranged = head_value(r->h.headers, "range", value, sizeof value)
+        && sscanf(value, "bytes=%llu-%llu", &first, &last) == 2 && strcmp(fault, "norange") != 0;
     if (ranged && first >= o->len) {
         answer_error(a, 416, "InvalidRange", "The requested range is not satisfiable");
         return;
@@ -186,11 +191,13 @@ void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struc
     a->spoiled |= a->cut > 0;
     if (!f->untagged)
         buf_addf(&a->headers, "ETag: %s\r\n", etag);
-    buf_addf(&a->headers, "Last-Modified: Fri, 02 Jan 2026 %s:04:05 GMT\r\n", f->touched ? "04" : "03");
+    buf_addf(
+        &a->headers, "Last-Modified: Fri, 02 Jan 2026 %s:04:05 GMT\r\n", f->touched ? "04" : "03");
     if (*o->mark)
         buf_addf(&a->headers, "x-amz-meta-millrace-upload: %s\r\n", o->mark);
     if (ranged)
-        buf_addf(&a->headers, "Content-Range: bytes %llu-%llu/%zu\r\n", first, first + (len ? len - 1 : 0), o->len);
+        buf_addf(&a->headers, "Content-Range: bytes %llu-%llu/%zu\r\n", first,
+            first + (len ? len - 1 : 0), o->len);
 }
 
 static void part_key(char out[128], const char *id, const char *number)
@@ -212,7 +219,9 @@ void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
         buf_addf(&a->headers, "ETag: %s\r\n", o->etag);
         return;
     }
-    const struct object *from = head_unescape(source, false) || strncmp(source, "/data/", 6) != 0 ? NULL : object_find(f, source + 6);
+    const struct object *from = head_unescape(source, false) || strncmp(source, "/data/", 6) != 0
+        ? NULL
+        : object_find(f, source + 6);
     if (!from) {
         answer_error(a, 404, "NoSuchKey", "The specified key does not exist.");
         return;
@@ -264,7 +273,9 @@ void op_post(struct fake_s3 *f, const struct request *r, struct answer *a)
         struct object *up = object_put(f, name, "", 0);
         head_value(r->h.headers, "x-amz-meta-millrace-upload", up->mark, sizeof up->mark);
         f->uploads++;
-        buf_addf(&a->body, "<InitiateMultipartUploadResult><UploadId>up%u</UploadId></InitiateMultipartUploadResult>", f->serial);
+        buf_addf(&a->body,
+            "<InitiateMultipartUploadResult><UploadId>up%u</UploadId></InitiateMultipartUploadResult>",
+            f->serial);
         return;
     }
     const struct object *up = find_upload(f, id);
@@ -282,7 +293,8 @@ void op_post(struct fake_s3 *f, const struct request *r, struct answer *a)
         if (!o)
             break;
         if (!strstr(r->body, o->etag)) {
-            answer_error(a, 400, "InvalidPart", "One or more of the specified parts could not be found.");
+            answer_error(
+                a, 400, "InvalidPart", "One or more of the specified parts could not be found.");
             return;
         }
         buf_add(&whole, o->data, o->len);
@@ -294,7 +306,8 @@ void op_post(struct fake_s3 *f, const struct request *r, struct answer *a)
     memcpy(o->mark, mark, sizeof mark);
     o->etag[strlen(o->etag) - 1] = '\0';
     snprintf(o->etag + strlen(o->etag), 16, "-%u\"", parts);
-    buf_addf(&a->body, "<CompleteMultipartUploadResult><ETag>%s</ETag></CompleteMultipartUploadResult>", o->etag);
+    buf_addf(&a->body,
+        "<CompleteMultipartUploadResult><ETag>%s</ETag></CompleteMultipartUploadResult>", o->etag);
 }
 
 void op_delete(struct fake_s3 *f, const struct request *r, struct answer *a)

@@ -1,4 +1,5 @@
-/* fake_s3_ops — inside of fake_s3: its objects and what S3's requests do to them. All with fake_s3.mu held. */
+/* fake_s3_ops — inside of fake_s3: its objects and what S3's requests do to them. All with
+ * fake_s3.mu held. */
 #ifndef MILLRACE_TESTS_FAKE_FAKE_S3_OPS_H
 #define MILLRACE_TESTS_FAKE_FAKE_S3_OPS_H
 
@@ -9,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BODY_MAX (256u << 20)
+#define BODY_MAX    (256u << 20)
 #define FAULT_KINDS 32 /* at most */
 
 struct object {
@@ -30,7 +31,7 @@ struct conn;
 struct fake_s3 {
     int listen_fd, port;
     pthread_t acceptor;
-    pthread_mutex_t mu; /* guards all below */
+    pthread_mutex_t mu;     /* guards all below */
     struct object *objects; /* sorted by key */
     size_t n, room;
     struct fault faults[64];
@@ -38,10 +39,10 @@ struct fake_s3 {
     struct conn *conns;
     unsigned counts[6], struck[FAULT_KINDS], uploads, serial;
     char expired[64];
-    bool untagged, touched;    /* fake_s3_tags */
+    bool untagged, touched; /* fake_s3_tags */
     struct synth {
-        char prefix[64];       /* "" none */
-        unsigned dirs, files;  /* so many directories of so many files each */
+        char prefix[64];      /* "" none */
+        unsigned dirs, files; /* so many directories of so many files each */
         size_t size;
     } synth;
     bool stopping;
@@ -51,8 +52,8 @@ struct answer {
     int status;
     struct buf headers, body;
     bool head_only, drop, hang, slow; /* drop: close without a word */
-    bool spoiled;               /* by a fault that needs the object */
-    size_t cut;                 /* bytes of the body held back, though the length says otherwise */
+    bool spoiled;                     /* by a fault that needs the object */
+    size_t cut; /* bytes of the body held back, though the length says otherwise */
     int date_offset_s;
 };
 
@@ -69,8 +70,10 @@ void object_del(struct fake_s3 *f, struct object *o);
 
 void answer_error(struct answer *a, int status, const char *code, const char *message);
 /* What a listing below the made-up objects says; false: it is not below them. */
-bool synth_list(const struct fake_s3 *f, const char *prefix, const char *token, size_t limit, struct answer *a);
-/* One of them, for as long as the answer takes; false: it is none of them. The caller frees ->data. */
+bool synth_list(
+    const struct fake_s3 *f, const char *prefix, const char *token, size_t limit, struct answer *a);
+/* One of them, for as long as the answer takes; false: it is none of them. The caller frees ->data.
+ */
 bool synth_object(const struct fake_s3 *f, const char *key, struct object *out);
 void op_list(struct fake_s3 *f, const struct request *r, struct answer *a);
 void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a);

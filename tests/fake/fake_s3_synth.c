@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_DIR 6  /* "d0000/" */
+#define NAME_DIR  6 /* "d0000/" */
 #define NAME_FILE 9 /* "f00000000" */
 
 /* What is after "<prefix>/", or NULL. */
@@ -21,7 +21,8 @@ static const char *below(const struct fake_s3 *f, const char *key)
 
 static void etag_of(const char *key, char out[40])
 {
-    snprintf(out, 40, "\"%016" PRIx64 "%016" PRIx64 "\"", hash64(key, strlen(key)), hash64_mix(1, strlen(key)));
+    snprintf(out, 40, "\"%016" PRIx64 "%016" PRIx64 "\"", hash64(key, strlen(key)),
+        hash64_mix(1, strlen(key)));
 }
 
 static bool number_of(const char *text, char letter, unsigned digits, unsigned end, unsigned *out)
@@ -37,8 +38,8 @@ bool synth_object(const struct fake_s3 *f, const char *key, struct object *out)
 {
     const char *path = below(f, key);
     unsigned dir, file;
-    if (!path || !number_of(path, 'd', 4, f->synth.dirs, &dir) || path[5] != '/' || !number_of(path + NAME_DIR, 'f', 8, f->synth.files, &file)
-        || path[NAME_DIR + NAME_FILE])
+    if (!path || !number_of(path, 'd', 4, f->synth.dirs, &dir) || path[5] != '/'
+        || !number_of(path + NAME_DIR, 'f', 8, f->synth.files, &file) || path[NAME_DIR + NAME_FILE])
         return false;
     out->len = f->synth.size;
     out->data = xmalloc(out->len + 1);
@@ -58,12 +59,15 @@ static void add_file(const struct fake_s3 *f, struct answer *a, unsigned dir, un
     char key[128], etag[40];
     snprintf(key, sizeof key, "%s/d%04u/f%08u", f->synth.prefix, dir, i);
     etag_of(key, etag);
-    buf_addf(&a->body, "<Contents><Key>%s</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><ETag>%s</ETag><Size>%zu</Size></Contents>", key,
-        etag, f->synth.size);
+    buf_addf(&a->body,
+        "<Contents><Key>%s</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><ETag>%s</ETag><Size>%zu</Size></Contents>",
+        key, etag, f->synth.size);
 }
 
-/* Names [from, end) of a directory; text: the beginning that they must have ("" or a whole name). */
-static void select_names(const char *text, const char *token, char letter, unsigned digits, unsigned *from, unsigned *end)
+/* Names [from, end) of a directory; text: the beginning that they must have ("" or a whole name).
+ */
+static void select_names(const char *text, const char *token, char letter, unsigned digits,
+    unsigned *from, unsigned *end)
 {
     unsigned i;
     if (*text && number_of(text, letter, digits, *end, &i)) {
@@ -76,7 +80,8 @@ static void select_names(const char *text, const char *token, char letter, unsig
         *from = i + 1;
 }
 
-bool synth_list(const struct fake_s3 *f, const char *prefix, const char *token, size_t limit, struct answer *a)
+bool synth_list(
+    const struct fake_s3 *f, const char *prefix, const char *token, size_t limit, struct answer *a)
 {
     const char *path = below(f, prefix), *after = token ? below(f, token) : NULL;
     if (!path)
@@ -100,9 +105,11 @@ bool synth_list(const struct fake_s3 *f, const char *prefix, const char *token, 
             add_dir(a, f->synth.prefix, i);
     buf_addf(&a->body, "<IsTruncated>%s</IsTruncated>", more ? "true" : "false");
     if (more && files)
-        buf_addf(&a->body, "<NextContinuationToken>%s/d%04u/f%08u</NextContinuationToken>", f->synth.prefix, dir, end - 1);
+        buf_addf(&a->body, "<NextContinuationToken>%s/d%04u/f%08u</NextContinuationToken>",
+            f->synth.prefix, dir, end - 1);
     else if (more)
-        buf_addf(&a->body, "<NextContinuationToken>%s/d%04u/</NextContinuationToken>", f->synth.prefix, end - 1);
+        buf_addf(&a->body, "<NextContinuationToken>%s/d%04u/</NextContinuationToken>",
+            f->synth.prefix, end - 1);
     buf_adds(&a->body, "</ListBucketResult>");
     return true;
 }

@@ -24,7 +24,9 @@ struct grpc_client *grpc_client_new(const char *socket_path)
     cleanup_free char *target = xasprintf("unix:%s", socket_path);
     grpc_init();
     grpc_channel_credentials *creds = grpc_insecure_credentials_create();
-    grpc_arg quick = {.type = GRPC_ARG_INTEGER, .key = (char *)"grpc.max_reconnect_backoff_ms", .value.integer = 100};
+    grpc_arg quick = {.type = GRPC_ARG_INTEGER,
+        .key = (char *)"grpc.max_reconnect_backoff_ms",
+        .value.integer = 100};
     grpc_channel_args args = {1, &quick};
     c->channel = grpc_channel_create(target, creds, &args);
     c->cq = grpc_completion_queue_create_for_next(NULL);
@@ -36,7 +38,9 @@ void grpc_client_free(struct grpc_client *c)
 {
     grpc_channel_destroy(c->channel);
     grpc_completion_queue_shutdown(c->cq);
-    while (grpc_completion_queue_next(c->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).type != GRPC_QUEUE_SHUTDOWN) {}
+    while (grpc_completion_queue_next(c->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).type
+        != GRPC_QUEUE_SHUTDOWN) {
+    }
     grpc_completion_queue_destroy(c->cq);
     grpc_shutdown();
     free(c);
@@ -49,17 +53,19 @@ static ProtobufCMessage *unpack(grpc_byte_buffer *in, const ProtobufCMessageDesc
         return NULL;
     grpc_slice flat = grpc_byte_buffer_reader_readall(&reader);
     grpc_byte_buffer_reader_destroy(&reader);
-    ProtobufCMessage *m = protobuf_c_message_unpack(out, NULL, GRPC_SLICE_LENGTH(flat), GRPC_SLICE_START_PTR(flat));
+    ProtobufCMessage *m = protobuf_c_message_unpack(
+        out, NULL, GRPC_SLICE_LENGTH(flat), GRPC_SLICE_START_PTR(flat));
     grpc_slice_unref(flat);
     return m;
 }
 
-int grpc_client_raw(struct grpc_client *c, const char *path, const void *data, size_t len, const ProtobufCMessageDescriptor *out,
-    ProtobufCMessage **answer, int timeout_ms, char *text)
+int grpc_client_raw(struct grpc_client *c, const char *path, const void *data, size_t len,
+    const ProtobufCMessageDescriptor *out, ProtobufCMessage **answer, int timeout_ms, char *text)
 {
-    gpr_timespec deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
-    grpc_call *call = grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->cq, grpc_slice_from_static_string(path), NULL,
-        deadline, NULL);
+    gpr_timespec deadline = gpr_time_add(
+        gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
+    grpc_call *call = grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->cq,
+        grpc_slice_from_static_string(path), NULL, deadline, NULL);
     grpc_slice slice = grpc_slice_from_copied_buffer(data, len);
     grpc_byte_buffer *request = grpc_raw_byte_buffer_create(&slice, 1), *response = NULL;
     grpc_metadata_array initial, trailing;
@@ -85,7 +91,8 @@ int grpc_client_raw(struct grpc_client *c, const char *path, const void *data, s
     if (grpc_call_start_batch(call, op, 6, op, NULL) != GRPC_CALL_OK)
         abort();
     grpc_completion_queue_next(c->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
-    snprintf(text, 512, "%.*s", (int)GRPC_SLICE_LENGTH(details), (const char *)GRPC_SLICE_START_PTR(details));
+    snprintf(text, 512, "%.*s", (int)GRPC_SLICE_LENGTH(details),
+        (const char *)GRPC_SLICE_START_PTR(details));
     *answer = status == GRPC_STATUS_OK ? unpack(response, out) : NULL;
     grpc_slice_unref(details);
     grpc_slice_unref(slice);
@@ -98,8 +105,8 @@ int grpc_client_raw(struct grpc_client *c, const char *path, const void *data, s
     return (int)status;
 }
 
-int grpc_client_call(struct grpc_client *c, const char *path, const ProtobufCMessage *req, const ProtobufCMessageDescriptor *out,
-    ProtobufCMessage **answer, int timeout_ms, char *text)
+int grpc_client_call(struct grpc_client *c, const char *path, const ProtobufCMessage *req,
+    const ProtobufCMessageDescriptor *out, ProtobufCMessage **answer, int timeout_ms, char *text)
 {
     size_t len = protobuf_c_message_get_packed_size(req);
     cleanup_free uint8_t *data = xmalloc(len + 1);

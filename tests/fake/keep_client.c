@@ -1,8 +1,8 @@
-/* A client of the keeper, small and without libfuse, for the node plugin's own tests: it serves one file, "f", 1 MiB, from the
- * cache directory, by passthrough if the keeper registers it. It does the whole contract: INIT saved and replayed, resent
- * requests, the fd returned to a restarted keeper.
- *   keep_client --socket PATH --cache-dir DIR [--secrets-dir DIR]
- * Environment: FAKE_FAIL=TEXT: says that it cannot serve; FAKE_SLEEP_MS: each READ takes so long;
+/* A client of the keeper, small and without libfuse, for the node plugin's own tests: it serves one
+ * file, "f", 1 MiB, from the cache directory, by passthrough if the keeper registers it. It does
+ * the whole contract: INIT saved and replayed, resent requests, the fd returned to a restarted
+ * keeper. keep_client --socket PATH --cache-dir DIR [--secrets-dir DIR] Environment:
+ * FAKE_FAIL=TEXT: says that it cannot serve; FAKE_SLEEP_MS: each READ takes so long;
  * FAKE_TRACE=FILE: appends a line per event; FAKE_DIE_WITH_PARENT: does. */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -21,17 +21,19 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define FILE_BYTES (1u << 20)
+#define FILE_BYTES   (1u << 20)
 #define BUFFER_BYTES (FILE_BYTES + 65536)
 /* newer than Debian 12's linux/fuse.h */
 #define INIT2_PASSTHROUGH (1u << 5)
-#define INIT2_RESEND (1u << 7)
-#define OPEN_PASSTHROUGH (1u << 7)
-#define OPEN_NOFLUSH (1u << 5)      /* as ours opens for reading: who is killed does not wait for a FLUSH */
-#define NOTIFY_RESEND 7
-#define INIT_EXT (1u << 30)
-#define AT_STACK_DEPTH 36           /* of fuse_init_out … */
-#define AT_BACKING_ID 12            /* … and fuse_open_out: their names depend on the header's age */
+#define INIT2_RESEND      (1u << 7)
+#define OPEN_PASSTHROUGH  (1u << 7)
+/* as ours opens for reading: who is killed does not wait for a FLUSH */
+#define OPEN_NOFLUSH   (1u << 5)
+#define NOTIFY_RESEND  7
+#define INIT_EXT       (1u << 30)
+#define AT_STACK_DEPTH 36 /* of fuse_init_out … */
+/* … and fuse_open_out: their names depend on the header's age */
+#define AT_BACKING_ID 12
 
 static const char *socket_path, *cache_dir;
 static int sock = -1, fuse = -1, file = -1;
@@ -48,7 +50,8 @@ static void trace(const char *what, int64_t value)
 
 static void reply(uint64_t unique, int error, const void *data, size_t len)
 {
-    struct fuse_out_header h = {.len = (uint32_t)(sizeof h + len), .error = error, .unique = unique};
+    struct fuse_out_header h = {
+        .len = (uint32_t)(sizeof h + len), .error = error, .unique = unique};
     struct iovec v[2] = {{&h, sizeof h}, {(void *)(uintptr_t)data, len}};
     if (writev(fuse, v, len ? 2 : 1) < 0)
         trace("reply", errno);
@@ -56,7 +59,8 @@ static void reply(uint64_t unique, int error, const void *data, size_t len)
 
 static void attr_of(uint64_t node, struct fuse_attr *a)
 {
-    *a = (struct fuse_attr){.ino = node, .nlink = 1, .blksize = 4096, .mode = S_IFREG | 0644, .size = FILE_BYTES};
+    *a = (struct fuse_attr){
+        .ino = node, .nlink = 1, .blksize = 4096, .mode = S_IFREG | 0644, .size = FILE_BYTES};
     if (node == FUSE_ROOT_ID)
         a->mode = S_IFDIR | 0755;
 }
@@ -67,9 +71,15 @@ static void do_init(const struct fuse_in_header *in, size_t len)
     struct err e = ERR_INIT;
     if (keep_send(sock, KEEP_INIT, in, len, -1, &e))
         trace("init not sent", 0);
-    struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION, .max_readahead = i->max_readahead,
-        .flags = FUSE_ASYNC_READ | FUSE_MAX_PAGES | INIT_EXT, .max_background = 16, .congestion_threshold = 12, .max_write = FILE_BYTES,
-        .time_gran = 1, .max_pages = 256};
+    struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION,
+        .minor = FUSE_KERNEL_MINOR_VERSION,
+        .max_readahead = i->max_readahead,
+        .flags = FUSE_ASYNC_READ | FUSE_MAX_PAGES | INIT_EXT,
+        .max_background = 16,
+        .congestion_threshold = 12,
+        .max_write = FILE_BYTES,
+        .time_gran = 1,
+        .max_pages = 256};
     if ((i->flags & INIT_EXT) && (i->flags2 & INIT2_PASSTHROUGH)) {
         out.flags2 |= INIT2_PASSTHROUGH | INIT2_RESEND;
         memcpy((char *)&out + AT_STACK_DEPTH, &(uint32_t){2}, sizeof(uint32_t));
@@ -83,7 +93,8 @@ static int64_t ask_backing(void)
     struct keep_msg m;
     int fd;
     int64_t id = -EIO;
-    if (sock >= 0 && keep_send(sock, KEEP_BACKING_OPEN, NULL, 0, file, &e) == 0 && keep_recv(sock, &m, &fd, &e) == 1 && m.type == KEEP_BACKING)
+    if (sock >= 0 && keep_send(sock, KEEP_BACKING_OPEN, NULL, 0, file, &e) == 0
+        && keep_recv(sock, &m, &fd, &e) == 1 && m.type == KEEP_BACKING)
         memcpy(&id, m.payload, sizeof id);
     trace("backing", id);
     return id;
@@ -131,34 +142,57 @@ static void handle(const struct fuse_in_header *in, size_t len)
     struct fuse_entry_out entry = {.nodeid = 2, .entry_valid = 3600, .attr_valid = 3600};
     struct fuse_attr_out attr = {.attr_valid = 3600};
     struct fuse_open_out opened = {0};
-    struct fuse_statfs_out fs = {.st = {.blocks = 1000, .bfree = 400, .bavail = 400, .files = 10, .ffree = 5, .bsize = 4096, .namelen = 255}};
+    struct fuse_statfs_out fs = {.st = {.blocks = 1000,
+                                     .bfree = 400,
+                                     .bavail = 400,
+                                     .files = 10,
+                                     .ffree = 5,
+                                     .bsize = 4096,
+                                     .namelen = 255}};
     if (in->unique >> 63)
         trace("resent", in->opcode);
     switch (in->opcode) {
-    case FUSE_INIT: do_init(in, len); return;
+    case FUSE_INIT:
+        do_init(in, len);
+        return;
     case FUSE_LOOKUP:
         attr_of(2, &entry.attr);
-        reply(in->unique, strcmp(arg, "f") ? -ENOENT : 0, &entry, strcmp(arg, "f") ? 0 : sizeof entry);
+        reply(in->unique, strcmp(arg, "f") ? -ENOENT : 0, &entry,
+            strcmp(arg, "f") ? 0 : sizeof entry);
         return;
     case FUSE_GETATTR:
         attr_of(in->nodeid, &attr.attr);
         reply(in->unique, 0, &attr, sizeof attr);
         return;
-    case FUSE_OPEN: do_open(in); return;
-    case FUSE_OPENDIR: reply(in->unique, 0, &opened, sizeof opened); return;
-    case FUSE_READ: do_read(in); return;
-    case FUSE_READDIR: do_readdir(in); return;
-    case FUSE_STATFS: reply(in->unique, 0, &fs, sizeof fs); return;
+    case FUSE_OPEN:
+        do_open(in);
+        return;
+    case FUSE_OPENDIR:
+        reply(in->unique, 0, &opened, sizeof opened);
+        return;
+    case FUSE_READ:
+        do_read(in);
+        return;
+    case FUSE_READDIR:
+        do_readdir(in);
+        return;
+    case FUSE_STATFS:
+        reply(in->unique, 0, &fs, sizeof fs);
+        return;
     case FUSE_RELEASE:
     case FUSE_RELEASEDIR:
     case FUSE_FLUSH:
     case FUSE_FSYNC:
     case FUSE_FSYNCDIR:
-    case FUSE_SYNCFS: reply(in->unique, 0, NULL, 0); return;
+    case FUSE_SYNCFS:
+        reply(in->unique, 0, NULL, 0);
+        return;
     case FUSE_FORGET:
     case FUSE_BATCH_FORGET:
-    case FUSE_INTERRUPT: return;
-    default: reply(in->unique, -ENOSYS, NULL, 0);
+    case FUSE_INTERRUPT:
+        return;
+    default:
+        reply(in->unique, -ENOSYS, NULL, 0);
     }
 }
 

@@ -1,4 +1,5 @@
-/* The log of backing files, cut or scribbled over: what is left is a table, and every id in it can be given back. */
+/* The log of backing files, cut or scribbled over: what is left is a table, and every id in it can
+ * be given back. */
 #include "csi/backing.h"
 #include "lib/base/log.h"
 

@@ -1,5 +1,6 @@
-/* The kernel's files about memory, as somebody may have mounted them: always a limit. Input: the files one after the other, each up to a
- * byte 0; paths are taken in turn, so that a group's parents have other limits. */
+/* The kernel's files about memory, as somebody may have mounted them: always a limit. Input: the
+ * files one after the other, each up to a byte 0; paths are taken in turn, so that a group's
+ * parents have other limits. */
 #include "fuse/cache/budget.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* What lies in a cache directory may be anything: records of the table, headers and records of sidecars. */
+/* What lies in a cache directory may be anything: records of the table, headers and records of
+ * sidecars. */
 #include "fuse/cache/meta.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Any bytes as a configuration: refused with a message, or a structure whose every part can be used. */
+/* Any bytes as a configuration: refused with a message, or a structure whose every part can be
+ * used. */
 #include "lib/conf/conf.h"
 
 #include <stdlib.h>
@@ -18,7 +19,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         abort();
     for (size_t i = 0; i < c->nmounts; i++) {
         const struct conf_mount *m = &c->mounts[i];
-        if (m->path[0] != '/' || !strstr(m->mount_point, "://") || (m->path[1] && m->path[strlen(m->path) - 1] == '/'))
+        if (m->path[0] != '/' || !strstr(m->mount_point, "://")
+            || (m->path[1] && m->path[strlen(m->path) - 1] == '/'))
             abort();
         for (size_t k = 0; k < m->nsecrets; k++)
             if (m->secrets[k].value[0] == '/' || strstr(m->secrets[k].value, "/../"))

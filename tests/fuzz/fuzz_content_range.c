@@ -1,4 +1,5 @@
-/* A header of a server: refused, or a range that is one, and is written the same again but for zeros in front. */
+/* A header of a server: refused, or a range that is one, and is written the same again but for
+ * zeros in front. */
 #include "fuse/store/s3.h"
 
 #include <inttypes.h>
@@ -16,8 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = '\0';
     if (s3_content_range(text, &first, &last, &total)) {
         snprintf(again, sizeof again, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first, last, total);
-        if (first > last || last >= total || strlen(again) > strlen(text) || !s3_content_range(again, &f, &l, &t) || f != first || l != last
-            || t != total)
+        if (first > last || last >= total || strlen(again) > strlen(text)
+            || !s3_content_range(again, &f, &l, &t) || f != first || l != last || t != total)
             abort();
     }
     free(text);

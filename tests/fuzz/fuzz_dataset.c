@@ -1,7 +1,8 @@
-/* Dataset json → struct → plans of the dataset and of its attachments → the world after them → plans again. What is valid must give a
- * configuration that the client accepts. Input: {"cr": …, "world": …}, or a Dataset alone. */
-#include "lib/conf/conf.h"
+/* Dataset json → struct → plans of the dataset and of its attachments → the world after them →
+ * plans again. What is valid must give a configuration that the client accepts. Input: {"cr": …,
+ * "world": …}, or a Dataset alone. */
 #include "lib/base/mem.h"
+#include "lib/conf/conf.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/dataset.h"
@@ -32,12 +33,12 @@ static size_t collect(json_t *j, struct node *out, size_t n)
     const char *key;
     json_t *v;
     size_t i;
-    json_object_foreach(j, key, v) {
+    json_object_foreach (j, key, v) {
         if (n < NODES_MAX)
             out[n++] = (struct node){j, key, 0};
         n = collect(v, out, n);
     }
-    json_array_foreach(j, i, v) {
+    json_array_foreach (j, i, v) {
         if (n < NODES_MAX)
             out[n++] = (struct node){j, NULL, i};
         n = collect(v, out, n);
@@ -45,19 +46,29 @@ static size_t collect(json_t *j, struct node *out, size_t n)
     return n;
 }
 
-static json_t *at(const struct node *n) { return n->key ? json_object_get(n->in, n->key) : json_array_get(n->in, n->index); }
+static json_t *at(const struct node *n)
+{
+    return n->key ? json_object_get(n->in, n->key) : json_array_get(n->in, n->index);
+}
 
 static json_t *other_value(unsigned r, const struct node *nodes, size_t n)
 {
-    static const char *const texts[] = {"", "/", "..", "/a/../b", "s3://", "s3://b", "pvc://c/d", "Memory", "True", "False", "1Gi", "-1", "9e99",
-        "current", "old", "Failed", "Succeeded", "worker", "client", "mnist-cache-0", "millrace-u1", "u1", "2026-01-31T11:59:59Z", "\xc3\xa4"};
+    static const char *const texts[] = {"", "/", "..", "/a/../b", "s3://", "s3://b", "pvc://c/d",
+        "Memory", "True", "False", "1Gi", "-1", "9e99", "current", "old", "Failed", "Succeeded",
+        "worker", "client", "mnist-cache-0", "millrace-u1", "u1", "2026-01-31T11:59:59Z",
+        "\xc3\xa4"};
     static const json_int_t numbers[] = {0, 1, -1, 2, 1000, 1001, INT32_MAX, INT64_MAX, INT64_MIN};
     switch (r % 6) {
-    case 0: return json_string(texts[r / 6 % ARRAY_LEN(texts)]);
-    case 1: return json_integer(numbers[r / 6 % ARRAY_LEN(numbers)]);
-    case 2: return r & 64 ? json_array() : json_object();
-    case 3: return r & 64 ? json_null() : json_boolean(r & 128);
-    default: return json_deep_copy(at(&nodes[r / 6 % n]));
+    case 0:
+        return json_string(texts[r / 6 % ARRAY_LEN(texts)]);
+    case 1:
+        return json_integer(numbers[r / 6 % ARRAY_LEN(numbers)]);
+    case 2:
+        return r & 64 ? json_array() : json_object();
+    case 3:
+        return r & 64 ? json_null() : json_boolean(r & 128);
+    default:
+        return json_deep_copy(at(&nodes[r / 6 % n]));
     }
 }
 
@@ -139,7 +150,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cleanup_json json_t *input = json_loadb((const char *)data, size, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(input))
         return 0;
-    const json_t *given = jget_obj(input, "cr"), *objects = jget_arr(input, "world.objects"), *reports = jget_obj(input, "world.reports");
+    const json_t *given = jget_obj(input, "cr"), *objects = jget_arr(input, "world.objects"),
+                 *reports = jget_obj(input, "world.reports");
     cleanup_json json_t *cr = as_stored(given ? given : input), *world = json_object();
     json_object_set_new(world, "now", json_string("2026-01-31T12:00:00Z"));
     json_object_set_new(world, "objects", objects ? json_deep_copy(objects) : json_array());

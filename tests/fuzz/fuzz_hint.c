@@ -1,4 +1,5 @@
-/* A list of hints in pieces: whatever it holds, each entry is a path that is written the one way in which readers are met. */
+/* A list of hints in pieces: whatever it holds, each entry is a path that is written the one way in
+ * which readers are met. */
 #include "fuse/prefetch/hint_list.h"
 
 #include <stdlib.h>
@@ -8,7 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check(const char *path)
 {
-    if (!*path || *path == '/' || path[strlen(path) - 1] == '/' || strstr(path, "//") || strchr(path, '\n'))
+    if (!*path || *path == '/' || path[strlen(path) - 1] == '/' || strstr(path, "//")
+        || strchr(path, '\n'))
         abort();
     for (const char *p = path; p; p = strchr(p, '/')) {
         p += *p == '/';

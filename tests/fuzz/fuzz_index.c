@@ -1,6 +1,7 @@
-/* An index file that something has written into, with a checksum that fits: it is made anew (or refused, if the kernel knows ids of it), or
- * everything that it holds can be listed, found, changed and removed, and the next mount trusts it again.
- * Input: a byte of bits (1: the mount is taken over, 2: the process was killed, 4: in the middle of a change), then 8 bytes for each place
+/* An index file that something has written into, with a checksum that fits: it is made anew (or
+ * refused, if the kernel knows ids of it), or everything that it holds can be listed, found,
+ * changed and removed, and the next mount trusts it again. Input: a byte of bits (1: the mount is
+ * taken over, 2: the process was killed, 4: in the middle of a change), then 8 bytes for each place
  * that is overwritten: region (2 bits; 4: a byte only), 0, offset and value, little-endian. */
 #include "fuse/index/format.h"
 #include "lib/base/hash.h"
@@ -12,12 +13,12 @@
 #include <unistd.h>
 
 #define PART (16u << 10) /* bytes of each region that input can reach */
-#define CHECK(cond)                                                     \
-    do                                                                  \
-        if (!(cond)) {                                                  \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #cond);          \
-            abort();                                                    \
-        }                                                               \
+#define CHECK(cond)                                            \
+    do                                                         \
+        if (!(cond)) {                                         \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #cond); \
+            abort();                                           \
+        }                                                      \
     while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -29,7 +30,12 @@ static int file = -1;
 
 static struct inodes *open_index(bool resume, bool *fresh)
 {
-    struct inodes_conf c = {.path = path, .identity = 1, .resume = resume, .dir_mode = 0755, .file_mode = 0644, .nmounts = 2};
+    struct inodes_conf c = {.path = path,
+        .identity = 1,
+        .resume = resume,
+        .dir_mode = 0755,
+        .file_mode = 0644,
+        .nmounts = 2};
     struct err e = ERR_INIT;
     struct inodes *ix = inodes_open(&c, fresh, &e);
     CHECK(ix || (resume && e.cls == ERR_FATAL && *e.msg));
@@ -56,7 +62,8 @@ static void make_sound(void)
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     struct inodes *ix = open_index(false, &fresh);
     inodes_mount(ix, INODE_ROOT, 0);
-    uint64_t a = put(ix, INODE_ROOT, "a", NULL), b = put(ix, a, "b", NULL), gone = put(ix, b, "gone", "\"odd, and too long to be packed into a record\"");
+    uint64_t a = put(ix, INODE_ROOT, "a", NULL), b = put(ix, a, "b", NULL),
+             gone = put(ix, b, "gone", "\"odd, and too long to be packed into a record\"");
     inodes_mount(ix, put(ix, INODE_ROOT, "other", NULL), 1);
     put(ix, a, "hex", "d41d8cd98f00b204e9800998ecf8427e");
     put(ix, a, "parts", "d41d8cd98f00b204e9800998ecf8427e-12");
@@ -120,7 +127,8 @@ static int see(void *user, const char *name, const struct inode *child, uint64_t
 {
     struct seen *s = user;
     CHECK(s->n < sizeof s->ino / sizeof *s->ino);
-    CHECK(child->parent == s->dir && child->cookie == cookie && strlen(child->version) < STORE_VERSION_MAX && *name && !strchr(name, '/'));
+    CHECK(child->parent == s->dir && child->cookie == cookie
+        && strlen(child->version) < STORE_VERSION_MAX && *name && !strchr(name, '/'));
     CHECK(child->mount < 2 || child->mount == INODE_NO_MOUNT);
     s->ino[s->n++] = child->ino;
     s->children++;
@@ -140,7 +148,8 @@ static void use(struct inodes *ix)
         unsigned mount;
         CHECK(inodes_get(ix, s.ino[i], &n) == 0);
         inodes_path(ix, s.ino[i], where, &mount, &e);
-        CHECK(inodes_path_below(ix, s.ino[i], INODE_ROOT, where) && inodes_below(ix, s.ino[i], INODE_ROOT));
+        CHECK(inodes_path_below(ix, s.ino[i], INODE_ROOT, where)
+            && inodes_below(ix, s.ino[i], INODE_ROOT));
         unsigned children = n.nchildren;
         s.dir = s.ino[i];
         s.children = 0;
@@ -152,7 +161,8 @@ static void use(struct inodes *ix)
         if (n.flags & INODE_DIR)
             put(ix, s.ino[i], "a new name", "a new version that has no place in the record");
     }
-    for (uint64_t ino = 0; ino < PART / sizeof(struct rec) + 2; ino++) /* also those without a name */
+    /* also those without a name */
+    for (uint64_t ino = 0; ino < PART / sizeof(struct rec) + 2; ino++)
         if (inodes_get(ix, ino, &n) == 0 && inodes_opened(ix, ino, 1))
             inodes_opened(ix, ino, -1);
     if (s.n > 2 && inodes_rename(ix, s.ino[s.n - 1], INODE_ROOT, "moved", &e) == 0)

@@ -1,5 +1,6 @@
-/* A packet on the keeper's socket, with any number of file descriptors: a message of the length that it says and at most one descriptor, or
- * nothing, and then none is left open. Input: how many descriptors (4 bits), then the packet. */
+/* A packet on the keeper's socket, with any number of file descriptors: a message of the length
+ * that it says and at most one descriptor, or nothing, and then none is left open. Input: how many
+ * descriptors (4 bits), then the packet. */
 #include "lib/handoff/wire.h"
 
 #include <fcntl.h>
@@ -56,8 +57,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc == 1) {
         uint32_t said;
         memcpy(&said, data + 1 + offsetof(struct keep_msg, len), sizeof said);
-        if (len != offsetof(struct keep_msg, payload) + said || msg->len != said || said > KEEP_PAYLOAD_MAX || nfds > 1
-            || (fd >= 0) != (nfds == 1) || memcmp(msg, data + 1, len) != 0 || (fd >= 0 && !(fcntl(fd, F_GETFD) & FD_CLOEXEC)))
+        if (len != offsetof(struct keep_msg, payload) + said || msg->len != said
+            || said > KEEP_PAYLOAD_MAX || nfds > 1 || (fd >= 0) != (nfds == 1)
+            || memcmp(msg, data + 1, len) != 0 || (fd >= 0 && !(fcntl(fd, F_GETFD) & FD_CLOEXEC)))
             abort();
     } else if (fd >= 0 || (rc == 0 ? len + nfds > 0 : e.cls == ERR_NONE)) {
         abort();

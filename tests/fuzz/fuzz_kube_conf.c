@@ -1,4 +1,5 @@
-/* Kubeconfigs and YAML from anywhere: a conf that is accepted is complete, one that is refused says why. */
+/* Kubeconfigs and YAML from anywhere: a conf that is accepted is complete, one that is refused says
+ * why. */
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/kube/conf.h"
@@ -24,7 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_t *j = yaml_parse(text, size, &e);
     check(j || (e.cls == ERR_INVALID && *e.msg));
     json_decref(j);
-    if (memmem(text, size, "/dev", 4) || memmem(text, size, "/proc", 5)) { /* files that never end, or that wait for a person */
+    /* files that never end, or that wait for a person */
+    if (memmem(text, size, "/dev", 4) || memmem(text, size, "/proc", 5)) {
         free(text);
         return 0;
     }

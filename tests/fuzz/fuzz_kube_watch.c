@@ -1,4 +1,5 @@
-/* A watch's bytes, in pieces as the network may cut them: the same events come out however they are cut. */
+/* A watch's bytes, in pieces as the network may cut them: the same events come out however they are
+ * cut. */
 #include "lib/base/mem.h"
 #include "lib/kube/wire.h"
 
@@ -59,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1)
         return 0;
-    struct tally whole = feed(data + 1, size - 1, size), cut = feed(data + 1, size - 1, (size_t)data[0] % 37 + 1);
+    struct tally whole = feed(data + 1, size - 1, size),
+                 cut = feed(data + 1, size - 1, (size_t)data[0] % 37 + 1);
     check(whole.lines == cut.lines && whole.events == cut.events && whole.rv == cut.rv);
     return 0;
 }

@@ -18,8 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e = ERR_INIT;
     if (mountinfo_parse(text, &m, &e) == 0) {
         for (size_t i = 0; i < m.n; i++)
-            if (!m.entries[i].point || !m.entries[i].root || !m.entries[i].type || !m.entries[i].source ||
-                !mountinfo_find(&m, m.entries[i].point))
+            if (!m.entries[i].point || !m.entries[i].root || !m.entries[i].type
+                || !m.entries[i].source || !mountinfo_find(&m, m.entries[i].point))
                 abort();
         const struct mount_entry *above = mountinfo_above(&m, "/mnt/a b/c");
         if (above && strncmp("/mnt/a b/c", above->point, strlen(above->point)) != 0)

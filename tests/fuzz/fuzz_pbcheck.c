@@ -1,4 +1,5 @@
-/* Requests from a stranger: what pbcheck accepts holds no surprise after unpacking. The first byte chooses the message. */
+/* Requests from a stranger: what pbcheck accepts holds no surprise after unpacking. The first byte
+ * chooses the message. */
 #include "csi/pbcheck.h"
 
 #include "csi/proto/csi.pb-c.h"
@@ -8,11 +9,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const ProtobufCMessageDescriptor *const messages[] = {&csi__node_stage_volume_request__descriptor,
-    &csi__node_publish_volume_request__descriptor, &csi__create_volume_request__descriptor,
+static const ProtobufCMessageDescriptor *const messages[] = {
+    &csi__node_stage_volume_request__descriptor, &csi__node_publish_volume_request__descriptor,
+    &csi__create_volume_request__descriptor,
     &csi__validate_volume_capabilities_request__descriptor};
 
-/* Every string that comes out is as long as it was on the wire: packing gives no fewer bytes than the parser kept. */
+/* Every string that comes out is as long as it was on the wire: packing gives no fewer bytes than
+ * the parser kept. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)

@@ -1,4 +1,5 @@
-/* Any bytes beside a staged file: refused with a message, or a file of one of the mounts, which is noted again the same. */
+/* Any bytes beside a staged file: refused with a message, or a file of one of the mounts, which is
+ * noted again the same. */
 #include "fuse/file/sidecar.h"
 
 #include <stdlib.h>
@@ -14,8 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(exact, data, size);
     if (side_parse(exact, size, 3, "x", &a, &e) == 0) {
         char *text = side_format(&a);
-        if (a.mount >= 3 || !*a.path || !store_path_ok(a.path) || strlen(text) > size || strlen(text) > SIDE_MAX
-            || side_parse(text, strlen(text), 3, "x", &b, &e) || a.mount != b.mount || strcmp(a.path, b.path) != 0
+        if (a.mount >= 3 || !*a.path || !store_path_ok(a.path) || strlen(text) > size
+            || strlen(text) > SIDE_MAX || side_parse(text, strlen(text), 3, "x", &b, &e)
+            || a.mount != b.mount || strcmp(a.path, b.path) != 0
             || strcmp(a.version, b.version) != 0)
             abort();
         free(text);

@@ -1,4 +1,5 @@
-/* Canonical requests from any names and values: input is lines, name=value for the query, then (after a blank line) headers. */
+/* Canonical requests from any names and values: input is lines, name=value for the query, then
+ * (after a blank line) headers. */
 #include "fuse/store/sigv4.h"
 
 #include "lib/base/mem.h"
@@ -40,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sigv4_scope scope = {"us-east-1", "s3", "20130524T000000Z"};
     unsigned char key[32];
     sigv4_key(text, &scope, key);
-    cleanup_free char *one = sigv4_authorization(&req, &scope, "id", key), *two = sigv4_authorization(&req, &scope, "id", key);
+    cleanup_free char *one = sigv4_authorization(&req, &scope, "id", key),
+                      *two = sigv4_authorization(&req, &scope, "id", key);
     check(strcmp(one, two) == 0 && strlen(strrchr(one, '=')) == 65);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Mount points and options as users write them: input is lines; the first is the URL, the others key=value. */
+/* Mount points and options as users write them: input is lines; the first is the URL, the others
+ * key=value. */
 #include "fuse/store/store.h"
 
 #include "lib/base/mem.h"
@@ -23,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         options[mount.noptions++] = (struct conf_pair){line, value ? value : line + strlen(line)};
     }
     struct err e = ERR_INIT;
-    struct store *s = store_new(&(struct store_conf){.mount = &mount, .secrets_dir = "/nonexistent"}, &e);
+    struct store *s = store_new(
+        &(struct store_conf){.mount = &mount, .secrets_dir = "/nonexistent"}, &e);
     if (!s && (e.cls == ERR_NONE || !*e.msg || strcmp(store_reason(&e), "StoreError") == 0))
         abort();
     store_free(s);

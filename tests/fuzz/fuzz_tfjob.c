@@ -1,4 +1,5 @@
-/* TFJob json → struct → plan → the world after it → plan. Input: {"cr": …, "world": …}, or a TFJob alone. */
+/* TFJob json → struct → plan → the world after it → plan. Input: {"cr": …, "world": …}, or a TFJob
+ * alone. */
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "tests/golden/golden_tfjob.h"
@@ -18,8 +19,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_object_set_new(world, "now", json_string("2026-01-31T12:00:00Z"));
     const json_t *objects = jget_arr(input, "world.objects");
     json_object_set_new(world, "objects", objects ? json_deep_copy(objects) : json_array());
-    json_object_set_new(world, "clusterDomain", json_string(jget_str(input, "world.clusterDomain", "")));
-    json_object_set_new(world, "gangScheduler", json_string(jget_str(input, "world.gangScheduler", "")));
+    json_object_set_new(
+        world, "clusterDomain", json_string(jget_str(input, "world.clusterDomain", "")));
+    json_object_set_new(
+        world, "gangScheduler", json_string(jget_str(input, "world.gangScheduler", "")));
     const json_t *cached = jget_arr(input, "world.cached");
     json_object_set_new(world, "cached", cached ? json_deep_copy(cached) : json_array());
     for (int i = 0; i < 2; i++) {

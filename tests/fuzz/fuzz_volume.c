@@ -1,4 +1,5 @@
-/* A volume's record: what is accepted names no path outside, and is the same after writing and reading it again. */
+/* A volume's record: what is accepted names no path outside, and is the same after writing and
+ * reading it again. */
 #include "csi/volume_json.h"
 
 #include <stdint.h>
@@ -13,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct volume *v = volume_from_json((const char *)data, size, &e);
     if (!v)
         return 0;
-    if (!source_volume_id(v->id) || !source_label(v->source.ns) || strchr(v->source.uid, '/') || strcmp(v->source.uid, "..") == 0 ||
-        (v->staging && !source_path(v->staging)))
+    if (!source_volume_id(v->id) || !source_label(v->source.ns) || strchr(v->source.uid, '/')
+        || strcmp(v->source.uid, "..") == 0 || (v->staging && !source_path(v->staging)))
         abort();
     char *text = volume_to_json(v);
     struct volume *again = volume_from_json(text, strlen(text), &e);

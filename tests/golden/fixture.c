@@ -27,7 +27,7 @@ const json_t **golden_objects(const json_t *world, const char *kind, size_t *n)
     size_t i;
     json_t *o;
     *n = 0;
-    json_array_foreach(objects, i, o)
+    json_array_foreach (objects, i, o)
         if (!strcmp(jget_str(o, "kind", ""), kind))
             out[(*n)++] = o;
     return out;
@@ -35,14 +35,15 @@ const json_t **golden_objects(const json_t *world, const char *kind, size_t *n)
 
 static bool is(const json_t *o, const char *kind, const char *ns, const char *name)
 {
-    return !strcmp(jget_str(o, "kind", ""), kind) && !strcmp(kube_namespace(o), ns) && !strcmp(kube_name(o), name);
+    return !strcmp(jget_str(o, "kind", ""), kind) && !strcmp(kube_namespace(o), ns)
+        && !strcmp(kube_name(o), name);
 }
 
 static size_t find_at(const json_t *world, const char *kind, const char *ns, const char *name)
 {
     size_t i;
     json_t *o;
-    json_array_foreach(jget_arr(world, "objects"), i, o)
+    json_array_foreach (jget_arr(world, "objects"), i, o)
         if (is(o, kind, ns, name))
             return i;
     return SIZE_MAX;
@@ -61,7 +62,7 @@ static json_t *merged(json_t *target, const json_t *patch)
     json_t *out = json_is_object(target) ? json_deep_copy(target) : json_object();
     const char *key;
     json_t *v;
-    json_object_foreach((json_t *)(uintptr_t)patch, key, v) {
+    json_object_foreach ((json_t *)(uintptr_t)patch, key, v) {
         if (json_is_null(v))
             json_object_del(out, key);
         else
@@ -87,7 +88,8 @@ static json_t *objects_of(json_t *world)
 
 static void create(json_t *world, const struct plan_action *a)
 {
-    char *uid = xasprintf("uid-%s-%s-%zu", a->res->plural, a->name, json_array_size(objects_of(world)));
+    char *uid = xasprintf(
+        "uid-%s-%s-%zu", a->res->plural, a->name, json_array_size(objects_of(world)));
     json_t *o = json_deep_copy(a->body), *meta = json_object_get(o, "metadata");
     json_object_set_new(o, "kind", json_string(a->res->kind));
     json_object_set_new(meta, "uid", json_string(uid));
@@ -98,7 +100,8 @@ static void create(json_t *world, const struct plan_action *a)
     free(uid);
 }
 
-/* What an apply does not name stays: enough of server-side apply for documents of which we own everything we name. */
+/* What an apply does not name stays: enough of server-side apply for documents of which we own
+ * everything we name. */
 static void update(json_t *object, const json_t *body)
 {
     json_t *labels = json_object_get(json_object_get(body, "metadata"), "labels");
@@ -112,7 +115,9 @@ static void drop(json_t *world, json_t *object, enum golden_delete how, int64_t 
 {
     json_t *meta = json_object_get(object, "metadata");
     if (how == GOLDEN_GONE && !jget_len(object, "metadata.finalizers")) {
-        json_array_remove(objects_of(world), find_at(world, jget_str(object, "kind", ""), kube_namespace(object), kube_name(object)));
+        json_array_remove(objects_of(world),
+            find_at(
+                world, jget_str(object, "kind", ""), kube_namespace(object), kube_name(object)));
         return;
     }
     char text[CLOCK_RFC3339_LEN];
@@ -123,7 +128,8 @@ static void drop(json_t *world, json_t *object, enum golden_delete how, int64_t 
 
 static void run(json_t *cr, json_t *world, const struct plan_action *a, enum golden_delete how)
 {
-    bool on_cr = cr && !strcmp(jget_str(cr, "kind", ""), a->res->kind) && !strcmp(kube_name(cr), a->name);
+    bool on_cr = cr && !strcmp(jget_str(cr, "kind", ""), a->res->kind)
+        && !strcmp(kube_name(cr), a->name);
     json_t *o = on_cr ? cr : golden_find(world, a->res->kind, a->ns, a->name);
     switch (a->op) {
     case PLAN_CREATE:
@@ -146,11 +152,13 @@ static void run(json_t *cr, json_t *world, const struct plan_action *a, enum gol
             merge(o, a->body);
         return;
     case PLAN_EVENT:
-    case PLAN_REQUEUE: return;
+    case PLAN_REQUEUE:
+        return;
     }
 }
 
-size_t golden_apply(json_t *cr, json_t *world, const struct plan *p, enum golden_delete how, size_t stop_at)
+size_t golden_apply(
+    json_t *cr, json_t *world, const struct plan *p, enum golden_delete how, size_t stop_at)
 {
     size_t writes = 0;
     for (size_t i = 0; i < p->n; i++) {

@@ -80,7 +80,8 @@ static void check_plan(const char *dir, const struct plan *p)
 }
 
 /* Nothing is left to do in the world that the plan makes. */
-static void check_idempotent(golden_plan fn, const json_t *cr, const json_t *world, const struct plan *p)
+static void check_idempotent(
+    golden_plan fn, const json_t *cr, const json_t *world, const struct plan *p)
 {
     cleanup_json json_t *cr2 = json_deep_copy(cr), *world2 = json_deep_copy(world);
     cleanup_plan struct plan again = PLAN_INIT;
@@ -132,7 +133,8 @@ int golden_run(const char *dir, golden_plan fn)
     struct test_case *cases = xcalloc((size_t)n, sizeof *cases);
     for (int i = 0; i < n; i++) {
         cases[i] = (struct test_case){path_join(root, entries[i]->d_name), fn};
-        tests[i] = (struct CMUnitTest){.name = entries[i]->d_name, .test_func = run_case, .initial_state = &cases[i]};
+        tests[i] = (struct CMUnitTest){
+            .name = entries[i]->d_name, .test_func = run_case, .initial_state = &cases[i]};
     }
     int failures = _cmocka_run_group_tests(dir, tests, (size_t)n, NULL, NULL);
     for (int i = 0; i < n; i++) {

@@ -24,8 +24,11 @@ static char *applied_hash(const struct kube_res *res, json_t *desired_take)
 
 static const char *node_of(const json_t *pod)
 {
-    return jget_str(pod, "spec.nodeName", jget_str(pod, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-                                                        ".nodeSelectorTerms[0].matchFields[0].values[0]", ""));
+    return jget_str(pod, "spec.nodeName",
+        jget_str(pod,
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+            ".nodeSelectorTerms[0].matchFields[0].values[0]",
+            ""));
 }
 
 static char *pod_hash(const struct dataset *d, const json_t *pod)
@@ -45,13 +48,18 @@ static void make_current(const struct dataset *d, json_t *o)
     const char *kind = jget_str(o, "kind", "");
     if (strcmp(kube_annotation(o, ANNOTATION_HASH), "current") != 0)
         return;
-    cleanup_free char *hash = !strcmp(kind, "PersistentVolume") ? applied_hash(&kube_pvs, render_pv(d))
-                              : !strcmp(kind, "PersistentVolumeClaim") ? applied_hash(&kube_pvcs, render_pvc(d))
-                              : !strcmp(kind, "Service") ? applied_hash(&kube_services, render_service(d)) : pod_hash(d, o);
-    json_object_set_new(json_object_get(json_object_get(o, "metadata"), "annotations"), ANNOTATION_HASH, json_string(hash));
-    if (strcmp(kind, "Pod") == 0 && member_is(o, COMPONENT_CLIENT) && !jget(o, "spec.affinity")) { /* where it is pinned to */
+    cleanup_free char *hash = !strcmp(kind, "PersistentVolume")
+        ? applied_hash(&kube_pvs, render_pv(d))
+        : !strcmp(kind, "PersistentVolumeClaim") ? applied_hash(&kube_pvcs, render_pvc(d))
+        : !strcmp(kind, "Service")               ? applied_hash(&kube_services, render_service(d))
+                                                 : pod_hash(d, o);
+    json_object_set_new(json_object_get(json_object_get(o, "metadata"), "annotations"),
+        ANNOTATION_HASH, json_string(hash));
+    /* where it is pinned to */
+    if (strcmp(kind, "Pod") == 0 && member_is(o, COMPONENT_CLIENT) && !jget(o, "spec.affinity")) {
         cleanup_json json_t *desired = render_client(d, &env, jget_str(o, "spec.nodeName", ""));
-        json_object_set_new(json_object_get(o, "spec"), "affinity", json_deep_copy(jget(desired, "spec.affinity")));
+        json_object_set_new(
+            json_object_get(o, "spec"), "affinity", json_deep_copy(jget(desired, "spec.affinity")));
     }
 }
 
@@ -62,7 +70,7 @@ static json_t *prepare(const json_t *dataset, const json_t *world)
     json_t *copy = json_deep_copy(world), *o;
     cleanup_dataset struct dataset *d = dataset ? dataset_parse(dataset, &reason, NULL) : NULL;
     size_t i;
-    json_array_foreach(jget_arr(copy, "objects"), i, o)
+    json_array_foreach (jget_arr(copy, "objects"), i, o)
         if (d)
             make_current(d, o);
     return copy;
@@ -72,7 +80,8 @@ static struct member *members_of(const json_t *world, const json_t **pods, size_
 {
     struct member *m = xcalloc(n + 1, sizeof *m);
     for (size_t i = 0; i < n; i++)
-        m[i] = (struct member){pods[i], json_object_get(jget(world, "reports"), kube_name(pods[i]))};
+        m[i] = (struct member){
+            pods[i], json_object_get(jget(world, "reports"), kube_name(pods[i]))};
     return m;
 }
 
@@ -89,15 +98,25 @@ int golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan
     (void)e;
     cleanup_json json_t *w2 = prepare(cr, world);
     size_t npods, nvas;
-    cleanup_free const json_t **pods = golden_objects(w2, "Pod", &npods), **vas = golden_objects(w2, "VolumeAttachment", &nvas);
+    cleanup_free const json_t **pods = golden_objects(w2, "Pod", &npods),
+                              **vas = golden_objects(w2, "VolumeAttachment", &nvas);
     cleanup_free struct member *members = members_of(w2, pods, npods);
     const json_t *retired = jget(w2, "retired");
-    const struct dataset_world w = {.cr = cr, .pv = first(w2, "PersistentVolume"), .pvc = first(w2, "PersistentVolumeClaim"),
-        .service = first(w2, "Service"), .members = members, .nmembers = npods, .attachments = vas, .nattachments = nvas,
-        .gpu_nodes = jget(w2, "gpuNodes"), .users = jget(w2, "users"),
-        .retired = {jget_int(retired, "cache", 0), jget_int(retired, "worker", 0), jget_int(retired, "store", 0),
-            jget_int(retired, "direct", 0), jget_int(retired, "written", 0)},
-        .now_ns = golden_now(world), .env = env};
+    const struct dataset_world w = {.cr = cr,
+        .pv = first(w2, "PersistentVolume"),
+        .pvc = first(w2, "PersistentVolumeClaim"),
+        .service = first(w2, "Service"),
+        .members = members,
+        .nmembers = npods,
+        .attachments = vas,
+        .nattachments = nvas,
+        .gpu_nodes = jget(w2, "gpuNodes"),
+        .users = jget(w2, "users"),
+        .retired = {jget_int(retired, "cache", 0), jget_int(retired, "worker", 0),
+            jget_int(retired, "store", 0), jget_int(retired, "direct", 0),
+            jget_int(retired, "written", 0)},
+        .now_ns = golden_now(world),
+        .env = env};
     dataset_plan(&w, plan);
     return 0;
 }
@@ -107,10 +126,18 @@ int golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan,
     (void)e;
     cleanup_json json_t *w2 = prepare(cr, world);
     size_t npods, nvas;
-    cleanup_free const json_t **pods = golden_objects(w2, "Pod", &npods), **vas = golden_objects(w2, "VolumeAttachment", &nvas);
+    cleanup_free const json_t **pods = golden_objects(w2, "Pod", &npods),
+                              **vas = golden_objects(w2, "VolumeAttachment", &nvas);
     cleanup_free struct member *members = members_of(w2, pods, npods);
-    const struct attach_world w = {.pv = jget_str(w2, "pv", "millrace-u1"), .cr = cr, .foreign = jget_bool(w2, "foreign", false),
-        .attachments = vas, .nattachments = nvas, .members = members, .nmembers = npods, .now_ns = golden_now(world), .env = env};
+    const struct attach_world w = {.pv = jget_str(w2, "pv", "millrace-u1"),
+        .cr = cr,
+        .foreign = jget_bool(w2, "foreign", false),
+        .attachments = vas,
+        .nattachments = nvas,
+        .members = members,
+        .nmembers = npods,
+        .now_ns = golden_now(world),
+        .env = env};
     attach_plan(&w, plan);
     return 0;
 }
@@ -121,8 +148,12 @@ int golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *pla
     size_t npods;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods);
     cleanup_free struct member *members = members_of(world, pods, npods);
-    const struct dataload_world w = {.cr = cr, .dataset = first(world, "Dataset"), .members = members, .nmembers = npods,
-        .now_ns = golden_now(world), .env = env};
+    const struct dataload_world w = {.cr = cr,
+        .dataset = first(world, "Dataset"),
+        .members = members,
+        .nmembers = npods,
+        .now_ns = golden_now(world),
+        .env = env};
     dataload_plan(&w, plan);
     return 0;
 }

@@ -1,7 +1,8 @@
-/* Plans of Dataset, of its attachments and of DataLoad for golden worlds. Besides objects a world may have:
- *   "reports": {pod: what its /status said}, "gpuNodes", "users": names, "retired": {cache, worker, store, direct, written},
- *   "pv", "foreign": of the attach plan.
- * The annotation millrace.dev/hash of an object may be "current": then it counts as made of the Dataset as it is. */
+/* Plans of Dataset, of its attachments and of DataLoad for golden worlds. Besides objects a world
+ * may have: "reports": {pod: what its /status said}, "gpuNodes", "users": names, "retired": {cache,
+ * worker, store, direct, written}, "pv", "foreign": of the attach plan. The annotation
+ * millrace.dev/hash of an object may be "current": then it counts as made of the Dataset as it is.
+ */
 #ifndef MILLRACE_TESTS_GOLDEN_GOLDEN_DATASET_H
 #define MILLRACE_TESTS_GOLDEN_GOLDEN_DATASET_H
 

@@ -11,8 +11,11 @@
 int golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e)
 {
     (void)e;
-    struct tfjob_world w = {.job = cr, .now_ns = golden_now(world), .domain = jget_str(world, "clusterDomain", ""),
-                            .gang = jget_str(world, "gangScheduler", ""), .cached = jget_arr(world, "cached")};
+    struct tfjob_world w = {.job = cr,
+        .now_ns = golden_now(world),
+        .domain = jget_str(world, "clusterDomain", ""),
+        .gang = jget_str(world, "gangScheduler", ""),
+        .cached = jget_arr(world, "cached")};
     cleanup_free char *board = xasprintf("%s" TFJOB_BOARD_SUFFIX, kube_name(cr));
     json_t *objects = (json_t *)(uintptr_t)world;
     w.pods = golden_objects(world, "Pod", &w.npods);

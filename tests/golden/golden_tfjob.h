@@ -1,4 +1,5 @@
-/* golden_tfjob — tfjob_plan() behind the golden interface. world.json may have "clusterDomain" beside now and objects. */
+/* golden_tfjob — tfjob_plan() behind the golden interface. world.json may have "clusterDomain"
+ * beside now and objects. */
 #ifndef MILLRACE_TESTS_GOLDEN_GOLDEN_TFJOB_H
 #define MILLRACE_TESTS_GOLDEN_GOLDEN_TFJOB_H
 

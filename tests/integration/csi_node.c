@@ -1,6 +1,7 @@
-/* Plays kubelet to the real node plugin, with the real client as an unprivileged user in the place of its pod: registration, inline
- * volumes, staging, publishing, reading; the plugin and the client killed under a reader; and nothing left behind in the end.
- * MILLRACE_CSI and MILLRACE_FUSE: the programs. */
+/* Plays kubelet to the real node plugin, with the real client as an unprivileged user in the place
+ * of its pod: registration, inline volumes, staging, publishing, reading; the plugin and the client
+ * killed under a reader; and nothing left behind in the end. MILLRACE_CSI and MILLRACE_FUSE: the
+ * programs. */
 #include "tests/lib/unit.h"
 
 #include "csi/mount.h"
@@ -29,21 +30,19 @@
 #include <unistd.h>
 
 #define DATASET_UID "0b2c7a9e-1f7d-4f0e-9a0a-7a0e8c1d2e3f"
-#define READER ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_READER_ONLY)
-#define WRITER ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_MULTI_WRITER)
-#define FILE_BYTES ((size_t)3 << 20)
-#define PATIENT_MS 60000 /* a machine that stops for seconds is no fault of the plugin */
+#define READER      ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_READER_ONLY)
+#define WRITER      ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_MULTI_WRITER)
+#define FILE_BYTES  ((size_t)3 << 20)
+#define PATIENT_MS  60000 /* a machine that stops for seconds is no fault of the plugin */
 
 static struct csi_env *env;
-static char *kubelet, *root, *csi_sock, *reg_sock, *data, *staging, *pod_a, *pod_b, *inline_client, *inline_worker;
+static char *kubelet, *root, *csi_sock, *reg_sock, *data, *staging, *pod_a, *pod_b, *inline_client,
+    *inline_worker;
 static struct grpc_client *rpc;
 static pid_t plugin, client;
 static char why[512];
 
-static char *in(const char *dir, const char *name)
-{
-    return path_join(dir, name);
-}
+static char *in(const char *dir, const char *name) { return path_join(dir, name); }
 
 static pid_t spawn(bool unprivileged, char *const argv[], const char *config)
 {
@@ -53,7 +52,8 @@ static pid_t spawn(bool unprivileged, char *const argv[], const char *config)
     if (config)
         setenv(ENV_CONFIG, config, 1);
     setpgid(0, 0);
-    int program = open(argv[0], O_PATH | O_CLOEXEC); /* the checkout may be in a home that others cannot enter */
+    /* the checkout may be in a home that others cannot enter */
+    int program = open(argv[0], O_PATH | O_CLOEXEC);
     if (unprivileged && (setgroups(0, NULL) || setgid(POD_UID) || setuid(POD_UID)))
         _exit(126);
     fexecve(program, argv, environ);
@@ -62,8 +62,9 @@ static pid_t spawn(bool unprivileged, char *const argv[], const char *config)
 
 static void start_plugin(void)
 {
-    char *argv[] = {(char *)MILLRACE_CSI, (char *)"--node-id", (char *)"node-1", (char *)"--kubelet-dir", kubelet, (char *)"--http",
-        (char *)"127.0.0.1:0", (char *)"--abandon-after", (char *)"60s", NULL};
+    char *argv[] = {(char *)MILLRACE_CSI, (char *)"--node-id", (char *)"node-1",
+        (char *)"--kubelet-dir", kubelet, (char *)"--http", (char *)"127.0.0.1:0",
+        (char *)"--abandon-after", (char *)"60s", NULL};
     plugin = spawn(false, argv, NULL);
     int64_t until = clock_mono_ns() + PATIENT_MS * NS_PER_MS;
     while (access(csi_sock, F_OK) && clock_mono_ns() < until)
@@ -75,11 +76,16 @@ static void start_plugin(void)
 
 static void start_client(void)
 {
-    cleanup_free char *sock = in(inline_client, VOLUME_SOCKET), *cache = in(inline_client, VOLUME_CACHE);
-    cleanup_free char *config = xasprintf("{\"namespace\":\"team-a\",\"name\":\"mnist\",\"uid\":\"" DATASET_UID "\",\"readOnly\":true,"
+    cleanup_free char *sock = in(inline_client, VOLUME_SOCKET),
+                      *cache = in(inline_client, VOLUME_CACHE);
+    cleanup_free char *config = xasprintf(
+        "{\"namespace\":\"team-a\",\"name\":\"mnist\",\"uid\":\"" DATASET_UID
+        "\",\"readOnly\":true,"
         "\"mounts\":[{\"mountPoint\":\"file://%s\",\"path\":\"/\",\"readOnly\":true}],"
-        "\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":67108864}]}}", data);
-    char *argv[] = {(char *)MILLRACE_FUSE, (char *)"--socket", sock, (char *)"--cache-dir", cache, (char *)"--http", (char *)"", NULL};
+        "\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":67108864}]}}",
+        data);
+    char *argv[] = {(char *)MILLRACE_FUSE, (char *)"--socket", sock, (char *)"--cache-dir", cache,
+        (char *)"--http", (char *)"", NULL};
     client = spawn(true, argv, config);
 }
 
@@ -90,7 +96,7 @@ static void end_process(pid_t *pid, int sig)
     *pid = 0;
 }
 
-/* --- the RPCs ------------------------------------------------------------------------------------------------------------- */
+/* --- the RPCs ------------------------------------------------------------------------------- */
 
 struct context {
     Csi__Pair pairs[8], *list[8];
@@ -106,7 +112,8 @@ static void add(struct context *c, const char *key, const char *value)
     c->n++;
 }
 
-static int call(const char *method, const ProtobufCMessage *req, const ProtobufCMessageDescriptor *out, ProtobufCMessage **answer, int ms)
+static int call(const char *method, const ProtobufCMessage *req,
+    const ProtobufCMessageDescriptor *out, ProtobufCMessage **answer, int ms)
 {
     ProtobufCMessage *ignored = NULL;
     cleanup_free char *path = xasprintf("/csi.v1.%s", method);
@@ -134,7 +141,8 @@ static Csi__VolumeCapability *capability(struct capability *c, int mode)
     return &c->c;
 }
 
-static int publish_inline(const char *id, const char *target, const char *kind, const char *ns, const char *pod, const char *uid)
+static int publish_inline(const char *id, const char *target, const char *kind, const char *ns,
+    const char *pod, const char *uid)
 {
     struct context c = {.n = 0};
     struct capability cap;
@@ -146,10 +154,12 @@ static int publish_inline(const char *id, const char *target, const char *kind, 
     add(&c, VOL_DATASET_UID, uid);
     r.volume_id = (char *)id;
     r.target_path = (char *)target;
-    r.volume_capability = capability(&cap, (int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__SINGLE_NODE_WRITER);
+    r.volume_capability = capability(
+        &cap, (int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__SINGLE_NODE_WRITER);
     r.volume_context = c.list;
     r.n_volume_context = c.n;
-    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor, NULL, PATIENT_MS);
+    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor,
+        NULL, PATIENT_MS);
 }
 
 static void dataset_context(struct context *c)
@@ -172,7 +182,8 @@ static int stage(int ms)
     r.volume_capability = capability(&cap, READER);
     r.volume_context = c.list;
     r.n_volume_context = c.n;
-    return call("Node/NodeStageVolume", &r.base, &csi__node_stage_volume_response__descriptor, NULL, ms);
+    return call(
+        "Node/NodeStageVolume", &r.base, &csi__node_stage_volume_response__descriptor, NULL, ms);
 }
 
 static int publish(const char *target, int mode, bool read_only)
@@ -188,7 +199,8 @@ static int publish(const char *target, int mode, bool read_only)
     r.volume_capability = capability(&cap, mode);
     r.volume_context = c.list;
     r.n_volume_context = c.n;
-    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor, NULL, PATIENT_MS);
+    return call("Node/NodePublishVolume", &r.base, &csi__node_publish_volume_response__descriptor,
+        NULL, PATIENT_MS);
 }
 
 static int unpublish(const char *id, const char *target)
@@ -196,7 +208,8 @@ static int unpublish(const char *id, const char *target)
     Csi__NodeUnpublishVolumeRequest r = CSI__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
     r.volume_id = (char *)id;
     r.target_path = (char *)target;
-    return call("Node/NodeUnpublishVolume", &r.base, &csi__node_unpublish_volume_response__descriptor, NULL, PATIENT_MS);
+    return call("Node/NodeUnpublishVolume", &r.base,
+        &csi__node_unpublish_volume_response__descriptor, NULL, PATIENT_MS);
 }
 
 static int unstage(void)
@@ -204,7 +217,8 @@ static int unstage(void)
     Csi__NodeUnstageVolumeRequest r = CSI__NODE_UNSTAGE_VOLUME_REQUEST__INIT;
     r.volume_id = (char *)DATASET_UID;
     r.staging_target_path = staging;
-    return call("Node/NodeUnstageVolume", &r.base, &csi__node_unstage_volume_response__descriptor, NULL, PATIENT_MS);
+    return call("Node/NodeUnstageVolume", &r.base, &csi__node_unstage_volume_response__descriptor,
+        NULL, PATIENT_MS);
 }
 
 /* The condition's message; "" when normal; NULL when refused. */
@@ -214,7 +228,9 @@ static char *condition(const char *path, int64_t *total)
     ProtobufCMessage *answer = NULL;
     r.volume_id = (char *)DATASET_UID;
     r.volume_path = (char *)path;
-    if (call("Node/NodeGetVolumeStats", &r.base, &csi__node_get_volume_stats_response__descriptor, &answer, PATIENT_MS) != GRPC_STATUS_OK)
+    if (call("Node/NodeGetVolumeStats", &r.base, &csi__node_get_volume_stats_response__descriptor,
+            &answer, PATIENT_MS)
+        != GRPC_STATUS_OK)
         return NULL;
     const Csi__NodeGetVolumeStatsResponse *s = (const Csi__NodeGetVolumeStatsResponse *)answer;
     assert_int_equal(s->n_usage, 2);
@@ -239,7 +255,7 @@ static char *condition_becomes(const char *path, bool abnormal)
     return text;
 }
 
-/* --- a pod that reads ------------------------------------------------------------------------------------------------------ */
+/* --- a pod that reads ----------------------------------------------------------------------- */
 
 struct reader {
     atomic_int rounds, failed;
@@ -268,7 +284,8 @@ static int read_once(const char *path)
 
 static struct reader *reader_start(const char *path)
 {
-    struct reader *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct reader *r = mmap(
+        NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(r != MAP_FAILED);
     pid_t pid = fork();
     if (pid > 0) {
@@ -303,7 +320,7 @@ static void reader_end(struct reader *r)
     munmap(r, sizeof *r);
 }
 
-/* --- the tests, in this order ---------------------------------------------------------------------------------------------- */
+/* --- the tests, in this order --------------------------------------------------------------- */
 
 static void test_registers(void **state)
 {
@@ -313,8 +330,10 @@ static void test_registers(void **state)
     Registration__RegistrationStatus tell = REGISTRATION__REGISTRATION_STATUS__INIT;
     ProtobufCMessage *answer = NULL;
     for (int i = 0; i < 2; i++) { /* kubelet restarts and asks again */
-        assert_int_equal(grpc_client_call(reg, "/pluginregistration.Registration/GetInfo", &ask.base, &registration__plugin_info__descriptor,
-            &answer, PATIENT_MS, why), GRPC_STATUS_OK);
+        assert_int_equal(
+            grpc_client_call(reg, "/pluginregistration.Registration/GetInfo", &ask.base,
+                &registration__plugin_info__descriptor, &answer, PATIENT_MS, why),
+            GRPC_STATUS_OK);
         const Registration__PluginInfo *info = (const Registration__PluginInfo *)answer;
         assert_string_equal(info->type, "CSIPlugin");
         assert_string_equal(info->name, NAME_DRIVER);
@@ -322,16 +341,23 @@ static void test_registers(void **state)
         assert_int_equal(info->n_supported_versions, 1);
         protobuf_c_message_free_unpacked(answer, NULL);
         tell.plugin_registered = true;
-        assert_int_equal(grpc_client_call(reg, "/pluginregistration.Registration/NotifyRegistrationStatus", &tell.base,
-            &registration__registration_status_response__descriptor, &answer, PATIENT_MS, why), GRPC_STATUS_OK);
+        assert_int_equal(
+            grpc_client_call(reg, "/pluginregistration.Registration/NotifyRegistrationStatus",
+                &tell.base, &registration__registration_status_response__descriptor, &answer,
+                PATIENT_MS, why),
+            GRPC_STATUS_OK);
         protobuf_c_message_free_unpacked(answer, NULL);
     }
     grpc_client_free(reg);
     Csi__NodeGetInfoRequest who = CSI__NODE_GET_INFO_REQUEST__INIT;
-    assert_int_equal(call("Node/NodeGetInfo", &who.base, &csi__node_get_info_response__descriptor, &answer, PATIENT_MS), GRPC_STATUS_OK);
+    assert_int_equal(call("Node/NodeGetInfo", &who.base, &csi__node_get_info_response__descriptor,
+                         &answer, PATIENT_MS),
+        GRPC_STATUS_OK);
     assert_string_equal(((Csi__NodeGetInfoResponse *)answer)->node_id, "node-1");
     protobuf_c_message_free_unpacked(answer, NULL);
-    assert_int_equal(call("Controller/CreateVolume", &who.base, &csi__node_get_info_response__descriptor, NULL, PATIENT_MS), GRPC_STATUS_UNIMPLEMENTED);
+    assert_int_equal(call("Controller/CreateVolume", &who.base,
+                         &csi__node_get_info_response__descriptor, NULL, PATIENT_MS),
+        GRPC_STATUS_UNIMPLEMENTED);
 }
 
 static void test_refuses(void **state)
@@ -339,22 +365,29 @@ static void test_refuses(void **state)
     (void)state;
     static const struct {
         const char *kind, *ns, *pod, *uid;
-    } bad[] = {{"dataset", "team-a", "p", DATASET_UID}, {"client", "../team-b", "p", DATASET_UID}, {"client", "team-a", "p", ".."},
-        {"client", "team-a", "p", "../../../../etc"}, {"worker", "team-a", "../../x", DATASET_UID}, {"", "team-a", "p", DATASET_UID},
+    } bad[] = {{"dataset", "team-a", "p", DATASET_UID}, {"client", "../team-b", "p", DATASET_UID},
+        {"client", "team-a", "p", ".."}, {"client", "team-a", "p", "../../../../etc"},
+        {"worker", "team-a", "../../x", DATASET_UID}, {"", "team-a", "p", DATASET_UID},
         {"client", "", "p", DATASET_UID}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(publish_inline("csi-1", inline_client, bad[i].kind, bad[i].ns, bad[i].pod, bad[i].uid), GRPC_STATUS_INVALID_ARGUMENT);
+        assert_int_equal(
+            publish_inline("csi-1", inline_client, bad[i].kind, bad[i].ns, bad[i].pod, bad[i].uid),
+            GRPC_STATUS_INVALID_ARGUMENT);
         assert_int_equal(access(inline_client, F_OK), -1);
     }
-    assert_int_equal(publish_inline("../csi", inline_client, "client", "team-a", "p", DATASET_UID), GRPC_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(publish_inline("csi-1", "relative/path", "client", "team-a", "p", DATASET_UID), GRPC_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(publish_inline("../csi", inline_client, "client", "team-a", "p", DATASET_UID),
+        GRPC_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(publish_inline("csi-1", "relative/path", "client", "team-a", "p", DATASET_UID),
+        GRPC_STATUS_INVALID_ARGUMENT);
     assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_NOT_FOUND);
     int status = stage(3000);
-    for (int i = 0; i < 10 && status == GRPC_STATUS_DEADLINE_EXCEEDED; i++) /* it answers just before that: a busy machine is too late */
+    /* it answers just before that: a busy machine is too late */
+    for (int i = 0; i < 10 && status == GRPC_STATUS_DEADLINE_EXCEEDED; i++)
         status = stage(3000);
     assert_int_equal(status, GRPC_STATUS_UNAVAILABLE);
-    assert_string_equal(why, "the client pod of dataset team-a/mnist has not connected on node node-1 yet: "
-                             "kubectl -n team-a get pod -l millrace.dev/dataset=mnist -o wide");
+    assert_string_equal(why,
+        "the client pod of dataset team-a/mnist has not connected on node node-1 yet: "
+        "kubectl -n team-a get pod -l millrace.dev/dataset=mnist -o wide");
     assert_null(condition(staging, NULL)); /* nothing of it has stayed */
 }
 
@@ -362,16 +395,24 @@ static void test_inline_volumes(void **state)
 {
     (void)state;
     struct stat st;
-    cleanup_free char *cache = in(inline_client, VOLUME_CACHE), *sock = in(inline_client, VOLUME_SOCKET);
+    cleanup_free char *cache = in(inline_client, VOLUME_CACHE),
+                      *sock = in(inline_client, VOLUME_SOCKET);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(publish_inline("csi-client", inline_client, "client", "team-a", "mnist-client-1", DATASET_UID), GRPC_STATUS_OK);
-    assert_int_equal(publish_inline("csi-client", inline_client, "client", "team-b", "mnist-client-1", DATASET_UID), GRPC_STATUS_ALREADY_EXISTS);
-    assert_int_equal(publish_inline("csi-worker", inline_worker, "worker", "team-a", "mnist-cache-0", DATASET_UID), GRPC_STATUS_OK);
+        assert_int_equal(publish_inline("csi-client", inline_client, "client", "team-a",
+                             "mnist-client-1", DATASET_UID),
+            GRPC_STATUS_OK);
+    assert_int_equal(publish_inline("csi-client", inline_client, "client", "team-b",
+                         "mnist-client-1", DATASET_UID),
+        GRPC_STATUS_ALREADY_EXISTS);
+    assert_int_equal(publish_inline("csi-worker", inline_worker, "worker", "team-a",
+                         "mnist-cache-0", DATASET_UID),
+        GRPC_STATUS_OK);
     assert_int_equal(stat(cache, &st), 0);
     assert_int_equal(st.st_uid, POD_UID);
     assert_int_equal(stat(sock, &st), 0);
     assert_true(S_ISSOCK(st.st_mode));
-    cleanup_free char *worker_sock = in(inline_worker, VOLUME_SOCKET), *worker_cache = in(inline_worker, VOLUME_CACHE);
+    cleanup_free char *worker_sock = in(inline_worker, VOLUME_SOCKET),
+                      *worker_cache = in(inline_worker, VOLUME_CACHE);
     assert_int_equal(access(worker_sock, F_OK), -1);
     assert_int_equal(access(worker_cache, F_OK), 0);
 }
@@ -400,14 +441,16 @@ static void test_reads(void **state)
 static void test_killed(void **state)
 {
     (void)state;
-    cleanup_free char *a = in(pod_a, "file"), *b = in(pod_b, "file"), *third = in(env->dir, "kubelet/pods/c"), *c = in(third, "file");
+    cleanup_free char *a = in(pod_a, "file"), *b = in(pod_b, "file"),
+                      *third = in(env->dir, "kubelet/pods/c"), *c = in(third, "file");
     struct reader *r = reader_start(a);
     reads_on(r);
     for (int i = 0; i < 2; i++) {
         end_process(&plugin, SIGKILL);
         reads_on(r);
         start_plugin();
-        assert_int_equal(publish(third, READER, true), GRPC_STATUS_OK); /* waits for the fd to come back */
+        /* waits for the fd to come back */
+        assert_int_equal(publish(third, READER, true), GRPC_STATUS_OK);
         assert_int_equal(read_once(c), 0);
         assert_int_equal(unpublish(DATASET_UID, third), GRPC_STATUS_OK);
         cleanup_free char *normal = condition_becomes(pod_b, false);
@@ -434,7 +477,8 @@ static void test_leaves_nothing(void **state)
     assert_int_equal(unstage(), GRPC_STATUS_OK);
     assert_int_equal(unstage(), GRPC_STATUS_OK);
     assert_int_equal(mount_at(staging, NULL, NULL, NULL, &e), 0);
-    assert_int_equal(stage(PATIENT_MS), GRPC_STATUS_OK); /* the next pod on this node, before the client has gone */
+    /* the next pod on this node, before the client has gone */
+    assert_int_equal(stage(PATIENT_MS), GRPC_STATUS_OK);
     assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
     cleanup_free char *a = in(pod_a, "file");
     assert_int_equal(read_once(a), 0);
@@ -484,8 +528,8 @@ static int setup(void **state)
     inline_client = in(kubelet, "pods/client");
     inline_worker = in(kubelet, "pods/worker");
     cleanup_free char *pods = in(kubelet, "pods"), *registry = in(kubelet, "plugins_registry");
-    if (chmod(env->dir, 0755) || file_mkdirs(pods, 0755, &e) || file_mkdirs(registry, 0755, &e) || file_mkdirs(staging, 0755, &e) ||
-        file_mkdirs(data, 0755, &e))
+    if (chmod(env->dir, 0755) || file_mkdirs(pods, 0755, &e) || file_mkdirs(registry, 0755, &e)
+        || file_mkdirs(staging, 0755, &e) || file_mkdirs(data, 0755, &e))
         return -1;
     make_data();
     start_plugin();
@@ -506,7 +550,8 @@ static int teardown(void **state)
         mount_detach(targets[i], &e);
     mount_end_fuse(staging, false, 0, &e);
     grpc_client_free(rpc);
-    char **all[] = {&kubelet, &root, &csi_sock, &reg_sock, &data, &staging, &pod_a, &pod_b, &inline_client, &inline_worker};
+    char **all[] = {&kubelet, &root, &csi_sock, &reg_sock, &data, &staging, &pod_a, &pod_b,
+        &inline_client, &inline_worker};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         free(*all[i]);
     return csi_env_teardown(&mine);
@@ -519,7 +564,9 @@ int main(void)
         return 77;
     }
     csi_env_private_mounts();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_registers), cmocka_unit_test(test_refuses), cmocka_unit_test(test_inline_volumes),
-        cmocka_unit_test(test_reads), cmocka_unit_test(test_killed), cmocka_unit_test(test_leaves_nothing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_registers),
+        cmocka_unit_test(test_refuses), cmocka_unit_test(test_inline_volumes),
+        cmocka_unit_test(test_reads), cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_leaves_nothing)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

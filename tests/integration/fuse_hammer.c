@@ -1,7 +1,8 @@
-/* Readers and writers that check every byte while something terrible happens to the process that serves the mount.
- *   fuse_hammer MOUNT SOURCE SECONDS READERS WRITERS [STORE]
- * SOURCE holds copies of the files r0 … r9 of MOUNT. Writers create, rename over, read back, remove; with STORE (the directory behind the
- * mount) they look there, too, for what close() said is saved. SIGTERM ends it sooner. Ends with 1 if anything was wrong. */
+/* Readers and writers that check every byte while something terrible happens to the process that
+ * serves the mount. fuse_hammer MOUNT SOURCE SECONDS READERS WRITERS [STORE] SOURCE holds copies of
+ * the files r0 … r9 of MOUNT. Writers create, rename over, read back, remove; with STORE (the
+ * directory behind the mount) they look there, too, for what close() said is saved. SIGTERM ends it
+ * sooner. Ends with 1 if anything was wrong. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -72,7 +73,8 @@ static char *load(const char *path, size_t *len)
     char *b = malloc((size_t)st.st_size + 1);
     ssize_t n = 0;
     *len = 0;
-    while (b && *len < (size_t)st.st_size && (n = pread(fd, b + *len, (size_t)st.st_size - *len, (off_t)*len)) > 0)
+    while (b && *len < (size_t)st.st_size
+        && (n = pread(fd, b + *len, (size_t)st.st_size - *len, (off_t)*len)) > 0)
         *len += (size_t)n;
     int saved = errno;
     close(fd);
@@ -95,7 +97,8 @@ static void *reader(void *arg)
     while (going_on()) {
         double t = now();
         unsigned f = (unsigned)rand_r(&seed) % FILES;
-        size_t off = (size_t)rand_r(&seed) % size[f], want = size[f] - off < CHUNK ? size[f] - off : CHUNK;
+        size_t off = (size_t)rand_r(&seed) % size[f],
+               want = size[f] - off < CHUNK ? size[f] - off : CHUNK;
         snprintf(path, sizeof path, "%s/r%u", mount_dir, f);
         int fd = open(path, O_RDONLY);
         errno = fd < 0 ? errno : 0;
@@ -103,7 +106,8 @@ static void *reader(void *arg)
         if (n != (ssize_t)want || memcmp(buf, data[f] + off, want) != 0)
             wrong("read %s at %zu: %zd of %zu", path, off, n, want);
         if (fd >= 0 && rand_r(&seed) % 8 == 0)
-            posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* the kernel alone shall not answer the next ones */
+            /* the kernel alone shall not answer the next ones */
+            posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
         if (fd >= 0 && close(fd))
             wrong("close %s", path);
         off = (size_t)rand_r(&seed) % (size[0] - 4096);
@@ -207,7 +211,7 @@ int main(int argc, char **argv)
         pthread_join(t[i], NULL);
     for (unsigned i = 0; i < FILES; i++)
         free(data[i]);
-    printf("reads %lu writes %lu errors %lu worst %.0f ms\n", atomic_load(&reads), atomic_load(&writes), atomic_load(&errors),
-        atomic_load(&worst) * 1000);
+    printf("reads %lu writes %lu errors %lu worst %.0f ms\n", atomic_load(&reads),
+        atomic_load(&writes), atomic_load(&errors), atomic_load(&worst) * 1000);
     return atomic_load(&errors) || (nreaders && !atomic_load(&reads)) ? 1 : 0;
 }

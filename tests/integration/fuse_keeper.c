@@ -1,6 +1,7 @@
-/* A keeper for tests: mounts, lends the fd to one client at a time, keeps INIT and backing ids. As root.
- *   fuse_keeper MOUNTPOINT SOCKET [ro]       prints what the client says: "serving", "failed TEXT", "backing", "returned"
- * SIGUSR1: forgets everything, as if it had been restarted; the client must hand the fd back. SIGTERM: unmounts and ends. */
+/* A keeper for tests: mounts, lends the fd to one client at a time, keeps INIT and backing ids. As
+ * root. fuse_keeper MOUNTPOINT SOCKET [ro]       prints what the client says: "serving", "failed
+ * TEXT", "backing", "returned" SIGUSR1: forgets everything, as if it had been restarted; the client
+ * must hand the fd back. SIGTERM: unmounts and ends. */
 #include "lib/handoff/wire.h"
 
 #include <errno.h>
@@ -22,9 +23,9 @@ struct backing_map {
     uint32_t flags;
     uint64_t padding;
 };
-#define BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define BACKING_OPEN  _IOW(229, 1, struct backing_map)
 #define BACKING_CLOSE _IOW(229, 2, uint32_t)
-#define MAX_FILES 1000
+#define MAX_FILES     1000
 
 static volatile sig_atomic_t forget, stop;
 static int fuse_fd = -1;
@@ -94,8 +95,12 @@ static void handle(int conn, struct keep_msg *m, int *fd)
         memcpy(welcome.init, m->payload, m->len);
         welcome.init_len = m->len;
         break;
-    case KEEP_SERVING: say("serving"); break;
-    case KEEP_FAILED: printf("failed %.*s\n", (int)m->len, (char *)m->payload), fflush(stdout); break;
+    case KEEP_SERVING:
+        say("serving");
+        break;
+    case KEEP_FAILED:
+        printf("failed %.*s\n", (int)m->len, (char *)m->payload), fflush(stdout);
+        break;
     case KEEP_BACKING_OPEN:
         id = backing(*fd);
         keep_send(conn, KEEP_BACKING, &id, sizeof id, -1, &e);
@@ -115,7 +120,8 @@ static void handle(int conn, struct keep_msg *m, int *fd)
             say("returned");
         }
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
@@ -148,8 +154,11 @@ int main(int argc, char **argv)
     bool ro = argc > 3;
     welcome.read_only = ro;
     fuse_fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", fuse_fd);
-    if (fuse_fd < 0 || mount("millrace", argv[1], "fuse.millrace", MS_NOSUID | MS_NODEV | (ro ? MS_RDONLY : 0), options)) {
+    snprintf(options, sizeof options,
+        "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", fuse_fd);
+    if (fuse_fd < 0
+        || mount("millrace", argv[1], "fuse.millrace", MS_NOSUID | MS_NODEV | (ro ? MS_RDONLY : 0),
+            options)) {
         perror("mount");
         return 1;
     }

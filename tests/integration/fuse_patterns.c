@@ -1,5 +1,6 @@
-/* What training programs do to a file system, call by call (TensorFlow, Keras, h5py, numpy, sqlite, tar, Spark), with every byte checked.
- *   fuse_patterns DIRECTORY          an empty one, in the mount */
+/* What training programs do to a file system, call by call (TensorFlow, Keras, h5py, numpy, sqlite,
+ * tar, Spark), with every byte checked. fuse_patterns DIRECTORY          an empty one, in the mount
+ */
 #include "tests/lib/unit.h"
 
 #include <dirent.h>
@@ -16,15 +17,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define assert_ok(call) \
-    do { \
-        if ((call) < 0) \
+#define assert_ok(call)                                 \
+    do {                                                \
+        if ((call) < 0)                                 \
             fail_msg("%s: %s", #call, strerror(errno)); \
     } while (0)
-#define assert_errno(call, number) \
-    do { \
-        errno = 0; \
-        assert_int_equal((call), -1); \
+#define assert_errno(call, number)         \
+    do {                                   \
+        errno = 0;                         \
+        assert_int_equal((call), -1);      \
         assert_int_equal(errno, (number)); \
     } while (0)
 
@@ -100,8 +101,10 @@ static void test_checkpoint(void **state)
     for (unsigned step = 1; step <= 2; step++) {
         char *data = bytes(9000000, step), *index = bytes(2000, step + 50), tail[64];
         assert_ok(mkdir("ckpt-1_temp", 0755));
-        write_file("ckpt-1_temp/part-00000-of-00001.data.tempstate1", O_TRUNC, data, 9000000, 8 << 20);
-        assert_ok(rename("ckpt-1_temp/part-00000-of-00001.data.tempstate1", "ckpt-1_temp/part-00000-of-00001.data"));
+        write_file(
+            "ckpt-1_temp/part-00000-of-00001.data.tempstate1", O_TRUNC, data, 9000000, 8 << 20);
+        assert_ok(rename("ckpt-1_temp/part-00000-of-00001.data.tempstate1",
+            "ckpt-1_temp/part-00000-of-00001.data"));
         write_file("ckpt-1_temp/part.index", O_TRUNC, index, 2000, 512);
         int fd = open("ckpt-1_temp/part.index", O_RDONLY); /* at once: its tail */
         assert_int_equal(pread(fd, tail, sizeof tail, 2000 - (off_t)sizeof tail), sizeof tail);
@@ -113,7 +116,8 @@ static void test_checkpoint(void **state)
         assert_ok(rmdir("ckpt-1_temp"));
         for (int twice = 0; twice < 2; twice++) {
             char text[100];
-            int n = snprintf(text, sizeof text, "model_checkpoint_path: \"ckpt-1\" step %u.%d", step, twice);
+            int n = snprintf(
+                text, sizeof text, "model_checkpoint_path: \"ckpt-1\" step %u.%d", step, twice);
             write_file("checkpoint.tmp0f3a", O_TRUNC, text, (size_t)n, 100);
             assert_ok(rename("checkpoint.tmp0f3a", "checkpoint"));
             expect("checkpoint", text, (size_t)n);
@@ -132,7 +136,8 @@ static void test_event_log(void **state)
 {
     (void)state;
     char *data = bytes(5000, 3);
-    int w = open("events.out", O_WRONLY | O_CREAT | O_TRUNC, 0644), r = open("events.out", O_RDONLY);
+    int w = open("events.out", O_WRONLY | O_CREAT | O_TRUNC, 0644),
+        r = open("events.out", O_RDONLY);
     assert_ok(w);
     assert_ok(r);
     char got[100];
@@ -227,7 +232,8 @@ static void test_atomic_json(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         char text[64];
-        int n = snprintf(text, sizeof text, "{\"epoch\": %d}", i), fd = open("state.json.tmp", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        int n = snprintf(text, sizeof text, "{\"epoch\": %d}", i),
+            fd = open("state.json.tmp", O_WRONLY | O_CREAT | O_TRUNC, 0644);
         assert_ok(fd);
         put(fd, text, (size_t)n, 64);
         assert_ok(fsync(fd));
@@ -411,10 +417,18 @@ static void test_many(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_record_writer), cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_event_log),
-        cmocka_unit_test(test_zip_and_hdf5), cmocka_unit_test(test_mmap), cmocka_unit_test(test_atomic_json),
-        cmocka_unit_test(test_open_and_gone), cmocka_unit_test(test_truncate), cmocka_unit_test(test_tar), cmocka_unit_test(test_spark),
-        cmocka_unit_test(test_sendfile), cmocka_unit_test(test_many),
+        cmocka_unit_test(test_record_writer),
+        cmocka_unit_test(test_checkpoint),
+        cmocka_unit_test(test_event_log),
+        cmocka_unit_test(test_zip_and_hdf5),
+        cmocka_unit_test(test_mmap),
+        cmocka_unit_test(test_atomic_json),
+        cmocka_unit_test(test_open_and_gone),
+        cmocka_unit_test(test_truncate),
+        cmocka_unit_test(test_tar),
+        cmocka_unit_test(test_spark),
+        cmocka_unit_test(test_sendfile),
+        cmocka_unit_test(test_many),
     };
     if (argc != 2 || chdir(argv[1])) {
         fprintf(stderr, "fuse_patterns DIRECTORY\n");

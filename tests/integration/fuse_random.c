@@ -1,6 +1,6 @@
-/* Random operations on a directory of the mount and on a shadow of it on a native file system: every result, every error number and
- * every byte must be the same.
- *   fuse_random DIRECTORY SHADOW SECONDS [THREADS [SEED]]       each thread has its own subdirectory */
+/* Random operations on a directory of the mount and on a shadow of it on a native file system:
+ * every result, every error number and every byte must be the same. fuse_random DIRECTORY SHADOW
+ * SECONDS [THREADS [SEED]]       each thread has its own subdirectory */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HANDLES 6
+#define HANDLES  6
 #define MAX_SIZE 400000
 
 struct job {
@@ -42,7 +42,8 @@ static void note(struct job *j, const char *format, ...)
     va_end(ap);
 }
 
-static void die(struct job *j, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
+static void die(struct job *j, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
 static void die(struct job *j, const char *format, ...)
 {
     va_list ap;
@@ -61,16 +62,17 @@ static unsigned rnd(struct job *j, unsigned n) { return (unsigned)rand_r(&j->see
 static void same(struct job *j, long ra, int ea, long rb, int eb)
 {
     if ((ra < 0) != (rb < 0) || (ra >= 0 && ra != rb) || (ra < 0 && ea != eb))
-        die(j, "the mount gave %ld (%s), the native file system %ld (%s)", ra, ra < 0 ? strerror(ea) : "ok", rb, rb < 0 ? strerror(eb) : "ok");
+        die(j, "the mount gave %ld (%s), the native file system %ld (%s)", ra,
+            ra < 0 ? strerror(ea) : "ok", rb, rb < 0 ? strerror(eb) : "ok");
 }
 
-#define BOTH(j, what_a, what_b) \
-    do { \
-        errno = 0; \
-        long ra_ = (what_a); \
-        int ea_ = errno; \
-        errno = 0; \
-        long rb_ = (what_b); \
+#define BOTH(j, what_a, what_b)        \
+    do {                               \
+        errno = 0;                     \
+        long ra_ = (what_a);           \
+        int ea_ = errno;               \
+        errno = 0;                     \
+        long rb_ = (what_b);           \
         same(j, ra_, ea_, rb_, errno); \
     } while (0)
 
@@ -79,7 +81,8 @@ static const char *pick(struct job *j, char name[64])
     static const char *const dirs[] = {"", "", "d1/", "d2/", "d1/e1/", "d2/e2/"};
     snprintf(name, 64, "%s%s%u", dirs[rnd(j, 6)], rnd(j, 5) ? "f" : "d", rnd(j, 7));
     if (rnd(j, 12) == 0)
-        snprintf(name, 64, "%s", rnd(j, 2) ? (rnd(j, 2) ? "d1" : "d2") : (rnd(j, 2) ? "d1/e1" : "d2/e2"));
+        snprintf(name, 64, "%s",
+            rnd(j, 2) ? (rnd(j, 2) ? "d1" : "d2") : (rnd(j, 2) ? "d1/e1" : "d2/e2"));
     return name;
 }
 
@@ -94,7 +97,10 @@ static void compare_file(struct job *j, int fa, int fb)
         die(j, "bytes differ in a file of %lld", (long long)sb.st_size);
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
 
 static void compare_dir(struct job *j, int a, int b)
 {
@@ -108,7 +114,8 @@ static void compare_dir(struct job *j, int a, int b)
         if (strcmp(la[i]->d_name, name) != 0)
             die(j, "entries %s and %s", la[i]->d_name, name);
         if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
-            if (fstatat(a, name, &sa, 0) || fstatat(b, name, &sb, 0) || (sa.st_mode & S_IFMT) != (sb.st_mode & S_IFMT))
+            if (fstatat(a, name, &sa, 0) || fstatat(b, name, &sb, 0)
+                || (sa.st_mode & S_IFMT) != (sb.st_mode & S_IFMT))
                 die(j, "%s: another type, or none", name);
             int fa = openat(a, name, O_RDONLY), fb = openat(b, name, O_RDONLY);
             if (fa < 0 || fb < 0)
@@ -129,8 +136,9 @@ static void compare_dir(struct job *j, int a, int b)
 
 static void open_both(struct job *j, unsigned h)
 {
-    static const int flags[] = {O_RDONLY, O_RDWR, O_WRONLY, O_RDWR | O_CREAT, O_RDWR | O_CREAT | O_TRUNC, O_WRONLY | O_CREAT | O_EXCL,
-        O_RDWR | O_APPEND, O_WRONLY | O_TRUNC};
+    static const int flags[] = {O_RDONLY, O_RDWR, O_WRONLY, O_RDWR | O_CREAT,
+        O_RDWR | O_CREAT | O_TRUNC, O_WRONLY | O_CREAT | O_EXCL, O_RDWR | O_APPEND,
+        O_WRONLY | O_TRUNC};
     char name[64];
     int f = flags[rnd(j, 8)];
     pick(j, name);
@@ -186,7 +194,8 @@ static void use_handle(struct job *j, unsigned h)
         note(j, "fsync %u", h);
         BOTH(j, fsync(fa), fsync(fb));
         break;
-    default: close_both(j, h);
+    default:
+        close_both(j, h);
     }
 }
 
@@ -218,7 +227,8 @@ static void use_names(struct job *j)
     case 6:
         note(j, "truncate %s", name);
         {
-            int fa = openat(j->a, name, O_WRONLY | O_TRUNC), ea = errno, fb = openat(j->b, name, O_WRONLY | O_TRUNC);
+            int fa = openat(j->a, name, O_WRONLY | O_TRUNC), ea = errno,
+                fb = openat(j->b, name, O_WRONLY | O_TRUNC);
             same(j, fa < 0 ? -1 : 0, ea, fb < 0 ? -1 : 0, errno);
             if (fa >= 0)
                 BOTH(j, close(fa), close(fb));
@@ -227,7 +237,8 @@ static void use_names(struct job *j)
     default:
         note(j, "stat %s", name);
         BOTH(j, fstatat(j->a, name, &sa, 0), fstatat(j->b, name, &sb, 0));
-        if (fstatat(j->b, name, &sb, 0) == 0 && S_ISREG(sb.st_mode) && (fstatat(j->a, name, &sa, 0) || sa.st_size != sb.st_size))
+        if (fstatat(j->b, name, &sb, 0) == 0 && S_ISREG(sb.st_mode)
+            && (fstatat(j->a, name, &sa, 0) || sa.st_size != sb.st_size))
             die(j, "sizes %lld and %lld", (long long)sa.st_size, (long long)sb.st_size);
     }
 }
@@ -277,7 +288,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "fuse_random DIRECTORY SHADOW SECONDS [THREADS [SEED]]\n");
         return 2;
     }
-    unsigned threads = argc > 4 ? (unsigned)atoi(argv[4]) : 2, seed = argc > 5 ? (unsigned)strtoul(argv[5], NULL, 10) : (unsigned)time(NULL);
+    unsigned threads = argc > 4 ? (unsigned)atoi(argv[4]) : 2,
+             seed = argc > 5 ? (unsigned)strtoul(argv[5], NULL, 10) : (unsigned)time(NULL);
     struct job *jobs = calloc(threads, sizeof *jobs);
     pthread_t *t = calloc(threads, sizeof *t);
     printf("seed %u\n", seed);
@@ -285,7 +297,11 @@ int main(int argc, char **argv)
     umask(0);
     unsigned long steps = 0;
     for (unsigned i = 0; i < threads; i++) {
-        jobs[i] = (struct job){.a = sub(argv[1], i), .b = sub(argv[2], i), .seed = seed + i, .number = i, .end = now() + atof(argv[3])};
+        jobs[i] = (struct job){.a = sub(argv[1], i),
+            .b = sub(argv[2], i),
+            .seed = seed + i,
+            .number = i,
+            .end = now() + atof(argv[3])};
         pthread_create(&t[i], NULL, run, &jobs[i]);
     }
     for (unsigned i = 0; i < threads; i++) {

@@ -1,4 +1,5 @@
-/* The S3 store against a real server: s3_store.sh starts it and says where it is (S3_ENDPOINT) and where its files are (S3_ROOT). */
+/* The S3 store against a real server: s3_store.sh starts it and says where it is (S3_ENDPOINT) and
+ * where its files are (S3_ROOT). */
 #include "tests/lib/unit.h"
 
 #include "fuse/store/s3.h"
@@ -27,7 +28,8 @@ static struct mount *mount_for(const char *url)
 static struct store *open_mount(struct mount *m)
 {
     struct err e = ERR_INIT;
-    struct store *s = store_new(&(struct store_conf){.mount = &m->conf, .secrets_dir = "/nonexistent"}, &e);
+    struct store *s = store_new(
+        &(struct store_conf){.mount = &m->conf, .secrets_dir = "/nonexistent"}, &e);
     if (!s)
         print_error("%s\n", e.msg);
     assert_non_null(s);
@@ -52,7 +54,8 @@ static struct store_stat put(struct store *s, const char *path, unsigned seed, u
     return st;
 }
 
-static void check_read(struct store *s, const char *path, const char *version, unsigned seed, uint64_t off, size_t len)
+static void check_read(
+    struct store *s, const char *path, const char *version, unsigned seed, uint64_t off, size_t len)
 {
     struct err e = ERR_INIT;
     cleanup_free unsigned char *buf = malloc(len + 1);
@@ -68,10 +71,10 @@ static char *listing(struct store *s, const char *dir, bool tree)
     return names_join(&l);
 }
 
-#define assert_listing(s, dir, tree, text)             \
-    do {                                               \
+#define assert_listing(s, dir, tree, text)              \
+    do {                                                \
         cleanup_free char *got = listing(s, dir, tree); \
-        assert_string_equal(got, text);                \
+        assert_string_equal(got, text);                 \
     } while (0)
 
 static void put_get_and_ranges(void **state)
@@ -131,8 +134,9 @@ static void another_version_is_never_mixed_in(void **state)
 static void names_of_all_kinds(void **state)
 {
     (void)state;
-    static const char *const paths[] = {"plain", "with space", "plus+sign", "percent%41", "ümläut-日本", "quote'\"<&>", "q?x=1#f",
-        "tab\there", "back\\slash", "a~b!c*d(e)", "deep/er/and/deeper/still", "..dots..", "=;:@,$"};
+    static const char *const paths[] = {"plain", "with space", "plus+sign", "percent%41",
+        "ümläut-日本", "quote'\"<&>", "q?x=1#f", "tab\there", "back\\slash", "a~b!c*d(e)",
+        "deep/er/and/deeper/still", "..dots..", "=;:@,$"};
     struct mount *m = mount_for("s3://data/names of/all kinds+");
     struct store *s = open_mount(m);
     struct err e = ERR_INIT;
@@ -182,7 +186,8 @@ static void many_keys_come_in_pages(void **state)
 {
     (void)state;
     enum { KEYS = 2500 };
-    cleanup_free char *dir = xasprintf("%s/data/many/d", root); /* as the server keeps them: quicker than 2,500 PUTs */
+    /* as the server keeps them: quicker than 2,500 PUTs */
+    cleanup_free char *dir = xasprintf("%s/data/many/d", root);
     struct err e = ERR_INIT;
     ok(file_mkdirs(dir, 0755, &e), &e);
     for (int i = 0; i < KEYS; i++) {
@@ -279,8 +284,13 @@ static void copies_in_parts(void **state)
 {
     (void)state;
     struct mount *m = mount_for("s3://data/parts");
-    struct store_params p = {.url = "s3://data/parts", .rest = "data/parts", .mount = &m->conf, .options = store_s3.options,
-        .secrets_dir = "/nonexistent", .deadline_ns = 30 * NS_PER_S, .max_connections = 8};
+    struct store_params p = {.url = "s3://data/parts",
+        .rest = "data/parts",
+        .mount = &m->conf,
+        .options = store_s3.options,
+        .secrets_dir = "/nonexistent",
+        .deadline_ns = 30 * NS_PER_S,
+        .max_connections = 8};
     struct err e = ERR_INIT;
     struct s3 *s = store_s3.open(&p, &e);
     assert_non_null(s);
@@ -337,12 +347,18 @@ static void check_tells_what_is_wrong(void **state)
         enum err_class cls;
         const char *reason, *words;
     } cases[] = {
-        {"s3://nosuchbucket/x", NULL, "testaccess", "testsecret123", false, ERR_NOTFOUND, "BucketNotFound", "create bucket nosuchbucket"},
-        {"s3://data", NULL, "testaccess", "wrongsecret", false, ERR_DENIED, "AccessDenied", "SignatureDoesNotMatch"},
-        {"s3://data", NULL, "nobody", "wrongsecret", false, ERR_DENIED, "AccessDenied", "check the keys in the options access-key-id"},
-        {"s3://data/basic/none", NULL, "testaccess", "testsecret123", true, ERR_NOTFOUND, "NotFound", "no object below basic/none/"},
-        {"s3://data", "http://127.0.0.1:1", "testaccess", "testsecret123", false, ERR_RETRY, "Unreachable", "127.0.0.1"},
-        {"s3://data", "http://s3.nowhere.invalid:7070", "testaccess", "testsecret123", false, ERR_RETRY, "NameNotResolved", "check option endpoint"},
+        {"s3://nosuchbucket/x", NULL, "testaccess", "testsecret123", false, ERR_NOTFOUND,
+            "BucketNotFound", "create bucket nosuchbucket"},
+        {"s3://data", NULL, "testaccess", "wrongsecret", false, ERR_DENIED, "AccessDenied",
+            "SignatureDoesNotMatch"},
+        {"s3://data", NULL, "nobody", "wrongsecret", false, ERR_DENIED, "AccessDenied",
+            "check the keys in the options access-key-id"},
+        {"s3://data/basic/none", NULL, "testaccess", "testsecret123", true, ERR_NOTFOUND,
+            "NotFound", "no object below basic/none/"},
+        {"s3://data", "http://127.0.0.1:1", "testaccess", "testsecret123", false, ERR_RETRY,
+            "Unreachable", "127.0.0.1"},
+        {"s3://data", "http://s3.nowhere.invalid:7070", "testaccess", "testsecret123", false,
+            ERR_RETRY, "NameNotResolved", "check option endpoint"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct mount *m = mount_new(cases[i].url);
@@ -371,10 +387,11 @@ int main(void)
         fprintf(stderr, "run tests/integration/s3_store.sh: it starts the server\n");
         return 2;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(put_get_and_ranges), cmocka_unit_test(another_version_is_never_mixed_in),
-        cmocka_unit_test(names_of_all_kinds), cmocka_unit_test(bad_paths_are_refused_before_they_leave),
-        cmocka_unit_test(many_keys_come_in_pages), cmocka_unit_test(directories), cmocka_unit_test(multipart),
-        cmocka_unit_test(renames), cmocka_unit_test(copies_in_parts), cmocka_unit_test(many_threads),
-        cmocka_unit_test(check_tells_what_is_wrong)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(put_get_and_ranges),
+        cmocka_unit_test(another_version_is_never_mixed_in), cmocka_unit_test(names_of_all_kinds),
+        cmocka_unit_test(bad_paths_are_refused_before_they_leave),
+        cmocka_unit_test(many_keys_come_in_pages), cmocka_unit_test(directories),
+        cmocka_unit_test(multipart), cmocka_unit_test(renames), cmocka_unit_test(copies_in_parts),
+        cmocka_unit_test(many_threads), cmocka_unit_test(check_tells_what_is_wrong)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

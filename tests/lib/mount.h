@@ -1,4 +1,5 @@
-/* mount — a struct conf_mount put together by hand, and small helpers for tests of stores. Header only. */
+/* mount — a struct conf_mount put together by hand, and small helpers for tests of stores. Header
+ * only. */
 #ifndef MILLRACE_TESTS_LIB_MOUNT_H
 #define MILLRACE_TESTS_LIB_MOUNT_H
 
@@ -33,7 +34,8 @@ static inline void mount_option(struct mount *m, const char *key, const char *va
     m->options[m->conf.noptions++] = (struct conf_pair){xstrdup(key), xstrdup(value)};
 }
 
-static inline void mount_secret(struct mount *m, const char *key, const char *path, const char *name)
+static inline void mount_secret(
+    struct mount *m, const char *key, const char *path, const char *name)
 {
     m->names[m->conf.nsecret_names++] = (struct conf_pair){xstrdup(key), xstrdup(name)};
     m->secrets[m->conf.nsecrets++] = (struct conf_pair){xstrdup(key), xstrdup(path)};
@@ -67,14 +69,19 @@ static inline int names_add(void *user, const struct store_entry *entry)
     struct names *l = user;
     if (l->n == ARRAY_LEN(l->name))
         return 1;
-    l->name[l->n++] = entry->st.is_dir ? xasprintf("%s/", entry->name)
-                                       : xasprintf("%s:%llu", entry->name, (unsigned long long)entry->st.size);
+    l->name[l->n++] = entry->st.is_dir
+        ? xasprintf("%s/", entry->name)
+        : xasprintf("%s:%llu", entry->name, (unsigned long long)entry->st.size);
     return 0;
 }
 
-static inline int names_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static inline int names_order(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
-static inline int names_list(struct store *s, const char *dir, bool tree, struct names *l, struct err *e)
+static inline int names_list(
+    struct store *s, const char *dir, bool tree, struct names *l, struct err *e)
 {
     memset(l, 0, sizeof *l);
     char *cursor = NULL;

@@ -31,12 +31,14 @@ static void each_fuse_mount(bool ours, int flags)
     if (mountinfo_read(&all, &e))
         return;
     for (size_t i = all.n; i-- > 0;)
-        if (strncmp(all.entries[i].type, "fuse", 4) == 0 && (strncmp(all.entries[i].point, mine, strlen(mine)) == 0) == ours)
+        if (strncmp(all.entries[i].type, "fuse", 4) == 0
+            && (strncmp(all.entries[i].point, mine, strlen(mine)) == 0) == ours)
             umount2(all.entries[i].point, flags);
     mountinfo_free(&all);
 }
 
-/* A process that waits for a FUSE server cannot be killed: when the test has ended or takes too long, abort what it mounted. */
+/* A process that waits for a FUSE server cannot be killed: when the test has ended or takes too
+ * long, abort what it mounted. */
 static void start_watchdog(void)
 {
     int alive[2];
@@ -65,7 +67,8 @@ void csi_env_private_mounts(void)
         perror("a mount namespace of our own");
         exit(1);
     }
-    each_fuse_mount(false, MNT_DETACH); /* those of others: this namespace has copies that would keep them alive */
+    /* those of others: this namespace has copies that would keep them alive */
+    each_fuse_mount(false, MNT_DETACH);
     start_watchdog();
 }
 

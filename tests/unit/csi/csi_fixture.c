@@ -17,12 +17,20 @@
 extern char **environ;
 
 /* The one that is told of in tests. */
-static void someone(pid_t pid, char out[CALLER_MAX]) { snprintf(out, CALLER_MAX, "pod of %d", (int)pid); }
+static void someone(pid_t pid, char out[CALLER_MAX])
+{
+    snprintf(out, CALLER_MAX, "pod of %d", (int)pid);
+}
 
 void world_open(struct world *w, int64_t abandon_ns)
 {
     struct err e = ERR_INIT;
-    struct keeper_conf conf = {.state_dir = w->state, .node = "node-1", .read_ahead_kib = 4096, .abandon_ns = abandon_ns, .backing_max = 3, .caller = someone};
+    struct keeper_conf conf = {.state_dir = w->state,
+        .node = "node-1",
+        .read_ahead_kib = 4096,
+        .abandon_ns = abandon_ns,
+        .backing_max = 3,
+        .caller = someone};
     w->keeper = keeper_new(&conf);
     w->keep = keep_get(w->keeper, "default", "0b2c", w->dir, &e);
     assert_string_equal(e.msg, "");
@@ -49,8 +57,10 @@ int world_setup(void **state)
     w->staging = path_join(w->env->dir, "staging");
     w->file = path_join(w->staging, "f");
     w->trace = path_join(w->env->dir, "trace");
-    w->source = (struct source){.kind = SOURCE_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
-    if (file_mkdirs(w->state, 0755, &e) || file_mkdirs(w->cache, 0755, &e) || file_mkdirs(w->staging, 0755, &e))
+    w->source = (struct source){
+        .kind = SOURCE_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
+    if (file_mkdirs(w->state, 0755, &e) || file_mkdirs(w->cache, 0755, &e)
+        || file_mkdirs(w->staging, 0755, &e))
         return -1;
     setenv("FAKE_TRACE", w->trace, 1);
     setenv("FAKE_DIE_WITH_PARENT", "1", 1);
@@ -82,7 +92,9 @@ void end_client(pid_t pid)
 
 int stage(struct world *w, int64_t ms, struct err *e)
 {
-    struct keep_want want = {.staging = w->staging, .source = &w->source, .deadline_ns = clock_mono_ns() + ms * NS_PER_MS};
+    struct keep_want want = {.staging = w->staging,
+        .source = &w->source,
+        .deadline_ns = clock_mono_ns() + ms * NS_PER_MS};
     return keep_stage(w->keep, &want, e);
 }
 
@@ -129,10 +141,7 @@ int check_file(struct world *w)
     return fd < 0 ? errno : check_fd(fd);
 }
 
-void *slow_reader(void *arg)
-{
-    return (void *)(intptr_t)check_file(arg);
-}
+void *slow_reader(void *arg) { return (void *)(intptr_t)check_file(arg); }
 
 struct keep_state state_of(struct world *w)
 {
@@ -141,13 +150,15 @@ struct keep_state state_of(struct world *w)
     return s;
 }
 
-/* The lines "pid what value" of the clients: how many have this `what`, and the last one's value. */
+/* The lines "pid what value" of the clients: how many have this `what`, and the last one's value.
+ */
 int traced(struct world *w, const char *what, long long *value)
 {
     struct err e = ERR_INIT;
     cleanup_free char *text = file_read(w->trace, 1 << 20, NULL, &e);
     int n = 0;
-    for (char *save = NULL, *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+    for (char *save = NULL, *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+         line = strtok_r(NULL, "\n", &save)) {
         char word[32];
         long long v;
         if (sscanf(line, "%*d %31s %lld", word, &v) == 2 && strcmp(word, what) == 0) {
@@ -159,11 +170,13 @@ int traced(struct world *w, const char *what, long long *value)
     return n;
 }
 
-/* Starting a process closes its copies of our open files, which is a FLUSH: with a file of the mount open, there must be a client
- * to answer it. So the next client is started before the last one is killed; it waits behind it. */
+/* Starting a process closes its copies of our open files, which is a FLUSH: with a file of the
+ * mount open, there must be a client to answer it. So the next client is started before the last
+ * one is killed; it waits behind it. */
 pid_t client(struct world *w)
 {
-    char *argv[] = {(char *)FAKE_CLIENT, (char *)"--socket", w->sock, (char *)"--cache-dir", w->cache, NULL};
+    char *argv[] = {
+        (char *)FAKE_CLIENT, (char *)"--socket", w->sock, (char *)"--cache-dir", w->cache, NULL};
     pid_t pid;
     int before = traced(w, "started", NULL);
     assert_int_equal(posix_spawn(&pid, FAKE_CLIENT, NULL, NULL, argv, environ), 0);

@@ -1,5 +1,6 @@
-/* csi_keeper_world — what the tests of the keeper share: a volume, a staging directory, a keeper, and real client processes
- * (tests/fake/keep_client.c) that serve one file, whose bytes check_file() knows. */
+/* csi_keeper_world — what the tests of the keeper share: a volume, a staging directory, a keeper,
+ * and real client processes (tests/fake/keep_client.c) that serve one file, whose bytes
+ * check_file() knows. */
 #ifndef MILLRACE_TESTS_UNIT_CSI_CSI_FIXTURE_H
 #define MILLRACE_TESTS_UNIT_CSI_CSI_FIXTURE_H
 
@@ -8,8 +9,8 @@
 #include "csi/handoff.h"
 #include "lib/base/clock.h"
 #include "lib/base/err.h"
-#include "tests/unit/csi/csi_env.h"
 #include "tests/lib/eventually.h"
+#include "tests/unit/csi/csi_env.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

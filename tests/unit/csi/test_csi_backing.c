@@ -14,7 +14,8 @@ static void test_log(void **state)
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
     cleanup_free char *path = path_join(env->dir, "ids");
-    static const char text[] = "+ 800 1f 1\n+ 800 20 2\n- 1\nnonsense\n+ 800 21 -3\n+ 800 22 4\n- 99\n+ 800 1f 5\n+ 800 3";
+    static const char text[] =
+        "+ 800 1f 1\n+ 800 20 2\n- 1\nnonsense\n+ 800 21 -3\n+ 800 22 4\n- 99\n+ 800 1f 5\n+ 800 3";
     assert_int_equal(file_write_atomic(path, text, strlen(text), 0600, &e), 0);
     struct backing *b = backing_new(path, 10);
     assert_int_equal(backing_load(b, &e), 0);
@@ -39,7 +40,8 @@ static void test_log(void **state)
     backing_free(b);
 }
 
-/* An id that was given out twice is the kernel's until it came back twice; also when the log is replayed, and shortened, in between. */
+/* An id that was given out twice is the kernel's until it came back twice; also when the log is
+ * replayed, and shortened, in between. */
 static void test_uses(void **state)
 {
     const struct csi_env *env = *state;
@@ -61,7 +63,8 @@ static void test_uses(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_log, csi_env_setup, csi_env_teardown),
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_log, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_uses, csi_env_setup, csi_env_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,8 @@ static void test_life(void **state)
 {
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
-    cleanup_free char *run = path_join(env->dir, "run"), *dir = path_join(env->dir, "volume"), *cache = path_join(dir, "cache");
+    cleanup_free char *run = path_join(env->dir, "run"), *dir = path_join(env->dir, "volume"),
+                      *cache = path_join(dir, "cache");
     cleanup_free char *secret = path_join(run, "secrets/0/secret-access-key");
     struct child_secret secrets[] = {{"secret-access-key", "do-not-show-this"}};
     struct child_secret bad[] = {{"../../escape", "x"}};
@@ -74,7 +75,8 @@ static void test_life(void **state)
     assert_non_null(c);
     assert_int_equal(alive(run), second);
     child_stop(c);
-    assert_int_equal(waitpid(second, NULL, WNOHANG), second); /* ended; as nobody knew that it is ours, nobody has waited for it */
+    /* ended; as nobody knew that it is ours, nobody has waited for it */
+    assert_int_equal(waitpid(second, NULL, WNOHANG), second);
     assert_int_equal(access(run, F_OK), -1);
 }
 
@@ -83,7 +85,8 @@ static void test_no_program(void **state)
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
     cleanup_free char *run = path_join(env->dir, "run");
-    struct child_conf conf = {.binary = "/nonexistent/millrace-fuse", .dir = env->dir, .run_dir = run};
+    struct child_conf conf = {
+        .binary = "/nonexistent/millrace-fuse", .dir = env->dir, .run_dir = run};
     assert_null(child_start(&conf, &e)); /* no configuration */
     assert_int_equal(child_write(run, "{}", NULL, 0, &e), 0);
     err_clear(&e);

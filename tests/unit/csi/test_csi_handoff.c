@@ -1,4 +1,5 @@
-/* The keeper against real FUSE mounts and real client processes (tests/fake/keep_client.c), which are killed, stopped and hostile. */
+/* The keeper against real FUSE mounts and real client processes (tests/fake/keep_client.c), which
+ * are killed, stopped and hostile. */
 #include "tests/unit/csi/csi_fixture.h"
 
 #include "csi/mount.h"
@@ -31,8 +32,9 @@ static void test_no_client(void **state)
     assert_int_equal(stage(w, 300, &e), -1);
     assert_true(clock_mono_ns() - began < 20 * NS_PER_S); /* not for ever */
     assert_int_equal(e.cls, ERR_RETRY);
-    assert_string_equal(e.msg, "the client pod of dataset default/mnist has not connected on node node-1 yet: "
-                               "kubectl -n default get pod -l millrace.dev/dataset=mnist -o wide");
+    assert_string_equal(e.msg,
+        "the client pod of dataset default/mnist has not connected on node node-1 yet: "
+        "kubectl -n default get pod -l millrace.dev/dataset=mnist -o wide");
     assert_false(mounted(w));
     world_close(w);
     assert_int_equal(access(w->sock, F_OK), -1);
@@ -49,7 +51,10 @@ static void test_cancelled(void **state)
     struct world *w = *state;
     struct err e = ERR_INIT;
     world_open(w, 0);
-    struct keep_want want = {.staging = w->staging, .source = &w->source, .deadline_ns = clock_mono_ns() + 60 * NS_PER_S, .cancelled = always};
+    struct keep_want want = {.staging = w->staging,
+        .source = &w->source,
+        .deadline_ns = clock_mono_ns() + 60 * NS_PER_S,
+        .cancelled = always};
     int64_t began = clock_mono_ns();
     assert_int_equal(keep_stage(w->keep, &want, &e), -1);
     assert_true(clock_mono_ns() - began < 30 * NS_PER_S); /* of the 60 s that it had */
@@ -73,7 +78,8 @@ static void test_serves(void **state)
     long long id = 0;
     assert_int_equal(traced(w, "backing", &id), 1);
     assert_true(id > 0);
-    assert_int_equal(traced(w, "read", NULL), 0); /* passthrough: the kernel did not ask the client */
+    /* passthrough: the kernel did not ask the client */
+    assert_int_equal(traced(w, "read", NULL), 0);
     dev_t dev = 0;
     assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
     char path[128];
@@ -82,7 +88,8 @@ static void test_serves(void **state)
     assert_non_null(kb);
     assert_int_equal(atoi(kb), 4096);
 
-    struct keep_want elsewhere = {.staging = w->dir, .source = &w->source, .deadline_ns = clock_mono_ns()};
+    struct keep_want elsewhere = {
+        .staging = w->dir, .source = &w->source, .deadline_ns = clock_mono_ns()};
     assert_int_equal(keep_stage(w->keep, &elsewhere, &e), -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
 
@@ -200,7 +207,8 @@ static void test_client_says_no(void **state)
     setenv("FAKE_FAIL", "s3://bucket: 403 AccessDenied\nsecond line", 1);
     pid_t pid = client(w);
     assert_int_equal(stage(w, 60000, &e), -1);
-    assert_string_equal(e.msg, "dataset default/mnist cannot be served on node node-1: s3://bucket: 403 AccessDenied second line");
+    assert_string_equal(e.msg,
+        "dataset default/mnist cannot be served on node node-1: s3://bucket: 403 AccessDenied second line");
     assert_false(mounted(w));
     assert_false(state_of(w).mounted);
     eventually(state_of(w).connected); /* it comes back for the next attempt */
@@ -247,7 +255,8 @@ static void test_abandoned(void **state)
     world_open(w, NS_PER_S);
     pid_t pid;
     int rc = ENOTCONN;
-    for (int tries = 0; tries < 10 && rc == ENOTCONN; tries++) { /* a machine that stops for longer than that begins to read too late */
+    /* a machine that stops for longer than that begins to read too late */
+    for (int tries = 0; tries < 10 && rc == ENOTCONN; tries++) {
         pid = client(w);
         must_stage(w);
         end_client(pid);
@@ -263,7 +272,8 @@ static void test_abandoned(void **state)
     end_client(pid);
 }
 
-/* Without a client, and without a pod that has the volume: whoever looks at the mount must not wait for ever. */
+/* Without a client, and without a pod that has the volume: whoever looks at the mount must not wait
+ * for ever. */
 static void test_unused(void **state)
 {
     struct world *w = *state;
@@ -341,7 +351,8 @@ static void test_hostile_messages(void **state)
     sock = hello(w);
     keep_send(sock, KEEP_WELCOME, "x", 1, -1, &e);
     assert_true(dropped(sock));
-    sock = hello(w); /* serving, before there is a mount; an fd that nobody wants; ids that were never given */
+    /* serving, before there is a mount; an fd that nobody wants; ids that were never given */
+    sock = hello(w);
     int64_t id = 1;
     cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
@@ -377,9 +388,12 @@ static void test_hostile_files(void **state)
     assert_int_equal(m.type, KEEP_WELCOME);
     assert_true(fuse >= 0);
 
-    cleanup_fd int dir = open(w->cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    cleanup_fd int other = open("/proc/self/status", O_RDONLY | O_CLOEXEC), path = new_file(w->cache, "p", O_PATH);
-    cleanup_fd int writer = new_file(w->cache, "w", O_WRONLY), foreign = new_file(w->cache, "x", O_RDONLY);
+    cleanup_fd int dir = open(w->cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                   null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    cleanup_fd int other = open("/proc/self/status", O_RDONLY | O_CLOEXEC),
+                   path = new_file(w->cache, "p", O_PATH);
+    cleanup_fd int writer = new_file(w->cache, "w", O_WRONLY),
+                   foreign = new_file(w->cache, "x", O_RDONLY);
     assert_int_equal(fchown(foreign, 54321, -1), 0);
     assert_int_equal(ask(sock, dir), -EPERM);
     assert_int_equal(ask(sock, null), -EPERM);
@@ -389,8 +403,9 @@ static void test_hostile_files(void **state)
     assert_int_equal(ask(sock, foreign), -EPERM);
     assert_int_equal(ask(sock, -1), -EINVAL);
 
-    cleanup_fd int a = new_file(w->cache, "a", O_RDONLY), a2 = new_file(w->cache, "a", O_RDWR), b = new_file(w->cache, "b", O_RDONLY),
-                   c = new_file(w->cache, "c", O_RDONLY), d = new_file(w->cache, "d", O_RDONLY);
+    cleanup_fd int a = new_file(w->cache, "a", O_RDONLY), a2 = new_file(w->cache, "a", O_RDWR),
+                   b = new_file(w->cache, "b", O_RDONLY), c = new_file(w->cache, "c", O_RDONLY),
+                   d = new_file(w->cache, "d", O_RDONLY);
     int64_t id = ask(sock, a);
     assert_true(id > 0);
     assert_int_equal(ask(sock, a2), id); /* the file counts, not the fd */
@@ -399,11 +414,13 @@ static void test_hostile_files(void **state)
     assert_true(ask(sock, c) > 0);
     assert_int_equal(ask(sock, d), -ENFILE); /* backing_max is 3 */
     assert_int_equal(keep_send(sock, KEEP_BACKING_CLOSE, &id_b, sizeof id_b, -1, &e), 0);
-    assert_int_equal(keep_send(sock, KEEP_BACKING_CLOSE, &(int64_t){987654}, sizeof id_b, -1, &e), 0);
+    assert_int_equal(
+        keep_send(sock, KEEP_BACKING_CLOSE, &(int64_t){987654}, sizeof id_b, -1, &e), 0);
     assert_true(ask(sock, d) > 0);
     assert_int_equal(state_of(w).backing_files, 3);
     close(sock);
-    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 3 * NS_PER_S, &e), 0); /* nobody answers: it is aborted then */
+    /* nobody answers: it is aborted then */
+    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 3 * NS_PER_S, &e), 0);
     world_close(w);
 }
 
@@ -473,8 +490,8 @@ static void test_who(void **state)
     must_stage(w);
     pid_t stranger = fork();
     if (stranger == 0) { /* where the mount is not */
-        if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || umount2(w->staging, MNT_DETACH) ||
-            write(ready[1], "", 1) != 1)
+        if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)
+            || umount2(w->staging, MNT_DETACH) || write(ready[1], "", 1) != 1)
             _exit(1);
         for (;;)
             pause();

@@ -45,8 +45,9 @@ static void test_parse(void **state)
 static void test_malformed(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"x", "22 1 0:21 / /", "22 1 0:21 / / rw", "22 1 0:21 / / rw shared:1", "a 1 0:21 / / rw - t s o",
-        "22 1 021 / / rw - t s o", "22 1 0:21x / / rw - t s o", "22 1 0:21 / / rw -"};
+    static const char *const bad[] = {"x", "22 1 0:21 / /", "22 1 0:21 / / rw",
+        "22 1 0:21 / / rw shared:1", "a 1 0:21 / / rw - t s o", "22 1 021 / / rw - t s o",
+        "22 1 0:21x / / rw - t s o", "22 1 0:21 / / rw -"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct err e = ERR_INIT;
         struct mountinfo m;
@@ -71,7 +72,8 @@ static void test_bind(void **state)
 {
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
-    cleanup_free char *from = path_join(env->dir, "from"), *to = path_join(env->dir, "to"), *file = path_join(to, "file");
+    cleanup_free char *from = path_join(env->dir, "from"), *to = path_join(env->dir, "to"),
+                      *file = path_join(to, "file");
     bool read_only = false, fuse = true;
     assert_int_equal(mkdir(from, 0755), 0);
     assert_int_equal(mkdir(to, 0755), 0);
@@ -97,8 +99,10 @@ static void test_bind(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest pure[] = {cmocka_unit_test(test_parse), cmocka_unit_test(test_malformed), cmocka_unit_test(test_here)};
-    const struct CMUnitTest mounts[] = {cmocka_unit_test_setup_teardown(test_bind, csi_env_setup, csi_env_teardown)};
+    const struct CMUnitTest pure[] = {cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_malformed), cmocka_unit_test(test_here)};
+    const struct CMUnitTest mounts[] = {
+        cmocka_unit_test_setup_teardown(test_bind, csi_env_setup, csi_env_teardown)};
     int failed = cmocka_run_group_tests(pure, NULL, NULL);
     if (!csi_env_can_mount())
         return failed;

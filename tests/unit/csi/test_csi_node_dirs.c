@@ -10,10 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct source client = {.kind = SOURCE_CLIENT, .ns = "team-a", .uid = "0b2c", .pod = "mnist-client-1"};
-static const struct source dataset = {.kind = SOURCE_DATASET, .ns = "team-a", .uid = "0b2c", .name = "mnist"};
-static const struct source worker = {.kind = SOURCE_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-0"};
-static const struct source worker1 = {.kind = SOURCE_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-1"};
+static const struct source client = {
+    .kind = SOURCE_CLIENT, .ns = "team-a", .uid = "0b2c", .pod = "mnist-client-1"};
+static const struct source dataset = {
+    .kind = SOURCE_DATASET, .ns = "team-a", .uid = "0b2c", .name = "mnist"};
+static const struct source worker = {
+    .kind = SOURCE_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-0"};
+static const struct source worker1 = {
+    .kind = SOURCE_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-1"};
 
 static bool there(const struct csi_env *env, const char *below)
 {
@@ -94,7 +98,8 @@ static void test_hostile_cache(void **state)
 {
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
-    cleanup_free char *precious = path_join(env->dir, "precious"), *file = path_join(precious, "file");
+    cleanup_free char *precious = path_join(env->dir, "precious"),
+                      *file = path_join(precious, "file");
     assert_int_equal(mkdir(precious, 0700), 0);
     assert_int_equal(file_write_atomic(file, "x", 1, 0600, &e), 0);
     struct places *p = places_new(env->dir, 0, &e);

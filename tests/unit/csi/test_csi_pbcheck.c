@@ -31,7 +31,8 @@ static void test_good(void **state)
     packed(&r.base, &data, &len);
     assert_int_equal(pbcheck(DESCRIPTOR, data, len, &e), 0);
     assert_int_equal(pbcheck(DESCRIPTOR, NULL, 0, &e), 0);
-    assert_int_equal(pbcheck(DESCRIPTOR, (const uint8_t *)"\xa2\x06\x01\xff", 4, &e), 0); /* field 100: not known, not looked at */
+    /* field 100: not known, not looked at */
+    assert_int_equal(pbcheck(DESCRIPTOR, (const uint8_t *)"\xa2\x06\x01\xff", 4, &e), 0);
 }
 
 static void test_bad(void **state)
@@ -42,22 +43,30 @@ static void test_bad(void **state)
         size_t len;
         const char *why;
     } cases[] = {
-        {"\x0a\x03" "a\0b", 5, "field volume_id holds a NUL byte"},
+        {"\x0a\x03"
+         "a\0b",
+            5, "field volume_id holds a NUL byte"},
         {"\x0a\x01\xff", 3, "field volume_id is not valid UTF-8"},
-        {"\x0a\x02\xc0\x80", 4, "field volume_id is not valid UTF-8"},             /* overlong */
-        {"\x0a\x03\xed\xa0\x80", 5, "field volume_id is not valid UTF-8"},         /* surrogate */
-        {"\x0a\x04\xf4\x90\x80\x80", 6, "field volume_id is not valid UTF-8"},     /* beyond U+10FFFF */
-        {"\x0a\x02\xe4\xbd", 4, "field volume_id is not valid UTF-8"},             /* cut off */
-        {"\x32\x06\x0a\x01" "a\x12\x01\x80", 8, "field value is not valid UTF-8"}, /* in a map */
-        {"\x0a\x05" "ab", 4, "field 1 is cut off"},
+        {"\x0a\x02\xc0\x80", 4, "field volume_id is not valid UTF-8"},     /* overlong */
+        {"\x0a\x03\xed\xa0\x80", 5, "field volume_id is not valid UTF-8"}, /* surrogate */
+        /* beyond U+10FFFF */
+        {"\x0a\x04\xf4\x90\x80\x80", 6, "field volume_id is not valid UTF-8"},
+        {"\x0a\x02\xe4\xbd", 4, "field volume_id is not valid UTF-8"}, /* cut off */
+        {"\x32\x06\x0a\x01"
+         "a\x12\x01\x80",
+            8, "field value is not valid UTF-8"}, /* in a map */
+        {"\x0a\x05"
+         "ab",
+            4, "field 1 is cut off"},
         {"\x0a", 1, "field 1 is cut off"},
-        {"\x0b", 1, "field 1 is cut off or of an unknown kind"},                   /* a group */
+        {"\x0b", 1, "field 1 is cut off or of an unknown kind"}, /* a group */
         {"\x00", 1, "broken tag"},
         {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11, "broken tag"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
-        assert_int_equal(pbcheck(DESCRIPTOR, (const uint8_t *)cases[i].bytes, cases[i].len, &e), -1);
+        assert_int_equal(
+            pbcheck(DESCRIPTOR, (const uint8_t *)cases[i].bytes, cases[i].len, &e), -1);
         assert_int_equal(e.cls, ERR_INVALID);
         if (!strstr(e.msg, cases[i].why))
             fail_msg("case %zu: '%s' does not say '%s'", i, e.msg, cases[i].why);

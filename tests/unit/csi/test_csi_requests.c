@@ -1,4 +1,5 @@
-/* What becomes of requests that are under way when a client ends or the keeper restarts, on real FUSE mounts. */
+/* What becomes of requests that are under way when a client ends or the keeper restarts, on real
+ * FUSE mounts. */
 #include "tests/unit/csi/csi_fixture.h"
 
 #include "csi/mount.h"
@@ -13,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A keeper, and a client that takes so long over each READ: its files may not be registered, so that every read goes to it. */
+/* A keeper, and a client that takes so long over each READ: its files may not be registered, so
+ * that every read goes to it. */
 static pid_t slow_client(struct world *w, const char *ms)
 {
     assert_int_equal(chmod(w->cache, 0755), 0);
@@ -72,7 +74,8 @@ static void test_request_over_restart(void **state)
     end_client(pid);
 }
 
-/* One request that the reader itself waits for: not by way of the page cache, where who waits can be killed anyway. */
+/* One request that the reader itself waits for: not by way of the page cache, where who waits can
+ * be killed anyway. */
 static void read_direct(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);

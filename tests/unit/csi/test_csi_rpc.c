@@ -6,8 +6,8 @@
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 #include "tests/fake/grpc_client.h"
-#include "tests/unit/csi/csi_env.h"
 #include "tests/lib/eventually.h"
+#include "tests/unit/csi/csi_env.h"
 
 #include "csi/proto/csi.pb-c.h"
 
@@ -21,9 +21,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define IN csi__node_unpublish_volume_request__descriptor
-#define OUT csi__node_get_info_response__descriptor
-#define WORKERS 2
+#define IN         csi__node_unpublish_volume_request__descriptor
+#define OUT        csi__node_get_info_response__descriptor
+#define WORKERS    2
 #define PATIENT_MS 60000 /* a machine that stops for seconds is no fault of the server */
 
 struct world {
@@ -38,14 +38,17 @@ struct world {
     int sys;
 };
 
-static int echo(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int echo(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)e;
-    ((Csi__NodeGetInfoResponse *)resp)->node_id = rpc_strdup(call, ((const Csi__NodeUnpublishVolumeRequest *)req)->volume_id);
+    ((Csi__NodeGetInfoResponse *)resp)->node_id = rpc_strdup(
+        call, ((const Csi__NodeUnpublishVolumeRequest *)req)->volume_id);
     return 0;
 }
 
-static int refuse(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int refuse(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)resp;
     const struct world *w = rpc_user(call);
@@ -55,7 +58,8 @@ static int refuse(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCM
 }
 
 /* Waits until it is cancelled. */
-static int wait_cancelled(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int wait_cancelled(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)resp;
     struct world *w = rpc_user(call);
@@ -67,14 +71,18 @@ static int wait_cancelled(struct rpc_call *call, const ProtobufCMessage *req, Pr
     return err_set(e, ERR_RETRY, "cancelled");
 }
 
-static int deadline_left(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int deadline_left(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
-    ((Csi__NodeGetInfoResponse *)resp)->max_volumes_per_node = (rpc_deadline_ns(call) - clock_mono_ns()) / NS_PER_MS;
+    ((Csi__NodeGetInfoResponse *)resp)->max_volumes_per_node = (rpc_deadline_ns(call)
+                                                                   - clock_mono_ns())
+        / NS_PER_MS;
     return 0;
 }
 
-static int slow(struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+static int slow(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)resp, (void)e;
     struct world *w = rpc_user(call);
@@ -99,9 +107,15 @@ static int setup(void **state)
     w->env = *state;
     w->sock = path_join(w->env->dir, "s");
     const char *socks[] = {w->sock};
-    const struct rpc_method methods[] = {{"/t/Wait", &IN, &OUT, wait_cancelled, false}, {"/t/Echo", &IN, &OUT, echo, true},
-        {"/t/Refuse", &IN, &OUT, refuse, true}, {"/t/Deadline", &IN, &OUT, deadline_left, false}, {"/t/Slow", &IN, &OUT, slow, false}};
-    struct rpc_conf conf = {.sockets = socks, .nsockets = 1, .methods = methods, .nmethods = ARRAY_LEN(methods), .workers = WORKERS, .user = w};
+    const struct rpc_method methods[] = {{"/t/Wait", &IN, &OUT, wait_cancelled, false},
+        {"/t/Echo", &IN, &OUT, echo, true}, {"/t/Refuse", &IN, &OUT, refuse, true},
+        {"/t/Deadline", &IN, &OUT, deadline_left, false}, {"/t/Slow", &IN, &OUT, slow, false}};
+    struct rpc_conf conf = {.sockets = socks,
+        .nsockets = 1,
+        .methods = methods,
+        .nmethods = ARRAY_LEN(methods),
+        .workers = WORKERS,
+        .user = w};
     w->server = rpc_new(&conf, &e);
     if (!w->server || pthread_create(&w->runner, NULL, run, w))
         return -1;
@@ -124,7 +138,8 @@ static int teardown(void **state)
     return csi_env_teardown(&env) || left;
 }
 
-static int call(struct world *w, struct grpc_client *c, const char *path, const char *text, int ms, char *why, Csi__NodeGetInfoResponse **out)
+static int call(struct world *w, struct grpc_client *c, const char *path, const char *text, int ms,
+    char *why, Csi__NodeGetInfoResponse **out)
 {
     (void)w;
     Csi__NodeUnpublishVolumeRequest r = CSI__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
@@ -144,11 +159,13 @@ static void test_answers(void **state)
     char why[512];
     Csi__NodeGetInfoResponse *out;
     for (int i = 0; i < 50; i++) {
-        assert_int_equal(call(w, w->client, "/t/Echo", "h\xc3\xa4llo", PATIENT_MS, why, &out), GRPC_STATUS_OK);
+        assert_int_equal(
+            call(w, w->client, "/t/Echo", "h\xc3\xa4llo", PATIENT_MS, why, &out), GRPC_STATUS_OK);
         assert_string_equal(out->node_id, "h\xc3\xa4llo");
         protobuf_c_message_free_unpacked(&out->base, NULL);
     }
-    assert_int_equal(call(w, w->client, "/t/Echo", "", PATIENT_MS, why, &out), GRPC_STATUS_OK); /* empty message, both ways */
+    /* empty message, both ways */
+    assert_int_equal(call(w, w->client, "/t/Echo", "", PATIENT_MS, why, &out), GRPC_STATUS_OK);
     assert_string_equal(out->node_id, "");
     protobuf_c_message_free_unpacked(&out->base, NULL);
     assert_int_equal(call(w, w->client, "/t/Deadline", "", PATIENT_MS, why, &out), GRPC_STATUS_OK);
@@ -164,31 +181,50 @@ static void test_refusals(void **state)
     struct world *w = *state;
     char why[512];
     ProtobufCMessage *answer;
-    assert_int_equal(call(w, w->client, "/t/None", "", PATIENT_MS, why, NULL), GRPC_STATUS_UNIMPLEMENTED);
+    assert_int_equal(
+        call(w, w->client, "/t/None", "", PATIENT_MS, why, NULL), GRPC_STATUS_UNIMPLEMENTED);
     assert_string_equal(why, "this driver has no method /t/None");
-    assert_int_equal(grpc_client_raw(w->client, "/t/Echo", "\x0a\x01\xff", 3, &OUT, &answer, PATIENT_MS, why), GRPC_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(
+        grpc_client_raw(w->client, "/t/Echo", "\x0a\x01\xff", 3, &OUT, &answer, PATIENT_MS, why),
+        GRPC_STATUS_INVALID_ARGUMENT);
     assert_string_equal(why, "field volume_id is not valid UTF-8");
-    assert_int_equal(grpc_client_raw(w->client, "/t/Echo", "\x0a\x03" "a\0b", 5, &OUT, &answer, PATIENT_MS, why), GRPC_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(grpc_client_raw(w->client, "/t/Echo",
+                         "\x0a\x03"
+                         "a\0b",
+                         5, &OUT, &answer, PATIENT_MS, why),
+        GRPC_STATUS_INVALID_ARGUMENT);
     assert_string_equal(why, "field volume_id holds a NUL byte");
-    assert_int_equal(grpc_client_raw(w->client, "/t/Echo", "\x0a\x7f" "a", 3, &OUT, &answer, PATIENT_MS, why), GRPC_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(grpc_client_raw(w->client, "/t/Echo",
+                         "\x0a\x7f"
+                         "a",
+                         3, &OUT, &answer, PATIENT_MS, why),
+        GRPC_STATUS_INVALID_ARGUMENT);
     size_t huge = (5u << 20);
     cleanup_free char *data = xcalloc(1, huge);
-    assert_int_equal(grpc_client_raw(w->client, "/t/Echo", data, huge, &OUT, &answer, PATIENT_MS, why), GRPC_STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(
+        grpc_client_raw(w->client, "/t/Echo", data, huge, &OUT, &answer, PATIENT_MS, why),
+        GRPC_STATUS_RESOURCE_EXHAUSTED);
     static const struct {
         enum err_class cls;
         int sys, status;
     } cases[] = {
-        {ERR_RETRY, 0, GRPC_STATUS_UNAVAILABLE},           {ERR_RETRY, ETIMEDOUT, GRPC_STATUS_DEADLINE_EXCEEDED},
-        {ERR_RETRY, ECANCELED, GRPC_STATUS_CANCELLED},     {ERR_CONFLICT, 0, GRPC_STATUS_ABORTED},
-        {ERR_CONFLICT, EBUSY, GRPC_STATUS_FAILED_PRECONDITION}, {ERR_NOTFOUND, ENOENT, GRPC_STATUS_NOT_FOUND},
-        {ERR_EXISTS, 0, GRPC_STATUS_ALREADY_EXISTS},       {ERR_INVALID, 0, GRPC_STATUS_INVALID_ARGUMENT},
-        {ERR_DENIED, EACCES, GRPC_STATUS_PERMISSION_DENIED}, {ERR_EXHAUSTED, ENOSPC, GRPC_STATUS_RESOURCE_EXHAUSTED},
+        {ERR_RETRY, 0, GRPC_STATUS_UNAVAILABLE},
+        {ERR_RETRY, ETIMEDOUT, GRPC_STATUS_DEADLINE_EXCEEDED},
+        {ERR_RETRY, ECANCELED, GRPC_STATUS_CANCELLED},
+        {ERR_CONFLICT, 0, GRPC_STATUS_ABORTED},
+        {ERR_CONFLICT, EBUSY, GRPC_STATUS_FAILED_PRECONDITION},
+        {ERR_NOTFOUND, ENOENT, GRPC_STATUS_NOT_FOUND},
+        {ERR_EXISTS, 0, GRPC_STATUS_ALREADY_EXISTS},
+        {ERR_INVALID, 0, GRPC_STATUS_INVALID_ARGUMENT},
+        {ERR_DENIED, EACCES, GRPC_STATUS_PERMISSION_DENIED},
+        {ERR_EXHAUSTED, ENOSPC, GRPC_STATUS_RESOURCE_EXHAUSTED},
         {ERR_FATAL, EIO, GRPC_STATUS_INTERNAL},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         w->cls = cases[i].cls;
         w->sys = cases[i].sys;
-        assert_int_equal(call(w, w->client, "/t/Refuse", "", PATIENT_MS, why, NULL), cases[i].status);
+        assert_int_equal(
+            call(w, w->client, "/t/Refuse", "", PATIENT_MS, why, NULL), cases[i].status);
         assert_string_equal(why, "volume x: no");
     }
 }
@@ -203,7 +239,8 @@ static void *call_wait(void *arg)
     return (void *)(intptr_t)status;
 }
 
-/* Handlers learn that their caller no longer waits; meanwhile quick methods are answered at once. */
+/* Handlers learn that their caller no longer waits; meanwhile quick methods are answered at once.
+ */
 static void test_deadline_and_fast(void **state)
 {
     struct world *w = *state;

@@ -18,7 +18,8 @@ static int64_t soon(int64_t ms) { return clock_mono_ns() + ms * NS_PER_MS; }
 
 static void fill(struct volume *v)
 {
-    v->source = (struct source){.kind = SOURCE_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
+    v->source = (struct source){
+        .kind = SOURCE_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
     v->staging = xstrdup("/var/lib/kubelet/x y\"z/globalmount");
     v->read_only = true;
     v->mode = 3;
@@ -73,16 +74,18 @@ static void test_broken_records(void **state)
     struct volume v = {.id = (char *)"pv-1"};
     fill(&v);
     cleanup_free char *good = volume_to_json(&v);
-    static const char *const changes[][2] = {{"\"version\":1", "\"version\":2"}, {"\"namespace\":\"default\"", "\"namespace\":\"../x\""},
-        {"\"uid\":\"0b2c\"", "\"uid\":\"\""}, {"\"kind\":\"dataset\"", "\"kind\":\"else\""}, {"/pods/1/mount", "/pods/../mount"},
-        {"\"id\":\"pv-1\"", "\"id\":\"a/b\""}, {"{", "["}};
+    static const char *const changes[][2] = {{"\"version\":1", "\"version\":2"},
+        {"\"namespace\":\"default\"", "\"namespace\":\"../x\""},
+        {"\"uid\":\"0b2c\"", "\"uid\":\"\""}, {"\"kind\":\"dataset\"", "\"kind\":\"else\""},
+        {"/pods/1/mount", "/pods/../mount"}, {"\"id\":\"pv-1\"", "\"id\":\"a/b\""}, {"{", "["}};
     struct volume *read = volume_from_json(good, strlen(good), &e);
     assert_non_null(read);
     volume_free(read);
     for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
         char *at = strstr(good, changes[i][0]);
         assert_non_null(at);
-        cleanup_free char *bad = xasprintf("%.*s%s%s", (int)(at - good), good, changes[i][1], at + strlen(changes[i][0]));
+        cleanup_free char *bad = xasprintf(
+            "%.*s%s%s", (int)(at - good), good, changes[i][1], at + strlen(changes[i][0]));
         cleanup_free char *name = xasprintf("%s/bad-%zu.json", env->dir, i);
         err_clear(&e);
         assert_null(volume_from_json(bad, strlen(bad), &e));
@@ -91,7 +94,8 @@ static void test_broken_records(void **state)
     }
     for (size_t i = 0; i < v.ntargets; i++)
         free(v.targets[i].path);
-    free(v.targets), free(v.staging), free(v.params[0].key), free(v.params[0].value), free(v.params);
+    free(v.targets), free(v.staging), free(v.params[0].key), free(v.params[0].value),
+        free(v.params);
     struct volumes *vs = volumes_open(env->dir, &e); /* starts all the same */
     assert_int_equal(volumes_count(vs), 0);
     volumes_free(vs);

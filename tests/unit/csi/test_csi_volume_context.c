@@ -20,20 +20,34 @@ static void test_names(void **state)
         const char *text;
         bool good;
     } cases[] = {
-        {source_label, "default", true},        {source_label, UID, true},
-        {source_label, "", false},              {source_label, "..", false},
-        {source_label, "a/b", false},           {source_label, "-a", false},
-        {source_label, "a-", false},            {source_label, "A", false},
-        {source_label, "a.b", false},           {source_label, "a\n", false},
-        {source_subdomain, "a.b-c.d", true},    {source_subdomain, "a..b", false},
-        {source_subdomain, ".a", false},        {source_subdomain, "a/../b", false},
-        {source_subdomain, "", false},          {source_volume_id, "csi-12ab_C.d", true},
-        {source_volume_id, ".hidden", false},   {source_volume_id, "a/b", false},
-        {source_volume_id, "", false},          {source_path, "/var/lib/x", true},
-        {source_path, "/", true},               {source_path, "//a//b/", true},
-        {source_path, "some/path", false},      {source_path, "", false},
-        {source_path, "/a/../b", false},        {source_path, "/a/..", false},
-        {source_path, "/a/./b", false},         {source_path, "/a/...", true},
+        {source_label, "default", true},
+        {source_label, UID, true},
+        {source_label, "", false},
+        {source_label, "..", false},
+        {source_label, "a/b", false},
+        {source_label, "-a", false},
+        {source_label, "a-", false},
+        {source_label, "A", false},
+        {source_label, "a.b", false},
+        {source_label, "a\n", false},
+        {source_subdomain, "a.b-c.d", true},
+        {source_subdomain, "a..b", false},
+        {source_subdomain, ".a", false},
+        {source_subdomain, "a/../b", false},
+        {source_subdomain, "", false},
+        {source_volume_id, "csi-12ab_C.d", true},
+        {source_volume_id, ".hidden", false},
+        {source_volume_id, "a/b", false},
+        {source_volume_id, "", false},
+        {source_path, "/var/lib/x", true},
+        {source_path, "/", true},
+        {source_path, "//a//b/", true},
+        {source_path, "some/path", false},
+        {source_path, "", false},
+        {source_path, "/a/../b", false},
+        {source_path, "/a/..", false},
+        {source_path, "/a/./b", false},
+        {source_path, "/a/...", true},
         {source_path, "/a..b/c", true},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
@@ -56,7 +70,8 @@ static void test_persistent(void **state)
     (void)state;
     struct err e = ERR_INIT;
     struct source s;
-    struct source_pair p[] = {{VOL_DATASET_NAMESPACE, "default"}, {VOL_DATASET_UID, UID}, {VOL_DATASET_NAME, "mnist"}, {VOL_READ_ONLY, "true"}};
+    struct source_pair p[] = {{VOL_DATASET_NAMESPACE, "default"}, {VOL_DATASET_UID, UID},
+        {VOL_DATASET_NAME, "mnist"}, {VOL_READ_ONLY, "true"}};
     assert_int_equal(source_of_persistent(p, 4, &s, &e), 0);
     assert_int_equal(s.kind, SOURCE_DATASET);
     assert_string_equal(s.ns, "default");
@@ -87,8 +102,9 @@ static void test_inline(void **state)
     (void)state;
     struct err e = ERR_INIT;
     struct source s;
-    struct source_pair p[] = {{VOL_EPHEMERAL, "true"}, {VOL_KIND, "worker"}, {VOL_POD_NAMESPACE, "team-a"}, {VOL_POD_NAME, "mnist-cache-0"},
-        {VOL_DATASET_UID, UID}, {VOL_DATASET_NAMESPACE, "kube-system"}};
+    struct source_pair p[] = {{VOL_EPHEMERAL, "true"}, {VOL_KIND, "worker"},
+        {VOL_POD_NAMESPACE, "team-a"}, {VOL_POD_NAME, "mnist-cache-0"}, {VOL_DATASET_UID, UID},
+        {VOL_DATASET_NAMESPACE, "kube-system"}};
     assert_true(source_is_inline(p, 6));
     assert_int_equal(source_of_inline(p, 6, &s, &e), 0);
     assert_int_equal(s.kind, SOURCE_WORKER);
@@ -100,7 +116,8 @@ static void test_inline(void **state)
     static const struct {
         size_t key;
         const char *value;
-    } bad[] = {{1, "dataset"}, {1, "child"}, {1, ""}, {2, ".."}, {2, ""}, {3, "a/b"}, {3, ""}, {4, "../x"}, {4, "/etc"}, {4, ""}};
+    } bad[] = {{1, "dataset"}, {1, "child"}, {1, ""}, {2, ".."}, {2, ""}, {3, "a/b"}, {3, ""},
+        {4, "../x"}, {4, "/etc"}, {4, ""}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         const char *good = p[bad[i].key].value;
         p[bad[i].key].value = bad[i].value;
@@ -117,8 +134,9 @@ static void test_child_config(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    struct source_pair p[] = {{"url", "s3://bucket/a \"b\""}, {"endpoint", "http://127.0.0.1:7070"}, {"cache-memory", "64Mi"},
-        {"cache-disk", "1Gi"}, {"write-type", "CacheThrough"}, {"csi.storage.k8s.io/pv/name", "x"}};
+    struct source_pair p[] = {{"url", "s3://bucket/a \"b\""}, {"endpoint", "http://127.0.0.1:7070"},
+        {"cache-memory", "64Mi"}, {"cache-disk", "1Gi"}, {"write-type", "CacheThrough"},
+        {"csi.storage.k8s.io/pv/name", "x"}};
     struct source_pair secret = {"secret-access-key", "do-not-show-this"};
     assert_int_equal(child_config_check(p, ARRAY_LEN(p), &e), 0);
     cleanup_free char *text = child_config("vol-1", true, p, ARRAY_LEN(p), &secret, 1);
@@ -127,15 +145,16 @@ static void test_child_config(void **state)
     assert_non_null(j);
     assert_string_equal(jget_str(j, "mounts[0].mountPoint", ""), "s3://bucket/a \"b\"");
     assert_string_equal(jget_str(j, "mounts[0].options.endpoint", ""), "http://127.0.0.1:7070");
-    assert_string_equal(jget_str(j, "mounts[0].secrets.secret-access-key", ""), "0/secret-access-key");
+    assert_string_equal(
+        jget_str(j, "mounts[0].secrets.secret-access-key", ""), "0/secret-access-key");
     assert_null(jget(j, "mounts[0].options.url"));
     assert_null(jget(j, "mounts[0].options.\"csi.storage.k8s.io/pv/name\""));
     assert_true(jget_bool(j, "readOnly", false));
     assert_int_equal(jget_int(j, "cache.tiers[0].quota", 0), 64 << 20);
     assert_string_equal(jget_str(j, "cache.tiers[1].medium", ""), "SSD");
     assert_string_equal(jget_str(j, "cache.writeType", ""), "CacheThrough");
-    static const struct source_pair bad[] = {{"url", "no-scheme"}, {"cache-memory", "lots"}, {"cache-disk", "-1"},
-        {"write-type", "Sometimes"}, {"write-type", "AsyncThrough"}};
+    static const struct source_pair bad[] = {{"url", "no-scheme"}, {"cache-memory", "lots"},
+        {"cache-disk", "-1"}, {"write-type", "Sometimes"}, {"write-type", "AsyncThrough"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct source_pair q[] = {bad[i], {"url", "file:///x"}};
         err_clear(&e);
@@ -146,7 +165,8 @@ static void test_child_config(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_persistent), cmocka_unit_test(test_inline),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
+        cmocka_unit_test(test_persistent), cmocka_unit_test(test_inline),
         cmocka_unit_test(test_child_config)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

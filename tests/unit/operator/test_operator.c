@@ -1,4 +1,5 @@
-/* The operator as a process: what it says before it can work, who leads, how it ends. MILLRACE_OPERATOR is the program. */
+/* The operator as a process: what it says before it can work, who leads, how it ends.
+ * MILLRACE_OPERATOR is the program. */
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -50,13 +51,16 @@ static int teardown(void **state)
     return file_remove_tree(dir, NULL);
 }
 
-/* None of those that connections and servers on port 0 get: other tests run meanwhile, and the operator comes to it a little later. */
+/* None of those that connections and servers on port 0 get: other tests run meanwhile, and the
+ * operator comes to it a little later. */
 static int free_port(void)
 {
     static int serial;
     for (int tries = 0; tries < 1000; tries++) {
         int port = 10000 + (getpid() * 31 + serial++) % 10000;
-        struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        struct sockaddr_in at = {.sin_family = AF_INET,
+            .sin_port = htons((uint16_t)port),
+            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         cleanup_fd int fd = socket(AF_INET, SOCK_STREAM, 0);
         if (fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0)
             return port;
@@ -68,7 +72,8 @@ static struct process start(const char *flag)
 {
     static int serial;
     struct process p = {.port = free_port()};
-    cleanup_free char *config = path_join(dir, "kubeconfig"), *address = xasprintf("127.0.0.1:%d", p.port);
+    cleanup_free char *config = path_join(dir, "kubeconfig"),
+                      *address = xasprintf("127.0.0.1:%d", p.port);
     const char *program = getenv("MILLRACE_OPERATOR");
     assert_non_null(program);
     snprintf(p.log, sizeof p.log, "%s/log.%d", dir, serial++);
@@ -77,13 +82,15 @@ static struct process start(const char *flag)
         int fd = open(p.log, O_CREAT | O_WRONLY | O_TRUNC, 0600);
         dup2(fd, 1);
         dup2(fd, 2);
-        execl(program, program, "--kubeconfig", config, "--metrics-address", address, "--leader-elect", flag, NULL);
+        execl(program, program, "--kubeconfig", config, "--metrics-address", address,
+            "--leader-elect", flag, NULL);
         _exit(127);
     }
     return p;
 }
 
-/* Exit status; 128 + signal if one ended it. Fails the test, and ends the process, if it does not end by itself in time. */
+/* Exit status; 128 + signal if one ended it. Fails the test, and ends the process, if it does not
+ * end by itself in time. */
 static int end_of(struct process *p)
 {
     int status = -1;
@@ -103,8 +110,11 @@ static bool says(const struct process *p, const char *path, int status, const ch
 {
     cleanup_free char *url = xasprintf("http://127.0.0.1:%d%s", p->port, path);
     cleanup_resp struct http_resp resp;
-    return http_do(http, &(struct http_req){.method = "GET", .url = url, .timeout_ns = 20 * NS_PER_S}, &resp, NULL) == 0 &&
-           resp.status == status && strstr(buf_str(&resp.body), text);
+    return http_do(http,
+               &(struct http_req){.method = "GET", .url = url, .timeout_ns = 20 * NS_PER_S}, &resp,
+               NULL)
+        == 0
+        && resp.status == status && strstr(buf_str(&resp.body), text);
 }
 
 static bool logged(const struct process *p, const char *text)
@@ -152,9 +162,10 @@ static void one_leads_the_other_stands_by(void **state)
     assert_int_equal(end_of(&a), 0);
     eventually(says(&b, "/readyz", 200, "leading"));
     /* somebody takes the lease by force: the process must end, and at once */
-    fake_api_put(api, &kube_leases, json_pack("{s:{s:s,s:s},s:{s:s,s:i,s:s}}", "metadata", "name", "millrace-operator", "namespace",
-                                              "default", "spec", "holderIdentity", "other", "leaseDurationSeconds", 15, "renewTime",
-                                              "2026-01-01T00:00:00.000000Z"));
+    fake_api_put(api, &kube_leases,
+        json_pack("{s:{s:s,s:s},s:{s:s,s:i,s:s}}", "metadata", "name", "millrace-operator",
+            "namespace", "default", "spec", "holderIdentity", "other", "leaseDurationSeconds", 15,
+            "renewTime", "2026-01-01T00:00:00.000000Z"));
     assert_int_equal(end_of(&b), 1);
     assert_true(logged(&b, "leadership is lost"));
 }
@@ -188,18 +199,22 @@ static void bad_flags_are_explained(void **state)
 
 static json_t *job(const char *name, const char *types)
 {
-    cleanup_free char *text = xasprintf("{\"apiVersion\":\"kubeflow.org/v1\",\"kind\":\"TFJob\",\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns\"},"
-                                        "\"spec\":{\"tfReplicaSpecs\":{%s}}}", name, types);
+    cleanup_free char *text = xasprintf(
+        "{\"apiVersion\":\"kubeflow.org/v1\",\"kind\":\"TFJob\",\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns\"},"
+        "\"spec\":{\"tfReplicaSpecs\":{%s}}}",
+        name, types);
     json_t *j = json_parse(text, strlen(text), NULL);
     assert_non_null(j);
     return j;
 }
 
-/* The names are training-operator's. A job without replicas has succeeded at once; one with a chief and a master is none. */
+/* The names are training-operator's. A job without replicas has succeeded at once; one with a chief
+ * and a master is none. */
 static void it_counts_jobs_by_the_names_that_dashboards_know(void **state)
 {
     (void)state;
-    static const char template[] = "\"template\":{\"spec\":{\"containers\":[{\"name\":\"tensorflow\",\"image\":\"i\"}]}}";
+    static const char template[] =
+        "\"template\":{\"spec\":{\"containers\":[{\"name\":\"tensorflow\",\"image\":\"i\"}]}}";
     cleanup_free char *none = xasprintf("\"Worker\":{\"replicas\":0,%s}", template);
     cleanup_free char *both = xasprintf("\"Chief\":{%s},\"Master\":{%s}", template, template);
     fake_api_put(api, &kube_tfjobs, job("old", none));
@@ -207,16 +222,19 @@ static void it_counts_jobs_by_the_names_that_dashboards_know(void **state)
     eventually(logged(&p, "controllers run"));
     fake_api_put(api, &kube_tfjobs, job("new", none));
     fake_api_put(api, &kube_tfjobs, job("bad", both));
-    static const char *const lines[] = {"created_total{job_namespace=\"ns\",framework=\"tensorflow\"} 2",
-                                        "successful_total{job_namespace=\"ns\",framework=\"tensorflow\"} 2",
-                                        "failed_total{job_namespace=\"ns\",framework=\"tensorflow\"} 1"};
+    static const char *const lines[] = {
+        "created_total{job_namespace=\"ns\",framework=\"tensorflow\"} 2",
+        "successful_total{job_namespace=\"ns\",framework=\"tensorflow\"} 2",
+        "failed_total{job_namespace=\"ns\",framework=\"tensorflow\"} 1"};
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
-        cleanup_free char *line = xasprintf("\ntraining_operator_jobs_%s\n", lines[i]), *old = xasprintf("\ntf_operator_jobs_%s\n", lines[i]);
+        cleanup_free char *line = xasprintf("\ntraining_operator_jobs_%s\n", lines[i]),
+                          *old = xasprintf("\ntf_operator_jobs_%s\n", lines[i]);
         eventually(says(&p, "/metrics", 200, line));
         eventually(says(&p, "/metrics", 200, old));
     }
     fake_api_remove(api, &kube_tfjobs, "ns/bad");
-    eventually(says(&p, "/metrics", 200, "\ntraining_operator_jobs_deleted_total{job_namespace=\"ns\",framework=\"tensorflow\"} 1\n"));
+    eventually(says(&p, "/metrics", 200,
+        "\ntraining_operator_jobs_deleted_total{job_namespace=\"ns\",framework=\"tensorflow\"} 1\n"));
     kill(p.pid, SIGTERM);
     assert_int_equal(end_of(&p), 0);
 }
@@ -228,7 +246,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_waits_for_its_kinds_and_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(it_can_be_stopped_while_it_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(one_leads_the_other_stands_by, setup, teardown),
-        cmocka_unit_test_setup_teardown(it_counts_jobs_by_the_names_that_dashboards_know, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            it_counts_jobs_by_the_names_that_dashboards_know, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_flags_are_explained, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* cache_fake — a source of bytes for the cache's tests: the content follows from path, version and offset, so that every byte read
- * can be checked; it can fail, be slow, and counts what it is asked for. */
+/* cache_fake — a source of bytes for the cache's tests: the content follows from path, version and
+ * offset, so that every byte read can be checked; it can fail, be slow, and counts what it is asked
+ * for. */
 #ifndef MILLRACE_TESTS_UNIT_FUSE_CACHE_CACHE_FAKE_H
 #define MILLRACE_TESTS_UNIT_FUSE_CACHE_CACHE_FAKE_H
 
@@ -15,11 +16,12 @@
 struct fake {
     atomic_uint fetches, fail_percent, delay_us, running, most_running;
     _Atomic uint64_t bytes;
-    atomic_uint fail_next;          /* that many fetches fail, whatever fail_percent says */
-    _Atomic uint64_t slow_from;     /* bytes from this offset on do not come while `gate` is closed */
+    atomic_uint fail_next; /* that many fetches fail, whatever fail_percent says */
+    /* bytes from this offset on do not come while `gate` is closed */
+    _Atomic uint64_t slow_from;
     atomic_bool gate;
-    atomic_uint origin;             /* of all bytes */
-    char gone[64];                  /* fetches of this version fail with CONFLICT */
+    atomic_uint origin; /* of all bytes */
+    char gone[64];      /* fetches of this version fail with CONFLICT */
 };
 
 static inline uint64_t fake_seed(const char *path, const char *version)
@@ -28,8 +30,8 @@ static inline uint64_t fake_seed(const char *path, const char *version)
 }
 
 /* Much of a test's time would go here: not instrumented. */
-__attribute__((no_sanitize("thread", "address", "undefined"), optimize("O2"))) static inline void fake_fill(uint64_t seed,
-    uint64_t off, void *buf, size_t len)
+__attribute__((no_sanitize("thread", "address", "undefined"), optimize("O2"))) static inline void
+fake_fill(uint64_t seed, uint64_t off, void *buf, size_t len)
 {
     unsigned char *p = buf;
     if (off % 8 == 0)
@@ -49,7 +51,8 @@ __attribute__((no_sanitize("thread", "address", "undefined"), optimize("O2"))) s
     }
 }
 
-static inline int fake_check(const char *path, const char *version, uint64_t off, const void *buf, size_t len)
+static inline int fake_check(
+    const char *path, const char *version, uint64_t off, const void *buf, size_t len)
 {
     unsigned char *want = malloc(len);
     fake_fill(fake_seed(path, version), off, want, len);
@@ -59,8 +62,8 @@ static inline int fake_check(const char *path, const char *version, uint64_t off
 }
 
 /* In pieces of many sizes, as they come from a network. */
-static inline int fake_give(struct fake *f, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
-    const atomic_bool *cancel, struct err *e)
+static inline int fake_give(struct fake *f, const struct cache_key *key, uint64_t off, size_t len,
+    struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
     static __thread char piece[128u << 10];
     uint64_t seed = fake_seed(key->path, key->version);
@@ -80,15 +83,17 @@ static inline int fake_give(struct fake *f, const struct cache_key *key, uint64_
     return 0;
 }
 
-static inline int fake_answer(struct fake *f, unsigned n, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
-    const atomic_bool *cancel, struct err *e)
+static inline int fake_answer(struct fake *f, unsigned n, const struct cache_key *key, uint64_t off,
+    size_t len, struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
     unsigned left = f->fail_next;
     while (left && !atomic_compare_exchange_weak(&f->fail_next, &left, left - 1))
         ;
     if (left || hash64_mix(n, 7) % 100 < f->fail_percent) {
         /* a body cut in the middle */
-        return fake_give(f, key, off, len / 2, sink, cancel, e) ? -1 : err_set(e, ERR_RETRY, "the fake source fails on purpose");
+        return fake_give(f, key, off, len / 2, sink, cancel, e)
+            ? -1
+            : err_set(e, ERR_RETRY, "the fake source fails on purpose");
     }
     if (f->gone[0] && strcmp(f->gone, key->version) == 0) {
         err_set(e, ERR_CONFLICT, "%s has another version now", key->path);
@@ -100,11 +105,12 @@ static inline int fake_answer(struct fake *f, unsigned n, const struct cache_key
     return fake_give(f, key, off, len, sink, cancel, e);
 }
 
-static inline int fake_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink,
-    const atomic_bool *cancel, struct err *e)
+static inline int fake_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len,
+    struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
     struct fake *f = user;
-    unsigned n = atomic_fetch_add(&f->fetches, 1), now = atomic_fetch_add(&f->running, 1) + 1, most = f->most_running;
+    unsigned n = atomic_fetch_add(&f->fetches, 1), now = atomic_fetch_add(&f->running, 1) + 1,
+             most = f->most_running;
     while (now > most && !atomic_compare_exchange_weak(&f->most_running, &most, now))
         ;
     atomic_fetch_add(&f->bytes, len);

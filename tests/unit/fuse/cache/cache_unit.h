@@ -1,4 +1,5 @@
-/* cache_unit — what the programs that test the cache share: a directory of its own for each test, and reads that check every byte. */
+/* cache_unit — what the programs that test the cache share: a directory of its own for each test,
+ * and reads that check every byte. */
 #ifndef MILLRACE_TESTS_UNIT_FUSE_CACHE_CACHE_UNIT_H
 #define MILLRACE_TESTS_UNIT_FUSE_CACHE_CACHE_UNIT_H
 
@@ -6,8 +7,8 @@
 
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
-#include "tests/unit/fuse/cache/cache_fake.h"
 #include "tests/lib/eventually.h"
+#include "tests/unit/fuse/cache/cache_fake.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,11 @@ static inline struct cache *open_cache(int64_t mem, int64_t ssd)
         tiers[n++] = (struct conf_tier){CONF_MEM, mem};
     if (ssd)
         tiers[n++] = (struct conf_tier){CONF_SSD, ssd};
-    struct cache_conf conf = {.dir = ssd ? dir : NULL, .tiers = tiers, .ntiers = n, .buffer_budget = 64 << 20, .fetch_threads = 8,
+    struct cache_conf conf = {.dir = ssd ? dir : NULL,
+        .tiers = tiers,
+        .ntiers = n,
+        .buffer_budget = 64 << 20,
+        .fetch_threads = 8,
         .source = {fake_fetch, &fake}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&conf, &e);
@@ -54,7 +59,8 @@ static inline struct cache *open_cache(int64_t mem, int64_t ssd)
     return c;
 }
 
-static inline struct cache_file *open_file(struct cache *c, const char *path, const char *version, uint64_t size)
+static inline struct cache_file *open_file(
+    struct cache *c, const char *path, const char *version, uint64_t size)
 {
     struct cache_key key = {0, path, version, size};
     struct err e = ERR_INIT;
@@ -63,7 +69,8 @@ static inline struct cache_file *open_file(struct cache *c, const char *path, co
     return f;
 }
 
-static inline void read_check(struct cache_file *f, const char *path, const char *version, uint64_t off, size_t len)
+static inline void read_check(
+    struct cache_file *f, const char *path, const char *version, uint64_t off, size_t len)
 {
     char *buf = malloc(len);
     struct err e = ERR_INIT;

@@ -1,9 +1,11 @@
-/* The cache against a source that misbehaves: what is served is always right, and what should not be fetched twice is not. */
+/* The cache against a source that misbehaves: what is served is always right, and what should not
+ * be fetched twice is not. */
 #include "tests/unit/fuse/cache/cache_unit.h"
 
 static void reads_are_right(int64_t mem, int64_t ssd)
 {
-    static const uint64_t sizes[] = {1, 4095, 100000, MIB - 1, MIB, MIB + 1, 3 * MIB + 12345, 70u * MIB + 1};
+    static const uint64_t sizes[] = {
+        1, 4095, 100000, MIB - 1, MIB, MIB + 1, 3 * MIB + 12345, 70u * MIB + 1};
     struct cache *c = open_cache(mem, ssd);
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         char path[32];
@@ -79,7 +81,8 @@ static void test_complete_fd(void **state)
     (void)state;
     for (int disk = 0; disk < 2; disk++) {
         struct cache *c = open_cache(disk ? 0 : 64 << 20, disk ? 64 << 20 : 0);
-        struct cache_file *f = open_file(c, "x", "1", 5 * MIB + 3), *g = open_file(c, "x", "1", 5 * MIB + 3);
+        struct cache_file *f = open_file(c, "x", "1", 5 * MIB + 3),
+                          *g = open_file(c, "x", "1", 5 * MIB + 3);
         assert_int_equal(cache_complete_fd(f), -1);
         wait_complete(f);
         int a = cache_complete_fd(f), b = cache_complete_fd(g);
@@ -226,7 +229,7 @@ static void test_window_grows_and_random_does_not(void **state)
         }
         read_check(f, "seq", "1", off, 128 << 10);
     }
-    assert_true(fake.fetches < 60);               /* that grew beyond one block */
+    assert_true(fake.fetches < 60); /* that grew beyond one block */
     cache_close(f);
     cache_free(c);
 
@@ -339,11 +342,13 @@ static void test_versions(void **state)
     read_check(old, "x", "v1", 0, MIB); /* what it has it keeps */
     char buf[16];
     struct err e = ERR_INIT;
-    assert_int_equal(cache_read(old, buf, sizeof buf, 2 * MIB, &e), -1); /* what it has not is gone: never the new bytes */
+    /* what it has not is gone: never the new bytes */
+    assert_int_equal(cache_read(old, buf, sizeof buf, 2 * MIB, &e), -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
     assert_int_equal(err_errno(&e), ESTALE);
     cache_close(old);
-    for (int i = 0; i < 30000 && (stats(c).files > 1 || stats(c).used_bytes > 2 * MIB); i++) /* a thread that wrote may hold it a little longer */
+    /* a thread that wrote may hold it a little longer */
+    for (int i = 0; i < 30000 && (stats(c).files > 1 || stats(c).used_bytes > 2 * MIB); i++)
         clock_sleep_ns(NS_PER_MS);
     struct cache_stats s = stats(c);
     assert_int_equal(s.files, 1);
@@ -365,7 +370,8 @@ static void test_drop(void **state)
     f = open_file(c, "x", "1", 150u * MIB); /* partial and open: readers fetch again */
     read_check(f, "x", "1", 0, 70u * MIB);
     eventually(stats(c).used_bytes >= 60u * MIB);
-    for (int i = 0; i < 500 && stats(c).used_bytes; i++) { /* what is read ahead may land after a first drop */
+    /* what is read ahead may land after a first drop */
+    for (int i = 0; i < 500 && stats(c).used_bytes; i++) {
         cache_drop(c, &key);
         clock_sleep_ns(20 * NS_PER_MS);
     }
@@ -379,11 +385,17 @@ static void test_mounts_are_told_apart(void **state)
 {
     (void)state;
     struct conf_pair endpoint = {(char *)"endpoint", (char *)"http://elsewhere"};
-    const struct conf_mount before[] = {{.mount_point = (char *)"s3://one"}, {.mount_point = (char *)"s3://two"}};
+    const struct conf_mount before[] = {
+        {.mount_point = (char *)"s3://one"}, {.mount_point = (char *)"s3://two"}};
     const struct conf_mount after[] = {{.mount_point = (char *)"s3://two"},
         {.mount_point = (char *)"s3://two", .options = &endpoint, .noptions = 1}};
     struct conf_tier tier = {CONF_SSD, 64 << 20};
-    struct cache_conf conf = {.dir = dir, .tiers = &tier, .ntiers = 1, .mounts = before, .nmounts = 2, .source = {fake_fetch, &fake}};
+    struct cache_conf conf = {.dir = dir,
+        .tiers = &tier,
+        .ntiers = 1,
+        .mounts = before,
+        .nmounts = 2,
+        .source = {fake_fetch, &fake}};
     struct cache *c = cache_new(&conf, NULL);
     struct cache_key one = {0, "x", "1", MIB}, two = {1, "x", "1", MIB};
     struct cache_file *f = cache_open(c, &one, NULL);
@@ -410,11 +422,23 @@ static void test_mounts_are_told_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_memory), T(test_disk), T(test_no_tier_at_all), T(test_empty_file), T(test_complete_fd), T(test_spans),
-        T(test_single_flight), T(test_own_block_does_not_wait_for_read_ahead),
-        T(test_blocks_are_read_as_they_come), T(test_what_came_before_a_failure_stays),
-        T(test_window_grows_and_random_does_not), T(test_ahead_in_proportion), T(test_hits_are_counted_honestly),
-        T(test_failures), T(test_versions), T(test_drop), T(test_mounts_are_told_apart),
+        T(test_memory),
+        T(test_disk),
+        T(test_no_tier_at_all),
+        T(test_empty_file),
+        T(test_complete_fd),
+        T(test_spans),
+        T(test_single_flight),
+        T(test_own_block_does_not_wait_for_read_ahead),
+        T(test_blocks_are_read_as_they_come),
+        T(test_what_came_before_a_failure_stays),
+        T(test_window_grows_and_random_does_not),
+        T(test_ahead_in_proportion),
+        T(test_hits_are_counted_honestly),
+        T(test_failures),
+        T(test_versions),
+        T(test_drop),
+        T(test_mounts_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,15 @@
-/* The parts of the cache that need no cache: the eviction policy on traces, records on disk, the budget, the pool. */
+/* The parts of the cache that need no cache: the eviction policy on traces, records on disk, the
+ * budget, the pool. */
 #include "tests/lib/unit.h"
 
 #include "fuse/cache/budget.h"
 #include "fuse/cache/meta.h"
-#include "lib/base/pool.h"
 #include "fuse/cache/s3fifo.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/base/pool.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -122,7 +123,8 @@ static void test_shuffled_epochs(void **state)
                 access_unit(order[i]);
         }
         double n = 7.0 * UNITS, ours = (double)pol.hits / n, lru = (double)pol.hits_lru / n;
-        print_message("shuffled epochs, %u %% of the data cached: S3-FIFO hits %.3f, LRU %.3f\n", percent, ours, lru);
+        print_message("shuffled epochs, %u %% of the data cached: S3-FIFO hits %.3f, LRU %.3f\n",
+            percent, ours, lru);
         assert_true(ours > lru);
         if (percent <= 50)
             assert_true(ours > 2 * lru);
@@ -150,7 +152,8 @@ static void test_scan_resistance(void **state)
         hot_hits += is_hot && pol.hits > before;
         lru_hits += is_hot && pol.hits_lru > before_lru;
     }
-    print_message("hot set under a scan: S3-FIFO %.3f, LRU %.3f\n", (double)hot_hits / (double)hot, (double)lru_hits / (double)hot);
+    print_message("hot set under a scan: S3-FIFO %.3f, LRU %.3f\n", (double)hot_hits / (double)hot,
+        (double)lru_hits / (double)hot);
     assert_true(hot_hits * 100 > hot * 95);
     assert_true(hot_hits > lru_hits);
     s3f_fini(&pol.p);
@@ -176,7 +179,8 @@ static void test_zipf(void **state)
         }
         access_unit(lo);
     }
-    print_message("zipf: S3-FIFO %.3f, LRU %.3f\n", (double)pol.hits / 300000, (double)pol.hits_lru / 300000);
+    print_message(
+        "zipf: S3-FIFO %.3f, LRU %.3f\n", (double)pol.hits / 300000, (double)pol.hits_lru / 300000);
     assert_true(pol.hits >= pol.hits_lru);
     s3f_fini(&pol.p);
 }
@@ -195,7 +199,8 @@ static void test_queue_counts(void **state)
     for (int q = S3F_SMALL; q <= S3F_MAIN; q++) {
         uint32_t n = 0;
         uint64_t w = 0;
-        for (uint32_t id = pol.p.lists[q].head, before = S3F_NONE; id != S3F_NONE; before = id, id = units[id].next) {
+        for (uint32_t id = pol.p.lists[q].head, before = S3F_NONE; id != S3F_NONE;
+             before = id, id = units[id].next) {
             assert_int_equal(units[id].prev, before);
             assert_int_equal(units[id].queue, q);
             w += units[id].weight;
@@ -222,8 +227,16 @@ static void test_queue_counts(void **state)
 static void test_records(void **state)
 {
     (void)state;
-    struct meta_file f = {.path = {1, 2}, .version = 3, .size = 10 << 20, .mtime_ns = -5, .valid = 7, .pages = 1000, .crc0 = 9, .medium = 1,
-        .flags = META_PINNED}, g;
+    struct meta_file f = {.path = {1, 2},
+                         .version = 3,
+                         .size = 10 << 20,
+                         .mtime_ns = -5,
+                         .valid = 7,
+                         .pages = 1000,
+                         .crc0 = 9,
+                         .medium = 1,
+                         .flags = META_PINNED},
+                     g;
     unsigned char r[META_RECORD], zero[META_RECORD] = {0};
     meta_record_put(r, &f);
     assert_true(meta_record_get(r, &g));
@@ -264,7 +277,8 @@ static void test_sidecar(void **state)
         meta_side_put(r, &f, b, 0xdeadbeef + b);
         assert_true(meta_side_get(r, &f, b, &crc));
         assert_int_equal(crc, 0xdeadbeef + b);
-        assert_false(meta_side_get(r, &f, b + 1, &crc)); /* a record of another block, of another version, or none */
+        /* a record of another block, of another version, or none */
+        assert_false(meta_side_get(r, &f, b + 1, &crc));
         assert_false(meta_side_get(r, &other, b, &crc));
         assert_false(meta_side_get(zero, &f, b, &crc));
     }
@@ -275,7 +289,11 @@ static void test_path_hashes_differ(void **state)
     (void)state;
     uint64_t a[2], b[2];
     static const char *const pairs[][4] = {
-        {"m", "a", "m", "b"}, {"m1", "a", "m2", "a"}, {"m", "", "m", "a"}, {"m", "ab", "ma", "b"}, {"m", "a/b", "m", "a//b"},
+        {"m", "a", "m", "b"},
+        {"m1", "a", "m2", "a"},
+        {"m", "", "m", "a"},
+        {"m", "ab", "ma", "b"},
+        {"m", "a/b", "m", "a//b"},
     };
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
         meta_hash_path(pairs[i][0], pairs[i][1], a);
@@ -302,12 +320,19 @@ static void test_memory_limits(void **state)
         const char *groups, *file, *text;
         int64_t want;
     } cases[] = {
-        {"0::/kubepods/pod1/c1\n", "sys/fs/cgroup/kubepods/pod1/c1/memory.max", "1073741824\n", 1073741824},
-        {"0::/kubepods/pod1/c1\n", "sys/fs/cgroup/kubepods/pod1/memory.max", "500000000\n", 500000000}, /* a parent's counts */
-        {"0::/kubepods/pod1/c1\n", "sys/fs/cgroup/kubepods/pod1/c1/memory.max", "max\n", INT64_C(8000000) << 10},
-        {"0::/../../x\n", "sys/fs/cgroup/memory.max", "300000000\n", 300000000}, /* a container's own root */
-        {"5:memory:/a\n4:cpu:/\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "700000000\n", 700000000},
-        {"5:memory:/a\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n", INT64_C(8000000) << 10},
+        {"0::/kubepods/pod1/c1\n", "sys/fs/cgroup/kubepods/pod1/c1/memory.max", "1073741824\n",
+            1073741824},
+        /* a parent's counts */
+        {"0::/kubepods/pod1/c1\n", "sys/fs/cgroup/kubepods/pod1/memory.max", "500000000\n",
+            500000000},
+        {"0::/kubepods/pod1/c1\n", "sys/fs/cgroup/kubepods/pod1/c1/memory.max", "max\n",
+            INT64_C(8000000) << 10},
+        /* a container's own root */
+        {"0::/../../x\n", "sys/fs/cgroup/memory.max", "300000000\n", 300000000},
+        {"5:memory:/a\n4:cpu:/\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "700000000\n",
+            700000000},
+        {"5:memory:/a\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n",
+            INT64_C(8000000) << 10},
         {"", "sys/nothing", "", INT64_C(8000000) << 10},
         {"", "proc/meminfo", "MemTotal: 23372036854771712 kB\n", 1 << 30}, /* no machine has that */
         {"", "proc/meminfo", "MemTotal: -8000000 kB\n", 1 << 30},
@@ -365,7 +390,8 @@ static void count(void *arg)
     int now = atomic_fetch_add(&together, 1) + 1, most = most_together;
     while (now > most && !atomic_compare_exchange_weak(&most_together, &most, now))
         ;
-    for (int64_t until = clock_mono_ns() + 60 * NS_PER_S; most_together < POOL_THREADS && clock_mono_ns() < until;)
+    for (int64_t until = clock_mono_ns() + 60 * NS_PER_S;
+         most_together < POOL_THREADS && clock_mono_ns() < until;)
         clock_sleep_ns(NS_PER_MS); /* the first ones wait for each other */
     clock_sleep_ns(NS_PER_MS);
     atomic_fetch_sub(&together, 1);
@@ -387,9 +413,15 @@ static void test_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shuffled_epochs), cmocka_unit_test(test_scan_resistance), cmocka_unit_test(test_zipf),
-        cmocka_unit_test(test_queue_counts), cmocka_unit_test(test_records), cmocka_unit_test(test_sidecar),
-        cmocka_unit_test(test_path_hashes_differ), cmocka_unit_test(test_memory_limits), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_shuffled_epochs),
+        cmocka_unit_test(test_scan_resistance),
+        cmocka_unit_test(test_zipf),
+        cmocka_unit_test(test_queue_counts),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_sidecar),
+        cmocka_unit_test(test_path_hashes_differ),
+        cmocka_unit_test(test_memory_limits),
+        cmocka_unit_test(test_budget),
         cmocka_unit_test(test_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

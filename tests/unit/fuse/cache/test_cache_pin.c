@@ -29,9 +29,13 @@ static void refused(struct cache *c, const char *path, uint64_t size)
     assert_non_null(strstr(e.msg, "unpin something"));
 }
 
-static void unpin(struct cache *c, const char *path) { cache_unkeep(c, &(struct cache_key){.path = path}); }
+static void unpin(struct cache *c, const char *path)
+{
+    cache_unkeep(c, &(struct cache_key){.path = path});
+}
 
-/* Reads so much else that what may go is gone: more than once each, as what is read again pushes out what was. */
+/* Reads so much else that what may go is gone: more than once each, as what is read again pushes
+ * out what was. */
 static void press(struct cache *c, unsigned files)
 {
     for (unsigned i = 0; i < files * 3; i++) {
@@ -269,7 +273,8 @@ static void test_a_pin_is_of_a_version(void **state)
     cache_close(old);
     cache_close(f);
     pin(c, "y", MIB);
-    f = open_file(c, "y", "2", MIB); /* not read yet: the old version is here still, and can be let go */
+    /* not read yet: the old version is here still, and can be let go */
+    f = open_file(c, "y", "2", MIB);
     unpin(c, "y");
     assert_int_equal(stats(c).pinned_files, 0);
     cache_close(f);
@@ -286,8 +291,13 @@ static void test_a_pin_is_of_a_version(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_pinned_stays), T(test_a_part_stays), T(test_the_rest_goes_on_being_a_cache), T(test_half_at_most),
-        T(test_a_part_grows_to_half_at_most), T(test_pinned_bytes_are_on_disk), T(test_a_pin_is_of_a_version),
+        T(test_pinned_stays),
+        T(test_a_part_stays),
+        T(test_the_rest_goes_on_being_a_cache),
+        T(test_half_at_most),
+        T(test_a_part_grows_to_half_at_most),
+        T(test_pinned_bytes_are_on_disk),
+        T(test_a_pin_is_of_a_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,8 +52,8 @@ static void test_restart(void **state)
     cache_free(c);
 }
 
-#define FIRST 5 /* files that it has before it is killed */
-#define KILLED_SIZE(i) (1000 + (uint64_t)(i) * 150000)
+#define FIRST          5 /* files that it has before it is killed */
+#define KILLED_SIZE(i) (1000 + (uint64_t)(i)*150000)
 
 static void fill_until_killed(const char *version, int tell)
 {
@@ -73,7 +73,8 @@ static void fill_until_killed(const char *version, int tell)
     }
 }
 
-/* A child fills the cache and is killed in the middle of it; whatever it left, what we read is right. */
+/* A child fills the cache and is killed in the middle of it; whatever it left, what we read is
+ * right. */
 static void test_kill_9(void **state)
 {
     (void)state;
@@ -110,7 +111,8 @@ static void test_kill_9(void **state)
         assert_int_equal(stats(c).corrupt_blocks, 0);
         cache_free(c);
     }
-    print_message("%llu of %llu bytes survived the kills\n", (unsigned long long)reused, (unsigned long long)total);
+    print_message("%llu of %llu bytes survived the kills\n", (unsigned long long)reused,
+        (unsigned long long)total);
     assert_true(reused > 0);
 }
 
@@ -121,7 +123,8 @@ static int corrupt_one(const char *path, const struct stat *st, int type, struct
     (void)walk;
     const char *name = strrchr(path, '/');
     size_t n = strlen(path);
-    if (type != FTW_F || !strstr(path, "/ssd/") || !name || strcmp(path + n - 2, ".m") == 0 || st->st_size == 0)
+    if (type != FTW_F || !strstr(path, "/ssd/") || !name || strcmp(path + n - 2, ".m") == 0
+        || st->st_size == 0)
         return 0;
     int fd = open(path, O_RDWR);
     char b;
@@ -200,7 +203,8 @@ static int find_copy(const char *path, const struct stat *st, int type, struct F
     return 0;
 }
 
-/* A complete file of two segments loses a block: its room is what is left, and then all of it again. */
+/* A complete file of two segments loses a block: its room is what is left, and then all of it
+ * again. */
 static void test_a_bad_block_is_counted_once(void **state)
 {
     (void)state;
@@ -279,7 +283,8 @@ static void test_one_user_of_a_directory(void **state)
     (void)state;
     struct cache *c = open_cache(0, 64 << 20);
     struct conf_tier tier = {CONF_SSD, 1 << 20};
-    struct cache_conf conf = {.dir = dir, .tiers = &tier, .ntiers = 1, .source = {fake_fetch, &fake}};
+    struct cache_conf conf = {
+        .dir = dir, .tiers = &tier, .ntiers = 1, .source = {fake_fetch, &fake}};
     struct err e = ERR_INIT;
     assert_null(cache_new(&conf, &e));
     assert_int_equal(e.cls, ERR_CONFLICT);
@@ -290,8 +295,12 @@ static void test_one_user_of_a_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_restart), T(test_kill_9), T(test_corruption_on_disk),
-        T(test_a_bad_block_is_counted_once), T(test_disk_rots), T(test_table_is_garbage),
+        T(test_restart),
+        T(test_kill_9),
+        T(test_corruption_on_disk),
+        T(test_a_bad_block_is_counted_once),
+        T(test_disk_rots),
+        T(test_table_is_garbage),
         T(test_one_user_of_a_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

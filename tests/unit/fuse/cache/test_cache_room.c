@@ -33,7 +33,8 @@ static void test_a_file_larger_than_the_cache(void **state)
             read_check(f, "huge", "1", off, MIB);
             assert_true(stats(c).used_bytes <= 80 << 20);
         }
-        assert_int_equal(fake.bytes, 200u * MIB); /* nothing that is read ahead pushes out what was read ahead before */
+        /* nothing that is read ahead pushes out what was read ahead before */
+        assert_int_equal(fake.bytes, 200u * MIB);
         read_check(f, "huge", "1", 0, 3 * MIB);
         assert_true(stats(c).evicted_bytes > 60u * MIB);
         cache_close(f);
@@ -41,7 +42,8 @@ static void test_a_file_larger_than_the_cache(void **state)
     }
 }
 
-/* The pin may not grow further: what no tier takes is still there for its readers, and is asked for once more at most. */
+/* The pin may not grow further: what no tier takes is still there for its readers, and is asked for
+ * once more at most. */
 static void test_room_ends_in_the_middle(void **state)
 {
     (void)state;
@@ -123,7 +125,8 @@ static void test_tiers(void **state)
     struct cache_stats s = stats(c);
     assert_int_equal(s.complete_files, 60);
     assert_int_equal(s.used_bytes, 60 * MIB);
-    for (int again = 0; again < 6 || (again < 1000 && stats(c).moved_bytes < 5 * MIB); again++) { /* a few hot ones on the disk move up, cold ones go down */
+    /* a few hot ones on the disk move up, cold ones go down */
+    for (int again = 0; again < 6 || (again < 1000 && stats(c).moved_bytes < 5 * MIB); again++) {
         for (unsigned i = 50; i < 55; i++) {
             snprintf(path, sizeof path, "f%u", i);
             struct cache_file *f = open_file(c, path, "1", MIB);
@@ -133,7 +136,8 @@ static void test_tiers(void **state)
         clock_sleep_ns(50 * NS_PER_MS);
     }
     s = stats(c);
-    for (int i = 0; i < 6000 && s.used_bytes != 60 * MIB; i++) { /* one that is on its way takes room in both places */
+    /* one that is on its way takes room in both places */
+    for (int i = 0; i < 6000 && s.used_bytes != 60 * MIB; i++) {
         clock_sleep_ns(10 * NS_PER_MS);
         s = stats(c);
     }
@@ -263,14 +267,21 @@ static void test_no_litter(void **state)
     cache_free(c);
     unsigned files = 0;
     count_files(ssd, &files);
-    assert_true(files >= s.files && files <= 2 * s.files); /* data, and a sidecar for those of more than one block */
+    /* data, and a sidecar for those of more than one block */
+    assert_true(files >= s.files && files <= 2 * s.files);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_eviction_keeps_the_quota), T(test_a_file_larger_than_the_cache), T(test_room_ends_in_the_middle), T(test_sparse_object_of_5_tb),
-        T(test_open_complete_files_stay), T(test_tiers), T(test_full_disk), T(test_adopt),
+        T(test_eviction_keeps_the_quota),
+        T(test_a_file_larger_than_the_cache),
+        T(test_room_ends_in_the_middle),
+        T(test_sparse_object_of_5_tb),
+        T(test_open_complete_files_stay),
+        T(test_tiers),
+        T(test_full_disk),
+        T(test_adopt),
         T(test_no_litter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

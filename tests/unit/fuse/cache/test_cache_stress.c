@@ -1,9 +1,9 @@
-/* Sixty-four readers of more data than the cache holds, from a source that fails and lags, while versions change, files are
- * dropped, pinned and adopted: every byte that is served is right. */
+/* Sixty-four readers of more data than the cache holds, from a source that fails and lags, while
+ * versions change, files are dropped, pinned and adopted: every byte that is served is right. */
 #include "tests/unit/fuse/cache/cache_unit.h"
 
 #define READERS 64
-#define FILES 40
+#define FILES   40
 #define SECONDS 3
 
 static atomic_uint file_version[FILES];
@@ -13,7 +13,8 @@ static struct cache *shared;
 
 static uint64_t size_of(unsigned file)
 {
-    static const uint64_t sizes[] = {1, 5000, 110000, 900000, MIB, MIB + 1, 3 * MIB + 7, 9 * MIB, 66u * MIB + 11, 130u * MIB};
+    static const uint64_t sizes[] = {
+        1, 5000, 110000, 900000, MIB, MIB + 1, 3 * MIB + 7, 9 * MIB, 66u * MIB + 11, 130u * MIB};
     return sizes[file % ARRAY_LEN(sizes)];
 }
 
@@ -44,7 +45,8 @@ static void read_some(uint64_t *rnd, char *buf, size_t most)
         if (n < 0) {
             failed++;
         } else if ((size_t)n != len || fake_check(path, version, off, buf, len)) {
-            fprintf(stderr, "wrong bytes: %s %s at %llu+%zu\n", path, version, (unsigned long long)off, len);
+            fprintf(stderr, "wrong bytes: %s %s at %llu+%zu\n", path, version,
+                (unsigned long long)off, len);
             abort();
         } else {
             good += len;
@@ -61,7 +63,8 @@ static void read_some(uint64_t *rnd, char *buf, size_t most)
     struct cache_span span;
     if (next(rnd) % 4 == 0 && cache_pin_span(f, size / 2, most, &span, &e) == 1) {
         size_t len = MIN(span.len, most);
-        if (pread(span.fd, buf, len, (off_t)span.off) != (ssize_t)len || fake_check(path, version, size / 2, buf, len))
+        if (pread(span.fd, buf, len, (off_t)span.off) != (ssize_t)len
+            || fake_check(path, version, size / 2, buf, len))
             abort();
         cache_unpin(&span);
     }
@@ -183,7 +186,11 @@ static void test_budget_holds(void **state)
 {
     (void)state;
     struct conf_tier tier = {CONF_MEM, 512 << 20};
-    struct cache_conf conf = {.tiers = &tier, .ntiers = 1, .buffer_budget = 24 << 20, .fetch_threads = 16, .source = {fake_fetch, &fake}};
+    struct cache_conf conf = {.tiers = &tier,
+        .ntiers = 1,
+        .buffer_budget = 24 << 20,
+        .fetch_threads = 16,
+        .source = {fake_fetch, &fake}};
     fake.slow_from = 1; /* what is ahead of the readers stays on its way until the gate opens */
     struct cache *c = cache_new(&conf, NULL);
     struct cache_file *f[4];
@@ -210,6 +217,7 @@ static void test_budget_holds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {T(test_memory_storm), T(test_disk_storm), T(test_two_tiers_storm), T(test_budget_holds)};
+    const struct CMUnitTest tests[] = {
+        T(test_memory_storm), T(test_disk_storm), T(test_two_tiers_storm), T(test_budget_holds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

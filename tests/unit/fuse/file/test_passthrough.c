@@ -1,4 +1,5 @@
-/* Backing files: each id that was given is given back exactly once, never while its inode is open, and there are never too many idle. */
+/* Backing files: each id that was given is given back exactly once, never while its inode is open,
+ * and there are never too many idle. */
 #include "tests/lib/unit.h"
 
 #include "fuse/file/passthrough.h"
@@ -11,9 +12,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define IDS 100000
+#define IDS   100000
 #define FILES 40
-#define MOST 8
+#define MOST  8
 
 static char dir[] = "/tmp/millrace-backing.XXXXXX";
 static struct inodes *ix;
@@ -53,7 +54,8 @@ static void unheard(void *user, int32_t id)
     (void)id;
 }
 
-static const struct backing_ops ops = {give, take_back, NULL}, ops_of_the_dead = {give, unheard, NULL};
+static const struct backing_ops ops = {give, take_back, NULL},
+                                ops_of_the_dead = {give, unheard, NULL};
 
 static uint64_t put(const char *name, const char *version)
 {
@@ -232,7 +234,8 @@ static void test_resume(void **state)
     backings_free(lost);
 }
 
-/* The store has another version of a file that the kernel has forgotten: the id of the old one is not for the new one. */
+/* The store has another version of a file that the kernel has forgotten: the id of the old one is
+ * not for the new one. */
 static void test_updated(void **state)
 {
     (void)state;
@@ -265,7 +268,8 @@ static void test_refused(void **state)
     backings_free(b);
 }
 
-/* Who opens it after a writer gets nothing of what was there before; who reads it by the kernel is let alone. */
+/* Who opens it after a writer gets nothing of what was there before; who reads it by the kernel is
+ * let alone. */
 static void test_written(void **state)
 {
     (void)state;
@@ -317,7 +321,8 @@ static void test_gone(void **state)
     assert_int_equal(nlive, 0);
 }
 
-/* Who writes gets an inode of his own: all that is known of the file, nothing of what the kernel knows of the old one. */
+/* Who writes gets an inode of his own: all that is known of the file, nothing of what the kernel
+ * knows of the old one. */
 static void test_renew(void **state)
 {
     (void)state;
@@ -332,7 +337,8 @@ static void test_renew(void **state)
     assert_true(inodes_find(ix, INODE_ROOT, "f0", &n));
     assert_int_not_equal(n.ino, old);
     assert_int_equal(n.flags, INODE_USED | INODE_ATTR);
-    assert_true(n.mode == was.mode && n.uid == 3 && n.gid == 4 && n.size == 10 && n.mtime_ns == 1 && n.synced_s == was.synced_s);
+    assert_true(n.mode == was.mode && n.uid == 3 && n.gid == 4 && n.size == 10 && n.mtime_ns == 1
+        && n.synced_s == was.synced_s);
     assert_true(n.opens == 0 && n.backing == 0 && n.mount == was.mount);
     assert_string_equal(n.version, "v1");
     assert_int_equal(put("f0", "v1"), n.ino); /* to the store it is the same file */
@@ -340,7 +346,8 @@ static void test_renew(void **state)
     assert_int_equal(n.nchildren, FILES);
 
     assert_int_equal(inodes_get(ix, old, &n), 0); /* its readers keep it */
-    assert_int_equal(n.flags, INODE_USED | INODE_ATTR | INODE_PASSTHROUGH | INODE_GONE | INODE_LOST);
+    assert_int_equal(
+        n.flags, INODE_USED | INODE_ATTR | INODE_PASSTHROUGH | INODE_GONE | INODE_LOST);
     assert_true(n.opens == 1 && n.backing == id && live[id]);
     assert_int_equal(open_it(b, old), id);
     assert_int_equal(inodes_renew(ix, old, &e), -1);
@@ -408,11 +415,15 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_kept, setup, teardown), cmocka_unit_test_setup_teardown(test_oldest_goes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bytes, setup, teardown), cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_oldest_goes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_updated, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_refused, setup, teardown), cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_written, setup, teardown), cmocka_unit_test_setup_teardown(test_renew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_renew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
     };
     if (!mkdtemp(dir))

@@ -22,16 +22,36 @@ static void test_same_again(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-#define TEXT(text) {text, sizeof text - 1}
+#define TEXT(text)            \
+    {                         \
+        text, sizeof text - 1 \
+    }
     static const struct {
         const char *text;
         size_t len;
     } cases[] = {
-        TEXT(""), TEXT("0"), TEXT("0\n"), TEXT("0\nv"), TEXT("0\nv\n"), TEXT("0\nv\n\n"), TEXT("0\nv\npath"), TEXT("\nv\npath\n"),
-        TEXT("2\nv\npath\n"), TEXT("-1\nv\npath\n"), TEXT(" 0\nv\npath\n"), TEXT("+0\nv\npath\n"), TEXT("0x\nv\npath\n"),
-        TEXT("4294967296\nv\npath\n"), TEXT("18446744073709551616\nv\npath\n"), TEXT("0\nv\n../path\n"), TEXT("0\nv\n/path\n"),
-        TEXT("0\nv\na//b\n"), TEXT("0\nv\npath\0more\n"), TEXT("0\n\0\npath\n"),
-        TEXT("0\nabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij\npath\n"),
+        TEXT(""),
+        TEXT("0"),
+        TEXT("0\n"),
+        TEXT("0\nv"),
+        TEXT("0\nv\n"),
+        TEXT("0\nv\n\n"),
+        TEXT("0\nv\npath"),
+        TEXT("\nv\npath\n"),
+        TEXT("2\nv\npath\n"),
+        TEXT("-1\nv\npath\n"),
+        TEXT(" 0\nv\npath\n"),
+        TEXT("+0\nv\npath\n"),
+        TEXT("0x\nv\npath\n"),
+        TEXT("4294967296\nv\npath\n"),
+        TEXT("18446744073709551616\nv\npath\n"),
+        TEXT("0\nv\n../path\n"),
+        TEXT("0\nv\n/path\n"),
+        TEXT("0\nv\na//b\n"),
+        TEXT("0\nv\npath\0more\n"),
+        TEXT("0\n\0\npath\n"),
+        TEXT(
+            "0\nabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij\npath\n"),
     };
     struct side s;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -53,6 +73,7 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_again), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_again), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests_name("side", tests, NULL, NULL);
 }

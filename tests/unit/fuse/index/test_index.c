@@ -22,7 +22,13 @@ static char path[64];
 
 static struct inodes *open_index(uint64_t identity, bool resume, bool *fresh)
 {
-    struct inodes_conf c = {.path = path, .identity = identity, .resume = resume, .uid = 7, .gid = 8, .dir_mode = 0755, .file_mode = 0644};
+    struct inodes_conf c = {.path = path,
+        .identity = identity,
+        .resume = resume,
+        .uid = 7,
+        .gid = 8,
+        .dir_mode = 0755,
+        .file_mode = 0644};
     struct err e = ERR_INIT;
     bool f;
     struct inodes *ix = inodes_open(&c, fresh ? fresh : &f, &e);
@@ -46,7 +52,8 @@ static struct store_stat file_stat(uint64_t size, const char *version)
     return st;
 }
 
-static uint64_t put(struct inodes *ix, uint64_t d, const char *name, const struct store_stat *st, uint32_t now, enum inodes_change want)
+static uint64_t put(struct inodes *ix, uint64_t d, const char *name, const struct store_stat *st,
+    uint32_t now, enum inodes_change want)
 {
     struct inode n;
     struct err e = ERR_INIT;
@@ -61,17 +68,28 @@ static void test_versions(void **state)
 {
     (void)state;
     static const char *const versions[] = {
-        "", "a", "d41d8cd98f00b204e9800998ecf8427e", "D41D8CD98F00B204E9800998ECF8427E", "d41d8cd98f00b204e9800998ecf8427e-17",
-        "d41d8cd98f00b204e9800998ecf8427e-017", "d41d8cd98f00b204e9800998ecf8427e-4294967296", "123456-1700000000123456789",
-        "0123456-1700000000123456789", "da39a3ee5e6b4b0d3255bfef95601890afd80709", "exactly-twenty-bytes", "exactly-twentyone-byte",
-        "\"weird W/ etag that is long enough to need the heap, seventy-nine bytes of it..\"", "18446744073709551616-1-2-3-4-5",
+        "",
+        "a",
+        "d41d8cd98f00b204e9800998ecf8427e",
+        "D41D8CD98F00B204E9800998ECF8427E",
+        "d41d8cd98f00b204e9800998ecf8427e-17",
+        "d41d8cd98f00b204e9800998ecf8427e-017",
+        "d41d8cd98f00b204e9800998ecf8427e-4294967296",
+        "123456-1700000000123456789",
+        "0123456-1700000000123456789",
+        "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+        "exactly-twenty-bytes",
+        "exactly-twentyone-byte",
+        "\"weird W/ etag that is long enough to need the heap, seventy-nine bytes of it..\"",
+        "18446744073709551616-1-2-3-4-5",
     };
     struct inodes *ix = open_index(1, false, NULL);
     for (int round = 0; round < 2; round++)
         for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
             char name[16];
             struct inode n;
-            struct store_stat st = file_stat(i, versions[(i + (size_t)round) % ARRAY_LEN(versions)]);
+            struct store_stat st = file_stat(
+                i, versions[(i + (size_t)round) % ARRAY_LEN(versions)]);
             snprintf(name, sizeof name, "f%zu", i);
             put(ix, INODE_ROOT, name, &st, 1, round ? INODES_UPDATED : INODES_NEW);
             assert_true(inodes_find(ix, INODE_ROOT, name, &n));
@@ -88,12 +106,14 @@ static void test_replace_and_forget(void **state)
     struct store_stat a = file_stat(5, "v1"), b = file_stat(6, "v2");
     struct inode n;
     uint64_t first = put(ix, INODE_ROOT, "f", &a, 10, INODES_NEW);
-    assert_int_equal(put(ix, INODE_ROOT, "f", &b, 11, INODES_UPDATED), first); /* the kernel does not know it: no harm */
+    /* the kernel does not know it: no harm */
+    assert_int_equal(put(ix, INODE_ROOT, "f", &b, 11, INODES_UPDATED), first);
     inodes_ref(ix, first);
     uint64_t second = put(ix, INODE_ROOT, "f", &a, 12, INODES_REPLACED);
     assert_int_not_equal(first, second);
     assert_int_equal(inodes_get(ix, first, &n), 0);
-    assert_int_equal(n.flags & (INODE_GONE | INODE_LOST), INODE_GONE | INODE_LOST); /* nobody opens it for writing */
+    /* nobody opens it for writing */
+    assert_int_equal(n.flags & (INODE_GONE | INODE_LOST), INODE_GONE | INODE_LOST);
     assert_string_equal(n.version, "v2"); /* who has it open still sees what he opened */
     uint64_t generation = n.generation;
     inodes_opened(ix, first, 1);
@@ -102,7 +122,8 @@ static void test_replace_and_forget(void **state)
     inodes_opened(ix, first, -1);
     assert_int_equal(inodes_get(ix, first, &n), -1);
     struct store_stat d = {.is_dir = true};
-    assert_int_equal(put(ix, INODE_ROOT, "d", &d, 12, INODES_NEW), first); /* the record is used again … */
+    /* the record is used again … */
+    assert_int_equal(put(ix, INODE_ROOT, "d", &d, 12, INODES_NEW), first);
     inodes_get(ix, first, &n);
     assert_int_equal(n.generation, generation + 1); /* … and can be told apart */
     inodes_close(ix, true);
@@ -116,7 +137,10 @@ static void test_precious(void **state)
     struct err e = ERR_INIT;
     uint64_t dirno = put(ix, INODE_ROOT, "d", &d, 10, INODES_NEW);
     uint64_t old = put(ix, dirno, "old", &f, 10, INODES_NEW);
-    struct inode like = {.flags = INODE_LOCAL | INODE_STAGED | INODE_DIRTY, .mode = S_IFREG | 0600, .synced_s = 1}, n;
+    struct inode like = {.flags = INODE_LOCAL | INODE_STAGED | INODE_DIRTY,
+                     .mode = S_IFREG | 0600,
+                     .synced_s = 1},
+                 n;
     assert_int_equal(inodes_create(ix, dirno, "new", &like, &n, &e), 0);
     uint64_t mine = n.ino;
     assert_int_equal(inodes_create(ix, dirno, "new", &like, &n, &e), -1);
@@ -124,7 +148,8 @@ static void test_precious(void **state)
     inodes_listed(ix, dirno, 20, NULL, NULL); /* a listing that showed neither */
     assert_int_equal(inodes_get(ix, old, &n), -1);
     assert_int_equal(inodes_get(ix, mine, &n), 0);
-    inodes_listed(ix, INODE_ROOT, 20, NULL, NULL); /* nor the directory: but what nobody else has is in it */
+    /* nor the directory: but what nobody else has is in it */
+    inodes_listed(ix, INODE_ROOT, 20, NULL, NULL);
     assert_int_equal(inodes_get(ix, dirno, &n), 0);
     assert_int_equal(n.listed_s, 20);
     put(ix, dirno, "new", &f, 30, INODES_SAME); /* the store's is older than ours */
@@ -298,20 +323,24 @@ static unsigned pick_dir(const struct shadow *s, unsigned *seed)
 static void step(struct inodes *ix, struct shadow *s, unsigned *seed)
 {
     struct err e = ERR_INIT;
-    unsigned d = pick_dir(s, seed), what = (unsigned)rand_r(seed) % 10, slot = 1 + (unsigned)rand_r(seed) % (SLOTS - 1);
+    unsigned d = pick_dir(s, seed), what = (unsigned)rand_r(seed) % 10,
+             slot = 1 + (unsigned)rand_r(seed) % (SLOTS - 1);
     char name[24];
-    snprintf(name, sizeof name, "name-%u%s", (unsigned)rand_r(seed) % 60, what & 1 ? "-with-more" : "");
+    snprintf(
+        name, sizeof name, "name-%u%s", (unsigned)rand_r(seed) % 60, what & 1 ? "-with-more" : "");
     unsigned there = find_shadow(s, d, name);
     if (what < 5) {
         bool is_dir = rand_r(seed) % 3 == 0;
         if (there || s[slot].used)
             return;
         char version[40];
-        snprintf(version, sizeof version, "%08x%08x%08x%08x", (unsigned)rand_r(seed), (unsigned)rand_r(seed), 1u, 2u);
+        snprintf(version, sizeof version, "%08x%08x%08x%08x", (unsigned)rand_r(seed),
+            (unsigned)rand_r(seed), 1u, 2u);
         struct store_stat st = file_stat((uint64_t)rand_r(seed), version);
         st.is_dir = is_dir;
         uint64_t ino = put(ix, s[d].ino, name, &st, 1, INODES_NEW);
-        s[slot] = (struct shadow){.used = true, .is_dir = is_dir, .parent = d, .ino = ino, .size = is_dir ? 0 : st.size};
+        s[slot] = (struct shadow){
+            .used = true, .is_dir = is_dir, .parent = d, .ino = ino, .size = is_dir ? 0 : st.size};
         memcpy(s[slot].name, name, sizeof name);
     } else if (what < 7) {
         if (!s[slot].used)
@@ -326,7 +355,8 @@ static void step(struct inodes *ix, struct shadow *s, unsigned *seed)
         assert_true(inodes_find(ix, s[s[slot].parent].ino, s[slot].name, &n));
         s[slot].ino = n.ino;
     } else {
-        if (!s[slot].used || is_below(s, d, slot) || there == slot || (there && (is_below(s, slot, there) || kids_of(s, there))))
+        if (!s[slot].used || is_below(s, d, slot) || there == slot
+            || (there && (is_below(s, slot, there) || kids_of(s, there))))
             return;
         assert_int_equal(inodes_rename(ix, s[slot].ino, s[d].ino, name, &e), 0);
         if (there)
@@ -363,7 +393,8 @@ static void test_random(void **state)
     free(s);
 }
 
-/* A child makes changes until it is killed; whatever it was doing, the index is whole afterwards. */
+/* A child makes changes until it is killed; whatever it was doing, the index is whole afterwards.
+ */
 static void test_killed(void **state)
 {
     (void)state;
@@ -454,7 +485,8 @@ static void test_distrust(void **state)
         close(fd);
         ix = open_index(2, false, &fresh);
         assert_non_null(ix);
-        bool harmless = at == 64; /* "closed in good order", whatever it says but no; the checksum does not count it */
+        /* "closed in good order", whatever it says but no; the checksum does not count it */
+        bool harmless = at == 64;
         if (fresh == harmless || inodes_find(ix, INODE_ROOT, "f", &n) != harmless)
             fail_msg("garbage at %d: it is %s", at, fresh ? "made anew" : "trusted");
         put(ix, INODE_ROOT, "f", &st, 1, harmless ? INODES_SAME : INODES_NEW);
@@ -465,7 +497,8 @@ static void test_distrust(void **state)
         assert_true(inodes_find(ix, INODE_ROOT, "g", &n));
         inodes_close(ix, true);
     }
-    static const off_t where[] = {96, 232, 300, 1 << 20, (1 << 20) + 96, (1 << 20) + 96 * 3, INT64_C(24) << 30, INT64_C(56) << 30};
+    static const off_t where[] = {96, 232, 300, 1 << 20, (1 << 20) + 96, (1 << 20) + 96 * 3,
+        INT64_C(24) << 30, INT64_C(56) << 30};
     for (size_t i = 0; i < ARRAY_LEN(where); i++) { /* a single bit of whatever is in use */
         unlink(path);
         ix = open_index(2, false, &fresh);
@@ -520,9 +553,12 @@ static void *hammer(void *arg)
         struct err e = ERR_INIT;
         enum inodes_change change;
         snprintf(name, sizeof name, "f%d", rand_r(&seed) % 50);
-        struct store_stat st = file_stat((uint64_t)rand_r(&seed) % 3, rand_r(&seed) % 2 ? "a" : "b");
+        struct store_stat st = file_stat(
+            (uint64_t)rand_r(&seed) % 3, rand_r(&seed) % 2 ? "a" : "b");
         switch (rand_r(&seed) % 6) {
-        case 0: inodes_put(ix, INODE_ROOT, name, &st, 1, &n, &change, &e); break;
+        case 0:
+            inodes_put(ix, INODE_ROOT, name, &st, 1, &n, &change, &e);
+            break;
         case 1:
             if (inodes_find(ix, INODE_ROOT, name, &n)) {
                 inodes_ref(ix, n.ino);
@@ -533,7 +569,9 @@ static void *hammer(void *arg)
             if (inodes_find(ix, INODE_ROOT, name, &n))
                 inodes_remove(ix, n.ino);
             break;
-        case 3: inodes_find(ix, INODE_ROOT, name, &n); break;
+        case 3:
+            inodes_find(ix, INODE_ROOT, name, &n);
+            break;
         case 4: {
             unsigned count = 0;
             inodes_children(ix, INODE_ROOT, 0, false, count_all, &count);
@@ -567,11 +605,16 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_versions, setup), cmocka_unit_test_setup(test_replace_and_forget, setup),
-        cmocka_unit_test_setup(test_precious, setup), cmocka_unit_test_setup(test_cookies, setup),
-        cmocka_unit_test_setup(test_names, setup), cmocka_unit_test_setup(test_random, setup),
-        cmocka_unit_test_setup(test_killed, setup), cmocka_unit_test_setup(test_distrust, setup),
-        cmocka_unit_test_setup(test_size, setup), cmocka_unit_test_setup(test_threads, setup),
+        cmocka_unit_test_setup(test_versions, setup),
+        cmocka_unit_test_setup(test_replace_and_forget, setup),
+        cmocka_unit_test_setup(test_precious, setup),
+        cmocka_unit_test_setup(test_cookies, setup),
+        cmocka_unit_test_setup(test_names, setup),
+        cmocka_unit_test_setup(test_random, setup),
+        cmocka_unit_test_setup(test_killed, setup),
+        cmocka_unit_test_setup(test_distrust, setup),
+        cmocka_unit_test_setup(test_size, setup),
+        cmocka_unit_test_setup(test_threads, setup),
     };
     if (!mkdtemp(dir))
         return 1;

@@ -15,14 +15,20 @@ static char path[64];
 
 static struct inodes *open_index(bool resume, bool *fresh)
 {
-    struct inodes_conf c = {.path = path, .identity = 1, .resume = resume, .dir_mode = 0755, .file_mode = 0644, .nmounts = 1};
+    struct inodes_conf c = {.path = path,
+        .identity = 1,
+        .resume = resume,
+        .dir_mode = 0755,
+        .file_mode = 0644,
+        .nmounts = 1};
     struct err e = ERR_INIT;
     return inodes_open(&c, fresh, &e);
 }
 
 static void put(struct inodes *ix, uint64_t d, const char *name, bool is_dir, uint64_t want)
 {
-    struct store_stat st = {.is_dir = is_dir, .version = "\"a version that is too long to be packed\""};
+    struct store_stat st = {
+        .is_dir = is_dir, .version = "\"a version that is too long to be packed\""};
     struct inode n;
     struct err e = ERR_INIT;
     enum inodes_change change;
@@ -45,8 +51,8 @@ static struct inodes *make(void)
     return ix;
 }
 
-#define HEAD(field) 0, offsetof(struct head, field), sizeof ((struct head *)0)->field
-#define REC(ino, field) ino, offsetof(struct rec, field), sizeof ((struct rec *)0)->field
+#define HEAD(field)     0, offsetof(struct head, field), sizeof((struct head *)0)->field
+#define REC(ino, field) ino, offsetof(struct rec, field), sizeof((struct rec *)0)->field
 
 static const struct {
     const char *what;
@@ -134,7 +140,8 @@ static void test_rebuilt(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_unsound), cmocka_unit_test(test_rebuilt)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unsound), cmocka_unit_test(test_rebuilt)};
     if (!mkdtemp(dir))
         return 1;
     snprintf(path, sizeof path, "%s/index", dir);

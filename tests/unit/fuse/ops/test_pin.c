@@ -18,17 +18,32 @@ static void test_requests(void **state)
         bool dir;
         int errnum; /* 0: fine */
     } cases[] = {
-        {PIN_LOAD, 0, 0, 0, PIN_PIECE, "", false, 0}, {PIN_SET, 0, 0, INT64_MAX, 0, "", false, 0},
-        {PIN_ASK, 0, 0, 0, INT64_MAX, "", false, 0}, {PIN_FREE, 0, 0, 0, INT64_MAX, "a", true, 0},
-        {PIN_CLEAR, 0, 0, 0, 0, "\xff\n", true, 0}, {PIN_CLEAR_ALL, 0, 0, 0, 0, "", true, 0}, {PIN_CLEAR_ALL, 0, 0, 0, 0, "", false, 0},
-        {PIN_LOAD, 0, 0, 0, 1, "...", true, 0}, {PIN_LOAD, 0, 0, 0, 1, ".a", true, 0},
-        {0, 0, 0, 0, 1, "", false, ENOTTY}, {PIN_CLEAR_ALL + 1, 0, 0, 0, 1, "", false, ENOTTY}, {UINT32_MAX, 0, 0, 0, 1, "", false, ENOTTY},
-        {PIN_LOAD, 1, 0, 0, 1, "", false, EINVAL}, {PIN_LOAD, 0, 1, 0, 1, "", false, EINVAL},
-        {PIN_LOAD, 0, 0, 0, PIN_PIECE + 1, "", false, EINVAL}, {PIN_SET, 0, 0, 0, UINT64_MAX, "", false, EINVAL},
-        {PIN_LOAD, 0, 0, UINT64_MAX, 1, "", false, EINVAL}, {PIN_ASK, 0, 0, 0, UINT64_MAX, "", false, EINVAL},
-        {PIN_LOAD, 0, 0, 0, 1, "a", false, EINVAL}, {PIN_CLEAR_ALL, 0, 0, 0, 0, "a", true, EINVAL},
-        {PIN_LOAD, 0, 0, 0, 1, "a/b", true, EINVAL}, {PIN_LOAD, 0, 0, 0, 1, "/", true, EINVAL}, {PIN_LOAD, 0, 0, 0, 1, ".", true, EINVAL},
-        {PIN_LOAD, 0, 0, 0, 1, "..", true, EINVAL}, {PIN_LOAD, 0, 0, 0, 1, "", true, EISDIR}, {PIN_FREE, 0, 0, 0, 1, "", true, EISDIR},
+        {PIN_LOAD, 0, 0, 0, PIN_PIECE, "", false, 0},
+        {PIN_SET, 0, 0, INT64_MAX, 0, "", false, 0},
+        {PIN_ASK, 0, 0, 0, INT64_MAX, "", false, 0},
+        {PIN_FREE, 0, 0, 0, INT64_MAX, "a", true, 0},
+        {PIN_CLEAR, 0, 0, 0, 0, "\xff\n", true, 0},
+        {PIN_CLEAR_ALL, 0, 0, 0, 0, "", true, 0},
+        {PIN_CLEAR_ALL, 0, 0, 0, 0, "", false, 0},
+        {PIN_LOAD, 0, 0, 0, 1, "...", true, 0},
+        {PIN_LOAD, 0, 0, 0, 1, ".a", true, 0},
+        {0, 0, 0, 0, 1, "", false, ENOTTY},
+        {PIN_CLEAR_ALL + 1, 0, 0, 0, 1, "", false, ENOTTY},
+        {UINT32_MAX, 0, 0, 0, 1, "", false, ENOTTY},
+        {PIN_LOAD, 1, 0, 0, 1, "", false, EINVAL},
+        {PIN_LOAD, 0, 1, 0, 1, "", false, EINVAL},
+        {PIN_LOAD, 0, 0, 0, PIN_PIECE + 1, "", false, EINVAL},
+        {PIN_SET, 0, 0, 0, UINT64_MAX, "", false, EINVAL},
+        {PIN_LOAD, 0, 0, UINT64_MAX, 1, "", false, EINVAL},
+        {PIN_ASK, 0, 0, 0, UINT64_MAX, "", false, EINVAL},
+        {PIN_LOAD, 0, 0, 0, 1, "a", false, EINVAL},
+        {PIN_CLEAR_ALL, 0, 0, 0, 0, "a", true, EINVAL},
+        {PIN_LOAD, 0, 0, 0, 1, "a/b", true, EINVAL},
+        {PIN_LOAD, 0, 0, 0, 1, "/", true, EINVAL},
+        {PIN_LOAD, 0, 0, 0, 1, ".", true, EINVAL},
+        {PIN_LOAD, 0, 0, 0, 1, "..", true, EINVAL},
+        {PIN_LOAD, 0, 0, 0, 1, "", true, EISDIR},
+        {PIN_FREE, 0, 0, 0, 1, "", true, EISDIR},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct pin_msg m = ok;
@@ -61,6 +76,7 @@ static void test_names(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests), cmocka_unit_test(test_names)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_requests), cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The ring of cache workers: who has what, and what readers get when workers are slow, dead, wrong or absent. */
+/* The ring of cache workers: who has what, and what readers get when workers are slow, dead, wrong
+ * or absent. */
 #include "tests/lib/unit.h"
 
 #include "fuse/peers/peers.h"
@@ -45,7 +46,8 @@ static void test_one_worker_more_moves_its_share_only(void **state)
     for (unsigned i = 0; i < chunks; i++) {
         char path[32];
         snprintf(path, sizeof path, "f%u", i);
-        int before = ring_owner("set-cache", 4, "s3://b", path, 0), after = ring_owner("set-cache", 5, "s3://b", path, 0);
+        int before = ring_owner("set-cache", 4, "s3://b", path, 0),
+            after = ring_owner("set-cache", 5, "s3://b", path, 0);
         if (before != after) {
             assert_int_equal(after, 4);
             moved++;
@@ -60,17 +62,21 @@ static void test_same_for_ever(void **state)
     static const int want[] = {0, 0, 1, 2, 2, 0};
     int got[6];
     for (unsigned i = 0; i < 6; i++)
-        got[i] = ring_owner("mnist-cache", 3, "s3://datasets/mnist", i < 3 ? "train.tfrecord" : "a/b", i * RING_CHUNK);
+        got[i] = ring_owner("mnist-cache", 3, "s3://datasets/mnist",
+            i < 3 ? "train.tfrecord" : "a/b", i * RING_CHUNK);
     if (memcmp(got, want, sizeof got) != 0)
         print_error("{%d, %d, %d, %d, %d, %d}\n", got[0], got[1], got[2], got[3], got[4], got[5]);
     assert_memory_equal(got, want, sizeof got);
-    assert_int_equal(ring_owner("mnist-cache", 3, "m", "p", 0), ring_owner("mnist-cache", 3, "m", "p", RING_CHUNK - 1));
+    assert_int_equal(ring_owner("mnist-cache", 3, "m", "p", 0),
+        ring_owner("mnist-cache", 3, "m", "p", RING_CHUNK - 1));
 }
 
 static void test_names(void **state)
 {
     (void)state;
-    struct conf conf = {.worker_name = (char *)"mnist-cache", .worker_service = (char *)"mnist-cache.ns.svc", .worker_count = 2,
+    struct conf conf = {.worker_name = (char *)"mnist-cache",
+        .worker_service = (char *)"mnist-cache.ns.svc",
+        .worker_count = 2,
         .worker_port = 9400};
     cleanup_free char *url = ring_url(&conf, 1);
     assert_string_equal(url, "http://mnist-cache-1.mnist-cache.ns.svc:9400");
@@ -81,11 +87,23 @@ static void test_names(void **state)
 
 /* -- fetching: workers that behave as told, a directory as the store -- */
 
-#define SIZE (3u << 20)
-#define PATIENT (60 * NS_PER_S)      /* a busy machine is no slow worker */
-#define HASTY (150 * NS_PER_MS)
+#define SIZE    (3u << 20)
+#define PATIENT (60 * NS_PER_S) /* a busy machine is no slow worker */
+#define HASTY   (150 * NS_PER_MS)
 
-enum manner { GOOD, LATE, STUCK, CUT, LONG, WHOLE, ELSEWHERE, RESIZED, ERROR_500, NOT_FOUND, CONFLICT_409 };
+enum manner {
+    GOOD,
+    LATE,
+    STUCK,
+    CUT,
+    LONG,
+    WHOLE,
+    ELSEWHERE,
+    RESIZED,
+    ERROR_500,
+    NOT_FOUND,
+    CONFLICT_409
+};
 
 struct fake_worker {
     struct serve *server;
@@ -108,14 +126,16 @@ static void on_data(void *user, const struct serve_req *req, struct serve_resp *
     char text[64];
     uint64_t a, b;
     w->asked++;
-    if (!serve_header(req, "range", text, sizeof text) || sscanf(text, "bytes=%" SCNu64 "-%" SCNu64, &a, &b) != 2 || b >= SIZE) {
+    if (!serve_header(req, "range", text, sizeof text)
+        || sscanf(text, "bytes=%" SCNu64 "-%" SCNu64, &a, &b) != 2 || b >= SIZE) {
         resp->status = 400;
         return;
     }
     resp->status = 206;
     uint64_t size = w->manner == RESIZED ? SIZE + 1 : SIZE, shift = w->manner == ELSEWHERE;
     if (w->manner != WHOLE)
-        buf_addf(&resp->headers, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n", a + shift, b + shift, size);
+        buf_addf(&resp->headers, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n",
+            a + shift, b + shift, size);
     switch (w->manner) {
     case LATE:
         clock_sleep_ns(250 * NS_PER_MS);
@@ -149,7 +169,8 @@ static void on_data(void *user, const struct serve_req *req, struct serve_resp *
         resp->status = 409;
         buf_adds(&resp->body, "{\"reason\":\"VersionChanged\",\"message\":\"it has changed\"}\n");
         return;
-    case RESIZED: case GOOD:
+    case RESIZED:
+    case GOOD:
         break;
     }
     buf_add(&resp->body, content + a, (size_t)(b - a + 1));
@@ -164,8 +185,10 @@ static int setup(void **state)
     for (size_t i = 0; i < SIZE; i++)
         content[i] = (unsigned char)(i * 7 + i / 251);
     cleanup_free char *file = path_join(dir, "f");
-    cleanup_free char *json = xasprintf("{\"namespace\":\"\",\"name\":\"t\",\"uid\":\"\",\"readOnly\":true,\"mounts\":[{\"mountPoint\":\"file://%s\","
-        "\"path\":\"/\"}],\"cache\":{\"tiers\":[{\"medium\":\"MEM\",\"quota\":1000000}]}}", dir);
+    cleanup_free char *json = xasprintf(
+        "{\"namespace\":\"\",\"name\":\"t\",\"uid\":\"\",\"readOnly\":true,\"mounts\":[{\"mountPoint\":\"file://%s\","
+        "\"path\":\"/\"}],\"cache\":{\"tiers\":[{\"medium\":\"MEM\",\"quota\":1000000}]}}",
+        dir);
     struct err e = ERR_INIT;
     conf = conf_parse(json, strlen(json), &e);
     if (!conf) {
@@ -173,7 +196,8 @@ static int setup(void **state)
         return -1;
     }
     struct store_conf sc = {.mount = &conf->mounts[0]};
-    if (file_write_atomic(file, content, SIZE, 0644, &e) || !(store = store_new(&sc, &e)) || store_stat_path(store, "f", &st, &e)) {
+    if (file_write_atomic(file, content, SIZE, 0644, &e) || !(store = store_new(&sc, &e))
+        || store_stat_path(store, "f", &st, &e)) {
         print_error("%s\n", e.msg);
         return -1;
     }
@@ -199,7 +223,8 @@ static int teardown(void **state)
 
 static struct ring *new_ring(const char *url, int64_t hedge_ns)
 {
-    struct ring_conf rc = {.conf = conf, .stores = &store, .hedge_ns = hedge_ns, .urls = &url, .nurls = url ? 1 : 0};
+    struct ring_conf rc = {
+        .conf = conf, .stores = &store, .hedge_ns = hedge_ns, .urls = &url, .nurls = url ? 1 : 0};
     struct err e = ERR_INIT;
     struct ring *r = ring_new(&rc, &e);
     if (!r)
@@ -210,8 +235,8 @@ static struct ring *new_ring(const char *url, int64_t hedge_ns)
 
 static unsigned origin; /* of the latest bytes */
 
-static int read_ring(struct ring *r, const struct cache_key *key, uint64_t off, size_t len, void *buf, const atomic_bool *cancel,
-    struct err *e)
+static int read_ring(struct ring *r, const struct cache_key *key, uint64_t off, size_t len,
+    void *buf, const atomic_bool *cancel, struct err *e)
 {
     struct sink_memory memory = {buf, len};
     struct cache_sink sink = {.take = sink_to_memory, .user = &memory};
@@ -268,13 +293,15 @@ static void test_a_good_worker(void **state)
 static void test_wrong_answers_go_to_the_store(void **state)
 {
     (void)state;
-    static const enum manner manners[] = {CUT, LONG, WHOLE, ELSEWHERE, RESIZED, ERROR_500, NOT_FOUND};
+    static const enum manner manners[] = {
+        CUT, LONG, WHOLE, ELSEWHERE, RESIZED, ERROR_500, NOT_FOUND};
     for (size_t i = 0; i < ARRAY_LEN(manners); i++) {
         struct ring *r = new_ring(fw.url, PATIENT);
         fw.manner = manners[i];
         for (int k = 0; k < 4; k++)
             fetch_check(r, 1000 + (uint64_t)k * 5000, 4000);
-        uint64_t sent = stats(r).worker_bytes; /* what came is good, the rest comes from the store */
+        /* what came is good, the rest comes from the store */
+        uint64_t sent = stats(r).worker_bytes;
         assert_int_equal(stats(r).store_bytes, 16000 - sent);
         if (manners[i] != LONG)
             assert_int_equal(sent, manners[i] == CUT ? 4 * 3000 : 0);
@@ -302,7 +329,9 @@ static void test_conflict_is_passed_on(void **state)
 /* Nobody answers there, and nobody else gets it. */
 static int hold_port(int port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+        .sin_port = htons((uint16_t)port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
@@ -323,7 +352,8 @@ static void test_a_dead_worker_is_bypassed_and_comes_back(void **state)
     assert_true(took < PATIENT); /* nobody waited for it */
     struct ring_stats s = stats(r);
     assert_int_equal(s.store_bytes, 50000);
-    assert_true(s.bypassed + 5 + (uint64_t)(took / NS_PER_S) >= 50); /* it was not asked each time, but once a second at most */
+    /* it was not asked each time, but once a second at most */
+    assert_true(s.bypassed + 5 + (uint64_t)(took / NS_PER_S) >= 50);
     assert_int_equal(s.down, 1);
     const struct serve_route route = {"GET", "/v1/data", on_data, &fw};
     struct serve_conf vc = {.address = fw.url + strlen("http://"), .routes = &route, .nroutes = 1};
@@ -366,7 +396,8 @@ static void test_a_stuck_worker_costs_one_pause(void **state)
     for (int i = 0; i < 3; i++)
         fetch_check(r, (uint64_t)i * 1000, 1000);
     assert_int_equal(stats(r).down, 1); /* no byte three times: it is not asked for a while */
-    for (int i = 0; i < 10 && !stats(r).bypassed; i++) /* where that takes too long it is asked once more, then not for longer */
+    /* where that takes too long it is asked once more, then not for longer */
+    for (int i = 0; i < 10 && !stats(r).bypassed; i++)
         fetch_check(r, 0, 1000);
     assert_true(stats(r).bypassed >= 1);
     fw.release = true;
@@ -416,10 +447,19 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spread), cmocka_unit_test(test_one_worker_more_moves_its_share_only),
-        cmocka_unit_test(test_same_for_ever), cmocka_unit_test(test_names), T(test_no_workers), T(test_a_good_worker),
-        T(test_wrong_answers_go_to_the_store), T(test_conflict_is_passed_on), T(test_a_dead_worker_is_bypassed_and_comes_back),
-        T(test_a_slow_worker_is_hedged), T(test_a_stuck_worker_costs_one_pause), T(test_hedges_are_rationed), T(test_cancel),
+        cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_one_worker_more_moves_its_share_only),
+        cmocka_unit_test(test_same_for_ever),
+        cmocka_unit_test(test_names),
+        T(test_no_workers),
+        T(test_a_good_worker),
+        T(test_wrong_answers_go_to_the_store),
+        T(test_conflict_is_passed_on),
+        T(test_a_dead_worker_is_bypassed_and_comes_back),
+        T(test_a_slow_worker_is_hedged),
+        T(test_a_stuck_worker_costs_one_pause),
+        T(test_hedges_are_rationed),
+        T(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

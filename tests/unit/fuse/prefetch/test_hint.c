@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB (UINT64_C(1) << 20)
+#define MIB    (UINT64_C(1) << 20)
 #define PLENTY UINT64_MAX
 
 static struct hint_list *new_list(void)
@@ -62,7 +62,8 @@ static enum hint_seen seen(struct hint_list *l, unsigned i)
 static void test_lines(void **state)
 {
     (void)state;
-    static const char text[] = "a\n./b//c/./d/\n\n/absolute\na/../b\n..\nwith space\r\n...\n.\n-\nz";
+    static const char text[] =
+        "a\n./b//c/./d/\n\n/absolute\na/../b\n..\nwith space\r\n...\n.\n-\nz";
     static const char *want[] = {"a", "b/c/d", "with space", "...", "-"};
     for (size_t cut = 0; cut < sizeof text; cut++) { /* wherever the pieces are cut */
         struct hint_list *l = new_list();
@@ -135,7 +136,8 @@ static void test_window(void **state)
     for (unsigned i = HINT_WINDOW + 1; i < HINT_WINDOW + 10; i++)
         expect_next(l, i);
     expect_next(l, -1);
-    assert_int_equal(seen(l, HINT_WINDOW + 100), HINT_NEAR); /* faster than we are: what he has is not given out any more */
+    /* faster than we are: what he has is not given out any more */
+    assert_int_equal(seen(l, HINT_WINDOW + 100), HINT_NEAR);
     expect_next(l, HINT_WINDOW + 101);
     assert_int_equal(hint_list_seen(l, "dir/4000", false), HINT_UNKNOWN);
     hint_list_free(l);
@@ -150,7 +152,8 @@ static void test_bytes(void **state)
     const uint64_t most = 10 * MIB;
     give_numbers(l, 0, 100);
     assert_int_equal(next(l, most, path), 0);
-    assert_int_equal(hint_list_weigh(l, 0, 100 * MIB, most), 10 * MIB); /* the beginning of a large file */
+    /* the beginning of a large file */
+    assert_int_equal(hint_list_weigh(l, 0, 100 * MIB, most), 10 * MIB);
     assert_int_equal(next(l, most, path), -1);
     assert_int_equal(seen(l, 0), HINT_NEAR);
     for (int i = 1; i <= 10; i++) /* of unknown size: a block each */
@@ -161,12 +164,15 @@ static void test_bytes(void **state)
     for (int i = 11; i < 21; i++) /* 10 KiB are ahead: nine blocks and a bit are left */
         if (next(l, most, path) != i)
             assert_int_equal(i, 20);
-    assert_int_equal(hint_list_weigh(l, 11, 3 * MIB, most), MIB + (MIB - 10 * 1024)); /* the other blocks are taken */
-    assert_int_equal(hint_list_weigh(l, 99, 3 * MIB, most), MIB);                     /* not given out: no more than a block */
+    /* the other blocks are taken */
+    assert_int_equal(hint_list_weigh(l, 11, 3 * MIB, most), MIB + (MIB - 10 * 1024));
+    /* not given out: no more than a block */
+    assert_int_equal(hint_list_weigh(l, 99, 3 * MIB, most), MIB);
     for (unsigned i = 1; i < 21; i++)
         seen(l, i);
     assert_int_equal(next(l, most, path), 21);
-    assert_int_equal(hint_list_weigh(l, 21, 100 * MIB, most), 10 * MIB); /* nothing is counted twice or left over */
+    /* nothing is counted twice or left over */
+    assert_int_equal(hint_list_weigh(l, 21, 100 * MIB, most), 10 * MIB);
     hint_list_free(l);
 }
 
@@ -237,8 +243,13 @@ static void test_grows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_long_lines), cmocka_unit_test(test_window), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_moves), cmocka_unit_test(test_repeats), cmocka_unit_test(test_grows),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_moves),
+        cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_grows),
     };
     return cmocka_run_group_tests_name("hint", tests, NULL, NULL);
 }

@@ -16,14 +16,19 @@ static void test_names(void **state)
     static const struct {
         const char *text, *want;
     } cases[] = {
-        {"0::/kubepods/besteffort/pod0f9e7d6c-1111-2222-3333-444455556666/0123456789ab\n", "0f9e7d6c-1111-2222-3333-444455556666"},
+        {"0::/kubepods/besteffort/pod0f9e7d6c-1111-2222-3333-444455556666/0123456789ab\n",
+            "0f9e7d6c-1111-2222-3333-444455556666"},
         {"0::/kubepods.slice/kubepods-pod0f9e7d6c_1111_2222_3333_444455556666.slice/cri-containerd-01.scope\n",
             "0f9e7d6c-1111-2222-3333-444455556666"},
-        {"12:cpu:/../../pod0f9e7d6c-1111-2222-3333-444455556666/ab\n11:memory:/x\n", "0f9e7d6c-1111-2222-3333-444455556666"},
-        {"0::/user.slice/user-0.slice/session-1.scope\n", "/user.slice/user-0.slice/session-1.scope"},
+        {"12:cpu:/../../pod0f9e7d6c-1111-2222-3333-444455556666/ab\n11:memory:/x\n",
+            "0f9e7d6c-1111-2222-3333-444455556666"},
+        {"0::/user.slice/user-0.slice/session-1.scope\n",
+            "/user.slice/user-0.slice/session-1.scope"},
         {"12:cpu:/\n11:memory:/jobs/a\n0::/\n", "/jobs/a"},
         {"0::/tripod/podcast/pod0f9e7d6c-1111\n", "/tripod/podcast/pod0f9e7d6c-1111"},
-        {"0::/\n", CALLER_UNKNOWN}, {"", CALLER_UNKNOWN}, {"no colon\n", CALLER_UNKNOWN},
+        {"0::/\n", CALLER_UNKNOWN},
+        {"", CALLER_UNKNOWN},
+        {"no colon\n", CALLER_UNKNOWN},
         {"0::/aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggghhhhhhhhhhiiiiiiiiiijjjjjjjjjjkkkkkkkkkkllllllllll0123456789\n",
             "aaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggghhhhhhhhhhiiiiiiiiiijjjjjjjjjjkkkkkkkkkkllllllllll0123456789"},
     };
@@ -84,7 +89,8 @@ static void test_callers(void **state)
     assert_int_equal(asked, 2); /* once for each pid */
     stalls_end(s, stalls_begin(s, 0));
     assert_int_equal(times_of(s, CALLER_UNKNOWN).reads, 1);
-    for (pid_t pid = 1000; pid < 3000; pid += 10) /* far more than are kept: those of long ago give way */
+    /* far more than are kept: those of long ago give way */
+    for (pid_t pid = 1000; pid < 3000; pid += 10)
         stalls_end(s, stalls_begin(s, pid));
     assert_int_equal(times_of(s, "job-299").reads, 1);
     assert_int_equal(times_of(s, "job-1").reads, 0);
@@ -92,7 +98,8 @@ static void test_callers(void **state)
     stalls_free(s);
 }
 
-/* One whose place was given to somebody else meanwhile is asked for again: his waits are not the other's. */
+/* One whose place was given to somebody else meanwhile is asked for again: his waits are not the
+ * other's. */
 static void test_places(void **state)
 {
     (void)state;
@@ -111,8 +118,8 @@ static void test_places(void **state)
     stalls_free(s);
 }
 
-/* Puts the file's pages out of memory, as far as its file system can, and says whether any is. Looks without reading: even a read
- * that does not wait would begin to bring them back. */
+/* Puts the file's pages out of memory, as far as its file system can, and says whether any is.
+ * Looks without reading: even a read that does not wait would begin to bring them back. */
 static bool put_out(struct cache_file *f)
 {
     int fd = cache_complete_fd(f);
@@ -140,7 +147,8 @@ static void read_as(struct stalls *s, pid_t pid, struct cache_file *f, char *buf
     stalls_end(s, caller);
 }
 
-/* Not every file system can say whether a read would wait (tmpfs can't); then each is taken for a wait. */
+/* Not every file system can say whether a read would wait (tmpfs can't); then each is taken for a
+ * wait. */
 static bool can_tell(struct cache_file *f)
 {
     char byte;
@@ -153,8 +161,8 @@ static bool can_tell(struct cache_file *f)
     return can;
 }
 
-/* Only what was not in memory is a wait for the disk. A disk can be there first, while the reader has no processor: then no read
- * waited, and it is tried again. */
+/* Only what was not in memory is a wait for the disk. A disk can be there first, while the reader
+ * has no processor: then no read waited, and it is tried again. */
 static void read_from_disk(struct stalls *s, struct cache_file *f, char *buf)
 {
     bool out = true, waits = !can_tell(f);
@@ -189,8 +197,8 @@ static void test_waits(void **state)
             read_from_disk(s, f, buf);
         cache_close(f);
     }
-    struct stall_times store = times_of(s, CALLER_UNKNOWN), worker = times_of(s, "job-1"), memory = times_of(s, "job-2"),
-                       disk = times_of(s, "job-3");
+    struct stall_times store = times_of(s, CALLER_UNKNOWN), worker = times_of(s, "job-1"),
+                       memory = times_of(s, "job-2"), disk = times_of(s, "job-3");
     assert_true(store.store_ns >= 20 * NS_PER_MS && !store.worker_ns);
     assert_true(worker.worker_ns >= 20 * NS_PER_MS && !worker.store_ns);
     assert_true(!memory.store_ns && !memory.worker_ns);
@@ -205,7 +213,7 @@ static void test_waits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_callers), cmocka_unit_test(test_places),
-        cmocka_unit_test(test_waits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_callers),
+        cmocka_unit_test(test_places), cmocka_unit_test(test_waits)};
     return cmocka_run_group_tests_name("stall", tests, NULL, NULL);
 }

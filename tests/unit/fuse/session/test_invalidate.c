@@ -150,7 +150,8 @@ static void test_never_blocks(void **state)
 /* The helper: this process has no other child. 0: none. */
 static pid_t helper(void)
 {
-    cleanup_free char *path = xasprintf("/proc/self/task/%d/children", getpid()), *text = file_read(path, 4096, NULL, NULL);
+    cleanup_free char *path = xasprintf("/proc/self/task/%d/children", getpid()),
+                      *text = file_read(path, 4096, NULL, NULL);
     return text ? (pid_t)atoi(text) : 0;
 }
 
@@ -188,7 +189,9 @@ static void test_helper_is_replaced(void **state)
         inval_add(w.v, 1, "a");
         assert_entry(&w, 1, "a");
         assert_int_equal(kill(pid, SIGKILL), 0);
-        siginfo_t dead; /* its files are closed some time before that: what is added between the two waits for the next */
+        /* its files are closed some time before that: what is added between the two waits for the
+         * next */
+        siginfo_t dead;
         assert_int_equal(waitid(P_PID, (id_t)pid, &dead, WEXITED | WNOWAIT), 0);
         inval_add(w.v, 2, "b");
         assert_entry(&w, 2, "b");

@@ -13,9 +13,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A socket plays the kernel: packets are requests, each is sent back as its answer. Their letters: q and r are answered at once (one
- * thread may answer 8 and 1 of them in a row), s is slow and says so, h does not say so, p is known to be slow: those three take until
- * the test lets them go. */
+/* A socket plays the kernel: packets are requests, each is sent back as its answer. Their letters:
+ * q and r are answered at once (one thread may answer 8 and 1 of them in a row), s is slow and says
+ * so, h does not say so, p is known to be slow: those three take until the test lets them go. */
 
 struct world {
     int kernel, server;
@@ -36,7 +36,8 @@ static unsigned in_a_row(const void *request, size_t len)
 static void answer(struct world *w, const char *request, size_t len)
 {
     unsigned now = atomic_fetch_add(&w->busy, 1) + 1;
-    for (unsigned most = atomic_load(&w->most); now > most && !atomic_compare_exchange_weak(&w->most, &most, now);)
+    for (unsigned most = atomic_load(&w->most);
+         now > most && !atomic_compare_exchange_weak(&w->most, &most, now);)
         continue;
     if (*request == 's')
         loop_will_block();
@@ -81,7 +82,9 @@ static void begin(struct world *w, unsigned threads)
     w->hold = true;
     w->kernel = fds[0];
     w->server = fds[1];
-    assert_int_equal(setsockopt(w->kernel, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 60}, sizeof(struct timeval)), 0);
+    assert_int_equal(setsockopt(w->kernel, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 60},
+                         sizeof(struct timeval)),
+        0);
     assert_int_equal(fcntl(w->server, F_SETFL, O_NONBLOCK), 0);
     w->loop = loop_new(&(struct loop_conf){w->server, threads, work, in_a_row, w}, &e);
     assert_non_null(w->loop);
@@ -120,11 +123,13 @@ static void test_answers(void **state)
         assert_int_equal(hear(&w), i % 3 ? 'q' : 'r');
     }
     assert_int_equal(w.most, 1);
-    assert_true(w.threads < 500); /* not one for each; one more now and then, where a busy machine keeps them waiting */
+    /* not one for each; one more now and then, where a busy machine keeps them waiting */
+    assert_true(w.threads < 500);
     finish(&w);
 }
 
-/* Slow ones run side by side, and others are not held up by them: whether they say it, are known for it, or neither. */
+/* Slow ones run side by side, and others are not held up by them: whether they say it, are known
+ * for it, or neither. */
 static void slow_ones(const char *kind)
 {
     struct world w;
@@ -204,7 +209,7 @@ static void test_ends(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers), cmocka_unit_test(test_slow), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_ends)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers), cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_ends)};
     return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
 }

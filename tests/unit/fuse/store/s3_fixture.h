@@ -1,5 +1,5 @@
-/* s3_world — what the programs share that test the S3 store against a server that misbehaves: such a server, with one object in it, and a
- * store with credentials from a directory. */
+/* s3_world — what the programs share that test the S3 store against a server that misbehaves: such
+ * a server, with one object in it, and a store with credentials from a directory. */
 #ifndef MILLRACE_TESTS_UNIT_FUSE_STORE_S3_FIXTURE_H
 #define MILLRACE_TESTS_UNIT_FUSE_STORE_S3_FIXTURE_H
 
@@ -14,10 +14,12 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define LEN 300000u
+#define LEN     300000u
 #define PATIENT (60 * NS_PER_S) /* a machine that stops for seconds is no fault of the store */
-#define BRIEF (3 * NS_PER_S)    /* what goes wrong goes on for so long: time for an answer at least */
-#define TRIES 8                 /* where the machine stops during the last one, the deadline is what went wrong */
+/* what goes wrong goes on for so long: time for an answer at least */
+#define BRIEF (3 * NS_PER_S)
+/* where the machine stops during the last one, the deadline is what went wrong */
+#define TRIES 8
 
 struct world {
     struct fake_s3 *server;
@@ -33,10 +35,13 @@ static inline void write_secret(const struct world *w, const char *name, const c
     assert_int_equal(file_write_atomic(path, value, strlen(value), 0600, &e), 0);
 }
 
-static inline struct store *open_store(const struct mount *m, const char *secrets, int64_t deadline_ns)
+static inline struct store *open_store(
+    const struct mount *m, const char *secrets, int64_t deadline_ns)
 {
     struct err e = ERR_INIT;
-    struct store *s = store_new(&(struct store_conf){.mount = &m->conf, .secrets_dir = secrets, .deadline_ns = deadline_ns}, &e);
+    struct store *s = store_new(
+        &(struct store_conf){.mount = &m->conf, .secrets_dir = secrets, .deadline_ns = deadline_ns},
+        &e);
     if (!s)
         print_error("%s\n", e.msg);
     assert_non_null(s);

@@ -42,8 +42,9 @@ static void a_page(void **state)
 static void keys_that_are_not_encoded_stay_as_they_are(void **state)
 {
     (void)state;
-    static const char text[] = "<ListBucketResult><EncodingType></EncodingType><Contents><Key>a+b%20&amp;</Key></Contents>"
-                               "<IsTruncated>false</IsTruncated></ListBucketResult>";
+    static const char text[] =
+        "<ListBucketResult><EncodingType></EncodingType><Contents><Key>a+b%20&amp;</Key></Contents>"
+        "<IsTruncated>false</IsTruncated></ListBucketResult>";
     struct s3_page page;
     struct err e = ERR_INIT;
     assert_int_equal(s3_xml_page(text, strlen(text), &page, &e), 0);
@@ -55,7 +56,8 @@ static void keys_that_are_not_encoded_stay_as_they_are(void **state)
 static void what_is_no_page(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"", "hello", "<html><body/></html>", "<Error><Code>X</Code></Error>",
+    static const char *const texts[] = {"", "hello", "<html><body/></html>",
+        "<Error><Code>X</Code></Error>",
         "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
         "<!DOCTYPE a [<!ENTITY x \"y\">]><ListBucketResult><Name>&x;</Name></ListBucketResult>",
         "<ListBucketResult><a><b><c><d><e><f><g><h><i>1</i></h></g></f></e></d></c></b></a></ListBucketResult>"};
@@ -76,14 +78,16 @@ static void what_is_no_page(void **state)
 static void faults(void **state)
 {
     (void)state;
-    static const char text[] = "<?xml version=\"1.0\"?>\n<Error><Code>PermanentRedirect</Code><Message>use\nthe other</Message>"
-                               "<Endpoint>x</Endpoint><Region>eu-west-1</Region><Detail><Code>inner</Code></Detail></Error>";
+    static const char text[] =
+        "<?xml version=\"1.0\"?>\n<Error><Code>PermanentRedirect</Code><Message>use\nthe other</Message>"
+        "<Endpoint>x</Endpoint><Region>eu-west-1</Region><Detail><Code>inner</Code></Detail></Error>";
     struct s3_fault f;
     assert_true(s3_xml_fault(text, strlen(text), &f));
     assert_string_equal(f.code, "PermanentRedirect");
     assert_string_equal(f.message, "use the other");
     assert_string_equal(f.region, "eu-west-1");
-    static const char *const others[] = {"", "<Error/>", "<Error><Code></Code></Error>", "<ok><Code>A</Code></ok>", "<Error><Code>A"};
+    static const char *const others[] = {"", "<Error/>", "<Error><Code></Code></Error>",
+        "<ok><Code>A</Code></ok>", "<Error><Code>A"};
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         assert_false(s3_xml_fault(others[i], strlen(others[i]), &f));
         assert_string_equal(f.code, "");
@@ -93,9 +97,11 @@ static void faults(void **state)
 static void single_values(void **state)
 {
     (void)state;
-    static const char text[] = "<InitiateMultipartUploadResult xmlns=\"x\"><Bucket>b</Bucket><UploadId>id&lt;1</UploadId>"
-                               "</InitiateMultipartUploadResult>";
-    cleanup_free char *id = s3_xml_text(text, strlen(text), "InitiateMultipartUploadResult", "UploadId");
+    static const char text[] =
+        "<InitiateMultipartUploadResult xmlns=\"x\"><Bucket>b</Bucket><UploadId>id&lt;1</UploadId>"
+        "</InitiateMultipartUploadResult>";
+    cleanup_free char *id = s3_xml_text(
+        text, strlen(text), "InitiateMultipartUploadResult", "UploadId");
     assert_string_equal(id, "id<1");
     assert_null(s3_xml_text(text, strlen(text), "InitiateMultipartUploadResult", "Key"));
     assert_null(s3_xml_text(text, strlen(text), "Other", "UploadId"));
@@ -104,7 +110,9 @@ static void single_values(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_page), cmocka_unit_test(keys_that_are_not_encoded_stay_as_they_are),
-        cmocka_unit_test(what_is_no_page), cmocka_unit_test(faults), cmocka_unit_test(single_values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_page),
+        cmocka_unit_test(keys_that_are_not_encoded_stay_as_they_are),
+        cmocka_unit_test(what_is_no_page), cmocka_unit_test(faults),
+        cmocka_unit_test(single_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

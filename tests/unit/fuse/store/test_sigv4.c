@@ -9,44 +9,57 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Amazon's published examples: "Authenticating Requests: Using the Authorization Header" of the S3 API reference, and the
- * Signature Version 4 test suite. */
+/* Amazon's published examples: "Authenticating Requests: Using the Authorization Header" of the S3
+ * API reference, and the Signature Version 4 test suite. */
 struct vector {
     const char *name, *key_id, *secret, *service, *time;
     struct sigv4_req req;
     const char *signature;
 };
 
-#define S3_KEY "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "s3", "20130524T000000Z"
-#define SUITE_KEY "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "service", "20150830T123600Z"
-#define S3_HOST {"host", "examplebucket.s3.amazonaws.com"}
+#define S3_KEY \
+    "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "s3", "20130524T000000Z"
+#define SUITE_KEY \
+    "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "service", "20150830T123600Z"
+#define S3_HOST                                  \
+    {                                            \
+        "host", "examplebucket.s3.amazonaws.com" \
+    }
 
-static const struct sigv4_pair get_object[] = {
-    S3_HOST, {"range", "bytes=0-9"}, {"x-amz-content-sha256", SIGV4_EMPTY}, {"x-amz-date", "20130524T000000Z"}};
+static const struct sigv4_pair get_object[] = {S3_HOST, {"range", "bytes=0-9"},
+    {"x-amz-content-sha256", SIGV4_EMPTY}, {"x-amz-date", "20130524T000000Z"}};
 #define PUT_HASH "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072"
 static const struct sigv4_pair put_object[] = {{"date", "Fri, 24 May 2013 00:00:00 GMT"}, S3_HOST,
-    {"x-amz-content-sha256", PUT_HASH}, {"x-amz-date", "20130524T000000Z"}, {"x-amz-storage-class", "REDUCED_REDUNDANCY"}};
+    {"x-amz-content-sha256", PUT_HASH}, {"x-amz-date", "20130524T000000Z"},
+    {"x-amz-storage-class", "REDUCED_REDUNDANCY"}};
 static const struct sigv4_pair bucket_get[] = {
     S3_HOST, {"x-amz-content-sha256", SIGV4_EMPTY}, {"x-amz-date", "20130524T000000Z"}};
-static const struct sigv4_pair suite[] = {{"host", "example.amazonaws.com"}, {"x-amz-date", "20150830T123600Z"}};
-static const struct sigv4_pair suite_trim[] = {{"host", "example.amazonaws.com"}, {"my-header1", " value1"},
-    {"my-header2", " \"a   b   c\""}, {"x-amz-date", "20150830T123600Z"}};
+static const struct sigv4_pair suite[] = {
+    {"host", "example.amazonaws.com"}, {"x-amz-date", "20150830T123600Z"}};
+static const struct sigv4_pair suite_trim[] = {{"host", "example.amazonaws.com"},
+    {"my-header1", " value1"}, {"my-header2", " \"a   b   c\""},
+    {"x-amz-date", "20150830T123600Z"}};
 
 static const struct vector vectors[] = {
-    {"S3 GET Object", S3_KEY, {"GET", "/test.txt", "", get_object, ARRAY_LEN(get_object), SIGV4_EMPTY},
+    {"S3 GET Object", S3_KEY,
+        {"GET", "/test.txt", "", get_object, ARRAY_LEN(get_object), SIGV4_EMPTY},
         "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"},
-    {"S3 PUT Object", S3_KEY, {"PUT", "/test%24file.text", "", put_object, ARRAY_LEN(put_object), PUT_HASH},
+    {"S3 PUT Object", S3_KEY,
+        {"PUT", "/test%24file.text", "", put_object, ARRAY_LEN(put_object), PUT_HASH},
         "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd"},
-    {"S3 GET Bucket Lifecycle", S3_KEY, {"GET", "/", "lifecycle=", bucket_get, ARRAY_LEN(bucket_get), SIGV4_EMPTY},
+    {"S3 GET Bucket Lifecycle", S3_KEY,
+        {"GET", "/", "lifecycle=", bucket_get, ARRAY_LEN(bucket_get), SIGV4_EMPTY},
         "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"},
-    {"S3 List Objects", S3_KEY, {"GET", "/", "max-keys=2&prefix=J", bucket_get, ARRAY_LEN(bucket_get), SIGV4_EMPTY},
+    {"S3 List Objects", S3_KEY,
+        {"GET", "/", "max-keys=2&prefix=J", bucket_get, ARRAY_LEN(bucket_get), SIGV4_EMPTY},
         "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"},
     {"get-vanilla", SUITE_KEY, {"GET", "/", "", suite, ARRAY_LEN(suite), SIGV4_EMPTY},
         "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"},
     {"get-vanilla-query-order-key-case", SUITE_KEY,
         {"GET", "/", "Param1=value1&Param2=value2", suite, ARRAY_LEN(suite), SIGV4_EMPTY},
         "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"},
-    {"get-header-value-trim", SUITE_KEY, {"GET", "/", "", suite_trim, ARRAY_LEN(suite_trim), SIGV4_EMPTY},
+    {"get-header-value-trim", SUITE_KEY,
+        {"GET", "/", "", suite_trim, ARRAY_LEN(suite_trim), SIGV4_EMPTY},
         "acc3ed3afb60bb290fc8d2dd0098b9911fcaa05412b367055dee359757a9c736"},
     {"post-vanilla", SUITE_KEY, {"POST", "/", "", suite, ARRAY_LEN(suite), SIGV4_EMPTY},
         "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"},
@@ -73,7 +86,8 @@ static void published_examples(void **state)
 static void queries_are_encoded_and_sorted(void **state)
 {
     (void)state;
-    static const struct sigv4_pair pairs[] = {{"prefix", "a b/ü+"}, {"Zeta", ""}, {"list-type", "2"}, {"prefix", "A"}};
+    static const struct sigv4_pair pairs[] = {
+        {"prefix", "a b/ü+"}, {"Zeta", ""}, {"list-type", "2"}, {"prefix", "A"}};
     cleanup_free char *text = sigv4_query(pairs, ARRAY_LEN(pairs));
     assert_string_equal(text, "Zeta=&list-type=2&prefix=A&prefix=a%20b%2F%C3%BC%2B");
     cleanup_free char *none = sigv4_query(NULL, 0);
@@ -107,7 +121,8 @@ static void times(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(published_examples), cmocka_unit_test(queries_are_encoded_and_sorted),
-        cmocka_unit_test(digests), cmocka_unit_test(times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(published_examples),
+        cmocka_unit_test(queries_are_encoded_and_sorted), cmocka_unit_test(digests),
+        cmocka_unit_test(times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,8 @@ static bool open_with(const char *url, const char *key, const char *value, struc
     struct mount *m = mount_new(url);
     if (key)
         mount_option(m, key, value);
-    struct store *s = store_new(&(struct store_conf){.mount = &m->conf, .secrets_dir = "/nonexistent"}, e);
+    struct store *s = store_new(
+        &(struct store_conf){.mount = &m->conf, .secrets_dir = "/nonexistent"}, e);
     bool opened = s != NULL;
     store_free(s);
     mount_free(m);
@@ -33,8 +34,10 @@ static void urls_and_options(void **state)
         {"s3://bucket/a", "alluxio.underfs.s3.endpoint", "http://h:1/", NULL, NULL},
         {"s3://bucket/a", "aws.accessKeyId", "x", NULL, NULL},
         {"file:///tmp", NULL, NULL, NULL, NULL},
-        {"gopher://x", NULL, NULL, "InvalidURL", "gopher://x: InvalidURL: unknown scheme 'gopher'; write s3://bucket/prefix or file:///directory"},
-        {"bucket/prefix", NULL, NULL, "InvalidURL", "this is not a URL; write s3://bucket/prefix or"},
+        {"gopher://x", NULL, NULL, "InvalidURL",
+            "gopher://x: InvalidURL: unknown scheme 'gopher'; write s3://bucket/prefix or file:///directory"},
+        {"bucket/prefix", NULL, NULL, "InvalidURL",
+            "this is not a URL; write s3://bucket/prefix or"},
         {"s3://", NULL, NULL, "InvalidURL", "the bucket is missing"},
         {"s3://ab", NULL, NULL, "InvalidURL", "3 to 63 characters"},
         {"s3://buck et/x", NULL, NULL, "InvalidURL", "only letters, digits"},
@@ -44,11 +47,14 @@ static void urls_and_options(void **state)
         {"s3://bucket", "endpiont", "http://h", "InvalidOption",
             "s3://bucket: InvalidOption: unknown option 'endpiont'; the options are endpoint, region, path-style, access-key-id, "
             "secret-access-key, session-token, ca-cert, tls-verify"},
-        {"file:///tmp", "endpoint", "http://h", "InvalidOption", "unknown option 'endpoint'; the options are can-hang"},
-        {"s3://bucket", "endpoint", "h:9000", "InvalidOption", "option endpoint is 'h:9000'; write a URL, for example https://"},
+        {"file:///tmp", "endpoint", "http://h", "InvalidOption",
+            "unknown option 'endpoint'; the options are can-hang"},
+        {"s3://bucket", "endpoint", "h:9000", "InvalidOption",
+            "option endpoint is 'h:9000'; write a URL, for example https://"},
         {"s3://bucket", "endpoint", "http://h/path", "InvalidOption", "scheme, host and port only"},
         {"s3://bucket", "endpoint", "http://user@h", "InvalidOption", "scheme, host and port only"},
-        {"s3://bucket", "path-style", "yes", "InvalidOption", "option path-style is 'yes'; write \"true\" or \"false\""},
+        {"s3://bucket", "path-style", "yes", "InvalidOption",
+            "option path-style is 'yes'; write \"true\" or \"false\""},
         {"s3://bucket.with.dots", "path-style", "false", "InvalidOption", "set it to true"},
         {"s3://bucket", "region", "not a region", "InvalidOption", "option region"},
     };
@@ -72,21 +78,31 @@ static void where_requests_go(void **state)
     static const struct {
         const char *url, *options[4], *origin, *host, *path;
     } cases[] = {
-        {"s3://bucket/p", {0}, "https://bucket.s3.us-east-1.amazonaws.com", "bucket.s3.us-east-1.amazonaws.com", ""},
-        {"s3://bucket", {"region", "cn-north-1"}, "https://bucket.s3.cn-north-1.amazonaws.com.cn", "bucket.s3.cn-north-1.amazonaws.com.cn", ""},
-        {"s3://my.bucket", {0}, "https://s3.us-east-1.amazonaws.com", "s3.us-east-1.amazonaws.com", "/my.bucket"},
-        {"s3://Upper", {0}, "https://s3.us-east-1.amazonaws.com", "s3.us-east-1.amazonaws.com", "/Upper"},
+        {"s3://bucket/p", {0}, "https://bucket.s3.us-east-1.amazonaws.com",
+            "bucket.s3.us-east-1.amazonaws.com", ""},
+        {"s3://bucket", {"region", "cn-north-1"}, "https://bucket.s3.cn-north-1.amazonaws.com.cn",
+            "bucket.s3.cn-north-1.amazonaws.com.cn", ""},
+        {"s3://my.bucket", {0}, "https://s3.us-east-1.amazonaws.com", "s3.us-east-1.amazonaws.com",
+            "/my.bucket"},
+        {"s3://Upper", {0}, "https://s3.us-east-1.amazonaws.com", "s3.us-east-1.amazonaws.com",
+            "/Upper"},
         {"s3://bucket", {"endpoint", "http://Host:80"}, "http://host", "host", "/bucket"},
         {"s3://bucket", {"endpoint", "https://host:443/"}, "https://host", "host", "/bucket"},
-        {"s3://bucket", {"endpoint", "http://[::1]:9000"}, "http://[::1]:9000", "[::1]:9000", "/bucket"},
-        {"s3://bucket", {"endpoint", "http://host:9000", "path-style", "false"}, "http://bucket.host:9000", "bucket.host:9000", ""},
+        {"s3://bucket", {"endpoint", "http://[::1]:9000"}, "http://[::1]:9000", "[::1]:9000",
+            "/bucket"},
+        {"s3://bucket", {"endpoint", "http://host:9000", "path-style", "false"},
+            "http://bucket.host:9000", "bucket.host:9000", ""},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct mount *m = mount_new(cases[i].url);
         for (size_t k = 0; k < 4 && cases[i].options[k]; k += 2)
             mount_option(m, cases[i].options[k], cases[i].options[k + 1]);
-        struct store_params p = {.url = cases[i].url, .rest = cases[i].url + 5, .mount = &m->conf, .options = store_s3.options,
-            .secrets_dir = "/nonexistent", .deadline_ns = NS_PER_S};
+        struct store_params p = {.url = cases[i].url,
+            .rest = cases[i].url + 5,
+            .mount = &m->conf,
+            .options = store_s3.options,
+            .secrets_dir = "/nonexistent",
+            .deadline_ns = NS_PER_S};
         struct err e = ERR_INIT;
         struct s3 *s = store_s3.open(&p, &e);
         assert_non_null(s);
@@ -102,7 +118,8 @@ static void reasons_survive_context(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    store_err(&e, ERR_DENIED, EACCES, WHY_ACCESS_DENIED, "s3://b/p", " (403 InvalidAccessKeyId): check the keys");
+    store_err(&e, ERR_DENIED, EACCES, WHY_ACCESS_DENIED, "s3://b/p",
+        " (403 InvalidAccessKeyId): check the keys");
     assert_string_equal(e.msg, "s3://b/p: AccessDenied (403 InvalidAccessKeyId): check the keys");
     assert_string_equal(store_reason(&e), "AccessDenied");
     err_wrap(&e, "dataset default/mnist");
@@ -143,7 +160,7 @@ static void pauses_grow_and_stay_in_bounds(void **state)
         }
 }
 
-/* -- directories -------------------------------------------------------------------------------------------------------- */
+/* -- directories ----------------------------------------------------------------------------- */
 
 struct world {
     char dir[64];
@@ -156,7 +173,8 @@ static int setup_with(void **state, const char *can_hang)
     struct world *w = xcalloc(1, sizeof *w);
     strcpy(w->dir, "/tmp/millrace-test.XXXXXX");
     assert_non_null(mkdtemp(w->dir));
-    cleanup_free char *in = path_join(w->dir, "in"), *out = path_join(w->dir, "out"), *secret = path_join(w->dir, "out/secret");
+    cleanup_free char *in = path_join(w->dir, "in"), *out = path_join(w->dir, "out"),
+                      *secret = path_join(w->dir, "out/secret");
     struct err e = ERR_INIT;
     assert_int_equal(mkdir(in, 0755), 0);
     assert_int_equal(mkdir(out, 0755), 0);
@@ -308,7 +326,8 @@ static void links_do_not_lead_out(void **state)
     assert_int_equal(access(secret, F_OK), 0);
     ok(store_read(w->s, "good", "", 0, 6, buf, NULL, &e), &e);
     ok(store_read(w->s, "loop/loop/good", "", 0, 6, buf, NULL, &e), &e);
-    assert_int_equal(store_read(w->s, "pipe", "", 0, 6, buf, NULL, &e), -1); /* and does not wait for a writer */
+    /* and does not wait for a writer */
+    assert_int_equal(store_read(w->s, "pipe", "", 0, 6, buf, NULL, &e), -1);
     assert_listing(w, "", false, "good:6 inside:6 loop/ sub/");
     assert_listing(w, "", true, "good:6 inside:6");
 }
@@ -323,7 +342,8 @@ static void a_directory_that_is_not_there(void **state)
     assert_int_equal(store_check(s, &e), -1);
     assert_int_equal(e.cls, ERR_NOTFOUND);
     assert_string_equal(store_reason(&e), "NotFound");
-    assert_string_equal(e.msg, "file:///nonexistent/dir: NotFound: open the directory: No such file or directory");
+    assert_string_equal(
+        e.msg, "file:///nonexistent/dir: NotFound: open the directory: No such file or directory");
     store_free(s);
     mount_free(m);
 }
@@ -384,7 +404,8 @@ static void large_directories(void **state)
         const char *dir;
         bool tree;
         size_t entries;
-    } cases[] = {{"", false, 1}, {"a", false, 1001}, {"a/b", false, 1000}, {"", true, 2000}, {"a/b", true, 1000}};
+    } cases[] = {{"", false, 1}, {"a", false, 1001}, {"a/b", false, 1000}, {"", true, 2000},
+        {"a/b", true, 1000}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct names l;
         ok(names_list(w->s, cases[i].dir, cases[i].tree, &l, &e), &e);
@@ -400,15 +421,18 @@ static void large_directories(void **state)
     free(cursor);
 }
 
-#define with_world(test) cmocka_unit_test_setup_teardown(test, setup, teardown), cmocka_unit_test_setup_teardown(test, setup_guarded, teardown)
+#define with_world(test)                                    \
+    cmocka_unit_test_setup_teardown(test, setup, teardown), \
+        cmocka_unit_test_setup_teardown(test, setup_guarded, teardown)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(urls_and_options), cmocka_unit_test(where_requests_go),
-        cmocka_unit_test(reasons_survive_context), cmocka_unit_test(names_and_paths),
-        cmocka_unit_test(pauses_grow_and_stay_in_bounds), with_world(a_directory_as_a_store),
-        with_world(bytes_come_in_order_until_they_are_refused), with_world(links_do_not_lead_out),
-        cmocka_unit_test(a_directory_that_is_not_there), with_world(a_failed_put_leaves_what_was_there),
-        with_world(listings_can_be_stopped), with_world(large_directories)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(urls_and_options),
+        cmocka_unit_test(where_requests_go), cmocka_unit_test(reasons_survive_context),
+        cmocka_unit_test(names_and_paths), cmocka_unit_test(pauses_grow_and_stay_in_bounds),
+        with_world(a_directory_as_a_store), with_world(bytes_come_in_order_until_they_are_refused),
+        with_world(links_do_not_lead_out), cmocka_unit_test(a_directory_that_is_not_there),
+        with_world(a_failed_put_leaves_what_was_there), with_world(listings_can_be_stopped),
+        with_world(large_directories)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

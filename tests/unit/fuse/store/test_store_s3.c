@@ -16,7 +16,8 @@ static void read_all(struct world *w, size_t off, size_t len)
 static void passing_faults_are_survived(void **state)
 {
     struct world *w = *state;
-    static const char *const kinds[] = {"slowdown", "throttled", "error", "reset", "truncated", "short", "long", "otherrange"};
+    static const char *const kinds[] = {
+        "slowdown", "throttled", "error", "reset", "truncated", "short", "long", "otherrange"};
     read_all(w, 0, LEN);
     struct err e = ERR_INIT;
     struct store_stat st;
@@ -52,7 +53,8 @@ static void a_sink_gets_each_byte_once(void **state)
     struct err e = ERR_INIT;
     struct store_stat st;
     ok(store_stat_path(w->s, "file", &st, &e), &e);
-    static const char *const kinds[] = {"slowdown", "error", "reset", "truncated", "short", "long", "otherrange"};
+    static const char *const kinds[] = {
+        "slowdown", "error", "reset", "truncated", "short", "long", "otherrange"};
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         struct taken t = {1000, UINT64_MAX};
         fake_s3_fault(w->server, "GET", kinds[i], 2);
@@ -70,14 +72,16 @@ static void a_sink_that_stops_is_not_asked_again(void **state)
     ok(store_stat_path(w->s, "file", &st, &e), &e);
     unsigned before = fake_s3_requests(w->server, "GET");
     struct taken t = {1000, 0};
-    assert_int_equal(store_stream(w->s, "file", st.version, 1000, LEN - 1000, take, &t, NULL, &e), -1);
+    assert_int_equal(
+        store_stream(w->s, "file", st.version, 1000, LEN - 1000, take, &t, NULL, &e), -1);
     assert_int_equal(e.cls, ERR_RETRY);
     assert_int_equal(e.sys, ECANCELED);
     assert_int_equal(t.at, 1000);
     assert_int_equal(fake_s3_requests(w->server, "GET"), before + 1);
 }
 
-/* The first part came of one version, and the rest is not to be had any more: all of it is of the new one. */
+/* The first part came of one version, and the rest is not to be had any more: all of it is of the
+ * new one. */
 static void any_version_is_one_version(void **state)
 {
     struct world *w = *state;
@@ -120,7 +124,8 @@ static void lasting_faults_end_at_the_deadline(void **state)
         assert_int_equal(store_read(s, "file", "", 0, 1, &c, NULL, &e), -1);
         assert_int_equal(e.cls, ERR_RETRY);
         assert_int_equal(err_errno(&e), EIO);
-        assert_true(clock_mono_ns() - began < PATIENT / 2); /* a thousand failures, or one that hangs: it does not wait for them */
+        /* a thousand failures, or one that hangs: it does not wait for them */
+        assert_true(clock_mono_ns() - began < PATIENT / 2);
         for (int k = 0; k < TRIES && i == 0 && strcmp(store_reason(&e), "StoreError") != 0; k++)
             assert_int_equal(store_read(s, "file", "", 0, 1, &c, NULL, &e), -1);
         assert_string_equal(store_reason(&e), i == 0 ? "StoreError" : "Unreachable");
@@ -225,8 +230,10 @@ static void errors_in_words(void **state)
         enum err_class cls;
         const char *reason, *words;
     } cases[] = {
-        {"denied", ERR_DENIED, "AccessDenied", "s3://data/set: AccessDenied (403 AccessDenied): check the keys in Secret creds (keys accessKey, secretKey)"},
-        {"redirect", ERR_INVALID, "InvalidOption", "the bucket is in region eu-west-9, not us-east-1: set option region to eu-west-9"},
+        {"denied", ERR_DENIED, "AccessDenied",
+            "s3://data/set: AccessDenied (403 AccessDenied): check the keys in Secret creds (keys accessKey, secretKey)"},
+        {"redirect", ERR_INVALID, "InvalidOption",
+            "the bucket is in region eu-west-9, not us-east-1: set option region to eu-west-9"},
         {"xml", ERR_RETRY, "StoreError", "is the endpoint an S3 server?"},
         {"html", ERR_RETRY, "StoreError", "is the endpoint an S3 server?"},
         {"error", ERR_RETRY, "StoreError", "500 InternalError"},
@@ -315,7 +322,8 @@ static void new_credentials_are_used_at_once(void **state)
     assert_int_equal(store_check(w->s, &e), -1);
     write_secret(w, "id", "good");
     unsigned before = fake_s3_requests(w->server, NULL);
-    ok(store_check(w->s, &e), &e); /* refused, read again, accepted; or read again before, if that took a second */
+    /* refused, read again, accepted; or read again before, if that took a second */
+    ok(store_check(w->s, &e), &e);
     assert_in_range(fake_s3_requests(w->server, NULL) - before, 1, 2);
 }
 
@@ -328,7 +336,8 @@ static void secrets_that_are_missing(void **state)
     struct store *s = open_store(w->m, w->dir, PATIENT);
     assert_int_equal(store_check(s, &e), -1);
     assert_string_equal(store_reason(&e), "SecretMissing");
-    assert_non_null(strstr(e.msg, "option secret-access-key comes from key 'secretKey' of Secret creds, which is not there"));
+    assert_non_null(strstr(e.msg,
+        "option secret-access-key comes from key 'secretKey' of Secret creds, which is not there"));
     assert_int_equal(fake_s3_requests(w->server, NULL), 0);
     write_secret(w, "key", "");
     assert_int_equal(store_check(s, &e), -1);
@@ -385,8 +394,10 @@ static void content_ranges(void **state)
 {
     (void)state;
     uint64_t first, last, total;
-    static const char *const bad[] = {"", "bytes", "bytes ", "bytes 0-9", "bytes 0-9/", "bytes 0-9/*", "bytes */10", "bytes -0-9/10", "bytes 0--9/10",
-        "bytes 0-9/ 10", "bytes 9-0/10", "bytes 0-10/10", "bytes 0-9/10x", "items 0-9/10", "bytes 0-9/18446744073709551616", "bytes +0-9/10"};
+    static const char *const bad[] = {"", "bytes", "bytes ", "bytes 0-9", "bytes 0-9/",
+        "bytes 0-9/*", "bytes */10", "bytes -0-9/10", "bytes 0--9/10", "bytes 0-9/ 10",
+        "bytes 9-0/10", "bytes 0-10/10", "bytes 0-9/10x", "items 0-9/10",
+        "bytes 0-9/18446744073709551616", "bytes +0-9/10"};
     assert_true(s3_content_range("bytes 1-9/18446744073709551615", &first, &last, &total));
     assert_true(first == 1 && last == 9 && total == UINT64_MAX);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -396,15 +407,16 @@ static void content_ranges(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {with_world(passing_faults_are_survived), with_world(what_has_come_is_not_fetched_again),
-        with_world(a_sink_gets_each_byte_once), with_world(a_sink_that_stops_is_not_asked_again),
-        with_world(any_version_is_one_version), with_world(retry_after_is_honoured), with_world(lasting_faults_end_at_the_deadline),
+    const struct CMUnitTest tests[] = {with_world(passing_faults_are_survived),
+        with_world(what_has_come_is_not_fetched_again), with_world(a_sink_gets_each_byte_once),
+        with_world(a_sink_that_stops_is_not_asked_again), with_world(any_version_is_one_version),
+        with_world(retry_after_is_honoured), with_world(lasting_faults_end_at_the_deadline),
         with_world(a_cancelled_read_returns_soon), with_world(another_version_is_a_conflict),
         with_world(another_version_of_a_server_without_etags), with_world(a_server_without_ranges),
         with_world(errors_in_words), with_world(listings_survive_malformed_pages),
-        with_world(a_name_far_behind_its_neighbours_is_still_a_directory), with_world(new_credentials_are_used_at_once),
-        with_world(secrets_that_are_missing), with_world(a_public_bucket_needs_no_keys), with_world(a_wrong_clock_is_corrected),
-        cmocka_unit_test(versions_from_etags),
-        cmocka_unit_test(content_ranges)};
+        with_world(a_name_far_behind_its_neighbours_is_still_a_directory),
+        with_world(new_credentials_are_used_at_once), with_world(secrets_that_are_missing),
+        with_world(a_public_bucket_needs_no_keys), with_world(a_wrong_clock_is_corrected),
+        cmocka_unit_test(versions_from_etags), cmocka_unit_test(content_ranges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,8 @@ static void uploads_survive_faults(void **state)
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         struct err e = ERR_INIT;
         struct store_stat st;
-        cleanup_free char *path = xasprintf("up/%s", kinds[i]), *key = xasprintf("set/up/%s", kinds[i]);
+        cleanup_free char *path = xasprintf("up/%s", kinds[i]),
+                          *key = xasprintf("set/up/%s", kinds[i]);
         fake_s3_fault(w->server, "PUT", kinds[i], 1);
         ok(store_put(w->s, path, fd, 700000, &st, &e), &e);
         assert_int_equal(st.size, 700000);
@@ -29,8 +30,13 @@ static void uploads_survive_faults(void **state)
 
 static struct s3 *small_parts(struct world *w)
 {
-    struct store_params p = {.url = "s3://data/set", .rest = "data/set", .mount = &w->m->conf, .options = store_s3.options,
-        .secrets_dir = w->dir, .deadline_ns = PATIENT, .max_connections = 8};
+    struct store_params p = {.url = "s3://data/set",
+        .rest = "data/set",
+        .mount = &w->m->conf,
+        .options = store_s3.options,
+        .secrets_dir = w->dir,
+        .deadline_ns = PATIENT,
+        .max_connections = 8};
     struct err e = ERR_INIT;
     struct s3 *s = store_s3.open(&p, &e);
     assert_non_null(s);
@@ -46,8 +52,8 @@ static void multipart_uploads_survive_faults(void **state)
     static const struct {
         const char *method, *kind;
         unsigned fine;
-    } cases[] = {{"PUT", "error", 3}, {"PUT", "lost", 1}, {"POST", "error", 0}, {"POST", "error", 1}, {"POST", "ok200", 1},
-        {"PUT", "reset", 0}};
+    } cases[] = {{"PUT", "error", 3}, {"PUT", "lost", 1}, {"POST", "error", 0},
+        {"POST", "error", 1}, {"POST", "ok200", 1}, {"PUT", "reset", 0}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
         struct store_stat st;
@@ -64,13 +70,15 @@ static void multipart_uploads_survive_faults(void **state)
     fake_s3_fault(w->server, "PUT", "denied", 1000);
     assert_int_equal(store_s3.put(s, "never", fd, 1050000, &st, &e), -1);
     assert_int_equal(e.cls, ERR_DENIED);
-    assert_int_equal(fake_s3_uploads(w->server), 0); /* aborted: nothing lies about and costs money */
+    /* aborted: nothing lies about and costs money */
+    assert_int_equal(fake_s3_uploads(w->server), 0);
     size_t len;
     assert_null(fake_s3_get(w->server, "set/never", &len));
     store_s3.close(s);
 }
 
-/* The answer to the last request of an upload is lost; the server does not know the upload when asked again. */
+/* The answer to the last request of an upload is lost; the server does not know the upload when
+ * asked again. */
 static void a_lost_completion_is_recognised(void **state)
 {
     struct world *w = *state;
@@ -125,7 +133,8 @@ static void part_sizes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {with_world(uploads_survive_faults), with_world(multipart_uploads_survive_faults),
-        with_world(a_lost_completion_is_recognised), with_world(renames_copy_and_delete), cmocka_unit_test(part_sizes)};
+    const struct CMUnitTest tests[] = {with_world(uploads_survive_faults),
+        with_world(multipart_uploads_survive_faults), with_world(a_lost_completion_is_recognised),
+        with_world(renames_copy_and_delete), cmocka_unit_test(part_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 #include "tests/lib/unit.h"
 
-#include "fuse/store/timed_call.h"
 #include "fuse/store/store.h"
+#include "fuse/store/timed_call.h"
 #include "lib/base/mem.h"
 #include "tests/lib/eventually.h"
 
@@ -11,16 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SOON_NS (30 * NS_PER_MS)
+#define SOON_NS  (30 * NS_PER_MS)
 #define NEVER_NS (60 * NS_PER_S)
 
 /* A file system that can be stopped: calls wait at the gate. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t opened;
-    bool shut;             /* mu */
-    unsigned ended;        /* mu */
-    atomic_uint alive;     /* jobs that were not dropped */
+    bool shut;         /* mu */
+    unsigned ended;    /* mu */
+    atomic_uint alive; /* jobs that were not dropped */
 } fs = {.mu = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
 
 static void set_gate(bool shut)
@@ -89,7 +89,10 @@ static int call_job(struct guard *g, struct answer *a, int64_t ns, struct err *e
     return 0;
 }
 
-static int call(struct guard *g, int question, int64_t ns, struct err *e) { return call_job(g, ask(question), ns, e); }
+static int call(struct guard *g, int question, int64_t ns, struct err *e)
+{
+    return call_job(g, ask(question), ns, e);
+}
 
 static struct guard_stats stats(struct guard *g)
 {
@@ -103,7 +106,8 @@ static void assert_no_answer(const struct err *e)
     assert_int_equal(e->cls, ERR_RETRY);
     assert_int_equal(err_errno(e), EIO);
     assert_string_equal(store_reason(e), "Unreachable");
-    assert_non_null(strstr(e->msg, "file:///x/f: Unreachable: the file system of /x has not answered since 20"));
+    assert_non_null(strstr(
+        e->msg, "file:///x/f: Unreachable: the file system of /x has not answered since 20"));
 }
 
 static int setup(void **state)
@@ -157,7 +161,8 @@ static void it_is_tried_again_and_the_first_answer_ends_the_silence(void **state
     assert_int_equal(call(*state, 1, SOON_NS, &e), -1);
     struct answer *other = ask(2);
     other->open = true;
-    assert_int_equal(call_job(*state, other, NEVER_NS, &e), 0); /* another file, whose server is well */
+    /* another file, whose server is well */
+    assert_int_equal(call_job(*state, other, NEVER_NS, &e), 0);
     assert_false(stats(*state).silent);
     assert_int_equal(stats(*state).stuck, 1);
 }
@@ -215,7 +220,8 @@ static void while_nothing_returns_few_wait(void **state)
     }
     eventually(stats(*state).threads == 3);
     int64_t asked = clock_mono_ns();
-    assert_int_equal(call(*state, 1, NEVER_NS, &e), -1); /* there are two who find out whether it is back */
+    /* there are two who find out whether it is back */
+    assert_int_equal(call(*state, 1, NEVER_NS, &e), -1);
     assert_true(clock_mono_ns() - asked < NEVER_NS / 2);
     assert_no_answer(&e);
     struct answer *rest = ask(5); /* of something that is open */
@@ -269,7 +275,8 @@ static void many_at_once(void **state)
         set_gate(round % 2);
         for (size_t i = 0; i < ARRAY_LEN(callers); i++) {
             callers[i] = (struct caller){.g = *state, .ns = (int64_t)i * NS_PER_MS};
-            assert_int_equal(pthread_create(&callers[i].thread, NULL, call_on_thread, &callers[i]), 0);
+            assert_int_equal(
+                pthread_create(&callers[i].thread, NULL, call_on_thread, &callers[i]), 0);
         }
         clock_sleep_ns(8 * NS_PER_MS);
         set_gate(false); /* answers and deadlines meet */
@@ -314,9 +321,13 @@ static void the_end_does_not_wait_either(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {with_guard(what_returns_in_time_is_the_callers),
-        with_guard(what_does_not_return_is_given_up_and_tidied_up_later), with_guard(it_is_tried_again_and_the_first_answer_ends_the_silence),
-        with_guard(no_more_helpers_are_stuck_than_may_be), with_guard(while_nothing_returns_few_wait),
-        with_guard(a_change_waits_for_one_that_was_given_up), with_guard(who_is_cancelled_does_not_wait), with_guard(many_at_once),
-        cmocka_unit_test(it_goes_while_helpers_are_stuck), cmocka_unit_test(the_end_does_not_wait_either)};
+        with_guard(what_does_not_return_is_given_up_and_tidied_up_later),
+        with_guard(it_is_tried_again_and_the_first_answer_ends_the_silence),
+        with_guard(no_more_helpers_are_stuck_than_may_be),
+        with_guard(while_nothing_returns_few_wait),
+        with_guard(a_change_waits_for_one_that_was_given_up),
+        with_guard(who_is_cancelled_does_not_wait), with_guard(many_at_once),
+        cmocka_unit_test(it_goes_while_helpers_are_stuck),
+        cmocka_unit_test(the_end_does_not_wait_either)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

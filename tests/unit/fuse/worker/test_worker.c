@@ -1,9 +1,10 @@
-/* The worker over HTTP: what it serves, what it refuses, what it says of itself; and the loader that fills it. */
+/* The worker over HTTP: what it serves, what it refuses, what it says of itself; and the loader
+ * that fills it. */
 #include "tests/lib/unit.h"
 
+#include "fuse/peers/peers.h"
 #include "fuse/worker/load.h"
 #include "fuse/worker/request.h"
-#include "fuse/peers/peers.h"
 #include "fuse/worker/server.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -27,7 +28,8 @@ static void test_paths(void **state)
 {
     (void)state;
     static const char *const good[] = {"a", "a/b", "...", "a/..b", ".a", "a b/ü", "\x01\xff"};
-    static const char *const bad[] = {"", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a/.", "a/.."};
+    static const char *const bad[] = {
+        "", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a/.", "a/.."};
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
         assert_true(query_path_ok(good[i]));
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -51,15 +53,31 @@ static void test_ranges(void **state)
         enum range want;
         uint64_t off, len;
     } cases[] = {
-        {NULL, 100, RANGE_OK, 0, 100}, {"bytes=0-0", 100, RANGE_OK, 0, 1}, {"bytes=10-19", 100, RANGE_OK, 10, 10},
-        {"bytes=90-500", 100, RANGE_OK, 90, 10}, {"bytes=90-", 100, RANGE_OK, 90, 10}, {"bytes=-30", 100, RANGE_OK, 70, 30},
-        {"bytes=-300", 100, RANGE_OK, 0, 100}, {"Bytes=1-2", 100, RANGE_OK, 1, 2}, {"bytes=100-", 100, RANGE_OUTSIDE, 0, 0},
-        {"bytes=-0", 100, RANGE_OUTSIDE, 0, 0}, {"bytes=0-", 0, RANGE_OUTSIDE, 0, 0}, {"bytes=-5", 0, RANGE_OUTSIDE, 0, 0},
-        {"bytes=5-4", 100, RANGE_BAD, 0, 0}, {"bytes=", 100, RANGE_BAD, 0, 0}, {"bytes=-", 100, RANGE_BAD, 0, 0},
-        {"bytes=1-2,4-5", 100, RANGE_BAD, 0, 0}, {"bytes= 1-2", 100, RANGE_BAD, 0, 0}, {"bytes=+1-2", 100, RANGE_BAD, 0, 0},
-        {"bytes=1-2x", 100, RANGE_BAD, 0, 0}, {"lines=1-2", 100, RANGE_BAD, 0, 0}, {"bytes=--2", 100, RANGE_BAD, 0, 0},
-        {"bytes=0-18446744073709551615", 100, RANGE_BAD, 0, 0}, {"bytes=99999999999999999999-", 100, RANGE_BAD, 0, 0},
-        {"bytes=0-9223372036854775807", 100, RANGE_OK, 0, 100}, {"", 100, RANGE_BAD, 0, 0},
+        {NULL, 100, RANGE_OK, 0, 100},
+        {"bytes=0-0", 100, RANGE_OK, 0, 1},
+        {"bytes=10-19", 100, RANGE_OK, 10, 10},
+        {"bytes=90-500", 100, RANGE_OK, 90, 10},
+        {"bytes=90-", 100, RANGE_OK, 90, 10},
+        {"bytes=-30", 100, RANGE_OK, 70, 30},
+        {"bytes=-300", 100, RANGE_OK, 0, 100},
+        {"Bytes=1-2", 100, RANGE_OK, 1, 2},
+        {"bytes=100-", 100, RANGE_OUTSIDE, 0, 0},
+        {"bytes=-0", 100, RANGE_OUTSIDE, 0, 0},
+        {"bytes=0-", 0, RANGE_OUTSIDE, 0, 0},
+        {"bytes=-5", 0, RANGE_OUTSIDE, 0, 0},
+        {"bytes=5-4", 100, RANGE_BAD, 0, 0},
+        {"bytes=", 100, RANGE_BAD, 0, 0},
+        {"bytes=-", 100, RANGE_BAD, 0, 0},
+        {"bytes=1-2,4-5", 100, RANGE_BAD, 0, 0},
+        {"bytes= 1-2", 100, RANGE_BAD, 0, 0},
+        {"bytes=+1-2", 100, RANGE_BAD, 0, 0},
+        {"bytes=1-2x", 100, RANGE_BAD, 0, 0},
+        {"lines=1-2", 100, RANGE_BAD, 0, 0},
+        {"bytes=--2", 100, RANGE_BAD, 0, 0},
+        {"bytes=0-18446744073709551615", 100, RANGE_BAD, 0, 0},
+        {"bytes=99999999999999999999-", 100, RANGE_BAD, 0, 0},
+        {"bytes=0-9223372036854775807", 100, RANGE_OK, 0, 100},
+        {"", 100, RANGE_BAD, 0, 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         uint64_t off, len;
@@ -80,16 +98,26 @@ static void test_queries(void **state)
     static const struct {
         const char *query, *complaint; /* NULL: fine */
     } cases[] = {
-        {"mount=1&path=a%2Fb&version=x&size=9", NULL}, {"size=0&version=&path=a&mount=0", NULL},
-        {"path=a&version=x&size=9", "mount"}, {"mount=2&path=a&version=x&size=9", "mount"}, {"mount=-1&path=a&version=x&size=9", "mount"},
-        {"mount=0&version=x&size=9", "path"}, {"mount=0&path=..&version=x&size=9", "path"}, {"mount=0&path=%2fetc&version=x&size=9", "path"},
-        {"mount=0&path=a%00b&version=x&size=9", "path"}, {"mount=0&path=a&size=9", "version"},
-        {"mount=0&path=a&version=0123456789012345678901234567890123456789012345678901234567890123456789012345678901&size=9", "version"},
-        {"mount=0&path=a&version=x", "size"}, {"mount=0&path=a&version=x&size=1e3", "size"},
-        {"mount=0&path=a&version=x&size=99999999999999999999", "size"}, {"", "mount"},
+        {"mount=1&path=a%2Fb&version=x&size=9", NULL},
+        {"size=0&version=&path=a&mount=0", NULL},
+        {"path=a&version=x&size=9", "mount"},
+        {"mount=2&path=a&version=x&size=9", "mount"},
+        {"mount=-1&path=a&version=x&size=9", "mount"},
+        {"mount=0&version=x&size=9", "path"},
+        {"mount=0&path=..&version=x&size=9", "path"},
+        {"mount=0&path=%2fetc&version=x&size=9", "path"},
+        {"mount=0&path=a%00b&version=x&size=9", "path"},
+        {"mount=0&path=a&size=9", "version"},
+        {"mount=0&path=a&version=0123456789012345678901234567890123456789012345678901234567890123456789012345678901&size=9",
+            "version"},
+        {"mount=0&path=a&version=x", "size"},
+        {"mount=0&path=a&version=x&size=1e3", "size"},
+        {"mount=0&path=a&version=x&size=99999999999999999999", "size"},
+        {"", "mount"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct serve_req req = {.method = "GET", .path = "/v1/data", .query = cases[i].query, .headers = ""};
+        struct serve_req req = {
+            .method = "GET", .path = "/v1/data", .query = cases[i].query, .headers = ""};
         struct query q;
         struct err e = ERR_INIT;
         int rc = query_parse(&req, 2, &q, &e);
@@ -112,11 +140,19 @@ static void test_pin_parameter(void **state)
         int rc;
         enum query_pin want;
     } cases[] = {
-        {"mount=0", 0, QUERY_PIN_AS_IS}, {"pin=1", 0, QUERY_PIN}, {"off=0&pin=0", 0, QUERY_UNPIN}, {"pin=", -1, 0}, {"pin=2", -1, 0},
-        {"pin=true", -1, 0}, {"pin=10", -1, 0}, {"pin=-1", -1, 0}, {"spin=1", 0, QUERY_PIN_AS_IS},
+        {"mount=0", 0, QUERY_PIN_AS_IS},
+        {"pin=1", 0, QUERY_PIN},
+        {"off=0&pin=0", 0, QUERY_UNPIN},
+        {"pin=", -1, 0},
+        {"pin=2", -1, 0},
+        {"pin=true", -1, 0},
+        {"pin=10", -1, 0},
+        {"pin=-1", -1, 0},
+        {"spin=1", 0, QUERY_PIN_AS_IS},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct serve_req req = {.method = "POST", .path = "/v1/load", .query = cases[i].query, .headers = ""};
+        struct serve_req req = {
+            .method = "POST", .path = "/v1/load", .query = cases[i].query, .headers = ""};
         struct err e = ERR_INIT;
         enum query_pin pin;
         int rc = query_pin(&req, &pin, &e);
@@ -142,7 +178,8 @@ static void check_target(struct conf *conf, const char *path, const char *want)
 static void test_targets(void **state)
 {
     (void)state;
-    struct conf_mount mounts[] = {{.path = (char *)"/a"}, {.path = (char *)"/b"}, {.path = (char *)"/a/deep"}};
+    struct conf_mount mounts[] = {
+        {.path = (char *)"/a"}, {.path = (char *)"/b"}, {.path = (char *)"/a/deep"}};
     struct conf conf = {.mounts = mounts, .nmounts = 3};
     check_target(&conf, "/", "0: 1: 2: ");
     check_target(&conf, "/a", "0: 2: ");
@@ -181,9 +218,11 @@ static void put_file(const char *name, size_t size)
 
 static char *conf_json(const char *below, int64_t quota)
 {
-    return xasprintf("{\"namespace\":\"\",\"name\":\"t\",\"uid\":\"\",\"readOnly\":true,\"mounts\":[{\"mountPoint\":\"file://%s/%s\",\"path\":\"/\"}],"
+    return xasprintf(
+        "{\"namespace\":\"\",\"name\":\"t\",\"uid\":\"\",\"readOnly\":true,\"mounts\":[{\"mountPoint\":\"file://%s/%s\",\"path\":\"/\"}],"
         "\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":%" PRId64 "}]},"
-        "\"workers\":{\"service\":\"t-cache.default.svc\",\"name\":\"t-cache\",\"count\":1,\"port\":9400}}", dir, below, quota);
+        "\"workers\":{\"service\":\"t-cache.default.svc\",\"name\":\"t-cache\",\"count\":1,\"port\":9400}}",
+        dir, below, quota);
 }
 
 static void start_worker(const char *json)
@@ -195,7 +234,9 @@ static void start_worker(const char *json)
     struct serve_route routes[SITE_ROUTES + DATA_ROUTES];
     site_routes(site, routes);
     data_routes(site, routes + SITE_ROUTES);
-    struct serve_conf sc = {.address = "127.0.0.1:0", .routes = routes, .nroutes = site->conf ? ARRAY_LEN(routes) : SITE_ROUTES};
+    struct serve_conf sc = {.address = "127.0.0.1:0",
+        .routes = routes,
+        .nroutes = site->conf ? ARRAY_LEN(routes) : SITE_ROUTES};
     server = serve_start(&sc, NULL);
     assert_non_null(server);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", serve_port(server));
@@ -256,7 +297,8 @@ static char *data_path(const char *name, const char *route)
 
 static void check_range(const char *name, const char *range, int status, uint64_t off, uint64_t len)
 {
-    cleanup_free char *path = data_path(name, "/v1/data"), *file = xasprintf("%s/data/%s", dir, name);
+    cleanup_free char *path = data_path(name, "/v1/data"),
+                      *file = xasprintf("%s/data/%s", dir, name);
     cleanup_resp struct http_resp resp;
     assert_int_equal(ask("GET", path, range, &resp), status);
     size_t size;
@@ -265,7 +307,8 @@ static void check_range(const char *name, const char *range, int status, uint64_
     assert_memory_equal(buf_str(&resp.body), want + off, len);
 }
 
-static void check_error(const char *method, const char *path, const char *range, int status, const char *reason)
+static void check_error(
+    const char *method, const char *path, const char *range, int status, const char *reason)
 {
     cleanup_resp struct http_resp resp;
     assert_int_equal(ask(method, path, range, &resp), status);
@@ -302,17 +345,22 @@ static void test_serving(void **state)
         check_range("sub/medium file", "Range: bytes=-100", 206, 2999900, 100);
         check_range("sub/medium file", NULL, 200, 0, 3000000);
         check_range("large", "Range: bytes=1000000-8999999", 206, 1000000, 8000000);
-        check_range("large", "Range: bytes=67000000-68000000", 206, 67000000, 1000001); /* over two chunks */
+        /* over two chunks */
+        check_range("large", "Range: bytes=67000000-68000000", 206, 67000000, 1000001);
         check_range("empty", NULL, 200, 0, 0);
     }
-    cleanup_free char *large = data_path("large", "/v1/data"), *small = data_path("small", "/v1/data");
+    cleanup_free char *large = data_path("large", "/v1/data"),
+                      *small = data_path("small", "/v1/data");
     check_error("GET", large, NULL, 413, "RangeTooLarge");
     check_error("GET", small, "Range: bytes=5000-", 416, "OutOfRange");
     check_error("GET", small, "Range: bytes=1-2,3-4", 400, "InvalidRequest");
-    check_error("GET", "/v1/data?mount=0&path=small&version=old&size=5000", NULL, 409, "VersionChanged");
+    check_error(
+        "GET", "/v1/data?mount=0&path=small&version=old&size=5000", NULL, 409, "VersionChanged");
     check_error("GET", "/v1/data?mount=0&path=nothing&version=x&size=5000", NULL, 404, "NotFound");
-    check_error("GET", "/v1/data?mount=1&path=small&version=x&size=5000", NULL, 400, "InvalidRequest");
-    check_error("GET", "/v1/data?mount=0&path=../secret&version=x&size=5", NULL, 400, "InvalidRequest");
+    check_error(
+        "GET", "/v1/data?mount=1&path=small&version=x&size=5000", NULL, 400, "InvalidRequest");
+    check_error(
+        "GET", "/v1/data?mount=0&path=../secret&version=x&size=5", NULL, 400, "InvalidRequest");
     check_range("small", NULL, 200, 0, 5000); /* a wrong version did not push the right one out */
     cleanup_json json_t *j = status_json();
     assert_string_equal(jget_str(j, "component", ""), "worker");
@@ -353,7 +401,8 @@ static void test_trouble_is_told_and_mended(void **state)
 static void test_bad_configuration(void **state)
 {
     (void)state;
-    static const char *const bad[] = {NULL, "", "{", "{\"mounts\":[]}", "{\"mounts\":[{\"mountPoint\":\"gopher://x\",\"path\":\"/\"}]}"};
+    static const char *const bad[] = {NULL, "", "{", "{\"mounts\":[]}",
+        "{\"mounts\":[{\"mountPoint\":\"gopher://x\",\"path\":\"/\"}]}"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         start_worker(bad[i]);
         for (int k = 0; k < 5000; k++) {
@@ -404,7 +453,14 @@ static int load_pinned(enum query_pin pin, char **paths, int npaths, char *repor
     site_configure(s, json);
     site_start(s);
     const char *one = url;
-    struct load_conf lc = {.paths = paths, .npaths = npaths, .pin = pin, .threads = 4, .wait_ns = 60 * NS_PER_S, .report = file, .urls = &one, .nurls = 1};
+    struct load_conf lc = {.paths = paths,
+        .npaths = npaths,
+        .pin = pin,
+        .threads = 4,
+        .wait_ns = 60 * NS_PER_S,
+        .report = file,
+        .urls = &one,
+        .nurls = 1};
     int rc = load_run(s, &lc);
     cleanup_free char *text = file_read(file, 4096, NULL, NULL);
     snprintf(report, cap, "%s", text);
@@ -500,7 +556,8 @@ static void test_loading_and_pinning(void **state)
     assert_int_equal(load(a, 1, report, sizeof report), 0); /* as it is */
     pins_are(2, 67 << 20);
     assert_int_equal(load_pinned(QUERY_PIN, other, 1, report, sizeof report), 1);
-    assert_non_null(strstr(report, "unpin something (a DataLoad with pin: false), or raise spec.cache.tiers[].quota"));
+    assert_non_null(strstr(
+        report, "unpin something (a DataLoad with pin: false), or raise spec.cache.tiers[].quota"));
     pins_are(6, 75 << 20);
     assert_int_equal(load_pinned(QUERY_UNPIN, a, 1, report, sizeof report), 0);
     pins_are(5, 74 << 20);
@@ -520,10 +577,18 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paths), cmocka_unit_test(test_ranges), cmocka_unit_test(test_queries), cmocka_unit_test(test_pin_parameter),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_queries),
+        cmocka_unit_test(test_pin_parameter),
         cmocka_unit_test(test_targets),
-        T(test_serving), T(test_trouble_is_told_and_mended), T(test_bad_configuration), T(test_counting), T(test_loading),
-        T(test_loading_more_than_fits), T(test_loading_and_pinning),
+        T(test_serving),
+        T(test_trouble_is_told_and_mended),
+        T(test_bad_configuration),
+        T(test_counting),
+        T(test_loading),
+        T(test_loading_more_than_fits),
+        T(test_loading_and_pinning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,8 @@ static void buf_json_strings(void **state)
     (void)state;
     static const struct {
         const char *in, *out;
-    } cases[] = {{"a\"b\\c\n\x01", "\"a\\\"b\\\\c\\n\\u0001\""}, {"ü€😀", "\"ü€😀\""}, {"\xff\xc0\x80x", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdx\""},
+    } cases[] = {{"a\"b\\c\n\x01", "\"a\\\"b\\\\c\\n\\u0001\""}, {"ü€😀", "\"ü€😀\""},
+        {"\xff\xc0\x80x", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdx\""},
         {"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct buf b = BUF_INIT(1000);
@@ -130,8 +131,9 @@ static void quantities(void **state)
     static const struct {
         const char *text;
         int64_t bytes; /* -1: refused */
-    } cases[] = {{"10Gi", 10737418240}, {"500M", 500000000}, {"1e3", 1000}, {"1.5Gi", 1610612736}, {"1500m", 2}, {"0", 0},
-        {"7E", 7000000000000000000}, {"8Ei", -1}, {"", -1}, {"-1", -1}, {"1 Gi", -1}, {"0x10", -1}, {"10GB", -1}, {"nan", -1}};
+    } cases[] = {{"10Gi", 10737418240}, {"500M", 500000000}, {"1e3", 1000}, {"1.5Gi", 1610612736},
+        {"1500m", 2}, {"0", 0}, {"7E", 7000000000000000000}, {"8Ei", -1}, {"", -1}, {"-1", -1},
+        {"1 Gi", -1}, {"0x10", -1}, {"10GB", -1}, {"nan", -1}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         int64_t got = -2;
         int rc = quantity_parse(cases[i].text, &got);
@@ -142,10 +144,12 @@ static void quantities(void **state)
     static const struct {
         const char *text;
         int64_t milli;
-    } thousandths[] = {{"250m", 250}, {"2", 2000}, {"0.1", 100}, {"1.1", 1100}, {"0.0001", 1}, {"1Ki", 1024000}, {"9E", -1}, {"-1", -1}};
+    } thousandths[] = {{"250m", 250}, {"2", 2000}, {"0.1", 100}, {"1.1", 1100}, {"0.0001", 1},
+        {"1Ki", 1024000}, {"9E", -1}, {"-1", -1}};
     for (size_t i = 0; i < ARRAY_LEN(thousandths); i++) {
         int64_t got = -1;
-        assert_int_equal(quantity_parse_milli(thousandths[i].text, &got), thousandths[i].milli < 0 ? -1 : 0);
+        assert_int_equal(
+            quantity_parse_milli(thousandths[i].text, &got), thousandths[i].milli < 0 ? -1 : 0);
         assert_int_equal(got, thousandths[i].milli);
     }
     char text[HUMAN_BYTES_LEN];
@@ -160,9 +164,11 @@ static void options(void **state)
     const char *s = "dflt";
     int64_t n = 1, bytes = 0, ns = 0;
     bool b = false;
-    struct opt table[] = {{"name", OPT_STRING, &s, "TEXT", "a text"}, {"count", OPT_INT, &n, "N", "a number"},
-        {"size", OPT_BYTES, &bytes, "SIZE", "a size"}, {"wait", OPT_SECONDS, &ns, "TIME", "a time"}, {"flag", OPT_BOOL, &b, NULL, "a flag"}};
-    char *argv[] = {"x", "--name=v", "--count", "7", "--size", "2Ki", "--wait=1m30s", "--flag", "pos", "--name"};
+    struct opt table[] = {{"name", OPT_STRING, &s, "TEXT", "a text"},
+        {"count", OPT_INT, &n, "N", "a number"}, {"size", OPT_BYTES, &bytes, "SIZE", "a size"},
+        {"wait", OPT_SECONDS, &ns, "TIME", "a time"}, {"flag", OPT_BOOL, &b, NULL, "a flag"}};
+    char *argv[] = {"x", "--name=v", "--count", "7", "--size", "2Ki", "--wait=1m30s", "--flag",
+        "pos", "--name"};
     int first;
     struct err e = ERR_INIT;
     assert_int_equal(opt_parse(table, ARRAY_LEN(table), 10, argv, &first, &e), 0);
@@ -176,8 +182,9 @@ static void options(void **state)
     assert_non_null(strstr(help, "--count N"));
     assert_non_null(strstr(help, "(default 2.00KiB)"));
     free(help);
-    static char *bad[][2] = {{"--nope", "unknown flag --nope"}, {"--count=x", "not a whole number"}, {"--size=1Q", "not a size"},
-        {"--wait=soon", "not a duration"}, {"--flag=maybe", "neither true nor false"}, {"--name", "needs a value"}};
+    static char *bad[][2] = {{"--nope", "unknown flag --nope"}, {"--count=x", "not a whole number"},
+        {"--size=1Q", "not a size"}, {"--wait=soon", "not a duration"},
+        {"--flag=maybe", "neither true nor false"}, {"--name", "needs a value"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char *one[] = {"x", bad[i][0]};
         assert_int_equal(opt_parse(table, ARRAY_LEN(table), 2, one, &first, &e), -1);

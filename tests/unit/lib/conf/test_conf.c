@@ -1,15 +1,16 @@
 #include "tests/lib/unit.h"
 
-#include "lib/conf/conf.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/conf/conf.h"
 
 #include <string.h>
 
 static void test_full(void **state)
 {
     (void)state;
-    static const char text[] = "{\"namespace\":\"ns\",\"name\":\"d\",\"uid\":\"u\",\"readOnly\":true,\"mounts\":["
+    static const char text[] =
+        "{\"namespace\":\"ns\",\"name\":\"d\",\"uid\":\"u\",\"readOnly\":true,\"mounts\":["
         "{\"mountPoint\":\"s3://b/p\",\"path\":\"/a/b/\",\"readOnly\":true,\"options\":{\"region\":\"r\",\"endpoint\":\"e\"},"
         "\"secrets\":{\"access-key-id\":\"0/access-key-id\"},\"secretNames\":{\"access-key-id\":\"creds:key\"}},"
         "{\"mountPoint\":\"file:///x\",\"name\":\"second\"}],"
@@ -45,7 +46,8 @@ static void test_full(void **state)
 static void test_defaults(void **state)
 {
     (void)state;
-    static const char text[] = "{\"mounts\":[{\"mountPoint\":\"file:///x\",\"path\":\"//\"}]}", plain[] = "{\"mounts\":[{\"mountPoint\":\"file:///x\"}]}";
+    static const char text[] = "{\"mounts\":[{\"mountPoint\":\"file:///x\",\"path\":\"//\"}]}",
+                      plain[] = "{\"mounts\":[{\"mountPoint\":\"file:///x\"}]}";
     struct err e = ERR_INIT;
     cleanup_conf struct conf *c = conf_parse(plain, strlen(plain), &e);
     assert_non_null(c);
@@ -79,29 +81,50 @@ static void test_errors(void **state)
         {"{\"mounts\":[{}]}", "mounts[0].mountPoint", "missing"},
         {"{\"mounts\":[{\"mountPoint\":7}]}", "mounts[0].mountPoint", "string"},
         {"{\"mounts\":[{\"mountPoint\":\"bucket\"}]}", "mounts[0].mountPoint", "scheme"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"path\":\"x\"}]}", "mounts[0].path", "begin with"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"path\":\"/a//b\"}]}", "mounts[0].path", "empty"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"path\":\"x\"}]}", "mounts[0].path",
+            "begin with"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"path\":\"/a//b\"}]}", "mounts[0].path",
+            "empty"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"path\":\"/a/../b\"}]}", "mounts[0].path", ".."},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"readOnly\":\"yes\"}]}", "mounts[0].readOnly", "true or false"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"option\":{}}]}", "mounts[0].option", "unknown field; known here: mountPoint"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":{\"path-style\":true}}]}", "mounts[0].options.path-style", "quotes"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":[]}]}", "mounts[0].options", "object"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"../../etc/passwd\"}}]}", "mounts[0].secrets.k", "inside"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"/etc/passwd\"}}]}", "mounts[0].secrets.k", "inside"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"a/..\"},\"secretNames\":{\"k\":\"s:k\"}}]}", "mounts[0].secrets.k", "inside"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"},{\"mountPoint\":\"s3://b\"}]}", "mounts[0].path", "more than one"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\",\"path\":\"/x\"},{\"mountPoint\":\"s3://b\",\"path\":\"/x/\"}]}", "mounts[1].path", "mounts[0]"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"readOnly\":\"yes\"}]}", "mounts[0].readOnly",
+            "true or false"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"option\":{}}]}", "mounts[0].option",
+            "unknown field; known here: mountPoint"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":{\"path-style\":true}}]}",
+            "mounts[0].options.path-style", "quotes"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":[]}]}", "mounts[0].options",
+            "object"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"../../etc/passwd\"}}]}",
+            "mounts[0].secrets.k", "inside"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"/etc/passwd\"}}]}",
+            "mounts[0].secrets.k", "inside"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"a/..\"},\"secretNames\":{\"k\":\"s:k\"}}]}",
+            "mounts[0].secrets.k", "inside"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"},{\"mountPoint\":\"s3://b\"}]}", "mounts[0].path",
+            "more than one"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\",\"path\":\"/x\"},{\"mountPoint\":\"s3://b\",\"path\":\"/x/\"}]}",
+            "mounts[1].path", "mounts[0]"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":[]}", "cache", "object"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"tiers\":[{\"medium\":\"TAPE\",\"quota\":1}]}}", "cache.tiers[0].medium", "SSD"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":\"1Gi\"}]}}", "cache.tiers[0].quota", "bytes"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":-1}]}}", "cache.tiers[0].quota", "greater"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"writeType\":\"AsyncThrough\"}}", "cache.writeType", "Through, CacheThrough"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"profile\":\"fast\"}}", "cache.profile", "auto, sealed, open"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"profile\":\"sealed\"}}", "cache.profile", "readOnly"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"service\":\"s\",\"name\":\"n\",\"count\":1,\"port\":70000}}", "workers", "port"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"count\":1,\"port\":1}}", "workers", "service"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"metadataSync\":0}", "metadataSync", "greater"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"readonly\":true}", "readonly", "unknown field"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"tiers\":[{\"medium\":\"TAPE\",\"quota\":1}]}}",
+            "cache.tiers[0].medium", "SSD"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":\"1Gi\"}]}}",
+            "cache.tiers[0].quota", "bytes"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":-1}]}}",
+            "cache.tiers[0].quota", "greater"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"writeType\":\"AsyncThrough\"}}",
+            "cache.writeType", "Through, CacheThrough"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"profile\":\"fast\"}}",
+            "cache.profile", "auto, sealed, open"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"profile\":\"sealed\"}}",
+            "cache.profile", "readOnly"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"service\":\"s\",\"name\":\"n\",\"count\":1,\"port\":70000}}",
+            "workers", "port"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"count\":1,\"port\":1}}",
+            "workers", "service"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"metadataSync\":0}", "metadataSync",
+            "greater"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"readonly\":true}", "readonly",
+            "unknown field"},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err e = ERR_INIT;
@@ -109,12 +132,14 @@ static void test_errors(void **state)
         if (c)
             fail_msg("accepted: %s", table[i].text);
         if (e.cls != ERR_INVALID || !strstr(e.msg, table[i].field) || !strstr(e.msg, table[i].word))
-            fail_msg("%s: \"%s\" lacks \"%s\" or \"%s\"", table[i].text, e.msg, table[i].field, table[i].word);
+            fail_msg("%s: \"%s\" lacks \"%s\" or \"%s\"", table[i].text, e.msg, table[i].field,
+                table[i].word);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_full), cmocka_unit_test(test_defaults), cmocka_unit_test(test_errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_full), cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

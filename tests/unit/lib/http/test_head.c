@@ -17,7 +17,10 @@ static void parts_of_a_request(void **state)
 {
     (void)state;
     struct head h;
-    assert_int_equal(parse(&h, "GET /a%20b/%c3%bc?x=1&y=%202 HTTP/1.1\r\nHost: h\r\nRange:  bytes=0-3 \r\nX-A:\r\n\r\n"), 0);
+    assert_int_equal(
+        parse(&h,
+            "GET /a%20b/%c3%bc?x=1&y=%202 HTTP/1.1\r\nHost: h\r\nRange:  bytes=0-3 \r\nX-A:\r\n\r\n"),
+        0);
     assert_string_equal(h.method, "GET");
     assert_string_equal(h.path, "/a b/ü");
     assert_string_equal(h.query, "x=1&y=%202");
@@ -37,8 +40,10 @@ static void what_stays_open(void **state)
     static const struct {
         const char *text;
         bool keep;
-    } cases[] = {{"GET / HTTP/1.0\r\n\r\n", false}, {"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", true},
-        {"GET / HTTP/1.1\nHost: x\n\n", true}, {"GET / HTTP/1.1\r\nHost: x\r\nConnection: foo, Close\r\n\r\n", false}};
+    } cases[] = {{"GET / HTTP/1.0\r\n\r\n", false},
+        {"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", true},
+        {"GET / HTTP/1.1\nHost: x\n\n", true},
+        {"GET / HTTP/1.1\r\nHost: x\r\nConnection: foo, Close\r\n\r\n", false}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct head h;
         assert_int_equal(parse(&h, cases[i].text), 0);
@@ -54,13 +59,21 @@ static void bad_requests_are_refused(void **state)
         const char *text;
         int status;
     } cases[] = {
-        {"GET /\r\n\r\n", 400}, {"GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400}, {"G@T / HTTP/1.1\r\nHost: h\r\n\r\n", 400},
-        {"GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505}, {"GET / HTTP/1.1x\r\nHost: h\r\n\r\n", 400},
-        {"GET x HTTP/1.1\r\nHost: h\r\n\r\n", 400}, {"GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n", 400},
-        {"GET /%4 HTTP/1.1\r\nHost: h\r\n\r\n", 400}, {"GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", 400},
-        {"GET / HTTP/1.1\r\n\r\n", 400}, {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
-        {"GET / HTTP/1.1\r\nHost : h\r\n\r\n", 400}, {"GET / HTTP/1.1\r\nHost: h\r\n folded\r\n\r\n", 400},
-        {"GET / HTTP/1.1\r\nHost: h\r\nX: a\rb\r\n\r\n", 400}, {"GET / HTTP/1.1\r\nHost: h\r\nno colon\r\n\r\n", 400},
+        {"GET /\r\n\r\n", 400},
+        {"GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+        {"G@T / HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+        {"GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505},
+        {"GET / HTTP/1.1x\r\nHost: h\r\n\r\n", 400},
+        {"GET x HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+        {"GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+        {"GET /%4 HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+        {"GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost : h\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: h\r\n folded\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: h\r\nX: a\rb\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: h\r\nno colon\r\n\r\n", 400},
         {"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400},
         {"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: +1\r\n\r\n", 400},
         {"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999999999999999\r\n\r\n", 400},
@@ -101,8 +114,9 @@ static void absolute_form_is_a_path_too(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_of_a_request), cmocka_unit_test(what_stays_open),
-        cmocka_unit_test(bad_requests_are_refused), cmocka_unit_test(a_head_ends_at_its_blank_line),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_of_a_request),
+        cmocka_unit_test(what_stays_open), cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(a_head_ends_at_its_blank_line),
         cmocka_unit_test(absolute_form_is_a_path_too)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,8 @@ static void bodies_are_sent(void **state)
     const char *const headers[] = {"Content-Type: application/json", NULL};
     const char *body = "{\"metadata\":{\"name\":\"a\"}}";
     cleanup_resp struct http_resp resp;
-    struct http_req req = {.method = "POST", .url = u, .headers = headers, .body = body, .body_len = strlen(body)};
+    struct http_req req = {
+        .method = "POST", .url = u, .headers = headers, .body = body, .body_len = strlen(body)};
     assert_int_equal(http_do(client, &req, &resp, &e), 0);
     assert_int_equal(resp.status, 201);
     cleanup_free char *got = fake_api_last(api, "POST", NULL);
@@ -139,8 +140,12 @@ static void bodies_are_streamed(void **state)
     cleanup_free char *u = url("/api/v1/namespaces/n/pods/a");
     for (int fail = 0; fail < 2; fail++) {
         struct source s = {.left = 200000, .fail = fail};
-        struct http_req req = {.method = "PUT", .url = u, .source = read_source, .source_user = &s, .source_rewind = rewind_source,
-                               .body_len = s.left};
+        struct http_req req = {.method = "PUT",
+            .url = u,
+            .source = read_source,
+            .source_user = &s,
+            .source_rewind = rewind_source,
+            .body_len = s.left};
         cleanup_resp struct http_resp resp;
         int rc = http_do(client, &req, &resp, &e);
         if (fail) {
@@ -230,7 +235,8 @@ static void the_head_is_seen_before_the_body(void **state)
     cleanup_free char *u = url("/api/v1/pods"), *nowhere = url("/nowhere");
     for (int refuse = 0; refuse < 2; refuse++) {
         struct headed h = {.refuse = refuse};
-        struct http_req req = {.method = "GET", .url = u, .sink = headed_take, .begin = headed_begin, .sink_user = &h};
+        struct http_req req = {
+            .method = "GET", .url = u, .sink = headed_take, .begin = headed_begin, .sink_user = &h};
         struct http_resp resp;
         assert_int_equal(http_do(client, &req, &resp, &e), refuse ? -1 : 0);
         assert_int_equal(h.begun, 1);
@@ -238,7 +244,8 @@ static void the_head_is_seen_before_the_body(void **state)
         assert_non_null(strstr(h.type, "json"));
         assert_int_equal(h.bytes > 10, !refuse);
         assert_int_equal(resp.status, 200);
-        assert_non_null(http_header(&resp, "content-type", h.type, sizeof h.type)); /* they are still there */
+        /* they are still there */
+        assert_non_null(http_header(&resp, "content-type", h.type, sizeof h.type));
         if (refuse)
             assert_int_equal(e.sys, ECANCELED);
         http_resp_free(&resp);
@@ -362,7 +369,9 @@ static void places_that_are_none(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
         cleanup_resp struct http_resp resp;
-        assert_int_equal(http_do(client, &(struct http_req){.method = "GET", .url = cases[i].url}, &resp, &e), -1);
+        assert_int_equal(
+            http_do(client, &(struct http_req){.method = "GET", .url = cases[i].url}, &resp, &e),
+            -1);
         assert_int_equal(e.cls, cases[i].cls);
         assert_int_equal(e.sys, cases[i].sys);
         assert_null(strstr(e.msg, "secret"));
@@ -376,7 +385,12 @@ static void heads_have_no_body(void **state)
     struct err e = ERR_INIT;
     cleanup_free char *u = url("/api/v1/pods");
     cleanup_resp struct http_resp resp;
-    fake_api_fault(api, &(struct fake_fault){.method = "HEAD", .kind = FAULT_STATUS, .status = 204, .headers = "X-Size: 12\r\n", .body = ""});
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "HEAD",
+            .kind = FAULT_STATUS,
+            .status = 204,
+            .headers = "X-Size: 12\r\n",
+            .body = ""});
     assert_int_equal(http_do(client, &(struct http_req){.method = "HEAD", .url = u}, &resp, &e), 0);
     char size[8];
     assert_string_equal(http_header(&resp, "x-size", size, sizeof size), "12");
@@ -389,9 +403,10 @@ static void statuses_have_classes(void **state)
     static const struct {
         int status;
         enum err_class cls;
-    } cases[] = {{200, ERR_NONE},   {206, ERR_NONE},   {304, ERR_RETRY},    {400, ERR_INVALID}, {401, ERR_DENIED},
-                 {403, ERR_DENIED}, {404, ERR_NOTFOUND}, {409, ERR_CONFLICT}, {412, ERR_CONFLICT}, {416, ERR_INVALID},
-                 {422, ERR_INVALID}, {429, ERR_RETRY},  {500, ERR_RETRY},    {503, ERR_RETRY},  {507, ERR_EXHAUSTED}};
+    } cases[] = {{200, ERR_NONE}, {206, ERR_NONE}, {304, ERR_RETRY}, {400, ERR_INVALID},
+        {401, ERR_DENIED}, {403, ERR_DENIED}, {404, ERR_NOTFOUND}, {409, ERR_CONFLICT},
+        {412, ERR_CONFLICT}, {416, ERR_INVALID}, {422, ERR_INVALID}, {429, ERR_RETRY},
+        {500, ERR_RETRY}, {503, ERR_RETRY}, {507, ERR_EXHAUSTED}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_int_equal(http_class_of_status(cases[i].status), cases[i].cls);
 }

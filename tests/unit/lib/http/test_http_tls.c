@@ -50,7 +50,8 @@ static struct identity make(const char *name, const struct identity *by)
     X509_gmtime_adj(X509_getm_notBefore(id.cert), -60);
     X509_gmtime_adj(X509_getm_notAfter(id.cert), 3600);
     X509_set_pubkey(id.cert, id.key);
-    X509_NAME_add_entry_by_txt(X509_get_subject_name(id.cert), "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
+    X509_NAME_add_entry_by_txt(
+        X509_get_subject_name(id.cert), "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
     X509_set_issuer_name(id.cert, X509_get_subject_name(by ? by->cert : id.cert));
     extend(id.cert, NID_basic_constraints, by ? "CA:FALSE" : "CA:TRUE");
     if (by)
@@ -85,9 +86,12 @@ static void *serve(void *arg)
         if (SSL_accept(ssl) == 1 && SSL_read(ssl, in, sizeof in) > 0) {
             X509 *peer = SSL_get1_peer_certificate(ssl);
             if (peer)
-                X509_NAME_get_text_by_NID(X509_get_subject_name(peer), NID_commonName, name, sizeof name);
+                X509_NAME_get_text_by_NID(
+                    X509_get_subject_name(peer), NID_commonName, name, sizeof name);
             X509_free(peer);
-            int n = snprintf(out, sizeof out, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", strlen(name), name);
+            int n = snprintf(out, sizeof out,
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                strlen(name), name);
             SSL_write(ssl, out, n);
             SSL_shutdown(ssl);
         }
@@ -113,7 +117,8 @@ static int setup(void **state)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     listen_fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(listen_fd, (struct sockaddr *)&at, sizeof at) || listen(listen_fd, 8) || getsockname(listen_fd, (struct sockaddr *)&at, &len))
+    if (bind(listen_fd, (struct sockaddr *)&at, sizeof at) || listen(listen_fd, 8)
+        || getsockname(listen_fd, (struct sockaddr *)&at, &len))
         return -1;
     snprintf(url, sizeof url, "https://127.0.0.1:%d/", ntohs(at.sin_port));
     return pthread_create(&thread, NULL, serve, ctx);
@@ -152,7 +157,10 @@ static void certificates_are_shown_and_checked(void **state)
     struct err e = ERR_INIT;
     cleanup_free char *nobody = ask(&(struct http_conf){.ca_pem = ca.cert_pem}, &e);
     assert_string_equal(nobody, "nobody");
-    cleanup_free char *alice = ask(&(struct http_conf){.ca_pem = ca.cert_pem, .cert_pem = user.cert_pem, .key_pem = user.key_pem}, &e);
+    cleanup_free char *alice = ask(
+        &(struct http_conf){
+            .ca_pem = ca.cert_pem, .cert_pem = user.cert_pem, .key_pem = user.key_pem},
+        &e);
     assert_string_equal(alice, "alice");
 }
 
@@ -176,7 +184,10 @@ static void half_an_identity_is_none(void **state)
     assert_null(ask(&(struct http_conf){.cert_pem = user.cert_pem}, &e));
     assert_int_equal(e.cls, ERR_INVALID);
     e = (struct err)ERR_INIT;
-    assert_null(ask(&(struct http_conf){.ca_pem = ca.cert_pem, .cert_pem = user.cert_pem, .key_pem = stranger.key_pem}, &e));
+    assert_null(ask(
+        &(struct http_conf){
+            .ca_pem = ca.cert_pem, .cert_pem = user.cert_pem, .key_pem = stranger.key_pem},
+        &e));
     assert_int_equal(e.cls, ERR_DENIED);
 }
 

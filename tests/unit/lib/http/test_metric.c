@@ -21,8 +21,9 @@ static void text_format(void **state)
     struct buf out = BUF_INIT(1 << 20);
     metric_write(&out);
     const char *text = buf_str(&out);
-    assert_non_null(strstr(text, "# HELP t_bytes_total Bytes.\n# TYPE t_bytes_total counter\n"
-                                 "t_bytes_total{tier=\"ssd\"} 5\nt_bytes_total{tier=\"mem\"} 7\n"));
+    assert_non_null(strstr(text,
+        "# HELP t_bytes_total Bytes.\n# TYPE t_bytes_total counter\n"
+        "t_bytes_total{tier=\"ssd\"} 5\nt_bytes_total{tier=\"mem\"} 7\n"));
     assert_non_null(strstr(text, "# TYPE t_open gauge\nt_open -3\n"));
     assert_non_null(strstr(text, "t_wait_seconds_total 1.500000000\n"));
     assert_non_null(strstr(text, "\nprocess_resident_memory_bytes "));
@@ -42,8 +43,9 @@ static void histogram_buckets_add_up(void **state)
     metric_write(&out);
     const char *text = buf_str(&out);
     static const char *const lines[] = {"t_latency_seconds_bucket{op=\"read\",le=\"0.001\"} 1\n",
-        "{op=\"read\",le=\"0.01\"} 1\n", "{op=\"read\",le=\"0.025\"} 2\n", "{op=\"read\",le=\"60\"} 2\n",
-        "{op=\"read\",le=\"+Inf\"} 3\n", "t_latency_seconds_sum{op=\"read\"} 100.021000000\n",
+        "{op=\"read\",le=\"0.01\"} 1\n", "{op=\"read\",le=\"0.025\"} 2\n",
+        "{op=\"read\",le=\"60\"} 2\n", "{op=\"read\",le=\"+Inf\"} 3\n",
+        "t_latency_seconds_sum{op=\"read\"} 100.021000000\n",
         "t_latency_seconds_count{op=\"read\"} 3\n"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         assert_non_null(strstr(text, lines[i]));
@@ -72,7 +74,7 @@ static void many_threads(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_format), cmocka_unit_test(histogram_buckets_add_up), cmocka_unit_test(many_threads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(text_format),
+        cmocka_unit_test(histogram_buckets_add_up), cmocka_unit_test(many_threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

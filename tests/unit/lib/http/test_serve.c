@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static atomic_bool hold;     /* /hold waits while this is set */
+static atomic_bool hold; /* /hold waits while this is set */
 static atomic_int holding;
 
 static void hello(void *user, const struct serve_req *req, struct serve_resp *resp)
@@ -59,8 +59,9 @@ static int data_fd;
 
 static struct serve *start(struct serve_conf conf)
 {
-    static const struct serve_route routes[] = {{"GET", "/", hello, (void *)"root"}, {"GET", "/exact", hello, (void *)"exact"},
-        {"GET", "/dir/", hello, (void *)"dir"}, {"PUT", "/echo", echo, NULL}, {"GET", "/file", file, &data_fd},
+    static const struct serve_route routes[] = {{"GET", "/", hello, (void *)"root"},
+        {"GET", "/exact", hello, (void *)"exact"}, {"GET", "/dir/", hello, (void *)"dir"},
+        {"PUT", "/echo", echo, NULL}, {"GET", "/file", file, &data_fd},
         {"GET", "/short", file, &data_fd}, {"GET", "/hold", wait_here, NULL}};
     struct err e = ERR_INIT;
     conf.address = "127.0.0.1:0";
@@ -76,7 +77,9 @@ static struct serve *start(struct serve_conf conf)
 static int dial(struct serve *s)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)serve_port(s)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+        .sin_port = htons((uint16_t)serve_port(s)),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     struct timeval tv = {.tv_sec = 60};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
@@ -88,7 +91,8 @@ static void say(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
 }
 
-/* One answer: head and body of its Content-Length (none for HEAD); caller frees. NULL at the end of the connection. */
+/* One answer: head and body of its Content-Length (none for HEAD); caller frees. NULL at the end of
+ * the connection. */
 static char *hear(int fd, bool head_only, size_t *body_len)
 {
     char *text = calloc(1, 2 << 20);
@@ -137,12 +141,15 @@ static void routes_methods_and_keep_alive(void **state)
     (void)state;
     struct serve *s = start((struct serve_conf){0});
     int fd = dial(s);
-    expect(fd, "GET /?name=a%20b+c HTTP/1.1\r\nHost: h\r\nUser-Agent: me\r\n\r\n", "200", "GET / a b c me");
+    expect(fd, "GET /?name=a%20b+c HTTP/1.1\r\nHost: h\r\nUser-Agent: me\r\n\r\n", "200",
+        "GET / a b c me");
     expect(fd, "GET /exact?xname=1&name= HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET /exact  -");
     expect(fd, "HEAD /dir/x HTTP/1.1\r\nHost: h\r\n\r\n", "200", "");
     expect(fd, "GET /dir/x HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET /dir/x - -");
-    expect(fd, "GET /exact/x HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET /exact/x - -"); /* falls to "/" */
-    expect(fd, "POST /exact HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", "405", "this path does not take that method\n");
+    /* falls to "/" */
+    expect(fd, "GET /exact/x HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET /exact/x - -");
+    expect(fd, "POST /exact HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", "405",
+        "this path does not take that method\n");
     expect(fd, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello", "200", "hello");
     expect(fd, "\r\nGET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", "200", "GET / - -");
     expect_end(fd);
@@ -154,7 +161,8 @@ static void pipelined_requests_are_answered_in_order(void **state)
     (void)state;
     struct serve *s = start((struct serve_conf){0});
     int fd = dial(s);
-    expect(fd, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\naPUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nbbGET",
+    expect(fd,
+        "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\naPUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nbbGET",
         "200", "a");
     cleanup_free char *second = hear(fd, false, NULL);
     assert_string_equal(strstr(second, "\r\n\r\n") + 4, "bb");
@@ -168,7 +176,8 @@ static void limits(void **state)
     (void)state;
     struct serve *s = start((struct serve_conf){.max_body = 100});
     int fd = dial(s);
-    expect(fd, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n", "413", "the request body is too large\n");
+    expect(fd, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n", "413",
+        "the request body is too large\n");
     expect_end(fd);
     fd = dial(s);
     cleanup_free char *big = calloc(1, 20000);
@@ -204,7 +213,8 @@ static void files_go_out_whole_or_break(void **state)
     free(text);
     say(fd, "GET /short HTTP/1.1\r\nHost: h\r\n\r\n");
     text = hear(fd, false, &len);
-    assert_int_equal(len, 2000000 - 10); /* then the connection ends: the client sees that it is short */
+    /* then the connection ends: the client sees that it is short */
+    assert_int_equal(len, 2000000 - 10);
     free(text);
     expect_end(fd);
     serve_stop(s);
@@ -245,7 +255,8 @@ static void idle_connections_make_room(void **state)
         expect(fd, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", "200", "GET / - -");
         close(fd);
     }
-    assert_true(clock_mono_ns() - began < 20 * NS_PER_S); /* no connection is idle for that long by itself */
+    /* no connection is idle for that long by itself */
+    assert_true(clock_mono_ns() - began < 20 * NS_PER_S);
     for (int i = 0; i < 4; i++)
         close(idle[i]);
     serve_stop(s);
@@ -254,7 +265,8 @@ static void idle_connections_make_room(void **state)
 static void idle_timeout(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){.idle_ns = 6 * NS_PER_S}); /* time enough to ask, even on a busy machine */
+    /* time enough to ask, even on a busy machine */
+    struct serve *s = start((struct serve_conf){.idle_ns = 6 * NS_PER_S});
     int fd = dial(s);
     expect(fd, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET / - -");
     expect_end(fd);
@@ -344,8 +356,10 @@ int main(void)
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(routes_methods_and_keep_alive),
         cmocka_unit_test(pipelined_requests_are_answered_in_order), cmocka_unit_test(limits),
-        cmocka_unit_test(files_go_out_whole_or_break), cmocka_unit_test(a_reader_that_goes_away_kills_nobody),
+        cmocka_unit_test(files_go_out_whole_or_break),
+        cmocka_unit_test(a_reader_that_goes_away_kills_nobody),
         cmocka_unit_test(idle_connections_make_room), cmocka_unit_test(idle_timeout),
-        cmocka_unit_test(stop_waits_for_handlers), cmocka_unit_test(many_clients), cmocka_unit_test(addresses)};
+        cmocka_unit_test(stop_waits_for_handlers), cmocka_unit_test(many_clients),
+        cmocka_unit_test(addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char doc[] = "{\"a\":{\"b.c/d\":\"x\",\"n\":5,\"t\":true,\"nul\":null},\"l\":[{\"k\":1},{\"k\":2}]}";
+static const char doc[] =
+    "{\"a\":{\"b.c/d\":\"x\",\"n\":5,\"t\":true,\"nul\":null},\"l\":[{\"k\":1},{\"k\":2}]}";
 
 static void paths(void **state)
 {
@@ -47,7 +48,8 @@ static void equal_documents_have_equal_hashes(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    cleanup_json json_t *a = json_parse("{\"x\":1,\"y\":[2]}", 15, &e), *b = json_parse("{ \"y\":[2],\"x\":1}", 16, &e);
+    cleanup_json json_t *a = json_parse("{\"x\":1,\"y\":[2]}", 15, &e),
+                        *b = json_parse("{ \"y\":[2],\"x\":1}", 16, &e);
     cleanup_json json_t *c = json_parse("{\"x\":1,\"y\":[3]}", 15, &e);
     assert_int_equal(json_hash(a), json_hash(b));
     assert_int_not_equal(json_hash(a), json_hash(c));
@@ -84,7 +86,8 @@ static void a_folded_object_becomes_whole_again(void **state)
     struct err e = ERR_INIT;
     cleanup_json json_t *j = json_parse(doc, strlen(doc), &e);
     cleanup_obj struct obj *folded = obj_fold(j);
-    cleanup_obj struct obj *a = obj_unfold(obj_ref(folded)), *b = obj_unfold(obj_ref(folded)), *same = obj_unfold(obj_ref(a));
+    cleanup_obj struct obj *a = obj_unfold(obj_ref(folded)), *b = obj_unfold(obj_ref(folded)),
+                           *same = obj_unfold(obj_ref(a));
     assert_true(json_equal(obj_json(a), j) && json_equal(obj_json(b), j));
     assert_ptr_not_equal(a, b); /* nobody shares a tree */
     assert_ptr_equal(a, same);

@@ -34,14 +34,16 @@ static int teardown(void **state)
 
 static json_t *pod(const char *name)
 {
-    return json_pack("{s:{s:s,s:s,s:{s:s}}}", "metadata", "name", name, "namespace", "n", "labels", "app", "x");
+    return json_pack(
+        "{s:{s:s,s:s,s:{s:s}}}", "metadata", "name", name, "namespace", "n", "labels", "app", "x");
 }
 
 static void objects_are_created_changed_and_deleted(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    cleanup_json json_t *a = pod("a"), *made = NULL, *again = NULL, *patched = NULL, *applied = NULL, *got = NULL;
+    cleanup_json json_t *a = pod("a"), *made = NULL, *again = NULL, *patched = NULL,
+                        *applied = NULL, *got = NULL;
     assert_int_equal(kube_create(k, &kube_pods, "n", a, &made, &e), 0);
     assert_true(*kube_uid(made));
     assert_int_equal(kube_create(k, &kube_pods, "n", a, &again, &e), -1);
@@ -49,22 +51,32 @@ static void objects_are_created_changed_and_deleted(void **state)
     assert_non_null(strstr(e.msg, "create pods n/a: "));
 
     cleanup_json json_t *patch = json_pack("{s:{s:s}}", "status", "phase", "Running");
-    assert_int_equal(kube_patch(k, &kube_pods, "n", "a", "status", KUBE_PATCH_MERGE, patch, &patched, &e), 0);
+    assert_int_equal(
+        kube_patch(k, &kube_pods, "n", "a", "status", KUBE_PATCH_MERGE, patch, &patched, &e), 0);
     assert_string_equal(jget_str(patched, "status.phase", ""), "Running");
-    assert_int_equal(fake_api_count(api, "PATCH", "/api/v1/namespaces/n/pods/a/status?fieldManager=millrace-operator"), 1);
+    assert_int_equal(fake_api_count(api, "PATCH",
+                         "/api/v1/namespaces/n/pods/a/status?fieldManager=millrace-operator"),
+        1);
 
-    cleanup_json json_t *desired = json_pack("{s:{s:s,s:s},s:{s:s}}", "metadata", "name", "b", "namespace", "n", "spec", "x", "y");
+    cleanup_json json_t *desired = json_pack(
+        "{s:{s:s,s:s},s:{s:s}}", "metadata", "name", "b", "namespace", "n", "spec", "x", "y");
     assert_int_equal(kube_apply(k, &kube_services, "n", "b", "", desired, &applied, &e), 0);
-    assert_int_equal(fake_api_count(api, "PATCH", "services/b?fieldManager=millrace-operator&force=true"), 1);
-    cleanup_free char *sent = fake_api_last(api, "PATCH", "services"), *headers = fake_api_last_headers(api);
+    assert_int_equal(
+        fake_api_count(api, "PATCH", "services/b?fieldManager=millrace-operator&force=true"), 1);
+    cleanup_free char *sent = fake_api_last(api, "PATCH", "services"),
+                      *headers = fake_api_last_headers(api);
     assert_non_null(strstr(sent, "\"kind\":\"Service\""));
     assert_non_null(strstr(headers, "content-type: application/apply-patch+yaml\n"));
     assert_null(json_object_get(desired, "kind")); /* ours is untouched */
 
-    assert_int_equal(kube_delete(k, &kube_pods, "n", "a", &(struct kube_delete){"other", NULL, -1}, NULL, &e), -1);
+    assert_int_equal(
+        kube_delete(k, &kube_pods, "n", "a", &(struct kube_delete){"other", NULL, -1}, NULL, &e),
+        -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
     json_t *left = NULL;
-    assert_int_equal(kube_delete(k, &kube_pods, "n", "a", &(struct kube_delete){kube_uid(made), "Background", 0}, &left, &e), 0);
+    assert_int_equal(kube_delete(k, &kube_pods, "n", "a",
+                         &(struct kube_delete){kube_uid(made), "Background", 0}, &left, &e),
+        0);
     assert_null(left);
     cleanup_free char *options = fake_api_last(api, "DELETE", NULL);
     assert_non_null(strstr(options, "\"gracePeriodSeconds\":0"));
@@ -125,7 +137,8 @@ static void lists_come_in_pages(void **state)
     json_array_clear(all);
     assert_int_equal(kube_list(k, &kube_pods, "n", &sel, 0, keep, all, NULL, &e), 0);
     assert_int_equal(json_array_size(all), 0);
-    assert_int_equal(fake_api_count(api, "GET", "/api/v1/namespaces/n/pods?limit=200&labelSelector=app%3Dy"), 1);
+    assert_int_equal(
+        fake_api_count(api, "GET", "/api/v1/namespaces/n/pods?limit=200&labelSelector=app%3Dy"), 1);
 
     assert_int_equal(kube_list(k, &kube_pods, NULL, NULL, 10, stop, all, NULL, &e), -1);
     assert_int_equal(e.sys, ECANCELED);
@@ -137,7 +150,8 @@ static void an_expired_token_starts_the_list_again(void **state)
     struct err e = ERR_INIT;
     cleanup_json json_t *all = json_array();
     fill(3);
-    fake_api_fault(api, &(struct fake_fault){.in = "continue=", .kind = FAULT_STATUS, .status = 410});
+    fake_api_fault(
+        api, &(struct fake_fault){.in = "continue=", .kind = FAULT_STATUS, .status = 410});
     assert_int_equal(kube_list(k, &kube_pods, NULL, NULL, 2, keep, all, NULL, &e), -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
     assert_int_equal(e.sys, ESTALE);
@@ -148,21 +162,29 @@ static void busy_servers_are_waited_for(void **state)
     (void)state;
     struct err e = ERR_INIT;
     cleanup_json json_t *a = pod("a");
-    fake_api_fault(api, &(struct fake_fault){.kind = FAULT_STATUS, .status = 429, .headers = "Retry-After: 1\r\n"});
-    fake_api_fault(api, &(struct fake_fault){.kind = FAULT_STATUS, .status = 503, .headers = "Retry-After: 0\r\n"});
+    fake_api_fault(api,
+        &(struct fake_fault){.kind = FAULT_STATUS, .status = 429, .headers = "Retry-After: 1\r\n"});
+    fake_api_fault(api,
+        &(struct fake_fault){.kind = FAULT_STATUS, .status = 503, .headers = "Retry-After: 0\r\n"});
     int64_t begun = clock_mono_ns();
     assert_int_equal(kube_create(k, &kube_pods, "n", a, NULL, &e), 0);
     assert_true(clock_mono_ns() - begun >= NS_PER_S);
     assert_int_equal(fake_api_count(api, "POST", NULL), 3);
     /* but not for ever, and not unasked */
-    fake_api_fault(api, &(struct fake_fault){.kind = FAULT_STATUS, .times = KUBE_RETRY_MAX + 1, .status = 429, .headers = "Retry-After: 0\r\n"});
+    fake_api_fault(api,
+        &(struct fake_fault){.kind = FAULT_STATUS,
+            .times = KUBE_RETRY_MAX + 1,
+            .status = 429,
+            .headers = "Retry-After: 0\r\n"});
     assert_int_equal(kube_get(k, &kube_pods, "n", "a", NULL, &e), -1);
     assert_int_equal(e.cls, ERR_RETRY);
     fake_api_forget(api);
     fake_api_fault(api, &(struct fake_fault){.kind = FAULT_STATUS, .status = 503});
     assert_int_equal(kube_get(k, &kube_pods, "n", "a", NULL, &e), -1);
     assert_int_equal(e.cls, ERR_RETRY);
-    fake_api_fault(api, &(struct fake_fault){.kind = FAULT_STATUS, .status = 429, .headers = "Retry-After: 3600\r\n"});
+    fake_api_fault(api,
+        &(struct fake_fault){
+            .kind = FAULT_STATUS, .status = 429, .headers = "Retry-After: 3600\r\n"});
     assert_int_equal(kube_get(k, &kube_pods, "n", "a", NULL, &e), -1);
     assert_int_equal(e.cls, ERR_RETRY);
     assert_int_equal(fake_api_count(api, NULL, NULL), 2);
@@ -176,12 +198,14 @@ static void bad_answers_are_errors(void **state)
         enum err_class cls;
         const char *says;
     } cases[] = {
-        {{.kind = FAULT_STATUS, .status = 200, .type = "text/html", .body = "<html>login</html>"}, ERR_FATAL, "text/html"},
+        {{.kind = FAULT_STATUS, .status = 200, .type = "text/html", .body = "<html>login</html>"},
+            ERR_FATAL, "text/html"},
         {{.kind = FAULT_STATUS, .status = 200, .body = "{\"a\":"}, ERR_INVALID, "cannot be read"},
         {{.kind = FAULT_STATUS, .status = 200, .body = "[1]"}, ERR_FATAL, "not a json object"},
         {{.kind = FAULT_STATUS, .status = 500}, ERR_RETRY, "asked for by the test"},
         {{.kind = FAULT_STATUS, .status = 403}, ERR_DENIED, "asked for by the test"},
-        {{.kind = FAULT_STATUS, .status = 502, .type = "text/html", .body = "<h1>Bad Gateway</h1>"}, ERR_RETRY, "Bad Gateway"},
+        {{.kind = FAULT_STATUS, .status = 502, .type = "text/html", .body = "<h1>Bad Gateway</h1>"},
+            ERR_RETRY, "Bad Gateway"},
         {{.kind = FAULT_RESET, .times = 4}, ERR_RETRY, ""},
         {{.kind = FAULT_CUT, .bytes = 20}, ERR_RETRY, ""},
         {{.kind = FAULT_SLOW, .delay_ns = 60 * NS_PER_S}, ERR_RETRY, ""},
@@ -190,13 +214,16 @@ static void bad_answers_are_errors(void **state)
     fake_api_put(api, &kube_pods, pod("a"));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
-        struct fake_api *own = fake_api_start(); /* a fault that is left over must not meet the next case */
+        /* a fault that is left over must not meet the next case */
+        struct fake_api *own = fake_api_start();
         bool slow = cases[i].fault.kind == FAULT_SLOW;
-        struct kube *client = fake_api_client_opts(own, &(struct kube_opts){.timeout_ns = (slow ? 1 : 60) * NS_PER_S});
+        struct kube *client = fake_api_client_opts(
+            own, &(struct kube_opts){.timeout_ns = (slow ? 1 : 60) * NS_PER_S});
         fake_api_put(own, &kube_pods, pod("a"));
         fake_api_fault(own, &cases[i].fault);
         assert_int_equal(kube_get(client, &kube_pods, "n", "a", NULL, &e), -1);
-        if (e.cls != cases[i].cls || !strstr(e.msg, cases[i].says) || strncmp(e.msg, "get pods n/a: ", 14) != 0)
+        if (e.cls != cases[i].cls || !strstr(e.msg, cases[i].says)
+            || strncmp(e.msg, "get pods n/a: ", 14) != 0)
             fail_msg("case %zu: %s: %s", i, err_class_name(e.cls), e.msg);
         kube_free(client);
         fake_api_stop(own);
@@ -215,7 +242,9 @@ static void a_client_can_be_cancelled(void **state)
     (void)state;
     struct err e = ERR_INIT;
     pthread_t thread;
-    fake_api_fault(api, &(struct fake_fault){.kind = FAULT_STATUS, .status = 429, .headers = "Retry-After: 20\r\n"});
+    fake_api_fault(api,
+        &(struct fake_fault){
+            .kind = FAULT_STATUS, .status = 429, .headers = "Retry-After: 20\r\n"});
     pthread_create(&thread, NULL, cancel_soon, k);
     int64_t begun = clock_mono_ns();
     assert_int_equal(kube_get(k, &kube_pods, "n", "a", NULL, &e), -1);
@@ -238,13 +267,15 @@ static void requests_in_flight_are_bounded(void **state)
     (void)state;
     struct kube *narrow = fake_api_client_opts(api, &(struct kube_opts){.max_in_flight = 2});
     pthread_t threads[8];
-    fake_api_fault(api, &(struct fake_fault){.kind = FAULT_SLOW, .times = 8, .delay_ns = 100 * NS_PER_MS});
+    fake_api_fault(
+        api, &(struct fake_fault){.kind = FAULT_SLOW, .times = 8, .delay_ns = 100 * NS_PER_MS});
     int64_t begun = clock_mono_ns();
     for (size_t i = 0; i < ARRAY_LEN(threads); i++)
         pthread_create(&threads[i], NULL, get_once, narrow);
     for (size_t i = 0; i < ARRAY_LEN(threads); i++)
         pthread_join(threads[i], NULL);
-    assert_true(clock_mono_ns() - begun >= 400 * NS_PER_MS); /* 8 requests, two at a time, 100 ms each */
+    /* 8 requests, two at a time, 100 ms each */
+    assert_true(clock_mono_ns() - begun >= 400 * NS_PER_MS);
     assert_in_range(fake_api_connections(api), 1, 2);
     kube_free(narrow);
 }
@@ -257,9 +288,11 @@ static void a_rotated_token_is_read_again(void **state)
     assert_non_null(mkdtemp(dir));
     cleanup_free char *token = path_join(dir, "token");
     assert_int_equal(file_write_atomic(token, "token-one", 9, 0600, &e), 0);
-    cleanup_free char *text = xasprintf("{\"current-context\":\"c\",\"contexts\":[{\"name\":\"c\",\"context\":{\"cluster\":\"c\",\"user\":\"u\"}}],"
-                                        "\"users\":[{\"name\":\"u\",\"user\":{\"tokenFile\":\"token\"}}],"
-                                        "\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"%s\"}}]}", fake_api_url(api));
+    cleanup_free char *text = xasprintf(
+        "{\"current-context\":\"c\",\"contexts\":[{\"name\":\"c\",\"context\":{\"cluster\":\"c\",\"user\":\"u\"}}],"
+        "\"users\":[{\"name\":\"u\",\"user\":{\"tokenFile\":\"token\"}}],"
+        "\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"%s\"}}]}",
+        fake_api_url(api));
     struct kube_conf *conf = kube_conf_parse(text, strlen(text), dir, NULL, &e);
     struct kube *client = kube_new(conf, NULL, &e);
     assert_non_null(client);
@@ -300,7 +333,8 @@ static int on_event(void *user, enum kube_event_type type, json_t *object_take)
 static int watch(struct seen *s, const char *version, int64_t timeout_ns, struct err *e)
 {
     *e = (struct err)ERR_INIT;
-    struct kube_watch w = {.version = version, .timeout_ns = timeout_ns, .event = on_event, .user = s};
+    struct kube_watch w = {
+        .version = version, .timeout_ns = timeout_ns, .event = on_event, .user = s};
     return kube_watch(k, &kube_pods, NULL, &w, e);
 }
 
@@ -322,11 +356,15 @@ static void changes_are_told(void **state)
     s.stop_after = 0;
     assert_int_equal(watch(&s, "1003", 3 * NS_PER_S, &e), 0); /* the server ends it in peace */
     assert_int_equal(s.counts[KUBE_DELETED], 2);
-    assert_int_equal(fake_api_count(api, "GET", "watch=true&allowWatchBookmarks=true&resourceVersion=1003&timeoutSeconds=3"), 1);
+    assert_int_equal(
+        fake_api_count(api, "GET",
+            "watch=true&allowWatchBookmarks=true&resourceVersion=1003&timeoutSeconds=3"),
+        1);
     free(s.last);
 }
 
-#define LINE "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"7\"}}}"
+#define LINE \
+    "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"7\"}}}"
 
 static void broken_watches_are_errors(void **state)
 {
@@ -338,11 +376,17 @@ static void broken_watches_are_errors(void **state)
         int sys;
     } cases[] = {
         {{.kind = FAULT_STREAM, .body = LINE "\n" LINE "\n"}, 2, 0, ERR_NONE, 0},
-        {{.kind = FAULT_STREAM, .body = LINE "\n{\"type\":\"ADD"}, 1, -1, ERR_RETRY, 0}, /* cut in the middle of a line */
+        {{.kind = FAULT_STREAM, .body = LINE "\n{\"type\":\"ADD"}, 1, -1, ERR_RETRY,
+            0}, /* cut in the middle of a line */
         {{.kind = FAULT_STREAM, .body = LINE "\nnonsense\n" LINE "\n"}, 1, -1, ERR_INVALID, 0},
-        {{.kind = FAULT_STREAM, .body = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"message\":\"old\"}}\n"}, 0, -1,
-         ERR_CONFLICT, ESTALE},
-        {{.kind = FAULT_STREAM, .body = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500,\"message\":\"m\"}}\n"}, 0, -1, ERR_RETRY, 0},
+        {{.kind = FAULT_STREAM,
+             .body =
+                 "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"message\":\"old\"}}\n"},
+            0, -1, ERR_CONFLICT, ESTALE},
+        {{.kind = FAULT_STREAM,
+             .body =
+                 "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500,\"message\":\"m\"}}\n"},
+            0, -1, ERR_RETRY, 0},
         {{.kind = FAULT_STATUS, .status = 410}, 0, -1, ERR_CONFLICT, ESTALE},
         {{.kind = FAULT_STATUS, .status = 429}, 0, -1, ERR_RETRY, 0},
         {{.kind = FAULT_STATUS, .status = 403}, 0, -1, ERR_DENIED, 0},
@@ -354,8 +398,10 @@ static void broken_watches_are_errors(void **state)
         struct seen s = {0};
         fake_api_fault(api, &cases[i].fault);
         int rc = watch(&s, "1000", NS_PER_S, &e);
-        if (rc != cases[i].rc || e.cls != cases[i].cls || e.sys != cases[i].sys || s.counts[KUBE_ADDED] != cases[i].added)
-            fail_msg("case %zu: rc %d, %d added, %s (%d): %s", i, rc, s.counts[KUBE_ADDED], err_class_name(e.cls), e.sys, e.msg);
+        if (rc != cases[i].rc || e.cls != cases[i].cls || e.sys != cases[i].sys
+            || s.counts[KUBE_ADDED] != cases[i].added)
+            fail_msg("case %zu: rc %d, %d added, %s (%d): %s", i, rc, s.counts[KUBE_ADDED],
+                err_class_name(e.cls), e.sys, e.msg);
         free(s.last);
     }
     struct err e;

@@ -32,10 +32,15 @@ static void put(const char *name, const char *text)
     assert_int_equal(file_write_atomic(path, text, strlen(text), 0600, NULL), 0);
 }
 
-static struct kube_conf *parse(const char *text, struct err *e) { return kube_conf_parse(text, strlen(text), dir, NULL, e); }
+static struct kube_conf *parse(const char *text, struct err *e)
+{
+    return kube_conf_parse(text, strlen(text), dir, NULL, e);
+}
 
-#define CLUSTER(extra) "clusters:\n- name: c\n  cluster:\n    server: https://10.0.0.1:6443/\n" extra
-#define CONTEXT "contexts:\n- name: x\n  context: {cluster: c, user: u, namespace: team}\ncurrent-context: x\n"
+#define CLUSTER(extra) \
+    "clusters:\n- name: c\n  cluster:\n    server: https://10.0.0.1:6443/\n" extra
+#define CONTEXT \
+    "contexts:\n- name: x\n  context: {cluster: c, user: u, namespace: team}\ncurrent-context: x\n"
 #define USER(what) "users:\n- name: u\n  user:\n" what
 
 static void tokens_and_certificates(void **state)
@@ -44,8 +49,10 @@ static void tokens_and_certificates(void **state)
     struct err e = ERR_INIT;
     put("ca.pem", "CA TEXT\n");
     put("key.pem", "KEY TEXT\n");
-    struct kube_conf *c = parse("apiVersion: v1\nkind: Config\n" CLUSTER("    certificate-authority: ca.pem\n") CONTEXT
-                                USER("    client-certificate-data: Q0VSVA==\n    client-key: key.pem\n    token: abcdef-secret\n"), &e);
+    struct kube_conf *c = parse(
+        "apiVersion: v1\nkind: Config\n" CLUSTER("    certificate-authority: ca.pem\n") CONTEXT USER(
+            "    client-certificate-data: Q0VSVA==\n    client-key: key.pem\n    token: abcdef-secret\n"),
+        &e);
     assert_non_null(c);
     assert_string_equal(kube_conf_server(c), "https://10.0.0.1:6443");
     assert_string_equal(kube_conf_namespace(c), "team");
@@ -62,8 +69,10 @@ static void json_is_as_good(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    struct kube_conf *c = parse(" {\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"http://h:1\",\"insecure-skip-tls-verify\":true}}],"
-                                "\"contexts\":[{\"name\":\"x\",\"context\":{\"cluster\":\"c\"}}],\"current-context\":\"x\"}", &e);
+    struct kube_conf *c = parse(
+        " {\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"http://h:1\",\"insecure-skip-tls-verify\":true}}],"
+        "\"contexts\":[{\"name\":\"x\",\"context\":{\"cluster\":\"c\"}}],\"current-context\":\"x\"}",
+        &e);
     assert_non_null(c);
     assert_true(c->insecure);
     assert_string_equal(kube_conf_namespace(c), "default");
@@ -82,11 +91,14 @@ static void mistakes_are_named(void **state)
         {"{\"a\":", "json, line"},
         {CLUSTER("") USER("    token: t\n"), "current-context"},
         {"current-context: y\n" CLUSTER(""), "contexts has no entry \"y\""},
-        {"contexts:\n- name: x\n  context: {cluster: d}\ncurrent-context: x\n" CLUSTER(""), "context \"x\": clusters has no entry \"d\""},
+        {"contexts:\n- name: x\n  context: {cluster: d}\ncurrent-context: x\n" CLUSTER(""),
+            "context \"x\": clusters has no entry \"d\""},
         {CONTEXT CLUSTER(""), "users has no entry \"u\""},
         {CONTEXT "clusters:\n- name: c\n  cluster: {}\n", "cluster \"c\": server is missing"},
-        {CONTEXT "clusters:\n- name: c\n  cluster: {server: 'ftp://x'}\n", "must begin with https://"},
-        {CONTEXT CLUSTER("    certificate-authority-data: '!!'\n"), "certificate-authority-data is not base64"},
+        {CONTEXT "clusters:\n- name: c\n  cluster: {server: 'ftp://x'}\n",
+            "must begin with https://"},
+        {CONTEXT CLUSTER("    certificate-authority-data: '!!'\n"),
+            "certificate-authority-data is not base64"},
         {CONTEXT CLUSTER("    certificate-authority: missing.pem\n"), "missing.pem"},
         {CONTEXT CLUSTER("    proxy-url: http://p\n"), "\"proxy-url\" is not supported"},
         {CONTEXT CLUSTER("") USER("    exec: {command: aws}\n"), "\"exec\" is not supported"},
@@ -145,7 +157,8 @@ static void files_are_merged(void **state)
     put("ca.pem", "CA");
     put("one", "contexts:\n- {name: x, context: {cluster: c}}\n");
     put("two", "current-context: x\n" CLUSTER("    certificate-authority: ca.pem\n"));
-    put("three", "current-context: z\nclusters:\n- {name: c, cluster: {server: 'https://other'}}\n");
+    put("three",
+        "current-context: z\nclusters:\n- {name: c, cluster: {server: 'https://other'}}\n");
     cleanup_free char *list = xasprintf("%s/one:%s/none:%s/two:%s/three", dir, dir, dir, dir);
     setenv("KUBECONFIG", list, 1);
     struct kube_conf *c = kube_conf_load(NULL, NULL, &e);
@@ -170,8 +183,9 @@ static void yaml_becomes_json(void **state)
         const char *yaml, *json;
     } cases[] = {
         {"a: 1\nb: true\nc: null\nd: '1'\ne: \"true\"\nf: 007\ng: 1.5\nh: -3\ni:\n",
-         "{\"a\":1,\"b\":true,\"c\":null,\"d\":\"1\",\"e\":\"true\",\"f\":\"007\",\"g\":\"1.5\",\"h\":-3,\"i\":null}"},
-        {"- a\n- [b, c]\n- {d: [e]}\n- |\n  two\n  lines\n- >\n  one\n  line\n", "[\"a\",[\"b\",\"c\"],{\"d\":[\"e\"]},\"two\\nlines\\n\",\"one line\\n\"]"},
+            "{\"a\":1,\"b\":true,\"c\":null,\"d\":\"1\",\"e\":\"true\",\"f\":\"007\",\"g\":\"1.5\",\"h\":-3,\"i\":null}"},
+        {"- a\n- [b, c]\n- {d: [e]}\n- |\n  two\n  lines\n- >\n  one\n  line\n",
+            "[\"a\",[\"b\",\"c\"],{\"d\":[\"e\"]},\"two\\nlines\\n\",\"one line\\n\"]"},
         {"# only\nx: y # z\n", "{\"x\":\"y\"}"},
         {"x: 99999999999999999999\n", "{\"x\":\"99999999999999999999\"}"},
     };

@@ -17,15 +17,22 @@ static void statuses_become_errors(void **state)
         int sys;
         const char *msg;
     } cases[] = {
-        {404, "{\"kind\":\"Status\",\"reason\":\"NotFound\",\"message\":\"pods \\\"a\\\" not found\",\"code\":404}", ERR_NOTFOUND, 0,
-         "pods \"a\" not found: NotFound (404)"},
-        {409, "{\"kind\":\"Status\",\"reason\":\"AlreadyExists\",\"message\":\"m\",\"code\":409}", ERR_EXISTS, 0, "m: AlreadyExists (409)"},
-        {409, "{\"kind\":\"Status\",\"reason\":\"Conflict\",\"message\":\"m\",\"code\":409}", ERR_CONFLICT, 0, "m: Conflict (409)"},
-        {410, "{\"kind\":\"Status\",\"reason\":\"Expired\",\"message\":\"m\",\"code\":410}", ERR_CONFLICT, ESTALE, "m: Expired (410)"},
-        {422, "{\"kind\":\"Status\",\"reason\":\"Invalid\",\"message\":\"m\",\"code\":422}", ERR_INVALID, 0, "m: Invalid (422)"},
-        {403, "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"message\":\"m\",\"code\":403}", ERR_DENIED, 0, "m: Forbidden (403)"},
+        {404,
+            "{\"kind\":\"Status\",\"reason\":\"NotFound\",\"message\":\"pods \\\"a\\\" not found\",\"code\":404}",
+            ERR_NOTFOUND, 0, "pods \"a\" not found: NotFound (404)"},
+        {409, "{\"kind\":\"Status\",\"reason\":\"AlreadyExists\",\"message\":\"m\",\"code\":409}",
+            ERR_EXISTS, 0, "m: AlreadyExists (409)"},
+        {409, "{\"kind\":\"Status\",\"reason\":\"Conflict\",\"message\":\"m\",\"code\":409}",
+            ERR_CONFLICT, 0, "m: Conflict (409)"},
+        {410, "{\"kind\":\"Status\",\"reason\":\"Expired\",\"message\":\"m\",\"code\":410}",
+            ERR_CONFLICT, ESTALE, "m: Expired (410)"},
+        {422, "{\"kind\":\"Status\",\"reason\":\"Invalid\",\"message\":\"m\",\"code\":422}",
+            ERR_INVALID, 0, "m: Invalid (422)"},
+        {403, "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"message\":\"m\",\"code\":403}",
+            ERR_DENIED, 0, "m: Forbidden (403)"},
         {500, "{\"kind\":\"Status\",\"message\":\"m\"}", ERR_RETRY, 0, "m (500)"},
-        {502, "<html>Bad\n\x01 Gateway\xff</html>", ERR_RETRY, 0, "HTTP status 502: <html>Bad   Gateway </html>"},
+        {502, "<html>Bad\n\x01 Gateway\xff</html>", ERR_RETRY, 0,
+            "HTTP status 502: <html>Bad   Gateway </html>"},
         {410, "", ERR_CONFLICT, ESTALE, "HTTP status 410"},
         {400, "{\"kind\":\"Pod\"}", ERR_INVALID, 0, "HTTP status 400: {\"kind\":\"Pod\"}"},
     };
@@ -54,7 +61,9 @@ static void lines_are_cut_wherever_the_bytes_break(void **state)
         struct wire_lines l = WIRE_LINES_INIT;
         struct buf out = BUF_INIT(1000);
         for (size_t at = 0; at < sizeof stream - 1; at += step)
-            assert_int_equal(wire_lines_feed(&l, stream + at, MIN(step, sizeof stream - 1 - at), collect, &out, NULL), 0);
+            assert_int_equal(wire_lines_feed(&l, stream + at, MIN(step, sizeof stream - 1 - at),
+                                 collect, &out, NULL),
+                0);
         assert_string_equal(buf_str(&out), "one|two two|three|");
         assert_string_equal(buf_str(&l.rest), "rest");
         wire_lines_free(&l);
@@ -107,9 +116,12 @@ static void events_are_read(void **state)
         enum kube_event_type type;
     } good[] = {
         {"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", KUBE_ADDED},
-        {"{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", KUBE_MODIFIED},
-        {"{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", KUBE_DELETED},
-        {"{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", KUBE_BOOKMARK},
+        {"{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}",
+            KUBE_MODIFIED},
+        {"{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}",
+            KUBE_DELETED},
+        {"{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}",
+            KUBE_BOOKMARK},
     };
     enum kube_event_type type;
     json_t *object;
@@ -129,9 +141,12 @@ static void events_are_read(void **state)
         {"[]", ERR_FATAL, 0},
         {"{\"type\":\"ADDED\"}", ERR_FATAL, 0},
         {"{\"type\":\"ADDED\",\"object\":{}}", ERR_FATAL, 0},
-        {"{\"type\":\"CHANGED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", ERR_FATAL, 0},
-        {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"old\"}}", ERR_CONFLICT, ESTALE},
-        {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500,\"message\":\"etcd\"}}", ERR_RETRY, 0},
+        {"{\"type\":\"CHANGED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", ERR_FATAL,
+            0},
+        {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"old\"}}",
+            ERR_CONFLICT, ESTALE},
+        {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500,\"message\":\"etcd\"}}",
+            ERR_RETRY, 0},
         {"{\"type\":\"ERROR\",\"object\":{}}", ERR_RETRY, 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -150,7 +165,8 @@ static void retry_after_is_a_number_or_a_date(void **state)
     assert_int_equal(wire_retry_after_ns("-1", 0), -1);
     assert_int_equal(wire_retry_after_ns("soon", 0), -1);
     assert_int_equal(wire_retry_after_ns("", 0), -1);
-    assert_int_equal(wire_retry_after_ns("Thu, 01 Jan 1970 00:01:00 GMT", 20 * NS_PER_S), 40 * NS_PER_S);
+    assert_int_equal(
+        wire_retry_after_ns("Thu, 01 Jan 1970 00:01:00 GMT", 20 * NS_PER_S), 40 * NS_PER_S);
     assert_int_equal(wire_retry_after_ns("Thu, 01 Jan 1970 00:01:00 GMT", 90 * NS_PER_S), 0);
     assert_true(wire_retry_after_ns("99999999999999999999", 0) > 0);
 }

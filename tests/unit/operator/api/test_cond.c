@@ -7,14 +7,18 @@
 
 #include <string.h>
 
-#define AT(s) (INT64_C(1769860800) * NS_PER_S + (s) * NS_PER_S) /* 2026-01-31T12:00:00Z + s */
+#define AT(s) (INT64_C(1769860800) * NS_PER_S + (s)*NS_PER_S) /* 2026-01-31T12:00:00Z + s */
 
-static bool set_job(json_t *conditions, const char *type, enum cond_status status, const char *reason, int64_t now)
+static bool set_job(
+    json_t *conditions, const char *type, enum cond_status status, const char *reason, int64_t now)
 {
     return cond_set_job(conditions, &(struct cond){type, status, reason, "m"}, now);
 }
 
-static const char *type_at(const json_t *conditions, size_t i) { return jget_str(json_array_get(conditions, i), "type", ""); }
+static const char *type_at(const json_t *conditions, size_t i)
+{
+    return jget_str(json_array_get(conditions, i), "type", "");
+}
 
 /* The metav1 style: in place, stable order, generation. */
 static void test_meta_style(void **state)
@@ -59,7 +63,8 @@ static void test_job_style(void **state)
     assert_true(cond_is_false(c, "Running"));
     assert_string_equal(jget_str(c, "[1].lastTransitionTime", ""), "2026-01-31T12:00:05Z");
     assert_string_equal(type_at(c, 2), "Failed");
-    assert_false(set_job(c, "Succeeded", COND_TRUE, "TFJobSucceeded", AT(6))); /* nothing after Failed */
+    /* nothing after Failed */
+    assert_false(set_job(c, "Succeeded", COND_TRUE, "TFJobSucceeded", AT(6)));
     assert_int_equal(json_array_size(c), 3);
 }
 
@@ -90,14 +95,16 @@ static void test_cut_message(void **state)
 {
     (void)state;
     cleanup_json json_t *c = json_array();
-    cond_set(c, &(struct cond){"Ready", COND_FALSE, "R", "caf\xc3"}, 1, AT(0)); /* cut in the middle of é */
+    /* cut in the middle of é */
+    cond_set(c, &(struct cond){"Ready", COND_FALSE, "R", "caf\xc3"}, 1, AT(0));
     assert_string_equal(cond_message(c, "Ready"), "caf?");
 }
 
 static void test_copy(void **state)
 {
     (void)state;
-    cleanup_json json_t *status = json_pack("{s:[{s:s s:s}]}", "conditions", "type", "Ready", "status", "True");
+    cleanup_json json_t *status = json_pack(
+        "{s:[{s:s s:s}]}", "conditions", "type", "Ready", "status", "True");
     cleanup_json json_t *copy = cond_copy(status), *empty = cond_copy(NULL);
     cond_set(copy, &(struct cond){"Ready", COND_FALSE, "R", "m"}, 1, AT(0));
     assert_true(cond_is_true(json_object_get(status, "conditions"), "Ready"));
@@ -107,8 +114,12 @@ static void test_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_meta_style),      cmocka_unit_test(test_job_style),   cmocka_unit_test(test_job_moves_to_end),
-        cmocka_unit_test(test_restarting_ends), cmocka_unit_test(test_cut_message), cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_meta_style),
+        cmocka_unit_test(test_job_style),
+        cmocka_unit_test(test_job_moves_to_end),
+        cmocka_unit_test(test_restarting_ends),
+        cmocka_unit_test(test_cut_message),
+        cmocka_unit_test(test_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,8 @@ static int setup(void **state)
     caches[1] = datasets = cache_new(k, &(struct cache_conf){.res = &kube_datasets});
     apply = (struct apply){.kube = k, .caches = caches, .ncaches = 2};
     plan = (struct plan)PLAN_INIT;
-    fake_api_put(api, &kube_datasets, json_pack("{s:{s:s,s:s}}", "metadata", "name", "d", "namespace", "n"));
+    fake_api_put(
+        api, &kube_datasets, json_pack("{s:{s:s,s:s}}", "metadata", "name", "d", "namespace", "n"));
     if (cache_start(pods, &e) || cache_start(datasets, &e))
         return -1;
     eventually(cache_synced(pods) && cache_synced(datasets));
@@ -48,8 +49,8 @@ static int teardown(void **state)
 
 static json_t *pod(const char *name, const char *owner)
 {
-    return json_pack("{s:{s:s,s:s,s:[{s:s,s:b}]}}", "metadata", "name", name, "namespace", "n", "ownerReferences", "uid", owner,
-                     "controller", 1);
+    return json_pack("{s:{s:s,s:s,s:[{s:s,s:b}]}}", "metadata", "name", name, "namespace", "n",
+        "ownerReferences", "uid", owner, "controller", 1);
 }
 
 static struct apply_result run(int rc, enum err_class cls)
@@ -85,7 +86,8 @@ static void a_plan_runs_in_order_and_is_seen_at_once(void **state)
     assert_int_equal(r.done, 7);
     assert_int_equal(r.writes, 4);
     assert_true(r.requeue_ns == 5 * NS_PER_S);
-    cleanup_obj struct obj *p = cache_get(pods, "n/p"), *q = cache_get(pods, "n/q"), *now = dataset();
+    cleanup_obj struct obj *p = cache_get(pods, "n/p"), *q = cache_get(pods, "n/q"),
+                           *now = dataset();
     assert_non_null(p);
     assert_int_equal(strlen(kube_annotation(obj_json(q), ANNOTATION_HASH)), 16);
     assert_string_equal(jget_str(obj_json(now), "status.phase", ""), "Bound");
@@ -101,7 +103,8 @@ static void a_plan_runs_in_order_and_is_seen_at_once(void **state)
 static void the_first_error_stops_it(void **state)
 {
     (void)state;
-    fake_api_fault(api, &(struct fake_fault){.method = "POST", .kind = FAULT_STATUS, .status = 422});
+    fake_api_fault(
+        api, &(struct fake_fault){.method = "POST", .kind = FAULT_STATUS, .status = 422});
     plan_create(&plan, &kube_pods, pod("p", "u"));
     plan_create(&plan, &kube_pods, pod("q", "u"));
     struct apply_result r = run(-1, ERR_INVALID);
@@ -116,7 +119,8 @@ static void a_lost_answer_makes_no_second_pod(void **state)
     plan_create(&plan, &kube_pods, pod("p", "u"));
     struct apply_result r;
     struct err e = ERR_INIT;
-    int rc = apply_plan(&apply, &plan, &r, &e); /* the client may repeat it by itself, as the connection was an old one */
+    /* the client may repeat it by itself, as the connection was an old one */
+    int rc = apply_plan(&apply, &plan, &r, &e);
     assert_true(rc == 0 || e.cls == ERR_RETRY);
     r = run(0, ERR_NONE);
     assert_int_equal(r.done, 1);
@@ -132,7 +136,8 @@ static void strangers_are_not_taken_over(void **state)
     plan_create(&plan, &kube_pods, pod("p", "u"));
     run(-1, ERR_EXISTS);
     json_t *going = pod("q", "u");
-    json_object_set_new(json_object_get(going, "metadata"), "deletionTimestamp", json_string("2026-01-01T00:00:00Z"));
+    json_object_set_new(json_object_get(going, "metadata"), "deletionTimestamp",
+        json_string("2026-01-01T00:00:00Z"));
     fake_api_put(api, &kube_pods, going);
     plan_create(&plan, &kube_pods, pod("q", "u")); /* ours, but on its way out */
     run(-1, ERR_CONFLICT);
@@ -164,7 +169,8 @@ static void patches_of_what_is_gone_are_no_errors(void **state)
     fake_api_remove(api, &kube_datasets, "n/d");
     plan_status(&plan, &kube_datasets, obj_json(d), json_pack("{s:s}", "phase", "Bound"));
     run(0, ERR_NONE);
-    fake_api_put(api, &kube_datasets, json_pack("{s:{s:s,s:s}}", "metadata", "name", "d", "namespace", "n"));
+    fake_api_put(
+        api, &kube_datasets, json_pack("{s:{s:s,s:s}}", "metadata", "name", "d", "namespace", "n"));
     plan_status(&plan, &kube_datasets, obj_json(d), json_pack("{s:s}", "phase", "Bound"));
     run(-1, ERR_CONFLICT); /* its successor is another object */
     cleanup_json json_t *now = fake_api_get(api, &kube_datasets, "n/d");
@@ -174,8 +180,8 @@ static void patches_of_what_is_gone_are_no_errors(void **state)
 static void the_last_finalizer_ends_it(void **state)
 {
     (void)state;
-    json_t *going = json_pack("{s:{s:s,s:s,s:s,s:[s]}}", "metadata", "name", "g", "namespace", "n", "deletionTimestamp",
-                              "2026-01-01T00:00:00Z", "finalizers", "f");
+    json_t *going = json_pack("{s:{s:s,s:s,s:s,s:[s]}}", "metadata", "name", "g", "namespace", "n",
+        "deletionTimestamp", "2026-01-01T00:00:00Z", "finalizers", "f");
     fake_api_put(api, &kube_datasets, going);
     eventually(cache_count(datasets) == 2);
     cleanup_obj struct obj *g = cache_get(datasets, "n/g");
@@ -190,7 +196,9 @@ static void finalizers_are_guarded_by_the_version(void **state)
 {
     (void)state;
     cleanup_obj struct obj *d = dataset();
-    fake_api_put(api, &kube_datasets, json_pack("{s:{s:s,s:s,s:[s]}}", "metadata", "name", "d", "namespace", "n", "finalizers", "theirs"));
+    fake_api_put(api, &kube_datasets,
+        json_pack("{s:{s:s,s:s,s:[s]}}", "metadata", "name", "d", "namespace", "n", "finalizers",
+            "theirs"));
     plan_finalizer_add(&plan, &kube_datasets, obj_json(d), "f");
     run(-1, ERR_CONFLICT);
     cleanup_json json_t *now = fake_api_get(api, &kube_datasets, "n/d");

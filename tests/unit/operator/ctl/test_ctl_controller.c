@@ -1,4 +1,5 @@
-/* A controller of ConfigMaps that keeps a pod of the same name for each: the whole machinery, with a server that fails now and then. */
+/* A controller of ConfigMaps that keeps a pod of the same name for each: the whole machinery, with
+ * a server that fails now and then. */
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
@@ -19,7 +20,7 @@ static struct controller *controller;
 static atomic_int turns, resyncs, refused, starts, overlaps, now_in;
 static atomic_bool fail_reconcile;
 static unsigned workers = 4;
-static char first[16]; /* key that was worked on first; of use with one worker */
+static char first[16];   /* key that was worked on first; of use with one worker */
 static atomic_int heard; /* changes of pods that the controller has been told of */
 
 static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
@@ -42,15 +43,17 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     if (!pod) {
         const json_t *m = obj_json(map);
         plan_create(plan, &kube_pods,
-                    json_pack("{s:{s:s,s:s,s:[{s:s,s:s,s:s,s:b}]}}", "metadata", "name", kube_name(m), "namespace", kube_namespace(m),
-                              "ownerReferences", "kind", "ConfigMap", "name", kube_name(m), "uid", kube_uid(m), "controller", 1));
+            json_pack("{s:{s:s,s:s,s:[{s:s,s:s,s:s,s:b}]}}", "metadata", "name", kube_name(m),
+                "namespace", kube_namespace(m), "ownerReferences", "kind", "ConfigMap", "name",
+                kube_name(m), "uid", kube_uid(m), "controller", 1));
     }
     cleanup_json json_t *status = json_pack("{s:b}", "podMade", 1);
     plan_status(plan, &kube_configmaps, obj_json(map), json_incref(status));
     return 0;
 }
 
-static void on_apply_error(void *user, const char *key, const struct plan_action *failed, const struct err *why, struct plan *then)
+static void on_apply_error(void *user, const char *key, const struct plan_action *failed,
+    const struct err *why, struct plan *then)
 {
     (void)user;
     if (why->cls != ERR_INVALID || failed->op != PLAN_CREATE)
@@ -76,10 +79,14 @@ static void prepare(bool explains, int64_t resync_ns)
     env.events = env.apply.events = events_new(env.kube, "test", "test-0");
     maps = env_cache(&env, &(struct cache_conf){.res = &kube_configmaps});
     pods = env_cache(&env, &(struct cache_conf){.res = &kube_pods});
-    controller = env_controller(&env, &(struct controller_conf){.name = "test", .keys = maps, .reconcile = reconcile, .resync_ns = resync_ns,
-                                                                 .on_apply_error = explains ? on_apply_error : NULL});
+    controller = env_controller(&env,
+        &(struct controller_conf){.name = "test",
+            .keys = maps,
+            .reconcile = reconcile,
+            .resync_ns = resync_ns,
+            .on_apply_error = explains ? on_apply_error : NULL});
     controller_watch(controller, maps, controller_map_self, NULL);
-    controller_watch(controller, pods, controller_map_owner, (void *)(uintptr_t)"ConfigMap");
+    controller_watch(controller, pods, controller_map_owner, (void *)(uintptr_t) "ConfigMap");
     cache_on_change(pods, on_pod, NULL); /* after the controller's own */
     turns = resyncs = refused = starts = overlaps = now_in = heard = 0;
     fail_reconcile = false;
@@ -125,12 +132,14 @@ static int teardown(void **state)
 
 static void map(const char *name)
 {
-    fake_api_put(api, &kube_configmaps, json_pack("{s:{s:s,s:s}}", "metadata", "name", name, "namespace", "n"));
+    fake_api_put(api, &kube_configmaps,
+        json_pack("{s:{s:s,s:s}}", "metadata", "name", name, "namespace", "n"));
 }
 
 static bool made(const char *key)
 {
-    cleanup_json json_t *m = fake_api_get(api, &kube_configmaps, key), *p = fake_api_get(api, &kube_pods, key);
+    cleanup_json json_t *m = fake_api_get(api, &kube_configmaps, key),
+                        *p = fake_api_get(api, &kube_pods, key);
     return p && jget_bool(m, "status.podMade", false);
 }
 
@@ -152,7 +161,8 @@ static void the_world_becomes_as_asked(void **state)
     eventually(made("n/a"));
     clock_sleep_ns(200 * NS_PER_MS);
     assert_int_equal(fake_api_count(api, "POST", "/pods"), 3);
-    assert_int_equal(fake_api_count(api, "PATCH", "status"), 2); /* one each, and none when nothing changed */
+    /* one each, and none when nothing changed */
+    assert_int_equal(fake_api_count(api, "PATCH", "status"), 2);
     assert_ptr_equal(env_find_controller(&env, "test"), controller);
     assert_null(env_find_controller(&env, "other"));
 }
@@ -167,8 +177,9 @@ static void what_is_begun_goes_before_what_is_new(void **state)
     map("b");
     map("c");
     look();
-    fake_api_put(api, &kube_pods, json_pack("{s:{s:s,s:s,s:[{s:s,s:s,s:b}]}}", "metadata", "name", "c", "namespace", "n", "ownerReferences",
-                                            "kind", "ConfigMap", "name", "c", "controller", 1));
+    fake_api_put(api, &kube_pods,
+        json_pack("{s:{s:s,s:s,s:[{s:s,s:s,s:b}]}}", "metadata", "name", "c", "namespace", "n",
+            "ownerReferences", "kind", "ConfigMap", "name", "c", "controller", 1));
     eventually(heard == 1);
     work();
     eventually(made("n/a") && made("n/b") && made("n/c"));
@@ -183,9 +194,13 @@ static void many_at_once_make_each_pod_once(void **state)
     prepare(false, -1);
     go();
     /* every kind of failure in between */
-    fake_api_fault(api, &(struct fake_fault){.method = "POST", .in = "/pods", .times = 10, .kind = FAULT_STATUS, .status = 500});
-    fake_api_fault(api, &(struct fake_fault){.method = "POST", .in = "/pods", .times = 10, .kind = FAULT_LOSE});
-    fake_api_fault(api, &(struct fake_fault){.method = "PATCH", .times = 10, .kind = FAULT_STATUS, .status = 409});
+    fake_api_fault(api,
+        &(struct fake_fault){
+            .method = "POST", .in = "/pods", .times = 10, .kind = FAULT_STATUS, .status = 500});
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "POST", .in = "/pods", .times = 10, .kind = FAULT_LOSE});
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "PATCH", .times = 10, .kind = FAULT_STATUS, .status = 409});
     fake_api_fault(api, &(struct fake_fault){.method = "PATCH", .times = 5, .kind = FAULT_RESET});
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "m%d", i);
@@ -206,7 +221,8 @@ static void a_key_is_never_worked_on_twice_at_once(void **state)
     prepare(false, -1);
     map("single");
     go();
-    for (int i = 0; i < 300 || (i < 200000 && turns <= 20); i++) { /* those that come while it waits are one */
+    /* those that come while it waits are one */
+    for (int i = 0; i < 300 || (i < 200000 && turns <= 20); i++) {
         controller_enqueue(controller, "n/single", 0);
         clock_sleep_ns(NS_PER_MS / 3);
     }
@@ -225,7 +241,8 @@ static void failures_back_off_and_pass(void **state)
     eventually(turns >= 3);
     clock_sleep_ns(500 * NS_PER_MS);
     int n = turns; /* after waits of 50 ms, 100, 200, 400, …, a fifth less by chance: no hot loop */
-    assert_true(n <= 20 && clock_mono_ns() - begun >= 40 * NS_PER_MS * ((INT64_C(1) << (n - 1)) - 1));
+    assert_true(
+        n <= 20 && clock_mono_ns() - begun >= 40 * NS_PER_MS * ((INT64_C(1) << (n - 1)) - 1));
     assert_int_equal(fake_api_len(api, &kube_pods), 0);
     fail_reconcile = false;
     eventually(made("n/a"));
@@ -235,13 +252,16 @@ static void bad_input_is_explained_and_not_hurried(void **state)
 {
     (void)state;
     prepare(true, -1);
-    fake_api_fault(api, &(struct fake_fault){.method = "POST", .in = "/pods", .times = 1000, .kind = FAULT_STATUS, .status = 422});
+    fake_api_fault(api,
+        &(struct fake_fault){
+            .method = "POST", .in = "/pods", .times = 1000, .kind = FAULT_STATUS, .status = 422});
     map("a");
     int64_t begun = clock_mono_ns();
     go();
     eventually(refused >= 1 && says("n/a", "refused"));
     clock_sleep_ns(700 * NS_PER_MS);
-    /* the status patch wakes the key once more: that turn fails too, and from then on it waits 5 s and more, a fifth less by chance */
+    /* the status patch wakes the key once more: that turn fails too, and from then on it waits 5 s
+     * and more, a fifth less by chance */
     unsigned posts = fake_api_count(api, "POST", "/pods");
     assert_in_range(posts, 1, 3 + (clock_mono_ns() - begun) / (4 * NS_PER_S));
 }
@@ -250,7 +270,9 @@ static void bad_input_becomes_an_event_where_nobody_explains(void **state)
 {
     (void)state;
     prepare(false, -1);
-    fake_api_fault(api, &(struct fake_fault){.method = "POST", .in = "/pods", .times = 1000, .kind = FAULT_STATUS, .status = 422});
+    fake_api_fault(api,
+        &(struct fake_fault){
+            .method = "POST", .in = "/pods", .times = 1000, .kind = FAULT_STATUS, .status = 422});
     map("a");
     go();
     eventually(fake_api_count(api, "POST", "/events") >= 1);
@@ -276,12 +298,18 @@ static void a_shared_cache_is_one(void **state)
     (void)state;
     prepare(false, -1);
     static const struct cache_index one[] = {CACHE_BY_OWNER}, two[] = {CACHE_BY_NAMESPACE};
-    struct cache *a = env_cache_shared(&env, &(struct cache_conf){.res = &kube_services, .labels = "x=y", .indexes = one, .nindexes = 1});
-    struct cache *b = env_cache_shared(&env, &(struct cache_conf){.res = &kube_services, .labels = "x=y", .indexes = two, .nindexes = 1});
-    struct cache *other = env_cache_shared(&env, &(struct cache_conf){.res = &kube_services, .labels = "x=z"});
+    struct cache *a = env_cache_shared(&env,
+        &(struct cache_conf){
+            .res = &kube_services, .labels = "x=y", .indexes = one, .nindexes = 1});
+    struct cache *b = env_cache_shared(&env,
+        &(struct cache_conf){
+            .res = &kube_services, .labels = "x=y", .indexes = two, .nindexes = 1});
+    struct cache *other = env_cache_shared(
+        &env, &(struct cache_conf){.res = &kube_services, .labels = "x=z"});
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, other);
-    cleanup_objs struct objs none = cache_by(a, "namespace", "n"), owned = cache_by(a, "owner", "u");
+    cleanup_objs struct objs none = cache_by(a, "namespace", "n"),
+                             owned = cache_by(a, "owner", "u");
     assert_int_equal(none.n + owned.n, 0);
 }
 

@@ -100,7 +100,8 @@ static void a_flood_is_folded(void **state)
 
 static atomic_bool closed;
 
-static enum fake_verdict at_the_gate(void *user, const char *method, const char *target, const char *agent)
+static enum fake_verdict at_the_gate(
+    void *user, const char *method, const char *target, const char *agent)
 {
     (void)user;
     (void)method;
@@ -123,7 +124,8 @@ static void in_a_flood_each_object_says_less(void **state)
         snprintf(name, sizeof name, "d%d", i);
         for (const char *what = "abc"; *what; what++) {
             char text[] = {*what, '\0'};
-            events_post(ev, &(struct event_about){&kube_datasets, "n", name, name}, false, "Created", text);
+            events_post(
+                ev, &(struct event_about){&kube_datasets, "n", name, name}, false, "Created", text);
         }
     }
     closed = false;
@@ -143,7 +145,8 @@ static void warnings_overtake_what_is_paced(void **state)
     for (int i = 0; i < OBJECTS; i++) {
         char name[16];
         snprintf(name, sizeof name, "d%d", i);
-        events_post(ev, &(struct event_about){&kube_datasets, "n", name, name}, false, "Created", "a");
+        events_post(
+            ev, &(struct event_about){&kube_datasets, "n", name, name}, false, "Created", "a");
     }
     events_post(ev, &(struct event_about){&kube_datasets, "w", "d", "u"}, true, "Failing", "b");
     eventually(fake_api_count(api, "POST", "/namespaces/w/events") == 1);
@@ -185,16 +188,19 @@ static void things_without_namespace_speak_in_default(void **state)
 static void a_server_that_refuses_is_no_trouble(void **state)
 {
     (void)state;
-    fake_api_fault(api, &(struct fake_fault){.method = "POST", .kind = FAULT_STATUS, .status = 403});
+    fake_api_fault(
+        api, &(struct fake_fault){.method = "POST", .kind = FAULT_STATUS, .status = 403});
     events_post(ev, &about, true, "R", "refused");
     eventually(fake_api_count(api, "POST", "/events") == 1);
     events_post(ev, &about, true, "R", "taken");
     eventually(fake_api_len(api, &kube_events) == 1);
-    fake_api_fault(api, &(struct fake_fault){.method = "POST", .times = 1000, .kind = FAULT_STATUS, .status = 500});
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "POST", .times = 1000, .kind = FAULT_STATUS, .status = 500});
     events_post(ev, &about, true, "R", "not taken");
     int64_t begun = clock_mono_ns();
     flush();
-    assert_true(clock_mono_ns() - begun < 30 * NS_PER_S); /* it does not try until the server takes it */
+    /* it does not try until the server takes it */
+    assert_true(clock_mono_ns() - begun < 30 * NS_PER_S);
 }
 
 int main(void)

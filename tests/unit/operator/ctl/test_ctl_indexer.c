@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *pod(const char *name, int rv, const char *owner1, const char *owner2, const char *node)
+static json_t *pod(
+    const char *name, int rv, const char *owner1, const char *owner2, const char *node)
 {
     cleanup_free char *version = xasprintf("%d", rv);
-    json_t *j = json_pack("{s:{s:s,s:s,s:s,s:[],s:{s:s}},s:{s:s}}", "metadata", "name", name, "namespace", "n", "resourceVersion", version,
-                          "ownerReferences", "labels", "app", name, "spec", "nodeName", node);
+    json_t *j = json_pack("{s:{s:s,s:s,s:s,s:[],s:{s:s}},s:{s:s}}", "metadata", "name", name,
+        "namespace", "n", "resourceVersion", version, "ownerReferences", "labels", "app", name,
+        "spec", "nodeName", node);
     json_t *owners = json_object_get(json_object_get(j, "metadata"), "ownerReferences");
     if (owner1)
         json_array_append_new(owners, json_pack("{s:s}", "uid", owner1));
@@ -19,7 +21,8 @@ static json_t *pod(const char *name, int rv, const char *owner1, const char *own
     return j;
 }
 
-static void put(struct store *s, const char *name, int rv, const char *owner1, const char *owner2, const char *node, uint64_t mark)
+static void put(struct store *s, const char *name, int rv, const char *owner1, const char *owner2,
+    const char *node, uint64_t mark)
 {
     cleanup_free char *key = xasprintf("n/%s", name);
     cleanup_json json_t *object = pod(name, rv, owner1, owner2, node);
@@ -35,8 +38,8 @@ static size_t by(struct store *s, const char *index, const char *value)
 static void indexes_follow_their_objects(void **state)
 {
     (void)state;
-    static const struct cache_index indexes[] = {CACHE_BY_OWNER, CACHE_BY_NAMESPACE, CACHE_BY_LABEL("app", "app"), CACHE_BY_OWNER,
-                                                 CACHE_BY_FIELD("node", "spec.nodeName")};
+    static const struct cache_index indexes[] = {CACHE_BY_OWNER, CACHE_BY_NAMESPACE,
+        CACHE_BY_LABEL("app", "app"), CACHE_BY_OWNER, CACHE_BY_FIELD("node", "spec.nodeName")};
     struct store *s = store_new();
     for (size_t i = 0; i < ARRAY_LEN(indexes); i++)
         store_add_index(s, &indexes[i]);
@@ -83,7 +86,8 @@ static void indexes_hold_under_random_changes(void **state)
 {
     (void)state;
     enum { PODS = 40, OWNERS = 6 };
-    static const struct cache_index indexes[] = {CACHE_BY_OWNER, CACHE_BY_FIELD("node", "spec.nodeName")};
+    static const struct cache_index indexes[] = {
+        CACHE_BY_OWNER, CACHE_BY_FIELD("node", "spec.nodeName")};
     int owner_of[PODS][2];
     unsigned seed = 7;
     struct store *s = store_new();

@@ -33,7 +33,9 @@ static int setup(void **state)
     static const struct cache_index indexes[] = {CACHE_BY_OWNER, CACHE_BY_LABEL("app", "app")};
     api = fake_api_start();
     k = fake_api_client(api);
-    c = cache_new(k, &(struct cache_conf){.res = &kube_pods, .labels = "app=x", .indexes = indexes, .nindexes = 2, .fold = fold});
+    c = cache_new(k,
+        &(struct cache_conf){
+            .res = &kube_pods, .labels = "app=x", .indexes = indexes, .nindexes = 2, .fold = fold});
     added = changed = removed = 0;
     cache_on_change(c, on_change, NULL);
     return 0;
@@ -50,8 +52,10 @@ static int teardown(void **state)
 
 static json_t *pod(const char *name, const char *app, const char *data)
 {
-    return json_pack("{s:{s:s,s:s,s:{s:s},s:{s:s},s:[{s:s}]},s:{s:s}}", "metadata", "name", name, "namespace", "n", "labels", "app", app,
-                     "annotations", "kubectl.kubernetes.io/last-applied-configuration", "{}", "managedFields", "manager", "m", "spec", "data", data);
+    return json_pack("{s:{s:s,s:s,s:{s:s},s:{s:s},s:[{s:s}]},s:{s:s}}", "metadata", "name", name,
+        "namespace", "n", "labels", "app", app, "annotations",
+        "kubectl.kubernetes.io/last-applied-configuration", "{}", "managedFields", "manager", "m",
+        "spec", "data", data);
 }
 
 static void start(void)
@@ -65,7 +69,9 @@ static void start(void)
 /* No watch comes through until fake_api_mend, however long the test takes to get there. */
 static void deafen(void)
 {
-    fake_api_fault(api, &(struct fake_fault){.in = "watch=true", .times = UINT_MAX, .kind = FAULT_STATUS, .status = 500});
+    fake_api_fault(api,
+        &(struct fake_fault){
+            .in = "watch=true", .times = UINT_MAX, .kind = FAULT_STATUS, .status = 500});
     fake_api_drop_watches(api);
     eventually(fake_api_watchers(api, &kube_pods) == 0);
 }
@@ -96,12 +102,14 @@ static void it_follows(void **state)
     fake_api_put(api, &kube_pods, pod("b", "x", "1"));
     fake_api_put(api, &kube_pods, pod("a", "x", "2"));
     eventually(cache_count(c) == 2 && is("n/a", "2"));
-    cleanup_objs struct objs all = cache_all(c), by = cache_by(c, "app", "x"), none = cache_by(c, "app", "y");
+    cleanup_objs struct objs all = cache_all(c), by = cache_by(c, "app", "x"),
+                             none = cache_by(c, "app", "y");
     assert_int_equal(all.n, 2);
     assert_int_equal(by.n, 2);
     assert_int_equal(none.n, 0);
     assert_string_equal(kube_name(obj_json(by.v[0])), "a");
-    cleanup_keys char **keys = cache_keys(c, NULL, NULL), **keys_by = cache_keys(c, "app", "x"), **no_keys = cache_keys(c, "app", "y");
+    cleanup_keys char **keys = cache_keys(c, NULL, NULL), **keys_by = cache_keys(c, "app", "x"),
+                      **no_keys = cache_keys(c, "app", "y");
     assert_true(keys[0] && keys[1] && !keys[2]);
     assert_true(keys_by[0] && keys_by[1] && !keys_by[2]);
     assert_string_equal(keys_by[keys_by[0][2] != 'a'], "n/a");
@@ -109,7 +117,8 @@ static void it_follows(void **state)
     fake_api_remove(api, &kube_pods, "n/a");
     eventually(removed == 1);
     assert_null(cache_get(c, "n/a"));
-    assert_string_equal(jget_str(obj_json(a), "spec.data", ""), "1"); /* what a reader holds stays as it was */
+    /* what a reader holds stays as it was */
+    assert_string_equal(jget_str(obj_json(a), "spec.data", ""), "1");
     assert_int_equal(changed, 1);
     assert_int_equal(fake_api_count(api, "GET", "limit="), 1);
 }
@@ -122,11 +131,14 @@ static void a_watch_that_ends_goes_on_where_it_was(void **state)
     fake_api_put(api, &kube_pods, pod("b", "x", "1"));
     eventually(cache_count(c) == 2);
     fake_api_drop_watches(api);
-    eventually(fake_api_watchers(api, &kube_pods) == 0 || fake_api_count(api, "GET", "watch=true") > 1); /* it may be back at once */
+    /* it may be back at once */
+    eventually(
+        fake_api_watchers(api, &kube_pods) == 0 || fake_api_count(api, "GET", "watch=true") > 1);
     fake_api_put(api, &kube_pods, pod("c", "x", "1"));
     eventually(added == 3);
     assert_int_equal(cache_count(c), 3);
-    assert_int_equal(fake_api_count(api, "GET", "limit="), 1); /* no second list, and nothing told twice */
+    /* no second list, and nothing told twice */
+    assert_int_equal(fake_api_count(api, "GET", "limit="), 1);
     assert_int_equal(fake_api_count(api, "GET", "resourceVersion=1002"), 1);
 }
 
@@ -158,7 +170,8 @@ static void bookmarks_spare_a_list(void **state)
     start();
     for (int i = 0; i < 5; i++)
         fake_api_put(api, &kube_pods, pod("other", "y", "1")); /* versions go on, but not for us */
-    for (int i = 0; i < 50 && fake_api_count(api, "GET", "resourceVersion=1005") == 0; i++) { /* on a busy machine it is heard too late */
+    /* on a busy machine it is heard too late */
+    for (int i = 0; i < 50 && fake_api_count(api, "GET", "resourceVersion=1005") == 0; i++) {
         unsigned before = fake_api_count(api, "GET", "watch=true");
         fake_api_bookmark(api);
         clock_sleep_ns(200 * NS_PER_MS);
@@ -175,7 +188,11 @@ static void troubles_of_all_kinds_pass(void **state)
     (void)state;
     static const struct fake_fault faults[] = {
         {.in = "limit=", .kind = FAULT_CUT, .bytes = 30},
-        {.in = "limit=", .kind = FAULT_STATUS, .status = 200, .type = "text/html", .body = "<html>"},
+        {.in = "limit=",
+            .kind = FAULT_STATUS,
+            .status = 200,
+            .type = "text/html",
+            .body = "<html>"},
         {.in = "watch=true", .kind = FAULT_STREAM, .body = "{\"type\":\"ADDED\",\"obj"},
         {.in = "watch=true", .kind = FAULT_STREAM, .body = "garbage\n"},
         {.in = "watch=true", .kind = FAULT_STATUS, .status = 429, .headers = "Retry-After: 1\r\n"},
@@ -288,7 +305,8 @@ static void trimming_saves_memory(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    struct cache *slim = cache_new(k, &(struct cache_conf){.res = &kube_pods, .ns = "n", .trim = a_trim_drops_what_nobody_reads});
+    struct cache *slim = cache_new(k,
+        &(struct cache_conf){.res = &kube_pods, .ns = "n", .trim = a_trim_drops_what_nobody_reads});
     fake_api_put(api, &kube_pods, pod("a", "x", "1"));
     assert_int_equal(cache_start(slim, &e), 0);
     eventually(cache_synced(slim));
@@ -316,7 +334,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_expired_version_means_a_new_list, setup, teardown),
         cmocka_unit_test_setup_teardown(bookmarks_spare_a_list, setup, teardown),
         cmocka_unit_test_setup_teardown(troubles_of_all_kinds_pass, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_kind_that_is_not_installed_is_waited_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_kind_that_is_not_installed_is_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(own_writes_are_seen_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_gone_does_not_come_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_successor_outlives_the_news_of_a_death, setup, teardown),

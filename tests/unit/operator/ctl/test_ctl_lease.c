@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So far apart that a machine which stops for seconds brings nobody's time to an end, and that it can be told which of them was it. */
+/* So far apart that a machine which stops for seconds brings nobody's time to an end, and that it
+ * can be told which of them was it. */
 #define DEADLINE_NS (6 * NS_PER_S)
 #define DURATION_NS (12 * NS_PER_S)
-#define REQUEST_NS (30 * NS_PER_S)
+#define REQUEST_NS  (30 * NS_PER_S)
 
 static struct fake_api *api;
 static struct kube *k;
@@ -46,8 +47,13 @@ static void on_lost(void *user, const char *why)
 static struct lease *candidate(const char *identity)
 {
     struct err e = ERR_INIT;
-    struct lease_conf conf = {.ns = "n", .name = "l", .identity = identity, .duration_ns = DURATION_NS, .deadline_ns = DEADLINE_NS,
-                              .retry_ns = 100 * NS_PER_MS, .lost = on_lost};
+    struct lease_conf conf = {.ns = "n",
+        .name = "l",
+        .identity = identity,
+        .duration_ns = DURATION_NS,
+        .deadline_ns = DEADLINE_NS,
+        .retry_ns = 100 * NS_PER_MS,
+        .lost = on_lost};
     struct lease *l = lease_start(k, &conf, &e);
     assert_non_null(l);
     return l;
@@ -88,8 +94,10 @@ static void the_dead_are_followed_when_their_time_is_over(void **state)
 {
     (void)state;
     /* a holder that will never renew; its clock is years ahead of ours */
-    fake_api_put(api, &kube_leases, json_pack("{s:{s:s,s:s},s:{s:s,s:i,s:s}}", "metadata", "name", "l", "namespace", "n", "spec",
-                                              "holderIdentity", "dead", "leaseDurationSeconds", 1, "renewTime", "2099-01-01T00:00:00.000000Z"));
+    fake_api_put(api, &kube_leases,
+        json_pack("{s:{s:s,s:s},s:{s:s,s:i,s:s}}", "metadata", "name", "l", "namespace", "n",
+            "spec", "holderIdentity", "dead", "leaseDurationSeconds", 1, "renewTime",
+            "2099-01-01T00:00:00.000000Z"));
     int64_t begun = clock_mono_ns();
     struct lease *b = candidate("b");
     eventually(lease_held(b));
@@ -116,10 +124,12 @@ static void a_renewal_that_hangs_is_no_excuse(void **state)
     (void)state;
     struct lease *a = candidate("a");
     eventually(lease_held(a));
-    fake_api_fault(api, &(struct fake_fault){.times = 100, .kind = FAULT_SLOW, .delay_ns = 2 * REQUEST_NS});
+    fake_api_fault(
+        api, &(struct fake_fault){.times = 100, .kind = FAULT_SLOW, .delay_ns = 2 * REQUEST_NS});
     int64_t begun = clock_mono_ns();
     eventually(losses == 1);
-    assert_true(clock_mono_ns() - begun < DURATION_NS); /* before the request has timed out, and before the lease has run out */
+    /* before the request has timed out, and before the lease has run out */
+    assert_true(clock_mono_ns() - begun < DURATION_NS);
     kube_cancel(k); /* who stops waits for his request */
     lease_stop(a);
 }
@@ -129,8 +139,10 @@ static void one_that_was_robbed_has_lost(void **state)
     (void)state;
     struct lease *a = candidate("a");
     eventually(lease_held(a));
-    fake_api_put(api, &kube_leases, json_pack("{s:{s:s,s:s},s:{s:s,s:i,s:s}}", "metadata", "name", "l", "namespace", "n", "spec",
-                                              "holderIdentity", "robber", "leaseDurationSeconds", 100, "renewTime", "2026-01-01T00:00:00.000000Z"));
+    fake_api_put(api, &kube_leases,
+        json_pack("{s:{s:s,s:s},s:{s:s,s:i,s:s}}", "metadata", "name", "l", "namespace", "n",
+            "spec", "holderIdentity", "robber", "leaseDurationSeconds", 100, "renewTime",
+            "2026-01-01T00:00:00.000000Z"));
     eventually(losses == 1);
     assert_false(lease_held(a));
     lease_stop(a);
@@ -142,7 +154,8 @@ static void a_hiccup_is_survived(void **state)
     (void)state;
     struct lease *a = candidate("a");
     eventually(lease_held(a));
-    fake_api_fault(api, &(struct fake_fault){.method = "PUT", .times = 2, .kind = FAULT_STATUS, .status = 500});
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "PUT", .times = 2, .kind = FAULT_STATUS, .status = 500});
     fake_api_fault(api, &(struct fake_fault){.method = "PUT", .kind = FAULT_STATUS, .status = 409});
     unsigned before = fake_api_count(api, "PUT", NULL);
     eventually(fake_api_count(api, "PUT", NULL) > before + 6);
@@ -154,8 +167,9 @@ static void a_hiccup_is_survived(void **state)
 static void waiting_can_be_called_off(void **state)
 {
     (void)state;
-    fake_api_put(api, &kube_leases, json_pack("{s:{s:s,s:s},s:{s:s,s:i}}", "metadata", "name", "l", "namespace", "n", "spec",
-                                              "holderIdentity", "other", "leaseDurationSeconds", 100));
+    fake_api_put(api, &kube_leases,
+        json_pack("{s:{s:s,s:s},s:{s:s,s:i}}", "metadata", "name", "l", "namespace", "n", "spec",
+            "holderIdentity", "other", "leaseDurationSeconds", 100));
     atomic_bool cancel = true;
     struct lease *b = candidate("b");
     assert_int_equal(lease_wait(b, &cancel), -1);
@@ -167,7 +181,8 @@ int main(void)
     log_init("test", LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_leads_and_the_next_follows_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_dead_are_followed_when_their_time_is_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            the_dead_are_followed_when_their_time_is_over, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_cannot_renew_has_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(a_renewal_that_hangs_is_no_excuse, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_was_robbed_has_lost, setup, teardown),

@@ -17,7 +17,8 @@ static json_t *parse(const char *text)
     return j;
 }
 
-#define CR "{\"metadata\":{\"name\":\"d\",\"namespace\":\"n\",\"uid\":\"u1\",\"resourceVersion\":\"9\""
+#define CR \
+    "{\"metadata\":{\"name\":\"d\",\"namespace\":\"n\",\"uid\":\"u1\",\"resourceVersion\":\"9\""
 
 static void expect(const struct plan *p, const char *text)
 {
@@ -35,13 +36,13 @@ static void finalizers_are_added_and_taken_away_once(void **state)
         const char *plan;
     } cases[] = {
         {CR "}}", true,
-         "[{\"key\":\"n/d\",\"op\":\"patch\",\"patch\":{\"metadata\":{\"finalizers\":[\"f\"],\"resourceVersion\":\"9\"}},\"resource\":\"datasets\"}]"},
+            "[{\"key\":\"n/d\",\"op\":\"patch\",\"patch\":{\"metadata\":{\"finalizers\":[\"f\"],\"resourceVersion\":\"9\"}},\"resource\":\"datasets\"}]"},
         {CR ",\"finalizers\":[\"x\"]}}", true,
-         "[{\"key\":\"n/d\",\"op\":\"patch\",\"patch\":{\"metadata\":{\"finalizers\":[\"x\",\"f\"],\"resourceVersion\":\"9\"}},\"resource\":\"datasets\"}]"},
+            "[{\"key\":\"n/d\",\"op\":\"patch\",\"patch\":{\"metadata\":{\"finalizers\":[\"x\",\"f\"],\"resourceVersion\":\"9\"}},\"resource\":\"datasets\"}]"},
         {CR ",\"finalizers\":[\"f\"]}}", true, "[]"},
         {CR ",\"deletionTimestamp\":\"t\"}}", true, "[]"},
         {CR ",\"finalizers\":[\"f\",\"x\"]}}", false,
-         "[{\"key\":\"n/d\",\"op\":\"patch\",\"patch\":{\"metadata\":{\"finalizers\":[\"x\"],\"resourceVersion\":\"9\"}},\"resource\":\"datasets\"}]"},
+            "[{\"key\":\"n/d\",\"op\":\"patch\",\"patch\":{\"metadata\":{\"finalizers\":[\"x\"],\"resourceVersion\":\"9\"}},\"resource\":\"datasets\"}]"},
         {CR ",\"finalizers\":[\"x\"]}}", false, "[]"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -60,15 +61,18 @@ static void an_unchanged_child_costs_nothing(void **state)
     plan_apply(&p, &kube_services, parse(desired), NULL);
     assert_int_equal(p.n, 1);
     assert_true(plan_has_writes(&p));
-    expect(&p, "[{\"key\":\"n/c\",\"object\":{\"metadata\":{\"name\":\"c\",\"namespace\":\"n\"},\"spec\":{\"a\":1}},"
-               "\"op\":\"apply\",\"resource\":\"services\"}]");
+    expect(&p,
+        "[{\"key\":\"n/c\",\"object\":{\"metadata\":{\"name\":\"c\",\"namespace\":\"n\"},\"spec\":{\"a\":1}},"
+        "\"op\":\"apply\",\"resource\":\"services\"}]");
     cleanup_json json_t *applied = json_deep_copy(p.actions[0].body);
     assert_int_equal(strlen(kube_annotation(applied, ANNOTATION_HASH)), 16);
-    json_object_set_new(applied, "status", json_pack("{s:i}", "serverSide", 1)); /* what the server adds does not matter */
+    /* what the server adds does not matter */
+    json_object_set_new(applied, "status", json_pack("{s:i}", "serverSide", 1));
     plan_clear(&p);
     plan_apply(&p, &kube_services, parse(desired), applied);
     assert_int_equal(p.n, 0);
-    plan_apply(&p, &kube_services, parse("{\"metadata\":{\"name\":\"c\",\"namespace\":\"n\"},\"spec\":{\"a\":2}}"), applied);
+    plan_apply(&p, &kube_services,
+        parse("{\"metadata\":{\"name\":\"c\",\"namespace\":\"n\"},\"spec\":{\"a\":2}}"), applied);
     assert_int_equal(p.n, 1);
     p.resync = true;
     plan_apply(&p, &kube_services, parse(desired), applied);
@@ -81,14 +85,16 @@ static void what_is_going_already_is_left_alone(void **state)
     (void)state;
     cleanup_plan struct plan p = PLAN_INIT;
     cleanup_json json_t *alive = parse(CR "}}");
-    cleanup_json json_t *going = parse(CR ",\"deletionTimestamp\":\"t\",\"deletionGracePeriodSeconds\":30}}");
+    cleanup_json json_t *going = parse(
+        CR ",\"deletionTimestamp\":\"t\",\"deletionGracePeriodSeconds\":30}}");
     plan_delete(&p, &kube_pods, going, -1, NULL);
     plan_delete(&p, &kube_pods, going, 30, NULL);
     assert_int_equal(p.n, 0);
     plan_delete(&p, &kube_pods, alive, -1, NULL);
     plan_delete(&p, &kube_pods, going, 0, "Background");
-    expect(&p, "[{\"key\":\"n/d\",\"op\":\"delete\",\"resource\":\"pods\",\"uid\":\"u1\"},"
-               "{\"graceSeconds\":0,\"key\":\"n/d\",\"op\":\"delete\",\"propagation\":\"Background\",\"resource\":\"pods\",\"uid\":\"u1\"}]");
+    expect(&p,
+        "[{\"key\":\"n/d\",\"op\":\"delete\",\"resource\":\"pods\",\"uid\":\"u1\"},"
+        "{\"graceSeconds\":0,\"key\":\"n/d\",\"op\":\"delete\",\"propagation\":\"Background\",\"resource\":\"pods\",\"uid\":\"u1\"}]");
 }
 
 static void a_status_is_written_if_it_differs(void **state)
@@ -139,11 +145,12 @@ static json_t *merged(json_t *into_take, const json_t *patch)
     }
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)patch, key, value) {
+    json_object_foreach ((json_t *)(uintptr_t)patch, key, value) {
         if (json_is_null(value))
             json_object_del(into_take, key);
         else
-            json_object_set_new(into_take, key, merged(json_incref(json_object_get(into_take, key)), value));
+            json_object_set_new(
+                into_take, key, merged(json_incref(json_object_get(into_take, key)), value));
     }
     return into_take;
 }
@@ -175,7 +182,8 @@ static void a_diff_turns_one_into_the_other(void **state)
     for (int i = 0; i < 20000; i++) {
         cleanup_json json_t *from = random_json(&seed, 4), *to = random_json(&seed, 4);
         cleanup_json json_t *diff = plan_merge_diff(from, to);
-        cleanup_json json_t *result = diff ? merged(json_deep_copy(from), diff) : json_deep_copy(from);
+        cleanup_json json_t *result = diff ? merged(json_deep_copy(from), diff)
+                                           : json_deep_copy(from);
         diffs += diff != NULL;
         if (!json_equal(result, to)) {
             cleanup_free char *a = json_text(from), *b = json_text(to);
@@ -193,8 +201,9 @@ static void events_and_requeues_are_no_writes(void **state)
     plan_event(&p, &kube_datasets, cr, true, "Bad", "%d of %s", 3, "x");
     plan_requeue(&p, 1500000000);
     assert_false(plan_has_writes(&p));
-    expect(&p, "[{\"key\":\"n/d\",\"message\":\"3 of x\",\"op\":\"event\",\"reason\":\"Bad\",\"resource\":\"datasets\",\"type\":\"Warning\"},"
-               "{\"afterMs\":1500,\"op\":\"requeue\"}]");
+    expect(&p,
+        "[{\"key\":\"n/d\",\"message\":\"3 of x\",\"op\":\"event\",\"reason\":\"Bad\",\"resource\":\"datasets\",\"type\":\"Warning\"},"
+        "{\"afterMs\":1500,\"op\":\"requeue\"}]");
     plan_create(&p, &kube_pods, parse("{\"metadata\":{\"name\":\"p\"}}"));
     plan_patch(&p, &kube_datasets, cr, parse("{\"x\":1}"));
     assert_true(plan_has_writes(&p));

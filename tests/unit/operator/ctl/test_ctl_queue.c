@@ -99,7 +99,8 @@ static void what_is_begun_goes_before_what_is_new(void **state)
     queue_add_new(q, "new1"); /* keeps its place */
     queue_add_after(q, "late", 3600 * NS_PER_S);
     queue_add(q, "begun");
-    queue_add_after(q, "new3", 10 * NS_PER_S); /* begun, by another's doing: the earlier time wins */
+    /* begun, by another's doing: the earlier time wins */
+    queue_add_after(q, "new3", 10 * NS_PER_S);
     queue_add_resync(q, "new2", 10 * NS_PER_S); /* that alone is no reason */
     assert_int_equal(queue_len(q), 5);
     queue_forget(q, "new1");
@@ -164,7 +165,7 @@ static void a_failed_key_comes_back_by_itself(void **state)
     queue_done(q, "a");
 }
 
-#define KEYS 50
+#define KEYS    50
 #define WORKERS 8
 static atomic_int busy[KEYS], turns[KEYS], overlaps;
 
@@ -239,7 +240,8 @@ static void thousands_of_delays_come_in_order(void **state)
     (void)state;
     bool resync;
     char key[16];
-    /* Far in the future first, some removed from the middle, then pulled forward in a known order: the heap is stirred thoroughly. */
+    /* Far in the future first, some removed from the middle, then pulled forward in a known order:
+     * the heap is stirred thoroughly. */
     for (int i = 0; i < 3000; i++) {
         snprintf(key, sizeof key, "%d", i);
         queue_add_after(q, key, (1000 + i * 7919 % 3000) * NS_PER_S);
@@ -267,7 +269,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keys_come_once_and_in_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_key_that_is_worked_on_comes_again_afterwards, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_key_that_is_worked_on_comes_again_afterwards, setup, teardown),
         cmocka_unit_test_setup_teardown(delays_are_kept_and_the_earlier_wins, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_begun_goes_before_what_is_new, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_new_has_its_share, setup, teardown),

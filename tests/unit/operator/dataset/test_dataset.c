@@ -1,7 +1,8 @@
-/* Dataset and DataLoad: json → struct, what is made of it, and that the programs can read what they are told. */
-#include "lib/conf/conf.h"
+/* Dataset and DataLoad: json → struct, what is made of it, and that the programs can read what they
+ * are told. */
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/conf.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/dataload.h"
@@ -24,8 +25,9 @@ static json_t *cr_of(const char *name, const char *spec)
     json_t *s = json_parse(spec, strlen(spec), &e);
     if (!s)
         fail_msg("%s in %s", e.msg, spec);
-    return json_pack("{s:s, s:s, s:{s:s, s:s, s:s, s:i}, s:o}", "apiVersion", NAME_API_VERSION, "kind", "Dataset", "metadata", "name", name,
-        "namespace", "team", "uid", "0b8f3c1e", "generation", 3, "spec", s);
+    return json_pack("{s:s, s:s, s:{s:s, s:s, s:s, s:i}, s:o}", "apiVersion", NAME_API_VERSION,
+        "kind", "Dataset", "metadata", "name", name, "namespace", "team", "uid", "0b8f3c1e",
+        "generation", 3, "spec", s);
 }
 
 static void test_defaults(void **state)
@@ -55,7 +57,8 @@ static void test_paths(void **state)
     } cases[] = {
         {"{\"mountPoint\":\"s3://b\",\"name\":\"train\"}", "/train", NULL},
         {"{\"mountPoint\":\"s3://b\",\"name\":\"train\",\"path\":\"/\"}", "/", NULL},
-        {"{\"mountPoint\":\"s3://b\",\"name\":\"x\"},{\"mountPoint\":\"pvc://c/d/\",\"path\":\"/y/z\"}", "/x", "/y/z"},
+        {"{\"mountPoint\":\"s3://b\",\"name\":\"x\"},{\"mountPoint\":\"pvc://c/d/\",\"path\":\"/y/z\"}",
+            "/x", "/y/z"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         cleanup_free char *spec = xasprintf("{\"mounts\":[%s]}", cases[i].mounts);
@@ -80,24 +83,41 @@ static void test_refused(void **state)
         {"a", "{}", "InvalidSpec", "spec.mounts"},
         {"a", "{\"mounts\":7}", "InvalidSpec", "spec.mounts"},
         {"a", "{\"mounts\":[7]}", "InvalidURL", "spec.mounts[0]"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"file:///data\"}]}", "InvalidURL", "pvc://claim/directory"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"file:///data\"}]}", "InvalidURL",
+            "pvc://claim/directory"},
         {"a", "{\"mounts\":[{\"mountPoint\":\"s3://\"}]}", "InvalidURL", "names no bucket"},
         {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b c\"}]}", "InvalidURL", "spaces"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"pvc://c/../x\"}]}", "InvalidURL", "pvc://claim/directory"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"pvc://c/../x\"}]}", "InvalidURL",
+            "pvc://claim/directory"},
         {"a", "{\"mounts\":[{\"mountPoint\":\"pvc://a/x\"}]}", "InvalidURL", "itself"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"path\":\"/x/\"}]}", "InvalidSpec", "spec.mounts[0].path"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"},{\"mountPoint\":\"s3://c\",\"path\":\"/c\"}]}", "InvalidSpec", "needs a path"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":{\"session-token\":\"x\"}}]}", "InvalidOption", "Secret"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":[]}]}", "InvalidOption", "map of strings"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"encryptOptions\":[{\"name\":\"k\"}]}]}", "InvalidOption", "secretKeyRef.name"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"accessModes\":[\"Any\"]}", "InvalidSpec", "spec.accessModes[0]"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"replicas\":-1}}", "InvalidSpec", "spec.cache.replicas"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"writeType\":\"MustCache\"}}", "InvalidSpec", "spec.cache.writeType"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"tiers\":[{\"medium\":\"Tape\",\"quota\":\"1Gi\"}]}}", "InvalidSpec", "medium"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":\"1Ki\"}]}}", "InvalidSpec", "1Mi"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"worker\":{\"resources\":{\"limits\":{\"cpu\":\"fast\"}}}}}", "InvalidSpec",
-            "spec.cache.worker.resources.limits.cpu"},
-        {"aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeee", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}]}", "NameTooLong", "at most 46"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"path\":\"/x/\"}]}", "InvalidSpec",
+            "spec.mounts[0].path"},
+        {"a",
+            "{\"mounts\":[{\"mountPoint\":\"s3://b\"},{\"mountPoint\":\"s3://c\",\"path\":\"/c\"}]}",
+            "InvalidSpec", "needs a path"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":{\"session-token\":\"x\"}}]}",
+            "InvalidOption", "Secret"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":[]}]}", "InvalidOption",
+            "map of strings"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"encryptOptions\":[{\"name\":\"k\"}]}]}",
+            "InvalidOption", "secretKeyRef.name"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"accessModes\":[\"Any\"]}", "InvalidSpec",
+            "spec.accessModes[0]"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"replicas\":-1}}",
+            "InvalidSpec", "spec.cache.replicas"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"writeType\":\"MustCache\"}}",
+            "InvalidSpec", "spec.cache.writeType"},
+        {"a",
+            "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"tiers\":[{\"medium\":\"Tape\",\"quota\":\"1Gi\"}]}}",
+            "InvalidSpec", "medium"},
+        {"a",
+            "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":\"1Ki\"}]}}",
+            "InvalidSpec", "1Mi"},
+        {"a",
+            "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"worker\":{\"resources\":{\"limits\":{\"cpu\":\"fast\"}}}}}",
+            "InvalidSpec", "spec.cache.worker.resources.limits.cpu"},
+        {"aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeee",
+            "{\"mounts\":[{\"mountPoint\":\"s3://b\"}]}", "NameTooLong", "at most 46"},
         {"a.b", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}]}", "InvalidSpec", "metadata.name"},
         {"a-", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}]}", "InvalidSpec", "metadata.name"},
     };
@@ -111,11 +131,11 @@ static void test_refused(void **state)
     }
 }
 
-#define WHOLE                                                                                                              \
-    "{\"mounts\":[{\"mountPoint\":\"s3://b/p\",\"name\":\"x\",\"options\":{\"endpoint\":\"http://h:1\"},\"encryptOptions\":[" \
-    "{\"name\":\"access-key-id\",\"valueFrom\":{\"secretKeyRef\":{\"name\":\"creds\",\"key\":\"accessKey\"}}},"             \
-    "{\"name\":\"secret-access-key\",\"valueFrom\":{\"secretKeyRef\":{\"name\":\"creds\",\"key\":\"secretKey\"}}}]},"       \
-    "{\"mountPoint\":\"pvc://labels/v1\",\"path\":\"/l\",\"readOnly\":true}],\"accessModes\":[\"ReadWriteMany\"],"          \
+#define WHOLE                                                                                                                    \
+    "{\"mounts\":[{\"mountPoint\":\"s3://b/p\",\"name\":\"x\",\"options\":{\"endpoint\":\"http://h:1\"},\"encryptOptions\":["    \
+    "{\"name\":\"access-key-id\",\"valueFrom\":{\"secretKeyRef\":{\"name\":\"creds\",\"key\":\"accessKey\"}}},"                  \
+    "{\"name\":\"secret-access-key\",\"valueFrom\":{\"secretKeyRef\":{\"name\":\"creds\",\"key\":\"secretKey\"}}}]},"            \
+    "{\"mountPoint\":\"pvc://labels/v1\",\"path\":\"/l\",\"readOnly\":true}],\"accessModes\":[\"ReadWriteMany\"],"               \
     "\"cache\":{\"replicas\":3,\"tiers\":[{\"medium\":\"Memory\",\"quota\":\"1Gi\"},{\"medium\":\"HDD\",\"quota\":5000000000}]," \
     "\"writeType\":\"Through\",\"profile\":\"open\",\"metadataSyncSeconds\":30}}"
 
@@ -159,11 +179,13 @@ static void test_config(void **state)
 /* Pod Security, profile restricted, as far as it concerns pods like ours. */
 static void check_restricted(const json_t *pod)
 {
-    static const char *const allowed[] = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected",
-        "secret"};
-    const json_t *spec = jget(pod, "spec"), *volumes = jget_arr(spec, "volumes"), *containers = jget_arr(spec, "containers");
+    static const char *const allowed[] = {"configMap", "csi", "downwardAPI", "emptyDir",
+        "ephemeral", "persistentVolumeClaim", "projected", "secret"};
+    const json_t *spec = jget(pod, "spec"), *volumes = jget_arr(spec, "volumes"),
+                 *containers = jget_arr(spec, "containers");
     assert_true(jget_bool(spec, "securityContext.runAsNonRoot", false));
-    assert_string_equal(jget_str(spec, "securityContext.seccompProfile.type", ""), "RuntimeDefault");
+    assert_string_equal(
+        jget_str(spec, "securityContext.seccompProfile.type", ""), "RuntimeDefault");
     assert_null(jget(spec, "hostNetwork"));
     assert_null(jget(spec, "hostPID"));
     assert_false(jget_bool(spec, "automountServiceAccountToken", true));
@@ -189,11 +211,15 @@ static void test_pods(void **state)
 {
     (void)state;
     const char *reason;
-    cleanup_json json_t *cr = cr_of("mnist", WHOLE), *paths = json_array(), *gpus = json_pack("[s, s]", "g1", "g2");
-    cleanup_json json_t *load = json_pack("{s:{s:s, s:s, s:s}}", "metadata", "name", "warm", "namespace", "team", "uid", "l1");
+    cleanup_json json_t *cr = cr_of("mnist", WHOLE), *paths = json_array(),
+                        *gpus = json_pack("[s, s]", "g1", "g2");
+    cleanup_json json_t *load = json_pack(
+        "{s:{s:s, s:s, s:s}}", "metadata", "name", "warm", "namespace", "team", "uid", "l1");
     cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, NULL);
-    cleanup_json json_t *worker = render_worker(d, &env, 2, NULL), *hinted = render_worker(d, &env, 2, gpus),
-                        *client = render_client(d, &env, "node-1"), *elsewhere = render_client(d, &env, "node-2"),
+    cleanup_json json_t *worker = render_worker(d, &env, 2, NULL),
+                        *hinted = render_worker(d, &env, 2, gpus),
+                        *client = render_client(d, &env, "node-1"),
+                        *elsewhere = render_client(d, &env, "node-2"),
                         *loader = render_loader(d, &env, load, paths, -1);
     check_restricted(worker);
     check_restricted(hinted);
@@ -203,17 +229,25 @@ static void test_pods(void **state)
     assert_string_equal(kube_name(worker), "mnist-cache-2");
     assert_true(render_same(worker, hinted)); /* nodes come and go: no reason to replace a worker */
     assert_false(json_equal(worker, hinted));
-    assert_int_equal(jget_len(hinted, "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"), 2);
+    assert_int_equal(
+        jget_len(
+            hinted, "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"),
+        2);
     assert_string_not_equal(kube_name(client), kube_name(elsewhere));
     assert_string_equal(kube_label(loader, LABEL_DATALOAD), "warm");
     assert_string_equal(jget_str(loader, "spec.containers[0].command[2]", ""), "/");
-    assert_string_equal(jget_str(client, "spec.containers[0].resources.requests.memory", ""), "1088Mi");
-    assert_string_equal(jget_str(client, "spec.containers[0].resources.limits.memory", ""), "1280Mi");
-    assert_string_equal(jget_str(loader, "spec.containers[0].resources.limits.memory", ""), "256Mi");
+    assert_string_equal(
+        jget_str(client, "spec.containers[0].resources.requests.memory", ""), "1088Mi");
+    assert_string_equal(
+        jget_str(client, "spec.containers[0].resources.limits.memory", ""), "1280Mi");
+    assert_string_equal(
+        jget_str(loader, "spec.containers[0].resources.limits.memory", ""), "256Mi");
     assert_string_equal(jget_str(client, "spec.imagePullSecrets[1].name", ""), "two");
     assert_null(jget(client, "spec.containers[0].imagePullPolicy"));
     assert_null(jget(client, "spec.nodeName"));
-    assert_string_equal(jget_str(client, "spec.volumes[0].csi.volumeAttributes.\"" VOL_KIND "\"", ""), VOL_KIND_CLIENT);
+    assert_string_equal(
+        jget_str(client, "spec.volumes[0].csi.volumeAttributes.\"" VOL_KIND "\"", ""),
+        VOL_KIND_CLIENT);
     assert_true(jget_bool(client, "spec.volumes[1].projected.sources[0].secret.optional", false));
 
     struct render_env newer = env;
@@ -229,7 +263,8 @@ static void test_names(void **state)
     char name[DATASET_NAME_MAX + 1];
     memset(name, 'a', DATASET_NAME_MAX);
     name[DATASET_NAME_MAX] = '\0';
-    cleanup_free char *worker = render_worker_name(name, DATASET_REPLICAS_MAX - 1), *client = render_client_name(name, "some.node"),
+    cleanup_free char *worker = render_worker_name(name, DATASET_REPLICAS_MAX - 1),
+                      *client = render_client_name(name, "some.node"),
                       *service = render_service_name(name);
     assert_true(strlen(worker) <= 63);
     assert_true(strlen(client) <= 63);
@@ -246,12 +281,15 @@ static void test_durations(void **state)
     (void)state;
     static const struct {
         const char *start, *want;
-    } cases[] = {{"2026-01-31T11:59:58Z", "2s"}, {"2026-01-31T11:58:57Z", "1m3s"}, {"2026-01-31T09:57:56Z", "2h2m4s"},
-        {"2026-01-31T12:00:05Z", "0s"}};
+    } cases[] = {{"2026-01-31T11:59:58Z", "2s"}, {"2026-01-31T11:58:57Z", "1m3s"},
+        {"2026-01-31T09:57:56Z", "2h2m4s"}, {"2026-01-31T12:00:05Z", "0s"}};
     cleanup_json json_t *conditions = json_array();
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         cleanup_json json_t *cr = json_object();
-        const struct dataload_status s = {.phase = DATALOAD_COMPLETE, .conditions = conditions, .started = cases[i].start, .finished = true,
+        const struct dataload_status s = {.phase = DATALOAD_COMPLETE,
+            .conditions = conditions,
+            .started = cases[i].start,
+            .finished = true,
             .now_ns = INT64_C(1769860800) * 1000000000};
         cleanup_json json_t *status = dataload_status_json(cr, &s);
         assert_string_equal(jget_str(status, "completionTime", ""), "2026-01-31T12:00:00Z");
@@ -259,7 +297,8 @@ static void test_durations(void **state)
     }
 }
 
-/* A message that does not fit is cut between characters: what is left is still UTF-8 and can become json. */
+/* A message that does not fit is cut between characters: what is left is still UTF-8 and can become
+ * json. */
 static void test_long_message(void **state)
 {
     (void)state;
@@ -270,8 +309,10 @@ static void test_long_message(void **state)
             memcpy(text + i, "\xe2\x82\xac", 3);
         text[1990] = '\0';
         text[1990 - (1990 - shift) % 3] = '\0';
-        cleanup_json json_t *pod = json_pack("{s:{s:s}, s:{s:s}}", "metadata", "name", "p", "status", "phase", "Running");
-        cleanup_json json_t *report = json_pack("{s:b, s:s, s:s}", "ready", 0, "reason", "AccessDenied", "message", text);
+        cleanup_json json_t *pod = json_pack(
+            "{s:{s:s}, s:{s:s}}", "metadata", "name", "p", "status", "phase", "Running");
+        cleanup_json json_t *report = json_pack(
+            "{s:b, s:s, s:s}", "ready", 0, "reason", "AccessDenied", "message", text);
         assert_non_null(report);
         struct member_view v;
         member_look(&(struct member){pod, report}, NULL, 0, &v);
@@ -285,8 +326,14 @@ static void test_long_message(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_paths), cmocka_unit_test(test_refused), cmocka_unit_test(test_config),
-        cmocka_unit_test(test_pods), cmocka_unit_test(test_names), cmocka_unit_test(test_durations), cmocka_unit_test(test_long_message),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_pods),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_durations),
+        cmocka_unit_test(test_long_message),
     };
     return cmocka_run_group_tests_name("dataset", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The dataset, attach and dataload controllers together, against an API server that keeps objects and pods that answer on addresses
- * of the loopback net: a dataset's whole life. */
+/* The dataset, attach and dataload controllers together, against an API server that keeps objects
+ * and pods that answer on addresses of the loopback net: a dataset's whole life. */
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UID "11111111-2222-3333-4444-555555555555"
-#define PV "millrace-" UID
+#define UID       "11111111-2222-3333-4444-555555555555"
+#define PV        "millrace-" UID
 #define WORKER_IP "127.94.0.1"
 #define CLIENT_IP "127.94.0.2"
 #define LOADER_IP "127.94.0.3"
@@ -28,7 +28,7 @@
 static struct fake_api *api;
 static struct operator_env env; /* static: what controllers keep stays reachable */
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static const char *said[4];     /* mu: what /status of the pods answers: worker, client, loader */
+static const char *said[4]; /* mu: what /status of the pods answers: worker, client, loader */
 static struct serve *servers[3];
 
 static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
@@ -51,7 +51,8 @@ static void serve_at(int who, const char *ip)
     struct err e = ERR_INIT;
     cleanup_free char *address = xasprintf("%s:%d", ip, PORT_HTTP);
     const struct serve_route routes[] = {{"GET", "/status", on_status, (void *)(intptr_t)who}};
-    const struct serve_conf conf = {.address = address, .routes = routes, .nroutes = 1, .max_threads = 4};
+    const struct serve_conf conf = {
+        .address = address, .routes = routes, .nroutes = 1, .max_threads = 4};
     servers[who] = serve_start(&conf, &e);
     if (!servers[who])
         fail_msg("%s", e.msg);
@@ -71,7 +72,8 @@ static void set_status(const struct kube_res *res, const char *key, const char *
 
 static void pod_runs(const char *key, const char *ip, bool ready)
 {
-    cleanup_free char *status = xasprintf("{\"phase\":\"Running\",\"podIP\":\"%s\",\"startTime\":\"2026-01-01T00:00:00Z\",\"conditions\":["
+    cleanup_free char *status = xasprintf(
+        "{\"phase\":\"Running\",\"podIP\":\"%s\",\"startTime\":\"2026-01-01T00:00:00Z\",\"conditions\":["
         "{\"type\":\"Ready\",\"status\":\"%s\"}],\"containerStatuses\":[{\"name\":\"millrace\",\"restartCount\":0,\"state\":{\"running\":{}}}]}",
         ip, ready ? "True" : "False");
     set_status(&kube_pods, key, status);
@@ -83,7 +85,8 @@ static bool exists(const struct kube_res *res, const char *key)
     return o != NULL;
 }
 
-static bool field_is(const struct kube_res *res, const char *key, const char *path, const char *want)
+static bool field_is(
+    const struct kube_res *res, const char *key, const char *path, const char *want)
 {
     cleanup_json json_t *o = fake_api_get(api, res, key);
     return strcmp(jget_str(o, path, ""), want) == 0;
@@ -93,20 +96,26 @@ static bool dataset_says(const char *type, const char *status, const char *reaso
 {
     cleanup_json json_t *o = fake_api_get(api, &kube_datasets, "team/mnist");
     const json_t *c = cond_find(jget_arr(o, "status.conditions"), type);
-    return strcmp(jget_str(c, "status", ""), status) == 0 && strcmp(jget_str(c, "reason", ""), reason) == 0;
+    return strcmp(jget_str(c, "status", ""), status) == 0
+        && strcmp(jget_str(c, "reason", ""), reason) == 0;
 }
 
 static void make_dataset(void)
 {
-    static const char text[] = "{\"metadata\":{\"name\":\"mnist\",\"namespace\":\"team\",\"uid\":\"" UID "\",\"generation\":1},\"spec\":{\"mounts\":["
+    static const char text[] =
+        "{\"metadata\":{\"name\":\"mnist\",\"namespace\":\"team\",\"uid\":\"" UID
+        "\",\"generation\":1},\"spec\":{\"mounts\":["
         "{\"mountPoint\":\"s3://digits\"}],\"accessModes\":[\"ReadWriteMany\"],\"cache\":{\"replicas\":1}}}";
     fake_api_put(api, &kube_datasets, json_loads(text, 0, NULL));
 }
 
 static void attach(const char *node)
 {
-    cleanup_free char *text = xasprintf("{\"metadata\":{\"name\":\"csi-%s\"},\"spec\":{\"attacher\":\"" NAME_DRIVER "\",\"nodeName\":\"%s\",\"source\":{"
-        "\"persistentVolumeName\":\"" PV "\"}},\"status\":{\"attached\":false}}", node, node);
+    cleanup_free char *text = xasprintf(
+        "{\"metadata\":{\"name\":\"csi-%s\"},\"spec\":{\"attacher\":\"" NAME_DRIVER
+        "\",\"nodeName\":\"%s\",\"source\":{"
+        "\"persistentVolumeName\":\"" PV "\"}},\"status\":{\"attached\":false}}",
+        node, node);
     fake_api_put(api, &kube_volumeattachments, json_loads(text, 0, NULL));
 }
 
@@ -125,11 +134,16 @@ static int start(void **state)
     serve_at(0, WORKER_IP);
     serve_at(1, CLIENT_IP);
     serve_at(2, LOADER_IP);
-    env = (struct operator_env){.workers = 2, .image = "localhost/millrace:1", .pull_policy = "", .pull_secrets = "", .ns = "millrace"};
+    env = (struct operator_env){.workers = 2,
+        .image = "localhost/millrace:1",
+        .pull_policy = "",
+        .pull_secrets = "",
+        .ns = "millrace"};
     env.kube = env.apply.kube = fake_api_client(api);
     env.events = env.apply.events = events_new(env.kube, "millrace-operator", "test-0");
     env.apply.kube = env.kube;
-    if (dataset_controller_start(&env, &e) || attach_controller_start(&env, &e) || dataload_controller_start(&env, &e))
+    if (dataset_controller_start(&env, &e) || attach_controller_start(&env, &e)
+        || dataload_controller_start(&env, &e))
         fail_msg("%s", e.msg);
     for (size_t i = 0; i < env.apply.ncaches; i++)
         assert_int_equal(cache_start(env.apply.caches[i], &e), 0);
@@ -157,9 +171,11 @@ static int stop(void **state)
     return 0;
 }
 
-#define DENIED "{\"ready\":false,\"reason\":\"AccessDenied\",\"message\":\"no\",\"mounts\":[{\"mountPoint\":\"s3://digits\",\"ready\":false," \
+#define DENIED                                                                                                                     \
+    "{\"ready\":false,\"reason\":\"AccessDenied\",\"message\":\"no\",\"mounts\":[{\"mountPoint\":\"s3://digits\",\"ready\":false," \
     "\"reason\":\"AccessDenied\",\"message\":\"403 AccessDenied: check the keys\"}]}"
-#define FINE "{\"ready\":true,\"reason\":\"\",\"mounts\":[{\"mountPoint\":\"s3://digits\",\"ready\":true,\"reason\":\"\"}]," \
+#define FINE                                                                                                                          \
+    "{\"ready\":true,\"reason\":\"\",\"mounts\":[{\"mountPoint\":\"s3://digits\",\"ready\":true,\"reason\":\"\"}],"                   \
     "\"cache\":{\"usedBytes\":1048576,\"capacityBytes\":2097152},\"reads\":{\"cacheBytes\":70,\"workerBytes\":20,\"storeBytes\":10}," \
     "\"ufs\":{\"bytes\":4194304,\"files\":12,\"complete\":true}}"
 
@@ -167,8 +183,8 @@ static void test_becomes_ready(void **state)
 {
     (void)state;
     make_dataset();
-    eventually(exists(&kube_pvs, PV) && exists(&kube_pvcs, "team/mnist") && exists(&kube_services, "team/mnist-cache")
-               && exists(&kube_pods, "team/mnist-cache-0"));
+    eventually(exists(&kube_pvs, PV) && exists(&kube_pvcs, "team/mnist")
+        && exists(&kube_services, "team/mnist-cache") && exists(&kube_pods, "team/mnist-cache-0"));
     eventually(dataset_says("Ready", "False", "VolumeNotBound"));
     bind();
     say(0, DENIED);
@@ -182,7 +198,8 @@ static void test_becomes_ready(void **state)
     eventually(dataset_says("Ready", "True", "Ready"));
     eventually(field_is(&kube_datasets, "team/mnist", "status.phase", "Bound"));
     eventually(field_is(&kube_datasets, "team/mnist", "status.ufsTotal", "4.00MiB"));
-    eventually(field_is(&kube_datasets, "team/mnist", "status.cacheStates.cachedPercentage", "25.0%"));
+    eventually(
+        field_is(&kube_datasets, "team/mnist", "status.cacheStates.cachedPercentage", "25.0%"));
 }
 
 static bool attached(const char *va)
@@ -226,14 +243,17 @@ static void test_attaches(void **state)
 static void test_loads(void **state)
 {
     (void)state;
-    static const char text[] = "{\"metadata\":{\"name\":\"warm\",\"namespace\":\"team\",\"generation\":1},\"spec\":{\"dataset\":{\"name\":\"mnist\"}}}";
+    static const char text[] =
+        "{\"metadata\":{\"name\":\"warm\",\"namespace\":\"team\",\"generation\":1},\"spec\":{\"dataset\":{\"name\":\"mnist\"}}}";
     fake_api_put(api, &kube_dataloads, json_loads(text, 0, NULL));
     eventually(exists(&kube_pods, "team/warm-loader"));
-    say(2, "{\"ready\":true,\"load\":{\"files\":10,\"bytes\":1000,\"loadedFiles\":4,\"loadedBytes\":400,\"failedFiles\":0}}");
+    say(2,
+        "{\"ready\":true,\"load\":{\"files\":10,\"bytes\":1000,\"loadedFiles\":4,\"loadedBytes\":400,\"failedFiles\":0}}");
     pod_runs("team/warm-loader", LOADER_IP, true);
     eventually(field_is(&kube_dataloads, "team/warm", "status.phase", "Executing"));
     eventually(field_is(&kube_dataloads, "team/warm", "status.progress.percentage", "40.0%"));
-    set_status(&kube_pods, "team/warm-loader", "{\"phase\":\"Succeeded\",\"containerStatuses\":[{\"name\":\"millrace\",\"restartCount\":0,"
+    set_status(&kube_pods, "team/warm-loader",
+        "{\"phase\":\"Succeeded\",\"containerStatuses\":[{\"name\":\"millrace\",\"restartCount\":0,"
         "\"state\":{\"terminated\":{\"exitCode\":0,\"message\":\"{\\\"load\\\":{\\\"files\\\":10,\\\"bytes\\\":1000,\\"
         "\"loadedFiles\\\":10,\\\"loadedBytes\\\":1000}}\\nloaded 10 files\"}}}]}");
     eventually(field_is(&kube_dataloads, "team/warm", "status.phase", "Complete"));
@@ -246,16 +266,23 @@ static void test_loads(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    const struct fake_fault fault = {.method = "POST", .in = "/namespaces/team/pods", .times = UINT_MAX, .kind = FAULT_STATUS, .status = 403,
-        .body = "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
+    const struct fake_fault fault = {.method = "POST",
+        .in = "/namespaces/team/pods",
+        .times = UINT_MAX,
+        .kind = FAULT_STATUS,
+        .status = 403,
+        .body =
+            "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
     fake_api_fault(api, &fault);
     fake_api_remove(api, &kube_pods, "team/mnist-cache-0");
     eventually(dataset_says("Ready", "False", "ApplyFailed"));
     cleanup_json json_t *o = fake_api_get(api, &kube_datasets, "team/mnist");
-    assert_non_null(strstr(cond_message(jget_arr(o, "status.conditions"), "Ready"), "exceeded quota"));
+    assert_non_null(
+        strstr(cond_message(jget_arr(o, "status.conditions"), "Ready"), "exceeded quota"));
     fake_api_mend(api);
     json_t *touched = json_deep_copy(o);
-    json_object_set_new(json_object_get(touched, "metadata"), "labels", json_pack("{s:s}", "touched", "yes"));
+    json_object_set_new(
+        json_object_get(touched, "metadata"), "labels", json_pack("{s:s}", "touched", "yes"));
     fake_api_put(api, &kube_datasets, touched);
     eventually(exists(&kube_pods, "team/mnist-cache-0"));
     pod_runs("team/mnist-cache-0", WORKER_IP, true);
@@ -266,7 +293,8 @@ static void test_refused(void **state)
 static void test_goes(void **state)
 {
     (void)state;
-    static const char user[] = "{\"metadata\":{\"name\":\"reader\",\"namespace\":\"team\"},\"spec\":{\"volumes\":[{\"name\":\"d\","
+    static const char user[] =
+        "{\"metadata\":{\"name\":\"reader\",\"namespace\":\"team\"},\"spec\":{\"volumes\":[{\"name\":\"d\","
         "\"persistentVolumeClaim\":{\"claimName\":\"mnist\"}}]},\"status\":{\"phase\":\"Running\"}}";
     struct err e = ERR_INIT;
     cleanup_free char *client = client_key("n2");
@@ -274,14 +302,18 @@ static void test_goes(void **state)
     attach("n2");
     eventually(exists(&kube_pods, client));
     json_t *pvc = fake_api_get(api, &kube_pvcs, "team/mnist");
-    json_object_set_new(json_object_get(pvc, "metadata"), "finalizers", json_pack("[s]", "kubernetes.io/pvc-protection"));
+    json_object_set_new(json_object_get(pvc, "metadata"), "finalizers",
+        json_pack("[s]", "kubernetes.io/pvc-protection"));
     fake_api_put(api, &kube_pvcs, pvc);
-    assert_int_equal(kube_delete(env.kube, &kube_datasets, "team", "mnist", &(struct kube_delete)KUBE_DELETE_INIT, NULL, &e), 0);
+    assert_int_equal(kube_delete(env.kube, &kube_datasets, "team", "mnist",
+                         &(struct kube_delete)KUBE_DELETE_INIT, NULL, &e),
+        0);
     eventually(dataset_says("Ready", "False", "InUse"));
     eventually(field_is(&kube_datasets, "team/mnist", "status.phase", "Deleting"));
     cleanup_json json_t *o = fake_api_get(api, &kube_datasets, "team/mnist");
     assert_non_null(strstr(cond_message(jget_arr(o, "status.conditions"), "Ready"), "reader"));
-    assert_true(exists(&kube_pvs, PV) && exists(&kube_pods, "team/mnist-cache-0") && exists(&kube_pods, client));
+    assert_true(exists(&kube_pvs, PV) && exists(&kube_pods, "team/mnist-cache-0")
+        && exists(&kube_pods, client));
 
     fake_api_remove(api, &kube_pods, "team/reader");
     fake_api_remove(api, &kube_volumeattachments, "csi-n2");
@@ -295,7 +327,10 @@ static void test_goes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_becomes_ready), cmocka_unit_test(test_attaches), cmocka_unit_test(test_loads), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_becomes_ready),
+        cmocka_unit_test(test_attaches),
+        cmocka_unit_test(test_loads),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_goes),
     };
     log_init("test", LOG_ERROR);

@@ -29,8 +29,9 @@ static struct tfjob parsed(const json_t *cr)
 static void test_defaults(void **state)
 {
     (void)state;
-    cleanup_json json_t *cr = fx_json("{'metadata': {'name': 'j', 'namespace': 'ns', 'uid': 'u'}, 'spec': {'tfReplicaSpecs': {'WORKER': "
-                                      "{'template': {'spec': {'containers': [{'name': 'tensorflow', 'image': 'i'}]}}}}}}");
+    cleanup_json json_t *cr = fx_json(
+        "{'metadata': {'name': 'j', 'namespace': 'ns', 'uid': 'u'}, 'spec': {'tfReplicaSpecs': {'WORKER': "
+        "{'template': {'spec': {'containers': [{'name': 'tensorflow', 'image': 'i'}]}}}}}}");
     struct tfjob j = parsed(cr);
     assert_true(j.replica[TFJOB_WORKER].present);
     assert_int_equal(j.replica[TFJOB_WORKER].replicas, 1);
@@ -53,37 +54,52 @@ static const struct {
     {"j", "{}", "spec.tfReplicaSpecs is missing"},
     {"j", "{'tfReplicaSpecs': {}}", "give at least one of Chief, Master, Worker, PS, Evaluator"},
     {"00test", "{'tfReplicaSpecs': {'Worker': {" BODY "}}}", "metadata.name '00test'"},
-    {"j", "{'tfReplicaSpecs': {'Wrker': {" BODY "}}}", "spec.tfReplicaSpecs.Wrker: unknown replica type: use Chief, Master, Worker, PS or Evaluator"},
+    {"j", "{'tfReplicaSpecs': {'Wrker': {" BODY "}}}",
+        "spec.tfReplicaSpecs.Wrker: unknown replica type: use Chief, Master, Worker, PS or Evaluator"},
     {"j", "{'tfReplicaSpecs': {'Worker': null}}", "spec.tfReplicaSpecs.Worker is empty"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {}}}", "spec.tfReplicaSpecs.Worker.template.spec.containers is missing"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {'template': {'spec': {'containers': []}}}}}", "containers is missing"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {'template': {'spec': {'containers': [7]}}}}}", "containers[0].name is missing"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {'template': {'spec': {'containers': [{'name': 'tensorflow', 'image': ''}]}}}}}",
-     "containers[0].image is missing"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {'template': {'spec': {'containers': [{'name': 'main', 'image': 'i'}]}}}}}",
-     "no container named 'tensorflow'"},
+    {"j", "{'tfReplicaSpecs': {'Worker': {}}}",
+        "spec.tfReplicaSpecs.Worker.template.spec.containers is missing"},
+    {"j", "{'tfReplicaSpecs': {'Worker': {'template': {'spec': {'containers': []}}}}}",
+        "containers is missing"},
+    {"j", "{'tfReplicaSpecs': {'Worker': {'template': {'spec': {'containers': [7]}}}}}",
+        "containers[0].name is missing"},
+    {"j",
+        "{'tfReplicaSpecs': {'Worker': {'template': {'spec': {'containers': [{'name': 'tensorflow', 'image': ''}]}}}}}",
+        "containers[0].image is missing"},
+    {"j",
+        "{'tfReplicaSpecs': {'Worker': {'template': {'spec': {'containers': [{'name': 'main', 'image': 'i'}]}}}}}",
+        "no container named 'tensorflow'"},
     {"j", "{'tfReplicaSpecs': {'Chief': {" BODY "}, 'master': {" BODY "}}}", "Chief and Master"},
     {"j", "{'tfReplicaSpecs': {'Worker': {" BODY "}, 'worker': {" BODY "}}}", "given twice"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {'replicas': -1, " BODY "}}}", "spec.tfReplicaSpecs.Worker: replicas must be"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {'replicas': 'two', " BODY "}}}", "replicas must be a whole number"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {'restartPolicy': 'Sometimes', " BODY "}}}", "use Always, OnFailure, Never or ExitCode"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {" BODY "}}, 'successPolicy': 'x'}", "spec.successPolicy is 'x'"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {" BODY "}}, 'runPolicy': {'cleanPodPolicy': 'x'}}", "use All, Running or None"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {" BODY "}}, 'runPolicy': {'backoffLimit': -1}}", "spec.runPolicy.backoffLimit"},
-    {"j", "{'tfReplicaSpecs': {'Worker': {" BODY "}}, 'runPolicy': {'ttlSecondsAfterFinished': 'x'}}", "ttlSecondsAfterFinished"},
-    {"a-name-of-55-characters-is-too-long-with-a-hundred-more", "{'tfReplicaSpecs': {'Worker': {'replicas': 100, " BODY "}}}",
-     "shorten the name by 2"},
+    {"j", "{'tfReplicaSpecs': {'Worker': {'replicas': -1, " BODY "}}}",
+        "spec.tfReplicaSpecs.Worker: replicas must be"},
+    {"j", "{'tfReplicaSpecs': {'Worker': {'replicas': 'two', " BODY "}}}",
+        "replicas must be a whole number"},
+    {"j", "{'tfReplicaSpecs': {'Worker': {'restartPolicy': 'Sometimes', " BODY "}}}",
+        "use Always, OnFailure, Never or ExitCode"},
+    {"j", "{'tfReplicaSpecs': {'Worker': {" BODY "}}, 'successPolicy': 'x'}",
+        "spec.successPolicy is 'x'"},
+    {"j", "{'tfReplicaSpecs': {'Worker': {" BODY "}}, 'runPolicy': {'cleanPodPolicy': 'x'}}",
+        "use All, Running or None"},
+    {"j", "{'tfReplicaSpecs': {'Worker': {" BODY "}}, 'runPolicy': {'backoffLimit': -1}}",
+        "spec.runPolicy.backoffLimit"},
+    {"j",
+        "{'tfReplicaSpecs': {'Worker': {" BODY "}}, 'runPolicy': {'ttlSecondsAfterFinished': 'x'}}",
+        "ttlSecondsAfterFinished"},
+    {"a-name-of-55-characters-is-too-long-with-a-hundred-more",
+        "{'tfReplicaSpecs': {'Worker': {'replicas': 100, " BODY "}}}", "shorten the name by 2"},
 };
 
 static void test_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
-        cleanup_json json_t *cr = json_pack("{s:{s:s s:s s:s} s:o}", "metadata", "name", refused[i].name, "namespace", "ns", "uid", "u",
-                                            "spec", fx_json(refused[i].spec));
+        cleanup_json json_t *cr = json_pack("{s:{s:s s:s s:s} s:o}", "metadata", "name",
+            refused[i].name, "namespace", "ns", "uid", "u", "spec", fx_json(refused[i].spec));
         struct tfjob j;
         struct err e = ERR_INIT;
-        if (tfjob_parse(cr, &j, &e) != -1 || e.cls != ERR_INVALID || !strstr(e.msg, refused[i].says))
+        if (tfjob_parse(cr, &j, &e) != -1 || e.cls != ERR_INVALID
+            || !strstr(e.msg, refused[i].says))
             fail_msg("%s: wanted '%s', got '%s'", refused[i].spec, refused[i].says, e.msg);
     }
 }
@@ -92,21 +108,24 @@ static void test_longest_name(void **state)
 {
     (void)state;
     cleanup_json json_t *cr = fx_job("worker=100", NULL);
-    json_object_set_new(json_object_get(cr, "metadata"), "name", json_string("a-name-of-53-characters-fits-with-a-hundred-replicas0"));
+    json_object_set_new(json_object_get(cr, "metadata"), "name",
+        json_string("a-name-of-53-characters-fits-with-a-hundred-replicas0"));
     parsed(cr);
 }
 
 static const struct {
     const char *manager;
     bool external;
-} managers[] = {{"kubeflow.org/training-operator", false}, {"kueue.x-k8s.io/multikueue", true}, {"other", true}, {"", true}};
+} managers[] = {{"kubeflow.org/training-operator", false}, {"kueue.x-k8s.io/multikueue", true},
+    {"other", true}, {"", true}};
 
 static void test_managed_by(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(managers); i++) {
         cleanup_json json_t *cr = fx_job("worker=1", "{'runPolicy': {}}");
-        json_object_set_new(json_object_get(json_object_get(cr, "spec"), "runPolicy"), "managedBy", json_string(managers[i].manager));
+        json_object_set_new(json_object_get(json_object_get(cr, "spec"), "runPolicy"), "managedBy",
+            json_string(managers[i].manager));
         assert_int_equal(parsed(cr).external, managers[i].external);
     }
 }
@@ -122,33 +141,33 @@ static const struct {
     {"worker=1", NULL, "", TFJOB_WORKER, 0, NULL},
     {"worker=1", NULL, "tf.training.com", TFJOB_WORKER, 0, NULL},
     {"worker=1 ps=1", NULL, "tf.training.com", TFJOB_WORKER, 0,
-     "{\"cluster\":{\"ps\":[\"j-ps-0.ns.svc.tf.training.com:2222\"],\"worker\":[\"j-worker-0.ns.svc.tf.training.com:2222\"]},"
-     "\"task\":{\"type\":\"worker\",\"index\":0},\"environment\":\"cloud\"}"},
+        "{\"cluster\":{\"ps\":[\"j-ps-0.ns.svc.tf.training.com:2222\"],\"worker\":[\"j-worker-0.ns.svc.tf.training.com:2222\"]},"
+        "\"task\":{\"type\":\"worker\",\"index\":0},\"environment\":\"cloud\"}"},
     {"worker=1 ps=1 evaluator=1", NULL, "tf.training.com", TFJOB_WORKER, 0,
-     "{\"cluster\":{\"evaluator\":[\"j-evaluator-0.ns.svc.tf.training.com:2222\"],\"ps\":[\"j-ps-0.ns.svc.tf.training.com:2222\"],"
-     "\"worker\":[\"j-worker-0.ns.svc.tf.training.com:2222\"]},\"task\":{\"type\":\"worker\",\"index\":0},\"environment\":\"cloud\"}"},
+        "{\"cluster\":{\"evaluator\":[\"j-evaluator-0.ns.svc.tf.training.com:2222\"],\"ps\":[\"j-ps-0.ns.svc.tf.training.com:2222\"],"
+        "\"worker\":[\"j-worker-0.ns.svc.tf.training.com:2222\"]},\"task\":{\"type\":\"worker\",\"index\":0},\"environment\":\"cloud\"}"},
     {"chief=1 evaluator=1 ps=1 worker=2", NULL, "", TFJOB_WORKER, 1,
-     "{\"cluster\":{\"chief\":[\"j-chief-0.ns.svc:2222\"],\"evaluator\":[\"j-evaluator-0.ns.svc:2222\"],\"ps\":[\"j-ps-0.ns.svc:2222\"],"
-     "\"worker\":[\"j-worker-0.ns.svc:2222\",\"j-worker-1.ns.svc:2222\"]},\"task\":{\"type\":\"worker\",\"index\":1},"
-     "\"environment\":\"cloud\"}"},
+        "{\"cluster\":{\"chief\":[\"j-chief-0.ns.svc:2222\"],\"evaluator\":[\"j-evaluator-0.ns.svc:2222\"],\"ps\":[\"j-ps-0.ns.svc:2222\"],"
+        "\"worker\":[\"j-worker-0.ns.svc:2222\",\"j-worker-1.ns.svc:2222\"]},\"task\":{\"type\":\"worker\",\"index\":1},"
+        "\"environment\":\"cloud\"}"},
     {"chief=1 worker=1", NULL, "", TFJOB_CHIEF, 0,
-     "{\"cluster\":{\"chief\":[\"j-chief-0.ns.svc:2222\"],\"worker\":[\"j-worker-0.ns.svc:2222\"]},"
-     "\"task\":{\"type\":\"chief\",\"index\":0},\"environment\":\"cloud\"}"},
+        "{\"cluster\":{\"chief\":[\"j-chief-0.ns.svc:2222\"],\"worker\":[\"j-worker-0.ns.svc:2222\"]},"
+        "\"task\":{\"type\":\"chief\",\"index\":0},\"environment\":\"cloud\"}"},
     {"master=1 worker=1", NULL, "", TFJOB_MASTER, 0,
-     "{\"cluster\":{\"master\":[\"j-master-0.ns.svc:2222\"],\"worker\":[\"j-worker-0.ns.svc:2222\"]},"
-     "\"task\":{\"type\":\"master\",\"index\":0},\"environment\":\"cloud\"}"},
+        "{\"cluster\":{\"master\":[\"j-master-0.ns.svc:2222\"],\"worker\":[\"j-worker-0.ns.svc:2222\"]},"
+        "\"task\":{\"type\":\"master\",\"index\":0},\"environment\":\"cloud\"}"},
     {"worker=2 ps=0", NULL, "", TFJOB_WORKER, 0,
-     "{\"cluster\":{\"ps\":[],\"worker\":[\"j-worker-0.ns.svc:2222\",\"j-worker-1.ns.svc:2222\"]},"
-     "\"task\":{\"type\":\"worker\",\"index\":0},\"environment\":\"cloud\"}"},
+        "{\"cluster\":{\"ps\":[],\"worker\":[\"j-worker-0.ns.svc:2222\",\"j-worker-1.ns.svc:2222\"]},"
+        "\"task\":{\"type\":\"worker\",\"index\":0},\"environment\":\"cloud\"}"},
     {"worker=2 ps=1", "{'enableDynamicWorker': true}", "", TFJOB_WORKER, 1,
-     "{\"cluster\":{\"worker\":{\"1\":\"j-worker-1.ns.svc:2222\"},\"ps\":[\"j-ps-0.ns.svc:2222\"]},"
-     "\"task\":{\"type\":\"worker\",\"index\":1}}"},
+        "{\"cluster\":{\"worker\":{\"1\":\"j-worker-1.ns.svc:2222\"},\"ps\":[\"j-ps-0.ns.svc:2222\"]},"
+        "\"task\":{\"type\":\"worker\",\"index\":1}}"},
     {"worker=2", "{'enableDynamicWorker': true}", "", TFJOB_WORKER, 0,
-     "{\"cluster\":{\"worker\":{\"0\":\"j-worker-0.ns.svc:2222\"},\"ps\":null},\"task\":{\"type\":\"worker\",\"index\":0}}"},
+        "{\"cluster\":{\"worker\":{\"0\":\"j-worker-0.ns.svc:2222\"},\"ps\":null},\"task\":{\"type\":\"worker\",\"index\":0}}"},
     {"worker=2 ps=2", "{'enableDynamicWorker': true}", "", TFJOB_PS, 1,
-     "{\"cluster\":{\"worker\":{},\"ps\":[\"j-ps-1.ns.svc:2222\"]},\"task\":{\"type\":\"ps\",\"index\":1}}"},
+        "{\"cluster\":{\"worker\":{},\"ps\":[\"j-ps-1.ns.svc:2222\"]},\"task\":{\"type\":\"ps\",\"index\":1}}"},
     {"chief=1 worker=2 ps=2", "{'enableDynamicWorker': true}", "", TFJOB_CHIEF, 0,
-     "{\"cluster\":{\"worker\":{},\"ps\":[]},\"task\":{\"type\":\"chief\",\"index\":0}}"},
+        "{\"cluster\":{\"worker\":{},\"ps\":[]},\"task\":{\"type\":\"chief\",\"index\":0}}"},
 };
 
 static void test_tf_config(void **state)
@@ -157,7 +176,8 @@ static void test_tf_config(void **state)
     for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
         cleanup_json json_t *cr = fx_job(configs[i].replicas, configs[i].spec);
         struct tfjob j = parsed(cr);
-        cleanup_free char *got = tfjob_tf_config(&j, configs[i].type, configs[i].index, configs[i].domain);
+        cleanup_free char *got = tfjob_tf_config(
+            &j, configs[i].type, configs[i].index, configs[i].domain);
         if (!configs[i].want)
             assert_null(got);
         else
@@ -167,19 +187,25 @@ static void test_tf_config(void **state)
 
 static json_t *container_of(json_t *cr, const char *type)
 {
-    json_t *spec = json_object_get(json_object_get(json_object_get(cr, "spec"), "tfReplicaSpecs"), type);
-    return json_array_get(json_object_get(json_object_get(json_object_get(spec, "template"), "spec"), "containers"), 0);
+    json_t *spec = json_object_get(
+        json_object_get(json_object_get(cr, "spec"), "tfReplicaSpecs"), type);
+    return json_array_get(
+        json_object_get(json_object_get(json_object_get(spec, "template"), "spec"), "containers"),
+        0);
 }
 
 static void test_own_port(void **state)
 {
     (void)state;
     cleanup_json json_t *cr = fx_job("worker=1 ps=1", NULL);
-    json_object_set_new(container_of(cr, "PS"), "ports", fx_json("[{'name': 'web', 'containerPort': 80}, {'name': 'tfjob-port', 'containerPort': 3333}]"));
+    json_object_set_new(container_of(cr, "PS"), "ports",
+        fx_json(
+            "[{'name': 'web', 'containerPort': 80}, {'name': 'tfjob-port', 'containerPort': 3333}]"));
     struct tfjob j = parsed(cr);
     cleanup_free char *got = tfjob_tf_config(&j, TFJOB_PS, 0, "");
-    assert_string_equal(got, "{\"cluster\":{\"ps\":[\"j-ps-0.ns.svc:3333\"],\"worker\":[\"j-worker-0.ns.svc:2222\"]},"
-                             "\"task\":{\"type\":\"ps\",\"index\":0},\"environment\":\"cloud\"}");
+    assert_string_equal(got,
+        "{\"cluster\":{\"ps\":[\"j-ps-0.ns.svc:3333\"],\"worker\":[\"j-worker-0.ns.svc:2222\"]},"
+        "\"task\":{\"type\":\"ps\",\"index\":0},\"environment\":\"cloud\"}");
     cleanup_json json_t *service = tfjob_build_service(&j, TFJOB_PS, 0);
     assert_int_equal(jget_len(service, "spec.ports"), 2);
     cleanup_json json_t *pod = tfjob_build_pod(&nowhere, &j, TFJOB_PS, 0, 0);
@@ -190,7 +216,8 @@ static void test_own_port(void **state)
 
 static const struct {
     const char *policy, *pod;
-} restarts[] = {{"ExitCode", "Never"}, {"Never", "Never"}, {"Always", "Always"}, {"OnFailure", "OnFailure"}};
+} restarts[] = {
+    {"ExitCode", "Never"}, {"Never", "Never"}, {"Always", "Always"}, {"OnFailure", "OnFailure"}};
 
 static void test_restart_policy(void **state)
 {
@@ -208,12 +235,16 @@ static void test_pod(void **state)
 {
     (void)state;
     cleanup_json json_t *cr = fx_job("worker=2 ps=1", NULL);
-    json_t *template = json_object_get(json_object_get(json_object_get(json_object_get(cr, "spec"), "tfReplicaSpecs"), "Worker"), "template");
+    json_t *template = json_object_get(
+        json_object_get(json_object_get(json_object_get(cr, "spec"), "tfReplicaSpecs"), "Worker"),
+        "template");
     json_object_set_new(template, "metadata",
-                        fx_json("{'name': 'x', 'labels': {'a': 'b', 'training.kubeflow.org/job-name': 'x'}, 'annotations': {'c': 'd'}}"));
+        fx_json(
+            "{'name': 'x', 'labels': {'a': 'b', 'training.kubeflow.org/job-name': 'x'}, 'annotations': {'c': 'd'}}"));
     json_array_append_new(json_object_get(json_object_get(template, "spec"), "containers"),
-                          fx_json("{'name': 'sidecar', 'image': 'i'}"));
-    json_object_set_new(json_object_get(template, "spec"), "volumes", fx_json("[{'name': 'v', 'persistentVolumeClaim': {'claimName': 'data'}}]"));
+        fx_json("{'name': 'sidecar', 'image': 'i'}"));
+    json_object_set_new(json_object_get(template, "spec"), "volumes",
+        fx_json("[{'name': 'v', 'persistentVolumeClaim': {'claimName': 'data'}}]"));
     cleanup_json json_t *before = json_deep_copy(cr);
     struct tfjob j = parsed(cr);
     cleanup_json json_t *pod = tfjob_build_pod(&nowhere, &j, TFJOB_WORKER, 0, 3);
@@ -221,16 +252,19 @@ static void test_pod(void **state)
 
     assert_string_equal(jget_str(pod, "metadata.name", ""), "j-worker-0");
     assert_string_equal(jget_str(pod, "metadata.namespace", ""), "ns");
-    cleanup_json json_t *labels = fx_json("{'a': 'b', 'training.kubeflow.org/operator-name': 'tfjob-controller', "
-                                          "'training.kubeflow.org/job-name': 'j', 'training.kubeflow.org/replica-type': 'worker', "
-                                          "'training.kubeflow.org/replica-index': '0', 'training.kubeflow.org/job-role': 'master'}");
+    cleanup_json json_t *labels = fx_json(
+        "{'a': 'b', 'training.kubeflow.org/operator-name': 'tfjob-controller', "
+        "'training.kubeflow.org/job-name': 'j', 'training.kubeflow.org/replica-type': 'worker', "
+        "'training.kubeflow.org/replica-index': '0', 'training.kubeflow.org/job-role': 'master'}");
     assert_true(json_equal(jget(pod, "metadata.labels"), labels));
     cleanup_json json_t *annotations = fx_json("{'c': 'd', 'millrace.dev/restarts': '3'}");
     assert_true(json_equal(jget(pod, "metadata.annotations"), annotations));
-    cleanup_json json_t *owners = fx_json("[{'apiVersion': 'kubeflow.org/v1', 'kind': 'TFJob', 'name': 'j', 'uid': 'uid-of-j', "
-                                          "'controller': true, 'blockOwnerDeletion': true}]");
+    cleanup_json json_t *owners = fx_json(
+        "[{'apiVersion': 'kubeflow.org/v1', 'kind': 'TFJob', 'name': 'j', 'uid': 'uid-of-j', "
+        "'controller': true, 'blockOwnerDeletion': true}]");
     assert_true(json_equal(jget(pod, "metadata.ownerReferences"), owners));
-    assert_string_equal(jget_str(pod, "spec.volumes[0].persistentVolumeClaim.claimName", ""), "data");
+    assert_string_equal(
+        jget_str(pod, "spec.volumes[0].persistentVolumeClaim.claimName", ""), "data");
     assert_string_equal(jget_str(pod, "spec.containers[0].env[0].name", ""), "TF_CONFIG");
     assert_int_equal(jget_len(pod, "spec.containers[0].env"), 1);
     assert_null(jget(pod, "spec.containers[1].env"));
@@ -244,8 +278,10 @@ static void test_role(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("chief=1 worker=1", NULL);
     struct tfjob j = parsed(cr);
-    cleanup_json json_t *chief = tfjob_build_pod(&nowhere, &j, TFJOB_CHIEF, 0, 0), *worker = tfjob_build_pod(&nowhere, &j, TFJOB_WORKER, 0, 0);
-    assert_string_equal(jget_str(chief, "metadata.labels.\"training.kubeflow.org/job-role\"", ""), "master");
+    cleanup_json json_t *chief = tfjob_build_pod(&nowhere, &j, TFJOB_CHIEF, 0, 0),
+                        *worker = tfjob_build_pod(&nowhere, &j, TFJOB_WORKER, 0, 0);
+    assert_string_equal(
+        jget_str(chief, "metadata.labels.\"training.kubeflow.org/job-role\"", ""), "master");
     assert_null(jget(worker, "metadata.labels.\"training.kubeflow.org/job-role\""));
 }
 
@@ -254,19 +290,20 @@ static void test_service(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("worker=1", NULL);
     json_object_set_new(container_of(cr, "Worker"), "ports",
-                        fx_json("[{'containerPort': 6006}, {'containerPort': 53, 'protocol': 'UDP'}, {'name': 'again', 'containerPort': 6006}]"));
+        fx_json(
+            "[{'containerPort': 6006}, {'containerPort': 53, 'protocol': 'UDP'}, {'name': 'again', 'containerPort': 6006}]"));
     struct tfjob j = parsed(cr);
     cleanup_json json_t *service = tfjob_build_service(&j, TFJOB_WORKER, 0);
-    cleanup_json json_t *want =
-        fx_json("{'apiVersion': 'v1', 'kind': 'Service', 'metadata': {'name': 'j-worker-0', 'namespace': 'ns', 'labels': "
-                "{'training.kubeflow.org/operator-name': 'tfjob-controller', 'training.kubeflow.org/job-name': 'j', "
-                "'training.kubeflow.org/replica-type': 'worker', 'training.kubeflow.org/replica-index': '0'}, 'ownerReferences': "
-                "[{'apiVersion': 'kubeflow.org/v1', 'kind': 'TFJob', 'name': 'j', 'uid': 'uid-of-j', 'controller': true, "
-                "'blockOwnerDeletion': true}]}, 'spec': {'clusterIP': 'None', 'publishNotReadyAddresses': true, 'selector': "
-                "{'training.kubeflow.org/operator-name': 'tfjob-controller', 'training.kubeflow.org/job-name': 'j', "
-                "'training.kubeflow.org/replica-type': 'worker', 'training.kubeflow.org/replica-index': '0'}, 'ports': "
-                "[{'name': 'port-6006', 'port': 6006}, {'name': 'port-53-udp', 'port': 53, 'protocol': 'UDP'}, "
-                "{'name': 'tfjob-port', 'port': 2222}]}}");
+    cleanup_json json_t *want = fx_json(
+        "{'apiVersion': 'v1', 'kind': 'Service', 'metadata': {'name': 'j-worker-0', 'namespace': 'ns', 'labels': "
+        "{'training.kubeflow.org/operator-name': 'tfjob-controller', 'training.kubeflow.org/job-name': 'j', "
+        "'training.kubeflow.org/replica-type': 'worker', 'training.kubeflow.org/replica-index': '0'}, 'ownerReferences': "
+        "[{'apiVersion': 'kubeflow.org/v1', 'kind': 'TFJob', 'name': 'j', 'uid': 'uid-of-j', 'controller': true, "
+        "'blockOwnerDeletion': true}]}, 'spec': {'clusterIP': 'None', 'publishNotReadyAddresses': true, 'selector': "
+        "{'training.kubeflow.org/operator-name': 'tfjob-controller', 'training.kubeflow.org/job-name': 'j', "
+        "'training.kubeflow.org/replica-type': 'worker', 'training.kubeflow.org/replica-index': '0'}, 'ports': "
+        "[{'name': 'port-6006', 'port': 6006}, {'name': 'port-53-udp', 'port': 53, 'protocol': 'UDP'}, "
+        "{'name': 'tfjob-port', 'port': 2222}]}}");
     assert_true(json_equal(service, want));
 }
 
@@ -275,11 +312,11 @@ static void test_service(void **state)
 static void test_status_round_trip(void **state)
 {
     (void)state;
-    cleanup_json json_t *cr =
-        fx_json("{'status': {'conditions': [{'type': 'Created', 'status': 'True', 'reason': 'TFJobCreated', 'message': 'm'}], "
-                "'replicaStatuses': {'Worker': {'active': 2, 'failed': 1}, 'PS': {}}, 'indexes': {'Worker': {'completed': '0,2-4,9', "
-                "'restarts': {'1': 3, '9': 1}}}, 'startTime': '2026-01-31T12:00:00Z', 'completionTime': '2026-01-31T12:00:01Z', "
-                "'lastReconcileTime': '2026-01-31T12:00:02Z'}}");
+    cleanup_json json_t *cr = fx_json(
+        "{'status': {'conditions': [{'type': 'Created', 'status': 'True', 'reason': 'TFJobCreated', 'message': 'm'}], "
+        "'replicaStatuses': {'Worker': {'active': 2, 'failed': 1}, 'PS': {}}, 'indexes': {'Worker': {'completed': '0,2-4,9', "
+        "'restarts': {'1': 3, '9': 1}}}, 'startTime': '2026-01-31T12:00:00Z', 'completionTime': '2026-01-31T12:00:01Z', "
+        "'lastReconcileTime': '2026-01-31T12:00:02Z'}}");
     cleanup_tfjob_status struct tfjob_status s;
     tfjob_status_read(cr, &s);
     assert_true(tfjob_completed(&s.memory[TFJOB_WORKER], 3));
@@ -332,7 +369,8 @@ static void test_refused_by_server(void **state)
     tfjob_plan_refused(cr, &first.actions[0], &why, 2000000000, &same);
     assert_int_equal(same.n, 1); /* the event again, the status stays */
     fx_turn(cr, world);
-    assert_string_equal(fx_cond_status(cr, "Stalled"), ""); /* the pods are there: no more of that */
+    /* the pods are there: no more of that */
+    assert_string_equal(fx_cond_status(cr, "Stalled"), "");
 
     cleanup_plan struct plan none = PLAN_INIT;
     why.cls = ERR_RETRY;
@@ -343,10 +381,18 @@ static void test_refused_by_server(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),          cmocka_unit_test(test_refused),       cmocka_unit_test(test_longest_name),
-        cmocka_unit_test(test_managed_by),        cmocka_unit_test(test_tf_config),     cmocka_unit_test(test_own_port),
-        cmocka_unit_test(test_restart_policy),    cmocka_unit_test(test_pod),           cmocka_unit_test(test_role),
-        cmocka_unit_test(test_service),           cmocka_unit_test(test_status_round_trip), cmocka_unit_test(test_status_nonsense),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_longest_name),
+        cmocka_unit_test(test_managed_by),
+        cmocka_unit_test(test_tf_config),
+        cmocka_unit_test(test_own_port),
+        cmocka_unit_test(test_restart_policy),
+        cmocka_unit_test(test_pod),
+        cmocka_unit_test(test_role),
+        cmocka_unit_test(test_service),
+        cmocka_unit_test(test_status_round_trip),
+        cmocka_unit_test(test_status_nonsense),
         cmocka_unit_test(test_refused_by_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

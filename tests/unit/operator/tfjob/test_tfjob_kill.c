@@ -1,6 +1,7 @@
-/* The operator is killed at one of its writes, before the API server does it or after, again and again while JOBS jobs run whose pods
- * fail now and then. However often: no index runs once more than it failed, no failure and no end is forgotten, every job ends.
- * MILLRACE_KILLS (60) kills from MILLRACE_RANDOM_SEED (1) on; MILLRACE_OPERATOR is the program. */
+/* The operator is killed at one of its writes, before the API server does it or after, again and
+ * again while JOBS jobs run whose pods fail now and then. However often: no index runs once more
+ * than it failed, no failure and no end is forgotten, every job ends. MILLRACE_KILLS (60) kills
+ * from MILLRACE_RANDOM_SEED (1) on; MILLRACE_OPERATOR is the program. */
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
@@ -21,14 +22,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define JOBS 50        /* that have not ended, while there are kills to come */
-#define JOBS_MAX 2000
-#define WORKERS 2
-#define WRITES_MAX 8   /* the operator dies at one of its first writes */
+#define JOBS        50 /* that have not ended, while there are kills to come */
+#define JOBS_MAX    2000
+#define WORKERS     2
+#define WRITES_MAX  8 /* the operator dies at one of its first writes */
 #define PATIENCE_NS (240 * NS_PER_S)
 
 struct index {
-    int left;          /* failures to come */
+    int left; /* failures to come */
     int failed, runs;
     bool succeeded;
 };
@@ -61,11 +62,13 @@ static int setting(const char *name, int otherwise)
 }
 
 /* On a thread of the server. Events are no part of the memory: nobody has to survive at them. */
-static enum fake_verdict judge(void *user, const char *method, const char *target, const char *agent)
+static enum fake_verdict judge(
+    void *user, const char *method, const char *target, const char *agent)
 {
     (void)user;
     (void)method;
-    if (strncmp(agent, "millrace-operator/", 18) || strstr(target, "/events") || atomic_fetch_sub(&countdown, 1) != 1)
+    if (strncmp(agent, "millrace-operator/", 18) || strstr(target, "/events")
+        || atomic_fetch_sub(&countdown, 1) != 1)
         return FAKE_DO;
     kill(atomic_load(&victim), SIGKILL);
     return clock_mono_ns() & 1024 ? FAKE_DROP : FAKE_DO_AND_DROP;
@@ -76,7 +79,8 @@ static enum fake_verdict judge(void *user, const char *method, const char *targe
 static void start(bool to_be_killed)
 {
     static int serial;
-    cleanup_free char *config = path_join(dir, "kubeconfig"), *log = xasprintf("%s/log.%d", dir, serial++ % 2);
+    cleanup_free char *config = path_join(dir, "kubeconfig"),
+                      *log = xasprintf("%s/log.%d", dir, serial++ % 2);
     const char *program = getenv("MILLRACE_OPERATOR");
     assert_non_null(program);
     atomic_store(&countdown, to_be_killed ? 1 + roll(WRITES_MAX) : -1);
@@ -104,8 +108,10 @@ static void look_after_operator(int wanted)
     if (pid) {
         if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
             cleanup_free char *a = xasprintf("%s/log.0", dir), *b = xasprintf("%s/log.1", dir);
-            cleanup_free char *x = file_read(a, 1 << 20, NULL, NULL), *y = file_read(b, 1 << 20, NULL, NULL);
-            fail_msg("the operator ended by itself, status %#x:\n%s\n%s", (unsigned)status, x ? x : "", y ? y : "");
+            cleanup_free char *x = file_read(a, 1 << 20, NULL, NULL),
+                              *y = file_read(b, 1 << 20, NULL, NULL);
+            fail_msg("the operator ended by itself, status %#x:\n%s\n%s", (unsigned)status,
+                x ? x : "", y ? y : "");
         }
         kills++;
     }
@@ -123,10 +129,11 @@ static void submit(void)
     }
     njobs++;
     fake_api_put(api, &kube_tfjobs,
-                 json_pack("{s:s s:s s:{s:s s:s} s:{s:s s:{s:{s:i s:s s:{s:{s:[{s:s s:s}]}}}}}}", "apiVersion", "kubeflow.org/v1", "kind",
-                           "TFJob", "metadata", "name", name, "namespace", "ns", "spec", "successPolicy", "AllWorkers", "tfReplicaSpecs",
-                           "Worker", "replicas", WORKERS, "restartPolicy", "ExitCode", "template", "spec", "containers", "name", "tensorflow",
-                           "image", "none"));
+        json_pack("{s:s s:s s:{s:s s:s} s:{s:s s:{s:{s:i s:s s:{s:{s:[{s:s s:s}]}}}}}}",
+            "apiVersion", "kubeflow.org/v1", "kind", "TFJob", "metadata", "name", name, "namespace",
+            "ns", "spec", "successPolicy", "AllWorkers", "tfReplicaSpecs", "Worker", "replicas",
+            WORKERS, "restartPolicy", "ExitCode", "template", "spec", "containers", "name",
+            "tensorflow", "image", "none"));
 }
 
 /* False: the pod is another one by now, or gone. */
@@ -135,7 +142,8 @@ static bool patch(const json_t *pod, json_t *patch_take, const char *sub)
     struct err e = ERR_INIT;
     cleanup_json json_t *p = patch_take;
     json_object_set_new(p, "metadata", json_pack("{s:s}", "uid", kube_uid(pod)));
-    return kube_patch(kubelet, &kube_pods, "ns", kube_name(pod), sub, KUBE_PATCH_MERGE, p, NULL, &e) == 0;
+    return kube_patch(kubelet, &kube_pods, "ns", kube_name(pod), sub, KUBE_PATCH_MERGE, p, NULL, &e)
+        == 0;
 }
 
 static json_t *status(const char *phase, int code)
@@ -143,9 +151,10 @@ static json_t *status(const char *phase, int code)
     char now[CLOCK_RFC3339_LEN];
     clock_rfc3339(clock_real_ns(), now);
     json_t *state = code < 0 ? json_pack("{s:{s:s}}", "running", "startedAt", now)
-                             : json_pack("{s:{s:i s:s s:s}}", "terminated", "exitCode", code, "startedAt", now, "finishedAt", now);
-    return json_pack("{s:{s:s s:[{s:s s:i s:o}]}}", "status", "phase", phase, "containerStatuses", "name", "tensorflow", "restartCount", 0,
-                     "state", state);
+                             : json_pack("{s:{s:i s:s s:s}}", "terminated", "exitCode", code,
+                                 "startedAt", now, "finishedAt", now);
+    return json_pack("{s:{s:s s:[{s:s s:i s:o}]}}", "status", "phase", phase, "containerStatuses",
+        "name", "tensorflow", "restartCount", 0, "state", state);
 }
 
 static int run_pod(void *user, json_t *pod_take)
@@ -160,8 +169,10 @@ static int run_pod(void *user, json_t *pod_take)
     if (!*phase && roll(2) && patch(pod, status("Running", -1), "status")) {
         x->runs++;
         if (x->succeeded || x->runs > x->failed + 1)
-            fail_msg("%s runs for the %d. time; it failed %d times%s", kube_name(pod), x->runs, x->failed, x->succeeded ? ", then succeeded" : "");
-    } else if (!strcmp(phase, "Running") && roll(2) && patch(pod, x->left ? status("Failed", 130) : status("Succeeded", 0), "status")) {
+            fail_msg("%s runs for the %d. time; it failed %d times%s", kube_name(pod), x->runs,
+                x->failed, x->succeeded ? ", then succeeded" : "");
+    } else if (!strcmp(phase, "Running") && roll(2)
+        && patch(pod, x->left ? status("Failed", 130) : status("Succeeded", 0), "status")) {
         x->failed += x->left > 0;
         x->succeeded = x->left == 0;
         x->left -= x->left > 0;
@@ -169,7 +180,8 @@ static int run_pod(void *user, json_t *pod_take)
     return 0;
 }
 
-/* A job that has succeeded has forgotten nothing; it is taken away, so that the server has no more to do than is needed. */
+/* A job that has succeeded has forgotten nothing; it is taken away, so that the server has no more
+ * to do than is needed. */
 static void check_memory(int job, const json_t *cr)
 {
     cleanup_tfjob_status struct tfjob_status s;
@@ -179,7 +191,8 @@ static void check_memory(int job, const json_t *cr)
         assert_true(tfjob_completed(&s.memory[TFJOB_WORKER], (size_t)i));
         assert_int_equal(tfjob_restarts(&s.memory[TFJOB_WORKER], (size_t)i), x->failed);
         assert_int_equal(x->runs, x->failed + 1);
-        cleanup_free char *child = xasprintf("%s/%s-worker-%d", kube_namespace(cr), kube_name(cr), i);
+        cleanup_free char *child = xasprintf(
+            "%s/%s-worker-%d", kube_namespace(cr), kube_name(cr), i);
         fake_api_remove(api, &kube_pods, child);
         fake_api_remove(api, &kube_services, child);
     }
@@ -255,6 +268,7 @@ static int teardown(void **state)
 int main(void)
 {
     log_init("test", LOG_ERROR);
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(nothing_is_lost, setup, teardown)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(nothing_is_lost, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

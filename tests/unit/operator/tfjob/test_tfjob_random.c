@@ -1,6 +1,8 @@
-/* TFJobs in random weather: pods start, end, are evicted, deleted and lost in any order; the operator is killed between writes; jobs
- * are scaled, suspended and resumed. Whatever happens: one terminal state, for ever; nothing finished runs again; restarts are never
- * forgotten; a turn after a turn has nothing to do. MILLRACE_RANDOM_RUNS (1000) sequences from MILLRACE_RANDOM_SEED (1) on. */
+/* TFJobs in random weather: pods start, end, are evicted, deleted and lost in any order; the
+ * operator is killed between writes; jobs are scaled, suspended and resumed. Whatever happens: one
+ * terminal state, for ever; nothing finished runs again; restarts are never forgotten; a turn after
+ * a turn has nothing to do. MILLRACE_RANDOM_RUNS (1000) sequences from MILLRACE_RANDOM_SEED (1) on.
+ */
 #include "tests/lib/unit.h"
 
 #include "lib/base/mem.h"
@@ -18,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS 40       /* of random weather */
-#define CALM_MAX 200   /* rounds within which a job must end once the weather is fair */
+#define STEPS        40  /* of random weather */
+#define CALM_MAX     200 /* rounds within which a job must end once the weather is fair */
 #define MAX_REPLICAS 4
 
 struct run {
@@ -29,11 +31,11 @@ struct run {
     char completion[32];
     bool done[TFJOB_TYPES][MAX_REPLICAS]; /* stored as completed */
     int restarts[TFJOB_TYPES][MAX_REPLICAS];
-    bool fates;         /* pods end as planned: */
-    bool doomed;        /* the one that decides fails for good */
+    bool fates;                          /* pods end as planned: */
+    bool doomed;                         /* the one that decides fails for good */
     int left[TFJOB_TYPES][MAX_REPLICAS]; /* retryable failures before an index succeeds */
-    int happened[TFJOB_TYPES][MAX_REPLICAS], deleted[TFJOB_TYPES][MAX_REPLICAS]; /* retryable failures; those of them whose pod the
-                                                                                  * operator has deleted */
+    /* retryable failures; those of them whose pod the operator has deleted */
+    int happened[TFJOB_TYPES][MAX_REPLICAS], deleted[TFJOB_TYPES][MAX_REPLICAS];
 };
 
 static uint32_t roll(struct run *r, uint32_t n) /* 0 … n-1 */
@@ -44,24 +46,29 @@ static uint32_t roll(struct run *r, uint32_t n) /* 0 … n-1 */
     return (uint32_t)(r->random >> 33) % n;
 }
 
-#define BROKEN(r, ...) \
-    do { \
-        cleanup_free char *cr_ = json_dumps((r)->cr, JSON_INDENT(1)); \
-        cleanup_free char *world_ = json_dumps((r)->world, JSON_INDENT(1)); \
+#define BROKEN(r, ...)                                                         \
+    do {                                                                       \
+        cleanup_free char *cr_ = json_dumps((r)->cr, JSON_INDENT(1));          \
+        cleanup_free char *world_ = json_dumps((r)->world, JSON_INDENT(1));    \
         fprintf(stderr, "seed %" PRIu64 "\n%s\n%s\n", (r)->seed, cr_, world_); \
-        fail_msg(__VA_ARGS__); \
+        fail_msg(__VA_ARGS__);                                                 \
     } while (0)
 
 /* ---- what must hold ---- */
 
 static void check_terminal(struct run *r)
 {
-    bool succeeded = !strcmp(fx_cond_status(r->cr, "Succeeded"), "True"), failed = !strcmp(fx_cond_status(r->cr, "Failed"), "True");
+    bool succeeded = !strcmp(fx_cond_status(r->cr, "Succeeded"), "True"),
+         failed = !strcmp(fx_cond_status(r->cr, "Failed"), "True");
     if (succeeded && failed)
         BROKEN(r, "it has succeeded and failed");
-    const char *now = succeeded ? "Succeeded" : failed ? "Failed" : "", *completion = jget_str(r->cr, "status.completionTime", "");
+    const char *now = succeeded ? "Succeeded"
+        : failed                ? "Failed"
+                                : "",
+               *completion = jget_str(r->cr, "status.completionTime", "");
     if (*r->terminal && (strcmp(r->terminal, now) || strcmp(r->completion, completion)))
-        BROKEN(r, "it had %s at %s, now it is '%s' at %s", r->terminal, r->completion, now, completion);
+        BROKEN(r, "it had %s at %s, now it is '%s' at %s", r->terminal, r->completion, now,
+            completion);
     if (*now && (!*completion || !strcmp(fx_cond_status(r->cr, "Running"), "True")))
         BROKEN(r, "it has ended without a time, or still runs");
     snprintf(r->terminal, sizeof r->terminal, "%s", now);
@@ -75,14 +82,16 @@ static void check_memory(struct run *r)
     for (int t = 0; t < TFJOB_TYPES; t++)
         for (size_t i = 0; i < MAX_REPLICAS; i++) {
             if (r->done[t][i] && !tfjob_completed(&s.memory[t], i))
-                BROKEN(r, "%s %zu had completed, that is forgotten", tfjob_type_name((enum tfjob_type)t), i);
+                BROKEN(r, "%s %zu had completed, that is forgotten",
+                    tfjob_type_name((enum tfjob_type)t), i);
             if (tfjob_restarts(&s.memory[t], i) < r->restarts[t][i])
-                BROKEN(r, "restarts of %s %zu are forgotten", tfjob_type_name((enum tfjob_type)t), i);
+                BROKEN(
+                    r, "restarts of %s %zu are forgotten", tfjob_type_name((enum tfjob_type)t), i);
             r->done[t][i] = tfjob_completed(&s.memory[t], i);
             r->restarts[t][i] = tfjob_restarts(&s.memory[t], i);
             if (r->fates && r->restarts[t][i] > r->happened[t][i])
-                BROKEN(r, "%s %zu failed %d times, but %d restarts are stored", tfjob_type_name((enum tfjob_type)t), i, r->happened[t][i],
-                       r->restarts[t][i]);
+                BROKEN(r, "%s %zu failed %d times, but %d restarts are stored",
+                    tfjob_type_name((enum tfjob_type)t), i, r->happened[t][i], r->restarts[t][i]);
         }
 }
 
@@ -98,7 +107,8 @@ static void check_creates(struct run *r, const struct plan *p)
             BROKEN(r, "it creates %s after its end", a->name);
         enum tfjob_type t;
         int index = atoi(kube_label(a->body, "training.kubeflow.org/replica-index"));
-        if (strcmp(a->res->kind, "Pod") || !tfjob_type_parse(kube_label(a->body, "training.kubeflow.org/replica-type"), &t))
+        if (strcmp(a->res->kind, "Pod")
+            || !tfjob_type_parse(kube_label(a->body, "training.kubeflow.org/replica-type"), &t))
             continue;
         if (r->done[t][index])
             BROKEN(r, "it runs %s again, which has finished", a->name);
@@ -119,9 +129,11 @@ static void check_deletes(struct run *r, const struct plan *p, size_t writes)
         tfjob_type_parse(kube_label(pod, "training.kubeflow.org/replica-type"), &t);
         cleanup_free char *path = xasprintf("spec.tfReplicaSpecs.%s.replicas", tfjob_type_name(t));
         const char *phase = jget_str(pod, "status.phase", "");
-        if (!strcmp(phase, "Succeeded") && !*r->terminal && index < jget_int(r->cr, path, 1) && !r->done[t][index])
+        if (!strcmp(phase, "Succeeded") && !*r->terminal && index < jget_int(r->cr, path, 1)
+            && !r->done[t][index])
             BROKEN(r, "it deletes %s, which has finished, and does not remember it", a->name);
-        if (!r->fates || *r->terminal || jget_int(pod, "status.containerStatuses[0].state.terminated.exitCode", 0) != 130)
+        if (!r->fates || *r->terminal
+            || jget_int(pod, "status.containerStatuses[0].state.terminated.exitCode", 0) != 130)
             continue;
         if (++r->deleted[t][index] > r->restarts[t][index])
             BROKEN(r, "it deletes %s, which has failed, and does not remember it", a->name);
@@ -153,7 +165,9 @@ static void turn(struct run *r, size_t stop_at)
 static json_t *pick(struct run *r)
 {
     json_t *objects = json_object_get(r->world, "objects");
-    return json_array_size(objects) ? json_array_get(objects, roll(r, (uint32_t)json_array_size(objects))) : NULL;
+    return json_array_size(objects)
+        ? json_array_get(objects, roll(r, (uint32_t)json_array_size(objects)))
+        : NULL;
 }
 
 static void vanish(struct run *r, json_t *object)
@@ -171,12 +185,14 @@ static void set(struct run *r, json_t *pod, char state)
     enum tfjob_type t;
     if (!tfjob_type_parse(kube_label(pod, "training.kubeflow.org/replica-type"), &t))
         return;
-    fx_set_pod(r->world, tfjob_type_lower(t), atoi(kube_label(pod, "training.kubeflow.org/replica-index")), state);
+    fx_set_pod(r->world, tfjob_type_lower(t),
+        atoi(kube_label(pod, "training.kubeflow.org/replica-index")), state);
 }
 
 static void restart_in_place(json_t *pod)
 {
-    json_t *c = json_array_get(json_object_get(json_object_get(pod, "status"), "containerStatuses"), 0);
+    json_t *c = json_array_get(
+        json_object_get(json_object_get(pod, "status"), "containerStatuses"), 0);
     if (c)
         json_object_set_new(c, "restartCount", json_integer(jget_int(c, "restartCount", 0) + 1));
 }
@@ -189,7 +205,8 @@ static char ending(struct run *r, const json_t *pod)
     enum tfjob_type t = TFJOB_WORKER;
     int i = atoi(kube_label(pod, "training.kubeflow.org/replica-index"));
     tfjob_type_parse(kube_label(pod, "training.kubeflow.org/replica-type"), &t);
-    bool decides = i == 0 && (t == TFJOB_CHIEF || (t == TFJOB_WORKER && !jget(r->cr, "spec.tfReplicaSpecs.Chief")));
+    bool decides = i == 0
+        && (t == TFJOB_CHIEF || (t == TFJOB_WORKER && !jget(r->cr, "spec.tfReplicaSpecs.Chief")));
     if (!roll(r, 6))
         return 'E';
     if (r->left[t][i]-- > 0) {
@@ -212,17 +229,18 @@ static void pod_event(struct run *r, json_t *pod, uint32_t what)
         else if (what < 8)
             set(r, pod, 'D'); /* kubectl delete, drain */
         else if (what == 8)
-            vanish(r, pod);   /* its node is gone */
+            vanish(r, pod); /* its node is gone */
         else if (!r->fates)
             restart_in_place(pod);
     } else if (what == 0) {
-        vanish(r, pod);       /* garbage collection of ended pods */
+        vanish(r, pod); /* garbage collection of ended pods */
     }
 }
 
 static void edit_job(struct run *r)
 {
-    json_t *spec = json_object_get(r->cr, "spec"), *worker = json_object_get(json_object_get(spec, "tfReplicaSpecs"), "Worker");
+    json_t *spec = json_object_get(r->cr, "spec"),
+           *worker = json_object_get(json_object_get(spec, "tfReplicaSpecs"), "Worker");
     json_t *policy = json_object_get(spec, "runPolicy");
     if (roll(r, 2))
         json_object_set_new(policy, "suspend", json_boolean(!jget_bool(policy, "suspend", false)));
@@ -236,10 +254,13 @@ static void other_event(struct run *r, json_t *o, bool fair_weather)
     static const char *const phases[] = {"Inqueue", "Running", "Pending", "Unknown", ""};
     const char *kind = jget_str(o, "kind", "");
     if (!strcmp(kind, "PodGroup"))
-        json_object_set_new(o, "status", json_pack("{s:s}", "phase", fair_weather ? "Inqueue" : phases[roll(r, 5)]));
+        json_object_set_new(o, "status",
+            json_pack("{s:s}", "phase", fair_weather ? "Inqueue" : phases[roll(r, 5)]));
     else if (!strcmp(kind, "Dataset"))
-        json_object_set_new(o, "status", json_pack("{s:[{s:s s:s s:s s:s}]}", "conditions", "type", "Ready", "status",
-                                                   fair_weather || roll(r, 2) ? "True" : "False", "reason", "Starting", "message", "soon"));
+        json_object_set_new(o, "status",
+            json_pack("{s:[{s:s s:s s:s s:s}]}", "conditions", "type", "Ready", "status",
+                fair_weather || roll(r, 2) ? "True" : "False", "reason", "Starting", "message",
+                "soon"));
 }
 
 static void weather(struct run *r)
@@ -278,7 +299,8 @@ static void fair(struct run *r, json_t *o)
 /* Fair weather: the operator keeps up, time passes, pods start and come to their end. */
 static void calm(struct run *r)
 {
-    json_object_set_new(json_object_get(json_object_get(r->cr, "spec"), "runPolicy"), "suspend", json_false());
+    json_object_set_new(
+        json_object_get(json_object_get(r->cr, "spec"), "runPolicy"), "suspend", json_false());
     for (int i = 0; i < CALM_MAX && !*r->terminal; i++) {
         turn(r, SIZE_MAX);
         fx_advance(r->world, 60);
@@ -298,21 +320,25 @@ static json_t *random_job(struct run *r)
     char replicas[160];
     const char *p = policies[roll(r, 4)];
     bool chief = roll(r, 2);
-    snprintf(replicas, sizeof replicas, "%s worker=%u:%s %s %s", chief ? "chief=1:ExitCode" : "", 1 + roll(r, MAX_REPLICAS), p,
-             roll(r, 2) ? "ps=2:OnFailure" : "", roll(r, 4) ? "" : "evaluator=1:Always");
-    cleanup_free char *spec =
-        xasprintf("{'runPolicy': {'cleanPodPolicy': '%s'%s%s}, 'successPolicy': '%s', 'enableDynamicWorker': %s}",
-                  (const char *[]){"", "None", "Running", "All"}[roll(r, 4)], roll(r, 4) ? "" : ", 'backoffLimit': 3",
-                  roll(r, 6) ? "" : ", 'activeDeadlineSeconds': 600", roll(r, 3) ? "" : "AllWorkers", roll(r, 4) ? "false" : "true");
+    snprintf(replicas, sizeof replicas, "%s worker=%u:%s %s %s", chief ? "chief=1:ExitCode" : "",
+        1 + roll(r, MAX_REPLICAS), p, roll(r, 2) ? "ps=2:OnFailure" : "",
+        roll(r, 4) ? "" : "evaluator=1:Always");
+    cleanup_free char *spec = xasprintf(
+        "{'runPolicy': {'cleanPodPolicy': '%s'%s%s}, 'successPolicy': '%s', 'enableDynamicWorker': %s}",
+        (const char *[]){"", "None", "Running", "All"}[roll(r, 4)],
+        roll(r, 4) ? "" : ", 'backoffLimit': 3", roll(r, 6) ? "" : ", 'activeDeadlineSeconds': 600",
+        roll(r, 3) ? "" : "AllWorkers", roll(r, 4) ? "false" : "true");
     return fx_job(replicas, spec);
 }
 
-/* Outcomes that do not depend on who comes first: nothing but the one that decides fails for good. */
+/* Outcomes that do not depend on who comes first: nothing but the one that decides fails for good.
+ */
 static json_t *fated_job(struct run *r)
 {
     char replicas[160];
-    snprintf(replicas, sizeof replicas, "%s worker=%u:ExitCode %s", roll(r, 2) ? "chief=1:ExitCode" : "", 1 + roll(r, MAX_REPLICAS),
-             roll(r, 2) ? "ps=1:ExitCode" : "");
+    snprintf(replicas, sizeof replicas, "%s worker=%u:ExitCode %s",
+        roll(r, 2) ? "chief=1:ExitCode" : "", 1 + roll(r, MAX_REPLICAS),
+        roll(r, 2) ? "ps=1:ExitCode" : "");
     r->fates = true;
     r->doomed = roll(r, 2);
     for (int t = 0; t < TFJOB_TYPES; t++)
@@ -329,13 +355,15 @@ static void sail(uint64_t seed, json_t *(*make)(struct run *), char outcome[16])
     r.cr = make(&r);
     r.world = fx_world("");
     if (!roll(&r, 4))
-        json_object_set_new(r.world, "gangScheduler", json_string(roll(&r, 3) ? "volcano" : "other"));
+        json_object_set_new(
+            r.world, "gangScheduler", json_string(roll(&r, 3) ? "volcano" : "other"));
     if (!roll(&r, 4))
         json_array_append_new(json_object_get(r.world, "objects"),
-                              json_pack("{s:s s:s s:{s:s s:s}}", "apiVersion", "millrace.dev/v1alpha1", "kind", "Dataset", "metadata", "name",
-                                        "d", "namespace", "ns"));
+            json_pack("{s:s s:s s:{s:s s:s}}", "apiVersion", "millrace.dev/v1alpha1", "kind",
+                "Dataset", "metadata", "name", "d", "namespace", "ns"));
     if (!roll(&r, 4))
-        json_object_set_new(json_object_get(r.cr, "metadata"), "annotations", json_pack("{s:s}", ANNOTATION_RESTART_SCOPE, "job"));
+        json_object_set_new(json_object_get(r.cr, "metadata"), "annotations",
+            json_pack("{s:s}", ANNOTATION_RESTART_SCOPE, "job"));
     for (int i = 0; i < STEPS; i++)
         weather(&r);
     calm(&r);
@@ -356,7 +384,8 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 
 static void sail_all(json_t *(*make)(struct run *))
 {
-    uint64_t runs = setting("MILLRACE_RANDOM_RUNS", 1000), first = setting("MILLRACE_RANDOM_SEED", 1), ended[2] = {0, 0};
+    uint64_t runs = setting("MILLRACE_RANDOM_RUNS", 1000),
+             first = setting("MILLRACE_RANDOM_SEED", 1), ended[2] = {0, 0};
     for (uint64_t i = 0; i < runs; i++) {
         char outcome[16];
         sail(first + i, make, outcome);
@@ -383,6 +412,7 @@ static void test_same_end_in_any_order(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_end), cmocka_unit_test(test_same_end_in_any_order)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_end), cmocka_unit_test(test_same_end_in_any_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

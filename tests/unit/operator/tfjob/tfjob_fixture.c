@@ -33,8 +33,8 @@ json_t *fx_json(const char *text)
 
 static json_t *replica(int n, const char *policy)
 {
-    json_t *r = json_pack("{s:i s:{s:{s:[{s:s s:s}]}}}", "replicas", n, "template", "spec", "containers", "name", "tensorflow", "image",
-                          "busybox");
+    json_t *r = json_pack("{s:i s:{s:{s:[{s:s s:s}]}}}", "replicas", n, "template", "spec",
+        "containers", "name", "tensorflow", "image", "busybox");
     if (*policy)
         json_object_set_new(r, "restartPolicy", json_string(policy));
     return r;
@@ -53,8 +53,8 @@ json_t *fx_job(const char *replicas, const char *spec)
         json_object_set_new(specs, tfjob_type_name(t), replica(n, policy));
     }
     json_object_set_new(s, "tfReplicaSpecs", specs);
-    return json_pack("{s:s s:s s:{s:s s:s s:s} s:o}", "apiVersion", "kubeflow.org/v1", "kind", "TFJob", "metadata", "name", "j", "namespace",
-                     "ns", "uid", UID, "spec", s);
+    return json_pack("{s:s s:s s:{s:s s:s s:s} s:o}", "apiVersion", "kubeflow.org/v1", "kind",
+        "TFJob", "metadata", "name", "j", "namespace", "ns", "uid", UID, "spec", s);
 }
 
 static json_t *meta_of(const char *type, int index)
@@ -63,32 +63,51 @@ static json_t *meta_of(const char *type, int index)
     snprintf(number, sizeof number, "%d", index);
     cleanup_free char *name = xasprintf("j-%s-%d", type, index);
     cleanup_free char *uid = xasprintf("uid-of-%s", name);
-    return json_pack("{s:s s:s s:s s:{s:s s:s s:s s:s} s:[{s:s s:s s:s s:s s:b}]}", "name", name, "namespace", "ns", "uid", uid, "labels",
-                     TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME, TFJOB_LABEL_JOB, "j", TFJOB_LABEL_TYPE, type, TFJOB_LABEL_INDEX, number,
-                     "ownerReferences", "apiVersion", "kubeflow.org/v1", "kind", "TFJob", "name", "j", "uid", UID, "controller", 1);
+    return json_pack("{s:s s:s s:s s:{s:s s:s s:s s:s} s:[{s:s s:s s:s s:s s:b}]}", "name", name,
+        "namespace", "ns", "uid", uid, "labels", TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME,
+        TFJOB_LABEL_JOB, "j", TFJOB_LABEL_TYPE, type, TFJOB_LABEL_INDEX, number, "ownerReferences",
+        "apiVersion", "kubeflow.org/v1", "kind", "TFJob", "name", "j", "uid", UID, "controller", 1);
 }
 
 static json_t *container(const char *world_now, int code, int restarts)
 {
     if (code < 0)
-        return json_pack("{s:s s:i s:{s:{}}}", "name", "tensorflow", "restartCount", restarts, "state", "running");
-    return json_pack("{s:s s:i s:{s:{s:i s:s s:s}}}", "name", "tensorflow", "restartCount", restarts, "state", "terminated", "exitCode",
-                     code, "startedAt", world_now, "finishedAt", world_now);
+        return json_pack("{s:s s:i s:{s:{}}}", "name", "tensorflow", "restartCount", restarts,
+            "state", "running");
+    return json_pack("{s:s s:i s:{s:{s:i s:s s:s}}}", "name", "tensorflow", "restartCount",
+        restarts, "state", "terminated", "exitCode", code, "startedAt", world_now, "finishedAt",
+        world_now);
 }
 
 static json_t *status_of(const char *now, char state)
 {
     switch (state) {
-    case 'P': return json_pack("{s:s}", "phase", "Pending");
-    case 'R': case 'D': return json_pack("{s:s s:[o]}", "phase", "Running", "containerStatuses", container(now, -1, 0));
-    case 'T': return json_pack("{s:s s:[o]}", "phase", "Running", "containerStatuses", container(now, -1, 1));
-    case 'S': return json_pack("{s:s s:[o]}", "phase", "Succeeded", "containerStatuses", container(now, 0, 0));
-    case 's': return json_pack("{s:s}", "phase", "Succeeded");
-    case 'F': return json_pack("{s:s s:[o]}", "phase", "Failed", "containerStatuses", container(now, 1, 0));
-    case 'K': return json_pack("{s:s s:[o]}", "phase", "Failed", "containerStatuses", container(now, 130, 0));
-    case 'N': return json_pack("{s:s}", "phase", "Failed");
-    case 'E': return json_pack("{s:s s:s}", "phase", "Failed", "reason", "Evicted");
-    default: abort();
+    case 'P':
+        return json_pack("{s:s}", "phase", "Pending");
+    case 'R':
+    case 'D':
+        return json_pack(
+            "{s:s s:[o]}", "phase", "Running", "containerStatuses", container(now, -1, 0));
+    case 'T':
+        return json_pack(
+            "{s:s s:[o]}", "phase", "Running", "containerStatuses", container(now, -1, 1));
+    case 'S':
+        return json_pack(
+            "{s:s s:[o]}", "phase", "Succeeded", "containerStatuses", container(now, 0, 0));
+    case 's':
+        return json_pack("{s:s}", "phase", "Succeeded");
+    case 'F':
+        return json_pack(
+            "{s:s s:[o]}", "phase", "Failed", "containerStatuses", container(now, 1, 0));
+    case 'K':
+        return json_pack(
+            "{s:s s:[o]}", "phase", "Failed", "containerStatuses", container(now, 130, 0));
+    case 'N':
+        return json_pack("{s:s}", "phase", "Failed");
+    case 'E':
+        return json_pack("{s:s s:s}", "phase", "Failed", "reason", "Evicted");
+    default:
+        abort();
     }
 }
 
@@ -102,8 +121,10 @@ void fx_set_pod(json_t *world, const char *type, int index, char state)
     }
     json_object_set_new(pod, "status", status_of(jget_str(world, "now", ""), state));
     if (state == 'D') {
-        json_object_set_new(json_object_get(pod, "metadata"), "deletionTimestamp", json_string(jget_str(world, "now", "")));
-        json_object_set_new(json_object_get(pod, "metadata"), "deletionGracePeriodSeconds", json_integer(0));
+        json_object_set_new(json_object_get(pod, "metadata"), "deletionTimestamp",
+            json_string(jget_str(world, "now", "")));
+        json_object_set_new(
+            json_object_get(pod, "metadata"), "deletionGracePeriodSeconds", json_integer(0));
     }
 }
 
@@ -118,7 +139,7 @@ json_t *fx_world(const char *pods)
             if (states[i] != '-')
                 fx_set_pod(world, word, i, states[i]);
             json_array_append_new(json_object_get(world, "objects"),
-                                  json_pack("{s:s s:o}", "kind", "Service", "metadata", meta_of(word, i)));
+                json_pack("{s:s s:o}", "kind", "Service", "metadata", meta_of(word, i)));
         }
     }
     return world;

@@ -10,13 +10,16 @@
 
 #define FX_NOW "2026-01-31T12:00:00Z"
 
-json_t *fx_json(const char *text); /* JSON with ' in place of "; aborts if it is none. Caller owns. */
+/* JSON with ' in place of "; aborts if it is none. Caller owns. */
+json_t *fx_json(const char *text);
 
-/* A TFJob ns/j. replicas: "chief=1 worker=4:ExitCode ps=2:Never"; spec: more of the spec, or NULL. Caller owns. */
+/* A TFJob ns/j. replicas: "chief=1 worker=4:ExitCode ps=2:Never"; spec: more of the spec, or NULL.
+ * Caller owns. */
 json_t *fx_job(const char *replicas, const char *spec);
 /* A world with pods and services for a job ns/j. pods: "chief:R worker:RSF-", a letter per index:
- *   P pending  R running  S succeeded  s succeeded, but no container status says so  F failed, exit code 1  K failed, exit code 130
- *   N failed without an exit code  E evicted  D running and being deleted  T running, its container restarted once  - none */
+ *   P pending  R running  S succeeded  s succeeded, but no container status says so  F failed, exit
+ * code 1  K failed, exit code 130 N failed without an exit code  E evicted  D running and being
+ * deleted  T running, its container restarted once  - none */
 json_t *fx_world(const char *pods);
 void fx_set_pod(json_t *world, const char *type, int index, char state);
 
@@ -24,8 +27,9 @@ void fx_set_pod(json_t *world, const char *type, int index, char state);
 size_t fx_turn(json_t *cr, json_t *world);
 void fx_advance(json_t *world, int64_t seconds);
 
-bool fx_cond(const json_t *cr, const char *type);        /* there, whatever its status */
+bool fx_cond(const json_t *cr, const char *type);               /* there, whatever its status */
 const char *fx_cond_status(const json_t *cr, const char *type); /* "" if absent */
-size_t fx_count(const json_t *world, const char *kind, bool leaving); /* objects of a kind, with or without deletionTimestamp */
+/* objects of a kind, with or without deletionTimestamp */
+size_t fx_count(const json_t *world, const char *kind, bool leaving);
 
 #endif
