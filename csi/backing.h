@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* backing — the backing files of one FUSE connection: which id the kernel gave to which file. An id
  * outlives the client that asked for it, and this process: one inode takes one id at a time, so the
  * next client must get the same one again. Hence a log in the state directory, replayed after a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "csi/plugin.h"
 
 #define MODE(m) CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__##m

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* child_config — the configuration document (fuse/conf.h) of a client process, from a volume's
  * parameters. Pure. Parameters: url (file:///dir, s3://bucket/prefix, …), cache-memory and
  * cache-disk (quantities), write-type; every other key is an option of the store. Keys of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* child — clients as processes of this machine, where there is no Kubernetes to run pods. A process
  * is started (no shell, its configuration in the environment, secrets as files that only we can
  * read), watched, and started again when it dies, each time a little later. It outlives us: a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Controller of standalone mode. On Kubernetes the operator makes PersistentVolumes and none of
  * this is offered. */
 #include "csi/client_config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "csi/handoff.h"
 
 #include "csi/handoff_priv.h"

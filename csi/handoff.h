@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keeper — owns the fuse fd and the mount of every dataset on this node, and lends the fd to the
  * clients that serve it (lib/keep/wire.h). A client may die and the next one goes on where it was;
  * this process may die and gets the fd back from the living client; only when both are gone is a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keeper_priv — what keeper.c (the callers' side) and keeper_thread.c (the volume's thread) share.
  */
 #ifndef MILLRACE_CSI_HANDOFF_PRIV_H

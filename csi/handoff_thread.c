@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "csi/handoff_priv.h"
 #include "csi/mount.h"
 #include "lib/base/clock.h"

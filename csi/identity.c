@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "csi/plugin.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* listen — unix stream sockets that accept for somebody else, in one thread. Only root and our own
  * user are let in. A socket file that disappears (somebody cleaned up) is made again within
  * seconds: kubelet then finds the plugin again. */

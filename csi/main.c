@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* millrace-csi — the node plugin: CSI for kubelet, keeper of the FUSE mounts, owner of the node's
  * cache directories. */
 #include "csi/plugin.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mount — the system calls on mounts. A call that may have to wait for a FUSE client (statfs, sync)
  * runs in a thread of its own and is given up after a deadline: the caller never hangs, and the
  * thread ends when the client answers or the mount is aborted. Deadlines are CLOCK_MONOTONIC ns.

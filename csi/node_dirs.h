@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* place — the directories of datasets on this node, and when they go. Below the plugin's root:
  *   volumes/<ns>/<uid>/            a client's: its cache and the keeper's socket
  *   workers/<ns>/<uid>/<pod>/      a cache worker's; by pod, as two workers of a dataset may meet

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pbcheck — what protobuf-c does not check on input: that strings are UTF-8 and hold no NUL (which
  * would cut them short in C). Works on the bytes, before they are unpacked. Pure. */
 #ifndef MILLRACE_CSI_PBCHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plugin — what all RPC handlers share, and the tables of methods that they make up. */
 #ifndef MILLRACE_CSI_PLUGIN_H
 #define MILLRACE_CSI_PLUGIN_H

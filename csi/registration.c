@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kubelet watches plugins_registry, connects to the socket that it finds there, asks who we are,
  * and tells how it went. After a restart it finds the socket again and asks again, so nothing is
  * kept here. */

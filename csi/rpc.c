@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "csi/rpc.h"
 
 #include "csi/listen.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rpc — a gRPC server on unix sockets: the only module that knows gRPC. Unary methods in a table; a
  * handler gets an unpacked request and fills a response, or fails with a struct err, which one
  * table maps to a gRPC status. Threads: rpc_run() is the poller and runs `fast` methods itself; all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "csi/client_proc.h"
 #include "csi/mount.h"
 #include "csi/plugin.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume — the volumes that this node knows: what they are, where they are staged and published.
  * Each has a small fsynced file in the state directory, so that a restarted plugin knows what it
  * knew. One RPC at a time works on a volume: volume_hold() waits for its turn. A held volume is its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source — what a volume is, from its volume_context. Pure. The context of a persistent volume was
  * written by the operator (whoever may write PersistentVolumes is trusted); of an inline volume by
  * the user, except for kubelet's csi.storage.k8s.io/ keys, which a user cannot set. Whatever ends

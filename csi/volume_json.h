@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume_json — a volume's record on disk. Pure. */
 #ifndef MILLRACE_CSI_VOLUME_JSON_H
 #define MILLRACE_CSI_VOLUME_JSON_H

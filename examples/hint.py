@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tells a Millrace mount in which order files will be read. Needs the mount and nothing else; works where it is read-only.
 
     hint("/mnt/fuse/train", ["n01/a.jpeg", "n07/b.jpeg", ...])   # once an epoch, before or while it begins

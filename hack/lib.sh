@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # lib.sh — what the scripts in hack/ share. To be sourced; it defines functions and the variables ROOT, CACHE and LOG_DIR.
 #   log, die                 one line to stderr, with the time

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* millrace-operator — watches Datasets, DataLoads, TFJobs and VolumeAttachments and makes the world
  * as they ask. Order of a life: caches synced → lease held → controllers and pollers run → SIGTERM
  * → they finish → lease given up → exit. */

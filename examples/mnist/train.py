@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small digit classifier with MultiWorkerMirroredStrategy on TFRecords under --data and writes checkpoints,
 TensorBoard events and a SavedModel under --out. Runs unchanged as chief, as worker and on one machine (no TF_CONFIG)."""
 import argparse

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* budget — the memory that fetches may hold together, and the buffers themselves. What a reader
  * waits for is always admitted (force); reading ahead must reserve (try) and does without where it
  * can't. Threads: any. Locks: budget.mu, a leaf. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/cache/cache.h"
 
 #include "fuse/cache/priv.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache — contents of object versions in blocks of 1 MiB on tiers of memory (tmpfs or anonymous
  * memfd) and disk; the same in the client and in the worker. A cached file is a sparse mirror: one
  * file per object version, holes for what is missing, a bitmap of valid blocks with CRC32C beside

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/cache/priv.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"

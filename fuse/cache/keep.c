@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pins: which files eviction spares. What is pinned is in no queue, so that eviction never comes
  * across it. A pin reserves the pages that its file may take, and grows with it; the sum of all is
  * bounded, so that the rest of the cache goes on being one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meta — what the cache writes beside its data, as bytes: the table of cached files (one record
  * each) and, for files of more than one block, a sidecar (a header for people, then one record a
  * block). Pure: bytes in, structs out, no I/O. Integers are little-endian. A record that does not

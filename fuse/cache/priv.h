@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* priv — what the files of the cache share. Layers: cache.c (lifecycle), read.c (readers) → fetch.c
  * (single flight, landing) → block.c (one block: written, verified, taken away) → node.c (an open
  * file) → tier.c (room and files), slot.c (what is cached), evict.c (who goes), keep.c (who stays).

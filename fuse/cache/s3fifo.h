@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* s3fifo — which unit of a tier goes first: the S3-FIFO policy (a small and a main FIFO queue and a
  * ghost of recent victims). One pass over many units costs the small queue only, so a shuffled
  * epoch does not flush what is re-used; a hit writes one counter and moves nothing. Units are named

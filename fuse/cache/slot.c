@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/cache/priv.h"
 #include "lib/base/file.h"
 #include "lib/base/hash.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli — what the verbs of `millrace` share. Exit statuses: 0 done, 1 failed, 2 misuse. */
 #ifndef MILLRACE_FUSE_CLI_CLI_H
 #define MILLRACE_FUSE_CLI_CLI_H

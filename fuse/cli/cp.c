@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cp: between a store and local files, or from one store to another by way of this machine. */
 #include "fuse/cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hint: hands a list of paths over to the mount. */
 #include "fuse/cli/cli.h"
 

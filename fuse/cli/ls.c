@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ls, stat and check: verbs that only look. */
 #include "fuse/cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* millrace — datasets on a machine without Kubernetes, and a look at stores and mounts. */
 #include "fuse/cli/cli.h"
 

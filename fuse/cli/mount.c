@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mount and umount. */
 #include "fuse/cli/cli.h"
 

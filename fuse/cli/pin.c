@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* load, pin, unpin and free: asks a mount to bring files into the node's cache, to keep them there,
  * or to let them go. */
 #include "fuse/cli/cli.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ofile — regular files that are open, or were a moment ago: where their bytes come from. A file
  * has either a cached object version (cf) or, once somebody wrote to it, a staging file, never
  * both. Everything here can be found again from the index and the staging directory, so a serving

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/passthrough.h"
 
 #include "lib/base/hash.h"

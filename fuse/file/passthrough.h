@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* backing — which inodes the kernel reads from a backing file (passthrough), and how many such
  * files it holds open. An id stays with its inode after the last close, so that a file that is
  * opened again costs no registration; the least recently used go when there are too many: each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* side — the note beside a staged file: where its content belongs, for a successor that does not
  * know the inode. "mount\nversion\npath\n"; version is the one that the content began from ("" for
  * a new file), path is below the mount's root and may have line ends in it. */

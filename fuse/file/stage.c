@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/stage.h"
 
 #include "fuse/file/sidecar.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* write — files being written: a staging file with full POSIX semantics on the local disk, uploaded
  * when close() or fsync() ask for it, so that these return the store's error. What could not be
  * uploaded stays staged, is readable here, and is tried again for ever, also by the next process. A

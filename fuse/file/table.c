@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/file.h"
 
 #include "fuse/file/stage.h"

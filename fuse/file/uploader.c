@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that uploads by itself: what failed before, what is held open and written for long,
  * and what a crash left behind. */
 #include "fuse/file/stage.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Does everything in the index hold together? Asked once, of a file that somebody else left: a
  * checksum says that it is what was written, not that it is sound, and one link that leads astray
  * is a crash or a loop later. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* inode_priv — the index file's format, for inode*.c alone. */
 #ifndef MILLRACE_FUSE_INDEX_FORMAT_H
 #define MILLRACE_FUSE_INDEX_FORMAT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hash chains by (directory, name) and sibling lists; both can be made again from the records. */
 #include "lib/base/hash.h"
 #include "fuse/index/format.h"

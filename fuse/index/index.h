@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* inode — the index: every name of the dataset that is known on this node, as fixed-size records in
  * a file that is mapped into memory. A FUSE node id is the number of a record, so the file is also
  * the recovery state: a serving process that was killed is followed by one that maps the same file

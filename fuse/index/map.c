@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The index file: mapped whole, sparse, with disk blocks reserved before they are written to (a
  * full disk must be an error here, not a SIGBUS there). */
 #include "fuse/index/format.h"

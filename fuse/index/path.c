@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names and paths of inodes. */
 #include "fuse/index/format.h"
 

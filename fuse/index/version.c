@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Versions of files, packed: most are 32 hex digits (an ETag), hex digits and a number of parts, or
  * "size-mtime". */
 #include "fuse/index/format.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading directories. A position is the cookie of the last entry given: it needs no state here, so
  * it outlives the process. */
 #include "fuse/ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests about regular files. fi->fh is 1 for a handle that may write: it means the same to a
  * process that takes the session over. */
 #include "fuse/ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fs — the mounted filesystem: what every FUSE request is answered from. ops*.c alone speak
  * libfuse. */
 #ifndef MILLRACE_FUSE_OPS_FS_H

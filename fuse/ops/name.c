@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests that change names. The store is changed first, the index after it: what fails in the
  * store has not happened. A request that is sent again after a crash finds its work done: that is
  * success, not an error. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ops — what the files of FUSE operations share. Each request is answered exactly once, and no lock
  * is held meanwhile. */
 #ifndef MILLRACE_FUSE_OPS_OPS_H

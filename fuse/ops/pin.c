@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/ops/pin.h"
 
 #include "fuse/ops/fs.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pin — what a user may ask for about a file's bytes in the cache of his node: bring them in, keep
  * them there, let them go. It comes by ioctl(2), PIN_IOCTL with a struct pin_msg, which needs
  * nothing but the mount and works where that is read-only: on a file, or on a directory with a name

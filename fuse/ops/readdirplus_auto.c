@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/ops/readdirplus_auto.h"
 
 #define EASY memory_order_relaxed

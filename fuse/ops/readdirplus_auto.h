@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* habit — do those who list directories look at the files next, one by one, as `ls -l` does? Then
  * listings come with attributes. Who wants names only has them in a third of the time without, and
  * the kernel keeps no inode (1.2 KB) for each. It is seen from look-ups in what was listed a moment

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ring — which cache worker has which bytes, and getting them from there: chunks of 64 MiB of a
  * file are spread over the workers by rendezvous hashing of (worker's name, mount, path, chunk), so
  * every client and loader asks the same worker, and a worker that comes or goes moves its own share

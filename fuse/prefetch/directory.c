@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/prefetch/directory.h"
 
 #include "fuse/cache/budget.h"

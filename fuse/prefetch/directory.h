@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sweep — brings in the rest of a directory once a good part of it was read in whatever order: who
  * has read an eighth of its files, in random order as training does, is likely to come to the
  * others too. What was not in the cache is fetched, into room that is free only: nothing goes out

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hint — a job says in which order it will read, and finds the files here when it comes to them:
  * each list of paths is brought in just ahead of its reader, as far as cache and memory allow,
  * whatever profile the mount has.

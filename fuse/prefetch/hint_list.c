@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/prefetch/hint_list.h"
 
 #include "lib/base/hash.h"

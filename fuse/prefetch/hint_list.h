@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hint_list — one list of paths in the order in which a job will read them, and how far the job has
  * come. The paths are in a file without a name in the cache directory; in memory an entry takes 16
  * to 20 bytes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/prefetch/sequential.h"
 
 #include "fuse/file/file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* walk — fetches the next files of a directory when a reader goes through it in the order of its
  * listing, and goes on with the directory after it. Small files only: what is large is read ahead
  * within itself. Readers in random order are sweep.h's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client — the serving process: from a configuration to an answered request. It may be killed at
  * any moment; its successor finds everything again in the cache directory and, for the connection,
  * in struct client_shared or at the keeper. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* millrace-fuse — serves a dataset as a file system. */
 #include "fuse/process/supervise.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* supervise — process 1 of the client: keeps the mount, starts the serving process, and starts
  * another one within milliseconds when a signal killed it. It does nothing else, so there is
  * nothing in it that could fail. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stall — for how long readers waited for data, who, and for what. Of each caller
  * (lib/keep/caller.h): the waiting of all its reads summed up, by what they waited for, and the
  * time in which at least one of them waited, which is at most the time that passed: "that pod

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status — what the client says of itself: /healthz, /readyz, /metrics and /status (JSON) over
  * HTTP. Threads: any. Locks: status.mu, a leaf. */
 #ifndef MILLRACE_FUSE_REPORT_STATUS_H

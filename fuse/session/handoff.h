@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keeper — the client's end of the socket to whoever owns the mount (lib/keep/wire.h). A thread of
  * its own receives; when the keeper goes away while a mount is served, it connects again and hands
  * the fd back. Threads: any. Locks: keeper.mu, a leaf; keeper.ask held across one question. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session_init — what libfuse 3.14 does not know of the kernel's INIT and OPEN, put into its
  * answers. The kernel's structures are spelled here, as they are on the wire: headers name some of
  * their fields differently, by their age. Pure. */

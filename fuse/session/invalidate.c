@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/session/invalidate.h"
 
 #include "fuse/index/index.h"

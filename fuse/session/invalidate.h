@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* inval — tells the kernel of names that mean something else now, from a process of its own. The
  * kernel takes the lock of the directory for that, which a look-up there holds until it is
  * answered, and no signal ends the wait: a thread of the serving process would keep it from ending

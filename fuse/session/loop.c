@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/session/loop.h"
 
 #include "lib/base/clock.h"

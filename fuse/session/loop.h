@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop — the threads that read requests from /dev/fuse, and which of them waits for the next one.
  * To wake a thread on another processor costs more than most requests do (some 5 µs, in virtual
  * machines 50 and more), so one thread alone waits; it looks for the next request for a while

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session — the FUSE connection: libfuse's low-level session over an fd that somebody else opened
  * and mounted, so that it can be taken over from a process that died. What libfuse 3.14 does not
  * know is added to its replies on their way to the kernel: parallel lookups, passthrough,

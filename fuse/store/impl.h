@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* impl — what the stores share among themselves: the table of functions behind store.h, options,
  * retries, errors. */
 #ifndef MILLRACE_FUSE_STORE_IMPL_H

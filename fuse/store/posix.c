@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of functions. What a local disk answers is called directly. On a file system with a
  * server, which may be gone, a call works on a copy of all that it is given and runs on a thread of
  * its own (guard.h). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* posix — inside of the directory store: the plain calls on the directory (posix_dir.c), which take
  * as long as its file system does, and the store that makes them, on threads of their own where
  * that may be for ever (posix.c). Nothing outside of the directory can be reached, whatever links

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* s3 — inside of the S3 store: the connection to one bucket, one signed request, and what its
  * failure means. */
 #ifndef MILLRACE_FUSE_STORE_S3_H

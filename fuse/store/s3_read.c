@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/store/s3.h"
 
 #include "lib/base/log.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* s3_xml — the XML an S3 server sends: errors, pages of listings, single values. Pure. What comes
  * from the network is not trusted: no document types, bounded depth and text, and whatever does not
  * parse is an error. */

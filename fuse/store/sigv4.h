@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sigv4 — AWS Signature Version 4, and the digests that go with it. Pure: no clock, no I/O (but
  * sigv4_sha256_fd). */
 #ifndef MILLRACE_FUSE_STORE_SIGV4_H

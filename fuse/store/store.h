@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store — an under store (S3, HDFS, HTTP, a directory) behind one table of functions. Paths are
  * relative to the mount point, begin without "/", use "/" between names, "" is the root. Threads:
  * any, all calls block. Every call has the deadline of the store's options (a listing for each page

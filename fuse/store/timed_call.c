@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/store/timed_call.h"
 
 #include "fuse/store/impl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* guard — calls that may never return, made on threads of their own. A file system whose server is
  * gone (NFS, SMB, FUSE, …) keeps whoever calls it in the kernel for as long as it likes. Here that
  * is a helper thread: who asked gets an error at the deadline, and the helper is left alone until

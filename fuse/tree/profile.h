@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* profile — how the kernel is to treat a dataset. Sealed: it opens, reads again and lists again
  * what it knows without asking, at the speed of a local disk; but each file's bytes come to it
  * through us the first time. Open: it asks at each open, and reads complete files of the cache by

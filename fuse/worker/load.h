@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* load — the loader: brings paths of the dataset into its cache workers, each chunk into the one
  * that owns it, and looks at the end whether everything is there. Progress is a member "load" of
  * /status. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* millrace-worker — a cache worker of a dataset, or (--load) the loader that fills the workers. */
 #include "fuse/worker/load.h"
 #include "fuse/worker/server.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* query — what a request to a worker asks for. Pure parsers of what comes over the network. */
 #ifndef MILLRACE_FUSE_WORKER_REQUEST_H
 #define MILLRACE_FUSE_WORKER_REQUEST_H

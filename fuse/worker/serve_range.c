@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/peers/peers.h"
 #include "fuse/worker/request.h"
 #include "fuse/worker/server.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/worker/server.h"
 
 #include "lib/base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* site — what a worker is made of: its dataset's stores, its cache, and what it can say of itself.
  * The store of a mount is made and looked at in the background with a growing pause; a store that
  * can't be used makes the worker unready and says why, no more. Threads: any. Locks: site.mu, a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # The file system: reads small files and large ones, warm, cold and from an empty cache, beside the same files read directly, a raw
 # download from the same S3 server, and other FUSE file systems for object stores.
@@ -22,7 +23,7 @@ BENCH_DIR=$ROOT/tests/bench
 
 usage()
 {
-    sed -n '2,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '3,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
 }
 
 options()

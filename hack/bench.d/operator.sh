@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Many TFJobs at once, Millrace's operator beside Kubeflow's training-operator 1.9.0 (the last one with a Go module), each in a fresh
 # control plane: a real API server, scheduler and controller manager; pods are run by KWOK. Sourced by hack/bench.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # net.sh — the addresses of a cluster. They are the same in every cluster: each has network namespaces of its own.
 # shellcheck disable=SC2034 # used by those who source this

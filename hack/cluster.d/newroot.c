@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * newroot — newroot COMMAND…: makes this process's root directory the root of its mount namespace,
  * which must be its own, and runs COMMAND.

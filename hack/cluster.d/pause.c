@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pause — what a pod's sandbox runs: nothing, until it is told to stop. */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # pki.sh — certificates and kubeconfigs of a cluster, in $RUN/pki. Sourced by hack/cluster.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * relay — the cluster's API on the host's loopback. The API server listens in a network namespace
  * that nobody outside can reach; a listening socket made outside and inherited by a process inside

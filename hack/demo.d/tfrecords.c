@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tfrecords IMAGES.idx LABELS.idx OUTDIR FILES — MNIST's raw files as TFRecords of
  * tf.train.Example{image: bytes, label: int64}, spread over FILES files part-00000.tfrecord …. A
  * record is: length (u64), masked CRC32C of it, data, masked CRC32C of the data. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # debian_rootfs DIRECTORY PKG…: unpacks Debian packages and all they depend on, as apt resolves it on this machine's sources,
 # into a directory: nothing is installed, no maintainer script runs. Packages are kept in the cache. Sourced by hack/image.

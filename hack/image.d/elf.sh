@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # elf.sh — root file systems made of programs and the libraries they need, taken from this machine's Debian packages.
 # Sourced by hack/image.

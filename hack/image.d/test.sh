@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # The image of the tests' pods: busybox with a link for each of its programs, and curl (busybox's wget, linked statically,
 # crashes when it resolves names). Sourced by hack/image.

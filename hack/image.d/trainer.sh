@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # The trainer image: Debian's Python 3.11, TensorFlow for CPUs, and the script of examples/mnist. Sourced by hack/image.
 # inputs: hack/image.d/trainer.txt examples/mnist/train.py

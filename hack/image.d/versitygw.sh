@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2153 # ROOT is of lib.sh
 # An S3 server for tests and the demo: versitygw, which keeps buckets as directories and objects as files below the
 # directory that it is given; and busybox, to make that directory. Sourced by hack/image.

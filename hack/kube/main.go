@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // kube is one binary for a whole Kubernetes: the control plane, kubelet, kube-proxy, kubectl, etcd and CoreDNS.
 // The program is chosen by the name it is called by, or by the first argument: `kubectl get pods`, `kube kubelet --config f`.
 package main

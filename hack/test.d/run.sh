@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # run.sh — runs one test at a time and counts. Sourced by hack/test.
 #   report passed|failed|skipped NAME SECONDS LOG [CASES]

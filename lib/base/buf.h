@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* buf — a growing byte buffer with a ceiling. Past the ceiling bytes are dropped and `truncated` is
  * set: check it where the content matters. Always NUL-terminated for buf_str(). */
 #ifndef MILLRACE_LIB_BASE_BUF_H

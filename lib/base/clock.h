@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock — time in int64 nanoseconds; a struct clock where tests must turn the hands. */
 #ifndef MILLRACE_LIB_BASE_CLOCK_H
 #define MILLRACE_LIB_BASE_CLOCK_H

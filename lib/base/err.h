@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* err — one error, owned by the caller, always the last argument of a function that can fail.
  * Functions return 0/-1 (or a pointer/NULL) and fill the error only on failure; callers add context
  * with err_wrap(). A message says what was tried on which object, why it failed and, if we know,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* file — whole small files and directories. */
 #ifndef MILLRACE_LIB_BASE_FILE_H
 #define MILLRACE_LIB_BASE_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hash — non-cryptographic hashes. hash64 is stable across releases and machines: it names objects
  * and picks workers. */
 #ifndef MILLRACE_LIB_BASE_HASH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* human — byte counts and Kubernetes quantities for people. */
 #ifndef MILLRACE_LIB_BASE_HUMAN_H
 #define MILLRACE_LIB_BASE_HUMAN_H

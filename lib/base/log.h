@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* log — JSON lines on stderr: {"ts","level","msg",…}. Threads: any. log.mu is a leaf.
  * Secrets are redacted here and only here: every string given to log_redact() is replaced by *** in
  * whatever is logged. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* map — string keys to pointers. Keys are copied; values are the caller's, freed by free_value if
  * given. Not locked. */
 #ifndef MILLRACE_LIB_BASE_MAP_H

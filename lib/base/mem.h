@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mem — allocation that aborts on OOM (operator, csi, tools), and cleanup helpers. The data path of
  * fuse uses malloc directly and answers ENOMEM. Ownership in names: _new gives, _take steals,
  * _borrow. */

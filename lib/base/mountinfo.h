@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mountinfo — /proc/PID/mountinfo as a list. The parser is pure. */
 #ifndef MILLRACE_LIB_BASE_MOUNTINFO_H
 #define MILLRACE_LIB_BASE_MOUNTINFO_H

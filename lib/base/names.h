@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* names — every name that two rooms or two programs share, spelled once. CRD fields live in
  * operator/api instead. */
 #ifndef MILLRACE_LIB_BASE_NAMES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* opt — command-line flags from one table: parser, --help and error texts. Flags are --name VALUE
  * or --name=VALUE; bools are --name or --name=false. Everything after the flags (or --) is
  * positional. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pool — worker threads of one cache: they fetch ahead, write what was fetched, evict and move.
  * Threads start when there is work. */
 #ifndef MILLRACE_LIB_BASE_POOL_H

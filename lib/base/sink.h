@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sink — where bytes go that come one piece after the other, as whoever brings them has them in its
  * hands. */
 #ifndef MILLRACE_LIB_BASE_SINK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conf — what a client or worker is told about its dataset: one JSON document in the environment
  * variable ENV_CONFIG (or a file), written by the operator (operator/render), by the CSI plugin for
  * child processes, or by the CLI. It holds no secret: values of `secrets` are read from files

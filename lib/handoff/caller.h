@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* caller — on whose behalf a process reads: its pod, by the control group that kubelet put it in,
  * else the control group itself. */
 #ifndef MILLRACE_LIB_HANDOFF_CALLER_H

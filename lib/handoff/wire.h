@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire — what the keeper (node plugin; owns /dev/fuse and the mount) and the client (serves the
  * requests) say to each other over a SOCK_SEQPACKET unix socket, VOLUME_SOCKET in the client's
  * inline volume. One message is one packet: struct keep_msg followed by `len` bytes of payload, and

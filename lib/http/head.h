@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* head — the request line and headers of an HTTP/1.x request, as bytes from a stranger. Pure: no
  * I/O. */
 #ifndef MILLRACE_LIB_HTTP_HEAD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http — the one HTTP client (libcurl behind it): a request out, a response or a stream of bytes
  * back. Threads: a client may be used by any number of threads at once; every request blocks its
  * thread until it is done. Connections, TLS sessions and DNS answers are pooled per client; a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metric — counters and gauges in Prometheus' text format. Registration at start-up, updates from
  * any thread, lock-free. */
 #ifndef MILLRACE_LIB_HTTP_METRIC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* serve — a small HTTP/1.1 server for health, metrics, status and the worker's data. Keep-alive,
  * one thread per connection up to a limit (then connections wait in the backlog). Requests larger
  * than 16 KiB of head are refused with 431. */

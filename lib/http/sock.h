@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sock — bytes through a connected socket, by a deadline, whether it blocks or not. For serve.c. */
 #ifndef MILLRACE_LIB_HTTP_SOCK_H
 #define MILLRACE_LIB_HTTP_SOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* jget — typed reads from json by path. A path is dotted keys, "[n]" for array elements, and may
  * hold keys with dots in double quotes: "metadata.annotations.\"millrace.dev/hash\"",
  * "spec.mounts[0].mountPoint". The plain readers return a default when the value is absent, null or

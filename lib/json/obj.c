@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/json/obj.h"
 
 #include "lib/base/hash.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* obj — an immutable json document shared between threads. jansson's own refcount is not safe to
  * change from two threads, so a document is frozen inside an obj with an atomic count; readers
  * borrow the json_t and never incref it or parts of it: what must outlive the obj, or change, is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client — inside lib/kube: what a struct kube holds, for client.c and watch.c. */
 #ifndef MILLRACE_LIB_KUBE_CLIENT_H
 #define MILLRACE_LIB_KUBE_CLIENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conf — inside lib/kube: what a kube_conf holds. */
 #ifndef MILLRACE_LIB_KUBE_CONF_H
 #define MILLRACE_LIB_KUBE_CONF_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kube — the Kubernetes API server: who and where (conf), one request (client), a stream of changes
  * (watch).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire — inside lib/kube: what comes from the API server as bytes, made into errors and events.
  * Pure: fuzzed as it stands. */
 #ifndef MILLRACE_LIB_KUBE_WIRE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yaml — one YAML document as json. Plain scalars become null, booleans and whole numbers where
  * they read so; everything else is a string. Refused: anchors and aliases, duplicate keys, keys
  * that are no scalars, more than YAML_DEPTH levels, a second document. */

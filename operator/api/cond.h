@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cond — arrays of conditions in a status, in the two styles that exist:
  * - metav1.Condition (Dataset, DataLoad): one per type, in a stable order, with observedGeneration;
  * lastTransitionTime moves when the status does.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataload — the DataLoad custom resource, json → struct and its status. The only place that spells
  * its fields. Pure. */
 #ifndef MILLRACE_OPERATOR_API_DATALOAD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset — the Dataset custom resource, json → struct, and the words of its status. The only place
  * that spells its fields. Pure. The API server has checked most of it already (crds/); it is
  * checked again here, because a CRD may be older than we are and because nothing that a user wrote

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tfjob — kubeflow.org/v1 TFJob: json ↔ struct, the only place that spells its fields. Defaults are
  * those of training-operator 1.9.4 and live in memory only: what the user wrote is never changed.
  * All strings of struct tfjob borrow from the document it was read from. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a TFJob says beyond its replicas: runPolicy.schedulingPolicy, and the annotations of ours.
  */
 #include "operator/api/tfjob.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The status of a TFJob. Beside upstream's fields there is status.indexes:
  *   {"Worker": {"completed": "0,2-4", "restarts": {"1": 3}}}
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The attach controller: the operator is the driver's attacher. Keys are names of
  * PersistentVolumes. */
 #include "lib/base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world — what the plan for one PersistentVolume's attachments looks at. Borrowed and immutable
  * while the plan is made. */
 #ifndef MILLRACE_OPERATOR_ATTACH_OBSERVED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/ctl/apply.h"
 
 #include "lib/base/log.h"

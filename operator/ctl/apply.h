@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* apply — runs a plan against the API server: the only writer of the operator. Answers go into the
  * caches at once. */
 #ifndef MILLRACE_OPERATOR_CTL_APPLY_H

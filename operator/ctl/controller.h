@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* controller — key in, reconcile, plan, apply; again if it failed. Level-triggered: a key says what
  * to look at, not what happened. A key is never reconciled by two threads at once.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* event — core/v1 Events, written in the background by one thread, never in a reconcile's way.
  * Equal ones (object, reason, message) within 10 minutes become one Event whose count grows (at
  * most one write per 10 s for each); more than EVENT_BURST different ones about one object in that

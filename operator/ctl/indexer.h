@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store — inside cache: objects by key, with indexes. Not locked. */
 #ifndef MILLRACE_OPERATOR_CTL_INDEXER_H
 #define MILLRACE_OPERATOR_CTL_INDEXER_H

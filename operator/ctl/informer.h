@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache — an informer: one resource, listed once and watched ever after, with indexes. Holds struct
  * obj: readers get references that stay valid and unchanged however the cache moves on. Where
  * objects are many and each is read seldom, they are kept folded, and every reader gets a tree of

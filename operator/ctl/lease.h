@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lease — leader election over a coordination.k8s.io/v1 Lease, as client-go does it: whoever holds
  * it renews it; others take it when it was not renewed for its duration *as seen by their own
  * clock*. A holder that could not renew before the deadline has lost: `lost` is called once and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* env — what main gives to each controller at start-up, and where each tells main what it needs.
  * Order: every <kind>_controller_start() makes caches and controllers (nothing runs yet) → main
  * starts the caches → waits until they are synced → takes the lease → starts controllers and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan — what a reconcile wants done, as data: a list of actions that ctl/apply runs in order,
  * stopping at the first error. Plan functions are pure: no I/O, no clock, no globals; everything
  * they look at is in their world. Adding functions take the json they are given and leave out what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* queue — keys waiting to be reconciled. A key is never handed to two workers at once; adding it
  * while it is being worked on runs it once more afterwards. What is begun goes before what is new:
  * it needs few turns more, and somebody waits for them, while new keys may come by the thousand;

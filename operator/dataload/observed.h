@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world — what the plan of one DataLoad looks at. Borrowed and immutable while the plan is made. */
 #ifndef MILLRACE_OPERATOR_DATALOAD_OBSERVED_H
 #define MILLRACE_OPERATOR_DATALOAD_OBSERVED_H

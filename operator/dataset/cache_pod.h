@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* member — one client, worker or loader pod as it stands: ready, or why not in words. Made of the
  * pod and of what it last said of itself at /status. Pure. */
 #ifndef MILLRACE_OPERATOR_DATASET_CACHE_POD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dataset controller: what it watches, what it collects for its plan. */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"

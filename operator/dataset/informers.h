@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* caches — the caches that the dataset, attach and dataload controllers share. Each call gives the
  * same cache again. */
 #ifndef MILLRACE_OPERATOR_DATASET_INFORMERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world — what the plan of one Dataset looks at. Borrowed and immutable while the plan is made;
  * observe.c fills it from caches, tests from files. */
 #ifndef MILLRACE_OPERATOR_DATASET_OBSERVED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* poll — asks client, worker and loader pods for their /status over HTTP: every 2 s until they are
  * ready (loaders: always), every 15 s after, at once when the pod changes. What they said last is
  * kept here for the worlds; a change of it is told to the listeners, which enqueue keys. Runs only

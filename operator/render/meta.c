@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/render/meta.h"
 
 #include "lib/base/hash.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meta — metadata of the objects we make: names, labels, owners. Pure. */
 #ifndef MILLRACE_OPERATOR_RENDER_META_H
 #define MILLRACE_OPERATOR_RENDER_META_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pod — the pods of a dataset: clients (one a node), cache workers, loaders. Pure. All of them
  * satisfy the restricted Pod Security profile and carry no token of the API server. ANNOTATION_HASH
  * is the hash of the pod without its hints about GPU nodes: a pod is outdated when the hash of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/render/volume.h"
 
 #include "lib/base/mem.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* volume — the PersistentVolume and claim of a dataset, the Service of its workers, and what its
  * pods mount and are told. Pure. */
 #ifndef MILLRACE_OPERATOR_RENDER_VOLUME_H

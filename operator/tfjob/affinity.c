@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where pods of a TFJob would rather run: beside the bytes that they will read. */
 #include "operator/tfjob/build.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* build — the objects of a TFJob, and TF_CONFIG. Pure. The user's template is kept as it is, but
  * for what training-operator 1.9.4 sets: name, labels, owner, restartPolicy, the port named
  * tfjob-port, and TF_CONFIG in the container `tensorflow`. */

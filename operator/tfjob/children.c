@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pods and services of a job that goes on: which are replaced, given up, scaled in, made. */
 #include "operator/tfjob/pass.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The TFJob controller: caches, the clock and the queue around tfjob_plan(). */
 #include "operator/ctl/controller.h"
 #include "lib/base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The datasets of a TFJob: its pods wait for them, and its status names them. */
 #include "operator/tfjob/pass.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/tfjob/pass.h"
 
 #include "lib/base/mem.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pods that start together or not at all: the PodGroup that a gang scheduler looks at, and what is
  * told while it makes them wait. volcano admits a group before it has pods (its resources are
  * counted), so pods are made then; scheduler-plugins admits a group by its pods, so they are made

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics — the counters of training-operator by its names:
  * training_operator_jobs_{created,deleted,successful,failed,restarted}_total with the labels
  * job_namespace and framework="tensorflow", and the names before v1.3, tf_operator_jobs_…_total,

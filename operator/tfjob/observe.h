@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* observe — the world of one TFJob out of the caches. Threads: any. */
 #ifndef MILLRACE_OPERATOR_TFJOB_OBSERVE_H
 #define MILLRACE_OPERATOR_TFJOB_OBSERVE_H

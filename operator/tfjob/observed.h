@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world — what a plan for one TFJob looks at, and the same sorted by replica. Borrowed and
  * immutable while a plan is made. */
 #ifndef MILLRACE_OPERATOR_TFJOB_OBSERVED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* turn — one look at one TFJob, from the inside: what plan.c (which objects), decide.c (which
  * conditions) and finish.c (what happens to a job that runs no more) share. Pure. */
 #ifndef MILLRACE_OPERATOR_TFJOB_PASS_H

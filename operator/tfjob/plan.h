@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan — the next steps for one TFJob: the semantics of training-operator 1.9.4, without its bugs.
  * Pure.
  *

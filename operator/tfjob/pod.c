@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/tfjob/pod.h"
 
 #include "lib/base/buf.h"

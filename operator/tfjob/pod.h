@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pod — what a pod of a TFJob says about its replica. Pure. */
 #ifndef MILLRACE_OPERATOR_TFJOB_POD_H
 #define MILLRACE_OPERATOR_TFJOB_POD_H

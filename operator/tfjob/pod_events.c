@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why pods do not start, told as Events of the job: who looks at the job need not look at every
  * pod. Texts as upstream's. */
 #include "operator/tfjob/pass.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The TensorBoard of a TFJob, for who asks for one: a Deployment and a Service that stay until the
  * TFJob is deleted, as its curves are looked at afterwards too. It runs as the job's pods do (user,
  * service account, registry), and only reads. */

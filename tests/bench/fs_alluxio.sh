@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2153 # what start_s3() sets
 # Alluxio beside the others in hack/bench fs: a master, a worker that keeps on disk what was read, and a FUSE process, each in a JVM.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fs_download — the raw rate of an S3 server and a disk: objects downloaded by plain threads over
  * kept connections, each written to a file. fs_download ENDPOINT BUCKET LIST DIRECTORY THREADS
  * [SIZE] LIST: keys, one a line. Without SIZE each thread takes the next object; with it all

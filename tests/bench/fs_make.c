@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fs_make — files like a folder of photographs: FILES of 20 to 204 KB, 112 KB in the mean, spread
  * over DIRECTORIES; or, with BYTES, files of that size. The same arguments make the same bytes,
  * which do not compress. Prints their paths. fs_make ROOT FILES DIRECTORIES|- [BYTES] */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # What hack/bench fs mounts: ours and the others. A mount is named by variant and dataset: $WORK/mnt-VARIANT-DATASET, its cache
 # $WORK/cache-VARIANT-DATASET, its log $WORK/VARIANT-DATASET.log. All of them serve s3://data/DATASET of the same server.

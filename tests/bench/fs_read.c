@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fs_read — reads a directory tree as training jobs do, and says how long it took.
  *   fs_read WORKLOAD ROOT LIST THREADS [OPS SEED]
  * WORKLOAD: small (open, fstat, read all, close), seq (1 MiB reads), rand (OPS reads of 128 KiB),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The table of hack/bench fs, and its JSON. Input: the goals; results: ROW THREADS VARIANT ROUND SECONDS BYTES OPS CPU RSS, one figure a line;
 # slow: the variant of which less was measured, and note: how much.
 

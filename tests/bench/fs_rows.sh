@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2153,SC2017 # what options() sets; whole reads
 # The rows of hack/bench fs: what is read from what state, what it is compared with, and the goal.

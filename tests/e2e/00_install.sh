@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # alone
 # helm install and upgrade with the real Helm; what was there before is noted, for 99_uninstall.sh to compare with.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 400
 # The main job with a small trainer: S3 → Dataset → TFJob of a chief and two workers that check every byte, meet each other by
 # name and write a checkpoint back, in a namespace of the restricted profile.

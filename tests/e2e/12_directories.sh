@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 # A dataset in a directory of a PersistentVolumeClaim, as NFS has it: the same on every node. Pods read and write it on two nodes.
 # Then claims that are not there, or not bound.

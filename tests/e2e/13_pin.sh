@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 400
 # What a DataLoad pins stays in the cache workers, more than may be pinned is refused in words, and another DataLoad lets it go. A pod
 # pins files in its node's cache with nothing but the mount.

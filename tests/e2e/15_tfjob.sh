@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 600
 # TFJobs as training-operator's own end-to-end tests drive them: every replica is a small HTTP server on its port 2222 that tells
 # its TF_CONFIG and exits with the code it is told. No data, no TensorFlow; many jobs at once.

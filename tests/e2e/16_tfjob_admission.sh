@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 120
 # What the API server itself says about TFJobs: good ones pass, whatever their age; mistakes are refused with the field and the
 # remedy. Nothing is stored, but for the fields that cannot be changed.

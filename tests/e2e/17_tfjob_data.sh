@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 400
 # What TFJobs have beyond training-operator: they wait for their datasets, say why they failed, start again together, do not mind
 # sidecars, and bring a TensorBoard.

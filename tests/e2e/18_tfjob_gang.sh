@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # alone
 # Gangs: the CRDs of volcano and of scheduler-plugins, and this test in the scheduler's place. No pod before the gang is admitted.

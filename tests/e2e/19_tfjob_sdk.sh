@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 600
 # Kubeflow's Python SDK as it is published creates a TFJob, waits for it, reads its log, finds its pods and deletes it.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # alone
 # The leading operator is killed with SIGKILL while a job runs, then its pod is deleted: each time another takes the lease, the job ends

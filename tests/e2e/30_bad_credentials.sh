@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # A Dataset with wrong keys says so in words, in its condition and in the events of the pod that wants it; nothing crash-loops;
 # when the Secret is mended everything goes on by itself.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # Every mistake gets an answer that names the object, the field and what to do.
 . "$(dirname "$0")/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # A Dataset that is deleted while a pod reads it stays until the pod is gone, says what it waits for, and the pod keeps reading.
 # A namespace that is deleted under such a pod is gone soon, though no client can come back in it.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 600
 # alone
 # A pod reads and checks without a pause while the serving process, the client's pod and the node plugin are killed under it:

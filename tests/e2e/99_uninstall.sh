@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # alone
 # After what the README says of removing it, nothing is left of an installation that was used: no object, no mount, no file, on no node.

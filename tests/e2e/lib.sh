@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # What the end-to-end tests share. They run a few at once, those that say `# alone` alone, against the cluster that kubectl points at,
 # with Millrace installed by 00_install.sh; each works in a namespace of its own, which refuses every pod that is not of the restricted profile.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # traces: every object, mount and file that an installation could leave behind, one a line. Sourced after lib.sh.
 

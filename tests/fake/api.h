@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* api — an API server for tests: a small one that really keeps objects (get, list in pages, watch,
  * create, update, merge patch, a good-enough server-side apply, delete with preconditions and
  * finalizers), and that misbehaves on request. It listens on 127.0.0.1. Threads: any test thread

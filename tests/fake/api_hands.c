@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "tests/fake/api_inside.h"

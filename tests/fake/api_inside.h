@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* api_inside — what the server's threads (api.c) and the test's hands (api_hands.c) share. */
 #ifndef MILLRACE_TESTS_FAKE_API_INSIDE_H
 #define MILLRACE_TESTS_FAKE_API_INSIDE_H

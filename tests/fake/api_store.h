@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* api_store — inside tests/fake: the objects of the fake API server and the log of their changes.
  * Callers hold the server's lock. */
 #ifndef MILLRACE_TESTS_FAKE_API_STORE_H

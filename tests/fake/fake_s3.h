@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fake_s3 — an S3 server in memory that misbehaves on purpose. One bucket, "data"; key id "good"
  * (any secret) or no signature at all. Faults are given per method and happen to the next requests
  * of it, in the order given; "fine" lets that many requests pass first. */

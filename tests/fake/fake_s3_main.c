@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fake-s3 [--port N] [METHOD:KIND:COUNT …]: the misbehaving S3 server as a program. Prints its URL,
  * runs until its input ends. Lines on its input change it: "METHOD:KIND:COUNT" adds a fault,
  * "clear" ends all, "expire KEYID", "put KEY BYTES [LETTER]" (of that letter, or else of the whole

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fake/fake_s3_ops.h"
 
 #include "lib/base/hash.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fake_s3_ops — inside of fake_s3: its objects and what S3's requests do to them. All with
  * fake_s3.mu held. */
 #ifndef MILLRACE_TESTS_FAKE_FAKE_S3_OPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Objects that are made up when somebody asks: millions of them. */
 #include "tests/fake/fake_s3_ops.h"
 

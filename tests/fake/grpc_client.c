@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fake/grpc_client.h"
 
 #include "lib/base/mem.h"

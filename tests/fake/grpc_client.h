@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_client — unary calls from a test, on gRPC core. */
 #ifndef MILLRACE_TESTS_FAKE_GRPC_CLIENT_H
 #define MILLRACE_TESTS_FAKE_GRPC_CLIENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A client of the keeper, small and without libfuse, for the node plugin's own tests: it serves one
  * file, "f", 1 MiB, from the cache directory, by passthrough if the keeper registers it. It does
  * the whole contract: INIT saved and replayed, resent requests, the fd returned to a restarted

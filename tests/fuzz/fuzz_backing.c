@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log of backing files, cut or scribbled over: what is left is a table, and every id in it can
  * be given back. */
 #include "csi/backing.h"

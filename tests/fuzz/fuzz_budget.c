@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's files about memory, as somebody may have mounted them: always a limit. Input: the
  * files one after the other, each up to a byte 0; paths are taken in turn, so that a group's
  * parents have other limits. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What lies in a cache directory may be anything: records of the table, headers and records of
  * sidecars. */
 #include "fuse/cache/meta.h"

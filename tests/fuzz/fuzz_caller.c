@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* /proc/PID/cgroup, whatever it may hold: a name that fits. */
 #include "lib/handoff/caller.h"
 

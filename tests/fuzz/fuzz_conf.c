@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a configuration: refused with a message, or a structure whose every part can be
  * used. */
 #include "lib/conf/conf.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A header of a server: refused, or a range that is one, and is written the same again but for
  * zeros in front. */
 #include "fuse/store/s3.h"

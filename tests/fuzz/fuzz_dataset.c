@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dataset json → struct → plans of the dataset and of its attachments → the world after them →
  * plans again. What is valid must give a configuration that the client accepts. Input: {"cr": …,
  * "world": …}, or a Dataset alone. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Request heads from a stranger: whatever is accepted must be well-formed. */
 #include "lib/http/head.h"
 

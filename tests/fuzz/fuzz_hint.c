@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A list of hints in pieces: whatever it holds, each entry is a path that is written the one way in
  * which readers are met. */
 #include "fuse/prefetch/hint_list.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An index file that something has written into, with a checksum that fits: it is made anew (or
  * refused, if the kernel knows ids of it), or everything that it holds can be listed, found,
  * changed and removed, and the next mount trusts it again. Input: a byte of bits (1: the mount is

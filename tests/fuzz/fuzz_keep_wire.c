@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A packet on the keeper's socket, with any number of file descriptors: a message of the length
  * that it says and at most one descriptor, or nothing, and then none is left open. Input: how many
  * descriptors (4 bits), then the packet. */

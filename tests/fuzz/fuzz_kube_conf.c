@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kubeconfigs and YAML from anywhere: a conf that is accepted is complete, one that is refused says
  * why. */
 #include "lib/base/log.h"

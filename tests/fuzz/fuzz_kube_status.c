@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that are no success: whatever they hold, an error with a class and a text comes out. */
 #include "lib/base/mem.h"
 #include "lib/kube/wire.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A watch's bytes, in pieces as the network may cut them: the same events come out however they are
  * cut. */
 #include "lib/base/mem.h"

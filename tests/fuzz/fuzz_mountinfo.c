@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any text: either a list whose entries are complete, or an error and an empty list. */
 #include "lib/base/mountinfo.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests from a stranger: what pbcheck accepts holds no surprise after unpacking. The first byte
  * chooses the message. */
 #include "csi/pbcheck.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Listings, errors and values as a hostile server might send them. */
 #include "fuse/store/s3_xml.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes beside a staged file: refused with a message, or a file of one of the mounts, which is
  * noted again the same. */
 #include "fuse/file/sidecar.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Canonical requests from any names and values: input is lines, name=value for the query, then
  * (after a blank line) headers. */
 #include "fuse/store/sigv4.h"

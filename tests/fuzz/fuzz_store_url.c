@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mount points and options as users write them: input is lines; the first is the URL, the others
  * key=value. */
 #include "fuse/store/store.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TFJob json → struct → plan → the world after it → plan. Input: {"cr": …, "world": …}, or a TFJob
  * alone. */
 #include "lib/json/jget.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A volume's record: what is accepted names no path outside, and is the same after writing and
  * reading it again. */
 #include "csi/volume_json.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Query strings, paths and Range headers as they come over the network: "<query>\n<range>". */
 #include "fuse/worker/request.h"
 

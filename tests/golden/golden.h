@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* golden — plans checked against files. Every folder tests/golden/<kind>/<case>/ is a test:
  *   cr.json     the object that is reconciled (null: there is none)
  *   world.json  {"now": "2026-01-31T12:00:00Z", "objects": [everything else, with kind and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of Dataset, of its attachments and of DataLoad for golden worlds. Besides objects a world
  * may have: "reports": {pod: what its /status said}, "gpuNodes", "users": names, "retired": {cache,
  * worker, store, direct, written}, "pv", "foreign": of the attach plan. The annotation

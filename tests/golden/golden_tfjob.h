@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* golden_tfjob — tfjob_plan() behind the golden interface. world.json may have "clusterDomain"
  * beside now and objects. */
 #ifndef MILLRACE_TESTS_GOLDEN_GOLDEN_TFJOB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plays kubelet to the real node plugin, with the real client as an unprivileged user in the place
  * of its pod: registration, inline volumes, staging, publishing, reading; the plugin and the client
  * killed under a reader; and nothing left behind in the end. MILLRACE_CSI and MILLRACE_FUSE: the

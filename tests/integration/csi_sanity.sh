@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # csi-sanity against the node plugin, standalone, with real client processes and a directory as the store; then what the plugin
 # leaves behind when it ends: nothing.

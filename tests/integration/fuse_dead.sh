@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # A store that takes requests and never answers: every call ends with EIO at its deadline, the cause is in the log and in an attribute,
 # who waits can be killed, what is known goes on being served, and all is well when the store is: what was written then is in it.

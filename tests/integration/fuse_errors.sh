@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 # A store that is away, a full disk, wrong credentials, a bad configuration, a machine that crashed: an error in words, nothing lost.
 set -euo pipefail

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Readers and writers that check every byte while something terrible happens to the process that
  * serves the mount. fuse_hammer MOUNT SOURCE SECONDS READERS WRITERS [STORE] SOURCE holds copies of
  * the files r0 … r9 of MOUNT. Writers create, rename over, read back, remove; with STORE (the

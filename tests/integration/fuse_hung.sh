@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 # A directory whose file system does not answer any more, as NFS without its server: every call ends with EIO at its deadline, the cause is
 # in the log and in an attribute, what is cached goes on being served, all is well when the file system is, and nobody waits for the end.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 # Ten million keys: usable at once, large directories are listed page by page while they are read, an inode takes at most 100 bytes and its
 # name, ids outlive the process, an index that cannot be trusted is not. MILLRACE_INDEX_ENTRIES: files in the directory that is listed as a whole (100000).

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 120
 # The serving process is killed while the kernel, told of a changed name, waits for a look-up in that directory which the process has
 # taken and the store does not answer: its successor must get the directory's lock free, not wait for it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A keeper for tests: mounts, lends the fd to one client at a time, keeps INIT and backing ids. As
  * root. fuse_keeper MOUNTPOINT SOCKET [ro]       prints what the client says: "serving", "failed
  * TEXT", "backing", "returned" SIGUSR1: forgets everything, as if it had been restarted; the client

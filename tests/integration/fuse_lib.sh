@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Sourced by the tests that need a real mount. All of it lives in $WORK and goes away at exit.
 #   fuse_source posix|s3          a dataset, empty: sets DATA (the directory behind it)

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 # Names of every byte, long ones, deep paths, empty files, keys that are no file names, objects of 5 TB.
 set -euo pipefail

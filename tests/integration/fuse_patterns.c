@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What training programs do to a file system, call by call (TensorFlow, Keras, h5py, numpy, sqlite,
  * tar, Spark), with every byte checked. fuse_patterns DIRECTORY          an empty one, in the mount
  */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # What a user brings into the cache, keeps there and lets go: under pressure, over kill -9 and a new mount, with either profile, on a
 # read-only mount, as nobody too. What cannot be done is said.

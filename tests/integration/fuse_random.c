@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random operations on a directory of the mount and on a shadow of it on a native file system:
  * every result, every error number and every byte must be the same. fuse_random DIRECTORY SHADOW
  * SECONDS [THREADS [SEED]]       each thread has its own subdirectory */

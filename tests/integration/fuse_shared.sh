@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 240
 # tsan
 # A mount that can be written: the kernel reads large files by itself there, too, and who writes to one of them gets an inode of his own.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 180
 # tsan
 # 64 threads read at random and check every byte while blocks are evicted, the store answers with 503, 500, half the bytes or not at all, the

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # tsan
 # The serving process is killed again and again while readers and writers check every byte; then the same without privileges

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # tsan
 # Workloads of training programs, and random operations against a shadow copy, on a directory and on a real S3 server.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The verbs of `millrace` that need no mount, against a real S3 server.  s3_cli.sh PROGRAM (millrace)
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Sourced by the tests that need a real S3 server: versitygw on a free port of the loopback, with bucket "data".
 #   s3_start      sets S3_ENDPOINT, S3_ROOT; keys testaccess / testsecret123. Exit status 77 (SKIP) where there is no versitygw.

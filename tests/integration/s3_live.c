@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The S3 store against a real server: s3_store.sh starts it and says where it is (S3_ENDPOINT) and
  * where its files are (S3_ROOT). */
 #include "tests/lib/unit.h"

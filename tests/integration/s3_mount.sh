@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `millrace mount` of a bucket, as on a laptop.  s3_mount.sh DIRECTORY (with millrace and millrace-fuse in it)
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh

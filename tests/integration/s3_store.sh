@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The S3 store against a real server.  s3_store.sh PROGRAM (test_s3_live)
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* eventually — waits for what other threads do: polls a condition for a minute, which only a broken
  * program needs, and fails the test if it never comes true. */
 #ifndef MILLRACE_TESTS_LIB_EVENTUALLY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mount — a struct conf_mount put together by hand, and small helpers for tests of stores. Header
  * only. */
 #ifndef MILLRACE_TESTS_LIB_MOUNT_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """bench.py WHO MODE JOBS OUT: measures one operator in a control plane of plane.sh's, from the directory of that. Prints nothing;
 OUT gets a JSON object.
 WHO    millrace or training-operator; MILLRACE_OPERATOR and TRAINING_OPERATOR are the programs, UPSTREAM its module's directory, CRDS ours

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # plane.sh DIR KUBE KWOK NODES COMMAND… — a control plane without nodes, and KWOK's nodes in it, in namespaces of its own; runs COMMAND
 # there, and everything ends with it. DIR: where files and logs go; admin.kubeconfig, operator.kubeconfig and audit.log are there.
 # The scheduler and the controller manager may ask as much as they like: what is measured is the operator. Audited: who wrote what.

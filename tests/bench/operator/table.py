@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """table.py JOBS DIRECTORY OUT: what bench.py found in DIRECTORY, as a table with its goals and as JSON."""
 import json, sys
 

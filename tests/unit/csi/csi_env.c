@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/csi/csi_env.h"
 
 #include "lib/base/file.h"

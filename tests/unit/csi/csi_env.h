@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* csi_env — a directory of one's own under $TMPDIR, in a mount namespace of one's own, so that a
  * test that dies leaves nothing. */
 #ifndef MILLRACE_TESTS_UNIT_CSI_CSI_ENV_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/csi/csi_fixture.h"
 
 #include "csi/mount.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* csi_keeper_world — what the tests of the keeper share: a volume, a staging directory, a keeper,
  * and real client processes (tests/fake/keep_client.c) that serve one file, whose bytes
  * check_file() knows. */

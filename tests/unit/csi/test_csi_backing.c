@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of backing files and its log; with the kernel it is tested in test_csi_keeper.c. */
 #include "tests/lib/unit.h"
 

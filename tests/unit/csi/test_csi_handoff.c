@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The keeper against real FUSE mounts and real client processes (tests/fake/keep_client.c), which
  * are killed, stopped and hostile. */
 #include "tests/unit/csi/csi_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What becomes of requests that are under way when a client ends or the keeper restarts, on real
  * FUSE mounts. */
 #include "tests/unit/csi/csi_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gRPC layer, from outside: a client of gRPC core against a server with methods of ours. */
 #include "tests/lib/unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operator as a process: what it says before it can work, who leads, how it ends.
  * MILLRACE_OPERATOR is the program. */
 #include "lib/base/file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache_fake — a source of bytes for the cache's tests: the content follows from path, version and
  * offset, so that every byte read can be checked; it can fail, be slow, and counts what it is asked
  * for. */

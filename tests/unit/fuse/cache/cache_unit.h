@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache_unit — what the programs that test the cache share: a directory of its own for each test,
  * and reads that check every byte. */
 #ifndef MILLRACE_TESTS_UNIT_FUSE_CACHE_CACHE_UNIT_H

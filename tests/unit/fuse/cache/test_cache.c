@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cache against a source that misbehaves: what is served is always right, and what should not
  * be fetched twice is not. */
 #include "tests/unit/fuse/cache/cache_unit.h"

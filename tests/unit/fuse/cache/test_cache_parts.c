@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the cache that need no cache: the eviction policy on traces, records on disk, the
  * budget, the pool. */
 #include "tests/lib/unit.h"

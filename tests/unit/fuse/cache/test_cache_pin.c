@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pins: what stays, how much of it, for how long. */
 #include "tests/unit/fuse/cache/cache_unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a cache directory is worth after restarts, kill -9 and damage. */
 #include "tests/unit/fuse/cache/cache_unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas, eviction, tiers, full disks. */
 #include "tests/unit/fuse/cache/cache_unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sixty-four readers of more data than the cache holds, from a source that fails and lags, while
  * versions change, files are dropped, pinned and adopted: every byte that is served is right. */
 #include "tests/unit/fuse/cache/cache_unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backing files: each id that was given is given back exactly once, never while its inode is open,
  * and there are never too many idle. */
 #include "tests/lib/unit.h"

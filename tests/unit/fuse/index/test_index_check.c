@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An index whose checksum is right and whose content is not. */
 #include "tests/lib/unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which requests about cached files can be done: they come from whoever has the mount. */
 #include "tests/lib/unit.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ring of cache workers: who has what, and what readers get when workers are slow, dead, wrong
  * or absent. */
 #include "tests/lib/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* s3_world — what the programs share that test the S3 store against a server that misbehaves: such
  * a server, with one object in it, and a store with credentials from a directory. */
 #ifndef MILLRACE_TESTS_UNIT_FUSE_STORE_S3_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The S3 store against a server that misbehaves. */
 #include "tests/unit/fuse/store/s3_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The S3 store against a server that misbehaves while it is written to. */
 #include "tests/unit/fuse/store/s3_fixture.h"
 

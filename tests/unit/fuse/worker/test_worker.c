@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The worker over HTTP: what it serves, what it refuses, what it says of itself; and the loader
  * that fills it. */
 #include "tests/lib/unit.h"

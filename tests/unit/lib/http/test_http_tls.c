@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Certificates, both ways: a TLS server of our own whose certificates are made on the spot. */
 #include "lib/base/mem.h"
 #include "lib/http/http.h"

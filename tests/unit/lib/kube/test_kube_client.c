@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests and watches against an API server that misbehaves. */
 #include "lib/base/clock.h"
 #include "lib/base/file.h"

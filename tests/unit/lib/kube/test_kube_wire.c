@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/kube/wire.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A controller of ConfigMaps that keeps a pod of the same name for each: the whole machinery, with
  * a server that fails now and then. */
 #include "lib/base/log.h"

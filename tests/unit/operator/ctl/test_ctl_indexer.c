@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/base/mem.h"
 #include "operator/ctl/indexer.h"
 #include "tests/lib/unit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An informer cache against an API server that misbehaves. */
 #include "lib/base/log.h"
 #include "lib/base/mem.h"

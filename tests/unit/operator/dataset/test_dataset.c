@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dataset and DataLoad: json → struct, what is made of it, and that the programs can read what they
  * are told. */
 #include "lib/base/mem.h"

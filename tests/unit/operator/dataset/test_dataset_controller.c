@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dataset, attach and dataload controllers together, against an API server that keeps objects
  * and pods that answer on addresses of the loopback net: a dataset's whole life. */
 #include "lib/base/clock.h"

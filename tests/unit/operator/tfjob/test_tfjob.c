@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TFJobs: json to struct, TF_CONFIG byte for byte, pods and services, status there and back. */
 #include "tests/lib/unit.h"
 

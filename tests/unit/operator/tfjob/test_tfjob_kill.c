@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operator is killed at one of its writes, before the API server does it or after, again and
  * again while JOBS jobs run whose pods fail now and then. However often: no index runs once more
  * than it failed, no failure and no end is forgotten, every job ends. MILLRACE_KILLS (60) kills

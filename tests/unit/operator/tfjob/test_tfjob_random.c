@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TFJobs in random weather: pods start, end, are evicted, deleted and lost in any order; the
  * operator is killed between writes; jobs are scaled, suspended and resumed. Whatever happens: one
  * terminal state, for ever; nothing finished runs again; restarts are never forgotten; a turn after

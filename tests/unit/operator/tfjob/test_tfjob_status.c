@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The acceptance cases of training-operator 1.9 about states, restarts and clean-up, each a line;
  * and ours where it differs. */
 #include "tests/lib/unit.h"

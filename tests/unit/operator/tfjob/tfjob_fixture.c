@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/operator/tfjob/tfjob_fixture.h"
 
 #include "lib/base/clock.h"

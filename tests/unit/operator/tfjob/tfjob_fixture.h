@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tfjob_fixture — TFJobs and their pods in a few letters, and a look at a plan's outcome. */
 #ifndef MILLRACE_TESTS_UNIT_OPERATOR_TFJOB_TFJOB_FIXTURE_H
 #define MILLRACE_TESTS_UNIT_OPERATOR_TFJOB_TFJOB_FIXTURE_H
