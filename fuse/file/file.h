@@ -15,8 +15,6 @@
 #include "fuse/cache/cache.h"
 #include "fuse/file/passthrough.h"
 #include "fuse/index/index.h"
-#include "fuse/prefetch/directory.h"
-#include "fuse/prefetch/sequential.h"
 #include "fuse/tree/tree.h"
 #include "lib/base/clock.h"
 
@@ -53,10 +51,12 @@ struct ofiles_conf {
     struct cache *cache;
     const struct conf *conf;
     const char *stage_dir;
-    struct walk *walk;
-    struct sweep *sweep;
     struct backings *backings; /* NULL: no passthrough */
     unsigned max_idle;         /* closed files kept ready; 0: 1024 */
+    /* A reader begins with this file: the prefetchers want to know. Called with the file's lock
+     * held: must not block. NULL: not wanted. */
+    void (*on_first_read)(void *user, const struct inode *n, struct cache_file *cf);
+    void *user;
 };
 
 struct ofiles; /* opaque */

@@ -292,17 +292,12 @@ int ofile_attach(struct ofile *f, struct err *e)
     return f->cf ? 0 : -1;
 }
 
-/* Who begins to read it is perhaps on his way through the directory, in its order or in another
- * one. */
 static void note_reader(struct ofile *f)
 {
+    const struct ofiles_conf *c = &f->files->c;
     struct inode n;
-    if (!f->cf || inodes_get(f->files->c.inodes, f->ino, &n))
-        return;
-    bool here = cache_complete(f->cf);
-    walk_note(f->files->c.walk, &n, here);
-    if (!here || cache_is_cold(f->cf))
-        sweep_note(f->files->c.sweep, &n);
+    if (c->on_first_read && f->cf && inodes_get(c->inodes, f->ino, &n) == 0)
+        c->on_first_read(c->user, &n, f->cf);
 }
 
 /* reads: for a reader, not ahead of one. f->io is held shared on success. */

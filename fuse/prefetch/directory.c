@@ -3,6 +3,7 @@
 
 #include "fuse/cache/budget.h"
 #include "fuse/file/file.h"
+#include "fuse/prefetch/small.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -100,7 +101,7 @@ static int take(void *user, const char *name, const struct inode *child, uint64_
     if (s->nbatch == BATCH)
         return 1;
     s->at = cookie;
-    if (walk_is_small(child))
+    if (prefetch_is_small(child))
         s->batch[s->nbatch++] = *child;
     return 0;
 }
@@ -228,7 +229,7 @@ static void enqueue(struct sweep *s, uint64_t dir)
 void sweep_note(struct sweep *s, const struct inode *n)
 {
     struct inode d;
-    if (!walk_is_small(n))
+    if (!prefetch_is_small(n))
         return;
     pthread_mutex_lock(&s->mu);
     struct seen *seen = find(s, n->parent);

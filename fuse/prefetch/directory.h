@@ -3,7 +3,7 @@
  * has read an eighth of its files, in random order as training does, is likely to come to the
  * others too. What was not in the cache is fetched, into room that is free only: nothing goes out
  * for it; what is on its disk comes into memory, if all that is cached fits there twice. Small
- * files (walk_is_small).
+ * files (prefetch_is_small).
  *
  * Threads: any; up to 16 of its own, which yield to those who serve readers, made when there is
  * something to do. Locks: sweep.mu, under which those of inodes and cache may be taken; never

@@ -2,6 +2,7 @@
 #include "fuse/prefetch/sequential.h"
 
 #include "fuse/file/file.h"
+#include "fuse/prefetch/small.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -12,13 +13,12 @@
 #define STREAMS 8
 /* so many files may be passed over, or come a little late from other threads … */
 #define NEAR  4
-#define LATE  64         /* … and this many, at most, are no news */
-#define SURE  2          /* files in order before the next ones are fetched */
-#define FIRST 8          /* of a stream's first batch */
-#define MOST  128        /* files ahead of a reader */
-#define SMALL (4u << 20) /* bytes */
-#define BATCH 32         /* taken from the index at a time */
-#define SHARE 20         /* of the cache: what may be ahead of a reader */
+#define LATE  64  /* … and this many, at most, are no news */
+#define SURE  2   /* files in order before the next ones are fetched */
+#define FIRST 8   /* of a stream's first batch */
+#define MOST  128 /* files ahead of a reader */
+#define BATCH 32  /* taken from the index at a time */
+#define SHARE 20  /* of the cache: what may be ahead of a reader */
 /* directories in a row without small files: there is nothing to do here */
 #define BARREN 2
 
@@ -84,11 +84,6 @@ static void advance(struct stream *s, const struct inode *n)
     }
 }
 
-bool walk_is_small(const struct inode *n)
-{
-    return !(n->flags & (INODE_DIR | INODE_STAGED | INODE_GONE)) && n->size > 0 && n->size <= SMALL;
-}
-
 static bool has_room(const struct walk *w, const struct stream *s)
 {
     return s->out <= s->window / 2 && s->out_bytes <= w->most_bytes / 2;
@@ -97,7 +92,7 @@ static bool has_room(const struct walk *w, const struct stream *s)
 void walk_note(struct walk *w, const struct inode *n, bool here)
 {
     bool wake = false;
-    if (!walk_is_small(n))
+    if (!prefetch_is_small(n))
         return;
     pthread_mutex_lock(&w->mu);
     struct stream *s = find(w, n->parent);
@@ -131,7 +126,7 @@ static int take(void *user, const char *name, const struct inode *child, uint64_
 {
     struct batch *b = user;
     (void)name;
-    bool small = walk_is_small(child);
+    bool small = prefetch_is_small(child);
     if (b->n == b->most || (small && b->n && b->bytes + child->size > b->most_bytes))
         return 1;
     b->at = cookie;

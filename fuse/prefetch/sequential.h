@@ -16,8 +16,6 @@ struct walk; /* opaque */
 struct walk *walk_start(
     struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e);
 void walk_stop(struct walk *w); /* NULL is fine */
-/* Is it one that is fetched whole, before anybody asks for its bytes? */
-bool walk_is_small(const struct inode *n);
 /* Somebody begins to read this file; here: all of it was in the cache. */
 void walk_note(struct walk *w, const struct inode *n, bool here);
 

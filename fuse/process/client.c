@@ -5,6 +5,8 @@
 #include "fuse/file/stage.h"
 #include "fuse/ops/fs.h"
 #include "fuse/peers/peers.h"
+#include "fuse/prefetch/directory.h"
+#include "fuse/prefetch/sequential.h"
 #include "fuse/report/stall.h"
 #include "fuse/report/status.h"
 #include "fuse/session/handoff.h"
@@ -275,6 +277,16 @@ static void own_caller(void *user, pid_t pid, char out[CALLER_MAX])
     caller_of_pid(pid, out);
 }
 
+/* The reader may be on its way through the directory, in its order or in another one. */
+static void tell_prefetchers(void *user, const struct inode *n, struct cache_file *cf)
+{
+    struct client *c = user;
+    bool here = cache_complete(cf);
+    walk_note(c->walk, n, here);
+    if (!here || cache_is_cold(cf))
+        sweep_note(c->sweep, n);
+}
+
 static int64_t choose(int64_t option, int64_t dflt) { return option >= 0 ? option : dflt; }
 
 /* Everything between the stores and the session. */
@@ -331,13 +343,15 @@ static int build(struct client *c, bool resume, struct err *e)
         .tree = fs->tree,
         .cache = c->cache,
         .conf = c->conf,
-        .stage_dir = c->stage_dir};
+        .stage_dir = c->stage_dir,
+        .on_first_read = tell_prefetchers,
+        .user = c};
     if (make_backings(c, resume, e))
         return -1;
     fc.backings = c->backings;
-    if (!(fc.walk = c->walk = walk_start(fs->inodes, fs->tree, c->cache, e)))
+    if (!(c->walk = walk_start(fs->inodes, fs->tree, c->cache, e)))
         return -1;
-    if (!(fc.sweep = c->sweep = sweep_new(fs->inodes, fs->tree, c->cache, e)))
+    if (!(c->sweep = sweep_new(fs->inodes, fs->tree, c->cache, e)))
         return -1;
     if (!(fs->files = ofiles_new(&fc, e))
         || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
