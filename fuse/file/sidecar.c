@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-char *side_format(const struct side *s)
+char *sidecar_format(const struct sidecar *s)
 {
     return xasprintf("%u\n%s\n%s\n", s->mount, s->version, s->path);
 }
@@ -23,8 +23,8 @@ static bool take_mount(const char *text, const char *end, size_t nmounts, unsign
     return end > text && n < nmounts;
 }
 
-int side_parse(
-    const char *text, size_t len, size_t nmounts, const char *what, struct side *out, struct err *e)
+int sidecar_parse(const char *text, size_t len, size_t nmounts, const char *what,
+    struct sidecar *out, struct err *e)
 {
     const char *end = text + len, *v = memchr(text, '\n', len),
                *p = v ? memchr(v + 1, '\n', (size_t)(end - v - 1)) : NULL;

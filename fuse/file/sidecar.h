@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side — the note beside a staged file: where its content belongs, for a successor that does not
+/* sidecar — the note beside a staged file: where its content belongs, for a successor that does not
  * know the inode. "mount\nversion\npath\n"; version is the one that the content began from ("" for
  * a new file), path is below the mount's root and may have line ends in it. */
 #ifndef MILLRACE_FUSE_FILE_SIDECAR_H
@@ -7,17 +7,17 @@
 
 #include "fuse/index/index.h"
 
-#define SIDE_MAX (INODE_PATH_MAX + STORE_VERSION_MAX + 16) /* bytes of the longest */
+#define SIDECAR_MAX (INODE_PATH_MAX + STORE_VERSION_MAX + 16) /* bytes of the longest */
 
-struct side {
+struct sidecar {
     unsigned mount;
     char version[STORE_VERSION_MAX];
     char path[INODE_PATH_MAX];
 };
 
-char *side_format(const struct side *s); /* caller frees */
+char *sidecar_format(const struct sidecar *s); /* caller frees */
 /* INVALID: it is not one, or not of these mounts; `what` names it in the message. */
-int side_parse(const char *text, size_t len, size_t nmounts, const char *what, struct side *out,
-    struct err *e);
+int sidecar_parse(const char *text, size_t len, size_t nmounts, const char *what,
+    struct sidecar *out, struct err *e);
 
 #endif

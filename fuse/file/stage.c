@@ -24,7 +24,7 @@ static struct {
     _Atomic bool disk_full;
 } stats;
 
-void write_stats(struct writer_stats *out)
+void upload_stats(struct upload_stats *out)
 {
     out->bytes = atomic_load(&stats.bytes);
     out->files = atomic_load(&stats.files);
@@ -33,9 +33,9 @@ void write_stats(struct writer_stats *out)
     out->disk_full = atomic_load(&stats.disk_full);
 }
 
-static const struct ofiles_conf *conf_of(const struct ofile *f) { return ofiles_config(f->files); }
+static const struct files_conf *conf_of(const struct file *f) { return files_config(f->files); }
 
-bool write_is_dirty(const struct ofile *f)
+bool file_is_dirty(const struct file *f)
 {
     return atomic_load(&f->written) != atomic_load(&f->saved);
 }
@@ -47,16 +47,16 @@ static int stage_error(struct err *e, int errnum, const char *what)
     return err_sys(e, errnum, "%s", what);
 }
 
-static char *stage_path(const struct ofile *f, const char *suffix)
+static char *stage_path(const struct file *f, const char *suffix)
 {
     return xasprintf(
         "%s/%" PRIu64 "-%" PRIu64 "%s", conf_of(f)->stage_dir, f->ino, f->generation, suffix);
 }
 
 /* Where the content belongs, for a successor without this index. */
-static int write_sidecar(struct ofile *f, struct err *e)
+static int write_sidecar(struct file *f, struct err *e)
 {
-    struct side where;
+    struct sidecar where;
     struct store *store;
     struct inode n;
     if (inodes_get(conf_of(f)->inodes, f->ino, &n)
@@ -68,7 +68,7 @@ static int write_sidecar(struct ofile *f, struct err *e)
     char suffix[24];
     snprintf(suffix, sizeof suffix, ".%u.new", atomic_fetch_add(&count, 1));
     cleanup_free char *tmp = stage_path(f, suffix);
-    cleanup_free char *text = side_format(&where);
+    cleanup_free char *text = sidecar_format(&where);
     cleanup_fd int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || rename(tmp, name)) {
         int errnum = errno ? errno : ENOSPC;
@@ -78,23 +78,23 @@ static int write_sidecar(struct ofile *f, struct err *e)
     return 0;
 }
 
-static void unstage_files(struct ofile *f)
+static void unstage_files(struct file *f)
 {
     cleanup_free char *name = stage_path(f, "");
-    cleanup_free char *side = stage_path(f, ".path");
+    cleanup_free char *sidecar = stage_path(f, ".path");
     unlink(name);
-    unlink(side);
+    unlink(sidecar);
 }
 
 /* The process that made the inode ended before it could make its staging file. */
-static bool was_never_begun(const struct ofile *f)
+static bool was_never_begun(const struct file *f)
 {
     struct inode n;
     return inodes_get(conf_of(f)->inodes, f->ino, &n) == 0 && n.generation == f->generation
         && (n.flags & INODE_LOCAL) && n.size == 0;
 }
 
-int write_attach(struct ofile *f, struct err *e)
+int stage_attach(struct file *f, struct err *e)
 {
     cleanup_free char *name = stage_path(f, "");
     f->stage_fd = open(name, O_RDWR | O_CLOEXEC);
@@ -106,7 +106,7 @@ int write_attach(struct ofile *f, struct err *e)
     return f->stage_fd < 0 ? err_sys(e, errno == ENOENT ? EIO : errno, "open a staged file") : 0;
 }
 
-static void set_dirty(struct ofile *f)
+static void set_dirty(struct file *f)
 {
     int64_t now = clock_mono_ns();
     if (atomic_load(&f->written) == atomic_load(&f->saved)) {
@@ -118,7 +118,7 @@ static void set_dirty(struct ofile *f)
 }
 
 /* Copies the first `size` bytes of the cached version into the staging file. */
-static int copy_in(struct ofile *f, int fd, uint64_t size, struct err *e)
+static int copy_in(struct file *f, int fd, uint64_t size, struct err *e)
 {
     cleanup_free char *buf = malloc(MIN(size, (uint64_t)COPY_BYTES) + 1);
     if (!buf)
@@ -137,9 +137,9 @@ static int copy_in(struct ofile *f, int fd, uint64_t size, struct err *e)
     return ftruncate(fd, (off_t)size) ? stage_error(e, errno, "copy a file to staging") : 0;
 }
 
-/* From the cached version to a staging file that begins with `keep` bytes of it. f->io is held
- * exclusively. */
-static int stage(struct ofile *f, uint64_t keep, struct err *e)
+/* From the cached version to a staging file that begins with `keep` bytes of it. f->data_lock is
+ * held exclusively. */
+static int stage(struct file *f, uint64_t keep, struct err *e)
 {
     struct inode n;
     if (f->stage_fd >= 0)
@@ -147,12 +147,12 @@ static int stage(struct ofile *f, uint64_t keep, struct err *e)
     if (inodes_get(conf_of(f)->inodes, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %" PRIu64, f->ino);
     if (n.flags & INODE_STAGED)
-        return write_attach(f, e);
+        return stage_attach(f, e);
     /* a sealed mount's kernel may have opened it without asking */
     if (!tree_writable(conf_of(f)->tree, n.mount))
         return err_sys(e, EROFS, "write");
     keep = MIN(keep, n.size);
-    if (keep && ofile_attach(f, e))
+    if (keep && file_attach(f, e))
         return -1;
     cleanup_free char *name = stage_path(f, "");
     cleanup_fd int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -171,9 +171,9 @@ static int stage(struct ofile *f, uint64_t keep, struct err *e)
     return 0;
 }
 
-int write_create(struct ofile *f, struct err *e)
+int stage_create(struct file *f, struct err *e)
 {
-    pthread_rwlock_wrlock(&f->io);
+    pthread_rwlock_wrlock(&f->data_lock);
     cleanup_free char *name = stage_path(f, "");
     int rc = 0, fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) {
@@ -188,27 +188,27 @@ int write_create(struct ofile *f, struct err *e)
         f->stage_fd = fd;
         set_dirty(f);
     }
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     return rc;
 }
 
-/* f->io is held shared on success. */
-static int lock_staged(struct ofile *f, struct err *e)
+/* f->data_lock is held shared on success. */
+static int lock_staged(struct file *f, struct err *e)
 {
     for (;;) {
-        pthread_rwlock_rdlock(&f->io);
+        pthread_rwlock_rdlock(&f->data_lock);
         if (f->stage_fd >= 0)
             return 0;
-        pthread_rwlock_unlock(&f->io);
-        pthread_rwlock_wrlock(&f->io);
+        pthread_rwlock_unlock(&f->data_lock);
+        pthread_rwlock_wrlock(&f->data_lock);
         int rc = stage(f, UINT64_MAX, e);
-        pthread_rwlock_unlock(&f->io);
+        pthread_rwlock_unlock(&f->data_lock);
         if (rc)
             return -1;
     }
 }
 
-ssize_t write_data(struct ofile *f, const void *buf, size_t len, uint64_t off, struct err *e)
+ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, struct err *e)
 {
     if (lock_staged(f, e))
         return -1;
@@ -226,7 +226,7 @@ ssize_t write_data(struct ofile *f, const void *buf, size_t len, uint64_t off, s
         inodes_set(conf_of(f)->inodes, f->ino, INODES_GROW | INODES_MTIME, &grown, 0, INODE_ATTR);
         atomic_fetch_add(&f->written, 1); /* an upload that began in between has not all of it */
     }
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     if (errnum && !done)
         return stage_error(e, errnum, "write to staging");
     if (!errnum)
@@ -234,10 +234,10 @@ ssize_t write_data(struct ofile *f, const void *buf, size_t len, uint64_t off, s
     return (ssize_t)done;
 }
 
-int write_truncate(struct ofile *f, uint64_t size, struct err *e)
+int stage_truncate(struct file *f, uint64_t size, struct err *e)
 {
     struct inode set = {.size = size, .mtime_ns = clock_real_ns()};
-    pthread_rwlock_wrlock(&f->io);
+    pthread_rwlock_wrlock(&f->data_lock);
     int rc = stage(f, size, e);
     if (rc == 0) {
         set_dirty(f);
@@ -247,24 +247,24 @@ int write_truncate(struct ofile *f, uint64_t size, struct err *e)
             inodes_set(conf_of(f)->inodes, f->ino, INODES_SIZE | INODES_MTIME, &set, 0, INODE_ATTR);
         atomic_fetch_add(&f->written, 1);
     }
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     return rc;
 }
 
-static void upload_failed(struct ofile *f, const char *path, struct err *e)
+static void upload_failed(struct file *f, const char *path, struct err *e)
 {
     atomic_fetch_add(&stats.failed, 1);
     int64_t wait = RETRY_FIRST_NS << MIN(f->failures, 4u);
     f->failures++;
     atomic_store(&f->retry_ns, clock_mono_ns() + MIN(wait, RETRY_LAST_NS));
-    ofiles_note(f->files, f->ino, e);
+    files_note_error(f->files, f->ino, e);
     log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", path, "error",
         e->msg, NULL);
 }
 
 /* The store has the first `counted` changes. */
 static void upload_done(
-    struct ofile *f, const struct inode *n, uint64_t counted, const struct store_stat *st)
+    struct file *f, const struct inode *n, uint64_t counted, const struct store_stat *st)
 {
     struct inode set = {
         .mtime_ns = st->mtime_ns, .synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
@@ -285,14 +285,14 @@ static void upload_done(
     atomic_fetch_add(&stats.files, 1);
 }
 
-static void forget_changes(struct ofile *f)
+static void forget_changes(struct file *f)
 {
     atomic_store(&f->saved, atomic_load(&f->written));
     atomic_store(&f->retry_ns, 0);
     inodes_set(conf_of(f)->inodes, f->ino, 0, NULL, 0, INODE_DIRTY);
 }
 
-static int upload(struct ofile *f, struct err *e)
+static int upload(struct file *f, struct err *e)
 {
     struct inode n;
     char path[INODE_PATH_MAX];
@@ -305,9 +305,9 @@ static int upload(struct ofile *f, struct err *e)
         forget_changes(f); /* nobody can ever read them by name */
         return 0;
     }
-    pthread_rwlock_wrlock(&f->io);
-    int rc = f->stage_fd >= 0 ? 0 : write_attach(f, e);
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_wrlock(&f->data_lock);
+    int rc = f->stage_fd >= 0 ? 0 : stage_attach(f, e);
+    pthread_rwlock_unlock(&f->data_lock);
     if (rc || tree_where(conf_of(f)->tree, f->ino, &store, &mount, path, e))
         return -1;
     uint64_t counted = atomic_load(&f->written);
@@ -321,27 +321,27 @@ static int upload(struct ofile *f, struct err *e)
     return 0;
 }
 
-int write_upload_locked(struct ofile *f, struct err *e)
+int file_upload_locked(struct file *f, struct err *e)
 {
-    if (!write_is_dirty(f))
+    if (!file_is_dirty(f))
         return 0;
-    pthread_rwlock_rdlock(ofiles_moving(f->files));
+    pthread_rwlock_rdlock(files_rename_lock(f->files));
     int rc = upload(f, e);
-    pthread_rwlock_unlock(ofiles_moving(f->files));
+    pthread_rwlock_unlock(files_rename_lock(f->files));
     return rc;
 }
 
-int write_upload(struct ofile *f, struct err *e)
+int file_upload(struct file *f, struct err *e)
 {
-    pthread_mutex_lock(&f->up);
-    int rc = write_upload_locked(f, e);
-    pthread_mutex_unlock(&f->up);
+    pthread_mutex_lock(&f->state_lock);
+    int rc = file_upload_locked(f, e);
+    pthread_mutex_unlock(&f->state_lock);
     return rc;
 }
 
-void write_settle(struct ofile *f)
+void upload_finish(struct file *f)
 {
-    const struct ofiles_conf *c = conf_of(f);
+    const struct files_conf *c = conf_of(f);
     struct inode n;
     struct err e = ERR_INIT;
     char path[INODE_PATH_MAX];
@@ -353,10 +353,10 @@ void write_settle(struct ofile *f)
         unstage_files(f);
         return;
     }
-    if (!(n.flags & INODE_STAGED) || n.opens || (write_is_dirty(f) && !(n.flags & INODE_GONE)))
+    if (!(n.flags & INODE_STAGED) || n.opens || (file_is_dirty(f) && !(n.flags & INODE_GONE)))
         return;
     atomic_store(&f->saved, atomic_load(&f->written));
-    pthread_rwlock_wrlock(&f->io);
+    pthread_rwlock_wrlock(&f->data_lock);
     struct stat content;
     if (f->stage_fd >= 0 && !(n.flags & INODE_GONE) && c->conf->write == CONF_CACHE_THROUGH
         && fstat(f->stage_fd, &content) == 0 && (uint64_t)content.st_size == n.size
@@ -372,10 +372,10 @@ void write_settle(struct ofile *f)
     f->stage_fd = -1;
     f->no_backing = false;
     unstage_files(f);
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
 }
 
-void write_repath(struct ofile *f)
+void stage_repath(struct file *f)
 {
     struct inode n;
     struct err e = ERR_INIT;
@@ -384,12 +384,12 @@ void write_repath(struct ofile *f)
         log_kv(LOG_WARN, "the new path of a staged file is not on disk", "error", e.msg, NULL);
 }
 
-void write_discard(struct ofile *f)
+void upload_discard(struct file *f)
 {
     forget_changes(f);
-    cleanup_free char *side = stage_path(f, ".path");
-    unlink(side);
-    write_settle(f);
+    cleanup_free char *sidecar = stage_path(f, ".path");
+    unlink(sidecar);
+    upload_finish(f);
 }
 
-void write_count_pending(uint64_t n) { atomic_store(&stats.pending, n); }
+void upload_count_pending(uint64_t n) { atomic_store(&stats.pending, n); }

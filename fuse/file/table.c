@@ -23,28 +23,28 @@
 
 struct note {
     uint64_t ino, generation;
-    char text[OFILES_NOTE_MAX];
+    char text[LAST_ERROR_MAX];
 };
 
-struct ofiles {
-    struct ofiles_conf c;
-    pthread_rwlock_t moving;
+struct files {
+    struct files_conf c;
+    pthread_rwlock_t rename_lock;
     pthread_mutex_t mu;
-    struct ofile *buckets[BUCKETS];       /* mu */
-    struct ofile idle;                    /* mu; head of a ring, least recently used first */
+    struct file *buckets[BUCKETS];        /* mu */
+    struct file idle;                     /* mu; head of a ring, least recently used first */
     unsigned nidle;                       /* mu */
     uint64_t idle_bytes, most_idle_bytes; /* mu; fixed */
     struct note notes[NOTES];             /* mu */
     unsigned next_note;                   /* mu */
 };
 
-const struct ofiles_conf *ofiles_config(const struct ofiles *fs) { return &fs->c; }
+const struct files_conf *files_config(const struct files *fs) { return &fs->c; }
 
-pthread_rwlock_t *ofiles_moving(struct ofiles *fs) { return &fs->moving; }
+pthread_rwlock_t *files_rename_lock(struct files *fs) { return &fs->rename_lock; }
 
-struct ofiles *ofiles_new(const struct ofiles_conf *conf, struct err *e)
+struct files *files_new(const struct files_conf *conf, struct err *e)
 {
-    struct ofiles *fs = calloc(1, sizeof *fs);
+    struct files *fs = calloc(1, sizeof *fs);
     if (!fs) {
         err_sys(e, ENOMEM, "table of files");
         return NULL;
@@ -57,16 +57,16 @@ struct ofiles *ofiles_new(const struct ofiles_conf *conf, struct err *e)
     fs->most_idle_bytes = c.capacity_bytes / IDLE_SHARE;
     fs->idle.idle_next = fs->idle.idle_prev = &fs->idle;
     pthread_mutex_init(&fs->mu, NULL);
-    pthread_rwlock_init(&fs->moving, NULL);
+    pthread_rwlock_init(&fs->rename_lock, NULL);
     return fs;
 }
 
-static struct ofile **slot(struct ofiles *fs, uint64_t ino)
+static struct file **slot(struct files *fs, uint64_t ino)
 {
     return &fs->buckets[ino * UINT64_C(0x9E3779B97F4A7C15) >> 54];
 }
 
-static void idle_remove(struct ofile *f)
+static void idle_remove(struct file *f)
 {
     if (!f->idle)
         return;
@@ -77,9 +77,9 @@ static void idle_remove(struct ofile *f)
     f->files->idle_bytes -= f->idle_bytes;
 }
 
-static void idle_add(struct ofile *f)
+static void idle_add(struct file *f)
 {
-    struct ofile *head = &f->files->idle;
+    struct file *head = &f->files->idle;
     f->idle_prev = head->idle_prev;
     f->idle_next = head;
     head->idle_prev->idle_next = f;
@@ -91,42 +91,42 @@ static void idle_add(struct ofile *f)
 }
 
 /* Nobody has it any more, it is out of the table. */
-static void destroy(struct ofile *f)
+static void destroy(struct file *f)
 {
     if (f->cf)
         cache_close(f->cf);
     if (f->stage_fd >= 0)
         close(f->stage_fd);
-    pthread_mutex_destroy(&f->up);
-    pthread_rwlock_destroy(&f->io);
+    pthread_mutex_destroy(&f->state_lock);
+    pthread_rwlock_destroy(&f->data_lock);
     free(f);
 }
 
-void ofiles_free(struct ofiles *fs)
+void files_free(struct files *fs)
 {
     if (!fs)
         return;
     for (size_t i = 0; i < BUCKETS; i++)
-        for (struct ofile *f = fs->buckets[i], *next; f; f = next) {
+        for (struct file *f = fs->buckets[i], *next; f; f = next) {
             next = f->chain;
             destroy(f);
         }
     pthread_mutex_destroy(&fs->mu);
-    pthread_rwlock_destroy(&fs->moving);
+    pthread_rwlock_destroy(&fs->rename_lock);
     free(fs);
 }
 
-static struct ofile *make(struct ofiles *fs, const struct inode *n)
+static struct file *make(struct files *fs, const struct inode *n)
 {
-    struct ofile *f = calloc(1, sizeof *f);
+    struct file *f = calloc(1, sizeof *f);
     if (!f)
         return NULL;
     f->files = fs;
     f->ino = n->ino;
     f->generation = n->generation;
     f->stage_fd = -1;
-    pthread_mutex_init(&f->up, NULL);
-    pthread_rwlock_init(&f->io, NULL);
+    pthread_mutex_init(&f->state_lock, NULL);
+    pthread_rwlock_init(&f->data_lock, NULL);
     if (n->flags & INODE_DIRTY) { /* of a process before this one */
         atomic_store(&f->written, 1);
         atomic_store(&f->dirty_ns, clock_mono_ns());
@@ -135,7 +135,7 @@ static struct ofile *make(struct ofiles *fs, const struct inode *n)
     return f;
 }
 
-struct ofile *ofiles_get(struct ofiles *fs, uint64_t ino, struct err *e)
+struct file *files_get(struct files *fs, uint64_t ino, struct err *e)
 {
     struct inode n;
     if (inodes_get(fs->c.inodes, ino, &n)) {
@@ -146,9 +146,9 @@ struct ofile *ofiles_get(struct ofiles *fs, uint64_t ino, struct err *e)
         err_sys(e, EISDIR, "inode %llu", (unsigned long long)ino);
         return NULL;
     }
-    struct ofile *dead = NULL;
+    struct file *dead = NULL;
     pthread_mutex_lock(&fs->mu);
-    struct ofile **p = slot(fs, ino);
+    struct file **p = slot(fs, ino);
     while (*p && (*p)->ino != ino)
         p = &(*p)->chain;
     if (*p && (*p)->generation != n.generation) { /* the record is another file's now */
@@ -161,7 +161,7 @@ struct ofile *ofiles_get(struct ofiles *fs, uint64_t ino, struct err *e)
         while (*p)
             p = &(*p)->chain;
     }
-    struct ofile *f = *p;
+    struct file *f = *p;
     if (!f && (f = make(fs, &n)))
         *p = f;
     if (f) {
@@ -176,9 +176,9 @@ struct ofile *ofiles_get(struct ofiles *fs, uint64_t ino, struct err *e)
     return f;
 }
 
-static struct ofile *table_remove(struct ofile *f)
+static struct file *table_remove(struct file *f)
 {
-    struct ofile **p = slot(f->files, f->ino);
+    struct file **p = slot(f->files, f->ino);
     while (*p && *p != f)
         p = &(*p)->chain;
     if (*p)
@@ -190,14 +190,14 @@ static struct ofile *table_remove(struct ofile *f)
 /* One more than is to be kept ready, out of the table; NULL if there is none. What the kernel has
  * open it reads from the disk by itself: as long as it does, the cache must count it. fs->mu is
  * held. */
-static struct ofile *take_spare(struct ofiles *fs)
+static struct file *take_spare(struct files *fs)
 {
     struct inode n;
     if (fs->nidle > fs->c.max_idle)
         return table_remove(fs->idle.idle_next);
     for (int i = 0; i < IDLE_TRIES && fs->nidle > IDLE_FEW && fs->idle_bytes > fs->most_idle_bytes;
          i++) {
-        struct ofile *f = fs->idle.idle_next;
+        struct file *f = fs->idle.idle_next;
         if (inodes_get(fs->c.inodes, f->ino, &n) || n.generation != f->generation || n.opens == 0)
             return table_remove(f);
         idle_remove(f);
@@ -206,35 +206,35 @@ static struct ofile *take_spare(struct ofiles *fs)
     return NULL;
 }
 
-void ofiles_put(struct ofile *f)
+void files_put(struct file *f)
 {
-    struct ofiles *fs = f->files;
-    struct ofile *dead = NULL;
+    struct files *fs = f->files;
+    struct file *dead = NULL;
     pthread_mutex_lock(&fs->mu);
-    /* what is dirty stays until the writer has uploaded it */
-    if (--f->refs == 0 && !write_is_dirty(f) && !atomic_load(&f->pinned))
+    /* what is dirty stays until the uploader has uploaded it */
+    if (--f->refs == 0 && !file_is_dirty(f) && !atomic_load(&f->pinned))
         idle_add(f);
-    for (struct ofile *spare; (spare = take_spare(fs));) {
+    for (struct file *spare; (spare = take_spare(fs));) {
         spare->chain = dead;
         dead = spare;
     }
     pthread_mutex_unlock(&fs->mu);
-    for (struct ofile *next; dead; dead = next) {
+    for (struct file *next; dead; dead = next) {
         next = dead->chain;
         destroy(dead);
     }
 }
 
-void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), void *user)
+void files_each(struct files *fs, void (*fn)(void *user, struct file *f), void *user)
 {
     for (size_t i = 0; i < BUCKETS; i++) {
-        struct ofile *batch[64];
+        struct file *batch[64];
         uint64_t after = 0;
         size_t n;
         do { /* a bucket may be long: by batches, in the order of inode numbers */
             n = 0;
             pthread_mutex_lock(&fs->mu);
-            for (struct ofile *f = fs->buckets[i]; f; f = f->chain) {
+            for (struct file *f = fs->buckets[i]; f; f = f->chain) {
                 if (f->ino <= after)
                     continue;
                 size_t at = n < ARRAY_LEN(batch) ? n++ : ARRAY_LEN(batch);
@@ -253,7 +253,7 @@ void ofiles_each(struct ofiles *fs, void (*fn)(void *user, struct ofile *f), voi
                 after = batch[n - 1]->ino;
             for (size_t k = 0; k < n; k++) {
                 fn(user, batch[k]);
-                ofiles_put(batch[k]);
+                files_put(batch[k]);
             }
         } while (n == ARRAY_LEN(batch));
     }
@@ -270,7 +270,7 @@ static int key_of(struct tree *tree, const struct inode *n, char path[INODE_PATH
     return 0;
 }
 
-struct cache_file *ofile_cached(
+struct cache_file *file_cached(
     struct tree *tree, struct cache *cache, const struct inode *n, struct err *e)
 {
     char path[INODE_PATH_MAX];
@@ -278,8 +278,8 @@ struct cache_file *ofile_cached(
     return key_of(tree, n, path, &key, e) ? NULL : cache_open(cache, &key, e);
 }
 
-/* Makes sure that there is a place to read from. f->io is held exclusively. */
-int ofile_attach(struct ofile *f, struct err *e)
+/* Makes sure that there is a place to read from. f->data_lock is held exclusively. */
+int file_attach(struct file *f, struct err *e)
 {
     struct inode n;
     if (f->cf || f->stage_fd >= 0)
@@ -287,39 +287,39 @@ int ofile_attach(struct ofile *f, struct err *e)
     if (inodes_get(f->files->c.inodes, f->ino, &n) || n.generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
     if (n.flags & INODE_STAGED)
-        return write_attach(f, e);
-    f->cf = ofile_cached(f->files->c.tree, f->files->c.cache, &n, e);
+        return stage_attach(f, e);
+    f->cf = file_cached(f->files->c.tree, f->files->c.cache, &n, e);
     return f->cf ? 0 : -1;
 }
 
-static void note_reader(struct ofile *f)
+static void note_reader(struct file *f)
 {
-    const struct ofiles_conf *c = &f->files->c;
+    const struct files_conf *c = &f->files->c;
     struct inode n;
     if (c->on_first_read && f->cf && inodes_get(c->inodes, f->ino, &n) == 0)
         c->on_first_read(c->user, &n, f->cf);
 }
 
-/* reads: for a reader, not ahead of one. f->io is held shared on success. */
-static int lock_attached(struct ofile *f, bool reads, struct err *e)
+/* reads: for a reader, not ahead of one. f->data_lock is held shared on success. */
+static int lock_attached(struct file *f, bool reads, struct err *e)
 {
     for (;;) {
-        pthread_rwlock_rdlock(&f->io);
+        pthread_rwlock_rdlock(&f->data_lock);
         if (f->cf || f->stage_fd >= 0)
             return 0;
-        pthread_rwlock_unlock(&f->io);
-        pthread_rwlock_wrlock(&f->io);
+        pthread_rwlock_unlock(&f->data_lock);
+        pthread_rwlock_wrlock(&f->data_lock);
         bool first = !f->cf && f->stage_fd < 0;
-        int rc = ofile_attach(f, e);
+        int rc = file_attach(f, e);
         if (rc == 0 && first && reads)
             note_reader(f);
-        pthread_rwlock_unlock(&f->io);
+        pthread_rwlock_unlock(&f->data_lock);
         if (rc)
             return -1;
     }
 }
 
-ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct err *e)
+ssize_t file_pread(struct file *f, void *buf, size_t len, uint64_t off, struct err *e)
 {
     if (lock_attached(f, true, e))
         return -1;
@@ -337,38 +337,39 @@ ssize_t ofile_read(struct ofile *f, void *buf, size_t len, uint64_t off, struct 
         else
             n = (ssize_t)have;
     }
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     return n;
 }
 
-int ofile_warm(struct ofile *f, uint64_t off, uint64_t len, struct err *e)
+int file_fill(struct file *f, uint64_t off, uint64_t len, struct err *e)
 {
     if (lock_attached(f, false, e))
         return -1;
     int rc = f->cf ? cache_fill(f->cf, off, len, e) : 0;
     if (f->cf && rc == 0)
         cache_warm(f->cf, off, len);
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     return rc;
 }
 
-int ofile_look(struct ofile *f, uint64_t off, uint64_t len, struct ofile_share *out, struct err *e)
+int file_cache_state(
+    struct file *f, uint64_t off, uint64_t len, struct file_cache_state *out, struct err *e)
 {
     if (lock_attached(f, false, e))
         return -1;
     out->staged = !f->cf;
     out->cached = f->cf ? cache_cached(f->cf, off, len) : 0;
     out->pinned = f->cf && cache_is_kept(f->cf);
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     return 0;
 }
 
 /* Before its cached copy is made anew or goes: nobody reads it, and the kernel has it no more if
- * nobody has it open. f->io is held exclusively; key->path is in path. */
-static int part_with(struct ofile *f, char path[INODE_PATH_MAX], struct inode *n,
+ * nobody has it open. f->data_lock is held exclusively; key->path is in path. */
+static int part_with(struct file *f, char path[INODE_PATH_MAX], struct inode *n,
     struct cache_key *key, struct err *e)
 {
-    struct ofiles_conf *c = &f->files->c;
+    struct files_conf *c = &f->files->c;
     if (inodes_get(c->inodes, f->ino, n) || n->generation != f->generation
         || (n->flags & INODE_GONE) || atomic_load(&f->pinned))
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
@@ -383,36 +384,36 @@ static int part_with(struct ofile *f, char path[INODE_PATH_MAX], struct inode *n
     return 0;
 }
 
-int ofile_keep(struct ofile *f, uint64_t off, uint64_t len, struct err *e)
+int file_pin(struct file *f, uint64_t off, uint64_t len, struct err *e)
 {
     char path[INODE_PATH_MAX];
     struct cache_key key;
     struct inode n;
-    pthread_rwlock_wrlock(&f->io);
+    pthread_rwlock_wrlock(&f->data_lock);
     int rc = 0;
     if (!f->cf || !cache_is_kept(f->cf)) {
         rc = part_with(f, path, &n, &key, e);
         if (rc == 0 && !(f->cf = cache_keep(f->files->c.cache, &key, 0, n.size, e)))
             rc = -1;
     }
-    pthread_rwlock_unlock(&f->io);
-    return rc ? -1 : ofile_warm(f, off, len, e);
+    pthread_rwlock_unlock(&f->data_lock);
+    return rc ? -1 : file_fill(f, off, len, e);
 }
 
-int ofile_drop(struct ofile *f, uint64_t *freed, struct err *e)
+int file_drop(struct file *f, uint64_t *freed, struct err *e)
 {
     char path[INODE_PATH_MAX];
     struct cache_key key;
     struct inode n;
-    pthread_rwlock_wrlock(&f->io);
-    int rc = ofile_attach(f, e);
+    pthread_rwlock_wrlock(&f->data_lock);
+    int rc = file_attach(f, e);
     if (rc == 0 && f->cf && !cache_is_kept(f->cf)) {
         *freed = cache_cached(f->cf, 0, UINT64_MAX);
         rc = part_with(f, path, &n, &key, e);
         if (rc == 0)
             cache_drop(f->files->c.cache, &key);
     }
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     return rc;
 }
 
@@ -424,17 +425,17 @@ static bool may_be_shared(const struct tree *t, const struct inode *n)
 }
 
 /* Opens a complete cached file for the kernel to read by itself, and counts that: its backing id,
- * one for an inode as long as it has any open; or 0. f->up is held. */
-static int32_t open_backing(struct ofile *f, const struct inode *n)
+ * one for an inode as long as it has any open; or 0. f->state_lock is held. */
+static int32_t open_backing(struct file *f, const struct inode *n)
 {
-    struct ofiles_conf *c = &f->files->c;
+    struct files_conf *c = &f->files->c;
     struct err e = ERR_INIT;
     if (!c->backings || f->no_backing || (n->flags & INODE_STAGED) || may_be_shared(c->tree, n))
         return 0;
     if (lock_attached(f, true, &e))
         return 0;
     cleanup_fd int fd = f->cf ? cache_complete_fd(f->cf) : -1;
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     if (fd < 0)
         return 0;
     int32_t id = backings_register(c->backings, f->ino, fd, &e);
@@ -445,12 +446,12 @@ static int32_t open_backing(struct ofile *f, const struct inode *n)
     return id;
 }
 
-int32_t ofiles_reopen(struct ofiles *fs, uint64_t ino)
+int32_t files_reopen(struct files *fs, uint64_t ino)
 {
     return fs->c.backings ? backings_reopen(fs->c.backings, ino) : 0;
 }
 
-bool ofiles_reclosed(struct ofiles *fs, uint64_t ino)
+bool files_reclosed(struct files *fs, uint64_t ino)
 {
     struct inode n;
     if (!fs->c.backings || inodes_get(fs->c.inodes, ino, &n) || !(n.flags & INODE_PASSTHROUGH)
@@ -464,27 +465,27 @@ bool ofiles_reclosed(struct ofiles *fs, uint64_t ino)
 /* The kernel takes all opens of an inode in one way: through the backing file, or through us.
  * Readers of the backing file keep the version that they opened; who is going to write gets an
  * inode of his own, when the kernel looks the name up again, as it does after ESTALE. */
-static int leave_to_readers(struct ofile *f, struct err *e)
+static int leave_to_readers(struct file *f, struct err *e)
 {
     if (inodes_renew(f->files->c.inodes, f->ino, e))
         return -1; /* ESTALE, too, where another one has the name already */
     return err_sys(e, ESTALE, "inode %llu is for its readers only", (unsigned long long)f->ino);
 }
 
-static bool has_content(struct ofile *f)
+static bool has_content(struct file *f)
 {
-    pthread_rwlock_rdlock(&f->io);
+    pthread_rwlock_rdlock(&f->data_lock);
     bool has = f->cf || f->stage_fd >= 0;
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     return has;
 }
 
-/* f->up is held. */
-static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e)
+/* f->state_lock is held. */
+static int open_locked(struct file *f, bool write, bool truncate, int32_t *backing, struct err *e)
 {
     struct inodes *ix = f->files->c.inodes;
     struct inode n;
-    if (!write && (*backing = ofiles_reopen(f->files, f->ino)))
+    if (!write && (*backing = files_reopen(f->files, f->ino)))
         return 0;
     if (write && f->files->c.backings && !backings_drop(f->files->c.backings, f->ino))
         return leave_to_readers(f, e);
@@ -494,49 +495,49 @@ static int open_locked(struct ofile *f, bool write, bool truncate, int32_t *back
         return 0;
     if ((n.flags & INODE_LOST) && (write || !has_content(f)))
         return err_sys(e, ESTALE, "inode %llu has no name any more", (unsigned long long)f->ino);
-    if (truncate && write_truncate(f, 0, e))
+    if (truncate && stage_truncate(f, 0, e))
         return -1;
     inodes_set(ix, f->ino, 0, NULL, 0, INODE_PASSTHROUGH);
     inodes_opened(ix, f->ino, 1);
     return 0;
 }
 
-int ofile_open(struct ofile *f, bool write, bool truncate, int32_t *backing, struct err *e)
+int file_open(struct file *f, bool write, bool truncate, int32_t *backing, struct err *e)
 {
     *backing = 0;
-    pthread_mutex_lock(&f->up);
+    pthread_mutex_lock(&f->state_lock);
     int rc = open_locked(f, write, truncate, backing, e);
-    pthread_mutex_unlock(&f->up);
+    pthread_mutex_unlock(&f->state_lock);
     return rc;
 }
 
-void ofile_closed(struct ofile *f)
+void file_closed(struct file *f)
 {
     struct inode was = {0};
     struct backings *b = f->files->c.backings;
-    pthread_mutex_lock(&f->up);
+    pthread_mutex_lock(&f->state_lock);
     if (b)
         inodes_get(f->files->c.inodes, f->ino, &was);
     if (inodes_opened(f->files->c.inodes, f->ino, -1) == 0) {
         if (b)
             backings_idle(b, &was);
         atomic_store(&f->pinned, false);
-        write_settle(f);
+        upload_finish(f);
     }
-    pthread_mutex_unlock(&f->up);
+    pthread_mutex_unlock(&f->state_lock);
 }
 
-void ofile_attach_for_move(struct ofile *f)
+void file_attach_for_rename(struct file *f)
 {
     struct err e = ERR_INIT;
-    pthread_rwlock_wrlock(&f->io);
-    if (ofile_attach(f, &e))
+    pthread_rwlock_wrlock(&f->data_lock);
+    if (file_attach(f, &e))
         log_kv(LOG_DEBUG, "a file that is to be renamed cannot be opened", "error", e.msg, NULL);
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
 }
 
 /* All of it, before the store has it no more. */
-int ofile_pin(struct ofile *f, unsigned own, struct err *e)
+int file_preserve(struct file *f, unsigned own, struct err *e)
 {
     struct inode n;
     if (inodes_get(f->files->c.inodes, f->ino, &n) || n.opens <= own || (n.flags & INODE_STAGED))
@@ -547,19 +548,19 @@ int ofile_pin(struct ofile *f, unsigned own, struct err *e)
             && (cache_prefetch(f->cf, 0, n.size, e) || cache_wait(f->cf, e))
         ? -1
         : 0;
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
     if (rc == 0)
         atomic_store(&f->pinned, true);
     return rc;
 }
 
-void ofile_moved(struct ofile *f)
+void file_renamed(struct file *f)
 {
     struct err e = ERR_INIT;
     struct inode n;
     if (inodes_get(f->files->c.inodes, f->ino, &n))
         return;
-    pthread_rwlock_wrlock(&f->io);
+    pthread_rwlock_wrlock(&f->data_lock);
     if (f->cf) {
         struct cache_file *old = f->cf;
         f->cf = NULL;
@@ -575,10 +576,10 @@ void ofile_moved(struct ofile *f)
         }
         cache_close(old);
     }
-    pthread_rwlock_unlock(&f->io);
+    pthread_rwlock_unlock(&f->data_lock);
 }
 
-void ofiles_note(struct ofiles *fs, uint64_t ino, const struct err *e)
+void files_note_error(struct files *fs, uint64_t ino, const struct err *e)
 {
     struct inode n;
     char when[CLOCK_RFC3339_LEN];
@@ -597,7 +598,7 @@ void ofiles_note(struct ofiles *fs, uint64_t ino, const struct err *e)
     pthread_mutex_unlock(&fs->mu);
 }
 
-bool ofiles_noted(struct ofiles *fs, uint64_t ino, char text[OFILES_NOTE_MAX])
+bool files_last_error(struct files *fs, uint64_t ino, char text[LAST_ERROR_MAX])
 {
     struct inode n;
     bool found = false;
@@ -606,7 +607,7 @@ bool ofiles_noted(struct ofiles *fs, uint64_t ino, char text[OFILES_NOTE_MAX])
     pthread_mutex_lock(&fs->mu);
     for (size_t i = 0; i < NOTES && !found; i++)
         if (fs->notes[i].ino == ino && fs->notes[i].generation == n.generation) {
-            memcpy(text, fs->notes[i].text, OFILES_NOTE_MAX);
+            memcpy(text, fs->notes[i].text, LAST_ERROR_MAX);
             found = true;
         }
     pthread_mutex_unlock(&fs->mu);

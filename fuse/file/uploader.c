@@ -25,8 +25,8 @@
 #define QUIET_NS        (2 * NS_PER_S) /* … and not written to for a moment, */
 #define LIVE_BUSY_BYTES (64 << 20)     /* or is not large */
 
-struct writer {
-    struct ofiles *fs;
+struct uploader {
+    struct files *fs;
     struct store **stores;
     pthread_t thread;
     pthread_mutex_t mu;
@@ -37,7 +37,7 @@ struct writer {
     bool last;        /* of the thread: about to stop */
 };
 
-static bool is_due(const struct ofile *f, bool last)
+static bool is_due(const struct file *f, bool last)
 {
     int64_t now = clock_mono_ns(), retry = atomic_load(&f->retry_ns);
     if (last)
@@ -45,7 +45,7 @@ static bool is_due(const struct ofile *f, bool last)
     if (retry)
         return now >= retry;
     struct inode n;
-    if (inodes_get(ofiles_config(f->files)->inodes, f->ino, &n))
+    if (inodes_get(files_config(f->files)->inodes, f->ino, &n))
         return false;
     bool quiet = now - atomic_load(&f->write_ns) >= QUIET_NS;
     if (n.opens == 0) /* a shared mapping outlived its file, or the process that closed it */
@@ -53,46 +53,46 @@ static bool is_due(const struct ofile *f, bool last)
     return now - atomic_load(&f->dirty_ns) >= LIVE_NS && (quiet || n.size <= LIVE_BUSY_BYTES);
 }
 
-static void visit(void *user, struct ofile *f)
+static void visit(void *user, struct file *f)
 {
-    struct writer *w = user;
+    struct uploader *w = user;
     struct err e = ERR_INIT;
-    if (!write_is_dirty(f))
+    if (!file_is_dirty(f))
         return;
     w->pending++;
     if (!is_due(f, w->last))
         return;
-    pthread_mutex_lock(&f->up);
-    if (write_upload_locked(f, &e) == 0) {
+    pthread_mutex_lock(&f->state_lock);
+    if (file_upload_locked(f, &e) == 0) {
         w->pending--;
-        write_settle(f);
+        upload_finish(f);
     }
-    pthread_mutex_unlock(&f->up);
+    pthread_mutex_unlock(&f->state_lock);
 }
 
-static char *side_of(const char *dir, const char *name)
+static char *sidecar_path(const char *dir, const char *name)
 {
     return xasprintf("%s/%s.path", dir, name);
 }
 
-static int read_side(const char *file, size_t nmounts, struct side *out, struct err *e)
+static int read_sidecar(const char *file, size_t nmounts, struct sidecar *out, struct err *e)
 {
     size_t len;
-    cleanup_free char *text = file_read(file, SIDE_MAX, &len, e);
-    return text ? side_parse(text, len, nmounts, file, out, e) : -1;
+    cleanup_free char *text = file_read(file, SIDECAR_MAX, &len, e);
+    return text ? sidecar_parse(text, len, nmounts, file, out, e) : -1;
 }
 
 /* Content of a mount that is no more. Uploaded where it belongs, unless somebody else changed that
  * file since; then it is kept. */
-static int recover(struct writer *w, const char *name, struct err *e)
+static int recover(struct uploader *w, const char *name, struct err *e)
 {
-    const struct ofiles_conf *c = ofiles_config(w->fs);
+    const struct files_conf *c = files_config(w->fs);
     cleanup_free char *file = path_join(c->stage_dir, name);
-    cleanup_free char *side = side_of(c->stage_dir, name);
-    struct side where;
+    cleanup_free char *sidecar = sidecar_path(c->stage_dir, name);
+    struct sidecar where;
     struct store_stat st = {0};
     struct stat content;
-    if (read_side(side, c->conf->nmounts, &where, e))
+    if (read_sidecar(sidecar, c->conf->nmounts, &where, e))
         return -1;
     struct store *store = w->stores[where.mount];
     cleanup_fd int fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -104,9 +104,9 @@ static int recover(struct writer *w, const char *name, struct err *e)
         return -1;
     if (strcmp(st.version, where.version) != 0) {
         cleanup_free char *kept = xasprintf("%s/lost/%s", c->stage_dir, name);
-        cleanup_free char *kept_side = xasprintf("%s.path", kept);
+        cleanup_free char *kept_sidecar = xasprintf("%s.path", kept);
         cleanup_free char *dir = xasprintf("%s/lost", c->stage_dir);
-        if (file_mkdirs(dir, 0700, e) || rename(file, kept) || rename(side, kept_side))
+        if (file_mkdirs(dir, 0700, e) || rename(file, kept) || rename(sidecar, kept_sidecar))
             return err_sys(e, errno, "keep %s", file);
         log_kv(LOG_ERROR,
             "a file that was written before a crash was changed by somebody else since: our content is kept aside",
@@ -116,25 +116,25 @@ static int recover(struct writer *w, const char *name, struct err *e)
     if (store_put(store, where.path, fd, (uint64_t)content.st_size, &st, e))
         return -1;
     unlink(file);
-    unlink(side);
+    unlink(sidecar);
     log_kv(LOG_INFO, "a file that was written before a crash is in the store now", "path",
         where.path, NULL);
     return 0;
 }
 
 /* Is this the staging file of an inode that the index knows? */
-static bool belongs(struct ofiles *fs, const char *name)
+static bool belongs(struct files *fs, const char *name)
 {
     uint64_t ino, generation;
     struct inode n;
     struct err e = ERR_INIT;
     if (sscanf(name, "%" SCNu64 "-%" SCNu64, &ino, &generation) != 2
-        || inodes_get(ofiles_config(fs)->inodes, ino, &n) || n.generation != generation
+        || inodes_get(files_config(fs)->inodes, ino, &n) || n.generation != generation
         || !(n.flags & INODE_STAGED))
         return false;
-    struct ofile *f = ofiles_get(fs, ino, &e);
+    struct file *f = files_get(fs, ino, &e);
     if (f)
-        ofiles_put(f);
+        files_put(f);
     return f != NULL;
 }
 
@@ -151,9 +151,9 @@ static void tidy(const char *dir, const char *name)
 
 /* Goes through the staging directory once. Returns how many files without an inode are still there.
  */
-static size_t sweep(struct writer *w, bool adopt_only)
+static size_t sweep(struct uploader *w, bool adopt_only)
 {
-    const struct ofiles_conf *c = ofiles_config(w->fs);
+    const struct files_conf *c = files_config(w->fs);
     size_t left = 0;
     DIR *d = opendir(c->stage_dir);
     for (struct dirent *de; d && (de = readdir(d));) {
@@ -173,8 +173,8 @@ static size_t sweep(struct writer *w, bool adopt_only)
         }
         if (recover(w, de->d_name, &e) == 0)
             continue;
-        cleanup_free char *side = side_of(c->stage_dir, de->d_name);
-        if (access(side, F_OK)) { /* removed before the crash: nobody wants it */
+        cleanup_free char *sidecar = sidecar_path(c->stage_dir, de->d_name);
+        if (access(sidecar, F_OK)) { /* removed before the crash: nobody wants it */
             cleanup_free char *file = path_join(c->stage_dir, de->d_name);
             unlink(file);
             continue;
@@ -190,7 +190,7 @@ static size_t sweep(struct writer *w, bool adopt_only)
 
 static void *run(void *arg)
 {
-    struct writer *w = arg;
+    struct uploader *w = arg;
     int64_t next_sweep = 0;
     for (bool stop = false; !stop;) {
         if (w->leftovers && clock_mono_ns() >= next_sweep) {
@@ -198,8 +198,8 @@ static void *run(void *arg)
             next_sweep = clock_mono_ns() + 30 * NS_PER_S;
         }
         w->pending = 0;
-        ofiles_each(w->fs, visit, w);
-        write_count_pending(w->pending);
+        files_each(w->fs, visit, w);
+        upload_count_pending(w->pending);
         pthread_mutex_lock(&w->mu);
         if (!w->stop)
             clock_cond_wait(&w->wake, &w->mu, clock_mono_ns() + TICK_NS);
@@ -208,14 +208,14 @@ static void *run(void *arg)
     }
     w->last = true;
     w->pending = 0;
-    ofiles_each(w->fs, visit, w);
-    write_count_pending(w->pending);
+    files_each(w->fs, visit, w);
+    upload_count_pending(w->pending);
     return NULL;
 }
 
-struct writer *writer_start(struct ofiles *fs, struct store **stores, bool resume, struct err *e)
+struct uploader *uploader_start(struct files *fs, struct store **stores, bool resume, struct err *e)
 {
-    struct writer *w = calloc(1, sizeof *w);
+    struct uploader *w = calloc(1, sizeof *w);
     if (!w) {
         err_sys(e, ENOMEM, "start uploading");
         return NULL;
@@ -236,7 +236,7 @@ struct writer *writer_start(struct ofiles *fs, struct store **stores, bool resum
     return w;
 }
 
-void writer_stop(struct writer *w)
+void uploader_stop(struct uploader *w)
 {
     if (!w)
         return;

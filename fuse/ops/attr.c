@@ -39,7 +39,7 @@ void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *
         log_kv(LOG_DEBUG, "a request failed", "op", what, "error", e->msg, NULL);
         break;
     default:
-        ofiles_note(ops_fs(req)->files, ino, e);
+        files_note_error(ops_fs(req)->files, ino, e);
         log_kv(LOG_ERROR, "a request failed", "op", what, "errno", strerror(errnum), "error",
             e->msg, NULL);
     }
@@ -256,12 +256,12 @@ static void reply_xattr(fuse_req_t req, const char *value, size_t len, size_t si
 
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
-    char text[OFILES_NOTE_MAX];
+    char text[LAST_ERROR_MAX];
     if (ino == FUSE_ROOT_ID && strcmp(name, XATTR_STATUS) == 0) {
         cleanup_buf struct buf status = BUF_INIT(STATUS_MAX);
         status_json(ops_fs(req)->status, &status);
         reply_xattr(req, buf_str(&status), status.len, size);
-    } else if (strcmp(name, XATTR_ERROR) == 0 && ofiles_noted(ops_fs(req)->files, ino, text)) {
+    } else if (strcmp(name, XATTR_ERROR) == 0 && files_last_error(ops_fs(req)->files, ino, text)) {
         reply_xattr(req, text, strlen(text), size);
     } else {
         fuse_reply_err(req, ENODATA);
@@ -270,8 +270,8 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-    char text[OFILES_NOTE_MAX];
-    size_t len = ofiles_noted(ops_fs(req)->files, ino, text) ? sizeof XATTR_ERROR : 0;
+    char text[LAST_ERROR_MAX];
+    size_t len = files_last_error(ops_fs(req)->files, ino, text) ? sizeof XATTR_ERROR : 0;
     reply_xattr(req, XATTR_ERROR, len, size);
 }
 

@@ -30,12 +30,12 @@ static int open_inode(struct fs *fs, uint64_t ino, struct fuse_file_info *fi, st
         return err_sys(e, EROFS, "open for writing");
     if (write)
         loop_will_block();
-    if (write || !(backing = ofiles_reopen(fs->files, ino))) {
-        struct ofile *f = ofiles_get(fs->files, ino, e);
+    if (write || !(backing = files_reopen(fs->files, ino))) {
+        struct file *f = files_get(fs->files, ino, e);
         if (!f)
             return -1;
-        int rc = ofile_open(f, write, write && (fi->flags & O_TRUNC), &backing, e);
-        ofiles_put(f);
+        int rc = file_open(f, write, write && (fi->flags & O_TRUNC), &backing, e);
+        files_put(f);
         if (rc)
             return -1;
     }
@@ -49,13 +49,13 @@ static int open_inode(struct fs *fs, uint64_t ino, struct fuse_file_info *fi, st
 static void closed(struct fs *fs, uint64_t ino)
 {
     struct err e = ERR_INIT;
-    if (ofiles_reclosed(fs->files, ino))
+    if (files_reclosed(fs->files, ino))
         return;
-    struct ofile *f = ofiles_get(fs->files, ino, &e);
+    struct file *f = files_get(fs->files, ino, &e);
     if (!f)
         return;
-    ofile_closed(f);
-    ofiles_put(f);
+    file_closed(f);
+    files_put(f);
 }
 
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -94,16 +94,16 @@ static int create_file(struct fs *fs, const struct fuse_ctx *ctx, uint64_t dir, 
     if (inodes_create(fs->inodes, dir, name, &like, n, e))
         return -1;
     inodes_opened(fs->inodes, n->ino, 1);
-    struct ofile *f = ofiles_get(fs->files, n->ino, e);
-    int rc = f ? write_create(f, e) : -1;
+    struct file *f = files_get(fs->files, n->ino, e);
+    int rc = f ? stage_create(f, e) : -1;
     if (rc) {
         inodes_remove(fs->inodes, n->ino);
         if (f)
-            write_discard(f);
+            upload_discard(f);
         inodes_opened(fs->inodes, n->ino, -1);
     }
     if (f)
-        ofiles_put(f);
+        files_put(f);
     return rc;
 }
 
@@ -152,11 +152,11 @@ void op_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
             ops_fail(req, dir, "mknod", &e);
         return;
     }
-    struct ofile *f = ofiles_get(fs->files, n.ino, &e);
-    int rc = f ? write_upload(f, &e) : -1;
+    struct file *f = files_get(fs->files, n.ino, &e);
+    int rc = f ? file_upload(f, &e) : -1;
     if (f) {
-        ofile_closed(f);
-        ofiles_put(f);
+        file_closed(f);
+        files_put(f);
     }
     if (rc)
         ops_fail(req, n.ino, "mknod", &e);
@@ -198,7 +198,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
     char *buf = thread_buffer(size);
     if (fs->sealed) /* there it is never opened */
         hints_seen(fs->hints, ino);
-    struct ofile *f = buf ? ofiles_get(fs->files, ino, &e) : NULL;
+    struct file *f = buf ? files_get(fs->files, ino, &e) : NULL;
     if (!f) {
         if (!buf)
             err_sys(&e, ENOMEM, "read");
@@ -206,9 +206,9 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
         return;
     }
     struct stall_caller *caller = stalls_begin(fs->stalls, fuse_req_ctx(req)->pid);
-    ssize_t n = ofile_read(f, buf, size, (uint64_t)off, &e);
+    ssize_t n = file_pread(f, buf, size, (uint64_t)off, &e);
     stalls_end(fs->stalls, caller);
-    ofiles_put(f);
+    files_put(f);
     if (n < 0)
         ops_fail(req, ino, "read", &e);
     else
@@ -220,10 +220,10 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 {
     (void)fi;
     struct err e = ERR_INIT;
-    struct ofile *f = ofiles_get(ops_fs(req)->files, ino, &e);
-    ssize_t n = f ? write_data(f, buf, size, (uint64_t)off, &e) : -1;
+    struct file *f = files_get(ops_fs(req)->files, ino, &e);
+    ssize_t n = f ? file_pwrite(f, buf, size, (uint64_t)off, &e) : -1;
     if (f)
-        ofiles_put(f);
+        files_put(f);
     if (n < 0)
         ops_fail(req, ino, "write", &e);
     else
@@ -237,10 +237,10 @@ static void save(fuse_req_t req, uint64_t ino, const struct fuse_file_info *fi, 
         fuse_reply_err(req, 0);
         return;
     }
-    struct ofile *f = ofiles_get(ops_fs(req)->files, ino, &e);
-    int rc = f ? write_upload(f, &e) : -1;
+    struct file *f = files_get(ops_fs(req)->files, ino, &e);
+    int rc = f ? file_upload(f, &e) : -1;
     if (f)
-        ofiles_put(f);
+        files_put(f);
     if (rc)
         ops_fail(req, ino, what, &e);
     else
@@ -272,20 +272,20 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, 0);
         return;
     }
-    if (!fi->fh && ofiles_reclosed(ops_fs(req)->files, ino)) {
+    if (!fi->fh && files_reclosed(ops_fs(req)->files, ino)) {
         fuse_reply_err(req, 0);
         return;
     }
     if (fi->fh)
         loop_will_block();
-    struct ofile *f = ofiles_get(ops_fs(req)->files, ino, &e);
+    struct file *f = files_get(ops_fs(req)->files, ino, &e);
     if (f) {
         /* Written through a mapping after the last close(): there is nobody to tell of an error,
-         * the writer goes on trying. */
-        if (fi->fh && write_is_dirty(f) && !atomic_load(&f->retry_ns))
-            write_upload(f, &e);
-        ofile_closed(f);
-        ofiles_put(f);
+         * the uploader goes on trying. */
+        if (fi->fh && file_is_dirty(f) && !atomic_load(&f->retry_ns))
+            file_upload(f, &e);
+        file_closed(f);
+        files_put(f);
     }
     fuse_reply_err(req, 0);
 }
@@ -293,19 +293,19 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 int ops_resize(struct fs *fs, uint64_t ino, uint64_t size, bool open, struct err *e)
 {
     int32_t backing = 0;
-    struct ofile *f = ofiles_get(fs->files, ino, e);
+    struct file *f = files_get(fs->files, ino, e);
     if (!f)
         return -1;
-    int rc = open ? 0 : ofile_open(f, true, false, &backing, e);
+    int rc = open ? 0 : file_open(f, true, false, &backing, e);
     if (rc == 0) {
-        pthread_mutex_lock(&f->up);
-        rc = write_truncate(f, size, e);
+        pthread_mutex_lock(&f->state_lock);
+        rc = stage_truncate(f, size, e);
         if (rc == 0 && !open)
-            rc = write_upload_locked(f, e);
-        pthread_mutex_unlock(&f->up);
+            rc = file_upload_locked(f, e);
+        pthread_mutex_unlock(&f->state_lock);
         if (!open)
-            ofile_closed(f);
+            file_closed(f);
     }
-    ofiles_put(f);
+    files_put(f);
     return rc;
 }

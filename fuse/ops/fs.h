@@ -21,7 +21,7 @@ struct fs {
     const struct conf *conf; /* all borrowed */
     struct inodes *inodes;
     struct tree *tree;
-    struct ofiles *files;
+    struct files *files;
     struct session *session;
     struct status *status;
     uint32_t file_mode, dir_mode; /* permission bits of new files and directories */

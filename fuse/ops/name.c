@@ -79,12 +79,11 @@ void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 /* What has no name cannot be unpinned by it. */
 static void unpin(struct fs *fs, unsigned mount, const char *path)
 {
-    cache_unkeep(
-        ofiles_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
+    cache_unkeep(files_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
 }
 
-/* f->up is held: no upload is under way. */
-static int unlink_locked(struct fs *fs, struct ofile *f, uint64_t ino, struct err *e)
+/* f->state_lock is held: no upload is under way. */
+static int unlink_locked(struct fs *fs, struct file *f, uint64_t ino, struct err *e)
 {
     struct inode n;
     struct store *store;
@@ -93,7 +92,7 @@ static int unlink_locked(struct fs *fs, struct ofile *f, uint64_t ino, struct er
     struct err pin = ERR_INIT;
     if (inodes_get(fs->inodes, ino, &n) || tree_where(fs->tree, ino, &store, &mount, path, e))
         return err_wrap(e, "unlink");
-    if (ofile_pin(f, 0, &pin))
+    if (file_preserve(f, 0, &pin))
         log_kv(LOG_WARN, "a file is removed while it is open, and could not be read before", "path",
             path, "error", pin.msg, NULL);
     if (!(n.flags & INODE_LOCAL) && store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
@@ -102,7 +101,7 @@ static int unlink_locked(struct fs *fs, struct ofile *f, uint64_t ino, struct er
     inodes_opened(fs->inodes, ino, 1); /* keeps the record until its staging file is dealt with */
     inodes_remove(fs->inodes, ino);
     inodes_opened(fs->inodes, ino, -1);
-    write_discard(f);
+    upload_discard(f);
     return 0;
 }
 
@@ -115,13 +114,13 @@ static int unlink_name(struct fs *fs, uint64_t dir, const char *name, struct err
         return err_sys(e, EISDIR, "unlink %s", name);
     if (ops_may_change(fs, &n))
         return err_sys(e, EROFS, "unlink %s", name);
-    struct ofile *f = ofiles_get(fs->files, n.ino, e);
+    struct file *f = files_get(fs->files, n.ino, e);
     if (!f)
         return -1;
-    pthread_mutex_lock(&f->up);
+    pthread_mutex_lock(&f->state_lock);
     int rc = unlink_locked(fs, f, n.ino, e);
-    pthread_mutex_unlock(&f->up);
-    ofiles_put(f);
+    pthread_mutex_unlock(&f->state_lock);
+    files_put(f);
     return rc;
 }
 
@@ -207,16 +206,16 @@ static int rename_stored(struct store *store, const char *from, const char *to,
 }
 
 /* Locks of f and (if any) of g, in the order of inodes. */
-static void lock_both(struct ofile *f, struct ofile *g)
+static void lock_both(struct file *f, struct file *g)
 {
     if (g && g->ino < f->ino) {
-        pthread_mutex_lock(&g->up);
-        pthread_mutex_lock(&f->up);
+        pthread_mutex_lock(&g->state_lock);
+        pthread_mutex_lock(&f->state_lock);
         return;
     }
-    pthread_mutex_lock(&f->up);
+    pthread_mutex_lock(&f->state_lock);
     if (g)
-        pthread_mutex_lock(&g->up);
+        pthread_mutex_lock(&g->state_lock);
 }
 
 static bool has_name(struct fs *fs, uint64_t ino)
@@ -225,7 +224,7 @@ static bool has_name(struct fs *fs, uint64_t ino)
     return inodes_get(fs->inodes, ino, &n) == 0 && !(n.flags & INODE_GONE);
 }
 
-static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, struct err *e)
+static int move_file_locked(struct move *m, struct file *f, struct file *g, struct err *e)
 {
     struct fs *fs = m->fs;
     struct store_stat st = {0};
@@ -238,10 +237,10 @@ static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, st
     /* What is only here may take a free name without the store; what the store has under that name
      * can only be replaced there. */
     if ((m->n.flags & INODE_LOCAL) && m->target.ino && !(m->target.flags & INODE_LOCAL)
-        && (write_upload_locked(f, e) || inodes_get(fs->inodes, m->n.ino, &m->n)))
+        && (file_upload_locked(f, e) || inodes_get(fs->inodes, m->n.ino, &m->n)))
         return -1;
     bool local = m->n.flags & INODE_LOCAL;
-    if (g && ofile_pin(g, 1, &pin))
+    if (g && file_preserve(g, 1, &pin))
         log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before",
             "path", m->to, "error", pin.msg, NULL);
     if (!local && rename_stored(m->store, m->from, m->to, &m->n, &st, e))
@@ -251,9 +250,9 @@ static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, st
     if (inodes_rename(fs->inodes, m->n.ino, m->newdir, m->newname, e))
         return -1;
     if (g)
-        write_discard(g);
+        upload_discard(g);
     if (local) {
-        write_repath(f);
+        stage_repath(f);
         return 0;
     }
     snprintf(set.version, sizeof set.version, "%s", st.version);
@@ -261,46 +260,46 @@ static int move_file_locked(struct move *m, struct ofile *f, struct ofile *g, st
     bool keep_time = (m->n.flags & (INODE_ATTR | INODE_DIRTY)) || !st.mtime_ns;
     inodes_set(fs->inodes, m->n.ino,
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0, 0);
-    write_repath(f);
-    ofile_moved(f);
+    stage_repath(f);
+    file_renamed(f);
     return 0;
 }
 
 static int move_file(struct move *m, struct err *e)
 {
-    struct ofile *f = ofiles_get(m->fs->files, m->n.ino, e);
-    struct ofile *g = f && m->target.ino ? ofiles_get(m->fs->files, m->target.ino, e) : NULL;
+    struct file *f = files_get(m->fs->files, m->n.ino, e);
+    struct file *g = f && m->target.ino ? files_get(m->fs->files, m->target.ino, e) : NULL;
     int rc = -1;
     if (f && (g || !m->target.ino)) {
         if (g)
-            /* its record stays until write_discard() has seen it */
+            /* its record stays until upload_discard() has seen it */
             inodes_opened(m->fs->inodes, g->ino, 1);
-        ofile_attach_for_move(f);
+        file_attach_for_rename(f);
         lock_both(f, g);
         rc = move_file_locked(m, f, g, e);
         if (g)
-            pthread_mutex_unlock(&g->up);
-        pthread_mutex_unlock(&f->up);
+            pthread_mutex_unlock(&g->state_lock);
+        pthread_mutex_unlock(&f->state_lock);
         if (g)
-            ofile_closed(g);
+            file_closed(g);
     }
     if (g)
-        ofiles_put(g);
+        files_put(g);
     if (f)
-        ofiles_put(f);
+        files_put(f);
     return rc;
 }
 
 /* What is open below a directory that has moved. */
-static void repath(void *user, struct ofile *f)
+static void repath(void *user, struct file *f)
 {
     const struct move *m = user;
     if (!inodes_below(m->fs->inodes, f->ino, m->n.ino))
         return;
-    pthread_mutex_lock(&f->up);
-    write_repath(f);
-    ofile_moved(f);
-    pthread_mutex_unlock(&f->up);
+    pthread_mutex_lock(&f->state_lock);
+    stage_repath(f);
+    file_renamed(f);
+    pthread_mutex_unlock(&f->state_lock);
 }
 
 struct names {
@@ -369,7 +368,7 @@ static int move_tree(struct fs *fs, struct store *store, uint64_t dir, const cha
     return rc;
 }
 
-/* ofiles.moving is held: no upload goes to a path that is about to end. */
+/* files.rename_lock is held: no upload goes to a path that is about to end. */
 static int move_dir_locked(struct move *m, struct err *e)
 {
     struct fs *fs = m->fs;
@@ -392,11 +391,11 @@ static int move_dir_locked(struct move *m, struct err *e)
 
 static int move_dir(struct move *m, struct err *e)
 {
-    pthread_rwlock_wrlock(ofiles_moving(m->fs->files));
+    pthread_rwlock_wrlock(files_rename_lock(m->fs->files));
     int rc = move_dir_locked(m, e);
-    pthread_rwlock_unlock(ofiles_moving(m->fs->files));
+    pthread_rwlock_unlock(files_rename_lock(m->fs->files));
     if (rc == 0)
-        ofiles_each(m->fs->files, repath, m);
+        files_each(m->fs->files, repath, m);
     return rc;
 }
 

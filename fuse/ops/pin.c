@@ -38,39 +38,38 @@ static int clear(struct fs *fs, const struct inode *n, struct err *e)
     unsigned mount;
     if (tree_where(fs->tree, n->ino, &store, &mount, path, e))
         return -1;
-    cache_unkeep(
-        ofiles_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
+    cache_unkeep(files_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
     return 0;
 }
 
 static int on_file(struct fs *fs, const struct inode *n, struct pin_msg *m, struct err *e)
 {
-    struct ofile *f = ofiles_get(fs->files, n->ino, e);
+    struct file *f = files_get(fs->files, n->ino, e);
     if (!f)
         return -1;
-    struct ofile_share share = {0};
+    struct file_cache_state share = {0};
     uint64_t freed = 0;
-    int rc = m->op == PIN_CLEAR ? ofile_look(f, m->off, m->len, &share, e) : 0;
+    int rc = m->op == PIN_CLEAR ? file_cache_state(f, m->off, m->len, &share, e) : 0;
     switch ((enum pin_op)m->op) {
     case PIN_LOAD:
-        rc = ofile_warm(f, m->off, m->len, e);
+        rc = file_fill(f, m->off, m->len, e);
         break;
     case PIN_SET:
-        rc = ofile_keep(f, m->off, m->len, e);
+        rc = file_pin(f, m->off, m->len, e);
         break;
     case PIN_CLEAR:
         rc = clear(fs, n, e);
         break;
     case PIN_FREE:
-        rc = ofile_drop(f, &freed, e);
+        rc = file_drop(f, &freed, e);
         break;
     case PIN_ASK:
     case PIN_CLEAR_ALL:
         break;
     }
     if (rc == 0 && m->op != PIN_CLEAR)
-        rc = ofile_look(f, m->off, m->len, &share, e);
-    ofiles_put(f);
+        rc = file_cache_state(f, m->off, m->len, &share, e);
+    files_put(f);
     m->size = n->size;
     m->cached = m->op == PIN_FREE ? freed : share.cached;
     m->state = (share.pinned ? PIN_PINNED : 0) | (share.staged ? PIN_STAGED : 0);
@@ -79,7 +78,7 @@ static int on_file(struct fs *fs, const struct inode *n, struct pin_msg *m, stru
 
 int pin_do(struct fs *fs, uint64_t *ino, bool dir, struct pin_msg *m, struct err *e)
 {
-    struct cache *cache = ofiles_config(fs->files)->cache;
+    struct cache *cache = files_config(fs->files)->cache;
     struct cache_stats c;
     struct inode n;
     if (pin_check(m, dir, e))

@@ -149,7 +149,7 @@ static bool next_file(struct sweep *s, struct inode *out, struct may *may)
 static int bring(struct sweep *s, const struct inode *n, struct may may, struct err *e)
 {
     int rc = 0;
-    struct cache_file *f = ofile_cached(s->tree, s->cache, n, e);
+    struct cache_file *f = file_cached(s->tree, s->cache, n, e);
     if (!f)
         return -1;
     if (!cache_complete(f))

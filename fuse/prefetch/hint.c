@@ -56,7 +56,7 @@ struct hints *hints_new(struct fs *fs, const char *dir)
     h->fs = fs;
     h->dir = xstrdup(dir);
     struct cache_stats c;
-    cache_stats(ofiles_config(fs->files)->cache, &c);
+    cache_stats(files_config(fs->files)->cache, &c);
     /* A twentieth of the cache: new files wait in a tenth of it, so nothing that is next goes
      * before it was read. */
     h->most = MIN(MAX(MIN(c.capacity_bytes / 20, (uint64_t)AHEAD_MAX), (uint64_t)AHEAD_MIN),
@@ -127,10 +127,10 @@ static int look_up(struct hints *h, uint64_t dir, char *path, struct inode *n, s
 static int make_ready(
     struct hints *h, const struct slot *s, uint64_t ino, uint64_t len, struct err *e)
 {
-    struct ofile *f = ofiles_get(h->fs->files, ino, e);
+    struct file *f = files_get(h->fs->files, ino, e);
     int rc = f ? 0 : -1;
     for (uint64_t off = 0; rc == 0 && off < len && !atomic_load(&h->stop); off += PIECE) {
-        rc = ofile_warm(f, off, MIN(len - off, (uint64_t)PIECE), e);
+        rc = file_fill(f, off, MIN(len - off, (uint64_t)PIECE), e);
         pthread_mutex_lock(&h->mu);
         if (rc == 0)
             h->stats.bytes += MIN(len - off, (uint64_t)PIECE);
@@ -140,7 +140,7 @@ static int make_ready(
             break;
     }
     if (f)
-        ofiles_put(f);
+        files_put(f);
     return rc;
 }
 

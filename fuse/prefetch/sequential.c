@@ -167,7 +167,7 @@ static uint64_t next_dir(struct walk *w, uint64_t dir)
 static bool fetch(struct walk *w, const struct inode *n)
 {
     struct err e = ERR_INIT;
-    struct cache_file *f = ofile_cached(w->tree, w->cache, n, &e);
+    struct cache_file *f = file_cached(w->tree, w->cache, n, &e);
     if (!f)
         return false;
     bool missing = !cache_complete(f);

@@ -57,7 +57,7 @@ struct client {
     struct sweep *sweep;
     struct backings *backings; /* NULL: no passthrough */
     struct fs fs;
-    struct writer *writer;
+    struct uploader *uploader;
     char *stage_dir, *index_path;
 };
 
@@ -339,7 +339,7 @@ static int build(struct client *c, bool resume, struct err *e)
         .user = fs->inval};
     if (!(fs->tree = tree_new(&tc, e)))
         return -1;
-    struct ofiles_conf fc = {.inodes = fs->inodes,
+    struct files_conf fc = {.inodes = fs->inodes,
         .tree = fs->tree,
         .cache = c->cache,
         .conf = c->conf,
@@ -353,8 +353,8 @@ static int build(struct client *c, bool resume, struct err *e)
         return -1;
     if (!(c->sweep = sweep_new(fs->inodes, fs->tree, c->cache, e)))
         return -1;
-    if (!(fs->files = ofiles_new(&fc, e))
-        || !(c->writer = writer_start(fs->files, c->stores, resume, e)))
+    if (!(fs->files = files_new(&fc, e))
+        || !(c->uploader = uploader_start(fs->files, c->stores, resume, e)))
         return -1;
     fs->hints = hints_new(fs, c->o->cache_dir);
     fs->stalls = c->keeper ? stalls_new(keeper_caller, c->keeper) : stalls_new(own_caller, NULL);
@@ -461,10 +461,10 @@ static void tear_down(struct client *c)
     if (c->cache)
         cache_cancel(c->cache);
     hints_free(c->fs.hints);
-    writer_stop(c->writer);
+    uploader_stop(c->uploader);
     walk_stop(c->walk);
     sweep_free(c->sweep);
-    ofiles_free(c->fs.files);
+    files_free(c->fs.files);
     backings_free(c->backings); /* through the session or the keeper */
     inval_stop(c->fs.inval);
     session_free(c->fs.session);

@@ -127,14 +127,14 @@ static const struct trouble *worst(const struct status *s)
         unwritten = {"CacheDiskFull",
             "the disk of the cache directory is full: written files cannot be staged; make room on the node or lower spec.cache.tiers[].quota"},
         uncached = {"CacheDiskFull", CACHE_FULL_MESSAGE};
-    struct writer_stats w;
+    struct upload_stats w;
     struct cache_stats c = {0};
     if (*s->whole.reason)
         return &s->whole;
     for (size_t i = 0; s->conf && i < s->conf->nmounts; i++)
         if (*s->mounts[i].reason)
             return &s->mounts[i];
-    write_stats(&w);
+    upload_stats(&w);
     if (w.disk_full)
         return &unwritten;
     if (s->from.cache)
@@ -198,10 +198,10 @@ static void add_hints(const struct status *s, struct buf *out)
 void status_json(struct status *s, struct buf *out)
 {
     struct cache_stats c = {0};
-    struct writer_stats w;
+    struct upload_stats w;
     struct inodes_stats ix = {0};
     struct ring_stats r = {0};
-    write_stats(&w);
+    upload_stats(&w);
     pthread_mutex_lock(&s->mu);
     if (s->from.cache)
         cache_stats(s->from.cache, &c);
@@ -334,12 +334,12 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
 {
     struct status *s = user;
     struct cache_stats c = {0};
-    struct writer_stats w;
+    struct upload_stats w;
     struct inodes_stats ix = {0};
     struct ring_stats r = {0};
     struct hints_stats h = {0};
     (void)req;
-    write_stats(&w);
+    upload_stats(&w);
     pthread_mutex_lock(&s->mu);
     if (s->from.cache) {
         hints_stats(s->from.hints, &h);

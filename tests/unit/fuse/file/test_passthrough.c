@@ -99,7 +99,7 @@ static int teardown(void **state)
 
 static pthread_mutex_t up = PTHREAD_MUTEX_INITIALIZER;
 
-/* As ofile does: registered one at a time for an inode. 0: it is open, but not passed through. */
+/* As open.c does: registered one at a time for an inode. 0: it is open, but not passed through. */
 static int32_t open_it(struct backings *b, uint64_t ino)
 {
     int32_t id = backings_reopen(b, ino);

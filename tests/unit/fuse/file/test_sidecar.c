@@ -10,11 +10,11 @@
 static void test_same_again(void **state)
 {
     (void)state;
-    struct side s = {1, "d41d8cd98f00b204e9800998ecf8427e", "a/b\nc"}, again;
+    struct sidecar s = {1, "d41d8cd98f00b204e9800998ecf8427e", "a/b\nc"}, again;
     struct err e = ERR_INIT;
-    cleanup_free char *text = side_format(&s);
+    cleanup_free char *text = sidecar_format(&s);
     assert_string_equal(text, "1\nd41d8cd98f00b204e9800998ecf8427e\na/b\nc\n");
-    assert_int_equal(side_parse(text, strlen(text), 2, "x", &again, &e), 0);
+    assert_int_equal(sidecar_parse(text, strlen(text), 2, "x", &again, &e), 0);
     assert_int_equal(again.mount, 1);
     assert_string_equal(again.version, s.version);
     assert_string_equal(again.path, s.path);
@@ -54,10 +54,10 @@ static void test_refused(void **state)
         TEXT(
             "0\nabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij\npath\n"),
     };
-    struct side s;
+    struct sidecar s;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
-        if (side_parse(cases[i].text, cases[i].len, 2, "x", &s, &e) == 0)
+        if (sidecar_parse(cases[i].text, cases[i].len, 2, "x", &s, &e) == 0)
             fail_msg("taken: %s", cases[i].text);
         assert_int_equal(e.cls, ERR_INVALID);
     }
@@ -66,15 +66,15 @@ static void test_refused(void **state)
     for (size_t i = 3; i < INODE_PATH_MAX + 2; i++)
         text[i] = i % 100 ? 'x' : '/';
     text[INODE_PATH_MAX + 2] = '\n';
-    assert_int_equal(side_parse(text, strlen(text), 2, "x", &s, &e), 0); /* the longest */
+    assert_int_equal(sidecar_parse(text, strlen(text), 2, "x", &s, &e), 0); /* the longest */
     assert_int_equal(strlen(s.path), INODE_PATH_MAX - 1);
     strcpy(text + INODE_PATH_MAX + 2, "x\n");
-    assert_int_equal(side_parse(text, strlen(text), 2, "x", &s, &e), -1);
+    assert_int_equal(sidecar_parse(text, strlen(text), 2, "x", &s, &e), -1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_again), cmocka_unit_test(test_refused)};
-    return cmocka_run_group_tests_name("side", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("sidecar", tests, NULL, NULL);
 }

@@ -10,14 +10,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct side a, b;
+    static struct sidecar a, b;
     struct err e = ERR_INIT;
     char *exact = malloc(size ? size : 1); /* the sanitizer sees the end of it */
     memcpy(exact, data, size);
-    if (side_parse(exact, size, 3, "x", &a, &e) == 0) {
-        char *text = side_format(&a);
+    if (sidecar_parse(exact, size, 3, "x", &a, &e) == 0) {
+        char *text = sidecar_format(&a);
         if (a.mount >= 3 || !*a.path || !store_path_ok(a.path) || strlen(text) > size
-            || strlen(text) > SIDE_MAX || side_parse(text, strlen(text), 3, "x", &b, &e)
+            || strlen(text) > SIDECAR_MAX || sidecar_parse(text, strlen(text), 3, "x", &b, &e)
             || a.mount != b.mount || strcmp(a.path, b.path) != 0
             || strcmp(a.version, b.version) != 0)
             abort();
