@@ -54,22 +54,22 @@ char *option_origin(const struct store_params *p, const char *const *names);
 
 /* -- errors ---------------------------------------------------------------------------------- */
 
-enum store_why {
-    WHY_INVALID_URL,
-    WHY_INVALID_OPTION,
-    WHY_SECRET_MISSING,
-    WHY_ACCESS_DENIED,
-    WHY_EXPIRED,
-    WHY_BUCKET_NOT_FOUND,
-    WHY_NOT_FOUND,
-    WHY_NAME_NOT_RESOLVED,
-    WHY_UNREACHABLE,
-    WHY_TLS_FAILED,
-    WHY_STORE_ERROR,
+/* What conditions name; in a text "AccessDenied" and so on. */
+enum reason {
+    REASON_INVALID_URL,
+    REASON_INVALID_OPTION,
+    REASON_SECRET_MISSING,
+    REASON_ACCESS_DENIED,
+    REASON_EXPIRED,
+    REASON_BUCKET_NOT_FOUND,
+    REASON_NOT_FOUND,
+    REASON_NAME_NOT_RESOLVED,
+    REASON_UNREACHABLE,
+    REASON_TLS_FAILED,
+    REASON_STORE_ERROR,
 };
-const char *store_why_name(enum store_why why); /* "AccessDenied" … */
 /* "<what>: <Reason><text>"; text begins with ": " or " (…): ". sys 0: by class. Returns -1. */
-int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, const char *what,
+int store_err(struct err *e, enum err_class cls, int sys, enum reason reason, const char *what,
     const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
 /* -- retries --------------------------------------------------------------------------------- */

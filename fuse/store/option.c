@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Options of a mount: checked against the table of its kind of store, and looked up in Secrets,
+ * options and environment. */
 #include "fuse/store/impl.h"
 
 #include "lib/base/buf.h"
@@ -35,8 +37,9 @@ static int unknown(const struct store_params *p, const char *key, struct err *e)
     cleanup_buf struct buf known = BUF_INIT(ORIGIN_MAX);
     for (const struct store_option *o = p->options; o->name; o++)
         buf_addf(&known, "%s%s", o == p->options ? "" : ", ", o->name);
-    return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url, ": unknown option '%s'; %s%s",
-        key, known.len ? "the options are " : "it takes no options", buf_str(&known));
+    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+        ": unknown option '%s'; %s%s", key, known.len ? "the options are " : "it takes no options",
+        buf_str(&known));
 }
 
 static int check_value(
@@ -49,13 +52,13 @@ static int check_value(
     case STORE_OPTION_BOOL:
         if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
             return 0;
-        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url,
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
             ": option %s is '%s'; write \"true\" or \"false\"", o->name, value);
     case STORE_OPTION_URL:
         if ((strncmp(value, "http://", 7) == 0 && value[7])
             || (strncmp(value, "https://", 8) == 0 && value[8]))
             return 0;
-        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url,
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
             ": option %s is '%s'; write a URL, for example https://s3.example.com:9000", o->name,
             value);
     }
@@ -91,7 +94,7 @@ static int read_secret(const struct store_params *p, const struct store_option *
     const struct conf_pair *secret, char **out, struct err *e)
 {
     if (!p->secrets_dir)
-        return store_err(e, ERR_INVALID, 0, WHY_SECRET_MISSING, p->url,
+        return store_err(e, ERR_INVALID, 0, REASON_SECRET_MISSING, p->url,
             ": option %s comes from a secret, but no directory of "
             "secrets was given (--secrets-dir)",
             o->name);
@@ -103,11 +106,11 @@ static int read_secret(const struct store_params *p, const struct store_option *
     int secret_len = (int)strcspn(full, ":");
     const char *key = full[secret_len] ? full + secret_len + 1 : "";
     if (!text && inner.cls == ERR_NOTFOUND)
-        return store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, p->url,
+        return store_err(e, ERR_DENIED, 0, REASON_SECRET_MISSING, p->url,
             ": option %s comes from key '%s' of Secret %.*s, which is not there: create the Secret with that key",
             o->name, key, secret_len, full);
     if (!text)
-        return store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, p->url,
+        return store_err(e, ERR_DENIED, 0, REASON_SECRET_MISSING, p->url,
             ": option %s, from key '%s' of Secret %.*s: %s", o->name, key, secret_len, full,
             inner.msg);
     size_t n = strlen(text);
@@ -115,7 +118,7 @@ static int read_secret(const struct store_params *p, const struct store_option *
         text[--n] = '\0';
     if (!*text) {
         free(text);
-        return store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, p->url,
+        return store_err(e, ERR_DENIED, 0, REASON_SECRET_MISSING, p->url,
             ": key '%s' of Secret %.*s is empty", key, secret_len, full);
     }
     *out = text;

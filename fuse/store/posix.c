@@ -221,7 +221,7 @@ static int make(struct posix *s, struct call *call, struct err *e)
     if (rc)
         *e = c->e;
     else if (call->sink && call->sink(call->sink_user, c->buf, c->len))
-        rc = store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, c->job.what, ": cancelled");
+        rc = store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, c->job.what, ": cancelled");
     call->st = c->st;
     drop(&c->job);
     return rc;
@@ -245,7 +245,7 @@ static void posix_close(void *impl)
 static void *posix_open(const struct store_params *p, struct err *e)
 {
     if (p->rest[0] != '/') {
-        store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, p->url,
+        store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, p->url,
             ": write an absolute path after file://, as in file:///data/set");
         return NULL;
     }

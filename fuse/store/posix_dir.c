@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The plain calls on a directory, each of which takes as long as the file system of that directory
+ * does. */
 #include "fuse/store/posix.h"
 
 #include "lib/base/mem.h"
@@ -29,14 +31,14 @@ static int fail(
     char text[128];
     cleanup_free char *what = *path ? xasprintf("%s/%s", s->url, path) : xstrdup(s->url);
     if (errnum == EXDEV || errnum == ELOOP) /* a link that leads out of the directory */
-        return store_err(e, ERR_DENIED, EACCES, WHY_ACCESS_DENIED, what,
+        return store_err(e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, what,
             ": a symbolic link in it leads out of %s", s->dir);
     enum err_class cls = err_class_of_errno(errnum);
-    enum store_why why = cls == ERR_NOTFOUND   ? WHY_NOT_FOUND
-        : cls == ERR_DENIED && errnum != EROFS ? WHY_ACCESS_DENIED
-                                               : WHY_STORE_ERROR;
+    enum reason reason = cls == ERR_NOTFOUND   ? REASON_NOT_FOUND
+        : cls == ERR_DENIED && errnum != EROFS ? REASON_ACCESS_DENIED
+                                               : REASON_STORE_ERROR;
     return store_err(
-        e, cls, errnum, why, what, ": %s: %s", action, strerror_r(errnum, text, sizeof text));
+        e, cls, errnum, reason, what, ": %s: %s", action, strerror_r(errnum, text, sizeof text));
 }
 
 static int open_beneath(int root, const char *path, uint64_t flags)
@@ -277,7 +279,7 @@ static int check_version(const struct posix_dir *s, int fd, const char *path, co
     if (!*version || strcmp(version, now->version) == 0)
         return 0;
     cleanup_free char *what = xasprintf("%s/%s", s->url, path);
-    return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, what,
+    return store_err(e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, what,
         ": the file has changed (version %s, was %s)", now->version, version);
 }
 
@@ -291,7 +293,7 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
         return -1;
     for (size_t got = 0; got < len;) {
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
-            return store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, s->url, ": cancelled");
+            return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, s->url, ": cancelled");
         ssize_t n = pread(fd, piece, MIN(len - got, (size_t)PIECE), (off_t)(off + got));
         if (n < 0 && errno == EINTR)
             continue;
@@ -299,7 +301,7 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
             return fail(s, errno, path, "read", e);
         if (n == 0) {
             cleanup_free char *what = xasprintf("%s/%s", s->url, path);
-            return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, what,
+            return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, what,
                 ": read up to %llu, but the file ends at %llu", (unsigned long long)(off + len),
                 (unsigned long long)before.size);
         }
@@ -307,7 +309,7 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
         if (check_version(s, fd, path, before.version, &after, e))
             return -1;
         if (sink(user, piece, (size_t)n))
-            return store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, s->url, ": cancelled");
+            return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, s->url, ": cancelled");
         got += (size_t)n;
     }
     return 0;

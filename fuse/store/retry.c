@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* When a failed call is made again: until its deadline, after pauses that grow, with jitter. */
 #include "fuse/store/impl.h"
 
 #include "lib/base/clock.h"

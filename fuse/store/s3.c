@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The S3 store: its options, what they make of a connection, and its table of functions. */
 #include "fuse/store/s3.h"
 
 #include "lib/base/mem.h"
@@ -31,48 +32,6 @@ static const struct store_option options[] = {
     {0},
 };
 
-/* "bucket/prefix/" → bucket, prefix with one slash at its end. */
-int s3_url_parse(const char *rest, char **bucket, char **prefix, const char **problem)
-{
-    size_t n = strcspn(rest, "/");
-    *bucket = *prefix = NULL;
-    *problem = NULL;
-    if (n == 0)
-        *problem = "the bucket is missing";
-    else if (n < 3 || n > 255)
-        *problem = "a bucket's name has 3 to 63 characters";
-    for (size_t i = 0; i < n && !*problem; i++)
-        if (!isalnum((unsigned char)rest[i]) && !strchr("-._", rest[i]))
-            *problem = "a bucket's name has only letters, digits, '-', '.' and '_'";
-    const char *p = rest + n;
-    while (*p == '/')
-        p++;
-    size_t len = strlen(p);
-    while (len && p[len - 1] == '/')
-        len--;
-    char *clean = len ? xasprintf("%.*s/", (int)len, p) : xstrdup("");
-    if (len) {
-        clean[len] = '\0';
-        if (!*problem && (len > 900 || !store_path_ok(clean)))
-            *problem = "the prefix is not a path of names with single slashes between";
-        clean[len] = '/';
-    }
-    if (*problem) {
-        free(clean);
-        return -1;
-    }
-    *bucket = xstrndup(rest, n);
-    *prefix = clean;
-    return 0;
-}
-
-char *s3_key(const struct s3 *s, const char *path) { return xasprintf("%s%s", s->prefix, path); }
-
-char *s3_name(const struct s3 *s, const char *key)
-{
-    return xasprintf("s3://%s/%s", s->bucket, key);
-}
-
 /* Can the bucket be the first label of a host name that a wildcard certificate covers? */
 static bool fits_host(const char *bucket)
 {
@@ -91,7 +50,7 @@ static int set_endpoint(struct s3 *s, const char *endpoint, bool path_style, str
     const char *host = strstr(endpoint, "://") + 3;
     size_t n = strcspn(host, "/?#");
     if (n == 0 || memchr(host, '@', n) || (host[n] && strcmp(host + n, "/") != 0))
-        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, s->params.url,
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, s->params.url,
             ": option endpoint is '%s'; write scheme, host and port only, for example https://s3.example.com:9000",
             endpoint);
     /* libcurl leaves the usual port out of the Host header */
@@ -127,7 +86,7 @@ static int configure(struct s3 *s, struct err *e)
     if (!s->region)
         s->region = xstrdup("us-east-1");
     if (!region_ok(s->region))
-        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url,
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
             ": option region is '%s'; write for example eu-central-1", s->region);
     if (!endpoint)
         endpoint = xasprintf("https://s3.%s.amazonaws.com%s", s->region,
@@ -135,7 +94,7 @@ static int configure(struct s3 *s, struct err *e)
     bool path_style = style ? strcmp(style, "true") == 0
                             : s->endpoint_given || !fits_host(s->bucket);
     if (!path_style && !fits_host(s->bucket))
-        return store_err(e, ERR_INVALID, 0, WHY_INVALID_OPTION, p->url,
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
             ": option path-style is false, but the bucket's name cannot be part of a host name; set it to true");
     if (set_endpoint(s, endpoint, path_style, e))
         return -1;
@@ -178,8 +137,8 @@ static void *s3_open(const struct store_params *p, struct err *e)
     s->parallel_parts = 4;
     const char *problem;
     if (s3_url_parse(p->rest, &s->bucket, &s->prefix, &problem)) {
-        store_err(
-            e, ERR_INVALID, 0, WHY_INVALID_URL, p->url, ": %s; write s3://bucket/prefix", problem);
+        store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, p->url, ": %s; write s3://bucket/prefix",
+            problem);
         s3_close(s);
         return NULL;
     }
@@ -188,32 +147,6 @@ static void *s3_open(const struct store_params *p, struct err *e)
         return NULL;
     }
     return s;
-}
-
-int64_t s3_inside_ns(uint64_t len)
-{
-    return MIN((int64_t)(len >> 20) * (NS_PER_S / 10), 600 * NS_PER_S);
-}
-
-void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX])
-{
-    size_t n = etag ? strlen(etag) : 0;
-    if (n >= 2 && etag[0] == '"' && etag[n - 1] == '"') {
-        etag++;
-        n -= 2;
-    }
-    /* a server without ETags; never sent as If-Match, as no ETag has this form. Answers tell whole
-     * seconds. */
-    if (n == 0)
-        snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size,
-            (long long)(mtime_ns / NS_PER_S));
-    else if (n < STORE_VERSION_MAX && etag[0] != 'W' && etag[0] != '~')
-        snprintf(out, STORE_VERSION_MAX, "%.*s", (int)n, etag);
-    else { /* too long or weak: its digest tells versions apart as well */
-        char hex[SIGV4_HEX_LEN];
-        sigv4_sha256(etag, n, hex);
-        snprintf(out, STORE_VERSION_MAX, "~%s", hex);
-    }
 }
 
 const struct store_ops store_s3 = {

@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-/* -- credentials ----------------------------------------------------------------------------- */
+/* -- credentials (s3_cred.c) ------------------------------------------------------------------- */
 
 /* opaque; reads its sources again every second and when the server says that they have expired */
 struct s3_cred;
@@ -55,11 +55,18 @@ struct s3 {
     unsigned parallel_parts;
 };
 
+/* -- names (s3_name.c) ------------------------------------------------------------------------ */
+
 /* pure; caller frees both */
 int s3_url_parse(const char *rest, char **bucket, char **prefix, const char **problem);
 char *s3_key(const struct s3 *s, const char *path); /* prefix + path; caller frees */
+char *s3_name(const struct s3 *s, const char *key); /* "s3://bucket/key"; caller frees */
+/* "x-amz-copy-source: /bucket/key"; caller frees. */
+char *s3_copy_source(const struct s3 *s, const char *key);
+/* As listings name it: from an ETag, or without one from size and time. */
+void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX]);
 
-/* -- one request ----------------------------------------------------------------------------- */
+/* -- one request (s3_request.c) ---------------------------------------------------------------- */
 
 struct s3_call {
     const char *method;
@@ -99,9 +106,6 @@ bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struc
 /* As many attempts as it takes. */
 int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_resp *resp,
     struct s3_outcome *out, struct err *e);
-/* Fills e from an error answer (body and headers) to a call; returns -1. */
-int s3_fail(
-    struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e);
 /* Copy and CompleteMultipartUpload may answer 200 with an error in the body: then -1. */
 int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp *resp,
     struct s3_outcome *out, struct err *e);
@@ -110,11 +114,17 @@ int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp 
  * added to a call's deadline. */
 int64_t s3_inside_ns(uint64_t len);
 
-void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX]);
-char *s3_name(const struct s3 *s, const char *key); /* "s3://bucket/key"; caller frees */
-
 /* "bytes 0-9/10": which bytes an answer has. False: it is not that. */
 bool s3_content_range(const char *text, uint64_t *first, uint64_t *last, uint64_t *total);
+
+/* -- errors (s3_error.c) ---------------------------------------------------------------------- */
+
+/* Fills e from an error answer (body and headers) to a call; returns -1. */
+int s3_fail(
+    struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e);
+/* The same where no answer came at all: inner is http_do's. */
+int s3_fail_network(
+    const struct s3 *s, const struct s3_call *c, const struct err *inner, struct err *e);
 
 /* -- operations (s3_read.c, s3_write.c) ------------------------------------------------------ */
 
@@ -142,7 +152,4 @@ int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from,
     const char *copy_etag, uint64_t len, char **etag, struct err *e);
 /* pure: at least wanted, at most 10,000 parts */
 uint64_t s3_part_size(uint64_t len, uint64_t wanted);
-/* "x-amz-copy-source: /bucket/key"; caller frees. */
-char *s3_copy_source(const struct s3 *s, const char *key);
-
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Credentials of an S3 store: read from their sources every second, so that a rotated Secret is
+ * used without a restart. */
 #include "fuse/store/s3.h"
 
 #include "lib/base/log.h"
@@ -65,7 +67,7 @@ static int read_all(struct s3_cred *c, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(now) && rc == 0; i++)
         rc = option_get(&c->params, names[i], &now[i], e);
     if (rc == 0 && (now[0] != NULL) != (now[1] != NULL))
-        rc = store_err(e, ERR_DENIED, 0, WHY_SECRET_MISSING, c->params.url,
+        rc = store_err(e, ERR_DENIED, 0, REASON_SECRET_MISSING, c->params.url,
             ": option %s is given but %s is not: give both, or none "
             "for a public bucket",
             names[now[0] ? 0 : 1], names[now[0] ? 1 : 0]);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Uploads and copies of large objects in parts that go at the same time. */
 #include "fuse/store/s3.h"
 
 #include "lib/base/log.h"
@@ -90,7 +91,7 @@ static int send_part(struct job *j, unsigned index, struct err *e)
             return 0;
         if (!bad) {
             cleanup_free char *what = s3_name(j->s, j->key);
-            store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what,
+            store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, what,
                 ": the server took part %u without an ETag", index + 1);
         }
         if (!s3_again(j->s, &r, &out, e))
@@ -140,7 +141,7 @@ static char *begin(struct s3 *s, const char *key, const char *mark, struct err *
         return id;
     free(id);
     cleanup_free char *what = s3_name(s, key);
-    store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what,
+    store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, what,
         ": the server began a multipart upload without an id");
     return NULL;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The S3 store, looking: listings, stat, and streams of bytes that are all of one version. */
 #include "fuse/store/s3.h"
 
 #include "lib/base/log.h"
@@ -43,8 +44,8 @@ int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token,
         struct err inner = ERR_INIT;
         if (s3_xml_page(resp.body.data, resp.body.len, page, &inner) == 0)
             return 0;
-        store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, what, ": %s; is the endpoint an S3 server?",
-            inner.msg);
+        store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, what,
+            ": %s; is the endpoint an S3 server?", inner.msg);
         if (!s3_again(s, r, &out, e))
             return -1;
     }
@@ -61,7 +62,7 @@ int s3_check(void *impl, struct err *e)
     bool empty = page.n == 0;
     s3_page_free(&page);
     if (empty && *s->prefix && s->params.mount->read_only)
-        return store_err(e, ERR_NOTFOUND, ENOENT, WHY_NOT_FOUND, s->params.url,
+        return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, s->params.url,
             ": bucket %s has no object below %s: correct the prefix in mountPoint", s->bucket,
             s->prefix);
     return 0;
@@ -115,7 +116,7 @@ int s3_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
     if (is_dir || file)
         return 0;
     cleanup_free char *what = s3_name(s, key);
-    return store_err(e, ERR_NOTFOUND, ENOENT, WHY_NOT_FOUND, what, ": there is no such object");
+    return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, what, ": there is no such object");
 }
 
 /* Can a file system show this name, relative to the listed directory? */
@@ -184,7 +185,7 @@ struct reading {
     char version[STORE_VERSION_MAX]; /* ""; that of the first answer from then on */
     /* of this attempt: its headers were looked at; there were more bytes than asked for */
     bool judged, overflow;
-    struct err why; /* what they say against it */
+    struct err refusal; /* what they say against it */
 };
 
 static int take_bytes(void *user, const void *data, size_t len)
@@ -248,13 +249,13 @@ static int judge(void *user, const struct http_resp *resp)
         total = 0;
     version_of(resp, rd->version, partial || resp->status == 200 ? total : 0, now);
     if (*rd->version && *now && strcmp(rd->version, now) != 0)
-        return store_err(&rd->why, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, rd->what,
+        return store_err(&rd->refusal, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, rd->what,
             ": the object has changed (version %s, was %s)", now, rd->version);
     if (resp->status == 200 ? from > 0 : !partial || first != from)
-        return store_err(&rd->why, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what,
+        return store_err(&rd->refusal, ERR_RETRY, EIO, REASON_STORE_ERROR, rd->what,
             ": the server sent other bytes than those asked for (status %d)", resp->status);
     if (partial && total < rd->off + rd->len)
-        return store_err(&rd->why, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what,
+        return store_err(&rd->refusal, ERR_INVALID, EINVAL, REASON_STORE_ERROR, rd->what,
             ": read up to %" PRIu64 ", but the object ends at %" PRIu64, rd->off + rd->len, total);
     if (!*rd->version)
         memcpy(rd->version, now, sizeof now); /* the rest must be of the same one */
@@ -278,34 +279,34 @@ static int read_once(struct s3 *s, const char *key, struct reading *rd, const st
         .sink_user = rd,
         .what = rd->what};
     rd->judged = rd->overflow = false;
-    rd->why = (struct err)ERR_INIT;
+    rd->refusal = (struct err)ERR_INIT;
     cleanup_resp struct http_resp resp;
     int rc = s3_once(s, &call, r, &resp, out, e);
     if (rc && out->status == 412)
-        return store_err(e, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, rd->what,
+        return store_err(e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, rd->what,
             ": the object has changed (it was version %s)", rd->version);
     if (rc && out->status == 416)
-        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what,
+        return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, rd->what,
             ": read at %" PRIu64 ", past the end of the object", from);
     if (rc && out->status / 100 != 2)
         return -1;
     if (!rd->judged)
         judge(rd, &resp); /* there was no body */
-    if (rd->why.cls != ERR_NONE) {
-        *e = rd->why;
+    if (rd->refusal.cls != ERR_NONE) {
+        *e = rd->refusal;
         return -1;
     }
     if (rd->overflow)
-        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what,
+        return store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, rd->what,
             ": the server sent more bytes than were asked for");
     if (rc)
         return -1;
     if (rd->got < rd->len && resp.status == 200)
-        return store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, rd->what,
+        return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, rd->what,
             ": read up to %" PRIu64 ", but the object ends at %" PRIu64, rd->off + rd->len,
             rd->off + rd->got);
     if (rd->got < rd->len)
-        return store_err(e, ERR_RETRY, EIO, WHY_STORE_ERROR, rd->what,
+        return store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, rd->what,
             ": the server sent fewer bytes than were asked for");
     return 0;
 }

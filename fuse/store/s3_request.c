@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One signed request to an S3 server, and how often it is made again. */
 #include "fuse/store/s3.h"
 
 #include "lib/base/log.h"
@@ -16,156 +17,6 @@
 #define HEADERS_MAX       24
 #define RETRY_AFTER_MAX_S 300
 #define WARN_EVERY_NS     (10 * NS_PER_S)
-
-/* -- what a failure means -------------------------------------------------------------------- */
-
-enum remedy { NO_REMEDY, KEYS, RENEW, CLOCK, BUCKET, REGION, NAME, ARCHIVED, ROOM };
-
-/* The codes that say more than their status does; the first row that fits is used. */
-static const struct meaning {
-    const char *code;
-    enum err_class cls;
-    int sys;
-    enum store_why why;
-    enum remedy remedy;
-} meanings[] = {
-    {"NoSuchBucket", ERR_NOTFOUND, ENOENT, WHY_BUCKET_NOT_FOUND, BUCKET},
-    {"NoSuchKey", ERR_NOTFOUND, ENOENT, WHY_NOT_FOUND, NO_REMEDY},
-    {"NoSuchUpload", ERR_NOTFOUND, ENOENT, WHY_STORE_ERROR, NO_REMEDY},
-    {"AccessDenied", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
-    {"InvalidAccessKeyId", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
-    /* versitygw's word for an unknown key, with status 404 */
-    {"XAdminUserNotFound", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
-    {"SignatureDoesNotMatch", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
-    {"InvalidSecurity", ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS},
-    {"ExpiredToken", ERR_DENIED, EACCES, WHY_EXPIRED, RENEW},
-    {"InvalidToken", ERR_DENIED, EACCES, WHY_EXPIRED, RENEW},
-    {"TokenRefreshRequired", ERR_DENIED, EACCES, WHY_EXPIRED, RENEW},
-    {"RequestTimeTooSkewed", ERR_DENIED, EACCES, WHY_STORE_ERROR, CLOCK},
-    {"InvalidObjectState", ERR_DENIED, EACCES, WHY_STORE_ERROR, ARCHIVED},
-    {"AuthorizationHeaderMalformed", ERR_INVALID, EINVAL, WHY_INVALID_OPTION, REGION},
-    {"PermanentRedirect", ERR_INVALID, EINVAL, WHY_INVALID_OPTION, REGION},
-    {"IllegalLocationConstraintException", ERR_INVALID, EINVAL, WHY_INVALID_OPTION, REGION},
-    {"InvalidBucketName", ERR_INVALID, EINVAL, WHY_INVALID_URL, BUCKET},
-    {"KeyTooLongError", ERR_INVALID, ENAMETOOLONG, WHY_STORE_ERROR, NAME},
-    {"InvalidRange", ERR_INVALID, EINVAL, WHY_STORE_ERROR, NO_REMEDY},
-    {"PreconditionFailed", ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, NO_REMEDY},
-    {"ObjectParentIsFile", ERR_INVALID, ENOTDIR, WHY_STORE_ERROR, NO_REMEDY},
-    {"ExistingObjectIsDirectory", ERR_INVALID, EISDIR, WHY_STORE_ERROR, NO_REMEDY},
-    {"DirectoryNotEmpty", ERR_EXISTS, ENOTEMPTY, WHY_STORE_ERROR, NO_REMEDY},
-    {"EntityTooLarge", ERR_EXHAUSTED, EFBIG, WHY_STORE_ERROR, NO_REMEDY},
-    {"QuotaExceeded", ERR_EXHAUSTED, EDQUOT, WHY_STORE_ERROR, ROOM},
-    {"XMinioStorageFull", ERR_EXHAUSTED, ENOSPC, WHY_STORE_ERROR, ROOM},
-    {"SlowDown", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
-    {"RequestTimeout", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
-    {"IncompleteBody", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
-    {"BadDigest", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
-    {"XAmzContentSHA256Mismatch", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
-    {"OperationAborted", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
-    {"ConditionalRequestConflict", ERR_RETRY, EIO, WHY_STORE_ERROR, NO_REMEDY},
-};
-
-static struct meaning meaning_of(int status, const char *code)
-{
-    for (size_t i = 0; i < ARRAY_LEN(meanings); i++)
-        if (strcmp(meanings[i].code, code) == 0)
-            return meanings[i];
-    struct meaning m = {code, http_class_of_status(status), EIO, WHY_STORE_ERROR, NO_REMEDY};
-    if (status == 301)
-        m = (struct meaning){code, ERR_INVALID, EINVAL, WHY_INVALID_OPTION, REGION};
-    else if (status == 401 || status == 403)
-        m = (struct meaning){code, ERR_DENIED, EACCES, WHY_ACCESS_DENIED, KEYS};
-    else if (status == 404)
-        m = (struct meaning){code, ERR_NOTFOUND, ENOENT, WHY_NOT_FOUND, NO_REMEDY};
-    else if (status == 412)
-        m = (struct meaning){code, ERR_CONFLICT, ESTALE, WHY_STORE_ERROR, NO_REMEDY};
-    else if (m.cls == ERR_INVALID)
-        m.sys = EINVAL;
-    return m;
-}
-
-static void add_remedy(
-    const struct s3 *s, struct buf *out, enum remedy remedy, const struct s3_fault *fault)
-{
-    switch (remedy) {
-    case NO_REMEDY:
-        if (*fault->message)
-            buf_addf(out, ": %s", fault->message);
-        return;
-    case KEYS:
-        buf_addf(out, ": check the keys in %s, and what they may do with bucket %s",
-            s3_cred_origin(s->cred), s->bucket);
-        return;
-    case RENEW:
-        buf_addf(out, ": renew the credentials in %s", s3_cred_origin(s->cred));
-        return;
-    case CLOCK:
-        buf_adds(out,
-            ": this machine's clock differs from the server's by more than the server allows: set it");
-        return;
-    case BUCKET:
-        buf_addf(out, ": create bucket %s at %s, or correct mountPoint", s->bucket, s->origin);
-        return;
-    case REGION:
-        if (*fault->region)
-            buf_addf(out, ": the bucket is in region %s, not %s: set option region to %s",
-                fault->region, s->region, fault->region);
-        else
-            buf_addf(out,
-                ": the bucket is not in region %s at %s: set the options region and endpoint",
-                s->region, s->origin);
-        return;
-    case NAME:
-        buf_adds(out, ": S3 allows keys of at most 1024 bytes");
-        return;
-    case ARCHIVED:
-        buf_adds(out, ": the object is archived: restore it first");
-        return;
-    case ROOM:
-        buf_adds(out, ": the store has no room left");
-        return;
-    }
-}
-
-static char *call_name(const struct s3 *s, const struct s3_call *c)
-{
-    return c->what ? xstrdup(c->what) : c->key ? s3_name(s, c->key) : xstrdup(s->params.url);
-}
-
-int s3_fail(
-    struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e)
-{
-    struct meaning m = meaning_of(status, fault->code);
-    cleanup_buf struct buf text = BUF_INIT(400);
-    buf_addf(&text, " (%d%s%s)", status, *fault->code ? " " : "", fault->code);
-    add_remedy(s, &text, m.remedy, fault);
-    bool whole = m.remedy == KEYS || m.remedy == RENEW || m.remedy == BUCKET || m.remedy == REGION;
-    /* not this object's fault */
-    cleanup_free char *what = whole ? xstrdup(s->params.url) : call_name(s, c);
-    return store_err(e, m.cls, m.sys, m.why, what, "%s", buf_str(&text));
-}
-
-/* No answer came at all. */
-static int fail_network(
-    const struct s3 *s, const struct s3_call *c, const struct err *inner, struct err *e)
-{
-    cleanup_free char *what = call_name(s, c);
-    if (inner->sys == ECANCELED)
-        return store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, what, ": cancelled");
-    if (inner->cls == ERR_DENIED)
-        return store_err(e, ERR_DENIED, EIO, WHY_TLS_FAILED, s->params.url,
-            ": %s; check option ca-cert", inner->msg);
-    if (inner->cls == ERR_EXHAUSTED || inner->cls == ERR_INVALID)
-        return store_err(e, inner->cls, inner->sys, WHY_STORE_ERROR, what, ": %s", inner->msg);
-    if (inner->sys == EADDRNOTAVAIL)
-        return store_err(e, ERR_RETRY, EIO, WHY_NAME_NOT_RESOLVED, s->params.url,
-            ": the name of %s does not resolve: check option %s", s->origin,
-            s->endpoint_given ? "endpoint" : "region");
-    return store_err(e, ERR_RETRY, EIO, WHY_UNREACHABLE, what,
-        ": %s; is option endpoint right, and does the server run?", inner->msg);
-}
-
-/* -- one request ----------------------------------------------------------------------------- */
 
 struct upload {
     const struct s3_call *c;
@@ -390,7 +241,7 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
     s3_signer_clear(&signer);
     out->status = resp->status;
     if (rc)
-        return fail_network(s, c, &inner, e);
+        return s3_fail_network(s, c, &inner, e);
     if (resp->status / 100 == 2)
         return 0;
     s3_xml_fault(resp->body.data, resp->body.len, &out->fault);
@@ -453,4 +304,9 @@ int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp 
     /* the real one has gone out as 200 */
     int status = strcmp(out->fault.code, "PreconditionFailed") == 0 ? 412 : 500;
     return s3_fail(s, c, status, &out->fault, e);
+}
+
+int64_t s3_inside_ns(uint64_t len)
+{
+    return MIN((int64_t)(len >> 20) * (NS_PER_S / 10), 600 * NS_PER_S);
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The S3 store, changing: put, remove, directories (which are markers), rename (which is a copy).
+ */
 #include "fuse/store/s3.h"
 
 #include "lib/base/mem.h"
@@ -95,18 +97,12 @@ int s3_rmdir(void *impl, const char *path, struct err *e)
     if (other) {
         cleanup_free char *what = s3_name(s, key);
         return store_err(
-            e, ERR_EXISTS, ENOTEMPTY, WHY_STORE_ERROR, what, ": the directory is not empty");
+            e, ERR_EXISTS, ENOTEMPTY, REASON_STORE_ERROR, what, ": the directory is not empty");
     }
     return marker ? delete_key(s, key, e) : 0;
 }
 
 /* -- rename: copy, then delete --------------------------------------------------------------- */
-
-char *s3_copy_source(const struct s3 *s, const char *key)
-{
-    cleanup_free char *escaped = http_escape(key, true);
-    return xasprintf("x-amz-copy-source: /%s/%s", s->bucket, escaped);
-}
 
 static int copy_single(struct s3 *s, const char *from, const char *to, const char *version,
     uint64_t size, char **etag, struct err *e)
@@ -143,7 +139,7 @@ int s3_rename(void *impl, const char *from, const char *to, struct store_stat *s
     cleanup_free char *from_key = s3_key(s, from), *to_key = s3_key(s, to), *etag = NULL;
     if (source.is_dir) {
         cleanup_free char *what = s3_name(s, from_key);
-        return store_err(e, ERR_INVALID, EISDIR, WHY_STORE_ERROR, what,
+        return store_err(e, ERR_INVALID, EISDIR, REASON_STORE_ERROR, what,
             ": it is a directory, and S3 renames objects only");
     }
     int rc = source.size > s->single_copy_max

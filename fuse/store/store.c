@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* store.h: finds the store that a URL names in the table of all kinds, checks paths, and calls it.
+ */
 #include "fuse/store/impl.h"
 
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,112 +23,23 @@ struct store {
     char *url;
 };
 
-/* -- errors ---------------------------------------------------------------------------------- */
-
-static const char *const why_names[] = {
-    [WHY_INVALID_URL] = "InvalidURL",
-    [WHY_INVALID_OPTION] = "InvalidOption",
-    [WHY_SECRET_MISSING] = "SecretMissing",
-    [WHY_ACCESS_DENIED] = "AccessDenied",
-    [WHY_EXPIRED] = "ExpiredCredentials",
-    [WHY_BUCKET_NOT_FOUND] = "BucketNotFound",
-    [WHY_NOT_FOUND] = "NotFound",
-    [WHY_NAME_NOT_RESOLVED] = "NameNotResolved",
-    [WHY_UNREACHABLE] = "Unreachable",
-    [WHY_TLS_FAILED] = "TLSFailed",
-    [WHY_STORE_ERROR] = "StoreError",
-};
-
-const char *store_why_name(enum store_why why) { return why_names[why]; }
-
-/* The first ": Reason:" or ": Reason (" in the text; *at: where the reason begins. NULL if there is
- * none. */
-static const char *find_why(const char *text, const char **at)
-{
-    const char *best = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(why_names); i++) {
-        size_t n = strlen(why_names[i]);
-        for (const char *p = text; (p = strstr(p, why_names[i])); p += n) {
-            bool starts = p - text >= 2 && p[-1] == ' ' && p[-2] == ':';
-            bool ends = p[n] == ':' || (p[n] == ' ' && p[n + 1] == '(');
-            if (starts && ends && (!best || p < *at)) {
-                best = why_names[i];
-                *at = p;
-            }
-        }
-    }
-    return best;
-}
-
-int store_err(struct err *e, enum err_class cls, int sys, enum store_why why, const char *what,
-    const char *fmt, ...)
-{
-    if (!e)
-        return -1;
-    va_list ap;
-    va_start(ap, fmt);
-    cleanup_free char *text = xvasprintf(fmt, ap);
-    va_end(ap);
-    /* A long name must not push the reason out of the message, nor one that looks like a reason
-     * take its place. */
-    size_t n = strlen(what), room = 200;
-    cleanup_free char *name = xasprintf("%.*s%s: ", (int)MIN(n, room), what, n > room ? "…" : "");
-    cleanup_free char *message = xasprintf("%s%s%s", name, why_names[why], text);
-    for (const char *at; find_why(message, &at) && (size_t)(at - message) < strlen(name);)
-        message[at - message - 1] = '_';
-    err_set(e, cls, "%s", message);
-    e->sys = sys;
-    return -1;
-}
-
-const char *store_reason(const struct err *e)
-{
-    const char *at, *why = find_why(e->msg, &at);
-    return why ? why : why_names[WHY_STORE_ERROR];
-}
-
-/* -- names ----------------------------------------------------------------------------------- */
-
-bool store_name_ok(const char *name, size_t len)
-{
-    if (len == 0 || len > 255 || memchr(name, '/', len) || memchr(name, '\0', len))
-        return false;
-    return !(name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')));
-}
-
-bool store_path_ok(const char *path)
-{
-    if (!*path)
-        return true;
-    for (;;) {
-        size_t n = strcspn(path, "/");
-        if (!store_name_ok(path, n))
-            return false;
-        if (!path[n])
-            return true;
-        path += n + 1;
-    }
-}
-
 static int check_path(const struct store *s, const char *path, bool root_allowed, struct err *e)
 {
     if (strlen(path) > 4095 || !store_path_ok(path)) {
-        store_err(e, ERR_INVALID, EINVAL, WHY_STORE_ERROR, s->url,
+        store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, s->url,
             ": '%s' is not a path: names of 1 to 255 bytes with single slashes "
             "between them",
             path);
         return -1;
     }
     if (!*path && !root_allowed)
-        return store_err(e, ERR_INVALID, EBUSY, WHY_STORE_ERROR, s->url,
+        return store_err(e, ERR_INVALID, EBUSY, REASON_STORE_ERROR, s->url,
             ": its root cannot be replaced or removed");
     return 0;
 }
 
 /* The stores look at what went wrong: there always is an error to look at. */
 #define NEED(e) ((e) ? (e) : &(struct err)ERR_INIT)
-
-/* -- the public face ------------------------------------------------------------------------- */
 
 static const struct store_ops *find_kind(const char *url, const char **rest)
 {
@@ -152,10 +64,10 @@ static int unknown_scheme(const char *url, struct err *e)
             store_kinds[i]->url_help);
     size_t n = strcspn(url, ":");
     if (strncmp(url + n, "://", 3) != 0)
-        return store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, url, ": this is not a URL; write %s",
-            buf_str(&known));
-    return store_err(e, ERR_INVALID, 0, WHY_INVALID_URL, url, ": unknown scheme '%.*s'; write %s",
-        (int)n, url, buf_str(&known));
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, url,
+            ": this is not a URL; write %s", buf_str(&known));
+    return store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, url,
+        ": unknown scheme '%.*s'; write %s", (int)n, url, buf_str(&known));
 }
 
 char *store_help(void)
@@ -286,7 +198,7 @@ static int writable(const struct store *s, struct err *e)
     if (s->ops->caps & STORE_CAP_WRITE)
         return 0;
     return store_err(
-        e, ERR_DENIED, EROFS, WHY_STORE_ERROR, s->url, ": this kind of store is read-only");
+        e, ERR_DENIED, EROFS, REASON_STORE_ERROR, s->url, ": this kind of store is read-only");
 }
 
 int store_put(

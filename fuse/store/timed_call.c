@@ -215,7 +215,7 @@ static bool cancelled(const atomic_bool *cancel)
 
 static int say_cancelled(const struct guard_job *job, struct err *e)
 {
-    return store_err(e, ERR_RETRY, ECANCELED, WHY_STORE_ERROR, job->what, ": cancelled");
+    return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, job->what, ": cancelled");
 }
 
 /* asked_ns: monotonic. mu is held. */
@@ -225,7 +225,7 @@ static int say_silent(
     char since[CLOCK_RFC3339_LEN];
     clock_rfc3339(
         g->silent_ns ? g->silent_ns : clock_real_ns() - (clock_mono_ns() - asked_ns), since);
-    return store_err(e, ERR_RETRY, EIO, WHY_UNREACHABLE, job->what,
+    return store_err(e, ERR_RETRY, EIO, REASON_UNREACHABLE, job->what,
         ": the file system of %s has not answered since %s; does its server run?", g->name, since);
 }
 
@@ -293,8 +293,8 @@ int guard_call(struct guard *g, struct guard_job *job, int64_t until_ns, const a
     pthread_mutex_lock(&g->mu);
     int rc = admit(g, job, asked_ns, until_ns, cancel, &news, e);
     if (rc == 0 && (rc = begin(g, job)))
-        rc = store_err(
-            e, ERR_RETRY, EIO, WHY_STORE_ERROR, job->what, ": start a thread for it: error %d", rc);
+        rc = store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, job->what,
+            ": start a thread for it: error %d", rc);
     else if (rc == 0) {
         begun = true;
         rc = await(g, job, asked_ns, until_ns, cancel, &news, e);

@@ -119,7 +119,7 @@ static void reasons_survive_context(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    store_err(&e, ERR_DENIED, EACCES, WHY_ACCESS_DENIED, "s3://b/p",
+    store_err(&e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, "s3://b/p",
         " (403 InvalidAccessKeyId): check the keys");
     assert_string_equal(e.msg, "s3://b/p: AccessDenied (403 InvalidAccessKeyId): check the keys");
     assert_string_equal(store_reason(&e), "AccessDenied");
@@ -128,9 +128,9 @@ static void reasons_survive_context(void **state)
     char lengthy[1000];
     memset(lengthy, 'x', sizeof lengthy - 1);
     lengthy[sizeof lengthy - 1] = '\0';
-    store_err(&e, ERR_NOTFOUND, ENOENT, WHY_BUCKET_NOT_FOUND, lengthy, ": %s", lengthy);
+    store_err(&e, ERR_NOTFOUND, ENOENT, REASON_BUCKET_NOT_FOUND, lengthy, ": %s", lengthy);
     assert_string_equal(store_reason(&e), "BucketNotFound");
-    store_err(&e, ERR_INVALID, 0, WHY_INVALID_URL, "x: StoreError: y: AccessDenied (z", ": no");
+    store_err(&e, ERR_INVALID, 0, REASON_INVALID_URL, "x: StoreError: y: AccessDenied (z", ": no");
     assert_string_equal(store_reason(&e), "InvalidURL");
     err_set(&e, ERR_RETRY, "something NotFound else");
     assert_string_equal(store_reason(&e), "StoreError");
