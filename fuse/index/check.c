@@ -14,7 +14,7 @@ struct check {
     uint32_t named; /* inodes with a name, without the root */
 };
 
-static bool has_name(const struct rec *r)
+static bool is_named(const struct rec *r)
 {
     return (r->flags & INODE_USED) && !(r->flags & INODE_GONE);
 }
@@ -24,7 +24,7 @@ static bool text_inside(const struct inodes *ix, uint32_t unit, size_t len)
     return unit && (uint64_t)unit + index_units(len) <= ix->h->heap_units;
 }
 
-static bool name_ok(const struct inodes *ix, const struct rec *r)
+static bool name_is_sound(const struct inodes *ix, const struct rec *r)
 {
     const char *name = index_text(ix, r->name);
     size_t len = r->name_len;
@@ -48,11 +48,12 @@ bool index_rec_ok(const struct inodes *ix, uint32_t ino)
     if (ino == INODE_ROOT)
         return dir && (r->flags & INODE_MOUNT) && !(r->flags & INODE_GONE)
             && r->parent == INODE_ROOT;
-    return r->parent < ix->h->nrecs && text_inside(ix, r->name, r->name_len) && name_ok(ix, r);
+    return r->parent < ix->h->nrecs && text_inside(ix, r->name, r->name_len)
+        && name_is_sound(ix, r);
 }
 
 /* False: somebody has it already. */
-static bool take(struct check *c, uint32_t unit, size_t units)
+static bool claim(struct check *c, uint32_t unit, size_t units)
 {
     for (; units--; unit++) {
         if (c->heap[unit / 8] & 1 << unit % 8)
@@ -66,17 +67,17 @@ static bool take(struct check *c, uint32_t unit, size_t units)
 static bool records_ok(struct check *c)
 {
     const struct inodes *ix = c->ix;
-    const struct head *h = ix->h;
+    const struct index_head *h = ix->h;
     uint32_t live = 0, gone = 0, dirty = 0, unit;
     for (uint32_t i = 1; i < h->nrecs; i++) {
         const struct rec *r = &ix->recs[i];
         if (!(r->flags & INODE_USED))
             continue;
         if (!index_rec_ok(ix, i)
-            || (i != INODE_ROOT && !take(c, r->name, index_units(r->name_len))))
+            || (i != INODE_ROOT && !claim(c, r->name, index_units(r->name_len))))
             return false;
         if (!(r->flags & INODE_DIR) && (unit = index_version_unit(r))
-            && !take(c, unit, index_units(r->version[4])))
+            && !claim(c, unit, index_units(r->version[4])))
             return false;
         if ((r->flags & (INODE_DIR | INODE_GONE)) == (INODE_DIR | INODE_GONE)
             && (r->kids.first || r->kids.last))
@@ -97,13 +98,13 @@ static bool records_ok(struct check *c)
 
 static bool heap_ok(struct check *c)
 {
-    const struct head *h = c->ix->h;
+    const struct index_head *h = c->ix->h;
     if (h->heap_free[0])
         return false;
     for (uint32_t units = 1; units < sizeof h->heap_free / sizeof *h->heap_free; units++)
         for (uint32_t unit = h->heap_free[units]; unit;
              memcpy(&unit, index_text(c->ix, unit), sizeof unit))
-            if ((uint64_t)unit + units > h->heap_units || !take(c, unit, units)) /* so no ring */
+            if ((uint64_t)unit + units > h->heap_units || !claim(c, unit, units)) /* so no ring */
                 return false;
     return true;
 }
@@ -117,7 +118,7 @@ static bool siblings_ok(struct check *c, uint32_t ino)
     uint32_t count = 0, prev = 0;
     for (uint32_t i = dir->kids.first; i; prev = i, i = ix->recs[i].next) {
         const struct rec *r = &ix->recs[i];
-        if (i == INODE_ROOT || i >= ix->h->nrecs || !has_name(r) || r->parent != ino
+        if (i == INODE_ROOT || i >= ix->h->nrecs || !is_named(r) || r->parent != ino
             || r->prev != prev || c->named == 0)
             return false;
         c->named--;
@@ -147,7 +148,7 @@ static bool tree_ok(const struct check *c)
 {
     struct check left = *c;
     for (uint32_t i = 1; i < c->ix->h->nrecs; i++)
-        if (has_name(&c->ix->recs[i]) && (c->ix->recs[i].flags & INODE_DIR)
+        if (is_named(&c->ix->recs[i]) && (c->ix->recs[i].flags & INODE_DIR)
             && !siblings_ok(&left, i))
             return false;
     /* no ring of directories beside the root */
@@ -157,7 +158,7 @@ static bool tree_ok(const struct check *c)
 bool index_check(const struct inodes *ix)
 {
     struct check c = {.ix = ix, .heap = calloc(ix->h->heap_units / 8 + 1, 1)};
-    bool ok = c.heap && ix->h->heap_units && take(&c, 0, 1) && records_ok(&c) && heap_ok(&c)
+    bool ok = c.heap && ix->h->heap_units && claim(&c, 0, 1) && records_ok(&c) && heap_ok(&c)
         && tree_ok(&c) && index_chains_ok(ix, c.named);
     free(c.heap);
     return ok;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inode_priv — the index file's format, for inode*.c alone. */
+/* format — the index file's format and what the sources of this room call of each other; private to
+ * the room. Records are the truth, hash chains and sibling lists can be made again from them. Calls
+ * down only: index, open → repair, records → hash, check, version, heap. Under the index's write
+ * lock where they change something, but in inodes_open. */
 #ifndef MILLRACE_FUSE_INDEX_FORMAT_H
 #define MILLRACE_FUSE_INDEX_FORMAT_H
 
@@ -12,8 +15,7 @@
 #define INDEX_VERSION  2
 #define VERSION_PACKED 20 /* bytes of a packed version */
 
-/* One inode. Records are the truth; hash chains and sibling lists can be made again from them. Zero
- * is no record. */
+/* One inode. Zero is no record. */
 struct rec {
     union {
         uint64_t size;
@@ -46,7 +48,7 @@ _Static_assert(sizeof(struct rec) == 96, "a record is 96 bytes: at most 100 with
 enum region_id { REGION_RECS, REGION_HEAP, REGION_BUCKETS, REGION_COUNT };
 
 /* First page of the file. */
-struct head {
+struct index_head {
     uint64_t magic, identity;
     uint32_t version, rec_size;
     char boot[40];  /* boot id: after a crash of the machine the file may be torn */
@@ -70,7 +72,7 @@ struct head {
 struct inodes {
     int fd;
     char *base;
-    struct head *h;
+    struct index_head *h;
     struct rec *recs;
     char *heap;
     uint32_t *buckets;
@@ -88,7 +90,13 @@ static inline struct rec *index_rec(const struct inodes *ix, uint64_t ino) /* NU
                                                                                   : &ix->recs[ino];
 }
 
-/* inode_map.c: the file and its memory. All under the write lock, but in inodes_open. */
+/* -- heap.c: the regions of the file, and texts in one of them -- */
+struct index_region {
+    uint64_t off, max; /* bytes in the file */
+    uint64_t chunk;    /* reserved at a time */
+    const char *what;
+};
+extern const struct index_region index_regions[REGION_COUNT];
 int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, struct err *e);
 /* a heap unit, 0: no room */
 uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct err *e);
@@ -99,27 +107,59 @@ static inline char *index_text(const struct inodes *ix, uint32_t unit)
 }
 static inline size_t index_units(size_t len) { return (len + 7 + !len) / 8; }
 
-/* inode_hash.c: chains, siblings, and their reconstruction. */
-uint32_t index_find(const struct inodes *ix, uint32_t dir, const char *name, size_t len);
-/* by its .parent and .name; gives it a .seq */
-int index_link(struct inodes *ix, uint32_t ino, struct err *e);
-void index_unlink(struct inodes *ix, uint32_t ino);
-int index_rebuild(struct inodes *ix, struct err *e);
-/* every name can be found, and nothing else is there; texts are sound */
-bool index_chains_ok(const struct inodes *ix, uint32_t named);
-
-/* inode_check.c */
-/* one that is used, without its links to others */
-bool index_rec_ok(const struct inodes *ix, uint32_t ino);
-/* everything but the head's first part and the regions' sizes */
-bool index_check(const struct inodes *ix);
-
-/* inode_version.c */
+/* -- version.c -- */
 int index_version_set(struct inodes *ix, struct rec *r, const char *text, struct err *e);
 void index_version_get(const struct inodes *ix, const struct rec *r, char text[STORE_VERSION_MAX]);
 void index_version_clear(struct inodes *ix, struct rec *r);
 bool index_version_ok(const struct rec *r); /* it is one, and short enough */
 /* its text in the heap, .version[4] bytes of it; 0: it is not there */
 uint32_t index_version_unit(const struct rec *r);
+
+/* -- hash.c: chains and siblings -- */
+uint32_t index_find(const struct inodes *ix, uint32_t dir, const char *name, size_t len);
+/* by its .parent and .name; gives it a .seq */
+int index_link(struct inodes *ix, uint32_t ino, struct err *e);
+void index_relink(struct inodes *ix, uint32_t ino); /* with the .seq that it has; never grows */
+void index_unlink(struct inodes *ix, uint32_t ino);
+/* every name can be found, and nothing else is there; texts are sound */
+bool index_chains_ok(const struct inodes *ix, uint32_t named);
+
+/* -- check.c -- */
+/* one that is used, without its links to others */
+bool index_rec_ok(const struct inodes *ix, uint32_t ino);
+/* everything but the head's first part and the regions' sizes */
+bool index_check(const struct inodes *ix);
+
+/* -- repair.c: after a process died in the middle of a change, links everything again from parents
+ * and names. Freed heap blocks are lost. -- */
+int index_rebuild(struct inodes *ix, struct err *e);
+
+/* -- records.c: the life of a record -- */
+/* Takes the write lock and marks the index as being changed; keeps what a record was (NULL: none),
+ * for index_rebuild(). */
+void index_change_begin(struct inodes *ix, const struct rec *old);
+void index_change_undoable(
+    struct inodes *ix, const struct rec *old); /* … of a change that has begun */
+void index_change_end(struct inodes *ix);
+/* Ends what is known of an earlier mount: its counts mean nothing in this one. */
+void index_rec_refresh(const struct inodes *ix, struct rec *r);
+bool index_rec_current(
+    const struct inodes *ix, const struct rec *r); /* its counts are this mount's */
+void index_rec_view(const struct inodes *ix, const struct rec *r, struct inode *out);
+void index_rec_flags(struct inodes *ix, struct rec *r, unsigned set, unsigned clear);
+/* A record with a name, not linked yet; its directory and all but the name are the caller's to
+ * fill. NULL: e. */
+struct rec *index_rec_new(struct inodes *ix, const char *name, struct err *e);
+/* Links a filled record; frees it on failure. */
+int index_rec_add(struct inodes *ix, struct rec *r, unsigned flags, struct err *e);
+/* Frees a record that has no name any more, once the kernel neither knows it nor has it open. */
+void index_rec_reclaim(struct inodes *ix, struct rec *r);
+/* Takes its name and those of everything below it, leaves first, without recursion: paths may be
+ * deep. */
+void index_rec_detach(struct inodes *ix, struct rec *top);
+/* The same, but because of the store: no user of the mount asked for it. */
+void index_rec_orphan(struct inodes *ix, struct rec *r);
+/* Is there anything below (or here) that the store does not have, or that must stay? */
+bool index_rec_is_precious(const struct inodes *ix, const struct rec *top);
 
 #endif

@@ -86,7 +86,7 @@ static void make_sound(void)
 /* As inodes_close() does. */
 static void seal(void)
 {
-    struct head *h = (struct head *)parts[0], plain;
+    struct index_head *h = (struct index_head *)parts[0], plain;
     if (h->nrecs > PART / sizeof(struct rec) || h->heap_units > PART / 8 || h->nbuckets > PART / 4)
         return;
     memcpy(&plain, h, sizeof plain);
@@ -99,7 +99,7 @@ static void seal(void)
 
 static void write_file(const uint8_t *data, size_t size)
 {
-    struct head *h = (struct head *)parts[0];
+    struct index_head *h = (struct index_head *)parts[0];
     unsigned bits = size ? data[0] : 0;
     memcpy(parts, sound, sizeof parts);
     h->clean = !(bits & 2);

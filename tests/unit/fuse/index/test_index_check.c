@@ -52,7 +52,7 @@ static struct inodes *make(void)
     return ix;
 }
 
-#define HEAD(field)     0, offsetof(struct head, field), sizeof((struct head *)0)->field
+#define HEAD(field)     0, offsetof(struct index_head, field), sizeof((struct index_head *)0)->field
 #define REC(ino, field) ino, offsetof(struct rec, field), sizeof((struct rec *)0)->field
 
 static const struct {

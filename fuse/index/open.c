@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index file: mapped whole, sparse, with disk blocks reserved before they are written to (a
- * full disk must be an error here, not a SIGBUS there). */
+/* Opens and closes the index file, which is mapped whole and sparse: whether what is in it can be
+ * used again, and the empty index that it is begun with otherwise. */
 #include "fuse/index/format.h"
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
@@ -17,64 +17,9 @@
 #include <unistd.h>
 
 /* records: it takes 0.3 s, and readers wait for that; of more the checksum has to do */
-#define CHECKED_MAX (1u << 20)
-#define GIB         (UINT64_C(1) << 30)
-static const struct {
-    uint64_t off, max; /* bytes in the file */
-    uint64_t chunk;    /* reserved at a time */
-    const char *what;
-} regions[REGION_COUNT] = {
-    [REGION_RECS] = {1 << 20, 24 * GIB - (1 << 20), 1 << 20, "records"},
-    [REGION_HEAP] = {24 * GIB, 32 * GIB, 256 << 10, "names"},
-    [REGION_BUCKETS] = {56 * GIB, GIB, 64 << 10, "hash buckets"},
-};
-#define FILE_SIZE     (57 * GIB)
+#define CHECKED_MAX   (1u << 20)
+#define FILE_SIZE     (UINT64_C(57) << 30)
 #define FIRST_BUCKETS 1024
-
-int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, struct err *e)
-{
-    uint64_t have = ix->h->have[region];
-    if (bytes <= have)
-        return 0;
-    if (bytes > regions[region].max)
-        return err_set(
-            e, ERR_EXHAUSTED, "the index is full: no room for more %s", regions[region].what);
-    uint64_t chunk = MAX(regions[region].chunk, have / 8 & ~(regions[region].chunk - 1));
-    uint64_t want = MIN(
-        MAX(have + chunk, (bytes + chunk - 1) / chunk * chunk), regions[region].max);
-    if (fallocate(ix->fd, 0, (off_t)(regions[region].off + have), (off_t)(want - have))
-        && errno != EOPNOTSUPP)
-        return err_sys(e, errno, "grow the index by %llu bytes", (unsigned long long)(want - have));
-    ix->h->have[region] = want;
-    return 0;
-}
-
-uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct err *e)
-{
-    struct head *h = ix->h;
-    size_t units = index_units(len);
-    uint32_t unit = h->heap_free[units];
-    if (unit) {
-        memcpy(&h->heap_free[units], index_text(ix, unit), sizeof unit);
-    } else {
-        if ((uint64_t)h->heap_units + units > UINT32_MAX
-            || index_reserve(ix, REGION_HEAP, (h->heap_units + units) * 8, e))
-            return 0;
-        unit = h->heap_units;
-        h->heap_units += (uint32_t)units;
-    }
-    memcpy(index_text(ix, unit), text, len);
-    h->name_bytes += units * 8;
-    return unit;
-}
-
-void index_text_free(struct inodes *ix, uint32_t unit, size_t len)
-{
-    size_t units = index_units(len);
-    memcpy(index_text(ix, unit), &ix->h->heap_free[units], sizeof unit);
-    ix->h->heap_free[units] = unit;
-    ix->h->name_bytes -= units * 8;
-}
 
 static void read_boot_id(char out[40])
 {
@@ -84,9 +29,9 @@ static void read_boot_id(char out[40])
         out[0] = '\0';
 }
 
-static uint32_t sum_of(const struct inodes *ix)
+static uint32_t index_sum(const struct inodes *ix)
 {
-    struct head h = *ix->h;
+    struct index_head h = *ix->h;
     h.clean = h.sum = 0;
     uint32_t crc = crc32c(0, &h, sizeof h);
     crc = crc32c(crc, ix->recs, (size_t)h.nrecs * sizeof *ix->recs);
@@ -95,9 +40,9 @@ static uint32_t sum_of(const struct inodes *ix)
 }
 
 /* Why the file cannot be used, NULL if it can. */
-static const char *distrust(const struct inodes *ix, const struct inodes_conf *conf)
+static const char *why_distrusted(const struct inodes *ix, const struct inodes_conf *conf)
 {
-    const struct head *h = ix->h;
+    const struct index_head *h = ix->h;
     char boot[40];
     if (h->magic != INDEX_MAGIC || h->version != INDEX_VERSION || h->rec_size != sizeof(struct rec))
         return "its format is another one";
@@ -109,26 +54,26 @@ static const char *distrust(const struct inodes *ix, const struct inodes_conf *c
     if (!conf->resume && !h->clean)
         return "it was not closed in good order";
     for (int i = 0; i < REGION_COUNT; i++)
-        if (h->have[i] > regions[i].max)
+        if (h->have[i] > index_regions[i].max)
             return "it is damaged";
     if (h->nrecs < 2 || (uint64_t)h->nrecs * sizeof(struct rec) > h->have[REGION_RECS]
         || !h->nbuckets || (uint64_t)h->nbuckets * sizeof(uint32_t) > h->have[REGION_BUCKETS]
         || (uint64_t)h->heap_units * 8 > h->have[REGION_HEAP])
         return "it is damaged";
-    if (h->clean && sum_of(ix) != h->sum)
+    if (h->clean && index_sum(ix) != h->sum)
         return "its checksum is wrong";
     if (atomic_load(&h->busy)) /* of a process that was killed: index_rebuild() comes first */
         return h->clean ? "it is damaged" : NULL;
     return h->nrecs > CHECKED_MAX || index_check(ix) ? NULL : "it is damaged";
 }
 
-static int begin(struct inodes *ix, const struct inodes_conf *conf, struct err *e)
+static int make_empty(struct inodes *ix, const struct inodes_conf *conf, struct err *e)
 {
     if (ftruncate(ix->fd, 0) || ftruncate(ix->fd, (off_t)FILE_SIZE)
         || fallocate(ix->fd, 0, 0, 4096))
         if (errno != EOPNOTSUPP)
             return err_sys(e, errno, "make the index %s", conf->path);
-    struct head *h = ix->h;
+    struct index_head *h = ix->h;
     memset(h, 0, sizeof *h);
     h->magic = INDEX_MAGIC;
     h->version = INDEX_VERSION;
@@ -161,7 +106,7 @@ static int begin(struct inodes *ix, const struct inodes_conf *conf, struct err *
  * any more. */
 static void next_epoch(struct inodes *ix)
 {
-    struct head *h = ix->h;
+    struct index_head *h = ix->h;
     h->epoch++;
     for (uint32_t i = 1; i < h->nrecs && (h->gone || h->epoch == 0); i++) {
         struct rec *r = &ix->recs[i];
@@ -197,14 +142,14 @@ static int map_file(struct inodes *ix, const char *path, struct err *e)
         ix->base = NULL;
         return err_sys(e, errno, "map the index %s", path);
     }
-    ix->h = (struct head *)ix->base;
-    ix->recs = (struct rec *)(ix->base + regions[REGION_RECS].off);
-    ix->heap = ix->base + regions[REGION_HEAP].off;
-    ix->buckets = (uint32_t *)(ix->base + regions[REGION_BUCKETS].off);
+    ix->h = (struct index_head *)ix->base;
+    ix->recs = (struct rec *)(ix->base + index_regions[REGION_RECS].off);
+    ix->heap = ix->base + index_regions[REGION_HEAP].off;
+    ix->buckets = (uint32_t *)(ix->base + index_regions[REGION_BUCKETS].off);
     return 0;
 }
 
-static void unmap(struct inodes *ix)
+static void unmap_file(struct inodes *ix)
 {
     if (ix->base)
         munmap(ix->base, FILE_SIZE);
@@ -228,7 +173,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
     const char *why;
     if (map_file(ix, conf->path, e))
         goto fail;
-    why = distrust(ix, conf);
+    why = why_distrusted(ix, conf);
     *fresh = why != NULL;
     if (why && conf->resume) {
         err_set(e, ERR_FATAL, "cannot go on with the index %s: %s", conf->path, why);
@@ -236,7 +181,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
     }
     if (why && ix->h->magic)
         log_kv(LOG_INFO, "the index is made anew", "why", why, NULL);
-    if (why && begin(ix, conf, e))
+    if (why && make_empty(ix, conf, e))
         goto fail;
     if (atomic_load(&ix->h->busy)
         && (index_rebuild(ix, e)
@@ -248,7 +193,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
     read_boot_id(ix->h->boot);
     return ix;
 fail:
-    unmap(ix);
+    unmap_file(ix);
     return NULL;
 }
 
@@ -257,13 +202,13 @@ void inodes_close(struct inodes *ix, bool clean)
     if (!ix)
         return;
     if (clean && !ix->h->dirty) {
-        ix->h->sum = sum_of(ix);
+        ix->h->sum = index_sum(ix);
         if (fsync(ix->fd) == 0) { /* what is on disk is whole before it is said to be */
             ix->h->clean = 1;
             fsync(ix->fd);
         }
     }
-    unmap(ix);
+    unmap_file(ix);
 }
 
 void inodes_stats(struct inodes *ix, struct inodes_stats *out)
