@@ -158,7 +158,7 @@ static int stage(struct file *f, uint64_t keep, struct err *e)
     cleanup_fd int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return stage_error(e, errno, "make a staging file");
-    if ((keep && copy_in(f, fd, keep, e)) || (!(n.flags & INODE_GONE) && write_sidecar(f, e))) {
+    if ((keep && copy_in(f, fd, keep, e)) || (!(n.flags & INODE_UNLINKED) && write_sidecar(f, e))) {
         unstage_files(f);
         return -1;
     }
@@ -301,7 +301,7 @@ static int upload(struct file *f, struct err *e)
     unsigned mount;
     struct stat content;
     if (inodes_get(conf_of(f)->inodes, f->ino, &n) || n.generation != f->generation
-        || (n.flags & INODE_GONE)) {
+        || (n.flags & INODE_UNLINKED)) {
         forget_changes(f); /* nobody can ever read them by name */
         return 0;
     }
@@ -353,12 +353,12 @@ void upload_finish(struct file *f)
         unstage_files(f);
         return;
     }
-    if (!(n.flags & INODE_STAGED) || n.opens || (file_is_dirty(f) && !(n.flags & INODE_GONE)))
+    if (!(n.flags & INODE_STAGED) || n.opens || (file_is_dirty(f) && !(n.flags & INODE_UNLINKED)))
         return;
     atomic_store(&f->saved, atomic_load(&f->written));
     pthread_rwlock_wrlock(&f->data_lock);
     struct stat content;
-    if (f->stage_fd >= 0 && !(n.flags & INODE_GONE) && c->conf->write == CONF_CACHE_THROUGH
+    if (f->stage_fd >= 0 && !(n.flags & INODE_UNLINKED) && c->conf->write == CONF_CACHE_THROUGH
         && fstat(f->stage_fd, &content) == 0 && (uint64_t)content.st_size == n.size
         && tree_where(c->tree, f->ino, &store, &mount, path, &e) == 0) {
         struct cache_key key = {mount, path, n.version, n.size};
@@ -380,7 +380,7 @@ void stage_repath(struct file *f)
     struct inode n;
     struct err e = ERR_INIT;
     if (inodes_get(conf_of(f)->inodes, f->ino, &n) == 0 && (n.flags & INODE_STAGED)
-        && !(n.flags & INODE_GONE) && write_sidecar(f, &e))
+        && !(n.flags & INODE_UNLINKED) && write_sidecar(f, &e))
         log_kv(LOG_WARN, "the new path of a staged file is not on disk", "error", e.msg, NULL);
 }
 

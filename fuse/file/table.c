@@ -371,7 +371,7 @@ static int part_with(struct file *f, char path[INODE_PATH_MAX], struct inode *n,
 {
     struct files_conf *c = &f->files->c;
     if (inodes_get(c->inodes, f->ino, n) || n->generation != f->generation
-        || (n->flags & INODE_GONE) || atomic_load(&f->pinned))
+        || (n->flags & INODE_UNLINKED) || atomic_load(&f->pinned))
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
     if ((n->flags & INODE_STAGED) || f->stage_fd >= 0)
         return err_sys(e, EBUSY, "%llu is being written", (unsigned long long)f->ino);
@@ -493,7 +493,7 @@ static int open_locked(struct file *f, bool write, bool truncate, int32_t *backi
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
     if (!write && n.opens == 0 && (*backing = open_backing(f, &n)))
         return 0;
-    if ((n.flags & INODE_LOST) && (write || !has_content(f)))
+    if ((n.flags & INODE_ORPHANED) && (write || !has_content(f)))
         return err_sys(e, ESTALE, "inode %llu has no name any more", (unsigned long long)f->ino);
     if (truncate && stage_truncate(f, 0, e))
         return -1;

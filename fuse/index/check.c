@@ -16,7 +16,7 @@ struct check {
 
 static bool is_named(const struct rec *r)
 {
-    return (r->flags & INODE_USED) && !(r->flags & INODE_GONE);
+    return (r->flags & INODE_USED) && !(r->flags & INODE_UNLINKED);
 }
 
 static bool text_inside(const struct inodes *ix, uint32_t unit, size_t len)
@@ -46,7 +46,7 @@ bool index_rec_ok(const struct inodes *ix, uint32_t ino)
     if (!dir && (unit = index_version_unit(r)) && !text_inside(ix, unit, r->version[4]))
         return false;
     if (ino == INODE_ROOT)
-        return dir && (r->flags & INODE_MOUNT) && !(r->flags & INODE_GONE)
+        return dir && (r->flags & INODE_MOUNT) && !(r->flags & INODE_UNLINKED)
             && r->parent == INODE_ROOT;
     return r->parent < ix->h->nrecs && text_inside(ix, r->name, r->name_len)
         && name_is_sound(ix, r);
@@ -68,7 +68,7 @@ static bool records_ok(struct check *c)
 {
     const struct inodes *ix = c->ix;
     const struct index_head *h = ix->h;
-    uint32_t live = 0, gone = 0, dirty = 0, unit;
+    uint32_t live = 0, unlinked = 0, dirty = 0, unit;
     for (uint32_t i = 1; i < h->nrecs; i++) {
         const struct rec *r = &ix->recs[i];
         if (!(r->flags & INODE_USED))
@@ -79,17 +79,17 @@ static bool records_ok(struct check *c)
         if (!(r->flags & INODE_DIR) && (unit = index_version_unit(r))
             && !claim(c, unit, index_units(r->version[4])))
             return false;
-        if ((r->flags & (INODE_DIR | INODE_GONE)) == (INODE_DIR | INODE_GONE)
+        if ((r->flags & (INODE_DIR | INODE_UNLINKED)) == (INODE_DIR | INODE_UNLINKED)
             && (r->kids.first || r->kids.last))
             return false;
         live++;
-        gone += !!(r->flags & INODE_GONE);
+        unlinked += !!(r->flags & INODE_UNLINKED);
         dirty += !!(r->flags & INODE_DIRTY);
     }
-    if (!(ix->recs[INODE_ROOT].flags & INODE_USED) || live != h->live || gone != h->gone
+    if (!(ix->recs[INODE_ROOT].flags & INODE_USED) || live != h->live || unlinked != h->unlinked
         || dirty != h->dirty)
         return false;
-    c->named = live - gone - 1;
+    c->named = live - unlinked - 1;
     uint32_t free_recs = h->nrecs - 1 - live, i = h->free_rec;
     for (; i && free_recs && i < h->nrecs && !(ix->recs[i].flags & INODE_USED); free_recs--)
         i = ix->recs[i].next;

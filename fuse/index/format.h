@@ -62,7 +62,7 @@ struct index_head {
     uint64_t have[REGION_COUNT]; /* bytes with disk blocks behind them */
     uint32_t nrecs;              /* records ever used, with the unused record 0 */
     uint32_t free_rec;
-    uint32_t live, gone, dirty;
+    uint32_t live, unlinked, dirty;
     uint32_t nbuckets;      /* linear hashing: grows by one */
     uint32_t heap_units;    /* used, of 8 bytes */
     uint32_t heap_free[33]; /* by length in units; the first word of a free block is the next */

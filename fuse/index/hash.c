@@ -134,7 +134,7 @@ bool index_chains_ok(const struct inodes *ix, uint32_t named)
         links += ix->buckets[b] != 0;
     for (uint32_t i = INODE_ROOT + 1; i < h->nrecs; i++) {
         const struct rec *r = &ix->recs[i];
-        if (!(r->flags & INODE_USED) || (r->flags & INODE_GONE))
+        if (!(r->flags & INODE_USED) || (r->flags & INODE_UNLINKED))
             continue;
         links += r->chain != 0;
         if (!is_found(ix, i, named))

@@ -86,7 +86,9 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
     uint32_t i = index_find(ix, dir, name, strlen(name));
     struct rec *r = i ? &ix->recs[i] : NULL;
     *change = INODES_SAME;
-    if (r && (r->flags & (INODE_MOUNT | INODE_FIXED | INODE_LOCAL | INODE_DIRTY | INODE_STAGED))) {
+    if (r
+        && (r->flags
+            & (INODE_MOUNT | INODE_MOUNTPOINT_DIR | INODE_LOCAL | INODE_DIRTY | INODE_STAGED))) {
         r->synced = now_s;
     } else if (r && put_same(ix, r, st)) {
         r->synced = now_s;
@@ -126,7 +128,7 @@ int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct s
     index_change_begin(ix, NULL);
     const struct rec *d = index_rec(ix, dir);
     int rc = -1;
-    if (!d || !(d->flags & INODE_DIR) || (d->flags & INODE_GONE))
+    if (!d || !(d->flags & INODE_DIR) || (d->flags & INODE_UNLINKED))
         err_sys(e, ESTALE, "the directory of \"%s\" is gone", name);
     else
         rc = put_stat(ix, (uint32_t)dir, name, st, now_s, out, change, e);
@@ -141,7 +143,7 @@ int inodes_renew(struct inodes *ix, uint64_t ino, struct err *e)
     int rc = -1;
     index_change_begin(ix, NULL);
     struct rec *r = index_rec(ix, ino);
-    if (!r || (r->flags & (INODE_GONE | INODE_DIR)) || index_rec_is_precious(ix, r)) {
+    if (!r || (r->flags & (INODE_UNLINKED | INODE_DIR)) || index_rec_is_precious(ix, r)) {
         err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino);
     } else {
         struct rec old = *r;
@@ -170,7 +172,7 @@ int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struc
     index_change_begin(ix, NULL);
     const struct rec *d = index_rec(ix, dir);
     struct rec *r;
-    if (!d || !(d->flags & INODE_DIR) || (d->flags & INODE_GONE)) {
+    if (!d || !(d->flags & INODE_DIR) || (d->flags & INODE_UNLINKED)) {
         err_sys(e, ENOENT, "the directory of \"%s\" is gone", name);
     } else if (index_find(ix, (uint32_t)dir, name, strlen(name))) {
         err_sys(e, EEXIST, "create \"%s\"", name);
@@ -212,7 +214,8 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
     struct rec *r = index_rec(ix, ino);
     const struct rec *d = index_rec(ix, dir);
     uint32_t target, unit;
-    if (!r || (r->flags & INODE_GONE) || !d || !(d->flags & INODE_DIR) || (d->flags & INODE_GONE)) {
+    if (!r || (r->flags & INODE_UNLINKED) || !d || !(d->flags & INODE_DIR)
+        || (d->flags & INODE_UNLINKED)) {
         err_sys(e, ESTALE, "rename to \"%s\"", name);
     } else if (len == 0 || len > INODE_NAME_MAX) {
         err_sys(e, ENAMETOOLONG, "rename to \"%.40s\"", name);
@@ -319,7 +322,7 @@ static uint32_t child_after(const struct inodes *ix, uint32_t dir, uint64_t cook
         return ix->recs[dir].kids.first;
     uint32_t seq = (uint32_t)(cookie >> 32);
     const struct rec *at = index_rec(ix, (uint32_t)cookie);
-    if (at && at->parent == dir && at->seq == seq && !(at->flags & INODE_GONE))
+    if (at && at->parent == dir && at->seq == seq && !(at->flags & INODE_UNLINKED))
         return at->next;
     uint32_t i = ix->recs[dir].kids.first; /* it was removed meanwhile */
     while (i && ix->recs[i].seq <= seq)

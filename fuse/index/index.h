@@ -39,14 +39,13 @@ enum inode_flag {
     INODE_STAGED = 16,       /* content is in the staging file of this inode */
     INODE_DIRTY = 32,        /* staged content that is not in the store yet */
     INODE_MOUNT = 64,        /* the root of a mount (and the root): paths begin here */
-    INODE_GONE = 128,        /* has no name any more; lives until forgotten and closed */
+    INODE_UNLINKED = 128,    /* has no name any more; lives until forgotten and closed */
     INODE_PASSTHROUGH = 256, /* its opens go to the backing file .backing */
-    INODE_FIXED = 1024,      /* a directory above a mount: it is there whatever the store says */
-    /* gone, and no user of this mount has removed it: who is to write opens what has its name now
-     */
-    INODE_LOST = 2048,
     /* mode, owner or times were set by a user, or by writing: the store's do not replace them */
     INODE_ATTR = 512,
+    INODE_MOUNTPOINT_DIR = 1024, /* above a mount: it is there whatever the store says */
+    /* unlinked, but by no user of this mount: a writer opens the inode that has its name now */
+    INODE_ORPHANED = 2048,
 };
 
 /* A copy of a record. */

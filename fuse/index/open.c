@@ -108,11 +108,11 @@ static void next_epoch(struct inodes *ix)
 {
     struct index_head *h = ix->h;
     h->epoch++;
-    for (uint32_t i = 1; i < h->nrecs && (h->gone || h->epoch == 0); i++) {
+    for (uint32_t i = 1; i < h->nrecs && (h->unlinked || h->epoch == 0); i++) {
         struct rec *r = &ix->recs[i];
         if (h->epoch == 0)
             r->epoch = 0; /* wrapped: nobody may have the epoch that comes */
-        if (!(r->flags & INODE_GONE))
+        if (!(r->flags & INODE_UNLINKED))
             continue;
         index_text_free(ix, r->name, r->name_len);
         if (!(r->flags & INODE_DIR))
@@ -121,7 +121,7 @@ static void next_epoch(struct inodes *ix)
         r->generation++;
         r->next = h->free_rec;
         h->free_rec = i;
-        h->gone--;
+        h->unlinked--;
         h->live--;
     }
     if (h->epoch == 0)

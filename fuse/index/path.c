@@ -28,12 +28,12 @@ int inodes_path(
     const struct rec *r = index_rec(ix, ino);
     if (r && mount)
         *mount = r->mount;
-    while (rc == 0 && r && !(r->flags & (INODE_MOUNT | INODE_GONE))) {
+    while (rc == 0 && r && !(r->flags & (INODE_MOUNT | INODE_UNLINKED))) {
         if (prepend(ix, r, path, &at))
             rc = err_sys(e, ENAMETOOLONG, "path of inode %llu", (unsigned long long)ino);
         r = index_rec(ix, r->parent);
     }
-    if (rc == 0 && (!r || (r->flags & INODE_GONE)))
+    if (rc == 0 && (!r || (r->flags & INODE_UNLINKED)))
         rc = err_sys(e, ESTALE, "inode %llu has no name any more", (unsigned long long)ino);
     pthread_rwlock_unlock(&ix->lock);
     if (rc == 0)
@@ -48,7 +48,7 @@ bool inodes_path_below(struct inodes *ix, uint64_t ino, uint64_t dir, char path[
     pthread_rwlock_rdlock(&ix->lock);
     const struct rec *r = index_rec(ix, ino);
     while (r && index_ino(ix, r) != dir) {
-        bool up = !(r->flags & INODE_GONE) && index_ino(ix, r) != INODE_ROOT
+        bool up = !(r->flags & INODE_UNLINKED) && index_ino(ix, r) != INODE_ROOT
             && prepend(ix, r, path, &at) == 0;
         r = up ? index_rec(ix, r->parent) : NULL;
     }
@@ -61,8 +61,8 @@ bool inodes_below(struct inodes *ix, uint64_t ino, uint64_t dir)
 {
     pthread_rwlock_rdlock(&ix->lock);
     const struct rec *r = index_rec(ix, ino);
-    while (
-        r && index_ino(ix, r) != dir && index_ino(ix, r) != INODE_ROOT && !(r->flags & INODE_GONE))
+    while (r && index_ino(ix, r) != dir && index_ino(ix, r) != INODE_ROOT
+        && !(r->flags & INODE_UNLINKED))
         r = index_rec(ix, r->parent);
     bool below = r && index_ino(ix, r) == dir;
     pthread_rwlock_unlock(&ix->lock);
@@ -73,7 +73,7 @@ int inodes_name(struct inodes *ix, uint64_t ino, char name[INODE_NAME_MAX + 1], 
 {
     pthread_rwlock_rdlock(&ix->lock);
     const struct rec *r = index_rec(ix, ino);
-    bool named = r && ino != INODE_ROOT && !(r->flags & INODE_GONE);
+    bool named = r && ino != INODE_ROOT && !(r->flags & INODE_UNLINKED);
     if (named) {
         memcpy(name, index_text(ix, r->name), r->name_len);
         name[r->name_len] = '\0';

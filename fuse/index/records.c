@@ -82,7 +82,7 @@ void index_rec_flags(struct inodes *ix, struct rec *r, unsigned set, unsigned cl
 void index_rec_reclaim(struct inodes *ix, struct rec *r)
 {
     index_rec_refresh(ix, r);
-    if (!(r->flags & INODE_GONE) || r->nlookup || r->opens)
+    if (!(r->flags & INODE_UNLINKED) || r->nlookup || r->opens)
         return;
     index_rec_flags(ix, r, 0, INODE_DIRTY);
     index_text_free(ix, r->name, r->name_len);
@@ -92,7 +92,7 @@ void index_rec_reclaim(struct inodes *ix, struct rec *r)
     r->generation++;
     r->next = ix->h->free_rec;
     ix->h->free_rec = index_ino(ix, r);
-    ix->h->gone--;
+    ix->h->unlinked--;
     ix->h->live--;
 }
 
@@ -142,12 +142,12 @@ int index_rec_add(struct inodes *ix, struct rec *r, unsigned flags, struct err *
 
 static void detach_one(struct inodes *ix, struct rec *r)
 {
-    if (r->flags & INODE_GONE)
+    if (r->flags & INODE_UNLINKED)
         return;
     index_unlink(ix, index_ino(ix, r));
-    r->flags |= INODE_GONE;
+    r->flags |= INODE_UNLINKED;
     r->parent = 0;
-    ix->h->gone++;
+    ix->h->unlinked++;
     index_rec_reclaim(ix, r);
 }
 
@@ -167,13 +167,14 @@ void index_rec_detach(struct inodes *ix, struct rec *top)
 
 void index_rec_orphan(struct inodes *ix, struct rec *r)
 {
-    r->flags |= INODE_LOST;
+    r->flags |= INODE_ORPHANED;
     index_rec_detach(ix, r);
 }
 
 bool index_rec_is_precious(const struct inodes *ix, const struct rec *top)
 {
-    const unsigned keep = INODE_LOCAL | INODE_DIRTY | INODE_STAGED | INODE_MOUNT | INODE_FIXED;
+    const unsigned keep = INODE_LOCAL | INODE_DIRTY | INODE_STAGED | INODE_MOUNT
+        | INODE_MOUNTPOINT_DIR;
     const struct rec *r = top;
     for (;;) {
         if (r->flags & keep)

@@ -29,13 +29,13 @@ int index_rebuild(struct inodes *ix, struct err *e)
     size_t n = 0;
     memset(ix->buckets, 0, (size_t)h->nbuckets * sizeof *ix->buckets);
     memset(h->heap_free, 0, sizeof h->heap_free);
-    h->free_rec = h->live = h->gone = h->dirty = 0;
+    h->free_rec = h->live = h->unlinked = h->dirty = 0;
     for (uint32_t i = h->nrecs - 1; i > 0; i--) {
         struct rec *r = &ix->recs[i];
         r->next = r->prev = r->chain = 0;
         bool wanted = r->epoch == h->epoch && (r->nlookup || r->opens);
         /* it died between taking the name away and giving the record back */
-        if ((r->flags & INODE_GONE) && !wanted) {
+        if ((r->flags & INODE_UNLINKED) && !wanted) {
             r->flags = 0;
             r->generation++;
         }
@@ -49,11 +49,11 @@ int index_rebuild(struct inodes *ix, struct err *e)
             return err_set(e, ERR_FATAL, "the index is damaged: inode %u", i);
         }
         h->live++;
-        h->gone += !!(r->flags & INODE_GONE);
+        h->unlinked += !!(r->flags & INODE_UNLINKED);
         h->dirty += !!(r->flags & INODE_DIRTY);
         if (r->flags & INODE_DIR)
             r->kids.first = r->kids.last = r->dir.count = 0;
-        if (i != INODE_ROOT && !(r->flags & INODE_GONE))
+        if (i != INODE_ROOT && !(r->flags & INODE_UNLINKED))
             all[n++] = (struct sibling){r->parent, r->seq, i};
     }
     qsort(all, n, sizeof *all, compare_siblings);

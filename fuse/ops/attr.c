@@ -53,7 +53,7 @@ void ops_attr(const struct fs *fs, const struct inode *n, struct stat *st)
     st->st_ino = n->ino;
     st->st_mode = n->mode;
     /* of a directory too: "cannot be told", see find(1) -noleaf */
-    st->st_nlink = n->flags & INODE_GONE ? 0 : 1;
+    st->st_nlink = n->flags & INODE_UNLINKED ? 0 : 1;
     st->st_uid = n->uid;
     st->st_gid = n->gid;
     st->st_size = (off_t)n->size;
@@ -178,7 +178,8 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     }
     let_it_ask(fs, &n);
     ops_attr(fs, &n, &st);
-    fuse_reply_attr(req, &st, n.flags & INODE_GONE ? 0 : tree_believed(fs->tree, &n, fs->timeout));
+    fuse_reply_attr(
+        req, &st, n.flags & INODE_UNLINKED ? 0 : tree_believed(fs->tree, &n, fs->timeout));
 }
 
 static int64_t ns_of(const struct timespec *ts) { return ts->tv_sec * NS_PER_S + ts->tv_nsec; }

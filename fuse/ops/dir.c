@@ -70,7 +70,7 @@ static int fill(struct reply *r, uint64_t dir, struct err *e)
     struct inode d;
     if (inodes_get(r->fs->inodes, dir, &d))
         return err_sys(e, ESTALE, "directory %llu", (unsigned long long)dir);
-    if (d.flags & INODE_GONE)
+    if (d.flags & INODE_UNLINKED)
         return 0; /* removed while it is open: empty */
     add_dots(r, &d);
     while (!r->full) {

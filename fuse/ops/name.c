@@ -137,7 +137,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
 static int require_empty(struct fs *fs, const struct inode *d, struct err *e)
 {
     struct inode now;
-    if (d->flags & (INODE_MOUNT | INODE_FIXED))
+    if (d->flags & (INODE_MOUNT | INODE_MOUNTPOINT_DIR))
         return err_sys(e, EBUSY, "a mount is here");
     if (tree_fill_all(fs->tree, d->ino, e) && e->cls != ERR_NOTFOUND)
         return -1;
@@ -221,7 +221,7 @@ static void lock_both(struct file *f, struct file *g)
 static bool has_name(struct fs *fs, uint64_t ino)
 {
     struct inode n;
-    return inodes_get(fs->inodes, ino, &n) == 0 && !(n.flags & INODE_GONE);
+    return inodes_get(fs->inodes, ino, &n) == 0 && !(n.flags & INODE_UNLINKED);
 }
 
 static int move_file_locked(struct move *m, struct file *f, struct file *g, struct err *e)
@@ -231,7 +231,7 @@ static int move_file_locked(struct move *m, struct file *f, struct file *g, stru
     struct err pin = ERR_INIT;
     struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
     /* An upload may have ended meanwhile, or a writer have got another inode. */
-    if (inodes_get(fs->inodes, m->n.ino, &m->n) || (m->n.flags & INODE_GONE)
+    if (inodes_get(fs->inodes, m->n.ino, &m->n) || (m->n.flags & INODE_UNLINKED)
         || (g && !has_name(fs, g->ino)))
         return err_sys(e, ESTALE, "rename");
     /* What is only here may take a free name without the store; what the store has under that name
@@ -373,7 +373,7 @@ static int move_dir_locked(struct move *m, struct err *e)
 {
     struct fs *fs = m->fs;
     struct store_stat st = {0};
-    if (m->n.flags & (INODE_MOUNT | INODE_FIXED))
+    if (m->n.flags & (INODE_MOUNT | INODE_MOUNTPOINT_DIR))
         return err_sys(e, EBUSY, "rename of a mount");
     if (m->target.ino && remove_dir(fs, &m->target, m->newname, e))
         return -1;

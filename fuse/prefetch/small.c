@@ -5,6 +5,6 @@
 
 bool prefetch_is_small(const struct inode *n)
 {
-    return !(n->flags & (INODE_DIR | INODE_STAGED | INODE_GONE)) && n->size > 0
+    return !(n->flags & (INODE_DIR | INODE_STAGED | INODE_UNLINKED)) && n->size > 0
         && n->size <= SMALL_BYTES;
 }

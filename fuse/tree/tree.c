@@ -60,7 +60,8 @@ static bool is_fresh_absence(const struct tree *t, uint32_t when_s)
 
 static bool is_fixed(const struct inode *n)
 {
-    return n->flags & (INODE_LOCAL | INODE_STAGED | INODE_DIRTY | INODE_MOUNT | INODE_FIXED);
+    return n->flags
+        & (INODE_LOCAL | INODE_STAGED | INODE_DIRTY | INODE_MOUNT | INODE_MOUNTPOINT_DIR);
 }
 
 int64_t tree_sync_ns(const struct tree *t) { return t->c.sync_ns; }
@@ -116,7 +117,7 @@ static int add_mount(struct tree *t, unsigned mount, struct err *e)
         if (!inodes_find(t->c.inodes, dir, name, &n)) {
             struct inode above = root;
             inodes_get(t->c.inodes, dir, &above);
-            struct inode like = {.flags = INODE_DIR | INODE_FIXED,
+            struct inode like = {.flags = INODE_DIR | INODE_MOUNTPOINT_DIR,
                 .mode = root.mode,
                 .uid = root.uid,
                 .gid = root.gid,
@@ -279,7 +280,7 @@ static int list_page(struct tree *t, struct listing *l, struct err *e)
     inodes_get(t->c.inodes, l->dir, &d);
     l->again = d.flags & INODE_LISTED;
     if ((store_list(store, path, &l->cursor, take_entry, &p, e) || p.rc)
-        && !((d.flags & INODE_FIXED) && e->cls == ERR_NOTFOUND)) {
+        && !((d.flags & INODE_MOUNTPOINT_DIR) && e->cls == ERR_NOTFOUND)) {
         listing_reset(l);
         return -1;
     }
@@ -453,7 +454,7 @@ static int ask(struct tree *t, uint64_t dir, const char *name, bool known, const
     }
     if (e->cls == ERR_NOTFOUND) {
         if (known) {
-            inodes_set(t->c.inodes, old->ino, 0, NULL, INODE_LOST, 0);
+            inodes_set(t->c.inodes, old->ino, 0, NULL, INODE_ORPHANED, 0);
             inodes_remove(t->c.inodes, old->ino);
             t->c.changed(t->c.user, dir, name);
             listing_changed(t, dir);
@@ -477,7 +478,7 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
     if (inodes_find(t->c.inodes, dir, name, out) && (is_fixed(out) || is_fresh(t, out->synced_s)))
         return 0;
     loop_will_block();
-    if (inodes_get(t->c.inodes, dir, &d) || (d.flags & INODE_GONE))
+    if (inodes_get(t->c.inodes, dir, &d) || (d.flags & INODE_UNLINKED))
         return err_sys(e, ESTALE, "directory of %s", name);
     if (!(d.flags & INODE_DIR))
         return err_sys(e, ENOTDIR, "directory of %s", name);
@@ -509,7 +510,7 @@ int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
     uint64_t dir;
     if (inodes_get(t->c.inodes, ino, out))
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino);
-    if (is_fixed(out) || (out->flags & INODE_GONE) || is_fresh(t, out->synced_s)
+    if (is_fixed(out) || (out->flags & INODE_UNLINKED) || is_fresh(t, out->synced_s)
         || inodes_name(t->c.inodes, ino, name, &dir))
         return 0;
     struct inode now;

@@ -348,7 +348,7 @@ static void test_renew(void **state)
 
     assert_int_equal(inodes_get(ix, old, &n), 0); /* its readers keep it */
     assert_int_equal(
-        n.flags, INODE_USED | INODE_ATTR | INODE_PASSTHROUGH | INODE_GONE | INODE_LOST);
+        n.flags, INODE_USED | INODE_ATTR | INODE_PASSTHROUGH | INODE_UNLINKED | INODE_ORPHANED);
     assert_true(n.opens == 1 && n.backing == id && live[id]);
     assert_int_equal(open_it(b, old), id);
     assert_int_equal(inodes_renew(ix, old, &e), -1);

@@ -57,7 +57,7 @@ static void test_replace_and_forget(void **state)
     assert_int_not_equal(first, second);
     assert_int_equal(inodes_get(ix, first, &n), 0);
     /* nobody opens it for writing */
-    assert_int_equal(n.flags & (INODE_GONE | INODE_LOST), INODE_GONE | INODE_LOST);
+    assert_int_equal(n.flags & (INODE_UNLINKED | INODE_ORPHANED), INODE_UNLINKED | INODE_ORPHANED);
     assert_string_equal(n.version, "v2"); /* who has it open still sees what he opened */
     uint64_t generation = n.generation;
     inodes_opened(ix, first, 1);

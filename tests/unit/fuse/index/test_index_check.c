@@ -71,7 +71,7 @@ static const struct {
     {"a directory that is not there", REC(3, parent), 1 << 20},
     {"a directory in itself", REC(2, parent), 2},
     {"a file that has children", REC(2, flags), INODE_USED},
-    {"a directory that is no more", REC(2, flags), INODE_USED | INODE_DIR | INODE_GONE},
+    {"a directory that is no more", REC(2, flags), INODE_USED | INODE_DIR | INODE_UNLINKED},
     {"a ring of siblings", REC(4, next), 3},
     {"a sibling that is not there", REC(4, next), 1 << 20},
     {"a ring in a bucket", REC(3, chain), 3},
