@@ -95,8 +95,7 @@ describe_machine()
 
 build_all()
 {
-    "$ROOT/hack/setup" build
-    [ -x "$CACHE/bin/versitygw" ] || "$ROOT/hack/setup" tools
+    "$ROOT/hack/setup" build versitygw
     [ -e "$ROOT/build/release/build.ninja" ] || run_step "configure release" cmake --preset release -S "$ROOT"
     run_step "build release" cmake --build "$ROOT/build/release" --target millrace-fuse millrace fs_make fs_read fs_download
     BIN=$ROOT/build/release/bin

@@ -7,7 +7,7 @@
 image_versitygw() # OUT.tar
 {
     local root
-    "$ROOT/hack/setup" tools
+    "$ROOT/hack/setup" versitygw
     apt_install busybox-static
     root=$(mktemp -d)
     base_files "$root" s3 65532

@@ -22,7 +22,15 @@ start_run()
 
 wanted() # STAGE/NAME
 {
-    [ -z "${pattern:-}" ] || grep -qE -- "$pattern" <<<"$1"
+    [[ $1 =~ ${pattern:-} ]]
+}
+
+wanted_of() # STAGE: those of the names on standard input
+{
+    local name
+    while read -r name; do
+        if wanted "$1/$name"; then echo "$name"; fi
+    done
 }
 
 timeout_of() # SCRIPT: seconds
@@ -40,6 +48,26 @@ list_scripts() # STAGE: those that can be run and are no libraries
     find "$ROOT/tests/$1" -maxdepth 1 -name '*.sh' -perm -u+x ! -name lib.sh ! -name '*_lib.sh' 2>/dev/null | sort
 }
 
+wanted_scripts() # STAGE: paths; tsan's are those of integration that say so
+{
+    local file
+    list_scripts "${1/#tsan/integration}" | while read -r file; do
+        if ! wanted "$1/$(basename "$file" .sh)"; then continue; fi
+        if [ "$1" != tsan ] || grep -qx '# tsan' "$file"; then echo "$file"; fi
+    done
+}
+
+repeat_of() # STAGE/NAME: the command that runs this test alone
+{
+    local name=${1#*/}
+    case $1 in
+    unit/* | golden/*) echo "hack/dev $name" ;;
+    tsan/*) if [ -e "$ROOT/tests/integration/$name.sh" ]; then echo "hack/test tsan -k '/$name\$'"; else echo "hack/dev --tsan $name"; fi ;;
+    build/* | */no-tests-found | no-test-matches) echo "hack/test" ;;
+    *) echo "hack/test ${1%%/*} -k '/$name\$'" ;;
+    esac
+}
+
 # One line a test, and the end of its output if it failed.
 report() # RESULT NAME SECONDS LOG [NOTE]
 {
@@ -49,10 +77,11 @@ report() # RESULT NAME SECONDS LOG [NOTE]
     skipped) skipped=$((skipped + ${6:-1})) ;;
     failed)
         failed=$((failed + ${6:-1}))
-        failures+=("$2: $4")
+        failures+=("$2: $4; again: $(repeat_of "$2")")
         ;;
     esac
     if [ "$1" != passed ]; then tail -n 40 "$4" 2>/dev/null | cut -c 1-300 | sed 's/^/    /' >&2; fi
+    [ "$1" != failed ] || log "again: $(repeat_of "$2")"
 }
 
 # Counts the cases of a TAP stream: sets ok, not_ok, skips and planned.

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: csi-sanity
 # timeout: 300
 # csi-sanity against the node plugin, standalone, with real client processes and a directory as the store; then what the plugin
 # leaves behind when it ends: nothing.
@@ -9,7 +10,7 @@ BUILD=${MILLRACE_BUILD:-$(dirname "$(readlink -f "$0")")/../../build/asan}
 SANITY=${CSI_SANITY:-${XDG_CACHE_HOME:-$HOME/.cache}/millrace/bin/csi-sanity}
 CLIENT=${CSI_CLIENT:-$BUILD/bin/millrace-fuse}
 [ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { echo "SKIP: needs root and /dev/fuse"; exit 77; }
-[ -x "$SANITY" ] || { echo "SKIP: no csi-sanity: hack/setup tools"; exit 77; }
+[ -x "$SANITY" ] || { echo "SKIP: no csi-sanity: hack/setup csi-sanity"; exit 77; }
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/sanity.XXXXXX")
 plugin=

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # timeout: 240
 # Changes made behind the mount are seen within the metadata sync interval; an open file never mixes two versions; large directories
 # are listed while they change; several stores in one tree.

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # timeout: 240
 # A store that is away, a full disk, wrong credentials, a bad configuration, a machine that crashed: an error in words, nothing lost.
 set -euo pipefail

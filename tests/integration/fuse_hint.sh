@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # timeout: 240
 # A job says in which order it will read: the files are here when it comes to them, no more of them than fit, on a read-only mount and
 # as nobody too.

@@ -63,7 +63,7 @@ s3_start() # versitygw on a port of its own
 {
     local bin=${VERSITYGW:-${XDG_CACHE_HOME:-$HOME/.cache}/millrace/bin/versitygw}
     if [ ! -x "$bin" ]; then
-        echo "SKIP: no versitygw; hack/setup tools builds it"
+        echo "SKIP: no versitygw; hack/setup versitygw builds it"
         exit 77
     fi
     S3_PORT=${S3_PORT:-$((20000 + RANDOM % 10000))}

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # timeout: 300
 # What a user brings into the cache, keeps there and lets go: under pressure, over kill -9 and a new mount, with either profile, on a
 # read-only mount, as nobody too. What cannot be done is said.

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # timeout: 240
 # tsan
 # The profile fits the files and stays what it is when the serving process is killed; a sealed mount sees what changes in the store, too;

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # timeout: 300
 # tsan
 # The serving process is killed again and again while readers and writers check every byte; then the same without privileges

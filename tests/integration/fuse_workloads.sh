@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # timeout: 300
 # tsan
 # Workloads of training programs, and random operations against a shadow copy, on a directory and on a real S3 server.

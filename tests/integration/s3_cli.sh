@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # The verbs of `millrace` that need no mount, against a real S3 server.  s3_cli.sh PROGRAM (millrace)
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh

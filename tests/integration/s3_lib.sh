@@ -29,7 +29,7 @@ s3_start()
 {
     local bin=${VERSITYGW:-${XDG_CACHE_HOME:-$HOME/.cache}/millrace/bin/versitygw} try port
     if [ ! -x "$bin" ]; then
-        echo "SKIP: no versitygw; hack/setup tools builds it"
+        echo "SKIP: no versitygw; hack/setup versitygw builds it"
         exit 77
     fi
     S3_ROOT=$WORK/s3

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # `millrace mount` of a bucket, as on a laptop.  s3_mount.sh DIRECTORY (with millrace and millrace-fuse in it)
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # The S3 store against a real server.  s3_store.sh PROGRAM (test_s3_live)
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh

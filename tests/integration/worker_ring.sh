@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: versitygw
 # Two cache workers, a loader and a real mount on one machine: loading, reading through workers, workers that die, hang and
 # come back, credentials that are wrong at first. Over a directory and over a real S3 server.
 # timeout: 420
