@@ -11,12 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void tfjob_child_name(
-    const struct tfjob *j, enum tfjob_type t, int index, char out[TFJOB_CHILD_NAME_LEN])
-{
-    snprintf(out, TFJOB_CHILD_NAME_LEN, "%s-%s-%d", j->name, tfjob_type_lower(t), index);
-}
-
 static void set_str(json_t *o, const char *key, const char *value)
 {
     json_object_set_new(o, key, json_string(value));
@@ -39,12 +33,6 @@ static json_t *array_at(json_t *o, const char *key)
         return v;
     json_object_set_new(o, key, json_array());
     return json_object_get(o, key);
-}
-
-json_t *tfjob_owner(const struct tfjob *j)
-{
-    return json_pack("{s:s s:s s:s s:s s:b s:b}", "apiVersion", NAME_TFJOB_API_VERSION, "kind",
-        "TFJob", "name", j->name, "uid", j->uid, "controller", 1, "blockOwnerDeletion", 1);
 }
 
 static void set_identity_labels(json_t *labels, const struct tfjob *j, enum tfjob_type t, int index)
@@ -93,21 +81,6 @@ static json_t *pod_meta(const struct tfjob *j, enum tfjob_type t, int index, int
     return meta;
 }
 
-static json_t *main_container(const json_t *containers)
-{
-    size_t i;
-    json_t *c;
-    json_array_foreach ((json_t *)containers, i, c)
-        if (!strcmp(jget_str(c, "name", ""), TFJOB_CONTAINER))
-            return c;
-    return json_array_get(containers, 0);
-}
-
-const json_t *tfjob_main_container(const json_t *pod_spec)
-{
-    return main_container(jget_arr(pod_spec, "containers"));
-}
-
 static void add_port(json_t *container)
 {
     json_t *ports = array_at(container, "ports"), *port;
@@ -137,7 +110,7 @@ json_t *tfjob_build_pod(
     const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, int index, int restarts)
 {
     json_t *spec = json_deep_copy(jget_obj(j->replica[t].template, "spec"));
-    json_t *container = main_container(json_object_get(spec, "containers"));
+    json_t *container = tfjob_main_container(spec);
     add_port(container);
     /* then the end of its log is what the job's condition tells */
     if (!json_object_get(container, "terminationMessagePolicy"))
@@ -172,7 +145,7 @@ static bool has_port(
 static json_t *service_ports(const struct tfjob_replica *r)
 {
     cleanup_json json_t *container = json_deep_copy(
-        main_container(jget_arr(r->template, "spec.containers")));
+        tfjob_main_container(jget_obj(r->template, "spec")));
     add_port(container);
     json_t *out = json_array(), *port;
     size_t i;

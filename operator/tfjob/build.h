@@ -6,19 +6,8 @@
 #define MILLRACE_OPERATOR_TFJOB_BUILD_H
 
 #include "operator/api/tfjob.h"
+#include "operator/tfjob/names.h"
 #include "operator/tfjob/observed.h"
-
-/* labels, as training-operator spells them */
-#define TFJOB_LABEL_OPERATOR "training.kubeflow.org/operator-name"
-#define TFJOB_LABEL_JOB      "training.kubeflow.org/job-name"
-#define TFJOB_LABEL_TYPE     "training.kubeflow.org/replica-type"
-#define TFJOB_LABEL_INDEX    "training.kubeflow.org/replica-index"
-#define TFJOB_LABEL_ROLE     "training.kubeflow.org/job-role"
-#define TFJOB_OPERATOR_NAME  "tfjob-controller"
-
-#define TFJOB_CHILD_NAME_LEN 128 /* with NUL; valid jobs need at most TFJOB_NAME_MAX */
-void tfjob_child_name(
-    const struct tfjob *j, enum tfjob_type t, int index, char out[TFJOB_CHILD_NAME_LEN]);
 
 /* The value of TF_CONFIG, byte for byte; domain: CUSTOM_CLUSTER_DOMAIN or "". NULL for a job of one
  * replica: upstream sets none, unless the job asks for it. Caller frees. */
@@ -31,15 +20,12 @@ json_t *tfjob_build_pod(
     const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, int index, int restarts);
 /* caller owns */
 json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index);
-/* an ownerReference; caller owns */
-json_t *tfjob_owner(const struct tfjob *j);
-const json_t *tfjob_main_container(const json_t *pod_spec); /* `tensorflow`; borrowed */
 
-/* place.c: wishes about the node, by the bytes of its datasets that are cached there; nothing is
+/* affinity.c: wishes about the node, by the bytes of its datasets that are cached there; nothing is
  * added if nothing is known. */
 void tfjob_prefer_cached_nodes(const struct tfjob_world *w, json_t *pod_spec);
 
-/* gang.c */
+/* gang_pod.c */
 bool tfjob_gang_is_volcano(const struct tfjob_world *w);
 /* some template names a scheduler of its own */
 bool tfjob_gang_has_scheduler(const struct tfjob *j);

@@ -5,8 +5,8 @@
 #include "lib/base/mem.h"
 #include "operator/api/dataload.h"
 #include "operator/ctl/manager.h"
-#include "operator/tfjob/build.h"
 #include "operator/tfjob/metrics.h"
+#include "operator/tfjob/names.h"
 #include "operator/tfjob/observe.h"
 #include "operator/tfjob/plan.h"
 

@@ -9,37 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- one pod ---- */
-
-/* ExitCode: codes from 128 on are signals and infrastructure, the others the program's own word; no
- * code at all: never ran. */
-static bool retryable(const struct tfjob_pod *pod)
-{
-    return !pod->has_exit_code || pod->exit_code >= 128;
-}
-
-enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod)
-{
-    switch (pod->state) {
-    case TFJOB_POD_NONE:
-    case TFJOB_POD_FOREIGN:
-    case TFJOB_POD_LEAVING:
-    case TFJOB_POD_PENDING:
-    case TFJOB_POD_RUNNING:
-    case TFJOB_POD_SUCCEEDED:
-        return FATE_NONE;
-    case TFJOB_POD_DISRUPTED:
-        return FATE_REPLACE;
-    case TFJOB_POD_FAILED:
-        break;
-    }
-    enum tfjob_restart policy = j->replica[type].restart;
-    if (policy == TFJOB_RESTART_ON_FAILURE || policy == TFJOB_RESTART_ALWAYS
-        || (policy == TFJOB_RESTART_EXIT_CODE && retryable(pod)))
-        return FATE_REPLACE;
-    return j->dynamic && type == TFJOB_WORKER ? FATE_TOLERATE : FATE_FAIL;
-}
-
 /* ---- memory ---- */
 
 static void tell_exit(struct tfjob_turn *t, const struct tfjob_slot *s)

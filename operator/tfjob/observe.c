@@ -6,7 +6,7 @@
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 #include "operator/api/dataload.h"
-#include "operator/tfjob/build.h"
+#include "operator/tfjob/names.h"
 
 #include <stdlib.h>
 #include <string.h>

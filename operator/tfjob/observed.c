@@ -6,7 +6,7 @@
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 #include "operator/api/cond.h"
-#include "operator/tfjob/build.h"
+#include "operator/tfjob/names.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -38,13 +38,6 @@ void turn_delete_service(struct tfjob_turn *t, const json_t *service);
  * has finished just now. */
 void turn_remember(struct tfjob_turn *t);
 bool turn_decide(struct tfjob_turn *t);
-enum turn_fate {
-    FATE_NONE,     /* nothing has ended */
-    FATE_REPLACE,  /* ended, takes no part in the verdict, a new pod takes its place */
-    FATE_FAIL,     /* ended, and so does the job */
-    FATE_TOLERATE, /* ended, and stays so */
-};
-enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod);
 
 /* children.c */
 /* before the status: does the whole job start again? */

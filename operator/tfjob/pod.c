@@ -7,7 +7,6 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
-#include "operator/tfjob/build.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -212,4 +211,33 @@ char *tfjob_pod_story(const json_t *pod)
         add_last_line(&b, message);
     }
     return buf_take(&b);
+}
+
+/* ExitCode: codes from 128 on are signals and infrastructure, the others the program's own word; no
+ * code at all: never ran. */
+static bool retryable(const struct tfjob_pod *pod)
+{
+    return !pod->has_exit_code || pod->exit_code >= 128;
+}
+
+enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod)
+{
+    switch (pod->state) {
+    case TFJOB_POD_NONE:
+    case TFJOB_POD_FOREIGN:
+    case TFJOB_POD_LEAVING:
+    case TFJOB_POD_PENDING:
+    case TFJOB_POD_RUNNING:
+    case TFJOB_POD_SUCCEEDED:
+        return FATE_NONE;
+    case TFJOB_POD_DISRUPTED:
+        return FATE_REPLACE;
+    case TFJOB_POD_FAILED:
+        break;
+    }
+    enum tfjob_restart policy = j->replica[type].restart;
+    if (policy == TFJOB_RESTART_ON_FAILURE || policy == TFJOB_RESTART_ALWAYS
+        || (policy == TFJOB_RESTART_EXIT_CODE && retryable(pod)))
+        return FATE_REPLACE;
+    return j->dynamic && type == TFJOB_WORKER ? FATE_TOLERATE : FATE_FAIL;
 }

@@ -8,7 +8,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
-#include "operator/tfjob/build.h"
+#include "operator/tfjob/names.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "lib/kube/kube.h"
 #include "operator/api/cond.h"
 #include "operator/api/tfjob.h"
-#include "operator/tfjob/build.h"
+#include "operator/tfjob/names.h"
 #include "tests/golden/golden_tfjob.h"
 
 #include <stdio.h>
