@@ -63,6 +63,7 @@ const char *kube_annotation(const json_t *object, const char *annotation);
 bool kube_deleting(const json_t *object); /* metadata.deletionTimestamp is there */
 /* the ownerReference with controller: true, or NULL */
 const json_t *kube_controller_of(const json_t *object);
+bool kube_controlled_by(const json_t *object, const char *owner_uid);
 /* metadata.resourceVersion as a number; 0 if it is none */
 uint64_t kube_rv(const json_t *object);
 

@@ -125,6 +125,12 @@ const json_t *kube_controller_of(const json_t *object)
     return NULL;
 }
 
+bool kube_controlled_by(const json_t *object, const char *owner_uid)
+{
+    const char *uid = json_string_value(json_object_get(kube_controller_of(object), "uid"));
+    return uid && strcmp(uid, owner_uid) == 0;
+}
+
 uint64_t kube_rv(const json_t *object)
 {
     const char *text = meta(object, "resourceVersion");

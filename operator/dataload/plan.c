@@ -43,8 +43,7 @@ static struct verdict going(void)
 static const struct member *find_loader(const struct dataload_world *w)
 {
     for (size_t i = 0; i < w->nmembers; i++)
-        if (strcmp(jget_str(kube_controller_of(w->members[i].pod), "uid", ""), kube_uid(w->cr))
-            == 0)
+        if (kube_controlled_by(w->members[i].pod, kube_uid(w->cr)))
             return &w->members[i];
     return NULL;
 }

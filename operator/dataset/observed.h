@@ -49,6 +49,5 @@ struct dataset_problem {
 };
 void dataset_plan_status(const struct dataset_world *w, const struct dataset_view *v,
     const struct dataset_problem *problem, struct plan *p);
-bool dataset_owns(const json_t *cr, const json_t *child);
 
 #endif

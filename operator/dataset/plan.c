@@ -12,16 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool dataset_owns(const json_t *cr, const json_t *child)
-{
-    return strcmp(jget_str(kube_controller_of(child), "uid", ""), kube_uid(cr)) == 0;
-}
-
 /* A claim or Service under our name that is not this Dataset's. true: it is in the way. */
 static bool taken(const struct dataset_world *w, const json_t *object, const char *what,
     const char *remedy, struct dataset_problem *problem)
 {
-    if (!object || dataset_owns(w->cr, object))
+    if (!object || kube_controlled_by(object, kube_uid(w->cr)))
         return false;
     problem->reason = "NameTaken";
     const json_t *owner = kube_controller_of(object);

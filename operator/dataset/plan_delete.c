@@ -34,7 +34,7 @@ static void blockers(const struct dataset_world *w, struct buf *out)
                 nodes, json_string(jget_str(w->attachments[i], "spec.nodeName", "?")));
         buf_adds(out, "waiting for the volume to be unmounted from nodes: ");
         add_names(out, nodes);
-    } else if (w->pvc && dataset_owns(w->cr, w->pvc)) {
+    } else if (w->pvc && kube_controlled_by(w->pvc, kube_uid(w->cr))) {
         buf_adds(out, "waiting for the PersistentVolumeClaim to go");
     }
 }
@@ -62,7 +62,7 @@ static void plan_phase(const struct dataset_world *w, const char *reason, const 
  * Service and pods. The finalizer last, when all of them are seen to be gone. */
 void dataset_plan_delete(const struct dataset_world *w, struct plan *p)
 {
-    bool ours = w->pvc && dataset_owns(w->cr, w->pvc);
+    bool ours = w->pvc && kube_controlled_by(w->pvc, kube_uid(w->cr));
     if (ours)
         plan_delete(p, &kube_pvcs, w->pvc, -1, NULL);
     cleanup_buf struct buf why = BUF_INIT(480);
@@ -78,7 +78,7 @@ void dataset_plan_delete(const struct dataset_world *w, struct plan *p)
         plan_delete(p, &kube_pvs, w->pv, -1, NULL);
         left++;
     }
-    if (w->service && dataset_owns(w->cr, w->service)) {
+    if (w->service && kube_controlled_by(w->service, kube_uid(w->cr))) {
         plan_delete(p, &kube_services, w->service, -1, NULL);
         left++;
     }

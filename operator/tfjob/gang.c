@@ -88,8 +88,7 @@ static const struct kube_res *group_res(const struct tfjob_turn *t)
 
 static bool group_is_ours(const struct tfjob_turn *t)
 {
-    return t->w->pod_group
-        && !strcmp(jget_str(kube_controller_of(t->w->pod_group), "uid", ""), t->job.uid);
+    return t->w->pod_group && kube_controlled_by(t->w->pod_group, t->job.uid);
 }
 
 static json_t *group_spec(const struct tfjob_turn *t)

@@ -29,11 +29,6 @@ static struct tfjob_slot *slot_of(const struct tfjob *j, struct tfjob_view *v, c
     return strcmp(name, kube_name(object)) ? NULL : &v->slot[t][index];
 }
 
-static bool is_ours(const struct tfjob *j, const json_t *object)
-{
-    return !strcmp(jget_str(kube_controller_of(object), "uid", ""), j->uid);
-}
-
 bool tfjob_node_is_dead(const struct tfjob_world *w, const json_t *pod)
 {
     const char *name = jget_str(pod, "spec.nodeName", "");
@@ -61,13 +56,13 @@ void tfjob_view_make(const struct tfjob_world *w, const struct tfjob *j, struct 
         if (s) {
             s->pod = w->pods[i];
             s->is = tfjob_pod_read(s->pod, j->uid);
-        } else if (is_ours(j, w->pods[i])) {
+        } else if (kube_controlled_by(w->pods[i], j->uid)) {
             out->extra_pods[out->nextra_pods++] = w->pods[i];
         }
     }
     for (size_t i = 0; i < w->nservices; i++) {
         struct tfjob_slot *s = slot_of(j, out, w->services[i]);
-        bool ours = is_ours(j, w->services[i]);
+        bool ours = kube_controlled_by(w->services[i], j->uid);
         if (s) {
             s->service = w->services[i];
             s->service_foreign = !ours;

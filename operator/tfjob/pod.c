@@ -145,7 +145,7 @@ struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid)
     struct tfjob_pod p = {.state = TFJOB_POD_NONE};
     if (!pod)
         return p;
-    if (strcmp(jget_str(kube_controller_of(pod), "uid", ""), owner_uid)) {
+    if (!kube_controlled_by(pod, owner_uid)) {
         p.state = TFJOB_POD_FOREIGN;
         return p;
     }

@@ -84,15 +84,10 @@ static json_t *service(const struct tfjob *j, const char *name)
         "http", "port", BOARD_PORT, "targetPort", "http");
 }
 
-static bool is_ours(const struct tfjob_turn *t, const json_t *object)
-{
-    return !strcmp(jget_str(kube_controller_of(object), "uid", ""), t->job.uid);
-}
-
 static void put(
     struct tfjob_turn *t, const struct kube_res *res, json_t *desired_take, const json_t *there)
 {
-    if (there && !is_ours(t, there)) {
+    if (there && !kube_controlled_by(there, t->job.uid)) {
         turn_event(t, true, "TensorBoardFailed",
             "%s %s exists and does not belong to this job: delete it, or choose another name for the job",
             res->kind, kube_name(there));
@@ -111,8 +106,8 @@ void turn_board(struct tfjob_turn *t)
         put(t, &kube_deployments, deployment(&t->job, name), w->board);
         return;
     }
-    if (w->board && is_ours(t, w->board))
+    if (w->board && kube_controlled_by(w->board, t->job.uid))
         plan_delete(t->plan, &kube_deployments, w->board, -1, "Background");
-    if (w->board_service && is_ours(t, w->board_service))
+    if (w->board_service && kube_controlled_by(w->board_service, t->job.uid))
         plan_delete(t->plan, &kube_services, w->board_service, -1, NULL);
 }
