@@ -69,7 +69,7 @@ void ops_fill_entry(struct fs *fs, const struct inode *n, struct fuse_entry_para
     memset(p, 0, sizeof *p);
     p->ino = n->ino;
     p->generation = n->generation;
-    p->attr_timeout = p->entry_timeout = tree_believed(fs->tree, n, fs->timeout);
+    p->attr_timeout = p->entry_timeout = tree_valid_for(fs->tree, n, fs->timeout);
     ops_attr(fs, n, &p->attr);
 }
 
@@ -144,7 +144,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
     }
     if (err_errno(&e) == ENOENT && fs->absence > 0) {
         struct fuse_entry_param p = {
-            .entry_timeout = tree_absence_believed(fs->tree, dir, fs->absence)};
+            .entry_timeout = tree_absence_valid_for(fs->tree, dir, fs->absence)};
         fuse_reply_entry(req, &p);
         return;
     }
@@ -179,7 +179,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     let_it_ask(fs, &n);
     ops_attr(fs, &n, &st);
     fuse_reply_attr(
-        req, &st, n.flags & INODE_UNLINKED ? 0 : tree_believed(fs->tree, &n, fs->timeout));
+        req, &st, n.flags & INODE_UNLINKED ? 0 : tree_valid_for(fs->tree, &n, fs->timeout));
 }
 
 static int64_t ns_of(const struct timespec *ts) { return ts->tv_sec * NS_PER_S + ts->tv_nsec; }
@@ -223,7 +223,7 @@ static void op_setattr(
         return;
     }
     ops_attr(fs, &n, &st);
-    fuse_reply_attr(req, &st, tree_believed(fs->tree, &n, fs->timeout));
+    fuse_reply_attr(req, &st, tree_valid_for(fs->tree, &n, fs->timeout));
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)

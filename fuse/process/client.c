@@ -336,6 +336,7 @@ static int build(struct client *c, bool resume, struct err *e)
         .stores = c->stores,
         .sync_ns = sync,
         .changed = inval_add,
+        .will_block = loop_will_block,
         .user = fs->inval};
     if (!(fs->tree = tree_new(&tc, e)))
         return -1;

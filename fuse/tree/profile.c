@@ -26,7 +26,7 @@ bool profile_is_small(uint64_t files, uint64_t bytes)
     return files >= ENOUGH && bytes / files <= SMALL_MEAN;
 }
 
-static int add(void *user, const struct store_entry *entry)
+static int sample_add(void *user, const struct store_entry *entry)
 {
     struct sample *s = user;
     if (!entry->st.is_dir) {
@@ -44,7 +44,7 @@ static bool stores_are_small(const struct conf *conf, struct store *const *store
         struct sample s = {0};
         struct err e = ERR_INIT;
         cleanup_free char *cursor = NULL;
-        if (store_list_tree(stores[i], "", &cursor, add, &s, &e)) {
+        if (store_list_tree(stores[i], "", &cursor, sample_add, &s, &e)) {
             log_kv(
                 LOG_INFO, "the profile is open: a store could not be listed", "error", e.msg, NULL);
             return false;

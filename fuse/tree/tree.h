@@ -22,7 +22,9 @@ struct tree_conf {
     /* A name now means something else, or nothing; or (name "") a directory that was listed has
      * other names: tell the kernel. Called with locks held: must only queue. */
     void (*changed)(void *user, uint64_t dir, const char *name);
-    void *user;
+    void *user; /* of changed */
+    /* What follows may wait for a store; NULL: no matter. */
+    void (*will_block)(void);
 };
 /* puts the mounts' roots into the index */
 struct tree *tree_new(const struct tree_conf *conf, struct err *e);
@@ -40,9 +42,9 @@ int tree_fill(struct tree *t, uint64_t dir, uint64_t cookie, struct err *e);
 bool tree_is_old(struct tree *t, const struct inode *dir);
 /* How long the kernel may believe what is known of n without asking again, in seconds, at most
  * `most`: until it, or its listing, is too old. 0: not at all. */
-double tree_believed(const struct tree *t, const struct inode *n, double most);
+double tree_valid_for(const struct tree *t, const struct inode *n, double most);
 /* … that dir has no such name */
-double tree_absence_believed(const struct tree *t, uint64_t dir, double most);
+double tree_absence_valid_for(const struct tree *t, uint64_t dir, double most);
 /* complete and fresh: before rmdir, rename over */
 int tree_fill_all(struct tree *t, uint64_t dir, struct err *e);
 
@@ -54,6 +56,5 @@ int tree_where(struct tree *t, uint64_t ino, struct store **store, unsigned *mou
 int tree_where_child(struct tree *t, uint64_t dir, const char *name, struct store **store,
     unsigned *mount, char path[INODE_PATH_MAX], struct err *e);
 bool tree_writable(const struct tree *t, unsigned mount);
-int64_t tree_sync_ns(const struct tree *t);
 
 #endif

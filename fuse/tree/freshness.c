@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For how long what is known of names is believed: within the metadata sync interval, and as long
+ * as a store that failed is left alone. */
+#include "fuse/tree/impl.h"
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+
+#define ABSENCE_S 1 /* for so long an absent name is believed where files can be written */
+#define DOWN_S    5 /* for so long a store that failed is not asked for what is known */
+
+uint32_t tree_now_s(void) { return (uint32_t)(clock_real_ns() / NS_PER_S); }
+
+bool tree_is_fresh(const struct tree *t, uint32_t when_s)
+{
+    return (int64_t)(tree_now_s() - when_s) * NS_PER_S < t->c.sync_ns;
+}
+
+/* That a name is absent is believed for a shorter time where somebody may be writing: programs wait
+ * for files of others. */
+bool tree_is_fresh_absence(const struct tree *t, uint32_t when_s)
+{
+    return tree_is_fresh(t, when_s) && (t->c.conf->read_only || tree_now_s() - when_s <= ABSENCE_S);
+}
+
+bool tree_is_ours(const struct inode *n)
+{
+    return n->flags
+        & (INODE_LOCAL | INODE_STAGED | INODE_DIRTY | INODE_MOUNT | INODE_MOUNTPOINT_DIR);
+}
+
+/* Seconds until what was so at when_s is too old; not above 0: it is. */
+static double fresh_for(const struct tree *t, uint32_t when_s)
+{
+    return (double)((int64_t)when_s * NS_PER_S + t->c.sync_ns - clock_real_ns()) / (double)NS_PER_S;
+}
+
+/* A listing that is too old already says nothing here: each path through the directory would be
+ * asked for. */
+static double listing_valid_for(const struct tree *t, const struct inode *d, double most)
+{
+    double left = (d->flags & INODE_DIR) && (d->flags & INODE_LISTED) ? fresh_for(t, d->listed_s)
+                                                                      : 0;
+    return left > 0 ? MIN(left, most) : most;
+}
+
+double tree_valid_for(const struct tree *t, const struct inode *n, double most)
+{
+    double own = tree_is_ours(n) ? most : fresh_for(t, n->synced_s);
+    return MAX(0.0, MIN(own, listing_valid_for(t, n, most)));
+}
+
+double tree_absence_valid_for(const struct tree *t, uint64_t dir, double most)
+{
+    struct inode d;
+    return inodes_get(t->c.inodes, dir, &d) ? 0 : listing_valid_for(t, &d, most);
+}
+
+/* May what is known be served though the store fails? */
+bool tree_survives(struct tree *t, unsigned mount, const struct err *e)
+{
+    if (e->cls != ERR_RETRY && e->cls != ERR_DENIED)
+        return false;
+    if (mount >= INODE_NO_MOUNT)
+        return true;
+    pthread_mutex_lock(&t->mu);
+    t->why = *e;
+    t->why_mount = mount;
+    pthread_mutex_unlock(&t->mu);
+    atomic_store(&t->failed_s[mount], tree_now_s());
+    return true;
+}
+
+bool tree_store_is_down(const struct tree *t, unsigned mount)
+{
+    return mount < INODE_NO_MOUNT && tree_now_s() - atomic_load(&t->failed_s[mount]) < DOWN_S;
+}
+
+bool tree_is_complete(struct tree *t, uint64_t dir, struct inode *d)
+{
+    if (inodes_get(t->c.inodes, dir, d) || !(d->flags & INODE_DIR))
+        return true;
+    if (d->mount == INODE_NO_MOUNT || (d->flags & INODE_LOCAL))
+        return true;
+    return (d->flags & INODE_LISTED) && tree_is_fresh(t, d->listed_s);
+}
+
+bool tree_is_old(struct tree *t, const struct inode *dir)
+{
+    struct inode d;
+    return (dir->flags & INODE_DIR) && (dir->flags & INODE_LISTED)
+        && !tree_is_complete(t, dir->ino, &d);
+}
+
+/* For a name that cannot be asked for: tree_store_is_down(). */
+int tree_fail_down(struct tree *t, unsigned mount, const char *name, struct err *e)
+{
+    pthread_mutex_lock(&t->mu);
+    bool known = t->why_mount == mount && t->why.msg[0];
+    if (known)
+        *e = t->why;
+    pthread_mutex_unlock(&t->mu);
+    return known ? err_wrap(e, "%s: the store did not answer a moment ago", name)
+                 : err_set(e, ERR_RETRY, "%s: the store did not answer a moment ago", name);
+}
