@@ -10,8 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SKIPS_MAX    512
-#define PROMOTE_HITS 2
+#define BLOCKED_NS    (10 * NS_PER_S)
+#define RESERVE_TRIES 256
+
+#define SKIPS_MAX     512
+#define PROMOTE_HITS  2
 /* bytes that somebody may wait for while they are copied */
 #define SETTLE_MAX (UINT64_C(256) << 20)
 
@@ -57,37 +60,6 @@ void evict_slot(struct cache *c, uint32_t id)
 
 /* -- between tiers --------------------------------------------------------------------------- */
 
-static int write_exactly(int fd, const void *data, size_t len, uint64_t off)
-{
-    /* a short write means a full disk: not worth a retry */
-    return pwrite(fd, data, len, (off_t)off) == (ssize_t)len ? 0 : -1;
-}
-
-static int copy_blocks(struct node *n, const struct place *to)
-{
-    struct cache *c = n->c;
-    char *buf = budget_buffer(&c->budget, CACHE_BLOCK);
-    int rc = buf ? 0 : -1;
-    for (uint32_t b = 0; b < n->nblocks && rc == 0; b++) {
-        uint32_t len = block_len(n, b);
-        uint64_t off = (uint64_t)b * CACHE_BLOCK;
-        uint32_t crc = node_seg(n, b)->crc[b % SEG_BLOCKS];
-        if (pread(n->fd, buf, len, (off_t)(n->base + off)) != (ssize_t)len
-            || crc32c(0, buf, len) != crc)
-            rc = -1;
-        else
-            rc = write_exactly(to->fd, buf, len, to->base + off);
-        if (rc == 0 && to->side_fd >= 0) {
-            unsigned char record[META_SIDE_RECORD];
-            meta_side_put(record, &n->id, b, crc);
-            rc = write_exactly(to->side_fd, record, sizeof record,
-                META_SIDE_HEADER + (uint64_t)b * META_SIDE_RECORD);
-        }
-    }
-    budget_buffer_put(&c->budget, buf, CACHE_BLOCK);
-    return rc;
-}
-
 /* n is ours alone still? Then `to` becomes its place, and *old is what it was. */
 static bool commit_move(struct node *n, const struct place *to, uint64_t pages, struct place *old)
 {
@@ -132,7 +104,7 @@ static int move_file(struct cache *c, uint32_t id, int to_tier)
     bool reserved = tier_reserve(c, to_tier, pages) == 0;
     bool created = reserved && node_load(n, NULL) == 0 && node_complete(n)
         && node_create(n, to_tier, &to) == 0;
-    bool copied = created && copy_blocks(n, &to) == 0;
+    bool copied = created && move_copy(n, &to) == 0;
     if (copied && commit_move(n, &to, pages, &old)) {
         struct tier *t = &c->tiers[old.tier];
         node_close_place(c, &old);
@@ -342,4 +314,143 @@ void evict_background(struct cache *c, int tier)
         c->tiers[tier].evicting = false;
         free(v);
     }
+}
+
+int tier_reserve(struct cache *c, int tier, uint64_t pages)
+{
+    struct tier *t = &c->tiers[tier];
+    for (int tries = 0; tries < RESERVE_TRIES; tries++) {
+        pthread_mutex_lock(&c->mu);
+        bool blocked = t->blocked_ns > clock_mono_ns();
+        bool room = !blocked && t->used + pages <= t->quota;
+        if (room)
+            t->used += pages;
+        if (room && t->used > tier_high_mark(t) && !t->evicting)
+            evict_background(c, tier);
+        pthread_mutex_unlock(&c->mu);
+        if (room)
+            return 0;
+        if (blocked || pages > t->quota || !evict_one(c, tier))
+            break;
+    }
+    atomic_fetch_add(&c->full, 1);
+    return -1;
+}
+
+void tier_full(struct cache *c, int tier)
+{
+    struct tier *t = &c->tiers[tier];
+    int64_t now = clock_mono_ns();
+    atomic_fetch_add(&c->full, 1);
+    pthread_mutex_lock(&c->mu);
+    bool first = t->blocked_ns <= now;
+    t->blocked_ns = now + BLOCKED_NS;
+    pthread_mutex_unlock(&c->mu);
+    if (!first)
+        return;
+    log_warn(
+        "cache: no room left on %s although the quota is not used up: not caching there for %d s",
+        t->dir ? t->dir : "the memory tier", (int)(BLOCKED_NS / NS_PER_S));
+    /* so that there is something to come back to */
+    for (int i = 0; i < 16 && evict_one(c, tier); i++)
+        ;
+}
+
+/* All that is there of the file was written or verified by us: whoever opens it next need not do so
+ * again. */
+static bool trust_all(struct node *n, int64_t *mtime)
+{
+    if (n->fd < 0 || n->tier < 0 || !n->c->tiers[n->tier].dir)
+        return false;
+    for (uint32_t i = 0; i < n->nsegs; i++) {
+        struct seg *s = n->segs[i];
+        if (s && atomic_load(&s->trusted) != atomic_load(&s->valid))
+            return false;
+    }
+    struct stat st;
+    if (fstat(n->fd, &st))
+        return false;
+    *mtime = object_mtime(&st);
+    return true;
+}
+
+void node_put(struct node *n)
+{
+    struct cache *c = n->c;
+    uint32_t id = n->slot;
+    int64_t mtime = 0;
+    pthread_mutex_lock(&c->mu);
+    if (n->refs > 1) {
+        n->refs--;
+        pthread_mutex_unlock(&c->mu);
+        return;
+    }
+    bool complete = c->slots[id].flags & SLOT_COMPLETE, stale = !complete || !c->slots[id].place;
+    pthread_mutex_unlock(&c->mu);
+    bool trusted = stale && trust_all(n, &mtime); /* our ref is still held */
+
+    pthread_mutex_lock(&c->mu);
+    if (--n->refs) {
+        pthread_mutex_unlock(&c->mu);
+        return;
+    }
+    struct slot *s = &c->slots[id];
+    if (trusted) {
+        s->place = mtime;
+        s->flags |= SLOT_TRUSTED;
+    } else if (stale && n->own_fd) {
+        s->flags &= (uint8_t)~SLOT_TRUSTED;
+    }
+    if (s->flags & (SLOT_DEAD | SLOT_DROP) || !s->valid) {
+        evict_slot(c, id); /* unlocks */
+        return;
+    }
+    evict_promote(c, id);
+    if (n->resident) {
+        pthread_mutex_unlock(&c->mu);
+        return;
+    }
+    s->node = NULL;
+    if (n->nblocks == 1 && n->segs[0]) /* NULL: it was never loaded */
+        s->crc0 = n->segs[0]->crc[0];
+    pthread_mutex_unlock(&c->mu);
+    node_free(n);
+    if (trusted && complete)
+        slot_persist(c, id);
+}
+
+/* Takes the file out of sight: its bytes go now, or with its last reader. cache.mu is held on
+ * entry, not on return. */
+static void detach(struct cache *c, uint32_t id)
+{
+    struct slot *s = &c->slots[id];
+    if (!s->node || s->node->refs == 0) {
+        evict_slot(c, id);
+        return;
+    }
+    keep_unpin(c, id);
+    node_join_units(c, s->node);
+    s = &c->slots[id];
+    s3f_remove(&c->tiers[s->tier].queue, id);
+    slot_unhash(c, id);
+    s->flags |= SLOT_DEAD;
+    pthread_mutex_unlock(&c->mu);
+    slot_persist(c, id); /* a restart must not find it */
+}
+
+void cache_supersede(struct cache *c, uint32_t id)
+{
+    uint32_t other = NONE;
+    do {
+        pthread_mutex_lock(&c->mu);
+        const struct slot *s = &c->slots[id];
+        other = s->flags & SLOT_DEAD ? NONE : slot_find_but(c, s->path, NULL, id);
+        /* opened after us: it is we who are old */
+        if (other != NONE && (int32_t)(c->slots[other].born - s->born) > 0)
+            other = c->slots[other].valid ? id : NONE;
+        if (other != NONE)
+            detach(c, other);
+        else
+            pthread_mutex_unlock(&c->mu);
+    } while (other != NONE && other != id);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* priv — what the files of the cache share. Layers: cache.c (lifecycle), read.c (readers) → fetch.c
- * (single flight, landing) → block.c (one block: written, verified, taken away) → node.c (an open
- * file) → tier.c (room and files), slot.c (what is cached), evict.c (who goes), keep.c (who stays).
+/* priv — what the files of the cache share. Layers, each calls those below it only: cache.c
+ * (lifecycle); pin.c, adopt.c; open.c (opens, closes, drops); read.c; readahead.c; fetch.c (single
+ * flight); fill.c (a block's way to a tier); evict.c (room, victims, moves, the last reference);
+ * move.c, block.c (verify, forget, punch); object.c (an open version); table.c (the table on disk);
+ * catalogue.c (what is cached), media.c (files and arenas).
  *
  * Locks. cache.mu: slots, hash, queues, tiers' counters, nodes' refs. node.mu: one open file's
  * fetches and the changes of its valid bits; held over I/O to that file's own data at most.
@@ -19,6 +21,7 @@
 #include "lib/base/pool.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #define SEG_BLOCKS  64u
 #define SEG_BYTES   ((uint64_t)SEG_BLOCKS * CACHE_BLOCK)
@@ -218,6 +221,22 @@ uint32_t slot_find(const struct cache *c, const uint64_t path[2], const uint64_t
 uint32_t slot_find_but(
     const struct cache *c, const uint64_t path[2], const uint64_t *version, uint32_t but);
 uint32_t slot_new(struct cache *c, enum slot_kind kind); /* NONE: no memory */
+void slot_rehash(struct cache *c);
+void tier_queue_init(struct cache *c, struct tier *t);
+uint64_t tier_high_mark(const struct tier *t);
+void catalogue_split(struct cache *c, struct node *n);
+void catalogue_find_units(struct cache *c, struct node *n);
+int64_t object_mtime(const struct stat *st);
+/* Bytes that are here of segments [first, end). */
+uint64_t object_bytes(struct node *n, uint32_t first, uint32_t end);
+struct node *cache_open_object(
+    struct cache *c, const struct cache_key *key, bool handle, struct err *e);
+void readahead_note(struct cache_file *f, uint64_t off, size_t len);
+int move_copy(struct node *n, const struct place *to);
+/* pread and pwrite of all of it; -1: errno (EIO where the file ends early). */
+int media_write(int fd, const void *data, size_t len, uint64_t off);
+int media_read(int fd, void *data, size_t len, uint64_t off);
+int block_write_side(struct node *n, uint32_t block, const unsigned char record[META_SIDE_RECORD]);
 void slot_hash(struct cache *c, uint32_t id);
 void slot_unhash(struct cache *c, uint32_t id);
 void slot_free(struct cache *c, uint32_t id);

@@ -12,64 +12,6 @@
 #define SETTLE_TRIES    100 /* for those who read it to finish */
 #define SETTLE_PAUSE_NS (10 * NS_PER_MS)
 
-/* Half of the disk; of memory, where there is nothing else. */
-uint64_t keep_most(const struct cache *c)
-{
-    uint64_t sum = 0;
-    bool lasts = tier_lasting(c) >= 0;
-    for (size_t i = 0; i < c->ntiers; i++)
-        sum += lasts && !c->tiers[i].dir ? 0 : c->tiers[i].quota;
-    return sum / 2;
-}
-
-/* Takes the units of a file out of their queue, or puts them in. */
-static void dequeue(struct cache *c, uint32_t id)
-{
-    struct s3f *queue = &c->tiers[c->slots[id].tier].queue;
-    s3f_remove(queue, id);
-    for (uint32_t seg = c->slots[id].owner; seg != NONE; seg = c->slots[seg].chain)
-        s3f_remove(queue, seg);
-}
-
-static void enqueue(struct cache *c, uint32_t id)
-{
-    const struct slot *s = &c->slots[id];
-    for (uint32_t seg = s->owner; seg != NONE; seg = c->slots[seg].chain)
-        slot_enqueue(c, seg);
-    if (!(s->flags & SLOT_SPLIT) && s->pages)
-        slot_enqueue(c, id);
-}
-
-bool keep_pin(struct cache *c, uint32_t id, uint64_t pages)
-{
-    struct slot *s = &c->slots[id];
-    bool was = s->flags & SLOT_PINNED;
-    uint64_t had = was ? s->reserved : 0;
-    if (was && pages <= had)
-        return true;
-    if (c->pin_pages - had + pages > keep_most(c))
-        return false;
-    c->pin_pages += pages - had;
-    s->reserved = (uint32_t)pages;
-    if (was)
-        return true;
-    c->npinned++;
-    s->flags |= SLOT_PINNED;
-    dequeue(c, id);
-    return true;
-}
-
-void keep_unpin(struct cache *c, uint32_t id)
-{
-    struct slot *s = &c->slots[id];
-    if (!(s->flags & SLOT_PINNED))
-        return;
-    c->pin_pages -= s->reserved;
-    c->npinned--;
-    s->flags &= (uint8_t)~SLOT_PINNED;
-    enqueue(c, id);
-}
-
 static uint64_t pages_of(const struct node *n, uint64_t blocks)
 {
     return MIN(blocks * (CACHE_BLOCK / PAGE), to_pages(n->id.size));

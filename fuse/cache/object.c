@@ -77,7 +77,7 @@ struct seg *node_seg_make(struct node *n, uint32_t block)
     return s;
 }
 
-static int64_t mtime_of(const struct stat *st)
+int64_t object_mtime(const struct stat *st)
 {
     return st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec;
 }
@@ -139,7 +139,7 @@ static int load_disk(struct node *n)
     atomic_store(&n->fd, fd);
     if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != n->id.size)
         return -1;
-    bool same = n->id.mtime_ns && n->id.mtime_ns == mtime_of(&st)
+    bool same = n->id.mtime_ns && n->id.mtime_ns == object_mtime(&st)
         && (n->id.valid == n->nblocks || n->was_trusted);
     if (n->nblocks == 1) {
         struct seg *s = node_seg_make(n, 0);
@@ -160,7 +160,7 @@ static int load_disk(struct node *n)
 }
 
 /* Bytes that are here of segments [first, end). */
-static uint64_t valid_bytes(struct node *n, uint32_t first, uint32_t end)
+uint64_t object_bytes(struct node *n, uint32_t first, uint32_t end)
 {
     uint64_t bytes = 0;
     for (uint32_t i = first; i < end; i++) {
@@ -172,49 +172,6 @@ static uint64_t valid_bytes(struct node *n, uint32_t first, uint32_t end)
             bytes -= CACHE_BLOCK - block_len(n, last);
     }
     return bytes;
-}
-
-/* The queue's units of a partial file of many segments are its segments; cache.mu is held. The
- * first unit of an idle file stood for all of it. */
-static void split_units(struct cache *c, struct node *n)
-{
-    struct slot *s = &c->slots[n->slot];
-    struct tier *t = &c->tiers[s->tier];
-    s3f_remove(&t->queue, n->slot);
-    uint64_t pages = 0;
-    for (uint32_t i = 0; i < n->nsegs; i++) {
-        struct seg *seg = n->segs[i];
-        uint64_t bytes = valid_bytes(n, i, i + 1);
-        if (!bytes)
-            continue;
-        uint32_t id = slot_seg_new(c, n->slot, i, (uint32_t)to_pages(bytes));
-        if (id == NONE)
-            continue; /* not evictable until it is opened again */
-        pages += to_pages(bytes);
-        seg->unit = id;
-    }
-    s = &c->slots[n->slot];
-    t->used += pages - s->pages; /* a kill -9 may have left the count behind by a block or two */
-    s->pages = 0;
-    s->valid = atomic_load(&n->nvalid);
-    s->flags |= SLOT_SPLIT;
-}
-
-/* The file was open before: its segments are in the queue. cache.mu is held. */
-static void find_units(struct cache *c, struct node *n)
-{
-    for (uint32_t id = c->slots[n->slot].owner, next; id != NONE; id = next) {
-        next = c->slots[id].chain;
-        struct seg *seg = n->segs[c->slots[id].seg];
-        if (seg) {
-            seg->unit = id;
-            continue;
-        }
-        /* its records are gone from the sidecar */
-        c->tiers[c->slots[id].tier].used -= c->slots[id].pages;
-        slot_seg_free(c, id);
-    }
-    c->slots[n->slot].valid = atomic_load(&n->nvalid);
 }
 
 /* The table may be behind the sidecar (or the sidecar damaged): what was found is what counts. */
@@ -238,12 +195,12 @@ static void reconcile(struct cache *c, struct node *n)
         node_join_units(c, n);
     bool dead = s->flags & SLOT_DEAD; /* in no queue, and stays out */
     if (n->nsegs > 1 && !complete && s->flags & SLOT_SPLIT) {
-        find_units(c, n);
+        catalogue_find_units(c, n);
     } else if (n->nsegs > 1 && !complete && !dead) {
-        split_units(c, n);
+        catalogue_split(c, n);
     } else {
         struct tier *t = &c->tiers[s->tier];
-        uint64_t pages = to_pages(valid_bytes(n, 0, n->nsegs));
+        uint64_t pages = to_pages(object_bytes(n, 0, n->nsegs));
         t->used += pages - s->pages;
         s->pages = (uint32_t)pages;
         if (s->unit.queue == S3F_OUT && pages && !dead)
@@ -441,106 +398,6 @@ int node_open_data(struct node *n, int tier)
     return 0;
 }
 
-/* -- counting -------------------------------------------------------------------------------- */
-
-static void account_seg(struct cache *c, struct node *n, uint32_t seg, int64_t pages)
-{
-    struct seg *sg = n->segs[seg];
-    if (sg->unit == NONE && pages > 0)
-        sg->unit = slot_seg_new(c, n->slot, seg, 0);
-    if (sg->unit == NONE) { /* no memory for a unit: counted, but not evictable alone */
-        c->slots[n->slot].pages = (uint32_t)((int64_t)c->slots[n->slot].pages + pages);
-        return;
-    }
-    struct slot *u = &c->slots[sg->unit];
-    u->pages = (uint32_t)((int64_t)u->pages + pages);
-    s3f_weigh(&c->tiers[u->tier].queue, sg->unit, u->pages);
-    if (u->pages == 0) {
-        slot_seg_free(c, sg->unit);
-        sg->unit = NONE;
-    }
-}
-
-void node_account(struct node *n, uint32_t seg, int32_t blocks, int64_t pages)
-{
-    struct cache *c = n->c;
-    pthread_mutex_lock(&c->mu);
-    struct slot *f = &c->slots[n->slot];
-    struct tier *t = &c->tiers[f->tier];
-    bool had = f->valid > 0;
-    f->valid = (uint32_t)((int64_t)f->valid + blocks);
-    if (had != (f->valid > 0))
-        c->nwith_data += f->valid ? 1 : (uint64_t)-1;
-    if (f->flags & SLOT_DEAD) {
-        f->pages = (uint32_t)((int64_t)f->pages + pages);
-    } else if (n->nsegs > 1 && !(f->flags & SLOT_COMPLETE)) {
-        account_seg(c, n, seg, pages);
-    } else {
-        f->pages = (uint32_t)((int64_t)f->pages + pages);
-        if (f->unit.queue == S3F_OUT && f->pages)
-            slot_enqueue(c, n->slot);
-        else if (!f->pages)
-            s3f_remove(&t->queue, n->slot);
-        else
-            s3f_weigh(&t->queue, n->slot, f->pages);
-        if (n->nblocks == 1 && f->valid)
-            f->crc0 = n->segs[0]->crc[0];
-    }
-    pthread_mutex_unlock(&c->mu);
-}
-
-void node_join_units(struct cache *c, struct node *n)
-{
-    uint64_t pages = 0;
-    while (c->slots[n->slot].owner != NONE) {
-        uint32_t id = c->slots[n->slot].owner;
-        pages += c->slots[id].pages;
-        struct seg *sg = n->segs[c->slots[id].seg];
-        if (sg)
-            sg->unit = NONE;
-        slot_seg_free(c, id);
-    }
-    struct slot *f = &c->slots[n->slot];
-    f->pages = (uint32_t)(f->pages + pages);
-    f->flags &= (uint8_t)~SLOT_SPLIT;
-}
-
-void node_finished(struct node *n)
-{
-    struct cache *c = n->c;
-    struct stat st;
-    int64_t mtime = fstat(n->fd, &st) ? 0 : mtime_of(&st);
-    pthread_mutex_lock(&c->mu);
-    struct slot *f = &c->slots[n->slot];
-    struct tier *t = &c->tiers[f->tier];
-    if (n->nsegs > 1 && !(f->flags & SLOT_COMPLETE)) {
-        node_join_units(c, n);
-        if (!(f->flags & SLOT_DEAD))
-            slot_enqueue(c, n->slot);
-    }
-    if (t->dir)
-        f->place = mtime;
-    if (!(f->flags & SLOT_COMPLETE)) {
-        f->flags |= SLOT_COMPLETE;
-        c->ncomplete++;
-    }
-    pthread_mutex_unlock(&c->mu);
-}
-
-void node_unfinished(struct node *n)
-{
-    struct cache *c = n->c;
-    pthread_mutex_lock(&c->mu);
-    struct slot *f = &c->slots[n->slot];
-    if (f->flags & SLOT_COMPLETE) {
-        f->flags &= (uint8_t)~SLOT_COMPLETE;
-        c->ncomplete--;
-        if (n->nsegs > 1 && !(f->flags & SLOT_DEAD))
-            split_units(c, n);
-    }
-    pthread_mutex_unlock(&c->mu);
-}
-
 /* -- the end --------------------------------------------------------------------------------- */
 
 void node_ref(struct node *n)
@@ -548,67 +405,4 @@ void node_ref(struct node *n)
     pthread_mutex_lock(&n->c->mu);
     n->refs++;
     pthread_mutex_unlock(&n->c->mu);
-}
-
-/* All that is there of the file was written or verified by us: whoever opens it next need not do so
- * again. */
-static bool trust_all(struct node *n, int64_t *mtime)
-{
-    if (n->fd < 0 || n->tier < 0 || !n->c->tiers[n->tier].dir)
-        return false;
-    for (uint32_t i = 0; i < n->nsegs; i++) {
-        struct seg *s = n->segs[i];
-        if (s && atomic_load(&s->trusted) != atomic_load(&s->valid))
-            return false;
-    }
-    struct stat st;
-    if (fstat(n->fd, &st))
-        return false;
-    *mtime = mtime_of(&st);
-    return true;
-}
-
-void node_put(struct node *n)
-{
-    struct cache *c = n->c;
-    uint32_t id = n->slot;
-    int64_t mtime = 0;
-    pthread_mutex_lock(&c->mu);
-    if (n->refs > 1) {
-        n->refs--;
-        pthread_mutex_unlock(&c->mu);
-        return;
-    }
-    bool complete = c->slots[id].flags & SLOT_COMPLETE, stale = !complete || !c->slots[id].place;
-    pthread_mutex_unlock(&c->mu);
-    bool trusted = stale && trust_all(n, &mtime); /* our ref is still held */
-
-    pthread_mutex_lock(&c->mu);
-    if (--n->refs) {
-        pthread_mutex_unlock(&c->mu);
-        return;
-    }
-    struct slot *s = &c->slots[id];
-    if (trusted) {
-        s->place = mtime;
-        s->flags |= SLOT_TRUSTED;
-    } else if (stale && n->own_fd) {
-        s->flags &= (uint8_t)~SLOT_TRUSTED;
-    }
-    if (s->flags & (SLOT_DEAD | SLOT_DROP) || !s->valid) {
-        evict_slot(c, id); /* unlocks */
-        return;
-    }
-    evict_promote(c, id);
-    if (n->resident) {
-        pthread_mutex_unlock(&c->mu);
-        return;
-    }
-    s->node = NULL;
-    if (n->nblocks == 1 && n->segs[0]) /* NULL: it was never loaded */
-        s->crc0 = n->segs[0]->crc[0];
-    pthread_mutex_unlock(&c->mu);
-    node_free(n);
-    if (trusted && complete)
-        slot_persist(c, id);
 }

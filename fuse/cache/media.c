@@ -16,43 +16,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BLOCKED_NS    (10 * NS_PER_S)
-#define RESERVE_TRIES 256
-
-static uint64_t high_mark(const struct tier *t) { return t->quota - t->quota / 20; }
-
-static struct s3f_unit *unit_at(void *user, uint32_t id)
-{
-    struct cache *c = user;
-    return &c->slots[id].unit;
-}
-
-/* Hits that readers counted in the segment since the last look. */
-static unsigned unit_touched(void *user, uint32_t id)
-{
-    struct cache *c = user;
-    const struct slot *s = &c->slots[id];
-    bool whole = s->kind == SLOT_FILE;
-    struct node *n = whole ? s->node : c->slots[s->owner].node;
-    if (!n)
-        return 0;
-    unsigned hits = 0;
-    for (uint32_t i = whole ? 0 : s->seg; i < (whole ? n->nsegs : s->seg + 1); i++) {
-        struct seg *seg = atomic_load(&n->segs[i]);
-        if (seg)
-            hits += atomic_exchange(&seg->touched, 0);
-    }
-    return hits;
-}
-
 int tier_init(struct cache *c, struct tier *t, const struct conf_tier *conf, struct err *e)
 {
     static const char *const names[] = {[CONF_MEM] = "mem", [CONF_SSD] = "ssd", [CONF_HDD] = "hdd"};
     *t = (struct tier){.medium = conf->medium, .quota = (uint64_t)conf->quota / PAGE};
     for (int i = 0; i < ARENAS; i++)
         t->arenas[i] = -1;
-    struct s3f_ops ops = {unit_at, unit_touched, c};
-    s3f_init(&t->queue, t->quota, &ops);
+    tier_queue_init(c, t);
     if (conf->medium == CONF_MEM)
         return 0;
     if (!c->dir)
@@ -91,75 +61,6 @@ int tier_lasting(const struct cache *c)
         if (c->tiers[i].dir)
             return (int)i;
     return -1;
-}
-
-/* The fastest tier with free room for the whole file, else the slowest: new bytes push nothing out
- * of a faster tier; what turns out to be used again moves up (evict_promote). A pin survives the
- * process, so pinned bytes go to disk. */
-int tier_choose(struct cache *c, uint32_t slot)
-{
-    int64_t now = clock_mono_ns();
-    int best = -1;
-    pthread_mutex_lock(&c->mu);
-    uint64_t pages = to_pages(c->slots[slot].size);
-    bool lasts = c->slots[slot].flags & SLOT_PINNED && tier_lasting(c) >= 0;
-    for (size_t i = 0; i < c->ntiers; i++) {
-        const struct tier *t = &c->tiers[i];
-        if (!t->quota || t->blocked_ns > now || (lasts && !t->dir))
-            continue;
-        best = (int)i;
-        if (t->used + pages <= high_mark(t))
-            break;
-    }
-    pthread_mutex_unlock(&c->mu);
-    return best;
-}
-
-int tier_reserve(struct cache *c, int tier, uint64_t pages)
-{
-    struct tier *t = &c->tiers[tier];
-    for (int tries = 0; tries < RESERVE_TRIES; tries++) {
-        pthread_mutex_lock(&c->mu);
-        bool blocked = t->blocked_ns > clock_mono_ns();
-        bool room = !blocked && t->used + pages <= t->quota;
-        if (room)
-            t->used += pages;
-        if (room && t->used > high_mark(t) && !t->evicting)
-            evict_background(c, tier);
-        pthread_mutex_unlock(&c->mu);
-        if (room)
-            return 0;
-        if (blocked || pages > t->quota || !evict_one(c, tier))
-            break;
-    }
-    atomic_fetch_add(&c->full, 1);
-    return -1;
-}
-
-void tier_release(struct cache *c, int tier, uint64_t pages)
-{
-    pthread_mutex_lock(&c->mu);
-    c->tiers[tier].used -= pages;
-    pthread_mutex_unlock(&c->mu);
-}
-
-void tier_full(struct cache *c, int tier)
-{
-    struct tier *t = &c->tiers[tier];
-    int64_t now = clock_mono_ns();
-    atomic_fetch_add(&c->full, 1);
-    pthread_mutex_lock(&c->mu);
-    bool first = t->blocked_ns <= now;
-    t->blocked_ns = now + BLOCKED_NS;
-    pthread_mutex_unlock(&c->mu);
-    if (!first)
-        return;
-    log_warn(
-        "cache: no room left on %s although the quota is not used up: not caching there for %d s",
-        t->dir ? t->dir : "the memory tier", (int)(BLOCKED_NS / NS_PER_S));
-    /* so that there is something to come back to */
-    for (int i = 0; i < 16 && evict_one(c, tier); i++)
-        ;
 }
 
 char *tier_path(const struct tier *t, const struct meta_file *f, uint32_t slot, const char *suffix)
@@ -239,4 +140,41 @@ void tier_sweep(struct cache *c)
             cleanup_free char *path = path_join(c->tiers[t].dir, sub);
             sweep_dir(c, (int)t, path, before);
         }
+}
+
+/* pread and pwrite of all of it; -1: errno (EIO where the file ends early). */
+int media_write(int fd, const void *data, size_t len, uint64_t off)
+{
+    const char *p = data;
+    while (len) {
+        ssize_t n = pwrite(fd, p, len, (off_t)off);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n < 0 ? errno : ENOSPC;
+            return -1;
+        }
+        p += n;
+        len -= (size_t)n;
+        off += (uint64_t)n;
+    }
+    return 0;
+}
+
+int media_read(int fd, void *data, size_t len, uint64_t off)
+{
+    char *p = data;
+    while (len) {
+        ssize_t n = pread(fd, p, len, (off_t)off);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n < 0 ? errno : EIO;
+            return -1;
+        }
+        p += n;
+        len -= (size_t)n;
+        off += (uint64_t)n;
+    }
+    return 0;
 }

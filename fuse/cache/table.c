@@ -1,168 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of cached files on disk: a record a file, written as it changes, read at start-up. */
 #include "fuse/cache/priv.h"
 #include "lib/base/file.h"
-#include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define SLOTS_MIN  256u
 #define LOAD_CHUNK (1u << 20)
-
-static uint32_t bucket_of(const struct cache *c, const uint64_t path[2])
-{
-    return (uint32_t)path[0] & (c->nbuckets - 1);
-}
-
-uint32_t slot_find(const struct cache *c, const uint64_t path[2], const uint64_t *version)
-{
-    return slot_find_but(c, path, version, NONE);
-}
-
-uint32_t slot_find_but(
-    const struct cache *c, const uint64_t path[2], const uint64_t *version, uint32_t but)
-{
-    for (uint32_t id = c->buckets[bucket_of(c, path)]; id != NONE; id = c->slots[id].chain) {
-        const struct slot *s = &c->slots[id];
-        if (s->path[0] == path[0] && s->path[1] == path[1] && (!version || s->version == *version)
-            && id != but)
-            return id;
-    }
-    return NONE;
-}
-
-uint32_t slot_new(struct cache *c, enum slot_kind kind)
-{
-    if (c->free_slots == NONE && c->nslots == c->cap_slots) {
-        uint32_t cap = c->cap_slots ? c->cap_slots + c->cap_slots / 2 : SLOTS_MIN;
-        struct slot *bigger = realloc(c->slots, (size_t)cap * sizeof *bigger);
-        if (!bigger)
-            return NONE;
-        c->slots = bigger;
-        c->cap_slots = cap;
-    }
-    uint32_t id = c->free_slots;
-    if (id != NONE)
-        c->free_slots = c->slots[id].chain;
-    else
-        id = c->nslots++;
-    c->slots[id] = (struct slot){.kind = (uint8_t)kind, .chain = NONE, .owner = NONE};
-    return id;
-}
-
-static void rehash(struct cache *c)
-{
-    uint32_t n = c->nbuckets ? c->nbuckets * 2 : SLOTS_MIN;
-    uint32_t *buckets = malloc(n * sizeof *buckets);
-    if (!buckets)
-        return; /* longer chains are only slower; the first table is made by cache_new */
-    for (uint32_t i = 0; i < n; i++)
-        buckets[i] = NONE;
-    uint32_t old_n = c->nbuckets, *old = c->buckets;
-    c->buckets = buckets;
-    c->nbuckets = n;
-    for (uint32_t i = 0; i < old_n; i++)
-        for (uint32_t id = old[i], next; id != NONE; id = next) {
-            next = c->slots[id].chain;
-            uint32_t b = bucket_of(c, c->slots[id].path);
-            c->slots[id].chain = buckets[b];
-            buckets[b] = id;
-        }
-    free(old);
-}
-
-void slot_hash(struct cache *c, uint32_t id)
-{
-    if (c->nfiles >= c->nbuckets)
-        rehash(c);
-    uint32_t b = bucket_of(c, c->slots[id].path);
-    c->slots[id].chain = c->buckets[b];
-    c->buckets[b] = id;
-    c->nfiles++;
-}
-
-void slot_unhash(struct cache *c, uint32_t id)
-{
-    for (uint32_t *at = &c->buckets[bucket_of(c, c->slots[id].path)]; *at != NONE;
-         at = &c->slots[*at].chain)
-        if (*at == id) {
-            *at = c->slots[id].chain;
-            c->nfiles--;
-            return;
-        }
-}
-
-void slot_free(struct cache *c, uint32_t id)
-{
-    c->slots[id].kind = SLOT_FREE;
-    c->slots[id].chain = c->free_slots;
-    c->free_slots = id;
-}
-
-uint64_t slot_key(const struct cache *c, uint32_t id)
-{
-    const struct slot *s = &c->slots[id];
-    if (s->kind == SLOT_SEG)
-        return hash64_mix(c->slots[s->owner].path[0], s->seg + UINT64_C(1));
-    return s->path[0];
-}
-
-void slot_enqueue(struct cache *c, uint32_t id)
-{
-    const struct slot *s = &c->slots[id], *file = s->kind == SLOT_SEG ? &c->slots[s->owner] : s;
-    if (!(file->flags & SLOT_PINNED))
-        s3f_insert(&c->tiers[s->tier].queue, id, s->pages, slot_key(c, id));
-}
-
-uint32_t slot_seg_new(struct cache *c, uint32_t file, uint32_t seg, uint32_t pages)
-{
-    uint32_t id = slot_new(c, SLOT_SEG);
-    if (id == NONE)
-        return NONE;
-    struct slot *f = &c->slots[file], *u = &c->slots[id];
-    u->owner = file;
-    u->seg = seg;
-    u->tier = f->tier;
-    u->pages = pages;
-    u->chain = f->owner;
-    f->owner = id;
-    f->flags |= SLOT_SPLIT;
-    slot_enqueue(c, id);
-    return id;
-}
-
-void slot_seg_free(struct cache *c, uint32_t id)
-{
-    struct slot *u = &c->slots[id];
-    s3f_remove(&c->tiers[u->tier].queue, id);
-    for (uint32_t *at = &c->slots[u->owner].owner; *at != NONE; at = &c->slots[*at].chain)
-        if (*at == id) {
-            *at = u->chain;
-            break;
-        }
-    slot_free(c, id);
-}
-
-struct meta_file slot_meta(const struct cache *c, uint32_t id)
-{
-    const struct slot *s = &c->slots[id];
-    return (struct meta_file){
-        .path = {s->path[0], s->path[1]},
-        .version = s->version,
-        .size = s->size,
-        .mtime_ns = s->place,
-        .valid = s->valid,
-        .pages = s->pages,
-        .crc0 = s->crc0,
-        .medium = (uint8_t)c->tiers[s->tier].medium,
-        .flags = s->flags & SLOT_PINNED,
-    };
-}
 
 void slot_persist(struct cache *c, uint32_t id)
 {
@@ -187,8 +35,6 @@ void slot_persist(struct cache *c, uint32_t id)
         log_debug("cache: a record of the table could not be written: %s", strerror(errno));
     pthread_mutex_unlock(&c->table_mu);
 }
-
-/* -- start-up -------------------------------------------------------------------------------- */
 
 static void read_boot_id(char boot[META_BOOT_LEN])
 {
@@ -266,7 +112,7 @@ static int load_records(struct cache *c, bool same_boot, struct err *e)
 int slot_load(struct cache *c, struct err *e)
 {
     c->free_slots = NONE;
-    rehash(c);
+    slot_rehash(c);
     if (!c->buckets)
         return err_sys(e, ENOMEM, "start the cache");
     if (c->table_fd < 0)
