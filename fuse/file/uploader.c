@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread that uploads by itself: what failed before, what is held open and written for long,
- * and what a crash left behind. */
-#include "fuse/file/stage.h"
+#include "fuse/file/uploader.h"
 
 #include "fuse/file/sidecar.h"
+#include "fuse/file/upload.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"

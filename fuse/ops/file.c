@@ -3,7 +3,10 @@
  * process that takes the session over. */
 #include "fuse/ops/ops.h"
 
+#include "fuse/file/open.h"
+#include "fuse/file/read.h"
 #include "fuse/file/stage.h"
+#include "fuse/file/upload.h"
 #include "fuse/report/stall.h"
 #include "fuse/session/loop.h"
 #include "lib/base/clock.h"

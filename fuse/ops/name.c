@@ -4,7 +4,11 @@
  * success, not an error. */
 #include "fuse/ops/ops.h"
 
+#include "fuse/file/open.h"
+#include "fuse/file/remove.h"
+#include "fuse/file/rename.h"
 #include "fuse/file/stage.h"
+#include "fuse/file/upload.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"

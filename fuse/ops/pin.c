@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/ops/pin.h"
 
+#include "fuse/file/read.h"
 #include "fuse/ops/fs.h"
 #include "fuse/session/loop.h"
 #include "lib/base/mem.h"

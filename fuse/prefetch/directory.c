@@ -2,7 +2,7 @@
 #include "fuse/prefetch/directory.h"
 
 #include "fuse/cache/budget.h"
-#include "fuse/file/file.h"
+#include "fuse/file/cached.h"
 #include "fuse/prefetch/small.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"

@@ -2,6 +2,7 @@
 #include "fuse/prefetch/hint.h"
 
 #include "fuse/cache/budget.h"
+#include "fuse/file/read.h"
 #include "fuse/ops/fs.h"
 #include "fuse/prefetch/hint_list.h"
 #include "lib/base/clock.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/prefetch/sequential.h"
 
-#include "fuse/file/file.h"
+#include "fuse/file/cached.h"
 #include "fuse/prefetch/small.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"

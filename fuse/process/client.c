@@ -2,7 +2,7 @@
 #include "fuse/process/client.h"
 
 #include "fuse/cache/cache.h"
-#include "fuse/file/stage.h"
+#include "fuse/file/uploader.h"
 #include "fuse/ops/fs.h"
 #include "fuse/peers/peers.h"
 #include "fuse/prefetch/directory.h"

@@ -3,7 +3,7 @@
 
 #include "fuse/cache/cache.h"
 #include "fuse/file/passthrough.h"
-#include "fuse/file/stage.h"
+#include "fuse/file/upload.h"
 #include "fuse/index/index.h"
 #include "fuse/peers/peers.h"
 #include "fuse/prefetch/hint.h"

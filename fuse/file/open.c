@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/file/open.h"
+
+#include "fuse/file/read.h"
+#include "fuse/file/stage.h"
+#include "fuse/file/upload.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+
+#define PASS_BYTES CACHE_BLOCK /* smaller files that can be written are not passed through */
+
+/* Could those who read it meanwhile ask for what is written to it? Most files that grow while they
+ * are read are small, or were made here. */
+static bool may_be_shared(const struct tree *t, const struct inode *n)
+{
+    return tree_writable(t, n->mount) && (n->size < PASS_BYTES || (n->flags & INODE_ATTR));
+}
+
+/* Opens a complete cached file for the kernel to read by itself, and counts that: its backing id,
+ * one for an inode as long as it has any open; or 0. f->state_lock is held. */
+static int32_t open_backing(struct file *f, const struct inode *n)
+{
+    const struct files_conf *c = file_conf(f);
+    struct err e = ERR_INIT;
+    if (!c->backings || f->no_backing || (n->flags & INODE_STAGED) || may_be_shared(c->tree, n))
+        return 0;
+    if (file_lock_attached(f, true, &e))
+        return 0;
+    cleanup_fd int fd = f->cf ? cache_complete_fd(f->cf) : -1;
+    pthread_rwlock_unlock(&f->data_lock);
+    if (fd < 0)
+        return 0;
+    int32_t id = backings_register(c->backings, f->ino, fd, &e);
+    if (!id && e.cls) {
+        log_kv(LOG_DEBUG, "no passthrough for a file", "error", e.msg, NULL);
+        f->no_backing = e.cls != ERR_RETRY;
+    }
+    return id;
+}
+
+int32_t files_reopen(struct files *fs, uint64_t ino)
+{
+    return files_config(fs)->backings ? backings_reopen(files_config(fs)->backings, ino) : 0;
+}
+
+bool files_reclosed(struct files *fs, uint64_t ino)
+{
+    struct inode n;
+    if (!files_config(fs)->backings || inodes_get(files_config(fs)->inodes, ino, &n)
+        || !(n.flags & INODE_PASSTHROUGH) || n.opens == 0 || n.backing <= 0)
+        return false;
+    if (inodes_opened(files_config(fs)->inodes, ino, -1) == 0)
+        backings_idle(files_config(fs)->backings, &n);
+    return true;
+}
+
+/* The kernel takes all opens of an inode in one way: through the backing file, or through us.
+ * Readers of the backing file keep the version that they opened; who is going to write gets an
+ * inode of his own, when the kernel looks the name up again, as it does after ESTALE. */
+static int leave_to_readers(struct file *f, struct err *e)
+{
+    if (inodes_renew(file_conf(f)->inodes, f->ino, e))
+        return -1; /* ESTALE, too, where another one has the name already */
+    return err_sys(e, ESTALE, "inode %llu is for its readers only", (unsigned long long)f->ino);
+}
+
+static bool has_content(struct file *f)
+{
+    pthread_rwlock_rdlock(&f->data_lock);
+    bool has = f->cf || f->stage_fd >= 0;
+    pthread_rwlock_unlock(&f->data_lock);
+    return has;
+}
+
+/* f->state_lock is held. */
+static int open_locked(struct file *f, bool write, bool truncate, int32_t *backing, struct err *e)
+{
+    struct inodes *ix = file_conf(f)->inodes;
+    struct inode n;
+    if (!write && (*backing = files_reopen(f->files, f->ino)))
+        return 0;
+    if (write && file_conf(f)->backings && !backings_drop(file_conf(f)->backings, f->ino))
+        return leave_to_readers(f, e);
+    if (file_inode(f, &n, e))
+        return -1;
+    if (!write && n.opens == 0 && (*backing = open_backing(f, &n)))
+        return 0;
+    if ((n.flags & INODE_ORPHANED) && (write || !has_content(f)))
+        return err_sys(e, ESTALE, "inode %llu has no name any more", (unsigned long long)f->ino);
+    if (truncate && stage_truncate(f, 0, e))
+        return -1;
+    inodes_set(ix, f->ino, 0, NULL, 0, INODE_PASSTHROUGH);
+    inodes_opened(ix, f->ino, 1);
+    return 0;
+}
+
+int file_open(struct file *f, bool write, bool truncate, int32_t *backing, struct err *e)
+{
+    *backing = 0;
+    pthread_mutex_lock(&f->state_lock);
+    int rc = open_locked(f, write, truncate, backing, e);
+    pthread_mutex_unlock(&f->state_lock);
+    return rc;
+}
+
+void file_closed(struct file *f)
+{
+    struct inode was = {0};
+    struct backings *b = file_conf(f)->backings;
+    pthread_mutex_lock(&f->state_lock);
+    if (b)
+        inodes_get(file_conf(f)->inodes, f->ino, &was);
+    if (inodes_opened(file_conf(f)->inodes, f->ino, -1) == 0) {
+        if (b)
+            backings_idle(b, &was);
+        atomic_store(&f->preserved, false);
+        upload_finish(f);
+    }
+    pthread_mutex_unlock(&f->state_lock);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* upload — staged content goes to the store when close() or fsync() ask for it, so that these
+ * return the store's error. What could not be uploaded stays staged, is readable here, and is tried
+ * again for ever (uploader.h), also by the next process. */
+#ifndef MILLRACE_FUSE_FILE_UPLOAD_H
+#define MILLRACE_FUSE_FILE_UPLOAD_H
+
+#include "fuse/file/file.h"
+
+/* Uploads what is not in the store yet; waits for an upload that is under way. The error is the
+ * store's. */
+int file_upload(struct file *f, struct err *e);
+int file_upload_locked(struct file *f, struct err *e); /* f->state_lock is held */
+/* The last open is gone: content that the store has goes from staging into the cache.
+ * f->state_lock is held. */
+void upload_finish(struct file *f);
+/* It was removed: never upload. f->state_lock is held. */
+void upload_discard(struct file *f);
+
+struct upload_stats {
+    uint64_t bytes, files, failed; /* uploaded; failed attempts */
+    uint64_t pending;              /* files with content that the store does not have */
+    bool disk_full;                /* the latest write to staging failed for lack of room */
+};
+void upload_stats(struct upload_stats *out);
+void upload_count_pending(uint64_t n); /* the uploader's */
+
+#endif

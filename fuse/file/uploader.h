@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* uploader — the thread that uploads by itself: what failed before, what is held open and written
+ * for long (an event log), and what a crash left behind. */
+#ifndef MILLRACE_FUSE_FILE_UPLOADER_H
+#define MILLRACE_FUSE_FILE_UPLOADER_H
+
+#include "fuse/file/file.h"
+
+struct uploader; /* opaque */
+/* At start: `resume` keeps the staging files of the inodes that the index knows; otherwise content
+ * that was left behind is uploaded by path, in the background. All borrowed. */
+struct uploader *uploader_start(
+    struct files *fs, struct store **stores, bool resume, struct err *e);
+void uploader_stop(struct uploader *w); /* tries once more what is dirty; NULL is fine */
+
+#endif
