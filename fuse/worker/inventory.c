@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counts what is in the stores of a dataset, again and again. */
 #include "fuse/worker/server.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -106,9 +107,9 @@ void ufs_start(struct site *s)
     lister.running = pthread_create(&lister.thread, NULL, list, &lister) == 0;
 }
 
-void ufs_stop(struct site *s)
+void ufs_stop(void)
 {
-    if (lister.running && lister.s == s)
+    if (lister.running)
         pthread_join(lister.thread, NULL);
     lister.running = false;
 }

@@ -148,6 +148,7 @@ static int work(
     if (server)
         serve_stop(server);
     site_stop(s);
+    ufs_stop();
     return rc;
 }
 

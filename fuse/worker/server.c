@@ -5,10 +5,8 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
-#include "lib/http/metric.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,8 +166,7 @@ void site_start(struct site *s)
         site_fail(s, "StoreError", "a thread could not be started");
 }
 
-/* What to tell of the whole; s->mu is held. */
-static const struct site_trouble *worst(const struct site *s)
+const struct site_trouble *site_worst(const struct site *s)
 {
     static const struct site_trouble starting = {"Starting", "the store is being looked at"}, none;
     if (*s->whole.reason)
@@ -183,7 +180,7 @@ static const struct site_trouble *worst(const struct site *s)
 bool site_ready(struct site *s)
 {
     pthread_mutex_lock(&s->mu);
-    bool ready = !*worst(s)->reason;
+    bool ready = !*site_worst(s)->reason;
     pthread_mutex_unlock(&s->mu);
     return ready;
 }
@@ -198,7 +195,6 @@ void site_stop(struct site *s)
     if (s->has_checker)
         pthread_join(s->checker, NULL);
     s->has_checker = false;
-    ufs_stop(s);
 }
 
 void site_free(struct site *s)
@@ -217,137 +213,7 @@ void site_free(struct site *s)
     free(s);
 }
 
-/* -- what it says of itself ------------------------------------------------------------------ */
-
-static void add_mounts(const struct site *s, struct buf *out)
-{
-    buf_adds(out, ",\"mounts\":[");
-    for (size_t i = 0; s->conf && i < s->conf->nmounts; i++) {
-        buf_adds(out, i ? ",{\"mountPoint\":" : "{\"mountPoint\":");
-        buf_add_json_string(out, s->conf->mounts[i].mount_point);
-        buf_adds(out, ",\"path\":");
-        buf_add_json_string(out, s->conf->mounts[i].path);
-        buf_addf(out,
-            ",\"ready\":%s,\"reason\":", s->checked && !*s->mounts[i].reason ? "true" : "false");
-        buf_add_json_string(out, s->mounts[i].reason);
-        buf_adds(out, ",\"message\":");
-        buf_add_json_string(out, s->mounts[i].message);
-        buf_addc(out, '}');
-    }
-    buf_addc(out, ']');
-}
-
-static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
-{
-    struct site *s = user;
-    struct buf *out = &resp->body;
-    struct cache *cache = atomic_load(&s->cache);
-    struct cache_stats c = {0};
-    (void)req;
-    if (cache)
-        cache_stats(cache, &c);
-    resp->content_type = "application/json";
-    pthread_mutex_lock(&s->mu);
-    static const struct site_trouble full = {"CacheDiskFull", CACHE_FULL_MESSAGE};
-    const struct site_trouble *t = worst(s);
-    buf_addf(out, "{\"component\":\"%s\",\"ready\":%s,\"reason\":", s->component,
-        *t->reason ? "false" : "true");
-    if (!*t->reason && c.disk_full)
-        t = &full; /* it serves all the same */
-    buf_add_json_string(out, t->reason);
-    buf_adds(out, ",\"message\":");
-    buf_add_json_string(out, t->message);
-    buf_addf(out, ",\"serving\":%s", cache ? "true" : "false");
-    add_mounts(s, out);
-    buf_addf(out,
-        ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64
-        ",\"completeFiles\":%" PRIu64 ",\"pinnedBytes\":%" PRIu64 ",\"pinnedMost\":%" PRIu64
-        ",\"pinnedFiles\":%" PRIu64 "}",
-        c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes, c.pinned_most,
-        c.pinned_files);
-    buf_addf(out,
-        ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":0,\"storeBytes\":%" PRIu64 "}",
-        c.hit_bytes, c.fetched_bytes);
-    buf_adds(out, ",\"writes\":{\"bytes\":0,\"pendingFiles\":0}");
-    if (s->has_ufs)
-        buf_addf(out, ",\"ufs\":{\"bytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"complete\":%s}",
-            s->ufs.bytes, s->ufs.files, s->ufs.complete ? "true" : "false");
-    pthread_mutex_unlock(&s->mu);
-    if (s->more)
-        s->more(s->more_user, out);
-    buf_adds(out, "}\n");
-}
-
-static void on_healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
-{
-    (void)user;
-    (void)req;
-    buf_adds(&resp->body, "ok\n");
-}
-
-static void on_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
-{
-    struct site *s = user;
-    (void)req;
-    pthread_mutex_lock(&s->mu);
-    struct site_trouble t = *worst(s);
-    pthread_mutex_unlock(&s->mu);
-    resp->status = *t.reason ? 503 : 200;
-    if (*t.reason)
-        buf_addf(&resp->body, "%s: %s\n", t.reason, t.message);
-    else
-        buf_adds(&resp->body, "ok\n");
-}
-
-static void set(struct metric *m, uint64_t value) { metric_set(m, (int64_t)value); }
-
-static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
-{
-    static const char from[] = "Bytes read, by where they were.";
-    struct site *s = user;
-    struct cache *cache = atomic_load(&s->cache);
-    struct cache_stats c = {0};
-    (void)req;
-    if (cache)
-        cache_stats(cache, &c);
-    set(metric_gauge("millrace_ready", "", "1 when every store of the dataset answers."),
-        site_ready(s));
-    set(metric_counter("millrace_read_bytes_total", "from=\"store\"", from), c.fetched_bytes);
-    set(metric_counter("millrace_read_bytes_total", "from=\"cache\"", from), c.hit_bytes);
-    set(metric_counter("millrace_served_bytes_total", "", "Bytes sent to clients."),
-        s->served_bytes);
-    set(metric_counter("millrace_requests_total", "result=\"ok\"", "Requests for data."),
-        s->requests - s->failed_requests);
-    set(metric_counter("millrace_requests_total", "result=\"failed\"", "Requests for data."),
-        s->failed_requests);
-    set(metric_gauge("millrace_cache_used_bytes", "", "Bytes in the cache."), c.used_bytes);
-    set(metric_gauge("millrace_cache_capacity_bytes", "", "Quota of all tiers."), c.capacity_bytes);
-    set(metric_gauge("millrace_cache_files", "", "Files with bytes in the cache."), c.files);
-    set(metric_gauge(
-            "millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have."),
-        c.pinned_bytes);
-    set(metric_gauge("millrace_cache_pinned_files", "", "Pinned files."), c.pinned_files);
-    set(metric_gauge("millrace_cache_buffer_bytes", "", "Memory set aside for fetches."),
-        c.buffer_bytes);
-    set(metric_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache."),
-        c.evicted_bytes);
-    set(metric_counter("millrace_cache_moved_bytes_total", "", "Bytes moved between tiers."),
-        c.moved_bytes);
-    set(metric_counter("millrace_cache_full_total", "", "Times a tier had no room."), c.full);
-    set(metric_counter(
-            "millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong."),
-        c.corrupt_blocks);
-    resp->content_type = "text/plain; version=0.0.4";
-    metric_write(&resp->body);
-}
-
-void site_routes(struct site *s, struct serve_route out[SITE_ROUTES])
-{
-    out[0] = (struct serve_route){"GET", "/healthz", on_healthz, s};
-    out[1] = (struct serve_route){"GET", "/readyz", on_readyz, s};
-    out[2] = (struct serve_route){"GET", "/status", on_status, s};
-    out[3] = (struct serve_route){"GET", "/metrics", on_metrics, s};
-}
+/* -- answers --------------------------------------------------------------------------------- */
 
 void site_answer_error(struct serve_resp *resp, int status, const char *reason, const char *message)
 {

@@ -50,12 +50,14 @@ void site_configure(struct site *s, const char *json);
 void site_start(struct site *s);
 void site_fail(struct site *s, const char *reason, const char *message);
 bool site_ready(struct site *s);
+/* What to tell of the whole, reason "" if all is well; s->mu is held. */
+const struct site_trouble *site_worst(const struct site *s);
 struct store *site_store(struct site *s, size_t mount); /* NULL: can't be used (yet) */
 /* no thread of it runs afterwards; the server is stopped before */
 void site_stop(struct site *s);
 void site_free(struct site *s);
 
-/* /healthz /readyz /status /metrics */
+/* status.c: /healthz /readyz /status /metrics */
 #define SITE_ROUTES 4
 void site_routes(struct site *s, struct serve_route out[SITE_ROUTES]);
 /* {"reason","message"} as a response's body. */
@@ -63,11 +65,12 @@ void site_answer_error(
     struct serve_resp *resp, int status, const char *reason, const char *message);
 int site_status_of(const struct err *e); /* HTTP status of an error */
 
-/* Counts the dataset's files in the background, for the operator's ufsTotal; ends with the site. */
+/* inventory.c: counts the dataset's files in the background, for the operator's ufsTotal. Ends once
+ * the site is stopped; ufs_stop waits for that, and comes between site_stop and site_free. */
 void ufs_start(struct site *s);
-void ufs_stop(struct site *s);
+void ufs_stop(void);
 
-/* The worker's own routes: /v1/data, /v1/load, /v1/unpin. */
+/* serve_range.c: the worker's own routes: /v1/data, /v1/load, /v1/unpin. */
 #define DATA_ROUTES 3
 void data_routes(struct site *s, struct serve_route out[DATA_ROUTES]);
 

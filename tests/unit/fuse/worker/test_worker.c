@@ -248,6 +248,7 @@ static void stop_worker(void)
 {
     serve_stop(server);
     site_stop(site);
+    ufs_stop();
     site_free(site);
 }
 
