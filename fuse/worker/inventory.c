@@ -13,14 +13,14 @@
 #define RETRY_NS      (5 * NS_PER_S)
 
 struct lister {
-    struct site *s;
+    struct server *s;
     pthread_t thread;
     bool running;
     uint64_t bytes, files;
 };
 static struct lister lister; /* one a process */
 
-static int add(void *user, const struct store_entry *entry)
+static int count_entry(void *user, const struct store_entry *entry)
 {
     struct lister *l = user;
     if (!entry->st.is_dir) {
@@ -30,8 +30,8 @@ static int add(void *user, const struct store_entry *entry)
     return atomic_load(&l->s->cancel) ? 1 : 0;
 }
 
-/* Sleeps in small steps; false: the site ends. */
-static bool pause_for(const struct site *s, int64_t ns)
+/* Sleeps in small steps; false: the server ends. */
+static bool inventory_pause(const struct server *s, int64_t ns)
 {
     for (int64_t until = clock_mono_ns() + ns; clock_mono_ns() < until;) {
         if (atomic_load(&s->cancel))
@@ -43,14 +43,14 @@ static bool pause_for(const struct site *s, int64_t ns)
 
 /* The first count is shown as it grows; later ones replace the last complete one when they are
  * complete. */
-static void publish(struct lister *l, bool complete)
+static void inventory_publish(struct lister *l, bool complete)
 {
-    struct site *s = l->s;
+    struct server *s = l->s;
     pthread_mutex_lock(&s->mu);
-    if (complete || !s->ufs.complete) {
-        s->ufs.bytes = l->bytes;
-        s->ufs.files = l->files;
-        s->ufs.complete = complete;
+    if (complete || !s->inventory.complete) {
+        s->inventory.bytes = l->bytes;
+        s->inventory.files = l->files;
+        s->inventory.complete = complete;
     }
     pthread_mutex_unlock(&s->mu);
 }
@@ -60,30 +60,30 @@ static bool list_mount(struct lister *l, size_t mount)
     char *cursor = NULL;
     uint64_t bytes = l->bytes, files = l->files;
     for (;;) {
-        struct store *st = site_store(l->s, mount);
+        struct store *st = server_store(l->s, mount);
         struct err e = ERR_INIT;
-        if (!st || store_list_tree(st, "", &cursor, add, l, &e)) {
+        if (!st || store_list_tree(st, "", &cursor, count_entry, l, &e)) {
             if (st)
                 log_debug("counting files: %s", e.msg);
             free(cursor); /* from the beginning: a page may have been counted in part */
             cursor = NULL;
             l->bytes = bytes;
             l->files = files;
-            if (!pause_for(l->s, RETRY_NS))
+            if (!inventory_pause(l->s, RETRY_NS))
                 return false;
             continue;
         }
-        publish(l, false);
+        inventory_publish(l, false);
         if (!cursor)
             return true;
-        if (!pause_for(l->s, PAGE_PAUSE_NS)) {
+        if (!inventory_pause(l->s, PAGE_PAUSE_NS)) {
             free(cursor);
             return false;
         }
     }
 }
 
-static void *list(void *arg)
+static void *inventory_thread(void *arg)
 {
     struct lister *l = arg;
     for (;;) {
@@ -92,22 +92,22 @@ static void *list(void *arg)
         for (size_t i = 0; i < l->s->conf->nmounts; i++)
             if (!list_mount(l, i))
                 return NULL;
-        publish(l, true);
-        if (!pause_for(l->s, MAX(AGAIN_MIN_NS, (clock_mono_ns() - begin) * AGAIN_FACTOR)))
+        inventory_publish(l, true);
+        if (!inventory_pause(l->s, MAX(AGAIN_MIN_NS, (clock_mono_ns() - begin) * AGAIN_FACTOR)))
             return NULL;
     }
 }
 
-void ufs_start(struct site *s)
+void inventory_start(struct server *s)
 {
     if (!s->conf)
         return;
     lister = (struct lister){.s = s};
-    s->has_ufs = true;
-    lister.running = pthread_create(&lister.thread, NULL, list, &lister) == 0;
+    s->has_inventory = true;
+    lister.running = pthread_create(&lister.thread, NULL, inventory_thread, &lister) == 0;
 }
 
-void ufs_stop(void)
+void inventory_stop(void)
 {
     if (lister.running)
         pthread_join(lister.thread, NULL);

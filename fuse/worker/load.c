@@ -29,25 +29,25 @@
 /* that many files failed one after the other, each after all its tries: nothing works */
 #define ROW_MAX 16
 
-struct item {
-    struct item *next;
+struct load_item {
+    struct load_item *next;
     size_t mount;
     char *path;
     struct store_stat st;
 };
 
 struct load {
-    struct site *s;
+    struct server *s;
     struct http *http;
     char **urls;
     int nurls;
-    enum query_pin pin;
+    enum request_pin pin;
     bool check; /* this pass looks what is there, and asks for what is not */
     pthread_mutex_t mu;
     pthread_cond_t changed;
-    struct item *head, **tail; /* mu */
-    unsigned queued, active;   /* mu */
-    bool listed;               /* mu: no more items come in this pass */
+    struct load_item *head, **tail; /* mu */
+    unsigned queued, active;        /* mu */
+    bool listed;                    /* mu: no more items come in this pass */
     uint64_t files, bytes, done_files, done_bytes, failed_files, missing; /* mu: of this pass */
     unsigned row;          /* mu: files failed since the last that did not */
     bool complete;         /* mu */
@@ -114,8 +114,8 @@ static uint64_t cached_bytes(const struct http_resp *resp, const char *text)
 }
 
 /* 0: all of the chunk is in its worker. -1: e; CONFLICT and NOTFOUND are about the file itself. */
-static int ask(
-    struct load *l, const struct item *it, uint64_t off, uint64_t len, bool check, struct err *e)
+static int ask_worker(struct load *l, const struct load_item *it, uint64_t off, uint64_t len,
+    bool check, struct err *e)
 {
     const struct conf *conf = l->s->conf;
     struct cache_key key = {(uint32_t)it->mount, it->path, it->st.version, it->st.size};
@@ -123,7 +123,7 @@ static int ask(
         conf->mounts[it->mount].mount_point, it->path, off);
     cleanup_free char *query = ring_query(&key);
     static const char *const pins[] = {
-        [QUERY_PIN_AS_IS] = "", [QUERY_PIN] = "&pin=1", [QUERY_UNPIN] = "&pin=0"};
+        [REQUEST_PIN_AS_IS] = "", [REQUEST_PIN] = "&pin=1", [REQUEST_UNPIN] = "&pin=0"};
     cleanup_free char *url = xasprintf("%s/v1/load?%s&off=%" PRIu64 "&len=%" PRIu64 "%s%s",
         l->urls[owner], query, off, len, check ? "&check=1" : "", pins[l->pin]);
     struct http_req req = {
@@ -147,7 +147,7 @@ static int ask(
     return 0;
 }
 
-static bool pause_for(struct load *l, int64_t ns)
+static bool load_pause(struct load *l, int64_t ns)
 {
     for (int64_t until = clock_mono_ns() + ns;
          clock_mono_ns() < until && !atomic_load(&l->s->cancel);)
@@ -156,9 +156,9 @@ static bool pause_for(struct load *l, int64_t ns)
 }
 
 static int load_chunk(
-    struct load *l, const struct item *it, uint64_t off, uint64_t len, struct err *e)
+    struct load *l, const struct load_item *it, uint64_t off, uint64_t len, struct err *e)
 {
-    if (l->check && ask(l, it, off, len, true, e) == 0)
+    if (l->check && ask_worker(l, it, off, len, true, e) == 0)
         return 0;
     if (l->check) {
         pthread_mutex_lock(&l->mu);
@@ -167,11 +167,11 @@ static int load_chunk(
     }
     int64_t pause = PAUSE_MIN_NS;
     for (int i = 0; i < TRIES; i++) {
-        if (ask(l, it, off, len, false, e) == 0)
+        if (ask_worker(l, it, off, len, false, e) == 0)
             return 0;
         if (e->cls != ERR_RETRY && e->cls != ERR_DENIED)
             return -1;
-        if (!pause_for(l, pause))
+        if (!load_pause(l, pause))
             return -1;
         pause = MIN(pause * 2, PAUSE_MAX_NS);
     }
@@ -180,7 +180,7 @@ static int load_chunk(
 
 /* -- one file -------------------------------------------------------------------------------- */
 
-static void failed(struct load *l, const struct item *it, const struct err *e)
+static void load_failed(struct load *l, const struct load_item *it, const struct err *e)
 {
     pthread_mutex_lock(&l->mu);
     bool named = l->failed_files++ < NAMED_MAX;
@@ -192,7 +192,7 @@ static void failed(struct load *l, const struct item *it, const struct err *e)
         log_kv(LOG_ERROR, "not loaded", "file", it->path, "error", e->msg, NULL);
 }
 
-static int load_chunks(struct load *l, const struct item *it, struct err *e)
+static int load_chunks(struct load *l, const struct load_item *it, struct err *e)
 {
     for (uint64_t off = 0; off < it->st.size; off += RING_CHUNK) {
         uint64_t len = MIN(RING_CHUNK, it->st.size - off);
@@ -205,14 +205,14 @@ static int load_chunks(struct load *l, const struct item *it, struct err *e)
     return 0;
 }
 
-static void load_file(struct load *l, struct item *it)
+static void load_file(struct load *l, struct load_item *it)
 {
     struct err e = ERR_INIT;
     int rc = load_chunks(l, it, &e);
     /* it changed under us */
     for (int again = 0; rc && (e.cls == ERR_CONFLICT || e.cls == ERR_NOTFOUND) && again < 2;
          again++) {
-        struct store *st = site_store(l->s, it->mount);
+        struct store *st = server_store(l->s, it->mount);
         struct err gone = ERR_INIT;
         if (store_stat_path(st, it->path, &it->st, &gone) && gone.cls == ERR_NOTFOUND)
             rc = 0; /* deleted: nothing to load */
@@ -220,7 +220,7 @@ static void load_file(struct load *l, struct item *it)
             rc = load_chunks(l, it, &e);
     }
     if (rc) {
-        failed(l, it, &e);
+        load_failed(l, it, &e);
         return;
     }
     pthread_mutex_lock(&l->mu);
@@ -231,12 +231,12 @@ static void load_file(struct load *l, struct item *it)
 
 /* -- one pass over everything ---------------------------------------------------------------- */
 
-static void *work(void *arg)
+static void *load_thread(void *arg)
 {
     struct load *l = arg;
     pthread_mutex_lock(&l->mu);
     for (;;) {
-        struct item *it = l->head;
+        struct load_item *it = l->head;
         if (!it && l->listed)
             break;
         if (!it) {
@@ -260,7 +260,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-struct listing {
+struct load_listing {
     struct load *l;
     size_t mount;
     const char *dir;
@@ -268,8 +268,8 @@ struct listing {
 
 static void add_file(struct load *l, size_t mount, char *path_taken, const struct store_stat *st)
 {
-    struct item *it = xcalloc(1, sizeof *it);
-    *it = (struct item){.mount = mount, .path = path_taken, .st = *st};
+    struct load_item *it = xcalloc(1, sizeof *it);
+    *it = (struct load_item){.mount = mount, .path = path_taken, .st = *st};
     pthread_mutex_lock(&l->mu);
     while (l->queued >= QUEUE_MAX && !atomic_load(&l->s->cancel))
         clock_cond_wait(&l->changed, &l->mu, clock_mono_ns() + NS_PER_S); /* to look at cancel */
@@ -282,9 +282,9 @@ static void add_file(struct load *l, size_t mount, char *path_taken, const struc
     pthread_mutex_unlock(&l->mu);
 }
 
-static int listed(void *user, const struct store_entry *entry)
+static int load_entry(void *user, const struct store_entry *entry)
 {
-    struct listing *li = user;
+    struct load_listing *li = user;
     if (!entry->st.is_dir)
         add_file(li->l, li->mount,
             *li->dir ? path_join(li->dir, entry->name) : xstrdup(entry->name), &entry->st);
@@ -293,7 +293,7 @@ static int listed(void *user, const struct store_entry *entry)
 
 static int list_target(struct load *l, const struct load_target *t, struct err *e)
 {
-    struct store *st = site_store(l->s, t->mount);
+    struct store *st = server_store(l->s, t->mount);
     struct store_stat stat;
     if (*t->dir) {
         if (store_stat_path(st, t->dir, &stat, e))
@@ -303,20 +303,20 @@ static int list_target(struct load *l, const struct load_target *t, struct err *
             return 0;
         }
     }
-    struct listing li = {l, t->mount, t->dir};
+    struct load_listing li = {l, t->mount, t->dir};
     char *cursor = NULL;
     int64_t pause = PAUSE_MIN_NS;
     int tries = 0;
     do {
         char *before = cursor ? xstrdup(cursor) : NULL;
-        if (store_list_tree(st, t->dir, &cursor, listed, &li, e) == 0) {
+        if (store_list_tree(st, t->dir, &cursor, load_entry, &li, e) == 0) {
             free(before);
             tries = 0;
             continue;
         }
         free(cursor);
         cursor = before; /* the page again: files asked for twice cost little */
-        if (e->cls != ERR_RETRY || ++tries == TRIES || !pause_for(l, pause)) {
+        if (e->cls != ERR_RETRY || ++tries == TRIES || !load_pause(l, pause)) {
             free(cursor);
             return -1;
         }
@@ -325,7 +325,7 @@ static int list_target(struct load *l, const struct load_target *t, struct err *
     return 0;
 }
 
-static int list_all(struct load *l, const struct load_conf *lc, struct err *e)
+static int list_paths(struct load *l, const struct load_conf *lc, struct err *e)
 {
     static char *everything[] = {(char *)"/"};
     char **paths = lc->npaths ? lc->paths : everything;
@@ -342,7 +342,7 @@ static int list_all(struct load *l, const struct load_conf *lc, struct err *e)
     return 0;
 }
 
-static int pass(struct load *l, const struct load_conf *lc, bool check, struct err *e)
+static int load_pass(struct load *l, const struct load_conf *lc, bool check, struct err *e)
 {
     int nthreads = lc->threads ? lc->threads : THREADS, started = 0;
     cleanup_free pthread_t *threads = xcalloc((size_t)nthreads, sizeof *threads);
@@ -353,9 +353,10 @@ static int pass(struct load *l, const struct load_conf *lc, bool check, struct e
     l->row = 0;
     l->first_error[0] = '\0';
     pthread_mutex_unlock(&l->mu);
-    while (started < nthreads && pthread_create(&threads[started], NULL, work, l) == 0)
+    while (started < nthreads && pthread_create(&threads[started], NULL, load_thread, l) == 0)
         started++;
-    int rc = started ? list_all(l, lc, e) : err_set(e, ERR_EXHAUSTED, "no thread could be started");
+    int rc = started ? list_paths(l, lc, e)
+                     : err_set(e, ERR_EXHAUSTED, "no thread could be started");
     pthread_mutex_lock(&l->mu);
     l->listed = true;
     pthread_cond_broadcast(&l->changed);
@@ -392,12 +393,12 @@ static void add_status(void *user, struct buf *out)
 
 static int wait_ready(struct load *l, int64_t wait_ns, struct err *e)
 {
-    struct site *s = l->s;
+    struct server *s = l->s;
     for (int64_t until = clock_mono_ns() + wait_ns;;) {
-        if (site_ready(s))
+        if (server_ready(s))
             return 0;
         pthread_mutex_lock(&s->mu);
-        struct site_trouble t = s->whole;
+        struct server_problem t = s->whole;
         for (size_t i = 0; s->conf && !*t.reason && i < s->conf->nmounts; i++)
             t = s->mounts[i];
         pthread_mutex_unlock(&s->mu);
@@ -405,13 +406,13 @@ static int wait_ready(struct load *l, int64_t wait_ns, struct err *e)
             return err_set(e, ERR_INVALID, "%s", t.message);
         if (clock_mono_ns() >= until)
             return err_set(e, ERR_RETRY, "the store can't be used: %s: %s", t.reason, t.message);
-        if (!pause_for(l, 200 * NS_PER_MS))
+        if (!load_pause(l, 200 * NS_PER_MS))
             return err_set(e, ERR_RETRY, "stopped before the end");
     }
 }
 
 /* What the store has no more is in no listing. */
-static int unpin_all(struct load *l, struct err *e)
+static int unpin_everything(struct load *l, struct err *e)
 {
     for (int i = 0; i < l->nurls; i++) {
         cleanup_free char *url = xasprintf("%s/v1/unpin", l->urls[i]);
@@ -434,16 +435,16 @@ static bool is_everything(const struct load_conf *lc)
     return all;
 }
 
-static int run(struct load *l, const struct load_conf *lc, struct err *e)
+static int load_all(struct load *l, const struct load_conf *lc, struct err *e)
 {
     if (wait_ready(l, lc->wait_ns, e))
         return -1;
-    if (lc->pin == QUERY_UNPIN && is_everything(lc) && unpin_all(l, e))
+    if (lc->pin == REQUEST_UNPIN && is_everything(lc) && unpin_everything(l, e))
         return -1;
-    if (pass(l, lc, false, e))
+    if (load_pass(l, lc, false, e))
         return -1;
     for (int round = 0; round < ROUNDS; round++) { /* files that failed are tried again here */
-        if (pass(l, lc, true, e))
+        if (load_pass(l, lc, true, e))
             return -1;
         if (l->failed_files == 0 && l->missing == 0)
             return 0;
@@ -458,7 +459,7 @@ static int run(struct load *l, const struct load_conf *lc, struct err *e)
 
 /* First line: the counters at the end as {"load":{…}}, which nobody may have asked for in time.
  * Last line: the sentence. */
-static void report(struct load *l, const struct load_conf *lc, const char *text)
+static void write_report(struct load *l, const struct load_conf *lc, const char *text)
 {
     int fd = lc->report ? open(lc->report, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
     if (fd < 0)
@@ -480,7 +481,7 @@ static char **worker_urls(const struct load_conf *lc, const struct conf *conf, i
     return urls;
 }
 
-int load_run(struct site *s, const struct load_conf *lc)
+int load_run(struct server *s, const struct load_conf *lc)
 {
     struct err e = ERR_INIT;
     struct load l = {.s = s, .pin = lc->pin};
@@ -498,14 +499,14 @@ int load_run(struct site *s, const struct load_conf *lc)
     if (rc == 0 && s->conf && l.nurls == 0)
         rc = err_set(&e, ERR_INVALID, "the dataset has no cache workers to load into");
     if (rc == 0)
-        rc = run(&l, lc, &e);
+        rc = load_all(&l, lc, &e);
     char bytes[HUMAN_BYTES_LEN];
     cleanup_free char *text = rc ? xasprintf("load failed: %s", e.msg)
                                  : xasprintf("loaded %" PRIu64 " files, %s, into %d cache workers",
                                      l.files, human_bytes(l.bytes, bytes), l.nurls);
     log_redact_text(text);
     log_kv(rc ? LOG_ERROR : LOG_INFO, text, NULL);
-    report(&l, lc, text);
+    write_report(&l, lc, text);
     pthread_mutex_lock(&l.mu);
     l.complete = rc == 0;
     pthread_mutex_unlock(&l.mu);

@@ -11,9 +11,9 @@
 struct load_conf {
     char **paths; /* in the dataset's tree; npaths 0: all of it */
     int npaths;
-    /* what becomes of pins of what is loaded; QUERY_UNPIN of everything: of what is gone from the
+    /* what becomes of pins of what is loaded; REQUEST_UNPIN of everything: of what is gone from the
      * store, too */
-    enum query_pin pin;
+    enum request_pin pin;
     int threads;     /* 0: 16 */
     int64_t wait_ns; /* for the store to answer */
     /* file that gets the counters (one line of JSON) and a sentence about the end, or NULL */
@@ -22,8 +22,8 @@ struct load_conf {
     const char *const *urls;
     int nurls;
 };
-/* Exit status: 0 if every byte is in the cache. cancel (the site's) ends it early. */
-int load_run(struct site *s, const struct load_conf *lc);
+/* Exit status: 0 if every byte is in the cache. cancel (the server's) ends it early. */
+int load_run(struct server *s, const struct load_conf *lc);
 
 struct load_target {
     size_t mount;

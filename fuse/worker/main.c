@@ -19,13 +19,14 @@
 #define SERVE_THREADS 512
 #define WAIT_S        600
 
-struct flags {
+struct worker_flags {
     const char *cache_dir, *secrets_dir, *http, *config, *level, *report, *pin;
     int64_t index, wait_ns;
     bool load, help, version;
 };
 
-static int parse_flags(struct flags *f, int argc, char **argv, int *first, struct err *e)
+static int worker_flags_parse(
+    struct worker_flags *f, int argc, char **argv, int *first, struct err *e)
 {
     const struct opt table[] = {
         {"cache-dir", OPT_STRING, &f->cache_dir, "DIR",
@@ -71,8 +72,8 @@ static int64_t index_from_host(const struct conf *conf)
     return strtol(host + n + 1, NULL, 10);
 }
 
-static struct serve *listen_on(
-    const struct flags *f, const struct serve_route *routes, size_t n, struct err *e)
+static struct serve *worker_listen(
+    const struct worker_flags *f, const struct serve_route *routes, size_t n, struct err *e)
 {
     char any6[32], any4[32];
     snprintf(any6, sizeof any6, "[::]:%d", PORT_HTTP);
@@ -90,9 +91,9 @@ static struct serve *listen_on(
     return server;
 }
 
-static void *wait_signal(void *arg)
+static void *wait_for_end(void *arg)
 {
-    struct site *s = arg;
+    struct server *s = arg;
     sigset_t set;
     int sig;
     sigemptyset(&set);
@@ -103,34 +104,35 @@ static void *wait_signal(void *arg)
     return NULL;
 }
 
-static enum query_pin pin_of(const struct flags *f)
+static enum request_pin pin_of(const struct worker_flags *f)
 {
-    return !f->pin ? QUERY_PIN_AS_IS : strcmp(f->pin, "true") == 0 ? QUERY_PIN : QUERY_UNPIN;
+    return !f->pin ? REQUEST_PIN_AS_IS : strcmp(f->pin, "true") == 0 ? REQUEST_PIN : REQUEST_UNPIN;
 }
 
-static int work(
-    const struct flags *f, struct site *s, const struct serve_route *site, char **paths, int npaths)
+static int serve_or_load(const struct worker_flags *f, struct server *s,
+    const struct serve_route *status, char **paths, int npaths)
 {
-    struct serve_route routes[SITE_ROUTES + DATA_ROUTES];
-    size_t n = SITE_ROUTES;
-    memcpy(routes, site, SITE_ROUTES * sizeof *site);
+    struct serve_route routes[STATUS_ROUTES + SERVE_RANGE_ROUTES];
+    size_t n = STATUS_ROUTES;
+    memcpy(routes, status, STATUS_ROUTES * sizeof *status);
     if (!f->load && s->conf) {
-        data_routes(s, routes + n);
-        n += DATA_ROUTES;
+        serve_range_routes(s, routes + n);
+        n += SERVE_RANGE_ROUTES;
     }
     struct err e = ERR_INIT;
-    struct serve *server = listen_on(f, routes, n, &e);
+    struct serve *server = worker_listen(f, routes, n, &e);
     if (!server && !f->load) {
         log_kv(LOG_ERROR, "can't serve", "error", e.msg, NULL);
         return 1;
     }
     if (server)
         log_fmt(LOG_INFO, "listening on port %d", serve_port(server));
-    site_start(s);
+    server_start(s);
     if (!f->load && s->conf && (f->index >= 0 ? f->index : index_from_host(s->conf)) <= 0)
-        ufs_start(s); /* the first worker counts for all; alone without a number it is the first */
+        inventory_start(
+            s); /* the first worker counts for all; alone without a number it is the first */
     pthread_t waiter;
-    bool waits = pthread_create(&waiter, NULL, wait_signal, s) == 0;
+    bool waits = pthread_create(&waiter, NULL, wait_for_end, s) == 0;
     int rc = 0;
     if (f->load) {
         struct load_conf lc = {.paths = paths,
@@ -144,11 +146,11 @@ static int work(
     }
     if (waits)
         pthread_join(waiter, NULL);
-    site_fail(s, "Draining", "the worker ends");
+    server_fail(s, "Draining", "the worker ends");
     if (server)
         serve_stop(server);
-    site_stop(s);
-    ufs_stop();
+    server_stop(s);
+    inventory_stop();
     return rc;
 }
 
@@ -156,14 +158,14 @@ int main(int argc, char **argv)
 {
     /* many threads, few allocations: arenas would only be memory that nobody gives back */
     mallopt(M_ARENA_MAX, 2);
-    struct flags f = {.secrets_dir = POD_SECRETS_DIR,
+    struct worker_flags f = {.secrets_dir = POD_SECRETS_DIR,
         .level = "info",
         .report = "/dev/termination-log",
         .index = -1,
         .wait_ns = WAIT_S * INT64_C(1000000000)};
     struct err e = ERR_INIT;
     int first;
-    if (parse_flags(&f, argc, argv, &first, &e)) {
+    if (worker_flags_parse(&f, argc, argv, &first, &e)) {
         fprintf(stderr, "millrace-worker: %s\n", e.msg);
         return 2;
     }
@@ -193,17 +195,17 @@ int main(int argc, char **argv)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
 
-    struct site *s = site_new(
+    struct server *s = server_new(
         f.load ? COMPONENT_LOADER : COMPONENT_WORKER, f.secrets_dir, f.load ? NULL : f.cache_dir);
     cleanup_free char *text = f.config ? file_read(f.config, 1 << 20, NULL, &e) : NULL;
     const char *json = f.config ? text : getenv(ENV_CONFIG);
     if (f.config && !text)
-        site_fail(s, "InvalidOption", e.msg);
+        server_fail(s, "InvalidOption", e.msg);
     else
-        site_configure(s, json);
-    struct serve_route site[SITE_ROUTES];
-    site_routes(s, site);
-    int rc = work(&f, s, site, argv + first, argc - first);
-    site_free(s);
+        server_configure(s, json);
+    struct serve_route status[STATUS_ROUTES];
+    status_routes(s, status);
+    int rc = serve_or_load(&f, s, status, argv + first, argc - first);
+    server_free(s);
     return rc;
 }

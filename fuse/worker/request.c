@@ -13,7 +13,7 @@
 #define PATH_BYTES_MAX    4096
 #define NUMBER_DIGITS_MAX 19 /* always fits in 63 bits */
 
-bool query_path_ok(const char *path)
+bool request_path_ok(const char *path)
 {
     size_t len = strlen(path);
     if (len == 0 || len > PATH_BYTES_MAX)
@@ -38,7 +38,7 @@ static int digits(const char *text, uint64_t *out, const char **end)
     return *out > INT64_MAX ? -1 : 0;
 }
 
-int query_number(
+int request_number(
     const struct serve_req *req, const char *name, uint64_t dflt, uint64_t *out, struct err *e)
 {
     char *text = serve_query(req, name);
@@ -49,45 +49,45 @@ int query_number(
     return rc ? err_set(e, ERR_INVALID, "the parameter %s is no number", name) : 0;
 }
 
-int query_pin(const struct serve_req *req, enum query_pin *out, struct err *e)
+int request_pin(const struct serve_req *req, enum request_pin *out, struct err *e)
 {
     char *text = serve_query(req, "pin");
     bool ok = !text || strcmp(text, "1") == 0 || strcmp(text, "0") == 0;
-    *out = !text ? QUERY_PIN_AS_IS : *text == '1' ? QUERY_PIN : QUERY_UNPIN;
+    *out = !text ? REQUEST_PIN_AS_IS : *text == '1' ? REQUEST_PIN : REQUEST_UNPIN;
     free(text);
     return ok ? 0 : err_set(e, ERR_INVALID, "the parameter pin is neither 0 nor 1");
 }
 
-int query_parse(const struct serve_req *req, size_t nmounts, struct query *q, struct err *e)
+int request_parse(const struct serve_req *req, size_t nmounts, struct request *r, struct err *e)
 {
-    *q = (struct query){.path = serve_query(req, "path"), .version = serve_query(req, "version")};
+    *r = (struct request){.path = serve_query(req, "path"), .version = serve_query(req, "version")};
     uint64_t mount, size;
     int rc = 0;
-    if (query_number(req, "mount", UINT64_MAX, &mount, e)
-        || query_number(req, "size", UINT64_MAX, &size, e))
+    if (request_number(req, "mount", UINT64_MAX, &mount, e)
+        || request_number(req, "size", UINT64_MAX, &size, e))
         rc = -1;
     else if (mount >= nmounts)
         rc = err_set(
             e, ERR_INVALID, "the parameter mount is missing or names no mount of this dataset");
     else if (size == UINT64_MAX)
         rc = err_set(e, ERR_INVALID, "the parameter size is missing");
-    else if (!q->path || !query_path_ok(q->path))
+    else if (!r->path || !request_path_ok(r->path))
         rc = err_set(e, ERR_INVALID, "the parameter path is missing or no relative path");
-    else if (!q->version || strlen(q->version) >= STORE_VERSION_MAX)
+    else if (!r->version || strlen(r->version) >= STORE_VERSION_MAX)
         rc = err_set(e, ERR_INVALID, "the parameter version is missing or too long");
     if (rc) {
-        query_free(q);
+        request_free(r);
         return -1;
     }
-    q->key = (struct cache_key){(uint32_t)mount, q->path, q->version, size};
+    r->key = (struct cache_key){(uint32_t)mount, r->path, r->version, size};
     return 0;
 }
 
-void query_free(struct query *q)
+void request_free(struct request *r)
 {
-    free(q->path);
-    free(q->version);
-    *q = (struct query){.path = NULL};
+    free(r->path);
+    free(r->version);
+    *r = (struct request){.path = NULL};
 }
 
 enum range range_parse(const char *header, uint64_t size, uint64_t *off, uint64_t *len)

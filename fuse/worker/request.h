@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* query — what a request to a worker asks for. Pure parsers of what comes over the network. */
+/* request — what a request to a worker asks for. Pure parsers of what comes over the network. */
 #ifndef MILLRACE_FUSE_WORKER_REQUEST_H
 #define MILLRACE_FUSE_WORKER_REQUEST_H
 
@@ -7,22 +7,22 @@
 #include "lib/base/err.h"
 #include "lib/http/serve.h"
 
-struct query {
+struct request {
     struct cache_key key; /* its strings are path and version */
     char *path, *version; /* owned */
 };
 /* mount=I&path=P&version=V&size=S; INVALID names the parameter. nmounts: mounts of this dataset. */
-int query_parse(const struct serve_req *req, size_t nmounts, struct query *q, struct err *e);
-void query_free(struct query *q);
+int request_parse(const struct serve_req *req, size_t nmounts, struct request *r, struct err *e);
+void request_free(struct request *r);
 
 /* An unsigned decimal parameter; absent: dflt. INVALID if it is something else. */
-int query_number(
+int request_number(
     const struct serve_req *req, const char *name, uint64_t dflt, uint64_t *out, struct err *e);
-enum query_pin { QUERY_PIN_AS_IS, QUERY_PIN, QUERY_UNPIN };
+enum request_pin { REQUEST_PIN_AS_IS, REQUEST_PIN, REQUEST_UNPIN };
 /* pin=1 or pin=0; absent: as it is. */
-int query_pin(const struct serve_req *req, enum query_pin *out, struct err *e);
+int request_pin(const struct serve_req *req, enum request_pin *out, struct err *e);
 /* Relative, no empty, "." or ".." component, at most 4096 bytes: what a file system can name. */
-bool query_path_ok(const char *path);
+bool request_path_ok(const char *path);
 
 enum range { RANGE_OK, RANGE_BAD, RANGE_OUTSIDE };
 /* One range of a Range header ("bytes=a-b", "bytes=a-", "bytes=-n") of an object of that size;

@@ -15,40 +15,40 @@
 
 #define COPY_MAX (16u << 20) /* of a response that goes through our memory */
 
-static void fail(struct site *s, struct serve_resp *resp, const struct err *e)
+static void answer_failure(struct server *s, struct serve_resp *resp, const struct err *e)
 {
     atomic_fetch_add(&s->failed_requests, 1);
-    int status = site_status_of(e);
-    site_answer_error(resp, status, status == 409 ? "VersionChanged" : store_reason(e), e->msg);
+    int status = server_status_of(e);
+    server_answer_error(resp, status, status == 409 ? "VersionChanged" : store_reason(e), e->msg);
 }
 
 /* Everything that a request needs before bytes move. -1: answered. */
-static int begin(struct site *s, const struct serve_req *req, struct serve_resp *resp,
-    struct query *q, struct cache_file **f)
+static int open_requested(struct server *s, const struct serve_req *req, struct serve_resp *resp,
+    struct request *r, struct cache_file **f)
 {
     struct err e = ERR_INIT;
     struct cache *cache = atomic_load(&s->cache);
     atomic_fetch_add(&s->requests, 1);
     if (!cache) {
         atomic_fetch_add(&s->failed_requests, 1);
-        site_answer_error(resp, 503, "Starting", "the worker's cache is not ready yet");
+        server_answer_error(resp, 503, "Starting", "the worker's cache is not ready yet");
         return -1;
     }
-    if (query_parse(req, s->conf->nmounts, q, &e)) {
+    if (request_parse(req, s->conf->nmounts, r, &e)) {
         atomic_fetch_add(&s->failed_requests, 1);
-        site_answer_error(resp, 400, "InvalidRequest", e.msg);
+        server_answer_error(resp, 400, "InvalidRequest", e.msg);
         return -1;
     }
-    *f = cache_open(cache, &q->key, &e);
+    *f = cache_open(cache, &r->key, &e);
     if (!*f) {
-        fail(s, resp, &e);
-        query_free(q);
+        answer_failure(s, resp, &e);
+        request_free(r);
         return -1;
     }
     return 0;
 }
 
-static void unpin(void *user)
+static void release_span(void *user)
 {
     cache_unpin(user);
     free(user);
@@ -56,8 +56,8 @@ static void unpin(void *user)
 
 /* The range as a piece of a local file. 1: done (or answered with an error), 0: it has to be
  * copied. */
-static int by_file(
-    struct site *s, struct cache_file *f, uint64_t off, uint64_t len, struct serve_resp *resp)
+static int send_file(
+    struct server *s, struct cache_file *f, uint64_t off, uint64_t len, struct serve_resp *resp)
 {
     struct err e = ERR_INIT;
     struct cache_span *span = malloc(sizeof *span);
@@ -67,7 +67,7 @@ static int by_file(
         if (resp->fd >= 0) {
             resp->fd_off = (off_t)span->off;
             resp->fd_len = span->len;
-            resp->done = unpin;
+            resp->done = release_span;
             resp->done_user = span;
             return 1;
         }
@@ -77,41 +77,41 @@ static int by_file(
     free(span);
     if (rc == 0)
         return 0;
-    fail(s, resp, &e);
+    answer_failure(s, resp, &e);
     return 1;
 }
 
-static void by_copy(
-    struct site *s, struct cache_file *f, uint64_t off, uint64_t len, struct serve_resp *resp)
+static void send_copy(
+    struct server *s, struct cache_file *f, uint64_t off, uint64_t len, struct serve_resp *resp)
 {
     struct err e = ERR_INIT;
     cleanup_free char *data = malloc((size_t)len + 1);
     if (!data)
         err_sys(&e, ENOMEM, "serve a range");
     if (!data || cache_read(f, data, (size_t)len, off, &e) != (ssize_t)len)
-        fail(s, resp, &e);
+        answer_failure(s, resp, &e);
     else
         buf_add(&resp->body, data, (size_t)len);
 }
 
-static void send_range(struct site *s, const struct query *q, struct cache_file *f, bool ranged,
+static void send_range(struct server *s, const struct request *r, struct cache_file *f, bool ranged,
     uint64_t off, uint64_t len, struct serve_resp *resp)
 {
-    uint64_t size = q->key.size;
+    uint64_t size = r->key.size;
     bool one_chunk = len && off / RING_CHUNK == (off + len - 1) / RING_CHUNK;
     if (!one_chunk && len > COPY_MAX) {
-        site_answer_error(resp, 413, "RangeTooLarge",
+        server_answer_error(resp, 413, "RangeTooLarge",
             "ask for ranges within 64 MiB of a file that begin at multiples of 64 MiB");
         return;
     }
-    if (len && !(one_chunk && by_file(s, f, off, len, resp))) {
+    if (len && !(one_chunk && send_file(s, f, off, len, resp))) {
         /* nothing is kept here, and this is more than we hold in memory for one reader */
         if (len > COPY_MAX) {
-            site_answer_error(
+            server_answer_error(
                 resp, 503, "CacheFull", "the cache has no room: ask for ranges of at most 16 MiB");
             return;
         }
-        by_copy(s, f, off, len, resp);
+        send_copy(s, f, off, len, resp);
     }
     if (resp->status != 200)
         return;
@@ -125,92 +125,93 @@ static void send_range(struct site *s, const struct query *q, struct cache_file 
     atomic_fetch_add(&s->served_bytes, len);
 }
 
-static void on_data(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void serve_data(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    struct site *s = user;
-    struct query q;
+    struct server *s = user;
+    struct request r;
     struct cache_file *f;
-    if (begin(s, req, resp, &q, &f))
+    if (open_requested(s, req, resp, &r, &f))
         return;
     char header[128];
     const char *range = serve_header(req, "range", header, sizeof header);
     uint64_t off, len;
-    switch (range_parse(range, q.key.size, &off, &len)) {
+    switch (range_parse(range, r.key.size, &off, &len)) {
     case RANGE_OK:
-        send_range(s, &q, f, range != NULL, off, len, resp);
+        send_range(s, &r, f, range != NULL, off, len, resp);
         break;
     case RANGE_BAD:
-        site_answer_error(
+        server_answer_error(
             resp, 400, "InvalidRequest", "the header Range is not one range of bytes");
         break;
     case RANGE_OUTSIDE:
-        buf_addf(&resp->headers, "Content-Range: bytes */%" PRIu64 "\r\n", q.key.size);
-        site_answer_error(resp, 416, "OutOfRange", "the range begins behind the end of the object");
+        buf_addf(&resp->headers, "Content-Range: bytes */%" PRIu64 "\r\n", r.key.size);
+        server_answer_error(
+            resp, 416, "OutOfRange", "the range begins behind the end of the object");
         break;
     }
     cache_close(f);
-    query_free(&q);
+    request_free(&r);
 }
 
-static void no_room(
-    struct site *s, struct serve_resp *resp, const char *reason, const struct err *e)
+static void answer_no_room(
+    struct server *s, struct serve_resp *resp, const char *reason, const struct err *e)
 {
     if (e->cls == ERR_EXHAUSTED && e->sys == ENOSPC)
-        site_answer_error(resp, 507, reason, e->msg);
+        server_answer_error(resp, 507, reason, e->msg);
     else
-        fail(s, resp, e);
+        answer_failure(s, resp, e);
 }
 
 /* Pins are of what is cached here of a file, and grow by the chunks that this worker is asked to
  * load. */
-static int set_pin(struct site *s, const struct query *q, uint64_t off, uint64_t len,
-    enum query_pin pin, struct cache_file **f, struct err *e)
+static int set_pin(struct server *s, const struct request *r, uint64_t off, uint64_t len,
+    enum request_pin pin, struct cache_file **f, struct err *e)
 {
     struct cache *cache = atomic_load(&s->cache);
-    if (pin == QUERY_UNPIN)
-        cache_unkeep(cache, &q->key);
-    if (pin != QUERY_PIN)
+    if (pin == REQUEST_UNPIN)
+        cache_unkeep(cache, &r->key);
+    if (pin != REQUEST_PIN)
         return 0;
     cache_close(*f);
-    *f = cache_keep(cache, &q->key, off, len, e);
+    *f = cache_keep(cache, &r->key, off, len, e);
     return *f ? 0 : -1;
 }
 
 /* Brings a range in; check=1: only says what is here. pin=1: eviction spares it from then on;
  * pin=0: no more. */
-static void on_load(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void serve_load(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    struct site *s = user;
-    struct query q;
+    struct server *s = user;
+    struct request r;
     struct cache_file *f;
     struct err e = ERR_INIT;
     uint64_t off, len, check;
-    enum query_pin pin;
-    if (begin(s, req, resp, &q, &f))
+    enum request_pin pin;
+    if (open_requested(s, req, resp, &r, &f))
         return;
-    if (query_number(req, "off", 0, &off, &e) || query_number(req, "len", q.key.size, &len, &e)
-        || query_number(req, "check", 0, &check, &e) || query_pin(req, &pin, &e)) {
-        site_answer_error(resp, 400, "InvalidRequest", e.msg);
-    } else if (!check && set_pin(s, &q, off, len, pin, &f, &e)) {
-        no_room(s, resp, "PinLimit", &e);
+    if (request_number(req, "off", 0, &off, &e) || request_number(req, "len", r.key.size, &len, &e)
+        || request_number(req, "check", 0, &check, &e) || request_pin(req, &pin, &e)) {
+        server_answer_error(resp, 400, "InvalidRequest", e.msg);
+    } else if (!check && set_pin(s, &r, off, len, pin, &f, &e)) {
+        answer_no_room(s, resp, "PinLimit", &e);
     } else if (!check && cache_fill(f, off, len, &e)) {
-        no_room(s, resp, "CacheFull", &e);
+        answer_no_room(s, resp, "CacheFull", &e);
     } else {
         resp->content_type = "application/json";
         buf_addf(&resp->body, "{\"cachedBytes\":%" PRIu64 "}\n", cache_cached(f, off, len));
     }
     cache_close(f);
-    query_free(&q);
+    request_free(&r);
 }
 
 /* Of every file, also such that the store has no more. */
-static void on_unpin(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void serve_unpin(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    struct site *s = user;
+    struct server *s = user;
     struct cache *cache = atomic_load(&s->cache);
     (void)req;
     if (!cache) {
-        site_answer_error(resp, 503, "Starting", "the worker's cache is not ready yet");
+        server_answer_error(resp, 503, "Starting", "the worker's cache is not ready yet");
         return;
     }
     cache_unkeep_all(cache);
@@ -218,9 +219,9 @@ static void on_unpin(void *user, const struct serve_req *req, struct serve_resp 
     buf_adds(&resp->body, "{}\n");
 }
 
-void data_routes(struct site *s, struct serve_route out[DATA_ROUTES])
+void serve_range_routes(struct server *s, struct serve_route out[SERVE_RANGE_ROUTES])
 {
-    out[0] = (struct serve_route){"GET", "/v1/data", on_data, s};
-    out[1] = (struct serve_route){"POST", "/v1/load", on_load, s};
-    out[2] = (struct serve_route){"POST", "/v1/unpin", on_unpin, s};
+    out[0] = (struct serve_route){"GET", "/v1/data", serve_data, s};
+    out[1] = (struct serve_route){"POST", "/v1/load", serve_load, s};
+    out[2] = (struct serve_route){"POST", "/v1/unpin", serve_unpin, s};
 }

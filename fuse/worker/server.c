@@ -15,9 +15,9 @@
 #define RETRY_MAX_NS (30 * NS_PER_S)
 #define CHECK_NS     (60 * NS_PER_S)
 
-struct site *site_new(const char *component, const char *secrets_dir, const char *cache_dir)
+struct server *server_new(const char *component, const char *secrets_dir, const char *cache_dir)
 {
-    struct site *s = xcalloc(1, sizeof *s);
+    struct server *s = xcalloc(1, sizeof *s);
     s->component = component;
     s->secrets_dir = secrets_dir;
     s->cache_dir = cache_dir;
@@ -26,10 +26,10 @@ struct site *site_new(const char *component, const char *secrets_dir, const char
     return s;
 }
 
-static void put_trouble(
-    struct site *s, struct site_trouble *t, const char *reason, const char *message)
+static void set_problem(
+    struct server *s, struct server_problem *t, const char *reason, const char *message)
 {
-    struct site_trouble now;
+    struct server_problem now;
     snprintf(now.reason, sizeof now.reason, "%s", reason);
     snprintf(now.message, sizeof now.message, "%s", message);
     log_redact_text(now.message);
@@ -41,12 +41,12 @@ static void put_trouble(
         log_kv(LOG_WARN, "not ready", "reason", reason, "error", now.message, NULL);
 }
 
-void site_fail(struct site *s, const char *reason, const char *message)
+void server_fail(struct server *s, const char *reason, const char *message)
 {
-    put_trouble(s, &s->whole, reason, message);
+    set_problem(s, &s->whole, reason, message);
 }
 
-void site_configure(struct site *s, const char *json)
+void server_configure(struct server *s, const char *json)
 {
     struct err e = ERR_INIT;
     struct conf *conf = NULL;
@@ -55,7 +55,7 @@ void site_configure(struct site *s, const char *json)
     else
         conf = conf_parse(json, strlen(json), &e);
     if (!conf) {
-        site_fail(s, "InvalidOption", e.msg);
+        server_fail(s, "InvalidOption", e.msg);
         return;
     }
     s->conf = conf;
@@ -63,7 +63,7 @@ void site_configure(struct site *s, const char *json)
     s->mounts = xcalloc(conf->nmounts, sizeof *s->mounts);
 }
 
-struct store *site_store(struct site *s, size_t mount)
+struct store *server_store(struct server *s, size_t mount)
 {
     if (!s->conf || mount >= s->conf->nmounts)
         return NULL;
@@ -73,11 +73,11 @@ struct store *site_store(struct site *s, size_t mount)
     return st;
 }
 
-static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t len,
+static int server_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len,
     struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
-    struct site *s = user;
-    struct store *st = site_store(s, key->mount);
+    struct server *s = user;
+    struct store *st = server_store(s, key->mount);
     if (!st)
         return err_set(e, ERR_RETRY, "the store of %s can't be used yet", key->path);
     return store_stream(st, key->path, key->version, off, len, sink->take, sink->user, cancel, e);
@@ -85,7 +85,7 @@ static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t l
 
 /* -- looking at the stores ------------------------------------------------------------------- */
 
-static bool make_cache(struct site *s)
+static bool make_cache(struct server *s)
 {
     if (atomic_load(&s->cache) || strcmp(s->component, COMPONENT_LOADER) == 0)
         return true;
@@ -96,22 +96,22 @@ static bool make_cache(struct site *s)
         .mounts = conf->mounts,
         .nmounts = conf->nmounts,
         .fetch_threads = 32,
-        .source = {.fetch = fetch, .user = s}};
+        .source = {.fetch = server_fetch, .user = s}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&cc, &e);
     if (c) {
         atomic_store(&s->cache, c);
-        site_fail(s, "", "");
+        server_fail(s, "", "");
         return true;
     }
-    site_fail(s, e.sys == ENOSPC || e.sys == EDQUOT ? "CacheDiskFull" : "CacheError", e.msg);
+    server_fail(s, e.sys == ENOSPC || e.sys == EDQUOT ? "CacheDiskFull" : "CacheError", e.msg);
     return false;
 }
 
-static bool check_mount(struct site *s, size_t i, unsigned *failures)
+static bool check_mount(struct server *s, size_t i, unsigned *failures)
 {
     struct err e = ERR_INIT;
-    struct store *st = site_store(s, i);
+    struct store *st = server_store(s, i);
     if (!st) {
         struct store_conf sc = {.mount = &s->conf->mounts[i], .secrets_dir = s->secrets_dir};
         st = store_new(&sc, &e);
@@ -121,20 +121,20 @@ static bool check_mount(struct site *s, size_t i, unsigned *failures)
     }
     if (st && store_check(st, &e) == 0) {
         *failures = 0;
-        put_trouble(s, &s->mounts[i], "", "");
+        set_problem(s, &s->mounts[i], "", "");
         return true;
     }
     pthread_mutex_lock(&s->mu);
     bool was_fine = s->checked && !*s->mounts[i].reason;
     pthread_mutex_unlock(&s->mu);
     if (!was_fine || ++*failures >= 2) /* one failure of a store that worked is no news */
-        put_trouble(s, &s->mounts[i], store_reason(&e), e.msg);
+        set_problem(s, &s->mounts[i], store_reason(&e), e.msg);
     return false;
 }
 
-static void *check(void *arg)
+static void *server_thread(void *arg)
 {
-    struct site *s = arg;
+    struct server *s = arg;
     int64_t pause = RETRY_MIN_NS;
     cleanup_free unsigned *failures = xcalloc(s->conf->nmounts, sizeof *failures);
     pthread_mutex_lock(&s->mu);
@@ -158,17 +158,18 @@ static void *check(void *arg)
     return NULL;
 }
 
-void site_start(struct site *s)
+void server_start(struct server *s)
 {
     if (s->conf)
-        s->has_checker = pthread_create(&s->checker, NULL, check, s) == 0;
+        s->has_checker = pthread_create(&s->checker, NULL, server_thread, s) == 0;
     if (s->conf && !s->has_checker)
-        site_fail(s, "StoreError", "a thread could not be started");
+        server_fail(s, "StoreError", "a thread could not be started");
 }
 
-const struct site_trouble *site_worst(const struct site *s)
+const struct server_problem *server_worst(const struct server *s)
 {
-    static const struct site_trouble starting = {"Starting", "the store is being looked at"}, none;
+    static const struct server_problem starting = {"Starting", "the store is being looked at"},
+                                       none;
     if (*s->whole.reason)
         return &s->whole;
     for (size_t i = 0; s->conf && i < s->conf->nmounts; i++)
@@ -177,15 +178,15 @@ const struct site_trouble *site_worst(const struct site *s)
     return s->checked ? &none : &starting;
 }
 
-bool site_ready(struct site *s)
+bool server_ready(struct server *s)
 {
     pthread_mutex_lock(&s->mu);
-    bool ready = !*site_worst(s)->reason;
+    bool ready = !*server_worst(s)->reason;
     pthread_mutex_unlock(&s->mu);
     return ready;
 }
 
-void site_stop(struct site *s)
+void server_stop(struct server *s)
 {
     atomic_store(&s->cancel, true);
     pthread_mutex_lock(&s->mu);
@@ -197,7 +198,7 @@ void site_stop(struct site *s)
     s->has_checker = false;
 }
 
-void site_free(struct site *s)
+void server_free(struct server *s)
 {
     if (!s)
         return;
@@ -215,7 +216,8 @@ void site_free(struct site *s)
 
 /* -- answers --------------------------------------------------------------------------------- */
 
-void site_answer_error(struct serve_resp *resp, int status, const char *reason, const char *message)
+void server_answer_error(
+    struct serve_resp *resp, int status, const char *reason, const char *message)
 {
     resp->status = status;
     resp->content_type = "application/json";
@@ -228,7 +230,7 @@ void site_answer_error(struct serve_resp *resp, int status, const char *reason, 
     buf_adds(&resp->body, "}\n");
 }
 
-int site_status_of(const struct err *e)
+int server_status_of(const struct err *e)
 {
     switch (e->cls) {
     case ERR_CONFLICT:

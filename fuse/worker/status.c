@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-static void add_mounts(const struct site *s, struct buf *out)
+static void add_mount_states(const struct server *s, struct buf *out)
 {
     buf_adds(out, ",\"mounts\":[");
     for (size_t i = 0; s->conf && i < s->conf->nmounts; i++) {
@@ -26,9 +26,9 @@ static void add_mounts(const struct site *s, struct buf *out)
     buf_addc(out, ']');
 }
 
-static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void serve_status(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    struct site *s = user;
+    struct server *s = user;
     struct buf *out = &resp->body;
     struct cache *cache = atomic_load(&s->cache);
     struct cache_stats c = {0};
@@ -37,8 +37,8 @@ static void on_status(void *user, const struct serve_req *req, struct serve_resp
         cache_stats(cache, &c);
     resp->content_type = "application/json";
     pthread_mutex_lock(&s->mu);
-    static const struct site_trouble full = {"CacheDiskFull", CACHE_FULL_MESSAGE};
-    const struct site_trouble *t = site_worst(s);
+    static const struct server_problem full = {"CacheDiskFull", CACHE_FULL_MESSAGE};
+    const struct server_problem *t = server_worst(s);
     buf_addf(out, "{\"component\":\"%s\",\"ready\":%s,\"reason\":", s->component,
         *t->reason ? "false" : "true");
     if (!*t->reason && c.disk_full)
@@ -47,7 +47,7 @@ static void on_status(void *user, const struct serve_req *req, struct serve_resp
     buf_adds(out, ",\"message\":");
     buf_add_json_string(out, t->message);
     buf_addf(out, ",\"serving\":%s", cache ? "true" : "false");
-    add_mounts(s, out);
+    add_mount_states(s, out);
     buf_addf(out,
         ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64
         ",\"completeFiles\":%" PRIu64 ",\"pinnedBytes\":%" PRIu64 ",\"pinnedMost\":%" PRIu64
@@ -58,28 +58,28 @@ static void on_status(void *user, const struct serve_req *req, struct serve_resp
         ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":0,\"storeBytes\":%" PRIu64 "}",
         c.hit_bytes, c.fetched_bytes);
     buf_adds(out, ",\"writes\":{\"bytes\":0,\"pendingFiles\":0}");
-    if (s->has_ufs)
+    if (s->has_inventory)
         buf_addf(out, ",\"ufs\":{\"bytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"complete\":%s}",
-            s->ufs.bytes, s->ufs.files, s->ufs.complete ? "true" : "false");
+            s->inventory.bytes, s->inventory.files, s->inventory.complete ? "true" : "false");
     pthread_mutex_unlock(&s->mu);
     if (s->more)
         s->more(s->more_user, out);
     buf_adds(out, "}\n");
 }
 
-static void on_healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void serve_healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     (void)user;
     (void)req;
     buf_adds(&resp->body, "ok\n");
 }
 
-static void on_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void serve_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    struct site *s = user;
+    struct server *s = user;
     (void)req;
     pthread_mutex_lock(&s->mu);
-    struct site_trouble t = *site_worst(s);
+    struct server_problem t = *server_worst(s);
     pthread_mutex_unlock(&s->mu);
     resp->status = *t.reason ? 503 : 200;
     if (*t.reason)
@@ -88,52 +88,56 @@ static void on_readyz(void *user, const struct serve_req *req, struct serve_resp
         buf_adds(&resp->body, "ok\n");
 }
 
-static void set(struct metric *m, uint64_t value) { metric_set(m, (int64_t)value); }
+static void set_metric(struct metric *m, uint64_t value) { metric_set(m, (int64_t)value); }
 
-static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void serve_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     static const char from[] = "Bytes read, by where they were.";
-    struct site *s = user;
+    struct server *s = user;
     struct cache *cache = atomic_load(&s->cache);
     struct cache_stats c = {0};
     (void)req;
     if (cache)
         cache_stats(cache, &c);
-    set(metric_gauge("millrace_ready", "", "1 when every store of the dataset answers."),
-        site_ready(s));
-    set(metric_counter("millrace_read_bytes_total", "from=\"store\"", from), c.fetched_bytes);
-    set(metric_counter("millrace_read_bytes_total", "from=\"cache\"", from), c.hit_bytes);
-    set(metric_counter("millrace_served_bytes_total", "", "Bytes sent to clients."),
+    set_metric(metric_gauge("millrace_ready", "", "1 when every store of the dataset answers."),
+        server_ready(s));
+    set_metric(
+        metric_counter("millrace_read_bytes_total", "from=\"store\"", from), c.fetched_bytes);
+    set_metric(metric_counter("millrace_read_bytes_total", "from=\"cache\"", from), c.hit_bytes);
+    set_metric(metric_counter("millrace_served_bytes_total", "", "Bytes sent to clients."),
         s->served_bytes);
-    set(metric_counter("millrace_requests_total", "result=\"ok\"", "Requests for data."),
+    set_metric(metric_counter("millrace_requests_total", "result=\"ok\"", "Requests for data."),
         s->requests - s->failed_requests);
-    set(metric_counter("millrace_requests_total", "result=\"failed\"", "Requests for data."),
+    set_metric(metric_counter("millrace_requests_total", "result=\"failed\"", "Requests for data."),
         s->failed_requests);
-    set(metric_gauge("millrace_cache_used_bytes", "", "Bytes in the cache."), c.used_bytes);
-    set(metric_gauge("millrace_cache_capacity_bytes", "", "Quota of all tiers."), c.capacity_bytes);
-    set(metric_gauge("millrace_cache_files", "", "Files with bytes in the cache."), c.files);
-    set(metric_gauge(
-            "millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have."),
+    set_metric(metric_gauge("millrace_cache_used_bytes", "", "Bytes in the cache."), c.used_bytes);
+    set_metric(
+        metric_gauge("millrace_cache_capacity_bytes", "", "Quota of all tiers."), c.capacity_bytes);
+    set_metric(metric_gauge("millrace_cache_files", "", "Files with bytes in the cache."), c.files);
+    set_metric(metric_gauge(
+                   "millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have."),
         c.pinned_bytes);
-    set(metric_gauge("millrace_cache_pinned_files", "", "Pinned files."), c.pinned_files);
-    set(metric_gauge("millrace_cache_buffer_bytes", "", "Memory set aside for fetches."),
+    set_metric(metric_gauge("millrace_cache_pinned_files", "", "Pinned files."), c.pinned_files);
+    set_metric(metric_gauge("millrace_cache_buffer_bytes", "", "Memory set aside for fetches."),
         c.buffer_bytes);
-    set(metric_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache."),
+    set_metric(
+        metric_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache."),
         c.evicted_bytes);
-    set(metric_counter("millrace_cache_moved_bytes_total", "", "Bytes moved between tiers."),
+    set_metric(metric_counter("millrace_cache_moved_bytes_total", "", "Bytes moved between tiers."),
         c.moved_bytes);
-    set(metric_counter("millrace_cache_full_total", "", "Times a tier had no room."), c.full);
-    set(metric_counter(
-            "millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong."),
+    set_metric(
+        metric_counter("millrace_cache_full_total", "", "Times a tier had no room."), c.full);
+    set_metric(metric_counter(
+                   "millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong."),
         c.corrupt_blocks);
     resp->content_type = "text/plain; version=0.0.4";
     metric_write(&resp->body);
 }
 
-void site_routes(struct site *s, struct serve_route out[SITE_ROUTES])
+void status_routes(struct server *s, struct serve_route out[STATUS_ROUTES])
 {
-    out[0] = (struct serve_route){"GET", "/healthz", on_healthz, s};
-    out[1] = (struct serve_route){"GET", "/readyz", on_readyz, s};
-    out[2] = (struct serve_route){"GET", "/status", on_status, s};
-    out[3] = (struct serve_route){"GET", "/metrics", on_metrics, s};
+    out[0] = (struct serve_route){"GET", "/healthz", serve_healthz, s};
+    out[1] = (struct serve_route){"GET", "/readyz", serve_readyz, s};
+    out[2] = (struct serve_route){"GET", "/status", serve_status, s};
+    out[3] = (struct serve_route){"GET", "/metrics", serve_metrics, s};
 }

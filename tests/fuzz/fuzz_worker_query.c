@@ -16,20 +16,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (range)
         *range++ = '\0';
     struct serve_req req = {.method = "GET", .path = "/v1/data", .query = text, .headers = ""};
-    struct query q;
+    struct request q;
     struct err e = ERR_INIT;
     uint64_t off, len, object = 1000;
-    if (query_parse(&req, 3, &q, &e) == 0) {
-        if (q.key.mount >= 3 || !query_path_ok(q.key.path) || q.key.path[0] == '/')
+    if (request_parse(&req, 3, &q, &e) == 0) {
+        if (q.key.mount >= 3 || !request_path_ok(q.key.path) || q.key.path[0] == '/')
             abort();
         object = q.key.size;
-        query_free(&q);
+        request_free(&q);
     } else if (e.cls != ERR_INVALID || !e.msg[0]) {
         abort();
     }
-    enum query_pin pin;
+    enum request_pin pin;
     struct err why = ERR_INIT;
-    if (query_pin(&req, &pin, &why) && (why.cls != ERR_INVALID || !why.msg[0]))
+    if (request_pin(&req, &pin, &why) && (why.cls != ERR_INVALID || !why.msg[0]))
         abort();
     if (range_parse(range, object, &off, &len) == RANGE_OK && (off > object || len > object - off))
         abort();

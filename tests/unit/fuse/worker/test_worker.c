@@ -32,16 +32,16 @@ static void test_paths(void **state)
     static const char *const bad[] = {
         "", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a/.", "a/.."};
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
-        assert_true(query_path_ok(good[i]));
+        assert_true(request_path_ok(good[i]));
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        assert_false(query_path_ok(bad[i]));
+        assert_false(request_path_ok(bad[i]));
     char *longest = malloc(4098);
     memset(longest, 'x', 4097);
     longest[4096] = '\0';
-    assert_true(query_path_ok(longest));
+    assert_true(request_path_ok(longest));
     longest[4096] = 'x';
     longest[4097] = '\0';
-    assert_false(query_path_ok(longest));
+    assert_false(request_path_ok(longest));
     free(longest);
 }
 
@@ -119,16 +119,16 @@ static void test_queries(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct serve_req req = {
             .method = "GET", .path = "/v1/data", .query = cases[i].query, .headers = ""};
-        struct query q;
+        struct request q;
         struct err e = ERR_INIT;
-        int rc = query_parse(&req, 2, &q, &e);
+        int rc = request_parse(&req, 2, &q, &e);
         if (cases[i].complaint) {
             assert_int_equal(rc, -1);
             assert_int_equal(e.cls, ERR_INVALID);
             assert_non_null(strstr(e.msg, cases[i].complaint));
         } else {
             assert_int_equal(rc, 0);
-            query_free(&q);
+            request_free(&q);
         }
     }
 }
@@ -139,24 +139,24 @@ static void test_pin_parameter(void **state)
     static const struct {
         const char *query;
         int rc;
-        enum query_pin want;
+        enum request_pin want;
     } cases[] = {
-        {"mount=0", 0, QUERY_PIN_AS_IS},
-        {"pin=1", 0, QUERY_PIN},
-        {"off=0&pin=0", 0, QUERY_UNPIN},
+        {"mount=0", 0, REQUEST_PIN_AS_IS},
+        {"pin=1", 0, REQUEST_PIN},
+        {"off=0&pin=0", 0, REQUEST_UNPIN},
         {"pin=", -1, 0},
         {"pin=2", -1, 0},
         {"pin=true", -1, 0},
         {"pin=10", -1, 0},
         {"pin=-1", -1, 0},
-        {"spin=1", 0, QUERY_PIN_AS_IS},
+        {"spin=1", 0, REQUEST_PIN_AS_IS},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct serve_req req = {
             .method = "POST", .path = "/v1/load", .query = cases[i].query, .headers = ""};
         struct err e = ERR_INIT;
-        enum query_pin pin;
-        int rc = query_pin(&req, &pin, &e);
+        enum request_pin pin;
+        int rc = request_pin(&req, &pin, &e);
         assert_int_equal(rc, cases[i].rc);
         assert_int_equal(e.cls, rc ? ERR_INVALID : ERR_NONE);
         if (rc == 0)
@@ -200,8 +200,8 @@ static void test_targets(void **state)
 /* -- a worker on a directory -- */
 
 static char dir[64];
-static struct site *site;
-static struct serve *server;
+static struct server *worker;
+static struct serve *http_server;
 static struct http *http;
 static char url[64];
 
@@ -230,33 +230,33 @@ static void start_worker(const char *json)
 {
     static char cache_dir[128];
     snprintf(cache_dir, sizeof cache_dir, "%s/cache", dir);
-    site = site_new(COMPONENT_WORKER, NULL, cache_dir);
-    site_configure(site, json);
-    struct serve_route routes[SITE_ROUTES + DATA_ROUTES];
-    site_routes(site, routes);
-    data_routes(site, routes + SITE_ROUTES);
+    worker = server_new(COMPONENT_WORKER, NULL, cache_dir);
+    server_configure(worker, json);
+    struct serve_route routes[STATUS_ROUTES + SERVE_RANGE_ROUTES];
+    status_routes(worker, routes);
+    serve_range_routes(worker, routes + STATUS_ROUTES);
     struct serve_conf sc = {.address = "127.0.0.1:0",
         .routes = routes,
-        .nroutes = site->conf ? ARRAY_LEN(routes) : SITE_ROUTES};
-    server = serve_start(&sc, NULL);
-    assert_non_null(server);
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", serve_port(server));
-    site_start(site);
+        .nroutes = worker->conf ? ARRAY_LEN(routes) : STATUS_ROUTES};
+    http_server = serve_start(&sc, NULL);
+    assert_non_null(http_server);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", serve_port(http_server));
+    server_start(worker);
 }
 
 static void stop_worker(void)
 {
-    serve_stop(server);
-    site_stop(site);
-    ufs_stop();
-    site_free(site);
+    serve_stop(http_server);
+    server_stop(worker);
+    inventory_stop();
+    server_free(worker);
 }
 
 static bool becomes_ready(int seconds)
 {
-    for (int i = 0; i < seconds * 100 && !site_ready(site); i++)
+    for (int i = 0; i < seconds * 100 && !server_ready(worker); i++)
         clock_sleep_ns(10 * NS_PER_MS);
-    return site_ready(site);
+    return server_ready(worker);
 }
 
 static int setup(void **state)
@@ -291,7 +291,7 @@ static char *data_path(const char *name, const char *route)
 {
     struct store_stat st;
     struct err e = ERR_INIT;
-    assert_int_equal(store_stat_path(site_store(site, 0), name, &st, &e), 0);
+    assert_int_equal(store_stat_path(server_store(worker, 0), name, &st, &e), 0);
     struct cache_key key = {0, name, st.version, st.size};
     cleanup_free char *query = ring_query(&key);
     return xasprintf("%s?%s", route, query);
@@ -377,7 +377,7 @@ static void test_serving(void **state)
     stop_worker();
 }
 
-static void test_trouble_is_told_and_mended(void **state)
+static void test_problem_is_reported_and_mended(void **state)
 {
     (void)state;
     cleanup_free char *json = conf_json("later", 64 << 20);
@@ -417,7 +417,7 @@ static void test_bad_configuration(void **state)
             assert_true(strlen(jget_str(j, "message", "")) > 10);
             break;
         }
-        assert_false(site_ready(site));
+        assert_false(server_ready(worker));
         stop_worker();
     }
 }
@@ -430,7 +430,7 @@ static void test_counting(void **state)
     put_file("data/b/d/e", 3000);
     cleanup_free char *json = conf_json("data", 64 << 20);
     start_worker(json);
-    ufs_start(site);
+    inventory_start(worker);
     bool complete = false;
     for (int i = 0; i < 5000 && !complete; i++) {
         cleanup_json json_t *j = status_json();
@@ -447,13 +447,13 @@ static void test_counting(void **state)
 
 /* -- the loader -- */
 
-static int load_pinned(enum query_pin pin, char **paths, int npaths, char *report, size_t cap)
+static int load_pinned(enum request_pin pin, char **paths, int npaths, char *report, size_t cap)
 {
     cleanup_free char *json = conf_json("data", 64 << 20), *file = path_join(dir, "report");
     assert_int_equal(file_write_atomic(file, "", 0, 0644, NULL), 0);
-    struct site *s = site_new(COMPONENT_LOADER, NULL, NULL);
-    site_configure(s, json);
-    site_start(s);
+    struct server *s = server_new(COMPONENT_LOADER, NULL, NULL);
+    server_configure(s, json);
+    server_start(s);
     const char *one = url;
     struct load_conf lc = {.paths = paths,
         .npaths = npaths,
@@ -466,14 +466,14 @@ static int load_pinned(enum query_pin pin, char **paths, int npaths, char *repor
     int rc = load_run(s, &lc);
     cleanup_free char *text = file_read(file, 4096, NULL, NULL);
     snprintf(report, cap, "%s", text);
-    site_stop(s);
-    site_free(s);
+    server_stop(s);
+    server_free(s);
     return rc;
 }
 
 static int load(char **paths, int npaths, char *report, size_t cap)
 {
-    return load_pinned(QUERY_PIN_AS_IS, paths, npaths, report, cap);
+    return load_pinned(REQUEST_PIN_AS_IS, paths, npaths, report, cap);
 }
 
 static void test_loading(void **state)
@@ -549,7 +549,7 @@ static void test_loading_and_pinning(void **state)
     start_worker(json);
     assert_true(becomes_ready(60));
     char *keep[] = {(char *)"/keep"}, *other[] = {(char *)"/other"}, *a[] = {(char *)"/keep/a"};
-    assert_int_equal(load_pinned(QUERY_PIN, keep, 1, report, sizeof report), 0);
+    assert_int_equal(load_pinned(REQUEST_PIN, keep, 1, report, sizeof report), 0);
     pins_are(2, 67 << 20);
     assert_int_equal(load(other, 1, report, sizeof report), 1); /* they do not all fit */
     assert_non_null(strstr(report, "the cache loses files while others are loaded"));
@@ -557,18 +557,18 @@ static void test_loading_and_pinning(void **state)
     assert_int_equal(cached("keep/large"), 66 << 20);
     assert_int_equal(load(a, 1, report, sizeof report), 0); /* as it is */
     pins_are(2, 67 << 20);
-    assert_int_equal(load_pinned(QUERY_PIN, other, 1, report, sizeof report), 1);
+    assert_int_equal(load_pinned(REQUEST_PIN, other, 1, report, sizeof report), 1);
     assert_non_null(strstr(
         report, "unpin something (a DataLoad with pin: false), or raise spec.cache.tiers[].quota"));
     pins_are(6, 75 << 20);
-    assert_int_equal(load_pinned(QUERY_UNPIN, a, 1, report, sizeof report), 0);
+    assert_int_equal(load_pinned(REQUEST_UNPIN, a, 1, report, sizeof report), 0);
     pins_are(5, 74 << 20);
     char *gone[] = {(char *)"/keep"};
     cleanup_free char *path = path_join(dir, "data/other");
     assert_int_equal(file_remove_tree(path, NULL), 0);
-    assert_int_equal(load_pinned(QUERY_UNPIN, gone, 1, report, sizeof report), 0);
+    assert_int_equal(load_pinned(REQUEST_UNPIN, gone, 1, report, sizeof report), 0);
     pins_are(4, 8 << 20); /* of files that are no more */
-    assert_int_equal(load_pinned(QUERY_UNPIN, NULL, 0, report, sizeof report), 0);
+    assert_int_equal(load_pinned(REQUEST_UNPIN, NULL, 0, report, sizeof report), 0);
     pins_are(0, 0);
     cleanup_free char *bad = data_path("keep/a", "/v1/load"), *query = xasprintf("%s&pin=yes", bad);
     check_error("POST", query, NULL, 400, "InvalidRequest");
@@ -585,7 +585,7 @@ int main(void)
         cmocka_unit_test(test_pin_parameter),
         cmocka_unit_test(test_targets),
         T(test_serving),
-        T(test_trouble_is_told_and_mended),
+        T(test_problem_is_reported_and_mended),
         T(test_bad_configuration),
         T(test_counting),
         T(test_loading),
