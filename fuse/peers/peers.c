@@ -24,14 +24,14 @@
 /* hedges lost without a byte from the worker before it counts as down */
 #define SILENT_MAX 3
 /* pauses of hedge_ns without a byte, and no hedge was allowed */
-#define GIVE_UP 10
+#define SILENT_PAUSES_MAX 10
 /* a hedge costs 10, a request earns 1: a slow store is not asked twice for ever */
 #define HEDGE_TOKENS  80
 #define HEDGE_COST    10
 #define THREADS       48
 #define HEDGE_THREADS 8
 
-struct worker {
+struct peer {
     char *url;
     uint64_t seed;         /* of its name */
     pthread_mutex_t mu;    /* a leaf */
@@ -40,10 +40,10 @@ struct worker {
     int silent;            /* mu */
 };
 
-struct ring {
+struct peers {
     const struct conf *conf;
     struct store *const *stores;
-    struct worker *workers;
+    struct peer *workers;
     int nworkers;
     struct http *http;
     struct pool *pool, *hedge_pool;
@@ -55,9 +55,9 @@ struct ring {
 
 /* One fetch by up to two threads: the one that asks the worker gives its bytes to the sink as they
  * come (unless it was given up), the one that asks the store has a buffer of its own. */
-struct job {
-    struct ring *r;
-    struct worker *w;
+struct peer_fetch {
+    struct peers *peers;
+    struct peer *w;
     char *path, *version;
     struct cache_key key; /* its strings are path and version */
     uint64_t off;
@@ -81,21 +81,22 @@ struct job {
 static uint64_t chunk_hash(const char *mount_point, const char *path, uint64_t off)
 {
     uint64_t h = hash64_mix(hash64(mount_point, strlen(mount_point)), hash64(path, strlen(path)));
-    return hash64_mix(h, off / RING_CHUNK + 1);
+    return hash64_mix(h, off / PEERS_CHUNK + 1);
 }
 
-static uint64_t worker_seed(const char *name, int i)
+static uint64_t peer_seed(const char *name, int i)
 {
     cleanup_free char *full = xasprintf("%s-%d", name, i);
     return hash64(full, strlen(full));
 }
 
-int ring_owner(const char *name, int count, const char *mount_point, const char *path, uint64_t off)
+int peers_owner(
+    const char *name, int count, const char *mount_point, const char *path, uint64_t off)
 {
     uint64_t chunk = chunk_hash(mount_point, path, off), best = 0;
     int owner = -1;
     for (int i = 0; i < count; i++) {
-        uint64_t weight = hash64_mix(worker_seed(name, i), chunk);
+        uint64_t weight = hash64_mix(peer_seed(name, i), chunk);
         if (owner < 0 || weight > best) {
             best = weight;
             owner = i;
@@ -104,13 +105,13 @@ int ring_owner(const char *name, int count, const char *mount_point, const char 
     return owner;
 }
 
-char *ring_url(const struct conf *conf, int worker)
+char *peers_url(const struct conf *conf, int worker)
 {
     return xasprintf(
         "http://%s-%d.%s:%d", conf->worker_name, worker, conf->worker_service, conf->worker_port);
 }
 
-char *ring_query(const struct cache_key *key)
+char *peers_query(const struct cache_key *key)
 {
     cleanup_free char *path = http_escape(key->path, true),
                       *version = http_escape(key->version, false);
@@ -118,17 +119,17 @@ char *ring_query(const struct cache_key *key)
         "mount=%" PRIu32 "&path=%s&version=%s&size=%" PRIu64, key->mount, path, version, key->size);
 }
 
-static struct worker *owner_of(struct ring *r, const struct cache_key *key, uint64_t off)
+static struct peer *owner_of_chunk(struct peers *p, const struct cache_key *key, uint64_t off)
 {
-    const char *mount = key->mount < r->conf->nmounts ? r->conf->mounts[key->mount].mount_point
+    const char *mount = key->mount < p->conf->nmounts ? p->conf->mounts[key->mount].mount_point
                                                       : "";
     uint64_t chunk = chunk_hash(mount, key->path, off), best = 0;
-    struct worker *owner = NULL;
-    for (int i = 0; i < r->nworkers; i++) {
-        uint64_t weight = hash64_mix(r->workers[i].seed, chunk);
+    struct peer *owner = NULL;
+    for (int i = 0; i < p->nworkers; i++) {
+        uint64_t weight = hash64_mix(p->workers[i].seed, chunk);
         if (!owner || weight > best) {
             best = weight;
-            owner = &r->workers[i];
+            owner = &p->workers[i];
         }
     }
     return owner;
@@ -138,7 +139,7 @@ static struct worker *owner_of(struct ring *r, const struct cache_key *key, uint
 
 /* After its pause a worker is tried by one request (*probe); the others go to the store until that
  * found something. */
-static bool may_ask(struct worker *w, bool *probe)
+static bool peer_may_be_asked(struct peer *w, bool *probe)
 {
     int64_t now = clock_mono_ns();
     pthread_mutex_lock(&w->mu);
@@ -150,7 +151,7 @@ static bool may_ask(struct worker *w, bool *probe)
     return yes;
 }
 
-static void worker_answered(struct worker *w)
+static void peer_answered(struct peer *w)
 {
     pthread_mutex_lock(&w->mu);
     bool was_down = w->down_until_ns != 0;
@@ -161,7 +162,7 @@ static void worker_answered(struct worker *w)
         log_kv(LOG_INFO, "cache worker is back", "worker", w->url, NULL);
 }
 
-static void worker_failed(struct worker *w, const char *why)
+static void peer_failed(struct peer *w, const char *why)
 {
     pthread_mutex_lock(&w->mu);
     bool first = w->down_until_ns == 0;
@@ -174,47 +175,47 @@ static void worker_failed(struct worker *w, const char *why)
             "error", why, NULL);
 }
 
-static void worker_silent(struct worker *w, bool probe)
+static void peer_silent(struct peer *w, bool probe)
 {
     pthread_mutex_lock(&w->mu);
     bool too_long = ++w->silent >= SILENT_MAX || probe;
     pthread_mutex_unlock(&w->mu);
     if (too_long)
-        worker_failed(w, "no byte came from the worker in time, several times");
+        peer_failed(w, "no byte came from the worker in time, several times");
 }
 
-static bool hedge_allowed(struct ring *r)
+static bool hedge_allowed(struct peers *p)
 {
-    int now = atomic_load(&r->tokens);
+    int now = atomic_load(&p->tokens);
     while (now >= HEDGE_COST)
-        if (atomic_compare_exchange_weak(&r->tokens, &now, now - HEDGE_COST))
+        if (atomic_compare_exchange_weak(&p->tokens, &now, now - HEDGE_COST))
             return true;
     return false;
 }
 
-static void earn_token(struct ring *r)
+static void earn_token(struct peers *p)
 {
-    int now = atomic_load(&r->tokens);
-    while (now < HEDGE_TOKENS && !atomic_compare_exchange_weak(&r->tokens, &now, now + 1))
+    int now = atomic_load(&p->tokens);
+    while (now < HEDGE_TOKENS && !atomic_compare_exchange_weak(&p->tokens, &now, now + 1))
         ;
 }
 
 /* -- the two ways ---------------------------------------------------------------------------- */
 
-static int from_store(struct ring *r, const struct cache_key *key, uint64_t off, size_t len,
+static int fetch_from_store(struct peers *p, const struct cache_key *key, uint64_t off, size_t len,
     struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
-    struct store *s = key->mount < r->conf->nmounts ? r->stores[key->mount] : NULL;
+    struct store *s = key->mount < p->conf->nmounts ? p->stores[key->mount] : NULL;
     if (!s)
         return err_set(e, ERR_RETRY, "the store of %s cannot be used", key->path);
     sink->origin = 0;
     if (store_stream(s, key->path, key->version, off, len, sink->take, sink->user, cancel, e))
         return -1;
-    atomic_fetch_add(&r->store_bytes, len);
+    atomic_fetch_add(&p->store_bytes, len);
     return 0;
 }
 
-static void job_put(struct job *j) /* j->mu is held on entry */
+static void peer_fetch_put(struct peer_fetch *j) /* j->mu is held on entry */
 {
     bool last = --j->refs == 0;
     pthread_mutex_unlock(&j->mu);
@@ -228,9 +229,9 @@ static void job_put(struct job *j) /* j->mu is held on entry */
     free(j);
 }
 
-static int take_bytes(void *user, const void *data, size_t len)
+static int forward_bytes(void *user, const void *data, size_t len)
 {
-    struct job *j = user;
+    struct peer_fetch *j = user;
     pthread_mutex_lock(&j->mu);
     bool taken = j->sink && len <= j->len - j->got;
     if (taken) {
@@ -245,9 +246,9 @@ static int take_bytes(void *user, const void *data, size_t len)
 
 /* Is it the range that was asked for? What comes is kept as it comes, so a server that knows
  * nothing of ranges must not get that far. */
-static int judge(void *user, const struct http_resp *resp)
+static int check_range(void *user, const struct http_resp *resp)
 {
-    const struct job *j = user;
+    const struct peer_fetch *j = user;
     char want[96], range[96];
     snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, j->off,
         j->off + j->len - 1, j->key.size);
@@ -257,10 +258,10 @@ static int judge(void *user, const struct http_resp *resp)
         : -1;
 }
 
-static void ask_worker(void *arg) /* takes over a ref */
+static void ask_peer(void *arg) /* takes over a ref */
 {
-    struct job *j = arg;
-    cleanup_free char *query = ring_query(&j->key);
+    struct peer_fetch *j = arg;
+    cleanup_free char *query = peers_query(&j->key);
     cleanup_free char *url = xasprintf("%s/v1/data?%s", j->w->url, query);
     char range[80];
     snprintf(range, sizeof range, "Range: bytes=%" PRIu64 "-%" PRIu64, j->off, j->off + j->len - 1);
@@ -268,15 +269,15 @@ static void ask_worker(void *arg) /* takes over a ref */
     struct http_req req = {.method = "GET",
         .url = url,
         .headers = headers,
-        .sink = take_bytes,
-        .begin = judge,
+        .sink = forward_bytes,
+        .begin = check_range,
         .sink_user = j,
         .stall_ns = STALL_NS,
         .cancel = &j->cancel_worker};
     struct http_resp resp = {0};
     struct err e = ERR_INIT;
     int rc = atomic_load(&j->cancel_worker) ? err_set(&e, ERR_RETRY, "cancelled")
-                                            : http_do(j->r->http, &req, &resp, &e);
+                                            : http_do(j->peers->http, &req, &resp, &e);
     if (rc == 0 && resp.status / 100 != 2) {
         char *text = buf_str(&resp.body);
         rc = err_set(&e, http_class_of_status(resp.status), "%s: %.*s", j->w->url,
@@ -290,16 +291,17 @@ static void ask_worker(void *arg) /* takes over a ref */
     j->worker_err = e;
     pthread_cond_broadcast(&j->changed);
     http_resp_free(&resp);
-    job_put(j);
+    peer_fetch_put(j);
 }
 
 static void ask_store(void *arg) /* takes over a ref */
 {
-    struct job *j = arg;
+    struct peer_fetch *j = arg;
     struct err e = ERR_INIT;
     char *buf = malloc(j->len);
     int rc = buf ? 0 : err_sys(&e, ENOMEM, "read %s", j->path);
-    struct store *s = j->key.mount < j->r->conf->nmounts ? j->r->stores[j->key.mount] : NULL;
+    struct store *s = j->key.mount < j->peers->conf->nmounts ? j->peers->stores[j->key.mount]
+                                                             : NULL;
     if (rc == 0 && !s)
         rc = err_set(&e, ERR_RETRY, "the store of %s cannot be used", j->path);
     if (rc == 0)
@@ -309,15 +311,15 @@ static void ask_store(void *arg) /* takes over a ref */
     j->store_state = rc ? FAILED : DONE;
     j->store_err = e;
     pthread_cond_broadcast(&j->changed);
-    job_put(j);
+    peer_fetch_put(j);
 }
 
 /* -- one fetch ------------------------------------------------------------------------------- */
 
-static struct job *job_new(struct ring *r, struct worker *w, const struct cache_key *key,
-    uint64_t off, size_t len, struct cache_sink *sink)
+static struct peer_fetch *peer_fetch_new(struct peers *p, struct peer *w,
+    const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink)
 {
-    struct job *j = calloc(1, sizeof *j);
+    struct peer_fetch *j = calloc(1, sizeof *j);
     char *path = strdup(key->path), *version = strdup(key->version);
     if (!j || !path || !version) {
         free(j);
@@ -325,7 +327,7 @@ static struct job *job_new(struct ring *r, struct worker *w, const struct cache_
         free(version);
         return NULL;
     }
-    *j = (struct job){.r = r,
+    *j = (struct peer_fetch){.peers = p,
         .w = w,
         .path = path,
         .version = version,
@@ -340,35 +342,38 @@ static struct job *job_new(struct ring *r, struct worker *w, const struct cache_
     return j;
 }
 
-static void wait_until(struct job *j, int64_t ns) { clock_cond_wait(&j->changed, &j->mu, ns); }
+static void peer_fetch_wait(struct peer_fetch *j, int64_t ns)
+{
+    clock_cond_wait(&j->changed, &j->mu, ns);
+}
 
 /* The worker is late. j->mu is held. */
-static bool begin_hedge(struct job *j)
+static bool begin_hedge(struct peer_fetch *j)
 {
-    struct ring *r = j->r;
-    if (!j->probe && !hedge_allowed(r))
+    struct peers *p = j->peers;
+    if (!j->probe && !hedge_allowed(p))
         return false;
     j->refs++;
     j->store_state = RUNNING;
-    if (pool_queued(r->hedge_pool, POOL_FETCH) >= HEDGE_THREADS
-        || pool_add(r->hedge_pool, POOL_FETCH, ask_store, j)) {
+    if (pool_queued(p->hedge_pool, POOL_FETCH) >= HEDGE_THREADS
+        || pool_add(p->hedge_pool, POOL_FETCH, ask_store, j)) {
         j->refs--;
         j->store_state = FAILED;
         return false;
     }
-    atomic_fetch_add(&r->hedged, 1);
+    atomic_fetch_add(&p->hedged, 1);
     return true;
 }
 
 /* Until one of both has the bytes, all failed, or the worker was silent for too long. j->mu is
  * held. */
-static void race(struct job *j, const atomic_bool *cancel)
+static void race(struct peer_fetch *j, const atomic_bool *cancel)
 {
-    struct ring *r = j->r;
+    struct peers *p = j->peers;
     int64_t start = clock_mono_ns(), moved = start;
     size_t seen = 0;
     bool hedged = false;
-    while (!(cancel && atomic_load(cancel)) && !atomic_load(&r->stopping)) {
+    while (!(cancel && atomic_load(cancel)) && !atomic_load(&p->stopping)) {
         if (j->refused || j->worker_state == DONE || j->store_state == DONE
             || (j->worker_state == FAILED && j->store_state == FAILED))
             break;
@@ -377,18 +382,18 @@ static void race(struct job *j, const atomic_bool *cancel)
             seen = j->got;
             moved = now;
         }
-        int64_t slow = start + r->hedge_ns + (int64_t)j->len * NS_PER_S / SLOW_BYTES_PER_S;
-        if (!hedged && j->worker_state == RUNNING && now >= MIN(moved + r->hedge_ns, slow))
+        int64_t slow = start + p->hedge_ns + (int64_t)j->len * NS_PER_S / SLOW_BYTES_PER_S;
+        if (!hedged && j->worker_state == RUNNING && now >= MIN(moved + p->hedge_ns, slow))
             hedged = begin_hedge(j);
-        if (!hedged && !seen && now >= start + GIVE_UP * r->hedge_ns)
+        if (!hedged && !seen && now >= start + SILENT_PAUSES_MAX * p->hedge_ns)
             break;
-        int64_t next = MIN(moved + r->hedge_ns, slow);
-        wait_until(
+        int64_t next = MIN(moved + p->hedge_ns, slow);
+        peer_fetch_wait(
             j, hedged || next <= now ? now + 100 * NS_PER_MS : MIN(next, now + 100 * NS_PER_MS));
     }
 }
 
-static int say_cancelled(const struct cache_key *key, struct err *e)
+static int err_cancelled(const struct cache_key *key, struct err *e)
 {
     err_set(e, ERR_RETRY, "read %s: cancelled", key->path);
     e->sys = ECANCELED;
@@ -397,90 +402,89 @@ static int say_cancelled(const struct cache_key *key, struct err *e)
 
 /* The store was faster, or the worker broke off: what is missing comes from there. j->mu is held.
  */
-static int take_hedge(struct job *j, struct err *e)
+static int use_hedge(struct peer_fetch *j, struct err *e)
 {
     size_t left = j->len - j->got;
     j->sink->origin = 0;
     if (j->sink->take(j->sink->user, j->hedge + j->got, left))
-        return say_cancelled(&j->key, e);
-    atomic_fetch_add(&j->r->store_bytes, left);
-    atomic_fetch_add(&j->r->hedges_won, 1);
+        return err_cancelled(&j->key, e);
+    atomic_fetch_add(&j->peers->store_bytes, left);
+    atomic_fetch_add(&j->peers->hedges_won, 1);
     return 0;
 }
 
 /* What the fetch by way of a worker came to. 0: the sink has all; 1: ask the store for what is
  * after *got; -1: e. */
-static int by_worker(struct ring *r, struct worker *w, const struct cache_key *key, uint64_t off,
-    size_t len, struct cache_sink *sink, bool probe, const atomic_bool *cancel, size_t *got,
-    struct err *e)
+static int fetch_from_peer(struct peers *p, struct peer *w, const struct cache_key *key,
+    uint64_t off, size_t len, struct cache_sink *sink, bool probe, const atomic_bool *cancel,
+    size_t *got, struct err *e)
 {
     *got = 0;
-    struct job *j = job_new(r, w, key, off, len, sink);
+    struct peer_fetch *j = peer_fetch_new(p, w, key, off, len, sink);
     if (!j)
         return 1;
     j->probe = probe;
     pthread_mutex_lock(&j->mu);
     j->refs++;
     /* all threads wait for workers */
-    if (pool_queued(r->pool, POOL_FETCH) >= THREADS
-        || pool_add(r->pool, POOL_FETCH, ask_worker, j)) {
+    if (pool_queued(p->pool, POOL_FETCH) >= THREADS || pool_add(p->pool, POOL_FETCH, ask_peer, j)) {
         j->refs--;
-        job_put(j);
+        peer_fetch_put(j);
         return 1;
     }
     race(j, cancel);
     int rc = 1;
     *got = j->got;
-    atomic_fetch_add(&r->worker_bytes, j->got);
+    atomic_fetch_add(&p->worker_bytes, j->got);
     if (j->worker_state == DONE) {
         rc = 0;
-        worker_answered(w);
+        peer_answered(w);
     } else if (j->refused) {
-        rc = say_cancelled(key, e);
+        rc = err_cancelled(key, e);
     } else if (j->store_state == DONE) {
-        rc = take_hedge(j, e);
+        rc = use_hedge(j, e);
         if (j->got == 0)
-            worker_silent(w, probe);
+            peer_silent(w, probe);
     } else if (j->worker_state == RUNNING && !(cancel && atomic_load(cancel))
-        && !atomic_load(&r->stopping)) {
-        worker_silent(w, probe);
+        && !atomic_load(&p->stopping)) {
+        peer_silent(w, probe);
     } else if (j->worker_state == RUNNING) {
-        rc = say_cancelled(key, e);
+        rc = err_cancelled(key, e);
     } else if (j->worker_status == 409) { /* the worker looked: the store has another version */
         *e = j->worker_err;
         e->sys = ESTALE;
         rc = -1;
     } else if (j->worker_status == 0) {
-        worker_failed(w, j->worker_err.msg);
+        peer_failed(w, j->worker_err.msg);
     } else { /* alive, but it can't help with this one */
-        worker_answered(w);
+        peer_answered(w);
     }
     j->sink = NULL;
     atomic_store(&j->cancel_worker, true);
     atomic_store(&j->cancel_store, true);
-    job_put(j);
+    peer_fetch_put(j);
     return rc;
 }
 
-int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len,
+int peers_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len,
     struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
-    struct ring *r = user;
+    struct peers *p = user;
     struct err none = ERR_INIT;
     e = e ? e : &none;
     for (size_t done = 0; done < len;) { /* a range over two chunks has two owners */
         uint64_t at = off + done;
-        size_t part = (size_t)MIN((uint64_t)(len - done), RING_CHUNK - at % RING_CHUNK), got = 0;
-        struct worker *w = owner_of(r, key, at);
+        size_t part = (size_t)MIN((uint64_t)(len - done), PEERS_CHUNK - at % PEERS_CHUNK), got = 0;
+        struct peer *w = owner_of_chunk(p, key, at);
         int rc = 1;
         bool probe;
-        earn_token(r);
-        if (w && may_ask(w, &probe))
-            rc = by_worker(r, w, key, at, part, sink, probe, cancel, &got, e);
+        earn_token(p);
+        if (w && peer_may_be_asked(w, &probe))
+            rc = fetch_from_peer(p, w, key, at, part, sink, probe, cancel, &got, e);
         else if (w)
-            atomic_fetch_add(&r->bypassed, 1);
+            atomic_fetch_add(&p->bypassed, 1);
         if (rc == 1)
-            rc = got < part ? from_store(r, key, at + got, part - got, sink, cancel, e) : 0;
+            rc = got < part ? fetch_from_store(p, key, at + got, part - got, sink, cancel, e) : 0;
         if (rc)
             return -1;
         done += part;
@@ -490,68 +494,68 @@ int ring_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len
 
 /* -- lifecycle ------------------------------------------------------------------------------- */
 
-static int add_workers(struct ring *r, const struct ring_conf *rc)
+static int peers_add(struct peers *p, const struct peers_conf *rc)
 {
     const struct conf *conf = rc->conf;
-    r->nworkers = rc->nurls ? rc->nurls : conf->worker_name ? conf->worker_count : 0;
-    r->workers = xcalloc((size_t)r->nworkers + 1, sizeof *r->workers);
-    for (int i = 0; i < r->nworkers; i++) {
-        struct worker *w = &r->workers[i];
-        w->url = rc->nurls ? xstrdup(rc->urls[i]) : ring_url(conf, i);
-        w->seed = worker_seed(conf->worker_name ? conf->worker_name : "worker", i);
+    p->nworkers = rc->nurls ? rc->nurls : conf->worker_name ? conf->worker_count : 0;
+    p->workers = xcalloc((size_t)p->nworkers + 1, sizeof *p->workers);
+    for (int i = 0; i < p->nworkers; i++) {
+        struct peer *w = &p->workers[i];
+        w->url = rc->nurls ? xstrdup(rc->urls[i]) : peers_url(conf, i);
+        w->seed = peer_seed(conf->worker_name ? conf->worker_name : "worker", i);
         pthread_mutex_init(&w->mu, NULL);
     }
-    return r->nworkers;
+    return p->nworkers;
 }
 
-struct ring *ring_new(const struct ring_conf *rc, struct err *e)
+struct peers *peers_new(const struct peers_conf *rc, struct err *e)
 {
-    struct ring *r = xcalloc(1, sizeof *r);
-    r->conf = rc->conf;
-    r->stores = rc->stores;
-    r->hedge_ns = rc->hedge_ns ? rc->hedge_ns : HEDGE_NS;
-    r->tokens = HEDGE_TOKENS;
-    if (add_workers(r, rc) == 0)
-        return r;
+    struct peers *p = xcalloc(1, sizeof *p);
+    p->conf = rc->conf;
+    p->stores = rc->stores;
+    p->hedge_ns = rc->hedge_ns ? rc->hedge_ns : HEDGE_NS;
+    p->tokens = HEDGE_TOKENS;
+    if (peers_add(p, rc) == 0)
+        return p;
     struct http_conf hc = {.connect_ns = CONNECT_NS, .max_idle = THREADS};
-    r->http = http_new(&hc, e);
-    r->pool = r->http ? pool_new(THREADS) : NULL;
-    r->hedge_pool = r->pool ? pool_new(HEDGE_THREADS) : NULL;
-    if (r->http && !r->hedge_pool)
-        err_sys(e, ENOMEM, "start the ring of cache workers");
-    if (r->hedge_pool)
-        return r;
-    ring_free(r);
+    p->http = http_new(&hc, e);
+    p->pool = p->http ? pool_new(THREADS) : NULL;
+    p->hedge_pool = p->pool ? pool_new(HEDGE_THREADS) : NULL;
+    if (p->http && !p->hedge_pool)
+        err_sys(e, ENOMEM, "start the threads for cache workers");
+    if (p->hedge_pool)
+        return p;
+    peers_free(p);
     return NULL;
 }
 
-void ring_free(struct ring *r)
+void peers_free(struct peers *p)
 {
-    if (!r)
+    if (!p)
         return;
-    atomic_store(&r->stopping, true);
-    pool_free(r->pool);
-    pool_free(r->hedge_pool);
-    http_free(r->http);
-    for (int i = 0; i < r->nworkers; i++) {
-        pthread_mutex_destroy(&r->workers[i].mu);
-        free(r->workers[i].url);
+    atomic_store(&p->stopping, true);
+    pool_free(p->pool);
+    pool_free(p->hedge_pool);
+    http_free(p->http);
+    for (int i = 0; i < p->nworkers; i++) {
+        pthread_mutex_destroy(&p->workers[i].mu);
+        free(p->workers[i].url);
     }
-    free(r->workers);
-    free(r);
+    free(p->workers);
+    free(p);
 }
 
-void ring_stats(struct ring *r, struct ring_stats *out)
+void peers_stats(struct peers *p, struct peers_stats *out)
 {
-    *out = (struct ring_stats){.worker_bytes = r->worker_bytes,
-        .store_bytes = r->store_bytes,
-        .hedged = r->hedged,
-        .hedges_won = r->hedges_won,
-        .bypassed = r->bypassed,
-        .workers = r->nworkers};
-    for (int i = 0; i < r->nworkers; i++) {
-        pthread_mutex_lock(&r->workers[i].mu);
-        out->down += r->workers[i].down_until_ns != 0;
-        pthread_mutex_unlock(&r->workers[i].mu);
+    *out = (struct peers_stats){.worker_bytes = p->worker_bytes,
+        .store_bytes = p->store_bytes,
+        .hedged = p->hedged,
+        .hedges_won = p->hedges_won,
+        .bypassed = p->bypassed,
+        .workers = p->nworkers};
+    for (int i = 0; i < p->nworkers; i++) {
+        pthread_mutex_lock(&p->workers[i].mu);
+        out->down += p->workers[i].down_until_ns != 0;
+        pthread_mutex_unlock(&p->workers[i].mu);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring — which cache worker has which bytes, and getting them from there: chunks of 64 MiB of a
+/* peers — which cache worker has which bytes, and getting them from there: chunks of 64 MiB of a
  * file are spread over the workers by rendezvous hashing of (worker's name, mount, path, chunk), so
  * every client and loader asks the same worker, and a worker that comes or goes moves its own share
  * only. A worker that gives no byte in time is hedged: the store is asked as well and the first
@@ -12,42 +12,42 @@
 #include "fuse/store/store.h"
 #include "lib/conf/conf.h"
 
-#define RING_CHUNK (UINT64_C(64) << 20) /* bytes */
+#define PEERS_CHUNK (UINT64_C(64) << 20) /* bytes */
 
-struct ring; /* opaque */
+struct peers; /* opaque */
 
-struct ring_conf {
-    const struct conf *conf;     /* borrowed until ring_free */
+struct peers_conf {
+    const struct conf *conf;     /* borrowed until peers_free */
     struct store *const *stores; /* one for each mount; borrowed; a NULL one fails with RETRY */
     int64_t hedge_ns;            /* no byte for that long: the store is asked too; 0: 500 ms */
     /* base URLs of the workers instead of those that conf names (tests); nurls */
     const char *const *urls;
     int nurls;
 };
-struct ring *ring_new(const struct ring_conf *rc, struct err *e);
-void ring_free(struct ring *r); /* no ring_fetch is running */
+struct peers *peers_new(const struct peers_conf *rc, struct err *e);
+void peers_free(struct peers *p); /* no peers_fetch is running */
 
-/* A cache_source's .fetch; user is the ring. Bytes from a worker have the origin 1, from the store
+/* A cache_source's .fetch; user is the peers. Bytes from a worker have the origin 1, from the store
  * 0. */
-int ring_fetch(void *ring, const struct cache_key *key, uint64_t off, size_t len,
+int peers_fetch(void *peers, const struct cache_key *key, uint64_t off, size_t len,
     struct cache_sink *sink, const atomic_bool *cancel, struct err *e);
 
-struct ring_stats {
+struct peers_stats {
     uint64_t worker_bytes, store_bytes; /* that readers got */
     /* times the store was asked beside a slow worker; and was faster */
     uint64_t hedged, hedges_won;
     uint64_t bypassed; /* fetches that did not ask the owner because it was down */
     int workers, down;
 };
-void ring_stats(struct ring *r, struct ring_stats *out);
+void peers_stats(struct peers *p, struct peers_stats *out);
 
-/* The worker (0 … count-1) that has chunk off / RING_CHUNK of the path; -1 if count is 0. Pure, and
- * the same for ever. */
-int ring_owner(
+/* The worker (0 … count-1) that has chunk off / PEERS_CHUNK of the path; -1 if count is 0. Pure,
+ * and the same for ever. */
+int peers_owner(
     const char *name, int count, const char *mount_point, const char *path, uint64_t off);
 /* "http://<name>-<i>.<service>:<port>"; caller frees. */
-char *ring_url(const struct conf *conf, int worker);
+char *peers_url(const struct conf *conf, int worker);
 /* mount=…&path=…&version=…&size=… of a worker's requests, escaped; caller frees. */
-char *ring_query(const struct cache_key *key);
+char *peers_query(const struct cache_key *key);
 
 #endif

@@ -51,7 +51,7 @@ struct client {
     struct status *status;
     struct keeper *keeper; /* NULL without a socket */
     struct store **stores; /* conf->nmounts */
-    struct ring *ring;
+    struct peers *peers;
     struct cache *cache;
     struct walk *walk;
     struct sweep *sweep;
@@ -308,15 +308,15 @@ static int build(struct client *c, bool resume, struct err *e)
     cleanup_free char *profile = path_join(c->o->cache_dir, "profile");
     fs->sealed = profile_sealed(c->conf, c->stores, ro, profile, resume);
 
-    struct ring_conf rc = {.conf = c->conf, .stores = c->stores};
-    if (!(c->ring = ring_new(&rc, e)))
+    struct peers_conf rc = {.conf = c->conf, .stores = c->stores};
+    if (!(c->peers = peers_new(&rc, e)))
         return err_wrap(e, "cache workers");
     struct cache_conf cc = {.dir = blocks,
         .tiers = c->conf->tiers,
         .ntiers = c->conf->ntiers,
         .mounts = c->conf->mounts,
         .nmounts = c->conf->nmounts,
-        .source = {ring_fetch, c->ring},
+        .source = {peers_fetch, c->peers},
         .will_block = loop_will_block,
         .drop_behind = !ro || !may_pass_through(c)};
     if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
@@ -360,7 +360,7 @@ static int build(struct client *c, bool resume, struct err *e)
     fs->hints = hints_new(fs, c->o->cache_dir);
     fs->stalls = c->keeper ? stalls_new(keeper_caller, c->keeper) : stalls_new(own_caller, NULL);
     status_data(
-        c->status, &(struct status_sources){c->cache, c->ring, fs->inodes, fs->hints, fs->stalls});
+        c->status, &(struct status_sources){c->cache, c->peers, fs->inodes, fs->hints, fs->stalls});
     status_profile(c->status, fs->sealed, c->backings);
     return 0;
 }
@@ -472,7 +472,7 @@ static void tear_down(struct client *c)
     tree_free(c->fs.tree);
     stalls_free(c->fs.stalls);
     cache_free(c->cache);
-    ring_free(c->ring);
+    peers_free(c->peers);
     inodes_close(c->fs.inodes, unmounted);
     keeper_stop(c->keeper);
     status_free(c->status);

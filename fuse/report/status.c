@@ -200,15 +200,15 @@ void status_json(struct status *s, struct buf *out)
     struct cache_stats c = {0};
     struct upload_stats w;
     struct inodes_stats ix = {0};
-    struct ring_stats r = {0};
+    struct peers_stats r = {0};
     upload_stats(&w);
     pthread_mutex_lock(&s->mu);
     if (s->from.cache)
         cache_stats(s->from.cache, &c);
     if (s->from.inodes)
         inodes_stats(s->from.inodes, &ix);
-    if (s->from.ring)
-        ring_stats(s->from.ring, &r);
+    if (s->from.peers)
+        peers_stats(s->from.peers, &r);
     const struct trouble *t = worst(s);
     buf_addf(out, "{\"component\":\"" COMPONENT_CLIENT "\",\"ready\":%s,\"reason\":",
         s->ready ? "true" : "false");
@@ -336,7 +336,7 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     struct cache_stats c = {0};
     struct upload_stats w;
     struct inodes_stats ix = {0};
-    struct ring_stats r = {0};
+    struct peers_stats r = {0};
     struct hints_stats h = {0};
     (void)req;
     upload_stats(&w);
@@ -345,7 +345,7 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
         hints_stats(s->from.hints, &h);
         cache_stats(s->from.cache, &c);
         inodes_stats(s->from.inodes, &ix);
-        ring_stats(s->from.ring, &r);
+        peers_stats(s->from.peers, &r);
     }
     write_stalls(s, &resp->body);
     set("millrace_ready", "", "1 when every store of the dataset answers.", s->ready);

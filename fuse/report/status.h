@@ -10,7 +10,7 @@
 
 struct status; /* opaque */
 struct cache;
-struct ring;
+struct peers;
 struct inodes;
 struct backings;
 struct hints;
@@ -24,7 +24,7 @@ void status_listen(struct status *s, const char *address);
 void status_conf(struct status *s, const struct conf *conf); /* borrowed */
 struct status_sources {
     struct cache *cache; /* all borrowed */
-    struct ring *ring;
+    struct peers *peers;
     struct inodes *inodes;
     struct hints *hints;
     struct stalls *stalls;

@@ -119,9 +119,9 @@ static int ask_worker(struct load *l, const struct load_item *it, uint64_t off, 
 {
     const struct conf *conf = l->s->conf;
     struct cache_key key = {(uint32_t)it->mount, it->path, it->st.version, it->st.size};
-    int owner = ring_owner(conf->worker_name ? conf->worker_name : "worker", l->nurls,
+    int owner = peers_owner(conf->worker_name ? conf->worker_name : "worker", l->nurls,
         conf->mounts[it->mount].mount_point, it->path, off);
-    cleanup_free char *query = ring_query(&key);
+    cleanup_free char *query = peers_query(&key);
     static const char *const pins[] = {
         [REQUEST_PIN_AS_IS] = "", [REQUEST_PIN] = "&pin=1", [REQUEST_UNPIN] = "&pin=0"};
     cleanup_free char *url = xasprintf("%s/v1/load?%s&off=%" PRIu64 "&len=%" PRIu64 "%s%s",
@@ -194,8 +194,8 @@ static void load_failed(struct load *l, const struct load_item *it, const struct
 
 static int load_chunks(struct load *l, const struct load_item *it, struct err *e)
 {
-    for (uint64_t off = 0; off < it->st.size; off += RING_CHUNK) {
-        uint64_t len = MIN(RING_CHUNK, it->st.size - off);
+    for (uint64_t off = 0; off < it->st.size; off += PEERS_CHUNK) {
+        uint64_t len = MIN(PEERS_CHUNK, it->st.size - off);
         if (load_chunk(l, it, off, len, e))
             return -1;
         pthread_mutex_lock(&l->mu);
@@ -477,7 +477,7 @@ static char **worker_urls(const struct load_conf *lc, const struct conf *conf, i
     *n = lc->nurls ? lc->nurls : conf && conf->worker_name ? conf->worker_count : 0;
     char **urls = xcalloc((size_t)*n + 1, sizeof *urls);
     for (int i = 0; i < *n; i++)
-        urls[i] = lc->nurls ? xstrdup(lc->urls[i]) : ring_url(conf, i);
+        urls[i] = lc->nurls ? xstrdup(lc->urls[i]) : peers_url(conf, i);
     return urls;
 }
 

@@ -98,7 +98,7 @@ static void send_range(struct server *s, const struct request *r, struct cache_f
     uint64_t off, uint64_t len, struct serve_resp *resp)
 {
     uint64_t size = r->key.size;
-    bool one_chunk = len && off / RING_CHUNK == (off + len - 1) / RING_CHUNK;
+    bool one_chunk = len && off / PEERS_CHUNK == (off + len - 1) / PEERS_CHUNK;
     if (!one_chunk && len > COPY_MAX) {
         server_answer_error(resp, 413, "RangeTooLarge",
             "ask for ranges within 64 MiB of a file that begin at multiples of 64 MiB");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ring of cache workers: who has what, and what readers get when workers are slow, dead, wrong
- * or absent. */
+/* The cache workers of a dataset: who has what, and what readers get when workers are slow, dead,
+ * wrong or absent. */
 #include "tests/lib/unit.h"
 
 #include "fuse/peers/peers.h"
@@ -30,14 +30,14 @@ static void test_spread(void **state)
             for (uint64_t chunk = 0; chunk < 10; chunk++) {
                 char path[32];
                 snprintf(path, sizeof path, "train/%05d.tfrecord", file);
-                int w = ring_owner("set-cache", n, "s3://b", path, chunk * RING_CHUNK + chunk);
+                int w = peers_owner("set-cache", n, "s3://b", path, chunk * PEERS_CHUNK + chunk);
                 assert_in_range(w, 0, n - 1);
                 count[w]++;
             }
         for (int w = 0; w < n; w++) /* within 8 % of even */
             assert_true(fabs(count[w] * (double)n / 20000 - 1) < 0.08);
     }
-    assert_int_equal(ring_owner("x", 0, "m", "p", 0), -1);
+    assert_int_equal(peers_owner("x", 0, "m", "p", 0), -1);
 }
 
 static void test_one_worker_more_moves_its_share_only(void **state)
@@ -47,8 +47,8 @@ static void test_one_worker_more_moves_its_share_only(void **state)
     for (unsigned i = 0; i < chunks; i++) {
         char path[32];
         snprintf(path, sizeof path, "f%u", i);
-        int before = ring_owner("set-cache", 4, "s3://b", path, 0),
-            after = ring_owner("set-cache", 5, "s3://b", path, 0);
+        int before = peers_owner("set-cache", 4, "s3://b", path, 0),
+            after = peers_owner("set-cache", 5, "s3://b", path, 0);
         if (before != after) {
             assert_int_equal(after, 4);
             moved++;
@@ -63,13 +63,13 @@ static void test_same_for_ever(void **state)
     static const int want[] = {0, 0, 1, 2, 2, 0};
     int got[6];
     for (unsigned i = 0; i < 6; i++)
-        got[i] = ring_owner("mnist-cache", 3, "s3://datasets/mnist",
-            i < 3 ? "train.tfrecord" : "a/b", i * RING_CHUNK);
+        got[i] = peers_owner("mnist-cache", 3, "s3://datasets/mnist",
+            i < 3 ? "train.tfrecord" : "a/b", i * PEERS_CHUNK);
     if (memcmp(got, want, sizeof got) != 0)
         print_error("{%d, %d, %d, %d, %d, %d}\n", got[0], got[1], got[2], got[3], got[4], got[5]);
     assert_memory_equal(got, want, sizeof got);
-    assert_int_equal(ring_owner("mnist-cache", 3, "m", "p", 0),
-        ring_owner("mnist-cache", 3, "m", "p", RING_CHUNK - 1));
+    assert_int_equal(peers_owner("mnist-cache", 3, "m", "p", 0),
+        peers_owner("mnist-cache", 3, "m", "p", PEERS_CHUNK - 1));
 }
 
 static void test_names(void **state)
@@ -79,10 +79,10 @@ static void test_names(void **state)
         .worker_service = (char *)"mnist-cache.ns.svc",
         .worker_count = 2,
         .worker_port = 9400};
-    cleanup_free char *url = ring_url(&conf, 1);
+    cleanup_free char *url = peers_url(&conf, 1);
     assert_string_equal(url, "http://mnist-cache-1.mnist-cache.ns.svc:9400");
     struct cache_key key = {3, "a b/ü&?", "v\"1", 77};
-    cleanup_free char *query = ring_query(&key);
+    cleanup_free char *query = peers_query(&key);
     assert_string_equal(query, "mount=3&path=a%20b/%C3%BC%26%3F&version=v%221&size=77");
 }
 
@@ -180,7 +180,7 @@ static void on_data(void *user, const struct serve_req *req, struct serve_resp *
 static int setup(void **state)
 {
     (void)state;
-    strcpy(dir, "/tmp/millrace-ring.XXXXXX");
+    strcpy(dir, "/tmp/millrace-peers.XXXXXX");
     if (!mkdtemp(dir))
         return -1;
     for (size_t i = 0; i < SIZE; i++)
@@ -222,12 +222,12 @@ static int teardown(void **state)
     return file_remove_tree(dir, NULL);
 }
 
-static struct ring *new_ring(const char *url, int64_t hedge_ns)
+static struct peers *new_ring(const char *url, int64_t hedge_ns)
 {
-    struct ring_conf rc = {
+    struct peers_conf rc = {
         .conf = conf, .stores = &store, .hedge_ns = hedge_ns, .urls = &url, .nurls = url ? 1 : 0};
     struct err e = ERR_INIT;
-    struct ring *r = ring_new(&rc, &e);
+    struct peers *r = peers_new(&rc, &e);
     if (!r)
         print_error("%s\n", e.msg);
     assert_non_null(r);
@@ -236,17 +236,17 @@ static struct ring *new_ring(const char *url, int64_t hedge_ns)
 
 static unsigned origin; /* of the latest bytes */
 
-static int read_ring(struct ring *r, const struct cache_key *key, uint64_t off, size_t len,
+static int read_ring(struct peers *r, const struct cache_key *key, uint64_t off, size_t len,
     void *buf, const atomic_bool *cancel, struct err *e)
 {
     struct sink_memory memory = {buf, len};
     struct cache_sink sink = {.take = sink_to_memory, .user = &memory};
-    int rc = ring_fetch(r, key, off, len, &sink, cancel, e);
+    int rc = peers_fetch(r, key, off, len, &sink, cancel, e);
     origin = sink.origin;
     return rc;
 }
 
-static void fetch_check(struct ring *r, uint64_t off, size_t len)
+static void fetch_check(struct peers *r, uint64_t off, size_t len)
 {
     struct cache_key key = {0, "f", st.version, st.size};
     unsigned char *buf = calloc(1, len);
@@ -257,38 +257,38 @@ static void fetch_check(struct ring *r, uint64_t off, size_t len)
     free(buf);
 }
 
-static struct ring_stats stats(struct ring *r)
+static struct peers_stats stats(struct peers *r)
 {
-    struct ring_stats s;
-    ring_stats(r, &s);
+    struct peers_stats s;
+    peers_stats(r, &s);
     return s;
 }
 
 static void test_no_workers(void **state)
 {
     (void)state;
-    struct ring *r = new_ring(NULL, PATIENT);
+    struct peers *r = new_ring(NULL, PATIENT);
     fetch_check(r, 5, 100000);
     assert_int_equal(stats(r).store_bytes, 100000);
     struct cache_key nowhere = {9, "f", st.version, st.size};
     char b;
     struct err e = ERR_INIT;
     assert_int_equal(read_ring(r, &nowhere, 0, 1, &b, NULL, &e), -1);
-    ring_free(r);
+    peers_free(r);
 }
 
 static void test_a_good_worker(void **state)
 {
     (void)state;
-    struct ring *r = new_ring(fw.url, PATIENT);
+    struct peers *r = new_ring(fw.url, PATIENT);
     for (int i = 0; i < 20; i++)
         fetch_check(r, (uint64_t)i * 100001, 99999);
-    struct ring_stats s = stats(r);
+    struct peers_stats s = stats(r);
     assert_int_equal(s.worker_bytes, 20 * 99999);
     assert_int_equal(origin, 1);
     assert_int_equal(s.store_bytes, 0);
     assert_int_equal(fw.asked, 20);
-    ring_free(r);
+    peers_free(r);
 }
 
 static void test_wrong_answers_go_to_the_store(void **state)
@@ -297,7 +297,7 @@ static void test_wrong_answers_go_to_the_store(void **state)
     static const enum manner manners[] = {
         CUT, LONG, WHOLE, ELSEWHERE, RESIZED, ERROR_500, NOT_FOUND};
     for (size_t i = 0; i < ARRAY_LEN(manners); i++) {
-        struct ring *r = new_ring(fw.url, PATIENT);
+        struct peers *r = new_ring(fw.url, PATIENT);
         fw.manner = manners[i];
         for (int k = 0; k < 4; k++)
             fetch_check(r, 1000 + (uint64_t)k * 5000, 4000);
@@ -308,14 +308,14 @@ static void test_wrong_answers_go_to_the_store(void **state)
             assert_int_equal(sent, manners[i] == CUT ? 4 * 3000 : 0);
         assert_int_equal(origin, 0);
         assert_int_equal(stats(r).down, 0); /* it lives */
-        ring_free(r);
+        peers_free(r);
     }
 }
 
 static void test_conflict_is_passed_on(void **state)
 {
     (void)state;
-    struct ring *r = new_ring(fw.url, PATIENT);
+    struct peers *r = new_ring(fw.url, PATIENT);
     fw.manner = CONFLICT_409;
     struct cache_key key = {0, "f", st.version, st.size};
     char buf[10];
@@ -324,7 +324,7 @@ static void test_conflict_is_passed_on(void **state)
     assert_int_equal(e.cls, ERR_CONFLICT);
     assert_int_equal(err_errno(&e), ESTALE);
     assert_non_null(strstr(e.msg, "it has changed"));
-    ring_free(r);
+    peers_free(r);
 }
 
 /* Nobody answers there, and nobody else gets it. */
@@ -345,13 +345,13 @@ static void test_a_dead_worker_is_bypassed_and_comes_back(void **state)
     int port = serve_port(fw.server);
     serve_stop(fw.server);
     int held = hold_port(port);
-    struct ring *r = new_ring(fw.url, PATIENT);
+    struct peers *r = new_ring(fw.url, PATIENT);
     int64_t t0 = clock_mono_ns();
     for (int i = 0; i < 50; i++)
         fetch_check(r, (uint64_t)i * 1000, 1000);
     int64_t took = clock_mono_ns() - t0;
     assert_true(took < PATIENT); /* nobody waited for it */
-    struct ring_stats s = stats(r);
+    struct peers_stats s = stats(r);
     assert_int_equal(s.store_bytes, 50000);
     /* it was not asked each time, but once a second at most */
     assert_true(s.bypassed + 5 + (uint64_t)(took / NS_PER_S) >= 50);
@@ -369,30 +369,30 @@ static void test_a_dead_worker_is_bypassed_and_comes_back(void **state)
     uint64_t before = stats(r).worker_bytes;
     fetch_check(r, 0, 1000);
     assert_int_equal(stats(r).worker_bytes, before + 1000);
-    ring_free(r);
+    peers_free(r);
 }
 
 static void test_a_slow_worker_is_hedged(void **state)
 {
     (void)state;
-    struct ring *r = new_ring(fw.url, HASTY);
+    struct peers *r = new_ring(fw.url, HASTY);
     fw.manner = STUCK; /* until the store has answered */
     int64_t t0 = clock_mono_ns();
     fetch_check(r, 0, 1 << 20);
     assert_true(clock_mono_ns() - t0 >= HASTY);
-    struct ring_stats s = stats(r);
+    struct peers_stats s = stats(r);
     assert_int_equal(s.hedged, 1);
     assert_int_equal(s.hedges_won, 1);
     assert_int_equal(s.store_bytes, 1 << 20);
     assert_int_equal(s.worker_bytes, 0);
     fw.release = true;
-    ring_free(r);
+    peers_free(r);
 }
 
 static void test_a_stuck_worker_costs_one_pause(void **state)
 {
     (void)state;
-    struct ring *r = new_ring(fw.url, HASTY);
+    struct peers *r = new_ring(fw.url, HASTY);
     fw.manner = STUCK;
     for (int i = 0; i < 3; i++)
         fetch_check(r, (uint64_t)i * 1000, 1000);
@@ -402,14 +402,14 @@ static void test_a_stuck_worker_costs_one_pause(void **state)
         fetch_check(r, 0, 1000);
     assert_true(stats(r).bypassed >= 1);
     fw.release = true;
-    ring_free(r);
+    peers_free(r);
 }
 
 /* A store that is no faster must not be asked twice for everything. */
 static void test_hedges_are_rationed(void **state)
 {
     (void)state;
-    struct ring *r = new_ring(fw.url, HASTY);
+    struct peers *r = new_ring(fw.url, HASTY);
     fw.manner = LATE;
     struct cache_key key = {0, "f", st.version, st.size};
     char buf[100];
@@ -421,13 +421,13 @@ static void test_hedges_are_rationed(void **state)
     assert_true(stats(r).hedged <= 10);
     assert_true(stats(r).hedged >= 7);
     assert_int_equal(stats(r).worker_bytes, 14 * sizeof buf);
-    ring_free(r);
+    peers_free(r);
 }
 
 static void test_cancel(void **state)
 {
     (void)state;
-    struct ring *r = new_ring(fw.url, HASTY);
+    struct peers *r = new_ring(fw.url, HASTY);
     fw.manner = STUCK;
     struct store *real = store;
     store = NULL;
@@ -441,7 +441,7 @@ static void test_cancel(void **state)
     assert_int_equal(e.sys, ECANCELED);
     store = real;
     fw.release = true;
-    ring_free(r);
+    peers_free(r);
 }
 
 int main(void)

@@ -293,7 +293,7 @@ static char *data_path(const char *name, const char *route)
     struct err e = ERR_INIT;
     assert_int_equal(store_stat_path(server_store(worker, 0), name, &st, &e), 0);
     struct cache_key key = {0, name, st.version, st.size};
-    cleanup_free char *query = ring_query(&key);
+    cleanup_free char *query = peers_query(&key);
     return xasprintf("%s?%s", route, query);
 }
 
