@@ -1,129 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/peers/peers.h"
+/* A range of a file, from the workers that own its chunks or from the store. */
+#include "fuse/peers/priv.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/hash.h"
-#include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/base/pool.h"
-#include "lib/http/http.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HEDGE_NS         (500 * NS_PER_MS)
-#define SLOW_BYTES_PER_S (4 << 20) /* a worker that delivers less is slow, too */
-#define CONNECT_NS       (1 * NS_PER_S)
-#define STALL_NS         (20 * NS_PER_S)
-#define BACKOFF_MIN_NS   (1 * NS_PER_S)
-#define BACKOFF_MAX_NS   (30 * NS_PER_S)
-/* hedges lost without a byte from the worker before it counts as down */
-#define SILENT_MAX 3
-/* pauses of hedge_ns without a byte, and no hedge was allowed */
-#define SILENT_PAUSES_MAX 10
-/* a hedge costs 10, a request earns 1: a slow store is not asked twice for ever */
-#define HEDGE_TOKENS  80
-#define HEDGE_COST    10
-#define THREADS       48
-#define HEDGE_THREADS 8
-
-struct peer {
-    char *url;
-    uint64_t seed;         /* of its name */
-    pthread_mutex_t mu;    /* a leaf */
-    int64_t down_until_ns; /* mu; 0: up */
-    int64_t backoff_ns;    /* mu */
-    int silent;            /* mu */
-};
-
-struct peers {
-    const struct conf *conf;
-    struct store *const *stores;
-    struct peer *workers;
-    int nworkers;
-    struct http *http;
-    struct pool *pool, *hedge_pool;
-    int64_t hedge_ns;
-    atomic_int tokens;
-    atomic_bool stopping;
-    _Atomic uint64_t worker_bytes, store_bytes, hedged, hedges_won, bypassed;
-};
-
-/* One fetch by up to two threads: the one that asks the worker gives its bytes to the sink as they
- * come (unless it was given up), the one that asks the store has a buffer of its own. */
-struct peer_fetch {
-    struct peers *peers;
-    struct peer *w;
-    char *path, *version;
-    struct cache_key key; /* its strings are path and version */
-    uint64_t off;
-    size_t len;
-    bool probe; /* the worker was down: nobody waits for it longer than he must */
-    pthread_mutex_t mu;
-    pthread_cond_t changed;
-    unsigned refs;           /* mu: the reader and the threads */
-    struct cache_sink *sink; /* mu; NULL: it takes no more */
-    size_t got;              /* mu: from the worker, all of it in the sink */
-    bool refused;            /* mu: by the sink */
-    char *hedge;             /* mu: from the store */
-    enum { RUNNING, DONE, FAILED } worker_state, store_state; /* mu */
-    int worker_status;                                        /* mu: HTTP, 0 if none */
-    struct err worker_err, store_err;                         /* mu */
-    atomic_bool cancel_worker, cancel_store;
-};
-
-/* -- who has what ---------------------------------------------------------------------------- */
-
-static uint64_t chunk_hash(const char *mount_point, const char *path, uint64_t off)
-{
-    uint64_t h = hash64_mix(hash64(mount_point, strlen(mount_point)), hash64(path, strlen(path)));
-    return hash64_mix(h, off / PEERS_CHUNK + 1);
-}
-
-static uint64_t peer_seed(const char *name, int i)
-{
-    cleanup_free char *full = xasprintf("%s-%d", name, i);
-    return hash64(full, strlen(full));
-}
-
-int peers_owner(
-    const char *name, int count, const char *mount_point, const char *path, uint64_t off)
-{
-    uint64_t chunk = chunk_hash(mount_point, path, off), best = 0;
-    int owner = -1;
-    for (int i = 0; i < count; i++) {
-        uint64_t weight = hash64_mix(peer_seed(name, i), chunk);
-        if (owner < 0 || weight > best) {
-            best = weight;
-            owner = i;
-        }
-    }
-    return owner;
-}
-
-char *peers_url(const struct conf *conf, int worker)
-{
-    return xasprintf(
-        "http://%s-%d.%s:%d", conf->worker_name, worker, conf->worker_service, conf->worker_port);
-}
-
-char *peers_query(const struct cache_key *key)
-{
-    cleanup_free char *path = http_escape(key->path, true),
-                      *version = http_escape(key->version, false);
-    return xasprintf(
-        "mount=%" PRIu32 "&path=%s&version=%s&size=%" PRIu64, key->mount, path, version, key->size);
-}
+#define HEDGE_NS   (500 * NS_PER_MS)
+#define CONNECT_NS (1 * NS_PER_S)
 
 static struct peer *owner_of_chunk(struct peers *p, const struct cache_key *key, uint64_t off)
 {
     const char *mount = key->mount < p->conf->nmounts ? p->conf->mounts[key->mount].mount_point
                                                       : "";
-    uint64_t chunk = chunk_hash(mount, key->path, off), best = 0;
+    uint64_t chunk = peers_chunk(mount, key->path, off), best = 0;
     struct peer *owner = NULL;
     for (int i = 0; i < p->nworkers; i++) {
         uint64_t weight = hash64_mix(p->workers[i].seed, chunk);
@@ -134,73 +29,6 @@ static struct peer *owner_of_chunk(struct peers *p, const struct cache_key *key,
     }
     return owner;
 }
-
-/* -- health ---------------------------------------------------------------------------------- */
-
-/* After its pause a worker is tried by one request (*probe); the others go to the store until that
- * found something. */
-static bool peer_may_be_asked(struct peer *w, bool *probe)
-{
-    int64_t now = clock_mono_ns();
-    pthread_mutex_lock(&w->mu);
-    bool yes = now >= w->down_until_ns;
-    *probe = yes && w->down_until_ns;
-    if (*probe)
-        w->down_until_ns = now + MAX(w->backoff_ns, BACKOFF_MIN_NS);
-    pthread_mutex_unlock(&w->mu);
-    return yes;
-}
-
-static void peer_answered(struct peer *w)
-{
-    pthread_mutex_lock(&w->mu);
-    bool was_down = w->down_until_ns != 0;
-    w->down_until_ns = w->backoff_ns = 0;
-    w->silent = 0;
-    pthread_mutex_unlock(&w->mu);
-    if (was_down)
-        log_kv(LOG_INFO, "cache worker is back", "worker", w->url, NULL);
-}
-
-static void peer_failed(struct peer *w, const char *why)
-{
-    pthread_mutex_lock(&w->mu);
-    bool first = w->down_until_ns == 0;
-    w->backoff_ns = w->backoff_ns ? MIN(w->backoff_ns * 2, BACKOFF_MAX_NS) : BACKOFF_MIN_NS;
-    w->down_until_ns = clock_mono_ns() + w->backoff_ns;
-    w->silent = 0;
-    pthread_mutex_unlock(&w->mu);
-    if (first)
-        log_kv(LOG_WARN, "cache worker does not answer: reading from the store", "worker", w->url,
-            "error", why, NULL);
-}
-
-static void peer_silent(struct peer *w, bool probe)
-{
-    pthread_mutex_lock(&w->mu);
-    bool too_long = ++w->silent >= SILENT_MAX || probe;
-    pthread_mutex_unlock(&w->mu);
-    if (too_long)
-        peer_failed(w, "no byte came from the worker in time, several times");
-}
-
-static bool hedge_allowed(struct peers *p)
-{
-    int now = atomic_load(&p->tokens);
-    while (now >= HEDGE_COST)
-        if (atomic_compare_exchange_weak(&p->tokens, &now, now - HEDGE_COST))
-            return true;
-    return false;
-}
-
-static void earn_token(struct peers *p)
-{
-    int now = atomic_load(&p->tokens);
-    while (now < HEDGE_TOKENS && !atomic_compare_exchange_weak(&p->tokens, &now, now + 1))
-        ;
-}
-
-/* -- the two ways ---------------------------------------------------------------------------- */
 
 static int fetch_from_store(struct peers *p, const struct cache_key *key, uint64_t off, size_t len,
     struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
@@ -215,257 +43,6 @@ static int fetch_from_store(struct peers *p, const struct cache_key *key, uint64
     return 0;
 }
 
-static void peer_fetch_put(struct peer_fetch *j) /* j->mu is held on entry */
-{
-    bool last = --j->refs == 0;
-    pthread_mutex_unlock(&j->mu);
-    if (!last)
-        return;
-    pthread_cond_destroy(&j->changed);
-    pthread_mutex_destroy(&j->mu);
-    free(j->hedge);
-    free(j->path);
-    free(j->version);
-    free(j);
-}
-
-static int forward_bytes(void *user, const void *data, size_t len)
-{
-    struct peer_fetch *j = user;
-    pthread_mutex_lock(&j->mu);
-    bool taken = j->sink && len <= j->len - j->got;
-    if (taken) {
-        j->sink->origin = 1;
-        taken = j->sink->take(j->sink->user, data, len) == 0;
-        j->refused = !taken;
-        j->got += taken ? len : 0;
-    }
-    pthread_mutex_unlock(&j->mu);
-    return taken ? 0 : -1;
-}
-
-/* Is it the range that was asked for? What comes is kept as it comes, so a server that knows
- * nothing of ranges must not get that far. */
-static int check_range(void *user, const struct http_resp *resp)
-{
-    const struct peer_fetch *j = user;
-    char want[96], range[96];
-    snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, j->off,
-        j->off + j->len - 1, j->key.size);
-    return resp->status == 206 && http_header(resp, "content-range", range, sizeof range)
-            && strcmp(range, want) == 0
-        ? 0
-        : -1;
-}
-
-static void ask_peer(void *arg) /* takes over a ref */
-{
-    struct peer_fetch *j = arg;
-    cleanup_free char *query = peers_query(&j->key);
-    cleanup_free char *url = xasprintf("%s/v1/data?%s", j->w->url, query);
-    char range[80];
-    snprintf(range, sizeof range, "Range: bytes=%" PRIu64 "-%" PRIu64, j->off, j->off + j->len - 1);
-    const char *headers[] = {range, NULL};
-    struct http_req req = {.method = "GET",
-        .url = url,
-        .headers = headers,
-        .sink = forward_bytes,
-        .begin = check_range,
-        .sink_user = j,
-        .stall_ns = STALL_NS,
-        .cancel = &j->cancel_worker};
-    struct http_resp resp = {0};
-    struct err e = ERR_INIT;
-    int rc = atomic_load(&j->cancel_worker) ? err_set(&e, ERR_RETRY, "cancelled")
-                                            : http_do(j->peers->http, &req, &resp, &e);
-    if (rc == 0 && resp.status / 100 != 2) {
-        char *text = buf_str(&resp.body);
-        rc = err_set(&e, http_class_of_status(resp.status), "%s: %.*s", j->w->url,
-            (int)strcspn(text, "\r\n"), text);
-    }
-    pthread_mutex_lock(&j->mu);
-    if (rc == 0 && j->got != j->len)
-        rc = err_set(&e, ERR_RETRY, "%s sent %zu bytes of %zu", j->w->url, j->got, j->len);
-    j->worker_status = resp.status;
-    j->worker_state = rc ? FAILED : DONE;
-    j->worker_err = e;
-    pthread_cond_broadcast(&j->changed);
-    http_resp_free(&resp);
-    peer_fetch_put(j);
-}
-
-static void ask_store(void *arg) /* takes over a ref */
-{
-    struct peer_fetch *j = arg;
-    struct err e = ERR_INIT;
-    char *buf = malloc(j->len);
-    int rc = buf ? 0 : err_sys(&e, ENOMEM, "read %s", j->path);
-    struct store *s = j->key.mount < j->peers->conf->nmounts ? j->peers->stores[j->key.mount]
-                                                             : NULL;
-    if (rc == 0 && !s)
-        rc = err_set(&e, ERR_RETRY, "the store of %s cannot be used", j->path);
-    if (rc == 0)
-        rc = store_read(s, j->path, j->version, j->off, j->len, buf, &j->cancel_store, &e);
-    pthread_mutex_lock(&j->mu);
-    j->hedge = buf;
-    j->store_state = rc ? FAILED : DONE;
-    j->store_err = e;
-    pthread_cond_broadcast(&j->changed);
-    peer_fetch_put(j);
-}
-
-/* -- one fetch ------------------------------------------------------------------------------- */
-
-static struct peer_fetch *peer_fetch_new(struct peers *p, struct peer *w,
-    const struct cache_key *key, uint64_t off, size_t len, struct cache_sink *sink)
-{
-    struct peer_fetch *j = calloc(1, sizeof *j);
-    char *path = strdup(key->path), *version = strdup(key->version);
-    if (!j || !path || !version) {
-        free(j);
-        free(path);
-        free(version);
-        return NULL;
-    }
-    *j = (struct peer_fetch){.peers = p,
-        .w = w,
-        .path = path,
-        .version = version,
-        .key = {key->mount, path, version, key->size},
-        .off = off,
-        .len = len,
-        .refs = 1,
-        .sink = sink,
-        .store_state = FAILED};
-    pthread_mutex_init(&j->mu, NULL);
-    clock_cond_init(&j->changed);
-    return j;
-}
-
-static void peer_fetch_wait(struct peer_fetch *j, int64_t ns)
-{
-    clock_cond_wait(&j->changed, &j->mu, ns);
-}
-
-/* The worker is late. j->mu is held. */
-static bool begin_hedge(struct peer_fetch *j)
-{
-    struct peers *p = j->peers;
-    if (!j->probe && !hedge_allowed(p))
-        return false;
-    j->refs++;
-    j->store_state = RUNNING;
-    if (pool_queued(p->hedge_pool, POOL_FETCH) >= HEDGE_THREADS
-        || pool_add(p->hedge_pool, POOL_FETCH, ask_store, j)) {
-        j->refs--;
-        j->store_state = FAILED;
-        return false;
-    }
-    atomic_fetch_add(&p->hedged, 1);
-    return true;
-}
-
-/* Until one of both has the bytes, all failed, or the worker was silent for too long. j->mu is
- * held. */
-static void race(struct peer_fetch *j, const atomic_bool *cancel)
-{
-    struct peers *p = j->peers;
-    int64_t start = clock_mono_ns(), moved = start;
-    size_t seen = 0;
-    bool hedged = false;
-    while (!(cancel && atomic_load(cancel)) && !atomic_load(&p->stopping)) {
-        if (j->refused || j->worker_state == DONE || j->store_state == DONE
-            || (j->worker_state == FAILED && j->store_state == FAILED))
-            break;
-        int64_t now = clock_mono_ns();
-        if (j->got != seen) {
-            seen = j->got;
-            moved = now;
-        }
-        int64_t slow = start + p->hedge_ns + (int64_t)j->len * NS_PER_S / SLOW_BYTES_PER_S;
-        if (!hedged && j->worker_state == RUNNING && now >= MIN(moved + p->hedge_ns, slow))
-            hedged = begin_hedge(j);
-        if (!hedged && !seen && now >= start + SILENT_PAUSES_MAX * p->hedge_ns)
-            break;
-        int64_t next = MIN(moved + p->hedge_ns, slow);
-        peer_fetch_wait(
-            j, hedged || next <= now ? now + 100 * NS_PER_MS : MIN(next, now + 100 * NS_PER_MS));
-    }
-}
-
-static int err_cancelled(const struct cache_key *key, struct err *e)
-{
-    err_set(e, ERR_RETRY, "read %s: cancelled", key->path);
-    e->sys = ECANCELED;
-    return -1;
-}
-
-/* The store was faster, or the worker broke off: what is missing comes from there. j->mu is held.
- */
-static int use_hedge(struct peer_fetch *j, struct err *e)
-{
-    size_t left = j->len - j->got;
-    j->sink->origin = 0;
-    if (j->sink->take(j->sink->user, j->hedge + j->got, left))
-        return err_cancelled(&j->key, e);
-    atomic_fetch_add(&j->peers->store_bytes, left);
-    atomic_fetch_add(&j->peers->hedges_won, 1);
-    return 0;
-}
-
-/* What the fetch by way of a worker came to. 0: the sink has all; 1: ask the store for what is
- * after *got; -1: e. */
-static int fetch_from_peer(struct peers *p, struct peer *w, const struct cache_key *key,
-    uint64_t off, size_t len, struct cache_sink *sink, bool probe, const atomic_bool *cancel,
-    size_t *got, struct err *e)
-{
-    *got = 0;
-    struct peer_fetch *j = peer_fetch_new(p, w, key, off, len, sink);
-    if (!j)
-        return 1;
-    j->probe = probe;
-    pthread_mutex_lock(&j->mu);
-    j->refs++;
-    /* all threads wait for workers */
-    if (pool_queued(p->pool, POOL_FETCH) >= THREADS || pool_add(p->pool, POOL_FETCH, ask_peer, j)) {
-        j->refs--;
-        peer_fetch_put(j);
-        return 1;
-    }
-    race(j, cancel);
-    int rc = 1;
-    *got = j->got;
-    atomic_fetch_add(&p->worker_bytes, j->got);
-    if (j->worker_state == DONE) {
-        rc = 0;
-        peer_answered(w);
-    } else if (j->refused) {
-        rc = err_cancelled(key, e);
-    } else if (j->store_state == DONE) {
-        rc = use_hedge(j, e);
-        if (j->got == 0)
-            peer_silent(w, probe);
-    } else if (j->worker_state == RUNNING && !(cancel && atomic_load(cancel))
-        && !atomic_load(&p->stopping)) {
-        peer_silent(w, probe);
-    } else if (j->worker_state == RUNNING) {
-        rc = err_cancelled(key, e);
-    } else if (j->worker_status == 409) { /* the worker looked: the store has another version */
-        *e = j->worker_err;
-        e->sys = ESTALE;
-        rc = -1;
-    } else if (j->worker_status == 0) {
-        peer_failed(w, j->worker_err.msg);
-    } else { /* alive, but it can't help with this one */
-        peer_answered(w);
-    }
-    j->sink = NULL;
-    atomic_store(&j->cancel_worker, true);
-    atomic_store(&j->cancel_store, true);
-    peer_fetch_put(j);
-    return rc;
-}
-
 int peers_fetch(void *user, const struct cache_key *key, uint64_t off, size_t len,
     struct cache_sink *sink, const atomic_bool *cancel, struct err *e)
 {
@@ -478,9 +55,9 @@ int peers_fetch(void *user, const struct cache_key *key, uint64_t off, size_t le
         struct peer *w = owner_of_chunk(p, key, at);
         int rc = 1;
         bool probe;
-        earn_token(p);
+        peers_earn_hedge(p);
         if (w && peer_may_be_asked(w, &probe))
-            rc = fetch_from_peer(p, w, key, at, part, sink, probe, cancel, &got, e);
+            rc = peers_race(p, w, key, at, part, sink, probe, cancel, &got, e);
         else if (w)
             atomic_fetch_add(&p->bypassed, 1);
         if (rc == 1)
@@ -514,13 +91,13 @@ struct peers *peers_new(const struct peers_conf *rc, struct err *e)
     p->conf = rc->conf;
     p->stores = rc->stores;
     p->hedge_ns = rc->hedge_ns ? rc->hedge_ns : HEDGE_NS;
-    p->tokens = HEDGE_TOKENS;
+    p->tokens = PEERS_HEDGE_TOKENS;
     if (peers_add(p, rc) == 0)
         return p;
-    struct http_conf hc = {.connect_ns = CONNECT_NS, .max_idle = THREADS};
+    struct http_conf hc = {.connect_ns = CONNECT_NS, .max_idle = PEERS_THREADS};
     p->http = http_new(&hc, e);
-    p->pool = p->http ? pool_new(THREADS) : NULL;
-    p->hedge_pool = p->pool ? pool_new(HEDGE_THREADS) : NULL;
+    p->pool = p->http ? pool_new(PEERS_THREADS) : NULL;
+    p->hedge_pool = p->pool ? pool_new(PEERS_HEDGE_THREADS) : NULL;
     if (p->http && !p->hedge_pool)
         err_sys(e, ENOMEM, "start the threads for cache workers");
     if (p->hedge_pool)

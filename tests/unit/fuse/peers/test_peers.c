@@ -222,7 +222,7 @@ static int teardown(void **state)
     return file_remove_tree(dir, NULL);
 }
 
-static struct peers *new_ring(const char *url, int64_t hedge_ns)
+static struct peers *new_peers(const char *url, int64_t hedge_ns)
 {
     struct peers_conf rc = {
         .conf = conf, .stores = &store, .hedge_ns = hedge_ns, .urls = &url, .nurls = url ? 1 : 0};
@@ -236,7 +236,7 @@ static struct peers *new_ring(const char *url, int64_t hedge_ns)
 
 static unsigned origin; /* of the latest bytes */
 
-static int read_ring(struct peers *r, const struct cache_key *key, uint64_t off, size_t len,
+static int read_peers(struct peers *r, const struct cache_key *key, uint64_t off, size_t len,
     void *buf, const atomic_bool *cancel, struct err *e)
 {
     struct sink_memory memory = {buf, len};
@@ -251,7 +251,7 @@ static void fetch_check(struct peers *r, uint64_t off, size_t len)
     struct cache_key key = {0, "f", st.version, st.size};
     unsigned char *buf = calloc(1, len);
     struct err e = ERR_INIT;
-    if (read_ring(r, &key, off, len, buf, NULL, &e))
+    if (read_peers(r, &key, off, len, buf, NULL, &e))
         print_error("%s\n", e.msg);
     assert_memory_equal(buf, content + off, len);
     free(buf);
@@ -267,20 +267,20 @@ static struct peers_stats stats(struct peers *r)
 static void test_no_workers(void **state)
 {
     (void)state;
-    struct peers *r = new_ring(NULL, PATIENT);
+    struct peers *r = new_peers(NULL, PATIENT);
     fetch_check(r, 5, 100000);
     assert_int_equal(stats(r).store_bytes, 100000);
     struct cache_key nowhere = {9, "f", st.version, st.size};
     char b;
     struct err e = ERR_INIT;
-    assert_int_equal(read_ring(r, &nowhere, 0, 1, &b, NULL, &e), -1);
+    assert_int_equal(read_peers(r, &nowhere, 0, 1, &b, NULL, &e), -1);
     peers_free(r);
 }
 
 static void test_a_good_worker(void **state)
 {
     (void)state;
-    struct peers *r = new_ring(fw.url, PATIENT);
+    struct peers *r = new_peers(fw.url, PATIENT);
     for (int i = 0; i < 20; i++)
         fetch_check(r, (uint64_t)i * 100001, 99999);
     struct peers_stats s = stats(r);
@@ -297,7 +297,7 @@ static void test_wrong_answers_go_to_the_store(void **state)
     static const enum manner manners[] = {
         CUT, LONG, WHOLE, ELSEWHERE, RESIZED, ERROR_500, NOT_FOUND};
     for (size_t i = 0; i < ARRAY_LEN(manners); i++) {
-        struct peers *r = new_ring(fw.url, PATIENT);
+        struct peers *r = new_peers(fw.url, PATIENT);
         fw.manner = manners[i];
         for (int k = 0; k < 4; k++)
             fetch_check(r, 1000 + (uint64_t)k * 5000, 4000);
@@ -315,12 +315,12 @@ static void test_wrong_answers_go_to_the_store(void **state)
 static void test_conflict_is_passed_on(void **state)
 {
     (void)state;
-    struct peers *r = new_ring(fw.url, PATIENT);
+    struct peers *r = new_peers(fw.url, PATIENT);
     fw.manner = CONFLICT_409;
     struct cache_key key = {0, "f", st.version, st.size};
     char buf[10];
     struct err e = ERR_INIT;
-    assert_int_equal(read_ring(r, &key, 0, sizeof buf, buf, NULL, &e), -1);
+    assert_int_equal(read_peers(r, &key, 0, sizeof buf, buf, NULL, &e), -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
     assert_int_equal(err_errno(&e), ESTALE);
     assert_non_null(strstr(e.msg, "it has changed"));
@@ -345,7 +345,7 @@ static void test_a_dead_worker_is_bypassed_and_comes_back(void **state)
     int port = serve_port(fw.server);
     serve_stop(fw.server);
     int held = hold_port(port);
-    struct peers *r = new_ring(fw.url, PATIENT);
+    struct peers *r = new_peers(fw.url, PATIENT);
     int64_t t0 = clock_mono_ns();
     for (int i = 0; i < 50; i++)
         fetch_check(r, (uint64_t)i * 1000, 1000);
@@ -375,7 +375,7 @@ static void test_a_dead_worker_is_bypassed_and_comes_back(void **state)
 static void test_a_slow_worker_is_hedged(void **state)
 {
     (void)state;
-    struct peers *r = new_ring(fw.url, HASTY);
+    struct peers *r = new_peers(fw.url, HASTY);
     fw.manner = STUCK; /* until the store has answered */
     int64_t t0 = clock_mono_ns();
     fetch_check(r, 0, 1 << 20);
@@ -392,7 +392,7 @@ static void test_a_slow_worker_is_hedged(void **state)
 static void test_a_stuck_worker_costs_one_pause(void **state)
 {
     (void)state;
-    struct peers *r = new_ring(fw.url, HASTY);
+    struct peers *r = new_peers(fw.url, HASTY);
     fw.manner = STUCK;
     for (int i = 0; i < 3; i++)
         fetch_check(r, (uint64_t)i * 1000, 1000);
@@ -409,14 +409,14 @@ static void test_a_stuck_worker_costs_one_pause(void **state)
 static void test_hedges_are_rationed(void **state)
 {
     (void)state;
-    struct peers *r = new_ring(fw.url, HASTY);
+    struct peers *r = new_peers(fw.url, HASTY);
     fw.manner = LATE;
     struct cache_key key = {0, "f", st.version, st.size};
     char buf[100];
     struct store *real = store;
     store = NULL; /* hedges fail at once: the worker wins in the end */
     for (int i = 0; i < 14; i++)
-        assert_int_equal(read_ring(r, &key, 0, sizeof buf, buf, NULL, NULL), 0);
+        assert_int_equal(read_peers(r, &key, 0, sizeof buf, buf, NULL, NULL), 0);
     store = real;
     assert_true(stats(r).hedged <= 10);
     assert_true(stats(r).hedged >= 7);
@@ -427,7 +427,7 @@ static void test_hedges_are_rationed(void **state)
 static void test_cancel(void **state)
 {
     (void)state;
-    struct peers *r = new_ring(fw.url, HASTY);
+    struct peers *r = new_peers(fw.url, HASTY);
     fw.manner = STUCK;
     struct store *real = store;
     store = NULL;
@@ -436,7 +436,7 @@ static void test_cancel(void **state)
     char buf[100];
     struct err e = ERR_INIT;
     int64_t t0 = clock_mono_ns();
-    assert_int_equal(read_ring(r, &key, 0, sizeof buf, buf, &cancel, &e), -1);
+    assert_int_equal(read_peers(r, &key, 0, sizeof buf, buf, &cancel, &e), -1);
     assert_true(clock_mono_ns() - t0 < 30 * NS_PER_S); /* long before the worker answers */
     assert_int_equal(e.sys, ECANCELED);
     store = real;

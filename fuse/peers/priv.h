@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room share: owner.c weighs workers and chunks, health.c tells which
+ * workers are up, race.c fetches from one of them with the store as a second runner, peers.c picks
+ * the worker that has a chunk. */
+#ifndef MILLRACE_FUSE_PEERS_PRIV_H
+#define MILLRACE_FUSE_PEERS_PRIV_H
+
+#include "fuse/peers/peers.h"
+#include "lib/base/clock.h"
+#include "lib/base/pool.h"
+#include "lib/http/http.h"
+
+#include <pthread.h>
+
+struct peer {
+    char *url;
+    uint64_t seed;         /* of its name */
+    pthread_mutex_t mu;    /* a leaf */
+    int64_t down_until_ns; /* mu; 0: up */
+    int64_t backoff_ns;    /* mu */
+    int silent;            /* mu */
+};
+
+struct peers {
+    const struct conf *conf;
+    struct store *const *stores;
+    struct peer *workers;
+    int nworkers;
+    struct http *http;
+    struct pool *pool, *hedge_pool;
+    int64_t hedge_ns;
+    atomic_int tokens;
+    atomic_bool stopping;
+    _Atomic uint64_t worker_bytes, store_bytes, hedged, hedges_won, bypassed;
+};
+
+/* -- owner.c --------------------------------------------------------------------------------- */
+
+uint64_t peers_chunk(const char *mount_point, const char *path, uint64_t off);
+uint64_t peer_seed(const char *name, int i); /* the owner has the largest hash of both */
+
+/* -- health.c -------------------------------------------------------------------------------- */
+
+/* After its pause a worker is tried by one request (*probe); the others go to the store until that
+ * found something. */
+bool peer_may_be_asked(struct peer *w, bool *probe);
+void peer_answered(struct peer *w);
+void peer_failed(struct peer *w, const char *why);
+/* It gave no byte in time. Several times in a row, or once to a probe: it counts as down. */
+void peer_silent(struct peer *w, bool probe);
+
+/* -- race.c ---------------------------------------------------------------------------------- */
+
+#define PEERS_THREADS       48
+#define PEERS_HEDGE_THREADS 8
+/* a hedge costs 10, a request earns 1: a slow store is not asked twice for ever */
+#define PEERS_HEDGE_TOKENS 80
+#define PEERS_HEDGE_COST   10
+
+/* A request was made: earns a part of a hedge. */
+void peers_earn_hedge(struct peers *p);
+/* What the fetch by way of a worker came to. 0: the sink has all; 1: ask the store for what is
+ * after *got; -1: e. */
+int peers_race(struct peers *p, struct peer *w, const struct cache_key *key, uint64_t off,
+    size_t len, struct cache_sink *sink, bool probe, const atomic_bool *cancel, size_t *got,
+    struct err *e);
+
+#endif
