@@ -11,7 +11,7 @@ import struct
 import sys
 
 TEXT = 16360
-IOCTL = 1 << 30 | (16 + TEXT) << 16 | ord("m") << 8 | 0x48  # HINT_IOCTL of fuse/prefetch/hint.h
+IOCTL = 1 << 30 | (16 + TEXT) << 16 | ord("m") << 8 | 0x48  # HINT_IOCTL of lib/base/ioctl.h
 
 
 def hint(directory, paths, number=None):

@@ -2,9 +2,9 @@
 /* hint: hands a list of paths over to the mount. */
 #include "fuse/cli/cli.h"
 
-#include "fuse/prefetch/hint.h"
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
+#include "lib/base/ioctl.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>

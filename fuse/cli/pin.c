@@ -3,10 +3,10 @@
  * or to let them go. */
 #include "fuse/cli/cli.h"
 
-#include "fuse/ops/pin.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/human.h"
+#include "lib/base/ioctl.h"
 #include "lib/base/mem.h"
 
 #include <dirent.h>

@@ -15,19 +15,9 @@
 #define MILLRACE_FUSE_PREFETCH_HINT_H
 
 #include "lib/base/err.h"
+#include "lib/base/ioctl.h"
 
 #include <stdint.h>
-#include <sys/ioctl.h>
-
-#define HINT_TEXT 16360
-struct hint_msg {    /* native byte order */
-    uint64_t list;   /* number that the sender chose, not likely to be another's */
-    uint32_t len;    /* bytes of text */
-    uint32_t unused; /* 0 */
-    /* a piece of the list: lines may be cut between pieces, the last one ends in a newline */
-    char text[HINT_TEXT];
-};
-#define HINT_IOCTL _IOW('m', 0x48, struct hint_msg)
 
 struct hints; /* opaque */
 struct fs;
