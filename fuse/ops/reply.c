@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How requests are answered: errors, attributes, entries. */
+#include "fuse/ops/ops.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *e)
+{
+    int errnum = err_errno(e);
+    switch (errnum) {
+    case ENOENT:
+    case EEXIST:
+    case ENOTEMPTY:
+    case ENOTDIR:
+    case EISDIR:
+    case EROFS:
+    case EXDEV:
+    case ENAMETOOLONG:
+    case EOPNOTSUPP:
+    case EINVAL:
+    case ENOTTY:
+    case EBUSY:
+        if (strcmp(what, "lookup") != 0)
+            log_kv(LOG_DEBUG, "a request was refused", "op", what, "error", e->msg, NULL);
+        break; /* answers, not faults */
+    case ESTALE:
+        log_kv(LOG_DEBUG, "a request failed", "op", what, "error", e->msg, NULL);
+        break;
+    default:
+        files_note_error(ops_fs(req)->files, ino, e);
+        log_kv(LOG_ERROR, "a request failed", "op", what, "errno", strerror(errnum), "error",
+            e->msg, NULL);
+    }
+    fuse_reply_err(req, errnum);
+}
+
+void ops_attr(const struct fs *fs, const struct inode *n, struct stat *st)
+{
+    (void)fs;
+    memset(st, 0, sizeof *st);
+    st->st_ino = n->ino;
+    st->st_mode = n->mode;
+    /* of a directory too: "cannot be told", see find(1) -noleaf */
+    st->st_nlink = n->flags & INODE_UNLINKED ? 0 : 1;
+    st->st_uid = n->uid;
+    st->st_gid = n->gid;
+    st->st_size = (off_t)n->size;
+    st->st_blocks = (blkcnt_t)((n->size + 511) / 512);
+    st->st_blksize = 4096;
+    st->st_mtim.tv_sec = (time_t)(n->mtime_ns / NS_PER_S);
+    st->st_mtim.tv_nsec = (long)(n->mtime_ns % NS_PER_S);
+    st->st_atim = st->st_ctim = st->st_mtim;
+}
+
+void ops_fill_entry(struct fs *fs, const struct inode *n, struct fuse_entry_param *p)
+{
+    memset(p, 0, sizeof *p);
+    p->ino = n->ino;
+    p->generation = n->generation;
+    p->attr_timeout = p->entry_timeout = tree_valid_for(fs->tree, n, fs->timeout);
+    ops_attr(fs, n, &p->attr);
+}
+
+void ops_entry(fuse_req_t req, const struct inode *n)
+{
+    struct fs *fs = ops_fs(req);
+    struct fuse_entry_param p;
+    uint64_t ino = n->ino;
+    ops_fill_entry(fs, n, &p);
+    inodes_ref(fs->inodes, ino);
+    /* the caller was interrupted: the kernel does not know it */
+    if (fuse_reply_entry(req, &p) == -ENOENT)
+        inodes_forget(fs->inodes, ino, 1);
+}
+
+int ops_may_change(struct fs *fs, const struct inode *dir)
+{
+    return tree_writable(fs->tree, dir->mount) ? 0 : EROFS;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests about extended attributes: there are two of our own, and none that users set. */
+#include "fuse/ops/ops.h"
+
+#include "fuse/report/status.h"
+#include "lib/base/buf.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define XATTR_ERROR "user.millrace.error"
+/* of the root: what /status says, for `millrace stat`; not listed */
+#define XATTR_STATUS "user.millrace.status"
+#define STATUS_MAX   (60u << 10) /* the kernel allows 64 KiB */
+
+static void reply_xattr(fuse_req_t req, const char *value, size_t len, size_t size)
+{
+    if (size == 0)
+        fuse_reply_xattr(req, len);
+    else if (size < len)
+        fuse_reply_err(req, ERANGE);
+    else
+        fuse_reply_buf(req, value, len);
+}
+
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    char text[LAST_ERROR_MAX];
+    if (ino == FUSE_ROOT_ID && strcmp(name, XATTR_STATUS) == 0) {
+        cleanup_buf struct buf status = BUF_INIT(STATUS_MAX);
+        status_json(ops_fs(req)->status, &status);
+        reply_xattr(req, buf_str(&status), status.len, size);
+    } else if (strcmp(name, XATTR_ERROR) == 0 && files_last_error(ops_fs(req)->files, ino, text)) {
+        reply_xattr(req, text, strlen(text), size);
+    } else {
+        fuse_reply_err(req, ENODATA);
+    }
+}
+
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    char text[LAST_ERROR_MAX];
+    size_t len = files_last_error(ops_fs(req)->files, ino, text) ? sizeof XATTR_ERROR : 0;
+    reply_xattr(req, XATTR_ERROR, len, size);
+}
+
+void op_setxattr(
+    fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+    (void)ino;
+    (void)name;
+    (void)value;
+    (void)size;
+    (void)flags;
+    fuse_reply_err(req, EOPNOTSUPP);
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    (void)ino;
+    (void)name;
+    fuse_reply_err(req, ENODATA);
+}
