@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace-operator — watches Datasets, DataLoads, TFJobs and VolumeAttachments and makes the world
- * as they ask. Order of a life: caches synced → lease held → controllers and pollers run → SIGTERM
- * → they finish → lease given up → exit. */
+/* millrace-operator — watches Datasets, DataLoads, TFJobs and VolumeAttachments and makes
+ * what they ask for. Order of a life: caches synced → lease held → controllers and pollers run →
+ * SIGTERM → they finish → lease given up → exit. */
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"

@@ -50,7 +50,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     members_take(
         &members, uid ? cache_by(c->pods, "dataset", uid) : (struct objs){NULL, 0}, c->poll);
     cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
-    struct attach_world w = {.pv = key,
+    struct attach_observed o = {.pv = key,
         .cr = found.n ? obj_json(found.v[0]) : NULL,
         .foreign = is_foreign(c, key),
         .attachments = vas,
@@ -60,8 +60,8 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
         .env = caches_render_env(c->env)};
     for (size_t i = 0; i < attachments.n; i++)
         if (caches_is_ours(obj_json(attachments.v[i])))
-            vas[w.nattachments++] = obj_json(attachments.v[i]);
-    attach_plan(&w, plan);
+            vas[o.nattachments++] = obj_json(attachments.v[i]);
+    attach_plan(&o, plan);
     return 0;
 }
 

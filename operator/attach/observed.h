@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world — what the plan for one PersistentVolume's attachments looks at. Borrowed and immutable
+/* observed — what the plan for one PersistentVolume's attachments looks at. Borrowed and immutable
  * while the plan is made. */
 #ifndef MILLRACE_OPERATOR_ATTACH_OBSERVED_H
 #define MILLRACE_OPERATOR_ATTACH_OBSERVED_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct attach_world {
+struct attach_observed {
     const char *pv;   /* the PersistentVolume's name */
     const json_t *cr; /* its Dataset; NULL: there is none (any more) */
     /* the Dataset may be another operator's: leave the attachments alone if there is none here */
@@ -29,7 +29,7 @@ struct attach_world {
 
 /* One client a node with an attachment; attached once it serves, attachError in words while it
  * cannot. */
-void attach_plan(const struct attach_world *w, struct plan *p);
+void attach_plan(const struct attach_observed *o, struct plan *p);
 /* The server refused the client of this attachment. */
 void attach_plan_refused(
     const json_t *cr, const json_t *attachment, const char *why, int64_t now_ns, struct plan *then);

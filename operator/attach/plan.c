@@ -48,12 +48,12 @@ static void plan_error(
             message + words);
 }
 
-static const struct member *find_client(const struct attach_world *w, const char *name)
+static const struct member *find_client(const struct attach_observed *o, const char *name)
 {
-    for (size_t i = 0; i < w->nmembers; i++)
-        if (member_is(w->members[i].pod, COMPONENT_CLIENT)
-            && strcmp(kube_name(w->members[i].pod), name) == 0)
-            return &w->members[i];
+    for (size_t i = 0; i < o->nmembers; i++)
+        if (member_is(o->members[i].pod, COMPONENT_CLIENT)
+            && strcmp(kube_name(o->members[i].pod), name) == 0)
+            return &o->members[i];
     return NULL;
 }
 
@@ -64,17 +64,17 @@ struct replacing {
     bool busy;
 };
 
-static void plan_client(const struct attach_world *w, const struct dataset *d, const json_t *va,
+static void plan_client(const struct attach_observed *o, const struct dataset *d, const json_t *va,
     struct replacing *r, struct plan *p)
 {
-    cleanup_json json_t *desired = render_client(d, &w->env, node_of(va));
-    const struct member *client = find_client(w, kube_name(desired));
+    cleanup_json json_t *desired = render_client(d, &o->env, node_of(va));
+    const struct member *client = find_client(o, kube_name(desired));
     if (!client) {
         plan_create(p, &kube_pods, steal(&desired));
         return;
     }
     struct member_view v;
-    member_look(client, d, w->now_ns, &v);
+    member_look(client, d, o->now_ns, &v);
     bool current = render_same(desired, client->pod);
     switch (v.state) {
     case MEMBER_READY:
@@ -87,7 +87,7 @@ static void plan_client(const struct attach_world *w, const struct dataset *d, c
     case MEMBER_TROUBLED:
         if (current) {
             cleanup_free char *message = xasprintf("dataset %s/%s: %s", d->ns, d->name, v.message);
-            plan_error(w->cr, w->now_ns, va, message, p);
+            plan_error(o->cr, o->now_ns, va, message, p);
         } else {
             plan_delete(p, &kube_pods, client->pod, -1, NULL);
         }
@@ -106,13 +106,13 @@ static void plan_client(const struct attach_world *w, const struct dataset *d, c
 }
 
 /* Is there a client that does not serve? */
-static bool any_down(const struct attach_world *w, const struct dataset *d)
+static bool any_down(const struct attach_observed *o, const struct dataset *d)
 {
-    for (size_t i = 0; i < w->nmembers; i++) {
+    for (size_t i = 0; i < o->nmembers; i++) {
         struct member_view v;
-        if (!member_is(w->members[i].pod, COMPONENT_CLIENT))
+        if (!member_is(o->members[i].pod, COMPONENT_CLIENT))
             continue;
-        member_look(&w->members[i], d, w->now_ns, &v);
+        member_look(&o->members[i], d, o->now_ns, &v);
         if (v.state != MEMBER_READY)
             return true;
     }
@@ -120,14 +120,14 @@ static bool any_down(const struct attach_world *w, const struct dataset *d)
 }
 
 /* Clients whose node has no attachment any more: the volume is unmounted there. */
-static void plan_leftovers(const struct attach_world *w, struct plan *p)
+static void plan_leftovers(const struct attach_observed *o, struct plan *p)
 {
-    for (size_t i = 0; i < w->nmembers; i++) {
-        const json_t *pod = w->members[i].pod;
+    for (size_t i = 0; i < o->nmembers; i++) {
+        const json_t *pod = o->members[i].pod;
         bool wanted = false;
-        for (size_t k = 0; k < w->nattachments && !wanted; k++) {
+        for (size_t k = 0; k < o->nattachments && !wanted; k++) {
             cleanup_free char *name = render_client_name(
-                kube_label(pod, LABEL_DATASET), node_of(w->attachments[k]));
+                kube_label(pod, LABEL_DATASET), node_of(o->attachments[k]));
             wanted = strcmp(name, kube_name(pod)) == 0;
         }
         if (!wanted && member_is(pod, COMPONENT_CLIENT))
@@ -135,43 +135,43 @@ static void plan_leftovers(const struct attach_world *w, struct plan *p)
     }
 }
 
-static void plan_no_dataset(const struct attach_world *w, struct plan *p)
+static void plan_no_dataset(const struct attach_observed *o, struct plan *p)
 {
-    for (size_t i = 0; i < w->nattachments && !w->foreign; i++) {
+    for (size_t i = 0; i < o->nattachments && !o->foreign; i++) {
         cleanup_free char *message = xasprintf(
             "PersistentVolume %s: there is no Dataset for it: it was deleted, or the volume was not made by Millrace: make a Dataset and use"
             " the PersistentVolumeClaim of its name",
-            w->pv);
-        plan_error(NULL, w->now_ns, w->attachments[i], message, p);
+            o->pv);
+        plan_error(NULL, o->now_ns, o->attachments[i], message, p);
     }
 }
 
-void attach_plan(const struct attach_world *w, struct plan *p)
+void attach_plan(const struct attach_observed *o, struct plan *p)
 {
-    plan_leftovers(w, p);
-    if (!w->cr) {
-        plan_no_dataset(w, p);
+    plan_leftovers(o, p);
+    if (!o->cr) {
+        plan_no_dataset(o, p);
         return;
     }
     const char *reason = "";
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = dataset_parse(w->cr, &reason, &e);
-    struct replacing r = {d && any_down(w, d)};
-    for (size_t i = 0; i < w->nattachments; i++) {
-        const json_t *va = w->attachments[i];
+    cleanup_dataset struct dataset *d = dataset_parse(o->cr, &reason, &e);
+    struct replacing r = {d && any_down(o, d)};
+    for (size_t i = 0; i < o->nattachments; i++) {
+        const json_t *va = o->attachments[i];
         if (kube_deleting(va))
             continue;
         cleanup_free char *message = NULL;
-        if (kube_deleting(w->cr) && !is_attached(va))
+        if (kube_deleting(o->cr) && !is_attached(va))
             message = xasprintf("dataset %s/%s is being deleted: no further node can mount it",
-                kube_namespace(w->cr), kube_name(w->cr));
+                kube_namespace(o->cr), kube_name(o->cr));
         else if (!d)
             message = xasprintf(
-                "dataset %s/%s: %s", kube_namespace(w->cr), kube_name(w->cr), e.msg);
+                "dataset %s/%s: %s", kube_namespace(o->cr), kube_name(o->cr), e.msg);
         if (message)
-            plan_error(w->cr, w->now_ns, va, message, p);
+            plan_error(o->cr, o->now_ns, va, message, p);
         else
-            plan_client(w, d, va, &r, p);
+            plan_client(o, d, va, &r, p);
     }
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan — what a reconcile wants done, as data: a list of actions that ctl/apply runs in order,
  * stopping at the first error. Plan functions are pure: no I/O, no clock, no globals; everything
- * they look at is in their world. Adding functions take the json they are given and leave out what
- * is already so (the cached object is passed for that), hence the plan for the world after the plan
- * is empty. Usual order: finalizer, children, deletes, one status, events, requeue. Threads: one
- * plan, one thread. */
+ * they look at was observed before. Adding functions take the json they are given and leave out
+ * what is already so (the cached object is passed for that), hence a plan made after the plan was
+ * applied is empty. Usual order: finalizer, children, deletes, one status, events, requeue.
+ * Threads: one plan, one thread. */
 #ifndef MILLRACE_OPERATOR_CTL_PLAN_H
 #define MILLRACE_OPERATOR_CTL_PLAN_H
 

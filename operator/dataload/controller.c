@@ -30,13 +30,13 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     dataset = cache_get(c->datasets, dataset_key);
     cleanup_members struct members members;
     members_take(&members, cache_by(c->pods, "dataload", key), c->poll);
-    const struct dataload_world w = {.cr = j,
+    const struct dataload_observed o = {.cr = j,
         .dataset = obj_json(dataset),
         .members = members.v,
         .nmembers = members.pods.n,
         .now_ns = clock_real_ns(),
         .env = caches_render_env(c->env)};
-    dataload_plan(&w, plan);
+    dataload_plan(&o, plan);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world — what the plan of one DataLoad looks at. Borrowed and immutable while the plan is made. */
+/* observed — what the plan of one DataLoad looks at. Borrowed and immutable while the plan is made.
+ */
 #ifndef MILLRACE_OPERATOR_DATALOAD_OBSERVED_H
 #define MILLRACE_OPERATOR_DATALOAD_OBSERVED_H
 
@@ -13,7 +14,7 @@
 
 #define DATALOAD_TRIES 4 /* runs of the loader: the first one and three more */
 
-struct dataload_world {
+struct dataload_observed {
     const json_t *cr;             /* NULL: there is none (any more) */
     const json_t *dataset;        /* the Dataset it names; NULL: there is none */
     const struct member *members; /* our pods with the DataLoad's label */
@@ -22,6 +23,6 @@ struct dataload_world {
     struct render_env env;
 };
 
-void dataload_plan(const struct dataload_world *w, struct plan *p);
+void dataload_plan(const struct dataload_observed *o, struct plan *p);
 
 #endif

@@ -40,11 +40,11 @@ static struct verdict going(void)
     return r;
 }
 
-static const struct member *find_loader(const struct dataload_world *w)
+static const struct member *find_loader(const struct dataload_observed *o)
 {
-    for (size_t i = 0; i < w->nmembers; i++)
-        if (kube_controlled_by(w->members[i].pod, kube_uid(w->cr)))
-            return &w->members[i];
+    for (size_t i = 0; i < o->nmembers; i++)
+        if (kube_controlled_by(o->members[i].pod, kube_uid(o->cr)))
+            return &o->members[i];
     return NULL;
 }
 
@@ -97,10 +97,11 @@ static void judge_running(const struct member *m, const struct member_view *v, s
 }
 
 /* Before there is a loader: what it has to wait for. true: nothing, it can start. */
-static bool may_start(const struct dataload_world *w, const struct dataload *l, struct verdict *r)
+static bool may_start(
+    const struct dataload_observed *o, const struct dataload *l, struct verdict *r)
 {
-    const json_t *conditions = jget_arr(w->dataset, "status.conditions");
-    if (!w->dataset) {
+    const json_t *conditions = jget_arr(o->dataset, "status.conditions");
+    if (!o->dataset) {
         *r = pending("DatasetNotFound", true);
         snprintf(r->message, sizeof r->message,
             "there is no Dataset %s in namespace %s: make it, or correct spec.dataset.name",
@@ -109,7 +110,7 @@ static bool may_start(const struct dataload_world *w, const struct dataload *l, 
         *r = pending("DatasetNotReady", false);
         snprintf(r->message, sizeof r->message, "Dataset %s is not ready: %s", l->dataset,
             cond_message(conditions, DATASET_COND_READY));
-    } else if (jget_int(w->dataset, "spec.cache.replicas", 1) == 0) {
+    } else if (jget_int(o->dataset, "spec.cache.replicas", 1) == 0) {
         *r = pending("NoWorkers", true);
         snprintf(r->message, sizeof r->message,
             "Dataset %s has no cache workers to load into: set its spec.cache.replicas",
@@ -125,18 +126,18 @@ static bool may_start(const struct dataload_world *w, const struct dataload *l, 
 }
 
 static void start(
-    const struct dataload_world *w, const struct dataload *l, struct verdict *r, struct plan *p)
+    const struct dataload_observed *o, const struct dataload *l, struct verdict *r, struct plan *p)
 {
     const char *reason = "";
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = dataset_parse(w->dataset, &reason, &e);
+    cleanup_dataset struct dataset *d = dataset_parse(o->dataset, &reason, &e);
     if (!d) {
         *r = pending("DatasetNotReady", false);
         snprintf(r->message, sizeof r->message, "Dataset %s is not valid: %s", l->dataset, e.msg);
         return;
     }
     cleanup_json json_t *paths = dataload_paths(l);
-    plan_create(p, &kube_pods, render_loader(d, &w->env, w->cr, paths, l->pin));
+    plan_create(p, &kube_pods, render_loader(d, &o->env, o->cr, paths, l->pin));
     *r = pending("Starting", false);
     snprintf(r->message, sizeof r->message, "the loader is starting");
 }
@@ -149,11 +150,11 @@ static void fail(struct verdict *r, const char *reason)
 }
 
 static void judge_loader(
-    const struct dataload_world *w, const struct member *m, struct verdict *r, struct plan *p)
+    const struct dataload_observed *o, const struct member *m, struct verdict *r, struct plan *p)
 {
     const json_t *c = jget(m->pod, "status.containerStatuses[0]");
     struct member_view v;
-    member_look(m, NULL, w->now_ns, &v);
+    member_look(m, NULL, o->now_ns, &v);
     *r = pending("Starting", false);
     if (jget(c, "state.running") || jget(c, "state.terminated")
         || jget_int(c, "restartCount", 0) > 0)
@@ -183,16 +184,16 @@ static void judge_loader(
     }
 }
 
-static void judge(const struct dataload_world *w, struct verdict *r, struct plan *p)
+static void judge(const struct dataload_observed *o, struct verdict *r, struct plan *p)
 {
     struct dataload l;
     struct err e = ERR_INIT;
-    const struct member *m = find_loader(w);
+    const struct member *m = find_loader(o);
     *r = pending("Starting", false);
-    if (dataload_parse(w->cr, &l, &e)) {
+    if (dataload_parse(o->cr, &l, &e)) {
         fail(r, "InvalidSpec");
         snprintf(r->message, sizeof r->message, "%s", e.msg);
-    } else if (w->dataset && kube_deleting(w->dataset)) {
+    } else if (o->dataset && kube_deleting(o->dataset)) {
         fail(r, "DatasetDeleted");
         snprintf(r->message, sizeof r->message, "Dataset %s is being deleted", l.dataset);
         if (m)
@@ -200,64 +201,64 @@ static void judge(const struct dataload_world *w, struct verdict *r, struct plan
     } else if (m && kube_deleting(m->pod)) {
         *r = going();
     } else if (m) {
-        judge_loader(w, m, r, p);
-    } else if (may_start(w, &l, r)) {
-        start(w, &l, r, p);
+        judge_loader(o, m, r, p);
+    } else if (may_start(o, &l, r)) {
+        start(o, &l, r, p);
     }
 }
 
-static void settle(const struct dataload_world *w, const struct verdict *r, struct plan *p)
+static void settle(const struct dataload_observed *o, const struct verdict *r, struct plan *p)
 {
-    const json_t *was = jget_arr(w->cr, "status.conditions");
-    int64_t generation = jget_int(w->cr, "metadata.generation", 0);
+    const json_t *was = jget_arr(o->cr, "status.conditions");
+    int64_t generation = jget_int(o->cr, "metadata.generation", 0);
     bool complete = strcmp(r->phase, DATALOAD_COMPLETE) == 0,
          failed = strcmp(r->phase, DATALOAD_FAILED) == 0;
     bool turned = strcmp(cond_reason(was, DATALOAD_COND_COMPLETE), r->reason) != 0;
-    cleanup_json json_t *conditions = cond_copy(json_object_get(w->cr, "status"));
+    cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
     const struct cond done = {
         DATALOAD_COND_COMPLETE, complete ? COND_TRUE : COND_FALSE, r->reason, r->message};
     const struct cond bad = {DATALOAD_COND_FAILED, COND_TRUE, r->reason, r->message};
-    cond_set(conditions, &done, generation, w->now_ns);
+    cond_set(conditions, &done, generation, o->now_ns);
     if (failed)
-        cond_set(conditions, &bad, generation, w->now_ns);
+        cond_set(conditions, &bad, generation, o->now_ns);
     const struct dataload_status s = {.phase = r->phase,
         .conditions = conditions,
         .progress = r->progress,
         .started = r->started,
         .finished = complete || failed,
-        .now_ns = w->now_ns};
-    plan_status(p, &kube_dataloads, w->cr, dataload_status_json(w->cr, &s));
+        .now_ns = o->now_ns};
+    plan_status(p, &kube_dataloads, o->cr, dataload_status_json(o->cr, &s));
     if (turned && (r->warn || complete))
-        plan_event(p, &kube_dataloads, w->cr, r->warn, r->reason, "%s", r->message);
+        plan_event(p, &kube_dataloads, o->cr, r->warn, r->reason, "%s", r->message);
     /* its slow start gets words by then */
-    if (!complete && !failed && !r->started && find_loader(w))
+    if (!complete && !failed && !r->started && find_loader(o))
         plan_requeue(p, MEMBER_SLOW_NS);
 }
 
 /* A finished one is left as it is, until its time is over. */
-static void plan_finished(const struct dataload_world *w, struct plan *p)
+static void plan_finished(const struct dataload_observed *o, struct plan *p)
 {
     struct dataload l;
     struct err e = ERR_INIT;
-    dataload_parse(w->cr, &l, &e);
-    int64_t expiry = dataload_expiry(w->cr, &l);
+    dataload_parse(o->cr, &l, &e);
+    int64_t expiry = dataload_expiry(o->cr, &l);
     if (expiry < 0)
         return;
-    if (expiry > w->now_ns)
-        plan_requeue(p, expiry - w->now_ns);
+    if (expiry > o->now_ns)
+        plan_requeue(p, expiry - o->now_ns);
     else
-        plan_delete(p, &kube_dataloads, w->cr, -1, "Background");
+        plan_delete(p, &kube_dataloads, o->cr, -1, "Background");
 }
 
-void dataload_plan(const struct dataload_world *w, struct plan *p)
+void dataload_plan(const struct dataload_observed *o, struct plan *p)
 {
-    if (!w->cr || kube_deleting(w->cr))
+    if (!o->cr || kube_deleting(o->cr))
         return;
-    if (dataload_finished(w->cr)) {
-        plan_finished(w, p);
+    if (dataload_finished(o->cr)) {
+        plan_finished(o, p);
         return;
     }
     struct verdict r;
-    judge(w, &r, p);
-    settle(w, &r, p);
+    judge(o, &r, p);
+    settle(o, &r, p);
 }

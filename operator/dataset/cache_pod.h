@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* As a world holds it: both borrowed. */
+/* As it was observed: both borrowed. */
 struct member {
     const json_t *pod;
     /* what /status answered; {"unreachable": "why"} may be in it; NULL: nothing yet */

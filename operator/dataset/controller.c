@@ -113,7 +113,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     cleanup_json json_t *gpus = gpu_nodes(c), *users = NULL;
     if (kube_deleting(j) && (obj_json(pvc) || nvas) && !(users = users_of(c, ns, name, e)))
         return -1;
-    struct dataset_world w = {.cr = j,
+    struct dataset_observed o = {.cr = j,
         .pv = obj_json(pv),
         .pvc = obj_json(pvc),
         .service = obj_json(service),
@@ -125,8 +125,8 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
         .users = users,
         .now_ns = clock_real_ns(),
         .env = caches_render_env(c->env)};
-    poll_retired(c->poll, kube_uid(j), &w.retired);
-    dataset_plan(&w, plan);
+    poll_retired(c->poll, kube_uid(j), &o.retired);
+    dataset_plan(&o, plan);
     return 0;
 }
 

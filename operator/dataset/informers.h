@@ -20,7 +20,7 @@ struct cache *caches_nodes(struct operator_env *env);
 
 struct render_env caches_render_env(const struct operator_env *env); /* borrows */
 
-/* Pods with their reports, as a world wants them. */
+/* Pods with their reports, as plans want them. */
 struct members {
     struct objs pods;
     struct obj **reports; /* owned, one a pod, or NULL */

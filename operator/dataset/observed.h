@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world — what the plan of one Dataset looks at. Borrowed and immutable while the plan is made;
- * observe.c fills it from caches, tests from files. */
+/* observed — what the plan of one Dataset looks at. Borrowed and immutable while the plan is made;
+ * the controller fills it from caches, tests from files. */
 #ifndef MILLRACE_OPERATOR_DATASET_OBSERVED_H
 #define MILLRACE_OPERATOR_DATASET_OBSERVED_H
 
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct dataset_world {
+struct dataset_observed {
     const json_t *cr;                 /* NULL: there is none (any more) */
     const json_t *pv, *pvc, *service; /* under our names, whoever made them; NULL: none */
     /* our pods with the Dataset's uid: workers, clients (and loaders, passed over) */
@@ -29,7 +29,7 @@ struct dataset_world {
     struct render_env env;
 };
 
-void dataset_plan(const struct dataset_world *w, struct plan *p);
+void dataset_plan(const struct dataset_observed *o, struct plan *p);
 /* Says why the server refused a child, in the Dataset's condition and an event. */
 void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, const struct err *why,
     int64_t now_ns, struct plan *then);
@@ -40,14 +40,15 @@ struct dataset_view {
     struct member_view *views; /* one a member */
     bool *current;             /* one a member: made of the spec as it is */
 };
-void dataset_plan_children(const struct dataset_world *w, struct dataset_view *v, struct plan *p);
-void dataset_plan_delete(const struct dataset_world *w, struct plan *p);
+void dataset_plan_children(
+    const struct dataset_observed *o, struct dataset_view *v, struct plan *p);
+void dataset_plan_delete(const struct dataset_observed *o, struct plan *p);
 /* status and events. problem: why there are no children ({reason, message}), reason NULL: none */
 struct dataset_problem {
     const char *reason;
     char message[512];
 };
-void dataset_plan_status(const struct dataset_world *w, const struct dataset_view *v,
+void dataset_plan_status(const struct dataset_observed *o, const struct dataset_view *v,
     const struct dataset_problem *problem, struct plan *p);
 
 #endif

@@ -13,15 +13,15 @@
 #include <string.h>
 
 /* A claim or Service under our name that is not this Dataset's. true: it is in the way. */
-static bool taken(const struct dataset_world *w, const json_t *object, const char *what,
+static bool taken(const struct dataset_observed *o, const json_t *object, const char *what,
     const char *remedy, struct dataset_problem *problem)
 {
-    if (!object || kube_controlled_by(object, kube_uid(w->cr)))
+    if (!object || kube_controlled_by(object, kube_uid(o->cr)))
         return false;
     problem->reason = "NameTaken";
     const json_t *owner = kube_controller_of(object);
     bool earlier = owner && strcmp(jget_str(owner, "kind", ""), "Dataset") == 0
-        && strcmp(jget_str(owner, "name", ""), kube_name(w->cr)) == 0;
+        && strcmp(jget_str(owner, "name", ""), kube_name(o->cr)) == 0;
     if (earlier)
         snprintf(problem->message, sizeof problem->message,
             "%s %s/%s is of an earlier Dataset of this name and is still being deleted", what,
@@ -35,79 +35,81 @@ static bool taken(const struct dataset_world *w, const json_t *object, const cha
 
 /* A volume whose claim was deleted and made again is Released for ever: the binder must forget the
  * old claim. */
-static void plan_volume(const struct dataset_world *w, const struct dataset *d, struct plan *p)
+static void plan_volume(const struct dataset_observed *o, const struct dataset *d, struct plan *p)
 {
-    plan_apply(p, &kube_pvs, render_pv(d), w->pv);
-    plan_apply(p, &kube_pvcs, render_pvc(d), w->pvc);
-    const char *bound = jget_str(w->pv, "spec.claimRef.uid", "");
-    if (*bound && (!w->pvc || (!kube_deleting(w->pvc) && strcmp(bound, kube_uid(w->pvc)) != 0)))
-        plan_patch(p, &kube_pvs, w->pv,
+    plan_apply(p, &kube_pvs, render_pv(d), o->pv);
+    plan_apply(p, &kube_pvcs, render_pvc(d), o->pvc);
+    const char *bound = jget_str(o->pv, "spec.claimRef.uid", "");
+    if (*bound && (!o->pvc || (!kube_deleting(o->pvc) && strcmp(bound, kube_uid(o->pvc)) != 0)))
+        plan_patch(p, &kube_pvs, o->pv,
             json_pack("{s:{s:{s:n, s:n}}}", "spec", "claimRef", "uid", "resourceVersion"));
 }
 
-static const struct member *find_worker(const struct dataset_world *w, const char *name, size_t *at)
+static const struct member *find_worker(
+    const struct dataset_observed *o, const char *name, size_t *at)
 {
-    for (size_t i = 0; i < w->nmembers; i++)
-        if (member_is(w->members[i].pod, COMPONENT_WORKER)
-            && strcmp(kube_name(w->members[i].pod), name) == 0) {
+    for (size_t i = 0; i < o->nmembers; i++)
+        if (member_is(o->members[i].pod, COMPONENT_WORKER)
+            && strcmp(kube_name(o->members[i].pod), name) == 0) {
             *at = i;
-            return &w->members[i];
+            return &o->members[i];
         }
     return NULL;
 }
 
 /* For the status it is gone already. */
-static void drop(const struct dataset_world *w, struct dataset_view *v, size_t at, struct plan *p)
+static void drop(
+    const struct dataset_observed *o, struct dataset_view *v, size_t at, struct plan *p)
 {
-    plan_delete(p, &kube_pods, w->members[at].pod, -1, NULL);
+    plan_delete(p, &kube_pods, o->members[at].pod, -1, NULL);
     v->views[at].state = MEMBER_LEAVING;
 }
 
 /* Outdated workers are replaced one at a time: the next when all the others serve. Those that do
  * not serve anyway go at once. */
-static void plan_workers(const struct dataset_world *w, struct dataset_view *v, struct plan *p)
+static void plan_workers(const struct dataset_observed *o, struct dataset_view *v, struct plan *p)
 {
-    bool *wanted = xcalloc(w->nmembers + 1, sizeof *wanted);
+    bool *wanted = xcalloc(o->nmembers + 1, sizeof *wanted);
     size_t replace = SIZE_MAX, serving = 0, at = 0;
     for (int i = 0; i < v->d->replicas; i++) {
         cleanup_free char *name = render_worker_name(v->d->name, i);
-        if (!find_worker(w, name, &at)) {
-            plan_create(p, &kube_pods, render_worker(v->d, &w->env, i, w->gpu_nodes));
+        if (!find_worker(o, name, &at)) {
+            plan_create(p, &kube_pods, render_worker(v->d, &o->env, i, o->gpu_nodes));
             continue;
         }
         wanted[at] = true;
         bool ready = v->views[at].state == MEMBER_READY;
         serving += ready;
         if (v->views[at].state == MEMBER_FINISHED || (!v->current[at] && !ready))
-            drop(w, v, at, p);
+            drop(o, v, at, p);
         else if (!v->current[at] && replace == SIZE_MAX)
             replace = at;
     }
     if (replace != SIZE_MAX && serving == (size_t)v->d->replicas)
-        drop(w, v, replace, p);
-    for (size_t i = 0; i < w->nmembers; i++)
-        if (!wanted[i] && member_is(w->members[i].pod, COMPONENT_WORKER))
-            drop(w, v, i, p);
+        drop(o, v, replace, p);
+    for (size_t i = 0; i < o->nmembers; i++)
+        if (!wanted[i] && member_is(o->members[i].pod, COMPONENT_WORKER))
+            drop(o, v, i, p);
     free(wanted);
 }
 
-void dataset_plan_children(const struct dataset_world *w, struct dataset_view *v, struct plan *p)
+void dataset_plan_children(const struct dataset_observed *o, struct dataset_view *v, struct plan *p)
 {
-    plan_finalizer_add(p, &kube_datasets, w->cr, FINALIZER_DATASET);
-    plan_volume(w, v->d, p);
+    plan_finalizer_add(p, &kube_datasets, o->cr, FINALIZER_DATASET);
+    plan_volume(o, v->d, p);
     if (v->d->replicas)
-        plan_apply(p, &kube_services, render_service(v->d), w->service);
-    else if (w->service)
-        plan_delete(p, &kube_services, w->service, -1, NULL);
-    plan_workers(w, v, p);
+        plan_apply(p, &kube_services, render_service(v->d), o->service);
+    else if (o->service)
+        plan_delete(p, &kube_services, o->service, -1, NULL);
+    plan_workers(o, v, p);
 }
 
 /* Is the pod what would be made of the spec now? */
-static bool is_current(const struct dataset_world *w, const struct dataset *d, const json_t *pod)
+static bool is_current(const struct dataset_observed *o, const struct dataset *d, const json_t *pod)
 {
     cleanup_json json_t *desired = NULL;
     if (member_is(pod, COMPONENT_CLIENT))
-        desired = render_client(d, &w->env,
+        desired = render_client(d, &o->env,
             jget_str(pod,
                 "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
                 ".nodeSelectorTerms[0].matchFields[0].values[0]",
@@ -115,40 +117,40 @@ static bool is_current(const struct dataset_world *w, const struct dataset *d, c
     for (int i = 0; i < d->replicas && !desired && member_is(pod, COMPONENT_WORKER); i++) {
         cleanup_free char *name = render_worker_name(d->name, i);
         if (strcmp(name, kube_name(pod)) == 0)
-            desired = render_worker(d, &w->env, i, NULL);
+            desired = render_worker(d, &o->env, i, NULL);
     }
     return desired && render_same(desired, pod);
 }
 
-void dataset_plan(const struct dataset_world *w, struct plan *p)
+void dataset_plan(const struct dataset_observed *o, struct plan *p)
 {
-    if (!w->cr)
+    if (!o->cr)
         return;
-    if (kube_deleting(w->cr)) {
-        dataset_plan_delete(w, p);
+    if (kube_deleting(o->cr)) {
+        dataset_plan_delete(o, p);
         return;
     }
     struct dataset_problem problem = {NULL, ""};
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = dataset_parse(w->cr, &problem.reason, &e);
+    cleanup_dataset struct dataset *d = dataset_parse(o->cr, &problem.reason, &e);
     struct dataset_view v = {
-        d, xcalloc(w->nmembers + 1, sizeof *v.views), xcalloc(w->nmembers + 1, sizeof *v.current)};
-    for (size_t i = 0; i < w->nmembers; i++) {
-        member_look(&w->members[i], d, w->now_ns, &v.views[i]);
-        v.current[i] = d && is_current(w, d, w->members[i].pod);
+        d, xcalloc(o->nmembers + 1, sizeof *v.views), xcalloc(o->nmembers + 1, sizeof *v.current)};
+    for (size_t i = 0; i < o->nmembers; i++) {
+        member_look(&o->members[i], d, o->now_ns, &v.views[i]);
+        v.current[i] = d && is_current(o, d, o->members[i].pod);
     }
     if (!d) {
         snprintf(problem.message, sizeof problem.message, "%s", e.msg);
     } else {
         problem.reason = NULL;
-        if (!taken(w, w->pvc, "PersistentVolumeClaim",
+        if (!taken(o, o->pvc, "PersistentVolumeClaim",
                 "delete it, or give the Dataset another name", &problem)
             && !(d->replicas
-                && taken(w, w->service, "Service", "delete it, or give the Dataset another name",
+                && taken(o, o->service, "Service", "delete it, or give the Dataset another name",
                     &problem)))
-            dataset_plan_children(w, &v, p);
+            dataset_plan_children(o, &v, p);
     }
-    dataset_plan_status(w, &v, &problem, p);
+    dataset_plan_status(o, &v, &problem, p);
     free(v.views);
     free(v.current);
 }

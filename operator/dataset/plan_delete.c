@@ -22,68 +22,68 @@ static void add_names(struct buf *out, const json_t *names)
 }
 
 /* Who still needs the volume, in words; "" if nobody. */
-static void blockers(const struct dataset_world *w, struct buf *out)
+static void blockers(const struct dataset_observed *o, struct buf *out)
 {
-    if (json_array_size(w->users)) {
+    if (json_array_size(o->users)) {
         buf_adds(out, "waiting for pods that use the PersistentVolumeClaim to end: ");
-        add_names(out, w->users);
-    } else if (w->nattachments) {
+        add_names(out, o->users);
+    } else if (o->nattachments) {
         cleanup_json json_t *nodes = json_array();
-        for (size_t i = 0; i < w->nattachments; i++)
+        for (size_t i = 0; i < o->nattachments; i++)
             json_array_append_new(
-                nodes, json_string(jget_str(w->attachments[i], "spec.nodeName", "?")));
+                nodes, json_string(jget_str(o->attachments[i], "spec.nodeName", "?")));
         buf_adds(out, "waiting for the volume to be unmounted from nodes: ");
         add_names(out, nodes);
-    } else if (w->pvc && kube_controlled_by(w->pvc, kube_uid(w->cr))) {
+    } else if (o->pvc && kube_controlled_by(o->pvc, kube_uid(o->cr))) {
         buf_adds(out, "waiting for the PersistentVolumeClaim to go");
     }
 }
 
-static void plan_phase(const struct dataset_world *w, const char *reason, const char *message,
+static void plan_phase(const struct dataset_observed *o, const char *reason, const char *message,
     bool event, struct plan *p)
 {
-    const json_t *was = jget_arr(w->cr, "status.conditions");
-    cleanup_json json_t *conditions = cond_copy(json_object_get(w->cr, "status"));
+    const json_t *was = jget_arr(o->cr, "status.conditions");
+    cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
     const struct cond c = {DATASET_COND_READY, COND_FALSE, reason, message};
     bool turned = strcmp(cond_reason(was, DATASET_COND_READY), reason) != 0;
-    cond_set(conditions, &c, jget_int(w->cr, "metadata.generation", 0), w->now_ns);
-    json_t *status = jget_obj(w->cr, "status") ? json_deep_copy(jget_obj(w->cr, "status"))
+    cond_set(conditions, &c, jget_int(o->cr, "metadata.generation", 0), o->now_ns);
+    json_t *status = jget_obj(o->cr, "status") ? json_deep_copy(jget_obj(o->cr, "status"))
                                                : json_object();
     json_object_set_new(status, "phase", json_string(DATASET_DELETING));
     json_object_set_new(
-        status, "observedGeneration", json_integer(jget_int(w->cr, "metadata.generation", 0)));
+        status, "observedGeneration", json_integer(jget_int(o->cr, "metadata.generation", 0)));
     json_object_set(status, "conditions", conditions);
-    plan_status(p, &kube_datasets, w->cr, status);
+    plan_status(p, &kube_datasets, o->cr, status);
     if (turned && event)
-        plan_event(p, &kube_datasets, w->cr, true, reason, "%s", message);
+        plan_event(p, &kube_datasets, o->cr, true, reason, "%s", message);
 }
 
 /* Claim first: it stays, Terminating, as long as a pod uses it. Then, with nobody left, volume,
  * Service and pods. The finalizer last, when all of them are seen to be gone. */
-void dataset_plan_delete(const struct dataset_world *w, struct plan *p)
+void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
 {
-    bool ours = w->pvc && kube_controlled_by(w->pvc, kube_uid(w->cr));
+    bool ours = o->pvc && kube_controlled_by(o->pvc, kube_uid(o->cr));
     if (ours)
-        plan_delete(p, &kube_pvcs, w->pvc, -1, NULL);
+        plan_delete(p, &kube_pvcs, o->pvc, -1, NULL);
     cleanup_buf struct buf why = BUF_INIT(480);
-    blockers(w, &why);
+    blockers(o, &why);
     if (why.len) {
-        bool used = json_array_size(w->users) > 0;
-        plan_phase(w, used ? "InUse" : "Deleting", buf_str(&why), used, p);
+        bool used = json_array_size(o->users) > 0;
+        plan_phase(o, used ? "InUse" : "Deleting", buf_str(&why), used, p);
         plan_requeue(p, LOOK_AGAIN_NS);
         return;
     }
     size_t left = 0;
-    if (w->pv) {
-        plan_delete(p, &kube_pvs, w->pv, -1, NULL);
+    if (o->pv) {
+        plan_delete(p, &kube_pvs, o->pv, -1, NULL);
         left++;
     }
-    if (w->service && kube_controlled_by(w->service, kube_uid(w->cr))) {
-        plan_delete(p, &kube_services, w->service, -1, NULL);
+    if (o->service && kube_controlled_by(o->service, kube_uid(o->cr))) {
+        plan_delete(p, &kube_services, o->service, -1, NULL);
         left++;
     }
-    for (size_t i = 0; i < w->nmembers; i++) {
-        const json_t *pod = w->members[i].pod;
+    for (size_t i = 0; i < o->nmembers; i++) {
+        const json_t *pod = o->members[i].pod;
         if (member_is(pod, COMPONENT_LOADER))
             continue; /* its DataLoad's business */
         plan_delete(p, &kube_pods, pod, -1, NULL);
@@ -91,8 +91,8 @@ void dataset_plan_delete(const struct dataset_world *w, struct plan *p)
     }
     if (left) {
         plan_phase(
-            w, "Deleting", "removing the volume, the cache workers and the clients", false, p);
+            o, "Deleting", "removing the volume, the cache workers and the clients", false, p);
         return;
     }
-    plan_finalizer_remove(p, &kube_datasets, w->cr, FINALIZER_DATASET);
+    plan_finalizer_remove(p, &kube_datasets, o->cr, FINALIZER_DATASET);
 }

@@ -20,13 +20,13 @@ struct group {
     json_t *nodes; /* of those that are ready */
 };
 
-static void sum_up(const struct dataset_world *w, const struct dataset_view *v, struct group *g)
+static void sum_up(const struct dataset_observed *o, const struct dataset_view *v, struct group *g)
 {
     g->trouble = SIZE_MAX;
     g->nodes = json_array();
-    for (size_t i = 0; i < w->nmembers; i++) {
+    for (size_t i = 0; i < o->nmembers; i++) {
         const struct member_view *m = &v->views[i];
-        if (!member_is(w->members[i].pod, g->component))
+        if (!member_is(o->members[i].pod, g->component))
             continue;
         switch (m->state) {
         case MEMBER_READY:
@@ -63,15 +63,15 @@ static void say(
 }
 
 /* Was it ready with this very spec? Then a restart of its pods is no news. */
-static bool was_ready(const struct dataset_world *w)
+static bool was_ready(const struct dataset_observed *o)
 {
-    const json_t *conditions = jget_arr(w->cr, "status.conditions");
+    const json_t *conditions = jget_arr(o->cr, "status.conditions");
     return cond_is_true(conditions, DATASET_COND_READY)
         && jget_int(cond_find(conditions, DATASET_COND_READY), "observedGeneration", -1)
-        == jget_int(w->cr, "metadata.generation", 0);
+        == jget_int(o->cr, "metadata.generation", 0);
 }
 
-static void judge_pods(const struct dataset_world *w, const struct dataset_view *v,
+static void judge_pods(const struct dataset_observed *o, const struct dataset_view *v,
     const struct group *workers, const struct group *clients, struct verdict *r)
 {
     size_t trouble = workers->trouble;
@@ -81,7 +81,7 @@ static void judge_pods(const struct dataset_world *w, const struct dataset_view 
         trouble = clients->trouble;
     if (workers->current_ready || clients->current_ready) {
         snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
-            kube_name(w->cr));
+            kube_name(o->cr));
         say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
     } else if (trouble != SIZE_MAX) {
         const struct member_view *m = &v->views[trouble];
@@ -90,11 +90,11 @@ static void judge_pods(const struct dataset_world *w, const struct dataset_view 
     } else if (workers->desired == 0 && clients->desired == 0) {
         snprintf(r->message, sizeof r->message,
             "pods can mount the PersistentVolumeClaim %s; its store is asked when the first one does",
-            kube_name(w->cr));
+            kube_name(o->cr));
         say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
-    } else if (was_ready(w)) {
+    } else if (was_ready(o)) {
         snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
-            kube_name(w->cr));
+            kube_name(o->cr));
         say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
     } else if (workers->ready || clients->ready) {
         snprintf(r->message, sizeof r->message,
@@ -107,7 +107,7 @@ static void judge_pods(const struct dataset_world *w, const struct dataset_view 
     }
 }
 
-static void judge(const struct dataset_world *w, const struct dataset_view *v,
+static void judge(const struct dataset_observed *o, const struct dataset_view *v,
     const struct dataset_problem *problem, const struct group *workers, const struct group *clients,
     struct verdict *r)
 {
@@ -116,17 +116,17 @@ static void judge(const struct dataset_world *w, const struct dataset_view *v,
         say(r, DATASET_FAILED, COND_FALSE, problem->reason, true);
         return;
     }
-    const char *phase = jget_str(w->pvc, "status.phase", "");
+    const char *phase = jget_str(o->pvc, "status.phase", "");
     if (strcmp(phase, "Bound") != 0) {
         bool lost = strcmp(phase, "Lost") == 0;
         snprintf(r->message, sizeof r->message, "PersistentVolumeClaim %s is %s: %s",
-            kube_name(w->cr), *phase ? phase : "being made",
+            kube_name(o->cr), *phase ? phase : "being made",
             lost ? "its PersistentVolume is gone: delete the claim, it is made again"
                  : "waiting for Kubernetes to bind it");
         say(r, DATASET_NOT_BOUND, COND_FALSE, "VolumeNotBound", lost);
         return;
     }
-    judge_pods(w, v, workers, clients, r);
+    judge_pods(o, v, workers, clients, r);
 }
 
 /* WorkersReady, ClientsReady. d NULL: nobody can say how many workers there should be. */
@@ -163,16 +163,16 @@ static void judge_group(const struct dataset_view *v, const struct group *g, con
     r->warn = true;
 }
 
-static void judge_cache(const struct dataset_world *w, struct verdict *r)
+static void judge_cache(const struct dataset_observed *o, struct verdict *r)
 {
     r->ready = (struct cond){DATASET_COND_CACHE, COND_TRUE, "NoTrouble", r->message};
     r->warn = false;
     snprintf(r->message, sizeof r->message, "no cache has reported trouble");
-    for (size_t i = 0; i < w->nmembers; i++) {
+    for (size_t i = 0; i < o->nmembers; i++) {
         const char *why;
-        if (!member_disk_full(&w->members[i], &why))
+        if (!member_disk_full(&o->members[i], &why))
             continue;
-        const json_t *pod = w->members[i].pod;
+        const json_t *pod = o->members[i].pod;
         snprintf(r->message, sizeof r->message, "pod %s on node %s: %s", kube_name(pod),
             jget_str(pod, "spec.nodeName", "(unknown)"), why);
         r->ready.status = COND_FALSE;
@@ -185,23 +185,23 @@ static void judge_cache(const struct dataset_world *w, struct verdict *r)
 /* Writes the condition, and the Event if status or reason turned. `said`: the Ready condition's
  * message; the same words twice help nobody, which is why the attach controller alone tells about
  * clients. */
-static void settle(const struct dataset_world *w, json_t *conditions, const struct verdict *r,
+static void settle(const struct dataset_observed *o, json_t *conditions, const struct verdict *r,
     const char *said, struct plan *events)
 {
-    const json_t *was = jget_arr(w->cr, "status.conditions");
+    const json_t *was = jget_arr(o->cr, "status.conditions");
     const json_t *old = cond_find(was, r->ready.type);
     bool turned = !old
         || strcmp(jget_str(old, "status", ""), cond_status_name(r->ready.status)) != 0
         || strcmp(jget_str(old, "reason", ""), r->ready.reason) != 0;
-    cond_set(conditions, &r->ready, jget_int(w->cr, "metadata.generation", 0), w->now_ns);
+    cond_set(conditions, &r->ready, jget_int(o->cr, "metadata.generation", 0), o->now_ns);
     bool is_ready = strcmp(r->ready.type, DATASET_COND_READY) == 0;
     if (!turned || (said && strstr(r->message, said))
         || strcmp(r->ready.type, DATASET_COND_CLIENTS) == 0)
         return;
     if (r->warn)
-        plan_event(events, &kube_datasets, w->cr, true, r->ready.reason, "%s", r->message);
+        plan_event(events, &kube_datasets, o->cr, true, r->ready.reason, "%s", r->message);
     else if (is_ready && r->ready.status == COND_TRUE)
-        plan_event(events, &kube_datasets, w->cr, false, r->ready.reason, "%s", r->message);
+        plan_event(events, &kube_datasets, o->cr, false, r->ready.reason, "%s", r->message);
 }
 
 static void add_report(struct dataset_status *s, const struct member *m, bool workers_cache)
@@ -230,57 +230,59 @@ static void add_report(struct dataset_status *s, const struct member *m, bool wo
     }
 }
 
-static void count(const struct dataset_world *w, const struct dataset *d, struct dataset_status *s)
+static void count(
+    const struct dataset_observed *o, const struct dataset *d, struct dataset_status *s)
 {
-    s->read_cache = w->retired.cache;
-    s->read_worker = w->retired.worker;
-    s->read_store = w->retired.store;
-    s->read_direct = w->retired.direct;
-    s->written = w->retired.written;
-    for (size_t i = 0; i < w->nmembers; i++)
-        add_report(s, &w->members[i], !d || d->replicas > 0);
+    s->read_cache = o->retired.cache;
+    s->read_worker = o->retired.worker;
+    s->read_store = o->retired.store;
+    s->read_direct = o->retired.direct;
+    s->written = o->retired.written;
+    for (size_t i = 0; i < o->nmembers; i++)
+        add_report(s, &o->members[i], !d || d->replicas > 0);
 }
 
 /* A pod that is starting gets its words when MEMBER_SLOW_NS are over, which no event tells us. */
-static void look_again(const struct dataset_world *w, const struct dataset_view *v, struct plan *p)
+static void look_again(
+    const struct dataset_observed *o, const struct dataset_view *v, struct plan *p)
 {
-    for (size_t i = 0; i < w->nmembers; i++)
+    for (size_t i = 0; i < o->nmembers; i++)
         if (v->views[i].state == MEMBER_STARTING) {
             plan_requeue(p, MEMBER_SLOW_NS / 3);
             return;
         }
 }
 
-void dataset_plan_status(const struct dataset_world *w, const struct dataset_view *v,
+void dataset_plan_status(const struct dataset_observed *o, const struct dataset_view *v,
     const struct dataset_problem *problem, struct plan *p)
 {
     struct group workers = {.component = COMPONENT_WORKER,
-        .desired = v->d ? v->d->replicas : (int)jget_int(w->cr, "status.workers.desired", 0)};
-    struct group clients = {.component = COMPONENT_CLIENT, .desired = (int)w->nattachments};
-    sum_up(w, v, &workers);
-    sum_up(w, v, &clients);
+        .desired = v->d ? v->d->replicas : (int)jget_int(o->cr, "status.workers.desired", 0)};
+    struct group clients = {.component = COMPONENT_CLIENT, .desired = (int)o->nattachments};
+    sum_up(o, v, &workers);
+    sum_up(o, v, &clients);
 
     cleanup_plan struct plan events = PLAN_INIT;
-    cleanup_json json_t *conditions = cond_copy(json_object_get(w->cr, "status"));
+    cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
     struct verdict ready, other;
-    judge(w, v, problem, &workers, &clients, &ready);
-    settle(w, conditions, &ready, NULL, &events);
+    judge(o, v, problem, &workers, &clients, &ready);
+    settle(o, conditions, &ready, NULL, &events);
     judge_group(v, &workers, DATASET_COND_WORKERS, "no cache workers are asked for", &other);
-    settle(w, conditions, &other, ready.message, &events);
+    settle(o, conditions, &other, ready.message, &events);
     judge_group(v, &clients, DATASET_COND_CLIENTS, "no node uses the volume", &other);
-    settle(w, conditions, &other, ready.message, &events);
-    judge_cache(w, &other);
-    settle(w, conditions, &other, ready.message, &events);
+    settle(o, conditions, &other, ready.message, &events);
+    judge_cache(o, &other);
+    settle(o, conditions, &other, ready.message, &events);
 
     struct dataset_status s = {.phase = ready.phase,
         .conditions = conditions,
         .spec = v->d,
         .workers = {workers.desired, workers.ready, workers.nodes},
         .clients = {clients.desired, clients.ready, clients.nodes}};
-    count(w, v->d, &s);
-    plan_status(p, &kube_datasets, w->cr, dataset_status_json(w->cr, &s));
+    count(o, v->d, &s);
+    plan_status(p, &kube_datasets, o->cr, dataset_status_json(o->cr, &s));
     for (size_t i = 0; i < events.n; i++)
-        plan_event(p, &kube_datasets, w->cr, events.actions[i].warning, events.actions[i].reason,
+        plan_event(p, &kube_datasets, o->cr, events.actions[i].warning, events.actions[i].reason,
             "%s", events.actions[i].message);
-    look_again(w, v, p);
+    look_again(o, v, p);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* poll — asks client, worker and loader pods for their /status over HTTP: every 2 s until they are
  * ready (loaders: always), every 15 s after, at once when the pod changes. What they said last is
- * kept here for the worlds; a change of it is told to the listeners, which enqueue keys. Runs only
+ * kept here for the plans; listeners hear of each change and enqueue keys. Runs only
  * while we lead. Threads: any. Locks: poll.mu, a leaf: not held during requests and listeners. */
 #ifndef MILLRACE_OPERATOR_DATASET_POLL_H
 #define MILLRACE_OPERATOR_DATASET_POLL_H

@@ -27,11 +27,11 @@ static bool mounts(const json_t *pod_spec, const char *claim)
 }
 
 /* Sums by node what is cached of the datasets that the pod mounts. Returns how many nodes. */
-static size_t sum(const struct tfjob_world *w, const json_t *pod_spec, struct held *out)
+static size_t sum(const struct tfjob_observed *o, const json_t *pod_spec, struct held *out)
 {
     size_t n = 0, i;
     json_t *c;
-    json_array_foreach ((json_t *)w->cached, i, c) {
+    json_array_foreach ((json_t *)o->cached, i, c) {
         const char *node = jget_str(c, "node", "");
         int64_t bytes = jget_int(c, "bytes", 0);
         size_t k = 0;
@@ -61,11 +61,11 @@ static json_t *object_in(json_t *o, const char *key)
     return json_object_get(o, key);
 }
 
-void tfjob_prefer_cached_nodes(const struct tfjob_world *w, json_t *pod_spec)
+void tfjob_prefer_cached_nodes(const struct tfjob_observed *o, json_t *pod_spec)
 {
     static const char preferred[] = "preferredDuringSchedulingIgnoredDuringExecution";
-    cleanup_free struct held *held = xcalloc(json_array_size(w->cached) + 1, sizeof *held);
-    size_t n = sum(w, pod_spec, held);
+    cleanup_free struct held *held = xcalloc(json_array_size(o->cached) + 1, sizeof *held);
+    size_t n = sum(o, pod_spec, held);
     if (!n)
         return;
     qsort(held, n, sizeof *held, by_bytes);

@@ -106,8 +106,8 @@ static const char *pod_restart(enum tfjob_restart r)
     return "Never";
 }
 
-json_t *tfjob_build_pod(
-    const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, int index, int restarts)
+json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, enum tfjob_type t,
+    int index, int restarts)
 {
     json_t *spec = json_deep_copy(jget_obj(j->replica[t].template, "spec"));
     json_t *container = tfjob_main_container(spec);
@@ -115,15 +115,15 @@ json_t *tfjob_build_pod(
     /* then the end of its log is what the job's condition tells */
     if (!json_object_get(container, "terminationMessagePolicy"))
         set_str(container, "terminationMessagePolicy", "FallbackToLogsOnError");
-    cleanup_free char *tf_config = tfjob_tf_config(j, t, index, w->domain);
+    cleanup_free char *tf_config = tfjob_tf_config(j, t, index, o->domain);
     if (tf_config) /* last: wins over one of the user's */
         json_array_append_new(array_at(container, "env"),
             json_pack("{s:s s:s}", "name", "TF_CONFIG", "value", tf_config));
     set_str(spec, "restartPolicy", pod_restart(j->replica[t].restart));
-    tfjob_prefer_cached_nodes(w, spec);
+    tfjob_prefer_cached_nodes(o, spec);
     json_t *pod = json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Pod", "metadata",
         pod_meta(j, t, index, restarts), "spec", spec);
-    tfjob_gang_mark_pod(w, j, t, pod);
+    tfjob_gang_mark_pod(o, j, t, pod);
     return pod;
 }
 

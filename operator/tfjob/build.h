@@ -13,23 +13,22 @@
  * replica: upstream sets none, unless the job asks for it. Caller frees. */
 char *tfjob_tf_config(const struct tfjob *j, enum tfjob_type t, int index, const char *domain);
 
-/* restarts: of this index, so far. The world says in which domain, for which gang scheduler, and
- * where its data is cached. */
-/* caller owns */
-json_t *tfjob_build_pod(
-    const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, int index, int restarts);
+/* restarts: of this index, so far. What was observed says in which domain, for which gang
+ * scheduler, and where its data is cached. Caller owns. */
+json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, enum tfjob_type t,
+    int index, int restarts);
 /* caller owns */
 json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index);
 
 /* affinity.c: wishes about the node, by the bytes of its datasets that are cached there; nothing is
  * added if nothing is known. */
-void tfjob_prefer_cached_nodes(const struct tfjob_world *w, json_t *pod_spec);
+void tfjob_prefer_cached_nodes(const struct tfjob_observed *o, json_t *pod_spec);
 
 /* gang_pod.c */
-bool tfjob_gang_is_volcano(const struct tfjob_world *w);
+bool tfjob_gang_is_volcano(const struct tfjob_observed *o);
 /* some template names a scheduler of its own */
 bool tfjob_gang_has_scheduler(const struct tfjob *j);
 void tfjob_gang_mark_pod(
-    const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, json_t *pod);
+    const struct tfjob_observed *o, const struct tfjob *j, enum tfjob_type t, json_t *pod);
 
 #endif

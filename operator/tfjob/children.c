@@ -26,7 +26,7 @@ static int64_t replace_at(const struct tfjob_turn *t, enum tfjob_type type, int 
     const struct tfjob_pod *pod = &t->view.slot[type][i].is;
     int64_t began = pod->started_ns ? pod->started_ns : pod->created_ns;
     /* the node's clock may be ahead */
-    int64_t ended = MIN(pod->ended_ns ? pod->ended_ns : began, t->w->now_ns);
+    int64_t ended = MIN(pod->ended_ns ? pod->ended_ns : began, t->o->now_ns);
     int64_t wait = 0;
     if (pod->state == TFJOB_POD_DISRUPTED) {
         wait = pod->ended_ns && ended - began >= SHORT_RUN_NS ? 0 : RESTART_MIN_NS;
@@ -48,7 +48,7 @@ static bool to_replace(const struct tfjob_turn *t, int type, int i)
 static void replace(struct tfjob_turn *t, enum tfjob_type type, int i)
 {
     const struct tfjob_slot *s = &t->view.slot[type][i];
-    int64_t wait = replace_at(t, type, i) - t->w->now_ns;
+    int64_t wait = replace_at(t, type, i) - t->o->now_ns;
     if (wait > 0) {
         plan_requeue(&t->events, wait);
         return;
@@ -115,16 +115,16 @@ static void give_up(struct tfjob_turn *t, const json_t *pod)
 {
     int64_t gone_ns;
     const char *when = jget_str(pod, "metadata.deletionTimestamp", "");
-    if (!kube_deleting(pod) || clock_parse_rfc3339(when, &gone_ns) || !tfjob_node_is_dead(t->w, pod)
+    if (!kube_deleting(pod) || clock_parse_rfc3339(when, &gone_ns) || !tfjob_node_is_dead(t->o, pod)
         || jget_int(pod, "metadata.deletionGracePeriodSeconds", 0) <= 0)
         return;
-    int64_t wait = tfjob_later(gone_ns, t->job.wishes.dead_node_s) - t->w->now_ns;
+    int64_t wait = tfjob_later(gone_ns, t->job.wishes.dead_node_s) - t->o->now_ns;
     if (wait > 0) {
         plan_requeue(&t->events, wait);
         return;
     }
     plan_delete(t->plan, &kube_pods, pod, 0, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->w->job, true, "PodGivenUp",
+    plan_event(t->plan, &kube_tfjobs, t->o->job, true, "PodGivenUp",
         "Pod %s was being deleted, but its node %s does not answer: taken as ended", kube_name(pod),
         jget_str(pod, "spec.nodeName", ""));
 }
@@ -149,7 +149,7 @@ void turn_stop_sidecars(struct tfjob_turn *t)
             if (!s->is.sidecars_run || to_replace(t, type, i)
                 || jget_int(s->pod, "spec.activeDeadlineSeconds", 0) == 1)
                 continue;
-            int64_t wait = s->is.ended_ns + SIDECAR_GRACE_NS - t->w->now_ns;
+            int64_t wait = s->is.ended_ns + SIDECAR_GRACE_NS - t->o->now_ns;
             if (wait > 0)
                 plan_requeue(&t->events, MIN(wait, SIDECAR_GRACE_NS));
             else
@@ -187,7 +187,7 @@ static void create_service(struct tfjob_turn *t, enum tfjob_type type, int i)
     char name[TFJOB_CHILD_NAME_LEN];
     tfjob_child_name(&t->job, type, i, name);
     plan_create(t->plan, &kube_services, service);
-    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulCreateService",
+    plan_event(t->plan, &kube_tfjobs, t->o->job, false, "SuccessfulCreateService",
         "Created service: %s", name);
 }
 
@@ -197,9 +197,9 @@ static void create_pod(struct tfjob_turn *t, enum tfjob_type type, int i)
     tfjob_child_name(&t->job, type, i, name);
     plan_create(t->plan, &kube_pods,
         tfjob_build_pod(
-            t->w, &t->job, type, i, tfjob_restarts(&t->status.memory[type], (size_t)i)));
+            t->o, &t->job, type, i, tfjob_restarts(&t->status.memory[type], (size_t)i)));
     plan_event(
-        t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulCreatePod", "Created pod: %s", name);
+        t->plan, &kube_tfjobs, t->o->job, false, "SuccessfulCreatePod", "Created pod: %s", name);
 }
 
 /* What is left of an older job of this name goes away by itself. */

@@ -23,10 +23,10 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
 {
     (void)e;
     const struct tfjob_controller *c = user;
-    struct tfjob_observed seen;
-    tfjob_observe(&c->caches, key, clock_real_ns(), &seen);
-    tfjob_plan(&seen.world, plan);
-    tfjob_observed_free(&seen);
+    struct tfjob_refs refs;
+    tfjob_observe(&c->caches, key, clock_real_ns(), &refs);
+    tfjob_plan(&refs.observed, plan);
+    tfjob_refs_free(&refs);
     return 0;
 }
 

@@ -25,20 +25,20 @@ static json_t *entry(const json_t *dataset)
 }
 
 /* What its DataLoads say; NULL once one of them is complete. */
-static char *not_loaded(const struct tfjob_world *w, const char *dataset)
+static char *not_loaded(const struct tfjob_observed *o, const char *dataset)
 {
     const json_t *running = NULL, *failed = NULL;
-    for (size_t i = 0; i < w->nloads; i++) {
+    for (size_t i = 0; i < o->nloads; i++) {
         struct dataload load;
-        if (dataload_parse(w->loads[i], &load, NULL) || strcmp(load.dataset, dataset))
+        if (dataload_parse(o->loads[i], &load, NULL) || strcmp(load.dataset, dataset))
             continue;
-        const char *phase = dataload_phase(w->loads[i]);
+        const char *phase = dataload_phase(o->loads[i]);
         if (!strcmp(phase, DATALOAD_COMPLETE))
             return NULL;
         if (!strcmp(phase, DATALOAD_FAILED))
-            failed = w->loads[i];
+            failed = o->loads[i];
         else
-            running = w->loads[i];
+            running = o->loads[i];
     }
     if (running)
         return xasprintf("DataLoad %s is not complete", kube_name(running));
@@ -56,7 +56,7 @@ static char *why_wait(const struct tfjob_turn *t, const json_t *dataset)
             reason, *message ? ": " : "", message);
     if (!t->job.wishes.wait_preload || dataset_cached_percent(dataset) == 100)
         return NULL;
-    cleanup_free char *why = not_loaded(t->w, kube_name(dataset));
+    cleanup_free char *why = not_loaded(t->o, kube_name(dataset));
     int percent = dataset_cached_percent(dataset);
     char share[32] = "";
     if (percent >= 0)
@@ -70,10 +70,10 @@ void turn_datasets(struct tfjob_turn *t)
     cleanup_free char *first = NULL;
     json_decref(t->status.datasets);
     t->status.datasets = json_array();
-    for (size_t i = 0; i < t->w->ndatasets; i++) {
-        json_array_append_new(t->status.datasets, entry(t->w->datasets[i]));
+    for (size_t i = 0; i < t->o->ndatasets; i++) {
+        json_array_append_new(t->status.datasets, entry(t->o->datasets[i]));
         if (!first)
-            first = why_wait(t, t->w->datasets[i]);
+            first = why_wait(t, t->o->datasets[i]);
     }
     bool waits = first && turn_wants_pods(t);
     t->hold |= waits;

@@ -195,11 +195,11 @@ static bool past_limits(struct tfjob_turn *t)
     if (past_backoff_limit(t))
         message = xasprintf(
             "Job %s has failed because it has reached the specified backoff limit", t->job.name);
-    else if (t->job.deadline_s >= 0 && t->w->now_ns >= deadline_ns)
+    else if (t->job.deadline_s >= 0 && t->o->now_ns >= deadline_ns)
         message = xasprintf(
             "Job %s has failed because it was active longer than specified deadline", t->job.name);
     else if (t->job.deadline_s >= 0)
-        plan_requeue(&t->events, deadline_ns - t->w->now_ns);
+        plan_requeue(&t->events, deadline_ns - t->o->now_ns);
     if (!message)
         return false;
     turn_finish(t, false, message, true);

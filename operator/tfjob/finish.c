@@ -74,12 +74,12 @@ void turn_cleanup(struct tfjob_turn *t)
         return;
     /* a job without completionTime (finished by another controller) counts from now on */
     int64_t due_ns = tfjob_later(
-        t->status.completion_ns ? t->status.completion_ns : t->w->now_ns, t->job.ttl_s);
-    if (due_ns > t->w->now_ns) {
-        plan_requeue(&t->events, due_ns - t->w->now_ns);
+        t->status.completion_ns ? t->status.completion_ns : t->o->now_ns, t->job.ttl_s);
+    if (due_ns > t->o->now_ns) {
+        plan_requeue(&t->events, due_ns - t->o->now_ns);
         return;
     }
-    plan_delete(t->plan, &kube_tfjobs, t->w->job, -1, "Background");
+    plan_delete(t->plan, &kube_tfjobs, t->o->job, -1, "Background");
     turn_event(t, false, "SuccessfulDeleteJob", "Deleted job: %s", t->job.name);
 }
 
@@ -98,7 +98,7 @@ void turn_finish(struct tfjob_turn *t, bool succeeded, const char *message, bool
     stop_waiting(t);
     turn_cond(t, type, true, type, message);
     if (!t->status.completion_ns)
-        t->status.completion_ns = t->w->now_ns;
+        t->status.completion_ns = t->o->now_ns;
     for (int k = 0; k < TFJOB_TYPES; k++) {
         struct tfjob_counts *c = &t->status.counts[k];
         if (succeeded)

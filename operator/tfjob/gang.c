@@ -83,12 +83,12 @@ static json_t *min_resources(const struct tfjob *j)
 
 static const struct kube_res *group_res(const struct tfjob_turn *t)
 {
-    return tfjob_gang_is_volcano(t->w) ? &kube_volcano_podgroups : &kube_coscheduling_podgroups;
+    return tfjob_gang_is_volcano(t->o) ? &kube_volcano_podgroups : &kube_coscheduling_podgroups;
 }
 
 static bool group_is_ours(const struct tfjob_turn *t)
 {
-    return t->w->pod_group && kube_controlled_by(t->w->pod_group, t->job.uid);
+    return t->o->pod_group && kube_controlled_by(t->o->pod_group, t->job.uid);
 }
 
 static json_t *group_spec(const struct tfjob_turn *t)
@@ -96,13 +96,13 @@ static json_t *group_spec(const struct tfjob_turn *t)
     const struct tfjob_scheduling *s = &t->job.scheduling;
     json_t *spec = json_pack("{s:I s:o}", "minMember", (json_int_t)min_member(&t->job),
         "minResources", min_resources(&t->job));
-    if (!tfjob_gang_is_volcano(t->w)) {
+    if (!tfjob_gang_is_volcano(t->o)) {
         if (s->timeout_s >= 0)
             json_object_set_new(spec, "scheduleTimeoutSeconds", json_integer(s->timeout_s));
         return spec;
     }
     /* one that is there was perhaps moved by an administrator */
-    const char *queue = jget_str(t->w->pod_group, "spec.queue", "");
+    const char *queue = jget_str(t->o->pod_group, "spec.queue", "");
     json_object_set_new(spec, "queue",
         json_string(*queue  ? queue
                 : *s->queue ? s->queue
@@ -118,9 +118,9 @@ static json_t *group(const struct tfjob_turn *t)
     json_t *meta = json_pack("{s:s s:s s:{s:s s:s} s:[o]}", "name", t->job.name, "namespace",
         t->job.ns, "labels", TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME, TFJOB_LABEL_JOB,
         t->job.name, "ownerReferences", tfjob_owner(&t->job));
-    const json_t *annotations = jget_obj(t->w->job, "metadata.annotations");
+    const json_t *annotations = jget_obj(t->o->job, "metadata.annotations");
     /* volcano reads its own among them */
-    if (tfjob_gang_is_volcano(t->w) && json_object_size(annotations))
+    if (tfjob_gang_is_volcano(t->o) && json_object_size(annotations))
         json_object_set_new(meta, "annotations", json_deep_copy(annotations));
     return json_pack("{s:s s:s s:o s:o}", "apiVersion", version, "kind", "PodGroup", "metadata",
         meta, "spec", group_spec(t));
@@ -128,20 +128,20 @@ static json_t *group(const struct tfjob_turn *t)
 
 void turn_gang_apply(struct tfjob_turn *t)
 {
-    if (!*t->w->gang)
+    if (!*t->o->gang)
         return;
     /* of an older job of this name: it goes away by itself */
-    if (t->w->pod_group && !group_is_ours(t))
+    if (t->o->pod_group && !group_is_ours(t))
         return;
-    plan_apply(t->plan, group_res(t), group(t), t->w->pod_group);
+    plan_apply(t->plan, group_res(t), group(t), t->o->pod_group);
 }
 
 void turn_gang_end(struct tfjob_turn *t)
 {
-    if (!*t->w->gang || !group_is_ours(t) || kube_deleting(t->w->pod_group))
+    if (!*t->o->gang || !group_is_ours(t) || kube_deleting(t->o->pod_group))
         return;
-    plan_delete(t->plan, group_res(t), t->w->pod_group, -1, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulDeletePodGroup",
+    plan_delete(t->plan, group_res(t), t->o->pod_group, -1, NULL);
+    plan_event(t->plan, &kube_tfjobs, t->o->job, false, "SuccessfulDeletePodGroup",
         "Deleted PodGroup: %s", t->job.name);
 }
 
@@ -171,14 +171,14 @@ static const char *group_trouble(const json_t *pod_group)
 
 void turn_gang_wait(struct tfjob_turn *t)
 {
-    if (!*t->w->gang) {
+    if (!*t->o->gang) {
         turn_waiting(t, TFJOB_WAITING_GANG, NULL);
         return;
     }
     int64_t all = min_member(&t->job), there = placed(t);
-    const char *phase = jget_str(t->w->pod_group, "status.phase", ""),
-               *trouble = group_trouble(t->w->pod_group);
-    bool admitted = !tfjob_gang_is_volcano(t->w)
+    const char *phase = jget_str(t->o->pod_group, "status.phase", ""),
+               *trouble = group_trouble(t->o->pod_group);
+    bool admitted = !tfjob_gang_is_volcano(t->o)
         || (group_is_ours(t) && *phase && strcmp(phase, "Pending"));
     t->hold |= !admitted;
     if (there >= all) {
@@ -187,7 +187,7 @@ void turn_gang_wait(struct tfjob_turn *t)
     }
     cleanup_free char *why = admitted
         ? xasprintf("those of PodGroup %s have no node yet", t->job.name)
-        : t->w->pod_group && !group_is_ours(t)
+        : t->o->pod_group && !group_is_ours(t)
         ? xasprintf("PodGroup %s belongs to an older job of this name", t->job.name)
         : xasprintf("PodGroup %s is not admitted by the scheduler, its phase is %s", t->job.name,
             *phase ? phase : "not set");

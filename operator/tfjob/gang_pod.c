@@ -10,7 +10,10 @@
 #define GROUP_ANNOTATION "scheduling.k8s.io/group-name"
 #define TASK_ANNOTATION  "volcano.sh/task-spec"
 
-bool tfjob_gang_is_volcano(const struct tfjob_world *w) { return !strcasecmp(w->gang, "volcano"); }
+bool tfjob_gang_is_volcano(const struct tfjob_observed *o)
+{
+    return !strcasecmp(o->gang, "volcano");
+}
 
 bool tfjob_gang_has_scheduler(const struct tfjob *j)
 {
@@ -31,15 +34,15 @@ static void set_in(json_t *meta, const char *where, const char *key, const char 
 }
 
 void tfjob_gang_mark_pod(
-    const struct tfjob_world *w, const struct tfjob *j, enum tfjob_type t, json_t *pod)
+    const struct tfjob_observed *o, const struct tfjob *j, enum tfjob_type t, json_t *pod)
 {
     json_t *meta = json_object_get(pod, "metadata"), *spec = json_object_get(pod, "spec");
-    if (!*w->gang)
+    if (!*o->gang)
         return;
     if (!*jget_str(spec, "schedulerName", ""))
         json_object_set_new(
-            spec, "schedulerName", json_string(tfjob_gang_is_volcano(w) ? "volcano" : w->gang));
-    if (tfjob_gang_is_volcano(w)) {
+            spec, "schedulerName", json_string(tfjob_gang_is_volcano(o) ? "volcano" : o->gang));
+    if (tfjob_gang_is_volcano(o)) {
         set_in(meta, "annotations", GROUP_ANNOTATION, j->name);
         set_in(meta, "annotations", TASK_ANNOTATION, tfjob_type_lower(t));
     } else {

@@ -195,13 +195,13 @@ static void add(struct objs *l, struct obj *o_take)
     l->v[l->n++] = o_take;
 }
 
-static void find_nodes(const struct tfjob_caches *c, struct tfjob_observed *o)
+static void find_nodes(const struct tfjob_caches *c, struct tfjob_refs *r)
 {
-    for (size_t i = 0; i < o->pods.n; i++) {
-        const json_t *pod = obj_json(o->pods.v[i]);
+    for (size_t i = 0; i < r->pods.n; i++) {
+        const json_t *pod = obj_json(r->pods.v[i]);
         const char *node = jget_str(pod, "spec.nodeName", "");
         if (kube_deleting(pod) && *node)
-            add(&o->nodes, cache_get(c->nodes, node));
+            add(&r->nodes, cache_get(c->nodes, node));
     }
 }
 
@@ -221,41 +221,41 @@ static void add_cached(const struct tfjob_caches *c, const json_t *dataset, json
     }
 }
 
-static void find_data(const struct tfjob_caches *c, struct tfjob_observed *o)
+static void find_data(const struct tfjob_caches *c, struct tfjob_refs *r)
 {
-    const json_t *job = obj_json(o->job);
+    const json_t *job = obj_json(r->job);
     cleanup_json json_t *claims = tfjob_claims(job);
-    o->cached = json_array();
+    r->cached = json_array();
     for (size_t i = 0; i < json_array_size(claims); i++) {
         cleanup_free char *key = kube_key(
             kube_namespace(job), json_string_value(json_array_get(claims, i)));
         struct obj *dataset = cache_get(c->datasets, key);
         if (!dataset)
             continue; /* any other claim */
-        add_cached(c, obj_json(dataset), o->cached);
-        add(&o->datasets, dataset);
+        add_cached(c, obj_json(dataset), r->cached);
+        add(&r->datasets, dataset);
         struct objs loads = cache_by(c->loads, INDEX_DATASET, key);
         for (size_t k = 0; k < loads.n; k++)
-            add(&o->loads, loads.v[k]);
+            add(&r->loads, loads.v[k]);
         free(loads.v); /* the references have moved */
     }
 }
 
-static void find_board(const struct tfjob_caches *c, struct tfjob_observed *o)
+static void find_board(const struct tfjob_caches *c, struct tfjob_refs *r)
 {
-    const json_t *job = obj_json(o->job);
+    const json_t *job = obj_json(r->job);
     cleanup_free char *name = xasprintf("%s" TFJOB_BOARD_SUFFIX, kube_name(job)),
                       *key = kube_key(kube_namespace(job), name);
-    o->board = cache_get(c->deployments, key);
-    o->board_service = cache_get(c->services, key);
+    r->board = cache_get(c->deployments, key);
+    r->board_service = cache_get(c->services, key);
 }
 
 void tfjob_observe(
-    const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_observed *out)
+    const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_refs *out)
 {
-    *out = (struct tfjob_observed){.job = cache_get(c->jobs, key)};
-    struct tfjob_world *w = &out->world;
-    *w = (struct tfjob_world){
+    *out = (struct tfjob_refs){.job = cache_get(c->jobs, key)};
+    struct tfjob_observed *o = &out->observed;
+    *o = (struct tfjob_observed){
         .now_ns = now_ns, .domain = c->domain, .gang = c->gang, .job = obj_json(out->job)};
     if (!out->job)
         return;
@@ -263,34 +263,34 @@ void tfjob_observe(
     out->services = cache_by(c->services, INDEX_JOB, key);
     find_nodes(c, out);
     find_board(c, out);
-    if (!tfjob_has_ended(w->job))
+    if (!tfjob_has_ended(o->job))
         find_data(c, out);
     if (c->pod_groups)
         out->pod_group = cache_get(c->pod_groups, key);
-    w->pods = borrow(&out->pods), w->npods = out->pods.n;
-    w->services = borrow(&out->services), w->nservices = out->services.n;
-    w->nodes = borrow(&out->nodes), w->nnodes = out->nodes.n;
-    w->datasets = borrow(&out->datasets), w->ndatasets = out->datasets.n;
-    w->loads = borrow(&out->loads), w->nloads = out->loads.n;
-    w->pod_group = obj_json(out->pod_group);
-    w->board = obj_json(out->board);
-    w->board_service = obj_json(out->board_service);
-    w->cached = out->cached;
+    o->pods = borrow(&out->pods), o->npods = out->pods.n;
+    o->services = borrow(&out->services), o->nservices = out->services.n;
+    o->nodes = borrow(&out->nodes), o->nnodes = out->nodes.n;
+    o->datasets = borrow(&out->datasets), o->ndatasets = out->datasets.n;
+    o->loads = borrow(&out->loads), o->nloads = out->loads.n;
+    o->pod_group = obj_json(out->pod_group);
+    o->board = obj_json(out->board);
+    o->board_service = obj_json(out->board_service);
+    o->cached = out->cached;
 }
 
-void tfjob_observed_free(struct tfjob_observed *o)
+void tfjob_refs_free(struct tfjob_refs *r)
 {
-    struct objs *const lists[] = {&o->pods, &o->services, &o->nodes, &o->datasets, &o->loads};
-    const json_t **const borrowed[] = {
-        o->world.pods, o->world.services, o->world.nodes, o->world.datasets, o->world.loads};
+    struct objs *const lists[] = {&r->pods, &r->services, &r->nodes, &r->datasets, &r->loads};
+    const json_t **const borrowed[] = {r->observed.pods, r->observed.services, r->observed.nodes,
+        r->observed.datasets, r->observed.loads};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         objs_free(lists[i]);
         free(borrowed[i]);
     }
-    obj_unref(o->job);
-    obj_unref(o->pod_group);
-    obj_unref(o->board);
-    obj_unref(o->board_service);
-    json_decref(o->cached);
-    *o = (struct tfjob_observed){0};
+    obj_unref(r->job);
+    obj_unref(r->pod_group);
+    obj_unref(r->board);
+    obj_unref(r->board_service);
+    json_decref(r->cached);
+    *r = (struct tfjob_refs){0};
 }

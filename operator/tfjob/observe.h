@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* observe — the world of one TFJob out of the caches. Threads: any. */
+/* observe — collects what the plan of one TFJob looks at from the caches. Threads: any. */
 #ifndef MILLRACE_OPERATOR_TFJOB_OBSERVE_H
 #define MILLRACE_OPERATOR_TFJOB_OBSERVE_H
 
@@ -21,15 +21,16 @@ struct tfjob_caches {
 
 int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct err *e);
 
-struct tfjob_observed {
-    struct tfjob_world world; /* borrows from the references below */
+/* The references that keep what was observed alive. */
+struct tfjob_refs {
+    struct tfjob_observed observed; /* borrows from the references below */
     struct obj *job, *pod_group, *board, *board_service;
     struct objs pods, services, nodes, datasets, loads;
     json_t *cached;
 };
 
 void tfjob_observe(
-    const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_observed *out);
-void tfjob_observed_free(struct tfjob_observed *o);
+    const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_refs *out);
+void tfjob_refs_free(struct tfjob_refs *r);
 
 #endif

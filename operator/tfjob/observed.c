@@ -29,13 +29,13 @@ static struct tfjob_slot *slot_of(const struct tfjob *j, struct tfjob_view *v, c
     return strcmp(name, kube_name(object)) ? NULL : &v->slot[t][index];
 }
 
-bool tfjob_node_is_dead(const struct tfjob_world *w, const json_t *pod)
+bool tfjob_node_is_dead(const struct tfjob_observed *o, const json_t *pod)
 {
     const char *name = jget_str(pod, "spec.nodeName", "");
     if (!*name)
         return false; /* never scheduled: nobody has to say that it has ended */
-    for (size_t i = 0; i < w->nnodes; i++) {
-        const json_t *node = w->nodes[i];
+    for (size_t i = 0; i < o->nnodes; i++) {
+        const json_t *node = o->nodes[i];
         if (!strcmp(kube_name(node), name))
             return !cond_is_true(jget_arr(node, "status.conditions"), "Ready")
                 || jget_len(node, "spec.taints");
@@ -43,32 +43,32 @@ bool tfjob_node_is_dead(const struct tfjob_world *w, const json_t *pod)
     return true;
 }
 
-void tfjob_view_make(const struct tfjob_world *w, const struct tfjob *j, struct tfjob_view *out)
+void tfjob_view_make(const struct tfjob_observed *o, const struct tfjob *j, struct tfjob_view *out)
 {
     *out = (struct tfjob_view){0};
     for (int t = 0; t < TFJOB_TYPES; t++)
         out->slot[t] = xcalloc((size_t)j->replica[t].replicas + 1, sizeof *out->slot[t]);
-    out->extra_pods = xcalloc(w->npods + 1, sizeof *out->extra_pods);
-    out->extra_services = xcalloc(w->nservices + 1, sizeof *out->extra_services);
+    out->extra_pods = xcalloc(o->npods + 1, sizeof *out->extra_pods);
+    out->extra_services = xcalloc(o->nservices + 1, sizeof *out->extra_services);
 
-    for (size_t i = 0; i < w->npods; i++) {
-        struct tfjob_slot *s = slot_of(j, out, w->pods[i]);
+    for (size_t i = 0; i < o->npods; i++) {
+        struct tfjob_slot *s = slot_of(j, out, o->pods[i]);
         if (s) {
-            s->pod = w->pods[i];
+            s->pod = o->pods[i];
             s->is = tfjob_pod_read(s->pod, j->uid);
-        } else if (kube_controlled_by(w->pods[i], j->uid)) {
-            out->extra_pods[out->nextra_pods++] = w->pods[i];
+        } else if (kube_controlled_by(o->pods[i], j->uid)) {
+            out->extra_pods[out->nextra_pods++] = o->pods[i];
         }
     }
-    for (size_t i = 0; i < w->nservices; i++) {
-        struct tfjob_slot *s = slot_of(j, out, w->services[i]);
-        bool ours = kube_controlled_by(w->services[i], j->uid);
+    for (size_t i = 0; i < o->nservices; i++) {
+        struct tfjob_slot *s = slot_of(j, out, o->services[i]);
+        bool ours = kube_controlled_by(o->services[i], j->uid);
         if (s) {
-            s->service = w->services[i];
+            s->service = o->services[i];
             s->service_foreign = !ours;
         } else if (ours
-            && strcmp(kube_label(w->services[i], LABEL_COMPONENT), COMPONENT_TENSORBOARD)) {
-            out->extra_services[out->nextra_services++] = w->services[i];
+            && strcmp(kube_label(o->services[i], LABEL_COMPONENT), COMPONENT_TENSORBOARD)) {
+            out->extra_services[out->nextra_services++] = o->services[i];
         }
     }
 }

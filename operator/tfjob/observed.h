@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world — what a plan for one TFJob looks at, and the same sorted by replica. Borrowed and
+/* observed — what a plan for one TFJob looks at, and the same sorted by replica. Borrowed and
  * immutable while a plan is made. */
 #ifndef MILLRACE_OPERATOR_TFJOB_OBSERVED_H
 #define MILLRACE_OPERATOR_TFJOB_OBSERVED_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct tfjob_world {
+struct tfjob_observed {
     const json_t *job; /* NULL: there is none (any more) */
     /* everything in its namespace that is labelled with the job's name, whoever owns it */
     const json_t **pods, **services;
@@ -38,7 +38,7 @@ struct tfjob_slot {
 };
 
 /* Is the node of a pod that is being deleted gone, or not answering? */
-bool tfjob_node_is_dead(const struct tfjob_world *w, const json_t *pod);
+bool tfjob_node_is_dead(const struct tfjob_observed *o, const json_t *pod);
 
 struct tfjob_view {
     struct tfjob_slot *slot[TFJOB_TYPES]; /* owned; as many as the type has replicas */
@@ -47,7 +47,7 @@ struct tfjob_view {
     size_t nextra_pods, nextra_services;
 };
 
-void tfjob_view_make(const struct tfjob_world *w, const struct tfjob *j, struct tfjob_view *out);
+void tfjob_view_make(const struct tfjob_observed *o, const struct tfjob *j, struct tfjob_view *out);
 void tfjob_view_free(struct tfjob_view *v);
 #define cleanup_tfjob_view __attribute__((cleanup(tfjob_view_free)))
 

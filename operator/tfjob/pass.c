@@ -15,7 +15,7 @@ bool turn_cond(
     char reason[48];
     snprintf(reason, sizeof reason, "TFJob%s", suffix);
     struct cond c = {type, is_true ? COND_TRUE : COND_FALSE, reason, message};
-    return cond_set_job(t->status.conditions, &c, t->w->now_ns);
+    return cond_set_job(t->status.conditions, &c, t->o->now_ns);
 }
 
 void turn_event(struct tfjob_turn *t, bool warning, const char *reason, const char *fmt, ...)
@@ -24,7 +24,7 @@ void turn_event(struct tfjob_turn *t, bool warning, const char *reason, const ch
     va_start(ap, fmt);
     cleanup_free char *message = xvasprintf(fmt, ap);
     va_end(ap);
-    plan_event(&t->events, &kube_tfjobs, t->w->job, warning, reason, "%s", message);
+    plan_event(&t->events, &kube_tfjobs, t->o->job, warning, reason, "%s", message);
 }
 
 void turn_waiting(struct tfjob_turn *t, const char *type, const char *message)
@@ -37,7 +37,7 @@ void turn_waiting(struct tfjob_turn *t, const char *type, const char *message)
 
 void turn_status(struct tfjob_turn *t)
 {
-    plan_status(t->plan, &kube_tfjobs, t->w->job, tfjob_status_json(&t->status));
+    plan_status(t->plan, &kube_tfjobs, t->o->job, tfjob_status_json(&t->status));
 }
 
 void turn_delete_pod(struct tfjob_turn *t, const json_t *pod)
@@ -45,7 +45,7 @@ void turn_delete_pod(struct tfjob_turn *t, const json_t *pod)
     if (kube_deleting(pod))
         return;
     plan_delete(t->plan, &kube_pods, pod, -1, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulDeletePod", "Deleted pod: %s",
+    plan_event(t->plan, &kube_tfjobs, t->o->job, false, "SuccessfulDeletePod", "Deleted pod: %s",
         kube_name(pod));
 }
 
@@ -54,6 +54,6 @@ void turn_delete_service(struct tfjob_turn *t, const json_t *service)
     if (kube_deleting(service))
         return;
     plan_delete(t->plan, &kube_services, service, -1, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->w->job, false, "SuccessfulDeleteService",
+    plan_event(t->plan, &kube_tfjobs, t->o->job, false, "SuccessfulDeleteService",
         "Deleted service: %s", kube_name(service));
 }

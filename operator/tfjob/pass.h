@@ -9,7 +9,7 @@
 #include "operator/tfjob/observed.h"
 
 struct tfjob_turn {
-    const struct tfjob_world *w;
+    const struct tfjob_observed *o;
     struct plan *plan;
     struct tfjob job;
     struct tfjob_status status; /* as it shall be; owned */

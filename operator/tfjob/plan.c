@@ -42,10 +42,10 @@ static void resume(struct tfjob_turn *t)
         cleanup_free char *message = xasprintf("TFJob %s is resumed.", t->job.name);
         turn_cond(t, TFJOB_SUSPENDED, false, "Resumed", message);
         turn_event(t, false, "TFJobResumed", "%s", message);
-        t->status.start_ns = t->w->now_ns;
+        t->status.start_ns = t->o->now_ns;
     }
     if (!t->status.start_ns)
-        t->status.start_ns = t->w->now_ns;
+        t->status.start_ns = t->o->now_ns;
 }
 
 /* The pods of a job start together, though not at once: one status says so of all of them. Only
@@ -64,8 +64,8 @@ static int64_t settle_ns(const struct tfjob_turn *t)
                 first_ns = MIN(first_ns, pod->running_ns);
             pending |= pod->state == TFJOB_POD_PENDING;
         }
-    bool just_now = pending && first_ns <= t->w->now_ns && t->w->now_ns - first_ns < SETTLE_NS;
-    return just_now ? first_ns + SETTLE_NS - t->w->now_ns : 0;
+    bool just_now = pending && first_ns <= t->o->now_ns && t->o->now_ns - first_ns < SETTLE_NS;
+    return just_now ? first_ns + SETTLE_NS - t->o->now_ns : 0;
 }
 
 static void proceed(struct tfjob_turn *t)
@@ -97,7 +97,7 @@ static void proceed(struct tfjob_turn *t)
 /* Once, while the job is new: what it says that is not quite as meant. */
 static void tell_oddities(struct tfjob_turn *t)
 {
-    if (cond_find(jget(t->w->job, "status.conditions"), TFJOB_CREATED))
+    if (cond_find(jget(t->o->job, "status.conditions"), TFJOB_CREATED))
         return;
     if (t->job.old_field)
         turn_event(t, true, "DeprecatedField",
@@ -111,19 +111,19 @@ static void tell_oddities(struct tfjob_turn *t)
                 "Restart policy in pod template will be overwritten by restart policy in replica spec");
             break;
         }
-    if (*t->w->gang && tfjob_gang_has_scheduler(&t->job))
+    if (*t->o->gang && tfjob_gang_has_scheduler(&t->job))
         turn_event(t, true, "SetPodTemplateSchedulerName",
             "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten");
 }
 
 static void run_turn(struct tfjob_turn *t, const struct err *invalid)
 {
-    tfjob_status_read(t->w->job, &t->status);
+    tfjob_status_read(t->o->job, &t->status);
     if (invalid) {
         refuse_spec(t, invalid);
         return;
     }
-    tfjob_view_make(t->w, &t->job, &t->view);
+    tfjob_view_make(t->o, &t->job, &t->view);
     turn_board(t);
     if (turn_finished(t)) {
         turn_cleanup(t);
@@ -150,17 +150,17 @@ static void move_events(struct plan *to, const struct plan *events, const json_t
     }
 }
 
-void tfjob_plan(const struct tfjob_world *w, struct plan *p)
+void tfjob_plan(const struct tfjob_observed *o, struct plan *p)
 {
-    struct tfjob_turn t = {.w = w, .plan = p, .events = PLAN_INIT};
-    if (!w->job)
+    struct tfjob_turn t = {.o = o, .plan = p, .events = PLAN_INIT};
+    if (!o->job)
         return;
     struct err why = ERR_INIT;
-    bool valid = tfjob_parse(w->job, &t.job, &why) == 0;
+    bool valid = tfjob_parse(o->job, &t.job, &why) == 0;
     if (t.job.deleting || t.job.external)
         return;
     run_turn(&t, valid ? NULL : &why);
-    move_events(p, &t.events, w->job);
+    move_events(p, &t.events, o->job);
     plan_clear(&t.events);
     tfjob_status_free(&t.status);
     tfjob_view_free(&t.view);

@@ -12,7 +12,7 @@
 #include "operator/ctl/plan.h"
 #include "operator/tfjob/observed.h"
 
-void tfjob_plan(const struct tfjob_world *w, struct plan *p);
+void tfjob_plan(const struct tfjob_observed *o, struct plan *p);
 
 /* The API server refused an action of that plan, and a person must act: an Event, and the condition
  * Stalled. */

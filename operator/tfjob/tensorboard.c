@@ -99,15 +99,15 @@ static void put(
 
 void turn_board(struct tfjob_turn *t)
 {
-    const struct tfjob_world *w = t->w;
+    const struct tfjob_observed *o = t->o;
     if (t->job.wishes.board) {
         cleanup_free char *name = xasprintf("%s" TFJOB_BOARD_SUFFIX, t->job.name);
-        put(t, &kube_services, service(&t->job, name), w->board_service);
-        put(t, &kube_deployments, deployment(&t->job, name), w->board);
+        put(t, &kube_services, service(&t->job, name), o->board_service);
+        put(t, &kube_deployments, deployment(&t->job, name), o->board);
         return;
     }
-    if (w->board && kube_controlled_by(w->board, t->job.uid))
-        plan_delete(t->plan, &kube_deployments, w->board, -1, "Background");
-    if (w->board_service && kube_controlled_by(w->board_service, t->job.uid))
-        plan_delete(t->plan, &kube_services, w->board_service, -1, NULL);
+    if (o->board && kube_controlled_by(o->board, t->job.uid))
+        plan_delete(t->plan, &kube_deployments, o->board, -1, "Background");
+    if (o->board_service && kube_controlled_by(o->board_service, t->job.uid))
+        plan_delete(t->plan, &kube_services, o->board_service, -1, NULL);
 }

@@ -103,7 +103,7 @@ int golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan
                               **vas = golden_objects(w2, "VolumeAttachment", &nvas);
     cleanup_free struct member *members = members_of(w2, pods, npods);
     const json_t *retired = jget(w2, "retired");
-    const struct dataset_world w = {.cr = cr,
+    const struct dataset_observed w = {.cr = cr,
         .pv = first(w2, "PersistentVolume"),
         .pvc = first(w2, "PersistentVolumeClaim"),
         .service = first(w2, "Service"),
@@ -130,7 +130,7 @@ int golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan,
     cleanup_free const json_t **pods = golden_objects(w2, "Pod", &npods),
                               **vas = golden_objects(w2, "VolumeAttachment", &nvas);
     cleanup_free struct member *members = members_of(w2, pods, npods);
-    const struct attach_world w = {.pv = jget_str(w2, "pv", "millrace-u1"),
+    const struct attach_observed w = {.pv = jget_str(w2, "pv", "millrace-u1"),
         .cr = cr,
         .foreign = jget_bool(w2, "foreign", false),
         .attachments = vas,
@@ -149,7 +149,7 @@ int golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *pla
     size_t npods;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods);
     cleanup_free struct member *members = members_of(world, pods, npods);
-    const struct dataload_world w = {.cr = cr,
+    const struct dataload_observed w = {.cr = cr,
         .dataset = first(world, "Dataset"),
         .members = members,
         .nmembers = npods,

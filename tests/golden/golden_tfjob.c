@@ -12,7 +12,7 @@
 int golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e)
 {
     (void)e;
-    struct tfjob_world w = {.job = cr,
+    struct tfjob_observed w = {.job = cr,
         .now_ns = golden_now(world),
         .domain = jget_str(world, "clusterDomain", ""),
         .gang = jget_str(world, "gangScheduler", ""),

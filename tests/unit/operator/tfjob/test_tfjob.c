@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-static const struct tfjob_world nowhere = {.domain = "", .gang = ""};
+static const struct tfjob_observed nowhere = {.domain = "", .gang = ""};
 
 static struct tfjob parsed(const json_t *cr)
 {
