@@ -46,16 +46,16 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     cleanup_objs struct objs found = uid ? cache_by(c->datasets, "uid", uid)
                                          : (struct objs){NULL, 0};
     cleanup_objs struct objs attachments = cache_by(c->attachments, "pv", key);
-    cleanup_members struct members members;
-    members_take(
-        &members, uid ? cache_by(c->pods, "dataset", uid) : (struct objs){NULL, 0}, c->poll);
+    cleanup_cache_pods struct cache_pods pods;
+    cache_pods_take(
+        &pods, uid ? cache_by(c->pods, "dataset", uid) : (struct objs){NULL, 0}, c->poll);
     cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
     struct attach_observed o = {.pv = key,
         .cr = found.n ? obj_json(found.v[0]) : NULL,
         .foreign = is_foreign(c, key),
         .attachments = vas,
-        .members = members.v,
-        .nmembers = members.pods.n,
+        .pods = pods.v,
+        .npods = pods.objs.n,
         .now_ns = clock_real_ns(),
         .env = caches_render_env(c->env)};
     for (size_t i = 0; i < attachments.n; i++)
@@ -106,7 +106,7 @@ static void map_client(void *user, const json_t *pod, void (*emit)(void *, const
 {
     (void)user;
     cleanup_free char *pv = render_pv_name(kube_label(pod, LABEL_DATASET_UID));
-    if (member_is(pod, COMPONENT_CLIENT))
+    if (cache_pod_is(pod, COMPONENT_CLIENT))
         emit(to, pv);
 }
 

@@ -21,8 +21,8 @@ struct attach_observed {
     /* VolumeAttachments of our driver for this PersistentVolume, sorted by name */
     const json_t *const *attachments;
     size_t nattachments;
-    const struct member *members; /* our pods with the Dataset's uid; only clients count */
-    size_t nmembers;
+    const struct cache_pod *pods; /* our pods with the Dataset's uid; only clients count */
+    size_t npods;
     int64_t now_ns; /* since the epoch */
     struct render_env env;
 };

@@ -48,12 +48,12 @@ static void plan_error(
             message + words);
 }
 
-static const struct member *find_client(const struct attach_observed *o, const char *name)
+static const struct cache_pod *find_client(const struct attach_observed *o, const char *name)
 {
-    for (size_t i = 0; i < o->nmembers; i++)
-        if (member_is(o->members[i].pod, COMPONENT_CLIENT)
-            && strcmp(kube_name(o->members[i].pod), name) == 0)
-            return &o->members[i];
+    for (size_t i = 0; i < o->npods; i++)
+        if (cache_pod_is(o->pods[i].pod, COMPONENT_CLIENT)
+            && strcmp(kube_name(o->pods[i].pod), name) == 0)
+            return &o->pods[i];
     return NULL;
 }
 
@@ -68,23 +68,23 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
     struct replacing *r, struct plan *p)
 {
     cleanup_json json_t *desired = render_client(d, &o->env, node_of(va));
-    const struct member *client = find_client(o, kube_name(desired));
+    const struct cache_pod *client = find_client(o, kube_name(desired));
     if (!client) {
         plan_create(p, &kube_pods, steal(&desired));
         return;
     }
-    struct member_view v;
-    member_look(client, d, o->now_ns, &v);
+    struct cache_pod_health v;
+    cache_pod_evaluate(client, d, o->now_ns, &v);
     bool current = render_same(desired, client->pod);
     switch (v.state) {
-    case MEMBER_READY:
+    case CACHE_POD_READY:
         plan_attached(va, p);
         if (!current && !r->busy) {
             plan_delete(p, &kube_pods, client->pod, -1, NULL);
             r->busy = true;
         }
         break;
-    case MEMBER_TROUBLED:
+    case CACHE_POD_PROBLEM:
         if (current) {
             cleanup_free char *message = xasprintf("dataset %s/%s: %s", d->ns, d->name, v.message);
             plan_error(o->cr, o->now_ns, va, message, p);
@@ -92,15 +92,15 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
             plan_delete(p, &kube_pods, client->pod, -1, NULL);
         }
         break;
-    case MEMBER_STARTING:
+    case CACHE_POD_STARTING:
         if (!current)
             plan_delete(p, &kube_pods, client->pod, -1, NULL);
-        plan_requeue(p, MEMBER_SLOW_NS / 3);
+        plan_requeue(p, CACHE_POD_SLOW_NS / 3);
         break;
-    case MEMBER_FINISHED:
+    case CACHE_POD_FINISHED:
         plan_delete(p, &kube_pods, client->pod, -1, NULL);
         break;
-    case MEMBER_LEAVING:
+    case CACHE_POD_LEAVING:
         break; /* its end wakes us */
     }
 }
@@ -108,12 +108,12 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
 /* Is there a client that does not serve? */
 static bool any_down(const struct attach_observed *o, const struct dataset *d)
 {
-    for (size_t i = 0; i < o->nmembers; i++) {
-        struct member_view v;
-        if (!member_is(o->members[i].pod, COMPONENT_CLIENT))
+    for (size_t i = 0; i < o->npods; i++) {
+        struct cache_pod_health v;
+        if (!cache_pod_is(o->pods[i].pod, COMPONENT_CLIENT))
             continue;
-        member_look(&o->members[i], d, o->now_ns, &v);
-        if (v.state != MEMBER_READY)
+        cache_pod_evaluate(&o->pods[i], d, o->now_ns, &v);
+        if (v.state != CACHE_POD_READY)
             return true;
     }
     return false;
@@ -122,15 +122,15 @@ static bool any_down(const struct attach_observed *o, const struct dataset *d)
 /* Clients whose node has no attachment any more: the volume is unmounted there. */
 static void plan_leftovers(const struct attach_observed *o, struct plan *p)
 {
-    for (size_t i = 0; i < o->nmembers; i++) {
-        const json_t *pod = o->members[i].pod;
+    for (size_t i = 0; i < o->npods; i++) {
+        const json_t *pod = o->pods[i].pod;
         bool wanted = false;
         for (size_t k = 0; k < o->nattachments && !wanted; k++) {
             cleanup_free char *name = render_client_name(
                 kube_label(pod, LABEL_DATASET), node_of(o->attachments[k]));
             wanted = strcmp(name, kube_name(pod)) == 0;
         }
-        if (!wanted && member_is(pod, COMPONENT_CLIENT))
+        if (!wanted && cache_pod_is(pod, COMPONENT_CLIENT))
             plan_delete(p, &kube_pods, pod, -1, NULL);
     }
 }

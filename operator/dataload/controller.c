@@ -28,12 +28,12 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     cleanup_free char *dataset_key = kube_key(
         kube_namespace(j), jget_str(j, "spec.dataset.name", ""));
     dataset = cache_get(c->datasets, dataset_key);
-    cleanup_members struct members members;
-    members_take(&members, cache_by(c->pods, "dataload", key), c->poll);
+    cleanup_cache_pods struct cache_pods pods;
+    cache_pods_take(&pods, cache_by(c->pods, "dataload", key), c->poll);
     const struct dataload_observed o = {.cr = j,
         .dataset = obj_json(dataset),
-        .members = members.v,
-        .nmembers = members.pods.n,
+        .pods = pods.v,
+        .npods = pods.objs.n,
         .now_ns = clock_real_ns(),
         .env = caches_render_env(c->env)};
     dataload_plan(&o, plan);

@@ -17,8 +17,8 @@
 struct dataload_observed {
     const json_t *cr;             /* NULL: there is none (any more) */
     const json_t *dataset;        /* the Dataset it names; NULL: there is none */
-    const struct member *members; /* our pods with the DataLoad's label */
-    size_t nmembers;
+    const struct cache_pod *pods; /* our pods with the DataLoad's label */
+    size_t npods;
     int64_t now_ns; /* since the epoch */
     struct render_env env;
 };

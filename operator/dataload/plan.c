@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How it stands: text lives here until the conditions are written. */
-struct verdict {
+/* What became of the load so far: text lives here until the conditions are written. */
+struct dataload_outcome {
     const char *phase;
     char reason[48], message[600];
     bool warn;
@@ -20,42 +20,42 @@ struct verdict {
     struct dataload_progress progress;
 };
 
-static void set_reason(struct verdict *r, const char *reason)
+static void set_reason(struct dataload_outcome *r, const char *reason)
 {
     snprintf(r->reason, sizeof r->reason, "%s", reason);
 }
 
-static struct verdict pending(const char *reason, bool warn)
+static struct dataload_outcome pending(const char *reason, bool warn)
 {
-    struct verdict r = {.phase = DATALOAD_PENDING, .warn = warn};
+    struct dataload_outcome r = {.phase = DATALOAD_PENDING, .warn = warn};
     set_reason(&r, reason);
     return r;
 }
 
-/* Evicted, say, or deleted by somebody. */
-static struct verdict going(void)
+/* Evicted, say, or deleted. */
+static struct dataload_outcome loader_lost(void)
 {
-    struct verdict r = pending("Starting", false);
+    struct dataload_outcome r = pending("Starting", false);
     snprintf(r.message, sizeof r.message, "the loader's pod was lost and is made again");
     return r;
 }
 
-static const struct member *find_loader(const struct dataload_observed *o)
+static const struct cache_pod *find_loader(const struct dataload_observed *o)
 {
-    for (size_t i = 0; i < o->nmembers; i++)
-        if (kube_controlled_by(o->members[i].pod, kube_uid(o->cr)))
-            return &o->members[i];
+    for (size_t i = 0; i < o->npods; i++)
+        if (kube_controlled_by(o->pods[i].pod, kube_uid(o->cr)))
+            return &o->pods[i];
     return NULL;
 }
 
 static struct dataload_progress progress_of(const json_t *load)
 {
     struct dataload_progress p = {.known = load != NULL};
-    member_count(load, "files", &p.files);
-    member_count(load, "bytes", &p.bytes);
-    member_count(load, "loadedFiles", &p.done_files);
-    member_count(load, "loadedBytes", &p.done_bytes);
-    member_count(load, "failedFiles", &p.failed);
+    cache_pod_add_count(load, "files", &p.files);
+    cache_pod_add_count(load, "bytes", &p.bytes);
+    cache_pod_add_count(load, "loadedFiles", &p.done_files);
+    cache_pod_add_count(load, "loadedBytes", &p.done_bytes);
+    cache_pod_add_count(load, "failedFiles", &p.failed);
     return p;
 }
 
@@ -67,20 +67,21 @@ static struct dataload_progress last_progress(const json_t *terminated)
     return progress_of(jget_obj(j, "load"));
 }
 
-static void judge_complete(const struct member *m, struct verdict *r)
+static void evaluate_complete(const struct cache_pod *m, struct dataload_outcome *r)
 {
     const json_t *ended = jget(m->pod, "status.containerStatuses[0].state.terminated");
     r->phase = DATALOAD_COMPLETE;
     set_reason(r, "Loaded");
     r->progress = last_progress(ended);
-    member_last_line(jget_str(ended, "message", ""), r->message, sizeof r->message);
+    cache_pod_last_line(jget_str(ended, "message", ""), r->message, sizeof r->message);
     if (!*r->message)
         snprintf(r->message, sizeof r->message, "everything was loaded and verified");
 }
 
-/* While it runs. Its last pass looks whether everything is there, and counts from the start again:
+/* While it runs. Its last pass verifies that everything is there and counts from the start again:
  * the progress stays at what it was. */
-static void judge_running(const struct member *m, const struct member_view *v, struct verdict *r)
+static void evaluate_running(
+    const struct cache_pod *m, const struct cache_pod_health *v, struct dataload_outcome *r)
 {
     const json_t *load = jget_obj(m->report, "load");
     bool verifying = jget_bool(load, "verifying", false);
@@ -89,7 +90,7 @@ static void judge_running(const struct member *m, const struct member_view *v, s
     set_reason(r, verifying ? "Verifying" : "Loading");
     snprintf(r->message, sizeof r->message, "%s",
         verifying ? "looking whether everything is in the cache" : "loading");
-    if (!v->store_trouble)
+    if (!v->store_problem)
         return;
     set_reason(r, v->reason);
     r->warn = true;
@@ -98,7 +99,7 @@ static void judge_running(const struct member *m, const struct member_view *v, s
 
 /* Before there is a loader: what it has to wait for. true: nothing, it can start. */
 static bool may_start(
-    const struct dataload_observed *o, const struct dataload *l, struct verdict *r)
+    const struct dataload_observed *o, const struct dataload *l, struct dataload_outcome *r)
 {
     const json_t *conditions = jget_arr(o->dataset, "status.conditions");
     if (!o->dataset) {
@@ -125,8 +126,8 @@ static bool may_start(
     return false;
 }
 
-static void start(
-    const struct dataload_observed *o, const struct dataload *l, struct verdict *r, struct plan *p)
+static void create_loader(const struct dataload_observed *o, const struct dataload *l,
+    struct dataload_outcome *r, struct plan *p)
 {
     const char *reason = "";
     struct err e = ERR_INIT;
@@ -142,19 +143,19 @@ static void start(
     snprintf(r->message, sizeof r->message, "the loader is starting");
 }
 
-static void fail(struct verdict *r, const char *reason)
+static void set_failed(struct dataload_outcome *r, const char *reason)
 {
     r->phase = DATALOAD_FAILED;
     set_reason(r, reason);
     r->warn = true;
 }
 
-static void judge_loader(
-    const struct dataload_observed *o, const struct member *m, struct verdict *r, struct plan *p)
+static void evaluate_loader(const struct dataload_observed *o, const struct cache_pod *m,
+    struct dataload_outcome *r, struct plan *p)
 {
     const json_t *c = jget(m->pod, "status.containerStatuses[0]");
-    struct member_view v;
-    member_look(m, NULL, o->now_ns, &v);
+    struct cache_pod_health v;
+    cache_pod_evaluate(m, NULL, o->now_ns, &v);
     *r = pending("Starting", false);
     if (jget(c, "state.running") || jget(c, "state.terminated")
         || jget_int(c, "restartCount", 0) > 0)
@@ -162,58 +163,60 @@ static void judge_loader(
     if (r->started)
         r->phase = DATALOAD_EXECUTING;
     if (strcmp(jget_str(m->pod, "status.phase", ""), "Succeeded") == 0) {
-        judge_complete(m, r);
-    } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == MEMBER_TROUBLED
+        evaluate_complete(m, r);
+    } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == CACHE_POD_PROBLEM
         && !jget(c, "state.running")) {
-        fail(r, "LoadFailed");
+        set_failed(r, "LoadFailed");
         r->progress = last_progress(jget(c, "lastState.terminated"));
         snprintf(r->message, sizeof r->message, "the loader was tried %d times: %s", DATALOAD_TRIES,
             v.message);
         plan_delete(p, &kube_pods, m->pod, -1, NULL); /* or kubelet would go on trying */
-    } else if (v.state == MEMBER_FINISHED) {
-        *r = going();
+    } else if (v.state == CACHE_POD_FINISHED) {
+        *r = loader_lost();
         plan_delete(p, &kube_pods, m->pod, -1, NULL);
-    } else if (v.state == MEMBER_TROUBLED && !jget(c, "state.running")) {
+    } else if (v.state == CACHE_POD_PROBLEM && !jget(c, "state.running")) {
         set_reason(r, v.reason);
         r->warn = true;
         snprintf(r->message, sizeof r->message, "%s", v.message);
     } else if (r->started) {
-        judge_running(m, &v, r);
+        evaluate_running(m, &v, r);
     } else {
         snprintf(r->message, sizeof r->message, "the loader is starting");
     }
 }
 
-static void judge(const struct dataload_observed *o, struct verdict *r, struct plan *p)
+static void dataload_evaluate(
+    const struct dataload_observed *o, struct dataload_outcome *r, struct plan *p)
 {
     struct dataload l;
     struct err e = ERR_INIT;
-    const struct member *m = find_loader(o);
+    const struct cache_pod *m = find_loader(o);
     *r = pending("Starting", false);
     if (dataload_parse(o->cr, &l, &e)) {
-        fail(r, "InvalidSpec");
+        set_failed(r, "InvalidSpec");
         snprintf(r->message, sizeof r->message, "%s", e.msg);
     } else if (o->dataset && kube_deleting(o->dataset)) {
-        fail(r, "DatasetDeleted");
+        set_failed(r, "DatasetDeleted");
         snprintf(r->message, sizeof r->message, "Dataset %s is being deleted", l.dataset);
         if (m)
             plan_delete(p, &kube_pods, m->pod, -1, NULL);
     } else if (m && kube_deleting(m->pod)) {
-        *r = going();
+        *r = loader_lost();
     } else if (m) {
-        judge_loader(o, m, r, p);
+        evaluate_loader(o, m, r, p);
     } else if (may_start(o, &l, r)) {
-        start(o, &l, r, p);
+        create_loader(o, &l, r, p);
     }
 }
 
-static void settle(const struct dataload_observed *o, const struct verdict *r, struct plan *p)
+static void write_status(
+    const struct dataload_observed *o, const struct dataload_outcome *r, struct plan *p)
 {
     const json_t *was = jget_arr(o->cr, "status.conditions");
     int64_t generation = jget_int(o->cr, "metadata.generation", 0);
     bool complete = strcmp(r->phase, DATALOAD_COMPLETE) == 0,
          failed = strcmp(r->phase, DATALOAD_FAILED) == 0;
-    bool turned = strcmp(cond_reason(was, DATALOAD_COND_COMPLETE), r->reason) != 0;
+    bool changed = strcmp(cond_reason(was, DATALOAD_COND_COMPLETE), r->reason) != 0;
     cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
     const struct cond done = {
         DATALOAD_COND_COMPLETE, complete ? COND_TRUE : COND_FALSE, r->reason, r->message};
@@ -228,11 +231,11 @@ static void settle(const struct dataload_observed *o, const struct verdict *r, s
         .finished = complete || failed,
         .now_ns = o->now_ns};
     plan_status(p, &kube_dataloads, o->cr, dataload_status_json(o->cr, &s));
-    if (turned && (r->warn || complete))
+    if (changed && (r->warn || complete))
         plan_event(p, &kube_dataloads, o->cr, r->warn, r->reason, "%s", r->message);
     /* its slow start gets words by then */
     if (!complete && !failed && !r->started && find_loader(o))
-        plan_requeue(p, MEMBER_SLOW_NS);
+        plan_requeue(p, CACHE_POD_SLOW_NS);
 }
 
 /* A finished one is left as it is, until its time is over. */
@@ -258,7 +261,7 @@ void dataload_plan(const struct dataload_observed *o, struct plan *p)
         plan_finished(o, p);
         return;
     }
-    struct verdict r;
-    judge(o, &r, p);
-    settle(o, &r, p);
+    struct dataload_outcome r;
+    dataload_evaluate(o, &r, p);
+    write_status(o, &r, p);
 }

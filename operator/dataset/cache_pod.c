@@ -39,7 +39,7 @@ static bool pod_condition_is(const json_t *pod, const char *type, const char *st
     return strcmp(jget_str(pod_condition(pod, type), "status", ""), status) == 0;
 }
 
-bool member_is(const json_t *pod, const char *component)
+bool cache_pod_is(const json_t *pod, const char *component)
 {
     return strcmp(kube_label(pod, LABEL_COMPONENT), component) == 0;
 }
@@ -58,9 +58,9 @@ static void cut_whole(char *text, size_t cap)
     text[n] = '\0';
 }
 
-static void trouble(struct member_view *v, const char *reason, const char *fmt, ...)
+static void set_problem(struct cache_pod_health *v, const char *reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-static void trouble(struct member_view *v, const char *reason, const char *fmt, ...)
+static void set_problem(struct cache_pod_health *v, const char *reason, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -68,10 +68,10 @@ static void trouble(struct member_view *v, const char *reason, const char *fmt, 
     va_end(ap);
     cut_whole(v->message, sizeof v->message);
     snprintf(v->reason, sizeof v->reason, "%s", reason);
-    v->state = MEMBER_TROUBLED;
+    v->state = CACHE_POD_PROBLEM;
 }
 
-const char *member_last_line(const char *text, char *out, size_t cap)
+const char *cache_pod_last_line(const char *text, char *out, size_t cap)
 {
     size_t end = strlen(text);
     while (end && strchr("\n\r \t", text[end - 1]))
@@ -95,19 +95,19 @@ static const char *log_words(const char *line, char *out, size_t cap)
     return msg ? out : line;
 }
 
-static void crashed(struct member_view *v, const json_t *pod, const json_t *terminated)
+static void crashed(struct cache_pod_health *v, const json_t *pod, const json_t *terminated)
 {
     char line[256], words[256];
     const char *said = log_words(
-        member_last_line(jget_str(terminated, "message", ""), line, sizeof line), words,
+        cache_pod_last_line(jget_str(terminated, "message", ""), line, sizeof line), words,
         sizeof words);
     const char *reason = jget_str(terminated, "reason", "");
     if (strcmp(reason, "OOMKilled") == 0)
-        trouble(v, "OutOfMemory",
+        set_problem(v, "OutOfMemory",
             "pod %s was killed because it used more memory than its limit: raise spec.cache.%s.resources.limits.memory",
-            kube_name(pod), member_is(pod, COMPONENT_CLIENT) ? "client" : "worker");
+            kube_name(pod), cache_pod_is(pod, COMPONENT_CLIENT) ? "client" : "worker");
     else
-        trouble(v, "ContainerCrashed", "pod %s ended with exit code %d%s%s", kube_name(pod),
+        set_problem(v, "ContainerCrashed", "pod %s ended with exit code %d%s%s", kube_name(pod),
             (int)jget_int(terminated, "exitCode", -1),
             *reason && strcmp(reason, "Error") != 0 ? ", " : "",
             strcmp(reason, "Error") != 0 ? reason : "");
@@ -117,8 +117,8 @@ static void crashed(struct member_view *v, const json_t *pod, const json_t *term
     cut_whole(v->message, sizeof v->message);
 }
 
-/* What the container says, as far as Kubernetes knows. false: nothing is wrong with it. */
-static bool look_container(const json_t *pod, struct member_view *v)
+/* Evaluates what Kubernetes knows of the container. false: nothing is wrong with it. */
+static bool evaluate_container(const json_t *pod, struct cache_pod_health *v)
 {
     const json_t *c = jget(pod, "status.containerStatuses[0]");
     const json_t *waiting = jget(c, "state.waiting"), *ended = jget(c, "state.terminated"),
@@ -126,7 +126,7 @@ static bool look_container(const json_t *pod, struct member_view *v)
     const char *reason = jget_str(waiting, "reason", ""),
                *message = jget_str(waiting, "message", "");
     if (is_image_reason(reason)) {
-        trouble(v, "ImagePullFailed", "pod %s on node %s cannot get the image %s: %s: %s",
+        set_problem(v, "ImagePullFailed", "pod %s on node %s cannot get the image %s: %s: %s",
             kube_name(pod), v->node, jget_str(pod, "spec.containers[0].image", ""), reason,
             *message ? message : "see the pod's events");
         return true;
@@ -141,7 +141,7 @@ static bool look_container(const json_t *pod, struct member_view *v)
     }
     if (*reason && strcmp(reason, "ContainerCreating") != 0
         && strcmp(reason, "PodInitializing") != 0) {
-        trouble(v, "ContainerFailed", "pod %s on node %s cannot start: %s: %s", kube_name(pod),
+        set_problem(v, "ContainerFailed", "pod %s on node %s cannot start: %s: %s", kube_name(pod),
             v->node, reason, message);
         return true;
     }
@@ -155,8 +155,9 @@ static const char *mount_url(const struct dataset *d, const json_t *mount, size_
     return d && i < d->nmounts ? d->mounts[i].mount_point : jget_str(mount, "mountPoint", "");
 }
 
-/* What the pod says of itself: its store first. */
-static bool look_report(const json_t *report, const struct dataset *d, struct member_view *v)
+/* Evaluates what the pod reports of itself: its store first. */
+static bool evaluate_report(
+    const json_t *report, const struct dataset *d, struct cache_pod_health *v)
 {
     const json_t *mounts = jget_arr(report, "mounts");
     for (size_t i = 0; i < json_array_size(mounts); i++) {
@@ -166,72 +167,72 @@ static bool look_report(const json_t *report, const struct dataset *d, struct me
         if (jget_bool(m, "ready", true) || !*reason)
             continue;
         bool named = strstr(message, url) != NULL;
-        trouble(
+        set_problem(
             v, reason, "%s%s%s", named ? "" : url, named ? "" : ": ", *message ? message : reason);
-        v->store_trouble = true;
+        v->store_problem = true;
         return true;
     }
     const char *reason = jget_str(report, "reason", ""), *message = jget_str(report, "message", "");
     if (!*reason || jget_bool(report, "ready", false) || strcmp(reason, "Starting") == 0
         || strcmp(reason, "Draining") == 0)
         return false;
-    trouble(v, reason, "%s", *message ? message : reason);
+    set_problem(v, reason, "%s", *message ? message : reason);
     /* CacheDiskFull, CacheError: this pod's own */
-    v->store_trouble = strncmp(reason, "Cache", 5) != 0;
+    v->store_problem = strncmp(reason, "Cache", 5) != 0;
     return true;
 }
 
-static void look_starting(
-    const json_t *pod, const json_t *report, int64_t now_ns, struct member_view *v)
+static void evaluate_starting(
+    const json_t *pod, const json_t *report, int64_t now_ns, struct cache_pod_health *v)
 {
     int64_t since = now_ns;
     clock_parse_rfc3339(
         jget_str(pod, "status.startTime", jget_str(pod, "metadata.creationTimestamp", "")), &since);
-    bool slow = now_ns - since >= MEMBER_SLOW_NS;
+    bool slow = now_ns - since >= CACHE_POD_SLOW_NS;
     const char *unreachable = jget_str(report, "unreachable", NULL);
-    v->state = MEMBER_STARTING;
+    v->state = CACHE_POD_STARTING;
     snprintf(v->message, sizeof v->message, "pod %s is starting", kube_name(pod));
     if (!slow)
         return;
     if (!jget(pod, "status.containerStatuses[0].state.running"))
-        trouble(v, "PodNotStarted",
+        set_problem(v, "PodNotStarted",
             "pod %s on node %s has not started yet: `kubectl -n %s describe pod %s` says why (is the millrace-csi pod of that node running?)",
             kube_name(pod), *v->node ? v->node : "(none yet)", kube_namespace(pod), kube_name(pod));
     else
-        trouble(v, "PodNotReady",
+        set_problem(v, "PodNotReady",
             "pod %s on node %s runs but is not ready%s%s: see `kubectl -n %s logs %s`",
             kube_name(pod), v->node, unreachable ? ": " : "", unreachable ? unreachable : "",
             kube_namespace(pod), kube_name(pod));
 }
 
-void member_look(
-    const struct member *m, const struct dataset *d, int64_t now_ns, struct member_view *out)
+void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int64_t now_ns,
+    struct cache_pod_health *out)
 {
     const json_t *pod = m->pod;
     const char *phase = jget_str(pod, "status.phase", "");
-    *out = (struct member_view){.node = jget_str(pod, "spec.nodeName", "")};
+    *out = (struct cache_pod_health){.node = jget_str(pod, "spec.nodeName", "")};
     if (kube_deleting(pod)) {
-        out->state = MEMBER_LEAVING;
+        out->state = CACHE_POD_LEAVING;
     } else if (strcmp(phase, "Failed") == 0 || strcmp(phase, "Succeeded") == 0) {
-        out->state = MEMBER_FINISHED;
+        out->state = CACHE_POD_FINISHED;
     } else if (pod_condition_is(pod, "Ready", "True")) {
-        out->state = MEMBER_READY;
+        out->state = CACHE_POD_READY;
     } else if (pod_condition_is(pod, "PodScheduled", "False")) {
-        trouble(out, "PodUnschedulable", "pod %s cannot be scheduled: %s", kube_name(pod),
+        set_problem(out, "PodUnschedulable", "pod %s cannot be scheduled: %s", kube_name(pod),
             jget_str(pod_condition(pod, "PodScheduled"), "message", "no reason was given"));
-    } else if (!look_container(pod, out) && !look_report(m->report, d, out)) {
-        look_starting(pod, m->report, now_ns, out);
+    } else if (!evaluate_container(pod, out) && !evaluate_report(m->report, d, out)) {
+        evaluate_starting(pod, m->report, now_ns, out);
     }
 }
 
-void member_count(const json_t *report, const char *path, int64_t *sum)
+void cache_pod_add_count(const json_t *report, const char *path, int64_t *sum)
 {
     int64_t n = jget_int(report, path, 0);
     if (n > 0 && __builtin_add_overflow(*sum, n, sum))
         *sum = INT64_MAX;
 }
 
-bool member_disk_full(const struct member *m, const char **message)
+bool cache_pod_disk_full(const struct cache_pod *m, const char **message)
 {
     if (strcmp(jget_str(m->report, "reason", ""), REASON_DISK_FULL) != 0)
         return false;

@@ -102,8 +102,8 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     if (child(c, c->pvs, NULL, pv_name, &pv, e) || child(c, c->pvcs, ns, name, &pvc, e)
         || child(c, c->services, ns, service_name, &service, e))
         return -1;
-    cleanup_members struct members members;
-    members_take(&members, cache_by(c->pods, "dataset", kube_uid(j)), c->poll);
+    cleanup_cache_pods struct cache_pods pods;
+    cache_pods_take(&pods, cache_by(c->pods, "dataset", kube_uid(j)), c->poll);
     cleanup_objs struct objs attachments = cache_by(c->attachments, "pv", pv_name);
     cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
     size_t nvas = 0;
@@ -117,8 +117,8 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
         .pv = obj_json(pv),
         .pvc = obj_json(pvc),
         .service = obj_json(service),
-        .members = members.v,
-        .nmembers = members.pods.n,
+        .pods = pods.v,
+        .npods = pods.objs.n,
         .attachments = vas,
         .nattachments = nvas,
         .gpu_nodes = gpus,

@@ -110,24 +110,24 @@ struct render_env caches_render_env(const struct operator_env *env)
         env->pull_secrets ? env->pull_secrets : ""};
 }
 
-void members_take(struct members *m, struct objs pods_take, struct poll *poll)
+void cache_pods_take(struct cache_pods *m, struct objs pods_take, struct poll *poll)
 {
-    *m = (struct members){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports),
+    *m = (struct cache_pods){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports),
         xcalloc(pods_take.n + 1, sizeof *m->v)};
-    for (size_t i = 0; i < m->pods.n; i++) {
-        const json_t *pod = obj_json(m->pods.v[i]);
+    for (size_t i = 0; i < m->objs.n; i++) {
+        const json_t *pod = obj_json(m->objs.v[i]);
         m->reports[i] = poll_report(poll, kube_uid(pod));
-        m->v[i] = (struct member){pod, obj_json(m->reports[i])};
+        m->v[i] = (struct cache_pod){pod, obj_json(m->reports[i])};
     }
 }
 
-void members_free(struct members *m)
+void cache_pods_free(struct cache_pods *m)
 {
-    for (size_t i = 0; i < m->pods.n && m->reports; i++)
+    for (size_t i = 0; i < m->objs.n && m->reports; i++)
         obj_unref(m->reports[i]);
     free(m->reports);
     free(m->v);
-    objs_free(&m->pods);
+    objs_free(&m->objs);
     m->reports = NULL;
     m->v = NULL;
 }

@@ -21,14 +21,14 @@ struct cache *caches_nodes(struct operator_env *env);
 struct render_env caches_render_env(const struct operator_env *env); /* borrows */
 
 /* Pods with their reports, as plans want them. */
-struct members {
-    struct objs pods;
+struct cache_pods {
+    struct objs objs;
     struct obj **reports; /* owned, one a pod, or NULL */
-    struct member *v;     /* owned, pods.n */
+    struct cache_pod *v;  /* owned, objs.n */
 };
-void members_take(struct members *m, struct objs pods_take, struct poll *poll);
-void members_free(struct members *m);
-#define cleanup_members __attribute__((cleanup(members_free)))
+void cache_pods_take(struct cache_pods *m, struct objs pods_take, struct poll *poll);
+void cache_pods_free(struct cache_pods *m);
+#define cleanup_cache_pods __attribute__((cleanup(cache_pods_free)))
 
 bool caches_is_ours(const json_t *attachment); /* of our driver */
 

@@ -17,8 +17,8 @@ struct dataset_observed {
     const json_t *cr;                 /* NULL: there is none (any more) */
     const json_t *pv, *pvc, *service; /* under our names, whoever made them; NULL: none */
     /* our pods with the Dataset's uid: workers, clients (and loaders, passed over) */
-    const struct member *members;
-    size_t nmembers;
+    const struct cache_pod *pods;
+    size_t npods;
     const json_t *const *attachments; /* VolumeAttachments of the PV */
     size_t nattachments;
     const json_t *gpu_nodes; /* array of names, our own copy; NULL: not looked up */
@@ -35,20 +35,20 @@ void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, co
     int64_t now_ns, struct plan *then);
 
 /* internal to operator/dataset/, one file each */
-struct dataset_view {
-    const struct dataset *d;   /* NULL: the spec is not valid */
-    struct member_view *views; /* one a member */
-    bool *current;             /* one a member: made of the spec as it is */
+struct dataset_eval {
+    const struct dataset *d;         /* NULL: the spec is not valid */
+    struct cache_pod_health *health; /* one a pod */
+    bool *current;                   /* one a pod: made of the spec as it is */
 };
 void dataset_plan_children(
-    const struct dataset_observed *o, struct dataset_view *v, struct plan *p);
+    const struct dataset_observed *o, struct dataset_eval *v, struct plan *p);
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p);
 /* status and events. problem: why there are no children ({reason, message}), reason NULL: none */
 struct dataset_problem {
     const char *reason;
     char message[512];
 };
-void dataset_plan_status(const struct dataset_observed *o, const struct dataset_view *v,
+void dataset_plan_status(const struct dataset_observed *o, const struct dataset_eval *v,
     const struct dataset_problem *problem, struct plan *p);
 
 #endif

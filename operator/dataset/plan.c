@@ -45,31 +45,31 @@ static void plan_volume(const struct dataset_observed *o, const struct dataset *
             json_pack("{s:{s:{s:n, s:n}}}", "spec", "claimRef", "uid", "resourceVersion"));
 }
 
-static const struct member *find_worker(
+static const struct cache_pod *find_worker(
     const struct dataset_observed *o, const char *name, size_t *at)
 {
-    for (size_t i = 0; i < o->nmembers; i++)
-        if (member_is(o->members[i].pod, COMPONENT_WORKER)
-            && strcmp(kube_name(o->members[i].pod), name) == 0) {
+    for (size_t i = 0; i < o->npods; i++)
+        if (cache_pod_is(o->pods[i].pod, COMPONENT_WORKER)
+            && strcmp(kube_name(o->pods[i].pod), name) == 0) {
             *at = i;
-            return &o->members[i];
+            return &o->pods[i];
         }
     return NULL;
 }
 
 /* For the status it is gone already. */
 static void drop(
-    const struct dataset_observed *o, struct dataset_view *v, size_t at, struct plan *p)
+    const struct dataset_observed *o, struct dataset_eval *v, size_t at, struct plan *p)
 {
-    plan_delete(p, &kube_pods, o->members[at].pod, -1, NULL);
-    v->views[at].state = MEMBER_LEAVING;
+    plan_delete(p, &kube_pods, o->pods[at].pod, -1, NULL);
+    v->health[at].state = CACHE_POD_LEAVING;
 }
 
 /* Outdated workers are replaced one at a time: the next when all the others serve. Those that do
  * not serve anyway go at once. */
-static void plan_workers(const struct dataset_observed *o, struct dataset_view *v, struct plan *p)
+static void plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
 {
-    bool *wanted = xcalloc(o->nmembers + 1, sizeof *wanted);
+    bool *wanted = xcalloc(o->npods + 1, sizeof *wanted);
     size_t replace = SIZE_MAX, serving = 0, at = 0;
     for (int i = 0; i < v->d->replicas; i++) {
         cleanup_free char *name = render_worker_name(v->d->name, i);
@@ -78,22 +78,22 @@ static void plan_workers(const struct dataset_observed *o, struct dataset_view *
             continue;
         }
         wanted[at] = true;
-        bool ready = v->views[at].state == MEMBER_READY;
+        bool ready = v->health[at].state == CACHE_POD_READY;
         serving += ready;
-        if (v->views[at].state == MEMBER_FINISHED || (!v->current[at] && !ready))
+        if (v->health[at].state == CACHE_POD_FINISHED || (!v->current[at] && !ready))
             drop(o, v, at, p);
         else if (!v->current[at] && replace == SIZE_MAX)
             replace = at;
     }
     if (replace != SIZE_MAX && serving == (size_t)v->d->replicas)
         drop(o, v, replace, p);
-    for (size_t i = 0; i < o->nmembers; i++)
-        if (!wanted[i] && member_is(o->members[i].pod, COMPONENT_WORKER))
+    for (size_t i = 0; i < o->npods; i++)
+        if (!wanted[i] && cache_pod_is(o->pods[i].pod, COMPONENT_WORKER))
             drop(o, v, i, p);
     free(wanted);
 }
 
-void dataset_plan_children(const struct dataset_observed *o, struct dataset_view *v, struct plan *p)
+void dataset_plan_children(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
 {
     plan_finalizer_add(p, &kube_datasets, o->cr, FINALIZER_DATASET);
     plan_volume(o, v->d, p);
@@ -108,13 +108,13 @@ void dataset_plan_children(const struct dataset_observed *o, struct dataset_view
 static bool is_current(const struct dataset_observed *o, const struct dataset *d, const json_t *pod)
 {
     cleanup_json json_t *desired = NULL;
-    if (member_is(pod, COMPONENT_CLIENT))
+    if (cache_pod_is(pod, COMPONENT_CLIENT))
         desired = render_client(d, &o->env,
             jget_str(pod,
                 "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
                 ".nodeSelectorTerms[0].matchFields[0].values[0]",
                 ""));
-    for (int i = 0; i < d->replicas && !desired && member_is(pod, COMPONENT_WORKER); i++) {
+    for (int i = 0; i < d->replicas && !desired && cache_pod_is(pod, COMPONENT_WORKER); i++) {
         cleanup_free char *name = render_worker_name(d->name, i);
         if (strcmp(name, kube_name(pod)) == 0)
             desired = render_worker(d, &o->env, i, NULL);
@@ -133,11 +133,11 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
     struct dataset_problem problem = {NULL, ""};
     struct err e = ERR_INIT;
     cleanup_dataset struct dataset *d = dataset_parse(o->cr, &problem.reason, &e);
-    struct dataset_view v = {
-        d, xcalloc(o->nmembers + 1, sizeof *v.views), xcalloc(o->nmembers + 1, sizeof *v.current)};
-    for (size_t i = 0; i < o->nmembers; i++) {
-        member_look(&o->members[i], d, o->now_ns, &v.views[i]);
-        v.current[i] = d && is_current(o, d, o->members[i].pod);
+    struct dataset_eval v = {
+        d, xcalloc(o->npods + 1, sizeof *v.health), xcalloc(o->npods + 1, sizeof *v.current)};
+    for (size_t i = 0; i < o->npods; i++) {
+        cache_pod_evaluate(&o->pods[i], d, o->now_ns, &v.health[i]);
+        v.current[i] = d && is_current(o, d, o->pods[i].pod);
     }
     if (!d) {
         snprintf(problem.message, sizeof problem.message, "%s", e.msg);
@@ -151,7 +151,7 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
             dataset_plan_children(o, &v, p);
     }
     dataset_plan_status(o, &v, &problem, p);
-    free(v.views);
+    free(v.health);
     free(v.current);
 }
 

@@ -82,9 +82,9 @@ void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
         plan_delete(p, &kube_services, o->service, -1, NULL);
         left++;
     }
-    for (size_t i = 0; i < o->nmembers; i++) {
-        const json_t *pod = o->members[i].pod;
-        if (member_is(pod, COMPONENT_LOADER))
+    for (size_t i = 0; i < o->npods; i++) {
+        const json_t *pod = o->pods[i].pod;
+        if (cache_pod_is(pod, COMPONENT_LOADER))
             continue; /* its DataLoad's business */
         plan_delete(p, &kube_pods, pod, -1, NULL);
         left++;

@@ -12,57 +12,59 @@
 #include <string.h>
 
 /* One component — the workers, or the clients — summed up. */
-struct group {
+struct pod_group {
     const char *component;
     int desired, ready, current_ready; /* current_ready: of those made of the spec as it is */
-    /* index of the first troubled member, SIZE_MAX if none; the store's trouble first */
-    size_t trouble;
+    /* index of the first pod with a problem, SIZE_MAX if none; one of the store comes first */
+    size_t problem_at;
     json_t *nodes; /* of those that are ready */
 };
 
-static void sum_up(const struct dataset_observed *o, const struct dataset_view *v, struct group *g)
+static void count_pods(
+    const struct dataset_observed *o, const struct dataset_eval *v, struct pod_group *g)
 {
-    g->trouble = SIZE_MAX;
+    g->problem_at = SIZE_MAX;
     g->nodes = json_array();
-    for (size_t i = 0; i < o->nmembers; i++) {
-        const struct member_view *m = &v->views[i];
-        if (!member_is(o->members[i].pod, g->component))
+    for (size_t i = 0; i < o->npods; i++) {
+        const struct cache_pod_health *m = &v->health[i];
+        if (!cache_pod_is(o->pods[i].pod, g->component))
             continue;
         switch (m->state) {
-        case MEMBER_READY:
+        case CACHE_POD_READY:
             g->ready++;
             g->current_ready += v->current[i];
             json_array_append_new(g->nodes, json_string(m->node));
             break;
-        case MEMBER_TROUBLED:
-            if (g->trouble == SIZE_MAX || (m->store_trouble && !v->views[g->trouble].store_trouble))
-                g->trouble = i;
+        case CACHE_POD_PROBLEM:
+            if (g->problem_at == SIZE_MAX
+                || (m->store_problem && !v->health[g->problem_at].store_problem))
+                g->problem_at = i;
             break;
-        case MEMBER_STARTING:
-        case MEMBER_FINISHED:
-        case MEMBER_LEAVING:
+        case CACHE_POD_STARTING:
+        case CACHE_POD_FINISHED:
+        case CACHE_POD_LEAVING:
             break;
         }
     }
 }
 
-/* What the conditions will be: text lives here until they are written. */
-struct verdict {
+/* One condition as it will be: its text lives here until it is written. */
+struct dataset_condition {
     const char *phase;
-    struct cond ready;
+    struct cond cond;
     char message[640];
     bool warn; /* the transition to it is a Warning */
 };
 
-static void say(
-    struct verdict *r, const char *phase, enum cond_status status, const char *reason, bool warn)
+static void set_ready(struct dataset_condition *r, const char *phase, enum cond_status status,
+    const char *reason, bool warn)
 {
     r->phase = phase;
     r->warn = warn;
-    r->ready = (struct cond){DATASET_COND_READY, status, reason, r->message};
+    r->cond = (struct cond){DATASET_COND_READY, status, reason, r->message};
 }
 
-/* Was it ready with this very spec? Then a restart of its pods is no news. */
+/* Was it ready with this very spec? Then a restart of its pods changes nothing. */
 static bool was_ready(const struct dataset_observed *o)
 {
     const json_t *conditions = jget_arr(o->cr, "status.conditions");
@@ -71,49 +73,51 @@ static bool was_ready(const struct dataset_observed *o)
         == jget_int(o->cr, "metadata.generation", 0);
 }
 
-static void judge_pods(const struct dataset_observed *o, const struct dataset_view *v,
-    const struct group *workers, const struct group *clients, struct verdict *r)
+static void evaluate_pods(const struct dataset_observed *o, const struct dataset_eval *v,
+    const struct pod_group *workers, const struct pod_group *clients, struct dataset_condition *r)
 {
-    size_t trouble = workers->trouble;
-    if (clients->trouble != SIZE_MAX
-        && (trouble == SIZE_MAX
-            || (v->views[clients->trouble].store_trouble && !v->views[trouble].store_trouble)))
-        trouble = clients->trouble;
+    size_t problem_at = workers->problem_at;
+    if (clients->problem_at != SIZE_MAX
+        && (problem_at == SIZE_MAX
+            || (v->health[clients->problem_at].store_problem
+                && !v->health[problem_at].store_problem)))
+        problem_at = clients->problem_at;
     if (workers->current_ready || clients->current_ready) {
         snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
             kube_name(o->cr));
-        say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
-    } else if (trouble != SIZE_MAX) {
-        const struct member_view *m = &v->views[trouble];
+        set_ready(r, DATASET_BOUND, COND_TRUE, "Ready", false);
+    } else if (problem_at != SIZE_MAX) {
+        const struct cache_pod_health *m = &v->health[problem_at];
         snprintf(r->message, sizeof r->message, "%s", m->message);
-        say(r, m->store_trouble ? DATASET_FAILED : DATASET_NOT_BOUND, COND_FALSE, m->reason, true);
+        set_ready(
+            r, m->store_problem ? DATASET_FAILED : DATASET_NOT_BOUND, COND_FALSE, m->reason, true);
     } else if (workers->desired == 0 && clients->desired == 0) {
         snprintf(r->message, sizeof r->message,
             "pods can mount the PersistentVolumeClaim %s; its store is asked when the first one does",
             kube_name(o->cr));
-        say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
+        set_ready(r, DATASET_BOUND, COND_TRUE, "Ready", false);
     } else if (was_ready(o)) {
         snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
             kube_name(o->cr));
-        say(r, DATASET_BOUND, COND_TRUE, "Ready", false);
+        set_ready(r, DATASET_BOUND, COND_TRUE, "Ready", false);
     } else if (workers->ready || clients->ready) {
         snprintf(r->message, sizeof r->message,
             "the spec was changed: the first pod made of it is starting, the others still serve the old one");
-        say(r, DATASET_BOUND, COND_FALSE, "Updating", false);
+        set_ready(r, DATASET_BOUND, COND_FALSE, "Updating", false);
     } else {
         snprintf(r->message, sizeof r->message,
             "the first cache worker or client is starting and asks the store");
-        say(r, DATASET_NOT_BOUND, COND_FALSE, "Starting", false);
+        set_ready(r, DATASET_NOT_BOUND, COND_FALSE, "Starting", false);
     }
 }
 
-static void judge(const struct dataset_observed *o, const struct dataset_view *v,
-    const struct dataset_problem *problem, const struct group *workers, const struct group *clients,
-    struct verdict *r)
+static void evaluate_ready(const struct dataset_observed *o, const struct dataset_eval *v,
+    const struct dataset_problem *problem, const struct pod_group *workers,
+    const struct pod_group *clients, struct dataset_condition *r)
 {
     if (problem->reason) {
         snprintf(r->message, sizeof r->message, "%s", problem->message);
-        say(r, DATASET_FAILED, COND_FALSE, problem->reason, true);
+        set_ready(r, DATASET_FAILED, COND_FALSE, problem->reason, true);
         return;
     }
     const char *phase = jget_str(o->pvc, "status.phase", "");
@@ -123,114 +127,115 @@ static void judge(const struct dataset_observed *o, const struct dataset_view *v
             kube_name(o->cr), *phase ? phase : "being made",
             lost ? "its PersistentVolume is gone: delete the claim, it is made again"
                  : "waiting for Kubernetes to bind it");
-        say(r, DATASET_NOT_BOUND, COND_FALSE, "VolumeNotBound", lost);
+        set_ready(r, DATASET_NOT_BOUND, COND_FALSE, "VolumeNotBound", lost);
         return;
     }
-    judge_pods(o, v, workers, clients, r);
+    evaluate_pods(o, v, workers, clients, r);
 }
 
-/* WorkersReady, ClientsReady. d NULL: nobody can say how many workers there should be. */
-static void judge_group(const struct dataset_view *v, const struct group *g, const char *type,
-    const char *none, struct verdict *r)
+/* WorkersReady, ClientsReady. Without a valid spec it is unknown how many workers there should be.
+ */
+static void evaluate_group(const struct dataset_eval *v, const struct pod_group *g,
+    const char *type, const char *none, struct dataset_condition *r)
 {
     bool client = strcmp(g->component, COMPONENT_CLIENT) == 0;
     const char *who = client ? "nodes that use it have" : "cache workers are",
                *what = client ? "a serving client" : "ready";
-    r->ready = (struct cond){type, COND_TRUE, "AllReady", r->message};
+    r->cond = (struct cond){type, COND_TRUE, "AllReady", r->message};
     r->warn = false;
     if (!v->d && !client) {
         snprintf(r->message, sizeof r->message, "%d run; the spec is not valid", g->ready);
-        r->ready.status = COND_UNKNOWN;
-        r->ready.reason = "InvalidSpec";
+        r->cond.status = COND_UNKNOWN;
+        r->cond.reason = "InvalidSpec";
         return;
     }
     if (g->desired == 0) {
         snprintf(r->message, sizeof r->message, "%s", none);
-        r->ready.reason = "None";
+        r->cond.reason = "None";
         return;
     }
     int len = snprintf(
         r->message, sizeof r->message, "%d of %d %s %s", g->ready, g->desired, who, what);
     if (g->ready >= g->desired)
         return;
-    r->ready.status = COND_FALSE;
-    r->ready.reason = "Starting";
-    if (g->trouble == SIZE_MAX)
+    r->cond.status = COND_FALSE;
+    r->cond.reason = "Starting";
+    if (g->problem_at == SIZE_MAX)
         return;
-    const struct member_view *m = &v->views[g->trouble];
+    const struct cache_pod_health *m = &v->health[g->problem_at];
     snprintf(r->message + len, sizeof r->message - (size_t)len, ": %s", m->message);
-    r->ready.reason = m->reason;
+    r->cond.reason = m->reason;
     r->warn = true;
 }
 
-static void judge_cache(const struct dataset_observed *o, struct verdict *r)
+static void evaluate_cache(const struct dataset_observed *o, struct dataset_condition *r)
 {
-    r->ready = (struct cond){DATASET_COND_CACHE, COND_TRUE, "NoTrouble", r->message};
+    r->cond = (struct cond){DATASET_COND_CACHE, COND_TRUE, "NoTrouble", r->message};
     r->warn = false;
     snprintf(r->message, sizeof r->message, "no cache has reported trouble");
-    for (size_t i = 0; i < o->nmembers; i++) {
+    for (size_t i = 0; i < o->npods; i++) {
         const char *why;
-        if (!member_disk_full(&o->members[i], &why))
+        if (!cache_pod_disk_full(&o->pods[i], &why))
             continue;
-        const json_t *pod = o->members[i].pod;
+        const json_t *pod = o->pods[i].pod;
         snprintf(r->message, sizeof r->message, "pod %s on node %s: %s", kube_name(pod),
             jget_str(pod, "spec.nodeName", "(unknown)"), why);
-        r->ready.status = COND_FALSE;
-        r->ready.reason = "CacheDiskFull";
+        r->cond.status = COND_FALSE;
+        r->cond.reason = "CacheDiskFull";
         r->warn = true;
         return;
     }
 }
 
-/* Writes the condition, and the Event if status or reason turned. `said`: the Ready condition's
- * message; the same words twice help nobody, which is why the attach controller alone tells about
- * clients. */
-static void settle(const struct dataset_observed *o, json_t *conditions, const struct verdict *r,
-    const char *said, struct plan *events)
+/* Writes the condition, and an Event if its status or reason changed. `said`: the Ready condition's
+ * message, which is not repeated; nor are clients, of which the attach controller tells. */
+static void write_condition(const struct dataset_observed *o, json_t *conditions,
+    const struct dataset_condition *r, const char *said, struct plan *events)
 {
     const json_t *was = jget_arr(o->cr, "status.conditions");
-    const json_t *old = cond_find(was, r->ready.type);
-    bool turned = !old
-        || strcmp(jget_str(old, "status", ""), cond_status_name(r->ready.status)) != 0
-        || strcmp(jget_str(old, "reason", ""), r->ready.reason) != 0;
-    cond_set(conditions, &r->ready, jget_int(o->cr, "metadata.generation", 0), o->now_ns);
-    bool is_ready = strcmp(r->ready.type, DATASET_COND_READY) == 0;
-    if (!turned || (said && strstr(r->message, said))
-        || strcmp(r->ready.type, DATASET_COND_CLIENTS) == 0)
+    const json_t *old = cond_find(was, r->cond.type);
+    bool changed = !old
+        || strcmp(jget_str(old, "status", ""), cond_status_name(r->cond.status)) != 0
+        || strcmp(jget_str(old, "reason", ""), r->cond.reason) != 0;
+    cond_set(conditions, &r->cond, jget_int(o->cr, "metadata.generation", 0), o->now_ns);
+    bool is_ready = strcmp(r->cond.type, DATASET_COND_READY) == 0;
+    if (!changed || (said && strstr(r->message, said))
+        || strcmp(r->cond.type, DATASET_COND_CLIENTS) == 0)
         return;
     if (r->warn)
-        plan_event(events, &kube_datasets, o->cr, true, r->ready.reason, "%s", r->message);
-    else if (is_ready && r->ready.status == COND_TRUE)
-        plan_event(events, &kube_datasets, o->cr, false, r->ready.reason, "%s", r->message);
+        plan_event(events, &kube_datasets, o->cr, true, r->cond.reason, "%s", r->message);
+    else if (is_ready && r->cond.status == COND_TRUE)
+        plan_event(events, &kube_datasets, o->cr, false, r->cond.reason, "%s", r->message);
 }
 
-static void add_report(struct dataset_status *s, const struct member *m, bool workers_cache)
+static void add_report(struct dataset_status *s, const struct cache_pod *m, bool workers_cache)
 {
-    bool client = member_is(m->pod, COMPONENT_CLIENT), worker = member_is(m->pod, COMPONENT_WORKER);
-    member_count(m->report, "reads.storeBytes", &s->read_store);
+    bool client = cache_pod_is(m->pod, COMPONENT_CLIENT),
+         worker = cache_pod_is(m->pod, COMPONENT_WORKER);
+    cache_pod_add_count(m->report, "reads.storeBytes", &s->read_store);
     if (client) {
-        member_count(m->report, "cache.usedBytes", &s->client_cached);
-        member_count(m->report, "reads.cacheBytes", &s->read_cache);
-        member_count(m->report, "reads.workerBytes", &s->read_worker);
-        member_count(m->report, "reads.storeBytes", &s->read_direct);
-        member_count(m->report, "writes.bytes", &s->written);
-        member_count(m->report, "writes.pendingFiles", &s->pending_files);
+        cache_pod_add_count(m->report, "cache.usedBytes", &s->client_cached);
+        cache_pod_add_count(m->report, "reads.cacheBytes", &s->read_cache);
+        cache_pod_add_count(m->report, "reads.workerBytes", &s->read_worker);
+        cache_pod_add_count(m->report, "reads.storeBytes", &s->read_direct);
+        cache_pod_add_count(m->report, "writes.bytes", &s->written);
+        cache_pod_add_count(m->report, "writes.pendingFiles", &s->pending_files);
     }
     if (workers_cache ? worker : client) {
-        member_count(m->report, "cache.usedBytes", &s->cached);
-        member_count(m->report, "cache.capacityBytes", &s->capacity);
+        cache_pod_add_count(m->report, "cache.usedBytes", &s->cached);
+        cache_pod_add_count(m->report, "cache.capacityBytes", &s->capacity);
     }
     const json_t *ufs = worker && jget_bool(m->report, "ready", false) ? jget_obj(m->report, "ufs")
                                                                        : NULL;
     if (ufs && !s->has_ufs) {
         s->has_ufs = true;
         s->ufs_complete = jget_bool(ufs, "complete", false);
-        member_count(ufs, "bytes", &s->ufs_bytes);
-        member_count(ufs, "files", &s->ufs_files);
+        cache_pod_add_count(ufs, "bytes", &s->ufs_bytes);
+        cache_pod_add_count(ufs, "files", &s->ufs_files);
     }
 }
 
-static void count(
+static void count_reports(
     const struct dataset_observed *o, const struct dataset *d, struct dataset_status *s)
 {
     s->read_cache = o->retired.cache;
@@ -238,51 +243,51 @@ static void count(
     s->read_store = o->retired.store;
     s->read_direct = o->retired.direct;
     s->written = o->retired.written;
-    for (size_t i = 0; i < o->nmembers; i++)
-        add_report(s, &o->members[i], !d || d->replicas > 0);
+    for (size_t i = 0; i < o->npods; i++)
+        add_report(s, &o->pods[i], !d || d->replicas > 0);
 }
 
-/* A pod that is starting gets its words when MEMBER_SLOW_NS are over, which no event tells us. */
-static void look_again(
-    const struct dataset_observed *o, const struct dataset_view *v, struct plan *p)
+/* A pod that has been starting for CACHE_POD_SLOW_NS gets its words; no event says when. */
+static void requeue_starting(
+    const struct dataset_observed *o, const struct dataset_eval *v, struct plan *p)
 {
-    for (size_t i = 0; i < o->nmembers; i++)
-        if (v->views[i].state == MEMBER_STARTING) {
-            plan_requeue(p, MEMBER_SLOW_NS / 3);
+    for (size_t i = 0; i < o->npods; i++)
+        if (v->health[i].state == CACHE_POD_STARTING) {
+            plan_requeue(p, CACHE_POD_SLOW_NS / 3);
             return;
         }
 }
 
-void dataset_plan_status(const struct dataset_observed *o, const struct dataset_view *v,
+void dataset_plan_status(const struct dataset_observed *o, const struct dataset_eval *v,
     const struct dataset_problem *problem, struct plan *p)
 {
-    struct group workers = {.component = COMPONENT_WORKER,
+    struct pod_group workers = {.component = COMPONENT_WORKER,
         .desired = v->d ? v->d->replicas : (int)jget_int(o->cr, "status.workers.desired", 0)};
-    struct group clients = {.component = COMPONENT_CLIENT, .desired = (int)o->nattachments};
-    sum_up(o, v, &workers);
-    sum_up(o, v, &clients);
+    struct pod_group clients = {.component = COMPONENT_CLIENT, .desired = (int)o->nattachments};
+    count_pods(o, v, &workers);
+    count_pods(o, v, &clients);
 
     cleanup_plan struct plan events = PLAN_INIT;
     cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
-    struct verdict ready, other;
-    judge(o, v, problem, &workers, &clients, &ready);
-    settle(o, conditions, &ready, NULL, &events);
-    judge_group(v, &workers, DATASET_COND_WORKERS, "no cache workers are asked for", &other);
-    settle(o, conditions, &other, ready.message, &events);
-    judge_group(v, &clients, DATASET_COND_CLIENTS, "no node uses the volume", &other);
-    settle(o, conditions, &other, ready.message, &events);
-    judge_cache(o, &other);
-    settle(o, conditions, &other, ready.message, &events);
+    struct dataset_condition ready, other;
+    evaluate_ready(o, v, problem, &workers, &clients, &ready);
+    write_condition(o, conditions, &ready, NULL, &events);
+    evaluate_group(v, &workers, DATASET_COND_WORKERS, "no cache workers are asked for", &other);
+    write_condition(o, conditions, &other, ready.message, &events);
+    evaluate_group(v, &clients, DATASET_COND_CLIENTS, "no node uses the volume", &other);
+    write_condition(o, conditions, &other, ready.message, &events);
+    evaluate_cache(o, &other);
+    write_condition(o, conditions, &other, ready.message, &events);
 
     struct dataset_status s = {.phase = ready.phase,
         .conditions = conditions,
         .spec = v->d,
         .workers = {workers.desired, workers.ready, workers.nodes},
         .clients = {clients.desired, clients.ready, clients.nodes}};
-    count(o, v->d, &s);
+    count_reports(o, v->d, &s);
     plan_status(p, &kube_datasets, o->cr, dataset_status_json(o->cr, &s));
     for (size_t i = 0; i < events.n; i++)
         plan_event(p, &kube_datasets, o->cr, events.actions[i].warning, events.actions[i].reason,
             "%s", events.actions[i].message);
-    look_again(o, v, p);
+    requeue_starting(o, v, p);
 }

@@ -77,13 +77,13 @@ static struct entry *entry_new(const json_t *pod)
 
 static void add_reads(struct poll_reads *r, const char *component, const json_t *report)
 {
-    member_count(report, "reads.storeBytes", &r->store);
+    cache_pod_add_count(report, "reads.storeBytes", &r->store);
     if (strcmp(component, COMPONENT_CLIENT) != 0)
         return;
-    member_count(report, "reads.cacheBytes", &r->cache);
-    member_count(report, "reads.workerBytes", &r->worker);
-    member_count(report, "reads.storeBytes", &r->direct);
-    member_count(report, "writes.bytes", &r->written);
+    cache_pod_add_count(report, "reads.cacheBytes", &r->cache);
+    cache_pod_add_count(report, "reads.workerBytes", &r->worker);
+    cache_pod_add_count(report, "reads.storeBytes", &r->direct);
+    cache_pod_add_count(report, "writes.bytes", &r->written);
 }
 
 /* What a pod that goes has counted stays counted. poll.mu held. */

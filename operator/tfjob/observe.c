@@ -172,7 +172,7 @@ int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct
     out->nodes = caches_nodes(env);
     out->datasets = caches_datasets(env);
     out->loads = env_cache_shared(env, &loads);
-    out->members = poll_pods(env);
+    out->cache_pods = poll_pods(env);
     out->poll = poll_shared(env, e);
     return out->poll ? 0 : -1;
 }
@@ -208,11 +208,11 @@ static void find_nodes(const struct tfjob_caches *c, struct tfjob_refs *r)
 /* What the pods that hold this dataset's cache have, by node. */
 static void add_cached(const struct tfjob_caches *c, const json_t *dataset, json_t *to)
 {
-    cleanup_members struct members m;
-    members_take(&m, cache_by(c->members, "dataset", kube_uid(dataset)), c->poll);
-    for (size_t i = 0; i < m.pods.n; i++) {
+    cleanup_cache_pods struct cache_pods m;
+    cache_pods_take(&m, cache_by(c->cache_pods, "dataset", kube_uid(dataset)), c->poll);
+    for (size_t i = 0; i < m.objs.n; i++) {
         int64_t bytes = 0;
-        member_count(m.v[i].report, "cache.usedBytes", &bytes);
+        cache_pod_add_count(m.v[i].report, "cache.usedBytes", &bytes);
         const char *node = jget_str(m.v[i].pod, "spec.nodeName", "");
         if (bytes > 0 && *node)
             json_array_append_new(to,

@@ -11,8 +11,8 @@
 struct tfjob_caches {
     struct cache *jobs, *pods, *services, *deployments; /* owned by env, as all of these */
     struct cache *pod_groups;                           /* NULL without a gang scheduler */
-    /* shared with the rooms of datasets; members: pods that hold caches */
-    struct cache *nodes, *datasets, *loads, *members;
+    /* shared with the rooms of datasets; cache_pods: pods that hold caches */
+    struct cache *nodes, *datasets, *loads, *cache_pods;
     struct poll *poll;         /* what those pods say; borrowed */
     const char *gang, *domain; /* borrowed */
 };

@@ -35,7 +35,7 @@ static const char *node_of(const json_t *pod)
 static char *pod_hash(const struct dataset *d, const json_t *pod)
 {
     cleanup_json json_t *desired = NULL;
-    if (member_is(pod, COMPONENT_CLIENT)) {
+    if (cache_pod_is(pod, COMPONENT_CLIENT)) {
         desired = render_client(d, &env, node_of(pod));
     } else {
         const char *dash = strrchr(kube_name(pod), '-');
@@ -57,7 +57,8 @@ static void make_current(const struct dataset *d, json_t *o)
     json_object_set_new(json_object_get(json_object_get(o, "metadata"), "annotations"),
         ANNOTATION_HASH, json_string(hash));
     /* where it is pinned to */
-    if (strcmp(kind, "Pod") == 0 && member_is(o, COMPONENT_CLIENT) && !jget(o, "spec.affinity")) {
+    if (strcmp(kind, "Pod") == 0 && cache_pod_is(o, COMPONENT_CLIENT)
+        && !jget(o, "spec.affinity")) {
         cleanup_json json_t *desired = render_client(d, &env, jget_str(o, "spec.nodeName", ""));
         json_object_set_new(
             json_object_get(o, "spec"), "affinity", json_deep_copy(jget(desired, "spec.affinity")));
@@ -77,11 +78,11 @@ static json_t *prepare(const json_t *dataset, const json_t *world)
     return copy;
 }
 
-static struct member *members_of(const json_t *world, const json_t **pods, size_t n)
+static struct cache_pod *members_of(const json_t *world, const json_t **pods, size_t n)
 {
-    struct member *m = xcalloc(n + 1, sizeof *m);
+    struct cache_pod *m = xcalloc(n + 1, sizeof *m);
     for (size_t i = 0; i < n; i++)
-        m[i] = (struct member){
+        m[i] = (struct cache_pod){
             pods[i], json_object_get(jget(world, "reports"), kube_name(pods[i]))};
     return m;
 }
@@ -101,14 +102,14 @@ int golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(w2, "Pod", &npods),
                               **vas = golden_objects(w2, "VolumeAttachment", &nvas);
-    cleanup_free struct member *members = members_of(w2, pods, npods);
+    cleanup_free struct cache_pod *members = members_of(w2, pods, npods);
     const json_t *retired = jget(w2, "retired");
     const struct dataset_observed w = {.cr = cr,
         .pv = first(w2, "PersistentVolume"),
         .pvc = first(w2, "PersistentVolumeClaim"),
         .service = first(w2, "Service"),
-        .members = members,
-        .nmembers = npods,
+        .pods = members,
+        .npods = npods,
         .attachments = vas,
         .nattachments = nvas,
         .gpu_nodes = jget(w2, "gpuNodes"),
@@ -129,14 +130,14 @@ int golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan,
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(w2, "Pod", &npods),
                               **vas = golden_objects(w2, "VolumeAttachment", &nvas);
-    cleanup_free struct member *members = members_of(w2, pods, npods);
+    cleanup_free struct cache_pod *members = members_of(w2, pods, npods);
     const struct attach_observed w = {.pv = jget_str(w2, "pv", "millrace-u1"),
         .cr = cr,
         .foreign = jget_bool(w2, "foreign", false),
         .attachments = vas,
         .nattachments = nvas,
-        .members = members,
-        .nmembers = npods,
+        .pods = members,
+        .npods = npods,
         .now_ns = golden_now(world),
         .env = env};
     attach_plan(&w, plan);
@@ -148,11 +149,11 @@ int golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *pla
     (void)e;
     size_t npods;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods);
-    cleanup_free struct member *members = members_of(world, pods, npods);
+    cleanup_free struct cache_pod *members = members_of(world, pods, npods);
     const struct dataload_observed w = {.cr = cr,
         .dataset = first(world, "Dataset"),
-        .members = members,
-        .nmembers = npods,
+        .pods = members,
+        .npods = npods,
         .now_ns = golden_now(world),
         .env = env};
     dataload_plan(&w, plan);

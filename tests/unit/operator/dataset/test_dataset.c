@@ -315,9 +315,9 @@ static void test_long_message(void **state)
         cleanup_json json_t *report = json_pack(
             "{s:b, s:s, s:s}", "ready", 0, "reason", "AccessDenied", "message", text);
         assert_non_null(report);
-        struct member_view v;
-        member_look(&(struct member){pod, report}, NULL, 0, &v);
-        assert_int_equal(v.state, MEMBER_TROUBLED);
+        struct cache_pod_health v;
+        cache_pod_evaluate(&(struct cache_pod){pod, report}, NULL, 0, &v);
+        assert_int_equal(v.state, CACHE_POD_PROBLEM);
         assert_true(strlen(v.message) > 400);
         cleanup_json json_t *back = json_string(v.message);
         assert_non_null(back);
