@@ -16,44 +16,45 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define LOOK_NS INT64_C(150000) /* the waiting thread looks so long before it sleeps … */
+#define SPIN_NS INT64_C(150000) /* the leader spins so long before it sleeps … */
 /* … if the last request came within this: being woken takes long, too */
-#define NEAR_NS    INT64_C(500000)
-#define BUSY_NS    INT64_C(20000) /* … and nobody else has work for the processor */
-#define PAUSES     16             /* between two looks: half a microsecond */
-#define MISSES_MAX 4              /* 2^this chances are passed over after so many looks in vain */
-#define WATCH_NS   (10 * NS_PER_MS)
-#define IDLE_MAX   10
+#define SPIN_IF_WITHIN_NS INT64_C(500000)
+#define BUSY_NS           INT64_C(20000) /* a longer pause: others have work for the processor */
+#define SPIN_PAUSES       16             /* between two looks: half a microsecond */
+#define SPIN_MISSES_MAX   4 /* after so many spins in vain, 2^this chances are passed over */
+#define WATCH_NS          (10 * NS_PER_MS)
+#define IDLE_MAX          10
 
-struct luck {              /* of looking for requests before sleeping */
-    unsigned misses, skip; /* looks in vain, one after the other; chances to pass over */
+struct spin_stats {        /* of looking for requests before sleeping */
+    unsigned misses, skip; /* spins in vain, one after the other; chances to pass over */
 };
 
 struct loop {
     struct loop_conf c;
     int wake_fd;   /* readable: it is over */
-    bool may_look; /* there is more than one processor */
+    bool may_spin; /* there is more than one processor */
     _Atomic bool over;
     pthread_mutex_t mu;
-    pthread_cond_t turn;      /* nobody waits, or it is over */
-    pthread_cond_t ended;     /* a thread */
-    unsigned nthreads, nidle; /* mu; idle: neither waits nor works */
-    unsigned ncoming;         /* mu; begun, but not there yet */
-    bool waiting;             /* mu; somebody waits for the next request */
-    bool watched;             /* mu; an idle thread sees to it that somebody does */
-    bool quiet;               /* mu; nothing to watch */
-    uint64_t taken;           /* mu; requests */
-    /* of the waiting thread, handed on under mu: */
-    bool near; /* the last request came soon */
-    struct luck luck;
-    /* of a thread that has answered while another one waits, which sleeps: */
-    bool looking;      /* mu; there is one */
-    struct luck after; /* its, handed on under mu */
+    pthread_cond_t leader_wanted; /* there is none, or it is over */
+    pthread_cond_t ended;         /* a thread */
+    unsigned nthreads, nidle;     /* mu; idle: neither leads nor works */
+    unsigned ncoming;             /* mu; begun, but not there yet */
+    bool has_leader;              /* mu; a thread waits for the next request */
+    bool watched;                 /* mu; an idle thread sees to it that there is a leader */
+    bool unwatched;               /* mu; nothing comes: there is no need to watch */
+    uint64_t nrequests;           /* mu; so far */
+    /* of the leader, handed on under mu: */
+    bool came_soon; /* the last request did */
+    struct spin_stats spins;
+    /* of a thread that has answered while the leader sleeps: */
+    bool spinning;                 /* mu; there is one */
+    struct spin_stats reply_spins; /* its, handed on under mu */
 };
 
-static __thread struct loop *tl_alone; /* nobody waits while this thread works on a request */
+/* this thread works on a request, and there is no leader meanwhile */
+static __thread struct loop *tl_leaderless;
 static __thread bool tl_dismissed;
-static __thread unsigned tl_row; /* requests it took without having to wait */
+static __thread unsigned tl_in_a_row; /* requests it took without having to wait */
 
 struct loop *loop_new(const struct loop_conf *conf, struct err *e)
 {
@@ -69,9 +70,9 @@ struct loop *loop_new(const struct loop_conf *conf, struct err *e)
     cpu_set_t cpus;
     l->c = *conf;
     l->wake_fd = fd;
-    l->may_look = sched_getaffinity(0, sizeof cpus, &cpus) || CPU_COUNT(&cpus) > 1;
+    l->may_spin = sched_getaffinity(0, sizeof cpus, &cpus) || CPU_COUNT(&cpus) > 1;
     pthread_mutex_init(&l->mu, NULL);
-    clock_cond_init(&l->turn);
+    clock_cond_init(&l->leader_wanted);
     pthread_cond_init(&l->ended, NULL);
     return l;
 }
@@ -81,7 +82,7 @@ void loop_free(struct loop *l)
     if (!l)
         return;
     close(l->wake_fd);
-    pthread_cond_destroy(&l->turn);
+    pthread_cond_destroy(&l->leader_wanted);
     pthread_cond_destroy(&l->ended);
     pthread_mutex_destroy(&l->mu);
     free(l);
@@ -89,7 +90,7 @@ void loop_free(struct loop *l)
 
 /* ---- threads ---- */
 
-static void *work(void *user)
+static void *loop_thread(void *user)
 {
     struct loop *l = user;
     pthread_mutex_lock(&l->mu);
@@ -114,7 +115,7 @@ static int add_thread(struct loop *l)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
-    int rc = pthread_create(&thread, &attr, work, l);
+    int rc = pthread_create(&thread, &attr, loop_thread, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     l->nthreads += rc == 0;
@@ -122,15 +123,15 @@ static int add_thread(struct loop *l)
     return rc;
 }
 
-/* Somebody is to wait for the next request. mu is held. */
-static void pass_on(struct loop *l)
+/* Where there is no leader, a follower becomes it, or a new thread. mu is held. */
+static void promote_follower(struct loop *l)
 {
-    if (l->waiting)
+    if (l->has_leader)
         return;
     if (atomic_load(&l->over)) {
-        pthread_cond_broadcast(&l->turn);
+        pthread_cond_broadcast(&l->leader_wanted);
     } else if (l->nidle) {
-        pthread_cond_signal(&l->turn);
+        pthread_cond_signal(&l->leader_wanted);
     } else if (!l->ncoming && l->nthreads < l->c.threads) {
         int rc = add_thread(l);
         if (rc)
@@ -156,79 +157,78 @@ void loop_end(struct loop *l)
         return; /* it was written to before */
 }
 
-/* ---- whose turn it is ---- */
+/* ---- leader and followers ---- */
 
-/* Where requests come, one idle thread looks now and then whether somebody waits for them. mu is
- * held. */
-static void idle(struct loop *l)
+/* While requests come, one idle thread checks now and then that there is a leader. mu is held. */
+static void follow(struct loop *l)
 {
-    if (l->watched || l->quiet) {
-        pthread_cond_wait(&l->turn, &l->mu);
+    if (l->watched || l->unwatched) {
+        pthread_cond_wait(&l->leader_wanted, &l->mu);
         return;
     }
     int64_t until = clock_mono_ns() + WATCH_NS;
-    uint64_t taken = l->taken;
+    uint64_t before = l->nrequests;
     l->watched = true;
-    clock_cond_wait(&l->turn, &l->mu, until);
+    clock_cond_wait(&l->leader_wanted, &l->mu, until);
     l->watched = false;
-    l->quiet = l->waiting && taken == l->taken;
+    l->unwatched = l->has_leader && before == l->nrequests;
 }
 
 /* False: it is over, or there are idle threads enough. */
-static bool take_turn(struct loop *l)
+static bool become_leader(struct loop *l)
 {
     pthread_mutex_lock(&l->mu);
     bool stays = l->nidle < IDLE_MAX;
     l->nidle++;
-    while (stays && l->waiting && !atomic_load(&l->over))
-        idle(l);
+    while (stays && l->has_leader && !atomic_load(&l->over))
+        follow(l);
     l->nidle--;
-    bool mine = stays && !l->waiting && !atomic_load(&l->over);
-    tl_dismissed = !mine;
-    l->waiting |= mine;
-    if (!mine)
-        pass_on(l);
+    bool leads = stays && !l->has_leader && !atomic_load(&l->over);
+    tl_dismissed = !leads;
+    l->has_leader |= leads;
+    if (!leads)
+        promote_follower(l);
     pthread_mutex_unlock(&l->mu);
-    return mine;
+    return leads;
 }
 
-/* Is it worth while to look for the next request before sleeping? */
-static bool shall_look(struct luck *luck)
+/* Is it worth while to spin for the next request before sleeping? */
+static bool should_spin(struct spin_stats *stats)
 {
-    if (!luck->skip)
+    if (!stats->skip)
         return true;
-    luck->skip--;
+    stats->skip--;
     return false;
 }
 
-static void looked(struct luck *luck, bool found)
+static void record_spin(struct spin_stats *stats, bool found)
 {
-    luck->misses = found ? 0 : MIN(luck->misses + 1, MISSES_MAX);
-    luck->skip = found ? 0 : (1u << luck->misses) - 1;
+    stats->misses = found ? 0 : MIN(stats->misses + 1, SPIN_MISSES_MAX);
+    stats->skip = found ? 0 : (1u << stats->misses) - 1;
 }
 
 /* A request is taken, or none will come. at_once: it was there already. */
-static void taken(struct loop *l, bool waited, bool at_once, unsigned in_a_row)
+static void request_taken(struct loop *l, bool leads, bool at_once, unsigned in_a_row)
 {
-    tl_row = at_once ? tl_row + 1 : 0;
+    tl_in_a_row = at_once ? tl_in_a_row + 1 : 0;
     pthread_mutex_lock(&l->mu);
-    l->taken++;
-    l->quiet = false;
-    if (waited)
-        l->waiting = false;
-    if (tl_row < in_a_row && l->watched && !l->waiting) {
-        tl_alone = l;
+    l->nrequests++;
+    l->unwatched = false;
+    if (leads)
+        l->has_leader = false;
+    if (tl_in_a_row < in_a_row && l->watched && !l->has_leader) {
+        tl_leaderless = l;
     } else {
-        tl_row = 0;
-        pass_on(l);
+        tl_in_a_row = 0;
+        promote_follower(l);
     }
     pthread_mutex_unlock(&l->mu);
 }
 
-/* Lets others run if there are any. False: there are, so that it is not the time to look around. */
-static bool look_around(int64_t *now_ns)
+/* Lets other threads have the processor. False: they had use for it, so this is no time to spin. */
+static bool spin_once(int64_t *now_ns)
 {
-    for (int i = 0; i < PAUSES; i++)
+    for (int i = 0; i < SPIN_PAUSES; i++)
 #if defined(__x86_64__) || defined(__i386__)
         __builtin_ia32_pause();
 #else
@@ -240,16 +240,16 @@ static bool look_around(int64_t *now_ns)
     return *now_ns - before_ns < BUSY_NS;
 }
 
-/* Waits, as the one who does, for a request. */
-static ssize_t wait_for_request(struct loop *l, void *buf, size_t len, bool *at_once)
+/* Waits for a request, as the leader. */
+static ssize_t lead(struct loop *l, void *buf, size_t len, bool *at_once)
 {
     int64_t began = clock_mono_ns(), now = began;
-    bool look = l->may_look && l->near && shall_look(&l->luck), looks = look, slept = false;
+    bool spin = l->may_spin && l->came_soon && should_spin(&l->spins), spins = spin, slept = false;
     ssize_t n;
     while ((n = read(l->c.fd, buf, len)) < 0 && errno == EAGAIN && !atomic_load(&l->over)) {
         *at_once = false;
-        if (looks) {
-            looks = look_around(&now) && now - began < LOOK_NS;
+        if (spins) {
+            spins = spin_once(&now) && now - began < SPIN_NS;
             continue;
         }
         struct pollfd fds[] = {
@@ -258,82 +258,82 @@ static ssize_t wait_for_request(struct loop *l, void *buf, size_t len, bool *at_
         now = clock_mono_ns();
         slept = true;
     }
-    if (look)
-        looked(&l->luck, !slept);
-    l->near = now - began < NEAR_NS;
+    if (spin)
+        record_spin(&l->spins, !slept);
+    l->came_soon = now - began < SPIN_IF_WITHIN_NS;
     return n;
 }
 
-/* Looks for the request that an answer often brings about, for a thread that has just given one and
- * need not wait for the next: the one that waits may be asleep, and slow to wake. */
-static ssize_t look_after(struct loop *l, void *buf, size_t len)
+/* Spins for the request that an answer often brings about, in a thread that has just given one and
+ * is not the leader: the leader may be asleep, and slow to wake. */
+static ssize_t spin_after_reply(struct loop *l, void *buf, size_t len)
 {
     int64_t began = clock_mono_ns(), now = began;
     ssize_t n = -1;
     pthread_mutex_lock(&l->mu);
-    bool look = l->may_look && l->waiting && !l->looking && shall_look(&l->after);
-    l->looking |= look;
+    bool spin = l->may_spin && l->has_leader && !l->spinning && should_spin(&l->reply_spins);
+    l->spinning |= spin;
     pthread_mutex_unlock(&l->mu);
     errno = EAGAIN;
-    if (!look)
+    if (!spin)
         return -1;
-    while (look_around(&now) && now - began < LOOK_NS && (n = read(l->c.fd, buf, len)) < 0
+    while (spin_once(&now) && now - began < SPIN_NS && (n = read(l->c.fd, buf, len)) < 0
         && errno == EAGAIN)
         continue;
     int saved = n < 0 && errno != EAGAIN ? errno : EAGAIN;
     pthread_mutex_lock(&l->mu);
-    l->looking = false;
-    looked(&l->after, n >= 0);
+    l->spinning = false;
+    record_spin(&l->reply_spins, n >= 0);
     pthread_mutex_unlock(&l->mu);
     errno = saved;
     return n;
 }
 
-/* While it worked on a request nobody waited, and nobody need have begun to. */
-static bool retake_turn(struct loop *l)
+/* True: there was no leader while this thread worked on a request, and it leads again. */
+static bool resume_leading(struct loop *l)
 {
-    if (!tl_alone)
+    if (!tl_leaderless)
         return false;
-    tl_alone = NULL;
+    tl_leaderless = NULL;
     pthread_mutex_lock(&l->mu);
-    bool mine = !l->waiting;
-    l->waiting = true;
+    bool leads = !l->has_leader;
+    l->has_leader = true;
     pthread_mutex_unlock(&l->mu);
-    return mine;
+    return leads;
 }
 
 bool loop_dismissed(void) { return tl_dismissed; }
 
 ssize_t loop_read(struct loop *l, void *buf, size_t len)
 {
-    bool waited = retake_turn(l), at_once = true;
-    ssize_t n = waited ? -1 : read(l->c.fd, buf, len);
-    if (!waited && n < 0 && errno == EAGAIN) {
-        n = look_after(l, buf, len);
+    bool leads = resume_leading(l), at_once = true;
+    ssize_t n = leads ? -1 : read(l->c.fd, buf, len);
+    if (!leads && n < 0 && errno == EAGAIN) {
+        n = spin_after_reply(l, buf, len);
         at_once = false;
     }
-    if (waited || (n < 0 && errno == EAGAIN)) {
-        waited = waited || take_turn(l);
-        if (waited)
-            n = wait_for_request(l, buf, len, &at_once);
-        if (!waited || atomic_load(&l->over))
+    if (leads || (n < 0 && errno == EAGAIN)) {
+        leads = leads || become_leader(l);
+        if (leads)
+            n = lead(l, buf, len, &at_once);
+        if (!leads || atomic_load(&l->over))
             errno = EINTR;
     }
-    if (n < 0 && !waited)
+    if (n < 0 && !leads)
         return n;
     int saved = errno;
-    taken(l, waited, at_once, n > 0 ? l->c.in_a_row(buf, (size_t)n) : 0);
+    request_taken(l, leads, at_once, n > 0 ? l->c.in_a_row(buf, (size_t)n) : 0);
     errno = saved;
     return n;
 }
 
 void loop_will_block(void)
 {
-    struct loop *l = tl_alone;
+    struct loop *l = tl_leaderless;
     if (!l)
         return;
-    tl_alone = NULL;
+    tl_leaderless = NULL;
     pthread_mutex_lock(&l->mu);
-    pass_on(l);
+    promote_follower(l);
     pthread_mutex_unlock(&l->mu);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop — the threads that read requests from /dev/fuse, and which of them waits for the next one.
- * To wake a thread on another processor costs more than most requests do (some 5 µs, in virtual
- * machines 50 and more), so one thread alone waits; it looks for the next request for a while
- * before it sleeps, where the last ones came quickly; and what is answered at once is answered by
- * that thread, which is back before anybody else would be awake. Whatever may take longer passes
- * the waiting on first; the thread that has given such an answer looks for the next request for a
- * moment, too, as the one that waits may be asleep by then. The fd must be O_NONBLOCK. Threads:
- * any. Locks: loop.mu, a leaf. */
+/* loop — the threads that read requests from /dev/fuse: Leader/Followers. To wake a thread on
+ * another processor costs more than most requests do (some 5 µs, in virtual machines 50 and more),
+ * so one thread alone, the leader, waits for the next request. It spins for a while before it
+ * sleeps where the last requests came quickly, and answers by itself what is answered at once: it
+ * leads again before a follower would be awake. A thread whose request may take longer promotes a
+ * follower first (loop_will_block); when it has answered, it spins for a moment, too, as the leader
+ * may be asleep by then. The fd must be O_NONBLOCK. Threads: any. Locks: loop.mu, a leaf. */
 #ifndef MILLRACE_FUSE_SESSION_LOOP_H
 #define MILLRACE_FUSE_SESSION_LOOP_H
 
@@ -22,8 +21,9 @@ struct loop_conf {
     int fd;                   /* borrowed */
     unsigned threads;         /* at most */
     void (*work)(void *user); /* a thread's work: loop_read() and the answer, until it fails */
-    /* How many such requests, that were there one after the other, a thread answers before it wants
-     * company; 0: it wants it at once. Those that take long after all say loop_will_block(). */
+    /* How many such requests, that were there one after the other, a leader answers before it
+     * promotes a follower; 0: it does so at once. Those that take long after all say
+     * loop_will_block(). */
     unsigned (*in_a_row)(const void *request, size_t len);
     void *user;
 };
@@ -36,8 +36,8 @@ void loop_free(struct loop *l);
 /* The next request. -1 with errno: of read(), or EINTR, if this thread is to end. */
 ssize_t loop_read(struct loop *l, void *buf, size_t len);
 bool loop_dismissed(void); /* this thread is to end */
-/* The request that this thread works on takes longer: let somebody else wait for the next one. Of
- * no effect in other threads. */
+/* The request that this thread works on takes longer: another thread leads meanwhile. Of no effect
+ * in threads of others. */
 void loop_will_block(void);
 
 #endif
