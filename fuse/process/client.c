@@ -439,7 +439,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
         .unmounted = gone,
         .user = c,
         .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
-    struct session *s = session_new(&sc, &c->fs, &e);
+    struct session *s = c->fs.session = session_new(&sc, &fs_ops, &c->fs, &e);
     if (!s || inval_start(c->fs.inval, fd, &e))
         return fail(c, "StoreError", &e, CLIENT_BROKEN);
     running = s;

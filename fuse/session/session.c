@@ -2,7 +2,6 @@
 #define FUSE_USE_VERSION 314
 #include "fuse/session/session.h"
 
-#include "fuse/ops/fs.h"
 #include "fuse/session/init.h"
 #include "fuse/session/loop.h"
 #include "lib/base/log.h"
@@ -39,31 +38,25 @@ struct session {
     bool replay, swallow;
     _Atomic bool answered;      /* INIT */
     struct session_offer offer; /* the kernel's INIT */
-    _Atomic bool passthrough;
     _Atomic bool unmounted;
 };
 
+static struct session *the_session; /* libfuse gives its hooks what the operations get */
 static __thread int32_t tl_backing;
 static __thread bool tl_resent;
 
-static void note_init(struct session *s, const void *buf, size_t len)
-{
-    session_offer_read(&s->offer, buf, len);
-    if (s->c.stack_depth && session_offer_passthrough(&s->offer))
-        atomic_store(&s->passthrough, true);
-}
-
 static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
 {
-    struct session *s = ((struct fs *)user)->session;
+    struct session *s = the_session;
+    (void)fd;
+    (void)user;
     if (s->replay) {
         s->replay = false;
         s->swallow = true;
         memcpy(buf, s->c.init, s->c.init_len);
-        note_init(s, buf, s->c.init_len);
+        session_offer_read(&s->offer, buf, s->c.init_len);
         return (ssize_t)s->c.init_len;
     }
-    (void)fd;
     ssize_t n = loop_read(s->loop, buf, len);
     if (n < 0 && errno == ENODEV) {
         atomic_store(&s->unmounted, true);
@@ -76,13 +69,13 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
     tl_resent = (h->unique & UNIQUE_RESENT) != 0;
     tl_backing = 0;
     if (h->opcode == FUSE_INIT && !atomic_load(&s->answered)) {
-        note_init(s, buf, (size_t)n);
+        session_offer_read(&s->offer, buf, (size_t)n);
         s->c.save_init(s->c.user, buf, (size_t)n);
     }
     return n;
 }
 
-#define QUICK 8 /* each takes less time than waking somebody */
+#define QUICK_IN_A_ROW 8 /* each takes less time than waking a follower */
 
 static unsigned in_a_row(const void *request, size_t len)
 {
@@ -98,8 +91,8 @@ static unsigned in_a_row(const void *request, size_t len)
     case FUSE_RELEASEDIR:
     case FUSE_STATFS:
     case FUSE_INTERRUPT:
-        return QUICK;
-    /* bytes in memory are copied at once; but others need not stand in line for that */
+        return QUICK_IN_A_ROW;
+    /* bytes in memory are copied at once, but other requests need not wait for that */
     case FUSE_READ:
         return 1;
     default:
@@ -107,7 +100,7 @@ static unsigned in_a_row(const void *request, size_t len)
     }
 }
 
-static void serve(void *user)
+static void answer_requests(void *user)
 {
     struct session *s = user;
     struct fuse_buf buf = {0};
@@ -136,7 +129,8 @@ static size_t total(const struct iovec *iov, int n)
 
 static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
 {
-    struct session *s = ((struct fs *)user)->session;
+    struct session *s = the_session;
+    (void)user;
     struct fuse_out_header *h = iov[0].iov_base;
     if (s->swallow) {
         s->swallow = false;
@@ -162,11 +156,10 @@ void session_pass_through(int32_t backing_id) { tl_backing = backing_id; }
 
 bool session_resent(void) { return tl_resent; }
 
-bool session_has_passthrough(const struct session *s) { return atomic_load(&s->passthrough); }
-
 bool session_unmounted(const struct session *s) { return atomic_load(&s->unmounted); }
 
-struct session *session_new(const struct session_conf *conf, struct fs *fs, struct err *e)
+struct session *session_new(
+    const struct session_conf *conf, const struct fuse_lowlevel_ops *ops, void *fs, struct err *e)
 {
     static const struct fuse_custom_io io = {.writev = hook_writev, .read = hook_read};
     char name[] = "millrace";
@@ -178,19 +171,19 @@ struct session *session_new(const struct session_conf *conf, struct fs *fs, stru
         return NULL;
     }
     s->c = *conf;
-    s->loop = loop_new(
-        &(struct loop_conf){conf->fd, conf->threads ? conf->threads : 64, serve, in_a_row, s}, e);
+    s->loop = loop_new(&(struct loop_conf){conf->fd, conf->threads ? conf->threads : 64,
+                           answer_requests, in_a_row, s},
+        e);
     if (!s->loop) {
         free(s);
         return NULL;
     }
-    fs->session = s;
-    s->se = fuse_session_new(&args, &fs_ops, sizeof fs_ops, fs);
+    the_session = s;
+    s->se = fuse_session_new(&args, ops, sizeof *ops, fs);
     fuse_opt_free_args(&args);
     if (!s->se || fuse_session_custom_io(s->se, &io, conf->fd)) {
         err_set(e, ERR_FATAL, "libfuse refuses to make a session");
         session_free(s);
-        fs->session = NULL;
         return NULL;
     }
     return s;
@@ -198,7 +191,7 @@ struct session *session_new(const struct session_conf *conf, struct fs *fs, stru
 
 /* Takes a session over: libfuse gets the INIT that was answered long ago, the kernel sends again
  * what was not answered. */
-static int resume(struct session *s, struct err *e)
+static int replay_init(struct session *s, struct err *e)
 {
     struct fuse_buf buf = {0};
     s->replay = true;
@@ -218,7 +211,7 @@ static int resume(struct session *s, struct err *e)
 
 int session_run(struct session *s, struct err *e)
 {
-    if (s->c.init_len && resume(s, e))
+    if (s->c.init_len && replay_init(s, e))
         return -1;
     int flags = fcntl(s->c.fd, F_GETFL); /* who sleeps does so in poll() */
     if (flags < 0 || fcntl(s->c.fd, F_SETFL, flags | O_NONBLOCK))
@@ -242,6 +235,7 @@ void session_free(struct session *s)
     if (s->se)
         fuse_session_destroy(s->se);
     loop_free(s->loop);
+    the_session = NULL;
     free(s);
 }
 

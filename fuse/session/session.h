@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session — the FUSE connection: libfuse's low-level session over an fd that somebody else opened
- * and mounted, so that it can be taken over from a process that died. What libfuse 3.14 does not
- * know is added to its replies on their way to the kernel: parallel lookups, passthrough,
+/* session — the FUSE connection: libfuse's low-level session over an fd that another process
+ * opened and mounted, so that it can be taken over from a process that died. What libfuse 3.14 does
+ * not know is added to its replies on their way to the kernel: parallel lookups, passthrough,
  * resending; each only if the kernel offered it. */
 #ifndef MILLRACE_FUSE_SESSION_SESSION_H
 #define MILLRACE_FUSE_SESSION_SESSION_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct fs;
+struct fuse_lowlevel_ops;
 struct session; /* opaque */
 
 struct session_conf {
@@ -27,19 +27,19 @@ struct session_conf {
     void (*save_init)(void *user, const void *init, size_t len);
     /* INIT is answered, or was before */
     void (*serving)(void *user);
-    /* nobody waits for an answer any more; perhaps called again */
+    /* no caller waits for an answer any more; perhaps called again */
     void (*unmounted)(void *user);
     void *user;
 };
-/* One a process. */
-struct session *session_new(const struct session_conf *conf, struct fs *fs, struct err *e);
+/* One a process. fs: what the operations get as fuse_req_userdata(). */
+struct session *session_new(
+    const struct session_conf *conf, const struct fuse_lowlevel_ops *ops, void *fs, struct err *e);
 int session_run(struct session *s, struct err *e); /* 0: unmounted, or told to end */
 /* ends session_run(); async-signal-safe when the signal interrupts the main thread */
 void session_exit(struct session *s);
 bool session_unmounted(const struct session *s);
 void session_free(struct session *s);
 
-bool session_has_passthrough(const struct session *s); /* the kernel agreed */
 /* The OPEN that this thread answers next is passed through to the backing file with this id. */
 void session_pass_through(int32_t backing_id);
 /* the request this thread works on may have been done already by a process that was killed */
