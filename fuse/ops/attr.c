@@ -19,7 +19,7 @@ static void let_it_ask(struct fs *fs, const struct inode *n)
     if (fs->sealed && tree_is_old(fs->tree, n)
         && atomic_exchange(&told[n->ino % 64], listing) != listing) {
         loop_will_block();
-        session_inval_dir(fs->session, n->ino);
+        session_invalidate_dir(fs->session, n->ino);
     }
 }
 

@@ -13,7 +13,6 @@
 
 #include <sys/stat.h>
 
-struct inval;
 struct stalls;
 struct status;
 
@@ -29,7 +28,6 @@ struct fs {
     double absence;               /* … and that a name is absent */
     /* the kernel opens files and directories without asking, see profile.h */
     bool sealed;
-    struct inval *inval;
     struct hints *hints;
     struct stalls *stalls;
     struct habit habit; /* of those who list */

@@ -56,6 +56,7 @@ struct client {
     struct walk *walk;
     struct sweep *sweep;
     struct backings *backings; /* NULL: no passthrough */
+    struct invalidator *invalidator;
     struct fs fs;
     struct uploader *uploader;
     char *stage_dir, *index_path;
@@ -329,15 +330,15 @@ static int build(struct client *c, bool resume, struct err *e)
         .gid = (uint32_t)choose(c->o->gid, c->keeper ? 0 : getgid())};
     ic.identity = identity(c->conf, ic.uid, ic.gid);
     ic.nmounts = (unsigned)c->conf->nmounts;
-    if (!(fs->inodes = inodes_open(&ic, &fresh, e)) || !(fs->inval = inval_new(e)))
+    if (!(fs->inodes = inodes_open(&ic, &fresh, e)) || !(c->invalidator = invalidator_new(e)))
         return -1;
     struct tree_conf tc = {.conf = c->conf,
         .inodes = fs->inodes,
         .stores = c->stores,
         .sync_ns = sync,
-        .changed = inval_add,
+        .changed = invalidator_add,
         .will_block = loop_will_block,
-        .user = fs->inval};
+        .user = c->invalidator};
     if (!(fs->tree = tree_new(&tc, e)))
         return -1;
     struct files_conf fc = {.inodes = fs->inodes,
@@ -440,7 +441,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
         .user = c,
         .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = c->fs.session = session_new(&sc, &fs_ops, &c->fs, &e);
-    if (!s || inval_start(c->fs.inval, fd, &e))
+    if (!s || invalidator_start(c->invalidator, fd, &e))
         return fail(c, "StoreError", &e, CLIENT_BROKEN);
     running = s;
     mask_signals(SIG_UNBLOCK);
@@ -467,7 +468,7 @@ static void tear_down(struct client *c)
     sweep_free(c->sweep);
     files_free(c->fs.files);
     backings_free(c->backings); /* through the session or the keeper */
-    inval_stop(c->fs.inval);
+    invalidator_stop(c->invalidator);
     session_free(c->fs.session);
     tree_free(c->fs.tree);
     stalls_free(c->fs.stalls);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/session/invalidate.h"
 
-#include "fuse/index/index.h"
 #include "lib/base/log.h"
 
 #include <errno.h>
@@ -17,24 +16,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROOM (1 << 20) /* bytes of the pipe, if the kernel allows them */
+#define PIPE_BYTES (1 << 20) /* if the kernel allows them */
 
-struct record { /* of one size: a helper that is killed leaves no part of one to the next */
+struct invalidation { /* of one size: a helper that is killed leaves no part of one to the next */
     uint64_t dir;
-    char name[INODE_NAME_MAX + 1];
+    char name[NAME_MAX + 1];
 };
-_Static_assert(sizeof(struct record) <= PIPE_BUF, "a record is written at once or not at all");
+_Static_assert(
+    sizeof(struct invalidation) <= PIPE_BUF, "a record is written at once or not at all");
 
-struct inval {
+struct invalidator {
     pthread_mutex_t mu;
     int in, out;  /* of the pipe: the helper's end, kept for the next one; ours */
-    int fuse_fd;  /* mu; -1 before inval_start */
+    int fuse_fd;  /* mu; -1 before invalidator_start */
     pid_t helper; /* mu; 0: none */
 };
 
 /* -- the helper: no locks and no memory of the process that it was copied from --------------- */
 
-static void tell_entry(int fuse_fd, const struct record *r, size_t len)
+static void notify_entry(int fuse_fd, const struct invalidation *r, size_t len)
 {
     struct {
         struct fuse_out_header h;
@@ -45,10 +45,10 @@ static void tell_entry(int fuse_fd, const struct record *r, size_t len)
     m.h = (struct fuse_out_header){.len = (uint32_t)size, .error = FUSE_NOTIFY_INVAL_ENTRY};
     memcpy(m.name, r->name, len);
     if (write(fuse_fd, &m, size) < 0)
-        return; /* nobody's concern, see inval.h */
+        return; /* no matter, see invalidate.h */
 }
 
-static void tell_dir(int fuse_fd, uint64_t dir)
+static void notify_dir(int fuse_fd, uint64_t dir)
 {
     struct {
         struct fuse_out_header h;
@@ -60,9 +60,9 @@ static void tell_dir(int fuse_fd, uint64_t dir)
 
 /* Has the files that it needs and no others: what the serving process has locked is free when that
  * ends. */
-static _Noreturn void help(int in, int fuse_fd)
+static _Noreturn void helper_main(int in, int fuse_fd)
 {
-    struct record r;
+    struct invalidation r;
     prctl(PR_SET_NAME, "millrace-inval");
     if (dup2(in, STDIN_FILENO) < 0 || dup2(fuse_fd, STDOUT_FILENO) < 0)
         _exit(1);
@@ -72,9 +72,9 @@ static _Noreturn void help(int in, int fuse_fd)
     while (read(STDIN_FILENO, &r, sizeof r) == (ssize_t)sizeof r) {
         size_t len = strnlen(r.name, sizeof r.name - 1);
         if (len)
-            tell_entry(STDOUT_FILENO, &r, len);
+            notify_entry(STDOUT_FILENO, &r, len);
         else
-            tell_dir(STDOUT_FILENO, r.dir);
+            notify_dir(STDOUT_FILENO, r.dir);
     }
     _exit(0);
 }
@@ -82,14 +82,14 @@ static _Noreturn void help(int in, int fuse_fd)
 /* -- the serving process --------------------------------------------------------------------- */
 
 /* v->mu is held. */
-static int start(struct inval *v)
+static int start_helper(struct invalidator *v)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     if (pid == 0)
-        help(v->in, v->fuse_fd);
+        helper_main(v->in, v->fuse_fd);
     int saved = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     v->helper = pid > 0 ? pid : 0;
@@ -97,26 +97,26 @@ static int start(struct inval *v)
     return pid > 0 ? 0 : -1;
 }
 
-/* Nobody reads the pipe any more if the helper was killed. v->mu is held. */
-static void look_after_helper(struct inval *v)
+/* If the helper was killed, the pipe has no reader. v->mu is held. */
+static void restart_helper(struct invalidator *v)
 {
     if (v->fuse_fd < 0 || (v->helper && waitpid(v->helper, NULL, WNOHANG) == 0))
         return;
-    if (start(v))
+    if (start_helper(v))
         log_kv(LOG_WARN, "what changed in the store is seen later: no process to tell the kernel",
             "error", strerror(errno), NULL);
 }
 
-void inval_add(void *inval, uint64_t dir, const char *name)
+void invalidator_add(void *invalidator, uint64_t dir, const char *name)
 {
-    struct inval *v = inval;
-    struct record r = {.dir = dir};
+    struct invalidator *v = invalidator;
+    struct invalidation r = {.dir = dir};
     size_t len = strlen(name);
     if (len >= sizeof r.name)
         return; /* no name of ours */
     memcpy(r.name, name, len);
     pthread_mutex_lock(&v->mu);
-    look_after_helper(v);
+    restart_helper(v);
     ssize_t n = write(v->out, &r, sizeof r);
     pthread_mutex_unlock(&v->mu);
     if (n < 0 && errno != EAGAIN)
@@ -124,38 +124,40 @@ void inval_add(void *inval, uint64_t dir, const char *name)
             strerror(errno), NULL);
 }
 
-struct inval *inval_new(struct err *e)
+struct invalidator *invalidator_new(struct err *e)
 {
     int p[2];
-    struct inval *v = calloc(1, sizeof *v);
+    struct invalidator *v = calloc(1, sizeof *v);
     if (!v || pipe2(p, O_CLOEXEC)) {
         err_sys(e, v ? errno : ENOMEM, "queue of invalidations");
         free(v);
         return NULL;
     }
-    *v = (struct inval){.in = p[0], .out = p[1], .fuse_fd = -1};
+    *v = (struct invalidator){.in = p[0], .out = p[1], .fuse_fd = -1};
     pthread_mutex_init(&v->mu, NULL);
-    if (fcntl(v->out, F_SETPIPE_SZ, ROOM) < 0)
+    if (fcntl(v->out, F_SETPIPE_SZ, PIPE_BYTES) < 0)
         log_kv(LOG_DEBUG, "a small queue of invalidations", "error", strerror(errno), NULL);
     int flags = fcntl(v->out, F_GETFL);
     if (flags < 0 || fcntl(v->out, F_SETFL, flags | O_NONBLOCK)) {
         err_sys(e, errno, "queue of invalidations");
-        inval_stop(v);
+        invalidator_stop(v);
         return NULL;
     }
     return v;
 }
 
-int inval_start(struct inval *v, int fuse_fd, struct err *e)
+int invalidator_start(struct invalidator *v, int fuse_fd, struct err *e)
 {
     pthread_mutex_lock(&v->mu);
     v->fuse_fd = fuse_fd;
-    int rc = start(v) ? err_sys(e, errno, "start the process that tells the kernel of changes") : 0;
+    int rc = start_helper(v)
+        ? err_sys(e, errno, "start the process that tells the kernel of changes")
+        : 0;
     pthread_mutex_unlock(&v->mu);
     return rc;
 }
 
-void inval_stop(struct inval *v)
+void invalidator_stop(struct invalidator *v)
 {
     if (!v)
         return;

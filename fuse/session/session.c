@@ -239,7 +239,7 @@ void session_free(struct session *s)
     free(s);
 }
 
-void session_inval_dir(struct session *s, uint64_t dir)
+void session_invalidate_dir(struct session *s, uint64_t dir)
 {
     int rc = fuse_lowlevel_notify_inval_inode(s->se, dir, 0, 0);
     if (rc && rc != -ENOENT && rc != -ENOTCONN)

@@ -45,7 +45,7 @@ void session_pass_through(int32_t backing_id);
 /* the request this thread works on may have been done already by a process that was killed */
 bool session_resent(void);
 /* Tells the kernel that it must read that directory again; waits for nothing. */
-void session_inval_dir(struct session *s, uint64_t dir);
+void session_invalidate_dir(struct session *s, uint64_t dir);
 /* By our own right (CAP_SYS_ADMIN). */
 int session_backing_open(struct session *s, int fd, int32_t *id, struct err *e);
 void session_backing_close(struct session *s, int32_t id);

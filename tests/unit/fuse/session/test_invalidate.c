@@ -19,7 +19,7 @@
 
 /* A pipe in the place of /dev/fuse. */
 struct world {
-    struct inval *v;
+    struct invalidator *v;
     int kernel, fuse_fd;
 };
 
@@ -37,7 +37,7 @@ static struct world world_new(void)
     int p[2];
     struct err e = ERR_INIT;
     assert_int_equal(pipe2(p, O_CLOEXEC), 0);
-    struct world w = {inval_new(&e), p[0], p[1]};
+    struct world w = {invalidator_new(&e), p[0], p[1]};
     assert_non_null(w.v);
     return w;
 }
@@ -45,14 +45,14 @@ static struct world world_new(void)
 static void start(struct world *w)
 {
     struct err e = ERR_INIT;
-    assert_int_equal(inval_start(w->v, w->fuse_fd, &e), 0);
+    assert_int_equal(invalidator_start(w->v, w->fuse_fd, &e), 0);
 }
 
 /* Everybody has gone who could write to it: the helper has ended. */
 static void world_free(struct world *w)
 {
     char c;
-    inval_stop(w->v);
+    invalidator_stop(w->v);
     close(w->fuse_fd);
     while (read(w->kernel, &c, 1) > 0)
         continue;
@@ -111,12 +111,12 @@ static void test_messages(void **state)
     memset(too_long, 'n', sizeof too_long - 1);
     longest[sizeof longest - 1] = too_long[sizeof too_long - 1] = '\0';
     struct world w = world_new();
-    inval_add(w.v, 7, "before the start");
+    invalidator_add(w.v, 7, "before the start");
     start(&w);
-    inval_add(w.v, UINT64_C(1) << 40, longest);
-    inval_add(w.v, 8, too_long);
-    inval_add(w.v, 9, "");
-    inval_add(w.v, 10, "a");
+    invalidator_add(w.v, UINT64_C(1) << 40, longest);
+    invalidator_add(w.v, 8, too_long);
+    invalidator_add(w.v, 9, "");
+    invalidator_add(w.v, 10, "a");
     assert_entry(&w, 7, "before the start");
     assert_entry(&w, UINT64_C(1) << 40, longest);
     struct message m = next(&w);
@@ -136,10 +136,10 @@ static void test_never_blocks(void **state)
     char name[16];
     for (int i = 0; i < MANY; i++) { /* nobody reads them */
         snprintf(name, sizeof name, "%d", i);
-        inval_add(w.v, 1, name);
+        invalidator_add(w.v, 1, name);
     }
     start(&w);
-    inval_add(w.v, 2, "dropped, too, or the last");
+    invalidator_add(w.v, 2, "dropped, too, or the last");
     int n = 0;
     for (; n < 200; n++) { /* what there was room for came in order */
         snprintf(name, sizeof name, "%d", n);
@@ -173,7 +173,7 @@ static void test_has_no_other_files(void **state)
     (void)state;
     struct world w = world_new();
     start(&w);
-    inval_add(w.v, 1, "a");
+    invalidator_add(w.v, 1, "a");
     assert_entry(&w, 1, "a");
     assert_int_equal(fds_of(helper()), 2);
     world_free(&w);
@@ -187,14 +187,14 @@ static void test_helper_is_replaced(void **state)
     for (int i = 0; i < 3; i++) {
         pid_t pid = helper();
         assert_true(pid > 0);
-        inval_add(w.v, 1, "a");
+        invalidator_add(w.v, 1, "a");
         assert_entry(&w, 1, "a");
         assert_int_equal(kill(pid, SIGKILL), 0);
         /* its files are closed some time before that: what is added between the two waits for the
          * next */
         siginfo_t dead;
         assert_int_equal(waitid(P_PID, (id_t)pid, &dead, WEXITED | WNOWAIT), 0);
-        inval_add(w.v, 2, "b");
+        invalidator_add(w.v, 2, "b");
         assert_entry(&w, 2, "b");
         assert_int_not_equal(helper(), pid);
     }
