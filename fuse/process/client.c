@@ -37,7 +37,7 @@
 #define SYNC_READ_ONLY_NS (600 * NS_PER_S)
 #define SYNC_WRITABLE_NS  (60 * NS_PER_S)
 #define READ_AHEAD_KB     1024
-#define KEEPER_BACKINGS   16000 /* it takes 16384, unless it is told otherwise */
+#define PLUGIN_BACKINGS   16000 /* it takes 16384, unless it is told otherwise */
 #define OWN_BACKINGS      32768
 /* of the cache: what the kernel may hold open of files that were evicted */
 #define BACKINGS_SHARE  20
@@ -49,8 +49,8 @@ struct client {
     int ready_fd, lock_fd; /* -1: none */
     struct conf *conf;
     struct status *status;
-    struct keeper *keeper; /* NULL without a socket */
-    struct store **stores; /* conf->nmounts */
+    struct handoff_client *handoff; /* NULL without a socket */
+    struct store **stores;          /* conf->nmounts */
     struct peers *peers;
     struct cache *cache;
     struct walk *walk;
@@ -109,9 +109,9 @@ static enum client_exit fail(
     mask_signals(SIG_UNBLOCK);
     log_kv(LOG_ERROR, "cannot serve", "reason", reason, "error", e->msg, NULL);
     status_fail(c->status, reason, e->msg);
-    if (!c->keeper)
+    if (!c->handoff)
         return code;
-    keeper_failed(c->keeper, e->msg);
+    handoff_client_failed(c->handoff, e->msg);
     while (!stopping)
         nap(3600 * NS_PER_S);
     return CLIENT_DONE;
@@ -144,7 +144,7 @@ static int lock_dir(struct client *c, struct err *e)
     while (flock(c->lock_fd, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_sys(e, errno, "lock %s", path);
-        if (stopping || (!c->keeper && clock_mono_ns() > until))
+        if (stopping || (!c->handoff && clock_mono_ns() > until))
             return err_set(e, ERR_CONFLICT,
                 "the cache directory %s is used by another mount; unmount that, or use --cache-dir",
                 c->o->cache_dir);
@@ -190,17 +190,17 @@ static int wait_for_stores(struct client *c, struct err *e)
     for (int64_t wait = CHECK_FIRST_NS; !stopping; wait = MIN(wait * 2, CHECK_LAST_NS)) {
         if (check_stores(c, e) == 0) {
             status_ready(c->status);
-            if (c->keeper)
-                keeper_failed(c->keeper, "");
+            if (c->handoff)
+                handoff_client_failed(c->handoff, "");
             return 0;
         }
-        if (!c->keeper)
+        if (!c->handoff)
             return -1;
         if (strcmp(last, e->msg) != 0)
             log_kv(LOG_ERROR, "a store cannot be used; it is looked at again", "reason",
                 store_reason(e), "error", e->msg, NULL);
         snprintf(last, sizeof last, "%s", e->msg);
-        keeper_failed(c->keeper, e->msg);
+        handoff_client_failed(c->handoff, e->msg);
         nap(wait);
     }
     return err_set(e, ERR_RETRY, "told to end");
@@ -209,7 +209,7 @@ static int wait_for_stores(struct client *c, struct err *e)
 /* May the kernel read files by itself, from our copy? */
 static bool may_pass_through(const struct client *c)
 {
-    return !c->fs.sealed && (c->keeper || geteuid() == 0);
+    return !c->fs.sealed && (c->handoff || geteuid() == 0);
 }
 
 static bool all_read_only(const struct conf *conf)
@@ -252,17 +252,18 @@ static void own_backing_close(void *user, int32_t id)
     session_backing_close(((struct client *)user)->fs.session, id);
 }
 
-/* Who may register files with the kernel: the keeper, or ourselves as root. */
+/* The node plugin may register files with the kernel, or this process as root. */
 static int make_backings(struct client *c, bool resume, struct err *e)
 {
     struct cache_stats cs;
     struct backing_ops ops = {own_backing_open, own_backing_close, c};
     if (!may_pass_through(c))
         return 0;
-    if (c->keeper)
-        ops = (struct backing_ops){keeper_backing_open, keeper_backing_close, c->keeper};
+    if (c->handoff)
+        ops = (struct backing_ops){
+            handoff_client_backing_open, handoff_client_backing_close, c->handoff};
     cache_stats(c->cache, &cs);
-    c->backings = backings_new(&ops, c->fs.inodes, c->keeper ? KEEPER_BACKINGS : OWN_BACKINGS,
+    c->backings = backings_new(&ops, c->fs.inodes, c->handoff ? PLUGIN_BACKINGS : OWN_BACKINGS,
         cs.capacity_bytes / BACKINGS_SHARE);
     if (!c->backings)
         return err_sys(e, ENOMEM, "table of backing files");
@@ -326,8 +327,8 @@ static int build(struct client *c, bool resume, struct err *e)
         .resume = resume,
         .dir_mode = fs->dir_mode,
         .file_mode = fs->file_mode,
-        .uid = (uint32_t)choose(c->o->uid, c->keeper ? 0 : getuid()),
-        .gid = (uint32_t)choose(c->o->gid, c->keeper ? 0 : getgid())};
+        .uid = (uint32_t)choose(c->o->uid, c->handoff ? 0 : getuid()),
+        .gid = (uint32_t)choose(c->o->gid, c->handoff ? 0 : getgid())};
     ic.identity = identity(c->conf, ic.uid, ic.gid);
     ic.nmounts = (unsigned)c->conf->nmounts;
     if (!(fs->inodes = inodes_open(&ic, &fresh, e)) || !(c->invalidator = invalidator_new(e)))
@@ -359,7 +360,8 @@ static int build(struct client *c, bool resume, struct err *e)
         || !(c->uploader = uploader_start(fs->files, c->stores, resume, e)))
         return -1;
     fs->hints = hints_new(fs, c->o->cache_dir);
-    fs->stalls = c->keeper ? stalls_new(keeper_caller, c->keeper) : stalls_new(own_caller, NULL);
+    fs->stalls = c->handoff ? stalls_new(handoff_client_caller, c->handoff)
+                            : stalls_new(own_caller, NULL);
     status_data(
         c->status, &(struct status_sources){c->cache, c->peers, fs->inodes, fs->hints, fs->stalls});
     status_profile(c->status, fs->sealed, c->backings);
@@ -369,8 +371,8 @@ static int build(struct client *c, bool resume, struct err *e)
 static void save_init(void *user, const void *init, size_t len)
 {
     struct client *c = user;
-    if (c->keeper) {
-        keeper_init(c->keeper, init, len);
+    if (c->handoff) {
+        handoff_client_init(c->handoff, init, len);
     } else if (len <= KEEP_INIT_MAX) {
         memcpy(c->shared->init, init, len);
         atomic_store(&c->shared->init_len, (uint32_t)len);
@@ -407,8 +409,8 @@ static void serving(void *user)
 {
     struct client *c = user;
     status_serving(c->status, true);
-    if (c->keeper)
-        keeper_serving(c->keeper); /* who does the same for its mounts */
+    if (c->handoff)
+        handoff_client_serving(c->handoff); /* the plugin does the same for its mounts */
     else
         read_ahead(c->o->mountpoint);
     if (c->ready_fd >= 0) {
@@ -467,7 +469,7 @@ static void tear_down(struct client *c)
     walk_stop(c->walk);
     sweep_free(c->sweep);
     files_free(c->fs.files);
-    backings_free(c->backings); /* through the session or the keeper */
+    backings_free(c->backings); /* through the session or the node plugin */
     invalidator_stop(c->invalidator);
     session_free(c->fs.session);
     tree_free(c->fs.tree);
@@ -475,7 +477,7 @@ static void tear_down(struct client *c)
     cache_free(c->cache);
     peers_free(c->peers);
     inodes_close(c->fs.inodes, unmounted);
-    keeper_stop(c->keeper);
+    handoff_client_stop(c->handoff);
     status_free(c->status);
     for (size_t i = 0; c->stores && i < c->conf->nmounts; i++)
         store_free(c->stores[i]);
@@ -491,7 +493,7 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
 {
     struct err e = ERR_INIT;
     struct keep_welcome w = {0};
-    if (c->o->socket && !(c->keeper = keeper_start(c->o->socket, &e)))
+    if (c->o->socket && !(c->handoff = handoff_client_start(c->o->socket, &e)))
         return fail(c, "StoreError", &e, CLIENT_BROKEN);
     mask_signals(SIG_UNBLOCK);
     if (!(c->conf = load_conf(c->o->config, &e)))
@@ -502,16 +504,16 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     if (make_stores(c, &e))
         return fail(c, store_reason(&e), &e, CLIENT_MISUSE);
     /* Whoever takes a mount over serves at once: what is cached needs no store. */
-    w.init_len = c->keeper ? 0 : atomic_load(&c->shared->init_len);
+    w.init_len = c->handoff ? 0 : atomic_load(&c->shared->init_len);
     if (w.init_len)
         memcpy(w.init, c->shared->init, w.init_len);
-    else if (c->keeper && keeper_peek(c->keeper, &w, 300 * NS_PER_MS) && w.init_len)
+    else if (c->handoff && handoff_client_peek(c->handoff, &w, 300 * NS_PER_MS) && w.init_len)
         log_info("taking a mount over");
     if (w.init_len)
         status_ready(c->status);
     else if (wait_for_stores(c, &e))
         return stopping ? CLIENT_DONE : fail(c, store_reason(&e), &e, CLIENT_BROKEN);
-    while (c->keeper && !stopping && (fuse_fd = keeper_wait(c->keeper, &w, NS_PER_S)) < 0)
+    while (c->handoff && !stopping && (fuse_fd = handoff_client_wait(c->handoff, &w, NS_PER_S)) < 0)
         continue;
     mask_signals(SIG_BLOCK);
     if (stopping)

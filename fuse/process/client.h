@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client — the serving process: from a configuration to an answered request. It may be killed at
  * any moment; its successor finds everything again in the cache directory and, for the connection,
- * in struct client_shared or at the keeper. */
+ * in struct client_shared or at the node plugin. */
 #ifndef MILLRACE_FUSE_PROCESS_CLIENT_H
 #define MILLRACE_FUSE_PROCESS_CLIENT_H
 
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct client_options {
-    const char *socket;     /* of the keeper, or NULL … */
+    const char *socket;     /* of the node plugin, or NULL … */
     const char *mountpoint; /* … then the supervisor mounts here */
     const char *cache_dir, *secrets_dir;
     const char *config;  /* file; NULL: environment variable ENV_CONFIG */
@@ -30,7 +30,7 @@ struct client_options {
 bool client_is_read_only(const struct client_options *o);
 void client_log_to_file(const struct client_options *o); /* does nothing without .log_file */
 
-/* In memory shared by the supervisor and every serving process, where no keeper keeps it. */
+/* In memory shared by the supervisor and every serving process, where no node plugin keeps it. */
 struct client_shared {
     _Atomic uint32_t init_len; /* 0: the kernel's INIT has not been answered */
     unsigned char init[KEEP_INIT_MAX];

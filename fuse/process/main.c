@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     enum log_level level;
     const struct opt table[] = {
         {"socket", OPT_STRING, &o.socket, "PATH",
-            "serve the mount of the keeper that listens here"},
+            "serve the mount of the node plugin that listens here"},
         {"mountpoint", OPT_STRING, &o.mountpoint, "DIR",
             "mount here, and serve it until it is unmounted"},
         {"cache-dir", OPT_STRING, &o.cache_dir, "DIR",
