@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <time.h>
 
 #define NS_PER_S  INT64_C(1000000000)
 #define NS_PER_MS INT64_C(1000000)
@@ -12,6 +13,10 @@
 int64_t clock_mono_ns(void); /* CLOCK_MONOTONIC */
 int64_t clock_real_ns(void); /* CLOCK_REALTIME, since the epoch */
 void clock_sleep_ns(int64_t ns);
+static inline int64_t clock_of_timespec(struct timespec t)
+{
+    return t.tv_sec * NS_PER_S + t.tv_nsec;
+}
 
 /* A condition variable whose timed waits are on CLOCK_MONOTONIC. */
 void clock_cond_init(pthread_cond_t *c);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/base/file.h"
 
+#include "lib/base/clock.h"
+#include "lib/base/io.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,27 +48,13 @@ char *file_read(const char *path, size_t max, size_t *len, struct err *e)
     return steal(&data);
 }
 
-static int write_all(int fd, const char *data, size_t len)
-{
-    while (len) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        data += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
 {
     cleanup_free char *temp = xasprintf("%s.XXXXXX", path);
     cleanup_fd int fd = mkostemp(temp, O_CLOEXEC);
     if (fd < 0)
         return err_sys(e, errno, "create %s", temp);
-    if (write_all(fd, data, len) || fchmod(fd, mode) || fsync(fd) || rename(temp, path)) {
+    if (io_write(fd, data, len) || fchmod(fd, mode) || fsync(fd) || rename(temp, path)) {
         int saved = errno;
         unlink(temp);
         return err_sys(e, saved, "write %s", path);
@@ -112,4 +101,37 @@ char *path_join(const char *dir, const char *name)
     while (*name == '/')
         name++;
     return xasprintf("%.*s%s%s", (int)n, dir, n == 1 && dir[0] == '/' ? "" : "/", name);
+}
+
+int dir_lock(const char *dir, mode_t mode, int64_t until_mono_ns, struct err *e)
+{
+    for (;;) {
+        if (file_mkdirs(dir, mode, e))
+            return -1;
+        cleanup_fd int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+            return err_sys(e, errno, "open %s", dir);
+        while (flock(fd, LOCK_EX | LOCK_NB)) {
+            if (errno != EWOULDBLOCK && errno != EINTR)
+                return err_sys(e, errno, "lock %s", dir);
+            if (clock_mono_ns() >= until_mono_ns)
+                return err_set(e, ERR_CONFLICT, "%s is in use by another process", dir);
+            clock_sleep_ns(20 * NS_PER_MS);
+        }
+        struct stat held, there;
+        if (fstat(fd, &held) || stat(dir, &there) || held.st_ino != there.st_ino
+            || held.st_dev != there.st_dev)
+            continue; /* the one that held it has removed it */
+        int locked = fd;
+        fd = -1;
+        return locked;
+    }
+}
+
+void boot_id(char *out, size_t size)
+{
+    cleanup_free char *text = file_read("/proc/sys/kernel/random/boot_id", 256, NULL, NULL);
+    memset(out, 0, size);
+    if (text)
+        memcpy(out, text, strnlen(text, MIN(size, BOOT_ID_LEN) - 1));
 }

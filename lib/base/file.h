@@ -6,6 +6,7 @@
 #include "lib/base/err.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* caller frees; NUL-terminated; > max: EXHAUSTED */
@@ -17,5 +18,13 @@ int file_mkdirs(const char *path, mode_t mode, struct err *e);
 /* like rm -rf, on one file system, follows no links; absent is fine */
 int file_remove_tree(const char *path, struct err *e);
 char *path_join(const char *dir, const char *name); /* caller frees; one slash between */
+
+/* Makes the directory (mode, as file_mkdirs) and locks it for this process: descriptor to close, or
+ * -1. Waits until the process that holds it ends or until_mono_ns (INT64_MAX: forever); CONFLICT:
+ * it holds it still. */
+int dir_lock(const char *dir, mode_t mode, int64_t until_mono_ns, struct err *e);
+#define BOOT_ID_LEN 37 /* with its NUL */
+/* Which boot of the machine this is; "" if the kernel does not say. The rest of out is zeroed. */
+void boot_id(char *out, size_t size);
 
 #endif
