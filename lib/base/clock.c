@@ -6,15 +6,15 @@
 #include <string.h>
 #include <time.h>
 
-static int64_t now(clockid_t id)
+static int64_t clock_now(clockid_t id)
 {
     struct timespec t;
     clock_gettime(id, &t);
-    return t.tv_sec * NS_PER_S + t.tv_nsec;
+    return clock_of_timespec(t);
 }
 
-int64_t clock_mono_ns(void) { return now(CLOCK_MONOTONIC); }
-int64_t clock_real_ns(void) { return now(CLOCK_REALTIME); }
+int64_t clock_mono_ns(void) { return clock_now(CLOCK_MONOTONIC); }
+int64_t clock_real_ns(void) { return clock_now(CLOCK_REALTIME); }
 
 void clock_cond_init(pthread_cond_t *c)
 {
@@ -27,6 +27,8 @@ void clock_cond_init(pthread_cond_t *c)
 
 int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns)
 {
+    if (until_mono_ns == INT64_MAX) /* as seconds the kernel would take it, some libraries not */
+        return pthread_cond_wait(c, mu);
     struct timespec at = {until_mono_ns / NS_PER_S, until_mono_ns % NS_PER_S};
     return pthread_cond_timedwait(c, mu, &at);
 }
