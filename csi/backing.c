@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
+#include "lib/handoff/fuse_kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,22 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define LOG_MAX    ((size_t)256 << 20)
 #define COMPACT_AT 65536 /* lines of the log that are no longer needed */
-
-/* Newer than Debian 12's linux/fuse.h. */
-struct backing_map {
-    int32_t fd;
-    uint32_t flags;
-    uint64_t padding;
-};
-#define IOC_BACKING_OPEN  _IOW(229, 1, struct backing_map)
-#define IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
 struct entry {
     uint64_t dev, ino;
@@ -220,8 +211,8 @@ int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t ow
     int64_t id = known ? known->id : 0;
     if (!known && map_len(b->by_file) >= b->max)
         return -ENFILE;
-    struct backing_map m = {.fd = fd};
-    if (!known && (id = ioctl(fuse_fd, IOC_BACKING_OPEN, &m)) <= 0)
+    struct fuse_kernel_backing m = {.fd = fd};
+    if (!known && (id = ioctl(fuse_fd, FUSE_KERNEL_BACKING_OPEN, &m)) <= 0)
         return id < 0 ? -errno : -EIO;
     put(b, (uint64_t)dev, st.stx_ino, id);
     struct buf line = BUF_INIT(96);
@@ -239,7 +230,7 @@ void backing_close(struct backing *b, int fuse_fd, int64_t id)
     if (!n)
         return;
     uint32_t number = (uint32_t)id;
-    if (n->uses == 1 && ioctl(fuse_fd, IOC_BACKING_CLOSE, &number))
+    if (n->uses == 1 && ioctl(fuse_fd, FUSE_KERNEL_BACKING_CLOSE, &number))
         log_warn("backing id %u cannot be closed: %s", number, strerror(errno));
     del(b, id);
     char line[32];

@@ -5,6 +5,7 @@
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/handoff/fuse_kernel.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,9 +24,8 @@
 #define PROBE_NS  (2 * NS_PER_S)
 #define RETURN_NS ((KEEP_RETURN_MS + 1000) * NS_PER_MS)
 /* a mount that no pod has goes without a client for so long: one that restarts is back by then */
-#define UNUSED_NS     (5 * NS_PER_S)
-#define NOTIFY_RESEND 7              /* linux/fuse.h: FUSE_NOTIFY_RESEND; older headers lack it */
-#define HELLO_NS      (5 * NS_PER_S) /* from connecting to hello: others wait behind */
+#define UNUSED_NS (5 * NS_PER_S)
+#define HELLO_NS  (5 * NS_PER_S) /* from connecting to hello: others wait behind */
 /* a client that does not read what it is told for so long is dropped */
 #define SEND_SECONDS 1
 #define FUSE_RDEV    makedev(10, 229)
@@ -39,7 +39,7 @@ static void requeue(const struct keep *v)
     struct pollfd p = {.fd = v->conn};
     if (poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP))
         return;
-    struct fuse_out_header h = {.len = sizeof h, .error = NOTIFY_RESEND, .unique = 0};
+    struct fuse_out_header h = {.len = sizeof h, .error = FUSE_KERNEL_NOTIFY_RESEND, .unique = 0};
     /* an older kernel, or nothing is mounted any more */
     if (v->fuse_fd >= 0 && v->served && write(v->fuse_fd, &h, sizeof h) < 0)
         log_kv(LOG_DEBUG, "the kernel does not queue requests again", "dataset", v->uid, "error",

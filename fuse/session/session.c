@@ -5,6 +5,7 @@
 #include "fuse/session/init.h"
 #include "fuse/session/loop.h"
 #include "lib/base/log.h"
+#include "lib/handoff/fuse_kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,20 +15,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Of kernels newer than the header that this may be built with. */
-#define NOTIFY_RESEND 7
 #define UNIQUE_RESENT (UINT64_C(1) << 63)
-struct backing_map {
-    int32_t fd;
-    uint32_t flags;
-    uint64_t padding;
-};
-#define IOC_BACKING_OPEN  _IOW(229, 1, struct backing_map)
-#define IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
 struct session {
     struct session_conf c;
@@ -201,7 +192,7 @@ static int replay_init(struct session *s, struct err *e)
     free(buf.mem);
     if (n <= 0 || !atomic_load(&s->answered))
         return err_set(e, ERR_FATAL, "cannot take the session over: its INIT was not understood");
-    struct fuse_out_header h = {.len = sizeof h, .error = NOTIFY_RESEND, .unique = 0};
+    struct fuse_out_header h = {.len = sizeof h, .error = FUSE_KERNEL_NOTIFY_RESEND, .unique = 0};
     if (session_offer_resend(&s->offer) && write(s->c.fd, &h, sizeof h) != (ssize_t)sizeof h)
         log_kv(LOG_WARN, "the kernel does not send requests again; those under way may hang",
             "error", strerror(errno), NULL);
@@ -249,8 +240,8 @@ void session_invalidate_dir(struct session *s, uint64_t dir)
 
 int session_backing_open(struct session *s, int fd, int32_t *id, struct err *e)
 {
-    struct backing_map map = {.fd = fd};
-    int rc = ioctl(s->c.fd, IOC_BACKING_OPEN, &map);
+    struct fuse_kernel_backing map = {.fd = fd};
+    int rc = ioctl(s->c.fd, FUSE_KERNEL_BACKING_OPEN, &map);
     if (rc <= 0)
         return err_sys(e, rc < 0 ? errno : EIO, "register a backing file");
     *id = rc;
@@ -260,6 +251,6 @@ int session_backing_open(struct session *s, int fd, int32_t *id, struct err *e)
 void session_backing_close(struct session *s, int32_t id)
 {
     uint32_t value = (uint32_t)id;
-    if (ioctl(s->c.fd, IOC_BACKING_CLOSE, &value))
+    if (ioctl(s->c.fd, FUSE_KERNEL_BACKING_CLOSE, &value))
         log_kv(LOG_DEBUG, "a backing file could not be released", "error", strerror(errno), NULL);
 }
