@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/mountinfo.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
@@ -21,9 +22,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define XATTR_STATUS "user.millrace.status" /* of a mount's root: JSON */
-#define XATTR_ERROR  "user.millrace.error"
-#define STATUS_MAX   (64u << 10)
+#define STATUS_MAX (64u << 10)
 
 /* -- ls -------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "lib/base/human.h"
 #include "lib/base/ioctl.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -27,7 +28,6 @@
 #define NAMED_MAX   20  /* files that failed, by name */
 #define TRIES       3   /* of a file that changes meanwhile */
 #define PROGRESS_NS (200 * NS_PER_MS)
-#define XATTR_ERROR "user.millrace.error"
 #define NO_MOUNT    "%s is not on a mount of millrace, or on one of an older version"
 
 /* What a request goes to: a directory that files are in, or a file; shared by its files. */

@@ -4,14 +4,12 @@
 
 #include "fuse/report/status.h"
 #include "lib/base/buf.h"
+#include "lib/base/names.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define XATTR_ERROR "user.millrace.error"
-/* of the root: what /status says, for `millrace stat`; not listed */
-#define XATTR_STATUS "user.millrace.status"
-#define STATUS_MAX   (60u << 10) /* the kernel allows 64 KiB */
+#define STATUS_MAX (60u << 10) /* the kernel allows 64 KiB */
 
 static void reply_xattr(fuse_req_t req, const char *value, size_t len, size_t size)
 {

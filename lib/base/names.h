@@ -76,6 +76,10 @@
 /* directory of the client's or the worker's cache tier on disk */
 #define VOLUME_CACHE "cache"
 
+/* extended attributes of a mount */
+#define XATTR_ERROR  "user.millrace.error"  /* of a file: why it failed last */
+#define XATTR_STATUS "user.millrace.status" /* of the root, not listed: JSON */
+
 /* where things are inside client and worker pods */
 #define POD_RUN_DIR "/run/millrace" /* the inline volume */
 /* <mount index>/<option name>, one projected volume, all optional */
