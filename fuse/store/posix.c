@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of functions. What a local disk answers is called directly. On a file system with a
  * server, which may be gone, a call works on a copy of all that it is given and runs on a thread of
- * its own (guard.h). */
+ * its own (timed_call.h). */
 #include "fuse/store/posix.h"
 
 #include "fuse/store/timed_call.h"
@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* who has not said by then that he is local is taken for one who may hang */
+/* a file system that has not answered by then is taken for one that may hang */
 #define PROBE_NS (500 * NS_PER_MS)
 #define BATCH    512u     /* entries of a listing at a time … */
 #define BATCH_NS NS_PER_S /* … or as many as come in that time */
 
-static const struct store_option options[] = {
+static const struct store_option posix_options[] = {
     {"can-hang", STORE_OPTION_BOOL, {0}, {0},
         "true: the file system may stop answering (the default on all but local ones): give up in time"},
     {0},
@@ -29,10 +29,10 @@ struct posix {
     int64_t deadline_ns;
     bool told; /* by the option */
     atomic_bool direct;
-    struct guard *guard;
+    struct timed_calls *calls;
 };
 
-enum op {
+enum posix_op {
     OP_PROBE,
     OP_CHECK,
     OP_STAT,
@@ -53,9 +53,9 @@ struct batch_entry {
 
 /* One call, all that goes in and comes out. In a copy for a helper every pointer is the copy's own.
  */
-struct call {
-    struct guard_job job; /* must be the first member */
-    enum op op;
+struct posix_call {
+    struct timed_job job; /* must be the first member */
+    enum posix_op op;
     struct posix_dir dir;
     const char *path, *to, *version; /* NULL where op has no use for it */
     uint64_t off, len;
@@ -79,7 +79,7 @@ struct call {
 
 /* -- a call, wherever it is made ------------------------------------------------------------- */
 
-static int next_batch(struct call *c)
+static int next_batch(struct posix_call *c)
 {
     int64_t until = clock_mono_ns() + BATCH_NS;
     struct store_entry entry;
@@ -96,7 +96,7 @@ static int next_batch(struct call *c)
     return rc;
 }
 
-static int perform(struct call *c)
+static int perform(struct posix_call *c)
 {
     switch (c->op) {
     case OP_PROBE:
@@ -131,15 +131,15 @@ static int perform(struct call *c)
 
 /* -- on a helper ----------------------------------------------------------------------------- */
 
-static void run(struct guard_job *job)
+static void posix_call_run(struct timed_job *job)
 {
-    struct call *c = (struct call *)job;
+    struct posix_call *c = (struct posix_call *)job;
     c->rc = perform(c);
 }
 
-static void drop(struct guard_job *job)
+static void posix_call_drop(struct timed_job *job)
 {
-    struct call *c = (struct call *)job;
+    struct posix_call *c = (struct posix_call *)job;
     posix_walk_close(c->walk);
     for (size_t i = 0; i < c->n; i++)
         free(c->batch[i].name);
@@ -156,19 +156,19 @@ static void drop(struct guard_job *job)
     free(c);
 }
 
-static bool changes(enum op op)
+static bool is_change(enum posix_op op)
 {
     return op == OP_PUT || op == OP_REMOVE || op == OP_MKDIR || op == OP_RMDIR || op == OP_RENAME;
 }
 
 /* A copy that needs nothing of the caller's. Takes .walk over in any case. */
-static struct call *copy(const struct call *from, struct err *e)
+static struct posix_call *posix_call_copy(const struct posix_call *from, struct err *e)
 {
-    struct call *c = xcalloc(1, sizeof *c);
+    struct posix_call *c = xcalloc(1, sizeof *c);
     *c = *from;
-    c->job.run = run;
-    c->job.drop = drop;
-    c->job.change = changes(c->op);
+    c->job.run = posix_call_run;
+    c->job.drop = posix_call_drop;
+    c->job.change = is_change(c->op);
     c->job.goes_on = c->walk;
     c->job.brief = c->op == OP_PROBE;
     c->job.what = *c->path ? xasprintf("%s/%s", c->dir.url, c->path) : xstrdup(c->dir.url);
@@ -188,22 +188,22 @@ static struct call *copy(const struct call *from, struct err *e)
     if ((!from->sink || c->buf) && (from->fd < 0 || c->fd >= 0))
         return c;
     err_sys(e, c->fd < 0 && from->fd >= 0 ? errno : ENOMEM, "%s", c->job.what);
-    drop(&c->job);
+    posix_call_drop(&c->job);
     return NULL;
 }
 
 /* Gives back the copy that was worked on, for the caller to drop. NULL: it was not to be had in
  * time. */
-static struct call *guarded(struct posix *s, const struct call *call, struct err *e)
+static struct posix_call *timed(struct posix *s, const struct posix_call *call, struct err *e)
 {
     int64_t ns = call->op == OP_PROBE ? MIN(s->deadline_ns, PROBE_NS)
                                       : s->deadline_ns + (int64_t)(call->len >> 20) * NS_PER_S;
-    struct call *c = copy(call, e);
-    return c && guard_call(s->guard, &c->job, clock_mono_ns() + ns, call->cancel, e) == 0 ? c
+    struct posix_call *c = posix_call_copy(call, e);
+    return c && timed_call(s->calls, &c->job, clock_mono_ns() + ns, call->cancel, e) == 0 ? c
                                                                                           : NULL;
 }
 
-static int make(struct posix *s, struct call *call, struct err *e)
+static int posix_do(struct posix *s, struct posix_call *call, struct err *e)
 {
     if (atomic_load_explicit(&s->direct, memory_order_relaxed) && call->op != OP_CHECK
         && call->op != OP_PROBE) {
@@ -212,7 +212,7 @@ static int make(struct posix *s, struct call *call, struct err *e)
             *e = call->e;
         return call->rc;
     }
-    struct call *c = guarded(s, call, e);
+    struct posix_call *c = timed(s, call, e);
     int rc = c ? c->rc : -1;
     if (!s->told && (call->op == OP_CHECK || call->op == OP_PROBE))
         atomic_store(&s->direct, c && c->local);
@@ -223,7 +223,7 @@ static int make(struct posix *s, struct call *call, struct err *e)
     else if (call->sink && call->sink(call->sink_user, c->buf, c->len))
         rc = store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, c->job.what, ": cancelled");
     call->st = c->st;
-    drop(&c->job);
+    posix_call_drop(&c->job);
     return rc;
 }
 
@@ -237,7 +237,7 @@ static int make(struct posix *s, struct call *call, struct err *e)
 static void posix_close(void *impl)
 {
     struct posix *s = impl;
-    guard_free(s->guard);
+    timed_calls_free(s->calls);
     free((char *)s->dir.dir);
     free(s);
 }
@@ -256,13 +256,13 @@ static void *posix_open(const struct store_params *p, struct err *e)
     s->dir = (struct posix_dir){p->url, xstrdup(p->rest), p->mount->read_only};
     s->deadline_ns = p->deadline_ns;
     s->told = told;
-    s->guard = guard_new(&(struct guard_conf){.name = s->dir.dir});
-    struct call probe = CALL(s, OP_PROBE, "");
+    s->calls = timed_calls_new(&(struct timed_conf){.name = s->dir.dir});
+    struct posix_call probe = CALL(s, OP_PROBE, "");
     struct err none = ERR_INIT;
     if (told)
         atomic_store(&s->direct, strcmp(told, "false") == 0);
     else
-        make(s, &probe, &none);
+        posix_do(s, &probe, &none);
     return s;
 }
 
@@ -270,15 +270,15 @@ static void *posix_open(const struct store_params *p, struct err *e)
 static int posix_check(void *impl, struct err *e)
 {
     struct posix *s = impl;
-    struct call c = CALL(s, OP_CHECK, "");
-    return make(s, &c, e);
+    struct posix_call c = CALL(s, OP_CHECK, "");
+    return posix_do(s, &c, e);
 }
 
 static int posix_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
 {
     struct posix *s = impl;
-    struct call c = CALL(s, OP_STAT, path);
-    int rc = make(s, &c, e);
+    struct posix_call c = CALL(s, OP_STAT, path);
+    int rc = posix_do(s, &c, e);
     *st = c.st;
     return rc;
 }
@@ -300,11 +300,11 @@ static int list_directly(
 static int list_in_batches(
     struct posix *s, const char *dir, bool tree, store_list_fn fn, void *user, struct err *e)
 {
-    struct call call = CALL(s, OP_LIST, dir, .tree = tree);
+    struct posix_call call = CALL(s, OP_LIST, dir, .tree = tree);
     bool stop = false;
     int rc;
     do {
-        struct call *c = guarded(s, &call, e);
+        struct posix_call *c = timed(s, &call, e);
         if (!c)
             return -1;
         for (size_t i = 0; i < c->n && !stop; i++)
@@ -312,21 +312,21 @@ static int list_in_batches(
         if ((rc = stop ? 0 : c->rc))
             *e = c->e;
         call.walk = steal(&c->walk);
-        drop(&c->job);
+        posix_call_drop(&c->job);
     } while (rc == 0 && call.walk && !stop);
     if (!call.walk)
         return rc;
     struct err none = ERR_INIT;
     call.op = OP_LIST_END;
-    struct call *c = guarded(s, &call, &none);
+    struct posix_call *c = timed(s, &call, &none);
     if (c)
-        drop(&c->job);
+        posix_call_drop(&c->job);
     return rc;
 }
 
 /* One page is all of it: entries are handed over as they are read. */
-static int list(struct posix *s, const char *dir, bool tree, char **cursor, store_list_fn fn,
-    void *user, struct err *e)
+static int posix_list_page(struct posix *s, const char *dir, bool tree, char **cursor,
+    store_list_fn fn, void *user, struct err *e)
 {
     free(*cursor);
     *cursor = NULL;
@@ -338,60 +338,60 @@ static int list(struct posix *s, const char *dir, bool tree, char **cursor, stor
 static int posix_list(
     void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
-    return list(impl, dir, false, cursor, fn, user, e);
+    return posix_list_page(impl, dir, false, cursor, fn, user, e);
 }
 
 static int posix_list_tree(
     void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
-    return list(impl, dir, true, cursor, fn, user, e);
+    return posix_list_page(impl, dir, true, cursor, fn, user, e);
 }
 
 static int posix_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
     sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
     struct posix *s = impl;
-    struct call c = CALL(s, OP_READ, path, .version = version, .off = off, .len = len, .sink = sink,
-        .sink_user = user, .cancel = cancel);
-    return make(s, &c, e);
+    struct posix_call c = CALL(s, OP_READ, path, .version = version, .off = off, .len = len,
+        .sink = sink, .sink_user = user, .cancel = cancel);
+    return posix_do(s, &c, e);
 }
 
 static int posix_put(
     void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
 {
     struct posix *s = impl;
-    struct call c = CALL(s, OP_PUT, path, .len = len);
+    struct posix_call c = CALL(s, OP_PUT, path, .len = len);
     c.fd = fd;
-    int rc = make(s, &c, e);
+    int rc = posix_do(s, &c, e);
     *st = c.st;
     return rc;
 }
 
-static int change(struct posix *s, enum op op, const char *path, struct err *e)
+static int posix_change(struct posix *s, enum posix_op op, const char *path, struct err *e)
 {
-    struct call c = CALL(s, op, path);
-    return make(s, &c, e);
+    struct posix_call c = CALL(s, op, path);
+    return posix_do(s, &c, e);
 }
 
 static int posix_remove(void *impl, const char *path, struct err *e)
 {
-    return change(impl, OP_REMOVE, path, e);
+    return posix_change(impl, OP_REMOVE, path, e);
 }
 static int posix_mkdir(void *impl, const char *path, struct err *e)
 {
-    return change(impl, OP_MKDIR, path, e);
+    return posix_change(impl, OP_MKDIR, path, e);
 }
 static int posix_rmdir(void *impl, const char *path, struct err *e)
 {
-    return change(impl, OP_RMDIR, path, e);
+    return posix_change(impl, OP_RMDIR, path, e);
 }
 
 static int posix_rename(
     void *impl, const char *from, const char *to, struct store_stat *st, struct err *e)
 {
     struct posix *s = impl;
-    struct call c = CALL(s, OP_RENAME, from, .to = to);
-    int rc = make(s, &c, e);
+    struct posix_call c = CALL(s, OP_RENAME, from, .to = to);
+    int rc = posix_do(s, &c, e);
     *st = c.st;
     return rc;
 }
@@ -399,7 +399,7 @@ static int posix_rename(
 const struct store_ops store_posix = {
     .scheme = "file",
     .url_help = "file:///directory",
-    .options = options,
+    .options = posix_options,
     .caps = STORE_CAP_WRITE | STORE_CAP_RENAME_FILE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS,
     .open = posix_open,
     .close = posix_close,

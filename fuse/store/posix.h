@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* posix — inside of the directory store: the plain calls on the directory (posix_dir.c), which take
- * as long as its file system does, and the store that makes them, on threads of their own where
- * that may be for ever (posix.c). Nothing outside of the directory can be reached, whatever links
- * lie in it: every name is resolved by openat2(RESOLVE_BENEATH) from the directory's own
- * descriptor. Links that stay inside work, others do not exist. */
+/* posix — inside of the directory store: the plain calls on the directory (posix_dir.c,
+ * posix_walk.c, posix_change.c), which take as long as its file system does, and the store that
+ * makes them, on threads of their own where that may be for ever (posix.c). Nothing outside of the
+ * directory can be reached, whatever links lie in it: every name is resolved by
+ * openat2(RESOLVE_BENEATH) from the directory's own descriptor. Links that stay inside work, others
+ * do not exist. */
 #ifndef MILLRACE_FUSE_STORE_POSIX_H
 #define MILLRACE_FUSE_STORE_POSIX_H
 
 #include "fuse/store/impl.h"
+
+#include <sys/stat.h>
 
 struct posix_dir {
     const char *url, *dir; /* as the user wrote it, for messages; and its path */
@@ -18,7 +21,26 @@ struct posix_dir {
  * cannot be told. */
 bool posix_dir_is_local(const struct posix_dir *s);
 
-/* As the functions of struct store_ops. */
+/* -- what the calls share (posix_dir.c) ------------------------------------------------------ */
+
+/* of files that are being written: not shown in listings */
+#define POSIX_TEMP_PREFIX ".millrace-put-"
+
+/* Fills e from errnum, which action on path ended with; returns -1. */
+int posix_fail(
+    const struct posix_dir *s, int errnum, const char *path, const char *action, struct err *e);
+/* openat2 that does not leave root; errno is set */
+int posix_open_beneath(int root, const char *path, uint64_t flags);
+/* Opened anew for each call, so that a directory that is mounted or made later is found. */
+int posix_open_root(const struct posix_dir *s, struct err *e);
+int posix_open_path(
+    const struct posix_dir *s, const char *path, uint64_t flags, const char *action, struct err *e);
+void posix_stat_of(const struct stat *st, struct store_stat *out);
+/* A file or a directory; sockets, devices and pipes do not exist. */
+bool posix_is_shown(const struct stat *st);
+
+/* -- calls: as the functions of struct store_ops (posix_dir.c, posix_change.c) ---------------- */
+
 int posix_dir_check(const struct posix_dir *s, struct err *e);
 int posix_dir_stat(
     const struct posix_dir *s, const char *path, struct store_stat *out, struct err *e);
@@ -32,6 +54,8 @@ int posix_dir_mkdir(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to,
     struct store_stat *out, struct err *e);
+
+/* -- listings (posix_walk.c) ----------------------------------------------------------------- */
 
 /* A listing that is under way; of all files below it (tree), or of what is in it. Not for two
  * threads at once. */

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changes to the directory store: put, remove, directories, rename. */
+#include "fuse/store/posix.h"
+
+#include "lib/base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define COPY_CHUNK (1u << 20)
+#define COPY_STEP  (64u << 20) /* of copies that the file system makes */
+
+/* The directory that path is in; *name points at its last component. */
+static int open_parent(
+    const struct posix_dir *s, const char *path, const char **name, struct err *e)
+{
+    const char *slash = strrchr(path, '/');
+    cleanup_free char *parent = slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup("");
+    *name = slash ? slash + 1 : path;
+    return posix_open_path(s, parent, O_RDONLY | O_DIRECTORY, "open the directory", e);
+}
+
+static bool is_cancelled(const atomic_bool *cancel)
+{
+    if (!cancel || !atomic_load_explicit(cancel, memory_order_relaxed))
+        return false;
+    errno = ECANCELED;
+    return true;
+}
+
+static int copy_all(int out, int in, uint64_t len, const atomic_bool *cancel)
+{
+    off_t at = 0;
+    while ((uint64_t)at < len) {
+        if (is_cancelled(cancel))
+            return -1;
+        ssize_t n = copy_file_range(in, &at, out, NULL, MIN(len - (uint64_t)at, COPY_STEP), 0);
+        if (n > 0)
+            continue;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP
+            && errno != EBADF)
+            return -1;
+        break; /* not between these file systems */
+    }
+    cleanup_free char *chunk = (uint64_t)at < len ? malloc(COPY_CHUNK) : NULL;
+    if (!chunk && (uint64_t)at < len)
+        return -1;
+    while ((uint64_t)at < len) {
+        if (is_cancelled(cancel))
+            return -1;
+        ssize_t n = pread(in, chunk, MIN(len - (uint64_t)at, COPY_CHUNK), at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = ESTALE; /* shorter than it was */
+        if (n <= 0)
+            return -1;
+        for (ssize_t done = 0; done < n;) {
+            ssize_t w = write(out, chunk + done, (size_t)(n - done));
+            if (w < 0 && errno != EINTR)
+                return -1;
+            done += MAX(w, 0);
+        }
+        at += n;
+    }
+    return 0;
+}
+
+static int random_name(char name[64])
+{
+    uint64_t random;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return -1;
+    snprintf(name, 64, POSIX_TEMP_PREFIX "%016llx", (unsigned long long)random);
+    return 0;
+}
+
+/* A file without a name ("") where the file system has such: if we are killed while it is written,
+ * nothing is left behind. */
+static int create_temp(int dir, char name[64])
+{
+    int fd = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    name[0] = '\0';
+    for (int tries = 0; fd < 0 && tries < 100; tries++) {
+        if (random_name(name))
+            return -1;
+        fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    return fd;
+}
+
+static int name_temp(int dir, int fd, char name[64])
+{
+    char self[32];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    for (int tries = 0; !*name && tries < 100; tries++) {
+        if (random_name(name))
+            return -1;
+        if (linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) == 0)
+            break;
+        name[0] = '\0';
+        if (errno != EEXIST)
+            break;
+    }
+    return *name ? 0 : -1;
+}
+
+int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t len,
+    const atomic_bool *cancel, struct store_stat *out, struct err *e)
+{
+    const char *name;
+    char temp[64];
+    cleanup_fd int dir = open_parent(s, path, &name, e);
+    if (dir < 0)
+        return -1;
+    cleanup_fd int to = create_temp(dir, temp);
+    if (to < 0)
+        return posix_fail(s, errno, path, "create", e);
+    struct stat st;
+    /* Once it is given up, nothing may appear in the store any more. */
+    if (copy_all(to, fd, len, cancel) || fsync(to) || fstat(to, &st) || is_cancelled(cancel)
+        || name_temp(dir, to, temp) || is_cancelled(cancel) || renameat(dir, temp, dir, name)) {
+        int saved = errno;
+        if (*temp)
+            unlinkat(dir, temp, 0);
+        return posix_fail(s, saved, path, "write", e);
+    }
+    if (fsync(dir) && errno != EINVAL)
+        return posix_fail(s, errno, path, "sync the directory", e);
+    posix_stat_of(&st, out);
+    return 0;
+}
+
+/* Calls change with the directory that path is in and its last component. */
+static int change_name(const struct posix_dir *s, const char *path,
+    int (*change)(int dir, const char *name), const char *action, struct err *e)
+{
+    const char *name;
+    cleanup_fd int dir = open_parent(s, path, &name, e);
+    if (dir < 0)
+        return -1;
+    return change(dir, name) ? posix_fail(s, errno, path, action, e) : 0;
+}
+
+static int remove_name(int dir, const char *name) { return unlinkat(dir, name, 0); }
+
+int posix_dir_remove(const struct posix_dir *s, const char *path, struct err *e)
+{
+    return change_name(s, path, remove_name, "remove", e);
+}
+
+static int make_name(int dir, const char *name) { return mkdirat(dir, name, 0777); }
+
+int posix_dir_mkdir(const struct posix_dir *s, const char *path, struct err *e)
+{
+    return change_name(s, path, make_name, "make the directory", e);
+}
+
+/* What killed uploads left in a directory that its user thinks empty. */
+static void remove_temps(int parent, const char *name)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *de; d && (de = readdir(d));)
+        if (strncmp(de->d_name, POSIX_TEMP_PREFIX, strlen(POSIX_TEMP_PREFIX)) == 0)
+            unlinkat(dirfd(d), de->d_name, 0);
+    if (d)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+}
+
+static int remove_directory(int dir, const char *name)
+{
+    if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
+        return 0;
+    if (errno == ENOTEMPTY || errno == EEXIST)
+        remove_temps(dir, name);
+    return unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e)
+{
+    return change_name(s, path, remove_directory, "remove the directory", e);
+}
+
+int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to,
+    struct store_stat *out, struct err *e)
+{
+    const char *from_name, *to_name;
+    cleanup_fd int from_dir = open_parent(s, from, &from_name, e);
+    cleanup_fd int to_dir = from_dir < 0 ? -1 : open_parent(s, to, &to_name, e);
+    if (to_dir < 0)
+        return -1;
+    if (renameat(from_dir, from_name, to_dir, to_name))
+        return posix_fail(s, errno, from, "rename", e);
+    return posix_dir_stat(s, to, out, e);
+}
