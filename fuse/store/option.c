@@ -32,7 +32,7 @@ const struct store_option *option_find(const struct store_option *table, const c
     return NULL;
 }
 
-static int unknown(const struct store_params *p, const char *key, struct err *e)
+static int err_unknown_option(const struct store_params *p, const char *key, struct err *e)
 {
     cleanup_buf struct buf known = BUF_INIT(ORIGIN_MAX);
     for (const struct store_option *o = p->options; o->name; o++)
@@ -71,17 +71,17 @@ int option_check_all(const struct store_params *p, struct err *e)
     for (size_t i = 0; i < m->noptions; i++) {
         const struct store_option *o = option_find(p->options, m->options[i].key);
         if (!o)
-            return unknown(p, m->options[i].key, e);
+            return err_unknown_option(p, m->options[i].key, e);
         if (check_value(p, o, m->options[i].value, e))
             return -1;
     }
     for (size_t i = 0; i < m->nsecrets; i++)
         if (!option_find(p->options, m->secrets[i].key))
-            return unknown(p, m->secrets[i].key, e);
+            return err_unknown_option(p, m->secrets[i].key, e);
     return 0;
 }
 
-static const struct conf_pair *pick(
+static const struct conf_pair *find_pair(
     const struct conf_pair *pairs, size_t n, const struct store_option *o)
 {
     for (size_t i = 0; i < n; i++)
@@ -101,7 +101,7 @@ static int read_secret(const struct store_params *p, const struct store_option *
     cleanup_free char *path = path_join(p->secrets_dir, secret->value);
     struct err inner = ERR_INIT;
     char *text = file_read(path, SECRET_MAX, NULL, &inner);
-    const struct conf_pair *name = pick(p->mount->secret_names, p->mount->nsecret_names, o);
+    const struct conf_pair *name = find_pair(p->mount->secret_names, p->mount->nsecret_names, o);
     const char *full = name ? name->value : secret->value;
     int secret_len = (int)strcspn(full, ":");
     const char *key = full[secret_len] ? full + secret_len + 1 : "";
@@ -129,8 +129,8 @@ int option_get(const struct store_params *p, const char *name, char **out, struc
 {
     *out = NULL;
     const struct store_option *o = option_find(p->options, name);
-    const struct conf_pair *secret = pick(p->mount->secrets, p->mount->nsecrets, o);
-    const struct conf_pair *plain = pick(p->mount->options, p->mount->noptions, o);
+    const struct conf_pair *secret = find_pair(p->mount->secrets, p->mount->nsecrets, o);
+    const struct conf_pair *plain = find_pair(p->mount->options, p->mount->noptions, o);
     if (secret) {
         if (read_secret(p, o, secret, out, e))
             return -1;
@@ -159,13 +159,13 @@ char *option_origin(const struct store_params *p, const char *const *names)
     int secret_len = 0;
     for (; *names; names++) {
         const struct store_option *o = option_find(p->options, *names);
-        const struct conf_pair *s = pick(p->mount->secret_names, p->mount->nsecret_names, o);
+        const struct conf_pair *s = find_pair(p->mount->secret_names, p->mount->nsecret_names, o);
         if (s) {
             secret = s->value;
             secret_len = (int)strcspn(s->value, ":");
             const char *key = s->value + secret_len;
             buf_addf(&keys, "%s%s", keys.len ? ", " : "", *key ? key + 1 : "?");
-        } else if (pick(p->mount->options, p->mount->noptions, o)) {
+        } else if (find_pair(p->mount->options, p->mount->noptions, o)) {
             buf_addf(&plain, "%s%s", plain.len ? ", " : "", o->name);
         }
     }

@@ -25,7 +25,7 @@ int64_t retry_pause_ns(unsigned attempt, uint64_t random)
     return full / 2 + (int64_t)(random % (uint64_t)(full / 2 + 1));
 }
 
-static bool cancelled(const struct retry *r)
+static bool retry_cancelled(const struct retry *r)
 {
     return r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed);
 }
@@ -44,9 +44,9 @@ bool retry_again(struct retry *r, const struct err *e, int64_t after_ns)
     if ((r->max_attempts && r->attempt >= r->max_attempts)
         || clock_mono_ns() + pause >= r->deadline_ns)
         return false;
-    while (pause > 0 && !cancelled(r)) {
+    while (pause > 0 && !retry_cancelled(r)) {
         clock_sleep_ns(MIN(pause, SLICE_NS));
         pause -= SLICE_NS;
     }
-    return !cancelled(r);
+    return !retry_cancelled(r);
 }

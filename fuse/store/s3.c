@@ -11,7 +11,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-static const struct store_option options[] = {
+static const struct store_option s3_options[] = {
     {"endpoint", STORE_OPTION_URL, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"},
         {"alluxio.underfs.s3.endpoint", "url"},
         "URL of the S3 server; default: Amazon's of the region"},
@@ -73,7 +73,7 @@ static bool region_ok(const char *region)
         && strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == n;
 }
 
-static int configure(struct s3 *s, struct err *e)
+static int s3_configure(struct s3 *s, struct err *e)
 {
     const struct store_params *p = &s->params;
     cleanup_free char *endpoint = NULL, *style = NULL, *verify = NULL, *ca = NULL;
@@ -142,7 +142,7 @@ static void *s3_open(const struct store_params *p, struct err *e)
         s3_close(s);
         return NULL;
     }
-    if (configure(s, e)) {
+    if (s3_configure(s, e)) {
         s3_close(s);
         return NULL;
     }
@@ -152,7 +152,7 @@ static void *s3_open(const struct store_params *p, struct err *e)
 const struct store_ops store_s3 = {
     .scheme = "s3",
     .url_help = "s3://bucket/prefix",
-    .options = options,
+    .options = s3_options,
     .caps = STORE_CAP_WRITE,
     .open = s3_open,
     .close = s3_close,

@@ -57,10 +57,10 @@ void s3_cred_free(struct s3_cred *c)
 
 const char *s3_cred_origin(const struct s3_cred *c) { return c->origin; }
 
-static bool same(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
+static bool same_text(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
 
 /* mu held. What is there now replaces what was; one that is half given is an error and not used. */
-static int read_all(struct s3_cred *c, struct err *e)
+static int read_credentials(struct s3_cred *c, struct err *e)
 {
     char *now[3] = {0};
     int rc = 0;
@@ -74,7 +74,7 @@ static int read_all(struct s3_cred *c, struct err *e)
     if (rc == 0) {
         bool changed = c->generation == 0;
         for (size_t i = 0; i < ARRAY_LEN(now); i++)
-            changed |= !same(now[i], c->values[i]);
+            changed |= !same_text(now[i], c->values[i]);
         if (changed && c->generation)
             log_info("%s: the credentials have changed and are used from now on", c->params.url);
         c->generation += changed;
@@ -97,7 +97,7 @@ int s3_cred_get(
     *out = (struct s3_signer){0};
     pthread_mutex_lock(&c->mu);
     bool old = !c->generation || clock_mono_ns() - c->read_at_ns >= CHECK_NS;
-    if (old && read_all(c, e)) {
+    if (old && read_credentials(c, e)) {
         pthread_mutex_unlock(&c->mu);
         return -1;
     }
@@ -130,7 +130,7 @@ bool s3_cred_renew(struct s3_cred *c, unsigned generation)
     struct err e = ERR_INIT;
     pthread_mutex_lock(&c->mu);
     bool renewed = c->generation != generation
-        || (read_all(c, &e) == 0 && c->generation != generation);
+        || (read_credentials(c, &e) == 0 && c->generation != generation);
     pthread_mutex_unlock(&c->mu);
     return renewed;
 }

@@ -11,7 +11,7 @@
 enum remedy { NO_REMEDY, KEYS, RENEW, CLOCK, BUCKET, REGION, NAME, ARCHIVED, ROOM };
 
 /* The codes that say more than their status does; the first row that fits is used. */
-static const struct meaning {
+static const struct fault_meaning {
     const char *code;
     enum err_class cls;
     int sys;
@@ -54,20 +54,21 @@ static const struct meaning {
     {"ConditionalRequestConflict", ERR_RETRY, EIO, REASON_STORE_ERROR, NO_REMEDY},
 };
 
-static struct meaning meaning_of(int status, const char *code)
+static struct fault_meaning meaning_of(int status, const char *code)
 {
     for (size_t i = 0; i < ARRAY_LEN(meanings); i++)
         if (strcmp(meanings[i].code, code) == 0)
             return meanings[i];
-    struct meaning m = {code, http_class_of_status(status), EIO, REASON_STORE_ERROR, NO_REMEDY};
+    struct fault_meaning m = {
+        code, http_class_of_status(status), EIO, REASON_STORE_ERROR, NO_REMEDY};
     if (status == 301)
-        m = (struct meaning){code, ERR_INVALID, EINVAL, REASON_INVALID_OPTION, REGION};
+        m = (struct fault_meaning){code, ERR_INVALID, EINVAL, REASON_INVALID_OPTION, REGION};
     else if (status == 401 || status == 403)
-        m = (struct meaning){code, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, KEYS};
+        m = (struct fault_meaning){code, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, KEYS};
     else if (status == 404)
-        m = (struct meaning){code, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, NO_REMEDY};
+        m = (struct fault_meaning){code, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, NO_REMEDY};
     else if (status == 412)
-        m = (struct meaning){code, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, NO_REMEDY};
+        m = (struct fault_meaning){code, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, NO_REMEDY};
     else if (m.cls == ERR_INVALID)
         m.sys = EINVAL;
     return m;
@@ -124,7 +125,7 @@ static char *call_name(const struct s3 *s, const struct s3_call *c)
 int s3_fail(
     struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e)
 {
-    struct meaning m = meaning_of(status, fault->code);
+    struct fault_meaning m = meaning_of(status, fault->code);
     cleanup_buf struct buf text = BUF_INIT(400);
     buf_addf(&text, " (%d%s%s)", status, *fault->code ? " " : "", fault->code);
     add_remedy(s, &text, m.remedy, fault);

@@ -19,7 +19,7 @@
 /* a random number on the object tells whose upload made it */
 #define MARK "x-amz-meta-millrace-upload"
 
-struct job {
+struct multipart {
     struct s3 *s;
     const char *key, *upload_id, *mark;
     int fd; /* -1: copy */
@@ -39,7 +39,7 @@ uint64_t s3_part_size(uint64_t len, uint64_t wanted)
     return MAX(wanted, (least + MIB - 1) / MIB * MIB);
 }
 
-static void fail(struct job *j, const struct err *e)
+static void multipart_fail(struct multipart *j, const struct err *e)
 {
     pthread_mutex_lock(&j->mu);
     if (j->first.cls == ERR_NONE)
@@ -48,7 +48,7 @@ static void fail(struct job *j, const struct err *e)
     atomic_store(&j->stop, true);
 }
 
-static int send_part(struct job *j, unsigned index, struct err *e)
+static int send_part(struct multipart *j, unsigned index, struct err *e)
 {
     uint64_t off = index * j->part, len = MIN(j->part, j->len - off);
     char number[16];
@@ -99,31 +99,31 @@ static int send_part(struct job *j, unsigned index, struct err *e)
     }
 }
 
-static void *run_parts(void *user)
+static void *part_thread(void *user)
 {
-    struct job *j = user;
+    struct multipart *j = user;
     unsigned index;
     while (!atomic_load(&j->stop) && (index = atomic_fetch_add(&j->next, 1)) < j->nparts) {
         struct err e = ERR_INIT;
         if (send_part(j, index, &e))
-            fail(j, &e);
+            multipart_fail(j, &e);
     }
     return NULL;
 }
 
-static void run_all(struct job *j)
+static void send_parts(struct multipart *j)
 {
     unsigned want = MIN(j->s->parallel_parts, j->nparts), n = 0;
     pthread_t *threads = xcalloc(want, sizeof *threads);
-    while (n + 1 < want && pthread_create(&threads[n], NULL, run_parts, j) == 0)
+    while (n + 1 < want && pthread_create(&threads[n], NULL, part_thread, j) == 0)
         n++;
-    run_parts(j); /* this thread works too */
+    part_thread(j); /* this thread works too */
     while (n)
         pthread_join(threads[--n], NULL);
     free(threads);
 }
 
-static char *begin(struct s3 *s, const char *key, const char *mark, struct err *e)
+static char *multipart_begin(struct s3 *s, const char *key, const char *mark, struct err *e)
 {
     const struct sigv4_pair query[] = {{"uploads", ""}};
     cleanup_free char *line = xasprintf(MARK ": %s", mark);
@@ -162,7 +162,7 @@ static void abort_upload(struct s3 *s, const char *key, const char *upload_id)
 /* Is the object there, made by this upload? The server forgets an upload once it is complete: if
  * that answer got lost (and libcurl by itself sends a request again when a kept connection turns
  * out to be closed), the next one is "NoSuchUpload". */
-static bool arrived(struct job *j, char **etag)
+static bool is_complete(struct multipart *j, char **etag)
 {
     struct retry r = RETRY_INIT(j->s->params.deadline_ns, NULL);
     struct s3_call call = {.method = "HEAD", .key = j->key};
@@ -178,7 +178,7 @@ static bool arrived(struct job *j, char **etag)
     return true;
 }
 
-static void complete_body(const struct job *j, struct buf *body)
+static void complete_body(const struct multipart *j, struct buf *body)
 {
     buf_adds(body, "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
     for (unsigned i = 0; i < j->nparts; i++) {
@@ -194,7 +194,7 @@ static void complete_body(const struct job *j, struct buf *body)
     buf_adds(body, "</CompleteMultipartUpload>");
 }
 
-static int complete(struct job *j, char **etag, struct err *e)
+static int multipart_complete(struct multipart *j, char **etag, struct err *e)
 {
     cleanup_buf struct buf body = BUF_INIT(COMPLETE_MAX);
     complete_body(j, &body);
@@ -213,7 +213,7 @@ static int complete(struct job *j, char **etag, struct err *e)
     for (;;) {
         cleanup_resp struct http_resp resp;
         int rc = s3_do(j->s, &call, &r, &resp, &out, e);
-        if (rc && strcmp(out.fault.code, "NoSuchUpload") == 0 && arrived(j, etag))
+        if (rc && strcmp(out.fault.code, "NoSuchUpload") == 0 && is_complete(j, etag))
             return 0;
         if (rc)
             return -1;
@@ -235,10 +235,10 @@ int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from,
         return err_sys(e, errno, "get a random number");
     char mark[40];
     snprintf(mark, sizeof mark, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
-    cleanup_free char *id = begin(s, key, mark, e);
+    cleanup_free char *id = multipart_begin(s, key, mark, e);
     if (!id)
         return -1;
-    struct job j = {.s = s,
+    struct multipart j = {.s = s,
         .key = key,
         .upload_id = id,
         .mark = mark,
@@ -250,8 +250,8 @@ int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from,
     j.nparts = (unsigned)((len + j.part - 1) / j.part);
     j.etags = xcalloc(j.nparts, sizeof *j.etags);
     pthread_mutex_init(&j.mu, NULL);
-    run_all(&j);
-    int rc = j.first.cls != ERR_NONE ? -1 : complete(&j, etag, e);
+    send_parts(&j);
+    int rc = j.first.cls != ERR_NONE ? -1 : multipart_complete(&j, etag, e);
     if (j.first.cls != ERR_NONE && e)
         *e = j.first;
     if (rc)

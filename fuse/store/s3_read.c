@@ -55,7 +55,7 @@ int s3_check(void *impl, struct err *e)
 {
     struct s3 *s = impl;
     struct retry r = RETRY_INIT(MIN(s->params.deadline_ns, CHECK_NS), NULL);
-    r.max_attempts = 2; /* who asks wants to know how it is, not to wait until it is better */
+    r.max_attempts = 2; /* the caller wants to know how it is now, not to wait until it is better */
     struct s3_page page;
     if (s3_page(s, s->prefix, false, NULL, 1, &r, &page, e))
         return -1;
@@ -68,7 +68,7 @@ int s3_check(void *impl, struct err *e)
     return 0;
 }
 
-static void fill_stat(const struct s3_item *item, struct store_stat *st)
+static void item_stat(const struct s3_item *item, struct store_stat *st)
 {
     st->is_dir = item->is_prefix;
     st->size = item->is_prefix ? 0 : item->size;
@@ -99,7 +99,7 @@ int s3_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
             continue;
         if (!item->is_prefix && strcmp(item->key, key) == 0) {
             file = true;
-            fill_stat(item, st);
+            item_stat(item, st);
         }
         is_dir |= strcmp(item->key, dir) == 0;
         past |= strcmp(item->key, dir) > 0;
@@ -120,12 +120,12 @@ int s3_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
 }
 
 /* Can a file system show this name, relative to the listed directory? */
-static bool showable(char *name, bool tree)
+static bool can_be_shown(char *name, bool tree)
 {
     return tree ? *name && store_path_ok(name) : store_name_ok(name, strlen(name));
 }
 
-static int list(struct s3 *s, const char *dir, bool tree, char **cursor, store_list_fn fn,
+static int s3_list_page(struct s3 *s, const char *dir, bool tree, char **cursor, store_list_fn fn,
     void *user, struct err *e)
 {
     cleanup_free char *prefix = *dir ? xasprintf("%s%s/", s->prefix, dir) : xstrdup(s->prefix);
@@ -148,14 +148,14 @@ static int list(struct s3 *s, const char *dir, bool tree, char **cursor, store_l
                 continue; /* the marker of a directory: this one, or with a tree one further down */
             name[n - 1] = '\0';
         }
-        if (!showable(name, tree)) {
+        if (!can_be_shown(name, tree)) {
             if (n)
                 log_debug(
                     "s3://%s/%s is not shown: no file can have that name", s->bucket, item->key);
             continue;
         }
         struct store_entry entry = {.name = name};
-        fill_stat(item, &entry.st);
+        item_stat(item, &entry.st);
         if (fn(user, &entry))
             break;
     }
@@ -165,18 +165,18 @@ static int list(struct s3 *s, const char *dir, bool tree, char **cursor, store_l
 
 int s3_list(void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
-    return list(impl, dir, false, cursor, fn, user, e);
+    return s3_list_page(impl, dir, false, cursor, fn, user, e);
 }
 
 int s3_list_tree(
     void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
-    return list(impl, dir, true, cursor, fn, user, e);
+    return s3_list_page(impl, dir, true, cursor, fn, user, e);
 }
 
 /* -- bytes ----------------------------------------------------------------------------------- */
 
-struct reading {
+struct s3_reading {
     const char *what;
     sink_fn sink;
     void *user;
@@ -184,13 +184,13 @@ struct reading {
     size_t len, got;                 /* got: bytes that the sink has, over all attempts */
     char version[STORE_VERSION_MAX]; /* ""; that of the first answer from then on */
     /* of this attempt: its headers were looked at; there were more bytes than asked for */
-    bool judged, overflow;
+    bool checked, overflow;
     struct err refusal; /* what they say against it */
 };
 
-static int take_bytes(void *user, const void *data, size_t len)
+static int reading_take(void *user, const void *data, size_t len)
 {
-    struct reading *r = user;
+    struct s3_reading *r = user;
     r->overflow = len > r->len - r->got;
     if (r->overflow || r->sink(r->user, data, len))
         return 1;
@@ -235,14 +235,14 @@ static void version_of(
 
 /* Is this answer the range we asked for, of the version we want? Asked before the first of its
  * bytes is taken. */
-static int judge(void *user, const struct http_resp *resp)
+static int reading_check(void *user, const struct http_resp *resp)
 {
-    struct reading *rd = user;
+    struct s3_reading *rd = user;
     char text[128], now[STORE_VERSION_MAX];
     uint64_t from = rd->off + rd->got, first = 0, last, total = 0;
     bool partial = resp->status == 206 && http_header(resp, "content-range", text, sizeof text)
         && s3_content_range(text, &first, &last, &total);
-    rd->judged = true;
+    rd->checked = true;
     if (resp->status == 200
         && (!http_header(resp, "content-length", text, sizeof text)
             || !take_number(text, '\0', &total)))
@@ -262,7 +262,7 @@ static int judge(void *user, const struct http_resp *resp)
     return 0;
 }
 
-static int read_once(struct s3 *s, const char *key, struct reading *rd, const struct retry *r,
+static int reading_try(struct s3 *s, const char *key, struct s3_reading *rd, const struct retry *r,
     struct s3_outcome *out, struct err *e)
 {
     uint64_t from = rd->off + rd->got, to = rd->off + rd->len - 1;
@@ -274,11 +274,11 @@ static int read_once(struct s3 *s, const char *key, struct reading *rd, const st
     struct s3_call call = {.method = "GET",
         .key = key,
         .headers = headers,
-        .sink = take_bytes,
-        .begin = judge,
+        .sink = reading_take,
+        .begin = reading_check,
         .sink_user = rd,
         .what = rd->what};
-    rd->judged = rd->overflow = false;
+    rd->checked = rd->overflow = false;
     rd->refusal = (struct err)ERR_INIT;
     cleanup_resp struct http_resp resp;
     int rc = s3_once(s, &call, r, &resp, out, e);
@@ -290,8 +290,8 @@ static int read_once(struct s3 *s, const char *key, struct reading *rd, const st
             ": read at %" PRIu64 ", past the end of the object", from);
     if (rc && out->status / 100 != 2)
         return -1;
-    if (!rd->judged)
-        judge(rd, &resp); /* there was no body */
+    if (!rd->checked)
+        reading_check(rd, &resp); /* there was no body */
     if (rd->refusal.cls != ERR_NONE) {
         *e = rd->refusal;
         return -1;
@@ -316,12 +316,12 @@ int s3_read(void *impl, const char *path, const char *version, uint64_t off, siz
 {
     struct s3 *s = impl;
     cleanup_free char *key = s3_key(s, path), *what = s3_name(s, key);
-    struct reading rd = {.what = what, .sink = sink, .user = user, .off = off, .len = len};
+    struct s3_reading rd = {.what = what, .sink = sink, .user = user, .off = off, .len = len};
     snprintf(rd.version, sizeof rd.version, "%s", version);
     struct retry r = RETRY_INIT(
         s->params.deadline_ns + (int64_t)(len >> 20) * READ_NS_PER_MIB, cancel);
     struct s3_outcome out = {0};
-    for (size_t begun; begun = rd.got, read_once(s, key, &rd, &r, &out, e);) {
+    for (size_t begun; begun = rd.got, reading_try(s, key, &rd, &r, &out, e);) {
         if (!s3_again(s, &r, &out, e))
             return -1;
         if (rd.got > begun)

@@ -18,14 +18,14 @@
 #define RETRY_AFTER_MAX_S 300
 #define WARN_EVERY_NS     (10 * NS_PER_S)
 
-struct upload {
+struct fd_body {
     const struct s3_call *c;
     uint64_t sent;
 };
 
-static ssize_t upload_read(void *user, void *data, size_t len)
+static ssize_t fd_body_read(void *user, void *data, size_t len)
 {
-    struct upload *u = user;
+    struct fd_body *u = user;
     size_t want = (size_t)MIN((uint64_t)len, u->c->fd_len - u->sent);
     ssize_t n;
     do {
@@ -37,9 +37,9 @@ static ssize_t upload_read(void *user, void *data, size_t len)
     return n;
 }
 
-static int upload_rewind(void *user)
+static int fd_body_rewind(void *user)
 {
-    ((struct upload *)user)->sent = 0;
+    ((struct fd_body *)user)->sent = 0;
     return 0;
 }
 
@@ -52,12 +52,12 @@ static char *build_url(const struct s3 *s, const struct s3_call *c, const char *
     return xasprintf("%s%s%s%s", s->origin, *path, *query ? "?" : "", query);
 }
 
-struct lines {
+struct header_lines {
     char *line[HEADERS_MAX];
     size_t n;
 };
 
-static void lines_free(struct lines *l)
+static void lines_free(struct header_lines *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         explicit_bzero(l->line[i], strlen(l->line[i]));
@@ -71,9 +71,9 @@ static int by_pair_name(const void *a, const void *b)
 }
 
 /* The headers to send: the caller's, and those of the signature. */
-static void sign(struct s3 *s, const struct s3_call *c, const struct s3_signer *signer,
+static void sign_headers(struct s3 *s, const struct s3_call *c, const struct s3_signer *signer,
     const struct sigv4_scope *scope, const char *path, const char *query, const char *hash,
-    struct lines *out)
+    struct header_lines *out)
 {
     struct sigv4_pair pairs[HEADERS_MAX];
     char *names[HEADERS_MAX];
@@ -145,39 +145,39 @@ static bool learn_skew(struct s3 *s, const struct http_resp *resp)
     return true;
 }
 
-/* -- counters -------------------------------------------------------------------------------- */
+/* -- s3_metrics -------------------------------------------------------------------------------- */
 
 static struct {
     struct metric *seconds[5], *errors, *throttled, *retries;
-} counters;
+} s3_metrics;
 
 static const char *const methods[] = {"GET", "HEAD", "PUT", "POST", "DELETE"};
-_Static_assert(ARRAY_LEN(methods) == ARRAY_LEN(counters.seconds), "a histogram for each method");
+_Static_assert(ARRAY_LEN(methods) == ARRAY_LEN(s3_metrics.seconds), "a histogram for each method");
 
-static void counters_register(void)
+static void s3_metrics_register(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
         cleanup_free char *labels = xasprintf("method=\"%s\"", methods[i]);
-        counters.seconds[i] = metric_histogram(
+        s3_metrics.seconds[i] = metric_histogram(
             "millrace_store_request_seconds", labels, "Requests to the store, by duration.");
     }
-    counters.errors = metric_counter(
+    s3_metrics.errors = metric_counter(
         "millrace_store_errors_total", "", "Requests to the store without a good answer.");
-    counters.throttled = metric_counter(
+    s3_metrics.throttled = metric_counter(
         "millrace_store_throttled_total", "", "Answers of the store that ask for fewer requests.");
-    counters.retries = metric_counter(
+    s3_metrics.retries = metric_counter(
         "millrace_store_retries_total", "", "Requests to the store that were made again.");
 }
 
-static void count(const struct s3_call *c, int status, bool ok, int64_t took_ns)
+static void count_request(const struct s3_call *c, int status, bool ok, int64_t took_ns)
 {
     for (size_t i = 0; i < ARRAY_LEN(methods); i++)
         if (strcmp(methods[i], c->method) == 0)
-            metric_add(counters.seconds[i], took_ns);
+            metric_add(s3_metrics.seconds[i], took_ns);
     if (!ok)
-        metric_add(counters.errors, 1);
+        metric_add(s3_metrics.errors, 1);
     if (status == 503 || status == 429)
-        metric_add(counters.throttled, 1);
+        metric_add(s3_metrics.throttled, 1);
 }
 
 /* -- attempts -------------------------------------------------------------------------------- */
@@ -192,9 +192,9 @@ static int send_signed(struct s3 *s, const struct s3_call *c, const struct retry
     cleanup_free char *url = build_url(s, c, query, &path);
     struct sigv4_scope scope = {.region = s->region, .service = "s3"};
     memcpy(scope.time, time, SIGV4_TIME_LEN);
-    struct lines lines = {0};
-    sign(s, c, signer, &scope, path, query, hash, &lines);
-    struct upload up = {c, 0};
+    struct header_lines lines = {0};
+    sign_headers(s, c, signer, &scope, path, query, hash, &lines);
+    struct fd_body up = {c, 0};
     struct http_req req = {
         .method = c->method,
         .url = url,
@@ -210,13 +210,13 @@ static int send_signed(struct s3 *s, const struct s3_call *c, const struct retry
         .cancel = r->cancel,
     };
     if (c->from_fd && c->fd_len) {
-        req.source = upload_read;
+        req.source = fd_body_read;
         req.source_user = &up;
-        req.source_rewind = upload_rewind;
+        req.source_rewind = fd_body_rewind;
     }
     int64_t began = clock_mono_ns();
     int rc = http_do(s->http, &req, resp, e);
-    count(c, resp->status, rc == 0 && resp->status / 100 == 2, clock_mono_ns() - began);
+    count_request(c, resp->status, rc == 0 && resp->status / 100 == 2, clock_mono_ns() - began);
     lines_free(&lines);
     return rc;
 }
@@ -225,7 +225,7 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
     struct s3_outcome *out, struct err *e)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, counters_register);
+    pthread_once(&once, s3_metrics_register);
     *resp = (struct http_resp){0};
     out->status = 0;
     out->fault = (struct s3_fault){0};
@@ -259,7 +259,7 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
     return s3_fail(s, c, resp->status, &out->fault, e);
 }
 
-static void warn(struct s3 *s, const struct err *e)
+static void warn_rarely(struct s3 *s, const struct err *e)
 {
     int64_t now = clock_mono_ns(), last = atomic_load(&s->warned_ns);
     if ((last && now - last < WARN_EVERY_NS)
@@ -274,13 +274,13 @@ bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struc
         || strcmp(store_reason(e), "ExpiredCredentials") == 0;
     if (e->cls != ERR_RETRY && refused && !out->healed && s3_cred_renew(s->cred, out->generation)) {
         out->healed = true;
-        metric_add(counters.retries, 1);
+        metric_add(s3_metrics.retries, 1);
         return true;
     }
     if (!retry_again(r, e, out->after_ns))
         return false;
-    warn(s, e);
-    metric_add(counters.retries, 1);
+    warn_rarely(s, e);
+    metric_add(s3_metrics.retries, 1);
     return true;
 }
 

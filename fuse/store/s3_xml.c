@@ -21,7 +21,7 @@
 typedef void (*leaf_fn)(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text);
 typedef void (*close_fn)(void *user, const char *name, unsigned depth);
 
-struct reader {
+struct xml_reader {
     XML_Parser parser;
     char path[DEPTH_MAX][NAME_MAX_BYTES];
     unsigned depth;
@@ -32,7 +32,7 @@ struct reader {
     void *user;
 };
 
-static void give_up(struct reader *r)
+static void xml_stop(struct xml_reader *r)
 {
     r->bad = true;
     XML_StopParser(r->parser, XML_FALSE);
@@ -41,12 +41,12 @@ static void give_up(struct reader *r)
 static void on_start(void *user, const XML_Char *name, const XML_Char **attributes)
 {
     (void)attributes;
-    struct reader *r = user;
+    struct xml_reader *r = user;
     const char *colon = strrchr(name, ':');
     if (colon)
         name = colon + 1;
     if (r->depth == DEPTH_MAX) {
-        give_up(r);
+        xml_stop(r);
         return;
     }
     snprintf(r->path[r->depth++], NAME_MAX_BYTES, "%s", name);
@@ -57,9 +57,9 @@ static void on_start(void *user, const XML_Char *name, const XML_Char **attribut
 static void on_end(void *user, const XML_Char *name)
 {
     (void)name;
-    struct reader *r = user;
+    struct xml_reader *r = user;
     if (r->text.truncated) {
-        give_up(r);
+        xml_stop(r);
         return;
     }
     if (r->leaf)
@@ -72,7 +72,7 @@ static void on_end(void *user, const XML_Char *name)
 
 static void on_text(void *user, const XML_Char *text, int len)
 {
-    struct reader *r = user;
+    struct xml_reader *r = user;
     if (r->leaf)
         buf_add(&r->text, text, (size_t)len);
 }
@@ -81,12 +81,12 @@ static void on_doctype(void *user, const XML_Char *name, const XML_Char *system_
     const XML_Char *public_id, int internal)
 {
     (void)name, (void)system_id, (void)public_id, (void)internal;
-    give_up(user); /* S3 sends none: entities in it are only ever an attack */
+    xml_stop(user); /* S3 sends none: entities in it are only ever an attack */
 }
 
-static bool parse(const char *text, size_t len, leaf_fn on_leaf, close_fn on_close, void *user)
+static bool xml_parse(const char *text, size_t len, leaf_fn on_leaf, close_fn on_close, void *user)
 {
-    struct reader r = {
+    struct xml_reader r = {
         .text = BUF_INIT(TEXT_MAX), .on_leaf = on_leaf, .on_close = on_close, .user = user};
     r.parser = XML_ParserCreate(NULL);
     if (!r.parser || len > S3_PAGE_BODY_MAX) {
@@ -129,7 +129,7 @@ static void make_printable(char *s)
 bool s3_xml_fault(const char *text, size_t len, struct s3_fault *out)
 {
     memset(out, 0, sizeof *out);
-    if (!len || !parse(text, len, fault_leaf, NULL, out) || !*out->code) {
+    if (!len || !xml_parse(text, len, fault_leaf, NULL, out) || !*out->code) {
         memset(out, 0, sizeof *out);
         return false;
     }
@@ -141,14 +141,14 @@ bool s3_xml_fault(const char *text, size_t len, struct s3_fault *out)
 
 /* -- listings -------------------------------------------------------------------------------- */
 
-struct page_reader {
+struct s3_page_reader {
     struct s3_page *page;
     size_t cap;
     struct s3_item item; /* being read */
     bool url_encoded, is_truncated, is_page, too_many;
 };
 
-static void take(char **to, const char *text)
+static void xml_set(char **to, const char *text)
 {
     free(*to);
     *to = xstrdup(text);
@@ -156,7 +156,7 @@ static void take(char **to, const char *text)
 
 static void page_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
 {
-    struct page_reader *r = user;
+    struct s3_page_reader *r = user;
     r->is_page = strcmp(path[0], "ListBucketResult") == 0;
     if (!r->is_page)
         return;
@@ -166,16 +166,16 @@ static void page_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, c
     else if (depth == 2 && strcmp(name, "IsTruncated") == 0)
         r->is_truncated = strcmp(text, "true") == 0;
     else if (depth == 2 && strcmp(name, "NextContinuationToken") == 0)
-        take(&r->page->next, text);
+        xml_set(&r->page->next, text);
     if (depth != 3)
         return;
     if (strcmp(path[1], "CommonPrefixes") == 0 && strcmp(name, "Prefix") == 0) {
-        take(&r->item.key, text);
+        xml_set(&r->item.key, text);
     } else if (strcmp(path[1], "Contents") == 0) {
         if (strcmp(name, "Key") == 0)
-            take(&r->item.key, text);
+            xml_set(&r->item.key, text);
         else if (strcmp(name, "ETag") == 0)
-            take(&r->item.etag, text);
+            xml_set(&r->item.etag, text);
         else if (strcmp(name, "Size") == 0)
             r->item.size = *text >= '0' && *text <= '9' ? strtoull(text, NULL, 10) : 0;
         else if (strcmp(name, "LastModified") == 0 && clock_parse_rfc3339(text, &r->item.mtime_ns))
@@ -185,7 +185,7 @@ static void page_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, c
 
 static void page_close(void *user, const char *name, unsigned depth)
 {
-    struct page_reader *r = user;
+    struct s3_page_reader *r = user;
     bool prefix = strcmp(name, "CommonPrefixes") == 0;
     if (depth != 1 || (!prefix && strcmp(name, "Contents") != 0))
         return;
@@ -207,8 +207,8 @@ static void page_close(void *user, const char *name, unsigned depth)
 int s3_xml_page(const char *text, size_t len, struct s3_page *out, struct err *e)
 {
     *out = (struct s3_page){0};
-    struct page_reader r = {.page = out};
-    bool ok = parse(text, len, page_leaf, page_close, &r) && r.is_page && !r.too_many;
+    struct s3_page_reader r = {.page = out};
+    bool ok = xml_parse(text, len, page_leaf, page_close, &r) && r.is_page && !r.too_many;
     free(r.item.key);
     free(r.item.etag);
     if (ok && r.is_truncated && (!out->next || !*out->next))
@@ -218,7 +218,7 @@ int s3_xml_page(const char *text, size_t len, struct s3_page *out, struct err *e
         return err_set(e, ERR_RETRY, "the listing the server sent is not the XML of ListObjectsV2");
     }
     if (!r.is_truncated)
-        take(&out->next, NULL);
+        xml_set(&out->next, NULL);
     for (size_t i = 0; i < out->n && r.url_encoded; i++)
         if (head_unescape(out->items[i].key, true)) {
             free(out->items[i].key);
@@ -240,14 +240,14 @@ void s3_page_free(struct s3_page *page)
 
 /* -- single values --------------------------------------------------------------------------- */
 
-struct one {
+struct xml_value {
     const char *root, *element;
     char *value;
 };
 
-static void one_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
+static void value_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
 {
-    struct one *o = user;
+    struct xml_value *o = user;
     if (!o->value && depth == 2 && strcmp(path[0], o->root) == 0
         && strcmp(path[1], o->element) == 0)
         o->value = xstrdup(text);
@@ -255,8 +255,8 @@ static void one_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, co
 
 char *s3_xml_text(const char *text, size_t len, const char *root, const char *element)
 {
-    struct one o = {root, element, NULL};
-    if (!parse(text, len, one_leaf, NULL, &o)) {
+    struct xml_value o = {root, element, NULL};
+    if (!xml_parse(text, len, value_leaf, NULL, &o)) {
         free(o.value);
         return NULL;
     }

@@ -23,7 +23,7 @@ struct store {
     char *url;
 };
 
-static int check_path(const struct store *s, const char *path, bool root_allowed, struct err *e)
+static int require_path(const struct store *s, const char *path, bool root_allowed, struct err *e)
 {
     if (strlen(path) > 4095 || !store_path_ok(path)) {
         store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, s->url,
@@ -41,7 +41,7 @@ static int check_path(const struct store *s, const char *path, bool root_allowed
 /* The stores look at what went wrong: there always is an error to look at. */
 #define NEED(e) ((e) ? (e) : &(struct err)ERR_INIT)
 
-static const struct store_ops *find_kind(const char *url, const char **rest)
+static const struct store_ops *kind_of_url(const char *url, const char **rest)
 {
     for (size_t i = 0; store_kinds[i]; i++) {
         size_t n = strlen(store_kinds[i]->scheme);
@@ -89,7 +89,7 @@ char *store_help(void)
 const char *store_option_name(const char *url, size_t i)
 {
     const char *rest;
-    const struct store_ops *ops = find_kind(url, &rest);
+    const struct store_ops *ops = kind_of_url(url, &rest);
     size_t n = 0;
     while (ops && n <= i && ops->options[n].name)
         n++;
@@ -99,7 +99,7 @@ const char *store_option_name(const char *url, size_t i)
 bool store_option_is_secret(const char *url, const char *name)
 {
     const char *rest;
-    const struct store_ops *ops = find_kind(url, &rest);
+    const struct store_ops *ops = kind_of_url(url, &rest);
     const struct store_option *o = ops ? option_find(ops->options, name) : NULL;
     return o && o->kind == STORE_OPTION_SECRET;
 }
@@ -109,7 +109,7 @@ struct store *store_new(const struct store_conf *conf, struct err *e)
     e = NEED(e);
     char *url = xstrdup(conf->mount->mount_point);
     const char *rest = NULL;
-    const struct store_ops *ops = find_kind(url, &rest);
+    const struct store_ops *ops = kind_of_url(url, &rest);
     if (!ops) {
         unknown_scheme(url, e);
         free(url);
@@ -155,28 +155,29 @@ int store_stat_path(struct store *s, const char *path, struct store_stat *st, st
 {
     e = NEED(e);
     memset(st, 0, sizeof *st);
-    return check_path(s, path, true, e) ? -1 : s->ops->stat_path(s->impl, path, st, e);
+    return require_path(s, path, true, e) ? -1 : s->ops->stat_path(s->impl, path, st, e);
 }
 
 int store_list(
     struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     e = NEED(e);
-    return check_path(s, dir, true, e) ? -1 : s->ops->list(s->impl, dir, cursor, fn, user, e);
+    return require_path(s, dir, true, e) ? -1 : s->ops->list(s->impl, dir, cursor, fn, user, e);
 }
 
 int store_list_tree(
     struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     e = NEED(e);
-    return check_path(s, dir, true, e) ? -1 : s->ops->list_tree(s->impl, dir, cursor, fn, user, e);
+    return require_path(s, dir, true, e) ? -1
+                                         : s->ops->list_tree(s->impl, dir, cursor, fn, user, e);
 }
 
 int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
     sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
     e = NEED(e);
-    if (check_path(s, path, false, e))
+    if (require_path(s, path, false, e))
         return -1;
     return len ? s->ops->read(s->impl, path, version, off, len, sink, user, cancel, e) : 0;
 }
@@ -193,7 +194,7 @@ int store_read(struct store *s, const char *path, const char *version, uint64_t 
     }
 }
 
-static int writable(const struct store *s, struct err *e)
+static int require_writable(const struct store *s, struct err *e)
 {
     if (s->ops->caps & STORE_CAP_WRITE)
         return 0;
@@ -206,7 +207,7 @@ int store_put(
 {
     e = NEED(e);
     memset(st, 0, sizeof *st);
-    return writable(s, e) || check_path(s, path, false, e)
+    return require_writable(s, e) || require_path(s, path, false, e)
         ? -1
         : s->ops->put(s->impl, path, fd, len, st, e);
 }
@@ -214,19 +215,25 @@ int store_put(
 int store_remove(struct store *s, const char *path, struct err *e)
 {
     e = NEED(e);
-    return writable(s, e) || check_path(s, path, false, e) ? -1 : s->ops->remove(s->impl, path, e);
+    return require_writable(s, e) || require_path(s, path, false, e)
+        ? -1
+        : s->ops->remove(s->impl, path, e);
 }
 
 int store_mkdir(struct store *s, const char *path, struct err *e)
 {
     e = NEED(e);
-    return writable(s, e) || check_path(s, path, false, e) ? -1 : s->ops->mkdir(s->impl, path, e);
+    return require_writable(s, e) || require_path(s, path, false, e)
+        ? -1
+        : s->ops->mkdir(s->impl, path, e);
 }
 
 int store_rmdir(struct store *s, const char *path, struct err *e)
 {
     e = NEED(e);
-    return writable(s, e) || check_path(s, path, false, e) ? -1 : s->ops->rmdir(s->impl, path, e);
+    return require_writable(s, e) || require_path(s, path, false, e)
+        ? -1
+        : s->ops->rmdir(s->impl, path, e);
 }
 
 int store_rename(
@@ -234,7 +241,7 @@ int store_rename(
 {
     e = NEED(e);
     memset(st, 0, sizeof *st);
-    if (writable(s, e) || check_path(s, from, false, e) || check_path(s, to, false, e))
+    if (require_writable(s, e) || require_path(s, from, false, e) || require_path(s, to, false, e))
         return -1;
     if (strcmp(from, to) == 0)
         return s->ops->stat_path(s->impl, from, st, e);

@@ -17,13 +17,13 @@
 #define SLICE_NS       (50 * NS_PER_MS) /* how soon a cancelled call notices */
 
 struct helper {
-    struct helper *next; /* idle ones; guard.mu */
-    struct guard *g;
-    struct guard_job *job; /* guard.mu; what it is to run */
+    struct helper *next; /* idle ones; timed_calls.mu */
+    struct timed_calls *g;
+    struct timed_job *job; /* timed_calls.mu; what it is to run */
     pthread_cond_t wake;
 };
 
-struct guard {
+struct timed_calls {
     char *name;
     unsigned max_stuck, max_trying;
     pthread_mutex_t mu;
@@ -33,7 +33,7 @@ struct guard {
     unsigned waiting;    /* callers whose job runs */
     int64_t returned_ns; /* monotonic: when a call last returned */
     int64_t silent_ns;   /* real: since when nothing returns; 0: it does */
-    bool closed, left;   /* guard_free has begun; it has ended, and the last helper frees */
+    bool closed, left;   /* timed_calls_free has begun; it has ended, and the last helper frees */
 };
 
 static struct {
@@ -47,9 +47,9 @@ static void make_gauges(void)
         "Calls to a file system that were given up and have not returned.");
 }
 
-struct guard *guard_new(const struct guard_conf *conf)
+struct timed_calls *timed_calls_new(const struct timed_conf *conf)
 {
-    struct guard *g = xcalloc(1, sizeof *g);
+    struct timed_calls *g = xcalloc(1, sizeof *g);
     g->name = xstrdup(conf->name);
     g->max_stuck = conf->max_stuck ? conf->max_stuck : STUCK_DEFAULT;
     g->max_trying = conf->max_trying ? conf->max_trying : TRYING_DEFAULT;
@@ -59,7 +59,7 @@ struct guard *guard_new(const struct guard_conf *conf)
     return g;
 }
 
-static void destroy(struct guard *g)
+static void timed_calls_destroy(struct timed_calls *g)
 {
     pthread_mutex_destroy(&g->mu);
     pthread_cond_destroy(&g->room);
@@ -67,7 +67,7 @@ static void destroy(struct guard *g)
     free(g);
 }
 
-void guard_free(struct guard *g)
+void timed_calls_free(struct timed_calls *g)
 {
     if (!g)
         return;
@@ -81,19 +81,19 @@ void guard_free(struct guard *g)
     bool last = !g->threads;
     pthread_mutex_unlock(&g->mu);
     if (last)
-        destroy(g);
+        timed_calls_destroy(g);
 }
 
-void guard_stats(struct guard *g, struct guard_stats *out)
+void timed_calls_stats(struct timed_calls *g, struct timed_stats *out)
 {
     pthread_mutex_lock(&g->mu);
-    *out = (struct guard_stats){g->threads, g->stuck, g->silent_ns != 0};
+    *out = (struct timed_stats){g->threads, g->stuck, g->silent_ns != 0};
     pthread_mutex_unlock(&g->mu);
 }
 
 /* -- helpers --------------------------------------------------------------------------------- */
 
-static void take_off(struct guard *g, const struct helper *h)
+static void leave_idle(struct timed_calls *g, const struct helper *h)
 {
     struct helper **p = &g->idle;
     while (*p && *p != h)
@@ -103,7 +103,7 @@ static void take_off(struct guard *g, const struct helper *h)
 }
 
 /* mu is held, but not while it works. */
-static void work(struct guard *g, struct guard_job *job)
+static void run_job(struct timed_calls *g, struct timed_job *job)
 {
     pthread_mutex_unlock(&g->mu);
     job->run(job);
@@ -136,26 +136,26 @@ static void work(struct guard *g, struct guard_job *job)
 }
 
 /* Waits for work. mu is held. */
-static bool wait_idle(struct guard *g, struct helper *h)
+static bool wait_idle(struct timed_calls *g, struct helper *h)
 {
     int64_t until = clock_mono_ns() + IDLE_NS;
     h->next = g->idle;
     g->idle = h;
     while (!h->job && !g->closed && clock_mono_ns() < until)
         clock_cond_wait(&h->wake, &g->mu, until);
-    if (h->job) /* who gave it took us off the list */
+    if (h->job) /* the caller that gave it took this helper off the list */
         return true;
-    take_off(g, h);
+    leave_idle(g, h);
     return false;
 }
 
-static void *help(void *arg)
+static void *helper_thread(void *arg)
 {
     struct helper *h = arg;
-    struct guard *g = h->g;
+    struct timed_calls *g = h->g;
     pthread_mutex_lock(&g->mu);
     do
-        work(g, steal(&h->job));
+        run_job(g, steal(&h->job));
     while (!g->closed && wait_idle(g, h));
     g->threads--;
     bool last = g->left && !g->threads;
@@ -164,11 +164,11 @@ static void *help(void *arg)
     pthread_cond_destroy(&h->wake);
     free(h);
     if (last)
-        destroy(g);
+        timed_calls_destroy(g);
     return NULL;
 }
 
-static int start_helper(struct guard *g, struct guard_job *job)
+static int start_helper(struct timed_calls *g, struct timed_job *job)
 {
     pthread_t thread;
     pthread_attr_t attr;
@@ -181,7 +181,7 @@ static int start_helper(struct guard *g, struct guard_job *job)
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&thread, &attr, help, h);
+    int rc = pthread_create(&thread, &attr, helper_thread, h);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     if (rc == 0)
@@ -192,7 +192,7 @@ static int start_helper(struct guard *g, struct guard_job *job)
 }
 
 /* mu is held. */
-static int begin(struct guard *g, struct guard_job *job)
+static int start_job(struct timed_calls *g, struct timed_job *job)
 {
     struct helper *h = g->idle;
     if (h) {
@@ -208,19 +208,19 @@ static int begin(struct guard *g, struct guard_job *job)
 
 /* -- callers --------------------------------------------------------------------------------- */
 
-static bool cancelled(const atomic_bool *cancel)
+static bool is_set(const atomic_bool *cancel)
 {
     return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
 }
 
-static int say_cancelled(const struct guard_job *job, struct err *e)
+static int err_timed_cancelled(const struct timed_job *job, struct err *e)
 {
     return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, job->what, ": cancelled");
 }
 
 /* asked_ns: monotonic. mu is held. */
-static int say_silent(
-    const struct guard *g, const struct guard_job *job, int64_t asked_ns, struct err *e)
+static int err_silent(
+    const struct timed_calls *g, const struct timed_job *job, int64_t asked_ns, struct err *e)
 {
     char since[CLOCK_RFC3339_LEN];
     clock_rfc3339(
@@ -230,7 +230,7 @@ static int say_silent(
 }
 
 /* Nothing came in the time that a call had. mu is held. Returns whether that is news. */
-static bool note_silence(struct guard *g, const struct guard_job *job, int64_t asked_ns)
+static bool note_silence(struct timed_calls *g, const struct timed_job *job, int64_t asked_ns)
 {
     if (job->brief || g->silent_ns || g->returned_ns > asked_ns)
         return false;
@@ -238,36 +238,36 @@ static bool note_silence(struct guard *g, const struct guard_job *job, int64_t a
     return true;
 }
 
-static bool has_room(const struct guard *g, const struct guard_job *job)
+static bool has_slot(const struct timed_calls *g, const struct timed_job *job)
 {
     return job->goes_on || (g->stuck < g->max_stuck && !(job->change && g->stuck_changes));
 }
 
 /* Until the job may begin. mu is held. */
-static int admit(struct guard *g, const struct guard_job *job, int64_t asked_ns, int64_t until_ns,
-    const atomic_bool *cancel, bool *news, struct err *e)
+static int await_turn(struct timed_calls *g, const struct timed_job *job, int64_t asked_ns,
+    int64_t until_ns, const atomic_bool *cancel, bool *news, struct err *e)
 {
     if (g->silent_ns && g->waiting >= g->max_trying && !job->goes_on)
-        return say_silent(g, job, asked_ns, e);
-    while (!has_room(g, job)) {
+        return err_silent(g, job, asked_ns, e);
+    while (!has_slot(g, job)) {
         int64_t now = clock_mono_ns();
-        if (cancelled(cancel))
-            return say_cancelled(job, e);
+        if (is_set(cancel))
+            return err_timed_cancelled(job, e);
         if (now >= until_ns)
             *news = note_silence(g, job, asked_ns);
         if (g->silent_ns || now >= until_ns)
-            return say_silent(g, job, asked_ns, e);
+            return err_silent(g, job, asked_ns, e);
         clock_cond_wait(&g->room, &g->mu, MIN(until_ns, now + SLICE_NS));
     }
     return 0;
 }
 
 /* Until it has returned. mu is held. */
-static int await(struct guard *g, struct guard_job *job, int64_t asked_ns, int64_t until_ns,
-    const atomic_bool *cancel, bool *news, struct err *e)
+static int await_job(struct timed_calls *g, struct timed_job *job, int64_t asked_ns,
+    int64_t until_ns, const atomic_bool *cancel, bool *news, struct err *e)
 {
     g->waiting++;
-    for (int64_t now; !job->done && !cancelled(cancel) && (now = clock_mono_ns()) < until_ns;)
+    for (int64_t now; !job->done && !is_set(cancel) && (now = clock_mono_ns()) < until_ns;)
         clock_cond_wait(&job->finished, &g->mu, cancel ? MIN(until_ns, now + SLICE_NS) : until_ns);
     g->waiting--;
     if (job->done) {
@@ -278,26 +278,26 @@ static int await(struct guard *g, struct guard_job *job, int64_t asked_ns, int64
     g->stuck_changes += job->change;
     metric_add(gauges.stuck, 1);
     atomic_store(&job->given_up, true);
-    if (cancelled(cancel))
-        return say_cancelled(job, e);
+    if (is_set(cancel))
+        return err_timed_cancelled(job, e);
     *news = note_silence(g, job, asked_ns);
-    return say_silent(g, job, asked_ns, e);
+    return err_silent(g, job, asked_ns, e);
 }
 
-int guard_call(struct guard *g, struct guard_job *job, int64_t until_ns, const atomic_bool *cancel,
-    struct err *e)
+int timed_call(struct timed_calls *g, struct timed_job *job, int64_t until_ns,
+    const atomic_bool *cancel, struct err *e)
 {
     int64_t asked_ns = clock_mono_ns();
     bool news = false, begun = false;
     clock_cond_init(&job->finished);
     pthread_mutex_lock(&g->mu);
-    int rc = admit(g, job, asked_ns, until_ns, cancel, &news, e);
-    if (rc == 0 && (rc = begin(g, job)))
+    int rc = await_turn(g, job, asked_ns, until_ns, cancel, &news, e);
+    if (rc == 0 && (rc = start_job(g, job)))
         rc = store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, job->what,
             ": start a thread for it: error %d", rc);
     else if (rc == 0) {
         begun = true;
-        rc = await(g, job, asked_ns, until_ns, cancel, &news, e);
+        rc = await_job(g, job, asked_ns, until_ns, cancel, &news, e);
     }
     pthread_mutex_unlock(&g->mu); /* one that was given up may be gone from here on */
     if (news)

@@ -41,13 +41,13 @@ static unsigned ended(void)
 }
 
 struct answer {
-    struct guard_job job;
+    struct timed_job job;
     int question, answer;
     bool open; /* does not wait at the gate */
     char *bytes;
 };
 
-static void run(struct guard_job *job)
+static void run(struct timed_job *job)
 {
     struct answer *a = (struct answer *)job;
     pthread_mutex_lock(&fs.mu);
@@ -59,7 +59,7 @@ static void run(struct guard_job *job)
     memset(a->bytes, 'x', 4096);
 }
 
-static void drop(struct guard_job *job)
+static void drop(struct timed_job *job)
 {
     struct answer *a = (struct answer *)job;
     free(a->bytes);
@@ -79,10 +79,10 @@ static struct answer *ask(int question)
     return a;
 }
 
-static int call_job(struct guard *g, struct answer *a, int64_t ns, struct err *e)
+static int call_job(struct timed_calls *g, struct answer *a, int64_t ns, struct err *e)
 {
     int want = a->question + 1;
-    if (guard_call(g, &a->job, clock_mono_ns() + ns, NULL, e))
+    if (timed_call(g, &a->job, clock_mono_ns() + ns, NULL, e))
         return -1;
     assert_int_equal(a->answer, want);
     assert_int_equal(a->bytes[4095], 'x');
@@ -90,15 +90,15 @@ static int call_job(struct guard *g, struct answer *a, int64_t ns, struct err *e
     return 0;
 }
 
-static int call(struct guard *g, int question, int64_t ns, struct err *e)
+static int call(struct timed_calls *g, int question, int64_t ns, struct err *e)
 {
     return call_job(g, ask(question), ns, e);
 }
 
-static struct guard_stats stats(struct guard *g)
+static struct timed_stats stats(struct timed_calls *g)
 {
-    struct guard_stats s;
-    guard_stats(g, &s);
+    struct timed_stats s;
+    timed_calls_stats(g, &s);
     return s;
 }
 
@@ -114,14 +114,14 @@ static void assert_no_answer(const struct err *e)
 static int setup(void **state)
 {
     set_gate(false);
-    *state = guard_new(&(struct guard_conf){.name = "/x", .max_stuck = 8, .max_trying = 2});
+    *state = timed_calls_new(&(struct timed_conf){.name = "/x", .max_stuck = 8, .max_trying = 2});
     return 0;
 }
 
 static int teardown(void **state)
 {
     set_gate(false);
-    guard_free(*state);
+    timed_calls_free(*state);
     eventually(atomic_load(&fs.alive) == 0);
     return 0;
 }
@@ -190,7 +190,7 @@ static void no_more_helpers_are_stuck_than_may_be(void **state)
 
 struct caller {
     pthread_t thread;
-    struct guard *g;
+    struct timed_calls *g;
     int64_t ns, took_ns;
     const atomic_bool *cancel;
     int rc;
@@ -202,7 +202,7 @@ static void *call_on_thread(void *arg)
     struct caller *c = arg;
     struct answer *a = ask(1);
     int64_t begun = clock_mono_ns();
-    c->rc = guard_call(c->g, &a->job, begun + c->ns, c->cancel, &c->e);
+    c->rc = timed_call(c->g, &a->job, begun + c->ns, c->cancel, &c->e);
     c->took_ns = clock_mono_ns() - begun;
     if (c->rc == 0)
         drop(&a->job);
@@ -291,14 +291,14 @@ static void many_at_once(void **state)
 static void it_goes_while_helpers_are_stuck(void **state)
 {
     (void)state;
-    struct guard *g = guard_new(&(struct guard_conf){.name = "/x"});
+    struct timed_calls *g = timed_calls_new(&(struct timed_conf){.name = "/x"});
     struct err e = ERR_INIT;
     set_gate(false);
     assert_int_equal(call(g, 1, NEVER_NS, &e), 0);
     set_gate(true);
     for (int i = 0; i < 3; i++)
         assert_int_equal(call(g, i, SOON_NS, &e), -1);
-    guard_free(g);
+    timed_calls_free(g);
     assert_int_equal(atomic_load(&fs.alive), 3);
     set_gate(false);
     eventually(atomic_load(&fs.alive) == 0);
@@ -308,12 +308,12 @@ static void it_goes_while_helpers_are_stuck(void **state)
 static void the_end_does_not_wait_either(void **state)
 {
     (void)state;
-    struct guard *g = guard_new(&(struct guard_conf){.name = "/x"});
+    struct timed_calls *g = timed_calls_new(&(struct timed_conf){.name = "/x"});
     struct err e = ERR_INIT;
     set_gate(true);
     for (int i = 0; i < 3; i++)
         assert_int_equal(call(g, i, SOON_NS, &e), -1);
-    guard_free(g);
+    timed_calls_free(g);
     assert_int_equal(atomic_load(&fs.alive), 3);
 }
 
