@@ -14,69 +14,69 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define THREADS 16
-#define LEAST   8     /* files read: fewer say nothing */
-#define SHARE   8     /* one of so many files was read */
-#define SPARE   8     /* one part of so many of the cache stays free */
-#define DIRS    4096u /* that are watched at once, a power of two */
-#define PROBES  8u
-#define QUEUE   1024u
-#define BATCH   32
-#define NICE    10    /* readers come first, where processors are short */
-#define PAGE    4096u /* what the cache counts in */
+#define MAX_THREADS     16
+#define MIN_FILES_READ  8     /* fewer say nothing */
+#define READ_FRACTION   8     /* one of so many files was read */
+#define FREE_FRACTION   8     /* one part of so many of the cache stays free */
+#define WATCHED_DIRS    4096u /* at once, a power of two */
+#define PROBES          8u
+#define MAX_QUEUED_DIRS 1024u
+#define BATCH_FILES     32
+#define NICE            10    /* readers come first, where processors are short */
+#define PAGE_BYTES      4096u /* what the cache counts in */
 
-struct seen {
+struct watched_dir {
     uint64_t dir;   /* 0: none */
     unsigned files; /* read that were not here, or cold */
 };
 
-struct may {
+struct fetch_plan {
     bool fetch; /* into the cache */
     bool warm;  /* from its disk into memory */
 };
 
-struct sweep {
+struct directory_prefetch {
     struct inodes *inodes;
     struct tree *tree;
     struct cache *cache;
     uint64_t memory; /* bytes that we may use */
     pthread_mutex_t mu;
     pthread_cond_t work;
-    struct seen *seen;         /* mu; DIRS, by hash */
-    uint64_t queue[QUEUE];     /* mu; directories, a ring; the first is the one under way */
-    unsigned first, n;         /* mu; of queue */
-    uint64_t at;               /* mu; cookie of the last file taken from the first directory */
-    struct inode batch[BATCH]; /* mu; taken */
-    unsigned nbatch, next;     /* mu; how many, and which is the next one */
-    struct may may;            /* mu; for this batch */
-    uint64_t coming;           /* mu; bytes that are being brought in */
-    pthread_t threads[THREADS];
+    struct watched_dir *watched;     /* mu; WATCHED_DIRS, by hash */
+    uint64_t queue[MAX_QUEUED_DIRS]; /* mu; directories, a ring; the first is the one under way */
+    unsigned first, n;               /* mu; of queue */
+    uint64_t at; /* mu; cookie of the last file taken from the first directory */
+    struct inode batch[BATCH_FILES]; /* mu; taken */
+    unsigned nbatch, next;           /* mu; how many, and which is the next one */
+    struct fetch_plan plan;          /* mu; for this batch */
+    uint64_t coming_bytes;           /* mu; that are being fetched */
+    pthread_t threads[MAX_THREADS];
     unsigned nthreads; /* mu */
     bool stop;         /* mu */
 };
 
-struct sweep *sweep_new(
+struct directory_prefetch *directory_prefetch_new(
     struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e)
 {
-    struct sweep *s = calloc(1, sizeof *s);
-    struct seen *seen = calloc(DIRS, sizeof *seen);
-    if (!s || !seen) {
+    struct directory_prefetch *s = calloc(1, sizeof *s);
+    struct watched_dir *watched = calloc(WATCHED_DIRS, sizeof *watched);
+    if (!s || !watched) {
         err_sys(e, ENOMEM, "prefetch of directories");
         free(s);
-        free(seen);
+        free(watched);
         return NULL;
     }
-    *s = (struct sweep){.inodes = inodes,
+    *s = (struct directory_prefetch){.inodes = inodes,
         .tree = tree,
         .cache = cache,
-        .seen = seen,
+        .watched = watched,
         .memory = (uint64_t)budget_memory_limit("/")};
     pthread_mutex_init(&s->mu, NULL);
     pthread_cond_init(&s->work, NULL);
     return s;
 }
 
-void sweep_free(struct sweep *s)
+void directory_prefetch_free(struct directory_prefetch *s)
 {
     if (!s)
         return;
@@ -88,17 +88,17 @@ void sweep_free(struct sweep *s)
         pthread_join(s->threads[i], NULL);
     pthread_cond_destroy(&s->work);
     pthread_mutex_destroy(&s->mu);
-    free(s->seen);
+    free(s->watched);
     free(s);
 }
 
 /* -- fetching -------------------------------------------------------------------------------- */
 
-static int take(void *user, const char *name, const struct inode *child, uint64_t cookie)
+static int batch_add(void *user, const char *name, const struct inode *child, uint64_t cookie)
 {
-    struct sweep *s = user;
+    struct directory_prefetch *s = user;
     (void)name;
-    if (s->nbatch == BATCH)
+    if (s->nbatch == BATCH_FILES)
         return 1;
     s->at = cookie;
     if (prefetch_is_small(child))
@@ -106,35 +106,38 @@ static int take(void *user, const char *name, const struct inode *child, uint64_
     return 0;
 }
 
-static void give_up(struct sweep *s) { s->n = s->nbatch = s->next = 0; }
+static void drop_queue(struct directory_prefetch *s) { s->n = s->nbatch = s->next = 0; }
 
-static uint64_t room_of(const struct inode *n) { return (n->size + PAGE - 1) / PAGE * PAGE; }
+static uint64_t cache_room_of(const struct inode *n)
+{
+    return (n->size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
 
-/* What is there room for? Memory: where all that is cached fits twice, nothing goes out of it
- * before it was read. */
-static struct may look_around(const struct sweep *s)
+/* What is there room for? Memory: where all that is cached fits twice, nothing is evicted
+ * from it before it was read. */
+static struct fetch_plan plan_batch(const struct directory_prefetch *s)
 {
     struct cache_stats c;
-    uint64_t bytes = s->coming;
+    uint64_t bytes = s->coming_bytes;
     cache_stats(s->cache, &c);
     for (unsigned i = 0; i < s->nbatch; i++)
-        bytes += room_of(&s->batch[i]);
-    return (struct may){.fetch = !c.disk_full
-            && c.used_bytes + bytes <= c.capacity_bytes - c.capacity_bytes / SPARE,
+        bytes += cache_room_of(&s->batch[i]);
+    return (struct fetch_plan){.fetch = !c.disk_full
+            && c.used_bytes + bytes <= c.capacity_bytes - c.capacity_bytes / FREE_FRACTION,
         .warm = c.used_bytes <= s->memory / 2};
 }
 
 /* False: there is nothing to do. mu is held. */
-static bool next_file(struct sweep *s, struct inode *out, struct may *may)
+static bool next_file(struct directory_prefetch *s, struct inode *out, struct fetch_plan *plan)
 {
     while (s->next == s->nbatch && s->n) {
         s->next = s->nbatch = 0;
-        inodes_children(s->inodes, s->queue[s->first], s->at, false, take, s);
-        s->may = look_around(s);
-        if (!s->may.fetch && !s->may.warm) {
-            give_up(s);
+        inodes_children(s->inodes, s->queue[s->first], s->at, false, batch_add, s);
+        s->plan = plan_batch(s);
+        if (!s->plan.fetch && !s->plan.warm) {
+            drop_queue(s);
         } else if (!s->nbatch) {
-            s->first = (s->first + 1) % QUEUE;
+            s->first = (s->first + 1) % MAX_QUEUED_DIRS;
             s->n--;
             s->at = 0;
         }
@@ -142,47 +145,48 @@ static bool next_file(struct sweep *s, struct inode *out, struct may *may)
     if (s->next == s->nbatch)
         return false;
     *out = s->batch[s->next++];
-    *may = s->may;
+    *plan = s->plan;
     return true;
 }
 
-static int bring(struct sweep *s, const struct inode *n, struct may may, struct err *e)
+static int fetch_small(
+    struct directory_prefetch *s, const struct inode *n, struct fetch_plan plan, struct err *e)
 {
     int rc = 0;
     struct cache_file *f = file_cached(s->tree, s->cache, n, e);
     if (!f)
         return -1;
     if (!cache_complete(f))
-        rc = may.fetch ? cache_fill(f, 0, n->size, e) : 0;
-    else if (may.warm)
+        rc = plan.fetch ? cache_fill(f, 0, n->size, e) : 0;
+    else if (plan.warm)
         cache_warm(f, 0, n->size);
     cache_close(f);
     return rc;
 }
 
-static void *run(void *arg)
+static void *directory_thread(void *arg)
 {
-    struct sweep *s = arg;
+    struct directory_prefetch *s = arg;
     struct inode n;
-    struct may may;
+    struct fetch_plan plan;
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     pthread_mutex_lock(&s->mu);
     while (!s->stop) {
-        if (!next_file(s, &n, &may)) {
+        if (!next_file(s, &n, &plan)) {
             pthread_cond_wait(&s->work, &s->mu);
             continue;
         }
-        s->coming += room_of(&n);
+        s->coming_bytes += cache_room_of(&n);
         pthread_mutex_unlock(&s->mu);
         struct err e = ERR_INIT;
-        int rc = bring(s, &n, may, &e);
+        int rc = fetch_small(s, &n, plan, &e);
         pthread_mutex_lock(&s->mu);
-        s->coming -= room_of(&n);
+        s->coming_bytes -= cache_room_of(&n);
         /* that file is gone, or another one by now */
         if (rc == 0 || e.cls == ERR_NOTFOUND || e.cls == ERR_CONFLICT)
             continue;
         log_kv(LOG_DEBUG, "the rest of a directory was not fetched", "error", e.msg, NULL);
-        give_up(s);
+        drop_queue(s);
     }
     pthread_mutex_unlock(&s->mu);
     return NULL;
@@ -190,53 +194,54 @@ static void *run(void *arg)
 
 /* -- readers --------------------------------------------------------------------------------- */
 
-/* The directory's place; if there is none, that of the one that was read least. mu is held. */
-static struct seen *find(struct sweep *s, uint64_t dir)
+/* The directory's entry, in place of the one that was read least if it has none. mu is held. */
+static struct watched_dir *find_watched(struct directory_prefetch *s, uint64_t dir)
 {
-    struct seen *least = NULL;
+    struct watched_dir *least = NULL;
     for (unsigned i = 0; i < PROBES; i++) {
-        struct seen *at = &s->seen[(hash64_mix(dir, 0) + i) % DIRS];
+        struct watched_dir *at = &s->watched[(hash64_mix(dir, 0) + i) % WATCHED_DIRS];
         if (at->dir == dir)
             return at;
         if (!least || at->files < least->files)
             least = at;
     }
-    *least = (struct seen){.dir = dir};
+    *least = (struct watched_dir){.dir = dir};
     return least;
 }
 
-static bool is_queued(const struct sweep *s, uint64_t dir)
+static bool is_dir_queued(const struct directory_prefetch *s, uint64_t dir)
 {
     for (unsigned i = 0; i < s->n; i++)
-        if (s->queue[(s->first + i) % QUEUE] == dir)
+        if (s->queue[(s->first + i) % MAX_QUEUED_DIRS] == dir)
             return true;
     return false;
 }
 
 /* mu is held. */
-static void enqueue(struct sweep *s, uint64_t dir)
+static void enqueue_dir(struct directory_prefetch *s, uint64_t dir)
 {
-    if (s->n == QUEUE || is_queued(s, dir))
+    if (s->n == MAX_QUEUED_DIRS || is_dir_queued(s, dir))
         return;
     if (s->n == 0)
         s->at = 0;
-    s->queue[(s->first + s->n++) % QUEUE] = dir;
-    while (s->nthreads < THREADS && pthread_create(&s->threads[s->nthreads], NULL, run, s) == 0)
+    s->queue[(s->first + s->n++) % MAX_QUEUED_DIRS] = dir;
+    while (s->nthreads < MAX_THREADS
+        && pthread_create(&s->threads[s->nthreads], NULL, directory_thread, s) == 0)
         s->nthreads++;
     pthread_cond_broadcast(&s->work);
 }
 
-void sweep_note(struct sweep *s, const struct inode *n)
+void directory_prefetch_observe(struct directory_prefetch *s, const struct inode *n)
 {
     struct inode d;
     if (!prefetch_is_small(n))
         return;
     pthread_mutex_lock(&s->mu);
-    struct seen *seen = find(s, n->parent);
-    if (++seen->files >= LEAST && inodes_get(s->inodes, n->parent, &d) == 0
-        && (d.flags & INODE_LISTED) && (uint64_t)seen->files * SHARE >= d.nchildren) {
-        seen->files = 0;
-        enqueue(s, d.ino);
+    struct watched_dir *watched = find_watched(s, n->parent);
+    if (++watched->files >= MIN_FILES_READ && inodes_get(s->inodes, n->parent, &d) == 0
+        && (d.flags & INODE_LISTED) && (uint64_t)watched->files * READ_FRACTION >= d.nchildren) {
+        watched->files = 0;
+        enqueue_dir(s, d.ino);
     }
     pthread_mutex_unlock(&s->mu);
 }

@@ -3,7 +3,6 @@
 
 #include "fuse/cache/budget.h"
 #include "fuse/file/read.h"
-#include "fuse/ops/fs.h"
 #include "fuse/prefetch/hint_list.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -16,60 +15,62 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THREADS     32
-#define LISTS       64
-#define IDLE_NS     (3600 * NS_PER_S)
-#define AHEAD_MAX   (256u << 20)
-#define AHEAD_MIN   (2u << 20)
-#define PIECE       (8u << 20) /* a file's lock is held that long */
-#define ENTRY_COST  20         /* bytes of memory, see hint_list.h */
-#define ENTRIES_MIN (1u << 20)
+#define MAX_THREADS     32
+#define MAX_LISTS       64
+#define FORGET_AFTER_NS (3600 * NS_PER_S) /* without a reader that follows it */
+#define AHEAD_MAX_BYTES (256u << 20)
+#define AHEAD_MIN_BYTES (2u << 20)
+#define PIECE_BYTES     (8u << 20) /* a file's lock is held for one at a time */
+#define ENTRY_BYTES     20         /* of memory, see hint_list.h */
+#define ENTRIES_MIN     (1u << 20)
 
-struct slot { /* a list and who uses it */
+struct list_use { /* a list and who uses it */
     struct hint_list *list;
-    unsigned users;   /* mu: threads that bring an entry in */
+    unsigned users;   /* mu: threads that fetch an entry of it */
     bool dropped;     /* mu */
-    int64_t used_ns;  /* mu: when it last came on */
-    bool told;        /* mu: its end was logged */
+    int64_t used_ns;  /* mu: when a reader last followed it */
+    bool logged;      /* mu: its end was logged */
     uint64_t missing; /* mu */
 };
 
 struct hints {
-    struct fs *fs;
+    struct files *files; /* borrowed */
     char *dir;
-    uint64_t most, room_all; /* bytes ahead of a reader; entries of all lists */
+    uint64_t max_ahead, max_entries; /* bytes ahead of a reader; entries of all lists */
     pthread_mutex_t adding;
     pthread_mutex_t mu;
     pthread_cond_t work;
-    struct slot *slots[LISTS]; /* mu */
-    unsigned n, turn;          /* mu */
-    atomic_uint active;        /* n, for those who only want to know whether there are any */
-    _Atomic uint64_t last;     /* inode that was seen latest */
-    pthread_t threads[THREADS];
+    struct list_use *lists[MAX_LISTS]; /* mu */
+    unsigned n, turn;                  /* mu */
+    atomic_uint active;                /* n, to be read without mu */
+    _Atomic uint64_t last;             /* inode that was read latest */
+    pthread_t threads[MAX_THREADS];
     unsigned nthreads; /* adding */
     atomic_bool stop;
     struct hints_stats stats; /* mu */
 };
 
-struct hints *hints_new(struct fs *fs, const char *dir)
+struct hints *hints_new(struct files *files, const char *dir)
 {
     struct hints *h = xcalloc(1, sizeof *h);
-    h->fs = fs;
+    h->files = files;
     h->dir = xstrdup(dir);
     struct cache_stats c;
-    cache_stats(files_config(fs->files)->cache, &c);
-    /* A twentieth of the cache: new files wait in a tenth of it, so nothing that is next goes
-     * before it was read. */
-    h->most = MIN(MAX(MIN(c.capacity_bytes / 20, (uint64_t)AHEAD_MAX), (uint64_t)AHEAD_MIN),
+    cache_stats(files_config(files)->cache, &c);
+    /* A twentieth of the cache: new files wait in a tenth of it, so nothing that is next is
+     * evicted before it was read. */
+    h->max_ahead = MIN(
+        MAX(MIN(c.capacity_bytes / 20, (uint64_t)AHEAD_MAX_BYTES), (uint64_t)AHEAD_MIN_BYTES),
         MAX(c.capacity_bytes / 4, UINT64_C(1) << 20));
-    h->room_all = MAX((uint64_t)budget_memory_limit("/") / 16 / ENTRY_COST, (uint64_t)ENTRIES_MIN);
+    h->max_entries = MAX(
+        (uint64_t)budget_memory_limit("/") / 16 / ENTRY_BYTES, (uint64_t)ENTRIES_MIN);
     pthread_mutex_init(&h->adding, NULL);
     pthread_mutex_init(&h->mu, NULL);
     pthread_cond_init(&h->work, NULL);
     return h;
 }
 
-static void slot_free(struct slot *s)
+static void list_use_free(struct list_use *s)
 {
     hint_list_free(s->list);
     free(s);
@@ -86,7 +87,7 @@ void hints_free(struct hints *h)
     for (unsigned i = 0; i < h->nthreads; i++)
         pthread_join(h->threads[i], NULL);
     for (unsigned i = 0; i < h->n; i++)
-        slot_free(h->slots[i]);
+        list_use_free(h->lists[i]);
     pthread_mutex_destroy(&h->adding);
     pthread_mutex_destroy(&h->mu);
     pthread_cond_destroy(&h->work);
@@ -94,47 +95,47 @@ void hints_free(struct hints *h)
     free(h);
 }
 
-/* -- bringing in ----------------------------------------------------------------------------- */
+/* -- fetching ----------------------------------------------------------------------------- */
 
 /* mu is held. */
-static void put_slot(struct slot *s)
+static void list_use_put(struct list_use *s)
 {
     if (--s->users == 0 && s->dropped)
-        slot_free(s);
+        list_use_free(s);
 }
 
 /* Out of the table; freed by its last user. mu is held. */
-static void drop(struct hints *h, unsigned at)
+static void list_use_drop(struct hints *h, unsigned at)
 {
-    struct slot *s = h->slots[at];
-    h->slots[at] = h->slots[--h->n];
+    struct list_use *s = h->lists[at];
+    h->lists[at] = h->lists[--h->n];
     atomic_store(&h->active, h->n);
     s->dropped = true;
     s->users++;
-    put_slot(s);
+    list_use_put(s);
 }
 
-static int look_up(struct hints *h, uint64_t dir, char *path, struct inode *n, struct err *e)
+static int find_path(struct hints *h, uint64_t dir, char *path, struct inode *n, struct err *e)
 {
     char *rest = path, *name;
     n->ino = dir;
     while ((name = strsep(&rest, "/")))
-        if (tree_lookup(h->fs->tree, n->ino, name, n, e))
+        if (tree_lookup(files_config(h->files)->tree, n->ino, name, n, e))
             return -1;
     return 0;
 }
 
-/* By pieces: who wants to write to the file need not wait for all of it. */
-static int make_ready(
-    struct hints *h, const struct slot *s, uint64_t ino, uint64_t len, struct err *e)
+/* By pieces: a writer of the file need not wait for all of it. */
+static int fetch_hinted(
+    struct hints *h, const struct list_use *s, uint64_t ino, uint64_t len, struct err *e)
 {
-    struct file *f = files_get(h->fs->files, ino, e);
+    struct file *f = files_get(h->files, ino, e);
     int rc = f ? 0 : -1;
-    for (uint64_t off = 0; rc == 0 && off < len && !atomic_load(&h->stop); off += PIECE) {
-        rc = file_fill(f, off, MIN(len - off, (uint64_t)PIECE), e);
+    for (uint64_t off = 0; rc == 0 && off < len && !atomic_load(&h->stop); off += PIECE_BYTES) {
+        rc = file_fill(f, off, MIN(len - off, (uint64_t)PIECE_BYTES), e);
         pthread_mutex_lock(&h->mu);
         if (rc == 0)
-            h->stats.bytes += MIN(len - off, (uint64_t)PIECE);
+            h->stats.bytes += MIN(len - off, (uint64_t)PIECE_BYTES);
         bool go_on = !s->dropped;
         pthread_mutex_unlock(&h->mu);
         if (!go_on)
@@ -145,14 +146,14 @@ static int make_ready(
     return rc;
 }
 
-static void note_missing(struct hints *h, struct slot *s, const char *path)
+static void note_missing(struct hints *h, struct list_use *s, const char *path)
 {
     h->stats.missing++;
     if (s->missing++ == 0)
         snprintf(h->stats.first_missing, sizeof h->stats.first_missing, "%.255s", path);
 }
 
-static void bring_in(struct hints *h, struct slot *s, const struct hint_entry *entry)
+static void fetch_entry(struct hints *h, struct list_use *s, const struct hint_entry *entry)
 {
     char path[INODE_PATH_MAX], parts[INODE_PATH_MAX];
     struct err e = ERR_INIT;
@@ -162,33 +163,33 @@ static void bring_in(struct hints *h, struct slot *s, const struct hint_entry *e
         : 0;
     if (rc == 0) {
         memcpy(parts, path, sizeof parts);
-        rc = look_up(h, hint_list_base(s->list), parts, &n, &e);
+        rc = find_path(h, hint_list_base(s->list), parts, &n, &e);
     }
     bool missing = rc ? err_errno(&e) == ENOENT || err_errno(&e) == ENOTDIR
                       : (n.flags & INODE_DIR) != 0;
     pthread_mutex_lock(&h->mu);
-    uint64_t len = hint_list_weigh(s->list, entry->index, missing || rc ? 0 : n.size, h->most);
+    uint64_t len = hint_list_weigh(s->list, entry->index, missing || rc ? 0 : n.size, h->max_ahead);
     if (missing)
         note_missing(h, s, path);
     pthread_cond_signal(&h->work); /* it may be smaller than it counted so far */
     pthread_mutex_unlock(&h->mu);
     if (!missing && rc == 0 && !(n.flags & INODE_STAGED))
-        rc = make_ready(h, s, n.ino, len, &e);
+        rc = fetch_hinted(h, s, n.ino, len, &e);
     pthread_mutex_lock(&h->mu);
     h->stats.done++;
     if (rc && !missing && err_errno(&e) != ESTALE)
         h->stats.failed++;
     pthread_mutex_unlock(&h->mu);
     if (rc && !missing)
-        log_kv(LOG_DEBUG, "a hinted file was not brought in", "path", path, "error", e.msg, NULL);
+        log_kv(LOG_DEBUG, "a hinted file was not fetched", "path", path, "error", e.msg, NULL);
 }
 
 /* Looks at all lists, each in its turn. mu is held. */
-static struct slot *next_entry(struct hints *h, struct hint_entry *entry)
+static struct list_use *next_entry(struct hints *h, struct hint_entry *entry)
 {
     for (unsigned i = 0; i < h->n; i++) {
-        struct slot *s = h->slots[(h->turn + i) % h->n];
-        if (!hint_list_next(s->list, h->most, entry))
+        struct list_use *s = h->lists[(h->turn + i) % h->n];
+        if (!hint_list_next(s->list, h->max_ahead, entry))
             continue;
         h->turn = (h->turn + i + 1) % h->n;
         s->users++;
@@ -197,21 +198,21 @@ static struct slot *next_entry(struct hints *h, struct hint_entry *entry)
     return NULL;
 }
 
-static void *run(void *arg)
+static void *hints_thread(void *arg)
 {
     struct hints *h = arg;
     struct hint_entry entry;
     pthread_mutex_lock(&h->mu);
     while (!atomic_load(&h->stop)) {
-        struct slot *s = next_entry(h, &entry);
+        struct list_use *s = next_entry(h, &entry);
         if (!s) {
             pthread_cond_wait(&h->work, &h->mu);
             continue;
         }
         pthread_mutex_unlock(&h->mu);
-        bring_in(h, s, &entry);
+        fetch_entry(h, s, &entry);
         pthread_mutex_lock(&h->mu);
-        put_slot(s);
+        list_use_put(s);
     }
     pthread_mutex_unlock(&h->mu);
     return NULL;
@@ -219,34 +220,35 @@ static void *run(void *arg)
 
 /* -- lists ----------------------------------------------------------------------------------- */
 
-/* Lists that were read to their end, or that nobody follows. mu is held. */
-static void forget_old(struct hints *h)
+/* Drops lists that were read to their end, or that no reader follows. mu is held. */
+static void forget_old_lists(struct hints *h)
 {
     int64_t now = clock_mono_ns();
     unsigned oldest = 0;
     for (unsigned i = h->n; i-- > 0;) {
         struct hint_list_stats ls;
-        hint_list_stats(h->slots[i]->list, &ls);
-        if ((ls.passed >= ls.entries && h->slots[i]->told) || now - h->slots[i]->used_ns > IDLE_NS)
-            drop(h, i);
+        hint_list_stats(h->lists[i]->list, &ls);
+        if ((ls.passed >= ls.entries && h->lists[i]->logged)
+            || now - h->lists[i]->used_ns > FORGET_AFTER_NS)
+            list_use_drop(h, i);
     }
     for (unsigned i = 1; i < h->n; i++)
-        if (h->slots[i]->used_ns < h->slots[oldest]->used_ns)
+        if (h->lists[i]->used_ns < h->lists[oldest]->used_ns)
             oldest = i;
-    if (h->n == LISTS)
-        drop(h, oldest);
+    if (h->n == MAX_LISTS)
+        list_use_drop(h, oldest);
 }
 
 /* The list with that number, a new one if there is none. adding is held, so it stays. */
-static struct slot *get_slot(struct hints *h, uint64_t id, uint64_t dir, struct err *e)
+static struct list_use *list_use_get(struct hints *h, uint64_t id, uint64_t dir, struct err *e)
 {
     pthread_mutex_lock(&h->mu);
-    struct slot *s = NULL;
+    struct list_use *s = NULL;
     for (unsigned i = 0; i < h->n && !s; i++)
-        if (hint_list_id(h->slots[i]->list) == id && hint_list_base(h->slots[i]->list) == dir)
-            s = h->slots[i];
+        if (hint_list_id(h->lists[i]->list) == id && hint_list_base(h->lists[i]->list) == dir)
+            s = h->lists[i];
     if (!s)
-        forget_old(h);
+        forget_old_lists(h);
     if (s)
         s->users++;
     pthread_mutex_unlock(&h->mu);
@@ -263,26 +265,26 @@ static struct slot *get_slot(struct hints *h, uint64_t id, uint64_t dir, struct 
     s->list = l;
     s->users = 1;
     pthread_mutex_lock(&h->mu);
-    h->slots[h->n++] = s;
+    h->lists[h->n++] = s;
     atomic_store(&h->active, h->n);
     pthread_mutex_unlock(&h->mu);
     return s;
 }
 
-static uint64_t room_left(struct hints *h)
+static uint64_t entries_left(struct hints *h)
 {
     uint64_t used = 0;
     pthread_mutex_lock(&h->mu);
     for (unsigned i = 0; i < h->n; i++) {
         struct hint_list_stats ls;
-        hint_list_stats(h->slots[i]->list, &ls);
+        hint_list_stats(h->lists[i]->list, &ls);
         used += ls.entries;
     }
     pthread_mutex_unlock(&h->mu);
-    return used < h->room_all ? h->room_all - used : 0;
+    return used < h->max_entries ? h->max_entries - used : 0;
 }
 
-static int publish(struct hints *h, struct slot *s, struct err *e)
+static int publish_text(struct hints *h, struct list_use *s, struct err *e)
 {
     struct hint_list_stats before, after;
     pthread_mutex_lock(&h->mu);
@@ -292,8 +294,8 @@ static int publish(struct hints *h, struct slot *s, struct err *e)
     h->stats.entries += after.entries - before.entries;
     h->stats.refused += after.bad - before.bad;
     s->used_ns = clock_mono_ns();
-    s->told = false;
-    put_slot(s);
+    s->logged = false;
+    list_use_put(s);
     pthread_cond_broadcast(&h->work);
     pthread_mutex_unlock(&h->mu);
     return rc;
@@ -304,15 +306,15 @@ int hints_add(struct hints *h, uint64_t dir, const struct hint_msg *msg, struct 
     struct inode d;
     if (msg->len > sizeof msg->text || msg->unused)
         return err_sys(e, EINVAL, "a list of hints");
-    if (inodes_get(h->fs->inodes, dir, &d) || !(d.flags & INODE_DIR))
+    if (inodes_get(files_config(h->files)->inodes, dir, &d) || !(d.flags & INODE_DIR))
         return err_sys(e, ENOTDIR, "a list of hints");
     pthread_mutex_lock(&h->adding);
-    struct slot *s = get_slot(h, msg->list, dir, e);
-    int rc = s ? hint_list_write(s->list, msg->text, msg->len, room_left(h), e) : -1;
-    if (s && publish(h, s, rc ? NULL : e))
+    struct list_use *s = list_use_get(h, msg->list, dir, e);
+    int rc = s ? hint_list_write(s->list, msg->text, msg->len, entries_left(h), e) : -1;
+    if (s && publish_text(h, s, rc ? NULL : e))
         rc = -1;
-    while (rc == 0 && h->nthreads < THREADS
-        && pthread_create(&h->threads[h->nthreads], NULL, run, h) == 0)
+    while (rc == 0 && h->nthreads < MAX_THREADS
+        && pthread_create(&h->threads[h->nthreads], NULL, hints_thread, h) == 0)
         h->nthreads++;
     if (rc == 0 && h->nthreads == 0)
         rc = err_sys(e, EAGAIN, "start a thread for hints");
@@ -323,20 +325,20 @@ int hints_add(struct hints *h, uint64_t dir, const struct hint_msg *msg, struct 
 /* -- readers --------------------------------------------------------------------------------- */
 
 /* mu is held. */
-static void came_on(struct hints *h, struct slot *s)
+static void list_followed(struct hints *h, struct list_use *s)
 {
     struct hint_list_stats ls;
     s->used_ns = clock_mono_ns();
     h->stats.followed++;
     pthread_cond_signal(&h->work);
     hint_list_stats(s->list, &ls);
-    if (ls.passed < ls.entries || s->told)
+    if (ls.passed < ls.entries || s->logged)
         return;
     char entries[24], missing[24], bad[24];
     snprintf(entries, sizeof entries, "%llu", (unsigned long long)ls.entries);
     snprintf(missing, sizeof missing, "%llu", (unsigned long long)s->missing);
     snprintf(bad, sizeof bad, "%llu", (unsigned long long)ls.bad);
-    s->told = true;
+    s->logged = true;
     log_kv(ls.bad + s->missing ? LOG_WARN : LOG_INFO, "a hinted list was read to its end",
         "entries", entries, "missing", missing, "no paths", bad, NULL);
 }
@@ -349,19 +351,19 @@ void hints_seen(struct hints *h, uint64_t ino)
     char path[INODE_PATH_MAX];
     bool expected = false;
     pthread_mutex_lock(&h->mu);
-    /* Whose turn it was takes it for himself; else it may tell all of them where their readers are.
-     */
+    /* The list that expected the file has it; if none did, each of them may learn where its reader
+     * is. */
     for (int far = 0; far < 2 && !expected; far++) {
         uint64_t base = 0;
         bool below = false;
         for (unsigned i = 0; i < h->n && !expected; i++) {
-            struct slot *s = h->slots[i];
+            struct list_use *s = h->lists[i];
             if (hint_list_base(s->list) != base) {
                 base = hint_list_base(s->list);
-                below = inodes_path_below(h->fs->inodes, ino, base, path);
+                below = inodes_path_below(files_config(h->files)->inodes, ino, base, path);
             }
             if (below && hint_list_seen(s->list, path, !far) == HINT_NEAR) {
-                came_on(h, s);
+                list_followed(h, s);
                 expected = true;
             }
         }

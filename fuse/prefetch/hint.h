@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hint — a job says in which order it will read, and finds the files here when it comes to them:
- * each list of paths is brought in just ahead of its reader, as far as cache and memory allow,
+ * each list of paths is fetched just ahead of its reader, as far as cache and memory allow,
  * whatever profile the mount has.
  *
  * A list comes by ioctl(2) on a directory of the mount, HINT_IOCTL with a struct hint_msg: that
  * needs nothing but the mount, and works where it is read-only. Its paths are relative to that
  * directory, one a line. Lists are known by their sender's number: what comes with the same number
- * is appended. A list is forgotten once it was read to its end, when nobody followed it for an
- * hour, and with the process: the job goes on without it.
+ * is appended. A list is forgotten once it was read to its end, when no reader followed it for
+ * an hour, and with the process: the job goes on without it.
  *
  * Threads: any. Locks: hints.adding (one text at a time), then hints.mu, under which inodes' lock
  * may be taken; never across I/O. */
@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 struct hints; /* opaque */
-struct fs;
+struct files;
 
 struct hints_stats {
     uint64_t lists, entries; /* now; that came so far */
@@ -32,13 +32,13 @@ struct hints_stats {
     char first_missing[256];
 };
 
-/* dir: for the lists' text. */
-struct hints *hints_new(struct fs *fs, const char *dir);
+/* files: borrowed. dir: for the lists' text. */
+struct hints *hints_new(struct files *files, const char *dir);
 void hints_free(struct hints *h); /* ends its threads */
 /* INVALID: a malformed message; NOTFOUND: no such directory; EXHAUSTED: no memory or disk for more.
  */
 int hints_add(struct hints *h, uint64_t dir, const struct hint_msg *msg, struct err *e);
-/* somebody reads it now; costs nothing without lists */
+/* a reader begins with it; costs nothing without lists */
 void hints_seen(struct hints *h, uint64_t ino);
 void hints_stats(struct hints *h, struct hints_stats *out);
 

@@ -11,13 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BLOCK (1u << 20)
+#define BLOCK_BYTES (1u << 20)
 /* files in a row that must agree before the window moves to where they are */
-#define FAR_RUN 4
+#define MIN_FAR_RUN 4
 /* a path that is in the list more often than that is not looked for in all its places */
-#define CHAIN_MAX 512
+#define MAX_CHAIN 512
 
-struct entry {
+struct list_entry {
     uint32_t off;   /* of its line in the file */
     uint32_t hash;  /* of its path */
     uint32_t chain; /* an earlier entry of the same bucket + 1, or 0 */
@@ -30,11 +30,11 @@ struct hint_list {
     uint64_t text_len;          /* in the file */
     char carry[INODE_PATH_MAX]; /* the line that is not complete yet … */
     size_t carry_len;           /* … sizeof carry: it is too long */
-    struct entry *fresh;        /* written, not published */
+    struct list_entry *fresh;   /* written, not published */
     uint32_t nfresh, cap_fresh;
     uint64_t fresh_bad;
     /* what is published */
-    struct entry *entries;
+    struct list_entry *entries;
     uint32_t n, cap;
     uint32_t *buckets, nbuckets;
     uint64_t bad, text_end;
@@ -91,7 +91,7 @@ void hint_list_stats(const struct hint_list *l, struct hint_list_stats *out)
 
 /* The path as inodes_path() would write it: without "./", "//" and a slash at the end. 0: it is
  * none; -1: it cannot be one. */
-static int canonical(char *line, size_t len)
+static int canonical_path(char *line, size_t len)
 {
     size_t out = 0, in = 0;
     if (len && line[len - 1] == '\r')
@@ -119,12 +119,12 @@ static int canonical(char *line, size_t len)
     return out ? (int)out : -1;
 }
 
-static int grow(struct entry **array, uint32_t *cap, uint64_t need, struct err *e)
+static int grow_entries(struct list_entry **array, uint32_t *cap, uint64_t need, struct err *e)
 {
     if (need <= *cap)
         return 0;
     uint64_t want = MAX(need, MIN(*cap + (uint64_t)*cap / 2, (uint64_t)UINT32_MAX));
-    struct entry *more = want < UINT32_MAX ? realloc(*array, want * sizeof *more) : NULL;
+    struct list_entry *more = want < UINT32_MAX ? realloc(*array, want * sizeof *more) : NULL;
     if (!more)
         return err_sys(e, ENOMEM, "a list of %llu hints", (unsigned long long)need);
     *array = more;
@@ -135,7 +135,7 @@ static int grow(struct entry **array, uint32_t *cap, uint64_t need, struct err *
 /* The line in .carry is complete: to `out`, where the text for the file grows. */
 static int end_line(struct hint_list *l, char *out, size_t *used, uint64_t room, struct err *e)
 {
-    int n = l->carry_len == sizeof l->carry ? -1 : canonical(l->carry, l->carry_len);
+    int n = l->carry_len == sizeof l->carry ? -1 : canonical_path(l->carry, l->carry_len);
     l->carry_len = 0;
     if (n < 0)
         l->fresh_bad++;
@@ -145,17 +145,17 @@ static int end_line(struct hint_list *l, char *out, size_t *used, uint64_t room,
     if (l->nfresh >= room || off + (size_t)n >= UINT32_MAX)
         return err_set(e, ERR_EXHAUSTED,
             "the list is too long for this client's memory: give it in parts, as the job goes on");
-    if (grow(&l->fresh, &l->cap_fresh, l->nfresh + 1, e))
+    if (grow_entries(&l->fresh, &l->cap_fresh, l->nfresh + 1, e))
         return -1;
     memcpy(out + *used, l->carry, (size_t)n);
     out[*used + (size_t)n] = '\n';
     *used += (size_t)n + 1;
-    l->fresh[l->nfresh++] = (struct entry){
+    l->fresh[l->nfresh++] = (struct list_entry){
         .off = (uint32_t)off, .hash = (uint32_t)hash64(l->carry, (size_t)n)};
     return 0;
 }
 
-static int write_all(int fd, const char *data, size_t len, uint64_t off)
+static int write_text(int fd, const char *data, size_t len, uint64_t off)
 {
     while (len) {
         ssize_t n = pwrite(fd, data, len, (off_t)off);
@@ -188,7 +188,7 @@ int hint_list_write(struct hint_list *l, const char *text, size_t len, uint64_t 
         if (end)
             rc = end_line(l, out, &used, room, e);
     }
-    if (rc == 0 && write_all(l->fd, out, used, l->text_len))
+    if (rc == 0 && write_text(l->fd, out, used, l->text_len))
         rc = err_sys(e, errno, "write a list of hints");
     if (rc == 0)
         l->text_len += used;
@@ -198,7 +198,7 @@ int hint_list_write(struct hint_list *l, const char *text, size_t len, uint64_t 
     return rc;
 }
 
-static void rehash(struct hint_list *l, uint32_t nbuckets)
+static void rehash_entries(struct hint_list *l, uint32_t nbuckets)
 {
     uint32_t *more = calloc(nbuckets, sizeof *more);
     if (!more)
@@ -219,14 +219,14 @@ int hint_list_publish(struct hint_list *l, struct err *e)
     uint32_t nbuckets = l->nbuckets ? l->nbuckets : 1024;
     l->bad += l->fresh_bad;
     l->fresh_bad = 0;
-    if (grow(&l->entries, &l->cap, n, e))
+    if (grow_entries(&l->entries, &l->cap, n, e))
         return -1;
     while (nbuckets < n && nbuckets < UINT32_C(1) << 31)
         nbuckets *= 2;
     if (nbuckets != l->nbuckets)
-        rehash(l, nbuckets);
+        rehash_entries(l, nbuckets);
     for (uint32_t i = 0; i < l->nfresh; i++) {
-        struct entry *new = &l->entries[l->n++];
+        struct list_entry *new = &l->entries[l->n++];
         *new = l->fresh[i];
         if (!l->nbuckets)
             continue;
@@ -241,7 +241,7 @@ int hint_list_publish(struct hint_list *l, struct err *e)
 
 /* -- giving entries out ---------------------------------------------------------------------- */
 
-static void pass(struct hint_list *l, uint32_t upto)
+static void pass_entries(struct hint_list *l, uint32_t upto)
 {
     if (upto > l->head || upto < l->passed) { /* the window moves to another place */
         l->head = upto;
@@ -256,19 +256,19 @@ static void pass(struct hint_list *l, uint32_t upto)
 bool hint_list_next(struct hint_list *l, uint64_t most, struct hint_entry *out)
 {
     if (l->head >= l->n || l->head - l->passed >= HINT_WINDOW
-        || (l->head > l->passed && l->ahead + BLOCK > most))
+        || (l->head > l->passed && l->ahead + BLOCK_BYTES > most))
         return false;
     uint32_t i = l->head++, off = l->entries[i].off;
     uint64_t end = i + 1 < l->n ? l->entries[i + 1].off : l->text_end;
-    l->weights[i % HINT_WINDOW] = BLOCK >> 10;
-    l->ahead += BLOCK;
+    l->weights[i % HINT_WINDOW] = BLOCK_BYTES >> 10;
+    l->ahead += BLOCK_BYTES;
     *out = (struct hint_entry){i, off, (uint32_t)(end - off - 1)};
     return true;
 }
 
 uint64_t hint_list_weigh(struct hint_list *l, uint32_t index, uint64_t size, uint64_t most)
 {
-    uint64_t use = MIN(size, (uint64_t)BLOCK);
+    uint64_t use = MIN(size, (uint64_t)BLOCK_BYTES);
     if (index < l->passed || index >= l->head) /* the job is there already, or elsewhere */
         return use;
     uint32_t *weight = &l->weights[index % HINT_WINDOW];
@@ -294,13 +294,13 @@ int hint_list_path(
 
 /* The place of a path that comes closest after what the job has passed, or the latest one; -1: it
  * is not in the list. */
-static int64_t place_of(const struct hint_list *l, uint32_t hash)
+static int64_t find_entry(const struct hint_list *l, uint32_t hash)
 {
     int64_t best = -1;
     unsigned steps = 0;
     if (!l->nbuckets)
         return -1;
-    for (uint32_t i = l->buckets[hash & (l->nbuckets - 1)]; i && steps < CHAIN_MAX;
+    for (uint32_t i = l->buckets[hash & (l->nbuckets - 1)]; i && steps < MAX_CHAIN;
          i = l->entries[i - 1].chain, steps++) {
         if (l->entries[i - 1].hash != hash)
             continue;
@@ -313,7 +313,7 @@ static int64_t place_of(const struct hint_list *l, uint32_t hash)
 
 enum hint_seen hint_list_seen(struct hint_list *l, const char *path, bool near_only)
 {
-    int64_t at = place_of(l, (uint32_t)hash64(path, strlen(path)));
+    int64_t at = find_entry(l, (uint32_t)hash64(path, strlen(path)));
     if (at < 0)
         return HINT_UNKNOWN;
     if (at < l->passed && at + HINT_WINDOW >= l->passed) { /* a slow one of several readers */
@@ -322,7 +322,7 @@ enum hint_seen hint_list_seen(struct hint_list *l, const char *path, bool near_o
     }
     if (at >= l->passed && at < (int64_t)l->passed + 2 * HINT_WINDOW) {
         l->far_run = 0;
-        pass(l, (uint32_t)at + 1);
+        pass_entries(l, (uint32_t)at + 1);
         return HINT_NEAR;
     }
     if (near_only)
@@ -331,9 +331,9 @@ enum hint_seen hint_list_seen(struct hint_list *l, const char *path, bool near_o
         && at <= (int64_t)l->far_at + HINT_WINDOW;
     l->far_run = agrees ? l->far_run + 1 : 1;
     l->far_at = (uint32_t)(agrees ? MAX(at, (int64_t)l->far_at) : at);
-    if (l->far_run >= FAR_RUN) {
+    if (l->far_run >= MIN_FAR_RUN) {
         l->far_run = 0;
-        pass(l, l->far_at + 1);
+        pass_entries(l, l->far_at + 1);
     }
     return HINT_FAR;
 }

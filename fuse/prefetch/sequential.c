@@ -10,17 +10,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define STREAMS 8
-/* so many files may be passed over, or come a little late from other threads … */
-#define NEAR  4
-#define LATE  64  /* … and this many, at most, are no news */
-#define SURE  2   /* files in order before the next ones are fetched */
-#define FIRST 8   /* of a stream's first batch */
-#define MOST  128 /* files ahead of a reader */
-#define BATCH 32  /* taken from the index at a time */
-#define SHARE 20  /* of the cache: what may be ahead of a reader */
-/* directories in a row without small files: there is nothing to do here */
-#define BARREN 2
+#define STREAMS        8
+#define MAX_SKIP       4   /* files that a reader may pass over and still be in order … */
+#define MAX_BEHIND     64  /* … or come late by, from another thread of it */
+#define MIN_RUN        2   /* files in order before the next ones are fetched */
+#define WINDOW_MIN     8   /* files of a stream's first batch */
+#define WINDOW_MAX     128 /* files ahead of a reader */
+#define BATCH_FILES    32  /* taken from the index at a time */
+#define CACHE_FRACTION 20  /* one part of so many of the cache may be ahead of a reader */
+#define MAX_EMPTY_DIRS 2   /* in a row without small files: there is nothing to do here */
 
 /* One reader in one directory. */
 struct stream {
@@ -32,15 +30,15 @@ struct stream {
     /* where fetching is: a directory, and the cookie of the last one asked for */
     uint64_t at_dir, at;
     uint64_t stamp;
-    unsigned barren; /* directories without anything to fetch since the last that had it */
-    bool wanted;     /* there is something to do */
+    unsigned empty_dirs; /* in a row, see MAX_EMPTY_DIRS */
+    bool wanted;         /* there is something to do */
 };
 
-struct walk {
+struct sequential_prefetch {
     struct inodes *inodes;
     struct tree *tree;
     struct cache *cache;
-    uint64_t most_bytes; /* ahead of one reader, unless it is one file */
+    uint64_t max_bytes; /* ahead of one reader, unless it is one file */
     pthread_t thread;
     pthread_mutex_t mu;
     pthread_cond_t wake;
@@ -50,12 +48,12 @@ struct walk {
 };
 
 /* w->mu is held. */
-static struct stream *find(struct walk *w, uint64_t dir)
+static struct stream *find_stream(struct sequential_prefetch *w, uint64_t dir)
 {
     struct stream *oldest = &w->streams[0];
     for (int i = 0; i < STREAMS; i++) {
         struct stream *s = &w->streams[i];
-        if (s->dir == dir || (s->at_dir == dir && s->run >= SURE))
+        if (s->dir == dir || (s->at_dir == dir && s->run >= MIN_RUN))
             return s;
         if (s->stamp < oldest->stamp)
             oldest = s;
@@ -65,48 +63,48 @@ static struct stream *find(struct walk *w, uint64_t dir)
 }
 
 /* Follows the reader. w->mu is held. */
-static void advance(struct stream *s, const struct inode *n)
+static void follow_reader(struct stream *s, const struct inode *n)
 {
     uint32_t seq = (uint32_t)(n->cookie >> 32);
     if (s->dir != n->parent) { /* a new one, or it came to where we are already */
         bool followed = s->dir && s->at_dir == n->parent;
-        *s = followed ? *s : (struct stream){.window = FIRST};
+        *s = followed ? *s : (struct stream){.window = WINDOW_MIN};
         s->dir = n->parent;
         s->seq = seq;
         s->run = followed ? s->run + 1 : 0;
         return;
     }
-    if (seq > s->seq && seq - s->seq <= NEAR) {
+    if (seq > s->seq && seq - s->seq <= MAX_SKIP) {
         s->seq = seq;
         s->run++;
-    } else if (seq > s->seq || s->seq - seq > LATE) {
-        *s = (struct stream){.dir = n->parent, .seq = seq, .window = FIRST};
+    } else if (seq > s->seq || s->seq - seq > MAX_BEHIND) {
+        *s = (struct stream){.dir = n->parent, .seq = seq, .window = WINDOW_MIN};
     }
 }
 
-static bool has_room(const struct walk *w, const struct stream *s)
+static bool has_room_ahead(const struct sequential_prefetch *w, const struct stream *s)
 {
-    return s->out <= s->window / 2 && s->out_bytes <= w->most_bytes / 2;
+    return s->out <= s->window / 2 && s->out_bytes <= w->max_bytes / 2;
 }
 
-void walk_note(struct walk *w, const struct inode *n, bool here)
+void sequential_prefetch_observe(struct sequential_prefetch *w, const struct inode *n, bool here)
 {
     bool wake = false;
     if (!prefetch_is_small(n))
         return;
     pthread_mutex_lock(&w->mu);
-    struct stream *s = find(w, n->parent);
-    advance(s, n);
+    struct stream *s = find_stream(w, n->parent);
+    follow_reader(s, n);
     s->stamp = ++w->clock;
     if (s->out)
         s->out--;
     s->out_bytes = s->out && s->out_bytes > n->size ? s->out_bytes - n->size : 0;
-    if (s->run == SURE && !s->at_dir) {
+    if (s->run == MIN_RUN && !s->at_dir) {
         s->at_dir = n->parent;
         s->at = n->cookie;
     }
-    /* a reader who finds everything needs nobody to fetch it */
-    if (s->run >= SURE && (!here || s->out) && has_room(w, s) && !s->wanted)
+    /* a reader that finds everything in the cache needs no prefetch */
+    if (s->run >= MIN_RUN && (!here || s->out) && has_room_ahead(w, s) && !s->wanted)
         wake = s->wanted = true;
     pthread_mutex_unlock(&w->mu);
     if (wake)
@@ -116,18 +114,18 @@ void walk_note(struct walk *w, const struct inode *n, bool here)
 /* -- fetching -------------------------------------------------------------------------------- */
 
 struct batch {
-    struct inode files[BATCH];
-    unsigned n, most;
-    uint64_t bytes, most_bytes;
+    struct inode files[BATCH_FILES];
+    unsigned n, max;
+    uint64_t bytes, max_bytes;
     uint64_t at; /* cookie of the last one looked at */
 };
 
-static int take(void *user, const char *name, const struct inode *child, uint64_t cookie)
+static int add_to_batch(void *user, const char *name, const struct inode *child, uint64_t cookie)
 {
     struct batch *b = user;
     (void)name;
     bool small = prefetch_is_small(child);
-    if (b->n == b->most || (small && b->n && b->bytes + child->size > b->most_bytes))
+    if (b->n == b->max || (small && b->n && b->bytes + child->size > b->max_bytes))
         return 1;
     b->at = cookie;
     if (small) {
@@ -137,7 +135,7 @@ static int take(void *user, const char *name, const struct inode *child, uint64_
     return 0;
 }
 
-static int take_dir(void *user, const char *name, const struct inode *child, uint64_t cookie)
+static int stop_at_dir(void *user, const char *name, const struct inode *child, uint64_t cookie)
 {
     (void)name;
     (void)cookie;
@@ -148,14 +146,14 @@ static int take_dir(void *user, const char *name, const struct inode *child, uin
 }
 
 /* The directory after this one, with its names known; 0: none. */
-static uint64_t next_dir(struct walk *w, uint64_t dir)
+static uint64_t next_dir(struct sequential_prefetch *w, uint64_t dir)
 {
     struct inode d;
     struct err e = ERR_INIT;
     uint64_t next = 0;
     if (dir == INODE_ROOT || inodes_get(w->inodes, dir, &d))
         return 0;
-    inodes_children(w->inodes, d.parent, d.cookie, false, take_dir, &next);
+    inodes_children(w->inodes, d.parent, d.cookie, false, stop_at_dir, &next);
     if (next && tree_fill_all(w->tree, next, &e)) {
         log_kv(LOG_DEBUG, "the next directory cannot be listed ahead", "error", e.msg, NULL);
         return 0;
@@ -164,7 +162,7 @@ static uint64_t next_dir(struct walk *w, uint64_t dir)
 }
 
 /* True if it has to come from elsewhere. */
-static bool fetch(struct walk *w, const struct inode *n)
+static bool prefetch_file(struct sequential_prefetch *w, const struct inode *n)
 {
     struct err e = ERR_INIT;
     struct cache_file *f = file_cached(w->tree, w->cache, n, &e);
@@ -178,17 +176,18 @@ static bool fetch(struct walk *w, const struct inode *n)
 }
 
 /* Up to a batch for this stream. w->mu is held on entry and on return, not in between. */
-static void work(struct walk *w, struct stream *s)
+static void fetch_batch(struct sequential_prefetch *w, struct stream *s)
 {
     struct stream was = *s;
-    struct batch b = {.most = MIN(was.window > was.out ? was.window - was.out : 0, (unsigned)BATCH),
+    struct batch b = {
+        .max = MIN(was.window > was.out ? was.window - was.out : 0, (unsigned)BATCH_FILES),
         .at = was.at,
-        .most_bytes = w->most_bytes - MIN(was.out_bytes, w->most_bytes)};
+        .max_bytes = w->max_bytes - MIN(was.out_bytes, w->max_bytes)};
     unsigned missing = 0;
     pthread_mutex_unlock(&w->mu);
-    inodes_children(w->inodes, was.at_dir, was.at, false, take, &b);
+    inodes_children(w->inodes, was.at_dir, was.at, false, add_to_batch, &b);
     for (unsigned i = 0; i < b.n; i++)
-        missing += fetch(w, &b.files[i]);
+        missing += prefetch_file(w, &b.files[i]);
     uint64_t dir = b.n ? was.at_dir : next_dir(w, was.at_dir);
     pthread_mutex_lock(&w->mu);
     if (s->at_dir != was.at_dir || s->at != was.at)
@@ -197,26 +196,26 @@ static void work(struct walk *w, struct stream *s)
     s->at_dir = dir;
     s->out += b.n;
     s->out_bytes += b.bytes;
-    s->window = MIN(s->window * 2, (unsigned)MOST);
-    s->wanted = dir && has_room(w, s);
-    s->barren = b.n ? 0 : s->barren + 1;
+    s->window = MIN(s->window * 2, (unsigned)WINDOW_MAX);
+    s->wanted = dir && has_room_ahead(w, s);
+    s->empty_dirs = b.n ? 0 : s->empty_dirs + 1;
     /* at the end of all, or all of it is here already */
-    if (!dir || s->barren > BARREN || (b.n >= FIRST / 2 && missing == 0))
-        *s = (struct stream){.dir = s->dir, .seq = s->seq, .window = FIRST, .stamp = s->stamp};
+    if (!dir || s->empty_dirs > MAX_EMPTY_DIRS || (b.n >= WINDOW_MIN / 2 && missing == 0))
+        *s = (struct stream){.dir = s->dir, .seq = s->seq, .window = WINDOW_MIN, .stamp = s->stamp};
     else if (dir != was.at_dir)
         s->wanted = true;
 }
 
-static void *run(void *arg)
+static void *sequential_thread(void *arg)
 {
-    struct walk *w = arg;
+    struct sequential_prefetch *w = arg;
     pthread_mutex_lock(&w->mu);
     while (!w->stop) {
         struct stream *s = NULL;
         for (int i = 0; i < STREAMS && !s; i++)
             s = w->streams[i].wanted ? &w->streams[i] : NULL;
         if (s)
-            work(w, s);
+            fetch_batch(w, s);
         else
             pthread_cond_wait(&w->wake, &w->mu);
     }
@@ -224,23 +223,23 @@ static void *run(void *arg)
     return NULL;
 }
 
-struct walk *walk_start(
+struct sequential_prefetch *sequential_prefetch_start(
     struct inodes *inodes, struct tree *tree, struct cache *cache, struct err *e)
 {
-    struct walk *w = calloc(1, sizeof *w);
+    struct sequential_prefetch *w = calloc(1, sizeof *w);
     if (!w) {
         err_sys(e, ENOMEM, "prefetch of directories");
         return NULL;
     }
     struct cache_stats c;
     cache_stats(cache, &c);
-    w->most_bytes = c.capacity_bytes / SHARE;
+    w->max_bytes = c.capacity_bytes / CACHE_FRACTION;
     w->inodes = inodes;
     w->tree = tree;
     w->cache = cache;
     pthread_mutex_init(&w->mu, NULL);
     pthread_cond_init(&w->wake, NULL);
-    int rc = pthread_create(&w->thread, NULL, run, w);
+    int rc = pthread_create(&w->thread, NULL, sequential_thread, w);
     if (rc == 0)
         return w;
     err_sys(e, rc, "start a thread");
@@ -248,7 +247,7 @@ struct walk *walk_start(
     return NULL;
 }
 
-void walk_stop(struct walk *w)
+void sequential_prefetch_stop(struct sequential_prefetch *w)
 {
     if (!w)
         return;

@@ -53,8 +53,8 @@ struct client {
     struct store **stores;          /* conf->nmounts */
     struct peers *peers;
     struct cache *cache;
-    struct walk *walk;
-    struct sweep *sweep;
+    struct sequential_prefetch *sequential;
+    struct directory_prefetch *directory;
     struct backings *backings; /* NULL: no passthrough */
     struct invalidator *invalidator;
     struct fs fs;
@@ -284,9 +284,9 @@ static void tell_prefetchers(void *user, const struct inode *n, struct cache_fil
 {
     struct client *c = user;
     bool here = cache_complete(cf);
-    walk_note(c->walk, n, here);
+    sequential_prefetch_observe(c->sequential, n, here);
     if (!here || cache_is_cold(cf))
-        sweep_note(c->sweep, n);
+        directory_prefetch_observe(c->directory, n);
 }
 
 static int64_t choose(int64_t option, int64_t dflt) { return option >= 0 ? option : dflt; }
@@ -352,14 +352,14 @@ static int build(struct client *c, bool resume, struct err *e)
     if (make_backings(c, resume, e))
         return -1;
     fc.backings = c->backings;
-    if (!(c->walk = walk_start(fs->inodes, fs->tree, c->cache, e)))
+    if (!(c->sequential = sequential_prefetch_start(fs->inodes, fs->tree, c->cache, e)))
         return -1;
-    if (!(c->sweep = sweep_new(fs->inodes, fs->tree, c->cache, e)))
+    if (!(c->directory = directory_prefetch_new(fs->inodes, fs->tree, c->cache, e)))
         return -1;
     if (!(fs->files = files_new(&fc, e))
         || !(c->uploader = uploader_start(fs->files, c->stores, resume, e)))
         return -1;
-    fs->hints = hints_new(fs, c->o->cache_dir);
+    fs->hints = hints_new(fs->files, c->o->cache_dir);
     fs->stalls = c->handoff ? stalls_new(handoff_client_caller, c->handoff)
                             : stalls_new(own_caller, NULL);
     status_data(
@@ -466,8 +466,8 @@ static void tear_down(struct client *c)
         cache_cancel(c->cache);
     hints_free(c->fs.hints);
     uploader_stop(c->uploader);
-    walk_stop(c->walk);
-    sweep_free(c->sweep);
+    sequential_prefetch_stop(c->sequential);
+    directory_prefetch_free(c->directory);
     files_free(c->fs.files);
     backings_free(c->backings); /* through the session or the node plugin */
     invalidator_stop(c->invalidator);
