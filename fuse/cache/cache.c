@@ -95,7 +95,9 @@ static int start(struct cache *c, const struct cache_conf *conf, struct err *e)
         return -1;
     if (open_tiers(c, conf, e) || slot_load(c, e))
         return -1;
-    c->pool = pool_new(c->threads);
+    struct pool_conf pool = {
+        .name = "cache", .threads = c->threads, .batch = {[LANE_LAND] = FILLS_EACH}};
+    c->pool = pool_new(&pool);
     if (!c->pool)
         return err_sys(e, ENOMEM, "start the cache");
     c->has_keeper = pthread_create(&c->keeper, NULL, keep, c) == 0;

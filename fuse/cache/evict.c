@@ -184,7 +184,7 @@ void evict_promote(struct cache *c, uint32_t id)
         return;
     *p = (struct promotion){c, id, s->path[0], s->tier, to};
     s->unit.freq = 0;
-    if (pool_add(c->pool, POOL_IDLE, run_promotion, p))
+    if (pool_add(c->pool, LANE_IDLE, run_promotion, p))
         free(p);
 }
 
@@ -310,7 +310,7 @@ void evict_background(struct cache *c, int tier)
         return;
     *v = (struct eviction){c, tier};
     c->tiers[tier].evicting = true;
-    if (pool_add(c->pool, POOL_IDLE, run_eviction, v)) {
+    if (pool_add(c->pool, LANE_IDLE, run_eviction, v)) {
         c->tiers[tier].evicting = false;
         free(v);
     }

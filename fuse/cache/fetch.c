@@ -299,8 +299,8 @@ static int run(struct fetch *f, struct err *e)
     if (landed)
         return 0;
     /* the reader goes on while another thread writes, unless those are behind */
-    if (!f->demand || pool_queued(c->pool, POOL_LAND) > c->threads
-        || pool_add(c->pool, POOL_LAND, land, f))
+    if (!f->demand || pool_queued(c->pool, LANE_LAND) > c->threads
+        || pool_add(c->pool, LANE_LAND, land, f))
         land(f);
     return 0;
 }
@@ -481,7 +481,7 @@ uint32_t fetch_ahead(struct node *n, uint32_t first, uint32_t count, uint32_t pa
         pthread_mutex_unlock(&n->mu);
         if (!f)
             break;
-        if (pool_add(c->pool, POOL_FETCH, run_queued, f)) {
+        if (pool_add(c->pool, LANE_FETCH, run_queued, f)) {
             pthread_mutex_lock(&n->mu);
             if (f->listed) {
                 unlist(f);

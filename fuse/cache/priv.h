@@ -31,6 +31,11 @@
 #define PAGE        4096u
 #define PART_BLOCKS 8u /* most blocks of one fetch */
 
+/* of the pool's jobs, the most urgent first: writing to a tier what was fetched, fetching ahead,
+ * evicting, moving and verifying */
+enum cache_lane { LANE_LAND, LANE_FETCH, LANE_IDLE };
+#define FILLS_EACH 3u /* short writes: a thread that is at one takes the next ones, too */
+
 enum slot_kind { SLOT_FREE, SLOT_FILE, SLOT_SEG };
 enum slot_flag {
     SLOT_PINNED = META_PINNED,

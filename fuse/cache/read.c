@@ -375,7 +375,7 @@ static bool make_trusted(struct node *n)
     if (!begin)
         return false;
     node_ref(n);
-    if (n->id.size <= VERIFY_NOW || pool_add(n->c->pool, POOL_IDLE, verify_all, n))
+    if (n->id.size <= VERIFY_NOW || pool_add(n->c->pool, LANE_IDLE, verify_all, n))
         verify_all(n);
     return all_trusted(n);
 }

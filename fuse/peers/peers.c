@@ -96,8 +96,11 @@ struct peers *peers_new(const struct peers_conf *rc, struct err *e)
         return p;
     struct http_conf hc = {.connect_ns = CONNECT_NS, .max_idle = PEERS_THREADS};
     p->http = http_new(&hc, e);
-    p->pool = p->http ? pool_new(PEERS_THREADS) : NULL;
-    p->hedge_pool = p->pool ? pool_new(PEERS_HEDGE_THREADS) : NULL;
+    p->pool = p->http ? pool_new(&(struct pool_conf){.name = "peers", .threads = PEERS_THREADS})
+                      : NULL;
+    p->hedge_pool = p->pool
+        ? pool_new(&(struct pool_conf){.name = "hedge", .threads = PEERS_HEDGE_THREADS})
+        : NULL;
     if (p->http && !p->hedge_pool)
         err_sys(e, ENOMEM, "start the threads for cache workers");
     if (p->hedge_pool)

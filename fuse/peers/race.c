@@ -194,8 +194,8 @@ static bool begin_hedge(struct peer_fetch *j)
         return false;
     j->refs++;
     j->store_state = RUNNING;
-    if (pool_queued(p->hedge_pool, POOL_FETCH) >= PEERS_HEDGE_THREADS
-        || pool_add(p->hedge_pool, POOL_FETCH, ask_store, j)) {
+    if (pool_queued(p->hedge_pool, 0) >= PEERS_HEDGE_THREADS
+        || pool_add(p->hedge_pool, 0, ask_store, j)) {
         j->refs--;
         j->store_state = FAILED;
         return false;
@@ -264,8 +264,7 @@ int peers_race(struct peers *p, struct peer *w, const struct cache_key *key, uin
     pthread_mutex_lock(&j->mu);
     j->refs++;
     /* all threads wait for workers */
-    if (pool_queued(p->pool, POOL_FETCH) >= PEERS_THREADS
-        || pool_add(p->pool, POOL_FETCH, ask_peer, j)) {
+    if (pool_queued(p->pool, 0) >= PEERS_THREADS || pool_add(p->pool, 0, ask_peer, j)) {
         j->refs--;
         peer_fetch_put(j);
         return 1;

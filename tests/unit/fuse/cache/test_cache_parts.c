@@ -381,36 +381,6 @@ static void test_budget(void **state)
     budget_fini(&b);
 }
 
-/* -- pool -- */
-
-#define POOL_THREADS 4
-static atomic_int ran, together, most_together;
-
-static void count(void *arg)
-{
-    int now = atomic_fetch_add(&together, 1) + 1, most = most_together;
-    while (now > most && !atomic_compare_exchange_weak(&most_together, &most, now))
-        ;
-    for (int64_t until = clock_mono_ns() + 60 * NS_PER_S;
-         most_together < POOL_THREADS && clock_mono_ns() < until;)
-        clock_sleep_ns(NS_PER_MS); /* the first ones wait for each other */
-    clock_sleep_ns(NS_PER_MS);
-    atomic_fetch_sub(&together, 1);
-    atomic_fetch_add(&ran, (int)(intptr_t)arg);
-}
-
-static void test_pool(void **state)
-{
-    (void)state;
-    ran = 0;
-    struct pool *p = pool_new(POOL_THREADS);
-    for (int i = 0; i < 100; i++)
-        assert_int_equal(pool_add(p, (enum pool_prio)(i % 3), count, (void *)1), 0);
-    pool_free(p); /* runs what is queued */
-    assert_int_equal(ran, 100);
-    assert_int_equal(most_together, POOL_THREADS);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,7 +393,6 @@ int main(void)
         cmocka_unit_test(test_path_hashes_differ),
         cmocka_unit_test(test_memory_limits),
         cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
