@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace-operator — watches Datasets, DataLoads, TFJobs and VolumeAttachments and makes
- * what they ask for. Order of a life: caches synced → lease held → controllers and pollers run →
+ * what they ask for. Order of a life: informers synced → lease held → controllers and pollers run →
  * SIGTERM → they finish → lease given up → exit. */
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -39,7 +39,7 @@ struct flags {
 struct operator
 {
     struct flags flags;
-    struct operator_env env;
+    struct manager mgr;
     struct kube *lease_kube; /* its own client: a renewal must not wait behind other requests */
     struct lease *lease;
     struct serve *serve;
@@ -110,12 +110,12 @@ static void on_readyz(void *user, const struct serve_req *req, struct serve_resp
         buf_adds(&resp->body, atomic_load(&o->leading) ? "ok, leading\n" : "ok, standing by\n");
         return;
     }
-    for (size_t i = 0; i < o->env.apply.ncaches; i++) {
+    for (size_t i = 0; i < o->mgr.apply.ninformers; i++) {
         struct err e = ERR_INIT;
-        if (cache_synced(o->env.apply.caches[i]))
+        if (informer_synced(o->mgr.apply.informers[i]))
             continue;
-        cache_trouble(o->env.apply.caches[i], &e);
-        buf_addf(&resp->body, "%s: %s\n", cache_res(o->env.apply.caches[i])->plural, e.msg);
+        informer_error(o->mgr.apply.informers[i], &e);
+        buf_addf(&resp->body, "%s: %s\n", informer_res(o->mgr.apply.informers[i])->plural, e.msg);
     }
 }
 
@@ -123,14 +123,14 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
 {
     struct operator* o = user;
     (void)req;
-    for (size_t i = 0; i < o->env.apply.ncaches; i++) {
-        struct cache *c = o->env.apply.caches[i];
-        const struct cache_conf *conf = cache_conf(c);
+    for (size_t i = 0; i < o->mgr.apply.ninformers; i++) {
+        struct informer *inf = o->mgr.apply.informers[i];
+        const struct informer_conf *conf = informer_conf(inf);
         cleanup_free char *labels = xasprintf(
             "resource=\"%s\",selector=\"%s\"", conf->res->plural, conf->labels ? conf->labels : "");
         metric_set(
             metric_gauge("millrace_cache_objects", labels, "Objects held by an informer cache"),
-            (int64_t)cache_count(c));
+            (int64_t)informer_count(inf));
     }
     metric_set(metric_gauge("millrace_leader", "", "1 while this process leads"),
         atomic_load(&o->leading));
@@ -173,16 +173,16 @@ static bool told_to_stop(struct operator* o, int64_t ns)
 static size_t unsynced(struct operator* o, bool say)
 {
     size_t n = 0;
-    for (size_t i = 0; i < o->env.apply.ncaches; i++) {
-        struct cache *c = o->env.apply.caches[i];
+    for (size_t i = 0; i < o->mgr.apply.ninformers; i++) {
+        struct informer *inf = o->mgr.apply.informers[i];
         struct err e = ERR_INIT;
-        if (cache_synced(c))
+        if (informer_synced(inf))
             continue;
         n++;
-        cache_trouble(c, &e);
+        informer_error(inf, &e);
         if (say)
-            log_kv(LOG_WARN, "still waiting for the first list", "resource", cache_res(c)->plural,
-                "error", e.msg, NULL);
+            log_kv(LOG_WARN, "still waiting for the first list", "resource",
+                informer_res(inf)->plural, "error", e.msg, NULL);
     }
     return n;
 }
@@ -212,7 +212,7 @@ static void on_lost(void *user, const char *why)
 static bool wait_lease(struct operator* o, struct err *e)
 {
     struct lease_conf conf = {
-        .ns = o->env.ns, .name = o->flags.lease_name, .identity = o->identity, .lost = on_lost};
+        .ns = o->mgr.ns, .name = o->flags.lease_name, .identity = o->identity, .lost = on_lost};
     o->lease = lease_start(o->lease_kube, &conf, e);
     if (!o->lease)
         return false;
@@ -240,45 +240,45 @@ static struct kube *client(
 
 static int prepare(struct operator* o, struct err *e)
 {
-    struct operator_env *env = &o->env;
+    struct manager *mgr = &o->mgr;
     char host[100] = "operator", *ns = NULL;
     gethostname(host, sizeof host - 1);
     snprintf(o->identity, sizeof o->identity, "%s_%08lx", host, random() & 0xffffffffL);
-    env->kube = client(&o->flags, 0, (unsigned)o->flags.max_in_flight, &ns, e);
-    o->lease_kube = env->kube ? client(&o->flags, LEASE_TIMEOUT, 2, NULL, e) : NULL;
-    env->ns = o->flags.ns ? xstrdup(o->flags.ns) : xstrdup(ns);
+    mgr->kube = client(&o->flags, 0, (unsigned)o->flags.max_in_flight, &ns, e);
+    o->lease_kube = mgr->kube ? client(&o->flags, LEASE_TIMEOUT, 2, NULL, e) : NULL;
+    mgr->ns = o->flags.ns ? xstrdup(o->flags.ns) : xstrdup(ns);
     free(ns);
     if (!o->lease_kube)
         return -1;
-    env->events = events_new(env->kube, NAME_FIELD_MANAGER, host);
-    env->image = o->flags.image;
-    env->pull_policy = o->flags.pull_policy;
-    env->pull_secrets = o->flags.pull_secrets;
-    env->watch_ns = o->flags.watch_ns && *o->flags.watch_ns ? o->flags.watch_ns : NULL;
-    env->workers = (unsigned)o->flags.workers;
-    env->gang_scheduler = o->flags.gang;
-    env->apply.kube = env->kube;
-    env->apply.events = env->events;
-    if (dataset_controller_start(env, e) || attach_controller_start(env, e)
-        || dataload_controller_start(env, e) || tfjob_controller_start(env, e))
+    mgr->events = events_new(mgr->kube, NAME_FIELD_MANAGER, host);
+    mgr->image = o->flags.image;
+    mgr->pull_policy = o->flags.pull_policy;
+    mgr->pull_secrets = o->flags.pull_secrets;
+    mgr->watch_ns = o->flags.watch_ns && *o->flags.watch_ns ? o->flags.watch_ns : NULL;
+    mgr->workers = (unsigned)o->flags.workers;
+    mgr->gang_scheduler = o->flags.gang;
+    mgr->apply.kube = mgr->kube;
+    mgr->apply.events = mgr->events;
+    if (dataset_controller_start(mgr, e) || attach_controller_start(mgr, e)
+        || dataload_controller_start(mgr, e) || tfjob_controller_start(mgr, e))
         return -1;
-    for (size_t i = 0; i < env->apply.ncaches; i++)
-        if (cache_start(env->apply.caches[i], e))
+    for (size_t i = 0; i < mgr->apply.ninformers; i++)
+        if (informer_start(mgr->apply.informers[i], e))
             return -1;
     return start_serve(o, e);
 }
 
 static int lead(struct operator* o, struct err *e)
 {
-    struct operator_env *env = &o->env;
+    struct manager *mgr = &o->mgr;
     atomic_store(&o->leading, true);
-    for (; o->hooks_started < env->nhooks; o->hooks_started++) {
-        struct env_hook *h = &env->hooks[o->hooks_started];
+    for (; o->hooks_started < mgr->nhooks; o->hooks_started++) {
+        struct manager_hook *h = &mgr->hooks[o->hooks_started];
         if (h->start && h->start(h->user, e))
             return -1;
     }
-    for (size_t i = 0; i < env->ncontrollers; i++)
-        if (controller_start(env->controllers[i], &env->apply, e))
+    for (size_t i = 0; i < mgr->ncontrollers; i++)
+        if (controller_start(mgr->controllers[i], &mgr->apply, e))
             return -1;
     log_info("controllers run");
     while (!told_to_stop(o, NS_PER_S)) {
@@ -288,36 +288,36 @@ static int lead(struct operator* o, struct err *e)
 
 static void finish(struct operator* o)
 {
-    struct operator_env *env = &o->env;
+    struct manager *mgr = &o->mgr;
     atomic_store(&o->stopping, true);
     for (size_t i = o->hooks_started; i-- > 0;)
-        if (env->hooks[i].stop)
-            env->hooks[i].stop(env->hooks[i].user);
-    for (size_t i = 0; i < env->ncontrollers; i++)
-        controller_stop(env->controllers[i]);
-    events_free(env->events);
+        if (mgr->hooks[i].stop)
+            mgr->hooks[i].stop(mgr->hooks[i].user);
+    for (size_t i = 0; i < mgr->ncontrollers; i++)
+        controller_stop(mgr->controllers[i]);
+    events_free(mgr->events);
     lease_stop(o->lease); /* nothing is written after this */
-    for (size_t i = 0; i < env->apply.ncaches; i++)
-        cache_cancel(env->apply.caches[i]);
+    for (size_t i = 0; i < mgr->apply.ninformers; i++)
+        informer_cancel(mgr->apply.informers[i]);
     serve_stop(o->serve);
-    for (size_t i = 0; i < env->apply.ncaches; i++)
-        cache_free(env->apply.caches[i]);
-    for (size_t i = 0; i < env->ncontrollers; i++)
-        controller_free(env->controllers[i]);
+    for (size_t i = 0; i < mgr->apply.ninformers; i++)
+        informer_free(mgr->apply.informers[i]);
+    for (size_t i = 0; i < mgr->ncontrollers; i++)
+        controller_free(mgr->controllers[i]);
     kube_free(o->lease_kube);
-    kube_free(env->kube);
-    free((char *)(uintptr_t)env->ns);
-    free(env->apply.caches);
-    free(env->controllers);
-    free(env->hooks);
+    kube_free(mgr->kube);
+    free((char *)(uintptr_t)mgr->ns);
+    free(mgr->apply.informers);
+    free(mgr->controllers);
+    free(mgr->hooks);
 }
 
 static int live(struct operator* o, struct err *e)
 {
     if (prepare(o, e))
         return -1;
-    log_kv(LOG_INFO, "started", "version", MILLRACE_VERSION, "server", kube_server(o->env.kube),
-        "namespace", o->env.ns, NULL);
+    log_kv(LOG_INFO, "started", "version", MILLRACE_VERSION, "server", kube_server(o->mgr.kube),
+        "namespace", o->mgr.ns, NULL);
     if (!wait_synced(o))
         return 0;
     atomic_store(&o->synced, true);

@@ -13,8 +13,8 @@
 #include <string.h>
 
 struct attach {
-    struct operator_env *env;
-    struct cache *datasets, *pods, *pvs, *attachments;
+    struct manager *mgr;
+    struct informer *datasets, *pods, *pvs, *attachments;
     struct poll *poll;
     struct controller *controller;
 };
@@ -29,12 +29,12 @@ static const char *uid_of(const char *pv)
 /* With one namespace to watch, datasets of others are somebody else's. */
 static bool is_foreign(struct attach *c, const char *pv)
 {
-    if (!c->env->watch_ns)
+    if (!c->mgr->watch_ns)
         return false;
-    cleanup_obj struct obj *o = cache_get(c->pvs, pv);
+    cleanup_obj struct obj *o = informer_get(c->pvs, pv);
     return strcmp(
                jget_str(obj_json(o), "spec.csi.volumeAttributes.\"" VOL_DATASET_NAMESPACE "\"", ""),
-               c->env->watch_ns)
+               c->mgr->watch_ns)
         != 0;
 }
 
@@ -43,12 +43,12 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     (void)e;
     struct attach *c = user;
     const char *uid = uid_of(key);
-    cleanup_objs struct objs found = uid ? cache_by(c->datasets, "uid", uid)
+    cleanup_objs struct objs found = uid ? informer_by(c->datasets, "uid", uid)
                                          : (struct objs){NULL, 0};
-    cleanup_objs struct objs attachments = cache_by(c->attachments, "pv", key);
+    cleanup_objs struct objs attachments = informer_by(c->attachments, "pv", key);
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(
-        &pods, uid ? cache_by(c->pods, "dataset", uid) : (struct objs){NULL, 0}, c->poll);
+        &pods, uid ? informer_by(c->pods, "dataset", uid) : (struct objs){NULL, 0}, c->poll);
     cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
     struct attach_observed o = {.pv = key,
         .cr = found.n ? obj_json(found.v[0]) : NULL,
@@ -57,9 +57,9 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
         .pods = pods.v,
         .npods = pods.objs.n,
         .now_ns = clock_real_ns(),
-        .env = caches_render_env(c->env)};
+        .env = dataset_render_env(c->mgr)};
     for (size_t i = 0; i < attachments.n; i++)
-        if (caches_is_ours(obj_json(attachments.v[i])))
+        if (attachment_is_ours(obj_json(attachments.v[i])))
             vas[o.nattachments++] = obj_json(attachments.v[i]);
     attach_plan(&o, plan);
     return 0;
@@ -75,13 +75,13 @@ static void refused(void *user, const char *key, const struct plan_action *faile
     if (!uid || failed->res != &kube_pods
         || (why->cls != ERR_INVALID && why->cls != ERR_DENIED && why->cls != ERR_EXISTS))
         return;
-    cleanup_objs struct objs found = cache_by(c->datasets, "uid", uid),
-                             attachments = cache_by(c->attachments, "pv", key);
+    cleanup_objs struct objs found = informer_by(c->datasets, "uid", uid),
+                             attachments = informer_by(c->attachments, "pv", key);
     for (size_t i = 0; i < attachments.n && found.n; i++) {
         const json_t *va = obj_json(attachments.v[i]), *cr = obj_json(found.v[0]);
         cleanup_free char *client = render_client_name(
             kube_name(cr), jget_str(va, "spec.nodeName", ""));
-        if (caches_is_ours(va) && strcmp(client, failed->name) == 0)
+        if (attachment_is_ours(va) && strcmp(client, failed->name) == 0)
             attach_plan_refused(cr, va, why->msg, clock_real_ns(), then);
     }
 }
@@ -91,7 +91,7 @@ static void map_attachment(
 {
     (void)user;
     const char *pv = jget_str(va, "spec.source.persistentVolumeName", "");
-    if (caches_is_ours(va) && *pv)
+    if (attachment_is_ours(va) && *pv)
         emit(to, pv);
 }
 
@@ -118,26 +118,26 @@ static void reported(void *user, const struct poll_target *t)
         controller_enqueue(c->controller, pv, 0);
 }
 
-int attach_controller_start(struct operator_env *env, struct err *e)
+int attach_controller_start(struct manager *mgr, struct err *e)
 {
     struct attach *c = xcalloc(1, sizeof *c); /* lives as long as the process */
-    *c = (struct attach){.env = env,
-        .datasets = caches_datasets(env),
-        .pods = poll_pods(env),
-        .pvs = caches_pvs(env),
-        .attachments = caches_attachments(env),
-        .poll = poll_shared(env, e)};
+    *c = (struct attach){.mgr = mgr,
+        .datasets = informers_datasets(mgr),
+        .pods = poll_pods(mgr),
+        .pvs = informers_pvs(mgr),
+        .attachments = informers_attachments(mgr),
+        .poll = poll_shared(mgr, e)};
     if (!c->poll) {
         free(c);
         return err_wrap(e, "attach controller");
     }
     const struct controller_conf conf = {.name = "attach",
-        .workers = env->workers,
+        .workers = mgr->workers,
         .keys = c->pvs,
         .reconcile = reconcile,
         .on_apply_error = refused,
         .user = c};
-    c->controller = env_controller(env, &conf);
+    c->controller = manager_controller(mgr, &conf);
     controller_watch(c->controller, c->attachments, map_attachment, c);
     controller_watch(c->controller, c->datasets, map_dataset, c);
     controller_watch(c->controller, c->pods, map_client, c);

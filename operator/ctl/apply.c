@@ -9,21 +9,21 @@
 
 #include <string.h>
 
-/* ---- answers go into the caches ---- */
+/* ---- answers go to the informers ---- */
 
 static void observe(struct apply *a, const struct kube_res *res, const json_t *answer)
 {
-    for (size_t i = 0; i < a->ncaches; i++)
-        if (cache_res(a->caches[i]) == res)
-            cache_observe(a->caches[i], json_deep_copy(answer));
+    for (size_t i = 0; i < a->ninformers; i++)
+        if (informer_res(a->informers[i]) == res)
+            informer_observe(a->informers[i], json_deep_copy(answer));
 }
 
 static void observe_gone(struct apply *a, const struct plan_action *x)
 {
     cleanup_free char *key = kube_key(x->ns, x->name);
-    for (size_t i = 0; i < a->ncaches; i++)
-        if (cache_res(a->caches[i]) == x->res)
-            cache_observe_gone(a->caches[i], key, *x->uid ? x->uid : NULL);
+    for (size_t i = 0; i < a->ninformers; i++)
+        if (informer_res(a->informers[i]) == x->res)
+            informer_observe_gone(a->informers[i], key, *x->uid ? x->uid : NULL);
 }
 
 /* The answer to a patch or delete that took away the last thing that held the object. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* apply — runs a plan against the API server: the only writer of the operator. Answers go into the
- * caches at once. */
+/* apply — runs a plan against the API server: the only writer of the operator. Answers go to the
+ * informers at once. */
 #ifndef MILLRACE_OPERATOR_CTL_APPLY_H
 #define MILLRACE_OPERATOR_CTL_APPLY_H
 
@@ -11,9 +11,9 @@
 struct apply {
     struct kube *kube;
     struct events *events; /* NULL: events are only logged */
-    /* every cache of the process: those of an action's resource hear the answer */
-    struct cache **caches;
-    size_t ncaches;
+    /* all of the process: those of an action's resource get the answer */
+    struct informer **informers;
+    size_t ninformers;
 };
 
 struct apply_result {

@@ -25,7 +25,7 @@ struct subscription {
     controller_map map;
     void *user;
     int64_t after_ns;
-    bool keys; /* of the cache whose objects are the keys */
+    bool keys; /* of the informer whose objects are the keys */
     struct subscription *next;
 };
 
@@ -33,7 +33,7 @@ struct controller {
     struct controller_conf conf;
     struct queue *queue;
     struct apply *apply;       /* borrowed, set by start */
-    struct subscription *subs; /* owned; the caches hold pointers to them */
+    struct subscription *subs; /* owned; the informers hold pointers to them */
     pthread_t *threads;        /* conf.workers */
     unsigned nthreads;
     pthread_t resync_thread;
@@ -115,17 +115,17 @@ static void on_change(void *user, const json_t *was, const json_t *now)
 }
 
 void controller_watch_after(
-    struct controller *c, struct cache *cache, controller_map map, void *user, int64_t after_ns)
+    struct controller *c, struct informer *inf, controller_map map, void *user, int64_t after_ns)
 {
     struct subscription *s = xmalloc(sizeof *s);
-    *s = (struct subscription){c, map, user, after_ns, cache == c->conf.keys, c->subs};
+    *s = (struct subscription){c, map, user, after_ns, inf == c->conf.keys, c->subs};
     c->subs = s;
-    cache_on_change(cache, on_change, s);
+    informer_on_change(inf, on_change, s);
 }
 
-void controller_watch(struct controller *c, struct cache *cache, controller_map map, void *user)
+void controller_watch(struct controller *c, struct informer *inf, controller_map map, void *user)
 {
-    controller_watch_after(c, cache, map, user, 0);
+    controller_watch_after(c, inf, map, user, 0);
 }
 
 void controller_map_self(
@@ -179,10 +179,10 @@ static void explain(struct controller *c, const char *key, const struct plan *pl
         c->conf.on_apply_error(c->conf.user, key, &plan->actions[failed], why, &then);
     bool for_people = why->cls == ERR_INVALID || why->cls == ERR_DENIED || why->cls == ERR_EXISTS;
     if (!then.n && for_people && c->conf.keys) {
-        cleanup_obj struct obj *o = cache_get(c->conf.keys, key);
+        cleanup_obj struct obj *o = informer_get(c->conf.keys, key);
         if (o)
-            plan_event(
-                &then, cache_res(c->conf.keys), obj_json(o), true, "ApplyFailed", "%s", why->msg);
+            plan_event(&then, informer_res(c->conf.keys), obj_json(o), true, "ApplyFailed", "%s",
+                why->msg);
     }
     struct apply_result r;
     struct err e = ERR_INIT;
@@ -250,7 +250,7 @@ static void *work(void *user)
 
 static void resync_all(struct controller *c)
 {
-    cleanup_keys char **all = cache_keys(c->conf.keys, NULL, NULL);
+    cleanup_keys char **all = informer_keys(c->conf.keys, NULL, NULL);
     size_t n = 0;
     while (all[n])
         n++;

@@ -2,9 +2,9 @@
 /* controller — key in, reconcile, plan, apply; again if it failed. Level-triggered: a key says what
  * to look at, not what happened. A key is never reconciled by two threads at once.
  *
- * One turn: reconcile() observes: it collects what the plan needs from caches, and fills the plan
- * (pure from there on); the plan is applied; the answers are in the caches before the key can come
- * up again. Failures: RETRY and CONFLICT back off from 50 ms to 1 min; INVALID, DENIED and the
+ * One turn: reconcile() observes: it collects what the plan needs from informers, and fills the
+ * plan (pure from there on); the plan is applied; the informers have the answers before the key can
+ * come up again. Failures: RETRY and CONFLICT back off from 50 ms to 1 min; INVALID, DENIED and the
  * others from 5 s to 5 min (a person must act; a change of the object is seen at once anyway).
  * Metrics per controller: reconciles, errors, duration, queue length, writes. */
 #ifndef MILLRACE_OPERATOR_CTL_CONTROLLER_H
@@ -23,7 +23,7 @@ struct controller_conf {
     unsigned workers; /* threads; 0: 4 */
     /* every known key again, plan.resync set, spread over this time; 0: 10 min; -1: never */
     int64_t resync_ns;
-    struct cache *keys; /* whose objects are the keys: for resync */
+    struct informer *keys; /* whose objects are the keys: for resync */
     /* An object that is not there (any more) is a normal case: 0 with an empty plan. -1: nothing is
      * applied, back-off. */
     int (*reconcile)(void *user, const char *key, struct plan *plan, struct err *e);
@@ -39,16 +39,16 @@ struct controller_conf {
 struct controller *controller_new(const struct controller_conf *conf); /* copies */
 void controller_free(struct controller *c);                            /* stops it first */
 
-/* Which keys an object of a cache concerns: calls emit(to, key) for each. Pure. */
+/* Which keys an object of an informer concerns: calls emit(to, key) for each. Pure. */
 typedef void (*controller_map)(
     void *user, const json_t *object, void (*emit)(void *to, const char *key), void *to);
 /* Enqueues the keys of the object as it was and as it is now; an object of conf.keys that is new
- * waits behind those that are begun. Before the cache starts. */
-void controller_watch(struct controller *c, struct cache *cache, controller_map map, void *user);
+ * waits behind those that are begun. Before the informer starts. */
+void controller_watch(struct controller *c, struct informer *inf, controller_map map, void *user);
 /* The same, for objects that change in bursts: keys wait after_ns, and what comes meanwhile comes
  * along. */
 void controller_watch_after(
-    struct controller *c, struct cache *cache, controller_map map, void *user, int64_t after_ns);
+    struct controller *c, struct informer *inf, controller_map map, void *user, int64_t after_ns);
 /* its own key */
 void controller_map_self(
     void *user, const json_t *object, void (*emit)(void *, const char *), void *to);

@@ -9,53 +9,53 @@
 
 /* An entry stands in one posting for each of its index values and knows its place there, so that
  * leaving costs nothing however many stand there. */
-struct link {
-    struct posting *posting;
+struct indexer_link {
+    struct indexer_posting *posting;
     size_t at;
 };
 
-struct entry {
-    struct stored is; /* owns its members */
+struct indexer_entry {
+    struct indexed is; /* owns its members */
     char *key;
     uint64_t mark;
-    struct link *links; /* owned */
+    struct indexer_link *links; /* owned */
     size_t nlinks, cap;
 };
 
-struct member {
-    struct entry *entry;
+struct indexer_posted {
+    struct indexer_entry *entry;
     size_t link; /* which of the entry's links leads here */
 };
 
-struct posting {
+struct indexer_posting {
     struct map *home; /* the index it belongs to */
     char *value;
-    struct member *v; /* owned */
+    struct indexer_posted *v; /* owned */
     size_t n, cap;
 };
 
-struct index {
-    struct cache_index def;
-    struct map *postings; /* value → owned struct posting */
+struct indexer_index {
+    struct informer_index def;
+    struct map *postings; /* value → owned struct indexer_posting */
 };
 
-struct store {
-    struct map *entries; /* key → owned struct entry */
-    struct index *indexes;
+struct indexer {
+    struct map *entries; /* key → owned struct indexer_entry */
+    struct indexer_index *indexes;
     size_t nindexes;
 };
 
-static void posting_free(void *p)
+static void indexer_posting_free(void *p)
 {
-    struct posting *x = p;
+    struct indexer_posting *x = p;
     free(x->value);
     free(x->v);
     free(x);
 }
 
-static void entry_free(void *p)
+static void indexer_entry_free(void *p)
 {
-    struct entry *en = p;
+    struct indexer_entry *en = p;
     obj_unref(en->is.o);
     free(en->is.uid);
     free(en->links);
@@ -63,14 +63,14 @@ static void entry_free(void *p)
     free(en);
 }
 
-struct store *store_new(void)
+struct indexer *indexer_new(void)
 {
-    struct store *s = xcalloc(1, sizeof *s);
-    s->entries = map_new(entry_free);
+    struct indexer *s = xcalloc(1, sizeof *s);
+    s->entries = map_new(indexer_entry_free);
     return s;
 }
 
-void store_free(struct store *s)
+void indexer_free(struct indexer *s)
 {
     if (!s)
         return;
@@ -81,7 +81,7 @@ void store_free(struct store *s)
     free(s);
 }
 
-static struct index *index_of(const struct store *s, const char *name)
+static struct indexer_index *index_of(const struct indexer *s, const char *name)
 {
     for (size_t i = 0; i < s->nindexes; i++)
         if (strcmp(s->indexes[i].def.name, name) == 0)
@@ -89,26 +89,26 @@ static struct index *index_of(const struct store *s, const char *name)
     return NULL;
 }
 
-void store_add_index(struct store *s, const struct cache_index *index)
+void indexer_add_index(struct indexer *s, const struct informer_index *index)
 {
     if (index_of(s, index->name))
         return;
     s->indexes = xrealloc(s->indexes, (s->nindexes + 1) * sizeof *s->indexes);
-    s->indexes[s->nindexes++] = (struct index){*index, map_new(posting_free)};
+    s->indexes[s->nindexes++] = (struct indexer_index){*index, map_new(indexer_posting_free)};
 }
 
 /* ---- postings ---- */
 
-struct joining {
-    struct entry *entry;
-    struct index *index;
+struct indexer_joining {
+    struct indexer_entry *entry;
+    struct indexer_index *index;
 };
 
-static void join(void *to, const char *value)
+static void indexer_join(void *to, const char *value)
 {
-    struct joining *j = to;
-    struct entry *en = j->entry;
-    struct posting *p = map_get(j->index->postings, value);
+    struct indexer_joining *j = to;
+    struct indexer_entry *en = j->entry;
+    struct indexer_posting *p = map_get(j->index->postings, value);
     if (!p) {
         p = xcalloc(1, sizeof *p);
         p->home = j->index->postings;
@@ -121,23 +121,23 @@ static void join(void *to, const char *value)
         p->v = xrealloc(p->v, (p->cap = p->cap ? p->cap * 2 : 4) * sizeof *p->v);
     if (en->nlinks == en->cap)
         en->links = xrealloc(en->links, (en->cap = en->cap ? en->cap * 2 : 4) * sizeof *en->links);
-    p->v[p->n] = (struct member){en, en->nlinks};
-    en->links[en->nlinks++] = (struct link){p, p->n++};
+    p->v[p->n] = (struct indexer_posted){en, en->nlinks};
+    en->links[en->nlinks++] = (struct indexer_link){p, p->n++};
 }
 
-static void join_all(struct store *s, struct entry *en, const json_t *object)
+static void join_all(struct indexer *s, struct indexer_entry *en, const json_t *object)
 {
     for (size_t i = 0; i < s->nindexes; i++) {
-        struct joining j = {en, &s->indexes[i]};
-        j.index->def.values(j.index->def.arg, object, join, &j);
+        struct indexer_joining j = {en, &s->indexes[i]};
+        j.index->def.values(j.index->def.arg, object, indexer_join, &j);
     }
 }
 
-static void leave_all(struct entry *en)
+static void leave_all(struct indexer_entry *en)
 {
     for (size_t i = 0; i < en->nlinks; i++) {
-        struct posting *p = en->links[i].posting;
-        struct member last = p->v[--p->n];
+        struct indexer_posting *p = en->links[i].posting;
+        struct indexer_posted last = p->v[--p->n];
         if (p->n && last.entry != en) {
             p->v[en->links[i].at] = last;
             last.entry->links[last.link].at = en->links[i].at;
@@ -150,16 +150,16 @@ static void leave_all(struct entry *en)
 
 /* ---- objects ---- */
 
-const struct stored *store_get(const struct store *s, const char *key)
+const struct indexed *indexer_get(const struct indexer *s, const char *key)
 {
-    const struct entry *en = map_get(s->entries, key);
+    const struct indexer_entry *en = map_get(s->entries, key);
     return en ? &en->is : NULL;
 }
 
-void store_put(
-    struct store *s, const char *key, struct obj *o_take, const json_t *object, uint64_t mark)
+void indexer_put(
+    struct indexer *s, const char *key, struct obj *o_take, const json_t *object, uint64_t mark)
 {
-    struct entry *en = map_get(s->entries, key);
+    struct indexer_entry *en = map_get(s->entries, key);
     if (en) {
         leave_all(en);
         obj_unref(en->is.o);
@@ -169,14 +169,14 @@ void store_put(
         en->key = xstrdup(key);
         map_put(s->entries, key, en);
     }
-    en->is = (struct stored){o_take, kube_rv(object), xstrdup(kube_uid(object))};
+    en->is = (struct indexed){o_take, kube_rv(object), xstrdup(kube_uid(object))};
     en->mark = mark;
     join_all(s, en, object);
 }
 
-struct obj *store_del(struct store *s, const char *key)
+struct obj *indexer_del(struct indexer *s, const char *key)
 {
-    struct entry *en = map_get(s->entries, key);
+    struct indexer_entry *en = map_get(s->entries, key);
     if (!en)
         return NULL;
     leave_all(en);
@@ -185,36 +185,37 @@ struct obj *store_del(struct store *s, const char *key)
     return o;
 }
 
-void store_mark(struct store *s, const char *key, uint64_t mark)
+void indexer_mark(struct indexer *s, const char *key, uint64_t mark)
 {
-    struct entry *en = map_get(s->entries, key);
+    struct indexer_entry *en = map_get(s->entries, key);
     if (en)
         en->mark = mark;
 }
 
-size_t store_count(const struct store *s) { return map_len(s->entries); }
+size_t indexer_count(const struct indexer *s) { return map_len(s->entries); }
 
-struct objs store_all(const struct store *s)
+struct objs indexer_all(const struct indexer *s)
 {
     struct objs l = {xcalloc(map_len(s->entries) + 1, sizeof *l.v), 0};
     const char *key;
     void *en;
     for (size_t i = 0; map_next(s->entries, &i, &key, &en);)
-        l.v[l.n++] = obj_ref(((struct entry *)en)->is.o);
+        l.v[l.n++] = obj_ref(((struct indexer_entry *)en)->is.o);
     return l;
 }
 
-static const struct posting *posting_of(const struct store *s, const char *index, const char *value)
+static const struct indexer_posting *posting_of(
+    const struct indexer *s, const char *index, const char *value)
 {
-    const struct index *ix = index_of(s, index);
+    const struct indexer_index *ix = index_of(s, index);
     if (!ix)
         abort(); /* a misspelt name of ours */
     return map_get(ix->postings, value);
 }
 
-struct objs store_by(const struct store *s, const char *index, const char *value)
+struct objs indexer_by(const struct indexer *s, const char *index, const char *value)
 {
-    const struct posting *p = posting_of(s, index, value);
+    const struct indexer_posting *p = posting_of(s, index, value);
     struct objs l = {NULL, 0};
     if (!p)
         return l;
@@ -224,7 +225,7 @@ struct objs store_by(const struct store *s, const char *index, const char *value
     return l;
 }
 
-static char **keys_all(const struct store *s)
+static char **keys_all(const struct indexer *s)
 {
     char **keys = xcalloc(map_len(s->entries) + 1, sizeof *keys);
     size_t n = 0;
@@ -235,11 +236,11 @@ static char **keys_all(const struct store *s)
     return keys;
 }
 
-char **store_keys(const struct store *s, const char *index, const char *value)
+char **indexer_keys(const struct indexer *s, const char *index, const char *value)
 {
     if (!index)
         return keys_all(s);
-    const struct posting *p = posting_of(s, index, value);
+    const struct indexer_posting *p = posting_of(s, index, value);
     size_t n = p ? p->n : 0;
     char **keys = xcalloc(n + 1, sizeof *keys);
     for (size_t i = 0; i < n; i++)
@@ -247,14 +248,14 @@ char **store_keys(const struct store *s, const char *index, const char *value)
     return keys;
 }
 
-char **store_unmarked(const struct store *s, uint64_t mark, uint64_t rv)
+char **indexer_unmarked(const struct indexer *s, uint64_t mark, uint64_t rv)
 {
     char **keys = xcalloc(map_len(s->entries) + 1, sizeof *keys);
     size_t n = 0;
     const char *key;
     void *p;
     for (size_t i = 0; map_next(s->entries, &i, &key, &p);) {
-        const struct entry *en = p;
+        const struct indexer_entry *en = p;
         if (en->mark != mark && en->is.rv <= rv)
             keys[n++] = xstrdup(key);
     }

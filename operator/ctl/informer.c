@@ -19,32 +19,32 @@
 /* a watch lasts between this and twice this, so that they do not all end at once */
 #define WATCH_MIN (300 * NS_PER_S)
 
-struct handler {
-    cache_handler fn;
+struct informer_listener {
+    informer_handler fn;
     void *user;
 };
 
-struct cache {
+struct informer {
     struct kube *kube;
-    struct cache_conf conf;
-    struct handler *handlers; /* fixed once started */
+    struct informer_conf conf;
+    struct informer_listener *handlers; /* fixed once started */
     size_t nhandlers;
     pthread_t thread;
     bool running;
     atomic_bool stop, synced;
-    pthread_mutex_t mu;     /* a leaf */
-    pthread_cond_t changed; /* stop */
-    struct store *store;    /* mu */
-    uint64_t passed;        /* mu: the version up to which the watch has told everything */
-    uint64_t mark;          /* of the running list; used by the thread only, but under mu */
-    struct err trouble;     /* mu: why there is no list or watch; ERR_NONE if there is one */
-    char *version;          /* thread only: where the next watch starts */
-    bool troubled;          /* thread only: trouble is set */
+    pthread_mutex_t mu;      /* a leaf */
+    pthread_cond_t changed;  /* stop */
+    struct indexer *indexer; /* mu */
+    uint64_t passed;         /* mu: the version up to which the watch has delivered */
+    uint64_t mark;           /* of the running list; used by the thread only, but under mu */
+    struct err error;        /* mu: why there is no list or watch; ERR_NONE if there is one */
+    char *version;           /* thread only: where the next watch starts */
+    bool failing;            /* thread only: error is set */
 };
 
 /* ---- index functions ---- */
 
-void cache_values_owner(
+void informer_values_owner(
     const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     (void)arg;
@@ -58,14 +58,14 @@ void cache_values_owner(
     }
 }
 
-void cache_values_namespace(
+void informer_values_namespace(
     const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     (void)arg;
     emit(to, kube_namespace(object));
 }
 
-void cache_values_label(
+void informer_values_label(
     const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     const char *value = kube_label(object, arg);
@@ -73,7 +73,7 @@ void cache_values_label(
         emit(to, value);
 }
 
-void cache_values_field(
+void informer_values_field(
     const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     const char *value = jget_str(object, arg, NULL);
@@ -83,134 +83,134 @@ void cache_values_field(
 
 /* ---- life ---- */
 
-struct cache *cache_new(struct kube *k, const struct cache_conf *conf)
+struct informer *informer_new(struct kube *k, const struct informer_conf *conf)
 {
-    struct cache *c = xcalloc(1, sizeof *c);
-    c->kube = k;
-    c->conf = *conf;
-    c->conf.indexes = NULL; /* they live in the store */
-    c->conf.nindexes = 0;
-    c->conf.ns = xstrdup(conf->ns);
-    c->conf.labels = xstrdup(conf->labels);
-    c->conf.fields = xstrdup(conf->fields);
-    c->store = store_new();
+    struct informer *inf = xcalloc(1, sizeof *inf);
+    inf->kube = k;
+    inf->conf = *conf;
+    inf->conf.indexes = NULL; /* they live in the indexer */
+    inf->conf.nindexes = 0;
+    inf->conf.ns = xstrdup(conf->ns);
+    inf->conf.labels = xstrdup(conf->labels);
+    inf->conf.fields = xstrdup(conf->fields);
+    inf->indexer = indexer_new();
     for (size_t i = 0; i < conf->nindexes; i++)
-        store_add_index(c->store, &conf->indexes[i]);
-    err_set(&c->trouble, ERR_RETRY, "list %s: not begun", conf->res->plural);
-    pthread_mutex_init(&c->mu, NULL);
-    clock_cond_init(&c->changed);
-    return c;
+        indexer_add_index(inf->indexer, &conf->indexes[i]);
+    err_set(&inf->error, ERR_RETRY, "list %s: not begun", conf->res->plural);
+    pthread_mutex_init(&inf->mu, NULL);
+    clock_cond_init(&inf->changed);
+    return inf;
 }
 
-void cache_free(struct cache *c)
+void informer_free(struct informer *inf)
 {
-    if (!c)
+    if (!inf)
         return;
-    cache_stop(c);
-    store_free(c->store);
-    free((char *)(uintptr_t)c->conf.ns);
-    free((char *)(uintptr_t)c->conf.labels);
-    free((char *)(uintptr_t)c->conf.fields);
-    free(c->handlers);
-    free(c->version);
-    pthread_mutex_destroy(&c->mu);
-    pthread_cond_destroy(&c->changed);
-    free(c);
+    informer_stop(inf);
+    indexer_free(inf->indexer);
+    free((char *)(uintptr_t)inf->conf.ns);
+    free((char *)(uintptr_t)inf->conf.labels);
+    free((char *)(uintptr_t)inf->conf.fields);
+    free(inf->handlers);
+    free(inf->version);
+    pthread_mutex_destroy(&inf->mu);
+    pthread_cond_destroy(&inf->changed);
+    free(inf);
 }
 
-void cache_on_change(struct cache *c, cache_handler fn, void *user)
+void informer_on_change(struct informer *inf, informer_handler fn, void *user)
 {
-    c->handlers = xrealloc(c->handlers, (c->nhandlers + 1) * sizeof *c->handlers);
-    c->handlers[c->nhandlers++] = (struct handler){fn, user};
+    inf->handlers = xrealloc(inf->handlers, (inf->nhandlers + 1) * sizeof *inf->handlers);
+    inf->handlers[inf->nhandlers++] = (struct informer_listener){fn, user};
 }
 
-void cache_add_index(struct cache *c, const struct cache_index *index)
+void informer_add_index(struct informer *inf, const struct informer_index *index)
 {
-    store_add_index(c->store, index);
+    indexer_add_index(inf->indexer, index);
 }
-bool cache_synced(const struct cache *c) { return atomic_load(&c->synced); }
-const struct kube_res *cache_res(const struct cache *c) { return c->conf.res; }
-const struct cache_conf *cache_conf(const struct cache *c) { return &c->conf; }
+bool informer_synced(const struct informer *inf) { return atomic_load(&inf->synced); }
+const struct kube_res *informer_res(const struct informer *inf) { return inf->conf.res; }
+const struct informer_conf *informer_conf(const struct informer *inf) { return &inf->conf; }
 
-void cache_trouble(struct cache *c, struct err *out)
+void informer_error(struct informer *inf, struct err *out)
 {
-    pthread_mutex_lock(&c->mu);
-    *out = c->trouble;
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_lock(&inf->mu);
+    *out = inf->error;
+    pthread_mutex_unlock(&inf->mu);
 }
 
 /* ---- changes ---- */
 
-static void drop_member(json_t *object, const char *member, const char *key)
+static void del_from(json_t *object, const char *parent, const char *key)
 {
-    json_t *m = json_object_get(object, member);
+    json_t *m = json_object_get(object, parent);
     json_object_del(m, key);
     if (m && !json_object_size(m))
-        json_object_del(object, member);
+        json_object_del(object, parent);
 }
 
-static void trim(const struct cache *c, json_t *object)
+static void informer_trim(const struct informer *inf, json_t *object)
 {
     json_t *metadata = json_object_get(object, "metadata");
     json_object_del(metadata, "managedFields");
-    drop_member(metadata, "annotations", "kubectl.kubernetes.io/last-applied-configuration");
-    if (c->conf.trim)
-        c->conf.trim(object);
+    del_from(metadata, "annotations", "kubectl.kubernetes.io/last-applied-configuration");
+    if (inf->conf.trim)
+        inf->conf.trim(object);
 }
 
-static void tell(struct cache *c, struct obj *was_take, const struct obj *now)
+static void notify(struct informer *inf, struct obj *was_take, const struct obj *now)
 {
-    cleanup_obj struct obj *was = c->nhandlers ? obj_unfold(was_take) : was_take;
-    for (size_t i = 0; i < c->nhandlers; i++)
-        c->handlers[i].fn(c->handlers[i].user, obj_json(was), obj_json(now));
+    cleanup_obj struct obj *was = inf->nhandlers ? obj_unfold(was_take) : was_take;
+    for (size_t i = 0; i < inf->nhandlers; i++)
+        inf->handlers[i].fn(inf->handlers[i].user, obj_json(was), obj_json(now));
 }
 
-/* Who says that an object is so: a page of a list, the watch (in order of versions), or the answer
- * to a write of ours. */
-enum source { FROM_LIST, FROM_WATCH, FROM_WRITE };
+/* Where an object comes from: a page of a list, the watch (in order of versions), or the answer to
+ * a write of ours. */
+enum informer_source { FROM_LIST, FROM_WATCH, FROM_WRITE };
 
 /* Keeps the object unless what is there is as new, or it answers a write and the watch is past it:
  * then it is gone again. */
-static void put(struct cache *c, json_t *object_take, enum source from)
+static void informer_put(struct informer *inf, json_t *object_take, enum informer_source from)
 {
     cleanup_free char *key = kube_key_of(object_take);
     uint64_t rv = kube_rv(object_take);
-    trim(c, object_take);
+    informer_trim(inf, object_take);
     cleanup_obj struct obj *now = obj_take(object_take),
-                           *kept = c->conf.fold ? obj_fold(object_take) : obj_ref(now);
+                           *kept = inf->conf.fold ? obj_fold(object_take) : obj_ref(now);
     struct obj *was = NULL;
-    pthread_mutex_lock(&c->mu);
-    const struct stored *have = store_get(c->store, key);
-    bool newer = have ? !rv || rv > have->rv : from != FROM_WRITE || !rv || rv > c->passed;
+    pthread_mutex_lock(&inf->mu);
+    const struct indexed *have = indexer_get(inf->indexer, key);
+    bool newer = have ? !rv || rv > have->rv : from != FROM_WRITE || !rv || rv > inf->passed;
     if (newer) {
         was = have ? obj_ref(have->o) : NULL;
-        store_put(c->store, key, steal(&kept), obj_json(now), c->mark);
+        indexer_put(inf->indexer, key, steal(&kept), obj_json(now), inf->mark);
     } else if (have) {
-        store_mark(c->store, key, c->mark);
+        indexer_mark(inf->indexer, key, inf->mark);
     }
-    if (from == FROM_WATCH && rv > c->passed)
-        c->passed = rv;
-    pthread_mutex_unlock(&c->mu);
+    if (from == FROM_WATCH && rv > inf->passed)
+        inf->passed = rv;
+    pthread_mutex_unlock(&inf->mu);
     if (newer)
-        tell(c, was, now);
+        notify(inf, was, now);
 }
 
 /* uid NULL: whatever is there. rv 0: whatever version. An object made after rv under the same name
  * stays. */
-static void gone(struct cache *c, const char *key, const char *uid, uint64_t rv)
+static void informer_del(struct informer *inf, const char *key, const char *uid, uint64_t rv)
 {
     struct obj *was = NULL;
-    pthread_mutex_lock(&c->mu);
-    const struct stored *have = store_get(c->store, key);
+    pthread_mutex_lock(&inf->mu);
+    const struct indexed *have = indexer_get(inf->indexer, key);
     bool same = have && (!uid || strcmp(have->uid, uid) == 0);
     bool older = have && rv && have->rv <= rv;
     if (same || older)
-        was = store_del(c->store, key);
-    if (rv > c->passed)
-        c->passed = rv;
-    pthread_mutex_unlock(&c->mu);
+        was = indexer_del(inf->indexer, key);
+    if (rv > inf->passed)
+        inf->passed = rv;
+    pthread_mutex_unlock(&inf->mu);
     if (was)
-        tell(c, was, NULL);
+        notify(inf, was, NULL);
 }
 
 /* labels: "a=b,c" as far as it is of that form; other terms are taken to match. */
@@ -233,201 +233,203 @@ static bool matches(const char *labels, const json_t *object)
     return true;
 }
 
-void cache_observe(struct cache *c, json_t *object_take)
+void informer_observe(struct informer *inf, json_t *object_take)
 {
-    bool ours = (!c->conf.ns || strcmp(c->conf.ns, kube_namespace(object_take)) == 0)
-        && (!c->conf.labels || matches(c->conf.labels, object_take));
+    bool ours = (!inf->conf.ns || strcmp(inf->conf.ns, kube_namespace(object_take)) == 0)
+        && (!inf->conf.labels || matches(inf->conf.labels, object_take));
     if (ours)
-        put(c, object_take, FROM_WRITE);
+        informer_put(inf, object_take, FROM_WRITE);
     else
         json_decref(object_take);
 }
 
-void cache_observe_gone(struct cache *c, const char *key, const char *uid) { gone(c, key, uid, 0); }
+void informer_observe_gone(struct informer *inf, const char *key, const char *uid)
+{
+    informer_del(inf, key, uid, 0);
+}
 
 /* ---- list and watch ---- */
 
 static int64_t jitter(int64_t ns) { return ns / 2 + (int64_t)(random() % (ns / 2 + 1)); }
 
-static void wait_for(struct cache *c, int64_t ns)
+static void informer_sleep(struct informer *inf, int64_t ns)
 {
     int64_t until = clock_mono_ns() + ns;
-    pthread_mutex_lock(&c->mu);
-    while (!atomic_load(&c->stop) && clock_mono_ns() < until)
-        clock_cond_wait(&c->changed, &c->mu, until);
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_lock(&inf->mu);
+    while (!atomic_load(&inf->stop) && clock_mono_ns() < until)
+        clock_cond_wait(&inf->changed, &inf->mu, until);
+    pthread_mutex_unlock(&inf->mu);
 }
 
-/* Remembers what is wrong, and says it when it begins, when it becomes another kind of wrong, and
- * when it is over. */
-static void trouble(struct cache *c, const struct err *e)
+/* Records the error, and logs it when it begins, when its class changes, and when it is over. */
+static void record_error(struct informer *inf, const struct err *e)
 {
-    pthread_mutex_lock(&c->mu);
-    bool changed = strcmp(c->trouble.msg, e->msg) != 0,
-         other = !c->troubled || c->trouble.cls != e->cls;
-    c->trouble = *e;
-    pthread_mutex_unlock(&c->mu);
-    bool over = c->troubled && e->cls == ERR_NONE;
-    c->troubled = e->cls != ERR_NONE;
-    if (atomic_load(&c->stop))
+    pthread_mutex_lock(&inf->mu);
+    bool changed = strcmp(inf->error.msg, e->msg) != 0,
+         other = !inf->failing || inf->error.cls != e->cls;
+    inf->error = *e;
+    pthread_mutex_unlock(&inf->mu);
+    bool over = inf->failing && e->cls == ERR_NONE;
+    inf->failing = e->cls != ERR_NONE;
+    if (atomic_load(&inf->stop))
         return;
     if (over)
-        log_kv(LOG_INFO, "cache follows the API server again", "resource", c->conf.res->plural,
-            "selector", c->conf.labels, NULL);
-    else if (c->troubled && changed)
+        log_kv(LOG_INFO, "cache follows the API server again", "resource", inf->conf.res->plural,
+            "selector", inf->conf.labels, NULL);
+    else if (inf->failing && changed)
         log_kv(other ? LOG_WARN : LOG_DEBUG, "cache cannot follow the API server, will keep trying",
-            "resource", c->conf.res->plural, "selector", c->conf.labels, "error", e->msg, NULL);
+            "resource", inf->conf.res->plural, "selector", inf->conf.labels, "error", e->msg, NULL);
 }
 
 static int on_item(void *user, json_t *item_take)
 {
-    struct cache *c = user;
-    put(c, item_take, FROM_LIST);
-    return atomic_load(&c->stop);
+    struct informer *inf = user;
+    informer_put(inf, item_take, FROM_LIST);
+    return atomic_load(&inf->stop);
 }
 
-static int list(struct cache *c, struct err *e)
+static int informer_list(struct informer *inf, struct err *e)
 {
-    struct kube_select sel = {c->conf.labels, c->conf.fields};
-    pthread_mutex_lock(&c->mu);
-    c->mark++;
-    pthread_mutex_unlock(&c->mu);
+    struct kube_select sel = {inf->conf.labels, inf->conf.fields};
+    pthread_mutex_lock(&inf->mu);
+    inf->mark++;
+    pthread_mutex_unlock(&inf->mu);
     char *version = NULL;
-    if (kube_list(c->kube, c->conf.res, c->conf.ns, &sel, 0, on_item, c, &version, e)) {
+    if (kube_list(inf->kube, inf->conf.res, inf->conf.ns, &sel, 0, on_item, inf, &version, e)) {
         free(version);
-        if (e->cls == ERR_NOTFOUND && *c->conf.res->group) {
+        if (e->cls == ERR_NOTFOUND && *inf->conf.res->group) {
             err_set(e, ERR_NOTFOUND,
                 "%s.%s is not installed in the cluster: apply the CustomResourceDefinition (crds/ or the chart)",
-                c->conf.res->plural, c->conf.res->group);
+                inf->conf.res->plural, inf->conf.res->group);
         }
         return -1;
     }
     uint64_t rv = strtoull(version, NULL, 10);
-    pthread_mutex_lock(&c->mu);
-    cleanup_keys char **stale = store_unmarked(c->store, c->mark, rv);
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_lock(&inf->mu);
+    cleanup_keys char **stale = indexer_unmarked(inf->indexer, inf->mark, rv);
+    pthread_mutex_unlock(&inf->mu);
     for (size_t i = 0; stale[i]; i++)
-        gone(c, stale[i], "", rv);
-    pthread_mutex_lock(&c->mu);
-    c->passed = MAX(c->passed, rv);
-    pthread_mutex_unlock(&c->mu);
-    free(c->version);
-    c->version = version;
+        informer_del(inf, stale[i], "", rv);
+    pthread_mutex_lock(&inf->mu);
+    inf->passed = MAX(inf->passed, rv);
+    pthread_mutex_unlock(&inf->mu);
+    free(inf->version);
+    inf->version = version;
 #if !defined(__SANITIZE_ADDRESS__) \
     && !defined(__SANITIZE_THREAD__) /* under which glibc's own malloc was never set up */
     malloc_trim(0);                  /* pages of a list are large, and gone now */
 #endif
-    atomic_store(&c->synced, true);
+    atomic_store(&inf->synced, true);
     return 0;
 }
 
 static int on_event(void *user, enum kube_event_type type, json_t *object_take)
 {
-    struct cache *c = user;
-    if (c->troubled)
-        trouble(c, &(struct err)ERR_INIT);
-    free(c->version);
-    c->version = xstrdup(jget_str(object_take, "metadata.resourceVersion", ""));
+    struct informer *inf = user;
+    if (inf->failing)
+        record_error(inf, &(struct err)ERR_INIT);
+    free(inf->version);
+    inf->version = xstrdup(jget_str(object_take, "metadata.resourceVersion", ""));
     switch (type) {
     case KUBE_ADDED:
     case KUBE_MODIFIED:
-        put(c, object_take, FROM_WATCH);
+        informer_put(inf, object_take, FROM_WATCH);
         break;
     case KUBE_DELETED: {
         cleanup_free char *key = kube_key_of(object_take);
-        gone(c, key, kube_uid(object_take), kube_rv(object_take));
+        informer_del(inf, key, kube_uid(object_take), kube_rv(object_take));
         json_decref(object_take);
         break;
     }
     case KUBE_BOOKMARK:
-        pthread_mutex_lock(&c->mu);
-        c->passed = MAX(c->passed, kube_rv(object_take));
-        pthread_mutex_unlock(&c->mu);
+        pthread_mutex_lock(&inf->mu);
+        inf->passed = MAX(inf->passed, kube_rv(object_take));
+        pthread_mutex_unlock(&inf->mu);
         json_decref(object_take);
         break;
     }
-    return atomic_load(&c->stop);
+    return atomic_load(&inf->stop);
 }
 
-static int watch(struct cache *c, struct err *e)
+static int informer_watch(struct informer *inf, struct err *e)
 {
-    struct kube_select sel = {c->conf.labels, c->conf.fields};
-    /* on_event replaces c->version while the request runs */
-    cleanup_free char *from = xstrdup(c->version);
+    struct kube_select sel = {inf->conf.labels, inf->conf.fields};
+    /* on_event replaces inf->version while the request runs */
+    cleanup_free char *from = xstrdup(inf->version);
     struct kube_watch w = {
         .sel = &sel,
         .version = from,
         .timeout_ns = WATCH_MIN + (int64_t)(random() % WATCH_MIN),
-        .cancel = &c->stop,
+        .cancel = &inf->stop,
         .event = on_event,
-        .user = c,
+        .user = inf,
     };
-    return kube_watch(c->kube, c->conf.res, c->conf.ns, &w, e);
+    return kube_watch(inf->kube, inf->conf.res, inf->conf.ns, &w, e);
 }
 
-static void *follow(void *user)
+static void *informer_thread(void *user)
 {
-    struct cache *c = user;
+    struct informer *inf = user;
     int64_t backoff = RETRY_MIN;
     bool listed = false;
-    while (!atomic_load(&c->stop)) {
+    while (!atomic_load(&inf->stop)) {
         struct err e = ERR_INIT;
         int64_t begun = clock_mono_ns();
-        if (!listed && list(c, &e) == 0) {
+        if (!listed && informer_list(inf, &e) == 0) {
             listed = true;
-            trouble(c, &(struct err)ERR_INIT);
+            record_error(inf, &(struct err)ERR_INIT);
             continue;
         }
-        bool quiet = listed && watch(c, &e) == 0;
+        bool ended = listed && informer_watch(inf, &e) == 0;
         bool expired = listed && e.cls == ERR_CONFLICT && e.sys == ESTALE;
         if (expired)
             listed = false;
         if (clock_mono_ns() - begun > 10 * NS_PER_S) /* it worked for a while */
             backoff = RETRY_MIN;
-        if (quiet && clock_mono_ns() - begun > NS_PER_S)
+        if (ended && clock_mono_ns() - begun > NS_PER_S)
             continue;
-        if (!quiet && !expired)
-            trouble(c, &e);
-        wait_for(c, jitter(backoff));
+        if (!ended && !expired)
+            record_error(inf, &e);
+        informer_sleep(inf, jitter(backoff));
         backoff = MIN(backoff * 2, RETRY_MAX);
     }
     return NULL;
 }
 
-int cache_start(struct cache *c, struct err *e)
+int informer_start(struct informer *inf, struct err *e)
 {
-    int rc = pthread_create(&c->thread, NULL, follow, c);
+    int rc = pthread_create(&inf->thread, NULL, informer_thread, inf);
     if (rc)
-        return err_sys(e, rc, "thread of the cache of %s", c->conf.res->plural);
-    c->running = true;
+        return err_sys(e, rc, "thread of the informer of %s", inf->conf.res->plural);
+    inf->running = true;
     return 0;
 }
 
-void cache_cancel(struct cache *c)
+void informer_cancel(struct informer *inf)
 {
-    pthread_mutex_lock(&c->mu);
-    atomic_store(&c->stop, true);
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_lock(&inf->mu);
+    atomic_store(&inf->stop, true);
+    pthread_cond_broadcast(&inf->changed);
+    pthread_mutex_unlock(&inf->mu);
 }
 
-void cache_stop(struct cache *c)
+void informer_stop(struct informer *inf)
 {
-    if (!c->running)
+    if (!inf->running)
         return;
-    cache_cancel(c);
-    pthread_join(c->thread, NULL);
-    c->running = false;
+    informer_cancel(inf);
+    pthread_join(inf->thread, NULL);
+    inf->running = false;
 }
 
 /* ---- reading ---- */
 
-struct obj *cache_get(struct cache *c, const char *key)
+struct obj *informer_get(struct informer *inf, const char *key)
 {
-    pthread_mutex_lock(&c->mu);
-    const struct stored *have = store_get(c->store, key);
+    pthread_mutex_lock(&inf->mu);
+    const struct indexed *have = indexer_get(inf->indexer, key);
     struct obj *o = have ? obj_ref(have->o) : NULL;
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_unlock(&inf->mu);
     return obj_unfold(o);
 }
 
@@ -447,31 +449,31 @@ static struct objs readable(struct objs l)
     return l;
 }
 
-struct objs cache_all(struct cache *c)
+struct objs informer_all(struct informer *inf)
 {
-    pthread_mutex_lock(&c->mu);
-    struct objs l = store_all(c->store);
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_lock(&inf->mu);
+    struct objs l = indexer_all(inf->indexer);
+    pthread_mutex_unlock(&inf->mu);
     return readable(l);
 }
 
-struct objs cache_by(struct cache *c, const char *index, const char *value)
+struct objs informer_by(struct informer *inf, const char *index, const char *value)
 {
-    pthread_mutex_lock(&c->mu);
-    struct objs l = store_by(c->store, index, value);
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_lock(&inf->mu);
+    struct objs l = indexer_by(inf->indexer, index, value);
+    pthread_mutex_unlock(&inf->mu);
     return readable(l);
 }
 
-char **cache_keys(struct cache *c, const char *index, const char *value)
+char **informer_keys(struct informer *inf, const char *index, const char *value)
 {
-    pthread_mutex_lock(&c->mu);
-    char **keys = store_keys(c->store, index, value);
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_lock(&inf->mu);
+    char **keys = indexer_keys(inf->indexer, index, value);
+    pthread_mutex_unlock(&inf->mu);
     return keys;
 }
 
-void cache_keys_free(char ***keys)
+void informer_keys_free(char ***keys)
 {
     for (size_t i = 0; *keys && (*keys)[i]; i++)
         free((*keys)[i]);
@@ -479,11 +481,11 @@ void cache_keys_free(char ***keys)
     *keys = NULL;
 }
 
-size_t cache_count(struct cache *c)
+size_t informer_count(struct informer *inf)
 {
-    pthread_mutex_lock(&c->mu);
-    size_t n = store_count(c->store);
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_lock(&inf->mu);
+    size_t n = indexer_count(inf->indexer);
+    pthread_mutex_unlock(&inf->mu);
     return n;
 }
 

@@ -7,50 +7,50 @@
 
 static bool same(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
-struct cache *env_cache(struct operator_env *env, const struct cache_conf *conf)
+struct informer *manager_informer(struct manager *mgr, const struct informer_conf *conf)
 {
-    struct apply *a = &env->apply;
-    a->caches = xrealloc(a->caches, (a->ncaches + 1) * sizeof *a->caches);
-    return a->caches[a->ncaches++] = cache_new(env->kube, conf);
+    struct apply *a = &mgr->apply;
+    a->informers = xrealloc(a->informers, (a->ninformers + 1) * sizeof *a->informers);
+    return a->informers[a->ninformers++] = informer_new(mgr->kube, conf);
 }
 
-struct cache *env_cache_shared(struct operator_env *env, const struct cache_conf *conf)
+struct informer *manager_shared_informer(struct manager *mgr, const struct informer_conf *conf)
 {
-    for (size_t i = 0; i < env->apply.ncaches; i++) {
-        struct cache *c = env->apply.caches[i];
-        const struct cache_conf *have = cache_conf(c);
+    for (size_t i = 0; i < mgr->apply.ninformers; i++) {
+        struct informer *c = mgr->apply.informers[i];
+        const struct informer_conf *have = informer_conf(c);
         if (have->res != conf->res || have->trim != conf->trim || have->fold != conf->fold
             || !same(have->ns, conf->ns) || !same(have->labels, conf->labels)
             || !same(have->fields, conf->fields))
             continue;
         for (size_t k = 0; k < conf->nindexes; k++)
-            cache_add_index(c, &conf->indexes[k]);
+            informer_add_index(c, &conf->indexes[k]);
         return c;
     }
-    return env_cache(env, conf);
+    return manager_informer(mgr, conf);
 }
 
-struct controller *env_controller(struct operator_env *env, const struct controller_conf *conf)
+struct controller *manager_controller(struct manager *mgr, const struct controller_conf *conf)
 {
     struct controller_conf whole = *conf;
     if (!whole.workers)
-        whole.workers = env->workers;
-    env->controllers = xrealloc(
-        env->controllers, (env->ncontrollers + 1) * sizeof *env->controllers);
-    return env->controllers[env->ncontrollers++] = controller_new(&whole);
+        whole.workers = mgr->workers;
+    mgr->controllers = xrealloc(
+        mgr->controllers, (mgr->ncontrollers + 1) * sizeof *mgr->controllers);
+    return mgr->controllers[mgr->ncontrollers++] = controller_new(&whole);
 }
 
-void env_on_lead(
-    struct operator_env *env, int (*start)(void *, struct err *), void (*stop)(void *), void *user)
+void manager_on_lead(
+    struct manager *mgr, int (*start)(void *, struct err *), void (*stop)(void *), void *user)
 {
-    env->hooks = xrealloc(env->hooks, (env->nhooks + 1) * sizeof *env->hooks);
-    env->hooks[env->nhooks++] = (struct env_hook){start, stop, user};
+    mgr->hooks = xrealloc(mgr->hooks, (mgr->nhooks + 1) * sizeof *mgr->hooks);
+    mgr->hooks[mgr->nhooks++] = (struct manager_hook){start, stop, user};
 }
 
-struct controller *env_find_controller(struct operator_env *env, const char *name)
+struct controller *manager_find_controller(struct manager *mgr, const char *name)
 {
-    for (size_t i = 0; i < env->ncontrollers; i++)
-        if (strcmp(controller_name(env->controllers[i]), name) == 0)
-            return env->controllers[i];
+    for (size_t i = 0; i < mgr->ncontrollers; i++)
+        if (strcmp(controller_name(mgr->controllers[i]), name) == 0)
+            return mgr->controllers[i];
     return NULL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* env — what main gives to each controller at start-up, and where each tells main what it needs.
- * Order: every <kind>_controller_start() makes caches and controllers (nothing runs yet) → main
- * starts the caches → waits until they are synced → takes the lease → starts controllers and the
- * `lead` hooks. On SIGTERM: hooks, controllers, lease, caches. */
+/* manager — what main gives to each controller at start-up, and where each tells main what it
+ * needs. Order: every <kind>_controller_start() makes informers and controllers (nothing runs yet)
+ * → main starts the informers → waits until they are synced → takes the lease → starts controllers
+ * and the `lead` hooks. On SIGTERM: hooks, controllers, lease, informers. */
 #ifndef MILLRACE_OPERATOR_CTL_MANAGER_H
 #define MILLRACE_OPERATOR_CTL_MANAGER_H
 
@@ -10,13 +10,13 @@
 #include "operator/ctl/controller.h"
 #include "operator/ctl/informer.h"
 
-struct env_hook {
+struct manager_hook {
     int (*start)(void *user, struct err *e);
     void (*stop)(void *user);
     void *user;
 };
 
-struct operator_env {
+struct manager {
     /* for everyone to read */
     struct kube *kube;
     struct events *events;
@@ -29,32 +29,32 @@ struct operator_env {
     /* "", "volcano", or the name of a scheduler with scheduler-plugins' coscheduling */
     const char *gang_scheduler;
 
-    /* filled by env_* below */
+    /* filled by the functions below */
     struct apply apply;
-    struct controller **controllers; /* owned by main, like the caches in apply */
+    struct controller **controllers; /* owned by main, like the informers in apply */
     size_t ncontrollers;
-    struct env_hook *hooks;
+    struct manager_hook *hooks;
     size_t nhooks;
 };
 
-/* A new cache, owned and started by main. Two controllers that want the same objects share one
- * through env_cache_shared: the same resource, namespace and selectors give the same cache; its
- * indexes are those of all who asked (add before start). */
-struct cache *env_cache(struct operator_env *env, const struct cache_conf *conf);
-struct cache *env_cache_shared(struct operator_env *env, const struct cache_conf *conf);
+/* A new informer, owned and started by main. Two controllers that want the same objects share one
+ * through manager_shared_informer: the same resource, namespace and selectors give the same
+ * informer; it has the indexes of all callers (add before start). */
+struct informer *manager_informer(struct manager *mgr, const struct informer_conf *conf);
+struct informer *manager_shared_informer(struct manager *mgr, const struct informer_conf *conf);
 /* owned, started by main */
-struct controller *env_controller(struct operator_env *env, const struct controller_conf *conf);
-/* start runs once we lead and the caches are synced; stop runs before the controllers stop. Either
- * may be NULL. For pollers. */
-void env_on_lead(struct operator_env *env, int (*start)(void *user, struct err *e),
+struct controller *manager_controller(struct manager *mgr, const struct controller_conf *conf);
+/* start runs once we lead and the informers are synced; stop runs before the controllers stop.
+ * Either may be NULL. For pollers. */
+void manager_on_lead(struct manager *mgr, int (*start)(void *user, struct err *e),
     void (*stop)(void *user), void *user);
 /* NULL if there is none (yet) */
-struct controller *env_find_controller(struct operator_env *env, const char *name);
+struct controller *manager_find_controller(struct manager *mgr, const char *name);
 
-/* Each kind's front door: makes its caches and controllers in env. */
-int dataset_controller_start(struct operator_env *env, struct err *e);
-int attach_controller_start(struct operator_env *env, struct err *e);
-int dataload_controller_start(struct operator_env *env, struct err *e);
-int tfjob_controller_start(struct operator_env *env, struct err *e);
+/* Each kind's front door: makes its informers and controllers in mgr. */
+int dataset_controller_start(struct manager *mgr, struct err *e);
+int attach_controller_start(struct manager *mgr, struct err *e);
+int dataload_controller_start(struct manager *mgr, struct err *e);
+int tfjob_controller_start(struct manager *mgr, struct err *e);
 
 #endif

@@ -11,8 +11,8 @@
 #include <string.h>
 
 struct dataloads {
-    struct operator_env *env;
-    struct cache *dataloads, *datasets, *pods;
+    struct manager *mgr;
+    struct informer *dataloads, *datasets, *pods;
     struct poll *poll;
     struct controller *controller;
 };
@@ -21,21 +21,21 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
 {
     (void)e;
     struct dataloads *c = user;
-    cleanup_obj struct obj *cr = cache_get(c->dataloads, key), *dataset = NULL;
+    cleanup_obj struct obj *cr = informer_get(c->dataloads, key), *dataset = NULL;
     const json_t *j = obj_json(cr);
     if (!j)
         return 0;
     cleanup_free char *dataset_key = kube_key(
         kube_namespace(j), jget_str(j, "spec.dataset.name", ""));
-    dataset = cache_get(c->datasets, dataset_key);
+    dataset = informer_get(c->datasets, dataset_key);
     cleanup_cache_pods struct cache_pods pods;
-    cache_pods_take(&pods, cache_by(c->pods, "dataload", key), c->poll);
+    cache_pods_take(&pods, informer_by(c->pods, "dataload", key), c->poll);
     const struct dataload_observed o = {.cr = j,
         .dataset = obj_json(dataset),
         .pods = pods.v,
         .npods = pods.objs.n,
         .now_ns = clock_real_ns(),
-        .env = caches_render_env(c->env)};
+        .env = dataset_render_env(c->mgr)};
     dataload_plan(&o, plan);
     return 0;
 }
@@ -54,7 +54,7 @@ static void map_dataset(
 {
     struct dataloads *c = user;
     cleanup_free char *key = kube_key_of(dataset);
-    cleanup_objs struct objs found = cache_by(c->dataloads, "dataset", key);
+    cleanup_objs struct objs found = informer_by(c->dataloads, "dataset", key);
     for (size_t i = 0; i < found.n; i++) {
         cleanup_free char *load = kube_key_of(obj_json(found.v[i]));
         emit(to, load);
@@ -78,29 +78,29 @@ static void reported(void *user, const struct poll_target *t)
         controller_enqueue(c->controller, key, 0);
 }
 
-int dataload_controller_start(struct operator_env *env, struct err *e)
+int dataload_controller_start(struct manager *mgr, struct err *e)
 {
-    static const struct cache_index indexes[] = {{"dataset", values_dataset, NULL}};
-    const struct cache_conf dataloads = {.res = &kube_dataloads,
-        .ns = env->watch_ns,
+    static const struct informer_index indexes[] = {{"dataset", values_dataset, NULL}};
+    const struct informer_conf dataloads = {.res = &kube_dataloads,
+        .ns = mgr->watch_ns,
         .indexes = indexes,
         .nindexes = ARRAY_LEN(indexes)};
     struct dataloads *c = xcalloc(1, sizeof *c); /* lives as long as the process */
-    *c = (struct dataloads){.env = env,
-        .dataloads = env_cache(env, &dataloads),
-        .datasets = caches_datasets(env),
-        .pods = poll_pods(env),
-        .poll = poll_shared(env, e)};
+    *c = (struct dataloads){.mgr = mgr,
+        .dataloads = manager_informer(mgr, &dataloads),
+        .datasets = informers_datasets(mgr),
+        .pods = poll_pods(mgr),
+        .poll = poll_shared(mgr, e)};
     if (!c->poll) {
         free(c);
         return err_wrap(e, "dataload controller");
     }
     const struct controller_conf conf = {.name = "dataload",
-        .workers = env->workers,
+        .workers = mgr->workers,
         .keys = c->dataloads,
         .reconcile = reconcile,
         .user = c};
-    c->controller = env_controller(env, &conf);
+    c->controller = manager_controller(mgr, &conf);
     controller_watch(c->controller, c->dataloads, controller_map_self, NULL);
     controller_watch(c->controller, c->datasets, map_dataset, c);
     controller_watch(c->controller, c->pods, map_pod, c);

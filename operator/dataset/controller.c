@@ -13,15 +13,15 @@
 #include <string.h>
 
 struct datasets {
-    struct operator_env *env;
-    struct cache *datasets, *pods, *pvs, *pvcs, *services, *attachments, *nodes;
+    struct manager *mgr;
+    struct informer *datasets, *pods, *pvs, *pvcs, *services, *attachments, *nodes;
     struct poll *poll;
     struct controller *controller;
 };
 
 static json_t *gpu_nodes(struct datasets *c)
 {
-    cleanup_objs struct objs nodes = cache_all(c->nodes);
+    cleanup_objs struct objs nodes = informer_all(c->nodes);
     json_t *names = json_array();
     for (size_t i = 0; i < nodes.n && json_array_size(names) < RENDER_HINTS_MAX; i++) {
         const json_t *node = obj_json(nodes.v[i]);
@@ -34,18 +34,18 @@ static json_t *gpu_nodes(struct datasets *c)
 
 /* ---- observe ---- */
 
-/* What is cached, or, since only our own labelled objects are, what the server has under that name.
- * NULL: nothing. */
-static int child(struct datasets *c, struct cache *cache, const char *ns, const char *name,
+/* What the informer has, or, since it sees only objects with our labels, what the server has under
+ * that name. NULL: nothing. */
+static int child(struct datasets *c, struct informer *inf, const char *ns, const char *name,
     struct obj **out, struct err *e)
 {
     cleanup_free char *key = kube_key(ns, name);
-    *out = cache_get(cache, key);
+    *out = informer_get(inf, key);
     if (*out)
         return 0;
     json_t *found = NULL;
     struct err why = ERR_INIT;
-    if (kube_get(c->env->kube, cache_res(cache), ns, name, &found, &why) == 0)
+    if (kube_get(c->mgr->kube, informer_res(inf), ns, name, &found, &why) == 0)
         *out = obj_take(found);
     else if (why.cls != ERR_NOTFOUND) {
         *e = why;
@@ -76,12 +76,12 @@ static int user_found(void *user, json_t *pod)
     return 0;
 }
 
-/* Pods of users are not watched; who uses the claim is only asked while it is to be deleted. */
+/* Pods of users are not watched: which of them use the claim is only asked while it is deleted. */
 static json_t *users_of(struct datasets *c, const char *ns, const char *claim, struct err *e)
 {
     struct user_search s = {claim, json_array()};
     cleanup_free char *version = NULL;
-    if (kube_list(c->env->kube, &kube_pods, ns, NULL, 0, user_found, &s, &version, e)) {
+    if (kube_list(c->mgr->kube, &kube_pods, ns, NULL, 0, user_found, &s, &version, e)) {
         json_decref(s.names);
         return NULL;
     }
@@ -91,7 +91,7 @@ static json_t *users_of(struct datasets *c, const char *ns, const char *claim, s
 static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     struct datasets *c = user;
-    cleanup_obj struct obj *cr = cache_get(c->datasets, key), *pv = NULL, *pvc = NULL,
+    cleanup_obj struct obj *cr = informer_get(c->datasets, key), *pv = NULL, *pvc = NULL,
                            *service = NULL;
     const json_t *j = obj_json(cr);
     if (!j)
@@ -103,12 +103,12 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
         || child(c, c->services, ns, service_name, &service, e))
         return -1;
     cleanup_cache_pods struct cache_pods pods;
-    cache_pods_take(&pods, cache_by(c->pods, "dataset", kube_uid(j)), c->poll);
-    cleanup_objs struct objs attachments = cache_by(c->attachments, "pv", pv_name);
+    cache_pods_take(&pods, informer_by(c->pods, "dataset", kube_uid(j)), c->poll);
+    cleanup_objs struct objs attachments = informer_by(c->attachments, "pv", pv_name);
     cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
     size_t nvas = 0;
     for (size_t i = 0; i < attachments.n; i++)
-        if (caches_is_ours(obj_json(attachments.v[i])))
+        if (attachment_is_ours(obj_json(attachments.v[i])))
             vas[nvas++] = obj_json(attachments.v[i]);
     cleanup_json json_t *gpus = gpu_nodes(c), *users = NULL;
     if (kube_deleting(j) && (obj_json(pvc) || nvas) && !(users = users_of(c, ns, name, e)))
@@ -124,7 +124,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
         .gpu_nodes = gpus,
         .users = users,
         .now_ns = clock_real_ns(),
-        .env = caches_render_env(c->env)};
+        .env = dataset_render_env(c->mgr)};
     poll_retired(c->poll, kube_uid(j), &o.retired);
     dataset_plan(&o, plan);
     return 0;
@@ -134,7 +134,7 @@ static void refused(void *user, const char *key, const struct plan_action *faile
     const struct err *why, struct plan *then)
 {
     struct datasets *c = user;
-    cleanup_obj struct obj *cr = cache_get(c->datasets, key);
+    cleanup_obj struct obj *cr = informer_get(c->datasets, key);
     if (cr && (why->cls == ERR_INVALID || why->cls == ERR_DENIED || why->cls == ERR_EXISTS))
         dataset_plan_refused(obj_json(cr), failed, why, clock_real_ns(), then);
 }
@@ -145,7 +145,7 @@ static void map_labels(
     void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     struct datasets *c = user;
-    cleanup_objs struct objs found = cache_by(
+    cleanup_objs struct objs found = informer_by(
         c->datasets, "uid", kube_label(object, LABEL_DATASET_UID));
     for (size_t i = 0; i < found.n; i++) {
         cleanup_free char *key = kube_key_of(obj_json(found.v[i]));
@@ -159,9 +159,9 @@ static void map_attachment(
     struct datasets *c = user;
     static const char prefix[] = "millrace-"; /* NAME_PV_FMT before the uid */
     const char *pv = jget_str(va, "spec.source.persistentVolumeName", "");
-    if (!caches_is_ours(va) || strncmp(pv, prefix, sizeof prefix - 1) != 0)
+    if (!attachment_is_ours(va) || strncmp(pv, prefix, sizeof prefix - 1) != 0)
         return;
-    cleanup_objs struct objs found = cache_by(c->datasets, "uid", pv + sizeof prefix - 1);
+    cleanup_objs struct objs found = informer_by(c->datasets, "uid", pv + sizeof prefix - 1);
     for (size_t i = 0; i < found.n; i++) {
         cleanup_free char *key = kube_key_of(obj_json(found.v[i]));
         emit(to, key);
@@ -183,46 +183,46 @@ static void dataset_gone(void *user, const json_t *was, const json_t *now)
         poll_forget(c->poll, kube_uid(was));
 }
 
-static void make_caches(struct datasets *c)
+static void make_informers(struct datasets *c)
 {
-    struct operator_env *env = c->env;
+    struct manager *mgr = c->mgr;
     const char *labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_DATASET_UID;
-    const struct cache_conf pvcs = {.res = &kube_pvcs, .ns = env->watch_ns, .labels = labels};
-    const struct cache_conf services = {
-        .res = &kube_services, .ns = env->watch_ns, .labels = labels};
-    c->datasets = caches_datasets(env);
-    c->pods = poll_pods(env);
-    c->pvs = caches_pvs(env);
-    c->attachments = caches_attachments(env);
-    c->pvcs = env_cache(env, &pvcs);
-    c->services = env_cache(env, &services);
-    c->nodes = caches_nodes(env);
+    const struct informer_conf pvcs = {.res = &kube_pvcs, .ns = mgr->watch_ns, .labels = labels};
+    const struct informer_conf services = {
+        .res = &kube_services, .ns = mgr->watch_ns, .labels = labels};
+    c->datasets = informers_datasets(mgr);
+    c->pods = poll_pods(mgr);
+    c->pvs = informers_pvs(mgr);
+    c->attachments = informers_attachments(mgr);
+    c->pvcs = manager_informer(mgr, &pvcs);
+    c->services = manager_informer(mgr, &services);
+    c->nodes = informers_nodes(mgr);
 }
 
-int dataset_controller_start(struct operator_env *env, struct err *e)
+int dataset_controller_start(struct manager *mgr, struct err *e)
 {
     struct datasets *c = xcalloc(1, sizeof *c); /* lives as long as the process */
-    c->env = env;
-    make_caches(c);
-    c->poll = poll_shared(env, e);
+    c->mgr = mgr;
+    make_informers(c);
+    c->poll = poll_shared(mgr, e);
     if (!c->poll) {
         free(c);
         return err_wrap(e, "dataset controller");
     }
     const struct controller_conf conf = {.name = "dataset",
-        .workers = env->workers,
+        .workers = mgr->workers,
         .keys = c->datasets,
         .reconcile = reconcile,
         .on_apply_error = refused,
         .user = c};
-    c->controller = env_controller(env, &conf);
+    c->controller = manager_controller(mgr, &conf);
     controller_watch(c->controller, c->datasets, controller_map_self, NULL);
     controller_watch(c->controller, c->pods, map_labels, c);
     controller_watch(c->controller, c->pvs, map_labels, c);
     controller_watch(c->controller, c->pvcs, map_labels, c);
     controller_watch(c->controller, c->services, map_labels, c);
     controller_watch(c->controller, c->attachments, map_attachment, c);
-    cache_on_change(c->datasets, dataset_gone, c);
+    informer_on_change(c->datasets, dataset_gone, c);
     poll_listen(c->poll, reported, c);
     return 0;
 }

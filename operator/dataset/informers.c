@@ -8,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct cache *caches_datasets(struct operator_env *env)
+struct informer *informers_datasets(struct manager *mgr)
 {
-    static const struct cache_index indexes[] = {CACHE_BY_FIELD("uid", "metadata.uid")};
-    const struct cache_conf conf = {.res = &kube_datasets,
-        .ns = env->watch_ns,
+    static const struct informer_index indexes[] = {INFORMER_BY_FIELD("uid", "metadata.uid")};
+    const struct informer_conf conf = {.res = &kube_datasets,
+        .ns = mgr->watch_ns,
         .indexes = indexes,
         .nindexes = ARRAY_LEN(indexes)};
-    return env_cache_shared(env, &conf);
+    return manager_shared_informer(mgr, &conf);
 }
 
-bool caches_is_ours(const json_t *attachment)
+bool attachment_is_ours(const json_t *attachment)
 {
     return strcmp(jget_str(attachment, "spec.attacher", ""), NAME_DRIVER) == 0;
 }
@@ -26,7 +26,7 @@ bool caches_is_ours(const json_t *attachment)
 /* Attachments cannot be selected by driver: those of others keep only what makes them so. */
 static void trim_attachment(json_t *object)
 {
-    if (caches_is_ours(object))
+    if (attachment_is_ours(object))
         return;
     json_object_del(object, "status");
     json_t *meta = json_object_get(object, "metadata");
@@ -35,22 +35,22 @@ static void trim_attachment(json_t *object)
     json_object_set_new(object, "spec", json_object());
 }
 
-struct cache *caches_attachments(struct operator_env *env)
+struct informer *informers_attachments(struct manager *mgr)
 {
-    static const struct cache_index indexes[] = {
-        CACHE_BY_FIELD("pv", "spec.source.persistentVolumeName")};
-    const struct cache_conf conf = {.res = &kube_volumeattachments,
+    static const struct informer_index indexes[] = {
+        INFORMER_BY_FIELD("pv", "spec.source.persistentVolumeName")};
+    const struct informer_conf conf = {.res = &kube_volumeattachments,
         .indexes = indexes,
         .nindexes = ARRAY_LEN(indexes),
         .trim = trim_attachment};
-    return env_cache_shared(env, &conf);
+    return manager_shared_informer(mgr, &conf);
 }
 
-struct cache *caches_pvs(struct operator_env *env)
+struct informer *informers_pvs(struct manager *mgr)
 {
-    const struct cache_conf conf = {
+    const struct informer_conf conf = {
         .res = &kube_pvs, .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER};
-    return env_cache_shared(env, &conf);
+    return manager_shared_informer(mgr, &conf);
 }
 
 /* ---- what a node means to us: its name, whether it has a GPU, whether it is alive ---- */
@@ -91,23 +91,23 @@ static void trim_node(json_t *node)
         only(jget_arr(node, "status.conditions"), "type", "Ready", "status"));
     json_t *spec = json_pack("{s:b, s:o}", "unschedulable",
         jget_bool(node, "spec.unschedulable", false), "taints",
-        only(jget_arr(node, "spec.taints"), "key", CACHES_OUT_OF_SERVICE, "effect"));
+        only(jget_arr(node, "spec.taints"), "key", TAINT_OUT_OF_SERVICE, "effect"));
     json_object_set_new(node, "status", status);
     json_object_set_new(node, "spec", spec);
     json_object_del(meta, "annotations");
     json_object_del(meta, "labels");
 }
 
-struct cache *caches_nodes(struct operator_env *env)
+struct informer *informers_nodes(struct manager *mgr)
 {
-    const struct cache_conf conf = {.res = &kube_nodes, .trim = trim_node};
-    return env_cache_shared(env, &conf);
+    const struct informer_conf conf = {.res = &kube_nodes, .trim = trim_node};
+    return manager_shared_informer(mgr, &conf);
 }
 
-struct render_env caches_render_env(const struct operator_env *env)
+struct render_env dataset_render_env(const struct manager *mgr)
 {
-    return (struct render_env){env->image, env->pull_policy ? env->pull_policy : "",
-        env->pull_secrets ? env->pull_secrets : ""};
+    return (struct render_env){mgr->image, mgr->pull_policy ? mgr->pull_policy : "",
+        mgr->pull_secrets ? mgr->pull_secrets : ""};
 }
 
 void cache_pods_take(struct cache_pods *m, struct objs pods_take, struct poll *poll)

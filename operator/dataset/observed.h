@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* observed — what the plan of one Dataset looks at. Borrowed and immutable while the plan is made;
- * the controller fills it from caches, tests from files. */
+ * the controller fills it from informers, tests from files. */
 #ifndef MILLRACE_OPERATOR_DATASET_OBSERVED_H
 #define MILLRACE_OPERATOR_DATASET_OBSERVED_H
 

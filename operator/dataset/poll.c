@@ -105,7 +105,7 @@ static const char *pod_ip(const json_t *pod)
     return strcmp(phase, "Running") == 0 ? jget_str(pod, "status.podIP", "") : "";
 }
 
-/* A cache handler: must not block. */
+/* An informer handler: must not block. */
 static void pod_changed(void *user, const json_t *was, const json_t *now)
 {
     struct poll *p = user;
@@ -281,23 +281,23 @@ static void values_dataload(
     emit(to, key);
 }
 
-struct cache *poll_pods(struct operator_env *env)
+struct informer *poll_pods(struct manager *mgr)
 {
-    static const struct cache_index indexes[] = {
-        CACHE_BY_LABEL("dataset", LABEL_DATASET_UID), {"dataload", values_dataload, NULL}};
-    const struct cache_conf conf = {.res = &kube_pods,
-        .ns = env->watch_ns,
+    static const struct informer_index indexes[] = {
+        INFORMER_BY_LABEL("dataset", LABEL_DATASET_UID), {"dataload", values_dataload, NULL}};
+    const struct informer_conf conf = {.res = &kube_pods,
+        .ns = mgr->watch_ns,
         .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_COMPONENT,
         .indexes = indexes,
         .nindexes = ARRAY_LEN(indexes)};
-    return env_cache_shared(env, &conf);
+    return manager_shared_informer(mgr, &conf);
 }
 
-struct poll *poll_shared(struct operator_env *env, struct err *e)
+struct poll *poll_shared(struct manager *mgr, struct err *e)
 {
     static struct poll *only; /* controllers are made one after the other, by main */
-    static const struct operator_env *of;
-    if (only && of == env)
+    static const struct manager *of;
+    if (only && of == mgr)
         return only;
     struct poll *p = xcalloc(1, sizeof *p);
     const struct http_conf conf = {
@@ -310,10 +310,10 @@ struct poll *poll_shared(struct operator_env *env, struct err *e)
     pthread_mutex_init(&p->mu, NULL);
     p->entries = map_new(entry_free);
     p->retired = map_new(free);
-    cache_on_change(poll_pods(env), pod_changed, p);
-    env_on_lead(env, start, stop, p);
+    informer_on_change(poll_pods(mgr), pod_changed, p);
+    manager_on_lead(mgr, start, stop, p);
     only = p;
-    of = env;
+    of = mgr;
     return p;
 }
 

@@ -25,9 +25,9 @@ struct poll_reads {
     int64_t cache, worker, store, direct, written; /* direct: the clients' part of store */
 };
 
-/* The only one of this env: made on the first call, which also hooks it to the cache of our pods
- * and to the lead; never freed. */
-struct poll *poll_shared(struct operator_env *env, struct err *e);
+/* The only one of this manager: made on the first call, which also hooks it to the informer of our
+ * pods and to the lead; never freed. */
+struct poll *poll_shared(struct manager *mgr, struct err *e);
 void poll_listen(struct poll *p, poll_listener fn, void *user); /* before it runs */
 
 /* caller unrefs; NULL: nothing known */
@@ -35,7 +35,7 @@ struct obj *poll_report(struct poll *p, const char *pod_uid);
 void poll_retired(struct poll *p, const char *dataset_uid, struct poll_reads *out);
 void poll_forget(struct poll *p, const char *dataset_uid); /* the dataset is gone */
 
-/* The cache of all pods of ours, with indexes "dataset" (uid) and "dataload" ("ns/name"). */
-struct cache *poll_pods(struct operator_env *env);
+/* The informer of all pods of ours, with indexes "dataset" (uid) and "dataload" ("ns/name"). */
+struct informer *poll_pods(struct manager *mgr);
 
 #endif

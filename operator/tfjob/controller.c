@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The TFJob controller: caches, the clock and the queue around tfjob_plan(). */
+/* The TFJob controller: informers, the clock and the queue around tfjob_plan(). */
 #include "operator/ctl/controller.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -16,7 +16,7 @@
 #define POD_BURST_NS NS_PER_S
 
 struct tfjob_controller {
-    struct tfjob_caches caches;
+    struct tfjob_informers informers;
 };
 
 static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
@@ -24,7 +24,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     (void)e;
     const struct tfjob_controller *c = user;
     struct tfjob_refs refs;
-    tfjob_observe(&c->caches, key, clock_real_ns(), &refs);
+    tfjob_observe(&c->informers, key, clock_real_ns(), &refs);
     tfjob_plan(&refs.observed, plan);
     tfjob_refs_free(&refs);
     return 0;
@@ -35,7 +35,7 @@ static void refused(void *user, const char *key, const struct plan_action *faile
 {
     const struct tfjob_controller *c = user;
     /* as it is now: with the status that was just written */
-    cleanup_obj struct obj *job = cache_get(c->caches.jobs, key);
+    cleanup_obj struct obj *job = informer_get(c->informers.jobs, key);
     if (job)
         tfjob_plan_refused(obj_json(job), failed, why, clock_real_ns(), then);
 }
@@ -45,7 +45,7 @@ static void refused(void *user, const char *key, const struct plan_action *faile
 static void emit_jobs(const struct tfjob_controller *c, const char *claim_key,
     void (*emit)(void *, const char *), void *to)
 {
-    cleanup_keys char **jobs = cache_keys(c->caches.jobs, TFJOB_INDEX_CLAIM, claim_key);
+    cleanup_keys char **jobs = informer_keys(c->informers.jobs, TFJOB_INDEX_CLAIM, claim_key);
     for (size_t i = 0; jobs[i]; i++)
         emit(to, jobs[i]);
 }
@@ -70,7 +70,8 @@ static void map_load(void *user, const json_t *load, void (*emit)(void *, const 
 static void map_node(void *user, const json_t *node, void (*emit)(void *, const char *), void *to)
 {
     const struct tfjob_controller *c = user;
-    cleanup_objs struct objs pods = cache_by(c->caches.pods, TFJOB_INDEX_LEAVING, kube_name(node));
+    cleanup_objs struct objs pods = informer_by(
+        c->informers.pods, TFJOB_INDEX_LEAVING, kube_name(node));
     for (size_t i = 0; i < pods.n; i++) {
         const json_t *pod = obj_json(pods.v[i]);
         cleanup_free char *key = kube_key(kube_namespace(pod), kube_label(pod, TFJOB_LABEL_JOB));
@@ -78,17 +79,17 @@ static void map_node(void *user, const json_t *node, void (*emit)(void *, const 
     }
 }
 
-int tfjob_controller_start(struct operator_env *env, struct err *e)
+int tfjob_controller_start(struct manager *mgr, struct err *e)
 {
     static struct tfjob_controller state; /* lives as long as the process */
     static char kind[] = "TFJob";
-    struct tfjob_caches *in = &state.caches;
+    struct tfjob_informers *in = &state.informers;
     /* upstream's variable, read by the same name */
     const char *domain = getenv("CUSTOM_CLUSTER_DOMAIN");
-    if (tfjob_caches_make(env, in, e))
+    if (tfjob_informers_make(mgr, in, e))
         return err_wrap(e, "TFJob controller");
     in->domain = domain ? domain : "";
-    struct controller *c = env_controller(env,
+    struct controller *c = manager_controller(mgr,
         &(struct controller_conf){.name = "tfjob",
             .keys = in->jobs,
             .reconcile = reconcile,
@@ -96,13 +97,13 @@ int tfjob_controller_start(struct operator_env *env, struct err *e)
             .user = &state});
     controller_watch(c, in->jobs, controller_map_self, NULL);
     controller_watch_after(c, in->pods, controller_map_owner, kind, POD_BURST_NS);
-    struct cache *const children[] = {in->services, in->deployments, in->pod_groups};
+    struct informer *const children[] = {in->services, in->deployments, in->pod_groups};
     for (size_t i = 0; i < ARRAY_LEN(children); i++)
         if (children[i])
             controller_watch(c, children[i], controller_map_owner, kind);
     controller_watch(c, in->datasets, map_dataset, &state);
     controller_watch(c, in->loads, map_load, &state);
     controller_watch(c, in->nodes, map_node, &state);
-    tfjob_count(env, in->jobs);
+    tfjob_count(mgr, in->jobs);
     return 0;
 }

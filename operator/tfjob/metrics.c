@@ -72,8 +72,8 @@ static int lead(void *user, struct err *e)
     return 0;
 }
 
-void tfjob_count(struct operator_env *env, struct cache *jobs)
+void tfjob_count(struct manager *mgr, struct informer *jobs)
 {
-    cache_on_change(jobs, changed, NULL);
-    env_on_lead(env, lead, NULL, NULL);
+    informer_on_change(jobs, changed, NULL);
+    manager_on_lead(mgr, lead, NULL, NULL);
 }

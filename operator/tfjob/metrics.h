@@ -9,7 +9,7 @@
 
 #include "operator/ctl/manager.h"
 
-/* before the cache starts; counts while we lead */
-void tfjob_count(struct operator_env *env, struct cache *jobs);
+/* before the informer starts; counts while we lead */
+void tfjob_count(struct manager *mgr, struct informer *jobs);
 
 #endif

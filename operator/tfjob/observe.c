@@ -128,52 +128,52 @@ static void trim_pod_group(json_t *group)
     keep_only(json_object_get(group, "status"), status, ARRAY_LEN(status));
 }
 
-int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct err *e)
+int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struct err *e)
 {
     static const char ours[] = TFJOB_LABEL_OPERATOR "=" TFJOB_OPERATOR_NAME;
-    static const struct cache_index by_claim[] = {{TFJOB_INDEX_CLAIM, values_claim, NULL}};
-    static const struct cache_index by_job[] = {
+    static const struct informer_index by_claim[] = {{TFJOB_INDEX_CLAIM, values_claim, NULL}};
+    static const struct informer_index by_job[] = {
         {INDEX_JOB, values_job, NULL}, {TFJOB_INDEX_LEAVING, values_leaving, NULL}};
-    static const struct cache_index by_dataset[] = {{INDEX_DATASET, values_dataset, NULL}};
-    const struct cache_conf jobs = {
-        .res = &kube_tfjobs, .ns = env->watch_ns, .indexes = by_claim, .nindexes = 1, .fold = true};
-    const struct cache_conf pods = {.res = &kube_pods,
-        .ns = env->watch_ns,
+    static const struct informer_index by_dataset[] = {{INDEX_DATASET, values_dataset, NULL}};
+    const struct informer_conf jobs = {
+        .res = &kube_tfjobs, .ns = mgr->watch_ns, .indexes = by_claim, .nindexes = 1, .fold = true};
+    const struct informer_conf pods = {.res = &kube_pods,
+        .ns = mgr->watch_ns,
         .labels = ours,
         .indexes = by_job,
         .nindexes = 2,
         .trim = trim_pod,
         .fold = true};
-    const struct cache_conf services = {.res = &kube_services,
-        .ns = env->watch_ns,
+    const struct informer_conf services = {.res = &kube_services,
+        .ns = mgr->watch_ns,
         .labels = ours,
         .indexes = by_job,
         .nindexes = 1,
         .trim = trim_service,
         .fold = true};
-    const struct cache_conf boards = {
-        .res = &kube_deployments, .ns = env->watch_ns, .labels = ours, .trim = trim_board};
-    const struct cache_conf loads = {
-        .res = &kube_dataloads, .ns = env->watch_ns, .indexes = by_dataset, .nindexes = 1};
-    *out = (struct tfjob_caches){.gang = env->gang_scheduler ? env->gang_scheduler : ""};
-    out->jobs = env_cache(env, &jobs);
-    out->pods = env_cache(env, &pods);
-    out->services = env_cache(env, &services);
-    out->deployments = env_cache(env, &boards);
+    const struct informer_conf boards = {
+        .res = &kube_deployments, .ns = mgr->watch_ns, .labels = ours, .trim = trim_board};
+    const struct informer_conf loads = {
+        .res = &kube_dataloads, .ns = mgr->watch_ns, .indexes = by_dataset, .nindexes = 1};
+    *out = (struct tfjob_informers){.gang = mgr->gang_scheduler ? mgr->gang_scheduler : ""};
+    out->jobs = manager_informer(mgr, &jobs);
+    out->pods = manager_informer(mgr, &pods);
+    out->services = manager_informer(mgr, &services);
+    out->deployments = manager_informer(mgr, &boards);
     if (*out->gang) {
         bool volcano = !strcasecmp(out->gang, "volcano");
-        out->pod_groups = env_cache(env,
-            &(struct cache_conf){
+        out->pod_groups = manager_informer(mgr,
+            &(struct informer_conf){
                 .res = volcano ? &kube_volcano_podgroups : &kube_coscheduling_podgroups,
-                .ns = env->watch_ns,
+                .ns = mgr->watch_ns,
                 .labels = ours,
                 .trim = trim_pod_group});
     }
-    out->nodes = caches_nodes(env);
-    out->datasets = caches_datasets(env);
-    out->loads = env_cache_shared(env, &loads);
-    out->cache_pods = poll_pods(env);
-    out->poll = poll_shared(env, e);
+    out->nodes = informers_nodes(mgr);
+    out->datasets = informers_datasets(mgr);
+    out->loads = manager_shared_informer(mgr, &loads);
+    out->cache_pods = poll_pods(mgr);
+    out->poll = poll_shared(mgr, e);
     return out->poll ? 0 : -1;
 }
 
@@ -195,21 +195,21 @@ static void add(struct objs *l, struct obj *o_take)
     l->v[l->n++] = o_take;
 }
 
-static void find_nodes(const struct tfjob_caches *c, struct tfjob_refs *r)
+static void find_nodes(const struct tfjob_informers *c, struct tfjob_refs *r)
 {
     for (size_t i = 0; i < r->pods.n; i++) {
         const json_t *pod = obj_json(r->pods.v[i]);
         const char *node = jget_str(pod, "spec.nodeName", "");
         if (kube_deleting(pod) && *node)
-            add(&r->nodes, cache_get(c->nodes, node));
+            add(&r->nodes, informer_get(c->nodes, node));
     }
 }
 
 /* What the pods that hold this dataset's cache have, by node. */
-static void add_cached(const struct tfjob_caches *c, const json_t *dataset, json_t *to)
+static void add_cached(const struct tfjob_informers *c, const json_t *dataset, json_t *to)
 {
     cleanup_cache_pods struct cache_pods m;
-    cache_pods_take(&m, cache_by(c->cache_pods, "dataset", kube_uid(dataset)), c->poll);
+    cache_pods_take(&m, informer_by(c->cache_pods, "dataset", kube_uid(dataset)), c->poll);
     for (size_t i = 0; i < m.objs.n; i++) {
         int64_t bytes = 0;
         cache_pod_add_count(m.v[i].report, "cache.usedBytes", &bytes);
@@ -221,7 +221,7 @@ static void add_cached(const struct tfjob_caches *c, const json_t *dataset, json
     }
 }
 
-static void find_data(const struct tfjob_caches *c, struct tfjob_refs *r)
+static void find_data(const struct tfjob_informers *c, struct tfjob_refs *r)
 {
     const json_t *job = obj_json(r->job);
     cleanup_json json_t *claims = tfjob_claims(job);
@@ -229,44 +229,44 @@ static void find_data(const struct tfjob_caches *c, struct tfjob_refs *r)
     for (size_t i = 0; i < json_array_size(claims); i++) {
         cleanup_free char *key = kube_key(
             kube_namespace(job), json_string_value(json_array_get(claims, i)));
-        struct obj *dataset = cache_get(c->datasets, key);
+        struct obj *dataset = informer_get(c->datasets, key);
         if (!dataset)
             continue; /* any other claim */
         add_cached(c, obj_json(dataset), r->cached);
         add(&r->datasets, dataset);
-        struct objs loads = cache_by(c->loads, INDEX_DATASET, key);
+        struct objs loads = informer_by(c->loads, INDEX_DATASET, key);
         for (size_t k = 0; k < loads.n; k++)
             add(&r->loads, loads.v[k]);
         free(loads.v); /* the references have moved */
     }
 }
 
-static void find_board(const struct tfjob_caches *c, struct tfjob_refs *r)
+static void find_board(const struct tfjob_informers *c, struct tfjob_refs *r)
 {
     const json_t *job = obj_json(r->job);
     cleanup_free char *name = xasprintf("%s" TFJOB_BOARD_SUFFIX, kube_name(job)),
                       *key = kube_key(kube_namespace(job), name);
-    r->board = cache_get(c->deployments, key);
-    r->board_service = cache_get(c->services, key);
+    r->board = informer_get(c->deployments, key);
+    r->board_service = informer_get(c->services, key);
 }
 
 void tfjob_observe(
-    const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_refs *out)
+    const struct tfjob_informers *c, const char *key, int64_t now_ns, struct tfjob_refs *out)
 {
-    *out = (struct tfjob_refs){.job = cache_get(c->jobs, key)};
+    *out = (struct tfjob_refs){.job = informer_get(c->jobs, key)};
     struct tfjob_observed *o = &out->observed;
     *o = (struct tfjob_observed){
         .now_ns = now_ns, .domain = c->domain, .gang = c->gang, .job = obj_json(out->job)};
     if (!out->job)
         return;
-    out->pods = cache_by(c->pods, INDEX_JOB, key);
-    out->services = cache_by(c->services, INDEX_JOB, key);
+    out->pods = informer_by(c->pods, INDEX_JOB, key);
+    out->services = informer_by(c->services, INDEX_JOB, key);
     find_nodes(c, out);
     find_board(c, out);
     if (!tfjob_has_ended(o->job))
         find_data(c, out);
     if (c->pod_groups)
-        out->pod_group = cache_get(c->pod_groups, key);
+        out->pod_group = informer_get(c->pod_groups, key);
     o->pods = borrow(&out->pods), o->npods = out->pods.n;
     o->services = borrow(&out->services), o->nservices = out->services.n;
     o->nodes = borrow(&out->nodes), o->nnodes = out->nodes.n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* observe — collects what the plan of one TFJob looks at from the caches. Threads: any. */
+/* observe — collects what the plan of one TFJob looks at from the informers. Threads: any. */
 #ifndef MILLRACE_OPERATOR_TFJOB_OBSERVE_H
 #define MILLRACE_OPERATOR_TFJOB_OBSERVE_H
 
@@ -8,18 +8,18 @@
 #include "operator/dataset/informers.h"
 #include "operator/tfjob/observed.h"
 
-struct tfjob_caches {
-    struct cache *jobs, *pods, *services, *deployments; /* owned by env, as all of these */
-    struct cache *pod_groups;                           /* NULL without a gang scheduler */
+struct tfjob_informers {
+    struct informer *jobs, *pods, *services, *deployments; /* owned by main, as all of these */
+    struct informer *pod_groups;                           /* NULL without a gang scheduler */
     /* shared with the rooms of datasets; cache_pods: pods that hold caches */
-    struct cache *nodes, *datasets, *loads, *cache_pods;
+    struct informer *nodes, *datasets, *loads, *cache_pods;
     struct poll *poll;         /* what those pods say; borrowed */
     const char *gang, *domain; /* borrowed */
 };
 #define TFJOB_INDEX_CLAIM   "claim"   /* jobs that go on: "ns/claim" of what they mount */
 #define TFJOB_INDEX_LEAVING "leaving" /* pods: the node, if it is being deleted */
 
-int tfjob_caches_make(struct operator_env *env, struct tfjob_caches *out, struct err *e);
+int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struct err *e);
 
 /* The references that keep what was observed alive. */
 struct tfjob_refs {
@@ -30,7 +30,7 @@ struct tfjob_refs {
 };
 
 void tfjob_observe(
-    const struct tfjob_caches *c, const char *key, int64_t now_ns, struct tfjob_refs *out);
+    const struct tfjob_informers *c, const char *key, int64_t now_ns, struct tfjob_refs *out);
 void tfjob_refs_free(struct tfjob_refs *r);
 
 #endif

@@ -13,8 +13,8 @@
 
 static struct fake_api *api;
 static struct kube *k;
-static struct cache *pods, *datasets;
-static struct cache *caches[2];
+static struct informer *pods, *datasets;
+static struct informer *informers[2];
 static struct apply apply;
 static struct plan plan;
 
@@ -24,15 +24,15 @@ static int setup(void **state)
     struct err e = ERR_INIT;
     api = fake_api_start();
     k = fake_api_client(api);
-    caches[0] = pods = cache_new(k, &(struct cache_conf){.res = &kube_pods});
-    caches[1] = datasets = cache_new(k, &(struct cache_conf){.res = &kube_datasets});
-    apply = (struct apply){.kube = k, .caches = caches, .ncaches = 2};
+    informers[0] = pods = informer_new(k, &(struct informer_conf){.res = &kube_pods});
+    informers[1] = datasets = informer_new(k, &(struct informer_conf){.res = &kube_datasets});
+    apply = (struct apply){.kube = k, .informers = informers, .ninformers = 2};
     plan = (struct plan)PLAN_INIT;
     fake_api_put(
         api, &kube_datasets, json_pack("{s:{s:s,s:s}}", "metadata", "name", "d", "namespace", "n"));
-    if (cache_start(pods, &e) || cache_start(datasets, &e))
+    if (informer_start(pods, &e) || informer_start(datasets, &e))
         return -1;
-    eventually(cache_synced(pods) && cache_synced(datasets));
+    eventually(informer_synced(pods) && informer_synced(datasets));
     fake_api_forget(api);
     return 0;
 }
@@ -41,8 +41,8 @@ static int teardown(void **state)
 {
     (void)state;
     plan_clear(&plan);
-    cache_free(pods);
-    cache_free(datasets);
+    informer_free(pods);
+    informer_free(datasets);
     kube_free(k);
     fake_api_stop(api);
     return 0;
@@ -67,7 +67,7 @@ static struct apply_result run(int rc, enum err_class cls)
 
 static struct obj *dataset(void)
 {
-    struct obj *o = cache_get(datasets, "n/d");
+    struct obj *o = informer_get(datasets, "n/d");
     assert_non_null(o);
     return o;
 }
@@ -87,7 +87,7 @@ static void a_plan_runs_in_order_and_is_seen_at_once(void **state)
     assert_int_equal(r.done, 7);
     assert_int_equal(r.writes, 4);
     assert_true(r.requeue_ns == 5 * NS_PER_S);
-    cleanup_obj struct obj *p = cache_get(pods, "n/p"), *q = cache_get(pods, "n/q"),
+    cleanup_obj struct obj *p = informer_get(pods, "n/p"), *q = informer_get(pods, "n/q"),
                            *now = dataset();
     assert_non_null(p);
     assert_int_equal(strlen(kube_annotation(obj_json(q), ANNOTATION_HASH)), 16);
@@ -126,7 +126,7 @@ static void a_lost_answer_makes_no_second_pod(void **state)
     r = run(0, ERR_NONE);
     assert_int_equal(r.done, 1);
     assert_int_equal(fake_api_len(api, &kube_pods), 1);
-    cleanup_obj struct obj *p = cache_get(pods, "n/p");
+    cleanup_obj struct obj *p = informer_get(pods, "n/p");
     assert_non_null(p);
 }
 
@@ -148,12 +148,12 @@ static void what_is_gone_needs_no_delete(void **state)
 {
     (void)state;
     fake_api_put(api, &kube_pods, pod("p", "u"));
-    eventually(cache_count(pods) == 1);
-    cleanup_obj struct obj *old = cache_get(pods, "n/p");
+    eventually(informer_count(pods) == 1);
+    cleanup_obj struct obj *old = informer_get(pods, "n/p");
     plan_delete(&plan, &kube_pods, obj_json(old), 0, NULL);
     struct apply_result r = run(0, ERR_NONE);
     assert_int_equal(r.writes, 1);
-    assert_int_equal(cache_count(pods), 0);
+    assert_int_equal(informer_count(pods), 0);
     plan_delete(&plan, &kube_pods, obj_json(old), 0, NULL); /* again: nothing there */
     r = run(0, ERR_NONE);
     assert_int_equal(r.writes, 0);
@@ -184,13 +184,13 @@ static void the_last_finalizer_ends_it(void **state)
     json_t *going = json_pack("{s:{s:s,s:s,s:s,s:[s]}}", "metadata", "name", "g", "namespace", "n",
         "deletionTimestamp", "2026-01-01T00:00:00Z", "finalizers", "f");
     fake_api_put(api, &kube_datasets, going);
-    eventually(cache_count(datasets) == 2);
-    cleanup_obj struct obj *g = cache_get(datasets, "n/g");
+    eventually(informer_count(datasets) == 2);
+    cleanup_obj struct obj *g = informer_get(datasets, "n/g");
     plan_finalizer_remove(&plan, &kube_datasets, obj_json(g), "f");
     run(0, ERR_NONE);
-    assert_null(cache_get(datasets, "n/g"));
+    assert_null(informer_get(datasets, "n/g"));
     clock_sleep_ns(100 * NS_PER_MS);
-    assert_int_equal(cache_count(datasets), 1);
+    assert_int_equal(informer_count(datasets), 1);
 }
 
 static void finalizers_are_guarded_by_the_version(void **state)

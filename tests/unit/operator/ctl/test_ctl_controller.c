@@ -15,8 +15,8 @@
 #include <string.h>
 
 static struct fake_api *api;
-static struct operator_env env;
-static struct cache *maps, *pods;
+static struct manager env;
+static struct informer *maps, *pods;
 static struct controller *controller;
 static atomic_int turns, resyncs, refused, starts, overlaps, now_in;
 static atomic_bool fail_reconcile;
@@ -32,7 +32,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     if (atomic_fetch_add(&turns, 1) == 0)
         snprintf(first, sizeof first, "%s", key);
     atomic_fetch_add(&resyncs, plan->resync);
-    cleanup_obj struct obj *map = cache_get(maps, key), *pod = cache_get(pods, key);
+    cleanup_obj struct obj *map = informer_get(maps, key), *pod = informer_get(pods, key);
     if (strcmp(key, "n/single") == 0) {
         clock_sleep_ns(NS_PER_MS);
         atomic_fetch_sub(&now_in, 1);
@@ -60,7 +60,7 @@ static void on_apply_error(void *user, const char *key, const struct plan_action
     if (why->cls != ERR_INVALID || failed->op != PLAN_CREATE)
         return;
     atomic_fetch_add(&refused, 1);
-    cleanup_obj struct obj *map = cache_get(maps, key);
+    cleanup_obj struct obj *map = informer_get(maps, key);
     plan_status(then, &kube_configmaps, obj_json(map), json_pack("{s:s}", "message", "refused"));
 }
 
@@ -75,12 +75,12 @@ static void on_pod(void *user, const json_t *was, const json_t *now)
 static void prepare(bool explains, int64_t resync_ns)
 {
     api = fake_api_start();
-    env = (struct operator_env){.workers = workers};
+    env = (struct manager){.workers = workers};
     env.kube = env.apply.kube = fake_api_client(api);
     env.events = env.apply.events = events_new(env.kube, "test", "test-0");
-    maps = env_cache(&env, &(struct cache_conf){.res = &kube_configmaps});
-    pods = env_cache(&env, &(struct cache_conf){.res = &kube_pods});
-    controller = env_controller(&env,
+    maps = manager_informer(&env, &(struct informer_conf){.res = &kube_configmaps});
+    pods = manager_informer(&env, &(struct informer_conf){.res = &kube_pods});
+    controller = manager_controller(&env,
         &(struct controller_conf){.name = "test",
             .keys = maps,
             .reconcile = reconcile,
@@ -88,7 +88,7 @@ static void prepare(bool explains, int64_t resync_ns)
             .on_apply_error = explains ? on_apply_error : NULL});
     controller_watch(controller, maps, controller_map_self, NULL);
     controller_watch(controller, pods, controller_map_owner, (void *)(uintptr_t) "ConfigMap");
-    cache_on_change(pods, on_pod, NULL); /* after the controller's own */
+    informer_on_change(pods, on_pod, NULL); /* after the controller's own */
     turns = resyncs = refused = starts = overlaps = now_in = heard = 0;
     fail_reconcile = false;
 }
@@ -96,9 +96,9 @@ static void prepare(bool explains, int64_t resync_ns)
 static void look(void)
 {
     struct err e = ERR_INIT;
-    for (size_t i = 0; i < env.apply.ncaches; i++)
-        assert_int_equal(cache_start(env.apply.caches[i], &e), 0);
-    eventually(cache_synced(maps) && cache_synced(pods));
+    for (size_t i = 0; i < env.apply.ninformers; i++)
+        assert_int_equal(informer_start(env.apply.informers[i], &e), 0);
+    eventually(informer_synced(maps) && informer_synced(pods));
 }
 
 static void work(void)
@@ -118,13 +118,13 @@ static int teardown(void **state)
     (void)state;
     controller_stop(controller);
     events_free(env.events);
-    for (size_t i = 0; i < env.apply.ncaches; i++)
-        cache_cancel(env.apply.caches[i]);
-    for (size_t i = 0; i < env.apply.ncaches; i++)
-        cache_free(env.apply.caches[i]);
+    for (size_t i = 0; i < env.apply.ninformers; i++)
+        informer_cancel(env.apply.informers[i]);
+    for (size_t i = 0; i < env.apply.ninformers; i++)
+        informer_free(env.apply.informers[i]);
     controller_free(controller);
     kube_free(env.kube);
-    free(env.apply.caches);
+    free(env.apply.informers);
     free(env.controllers);
     free(env.hooks);
     fake_api_stop(api);
@@ -164,8 +164,8 @@ static void the_world_becomes_as_asked(void **state)
     assert_int_equal(fake_api_count(api, "POST", "/pods"), 3);
     /* one each, and none when nothing changed */
     assert_int_equal(fake_api_count(api, "PATCH", "status"), 2);
-    assert_ptr_equal(env_find_controller(&env, "test"), controller);
-    assert_null(env_find_controller(&env, "other"));
+    assert_ptr_equal(manager_find_controller(&env, "test"), controller);
+    assert_null(manager_find_controller(&env, "other"));
 }
 
 static void what_is_begun_goes_before_what_is_new(void **state)
@@ -294,23 +294,23 @@ static void a_resync_looks_at_every_key(void **state)
     assert_int_equal(fake_api_count(api, "POST", "/pods"), 2);
 }
 
-static void a_shared_cache_is_one(void **state)
+static void a_shared_informer_is_one(void **state)
 {
     (void)state;
     prepare(false, -1);
-    static const struct cache_index one[] = {CACHE_BY_OWNER}, two[] = {CACHE_BY_NAMESPACE};
-    struct cache *a = env_cache_shared(&env,
-        &(struct cache_conf){
+    static const struct informer_index one[] = {INFORMER_BY_OWNER}, two[] = {INFORMER_BY_NAMESPACE};
+    struct informer *a = manager_shared_informer(&env,
+        &(struct informer_conf){
             .res = &kube_services, .labels = "x=y", .indexes = one, .nindexes = 1});
-    struct cache *b = env_cache_shared(&env,
-        &(struct cache_conf){
+    struct informer *b = manager_shared_informer(&env,
+        &(struct informer_conf){
             .res = &kube_services, .labels = "x=y", .indexes = two, .nindexes = 1});
-    struct cache *other = env_cache_shared(
-        &env, &(struct cache_conf){.res = &kube_services, .labels = "x=z"});
+    struct informer *other = manager_shared_informer(
+        &env, &(struct informer_conf){.res = &kube_services, .labels = "x=z"});
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, other);
-    cleanup_objs struct objs none = cache_by(a, "namespace", "n"),
-                             owned = cache_by(a, "owner", "u");
+    cleanup_objs struct objs none = informer_by(a, "namespace", "n"),
+                             owned = informer_by(a, "owner", "u");
     assert_int_equal(none.n + owned.n, 0);
 }
 
@@ -326,7 +326,7 @@ int main(void)
         cmocka_unit_test_teardown(bad_input_is_explained_and_not_hurried, teardown),
         cmocka_unit_test_teardown(bad_input_becomes_an_event_where_nobody_explains, teardown),
         cmocka_unit_test_teardown(a_resync_looks_at_every_key, teardown),
-        cmocka_unit_test_teardown(a_shared_cache_is_one, teardown),
+        cmocka_unit_test_teardown(a_shared_informer_is_one, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,28 +22,29 @@ static json_t *pod(
     return j;
 }
 
-static void put(struct store *s, const char *name, int rv, const char *owner1, const char *owner2,
+static void put(struct indexer *s, const char *name, int rv, const char *owner1, const char *owner2,
     const char *node, uint64_t mark)
 {
     cleanup_free char *key = xasprintf("n/%s", name);
     cleanup_json json_t *object = pod(name, rv, owner1, owner2, node);
-    store_put(s, key, obj_fold(object), object, mark);
+    indexer_put(s, key, obj_fold(object), object, mark);
 }
 
-static size_t by(struct store *s, const char *index, const char *value)
+static size_t by(struct indexer *s, const char *index, const char *value)
 {
-    cleanup_objs struct objs l = store_by(s, index, value);
+    cleanup_objs struct objs l = indexer_by(s, index, value);
     return l.n;
 }
 
 static void indexes_follow_their_objects(void **state)
 {
     (void)state;
-    static const struct cache_index indexes[] = {CACHE_BY_OWNER, CACHE_BY_NAMESPACE,
-        CACHE_BY_LABEL("app", "app"), CACHE_BY_OWNER, CACHE_BY_FIELD("node", "spec.nodeName")};
-    struct store *s = store_new();
+    static const struct informer_index indexes[] = {INFORMER_BY_OWNER, INFORMER_BY_NAMESPACE,
+        INFORMER_BY_LABEL("app", "app"), INFORMER_BY_OWNER,
+        INFORMER_BY_FIELD("node", "spec.nodeName")};
+    struct indexer *s = indexer_new();
     for (size_t i = 0; i < ARRAY_LEN(indexes); i++)
-        store_add_index(s, &indexes[i]);
+        indexer_add_index(s, &indexes[i]);
     put(s, "a", 1, "x", NULL, "n1", 0);
     put(s, "b", 2, "x", "y", "n1", 0);
     put(s, "c", 3, "y", "y", "n2", 0); /* the same owner twice counts once */
@@ -57,29 +58,29 @@ static void indexes_follow_their_objects(void **state)
     assert_int_equal(by(s, "owner", "y"), 1);
     assert_int_equal(by(s, "owner", "z"), 1);
     assert_int_equal(by(s, "node", "n2"), 2);
-    struct obj *o = store_del(s, "n/a");
+    struct obj *o = indexer_del(s, "n/a");
     assert_non_null(o);
     obj_unref(o);
-    assert_null(store_del(s, "n/a"));
+    assert_null(indexer_del(s, "n/a"));
     assert_int_equal(by(s, "owner", "x"), 0);
     assert_int_equal(by(s, "namespace", "n"), 2);
-    store_free(s);
+    indexer_free(s);
 }
 
 static void what_a_list_left_out_is_found(void **state)
 {
     (void)state;
-    struct store *s = store_new();
+    struct indexer *s = indexer_new();
     put(s, "old", 5, NULL, NULL, "", 1);
     put(s, "new", 15, NULL, NULL, "", 1); /* written after the list was made */
     put(s, "kept", 5, NULL, NULL, "", 1);
-    store_mark(s, "n/kept", 2);
-    char **keys = store_unmarked(s, 2, 10);
+    indexer_mark(s, "n/kept", 2);
+    char **keys = indexer_unmarked(s, 2, 10);
     assert_string_equal(keys[0], "n/old");
     assert_null(keys[1]);
     free(keys[0]);
     free(keys);
-    store_free(s);
+    indexer_free(s);
 }
 
 /* Random changes, compared with a plain table. */
@@ -87,13 +88,13 @@ static void indexes_hold_under_random_changes(void **state)
 {
     (void)state;
     enum { PODS = 40, OWNERS = 6 };
-    static const struct cache_index indexes[] = {
-        CACHE_BY_OWNER, CACHE_BY_FIELD("node", "spec.nodeName")};
+    static const struct informer_index indexes[] = {
+        INFORMER_BY_OWNER, INFORMER_BY_FIELD("node", "spec.nodeName")};
     int owner_of[PODS][2];
     unsigned seed = 7;
-    struct store *s = store_new();
-    store_add_index(s, &indexes[0]);
-    store_add_index(s, &indexes[1]);
+    struct indexer *s = indexer_new();
+    indexer_add_index(s, &indexes[0]);
+    indexer_add_index(s, &indexes[1]);
     memset(owner_of, -1, sizeof owner_of);
     for (int step = 0; step < 5000; step++) {
         int i = rand_r(&seed) % PODS;
@@ -101,7 +102,7 @@ static void indexes_hold_under_random_changes(void **state)
         snprintf(name, sizeof name, "p%d", i);
         if (rand_r(&seed) % 4 == 0) {
             cleanup_free char *key = xasprintf("n/%s", name);
-            obj_unref(store_del(s, key));
+            obj_unref(indexer_del(s, key));
             owner_of[i][0] = owner_of[i][1] = -1;
         } else {
             for (int k = 0; k < 2; k++) {
@@ -119,9 +120,9 @@ static void indexes_hold_under_random_changes(void **state)
         snprintf(name, sizeof name, "o%d", o);
         assert_int_equal(by(s, "owner", name), want);
         assert_int_equal(by(s, "node", "node"), alive);
-        assert_int_equal(store_count(s), alive);
+        assert_int_equal(indexer_count(s), alive);
     }
-    store_free(s);
+    indexer_free(s);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An informer cache against an API server that misbehaves. */
+/* An informer against an API server that misbehaves. */
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
@@ -16,7 +16,7 @@
 
 static struct fake_api *api;
 static struct kube *k;
-static struct cache *c;
+static struct informer *c;
 static atomic_int added, changed, removed;
 static bool fold;
 
@@ -31,21 +31,22 @@ static void on_change(void *user, const json_t *was, const json_t *now)
 static int setup(void **state)
 {
     (void)state;
-    static const struct cache_index indexes[] = {CACHE_BY_OWNER, CACHE_BY_LABEL("app", "app")};
+    static const struct informer_index indexes[] = {
+        INFORMER_BY_OWNER, INFORMER_BY_LABEL("app", "app")};
     api = fake_api_start();
     k = fake_api_client(api);
-    c = cache_new(k,
-        &(struct cache_conf){
+    c = informer_new(k,
+        &(struct informer_conf){
             .res = &kube_pods, .labels = "app=x", .indexes = indexes, .nindexes = 2, .fold = fold});
     added = changed = removed = 0;
-    cache_on_change(c, on_change, NULL);
+    informer_on_change(c, on_change, NULL);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    cache_free(c);
+    informer_free(c);
     kube_free(k);
     fake_api_stop(api);
     return 0;
@@ -62,8 +63,8 @@ static json_t *pod(const char *name, const char *app, const char *data)
 static void start(void)
 {
     struct err e = ERR_INIT;
-    assert_int_equal(cache_start(c, &e), 0);
-    eventually(cache_synced(c));
+    assert_int_equal(informer_start(c, &e), 0);
+    eventually(informer_synced(c));
     eventually(fake_api_watchers(api, &kube_pods) == 1);
 }
 
@@ -81,7 +82,7 @@ static void deafen(void)
 static const char *data_of(const char *key)
 {
     static char text[64];
-    cleanup_obj struct obj *o = cache_get(c, key);
+    cleanup_obj struct obj *o = informer_get(c, key);
     snprintf(text, sizeof text, "%s", jget_str(obj_json(o), "spec.data", "-"));
     return text;
 }
@@ -94,30 +95,31 @@ static void it_follows(void **state)
     fake_api_put(api, &kube_pods, pod("a", "x", "1"));
     fake_api_put(api, &kube_pods, pod("other", "y", "1"));
     start();
-    assert_int_equal(cache_count(c), 1);
+    assert_int_equal(informer_count(c), 1);
     assert_int_equal(added, 1);
-    cleanup_obj struct obj *a = cache_get(c, "n/a");
+    cleanup_obj struct obj *a = informer_get(c, "n/a");
     assert_null(jget(obj_json(a), "metadata.managedFields"));
     assert_null(jget(obj_json(a), "metadata.annotations"));
     assert_string_equal(jget_str(obj_json(a), "kind", ""), "Pod");
     fake_api_put(api, &kube_pods, pod("b", "x", "1"));
     fake_api_put(api, &kube_pods, pod("a", "x", "2"));
-    eventually(cache_count(c) == 2 && is("n/a", "2"));
-    cleanup_objs struct objs all = cache_all(c), by = cache_by(c, "app", "x"),
-                             none = cache_by(c, "app", "y");
+    eventually(informer_count(c) == 2 && is("n/a", "2"));
+    cleanup_objs struct objs all = informer_all(c), by = informer_by(c, "app", "x"),
+                             none = informer_by(c, "app", "y");
     assert_int_equal(all.n, 2);
     assert_int_equal(by.n, 2);
     assert_int_equal(none.n, 0);
     assert_string_equal(kube_name(obj_json(by.v[0])), "a");
-    cleanup_keys char **keys = cache_keys(c, NULL, NULL), **keys_by = cache_keys(c, "app", "x"),
-                      **no_keys = cache_keys(c, "app", "y");
+    cleanup_keys char **keys = informer_keys(c, NULL, NULL),
+                      **keys_by = informer_keys(c, "app", "x"),
+                      **no_keys = informer_keys(c, "app", "y");
     assert_true(keys[0] && keys[1] && !keys[2]);
     assert_true(keys_by[0] && keys_by[1] && !keys_by[2]);
     assert_string_equal(keys_by[keys_by[0][2] != 'a'], "n/a");
     assert_null(no_keys[0]);
     fake_api_remove(api, &kube_pods, "n/a");
     eventually(removed == 1);
-    assert_null(cache_get(c, "n/a"));
+    assert_null(informer_get(c, "n/a"));
     /* what a reader holds stays as it was */
     assert_string_equal(jget_str(obj_json(a), "spec.data", ""), "1");
     assert_int_equal(changed, 1);
@@ -130,14 +132,14 @@ static void a_watch_that_ends_goes_on_where_it_was(void **state)
     fake_api_put(api, &kube_pods, pod("a", "x", "1"));
     start();
     fake_api_put(api, &kube_pods, pod("b", "x", "1"));
-    eventually(cache_count(c) == 2);
+    eventually(informer_count(c) == 2);
     fake_api_drop_watches(api);
     /* it may be back at once */
     eventually(
         fake_api_watchers(api, &kube_pods) == 0 || fake_api_count(api, "GET", "watch=true") > 1);
     fake_api_put(api, &kube_pods, pod("c", "x", "1"));
     eventually(added == 3);
-    assert_int_equal(cache_count(c), 3);
+    assert_int_equal(informer_count(c), 3);
     /* no second list, and nothing told twice */
     assert_int_equal(fake_api_count(api, "GET", "limit="), 1);
     assert_int_equal(fake_api_count(api, "GET", "resourceVersion=1002"), 1);
@@ -159,10 +161,10 @@ static void an_expired_version_means_a_new_list(void **state)
     fake_api_mend(api);
     eventually(removed == 1 && changed == 1 && added == 4);
     assert_true(is("n/d", "1") && is("n/b", "2") && is("n/a", "-"));
-    assert_int_equal(cache_count(c), 3);
+    assert_int_equal(informer_count(c), 3);
     assert_int_equal(fake_api_count(api, "GET", "limit="), 2);
     fake_api_put(api, &kube_pods, pod("e", "x", "1"));
-    eventually(cache_count(c) == 4);
+    eventually(informer_count(c) == 4);
 }
 
 static void bookmarks_spare_a_list(void **state)
@@ -201,16 +203,16 @@ static void troubles_of_all_kinds_pass(void **state)
     for (size_t i = 0; i < ARRAY_LEN(faults); i++)
         fake_api_fault(api, &faults[i]);
     struct err e = ERR_INIT;
-    cache_trouble(c, &e);
+    informer_error(c, &e);
     assert_non_null(strstr(e.msg, "not begun"));
     fake_api_put(api, &kube_pods, pod("a", "x", "1"));
-    assert_int_equal(cache_start(c, &e), 0);
-    eventually(cache_synced(c));
+    assert_int_equal(informer_start(c, &e), 0);
+    eventually(informer_synced(c));
     eventually(fake_api_watchers(api, &kube_pods) == 1);
     fake_api_put(api, &kube_pods, pod("b", "x", "1"));
     eventually(added == 2);
-    assert_int_equal(cache_count(c), 2);
-    cache_trouble(c, &e);
+    assert_int_equal(informer_count(c), 2);
+    informer_error(c, &e);
     assert_int_equal(e.cls, ERR_NONE);
 }
 
@@ -218,14 +220,14 @@ static void a_kind_that_is_not_installed_is_waited_for(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    struct cache *jobs = cache_new(k, &(struct cache_conf){.res = &kube_tfjobs});
+    struct informer *jobs = informer_new(k, &(struct informer_conf){.res = &kube_tfjobs});
     fake_api_uninstall(api, &kube_tfjobs, true);
-    assert_int_equal(cache_start(jobs, &e), 0);
-    eventually((cache_trouble(jobs, &e), strstr(e.msg, "tfjobs.kubeflow.org is not installed")));
-    assert_false(cache_synced(jobs));
+    assert_int_equal(informer_start(jobs, &e), 0);
+    eventually((informer_error(jobs, &e), strstr(e.msg, "tfjobs.kubeflow.org is not installed")));
+    assert_false(informer_synced(jobs));
     fake_api_uninstall(api, &kube_tfjobs, false);
-    eventually(cache_synced(jobs));
-    cache_free(jobs);
+    eventually(informer_synced(jobs));
+    informer_free(jobs);
 }
 
 /* ---- our own writes ---- */
@@ -246,22 +248,22 @@ static void own_writes_are_seen_at_once(void **state)
     deafen(); /* only our own answers can tell us now */
     json_t *made = NULL, *next = NULL;
     write_pod("a", "1", &made);
-    cache_observe(c, json_deep_copy(made));
+    informer_observe(c, json_deep_copy(made));
     assert_true(is("n/a", "1"));
     assert_int_equal(added, 1);
     write_pod("a", "2", &next);
-    cache_observe(c, json_deep_copy(next));
+    informer_observe(c, json_deep_copy(next));
     assert_true(is("n/a", "2"));
-    cache_observe(c, json_deep_copy(made)); /* an older answer that comes late */
+    informer_observe(c, json_deep_copy(made)); /* an older answer that comes late */
     assert_true(is("n/a", "2"));
     assert_int_equal(changed, 1);
-    cache_observe_gone(c, "n/a", "another-uid");
+    informer_observe_gone(c, "n/a", "another-uid");
     assert_true(is("n/a", "2"));
-    cache_observe_gone(c, "n/a", kube_uid(next));
+    informer_observe_gone(c, "n/a", kube_uid(next));
     assert_true(is("n/a", "-"));
     assert_int_equal(removed, 1);
-    cache_observe(c, pod("y", "y", "1")); /* not what this cache holds */
-    assert_int_equal(cache_count(c), 0);
+    informer_observe(c, pod("y", "y", "1")); /* not what this informer holds */
+    assert_int_equal(informer_count(c), 0);
     json_decref(made);
     json_decref(next);
 }
@@ -273,9 +275,9 @@ static void what_is_gone_does_not_come_back(void **state)
     json_t *made = NULL;
     write_pod("a", "1", &made);
     fake_api_remove(api, &kube_pods, "n/a");
-    eventually(removed == 1); /* the watch is past the whole life of it */
-    cache_observe(c, made);   /* now comes the answer to the write */
-    assert_int_equal(cache_count(c), 0);
+    eventually(removed == 1);  /* the watch is past the whole life of it */
+    informer_observe(c, made); /* now comes the answer to the write */
+    assert_int_equal(informer_count(c), 0);
     assert_int_equal(added, 1);
 }
 
@@ -290,7 +292,7 @@ static void a_successor_outlives_the_news_of_a_death(void **state)
     fake_api_remove(api, &kube_pods, "n/a");
     json_t *made = NULL;
     write_pod("a", "2", &made);
-    cache_observe(c, made);
+    informer_observe(c, made);
     assert_true(is("n/a", "2"));
     fake_api_mend(api);
     eventually(fake_api_watchers(api, &kube_pods) == 1);
@@ -306,15 +308,16 @@ static void trimming_saves_memory(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    struct cache *slim = cache_new(k,
-        &(struct cache_conf){.res = &kube_pods, .ns = "n", .trim = a_trim_drops_what_nobody_reads});
+    struct informer *slim = informer_new(k,
+        &(struct informer_conf){
+            .res = &kube_pods, .ns = "n", .trim = a_trim_drops_what_nobody_reads});
     fake_api_put(api, &kube_pods, pod("a", "x", "1"));
-    assert_int_equal(cache_start(slim, &e), 0);
-    eventually(cache_synced(slim));
-    cleanup_obj struct obj *o = cache_get(slim, "n/a");
+    assert_int_equal(informer_start(slim, &e), 0);
+    eventually(informer_synced(slim));
+    cleanup_obj struct obj *o = informer_get(slim, "n/a");
     assert_null(jget(obj_json(o), "spec"));
     assert_int_equal(fake_api_count(api, "GET", "/api/v1/namespaces/n/pods?limit"), 1);
-    cache_free(slim);
+    informer_free(slim);
 }
 
 static void stopping_is_quick(void **state)
@@ -322,7 +325,7 @@ static void stopping_is_quick(void **state)
     (void)state;
     start();
     int64_t begun = clock_mono_ns();
-    cache_stop(c);
+    informer_stop(c);
     assert_true(clock_mono_ns() - begun < 30 * NS_PER_S); /* the watch goes on for minutes */
 }
 

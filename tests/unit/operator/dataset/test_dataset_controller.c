@@ -27,7 +27,7 @@
 #define LOADER_IP "127.94.0.3"
 
 static struct fake_api *api;
-static struct operator_env env; /* static: what controllers keep stays reachable */
+static struct manager env; /* static: what controllers keep stays reachable */
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static const char *said[4]; /* mu: what /status of the pods answers: worker, client, loader */
 static struct serve *servers[3];
@@ -135,7 +135,7 @@ static int start(void **state)
     serve_at(0, WORKER_IP);
     serve_at(1, CLIENT_IP);
     serve_at(2, LOADER_IP);
-    env = (struct operator_env){.workers = 2,
+    env = (struct manager){.workers = 2,
         .image = "localhost/millrace:1",
         .pull_policy = "",
         .pull_secrets = "",
@@ -146,10 +146,10 @@ static int start(void **state)
     if (dataset_controller_start(&env, &e) || attach_controller_start(&env, &e)
         || dataload_controller_start(&env, &e))
         fail_msg("%s", e.msg);
-    for (size_t i = 0; i < env.apply.ncaches; i++)
-        assert_int_equal(cache_start(env.apply.caches[i], &e), 0);
-    for (size_t i = 0; i < env.apply.ncaches; i++)
-        eventually(cache_synced(env.apply.caches[i]));
+    for (size_t i = 0; i < env.apply.ninformers; i++)
+        assert_int_equal(informer_start(env.apply.informers[i], &e), 0);
+    for (size_t i = 0; i < env.apply.ninformers; i++)
+        eventually(informer_synced(env.apply.informers[i]));
     for (size_t i = 0; i < env.nhooks; i++)
         assert_int_equal(env.hooks[i].start(env.hooks[i].user, &e), 0);
     for (size_t i = 0; i < env.ncontrollers; i++)
@@ -164,8 +164,8 @@ static int stop(void **state)
         env.hooks[i].stop(env.hooks[i].user);
     for (size_t i = 0; i < env.ncontrollers; i++)
         controller_stop(env.controllers[i]);
-    for (size_t i = 0; i < env.apply.ncaches; i++)
-        cache_stop(env.apply.caches[i]);
+    for (size_t i = 0; i < env.apply.ninformers; i++)
+        informer_stop(env.apply.informers[i]);
     for (size_t i = 0; i < ARRAY_LEN(servers); i++)
         serve_stop(servers[i]);
     fake_api_stop(api);
