@@ -2,20 +2,12 @@
 #include "fuse/process/client.h"
 
 #include "fuse/cache/cache.h"
-#include "fuse/file/uploader.h"
-#include "fuse/ops/fs.h"
-#include "fuse/peers/peers.h"
-#include "fuse/prefetch/directory.h"
-#include "fuse/prefetch/sequential.h"
-#include "fuse/report/stall.h"
-#include "fuse/report/status.h"
+#include "fuse/process/mounted_fs.h"
 #include "fuse/session/handoff.h"
 #include "fuse/session/invalidate.h"
-#include "fuse/session/loop.h"
-#include "fuse/tree/profile.h"
+#include "fuse/session/session.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
-#include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
@@ -31,16 +23,10 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#define CONFIG_MAX        (1 << 20)
-#define CHECK_FIRST_NS    (2 * NS_PER_S)
-#define CHECK_LAST_NS     (30 * NS_PER_S)
-#define SYNC_READ_ONLY_NS (600 * NS_PER_S)
-#define SYNC_WRITABLE_NS  (60 * NS_PER_S)
-#define READ_AHEAD_KB     1024
-#define PLUGIN_BACKINGS   16000 /* it takes 16384, unless it is told otherwise */
-#define OWN_BACKINGS      32768
-/* of the cache: what the kernel may hold open of files that were evicted */
-#define BACKINGS_SHARE  20
+#define CONFIG_MAX      (1 << 20)
+#define CHECK_FIRST_NS  (2 * NS_PER_S)
+#define CHECK_LAST_NS   (30 * NS_PER_S)
+#define READ_AHEAD_KB   1024
 #define OVERLAYFS_MAGIC 0x794c7630
 
 struct client {
@@ -51,15 +37,8 @@ struct client {
     struct status *status;
     struct handoff_client *handoff; /* NULL without a socket */
     struct store **stores;          /* conf->nmounts */
-    struct peers *peers;
-    struct cache *cache;
-    struct sequential_prefetch *sequential;
-    struct directory_prefetch *directory;
-    struct backings *backings; /* NULL: no passthrough */
-    struct invalidator *invalidator;
-    struct fs fs;
-    struct uploader *uploader;
-    char *stage_dir, *index_path;
+    char *stage_dir;
+    struct mounted_fs m;
 };
 
 static volatile sig_atomic_t stopping;
@@ -103,7 +82,7 @@ static void nap(int64_t ns)
 
 /* It cannot work as it is; whoever can put it right is told. In a pod the process stays: a crash
  * loop tells nobody anything. */
-static enum client_exit fail(
+static enum client_exit client_fail(
     struct client *c, const char *reason, const struct err *e, enum client_exit code)
 {
     mask_signals(SIG_UNBLOCK);
@@ -206,169 +185,14 @@ static int wait_for_stores(struct client *c, struct err *e)
     return err_set(e, ERR_RETRY, "told to end");
 }
 
-/* May the kernel read files by itself, from our copy? */
-static bool may_pass_through(const struct client *c)
-{
-    return !c->fs.sealed && (c->handoff || geteuid() == 0);
-}
-
-static bool all_read_only(const struct conf *conf)
-{
-    bool ro = true;
-    for (size_t i = 0; i < conf->nmounts; i++)
-        ro = ro && conf->mounts[i].read_only;
-    return conf->read_only || ro;
-}
-
 bool client_is_read_only(const struct client_options *o)
 {
     struct err e = ERR_INIT;
     cleanup_conf struct conf *conf = load_conf(o->config, &e);
-    return conf && all_read_only(conf);
+    return conf && mounted_fs_is_read_only(conf);
 }
 
-static uint64_t identity(const struct conf *conf, uint32_t uid, uint32_t gid)
-{
-    uint64_t h = hash64_mix(uid, (uint64_t)gid << 1 | all_read_only(conf));
-    for (size_t i = 0; i < conf->nmounts; i++) {
-        const struct conf_mount *m = &conf->mounts[i];
-        h = hash64_mix(h, hash64(m->mount_point, strlen(m->mount_point)));
-        h = hash64_mix(h, hash64(m->path, strlen(m->path)) + m->read_only);
-        for (size_t k = 0; k < m->noptions; k++)
-            h = hash64_mix(h,
-                hash64(m->options[k].value, strlen(m->options[k].value))
-                    + hash64(m->options[k].key, strlen(m->options[k].key)));
-    }
-    return h;
-}
-
-static int own_backing_open(void *user, int fd, int32_t *id, struct err *e)
-{
-    return session_backing_open(((struct client *)user)->fs.session, fd, id, e);
-}
-
-static void own_backing_close(void *user, int32_t id)
-{
-    session_backing_close(((struct client *)user)->fs.session, id);
-}
-
-/* The node plugin may register files with the kernel, or this process as root. */
-static int make_backings(struct client *c, bool resume, struct err *e)
-{
-    struct cache_stats cs;
-    struct backing_ops ops = {own_backing_open, own_backing_close, c};
-    if (!may_pass_through(c))
-        return 0;
-    if (c->handoff)
-        ops = (struct backing_ops){
-            handoff_client_backing_open, handoff_client_backing_close, c->handoff};
-    cache_stats(c->cache, &cs);
-    c->backings = backings_new(&ops, c->fs.inodes, c->handoff ? PLUGIN_BACKINGS : OWN_BACKINGS,
-        cs.capacity_bytes / BACKINGS_SHARE);
-    if (!c->backings)
-        return err_sys(e, ENOMEM, "table of backing files");
-    if (resume)
-        backings_resume(c->backings);
-    return 0;
-}
-
-/* The pids that the kernel names are those of who made the mount. */
-static void own_caller(void *user, pid_t pid, char out[CALLER_MAX])
-{
-    (void)user;
-    caller_of_pid(pid, out);
-}
-
-/* The reader may be on its way through the directory, in its order or in another one. */
-static void tell_prefetchers(void *user, const struct inode *n, struct cache_file *cf)
-{
-    struct client *c = user;
-    bool here = cache_complete(cf);
-    sequential_prefetch_observe(c->sequential, n, here);
-    if (!here || cache_is_cold(cf))
-        directory_prefetch_observe(c->directory, n);
-}
-
-static int64_t choose(int64_t option, int64_t dflt) { return option >= 0 ? option : dflt; }
-
-/* Everything between the stores and the session. */
-static int build(struct client *c, bool resume, struct err *e)
-{
-    bool ro = all_read_only(c->conf), fresh = false;
-    int64_t sync = c->o->sync_ns ? c->o->sync_ns : c->conf->metadata_sync_ns;
-    if (!sync)
-        sync = ro ? SYNC_READ_ONLY_NS : SYNC_WRITABLE_NS;
-    cleanup_free char *blocks = path_join(c->o->cache_dir, "blocks");
-    struct fs *fs = &c->fs;
-    fs->conf = c->conf;
-    fs->status = c->status;
-    fs->file_mode = ro ? 0444 : 0666;
-    fs->dir_mode = ro ? 0555 : 0777;
-    double sync_s = (double)sync / (double)NS_PER_S;
-    fs->timeout = ro ? MIN(sync_s, 3600.0) : MIN(sync_s, 1.0);
-    fs->absence = ro ? MIN(sync_s, 60.0) : MIN(sync_s, 1.0);
-    cleanup_free char *profile = path_join(c->o->cache_dir, "profile");
-    fs->sealed = profile_sealed(c->conf, c->stores, ro, profile, resume);
-
-    struct peers_conf rc = {.conf = c->conf, .stores = c->stores};
-    if (!(c->peers = peers_new(&rc, e)))
-        return err_wrap(e, "cache workers");
-    struct cache_conf cc = {.dir = blocks,
-        .tiers = c->conf->tiers,
-        .ntiers = c->conf->ntiers,
-        .mounts = c->conf->mounts,
-        .nmounts = c->conf->nmounts,
-        .source = {peers_fetch, c->peers},
-        .will_block = loop_will_block,
-        .drop_behind = !ro || !may_pass_through(c)};
-    if (file_mkdirs(blocks, 0700, e) || !(c->cache = cache_new(&cc, e)))
-        return err_wrap(e, "cache");
-    struct inodes_conf ic = {.path = c->index_path,
-        .resume = resume,
-        .dir_mode = fs->dir_mode,
-        .file_mode = fs->file_mode,
-        .uid = (uint32_t)choose(c->o->uid, c->handoff ? 0 : getuid()),
-        .gid = (uint32_t)choose(c->o->gid, c->handoff ? 0 : getgid())};
-    ic.identity = identity(c->conf, ic.uid, ic.gid);
-    ic.nmounts = (unsigned)c->conf->nmounts;
-    if (!(fs->inodes = inodes_open(&ic, &fresh, e)) || !(c->invalidator = invalidator_new(e)))
-        return -1;
-    struct tree_conf tc = {.conf = c->conf,
-        .inodes = fs->inodes,
-        .stores = c->stores,
-        .sync_ns = sync,
-        .changed = invalidator_add,
-        .will_block = loop_will_block,
-        .user = c->invalidator};
-    if (!(fs->tree = tree_new(&tc, e)))
-        return -1;
-    struct files_conf fc = {.inodes = fs->inodes,
-        .tree = fs->tree,
-        .cache = c->cache,
-        .conf = c->conf,
-        .stage_dir = c->stage_dir,
-        .on_first_read = tell_prefetchers,
-        .user = c};
-    if (make_backings(c, resume, e))
-        return -1;
-    fc.backings = c->backings;
-    if (!(c->sequential = sequential_prefetch_start(fs->inodes, fs->tree, c->cache, e)))
-        return -1;
-    if (!(c->directory = directory_prefetch_new(fs->inodes, fs->tree, c->cache, e)))
-        return -1;
-    if (!(fs->files = files_new(&fc, e))
-        || !(c->uploader = uploader_start(fs->files, c->stores, resume, e)))
-        return -1;
-    fs->hints = hints_new(fs->files, c->o->cache_dir);
-    fs->stalls = c->handoff ? stalls_new(handoff_client_caller, c->handoff)
-                            : stalls_new(own_caller, NULL);
-    status_data(
-        c->status, &(struct status_sources){c->cache, c->peers, fs->inodes, fs->hints, fs->stalls});
-    status_profile(c->status, fs->sealed, c->backings);
-    return 0;
-}
-
-static void save_init(void *user, const void *init, size_t len)
+static void on_init(void *user, const void *init, size_t len)
 {
     struct client *c = user;
     if (c->handoff) {
@@ -392,7 +216,7 @@ void client_log_to_file(const struct client_options *o)
 
 /* Otherwise the kernel asks for 128 KiB at a time. Needs root; without it reads are only smaller.
  */
-static void read_ahead(const char *mountpoint)
+static void raise_read_ahead(const char *mountpoint)
 {
     struct statx st;
     /* a question to ourselves */
@@ -405,14 +229,14 @@ static void read_ahead(const char *mountpoint)
         fprintf(f, "%d\n", READ_AHEAD_KB);
 }
 
-static void serving(void *user)
+static void on_serving(void *user)
 {
     struct client *c = user;
     status_serving(c->status, true);
     if (c->handoff)
         handoff_client_serving(c->handoff); /* the plugin does the same for its mounts */
     else
-        read_ahead(c->o->mountpoint);
+        raise_read_ahead(c->o->mountpoint);
     if (c->ready_fd >= 0) {
         if (write(c->ready_fd, "+", 1) != 1)
             log_debug("nobody waits for the mount");
@@ -423,7 +247,7 @@ static void serving(void *user)
     log_info("serving");
 }
 
-static void gone(void *user) { cache_cancel(((struct client *)user)->cache); }
+static void on_unmounted(void *user) { cache_cancel(((struct client *)user)->m.cache); }
 
 static unsigned stack_depth(const char *dir)
 {
@@ -437,14 +261,14 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
     struct session_conf sc = {.fd = fd,
         .init = init,
         .init_len = init_len,
-        .save_init = save_init,
-        .serving = serving,
-        .unmounted = gone,
+        .save_init = on_init,
+        .serving = on_serving,
+        .unmounted = on_unmounted,
         .user = c,
-        .stack_depth = c->backings ? stack_depth(c->o->cache_dir) : 0};
-    struct session *s = c->fs.session = session_new(&sc, &fs_ops, &c->fs, &e);
-    if (!s || invalidator_start(c->invalidator, fd, &e))
-        return fail(c, "StoreError", &e, CLIENT_BROKEN);
+        .stack_depth = c->m.backings ? stack_depth(c->o->cache_dir) : 0};
+    struct session *s = c->m.fs.session = session_new(&sc, &fs_ops, &c->m.fs, &e);
+    if (!s || invalidator_start(c->m.invalidator, fd, &e))
+        return client_fail(c, "StoreError", &e, CLIENT_BROKEN);
     running = s;
     mask_signals(SIG_UNBLOCK);
     int rc = stopping ? 0 : session_run(s, &e);
@@ -455,28 +279,9 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
     return rc ? CLIENT_BROKEN : CLIENT_DONE;
 }
 
-/* Threads end before what they use. Whatever could not be uploaded stays in staging for the next
- * process. */
 static void tear_down(struct client *c)
 {
-    bool unmounted = c->fs.session && session_unmounted(c->fs.session);
-    status_data(c->status, NULL);
-    status_profile(c->status, c->fs.sealed, NULL);
-    if (c->cache)
-        cache_cancel(c->cache);
-    hints_free(c->fs.hints);
-    uploader_stop(c->uploader);
-    sequential_prefetch_stop(c->sequential);
-    directory_prefetch_free(c->directory);
-    files_free(c->fs.files);
-    backings_free(c->backings); /* through the session or the node plugin */
-    invalidator_stop(c->invalidator);
-    session_free(c->fs.session);
-    tree_free(c->fs.tree);
-    stalls_free(c->fs.stalls);
-    cache_free(c->cache);
-    peers_free(c->peers);
-    inodes_close(c->fs.inodes, unmounted);
+    mounted_fs_tear_down(&c->m);
     handoff_client_stop(c->handoff);
     status_free(c->status);
     for (size_t i = 0; c->stores && i < c->conf->nmounts; i++)
@@ -484,7 +289,6 @@ static void tear_down(struct client *c)
     free(c->stores);
     conf_free(c->conf);
     free(c->stage_dir);
-    free(c->index_path);
     if (c->lock_fd >= 0) /* a thread that is stuck in a store may outlive us */
         close(c->lock_fd);
 }
@@ -494,15 +298,15 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     struct err e = ERR_INIT;
     struct keep_welcome w = {0};
     if (c->o->socket && !(c->handoff = handoff_client_start(c->o->socket, &e)))
-        return fail(c, "StoreError", &e, CLIENT_BROKEN);
+        return client_fail(c, "StoreError", &e, CLIENT_BROKEN);
     mask_signals(SIG_UNBLOCK);
     if (!(c->conf = load_conf(c->o->config, &e)))
-        return fail(c, "InvalidOption", &e, CLIENT_MISUSE);
+        return client_fail(c, "InvalidOption", &e, CLIENT_MISUSE);
     status_conf(c->status, c->conf);
     if (lock_dir(c, &e))
-        return fail(c, "CacheDiskFull", &e, CLIENT_BROKEN);
+        return client_fail(c, "CacheDiskFull", &e, CLIENT_BROKEN);
     if (make_stores(c, &e))
-        return fail(c, store_reason(&e), &e, CLIENT_MISUSE);
+        return client_fail(c, store_reason(&e), &e, CLIENT_MISUSE);
     /* Whoever takes a mount over serves at once: what is cached needs no store. */
     w.init_len = c->handoff ? 0 : atomic_load(&c->shared->init_len);
     if (w.init_len)
@@ -512,14 +316,17 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     if (w.init_len)
         status_ready(c->status);
     else if (wait_for_stores(c, &e))
-        return stopping ? CLIENT_DONE : fail(c, store_reason(&e), &e, CLIENT_BROKEN);
+        return stopping ? CLIENT_DONE : client_fail(c, store_reason(&e), &e, CLIENT_BROKEN);
     while (c->handoff && !stopping && (fuse_fd = handoff_client_wait(c->handoff, &w, NS_PER_S)) < 0)
         continue;
     mask_signals(SIG_BLOCK);
     if (stopping)
         return CLIENT_DONE;
-    if (build(c, w.init_len > 0, &e))
-        return fail(c, e.cls == ERR_EXHAUSTED ? "CacheDiskFull" : "StoreError", &e, CLIENT_BROKEN);
+    struct mounted_fs_conf mc = {
+        c->o, c->conf, c->stores, c->status, c->handoff, c->stage_dir, w.init_len > 0};
+    if (mounted_fs_build(&c->m, &mc, &e))
+        return client_fail(
+            c, e.cls == ERR_EXHAUSTED ? "CacheDiskFull" : "StoreError", &e, CLIENT_BROKEN);
     return run_session(c, fuse_fd, w.init, w.init_len);
 }
 
@@ -531,7 +338,6 @@ enum client_exit client_run(
     mask_signals(SIG_BLOCK);
     c.status = status_new();
     c.stage_dir = path_join(o->cache_dir, "stage");
-    c.index_path = path_join(o->cache_dir, "index");
     if (!o->http || *o->http)
         status_listen(c.status, o->http);
     enum client_exit rc = prepare_and_serve(&c, fuse_fd);
