@@ -20,12 +20,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define QUICK_NS      (100 * NS_PER_MS) /* a process that died sooner is not started again at once … */
-#define WAIT_FIRST_NS (10 * NS_PER_MS)
-#define WAIT_LAST_NS  (5 * NS_PER_S)
-/* how long the serving process may take to end before it is killed */
-#define END_NS     (20 * NS_PER_S)
-#define REMAINS_NS (2 * NS_PER_S) /* how long threads of one that has ended are waited for */
+/* a serving process that died sooner is started again after a pause */
+#define QUICK_DEATH_NS  (100 * NS_PER_MS)
+#define BACKOFF_MIN_NS  (10 * NS_PER_MS)
+#define BACKOFF_MAX_NS  (5 * NS_PER_S)
+#define KILL_AFTER_NS   (20 * NS_PER_S) /* it may take so long to end */
+#define STUCK_THREAD_NS (2 * NS_PER_S)  /* threads of one that has ended are waited for so long */
 
 struct supervisor {
     const struct client_options *o;
@@ -35,13 +35,13 @@ struct supervisor {
     pid_t child;
     bool stopping;
     int64_t kill_ns; /* monotonic; 0: not told to end */
-    /* monotonic; when the serving process was first seen to have ended, but for some threads; 0: it
-     * has not */
+    /* monotonic; when the serving process was first seen to have ended except for some threads; 0:
+     * it has not */
     int64_t ended_ns;
 };
 
 /* mount(2) for root, fusermount3 for others: libfuse knows both. */
-static int mount_it(struct supervisor *s)
+static int mount_fs(struct supervisor *s)
 {
     static const struct fuse_lowlevel_ops none;
     bool other = s->o->allow_other || geteuid() == 0;
@@ -61,7 +61,7 @@ static int mount_it(struct supervisor *s)
     return 0;
 }
 
-static void start(struct supervisor *s)
+static void start_serving(struct supervisor *s)
 {
     sigset_t none;
     s->child = fork();
@@ -84,12 +84,12 @@ static void start(struct supervisor *s)
     exit(client_run(s->o, s->shared, s->fuse_fd, s->ready_fd));
 }
 
-static void end(struct supervisor *s)
+static void begin_shutdown(struct supervisor *s)
 {
     s->stopping = true;
     if (s->kill_ns)
         return;
-    s->kill_ns = clock_mono_ns() + END_NS;
+    s->kill_ns = clock_mono_ns() + KILL_AFTER_NS;
     if (s->mount)
         /* lazily: the serving process ends when the last open file is closed */
         fuse_session_unmount(s->mount);
@@ -98,7 +98,7 @@ static void end(struct supervisor *s)
 }
 
 /* The next signal, or none for a while. */
-static int wait_signal(const sigset_t *set)
+static int next_signal(const sigset_t *set)
 {
     struct timespec tick = {1, 0};
     int sig = sigtimedwait(set, NULL, &tick);
@@ -106,7 +106,7 @@ static int wait_signal(const sigset_t *set)
 }
 
 /* Returns the status of the serving process once it has ended, else -1. */
-static int reap(struct supervisor *s)
+static int reap_serving(struct supervisor *s)
 {
     int status, mine = -1;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
@@ -118,7 +118,7 @@ static int reap(struct supervisor *s)
 /* A thread in a call to a file system that does not answer can be such that no signal ends it, and
  * until then the process is not reaped. Returns the status of a serving process that has ended by
  * itself, or was to end, but for such threads; else -1. */
-static int leave_behind(struct supervisor *s)
+static int abandon_stuck(struct supervisor *s)
 {
     cleanup_free char *file = xasprintf("/proc/%d/stat", s->child),
                       *text = file_read(file, 4096, NULL, NULL);
@@ -131,35 +131,35 @@ static int leave_behind(struct supervisor *s)
     int status = (int)strtol(code, NULL, 10);
     if (!s->ended_ns)
         s->ended_ns = clock_mono_ns();
-    if (clock_mono_ns() - s->ended_ns < REMAINS_NS || (WIFSIGNALED(status) && !s->stopping))
+    if (clock_mono_ns() - s->ended_ns < STUCK_THREAD_NS || (WIFSIGNALED(status) && !s->stopping))
         return -1;
     log_warn(
         "a thread of the serving process is left behind: it waits for a file system that does not answer");
     return status;
 }
 
-static int watch(struct supervisor *s, const sigset_t *set)
+static int keep_serving(struct supervisor *s, const sigset_t *set)
 {
-    int64_t wait = WAIT_FIRST_NS;
+    int64_t backoff = BACKOFF_MIN_NS;
     for (;;) {
         int64_t began = clock_mono_ns();
         int status = -1;
-        start(s);
+        start_serving(s);
         while (status < 0 && s->child > 0) {
-            int sig = wait_signal(set);
-            /* served: nobody looks at our stderr any more */
+            int sig = next_signal(set);
+            /* served: stderr has no reader any more */
             if (s->ready_fd >= 0 && atomic_load(&s->shared->init_len)) {
                 close(s->ready_fd);
                 s->ready_fd = -1;
                 client_log_to_file(s->o);
             }
             if (sig == SIGTERM || sig == SIGINT || sig == SIGHUP)
-                end(s);
+                begin_shutdown(s);
             if (s->kill_ns && clock_mono_ns() > s->kill_ns)
-                kill(s->child, clock_mono_ns() > s->kill_ns + END_NS ? SIGKILL : SIGTERM);
-            status = reap(s);
+                kill(s->child, clock_mono_ns() > s->kill_ns + KILL_AFTER_NS ? SIGKILL : SIGTERM);
+            status = reap_serving(s);
             if (status < 0)
-                status = leave_behind(s);
+                status = abandon_stuck(s);
         }
         bool crashed = s->child < 0 || WIFSIGNALED(status);
         if (!crashed && (s->stopping || s->mount || WEXITSTATUS(status) == CLIENT_MISUSE))
@@ -169,11 +169,11 @@ static int watch(struct supervisor *s, const sigset_t *set)
         if (crashed)
             log_kv(LOG_ERROR, "the serving process was killed; another one takes over", "signal",
                 s->child < 0 ? "none" : strsignal(WTERMSIG(status)), NULL);
-        if (clock_mono_ns() - began > QUICK_NS)
-            wait = WAIT_FIRST_NS;
+        if (clock_mono_ns() - began > QUICK_DEATH_NS)
+            backoff = BACKOFF_MIN_NS;
         else if (crashed || WEXITSTATUS(status) != CLIENT_DONE) {
-            clock_sleep_ns(wait);
-            wait = MIN(wait * 2, WAIT_LAST_NS);
+            clock_sleep_ns(backoff);
+            backoff = MIN(backoff * 2, BACKOFF_MAX_NS);
         }
     }
 }
@@ -224,11 +224,11 @@ int supervise_run(const struct client_options *o, bool daemonize)
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    if (!o->socket && mount_it(&s))
+    if (!o->socket && mount_fs(&s))
         return CLIENT_BROKEN;
-    int rc = watch(&s, &set);
+    int rc = keep_serving(&s, &set);
     if (s.mount) {
-        fuse_session_unmount(s.mount); /* does nothing if somebody else did */
+        fuse_session_unmount(s.mount); /* does nothing if it is unmounted already */
         fuse_session_destroy(s.mount);
     }
     munmap(s.shared, sizeof *s.shared);
