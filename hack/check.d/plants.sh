@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# plants.sh — for each rule of hack/check a function that breaks it in the current directory, a copy of the checkout, and prints
+# what the rule must say of it. Sourced by self_test.sh.
+
+SPDX='/* SPDX-License-Identifier: Apache-2.0 */'
+
+source_file() # PATH: a source from standard input, with a licence and an opening comment
+{
+    { printf '%s\n/* planted */\n' "$SPDX" && cat; } >"$1"
+}
+
+plant_owners_of_headers() { source_file fuse/cache/planted.c <<<'#include <curl/curl.h>' && echo fuse/cache/planted.c; }
+plant_rooms() { source_file fuse/store/planted.c <<<'#include "fuse/file/file.h"' && echo 'fuse/store/planted.c includes fuse/file/file.h'; }
+plant_private() { source_file fuse/file/planted.c <<<'#include "fuse/store/impl.h"' && echo 'fuse/file/planted.c includes fuse/store/impl.h'; }
+
+plant_circles()
+{
+    source_file lib/base/planted_a.c <<<'void planted_a(void) { planted_b(); }'
+    source_file lib/base/planted_b.c <<<'void planted_b(void) { planted_a(); }'
+    echo 'lib/base/planted_a.c -- in a circle of 2: calls planted_b.c:planted_b'
+}
+
+plant_externals()
+{
+    source_file lib/base/planted_a.c <<<'int planted;'
+    source_file fuse/store/planted_b.c <<<'void planted(void) {}'
+    echo 'planted -- fuse/store/planted_b.c lib/base/planted_a.c'
+}
+
+plant_types()
+{
+    source_file lib/base/planted_a.h <<<'struct planted { int x; };'
+    source_file fuse/store/planted_b.c <<<'enum planted { PLANTED };'
+    echo 'planted -- fuse/store/planted_b.c lib/base/planted_a.h'
+}
+
+plant_statics()
+{
+    source_file csi/planted_a.c <<<'static void planted(void) {}'
+    source_file fuse/store/planted_b.c <<<'static int planted(void) { return 0; }'
+    echo 'planted -- csi/planted_a.c fuse/store/planted_b.c'
+}
+
+plant_shell_outs() { source_file csi/planted.c <<<'int planted(void) { return system("ls"); }' && echo csi/planted.c:3; }
+plant_impure_plans() { echo 'static long planted(void) { return time(NULL); }' >>operator/tfjob/plan.c && echo 'return time(NULL)'; }
+plant_unsafe_functions() { source_file lib/base/planted.c <<<'void planted(char *s) { strcat(s, "x"); }' && echo lib/base/planted.c:3; }
+plant_typedefs_of_structs() { source_file lib/base/planted.h <<<'typedef struct planted planted_t;' && echo lib/base/planted.h:3; }
+plant_long_files() { seq 600 | source_file tests/unit/planted.c && echo 'tests/unit/planted.c -- 602 lines'; }
+plant_formatted() { source_file lib/base/planted.c <<<'int  planted ;' && echo lib/base/planted.c:3; }
+plant_tabs_and_trailing_blanks() { source_file lib/base/planted.c <<<'int planted; ' && echo lib/base/planted.c:3; }
+plant_licences() { echo '/* planted */' >fuse/store/planted.c && echo fuse/store/planted.c; }
+plant_openings() { printf '%s\n#include <stdio.h>\n' "$SPDX" >fuse/store/planted.c && echo fuse/store/planted.c; }
+plant_words() { source_file lib/base/planted.c <<<'int planted_ofile;' && echo 'lib/base/planted.c: ofile'; }
+plant_names_spelled_twice() { source_file lib/base/planted.c <<<'const char *planted = "millrace.dev/planted";' && echo lib/base/planted.c:3; }
+plant_known_rooms() { echo 'rooms: planted' >>hack/check.d/known.txt && echo 'planted -- is mended'; }
+plant_unfinished_words() { source_file lib/base/planted.c <<<'/* TO''DO */' && echo lib/base/planted.c:3; }
+plant_empty_assertions() { source_file tests/unit/planted.c <<<'void planted(void) { assert_true(1); }' && echo tests/unit/planted.c:3; }
+plant_blind_negations() { echo '! ps | grep -q planted' >>tests/e2e/lib.sh && echo 'grep -q planted'; }
+plant_crd_copies() { echo '# planted' >>"$(find crds -name '*.yaml' | head -n 1)" && echo 'differ'; }
+plant_big_crds() { seq -f '# planted %g' 30000 >crds/planted.yaml && echo crds/planted.yaml; }
+plant_helm_lint() { echo '{{ planted' >charts/millrace/templates/planted.yaml && echo planted.yaml; }
+plant_shell_lint() { printf '#!/bin/bash\n# planted\ncd $1\n' >hack/planted.sh && chmod +x hack/planted.sh && echo hack/planted.sh; }
+plant_python_syntax() { echo 'def planted(:' >tests/planted.py && echo planted.py; }
+plant_executables() { printf '#!/bin/bash\n' >hack/planted.sh && echo hack/planted.sh; }
+plant_readme_commands() { sed -i 's|hack/demo|planted|g' README.md && echo 'hack/demo'; }
+
+plant_commits()
+{
+    seq 30 >planted
+    git add planted
+    git commit -qm 'tree: plant'
+    echo 'tree: plant -- 30 lines change'
+}
