@@ -40,7 +40,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
     if (tree_lookup(fs->tree, dir, name, &n, &e) == 0) {
         let_it_ask(fs, &n);
         if (!(n.flags & INODE_DIR))
-            habit_looked(&fs->habit, dir);
+            readdirplus_auto_looked_up(&fs->readdirplus_auto, dir);
         ops_entry(req, &n);
         return;
     }

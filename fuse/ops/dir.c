@@ -92,7 +92,7 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
     struct reply r = {.req = req, .fs = fs, .plus = plus, .size = size, .cookie = (uint64_t)off};
     /* in the middle of a directory the kernel asks for attributes where its files are looked at */
     if (plus)
-        r.files = off || habit_listed(&fs->habit, ino);
+        r.files = off || readdirplus_auto_listed(&fs->readdirplus_auto, ino);
     r.buf = malloc(size);
     if (!r.buf)
         err_sys(&e, ENOMEM, "read a directory");

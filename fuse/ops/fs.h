@@ -30,7 +30,7 @@ struct fs {
     bool sealed;
     struct hints *hints;
     struct stalls *stalls;
-    struct habit habit; /* of those who list */
+    struct readdirplus_auto readdirplus_auto;
 };
 
 struct fuse_lowlevel_ops;
