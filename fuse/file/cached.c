@@ -19,3 +19,8 @@ struct cache_file *file_cached(
     struct cache_key key;
     return file_key(tree, n, path, &key, e) ? NULL : cache_open(cache, &key, e);
 }
+
+void cached_unpin(struct cache *cache, unsigned mount, const char *path)
+{
+    cache_unkeep(cache, &(struct cache_key){.mount = mount, .path = path});
+}

@@ -13,5 +13,7 @@ int file_key(struct tree *tree, const struct inode *n, char path[INODE_PATH_MAX]
 /* cache_close() it. */
 struct cache_file *file_cached(
     struct tree *tree, struct cache *cache, const struct inode *n, struct err *e);
+/* Whatever version of it is pinned. Before its name goes: it can only be unpinned by that. */
+void cached_unpin(struct cache *cache, unsigned mount, const char *path);
 
 #endif

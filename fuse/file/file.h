@@ -51,8 +51,11 @@ struct files_conf {
     struct cache *cache;
     const struct conf *conf;
     const char *stage_dir;
-    struct backings *backings; /* NULL: no passthrough */
-    unsigned max_idle;         /* closed files kept ready; 0: 1024 */
+    struct backings *backings;    /* NULL: no passthrough */
+    unsigned max_idle;            /* closed files kept ready; 0: 1024 */
+    uint32_t file_mode, dir_mode; /* permission bits of what is made here */
+    /* Called before what may take long. NULL: not wanted. */
+    void (*will_block)(void);
     /* A reader begins with this file: the prefetchers want to know. Called with the file's lock
      * held: must not block. NULL: not wanted. */
     void (*on_first_read)(void *user, const struct inode *n, struct cache_file *cf);

@@ -8,6 +8,7 @@
 #include "lib/base/mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 #define PASS_BYTES CACHE_BLOCK /* smaller files that can be written are not passed through */
 
@@ -40,12 +41,14 @@ static int32_t open_backing(struct file *f, const struct inode *n)
     return id;
 }
 
-int32_t files_reopen(struct files *fs, uint64_t ino)
+/* The short way for files that the kernel reads by itself: opens one again and returns its backing
+ * id, 0 if it has none; and counts a close of one, false if it is none. */
+static int32_t files_reopen(struct files *fs, uint64_t ino)
 {
     return files_config(fs)->backings ? backings_reopen(files_config(fs)->backings, ino) : 0;
 }
 
-bool files_reclosed(struct files *fs, uint64_t ino)
+static bool files_reclosed(struct files *fs, uint64_t ino)
 {
     struct inode n;
     if (!files_config(fs)->backings || inodes_get(files_config(fs)->inodes, ino, &n)
@@ -116,7 +119,50 @@ void file_closed(struct file *f)
         if (b)
             backings_idle(b, &was);
         atomic_store(&f->preserved, false);
-        upload_finish(f);
+        file_finish(f);
     }
     pthread_mutex_unlock(&f->state_lock);
+}
+
+int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    bool write = (flags & O_ACCMODE) != O_RDONLY;
+    struct inode n;
+    *backing = 0;
+    if (tree_refresh(c->tree, ino, &n, e))
+        return -1;
+    if (write && !tree_writable(c->tree, n.mount))
+        return err_sys(e, EROFS, "open for writing");
+    if (write && c->will_block)
+        c->will_block();
+    if (!write && (*backing = files_reopen(fs, ino)))
+        return 0;
+    struct file *f = files_get(fs, ino, e);
+    if (!f)
+        return -1;
+    int rc = file_open(f, write, write && (flags & O_TRUNC), backing, e);
+    files_put(f);
+    return rc;
+}
+
+void files_close(struct files *fs, uint64_t ino, bool written, bool resent)
+{
+    struct err e = ERR_INIT;
+    /* It may have been counted off already. Once too few is a file that stays as it is until the
+     * next mount; once too many would be one that is thought closed, and is served in another way
+     * than those who have it open: the kernel fails such opens. */
+    if (!written && (resent || files_reclosed(fs, ino)))
+        return;
+    if (written && files_config(fs)->will_block)
+        files_config(fs)->will_block();
+    struct file *f = files_get(fs, ino, &e);
+    if (!f)
+        return;
+    /* Written through a mapping after the last close(2): there is no caller to tell of an error,
+     * the uploader goes on trying. */
+    if (written && file_is_dirty(f) && !atomic_load(&f->retry_ns))
+        file_upload(f, &e);
+    file_closed(f);
+    files_put(f);
 }

@@ -6,10 +6,11 @@
 
 #include "fuse/file/file.h"
 
-/* The short way for files that the kernel reads by itself: opens one again and returns its backing
- * id, 0 if it has none; and counts a close of one, false if it is none. */
-int32_t files_reopen(struct files *fs, uint64_t ino);
-bool files_reclosed(struct files *fs, uint64_t ino);
+/* open(2) of an inode: flags may have O_ACCMODE, O_TRUNC. The open is counted. EROFS. */
+int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, struct err *e);
+/* The close of one, and its upload if it was written. resent: it may have been counted already. */
+void files_close(struct files *fs, uint64_t ino, bool written, bool resent);
+
 /* Decides how this open is served. *backing: passthrough id or 0. ESTALE: the inode is gone, or for
  * its readers only: look the name up again. Counts the open; file_closed() counts it off again. */
 int file_open(struct file *f, bool write, bool truncate, int32_t *backing, struct err *e);

@@ -145,3 +145,14 @@ int file_drop(struct file *f, uint64_t *freed, struct err *e)
     pthread_rwlock_unlock(&f->data_lock);
     return rc;
 }
+
+int files_unpin(struct files *fs, uint64_t ino, struct err *e)
+{
+    char path[INODE_PATH_MAX];
+    struct store *store;
+    unsigned mount;
+    if (tree_where(files_config(fs)->tree, ino, &store, &mount, path, e))
+        return -1;
+    cached_unpin(files_config(fs)->cache, mount, path);
+    return 0;
+}

@@ -19,6 +19,8 @@ int file_pin(struct file *f, uint64_t off, uint64_t len, struct err *e);
 /* Drops what is cached of it, *freed bytes; nothing if it is pinned or staged. ESTALE: it was
  * removed, and must still be readable. */
 int file_drop(struct file *f, uint64_t *freed, struct err *e);
+/* Whatever version of it is pinned. */
+int files_unpin(struct files *fs, uint64_t ino, struct err *e);
 struct file_cache_state {
     uint64_t cached; /* bytes of the range; 0 if it is staged */
     bool pinned, staged;

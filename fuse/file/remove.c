@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/remove.h"
 
+#include "fuse/file/cached.h"
 #include "fuse/file/read.h"
+#include "fuse/file/upload.h"
+#include "lib/base/log.h"
+
+#include <errno.h>
 
 /* All of it, before the store has it no more. */
 int file_preserve(struct file *f, unsigned own, struct err *e)
@@ -19,4 +24,96 @@ int file_preserve(struct file *f, unsigned own, struct err *e)
     if (rc == 0)
         atomic_store(&f->preserved, true);
     return rc;
+}
+
+/* f->state_lock is held: no upload is under way. */
+static int unlink_locked(struct file *f, struct err *e)
+{
+    const struct files_conf *c = file_conf(f);
+    struct inode n;
+    struct store *store;
+    unsigned mount;
+    char path[INODE_PATH_MAX];
+    struct err lost = ERR_INIT;
+    if (inodes_get(c->inodes, f->ino, &n) || tree_where(c->tree, f->ino, &store, &mount, path, e))
+        return err_wrap(e, "unlink");
+    if (file_preserve(f, 0, &lost))
+        log_kv(LOG_WARN, "a file is removed while it is open, and could not be read before", "path",
+            path, "error", lost.msg, NULL);
+    if (!(n.flags & INODE_LOCAL) && store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
+        return -1;
+    cached_unpin(c->cache, mount, path);
+    /* keeps the record until its staging file is dealt with */
+    inodes_opened(c->inodes, f->ino, 1);
+    inodes_remove(c->inodes, f->ino);
+    inodes_opened(c->inodes, f->ino, -1);
+    file_discard(f);
+    return 0;
+}
+
+static int unlink_name(struct files *fs, uint64_t dir, const char *name, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    struct inode n;
+    if (tree_lookup(c->tree, dir, name, &n, e))
+        return -1;
+    if (n.flags & INODE_DIR)
+        return err_sys(e, EISDIR, "unlink %s", name);
+    if (!tree_writable(c->tree, n.mount))
+        return err_sys(e, EROFS, "unlink %s", name);
+    struct file *f = files_get(fs, n.ino, e);
+    if (!f)
+        return -1;
+    pthread_mutex_lock(&f->state_lock);
+    int rc = unlink_locked(f, e);
+    pthread_mutex_unlock(&f->state_lock);
+    files_put(f);
+    return rc;
+}
+
+int files_unlink(struct files *fs, uint64_t dir, const char *name, bool resent, struct err *e)
+{
+    int rc = unlink_name(fs, dir, name, e);
+    return rc && resent && err_errno(e) == ENOENT ? 0 : rc;
+}
+
+static int require_empty(const struct files_conf *c, const struct inode *d, struct err *e)
+{
+    struct inode now;
+    if (d->flags & (INODE_MOUNT | INODE_MOUNTPOINT_DIR))
+        return err_sys(e, EBUSY, "a mount is here");
+    if (tree_fill_all(c->tree, d->ino, e) && e->cls != ERR_NOTFOUND)
+        return -1;
+    if (inodes_get(c->inodes, d->ino, &now))
+        return err_sys(e, ESTALE, "directory");
+    return now.nchildren ? err_sys(e, ENOTEMPTY, "directory") : 0;
+}
+
+int files_remove_dir(struct files *fs, const struct inode *n, const char *name, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    struct store *store;
+    unsigned mount;
+    char path[INODE_PATH_MAX];
+    if (!(n->flags & INODE_DIR))
+        return err_sys(e, ENOTDIR, "rmdir %s", name);
+    if (!tree_writable(c->tree, n->mount))
+        return err_sys(e, EROFS, "rmdir %s", name);
+    if (require_empty(c, n, e) || tree_where(c->tree, n->ino, &store, &mount, path, e))
+        return err_wrap(e, "rmdir %s", name);
+    if (store_rmdir(store, path, e) && e->cls != ERR_NOTFOUND) {
+        inodes_unlist(c->inodes, n->ino);
+        return -1;
+    }
+    inodes_remove(c->inodes, n->ino);
+    return 0;
+}
+
+int files_rmdir(struct files *fs, uint64_t dir, const char *name, bool resent, struct err *e)
+{
+    struct inode n;
+    int rc = tree_lookup(files_config(fs)->tree, dir, name, &n, e);
+    if (rc == 0)
+        rc = files_remove_dir(fs, &n, name, e);
+    return rc && resent && err_errno(e) == ENOENT ? 0 : rc;
 }

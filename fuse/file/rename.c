@@ -1,11 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/rename.h"
 
+#include "fuse/file/cached.h"
+#include "fuse/file/open.h"
 #include "fuse/file/read.h"
+#include "fuse/file/remove.h"
+#include "fuse/file/stage.h"
+#include "fuse/file/upload.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
-void file_attach_for_rename(struct file *f)
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1u
+#endif
+
+/* Both ends of a rename. */
+struct rename_job {
+    struct files *fs;
+    const struct files_conf *c;
+    const struct rename_request *r;
+    struct store *store;
+    unsigned mount;
+    char from[INODE_PATH_MAX], to[INODE_PATH_MAX];
+    struct inode n, target; /* .ino 0: nothing is there */
+};
+
+/* In the store. A request that is sent again may find that the process before us had come that far.
+ */
+static int rename_stored(struct rename_job *m, const char *from, const char *to,
+    const struct inode *n, struct store_stat *st, struct err *e)
+{
+    if (store_rename(m->store, from, to, st, e) == 0)
+        return 0;
+    struct err none = ERR_INIT;
+    if (e->cls != ERR_NOTFOUND || !m->r->resent || store_stat_path(m->store, to, st, &none)
+        || st->is_dir != !!(n->flags & INODE_DIR)
+        || (!st->is_dir && st->size != n->size && !(n->flags & INODE_STAGED)))
+        return -1;
+    return 0;
+}
+
+/* -- files ----------------------------------------------------------------------------------- */
+
+/* So that rename_cached() has what to move. */
+static void attach_for_rename(struct file *f)
 {
     struct err e = ERR_INIT;
     pthread_rwlock_wrlock(&f->data_lock);
@@ -14,27 +58,303 @@ void file_attach_for_rename(struct file *f)
     pthread_rwlock_unlock(&f->data_lock);
 }
 
-void file_renamed(struct file *f)
+/* The inode's path or version changed: what is cached under the old one is cached under the new one
+ * now. f->state_lock is held. */
+static void rename_cached(struct file *f)
 {
+    const struct files_conf *c = file_conf(f);
     struct err e = ERR_INIT;
     struct inode n;
-    if (inodes_get(file_conf(f)->inodes, f->ino, &n))
+    char path[INODE_PATH_MAX];
+    struct cache_key key;
+    if (inodes_get(c->inodes, f->ino, &n))
         return;
     pthread_rwlock_wrlock(&f->data_lock);
     if (f->cf) {
-        struct cache_file *old = f->cf;
+        cleanup_fd int fd = cache_complete_fd(f->cf);
+        if (fd >= 0 && file_key(c->tree, &n, path, &key, &e) == 0
+            && cache_adopt(c->cache, &key, fd, &e))
+            log_kv(
+                LOG_DEBUG, "a renamed file leaves the cache", "path", path, "error", e.msg, NULL);
+        cache_close(f->cf);
         f->cf = NULL;
-        cleanup_fd int fd = cache_complete_fd(old);
-        char path[INODE_PATH_MAX];
-        struct store *store;
-        unsigned mount;
-        if (fd >= 0 && tree_where(file_conf(f)->tree, f->ino, &store, &mount, path, &e) == 0) {
-            struct cache_key key = {mount, path, n.version, n.size};
-            if (cache_adopt(file_conf(f)->cache, &key, fd, &e))
-                log_kv(LOG_DEBUG, "a renamed file leaves the cache", "path", path, "error", e.msg,
-                    NULL);
-        }
-        cache_close(old);
     }
     pthread_rwlock_unlock(&f->data_lock);
+}
+
+/* Locks of f and (if any) of g, in the order of inodes. */
+static void lock_both(struct file *f, struct file *g)
+{
+    if (g && g->ino < f->ino) {
+        pthread_mutex_lock(&g->state_lock);
+        pthread_mutex_lock(&f->state_lock);
+        return;
+    }
+    pthread_mutex_lock(&f->state_lock);
+    if (g)
+        pthread_mutex_lock(&g->state_lock);
+}
+
+static bool has_name(const struct files_conf *c, uint64_t ino)
+{
+    struct inode n;
+    return inodes_get(c->inodes, ino, &n) == 0 && !(n.flags & INODE_UNLINKED);
+}
+
+/* What has another version after its rename, by what the store says of it. */
+static void set_version(struct rename_job *m, const struct store_stat *st)
+{
+    struct inode set = {
+        .mtime_ns = st->mtime_ns, .synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
+    snprintf(set.version, sizeof set.version, "%s", st->version);
+    bool keep_time = (m->n.flags & (INODE_ATTR | INODE_DIRTY)) || !st->mtime_ns;
+    inodes_set(m->c->inodes, m->n.ino,
+        INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0, 0);
+}
+
+/* The state_locks of f and (if any) g, which has the new name so far, are held. */
+static int rename_file_locked(struct rename_job *m, struct file *f, struct file *g, struct err *e)
+{
+    struct inodes *ix = m->c->inodes;
+    struct store_stat st = {0};
+    struct err lost = ERR_INIT;
+    /* An upload may have ended meanwhile, or a writer have got another inode. */
+    if (inodes_get(ix, m->n.ino, &m->n) || (m->n.flags & INODE_UNLINKED)
+        || (g && !has_name(m->c, g->ino)))
+        return err_sys(e, ESTALE, "rename");
+    /* What is only here may take a free name without the store; what the store has under that name
+     * can only be replaced there. */
+    if ((m->n.flags & INODE_LOCAL) && m->target.ino && !(m->target.flags & INODE_LOCAL)
+        && (file_upload_locked(f, e) || inodes_get(ix, m->n.ino, &m->n)))
+        return -1;
+    bool local = m->n.flags & INODE_LOCAL;
+    if (g && file_preserve(g, 1, &lost))
+        log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before",
+            "path", m->to, "error", lost.msg, NULL);
+    if (!local && rename_stored(m, m->from, m->to, &m->n, &st, e))
+        return -1;
+    cached_unpin(m->c->cache, m->mount, m->from);
+    cached_unpin(m->c->cache, m->mount, m->to);
+    if (inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e))
+        return -1;
+    if (g)
+        file_discard(g);
+    if (!local)
+        set_version(m, &st);
+    stage_repath(f);
+    if (!local)
+        rename_cached(f);
+    return 0;
+}
+
+static int rename_file(struct rename_job *m, struct err *e)
+{
+    struct file *f = files_get(m->fs, m->n.ino, e);
+    struct file *g = f && m->target.ino ? files_get(m->fs, m->target.ino, e) : NULL;
+    int rc = -1;
+    if (f && (g || !m->target.ino)) {
+        if (g) /* its record stays until file_discard() has seen it */
+            inodes_opened(m->c->inodes, g->ino, 1);
+        attach_for_rename(f);
+        lock_both(f, g);
+        rc = rename_file_locked(m, f, g, e);
+        if (g)
+            pthread_mutex_unlock(&g->state_lock);
+        pthread_mutex_unlock(&f->state_lock);
+        if (g)
+            file_closed(g);
+    }
+    if (g)
+        files_put(g);
+    if (f)
+        files_put(f);
+    return rc;
+}
+
+/* -- directories ----------------------------------------------------------------------------- */
+
+struct name_list {
+    struct inode *list;
+    char (*name)[INODE_NAME_MAX + 1];
+    size_t n, cap;
+    bool failed;
+};
+
+static int collect_name(void *user, const char *name, const struct inode *child, uint64_t cookie)
+{
+    (void)cookie;
+    struct name_list *s = user;
+    if (s->n == s->cap) {
+        size_t cap = s->cap ? s->cap * 2 : 64;
+        struct inode *list = realloc(s->list, cap * sizeof *list);
+        if (list)
+            s->list = list;
+        void *text = realloc(s->name, cap * sizeof *s->name);
+        if (text)
+            s->name = text;
+        if (!list || !text) {
+            s->failed = true;
+            return 1;
+        }
+        s->cap = cap;
+    }
+    s->list[s->n] = *child;
+    memcpy(s->name[s->n++], name, strlen(name) + 1);
+    return 0;
+}
+
+static int rename_tree(
+    struct rename_job *m, uint64_t dir, const char *from, const char *to, struct err *e);
+
+/* One of the names in a directory that is renamed by parts. */
+static int rename_child(
+    struct rename_job *m, const struct inode *n, const char *from, const char *to, struct err *e)
+{
+    struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
+    struct store_stat st = {0};
+    if (n->flags & INODE_DIR)
+        return rename_tree(m, n->ino, from, to, e);
+    if (n->flags & INODE_LOCAL)
+        return 0;
+    if (rename_stored(m, from, to, n, &st, e))
+        return -1;
+    snprintf(set.version, sizeof set.version, "%s", st.version);
+    inodes_set(m->c->inodes, n->ino, INODES_VERSION | INODES_SYNCED, &set, 0, 0);
+    return 0;
+}
+
+/* For stores that cannot rename a directory: everything in it, one by one. The new one is made
+ * first, the old one removed last; if it fails in the middle, both are there and nothing is lost.
+ * Depth is bounded by the length of a path. */
+static int rename_tree(
+    struct rename_job *m, uint64_t dir, const char *from, const char *to, struct err *e)
+{
+    struct name_list s = {0};
+    int rc = tree_fill_all(m->c->tree, dir, e) && e->cls != ERR_NOTFOUND ? -1 : 0;
+    if (rc == 0 && store_mkdir(m->store, to, e) && e->cls != ERR_EXISTS)
+        rc = -1;
+    if (rc == 0)
+        inodes_children(m->c->inodes, dir, 0, false, collect_name, &s);
+    if (s.failed)
+        rc = err_sys(e, ENOMEM, "move %s", from);
+    for (size_t i = 0; i < s.n && rc == 0; i++) {
+        cleanup_free char *a = xasprintf("%s/%s", from, s.name[i]),
+                          *b = xasprintf("%s/%s", to, s.name[i]);
+        rc = rename_child(m, &s.list[i], a, b, e);
+    }
+    free(s.list);
+    free(s.name);
+    if (rc == 0 && store_rmdir(m->store, from, e) && e->cls != ERR_NOTFOUND)
+        rc = -1;
+    if (rc)
+        inodes_unlist(m->c->inodes, dir);
+    return rc;
+}
+
+/* files.rename_lock is held exclusively: no upload goes to a path that is about to end. */
+static int rename_dir_locked(struct rename_job *m, struct err *e)
+{
+    struct store_stat st = {0};
+    if (m->n.flags & (INODE_MOUNT | INODE_MOUNTPOINT_DIR))
+        return err_sys(e, EBUSY, "rename of a mount");
+    if (m->target.ino && files_remove_dir(m->fs, &m->target, m->r->newname, e))
+        return -1;
+    if (store_caps(m->store) & STORE_CAP_RENAME_DIR) {
+        if (rename_stored(m, m->from, m->to, &m->n, &st, e))
+            return -1;
+    } else if (rename_tree(m, m->n.ino, m->from, m->to, e)) {
+        inodes_unlist(m->c->inodes, m->r->newdir);
+        return -1;
+    }
+    return inodes_rename(m->c->inodes, m->n.ino, m->r->newdir, m->r->newname, e);
+}
+
+/* What is open below a directory that was renamed. */
+static void repath(void *user, struct file *f)
+{
+    const struct rename_job *m = user;
+    if (!inodes_below(m->c->inodes, f->ino, m->n.ino))
+        return;
+    pthread_mutex_lock(&f->state_lock);
+    stage_repath(f);
+    rename_cached(f);
+    pthread_mutex_unlock(&f->state_lock);
+}
+
+static int rename_dir(struct rename_job *m, struct err *e)
+{
+    pthread_rwlock_wrlock(files_rename_lock(m->fs));
+    int rc = rename_dir_locked(m, e);
+    pthread_rwlock_unlock(files_rename_lock(m->fs));
+    if (rc == 0)
+        files_each(m->fs, repath, m);
+    return rc;
+}
+
+/* -- both ------------------------------------------------------------------------------------ */
+
+/* Finds both ends and whether the one may become the other. *same: there is nothing to do. */
+static int find_ends(struct rename_job *m, bool *same, struct err *e)
+{
+    const struct rename_request *r = m->r;
+    struct store *to_store;
+    unsigned to_mount;
+    struct err none = ERR_INIT;
+    if (r->flags & ~RENAME_NOREPLACE)
+        return err_sys(e, EINVAL, "exchange of two names");
+    if (tree_lookup(m->c->tree, r->dir, r->name, &m->n, e))
+        return -1;
+    if (!tree_writable(m->c->tree, m->n.mount))
+        return err_sys(e, EROFS, "rename %s", r->name);
+    bool target = tree_lookup(m->c->tree, r->newdir, r->newname, &m->target, &none) == 0;
+    if (!target && none.cls != ERR_NOTFOUND) {
+        *e = none;
+        return -1;
+    }
+    if (!target)
+        m->target.ino = 0;
+    if ((*same = target && m->target.ino == m->n.ino))
+        return 0;
+    if (target && (r->flags & RENAME_NOREPLACE))
+        return err_sys(e, EEXIST, "rename to %s", r->newname);
+    if (tree_where(m->c->tree, m->n.ino, &m->store, &m->mount, m->from, e)
+        || tree_where_child(m->c->tree, r->newdir, r->newname, &to_store, &to_mount, m->to, e))
+        return -1;
+    if (to_mount != m->mount)
+        return err_sys(e, EXDEV, "rename %s to another mount", r->name);
+    if (target && ((m->n.flags ^ m->target.flags) & INODE_DIR))
+        return err_sys(
+            e, m->n.flags & INODE_DIR ? ENOTDIR : EISDIR, "rename %s to %s", r->name, r->newname);
+    return 0;
+}
+
+/* The old name is gone: did the process before us do it? It may have come as far as the store, and
+ * not have told the index. */
+static bool was_renamed(struct rename_job *m)
+{
+    static const struct inode unknown; /* never looked at */
+    const struct rename_request *r = m->r;
+    struct inode n;
+    struct err e = ERR_INIT;
+    if (!r->resent)
+        return false;
+    if (inodes_find(m->c->inodes, r->newdir, r->newname, &n)) {
+        if (n.flags & (INODE_DIR | INODE_LOCAL | INODE_STAGED))
+            return true;
+        inodes_set(m->c->inodes, n.ino, INODES_SYNCED, &unknown, 0, 0);
+    }
+    return tree_lookup(m->c->tree, r->newdir, r->newname, &n, &e) == 0;
+}
+
+int files_rename(struct files *fs, const struct rename_request *r, struct err *e)
+{
+    cleanup_free struct rename_job *m = malloc(sizeof *m);
+    bool same = false;
+    if (!m)
+        return err_sys(e, ENOMEM, "rename");
+    *m = (struct rename_job){.fs = fs, .c = files_config(fs), .r = r};
+    int rc = find_ends(m, &same, e);
+    if (rc == 0 && !same)
+        rc = m->n.flags & INODE_DIR ? rename_dir(m, e) : rename_file(m, e);
+    return rc && err_errno(e) == ENOENT && was_renamed(m) ? 0 : rc;
 }

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rename — files under another path. */
+/* rename — files and directories under another name. The store is changed first, the index after
+ * it: what fails in the store has not happened. */
 #ifndef MILLRACE_FUSE_FILE_RENAME_H
 #define MILLRACE_FUSE_FILE_RENAME_H
 
 #include "fuse/file/file.h"
 
-/* Before a rename, so that file_renamed() has what to move. */
-void file_attach_for_rename(struct file *f);
-/* The inode's path or version changed: what is cached under the old one is cached under the new one
- * now. */
-void file_renamed(struct file *f);
+struct rename_request {
+    uint64_t dir;
+    const char *name;
+    uint64_t newdir;
+    const char *newname;
+    unsigned flags; /* RENAME_NOREPLACE; others: EINVAL */
+    bool resent;    /* a process before this one may have done it already: that is success */
+};
+int files_rename(struct files *fs, const struct rename_request *r, struct err *e);
 
 #endif

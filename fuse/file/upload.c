@@ -114,7 +114,16 @@ int file_upload(struct file *f, struct err *e)
     return rc;
 }
 
-void upload_finish(struct file *f)
+int files_upload(struct files *fs, uint64_t ino, struct err *e)
+{
+    struct file *f = files_get(fs, ino, e);
+    int rc = f ? file_upload(f, e) : -1;
+    if (f)
+        files_put(f);
+    return rc;
+}
+
+void file_finish(struct file *f)
 {
     const struct files_conf *c = file_conf(f);
     struct inode n;
@@ -150,11 +159,11 @@ void upload_finish(struct file *f)
     pthread_rwlock_unlock(&f->data_lock);
 }
 
-void upload_discard(struct file *f)
+void file_discard(struct file *f)
 {
     forget_changes(f);
     stage_remove_sidecar(f);
-    upload_finish(f);
+    file_finish(f);
 }
 
 void upload_count_pending(uint64_t n) { atomic_store(&stats.pending, n); }

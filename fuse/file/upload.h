@@ -11,11 +11,12 @@
  * store's. */
 int file_upload(struct file *f, struct err *e);
 int file_upload_locked(struct file *f, struct err *e); /* f->state_lock is held */
+int files_upload(struct files *fs, uint64_t ino, struct err *e);
 /* The last open is gone: content that the store has goes from staging into the cache.
  * f->state_lock is held. */
-void upload_finish(struct file *f);
+void file_finish(struct file *f);
 /* It was removed: never upload. f->state_lock is held. */
-void upload_discard(struct file *f);
+void file_discard(struct file *f);
 
 struct upload_stats {
     uint64_t bytes, files, failed; /* uploaded; failed attempts */

@@ -64,7 +64,7 @@ static void visit(void *user, struct file *f)
     pthread_mutex_lock(&f->state_lock);
     if (file_upload_locked(f, &e) == 0) {
         w->pending--;
-        upload_finish(f);
+        file_finish(f);
     }
     pthread_mutex_unlock(&f->state_lock);
 }

@@ -2,6 +2,7 @@
 /* Requests about names that are looked up, attributes and the file system. */
 #include "fuse/ops/ops.h"
 
+#include "fuse/file/setattr.h"
 #include "fuse/session/loop.h"
 #include "lib/base/clock.h"
 
@@ -86,42 +87,30 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 static int64_t ns_of(const struct timespec *ts) { return ts->tv_sec * NS_PER_S + ts->tv_nsec; }
 
+/* Which attributes a request sets, and to what. */
+static unsigned wanted_attr(const struct stat *attr, int to_set, struct inode *to)
+{
+    *to = (struct inode){.size = (uint64_t)attr->st_size,
+        .mode = attr->st_mode,
+        .uid = to_set & FUSE_SET_ATTR_UID ? attr->st_uid : SETATTR_KEEP,
+        .gid = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : SETATTR_KEEP,
+        .mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ? clock_real_ns() : ns_of(&attr->st_mtim)};
+    return (to_set & FUSE_SET_ATTR_SIZE ? INODES_SIZE : 0)
+        | (to_set & FUSE_SET_ATTR_MODE ? INODES_MODE : 0)
+        | (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) ? INODES_OWNER : 0)
+        | (to_set & FUSE_SET_ATTR_MTIME ? INODES_MTIME : 0);
+}
+
 void op_setattr(
     fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
 {
     struct fs *fs = ops_fs(req);
-    struct inode n, set = {0};
+    struct inode n, to;
     struct stat st;
     struct err e = ERR_INIT;
-    unsigned fields = 0;
-    if (inodes_get(fs->inodes, ino, &n)) {
-        fuse_reply_err(req, ESTALE);
-        return;
-    }
-    if (ops_may_change(fs, &n)) {
-        fuse_reply_err(req, EROFS);
-        return;
-    }
-    if ((to_set & FUSE_SET_ATTR_SIZE)
-        && ops_resize(fs, ino, (uint64_t)attr->st_size, fi != NULL, &e)) {
-        ops_fail(req, ino, "truncate", &e);
-        return;
-    }
-    if (to_set & FUSE_SET_ATTR_MODE)
-        fields |= INODES_MODE, set.mode = attr->st_mode;
-    if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) {
-        fields |= INODES_OWNER;
-        set.uid = to_set & FUSE_SET_ATTR_UID ? attr->st_uid : n.uid;
-        set.gid = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : n.gid;
-    }
-    if (to_set & FUSE_SET_ATTR_MTIME)
-        fields |= INODES_MTIME,
-            set.mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ? clock_real_ns()
-                                                            : ns_of(&attr->st_mtim);
-    if (fields)
-        inodes_set(fs->inodes, ino, fields, &set, INODE_ATTR, 0);
-    if (inodes_get(fs->inodes, ino, &n)) {
-        fuse_reply_err(req, ESTALE);
+    unsigned fields = wanted_attr(attr, to_set, &to);
+    if (files_setattr(fs->files, ino, fields, &to, fi != NULL, &n, &e)) {
+        ops_fail(req, ino, "setattr", &e);
         return;
     }
     ops_attr(fs, &n, &st);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fs — the mounted filesystem: what every FUSE request is answered from. ops*.c alone speak
- * libfuse. */
+/* fs — the mounted filesystem: what every FUSE request is answered from. Known to ops/ and process/
+ * only. */
 #ifndef MILLRACE_FUSE_OPS_FS_H
 #define MILLRACE_FUSE_OPS_FS_H
 
@@ -23,9 +23,8 @@ struct fs {
     struct files *files;
     struct session *session;
     struct status *status;
-    uint32_t file_mode, dir_mode; /* permission bits of new files and directories */
-    double timeout;               /* seconds the kernel may believe names and attributes */
-    double absence;               /* … and that a name is absent */
+    double timeout; /* seconds the kernel may believe names and attributes */
+    double absence; /* … and that a name is absent */
     /* the kernel opens files and directories without asking, see profile.h */
     bool sealed;
     struct hints *hints;

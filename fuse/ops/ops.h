@@ -5,6 +5,7 @@
 #define MILLRACE_FUSE_OPS_OPS_H
 
 #define FUSE_USE_VERSION 314
+#include "fuse/file/create.h"
 #include "fuse/ops/fs.h"
 
 #include <fuse3/fuse_lowlevel.h>
@@ -17,8 +18,10 @@ void ops_attr(const struct fs *fs, const struct inode *n, struct stat *st);
 /* answers with a name's inode, counted as known to the kernel */
 void ops_entry(fuse_req_t req, const struct inode *n);
 void ops_fill_entry(struct fs *fs, const struct inode *n, struct fuse_entry_param *p);
-/* 0, or the errno why nothing may be changed in this directory. */
-int ops_may_change(struct fs *fs, const struct inode *dir);
+/* rc 0: success without anything to tell; else why not */
+void ops_done(fuse_req_t req, uint64_t ino, const char *what, int rc, const struct err *e);
+/* what a caller wants to make */
+struct new_name ops_new_name(fuse_req_t req, uint64_t dir, const char *name, mode_t mode);
 
 void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name);
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
@@ -48,8 +51,6 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-/* truncate(2), ftruncate(2) if open */
-int ops_resize(struct fs *fs, uint64_t ino, uint64_t size, bool open, struct err *e);
 
 void op_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode);
 void op_unlink(fuse_req_t req, fuse_ino_t dir, const char *name);

@@ -32,18 +32,7 @@ int pin_check(const struct pin_msg *m, bool dir, struct err *e)
     return 0;
 }
 
-static int clear(struct fs *fs, const struct inode *n, struct err *e)
-{
-    char path[INODE_PATH_MAX];
-    struct store *store;
-    unsigned mount;
-    if (tree_where(fs->tree, n->ino, &store, &mount, path, e))
-        return -1;
-    cache_unkeep(files_config(fs->files)->cache, &(struct cache_key){.mount = mount, .path = path});
-    return 0;
-}
-
-static int on_file(struct fs *fs, const struct inode *n, struct pin_msg *m, struct err *e)
+static int pin_file(struct fs *fs, const struct inode *n, struct pin_msg *m, struct err *e)
 {
     struct file *f = files_get(fs->files, n->ino, e);
     if (!f)
@@ -59,7 +48,7 @@ static int on_file(struct fs *fs, const struct inode *n, struct pin_msg *m, stru
         rc = file_pin(f, m->off, m->len, e);
         break;
     case PIN_CLEAR:
-        rc = clear(fs, n, e);
+        rc = files_unpin(fs->files, n->ino, e);
         break;
     case PIN_FREE:
         rc = file_drop(f, &freed, e);
@@ -94,7 +83,7 @@ int pin_do(struct fs *fs, uint64_t *ino, bool dir, struct pin_msg *m, struct err
                                                    : 0)
             return -1;
         *ino = n.ino;
-        if (on_file(fs, &n, m, e))
+        if (pin_file(fs, &n, m, e))
             return -1;
     }
     cache_stats(cache, &c);

@@ -2,6 +2,7 @@
 /* How requests are answered: errors, attributes, entries. */
 #include "fuse/ops/ops.h"
 
+#include "fuse/session/session.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 
@@ -77,7 +78,21 @@ void ops_entry(fuse_req_t req, const struct inode *n)
         inodes_forget(fs->inodes, ino, 1);
 }
 
-int ops_may_change(struct fs *fs, const struct inode *dir)
+void ops_done(fuse_req_t req, uint64_t ino, const char *what, int rc, const struct err *e)
 {
-    return tree_writable(fs->tree, dir->mount) ? 0 : EROFS;
+    if (rc)
+        ops_fail(req, ino, what, e);
+    else
+        fuse_reply_err(req, 0);
+}
+
+struct new_name ops_new_name(fuse_req_t req, uint64_t dir, const char *name, mode_t mode)
+{
+    const struct fuse_ctx *ctx = fuse_req_ctx(req);
+    return (struct new_name){.dir = dir,
+        .name = name,
+        .mode = mode,
+        .uid = ctx->uid,
+        .gid = ctx->gid,
+        .resent = session_resent()};
 }

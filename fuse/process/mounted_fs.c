@@ -119,8 +119,8 @@ static void choose_profile(struct mounted_fs *m, bool read_only)
     m->sync_ns = sync;
     m->fs.conf = m->c.conf;
     m->fs.status = m->c.status;
-    m->fs.file_mode = read_only ? 0444 : 0666;
-    m->fs.dir_mode = read_only ? 0555 : 0777;
+    m->file_mode = read_only ? 0444 : 0666;
+    m->dir_mode = read_only ? 0555 : 0777;
     m->fs.timeout = MIN(sync_s, read_only ? 3600.0 : 1.0);
     m->fs.absence = MIN(sync_s, read_only ? 60.0 : 1.0);
     m->fs.sealed = profile_sealed(m->c.conf, m->c.stores, read_only, profile, m->c.resume);
@@ -153,8 +153,8 @@ static int build_tree(struct mounted_fs *m, struct err *e)
     cleanup_free char *path = path_join(m->c.o->cache_dir, "index");
     struct inodes_conf ic = {.path = path,
         .resume = m->c.resume,
-        .dir_mode = m->fs.dir_mode,
-        .file_mode = m->fs.file_mode,
+        .dir_mode = m->dir_mode,
+        .file_mode = m->file_mode,
         .uid = (uint32_t)option_or(m->c.o->uid, m->c.handoff ? 0 : getuid()),
         .gid = (uint32_t)option_or(m->c.o->gid, m->c.handoff ? 0 : getgid()),
         .nmounts = (unsigned)m->c.conf->nmounts};
@@ -184,6 +184,9 @@ static int build_files(struct mounted_fs *m, struct err *e)
         .cache = m->cache,
         .conf = m->c.conf,
         .stage_dir = m->c.stage_dir,
+        .file_mode = m->file_mode,
+        .dir_mode = m->dir_mode,
+        .will_block = loop_will_block,
         .backings = m->backings,
         .on_first_read = tell_prefetchers,
         .user = m};

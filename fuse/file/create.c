@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/file/create.h"
+
+#include "fuse/file/open.h"
+#include "fuse/file/stage.h"
+#include "fuse/file/upload.h"
+#include "lib/base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+/* The directory that is to get a name. */
+static int parent_of(
+    struct files *fs, const struct new_name *w, const char *what, struct inode *d, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    if (inodes_get(c->inodes, w->dir, d))
+        return err_sys(e, ESTALE, "%s %s", what, w->name);
+    if (!tree_writable(c->tree, d->mount))
+        return err_sys(e, EROFS, "%s %s", what, w->name);
+    return 0;
+}
+
+static struct inode new_inode(const struct new_name *w, unsigned mount)
+{
+    int64_t now = clock_real_ns();
+    return (struct inode){.uid = w->uid,
+        .gid = w->gid,
+        .mount = mount,
+        .mtime_ns = now,
+        .synced_s = (uint32_t)(now / NS_PER_S)};
+}
+
+/* The name, and its file open for writing. */
+static int create_file(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    struct inode d;
+    if (parent_of(fs, w, "create", &d, e))
+        return -1;
+    struct inode like = new_inode(w, d.mount);
+    like.flags = INODE_LOCAL | INODE_STAGED | INODE_DIRTY;
+    like.mode = S_IFREG | c->file_mode | (w->mode & 0111);
+    if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
+        return -1;
+    inodes_opened(c->inodes, n->ino, 1);
+    struct file *f = files_get(fs, n->ino, e);
+    int rc = f ? stage_create(f, e) : -1;
+    if (rc) {
+        inodes_remove(c->inodes, n->ino);
+        if (f)
+            file_discard(f);
+        inodes_opened(c->inodes, n->ino, -1);
+    }
+    if (f)
+        files_put(f);
+    return rc;
+}
+
+int files_create(
+    struct files *fs, const struct new_name *w, int flags, struct inode *n, struct err *e)
+{
+    struct inodes *ix = files_config(fs)->inodes;
+    int32_t backing;
+    int rc = create_file(fs, w, n, e);
+    if (rc && err_errno(e) == EEXIST && (!(flags & O_EXCL) || w->resent)
+        && inodes_find(ix, w->dir, w->name, n) && !(n->flags & INODE_DIR))
+        rc = files_open(fs, n->ino, flags, &backing, e);
+    if (rc == 0)
+        inodes_get(ix, n->ino, n);
+    return rc;
+}
+
+int files_mknod(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+{
+    *n = (struct inode){.ino = w->dir};
+    if (create_file(fs, w, n, e)) {
+        bool done = err_errno(e) == EEXIST && w->resent
+            && inodes_find(files_config(fs)->inodes, w->dir, w->name, n);
+        return done ? 0 : -1;
+    }
+    struct file *f = files_get(fs, n->ino, e);
+    int rc = f ? file_upload(f, e) : -1;
+    if (f) {
+        file_closed(f);
+        files_put(f);
+    }
+    return rc;
+}
+
+static int make_dir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    struct inode d;
+    struct store *store;
+    unsigned mount;
+    char path[INODE_PATH_MAX];
+    if (parent_of(fs, w, "mkdir", &d, e))
+        return -1;
+    if (inodes_find(c->inodes, w->dir, w->name, n))
+        return err_sys(e, EEXIST, "mkdir %s", w->name);
+    if (tree_where_child(c->tree, w->dir, w->name, &store, &mount, path, e))
+        return -1;
+    if (store_mkdir(store, path, e) && !(e->cls == ERR_EXISTS && w->resent))
+        return -1;
+    struct inode like = new_inode(w, mount);
+    like.flags = INODE_DIR | INODE_LISTED;
+    like.mode = S_IFDIR | c->dir_mode | (w->mode & S_ISVTX);
+    return inodes_create(c->inodes, w->dir, w->name, &like, n, e);
+}
+
+int files_mkdir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+{
+    int rc = make_dir(fs, w, n, e);
+    if (rc && err_errno(e) == EEXIST && w->resent)
+        rc = tree_lookup(files_config(fs)->tree, w->dir, w->name, n, e);
+    return rc;
+}
