@@ -84,7 +84,7 @@ static int parse_template(const json_t *template, const char *type, struct err *
 /* The longest derived name is that of the last index. */
 static int check_names(const struct tfjob *j, enum tfjob_type t, struct err *e)
 {
-    int n = j->replica[t].replicas;
+    int n = j->spec[t].replicas;
     size_t len = (size_t)snprintf(NULL, 0, "%s-%s-%d", j->name, types[t].lower, n > 0 ? n - 1 : 0);
     if (len <= TFJOB_NAME_MAX)
         return 0;
@@ -103,7 +103,7 @@ static int parse_replica(struct tfjob *j, const char *key, const json_t *v, stru
             key);
     if (!json_is_object(v))
         return err_set(e, ERR_INVALID, "spec.tfReplicaSpecs.%s is empty: it needs a template", key);
-    struct tfjob_replica *r = &j->replica[t];
+    struct tfjob_replica_spec *r = &j->spec[t];
     if (r->present)
         return err_set(e, ERR_INVALID,
             "spec.tfReplicaSpecs.%s: %s is given twice, in different letter cases: keep one", key,
@@ -218,23 +218,23 @@ int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e)
     json_object_foreach ((json_t *)specs, key, v)
         if (parse_replica(out, key, v, e))
             return -1;
-    if (out->replica[TFJOB_CHIEF].present && out->replica[TFJOB_MASTER].present)
+    if (out->spec[TFJOB_CHIEF].present && out->spec[TFJOB_MASTER].present)
         return err_set(e, ERR_INVALID,
             "spec.tfReplicaSpecs: Chief and Master are two names for the same role: keep one of them");
     out->dynamic = jget_bool(spec, "enableDynamicWorker", false);
-    tfjob_parse_wishes(cr, &out->wishes);
+    tfjob_parse_annotations(cr, &out->annotations);
     return parse_policy(spec, out, e) || tfjob_parse_scheduling(spec, &out->scheduling, e) ? -1 : 0;
 }
 
 bool tfjob_has_chief(const struct tfjob *j)
 {
-    return j->replica[TFJOB_CHIEF].replicas > 0 || j->replica[TFJOB_MASTER].replicas > 0;
+    return j->spec[TFJOB_CHIEF].replicas > 0 || j->spec[TFJOB_MASTER].replicas > 0;
 }
 
 int tfjob_total(const struct tfjob *j)
 {
     int n = 0;
     for (int t = 0; t < TFJOB_TYPES; t++)
-        n += j->replica[t].replicas;
+        n += j->spec[t].replicas;
     return n;
 }

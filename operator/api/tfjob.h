@@ -42,7 +42,7 @@ enum tfjob_clean {
     TFJOB_CLEAN_ALL,
 };
 
-struct tfjob_replica {
+struct tfjob_replica_spec {
     bool present;
     int replicas;
     enum tfjob_restart restart;
@@ -59,26 +59,26 @@ struct tfjob_scheduling {
 
 /* What is asked for by annotation; what cannot be understood is as if it were absent, and `bad`
  * says so. */
-struct tfjob_wishes {
+struct tfjob_annotations {
     bool exclude_evaluator, always_tf_config, restart_all, wait_preload;
     int64_t dead_node_s;
-    const char *board;       /* "<claim>/<directory>", NULL: no TensorBoard */
-    const char *board_image; /* "": the job's own */
-    char bad[320];           /* "" if all is well */
+    const char *tensorboard;       /* "<claim>/<directory>", NULL: no TensorBoard */
+    const char *tensorboard_image; /* "": the job's own */
+    char bad[320];                 /* "" if all is well */
 };
 
 struct tfjob {
     const char *ns, *name, *uid;
     bool deleting;
     bool external; /* managed by another controller: hands off */
-    struct tfjob_replica replica[TFJOB_TYPES];
+    struct tfjob_replica_spec spec[TFJOB_TYPES];
     bool all_workers; /* successPolicy: AllWorkers */
     bool dynamic;     /* enableDynamicWorker */
     bool suspend;
     enum tfjob_clean clean;
     int64_t ttl_s, deadline_s, backoff_limit; /* -1: not set */
     struct tfjob_scheduling scheduling;
-    struct tfjob_wishes wishes;
+    struct tfjob_annotations annotations;
     /* a pre-1.2 top-level field that was read as runPolicy.<field>; NULL if none */
     const char *old_field;
 };
@@ -93,11 +93,11 @@ int tfjob_total(const struct tfjob *j);      /* replicas of all types */
 
 /* Parts of tfjob_parse(), in tfjob_options.c. */
 int tfjob_parse_scheduling(const json_t *spec, struct tfjob_scheduling *out, struct err *e);
-void tfjob_parse_wishes(const json_t *cr, struct tfjob_wishes *out);
+void tfjob_parse_annotations(const json_t *cr, struct tfjob_annotations *out);
 /* names of the PersistentVolumeClaims that its pods mount, each once; caller owns */
 json_t *tfjob_claims(const json_t *cr);
-bool tfjob_has_ended(const json_t *cr);   /* by its stored status */
-#define TFJOB_BOARD_SUFFIX "-tensorboard" /* of the job's name: Deployment and Service */
+bool tfjob_has_ended(const json_t *cr);         /* by its stored status */
+#define TFJOB_TENSORBOARD_SUFFIX "-tensorboard" /* of the job's name: Deployment and Service */
 
 /* ---- status ---- */
 

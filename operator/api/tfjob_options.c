@@ -33,7 +33,7 @@ int tfjob_parse_scheduling(const json_t *spec, struct tfjob_scheduling *out, str
 }
 
 static void bad(
-    struct tfjob_wishes *w, const char *annotation, const char *value, const char *remedy)
+    struct tfjob_annotations *w, const char *annotation, const char *value, const char *remedy)
 {
     if (!*w->bad)
         snprintf(w->bad, sizeof w->bad, "annotation %s is '%.80s' and has no effect: %s",
@@ -42,7 +42,7 @@ static void bad(
 
 /* value, or otherwise if there is no such annotation or it is neither yes nor no. */
 static bool flag(const json_t *cr, const char *annotation, const char *yes, const char *no,
-    struct tfjob_wishes *w)
+    struct tfjob_annotations *w)
 {
     const char *value = kube_annotation(cr, annotation);
     char remedy[80];
@@ -55,7 +55,7 @@ static bool flag(const json_t *cr, const char *annotation, const char *yes, cons
     return false;
 }
 
-static void parse_timeout(const json_t *cr, struct tfjob_wishes *w)
+static void parse_timeout(const json_t *cr, struct tfjob_annotations *w)
 {
     const char *value = kube_annotation(cr, ANNOTATION_DEAD_NODE);
     char *end;
@@ -71,7 +71,7 @@ static void parse_timeout(const json_t *cr, struct tfjob_wishes *w)
 }
 
 /* Plain names without "..": it becomes part of a command line and a volume. */
-static bool is_board_path(const char *value)
+static bool is_tensorboard_path(const char *value)
 {
     size_t claim = strcspn(value, "/");
     if (!claim || claim > 253 || strlen(value) > 1024 || strstr(value, ".."))
@@ -82,31 +82,32 @@ static bool is_board_path(const char *value)
     return true;
 }
 
-static void parse_board(const json_t *cr, struct tfjob_wishes *w)
+static void parse_tensorboard(const json_t *cr, struct tfjob_annotations *w)
 {
     const char *value = kube_annotation(cr, ANNOTATION_TENSORBOARD);
-    w->board_image = kube_annotation(cr, ANNOTATION_TENSORBOARD_IMAGE);
+    w->tensorboard_image = kube_annotation(cr, ANNOTATION_TENSORBOARD_IMAGE);
     if (!*value)
         return;
-    if (strlen(kube_name(cr)) + strlen(TFJOB_BOARD_SUFFIX) > TFJOB_NAME_MAX)
+    if (strlen(kube_name(cr)) + strlen(TFJOB_TENSORBOARD_SUFFIX) > TFJOB_NAME_MAX)
         bad(w, ANNOTATION_TENSORBOARD, value,
-            "the job's name must leave room for " TFJOB_BOARD_SUFFIX ": at most 51 characters");
-    else if (!is_board_path(value))
+            "the job's name must leave room for " TFJOB_TENSORBOARD_SUFFIX
+            ": at most 51 characters");
+    else if (!is_tensorboard_path(value))
         bad(w, ANNOTATION_TENSORBOARD, value,
             "use <name of a claim>/<directory in it>, without blanks and ..");
     else
-        w->board = value;
+        w->tensorboard = value;
 }
 
-void tfjob_parse_wishes(const json_t *cr, struct tfjob_wishes *out)
+void tfjob_parse_annotations(const json_t *cr, struct tfjob_annotations *out)
 {
-    *out = (struct tfjob_wishes){0};
+    *out = (struct tfjob_annotations){0};
     out->exclude_evaluator = flag(cr, ANNOTATION_EXCLUDE_EVALUATOR, "true", "false", out);
     out->always_tf_config = flag(cr, ANNOTATION_ALWAYS_TF_CONFIG, "true", "false", out);
     out->restart_all = flag(cr, ANNOTATION_RESTART_SCOPE, "job", "pod", out);
     out->wait_preload = flag(cr, ANNOTATION_WAIT_PRELOAD, "true", "false", out);
     parse_timeout(cr, out);
-    parse_board(cr, out);
+    parse_tensorboard(cr, out);
 }
 
 static void add_once(json_t *names, const char *name)

@@ -50,13 +50,13 @@ static bool is_master_role(const struct tfjob *j, enum tfjob_type t, int index)
 {
     if (t == TFJOB_CHIEF || t == TFJOB_MASTER)
         return true;
-    return t == TFJOB_WORKER && index == 0 && !j->replica[TFJOB_CHIEF].present
-        && !j->replica[TFJOB_MASTER].present;
+    return t == TFJOB_WORKER && index == 0 && !j->spec[TFJOB_CHIEF].present
+        && !j->spec[TFJOB_MASTER].present;
 }
 
 static json_t *pod_meta(const struct tfjob *j, enum tfjob_type t, int index, int restarts)
 {
-    const json_t *from = jget_obj(j->replica[t].template, "metadata");
+    const json_t *from = jget_obj(j->spec[t].template, "metadata");
     json_t *meta = json_object();
     static const char *const kept[] = {"labels", "annotations", "finalizers"};
     for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
@@ -109,7 +109,7 @@ static const char *pod_restart(enum tfjob_restart r)
 json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, enum tfjob_type t,
     int index, int restarts)
 {
-    json_t *spec = json_deep_copy(jget_obj(j->replica[t].template, "spec"));
+    json_t *spec = json_deep_copy(jget_obj(j->spec[t].template, "spec"));
     json_t *container = tfjob_main_container(spec);
     add_port(container);
     /* then the end of its log is what the job's condition tells */
@@ -119,7 +119,7 @@ json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, e
     if (tf_config) /* last: wins over one of the user's */
         json_array_append_new(array_at(container, "env"),
             json_pack("{s:s s:s}", "name", "TF_CONFIG", "value", tf_config));
-    set_str(spec, "restartPolicy", pod_restart(j->replica[t].restart));
+    set_str(spec, "restartPolicy", pod_restart(j->spec[t].restart));
     tfjob_prefer_cached_nodes(o, spec);
     json_t *pod = json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Pod", "metadata",
         pod_meta(j, t, index, restarts), "spec", spec);
@@ -142,7 +142,7 @@ static bool has_port(
 /* Every port of the container. Upstream copies names as they are, and a Service with two ports of
  * which one has no name (or two that are equal) is refused by the API server for ever: unnamed ones
  * get a name here, repeated ones are left out. */
-static json_t *service_ports(const struct tfjob_replica *r)
+static json_t *service_ports(const struct tfjob_replica_spec *r)
 {
     cleanup_json json_t *container = json_deep_copy(
         tfjob_main_container(jget_obj(r->template, "spec")));
@@ -181,7 +181,7 @@ json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index)
         labels, "ownerReferences", tfjob_owner(j));
     /* addresses of pods that are not ready too: peers look each other up while they start */
     json_t *spec = json_pack("{s:s s:b s:o s:o}", "clusterIP", "None", "publishNotReadyAddresses",
-        1, "selector", selector, "ports", service_ports(&j->replica[t]));
+        1, "selector", selector, "ports", service_ports(&j->spec[t]));
     return json_pack(
         "{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Service", "metadata", meta, "spec", spec);
 }

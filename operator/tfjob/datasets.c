@@ -48,15 +48,15 @@ static char *not_loaded(const struct tfjob_observed *o, const char *dataset)
 }
 
 /* Why pods cannot use it yet, in words; NULL: they can. Caller frees. */
-static char *why_wait(const struct tfjob_turn *t, const json_t *dataset)
+static char *why_wait(const struct tfjob_pass *p, const json_t *dataset)
 {
     const char *reason, *message;
     if (!dataset_is_ready(dataset, &reason, &message))
         return xasprintf("Dataset %s is not ready%s%s%s%s", kube_name(dataset), *reason ? ": " : "",
             reason, *message ? ": " : "", message);
-    if (!t->job.wishes.wait_preload || dataset_cached_percent(dataset) == 100)
+    if (!p->job.annotations.wait_preload || dataset_cached_percent(dataset) == 100)
         return NULL;
-    cleanup_free char *why = not_loaded(t->o, kube_name(dataset));
+    cleanup_free char *why = not_loaded(p->o, kube_name(dataset));
     int percent = dataset_cached_percent(dataset);
     char share[32] = "";
     if (percent >= 0)
@@ -65,17 +65,17 @@ static char *why_wait(const struct tfjob_turn *t, const json_t *dataset)
                : NULL;
 }
 
-void turn_datasets(struct tfjob_turn *t)
+void pass_wait_datasets(struct tfjob_pass *p)
 {
     cleanup_free char *first = NULL;
-    json_decref(t->status.datasets);
-    t->status.datasets = json_array();
-    for (size_t i = 0; i < t->o->ndatasets; i++) {
-        json_array_append_new(t->status.datasets, entry(t->o->datasets[i]));
+    json_decref(p->status.datasets);
+    p->status.datasets = json_array();
+    for (size_t i = 0; i < p->o->ndatasets; i++) {
+        json_array_append_new(p->status.datasets, entry(p->o->datasets[i]));
         if (!first)
-            first = why_wait(t, t->o->datasets[i]);
+            first = why_wait(p, p->o->datasets[i]);
     }
-    bool waits = first && turn_wants_pods(t);
-    t->hold |= waits;
-    turn_waiting(t, TFJOB_WAITING_DATASET, waits ? first : NULL);
+    bool waits = first && pass_lacks_pods(p);
+    p->pause_pods |= waits;
+    pass_set_waiting(p, TFJOB_WAITING_DATASET, waits ? first : NULL);
 }

@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-bool turn_finished(const struct tfjob_turn *t)
+bool pass_has_ended(const struct tfjob_pass *p)
 {
-    return cond_is_true(t->status.conditions, TFJOB_SUCCEEDED)
-        || cond_is_true(t->status.conditions, TFJOB_FAILED);
+    return cond_is_true(p->status.conditions, TFJOB_SUCCEEDED)
+        || cond_is_true(p->status.conditions, TFJOB_FAILED);
 }
 
 /* ---- cleanPodPolicy ---- */
@@ -48,99 +48,100 @@ static bool cleans_service(
     return cleans(policy, type, TFJOB_POD_RUNNING);
 }
 
-static void clean_slot(struct tfjob_turn *t, enum tfjob_type type, const struct tfjob_slot *s)
+static void clean_up_replica(
+    struct tfjob_pass *p, enum tfjob_type type, const struct tfjob_replica *s)
 {
     if (s->is.state == TFJOB_POD_FOREIGN)
         return;
-    if (s->pod && cleans(t->job.clean, type, s->is.state))
-        turn_delete_pod(t, s->pod);
-    if (s->service && !s->service_foreign && cleans_service(t->job.clean, type, s->is.state))
-        turn_delete_service(t, s->service);
+    if (s->pod && cleans(p->job.clean, type, s->is.state))
+        pass_delete_pod(p, s->pod);
+    if (s->service && !s->service_foreign && cleans_service(p->job.clean, type, s->is.state))
+        pass_delete_service(p, s->service);
 }
 
-void turn_cleanup(struct tfjob_turn *t)
+void pass_clean_up(struct tfjob_pass *p)
 {
     for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < t->job.replica[type].replicas; i++)
-            clean_slot(t, (enum tfjob_type)type, &t->view.slot[type][i]);
-    turn_stop_sidecars(t);
-    turn_gang_end(t);
-    for (size_t i = 0; t->job.clean != TFJOB_CLEAN_NONE && i < t->view.nextra_pods; i++)
-        turn_delete_pod(t, t->view.extra_pods[i]);
-    for (size_t i = 0; t->job.clean != TFJOB_CLEAN_NONE && i < t->view.nextra_services; i++)
-        turn_delete_service(t, t->view.extra_services[i]);
+        for (int i = 0; i < p->job.spec[type].replicas; i++)
+            clean_up_replica(p, (enum tfjob_type)type, &p->view.slot[type][i]);
+    pass_stop_sidecars(p);
+    pass_delete_gang(p);
+    for (size_t i = 0; p->job.clean != TFJOB_CLEAN_NONE && i < p->view.nextra_pods; i++)
+        pass_delete_pod(p, p->view.extra_pods[i]);
+    for (size_t i = 0; p->job.clean != TFJOB_CLEAN_NONE && i < p->view.nextra_services; i++)
+        pass_delete_service(p, p->view.extra_services[i]);
 
-    if (t->job.ttl_s < 0 || t->job.suspend)
+    if (p->job.ttl_s < 0 || p->job.suspend)
         return;
     /* a job without completionTime (finished by another controller) counts from now on */
     int64_t due_ns = tfjob_later(
-        t->status.completion_ns ? t->status.completion_ns : t->o->now_ns, t->job.ttl_s);
-    if (due_ns > t->o->now_ns) {
-        plan_requeue(&t->events, due_ns - t->o->now_ns);
+        p->status.completion_ns ? p->status.completion_ns : p->o->now_ns, p->job.ttl_s);
+    if (due_ns > p->o->now_ns) {
+        plan_requeue(&p->events, due_ns - p->o->now_ns);
         return;
     }
-    plan_delete(t->plan, &kube_tfjobs, t->o->job, -1, "Background");
-    turn_event(t, false, "SuccessfulDeleteJob", "Deleted job: %s", t->job.name);
+    plan_delete(p->plan, &kube_tfjobs, p->o->job, -1, "Background");
+    pass_event(p, false, "SuccessfulDeleteJob", "Deleted job: %s", p->job.name);
 }
 
 /* ---- the end ---- */
 
-static void stop_waiting(struct tfjob_turn *t)
+static void stop_waiting(struct tfjob_pass *p)
 {
-    cond_remove(t->status.conditions, TFJOB_STALLED);
-    cond_remove(t->status.conditions, TFJOB_WAITING_DATASET);
-    cond_remove(t->status.conditions, TFJOB_WAITING_GANG);
+    cond_remove(p->status.conditions, TFJOB_STALLED);
+    cond_remove(p->status.conditions, TFJOB_WAITING_DATASET);
+    cond_remove(p->status.conditions, TFJOB_WAITING_GANG);
 }
 
-void turn_finish(struct tfjob_turn *t, bool succeeded, const char *message, bool warning)
+void pass_finish(struct tfjob_pass *p, bool succeeded, const char *message, bool warning)
 {
     const char *type = succeeded ? TFJOB_SUCCEEDED : TFJOB_FAILED;
-    stop_waiting(t);
-    turn_cond(t, type, true, type, message);
-    if (!t->status.completion_ns)
-        t->status.completion_ns = t->o->now_ns;
+    stop_waiting(p);
+    pass_set_cond(p, type, true, type, message);
+    if (!p->status.completion_ns)
+        p->status.completion_ns = p->o->now_ns;
     for (int k = 0; k < TFJOB_TYPES; k++) {
-        struct tfjob_counts *c = &t->status.counts[k];
+        struct tfjob_counts *c = &p->status.counts[k];
         if (succeeded)
             c->succeeded += c->active;
-        if (succeeded || cleans(t->job.clean, (enum tfjob_type)k, TFJOB_POD_RUNNING))
+        if (succeeded || cleans(p->job.clean, (enum tfjob_type)k, TFJOB_POD_RUNNING))
             c->active = 0;
     }
-    turn_event(t, warning, succeeded ? "TFJobSucceeded" : "TFJobFailed", "%s", message);
+    pass_event(p, warning, succeeded ? "TFJobSucceeded" : "TFJobFailed", "%s", message);
 }
 
 /* ---- suspend ---- */
 
-static void delete_everything(struct tfjob_turn *t)
+static void delete_everything(struct tfjob_pass *p)
 {
     for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < t->job.replica[type].replicas; i++) {
-            const struct tfjob_slot *s = &t->view.slot[type][i];
+        for (int i = 0; i < p->job.spec[type].replicas; i++) {
+            const struct tfjob_replica *s = &p->view.slot[type][i];
             if (s->pod && s->is.state != TFJOB_POD_FOREIGN)
-                turn_delete_pod(t, s->pod);
+                pass_delete_pod(p, s->pod);
             if (s->service && !s->service_foreign)
-                turn_delete_service(t, s->service);
+                pass_delete_service(p, s->service);
         }
-    for (size_t i = 0; i < t->view.nextra_pods; i++)
-        turn_delete_pod(t, t->view.extra_pods[i]);
-    for (size_t i = 0; i < t->view.nextra_services; i++)
-        turn_delete_service(t, t->view.extra_services[i]);
+    for (size_t i = 0; i < p->view.nextra_pods; i++)
+        pass_delete_pod(p, p->view.extra_pods[i]);
+    for (size_t i = 0; i < p->view.nextra_services; i++)
+        pass_delete_service(p, p->view.extra_services[i]);
 }
 
-void turn_suspend(struct tfjob_turn *t)
+void pass_suspend(struct tfjob_pass *p)
 {
-    cleanup_free char *message = xasprintf("TFJob %s is suspended.", t->job.name);
-    stop_waiting(t);
-    if (cond_is_true(t->status.conditions, TFJOB_RUNNING))
-        turn_cond(t, TFJOB_RUNNING, false, "Suspended", message);
-    if (cond_is_true(t->status.conditions, TFJOB_RESTARTING))
-        turn_cond(t, TFJOB_RESTARTING, false, "Suspended", message);
-    if (turn_cond(t, TFJOB_SUSPENDED, true, "Suspended", message))
-        turn_event(t, false, "TFJobSuspended", "%s", message);
+    cleanup_free char *message = xasprintf("TFJob %s is suspended.", p->job.name);
+    stop_waiting(p);
+    if (cond_is_true(p->status.conditions, TFJOB_RUNNING))
+        pass_set_cond(p, TFJOB_RUNNING, false, "Suspended", message);
+    if (cond_is_true(p->status.conditions, TFJOB_RESTARTING))
+        pass_set_cond(p, TFJOB_RESTARTING, false, "Suspended", message);
+    if (pass_set_cond(p, TFJOB_SUSPENDED, true, "Suspended", message))
+        pass_event(p, false, "TFJobSuspended", "%s", message);
     for (int type = 0; type < TFJOB_TYPES; type++)
-        t->status.counts[type].active = t->status.counts[type].failed = 0;
-    turn_status(t);
-    delete_everything(t);
-    turn_give_up_dead(t);
-    turn_gang_end(t);
+        p->status.counts[type].active = p->status.counts[type].failed = 0;
+    pass_write_status(p);
+    delete_everything(p);
+    pass_abandon_dead_pods(p);
+    pass_delete_gang(p);
 }

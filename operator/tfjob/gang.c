@@ -44,7 +44,7 @@ static void add_quantity(json_t *sum, const char *name, const json_t *v, int64_t
 }
 
 /* What the containers of a pod ask for; where they ask for nothing, what they are limited to. */
-static void add_pod(json_t *sum, const struct tfjob_replica *r, int64_t times)
+static void add_pod(json_t *sum, const struct tfjob_replica_spec *r, int64_t times)
 {
     size_t i;
     json_t *c, *v;
@@ -64,8 +64,8 @@ static json_t *min_resources(const struct tfjob *j)
     json_t *sum = json_object(), *v;
     int64_t left = min_member(j);
     for (int t = 0; t < TFJOB_TYPES; t++) {
-        int64_t n = MIN(left, j->replica[t].replicas);
-        add_pod(sum, &j->replica[t], n);
+        int64_t n = MIN(left, j->spec[t].replicas);
+        add_pod(sum, &j->spec[t], n);
         left -= n;
     }
     const char *name;
@@ -81,28 +81,28 @@ static json_t *min_resources(const struct tfjob *j)
     return sum;
 }
 
-static const struct kube_res *group_res(const struct tfjob_turn *t)
+static const struct kube_res *group_res(const struct tfjob_pass *p)
 {
-    return tfjob_gang_is_volcano(t->o) ? &kube_volcano_podgroups : &kube_coscheduling_podgroups;
+    return tfjob_gang_is_volcano(p->o) ? &kube_volcano_podgroups : &kube_coscheduling_podgroups;
 }
 
-static bool group_is_ours(const struct tfjob_turn *t)
+static bool group_is_ours(const struct tfjob_pass *p)
 {
-    return t->o->pod_group && kube_controlled_by(t->o->pod_group, t->job.uid);
+    return p->o->pod_group && kube_controlled_by(p->o->pod_group, p->job.uid);
 }
 
-static json_t *group_spec(const struct tfjob_turn *t)
+static json_t *group_spec(const struct tfjob_pass *p)
 {
-    const struct tfjob_scheduling *s = &t->job.scheduling;
-    json_t *spec = json_pack("{s:I s:o}", "minMember", (json_int_t)min_member(&t->job),
-        "minResources", min_resources(&t->job));
-    if (!tfjob_gang_is_volcano(t->o)) {
+    const struct tfjob_scheduling *s = &p->job.scheduling;
+    json_t *spec = json_pack("{s:I s:o}", "minMember", (json_int_t)min_member(&p->job),
+        "minResources", min_resources(&p->job));
+    if (!tfjob_gang_is_volcano(p->o)) {
         if (s->timeout_s >= 0)
             json_object_set_new(spec, "scheduleTimeoutSeconds", json_integer(s->timeout_s));
         return spec;
     }
     /* one that is there was perhaps moved by an administrator */
-    const char *queue = jget_str(t->o->pod_group, "spec.queue", "");
+    const char *queue = jget_str(p->o->pod_group, "spec.queue", "");
     json_object_set_new(spec, "queue",
         json_string(*queue  ? queue
                 : *s->queue ? s->queue
@@ -112,53 +112,53 @@ static json_t *group_spec(const struct tfjob_turn *t)
     return spec;
 }
 
-static json_t *group(const struct tfjob_turn *t)
+static json_t *group(const struct tfjob_pass *p)
 {
-    cleanup_free char *version = kube_res_api_version(group_res(t));
-    json_t *meta = json_pack("{s:s s:s s:{s:s s:s} s:[o]}", "name", t->job.name, "namespace",
-        t->job.ns, "labels", TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME, TFJOB_LABEL_JOB,
-        t->job.name, "ownerReferences", tfjob_owner(&t->job));
-    const json_t *annotations = jget_obj(t->o->job, "metadata.annotations");
+    cleanup_free char *version = kube_res_api_version(group_res(p));
+    json_t *meta = json_pack("{s:s s:s s:{s:s s:s} s:[o]}", "name", p->job.name, "namespace",
+        p->job.ns, "labels", TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME, TFJOB_LABEL_JOB,
+        p->job.name, "ownerReferences", tfjob_owner(&p->job));
+    const json_t *annotations = jget_obj(p->o->job, "metadata.annotations");
     /* volcano reads its own among them */
-    if (tfjob_gang_is_volcano(t->o) && json_object_size(annotations))
+    if (tfjob_gang_is_volcano(p->o) && json_object_size(annotations))
         json_object_set_new(meta, "annotations", json_deep_copy(annotations));
     return json_pack("{s:s s:s s:o s:o}", "apiVersion", version, "kind", "PodGroup", "metadata",
-        meta, "spec", group_spec(t));
+        meta, "spec", group_spec(p));
 }
 
-void turn_gang_apply(struct tfjob_turn *t)
+void pass_apply_gang(struct tfjob_pass *p)
 {
-    if (!*t->o->gang)
+    if (!*p->o->gang)
         return;
     /* of an older job of this name: it goes away by itself */
-    if (t->o->pod_group && !group_is_ours(t))
+    if (p->o->pod_group && !group_is_ours(p))
         return;
-    plan_apply(t->plan, group_res(t), group(t), t->o->pod_group);
+    plan_apply(p->plan, group_res(p), group(p), p->o->pod_group);
 }
 
-void turn_gang_end(struct tfjob_turn *t)
+void pass_delete_gang(struct tfjob_pass *p)
 {
-    if (!*t->o->gang || !group_is_ours(t) || kube_deleting(t->o->pod_group))
+    if (!*p->o->gang || !group_is_ours(p) || kube_deleting(p->o->pod_group))
         return;
-    plan_delete(t->plan, group_res(t), t->o->pod_group, -1, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->o->job, false, "SuccessfulDeletePodGroup",
-        "Deleted PodGroup: %s", t->job.name);
+    plan_delete(p->plan, group_res(p), p->o->pod_group, -1, NULL);
+    plan_event(p->plan, &kube_tfjobs, p->o->job, false, "SuccessfulDeletePodGroup",
+        "Deleted PodGroup: %s", p->job.name);
 }
 
 /* ---- waiting ---- */
 
-static int64_t placed(const struct tfjob_turn *t)
+static int64_t placed(const struct tfjob_pass *p)
 {
     int64_t n = 0;
     for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < t->job.replica[type].replicas; i++)
-            n += tfjob_completed(&t->status.memory[type], (size_t)i)
-                || (t->view.slot[type][i].pod
-                    && *jget_str(t->view.slot[type][i].pod, "spec.nodeName", ""));
+        for (int i = 0; i < p->job.spec[type].replicas; i++)
+            n += tfjob_completed(&p->status.memory[type], (size_t)i)
+                || (p->view.slot[type][i].pod
+                    && *jget_str(p->view.slot[type][i].pod, "spec.nodeName", ""));
     return n;
 }
 
-static const char *group_trouble(const json_t *pod_group)
+static const char *group_error(const json_t *pod_group)
 {
     size_t i;
     json_t *c;
@@ -169,29 +169,29 @@ static const char *group_trouble(const json_t *pod_group)
     return "";
 }
 
-void turn_gang_wait(struct tfjob_turn *t)
+void pass_wait_gang(struct tfjob_pass *p)
 {
-    if (!*t->o->gang) {
-        turn_waiting(t, TFJOB_WAITING_GANG, NULL);
+    if (!*p->o->gang) {
+        pass_set_waiting(p, TFJOB_WAITING_GANG, NULL);
         return;
     }
-    int64_t all = min_member(&t->job), there = placed(t);
-    const char *phase = jget_str(t->o->pod_group, "status.phase", ""),
-               *trouble = group_trouble(t->o->pod_group);
-    bool admitted = !tfjob_gang_is_volcano(t->o)
-        || (group_is_ours(t) && *phase && strcmp(phase, "Pending"));
-    t->hold |= !admitted;
+    int64_t all = min_member(&p->job), there = placed(p);
+    const char *phase = jget_str(p->o->pod_group, "status.phase", ""),
+               *trouble = group_error(p->o->pod_group);
+    bool admitted = !tfjob_gang_is_volcano(p->o)
+        || (group_is_ours(p) && *phase && strcmp(phase, "Pending"));
+    p->pause_pods |= !admitted;
     if (there >= all) {
-        turn_waiting(t, TFJOB_WAITING_GANG, NULL);
+        pass_set_waiting(p, TFJOB_WAITING_GANG, NULL);
         return;
     }
     cleanup_free char *why = admitted
-        ? xasprintf("those of PodGroup %s have no node yet", t->job.name)
-        : t->o->pod_group && !group_is_ours(t)
-        ? xasprintf("PodGroup %s belongs to an older job of this name", t->job.name)
-        : xasprintf("PodGroup %s is not admitted by the scheduler, its phase is %s", t->job.name,
+        ? xasprintf("those of PodGroup %s have no node yet", p->job.name)
+        : p->o->pod_group && !group_is_ours(p)
+        ? xasprintf("PodGroup %s belongs to an older job of this name", p->job.name)
+        : xasprintf("PodGroup %s is not admitted by the scheduler, its phase is %s", p->job.name,
             *phase ? phase : "not set");
     cleanup_free char *message = xasprintf("waiting for %" PRId64 " of %" PRId64 " pods: %s%s%s",
         all - there, all, why, *trouble ? ": " : "", trouble);
-    turn_waiting(t, TFJOB_WAITING_GANG, message);
+    pass_set_waiting(p, TFJOB_WAITING_GANG, message);
 }

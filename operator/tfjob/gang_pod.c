@@ -18,7 +18,7 @@ bool tfjob_gang_is_volcano(const struct tfjob_observed *o)
 bool tfjob_gang_has_scheduler(const struct tfjob *j)
 {
     for (int t = 0; t < TFJOB_TYPES; t++)
-        if (*jget_str(j->replica[t].template, "spec.schedulerName", ""))
+        if (*jget_str(j->spec[t].template, "spec.schedulerName", ""))
             return true;
     return false;
 }

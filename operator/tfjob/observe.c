@@ -116,7 +116,7 @@ static void values_dataset(
     emit(to, key);
 }
 
-static void trim_board(json_t *deployment)
+static void trim_tensorboard(json_t *deployment)
 {
     json_object_del(deployment, "spec");
     json_object_del(deployment, "status");
@@ -151,15 +151,15 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
         .nindexes = 1,
         .trim = trim_service,
         .fold = true};
-    const struct informer_conf boards = {
-        .res = &kube_deployments, .ns = mgr->watch_ns, .labels = ours, .trim = trim_board};
+    const struct informer_conf tensorboards = {
+        .res = &kube_deployments, .ns = mgr->watch_ns, .labels = ours, .trim = trim_tensorboard};
     const struct informer_conf loads = {
         .res = &kube_dataloads, .ns = mgr->watch_ns, .indexes = by_dataset, .nindexes = 1};
     *out = (struct tfjob_informers){.gang = mgr->gang_scheduler ? mgr->gang_scheduler : ""};
     out->jobs = manager_informer(mgr, &jobs);
     out->pods = manager_informer(mgr, &pods);
     out->services = manager_informer(mgr, &services);
-    out->deployments = manager_informer(mgr, &boards);
+    out->deployments = manager_informer(mgr, &tensorboards);
     if (*out->gang) {
         bool volcano = !strcasecmp(out->gang, "volcano");
         out->pod_groups = manager_informer(mgr,
@@ -241,13 +241,13 @@ static void find_data(const struct tfjob_informers *c, struct tfjob_refs *r)
     }
 }
 
-static void find_board(const struct tfjob_informers *c, struct tfjob_refs *r)
+static void find_tensorboard(const struct tfjob_informers *c, struct tfjob_refs *r)
 {
     const json_t *job = obj_json(r->job);
-    cleanup_free char *name = xasprintf("%s" TFJOB_BOARD_SUFFIX, kube_name(job)),
+    cleanup_free char *name = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, kube_name(job)),
                       *key = kube_key(kube_namespace(job), name);
-    r->board = informer_get(c->deployments, key);
-    r->board_service = informer_get(c->services, key);
+    r->tensorboard = informer_get(c->deployments, key);
+    r->tensorboard_service = informer_get(c->services, key);
 }
 
 void tfjob_observe(
@@ -262,7 +262,7 @@ void tfjob_observe(
     out->pods = informer_by(c->pods, INDEX_JOB, key);
     out->services = informer_by(c->services, INDEX_JOB, key);
     find_nodes(c, out);
-    find_board(c, out);
+    find_tensorboard(c, out);
     if (!tfjob_has_ended(o->job))
         find_data(c, out);
     if (c->pod_groups)
@@ -273,8 +273,8 @@ void tfjob_observe(
     o->datasets = borrow(&out->datasets), o->ndatasets = out->datasets.n;
     o->loads = borrow(&out->loads), o->nloads = out->loads.n;
     o->pod_group = obj_json(out->pod_group);
-    o->board = obj_json(out->board);
-    o->board_service = obj_json(out->board_service);
+    o->tensorboard = obj_json(out->tensorboard);
+    o->tensorboard_service = obj_json(out->tensorboard_service);
     o->cached = out->cached;
 }
 
@@ -289,8 +289,8 @@ void tfjob_refs_free(struct tfjob_refs *r)
     }
     obj_unref(r->job);
     obj_unref(r->pod_group);
-    obj_unref(r->board);
-    obj_unref(r->board_service);
+    obj_unref(r->tensorboard);
+    obj_unref(r->tensorboard_service);
     json_decref(r->cached);
     *r = (struct tfjob_refs){0};
 }

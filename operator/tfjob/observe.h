@@ -24,7 +24,7 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
 /* The references that keep what was observed alive. */
 struct tfjob_refs {
     struct tfjob_observed observed; /* borrows from the references below */
-    struct obj *job, *pod_group, *board, *board_service;
+    struct obj *job, *pod_group, *tensorboard, *tensorboard_service;
     struct objs pods, services, nodes, datasets, loads;
     json_t *cached;
 };

@@ -13,7 +13,8 @@
 #include <string.h>
 
 /* The slot that an object's labels and name say it belongs to; NULL if none that is wanted. */
-static struct tfjob_slot *slot_of(const struct tfjob *j, struct tfjob_view *v, const json_t *object)
+static struct tfjob_replica *slot_of(
+    const struct tfjob *j, struct tfjob_replicas *v, const json_t *object)
 {
     enum tfjob_type t;
     const char *text = kube_label(object, TFJOB_LABEL_INDEX);
@@ -22,7 +23,7 @@ static struct tfjob_slot *slot_of(const struct tfjob *j, struct tfjob_view *v, c
         return NULL;
     char *end;
     long index = strtol(text, &end, 10);
-    if (*end || index >= j->replica[t].replicas)
+    if (*end || index >= j->spec[t].replicas)
         return NULL;
     char name[TFJOB_CHILD_NAME_LEN];
     tfjob_child_name(j, t, (int)index, name);
@@ -43,16 +44,17 @@ bool tfjob_node_is_dead(const struct tfjob_observed *o, const json_t *pod)
     return true;
 }
 
-void tfjob_view_make(const struct tfjob_observed *o, const struct tfjob *j, struct tfjob_view *out)
+void tfjob_replicas_make(
+    const struct tfjob_observed *o, const struct tfjob *j, struct tfjob_replicas *out)
 {
-    *out = (struct tfjob_view){0};
+    *out = (struct tfjob_replicas){0};
     for (int t = 0; t < TFJOB_TYPES; t++)
-        out->slot[t] = xcalloc((size_t)j->replica[t].replicas + 1, sizeof *out->slot[t]);
+        out->slot[t] = xcalloc((size_t)j->spec[t].replicas + 1, sizeof *out->slot[t]);
     out->extra_pods = xcalloc(o->npods + 1, sizeof *out->extra_pods);
     out->extra_services = xcalloc(o->nservices + 1, sizeof *out->extra_services);
 
     for (size_t i = 0; i < o->npods; i++) {
-        struct tfjob_slot *s = slot_of(j, out, o->pods[i]);
+        struct tfjob_replica *s = slot_of(j, out, o->pods[i]);
         if (s) {
             s->pod = o->pods[i];
             s->is = tfjob_pod_read(s->pod, j->uid);
@@ -61,7 +63,7 @@ void tfjob_view_make(const struct tfjob_observed *o, const struct tfjob *j, stru
         }
     }
     for (size_t i = 0; i < o->nservices; i++) {
-        struct tfjob_slot *s = slot_of(j, out, o->services[i]);
+        struct tfjob_replica *s = slot_of(j, out, o->services[i]);
         bool ours = kube_controlled_by(o->services[i], j->uid);
         if (s) {
             s->service = o->services[i];
@@ -73,11 +75,11 @@ void tfjob_view_make(const struct tfjob_observed *o, const struct tfjob *j, stru
     }
 }
 
-void tfjob_view_free(struct tfjob_view *v)
+void tfjob_replicas_free(struct tfjob_replicas *v)
 {
     for (int t = 0; t < TFJOB_TYPES; t++)
         free(v->slot[t]);
     free(v->extra_pods);
     free(v->extra_services);
-    *v = (struct tfjob_view){0};
+    *v = (struct tfjob_replicas){0};
 }

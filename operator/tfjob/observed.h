@@ -20,8 +20,9 @@ struct tfjob_observed {
     const char *domain; /* CUSTOM_CLUSTER_DOMAIN, "" if none */
     /* scheduler of gangs: "", "volcano", or the name of one with scheduler-plugins' coscheduling */
     const char *gang;
-    const json_t *pod_group;             /* of the job's name, whoever owns it; NULL: none */
-    const json_t *board, *board_service; /* the Deployment and Service of its TensorBoard */
+    const json_t *pod_group; /* of the job's name, whoever owns it; NULL: none */
+    const json_t *tensorboard,
+        *tensorboard_service; /* the Deployment and Service of its TensorBoard */
     /* on which pods of it are being deleted; one that is missing is gone */
     const json_t **nodes;
     /* Datasets whose claims it mounts, and DataLoads of those */
@@ -31,7 +32,7 @@ struct tfjob_observed {
     const json_t *cached;
 };
 
-struct tfjob_slot {
+struct tfjob_replica {
     const json_t *pod, *service; /* of any owner; NULL: none */
     struct tfjob_pod is;
     bool service_foreign;
@@ -40,15 +41,16 @@ struct tfjob_slot {
 /* Is the node of a pod that is being deleted gone, or not answering? */
 bool tfjob_node_is_dead(const struct tfjob_observed *o, const json_t *pod);
 
-struct tfjob_view {
-    struct tfjob_slot *slot[TFJOB_TYPES]; /* owned; as many as the type has replicas */
+struct tfjob_replicas {
+    struct tfjob_replica *slot[TFJOB_TYPES]; /* owned; as many as the type has replicas */
     /* ours, but of no index that is wanted: scaled in */
     const json_t **extra_pods, **extra_services;
     size_t nextra_pods, nextra_services;
 };
 
-void tfjob_view_make(const struct tfjob_observed *o, const struct tfjob *j, struct tfjob_view *out);
-void tfjob_view_free(struct tfjob_view *v);
-#define cleanup_tfjob_view __attribute__((cleanup(tfjob_view_free)))
+void tfjob_replicas_make(
+    const struct tfjob_observed *o, const struct tfjob *j, struct tfjob_replicas *out);
+void tfjob_replicas_free(struct tfjob_replicas *v);
+#define cleanup_tfjob_replicas __attribute__((cleanup(tfjob_replicas_free)))
 
 #endif

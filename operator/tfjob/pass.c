@@ -9,51 +9,51 @@
 #include <stdio.h>
 #include <string.h>
 
-bool turn_cond(
-    struct tfjob_turn *t, const char *type, bool is_true, const char *suffix, const char *message)
+bool pass_set_cond(
+    struct tfjob_pass *p, const char *type, bool is_true, const char *suffix, const char *message)
 {
     char reason[48];
     snprintf(reason, sizeof reason, "TFJob%s", suffix);
     struct cond c = {type, is_true ? COND_TRUE : COND_FALSE, reason, message};
-    return cond_set_job(t->status.conditions, &c, t->o->now_ns);
+    return cond_set_job(p->status.conditions, &c, p->o->now_ns);
 }
 
-void turn_event(struct tfjob_turn *t, bool warning, const char *reason, const char *fmt, ...)
+void pass_event(struct tfjob_pass *p, bool warning, const char *reason, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     cleanup_free char *message = xvasprintf(fmt, ap);
     va_end(ap);
-    plan_event(&t->events, &kube_tfjobs, t->o->job, warning, reason, "%s", message);
+    plan_event(&p->events, &kube_tfjobs, p->o->job, warning, reason, "%s", message);
 }
 
-void turn_waiting(struct tfjob_turn *t, const char *type, const char *message)
+void pass_set_waiting(struct tfjob_pass *p, const char *type, const char *message)
 {
-    if (!message || strcmp(cond_message(t->status.conditions, type), message))
-        cond_remove(t->status.conditions, type); /* a new message alone would not be taken */
+    if (!message || strcmp(cond_message(p->status.conditions, type), message))
+        cond_remove(p->status.conditions, type); /* a new message alone would not be taken */
     if (message)
-        turn_cond(t, type, true, type, message);
+        pass_set_cond(p, type, true, type, message);
 }
 
-void turn_status(struct tfjob_turn *t)
+void pass_write_status(struct tfjob_pass *p)
 {
-    plan_status(t->plan, &kube_tfjobs, t->o->job, tfjob_status_json(&t->status));
+    plan_status(p->plan, &kube_tfjobs, p->o->job, tfjob_status_json(&p->status));
 }
 
-void turn_delete_pod(struct tfjob_turn *t, const json_t *pod)
+void pass_delete_pod(struct tfjob_pass *p, const json_t *pod)
 {
     if (kube_deleting(pod))
         return;
-    plan_delete(t->plan, &kube_pods, pod, -1, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->o->job, false, "SuccessfulDeletePod", "Deleted pod: %s",
+    plan_delete(p->plan, &kube_pods, pod, -1, NULL);
+    plan_event(p->plan, &kube_tfjobs, p->o->job, false, "SuccessfulDeletePod", "Deleted pod: %s",
         kube_name(pod));
 }
 
-void turn_delete_service(struct tfjob_turn *t, const json_t *service)
+void pass_delete_service(struct tfjob_pass *p, const json_t *service)
 {
     if (kube_deleting(service))
         return;
-    plan_delete(t->plan, &kube_services, service, -1, NULL);
-    plan_event(t->plan, &kube_tfjobs, t->o->job, false, "SuccessfulDeleteService",
+    plan_delete(p->plan, &kube_services, service, -1, NULL);
+    plan_event(p->plan, &kube_tfjobs, p->o->job, false, "SuccessfulDeleteService",
         "Deleted service: %s", kube_name(service));
 }

@@ -8,60 +8,60 @@
 #include "operator/ctl/plan.h"
 #include "operator/tfjob/observed.h"
 
-struct tfjob_turn {
+struct tfjob_pass {
     const struct tfjob_observed *o;
     struct plan *plan;
     struct tfjob job;
     struct tfjob_status status; /* as it shall be; owned */
-    struct tfjob_view view;     /* owned */
+    struct tfjob_replicas view; /* owned */
     struct plan events;         /* owned; go behind the writes they tell of */
-    bool together;              /* a pod was lost, and all go with it */
-    bool hold;                  /* no pods are made in this turn */
+    bool restart_all;           /* a pod was lost, and all go with it */
+    bool pause_pods;            /* no pods are made in this turn */
     /* bit per type: one of its pods failed that had not been counted before */
     unsigned fresh_failures;
 };
 
 /* Sets a condition with reason "TFJob<suffix>". */
-bool turn_cond(
-    struct tfjob_turn *t, const char *type, bool is_true, const char *suffix, const char *message);
-void turn_event(struct tfjob_turn *t, bool warning, const char *reason, const char *fmt, ...)
+bool pass_set_cond(
+    struct tfjob_pass *p, const char *type, bool is_true, const char *suffix, const char *message);
+void pass_event(struct tfjob_pass *p, bool warning, const char *reason, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* A condition that is there while message is not NULL, with reason "TFJob<type>" and that very
  * message. */
-void turn_waiting(struct tfjob_turn *t, const char *type, const char *message);
+void pass_set_waiting(struct tfjob_pass *p, const char *type, const char *message);
 /* Writes the status, if it differs from what is there. */
-void turn_status(struct tfjob_turn *t);
-void turn_delete_pod(struct tfjob_turn *t, const json_t *pod);
-void turn_delete_service(struct tfjob_turn *t, const json_t *service);
+void pass_write_status(struct tfjob_pass *p);
+void pass_delete_pod(struct tfjob_pass *p, const json_t *pod);
+void pass_delete_service(struct tfjob_pass *p, const json_t *service);
 
 /* decide.c: memory, counts and conditions of a job that is neither finished nor suspended. True: it
  * has finished just now. */
-void turn_remember(struct tfjob_turn *t);
-bool turn_decide(struct tfjob_turn *t);
+void pass_record(struct tfjob_pass *p);
+bool pass_evaluate(struct tfjob_pass *p);
 
 /* children.c */
 /* before the status: does the whole job start again? */
-void turn_judge_together(struct tfjob_turn *t);
-void turn_children(struct tfjob_turn *t);
-bool turn_wants_pods(const struct tfjob_turn *t);     /* some index has neither a pod nor an end */
-bool turn_lacks_children(const struct tfjob_turn *t); /* the same, or a service */
+void pass_evaluate_restart_all(struct tfjob_pass *p);
+void pass_children(struct tfjob_pass *p);
+bool pass_lacks_pods(const struct tfjob_pass *p);     /* some index has neither a pod nor an end */
+bool pass_lacks_children(const struct tfjob_pass *p); /* the same, or a service */
 /* pods that are being deleted on dead nodes */
-void turn_give_up_dead(struct tfjob_turn *t);
-void turn_stop_sidecars(struct tfjob_turn *t); /* those that outlive `tensorflow` */
+void pass_abandon_dead_pods(struct tfjob_pass *p);
+void pass_stop_sidecars(struct tfjob_pass *p); /* those that outlive `tensorflow` */
 
-void turn_datasets(struct tfjob_turn *t);   /* data.c: status.datasets, waiting for them */
-void turn_gang_wait(struct tfjob_turn *t);  /* gang.c: waiting for the scheduler */
-void turn_gang_apply(struct tfjob_turn *t); /* gang.c: the PodGroup */
-void turn_gang_end(struct tfjob_turn *t);
-void turn_board(struct tfjob_turn *t); /* board.c: TensorBoard */
+void pass_wait_datasets(struct tfjob_pass *p); /* data.c: status.datasets, waiting for them */
+void pass_wait_gang(struct tfjob_pass *p);     /* gang.c: waiting for the scheduler */
+void pass_apply_gang(struct tfjob_pass *p);    /* gang.c: the PodGroup */
+void pass_delete_gang(struct tfjob_pass *p);
+void pass_tensorboard(struct tfjob_pass *p); /* board.c: TensorBoard */
 
-void turn_tell_trouble(struct tfjob_turn *t); /* trouble.c: Events about pods that do not start */
+void pass_pod_events(struct tfjob_pass *p); /* trouble.c: Events about pods that do not start */
 
 /* finish.c */
-bool turn_finished(const struct tfjob_turn *t);
+bool pass_has_ended(const struct tfjob_pass *p);
 /* conditions, counts, completionTime */
-void turn_finish(struct tfjob_turn *t, bool succeeded, const char *message, bool warning);
-void turn_cleanup(struct tfjob_turn *t); /* cleanPodPolicy and ttlSecondsAfterFinished */
-void turn_suspend(struct tfjob_turn *t); /* everything goes; the status says so */
+void pass_finish(struct tfjob_pass *p, bool succeeded, const char *message, bool warning);
+void pass_clean_up(struct tfjob_pass *p); /* cleanPodPolicy and ttlSecondsAfterFinished */
+void pass_suspend(struct tfjob_pass *p);  /* everything goes; the status says so */
 
 #endif

@@ -17,125 +17,125 @@
 
 /* ---- the turn ---- */
 
-static void ensure_created(struct tfjob_turn *t)
+static void ensure_created(struct tfjob_pass *p)
 {
-    cleanup_free char *message = xasprintf("TFJob %s is created.", t->job.name);
-    if (!cond_find(t->status.conditions, TFJOB_CREATED))
-        turn_cond(t, TFJOB_CREATED, true, "Created", message);
+    cleanup_free char *message = xasprintf("TFJob %s is created.", p->job.name);
+    if (!cond_find(p->status.conditions, TFJOB_CREATED))
+        pass_set_cond(p, TFJOB_CREATED, true, "Created", message);
 }
 
 /* What cannot be read is over at once: one condition and one Event say why, nothing is retried. */
-static void refuse_spec(struct tfjob_turn *t, const struct err *why)
+static void refuse_spec(struct tfjob_pass *p, const struct err *why)
 {
-    if (turn_finished(t))
+    if (pass_has_ended(p))
         return;
     cleanup_free char *message = xasprintf(
-        "TFJob %s/%s has failed because the spec is invalid: %s", t->job.ns, t->job.name, why->msg);
-    ensure_created(t);
-    turn_finish(t, false, message, true);
-    turn_status(t);
+        "TFJob %s/%s has failed because the spec is invalid: %s", p->job.ns, p->job.name, why->msg);
+    ensure_created(p);
+    pass_finish(p, false, message, true);
+    pass_write_status(p);
 }
 
-static void resume(struct tfjob_turn *t)
+static void resume(struct tfjob_pass *p)
 {
-    if (cond_is_true(t->status.conditions, TFJOB_SUSPENDED)) {
-        cleanup_free char *message = xasprintf("TFJob %s is resumed.", t->job.name);
-        turn_cond(t, TFJOB_SUSPENDED, false, "Resumed", message);
-        turn_event(t, false, "TFJobResumed", "%s", message);
-        t->status.start_ns = t->o->now_ns;
+    if (cond_is_true(p->status.conditions, TFJOB_SUSPENDED)) {
+        cleanup_free char *message = xasprintf("TFJob %s is resumed.", p->job.name);
+        pass_set_cond(p, TFJOB_SUSPENDED, false, "Resumed", message);
+        pass_event(p, false, "TFJobResumed", "%s", message);
+        p->status.start_ns = p->o->now_ns;
     }
-    if (!t->status.start_ns)
-        t->status.start_ns = t->o->now_ns;
+    if (!p->status.start_ns)
+        p->status.start_ns = p->o->now_ns;
 }
 
 /* The pods of a job start together, though not at once: one status says so of all of them. Only
  * starts may wait, for no more than SETTLE_NS; what has ended is written down before anything can
  * happen to the pod. */
-static int64_t settle_ns(const struct tfjob_turn *t)
+static int64_t settle_ns(const struct tfjob_pass *p)
 {
     int64_t first_ns = INT64_MAX;
     bool pending = false;
     for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < t->job.replica[type].replicas; i++) {
-            const struct tfjob_pod *pod = &t->view.slot[type][i].is;
+        for (int i = 0; i < p->job.spec[type].replicas; i++) {
+            const struct tfjob_pod *pod = &p->view.slot[type][i].is;
             if (pod->state != TFJOB_POD_PENDING && pod->state != TFJOB_POD_RUNNING)
                 return 0;
             if (pod->state == TFJOB_POD_RUNNING)
                 first_ns = MIN(first_ns, pod->running_ns);
             pending |= pod->state == TFJOB_POD_PENDING;
         }
-    bool just_now = pending && first_ns <= t->o->now_ns && t->o->now_ns - first_ns < SETTLE_NS;
-    return just_now ? first_ns + SETTLE_NS - t->o->now_ns : 0;
+    bool just_now = pending && first_ns <= p->o->now_ns && p->o->now_ns - first_ns < SETTLE_NS;
+    return just_now ? first_ns + SETTLE_NS - p->o->now_ns : 0;
 }
 
-static void proceed(struct tfjob_turn *t)
+static void proceed(struct tfjob_pass *p)
 {
-    resume(t);
-    bool over = turn_decide(t);
-    int64_t wait = over ? 0 : settle_ns(t);
+    resume(p);
+    bool over = pass_evaluate(p);
+    int64_t wait = over ? 0 : settle_ns(p);
     if (wait) {
-        plan_requeue(&t->events, wait);
+        plan_requeue(&p->events, wait);
         return;
     }
     if (!over) {
-        turn_judge_together(t);
-        turn_datasets(t);
-        turn_gang_wait(t);
-        if (!turn_lacks_children(t))
-            cond_remove(t->status.conditions, TFJOB_STALLED);
+        pass_evaluate_restart_all(p);
+        pass_wait_datasets(p);
+        pass_wait_gang(p);
+        if (!pass_lacks_children(p))
+            cond_remove(p->status.conditions, TFJOB_STALLED);
     }
-    turn_status(t);
+    pass_write_status(p);
     if (over) {
-        turn_cleanup(t);
+        pass_clean_up(p);
         return;
     }
-    turn_gang_apply(t);
-    turn_children(t);
-    turn_tell_trouble(t);
+    pass_apply_gang(p);
+    pass_children(p);
+    pass_pod_events(p);
 }
 
 /* Once, while the job is new: what it says that is not quite as meant. */
-static void tell_oddities(struct tfjob_turn *t)
+static void warn_spec(struct tfjob_pass *p)
 {
-    if (cond_find(jget(t->o->job, "status.conditions"), TFJOB_CREATED))
+    if (cond_find(jget(p->o->job, "status.conditions"), TFJOB_CREATED))
         return;
-    if (t->job.old_field)
-        turn_event(t, true, "DeprecatedField",
+    if (p->job.old_field)
+        pass_event(p, true, "DeprecatedField",
             "spec.%s was moved to spec.runPolicy.%s long ago: it is used, but move it",
-            t->job.old_field, t->job.old_field);
-    if (*t->job.wishes.bad)
-        turn_event(t, true, "InvalidAnnotation", "%s", t->job.wishes.bad);
+            p->job.old_field, p->job.old_field);
+    if (*p->job.annotations.bad)
+        pass_event(p, true, "InvalidAnnotation", "%s", p->job.annotations.bad);
     for (int type = 0; type < TFJOB_TYPES; type++)
-        if (*jget_str(t->job.replica[type].template, "spec.restartPolicy", "")) {
-            turn_event(t, true, "SetPodTemplateRestartPolicy",
+        if (*jget_str(p->job.spec[type].template, "spec.restartPolicy", "")) {
+            pass_event(p, true, "SetPodTemplateRestartPolicy",
                 "Restart policy in pod template will be overwritten by restart policy in replica spec");
             break;
         }
-    if (*t->o->gang && tfjob_gang_has_scheduler(&t->job))
-        turn_event(t, true, "SetPodTemplateSchedulerName",
+    if (*p->o->gang && tfjob_gang_has_scheduler(&p->job))
+        pass_event(p, true, "SetPodTemplateSchedulerName",
             "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten");
 }
 
-static void run_turn(struct tfjob_turn *t, const struct err *invalid)
+static void pass_run(struct tfjob_pass *p, const struct err *invalid)
 {
-    tfjob_status_read(t->o->job, &t->status);
+    tfjob_status_read(p->o->job, &p->status);
     if (invalid) {
-        refuse_spec(t, invalid);
+        refuse_spec(p, invalid);
         return;
     }
-    tfjob_view_make(t->o, &t->job, &t->view);
-    turn_board(t);
-    if (turn_finished(t)) {
-        turn_cleanup(t);
+    tfjob_replicas_make(p->o, &p->job, &p->view);
+    pass_tensorboard(p);
+    if (pass_has_ended(p)) {
+        pass_clean_up(p);
         return;
     }
-    ensure_created(t);
-    tell_oddities(t);
-    turn_remember(t);
-    if (t->job.suspend)
-        turn_suspend(t);
+    ensure_created(p);
+    warn_spec(p);
+    pass_record(p);
+    if (p->job.suspend)
+        pass_suspend(p);
     else
-        proceed(t);
+        proceed(p);
 }
 
 /* Events and the requeue go to the end of the plan. */
@@ -150,20 +150,20 @@ static void move_events(struct plan *to, const struct plan *events, const json_t
     }
 }
 
-void tfjob_plan(const struct tfjob_observed *o, struct plan *p)
+void tfjob_plan(const struct tfjob_observed *o, struct plan *plan)
 {
-    struct tfjob_turn t = {.o = o, .plan = p, .events = PLAN_INIT};
+    struct tfjob_pass p = {.o = o, .plan = plan, .events = PLAN_INIT};
     if (!o->job)
         return;
     struct err why = ERR_INIT;
-    bool valid = tfjob_parse(o->job, &t.job, &why) == 0;
-    if (t.job.deleting || t.job.external)
+    bool valid = tfjob_parse(o->job, &p.job, &why) == 0;
+    if (p.job.deleting || p.job.external)
         return;
-    run_turn(&t, valid ? NULL : &why);
-    move_events(p, &t.events, o->job);
-    plan_clear(&t.events);
-    tfjob_status_free(&t.status);
-    tfjob_view_free(&t.view);
+    pass_run(&p, valid ? NULL : &why);
+    move_events(plan, &p.events, o->job);
+    plan_clear(&p.events);
+    tfjob_status_free(&p.status);
+    tfjob_replicas_free(&p.view);
 }
 
 /* ---- what the API server refuses ---- */

@@ -124,7 +124,7 @@ static enum tfjob_pod_state state_of(const json_t *pod, const struct tfjob_pod *
     if (!strcmp(phase, "Succeeded"))
         return stopped ? TFJOB_POD_LEAVING : TFJOB_POD_SUCCEEDED;
     if (!strcmp(phase, "Failed")) {
-        /* its sidecars were stopped by us (turn_stop_sidecars), or outlived a deadline of the
+        /* its sidecars were stopped by us (pass_stop_sidecars), or outlived a deadline of the
          * user's */
         if (!deleting && main_is_over(pod, p) && p->exit_code == 0
             && !strcmp(jget_str(pod, "status.reason", ""), "DeadlineExceeded"))
@@ -188,7 +188,7 @@ static void add_last_line(struct buf *b, const char *text)
     }
 }
 
-char *tfjob_pod_story(const json_t *pod)
+char *tfjob_pod_summary(const json_t *pod)
 {
     struct buf b = BUF_INIT(1024);
     buf_addf(&b, "Pod %s", kube_name(pod));
@@ -220,7 +220,8 @@ static bool retryable(const struct tfjob_pod *pod)
     return !pod->has_exit_code || pod->exit_code >= 128;
 }
 
-enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod)
+enum tfjob_outcome tfjob_outcome(
+    const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod)
 {
     switch (pod->state) {
     case TFJOB_POD_NONE:
@@ -229,15 +230,15 @@ enum turn_fate turn_fate(const struct tfjob *j, enum tfjob_type type, const stru
     case TFJOB_POD_PENDING:
     case TFJOB_POD_RUNNING:
     case TFJOB_POD_SUCCEEDED:
-        return FATE_NONE;
+        return TFJOB_OUTCOME_NONE;
     case TFJOB_POD_DISRUPTED:
-        return FATE_REPLACE;
+        return TFJOB_OUTCOME_REPLACE;
     case TFJOB_POD_FAILED:
         break;
     }
-    enum tfjob_restart policy = j->replica[type].restart;
+    enum tfjob_restart policy = j->spec[type].restart;
     if (policy == TFJOB_RESTART_ON_FAILURE || policy == TFJOB_RESTART_ALWAYS
         || (policy == TFJOB_RESTART_EXIT_CODE && retryable(pod)))
-        return FATE_REPLACE;
-    return j->dynamic && type == TFJOB_WORKER ? FATE_TOLERATE : FATE_FAIL;
+        return TFJOB_OUTCOME_REPLACE;
+    return j->dynamic && type == TFJOB_WORKER ? TFJOB_OUTCOME_TOLERATE : TFJOB_OUTCOME_FAIL;
 }

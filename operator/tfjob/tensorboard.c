@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-#define BOARD_PORT 6006
-#define BOARD_DIR  "/logs"
+#define TENSORBOARD_PORT 6006
+#define TENSORBOARD_DIR  "/logs"
 
 static json_t *meta_of(const struct tfjob *j, const char *name)
 {
@@ -33,8 +33,8 @@ static const json_t *model(const struct tfjob *j)
     static const enum tfjob_type order[] = {
         TFJOB_CHIEF, TFJOB_MASTER, TFJOB_WORKER, TFJOB_EVALUATOR, TFJOB_PS};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
-        if (j->replica[order[i]].present)
-            return jget_obj(j->replica[order[i]].template, "spec");
+        if (j->spec[order[i]].present)
+            return jget_obj(j->spec[order[i]].template, "spec");
     return NULL;
 }
 
@@ -48,15 +48,15 @@ static void copy(json_t *to, const json_t *from, const char *key)
 static json_t *container(const struct tfjob *j, const char *dir)
 {
     const json_t *main = tfjob_main_container(model(j));
-    const char *image = *j->wishes.board_image ? j->wishes.board_image
-                                               : jget_str(main, "image", "");
-    cleanup_free char *logdir = xasprintf("--logdir=" BOARD_DIR "%s", dir);
+    const char *image = *j->annotations.tensorboard_image ? j->annotations.tensorboard_image
+                                                          : jget_str(main, "image", "");
+    cleanup_free char *logdir = xasprintf("--logdir=" TENSORBOARD_DIR "%s", dir);
     json_t *c = json_pack(
         "{s:s s:s s:[s s s s] s:[{s:s s:i}] s:[{s:s s:s s:b}] s:{s:{s:s s:i} s:i}}", "name",
         "tensorboard", "image", image, "command", "tensorboard", logdir, "--host=0.0.0.0",
-        "--port=6006", "ports", "name", "http", "containerPort", BOARD_PORT, "volumeMounts", "name",
-        "logs", "mountPath", BOARD_DIR, "readOnly", 1, "readinessProbe", "httpGet", "path", "/",
-        "port", BOARD_PORT, "periodSeconds", 5);
+        "--port=6006", "ports", "name", "http", "containerPort", TENSORBOARD_PORT, "volumeMounts",
+        "name", "logs", "mountPath", TENSORBOARD_DIR, "readOnly", 1, "readinessProbe", "httpGet",
+        "path", "/", "port", TENSORBOARD_PORT, "periodSeconds", 5);
     copy(c, main, "securityContext");
     copy(c, main, "imagePullPolicy");
     return c;
@@ -64,8 +64,9 @@ static json_t *container(const struct tfjob *j, const char *dir)
 
 static json_t *deployment(const struct tfjob *j, const char *name)
 {
-    const char *slash = strchr(j->wishes.board, '/');
-    cleanup_free char *claim = xstrndup(j->wishes.board, strcspn(j->wishes.board, "/"));
+    const char *slash = strchr(j->annotations.tensorboard, '/');
+    cleanup_free char *claim = xstrndup(
+        j->annotations.tensorboard, strcspn(j->annotations.tensorboard, "/"));
     json_t *spec = json_pack("{s:[o] s:[{s:s s:{s:s s:b}}]}", "containers",
         container(j, slash ? slash : ""), "volumes", "name", "logs", "persistentVolumeClaim",
         "claimName", claim, "readOnly", 1);
@@ -81,33 +82,33 @@ static json_t *service(const struct tfjob *j, const char *name)
 {
     return json_pack("{s:s s:s s:o s:{s:o s:[{s:s s:i s:s}]}}", "apiVersion", "v1", "kind",
         "Service", "metadata", meta_of(j, name), "spec", "selector", selector(j), "ports", "name",
-        "http", "port", BOARD_PORT, "targetPort", "http");
+        "http", "port", TENSORBOARD_PORT, "targetPort", "http");
 }
 
 static void put(
-    struct tfjob_turn *t, const struct kube_res *res, json_t *desired_take, const json_t *there)
+    struct tfjob_pass *p, const struct kube_res *res, json_t *desired_take, const json_t *there)
 {
-    if (there && !kube_controlled_by(there, t->job.uid)) {
-        turn_event(t, true, "TensorBoardFailed",
+    if (there && !kube_controlled_by(there, p->job.uid)) {
+        pass_event(p, true, "TensorBoardFailed",
             "%s %s exists and does not belong to this job: delete it, or choose another name for the job",
             res->kind, kube_name(there));
         json_decref(desired_take);
         return;
     }
-    plan_apply(t->plan, res, desired_take, there);
+    plan_apply(p->plan, res, desired_take, there);
 }
 
-void turn_board(struct tfjob_turn *t)
+void pass_tensorboard(struct tfjob_pass *p)
 {
-    const struct tfjob_observed *o = t->o;
-    if (t->job.wishes.board) {
-        cleanup_free char *name = xasprintf("%s" TFJOB_BOARD_SUFFIX, t->job.name);
-        put(t, &kube_services, service(&t->job, name), o->board_service);
-        put(t, &kube_deployments, deployment(&t->job, name), o->board);
+    const struct tfjob_observed *o = p->o;
+    if (p->job.annotations.tensorboard) {
+        cleanup_free char *name = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, p->job.name);
+        put(p, &kube_services, service(&p->job, name), o->tensorboard_service);
+        put(p, &kube_deployments, deployment(&p->job, name), o->tensorboard);
         return;
     }
-    if (o->board && kube_controlled_by(o->board, t->job.uid))
-        plan_delete(t->plan, &kube_deployments, o->board, -1, "Background");
-    if (o->board_service && kube_controlled_by(o->board_service, t->job.uid))
-        plan_delete(t->plan, &kube_services, o->board_service, -1, NULL);
+    if (o->tensorboard && kube_controlled_by(o->tensorboard, p->job.uid))
+        plan_delete(p->plan, &kube_deployments, o->tensorboard, -1, "Background");
+    if (o->tensorboard_service && kube_controlled_by(o->tensorboard_service, p->job.uid))
+        plan_delete(p->plan, &kube_services, o->tensorboard_service, -1, NULL);
 }

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int port_of(const struct tfjob_replica *r)
+static int port_of(const struct tfjob_replica_spec *r)
 {
     size_t i, k;
     json_t *c, *port;
@@ -27,14 +27,14 @@ static void add_address(
 {
     char name[TFJOB_CHILD_NAME_LEN];
     tfjob_child_name(j, t, index, name);
-    buf_addf(b, "\"%s.%s.svc%s%s:%d\"", name, j->ns, *domain ? "." : "", domain,
-        port_of(&j->replica[t]));
+    buf_addf(
+        b, "\"%s.%s.svc%s%s:%d\"", name, j->ns, *domain ? "." : "", domain, port_of(&j->spec[t]));
 }
 
 static void add_all(struct buf *b, const struct tfjob *j, enum tfjob_type t, const char *domain)
 {
     buf_addc(b, '[');
-    for (int i = 0; i < j->replica[t].replicas; i++) {
+    for (int i = 0; i < j->spec[t].replicas; i++) {
         if (i)
             buf_addc(b, ',');
         add_address(b, j, t, i, domain);
@@ -48,7 +48,7 @@ static void add_cluster(struct buf *b, const struct tfjob *j, const char *domain
 {
     const char *sep = "";
     for (int t = 0; t < TFJOB_TYPES; t++) {
-        if (!j->replica[t].present || (t == TFJOB_EVALUATOR && j->wishes.exclude_evaluator))
+        if (!j->spec[t].present || (t == TFJOB_EVALUATOR && j->annotations.exclude_evaluator))
             continue;
         buf_addf(b, "%s\"%s\":", sep, tfjob_type_lower((enum tfjob_type)t));
         add_all(b, j, (enum tfjob_type)t, domain);
@@ -67,7 +67,7 @@ static void add_sparse_cluster(
         add_address(b, j, t, index, domain);
     }
     buf_adds(b, "},\"ps\":");
-    if (t == TFJOB_WORKER && !j->replica[TFJOB_PS].present) {
+    if (t == TFJOB_WORKER && !j->spec[TFJOB_PS].present) {
         buf_adds(b, "null");
     } else if (t == TFJOB_WORKER) {
         add_all(b, j, TFJOB_PS, domain);
@@ -81,7 +81,7 @@ static void add_sparse_cluster(
 
 char *tfjob_tf_config(const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
 {
-    if (tfjob_total(j) == 1 && !j->wishes.always_tf_config)
+    if (tfjob_total(j) == 1 && !j->annotations.always_tf_config)
         return NULL;
     /* name + namespace + domain are at most 63 + 63 + 253 bytes each; the API server's own limit
      * for an object is lower */

@@ -17,7 +17,7 @@ int golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan, 
         .domain = jget_str(world, "clusterDomain", ""),
         .gang = jget_str(world, "gangScheduler", ""),
         .cached = jget_arr(world, "cached")};
-    cleanup_free char *board = xasprintf("%s" TFJOB_BOARD_SUFFIX, kube_name(cr));
+    cleanup_free char *tensorboard = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, kube_name(cr));
     json_t *objects = (json_t *)(uintptr_t)world;
     w.pods = golden_objects(world, "Pod", &w.npods);
     w.services = golden_objects(world, "Service", &w.nservices);
@@ -25,8 +25,8 @@ int golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan, 
     w.datasets = golden_objects(world, "Dataset", &w.ndatasets);
     w.loads = golden_objects(world, "DataLoad", &w.nloads);
     w.pod_group = golden_find(objects, "PodGroup", kube_namespace(cr), kube_name(cr));
-    w.board = golden_find(objects, "Deployment", kube_namespace(cr), board);
-    w.board_service = golden_find(objects, "Service", kube_namespace(cr), board);
+    w.tensorboard = golden_find(objects, "Deployment", kube_namespace(cr), tensorboard);
+    w.tensorboard_service = golden_find(objects, "Service", kube_namespace(cr), tensorboard);
     tfjob_plan(&w, plan);
     free(w.pods);
     free(w.services);

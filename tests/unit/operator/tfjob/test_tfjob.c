@@ -34,9 +34,9 @@ static void test_defaults(void **state)
         "{'metadata': {'name': 'j', 'namespace': 'ns', 'uid': 'u'}, 'spec': {'tfReplicaSpecs': {'WORKER': "
         "{'template': {'spec': {'containers': [{'name': 'tensorflow', 'image': 'i'}]}}}}}}");
     struct tfjob j = parsed(cr);
-    assert_true(j.replica[TFJOB_WORKER].present);
-    assert_int_equal(j.replica[TFJOB_WORKER].replicas, 1);
-    assert_int_equal(j.replica[TFJOB_WORKER].restart, TFJOB_RESTART_NEVER);
+    assert_true(j.spec[TFJOB_WORKER].present);
+    assert_int_equal(j.spec[TFJOB_WORKER].replicas, 1);
+    assert_int_equal(j.spec[TFJOB_WORKER].restart, TFJOB_RESTART_NEVER);
     assert_int_equal(j.clean, TFJOB_CLEAN_DEFAULT);
     assert_int_equal(j.ttl_s, -1);
     assert_int_equal(j.deadline_s, -1);

@@ -198,7 +198,7 @@ static void restart_in_place(json_t *pod)
         json_object_set_new(c, "restartCount", json_integer(jget_int(c, "restartCount", 0) + 1));
 }
 
-/* How a running pod ends: by its fate, if the run has fates. */
+/* How a running pod ends: by its outcome, if the run has fates. */
 static char ending(struct run *r, const json_t *pod)
 {
     if (!r->fates)
