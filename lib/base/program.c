@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/base/program.h"
+
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int program_misuse(const struct program *p, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    cleanup_free char *text = xvasprintf(fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "%s: %s\n", p->name, text);
+    return PROGRAM_MISUSE;
+}
+
+int program_flags(
+    const struct program *p, const struct opt *table, size_t n, int argc, char **argv, int *first)
+{
+    bool help = false, version = false;
+    const char *level_text = "info";
+    const struct opt common[] = {
+        {"log-level", OPT_STRING, &level_text, "LEVEL", "debug, info, warn or error"},
+        {"version", OPT_BOOL, &version, NULL, "print the version"},
+        {"help", OPT_BOOL, &help, NULL, "print this"},
+    };
+    struct err e = ERR_INIT;
+    enum log_level level;
+    int rest;
+    size_t all = n + ARRAY_LEN(common);
+    cleanup_free struct opt *opts = xcalloc(all, sizeof *opts);
+    memcpy(opts, table, n * sizeof *opts);
+    memcpy(opts + n, common, sizeof common);
+    cleanup_free char *help_text = opt_help(opts, all, p->usage, p->about); /* of the defaults */
+    if (opt_parse(opts, all, argc, argv, &rest, &e))
+        return program_misuse(p, "%s", e.msg);
+    if (help || version) {
+        printf("%s%s", help ? help_text : p->name, help ? "" : " " MILLRACE_VERSION "\n");
+        return 0;
+    }
+    if (!p->arguments && rest < argc)
+        return program_misuse(p, "unexpected argument \"%s\"; --help lists the flags", argv[rest]);
+    if (log_level_parse(level_text, &level))
+        return program_misuse(p, "--log-level must be debug, info, warn or error");
+    log_init(p->component, level);
+    if (p->arguments)
+        *first = rest;
+    return -1;
+}
+
+void program_start(sigset_t *stop)
+{
+    sigemptyset(stop);
+    sigaddset(stop, SIGTERM);
+    sigaddset(stop, SIGINT);
+    pthread_sigmask(SIG_BLOCK, stop, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    mallopt(M_ARENA_MAX, 2);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The flags that all programs have, what they print, and the signals that are left to one thread.
+ */
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/program.h"
+#include "tests/lib/unit.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct program flags_only = {
+    "millrace-test", "test", "millrace-test [FLAGS]", "Is tested.", false};
+static const struct program takes_arguments = {
+    "millrace-test", "test", "millrace-test [FLAGS] FILE", "Is tested.", true};
+
+/* Runs program_flags in a child; its status, or 100 + *first if it goes on, and what it printed. */
+static int flags(const struct program *p, char *out, size_t cap, char **argv)
+{
+    int pipes[2], argc = 0, status = -1;
+    while (argv[argc])
+        argc++;
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(pipes[1], STDOUT_FILENO);
+        dup2(pipes[1], STDERR_FILENO);
+        const char *color = "blue";
+        const struct opt table[] = {{"color", OPT_STRING, &color, "NAME", "of it"}};
+        int first = 0, rc = program_flags(p, table, ARRAY_LEN(table), argc, argv, &first);
+        if (rc < 0)
+            printf("%s %s", color, log_enabled(LOG_DEBUG) ? "debug" : "quiet");
+        fflush(stdout);
+        _exit(rc < 0 ? 100 + first : rc);
+    }
+    close(pipes[1]);
+    size_t got = 0;
+    for (ssize_t n; (n = read(pipes[0], out + got, cap - 1 - got)) > 0;)
+        got += (size_t)n;
+    out[got] = '\0';
+    close(pipes[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void test_flags(void **state)
+{
+    (void)state;
+    static const struct {
+        const struct program *p;
+        const char *argv[4];
+        int status;
+        const char *says;
+    } cases[] = {
+        {&flags_only, {"p"}, 100, "blue quiet"},
+        {&flags_only, {"p", "--color=red", "--log-level=debug"}, 100, "red debug"},
+        {&flags_only, {"p", "--version"}, 0, "millrace-test " MILLRACE_VERSION "\n"},
+        {&flags_only, {"p", "--help"}, 0, "--color NAME"},
+        {&flags_only, {"p", "--help"}, 0, "--log-level LEVEL"},
+        {&flags_only, {"p", "file"}, 2, "millrace-test: unexpected argument \"file\""},
+        {&flags_only, {"p", "--shade"}, 2, "millrace-test: unknown flag --shade"},
+        {&flags_only, {"p", "--log-level=loud"}, 2, "--log-level must be"},
+        {&takes_arguments, {"p", "--color=red", "file"}, 102, "red quiet"},
+        {&takes_arguments, {"p"}, 101, "blue quiet"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char out[4096];
+        int status = flags(cases[i].p, out, sizeof out, (char **)cases[i].argv);
+        if (status != cases[i].status || !strstr(out, cases[i].says))
+            fail_msg("case %zu: status %d: %s", i, status, out);
+    }
+}
+
+static void test_signals(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        sigset_t stop;
+        int sig = 0, pipes[2];
+        program_start(&stop);
+        kill(getpid(), SIGTERM);
+        bool ok = pipe(pipes) == 0 && close(pipes[0]) == 0 && write(pipes[1], "x", 1) == -1;
+        _exit(ok && sigwait(&stop, &sig) == 0 && sig == SIGTERM ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flags), cmocka_unit_test(test_signals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
