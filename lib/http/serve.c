@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -510,10 +511,20 @@ static int listen_on(const char *address, int *port, struct err *e)
     return result;
 }
 
+/* Every address: over IPv6 also IPv4's, but there are hosts without IPv6. */
+static int listen_any(int want, int *port, struct err *e)
+{
+    char any6[32], any4[32];
+    snprintf(any6, sizeof any6, "[::]:%d", want);
+    snprintf(any4, sizeof any4, "0.0.0.0:%d", want);
+    int fd = listen_on(any6, port, NULL);
+    return fd >= 0 ? fd : listen_on(any4, port, e);
+}
+
 struct serve *serve_start(const struct serve_conf *conf, struct err *e)
 {
     int port = 0;
-    int fd = listen_on(conf->address, &port, e);
+    int fd = conf->address ? listen_on(conf->address, &port, e) : listen_any(conf->port, &port, e);
     if (fd < 0)
         return NULL;
     struct serve *s = xcalloc(1, sizeof *s);
@@ -535,7 +546,7 @@ struct serve *serve_start(const struct serve_conf *conf, struct err *e)
     int rc = s->wake_fd < 0 ? errno : start_thread(&s->acceptor, acceptor_main, s, false);
     if (rc == 0)
         return s;
-    err_sys(e, rc, "start the HTTP server on %s", conf->address);
+    err_sys(e, rc, "start the HTTP server on port %d", port);
     s->stopping = true;
     s->max_threads = 0; /* no acceptor to join */
     serve_stop(s);

@@ -49,6 +49,7 @@ struct serve_route {
 };
 struct serve_conf {
     const char *address;              /* "0.0.0.0:9400", "127.0.0.1:0", "[::]:9400" */
+    int port;                         /* without an address: of every address of the host */
     const struct serve_route *routes; /* copied */
     size_t nroutes;
     unsigned max_threads; /* 0: 64 */
