@@ -7,19 +7,15 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
-#include "lib/base/opt.h"
+#include "lib/base/program.h"
+#include "lib/base/task.h"
+#include "lib/http/health.h"
 #include "lib/http/metric.h"
 #include "lib/http/serve.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,22 +25,27 @@
 #define COLLECT_NS (30 * NS_PER_S)
 
 struct options {
-    const char *node_id, *kubelet_dir, *root, *mode, *socket, *registration, *http, *log_level,
-        *client, *run_dir;
+    const char *node_id, *kubelet_dir, *root, *mode, *socket, *registration, *http, *client,
+        *run_dir;
     int64_t read_ahead, abandon, cache_keep, backing_max;
-    bool keep_idle, help, version;
+    bool keep_idle;
 };
 
 struct running {
     struct plugin plugin;
     struct rpc_server *rpc;
     struct serve *http;
+    struct health health;
     int lock_fd;
-    atomic_bool stopping;
-    pthread_t signals, collector;
+    sigset_t stop; /* signals */
+    struct task stopper, collector;
 };
 
-static int parse(int argc, char **argv, struct options *o, struct err *e)
+static const struct program program = {
+    "millrace-csi", "csi", "millrace-csi [flags]", "CSI node plugin of Millrace.", false};
+
+/* As program_flags. */
+static int parse(int argc, char **argv, struct options *o)
 {
     const struct opt table[] = {
         {"node-id", OPT_STRING, &o->node_id, "NAME", "this node's name; default: the host's"},
@@ -69,30 +70,12 @@ static int parse(int argc, char **argv, struct options *o, struct err *e)
             "leave unused cache directories when the plugin ends"},
         {"backing-files-max", OPT_INT, &o->backing_max, "N",
             "cache files a dataset that the kernel may read directly at a time"},
-        {"log-level", OPT_STRING, &o->log_level, "LEVEL", "debug, info, warn or error"},
-        {"version", OPT_BOOL, &o->version, NULL, "print the version and end"},
-        {"help", OPT_BOOL, &o->help, NULL, "print this and end"},
     };
-    int first;
-    if (opt_parse(table, ARRAY_LEN(table), argc, argv, &first, e))
-        return -1;
-    if (first < argc)
-        return err_set(
-            e, ERR_INVALID, "unexpected argument '%s'; --help lists the flags", argv[first]);
-    if (o->help) {
-        cleanup_free char *text = opt_help(
-            table, ARRAY_LEN(table), "millrace-csi [flags]", "CSI node plugin of Millrace.");
-        fputs(text, stdout);
-    }
-    enum log_level level;
-    if (log_level_parse(o->log_level, &level))
-        return err_set(
-            e, ERR_INVALID, "--log-level: '%s' is none of debug, info, warn, error", o->log_level);
-    log_init("csi", level);
-    if (strcmp(o->mode, "kubernetes") != 0 && strcmp(o->mode, "standalone") != 0)
-        return err_set(
-            e, ERR_INVALID, "--mode: '%s' is neither kubernetes nor standalone", o->mode);
-    return 0;
+    int rc = program_flags(&program, table, ARRAY_LEN(table), argc, argv, NULL);
+    if (rc < 0 && strcmp(o->mode, "kubernetes") != 0 && strcmp(o->mode, "standalone") != 0)
+        return program_misuse(
+            &program, "--mode: '%s' is neither kubernetes nor standalone", o->mode);
+    return rc;
 }
 
 /* Defaults that depend on other flags. What is allocated lives until exit. */
@@ -109,28 +92,21 @@ static void complete(struct options *o)
         o->registration = xasprintf("%s/plugins_registry/%s-reg.sock", o->kubelet_dir, NAME_DRIVER);
 }
 
-static void healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
-{
-    (void)user, (void)req;
-    buf_adds(&resp->body, "ok\n");
-}
-
-static void metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void collect_metrics(void *user, struct buf *out)
 {
     struct running *r = user;
-    (void)req;
+    (void)out;
     metric_set(metric_gauge("millrace_csi_volumes", "", "volumes that this node knows"),
         (int64_t)volumes_count(r->plugin.volumes));
-    resp->content_type = "text/plain; version=0.0.4";
-    metric_write(&resp->body);
 }
 
 static int start_http(struct running *r, const char *address, struct err *e)
 {
-    const struct serve_route routes[] = {{"GET", "/healthz", healthz, r},
-        {"GET", "/readyz", healthz, r}, {"GET", "/metrics", metrics, r}};
+    struct serve_route routes[HEALTH_ROUTES];
+    r->health = (struct health){.collect = collect_metrics, .user = r};
+    health_routes(&r->health, routes);
     struct serve_conf conf = {
-        .address = address, .routes = routes, .nroutes = ARRAY_LEN(routes), .max_threads = 8};
+        .address = address, .routes = routes, .nroutes = HEALTH_ROUTES, .max_threads = 8};
     if (!address[0])
         return 0;
     r->http = serve_start(&conf, e);
@@ -141,25 +117,12 @@ static int start_http(struct running *r, const char *address, struct err *e)
  * the records. */
 static int lock_root(struct running *r, const char *root, struct err *e)
 {
-    if (file_mkdirs(root, 0750, e))
-        return -1;
-    for (;;) {
-        struct stat held, there;
-        r->lock_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (r->lock_fd < 0)
-            return err_sys(e, errno, "open %s", root);
-        if (flock(r->lock_fd, LOCK_EX | LOCK_NB)) {
-            log_kv(LOG_INFO, "waiting for another plugin on this node to end", "root", root, NULL);
-            if (flock(r->lock_fd, LOCK_EX))
-                return err_sys(e, errno, "lock %s", root);
-        }
-        if (fstat(r->lock_fd, &held) == 0 && stat(root, &there) == 0 && held.st_ino == there.st_ino
-            && held.st_dev == there.st_dev)
-            return 0;
-        close(r->lock_fd); /* the last one has removed it */
-        if (file_mkdirs(root, 0750, e))
-            return -1;
+    r->lock_fd = dir_lock(root, 0750, 0, e);
+    if (r->lock_fd < 0 && e->cls == ERR_CONFLICT) {
+        log_kv(LOG_INFO, "waiting for another plugin on this node to end", "root", root, NULL);
+        r->lock_fd = dir_lock(root, 0750, INT64_MAX, e);
     }
+    return r->lock_fd < 0 ? -1 : 0;
 }
 
 static int open_state(struct running *r, const struct options *o, struct err *e)
@@ -211,32 +174,22 @@ static int start_rpc(struct running *r, const struct options *o, struct err *e)
     return r->rpc ? 0 : -1;
 }
 
-static void *wait_signals(void *arg)
+/* Ends the RPCs at the first signal; the main thread goes on from there. */
+static void stop_at_signal(void *arg)
 {
     struct running *r = arg;
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
     int sig;
-    sigwait(&set, &sig);
+    sigwait(&r->stop, &sig);
     log_kv(LOG_INFO, "ending", "signal", strsignal(sig), NULL);
-    atomic_store(&r->stopping, true);
     rpc_stop(r->rpc, GRACE_NS, HARD_NS);
-    return NULL;
 }
 
-static void *collect(void *arg)
+static void collect_dirs(void *arg)
 {
     struct running *r = arg;
-    for (int64_t next = clock_mono_ns(); !atomic_load(&r->stopping);
-         clock_sleep_ns(100 * NS_PER_MS)) {
-        if (clock_mono_ns() < next)
-            continue;
+    do
         places_collect(r->plugin.places, false);
-        next = clock_mono_ns() + COLLECT_NS;
-    }
-    return NULL;
+    while (!task_wait(&r->collector, clock_mono_ns() + COLLECT_NS));
 }
 
 static void put_volume(struct volume *v, void *arg) { stage_leave(arg, v); }
@@ -270,14 +223,14 @@ static int run(struct running *r, const struct options *o, struct err *e)
     if (lock_root(r, o->root, e) || open_state(r, o, e) || start_http(r, o->http, e)
         || start_rpc(r, o, e))
         return -1;
-    if (pthread_create(&r->signals, NULL, wait_signals, r)
-        || pthread_create(&r->collector, NULL, collect, r))
-        return err_set(e, ERR_FATAL, "cannot start a thread");
+    if (task_start(&r->stopper, "stopper", stop_at_signal, r, e)
+        || task_start(&r->collector, "collector", collect_dirs, r, e))
+        return -1;
     log_kv(LOG_INFO, "ready", "node", o->node_id, "socket", o->socket, "mode", o->mode, "version",
         MILLRACE_VERSION, NULL);
     rpc_run(r->rpc);
-    pthread_join(r->signals, NULL);
-    pthread_join(r->collector, NULL);
+    task_stop(&r->stopper);
+    task_stop(&r->collector);
     return 0;
 }
 
@@ -291,7 +244,6 @@ int main(int argc, char **argv)
         .socket = "",
         .registration = "",
         .http = "0.0.0.0:9401",
-        .log_level = "info",
         .client = "/usr/bin/millrace-fuse",
         .run_dir = "/run/millrace-csi",
         .read_ahead = 4 << 20,
@@ -299,26 +251,15 @@ int main(int argc, char **argv)
         .cache_keep = 3600 * NS_PER_S,
         .backing_max = 16384};
     struct err e = ERR_INIT;
-    log_init("csi", LOG_INFO);
-    if (parse(argc, argv, &o, &e)) {
-        log_kv(LOG_ERROR, e.msg, NULL);
-        return 2;
-    }
-    if (o.version)
-        puts(MILLRACE_VERSION);
-    if (o.version || o.help)
-        return 0;
+    int rc = parse(argc, argv, &o);
+    if (rc >= 0)
+        return rc;
     complete(&o);
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread: one of ours waits for them */
-    signal(SIGPIPE, SIG_IGN);
     umask(0022);
     static struct running r;
     r.lock_fd = -1;
-    int rc = run(&r, &o, &e);
+    program_start(&r.stop); /* the stopper waits for these */
+    rc = run(&r, &o, &e);
     if (rc)
         log_kv(LOG_ERROR, "cannot run", "error", e.msg, NULL);
     rpc_free(r.rpc);
