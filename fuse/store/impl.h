@@ -123,6 +123,9 @@ struct store_ops {
 extern const struct store_ops store_s3, store_posix;
 /* All of them, up to NULL. */
 extern const struct store_ops *const store_kinds[];
+/* store_new() of a kind that is known; conf->mount->mount_point begins with its scheme. */
+struct store *store_new_of(
+    const struct store_ops *ops, const struct store_conf *conf, struct err *e);
 
 /* one path component a file system can show: 1–255 bytes, not "." or ".." */
 bool store_name_ok(const char *name, size_t len);

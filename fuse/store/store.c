@@ -41,14 +41,12 @@ static int require_path(const struct store *s, const char *path, bool root_allow
 /* The stores look at what went wrong: there always is an error to look at. */
 #define NEED(e) ((e) ? (e) : &(struct err)ERR_INIT)
 
-static const struct store_ops *kind_of_url(const char *url, const char **rest)
+static const struct store_ops *kind_of_url(const char *url)
 {
     for (size_t i = 0; store_kinds[i]; i++) {
         size_t n = strlen(store_kinds[i]->scheme);
-        if (strncmp(url, store_kinds[i]->scheme, n) == 0 && strncmp(url + n, "://", 3) == 0) {
-            *rest = url + n + 3;
+        if (strncmp(url, store_kinds[i]->scheme, n) == 0 && strncmp(url + n, "://", 3) == 0)
             return store_kinds[i];
-        }
     }
     return NULL;
 }
@@ -88,8 +86,7 @@ char *store_help(void)
 
 const char *store_option_name(const char *url, size_t i)
 {
-    const char *rest;
-    const struct store_ops *ops = kind_of_url(url, &rest);
+    const struct store_ops *ops = kind_of_url(url);
     size_t n = 0;
     while (ops && n <= i && ops->options[n].name)
         n++;
@@ -98,23 +95,26 @@ const char *store_option_name(const char *url, size_t i)
 
 bool store_option_is_secret(const char *url, const char *name)
 {
-    const char *rest;
-    const struct store_ops *ops = kind_of_url(url, &rest);
+    const struct store_ops *ops = kind_of_url(url);
     const struct store_option *o = ops ? option_find(ops->options, name) : NULL;
     return o && o->kind == STORE_OPTION_SECRET;
 }
 
 struct store *store_new(const struct store_conf *conf, struct err *e)
 {
+    const struct store_ops *ops = kind_of_url(conf->mount->mount_point);
+    if (ops)
+        return store_new_of(ops, conf, e);
+    unknown_scheme(conf->mount->mount_point, NEED(e));
+    return NULL;
+}
+
+struct store *store_new_of(
+    const struct store_ops *ops, const struct store_conf *conf, struct err *e)
+{
     e = NEED(e);
     char *url = xstrdup(conf->mount->mount_point);
-    const char *rest = NULL;
-    const struct store_ops *ops = kind_of_url(url, &rest);
-    if (!ops) {
-        unknown_scheme(url, e);
-        free(url);
-        return NULL;
-    }
+    const char *rest = url + strlen(ops->scheme) + strlen("://");
     for (size_t n = strlen(rest); n > 1 && rest[n - 1] == '/'; n--)
         url[rest - url + (ssize_t)n - 1] = '\0';
     struct store_params p = {
