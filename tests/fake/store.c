@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fake/store.h"
+
+#include "fuse/store/impl.h"
+#include "lib/base/io.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fake_object {
+    char *path, *data;
+    struct store_stat st;
+};
+
+struct fake_store {
+    struct store_ops ops;
+    struct store *store;
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    struct fake_object *objects; /* mu; in no order */
+    size_t n;                    /* mu */
+    unsigned versions;           /* mu; so many were made */
+    int64_t mtime_ns;            /* mu */
+    struct {
+        unsigned calls, skip, fail; /* mu */
+        enum err_class cls;         /* mu */
+        int sys;                    /* mu */
+        bool held;                  /* mu */
+    } on[FAKE_CALLS];
+    unsigned waiting; /* mu */
+};
+
+/* -- objects, with mu held -------------------------------------------------------------------- */
+
+static struct fake_object *object_find(struct fake_store *f, const char *path)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (strcmp(f->objects[i].path, path) == 0)
+            return &f->objects[i];
+    return NULL;
+}
+
+static bool is_below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+    return *path && (len == 0 || (strncmp(path, dir, len) == 0 && path[len] == '/'));
+}
+
+static void object_drop(struct fake_store *f, struct fake_object *o)
+{
+    free(o->path);
+    free(o->data);
+    *o = f->objects[--f->n];
+}
+
+static struct fake_object *object_make(struct fake_store *f, const char *path, bool is_dir)
+{
+    struct fake_object *o = object_find(f, path);
+    if (!o) {
+        f->objects = xrealloc(f->objects, (f->n + 1) * sizeof *f->objects);
+        o = &f->objects[f->n++];
+        *o = (struct fake_object){.path = xstrdup(path)};
+    }
+    o->st = (struct store_stat){.is_dir = is_dir, .mtime_ns = f->mtime_ns};
+    return o;
+}
+
+static void make_parents(struct fake_store *f, const char *path)
+{
+    cleanup_free char *dir = xstrdup(path);
+    for (char *slash; (slash = strrchr(dir, '/'));) {
+        *slash = '\0';
+        if (!object_find(f, dir))
+            object_make(f, dir, true);
+    }
+}
+
+static const struct store_stat *object_write(
+    struct fake_store *f, const char *path, const void *data, size_t len)
+{
+    make_parents(f, path);
+    struct fake_object *o = object_make(f, path, false);
+    free(o->data);
+    o->data = xmalloc(len + 1);
+    memcpy(o->data, data, len);
+    o->data[len] = '\0';
+    o->st.size = len;
+    snprintf(o->st.version, sizeof o->st.version, "v%u", ++f->versions);
+    return &o->st;
+}
+
+static bool has_below(const struct fake_store *f, const char *dir)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (is_below(f->objects[i].path, dir))
+            return true;
+    return false;
+}
+
+/* -- calls ------------------------------------------------------------------------------------ */
+
+/* Counts it; 0: go on, with mu held. */
+static int fake_begin(struct fake_store *f, enum fake_call call, const char *path, struct err *e)
+{
+    pthread_mutex_lock(&f->mu);
+    f->on[call].calls++;
+    f->waiting += f->on[call].held;
+    pthread_cond_broadcast(&f->changed);
+    bool waited = f->on[call].held;
+    while (f->on[call].held)
+        pthread_cond_wait(&f->changed, &f->mu);
+    f->waiting -= waited;
+    if (f->on[call].skip) {
+        f->on[call].skip--;
+    } else if (f->on[call].fail) {
+        f->on[call].fail--;
+        store_err(e, f->on[call].cls, f->on[call].sys, REASON_STORE_ERROR, path,
+            ": the fake store fails on purpose");
+        pthread_mutex_unlock(&f->mu);
+        return -1;
+    }
+    return 0;
+}
+
+static int fake_end(
+    struct fake_store *f, enum err_class cls, int sys, const char *path, struct err *e)
+{
+    pthread_mutex_unlock(&f->mu);
+    return cls == ERR_NONE ? 0 : store_err(e, cls, sys, REASON_STORE_ERROR, path, ": refused");
+}
+
+static void *fake_open(const struct store_params *p, struct err *e)
+{
+    (void)e;
+    void *f = NULL;
+    sscanf(p->rest, "%p", &f);
+    return f;
+}
+
+static void fake_close(void *impl) { (void)impl; }
+
+static int fake_check(void *impl, struct err *e)
+{
+    (void)impl;
+    (void)e;
+    return 0;
+}
+
+static int fake_stat_path(void *impl, const char *path, struct store_stat *st, struct err *e)
+{
+    struct fake_store *f = impl;
+    if (fake_begin(f, FAKE_STAT, path, e))
+        return -1;
+    const struct fake_object *o = object_find(f, path);
+    if (o)
+        *st = o->st;
+    else if (!*path)
+        *st = (struct store_stat){.is_dir = true};
+    return fake_end(f, o || !*path ? ERR_NONE : ERR_NOTFOUND, 0, path, e);
+}
+
+static int fake_give_all(
+    struct fake_store *f, const char *dir, bool deep, store_list_fn fn, void *user, struct err *e)
+{
+    if (fake_begin(f, FAKE_LIST, dir, e))
+        return -1;
+    const struct fake_object *d = object_find(f, dir);
+    enum err_class cls = *dir && (!d || !d->st.is_dir) ? ERR_NOTFOUND : ERR_NONE;
+    for (size_t i = 0; i < f->n && cls == ERR_NONE; i++) {
+        const struct fake_object *o = &f->objects[i];
+        const char *name = o->path + (*dir ? strlen(dir) + 1 : 0);
+        if (!is_below(o->path, dir) || (deep ? o->st.is_dir : strchr(name, '/') != NULL))
+            continue;
+        if (fn(user, &(struct store_entry){.name = name, .st = o->st}))
+            break;
+    }
+    return fake_end(f, cls, 0, dir, e);
+}
+
+static int fake_list(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    free(*cursor);
+    *cursor = NULL;
+    return fake_give_all(impl, dir, false, fn, user, e);
+}
+
+static int fake_list_tree(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    free(*cursor);
+    *cursor = NULL;
+    return fake_give_all(impl, dir, true, fn, user, e);
+}
+
+static int fake_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
+    sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
+{
+    struct fake_store *f = impl;
+    (void)cancel;
+    if (fake_begin(f, FAKE_READ, path, e))
+        return -1;
+    const struct fake_object *o = object_find(f, path);
+    if (!o || o->st.is_dir)
+        return fake_end(f, ERR_NOTFOUND, 0, path, e);
+    if (*version && strcmp(version, o->st.version) != 0)
+        return fake_end(f, ERR_CONFLICT, ESTALE, path, e);
+    if (off + len > o->st.size)
+        return fake_end(f, ERR_INVALID, 0, path, e);
+    cleanup_free char *data = xmalloc(len + 1);
+    memcpy(data, o->data + off, len);
+    fake_end(f, ERR_NONE, 0, path, e);
+    return sink(user, data, len)
+        ? store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, path, ": cancelled")
+        : 0;
+}
+
+static int fake_put(
+    void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
+{
+    struct fake_store *f = impl;
+    cleanup_free char *data = xmalloc(len + 1);
+    /* an upload that is held up has read its file before */
+    if (io_pread_exact(fd, data, len, 0))
+        return err_sys(e, errno, "read what is put into the fake store");
+    if (fake_begin(f, FAKE_PUT, path, e))
+        return -1;
+    const struct fake_object *o = object_find(f, path);
+    if (o && o->st.is_dir)
+        return fake_end(f, ERR_INVALID, EISDIR, path, e);
+    *st = *object_write(f, path, data, len);
+    return fake_end(f, ERR_NONE, 0, path, e);
+}
+
+static int fake_remove(void *impl, const char *path, struct err *e)
+{
+    struct fake_store *f = impl;
+    if (fake_begin(f, FAKE_REMOVE, path, e))
+        return -1;
+    struct fake_object *o = object_find(f, path);
+    if (!o || o->st.is_dir)
+        return fake_end(f, o ? ERR_INVALID : ERR_NOTFOUND, o ? EISDIR : 0, path, e);
+    object_drop(f, o);
+    return fake_end(f, ERR_NONE, 0, path, e);
+}
+
+static int fake_mkdir(void *impl, const char *path, struct err *e)
+{
+    struct fake_store *f = impl;
+    if (fake_begin(f, FAKE_MKDIR, path, e))
+        return -1;
+    if (object_find(f, path))
+        return fake_end(f, f->ops.caps & STORE_CAP_DIRS ? ERR_EXISTS : ERR_NONE, EEXIST, path, e);
+    make_parents(f, path);
+    object_make(f, path, true);
+    return fake_end(f, ERR_NONE, 0, path, e);
+}
+
+static int fake_rmdir(void *impl, const char *path, struct err *e)
+{
+    struct fake_store *f = impl;
+    if (fake_begin(f, FAKE_RMDIR, path, e))
+        return -1;
+    struct fake_object *o = object_find(f, path);
+    if (has_below(f, path))
+        return fake_end(f, ERR_EXISTS, ENOTEMPTY, path, e);
+    if (!o || !o->st.is_dir)
+        return fake_end(f, o ? ERR_INVALID : ERR_NOTFOUND, o ? ENOTDIR : 0, path, e);
+    object_drop(f, o);
+    return fake_end(f, ERR_NONE, 0, path, e);
+}
+
+static void move_below(struct fake_store *f, const char *from, const char *to)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        struct fake_object *o = &f->objects[i];
+        if (!is_below(o->path, from))
+            continue;
+        char *path = xasprintf("%s%s", to, o->path + strlen(from));
+        free(o->path);
+        o->path = path;
+    }
+}
+
+static int fake_rename(
+    void *impl, const char *from, const char *to, struct store_stat *st, struct err *e)
+{
+    struct fake_store *f = impl;
+    if (fake_begin(f, FAKE_RENAME, from, e))
+        return -1;
+    struct fake_object *o = object_find(f, from), *old = object_find(f, to);
+    if (!o || (o->st.is_dir && !(f->ops.caps & STORE_CAP_RENAME_DIR)))
+        return fake_end(f, o ? ERR_INVALID : ERR_NOTFOUND, 0, from, e);
+    if (old && (o->st.is_dir || old->st.is_dir))
+        return fake_end(f, ERR_EXISTS, EEXIST, to, e);
+    if (o->st.is_dir) {
+        move_below(f, from, to);
+    } else {
+        /* a copy: it has another version, as in S3 */
+        snprintf(o->st.version, sizeof o->st.version, "v%u", ++f->versions);
+        o->st.mtime_ns = f->mtime_ns;
+    }
+    free(o->path);
+    o->path = xstrdup(to);
+    *st = o->st;
+    if (old)
+        object_drop(f, old);
+    return fake_end(f, ERR_NONE, 0, from, e);
+}
+
+/* -- a test's side ---------------------------------------------------------------------------- */
+
+struct fake_store *fake_store_new(unsigned caps)
+{
+    static const struct store_option none = {.name = NULL};
+    struct fake_store *f = xcalloc(1, sizeof *f);
+    f->ops = (struct store_ops){.scheme = "memory",
+        .url_help = "memory://",
+        .options = &none,
+        .caps = caps,
+        .open = fake_open,
+        .close = fake_close,
+        .check = fake_check,
+        .stat_path = fake_stat_path,
+        .list = fake_list,
+        .list_tree = fake_list_tree,
+        .read = fake_read,
+        .put = fake_put,
+        .remove = fake_remove,
+        .mkdir = fake_mkdir,
+        .rmdir = fake_rmdir,
+        .rename = fake_rename};
+    pthread_mutex_init(&f->mu, NULL);
+    pthread_cond_init(&f->changed, NULL);
+    char url[64];
+    snprintf(url, sizeof url, "memory://%p", (void *)f);
+    struct conf_mount mount = {.mount_point = url};
+    struct err e = ERR_INIT;
+    f->store = store_new_of(&f->ops, &(struct store_conf){.mount = &mount}, &e);
+    return f;
+}
+
+void fake_store_free(struct fake_store *f)
+{
+    if (!f)
+        return;
+    store_free(f->store);
+    while (f->n)
+        object_drop(f, &f->objects[0]);
+    free(f->objects);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->mu);
+    free(f);
+}
+
+struct store *fake_store(struct fake_store *f) { return f->store; }
+
+void fake_store_write(struct fake_store *f, const char *path, const char *text)
+{
+    pthread_mutex_lock(&f->mu);
+    object_write(f, path, text, strlen(text));
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_store_mkdir(struct fake_store *f, const char *path)
+{
+    pthread_mutex_lock(&f->mu);
+    make_parents(f, path);
+    object_make(f, path, true);
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_store_delete(struct fake_store *f, const char *path)
+{
+    pthread_mutex_lock(&f->mu);
+    for (size_t i = f->n; i-- > 0;)
+        if (strcmp(f->objects[i].path, path) == 0 || is_below(f->objects[i].path, path))
+            object_drop(f, &f->objects[i]);
+    pthread_mutex_unlock(&f->mu);
+}
+
+bool fake_store_has(struct fake_store *f, const char *path)
+{
+    pthread_mutex_lock(&f->mu);
+    bool has = object_find(f, path) != NULL;
+    pthread_mutex_unlock(&f->mu);
+    return has;
+}
+
+char *fake_store_text(struct fake_store *f, const char *path)
+{
+    pthread_mutex_lock(&f->mu);
+    const struct fake_object *o = object_find(f, path);
+    char *text = o && !o->st.is_dir ? xstrdup(o->data) : NULL;
+    pthread_mutex_unlock(&f->mu);
+    return text;
+}
+
+void fake_store_fail(struct fake_store *f, enum fake_call call, enum err_class cls, int sys,
+    unsigned skip, unsigned times)
+{
+    pthread_mutex_lock(&f->mu);
+    f->on[call].cls = cls;
+    f->on[call].sys = sys;
+    f->on[call].skip = skip;
+    f->on[call].fail = times;
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_store_hold(struct fake_store *f, enum fake_call call)
+{
+    pthread_mutex_lock(&f->mu);
+    f->on[call].held = true;
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_store_wait_held(struct fake_store *f)
+{
+    pthread_mutex_lock(&f->mu);
+    while (!f->waiting)
+        pthread_cond_wait(&f->changed, &f->mu);
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_store_go(struct fake_store *f)
+{
+    pthread_mutex_lock(&f->mu);
+    for (int i = 0; i < FAKE_CALLS; i++)
+        f->on[i].held = false;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->mu);
+}
+
+unsigned fake_store_calls(struct fake_store *f, enum fake_call call)
+{
+    pthread_mutex_lock(&f->mu);
+    unsigned n = f->on[call].calls;
+    pthread_mutex_unlock(&f->mu);
+    return n;
+}
+
+void fake_store_set_mtime(struct fake_store *f, int64_t mtime_ns)
+{
+    pthread_mutex_lock(&f->mu);
+    f->mtime_ns = mtime_ns;
+    pthread_mutex_unlock(&f->mu);
+}

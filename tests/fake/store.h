@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store — a store in memory, behind the same table of functions as S3 and directories: what a test
+ * puts into it is there, calls can be counted, can fail and can be held up, and files change behind
+ * the back of those who use it. Threads: any. */
+#ifndef MILLRACE_TESTS_FAKE_STORE_H
+#define MILLRACE_TESTS_FAKE_STORE_H
+
+#include "fuse/store/store.h"
+
+enum fake_call {
+    FAKE_STAT,
+    FAKE_LIST,
+    FAKE_READ,
+    FAKE_PUT,
+    FAKE_REMOVE,
+    FAKE_MKDIR,
+    FAKE_RMDIR,
+    FAKE_RENAME,
+    FAKE_CALLS
+};
+
+struct fake_store; /* opaque */
+/* caps: enum store_cap, STORE_CAP_WRITE among them unless it is read-only. */
+struct fake_store *fake_store_new(unsigned caps);
+void fake_store_free(struct fake_store *f); /* and its struct store */
+struct store *fake_store(struct fake_store *f);
+
+/* The content: as another user of the store changes and sees it. Directories above come by
+ * themselves. */
+void fake_store_write(struct fake_store *f, const char *path, const char *text);
+void fake_store_mkdir(struct fake_store *f, const char *path);
+void fake_store_delete(struct fake_store *f, const char *path); /* with all that is below */
+bool fake_store_has(struct fake_store *f, const char *path);
+/* Caller frees; NULL: no such file. */
+char *fake_store_text(struct fake_store *f, const char *path);
+
+/* The next `times` calls of this kind fail, after `skip` that do not; sys 0: by class. Nothing of
+ * them has happened. */
+void fake_store_fail(struct fake_store *f, enum fake_call call, enum err_class cls, int sys,
+    unsigned skip, unsigned times);
+/* Calls of this kind wait until fake_store_go(); fake_store_wait_held() returns when one does. */
+void fake_store_hold(struct fake_store *f, enum fake_call call);
+void fake_store_wait_held(struct fake_store *f);
+void fake_store_go(struct fake_store *f);
+unsigned fake_store_calls(struct fake_store *f, enum fake_call call); /* so far, failed ones too */
+/* The times of what is written from now on, since the epoch; 0: unknown to this store. */
+void fake_store_set_mtime(struct fake_store *f, int64_t mtime_ns);
+
+#endif
