@@ -8,6 +8,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/mountinfo.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
@@ -153,73 +154,75 @@ static void print_count(const char *label, const json_t *j, const char *path)
 /* "your job waited 7 % of the time for data" */
 static void print_stalls(const json_t *j)
 {
-    double up = (double)jget_int(j, "upMs", 0);
-    if (jget_len(j, "stalls"))
+    double up = (double)jget_int(j, REPORT_UP_MS, 0);
+    if (jget_len(j, REPORT_STALLS))
         puts("waiting for data:       (what the kernel read by itself is not in here)");
-    for (size_t i = 0; i < jget_len(j, "stalls"); i++) {
-        const json_t *c = json_array_get(jget_arr(j, "stalls"), i);
-        double waiting = (double)jget_int(c, "waitingMs", 0);
+    for (size_t i = 0; i < jget_len(j, REPORT_STALLS); i++) {
+        const json_t *c = json_array_get(jget_arr(j, REPORT_STALLS), i);
+        double waiting = (double)jget_int(c, REPORT_STALL_WAITING_MS, 0);
         printf("  %s: %.1f s, %.1f %% of the time; %" PRId64
                " reads waited %.1f s for the store, %.1f s for workers, %.1f s for the disk\n",
-            jget_str(c, "caller", "?"), waiting / 1000, up > 0 ? 100 * waiting / up : 0,
-            jget_int(c, "reads", 0), (double)jget_int(c, "storeMs", 0) / 1000,
-            (double)jget_int(c, "workerMs", 0) / 1000, (double)jget_int(c, "diskMs", 0) / 1000);
+            jget_str(c, REPORT_STALL_CALLER, "?"), waiting / 1000, up > 0 ? 100 * waiting / up : 0,
+            jget_int(c, REPORT_STALL_READS, 0),
+            (double)jget_int(c, REPORT_STALL_STORE_MS, 0) / 1000,
+            (double)jget_int(c, REPORT_STALL_WORKER_MS, 0) / 1000,
+            (double)jget_int(c, REPORT_STALL_DISK_MS, 0) / 1000);
     }
 }
 
 static void print_hints(const json_t *j)
 {
-    if (!jget_int(j, "hints.entries", 0) && !jget_int(j, "hints.refused", 0))
+    if (!jget_int(j, REPORT_HINTS_ENTRIES, 0) && !jget_int(j, REPORT_HINTS_REFUSED, 0))
         return;
     puts("hints:");
-    print_count("lists being followed", j, "hints.lists");
-    print_count("paths given", j, "hints.entries");
-    print_count("looked after", j, "hints.done");
-    print_bytes("made ready", j, "hints.bytes");
-    print_count("read as announced", j, "hints.followed");
-    printf("  %-22s %" PRId64 "%s%s\n", "not there", jget_int(j, "hints.missing", 0),
-        jget_int(j, "hints.missing", 0) ? ", the first: " : "",
-        jget_str(j, "hints.firstMissing", ""));
-    print_count("no paths at all", j, "hints.refused");
-    print_count("failed", j, "hints.failed");
+    print_count("lists being followed", j, REPORT_HINTS_LISTS);
+    print_count("paths given", j, REPORT_HINTS_ENTRIES);
+    print_count("looked after", j, REPORT_HINTS_DONE);
+    print_bytes("made ready", j, REPORT_HINTS_BYTES);
+    print_count("read as announced", j, REPORT_HINTS_FOLLOWED);
+    printf("  %-22s %" PRId64 "%s%s\n", "not there", jget_int(j, REPORT_HINTS_MISSING, 0),
+        jget_int(j, REPORT_HINTS_MISSING, 0) ? ", the first: " : "",
+        jget_str(j, REPORT_HINTS_FIRST_MISSING, ""));
+    print_count("no paths at all", j, REPORT_HINTS_REFUSED);
+    print_count("failed", j, REPORT_HINTS_FAILED);
 }
 
 static void print_status(const json_t *j)
 {
-    bool ready = jget_bool(j, "ready", false);
+    bool ready = jget_bool(j, REPORT_READY, false);
     printf("%-10s %s\n", "ready:", ready ? "yes" : "no");
     if (!ready)
-        printf("%-10s %s\n%-10s %s\n", "reason:", jget_str(j, "reason", ""),
-            "message:", jget_str(j, "message", ""));
-    if (*jget_str(j, "profile", ""))
-        printf("%-10s %s\n", "profile:", jget_str(j, "profile", ""));
-    for (size_t i = 0; i < jget_len(j, "mounts"); i++) {
-        const json_t *m = json_array_get(jget_arr(j, "mounts"), i);
-        printf("%-10s %s at %s%s%s\n", "store:", jget_str(m, "mountPoint", "?"),
-            jget_str(m, "path", "/"), jget_bool(m, "ready", false) ? "" : ": ",
-            jget_bool(m, "ready", false) ? "" : jget_str(m, "message", "not ready"));
+        printf("%-10s %s\n%-10s %s\n", "reason:", jget_str(j, REPORT_REASON, ""),
+            "message:", jget_str(j, REPORT_MESSAGE, ""));
+    if (*jget_str(j, REPORT_PROFILE, ""))
+        printf("%-10s %s\n", "profile:", jget_str(j, REPORT_PROFILE, ""));
+    for (size_t i = 0; i < jget_len(j, REPORT_MOUNTS); i++) {
+        const json_t *m = json_array_get(jget_arr(j, REPORT_MOUNTS), i);
+        printf("%-10s %s at %s%s%s\n", "store:", jget_str(m, REPORT_MOUNT_POINT, "?"),
+            jget_str(m, REPORT_MOUNT_PATH, "/"), jget_bool(m, REPORT_READY, false) ? "" : ": ",
+            jget_bool(m, REPORT_READY, false) ? "" : jget_str(m, REPORT_MESSAGE, "not ready"));
     }
     puts("cache:");
-    print_bytes("used", j, "cache.usedBytes");
-    print_bytes("capacity", j, "cache.capacityBytes");
+    print_bytes("used", j, REPORT_CACHE_USED);
+    print_bytes("capacity", j, REPORT_CACHE_CAPACITY);
     printf("  %-22s %" PRId64 " of %" PRId64 "\n", "complete files",
-        jget_int(j, "cache.completeFiles", 0), jget_int(j, "cache.files", 0));
-    if (jget_int(j, "cache.pinnedFiles", 0)) {
+        jget_int(j, REPORT_CACHE_COMPLETE, 0), jget_int(j, REPORT_CACHE_FILES, 0));
+    if (jget_int(j, REPORT_CACHE_PINNED_FILES, 0)) {
         char pinned[HUMAN_BYTES_LEN], most[HUMAN_BYTES_LEN];
         printf("  %-22s %s in %" PRId64 " files, of at most %s\n", "pinned",
-            human_bytes((uint64_t)jget_int(j, "cache.pinnedBytes", 0), pinned),
-            jget_int(j, "cache.pinnedFiles", 0),
-            human_bytes((uint64_t)jget_int(j, "cache.pinnedMost", 0), most));
+            human_bytes((uint64_t)jget_int(j, REPORT_CACHE_PINNED, 0), pinned),
+            jget_int(j, REPORT_CACHE_PINNED_FILES, 0),
+            human_bytes((uint64_t)jget_int(j, REPORT_CACHE_PINNED_MOST, 0), most));
     }
     puts("reads:");
-    print_bytes("from the cache", j, "reads.cacheBytes");
-    print_bytes("from workers", j, "reads.workerBytes");
-    print_bytes("from the store", j, "reads.storeBytes");
+    print_bytes("from the cache", j, REPORT_READS_CACHE);
+    print_bytes("from workers", j, REPORT_READS_WORKER);
+    print_bytes("from the store", j, REPORT_READS_STORE);
     print_stalls(j);
     print_hints(j);
     puts("writes:");
-    print_bytes("to the store", j, "writes.bytes");
-    printf("  %-22s %" PRId64 "\n", "files not yet there", jget_int(j, "writes.pendingFiles", 0));
+    print_bytes("to the store", j, REPORT_WRITES_BYTES);
+    printf("  %-22s %" PRId64 "\n", "files not yet there", jget_int(j, REPORT_WRITES_PENDING, 0));
 }
 
 static int stat_mount(const char *path, bool json, struct err *e)

@@ -12,10 +12,10 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/http/metric.h"
 #include "lib/http/serve.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,19 +23,15 @@
 
 #define STALLS_MAX (64u << 10) /* bytes of text about callers */
 
-struct trouble {
-    char reason[32], message[sizeof((struct err *)0)->msg];
-};
-
 struct status {
     pthread_mutex_t mu;
-    const struct conf *conf;       /* mu */
-    struct status_sources from;    /* mu: all or none */
-    struct backings *backings;     /* mu */
-    const char *profile;           /* mu; NULL: not chosen yet */
-    struct trouble whole, *mounts; /* mu */
-    bool ready, serving;           /* mu */
-    int64_t began_ns;              /* monotonic */
+    const struct conf *conf;              /* mu */
+    struct status_sources from;           /* mu: all or none */
+    struct backings *backings;            /* mu */
+    const char *profile;                  /* mu; NULL: not chosen yet */
+    struct report_problem whole, *mounts; /* mu */
+    bool ready, serving;                  /* mu */
+    int64_t began_ns;                     /* monotonic */
     struct serve *server;
 };
 
@@ -82,17 +78,10 @@ void status_profile(struct status *s, bool sealed, struct backings *backings)
     pthread_mutex_unlock(&s->mu);
 }
 
-static void set_trouble(struct trouble *t, const char *reason, const char *message)
-{
-    snprintf(t->reason, sizeof t->reason, "%s", reason);
-    snprintf(t->message, sizeof t->message, "%s", message);
-    log_redact_text(t->message);
-}
-
 void status_fail(struct status *s, const char *reason, const char *message)
 {
     pthread_mutex_lock(&s->mu);
-    set_trouble(&s->whole, reason, message);
+    report_problem_set(&s->whole, reason, message);
     s->ready = false;
     pthread_mutex_unlock(&s->mu);
 }
@@ -100,14 +89,14 @@ void status_fail(struct status *s, const char *reason, const char *message)
 void status_mount(struct status *s, size_t mount, const char *reason, const char *message)
 {
     pthread_mutex_lock(&s->mu);
-    set_trouble(&s->mounts[mount], reason, message);
+    report_problem_set(&s->mounts[mount], reason, message);
     pthread_mutex_unlock(&s->mu);
 }
 
 void status_ready(struct status *s)
 {
     pthread_mutex_lock(&s->mu);
-    set_trouble(&s->whole, "", "");
+    report_problem_set(&s->whole, "", "");
     s->ready = true;
     pthread_mutex_unlock(&s->mu);
 }
@@ -119,11 +108,11 @@ void status_serving(struct status *s, bool serving)
     pthread_mutex_unlock(&s->mu);
 }
 
-/* What to tell of the whole: its own trouble, a mount's, or a full disk (which does not make it
+/* What to tell of the whole: its own problem, a mount's, or a full disk (which does not make it
  * unready). */
-static const struct trouble *worst(const struct status *s)
+static const struct report_problem *status_worst(const struct status *s)
 {
-    static const struct trouble none,
+    static const struct report_problem none,
         unwritten = {"CacheDiskFull",
             "the disk of the cache directory is full: written files cannot be staged; make room on the node or lower spec.cache.tiers[].quota"},
         uncached = {"CacheDiskFull", CACHE_FULL_MESSAGE};
@@ -142,99 +131,82 @@ static const struct trouble *worst(const struct status *s)
     return c.disk_full ? &uncached : &none;
 }
 
-static void add_mounts(const struct status *s, struct buf *out)
-{
-    buf_adds(out, ",\"mounts\":[");
-    for (size_t i = 0; s->conf && i < s->conf->nmounts; i++) {
-        buf_adds(out, i ? ",{\"mountPoint\":" : "{\"mountPoint\":");
-        buf_add_json_string(out, s->conf->mounts[i].mount_point);
-        buf_adds(out, ",\"path\":");
-        buf_add_json_string(out, s->conf->mounts[i].path);
-        buf_addf(
-            out, ",\"ready\":%s,\"reason\":", s->ready || !*s->mounts[i].reason ? "true" : "false");
-        buf_add_json_string(out, s->mounts[i].reason);
-        buf_adds(out, ",\"message\":");
-        buf_add_json_string(out, s->mounts[i].message);
-        buf_addc(out, '}');
-    }
-    buf_addc(out, ']');
-}
-
 static void add_stall(void *user, const struct stall_times *t)
 {
     struct buf *out = user;
-    buf_adds(out, out->data[out->len - 1] == '[' ? "{\"caller\":" : ",{\"caller\":");
-    buf_add_json_string(out, t->caller);
-    buf_addf(out,
-        ",\"reads\":%" PRIu64 ",\"waitingMs\":%" PRIu64 ",\"storeMs\":%" PRIu64
-        ",\"workerMs\":%" PRIu64 ",\"diskMs\":%" PRIu64 "}",
-        t->reads, t->waiting_ns / 1000000, t->store_ns / 1000000, t->worker_ns / 1000000,
-        t->disk_ns / 1000000);
+    const struct report_member members[] = {
+        {REPORT_STALL_CALLER, REPORT_TEXT, 0, t->caller},
+        {REPORT_STALL_READS, REPORT_COUNT, t->reads, NULL},
+        {REPORT_STALL_WAITING_MS, REPORT_COUNT, t->waiting_ns / NS_PER_MS, NULL},
+        {REPORT_STALL_STORE_MS, REPORT_COUNT, t->store_ns / NS_PER_MS, NULL},
+        {REPORT_STALL_WORKER_MS, REPORT_COUNT, t->worker_ns / NS_PER_MS, NULL},
+        {REPORT_STALL_DISK_MS, REPORT_COUNT, t->disk_ns / NS_PER_MS, NULL},
+    };
+    buf_adds(out, out->data[out->len - 1] == '[' ? "{" : ",{");
+    report_add(out, members, ARRAY_LEN(members));
+    buf_addc(out, '}');
 }
 
-static void add_stalls(const struct status *s, struct buf *out)
-{
-    buf_addf(
-        out, ",\"upMs\":%" PRId64 ",\"stalls\":[", (clock_mono_ns() - s->began_ns) / NS_PER_MS);
-    if (s->from.stalls)
-        stalls_each(s->from.stalls, add_stall, out);
-    buf_addc(out, ']');
-}
-
-static void add_hints(const struct status *s, struct buf *out)
+static void add_hints_and_index(const struct status *s, struct buf *out)
 {
     struct hints_stats h = {0};
+    struct inodes_stats ix = {0};
     if (s->from.hints)
         hints_stats(s->from.hints, &h);
-    buf_addf(out,
-        ",\"hints\":{\"lists\":%" PRIu64 ",\"entries\":%" PRIu64 ",\"done\":%" PRIu64
-        ",\"bytes\":%" PRIu64 ",\"followed\":%" PRIu64 ",\"missing\":%" PRIu64
-        ",\"refused\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"firstMissing\":",
-        h.lists, h.entries, h.done, h.bytes, h.followed, h.missing, h.refused, h.failed);
-    buf_add_json_string(out, h.first_missing);
-    buf_addc(out, '}');
+    if (s->from.inodes)
+        inodes_stats(s->from.inodes, &ix);
+    const struct report_member members[] = {
+        {REPORT_HINTS_LISTS, REPORT_COUNT, h.lists, NULL},
+        {REPORT_HINTS_ENTRIES, REPORT_COUNT, h.entries, NULL},
+        {REPORT_HINTS_DONE, REPORT_COUNT, h.done, NULL},
+        {REPORT_HINTS_BYTES, REPORT_COUNT, h.bytes, NULL},
+        {REPORT_HINTS_FOLLOWED, REPORT_COUNT, h.followed, NULL},
+        {REPORT_HINTS_MISSING, REPORT_COUNT, h.missing, NULL},
+        {REPORT_HINTS_REFUSED, REPORT_COUNT, h.refused, NULL},
+        {REPORT_HINTS_FAILED, REPORT_COUNT, h.failed, NULL},
+        {REPORT_HINTS_FIRST_MISSING, REPORT_TEXT, 0, h.first_missing},
+        {REPORT_INDEX_INODES, REPORT_COUNT, ix.inodes, NULL},
+        {REPORT_INDEX_NAME_BYTES, REPORT_COUNT, ix.name_bytes, NULL},
+    };
+    report_add(out, members, ARRAY_LEN(members));
 }
 
 void status_json(struct status *s, struct buf *out)
 {
     struct cache_stats c = {0};
     struct upload_stats w;
-    struct inodes_stats ix = {0};
     struct peers_stats r = {0};
     upload_stats(&w);
     pthread_mutex_lock(&s->mu);
     if (s->from.cache)
         cache_stats(s->from.cache, &c);
-    if (s->from.inodes)
-        inodes_stats(s->from.inodes, &ix);
     if (s->from.peers)
         peers_stats(s->from.peers, &r);
-    const struct trouble *t = worst(s);
-    buf_addf(out, "{\"component\":\"" COMPONENT_CLIENT "\",\"ready\":%s,\"reason\":",
-        s->ready ? "true" : "false");
-    buf_add_json_string(out, t->reason);
-    buf_adds(out, ",\"message\":");
-    buf_add_json_string(out, t->message);
-    buf_addf(out, ",\"serving\":%s", s->serving ? "true" : "false");
-    buf_addf(out, ",\"profile\":\"%s\",\"backingFiles\":%zu", s->profile ? s->profile : "",
-        s->backings ? backings_count(s->backings) : 0);
-    add_mounts(s, out);
-    buf_addf(out,
-        ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64
-        ",\"completeFiles\":%" PRIu64 ",\"pinnedBytes\":%" PRIu64 ",\"pinnedMost\":%" PRIu64
-        ",\"pinnedFiles\":%" PRIu64 "}",
-        c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes, c.pinned_most,
-        c.pinned_files);
-    buf_addf(out,
-        ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":%" PRIu64 ",\"storeBytes\":%" PRIu64
-        "}",
-        c.hit_bytes, r.worker_bytes, r.store_bytes);
-    buf_addf(out, ",\"writes\":{\"bytes\":%" PRIu64 ",\"pendingFiles\":%" PRIu64 "}", w.bytes,
-        w.pending);
-    add_stalls(s, out);
-    add_hints(s, out);
-    buf_addf(out, ",\"index\":{\"inodes\":%" PRIu64 ",\"nameBytes\":%" PRIu64 "}}\n", ix.inodes,
-        ix.name_bytes);
+    report_begin(out,
+        &(struct report_common){.component = COMPONENT_CLIENT,
+            .ready = s->ready,
+            .serving = s->serving,
+            .problem = status_worst(s),
+            .conf = s->conf,
+            .mounts = s->mounts,
+            .checked = true,
+            .all_ready = s->ready,
+            .cache = {c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes,
+                c.pinned_most, c.pinned_files},
+            .reads = {c.hit_bytes, r.worker_bytes, r.store_bytes},
+            .writes = {w.bytes, w.pending}});
+    const struct report_member members[] = {
+        {REPORT_PROFILE, REPORT_TEXT, 0, s->profile ? s->profile : ""},
+        {REPORT_BACKING_FILES, REPORT_COUNT, s->backings ? backings_count(s->backings) : 0, NULL},
+        {REPORT_UP_MS, REPORT_COUNT, (uint64_t)(clock_mono_ns() - s->began_ns) / NS_PER_MS, NULL},
+    };
+    report_add(out, members, ARRAY_LEN(members));
+    buf_adds(out, ",\"" REPORT_STALLS "\":[");
+    if (s->from.stalls)
+        stalls_each(s->from.stalls, add_stall, out);
+    buf_addc(out, ']');
+    add_hints_and_index(s, out);
+    buf_adds(out, "}\n");
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -250,7 +222,7 @@ static void on_readyz(void *user, const struct serve_req *req, struct serve_resp
     struct status *s = user;
     (void)req;
     pthread_mutex_lock(&s->mu);
-    const struct trouble *t = worst(s);
+    const struct report_problem *t = status_worst(s);
     resp->status = s->ready ? 200 : 503;
     if (s->ready)
         buf_adds(&resp->body, "ok\n");

@@ -398,7 +398,7 @@ static int wait_ready(struct load *l, int64_t wait_ns, struct err *e)
         if (server_ready(s))
             return 0;
         pthread_mutex_lock(&s->mu);
-        struct server_problem t = s->whole;
+        struct report_problem t = s->whole;
         for (size_t i = 0; s->conf && !*t.reason && i < s->conf->nmounts; i++)
             t = s->mounts[i];
         pthread_mutex_unlock(&s->mu);

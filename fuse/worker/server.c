@@ -26,13 +26,11 @@ struct server *server_new(const char *component, const char *secrets_dir, const 
     return s;
 }
 
-static void set_problem(
-    struct server *s, struct server_problem *t, const char *reason, const char *message)
+static void server_set_problem(
+    struct server *s, struct report_problem *t, const char *reason, const char *message)
 {
-    struct server_problem now;
-    snprintf(now.reason, sizeof now.reason, "%s", reason);
-    snprintf(now.message, sizeof now.message, "%s", message);
-    log_redact_text(now.message);
+    struct report_problem now;
+    report_problem_set(&now, reason, message);
     pthread_mutex_lock(&s->mu);
     bool changed = strcmp(now.reason, t->reason) != 0;
     *t = now;
@@ -43,7 +41,7 @@ static void set_problem(
 
 void server_fail(struct server *s, const char *reason, const char *message)
 {
-    set_problem(s, &s->whole, reason, message);
+    server_set_problem(s, &s->whole, reason, message);
 }
 
 void server_configure(struct server *s, const char *json)
@@ -121,14 +119,14 @@ static bool check_mount(struct server *s, size_t i, unsigned *failures)
     }
     if (st && store_check(st, &e) == 0) {
         *failures = 0;
-        set_problem(s, &s->mounts[i], "", "");
+        server_set_problem(s, &s->mounts[i], "", "");
         return true;
     }
     pthread_mutex_lock(&s->mu);
     bool was_fine = s->checked && !*s->mounts[i].reason;
     pthread_mutex_unlock(&s->mu);
     if (!was_fine || ++*failures >= 2) /* one failure of a store that worked is no news */
-        set_problem(s, &s->mounts[i], store_reason(&e), e.msg);
+        server_set_problem(s, &s->mounts[i], store_reason(&e), e.msg);
     return false;
 }
 
@@ -166,9 +164,9 @@ void server_start(struct server *s)
         server_fail(s, "StoreError", "a thread could not be started");
 }
 
-const struct server_problem *server_worst(const struct server *s)
+const struct report_problem *server_worst(const struct server *s)
 {
-    static const struct server_problem starting = {"Starting", "the store is being looked at"},
+    static const struct report_problem starting = {"Starting", "the store is being looked at"},
                                        none;
     if (*s->whole.reason)
         return &s->whole;

@@ -9,14 +9,10 @@
 #include "fuse/cache/cache.h"
 #include "fuse/store/store.h"
 #include "lib/base/buf.h"
-#include "lib/conf/conf.h"
+#include "lib/conf/report.h"
 #include "lib/http/serve.h"
 
 #include <pthread.h>
-
-struct server_problem {
-    char reason[32], message[512]; /* reason "" : none */
-};
 
 struct server {
     const char *component;   /* COMPONENT_WORKER | COMPONENT_LOADER */
@@ -27,7 +23,7 @@ struct server {
     _Atomic(struct cache *) cache; /* NULL until its directory can be used */
     pthread_mutex_t mu;
     pthread_cond_t wake;                  /* of the checker, with mu */
-    struct server_problem whole, *mounts; /* mu */
+    struct report_problem whole, *mounts; /* mu */
     bool checked, stopping;               /* mu; checked: every mount was looked at once */
     atomic_bool cancel;                   /* set by server_stop */
     bool has_checker;
@@ -51,7 +47,7 @@ void server_start(struct server *s);
 void server_fail(struct server *s, const char *reason, const char *message);
 bool server_ready(struct server *s);
 /* What to tell of the whole, reason "" if all is well; s->mu is held. */
-const struct server_problem *server_worst(const struct server *s);
+const struct report_problem *server_worst(const struct server *s);
 struct store *server_store(struct server *s, size_t mount); /* NULL: can't be used (yet) */
 /* no thread of it runs afterwards; the server is stopped before */
 void server_stop(struct server *s);

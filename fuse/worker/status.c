@@ -3,31 +3,11 @@
 #include "fuse/worker/server.h"
 
 #include "lib/base/mem.h"
-#include "lib/base/names.h"
 #include "lib/http/metric.h"
-
-#include <inttypes.h>
-
-static void add_mount_states(const struct server *s, struct buf *out)
-{
-    buf_adds(out, ",\"mounts\":[");
-    for (size_t i = 0; s->conf && i < s->conf->nmounts; i++) {
-        buf_adds(out, i ? ",{\"mountPoint\":" : "{\"mountPoint\":");
-        buf_add_json_string(out, s->conf->mounts[i].mount_point);
-        buf_adds(out, ",\"path\":");
-        buf_add_json_string(out, s->conf->mounts[i].path);
-        buf_addf(out,
-            ",\"ready\":%s,\"reason\":", s->checked && !*s->mounts[i].reason ? "true" : "false");
-        buf_add_json_string(out, s->mounts[i].reason);
-        buf_adds(out, ",\"message\":");
-        buf_add_json_string(out, s->mounts[i].message);
-        buf_addc(out, '}');
-    }
-    buf_addc(out, ']');
-}
 
 static void serve_status(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
+    static const struct report_problem full = {"CacheDiskFull", CACHE_FULL_MESSAGE};
     struct server *s = user;
     struct buf *out = &resp->body;
     struct cache *cache = atomic_load(&s->cache);
@@ -37,30 +17,26 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
         cache_stats(cache, &c);
     resp->content_type = "application/json";
     pthread_mutex_lock(&s->mu);
-    static const struct server_problem full = {"CacheDiskFull", CACHE_FULL_MESSAGE};
-    const struct server_problem *t = server_worst(s);
-    buf_addf(out, "{\"component\":\"%s\",\"ready\":%s,\"reason\":", s->component,
-        *t->reason ? "false" : "true");
-    if (!*t->reason && c.disk_full)
-        t = &full; /* it serves all the same */
-    buf_add_json_string(out, t->reason);
-    buf_adds(out, ",\"message\":");
-    buf_add_json_string(out, t->message);
-    buf_addf(out, ",\"serving\":%s", cache ? "true" : "false");
-    add_mount_states(s, out);
-    buf_addf(out,
-        ",\"cache\":{\"usedBytes\":%" PRIu64 ",\"capacityBytes\":%" PRIu64 ",\"files\":%" PRIu64
-        ",\"completeFiles\":%" PRIu64 ",\"pinnedBytes\":%" PRIu64 ",\"pinnedMost\":%" PRIu64
-        ",\"pinnedFiles\":%" PRIu64 "}",
-        c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes, c.pinned_most,
-        c.pinned_files);
-    buf_addf(out,
-        ",\"reads\":{\"cacheBytes\":%" PRIu64 ",\"workerBytes\":0,\"storeBytes\":%" PRIu64 "}",
-        c.hit_bytes, c.fetched_bytes);
-    buf_adds(out, ",\"writes\":{\"bytes\":0,\"pendingFiles\":0}");
+    const struct report_problem *p = server_worst(s);
+    bool ready = !*p->reason;
+    report_begin(out,
+        &(struct report_common){.component = s->component,
+            .ready = ready,
+            .serving = cache != NULL,
+            .problem = ready && c.disk_full ? &full : p, /* it serves all the same */
+            .conf = s->conf,
+            .mounts = s->mounts,
+            .checked = s->checked,
+            .cache = {c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes,
+                c.pinned_most, c.pinned_files},
+            .reads = {.cache = c.hit_bytes, .store = c.fetched_bytes}});
+    const struct report_member ufs[] = {
+        {REPORT_UFS_BYTES, REPORT_COUNT, s->inventory.bytes, NULL},
+        {REPORT_UFS_FILES, REPORT_COUNT, s->inventory.files, NULL},
+        {REPORT_UFS_COMPLETE, REPORT_BOOL, s->inventory.complete, NULL},
+    };
     if (s->has_inventory)
-        buf_addf(out, ",\"ufs\":{\"bytes\":%" PRIu64 ",\"files\":%" PRIu64 ",\"complete\":%s}",
-            s->inventory.bytes, s->inventory.files, s->inventory.complete ? "true" : "false");
+        report_add(out, ufs, ARRAY_LEN(ufs));
     pthread_mutex_unlock(&s->mu);
     if (s->more)
         s->more(s->more_user, out);
@@ -79,7 +55,7 @@ static void serve_readyz(void *user, const struct serve_req *req, struct serve_r
     struct server *s = user;
     (void)req;
     pthread_mutex_lock(&s->mu);
-    struct server_problem t = *server_worst(s);
+    struct report_problem t = *server_worst(s);
     pthread_mutex_unlock(&s->mu);
     resp->status = *t.reason ? 503 : 200;
     if (*t.reason)

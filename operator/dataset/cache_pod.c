@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 
@@ -152,19 +153,19 @@ static bool evaluate_container(const json_t *pod, struct cache_pod_health *v)
  */
 static const char *mount_url(const struct dataset *d, const json_t *mount, size_t i)
 {
-    return d && i < d->nmounts ? d->mounts[i].mount_point : jget_str(mount, "mountPoint", "");
+    return d && i < d->nmounts ? d->mounts[i].mount_point : jget_str(mount, REPORT_MOUNT_POINT, "");
 }
 
 /* Evaluates what the pod reports of itself: its store first. */
 static bool evaluate_report(
     const json_t *report, const struct dataset *d, struct cache_pod_health *v)
 {
-    const json_t *mounts = jget_arr(report, "mounts");
+    const json_t *mounts = jget_arr(report, REPORT_MOUNTS);
     for (size_t i = 0; i < json_array_size(mounts); i++) {
         const json_t *m = json_array_get(mounts, i);
-        const char *reason = jget_str(m, "reason", ""), *message = jget_str(m, "message", ""),
-                   *url = mount_url(d, m, i);
-        if (jget_bool(m, "ready", true) || !*reason)
+        const char *reason = jget_str(m, REPORT_REASON, ""),
+                   *message = jget_str(m, REPORT_MESSAGE, ""), *url = mount_url(d, m, i);
+        if (jget_bool(m, REPORT_READY, true) || !*reason)
             continue;
         bool named = strstr(message, url) != NULL;
         set_problem(
@@ -172,8 +173,9 @@ static bool evaluate_report(
         v->store_problem = true;
         return true;
     }
-    const char *reason = jget_str(report, "reason", ""), *message = jget_str(report, "message", "");
-    if (!*reason || jget_bool(report, "ready", false) || strcmp(reason, "Starting") == 0
+    const char *reason = jget_str(report, REPORT_REASON, ""),
+               *message = jget_str(report, REPORT_MESSAGE, "");
+    if (!*reason || jget_bool(report, REPORT_READY, false) || strcmp(reason, "Starting") == 0
         || strcmp(reason, "Draining") == 0)
         return false;
     set_problem(v, reason, "%s", *message ? message : reason);
@@ -234,8 +236,8 @@ void cache_pod_add_count(const json_t *report, const char *path, int64_t *sum)
 
 bool cache_pod_disk_full(const struct cache_pod *m, const char **message)
 {
-    if (strcmp(jget_str(m->report, "reason", ""), REASON_DISK_FULL) != 0)
+    if (strcmp(jget_str(m->report, REPORT_REASON, ""), REASON_DISK_FULL) != 0)
         return false;
-    *message = jget_str(m->report, "message", "the cache's disk is full");
+    *message = jget_str(m->report, REPORT_MESSAGE, "the cache's disk is full");
     return true;
 }

@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
 
@@ -212,26 +213,27 @@ static void add_report(struct dataset_status *s, const struct cache_pod *m, bool
 {
     bool client = cache_pod_is(m->pod, COMPONENT_CLIENT),
          worker = cache_pod_is(m->pod, COMPONENT_WORKER);
-    cache_pod_add_count(m->report, "reads.storeBytes", &s->read_store);
+    cache_pod_add_count(m->report, REPORT_READS_STORE, &s->read_store);
     if (client) {
-        cache_pod_add_count(m->report, "cache.usedBytes", &s->client_cached);
-        cache_pod_add_count(m->report, "reads.cacheBytes", &s->read_cache);
-        cache_pod_add_count(m->report, "reads.workerBytes", &s->read_worker);
-        cache_pod_add_count(m->report, "reads.storeBytes", &s->read_direct);
-        cache_pod_add_count(m->report, "writes.bytes", &s->written);
-        cache_pod_add_count(m->report, "writes.pendingFiles", &s->pending_files);
+        cache_pod_add_count(m->report, REPORT_CACHE_USED, &s->client_cached);
+        cache_pod_add_count(m->report, REPORT_READS_CACHE, &s->read_cache);
+        cache_pod_add_count(m->report, REPORT_READS_WORKER, &s->read_worker);
+        cache_pod_add_count(m->report, REPORT_READS_STORE, &s->read_direct);
+        cache_pod_add_count(m->report, REPORT_WRITES_BYTES, &s->written);
+        cache_pod_add_count(m->report, REPORT_WRITES_PENDING, &s->pending_files);
     }
     if (workers_cache ? worker : client) {
-        cache_pod_add_count(m->report, "cache.usedBytes", &s->cached);
-        cache_pod_add_count(m->report, "cache.capacityBytes", &s->capacity);
+        cache_pod_add_count(m->report, REPORT_CACHE_USED, &s->cached);
+        cache_pod_add_count(m->report, REPORT_CACHE_CAPACITY, &s->capacity);
     }
-    const json_t *ufs = worker && jget_bool(m->report, "ready", false) ? jget_obj(m->report, "ufs")
-                                                                       : NULL;
+    const json_t *ufs = worker && jget_bool(m->report, REPORT_READY, false)
+        ? jget_obj(m->report, REPORT_UFS)
+        : NULL;
     if (ufs && !s->has_ufs) {
         s->has_ufs = true;
-        s->ufs_complete = jget_bool(ufs, "complete", false);
-        cache_pod_add_count(ufs, "bytes", &s->ufs_bytes);
-        cache_pod_add_count(ufs, "files", &s->ufs_files);
+        s->ufs_complete = jget_bool(m->report, REPORT_UFS_COMPLETE, false);
+        cache_pod_add_count(m->report, REPORT_UFS_BYTES, &s->ufs_bytes);
+        cache_pod_add_count(m->report, REPORT_UFS_FILES, &s->ufs_files);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/http/http.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/queue.h"
@@ -210,7 +211,7 @@ static int64_t turn(struct poll *p, const char *uid)
         json_decref(report);
         return -1;
     }
-    bool ready = jget_bool(report, "ready", false) && !loader;
+    bool ready = jget_bool(report, REPORT_READY, false) && !loader;
     struct poll_target t;
     if (keep(p, uid, report, &t)) {
         for (size_t i = 0; i < p->nlisteners; i++)

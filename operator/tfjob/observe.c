@@ -3,6 +3,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 #include "operator/api/dataload.h"
@@ -212,7 +213,7 @@ static void add_cached(const struct tfjob_informers *c, const json_t *dataset, j
     cache_pods_take(&m, informer_by(c->cache_pods, "dataset", kube_uid(dataset)), c->poll);
     for (size_t i = 0; i < m.objs.n; i++) {
         int64_t bytes = 0;
-        cache_pod_add_count(m.v[i].report, "cache.usedBytes", &bytes);
+        cache_pod_add_count(m.v[i].report, REPORT_CACHE_USED, &bytes);
         const char *node = jget_str(m.v[i].pod, "spec.nodeName", "");
         if (bytes > 0 && *node)
             json_array_append_new(to,

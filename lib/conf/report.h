@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report — what a client, worker or loader says of itself at /status, and a client in the attribute
+ * XATTR_STATUS: the JSON document that the operator and the CLI read. Its keys are spelled here,
+ * once, as paths for jget.h; the writers give the same paths. Pure. */
+#ifndef MILLRACE_LIB_CONF_REPORT_H
+#define MILLRACE_LIB_CONF_REPORT_H
+
+#include "lib/base/buf.h"
+#include "lib/conf/conf.h"
+
+/* -- of everybody ---------------------------------------------------------------------------- */
+
+#define REPORT_COMPONENT "component" /* COMPONENT_CLIENT, …_WORKER or …_LOADER */
+/* ready; why not, or what is wrong all the same: a CamelCase word ("": nothing) and a text. Of the
+ * whole and of each mount. */
+#define REPORT_READY              "ready"
+#define REPORT_REASON             "reason"
+#define REPORT_MESSAGE            "message"
+#define REPORT_SERVING            "serving" /* a mount, or a cache */
+#define REPORT_MOUNTS             "mounts"  /* array; as they are in the configuration */
+#define REPORT_MOUNT_POINT        "mountPoint"
+#define REPORT_MOUNT_PATH         "path"
+
+#define REPORT_CACHE_USED         "cache.usedBytes"
+#define REPORT_CACHE_CAPACITY     "cache.capacityBytes"
+#define REPORT_CACHE_FILES        "cache.files"
+#define REPORT_CACHE_COMPLETE     "cache.completeFiles"
+#define REPORT_CACHE_PINNED       "cache.pinnedBytes"
+#define REPORT_CACHE_PINNED_MOST  "cache.pinnedMost"
+#define REPORT_CACHE_PINNED_FILES "cache.pinnedFiles"
+/* bytes that were read, by where they came from */
+#define REPORT_READS_CACHE    "reads.cacheBytes"
+#define REPORT_READS_WORKER   "reads.workerBytes"
+#define REPORT_READS_STORE    "reads.storeBytes"
+#define REPORT_WRITES_BYTES   "writes.bytes"
+#define REPORT_WRITES_PENDING "writes.pendingFiles"
+
+/* -- of a worker: what all files of the stores have; absent until it is known -------------------
+ */
+
+#define REPORT_UFS          "ufs"
+#define REPORT_UFS_BYTES    "ufs.bytes"
+#define REPORT_UFS_FILES    "ufs.files"
+#define REPORT_UFS_COMPLETE "ufs.complete"
+
+/* -- of a client ----------------------------------------------------------------------------- */
+
+#define REPORT_PROFILE       "profile" /* "sealed", "open", "": not chosen yet */
+#define REPORT_BACKING_FILES "backingFiles"
+#define REPORT_UP_MS         "upMs"
+/* array: for how long readers waited, see stall.h */
+#define REPORT_STALLS              "stalls"
+#define REPORT_STALL_CALLER        "caller"
+#define REPORT_STALL_READS         "reads"
+#define REPORT_STALL_WAITING_MS    "waitingMs"
+#define REPORT_STALL_STORE_MS      "storeMs"
+#define REPORT_STALL_WORKER_MS     "workerMs"
+#define REPORT_STALL_DISK_MS       "diskMs"
+#define REPORT_HINTS_LISTS         "hints.lists"
+#define REPORT_HINTS_ENTRIES       "hints.entries"
+#define REPORT_HINTS_DONE          "hints.done"
+#define REPORT_HINTS_BYTES         "hints.bytes"
+#define REPORT_HINTS_FOLLOWED      "hints.followed"
+#define REPORT_HINTS_MISSING       "hints.missing"
+#define REPORT_HINTS_REFUSED       "hints.refused"
+#define REPORT_HINTS_FAILED        "hints.failed"
+#define REPORT_HINTS_FIRST_MISSING "hints.firstMissing"
+#define REPORT_INDEX_INODES        "index.inodes"
+#define REPORT_INDEX_NAME_BYTES    "index.nameBytes"
+
+/* -- writing --------------------------------------------------------------------------------- */
+
+struct report_problem {
+    char reason[32], message[512]; /* reason "": none */
+};
+void report_problem_set(struct report_problem *p, const char *reason, const char *message);
+
+struct report_member {
+    const char *path; /* of above: "key", or "group.key"; members of a group follow each other */
+    enum { REPORT_COUNT, REPORT_BOOL, REPORT_TEXT } kind;
+    uint64_t count;   /* or bool */
+    const char *text; /* of REPORT_TEXT */
+};
+/* Adds members to the object that is open at the end of out. */
+void report_add(struct buf *out, const struct report_member *members, size_t n);
+
+struct report_common {
+    const char *component;
+    bool ready, serving;
+    const struct report_problem *problem;
+    const struct conf *conf;             /* NULL: no mounts are known */
+    const struct report_problem *mounts; /* conf->nmounts */
+    bool checked;                        /* a mount without a problem is ready … */
+    bool all_ready;                      /* … or all of them are */
+    struct {
+        uint64_t used, capacity, files, complete, pinned, pinned_most, pinned_files;
+    } cache;
+    struct {
+        uint64_t cache, worker, store;
+    } reads;
+    struct {
+        uint64_t bytes, pending;
+    } writes;
+};
+/* Begins the document with what everybody says; the caller adds its own, and "}\n". */
+void report_begin(struct buf *out, const struct report_common *c);
+
+#endif
