@@ -62,7 +62,7 @@ progress() # NAME LOG: a line every 20 s, until killed
 # The command runs in a process group of its own, so that nothing of it is left when this script is interrupted.
 run_step()
 {
-    local name=$1 file=$LOG_DIR/${1//[^a-zA-Z0-9._-]/-}.log began=$SECONDS status=0 job ticker
+    local name=$1 file=$LOG_DIR/${1//[^a-zA-Z0-9._-]/-}.log began=$SECONDS status=0 job ticker traps
     shift
     mkdir -p "$LOG_DIR"
     log "$name"
@@ -73,10 +73,12 @@ run_step()
     "$@" </dev/null >"$file" 2>&1 &
     job=$!
     set +m
+    traps=$(trap -p INT TERM)
     # shellcheck disable=SC2064 # these two processes, not later ones
     trap "kill $ticker; kill -- -$job; exit 130" INT TERM
     wait "$job" || status=$?
     trap - INT TERM
+    eval "$traps"
     kill "$ticker" 2>/dev/null || true
     wait "$ticker" 2>/dev/null || true
     if [ "$status" != 0 ]; then

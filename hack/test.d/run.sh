@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# run.sh — runs one test at a time and counts. Sourced by hack/test.
-#   report passed|failed|skipped NAME SECONDS LOG [CASES]
+# run.sh — runs tests side by side and counts. Sourced by hack/test.
+#   report passed|failed|skipped NAME SECONDS LOG [NOTE [CASES]]
 #   run_program NAME LIMIT DIRECTORY COMMAND…    counts its TAP cases, or 1 by its exit status
 #   run_isolated NAME LIMIT DIRECTORY COMMAND…   the same, in mount, process and network namespaces of its own
+#   run_rest                                     waits for those that still run
+#   lane_start COMMAND…, lane_join               the command, which runs tests, beside this script; what it counted is added
+# AT_ONCE tests run at once, as many as there are processors, and more, up to MOST, while processors are idle: many mostly wait.
 
 TEST_LOGS=$ROOT/build/test-logs
 passed=0 failed=0 skipped=0
 failures=()
-running=() started=() # by process id: the test's name, and when it began
+running=() started=() directories=() # by process id: the test's name, when it began, its TMPDIR
+durations=() begun=0  # "SECONDS NAME" of those that ended; how many began
+AT_ONCE=$(nproc) MOST=$((6 * $(nproc)))
+ticker=
 
 start_run()
 {
@@ -63,7 +69,7 @@ repeat_of() # STAGE/NAME: the command that runs this test alone
     case $1 in
     unit/* | golden/*) echo "hack/dev $name" ;;
     tsan/*) if [ -e "$ROOT/tests/integration/$name.sh" ]; then echo "hack/test tsan -k '/$name\$'"; else echo "hack/dev --tsan $name"; fi ;;
-    build/* | */no-tests-found | no-test-matches) echo "hack/test" ;;
+    build/* | */no-tests-found | */runner | no-test-matches) echo "hack/test" ;;
     *) echo "hack/test ${1%%/*} -k '/$name\$'" ;;
     esac
 }
@@ -122,29 +128,62 @@ verdict() # NAME SECONDS LOG STATUS
     [ "$skips" = 0 ] || grep -iE '^(not )?ok .*# *skip' "$log" | sed 's/^/    /' >&2
 }
 
-# With AT_ONCE over 1 it returns before the test has ended, as long as fewer than so many run; run_rest waits for them all.
+# Returns as soon as the test runs; before, it waits until there is room for it.
 run_program()
 {
-    local name=$1 limit=$2 dir=$3 log=$TEST_LOGS/${1//\//-}.log tmp=$SCRATCH/${1##*/} pid
+    local name=$1 limit=$2 dir=$3 log=$TEST_LOGS/${1//\//-}.log tmp=$SCRATCH/$BASHPID.$begun pid
     shift 3
+    wait_for_room
     mkdir -p "$tmp"
     # shellcheck disable=SC2086 # RUN_PREFIX is a command and its options
     (cd "$dir" && TMPDIR=$tmp exec ${RUN_PREFIX:-} timeout --kill-after=10 "$limit" "$@" </dev/null >"$log" 2>&1) &
     pid=$!
     running[pid]=$name
     started[pid]=$EPOCHREALTIME
-    [ ${#running[@]} -lt "${AT_ONCE:-1}" ] || run_next
+    directories[pid]=$tmp
+    begun=$((begun + 1))
 }
 
-run_next() # waits until one of the running tests ends
+processors() # the machine's time so far, all of it and the idle part, in ticks
+{
+    local _ user nice system idle iowait irq softirq steal rest
+    # shellcheck disable=SC2034 # rest
+    read -r _ user nice system idle iowait irq softirq steal rest </proc/stat
+    ticks=$((user + nice + system + idle + iowait + irq + softirq + steal))
+    idle_ticks=$((idle + iowait))
+}
+
+wait_for_room()
+{
+    local ticks idle_ticks before idle_before
+    while [ ${#running[@]} -ge "$AT_ONCE" ]; do
+        processors
+        before=$ticks idle_before=$idle_ticks
+        run_next tick
+        [ ${#running[@]} -lt "$MOST" ] || continue
+        processors
+        [ $((ticks - before)) -lt 20 ] || [ $(((idle_ticks - idle_before) * 4 * $(nproc))) -lt $((ticks - before)) ] || return 0
+    done
+}
+
+run_next() # [tick]: waits until one of the running tests ends; or half a second passes
 {
     local pid status=0 name seconds
-    wait -n -p pid "${!running[@]}" || status=$?
+    if [ -n "${1:-}" ] && [ -z "$ticker" ]; then
+        sleep 0.5 &
+        ticker=$!
+    fi
+    wait -n -p pid "${!running[@]}" ${1:+"$ticker"} || status=$?
+    if [ "$pid" = "$ticker" ]; then
+        ticker=
+        return 0
+    fi
     name=${running[pid]}
     seconds=$(awk -v a="${started[pid]}" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
-    unset "running[$pid]" "started[$pid]"
+    durations+=("$seconds $name")
+    rm -rf --one-file-system "${directories[pid]:?}"
+    unset "running[$pid]" "started[$pid]" "directories[$pid]"
     verdict "$name" "$seconds" "$TEST_LOGS/${name//\//-}.log" "$status"
-    rm -rf --one-file-system "${SCRATCH:?}/${name##*/}"
 }
 
 run_rest()
@@ -155,6 +194,36 @@ run_rest()
 end_running() # when this script is interrupted
 {
     [ ${#running[@]} = 0 ] || kill "${!running[@]}" 2>/dev/null || true
+    [ -z "${lane:-}" ] || { kill "$lane" && wait "$lane"; } 2>/dev/null || true
+}
+
+lane_start()
+{
+    (
+        passed=0 failed=0 skipped=0 failures=() running=() durations=() begun=0 lane='' ticker=''
+        trap end_running EXIT
+        trap 'exit 143' TERM
+        "$@"
+        run_rest
+        declare -p passed failed skipped failures durations begun >"$SCRATCH/lane"
+    ) &
+    lane=$!
+}
+
+lane_join() # a lane that comes to grief is a failed test
+{
+    local all=("$passed" "$failed" "$skipped" "$begun") status=0 earlier=("${failures[@]}") lasted=("${durations[@]}")
+    [ -n "${lane:-}" ] || return 0
+    wait "$lane" || status=$?
+    lane=
+    if [ "$status" != 0 ] || [ ! -e "$SCRATCH/lane" ]; then
+        report failed "$1/runner" 0 /dev/null "status $status"
+        return 0
+    fi
+    eval "$(sed 's/^declare -[-aix]* //' "$SCRATCH/lane")"
+    passed=$((passed + all[0])) failed=$((failed + all[1])) skipped=$((skipped + all[2])) begun=$((begun + all[3]))
+    failures=("${earlier[@]}" "${failures[@]}")
+    durations=("${lasted[@]}" "${durations[@]}")
 }
 
 # Whatever a test leaves behind, a process, a mount, a port, goes with its namespaces.
@@ -171,6 +240,7 @@ run_isolated()
 summary()
 {
     local failure
+    [ ${#durations[@]} -le 10 ] || log "slowest: $(printf '%s\n' "${durations[@]}" | sort -rn | head -n 10 | awk '{ printf "%s%s %s s", (NR > 1 ? ", " : ""), $2, $1 }')"
     [ ${#failures[@]} = 0 ] || log "failed:"
     for failure in "${failures[@]}"; do log "  $failure"; done
     log "all of it took $(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s"
