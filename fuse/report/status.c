@@ -13,8 +13,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/conf/report.h"
+#include "lib/http/health.h"
 #include "lib/http/metric.h"
-#include "lib/http/serve.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -32,6 +32,7 @@ struct status {
     struct report_problem whole, *mounts; /* mu */
     bool ready, serving;                  /* mu */
     int64_t began_ns;                     /* monotonic */
+    struct health health;
     struct serve *server;
 };
 
@@ -210,36 +211,27 @@ void status_json(struct status *s, struct buf *out)
     pthread_mutex_unlock(&s->mu);
 }
 
-static void on_healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
-{
-    (void)user;
-    (void)req;
-    buf_adds(&resp->body, "ok\n");
-}
-
-static void on_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
+static bool status_is_ready(void *user, struct buf *out)
 {
     struct status *s = user;
-    (void)req;
     pthread_mutex_lock(&s->mu);
-    const struct report_problem *t = status_worst(s);
-    resp->status = s->ready ? 200 : 503;
-    if (s->ready)
-        buf_adds(&resp->body, "ok\n");
-    else
-        buf_addf(&resp->body, "%s: %s\n", *t->reason ? t->reason : "Starting",
-            *t->message ? t->message : "the store is being looked at");
+    const struct report_problem *p = status_worst(s);
+    bool ready = s->ready;
+    if (!ready)
+        buf_addf(out, "%s: %s\n", *p->reason ? p->reason : "Starting",
+            *p->message ? p->message : "the store is being looked at");
     pthread_mutex_unlock(&s->mu);
+    return ready;
 }
 
-static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void answer_status(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     (void)req;
     resp->content_type = "application/json";
     status_json(user, &resp->body);
 }
 
-static void set(const char *name, const char *labels, const char *help, uint64_t value)
+static void set_gauge(const char *name, const char *labels, const char *help, uint64_t value)
 {
     metric_set(metric_gauge(name, labels, help), (int64_t)value);
 }
@@ -252,7 +244,7 @@ static void set_counter(const char *name, const char *labels, const char *help, 
 static void set_hints(const struct hints_stats *h)
 {
     static const char help[] = "Entries of hinted lists, by what became of them.";
-    set("millrace_hint_lists", "", "Lists of hints that are followed now.", h->lists);
+    set_gauge("millrace_hint_lists", "", "Lists of hints that are followed now.", h->lists);
     set_counter("millrace_hint_entries_total", "result=\"given\"", help, h->entries);
     set_counter("millrace_hint_entries_total", "result=\"done\"", help, h->done);
     set_counter("millrace_hint_entries_total", "result=\"followed\"", help, h->followed);
@@ -302,7 +294,7 @@ static void write_stalls(const struct status *s, struct buf *out)
     buf_add(out, waits.data, waits.len);
 }
 
-static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void collect_client_metrics(void *user, struct buf *out)
 {
     struct status *s = user;
     struct cache_stats c = {0};
@@ -310,7 +302,6 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     struct inodes_stats ix = {0};
     struct peers_stats r = {0};
     struct hints_stats h = {0};
-    (void)req;
     upload_stats(&w);
     pthread_mutex_lock(&s->mu);
     if (s->from.cache) {
@@ -319,9 +310,9 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
         inodes_stats(s->from.inodes, &ix);
         peers_stats(s->from.peers, &r);
     }
-    write_stalls(s, &resp->body);
-    set("millrace_ready", "", "1 when every store of the dataset answers.", s->ready);
-    set("millrace_serving", "", "1 while a mount is served.", s->serving);
+    write_stalls(s, out);
+    set_gauge("millrace_ready", "", "1 when every store of the dataset answers.", s->ready);
+    set_gauge("millrace_serving", "", "1 while a mount is served.", s->serving);
     pthread_mutex_unlock(&s->mu);
     static const char read_help[] = "Bytes read, by where they were.";
     set_counter("millrace_read_bytes_total", "from=\"cache\"", read_help, c.hit_bytes);
@@ -329,13 +320,13 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     set_counter("millrace_read_bytes_total", "from=\"store\"", read_help, r.store_bytes);
     set_counter("millrace_worker_hedged_total", "",
         "Times the store was asked beside a slow worker.", r.hedged);
-    set("millrace_workers_down", "", "Cache workers that do not answer.", (uint64_t)r.down);
-    set("millrace_cache_used_bytes", "", "Bytes in the cache.", c.used_bytes);
-    set("millrace_cache_capacity_bytes", "", "Quota of all tiers.", c.capacity_bytes);
-    set("millrace_cache_files", "", "Files with bytes in the cache.", c.files);
-    set("millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have.",
+    set_gauge("millrace_workers_down", "", "Cache workers that do not answer.", (uint64_t)r.down);
+    set_gauge("millrace_cache_used_bytes", "", "Bytes in the cache.", c.used_bytes);
+    set_gauge("millrace_cache_capacity_bytes", "", "Quota of all tiers.", c.capacity_bytes);
+    set_gauge("millrace_cache_files", "", "Files with bytes in the cache.", c.files);
+    set_gauge("millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have.",
         c.pinned_bytes);
-    set("millrace_cache_pinned_files", "", "Pinned files.", c.pinned_files);
+    set_gauge("millrace_cache_pinned_files", "", "Pinned files.", c.pinned_files);
     set_counter(
         "millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache.", c.evicted_bytes);
     set_counter("millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong.",
@@ -344,21 +335,18 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     set_counter("millrace_uploads_total", "result=\"ok\"", "Uploads of written files.", w.files);
     set_counter(
         "millrace_uploads_total", "result=\"failed\"", "Uploads of written files.", w.failed);
-    set("millrace_pending_files", "", "Written files that the store does not have yet.", w.pending);
-    set("millrace_index_inodes", "", "Names known.", ix.inodes);
+    set_gauge(
+        "millrace_pending_files", "", "Written files that the store does not have yet.", w.pending);
+    set_gauge("millrace_index_inodes", "", "Names known.", ix.inodes);
     set_hints(&h);
-    resp->content_type = "text/plain; version=0.0.4";
-    metric_write(&resp->body);
 }
 
 void status_listen(struct status *s, const char *address)
 {
-    const struct serve_route routes[] = {
-        {"GET", "/healthz", on_healthz, s},
-        {"GET", "/readyz", on_readyz, s},
-        {"GET", "/status", on_status, s},
-        {"GET", "/metrics", on_metrics, s},
-    };
+    struct serve_route routes[HEALTH_ROUTES + 1];
+    s->health = (struct health){status_is_ready, collect_client_metrics, s};
+    health_routes(&s->health, routes);
+    routes[HEALTH_ROUTES] = (struct serve_route){"GET", "/status", answer_status, s};
     char any6[32], any4[32];
     snprintf(any6, sizeof any6, "[::]:%d", PORT_HTTP);
     snprintf(any4, sizeof any4, "0.0.0.0:%d", PORT_HTTP);

@@ -10,7 +10,7 @@
 #include "fuse/store/store.h"
 #include "lib/base/buf.h"
 #include "lib/conf/report.h"
-#include "lib/http/serve.h"
+#include "lib/http/health.h"
 
 #include <pthread.h>
 
@@ -37,6 +37,7 @@ struct server {
     /* further members of /status, each beginning with a comma; or NULL */
     void (*more)(void *user, struct buf *out);
     void *more_user;
+    struct health health;
 };
 
 struct server *server_new(const char *component, const char *secrets_dir, const char *cache_dir);
@@ -54,7 +55,7 @@ void server_stop(struct server *s);
 void server_free(struct server *s);
 
 /* status.c: /healthz /readyz /status /metrics */
-#define STATUS_ROUTES 4
+#define STATUS_ROUTES (HEALTH_ROUTES + 1)
 void status_routes(struct server *s, struct serve_route out[STATUS_ROUTES]);
 /* {"reason","message"} as a response's body. */
 void server_answer_error(

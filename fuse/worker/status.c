@@ -43,36 +43,26 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
     buf_adds(out, "}\n");
 }
 
-static void serve_healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
-{
-    (void)user;
-    (void)req;
-    buf_adds(&resp->body, "ok\n");
-}
-
-static void serve_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
+static bool server_health_ready(void *user, struct buf *out)
 {
     struct server *s = user;
-    (void)req;
     pthread_mutex_lock(&s->mu);
-    struct report_problem t = *server_worst(s);
+    struct report_problem p = *server_worst(s);
     pthread_mutex_unlock(&s->mu);
-    resp->status = *t.reason ? 503 : 200;
-    if (*t.reason)
-        buf_addf(&resp->body, "%s: %s\n", t.reason, t.message);
-    else
-        buf_adds(&resp->body, "ok\n");
+    if (*p.reason)
+        buf_addf(out, "%s: %s\n", p.reason, p.message);
+    return !*p.reason;
 }
 
 static void set_metric(struct metric *m, uint64_t value) { metric_set(m, (int64_t)value); }
 
-static void serve_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void collect_worker_metrics(void *user, struct buf *out)
 {
     static const char from[] = "Bytes read, by where they were.";
     struct server *s = user;
     struct cache *cache = atomic_load(&s->cache);
     struct cache_stats c = {0};
-    (void)req;
+    (void)out;
     if (cache)
         cache_stats(cache, &c);
     set_metric(metric_gauge("millrace_ready", "", "1 when every store of the dataset answers."),
@@ -106,14 +96,11 @@ static void serve_metrics(void *user, const struct serve_req *req, struct serve_
     set_metric(metric_counter(
                    "millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong."),
         c.corrupt_blocks);
-    resp->content_type = "text/plain; version=0.0.4";
-    metric_write(&resp->body);
 }
 
 void status_routes(struct server *s, struct serve_route out[STATUS_ROUTES])
 {
-    out[0] = (struct serve_route){"GET", "/healthz", serve_healthz, s};
-    out[1] = (struct serve_route){"GET", "/readyz", serve_readyz, s};
-    out[2] = (struct serve_route){"GET", "/status", serve_status, s};
-    out[3] = (struct serve_route){"GET", "/metrics", serve_metrics, s};
+    s->health = (struct health){server_health_ready, collect_worker_metrics, s};
+    health_routes(&s->health, out);
+    out[HEALTH_ROUTES] = (struct serve_route){"GET", "/status", serve_status, s};
 }
