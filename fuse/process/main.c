@@ -7,18 +7,21 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
-#include "lib/base/opt.h"
+#include "lib/base/program.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "millrace-fuse --socket PATH --cache-dir DIR [flags]\n       millrace-fuse --mountpoint DIR [flags]";
-static const char about[] =
-    "Serves a dataset as a file system: to whoever owns the mount and listens on a socket, or at a mountpoint.\n"
-    "Its configuration is JSON in the environment variable " ENV_CONFIG " or a file.";
+static const struct program program = {
+    .name = "millrace-fuse",
+    .component = "millrace-fuse",
+    .usage =
+        "millrace-fuse --socket PATH --cache-dir DIR [flags]\n       millrace-fuse --mountpoint DIR [flags]",
+    .about =
+        "Serves a dataset as a file system: to the owner of the mount, who listens on a socket, or at a mountpoint.\n"
+        "Its configuration is JSON in the environment variable " ENV_CONFIG " or a file.",
+};
 
 /* Where a mount without --cache-dir keeps its things: one directory for each mountpoint. */
 static char *default_cache_dir(const char *mountpoint)
@@ -34,18 +37,11 @@ static char *default_cache_dir(const char *mountpoint)
         (unsigned long long)hash64(where, strlen(where)));
 }
 
-static int refuse(const char *text)
-{
-    fprintf(stderr, "millrace-fuse: %s\n", text);
-    return CLIENT_MISUSE;
-}
-
 int main(int argc, char **argv)
 {
     struct client_options o = {.uid = -1, .gid = -1};
-    bool help = false, version = false, foreground = false, daemonize = false;
-    const char *level_text = "info", *log_format = NULL;
-    enum log_level level;
+    bool foreground = false, daemonize = false;
+    const char *log_format = NULL;
     const struct opt table[] = {
         {"socket", OPT_STRING, &o.socket, "PATH",
             "serve the mount of the node plugin that listens here"},
@@ -70,47 +66,28 @@ int main(int argc, char **argv)
         {"foreground", OPT_BOOL, &foreground, NULL, "stay in the foreground (the default)"},
         {"daemonize", OPT_BOOL, &daemonize, NULL,
             "go to the background once the mount is served; the log is in the cache directory then"},
-        {"log-level", OPT_STRING, &level_text, "LEVEL", "debug, info, warn or error"},
         {"log-format", OPT_STRING, &log_format, "FORMAT", "json or text"},
-        {"version", OPT_BOOL, &version, NULL, "print the version"},
-        {"help", OPT_BOOL, &help, NULL, "print this"},
     };
-    struct err e = ERR_INIT;
-    int first = 0;
-    log_init("millrace-fuse", LOG_INFO);
-    if (opt_parse(table, ARRAY_LEN(table), argc, argv, &first, &e))
-        return refuse(e.msg);
-    if (help) {
-        cleanup_free char *text = opt_help(table, ARRAY_LEN(table), usage, about);
-        fputs(text, stdout);
-        return 0;
-    }
-    if (version) {
-        puts("millrace-fuse " MILLRACE_VERSION);
-        return 0;
-    }
-    if (first < argc)
-        return refuse("takes flags only; see --help");
+    int rc = program_flags(&program, table, ARRAY_LEN(table), argc, argv, NULL);
+    if (rc >= 0)
+        return rc;
     if (!o.socket == !o.mountpoint)
-        return refuse("needs --socket PATH or --mountpoint DIR; see --help");
-    if (log_level_parse(level_text, &level))
-        return refuse("--log-level is one of debug, info, warn, error");
+        return program_misuse(&program, "needs --socket PATH or --mountpoint DIR; see --help");
     if (foreground && daemonize)
-        return refuse("--foreground and --daemonize exclude each other");
-    log_init("millrace-fuse", level);
+        return program_misuse(&program, "--foreground and --daemonize exclude each other");
     if (log_format && strcmp(log_format, "text") == 0)
         log_plain();
     else if (log_format && strcmp(log_format, "json") != 0)
-        return refuse("--log-format is json or text");
+        return program_misuse(&program, "--log-format is json or text");
 
     cleanup_free char *dir = NULL;
     if (!o.cache_dir && o.socket)
-        return refuse("--socket needs --cache-dir");
+        return program_misuse(&program, "--socket needs --cache-dir");
     if (!o.cache_dir)
         o.cache_dir = dir = default_cache_dir(o.mountpoint);
     cleanup_free char *log_file = daemonize ? path_join(o.cache_dir, "log") : NULL;
     o.log_file = log_file;
-    /* In our pods health is asked for over the network; elsewhere only where somebody wants it. */
+    /* In our pods health is asked for over the network; elsewhere only where --http says so. */
     bool in_pod = o.socket && strncmp(o.socket, POD_RUN_DIR "/", strlen(POD_RUN_DIR "/")) == 0;
     if (!o.http && !in_pod)
         o.http = "";
