@@ -3,6 +3,7 @@
  * used again, and the empty index that it is begun with otherwise. */
 #include "fuse/index/format.h"
 #include "lib/base/clock.h"
+#include "lib/base/file.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -21,14 +22,6 @@
 #define FILE_SIZE     (UINT64_C(57) << 30)
 #define FIRST_BUCKETS 1024
 
-static void read_boot_id(char out[40])
-{
-    memset(out, 0, 40);
-    cleanup_fd int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && read(fd, out, 36) < 0)
-        out[0] = '\0';
-}
-
 static uint32_t index_sum(const struct inodes *ix)
 {
     struct index_head h = *ix->h;
@@ -43,12 +36,12 @@ static uint32_t index_sum(const struct inodes *ix)
 static const char *why_distrusted(const struct inodes *ix, const struct inodes_conf *conf)
 {
     const struct index_head *h = ix->h;
-    char boot[40];
+    char boot[sizeof h->boot];
     if (h->magic != INDEX_MAGIC || h->version != INDEX_VERSION || h->rec_size != sizeof(struct rec))
         return "its format is another one";
     if (h->identity != conf->identity)
         return "it belongs to other mounts";
-    read_boot_id(boot);
+    boot_id(boot, sizeof boot);
     if (!h->clean && strcmp(boot, h->boot) != 0)
         return "the machine went down while it was in use";
     if (!conf->resume && !h->clean)
@@ -190,7 +183,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
     if (!why && !conf->resume)
         next_epoch(ix);
     ix->h->clean = 0;
-    read_boot_id(ix->h->boot);
+    boot_id(ix->h->boot, sizeof ix->h->boot);
     return ix;
 fail:
     unmap_file(ix);

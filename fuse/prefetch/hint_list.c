@@ -2,6 +2,7 @@
 #include "fuse/prefetch/hint_list.h"
 
 #include "lib/base/hash.h"
+#include "lib/base/io.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -155,20 +156,6 @@ static int end_line(struct hint_list *l, char *out, size_t *used, uint64_t room,
     return 0;
 }
 
-static int write_text(int fd, const char *data, size_t len, uint64_t off)
-{
-    while (len) {
-        ssize_t n = pwrite(fd, data, len, (off_t)off);
-        if (n < 0 && errno != EINTR)
-            return -1;
-        n = n > 0 ? n : 0;
-        data += n;
-        len -= (size_t)n;
-        off += (uint64_t)n;
-    }
-    return 0;
-}
-
 int hint_list_write(struct hint_list *l, const char *text, size_t len, uint64_t room, struct err *e)
 {
     char *out = malloc(len + sizeof l->carry + 1);
@@ -188,7 +175,7 @@ int hint_list_write(struct hint_list *l, const char *text, size_t len, uint64_t 
         if (end)
             rc = end_line(l, out, &used, room, e);
     }
-    if (rc == 0 && write_text(l->fd, out, used, l->text_len))
+    if (rc == 0 && io_pwrite(l->fd, out, used, l->text_len))
         rc = err_sys(e, errno, "write a list of hints");
     if (rc == 0)
         l->text_len += used;
@@ -283,8 +270,7 @@ uint64_t hint_list_weigh(struct hint_list *l, uint32_t index, uint64_t size, uin
 int hint_list_path(
     const struct hint_list *l, const struct hint_entry *entry, char path[INODE_PATH_MAX])
 {
-    if (entry->len >= INODE_PATH_MAX
-        || pread(l->fd, path, entry->len, entry->off) != (ssize_t)entry->len)
+    if (entry->len >= INODE_PATH_MAX || io_pread_exact(l->fd, path, entry->len, entry->off))
         return -1;
     path[entry->len] = '\0';
     return 0;

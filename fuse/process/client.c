@@ -109,27 +109,22 @@ static struct conf *load_conf(const char *file, struct err *e)
     return text ? conf_parse(text, strlen(text), e) : NULL;
 }
 
-/* One process at a time may use a cache directory. In a pod the one before may still be ending:
- * wait for it. */
+/* One process at a time may use a cache directory; it is locked until the process ends. In a pod
+ * the one before may still be ending: waits for it. */
 static int lock_dir(struct client *c, struct err *e)
 {
-    cleanup_free char *path = path_join(c->o->cache_dir, "lock");
-    if (file_mkdirs(c->o->cache_dir, 0700, e) || file_mkdirs(c->stage_dir, 0700, e))
-        return -1;
-    c->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* held until the process ends */
-    if (c->lock_fd < 0)
-        return err_sys(e, errno, "open %s", path);
     int64_t until = clock_mono_ns() + 2 * NS_PER_S;
-    while (flock(c->lock_fd, LOCK_EX | LOCK_NB)) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return err_sys(e, errno, "lock %s", path);
-        if (stopping || (!c->handoff && clock_mono_ns() > until))
-            return err_set(e, ERR_CONFLICT,
-                "the cache directory %s is used by another mount; unmount that, or use --cache-dir",
-                c->o->cache_dir);
-        clock_sleep_ns(20 * NS_PER_MS);
-    }
-    return 0;
+    do {
+        c->lock_fd = dir_lock(c->o->cache_dir, 0700, clock_mono_ns() + 200 * NS_PER_MS, e);
+    } while (c->lock_fd < 0 && e->cls == ERR_CONFLICT && !stopping
+        && (c->handoff || clock_mono_ns() < until));
+    if (c->lock_fd >= 0)
+        return file_mkdirs(c->stage_dir, 0700, e);
+    return e->cls != ERR_CONFLICT
+        ? -1
+        : err_set(e, ERR_CONFLICT,
+            "the cache directory %s is used by another mount; unmount that, or use --cache-dir",
+            c->o->cache_dir);
 }
 
 static int make_stores(struct client *c, struct err *e)
