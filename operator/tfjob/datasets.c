@@ -54,7 +54,7 @@ static char *why_wait(const struct tfjob_pass *p, const json_t *dataset)
     if (!dataset_is_ready(dataset, &reason, &message))
         return xasprintf("Dataset %s is not ready%s%s%s%s", kube_name(dataset), *reason ? ": " : "",
             reason, *message ? ": " : "", message);
-    if (!p->job.annotations.wait_preload || dataset_cached_percent(dataset) == 100)
+    if (!p->job->annotations.wait_preload || dataset_cached_percent(dataset) == 100)
         return NULL;
     cleanup_free char *why = not_loaded(p->o, kube_name(dataset));
     int percent = dataset_cached_percent(dataset);
@@ -65,7 +65,7 @@ static char *why_wait(const struct tfjob_pass *p, const json_t *dataset)
                : NULL;
 }
 
-void pass_wait_datasets(struct tfjob_pass *p)
+bool pass_wait_datasets(struct tfjob_pass *p)
 {
     cleanup_free char *first = NULL;
     json_decref(p->status.datasets);
@@ -76,6 +76,6 @@ void pass_wait_datasets(struct tfjob_pass *p)
             first = why_wait(p, p->o->datasets[i]);
     }
     bool waits = first && pass_lacks_pods(p);
-    p->pause_pods |= waits;
     pass_set_waiting(p, TFJOB_WAITING_DATASET, waits ? first : NULL);
+    return waits;
 }

@@ -30,7 +30,7 @@ static bool cleans(enum tfjob_clean policy, enum tfjob_type type, enum tfjob_pod
         return alive(state);
     case TFJOB_CLEAN_ALL:
         return true;
-    /* servers have nobody left to serve, and what has not begun shall not begin */
+    /* servers have no one left to serve, and what has not begun shall not begin */
     case TFJOB_CLEAN_DEFAULT:
         return state == TFJOB_POD_PENDING
             || (state == TFJOB_POD_RUNNING && (type == TFJOB_PS || type == TFJOB_EVALUATOR));
@@ -48,40 +48,38 @@ static bool cleans_service(
     return cleans(policy, type, TFJOB_POD_RUNNING);
 }
 
-static void clean_up_replica(
-    struct tfjob_pass *p, enum tfjob_type type, const struct tfjob_replica *s)
+static void clean_up_replica(struct tfjob_pass *p, const struct tfjob_replica *r)
 {
-    if (s->is.state == TFJOB_POD_FOREIGN)
+    if (r->is.state == TFJOB_POD_FOREIGN)
         return;
-    if (s->pod && cleans(p->job.clean, type, s->is.state))
-        pass_delete_pod(p, s->pod);
-    if (s->service && !s->service_foreign && cleans_service(p->job.clean, type, s->is.state))
-        pass_delete_service(p, s->service);
+    if (r->pod && cleans(p->job->clean, r->type, r->is.state))
+        pass_delete_pod(p, r->pod);
+    if (r->service && !r->service_foreign && cleans_service(p->job->clean, r->type, r->is.state))
+        pass_delete_service(p, r->service);
 }
 
 void pass_clean_up(struct tfjob_pass *p)
 {
-    for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < p->job.spec[type].replicas; i++)
-            clean_up_replica(p, (enum tfjob_type)type, &p->view.slot[type][i]);
+    tfjob_each (r, p->replicas)
+        clean_up_replica(p, r);
     pass_stop_sidecars(p);
     pass_delete_gang(p);
-    for (size_t i = 0; p->job.clean != TFJOB_CLEAN_NONE && i < p->view.nextra_pods; i++)
-        pass_delete_pod(p, p->view.extra_pods[i]);
-    for (size_t i = 0; p->job.clean != TFJOB_CLEAN_NONE && i < p->view.nextra_services; i++)
-        pass_delete_service(p, p->view.extra_services[i]);
+    for (size_t i = 0; p->job->clean != TFJOB_CLEAN_NONE && i < p->replicas->nextra_pods; i++)
+        pass_delete_pod(p, p->replicas->extra_pods[i]);
+    for (size_t i = 0; p->job->clean != TFJOB_CLEAN_NONE && i < p->replicas->nextra_services; i++)
+        pass_delete_service(p, p->replicas->extra_services[i]);
 
-    if (p->job.ttl_s < 0 || p->job.suspend)
+    if (p->job->ttl_s < 0 || p->job->suspend)
         return;
     /* a job without completionTime (finished by another controller) counts from now on */
     int64_t due_ns = tfjob_later(
-        p->status.completion_ns ? p->status.completion_ns : p->o->now_ns, p->job.ttl_s);
+        p->status.completion_ns ? p->status.completion_ns : p->o->now_ns, p->job->ttl_s);
     if (due_ns > p->o->now_ns) {
         plan_requeue(&p->events, due_ns - p->o->now_ns);
         return;
     }
     plan_delete(p->plan, &kube_tfjobs, p->o->job, -1, "Background");
-    pass_event(p, false, "SuccessfulDeleteJob", "Deleted job: %s", p->job.name);
+    pass_event(p, false, "SuccessfulDeleteJob", "Deleted job: %s", p->job->name);
 }
 
 /* ---- the end ---- */
@@ -104,7 +102,7 @@ void pass_finish(struct tfjob_pass *p, bool succeeded, const char *message, bool
         struct tfjob_counts *c = &p->status.counts[k];
         if (succeeded)
             c->succeeded += c->active;
-        if (succeeded || cleans(p->job.clean, (enum tfjob_type)k, TFJOB_POD_RUNNING))
+        if (succeeded || cleans(p->job->clean, (enum tfjob_type)k, TFJOB_POD_RUNNING))
             c->active = 0;
     }
     pass_event(p, warning, succeeded ? "TFJobSucceeded" : "TFJobFailed", "%s", message);
@@ -114,23 +112,21 @@ void pass_finish(struct tfjob_pass *p, bool succeeded, const char *message, bool
 
 static void delete_everything(struct tfjob_pass *p)
 {
-    for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < p->job.spec[type].replicas; i++) {
-            const struct tfjob_replica *s = &p->view.slot[type][i];
-            if (s->pod && s->is.state != TFJOB_POD_FOREIGN)
-                pass_delete_pod(p, s->pod);
-            if (s->service && !s->service_foreign)
-                pass_delete_service(p, s->service);
-        }
-    for (size_t i = 0; i < p->view.nextra_pods; i++)
-        pass_delete_pod(p, p->view.extra_pods[i]);
-    for (size_t i = 0; i < p->view.nextra_services; i++)
-        pass_delete_service(p, p->view.extra_services[i]);
+    tfjob_each (r, p->replicas) {
+        if (r->pod && r->is.state != TFJOB_POD_FOREIGN)
+            pass_delete_pod(p, r->pod);
+        if (r->service && !r->service_foreign)
+            pass_delete_service(p, r->service);
+    }
+    for (size_t i = 0; i < p->replicas->nextra_pods; i++)
+        pass_delete_pod(p, p->replicas->extra_pods[i]);
+    for (size_t i = 0; i < p->replicas->nextra_services; i++)
+        pass_delete_service(p, p->replicas->extra_services[i]);
 }
 
 void pass_suspend(struct tfjob_pass *p)
 {
-    cleanup_free char *message = xasprintf("TFJob %s is suspended.", p->job.name);
+    cleanup_free char *message = xasprintf("TFJob %s is suspended.", p->job->name);
     stop_waiting(p);
     if (cond_is_true(p->status.conditions, TFJOB_RUNNING))
         pass_set_cond(p, TFJOB_RUNNING, false, "Suspended", message);

@@ -88,14 +88,14 @@ static const struct kube_res *group_res(const struct tfjob_pass *p)
 
 static bool group_is_ours(const struct tfjob_pass *p)
 {
-    return p->o->pod_group && kube_controlled_by(p->o->pod_group, p->job.uid);
+    return p->o->pod_group && kube_controlled_by(p->o->pod_group, p->job->uid);
 }
 
 static json_t *group_spec(const struct tfjob_pass *p)
 {
-    const struct tfjob_scheduling *s = &p->job.scheduling;
-    json_t *spec = json_pack("{s:I s:o}", "minMember", (json_int_t)min_member(&p->job),
-        "minResources", min_resources(&p->job));
+    const struct tfjob_scheduling *s = &p->job->scheduling;
+    json_t *spec = json_pack("{s:I s:o}", "minMember", (json_int_t)min_member(p->job),
+        "minResources", min_resources(p->job));
     if (!tfjob_gang_is_volcano(p->o)) {
         if (s->timeout_s >= 0)
             json_object_set_new(spec, "scheduleTimeoutSeconds", json_integer(s->timeout_s));
@@ -115,9 +115,9 @@ static json_t *group_spec(const struct tfjob_pass *p)
 static json_t *group(const struct tfjob_pass *p)
 {
     cleanup_free char *version = kube_res_api_version(group_res(p));
-    json_t *meta = json_pack("{s:s s:s s:{s:s s:s} s:[o]}", "name", p->job.name, "namespace",
-        p->job.ns, "labels", TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME, TFJOB_LABEL_JOB,
-        p->job.name, "ownerReferences", tfjob_owner(&p->job));
+    json_t *meta = json_pack("{s:s s:s s:{s:s s:s} s:[o]}", "name", p->job->name, "namespace",
+        p->job->ns, "labels", TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME, TFJOB_LABEL_JOB,
+        p->job->name, "ownerReferences", tfjob_owner(p->job));
     const json_t *annotations = jget_obj(p->o->job, "metadata.annotations");
     /* volcano reads its own among them */
     if (tfjob_gang_is_volcano(p->o) && json_object_size(annotations))
@@ -142,19 +142,16 @@ void pass_delete_gang(struct tfjob_pass *p)
         return;
     plan_delete(p->plan, group_res(p), p->o->pod_group, -1, NULL);
     plan_event(p->plan, &kube_tfjobs, p->o->job, false, "SuccessfulDeletePodGroup",
-        "Deleted PodGroup: %s", p->job.name);
+        "Deleted PodGroup: %s", p->job->name);
 }
 
 /* ---- waiting ---- */
 
-static int64_t placed(const struct tfjob_pass *p)
+static int64_t count_placed(const struct tfjob_pass *p)
 {
     int64_t n = 0;
-    for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < p->job.spec[type].replicas; i++)
-            n += tfjob_completed(&p->status.memory[type], (size_t)i)
-                || (p->view.slot[type][i].pod
-                    && *jget_str(p->view.slot[type][i].pod, "spec.nodeName", ""));
+    tfjob_each (r, p->replicas)
+        n += r->completed || (r->pod && *jget_str(r->pod, "spec.nodeName", ""));
     return n;
 }
 
@@ -169,29 +166,29 @@ static const char *group_error(const json_t *pod_group)
     return "";
 }
 
-void pass_wait_gang(struct tfjob_pass *p)
+bool pass_wait_gang(struct tfjob_pass *p)
 {
     if (!*p->o->gang) {
         pass_set_waiting(p, TFJOB_WAITING_GANG, NULL);
-        return;
+        return false;
     }
-    int64_t all = min_member(&p->job), there = placed(p);
+    int64_t all = min_member(p->job), there = count_placed(p);
     const char *phase = jget_str(p->o->pod_group, "status.phase", ""),
-               *trouble = group_error(p->o->pod_group);
+               *error = group_error(p->o->pod_group);
     bool admitted = !tfjob_gang_is_volcano(p->o)
         || (group_is_ours(p) && *phase && strcmp(phase, "Pending"));
-    p->pause_pods |= !admitted;
     if (there >= all) {
         pass_set_waiting(p, TFJOB_WAITING_GANG, NULL);
-        return;
+        return !admitted;
     }
     cleanup_free char *why = admitted
-        ? xasprintf("those of PodGroup %s have no node yet", p->job.name)
+        ? xasprintf("those of PodGroup %s have no node yet", p->job->name)
         : p->o->pod_group && !group_is_ours(p)
-        ? xasprintf("PodGroup %s belongs to an older job of this name", p->job.name)
-        : xasprintf("PodGroup %s is not admitted by the scheduler, its phase is %s", p->job.name,
+        ? xasprintf("PodGroup %s belongs to an older job of this name", p->job->name)
+        : xasprintf("PodGroup %s is not admitted by the scheduler, its phase is %s", p->job->name,
             *phase ? phase : "not set");
     cleanup_free char *message = xasprintf("waiting for %" PRId64 " of %" PRId64 " pods: %s%s%s",
-        all - there, all, why, *trouble ? ": " : "", trouble);
+        all - there, all, why, *error ? ": " : "", error);
     pass_set_waiting(p, TFJOB_WAITING_GANG, message);
+    return !admitted;
 }

@@ -13,13 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTLE_NS (3 * NS_PER_S) /* times of pods are whole seconds */
-
-/* ---- the turn ---- */
+#define BURST_NS (3 * NS_PER_S) /* times of pods are whole seconds */
 
 static void ensure_created(struct tfjob_pass *p)
 {
-    cleanup_free char *message = xasprintf("TFJob %s is created.", p->job.name);
+    cleanup_free char *message = xasprintf("TFJob %s is created.", p->job->name);
     if (!cond_find(p->status.conditions, TFJOB_CREATED))
         pass_set_cond(p, TFJOB_CREATED, true, "Created", message);
 }
@@ -29,8 +27,8 @@ static void refuse_spec(struct tfjob_pass *p, const struct err *why)
 {
     if (pass_has_ended(p))
         return;
-    cleanup_free char *message = xasprintf(
-        "TFJob %s/%s has failed because the spec is invalid: %s", p->job.ns, p->job.name, why->msg);
+    cleanup_free char *message = xasprintf("TFJob %s/%s has failed because the spec is invalid: %s",
+        p->job->ns, p->job->name, why->msg);
     ensure_created(p);
     pass_finish(p, false, message, true);
     pass_write_status(p);
@@ -39,7 +37,7 @@ static void refuse_spec(struct tfjob_pass *p, const struct err *why)
 static void resume(struct tfjob_pass *p)
 {
     if (cond_is_true(p->status.conditions, TFJOB_SUSPENDED)) {
-        cleanup_free char *message = xasprintf("TFJob %s is resumed.", p->job.name);
+        cleanup_free char *message = xasprintf("TFJob %s is resumed.", p->job->name);
         pass_set_cond(p, TFJOB_SUSPENDED, false, "Resumed", message);
         pass_event(p, false, "TFJobResumed", "%s", message);
         p->status.start_ns = p->o->now_ns;
@@ -48,82 +46,76 @@ static void resume(struct tfjob_pass *p)
         p->status.start_ns = p->o->now_ns;
 }
 
-/* The pods of a job start together, though not at once: one status says so of all of them. Only
- * starts may wait, for no more than SETTLE_NS; what has ended is written down before anything can
- * happen to the pod. */
-static int64_t settle_ns(const struct tfjob_pass *p)
+/* The pods of a job start together, though not at once: one status is written for all of them. Only
+ * starts may wait, for no more than BURST_NS; what has ended is written down before anything can
+ * happen to the pod. Returns how much longer to wait. */
+static int64_t burst_ns(const struct tfjob_pass *p)
 {
-    int64_t first_ns = INT64_MAX;
+    int64_t first_ns = INT64_MAX, now_ns = p->o->now_ns;
     bool pending = false;
-    for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < p->job.spec[type].replicas; i++) {
-            const struct tfjob_pod *pod = &p->view.slot[type][i].is;
-            if (pod->state != TFJOB_POD_PENDING && pod->state != TFJOB_POD_RUNNING)
-                return 0;
-            if (pod->state == TFJOB_POD_RUNNING)
-                first_ns = MIN(first_ns, pod->running_ns);
-            pending |= pod->state == TFJOB_POD_PENDING;
-        }
-    bool just_now = pending && first_ns <= p->o->now_ns && p->o->now_ns - first_ns < SETTLE_NS;
-    return just_now ? first_ns + SETTLE_NS - p->o->now_ns : 0;
+    tfjob_each (r, p->replicas) {
+        if (r->is.state != TFJOB_POD_PENDING && r->is.state != TFJOB_POD_RUNNING)
+            return 0;
+        if (r->is.state == TFJOB_POD_RUNNING)
+            first_ns = MIN(first_ns, r->is.running_ns);
+        pending |= r->is.state == TFJOB_POD_PENDING;
+    }
+    bool just_now = pending && first_ns <= now_ns && now_ns - first_ns < BURST_NS;
+    return just_now ? first_ns + BURST_NS - now_ns : 0;
 }
 
 static void proceed(struct tfjob_pass *p)
 {
     resume(p);
-    bool over = pass_evaluate(p);
-    int64_t wait = over ? 0 : settle_ns(p);
+    if (pass_evaluate(p)) {
+        pass_write_status(p);
+        pass_clean_up(p);
+        return;
+    }
+    int64_t wait = burst_ns(p);
     if (wait) {
         plan_requeue(&p->events, wait);
         return;
     }
-    if (!over) {
-        pass_evaluate_restart_all(p);
-        pass_wait_datasets(p);
-        pass_wait_gang(p);
-        if (!pass_lacks_children(p))
-            cond_remove(p->status.conditions, TFJOB_STALLED);
-    }
+    bool restart_all = pass_evaluate_restart_all(p), pause_pods = restart_all;
+    pause_pods |= pass_wait_datasets(p);
+    pause_pods |= pass_wait_gang(p);
+    if (!pass_lacks_children(p))
+        cond_remove(p->status.conditions, TFJOB_STALLED);
     pass_write_status(p);
-    if (over) {
-        pass_clean_up(p);
-        return;
-    }
     pass_apply_gang(p);
-    pass_children(p);
+    pass_children(p, restart_all, pause_pods);
     pass_pod_events(p);
 }
 
-/* Once, while the job is new: what it says that is not quite as meant. */
+/* Once, while the job is new: warns of what in its spec is not quite as meant. */
 static void warn_spec(struct tfjob_pass *p)
 {
     if (cond_find(jget(p->o->job, "status.conditions"), TFJOB_CREATED))
         return;
-    if (p->job.old_field)
+    if (p->job->old_field)
         pass_event(p, true, "DeprecatedField",
             "spec.%s was moved to spec.runPolicy.%s long ago: it is used, but move it",
-            p->job.old_field, p->job.old_field);
-    if (*p->job.annotations.bad)
-        pass_event(p, true, "InvalidAnnotation", "%s", p->job.annotations.bad);
+            p->job->old_field, p->job->old_field);
+    if (*p->job->annotations.bad)
+        pass_event(p, true, "InvalidAnnotation", "%s", p->job->annotations.bad);
     for (int type = 0; type < TFJOB_TYPES; type++)
-        if (*jget_str(p->job.spec[type].template, "spec.restartPolicy", "")) {
+        if (*jget_str(p->job->spec[type].template, "spec.restartPolicy", "")) {
             pass_event(p, true, "SetPodTemplateRestartPolicy",
                 "Restart policy in pod template will be overwritten by restart policy in replica spec");
             break;
         }
-    if (*p->o->gang && tfjob_gang_has_scheduler(&p->job))
+    if (*p->o->gang && tfjob_gang_has_scheduler(p->job))
         pass_event(p, true, "SetPodTemplateSchedulerName",
             "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten");
 }
 
 static void pass_run(struct tfjob_pass *p, const struct err *invalid)
 {
-    tfjob_status_read(p->o->job, &p->status);
     if (invalid) {
         refuse_spec(p, invalid);
         return;
     }
-    tfjob_replicas_make(p->o, &p->job, &p->view);
     pass_tensorboard(p);
     if (pass_has_ended(p)) {
         pass_clean_up(p);
@@ -132,7 +124,7 @@ static void pass_run(struct tfjob_pass *p, const struct err *invalid)
     ensure_created(p);
     warn_spec(p);
     pass_record(p);
-    if (p->job.suspend)
+    if (p->job->suspend)
         pass_suspend(p);
     else
         proceed(p);
@@ -152,18 +144,24 @@ static void move_events(struct plan *to, const struct plan *events, const json_t
 
 void tfjob_plan(const struct tfjob_observed *o, struct plan *plan)
 {
-    struct tfjob_pass p = {.o = o, .plan = plan, .events = PLAN_INIT};
+    struct tfjob job = {0};
+    struct tfjob_replicas replicas = {0};
+    struct tfjob_pass p = {
+        .o = o, .job = &job, .replicas = &replicas, .plan = plan, .events = PLAN_INIT};
     if (!o->job)
         return;
     struct err why = ERR_INIT;
-    bool valid = tfjob_parse(o->job, &p.job, &why) == 0;
-    if (p.job.deleting || p.job.external)
+    bool valid = tfjob_parse(o->job, &job, &why) == 0;
+    if (job.deleting || job.external)
         return;
+    tfjob_status_read(o->job, &p.status);
+    if (valid)
+        tfjob_replicas_make(o, &job, &p.status, &replicas);
     pass_run(&p, valid ? NULL : &why);
     move_events(plan, &p.events, o->job);
     plan_clear(&p.events);
     tfjob_status_free(&p.status);
-    tfjob_replicas_free(&p.view);
+    tfjob_replicas_free(&replicas);
 }
 
 /* ---- what the API server refuses ---- */

@@ -212,33 +212,3 @@ char *tfjob_pod_summary(const json_t *pod)
     }
     return buf_take(&b);
 }
-
-/* ExitCode: codes from 128 on are signals and infrastructure, the others the program's own word; no
- * code at all: never ran. */
-static bool retryable(const struct tfjob_pod *pod)
-{
-    return !pod->has_exit_code || pod->exit_code >= 128;
-}
-
-enum tfjob_outcome tfjob_outcome(
-    const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod)
-{
-    switch (pod->state) {
-    case TFJOB_POD_NONE:
-    case TFJOB_POD_FOREIGN:
-    case TFJOB_POD_LEAVING:
-    case TFJOB_POD_PENDING:
-    case TFJOB_POD_RUNNING:
-    case TFJOB_POD_SUCCEEDED:
-        return TFJOB_OUTCOME_NONE;
-    case TFJOB_POD_DISRUPTED:
-        return TFJOB_OUTCOME_REPLACE;
-    case TFJOB_POD_FAILED:
-        break;
-    }
-    enum tfjob_restart policy = j->spec[type].restart;
-    if (policy == TFJOB_RESTART_ON_FAILURE || policy == TFJOB_RESTART_ALWAYS
-        || (policy == TFJOB_RESTART_EXIT_CODE && retryable(pod)))
-        return TFJOB_OUTCOME_REPLACE;
-    return j->dynamic && type == TFJOB_WORKER ? TFJOB_OUTCOME_TOLERATE : TFJOB_OUTCOME_FAIL;
-}

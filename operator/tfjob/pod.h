@@ -35,15 +35,6 @@ struct tfjob_pod {
 
 struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid);
 
-enum tfjob_outcome {
-    TFJOB_OUTCOME_NONE,     /* nothing has ended */
-    TFJOB_OUTCOME_REPLACE,  /* ended, takes no part in the verdict, a new pod takes its place */
-    TFJOB_OUTCOME_FAIL,     /* ended, and so does the job */
-    TFJOB_OUTCOME_TOLERATE, /* ended, and stays so */
-};
-enum tfjob_outcome tfjob_outcome(
-    const struct tfjob *j, enum tfjob_type type, const struct tfjob_pod *pod);
-
 /* time_ns + s seconds, or as late (early) as can be said: users choose both. */
 int64_t tfjob_later(int64_t time_ns, int64_t s);
 

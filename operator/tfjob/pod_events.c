@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why pods do not start, told as Events of the job: who looks at the job need not look at every
- * pod. Texts as upstream's. */
+/* Why pods do not start, as Events of the job, so that nobody has to look at every pod. Texts as
+ * upstream's. */
 #include "operator/tfjob/pass.h"
 
 #include "lib/json/jget.h"
@@ -43,15 +43,12 @@ static void emit_unscheduled(struct tfjob_pass *p, const json_t *pod)
 
 void pass_pod_events(struct tfjob_pass *p)
 {
-    for (int type = 0; type < TFJOB_TYPES; type++)
-        for (int i = 0; i < p->job.spec[type].replicas; i++) {
-            const struct tfjob_replica *s = &p->view.slot[type][i];
-            if (s->is.state != TFJOB_POD_PENDING && s->is.state != TFJOB_POD_RUNNING)
-                continue;
-            bool placed = emit_containers(
-                p, s->pod, jget_arr(s->pod, "status.initContainerStatuses"));
-            placed |= emit_containers(p, s->pod, jget_arr(s->pod, "status.containerStatuses"));
-            if (!placed)
-                emit_unscheduled(p, s->pod);
-        }
+    tfjob_each (r, p->replicas) {
+        if (r->is.state != TFJOB_POD_PENDING && r->is.state != TFJOB_POD_RUNNING)
+            continue;
+        bool placed = emit_containers(p, r->pod, jget_arr(r->pod, "status.initContainerStatuses"));
+        placed |= emit_containers(p, r->pod, jget_arr(r->pod, "status.containerStatuses"));
+        if (!placed)
+            emit_unscheduled(p, r->pod);
+    }
 }

@@ -88,7 +88,7 @@ static json_t *service(const struct tfjob *j, const char *name)
 static void put(
     struct tfjob_pass *p, const struct kube_res *res, json_t *desired_take, const json_t *there)
 {
-    if (there && !kube_controlled_by(there, p->job.uid)) {
+    if (there && !kube_controlled_by(there, p->job->uid)) {
         pass_event(p, true, "TensorBoardFailed",
             "%s %s exists and does not belong to this job: delete it, or choose another name for the job",
             res->kind, kube_name(there));
@@ -101,14 +101,14 @@ static void put(
 void pass_tensorboard(struct tfjob_pass *p)
 {
     const struct tfjob_observed *o = p->o;
-    if (p->job.annotations.tensorboard) {
-        cleanup_free char *name = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, p->job.name);
-        put(p, &kube_services, service(&p->job, name), o->tensorboard_service);
-        put(p, &kube_deployments, deployment(&p->job, name), o->tensorboard);
+    if (p->job->annotations.tensorboard) {
+        cleanup_free char *name = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, p->job->name);
+        put(p, &kube_services, service(p->job, name), o->tensorboard_service);
+        put(p, &kube_deployments, deployment(p->job, name), o->tensorboard);
         return;
     }
-    if (o->tensorboard && kube_controlled_by(o->tensorboard, p->job.uid))
+    if (o->tensorboard && kube_controlled_by(o->tensorboard, p->job->uid))
         plan_delete(p->plan, &kube_deployments, o->tensorboard, -1, "Background");
-    if (o->tensorboard_service && kube_controlled_by(o->tensorboard_service, p->job.uid))
+    if (o->tensorboard_service && kube_controlled_by(o->tensorboard_service, p->job->uid))
         plan_delete(p->plan, &kube_services, o->tensorboard_service, -1, NULL);
 }
