@@ -54,12 +54,6 @@ void keeper_free(struct keeper *k)
     free(k);
 }
 
-void keep_wake(struct keep *v)
-{
-    if (write(v->wake_fd, &(uint64_t){1}, 8) != 8)
-        abort();
-}
-
 static void load_init(struct keep *v)
 {
     size_t len = 0;
@@ -167,27 +161,6 @@ void keep_put(struct keep *v)
     pthread_mutex_unlock(&v->mu);
     pthread_join(v->thread, NULL);
     keep_free(v);
-}
-
-int keep_mount(struct keep *v, const char *staging, bool read_only, struct err *e)
-{
-    int fd;
-    if (mount_fuse(staging, read_only, &fd, &v->dev, e))
-        return -1;
-    backing_reset(v->files);
-    unlink(v->init_path);
-    char *copy = xstrdup(staging);
-    if (!v->staging)
-        metric_add(v->keeper->mounts, 1);
-    free(v->staging);
-    v->staging = copy;
-    v->fuse_fd = fd;
-    v->read_only = read_only;
-    v->served = v->welcomed = v->serving = v->failed_stage = false;
-    v->init_len = 0;
-    v->checked_ns = clock_mono_ns();
-    keep_wake(v);
-    return 0;
 }
 
 void keep_adopt(struct keep *v, const char *staging, dev_t dev, bool read_only)

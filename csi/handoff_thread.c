@@ -31,6 +31,33 @@
 #define FUSE_RDEV    makedev(10, 229)
 #define INIT_MIN     48 /* fuse_in_header and the oldest fuse_init_in */
 
+void keep_wake(struct keep *v)
+{
+    if (write(v->wake_fd, &(uint64_t){1}, 8) != 8)
+        abort();
+}
+
+int keep_mount(struct keep *v, const char *staging, bool read_only, struct err *e)
+{
+    int fd;
+    if (mount_fuse(staging, read_only, &fd, &v->dev, e))
+        return -1;
+    backing_reset(v->files);
+    unlink(v->init_path);
+    char *copy = xstrdup(staging);
+    if (!v->staging)
+        metric_add(v->keeper->mounts, 1);
+    free(v->staging);
+    v->staging = copy;
+    v->fuse_fd = fd;
+    v->read_only = read_only;
+    v->served = v->welcomed = v->serving = v->failed_stage = false;
+    v->init_len = 0;
+    v->checked_ns = clock_mono_ns();
+    keep_wake(v);
+    return 0;
+}
+
 /* What a client that has ended had read and not answered waits in the queue again. The next one
  * would ask for that itself, but there may be none, and only who waits in the queue can be killed.
  * Not where it may live, and we leave it: it would get requests twice. */

@@ -2,6 +2,7 @@
 #include "csi/volume.h"
 
 #include "csi/volume_json.h"
+#include "csi/volume_record.h"
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -26,60 +27,6 @@ struct volumes {
     pthread_cond_t changed; /* a volume has been released */
     struct map *by_id;      /* mu: id → struct volume */
 };
-
-void volume_free(void *p)
-{
-    struct volume *v = p;
-    for (size_t i = 0; i < v->ntargets; i++)
-        free(v->targets[i].path);
-    for (size_t i = 0; i < v->nparams; i++) {
-        free(v->params[i].key);
-        free(v->params[i].value);
-    }
-    free(v->targets);
-    free(v->params);
-    free(v->staging);
-    free(v->name);
-    free(v->id);
-    free(v);
-}
-
-struct volume_target *volume_target_find(struct volume *v, const char *path)
-{
-    for (size_t i = 0; i < v->ntargets; i++)
-        if (strcmp(v->targets[i].path, path) == 0)
-            return &v->targets[i];
-    return NULL;
-}
-
-void volume_target_add(struct volume *v, const char *path, bool read_only, int mode)
-{
-    v->targets = xrealloc(v->targets, (v->ntargets + 1) * sizeof *v->targets);
-    v->targets[v->ntargets++] = (struct volume_target){xstrdup(path), read_only, mode};
-}
-
-void volume_target_del(struct volume *v, const char *path)
-{
-    struct volume_target *t = volume_target_find(v, path);
-    if (!t)
-        return;
-    free(t->path);
-    *t = v->targets[--v->ntargets];
-}
-
-const char *volume_param(const struct volume *v, const char *key)
-{
-    for (size_t i = 0; i < v->nparams; i++)
-        if (strcmp(v->params[i].key, key) == 0)
-            return v->params[i].value;
-    return NULL;
-}
-
-void volume_param_add(struct volume *v, const char *key, const char *value)
-{
-    v->params = xrealloc(v->params, (v->nparams + 1) * sizeof *v->params);
-    v->params[v->nparams++] = (struct volume_param){xstrdup(key), xstrdup(value)};
-}
 
 static char *file_of(const struct volumes *vs, const char *id)
 {
