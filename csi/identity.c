@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Who the plugin is and what it can do: CSI's Identity service, kubelet's registration of plugins,
+ * and which capabilities of a volume it accepts. kubelet watches plugins_registry, connects to the
+ * socket that it finds there, asks who we are, and tells how it went. After a restart it finds the
+ * socket again and asks again, so nothing is kept here. */
 #include "csi/plugin.h"
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/http/metric.h"
+
+#include "csi/proto/registration.pb-c.h"
 
 static int get_plugin_info(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
@@ -34,7 +42,7 @@ static int get_plugin_capabilities(
     return 0;
 }
 
-static int probe(
+static int identity_probe(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
@@ -51,6 +59,72 @@ const struct rpc_method identity_methods[] = {
     {"/csi.v1.Identity/GetPluginCapabilities", &csi__get_plugin_capabilities_request__descriptor,
         &csi__get_plugin_capabilities_response__descriptor, get_plugin_capabilities, true},
     {"/csi.v1.Identity/Probe", &csi__probe_request__descriptor, &csi__probe_response__descriptor,
-        probe, true},
+        identity_probe, true},
 };
 const size_t identity_nmethods = ARRAY_LEN(identity_methods);
+
+static int registration_info(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+{
+    (void)req, (void)e;
+    const struct plugin *p = rpc_user(call);
+    static char *versions[] = {(char *)"1.0.0"};
+    Registration__PluginInfo *out = (Registration__PluginInfo *)resp;
+    out->type = (char *)"CSIPlugin";
+    out->name = (char *)NAME_DRIVER;
+    out->endpoint = (char *)p->endpoint;
+    out->n_supported_versions = ARRAY_LEN(versions);
+    out->supported_versions = versions;
+    return 0;
+}
+
+static int registration_status(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+{
+    (void)call, (void)resp, (void)e;
+    const Registration__RegistrationStatus *in = (const Registration__RegistrationStatus *)req;
+    metric_set(metric_gauge("millrace_csi_registered", "", "1: kubelet has accepted this plugin"),
+        in->plugin_registered);
+    if (in->plugin_registered)
+        log_kv(LOG_INFO, "registered with kubelet", NULL);
+    else
+        log_kv(LOG_ERROR, "kubelet refuses this plugin", "error", in->error, NULL);
+    return 0;
+}
+
+const struct rpc_method registration_methods[] = {
+    {"/pluginregistration.Registration/GetInfo", &registration__info_request__descriptor,
+        &registration__plugin_info__descriptor, registration_info, true},
+    {"/pluginregistration.Registration/NotifyRegistrationStatus",
+        &registration__registration_status__descriptor,
+        &registration__registration_status_response__descriptor, registration_status, true},
+};
+const size_t registration_nmethods = ARRAY_LEN(registration_methods);
+
+#define MODE(m) CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__##m
+
+int capability_check(const Csi__VolumeCapability *c, int *mode, struct err *e)
+{
+    if (!c)
+        return err_set(e, ERR_INVALID, "volume_capability is missing");
+    if (c->access_type_case == CSI__VOLUME_CAPABILITY__ACCESS_TYPE_BLOCK)
+        return err_set(
+            e, ERR_INVALID, "a dataset is a file system: volumeMode must be Filesystem, not Block");
+    if (c->access_type_case != CSI__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT)
+        return err_set(e, ERR_INVALID, "volume_capability.access_type is missing");
+    if (!c->access_mode || c->access_mode->mode <= MODE(UNKNOWN)
+        || c->access_mode->mode > MODE(SINGLE_NODE_MULTI_WRITER))
+        return err_set(e, ERR_INVALID, "volume_capability.access_mode is missing or unknown");
+    *mode = (int)c->access_mode->mode;
+    return 0;
+}
+
+bool capability_read_only(int mode)
+{
+    return mode == MODE(SINGLE_NODE_READER_ONLY) || mode == MODE(MULTI_NODE_READER_ONLY);
+}
+
+bool capability_exclusive(int mode)
+{
+    return mode == MODE(SINGLE_NODE_WRITER) || mode == MODE(SINGLE_NODE_SINGLE_WRITER);
+}
