@@ -4,7 +4,7 @@
  * next client must get the same one again. Hence a log in the state directory, replayed after a
  * restart. It needs no fsync: ids die with the kernel. An id is the kernel's until it was closed as
  * often as it was given out: two inodes may be served from one file, and a close may be overtaken
- * by the next open. Not locked: the keeper's thread of that volume uses it alone. */
+ * by the next open. Not locked: only the thread of its mount (handoff.h) uses it. */
 #ifndef MILLRACE_CSI_BACKING_H
 #define MILLRACE_CSI_BACKING_H
 

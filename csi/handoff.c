@@ -20,52 +20,52 @@
 #define WAIT_SLICE_NS   (200 * NS_PER_MS) /* how soon a cancelled RPC is noticed */
 #define FLUSH_MARGIN_NS NS_PER_S
 
-struct keeper *keeper_new(const struct keeper_conf *conf)
+struct handoff *handoff_new(const struct handoff_conf *conf)
 {
-    struct keeper *k = xcalloc(1, sizeof *k);
-    k->conf = *conf;
-    k->conf.state_dir = xstrdup(conf->state_dir);
-    k->conf.node = xstrdup(conf->node);
-    if (!k->conf.caller)
-        k->conf.caller = caller_of_pid;
-    pthread_mutex_init(&k->mu, NULL);
-    k->mounts = metric_gauge("millrace_csi_mounts", "", "FUSE mounts of datasets on this node");
-    k->clients = metric_gauge("millrace_csi_clients", "", "clients that are connected");
-    k->backing = metric_gauge(
+    struct handoff *h = xcalloc(1, sizeof *h);
+    h->conf = *conf;
+    h->conf.state_dir = xstrdup(conf->state_dir);
+    h->conf.node = xstrdup(conf->node);
+    if (!h->conf.caller)
+        h->conf.caller = caller_of_pid;
+    pthread_mutex_init(&h->mu, NULL);
+    h->mounts = metric_gauge("millrace_csi_mounts", "", "FUSE mounts of datasets on this node");
+    h->clients = metric_gauge("millrace_csi_clients", "", "clients that are connected");
+    h->backing = metric_gauge(
         "millrace_csi_backing_files", "", "cache files that the kernel reads without the client");
-    k->handovers = metric_counter("millrace_csi_handovers_total", "",
+    h->handovers = metric_counter("millrace_csi_handovers_total", "",
         "times that a mount went on with another client process");
-    k->abandoned = metric_counter(
+    h->abandoned = metric_counter(
         "millrace_csi_abandoned_total", "", "mounts aborted because no client came back");
-    k->remounts = metric_counter(
+    h->remounts = metric_counter(
         "millrace_csi_remounts_total", "", "mounts that were lost and made again");
-    return k;
+    return h;
 }
 
-void keeper_free(struct keeper *k)
+void handoff_free(struct handoff *h)
 {
-    if (!k)
+    if (!h)
         return;
-    if (k->all)
-        log_error("a volume is still kept: %s/%s", k->all->ns, k->all->uid);
-    free((char *)k->conf.state_dir);
-    free((char *)k->conf.node);
-    pthread_mutex_destroy(&k->mu);
-    free(k);
+    if (h->all)
+        log_error("a volume is still kept: %s/%s", h->all->ns, h->all->uid);
+    free((char *)h->conf.state_dir);
+    free((char *)h->conf.node);
+    pthread_mutex_destroy(&h->mu);
+    free(h);
 }
 
-static void load_init(struct keep *v)
+static void load_init(struct handoff_mount *v)
 {
     size_t len = 0;
     struct err e = ERR_INIT;
-    cleanup_free char *data = file_read(v->init_path, KEEP_INIT_MAX, &len, &e);
+    cleanup_free char *data = file_read(v->init_path, HANDOFF_INIT_MAX, &len, &e);
     if (!data)
         return;
     memcpy(v->init, data, len);
     v->init_len = (unsigned)len;
 }
 
-static void keep_free(struct keep *v)
+static void handoff_mount_free(struct handoff_mount *v)
 {
     for (int *fd[] = {&v->listen_fd, &v->wake_fd, &v->fuse_fd, &v->early_fd, &v->conn}, i = 0;
          i < 5; i++)
@@ -82,8 +82,8 @@ static void keep_free(struct keep *v)
     free(v);
 }
 
-static struct keep *keep_new(
-    struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e)
+static struct handoff_mount *handoff_mount_new(
+    struct handoff *h, const char *ns, const char *uid, const char *dir, struct err *e)
 {
     cleanup_free char *cache = path_join(dir, VOLUME_CACHE), *sock = path_join(dir, VOLUME_SOCKET);
     struct stat st;
@@ -91,8 +91,8 @@ static struct keep *keep_new(
         err_sys(e, errno, "stat %s", cache);
         return NULL;
     }
-    struct keep *v = xcalloc(1, sizeof *v);
-    *v = (struct keep){.keeper = k,
+    struct handoff_mount *v = xcalloc(1, sizeof *v);
+    *v = (struct handoff_mount){.handoff = h,
         .refs = 1,
         .ns = xstrdup(ns),
         .uid = xstrdup(uid),
@@ -104,66 +104,66 @@ static struct keep *keep_new(
         .fuse_fd = -1,
         .early_fd = -1,
         .conn = -1};
-    v->init_path = xasprintf("%s/%s.%s.init", k->conf.state_dir, ns, uid);
-    cleanup_free char *ids = xasprintf("%s/%s.%s.ids", k->conf.state_dir, ns, uid);
-    v->files = backing_new(ids, k->conf.backing_max);
+    v->init_path = xasprintf("%s/%s.%s.init", h->conf.state_dir, ns, uid);
+    cleanup_free char *ids = xasprintf("%s/%s.%s.ids", h->conf.state_dir, ns, uid);
+    v->files = backing_new(ids, h->conf.backing_max);
     pthread_mutex_init(&v->mu, NULL);
     clock_cond_init(&v->changed);
     v->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    v->listen_fd = v->wake_fd < 0 ? -1 : keep_listen(sock, e);
+    v->listen_fd = v->wake_fd < 0 ? -1 : handoff_listen(sock, e);
     if (v->wake_fd < 0)
         err_sys(e, errno, "make an eventfd");
-    int rc = v->listen_fd < 0 ? -1 : pthread_create(&v->thread, NULL, keep_thread, v);
+    int rc = v->listen_fd < 0 ? -1 : pthread_create(&v->thread, NULL, handoff_thread, v);
     if (rc > 0)
         err_sys(e, rc, "start a thread");
     if (rc) {
-        keep_free(v);
+        handoff_mount_free(v);
         return NULL;
     }
     return v;
 }
 
-struct keep *keep_get(
-    struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e)
+struct handoff_mount *handoff_get(
+    struct handoff *h, const char *ns, const char *uid, const char *dir, struct err *e)
 {
-    pthread_mutex_lock(&k->mu);
-    struct keep *v = k->all;
+    pthread_mutex_lock(&h->mu);
+    struct handoff_mount *v = h->all;
     while (v && (strcmp(v->ns, ns) != 0 || strcmp(v->uid, uid) != 0))
         v = v->next;
     if (v)
         v->refs++;
-    else if ((v = keep_new(k, ns, uid, dir, e))) {
-        v->next = k->all;
-        k->all = v;
+    else if ((v = handoff_mount_new(h, ns, uid, dir, e))) {
+        v->next = h->all;
+        h->all = v;
     }
-    pthread_mutex_unlock(&k->mu);
+    pthread_mutex_unlock(&h->mu);
     return v;
 }
 
-void keep_put(struct keep *v)
+void handoff_put(struct handoff_mount *v)
 {
-    struct keeper *k = v->keeper;
-    pthread_mutex_lock(&k->mu);
+    struct handoff *h = v->handoff;
+    pthread_mutex_lock(&h->mu);
     if (--v->refs) {
-        pthread_mutex_unlock(&k->mu);
+        pthread_mutex_unlock(&h->mu);
         return;
     }
-    struct keep **at = &k->all;
+    struct handoff_mount **at = &h->all;
     while (*at != v)
         at = &(*at)->next;
     *at = v->next;
     cleanup_free char *sock = path_join(v->dir, VOLUME_SOCKET);
-    unlink(sock); /* under the lock: the next keep_get() makes its own */
-    pthread_mutex_unlock(&k->mu);
+    unlink(sock); /* under the lock: the next handoff_get() makes its own */
+    pthread_mutex_unlock(&h->mu);
     pthread_mutex_lock(&v->mu);
     v->stop = true;
-    keep_wake(v);
+    handoff_wake(v);
     pthread_mutex_unlock(&v->mu);
     pthread_join(v->thread, NULL);
-    keep_free(v);
+    handoff_mount_free(v);
 }
 
-void keep_adopt(struct keep *v, const char *staging, dev_t dev, bool read_only)
+void handoff_adopt(struct handoff_mount *v, const char *staging, dev_t dev, bool read_only)
 {
     struct err e = ERR_INIT;
     pthread_mutex_lock(&v->mu);
@@ -175,27 +175,27 @@ void keep_adopt(struct keep *v, const char *staging, dev_t dev, bool read_only)
     load_init(v);
     if (backing_load(v->files, &e))
         log_kv(LOG_WARN, "backing files of an adopted mount are not known", "error", e.msg, NULL);
-    metric_add(v->keeper->mounts, 1);
-    metric_add(v->keeper->backing, (int64_t)backing_count(v->files));
-    keep_wake(v);
+    metric_add(v->handoff->mounts, 1);
+    metric_add(v->handoff->backing, (int64_t)backing_count(v->files));
+    handoff_wake(v);
     pthread_mutex_unlock(&v->mu);
 }
 
 /* Lets the thread close what it owns. With mu held. */
-static void forget_mount(struct keep *v)
+static void forget_mount(struct handoff_mount *v)
 {
     v->end_mount = true;
-    keep_wake(v);
+    handoff_wake(v);
     while (v->end_mount)
         pthread_cond_wait(&v->changed, &v->mu);
     v->ending = false;
 }
 
-static int missing(const struct keep *v, const struct keep_want *w, struct err *e)
+static int missing(const struct handoff_mount *v, const struct handoff_want *w, struct err *e)
 {
     char title[400];
     source_title(w->source, title, sizeof title);
-    const char *node = v->keeper->conf.node;
+    const char *node = v->handoff->conf.node;
     bool child = w->source->kind == SOURCE_CHILD;
     if (v->conn >= 0 && v->failed[0])
         return err_set(e, ERR_RETRY, "%s cannot be served on node %s: %s", title, node, v->failed);
@@ -212,8 +212,8 @@ static int missing(const struct keep *v, const struct keep_want *w, struct err *
 }
 
 /* Waits with mu held until ready() or until there is no point in waiting. */
-static int wait_for(
-    struct keep *v, const struct keep_want *w, bool (*ready)(const struct keep *), struct err *e)
+static int wait_for(struct handoff_mount *v, const struct handoff_want *w,
+    bool (*ready)(const struct handoff_mount *), struct err *e)
 {
     for (;;) {
         if (ready(v))
@@ -234,11 +234,14 @@ static int wait_for(
     }
 }
 
-static bool has_client(const struct keep *v) { return v->hello; }
+static bool has_client(const struct handoff_mount *v) { return v->hello; }
 
-static bool usable(const struct keep *v) { return v->staging && v->fuse_fd >= 0 && v->served; }
+static bool usable(const struct handoff_mount *v)
+{
+    return v->staging && v->fuse_fd >= 0 && v->served;
+}
 
-static int stage_locked(struct keep *v, const struct keep_want *w, struct err *e)
+static int stage_locked(struct handoff_mount *v, const struct handoff_want *w, struct err *e)
 {
     if (v->staging && strcmp(v->staging, w->staging) != 0) {
         err_set(e, ERR_CONFLICT, "this dataset is already mounted on this node, at %s", v->staging);
@@ -251,7 +254,7 @@ static int stage_locked(struct keep *v, const struct keep_want *w, struct err *e
         return wait_for(v, w, usable, e);
     /* A mount that nobody serves makes everyone hang who looks at it: first a client, then the
      * mount. */
-    if (wait_for(v, w, has_client, e) || keep_mount(v, w->staging, w->read_only, e))
+    if (wait_for(v, w, has_client, e) || handoff_make_mount(v, w->staging, w->read_only, e))
         return -1;
     if (wait_for(v, w, usable, e) == 0)
         return 0;
@@ -263,7 +266,7 @@ static int stage_locked(struct keep *v, const struct keep_want *w, struct err *e
     return -1;
 }
 
-int keep_stage(struct keep *v, const struct keep_want *w, struct err *e)
+int handoff_stage(struct handoff_mount *v, const struct handoff_want *w, struct err *e)
 {
     pthread_mutex_lock(&v->mu);
     v->failed_stage = false;
@@ -272,7 +275,7 @@ int keep_stage(struct keep *v, const struct keep_want *w, struct err *e)
     return rc;
 }
 
-int keep_unstage(struct keep *v, int64_t deadline_ns, struct err *e)
+int handoff_unstage(struct handoff_mount *v, int64_t deadline_ns, struct err *e)
 {
     pthread_mutex_lock(&v->mu);
     if (!v->staging) {
@@ -293,18 +296,18 @@ int keep_unstage(struct keep *v, int64_t deadline_ns, struct err *e)
     return rc;
 }
 
-void keep_published(struct keep *v, bool published)
+void handoff_published(struct handoff_mount *v, bool published)
 {
     pthread_mutex_lock(&v->mu);
     v->published = published;
-    keep_wake(v);
+    handoff_wake(v);
     pthread_mutex_unlock(&v->mu);
 }
 
-void keep_state(struct keep *v, struct keep_state *out)
+void handoff_state(struct handoff_mount *v, struct handoff_state *out)
 {
     pthread_mutex_lock(&v->mu);
-    *out = (struct keep_state){.mounted = v->staging != NULL,
+    *out = (struct handoff_state){.mounted = v->staging != NULL,
         .connected = v->hello,
         .usable = usable(v),
         .backing_files = backing_count(v->files),

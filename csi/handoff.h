@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keeper — owns the fuse fd and the mount of every dataset on this node, and lends the fd to the
- * clients that serve it (lib/keep/wire.h). A client may die and the next one goes on where it was;
- * this process may die and gets the fd back from the living client; only when both are gone is a
- * mount lost, and then the next client gets a fresh one at the same place.
+/* handoff — owns the fuse fd and the mount of every dataset on this node, and lends the fd to the
+ * client that serves it (lib/handoff/wire.h). A client may die, and the next one goes on where it
+ * was; this process may die, and gets the fd back from the living client; a mount is lost only when
+ * both are gone, and then the next client gets a fresh one at the same place.
  *
- * One thread a volume: a client that does not read, or makes a system call of ours wait, harms its
+ * One thread a mount: a client that does not read, or makes a system call of ours wait, harms its
  * own volume only. What a hostile client can do: serve wrong bytes of its own dataset; hang its
  * readers until the mount is aborted; have up to `backing_max` of its own files held open. What it
- * cannot: register somebody else's file (backing.h), close ids of another volume, hand in an fd
+ * cannot do: register another user's file (backing.h), close ids of another volume, hand in an fd
  * that is no FUSE device, name a path, learn of processes that do not have its dataset mounted. Its
  * texts are shown to people, cleaned of control characters. */
 #ifndef MILLRACE_CSI_HANDOFF_H
@@ -22,10 +22,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct keeper; /* opaque: all volumes */
-struct keep;   /* opaque: one volume */
+struct handoff;       /* opaque: all mounts */
+struct handoff_mount; /* opaque: that of one volume */
 
-struct keeper_conf {
+struct handoff_conf {
     const char *state_dir;  /* saved INITs and logs of backing files; exists */
     const char *node;       /* for messages */
     int64_t read_ahead_kib; /* of every mount */
@@ -37,16 +37,16 @@ struct keeper_conf {
     void (*caller)(pid_t pid, char out[CALLER_MAX]);
 };
 
-struct keeper *keeper_new(const struct keeper_conf *conf); /* strings are copied */
-void keeper_free(struct keeper *k);                        /* every keep has been put */
+struct handoff *handoff_new(const struct handoff_conf *conf); /* strings are copied */
+void handoff_free(struct handoff *h);                         /* every mount has been put */
 
 /* The volume whose directory is dir (VOLUME_SOCKET is made in it; VOLUME_CACHE exists there).
- * Counted: the socket lives until the last keep_put(). Neither get nor put touches a mount. */
-struct keep *keep_get(
-    struct keeper *k, const char *ns, const char *uid, const char *dir, struct err *e);
-void keep_put(struct keep *v);
+ * Counted: the socket lives until the last handoff_put(). Neither get nor put touches a mount. */
+struct handoff_mount *handoff_get(
+    struct handoff *h, const char *ns, const char *uid, const char *dir, struct err *e);
+void handoff_put(struct handoff_mount *v);
 
-struct keep_want {
+struct handoff_want {
     const char *staging;
     bool read_only;
     const struct source *source; /* for messages */
@@ -57,17 +57,17 @@ struct keep_want {
 /* Mounts at staging and waits until a client serves; at once if one already does. On failure
  * nothing is mounted, unless it was before. Errors: RETRY with what is missing or what the client
  * said; CONFLICT/EBUSY when mounted elsewhere. */
-int keep_stage(struct keep *v, const struct keep_want *want, struct err *e);
+int handoff_stage(struct handoff_mount *v, const struct handoff_want *want, struct err *e);
 /* Do pods have it? One that none has is aborted a few seconds after its client has gone: kubelet
  * looks at a mount before it asks to unstage it, and would hang where no client can come any more
  * (its namespace is being deleted). At first: no. */
-void keep_published(struct keep *v, bool published);
+void handoff_published(struct handoff_mount *v, bool published);
 /* Unmounts; not mounted: fine. After the deadline the mount is aborted. */
-int keep_unstage(struct keep *v, int64_t deadline_ns, struct err *e);
+int handoff_unstage(struct handoff_mount *v, int64_t deadline_ns, struct err *e);
 /* After a restart: the mount is there, its fd is with the client or lost. */
-void keep_adopt(struct keep *v, const char *staging, dev_t dev, bool read_only);
+void handoff_adopt(struct handoff_mount *v, const char *staging, dev_t dev, bool read_only);
 
-struct keep_state {
+struct handoff_state {
     bool mounted;
     bool connected; /* a client is */
     bool usable;    /* mounted, and a client has served it; it may be restarting now */
@@ -75,6 +75,6 @@ struct keep_state {
     pid_t pid;        /* of the client, 0 if not connected */
     char failed[256]; /* what the client said last that it cannot; "" when it serves */
 };
-void keep_state(struct keep *v, struct keep_state *out);
+void handoff_state(struct handoff_mount *v, struct handoff_state *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keeper_priv — what keeper.c (the callers' side) and keeper_thread.c (the volume's thread) share.
+/* handoff_priv — what handoff.c (the callers' side) and handoff_thread.c (a mount's thread) share.
  */
 #ifndef MILLRACE_CSI_HANDOFF_PRIV_H
 #define MILLRACE_CSI_HANDOFF_PRIV_H
@@ -11,17 +11,17 @@
 
 #include <pthread.h>
 
-struct keeper {
-    struct keeper_conf conf; /* strings owned */
-    pthread_mutex_t mu;      /* a leaf; held while a keep is made */
-    struct keep *all;        /* mu */
+struct handoff {
+    struct handoff_conf conf;  /* strings owned */
+    pthread_mutex_t mu;        /* a leaf; held while a handoff_mount is made */
+    struct handoff_mount *all; /* mu */
     struct metric *mounts, *clients, *backing, *handovers, *abandoned, *remounts;
 };
 
-struct keep {
-    struct keeper *keeper;
-    struct keep *next; /* keeper.mu */
-    unsigned refs;     /* keeper.mu */
+struct handoff_mount {
+    struct handoff *handoff;
+    struct handoff_mount *next; /* handoff.mu */
+    unsigned refs;              /* handoff.mu */
     char *ns, *uid, *dir;
     char *init_path;   /* the saved INIT */
     dev_t cache_dev;   /* backing files are on it … */
@@ -35,7 +35,7 @@ struct keep {
     bool stop; /* mu: order to the thread: end */
     /* mu: order: forget the mount, its fd and its client; the thread resets it */
     bool end_mount;
-    bool ending;    /* mu: somebody is unmounting: the thread leaves the mount alone */
+    bool ending;    /* mu: a caller is unmounting: the thread leaves the mount alone */
     char *staging;  /* mu: NULL: not mounted */
     dev_t dev;      /* mu */
     bool read_only; /* mu */
@@ -46,7 +46,7 @@ struct keep {
     int early_fd;
     bool served;       /* mu: a client has answered INIT on this connection */
     unsigned init_len; /* mu */
-    unsigned char init[KEEP_INIT_MAX];
+    unsigned char init[HANDOFF_INIT_MAX];
     int conn;                      /* mu: the client, -1 if none. Closed by the thread only */
     pid_t pid;                     /* mu: of the client */
     bool hello, welcomed, serving; /* mu: of this client */
@@ -60,9 +60,9 @@ struct keep {
     struct backing *files; /* mu */
 };
 
-void *keep_thread(void *keep);
-void keep_wake(struct keep *v); /* mu held or not */
+void *handoff_thread(void *mount);
+void handoff_wake(struct handoff_mount *v); /* mu held or not */
 /* mu held; a fresh connection */
-int keep_mount(struct keep *v, const char *staging, bool read_only, struct err *e);
+int handoff_make_mount(struct handoff_mount *v, const char *staging, bool read_only, struct err *e);
 
 #endif

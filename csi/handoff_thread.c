@@ -22,7 +22,7 @@
 #define CHECK_NS (10 * NS_PER_S) /* how often a mount's connection is looked at */
 /* for a file system to answer, where a dead one says so at once */
 #define PROBE_NS  (2 * NS_PER_S)
-#define RETURN_NS ((KEEP_RETURN_MS + 1000) * NS_PER_MS)
+#define RETURN_NS ((HANDOFF_RETURN_MS + 1000) * NS_PER_MS)
 /* a mount that no pod has goes without a client for so long: one that restarts is back by then */
 #define UNUSED_NS (5 * NS_PER_S)
 #define HELLO_NS  (5 * NS_PER_S) /* from connecting to hello: others wait behind */
@@ -31,13 +31,13 @@
 #define FUSE_RDEV    makedev(10, 229)
 #define INIT_MIN     48 /* fuse_in_header and the oldest fuse_init_in */
 
-void keep_wake(struct keep *v)
+void handoff_wake(struct handoff_mount *v)
 {
     if (write(v->wake_fd, &(uint64_t){1}, 8) != 8)
         abort();
 }
 
-int keep_mount(struct keep *v, const char *staging, bool read_only, struct err *e)
+int handoff_make_mount(struct handoff_mount *v, const char *staging, bool read_only, struct err *e)
 {
     int fd;
     if (mount_fuse(staging, read_only, &fd, &v->dev, e))
@@ -46,7 +46,7 @@ int keep_mount(struct keep *v, const char *staging, bool read_only, struct err *
     unlink(v->init_path);
     char *copy = xstrdup(staging);
     if (!v->staging)
-        metric_add(v->keeper->mounts, 1);
+        metric_add(v->handoff->mounts, 1);
     free(v->staging);
     v->staging = copy;
     v->fuse_fd = fd;
@@ -54,14 +54,14 @@ int keep_mount(struct keep *v, const char *staging, bool read_only, struct err *
     v->served = v->welcomed = v->serving = v->failed_stage = false;
     v->init_len = 0;
     v->checked_ns = clock_mono_ns();
-    keep_wake(v);
+    handoff_wake(v);
     return 0;
 }
 
 /* What a client that has ended had read and not answered waits in the queue again. The next one
  * would ask for that itself, but there may be none, and only who waits in the queue can be killed.
  * Not where it may live, and we leave it: it would get requests twice. */
-static void requeue(const struct keep *v)
+static void requeue(const struct handoff_mount *v)
 {
     struct pollfd p = {.fd = v->conn};
     if (poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP))
@@ -73,7 +73,7 @@ static void requeue(const struct keep *v)
             strerror(errno), NULL);
 }
 
-static void close_client(struct keep *v, const char *why)
+static void close_client(struct handoff_mount *v, const char *why)
 {
     if (v->conn < 0)
         return;
@@ -83,25 +83,25 @@ static void close_client(struct keep *v, const char *why)
         close(v->early_fd);
     v->early_fd = -1;
     if (v->hello)
-        metric_add(v->keeper->clients, -1);
+        metric_add(v->handoff->clients, -1);
     v->hello = v->welcomed = v->serving = false;
     v->alone_ns = clock_mono_ns();
     log_kv(LOG_INFO, "client gone", "namespace", v->ns, "dataset", v->uid, "why", why, NULL);
     pthread_cond_broadcast(&v->changed);
 }
 
-static void close_fuse(struct keep *v)
+static void close_fuse(struct handoff_mount *v)
 {
     if (v->fuse_fd >= 0)
         close(v->fuse_fd);
     v->fuse_fd = -1;
 }
 
-static void end_mount(struct keep *v)
+static void end_mount(struct handoff_mount *v)
 {
-    metric_add(v->keeper->backing, -(int64_t)backing_count(v->files));
+    metric_add(v->handoff->backing, -(int64_t)backing_count(v->files));
     if (v->staging)
-        metric_add(v->keeper->mounts, -1);
+        metric_add(v->handoff->mounts, -1);
     close_client(v, "its mount has ended");
     close_fuse(v);
     backing_reset(v->files);
@@ -113,7 +113,7 @@ static void end_mount(struct keep *v)
     pthread_cond_broadcast(&v->changed);
 }
 
-static void accept_client(struct keep *v)
+static void accept_client(struct handoff_mount *v)
 {
     int fd = accept4(v->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
@@ -131,7 +131,7 @@ static void accept_client(struct keep *v)
 }
 
 /* The text of a client is shown to people: one line of printable characters. */
-static void set_failed(struct keep *v, const struct keep_msg *m)
+static void set_failed(struct handoff_mount *v, const struct handoff_msg *m)
 {
     size_t n = 0;
     for (size_t i = 0; i < m->len && n + 1 < sizeof v->failed; i++)
@@ -148,7 +148,7 @@ static void set_failed(struct keep *v, const struct keep_msg *m)
     v->failed_stage = v->welcomed && !v->serving && !v->served;
 }
 
-static void set_serving(struct keep *v)
+static void set_serving(struct handoff_mount *v)
 {
     struct err e = ERR_INIT;
     if (v->fuse_fd < 0 || !v->welcomed || v->serving)
@@ -157,22 +157,22 @@ static void set_serving(struct keep *v)
         log_kv(LOG_WARN, "the client serves but has not sent INIT: its successor cannot go on",
             "dataset", v->uid, NULL);
     if (v->served)
-        metric_add(v->keeper->handovers, 1);
+        metric_add(v->handoff->handovers, 1);
     v->serving = v->served = true;
     v->failed_stage = false;
     v->failed[0] = '\0';
     /* INIT has been answered: the kernel lowers it there */
-    if (mount_read_ahead(v->dev, v->keeper->conf.read_ahead_kib, &e))
+    if (mount_read_ahead(v->dev, v->handoff->conf.read_ahead_kib, &e))
         log_kv(LOG_WARN, "read-ahead stays at the kernel's 128 KiB", "error", e.msg, NULL);
     log_kv(
         LOG_INFO, "client serves", "namespace", v->ns, "dataset", v->uid, "at", v->staging, NULL);
 }
 
-static void save_init(struct keep *v, const struct keep_msg *m)
+static void save_init(struct handoff_mount *v, const struct handoff_msg *m)
 {
     struct err e = ERR_INIT;
     if (v->fuse_fd < 0 || !v->welcomed || v->init_len || m->len < INIT_MIN
-        || m->len > KEEP_INIT_MAX)
+        || m->len > HANDOFF_INIT_MAX)
         return;
     memcpy(v->init, m->payload, m->len);
     v->init_len = m->len;
@@ -181,7 +181,7 @@ static void save_init(struct keep *v, const struct keep_msg *m)
 }
 
 /* Is fd the FUSE device of our mount? Newer kernels tell which connection it is of. */
-static bool is_ours(const struct keep *v, int fd)
+static bool is_ours(const struct handoff_mount *v, int fd)
 {
     struct stat st;
     if (fstat(fd, &st) || !S_ISCHR(st.st_mode) || st.st_rdev != FUSE_RDEV)
@@ -195,9 +195,9 @@ static bool is_ours(const struct keep *v, int fd)
         || connection == minor(v->dev);
 }
 
-static void take_back(struct keep *v, int fd)
+static void take_back(struct handoff_mount *v, int fd)
 {
-    /* a plugin that has just started: keep_adopt() is about to be called */
+    /* a plugin that has just started: handoff_adopt() is about to be called */
     if (!v->staging && v->early_fd < 0) {
         v->early_fd = fd;
         return;
@@ -214,42 +214,42 @@ static void take_back(struct keep *v, int fd)
         v->uid, "at", v->staging, NULL);
 }
 
-static void answer_backing(struct keep *v, int fd)
+static void answer_backing(struct handoff_mount *v, int fd)
 {
     int64_t id = -EINVAL;
     struct err e = ERR_INIT;
     int64_t before = (int64_t)backing_count(v->files);
     if (fd >= 0 && v->fuse_fd >= 0 && v->welcomed)
         id = backing_open(v->files, v->fuse_fd, fd, v->cache_dev, v->cache_owner);
-    metric_add(v->keeper->backing, (int64_t)backing_count(v->files) - before);
-    if (keep_send(v->conn, KEEP_BACKING, &id, sizeof id, -1, &e))
+    metric_add(v->handoff->backing, (int64_t)backing_count(v->files) - before);
+    if (handoff_send(v->conn, HANDOFF_BACKING, &id, sizeof id, -1, &e))
         close_client(v, e.msg);
 }
 
-static void close_backing(struct keep *v, const struct keep_msg *m)
+static void close_backing(struct handoff_mount *v, const struct handoff_msg *m)
 {
     int64_t id, before = (int64_t)backing_count(v->files);
     if (m->len != sizeof id || v->fuse_fd < 0)
         return;
     memcpy(&id, m->payload, sizeof id);
     backing_close(v->files, v->fuse_fd, id);
-    metric_add(v->keeper->backing, (int64_t)backing_count(v->files) - before);
+    metric_add(v->handoff->backing, (int64_t)backing_count(v->files) - before);
 }
 
-static void answer_who(struct keep *v, const struct keep_msg *m)
+static void answer_who(struct handoff_mount *v, const struct handoff_msg *m)
 {
-    struct keep_caller answer = {.name = CALLER_UNKNOWN};
+    struct handoff_caller answer = {.name = CALLER_UNKNOWN};
     struct err e = ERR_INIT;
     if (m->len == sizeof answer.pid)
         memcpy(&answer.pid, m->payload, sizeof answer.pid);
     if (v->staging && answer.pid > 0 && answer.pid <= INT_MAX
         && mount_seen_by((pid_t)answer.pid, v->dev))
-        v->keeper->conf.caller((pid_t)answer.pid, answer.name);
-    if (keep_send(v->conn, KEEP_CALLER, &answer, sizeof answer, -1, &e))
+        v->handoff->conf.caller((pid_t)answer.pid, answer.name);
+    if (handoff_send(v->conn, HANDOFF_CALLER, &answer, sizeof answer, -1, &e))
         close_client(v, e.msg);
 }
 
-static void on_hello(struct keep *v, const struct keep_msg *m)
+static void on_hello(struct handoff_mount *v, const struct handoff_msg *m)
 {
     uint32_t version;
     if (m->len < sizeof version || v->hello) {
@@ -257,75 +257,75 @@ static void on_hello(struct keep *v, const struct keep_msg *m)
         return;
     }
     memcpy(&version, m->payload, sizeof version);
-    if (version != KEEP_VERSION) {
+    if (version != HANDOFF_VERSION) {
         close_client(v, "it speaks another version: client and node plugin must be of one release");
         return;
     }
     v->hello = true;
     v->hello_ns = clock_mono_ns();
-    metric_add(v->keeper->clients, 1);
+    metric_add(v->handoff->clients, 1);
     cleanup_free char *pid = xasprintf("%d", (int)v->pid);
     log_kv(LOG_INFO, "client connected", "namespace", v->ns, "dataset", v->uid, "pid", pid, NULL);
 }
 
-static void receive(struct keep *v)
+static void receive(struct handoff_mount *v)
 {
-    struct keep_msg m;
+    struct handoff_msg m;
     struct err e = ERR_INIT;
     cleanup_fd int fd = -1;
-    int rc = keep_recv(v->conn, &m, &fd, &e);
+    int rc = handoff_recv(v->conn, &m, &fd, &e);
     if (rc <= 0) {
         requeue(v);
         close_client(v, rc ? e.msg : "it has closed the connection");
         return;
     }
-    if (!v->hello && m.type != KEEP_HELLO) {
+    if (!v->hello && m.type != HANDOFF_HELLO) {
         close_client(v, "it did not begin with hello");
         return;
     }
-    switch ((enum keep_type)m.type) {
-    case KEEP_HELLO:
+    switch ((enum handoff_type)m.type) {
+    case HANDOFF_HELLO:
         on_hello(v, &m);
         break;
-    case KEEP_INIT:
+    case HANDOFF_INIT:
         save_init(v, &m);
         break;
-    case KEEP_SERVING:
+    case HANDOFF_SERVING:
         set_serving(v);
         break;
-    case KEEP_FAILED:
+    case HANDOFF_FAILED:
         set_failed(v, &m);
         break;
-    case KEEP_BACKING_OPEN:
+    case HANDOFF_BACKING_OPEN:
         answer_backing(v, fd);
         break;
-    case KEEP_BACKING_CLOSE:
+    case HANDOFF_BACKING_CLOSE:
         close_backing(v, &m);
         break;
-    case KEEP_WHO:
+    case HANDOFF_WHO:
         answer_who(v, &m);
         break;
-    case KEEP_RETURN_FD:
+    case HANDOFF_RETURN_FD:
         if (fd >= 0)
             take_back(v, fd);
         fd = -1;
         break;
-    case KEEP_WELCOME:
-    case KEEP_CALLER:
-    case KEEP_BACKING:
-        close_client(v, "it sent what only the keeper sends");
+    case HANDOFF_WELCOME:
+    case HANDOFF_CALLER:
+    case HANDOFF_BACKING:
+        close_client(v, "it sent what only the plugin sends");
         break;
     }
     pthread_cond_broadcast(&v->changed);
 }
 
-static void welcome(struct keep *v)
+static void welcome(struct handoff_mount *v)
 {
     struct err e = ERR_INIT;
-    struct keep_welcome w = {
-        .version = KEEP_VERSION, .read_only = v->read_only, .init_len = v->init_len};
+    struct handoff_welcome w = {
+        .version = HANDOFF_VERSION, .read_only = v->read_only, .init_len = v->init_len};
     memcpy(w.init, v->init, v->init_len);
-    if (keep_send(v->conn, KEEP_WELCOME, &w, sizeof w, v->fuse_fd, &e))
+    if (handoff_send(v->conn, HANDOFF_WELCOME, &w, sizeof w, v->fuse_fd, &e))
         close_client(v, e.msg);
     else
         v->welcomed = true;
@@ -333,7 +333,7 @@ static void welcome(struct keep *v)
 
 /* The fd of our mount is missing and the client does not have it either. If the mount is dead, it
  * is made again. */
-static void remount(struct keep *v)
+static void remount(struct handoff_mount *v)
 {
     struct err e = ERR_INIT;
     struct statfs fs;
@@ -355,16 +355,16 @@ static void remount(struct keep *v)
     log_kv(LOG_WARN,
         "the mount was lost with its client: making it again; pods that use it must be restarted",
         "at", staging, NULL);
-    metric_add(v->keeper->backing, -(int64_t)backing_count(v->files));
-    if (mount_detach(staging, &e) || keep_mount(v, staging, v->read_only, &e)) {
+    metric_add(v->handoff->backing, -(int64_t)backing_count(v->files));
+    if (mount_detach(staging, &e) || handoff_make_mount(v, staging, v->read_only, &e)) {
         log_kv(LOG_ERROR, "the mount cannot be made again", "error", e.msg, NULL);
         v->hello_ns = clock_mono_ns();
         return;
     }
-    metric_add(v->keeper->remounts, 1);
+    metric_add(v->handoff->remounts, 1);
 }
 
-static void check_connection(struct keep *v)
+static void check_connection(struct handoff_mount *v)
 {
     struct pollfd p = {.fd = v->fuse_fd};
     v->checked_ns = clock_mono_ns();
@@ -375,15 +375,15 @@ static void check_connection(struct keep *v)
     close_client(v, "its connection was aborted");
 }
 
-static void abandon(struct keep *v)
+static void abandon(struct handoff_mount *v)
 {
     log_kv(LOG_ERROR, "no client came back: aborting the mount, its readers get an error",
         "namespace", v->ns, "dataset", v->uid, "at", v->staging, NULL);
-    metric_add(v->keeper->abandoned, 1);
+    metric_add(v->handoff->abandoned, 1);
     close_fuse(v); /* the last fd: the kernel aborts the connection */
 }
 
-static void abort_unused(struct keep *v)
+static void abort_unused(struct handoff_mount *v)
 {
     log_kv(LOG_INFO,
         "no pod has the volume and no client serves it: aborting the mount, so that nobody waits for it",
@@ -392,9 +392,9 @@ static void abort_unused(struct keep *v)
 }
 
 /* Ends a mount that has had no client for too long; returns when that will be. */
-static int64_t look_if_alone(struct keep *v, int64_t now)
+static int64_t look_if_alone(struct handoff_mount *v, int64_t now)
 {
-    int64_t patience = v->published ? v->keeper->conf.abandon_ns : UNUSED_NS;
+    int64_t patience = v->published ? v->handoff->conf.abandon_ns : UNUSED_NS;
     if (v->fuse_fd < 0 || v->conn >= 0 || patience == 0)
         return INT64_MAX;
     if (now < v->alone_ns + patience)
@@ -412,7 +412,7 @@ static int wait_ms(int64_t next, int64_t now)
 }
 
 /* What is due now; returns how long to wait at most, in ms, or -1. With mu held. */
-static int due(struct keep *v)
+static int due(struct handoff_mount *v)
 {
     if (v->end_mount)
         end_mount(v);
@@ -449,9 +449,9 @@ static int due(struct keep *v)
     return wait_ms(next, now);
 }
 
-void *keep_thread(void *arg)
+void *handoff_thread(void *arg)
 {
-    struct keep *v = arg;
+    struct handoff_mount *v = arg;
     pthread_mutex_lock(&v->mu);
     v->alone_ns = clock_mono_ns();
     while (!v->stop) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace-csi — the node plugin: CSI for kubelet, keeper of the FUSE mounts, owner of the node's
+/* millrace-csi — the node plugin: CSI for kubelet, owner of the FUSE mounts and of the node's
  * cache directories. */
 #include "csi/plugin.h"
 #include "lib/base/clock.h"
@@ -129,22 +129,22 @@ static int open_state(struct running *r, const struct options *o, struct err *e)
 {
     struct plugin *p = &r->plugin;
     cleanup_free char *records = path_join(o->root, "state"),
-                      *keep = path_join(o->root, "state/keep");
+                      *mounts = path_join(o->root, "state/keep");
     *p = (struct plugin){.node_id = o->node_id,
         .endpoint = o->socket,
         .root = o->root,
         .run_dir = o->run_dir,
         .client_binary = o->client,
         .standalone = strcmp(o->mode, "standalone") == 0};
-    if (file_mkdirs(keep, 0700, e) || !(p->places = places_new(o->root, o->cache_keep, e))
+    if (file_mkdirs(mounts, 0700, e) || !(p->places = places_new(o->root, o->cache_keep, e))
         || !(p->volumes = volumes_open(records, e)))
         return -1;
-    struct keeper_conf conf = {.state_dir = keep,
+    struct handoff_conf conf = {.state_dir = mounts,
         .node = o->node_id,
         .read_ahead_kib = o->read_ahead >> 10,
         .abandon_ns = o->abandon,
         .backing_max = (size_t)MAX(o->backing_max, 1)};
-    p->keeper = keeper_new(&conf);
+    p->handoff = handoff_new(&conf);
     stage_restore(p);
     return 0;
 }
@@ -204,16 +204,17 @@ static void close_state(struct running *r, const struct options *o, bool clean)
         volumes_each(p->volumes, put_volume, p);
     if (p->places && clean)
         places_collect(p->places, true);
-    keeper_free(p->keeper);
+    handoff_free(p->handoff);
     volumes_free(p->volumes);
     places_free(p->places);
     if (volumes || !clean)
         return;
-    cleanup_free char *keep = path_join(o->root, "state/keep"),
+    cleanup_free char *mounts = path_join(o->root, "state/keep"),
                       *records = path_join(o->root, "state");
     cleanup_free char *staging = xasprintf(
         "%s/plugins/kubernetes.io/csi/%s", o->kubelet_dir, NAME_DRIVER);
-    const char *dirs[] = {keep, records, o->root, staging}; /* kubelet leaves the last one behind */
+    const char *dirs[] = {
+        mounts, records, o->root, staging}; /* kubelet leaves the last one behind */
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
         rmdir(dirs[i]);
 }

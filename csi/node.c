@@ -275,12 +275,12 @@ static int publish_staged(struct rpc_call *call, const Csi__NodePublishVolumeReq
         e->sys = EBUSY;
         return -1;
     }
-    if (v->keep)
+    if (v->handoff)
         /* before it is bound: a pod must not get a mount that is about to be aborted */
-        keep_published(v->keep, true);
+        handoff_published(v->handoff, true);
     int rc = publish_mount(call, in, v, mode, e);
-    if (v->keep)
-        keep_published(v->keep, v->ntargets > 0);
+    if (v->handoff)
+        handoff_published(v->handoff, v->ntargets > 0);
     return rc;
 }
 
@@ -359,8 +359,8 @@ static int unpublish(
         return rc;
     if (rc == 0 && volume_target_find(v, in->target_path)) {
         volume_target_del(v, in->target_path);
-        if (v->staging && v->keep)
-            keep_published(v->keep, v->ntargets > 0);
+        if (v->staging && v->handoff)
+            handoff_published(v->handoff, v->ntargets > 0);
         if (!v->staging && !v->ntargets)
             stage_release(p, v);
         else
@@ -385,10 +385,10 @@ static void add_usage(struct rpc_call *call, Csi__NodeGetVolumeStatsResponse *ou
 static void set_condition(
     struct rpc_call *call, struct volume *v, const struct err *stat_error, Csi__VolumeCondition *c)
 {
-    struct keep_state k = {.connected = true};
+    struct handoff_state k = {.connected = true};
     bool is_mount = v->source.kind == SOURCE_DATASET || v->source.kind == SOURCE_CHILD;
-    if (v->keep && is_mount)
-        keep_state(v->keep, &k);
+    if (v->handoff && is_mount)
+        handoff_state(v->handoff, &k);
     c->abnormal = true;
     if (stat_error->cls)
         c->message = rpc_strdup(call, stat_error->msg);

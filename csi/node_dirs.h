@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* place — the directories of datasets on this node, and when they go. Below the plugin's root:
- *   volumes/<ns>/<uid>/            a client's: its cache and the keeper's socket
+ *   volumes/<ns>/<uid>/            a client's: its cache and the socket of the handoff
  *   workers/<ns>/<uid>/<pod>/      a cache worker's; by pod, as two workers of a dataset may meet
  * on one node each owned by root and open to the group of our containers, so that a client cannot
  * replace the socket, with VOLUME_CACHE in it that belongs to the client. A directory is in use

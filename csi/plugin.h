@@ -25,7 +25,7 @@ struct plugin {
     bool standalone;
     struct volumes *volumes;
     struct places *places;
-    struct keeper *keeper;
+    struct handoff *handoff;
 };
 
 extern const struct rpc_method identity_methods[], registration_methods[], controller_methods[],
@@ -39,7 +39,7 @@ int64_t plugin_deadline(const struct rpc_call *call);
 int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns,
     bool (*cancelled)(const void *), const void *arg, struct err *e);
 int stage_unmount(struct plugin *p, struct volume *v, int64_t deadline_ns, struct err *e);
-/* place and keeper of an inline volume */
+/* directory and socket of an inline volume */
 int stage_inline(struct plugin *p, struct volume *v, char **dir, struct err *e);
 /* the reverse of what the above got, but for the mount */
 void stage_release(struct plugin *p, struct volume *v);

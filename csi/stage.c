@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int get_place(struct plugin *p, struct volume *v, bool keep, char **dir, struct err *e)
+static int get_place(struct plugin *p, struct volume *v, bool handoff, char **dir, struct err *e)
 {
     cleanup_free char *path = place_get(p->places, &v->source, e);
     if (!path)
@@ -17,7 +17,8 @@ static int get_place(struct plugin *p, struct volume *v, bool keep, char **dir, 
     if (v->placed)
         place_put(p->places, &v->source); /* asked for the path only */
     v->placed = true;
-    if (keep && !v->keep && !(v->keep = keep_get(p->keeper, v->source.ns, v->source.uid, path, e)))
+    if (handoff && !v->handoff
+        && !(v->handoff = handoff_get(p->handoff, v->source.ns, v->source.uid, path, e)))
         return -1;
     if (dir)
         *dir = steal(&path);
@@ -40,19 +41,19 @@ int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns,
     if (get_place(p, v, true, &dir, e)
         || (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e)))
         return -1;
-    struct keep_want want = {.staging = v->staging,
+    struct handoff_want want = {.staging = v->staging,
         .read_only = v->read_only,
         .source = &v->source,
         .deadline_ns = deadline_ns,
         .cancelled = cancelled,
         .arg = arg};
-    return keep_stage(v->keep, &want, e);
+    return handoff_stage(v->handoff, &want, e);
 }
 
 int stage_unmount(struct plugin *p, struct volume *v, int64_t deadline_ns, struct err *e)
 {
-    if (v->keep ? keep_unstage(v->keep, deadline_ns, e)
-                : mount_end_fuse(v->staging, false, deadline_ns, e))
+    if (v->handoff ? handoff_unstage(v->handoff, deadline_ns, e)
+                   : mount_end_fuse(v->staging, false, deadline_ns, e))
         return -1;
     stage_release(p, v);
     return 0;
@@ -67,9 +68,9 @@ void stage_release(struct plugin *p, struct volume *v)
 {
     child_stop(v->child);
     v->child = NULL;
-    if (v->keep)
-        keep_put(v->keep);
-    v->keep = NULL;
+    if (v->handoff)
+        handoff_put(v->handoff);
+    v->handoff = NULL;
     if (v->placed)
         place_put(p->places, &v->source);
     v->placed = false;
@@ -80,9 +81,9 @@ void stage_leave(struct plugin *p, struct volume *v)
     if (v->child)
         child_leave(v->child);
     v->child = NULL;
-    if (v->keep)
-        keep_put(v->keep);
-    v->keep = NULL;
+    if (v->handoff)
+        handoff_put(v->handoff);
+    v->handoff = NULL;
     /* its place stays in use: there may be no next plugin for a while, but its users are still here
      */
     (void)p;
@@ -112,8 +113,8 @@ static void restore_mount(struct plugin *p, struct volume *v, struct err *e)
     if (there < 0 || get_place(p, v, true, &dir, e))
         return;
     if (there == 1 && fuse) {
-        keep_adopt(v->keep, v->staging, dev, read_only);
-        keep_published(v->keep, v->ntargets > 0);
+        handoff_adopt(v->handoff, v->staging, dev, read_only);
+        handoff_published(v->handoff, v->ntargets > 0);
         if (v->source.kind == SOURCE_CHILD)
             start_child(p, v, dir, e);
         return;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct keep;
+struct handoff_mount;
 struct child;
 
 struct volume_target {
@@ -38,8 +38,8 @@ struct volume {
     size_t nparams;
 
     /* not in the file */
-    bool placed;       /* counts as a user of its place */
-    struct keep *keep; /* NULL: none */
+    bool placed;                   /* counts as a user of its place */
+    struct handoff_mount *handoff; /* NULL: none */
     struct child *child;
     bool busy; /* volumes.mu: somebody holds it */
 };

@@ -192,7 +192,7 @@ static void on_init(void *user, const void *init, size_t len)
     struct client *c = user;
     if (c->handoff) {
         handoff_client_init(c->handoff, init, len);
-    } else if (len <= KEEP_INIT_MAX) {
+    } else if (len <= HANDOFF_INIT_MAX) {
         memcpy(c->shared->init, init, len);
         atomic_store(&c->shared->init_len, (uint32_t)len);
     }
@@ -291,7 +291,7 @@ static void tear_down(struct client *c)
 static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
 {
     struct err e = ERR_INIT;
-    struct keep_welcome w = {0};
+    struct handoff_welcome w = {0};
     if (c->o->socket && !(c->handoff = handoff_client_start(c->o->socket, &e)))
         return client_fail(c, "StoreError", &e, CLIENT_BROKEN);
     mask_signals(SIG_UNBLOCK);

@@ -33,7 +33,7 @@ void client_log_to_file(const struct client_options *o); /* does nothing without
 /* In memory shared by the supervisor and every serving process, where no node plugin keeps it. */
 struct client_shared {
     _Atomic uint32_t init_len; /* 0: the kernel's INIT has not been answered */
-    unsigned char init[KEEP_INIT_MAX];
+    unsigned char init[HANDOFF_INIT_MAX];
 };
 
 enum client_exit {

@@ -38,51 +38,51 @@ struct handoff_client {
     int sock; /* mu; -1 while there is no connection */
     /* mu; -1 before the first mount; never closed: a session may be reading from it */
     int fuse_fd;
-    struct keep_welcome welcome; /* mu; of fuse_fd, with the INIT as it is known now */
+    struct handoff_welcome welcome; /* mu; of fuse_fd, with the INIT as it is known now */
     /* mu; handoff_client_wait() has returned it: what comes later is another mount */
     bool taken;
-    bool serving;                  /* mu */
-    char failed[KEEP_PAYLOAD_MAX]; /* mu; "" nothing failed */
-    bool asking, answered;         /* mu */
-    int64_t answer;                /* mu */
-    int64_t silent_until_ns;       /* mu; nothing is asked until then */
-    struct caller_query *queries;  /* mu */
-    bool stop;                     /* mu */
+    bool serving;                     /* mu */
+    char failed[HANDOFF_PAYLOAD_MAX]; /* mu; "" nothing failed */
+    bool asking, answered;            /* mu */
+    int64_t answer;                   /* mu */
+    int64_t silent_until_ns;          /* mu; nothing is asked until then */
+    struct caller_query *queries;     /* mu */
+    bool stop;                        /* mu */
 };
 
 static void tell_plugin(
-    struct handoff_client *h, enum keep_type type, const void *payload, size_t len, int fd)
+    struct handoff_client *h, enum handoff_type type, const void *payload, size_t len, int fd)
 {
     struct err e = ERR_INIT;
-    if (h->sock >= 0 && keep_send(h->sock, type, payload, len, fd, &e))
+    if (h->sock >= 0 && handoff_send(h->sock, type, payload, len, fd, &e))
         log_kv(LOG_DEBUG, "the node plugin does not listen", "error", e.msg, NULL);
 }
 
 /* On a fresh connection: tells the version, and what this process has. mu is held. */
 static void introduce(struct handoff_client *h)
 {
-    uint32_t version = KEEP_VERSION;
-    tell_plugin(h, KEEP_HELLO, &version, sizeof version, -1);
+    uint32_t version = HANDOFF_VERSION;
+    tell_plugin(h, HANDOFF_HELLO, &version, sizeof version, -1);
     if (h->taken && h->fuse_fd >= 0) {
-        tell_plugin(h, KEEP_RETURN_FD, NULL, 0, h->fuse_fd);
+        tell_plugin(h, HANDOFF_RETURN_FD, NULL, 0, h->fuse_fd);
         if (h->welcome.init_len)
-            tell_plugin(h, KEEP_INIT, h->welcome.init, h->welcome.init_len, -1);
+            tell_plugin(h, HANDOFF_INIT, h->welcome.init, h->welcome.init_len, -1);
         if (h->serving)
-            tell_plugin(h, KEEP_SERVING, NULL, 0, -1);
+            tell_plugin(h, HANDOFF_SERVING, NULL, 0, -1);
     }
     if (*h->failed)
-        tell_plugin(h, KEEP_FAILED, h->failed, strlen(h->failed), -1);
+        tell_plugin(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
 }
 
-static void on_welcome(struct handoff_client *h, const struct keep_msg *m, int *fd)
+static void on_welcome(struct handoff_client *h, const struct handoff_msg *m, int *fd)
 {
-    struct keep_welcome w;
+    struct handoff_welcome w;
     if (m->len != sizeof w || *fd < 0) {
         log_warn("the node plugin's welcome is malformed");
         return;
     }
     memcpy(&w, m->payload, sizeof w);
-    if (w.version != KEEP_VERSION || w.init_len > KEEP_INIT_MAX) {
+    if (w.version != HANDOFF_VERSION || w.init_len > HANDOFF_INIT_MAX) {
         log_warn("the node plugin speaks another version (%u)", w.version);
         return;
     }
@@ -96,12 +96,12 @@ static void on_welcome(struct handoff_client *h, const struct keep_msg *m, int *
     *fd = -1;
     h->welcome = w;
     if (*h->failed)
-        tell_plugin(h, KEEP_FAILED, h->failed, strlen(h->failed), -1);
+        tell_plugin(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
 }
 
-static void on_caller(struct handoff_client *h, const struct keep_msg *m)
+static void on_caller(struct handoff_client *h, const struct handoff_msg *m)
 {
-    struct keep_caller c;
+    struct handoff_caller c;
     memcpy(&c, m->payload, sizeof c);
     c.name[sizeof c.name - 1] = '\0';
     for (struct caller_query *a = h->queries; a; a = a->next)
@@ -111,15 +111,15 @@ static void on_caller(struct handoff_client *h, const struct keep_msg *m)
         }
 }
 
-static void on_message(struct handoff_client *h, const struct keep_msg *m, int *fd)
+static void on_message(struct handoff_client *h, const struct handoff_msg *m, int *fd)
 {
     pthread_mutex_lock(&h->mu);
-    if (m->type == KEEP_WELCOME) {
+    if (m->type == HANDOFF_WELCOME) {
         on_welcome(h, m, fd);
-    } else if (m->type == KEEP_BACKING && m->len == sizeof h->answer && h->asking) {
+    } else if (m->type == HANDOFF_BACKING && m->len == sizeof h->answer && h->asking) {
         memcpy(&h->answer, m->payload, sizeof h->answer);
         h->answered = true;
-    } else if (m->type == KEEP_CALLER && m->len == sizeof(struct keep_caller)) {
+    } else if (m->type == HANDOFF_CALLER && m->len == sizeof(struct handoff_caller)) {
         on_caller(h, m);
     }
     pthread_cond_broadcast(&h->changed);
@@ -129,11 +129,11 @@ static void on_message(struct handoff_client *h, const struct keep_msg *m, int *
 /* Receives until the node plugin closes the socket. */
 static void receive_messages(struct handoff_client *h, int sock)
 {
-    struct keep_msg *m = xmalloc(sizeof *m);
+    struct handoff_msg *m = xmalloc(sizeof *m);
     for (;;) {
         int fd = -1;
         struct err e = ERR_INIT;
-        int rc = keep_recv(sock, m, &fd, &e);
+        int rc = handoff_recv(sock, m, &fd, &e);
         if (rc > 0)
             on_message(h, m, &fd);
         if (fd >= 0)
@@ -158,7 +158,7 @@ static void *handoff_client_thread(void *arg)
     int64_t wait = CONNECT_MIN_NS;
     while (!is_stopped(h)) {
         struct err e = ERR_INIT;
-        int sock = keep_connect(h->path, &e);
+        int sock = handoff_connect(h->path, &e);
         if (sock < 0) {
             log_kv(LOG_DEBUG, "the node plugin is not there yet", "error", e.msg, NULL);
             clock_sleep_ns(wait);
@@ -200,7 +200,8 @@ struct handoff_client *handoff_client_start(const char *path, struct err *e)
     return h;
 }
 
-int handoff_client_wait(struct handoff_client *h, struct keep_welcome *welcome, int64_t timeout_ns)
+int handoff_client_wait(
+    struct handoff_client *h, struct handoff_welcome *welcome, int64_t timeout_ns)
 {
     int64_t until = clock_mono_ns() + timeout_ns;
     pthread_mutex_lock(&h->mu);
@@ -215,7 +216,8 @@ int handoff_client_wait(struct handoff_client *h, struct keep_welcome *welcome, 
     return fd;
 }
 
-bool handoff_client_peek(struct handoff_client *h, struct keep_welcome *welcome, int64_t timeout_ns)
+bool handoff_client_peek(
+    struct handoff_client *h, struct handoff_welcome *welcome, int64_t timeout_ns)
 {
     int64_t until = clock_mono_ns() + timeout_ns;
     pthread_mutex_lock(&h->mu);
@@ -230,23 +232,23 @@ bool handoff_client_peek(struct handoff_client *h, struct keep_welcome *welcome,
 
 void handoff_client_failed(struct handoff_client *h, const char *text)
 {
-    char clean[KEEP_PAYLOAD_MAX];
+    char clean[HANDOFF_PAYLOAD_MAX];
     snprintf(clean, sizeof clean, "%s", text);
     log_redact_text(clean);
     pthread_mutex_lock(&h->mu);
     memcpy(h->failed, clean, sizeof clean);
     if (*h->failed)
-        tell_plugin(h, KEEP_FAILED, h->failed, strlen(h->failed), -1);
+        tell_plugin(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
     pthread_mutex_unlock(&h->mu);
 }
 
 void handoff_client_init(struct handoff_client *h, const void *init, size_t len)
 {
     pthread_mutex_lock(&h->mu);
-    if (len <= KEEP_INIT_MAX) {
+    if (len <= HANDOFF_INIT_MAX) {
         memcpy(h->welcome.init, init, len);
         h->welcome.init_len = (uint32_t)len;
-        tell_plugin(h, KEEP_INIT, init, len, -1);
+        tell_plugin(h, HANDOFF_INIT, init, len, -1);
     }
     pthread_mutex_unlock(&h->mu);
 }
@@ -256,7 +258,7 @@ void handoff_client_serving(struct handoff_client *h)
     pthread_mutex_lock(&h->mu);
     h->failed[0] = '\0';
     h->serving = true;
-    tell_plugin(h, KEEP_SERVING, NULL, 0, -1);
+    tell_plugin(h, HANDOFF_SERVING, NULL, 0, -1);
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -272,7 +274,7 @@ int handoff_client_backing_open(void *handoff, int fd, int32_t *id, struct err *
     h->asking = sock >= 0;
     h->answered = false;
     if (sock >= 0)
-        tell_plugin(h, KEEP_BACKING_OPEN, NULL, 0, fd);
+        tell_plugin(h, HANDOFF_BACKING_OPEN, NULL, 0, fd);
     while (h->sock == sock && sock >= 0 && !h->answered
         && clock_cond_wait(&h->changed, &h->mu, until) == 0)
         continue;
@@ -301,7 +303,7 @@ void handoff_client_backing_close(void *handoff, int32_t id)
     struct handoff_client *h = handoff;
     int64_t value = id;
     pthread_mutex_lock(&h->mu);
-    tell_plugin(h, KEEP_BACKING_CLOSE, &value, sizeof value, -1);
+    tell_plugin(h, HANDOFF_BACKING_CLOSE, &value, sizeof value, -1);
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -323,7 +325,7 @@ void handoff_client_caller(void *handoff, pid_t pid, char out[CALLER_MAX])
     if (plugin_listens(h->sock)) {
         me.next = h->queries;
         h->queries = &me;
-        tell_plugin(h, KEEP_WHO, &value, sizeof value, -1);
+        tell_plugin(h, HANDOFF_WHO, &value, sizeof value, -1);
         while (!me.answered && h->sock >= 0 && !h->stop
             && clock_cond_wait(&h->changed, &h->mu, until) == 0)
             continue;

@@ -13,11 +13,12 @@ struct handoff_client; /* opaque */
 struct handoff_client *handoff_client_start(const char *path, struct err *e);
 /* Waits for a mount. Returns its fd (borrowed until handoff_client_stop()) and fills *welcome; -1
  * if timeout_ns passed or handoff_client_stop() was called. */
-int handoff_client_wait(struct handoff_client *h, struct keep_welcome *welcome, int64_t timeout_ns);
+int handoff_client_wait(
+    struct handoff_client *h, struct handoff_welcome *welcome, int64_t timeout_ns);
 /* Is there a mount, and was its INIT answered by a process before this one? Waits up to
  * timeout_ns for the node plugin's word. */
 bool handoff_client_peek(
-    struct handoff_client *h, struct keep_welcome *welcome, int64_t timeout_ns);
+    struct handoff_client *h, struct handoff_welcome *welcome, int64_t timeout_ns);
 /* now, and to every mount that comes, until it is "" again */
 void handoff_client_failed(struct handoff_client *h, const char *text);
 void handoff_client_init(struct handoff_client *h, const void *init, size_t len);

@@ -72,7 +72,7 @@
 #define VOL_POD_UID       "csi.storage.k8s.io/pod.uid"
 #define VOL_EPHEMERAL     "csi.storage.k8s.io/ephemeral"
 /* inside an inline volume */
-#define VOLUME_SOCKET "fuse.sock" /* the keeper's socket, lib/keep/wire.h */
+#define VOLUME_SOCKET "fuse.sock" /* lib/handoff/wire.h */
 /* directory of the client's or the worker's cache tier on disk */
 #define VOLUME_CACHE "cache"
 

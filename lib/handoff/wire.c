@@ -17,11 +17,12 @@
 #define BACKLOG 16
 #define FDS_MAX 8 /* room to receive, and close, more fds than anybody may send */
 
-int keep_send(int sock, enum keep_type type, const void *payload, size_t len, int fd, struct err *e)
+int handoff_send(
+    int sock, enum handoff_type type, const void *payload, size_t len, int fd, struct err *e)
 {
-    if (len > KEEP_PAYLOAD_MAX)
+    if (len > HANDOFF_PAYLOAD_MAX)
         return err_set(
-            e, ERR_INVALID, "message of %zu bytes is longer than %d", len, KEEP_PAYLOAD_MAX);
+            e, ERR_INVALID, "message of %zu bytes is longer than %d", len, HANDOFF_PAYLOAD_MAX);
     uint32_t head[2] = {(uint32_t)type, (uint32_t)len};
     struct iovec iov[2] = {{head, sizeof head}, {(void *)(uintptr_t)payload, len}};
     union {
@@ -43,7 +44,7 @@ int keep_send(int sock, enum keep_type type, const void *payload, size_t len, in
         n = sendmsg(sock, &m, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return err_set(e, ERR_RETRY, "send to the peer of the keeper socket: %s", strerror(errno));
+        return err_set(e, ERR_RETRY, "send to the peer of the handoff socket: %s", strerror(errno));
     return 0;
 }
 
@@ -72,10 +73,10 @@ static int malformed(int *fd, struct err *e, const char *what)
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
-    return err_set(e, ERR_INVALID, "malformed message on the keeper socket: %s", what);
+    return err_set(e, ERR_INVALID, "malformed message on the handoff socket: %s", what);
 }
 
-int keep_recv(int sock, struct keep_msg *msg, int *fd, struct err *e)
+int handoff_recv(int sock, struct handoff_msg *msg, int *fd, struct err *e)
 {
     struct iovec iov = {msg, sizeof *msg};
     union {
@@ -94,7 +95,7 @@ int keep_recv(int sock, struct keep_msg *msg, int *fd, struct err *e)
     if (n < 0 && errno == ECONNRESET)
         return 0;
     if (n < 0)
-        return err_sys(e, errno, "receive from the keeper socket");
+        return err_sys(e, errno, "receive from the handoff socket");
     size_t fds = take_fds(&m, fd);
     if (n == 0 && fds == 0)
         return 0;
@@ -102,8 +103,8 @@ int keep_recv(int sock, struct keep_msg *msg, int *fd, struct err *e)
         return malformed(fd, e, "more than one file descriptor");
     if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
         return malformed(fd, e, "too long");
-    if ((size_t)n < offsetof(struct keep_msg, payload)
-        || (size_t)n != offsetof(struct keep_msg, payload) + msg->len)
+    if ((size_t)n < offsetof(struct handoff_msg, payload)
+        || (size_t)n != offsetof(struct handoff_msg, payload) + msg->len)
         return malformed(fd, e, "its length is not what it says");
     return 1;
 }
@@ -124,7 +125,7 @@ static int address_of(const char *path, struct sockaddr_un *a, int *dir_fd, stru
     return 0;
 }
 
-int keep_connect(const char *path, struct err *e)
+int handoff_connect(const char *path, struct err *e)
 {
     cleanup_fd int dir = -1;
     struct sockaddr_un a;
@@ -144,7 +145,7 @@ int keep_connect(const char *path, struct err *e)
     return err_sys(e, errno, "connect to %s", path);
 }
 
-int keep_listen(const char *path, struct err *e)
+int handoff_listen(const char *path, struct err *e)
 {
     cleanup_fd int dir = -1;
     struct sockaddr_un a;

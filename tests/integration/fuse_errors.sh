@@ -102,16 +102,16 @@ rm "$DATA/big"
 echo "# wrong credentials, mended without a restart"
 fuse_source s3
 printf wrongwrongwrong >"$WORK/secrets/0/key"
-"$BUILD/bin/fuse_keeper" "$MNT" "$WORK/fuse.sock" >"$WORK/keeper.out" 2>"$WORK/keeper.log" &
+"$BUILD/bin/fuse_handoff" "$MNT" "$WORK/fuse.sock" >"$WORK/plugin.out" 2>"$WORK/plugin.log" &
 KEEPER=$!
-wait_for "the keeper's socket" test -S "$WORK/fuse.sock"
+wait_for "the handoff's socket" test -S "$WORK/fuse.sock"
 "$FUSE" --socket "$WORK/fuse.sock" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" --secrets-dir "$WORK/secrets" \
     --store-deadline 2s >>"$WORK/fuse.log" 2>&1 &
 SUPERVISOR=$!
 wait_for "the reason" reason_is AccessDenied
 [ "$(readyz)" = 503 ]
 grep -q '^AccessDenied: s3://bucket/prefix' "$WORK/readyz.out" || die "$(cat "$WORK/readyz.out")"
-wait_for "the keeper being told" grep -q '^failed .*AccessDenied' "$WORK/keeper.out"
+wait_for "the plugin being told" grep -q '^failed .*AccessDenied' "$WORK/plugin.out"
 printf testsecret123 >"$WORK/secrets/0/key"
 wait_for "the mended mount" is_served
 [ "$(readyz)" = 200 ]

@@ -26,22 +26,22 @@ static void someone(pid_t pid, char out[CALLER_MAX])
 void world_open(struct world *w, int64_t abandon_ns)
 {
     struct err e = ERR_INIT;
-    struct keeper_conf conf = {.state_dir = w->state,
+    struct handoff_conf conf = {.state_dir = w->state,
         .node = "node-1",
         .read_ahead_kib = 4096,
         .abandon_ns = abandon_ns,
         .backing_max = 3,
         .caller = someone};
-    w->keeper = keeper_new(&conf);
-    w->keep = keep_get(w->keeper, "default", "0b2c", w->dir, &e);
+    w->handoff = handoff_new(&conf);
+    w->mount = handoff_get(w->handoff, "default", "0b2c", w->dir, &e);
     assert_string_equal(e.msg, "");
 }
 
 void world_close(struct world *w)
 {
-    keep_put(w->keep);
-    keeper_free(w->keeper);
-    w->keep = NULL;
+    handoff_put(w->mount);
+    handoff_free(w->handoff);
+    w->mount = NULL;
 }
 
 int world_setup(void **state)
@@ -93,10 +93,10 @@ void end_client(pid_t pid)
 
 int stage(struct world *w, int64_t ms, struct err *e)
 {
-    struct keep_want want = {.staging = w->staging,
+    struct handoff_want want = {.staging = w->staging,
         .source = &w->source,
         .deadline_ns = clock_mono_ns() + ms * NS_PER_MS};
-    return keep_stage(w->keep, &want, e);
+    return handoff_stage(w->mount, &want, e);
 }
 
 void must_stage(struct world *w)
@@ -104,13 +104,13 @@ void must_stage(struct world *w)
     struct err e = ERR_INIT;
     assert_int_equal(stage(w, 60000, &e), 0);
     assert_string_equal(e.msg, "");
-    keep_published(w->keep, true);
+    handoff_published(w->mount, true);
 }
 
 void must_unstage(struct world *w)
 {
     struct err e = ERR_INIT;
-    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 60 * NS_PER_S, &e), 0);
+    assert_int_equal(handoff_unstage(w->mount, clock_mono_ns() + 60 * NS_PER_S, &e), 0);
 }
 
 bool mounted(struct world *w)
@@ -144,10 +144,10 @@ int check_file(struct world *w)
 
 void *slow_reader(void *arg) { return (void *)(intptr_t)check_file(arg); }
 
-struct keep_state state_of(struct world *w)
+struct handoff_state state_of(struct world *w)
 {
-    struct keep_state s;
-    keep_state(w->keep, &s);
+    struct handoff_state s;
+    handoff_state(w->mount, &s);
     return s;
 }
 

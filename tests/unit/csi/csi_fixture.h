@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* csi_keeper_world — what the tests of the keeper share: a volume, a staging directory, a keeper,
- * and real client processes (tests/fake/keep_client.c) that serve one file, whose bytes
+/* csi_fixture — what the tests of the handoff share: a volume, a staging directory, a plugin,
+ * and real client processes (tests/fake/handoff_client.c) that serve one file, whose bytes
  * check_file() knows. */
 #ifndef MILLRACE_TESTS_UNIT_CSI_CSI_FIXTURE_H
 #define MILLRACE_TESTS_UNIT_CSI_CSI_FIXTURE_H
@@ -21,19 +21,19 @@
 struct world {
     struct csi_env *env;
     char *state, *dir, *sock, *cache, *staging, *file, *trace;
-    struct keeper *keeper;
-    struct keep *keep;
+    struct handoff *handoff;
+    struct handoff_mount *mount;
     struct source source;
 };
 
-/* a keeper and its one volume; abandon_ns: 0 for never */
+/* a plugin and its one volume; abandon_ns: 0 for never */
 void world_open(struct world *w, int64_t abandon_ns);
 void world_close(struct world *w);
 /* *state: struct world *, in a csi_env */
 int world_setup(void **state);
 int world_teardown(void **state);
 void end_client(pid_t pid);
-/* keep_stage with a deadline in ms */
+/* handoff_stage with a deadline in ms */
 int stage(struct world *w, int64_t ms, struct err *e);
 /* published, too: for readers */
 void must_stage(struct world *w);
@@ -43,7 +43,7 @@ bool mounted(struct world *w);
 int check_fd(int fd);
 int check_file(struct world *w);
 void *slow_reader(void *world); /* the same, as a thread; returns the errno */
-struct keep_state state_of(struct world *w);
+struct handoff_state state_of(struct world *w);
 /* the lines "pid what value" of the clients: how many have this `what`, and the last one's value */
 int traced(struct world *w, const char *what, long long *value);
 /* starts one; it waits behind the one that serves */

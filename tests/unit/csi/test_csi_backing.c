@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of backing files and its log; with the kernel it is tested in test_csi_keeper.c. */
+/* The table of backing files and its log; with the kernel it is tested in test_csi_handoff.c. */
 #include "tests/lib/unit.h"
 
 #include "csi/backing.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper against real FUSE mounts and real client processes (tests/fake/keep_client.c), which
- * are killed, stopped and hostile. */
+/* The handoff against real FUSE mounts and real client processes (tests/fake/handoff_client.c),
+ * which are killed, stopped and hostile. */
 #include "tests/unit/csi/csi_fixture.h"
 
 #include "csi/mount.h"
@@ -52,12 +52,12 @@ static void test_cancelled(void **state)
     struct world *w = *state;
     struct err e = ERR_INIT;
     world_open(w, 0);
-    struct keep_want want = {.staging = w->staging,
+    struct handoff_want want = {.staging = w->staging,
         .source = &w->source,
         .deadline_ns = clock_mono_ns() + 60 * NS_PER_S,
         .cancelled = always};
     int64_t began = clock_mono_ns();
-    assert_int_equal(keep_stage(w->keep, &want, &e), -1);
+    assert_int_equal(handoff_stage(w->mount, &want, &e), -1);
     assert_true(clock_mono_ns() - began < 30 * NS_PER_S); /* of the 60 s that it had */
     assert_int_equal(e.sys, ECANCELED);
     world_close(w);
@@ -72,7 +72,7 @@ static void test_serves(void **state)
     must_stage(w);
     must_stage(w); /* again: the same */
     assert_int_equal(check_file(w), 0);
-    struct keep_state s = state_of(w);
+    struct handoff_state s = state_of(w);
     assert_true(s.mounted && s.connected && s.usable);
     assert_int_equal(s.pid, pid);
     assert_int_equal(s.backing_files, 1);
@@ -89,9 +89,9 @@ static void test_serves(void **state)
     assert_non_null(kb);
     assert_int_equal(atoi(kb), 4096);
 
-    struct keep_want elsewhere = {
+    struct handoff_want elsewhere = {
         .staging = w->dir, .source = &w->source, .deadline_ns = clock_mono_ns()};
-    assert_int_equal(keep_stage(w->keep, &elsewhere, &e), -1);
+    assert_int_equal(handoff_stage(w->mount, &elsewhere, &e), -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
 
     must_unstage(w);
@@ -139,7 +139,7 @@ static void test_client_killed(void **state)
     end_client(pid);
 }
 
-static void test_keeper_restarted(void **state)
+static void test_plugin_restarted(void **state)
 {
     struct world *w = *state;
     struct err e = ERR_INIT;
@@ -153,9 +153,9 @@ static void test_keeper_restarted(void **state)
     for (int i = 0; i < 3; i++) {
         world_close(w);
         assert_true(mounted(w));
-        assert_int_equal(check_file(w), 0); /* nobody keeps, the client serves */
+        assert_int_equal(check_file(w), 0); /* no plugin runs, the client serves */
         world_open(w, 0);
-        keep_adopt(w->keep, w->staging, dev, false);
+        handoff_adopt(w->mount, w->staging, dev, false);
         must_stage(w); /* as NodePublish does: waits for the fd */
         assert_int_equal(check_file(w), 0);
     }
@@ -176,7 +176,7 @@ static void test_keeper_restarted(void **state)
     end_client(pid);
 }
 
-/* Keeper and client both dead: the mount is lost, but not for ever. */
+/* Plugin and client both dead: the mount is lost, but not for ever. */
 static void test_both_dead(void **state)
 {
     struct world *w = *state;
@@ -190,7 +190,7 @@ static void test_both_dead(void **state)
     end_client(pid);
     assert_int_equal(check_file(w), ENOTCONN);
     world_open(w, 0);
-    keep_adopt(w->keep, w->staging, dev, false);
+    handoff_adopt(w->mount, w->staging, dev, false);
     pid = client(w);
     must_stage(w);
     assert_int_equal(check_file(w), 0);
@@ -240,7 +240,7 @@ static void test_stuck_client(void **state)
     assert_int_equal(mount_statfs(w->staging, clock_mono_ns() + 300 * NS_PER_MS, &fs, &e), -1);
     assert_int_equal(e.sys, ETIMEDOUT);
     int64_t began = clock_mono_ns();
-    assert_int_equal(keep_unstage(w->keep, began + 2 * NS_PER_S, &e), 0);
+    assert_int_equal(handoff_unstage(w->mount, began + 2 * NS_PER_S, &e), 0);
     assert_true(clock_mono_ns() - began < 30 * NS_PER_S); /* nobody answers before it is aborted */
     void *result = NULL;
     pthread_join(reader, &result);
@@ -261,7 +261,7 @@ static void test_abandoned(void **state)
         pid = client(w);
         must_stage(w);
         end_client(pid);
-        rc = check_file(w); /* waits, until the keeper gives up */
+        rc = check_file(w); /* waits, until the plugin gives up */
     }
     assert_int_equal(rc, ECONNABORTED);
     assert_int_equal(check_file(w), ENOTCONN);
@@ -284,7 +284,7 @@ static void test_unused(void **state)
     for (int tries = 0; tries < 10 && rc == ENOTCONN; tries++) {
         pid = client(w);
         must_stage(w);
-        keep_published(w->keep, false);
+        handoff_published(w->mount, false);
         assert_int_equal(check_file(w), 0); /* it has a client */
         end_client(pid);
         rc = check_file(w);
@@ -302,32 +302,32 @@ static void test_unused(void **state)
 static int hello(struct world *w)
 {
     struct err e = ERR_INIT;
-    uint32_t version = KEEP_VERSION;
-    int sock = keep_connect(w->sock, &e);
+    uint32_t version = HANDOFF_VERSION;
+    int sock = handoff_connect(w->sock, &e);
     assert_true(sock >= 0);
-    assert_int_equal(keep_send(sock, KEEP_HELLO, &version, sizeof version, -1, &e), 0);
+    assert_int_equal(handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e), 0);
     return sock;
 }
 
 static int64_t ask(int sock, int fd)
 {
     struct err e = ERR_INIT;
-    struct keep_msg m;
+    struct handoff_msg m;
     int got;
-    assert_int_equal(keep_send(sock, KEEP_BACKING_OPEN, NULL, 0, fd, &e), 0);
-    assert_int_equal(keep_recv(sock, &m, &got, &e), 1);
-    assert_int_equal(m.type, KEEP_BACKING);
+    assert_int_equal(handoff_send(sock, HANDOFF_BACKING_OPEN, NULL, 0, fd, &e), 0);
+    assert_int_equal(handoff_recv(sock, &m, &got, &e), 1);
+    assert_int_equal(m.type, HANDOFF_BACKING);
     int64_t id;
     memcpy(&id, m.payload, sizeof id);
     return id;
 }
 
-static bool dropped(int sock) /* the keeper has closed it */
+static bool dropped(int sock) /* the plugin has closed it */
 {
     struct err e = ERR_INIT;
-    struct keep_msg m;
+    struct handoff_msg m;
     int fd, rc;
-    while ((rc = keep_recv(sock, &m, &fd, &e)) == 1)
+    while ((rc = handoff_recv(sock, &m, &fd, &e)) == 1)
         if (fd >= 0)
             close(fd);
     close(sock);
@@ -339,26 +339,26 @@ static void test_hostile_messages(void **state)
     struct world *w = *state;
     struct err e = ERR_INIT;
     world_open(w, 0);
-    int sock = keep_connect(w->sock, &e); /* no hello first */
-    keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
+    int sock = handoff_connect(w->sock, &e); /* no hello first */
+    handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
     assert_true(dropped(sock));
     uint32_t version = 99;
-    sock = keep_connect(w->sock, &e);
-    keep_send(sock, KEEP_HELLO, &version, sizeof version, -1, &e);
+    sock = handoff_connect(w->sock, &e);
+    handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e);
     assert_true(dropped(sock));
     sock = hello(w);
     assert_int_equal(send(sock, "short", 5, 0), 5);
     assert_true(dropped(sock));
     sock = hello(w);
-    keep_send(sock, KEEP_WELCOME, "x", 1, -1, &e);
+    handoff_send(sock, HANDOFF_WELCOME, "x", 1, -1, &e);
     assert_true(dropped(sock));
     /* serving, before there is a mount; an fd that nobody wants; ids that were never given */
     sock = hello(w);
     int64_t id = 1;
     cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
-    keep_send(sock, KEEP_RETURN_FD, NULL, 0, null, &e);
-    keep_send(sock, KEEP_BACKING_CLOSE, &id, sizeof id, -1, &e);
+    handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
+    handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, null, &e);
+    handoff_send(sock, HANDOFF_BACKING_CLOSE, &id, sizeof id, -1, &e);
     assert_int_equal(ask(sock, null), -EINVAL);
     assert_false(state_of(w).usable);
     close(sock);
@@ -383,10 +383,10 @@ static void test_hostile_files(void **state)
     must_stage(w);
     int sock = hello(w); /* waits behind the client … */
     end_client(pid);
-    struct keep_msg m;
+    struct handoff_msg m;
     cleanup_fd int fuse = -1;
-    assert_int_equal(keep_recv(sock, &m, &fuse, &e), 1); /* … and is welcomed once it has gone */
-    assert_int_equal(m.type, KEEP_WELCOME);
+    assert_int_equal(handoff_recv(sock, &m, &fuse, &e), 1); /* … and is welcomed once it has gone */
+    assert_int_equal(m.type, HANDOFF_WELCOME);
     assert_true(fuse >= 0);
 
     cleanup_fd int dir = open(w->cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
@@ -414,14 +414,14 @@ static void test_hostile_files(void **state)
     assert_true(id_b > 0 && id_b != id);
     assert_true(ask(sock, c) > 0);
     assert_int_equal(ask(sock, d), -ENFILE); /* backing_max is 3 */
-    assert_int_equal(keep_send(sock, KEEP_BACKING_CLOSE, &id_b, sizeof id_b, -1, &e), 0);
+    assert_int_equal(handoff_send(sock, HANDOFF_BACKING_CLOSE, &id_b, sizeof id_b, -1, &e), 0);
     assert_int_equal(
-        keep_send(sock, KEEP_BACKING_CLOSE, &(int64_t){987654}, sizeof id_b, -1, &e), 0);
+        handoff_send(sock, HANDOFF_BACKING_CLOSE, &(int64_t){987654}, sizeof id_b, -1, &e), 0);
     assert_true(ask(sock, d) > 0);
     assert_int_equal(state_of(w).backing_files, 3);
     close(sock);
     /* nobody answers: it is aborted then */
-    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 3 * NS_PER_S, &e), 0);
+    assert_int_equal(handoff_unstage(w->mount, clock_mono_ns() + 3 * NS_PER_S, &e), 0);
     world_close(w);
 }
 
@@ -438,7 +438,7 @@ static void test_hostile_return(void **state)
     world_close(w);
     kill(pid, SIGSTOP); /* it would come back at once */
     world_open(w, 0);
-    keep_adopt(w->keep, w->staging, dev, false);
+    handoff_adopt(w->mount, w->staging, dev, false);
     cleanup_free char *elsewhere = path_join(w->env->dir, "elsewhere");
     cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int other = -1;
@@ -446,8 +446,8 @@ static void test_hostile_return(void **state)
     assert_int_equal(mkdir(elsewhere, 0755), 0);
     assert_int_equal(mount_fuse(elsewhere, false, &other, &other_dev, &e), 0);
     int sock = hello(w);
-    keep_send(sock, KEEP_RETURN_FD, NULL, 0, null, &e);
-    keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
+    handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, null, &e);
+    handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
     assert_int_equal(ask(sock, null), -EINVAL); /* answered in order: the above has been handled */
     assert_false(state_of(w).usable);
     close(sock);
@@ -464,14 +464,14 @@ static void test_hostile_return(void **state)
 static void ask_who(int sock, int64_t pid, char out[CALLER_MAX])
 {
     struct err e = ERR_INIT;
-    struct keep_msg m;
-    struct keep_caller c;
+    struct handoff_msg m;
+    struct handoff_caller c;
     int fd;
-    assert_int_equal(keep_send(sock, KEEP_WHO, &pid, sizeof pid, -1, &e), 0);
+    assert_int_equal(handoff_send(sock, HANDOFF_WHO, &pid, sizeof pid, -1, &e), 0);
     do
-        assert_int_equal(keep_recv(sock, &m, &fd, &e), 1);
-    while (m.type == KEEP_WELCOME && (fd < 0 || close(fd) == 0));
-    assert_int_equal(m.type, KEEP_CALLER);
+        assert_int_equal(handoff_recv(sock, &m, &fd, &e), 1);
+    while (m.type == HANDOFF_WELCOME && (fd < 0 || close(fd) == 0));
+    assert_int_equal(m.type, HANDOFF_CALLER);
     assert_int_equal(m.len, sizeof c);
     memcpy(&c, m.payload, sizeof c);
     assert_int_equal(c.pid, pid);
@@ -510,7 +510,7 @@ static void test_who(void **state)
     }
     close(sock);
     end_client(stranger);
-    assert_int_equal(keep_unstage(w->keep, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    assert_int_equal(handoff_unstage(w->mount, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
     world_close(w);
     close(ready[0]);
     close(ready[1]);
@@ -528,7 +528,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cancelled, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_serves, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_client_killed, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(test_keeper_restarted, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_plugin_restarted, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_both_dead, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_client_says_no, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stuck_client, world_setup, world_teardown),

@@ -39,7 +39,7 @@ static void test_directories(void **state)
     struct stat st;
     assert_int_equal(stat(a, &st), 0);
     if (geteuid() == 0) {
-        assert_int_equal(st.st_uid, 0); /* so a client cannot replace the keeper's socket … */
+        assert_int_equal(st.st_uid, 0); /* so a client cannot replace the handoff's socket … */
         assert_int_equal(st.st_gid, 65532);
         assert_int_equal(st.st_mode & 07777, 0750);
         assert_int_equal(stat(cache, &st), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of requests that are under way when a client ends or the keeper restarts, on real
+/* What becomes of requests that are under way when a client ends or the plugin restarts, on real
  * FUSE mounts. */
 #include "tests/unit/csi/csi_fixture.h"
 
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A keeper, and a client that takes so long over each READ: its files may not be registered, so
+/* A plugin, and a client that takes so long over each READ: its files may not be registered, so
  * that every read goes to it. */
 static pid_t slow_client(struct world *w, const char *ms)
 {
@@ -51,7 +51,7 @@ static void test_request_in_flight(void **state)
     end_client(pid);
 }
 
-/* The client lives while the keeper restarts: what it works on is not sent again. */
+/* The client lives while the plugin restarts: what it works on is not sent again. */
 static void test_request_over_restart(void **state)
 {
     struct world *w = *state;
@@ -64,7 +64,7 @@ static void test_request_over_restart(void **state)
     eventually(traced(w, "reading", NULL) > 0);
     world_close(w);
     world_open(w, 0);
-    keep_adopt(w->keep, w->staging, dev, false);
+    handoff_adopt(w->mount, w->staging, dev, false);
     must_stage(w);
     void *result = NULL;
     pthread_join(reader, &result);
@@ -102,7 +102,7 @@ static void test_reader_killed(void **state)
     int status = 0;
     eventually(waitpid(reader, &status, WNOHANG) == reader);
     assert_true(WIFSIGNALED(status));
-    keep_published(w->keep, false);
+    handoff_published(w->mount, false);
     assert_int_equal(check_file(w), ECONNABORTED);
     must_unstage(w);
     world_close(w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keeper for tests: mounts, lends the fd to one client at a time, keeps INIT and backing ids. As
- * root. fuse_keeper MOUNTPOINT SOCKET [ro]       prints what the client says: "serving", "failed
- * TEXT", "backing", "returned" SIGUSR1: forgets everything, as if it had been restarted; the client
- * must hand the fd back. SIGTERM: unmounts and ends. */
+/* A node plugin for tests: mounts, lends the fd to one client at a time, keeps INIT and backing
+ * ids. As root. fuse_handoff MOUNTPOINT SOCKET [ro]       prints what the client says: "serving",
+ * "failed TEXT", "backing", "returned" SIGUSR1: forgets everything, as if it had been restarted;
+ * the client must hand the fd back. SIGTERM: unmounts and ends. */
 #include "lib/handoff/wire.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ struct backing_map {
 
 static volatile sig_atomic_t forget, stop;
 static int fuse_fd = -1;
-static struct keep_welcome welcome = {.version = KEEP_VERSION};
+static struct handoff_welcome welcome = {.version = HANDOFF_VERSION};
 static struct {
     dev_t dev;
     ino_t ino;
@@ -82,39 +82,39 @@ static void close_backing(int64_t id)
         }
 }
 
-static void handle(int conn, struct keep_msg *m, int *fd)
+static void handle(int conn, struct handoff_msg *m, int *fd)
 {
     struct err e = ERR_INIT;
     int64_t id;
-    struct keep_caller caller = {.name = "whom the keeper knows"};
+    struct handoff_caller caller = {.name = "whom the plugin knows"};
     switch (m->type) {
-    case KEEP_HELLO:
+    case HANDOFF_HELLO:
         if (fuse_fd >= 0)
-            keep_send(conn, KEEP_WELCOME, &welcome, sizeof welcome, fuse_fd, &e);
+            handoff_send(conn, HANDOFF_WELCOME, &welcome, sizeof welcome, fuse_fd, &e);
         break;
-    case KEEP_INIT:
+    case HANDOFF_INIT:
         memcpy(welcome.init, m->payload, m->len);
         welcome.init_len = m->len;
         break;
-    case KEEP_SERVING:
+    case HANDOFF_SERVING:
         say("serving");
         break;
-    case KEEP_FAILED:
+    case HANDOFF_FAILED:
         printf("failed %.*s\n", (int)m->len, (char *)m->payload), fflush(stdout);
         break;
-    case KEEP_BACKING_OPEN:
+    case HANDOFF_BACKING_OPEN:
         id = backing(*fd);
-        keep_send(conn, KEEP_BACKING, &id, sizeof id, -1, &e);
+        handoff_send(conn, HANDOFF_BACKING, &id, sizeof id, -1, &e);
         break;
-    case KEEP_BACKING_CLOSE:
+    case HANDOFF_BACKING_CLOSE:
         memcpy(&id, m->payload, sizeof id);
         close_backing(id);
         break;
-    case KEEP_WHO:
+    case HANDOFF_WHO:
         memcpy(&caller.pid, m->payload, sizeof caller.pid);
-        keep_send(conn, KEEP_CALLER, &caller, sizeof caller, -1, &e);
+        handoff_send(conn, HANDOFF_CALLER, &caller, sizeof caller, -1, &e);
         break;
-    case KEEP_RETURN_FD:
+    case HANDOFF_RETURN_FD:
         if (fuse_fd < 0) {
             fuse_fd = *fd;
             *fd = -1;
@@ -128,14 +128,14 @@ static void handle(int conn, struct keep_msg *m, int *fd)
 
 static void serve(int conn)
 {
-    static struct keep_msg m;
+    static struct handoff_msg m;
     struct pollfd p = {.fd = conn, .events = POLLIN};
     while (!stop && !forget) {
         int fd = -1;
         struct err e = ERR_INIT;
         if (poll(&p, 1, 100) <= 0)
             continue;
-        if (keep_recv(conn, &m, &fd, &e) <= 0)
+        if (handoff_recv(conn, &m, &fd, &e) <= 0)
             return;
         handle(conn, &m, &fd);
         if (fd >= 0)
@@ -163,7 +163,7 @@ int main(int argc, char **argv)
         perror("mount");
         return 1;
     }
-    int listener = keep_listen(argv[2], &e);
+    int listener = handoff_listen(argv[2], &e);
     if (listener < 0) {
         fprintf(stderr, "%s\n", e.msg);
         return 1;
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
             fuse_fd = -1;
             nfiles = 0;
             memset(&welcome, 0, sizeof welcome);
-            welcome.version = KEEP_VERSION;
+            welcome.version = HANDOFF_VERSION;
         }
         int conn = poll(&p, 1, 100) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (conn < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client of the keeper, small and without libfuse, for the node plugin's own tests: it serves one
- * file, "f", 1 MiB, from the cache directory, by passthrough if the keeper registers it. It does
- * the whole contract: INIT saved and replayed, resent requests, the fd returned to a restarted
- * keeper. keep_client --socket PATH --cache-dir DIR [--secrets-dir DIR] Environment:
+/* A client of the handoff, small and without libfuse, for the node plugin's own tests: it serves
+ * one file, "f", 1 MiB, from the cache directory, by passthrough if the plugin registers it. It
+ * does the whole contract: INIT saved and replayed, resent requests, the fd returned to a restarted
+ * plugin. handoff_client --socket PATH --cache-dir DIR [--secrets-dir DIR] Environment:
  * FAKE_FAIL=TEXT: says that it cannot serve; FAKE_SLEEP_MS: each READ takes so long;
  * FAKE_TRACE=FILE: appends a line per event; FAKE_DIE_WITH_PARENT: does. */
 #include "lib/base/clock.h"
@@ -70,7 +70,7 @@ static void do_init(const struct fuse_in_header *in, size_t len)
 {
     const struct fuse_init_in *i = (const void *)(in + 1);
     struct err e = ERR_INIT;
-    if (keep_send(sock, KEEP_INIT, in, len, -1, &e))
+    if (handoff_send(sock, HANDOFF_INIT, in, len, -1, &e))
         trace("init not sent", 0);
     struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION,
         .minor = FUSE_KERNEL_MINOR_VERSION,
@@ -91,11 +91,11 @@ static void do_init(const struct fuse_in_header *in, size_t len)
 static int64_t ask_backing(void)
 {
     struct err e = ERR_INIT;
-    struct keep_msg m;
+    struct handoff_msg m;
     int fd;
     int64_t id = -EIO;
-    if (sock >= 0 && keep_send(sock, KEEP_BACKING_OPEN, NULL, 0, file, &e) == 0
-        && keep_recv(sock, &m, &fd, &e) == 1 && m.type == KEEP_BACKING)
+    if (sock >= 0 && handoff_send(sock, HANDOFF_BACKING_OPEN, NULL, 0, file, &e) == 0
+        && handoff_recv(sock, &m, &fd, &e) == 1 && m.type == HANDOFF_BACKING)
         memcpy(&id, m.payload, sizeof id);
     trace("backing", id);
     return id;
@@ -200,40 +200,40 @@ static void handle(const struct fuse_in_header *in, size_t len)
 static void greet(bool have_fd)
 {
     struct err e = ERR_INIT;
-    uint32_t version = KEEP_VERSION;
-    if ((sock = keep_connect(socket_path, &e)) < 0)
+    uint32_t version = HANDOFF_VERSION;
+    if ((sock = handoff_connect(socket_path, &e)) < 0)
         return; /* tried again later: meanwhile the mount is served */
-    keep_send(sock, KEEP_HELLO, &version, sizeof version, -1, &e);
+    handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e);
     if (!have_fd)
         return;
-    keep_send(sock, KEEP_RETURN_FD, NULL, 0, fuse, &e);
-    keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
+    handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, fuse, &e);
+    handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
     trace("returned", 0);
 }
 
 static bool on_socket(void)
 {
     struct err e = ERR_INIT;
-    struct keep_msg m;
+    struct handoff_msg m;
     int fd;
-    if (keep_recv(sock, &m, &fd, &e) != 1) {
+    if (handoff_recv(sock, &m, &fd, &e) != 1) {
         close(sock);
         sock = -1;
         return true;
     }
-    if (m.type != KEEP_WELCOME || fd < 0)
+    if (m.type != HANDOFF_WELCOME || fd < 0)
         return false;
     const char *fail = getenv("FAKE_FAIL");
-    const struct keep_welcome *w = (const void *)m.payload;
+    const struct handoff_welcome *w = (const void *)m.payload;
     trace("welcome", w->init_len);
     if (fail)
-        return keep_send(sock, KEEP_FAILED, fail, strlen(fail), -1, &e) == 0;
+        return handoff_send(sock, HANDOFF_FAILED, fail, strlen(fail), -1, &e) == 0;
     fuse = fd;
     if (w->init_len) {
         struct fuse_out_header resend = {.len = sizeof resend, .error = NOTIFY_RESEND};
         if (write(fuse, &resend, sizeof resend) < 0)
             trace("resend", errno);
-        keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
+        handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
     }
     return true;
 }
@@ -254,7 +254,7 @@ static void on_fuse(char *buffer)
     const struct fuse_in_header *in = (const void *)buffer;
     handle(in, (size_t)n);
     if (in->opcode == FUSE_INIT)
-        keep_send(sock, KEEP_SERVING, NULL, 0, -1, &e);
+        handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
 }
 
 static void open_file(void)

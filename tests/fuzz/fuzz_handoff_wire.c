@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A packet on the keeper's socket, with any number of file descriptors: a message of the length
+/* A packet on the handoff's socket, with any number of file descriptors: a message of the length
  * that it says and at most one descriptor, or nothing, and then none is left open. Input: how many
  * descriptors (4 bits), then the packet. */
 #include "lib/handoff/wire.h"
@@ -48,18 +48,18 @@ static int lowest_free_fd(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int pair[2], fd;
-    struct keep_msg *msg = malloc(sizeof *msg);
+    struct handoff_msg *msg = malloc(sizeof *msg);
     struct err e = ERR_INIT;
     size_t nfds = size ? data[0] & 15 : 0, len = size ? size - 1 : 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
         abort();
     send_packet(pair[0], data + !!size, len, nfds);
-    int before = lowest_free_fd(), rc = keep_recv(pair[1], msg, &fd, &e);
+    int before = lowest_free_fd(), rc = handoff_recv(pair[1], msg, &fd, &e);
     if (rc == 1) {
         uint32_t said;
-        memcpy(&said, data + 1 + offsetof(struct keep_msg, len), sizeof said);
-        if (len != offsetof(struct keep_msg, payload) + said || msg->len != said
-            || said > KEEP_PAYLOAD_MAX || nfds > 1 || (fd >= 0) != (nfds == 1)
+        memcpy(&said, data + 1 + offsetof(struct handoff_msg, len), sizeof said);
+        if (len != offsetof(struct handoff_msg, payload) + said || msg->len != said
+            || said > HANDOFF_PAYLOAD_MAX || nfds > 1 || (fd >= 0) != (nfds == 1)
             || memcmp(msg, data + 1, len) != 0 || (fd >= 0 && !(fcntl(fd, F_GETFD) & FD_CLOEXEC)))
             abort();
     } else if (fd >= 0 || (rc == 0 ? len + nfds > 0 : e.cls == ERR_NONE)) {
