@@ -7,6 +7,8 @@
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
+#include "lib/base/pool.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -41,7 +43,6 @@ struct directory_prefetch {
     struct cache *cache;
     uint64_t memory; /* bytes that we may use */
     pthread_mutex_t mu;
-    pthread_cond_t work;
     struct watched_dir *watched;     /* mu; WATCHED_DIRS, by hash */
     uint64_t queue[MAX_QUEUED_DIRS]; /* mu; directories, a ring; the first is the one under way */
     unsigned first, n;               /* mu; of queue */
@@ -50,8 +51,8 @@ struct directory_prefetch {
     unsigned nbatch, next;           /* mu; how many, and which is the next one */
     struct fetch_plan plan;          /* mu; for this batch */
     uint64_t coming_bytes;           /* mu; that are being fetched */
-    pthread_t threads[MAX_THREADS];
-    unsigned nthreads; /* mu */
+    struct pool *pool;
+    unsigned nthreads; /* mu; of the pool, that fetch or are about to */
     bool stop;         /* mu */
 };
 
@@ -60,8 +61,11 @@ struct directory_prefetch *directory_prefetch_new(
 {
     struct directory_prefetch *s = calloc(1, sizeof *s);
     struct watched_dir *watched = calloc(WATCHED_DIRS, sizeof *watched);
-    if (!s || !watched) {
+    struct pool *pool = pool_new(&(struct pool_conf){"mr-directory", MAX_THREADS, 0, {0}});
+    if (!s || !watched || !pool) {
         err_sys(e, ENOMEM, "prefetch of directories");
+        if (pool)
+            pool_free(pool);
         free(s);
         free(watched);
         return NULL;
@@ -70,9 +74,9 @@ struct directory_prefetch *directory_prefetch_new(
         .tree = tree,
         .cache = cache,
         .watched = watched,
+        .pool = pool,
         .memory = (uint64_t)budget_memory_limit("/")};
     pthread_mutex_init(&s->mu, NULL);
-    pthread_cond_init(&s->work, NULL);
     return s;
 }
 
@@ -82,11 +86,8 @@ void directory_prefetch_free(struct directory_prefetch *s)
         return;
     pthread_mutex_lock(&s->mu);
     s->stop = true;
-    pthread_cond_broadcast(&s->work);
     pthread_mutex_unlock(&s->mu);
-    for (unsigned i = 0; i < s->nthreads; i++)
-        pthread_join(s->threads[i], NULL);
-    pthread_cond_destroy(&s->work);
+    pool_free(s->pool);
     pthread_mutex_destroy(&s->mu);
     free(s->watched);
     free(s);
@@ -127,9 +128,10 @@ static struct fetch_plan plan_batch(const struct directory_prefetch *s)
         .warm = c.used_bytes <= s->memory / 2};
 }
 
-/* False: there is nothing to do. mu is held. */
+/* False: there is nothing to do. */
 static bool next_file(struct directory_prefetch *s, struct inode *out, struct fetch_plan *plan)
 {
+    mutex_assert_held(&s->mu);
     while (s->next == s->nbatch && s->n) {
         s->next = s->nbatch = 0;
         inodes_children(s->inodes, s->queue[s->first], s->at, false, batch_add, s);
@@ -164,18 +166,15 @@ static int fetch_small(
     return rc;
 }
 
-static void *directory_thread(void *arg)
+/* A job of the pool: fetches until there is nothing to fetch. */
+static void fetch_queued(void *user)
 {
-    struct directory_prefetch *s = arg;
+    struct directory_prefetch *s = user;
     struct inode n;
     struct fetch_plan plan;
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     pthread_mutex_lock(&s->mu);
-    while (!s->stop) {
-        if (!next_file(s, &n, &plan)) {
-            pthread_cond_wait(&s->work, &s->mu);
-            continue;
-        }
+    while (!s->stop && next_file(s, &n, &plan)) {
         s->coming_bytes += cache_room_of(&n);
         pthread_mutex_unlock(&s->mu);
         struct err e = ERR_INIT;
@@ -188,15 +187,16 @@ static void *directory_thread(void *arg)
         log_kv(LOG_DEBUG, "the rest of a directory was not fetched", "error", e.msg, NULL);
         drop_queue(s);
     }
+    s->nthreads--;
     pthread_mutex_unlock(&s->mu);
-    return NULL;
 }
 
 /* -- readers --------------------------------------------------------------------------------- */
 
-/* The directory's entry, in place of the one that was read least if it has none. mu is held. */
+/* The directory's entry, in place of the one that was read least if it has none. */
 static struct watched_dir *find_watched(struct directory_prefetch *s, uint64_t dir)
 {
+    mutex_assert_held(&s->mu);
     struct watched_dir *least = NULL;
     for (unsigned i = 0; i < PROBES; i++) {
         struct watched_dir *at = &s->watched[(hash64_mix(dir, 0) + i) % WATCHED_DIRS];
@@ -217,18 +217,16 @@ static bool is_dir_queued(const struct directory_prefetch *s, uint64_t dir)
     return false;
 }
 
-/* mu is held. */
 static void enqueue_dir(struct directory_prefetch *s, uint64_t dir)
 {
+    mutex_assert_held(&s->mu);
     if (s->n == MAX_QUEUED_DIRS || is_dir_queued(s, dir))
         return;
     if (s->n == 0)
         s->at = 0;
     s->queue[(s->first + s->n++) % MAX_QUEUED_DIRS] = dir;
-    while (s->nthreads < MAX_THREADS
-        && pthread_create(&s->threads[s->nthreads], NULL, directory_thread, s) == 0)
+    while (s->nthreads < MAX_THREADS && pool_add(s->pool, 0, fetch_queued, s) == 0)
         s->nthreads++;
-    pthread_cond_broadcast(&s->work);
 }
 
 void directory_prefetch_observe(struct directory_prefetch *s, const struct inode *n)

@@ -7,6 +7,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
+#include "lib/base/pool.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -39,20 +41,24 @@ struct hints {
     uint64_t max_ahead, max_entries; /* bytes ahead of a reader; entries of all lists */
     pthread_mutex_t adding;
     pthread_mutex_t mu;
-    pthread_cond_t work;
     struct list_use *lists[MAX_LISTS]; /* mu */
     unsigned n, turn;                  /* mu */
     atomic_uint active;                /* n, to be read without mu */
     _Atomic uint64_t last;             /* inode that was read latest */
-    pthread_t threads[MAX_THREADS];
-    unsigned nthreads; /* adding */
+    struct pool *pool;
+    unsigned nthreads; /* mu; of the pool, that fetch or are about to */
     atomic_bool stop;
     struct hints_stats stats; /* mu */
 };
 
-struct hints *hints_new(struct files *files, const char *dir)
+struct hints *hints_new(struct files *files, const char *dir, struct err *e)
 {
-    struct hints *h = xcalloc(1, sizeof *h);
+    struct hints *h = calloc(1, sizeof *h);
+    if (!h || !(h->pool = pool_new(&(struct pool_conf){"mr-hint", MAX_THREADS, 0, {0}}))) {
+        err_sys(e, ENOMEM, "lists of hints");
+        free(h);
+        return NULL;
+    }
     h->files = files;
     h->dir = xstrdup(dir);
     struct cache_stats c;
@@ -66,7 +72,6 @@ struct hints *hints_new(struct files *files, const char *dir)
         (uint64_t)budget_memory_limit("/") / 16 / ENTRY_BYTES, (uint64_t)ENTRIES_MIN);
     pthread_mutex_init(&h->adding, NULL);
     pthread_mutex_init(&h->mu, NULL);
-    pthread_cond_init(&h->work, NULL);
     return h;
 }
 
@@ -80,33 +85,29 @@ void hints_free(struct hints *h)
 {
     if (!h)
         return;
-    pthread_mutex_lock(&h->mu);
     atomic_store(&h->stop, true);
-    pthread_cond_broadcast(&h->work);
-    pthread_mutex_unlock(&h->mu);
-    for (unsigned i = 0; i < h->nthreads; i++)
-        pthread_join(h->threads[i], NULL);
+    pool_free(h->pool);
     for (unsigned i = 0; i < h->n; i++)
         list_use_free(h->lists[i]);
     pthread_mutex_destroy(&h->adding);
     pthread_mutex_destroy(&h->mu);
-    pthread_cond_destroy(&h->work);
     free(h->dir);
     free(h);
 }
 
 /* -- fetching ----------------------------------------------------------------------------- */
 
-/* mu is held. */
+/* hints.mu is held. */
 static void list_use_put(struct list_use *s)
 {
     if (--s->users == 0 && s->dropped)
         list_use_free(s);
 }
 
-/* Out of the table; freed by its last user. mu is held. */
+/* Out of the table; freed by its last user. */
 static void list_use_drop(struct hints *h, unsigned at)
 {
+    mutex_assert_held(&h->mu);
     struct list_use *s = h->lists[at];
     h->lists[at] = h->lists[--h->n];
     atomic_store(&h->active, h->n);
@@ -146,6 +147,20 @@ static int fetch_hinted(
     return rc;
 }
 
+static void fetch_entries(void *user);
+
+/* So many threads more see whether there is something to fetch. -1: there is none that could. */
+static int wake_threads(struct hints *h, unsigned n)
+{
+    mutex_assert_held(&h->mu);
+    for (; n && h->nthreads < MAX_THREADS && !atomic_load(&h->stop); n--) {
+        if (pool_add(h->pool, 0, fetch_entries, h))
+            return h->nthreads ? 0 : -1;
+        h->nthreads++;
+    }
+    return 0;
+}
+
 static void note_missing(struct hints *h, struct list_use *s, const char *path)
 {
     h->stats.missing++;
@@ -171,7 +186,7 @@ static void fetch_entry(struct hints *h, struct list_use *s, const struct hint_e
     uint64_t len = hint_list_weigh(s->list, entry->index, missing || rc ? 0 : n.size, h->max_ahead);
     if (missing)
         note_missing(h, s, path);
-    pthread_cond_signal(&h->work); /* it may be smaller than it counted so far */
+    wake_threads(h, 1); /* it may be smaller than it counted so far */
     pthread_mutex_unlock(&h->mu);
     if (!missing && rc == 0 && !(n.flags & INODE_STAGED))
         rc = fetch_hinted(h, s, n.ino, len, &e);
@@ -184,9 +199,10 @@ static void fetch_entry(struct hints *h, struct list_use *s, const struct hint_e
         log_kv(LOG_DEBUG, "a hinted file was not fetched", "path", path, "error", e.msg, NULL);
 }
 
-/* Looks at all lists, each in its turn. mu is held. */
+/* Looks at all lists, each in its turn. */
 static struct list_use *next_entry(struct hints *h, struct hint_entry *entry)
 {
+    mutex_assert_held(&h->mu);
     for (unsigned i = 0; i < h->n; i++) {
         struct list_use *s = h->lists[(h->turn + i) % h->n];
         if (!hint_list_next(s->list, h->max_ahead, entry))
@@ -198,31 +214,29 @@ static struct list_use *next_entry(struct hints *h, struct hint_entry *entry)
     return NULL;
 }
 
-static void *hints_thread(void *arg)
+/* A job of the pool: fetches until there is nothing to fetch. */
+static void fetch_entries(void *user)
 {
-    struct hints *h = arg;
+    struct hints *h = user;
     struct hint_entry entry;
+    struct list_use *s;
     pthread_mutex_lock(&h->mu);
-    while (!atomic_load(&h->stop)) {
-        struct list_use *s = next_entry(h, &entry);
-        if (!s) {
-            pthread_cond_wait(&h->work, &h->mu);
-            continue;
-        }
+    while (!atomic_load(&h->stop) && (s = next_entry(h, &entry))) {
         pthread_mutex_unlock(&h->mu);
         fetch_entry(h, s, &entry);
         pthread_mutex_lock(&h->mu);
         list_use_put(s);
     }
+    h->nthreads--;
     pthread_mutex_unlock(&h->mu);
-    return NULL;
 }
 
 /* -- lists ----------------------------------------------------------------------------------- */
 
-/* Drops lists that were read to their end, or that no reader follows. mu is held. */
+/* Drops lists that were read to their end, or that no reader follows. */
 static void forget_old_lists(struct hints *h)
 {
+    mutex_assert_held(&h->mu);
     int64_t now = clock_mono_ns();
     unsigned oldest = 0;
     for (unsigned i = h->n; i-- > 0;) {
@@ -296,7 +310,8 @@ static int publish_text(struct hints *h, struct list_use *s, struct err *e)
     s->used_ns = clock_mono_ns();
     s->logged = false;
     list_use_put(s);
-    pthread_cond_broadcast(&h->work);
+    if (wake_threads(h, MAX_THREADS) && rc == 0)
+        rc = err_sys(e, EAGAIN, "start a thread for hints");
     pthread_mutex_unlock(&h->mu);
     return rc;
 }
@@ -313,24 +328,19 @@ int hints_add(struct hints *h, uint64_t dir, const struct hint_msg *msg, struct 
     int rc = s ? hint_list_write(s->list, msg->text, msg->len, entries_left(h), e) : -1;
     if (s && publish_text(h, s, rc ? NULL : e))
         rc = -1;
-    while (rc == 0 && h->nthreads < MAX_THREADS
-        && pthread_create(&h->threads[h->nthreads], NULL, hints_thread, h) == 0)
-        h->nthreads++;
-    if (rc == 0 && h->nthreads == 0)
-        rc = err_sys(e, EAGAIN, "start a thread for hints");
     pthread_mutex_unlock(&h->adding);
     return rc;
 }
 
 /* -- readers --------------------------------------------------------------------------------- */
 
-/* mu is held. */
 static void list_followed(struct hints *h, struct list_use *s)
 {
+    mutex_assert_held(&h->mu);
     struct hint_list_stats ls;
     s->used_ns = clock_mono_ns();
     h->stats.followed++;
-    pthread_cond_signal(&h->work);
+    wake_threads(h, 1);
     hint_list_stats(s->list, &ls);
     if (ls.passed < ls.entries || s->logged)
         return;
@@ -369,7 +379,7 @@ void hints_seen(struct hints *h, uint64_t ino)
         }
     }
     if (!expected && h->n)
-        pthread_cond_signal(&h->work);
+        wake_threads(h, 1);
     pthread_mutex_unlock(&h->mu);
 }
 

@@ -33,7 +33,7 @@ struct hints_stats {
 };
 
 /* files: borrowed. dir: for the lists' text. */
-struct hints *hints_new(struct files *files, const char *dir);
+struct hints *hints_new(struct files *files, const char *dir, struct err *e);
 void hints_free(struct hints *h); /* ends its threads */
 /* INVALID: a malformed message; NOTFOUND: no such directory; EXHAUSTED: no memory or disk for more.
  */

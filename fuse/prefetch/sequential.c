@@ -5,9 +5,10 @@
 #include "fuse/prefetch/small.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
+#include "lib/base/task.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #define STREAMS        8
@@ -39,17 +40,15 @@ struct sequential_prefetch {
     struct tree *tree;
     struct cache *cache;
     uint64_t max_bytes; /* ahead of one reader, unless it is one file */
-    pthread_t thread;
+    struct task task;   /* waits with mu */
     pthread_mutex_t mu;
-    pthread_cond_t wake;
     struct stream streams[STREAMS]; /* mu */
     uint64_t clock;                 /* mu */
-    bool stop;                      /* mu */
 };
 
-/* w->mu is held. */
 static struct stream *find_stream(struct sequential_prefetch *w, uint64_t dir)
 {
+    mutex_assert_held(&w->mu);
     struct stream *oldest = &w->streams[0];
     for (int i = 0; i < STREAMS; i++) {
         struct stream *s = &w->streams[i];
@@ -106,9 +105,9 @@ void sequential_prefetch_observe(struct sequential_prefetch *w, const struct ino
     /* a reader that finds everything in the cache needs no prefetch */
     if (s->run >= MIN_RUN && (!here || s->out) && has_room_ahead(w, s) && !s->wanted)
         wake = s->wanted = true;
-    pthread_mutex_unlock(&w->mu);
     if (wake)
-        pthread_cond_signal(&w->wake);
+        task_wake(&w->task);
+    pthread_mutex_unlock(&w->mu);
 }
 
 /* -- fetching -------------------------------------------------------------------------------- */
@@ -178,6 +177,7 @@ static bool prefetch_file(struct sequential_prefetch *w, const struct inode *n)
 /* Up to a batch for this stream. w->mu is held on entry and on return, not in between. */
 static void fetch_batch(struct sequential_prefetch *w, struct stream *s)
 {
+    mutex_assert_held(&w->mu);
     struct stream was = *s;
     struct batch b = {
         .max = MIN(was.window > was.out ? was.window - was.out : 0, (unsigned)BATCH_FILES),
@@ -206,21 +206,22 @@ static void fetch_batch(struct sequential_prefetch *w, struct stream *s)
         s->wanted = true;
 }
 
-static void *sequential_thread(void *arg)
+static void sequential_thread(void *user)
 {
-    struct sequential_prefetch *w = arg;
+    struct sequential_prefetch *w = user;
     pthread_mutex_lock(&w->mu);
-    while (!w->stop) {
-        struct stream *s = NULL;
-        for (int i = 0; i < STREAMS && !s; i++)
-            s = w->streams[i].wanted ? &w->streams[i] : NULL;
-        if (s)
-            fetch_batch(w, s);
-        else
-            pthread_cond_wait(&w->wake, &w->mu);
+    for (int i = 0; !atomic_load(&w->task.stop);) {
+        if (i == STREAMS) {
+            task_wait(&w->task, TASK_FOREVER);
+            i = 0;
+        } else if (w->streams[i].wanted) {
+            fetch_batch(w, &w->streams[i]);
+            i = 0;
+        } else {
+            i++;
+        }
     }
     pthread_mutex_unlock(&w->mu);
-    return NULL;
 }
 
 struct sequential_prefetch *sequential_prefetch_start(
@@ -238,25 +239,19 @@ struct sequential_prefetch *sequential_prefetch_start(
     w->tree = tree;
     w->cache = cache;
     pthread_mutex_init(&w->mu, NULL);
-    pthread_cond_init(&w->wake, NULL);
-    int rc = pthread_create(&w->thread, NULL, sequential_thread, w);
-    if (rc == 0)
-        return w;
-    err_sys(e, rc, "start a thread");
-    free(w);
-    return NULL;
+    if (task_start_with(&w->task, &w->mu, "mr-sequential", sequential_thread, w, e)) {
+        pthread_mutex_destroy(&w->mu);
+        free(w);
+        return NULL;
+    }
+    return w;
 }
 
 void sequential_prefetch_stop(struct sequential_prefetch *w)
 {
     if (!w)
         return;
-    pthread_mutex_lock(&w->mu);
-    w->stop = true;
-    pthread_cond_signal(&w->wake);
-    pthread_mutex_unlock(&w->mu);
-    pthread_join(w->thread, NULL);
-    pthread_cond_destroy(&w->wake);
+    task_stop(&w->task);
     pthread_mutex_destroy(&w->mu);
     free(w);
 }

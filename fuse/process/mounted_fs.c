@@ -193,8 +193,7 @@ static int build_files(struct mounted_fs *m, struct err *e)
     if (!(m->fs.files = files_new(&fc, e))
         || !(m->uploader = uploader_start(m->fs.files, m->c.stores, m->c.resume, e)))
         return -1;
-    m->fs.hints = hints_new(m->fs.files, m->c.o->cache_dir);
-    return 0;
+    return (m->fs.hints = hints_new(m->fs.files, m->c.o->cache_dir, e)) ? 0 : -1;
 }
 
 int mounted_fs_build(struct mounted_fs *m, const struct mounted_fs_conf *conf, struct err *e)
