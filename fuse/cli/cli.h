@@ -10,10 +10,33 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSE = 2 };
 
-/* -- command lines --------------------------------------------------------------------------- */
+/* "millrace: TEXT" on stderr; returns CLI_FAILED (CLI_MISUSE with say_misuse). */
+int say_failed(const struct err *e);
+int say_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* -- verbs (verbs.c) ------------------------------------------------------------------------- */
+
+/* One row makes the dispatcher, usage, help, man page and completion. Flags are in a table of
+ * struct opt in the verb's function. Texts may have `code` in them, and blank lines between
+ * paragraphs. */
+struct verb {
+    const char *name;
+    const char *args;  /* "SRC DST"; FILE, DIR and PATH are completed as such, "a|b" as words */
+    const char *brief; /* half a line, without a full stop */
+    const char *about; /* sentences */
+    int min_pos, max_pos;
+    bool store; /* takes --option and --secrets-dir */
+    /* argv[0] is the verb; returns an exit status */
+    int (*run)(const struct verb *v, int argc, char **argv);
+};
+extern const struct verb verbs[]; /* up to one without a name */
+const struct verb *verb_find(const char *name);
+
+/* -- command lines (args.c) ------------------------------------------------------------------ */
 
 struct args {
     const char *secrets_dir;      /* --secrets-dir, or NULL */
@@ -24,29 +47,43 @@ struct args {
     char **order; /* owned */
 };
 
-struct usage {
-    const char *line; /* "millrace ls [flags] URL" */
-    const char *about;
-    int min_pos, max_pos;
-    bool store; /* takes --option and --secrets-dir */
-};
-
 /* Flags may stand anywhere, and --option may be repeated. Returns -1 to go on, else the exit
- * status: 0 after --help, 2 after an error, which has been told. args_free() in any case. */
-int args_parse(struct args *a, const struct usage *u, const struct opt *table, size_t n, int argc,
-    char **argv);
+ * status: 0 after --help, 2 after an error, which has been printed. args_free() in any case. */
+int args_parse(
+    struct args *a, const struct verb *v, const struct opt *table, size_t n, int argc, char **argv);
 void args_free(struct args *a);
 #define cleanup_args __attribute__((cleanup(args_free)))
 
-/* "millrace: TEXT" on stderr; returns CLI_FAILED (CLI_MISUSE with say_misuse). */
-int say_failed(const struct err *e);
-int say_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* -- pages: what a verb can do, in several formats ------------------------------------------- */
 
-/* -- stores ---------------------------------------------------------------------------------- */
+typedef void (*page_fn)(FILE *out, const struct verb *v, const struct opt *table, size_t n);
+/* What args_parse prints for --help; NULL: text on stdout. */
+void page_format(page_fn fn, FILE *out);
+void page_print(const struct verb *v, const struct opt *table, size_t n);
+/* "millrace NAME [flags] ARGS"; caller frees. n: rows in its table. */
+char *page_usage(const struct verb *v, size_t n);
+/* "AWS_ACCESS_KEY_ID, …": secrets of a kind of store that the environment gives; caller frees. */
+char *page_secrets(const struct store_kind *kind);
+
+/* man.c, markdown.c, completion.c: of one verb; begin and end: of all of them */
+void man_page(FILE *out, const struct verb *v, const struct opt *table, size_t n);
+void man_main_page(FILE *out);
+void markdown_begin(FILE *out);
+void markdown_page(FILE *out, const struct verb *v, const struct opt *table, size_t n);
+void markdown_end(FILE *out);
+struct completion {
+    const char *shell;
+    void (*begin)(FILE *out);
+    page_fn page;
+    void (*end)(FILE *out);
+};
+extern const struct completion completions[]; /* up to one without a shell */
+
+/* -- stores (target.c) ----------------------------------------------------------------------- */
 
 bool is_url(const char *text);
-/* The JSON of fuse/conf.h for one store; caller frees. NULL: a secret is on the command line, or
- * the like (INVALID). */
+/* The JSON of lib/conf/conf.h for one store; caller frees. NULL: a secret is on the command line,
+ * or the like (INVALID). */
 struct conf_wish {
     const char *url, *name;
     bool read_only;
@@ -55,6 +92,10 @@ struct conf_wish {
     int64_t metadata_sync_ns;         /* 0: default */
 };
 char *conf_text(const struct args *a, const struct conf_wish *w, struct err *e);
+
+/* "s3://bucket/a/b/" → "s3://bucket/a" and "b"; "s3://bucket" and "file:///" have no last
+ * component, and with whole the root is all of it. Caller frees both. INVALID: it is no URL. */
+int url_split(const char *url, bool whole, char **root, char **path, struct err *e);
 
 struct target {
     struct conf *conf;
@@ -67,18 +108,27 @@ int target_open(struct target *t, const struct args *a, const char *url, bool wh
 void target_close(struct target *t);
 #define cleanup_target __attribute__((cleanup(target_close)))
 
-/* -- verbs: argv[0] is the verb -------------------------------------------------------------- */
+/* -- the verbs ------------------------------------------------------------------------------- */
 
-int verb_mount(int argc, char **argv);
-int verb_umount(int argc, char **argv);
-int verb_ls(int argc, char **argv);
-int verb_cp(int argc, char **argv);
-int verb_stat(int argc, char **argv);
-int verb_check(int argc, char **argv);
-int verb_hint(int argc, char **argv);
-int verb_load(int argc, char **argv);
-int verb_pin(int argc, char **argv);
-int verb_unpin(int argc, char **argv);
-int verb_free(int argc, char **argv);
+int verb_mount(const struct verb *v, int argc, char **argv);
+int verb_umount(const struct verb *v, int argc, char **argv);
+int verb_ls(const struct verb *v, int argc, char **argv);
+int verb_cp(const struct verb *v, int argc, char **argv);
+int verb_stat(const struct verb *v, int argc, char **argv);
+int verb_check(const struct verb *v, int argc, char **argv);
+int verb_hint(const struct verb *v, int argc, char **argv);
+int verb_load(const struct verb *v, int argc, char **argv);
+int verb_pin(const struct verb *v, int argc, char **argv);
+int verb_unpin(const struct verb *v, int argc, char **argv);
+int verb_free(const struct verb *v, int argc, char **argv);
+int verb_help(const struct verb *v, int argc, char **argv);
+int verb_completion(const struct verb *v, int argc, char **argv);
+int verb_version(const struct verb *v, int argc, char **argv);
+
+/* help.c: return an exit status */
+void help_overview(FILE *out);
+int help_page(const struct verb *v, page_fn format, FILE *out); /* format NULL: text */
+int help_markdown(FILE *out);                                   /* docs/reference/cli.md */
+int help_completion(const struct completion *c, FILE *out);
 
 #endif

@@ -300,19 +300,15 @@ static int copy_one(const struct args *a, const char *src, const char *dst, stru
                       : send_file(to.store, to.path, src, e);
 }
 
-int verb_cp(int argc, char **argv)
+int verb_cp(const struct verb *v, int argc, char **argv)
 {
     bool recursive = false, verbose = false;
     const struct opt table[] = {
         {"recursive", OPT_BOOL, &recursive, NULL, "all files below a directory"},
         {"verbose", OPT_BOOL, &verbose, NULL, "say each file's name"},
     };
-    static const struct usage u = {"millrace cp [flags] SRC DST",
-        "Copies a file between a store (a URL) and this machine (a path), or between two stores. What is copied to a directory,\n"
-        "or to a URL that ends in /, keeps its name there. With --recursive the content of SRC goes into DST.",
-        2, 2, true};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     if (!is_url(a.pos[0]) && !is_url(a.pos[1]))

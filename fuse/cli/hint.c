@@ -95,15 +95,10 @@ static int open_dir(struct sender *s, const char *dir, struct err *e)
     return 0;
 }
 
-int verb_hint(int argc, char **argv)
+int verb_hint(const struct verb *v, int argc, char **argv)
 {
-    static const struct usage u = {"millrace hint DIR FILE|-",
-        "Tells the mount that DIR is on in which order a job will read: FILE has one path a line, below DIR. The files are brought in just\n"
-        "ahead of the reader, first those it comes to first, as far as cache and memory allow. Returns at once; `millrace stat DIR`\n"
-        "tells how it goes on, and how many of the paths there were no files for.",
-        2, 2, false};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, NULL, 0, argc, argv);
+    int rc = args_parse(&a, v, NULL, 0, argc, argv);
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;

@@ -67,17 +67,15 @@ static int stat_target(struct target *t, struct store_stat *st, struct err *e)
     return store_check(t->store, e);
 }
 
-int verb_ls(int argc, char **argv)
+int verb_ls(const struct verb *v, int argc, char **argv)
 {
     bool details = false, recursive = false;
     const struct opt table[] = {
         {"long", OPT_BOOL, &details, NULL, "sizes and times too"},
         {"recursive", OPT_BOOL, &recursive, NULL, "all files below, not only the direct entries"},
     };
-    static const struct usage u = {
-        "millrace ls [flags] URL", "Lists a directory of a store, or one object.", 1, 1, true};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;
@@ -256,16 +254,12 @@ static int stat_mount(const char *path, bool json, struct err *e)
     return 0;
 }
 
-int verb_stat(int argc, char **argv)
+int verb_stat(const struct verb *v, int argc, char **argv)
 {
     bool json = false;
     const struct opt table[] = {{"json", OPT_BOOL, &json, NULL, "of a mount: its status as JSON"}};
-    static const struct usage u = {"millrace stat [flags] DIR|URL",
-        "Of a mount (or a file on one): how it is doing, its cache, what was read and written, the last error.\n"
-        "Of a URL: type, size, time and version of the object.",
-        1, 1, true};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;
@@ -329,17 +323,15 @@ static bool check_fuse(void)
     return true;
 }
 
-int verb_check(int argc, char **argv)
+int verb_check(const struct verb *v, int argc, char **argv)
 {
     bool write = false, fuse = true;
     const struct opt table[] = {
         {"write", OPT_BOOL, &write, NULL, "try to write as well: an empty object, removed at once"},
         {"fuse", OPT_BOOL, &fuse, NULL, "look whether this machine can mount"},
     };
-    static const struct usage u = {"millrace check [flags] URL",
-        "Tries a store step by step, and says what is wrong and what to do about it.", 1, 1, true};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;

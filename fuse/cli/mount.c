@@ -94,7 +94,7 @@ static int run_client(const struct args *a, const struct wish *w, struct err *e)
     return err_sys(e, errno, "start " CLIENT " (it belongs beside this program, or on the PATH)");
 }
 
-int verb_mount(int argc, char **argv)
+int verb_mount(const struct verb *v, int argc, char **argv)
 {
     struct wish w = {.conf = {.memory = 256 << 20, .disk = INT64_C(10) << 30},
         .log_level = "info",
@@ -105,10 +105,10 @@ int verb_mount(int argc, char **argv)
             "where copies of files are kept; default: of the mount point, in the user's cache"},
         {"cache-size", OPT_BYTES, &w.conf.disk, "SIZE", "how much of it"},
         {"memory-size", OPT_BYTES, &w.conf.memory, "SIZE", "how much is kept in memory as well"},
-        {"write-type", OPT_STRING, &w.conf.write_type, "TYPE",
-            "Through or CacheThrough: are written files cached, too?"},
-        {"profile", OPT_STRING, &w.conf.profile, "PROFILE",
-            "auto, sealed (nothing ever changes; needs --read-only) or open"},
+        {"write-type", OPT_STRING, &w.conf.write_type, "Through|CacheThrough",
+            "are written files cached, too?"},
+        {"profile", OPT_STRING, &w.conf.profile, "auto|sealed|open",
+            "what may change: sealed is nothing ever, and needs --read-only"},
         {"metadata-sync", OPT_SECONDS, &w.conf.metadata_sync_ns, "DURATION",
             "how old what is known of files may be"},
         {"http", OPT_STRING, &w.http, "ADDRESS",
@@ -116,12 +116,10 @@ int verb_mount(int argc, char **argv)
         {"allow-other", OPT_BOOL, &w.allow_other, NULL, "other users may use the mount"},
         {"check", OPT_BOOL, &w.check, NULL, "try the store before mounting it"},
         {"foreground", OPT_BOOL, &w.foreground, NULL, "stay in the foreground"},
-        {"log-level", OPT_STRING, &w.log_level, "LEVEL", "debug, info, warn or error"},
+        {"log-level", OPT_STRING, &w.log_level, "debug|info|warn|error", "what the client logs"},
     };
-    static const struct usage u = {"millrace mount [flags] URL DIR",
-        "Mounts a store as a directory, and returns once files can be read there.", 2, 2, true};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;
@@ -164,15 +162,13 @@ static int unmount(const char *dir, bool lazy, struct err *e)
     return err_sys(e, errno, "unmount %s", dir);
 }
 
-int verb_umount(int argc, char **argv)
+int verb_umount(const struct verb *v, int argc, char **argv)
 {
     bool lazy = false;
     const struct opt table[] = {{"lazy", OPT_BOOL, &lazy, NULL,
         "now for newcomers, and for those who use it when they are done"}};
-    static const struct usage u = {
-        "millrace umount [flags] DIR", "Unmounts what `millrace mount` has mounted.", 1, 1, false};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;

@@ -367,14 +367,10 @@ static void print_sum(const char *what, const struct run *r)
     printf("%s %" PRIu64 " files, %s\n", what, r->files, human_bytes(r->bytes, bytes));
 }
 
-int verb_load(int argc, char **argv)
+int verb_load(const struct verb *v, int argc, char **argv)
 {
-    static const struct usage u = {"millrace load PATH...",
-        "Brings files, or all that is in directories, of a mount into the cache of this node. What is in the cache may go when others need\n"
-        "room: `millrace pin` keeps it.",
-        1, INT_MAX, false};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, NULL, 0, argc, argv);
+    int rc = args_parse(&a, v, NULL, 0, argc, argv);
     if (rc >= 0)
         return rc;
     struct run r = {.op = PIN_LOAD}, now = {.op = PIN_ASK};
@@ -394,16 +390,10 @@ int verb_load(int argc, char **argv)
     return rc;
 }
 
-int verb_pin(int argc, char **argv)
+int verb_pin(const struct verb *v, int argc, char **argv)
 {
-    static const struct usage u = {"millrace pin PATH...",
-        "Brings files, or all that is in directories, of a mount into the cache of this node, and keeps them there: also when the client\n"
-        "starts again, until `millrace unpin`. Pinned files may have half of the cache's disk (of its memory, where it has no disk); then\n"
-        "no more are pinned. Pinned is what a file is now: a changed one is not, and who removes or renames it unpins it. One that failed\n"
-        "in the middle stays pinned as far as it came.",
-        1, INT_MAX, false};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, NULL, 0, argc, argv);
+    int rc = args_parse(&a, v, NULL, 0, argc, argv);
     if (rc >= 0)
         return rc;
     struct run r = {.op = PIN_SET};
@@ -428,18 +418,15 @@ static int unpin_all(const char *path)
     return say_failed(&e);
 }
 
-int verb_unpin(int argc, char **argv)
+int verb_unpin(const struct verb *v, int argc, char **argv)
 {
     bool all = false;
     const struct opt table[] = {
         {"all", OPT_BOOL, &all, NULL,
             "all pinned files of the mount that PATH is on, also such that the store has no more"},
     };
-    static const struct usage u = {"millrace unpin [flags] PATH...",
-        "Lets files, or all that is in directories, of a mount leave the cache of this node again when others need room.",
-        1, INT_MAX, false};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, table, ARRAY_LEN(table), argc, argv);
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
     for (int i = 0; i < a.npos && all; i++)
@@ -451,14 +438,10 @@ int verb_unpin(int argc, char **argv)
     return all ? CLI_DONE : rc;
 }
 
-int verb_free(int argc, char **argv)
+int verb_free(const struct verb *v, int argc, char **argv)
 {
-    static const struct usage u = {"millrace free PATH...",
-        "Drops what the cache of this node has of files, or of all that is in directories, of a mount. Pinned files are left as they are\n"
-        "(`millrace unpin` first), and so is what is written and not in the store yet: nothing is lost.",
-        1, INT_MAX, false};
     cleanup_args struct args a;
-    int rc = args_parse(&a, &u, NULL, 0, argc, argv);
+    int rc = args_parse(&a, v, NULL, 0, argc, argv);
     if (rc >= 0)
         return rc;
     struct run r = {.op = PIN_FREE};

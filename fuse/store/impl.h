@@ -10,25 +10,6 @@
 
 /* -- options --------------------------------------------------------------------------------- */
 
-enum store_option_kind {
-    STORE_OPTION_STRING,
-    STORE_OPTION_BOOL, /* "true" | "false" */
-    STORE_OPTION_URL,  /* http://… | https://… */
-    /* never shown; from a Secret, the environment or, if it must be, the options */
-    STORE_OPTION_SECRET,
-};
-
-/* One row makes the parser, the error texts and the CLI's help. A table ends with a row without a
- * name. */
-struct store_option {
-    const char *name;
-    enum store_option_kind kind;
-    /* environment variables that give it where there is no secrets directory */
-    const char *env[3];
-    const char *aliases[3]; /* names other systems' users write */
-    const char *help;
-};
-
 struct store_params {
     /* the mount point as the user wrote it, without trailing slashes: for messages */
     const char *url;
@@ -40,8 +21,6 @@ struct store_params {
     unsigned max_connections;
 };
 
-/* or an alias; NULL: none */
-const struct store_option *option_find(const struct store_option *table, const char *name);
 /* INVALID (InvalidOption) for a name that is not in the table or a value of the wrong kind. */
 int option_check_all(const struct store_params *p, struct err *e);
 /* The value of an option: secret file, option, environment. Caller frees; *out NULL if it was not
@@ -94,13 +73,11 @@ int64_t retry_pause_ns(unsigned attempt, uint64_t random); /* pure: 25 ms … 5 
 
 /* -- the table ------------------------------------------------------------------------------- */
 
-/* Each function as the one of the same name in store.h; impl is what open returned. Paths are
- * checked already: no empty component, "." or "..". */
+/* A kind of store: one row of the table in store.c. Each function as the one of the same name in
+ * store.h; impl is what open returned. Paths are checked already: no empty component, "." or "..".
+ */
 struct store_ops {
-    const char *scheme;
-    const char *url_help; /* "s3://bucket/prefix" */
-    const struct store_option *options;
-    unsigned caps;
+    struct store_kind kind;
     void *(*open)(const struct store_params *p, struct err *e);
     void (*close)(void *impl);
     int (*check)(void *impl, struct err *e);
@@ -121,8 +98,6 @@ struct store_ops {
 };
 
 extern const struct store_ops store_s3, store_posix;
-/* All of them, up to NULL. */
-extern const struct store_ops *const store_kinds[];
 /* store_new() of a kind that is known; conf->mount->mount_point begins with its scheme. */
 struct store *store_new_of(
     const struct store_ops *ops, const struct store_conf *conf, struct err *e);

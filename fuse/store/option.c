@@ -24,7 +24,7 @@ static bool same_name(const struct store_option *o, const char *key)
     return false;
 }
 
-const struct store_option *option_find(const struct store_option *table, const char *key)
+const struct store_option *store_option_find(const struct store_option *table, const char *key)
 {
     for (const struct store_option *o = table; o->name; o++)
         if (same_name(o, key))
@@ -69,14 +69,14 @@ int option_check_all(const struct store_params *p, struct err *e)
 {
     const struct conf_mount *m = p->mount;
     for (size_t i = 0; i < m->noptions; i++) {
-        const struct store_option *o = option_find(p->options, m->options[i].key);
+        const struct store_option *o = store_option_find(p->options, m->options[i].key);
         if (!o)
             return err_unknown_option(p, m->options[i].key, e);
         if (check_value(p, o, m->options[i].value, e))
             return -1;
     }
     for (size_t i = 0; i < m->nsecrets; i++)
-        if (!option_find(p->options, m->secrets[i].key))
+        if (!store_option_find(p->options, m->secrets[i].key))
             return err_unknown_option(p, m->secrets[i].key, e);
     return 0;
 }
@@ -128,7 +128,7 @@ static int read_secret(const struct store_params *p, const struct store_option *
 int option_get(const struct store_params *p, const char *name, char **out, struct err *e)
 {
     *out = NULL;
-    const struct store_option *o = option_find(p->options, name);
+    const struct store_option *o = store_option_find(p->options, name);
     const struct conf_pair *secret = find_pair(p->mount->secrets, p->mount->nsecrets, o);
     const struct conf_pair *plain = find_pair(p->mount->options, p->mount->noptions, o);
     if (secret) {
@@ -154,11 +154,12 @@ int option_get(const struct store_params *p, const char *name, char **out, struc
 
 char *option_origin(const struct store_params *p, const char *const *names)
 {
-    struct buf keys = BUF_INIT(ORIGIN_MAX), plain = BUF_INIT(ORIGIN_MAX);
+    cleanup_buf struct buf keys = BUF_INIT(ORIGIN_MAX), plain = BUF_INIT(ORIGIN_MAX),
+                           env = BUF_INIT(ORIGIN_MAX);
     const char *secret = NULL;
     int secret_len = 0;
     for (; *names; names++) {
-        const struct store_option *o = option_find(p->options, *names);
+        const struct store_option *o = store_option_find(p->options, *names);
         const struct conf_pair *s = find_pair(p->mount->secret_names, p->mount->nsecret_names, o);
         if (s) {
             secret = s->value;
@@ -167,18 +168,14 @@ char *option_origin(const struct store_params *p, const char *const *names)
             buf_addf(&keys, "%s%s", keys.len ? ", " : "", *key ? key + 1 : "?");
         } else if (find_pair(p->mount->options, p->mount->noptions, o)) {
             buf_addf(&plain, "%s%s", plain.len ? ", " : "", o->name);
+        } else if (o->env[0]) {
+            buf_addf(&env, "%s%s", env.len ? ", " : "", o->env[0]);
         }
     }
-    char *text;
     if (secret)
-        text = xasprintf("Secret %.*s (keys %s)", secret_len, secret, buf_str(&keys));
-    else if (plain.len)
-        text = xasprintf("the options %s", buf_str(&plain));
-    else
-        text = p->secrets_dir
-            ? xstrdup("the mount's encryptOptions")
-            : xstrdup("the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)");
-    buf_free(&keys);
-    buf_free(&plain);
-    return text;
+        return xasprintf("Secret %.*s (keys %s)", secret_len, secret, buf_str(&keys));
+    if (plain.len)
+        return xasprintf("the options %s", buf_str(&plain));
+    return p->secrets_dir ? xstrdup("the mount's encryptOptions")
+                          : xasprintf("the environment (%s)", buf_str(&env));
 }

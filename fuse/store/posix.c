@@ -397,10 +397,8 @@ static int posix_rename(
 }
 
 const struct store_ops store_posix = {
-    .scheme = "file",
-    .url_help = "file:///directory",
-    .options = posix_options,
-    .caps = STORE_CAP_WRITE | STORE_CAP_RENAME_FILE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS,
+    .kind = {"file", "file:///directory", posix_options,
+        STORE_CAP_WRITE | STORE_CAP_RENAME_FILE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS},
     .open = posix_open,
     .close = posix_close,
     .check = posix_check,

@@ -150,10 +150,7 @@ static void *s3_open(const struct store_params *p, struct err *e)
 }
 
 const struct store_ops store_s3 = {
-    .scheme = "s3",
-    .url_help = "s3://bucket/prefix",
-    .options = s3_options,
-    .caps = STORE_CAP_WRITE,
+    .kind = {"s3", "s3://bucket/prefix", s3_options, STORE_CAP_WRITE},
     .open = s3_open,
     .close = s3_close,
     .check = s3_check,

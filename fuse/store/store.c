@@ -15,7 +15,8 @@
 #define CONNECTIONS_DEFAULT 64
 #define CHANGES_MAX         3 /* of an object while it is read, any version of it */
 
-const struct store_ops *const store_kinds[] = {&store_s3, &store_posix, NULL};
+/* A new store is a row here. */
+static const struct store_ops *const kinds[] = {&store_s3, &store_posix};
 
 struct store {
     const struct store_ops *ops;
@@ -41,25 +42,38 @@ static int require_path(const struct store *s, const char *path, bool root_allow
 /* The stores look at what went wrong: there always is an error to look at. */
 #define NEED(e) ((e) ? (e) : &(struct err)ERR_INIT)
 
-static const struct store_ops *kind_of_url(const char *url)
+/* -- kinds ----------------------------------------------------------------------------------- */
+
+static const struct store_ops *ops_of_url(const char *url)
 {
-    for (size_t i = 0; store_kinds[i]; i++) {
-        size_t n = strlen(store_kinds[i]->scheme);
-        if (strncmp(url, store_kinds[i]->scheme, n) == 0 && strncmp(url + n, "://", 3) == 0)
-            return store_kinds[i];
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        size_t n = strlen(kinds[i]->kind.scheme);
+        if (strncmp(url, kinds[i]->kind.scheme, n) == 0 && strncmp(url + n, "://", 3) == 0)
+            return kinds[i];
     }
     return NULL;
 }
 
-static int unknown_scheme(const char *url, struct err *e)
+const struct store_kind *store_kind_at(size_t i)
+{
+    return i < ARRAY_LEN(kinds) ? &kinds[i]->kind : NULL;
+}
+
+const struct store_kind *store_kind_of(const char *url)
+{
+    const struct store_ops *ops = ops_of_url(url);
+    return ops ? &ops->kind : NULL;
+}
+
+static int err_unknown_scheme(const char *url, struct err *e)
 {
     cleanup_buf struct buf known = BUF_INIT(200);
-    for (size_t i = 0; store_kinds[i]; i++)
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         buf_addf(&known, "%s%s",
-            !i                       ? ""
-                : store_kinds[i + 1] ? ", "
-                                     : " or ",
-            store_kinds[i]->url_help);
+            !i                         ? ""
+                : store_kind_at(i + 1) ? ", "
+                                       : " or ",
+            kinds[i]->kind.url_help);
     size_t n = strcspn(url, ":");
     if (strncmp(url + n, "://", 3) != 0)
         return store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, url,
@@ -68,44 +82,14 @@ static int unknown_scheme(const char *url, struct err *e)
         ": unknown scheme '%.*s'; write %s", (int)n, url, buf_str(&known));
 }
 
-char *store_help(void)
-{
-    struct buf out = BUF_INIT(16u << 10);
-    for (size_t i = 0; store_kinds[i]; i++) {
-        const struct store_option *o = store_kinds[i]->options;
-        buf_addf(&out, "\noptions of %s%s\n", store_kinds[i]->url_help, o->name ? ":" : ": none");
-        for (; o->name; o++) {
-            buf_addf(&out, "  %-28s %s", o->name, o->help);
-            if (o->env[0])
-                buf_addf(&out, " (environment: %s)", o->env[0]);
-            buf_addc(&out, '\n');
-        }
-    }
-    return buf_take(&out);
-}
-
-const char *store_option_name(const char *url, size_t i)
-{
-    const struct store_ops *ops = kind_of_url(url);
-    size_t n = 0;
-    while (ops && n <= i && ops->options[n].name)
-        n++;
-    return n > i ? ops->options[i].name : NULL;
-}
-
-bool store_option_is_secret(const char *url, const char *name)
-{
-    const struct store_ops *ops = kind_of_url(url);
-    const struct store_option *o = ops ? option_find(ops->options, name) : NULL;
-    return o && o->kind == STORE_OPTION_SECRET;
-}
+/* -- one store ------------------------------------------------------------------------------- */
 
 struct store *store_new(const struct store_conf *conf, struct err *e)
 {
-    const struct store_ops *ops = kind_of_url(conf->mount->mount_point);
+    const struct store_ops *ops = ops_of_url(conf->mount->mount_point);
     if (ops)
         return store_new_of(ops, conf, e);
-    unknown_scheme(conf->mount->mount_point, NEED(e));
+    err_unknown_scheme(conf->mount->mount_point, NEED(e));
     return NULL;
 }
 
@@ -114,14 +98,14 @@ struct store *store_new_of(
 {
     e = NEED(e);
     char *url = xstrdup(conf->mount->mount_point);
-    const char *rest = url + strlen(ops->scheme) + strlen("://");
+    const char *rest = url + strlen(ops->kind.scheme) + strlen("://");
     for (size_t n = strlen(rest); n > 1 && rest[n - 1] == '/'; n--)
         url[rest - url + (ssize_t)n - 1] = '\0';
     struct store_params p = {
         .url = url,
         .rest = rest,
         .mount = conf->mount,
-        .options = ops->options,
+        .options = ops->kind.options,
         .secrets_dir = conf->secrets_dir,
         .deadline_ns = conf->deadline_ns ? conf->deadline_ns : DEADLINE_DEFAULT_NS,
         .max_connections = conf->max_connections ? conf->max_connections : CONNECTIONS_DEFAULT,
@@ -147,7 +131,7 @@ void store_free(struct store *s)
     free(s);
 }
 
-unsigned store_caps(const struct store *s) { return s->ops->caps; }
+unsigned store_caps(const struct store *s) { return s->ops->kind.caps; }
 
 int store_check(struct store *s, struct err *e) { return s->ops->check(s->impl, NEED(e)); }
 
@@ -196,7 +180,7 @@ int store_read(struct store *s, const char *path, const char *version, uint64_t 
 
 static int require_writable(const struct store *s, struct err *e)
 {
-    if (s->ops->caps & STORE_CAP_WRITE)
+    if (s->ops->kind.caps & STORE_CAP_WRITE)
         return 0;
     return store_err(
         e, ERR_DENIED, EROFS, REASON_STORE_ERROR, s->url, ": this kind of store is read-only");

@@ -45,6 +45,40 @@ enum store_cap {
     STORE_CAP_DIRS = 8,
 };
 
+/* -- kinds of stores ------------------------------------------------------------------------- */
+
+enum store_option_kind {
+    STORE_OPTION_STRING,
+    STORE_OPTION_BOOL, /* "true" | "false" */
+    STORE_OPTION_URL,  /* http://… | https://… */
+    /* never shown; from a Secret, the environment or, if it must be, the options */
+    STORE_OPTION_SECRET,
+};
+
+/* One row makes the parser, the error texts and the CLI's help. A table ends with a row without a
+ * name. */
+struct store_option {
+    const char *name;
+    enum store_option_kind kind;
+    /* environment variables that give it where there is no secrets directory */
+    const char *env[3];
+    const char *aliases[3]; /* names other systems' users write */
+    const char *help;
+};
+
+struct store_kind {
+    const char *scheme;                 /* "s3" */
+    const char *url_help;               /* "s3://bucket/prefix" */
+    const struct store_option *options; /* up to one without a name */
+    unsigned caps;
+};
+const struct store_kind *store_kind_at(size_t i);        /* NULL: no more */
+const struct store_kind *store_kind_of(const char *url); /* NULL: no URL, or an unknown scheme */
+/* by its name or an alias; NULL: none */
+const struct store_option *store_option_find(const struct store_option *table, const char *name);
+
+/* -- one store ------------------------------------------------------------------------------- */
+
 struct store_conf {
     const struct conf_mount *mount; /* borrowed until store_free */
     /* NULL: credentials from options or environment (AWS_*), for laptops */
@@ -96,13 +130,6 @@ int store_rmdir(struct store *s, const char *path, struct err *e);
 /* files; replaces */
 int store_rename(
     struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e);
-
-/* For the CLI: what options stores take, as text for --help (caller frees); the i-th of the kind of
- * store that url names (NULL: no more); whether one is a secret, which has no place on a command
- * line. */
-char *store_help(void);
-const char *store_option_name(const char *url, size_t i);
-bool store_option_is_secret(const char *url, const char *name);
 
 /* CamelCase reason of the last failure class, for conditions: InvalidURL InvalidOption
  * SecretMissing AccessDenied ExpiredCredentials BucketNotFound NotFound NameNotResolved Unreachable

@@ -108,7 +108,7 @@ int opt_parse(
     return 0;
 }
 
-static void add_default(struct buf *b, const struct opt *o)
+void opt_add_default(struct buf *b, const struct opt *o)
 {
     char text[HUMAN_BYTES_LEN];
     switch (o->type) {
@@ -123,7 +123,8 @@ static void add_default(struct buf *b, const struct opt *o)
         buf_addf(b, " (default %s)", human_bytes((uint64_t) * (int64_t *)o->value, text));
         return;
     case OPT_SECONDS:
-        buf_addf(b, " (default %gs)", (double)*(int64_t *)o->value / 1e9);
+        if (*(int64_t *)o->value)
+            buf_addf(b, " (default %gs)", (double)*(int64_t *)o->value / 1e9);
         return;
     case OPT_BOOL:
         if (*(bool *)o->value)
@@ -140,7 +141,7 @@ char *opt_help(const struct opt *table, size_t n, const char *usage, const char 
         cleanup_free char *left = xasprintf(
             "--%s%s%s", table[i].name, table[i].arg ? " " : "", table[i].arg ? table[i].arg : "");
         buf_addf(&b, "  %-28s %s", left, table[i].help);
-        add_default(&b, &table[i]);
+        opt_add_default(&b, &table[i]);
         buf_addc(&b, '\n');
     }
     return buf_take(&b);

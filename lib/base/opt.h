@@ -5,6 +5,7 @@
 #ifndef MILLRACE_LIB_BASE_OPT_H
 #define MILLRACE_LIB_BASE_OPT_H
 
+#include "lib/base/buf.h"
 #include "lib/base/err.h"
 
 #include <stdbool.h>
@@ -32,6 +33,8 @@ struct opt {
  * lists it as a bool. */
 int opt_parse(
     const struct opt *table, size_t n, int argc, char **argv, int *first_positional, struct err *e);
+/* " (default X)", if it has one that is worth a word */
+void opt_add_default(struct buf *out, const struct opt *o);
 /* caller frees */
 char *opt_help(const struct opt *table, size_t n, const char *usage, const char *about);
 /* Go's notation; bare number: seconds; -1 if neither */

@@ -254,7 +254,8 @@ static int fake_mkdir(void *impl, const char *path, struct err *e)
     if (fake_begin(f, FAKE_MKDIR, path, e))
         return -1;
     if (object_find(f, path))
-        return fake_end(f, f->ops.caps & STORE_CAP_DIRS ? ERR_EXISTS : ERR_NONE, EEXIST, path, e);
+        return fake_end(
+            f, f->ops.kind.caps & STORE_CAP_DIRS ? ERR_EXISTS : ERR_NONE, EEXIST, path, e);
     make_parents(f, path);
     object_make(f, path, true);
     return fake_end(f, ERR_NONE, 0, path, e);
@@ -293,7 +294,7 @@ static int fake_rename(
     if (fake_begin(f, FAKE_RENAME, from, e))
         return -1;
     struct fake_object *o = object_find(f, from), *old = object_find(f, to);
-    if (!o || (o->st.is_dir && !(f->ops.caps & STORE_CAP_RENAME_DIR)))
+    if (!o || (o->st.is_dir && !(f->ops.kind.caps & STORE_CAP_RENAME_DIR)))
         return fake_end(f, o ? ERR_INVALID : ERR_NOTFOUND, 0, from, e);
     if (old && (o->st.is_dir || old->st.is_dir))
         return fake_end(f, ERR_EXISTS, EEXIST, to, e);
@@ -318,10 +319,7 @@ struct fake_store *fake_store_new(unsigned caps)
 {
     static const struct store_option none = {.name = NULL};
     struct fake_store *f = xcalloc(1, sizeof *f);
-    f->ops = (struct store_ops){.scheme = "memory",
-        .url_help = "memory://",
-        .options = &none,
-        .caps = caps,
+    f->ops = (struct store_ops){.kind = {"memory", "memory://", &none, caps},
         .open = fake_open,
         .close = fake_close,
         .check = fake_check,

@@ -101,7 +101,7 @@ static void where_requests_go(void **state)
         struct store_params p = {.url = cases[i].url,
             .rest = cases[i].url + 5,
             .mount = &m->conf,
-            .options = store_s3.options,
+            .options = store_s3.kind.options,
             .secrets_dir = "/nonexistent",
             .deadline_ns = NS_PER_S};
         struct err e = ERR_INIT;

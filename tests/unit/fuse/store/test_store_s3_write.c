@@ -34,7 +34,7 @@ static struct s3 *small_parts(struct world *w)
     struct store_params p = {.url = "s3://data/set",
         .rest = "data/set",
         .mount = &w->m->conf,
-        .options = store_s3.options,
+        .options = store_s3.kind.options,
         .secrets_dir = w->dir,
         .deadline_ns = PATIENT,
         .max_connections = 8};

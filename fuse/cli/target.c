@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a URL on the command line to a store: the configuration of a dataset with one mount. */
+#include "fuse/cli/cli.h"
+
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/json/obj.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool is_url(const char *text) { return strstr(text, "://") != NULL; }
+
+static int err_secret(const struct store_kind *kind, const char *name, struct err *e)
+{
+    cleanup_free char *env = page_secrets(kind);
+    return err_set(e, ERR_INVALID,
+        "--option %s: a command line is for all to see, so secrets do not belong there; use the "
+        "environment (%s) or a file %s in --secrets-dir",
+        name, env, name);
+}
+
+static int add_options(const struct args *a, const char *url, json_t *options, struct err *e)
+{
+    const struct store_kind *kind = store_kind_of(url);
+    for (size_t i = 0; i < a->noptions; i++) {
+        const struct conf_pair *o = &a->options[i];
+        const struct store_option *known = kind ? store_option_find(kind->options, o->key) : NULL;
+        if (known && known->kind == STORE_OPTION_SECRET)
+            return err_secret(kind, o->key, e);
+        json_t *value = json_string(o->value);
+        if (!value || json_object_set_new(options, o->key, value))
+            return err_set(
+                e, ERR_INVALID, "--option %s: name and value must be UTF-8 text", o->key);
+    }
+    return 0;
+}
+
+/* Every file there is named like the option it gives. */
+static int add_secrets(
+    const struct args *a, const char *url, json_t *secrets, json_t *names, struct err *e)
+{
+    struct stat st;
+    if (!a->secrets_dir)
+        return 0;
+    if (stat(a->secrets_dir, &st))
+        return err_set(
+            e, ERR_NOTFOUND, "--secrets-dir %s: there is no such directory", a->secrets_dir);
+    if (st.st_mode & 077)
+        log_warn("--secrets-dir %s is open to other users; chmod 700 it", a->secrets_dir);
+    const struct store_kind *kind = store_kind_of(url);
+    for (const struct store_option *o = kind ? kind->options : NULL; o && o->name; o++) {
+        const char *name = o->name;
+        cleanup_free char *path = path_join(a->secrets_dir, name);
+        if (access(path, F_OK))
+            continue;
+        cleanup_free char *shown = xasprintf("directory %s:%s", a->secrets_dir, name);
+        json_object_set_new(secrets, name, json_string(name));
+        json_object_set_new(names, name, json_string(shown));
+    }
+    return 0;
+}
+
+static json_t *cache_tiers_json(const struct conf_wish *w)
+{
+    json_t *cache = json_object(), *tiers = json_array();
+    if (w->memory)
+        json_array_append_new(
+            tiers, json_pack("{s:s, s:I}", "medium", "MEM", "quota", (json_int_t)w->memory));
+    if (w->disk)
+        json_array_append_new(
+            tiers, json_pack("{s:s, s:I}", "medium", "SSD", "quota", (json_int_t)w->disk));
+    json_object_set_new(cache, "tiers", tiers);
+    if (w->write_type)
+        json_object_set_new(cache, "writeType", json_string(w->write_type));
+    if (w->profile)
+        json_object_set_new(cache, "profile", json_string(w->profile));
+    return cache;
+}
+
+char *conf_text(const struct args *a, const struct conf_wish *w, struct err *e)
+{
+    cleanup_json json_t *options = json_object(), *secrets = json_object(), *names = json_object();
+    if (add_options(a, w->url, options, e) || add_secrets(a, w->url, secrets, names, e))
+        return NULL;
+    cleanup_json json_t *conf = json_pack("{s:s, s:b, s:[{s:s, s:s, s:b, s:O, s:O, s:O}], s:o}",
+        "name", w->name ? w->name : "", "readOnly", w->read_only, "mounts", "mountPoint", w->url,
+        "path", "/", "readOnly", w->read_only, "options", options, "secrets", secrets,
+        "secretNames", names, "cache", cache_tiers_json(w));
+    if (!conf) {
+        err_set(e, ERR_INVALID, "%s: the URL must be UTF-8 text", w->url);
+        return NULL;
+    }
+    if (w->metadata_sync_ns)
+        json_object_set_new(
+            conf, "metadataSync", json_integer(MAX(w->metadata_sync_ns / INT64_C(1000000000), 1)));
+    return json_text(conf);
+}
+
+/* -- targets --------------------------------------------------------------------------------- */
+
+int url_split(const char *url, bool whole, char **root, char **path, struct err *e)
+{
+    *root = *path = NULL;
+    if (!is_url(url))
+        return err_set(e, ERR_INVALID,
+            "%s is not a URL: write s3://bucket/prefix, or file:///directory for a directory of this machine",
+            url);
+    size_t n = strlen(url);
+    const char *rest = strstr(url, "://") + 3;
+    while (n && url + n - 1 > rest && url[n - 1] == '/')
+        n--;
+    cleanup_free char *clean = xstrndup(url, n);
+    char *slash = strrchr(clean + (rest - url), '/');
+    if (whole || !slash || !slash[1]) {
+        *root = steal(&clean);
+        *path = xstrdup("");
+        return 0;
+    }
+    *path = xstrdup(slash + 1);
+    bool at_root = slash == clean + (rest - url); /* "file:///x" */
+    slash[at_root] = '\0';
+    *root = steal(&clean);
+    return 0;
+}
+
+int target_open(struct target *t, const struct args *a, const char *url, bool whole, bool read_only,
+    struct err *e)
+{
+    *t = (struct target){0};
+    cleanup_free char *root = NULL;
+    if (url_split(url, whole, &root, &t->path, e))
+        return -1;
+    struct conf_wish w = {.url = root, .read_only = read_only};
+    cleanup_free char *text = conf_text(a, &w, e);
+    if (!text)
+        return -1;
+    t->conf = conf_parse(text, strlen(text), e);
+    if (!t->conf)
+        return -1;
+    t->store = store_new(
+        &(struct store_conf){.mount = &t->conf->mounts[0], .secrets_dir = a->secrets_dir}, e);
+    return t->store ? 0 : -1;
+}
+
+void target_close(struct target *t)
+{
+    store_free(t->store);
+    conf_free(t->conf);
+    free(t->path);
+    *t = (struct target){0};
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of verbs. */
+#include "fuse/cli/cli.h"
+
+#include <limits.h>
+#include <string.h>
+
+const struct verb verbs[] = {
+    {"mount", "URL DIR", "mount a store as a directory",
+        "Mounts a store as a directory, and returns once files can be read there.", 2, 2, true,
+        verb_mount},
+    {"umount", "DIR", "unmount it", "Unmounts what `millrace mount` has mounted.", 1, 1, false,
+        verb_umount},
+    {"stat", "DIR|URL", "how a mount is doing, or what an object is",
+        "Of a mount, or of a file on one: how it is doing, its cache, what was read and written, "
+        "the last error.\n\nOf a URL: type, size, time and version of the object.",
+        1, 1, true, verb_stat},
+    {"hint", "DIR FILE|-", "tell a mount in which order files will be read",
+        "Tells the mount that DIR is on in which order a job will read: FILE has one path a line, "
+        "below DIR. The files are fetched just ahead of the reader, in that order, as far as cache "
+        "and memory allow.\n\nReturns at once; `millrace stat DIR` shows how far the mount is, and "
+        "how many of the paths have no file.",
+        2, 2, false, verb_hint},
+    {"load", "PATH...", "fetch files of a mount into the cache of this node",
+        "Fetches files, or all files below directories, of a mount into the cache of this node. "
+        "They may be evicted when others need the room: `millrace pin` keeps them.",
+        1, INT_MAX, false, verb_load},
+    {"pin", "PATH...", "the same, and keep them there",
+        "Fetches files, or all files below directories, of a mount into the cache of this node and "
+        "keeps them there, also when the client restarts, until `millrace unpin`.\n\nPinned files "
+        "may have half of the cache's disk (of its memory, if it has no disk); further ones are "
+        "refused. A pin is of a file as it is now: it ends when the file is changed, renamed or "
+        "removed. A file whose pinning failed half-way stays pinned as far as it came.",
+        1, INT_MAX, false, verb_pin},
+    {"unpin", "PATH...", "end their pins",
+        "Ends the pins of files, or of all files below directories, of a mount: they may be "
+        "evicted when others need the room.",
+        1, INT_MAX, false, verb_unpin},
+    {"free", "PATH...", "drop them from the cache of this node",
+        "Drops from the cache of this node what it has of files, or of all files below "
+        "directories, of a mount. Pinned files are left (`millrace unpin` first), and so are "
+        "changes that are not in the store yet: nothing is lost.",
+        1, INT_MAX, false, verb_free},
+    {"ls", "URL", "list a store", "Lists a directory of a store, or one object.", 1, 1, true,
+        verb_ls},
+    {"cp", "SRC DST", "copy between a store and local files",
+        "Copies a file between a store (a URL) and this machine (a path), or between two stores. "
+        "What is copied to a directory, or to a URL that ends in /, keeps its name there. With "
+        "--recursive the content of SRC goes into DST.",
+        2, 2, true, verb_cp},
+    {"check", "URL", "try a store, and say what is wrong",
+        "Tries a store step by step, and says what is wrong and what to do about it.", 1, 1, true,
+        verb_check},
+    {"help", "[VERB]", "print the help of a verb, or its manual page",
+        "Prints what a verb does and which flags it takes; without a verb, the list of verbs.", 0,
+        1, false, verb_help},
+    {"completion", "bash|zsh|fish", "print the completion script of a shell",
+        "Prints a script that makes a shell complete verbs, flags and their values. For bash: "
+        "`source <(millrace completion bash)`.",
+        1, 1, false, verb_completion},
+    {"version", "", "print the version", "Prints the version.", 0, 0, false, verb_version},
+    {0},
+};
+
+const struct verb *verb_find(const char *name)
+{
+    for (const struct verb *v = verbs; v->name; v++)
+        if (strcmp(v->name, name) == 0)
+            return v;
+    return NULL;
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CLI without a store: command lines, URLs, configurations, and the pages made of its tables.
+ */
+#include "fuse/cli/cli.h"
+
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "tests/lib/unit.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* -- command lines --------------------------------------------------------------------------- */
+
+static int no_verb(const struct verb *v, int argc, char **argv)
+{
+    (void)v, (void)argc, (void)argv;
+    return CLI_DONE;
+}
+static const struct verb one = {"one", "URL", "do it", "Does it.", 1, 1, true, no_verb};
+static const struct verb many = {
+    "many", "PATH...", "do it", "Does it.", 1, INT_MAX, false, no_verb};
+
+struct flags {
+    bool yes;
+    const char *name;
+    int64_t size, number, time_ns;
+};
+
+static int parse(const struct verb *v, const char *line, struct args *a, struct flags *f)
+{
+    static char copy[1024];
+    static char *argv[32];
+    int argc = 0;
+    snprintf(copy, sizeof copy, "%s", line);
+    char *rest = NULL;
+    for (char *p = strtok_r(copy, " ", &rest); p; p = strtok_r(NULL, " ", &rest))
+        argv[argc++] = p;
+    *f = (struct flags){.size = 7};
+    const struct opt table[] = {
+        {"yes", OPT_BOOL, &f->yes, NULL, "agree"},
+        {"name", OPT_STRING, &f->name, "NAME", "call it so"},
+        {"size", OPT_BYTES, &f->size, "SIZE", "how much"},
+        {"number", OPT_INT, &f->number, "N", "how many"},
+        {"time", OPT_SECONDS, &f->time_ns, "DURATION", "how long"},
+    };
+    return args_parse(a, v, table, ARRAY_LEN(table), argc, argv);
+}
+
+static void test_flags_stand_anywhere(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"many --yes --name x a b", "many a --yes --name=x b",
+        "many a b --name x --yes=true", "many --name x -- a b --yes"};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        cleanup_args struct args a;
+        struct flags f;
+        assert_int_equal(parse(&many, lines[i], &a, &f), -1);
+        bool literal = i + 1 == ARRAY_LEN(lines);
+        assert_int_equal(a.npos, literal ? 3 : 2);
+        assert_string_equal(a.pos[0], "a");
+        assert_string_equal(a.pos[1], "b");
+        assert_string_equal(f.name, "x");
+        assert_int_equal(f.yes, !literal);
+    }
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int64_t size, number, time_ns;
+    } good[] = {
+        {"many a", 7, 0, 0},
+        {"many a --size 10Gi", INT64_C(10) << 30, 0, 0},
+        {"many a --size=512Mi --number -3", 512 << 20, -3, 0},
+        {"many a --size 1k", 1000, 0, 0},
+        {"many a --time 1m30s", 7, 0, INT64_C(90000000000)},
+        {"many a --time 200ms", 7, 0, 200000000},
+        {"many a --time 5", 7, 0, INT64_C(5000000000)},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        cleanup_args struct args a;
+        struct flags f;
+        assert_int_equal(parse(&many, good[i].line, &a, &f), -1);
+        assert_int_equal(f.size, good[i].size);
+        assert_int_equal(f.number, good[i].number);
+        assert_int_equal(f.time_ns, good[i].time_ns);
+    }
+}
+
+static void test_misuse(void **state)
+{
+    (void)state;
+    static const struct {
+        const struct verb *v;
+        const char *line;
+    } bad[] = {
+        {&many, "many"},
+        {&one, "one"},
+        {&one, "one a b"},
+        {&many, "many a --colour red"},
+        {&many, "many a --name"},
+        {&many, "many a --size ten"},
+        {&many, "many a --size"},
+        {&many, "many a --number 1x"},
+        {&many, "many a --time soon"},
+        {&many, "many a --yes=maybe"},
+        {&many, "many a --option x=y"},
+        {&one, "one a --option"},
+        {&one, "one a --option x"},
+        {&one, "one a --option =x"},
+        {&one, "one a --secrets-dir"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        cleanup_args struct args a;
+        struct flags f;
+        assert_int_equal(parse(bad[i].v, bad[i].line, &a, &f), CLI_MISUSE);
+    }
+}
+
+static void test_options_of_the_store(void **state)
+{
+    (void)state;
+    cleanup_args struct args a;
+    struct flags f;
+    assert_int_equal(
+        parse(&one, "one --option a=1 u://x --option=b=2=3 --secrets-dir d --option c=", &a, &f),
+        -1);
+    assert_int_equal(a.noptions, 3);
+    static const char *const want[][2] = {{"a", "1"}, {"b", "2=3"}, {"c", ""}};
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        assert_string_equal(a.options[i].key, want[i][0]);
+        assert_string_equal(a.options[i].value, want[i][1]);
+    }
+    assert_string_equal(a.secrets_dir, "d");
+    assert_string_equal(a.pos[0], "u://x");
+}
+
+/* -- URLs and configurations ----------------------------------------------------------------- */
+
+static void test_url_split(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *root, *path;
+    } cases[] = {
+        {"s3://bucket", "s3://bucket", ""},
+        {"s3://bucket/", "s3://bucket", ""},
+        {"s3://bucket/a", "s3://bucket", "a"},
+        {"s3://bucket/a/b/", "s3://bucket/a", "b"},
+        {"s3://bucket/a/b//", "s3://bucket/a", "b"},
+        {"file:///", "file:///", ""},
+        {"file:///x", "file:///", "x"},
+        {"file:///x/y z", "file:///x", "y z"},
+        {"s3://", "s3://", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        char *root, *path;
+        assert_int_equal(url_split(cases[i].url, false, &root, &path, &e), 0);
+        assert_string_equal(root, cases[i].root);
+        assert_string_equal(path, cases[i].path);
+        free(root);
+        free(path);
+        assert_int_equal(url_split(cases[i].url, true, &root, &path, &e), 0);
+        assert_string_equal(path, "");
+        free(root);
+        free(path);
+    }
+}
+
+static void test_what_is_no_url(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"/mnt/fuse", "", "x", "s3:/bucket", "bucket/key", "/"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        for (int whole = 0; whole < 2; whole++) {
+            struct err e = ERR_INIT;
+            struct args a = {0};
+            cleanup_target struct target t = {0};
+            assert_false(is_url(bad[i]));
+            assert_int_equal(target_open(&t, &a, bad[i], whole, true, &e), -1);
+            assert_int_equal(e.cls, ERR_INVALID);
+            assert_non_null(strstr(e.msg, "is not a URL: write s3://"));
+        }
+}
+
+static void test_targets(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct args a = {0};
+    cleanup_target struct target t = {0};
+    assert_int_equal(target_open(&t, &a, "file:///tmp/x", false, true, &e), 0);
+    assert_string_equal(t.path, "x");
+    assert_string_equal(t.conf->mounts[0].mount_point, "file:///tmp");
+    assert_true(t.conf->mounts[0].read_only);
+}
+
+static void test_secrets(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/millrace-cli.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cleanup_free char *file = path_join(dir, "access-key-id");
+    assert_int_equal(file_write_atomic(file, "key", 3, 0600, NULL), 0);
+    struct conf_wish w = {.url = "s3://bucket/x"};
+    struct err e = ERR_INIT;
+    struct args a = {.secrets_dir = dir};
+    cleanup_free char *text = conf_text(&a, &w, &e);
+    assert_non_null(text);
+    cleanup_conf struct conf *conf = conf_parse(text, strlen(text), &e);
+    assert_non_null(conf);
+    assert_int_equal(conf->mounts[0].nsecrets, 1);
+    assert_string_equal(conf->mounts[0].secrets[0].key, "access-key-id");
+    assert_int_equal(file_remove_tree(dir, NULL), 0);
+
+    a = (struct args){.options = {{(char *)"secret-access-key", (char *)"hush"}}, .noptions = 1};
+    assert_null(conf_text(&a, &w, &e));
+    assert_int_equal(e.cls, ERR_INVALID);
+    assert_non_null(strstr(e.msg, "secrets do not belong there"));
+    assert_non_null(strstr(e.msg, "AWS_SECRET_ACCESS_KEY"));
+    assert_null(strstr(e.msg, "hush"));
+}
+
+/* -- the tables ------------------------------------------------------------------------------ */
+
+static void test_verbs(void **state)
+{
+    (void)state;
+    for (const struct verb *v = verbs; v->name; v++) {
+        assert_ptr_equal(verb_find(v->name), v); /* so it stands once */
+        assert_non_null(v->args);
+        assert_true(islower((unsigned char)v->brief[0]));
+        assert_true(v->brief[strlen(v->brief) - 1] != '.');
+        assert_true(isupper((unsigned char)v->about[0]));
+        assert_true(v->about[strlen(v->about) - 1] == '.');
+        assert_true(v->min_pos <= v->max_pos);
+        assert_int_equal(v->max_pos == 0, *v->args == '\0');
+    }
+    assert_null(verb_find("frobnicate"));
+    assert_null(verb_find(""));
+}
+
+static const struct opt *rows;
+static size_t nrows;
+static struct opt kept[32];
+
+static void keep_rows(FILE *out, const struct verb *v, const struct opt *table, size_t n)
+{
+    (void)out, (void)v;
+    assert_true(n <= ARRAY_LEN(kept));
+    memcpy(kept, table, n * sizeof *table);
+    rows = kept;
+    nrows = n;
+}
+
+static char *page_of(const struct verb *v, page_fn format)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    assert_int_equal(help_page(v, format, out), CLI_DONE);
+    fclose(out);
+    return text;
+}
+
+static void test_flags_of_verbs(void **state)
+{
+    (void)state;
+    for (const struct verb *v = verbs; v->name; v++) {
+        assert_int_equal(help_page(v, keep_rows, NULL), CLI_DONE);
+        assert_true(nrows >= 1);
+        for (size_t i = 0; i < nrows; i++) {
+            assert_int_equal(rows[i].type == OPT_BOOL, rows[i].arg == NULL);
+            assert_true(strlen(rows[i].help) > 3);
+            for (size_t k = 0; k < i; k++)
+                assert_string_not_equal(rows[i].name, rows[k].name);
+        }
+        assert_string_equal(rows[nrows - 1].name, "help");
+    }
+}
+
+/* Every flag of every verb is on its man page and in each completion script. */
+static void test_pages_are_complete(void **state)
+{
+    (void)state;
+    for (const struct verb *v = verbs; v->name; v++) {
+        cleanup_free char *man = page_of(v, man_page);
+        cleanup_free char *head = xasprintf("\nmillrace\\-%s \\- %s\n", v->name, v->brief);
+        assert_non_null(strstr(man, head));
+        assert_int_equal(help_page(v, keep_rows, NULL), CLI_DONE);
+        for (size_t i = 0; i < nrows; i++) {
+            /* up to a "-" of its own, which is "\-" there */
+            cleanup_free char *roff = xasprintf(
+                "\\fB\\-\\-%.*s", (int)strcspn(rows[i].name, "-"), rows[i].name);
+            assert_non_null(strstr(man, roff));
+            for (const struct completion *c = completions; c->shell; c++) {
+                cleanup_free char *script = page_of(v, c->page);
+                assert_non_null(strstr(script, rows[i].name));
+                assert_non_null(strstr(script, v->name));
+            }
+        }
+    }
+}
+
+/* No line of text or of a flag's help begins with "." or "'" in roff, nor breaks a bash word. */
+static void test_roff_escapes(void **state)
+{
+    (void)state;
+    static const struct verb odd = {"odd", "A|B", "x",
+        ".begins with a dot\n\n'quote, back\\slash and `--code-here` or --flag-there.", 0, 0, false,
+        no_verb};
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    man_page(out, &odd, NULL, 0);
+    fclose(out);
+    assert_non_null(strstr(text, "\n\\&.begins with a dot\n.PP\n\\&'quote, back\\eslash"));
+    assert_non_null(strstr(text, "\\fB\\-\\-code\\-here\\fR or \\fB\\-\\-flag\\-there\\fR."));
+    free(text);
+}
+
+/* docs/reference/cli.md is what the program prints: `millrace help --markdown` writes it anew. */
+static void test_reference_page(void **state)
+{
+    (void)state;
+    const char *source = getenv("MILLRACE_SOURCE");
+    assert_non_null(source);
+    cleanup_free char *path = path_join(source, "docs/reference/cli.md");
+    cleanup_free char *page = file_read(path, 1 << 20, NULL, NULL);
+    assert_non_null(page);
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    assert_int_equal(help_markdown(out), CLI_DONE);
+    fclose(out);
+    assert_string_equal(page, text);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flags_stand_anywhere),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_options_of_the_store),
+        cmocka_unit_test(test_url_split),
+        cmocka_unit_test(test_what_is_no_url),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_verbs),
+        cmocka_unit_test(test_flags_of_verbs),
+        cmocka_unit_test(test_pages_are_complete),
+        cmocka_unit_test(test_roff_escapes),
+        cmocka_unit_test(test_reference_page),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
