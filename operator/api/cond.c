@@ -44,11 +44,6 @@ bool cond_is_true(const json_t *conditions, const char *type)
     return !strcmp(text(cond_find(conditions, type), "status"), "True");
 }
 
-bool cond_is_false(const json_t *conditions, const char *type)
-{
-    return !strcmp(text(cond_find(conditions, type), "status"), "False");
-}
-
 const char *cond_reason(const json_t *conditions, const char *type)
 {
     return text(cond_find(conditions, type), "reason");

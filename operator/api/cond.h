@@ -20,7 +20,6 @@ const char *cond_status_name(enum cond_status s); /* "False", "True", "Unknown" 
 /* NULL if there is none of that type */
 const json_t *cond_find(const json_t *conditions, const char *type);
 bool cond_is_true(const json_t *conditions, const char *type);
-bool cond_is_false(const json_t *conditions, const char *type);       /* there, and False */
 const char *cond_reason(const json_t *conditions, const char *type);  /* "" if there is none */
 const char *cond_message(const json_t *conditions, const char *type); /* "" if there is none */
 

@@ -357,5 +357,3 @@ void dataset_free(struct dataset *d)
 }
 
 void cleanup_datasetp(struct dataset **d) { dataset_free(*d); }
-
-const char *dataset_phase(const json_t *cr) { return jget_str(cr, "status.phase", ""); }

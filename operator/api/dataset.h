@@ -76,7 +76,6 @@ void cleanup_datasetp(struct dataset **d);
 #define cleanup_dataset __attribute__((cleanup(cleanup_datasetp)))
 
 /* What is read of a Dataset's recorded status, and of one that could not be parsed. */
-const char *dataset_phase(const json_t *cr); /* "" if none */
 /* Can pods mount it? *reason, *message: those of the condition Ready, borrowed, "" where there is
  * none. */
 bool dataset_is_ready(const json_t *cr, const char **reason, const char **message);

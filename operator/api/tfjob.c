@@ -191,7 +191,7 @@ static bool is_dns1035(const char *name)
     return true;
 }
 
-void tfjob_identity(const json_t *cr, struct tfjob *out)
+static void tfjob_identity(const json_t *cr, struct tfjob *out)
 {
     *out = (struct tfjob){.ttl_s = -1, .deadline_s = -1, .backoff_limit = -1};
     out->ns = jget_str(cr, "metadata.namespace", "");

@@ -83,8 +83,6 @@ struct tfjob {
     const char *old_field;
 };
 
-/* identity alone: enough to report what is wrong with the rest */
-void tfjob_identity(const json_t *cr, struct tfjob *out);
 /* INVALID names the field and the remedy. With a CRD of ours most of it was refused at admission;
  * an older CRD lets it through. */
 int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e);

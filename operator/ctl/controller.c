@@ -82,8 +82,6 @@ void controller_free(struct controller *c)
     free(c);
 }
 
-const char *controller_name(const struct controller *c) { return c->conf.name; }
-
 void controller_enqueue(struct controller *c, const char *key, int64_t after_ns)
 {
     queue_add_after(c->queue, key, after_ns);

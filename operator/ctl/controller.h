@@ -63,6 +63,5 @@ void controller_enqueue(struct controller *c, const char *key, int64_t after_ns)
 /* apply is borrowed; keys may have been queued before */
 int controller_start(struct controller *c, struct apply *apply, struct err *e);
 void controller_stop(struct controller *c); /* running reconciles finish; joins */
-const char *controller_name(const struct controller *c);
 
 #endif

@@ -44,27 +44,6 @@ struct informer {
 
 /* ---- index functions ---- */
 
-void informer_values_owner(
-    const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
-{
-    (void)arg;
-    const json_t *owner;
-    size_t i;
-    json_array_foreach (
-        json_object_get(json_object_get(object, "metadata"), "ownerReferences"), i, owner) {
-        const char *uid = json_string_value(json_object_get(owner, "uid"));
-        if (uid)
-            emit(to, uid);
-    }
-}
-
-void informer_values_namespace(
-    const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
-{
-    (void)arg;
-    emit(to, kube_namespace(object));
-}
-
 void informer_values_label(
     const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
 {

@@ -28,25 +28,12 @@ struct informer_index {
         const char *arg, const json_t *object, void (*emit)(void *to, const char *value), void *to);
     const char *arg;
 };
-/* uid of each owner */
-void informer_values_owner(
-    const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to);
-void informer_values_namespace(
-    const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to);
 /* arg: the label */
 void informer_values_label(
     const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to);
 /* arg: jget path of a string */
 void informer_values_field(
     const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to);
-#define INFORMER_BY_OWNER                    \
-    {                                        \
-        "owner", informer_values_owner, NULL \
-    }
-#define INFORMER_BY_NAMESPACE                        \
-    {                                                \
-        "namespace", informer_values_namespace, NULL \
-    }
 #define INFORMER_BY_LABEL(index_name, label)     \
     {                                            \
         index_name, informer_values_label, label \

@@ -222,18 +222,6 @@ struct lease *lease_start(struct kube *k, const struct lease_conf *conf, struct 
     return l;
 }
 
-int lease_wait(struct lease *l, const atomic_bool *cancel)
-{
-    pthread_mutex_lock(&l->mu);
-    while (!l->held && !atomic_load(cancel)) {
-        int64_t until = clock_mono_ns() + 200 * NS_PER_MS;
-        clock_cond_wait(&l->changed, &l->mu, until);
-    }
-    bool held = l->held;
-    pthread_mutex_unlock(&l->mu);
-    return held && !atomic_load(cancel) ? 0 : -1;
-}
-
 bool lease_held(const struct lease *l)
 {
     struct lease *unconst = (struct lease *)(uintptr_t)l;

@@ -9,7 +9,6 @@
 #include "lib/base/err.h"
 #include "lib/kube/kube.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,8 +26,6 @@ struct lease_conf {
 
 /* copies; begins trying, on a thread of its own */
 struct lease *lease_start(struct kube *k, const struct lease_conf *conf, struct err *e);
-/* Blocks until it is held (0) or *cancel (-1). */
-int lease_wait(struct lease *l, const atomic_bool *cancel);
 bool lease_held(const struct lease *l);
 /* gives it up at once if held, so that the next one need not wait; frees */
 void lease_stop(struct lease *l);

@@ -46,11 +46,3 @@ void manager_on_lead(
     mgr->hooks = xrealloc(mgr->hooks, (mgr->nhooks + 1) * sizeof *mgr->hooks);
     mgr->hooks[mgr->nhooks++] = (struct manager_hook){start, stop, user};
 }
-
-struct controller *manager_find_controller(struct manager *mgr, const char *name)
-{
-    for (size_t i = 0; i < mgr->ncontrollers; i++)
-        if (strcmp(controller_name(mgr->controllers[i]), name) == 0)
-            return mgr->controllers[i];
-    return NULL;
-}

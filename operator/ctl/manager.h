@@ -48,8 +48,6 @@ struct controller *manager_controller(struct manager *mgr, const struct controll
  * Either may be NULL. For pollers. */
 void manager_on_lead(struct manager *mgr, int (*start)(void *user, struct err *e),
     void (*stop)(void *user), void *user);
-/* NULL if there is none (yet) */
-struct controller *manager_find_controller(struct manager *mgr, const char *name);
 
 /* Each kind's front door: makes its informers and controllers in mgr. */
 int dataset_controller_start(struct manager *mgr, struct err *e);

@@ -99,7 +99,7 @@ static void hash_of(const json_t *desired, char out[HASH_LEN])
     snprintf(out, HASH_LEN, "%016" PRIx64, json_hash(desired));
 }
 
-bool plan_apply_needed(const json_t *desired, const json_t *cached)
+static bool plan_apply_needed(const json_t *desired, const json_t *cached)
 {
     char hash[HASH_LEN];
     hash_of(desired, hash);

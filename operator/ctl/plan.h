@@ -69,7 +69,6 @@ void plan_finalizer_remove(
  * and metadata.namespace where res is namespaced. */
 void plan_apply(
     struct plan *p, const struct kube_res *res, json_t *desired_take, const json_t *cached);
-bool plan_apply_needed(const json_t *desired, const json_t *cached); /* the same test alone */
 
 void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take);
 

@@ -110,13 +110,13 @@ static void heap_put(struct queue *q, struct key *k)
     sift(q, k, q->n++);
 }
 
-static void heap_remove(struct queue *q, struct key *k)
+static struct key *heap_pop(struct queue *q)
 {
-    size_t at = k->at;
-    struct key *last = q->heap[--q->n];
+    struct key *k = q->heap[0], *last = q->heap[--q->n];
     k->at = IDLE;
     if (last != k)
-        sift(q, last, at);
+        sift(q, last, 0);
+    return k;
 }
 
 /* ---- new keys ---- */
@@ -219,14 +219,12 @@ void queue_add_new(struct queue *q, const char *key)
 /* Takes the next key out; NULL if none is due. */
 static struct key *take_locked(struct queue *q)
 {
-    struct key *due = q->n && q->heap[0]->due_ns <= clock_mono_ns() ? q->heap[0] : NULL,
-               *fresh = TAILQ_FIRST(&q->line);
+    struct key *fresh = TAILQ_FIRST(&q->line);
+    bool due = q->n && q->heap[0]->due_ns <= clock_mono_ns();
     if (due && fresh && ++q->passed_over >= QUEUE_SHARE)
-        due = NULL;
-    if (due) {
-        heap_remove(q, due);
-        return due;
-    }
+        due = false;
+    if (due)
+        return heap_pop(q);
     q->passed_over = 0;
     if (fresh)
         leave_line(q, fresh);
@@ -314,19 +312,6 @@ int64_t queue_fail(struct queue *q, const char *key, int64_t at_least_ns)
     }
     pthread_mutex_unlock(&q->mu);
     return wait;
-}
-
-void queue_forget(struct queue *q, const char *key)
-{
-    pthread_mutex_lock(&q->mu);
-    struct key *k = map_get(q->keys, key);
-    if (k) {
-        k->failures = 0;
-        if (k->at != IDLE && k->due_ns > clock_mono_ns())
-            heap_remove(q, k);
-        drop_if_idle(q, k);
-    }
-    pthread_mutex_unlock(&q->mu);
 }
 
 void queue_stop(struct queue *q)

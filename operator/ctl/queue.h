@@ -37,8 +37,6 @@ char *queue_get(struct queue *q, bool *resync);
 void queue_done(struct queue *q, const char *key);
 /* Failure: comes back after its back-off, but not before at_least_ns. Returns the wait in ns. */
 int64_t queue_fail(struct queue *q, const char *key, int64_t at_least_ns);
-/* its failures and its delayed turns (not one that is due) */
-void queue_forget(struct queue *q, const char *key);
 void queue_stop(struct queue *q); /* wakes every queue_get */
 /* due or delayed, being worked on not counted */
 size_t queue_len(struct queue *q);

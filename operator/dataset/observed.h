@@ -40,8 +40,6 @@ struct dataset_eval {
     struct cache_pod_health *health; /* one a pod */
     bool *current;                   /* one a pod: made of the spec as it is */
 };
-void dataset_plan_children(
-    const struct dataset_observed *o, struct dataset_eval *v, struct plan *p);
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p);
 /* status and events. problem: why there are no children ({reason, message}), reason NULL: none */
 struct dataset_problem {

@@ -93,7 +93,7 @@ static void plan_workers(const struct dataset_observed *o, struct dataset_eval *
     free(wanted);
 }
 
-void dataset_plan_children(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
+static void plan_children(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
 {
     plan_finalizer_add(p, &kube_datasets, o->cr, FINALIZER_DATASET);
     plan_volume(o, v->d, p);
@@ -148,7 +148,7 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
             && !(d->replicas
                 && taken(o, o->service, "Service", "delete it, or give the Dataset another name",
                     &problem)))
-            dataset_plan_children(o, &v, p);
+            plan_children(o, &v, p);
     }
     dataset_plan_status(o, &v, &problem, p);
     free(v.health);

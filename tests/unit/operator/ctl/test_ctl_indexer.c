@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/base/mem.h"
+#include "lib/json/jget.h"
 #include "operator/ctl/indexer.h"
 #include "tests/lib/unit.h"
 
@@ -36,12 +37,24 @@ static size_t by(struct indexer *s, const char *index, const char *value)
     return l.n;
 }
 
+/* An object has as many values as it has owners. */
+static void owners(
+    const char *arg, const json_t *object, void (*emit)(void *, const char *), void *to)
+{
+    (void)arg;
+    const json_t *owner;
+    size_t i;
+    json_array_foreach (jget_arr(object, "metadata.ownerReferences"), i, owner)
+        emit(to, jget_str(owner, "uid", ""));
+}
+static const struct informer_index by_owner = {"owner", owners, NULL};
+
 static void indexes_follow_their_objects(void **state)
 {
     (void)state;
-    static const struct informer_index indexes[] = {INFORMER_BY_OWNER, INFORMER_BY_NAMESPACE,
-        INFORMER_BY_LABEL("app", "app"), INFORMER_BY_OWNER,
-        INFORMER_BY_FIELD("node", "spec.nodeName")};
+    const struct informer_index indexes[] = {by_owner,
+        INFORMER_BY_FIELD("namespace", "metadata.namespace"), INFORMER_BY_LABEL("app", "app"),
+        by_owner, INFORMER_BY_FIELD("node", "spec.nodeName")};
     struct indexer *s = indexer_new();
     for (size_t i = 0; i < ARRAY_LEN(indexes); i++)
         indexer_add_index(s, &indexes[i]);
@@ -88,8 +101,7 @@ static void indexes_hold_under_random_changes(void **state)
 {
     (void)state;
     enum { PODS = 40, OWNERS = 6 };
-    static const struct informer_index indexes[] = {
-        INFORMER_BY_OWNER, INFORMER_BY_FIELD("node", "spec.nodeName")};
+    const struct informer_index indexes[] = {by_owner, INFORMER_BY_FIELD("node", "spec.nodeName")};
     int owner_of[PODS][2];
     unsigned seed = 7;
     struct indexer *s = indexer_new();

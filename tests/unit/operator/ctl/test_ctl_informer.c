@@ -32,7 +32,8 @@ static int setup(void **state)
 {
     (void)state;
     static const struct informer_index indexes[] = {
-        INFORMER_BY_OWNER, INFORMER_BY_LABEL("app", "app")};
+        INFORMER_BY_FIELD("owner", "metadata.ownerReferences[0].uid"),
+        INFORMER_BY_LABEL("app", "app")};
     api = fake_api_start();
     k = fake_api_client(api);
     c = informer_new(k,
