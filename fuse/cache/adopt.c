@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adopts a file that was just written and uploaded as the cached copy of its new version. */
 #include "fuse/cache/priv.h"
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -10,15 +11,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Makes the written file itself the cached one where the tier is on the same file system. n is new
+/* Makes the written file itself the cached one where the tier is on the same file system. o is new
  * and ours. */
-static int link_in(struct node *n, int tier, int fd)
+static int link_in(struct object *o, int tier, int fd)
 {
-    struct tier *t = &n->c->tiers[tier];
-    struct place p;
-    if (!t->dir || node_create(n, tier, &p))
+    struct media *m = &o->c->media[tier];
+    struct location at;
+    if (!m->dir || object_create(o, tier, &at))
         return -1;
-    cleanup_free char *path = tier_path(t, &n->id, n->slot, "");
+    cleanup_free char *path = media_path(m, &o->id, o->entry, "");
     char from[64];
     snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
     int linked = -1;
@@ -26,33 +27,31 @@ static int link_in(struct node *n, int tier, int fd)
     if (linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0)
         linked = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (linked < 0) {
-        node_close_place(n->c, &p);
-        tier_remove(t, &n->id, n->slot, 0);
+        location_close(o->c, &at);
+        media_remove(m, &o->id, o->entry, 0);
         return -1;
     }
-    close(p.fd);
-    p.fd = linked;
-    pthread_mutex_lock(&n->c->mu);
-    node_place(n, &p);
-    pthread_mutex_unlock(&n->c->mu);
+    close(at.fd);
+    at.fd = linked;
+    object_place(o, &at);
     return 0;
 }
 
-static int adopt_blocks(struct node *n, int fd, bool stored, struct err *e)
+static int adopt_blocks(struct object *o, int fd, bool stored, struct err *e)
 {
-    char *buf = budget_buffer(&n->c->budget, CACHE_BLOCK);
-    int rc = buf ? 0 : err_sys(e, ENOMEM, "keep %s", n->path);
-    for (uint32_t b = 0; b < n->nblocks && rc == 0; b++) {
-        uint32_t len = block_len(n, b);
+    char *buf = budget_buffer(&o->c->budget, CACHE_BLOCK);
+    int rc = buf ? 0 : err_sys(e, ENOMEM, "keep %s", o->path);
+    for (uint32_t b = 0; b < o->nblocks && rc == 0; b++) {
+        uint32_t len = block_len(o, b);
         ssize_t got = pread(fd, buf, len, (off_t)b * CACHE_BLOCK);
         if (got != (ssize_t)len)
-            rc = err_sys(e, got < 0 ? errno : EIO, "keep %s", n->path);
-        else if (block_land(n, b, buf, stored ? LAND_STORED : LAND_WRITE)) {
-            rc = err_set(e, ERR_EXHAUSTED, "keep %s: no room in the cache", n->path);
+            rc = err_sys(e, got < 0 ? errno : EIO, "keep %s", o->path);
+        else if (fill_block(o, b, buf, stored ? FILL_STORED : FILL_WRITE)) {
+            rc = err_set(e, ERR_EXHAUSTED, "keep %s: no room in the cache", o->path);
             e->sys = ENOSPC;
         }
     }
-    budget_buffer_put(&n->c->budget, buf, CACHE_BLOCK);
+    budget_buffer_put(&o->c->budget, buf, CACHE_BLOCK);
     return rc;
 }
 
@@ -66,15 +65,15 @@ int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err
     if ((uint64_t)st.st_size != key->size)
         return err_set(e, ERR_INVALID, "keep %s: the file has %lld bytes, not %" PRIu64, key->path,
             (long long)st.st_size, key->size);
-    struct node *n = cache_open_object(c, key, false, e);
-    if (!n)
+    struct object *o = cache_open_object(c, key, false, e);
+    if (!o)
         return -1;
-    int tier = tier_choose(c, n->slot);
-    pthread_mutex_lock(&n->mu);
+    int tier = catalogue_choose(c->catalogue, o->entry, clock_mono_ns());
+    pthread_mutex_lock(&o->mu);
     /* else the blocks are copied */
-    bool linked = tier >= 0 && n->tier < 0 && n->nblocks && link_in(n, tier, fd) == 0;
-    pthread_mutex_unlock(&n->mu);
-    int rc = adopt_blocks(n, fd, linked, e);
-    node_put(n);
+    bool linked = tier >= 0 && o->tier < 0 && o->nblocks && link_in(o, tier, fd) == 0;
+    pthread_mutex_unlock(&o->mu);
+    int rc = adopt_blocks(o, fd, linked, e);
+    object_put(o);
     return rc;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of an object that are here: verified, forgotten, evicted. */
 #include "fuse/cache/priv.h"
 #include "lib/base/hash.h"
+#include "lib/base/io.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -9,71 +11,64 @@
 #include <string.h>
 #include <unistd.h>
 
-int block_write_side(struct node *n, uint32_t block, const unsigned char record[META_SIDE_RECORD])
-{
-    if (n->side_fd < 0)
-        return 0;
-    return media_write(n->side_fd, record, META_SIDE_RECORD,
-        META_SIDE_HEADER + (uint64_t)block * META_SIDE_RECORD);
-}
-
-bool block_invalidate(struct node *n, uint32_t block, bool if_untrusted)
+bool block_invalidate(struct object *o, uint32_t block, bool if_untrusted)
 {
     static const unsigned char none[META_SIDE_RECORD];
-    struct cache *c = n->c;
-    uint64_t pages = to_pages(block_len(n, block));
-    pthread_mutex_lock(&n->mu);
-    struct seg *s = node_seg(n, block);
-    /* somebody was faster, and it is new */
+    struct cache *c = o->c;
+    uint64_t pages = to_pages(block_len(o, block));
+    pthread_mutex_lock(&o->mu);
+    struct seg *s = object_seg(o, block);
+    /* another thread was faster, and it is new */
     bool spared = s && if_untrusted && (atomic_load(&s->trusted) & block_bit(block));
     bool was = s && !spared && (atomic_fetch_and(&s->valid, ~block_bit(block)) & block_bit(block));
     if (was) {
         atomic_fetch_add(&c->corrupt_blocks, 1);
         atomic_fetch_and(&s->trusted, ~block_bit(block));
-        atomic_fetch_sub(&n->nvalid, 1);
-        block_write_side(n, block, none);
-        node_account(n, block / SEG_BLOCKS, -1, -(int64_t)pages);
+        atomic_fetch_sub(&o->nvalid, 1);
+        object_write_side(o, block, none);
+        catalogue_account(c->catalogue, o->entry, block / SEG_BLOCKS, -1, -(int64_t)pages, 0);
         /* afterwards: it counts what is left of a complete file by its segments */
-        node_unfinished(n);
+        catalogue_unfinish(c->catalogue, o->entry, block / SEG_BLOCKS, pages);
     }
-    int tier = n->tier;
-    pthread_mutex_unlock(&n->mu);
+    int tier = o->tier;
+    pthread_mutex_unlock(&o->mu);
     if (!was)
         return false;
-    tier_release(c, tier, pages);
-    slot_persist(c, n->slot);
+    catalogue_release(c->catalogue, tier, pages);
+    table_persist(c, o->entry);
     return true;
 }
 
-int block_verify(struct node *n, uint32_t block)
+int block_verify(struct object *o, uint32_t block)
 {
-    struct seg *s = node_seg(n, block);
-    uint32_t len = block_len(n, block);
+    struct seg *s = object_seg(o, block);
+    uint32_t len = block_len(o, block);
     uint64_t bit = block_bit(block);
-    char *buf = budget_buffer(&n->c->budget, len);
+    char *buf = budget_buffer(&o->c->budget, len);
     if (!s || !buf) {
-        budget_buffer_put(&n->c->budget, buf, len);
+        budget_buffer_put(&o->c->budget, buf, len);
         return -1;
     }
     atomic_fetch_add(&s->readers, 1);
     bool still = atomic_load(&s->valid) & bit;
-    bool good = still && media_read(n->fd, buf, len, n->base + (uint64_t)block * CACHE_BLOCK) == 0
+    bool good = still
+        && io_pread_exact(o->fd, buf, len, o->base + (uint64_t)block * CACHE_BLOCK) == 0
         && crc32c(0, buf, len) == s->crc[block % SEG_BLOCKS];
     if (good)
         atomic_fetch_or(&s->trusted, bit);
     atomic_fetch_sub(&s->readers, 1);
-    budget_buffer_put(&n->c->budget, buf, len);
-    if (still && !good && block_invalidate(n, block, true))
+    budget_buffer_put(&o->c->budget, buf, len);
+    if (still && !good && block_invalidate(o, block, true))
         log_warn("cache: block %u of %s is corrupt in the cache; it is fetched again", block,
-            n->path ? n->path : "a file");
+            o->path ? o->path : "a file");
     return good ? 0 : -1;
 }
 
-/* Clears all bits of the segment; 0 if somebody reads or writes there (then nothing changed). n->mu
+/* Clears all bits of the segment; 0 if there are readers or writers (then nothing changed). n->mu
  * is held. */
 static uint64_t take_segment(struct seg *s)
 {
-    if (s->landing)
+    if (s->filling)
         return 0;
     uint64_t valid = atomic_exchange(&s->valid, 0);
     if (!valid)
@@ -86,40 +81,38 @@ static uint64_t take_segment(struct seg *s)
     return 0;
 }
 
-int block_evict_seg(struct node *n, uint32_t seg)
+int block_evict_seg(struct object *o, uint32_t seg)
 {
-    struct cache *c = n->c;
-    pthread_mutex_lock(&n->mu);
-    struct seg *s = n->segs[seg];
-    pthread_mutex_lock(&c->mu);
-    bool pinned = c->slots[n->slot].flags & SLOT_PINNED; /* since it was chosen */
-    pthread_mutex_unlock(&c->mu);
-    uint64_t taken = s && !pinned && !node_complete(n) ? take_segment(s) : 0;
+    struct cache *c = o->c;
+    pthread_mutex_lock(&o->mu);
+    struct seg *s = o->segs[seg];
+    bool pinned = catalogue_info(c->catalogue, o->entry).is_pinned; /* since it was chosen */
+    uint64_t taken = s && !pinned && !object_is_complete(o) ? take_segment(s) : 0;
     if (!taken) {
-        pthread_mutex_unlock(&n->mu);
+        pthread_mutex_unlock(&o->mu);
         return -1;
     }
     uint32_t first = seg * SEG_BLOCKS, blocks = (uint32_t)__builtin_popcountll(taken),
-             span = MIN(SEG_BLOCKS, n->nblocks - first);
+             span = MIN(SEG_BLOCKS, o->nblocks - first);
     uint64_t bytes = (uint64_t)blocks * CACHE_BLOCK, off = (uint64_t)first * CACHE_BLOCK;
-    if (first + span == n->nblocks && (taken & block_bit(n->nblocks - 1)))
-        bytes -= CACHE_BLOCK - block_len(n, n->nblocks - 1);
-    if (n->side_fd >= 0) {
+    if (first + span == o->nblocks && (taken & block_bit(o->nblocks - 1)))
+        bytes -= CACHE_BLOCK - block_len(o, o->nblocks - 1);
+    if (o->side_fd >= 0) {
         static const unsigned char none[SEG_BLOCKS * META_SIDE_RECORD];
-        media_write(n->side_fd, none, span * META_SIDE_RECORD,
+        io_pwrite(o->side_fd, none, span * META_SIDE_RECORD,
             META_SIDE_HEADER + (uint64_t)first * META_SIDE_RECORD);
     }
-    uint64_t end = MIN(off + SEG_BYTES, n->id.size);
-    if (fallocate(n->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(n->base + off),
+    uint64_t end = MIN(off + SEG_BYTES, o->id.size);
+    if (fallocate(o->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(o->base + off),
             (off_t)(to_pages(end - off) * PAGE)))
         log_warn("cache: can't give back the space of a part of a file: %s", strerror(errno));
-    atomic_fetch_sub(&n->nvalid, blocks);
+    atomic_fetch_sub(&o->nvalid, blocks);
     uint64_t pages = to_pages(bytes);
-    node_account(n, seg, -(int32_t)blocks, -(int64_t)pages);
-    int tier = n->tier;
-    pthread_mutex_unlock(&n->mu);
-    tier_release(c, tier, pages);
+    catalogue_account(c->catalogue, o->entry, seg, -(int32_t)blocks, -(int64_t)pages, 0);
+    int tier = o->tier;
+    pthread_mutex_unlock(&o->mu);
+    catalogue_release(c->catalogue, tier, pages);
     atomic_fetch_add(&c->evicted_bytes, bytes);
-    slot_persist(c, n->slot);
+    table_persist(c, o->entry);
     return 0;
 }

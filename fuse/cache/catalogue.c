@@ -1,423 +1,349 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/cache/priv.h"
-#include "lib/base/clock.h"
-#include "lib/base/hash.h"
+#include "fuse/cache/catalogue.h"
+
+#include "fuse/cache/catalogue_priv.h"
 #include "lib/base/mem.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define SLOTS_MIN 256u
-
-static uint32_t bucket_of(const struct cache *c, const uint64_t path[2])
+struct catalogue *catalogue_new(const struct catalogue_tier *tiers, size_t ntiers)
 {
-    return (uint32_t)path[0] & (c->nbuckets - 1);
-}
-
-uint32_t slot_find(const struct cache *c, const uint64_t path[2], const uint64_t *version)
-{
-    return slot_find_but(c, path, version, NONE);
-}
-
-uint32_t slot_find_but(
-    const struct cache *c, const uint64_t path[2], const uint64_t *version, uint32_t but)
-{
-    for (uint32_t id = c->buckets[bucket_of(c, path)]; id != NONE; id = c->slots[id].chain) {
-        const struct slot *s = &c->slots[id];
-        if (s->path[0] == path[0] && s->path[1] == path[1] && (!version || s->version == *version)
-            && id != but)
-            return id;
+    struct catalogue *cat = calloc(1, sizeof *cat);
+    if (!cat)
+        return NULL;
+    pthread_mutex_init(&cat->mu, NULL);
+    cat->free_entries = NONE;
+    cat->ntiers = ntiers;
+    for (size_t i = 0; i < CATALOGUE_TIERS; i++) {
+        if (i < ntiers)
+            cat->tiers[i].conf = tiers[i];
+        entry_queue_init(cat, &cat->tiers[i]);
     }
-    return NONE;
+    if (entry_rehash(cat) == 0)
+        return cat;
+    catalogue_free(cat);
+    return NULL;
 }
 
-uint32_t slot_new(struct cache *c, enum slot_kind kind)
+void catalogue_free(struct catalogue *cat)
 {
-    if (c->free_slots == NONE && c->nslots == c->cap_slots) {
-        uint32_t cap = c->cap_slots ? c->cap_slots + c->cap_slots / 2 : SLOTS_MIN;
-        struct slot *bigger = realloc(c->slots, (size_t)cap * sizeof *bigger);
-        if (!bigger)
-            return NONE;
-        c->slots = bigger;
-        c->cap_slots = cap;
+    if (!cat)
+        return;
+    for (size_t i = 0; i < CATALOGUE_TIERS; i++)
+        s3f_fini(&cat->tiers[i].queue);
+    for (uint32_t i = 0; i < cat->nchunks; i++)
+        free(cat->chunks[i]);
+    free(cat->chunks);
+    free(cat->buckets);
+    pthread_mutex_destroy(&cat->mu);
+    free(cat);
+}
+
+void *catalogue_detach(struct catalogue *cat, uint32_t *from)
+{
+    void *object = NULL;
+    pthread_mutex_lock(&cat->mu);
+    for (; *from < cat->nentries && !object; ++*from) {
+        struct cat_entry *s = entry_at(cat, *from);
+        if (s->kind != ENTRY_FILE || !s->use)
+            continue;
+        object = s->use->object;
+        entry_unuse(s);
     }
-    uint32_t id = c->free_slots;
+    pthread_mutex_unlock(&cat->mu);
+    return object;
+}
+
+/* -- opening and closing --------------------------------------------------------------------- */
+
+/* The entry of that version, new if need be. mu is held. */
+static uint32_t entry_for(
+    struct catalogue *cat, const uint64_t path[2], uint64_t version, uint64_t size)
+{
+    uint32_t id = entry_find(cat, path, &version, NONE);
     if (id != NONE)
-        c->free_slots = c->slots[id].chain;
-    else
-        id = c->nslots++;
-    c->slots[id] = (struct slot){.kind = (uint8_t)kind, .chain = NONE, .owner = NONE};
-    return id;
-}
-
-void slot_rehash(struct cache *c)
-{
-    uint32_t n = c->nbuckets ? c->nbuckets * 2 : SLOTS_MIN;
-    uint32_t *buckets = malloc(n * sizeof *buckets);
-    if (!buckets)
-        return; /* longer chains are only slower; the first table is made by cache_new */
-    for (uint32_t i = 0; i < n; i++)
-        buckets[i] = NONE;
-    uint32_t old_n = c->nbuckets, *old = c->buckets;
-    c->buckets = buckets;
-    c->nbuckets = n;
-    for (uint32_t i = 0; i < old_n; i++)
-        for (uint32_t id = old[i], next; id != NONE; id = next) {
-            next = c->slots[id].chain;
-            uint32_t b = bucket_of(c, c->slots[id].path);
-            c->slots[id].chain = buckets[b];
-            buckets[b] = id;
-        }
-    free(old);
-}
-
-void slot_hash(struct cache *c, uint32_t id)
-{
-    if (c->nfiles >= c->nbuckets)
-        slot_rehash(c);
-    uint32_t b = bucket_of(c, c->slots[id].path);
-    c->slots[id].chain = c->buckets[b];
-    c->buckets[b] = id;
-    c->nfiles++;
-}
-
-void slot_unhash(struct cache *c, uint32_t id)
-{
-    for (uint32_t *at = &c->buckets[bucket_of(c, c->slots[id].path)]; *at != NONE;
-         at = &c->slots[*at].chain)
-        if (*at == id) {
-            *at = c->slots[id].chain;
-            c->nfiles--;
-            return;
-        }
-}
-
-void slot_free(struct cache *c, uint32_t id)
-{
-    c->slots[id].kind = SLOT_FREE;
-    c->slots[id].chain = c->free_slots;
-    c->free_slots = id;
-}
-
-uint64_t slot_key(const struct cache *c, uint32_t id)
-{
-    const struct slot *s = &c->slots[id];
-    if (s->kind == SLOT_SEG)
-        return hash64_mix(c->slots[s->owner].path[0], s->seg + UINT64_C(1));
-    return s->path[0];
-}
-
-void slot_enqueue(struct cache *c, uint32_t id)
-{
-    const struct slot *s = &c->slots[id], *file = s->kind == SLOT_SEG ? &c->slots[s->owner] : s;
-    if (!(file->flags & SLOT_PINNED))
-        s3f_insert(&c->tiers[s->tier].queue, id, s->pages, slot_key(c, id));
-}
-
-uint32_t slot_seg_new(struct cache *c, uint32_t file, uint32_t seg, uint32_t pages)
-{
-    uint32_t id = slot_new(c, SLOT_SEG);
+        return id;
+    id = entry_new(cat, ENTRY_FILE);
     if (id == NONE)
         return NONE;
-    struct slot *f = &c->slots[file], *u = &c->slots[id];
-    u->owner = file;
-    u->seg = seg;
-    u->tier = f->tier;
-    u->pages = pages;
-    u->chain = f->owner;
-    f->owner = id;
-    f->flags |= SLOT_SPLIT;
-    slot_enqueue(c, id);
+    struct cat_entry *s = entry_at(cat, id);
+    s->path[0] = path[0];
+    s->path[1] = path[1];
+    s->version = version;
+    s->size = size;
+    s->born = ++cat->births;
+    entry_hash(cat, id);
     return id;
 }
 
-void slot_seg_free(struct cache *c, uint32_t id)
+uint32_t catalogue_open(struct catalogue *cat, const uint64_t path[2], uint64_t version,
+    uint64_t size, bool handle, void **object)
 {
-    struct slot *u = &c->slots[id];
-    s3f_remove(&c->tiers[u->tier].queue, id);
-    for (uint32_t *at = &c->slots[u->owner].owner; *at != NONE; at = &c->slots[*at].chain)
-        if (*at == id) {
-            *at = u->chain;
-            break;
+    *object = NULL;
+    pthread_mutex_lock(&cat->mu);
+    uint32_t id = entry_for(cat, path, version, size);
+    struct cat_entry *s = id == NONE ? NULL : entry_at(cat, id);
+    if (s && entry_ref(cat, id)) {
+        s->use->handles += handle;
+        *object = s->use->object;
+        if (s->valid && s->unit.queue != S3F_OUT)
+            s3f_touch(entry_queue(cat, id), id, 1);
+    } else if (s) {
+        if (!s->valid) {
+            entry_unhash(cat, id);
+            entry_free(cat, id);
         }
-    slot_free(c, id);
-}
-
-struct meta_file slot_meta(const struct cache *c, uint32_t id)
-{
-    const struct slot *s = &c->slots[id];
-    return (struct meta_file){
-        .path = {s->path[0], s->path[1]},
-        .version = s->version,
-        .size = s->size,
-        .mtime_ns = s->place,
-        .valid = s->valid,
-        .pages = s->pages,
-        .crc0 = s->crc0,
-        .medium = (uint8_t)c->tiers[s->tier].medium,
-        .flags = s->flags & SLOT_PINNED,
-    };
-}
-
-uint64_t tier_high_mark(const struct tier *t) { return t->quota - t->quota / 20; }
-
-static struct s3f_unit *unit_at(void *user, uint32_t id)
-{
-    struct cache *c = user;
-    return &c->slots[id].unit;
-}
-
-/* Hits that readers counted in the segment since the last look. */
-static unsigned unit_touched(void *user, uint32_t id)
-{
-    struct cache *c = user;
-    const struct slot *s = &c->slots[id];
-    bool whole = s->kind == SLOT_FILE;
-    struct node *n = whole ? s->node : c->slots[s->owner].node;
-    if (!n)
-        return 0;
-    unsigned hits = 0;
-    for (uint32_t i = whole ? 0 : s->seg; i < (whole ? n->nsegs : s->seg + 1); i++) {
-        struct seg *seg = atomic_load(&n->segs[i]);
-        if (seg)
-            hits += atomic_exchange(&seg->touched, 0);
+        id = NONE;
     }
-    return hits;
+    pthread_mutex_unlock(&cat->mu);
+    return id;
 }
 
-/* The fastest tier with free room for the whole file, else the slowest: new bytes push nothing out
- * of a faster tier; what turns out to be used again moves up (evict_promote). A pin survives the
- * process, so pinned bytes go to disk. */
-int tier_choose(struct cache *c, uint32_t slot)
+void *catalogue_attach(struct catalogue *cat, uint32_t id, void *object)
 {
-    int64_t now = clock_mono_ns();
-    int best = -1;
-    pthread_mutex_lock(&c->mu);
-    uint64_t pages = to_pages(c->slots[slot].size);
-    bool lasts = c->slots[slot].flags & SLOT_PINNED && tier_lasting(c) >= 0;
-    for (size_t i = 0; i < c->ntiers; i++) {
-        const struct tier *t = &c->tiers[i];
-        if (!t->quota || t->blocked_ns > now || (lasts && !t->dir))
-            continue;
-        best = (int)i;
-        if (t->used + pages <= tier_high_mark(t))
-            break;
+    pthread_mutex_lock(&cat->mu);
+    struct cat_use *use = entry_at(cat, id)->use;
+    if (!use->object)
+        use->object = object;
+    object = use->object;
+    pthread_mutex_unlock(&cat->mu);
+    return object;
+}
+
+struct catalogue_info catalogue_info(struct catalogue *cat, uint32_t id)
+{
+    pthread_mutex_lock(&cat->mu);
+    const struct cat_entry *s = entry_at(cat, id);
+    struct catalogue_info info = {.meta = entry_meta(cat, id),
+        .tier = s->tier,
+        .is_trusted = s->flags & ENTRY_TRUSTED,
+        .is_pinned = s->flags & ENTRY_PINNED,
+        .hits = s->use ? s->use->hits : NULL};
+    pthread_mutex_unlock(&cat->mu);
+    return info;
+}
+
+void catalogue_ref(struct catalogue *cat, uint32_t id)
+{
+    pthread_mutex_lock(&cat->mu);
+    entry_at(cat, id)->use->refs++;
+    pthread_mutex_unlock(&cat->mu);
+}
+
+bool catalogue_close_handle(struct catalogue *cat, uint32_t id)
+{
+    pthread_mutex_lock(&cat->mu);
+    bool last = --entry_at(cat, id)->use->handles == 0;
+    pthread_mutex_unlock(&cat->mu);
+    return last;
+}
+
+void catalogue_recycle(struct catalogue *cat, uint32_t id)
+{
+    pthread_mutex_lock(&cat->mu);
+    const struct cat_entry *s = entry_at(cat, id);
+    cat->tiers[s->tier].used -= s->pages;
+    entry_free(cat, id);
+    pthread_mutex_unlock(&cat->mu);
+}
+
+bool catalogue_unref(struct catalogue *cat, uint32_t id, bool *stale)
+{
+    pthread_mutex_lock(&cat->mu);
+    const struct cat_entry *s = entry_at(cat, id);
+    bool last = s->use->refs == 1;
+    if (!last)
+        s->use->refs--;
+    *stale = !(s->flags & ENTRY_COMPLETE) || !s->location;
+    pthread_mutex_unlock(&cat->mu);
+    return last;
+}
+
+/* The last reference of an entry that stays is given back. mu is held. */
+static void leave(struct catalogue *cat, uint32_t id, bool may_move, struct catalogue_left *left)
+{
+    struct cat_entry *s = entry_at(cat, id);
+    left->gone = (struct catalogue_gone){.id = id, .is_complete = s->flags & ENTRY_COMPLETE};
+    int to = may_move ? entry_better_tier(cat, s) : -1;
+    left->moves = to >= 0;
+    if (left->moves) {
+        left->move = (struct catalogue_move){id, s->path[0], s->tier, to};
+        s->unit.freq = 0;
     }
-    pthread_mutex_unlock(&c->mu);
-    return best;
+    if (s->use->is_resident)
+        return;
+    left->gone.object = s->use->object;
+    entry_unuse(s);
 }
 
-void tier_release(struct cache *c, int tier, uint64_t pages)
+bool catalogue_close(struct catalogue *cat, uint32_t id, const struct catalogue_closing *closing,
+    struct catalogue_left *left)
 {
-    pthread_mutex_lock(&c->mu);
-    c->tiers[tier].used -= pages;
-    pthread_mutex_unlock(&c->mu);
-}
-
-/* The queue's units of a partial file of many segments are its segments; cache.mu is held. The
- * first unit of an idle file stood for all of it. */
-void catalogue_split(struct cache *c, struct node *n)
-{
-    struct slot *s = &c->slots[n->slot];
-    struct tier *t = &c->tiers[s->tier];
-    s3f_remove(&t->queue, n->slot);
-    uint64_t pages = 0;
-    for (uint32_t i = 0; i < n->nsegs; i++) {
-        struct seg *seg = n->segs[i];
-        uint64_t bytes = object_bytes(n, i, i + 1);
-        if (!bytes)
-            continue;
-        uint32_t id = slot_seg_new(c, n->slot, i, (uint32_t)to_pages(bytes));
-        if (id == NONE)
-            continue; /* not evictable until it is opened again */
-        pages += to_pages(bytes);
-        seg->unit = id;
+    pthread_mutex_lock(&cat->mu);
+    struct cat_entry *s = entry_at(cat, id);
+    bool last = --s->use->refs == 0;
+    if (last && closing->is_trusted) {
+        s->location = closing->mtime_ns;
+        s->flags |= ENTRY_TRUSTED;
+    } else if (last && closing->is_distrusted) {
+        s->flags &= (uint8_t)~ENTRY_TRUSTED;
     }
-    s = &c->slots[n->slot];
-    t->used += pages - s->pages; /* a kill -9 may have left the count behind by a block or two */
-    s->pages = 0;
-    s->valid = atomic_load(&n->nvalid);
-    s->flags |= SLOT_SPLIT;
-}
-
-/* The file was open before: its segments are in the queue. cache.mu is held. */
-void catalogue_find_units(struct cache *c, struct node *n)
-{
-    for (uint32_t id = c->slots[n->slot].owner, next; id != NONE; id = next) {
-        next = c->slots[id].chain;
-        struct seg *seg = n->segs[c->slots[id].seg];
-        if (seg) {
-            seg->unit = id;
-            continue;
-        }
-        /* its records are gone from the sidecar */
-        c->tiers[c->slots[id].tier].used -= c->slots[id].pages;
-        slot_seg_free(c, id);
+    if (last && (s->flags & (ENTRY_DEAD | ENTRY_DROP) || !s->valid)) {
+        left->moves = false;
+        entry_remove(cat, id, &left->gone);
+    } else if (last) {
+        leave(cat, id, closing->may_move, left);
     }
-    c->slots[n->slot].valid = atomic_load(&n->nvalid);
+    pthread_mutex_unlock(&cat->mu);
+    return last;
 }
 
-static void account_seg(struct cache *c, struct node *n, uint32_t seg, int64_t pages)
+/* Takes the file out of sight: it goes now, or with its last reference. mu is held. */
+static void hide(struct catalogue *cat, uint32_t id, struct catalogue_gone *gone)
 {
-    struct seg *sg = n->segs[seg];
-    if (sg->unit == NONE && pages > 0)
-        sg->unit = slot_seg_new(c, n->slot, seg, 0);
-    if (sg->unit == NONE) { /* no memory for a unit: counted, but not evictable alone */
-        c->slots[n->slot].pages = (uint32_t)((int64_t)c->slots[n->slot].pages + pages);
+    struct cat_entry *s = entry_at(cat, id);
+    if (!entry_is_open(s)) {
+        entry_remove(cat, id, gone);
         return;
     }
-    struct slot *u = &c->slots[sg->unit];
-    u->pages = (uint32_t)((int64_t)u->pages + pages);
-    s3f_weigh(&c->tiers[u->tier].queue, sg->unit, u->pages);
-    if (u->pages == 0) {
-        slot_seg_free(c, sg->unit);
-        sg->unit = NONE;
+    entry_unpin(cat, id);
+    entry_join(cat, id);
+    s3f_remove(entry_queue(cat, id), id);
+    entry_unhash(cat, id);
+    s->flags |= ENTRY_DEAD;
+    *gone = (struct catalogue_gone){.id = id};
+}
+
+bool catalogue_supersede(struct catalogue *cat, uint32_t id, struct catalogue_gone *gone)
+{
+    pthread_mutex_lock(&cat->mu);
+    const struct cat_entry *s = entry_at(cat, id);
+    uint32_t other = s->flags & ENTRY_DEAD ? NONE : entry_find(cat, s->path, NULL, id);
+    /* opened after us: it is we who are old; if it has bytes, and is no mere name */
+    if (other != NONE && (int32_t)(entry_at(cat, other)->born - s->born) > 0)
+        other = entry_at(cat, other)->valid ? id : NONE;
+    if (other != NONE)
+        hide(cat, other, gone);
+    pthread_mutex_unlock(&cat->mu);
+    return other != NONE;
+}
+
+bool catalogue_drop(struct catalogue *cat, const uint64_t path[2], const uint64_t *version,
+    uint32_t but, struct catalogue_gone *gone)
+{
+    pthread_mutex_lock(&cat->mu);
+    uint32_t id = entry_find(cat, path, version, but);
+    struct cat_entry *s = id == NONE ? NULL : entry_at(cat, id);
+    if (s && !entry_is_open(s)) {
+        entry_remove(cat, id, gone);
+    } else if (s) {
+        entry_unpin(cat, id);
+        s->use->refs++;
+        *gone = (struct catalogue_gone){
+            .id = id, .is_complete = s->flags & ENTRY_COMPLETE, .object = s->use->object};
+        if (gone->is_complete)
+            s->flags |= ENTRY_DROP;
     }
+    pthread_mutex_unlock(&cat->mu);
+    return s;
 }
 
-void node_account(struct node *n, uint32_t seg, int32_t blocks, int64_t pages)
+/* -- the table and the outside --------------------------------------------------------------- */
+
+void catalogue_record(struct catalogue *cat, uint32_t id, unsigned char record[META_RECORD])
 {
-    struct cache *c = n->c;
-    pthread_mutex_lock(&c->mu);
-    struct slot *f = &c->slots[n->slot];
-    struct tier *t = &c->tiers[f->tier];
-    bool had = f->valid > 0;
-    f->valid = (uint32_t)((int64_t)f->valid + blocks);
-    if (had != (f->valid > 0))
-        c->nwith_data += f->valid ? 1 : (uint64_t)-1;
-    if (f->flags & SLOT_DEAD) {
-        f->pages = (uint32_t)((int64_t)f->pages + pages);
-    } else if (n->nsegs > 1 && !(f->flags & SLOT_COMPLETE)) {
-        account_seg(c, n, seg, pages);
-    } else {
-        f->pages = (uint32_t)((int64_t)f->pages + pages);
-        if (f->unit.queue == S3F_OUT && f->pages)
-            slot_enqueue(c, n->slot);
-        else if (!f->pages)
-            s3f_remove(&t->queue, n->slot);
-        else
-            s3f_weigh(&t->queue, n->slot, f->pages);
-        if (n->nblocks == 1 && f->valid)
-            f->crc0 = n->segs[0]->crc[0];
+    memset(record, 0, META_RECORD);
+    pthread_mutex_lock(&cat->mu);
+    const struct cat_entry *s = entry_at(cat, id);
+    if (s->kind == ENTRY_FILE && s->valid && !(s->flags & (ENTRY_DEAD | ENTRY_DROP))
+        && cat->tiers[s->tier].conf.is_lasting) {
+        struct meta_file f = entry_meta(cat, id);
+        uint64_t pages = s->size / 4096 + (s->size % 4096 != 0);
+        if (s->flags & ENTRY_SPLIT)
+            f.pages = (uint32_t)MIN((uint64_t)s->valid * 256, pages);
+        meta_record_put(record, &f);
     }
-    pthread_mutex_unlock(&c->mu);
+    pthread_mutex_unlock(&cat->mu);
 }
 
-void node_join_units(struct cache *c, struct node *n)
+/* mu is held. 1: there is no room for its pin. */
+static int load_entry(struct catalogue *cat, uint32_t id, const struct meta_file *f, bool same_boot)
 {
-    uint64_t pages = 0;
-    while (c->slots[n->slot].owner != NONE) {
-        uint32_t id = c->slots[n->slot].owner;
-        pages += c->slots[id].pages;
-        struct seg *sg = n->segs[c->slots[id].seg];
-        if (sg)
-            sg->unit = NONE;
-        slot_seg_free(c, id);
+    size_t tier = 0;
+    while (tier < cat->ntiers && cat->tiers[tier].conf.medium != f->medium)
+        tier++;
+    if (tier == cat->ntiers || !cat->tiers[tier].conf.is_lasting
+        || entry_find(cat, f->path, NULL, NONE) != NONE)
+        return 0; /* the file itself is removed later as an orphan */
+    struct cat_entry *s = entry_at(cat, id);
+    *s = (struct cat_entry){.kind = ENTRY_FILE,
+        .path = {f->path[0], f->path[1]},
+        .version = f->version,
+        .size = f->size,
+        .location = same_boot ? f->mtime_ns : 0,
+        .valid = f->valid,
+        .pages = f->pages,
+        .crc0 = f->crc0,
+        .owner = NONE,
+        .tier = (uint8_t)tier};
+    uint64_t blocks = s->size / (1u << 20) + (s->size % (1u << 20) != 0);
+    if (s->valid == blocks) {
+        s->flags |= ENTRY_COMPLETE;
+        cat->ncomplete++;
     }
-    struct slot *f = &c->slots[n->slot];
-    f->pages = (uint32_t)(f->pages + pages);
-    f->flags &= (uint8_t)~SLOT_SPLIT;
+    cat->nwith_data++;
+    entry_hash(cat, id);
+    cat->tiers[tier].used += s->pages;
+    bool fits = !(f->flags & META_PINNED) || entry_pin(cat, id, s->pages);
+    entry_enqueue(cat, id);
+    return !fits;
 }
 
-void node_finished(struct node *n)
+int catalogue_load(struct catalogue *cat, const struct meta_file *f, bool same_boot)
 {
-    struct cache *c = n->c;
-    struct stat st;
-    int64_t mtime = fstat(n->fd, &st) ? 0 : object_mtime(&st);
-    pthread_mutex_lock(&c->mu);
-    struct slot *f = &c->slots[n->slot];
-    struct tier *t = &c->tiers[f->tier];
-    if (n->nsegs > 1 && !(f->flags & SLOT_COMPLETE)) {
-        node_join_units(c, n);
-        if (!(f->flags & SLOT_DEAD))
-            slot_enqueue(c, n->slot);
+    pthread_mutex_lock(&cat->mu);
+    uint32_t id = entry_new(cat, ENTRY_FREE); /* in order while none is free */
+    int rc = id == NONE ? -1 : f ? load_entry(cat, id, f, same_boot) : 0;
+    pthread_mutex_unlock(&cat->mu);
+    return rc;
+}
+
+void catalogue_loaded(struct catalogue *cat)
+{
+    pthread_mutex_lock(&cat->mu);
+    for (uint32_t id = 0; id < cat->nentries; id++)
+        if (entry_at(cat, id)->kind == ENTRY_FREE)
+            entry_free(cat, id);
+    pthread_mutex_unlock(&cat->mu);
+}
+
+bool catalogue_has_file(
+    struct catalogue *cat, int tier, uint32_t id, uint64_t hash, uint32_t version)
+{
+    pthread_mutex_lock(&cat->mu);
+    const struct cat_entry *s = id < cat->nentries ? entry_at(cat, id) : NULL;
+    bool has = s && s->kind == ENTRY_FILE && s->path[1] == hash && (uint32_t)s->version == version
+        && (s->tier == tier || s->flags & ENTRY_BUSY);
+    pthread_mutex_unlock(&cat->mu);
+    return has;
+}
+
+struct catalogue_stats catalogue_stats(struct catalogue *cat)
+{
+    pthread_mutex_lock(&cat->mu);
+    struct catalogue_stats out = {.files = cat->nwith_data,
+        .complete_files = cat->ncomplete,
+        .pinned = cat->pin_pages,
+        .pinned_most = entry_pin_most(cat),
+        .pinned_files = cat->npinned};
+    for (size_t i = 0; i < cat->ntiers; i++) {
+        const struct cat_tier *t = &cat->tiers[i];
+        out.used += t->used;
+        out.quota += t->conf.quota;
+        if (t->conf.is_lasting)
+            out.blocked_ns = MAX(out.blocked_ns, t->blocked_ns);
     }
-    if (t->dir)
-        f->place = mtime;
-    if (!(f->flags & SLOT_COMPLETE)) {
-        f->flags |= SLOT_COMPLETE;
-        c->ncomplete++;
-    }
-    pthread_mutex_unlock(&c->mu);
-}
-
-void node_unfinished(struct node *n)
-{
-    struct cache *c = n->c;
-    pthread_mutex_lock(&c->mu);
-    struct slot *f = &c->slots[n->slot];
-    if (f->flags & SLOT_COMPLETE) {
-        f->flags &= (uint8_t)~SLOT_COMPLETE;
-        c->ncomplete--;
-        if (n->nsegs > 1 && !(f->flags & SLOT_DEAD))
-            catalogue_split(c, n);
-    }
-    pthread_mutex_unlock(&c->mu);
-}
-
-/* Half of the disk; of memory, where there is nothing else. */
-uint64_t keep_most(const struct cache *c)
-{
-    uint64_t sum = 0;
-    bool lasts = tier_lasting(c) >= 0;
-    for (size_t i = 0; i < c->ntiers; i++)
-        sum += lasts && !c->tiers[i].dir ? 0 : c->tiers[i].quota;
-    return sum / 2;
-}
-
-/* Takes the units of a file out of their queue, or puts them in. */
-static void dequeue(struct cache *c, uint32_t id)
-{
-    struct s3f *queue = &c->tiers[c->slots[id].tier].queue;
-    s3f_remove(queue, id);
-    for (uint32_t seg = c->slots[id].owner; seg != NONE; seg = c->slots[seg].chain)
-        s3f_remove(queue, seg);
-}
-
-static void enqueue(struct cache *c, uint32_t id)
-{
-    const struct slot *s = &c->slots[id];
-    for (uint32_t seg = s->owner; seg != NONE; seg = c->slots[seg].chain)
-        slot_enqueue(c, seg);
-    if (!(s->flags & SLOT_SPLIT) && s->pages)
-        slot_enqueue(c, id);
-}
-
-bool keep_pin(struct cache *c, uint32_t id, uint64_t pages)
-{
-    struct slot *s = &c->slots[id];
-    bool was = s->flags & SLOT_PINNED;
-    uint64_t had = was ? s->reserved : 0;
-    if (was && pages <= had)
-        return true;
-    if (c->pin_pages - had + pages > keep_most(c))
-        return false;
-    c->pin_pages += pages - had;
-    s->reserved = (uint32_t)pages;
-    if (was)
-        return true;
-    c->npinned++;
-    s->flags |= SLOT_PINNED;
-    dequeue(c, id);
-    return true;
-}
-
-void keep_unpin(struct cache *c, uint32_t id)
-{
-    struct slot *s = &c->slots[id];
-    if (!(s->flags & SLOT_PINNED))
-        return;
-    c->pin_pages -= s->reserved;
-    c->npinned--;
-    s->flags &= (uint8_t)~SLOT_PINNED;
-    enqueue(c, id);
-}
-
-void tier_queue_init(struct cache *c, struct tier *t)
-{
-    struct s3f_ops ops = {unit_at, unit_touched, c};
-    s3f_init(&t->queue, t->quota, &ops);
+    pthread_mutex_unlock(&cat->mu);
+    return out;
 }

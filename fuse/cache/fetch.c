@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A fetch is named by its node's list while it is queued, running, or until its bytes have landed;
- * readers that wait for it or copy from it hold a ref each. */
+/* A fetch is named by its node's list while it is queued, running, or until its bytes are in a
+ * tier; readers that wait for it or copy from it hold a ref each. */
 
 #define LONG_NS NS_PER_S /* who waited so long in vain … */
 /* … speaks for those who ask as soon as this: the kernel does, of a page that it could not read
@@ -20,28 +20,28 @@ __thread unsigned fetch_origin;
 
 /* Bytes of the budget for blocks of a file: what is in the last one, and not a whole block of a
  * small file. */
-static int64_t weight(const struct node *n, uint32_t first, uint32_t count)
+static int64_t fetch_weight(const struct object *o, uint32_t first, uint32_t count)
 {
     return (int64_t)(count - 1) * CACHE_BLOCK
-        + (int64_t)to_pages(block_len(n, first + count - 1)) * PAGE;
+        + (int64_t)to_pages(block_len(o, first + count - 1)) * PAGE;
 }
 
-static bool covers(const struct fetch *f, uint32_t block)
+static bool fetch_covers(const struct fetch *f, uint32_t block)
 {
     return block >= f->first && block < f->first + f->count;
 }
 
-struct fetch *fetch_of(struct node *n, uint32_t block)
+struct fetch *fetch_of(struct object *o, uint32_t block)
 {
-    for (struct fetch *f = n->fetches; f; f = f->next)
-        if (covers(f, block))
+    for (struct fetch *f = o->fetches; f; f = f->next)
+        if (fetch_covers(f, block))
             return f;
     return NULL;
 }
 
-static void unlist(struct fetch *f)
+static void fetch_unlist(struct fetch *f)
 {
-    for (struct fetch **at = &f->n->fetches; *at; at = &(*at)->next)
+    for (struct fetch **at = &f->o->fetches; *at; at = &(*at)->next)
         if (*at == f) {
             *at = f->next;
             f->listed = false;
@@ -49,125 +49,127 @@ static void unlist(struct fetch *f)
         }
 }
 
-static void put_locked(struct fetch *f) /* n->mu is held on entry, not on return */
+static void fetch_put_locked(struct fetch *f) /* o->mu is held on entry, not on return */
 {
-    struct node *n = f->n;
+    struct object *o = f->o;
     bool last = --f->refs == 0;
-    pthread_mutex_unlock(&n->mu);
+    pthread_mutex_unlock(&o->mu);
     if (!last)
         return;
-    budget_buffer_put(&n->c->budget, f->buf, f->len);
-    budget_release(&n->c->budget, f->reserved);
+    budget_buffer_put(&o->c->budget, f->buf, f->len);
+    budget_release(&o->c->budget, f->reserved);
     free(f->err);
     free(f);
-    node_put(n);
+    object_put(o);
 }
 
-static void put(struct fetch *f)
+static void fetch_put(struct fetch *f)
 {
-    pthread_mutex_lock(&f->n->mu);
-    put_locked(f);
+    pthread_mutex_lock(&f->o->mu);
+    fetch_put_locked(f);
 }
 
-/* A listed fetch with one ref for the list; n->mu is held. The budget is the caller's. */
-static struct fetch *make(struct node *n, uint32_t first, uint32_t count, int64_t reserved)
+/* A listed fetch with one ref for the list; o->mu is held. The budget is the caller's. */
+static struct fetch *fetch_new(struct object *o, uint32_t first, uint32_t count, int64_t reserved)
 {
     struct fetch *f = calloc(1, sizeof *f);
     if (!f)
         return NULL;
-    f->n = n;
+    f->o = o;
     f->first = first;
     f->count = count;
     f->refs = 1;
     f->reserved = reserved;
     f->listed = true;
-    f->next = n->fetches;
-    n->fetches = f;
-    node_ref(n);
+    f->next = o->fetches;
+    o->fetches = f;
+    object_ref(o);
     return f;
 }
 
-/* -- landing --------------------------------------------------------------------------------- */
+/* -- filling --------------------------------------------------------------------------------- */
 
-void fetch_trim_held(struct cache *c, int64_t max_bytes, int64_t before_ns)
+void fetch_trim_parked(struct cache *c, int64_t max_bytes, int64_t before_ns)
 {
+    struct parked *p = &c->parked;
     for (;;) {
-        pthread_mutex_lock(&c->mu);
-        struct fetch *f = c->held;
-        if (!f || (c->held_bytes <= max_bytes && f->held_ns > before_ns)) {
-            pthread_mutex_unlock(&c->mu);
+        pthread_mutex_lock(&p->mu);
+        struct fetch *f = p->first;
+        if (!f || (p->bytes <= max_bytes && f->parked_ns > before_ns)) {
+            pthread_mutex_unlock(&p->mu);
             return;
         }
-        c->held = f->held_next;
-        if (!c->held)
-            c->held_tail = &c->held;
-        c->held_bytes -= (int64_t)f->len;
-        pthread_mutex_unlock(&c->mu);
-        pthread_mutex_lock(&f->n->mu);
-        unlist(f);
-        put_locked(f);
+        p->first = f->parked_next;
+        if (!p->first)
+            p->tail = &p->first;
+        p->bytes -= (int64_t)f->len;
+        pthread_mutex_unlock(&p->mu);
+        pthread_mutex_lock(&f->o->mu);
+        fetch_unlist(f);
+        fetch_put_locked(f);
     }
 }
 
-/* No tier takes it: the buffer serves its readers for a moment. The list's ref is now cache.held's.
- */
-static void hold(struct fetch *f)
+/* No tier takes it: the buffer serves its readers for a moment. The list's reference is now
+ * parked's. */
+static void park(struct fetch *f)
 {
-    struct cache *c = f->n->c;
-    pthread_mutex_lock(&c->mu);
-    f->held_next = NULL;
-    f->held_ns = clock_mono_ns();
-    *c->held_tail = f;
-    c->held_tail = &f->held_next;
-    c->held_bytes += (int64_t)f->len;
-    pthread_mutex_unlock(&c->mu);
-    fetch_trim_held(c, MAX(c->budget.limit / 2, INT64_C(8) << 20), 0);
+    struct cache *c = f->o->c;
+    struct parked *p = &c->parked;
+    pthread_mutex_lock(&p->mu);
+    f->parked_next = NULL;
+    f->parked_ns = clock_mono_ns();
+    *p->tail = f;
+    p->tail = &f->parked_next;
+    p->bytes += (int64_t)f->len;
+    pthread_mutex_unlock(&p->mu);
+    fetch_trim_parked(c, MAX(c->budget.limit / 2, INT64_C(8) << 20), 0);
 }
 
 /* Takes over one ref. */
-static void land(void *arg)
+static void fetch_fill(void *arg)
 {
     struct fetch *f = arg;
-    struct node *n = f->n;
-    pthread_mutex_lock(&n->mu);
+    struct object *o = f->o;
+    pthread_mutex_lock(&o->mu);
     bool wanted = f->wanted;
-    pthread_mutex_unlock(&n->mu);
+    pthread_mutex_unlock(&o->mu);
     bool all = true;
     for (uint32_t i = 0; i < f->count; i++) {
         uint32_t block = f->first + i;
-        if (block_land(
-                n, block, f->buf + (size_t)i * CACHE_BLOCK, wanted ? LAND_WRITE : LAND_FRESH))
+        if (fill_block(
+                o, block, f->buf + (size_t)i * CACHE_BLOCK, wanted ? FILL_WRITE : FILL_FRESH))
             all = false;
         else if (atomic_load(&f->finished) & (1u << i)) /* while we wrote */
-            atomic_fetch_and(&node_seg(n, block)->fresh, ~block_bit(block));
+            atomic_fetch_and(&object_seg(o, block)->fresh, ~block_bit(block));
     }
-    pthread_mutex_lock(&n->mu);
+    pthread_mutex_lock(&o->mu);
     bool listed = f->listed;
-    f->kept = !all;
+    f->parked = !all;
     if (all && listed) {
-        unlist(f);
+        fetch_unlist(f);
         f->refs--; /* the list's; ours is still there */
     }
-    pthread_cond_broadcast(&n->changed);
-    pthread_mutex_unlock(&n->mu);
+    pthread_cond_broadcast(&o->changed);
+    pthread_mutex_unlock(&o->mu);
     if (!all && listed)
-        hold(f);
-    put(f);
+        park(f);
+    fetch_put(f);
 }
 
 /* -- getting the bytes ----------------------------------------------------------------------- */
 
-static size_t bytes_of(const struct fetch *f)
+static size_t fetch_bytes(const struct fetch *f)
 {
-    return (size_t)(f->count - 1) * CACHE_BLOCK + block_len(f->n, f->first + f->count - 1);
+    return (size_t)(f->count - 1) * CACHE_BLOCK + block_len(f->o, f->first + f->count - 1);
 }
 
 static int ask_source(struct fetch *f, struct cache_sink *sink, struct err *e)
 {
-    struct node *n = f->n;
-    struct cache *c = n->c;
-    struct cache_key key = {n->mount, n->path, n->version, n->id.size};
-    f->len = bytes_of(f);
+    struct object *o = f->o;
+    struct cache *c = o->c;
+    struct cache_key key = {o->mount, o->path, o->version, o->id.size};
+    f->len = fetch_bytes(f);
     return c->source.fetch(
         c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, sink, &c->cancel, e);
 }
@@ -175,65 +177,65 @@ static int ask_source(struct fetch *f, struct cache_sink *sink, struct err *e)
 /* Into the buffer, for a reader who waits, or as no tier takes it. */
 static int get_bytes(struct fetch *f, struct err *e)
 {
-    struct node *n = f->n;
-    struct cache *c = n->c;
-    size_t len = bytes_of(f);
+    struct object *o = f->o;
+    struct cache *c = o->c;
+    size_t len = fetch_bytes(f);
     f->buf = budget_buffer(&c->budget, len);
     if (!f->buf)
-        return err_sys(e, ENOMEM, "read %s", n->path);
+        return err_sys(e, ENOMEM, "read %s", o->path);
     struct sink_memory memory = {f->buf, len};
     struct cache_sink sink = {.take = sink_to_memory, .user = &memory};
     if (ask_source(f, &sink, e))
         return -1;
-    pthread_mutex_lock(&n->mu);
+    pthread_mutex_lock(&o->mu);
     f->origin = sink.origin & 1;
-    pthread_mutex_unlock(&n->mu);
+    pthread_mutex_unlock(&o->mu);
     atomic_fetch_add(&c->fetched_bytes, len);
     return 0;
 }
 
 /* Straight to a tier, in the pieces that the source gives: they are in the processor's cache then,
  * and need no memory of ours. */
-struct streaming {
+struct fetch_stream {
     struct fetch *f;
     struct cache_sink sink;
-    struct landing at; /* of the block that is being written */
-    bool open;         /* there is one */
-    bool refused;      /* no tier took it */
-    uint32_t landed;   /* blocks */
+    struct fill at;  /* of the block that is being written */
+    bool open;       /* there is one */
+    bool refused;    /* no tier took it */
+    uint32_t filled; /* blocks */
 };
 
-static int land_block(struct streaming *st)
+static int fetch_end_block(struct fetch_stream *st)
 {
     struct fetch *f = st->f;
-    pthread_mutex_lock(&f->n->mu);
+    pthread_mutex_lock(&f->o->mu);
     f->origin = st->sink.origin & 1;
     bool wanted = f->wanted;
-    pthread_mutex_unlock(&f->n->mu);
+    pthread_mutex_unlock(&f->o->mu);
     uint32_t len = st->at.len;
     st->open = false;
-    if (landing_end(&st->at, !wanted))
+    if (fill_end(&st->at, !wanted))
         return -1;
-    st->landed++;
-    atomic_fetch_add(&f->n->c->fetched_bytes, len);
+    st->filled++;
+    atomic_fetch_add(&f->o->c->fetched_bytes, len);
     return 0;
 }
 
-static int take_piece(void *user, const void *data, size_t len)
+static int fetch_take_piece(void *user, const void *data, size_t len)
 {
-    struct streaming *st = user;
+    struct fetch_stream *st = user;
     for (const char *p = data; len;) {
         st->refused = !st->open
-            && (st->landed == st->f->count
-                || landing_begin(&st->at, st->f->n, st->f->first + st->landed));
+            && (st->filled == st->f->count
+                || fill_begin(&st->at, st->f->o, st->f->first + st->filled));
         if (st->refused)
             return -1;
         st->open = true;
         size_t piece = MIN(len, (size_t)(st->at.len - st->at.done));
-        int rc = landing_write(&st->at, p, piece);
+        int rc = fill_write(&st->at, p, piece);
         p += piece;
         len -= piece;
-        st->refused = (rc || st->at.done == st->at.len) && land_block(st);
+        st->refused = (rc || st->at.done == st->at.len) && fetch_end_block(st);
         if (st->refused)
             return -1;
     }
@@ -241,104 +243,104 @@ static int take_piece(void *user, const void *data, size_t len)
 }
 
 /* 0: all of it is in the cache; 1: what is left of it, if no tier takes more; -1: e. */
-static int stream(struct fetch *f, struct err *e)
+static int fetch_stream(struct fetch *f, struct err *e)
 {
-    struct node *n = f->n;
-    struct streaming st = {.f = f, .sink = {.take = take_piece, .user = &st}};
-    if (landing_begin(&st.at, n, f->first))
+    struct object *o = f->o;
+    struct fetch_stream st = {.f = f, .sink = {.take = fetch_take_piece, .user = &st}};
+    if (fill_begin(&st.at, o, f->first))
         return 1;
     st.open = true;
     int rc = ask_source(f, &st.sink, e);
     if (st.open)
-        landing_end(&st.at, false);
+        fill_end(&st.at, false);
     if (!st.refused)
         return rc;
-    pthread_mutex_lock(&n->mu);
-    f->first += st.landed;
-    f->count -= st.landed;
-    pthread_mutex_unlock(&n->mu);
+    pthread_mutex_lock(&o->mu);
+    f->first += st.filled;
+    f->count -= st.filled;
+    pthread_mutex_unlock(&o->mu);
     *e = (struct err)ERR_INIT;
     return 1;
 }
 
 /* Runs a fetch whose state is FETCH_RUNNING; the caller has a ref of its own. -1: e, and those who
  * wait know. */
-static int run(struct fetch *f, struct err *e)
+static int fetch_run(struct fetch *f, struct err *e)
 {
-    struct node *n = f->n;
-    struct cache *c = n->c;
+    struct object *o = f->o;
+    struct cache *c = o->c;
     struct err why = ERR_INIT;
     int64_t began = clock_mono_ns();
-    int rc = f->demand ? 1 : stream(f, &why);
-    bool landed = rc == 0;
+    int rc = f->demand ? 1 : fetch_stream(f, &why);
+    bool filled = rc == 0;
     if (rc == 1)
         rc = get_bytes(f, &why);
     int64_t now = clock_mono_ns();
-    pthread_mutex_lock(&n->mu);
-    f->state = rc ? FETCH_FAILED : landed ? FETCH_LANDED : FETCH_READY;
+    pthread_mutex_lock(&o->mu);
+    f->state = rc ? FETCH_FAILED : filled ? FETCH_FILLED : FETCH_READY;
     if (rc && why.cls == ERR_RETRY && now - began >= LONG_NS
-        && (n->failed || (n->failed = malloc(sizeof why)))) {
-        *n->failed = why;
-        n->failed_ns = now;
+        && (o->failed || (o->failed = malloc(sizeof why)))) {
+        *o->failed = why;
+        o->failed_ns = now;
     }
     if (rc && (f->err = malloc(sizeof why)))
         *f->err = why;
-    if (rc || landed) {
-        unlist(f);
+    if (rc || filled) {
+        fetch_unlist(f);
         f->refs--;
     } else {
-        f->refs++; /* for the landing */
+        f->refs++; /* for the filling */
     }
-    pthread_cond_broadcast(&n->changed);
-    pthread_mutex_unlock(&n->mu);
+    pthread_cond_broadcast(&o->changed);
+    pthread_mutex_unlock(&o->mu);
     if (rc) {
         if (e)
             *e = why;
         return -1;
     }
-    if (landed)
+    if (filled)
         return 0;
     /* the reader goes on while another thread writes, unless those are behind */
-    if (!f->demand || pool_queued(c->pool, LANE_LAND) > c->threads
-        || pool_add(c->pool, LANE_LAND, land, f))
-        land(f);
+    if (!f->demand || pool_queued(c->pool, LANE_FILL) > c->threads
+        || pool_add(c->pool, LANE_FILL, fetch_fill, f))
+        fetch_fill(f);
     return 0;
 }
 
-static void run_queued(void *arg) /* takes over one ref */
+static void fetch_job(void *arg) /* takes over one ref */
 {
     struct fetch *f = arg;
-    struct node *n = f->n;
-    pthread_mutex_lock(&n->mu);
-    if (f->state != FETCH_QUEUED || !f->listed || atomic_load(&n->c->cancel)) {
+    struct object *o = f->o;
+    pthread_mutex_lock(&o->mu);
+    if (f->state != FETCH_QUEUED || !f->listed || atomic_load(&o->c->cancel)) {
         if (f->listed && f->state == FETCH_QUEUED) {
-            unlist(f);
+            fetch_unlist(f);
             f->refs--;
-            pthread_cond_broadcast(&n->changed);
+            pthread_cond_broadcast(&o->changed);
         }
-        put_locked(f);
+        fetch_put_locked(f);
         return;
     }
     f->state = FETCH_RUNNING;
-    pthread_mutex_unlock(&n->mu);
+    pthread_mutex_unlock(&o->mu);
     struct err e = ERR_INIT;
-    if (run(f, &e))
+    if (fetch_run(f, &e))
         log_debug("cache: reading ahead: %s", e.msg);
-    put(f);
+    fetch_put(f);
 }
 
 /* -- readers --------------------------------------------------------------------------------- */
 
-static void copy_out(struct fetch *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
+static void fetch_copy_out(struct fetch *f, uint32_t block, char *dst, uint32_t in, uint32_t len)
 {
     fetch_origin = f->origin;
     if (!dst)
         return;
     memcpy(dst, f->buf + (size_t)(block - f->first) * CACHE_BLOCK + in, len);
-    if (in + len < block_len(f->n, block))
+    if (in + len < block_len(f->o, block))
         return;
     atomic_fetch_or(&f->finished, 1u << (block - f->first));
-    struct seg *s = node_seg(f->n, block); /* it may have landed meanwhile */
+    struct seg *s = object_seg(f->o, block); /* it may be in a tier by now */
     if (s)
         atomic_fetch_and(&s->fresh, ~block_bit(block));
 }
@@ -354,60 +356,61 @@ static void cut_queued(struct fetch *f, uint32_t block)
     } else {
         f->count = keep;
     }
-    int64_t give = f->reserved - (f->count ? weight(f->n, f->first, f->count) : 0);
+    int64_t give = f->reserved - (f->count ? fetch_weight(f->o, f->first, f->count) : 0);
     f->reserved -= give;
-    budget_release(&f->n->c->budget, give);
-    /* fetch_of() never sees it again; run_queued or cancel takes it off the list */
+    budget_release(&f->o->c->budget, give);
+    /* fetch_of() never sees it again; fetch_job or cancel takes it off the list */
     if (f->count == 0) {
         f->state = FETCH_FAILED;
-        unlist(f);
+        fetch_unlist(f);
         f->refs--; /* the pool has one as well */
     }
-    pthread_cond_broadcast(&f->n->changed);
+    pthread_cond_broadcast(&f->o->changed);
 }
 
 /* Waits for a block of a fetch that runs. 0: it is in the buffer (a ref is held), 1: look again,
- * -1: e. n->mu is held. */
-static int wait_for(struct node *n, struct fetch *f, uint32_t block, bool *asked, struct err *e)
+ * -1: e. o->mu is held. */
+static int fetch_wait(struct object *o, struct fetch *f, uint32_t block, bool *asked, struct err *e)
 {
     f->refs++;
-    while (f->state == FETCH_RUNNING && !node_has(n, block))
-        pthread_cond_wait(&n->changed, &n->mu);
-    if (f->state == FETCH_READY && covers(f, block))
+    while (f->state == FETCH_RUNNING && !object_has(o, block))
+        pthread_cond_wait(&o->changed, &o->mu);
+    if (f->state == FETCH_READY && fetch_covers(f, block))
         return 0;
     fetch_origin = f->origin;
     /* reading ahead failed for nobody: ask once more in our own name */
-    bool failed = f->state == FETCH_FAILED && !node_has(n, block),
+    bool failed = f->state == FETCH_FAILED && !object_has(o, block),
          again = !failed || (!f->demand && !*asked);
     *asked |= failed;
     if (!again && f->err && e)
         *e = *f->err;
     else if (!again)
-        err_sys(e, ENOMEM, "read %s", n->path);
-    put_locked(f);
-    pthread_mutex_lock(&n->mu);
+        err_sys(e, ENOMEM, "read %s", o->path);
+    fetch_put_locked(f);
+    pthread_mutex_lock(&o->mu);
     return again ? 1 : -1;
 }
 
-/* As many blocks from `block` on as are neither here nor on their way. n->mu is held. */
-static uint32_t missing_run(struct node *n, uint32_t block, uint32_t most)
+/* As many blocks from `block` on as are neither here nor on their way. o->mu is held. */
+static uint32_t missing_run(struct object *o, uint32_t block, uint32_t most)
 {
     uint32_t k = 0;
-    while (k < most && block + k < n->nblocks && !node_has(n, block + k) && !fetch_of(n, block + k))
+    while (
+        k < most && block + k < o->nblocks && !object_has(o, block + k) && !fetch_of(o, block + k))
         k++;
     return k;
 }
 
-int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32_t in, uint32_t len,
-    struct err *e)
+int fetch_block(struct object *o, uint32_t block, uint32_t more, char *dst, uint32_t in,
+    uint32_t len, struct err *e)
 {
     bool asked = false;
-    pthread_mutex_lock(&n->mu);
+    pthread_mutex_lock(&o->mu);
     for (;;) {
-        struct fetch *f = fetch_of(n, block);
+        struct fetch *f = fetch_of(o, block);
         /* bytes in a buffer come first: they are as good and need no system call */
-        if (!(f && f->state == FETCH_READY) && node_has(n, block)) {
-            pthread_mutex_unlock(&n->mu);
+        if (!(f && f->state == FETCH_READY) && object_has(o, block)) {
+            pthread_mutex_unlock(&o->mu);
             return 1;
         }
         if (f && f->state == FETCH_QUEUED) {
@@ -415,80 +418,80 @@ int fetch_block(struct node *n, uint32_t block, uint32_t more, char *dst, uint32
             continue;
         }
         if (f) {
-            int rc = wait_for(n, f, block, &asked, e);
+            int rc = fetch_wait(o, f, block, &asked, e);
             if (rc == 1)
                 continue;
-            pthread_mutex_unlock(&n->mu);
+            pthread_mutex_unlock(&o->mu);
             if (rc < 0)
                 return -1;
-            copy_out(f, block, dst, in, len);
-            put(f);
+            fetch_copy_out(f, block, dst, in, len);
+            fetch_put(f);
             return 0;
         }
-        if (n->failed && clock_mono_ns() - n->failed_ns < LATELY_NS) {
+        if (o->failed && clock_mono_ns() - o->failed_ns < LATELY_NS) {
             if (e)
-                *e = *n->failed;
-            pthread_mutex_unlock(&n->mu);
+                *e = *o->failed;
+            pthread_mutex_unlock(&o->mu);
             return -1;
         }
-        uint32_t count = missing_run(n, block, MAX(1u, MIN(more, PART_BLOCKS)));
-        int64_t reserved = weight(n, block, count);
-        f = make(n, block, count, reserved);
+        uint32_t count = missing_run(o, block, MAX(1u, MIN(more, PART_BLOCKS)));
+        int64_t reserved = fetch_weight(o, block, count);
+        f = fetch_new(o, block, count, reserved);
         if (!f) {
-            pthread_mutex_unlock(&n->mu);
-            return err_sys(e, ENOMEM, "read %s", n->path);
+            pthread_mutex_unlock(&o->mu);
+            return err_sys(e, ENOMEM, "read %s", o->path);
         }
         f->demand = dst != NULL; /* else for cache_fill, which waits until it has landed */
         f->wanted = !dst;
         f->state = FETCH_RUNNING;
         f->refs++;
-        budget_force(&n->c->budget, reserved);
-        pthread_mutex_unlock(&n->mu);
-        int rc = run(f, e);
+        budget_force(&o->c->budget, reserved);
+        pthread_mutex_unlock(&o->mu);
+        int rc = fetch_run(f, e);
         if (rc == 0)
-            copy_out(f, block, dst, in, len);
-        put(f);
+            fetch_copy_out(f, block, dst, in, len);
+        fetch_put(f);
         return rc;
     }
 }
 
-uint32_t fetch_ahead(struct node *n, uint32_t first, uint32_t count, uint32_t part, bool wanted)
+uint32_t fetch_ahead(struct object *o, uint32_t first, uint32_t count, uint32_t part, bool wanted)
 {
-    struct cache *c = n->c;
-    uint32_t end = count > n->nblocks - first ? n->nblocks : first + count, b = first;
+    struct cache *c = o->c;
+    uint32_t end = count > o->nblocks - first ? o->nblocks : first + count, b = first;
     while (b < end && !atomic_load(&c->cancel)) {
         /* parts end at multiples of their size, so that a later window continues where this one
          * ends */
         uint32_t most = MIN(part - b % part, end - b);
-        pthread_mutex_lock(&n->mu);
-        uint32_t k = missing_run(n, b, most);
+        pthread_mutex_lock(&o->mu);
+        uint32_t k = missing_run(o, b, most);
         if (k == 0) {
-            struct fetch *f = fetch_of(n, b);
+            struct fetch *f = fetch_of(o, b);
             if (f && wanted)
                 f->wanted = true;
-            pthread_mutex_unlock(&n->mu);
+            pthread_mutex_unlock(&o->mu);
             b++;
             continue;
         }
-        int64_t reserved = weight(n, b, k);
+        int64_t reserved = fetch_weight(o, b, k);
         struct fetch *f = NULL;
-        if (budget_try(&c->budget, reserved) && !(f = make(n, b, k, reserved)))
+        if (budget_try(&c->budget, reserved) && !(f = fetch_new(o, b, k, reserved)))
             budget_release(&c->budget, reserved);
         if (f) {
             f->wanted = wanted;
             f->refs++; /* the pool's */
         }
-        pthread_mutex_unlock(&n->mu);
+        pthread_mutex_unlock(&o->mu);
         if (!f)
             break;
-        if (pool_add(c->pool, LANE_FETCH, run_queued, f)) {
-            pthread_mutex_lock(&n->mu);
+        if (pool_add(c->pool, LANE_FETCH, fetch_job, f)) {
+            pthread_mutex_lock(&o->mu);
             if (f->listed) {
-                unlist(f);
+                fetch_unlist(f);
                 f->refs--;
             }
-            pthread_cond_broadcast(&n->changed);
-            put_locked(f);
+            pthread_cond_broadcast(&o->changed);
+            fetch_put_locked(f);
             break;
         }
         b += k;
@@ -496,17 +499,17 @@ uint32_t fetch_ahead(struct node *n, uint32_t first, uint32_t count, uint32_t pa
     return b;
 }
 
-void fetch_cancel_queued(struct node *n)
+void fetch_cancel_queued(struct object *o)
 {
-    pthread_mutex_lock(&n->mu);
-    for (struct fetch *f = n->fetches, *next; f; f = next) {
+    pthread_mutex_lock(&o->mu);
+    for (struct fetch *f = o->fetches, *next; f; f = next) {
         next = f->next;
         if (f->state == FETCH_QUEUED && !f->wanted) {
             f->state = FETCH_FAILED;
-            unlist(f);
-            f->refs--; /* run_queued holds the other one */
+            fetch_unlist(f);
+            f->refs--; /* fetch_job holds the other one */
         }
     }
-    pthread_cond_broadcast(&n->changed);
-    pthread_mutex_unlock(&n->mu);
+    pthread_cond_broadcast(&o->changed);
+    pthread_mutex_unlock(&o->mu);
 }

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An open object version: what is cached of it is looked up when it is opened, its files are
+ * created when the first bytes come. */
 #include "fuse/cache/priv.h"
 #include "lib/base/clock.h"
-#include "lib/base/file.h"
-#include "lib/base/hash.h"
+#include "lib/base/io.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -22,93 +21,119 @@
 
 static atomic_long own_memfds; /* of this process, all caches */
 
-struct node *node_get(struct cache *c, uint32_t slot)
+static struct object *object_new(struct cache *c, uint32_t entry)
 {
-    struct slot *s = &c->slots[slot];
-    if (s->node) {
-        s->node->refs++;
-        return s->node;
-    }
-    uint64_t blocks = s->size / CACHE_BLOCK + (s->size % CACHE_BLOCK != 0);
+    struct catalogue_info info = catalogue_info(c->catalogue, entry);
+    uint64_t size = info.meta.size, blocks = size / CACHE_BLOCK + (size % CACHE_BLOCK != 0);
     uint32_t nsegs = (uint32_t)((blocks + SEG_BLOCKS - 1) / SEG_BLOCKS);
-    struct node *n = calloc(1, sizeof *n + nsegs * sizeof n->segs[0]);
-    if (!n)
+    struct object *o = calloc(1, sizeof *o + nsegs * sizeof o->segs[0]);
+    if (!o)
         return NULL;
-    n->c = c;
-    n->slot = slot;
-    n->refs = 1;
-    n->id = slot_meta(c, slot);
-    n->nblocks = (uint32_t)blocks;
-    n->nsegs = nsegs;
-    n->tier = s->valid ? s->tier : -1;
-    n->was_trusted = s->flags & SLOT_TRUSTED;
-    n->fd = -1;
-    n->side_fd = -1;
-    pthread_mutex_init(&n->mu, NULL);
-    pthread_cond_init(&n->changed, NULL);
-    s->node = n;
-    return n;
+    o->c = c;
+    o->entry = entry;
+    o->hits = info.hits;
+    o->id = info.meta;
+    o->nblocks = (uint32_t)blocks;
+    o->nsegs = nsegs;
+    o->tier = info.meta.valid ? info.tier : -1;
+    o->was_trusted = info.is_trusted;
+    o->fd = -1;
+    o->side_fd = -1;
+    pthread_mutex_init(&o->mu, NULL);
+    pthread_cond_init(&o->changed, NULL);
+    return o;
 }
 
-void node_free(struct node *n)
+struct object *object_get(struct cache *c, uint32_t entry, struct object *object)
 {
-    node_close_place(n->c, &(struct place){n->fd, n->side_fd, n->tier, n->own_fd, n->base});
-    for (uint32_t i = 0; i < n->nsegs; i++)
-        free(n->segs[i]);
-    pthread_cond_destroy(&n->changed);
-    pthread_mutex_destroy(&n->mu);
-    free(n->path);
-    free(n->version);
-    free(n->failed);
-    free(n);
+    struct object *o = object ? object : object_new(c, entry);
+    if (object || !o)
+        return o;
+    struct object *first = catalogue_attach(c->catalogue, entry, o);
+    if (first != o)
+        object_free(o);
+    return first;
 }
 
-struct seg *node_seg_make(struct node *n, uint32_t block)
+void object_free(struct object *o)
 {
-    struct seg *s = node_seg(n, block);
+    struct location at = object_location(o);
+    location_close(o->c, &at);
+    for (uint32_t i = 0; i < o->nsegs; i++)
+        free(o->segs[i]);
+    pthread_cond_destroy(&o->changed);
+    pthread_mutex_destroy(&o->mu);
+    free(o->path);
+    free(o->version);
+    free(o->failed);
+    free(o);
+}
+
+struct seg *object_seg_make(struct object *o, uint32_t block)
+{
+    mutex_assert_held(&o->mu);
+    struct seg *s = object_seg(o, block);
     if (s)
         return s;
-    uint32_t i = block / SEG_BLOCKS, blocks = MIN(SEG_BLOCKS, n->nblocks - i * SEG_BLOCKS);
+    uint32_t i = block / SEG_BLOCKS, blocks = MIN(SEG_BLOCKS, o->nblocks - i * SEG_BLOCKS);
     s = calloc(1, sizeof *s + blocks * sizeof s->crc[0]);
-    if (!s)
-        return NULL;
-    s->unit = NONE;
-    atomic_store(&n->segs[i], s);
+    if (s)
+        atomic_store(&o->segs[i], s);
     return s;
 }
 
-int64_t object_mtime(const struct stat *st)
+static int64_t mtime_of(const struct stat *st)
 {
     return st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec;
 }
 
+int64_t location_mtime(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) ? 0 : mtime_of(&st);
+}
+
+uint64_t object_pages(const struct object *o, uint64_t blocks)
+{
+    return MIN(blocks * (CACHE_BLOCK / PAGE), to_pages(o->id.size));
+}
+
+int object_write_side(
+    struct object *o, uint32_t block, const unsigned char record[META_SIDE_RECORD])
+{
+    if (o->side_fd < 0)
+        return 0;
+    return io_pwrite(o->side_fd, record, META_SIDE_RECORD,
+        META_SIDE_HEADER + (uint64_t)block * META_SIDE_RECORD);
+}
+
 /* -- opening what is cached ------------------------------------------------------------------ */
 
-static int load_side(struct node *n, bool trusted)
+static int load_side(struct object *o, bool trusted)
 {
     unsigned char header[META_SIDE_HEADER], chunk[SIDE_CHUNK];
-    if (pread(n->side_fd, header, sizeof header, 0) != (ssize_t)sizeof header
-        || !meta_side_header_get(header, &n->id))
+    if (pread(o->side_fd, header, sizeof header, 0) != (ssize_t)sizeof header
+        || !meta_side_header_get(header, &o->id))
         return -1;
     const uint32_t per = SIDE_CHUNK / META_SIDE_RECORD;
-    for (uint32_t b = 0; b < n->nblocks; b += per) {
+    for (uint32_t b = 0; b < o->nblocks; b += per) {
         ssize_t got = pread(
-            n->side_fd, chunk, sizeof chunk, META_SIDE_HEADER + (off_t)b * META_SIDE_RECORD);
+            o->side_fd, chunk, sizeof chunk, META_SIDE_HEADER + (off_t)b * META_SIDE_RECORD);
         if (got <= 0)
             break;
         for (uint32_t i = 0;
-             i < per && b + i < n->nblocks && (i + 1) * META_SIDE_RECORD <= (size_t)got; i++) {
+             i < per && b + i < o->nblocks && (i + 1) * META_SIDE_RECORD <= (size_t)got; i++) {
             uint32_t crc;
-            if (!meta_side_get(chunk + i * META_SIDE_RECORD, &n->id, b + i, &crc))
+            if (!meta_side_get(chunk + i * META_SIDE_RECORD, &o->id, b + i, &crc))
                 continue;
-            struct seg *s = node_seg_make(n, b + i);
+            struct seg *s = object_seg_make(o, b + i);
             if (!s)
                 return -1;
             s->crc[(b + i) % SEG_BLOCKS] = crc;
             atomic_fetch_or(&s->valid, block_bit(b + i));
             if (trusted)
                 atomic_fetch_or(&s->trusted, block_bit(b + i));
-            atomic_fetch_add(&n->nvalid, 1);
+            atomic_fetch_add(&o->nvalid, 1);
         }
     }
     return 0;
@@ -126,166 +151,116 @@ static int open_file(const struct cache *c, const char *path, bool *cold)
     return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* Disk: the files of an idle slot. -1: they are not what the slot says. */
-static int load_disk(struct node *n)
+/* Disk: the files of an idle entry. -1: they are not what the entry says. */
+static int load_disk(struct object *o)
 {
-    struct cache *c = n->c;
+    struct cache *c = o->c;
     struct stat st;
-    cleanup_free char *path = tier_path(&c->tiers[n->tier], &n->id, n->slot, "");
-    int fd = open_file(c, path, &n->cold);
+    cleanup_free char *path = media_path(&c->media[o->tier], &o->id, o->entry, "");
+    int fd = open_file(c, path, &o->cold);
     if (fd < 0)
         return -1;
-    n->own_fd = true;
-    atomic_store(&n->fd, fd);
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != n->id.size)
+    o->own_fd = true;
+    atomic_store(&o->fd, fd);
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != o->id.size)
         return -1;
-    bool same = n->id.mtime_ns && n->id.mtime_ns == object_mtime(&st)
-        && (n->id.valid == n->nblocks || n->was_trusted);
-    if (n->nblocks == 1) {
-        struct seg *s = node_seg_make(n, 0);
+    bool same = o->id.mtime_ns && o->id.mtime_ns == mtime_of(&st)
+        && (o->id.valid == o->nblocks || o->was_trusted);
+    if (o->nblocks == 1) {
+        struct seg *s = object_seg_make(o, 0);
         if (!s)
             return -1;
-        if (n->cold) /* its bytes begin to come while the answer is on its way */
+        if (o->cold) /* its bytes begin to come while the answer is on its way */
             posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
-        s->crc[0] = n->id.crc0;
+        s->crc[0] = o->id.crc0;
         atomic_store(&s->trusted, same);
         atomic_store(&s->valid, 1);
-        atomic_store(&n->nvalid, 1);
+        atomic_store(&o->nvalid, 1);
         return 0;
     }
-    cleanup_free char *side = tier_path(&c->tiers[n->tier], &n->id, n->slot, ".m");
+    cleanup_free char *side = media_path(&c->media[o->tier], &o->id, o->entry, ".m");
     cache_will_block(c);
-    n->side_fd = open_file(c, side, &n->cold);
-    return n->side_fd < 0 ? -1 : load_side(n, same);
+    o->side_fd = open_file(c, side, &o->cold);
+    return o->side_fd < 0 ? -1 : load_side(o, same);
 }
 
-/* Bytes that are here of segments [first, end). */
-uint64_t object_bytes(struct node *n, uint32_t first, uint32_t end)
+/* Memory, one block: the rest is resident. */
+static int load_memory(struct object *o)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = first; i < end; i++) {
-        struct seg *seg = n->segs[i];
-        uint64_t valid = seg ? atomic_load(&seg->valid) : 0;
-        bytes += (uint64_t)__builtin_popcountll(valid) * CACHE_BLOCK;
-        uint32_t last = n->nblocks - 1;
-        if (i == last / SEG_BLOCKS && (valid & block_bit(last)))
-            bytes -= CACHE_BLOCK - block_len(n, last);
-    }
-    return bytes;
-}
-
-/* The table may be behind the sidecar (or the sidecar damaged): what was found is what counts. */
-static void reconcile(struct cache *c, struct node *n)
-{
-    pthread_mutex_lock(&c->mu);
-    struct slot *s = &c->slots[n->slot];
-    bool complete = node_complete(n), was = s->flags & SLOT_COMPLETE;
-    uint32_t nvalid = atomic_load(&n->nvalid);
-    if (complete && !was) {
-        s->flags |= SLOT_COMPLETE;
-        s->place = 0; /* not verified */
-        c->ncomplete++;
-    } else if (was && !complete) {
-        s->flags &= (uint8_t)~SLOT_COMPLETE;
-        c->ncomplete--;
-    }
-    if (!nvalid && s->valid)
-        c->nwith_data--;
-    if (complete && s->flags & SLOT_SPLIT)
-        node_join_units(c, n);
-    bool dead = s->flags & SLOT_DEAD; /* in no queue, and stays out */
-    if (n->nsegs > 1 && !complete && s->flags & SLOT_SPLIT) {
-        catalogue_find_units(c, n);
-    } else if (n->nsegs > 1 && !complete && !dead) {
-        catalogue_split(c, n);
-    } else {
-        struct tier *t = &c->tiers[s->tier];
-        uint64_t pages = to_pages(object_bytes(n, 0, n->nsegs));
-        t->used += pages - s->pages;
-        s->pages = (uint32_t)pages;
-        if (s->unit.queue == S3F_OUT && pages && !dead)
-            slot_enqueue(c, n->slot);
-        s3f_weigh(&t->queue, n->slot, s->pages);
-    }
-    c->slots[n->slot].valid = nvalid;
-    pthread_mutex_unlock(&c->mu);
-}
-
-static void forget_loaded(struct node *n)
-{
-    struct cache *c = n->c;
-    atomic_store(&n->nvalid, 0);
-    if (n->own_fd)
-        close(n->fd);
-    if (n->side_fd >= 0)
-        close(n->side_fd);
-    atomic_store(&n->fd, -1);
-    n->side_fd = -1;
-    n->own_fd = false;
-    tier_remove(&c->tiers[n->tier], &n->id, n->slot, 0);
-    pthread_mutex_lock(&c->mu);
-    for (uint32_t i = 0; i < n->nsegs; i++) { /* under the lock: the queue looks into segments */
-        free(n->segs[i]);
-        n->segs[i] = NULL;
-    }
-    while (c->slots[n->slot].owner != NONE) {
-        uint32_t id = c->slots[n->slot].owner;
-        c->tiers[c->slots[id].tier].used -= c->slots[id].pages;
-        slot_seg_free(c, id);
-    }
-    struct slot *s = &c->slots[n->slot];
-    struct tier *t = &c->tiers[s->tier];
-    s3f_remove(&t->queue, n->slot);
-    t->used -= s->pages;
-    s->flags &= (uint8_t)~SLOT_SPLIT;
-    if (s->flags & SLOT_COMPLETE)
-        c->ncomplete--;
-    c->nwith_data--;
-    s->flags &= (uint8_t)~SLOT_COMPLETE;
-    s->pages = s->valid = 0;
-    pthread_mutex_unlock(&c->mu);
-    n->tier = -1;
-}
-
-/* n->mu is held. */
-static int load(struct node *n, struct err *e)
-{
-    struct cache *c = n->c;
-    if (n->tier < 0)
-        return 0;
-    struct tier *t = &c->tiers[n->tier];
-    if (!t->dir) { /* memory, one block: the rest is resident */
-        struct seg *s = node_seg_make(n, 0);
-        if (!s)
-            return err_sys(e, ENOMEM, "open a cached file");
-        n->base = (uint64_t)n->id.mtime_ns;
-        s->crc[0] = n->id.crc0;
-        atomic_store(&s->trusted, 1);
-        atomic_store(&s->valid, 1);
-        atomic_store(&n->nvalid, 1);
-        atomic_store(&n->fd, t->arenas[n->id.path[0] % ARENAS]);
-        return 0;
-    }
-    if (load_disk(n)) {
-        if (errno == EMFILE || errno == ENFILE)
-            return err_sys(e, errno, "open a cached file: raise the limit of open files");
-        log_info("cache: a file in %s is not what the table says; it is fetched again", t->dir);
-        forget_loaded(n);
-        return 0;
-    }
-    reconcile(c, n);
+    struct seg *s = object_seg_make(o, 0);
+    if (!s)
+        return -1;
+    o->base = (uint64_t)o->id.mtime_ns;
+    s->crc[0] = o->id.crc0;
+    atomic_store(&s->trusted, 1);
+    atomic_store(&s->valid, 1);
+    atomic_store(&o->nvalid, 1);
+    atomic_store(&o->fd, o->c->media[o->tier].arenas[o->id.path[0] % ARENAS]);
     return 0;
 }
 
-int node_load(struct node *n, struct err *e)
+static uint32_t seg_pages(struct object *o, uint32_t i)
 {
-    pthread_mutex_lock(&n->mu);
-    int rc = 0;
-    if (!n->loaded) {
-        rc = load(n, e);
-        n->loaded = rc == 0;
+    struct seg *s = o->segs[i];
+    uint64_t valid = s ? atomic_load(&s->valid) : 0;
+    uint64_t bytes = (uint64_t)__builtin_popcountll(valid) * CACHE_BLOCK;
+    uint32_t last = o->nblocks - 1;
+    if (i == last / SEG_BLOCKS && (valid & block_bit(last)))
+        bytes -= CACHE_BLOCK - block_len(o, last);
+    return (uint32_t)to_pages(bytes);
+}
+
+/* As if nothing had been opened. */
+static void unload(struct object *o)
+{
+    struct location at = object_location(o);
+    location_close(o->c, &at);
+    object_locate(o, &(struct location){.fd = -1, .side_fd = -1, .tier = o->tier});
+    atomic_store(&o->nvalid, 0);
+    for (uint32_t i = 0; i < o->nsegs; i++) {
+        free(o->segs[i]);
+        o->segs[i] = NULL;
     }
-    pthread_mutex_unlock(&n->mu);
+}
+
+static int load(struct object *o, struct err *e)
+{
+    struct cache *c = o->c;
+    if (o->tier < 0)
+        return 0;
+    const struct media *m = &c->media[o->tier];
+    if (!m->dir)
+        return load_memory(o) ? err_sys(e, ENOMEM, "open a cached file") : 0;
+    cleanup_free uint32_t *pages = calloc(o->nsegs, sizeof *pages);
+    if (!pages)
+        return err_sys(e, ENOMEM, "open a cached file");
+    if (load_disk(o)) {
+        int why = errno;
+        unload(o);
+        if (why == EMFILE || why == ENFILE)
+            return err_sys(e, why, "open a cached file: raise the limit of open files");
+        log_info("cache: a file in %s is not what the table says; it is fetched again", m->dir);
+        media_remove(m, &o->id, o->entry, 0);
+        catalogue_forget(c->catalogue, o->entry);
+        o->tier = -1;
+        return 0;
+    }
+    for (uint32_t i = 0; i < o->nsegs; i++)
+        pages[i] = seg_pages(o, i);
+    /* the table may be behind the sidecar, or the sidecar damaged: what was found counts */
+    catalogue_reconcile(c->catalogue, o->entry, atomic_load(&o->nvalid), pages);
+    return 0;
+}
+
+int object_load(struct object *o, struct err *e)
+{
+    pthread_mutex_lock(&o->mu);
+    int rc = 0;
+    if (!o->loaded) {
+        rc = load(o, e);
+        o->loaded = rc == 0;
+    }
+    pthread_mutex_unlock(&o->mu);
     return rc;
 }
 
@@ -302,13 +277,13 @@ static bool memfd_allowed(void)
 
 /* Memory: large files get a memfd of their own (it can be handed out for passthrough), small ones
  * share an arena. */
-static int create_memory(struct node *n, struct tier *t, struct place *out)
+static int create_memory(struct object *o, struct media *m, struct location *out)
 {
-    if (n->nblocks > 1 && memfd_allowed()) {
+    if (o->nblocks > 1 && memfd_allowed()) {
         out->fd = memfd_create("millrace-cache", MFD_CLOEXEC);
         if (out->fd < 0)
             return -1;
-        if (ftruncate(out->fd, (off_t)n->id.size)) {
+        if (ftruncate(out->fd, (off_t)o->id.size)) {
             close(out->fd);
             return -1;
         }
@@ -316,24 +291,24 @@ static int create_memory(struct node *n, struct tier *t, struct place *out)
         out->own_fd = true;
         return 0;
     }
-    out->fd = tier_arena(t, n->id.path[0], n->id.size, &out->base);
+    out->fd = media_arena(m, o->id.path[0], o->id.size, &out->base);
     return out->fd < 0 ? -1 : 0;
 }
 
-static int create_disk(struct node *n, struct tier *t, struct place *out)
+static int create_disk(struct object *o, struct media *m, struct location *out)
 {
-    cleanup_free char *path = tier_path(t, &n->id, n->slot, "");
-    cleanup_free char *side = tier_path(t, &n->id, n->slot, ".m");
+    cleanup_free char *path = media_path(m, &o->id, o->entry, "");
+    cleanup_free char *side = media_path(m, &o->id, o->entry, ".m");
     out->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (out->fd < 0)
         return -1;
-    if (n->nblocks > 1) { /* one block is written in one go, which gives the file its size */
-        if (ftruncate(out->fd, (off_t)n->id.size))
+    if (o->nblocks > 1) { /* one block is written in one go, which gives the file its size */
+        if (ftruncate(out->fd, (off_t)o->id.size))
             goto failed;
         unsigned char header[META_SIDE_HEADER];
-        const char *mount = n->mount < n->c->nmounts ? n->c->mounts[n->mount] : "";
+        const char *mount = o->mount < o->c->nmounts ? o->c->mounts[o->mount] : "";
         meta_side_header_put(
-            header, &n->id, mount, n->path ? n->path : "", n->version ? n->version : "");
+            header, &o->id, mount, o->path ? o->path : "", o->version ? o->version : "");
         out->side_fd = open(side, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (out->side_fd < 0)
             goto failed;
@@ -355,54 +330,61 @@ failed:;
     return -1;
 }
 
-int node_create(struct node *n, int tier, struct place *out)
+int object_create(struct object *o, int tier, struct location *out)
 {
-    struct tier *t = &n->c->tiers[tier];
-    *out = (struct place){.fd = -1, .side_fd = -1, .tier = tier};
-    return t->dir ? create_disk(n, t, out) : create_memory(n, t, out);
+    struct media *m = &o->c->media[tier];
+    *out = (struct location){.fd = -1, .side_fd = -1, .tier = tier};
+    return m->dir ? create_disk(o, m, out) : create_memory(o, m, out);
 }
 
-void node_place(struct node *n, const struct place *p)
+struct location object_location(const struct object *o)
 {
-    struct slot *s = &n->c->slots[n->slot];
-    bool memory = !n->c->tiers[p->tier].dir;
-    n->tier = p->tier;
-    n->side_fd = p->side_fd;
-    n->own_fd = p->own_fd;
-    n->base = p->base;
-    n->resident = memory && n->nblocks > 1;
-    atomic_store(&n->fd, p->fd);
-    s->tier = (uint8_t)p->tier;
-    s->place = memory ? (int64_t)p->base : 0;
+    return (struct location){o->fd, o->side_fd, o->tier, o->own_fd, o->base};
 }
 
-void node_close_place(struct cache *c, const struct place *p)
+void object_locate(struct object *o, const struct location *at)
 {
-    if (p->own_fd) {
-        close(p->fd);
-        if (!c->tiers[p->tier].dir)
+    o->tier = at->tier;
+    o->side_fd = at->side_fd;
+    o->own_fd = at->own_fd;
+    o->base = at->base;
+    atomic_store(&o->fd, at->fd);
+}
+
+void object_place(struct object *o, const struct location *at)
+{
+    mutex_assert_held(&o->mu);
+    catalogue_place(
+        o->c->catalogue, o->entry, at->tier, location_key(o->c, at), location_is_resident(o, at));
+    object_locate(o, at);
+}
+
+bool location_is_resident(const struct object *o, const struct location *at)
+{
+    return !o->c->media[at->tier].dir && o->nblocks > 1;
+}
+
+int64_t location_key(const struct cache *c, const struct location *at)
+{
+    return c->media[at->tier].dir ? 0 : (int64_t)at->base;
+}
+
+void location_close(struct cache *c, const struct location *at)
+{
+    if (at->own_fd) {
+        close(at->fd);
+        if (!c->media[at->tier].dir)
             atomic_fetch_sub(&own_memfds, 1);
     }
-    if (p->side_fd >= 0)
-        close(p->side_fd);
+    if (at->side_fd >= 0)
+        close(at->side_fd);
 }
 
-int node_open_data(struct node *n, int tier)
+int object_open_data(struct object *o, int tier)
 {
-    struct place p;
-    if (node_create(n, tier, &p))
+    struct location at;
+    if (object_create(o, tier, &at))
         return -1;
-    pthread_mutex_lock(&n->c->mu);
-    node_place(n, &p);
-    pthread_mutex_unlock(&n->c->mu);
+    object_place(o, &at);
     return 0;
-}
-
-/* -- the end --------------------------------------------------------------------------------- */
-
-void node_ref(struct node *n)
-{
-    pthread_mutex_lock(&n->c->mu);
-    n->refs++;
-    pthread_mutex_unlock(&n->c->mu);
 }

@@ -29,26 +29,26 @@ uint64_t cache_sized_version(const struct cache_key *key)
     return hash64_mix(meta_hash_version(key->version), key->size);
 }
 
-/* The slot of that version, new if need be. cache.mu is held. */
-static uint32_t slot_for(struct cache *c, const uint64_t path[2], uint64_t version, uint64_t size)
+/* Its names, which what was opened for eviction alone has not; -1: no memory. */
+static int set_names(struct object *o, const struct cache_key *key)
 {
-    uint32_t id = slot_find(c, path, &version);
-    if (id != NONE)
-        return id;
-    id = slot_new(c, SLOT_FILE);
-    if (id == NONE)
-        return NONE;
-    struct slot *s = &c->slots[id];
-    s->path[0] = path[0];
-    s->path[1] = path[1];
-    s->version = version;
-    s->size = size;
-    s->born = ++c->births;
-    slot_hash(c, id);
-    return id;
+    pthread_mutex_lock(&o->mu);
+    if (!o->path) {
+        o->mount = key->mount;
+        o->path = strdup(key->path);
+        o->version = strdup(key->version);
+        if (!o->path || !o->version) {
+            free(o->path);
+            free(o->version);
+            o->path = o->version = NULL;
+        }
+    }
+    int rc = o->path ? 0 : -1;
+    pthread_mutex_unlock(&o->mu);
+    return rc;
 }
 
-struct node *cache_open_object(
+struct object *cache_open_object(
     struct cache *c, const struct cache_key *key, bool handle, struct err *e)
 {
     if (key->size > SIZE_MAX_OBJECT) {
@@ -57,37 +57,20 @@ struct node *cache_open_object(
     }
     uint64_t path[2];
     cache_hash_key(c, key, path);
-    char *name = strdup(key->path), *version = strdup(key->version);
-    pthread_mutex_lock(&c->mu);
-    uint32_t id = name && version ? slot_for(c, path, cache_sized_version(key), key->size) : NONE;
-    struct node *n = id != NONE ? node_get(c, id) : NULL;
-    if (n) {
-        if (!n->path) { /* new, or opened for eviction only */
-            n->mount = key->mount;
-            n->path = steal(&name);
-            n->version = steal(&version);
-        }
-        n->handles += handle;
-        struct slot *s = &c->slots[id];
-        if (s->valid && s->unit.queue != S3F_OUT)
-            s3f_touch(&c->tiers[s->tier].queue, id, 1);
-    } else if (id != NONE && !c->slots[id].valid) {
-        slot_unhash(c, id);
-        slot_free(c, id);
-    }
-    pthread_mutex_unlock(&c->mu);
-    free(name);
-    free(version);
-    if (!n)
+    void *object;
+    uint32_t entry = catalogue_open(
+        c->catalogue, path, cache_sized_version(key), key->size, handle, &object);
+    struct object *o = entry == NO_ENTRY ? NULL : object_get(c, entry, object);
+    if (!o || set_names(o, key))
         err_sys(e, ENOMEM, "open %s", key->path);
-    else if (node_load(n, e)) {
-        pthread_mutex_lock(&c->mu);
-        n->handles -= handle;
-        pthread_mutex_unlock(&c->mu);
-        node_put(n);
-        n = NULL;
-    }
-    return n;
+    else if (object_load(o, e) == 0)
+        return o;
+    if (entry == NO_ENTRY)
+        return NULL;
+    if (handle)
+        catalogue_close_handle(c->catalogue, entry);
+    evict_put(c, entry, o);
+    return NULL;
 }
 
 struct cache_file *cache_open(struct cache *c, const struct cache_key *key, struct err *e)
@@ -97,8 +80,8 @@ struct cache_file *cache_open(struct cache *c, const struct cache_key *key, stru
         err_sys(e, ENOMEM, "open %s", key->path);
         return NULL;
     }
-    f->n = cache_open_object(c, key, true, e);
-    if (!f->n) {
+    f->o = cache_open_object(c, key, true, e);
+    if (!f->o) {
         free(f);
         return NULL;
     }
@@ -110,52 +93,35 @@ void cache_close(struct cache_file *f)
 {
     if (!f)
         return;
-    struct node *n = f->n;
-    struct cache *c = n->c;
-    pthread_mutex_lock(&c->mu);
-    bool last = --n->handles == 0;
-    pthread_mutex_unlock(&c->mu);
-    if (last)
-        fetch_cancel_queued(n);
-    node_put(n);
+    struct object *o = f->o;
+    if (catalogue_close_handle(o->c->catalogue, o->entry))
+        fetch_cancel_queued(o);
+    object_put(o);
     pthread_mutex_destroy(&f->mu);
     free(f);
 }
 
-/* cache.mu is held on entry, not on return. */
-static void drop_slot(struct cache *c, uint32_t id)
+/* What is there of an open version; there is a reference for it, which is given back. */
+static void drop_open(struct cache *c, const struct catalogue_gone *gone)
 {
-    struct slot *s = &c->slots[id];
-    if (!s->node || s->node->refs == 0) {
-        evict_slot(c, id);
-        return;
-    }
-    keep_unpin(c, id);
-    struct node *n = s->node;
-    bool complete = s->flags & SLOT_COMPLETE;
-    n->refs++;
-    if (complete)
-        s->flags |= SLOT_DROP;
-    pthread_mutex_unlock(&c->mu);
-    for (uint32_t i = 0; i < n->nsegs && !complete; i++)
-        block_evict_seg(n, i);
-    slot_persist(c, id);
-    node_put(n);
+    struct object *o = gone->object;
+    for (uint32_t i = 0; o && i < o->nsegs && !gone->is_complete; i++)
+        block_evict_seg(o, i);
+    table_persist(c, gone->id);
+    evict_put(c, gone->id, o);
 }
 
 void cache_drop(struct cache *c, const struct cache_key *key)
 {
     uint64_t path[2], version = key->version ? cache_sized_version(key) : 0;
     cache_hash_key(c, key, path);
-    for (uint32_t before = NONE;;) { /* an open version stays in sight: it is met twice */
-        pthread_mutex_lock(&c->mu);
-        uint32_t id = slot_find_but(c, path, key->version ? &version : NULL, before);
-        if (id == NONE)
-            break;
-        drop_slot(c, id);
-        if (before != NONE)
-            return;
-        before = id;
-    }
-    pthread_mutex_unlock(&c->mu);
+    struct catalogue_gone gone = {.id = NO_ENTRY};
+    /* an open version stays in sight, and there are two at most */
+    for (int i = 0; i < 2
+         && catalogue_drop(c->catalogue, path, key->version ? &version : NULL, gone.id, &gone);
+         i++)
+        if (gone.is_removed)
+            evict_gone(c, &gone);
+        else
+            drop_open(c, &gone);
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pins: which files eviction spares. What is pinned is in no queue, so that eviction never comes
- * across it. A pin reserves the pages that its file may take, and grows with it; the sum of all is
- * bounded, so that the rest of the cache goes on being one. */
+/* Pins: which files eviction spares, for as long as their version is there. */
 #include "fuse/cache/priv.h"
 #include "lib/base/clock.h"
 #include "lib/base/human.h"
@@ -9,32 +7,15 @@
 
 #include <errno.h>
 
-#define SETTLE_TRIES    100 /* for those who read it to finish */
+#define SETTLE_TRIES    100 /* for its readers to finish */
 #define SETTLE_PAUSE_NS (10 * NS_PER_MS)
 
-static uint64_t pages_of(const struct node *n, uint64_t blocks)
-{
-    return MIN(blocks * (CACHE_BLOCK / PAGE), to_pages(n->id.size));
-}
-
-bool keep_grow(struct node *n)
-{
-    struct cache *c = n->c;
-    pthread_mutex_lock(&c->mu);
-    uint64_t blocks = (uint64_t)atomic_load(&n->nvalid) + n->landing + 1;
-    bool fits = !(c->slots[n->slot].flags & SLOT_PINNED)
-        || keep_pin(c, n->slot, pages_of(n, blocks));
-    pthread_mutex_unlock(&c->mu);
-    return fits;
-}
-
-int keep_refuse(struct cache *c, const char *path, struct err *e)
+int pin_refuse(struct cache *c, const char *path, struct err *e)
 {
     char most[HUMAN_BYTES_LEN], taken[HUMAN_BYTES_LEN];
-    pthread_mutex_lock(&c->mu);
-    human_bytes(keep_most(c) * PAGE, most);
-    human_bytes(c->pin_pages * PAGE, taken);
-    pthread_mutex_unlock(&c->mu);
+    struct catalogue_stats stats = catalogue_stats(c->catalogue);
+    human_bytes(stats.pinned_most * PAGE, most);
+    human_bytes(stats.pinned * PAGE, taken);
     err_set(e, ERR_EXHAUSTED,
         "no room to pin %s: pins may take %s, half of the cache, and have %s: unpin something, or raise the quota of the "
         "tiers",
@@ -44,53 +25,38 @@ int keep_refuse(struct cache *c, const char *path, struct err *e)
     return -1;
 }
 
-/* What is in memory goes where it lasts, as soon as nobody reads it. */
+/* What is in memory goes where it lasts, as soon as it has no readers. */
 static void settle(struct cache *c, const struct cache_key *key, uint64_t len)
 {
-    uint64_t path[2], version = cache_sized_version(key);
+    uint64_t path[2], version = cache_sized_version(key), pages = to_pages(MIN(len, key->size));
     cache_hash_key(c, key, path);
-    for (int tries = 0; tries < SETTLE_TRIES && tier_lasting(c) >= 0; tries++) {
-        pthread_mutex_lock(&c->mu);
-        uint32_t id = slot_find(c, path, &version);
-        const struct slot *s = id == NONE ? NULL : &c->slots[id];
-        bool moves = s && s->valid && !c->tiers[s->tier].dir && !(s->flags & SLOT_DROP)
-            && (s->flags & SLOT_PINNED
-                || c->pin_pages + to_pages(MIN(len, key->size)) <= keep_most(c));
-        bool idle = moves && !(s->flags & SLOT_BUSY) && (!s->node || s->node->refs == 0);
-        if (idle)
-            evict_settle(c, id); /* unlocks */
-        else
-            pthread_mutex_unlock(&c->mu);
-        if (!moves || idle)
-            return;
+    for (int tries = 0; tries < SETTLE_TRIES && !evict_settle(c, path, version, pages); tries++)
         clock_sleep_ns(SETTLE_PAUSE_NS);
-    }
 }
 
-/* n is open. */
-static int pin(struct node *n, uint64_t off, uint64_t len, struct err *e)
+/* o is open. */
+static int pin_range(struct object *o, uint64_t off, uint64_t len, struct err *e)
 {
-    struct cache *c = n->c;
-    if (off >= n->id.size || !len)
+    struct cache *c = o->c;
+    if (off >= o->id.size || !len)
         return 0;
     uint32_t first = (uint32_t)(off / CACHE_BLOCK),
-             last = (uint32_t)((off + MIN(len, n->id.size - off) - 1) / CACHE_BLOCK);
-    pthread_mutex_lock(&n->mu); /* nothing of it is being evicted */
-    uint64_t blocks = atomic_load(&n->nvalid);
+             last = (uint32_t)((off + MIN(len, o->id.size - off) - 1) / CACHE_BLOCK);
+    pthread_mutex_lock(&o->mu); /* nothing of it is being evicted */
+    uint64_t blocks = atomic_load(&o->nvalid);
     for (uint32_t b = first; b <= last; b++)
-        blocks += !node_has(n, b);
-    pthread_mutex_lock(&c->mu);
-    bool gone = c->slots[n->slot].flags & SLOT_DEAD,
-         fits = !gone && keep_pin(c, n->slot, pages_of(n, blocks));
-    if (fits)
-        c->slots[n->slot].flags &= (uint8_t)~SLOT_DROP;
-    pthread_mutex_unlock(&c->mu);
-    pthread_mutex_unlock(&n->mu);
-    if (gone)
-        return err_sys(e, ESTALE, "pin %s", n->path);
-    if (!fits)
-        return keep_refuse(c, n->path, e);
-    slot_persist(c, n->slot);
+        blocks += !object_has(o, b);
+    enum catalogue_pinning rc = catalogue_pin(c->catalogue, o->entry, object_pages(o, blocks));
+    pthread_mutex_unlock(&o->mu);
+    switch (rc) {
+    case CATALOGUE_PIN_GONE:
+        return err_sys(e, ESTALE, "pin %s", o->path);
+    case CATALOGUE_PIN_FULL:
+        return pin_refuse(c, o->path, e);
+    case CATALOGUE_PINNED:
+        break;
+    }
+    table_persist(c, o->entry);
     return 0;
 }
 
@@ -99,7 +65,7 @@ struct cache_file *cache_keep(
 {
     settle(c, key, len);
     struct cache_file *f = cache_open(c, key, e);
-    if (!f || pin(f->n, off, len, e) == 0)
+    if (!f || pin_range(f->o, off, len, e) == 0)
         return f;
     cache_close(f);
     return NULL;
@@ -107,57 +73,20 @@ struct cache_file *cache_keep(
 
 bool cache_is_kept(struct cache_file *f)
 {
-    struct cache *c = f->n->c;
-    pthread_mutex_lock(&c->mu);
-    bool pinned = c->slots[f->n->slot].flags & SLOT_PINNED;
-    pthread_mutex_unlock(&c->mu);
-    return pinned;
-}
-
-/* cache.mu is held on entry, not on return. */
-static void release(struct cache *c, uint32_t id)
-{
-    bool pinned = c->slots[id].kind == SLOT_FILE && c->slots[id].flags & SLOT_PINNED;
-    if (pinned)
-        keep_unpin(c, id);
-    pthread_mutex_unlock(&c->mu);
-    if (pinned)
-        slot_persist(c, id);
-}
-
-/* cache.mu is held. */
-static uint32_t find_pinned(const struct cache *c, const uint64_t path[2])
-{
-    for (uint32_t id = slot_find(c, path, NULL); id != NONE; id = c->slots[id].chain) {
-        const struct slot *s = &c->slots[id];
-        if (s->path[0] == path[0] && s->path[1] == path[1] && s->flags & SLOT_PINNED)
-            return id;
-    }
-    return NONE;
+    return catalogue_info(f->o->c->catalogue, f->o->entry).is_pinned;
 }
 
 void cache_unkeep(struct cache *c, const struct cache_key *key)
 {
     uint64_t path[2];
     cache_hash_key(c, key, path);
-    for (uint32_t id = 0; id != NONE;) {
-        pthread_mutex_lock(&c->mu);
-        id = find_pinned(c, path);
-        if (id == NONE)
-            pthread_mutex_unlock(&c->mu);
-        else
-            release(c, id); /* unlocks */
-    }
+    for (uint32_t entry; (entry = catalogue_unpin(c->catalogue, path)) != NO_ENTRY;)
+        table_persist(c, entry);
 }
 
 void cache_unkeep_all(struct cache *c)
 {
-    for (uint32_t id = 0;; id++) {
-        pthread_mutex_lock(&c->mu);
-        if (id >= c->nslots) {
-            pthread_mutex_unlock(&c->mu);
-            return;
-        }
-        release(c, id); /* unlocks */
-    }
+    for (uint32_t entry = 0; (entry = catalogue_unpin_next(c->catalogue, entry)) != NO_ENTRY;
+         entry++)
+        table_persist(c, entry);
 }

@@ -11,17 +11,17 @@
 #define WINDOW_MAX    (128ull << 20)
 #define WINDOW_SHARE  16 /* of the cache */
 
-static struct stream *find_stream(struct cache_file *f, uint64_t off)
+static struct read_stream *stream_at(struct cache_file *f, uint64_t off)
 {
-    struct stream *oldest = &f->streams[0];
+    struct read_stream *oldest = &f->streams[0];
     for (int i = 0; i < STREAMS; i++) {
-        struct stream *s = &f->streams[i];
+        struct read_stream *s = &f->streams[i];
         if (s->stamp && off + NEAR >= s->pos && off <= s->pos + NEAR)
             return s;
         if (s->stamp < oldest->stamp)
             oldest = s;
     }
-    *oldest = (struct stream){.pos = off, .stamp = 0};
+    *oldest = (struct read_stream){.pos = off, .stamp = 0};
     return oldest;
 }
 
@@ -31,20 +31,20 @@ static uint64_t window_max(const struct cache *c)
 {
     uint64_t share = (uint64_t)c->budget.limit / 2, room = 0;
     for (size_t i = 0; i < c->ntiers; i++)
-        room += c->tiers[i].quota * PAGE / WINDOW_SHARE;
+        room += c->media[i].quota / WINDOW_SHARE;
     share = MIN(share, room ? room : share);
     return MAX((uint64_t)CACHE_BLOCK, MIN(share - share % CACHE_BLOCK, WINDOW_MAX));
 }
 
 /* Notes a read and says what to fetch ahead: blocks [*first, *first + *count), in requests of *part
  * blocks. */
-static void advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *first,
+static void readahead_advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *first,
     uint32_t *count, uint32_t *part)
 {
-    uint64_t max = window_max(f->n->c);
+    uint64_t max = window_max(f->o->c);
     *count = 0;
     pthread_mutex_lock(&f->mu);
-    struct stream *s = find_stream(f, off);
+    struct read_stream *s = stream_at(f, off);
     bool fresh = !s->stamp;
     s->stamp = ++f->clock;
     uint64_t was = s->pos;
@@ -71,28 +71,28 @@ static void advance(struct cache_file *f, uint64_t off, size_t len, uint32_t *fi
 
 /* There was no memory for all of it: the next read asks again from where it ended, for less at a
  * time. */
-static void retreat(struct cache_file *f, uint64_t off, uint32_t got)
+static void readahead_retreat(struct cache_file *f, uint64_t off, uint32_t got)
 {
     pthread_mutex_lock(&f->mu);
-    struct stream *s = find_stream(f, off);
+    struct read_stream *s = stream_at(f, off);
     if (s->stamp) {
         s->ahead = MAX(
             (uint64_t)got * CACHE_BLOCK, (s->pos + CACHE_BLOCK - 1) / CACHE_BLOCK * CACHE_BLOCK);
-        s->run = MIN(s->run, window_max(f->n->c) / WINDOW_GROWTH) / 4;
+        s->run = MIN(s->run, window_max(f->o->c) / WINDOW_GROWTH) / 4;
     }
     pthread_mutex_unlock(&f->mu);
 }
 
 void readahead_note(struct cache_file *f, uint64_t off, size_t len)
 {
-    struct node *n = f->n;
-    if (node_complete(n) || n->nblocks < 2)
+    struct object *o = f->o;
+    if (object_is_complete(o) || o->nblocks < 2)
         return;
     uint32_t first, count, part;
-    advance(f, off, len, &first, &count, &part);
-    if (!count || first >= n->nblocks)
+    readahead_advance(f, off, len, &first, &count, &part);
+    if (!count || first >= o->nblocks)
         return;
-    uint32_t want = MIN(count, n->nblocks - first), got = fetch_ahead(n, first, want, part, false);
+    uint32_t want = MIN(count, o->nblocks - first), got = fetch_ahead(o, first, want, part, false);
     if (got < first + want)
-        retreat(f, off, got);
+        readahead_retreat(f, off, got);
 }
