@@ -136,7 +136,7 @@ static int open_state(struct running *r, const struct options *o, struct err *e)
         .run_dir = o->run_dir,
         .client_binary = o->client,
         .standalone = strcmp(o->mode, "standalone") == 0};
-    if (file_mkdirs(mounts, 0700, e) || !(p->places = places_new(o->root, o->cache_keep, e))
+    if (file_mkdirs(mounts, 0700, e) || !(p->dirs = node_dirs_new(o->root, o->cache_keep, e))
         || !(p->volumes = volumes_open(records, e)))
         return -1;
     struct handoff_conf conf = {.state_dir = mounts,
@@ -188,7 +188,7 @@ static void collect_dirs(void *arg)
 {
     struct running *r = arg;
     do
-        places_collect(r->plugin.places, false);
+        node_dirs_collect(r->plugin.dirs, false);
     while (!task_wait(&r->collector, clock_mono_ns() + COLLECT_NS));
 }
 
@@ -202,11 +202,11 @@ static void close_state(struct running *r, const struct options *o, bool clean)
     size_t volumes = p->volumes ? volumes_count(p->volumes) : 0;
     if (p->volumes)
         volumes_each(p->volumes, put_volume, p);
-    if (p->places && clean)
-        places_collect(p->places, true);
+    if (p->dirs && clean)
+        node_dirs_collect(p->dirs, true);
     handoff_free(p->handoff);
     volumes_free(p->volumes);
-    places_free(p->places);
+    node_dirs_free(p->dirs);
     if (volumes || !clean)
         return;
     cleanup_free char *mounts = path_join(o->root, "state/keep"),

@@ -22,25 +22,25 @@
 #define DIR_WORKERS "workers"
 #define DIR_TRASH   "trash"
 
-struct place {
+struct node_dir {
     unsigned users;
     int64_t unused_ns; /* since when, if users is 0 */
 };
 
-struct places {
+struct node_dirs {
     char *root;
     int64_t keep_ns;
     pthread_mutex_t mu;  /* held while a directory is made or moved away */
-    struct map *by_path; /* mu: path below root → struct place */
+    struct map *by_path; /* mu: path below root → struct node_dir */
     unsigned trashed;    /* mu: numbers the trash */
 };
 
 /* Depth of the directories: volumes/ns/uid 2, workers/ns/uid/pod 3. */
-static void find(struct places *p, const char *below, int depth)
+static void find_dirs(struct node_dirs *p, const char *below, int depth)
 {
     cleanup_free char *path = path_join(p->root, below);
     if (depth == 0) {
-        struct place *found = xcalloc(1, sizeof *found);
+        struct node_dir *found = xcalloc(1, sizeof *found);
         found->unused_ns = clock_mono_ns();
         map_put(p->by_path, below, found);
         return;
@@ -52,14 +52,14 @@ static void find(struct places *p, const char *below, int depth)
         if (entry->d_name[0] == '.' || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN))
             continue;
         cleanup_free char *next = path_join(below, entry->d_name);
-        find(p, next, depth - 1);
+        find_dirs(p, next, depth - 1);
     }
     closedir(d);
 }
 
-struct places *places_new(const char *root, int64_t keep_ns, struct err *e)
+struct node_dirs *node_dirs_new(const char *root, int64_t keep_ns, struct err *e)
 {
-    struct places *p = xcalloc(1, sizeof *p);
+    struct node_dirs *p = xcalloc(1, sizeof *p);
     p->root = xstrdup(root);
     p->keep_ns = keep_ns;
     p->by_path = map_new(free);
@@ -68,16 +68,16 @@ struct places *places_new(const char *root, int64_t keep_ns, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
         cleanup_free char *path = path_join(root, dirs[i]);
         if (file_mkdirs(path, 0700, e)) {
-            places_free(p);
+            node_dirs_free(p);
             return NULL;
         }
     }
-    find(p, DIR_VOLUMES, 2);
-    find(p, DIR_WORKERS, 3);
+    find_dirs(p, DIR_VOLUMES, 2);
+    find_dirs(p, DIR_WORKERS, 3);
     return p;
 }
 
-void places_free(struct places *p)
+void node_dirs_free(struct node_dirs *p)
 {
     if (!p)
         return;
@@ -107,7 +107,7 @@ static int own(const char *path, uid_t uid, gid_t gid, mode_t mode, struct err *
     return fchmod(fd, mode) ? err_sys(e, errno, "chmod %s", path) : 0;
 }
 
-char *place_get(struct places *p, const struct source *s, struct err *e)
+char *node_dirs_get(struct node_dirs *p, const struct source *s, struct err *e)
 {
     cleanup_free char *below = below_root(s), *path = path_join(p->root, below),
                       *cache = path_join(path, VOLUME_CACHE);
@@ -116,10 +116,10 @@ char *place_get(struct places *p, const struct source *s, struct err *e)
     int rc = file_mkdirs(path, 0700, e);
     if (rc == 0 && own(path, 0, (gid_t)user, 0750, e) == 0
         && own(cache, user, (gid_t)user, 0700, e) == 0) {
-        struct place *place = map_get(p->by_path, below);
-        if (!place)
-            map_put(p->by_path, below, place = xcalloc(1, sizeof *place));
-        place->users++;
+        struct node_dir *dir = map_get(p->by_path, below);
+        if (!dir)
+            map_put(p->by_path, below, dir = xcalloc(1, sizeof *dir));
+        dir->users++;
     } else {
         rc = -1;
     }
@@ -127,13 +127,13 @@ char *place_get(struct places *p, const struct source *s, struct err *e)
     return rc ? NULL : steal(&path);
 }
 
-void place_put(struct places *p, const struct source *s)
+void node_dirs_put(struct node_dirs *p, const struct source *s)
 {
     cleanup_free char *below = below_root(s);
     pthread_mutex_lock(&p->mu);
-    struct place *place = map_get(p->by_path, below);
-    if (place && place->users && --place->users == 0)
-        place->unused_ns = clock_mono_ns();
+    struct node_dir *dir = map_get(p->by_path, below);
+    if (dir && dir->users && --dir->users == 0)
+        dir->unused_ns = clock_mono_ns();
     pthread_mutex_unlock(&p->mu);
 }
 
@@ -150,15 +150,15 @@ static void prune(const char *root, const char *below)
 }
 
 /* Moves what is to go into the trash: under the lock, so that nobody gets it again, and quick. */
-static void discard(struct places *p, bool all)
+static void discard(struct node_dirs *p, bool all)
 {
     int64_t now = clock_mono_ns();
     const char *below;
     void *value;
     pthread_mutex_lock(&p->mu);
     for (size_t i = 0; map_next(p->by_path, &i, &below, &value);) {
-        const struct place *place = value;
-        if (place->users || (!all && now < place->unused_ns + p->keep_ns))
+        const struct node_dir *dir = value;
+        if (dir->users || (!all && now < dir->unused_ns + p->keep_ns))
             continue;
         cleanup_free char *from = path_join(p->root, below), *trash = path_join(p->root, DIR_TRASH);
         mkdir(trash, 0700);
@@ -176,7 +176,7 @@ static void discard(struct places *p, bool all)
     pthread_mutex_unlock(&p->mu);
 }
 
-void places_collect(struct places *p, bool all)
+void node_dirs_collect(struct node_dirs *p, bool all)
 {
     discard(p, all);
     cleanup_free char *trash = path_join(p->root, DIR_TRASH);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* place — the directories of datasets on this node, and when they go. Below the plugin's root:
- *   volumes/<ns>/<uid>/            a client's: its cache and the socket of the handoff
- *   workers/<ns>/<uid>/<pod>/      a cache worker's; by pod, as two workers of a dataset may meet
- * on one node each owned by root and open to the group of our containers, so that a client cannot
+/* node_dirs — the directories of datasets on this node, and when they go. Below the plugin's root,
+ * volumes/<ns>/<uid>/ is a client's: its cache and the socket of the handoff;
+ * workers/<ns>/<uid>/<pod>/ is a cache worker's: by pod, as two workers of a dataset may meet on
+ * one node. Each is owned by root and open to the group of our containers, so that a client cannot
  * replace the socket, with VOLUME_CACHE in it that belongs to the client. A directory is in use
  * while a volume of it is published or staged. Unused, it is kept for a while, since a cache costs
  * time to fill, then removed: also when the plugin ends in good order (so uninstalling leaves
@@ -15,16 +15,16 @@
 
 #include <stdint.h>
 
-struct places; /* opaque */
-/* finds what is there: unused until somebody mounts it */
-struct places *places_new(const char *root, int64_t keep_ns, struct err *e);
-void places_free(struct places *p);
+struct node_dirs; /* opaque */
+/* finds what is there: unused until a volume of it is mounted */
+struct node_dirs *node_dirs_new(const char *root, int64_t keep_ns, struct err *e);
+void node_dirs_free(struct node_dirs *p);
 
 /* makes it; counts a user; caller frees the path */
-char *place_get(struct places *p, const struct source *s, struct err *e);
-void place_put(struct places *p, const struct source *s); /* one user less */
+char *node_dirs_get(struct node_dirs *p, const struct source *s, struct err *e);
+void node_dirs_put(struct node_dirs *p, const struct source *s); /* one user less */
 /* Removes what has been unused for keep_ns; all: what is unused at all, and the empty directories
  * above. Slow: for its own thread. */
-void places_collect(struct places *p, bool all);
+void node_dirs_collect(struct node_dirs *p, bool all);
 
 #endif

@@ -24,7 +24,7 @@ struct plugin {
     /* no Kubernetes: clients are processes, volumes come from CreateVolume */
     bool standalone;
     struct volumes *volumes;
-    struct places *places;
+    struct node_dirs *dirs;
     struct handoff *handoff;
 };
 

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int get_place(struct plugin *p, struct volume *v, bool handoff, char **dir, struct err *e)
+static int get_dir(struct plugin *p, struct volume *v, bool handoff, char **dir, struct err *e)
 {
-    cleanup_free char *path = place_get(p->places, &v->source, e);
+    cleanup_free char *path = node_dirs_get(p->dirs, &v->source, e);
     if (!path)
         return -1;
-    if (v->placed)
-        place_put(p->places, &v->source); /* asked for the path only */
-    v->placed = true;
+    if (v->has_dir)
+        node_dirs_put(p->dirs, &v->source); /* asked for the path only */
+    v->has_dir = true;
     if (handoff && !v->handoff
         && !(v->handoff = handoff_get(p->handoff, v->source.ns, v->source.uid, path, e)))
         return -1;
@@ -38,7 +38,7 @@ int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns,
     bool (*cancelled)(const void *), const void *arg, struct err *e)
 {
     cleanup_free char *dir = NULL;
-    if (get_place(p, v, true, &dir, e)
+    if (get_dir(p, v, true, &dir, e)
         || (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e)))
         return -1;
     struct handoff_want want = {.staging = v->staging,
@@ -61,7 +61,7 @@ int stage_unmount(struct plugin *p, struct volume *v, int64_t deadline_ns, struc
 
 int stage_inline(struct plugin *p, struct volume *v, char **dir, struct err *e)
 {
-    return get_place(p, v, v->source.kind == SOURCE_CLIENT, dir, e);
+    return get_dir(p, v, v->source.kind == SOURCE_CLIENT, dir, e);
 }
 
 void stage_release(struct plugin *p, struct volume *v)
@@ -71,9 +71,9 @@ void stage_release(struct plugin *p, struct volume *v)
     if (v->handoff)
         handoff_put(v->handoff);
     v->handoff = NULL;
-    if (v->placed)
-        place_put(p->places, &v->source);
-    v->placed = false;
+    if (v->has_dir)
+        node_dirs_put(p->dirs, &v->source);
+    v->has_dir = false;
 }
 
 void stage_leave(struct plugin *p, struct volume *v)
@@ -84,7 +84,8 @@ void stage_leave(struct plugin *p, struct volume *v)
     if (v->handoff)
         handoff_put(v->handoff);
     v->handoff = NULL;
-    /* its place stays in use: there may be no next plugin for a while, but its users are still here
+    /* its directory stays in use: there may be no next plugin for a while, but its users are still
+     * here
      */
     (void)p;
 }
@@ -110,7 +111,7 @@ static void restore_mount(struct plugin *p, struct volume *v, struct err *e)
     dev_t dev = 0;
     cleanup_free char *dir = NULL;
     int there = mount_at(v->staging, &dev, &fuse, &read_only, e);
-    if (there < 0 || get_place(p, v, true, &dir, e))
+    if (there < 0 || get_dir(p, v, true, &dir, e))
         return;
     if (there == 1 && fuse) {
         handoff_adopt(v->handoff, v->staging, dev, read_only);

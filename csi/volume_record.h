@@ -38,7 +38,7 @@ struct volume {
     size_t nparams;
 
     /* not in the file */
-    bool placed;                   /* counts as a user of its place */
+    bool has_dir;                  /* counts as a user of its directory */
     struct handoff_mount *handoff; /* NULL: none */
     struct child *child;
     bool busy; /* volumes.mu: somebody holds it */

@@ -30,10 +30,10 @@ static void test_directories(void **state)
 {
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
-    struct places *p = places_new(env->dir, 0, &e);
-    cleanup_free char *a = place_get(p, &client, &e), *b = place_get(p, &dataset, &e);
+    struct node_dirs *p = node_dirs_new(env->dir, 0, &e);
+    cleanup_free char *a = node_dirs_get(p, &client, &e), *b = node_dirs_get(p, &dataset, &e);
     assert_string_equal(a, b); /* the mount and the client pod share it */
-    cleanup_free char *w0 = place_get(p, &worker, &e), *w1 = place_get(p, &worker1, &e);
+    cleanup_free char *w0 = node_dirs_get(p, &worker, &e), *w1 = node_dirs_get(p, &worker1, &e);
     assert_string_not_equal(w0, w1); /* two workers of a dataset on one node do not */
     cleanup_free char *cache = path_join(a, "cache");
     struct stat st;
@@ -46,52 +46,52 @@ static void test_directories(void **state)
         assert_int_equal(st.st_uid, 65532); /* … but owns its cache */
         assert_int_equal(st.st_mode & 07777, 0700);
     }
-    places_collect(p, true); /* all in use */
+    node_dirs_collect(p, true); /* all in use */
     assert_true(there(env, "volumes/team-a/0b2c/cache"));
-    place_put(p, &client);
-    places_collect(p, true);
+    node_dirs_put(p, &client);
+    node_dirs_collect(p, true);
     assert_true(there(env, "volumes/team-a/0b2c/cache"));
-    place_put(p, &dataset);
-    place_put(p, &worker);
-    places_collect(p, false); /* kept for 0 s */
+    node_dirs_put(p, &dataset);
+    node_dirs_put(p, &worker);
+    node_dirs_collect(p, false); /* kept for 0 s */
     assert_false(there(env, "volumes/team-a"));
     assert_false(there(env, "workers/team-a/0b2c/mnist-cache-0"));
     assert_true(there(env, "workers/team-a/0b2c/mnist-cache-1/cache"));
-    place_put(p, &worker1);
-    places_collect(p, true);
+    node_dirs_put(p, &worker1);
+    node_dirs_collect(p, true);
     assert_false(there(env, "volumes"));
     assert_false(there(env, "workers"));
     assert_false(there(env, "trash"));
-    places_free(p);
+    node_dirs_free(p);
 }
 
 static void test_kept(void **state)
 {
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
-    struct places *p = places_new(env->dir, 3600 * NS_PER_S, &e);
-    cleanup_free char *a = place_get(p, &worker, &e);
+    struct node_dirs *p = node_dirs_new(env->dir, 3600 * NS_PER_S, &e);
+    cleanup_free char *a = node_dirs_get(p, &worker, &e);
     cleanup_free char *file = path_join(a, "cache/block");
     assert_int_equal(file_write_atomic(file, "x", 1, 0600, &e), 0);
-    place_put(p, &worker);
-    places_collect(p, false);
+    node_dirs_put(p, &worker);
+    node_dirs_collect(p, false);
     assert_int_equal(access(file, F_OK), 0);
-    places_free(p); /* a restart: it is found again, and gets its time anew */
-    p = places_new(env->dir, 3600 * NS_PER_S, &e);
-    places_collect(p, false);
+    node_dirs_free(p); /* a restart: it is found again, and gets its time anew */
+    p = node_dirs_new(env->dir, 3600 * NS_PER_S, &e);
+    node_dirs_collect(p, false);
     assert_int_equal(access(file, F_OK), 0);
-    places_free(p);
-    p = places_new(env->dir, 100 * NS_PER_MS, &e);
-    cleanup_free char *again = place_get(p, &worker, &e);
+    node_dirs_free(p);
+    p = node_dirs_new(env->dir, 100 * NS_PER_MS, &e);
+    cleanup_free char *again = node_dirs_get(p, &worker, &e);
     assert_string_equal(a, again);
     clock_sleep_ns(150 * NS_PER_MS);
-    places_collect(p, false); /* in use */
+    node_dirs_collect(p, false); /* in use */
     assert_int_equal(access(file, F_OK), 0);
-    place_put(p, &worker);
+    node_dirs_put(p, &worker);
     clock_sleep_ns(150 * NS_PER_MS);
-    places_collect(p, false);
+    node_dirs_collect(p, false);
     assert_int_equal(access(file, F_OK), -1);
-    places_free(p);
+    node_dirs_free(p);
 }
 
 /* What a hostile client leaves in its cache must not lead us elsewhere. */
@@ -103,20 +103,20 @@ static void test_hostile_cache(void **state)
                       *file = path_join(precious, "file");
     assert_int_equal(mkdir(precious, 0700), 0);
     assert_int_equal(file_write_atomic(file, "x", 1, 0600, &e), 0);
-    struct places *p = places_new(env->dir, 0, &e);
-    cleanup_free char *a = place_get(p, &worker, &e);
+    struct node_dirs *p = node_dirs_new(env->dir, 0, &e);
+    cleanup_free char *a = node_dirs_get(p, &worker, &e);
     cleanup_free char *cache = path_join(a, "cache"), *link = path_join(cache, "link");
     assert_int_equal(symlink(precious, link), 0);
-    place_put(p, &worker);
-    places_collect(p, false);
+    node_dirs_put(p, &worker);
+    node_dirs_collect(p, false);
     assert_int_equal(access(file, F_OK), 0);
     assert_int_equal(access(a, F_OK), -1);
     assert_int_equal(mkdir(a, 0700), -1); /* its parent has gone, too */
-    cleanup_free char *b = place_get(p, &worker, &e);
+    cleanup_free char *b = node_dirs_get(p, &worker, &e);
     assert_int_equal(rmdir(cache), 0);
     assert_int_equal(symlink(precious, cache), 0); /* a cache that is a link is refused */
-    assert_null(place_get(p, &worker, &e));
-    places_free(p);
+    assert_null(node_dirs_get(p, &worker, &e));
+    node_dirs_free(p);
 }
 
 int main(void)
