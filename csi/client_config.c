@@ -22,16 +22,16 @@ static bool is_option(const char *key)
         && strncmp(key, OF_OTHERS, strlen(OF_OTHERS)) != 0;
 }
 
-int child_config_check(const struct source_pair *params, size_t n, struct err *e)
+int child_config_check(const struct volume_pair *params, size_t n, struct err *e)
 {
-    const char *url = source_value(params, n, CHILD_URL),
-               *write = source_value(params, n, WRITE_TYPE);
+    const char *url = volume_pair_value(params, n, CHILD_URL),
+               *write = volume_pair_value(params, n, WRITE_TYPE);
     if (!url || !strstr(url, "://"))
         return err_set(e, ERR_INVALID,
             "parameter %s is missing: where the data is, for example file:///data or s3://bucket/prefix",
             CHILD_URL);
     for (size_t i = 0; i < ARRAY_LEN(tiers); i++) {
-        const char *quota = source_value(params, n, tiers[i][0]);
+        const char *quota = volume_pair_value(params, n, tiers[i][0]);
         int64_t bytes;
         if (quota && quantity_parse(quota, &bytes))
             return err_set(e, ERR_INVALID,
@@ -56,13 +56,13 @@ static void add_pair(struct buf *b, bool *first, const char *key, const char *va
     buf_add_json_string(b, value);
 }
 
-static void add_cache(struct buf *b, const struct source_pair *params, size_t n)
+static void add_cache(struct buf *b, const struct volume_pair *params, size_t n)
 {
-    const char *write = source_value(params, n, WRITE_TYPE);
+    const char *write = volume_pair_value(params, n, WRITE_TYPE);
     bool first = true;
     buf_adds(b, ",\"cache\":{\"tiers\":[");
     for (size_t i = 0; i < ARRAY_LEN(tiers); i++) {
-        const char *quota = source_value(params, n, tiers[i][0]);
+        const char *quota = volume_pair_value(params, n, tiers[i][0]);
         int64_t bytes;
         if (!quota || quantity_parse(quota, &bytes) || bytes == 0)
             continue;
@@ -76,8 +76,8 @@ static void add_cache(struct buf *b, const struct source_pair *params, size_t n)
     buf_adds(b, "}");
 }
 
-char *child_config(const char *id, bool read_only, const struct source_pair *params, size_t n,
-    const struct source_pair *secrets, size_t nsecrets)
+char *child_config(const char *id, bool read_only, const struct volume_pair *params, size_t n,
+    const struct volume_pair *secrets, size_t nsecrets)
 {
     struct buf b = BUF_INIT(CONFIG_MAX);
     const char *ro = read_only ? "true" : "false";
@@ -86,7 +86,7 @@ char *child_config(const char *id, bool read_only, const struct source_pair *par
     buf_add_json_string(&b, id);
     buf_addf(
         &b, ",\"readOnly\":%s,\"mounts\":[{\"path\":\"/\",\"readOnly\":%s,\"mountPoint\":", ro, ro);
-    buf_add_json_string(&b, source_value(params, n, CHILD_URL));
+    buf_add_json_string(&b, volume_pair_value(params, n, CHILD_URL));
     buf_adds(&b, ",\"options\":{");
     for (size_t i = 0; i < n; i++)
         if (is_option(params[i].key))
@@ -98,8 +98,8 @@ char *child_config(const char *id, bool read_only, const struct source_pair *par
         add_pair(&b, &first, secrets[i].key, path);
     }
     buf_adds(&b, "}}]");
-    if (source_value(params, n, tiers[0][0]) || source_value(params, n, tiers[1][0])
-        || source_value(params, n, WRITE_TYPE))
+    if (volume_pair_value(params, n, tiers[0][0]) || volume_pair_value(params, n, tiers[1][0])
+        || volume_pair_value(params, n, WRITE_TYPE))
         add_cache(&b, params, n);
     buf_adds(&b, "}");
     return buf_take(&b);

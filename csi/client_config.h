@@ -14,8 +14,8 @@
 #define CHILD_URL "url"
 
 /* INVALID names the parameter */
-int child_config_check(const struct source_pair *params, size_t n, struct err *e);
-char *child_config(const char *id, bool read_only, const struct source_pair *params, size_t n,
-    const struct source_pair *secrets, size_t nsecrets); /* of checked parameters; caller frees */
+int child_config_check(const struct volume_pair *params, size_t n, struct err *e);
+char *child_config(const char *id, bool read_only, const struct volume_pair *params, size_t n,
+    const struct volume_pair *secrets, size_t nsecrets); /* of checked parameters; caller frees */
 
 #endif

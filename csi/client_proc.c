@@ -189,7 +189,7 @@ static int write_secrets(
     if (file_mkdirs(dir, 0700, e))
         return -1;
     for (size_t i = 0; i < n; i++) {
-        if (!source_volume_id(secrets[i].name)) /* the same alphabet: no slash, no leading dot */
+        if (!volume_is_id(secrets[i].name)) /* the same alphabet: no slash, no leading dot */
             return err_set(e, ERR_INVALID,
                 "secret '%.64s': a name has letters, digits, '.', '_' and '-'", secrets[i].name);
         log_redact(secrets[i].value);

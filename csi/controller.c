@@ -15,11 +15,11 @@
 #define NAME_MAX_BYTES 256
 #define STANDALONE_NS  "standalone"
 
-static struct source_pair *pairs_of(struct rpc_call *call, Csi__Pair *const *list, size_t n)
+static struct volume_pair *pairs_of(struct rpc_call *call, Csi__Pair *const *list, size_t n)
 {
-    struct source_pair *out = rpc_alloc(call, n * sizeof *out);
+    struct volume_pair *out = rpc_alloc(call, n * sizeof *out);
     for (size_t i = 0; i < n; i++)
-        out[i] = (struct source_pair){list[i]->key, list[i]->value};
+        out[i] = (struct volume_pair){list[i]->key, list[i]->value};
     return out;
 }
 
@@ -43,7 +43,7 @@ static void answer_volume(
 }
 
 static int check_create(
-    const Csi__CreateVolumeRequest *in, const struct source_pair *params, struct err *e)
+    const Csi__CreateVolumeRequest *in, const struct volume_pair *params, struct err *e)
 {
     int mode;
     if (!in->name[0])
@@ -63,12 +63,12 @@ static int check_create(
 
 /* The same name again: the same volume, if the rest is the same as well. */
 static int check_same(const struct volume *v, const Csi__CreateVolumeRequest *in,
-    const struct source_pair *params, struct err *e)
+    const struct volume_pair *params, struct err *e)
 {
     const Csi__CapacityRange *range = in->capacity_range;
     bool same = strcmp(v->name, in->name) == 0 && v->nparams == in->n_parameters;
     for (size_t i = 0; same && i < v->nparams; i++) {
-        const char *value = source_value(params, in->n_parameters, v->params[i].key);
+        const char *value = volume_pair_value(params, in->n_parameters, v->params[i].key);
         same = value && strcmp(value, v->params[i].value) == 0;
     }
     if (range && v->capacity)
@@ -84,7 +84,7 @@ static int create_volume(
 {
     struct plugin *p = rpc_user(call);
     const Csi__CreateVolumeRequest *in = (const Csi__CreateVolumeRequest *)req;
-    const struct source_pair *params = pairs_of(call, in->parameters, in->n_parameters);
+    const struct volume_pair *params = pairs_of(call, in->parameters, in->n_parameters);
     if (check_create(in, params, e))
         return -1;
     char id[32];
@@ -96,8 +96,9 @@ static int create_volume(
     if (v->created) {
         rc = check_same(v, in, params, e);
     } else {
-        v->source = (struct source){.kind = SOURCE_CHILD, .ns = STANDALONE_NS, .read_only = -1};
-        memcpy(v->source.uid, id, strlen(id) + 1);
+        v->context = (struct volume_context){
+            .kind = VOLUME_KIND_PROCESS, .ns = STANDALONE_NS, .read_only = -1};
+        memcpy(v->context.uid, id, strlen(id) + 1);
         v->name = xstrdup(in->name);
         v->capacity = in->capacity_range ? in->capacity_range->required_bytes : 0;
         for (size_t i = 0; i < in->n_parameters; i++)

@@ -194,9 +194,9 @@ static void forget_mount(struct handoff_mount *v)
 static int missing(const struct handoff_mount *v, const struct handoff_want *w, struct err *e)
 {
     char title[400];
-    source_title(w->source, title, sizeof title);
+    volume_context_title(w->context, title, sizeof title);
     const char *node = v->handoff->conf.node;
-    bool child = w->source->kind == SOURCE_CHILD;
+    bool child = w->context->kind == VOLUME_KIND_PROCESS;
     if (v->conn >= 0 && v->failed[0])
         return err_set(e, ERR_RETRY, "%s cannot be served on node %s: %s", title, node, v->failed);
     if (v->conn >= 0)
@@ -208,7 +208,7 @@ static int missing(const struct handoff_mount *v, const struct handoff_want *w, 
             "the client process of %s has not connected; its log is that of this plugin", title);
     return err_set(e, ERR_RETRY,
         "the client pod of %s has not connected on node %s yet: kubectl -n %s get pod -l %s=%s -o wide",
-        title, node, w->source->ns, LABEL_DATASET, w->source->name);
+        title, node, w->context->ns, LABEL_DATASET, w->context->name);
 }
 
 /* Waits with mu held until ready() or until there is no point in waiting. */

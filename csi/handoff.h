@@ -49,8 +49,8 @@ void handoff_put(struct handoff_mount *v);
 struct handoff_want {
     const char *staging;
     bool read_only;
-    const struct source *source; /* for messages */
-    int64_t deadline_ns;         /* CLOCK_MONOTONIC */
+    const struct volume_context *context; /* for messages */
+    int64_t deadline_ns;                  /* CLOCK_MONOTONIC */
     bool (*cancelled)(const void *arg);
     const void *arg;
 };

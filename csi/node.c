@@ -27,11 +27,11 @@ int64_t plugin_deadline(const struct rpc_call *call)
 
 static bool cancelled(const void *call) { return rpc_cancelled(call); }
 
-static struct source_pair *pairs_of(struct rpc_call *call, Csi__Pair *const *list, size_t n)
+static struct volume_pair *pairs_of(struct rpc_call *call, Csi__Pair *const *list, size_t n)
 {
-    struct source_pair *out = rpc_alloc(call, n * sizeof *out);
+    struct volume_pair *out = rpc_alloc(call, n * sizeof *out);
     for (size_t i = 0; i < n; i++)
-        out[i] = (struct source_pair){list[i]->key, list[i]->value};
+        out[i] = (struct volume_pair){list[i]->key, list[i]->value};
     return out;
 }
 
@@ -39,7 +39,7 @@ static int check_id(const char *id, struct err *e)
 {
     if (!id[0])
         return err_set(e, ERR_INVALID, "volume_id is missing");
-    return source_volume_id(id)
+    return volume_is_id(id)
         ? 0
         : err_set(e, ERR_INVALID, "volume_id '%.64s' is none of this driver", id);
 }
@@ -48,23 +48,23 @@ static int check_path(const char *field, const char *path, struct err *e)
 {
     if (!path[0])
         return err_set(e, ERR_INVALID, "%s is missing", field);
-    return source_path(path)
+    return volume_is_path(path)
         ? 0
         : err_set(e, ERR_INVALID, "%s '%.128s' is not an absolute path without '..'", field, path);
 }
 
 /* What the volume is, where its mount is to be writable or not. */
-static int source_of_stage(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in,
-    const struct volume *v, struct source *s, struct err *e)
+static int context_of_stage(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in,
+    const struct volume *v, struct volume_context *s, struct err *e)
 {
     const struct plugin *p = rpc_user(call);
-    const struct source_pair *context = pairs_of(call, in->volume_context, in->n_volume_context);
+    const struct volume_pair *context = pairs_of(call, in->volume_context, in->n_volume_context);
     if (!p->standalone)
-        return source_of_persistent(context, in->n_volume_context, s, e);
+        return volume_context_persistent(context, in->n_volume_context, s, e);
     if (!v->created)
         return err_set(
             e, ERR_NOTFOUND, "volume %s was not made by CreateVolume of this driver", v->id);
-    *s = v->source;
+    *s = v->context;
     return 0;
 }
 
@@ -72,10 +72,10 @@ static int write_child(struct rpc_call *call, const Csi__NodeStageVolumeRequest 
     const struct volume *v, struct err *e)
 {
     const struct plugin *p = rpc_user(call);
-    struct source_pair *params = rpc_alloc(call, v->nparams * sizeof *params);
+    struct volume_pair *params = rpc_alloc(call, v->nparams * sizeof *params);
     for (size_t i = 0; i < v->nparams; i++)
-        params[i] = (struct source_pair){v->params[i].key, v->params[i].value};
-    const struct source_pair *pairs = pairs_of(call, in->secrets, in->n_secrets);
+        params[i] = (struct volume_pair){v->params[i].key, v->params[i].value};
+    const struct volume_pair *pairs = pairs_of(call, in->secrets, in->n_secrets);
     struct child_secret *secrets = rpc_alloc(call, in->n_secrets * sizeof *secrets);
     for (size_t i = 0; i < in->n_secrets; i++)
         secrets[i] = (struct child_secret){pairs[i].key, pairs[i].value};
@@ -101,8 +101,8 @@ static int stage_held(struct rpc_call *call, const Csi__NodeStageVolumeRequest *
     struct volume *v, int mode, struct err *e)
 {
     struct plugin *p = rpc_user(call);
-    struct source s;
-    if (source_of_stage(call, in, v, &s, e))
+    struct volume_context s;
+    if (context_of_stage(call, in, v, &s, e))
         return -1;
     bool read_only = s.read_only < 0 ? capability_read_only(mode) : s.read_only;
     if (v->staging && strcmp(v->staging, in->staging_target_path) != 0) {
@@ -114,7 +114,7 @@ static int stage_held(struct rpc_call *call, const Csi__NodeStageVolumeRequest *
         return err_set(e, ERR_EXISTS, "volume %s is staged with another access mode", v->id);
     bool fresh = !v->staging;
     if (fresh) {
-        v->source = s;
+        v->context = s;
         v->read_only = read_only;
         v->mode = mode;
         if (p->standalone && write_child(call, in, v, e))
@@ -285,17 +285,17 @@ static int publish_staged(struct rpc_call *call, const Csi__NodePublishVolumeReq
 }
 
 static int publish_inline(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in,
-    struct volume *v, const struct source *s, int mode, struct err *e)
+    struct volume *v, const struct volume_context *s, int mode, struct err *e)
 {
     struct plugin *p = rpc_user(call);
     cleanup_free char *dir = NULL;
     if (v->ntargets
-        && (v->source.kind != s->kind || strcmp(v->source.ns, s->ns) != 0
-            || strcmp(v->source.uid, s->uid) != 0))
+        && (v->context.kind != s->kind || strcmp(v->context.ns, s->ns) != 0
+            || strcmp(v->context.uid, s->uid) != 0))
         return err_set(e, ERR_EXISTS, "volume %s is published with other attributes", v->id);
     struct stat st;
     if (!v->ntargets)
-        v->source = *s;
+        v->context = *s;
     if (stage_inline(p, v, &dir, e) == 0 && stat(dir, &st) == 0) {
         int rc = already(v, in->target_path, false, mode, st.st_dev, e);
         if (rc == 1 || (rc == 0 && bind_target(p, v, dir, in->target_path, false, mode, e) == 0))
@@ -318,10 +318,10 @@ static int publish(
     if (check_id(in->volume_id, e) || check_path("target_path", in->target_path, e)
         || capability_check(in->volume_capability, &mode, e))
         return -1;
-    const struct source_pair *context = pairs_of(call, in->volume_context, in->n_volume_context);
-    bool is_inline = !p->standalone && source_is_inline(context, in->n_volume_context);
-    struct source s;
-    if (is_inline && source_of_inline(context, in->n_volume_context, &s, e))
+    const struct volume_pair *context = pairs_of(call, in->volume_context, in->n_volume_context);
+    bool is_inline = !p->standalone && volume_context_is_inline(context, in->n_volume_context);
+    struct volume_context s;
+    if (is_inline && volume_context_inline(context, in->n_volume_context, &s, e))
         return -1;
     struct volume *v = volume_hold(p->volumes, in->volume_id, is_inline, plugin_deadline(call), e);
     if (!v)
@@ -386,7 +386,8 @@ static void set_condition(
     struct rpc_call *call, struct volume *v, const struct err *stat_error, Csi__VolumeCondition *c)
 {
     struct handoff_state k = {.connected = true};
-    bool is_mount = v->source.kind == SOURCE_DATASET || v->source.kind == SOURCE_CHILD;
+    bool is_mount = v->context.kind == VOLUME_KIND_DATASET
+        || v->context.kind == VOLUME_KIND_PROCESS;
     if (v->handoff && is_mount)
         handoff_state(v->handoff, &k);
     c->abnormal = true;

@@ -87,9 +87,9 @@ void node_dirs_free(struct node_dirs *p)
     free(p);
 }
 
-static char *below_root(const struct source *s)
+static char *below_root(const struct volume_context *s)
 {
-    if (s->kind == SOURCE_WORKER)
+    if (s->kind == VOLUME_KIND_WORKER)
         return xasprintf("%s/%s/%s/%s", DIR_WORKERS, s->ns, s->uid, s->pod);
     return xasprintf("%s/%s/%s", DIR_VOLUMES, s->ns, s->uid);
 }
@@ -107,11 +107,11 @@ static int own(const char *path, uid_t uid, gid_t gid, mode_t mode, struct err *
     return fchmod(fd, mode) ? err_sys(e, errno, "chmod %s", path) : 0;
 }
 
-char *node_dirs_get(struct node_dirs *p, const struct source *s, struct err *e)
+char *node_dirs_get(struct node_dirs *p, const struct volume_context *s, struct err *e)
 {
     cleanup_free char *below = below_root(s), *path = path_join(p->root, below),
                       *cache = path_join(path, VOLUME_CACHE);
-    uid_t user = s->kind == SOURCE_CHILD ? 0 : POD_UID;
+    uid_t user = s->kind == VOLUME_KIND_PROCESS ? 0 : POD_UID;
     pthread_mutex_lock(&p->mu);
     int rc = file_mkdirs(path, 0700, e);
     if (rc == 0 && own(path, 0, (gid_t)user, 0750, e) == 0
@@ -127,7 +127,7 @@ char *node_dirs_get(struct node_dirs *p, const struct source *s, struct err *e)
     return rc ? NULL : steal(&path);
 }
 
-void node_dirs_put(struct node_dirs *p, const struct source *s)
+void node_dirs_put(struct node_dirs *p, const struct volume_context *s)
 {
     cleanup_free char *below = below_root(s);
     pthread_mutex_lock(&p->mu);

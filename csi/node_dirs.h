@@ -21,8 +21,8 @@ struct node_dirs *node_dirs_new(const char *root, int64_t keep_ns, struct err *e
 void node_dirs_free(struct node_dirs *p);
 
 /* makes it; counts a user; caller frees the path */
-char *node_dirs_get(struct node_dirs *p, const struct source *s, struct err *e);
-void node_dirs_put(struct node_dirs *p, const struct source *s); /* one user less */
+char *node_dirs_get(struct node_dirs *p, const struct volume_context *s, struct err *e);
+void node_dirs_put(struct node_dirs *p, const struct volume_context *s); /* one user less */
 /* Removes what has been unused for keep_ns; all: what is unused at all, and the empty directories
  * above. Slow: for its own thread. */
 void node_dirs_collect(struct node_dirs *p, bool all);

@@ -11,14 +11,14 @@
 
 static int get_dir(struct plugin *p, struct volume *v, bool handoff, char **dir, struct err *e)
 {
-    cleanup_free char *path = node_dirs_get(p->dirs, &v->source, e);
+    cleanup_free char *path = node_dirs_get(p->dirs, &v->context, e);
     if (!path)
         return -1;
     if (v->has_dir)
-        node_dirs_put(p->dirs, &v->source); /* asked for the path only */
+        node_dirs_put(p->dirs, &v->context); /* asked for the path only */
     v->has_dir = true;
     if (handoff && !v->handoff
-        && !(v->handoff = handoff_get(p->handoff, v->source.ns, v->source.uid, path, e)))
+        && !(v->handoff = handoff_get(p->handoff, v->context.ns, v->context.uid, path, e)))
         return -1;
     if (dir)
         *dir = steal(&path);
@@ -39,11 +39,11 @@ int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns,
 {
     cleanup_free char *dir = NULL;
     if (get_dir(p, v, true, &dir, e)
-        || (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e)))
+        || (v->context.kind == VOLUME_KIND_PROCESS && start_child(p, v, dir, e)))
         return -1;
     struct handoff_want want = {.staging = v->staging,
         .read_only = v->read_only,
-        .source = &v->source,
+        .context = &v->context,
         .deadline_ns = deadline_ns,
         .cancelled = cancelled,
         .arg = arg};
@@ -61,7 +61,7 @@ int stage_unmount(struct plugin *p, struct volume *v, int64_t deadline_ns, struc
 
 int stage_inline(struct plugin *p, struct volume *v, char **dir, struct err *e)
 {
-    return get_dir(p, v, v->source.kind == SOURCE_CLIENT, dir, e);
+    return get_dir(p, v, v->context.kind == VOLUME_KIND_CLIENT, dir, e);
 }
 
 void stage_release(struct plugin *p, struct volume *v)
@@ -72,7 +72,7 @@ void stage_release(struct plugin *p, struct volume *v)
         handoff_put(v->handoff);
     v->handoff = NULL;
     if (v->has_dir)
-        node_dirs_put(p->dirs, &v->source);
+        node_dirs_put(p->dirs, &v->context);
     v->has_dir = false;
 }
 
@@ -116,12 +116,12 @@ static void restore_mount(struct plugin *p, struct volume *v, struct err *e)
     if (there == 1 && fuse) {
         handoff_adopt(v->handoff, v->staging, dev, read_only);
         handoff_published(v->handoff, v->ntargets > 0);
-        if (v->source.kind == SOURCE_CHILD)
+        if (v->context.kind == VOLUME_KIND_PROCESS)
             start_child(p, v, dir, e);
         return;
     }
     /* one that still runs is taken over, and ended */
-    if (v->source.kind == SOURCE_CHILD && start_child(p, v, dir, e))
+    if (v->context.kind == VOLUME_KIND_PROCESS && start_child(p, v, dir, e))
         log_kv(LOG_WARN, "the client process of a volume that is no longer mounted", "error",
             e->msg, NULL);
     err_clear(e);
@@ -136,14 +136,14 @@ static void restore_one(struct volume *v, void *arg)
     struct err e = ERR_INIT;
     bool was_staged = v->staging != NULL;
     bool changed = forget_stale(v);
-    switch (v->source.kind) {
-    case SOURCE_DATASET:
-    case SOURCE_CHILD:
+    switch (v->context.kind) {
+    case VOLUME_KIND_DATASET:
+    case VOLUME_KIND_PROCESS:
         if (v->staging)
             restore_mount(p, v, &e);
         break;
-    case SOURCE_CLIENT:
-    case SOURCE_WORKER:
+    case VOLUME_KIND_CLIENT:
+    case VOLUME_KIND_WORKER:
         if (v->ntargets)
             stage_inline(p, v, NULL, &e);
         break;

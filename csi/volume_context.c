@@ -8,18 +8,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const kind_names[] = {[SOURCE_DATASET] = "dataset",
-    [SOURCE_CLIENT] = VOL_KIND_CLIENT,
-    [SOURCE_WORKER] = VOL_KIND_WORKER,
-    [SOURCE_CHILD] = "child"};
+static const char *const kind_names[] = {[VOLUME_KIND_DATASET] = "dataset",
+    [VOLUME_KIND_CLIENT] = VOL_KIND_CLIENT,
+    [VOLUME_KIND_WORKER] = VOL_KIND_WORKER,
+    [VOLUME_KIND_PROCESS] = "child"};
 
-const char *source_kind_name(enum source_kind k) { return kind_names[k]; }
+const char *volume_kind_name(enum volume_kind k) { return kind_names[k]; }
 
-int source_kind_parse(const char *text, enum source_kind *out)
+int volume_kind_parse(const char *text, enum volume_kind *out)
 {
     for (size_t i = 0; i < ARRAY_LEN(kind_names); i++)
         if (strcmp(text, kind_names[i]) == 0) {
-            *out = (enum source_kind)i;
+            *out = (enum volume_kind)i;
             return 0;
         }
     return -1;
@@ -29,7 +29,7 @@ static bool lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' 
 
 static bool label(const char *s, size_t n)
 {
-    if (n == 0 || n > SOURCE_LABEL_MAX || !lower_or_digit(s[0]) || !lower_or_digit(s[n - 1]))
+    if (n == 0 || n > VOLUME_LABEL_MAX || !lower_or_digit(s[0]) || !lower_or_digit(s[n - 1]))
         return false;
     for (size_t i = 0; i < n; i++)
         if (!lower_or_digit(s[i]) && s[i] != '-')
@@ -37,11 +37,11 @@ static bool label(const char *s, size_t n)
     return true;
 }
 
-bool source_label(const char *s) { return label(s, strlen(s)); }
+bool volume_is_label(const char *s) { return label(s, strlen(s)); }
 
-bool source_subdomain(const char *s)
+bool volume_is_subdomain(const char *s)
 {
-    if (strlen(s) > SOURCE_NAME_MAX)
+    if (strlen(s) > VOLUME_NAME_MAX)
         return false;
     for (;; s++) {
         size_t n = strcspn(s, ".");
@@ -53,10 +53,10 @@ bool source_subdomain(const char *s)
     }
 }
 
-bool source_volume_id(const char *s)
+bool volume_is_id(const char *s)
 {
     size_t n = strlen(s);
-    if (n == 0 || n > SOURCE_ID_MAX || s[0] == '.')
+    if (n == 0 || n > VOLUME_ID_MAX || s[0] == '.')
         return false;
     for (; *s; s++)
         if (!lower_or_digit(*s) && !(*s >= 'A' && *s <= 'Z') && !strchr("._-", *s))
@@ -64,7 +64,7 @@ bool source_volume_id(const char *s)
     return true;
 }
 
-bool source_path(const char *s)
+bool volume_is_path(const char *s)
 {
     if (s[0] != '/' || strlen(s) >= PATH_MAX)
         return false;
@@ -79,7 +79,7 @@ bool source_path(const char *s)
     return true;
 }
 
-const char *source_value(const struct source_pair *p, size_t n, const char *key)
+const char *volume_pair_value(const struct volume_pair *p, size_t n, const char *key)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(p[i].key, key) == 0)
@@ -87,17 +87,17 @@ const char *source_value(const struct source_pair *p, size_t n, const char *key)
     return NULL;
 }
 
-bool source_is_inline(const struct source_pair *p, size_t n)
+bool volume_context_is_inline(const struct volume_pair *p, size_t n)
 {
-    const char *v = source_value(p, n, VOL_EPHEMERAL);
+    const char *v = volume_pair_value(p, n, VOL_EPHEMERAL);
     return v && strcmp(v, "true") == 0;
 }
 
 /* Copies a value that becomes part of a path. */
-static int take(const struct source_pair *p, size_t n, const char *key, bool (*valid)(const char *),
+static int take(const struct volume_pair *p, size_t n, const char *key, bool (*valid)(const char *),
     const char *shape, char *out, size_t cap, struct err *e)
 {
-    const char *v = source_value(p, n, key);
+    const char *v = volume_pair_value(p, n, key);
     if (!v || !*v)
         return err_set(e, ERR_INVALID, "volume attribute %s is missing", key);
     if (!valid(v) || strlen(v) >= cap)
@@ -106,15 +106,17 @@ static int take(const struct source_pair *p, size_t n, const char *key, bool (*v
     return 0;
 }
 
-int source_of_persistent(const struct source_pair *p, size_t n, struct source *out, struct err *e)
+int volume_context_persistent(
+    const struct volume_pair *p, size_t n, struct volume_context *out, struct err *e)
 {
-    *out = (struct source){.kind = SOURCE_DATASET, .read_only = -1};
-    if (take(p, n, VOL_DATASET_NAMESPACE, source_label, "a namespace", out->ns, sizeof out->ns, e)
-        || take(p, n, VOL_DATASET_UID, source_label, "a uid", out->uid, sizeof out->uid, e)
-        || take(p, n, VOL_DATASET_NAME, source_subdomain, "the name of a Dataset", out->name,
+    *out = (struct volume_context){.kind = VOLUME_KIND_DATASET, .read_only = -1};
+    if (take(
+            p, n, VOL_DATASET_NAMESPACE, volume_is_label, "a namespace", out->ns, sizeof out->ns, e)
+        || take(p, n, VOL_DATASET_UID, volume_is_label, "a uid", out->uid, sizeof out->uid, e)
+        || take(p, n, VOL_DATASET_NAME, volume_is_subdomain, "the name of a Dataset", out->name,
             sizeof out->name, e))
         return err_wrap(e, "this PersistentVolume was not made by the Millrace operator");
-    const char *ro = source_value(p, n, VOL_READ_ONLY);
+    const char *ro = volume_pair_value(p, n, VOL_READ_ONLY);
     if (ro && strcmp(ro, "true") != 0 && strcmp(ro, "false") != 0)
         return err_set(e, ERR_INVALID, "volume attribute %s: '%.64s' is neither true nor false",
             VOL_READ_ONLY, ro);
@@ -123,25 +125,26 @@ int source_of_persistent(const struct source_pair *p, size_t n, struct source *o
     return 0;
 }
 
-int source_of_inline(const struct source_pair *p, size_t n, struct source *out, struct err *e)
+int volume_context_inline(
+    const struct volume_pair *p, size_t n, struct volume_context *out, struct err *e)
 {
-    *out = (struct source){.read_only = 0};
-    const char *kind = source_value(p, n, VOL_KIND);
-    if (!kind || source_kind_parse(kind, &out->kind)
-        || (out->kind != SOURCE_CLIENT && out->kind != SOURCE_WORKER))
+    *out = (struct volume_context){.read_only = 0};
+    const char *kind = volume_pair_value(p, n, VOL_KIND);
+    if (!kind || volume_kind_parse(kind, &out->kind)
+        || (out->kind != VOLUME_KIND_CLIENT && out->kind != VOLUME_KIND_WORKER))
         return err_set(e, ERR_INVALID,
             "an inline volume of %s needs the attribute %s, %s or %s; datasets are mounted by their PersistentVolumeClaim",
             NAME_DRIVER, VOL_KIND, VOL_KIND_CLIENT, VOL_KIND_WORKER);
-    if (take(p, n, VOL_POD_NAMESPACE, source_label, "a namespace", out->ns, sizeof out->ns, e)
-        || take(p, n, VOL_POD_NAME, source_subdomain, "the name of a pod", out->pod,
+    if (take(p, n, VOL_POD_NAMESPACE, volume_is_label, "a namespace", out->ns, sizeof out->ns, e)
+        || take(p, n, VOL_POD_NAME, volume_is_subdomain, "the name of a pod", out->pod,
             sizeof out->pod, e))
         return err_wrap(e, "kubelet sends this when the CSIDriver object has podInfoOnMount: true");
-    return take(p, n, VOL_DATASET_UID, source_label, "a uid", out->uid, sizeof out->uid, e);
+    return take(p, n, VOL_DATASET_UID, volume_is_label, "a uid", out->uid, sizeof out->uid, e);
 }
 
-void source_title(const struct source *s, char *out, size_t cap)
+void volume_context_title(const struct volume_context *s, char *out, size_t cap)
 {
-    if (s->kind == SOURCE_CHILD)
+    if (s->kind == VOLUME_KIND_PROCESS)
         snprintf(out, cap, "volume %s", s->uid);
     else if (s->name[0])
         snprintf(out, cap, "dataset %s/%s", s->ns, s->name);

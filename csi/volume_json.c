@@ -29,11 +29,11 @@ char *volume_to_json(const struct volume *v)
         RECORD_VERSION, v->read_only ? "true" : "false", v->mode, v->created ? "true" : "false",
         v->capacity);
     add(&b, "id", v->id);
-    add(&b, "kind", source_kind_name(v->source.kind));
-    add(&b, "namespace", v->source.ns);
-    add(&b, "uid", v->source.uid);
-    add(&b, "dataset", v->source.name);
-    add(&b, "pod", v->source.pod);
+    add(&b, "kind", volume_kind_name(v->context.kind));
+    add(&b, "namespace", v->context.ns);
+    add(&b, "uid", v->context.uid);
+    add(&b, "dataset", v->context.name);
+    add(&b, "pod", v->context.pod);
     add(&b, "staging", v->staging);
     add(&b, "name", v->name);
     buf_adds(&b, ",\"targets\":[");
@@ -68,15 +68,16 @@ static int take(const json_t *j, const char *key, bool (*valid)(const char *), b
     return 0;
 }
 
-static int read_source(const json_t *j, struct source *s, struct err *e)
+static int read_context(const json_t *j, struct volume_context *s, struct err *e)
 {
-    if (source_kind_parse(jget_str(j, "kind", ""), &s->kind))
+    if (volume_kind_parse(jget_str(j, "kind", ""), &s->kind))
         return err_set(e, ERR_INVALID, "'kind' is unknown");
-    bool (*uid)(const char *) = s->kind == SOURCE_CHILD ? source_volume_id : source_label;
-    return take(j, "namespace", source_label, true, s->ns, sizeof s->ns, e)
+    bool (*uid)(const char *) = s->kind == VOLUME_KIND_PROCESS ? volume_is_id : volume_is_label;
+    return take(j, "namespace", volume_is_label, true, s->ns, sizeof s->ns, e)
             || take(j, "uid", uid, true, s->uid, sizeof s->uid, e)
-            || take(j, "dataset", source_subdomain, false, s->name, sizeof s->name, e)
-            || take(j, "pod", source_subdomain, s->kind == SOURCE_WORKER, s->pod, sizeof s->pod, e)
+            || take(j, "dataset", volume_is_subdomain, false, s->name, sizeof s->name, e)
+            || take(j, "pod", volume_is_subdomain, s->kind == VOLUME_KIND_WORKER, s->pod,
+                sizeof s->pod, e)
         ? -1
         : 0;
 }
@@ -89,7 +90,7 @@ static int read_lists(const json_t *j, struct volume *v, struct err *e)
         snprintf(at[1], sizeof at[1], "targets[%zu].readOnly", i);
         snprintf(at[2], sizeof at[2], "targets[%zu].mode", i);
         const char *path = jget_str(j, at[0], "");
-        if (!source_path(path))
+        if (!volume_is_path(path))
             return err_set(e, ERR_INVALID, "'%s' is not an absolute path", at[0]);
         volume_target_add(v, path, jget_bool(j, at[1], false), (int)jget_int(j, at[2], 0));
     }
@@ -108,14 +109,14 @@ struct volume *volume_from_json(const char *text, size_t len, struct err *e)
     if (!j)
         return NULL;
     struct volume *v = xcalloc(1, sizeof *v);
-    char id[SOURCE_ID_MAX + 1] = "";
+    char id[VOLUME_ID_MAX + 1] = "";
     if (jget_int(j, "version", 0) != RECORD_VERSION) {
         err_set(e, ERR_INVALID, "'version' is not %d", RECORD_VERSION);
-    } else if (take(j, "id", source_volume_id, true, id, sizeof id, e) == 0
-        && read_source(j, &v->source, e) == 0 && read_lists(j, v, e) == 0) {
+    } else if (take(j, "id", volume_is_id, true, id, sizeof id, e) == 0
+        && read_context(j, &v->context, e) == 0 && read_lists(j, v, e) == 0) {
         const char *staging = jget_str(j, "staging", NULL);
         v->id = xstrdup(id);
-        v->staging = staging && source_path(staging) ? xstrdup(staging) : NULL;
+        v->staging = staging && volume_is_path(staging) ? xstrdup(staging) : NULL;
         v->name = xstrdup(jget_str(j, "name", NULL));
         v->read_only = jget_bool(j, "readOnly", false);
         v->mode = (int)jget_int(j, "mode", 0);

@@ -24,7 +24,7 @@ struct volume_param {
 
 struct volume {
     char *id;
-    struct source source;
+    struct volume_context context;
     char *staging;  /* NULL: not staged */
     bool read_only; /* the mount at staging */
     int mode;       /* CSI access mode it was staged with */

@@ -15,8 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct volume *v = volume_from_json((const char *)data, size, &e);
     if (!v)
         return 0;
-    if (!source_volume_id(v->id) || !source_label(v->source.ns) || strchr(v->source.uid, '/')
-        || strcmp(v->source.uid, "..") == 0 || (v->staging && !source_path(v->staging)))
+    if (!volume_is_id(v->id) || !volume_is_label(v->context.ns) || strchr(v->context.uid, '/')
+        || strcmp(v->context.uid, "..") == 0 || (v->staging && !volume_is_path(v->staging)))
         abort();
     char *text = volume_to_json(v);
     struct volume *again = volume_from_json(text, strlen(text), &e);

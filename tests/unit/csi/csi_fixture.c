@@ -58,8 +58,8 @@ int world_setup(void **state)
     w->staging = path_join(w->env->dir, "staging");
     w->file = path_join(w->staging, "f");
     w->trace = path_join(w->env->dir, "trace");
-    w->source = (struct source){
-        .kind = SOURCE_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
+    w->context = (struct volume_context){
+        .kind = VOLUME_KIND_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
     if (file_mkdirs(w->state, 0755, &e) || file_mkdirs(w->cache, 0755, &e)
         || file_mkdirs(w->staging, 0755, &e))
         return -1;
@@ -94,7 +94,7 @@ void end_client(pid_t pid)
 int stage(struct world *w, int64_t ms, struct err *e)
 {
     struct handoff_want want = {.staging = w->staging,
-        .source = &w->source,
+        .context = &w->context,
         .deadline_ns = clock_mono_ns() + ms * NS_PER_MS};
     return handoff_stage(w->mount, &want, e);
 }

@@ -23,7 +23,7 @@ struct world {
     char *state, *dir, *sock, *cache, *staging, *file, *trace;
     struct handoff *handoff;
     struct handoff_mount *mount;
-    struct source source;
+    struct volume_context context;
 };
 
 /* a plugin and its one volume; abandon_ns: 0 for never */

@@ -53,7 +53,7 @@ static void test_cancelled(void **state)
     struct err e = ERR_INIT;
     world_open(w, 0);
     struct handoff_want want = {.staging = w->staging,
-        .source = &w->source,
+        .context = &w->context,
         .deadline_ns = clock_mono_ns() + 60 * NS_PER_S,
         .cancelled = always};
     int64_t began = clock_mono_ns();
@@ -90,7 +90,7 @@ static void test_serves(void **state)
     assert_int_equal(atoi(kb), 4096);
 
     struct handoff_want elsewhere = {
-        .staging = w->dir, .source = &w->source, .deadline_ns = clock_mono_ns()};
+        .staging = w->dir, .context = &w->context, .deadline_ns = clock_mono_ns()};
     assert_int_equal(handoff_stage(w->mount, &elsewhere, &e), -1);
     assert_int_equal(e.cls, ERR_CONFLICT);
 

@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct source client = {
-    .kind = SOURCE_CLIENT, .ns = "team-a", .uid = "0b2c", .pod = "mnist-client-1"};
-static const struct source dataset = {
-    .kind = SOURCE_DATASET, .ns = "team-a", .uid = "0b2c", .name = "mnist"};
-static const struct source worker = {
-    .kind = SOURCE_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-0"};
-static const struct source worker1 = {
-    .kind = SOURCE_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-1"};
+static const struct volume_context client = {
+    .kind = VOLUME_KIND_CLIENT, .ns = "team-a", .uid = "0b2c", .pod = "mnist-client-1"};
+static const struct volume_context dataset = {
+    .kind = VOLUME_KIND_DATASET, .ns = "team-a", .uid = "0b2c", .name = "mnist"};
+static const struct volume_context worker = {
+    .kind = VOLUME_KIND_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-0"};
+static const struct volume_context worker1 = {
+    .kind = VOLUME_KIND_WORKER, .ns = "team-a", .uid = "0b2c", .pod = "mnist-cache-1"};
 
 static bool there(const struct csi_env *env, const char *below)
 {

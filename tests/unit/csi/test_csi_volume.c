@@ -19,8 +19,8 @@ static int64_t soon(int64_t ms) { return clock_mono_ns() + ms * NS_PER_MS; }
 
 static void fill(struct volume *v)
 {
-    v->source = (struct source){
-        .kind = SOURCE_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
+    v->context = (struct volume_context){
+        .kind = VOLUME_KIND_DATASET, .ns = "default", .uid = "0b2c", .name = "mnist"};
     v->staging = xstrdup("/var/lib/kubelet/x y\"z/globalmount");
     v->read_only = true;
     v->mode = 3;
@@ -46,7 +46,7 @@ static void test_restart(void **state)
     assert_int_equal(e.cls, ERR_NOTFOUND);
     v = volume_hold(vs, "pv-1", false, soon(0), &e);
     assert_non_null(v);
-    assert_string_equal(v->source.name, "mnist");
+    assert_string_equal(v->context.name, "mnist");
     assert_string_equal(v->staging, "/var/lib/kubelet/x y\"z/globalmount");
     assert_true(v->read_only);
     assert_int_equal(v->mode, 3);

@@ -21,35 +21,35 @@ static void test_names(void **state)
         const char *text;
         bool good;
     } cases[] = {
-        {source_label, "default", true},
-        {source_label, UID, true},
-        {source_label, "", false},
-        {source_label, "..", false},
-        {source_label, "a/b", false},
-        {source_label, "-a", false},
-        {source_label, "a-", false},
-        {source_label, "A", false},
-        {source_label, "a.b", false},
-        {source_label, "a\n", false},
-        {source_subdomain, "a.b-c.d", true},
-        {source_subdomain, "a..b", false},
-        {source_subdomain, ".a", false},
-        {source_subdomain, "a/../b", false},
-        {source_subdomain, "", false},
-        {source_volume_id, "csi-12ab_C.d", true},
-        {source_volume_id, ".hidden", false},
-        {source_volume_id, "a/b", false},
-        {source_volume_id, "", false},
-        {source_path, "/var/lib/x", true},
-        {source_path, "/", true},
-        {source_path, "//a//b/", true},
-        {source_path, "some/path", false},
-        {source_path, "", false},
-        {source_path, "/a/../b", false},
-        {source_path, "/a/..", false},
-        {source_path, "/a/./b", false},
-        {source_path, "/a/...", true},
-        {source_path, "/a..b/c", true},
+        {volume_is_label, "default", true},
+        {volume_is_label, UID, true},
+        {volume_is_label, "", false},
+        {volume_is_label, "..", false},
+        {volume_is_label, "a/b", false},
+        {volume_is_label, "-a", false},
+        {volume_is_label, "a-", false},
+        {volume_is_label, "A", false},
+        {volume_is_label, "a.b", false},
+        {volume_is_label, "a\n", false},
+        {volume_is_subdomain, "a.b-c.d", true},
+        {volume_is_subdomain, "a..b", false},
+        {volume_is_subdomain, ".a", false},
+        {volume_is_subdomain, "a/../b", false},
+        {volume_is_subdomain, "", false},
+        {volume_is_id, "csi-12ab_C.d", true},
+        {volume_is_id, ".hidden", false},
+        {volume_is_id, "a/b", false},
+        {volume_is_id, "", false},
+        {volume_is_path, "/var/lib/x", true},
+        {volume_is_path, "/", true},
+        {volume_is_path, "//a//b/", true},
+        {volume_is_path, "some/path", false},
+        {volume_is_path, "", false},
+        {volume_is_path, "/a/../b", false},
+        {volume_is_path, "/a/..", false},
+        {volume_is_path, "/a/./b", false},
+        {volume_is_path, "/a/...", true},
+        {volume_is_path, "/a..b/c", true},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         if (cases[i].check(cases[i].text) != cases[i].good)
@@ -57,31 +57,31 @@ static void test_names(void **state)
     char text[300];
     memset(text, 'a', sizeof text);
     text[63] = '\0';
-    assert_true(source_label(text));
+    assert_true(volume_is_label(text));
     text[63] = 'a', text[64] = '\0';
-    assert_false(source_label(text));
+    assert_false(volume_is_label(text));
     text[64] = 'a', text[128] = '\0';
-    assert_true(source_volume_id(text));
+    assert_true(volume_is_id(text));
     text[128] = 'a', text[129] = '\0';
-    assert_false(source_volume_id(text));
+    assert_false(volume_is_id(text));
 }
 
 static void test_persistent(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    struct source s;
-    struct source_pair p[] = {{VOL_DATASET_NAMESPACE, "default"}, {VOL_DATASET_UID, UID},
+    struct volume_context s;
+    struct volume_pair p[] = {{VOL_DATASET_NAMESPACE, "default"}, {VOL_DATASET_UID, UID},
         {VOL_DATASET_NAME, "mnist"}, {VOL_READ_ONLY, "true"}};
-    assert_int_equal(source_of_persistent(p, 4, &s, &e), 0);
-    assert_int_equal(s.kind, SOURCE_DATASET);
+    assert_int_equal(volume_context_persistent(p, 4, &s, &e), 0);
+    assert_int_equal(s.kind, VOLUME_KIND_DATASET);
     assert_string_equal(s.ns, "default");
     assert_string_equal(s.uid, UID);
     assert_int_equal(s.read_only, 1);
     char title[400];
-    source_title(&s, title, sizeof title);
+    volume_context_title(&s, title, sizeof title);
     assert_string_equal(title, "dataset default/mnist");
-    assert_int_equal(source_of_persistent(p, 3, &s, &e), 0);
+    assert_int_equal(volume_context_persistent(p, 3, &s, &e), 0);
     assert_int_equal(s.read_only, -1);
     static const char *const bad[] = {"", "..", "../../etc", "a/b", "/", "a b", "A"};
     for (size_t key = 0; key < 3; key++)
@@ -89,31 +89,31 @@ static void test_persistent(void **state)
             const char *good = p[key].value;
             p[key].value = bad[i];
             err_clear(&e);
-            assert_int_equal(source_of_persistent(p, 4, &s, &e), -1);
+            assert_int_equal(volume_context_persistent(p, 4, &s, &e), -1);
             assert_int_equal(e.cls, ERR_INVALID);
             assert_non_null(strstr(e.msg, p[key].key));
             p[key].value = good;
         }
     p[3].value = "yes";
-    assert_int_equal(source_of_persistent(p, 4, &s, &e), -1);
+    assert_int_equal(volume_context_persistent(p, 4, &s, &e), -1);
 }
 
 static void test_inline(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    struct source s;
-    struct source_pair p[] = {{VOL_EPHEMERAL, "true"}, {VOL_KIND, "worker"},
+    struct volume_context s;
+    struct volume_pair p[] = {{VOL_EPHEMERAL, "true"}, {VOL_KIND, "worker"},
         {VOL_POD_NAMESPACE, "team-a"}, {VOL_POD_NAME, "mnist-cache-0"}, {VOL_DATASET_UID, UID},
         {VOL_DATASET_NAMESPACE, "kube-system"}};
-    assert_true(source_is_inline(p, 6));
-    assert_int_equal(source_of_inline(p, 6, &s, &e), 0);
-    assert_int_equal(s.kind, SOURCE_WORKER);
+    assert_true(volume_context_is_inline(p, 6));
+    assert_int_equal(volume_context_inline(p, 6, &s, &e), 0);
+    assert_int_equal(s.kind, VOLUME_KIND_WORKER);
     assert_string_equal(s.ns, "team-a"); /* kubelet's word, not the user's VOL_DATASET_NAMESPACE */
     assert_string_equal(s.pod, "mnist-cache-0");
     p[1].value = "client";
-    assert_int_equal(source_of_inline(p, 6, &s, &e), 0);
-    assert_int_equal(s.kind, SOURCE_CLIENT);
+    assert_int_equal(volume_context_inline(p, 6, &s, &e), 0);
+    assert_int_equal(s.kind, VOLUME_KIND_CLIENT);
     static const struct {
         size_t key;
         const char *value;
@@ -123,22 +123,22 @@ static void test_inline(void **state)
         const char *good = p[bad[i].key].value;
         p[bad[i].key].value = bad[i].value;
         err_clear(&e);
-        assert_int_equal(source_of_inline(p, 6, &s, &e), -1);
+        assert_int_equal(volume_context_inline(p, 6, &s, &e), -1);
         assert_int_equal(e.cls, ERR_INVALID);
         p[bad[i].key].value = good;
     }
     p[0].value = "false";
-    assert_false(source_is_inline(p, 6));
+    assert_false(volume_context_is_inline(p, 6));
 }
 
 static void test_child_config(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    struct source_pair p[] = {{"url", "s3://bucket/a \"b\""}, {"endpoint", "http://127.0.0.1:7070"},
+    struct volume_pair p[] = {{"url", "s3://bucket/a \"b\""}, {"endpoint", "http://127.0.0.1:7070"},
         {"cache-memory", "64Mi"}, {"cache-disk", "1Gi"}, {"write-type", "CacheThrough"},
         {"csi.storage.k8s.io/pv/name", "x"}};
-    struct source_pair secret = {"secret-access-key", "do-not-show-this"};
+    struct volume_pair secret = {"secret-access-key", "do-not-show-this"};
     assert_int_equal(child_config_check(p, ARRAY_LEN(p), &e), 0);
     cleanup_free char *text = child_config("vol-1", true, p, ARRAY_LEN(p), &secret, 1);
     assert_null(strstr(text, "do-not-show-this"));
@@ -154,10 +154,10 @@ static void test_child_config(void **state)
     assert_int_equal(jget_int(j, "cache.tiers[0].quota", 0), 64 << 20);
     assert_string_equal(jget_str(j, "cache.tiers[1].medium", ""), "SSD");
     assert_string_equal(jget_str(j, "cache.writeType", ""), "CacheThrough");
-    static const struct source_pair bad[] = {{"url", "no-scheme"}, {"cache-memory", "lots"},
+    static const struct volume_pair bad[] = {{"url", "no-scheme"}, {"cache-memory", "lots"},
         {"cache-disk", "-1"}, {"write-type", "Sometimes"}, {"write-type", "AsyncThrough"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        struct source_pair q[] = {bad[i], {"url", "file:///x"}};
+        struct volume_pair q[] = {bad[i], {"url", "file:///x"}};
         err_clear(&e);
         assert_int_equal(child_config_check(q, 2, &e), -1);
         assert_non_null(strstr(e.msg, bad[i].key));
