@@ -17,19 +17,19 @@ static const char *const write_types[] = {"Through", "CacheThrough"};
 
 static bool is_option(const char *key)
 {
-    return strcmp(key, CHILD_URL) != 0 && strcmp(key, WRITE_TYPE) != 0
+    return strcmp(key, CLIENT_URL) != 0 && strcmp(key, WRITE_TYPE) != 0
         && strcmp(key, tiers[0][0]) != 0 && strcmp(key, tiers[1][0]) != 0
         && strncmp(key, OF_OTHERS, strlen(OF_OTHERS)) != 0;
 }
 
-int child_config_check(const struct volume_pair *params, size_t n, struct err *e)
+int client_config_check(const struct volume_pair *params, size_t n, struct err *e)
 {
-    const char *url = volume_pair_value(params, n, CHILD_URL),
+    const char *url = volume_pair_value(params, n, CLIENT_URL),
                *write = volume_pair_value(params, n, WRITE_TYPE);
     if (!url || !strstr(url, "://"))
         return err_set(e, ERR_INVALID,
             "parameter %s is missing: where the data is, for example file:///data or s3://bucket/prefix",
-            CHILD_URL);
+            CLIENT_URL);
     for (size_t i = 0; i < ARRAY_LEN(tiers); i++) {
         const char *quota = volume_pair_value(params, n, tiers[i][0]);
         int64_t bytes;
@@ -76,7 +76,7 @@ static void add_cache(struct buf *b, const struct volume_pair *params, size_t n)
     buf_adds(b, "}");
 }
 
-char *child_config(const char *id, bool read_only, const struct volume_pair *params, size_t n,
+char *client_config(const char *id, bool read_only, const struct volume_pair *params, size_t n,
     const struct volume_pair *secrets, size_t nsecrets)
 {
     struct buf b = BUF_INIT(CONFIG_MAX);
@@ -86,7 +86,7 @@ char *child_config(const char *id, bool read_only, const struct volume_pair *par
     buf_add_json_string(&b, id);
     buf_addf(
         &b, ",\"readOnly\":%s,\"mounts\":[{\"path\":\"/\",\"readOnly\":%s,\"mountPoint\":", ro, ro);
-    buf_add_json_string(&b, volume_pair_value(params, n, CHILD_URL));
+    buf_add_json_string(&b, volume_pair_value(params, n, CLIENT_URL));
     buf_adds(&b, ",\"options\":{");
     for (size_t i = 0; i < n; i++)
         if (is_option(params[i].key))

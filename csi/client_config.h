@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child_config — the configuration document (fuse/conf.h) of a client process, from a volume's
+/* client_config — the configuration document (lib/conf/conf.h) of a client process, from a volume's
  * parameters. Pure. Parameters: url (file:///dir, s3://bucket/prefix, …), cache-memory and
  * cache-disk (quantities), write-type; every other key is an option of the store. Keys of
  * csi.storage.k8s.io/ are for others and left out. */
@@ -11,11 +11,11 @@
 
 #include <stdbool.h>
 
-#define CHILD_URL "url"
+#define CLIENT_URL "url"
 
 /* INVALID names the parameter */
-int child_config_check(const struct volume_pair *params, size_t n, struct err *e);
-char *child_config(const char *id, bool read_only, const struct volume_pair *params, size_t n,
+int client_config_check(const struct volume_pair *params, size_t n, struct err *e);
+char *client_config(const char *id, bool read_only, const struct volume_pair *params, size_t n,
     const struct volume_pair *secrets, size_t nsecrets); /* of checked parameters; caller frees */
 
 #endif

@@ -34,7 +34,7 @@
 
 extern char **environ;
 
-struct child {
+struct client_proc {
     char *binary, *dir, *run_dir;
     int wake_fd;
     pthread_t thread;
@@ -65,7 +65,7 @@ static int64_t start_time(pid_t pid)
     return start;
 }
 
-static int spawn(struct child *c, struct err *e)
+static int spawn(struct client_proc *c, struct err *e)
 {
     cleanup_free char *sock = path_join(c->dir, VOLUME_SOCKET),
                       *cache = path_join(c->dir, VOLUME_CACHE);
@@ -108,7 +108,7 @@ static int spawn(struct child *c, struct err *e)
 }
 
 /* Waits up to ms (-1: for ever) for the process to end, or for an order. */
-static bool ended(struct child *c, int ms)
+static bool ended(struct client_proc *c, int ms)
 {
     cleanup_fd int fd = (int)syscall(SYS_pidfd_open, c->pid, 0);
     if (fd < 0)
@@ -118,7 +118,7 @@ static bool ended(struct child *c, int ms)
     return p[0].revents != 0;
 }
 
-static void reap(struct child *c)
+static void reap(struct client_proc *c)
 {
     int status = 0;
     cleanup_free char *how = NULL;
@@ -131,7 +131,7 @@ static void reap(struct child *c)
     log_kv(LOG_WARN, "client process ended", "dir", c->dir, "how", how, NULL);
 }
 
-static bool ordered(struct child *c)
+static bool ordered(struct client_proc *c)
 {
     pthread_mutex_lock(&c->mu);
     bool yes = c->stop || c->leave;
@@ -139,7 +139,7 @@ static bool ordered(struct child *c)
     return yes;
 }
 
-static void end(struct child *c)
+static void end(struct client_proc *c)
 {
     if (!c->pid || start_time(c->pid) != c->start)
         return;
@@ -157,7 +157,7 @@ static void end(struct child *c)
 
 static void *watch(void *arg)
 {
-    struct child *c = arg;
+    struct client_proc *c = arg;
     int backoff = BACKOFF_MIN_MS;
     int64_t since = clock_mono_ns();
     while (!ordered(c)) {
@@ -183,7 +183,7 @@ static void *watch(void *arg)
 }
 
 static int write_secrets(
-    const char *run_dir, const struct child_secret *secrets, size_t n, struct err *e)
+    const char *run_dir, const struct client_proc_secret *secrets, size_t n, struct err *e)
 {
     cleanup_free char *dir = xasprintf("%s/%s/0", run_dir, SECRETS_DIR);
     if (file_mkdirs(dir, 0700, e))
@@ -200,8 +200,8 @@ static int write_secrets(
     return 0;
 }
 
-int child_write(const char *run_dir, const char *config, const struct child_secret *secrets,
-    size_t n, struct err *e)
+int client_proc_write(const char *run_dir, const char *config,
+    const struct client_proc_secret *secrets, size_t n, struct err *e)
 {
     cleanup_free char *path = path_join(run_dir, CONFIG_FILE);
     return file_remove_tree(run_dir, e) || file_mkdirs(run_dir, 0700, e)
@@ -212,7 +212,7 @@ int child_write(const char *run_dir, const char *config, const struct child_secr
 }
 
 /* A process that an earlier life of this plugin has started and that still runs. */
-static bool find_running(struct child *c)
+static bool find_running(struct client_proc *c)
 {
     cleanup_free char *path = path_join(c->run_dir, PID_FILE);
     struct err e = ERR_INIT;
@@ -227,9 +227,9 @@ static bool find_running(struct child *c)
     return true;
 }
 
-struct child *child_start(const struct child_conf *conf, struct err *e)
+struct client_proc *client_proc_start(const struct client_proc_conf *conf, struct err *e)
 {
-    struct child *c = xcalloc(1, sizeof *c);
+    struct client_proc *c = xcalloc(1, sizeof *c);
     c->binary = xstrdup(conf->binary);
     c->dir = xstrdup(conf->dir);
     c->run_dir = xstrdup(conf->run_dir);
@@ -253,7 +253,7 @@ struct child *child_start(const struct child_conf *conf, struct err *e)
     return NULL;
 }
 
-static void finish(struct child *c)
+static void finish(struct client_proc *c)
 {
     if (write(c->wake_fd, &(uint64_t){1}, 8) != 8)
         abort();
@@ -266,7 +266,7 @@ static void finish(struct child *c)
     free(c);
 }
 
-void child_leave(struct child *c)
+void client_proc_leave(struct client_proc *c)
 {
     pthread_mutex_lock(&c->mu);
     c->leave = true;
@@ -274,7 +274,7 @@ void child_leave(struct child *c)
     finish(c);
 }
 
-void child_stop(struct child *c)
+void client_proc_stop(struct client_proc *c)
 {
     if (!c)
         return;

@@ -196,14 +196,14 @@ static int missing(const struct handoff_mount *v, const struct handoff_want *w, 
     char title[400];
     volume_context_title(w->context, title, sizeof title);
     const char *node = v->handoff->conf.node;
-    bool child = w->context->kind == VOLUME_KIND_PROCESS;
+    bool is_process = w->context->kind == VOLUME_KIND_PROCESS;
     if (v->conn >= 0 && v->failed[0])
         return err_set(e, ERR_RETRY, "%s cannot be served on node %s: %s", title, node, v->failed);
     if (v->conn >= 0)
         return err_set(e, ERR_RETRY,
             "the client of %s on node %s is connected but does not serve yet; its log says why",
             title, node);
-    if (child)
+    if (is_process)
         return err_set(e, ERR_RETRY,
             "the client process of %s has not connected; its log is that of this plugin", title);
     return err_set(e, ERR_RETRY,

@@ -68,7 +68,7 @@ static int context_of_stage(struct rpc_call *call, const Csi__NodeStageVolumeReq
     return 0;
 }
 
-static int write_child(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in,
+static int write_client(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in,
     const struct volume *v, struct err *e)
 {
     const struct plugin *p = rpc_user(call);
@@ -76,15 +76,15 @@ static int write_child(struct rpc_call *call, const Csi__NodeStageVolumeRequest 
     for (size_t i = 0; i < v->nparams; i++)
         params[i] = (struct volume_pair){v->params[i].key, v->params[i].value};
     const struct volume_pair *pairs = pairs_of(call, in->secrets, in->n_secrets);
-    struct child_secret *secrets = rpc_alloc(call, in->n_secrets * sizeof *secrets);
+    struct client_proc_secret *secrets = rpc_alloc(call, in->n_secrets * sizeof *secrets);
     for (size_t i = 0; i < in->n_secrets; i++)
-        secrets[i] = (struct child_secret){pairs[i].key, pairs[i].value};
-    if (child_config_check(params, v->nparams, e))
+        secrets[i] = (struct client_proc_secret){pairs[i].key, pairs[i].value};
+    if (client_config_check(params, v->nparams, e))
         return -1;
-    cleanup_free char *config = child_config(
+    cleanup_free char *config = client_config(
         v->id, v->read_only, params, v->nparams, pairs, in->n_secrets);
     cleanup_free char *run = path_join(p->run_dir, v->id);
-    return child_write(run, config, secrets, in->n_secrets, e);
+    return client_proc_write(run, config, secrets, in->n_secrets, e);
 }
 
 static void unstage_record(struct plugin *p, struct volume *v)
@@ -117,7 +117,7 @@ static int stage_held(struct rpc_call *call, const Csi__NodeStageVolumeRequest *
         v->context = s;
         v->read_only = read_only;
         v->mode = mode;
-        if (p->standalone && write_child(call, in, v, e))
+        if (p->standalone && write_client(call, in, v, e))
             return -1;
         v->staging = xstrdup(in->staging_target_path);
         if (volume_save(p->volumes, v, e)) {

@@ -25,13 +25,13 @@ static int get_dir(struct plugin *p, struct volume *v, bool handoff, char **dir,
     return 0;
 }
 
-static int start_child(struct plugin *p, struct volume *v, const char *dir, struct err *e)
+static int start_client(struct plugin *p, struct volume *v, const char *dir, struct err *e)
 {
     cleanup_free char *run = path_join(p->run_dir, v->id);
-    struct child_conf conf = {.binary = p->client_binary, .dir = dir, .run_dir = run};
-    if (!v->child)
-        v->child = child_start(&conf, e);
-    return v->child ? 0 : -1;
+    struct client_proc_conf conf = {.binary = p->client_binary, .dir = dir, .run_dir = run};
+    if (!v->proc)
+        v->proc = client_proc_start(&conf, e);
+    return v->proc ? 0 : -1;
 }
 
 int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns,
@@ -39,7 +39,7 @@ int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns,
 {
     cleanup_free char *dir = NULL;
     if (get_dir(p, v, true, &dir, e)
-        || (v->context.kind == VOLUME_KIND_PROCESS && start_child(p, v, dir, e)))
+        || (v->context.kind == VOLUME_KIND_PROCESS && start_client(p, v, dir, e)))
         return -1;
     struct handoff_want want = {.staging = v->staging,
         .read_only = v->read_only,
@@ -66,8 +66,8 @@ int stage_inline(struct plugin *p, struct volume *v, char **dir, struct err *e)
 
 void stage_release(struct plugin *p, struct volume *v)
 {
-    child_stop(v->child);
-    v->child = NULL;
+    client_proc_stop(v->proc);
+    v->proc = NULL;
     if (v->handoff)
         handoff_put(v->handoff);
     v->handoff = NULL;
@@ -78,9 +78,9 @@ void stage_release(struct plugin *p, struct volume *v)
 
 void stage_leave(struct plugin *p, struct volume *v)
 {
-    if (v->child)
-        child_leave(v->child);
-    v->child = NULL;
+    if (v->proc)
+        client_proc_leave(v->proc);
+    v->proc = NULL;
     if (v->handoff)
         handoff_put(v->handoff);
     v->handoff = NULL;
@@ -117,11 +117,11 @@ static void restore_mount(struct plugin *p, struct volume *v, struct err *e)
         handoff_adopt(v->handoff, v->staging, dev, read_only);
         handoff_published(v->handoff, v->ntargets > 0);
         if (v->context.kind == VOLUME_KIND_PROCESS)
-            start_child(p, v, dir, e);
+            start_client(p, v, dir, e);
         return;
     }
     /* one that still runs is taken over, and ended */
-    if (v->context.kind == VOLUME_KIND_PROCESS && start_child(p, v, dir, e))
+    if (v->context.kind == VOLUME_KIND_PROCESS && start_client(p, v, dir, e))
         log_kv(LOG_WARN, "the client process of a volume that is no longer mounted", "error",
             e->msg, NULL);
     err_clear(e);

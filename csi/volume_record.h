@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct handoff_mount;
-struct child;
+struct client_proc;
 
 struct volume_target {
     char *path;
@@ -40,7 +40,7 @@ struct volume {
     /* not in the file */
     bool has_dir;                  /* counts as a user of its directory */
     struct handoff_mount *handoff; /* NULL: none */
-    struct child *child;
+    struct client_proc *proc;
     bool busy; /* volumes.mu: somebody holds it */
 };
 

@@ -42,20 +42,20 @@ static void test_life(void **state)
     cleanup_free char *run = path_join(env->dir, "run"), *dir = path_join(env->dir, "volume"),
                       *cache = path_join(dir, "cache");
     cleanup_free char *secret = path_join(run, "secrets/0/secret-access-key");
-    struct child_secret secrets[] = {{"secret-access-key", "do-not-show-this"}};
-    struct child_secret bad[] = {{"../../escape", "x"}};
-    struct child_conf conf = {.binary = FAKE_CLIENT, .dir = dir, .run_dir = run};
+    struct client_proc_secret secrets[] = {{"secret-access-key", "do-not-show-this"}};
+    struct client_proc_secret bad[] = {{"../../escape", "x"}};
+    struct client_proc_conf conf = {.binary = FAKE_CLIENT, .dir = dir, .run_dir = run};
     assert_int_equal(file_mkdirs(cache, 0700, &e), 0);
-    assert_int_equal(child_write(run, "{}", bad, 1, &e), -1);
+    assert_int_equal(client_proc_write(run, "{}", bad, 1, &e), -1);
     assert_int_equal(e.cls, ERR_INVALID);
-    assert_int_equal(child_write(run, "{}", secrets, 1, &e), 0);
+    assert_int_equal(client_proc_write(run, "{}", secrets, 1, &e), 0);
     struct stat st;
     assert_int_equal(stat(run, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
     assert_int_equal(stat(secret, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
 
-    struct child *c = child_start(&conf, &e);
+    struct client_proc *c = client_proc_start(&conf, &e);
     assert_non_null(c);
     int first = alive(run);
     assert_true(first > 0);
@@ -70,12 +70,12 @@ static void test_life(void **state)
     int second = wait_alive(run, first);
     assert_true(second > 0 && second != first);
 
-    child_leave(c); /* we end, it goes on … */
+    client_proc_leave(c); /* we end, it goes on … */
     assert_int_equal(alive(run), second);
-    c = child_start(&conf, &e); /* … and is taken over by the next of us */
+    c = client_proc_start(&conf, &e); /* … and is taken over by the next of us */
     assert_non_null(c);
     assert_int_equal(alive(run), second);
-    child_stop(c);
+    client_proc_stop(c);
     /* ended; as nobody knew that it is ours, nobody has waited for it */
     assert_int_equal(waitpid(second, NULL, WNOHANG), second);
     assert_int_equal(access(run, F_OK), -1);
@@ -86,14 +86,14 @@ static void test_no_program(void **state)
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
     cleanup_free char *run = path_join(env->dir, "run");
-    struct child_conf conf = {
+    struct client_proc_conf conf = {
         .binary = "/nonexistent/millrace-fuse", .dir = env->dir, .run_dir = run};
-    assert_null(child_start(&conf, &e)); /* no configuration */
-    assert_int_equal(child_write(run, "{}", NULL, 0, &e), 0);
+    assert_null(client_proc_start(&conf, &e)); /* no configuration */
+    assert_int_equal(client_proc_write(run, "{}", NULL, 0, &e), 0);
     err_clear(&e);
-    assert_null(child_start(&conf, &e));
+    assert_null(client_proc_start(&conf, &e));
     assert_non_null(strstr(e.msg, "/nonexistent/millrace-fuse"));
-    child_stop(NULL);
+    client_proc_stop(NULL);
 }
 
 int main(void)

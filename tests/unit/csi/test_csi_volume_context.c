@@ -139,8 +139,8 @@ static void test_child_config(void **state)
         {"cache-memory", "64Mi"}, {"cache-disk", "1Gi"}, {"write-type", "CacheThrough"},
         {"csi.storage.k8s.io/pv/name", "x"}};
     struct volume_pair secret = {"secret-access-key", "do-not-show-this"};
-    assert_int_equal(child_config_check(p, ARRAY_LEN(p), &e), 0);
-    cleanup_free char *text = child_config("vol-1", true, p, ARRAY_LEN(p), &secret, 1);
+    assert_int_equal(client_config_check(p, ARRAY_LEN(p), &e), 0);
+    cleanup_free char *text = client_config("vol-1", true, p, ARRAY_LEN(p), &secret, 1);
     assert_null(strstr(text, "do-not-show-this"));
     cleanup_json json_t *j = json_parse(text, strlen(text), &e);
     assert_non_null(j);
@@ -159,7 +159,7 @@ static void test_child_config(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct volume_pair q[] = {bad[i], {"url", "file:///x"}};
         err_clear(&e);
-        assert_int_equal(child_config_check(q, 2, &e), -1);
+        assert_int_equal(client_config_check(q, 2, &e), -1);
         assert_non_null(strstr(e.msg, bad[i].key));
     }
 }
