@@ -41,7 +41,7 @@ struct volume {
     bool has_dir;                  /* counts as a user of its directory */
     struct handoff_mount *handoff; /* NULL: none */
     struct client_proc *proc;
-    bool busy; /* volumes.mu: somebody holds it */
+    bool busy; /* volumes.mu: a caller holds it */
 };
 
 void volume_free(void *volume);
