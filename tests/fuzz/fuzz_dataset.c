@@ -3,10 +3,12 @@
  * plans again. What is valid must give a configuration that the client accepts. Input: {"cr": …,
  * "world": …}, or a Dataset alone. */
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/conf/conf.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/dataset.h"
+#include "operator/render/pod.h"
 #include "operator/render/volume.h"
 #include "tests/golden/golden_dataset.h"
 
@@ -133,6 +135,52 @@ static json_t *as_stored(const json_t *given)
     return cr;
 }
 
+/* ---- children that are current: their annotation millrace.dev/hash is "current" ---- */
+
+static const struct render_env env = {"localhost/millrace:1", "IfNotPresent", ""};
+
+/* The hash that plan_apply gives a child. */
+static char *applied_hash(const struct kube_res *res, json_t *desired_take)
+{
+    cleanup_plan struct plan p = PLAN_INIT;
+    plan_apply(&p, res, desired_take, NULL);
+    return xstrdup(kube_annotation(p.actions[0].body, ANNOTATION_HASH));
+}
+
+static char *pod_hash(const struct dataset *d, const json_t *pod)
+{
+    const char *dash = strrchr(kube_name(pod), '-');
+    cleanup_json json_t *desired = !strcmp(kube_label(pod, LABEL_COMPONENT), COMPONENT_CLIENT)
+        ? render_client(d, &env, jget_str(pod, "spec.nodeName", ""))
+        : render_worker(d, &env, dash ? atoi(dash + 1) : 0, NULL);
+    return xstrdup(kube_annotation(desired, ANNOTATION_HASH));
+}
+
+static void make_current(const struct dataset *d, json_t *o)
+{
+    const char *kind = jget_str(o, "kind", "");
+    if (strcmp(kube_annotation(o, ANNOTATION_HASH), "current") != 0)
+        return;
+    cleanup_free char *hash = !strcmp(kind, "PersistentVolume")
+        ? applied_hash(&kube_pvs, render_pv(d))
+        : !strcmp(kind, "PersistentVolumeClaim") ? applied_hash(&kube_pvcs, render_pvc(d))
+        : !strcmp(kind, "Service")               ? applied_hash(&kube_services, render_service(d))
+                                                 : pod_hash(d, o);
+    json_object_set_new(json_object_get(json_object_get(o, "metadata"), "annotations"),
+        ANNOTATION_HASH, json_string(hash));
+}
+
+static void make_all_current(const json_t *cr, json_t *world)
+{
+    const char *reason;
+    cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, NULL);
+    json_t *o;
+    size_t i;
+    json_array_foreach (json_object_get(world, "objects"), i, o)
+        if (d)
+            make_current(d, o);
+}
+
 static void run(golden_plan fn, const json_t *cr, const json_t *world)
 {
     cleanup_json json_t *cr2 = json_deep_copy(cr), *world2 = json_deep_copy(world);
@@ -158,6 +206,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_object_set_new(world, "objects", objects ? json_deep_copy(objects) : json_array());
     json_object_set_new(world, "reports", reports ? json_deep_copy(reports) : json_object());
     check_config(cr);
+    make_all_current(cr, world);
     run(golden_dataset_plan, cr, world);
     run(golden_attach_plan, cr, world);
     return 0;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of Dataset, of its attachments and of DataLoad for golden worlds. Besides objects a world
  * may have: "reports": {pod: what its /status said}, "gpuNodes", "users": names, "retired": {cache,
- * worker, store, direct, written}, "pv", "foreign": of the attach plan. The annotation
- * millrace.dev/hash of an object may be "current": then it counts as made of the Dataset as it is.
- */
+ * worker, store, direct, written}, "pv", "foreign": of the attach plan, "image": of our pods. */
 #ifndef MILLRACE_TESTS_GOLDEN_GOLDEN_DATASET_H
 #define MILLRACE_TESTS_GOLDEN_GOLDEN_DATASET_H
 
@@ -12,5 +10,7 @@
 int golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e);
 int golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e);
 int golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e);
+
+extern const struct golden_kind golden_dataset, golden_attach, golden_dataload;
 
 #endif

@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/golden/golden_dataset.h"
 
-int main(void) { return golden_run("dataload", golden_dataload_plan); }
+int main(void) { return golden_run(&golden_dataload); }

@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/golden/golden_tfjob.h"
 
-int main(void) { return golden_run("tfjob", golden_tfjob_plan); }
+int main(void) { return golden_run(&golden_tfjob); }

@@ -7,15 +7,11 @@
 #include "lib/json/obj.h"
 #include "lib/kube/kube.h"
 #include "operator/api/cond.h"
-#include "operator/api/tfjob.h"
-#include "operator/tfjob/names.h"
 #include "tests/golden/golden_tfjob.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define UID "uid-of-j"
 
 json_t *fx_json(const char *text)
 {
@@ -32,117 +28,53 @@ json_t *fx_json(const char *text)
     return j;
 }
 
-static json_t *replica(int n, const char *policy)
-{
-    json_t *r = json_pack("{s:i s:{s:{s:[{s:s s:s}]}}}", "replicas", n, "template", "spec",
-        "containers", "name", "tensorflow", "image", "busybox");
-    if (*policy)
-        json_object_set_new(r, "restartPolicy", json_string(policy));
-    return r;
-}
-
 json_t *fx_job(const char *replicas, const char *spec)
 {
-    json_t *specs = json_object(), *s = spec ? fx_json(spec) : json_object();
-    cleanup_free char *copy = xstrdup(replicas);
-    for (char *save, *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-        char type[16], policy[16] = "";
-        int n;
-        enum tfjob_type t;
-        if (sscanf(word, "%15[^=]=%d:%15s", type, &n, policy) < 2 || !tfjob_type_parse(type, &t))
-            abort();
-        json_object_set_new(specs, tfjob_type_name(t), replica(n, policy));
-    }
-    json_object_set_new(s, "tfReplicaSpecs", specs);
+    json_t *s = spec ? fx_json(spec) : json_object();
+    json_object_set_new(s, "tfReplicaSpecs", golden_tfjob_replicas(replicas));
     return json_pack("{s:s s:s s:{s:s s:s s:s} s:o}", "apiVersion", "kubeflow.org/v1", "kind",
-        "TFJob", "metadata", "name", "j", "namespace", "ns", "uid", UID, "spec", s);
+        "TFJob", "metadata", "name", "j", "namespace", "ns", "uid", GOLDEN_TFJOB_UID, "spec", s);
 }
 
-static json_t *meta_of(const char *type, int index)
+static void set_pod(json_t *world, const char *type, int index, struct golden_tfjob_state state)
 {
-    char number[16];
-    snprintf(number, sizeof number, "%d", index);
-    cleanup_free char *name = xasprintf("j-%s-%d", type, index);
-    cleanup_free char *uid = xasprintf("uid-of-%s", name);
-    return json_pack("{s:s s:s s:s s:{s:s s:s s:s s:s} s:[{s:s s:s s:s s:s s:b}]}", "name", name,
-        "namespace", "ns", "uid", uid, "labels", TFJOB_LABEL_OPERATOR, TFJOB_OPERATOR_NAME,
-        TFJOB_LABEL_JOB, "j", TFJOB_LABEL_TYPE, type, TFJOB_LABEL_INDEX, number, "ownerReferences",
-        "apiVersion", "kubeflow.org/v1", "kind", "TFJob", "name", "j", "uid", UID, "controller", 1);
-}
-
-static json_t *container(const char *world_now, int code, int restarts)
-{
-    if (code < 0)
-        return json_pack("{s:s s:i s:{s:{}}}", "name", "tensorflow", "restartCount", restarts,
-            "state", "running");
-    return json_pack("{s:s s:i s:{s:{s:i s:s s:s}}}", "name", "tensorflow", "restartCount",
-        restarts, "state", "terminated", "exitCode", code, "startedAt", world_now, "finishedAt",
-        world_now);
-}
-
-static json_t *status_of(const char *now, char state)
-{
-    switch (state) {
-    case 'P':
-        return json_pack("{s:s}", "phase", "Pending");
-    case 'R':
-    case 'D':
-        return json_pack(
-            "{s:s s:[o]}", "phase", "Running", "containerStatuses", container(now, -1, 0));
-    case 'T':
-        return json_pack(
-            "{s:s s:[o]}", "phase", "Running", "containerStatuses", container(now, -1, 1));
-    case 'S':
-        return json_pack(
-            "{s:s s:[o]}", "phase", "Succeeded", "containerStatuses", container(now, 0, 0));
-    case 's':
-        return json_pack("{s:s}", "phase", "Succeeded");
-    case 'F':
-        return json_pack(
-            "{s:s s:[o]}", "phase", "Failed", "containerStatuses", container(now, 1, 0));
-    case 'K':
-        return json_pack(
-            "{s:s s:[o]}", "phase", "Failed", "containerStatuses", container(now, 130, 0));
-    case 'N':
-        return json_pack("{s:s}", "phase", "Failed");
-    case 'E':
-        return json_pack("{s:s s:s}", "phase", "Failed", "reason", "Evicted");
-    default:
-        abort();
+    cleanup_free char *name = xasprintf("j-%s-%d", type, index),
+                      *uid = xasprintf("uid-of-%s", name);
+    json_t *pod = golden_find(world, "Pod", "ns", name);
+    if (!pod) {
+        pod = golden_tfjob_child("Pod", type, index);
+        json_object_set_new(json_object_get(pod, "metadata"), "uid", json_string(uid));
+        golden_add(world, pod);
     }
+    golden_tfjob_set_state(pod, state, golden_now(world), strchr("RDT", state.letter) ? 60 : 0);
+    json_object_del(pod, "spec"); /* these worlds have no nodes: one that is named would be dead */
+    if (state.letter != 'D')
+        return;
+    /* its grace is over, so that no plan shortens it */
+    json_t *meta = json_object_get(pod, "metadata");
+    json_object_set_new(meta, "deletionTimestamp", json_string(jget_str(world, "now", "")));
+    json_object_set_new(meta, "deletionGracePeriodSeconds", json_integer(0));
 }
 
 void fx_set_pod(json_t *world, const char *type, int index, char state)
 {
-    cleanup_free char *name = xasprintf("j-%s-%d", type, index);
-    json_t *pod = golden_find(world, "Pod", "ns", name);
-    if (!pod) {
-        pod = json_pack("{s:s s:o}", "kind", "Pod", "metadata", meta_of(type, index));
-        json_array_append_new(json_object_get(world, "objects"), pod);
-    }
-    json_object_set_new(pod, "status", status_of(jget_str(world, "now", ""), state));
-    if (state == 'D') {
-        json_object_set_new(json_object_get(pod, "metadata"), "deletionTimestamp",
-            json_string(jget_str(world, "now", "")));
-        json_object_set_new(
-            json_object_get(pod, "metadata"), "deletionGracePeriodSeconds", json_integer(0));
-    }
+    set_pod(world, type, index, (struct golden_tfjob_state){state, -1});
+}
+
+static void add_index(void *world, const char *type, int index, struct golden_tfjob_state state)
+{
+    json_t *service = golden_tfjob_child("Service", type, index);
+    cleanup_free char *uid = xasprintf("uid-of-%s", kube_name(service));
+    json_object_set_new(json_object_get(service, "metadata"), "uid", json_string(uid));
+    if (state.letter != '-')
+        set_pod(world, type, index, state);
+    golden_add(world, service);
 }
 
 json_t *fx_world(const char *pods)
 {
     json_t *world = json_pack("{s:s s:[]}", "now", FX_NOW, "objects");
-    cleanup_free char *copy = xstrdup(pods);
-    for (char *save, *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-        char *states = strchr(word, ':');
-        *states++ = '\0';
-        for (int i = 0; states[i]; i++) {
-            if (states[i] != '-')
-                fx_set_pod(world, word, i, states[i]);
-            json_array_append_new(json_object_get(world, "objects"),
-                json_pack("{s:s s:o}", "kind", "Service", "metadata", meta_of(word, i)));
-        }
-    }
+    golden_tfjob_each(pods, add_index, world);
     return world;
 }
 

@@ -4,12 +4,13 @@
 #define MILLRACE_TESTS_UNIT_OPERATOR_TFJOB_TFJOB_FIXTURE_H
 
 #include "operator/ctl/plan.h"
+#include "tests/golden/golden.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FX_NOW "2026-01-31T12:00:00Z"
+#define FX_NOW GOLDEN_NOW
 
 /* JSON with ' in place of "; aborts if it is none. Caller owns. */
 json_t *fx_json(const char *text);
@@ -17,10 +18,8 @@ json_t *fx_json(const char *text);
 /* A TFJob ns/j. replicas: "chief=1 worker=4:ExitCode ps=2:Never"; spec: more of the spec, or NULL.
  * Caller owns. */
 json_t *fx_job(const char *replicas, const char *spec);
-/* A world with pods and services for a job ns/j. pods: "chief:R worker:RSF-", a letter per index:
- *   P pending  R running  S succeeded  s succeeded, but no container status says so  F failed, exit
- * code 1  K failed, exit code 130 N failed without an exit code  E evicted  D running and being
- * deleted  T running, its container restarted once  - none */
+/* A world with pods and services for a job ns/j. pods: "chief:R worker:RSF-", the letters of
+ * golden_tfjob.h. */
 json_t *fx_world(const char *pods);
 void fx_set_pod(json_t *world, const char *type, int index, char state);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The small API server. */
 #include "tests/golden/golden.h"
 
 #include "lib/base/clock.h"
@@ -15,7 +16,7 @@ int64_t golden_now(const json_t *world)
     int64_t now = 0;
     const char *text = jget_str(world, "now", "");
     if (clock_parse_rfc3339(text, &now)) {
-        fprintf(stderr, "world.json: \"now\" is '%s', not a time\n", text);
+        fprintf(stderr, "\"now\" is '%s', not a time\n", text);
         abort();
     }
     return now;
@@ -55,36 +56,27 @@ json_t *golden_find(json_t *world, const char *kind, const char *ns, const char 
     return json_array_get(json_object_get(world, "objects"), find_at(world, kind, ns, name));
 }
 
-/* RFC 7386 */
-static json_t *merged(json_t *target, const json_t *patch)
-{
-    if (!json_is_object(patch))
-        return json_deep_copy(patch);
-    json_t *out = json_is_object(target) ? json_deep_copy(target) : json_object();
-    const char *key;
-    json_t *v;
-    json_object_foreach ((json_t *)(uintptr_t)patch, key, v) {
-        if (json_is_null(v))
-            json_object_del(out, key);
-        else
-            json_object_set_new(out, key, merged(json_object_get(out, key), v));
-    }
-    return out;
-}
-
-static void merge(json_t *object, const json_t *patch)
-{
-    json_t *all = merged(object, patch);
-    json_object_clear(object);
-    json_object_update(object, all);
-    json_decref(all);
-}
-
 static json_t *objects_of(json_t *world)
 {
     if (!json_object_get(world, "objects"))
         json_object_set_new(world, "objects", json_array());
     return json_object_get(world, "objects");
+}
+
+void golden_add(json_t *world, json_t *object_take)
+{
+    json_array_append_new(objects_of(world), object_take);
+}
+
+void golden_remove(json_t *world, const char *kind, const char *name)
+{
+    size_t i;
+    json_t *o;
+    json_array_foreach (objects_of(world), i, o)
+        if (!strcmp(jget_str(o, "kind", ""), kind) && !strcmp(kube_name(o), name)) {
+            json_array_remove(objects_of(world), i);
+            return;
+        }
 }
 
 static void create(json_t *world, const struct plan_action *a)
@@ -109,7 +101,7 @@ static void update(json_t *object, const json_t *body)
     if (labels)
         json_object_del(json_object_get(object, "metadata"), "labels");
     json_object_del(object, "spec");
-    merge(object, body);
+    golden_merge(object, body);
 }
 
 static void drop(json_t *world, json_t *object, enum golden_delete how, int64_t grace_s)
@@ -150,7 +142,7 @@ static void run(json_t *cr, json_t *world, const struct plan_action *a, enum gol
     case PLAN_PATCH:
     case PLAN_STATUS:
         if (o)
-            merge(o, a->body);
+            golden_merge(o, a->body);
         return;
     case PLAN_EVENT:
     case PLAN_REQUEUE:
