@@ -25,6 +25,7 @@ struct fake_store {
     size_t n;                    /* mu */
     unsigned versions;           /* mu; so many were made */
     int64_t mtime_ns;            /* mu */
+    size_t page;                 /* mu; entries; 0: all of them */
     struct {
         unsigned calls, skip, fail; /* mu */
         enum err_class cls;         /* mu */
@@ -163,38 +164,41 @@ static int fake_stat_path(void *impl, const char *path, struct store_stat *st, s
     return fake_end(f, o || !*path ? ERR_NONE : ERR_NOTFOUND, 0, path, e);
 }
 
-static int fake_give_all(
-    struct fake_store *f, const char *dir, bool deep, store_list_fn fn, void *user, struct err *e)
+/* The cursor is the number of the object that is looked at next. */
+static int fake_give_page(struct fake_store *f, const char *dir, char **cursor, bool deep,
+    store_list_fn fn, void *user, struct err *e)
 {
+    size_t i = *cursor ? strtoul(*cursor, NULL, 10) : 0, left;
+    free(steal(cursor));
     if (fake_begin(f, FAKE_LIST, dir, e))
         return -1;
     const struct fake_object *d = object_find(f, dir);
     enum err_class cls = *dir && (!d || !d->st.is_dir) ? ERR_NOTFOUND : ERR_NONE;
-    for (size_t i = 0; i < f->n && cls == ERR_NONE; i++) {
+    left = f->page ? f->page : SIZE_MAX;
+    for (; i < f->n && left && cls == ERR_NONE; i++) {
         const struct fake_object *o = &f->objects[i];
         const char *name = o->path + (*dir ? strlen(dir) + 1 : 0);
         if (!is_below(o->path, dir) || (deep ? o->st.is_dir : strchr(name, '/') != NULL))
             continue;
+        left--;
         if (fn(user, &(struct store_entry){.name = name, .st = o->st}))
             break;
     }
+    if (cls == ERR_NONE && left == 0 && i < f->n)
+        *cursor = xasprintf("%zu", i);
     return fake_end(f, cls, 0, dir, e);
 }
 
 static int fake_list(
     void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
-    free(*cursor);
-    *cursor = NULL;
-    return fake_give_all(impl, dir, false, fn, user, e);
+    return fake_give_page(impl, dir, cursor, false, fn, user, e);
 }
 
 static int fake_list_tree(
     void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
-    free(*cursor);
-    *cursor = NULL;
-    return fake_give_all(impl, dir, true, fn, user, e);
+    return fake_give_page(impl, dir, cursor, true, fn, user, e);
 }
 
 static int fake_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
@@ -445,5 +449,12 @@ void fake_store_set_mtime(struct fake_store *f, int64_t mtime_ns)
 {
     pthread_mutex_lock(&f->mu);
     f->mtime_ns = mtime_ns;
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_store_set_page(struct fake_store *f, size_t entries)
+{
+    pthread_mutex_lock(&f->mu);
+    f->page = entries;
     pthread_mutex_unlock(&f->mu);
 }

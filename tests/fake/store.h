@@ -45,5 +45,8 @@ void fake_store_go(struct fake_store *f);
 unsigned fake_store_calls(struct fake_store *f, enum fake_call call); /* so far, failed ones too */
 /* The times of what is written from now on, since the epoch; 0: unknown to this store. */
 void fake_store_set_mtime(struct fake_store *f, int64_t mtime_ns);
+/* Listings come in pages of so many entries; 0: in one. Names must not change in the middle of one.
+ */
+void fake_store_set_page(struct fake_store *f, size_t entries);
 
 #endif
