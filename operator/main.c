@@ -6,17 +6,12 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
-#include "lib/base/opt.h"
+#include "lib/base/program.h"
+#include "lib/http/health.h"
 #include "lib/http/metric.h"
-#include "lib/http/serve.h"
 #include "operator/ctl/lease.h"
 #include "operator/ctl/manager.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,28 +23,31 @@
 #define DRAIN_S       25              /* kubelet kills after 30 */
 #define LEASE_TIMEOUT (5 * NS_PER_S)
 
-struct flags {
-    const char *kubeconfig, *context, *ns, *watch_ns, *level, *metrics, *image, *pull_policy,
-        *pull_secrets, *gang;
-    const char *lease_name;
-    bool leader_elect, help, version;
+struct operator_flags {
+    const char *kubeconfig, *context, *ns, *watch_ns, *metrics, *image, *pull_policy, *pull_secrets,
+        *gang, *lease_name;
+    bool leader_elect;
     int64_t workers, max_in_flight;
 };
 
-struct operator
-{
-    struct flags flags;
+struct operator_main {
+    struct operator_flags flags;
     struct manager mgr;
     struct kube *lease_kube; /* its own client: a renewal must not wait behind other requests */
     struct lease *lease;
     struct serve *serve;
+    struct health health;
     char identity[160];
     atomic_bool synced, leading, stopping;
     size_t hooks_started;
     sigset_t signals;
 };
 
-static int parse_flags(struct flags *f, int argc, char **argv, char **help, struct err *e)
+static const struct program program = {"millrace-operator", "operator", "millrace-operator [FLAGS]",
+    "Runs Datasets and training jobs on Kubernetes.", false};
+
+/* As program_flags. */
+static int parse_flags(struct operator_flags *f, int argc, char **argv)
 {
     const struct opt table[] = {
         {"kubeconfig", OPT_STRING, &f->kubeconfig, "FILE",
@@ -75,54 +73,39 @@ static int parse_flags(struct flags *f, int argc, char **argv, char **help, stru
         {"workers", OPT_INT, &f->workers, "N", "threads of each controller"},
         {"max-in-flight", OPT_INT, &f->max_in_flight, "N",
             "requests to the API server at once, watches not counted"},
-        {"log-level", OPT_STRING, &f->level, "LEVEL", "debug, info, warn or error"},
-        {"version", OPT_BOOL, &f->version, NULL, "print the version and exit"},
-        {"help", OPT_BOOL, &f->help, NULL, "print this and exit"},
     };
-    *help = opt_help(table, ARRAY_LEN(table), "millrace-operator [FLAGS]",
-        "Runs Datasets and training jobs on Kubernetes.");
-    int rest;
-    if (opt_parse(table, ARRAY_LEN(table), argc, argv, &rest, e))
-        return -1;
-    if (rest < argc)
-        return err_set(e, ERR_INVALID, "unexpected argument \"%s\"", argv[rest]);
-    if (f->workers < 1 || f->workers > 256 || f->max_in_flight < 1 || f->max_in_flight > 4096)
-        return err_set(e, ERR_INVALID, "--workers must be 1 to 256, --max-in-flight 1 to 4096");
-    return 0;
+    int rc = program_flags(&program, table, ARRAY_LEN(table), argc, argv, NULL);
+    bool sane = f->workers >= 1 && f->workers <= 256 && f->max_in_flight >= 1
+        && f->max_in_flight <= 4096;
+    if (rc < 0 && !sane)
+        return program_misuse(&program, "--workers must be 1 to 256, --max-in-flight 1 to 4096");
+    return rc;
 }
 
 /* ---- health ---- */
 
-static void on_healthz(void *user, const struct serve_req *req, struct serve_resp *resp)
+static bool is_ready(void *user, struct buf *out)
 {
-    (void)user;
-    (void)req;
-    buf_adds(&resp->body, "ok\n");
-}
-
-static void on_readyz(void *user, const struct serve_req *req, struct serve_resp *resp)
-{
-    struct operator* o = user;
-    (void)req;
-    bool ready = atomic_load(&o->synced) && !atomic_load(&o->stopping);
-    resp->status = ready ? 200 : 503;
-    if (ready) {
-        buf_adds(&resp->body, atomic_load(&o->leading) ? "ok, leading\n" : "ok, standing by\n");
-        return;
+    const struct operator_main *o = user;
+    if (atomic_load(&o->synced) && !atomic_load(&o->stopping)) {
+        buf_adds(out, atomic_load(&o->leading) ? "ok, leading\n" : "ok, standing by\n");
+        return true;
     }
     for (size_t i = 0; i < o->mgr.apply.ninformers; i++) {
+        struct informer *inf = o->mgr.apply.informers[i];
         struct err e = ERR_INIT;
-        if (informer_synced(o->mgr.apply.informers[i]))
+        if (informer_synced(inf))
             continue;
-        informer_error(o->mgr.apply.informers[i], &e);
-        buf_addf(&resp->body, "%s: %s\n", informer_res(o->mgr.apply.informers[i])->plural, e.msg);
+        informer_error(inf, &e);
+        buf_addf(out, "%s: %s\n", informer_res(inf)->plural, e.msg);
     }
+    return false;
 }
 
-static void on_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
+static void collect_metrics(void *user, struct buf *out)
 {
-    struct operator* o = user;
-    (void)req;
+    const struct operator_main *o = user;
+    (void)out;
     for (size_t i = 0; i < o->mgr.apply.ninformers; i++) {
         struct informer *inf = o->mgr.apply.informers[i];
         const struct informer_conf *conf = informer_conf(inf);
@@ -134,23 +117,17 @@ static void on_metrics(void *user, const struct serve_req *req, struct serve_res
     }
     metric_set(metric_gauge("millrace_leader", "", "1 while this process leads"),
         atomic_load(&o->leading));
-    resp->content_type = "text/plain; version=0.0.4";
-    metric_write(&resp->body);
 }
 
-static int start_serve(struct operator* o, struct err *e)
+static int start_health(struct operator_main *o, struct err *e)
 {
-    const struct serve_route routes[] = {
-        {"GET", "/healthz", on_healthz, o},
-        {"GET", "/readyz", on_readyz, o},
-        {"GET", "/metrics", on_metrics, o},
-    };
+    struct serve_route routes[HEALTH_ROUTES];
+    o->health = (struct health){.ready = is_ready, .collect = collect_metrics, .user = o};
+    health_routes(&o->health, routes);
     if (!*o->flags.metrics)
         return 0;
-    struct serve_conf conf = {.address = o->flags.metrics,
-        .routes = routes,
-        .nroutes = ARRAY_LEN(routes),
-        .max_threads = 8};
+    struct serve_conf conf = {
+        .address = o->flags.metrics, .routes = routes, .nroutes = HEALTH_ROUTES, .max_threads = 8};
     o->serve = serve_start(&conf, e);
     return o->serve ? 0 : -1;
 }
@@ -158,7 +135,7 @@ static int start_serve(struct operator* o, struct err *e)
 /* ---- waiting ---- */
 
 /* Sleeps a moment; true once SIGTERM or SIGINT came. */
-static bool told_to_stop(struct operator* o, int64_t ns)
+static bool told_to_stop(struct operator_main *o, int64_t ns)
 {
     struct timespec t = {ns / NS_PER_S, ns % NS_PER_S};
     if (!atomic_load(&o->stopping) && sigtimedwait(&o->signals, NULL, &t) > 0) {
@@ -170,7 +147,7 @@ static bool told_to_stop(struct operator* o, int64_t ns)
     return atomic_load(&o->stopping);
 }
 
-static size_t unsynced(struct operator* o, bool say)
+static size_t unsynced(struct operator_main *o, bool say)
 {
     size_t n = 0;
     for (size_t i = 0; i < o->mgr.apply.ninformers; i++) {
@@ -187,7 +164,7 @@ static size_t unsynced(struct operator* o, bool say)
     return n;
 }
 
-static bool wait_synced(struct operator* o)
+static bool wait_synced(struct operator_main *o)
 {
     int64_t remind = clock_mono_ns() + REMIND_NS;
     for (;;) {
@@ -209,7 +186,7 @@ static void on_lost(void *user, const char *why)
     _exit(1); /* no clean-up: nothing may be written any more */
 }
 
-static bool wait_lease(struct operator* o, struct err *e)
+static bool wait_lease(struct operator_main *o, struct err *e)
 {
     struct lease_conf conf = {
         .ns = o->mgr.ns, .name = o->flags.lease_name, .identity = o->identity, .lost = on_lost};
@@ -224,8 +201,8 @@ static bool wait_lease(struct operator* o, struct err *e)
 
 /* ---- life ---- */
 
-static struct kube *client(
-    const struct flags *f, int64_t timeout_ns, unsigned max_in_flight, char **ns, struct err *e)
+static struct kube *client(const struct operator_flags *f, int64_t timeout_ns,
+    unsigned max_in_flight, char **ns, struct err *e)
 {
     struct kube_conf *conf = kube_conf_load(f->kubeconfig, f->context, e);
     if (!conf)
@@ -238,7 +215,7 @@ static struct kube *client(
     return kube_new(conf, &opts, e);
 }
 
-static int prepare(struct operator* o, struct err *e)
+static int prepare(struct operator_main *o, struct err *e)
 {
     struct manager *mgr = &o->mgr;
     char host[100] = "operator", *ns = NULL;
@@ -265,10 +242,10 @@ static int prepare(struct operator* o, struct err *e)
     for (size_t i = 0; i < mgr->apply.ninformers; i++)
         if (informer_start(mgr->apply.informers[i], e))
             return -1;
-    return start_serve(o, e);
+    return start_health(o, e);
 }
 
-static int lead(struct operator* o, struct err *e)
+static int lead(struct operator_main *o, struct err *e)
 {
     struct manager *mgr = &o->mgr;
     atomic_store(&o->leading, true);
@@ -286,7 +263,7 @@ static int lead(struct operator* o, struct err *e)
     return 0;
 }
 
-static void finish(struct operator* o)
+static void finish(struct operator_main *o)
 {
     struct manager *mgr = &o->mgr;
     atomic_store(&o->stopping, true);
@@ -312,7 +289,7 @@ static void finish(struct operator* o)
     free(mgr->hooks);
 }
 
-static int live(struct operator* o, struct err *e)
+static int live(struct operator_main *o, struct err *e)
 {
     if (prepare(o, e))
         return -1;
@@ -328,37 +305,21 @@ static int live(struct operator* o, struct err *e)
 
 int main(int argc, char **argv)
 {
-    static struct operator o = {.flags = {.level = "info",
-                                    .metrics = "0.0.0.0:8080",
-                                    .image = "localhost/millrace:" MILLRACE_VERSION,
-                                    .pull_policy = "IfNotPresent",
-                                    .pull_secrets = "",
-                                    .gang = "",
-                                    .lease_name = NAME_LEASE,
-                                    .workers = 8,
-                                    .max_in_flight = 64}};
+    static struct operator_main o = {.flags = {.metrics = "0.0.0.0:8080",
+                                         .image = "localhost/millrace:" MILLRACE_VERSION,
+                                         .pull_policy = "IfNotPresent",
+                                         .pull_secrets = "",
+                                         .gang = "",
+                                         .lease_name = NAME_LEASE,
+                                         .workers = 8,
+                                         .max_in_flight = 64}};
     struct err e = ERR_INIT;
-    cleanup_free char *help = NULL;
-    enum log_level level = LOG_INFO;
-    if (parse_flags(&o.flags, argc, argv, &help, &e) || log_level_parse(o.flags.level, &level)) {
-        fprintf(stderr, "millrace-operator: %s\n",
-            *e.msg ? e.msg : "--log-level must be debug, info, warn or error");
-        return 2;
-    }
-    if (o.flags.help || o.flags.version) {
-        fputs(o.flags.help ? help : "millrace-operator " MILLRACE_VERSION "\n", stdout);
-        return 0;
-    }
-    log_init("operator", level);
-    /* some 60 threads that are idle mostly: an arena each would only scatter the heap */
-    mallopt(M_ARENA_MAX, 2);
+    int rc = parse_flags(&o.flags, argc, argv);
+    if (rc >= 0)
+        return rc;
     srandom((unsigned)(clock_real_ns() ^ getpid()));
-    sigemptyset(&o.signals);
-    sigaddset(&o.signals, SIGTERM);
-    sigaddset(&o.signals, SIGINT);
-    /* before any thread: only told_to_stop() takes them */
-    pthread_sigmask(SIG_BLOCK, &o.signals, NULL);
-    int rc = live(&o, &e);
+    program_start(&o.signals); /* only told_to_stop() takes these */
+    rc = live(&o, &e);
     if (rc)
         log_kv(LOG_ERROR, "cannot go on", "error", e.msg, NULL);
     alarm(DRAIN_S);
