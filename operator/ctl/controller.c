@@ -4,12 +4,12 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/task.h"
 #include "lib/http/metric.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/queue.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,13 +34,8 @@ struct controller {
     struct queue *queue;
     struct apply *apply;       /* borrowed, set by start */
     struct subscription *subs; /* owned; the informers hold pointers to them */
-    pthread_t *threads;        /* conf.workers */
-    unsigned nthreads;
-    pthread_t resync_thread;
-    bool resyncs;       /* that thread runs */
-    pthread_mutex_t mu; /* a leaf */
-    pthread_cond_t changed;
-    bool stopping; /* mu */
+    struct task *workers;      /* owned, conf.workers */
+    struct task resync;
     struct metric *reconciles, *failures, *duration, *length;
 };
 
@@ -53,9 +48,7 @@ struct controller *controller_new(const struct controller_conf *conf)
     if (!c->conf.resync_ns)
         c->conf.resync_ns = RESYNC_DEFAULT;
     c->queue = queue_new(&(struct queue_backoff){BACKOFF_MIN, BACKOFF_MAX});
-    c->threads = xcalloc(c->conf.workers, sizeof *c->threads);
-    pthread_mutex_init(&c->mu, NULL);
-    clock_cond_init(&c->changed);
+    c->workers = xcalloc(c->conf.workers, sizeof *c->workers);
     cleanup_free char *labels = xasprintf("controller=\"%s\"", conf->name);
     c->reconciles = metric_counter("millrace_reconciles_total", labels, "Turns of the controller");
     c->failures = metric_counter(
@@ -76,9 +69,7 @@ void controller_free(struct controller *c)
         free(c->subs);
         c->subs = next;
     }
-    free(c->threads);
-    pthread_mutex_destroy(&c->mu);
-    pthread_cond_destroy(&c->changed);
+    free(c->workers);
     free(c);
 }
 
@@ -144,7 +135,7 @@ void controller_map_owner(
     emit(to, key);
 }
 
-/* ---- a turn ---- */
+/* ---- one reconcile ---- */
 
 /* The least wait before a key is tried again: what only a person can mend is not hurried. */
 static int64_t at_least(const struct err *e, unsigned failures)
@@ -190,7 +181,7 @@ static void explain(struct controller *c, const char *key, const struct plan *pl
 }
 
 /* 0, or -1 with *e. *requeue_ns: when it wants to be looked at again, -1 if not. */
-static int turn(
+static int reconcile_once(
     struct controller *c, const char *key, bool resync, int64_t *requeue_ns, struct err *e)
 {
     cleanup_plan struct plan plan = PLAN_INIT;
@@ -210,11 +201,11 @@ static int turn(
     return rc;
 }
 
-static void work_on(struct controller *c, const char *key, bool resync)
+static void reconcile_key(struct controller *c, const char *key, bool resync)
 {
     struct err e = ERR_INIT;
     int64_t begun = clock_mono_ns(), requeue_ns = -1;
-    int rc = turn(c, key, resync, &requeue_ns, &e);
+    int rc = reconcile_once(c, key, resync, &requeue_ns, &e);
     metric_add(c->reconciles, 1);
     metric_add(c->duration, clock_mono_ns() - begun);
     metric_set(c->length, (int64_t)queue_len(c->queue));
@@ -235,13 +226,12 @@ static void work_on(struct controller *c, const char *key, bool resync)
         "again_in", text, NULL);
 }
 
-static void *work(void *user)
+static void controller_thread(void *user)
 {
     struct controller *c = user;
     bool resync = false;
     for (char *key; (key = queue_get(c->queue, &resync)); free(key))
-        work_on(c, key, resync);
-    return NULL;
+        reconcile_key(c, key, resync);
 }
 
 /* ---- resync ---- */
@@ -257,51 +247,32 @@ static void resync_all(struct controller *c)
             c->queue, all[i], (int64_t)((double)c->conf.resync_ns / 2 * (double)i / (double)n));
 }
 
-static void *resync_loop(void *user)
+static void resync_thread(void *user)
 {
     struct controller *c = user;
     int64_t next = clock_mono_ns() + c->conf.resync_ns;
-    pthread_mutex_lock(&c->mu);
-    while (!c->stopping) {
-        clock_cond_wait(&c->changed, &c->mu, next);
-        if (c->stopping || clock_mono_ns() < next)
-            continue;
-        pthread_mutex_unlock(&c->mu);
+    for (; !task_wait(&c->resync, next); next += c->conf.resync_ns)
         resync_all(c);
-        next += c->conf.resync_ns;
-        pthread_mutex_lock(&c->mu);
-    }
-    pthread_mutex_unlock(&c->mu);
-    return NULL;
 }
 
 int controller_start(struct controller *c, struct apply *apply, struct err *e)
 {
     c->apply = apply;
     int rc = 0;
-    for (; c->nthreads < c->conf.workers; c->nthreads++)
-        if ((rc = pthread_create(&c->threads[c->nthreads], NULL, work, c)))
-            break;
-    if (!rc && c->conf.keys && c->conf.resync_ns > 0) {
-        rc = pthread_create(&c->resync_thread, NULL, resync_loop, c);
-        c->resyncs = rc == 0;
-    }
+    for (unsigned i = 0; i < c->conf.workers && !rc; i++)
+        rc = task_start(&c->workers[i], c->conf.name, controller_thread, c, e);
+    if (!rc && c->conf.keys && c->conf.resync_ns > 0)
+        rc = task_start(&c->resync, "resync", resync_thread, c, e);
     if (!rc)
         return 0;
     controller_stop(c);
-    return err_sys(e, rc, "threads of the %s controller", c->conf.name);
+    return err_wrap(e, "%s controller", c->conf.name);
 }
 
 void controller_stop(struct controller *c)
 {
-    pthread_mutex_lock(&c->mu);
-    c->stopping = true;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->mu);
     queue_stop(c->queue);
-    while (c->nthreads)
-        pthread_join(c->threads[--c->nthreads], NULL);
-    if (c->resyncs)
-        pthread_join(c->resync_thread, NULL);
-    c->resyncs = false;
+    for (unsigned i = 0; i < c->conf.workers; i++)
+        task_stop(&c->workers[i]);
+    task_stop(&c->resync);
 }

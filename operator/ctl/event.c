@@ -6,12 +6,12 @@
 #include "lib/base/log.h"
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
+#include "lib/base/task.h"
 #include "lib/http/metric.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,9 +49,8 @@ struct subject { /* an object, for EVENT_BURST */
 struct events {
     struct kube *kube;
     char *component, *instance;
-    pthread_t thread;
-    pthread_mutex_t mu; /* a leaf */
-    pthread_cond_t changed;
+    pthread_mutex_t mu;           /* a leaf */
+    struct task writer;           /* woken under mu */
     struct map *records;          /* mu: key → owned record */
     struct map *subjects;         /* mu: uid or name → owned subject */
     struct list normal, warnings; /* mu */
@@ -59,7 +58,6 @@ struct events {
     /* mu: when the last Normal one would have been written at an even pace */
     int64_t paced_ns;
     int64_t swept_ns; /* mu */
-    bool stopping;    /* mu */
     struct metric *dropped, *written;
 };
 
@@ -113,7 +111,7 @@ static void enqueue_locked(struct events *ev, struct record *r)
     struct list *l = r->warning ? &ev->warnings : &ev->normal;
     *l->last = r;
     l->last = &r->next;
-    pthread_cond_signal(&ev->changed);
+    task_wake(&ev->writer);
 }
 
 static struct record *record_locked(struct events *ev, const char *key,
@@ -173,7 +171,7 @@ void events_post(struct events *ev, const struct event_about *about, bool warnin
         r = combined_locked(ev, subject, about, warning, reason, text);
     else if (!r && map_len(ev->records) < RECORDS_MAX)
         r = record_locked(ev, key, about, warning, reason, text);
-    if (r && !ev->stopping) {
+    if (r && !atomic_load(&ev->writer.stop)) {
         r->count++;
         r->last_ns = clock_real_ns();
         r->seen_ns = now;
@@ -272,7 +270,7 @@ static void written_locked(struct events *ev, const struct job *j, int rc, const
         r->first_ns = r->last_ns;
         r->due_ns = 0;
         enqueue_locked(ev, r);
-    } else if (e->cls == ERR_RETRY && !ev->stopping) {
+    } else if (e->cls == ERR_RETRY && !atomic_load(&ev->writer.stop)) {
         enqueue_locked(ev, r);
     } else {
         metric_add(ev->dropped, 1);
@@ -294,7 +292,7 @@ static struct record *take_due_locked(
 {
     for (struct record **at = &l->first; *at; at = &(*at)->next) {
         struct record *r = *at;
-        if (r->due_ns > now && !ev->stopping) {
+        if (r->due_ns > now && !atomic_load(&ev->writer.stop)) {
             sooner(wait_ns, r->due_ns - now);
             continue;
         }
@@ -317,7 +315,7 @@ static struct record *next_locked(struct events *ev, int64_t now, int64_t *wait_
     if (r)
         return r;
     int64_t early = ev->paced_ns - now - EVENT_FLOOD * PACE_NS;
-    if (ev->normal.first && early > 0 && !ev->stopping) {
+    if (ev->normal.first && early > 0 && !atomic_load(&ev->writer.stop)) {
         sooner(wait_ns, early);
         return NULL;
     }
@@ -342,27 +340,21 @@ static void sweep_locked(struct events *ev, int64_t now)
             map_del(ev->subjects, key);
 }
 
-static void wait_locked(struct events *ev, int64_t ns)
-{
-    int64_t until = clock_mono_ns() + (ns < 0 ? 60 * NS_PER_S : ns);
-    clock_cond_wait(&ev->changed, &ev->mu, until);
-}
-
-static void *write_all(void *user)
+static void events_thread(void *user)
 {
     struct events *ev = user;
     int64_t stop_at = 0;
     pthread_mutex_lock(&ev->mu);
     for (;;) {
         int64_t now = clock_mono_ns(), wait_ns = -1;
-        if (ev->stopping && !stop_at)
+        if (atomic_load(&ev->writer.stop) && !stop_at)
             stop_at = now + FLUSH_NS;
         struct record *r = stop_at && now > stop_at ? NULL : next_locked(ev, now, &wait_ns);
-        if (!r && ev->stopping)
+        if (!r && atomic_load(&ev->writer.stop))
             break;
         if (!r) {
             sweep_locked(ev, now);
-            wait_locked(ev, wait_ns);
+            task_wait(&ev->writer, now + (wait_ns < 0 ? 60 * NS_PER_S : wait_ns));
             continue;
         }
         struct job j = job_of(ev, r);
@@ -374,7 +366,6 @@ static void *write_all(void *user)
         job_free(&j);
     }
     pthread_mutex_unlock(&ev->mu);
-    return NULL;
 }
 
 struct events *events_new(struct kube *k, const char *component, const char *instance)
@@ -392,8 +383,7 @@ struct events *events_new(struct kube *k, const char *component, const char *ins
     ev->written = metric_counter(
         "millrace_events_written_total", "", "Event writes, repeated ones as updates of a count");
     pthread_mutex_init(&ev->mu, NULL);
-    clock_cond_init(&ev->changed);
-    if (pthread_create(&ev->thread, NULL, write_all, ev))
+    if (task_start_with(&ev->writer, &ev->mu, "events", events_thread, ev, NULL))
         abort(); /* at start-up; no thread for it means no thread for anything */
     return ev;
 }
@@ -402,16 +392,11 @@ void events_free(struct events *ev)
 {
     if (!ev)
         return;
-    pthread_mutex_lock(&ev->mu);
-    ev->stopping = true;
-    pthread_cond_broadcast(&ev->changed);
-    pthread_mutex_unlock(&ev->mu);
-    pthread_join(ev->thread, NULL);
+    task_stop(&ev->writer);
     map_free(ev->records);
     map_free(ev->subjects);
     free(ev->component);
     free(ev->instance);
     pthread_mutex_destroy(&ev->mu);
-    pthread_cond_destroy(&ev->changed);
     free(ev);
 }

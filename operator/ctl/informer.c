@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/task.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/indexer.h"
 
@@ -29,11 +30,9 @@ struct informer {
     struct informer_conf conf;
     struct informer_listener *handlers; /* fixed once started */
     size_t nhandlers;
-    pthread_t thread;
-    bool running;
-    atomic_bool stop, synced;
+    struct task task; /* lists and watches */
+    atomic_bool synced;
     pthread_mutex_t mu;      /* a leaf */
-    pthread_cond_t changed;  /* stop */
     struct indexer *indexer; /* mu */
     uint64_t passed;         /* mu: the version up to which the watch has delivered */
     uint64_t mark;           /* of the running list; used by the thread only, but under mu */
@@ -77,7 +76,6 @@ struct informer *informer_new(struct kube *k, const struct informer_conf *conf)
         indexer_add_index(inf->indexer, &conf->indexes[i]);
     err_set(&inf->error, ERR_RETRY, "list %s: not begun", conf->res->plural);
     pthread_mutex_init(&inf->mu, NULL);
-    clock_cond_init(&inf->changed);
     return inf;
 }
 
@@ -93,7 +91,6 @@ void informer_free(struct informer *inf)
     free(inf->handlers);
     free(inf->version);
     pthread_mutex_destroy(&inf->mu);
-    pthread_cond_destroy(&inf->changed);
     free(inf);
 }
 
@@ -231,15 +228,6 @@ void informer_observe_gone(struct informer *inf, const char *key, const char *ui
 
 static int64_t jitter(int64_t ns) { return ns / 2 + (int64_t)(random() % (ns / 2 + 1)); }
 
-static void informer_sleep(struct informer *inf, int64_t ns)
-{
-    int64_t until = clock_mono_ns() + ns;
-    pthread_mutex_lock(&inf->mu);
-    while (!atomic_load(&inf->stop) && clock_mono_ns() < until)
-        clock_cond_wait(&inf->changed, &inf->mu, until);
-    pthread_mutex_unlock(&inf->mu);
-}
-
 /* Records the error, and logs it when it begins, when its class changes, and when it is over. */
 static void record_error(struct informer *inf, const struct err *e)
 {
@@ -250,7 +238,7 @@ static void record_error(struct informer *inf, const struct err *e)
     pthread_mutex_unlock(&inf->mu);
     bool over = inf->failing && e->cls == ERR_NONE;
     inf->failing = e->cls != ERR_NONE;
-    if (atomic_load(&inf->stop))
+    if (atomic_load(&inf->task.stop))
         return;
     if (over)
         log_kv(LOG_INFO, "cache follows the API server again", "resource", inf->conf.res->plural,
@@ -264,7 +252,7 @@ static int on_item(void *user, json_t *item_take)
 {
     struct informer *inf = user;
     informer_put(inf, item_take, FROM_LIST);
-    return atomic_load(&inf->stop);
+    return atomic_load(&inf->task.stop);
 }
 
 static int informer_list(struct informer *inf, struct err *e)
@@ -327,7 +315,7 @@ static int on_event(void *user, enum kube_event_type type, json_t *object_take)
         json_decref(object_take);
         break;
     }
-    return atomic_load(&inf->stop);
+    return atomic_load(&inf->task.stop);
 }
 
 static int informer_watch(struct informer *inf, struct err *e)
@@ -339,19 +327,19 @@ static int informer_watch(struct informer *inf, struct err *e)
         .sel = &sel,
         .version = from,
         .timeout_ns = WATCH_MIN + (int64_t)(random() % WATCH_MIN),
-        .cancel = &inf->stop,
+        .cancel = &inf->task.stop,
         .event = on_event,
         .user = inf,
     };
     return kube_watch(inf->kube, inf->conf.res, inf->conf.ns, &w, e);
 }
 
-static void *informer_thread(void *user)
+static void informer_thread(void *user)
 {
     struct informer *inf = user;
     int64_t backoff = RETRY_MIN;
     bool listed = false;
-    while (!atomic_load(&inf->stop)) {
+    while (!atomic_load(&inf->task.stop)) {
         struct err e = ERR_INIT;
         int64_t begun = clock_mono_ns();
         if (!listed && informer_list(inf, &e) == 0) {
@@ -369,37 +357,20 @@ static void *informer_thread(void *user)
             continue;
         if (!ended && !expired)
             record_error(inf, &e);
-        informer_sleep(inf, jitter(backoff));
+        task_wait(&inf->task, clock_mono_ns() + jitter(backoff));
         backoff = MIN(backoff * 2, RETRY_MAX);
     }
-    return NULL;
 }
 
 int informer_start(struct informer *inf, struct err *e)
 {
-    int rc = pthread_create(&inf->thread, NULL, informer_thread, inf);
-    if (rc)
-        return err_sys(e, rc, "thread of the informer of %s", inf->conf.res->plural);
-    inf->running = true;
+    if (task_start(&inf->task, "informer", informer_thread, inf, e))
+        return err_wrap(e, "informer of %s", inf->conf.res->plural);
     return 0;
 }
 
-void informer_cancel(struct informer *inf)
-{
-    pthread_mutex_lock(&inf->mu);
-    atomic_store(&inf->stop, true);
-    pthread_cond_broadcast(&inf->changed);
-    pthread_mutex_unlock(&inf->mu);
-}
-
-void informer_stop(struct informer *inf)
-{
-    if (!inf->running)
-        return;
-    informer_cancel(inf);
-    pthread_join(inf->thread, NULL);
-    inf->running = false;
-}
+void informer_cancel(struct informer *inf) { task_cancel(&inf->task); }
+void informer_stop(struct informer *inf) { task_stop(&inf->task); }
 
 /* ---- reading ---- */
 

@@ -4,10 +4,10 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/task.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,16 +17,15 @@ struct lease {
     int64_t duration_ns, deadline_ns, retry_ns;
     void (*lost)(void *user, const char *why);
     void *user;
-    pthread_t runner, watchdog;
+    struct task runner, watchdog;
     pthread_mutex_t mu; /* a leaf */
-    pthread_cond_t changed;
-    bool held, stopping; /* mu */
-    int64_t renewed_ns;  /* mu: mono, when the last renewal that succeeded was begun */
-    struct err why;      /* mu: the last failure */
-    json_t *seen;        /* runner: the Lease as last read or written; NULL: not known */
-    char *seen_stamp;    /* runner: holder and renewTime of another holder … */
-    int64_t seen_ns;     /* … and since when, by our clock, they have not changed */
-    char *holder;        /* runner: as last logged */
+    bool held;          /* mu */
+    int64_t renewed_ns; /* mu: mono, when the last renewal that succeeded was begun */
+    struct err why;     /* mu: the last failure */
+    json_t *seen;       /* runner: the Lease as last read or written; NULL: not known */
+    char *seen_stamp;   /* runner: holder and renewTime of another holder … */
+    int64_t seen_ns;    /* … and since when, by our clock, they have not changed */
+    char *holder;       /* runner: as last logged */
 };
 
 static json_t *spec_of(const struct lease *l, const json_t *old, bool release)
@@ -106,14 +105,13 @@ static int try_once(struct lease *l, struct err *e)
     return taken(l) ? 1 : put(l, false, e);
 }
 
-static void settle(struct lease *l, int rc, int64_t begun, const struct err *e)
+static void record_try(struct lease *l, int rc, int64_t begun, const struct err *e)
 {
     pthread_mutex_lock(&l->mu);
     bool was = l->held, lost = was && rc == 1;
     if (rc == 0) {
         l->held = true;
         l->renewed_ns = begun;
-        pthread_cond_broadcast(&l->changed);
     } else if (rc == 1) {
         l->held = false;
     } else {
@@ -128,37 +126,26 @@ static void settle(struct lease *l, int rc, int64_t begun, const struct err *e)
         l->lost(l->user, "another process took the lease");
 }
 
-/* Sleeps until the time or a stop; true while it shall go on. The lock is held. */
-static bool wait_locked(struct lease *l, int64_t until)
-{
-    while (!l->stopping && clock_mono_ns() < until)
-        clock_cond_wait(&l->changed, &l->mu, until);
-    return !l->stopping;
-}
-
-static void *run(void *user)
+static void lease_thread(void *user)
 {
     struct lease *l = user;
-    for (bool go = true; go;) {
+    int64_t begun;
+    do {
         struct err e = ERR_INIT;
-        int64_t begun = clock_mono_ns();
-        settle(l, try_once(l, &e), begun, &e);
-        pthread_mutex_lock(&l->mu);
-        go = wait_locked(l, begun + l->retry_ns);
-        pthread_mutex_unlock(&l->mu);
-    }
-    return NULL;
+        begun = clock_mono_ns();
+        record_try(l, try_once(l, &e), begun, &e);
+    } while (!task_wait(&l->runner, begun + l->retry_ns));
 }
 
-/* A renewal may hang in the network: somebody else must look at the clock. */
-static void *watch_deadline(void *user)
+/* A renewal may hang in the network: this thread watches the clock meanwhile. */
+static void watchdog_thread(void *user)
 {
     struct lease *l = user;
     char why[700] = "";
     pthread_mutex_lock(&l->mu);
     while (!*why) {
         int64_t until = l->held ? l->renewed_ns + l->deadline_ns : clock_mono_ns() + l->deadline_ns;
-        if (!wait_locked(l, until))
+        if (task_wait(&l->watchdog, until))
             break;
         if (l->held && clock_mono_ns() - l->renewed_ns >= l->deadline_ns) {
             snprintf(why, sizeof why, "not renewed for %.0f s: %s",
@@ -169,7 +156,6 @@ static void *watch_deadline(void *user)
     pthread_mutex_unlock(&l->mu);
     if (*why && l->lost)
         l->lost(l->user, why);
-    return NULL;
 }
 
 static void lease_free(struct lease *l)
@@ -181,20 +167,16 @@ static void lease_free(struct lease *l)
     free(l->name);
     free(l->identity);
     pthread_mutex_destroy(&l->mu);
-    pthread_cond_destroy(&l->changed);
     free(l);
 }
 
-static void stop_threads(struct lease *l, bool runner, bool watchdog)
+/* Both are told before either is waited for: a renewal may take a while, and must not be taken for
+ * a loss. */
+static void stop_threads(struct lease *l)
 {
-    pthread_mutex_lock(&l->mu);
-    l->stopping = true;
-    pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->mu);
-    if (runner)
-        pthread_join(l->runner, NULL);
-    if (watchdog)
-        pthread_join(l->watchdog, NULL);
+    task_cancel(&l->watchdog);
+    task_stop(&l->runner);
+    task_stop(&l->watchdog);
 }
 
 struct lease *lease_start(struct kube *k, const struct lease_conf *conf, struct err *e)
@@ -210,13 +192,11 @@ struct lease *lease_start(struct kube *k, const struct lease_conf *conf, struct 
     l->lost = conf->lost;
     l->user = conf->user;
     pthread_mutex_init(&l->mu, NULL);
-    clock_cond_init(&l->changed);
-    int rc = pthread_create(&l->runner, NULL, run, l);
-    if (rc == 0 && (rc = pthread_create(&l->watchdog, NULL, watch_deadline, l)))
-        stop_threads(l, true, false);
-    if (rc) {
-        err_sys(e, rc, "threads of lease %s", conf->name);
+    if (task_start(&l->runner, "lease", lease_thread, l, e)
+        || task_start_with(&l->watchdog, &l->mu, "lease-watchdog", watchdog_thread, l, e)) {
+        stop_threads(l);
         lease_free(l);
+        err_wrap(e, "lease %s", conf->name);
         return NULL;
     }
     return l;
@@ -235,7 +215,7 @@ void lease_stop(struct lease *l)
 {
     if (!l)
         return;
-    stop_threads(l, true, true);
+    stop_threads(l);
     struct err e = ERR_INIT;
     bool mine = l->held && l->seen
         && strcmp(jget_str(l->seen, "spec.holderIdentity", ""), l->identity) == 0;

@@ -5,13 +5,13 @@
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/base/task.h"
 #include "lib/conf/report.h"
 #include "lib/http/http.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/queue.h"
 #include "operator/dataset/cache_pod.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +35,8 @@ struct poll {
     struct map *retired; /* dataset uid → struct poll_reads */
     struct queue *queue; /* pod uids; has a lock of its own; NULL while we do not lead */
     struct http *http;
-    pthread_t threads[THREADS];
-    unsigned nthreads;
-    atomic_bool stop;
+    struct task threads[THREADS];
+    atomic_bool stop; /* cancels their requests */
     poll_listener listeners[MAX_LISTENERS];
     void *listener_user[MAX_LISTENERS];
     size_t nlisteners;
@@ -221,7 +220,7 @@ static int64_t turn(struct poll *p, const char *uid)
     return ready ? LATER_NS : SOON_NS;
 }
 
-static void *run(void *arg)
+static void poll_thread(void *arg)
 {
     struct poll *p = arg;
     bool resync;
@@ -231,7 +230,6 @@ static void *run(void *arg)
         if (next >= 0)
             queue_add_after(p->queue, uid, next);
     }
-    return NULL;
 }
 
 static int start(void *user, struct err *e)
@@ -246,12 +244,10 @@ static int start(void *user, struct err *e)
     for (size_t i = 0; map_next(p->entries, &i, &uid, &entry);)
         queue_add(p->queue, uid);
     pthread_mutex_unlock(&p->mu);
-    for (p->nthreads = 0; p->nthreads < THREADS; p->nthreads++) {
-        int rc = pthread_create(&p->threads[p->nthreads], NULL, run, p);
-        if (rc)
-            return err_sys(e, rc, "start a thread for asking pods");
-    }
-    return 0;
+    int rc = 0;
+    for (size_t i = 0; i < THREADS && !rc; i++)
+        rc = task_start(&p->threads[i], "poll", poll_thread, p, e);
+    return rc;
 }
 
 static void stop(void *user)
@@ -261,9 +257,8 @@ static void stop(void *user)
     if (!p->queue)
         return;
     queue_stop(p->queue);
-    for (unsigned i = 0; i < p->nthreads; i++)
-        pthread_join(p->threads[i], NULL);
-    p->nthreads = 0;
+    for (size_t i = 0; i < THREADS; i++)
+        task_stop(&p->threads[i]);
     pthread_mutex_lock(&p->mu);
     struct queue *q = p->queue;
     p->queue = NULL;
