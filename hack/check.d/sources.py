@@ -245,7 +245,7 @@ def openings():
 def words():
     """Words of words.txt that are retired, as identifiers or parts of them and in comments."""
     for word, where, *instead in table("words.txt"):
-        regex = re.compile(rf"(?<![A-Za-z]){word}(?![a-z])", re.I)
+        regex = re.compile(rf"(?<![A-Za-z])(?:{word})(?![a-z])", re.I)
         for path in product(".c", ".h"):
             if re.match(where, path):
                 named = os.path.splitext(os.path.basename(path))[0]
