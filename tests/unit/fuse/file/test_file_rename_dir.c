@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Directories that get another name, in one piece or by parts, with what is open below them. */
+#include "tests/unit/fuse/file/file_fixture.h"
+
+static void fill_dir(struct fx *x)
+{
+    fx_put(x, "main/d/a", "hello");
+    fx_put(x, "main/d/sub/b", "below");
+    fx_path_is(x, "main/d/a", "hello");
+    fx_path_is(x, "main/d/sub/b", "below");
+    fx_fill(x, "main/d/a");
+}
+
+static void test_rename_dir(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h, w;
+    fill_dir(x);
+    uint64_t d = fx_ino(x, "main/d"), a = fx_ino(x, "main/d/a");
+    assert_int_equal(fx_open(x, "main/d/sub/b", O_RDWR, &w), 0);
+    fx_write(x, w.ino, 0, "B");
+    assert_int_equal(fx_create(x, "main/d/new", O_WRONLY, false, &h), 0);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_RENAME), 1);
+    assert_int_equal(fx_ino(x, "main/e"), d);
+    assert_int_equal(fx_ino(x, "main/e/a"), a);
+    assert_int_equal(fx_lookup(x, "main/d", NULL), ENOENT);
+    unsigned reads = fake_store_calls(x->fake[0], FAKE_READ);
+    fx_path_is(x, "main/e/a", "hello");
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_READ), reads);
+    cleanup_free char *sidecar = fx_sidecar(x, w.ino);
+    assert_string_equal(sidecar, "0\nv2\ne/sub/b\n");
+    assert_int_equal(fx_close(x, &w), 0);
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_store_is(x, "main/e/sub/b", "Below");
+    fx_store_is(x, "main/e/new", "");
+    assert_false(fake_store_has(x->fake[0], "d"));
+    fx_free(x);
+}
+
+static void test_rename_dir_over_another(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    fill_dir(x);
+    assert_int_equal(fx_mkdir(x, "main/e", false), 0);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0); /* it is empty */
+    fx_path_is(x, "main/e/a", "hello");
+    assert_int_equal(fx_mkdir(x, "main/f", false), 0);
+    assert_int_equal(fx_rename(x, "main/f", "main/e", 0, false), ENOTEMPTY);
+    fx_path_is(x, "main/e/a", "hello");
+    assert_int_equal(fx_lookup(x, "main/f", NULL), 0);
+    fake_store_fail(x->fake[0], FAKE_RENAME, ERR_DENIED, EACCES, 0, 1);
+    assert_int_equal(fx_rename(x, "main/e", "main/g", 0, false), EACCES);
+    fx_path_is(x, "main/e/a", "hello");
+    assert_int_equal(fx_lookup(x, "main/g", NULL), ENOENT);
+    assert_int_equal(fx_rename(x, "main/e", "main/g", 0, false), 0);
+    assert_int_equal(fx_rename(x, "main/e", "main/g", 0, true), 0); /* sent again */
+    fx_path_is(x, "main/g/a", "hello");
+    fx_free(x);
+}
+
+/* A store that cannot rename a directory: file by file. */
+static void test_rename_dir_by_parts(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    struct fx_handle h;
+    fill_dir(x);
+    for (int i = 0; i < 70; i++) { /* more than fit at once */
+        char path[32];
+        snprintf(path, sizeof path, "main/d/many%d", i);
+        fx_put(x, path, path);
+    }
+    uint64_t a = fx_ino(x, "main/d/a");
+    assert_int_equal(fx_create(x, "main/d/new", O_WRONLY, false, &h), 0);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_RENAME), 72); /* not what is only here */
+    assert_false(fake_store_has(x->fake[0], "d"));
+    assert_int_equal(fx_ino(x, "main/e/a"), a);
+    fx_store_is(x, "main/e/sub/b", "below");
+    fx_store_is(x, "main/e/many69", "main/d/many69");
+    fx_path_is(x, "main/e/many0", "main/d/many0");
+    fx_path_is(x, "main/e/sub/b", "below"); /* under its new version, or the store would refuse */
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_store_is(x, "main/e/new", "");
+    fx_free(x);
+}
+
+static void test_rename_dir_by_parts_fails(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    fx_put(x, "main/d/a", "one");
+    fx_put(x, "main/d/b", "two");
+    fx_put(x, "main/d/c", "three");
+    fx_ino(x, "main/d/a");
+    fake_store_fail(x->fake[0], FAKE_RENAME, ERR_DENIED, EACCES, 1, 1);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), EACCES);
+    /* nothing is lost: each is in one of them, and found there */
+    unsigned found = 0, moved = 0;
+    static const char *const names[] = {"a", "b", "c"}, *const texts[] = {"one", "two", "three"};
+    for (int i = 0; i < 3; i++) {
+        cleanup_free char *from = xasprintf("main/d/%s", names[i]),
+                          *to = xasprintf("main/e/%s", names[i]);
+        if (fx_lookup(x, from, NULL) == 0 && fake_store_has(x->fake[0], from + 5)) {
+            fx_path_is(x, from, texts[i]);
+            found++;
+        } else {
+            fx_path_is(x, to, texts[i]);
+            moved++;
+        }
+    }
+    assert_int_equal(found, 2);
+    assert_int_equal(moved, 1);
+    fx_free(x);
+}
+
+struct thread_job {
+    struct fx *x;
+    const char *from, *to;
+    uint64_t ino, dir;
+    atomic_bool done;
+    int rc;
+};
+
+static void *upload_thread(void *arg)
+{
+    struct thread_job *j = arg;
+    struct err e = ERR_INIT;
+    j->rc = files_upload(j->x->files, j->ino, &e);
+    j->done = true;
+    return NULL;
+}
+
+static void *rename_thread(void *arg)
+{
+    struct thread_job *j = arg;
+    struct err e = ERR_INIT;
+    struct rename_request r = {j->dir, j->from, j->dir, j->to, 0, false};
+    j->rc = files_rename(j->x->files, &r, &e);
+    j->done = true;
+    return NULL;
+}
+
+/* An upload that is under way goes to the path that there is. */
+static void test_rename_waits_for_uploads(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    pthread_t up, re;
+    assert_int_equal(fx_mkdir(x, "main/d", false), 0);
+    uint64_t main_dir = fx_ino(x, "main");
+    assert_int_equal(fx_create(x, "main/d/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "text");
+    fake_store_hold(x->fake[0], FAKE_PUT);
+    struct thread_job u = {.x = x, .ino = h.ino},
+                      r = {.x = x, .from = "d", .to = "e", .dir = main_dir};
+    assert_int_equal(pthread_create(&up, NULL, upload_thread, &u), 0);
+    fake_store_wait_held(x->fake[0]);
+    assert_int_equal(pthread_create(&re, NULL, rename_thread, &r), 0);
+    clock_sleep_ns(50 * NS_PER_MS);
+    assert_false(r.done);
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_RENAME), 0);
+    fake_store_go(x->fake[0]);
+    pthread_join(up, NULL);
+    pthread_join(re, NULL);
+    assert_int_equal(u.rc, 0);
+    assert_int_equal(r.rc, 0);
+    fx_store_is(x, "main/e/a", "text");
+    assert_false(fake_store_has(x->fake[0], "d"));
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_path_is(x, "main/e/a", "text");
+    fx_free(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rename_dir),
+        cmocka_unit_test(test_rename_dir_over_another),
+        cmocka_unit_test(test_rename_dir_by_parts),
+        cmocka_unit_test(test_rename_dir_by_parts_fails),
+        cmocka_unit_test(test_rename_waits_for_uploads),
+    };
+    return cmocka_run_group_tests_name("file_rename_dir", tests, NULL, NULL);
+}
