@@ -84,7 +84,7 @@ static int parse_flags(struct operator_flags *f, int argc, char **argv)
 
 /* ---- health ---- */
 
-static bool is_ready(void *user, struct buf *out)
+static bool operator_ready(void *user, struct buf *out)
 {
     const struct operator_main *o = user;
     if (atomic_load(&o->synced) && !atomic_load(&o->stopping)) {
@@ -102,7 +102,7 @@ static bool is_ready(void *user, struct buf *out)
     return false;
 }
 
-static void collect_metrics(void *user, struct buf *out)
+static void operator_metrics(void *user, struct buf *out)
 {
     const struct operator_main *o = user;
     (void)out;
@@ -122,7 +122,7 @@ static void collect_metrics(void *user, struct buf *out)
 static int start_health(struct operator_main *o, struct err *e)
 {
     struct serve_route routes[HEALTH_ROUTES];
-    o->health = (struct health){.ready = is_ready, .collect = collect_metrics, .user = o};
+    o->health = (struct health){.ready = operator_ready, .collect = operator_metrics, .user = o};
     health_routes(&o->health, routes);
     if (!*o->flags.metrics)
         return 0;
@@ -201,7 +201,7 @@ static bool wait_lease(struct operator_main *o, struct err *e)
 
 /* ---- life ---- */
 
-static struct kube *client(const struct operator_flags *f, int64_t timeout_ns,
+static struct kube *new_client(const struct operator_flags *f, int64_t timeout_ns,
     unsigned max_in_flight, char **ns, struct err *e)
 {
     struct kube_conf *conf = kube_conf_load(f->kubeconfig, f->context, e);
@@ -215,14 +215,14 @@ static struct kube *client(const struct operator_flags *f, int64_t timeout_ns,
     return kube_new(conf, &opts, e);
 }
 
-static int prepare(struct operator_main *o, struct err *e)
+static int operator_prepare(struct operator_main *o, struct err *e)
 {
     struct manager *mgr = &o->mgr;
     char host[100] = "operator", *ns = NULL;
     gethostname(host, sizeof host - 1);
     snprintf(o->identity, sizeof o->identity, "%s_%08lx", host, random() & 0xffffffffL);
-    mgr->kube = client(&o->flags, 0, (unsigned)o->flags.max_in_flight, &ns, e);
-    o->lease_kube = mgr->kube ? client(&o->flags, LEASE_TIMEOUT, 2, NULL, e) : NULL;
+    mgr->kube = new_client(&o->flags, 0, (unsigned)o->flags.max_in_flight, &ns, e);
+    o->lease_kube = mgr->kube ? new_client(&o->flags, LEASE_TIMEOUT, 2, NULL, e) : NULL;
     mgr->ns = o->flags.ns ? xstrdup(o->flags.ns) : xstrdup(ns);
     free(ns);
     if (!o->lease_kube)
@@ -245,7 +245,7 @@ static int prepare(struct operator_main *o, struct err *e)
     return start_health(o, e);
 }
 
-static int lead(struct operator_main *o, struct err *e)
+static int operator_lead(struct operator_main *o, struct err *e)
 {
     struct manager *mgr = &o->mgr;
     atomic_store(&o->leading, true);
@@ -263,7 +263,7 @@ static int lead(struct operator_main *o, struct err *e)
     return 0;
 }
 
-static void finish(struct operator_main *o)
+static void operator_stop(struct operator_main *o)
 {
     struct manager *mgr = &o->mgr;
     atomic_store(&o->stopping, true);
@@ -289,9 +289,9 @@ static void finish(struct operator_main *o)
     free(mgr->hooks);
 }
 
-static int live(struct operator_main *o, struct err *e)
+static int operator_run(struct operator_main *o, struct err *e)
 {
-    if (prepare(o, e))
+    if (operator_prepare(o, e))
         return -1;
     log_kv(LOG_INFO, "started", "version", MILLRACE_VERSION, "server", kube_server(o->mgr.kube),
         "namespace", o->mgr.ns, NULL);
@@ -300,7 +300,7 @@ static int live(struct operator_main *o, struct err *e)
     atomic_store(&o->synced, true);
     if (o->flags.leader_elect && !wait_lease(o, e))
         return o->lease ? 0 : -1;
-    return lead(o, e);
+    return operator_lead(o, e);
 }
 
 int main(int argc, char **argv)
@@ -319,11 +319,11 @@ int main(int argc, char **argv)
         return rc;
     srandom((unsigned)(clock_real_ns() ^ getpid()));
     program_start(&o.signals); /* only told_to_stop() takes these */
-    rc = live(&o, &e);
+    rc = operator_run(&o, &e);
     if (rc)
         log_kv(LOG_ERROR, "cannot go on", "error", e.msg, NULL);
     alarm(DRAIN_S);
-    finish(&o);
+    operator_stop(&o);
     if (rc == 0)
         log_info("stopped");
     return rc ? 1 : 0;

@@ -168,7 +168,7 @@ static int parse_secrets(const json_t *j, struct dataset_mount *m, size_t i, str
     return 0;
 }
 
-static int parse_mount(
+static int dataset_parse_mount(
     struct dataset *d, const json_t *j, size_t i, size_t n, const char **reason, struct err *e)
 {
     struct dataset_mount *m = &d->mounts[d->nmounts++];
@@ -199,7 +199,7 @@ static int parse_mount(
     return 0;
 }
 
-static int parse_mounts(struct dataset *d, const char **reason, struct err *e)
+static int dataset_parse_mounts(struct dataset *d, const char **reason, struct err *e)
 {
     const json_t *mounts = jget_arr(d->cr, "spec.mounts");
     size_t n = json_array_size(mounts);
@@ -208,7 +208,7 @@ static int parse_mounts(struct dataset *d, const char **reason, struct err *e)
         return err_set(
             e, ERR_INVALID, "spec.mounts must have from 1 to %d mounts", DATASET_MOUNTS_MAX);
     for (size_t i = 0; i < n; i++)
-        if (parse_mount(d, json_array_get(mounts, i), i, n, reason, e))
+        if (dataset_parse_mount(d, json_array_get(mounts, i), i, n, reason, e))
             return -1;
     return 0;
 }
@@ -293,7 +293,7 @@ static int check_resources(
     return 0;
 }
 
-static int parse_cache(struct dataset *d, struct err *e)
+static int dataset_parse_cache(struct dataset *d, struct err *e)
 {
     static const char *const writes[] = {"Through", "CacheThrough", NULL},
                              *const profiles[] = {"auto", "sealed", "open", NULL};
@@ -336,10 +336,10 @@ struct dataset *dataset_parse(const json_t *cr, const char **reason, struct err 
     d->uid = kube_uid(cr);
     d->generation = jget_int(cr, "metadata.generation", 0);
     d->deleting = kube_deleting(cr);
-    if (check_name(d, reason, e) || parse_mounts(d, reason, e))
+    if (check_name(d, reason, e) || dataset_parse_mounts(d, reason, e))
         return NULL;
     *reason = REASON_SPEC;
-    if (parse_access(d, e) || parse_cache(d, e))
+    if (parse_access(d, e) || dataset_parse_cache(d, e))
         return NULL;
     d->node_selector = jget_obj(cr, "spec.nodeAffinity.required");
     d->tolerations = jget_arr(cr, "spec.tolerations");

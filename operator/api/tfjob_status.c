@@ -77,7 +77,7 @@ static void read_memory(const json_t *v, struct tfjob_memory *m)
     }
 }
 
-static int count(const json_t *v, const char *key)
+static int read_count(const json_t *v, const char *key)
 {
     int64_t n = jget_int(v, key, 0);
     return n > 0 && n <= INT32_MAX ? (int)n : 0;
@@ -105,7 +105,7 @@ void tfjob_status_read(const json_t *cr, struct tfjob_status *out)
     json_object_foreach ((json_t *)jget_obj(status, "replicaStatuses"), key, v)
         if (tfjob_type_parse(key, &t))
             out->counts[t] = (struct tfjob_counts){
-                true, count(v, "active"), count(v, "succeeded"), count(v, "failed")};
+                true, read_count(v, "active"), read_count(v, "succeeded"), read_count(v, "failed")};
     json_object_foreach ((json_t *)jget_obj(status, "indexes"), key, v)
         if (tfjob_type_parse(key, &t))
             read_memory(v, &out->memory[t]);

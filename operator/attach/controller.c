@@ -38,7 +38,7 @@ static bool is_foreign(struct attach *c, const char *pv)
         != 0;
 }
 
-static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
+static int attach_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     (void)e;
     struct attach *c = user;
@@ -67,7 +67,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
 
 /* A client that the server refuses (quota, Pod Security) is a reason why the volume cannot be
  * attached. */
-static void refused(void *user, const char *key, const struct plan_action *failed,
+static void attach_refused(void *user, const char *key, const struct plan_action *failed,
     const struct err *why, struct plan *then)
 {
     struct attach *c = user;
@@ -86,7 +86,7 @@ static void refused(void *user, const char *key, const struct plan_action *faile
     }
 }
 
-static void map_attachment(
+static void attach_map_attachment(
     void *user, const json_t *va, void (*emit)(void *, const char *), void *to)
 {
     (void)user;
@@ -95,14 +95,16 @@ static void map_attachment(
         emit(to, pv);
 }
 
-static void map_dataset(void *user, const json_t *cr, void (*emit)(void *, const char *), void *to)
+static void attach_map_dataset(
+    void *user, const json_t *cr, void (*emit)(void *, const char *), void *to)
 {
     (void)user;
     cleanup_free char *pv = render_pv_name(kube_uid(cr));
     emit(to, pv);
 }
 
-static void map_client(void *user, const json_t *pod, void (*emit)(void *, const char *), void *to)
+static void attach_map_client(
+    void *user, const json_t *pod, void (*emit)(void *, const char *), void *to)
 {
     (void)user;
     cleanup_free char *pv = render_pv_name(kube_label(pod, LABEL_DATASET_UID));
@@ -110,7 +112,7 @@ static void map_client(void *user, const json_t *pod, void (*emit)(void *, const
         emit(to, pv);
 }
 
-static void reported(void *user, const struct poll_target *t)
+static void attach_reported(void *user, const struct poll_target *t)
 {
     struct attach *c = user;
     cleanup_free char *pv = render_pv_name(t->dataset_uid);
@@ -134,14 +136,14 @@ int attach_controller_start(struct manager *mgr, struct err *e)
     const struct controller_conf conf = {.name = "attach",
         .workers = mgr->workers,
         .keys = c->pvs,
-        .reconcile = reconcile,
-        .on_apply_error = refused,
+        .reconcile = attach_reconcile,
+        .on_apply_error = attach_refused,
         .user = c};
     c->controller = manager_controller(mgr, &conf);
-    controller_watch(c->controller, c->attachments, map_attachment, c);
-    controller_watch(c->controller, c->datasets, map_dataset, c);
-    controller_watch(c->controller, c->pods, map_client, c);
+    controller_watch(c->controller, c->attachments, attach_map_attachment, c);
+    controller_watch(c->controller, c->datasets, attach_map_dataset, c);
+    controller_watch(c->controller, c->pods, attach_map_client, c);
     controller_watch(c->controller, c->pvs, controller_map_self, NULL);
-    poll_listen(c->poll, reported, c);
+    poll_listen(c->poll, attach_reported, c);
     return 0;
 }

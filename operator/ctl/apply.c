@@ -33,7 +33,7 @@ static bool was_last_breath(const json_t *answer)
         && jget_int(answer, "metadata.deletionGracePeriodSeconds", 0) == 0;
 }
 
-static void count(const char *verb, struct apply_result *r)
+static void count_write(const char *verb, struct apply_result *r)
 {
     cleanup_free char *labels = xasprintf("verb=\"%s\"", verb);
     metric_add(metric_counter("millrace_api_writes_total", labels,
@@ -50,7 +50,7 @@ static int run_apply(
     cleanup_json json_t *answer = NULL;
     if (kube_apply(a->kube, x->res, x->ns, x->name, "", x->body, &answer, e))
         return -1;
-    count("apply", r);
+    count_write("apply", r);
     observe(a, x->res, answer);
     return 0;
 }
@@ -88,7 +88,7 @@ static int run_create(
 {
     cleanup_json json_t *answer = NULL;
     if (kube_create(a->kube, x->res, x->ns, x->body, &answer, e) == 0) {
-        count("create", r);
+        count_write("create", r);
         observe(a, x->res, answer);
         return 0;
     }
@@ -101,7 +101,7 @@ static int run_delete(
     cleanup_json json_t *answer = NULL, *there = NULL;
     struct kube_delete how = {*x->uid ? x->uid : NULL, x->propagation, x->grace_s};
     if (kube_delete(a->kube, x->res, x->ns, x->name, &how, &answer, e) == 0) {
-        count("delete", r);
+        count_write("delete", r);
         if (!answer || was_last_breath(answer))
             observe_gone(a, x);
         else
@@ -142,7 +142,7 @@ static int run_patch(struct apply *a, const struct plan_action *x, const char *s
         observe_gone(a, x);
         return 0;
     }
-    count(*sub ? "status" : "patch", r);
+    count_write(*sub ? "status" : "patch", r);
     if (was_last_breath(answer))
         observe_gone(a, x);
     else
@@ -160,7 +160,8 @@ static void run_event(struct apply *a, const struct plan_action *x)
         "reason", x->reason, NULL);
 }
 
-static int run(struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
+static int run_action(
+    struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     switch (x->op) {
     case PLAN_APPLY:
@@ -191,7 +192,7 @@ int apply_plan(struct apply *a, const struct plan *p, struct apply_result *r, st
         e = &local; /* what to do next depends on the class */
     *r = (struct apply_result){.requeue_ns = -1};
     for (; r->done < p->n; r->done++)
-        if (run(a, &p->actions[r->done], r, e))
+        if (run_action(a, &p->actions[r->done], r, e))
             return -1;
     return 0;
 }

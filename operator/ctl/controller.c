@@ -80,7 +80,7 @@ void controller_enqueue(struct controller *c, const char *key, int64_t after_ns)
 
 /* ---- what wakes a key ---- */
 
-static void wake(void *to, const char *key)
+static void wake_key(void *to, const char *key)
 {
     const struct subscription *s = to;
     if (s->after_ns)
@@ -89,7 +89,7 @@ static void wake(void *to, const char *key)
         queue_add(s->controller->queue, key);
 }
 
-static void wake_new(void *to, const char *key)
+static void wake_new_key(void *to, const char *key)
 {
     queue_add_new(((const struct subscription *)to)->controller->queue, key);
 }
@@ -98,9 +98,9 @@ static void on_change(void *user, const json_t *was, const json_t *now)
 {
     struct subscription *s = user;
     if (was)
-        s->map(s->user, was, wake, s);
+        s->map(s->user, was, wake_key, s);
     if (now)
-        s->map(s->user, now, !was && s->keys ? wake_new : wake, s);
+        s->map(s->user, now, !was && s->keys ? wake_new_key : wake_key, s);
 }
 
 void controller_watch_after(
@@ -160,8 +160,8 @@ static int64_t at_least(const struct err *e, unsigned failures)
 }
 
 /* The failure in words on the object itself, as far as the controller has none better. */
-static void explain(struct controller *c, const char *key, const struct plan *plan, size_t failed,
-    const struct err *why)
+static void explain_failure(struct controller *c, const char *key, const struct plan *plan,
+    size_t failed, const struct err *why)
 {
     cleanup_plan struct plan then = PLAN_INIT;
     if (c->conf.on_apply_error)
@@ -197,7 +197,7 @@ static int reconcile_once(
     int rc = apply_plan(c->apply, &plan, &r, e);
     *requeue_ns = r.requeue_ns;
     if (rc)
-        explain(c, key, &plan, r.done, e);
+        explain_failure(c, key, &plan, r.done, e);
     return rc;
 }
 

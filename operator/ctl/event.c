@@ -24,7 +24,7 @@
 #define COMBINED    "(combined from similar events): "
 
 /* One Event, in the server or on its way there. */
-struct record {
+struct event_record {
     char *key; /* what makes it the same Event */
     const struct kube_res *res;
     char *ns, *name, *uid, *reason, *message;
@@ -34,14 +34,14 @@ struct record {
     int64_t seen_ns, due_ns;   /* mono: last post; next write allowed */
     unsigned count;
     bool queued;
-    struct record *next; /* in the list that waits */
+    struct event_record *next; /* in the list that waits */
 };
 
-struct list { /* of records that wait to be written, oldest first */
-    struct record *first, **last;
+struct event_list { /* of records that wait to be written, oldest first */
+    struct event_record *first, **last;
 };
 
-struct subject { /* an object, for EVENT_BURST */
+struct event_subject { /* an object, for EVENT_BURST */
     int64_t since_ns;
     unsigned kinds;
 };
@@ -49,21 +49,21 @@ struct subject { /* an object, for EVENT_BURST */
 struct events {
     struct kube *kube;
     char *component, *instance;
-    pthread_mutex_t mu;           /* a leaf */
-    struct task writer;           /* woken under mu */
-    struct map *records;          /* mu: key → owned record */
-    struct map *subjects;         /* mu: uid or name → owned subject */
-    struct list normal, warnings; /* mu */
-    size_t waiting;               /* mu: records in both */
+    pthread_mutex_t mu;                 /* a leaf */
+    struct task writer;                 /* woken under mu */
+    struct map *records;                /* mu: key → owned record */
+    struct map *subjects;               /* mu: uid or name → owned subject */
+    struct event_list normal, warnings; /* mu */
+    size_t waiting;                     /* mu: records in both */
     /* mu: when the last Normal one would have been written at an even pace */
     int64_t paced_ns;
     int64_t swept_ns; /* mu */
     struct metric *dropped, *written;
 };
 
-static void record_free(void *p)
+static void event_record_free(void *p)
 {
-    struct record *r = p;
+    struct event_record *r = p;
     free(r->key);
     free(r->ns);
     free(r->name);
@@ -76,7 +76,7 @@ static void record_free(void *p)
 
 /* ---- posting ---- */
 
-static void cut(char *message)
+static void cut_message(char *message)
 {
     size_t n = strlen(message);
     if (n <= MESSAGE_MAX)
@@ -90,34 +90,34 @@ static void cut(char *message)
 /* True if this object has had its share of different Events. */
 static bool too_many_locked(struct events *ev, const char *subject, int64_t now)
 {
-    struct subject *s = map_get(ev->subjects, subject);
+    struct event_subject *s = map_get(ev->subjects, subject);
     if (!s) {
         s = xcalloc(1, sizeof *s);
         map_put(ev->subjects, subject, s);
         s->since_ns = now;
     }
     if (now - s->since_ns > EQUAL_NS)
-        *s = (struct subject){now, 0};
+        *s = (struct event_subject){now, 0};
     return s->kinds++ >= EVENT_BURST;
 }
 
-static void enqueue_locked(struct events *ev, struct record *r)
+static void enqueue_locked(struct events *ev, struct event_record *r)
 {
     if (r->queued)
         return;
     r->queued = true;
     ev->waiting++;
     r->next = NULL;
-    struct list *l = r->warning ? &ev->warnings : &ev->normal;
+    struct event_list *l = r->warning ? &ev->warnings : &ev->normal;
     *l->last = r;
     l->last = &r->next;
     task_wake(&ev->writer);
 }
 
-static struct record *record_locked(struct events *ev, const char *key,
+static struct event_record *record_locked(struct events *ev, const char *key,
     const struct event_about *about, bool warning, const char *reason, const char *message)
 {
-    struct record *r = xcalloc(1, sizeof *r);
+    struct event_record *r = xcalloc(1, sizeof *r);
     r->key = xstrdup(key);
     r->res = about->res;
     r->ns = xstrdup(about->ns && *about->ns ? about->ns : "");
@@ -132,21 +132,21 @@ static struct record *record_locked(struct events *ev, const char *key,
 }
 
 /* Says what came last, and that there was more. */
-static void combine(struct record *r, const char *message)
+static void combine(struct event_record *r, const char *message)
 {
     if (strcmp(r->message, message) == 0)
         return;
     free(r->message);
     r->message = xasprintf(COMBINED "%s", message);
-    cut(r->message);
+    cut_message(r->message);
 }
 
 /* The record of an object's events of one reason, whatever they say. */
-static struct record *combined_locked(struct events *ev, const char *subject,
+static struct event_record *combined_locked(struct events *ev, const char *subject,
     const struct event_about *about, bool warning, const char *reason, const char *message)
 {
     cleanup_free char *key = xasprintf("%s|%d|%s", subject, warning, reason);
-    struct record *r = map_get(ev->records, key);
+    struct event_record *r = map_get(ev->records, key);
     if (!r && map_len(ev->records) < RECORDS_MAX)
         return record_locked(ev, key, about, warning, reason, message);
     if (r)
@@ -159,13 +159,13 @@ void events_post(struct events *ev, const struct event_about *about, bool warnin
 {
     cleanup_free char *text = xstrdup(message);
     log_redact_text(text);
-    cut(text);
+    cut_message(text);
     const char *ns = about->ns ? about->ns : "", *uid = about->uid ? about->uid : "";
     cleanup_free char *subject = xasprintf("%s %s/%s %s", about->res->plural, ns, about->name, uid);
     cleanup_free char *key = xasprintf("%s|%d|%s|%s", subject, warning, reason, text);
     int64_t now = clock_mono_ns();
     pthread_mutex_lock(&ev->mu);
-    struct record *r = map_get(ev->records, key);
+    struct event_record *r = map_get(ev->records, key);
     bool many = !r && too_many_locked(ev, subject, now);
     if (many || (!r && ev->waiting >= EVENT_FLOOD))
         r = combined_locked(ev, subject, about, warning, reason, text);
@@ -185,7 +185,7 @@ void events_post(struct events *ev, const struct event_about *about, bool warnin
 /* ---- writing ---- */
 
 static json_t *event_json(
-    const struct events *ev, const struct record *r, const char *event_name, const char *ns)
+    const struct events *ev, const struct event_record *r, const char *event_name, const char *ns)
 {
     char first[CLOCK_RFC3339_LEN], last[CLOCK_RFC3339_LEN];
     clock_rfc3339(r->first_ns, first);
@@ -206,7 +206,7 @@ static json_t *event_json(
 }
 
 /* A copy of what one write needs, so that no lock is held during it. */
-struct job {
+struct event_write {
     char *key; /* of the record */
     char *event_name, *ns;
     bool exists; /* the server has it: only its count changes */
@@ -214,9 +214,10 @@ struct job {
     json_t *body;
 };
 
-static struct job job_of(const struct events *ev, const struct record *r)
+static struct event_write event_write_new(const struct events *ev, const struct event_record *r)
 {
-    struct job j = {.key = xstrdup(r->key), .count = r->count, .exists = r->event_name != NULL};
+    struct event_write j = {
+        .key = xstrdup(r->key), .count = r->count, .exists = r->event_name != NULL};
     j.ns = xstrdup(*r->ns ? r->ns : "default");
     if (j.exists) {
         char last[CLOCK_RFC3339_LEN];
@@ -233,7 +234,7 @@ static struct job job_of(const struct events *ev, const struct record *r)
     return j;
 }
 
-static void job_free(struct job *j)
+static void event_write_free(struct event_write *j)
 {
     free(j->key);
     free(j->event_name);
@@ -242,7 +243,7 @@ static void job_free(struct job *j)
 }
 
 /* 0: the server has it. -1: it has not, *e says why. */
-static int write_job(struct events *ev, const struct job *j, struct err *e)
+static int event_write_run(struct events *ev, const struct event_write *j, struct err *e)
 {
     if (j->exists)
         return kube_patch(
@@ -252,9 +253,10 @@ static int write_job(struct events *ev, const struct job *j, struct err *e)
     return -1;
 }
 
-static void written_locked(struct events *ev, const struct job *j, int rc, const struct err *e)
+static void written_locked(
+    struct events *ev, const struct event_write *j, int rc, const struct err *e)
 {
-    struct record *r = map_get(ev->records, j->key);
+    struct event_record *r = map_get(ev->records, j->key);
     if (!r)
         return;
     r->due_ns = clock_mono_ns() + UPDATE_NS;
@@ -287,11 +289,11 @@ static void sooner(int64_t *wait_ns, int64_t ns)
 
 /* Takes the first record that may be written now off the list; else *wait_ns becomes how long until
  * there is one, if that is sooner (-1: none waits). */
-static struct record *take_due_locked(
-    struct events *ev, struct list *l, int64_t now, int64_t *wait_ns)
+static struct event_record *take_due_locked(
+    struct events *ev, struct event_list *l, int64_t now, int64_t *wait_ns)
 {
-    for (struct record **at = &l->first; *at; at = &(*at)->next) {
-        struct record *r = *at;
+    for (struct event_record **at = &l->first; *at; at = &(*at)->next) {
+        struct event_record *r = *at;
         if (r->due_ns > now && !atomic_load(&ev->writer.stop)) {
             sooner(wait_ns, r->due_ns - now);
             continue;
@@ -308,10 +310,10 @@ static struct record *take_due_locked(
 
 /* Warnings go first, and at once; the others at a pace that leaves the server to those who do the
  * work. */
-static struct record *next_locked(struct events *ev, int64_t now, int64_t *wait_ns)
+static struct event_record *next_locked(struct events *ev, int64_t now, int64_t *wait_ns)
 {
     *wait_ns = -1;
-    struct record *r = take_due_locked(ev, &ev->warnings, now, wait_ns);
+    struct event_record *r = take_due_locked(ev, &ev->warnings, now, wait_ns);
     if (r)
         return r;
     int64_t early = ev->paced_ns - now - EVENT_FLOOD * PACE_NS;
@@ -333,10 +335,11 @@ static void sweep_locked(struct events *ev, int64_t now)
     const char *key;
     void *p;
     for (size_t i = 0; map_next(ev->records, &i, &key, &p);)
-        if (!((struct record *)p)->queued && now - ((struct record *)p)->seen_ns > EQUAL_NS)
-            map_del(ev->records, ((struct record *)p)->key);
+        if (!((struct event_record *)p)->queued
+            && now - ((struct event_record *)p)->seen_ns > EQUAL_NS)
+            map_del(ev->records, ((struct event_record *)p)->key);
     for (size_t i = 0; map_next(ev->subjects, &i, &key, &p);)
-        if (now - ((struct subject *)p)->since_ns > EQUAL_NS)
+        if (now - ((struct event_subject *)p)->since_ns > EQUAL_NS)
             map_del(ev->subjects, key);
 }
 
@@ -349,7 +352,7 @@ static void events_thread(void *user)
         int64_t now = clock_mono_ns(), wait_ns = -1;
         if (atomic_load(&ev->writer.stop) && !stop_at)
             stop_at = now + FLUSH_NS;
-        struct record *r = stop_at && now > stop_at ? NULL : next_locked(ev, now, &wait_ns);
+        struct event_record *r = stop_at && now > stop_at ? NULL : next_locked(ev, now, &wait_ns);
         if (!r && atomic_load(&ev->writer.stop))
             break;
         if (!r) {
@@ -357,13 +360,13 @@ static void events_thread(void *user)
             task_wait(&ev->writer, now + (wait_ns < 0 ? 60 * NS_PER_S : wait_ns));
             continue;
         }
-        struct job j = job_of(ev, r);
+        struct event_write j = event_write_new(ev, r);
         pthread_mutex_unlock(&ev->mu);
         struct err e = ERR_INIT;
-        int rc = write_job(ev, &j, &e);
+        int rc = event_write_run(ev, &j, &e);
         pthread_mutex_lock(&ev->mu);
         written_locked(ev, &j, rc, &e);
-        job_free(&j);
+        event_write_free(&j);
     }
     pthread_mutex_unlock(&ev->mu);
 }
@@ -374,7 +377,7 @@ struct events *events_new(struct kube *k, const char *component, const char *ins
     ev->kube = k;
     ev->component = xstrdup(component);
     ev->instance = xstrdup(instance);
-    ev->records = map_new(record_free);
+    ev->records = map_new(event_record_free);
     ev->subjects = map_new(free);
     ev->normal.last = &ev->normal.first;
     ev->warnings.last = &ev->warnings.first;

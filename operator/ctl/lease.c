@@ -28,7 +28,7 @@ struct lease {
     char *holder;       /* runner: as last logged */
 };
 
-static json_t *spec_of(const struct lease *l, const json_t *old, bool release)
+static json_t *lease_spec(const struct lease *l, const json_t *old, bool release)
 {
     char now[CLOCK_RFC3339_MICRO_LEN];
     clock_rfc3339_micro(clock_real_ns(), now);
@@ -44,35 +44,35 @@ static json_t *spec_of(const struct lease *l, const json_t *old, bool release)
 }
 
 /* Forgets the Lease after a failure, so that the next try reads it. */
-static int forget(struct lease *l)
+static int lease_forget(struct lease *l)
 {
     json_decref(l->seen);
     l->seen = NULL;
     return -1;
 }
 
-static int put(struct lease *l, bool release, struct err *e)
+static int lease_write(struct lease *l, bool release, struct err *e)
 {
     cleanup_json json_t *next = json_deep_copy(l->seen);
-    json_object_set_new(next, "spec", spec_of(l, l->seen, release));
+    json_object_set_new(next, "spec", lease_spec(l, l->seen, release));
     json_t *answer = NULL;
     if (kube_update(l->kube, &kube_leases, l->ns, l->name, next, &answer, e))
-        return forget(l);
+        return lease_forget(l);
     json_decref(l->seen);
     l->seen = answer;
     return 0;
 }
 
-static int create(struct lease *l, struct err *e)
+static int lease_create(struct lease *l, struct err *e)
 {
     cleanup_json json_t *lease = json_pack("{s:s,s:s,s:{s:s,s:s},s:o}", "apiVersion",
         "coordination.k8s.io/v1", "kind", "Lease", "metadata", "name", l->name, "namespace", l->ns,
-        "spec", spec_of(l, NULL, false));
+        "spec", lease_spec(l, NULL, false));
     return kube_create(l->kube, &kube_leases, l->ns, lease, &l->seen, e);
 }
 
 /* Does somebody else hold it, as far as our own clock can tell? */
-static bool taken(struct lease *l)
+static bool lease_taken(struct lease *l)
 {
     const char *holder = jget_str(l->seen, "spec.holderIdentity", "");
     if (!*holder || strcmp(holder, l->identity) == 0)
@@ -97,12 +97,12 @@ static bool taken(struct lease *l)
 static int try_once(struct lease *l, struct err *e)
 {
     if (l->seen && strcmp(jget_str(l->seen, "spec.holderIdentity", ""), l->identity) == 0)
-        if (put(l, false, e) == 0 || e->cls != ERR_CONFLICT)
+        if (lease_write(l, false, e) == 0 || e->cls != ERR_CONFLICT)
             return l->seen ? 0 : -1;
-    forget(l);
+    lease_forget(l);
     if (kube_get(l->kube, &kube_leases, l->ns, l->name, &l->seen, e))
-        return e->cls == ERR_NOTFOUND ? create(l, e) : -1;
-    return taken(l) ? 1 : put(l, false, e);
+        return e->cls == ERR_NOTFOUND ? lease_create(l, e) : -1;
+    return lease_taken(l) ? 1 : lease_write(l, false, e);
 }
 
 static void record_try(struct lease *l, int rc, int64_t begun, const struct err *e)
@@ -219,7 +219,7 @@ void lease_stop(struct lease *l)
     struct err e = ERR_INIT;
     bool mine = l->held && l->seen
         && strcmp(jget_str(l->seen, "spec.holderIdentity", ""), l->identity) == 0;
-    if (mine && put(l, true, &e))
+    if (mine && lease_write(l, true, &e))
         log_kv(LOG_WARN, "the lease could not be given up; the next leader waits for it to run out",
             "error", e.msg, NULL);
     lease_free(l);

@@ -39,7 +39,7 @@ bool plan_has_writes(const struct plan *p)
     return false;
 }
 
-static struct plan_action *add(
+static struct plan_action *plan_add(
     struct plan *p, enum plan_op op, const struct kube_res *res, const json_t *object)
 {
     if (p->n == p->cap)
@@ -73,7 +73,7 @@ static void finalizers(
     }
     if (want)
         json_array_append_new(list, json_string(finalizer));
-    struct plan_action *a = add(p, PLAN_PATCH, res, cr);
+    struct plan_action *a = plan_add(p, PLAN_PATCH, res, cr);
     /* the list goes out whole, so it must be the list we saw */
     a->body = json_pack("{s:{s:o,s:s}}", "metadata", "finalizers", list, "resourceVersion",
         jget_str(cr, "metadata.resourceVersion", ""));
@@ -122,12 +122,12 @@ void plan_apply(
         json_object_set_new(metadata, "annotations", annotations);
     }
     json_object_set_new(annotations, ANNOTATION_HASH, json_string(hash));
-    add(p, PLAN_APPLY, res, desired_take)->body = desired_take;
+    plan_add(p, PLAN_APPLY, res, desired_take)->body = desired_take;
 }
 
 void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take)
 {
-    add(p, PLAN_CREATE, res, object_take)->body = object_take;
+    plan_add(p, PLAN_CREATE, res, object_take)->body = object_take;
 }
 
 void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cached, int64_t grace_s,
@@ -136,7 +136,7 @@ void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cache
     bool sooner = grace_s == 0 && jget_int(cached, "metadata.deletionGracePeriodSeconds", 0) > 0;
     if (kube_deleting(cached) && !sooner)
         return;
-    struct plan_action *a = add(p, PLAN_DELETE, res, cached);
+    struct plan_action *a = plan_add(p, PLAN_DELETE, res, cached);
     a->grace_s = grace_s;
     a->propagation = xstrdup(propagation);
 }
@@ -144,7 +144,7 @@ void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cache
 void plan_patch(
     struct plan *p, const struct kube_res *res, const json_t *cached, json_t *merge_patch_take)
 {
-    add(p, PLAN_PATCH, res, cached)->body = merge_patch_take;
+    plan_add(p, PLAN_PATCH, res, cached)->body = merge_patch_take;
 }
 
 /* ---- status ---- */
@@ -195,7 +195,7 @@ void plan_status(struct plan *p, const struct kube_res *res, const json_t *cr, j
     json_decref(status_take);
     if (!diff)
         return;
-    add(p, PLAN_STATUS, res, cr)->body = json_pack("{s:o}", "status", diff);
+    plan_add(p, PLAN_STATUS, res, cr)->body = json_pack("{s:o}", "status", diff);
 }
 
 /* ---- events, requeue ---- */
@@ -203,7 +203,7 @@ void plan_status(struct plan *p, const struct kube_res *res, const json_t *cr, j
 void plan_event(struct plan *p, const struct kube_res *res, const json_t *about, bool warning,
     const char *reason, const char *fmt, ...)
 {
-    struct plan_action *a = add(p, PLAN_EVENT, res, about);
+    struct plan_action *a = plan_add(p, PLAN_EVENT, res, about);
     va_list ap;
     va_start(ap, fmt);
     a->message = xvasprintf(fmt, ap);
@@ -214,7 +214,7 @@ void plan_event(struct plan *p, const struct kube_res *res, const json_t *about,
 
 void plan_requeue(struct plan *p, int64_t after_ns)
 {
-    add(p, PLAN_REQUEUE, NULL, NULL)->after_ns = after_ns;
+    plan_add(p, PLAN_REQUEUE, NULL, NULL)->after_ns = after_ns;
 }
 
 /* ---- for people and golden files ---- */

@@ -14,7 +14,7 @@
 
 /* Everything known about a key. It exists while the key waits, is worked on, or has failures to
  * remember. */
-struct key {
+struct queue_key {
     char *name;
     int64_t due_ns; /* mono; meaningful while at != IDLE */
     uint64_t order; /* of equal times the first added comes first */
@@ -24,27 +24,27 @@ struct key {
     bool again;  /* added while busy: due at due_ns once it is done */
     bool resync; /* the next turn is a resync */
     bool fresh;  /* in the line of new keys, not in the heap; due_ns is when it came there */
-    TAILQ_ENTRY(key) line;
+    TAILQ_ENTRY(queue_key) line;
 };
 
 struct queue {
     struct queue_backoff backoff;
     pthread_mutex_t mu; /* a leaf */
     pthread_cond_t changed;
-    struct map *keys;       /* mu: owned struct key */
-    struct key **heap;      /* mu: by due_ns, then order; borrowed from keys */
-    size_t n, cap;          /* mu */
-    TAILQ_HEAD(, key) line; /* mu: new keys, the first first; borrowed from keys */
-    size_t nfresh;          /* mu: of them */
-    unsigned passed_over;   /* mu: turns that others had while one of them waited */
-    uint64_t order;         /* mu */
-    uint64_t random;        /* mu: state of the jitter */
-    bool stopped;           /* mu */
+    struct map *keys;             /* mu: owned struct queue_key */
+    struct queue_key **heap;      /* mu: by due_ns, then order; borrowed from keys */
+    size_t n, cap;                /* mu */
+    TAILQ_HEAD(, queue_key) line; /* mu: new keys, the first first; borrowed from keys */
+    size_t nfresh;                /* mu: of them */
+    unsigned passed_over;         /* mu: turns that others had while one of them waited */
+    uint64_t order;               /* mu */
+    uint64_t random;              /* mu: state of the jitter */
+    bool stopped;                 /* mu */
 };
 
-static void key_free(void *p)
+static void queue_key_free(void *p)
 {
-    struct key *k = p;
+    struct queue_key *k = p;
     free(k->name);
     free(k);
 }
@@ -53,7 +53,7 @@ struct queue *queue_new(const struct queue_backoff *b)
 {
     struct queue *q = xcalloc(1, sizeof *q);
     q->backoff = *b;
-    q->keys = map_new(key_free);
+    q->keys = map_new(queue_key_free);
     TAILQ_INIT(&q->line);
     q->random = (uint64_t)clock_real_ns() | 1;
     pthread_mutex_init(&q->mu, NULL);
@@ -74,54 +74,54 @@ void queue_free(struct queue *q)
 
 /* ---- the heap ---- */
 
-static bool before(const struct key *a, const struct key *b)
+static bool key_before(const struct queue_key *a, const struct queue_key *b)
 {
     return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->order < b->order;
 }
 
-static void place(struct queue *q, struct key *k, size_t at)
+static void heap_place(struct queue *q, struct queue_key *k, size_t at)
 {
     q->heap[at] = k;
     k->at = at;
 }
 
-static void sift(struct queue *q, struct key *k, size_t at)
+static void heap_sift(struct queue *q, struct queue_key *k, size_t at)
 {
-    while (at > 0 && before(k, q->heap[(at - 1) / 2])) {
-        place(q, q->heap[(at - 1) / 2], at);
+    while (at > 0 && key_before(k, q->heap[(at - 1) / 2])) {
+        heap_place(q, q->heap[(at - 1) / 2], at);
         at = (at - 1) / 2;
     }
     for (;;) {
         size_t child = at * 2 + 1;
-        if (child + 1 < q->n && before(q->heap[child + 1], q->heap[child]))
+        if (child + 1 < q->n && key_before(q->heap[child + 1], q->heap[child]))
             child++;
-        if (child >= q->n || !before(q->heap[child], k))
+        if (child >= q->n || !key_before(q->heap[child], k))
             break;
-        place(q, q->heap[child], at);
+        heap_place(q, q->heap[child], at);
         at = child;
     }
-    place(q, k, at);
+    heap_place(q, k, at);
 }
 
-static void heap_put(struct queue *q, struct key *k)
+static void heap_put(struct queue *q, struct queue_key *k)
 {
     if (q->n == q->cap)
         q->heap = xrealloc(q->heap, (q->cap = q->cap ? q->cap * 2 : 64) * sizeof *q->heap);
-    sift(q, k, q->n++);
+    heap_sift(q, k, q->n++);
 }
 
-static struct key *heap_pop(struct queue *q)
+static struct queue_key *heap_pop(struct queue *q)
 {
-    struct key *k = q->heap[0], *last = q->heap[--q->n];
+    struct queue_key *k = q->heap[0], *last = q->heap[--q->n];
     k->at = IDLE;
     if (last != k)
-        sift(q, last, 0);
+        heap_sift(q, last, 0);
     return k;
 }
 
 /* ---- new keys ---- */
 
-static void line_up(struct queue *q, struct key *k)
+static void line_up(struct queue *q, struct queue_key *k)
 {
     k->fresh = true;
     k->due_ns = clock_mono_ns();
@@ -129,7 +129,7 @@ static void line_up(struct queue *q, struct key *k)
     q->nfresh++;
 }
 
-static void leave_line(struct queue *q, struct key *k)
+static void leave_line(struct queue *q, struct queue_key *k)
 {
     k->fresh = false;
     TAILQ_REMOVE(&q->line, k, line);
@@ -138,9 +138,9 @@ static void leave_line(struct queue *q, struct key *k)
 
 /* ---- keys ---- */
 
-static struct key *key_of(struct queue *q, const char *name)
+static struct queue_key *queue_key_of(struct queue *q, const char *name)
 {
-    struct key *k = map_get(q->keys, name);
+    struct queue_key *k = map_get(q->keys, name);
     if (!k) {
         k = xcalloc(1, sizeof *k);
         k->name = xstrdup(name);
@@ -150,13 +150,13 @@ static struct key *key_of(struct queue *q, const char *name)
     return k;
 }
 
-static void drop_if_idle(struct queue *q, struct key *k)
+static void drop_if_idle(struct queue *q, struct queue_key *k)
 {
     if (k->at == IDLE && !k->fresh && !k->busy && !k->failures)
         map_del(q->keys, k->name);
 }
 
-static void add_locked(struct queue *q, struct key *k, int64_t due_ns)
+static void add_locked(struct queue *q, struct queue_key *k, int64_t due_ns)
 {
     bool waits = k->busy ? k->again : k->at != IDLE;
     if (waits && k->due_ns <= due_ns)
@@ -168,17 +168,17 @@ static void add_locked(struct queue *q, struct key *k, int64_t due_ns)
         return;
     }
     if (k->at != IDLE)
-        sift(q, k, k->at);
+        heap_sift(q, k, k->at);
     else
         heap_put(q, k);
     pthread_cond_signal(&q->changed);
 }
 
-static void add(struct queue *q, const char *name, int64_t after_ns, bool resync)
+static void queue_add_at(struct queue *q, const char *name, int64_t after_ns, bool resync)
 {
     pthread_mutex_lock(&q->mu);
     if (!q->stopped) {
-        struct key *k = key_of(q, name);
+        struct queue_key *k = queue_key_of(q, name);
         int64_t due_ns = clock_mono_ns() + MAX(after_ns, 0);
         k->resync |= resync;
         if (k->fresh && !resync) { /* it is begun, then; and the earlier time wins */
@@ -191,21 +191,21 @@ static void add(struct queue *q, const char *name, int64_t after_ns, bool resync
     pthread_mutex_unlock(&q->mu);
 }
 
-void queue_add(struct queue *q, const char *key) { add(q, key, 0, false); }
+void queue_add(struct queue *q, const char *key) { queue_add_at(q, key, 0, false); }
 void queue_add_after(struct queue *q, const char *key, int64_t after_ns)
 {
-    add(q, key, after_ns, false);
+    queue_add_at(q, key, after_ns, false);
 }
 void queue_add_resync(struct queue *q, const char *key, int64_t after_ns)
 {
-    add(q, key, after_ns, true);
+    queue_add_at(q, key, after_ns, true);
 }
 
 void queue_add_new(struct queue *q, const char *key)
 {
     pthread_mutex_lock(&q->mu);
     if (!q->stopped) {
-        struct key *k = key_of(q, key);
+        struct queue_key *k = queue_key_of(q, key);
         if (k->busy || k->at != IDLE) {
             add_locked(q, k, clock_mono_ns());
         } else if (!k->fresh) {
@@ -217,9 +217,9 @@ void queue_add_new(struct queue *q, const char *key)
 }
 
 /* Takes the next key out; NULL if none is due. */
-static struct key *take_locked(struct queue *q)
+static struct queue_key *queue_take_locked(struct queue *q)
 {
-    struct key *fresh = TAILQ_FIRST(&q->line);
+    struct queue_key *fresh = TAILQ_FIRST(&q->line);
     bool due = q->n && q->heap[0]->due_ns <= clock_mono_ns();
     if (due && fresh && ++q->passed_over >= QUEUE_SHARE)
         due = false;
@@ -231,7 +231,7 @@ static struct key *take_locked(struct queue *q)
     return fresh;
 }
 
-static void wait_locked(struct queue *q)
+static void queue_wait_locked(struct queue *q)
 {
     if (q->n) {
         clock_cond_wait(&q->changed, &q->mu, q->heap[0]->due_ns);
@@ -245,9 +245,9 @@ char *queue_get(struct queue *q, bool *resync)
     char *name = NULL;
     pthread_mutex_lock(&q->mu);
     while (!q->stopped && !name) {
-        struct key *k = take_locked(q);
+        struct queue_key *k = queue_take_locked(q);
         if (!k) {
-            wait_locked(q);
+            queue_wait_locked(q);
             continue;
         }
         k->busy = true;
@@ -261,7 +261,7 @@ char *queue_get(struct queue *q, bool *resync)
     return name;
 }
 
-static void finish_locked(struct queue *q, struct key *k)
+static void queue_finish_locked(struct queue *q, struct queue_key *k)
 {
     k->busy = false;
     if (k->again) {
@@ -277,10 +277,10 @@ static void finish_locked(struct queue *q, struct key *k)
 void queue_done(struct queue *q, const char *key)
 {
     pthread_mutex_lock(&q->mu);
-    struct key *k = map_get(q->keys, key);
+    struct queue_key *k = map_get(q->keys, key);
     if (k && k->busy) {
         k->failures = 0;
-        finish_locked(q, k);
+        queue_finish_locked(q, k);
     }
     pthread_mutex_unlock(&q->mu);
 }
@@ -297,7 +297,7 @@ int64_t queue_fail(struct queue *q, const char *key, int64_t at_least_ns)
 {
     int64_t wait = 0;
     pthread_mutex_lock(&q->mu);
-    struct key *k = map_get(q->keys, key);
+    struct queue_key *k = map_get(q->keys, key);
     if (k && k->busy) {
         unsigned doublings = MIN(k->failures, 40u);
         k->failures++;
@@ -308,7 +308,7 @@ int64_t queue_fail(struct queue *q, const char *key, int64_t at_least_ns)
         wait = MAX(wait, at_least_ns);
         wait += wait / 5 - (int64_t)(random_locked(q) % (uint64_t)(wait / 5 * 2 + 1));
         add_locked(q, k, clock_mono_ns() + wait);
-        finish_locked(q, k);
+        queue_finish_locked(q, k);
     }
     pthread_mutex_unlock(&q->mu);
     return wait;
@@ -333,7 +333,7 @@ size_t queue_len(struct queue *q)
 unsigned queue_failures(struct queue *q, const char *key)
 {
     pthread_mutex_lock(&q->mu);
-    struct key *k = map_get(q->keys, key);
+    struct queue_key *k = map_get(q->keys, key);
     unsigned n = k ? k->failures : 0;
     pthread_mutex_unlock(&q->mu);
     return n;

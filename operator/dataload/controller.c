@@ -17,7 +17,7 @@ struct dataloads {
     struct controller *controller;
 };
 
-static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
+static int dataload_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     (void)e;
     struct dataloads *c = user;
@@ -49,7 +49,7 @@ static void values_dataset(
     emit(to, key);
 }
 
-static void map_dataset(
+static void dataload_map_dataset(
     void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
 {
     struct dataloads *c = user;
@@ -61,7 +61,8 @@ static void map_dataset(
     }
 }
 
-static void map_pod(void *user, const json_t *pod, void (*emit)(void *, const char *), void *to)
+static void dataload_map_pod(
+    void *user, const json_t *pod, void (*emit)(void *, const char *), void *to)
 {
     (void)user;
     const char *name = kube_label(pod, LABEL_DATALOAD);
@@ -70,7 +71,7 @@ static void map_pod(void *user, const json_t *pod, void (*emit)(void *, const ch
         emit(to, key);
 }
 
-static void reported(void *user, const struct poll_target *t)
+static void dataload_reported(void *user, const struct poll_target *t)
 {
     struct dataloads *c = user;
     cleanup_free char *key = kube_key(t->ns, t->dataload);
@@ -98,12 +99,12 @@ int dataload_controller_start(struct manager *mgr, struct err *e)
     const struct controller_conf conf = {.name = "dataload",
         .workers = mgr->workers,
         .keys = c->dataloads,
-        .reconcile = reconcile,
+        .reconcile = dataload_reconcile,
         .user = c};
     c->controller = manager_controller(mgr, &conf);
     controller_watch(c->controller, c->dataloads, controller_map_self, NULL);
-    controller_watch(c->controller, c->datasets, map_dataset, c);
-    controller_watch(c->controller, c->pods, map_pod, c);
-    poll_listen(c->poll, reported, c);
+    controller_watch(c->controller, c->datasets, dataload_map_dataset, c);
+    controller_watch(c->controller, c->pods, dataload_map_pod, c);
+    poll_listen(c->poll, dataload_reported, c);
     return 0;
 }

@@ -143,7 +143,7 @@ static void create_loader(const struct dataload_observed *o, const struct datalo
     snprintf(r->message, sizeof r->message, "the loader is starting");
 }
 
-static void set_failed(struct dataload_outcome *r, const char *reason)
+static void set_outcome_failed(struct dataload_outcome *r, const char *reason)
 {
     r->phase = DATALOAD_FAILED;
     set_reason(r, reason);
@@ -166,7 +166,7 @@ static void evaluate_loader(const struct dataload_observed *o, const struct cach
         evaluate_complete(m, r);
     } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == CACHE_POD_PROBLEM
         && !jget(c, "state.running")) {
-        set_failed(r, "LoadFailed");
+        set_outcome_failed(r, "LoadFailed");
         r->progress = last_progress(jget(c, "lastState.terminated"));
         snprintf(r->message, sizeof r->message, "the loader was tried %d times: %s", DATALOAD_TRIES,
             v.message);
@@ -193,10 +193,10 @@ static void dataload_evaluate(
     const struct cache_pod *m = find_loader(o);
     *r = pending("Starting", false);
     if (dataload_parse(o->cr, &l, &e)) {
-        set_failed(r, "InvalidSpec");
+        set_outcome_failed(r, "InvalidSpec");
         snprintf(r->message, sizeof r->message, "%s", e.msg);
     } else if (o->dataset && kube_deleting(o->dataset)) {
-        set_failed(r, "DatasetDeleted");
+        set_outcome_failed(r, "DatasetDeleted");
         snprintf(r->message, sizeof r->message, "Dataset %s is being deleted", l.dataset);
         if (m)
             plan_delete(p, &kube_pods, m->pod, -1, NULL);

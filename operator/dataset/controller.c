@@ -36,7 +36,7 @@ static json_t *gpu_nodes(struct datasets *c)
 
 /* What the informer has, or, since it sees only objects with our labels, what the server has under
  * that name. NULL: nothing. */
-static int child(struct datasets *c, struct informer *inf, const char *ns, const char *name,
+static int get_child(struct datasets *c, struct informer *inf, const char *ns, const char *name,
     struct obj **out, struct err *e)
 {
     cleanup_free char *key = kube_key(ns, name);
@@ -88,7 +88,7 @@ static json_t *users_of(struct datasets *c, const char *ns, const char *claim, s
     return s.names;
 }
 
-static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
+static int dataset_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     struct datasets *c = user;
     cleanup_obj struct obj *cr = informer_get(c->datasets, key), *pv = NULL, *pvc = NULL,
@@ -99,8 +99,8 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     const char *ns = kube_namespace(j), *name = kube_name(j);
     cleanup_free char *pv_name = render_pv_name(kube_uid(j)),
                       *service_name = render_service_name(name);
-    if (child(c, c->pvs, NULL, pv_name, &pv, e) || child(c, c->pvcs, ns, name, &pvc, e)
-        || child(c, c->services, ns, service_name, &service, e))
+    if (get_child(c, c->pvs, NULL, pv_name, &pv, e) || get_child(c, c->pvcs, ns, name, &pvc, e)
+        || get_child(c, c->services, ns, service_name, &service, e))
         return -1;
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(&pods, informer_by(c->pods, "dataset", kube_uid(j)), c->poll);
@@ -130,7 +130,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     return 0;
 }
 
-static void refused(void *user, const char *key, const struct plan_action *failed,
+static void dataset_refused(void *user, const char *key, const struct plan_action *failed,
     const struct err *why, struct plan *then)
 {
     struct datasets *c = user;
@@ -141,7 +141,7 @@ static void refused(void *user, const char *key, const struct plan_action *faile
 
 /* ---- what wakes us ---- */
 
-static void map_labels(
+static void dataset_map_labels(
     void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     struct datasets *c = user;
@@ -153,7 +153,7 @@ static void map_labels(
     }
 }
 
-static void map_attachment(
+static void dataset_map_attachment(
     void *user, const json_t *va, void (*emit)(void *, const char *), void *to)
 {
     struct datasets *c = user;
@@ -168,7 +168,7 @@ static void map_attachment(
     }
 }
 
-static void reported(void *user, const struct poll_target *t)
+static void dataset_reported(void *user, const struct poll_target *t)
 {
     struct datasets *c = user;
     cleanup_free char *key = kube_key(t->ns, t->dataset);
@@ -212,17 +212,17 @@ int dataset_controller_start(struct manager *mgr, struct err *e)
     const struct controller_conf conf = {.name = "dataset",
         .workers = mgr->workers,
         .keys = c->datasets,
-        .reconcile = reconcile,
-        .on_apply_error = refused,
+        .reconcile = dataset_reconcile,
+        .on_apply_error = dataset_refused,
         .user = c};
     c->controller = manager_controller(mgr, &conf);
     controller_watch(c->controller, c->datasets, controller_map_self, NULL);
-    controller_watch(c->controller, c->pods, map_labels, c);
-    controller_watch(c->controller, c->pvs, map_labels, c);
-    controller_watch(c->controller, c->pvcs, map_labels, c);
-    controller_watch(c->controller, c->services, map_labels, c);
-    controller_watch(c->controller, c->attachments, map_attachment, c);
+    controller_watch(c->controller, c->pods, dataset_map_labels, c);
+    controller_watch(c->controller, c->pvs, dataset_map_labels, c);
+    controller_watch(c->controller, c->pvcs, dataset_map_labels, c);
+    controller_watch(c->controller, c->services, dataset_map_labels, c);
+    controller_watch(c->controller, c->attachments, dataset_map_attachment, c);
     informer_on_change(c->datasets, dataset_gone, c);
-    poll_listen(c->poll, reported, c);
+    poll_listen(c->poll, dataset_reported, c);
     return 0;
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* A claim or Service under our name that is not this Dataset's. true: it is in the way. */
-static bool taken(const struct dataset_observed *o, const json_t *object, const char *what,
+static bool name_taken(const struct dataset_observed *o, const json_t *object, const char *what,
     const char *remedy, struct dataset_problem *problem)
 {
     if (!object || kube_controlled_by(object, kube_uid(o->cr)))
@@ -58,7 +58,7 @@ static const struct cache_pod *find_worker(
 }
 
 /* For the status it is gone already. */
-static void drop(
+static void drop_pod(
     const struct dataset_observed *o, struct dataset_eval *v, size_t at, struct plan *p)
 {
     plan_delete(p, &kube_pods, o->pods[at].pod, -1, NULL);
@@ -81,15 +81,15 @@ static void plan_workers(const struct dataset_observed *o, struct dataset_eval *
         bool ready = v->health[at].state == CACHE_POD_READY;
         serving += ready;
         if (v->health[at].state == CACHE_POD_FINISHED || (!v->current[at] && !ready))
-            drop(o, v, at, p);
+            drop_pod(o, v, at, p);
         else if (!v->current[at] && replace == SIZE_MAX)
             replace = at;
     }
     if (replace != SIZE_MAX && serving == (size_t)v->d->replicas)
-        drop(o, v, replace, p);
+        drop_pod(o, v, replace, p);
     for (size_t i = 0; i < o->npods; i++)
         if (!wanted[i] && cache_pod_is(o->pods[i].pod, COMPONENT_WORKER))
-            drop(o, v, i, p);
+            drop_pod(o, v, i, p);
     free(wanted);
 }
 
@@ -143,11 +143,11 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
         snprintf(problem.message, sizeof problem.message, "%s", e.msg);
     } else {
         problem.reason = NULL;
-        if (!taken(o, o->pvc, "PersistentVolumeClaim",
+        if (!name_taken(o, o->pvc, "PersistentVolumeClaim",
                 "delete it, or give the Dataset another name", &problem)
             && !(d->replicas
-                && taken(o, o->service, "Service", "delete it, or give the Dataset another name",
-                    &problem)))
+                && name_taken(o, o->service, "Service",
+                    "delete it, or give the Dataset another name", &problem)))
             plan_children(o, &v, p);
     }
     dataset_plan_status(o, &v, &problem, p);

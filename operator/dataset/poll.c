@@ -23,7 +23,7 @@
 #define REPORT_MAX    ((size_t)64 << 10)
 #define MAX_LISTENERS 4
 
-struct entry {
+struct poll_entry {
     struct poll_target t;
     char *ip;           /* "" while it does not run */
     struct obj *report; /* or NULL */
@@ -31,7 +31,7 @@ struct entry {
 
 struct poll {
     pthread_mutex_t mu;  /* entries, retired; a leaf */
-    struct map *entries; /* pod uid → struct entry */
+    struct map *entries; /* pod uid → struct poll_entry */
     struct map *retired; /* dataset uid → struct poll_reads */
     struct queue *queue; /* pod uids; has a lock of its own; NULL while we do not lead */
     struct http *http;
@@ -56,18 +56,18 @@ static void target_copy(struct poll_target *to, const struct poll_target *t)
         xstrdup(t->component), xstrdup(t->dataset), xstrdup(t->dataset_uid), xstrdup(t->dataload)};
 }
 
-static void entry_free(void *v)
+static void poll_entry_free(void *v)
 {
-    struct entry *e = v;
+    struct poll_entry *e = v;
     target_free(&e->t);
     free(e->ip);
     obj_unref(e->report);
     free(e);
 }
 
-static struct entry *entry_new(const json_t *pod)
+static struct poll_entry *poll_entry_new(const json_t *pod)
 {
-    struct entry *e = xcalloc(1, sizeof *e);
+    struct poll_entry *e = xcalloc(1, sizeof *e);
     e->t = (struct poll_target){xstrdup(kube_uid(pod)), xstrdup(kube_namespace(pod)),
         xstrdup(kube_name(pod)), xstrdup(kube_label(pod, LABEL_COMPONENT)),
         xstrdup(kube_label(pod, LABEL_DATASET)), xstrdup(kube_label(pod, LABEL_DATASET_UID)),
@@ -87,7 +87,7 @@ static void add_reads(struct poll_reads *r, const char *component, const json_t 
 }
 
 /* What a pod that goes has counted stays counted. poll.mu held. */
-static void retire(struct poll *p, const struct entry *e)
+static void poll_retire(struct poll *p, const struct poll_entry *e)
 {
     if (!e->report || !*e->t.dataset_uid)
         return;
@@ -113,17 +113,17 @@ static void pod_changed(void *user, const json_t *was, const json_t *now)
     if (!*kube_label(now ? now : was, LABEL_COMPONENT))
         return;
     pthread_mutex_lock(&p->mu);
-    struct entry *e = map_get(p->entries, uid);
+    struct poll_entry *e = map_get(p->entries, uid);
     if (!now) {
         if (e) {
-            retire(p, e);
+            poll_retire(p, e);
             map_del(p->entries, uid);
         }
         pthread_mutex_unlock(&p->mu);
         return;
     }
     if (!e && *pod_ip(now)) {
-        e = entry_new(now);
+        e = poll_entry_new(now);
         map_put(p->entries, uid, e);
     }
     bool ask = e && *pod_ip(now);
@@ -138,7 +138,7 @@ static void pod_changed(void *user, const json_t *was, const json_t *now)
 }
 
 /* One request. The caller owns the report; it is never NULL. */
-static json_t *ask(struct poll *p, const char *ip)
+static json_t *poll_ask(struct poll *p, const char *ip)
 {
     cleanup_free char *url = strchr(ip, ':') ? xasprintf("http://[%s]:%d/status", ip, PORT_HTTP)
                                              : xasprintf("http://%s:%d/status", ip, PORT_HTTP);
@@ -176,11 +176,11 @@ static json_t *merge_unreachable(const struct obj *known, json_t *fresh)
 }
 
 /* Keeps the answer. true: it is news, and *t is the pod's (the caller frees it). */
-static bool keep(struct poll *p, const char *uid, json_t *fresh_take, struct poll_target *t)
+static bool poll_store(struct poll *p, const char *uid, json_t *fresh_take, struct poll_target *t)
 {
     bool news = false;
     pthread_mutex_lock(&p->mu);
-    struct entry *e = map_get(p->entries, uid);
+    struct poll_entry *e = map_get(p->entries, uid);
     if (e) {
         json_t *report = merge_unreachable(e->report, fresh_take);
         news = !e->report || !json_equal(obj_json(e->report), report);
@@ -196,23 +196,23 @@ static bool keep(struct poll *p, const char *uid, json_t *fresh_take, struct pol
 }
 
 /* A turn for one pod; how long until the next, or -1 if it is gone. */
-static int64_t turn(struct poll *p, const char *uid)
+static int64_t poll_once(struct poll *p, const char *uid)
 {
     pthread_mutex_lock(&p->mu);
-    struct entry *e = map_get(p->entries, uid);
+    struct poll_entry *e = map_get(p->entries, uid);
     cleanup_free char *ip = xstrdup(e ? e->ip : NULL);
     bool loader = e && strcmp(e->t.component, COMPONENT_LOADER) == 0;
     pthread_mutex_unlock(&p->mu);
     if (!ip || !*ip)
         return -1;
-    json_t *report = ask(p, ip);
+    json_t *report = poll_ask(p, ip);
     if (atomic_load(&p->stop)) {
         json_decref(report);
         return -1;
     }
     bool ready = jget_bool(report, REPORT_READY, false) && !loader;
     struct poll_target t;
-    if (keep(p, uid, report, &t)) {
+    if (poll_store(p, uid, report, &t)) {
         for (size_t i = 0; i < p->nlisteners; i++)
             p->listeners[i](p->listener_user[i], &t);
         target_free(&t);
@@ -225,14 +225,14 @@ static void poll_thread(void *arg)
     struct poll *p = arg;
     bool resync;
     for (char *uid; (uid = queue_get(p->queue, &resync)); free(uid)) {
-        int64_t next = turn(p, uid);
+        int64_t next = poll_once(p, uid);
         queue_done(p->queue, uid);
         if (next >= 0)
             queue_add_after(p->queue, uid, next);
     }
 }
 
-static int start(void *user, struct err *e)
+static int poll_start(void *user, struct err *e)
 {
     struct poll *p = user;
     const struct queue_backoff backoff = {SOON_NS, LATER_NS};
@@ -250,7 +250,7 @@ static int start(void *user, struct err *e)
     return rc;
 }
 
-static void stop(void *user)
+static void poll_stop(void *user)
 {
     struct poll *p = user;
     atomic_store(&p->stop, true);
@@ -304,10 +304,10 @@ struct poll *poll_shared(struct manager *mgr, struct err *e)
         return NULL;
     }
     pthread_mutex_init(&p->mu, NULL);
-    p->entries = map_new(entry_free);
+    p->entries = map_new(poll_entry_free);
     p->retired = map_new(free);
     informer_on_change(poll_pods(mgr), pod_changed, p);
-    manager_on_lead(mgr, start, stop, p);
+    manager_on_lead(mgr, poll_start, poll_stop, p);
     only = p;
     of = mgr;
     return p;
@@ -324,7 +324,7 @@ void poll_listen(struct poll *p, poll_listener fn, void *user)
 struct obj *poll_report(struct poll *p, const char *pod_uid)
 {
     pthread_mutex_lock(&p->mu);
-    struct entry *e = map_get(p->entries, pod_uid);
+    struct poll_entry *e = map_get(p->entries, pod_uid);
     struct obj *report = e ? obj_ref(e->report) : NULL;
     pthread_mutex_unlock(&p->mu);
     return report;

@@ -11,7 +11,7 @@
 #define NODES_MAX  16  /* wishes in one pod */
 #define WEIGHT_MAX 100 /* the API's own limit */
 
-struct held {
+struct cached_node {
     const char *node;
     double bytes;
 };
@@ -27,7 +27,7 @@ static bool mounts(const json_t *pod_spec, const char *claim)
 }
 
 /* Sums by node what is cached of the datasets that the pod mounts. Returns how many nodes. */
-static size_t sum(const struct tfjob_observed *o, const json_t *pod_spec, struct held *out)
+static size_t sum(const struct tfjob_observed *o, const json_t *pod_spec, struct cached_node *out)
 {
     size_t n = 0, i;
     json_t *c;
@@ -40,7 +40,7 @@ static size_t sum(const struct tfjob_observed *o, const json_t *pod_spec, struct
         while (k < n && strcmp(out[k].node, node))
             k++;
         if (k == n)
-            out[n++] = (struct held){node, 0};
+            out[n++] = (struct cached_node){node, 0};
         out[k].bytes += (double)bytes;
     }
     return n;
@@ -48,7 +48,7 @@ static size_t sum(const struct tfjob_observed *o, const json_t *pod_spec, struct
 
 static int by_bytes(const void *a, const void *b)
 {
-    const struct held *x = a, *y = b;
+    const struct cached_node *x = a, *y = b;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return strcmp(x->node, y->node);
@@ -64,7 +64,7 @@ static json_t *object_in(json_t *o, const char *key)
 void tfjob_prefer_cached_nodes(const struct tfjob_observed *o, json_t *pod_spec)
 {
     static const char preferred[] = "preferredDuringSchedulingIgnoredDuringExecution";
-    cleanup_free struct held *held = xcalloc(json_array_size(o->cached) + 1, sizeof *held);
+    cleanup_free struct cached_node *held = xcalloc(json_array_size(o->cached) + 1, sizeof *held);
     size_t n = sum(o, pod_spec, held);
     if (!n)
         return;

@@ -19,7 +19,7 @@ struct tfjob_controller {
     struct tfjob_informers informers;
 };
 
-static int reconcile(void *user, const char *key, struct plan *plan, struct err *e)
+static int tfjob_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     (void)e;
     const struct tfjob_controller *c = user;
@@ -30,7 +30,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     return 0;
 }
 
-static void refused(void *user, const char *key, const struct plan_action *failed,
+static void tfjob_refused(void *user, const char *key, const struct plan_action *failed,
     const struct err *why, struct plan *then)
 {
     const struct tfjob_controller *c = user;
@@ -50,14 +50,15 @@ static void emit_jobs(const struct tfjob_controller *c, const char *claim_key,
         emit(to, jobs[i]);
 }
 
-static void map_dataset(
+static void tfjob_map_dataset(
     void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
 {
     cleanup_free char *key = kube_key_of(dataset); /* its claim has its name */
     emit_jobs(user, key, emit, to);
 }
 
-static void map_load(void *user, const json_t *load, void (*emit)(void *, const char *), void *to)
+static void tfjob_map_load(
+    void *user, const json_t *load, void (*emit)(void *, const char *), void *to)
 {
     struct dataload l;
     if (dataload_parse(load, &l, NULL))
@@ -67,7 +68,8 @@ static void map_load(void *user, const json_t *load, void (*emit)(void *, const 
 }
 
 /* A node's heartbeats concern the jobs that wait for pods on it to go. */
-static void map_node(void *user, const json_t *node, void (*emit)(void *, const char *), void *to)
+static void tfjob_map_node(
+    void *user, const json_t *node, void (*emit)(void *, const char *), void *to)
 {
     const struct tfjob_controller *c = user;
     cleanup_objs struct objs pods = informer_by(
@@ -92,8 +94,8 @@ int tfjob_controller_start(struct manager *mgr, struct err *e)
     struct controller *c = manager_controller(mgr,
         &(struct controller_conf){.name = "tfjob",
             .keys = in->jobs,
-            .reconcile = reconcile,
-            .on_apply_error = refused,
+            .reconcile = tfjob_reconcile,
+            .on_apply_error = tfjob_refused,
             .user = &state});
     controller_watch(c, in->jobs, controller_map_self, NULL);
     controller_watch_after(c, in->pods, controller_map_owner, kind, POD_BURST_NS);
@@ -101,9 +103,9 @@ int tfjob_controller_start(struct manager *mgr, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(children); i++)
         if (children[i])
             controller_watch(c, children[i], controller_map_owner, kind);
-    controller_watch(c, in->datasets, map_dataset, &state);
-    controller_watch(c, in->loads, map_load, &state);
-    controller_watch(c, in->nodes, map_node, &state);
+    controller_watch(c, in->datasets, tfjob_map_dataset, &state);
+    controller_watch(c, in->loads, tfjob_map_load, &state);
+    controller_watch(c, in->nodes, tfjob_map_node, &state);
     tfjob_count(mgr, in->jobs);
     return 0;
 }

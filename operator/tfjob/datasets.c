@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static json_t *entry(const json_t *dataset)
+static json_t *dataset_entry(const json_t *dataset)
 {
     const char *reason, *message;
     bool ready = dataset_is_ready(dataset, &reason, &message);
@@ -71,7 +71,7 @@ bool pass_wait_datasets(struct tfjob_pass *p)
     json_decref(p->status.datasets);
     p->status.datasets = json_array();
     for (size_t i = 0; i < p->o->ndatasets; i++) {
-        json_array_append_new(p->status.datasets, entry(p->o->datasets[i]));
+        json_array_append_new(p->status.datasets, dataset_entry(p->o->datasets[i]));
         if (!first)
             first = why_wait(p, p->o->datasets[i]);
     }

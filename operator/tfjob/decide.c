@@ -65,7 +65,7 @@ static bool all_done(const struct tfjob_pass *p, enum tfjob_type type)
     return p->status.counts[type].succeeded == p->job->spec[type].replicas;
 }
 
-static bool succeeded(const struct tfjob_pass *p)
+static bool has_succeeded(const struct tfjob_pass *p)
 {
     const struct tfjob_replica_spec *r = p->job->spec;
     if (tfjob_has_chief(p->job))
@@ -80,7 +80,7 @@ static bool succeeded(const struct tfjob_pass *p)
 }
 
 /* Those whose running is the job's running. */
-static bool running(const struct tfjob_pass *p)
+static bool is_running(const struct tfjob_pass *p)
 {
     const struct tfjob_counts *c = p->status.counts;
     if (tfjob_has_chief(p->job))
@@ -111,7 +111,7 @@ static void set_running(struct tfjob_pass *p)
 static void fail_replicas(
     struct tfjob_pass *p, enum tfjob_type type, int n, const struct tfjob_replica *first)
 {
-    if (running(p))
+    if (is_running(p))
         set_running(p); /* it was, when the replica failed: the end turns it to False */
     const char *name = tfjob_type_name(type);
     bool by_code = p->job->spec[type].restart == TFJOB_RESTART_EXIT_CODE;
@@ -136,7 +136,7 @@ static bool dynamic_workers_lost(const struct tfjob_pass *p, const struct tfjob_
         && lost + p->status.counts[TFJOB_WORKER].succeeded == p->job->spec[TFJOB_WORKER].replicas;
 }
 
-static bool failed(struct tfjob_pass *p)
+static bool evaluate_failure(struct tfjob_pass *p)
 {
     const struct tfjob_replica *first = NULL;
     for (int type = 0; type < TFJOB_TYPES; type++) {
@@ -222,19 +222,19 @@ static void set_progress(struct tfjob_pass *p)
             pass_event(p, true, "TFJobRestarting", "%s", message);
         return;
     }
-    if (running(p) && !still_restarting(p))
+    if (is_running(p) && !still_restarting(p))
         set_running(p);
 }
 
 bool pass_evaluate(struct tfjob_pass *p)
 {
-    if (succeeded(p)) {
+    if (has_succeeded(p)) {
         cleanup_free char *message = xasprintf(
             "TFJob %s/%s successfully completed.", p->job->ns, p->job->name);
         pass_finish(p, true, message, false);
         return true;
     }
-    if (failed(p) || past_limits(p))
+    if (evaluate_failure(p) || past_limits(p))
         return true;
     set_progress(p);
     return false;

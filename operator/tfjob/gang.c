@@ -44,7 +44,7 @@ static void add_quantity(json_t *sum, const char *name, const json_t *v, int64_t
 }
 
 /* What the containers of a pod ask for; where they ask for nothing, what they are limited to. */
-static void add_pod(json_t *sum, const struct tfjob_replica_spec *r, int64_t times)
+static void add_requests(json_t *sum, const struct tfjob_replica_spec *r, int64_t times)
 {
     size_t i;
     json_t *c, *v;
@@ -65,7 +65,7 @@ static json_t *min_resources(const struct tfjob *j)
     int64_t left = min_member(j);
     for (int t = 0; t < TFJOB_TYPES; t++) {
         int64_t n = MIN(left, j->spec[t].replicas);
-        add_pod(sum, &j->spec[t], n);
+        add_requests(sum, &j->spec[t], n);
         left -= n;
     }
     const char *name;
@@ -112,7 +112,7 @@ static json_t *group_spec(const struct tfjob_pass *p)
     return spec;
 }
 
-static json_t *group(const struct tfjob_pass *p)
+static json_t *pod_group_object(const struct tfjob_pass *p)
 {
     cleanup_free char *version = kube_res_api_version(group_res(p));
     json_t *meta = json_pack("{s:s s:s s:{s:s s:s} s:[o]}", "name", p->job->name, "namespace",
@@ -133,7 +133,7 @@ void pass_apply_gang(struct tfjob_pass *p)
     /* of an older job of this name: it goes away by itself */
     if (p->o->pod_group && !group_is_ours(p))
         return;
-    plan_apply(p->plan, group_res(p), group(p), p->o->pod_group);
+    plan_apply(p->plan, group_res(p), pod_group_object(p), p->o->pod_group);
 }
 
 void pass_delete_gang(struct tfjob_pass *p)

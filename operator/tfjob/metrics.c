@@ -12,7 +12,7 @@
 
 static atomic_bool leading;
 
-static void count(const json_t *job, const char *what, const char *help, int64_t n)
+static void count_jobs(const json_t *job, const char *what, const char *help, int64_t n)
 {
     cleanup_free char *name = xasprintf("training_operator_jobs_%s_total", what),
                       *old = xasprintf("tf_operator_jobs_%s_total", what);
@@ -22,7 +22,7 @@ static void count(const json_t *job, const char *what, const char *help, int64_t
     metric_add(metric_counter(old, labels, help), n);
 }
 
-static int64_t restarts(const json_t *job)
+static int64_t sum_job_restarts(const json_t *job)
 {
     cleanup_tfjob_status struct tfjob_status s;
     tfjob_status_read(job, &s);
@@ -33,38 +33,38 @@ static int64_t restarts(const json_t *job)
     return sum;
 }
 
-static bool turned(const json_t *was, const json_t *now, const char *type)
+static bool became_true(const json_t *was, const json_t *now, const char *type)
 {
     return cond_is_true(jget_arr(now, "status.conditions"), type)
         && !cond_is_true(jget_arr(was, "status.conditions"), type);
 }
 
-static void changed(void *user, const json_t *was, const json_t *now)
+static void on_job_change(void *user, const json_t *was, const json_t *now)
 {
     (void)user;
     if (!atomic_load(&leading))
         return;
     if (!now) {
-        count(was, "deleted", "TFJobs that are gone", 1);
+        count_jobs(was, "deleted", "TFJobs that are gone", 1);
         return;
     }
     if (!was) {
-        count(now, "created", "TFJobs that came", 1);
+        count_jobs(now, "created", "TFJobs that came", 1);
         return;
     }
-    if (turned(was, now, TFJOB_SUCCEEDED))
-        count(now, "successful", "TFJobs that have succeeded", 1);
-    if (turned(was, now, TFJOB_FAILED))
-        count(now, "failed", "TFJobs that have failed", 1);
+    if (became_true(was, now, TFJOB_SUCCEEDED))
+        count_jobs(now, "successful", "TFJobs that have succeeded", 1);
+    if (became_true(was, now, TFJOB_FAILED))
+        count_jobs(now, "failed", "TFJobs that have failed", 1);
     if (jget(now, "status.indexes")
         && !json_equal(jget(was, "status.indexes"), jget(now, "status.indexes"))) {
-        int64_t more = restarts(now) - restarts(was);
+        int64_t more = sum_job_restarts(now) - sum_job_restarts(was);
         if (more > 0)
-            count(now, "restarted", "Restarts of replicas of TFJobs", more);
+            count_jobs(now, "restarted", "Restarts of replicas of TFJobs", more);
     }
 }
 
-static int lead(void *user, struct err *e)
+static int on_lead(void *user, struct err *e)
 {
     (void)user;
     (void)e;
@@ -74,6 +74,6 @@ static int lead(void *user, struct err *e)
 
 void tfjob_count(struct manager *mgr, struct informer *jobs)
 {
-    informer_on_change(jobs, changed, NULL);
-    manager_on_lead(mgr, lead, NULL, NULL);
+    informer_on_change(jobs, on_job_change, NULL);
+    manager_on_lead(mgr, on_lead, NULL, NULL);
 }

@@ -106,7 +106,7 @@ static void values_leaving(
         emit(to, jget_str(pod, "spec.nodeName", ""));
 }
 
-static void values_dataset(
+static void values_load_dataset(
     const char *arg, const json_t *load, void (*emit)(void *to, const char *value), void *to)
 {
     (void)arg;
@@ -135,7 +135,7 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
     static const struct informer_index by_claim[] = {{TFJOB_INDEX_CLAIM, values_claim, NULL}};
     static const struct informer_index by_job[] = {
         {INDEX_JOB, values_job, NULL}, {TFJOB_INDEX_LEAVING, values_leaving, NULL}};
-    static const struct informer_index by_dataset[] = {{INDEX_DATASET, values_dataset, NULL}};
+    static const struct informer_index by_dataset[] = {{INDEX_DATASET, values_load_dataset, NULL}};
     const struct informer_conf jobs = {
         .res = &kube_tfjobs, .ns = mgr->watch_ns, .indexes = by_claim, .nindexes = 1, .fold = true};
     const struct informer_conf pods = {.res = &kube_pods,
@@ -188,7 +188,7 @@ static const json_t **borrow(const struct objs *l)
     return v;
 }
 
-static void add(struct objs *l, struct obj *o_take)
+static void add_ref(struct objs *l, struct obj *o_take)
 {
     if (!o_take)
         return;
@@ -202,7 +202,7 @@ static void find_nodes(const struct tfjob_informers *c, struct tfjob_refs *r)
         const json_t *pod = obj_json(r->pods.v[i]);
         const char *node = jget_str(pod, "spec.nodeName", "");
         if (kube_deleting(pod) && *node)
-            add(&r->nodes, informer_get(c->nodes, node));
+            add_ref(&r->nodes, informer_get(c->nodes, node));
     }
 }
 
@@ -234,10 +234,10 @@ static void find_data(const struct tfjob_informers *c, struct tfjob_refs *r)
         if (!dataset)
             continue; /* any other claim */
         add_cached(c, obj_json(dataset), r->cached);
-        add(&r->datasets, dataset);
+        add_ref(&r->datasets, dataset);
         struct objs loads = informer_by(c->loads, INDEX_DATASET, key);
         for (size_t k = 0; k < loads.n; k++)
-            add(&r->loads, loads.v[k]);
+            add_ref(&r->loads, loads.v[k]);
         free(loads.v); /* the references have moved */
     }
 }

@@ -23,12 +23,12 @@ static json_t *meta_of(const struct tfjob *j, const char *name)
 }
 
 /* Not the labels of the job's pods: clients find those by the job's name. */
-static json_t *selector(const struct tfjob *j)
+static json_t *tensorboard_selector(const struct tfjob *j)
 {
     return json_pack("{s:s s:s}", LABEL_TFJOB, j->name, LABEL_COMPONENT, COMPONENT_TENSORBOARD);
 }
 
-static const json_t *model(const struct tfjob *j)
+static const json_t *model_pod_spec(const struct tfjob *j)
 {
     static const enum tfjob_type order[] = {
         TFJOB_CHIEF, TFJOB_MASTER, TFJOB_WORKER, TFJOB_EVALUATOR, TFJOB_PS};
@@ -38,16 +38,16 @@ static const json_t *model(const struct tfjob *j)
     return NULL;
 }
 
-static void copy(json_t *to, const json_t *from, const char *key)
+static void copy_field(json_t *to, const json_t *from, const char *key)
 {
     const json_t *v = json_object_get(from, key);
     if (v)
         json_object_set_new(to, key, json_deep_copy(v));
 }
 
-static json_t *container(const struct tfjob *j, const char *dir)
+static json_t *tensorboard_container(const struct tfjob *j, const char *dir)
 {
-    const json_t *main = tfjob_main_container(model(j));
+    const json_t *main = tfjob_main_container(model_pod_spec(j));
     const char *image = *j->annotations.tensorboard_image ? j->annotations.tensorboard_image
                                                           : jget_str(main, "image", "");
     cleanup_free char *logdir = xasprintf("--logdir=" TENSORBOARD_DIR "%s", dir);
@@ -57,35 +57,36 @@ static json_t *container(const struct tfjob *j, const char *dir)
         "--port=6006", "ports", "name", "http", "containerPort", TENSORBOARD_PORT, "volumeMounts",
         "name", "logs", "mountPath", TENSORBOARD_DIR, "readOnly", 1, "readinessProbe", "httpGet",
         "path", "/", "port", TENSORBOARD_PORT, "periodSeconds", 5);
-    copy(c, main, "securityContext");
-    copy(c, main, "imagePullPolicy");
+    copy_field(c, main, "securityContext");
+    copy_field(c, main, "imagePullPolicy");
     return c;
 }
 
-static json_t *deployment(const struct tfjob *j, const char *name)
+static json_t *tensorboard_deployment(const struct tfjob *j, const char *name)
 {
     const char *slash = strchr(j->annotations.tensorboard, '/');
     cleanup_free char *claim = xstrndup(
         j->annotations.tensorboard, strcspn(j->annotations.tensorboard, "/"));
     json_t *spec = json_pack("{s:[o] s:[{s:s s:{s:s s:b}}]}", "containers",
-        container(j, slash ? slash : ""), "volumes", "name", "logs", "persistentVolumeClaim",
-        "claimName", claim, "readOnly", 1);
+        tensorboard_container(j, slash ? slash : ""), "volumes", "name", "logs",
+        "persistentVolumeClaim", "claimName", claim, "readOnly", 1);
     static const char *const kept[] = {"securityContext", "serviceAccountName", "imagePullSecrets"};
     for (size_t i = 0; i < ARRAY_LEN(kept); i++)
-        copy(spec, model(j), kept[i]);
+        copy_field(spec, model_pod_spec(j), kept[i]);
     return json_pack("{s:s s:s s:o s:{s:i s:{s:o} s:{s:{s:o} s:o}}}", "apiVersion", "apps/v1",
         "kind", "Deployment", "metadata", meta_of(j, name), "spec", "replicas", 1, "selector",
-        "matchLabels", selector(j), "template", "metadata", "labels", selector(j), "spec", spec);
+        "matchLabels", tensorboard_selector(j), "template", "metadata", "labels",
+        tensorboard_selector(j), "spec", spec);
 }
 
-static json_t *service(const struct tfjob *j, const char *name)
+static json_t *tensorboard_service(const struct tfjob *j, const char *name)
 {
     return json_pack("{s:s s:s s:o s:{s:o s:[{s:s s:i s:s}]}}", "apiVersion", "v1", "kind",
-        "Service", "metadata", meta_of(j, name), "spec", "selector", selector(j), "ports", "name",
-        "http", "port", TENSORBOARD_PORT, "targetPort", "http");
+        "Service", "metadata", meta_of(j, name), "spec", "selector", tensorboard_selector(j),
+        "ports", "name", "http", "port", TENSORBOARD_PORT, "targetPort", "http");
 }
 
-static void put(
+static void apply_unless_foreign(
     struct tfjob_pass *p, const struct kube_res *res, json_t *desired_take, const json_t *there)
 {
     if (there && !kube_controlled_by(there, p->job->uid)) {
@@ -103,8 +104,10 @@ void pass_tensorboard(struct tfjob_pass *p)
     const struct tfjob_observed *o = p->o;
     if (p->job->annotations.tensorboard) {
         cleanup_free char *name = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, p->job->name);
-        put(p, &kube_services, service(p->job, name), o->tensorboard_service);
-        put(p, &kube_deployments, deployment(p->job, name), o->tensorboard);
+        apply_unless_foreign(
+            p, &kube_services, tensorboard_service(p->job, name), o->tensorboard_service);
+        apply_unless_foreign(
+            p, &kube_deployments, tensorboard_deployment(p->job, name), o->tensorboard);
         return;
     }
     if (o->tensorboard && kube_controlled_by(o->tensorboard, p->job->uid))
