@@ -252,6 +252,12 @@ static json_t *reports_of(const json_t *base, const json_t *c, json_t *world)
     return all;
 }
 
+static void make_ready(const json_t *base, json_t *pod, const json_t *world)
+{
+    set_state(
+        base, pod, (struct state){'R', false, AGE_S}, jget_str(pod, "spec.nodeName", "n1"), world);
+}
+
 static const char *const words[] = {"before", "workers", "clients", "attachments", "reports", NULL};
 
 const struct golden_kind golden_dataset = {.dir = "dataset",
@@ -259,14 +265,16 @@ const struct golden_kind golden_dataset = {.dir = "dataset",
     .kind = "Dataset",
     .words = words,
     .plan = golden_dataset_plan,
-    .expand = expand};
+    .expand = expand,
+    .make_ready = make_ready};
 
 const struct golden_kind golden_attach = {.dir = "attach",
     .base = "dataset",
     .kind = "Dataset",
     .words = words,
     .plan = golden_attach_plan,
-    .expand = expand};
+    .expand = expand,
+    .make_ready = make_ready};
 
 /* ---- DataLoad ---- */
 
@@ -302,4 +310,5 @@ const struct golden_kind golden_dataload = {.dir = "dataload",
     .kind = "DataLoad",
     .words = dataload_words,
     .plan = golden_dataload_plan,
-    .expand = expand_dataload};
+    .expand = expand_dataload,
+    .make_ready = make_ready};

@@ -236,11 +236,30 @@ static void delta_objects(
     }
 }
 
+/* A string that is an object of json as json_text() writes it: its parts say all of it. NULL if it
+ * is none. Caller owns. */
+static json_t *object_in(const json_t *j)
+{
+    const char *s = json_is_string(j) ? json_string_value(j) : "";
+    json_t *o = *s == '{' ? json_loads(s, 0, NULL) : NULL;
+    cleanup_free char *text = o ? json_text(o) : NULL;
+    if (o && !strcmp(text, s))
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 void golden_delta(
     struct buf *b, const char *path, const json_t *from, const json_t *to, const char *now)
 {
     if (from && to && json_equal(from, to))
         return;
+    cleanup_json json_t *from_in = object_in(from), *to_in = object_in(to);
+    if (from_in && to_in) {
+        cleanup_free char *in = xasprintf("%s{}", path);
+        delta_objects(b, in, from_in, to_in, now);
+        return;
+    }
     if (from && !to) {
         buf_addf(b, "-%s\n", path);
     } else if (from && json_is_object(from) && json_is_object(to)) {

@@ -15,10 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_MAX ((size_t)8 << 20)
-#define SUFFIX   ".yaml"
-#define WHOLE    "build-" /* cases of this name show objects whole, and are what others refer to */
-#define FIRST    "build-plain" SUFFIX /* their references win */
+#define FILE_MAX      ((size_t)8 << 20)
+#define FOLLOW_ROUNDS 40
+#define SUFFIX        ".yaml"
+#define WHOLE         "build-" /* cases of this name show objects whole, and are what others refer to */
+#define FIRST         "build-plain" SUFFIX /* their references win */
 
 struct group {
     const struct golden_kind *kind;
@@ -53,8 +54,8 @@ static json_t *parse(const char *path, const char *text)
 
 static void check_words(const struct golden_kind *kind, const char *path, json_t *c)
 {
-    static const char *const common[] = {
-        "now", "was", "metadata", "spec", "status", "gone", "objects", "edit", "world", "plan"};
+    static const char *const common[] = {"now", "was", "metadata", "spec", "status", "gone",
+        "objects", "edit", "world", "follow", "plan"};
     const char *word;
     json_t *v;
     json_object_foreach (c, word, v) {
@@ -93,7 +94,7 @@ static void check_idempotent(
     make(kind, cr2, world2, &again);
     if (plan_has_writes(&again)) {
         cleanup_json json_t *refs = json_object();
-        const struct golden_show s = {cr2, world2, refs, false};
+        const struct golden_show s = {.cr = cr2, .world = world2, .refs = refs};
         cleanup_free char *text = golden_text(&s, &again);
         fail_msg("the plan for the world after the plan still writes:\n%s", text);
     }
@@ -110,6 +111,41 @@ static void check_rest(const struct golden_kind *kind, const json_t *cr, const j
         golden_apply(cr2, world2, &p, GOLDEN_GONE, SIZE_MAX);
     }
     fail_msg("plans still write after %d rounds", GOLDEN_ROUNDS);
+}
+
+/* ---- what comes of it ---- */
+
+static void make_all_ready(const struct group *g, json_t *world)
+{
+    size_t n;
+    cleanup_free const json_t **pods = golden_objects(world, "Pod", &n);
+    for (size_t i = 0; i < n; i++)
+        g->kind->make_ready(g->base, (json_t *)(uintptr_t)pods[i], world);
+}
+
+/* Plan after plan until nothing is left to do: deleted objects go, and pods are ready at once. */
+static void follow(const struct group *g, const json_t *cr, const json_t *world,
+    const struct plan *first, struct buf *out)
+{
+    cleanup_json json_t *cr2 = json_deep_copy(cr), *world2 = json_deep_copy(world);
+    golden_apply(cr2, world2, first, GOLDEN_GONE, SIZE_MAX);
+    for (int round = 0; round < FOLLOW_ROUNDS; round++) {
+        cleanup_plan struct plan p = PLAN_INIT;
+        make_all_ready(g, world2);
+        make(g->kind, cr2, world2, &p);
+        if (!plan_has_writes(&p))
+            return;
+        const struct golden_show s = {
+            .cr = cr2, .world = world2, .refs = g->refs, .children = true};
+        cleanup_free char *text = golden_text(&s, &p);
+        if (*text)
+            buf_adds(out, "then\n");
+        for (char *save, *line = strtok_r(text, "\n", &save); line;
+             line = strtok_r(NULL, "\n", &save))
+            buf_addf(out, "  %s\n", line);
+        golden_apply(cr2, world2, &p, GOLDEN_GONE, SIZE_MAX);
+    }
+    fail_msg("plans still write after %d rounds", FOLLOW_ROUNDS);
 }
 
 /* ---- the plan of the file ---- */
@@ -160,10 +196,16 @@ static void run_case(void **state)
     golden_expand(kind, c->group->base, spec, &cr, &world);
     cleanup_plan struct plan p = PLAN_INIT;
     make(kind, cr, world, &p);
-    const struct golden_show s = {
-        cr, world, c->group->refs, strncmp(c->name, WHOLE, strlen(WHOLE)) == 0};
-    cleanup_free char *got = golden_text(&s, &p);
-    check_plan(c, text, jget_str(spec, "plan", ""), got);
+    const struct golden_show s = {.cr = cr,
+        .world = world,
+        .refs = c->group->refs,
+        .whole = strncmp(c->name, WHOLE, strlen(WHOLE)) == 0};
+    cleanup_free char *plan = golden_text(&s, &p);
+    cleanup_buf struct buf got = BUF_INIT(FILE_MAX);
+    buf_adds(&got, plan);
+    if (jget_bool(spec, "follow", false))
+        follow(c->group, cr, world, &p, &got);
+    check_plan(c, text, jget_str(spec, "plan", ""), buf_str(&got));
     check_idempotent(kind, cr, world, &p);
     check_rest(kind, cr, world);
 }

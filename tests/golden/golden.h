@@ -30,6 +30,8 @@ struct golden_kind {
     /* Adds what the case says in the words of its kind to *cr (its metadata, spec and status as the
      * base and the case give them) and to the world, which has "now" and an empty "objects". */
     void (*expand)(const json_t *base, const json_t *c, json_t *cr, json_t *world);
+    /* Lets a pod of the world run and be ready. */
+    void (*make_ready)(const json_t *base, json_t *pod, const json_t *world);
 };
 
 /* Runs every case of a kind as a cmocka group; returns the number of failures. No case at all is a
@@ -77,6 +79,7 @@ struct golden_show {
     const json_t *cr, *world;
     const json_t *refs;
     bool whole;
+    bool children; /* leave out status, events, requeues */
 };
 char *golden_text(const struct golden_show *s, const struct plan *p); /* caller frees */
 /* Makes what the plan creates or applies the reference of its name and role, unless there is one.

@@ -243,6 +243,12 @@ static void expand(const json_t *base, const json_t *c, json_t *cr, json_t *worl
     golden_tfjob_each(jget_str(c, "pods", ""), add_children, &children);
 }
 
+static void make_ready(const json_t *base, json_t *pod, const json_t *world)
+{
+    (void)base;
+    golden_tfjob_set_state(pod, (struct golden_tfjob_state){'R', -1}, golden_now(world), AGE_S);
+}
+
 static const char *const words[] = {"job", "before", "pods", NULL};
 
 const struct golden_kind golden_tfjob = {.dir = "tfjob",
@@ -250,4 +256,5 @@ const struct golden_kind golden_tfjob = {.dir = "tfjob",
     .kind = "TFJob",
     .words = words,
     .plan = golden_tfjob_plan,
-    .expand = expand};
+    .expand = expand,
+    .make_ready = make_ready};

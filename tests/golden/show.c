@@ -236,6 +236,8 @@ static void add_event(struct buf *b, const struct golden_show *s, const struct p
 static void add_action(
     struct buf *b, const struct golden_show *s, const struct plan_action *a, json_t *refs)
 {
+    if (s->children && (a->op == PLAN_STATUS || a->op == PLAN_EVENT || a->op == PLAN_REQUEUE))
+        return;
     if (a->op == PLAN_REQUEUE) {
         add_requeue(b, a);
         return;
