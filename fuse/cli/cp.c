@@ -3,7 +3,9 @@
 #include "fuse/cli/cli.h"
 
 #include "lib/base/file.h"
+#include "lib/base/io.h"
 #include "lib/base/mem.h"
+#include "lib/base/pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,16 +41,10 @@ static int fetch_piece(struct download *d, char *piece, uint64_t off, struct err
     size_t len = (size_t)MIN((uint64_t)PIECE, d->st.size - off);
     if (store_read(d->store, d->path, d->st.version, off, len, piece, &d->stop, e))
         return -1;
-    for (size_t done = 0; done < len;) {
-        ssize_t n = pwrite(d->fd, piece + done, len - done, (off_t)(off + done));
-        if (n < 0 && errno != EINTR)
-            return err_sys(e, errno, "write");
-        done += (size_t)MAX(n, 0);
-    }
-    return 0;
+    return io_pwrite(d->fd, piece, len, off) ? err_sys(e, errno, "write") : 0;
 }
 
-static void *fetch_main(void *user)
+static void fetch_pieces(void *user)
 {
     struct download *d = user;
     cleanup_free char *piece = xmalloc(MIN(PIECE, d->st.size + 1));
@@ -63,10 +59,9 @@ static void *fetch_main(void *user)
         pthread_mutex_unlock(&d->mu);
         atomic_store(&d->stop, true);
     }
-    return NULL;
 }
 
-static int fetch(struct store *s, const char *path, int fd, struct err *e)
+static int fetch_fd(struct store *s, const char *path, int fd, struct err *e)
 {
     struct download d = {.store = s, .path = path, .fd = fd};
     if (store_stat_path(s, path, &d.st, e))
@@ -75,14 +70,12 @@ static int fetch(struct store *s, const char *path, int fd, struct err *e)
         return err_set(
             e, ERR_INVALID, "%s is a directory; --recursive copies it", *path ? path : "this");
     pthread_mutex_init(&d.mu, NULL);
-    pthread_t threads[THREADS];
-    unsigned n = 0;
-    while (n + 1 < THREADS && (n + 1) * (uint64_t)PIECE < d.st.size
-        && pthread_create(&threads[n], NULL, fetch_main, &d) == 0)
-        n++;
-    fetch_main(&d);
-    while (n)
-        pthread_join(threads[--n], NULL);
+    struct pool *pool = pool_new(&(struct pool_conf){.name = "cp", .threads = THREADS - 1});
+    for (unsigned n = 1; pool && n < THREADS && n * (uint64_t)PIECE < d.st.size; n++)
+        if (pool_add(pool, 0, fetch_pieces, &d))
+            break;
+    fetch_pieces(&d); /* this thread works too */
+    pool_free(pool);
     pthread_mutex_destroy(&d.mu);
     if (d.first.cls == ERR_NONE)
         return 0;
@@ -99,7 +92,7 @@ static int fetch_to_file(struct store *s, const char *path, const char *local, s
         return err_sys(e, errno, "create %s", temp);
     mode_t mask = umask(0);
     umask(mask);
-    int rc = fetch(s, path, fd, e);
+    int rc = fetch_fd(s, path, fd, e);
     if (rc == 0 && (fchmod(fd, 0666 & ~mask) || rename(temp, local)))
         rc = err_sys(e, errno, "write %s", local);
     if (rc)
@@ -197,8 +190,9 @@ static int copy_between(
     if (fd < 0)
         return err_sys(e, errno, "create %s", temp);
     unlink(temp);
-    return fetch(from, path, fd, e) || make_parents(to, to_path, e) ? -1
-                                                                    : send_fd(to, to_path, fd, e);
+    return fetch_fd(from, path, fd, e) || make_parents(to, to_path, e)
+        ? -1
+        : send_fd(to, to_path, fd, e);
 }
 
 static int copy_entry(void *user, const struct store_entry *entry)

@@ -2,6 +2,7 @@
 /* Changes to the directory store: put, remove, directories, rename. */
 #include "fuse/store/posix.h"
 
+#include "lib/base/io.h"
 #include "lib/base/mem.h"
 
 #include <dirent.h>
@@ -57,19 +58,11 @@ static int copy_all(int out, int in, uint64_t len, const atomic_bool *cancel)
     while ((uint64_t)at < len) {
         if (is_cancelled(cancel))
             return -1;
-        ssize_t n = pread(in, chunk, MIN(len - (uint64_t)at, COPY_CHUNK), at);
-        if (n < 0 && errno == EINTR)
-            continue;
+        ssize_t n = io_pread(in, chunk, MIN(len - (uint64_t)at, COPY_CHUNK), (uint64_t)at);
         if (n == 0)
             errno = ESTALE; /* shorter than it was */
-        if (n <= 0)
+        if (n <= 0 || io_write(out, chunk, (size_t)n))
             return -1;
-        for (ssize_t done = 0; done < n;) {
-            ssize_t w = write(out, chunk + done, (size_t)(n - done));
-            if (w < 0 && errno != EINTR)
-                return -1;
-            done += MAX(w, 0);
-        }
         at += n;
     }
     return 0;

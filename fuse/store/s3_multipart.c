@@ -4,6 +4,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/pool.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -99,7 +100,7 @@ static int send_part(struct multipart *j, unsigned index, struct err *e)
     }
 }
 
-static void *part_thread(void *user)
+static void send_next_parts(void *user)
 {
     struct multipart *j = user;
     unsigned index;
@@ -108,19 +109,19 @@ static void *part_thread(void *user)
         if (send_part(j, index, &e))
             multipart_fail(j, &e);
     }
-    return NULL;
 }
 
 static void send_parts(struct multipart *j)
 {
-    unsigned want = MIN(j->s->parallel_parts, j->nparts), n = 0;
-    pthread_t *threads = xcalloc(want, sizeof *threads);
-    while (n + 1 < want && pthread_create(&threads[n], NULL, part_thread, j) == 0)
-        n++;
-    part_thread(j); /* this thread works too */
-    while (n)
-        pthread_join(threads[--n], NULL);
-    free(threads);
+    unsigned want = MIN(j->s->parallel_parts, j->nparts);
+    struct pool *pool = want > 1
+        ? pool_new(&(struct pool_conf){.name = "s3-parts", .threads = want - 1})
+        : NULL;
+    for (unsigned n = 1; pool && n < want; n++)
+        if (pool_add(pool, 0, send_next_parts, j))
+            break;
+    send_next_parts(j); /* this thread works too */
+    pool_free(pool);
 }
 
 static char *multipart_begin(struct s3 *s, const char *key, const char *mark, struct err *e)

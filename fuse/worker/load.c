@@ -7,6 +7,7 @@
 #include "lib/base/human.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/pool.h"
 #include "lib/http/http.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@
 #define ROW_MAX 16
 
 struct load_item {
-    struct load_item *next;
+    struct load *l;
     size_t mount;
     char *path;
     struct store_stat st;
@@ -44,10 +45,7 @@ struct load {
     enum request_pin pin;
     bool check; /* this pass looks what is there, and asks for what is not */
     pthread_mutex_t mu;
-    pthread_cond_t changed;
-    struct load_item *head, **tail; /* mu */
-    unsigned queued, active;        /* mu */
-    bool listed;                    /* mu: no more items come in this pass */
+    struct pool *pool;                                                    /* of this pass */
     uint64_t files, bytes, done_files, done_bytes, failed_files, missing; /* mu: of this pass */
     unsigned row;          /* mu: files failed since the last that did not */
     bool complete;         /* mu */
@@ -231,33 +229,17 @@ static void load_file(struct load *l, struct load_item *it)
 
 /* -- one pass over everything ---------------------------------------------------------------- */
 
-static void *load_thread(void *arg)
+static void load_item_run(void *arg)
 {
-    struct load *l = arg;
+    struct load_item *it = arg;
+    struct load *l = it->l;
     pthread_mutex_lock(&l->mu);
-    for (;;) {
-        struct load_item *it = l->head;
-        if (!it && l->listed)
-            break;
-        if (!it) {
-            pthread_cond_wait(&l->changed, &l->mu);
-            continue;
-        }
-        l->head = it->next;
-        if (!l->head)
-            l->tail = &l->head;
-        l->queued--;
-        pthread_cond_broadcast(&l->changed);
-        bool hopeless = l->row >= ROW_MAX || l->pins_full;
-        pthread_mutex_unlock(&l->mu);
-        if (!hopeless && !atomic_load(&l->s->cancel))
-            load_file(l, it);
-        free(it->path);
-        free(it);
-        pthread_mutex_lock(&l->mu);
-    }
+    bool hopeless = l->row >= ROW_MAX || l->pins_full;
     pthread_mutex_unlock(&l->mu);
-    return NULL;
+    if (!hopeless && !atomic_load(&l->s->cancel))
+        load_file(l, it);
+    free(it->path);
+    free(it);
 }
 
 struct load_listing {
@@ -269,17 +251,13 @@ struct load_listing {
 static void add_file(struct load *l, size_t mount, char *path_taken, const struct store_stat *st)
 {
     struct load_item *it = xcalloc(1, sizeof *it);
-    *it = (struct load_item){.mount = mount, .path = path_taken, .st = *st};
+    *it = (struct load_item){.l = l, .mount = mount, .path = path_taken, .st = *st};
     pthread_mutex_lock(&l->mu);
-    while (l->queued >= QUEUE_MAX && !atomic_load(&l->s->cancel))
-        clock_cond_wait(&l->changed, &l->mu, clock_mono_ns() + NS_PER_S); /* to look at cancel */
-    *l->tail = it;
-    l->tail = &it->next;
-    l->queued++;
     l->files++;
     l->bytes += st->size;
-    pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->mu);
+    if (pool_add(l->pool, 0, load_item_run, it))
+        load_item_run(it);
 }
 
 static int load_entry(void *user, const struct store_entry *entry)
@@ -344,25 +322,17 @@ static int list_paths(struct load *l, const struct load_conf *lc, struct err *e)
 
 static int load_pass(struct load *l, const struct load_conf *lc, bool check, struct err *e)
 {
-    int nthreads = lc->threads ? lc->threads : THREADS, started = 0;
-    cleanup_free pthread_t *threads = xcalloc((size_t)nthreads, sizeof *threads);
+    unsigned threads = lc->threads ? (unsigned)lc->threads : THREADS;
     pthread_mutex_lock(&l->mu);
     l->check = check;
-    l->listed = false;
     l->files = l->bytes = l->done_files = l->done_bytes = l->failed_files = l->missing = 0;
     l->row = 0;
     l->first_error[0] = '\0';
     pthread_mutex_unlock(&l->mu);
-    while (started < nthreads && pthread_create(&threads[started], NULL, load_thread, l) == 0)
-        started++;
-    int rc = started ? list_paths(l, lc, e)
-                     : err_set(e, ERR_EXHAUSTED, "no thread could be started");
-    pthread_mutex_lock(&l->mu);
-    l->listed = true;
-    pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->mu);
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    l->pool = pool_new(
+        &(struct pool_conf){.name = "load", .threads = threads, .queue_max = QUEUE_MAX});
+    int rc = l->pool ? list_paths(l, lc, e) : err_sys(e, ENOMEM, "start threads");
+    pool_free(l->pool); /* all of it is done */
     if (rc == 0 && atomic_load(&l->s->cancel))
         rc = err_set(e, ERR_RETRY, "stopped before the end");
     if (rc == 0 && l->pins_full)
@@ -485,9 +455,7 @@ int load_run(struct server *s, const struct load_conf *lc)
 {
     struct err e = ERR_INIT;
     struct load l = {.s = s, .pin = lc->pin};
-    l.tail = &l.head;
     pthread_mutex_init(&l.mu, NULL);
-    clock_cond_init(&l.changed);
     l.urls = worker_urls(lc, s->conf, &l.nurls);
     struct http_conf hc = {.max_idle = THREADS};
     l.http = http_new(&hc, &e);
@@ -517,7 +485,6 @@ int load_run(struct server *s, const struct load_conf *lc)
     for (int i = 0; i < l.nurls; i++)
         free(l.urls[i]);
     free(l.urls);
-    pthread_cond_destroy(&l.changed);
     pthread_mutex_destroy(&l.mu);
     return rc ? 1 : 0;
 }
