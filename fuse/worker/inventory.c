@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/task.h"
 
 #include <stdlib.h>
 
@@ -13,9 +14,8 @@
 #define RETRY_NS      (5 * NS_PER_S)
 
 struct lister {
+    struct task task;
     struct server *s;
-    pthread_t thread;
-    bool running;
     uint64_t bytes, files;
 };
 static struct lister lister; /* one a process */
@@ -27,18 +27,13 @@ static int count_entry(void *user, const struct store_entry *entry)
         l->bytes += entry->st.size;
         l->files++;
     }
-    return atomic_load(&l->s->cancel) ? 1 : 0;
+    return atomic_load(&l->task.stop) ? 1 : 0;
 }
 
-/* Sleeps in small steps; false: the server ends. */
-static bool inventory_pause(const struct server *s, int64_t ns)
+/* false: it shall end */
+static bool inventory_pause(struct lister *l, int64_t ns)
 {
-    for (int64_t until = clock_mono_ns() + ns; clock_mono_ns() < until;) {
-        if (atomic_load(&s->cancel))
-            return false;
-        clock_sleep_ns(MIN(ns, 100 * NS_PER_MS));
-    }
-    return !atomic_load(&s->cancel);
+    return !task_wait(&l->task, clock_mono_ns() + ns);
 }
 
 /* The first count is shown as it grows; later ones replace the last complete one when they are
@@ -69,21 +64,21 @@ static bool list_mount(struct lister *l, size_t mount)
             cursor = NULL;
             l->bytes = bytes;
             l->files = files;
-            if (!inventory_pause(l->s, RETRY_NS))
+            if (!inventory_pause(l, RETRY_NS))
                 return false;
             continue;
         }
         inventory_publish(l, false);
         if (!cursor)
             return true;
-        if (!inventory_pause(l->s, PAGE_PAUSE_NS)) {
+        if (!inventory_pause(l, PAGE_PAUSE_NS)) {
             free(cursor);
             return false;
         }
     }
 }
 
-static void *inventory_thread(void *arg)
+static void inventory_thread(void *arg)
 {
     struct lister *l = arg;
     for (;;) {
@@ -91,10 +86,10 @@ static void *inventory_thread(void *arg)
         l->bytes = l->files = 0;
         for (size_t i = 0; i < l->s->conf->nmounts; i++)
             if (!list_mount(l, i))
-                return NULL;
+                return;
         inventory_publish(l, true);
-        if (!inventory_pause(l->s, MAX(AGAIN_MIN_NS, (clock_mono_ns() - begin) * AGAIN_FACTOR)))
-            return NULL;
+        if (!inventory_pause(l, MAX(AGAIN_MIN_NS, (clock_mono_ns() - begin) * AGAIN_FACTOR)))
+            return;
     }
 }
 
@@ -102,14 +97,11 @@ void inventory_start(struct server *s)
 {
     if (!s->conf)
         return;
+    struct err e = ERR_INIT;
     lister = (struct lister){.s = s};
     s->has_inventory = true;
-    lister.running = pthread_create(&lister.thread, NULL, inventory_thread, &lister) == 0;
+    if (task_start(&lister.task, "inventory", inventory_thread, &lister, &e))
+        log_kv(LOG_WARN, "the files of the dataset are not counted", "error", e.msg, NULL);
 }
 
-void inventory_stop(void)
-{
-    if (lister.running)
-        pthread_join(lister.thread, NULL);
-    lister.running = false;
-}
+void inventory_stop(void) { task_stop(&lister.task); }

@@ -2,14 +2,14 @@
 /* millrace-worker — a cache worker of a dataset, or (--load) the loader that fills the workers. */
 #include "fuse/worker/load.h"
 #include "fuse/worker/server.h"
+#include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
-#include "lib/base/opt.h"
+#include "lib/base/program.h"
+#include "lib/base/task.h"
 
-#include <malloc.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +20,23 @@
 #define WAIT_S        600
 
 struct worker_flags {
-    const char *cache_dir, *secrets_dir, *http, *config, *level, *report, *pin;
+    const char *cache_dir, *secrets_dir, *http, *config, *report, *pin;
     int64_t index, wait_ns;
-    bool load, help, version;
+    bool load;
 };
 
-static int worker_flags_parse(
-    struct worker_flags *f, int argc, char **argv, int *first, struct err *e)
+static const struct program program = {
+    .name = "millrace-worker",
+    .component = "worker",
+    .usage = "millrace-worker [FLAGS] [--load PATH…]",
+    .about =
+        "Serves the bytes of one dataset from a cache to its clients. It trusts its network: whoever reaches its port can read the "
+        "dataset's bytes, so let only the dataset's namespace reach it.",
+    .arguments = true,
+};
+
+/* As program_flags. */
+static int worker_flags_parse(struct worker_flags *f, int argc, char **argv, int *first)
 {
     const struct opt table[] = {
         {"cache-dir", OPT_STRING, &f->cache_dir, "DIR",
@@ -43,20 +53,15 @@ static int worker_flags_parse(
         {"wait", OPT_SECONDS, &f->wait_ns, "TIME", "with --load: how long to wait for the store"},
         {"report", OPT_STRING, &f->report, "FILE",
             "with --load: file that gets a sentence about the end"},
-        {"log-level", OPT_STRING, &f->level, "LEVEL", "debug, info, warn or error"},
-        {"version", OPT_BOOL, &f->version, NULL, "print the version"},
-        {"help", OPT_BOOL, &f->help, NULL, "print this"},
     };
-    if (opt_parse(table, ARRAY_LEN(table), argc, argv, first, e))
-        return -1;
-    if (f->help) {
-        cleanup_free char *text = opt_help(table, ARRAY_LEN(table),
-            "millrace-worker [FLAGS] [--load PATH…]",
-            "Serves the bytes of one dataset from a cache to its clients. It trusts its network: whoever reaches its port can read the "
-            "dataset's bytes, so let only the dataset's namespace reach it.");
-        fputs(text, stdout);
-    }
-    return 0;
+    int rc = program_flags(&program, table, ARRAY_LEN(table), argc, argv, first);
+    if (rc >= 0)
+        return rc;
+    if (f->pin && (!f->load || (strcmp(f->pin, "true") != 0 && strcmp(f->pin, "false") != 0)))
+        return program_misuse(&program, "--pin is true or false, and for --load");
+    if (*first < argc && !f->load)
+        return program_misuse(&program, "paths are given with --load only");
+    return -1;
 }
 
 /* "<worker name>-<i>" → i; -1 if the host is called something else. */
@@ -91,17 +96,20 @@ static struct serve *worker_listen(
     return server;
 }
 
-static void *wait_for_end(void *arg)
+struct canceller {
+    struct task task;
+    sigset_t stop;
+    struct server *s;
+};
+
+/* What ends a load early: a signal. */
+static void cancel_thread(void *user)
 {
-    struct server *s = arg;
-    sigset_t set;
-    int sig;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigwait(&set, &sig);
-    atomic_store(&s->cancel, true);
-    return NULL;
+    struct canceller *c = user;
+    static const struct timespec tick = {0, 100 * NS_PER_MS};
+    while (!task_wait(&c->task, 0))
+        if (sigtimedwait(&c->stop, NULL, &tick) > 0)
+            atomic_store(&c->s->cancel, true);
 }
 
 static enum request_pin pin_of(const struct worker_flags *f)
@@ -109,92 +117,71 @@ static enum request_pin pin_of(const struct worker_flags *f)
     return !f->pin ? REQUEST_PIN_AS_IS : strcmp(f->pin, "true") == 0 ? REQUEST_PIN : REQUEST_UNPIN;
 }
 
-static int serve_or_load(const struct worker_flags *f, struct server *s,
-    const struct serve_route *status, char **paths, int npaths)
+static int load(
+    const struct worker_flags *f, struct server *s, const sigset_t *stop, char **paths, int npaths)
+{
+    struct err e = ERR_INIT;
+    struct canceller c = {.stop = *stop, .s = s};
+    struct load_conf lc = {.paths = paths,
+        .npaths = npaths,
+        .pin = pin_of(f),
+        .wait_ns = f->wait_ns,
+        .report = f->report};
+    if (task_start(&c.task, "signals", cancel_thread, &c, &e))
+        log_kv(LOG_WARN, "a signal will not end this load", "error", e.msg, NULL);
+    int rc = load_run(s, &lc);
+    task_stop(&c.task);
+    return rc;
+}
+
+static int serve_or_load(
+    const struct worker_flags *f, struct server *s, const sigset_t *stop, char **paths, int npaths)
 {
     struct serve_route routes[STATUS_ROUTES + SERVE_RANGE_ROUTES];
     size_t n = STATUS_ROUTES;
-    memcpy(routes, status, STATUS_ROUTES * sizeof *status);
+    status_routes(s, routes);
     if (!f->load && s->conf) {
         serve_range_routes(s, routes + n);
         n += SERVE_RANGE_ROUTES;
     }
     struct err e = ERR_INIT;
-    struct serve *server = worker_listen(f, routes, n, &e);
-    if (!server && !f->load) {
+    struct serve *http = worker_listen(f, routes, n, &e);
+    if (!http && !f->load) {
         log_kv(LOG_ERROR, "can't serve", "error", e.msg, NULL);
         return 1;
     }
-    if (server)
-        log_fmt(LOG_INFO, "listening on port %d", serve_port(server));
+    if (http)
+        log_fmt(LOG_INFO, "listening on port %d", serve_port(http));
     server_start(s);
+    /* the first worker counts for all; one without a number is the first */
     if (!f->load && s->conf && (f->index >= 0 ? f->index : index_from_host(s->conf)) <= 0)
-        inventory_start(
-            s); /* the first worker counts for all; alone without a number it is the first */
-    pthread_t waiter;
-    bool waits = pthread_create(&waiter, NULL, wait_for_end, s) == 0;
-    int rc = 0;
-    if (f->load) {
-        struct load_conf lc = {.paths = paths,
-            .npaths = npaths,
-            .pin = pin_of(f),
-            .wait_ns = f->wait_ns,
-            .report = f->report};
-        rc = load_run(s, &lc);
-        if (waits)
-            pthread_kill(waiter, SIGTERM);
-    }
-    if (waits)
-        pthread_join(waiter, NULL);
+        inventory_start(s);
+    int rc = 0, sig;
+    if (f->load)
+        rc = load(f, s, stop, paths, npaths);
+    else
+        sigwait(stop, &sig);
+    atomic_store(&s->cancel, true);
     server_fail(s, "Draining", "the worker ends");
-    if (server)
-        serve_stop(server);
-    server_stop(s);
+    if (http)
+        serve_stop(http);
     inventory_stop();
+    server_stop(s);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
-    /* many threads, few allocations: arenas would only be memory that nobody gives back */
-    mallopt(M_ARENA_MAX, 2);
     struct worker_flags f = {.secrets_dir = POD_SECRETS_DIR,
-        .level = "info",
         .report = "/dev/termination-log",
         .index = -1,
-        .wait_ns = WAIT_S * INT64_C(1000000000)};
+        .wait_ns = WAIT_S * NS_PER_S};
     struct err e = ERR_INIT;
-    int first;
-    if (worker_flags_parse(&f, argc, argv, &first, &e)) {
-        fprintf(stderr, "millrace-worker: %s\n", e.msg);
-        return 2;
-    }
-    if (f.help)
-        return 0;
-    if (f.version) {
-        puts("millrace-worker " MILLRACE_VERSION);
-        return 0;
-    }
-    if (f.pin && (!f.load || (strcmp(f.pin, "true") != 0 && strcmp(f.pin, "false") != 0))) {
-        fprintf(stderr, "millrace-worker: --pin is true or false, and for --load\n");
-        return 2;
-    }
-    enum log_level level;
-    if (log_level_parse(f.level, &level) || (first < argc && !f.load)) {
-        fprintf(stderr,
-            first < argc && !f.load
-                ? "millrace-worker: paths are given with --load only\n"
-                : "millrace-worker: --log-level is debug, info, warn or error\n");
-        return 2;
-    }
-    log_init("worker", level);
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
-
+    sigset_t stop;
+    int first, rc = worker_flags_parse(&f, argc, argv, &first);
+    if (rc >= 0)
+        return rc;
+    program_start(&stop);
     struct server *s = server_new(
         f.load ? COMPONENT_LOADER : COMPONENT_WORKER, f.secrets_dir, f.load ? NULL : f.cache_dir);
     cleanup_free char *text = f.config ? file_read(f.config, 1 << 20, NULL, &e) : NULL;
@@ -203,9 +190,7 @@ int main(int argc, char **argv)
         server_fail(s, "InvalidOption", e.msg);
     else
         server_configure(s, json);
-    struct serve_route status[STATUS_ROUTES];
-    status_routes(s, status);
-    int rc = serve_or_load(&f, s, status, argv + first, argc - first);
+    rc = serve_or_load(&f, s, &stop, argv + first, argc - first);
     server_free(s);
     return rc;
 }

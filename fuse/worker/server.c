@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
 #include "lib/base/names.h"
 
 #include <errno.h>
@@ -22,7 +23,6 @@ struct server *server_new(const char *component, const char *secrets_dir, const 
     s->secrets_dir = secrets_dir;
     s->cache_dir = cache_dir;
     pthread_mutex_init(&s->mu, NULL);
-    clock_cond_init(&s->wake);
     return s;
 }
 
@@ -130,14 +130,12 @@ static bool check_mount(struct server *s, size_t i, unsigned *failures)
     return false;
 }
 
-static void *server_thread(void *arg)
+static void server_thread(void *arg)
 {
     struct server *s = arg;
-    int64_t pause = RETRY_MIN_NS;
+    int64_t pause = RETRY_MIN_NS, wait;
     cleanup_free unsigned *failures = xcalloc(s->conf->nmounts, sizeof *failures);
-    pthread_mutex_lock(&s->mu);
-    while (!s->stopping) {
-        pthread_mutex_unlock(&s->mu);
+    do {
         bool fine = make_cache(s);
         for (size_t i = 0; i < s->conf->nmounts && !atomic_load(&s->cancel); i++)
             if (!check_mount(s, i, &failures[i]))
@@ -145,29 +143,26 @@ static void *server_thread(void *arg)
         pthread_mutex_lock(&s->mu);
         bool first = !s->checked;
         s->checked = true;
+        pthread_mutex_unlock(&s->mu);
         if (fine && first)
             log_kv(LOG_INFO, "ready", NULL);
-        int64_t wait = fine ? CHECK_NS : pause;
+        wait = fine ? CHECK_NS : pause;
         pause = fine ? RETRY_MIN_NS : MIN(pause * 2, RETRY_MAX_NS);
-        if (!s->stopping)
-            clock_cond_wait(&s->wake, &s->mu, clock_mono_ns() + wait);
-    }
-    pthread_mutex_unlock(&s->mu);
-    return NULL;
+    } while (!task_wait(&s->checker, clock_mono_ns() + wait));
 }
 
 void server_start(struct server *s)
 {
-    if (s->conf)
-        s->has_checker = pthread_create(&s->checker, NULL, server_thread, s) == 0;
-    if (s->conf && !s->has_checker)
-        server_fail(s, "StoreError", "a thread could not be started");
+    struct err e = ERR_INIT;
+    if (s->conf && task_start(&s->checker, "check-stores", server_thread, s, &e))
+        server_fail(s, "StoreError", e.msg);
 }
 
 const struct report_problem *server_worst(const struct server *s)
 {
     static const struct report_problem starting = {"Starting", "the store is being looked at"},
                                        none;
+    mutex_assert_held(&s->mu);
     if (*s->whole.reason)
         return &s->whole;
     for (size_t i = 0; s->conf && i < s->conf->nmounts; i++)
@@ -187,13 +182,7 @@ bool server_ready(struct server *s)
 void server_stop(struct server *s)
 {
     atomic_store(&s->cancel, true);
-    pthread_mutex_lock(&s->mu);
-    s->stopping = true;
-    pthread_cond_broadcast(&s->wake);
-    pthread_mutex_unlock(&s->mu);
-    if (s->has_checker)
-        pthread_join(s->checker, NULL);
-    s->has_checker = false;
+    task_stop(&s->checker);
 }
 
 void server_free(struct server *s)
@@ -207,7 +196,6 @@ void server_free(struct server *s)
     free(s->stores);
     free(s->mounts);
     conf_free((struct conf *)s->conf);
-    pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->mu);
     free(s);
 }

@@ -9,6 +9,7 @@
 #include "fuse/cache/cache.h"
 #include "fuse/store/store.h"
 #include "lib/base/buf.h"
+#include "lib/base/task.h"
 #include "lib/conf/report.h"
 #include "lib/http/health.h"
 
@@ -22,12 +23,10 @@ struct server {
     struct store **stores;
     _Atomic(struct cache *) cache; /* NULL until its directory can be used */
     pthread_mutex_t mu;
-    pthread_cond_t wake;                  /* of the checker, with mu */
     struct report_problem whole, *mounts; /* mu */
-    bool checked, stopping;               /* mu; checked: every mount was looked at once */
+    bool checked;                         /* mu: every mount was looked at once */
     atomic_bool cancel;                   /* set by server_stop */
-    bool has_checker;
-    pthread_t checker;
+    struct task checker;
     struct {
         uint64_t bytes, files;
         bool complete;
@@ -62,9 +61,8 @@ void server_answer_error(
     struct serve_resp *resp, int status, const char *reason, const char *message);
 int server_status_of(const struct err *e); /* HTTP status of an error */
 
-/* inventory.c: counts the dataset's files in the background, for the operator's ufsTotal. Ends once
- * the server is stopped; inventory_stop waits for that, and comes between server_stop and
- * server_free. */
+/* inventory.c: counts the dataset's files in the background, for the operator's ufsTotal.
+ * inventory_stop comes before server_stop, and does nothing where it was not started. */
 void inventory_start(struct server *s);
 void inventory_stop(void);
 

@@ -247,8 +247,8 @@ static void start_worker(const char *json)
 static void stop_worker(void)
 {
     serve_stop(http_server);
-    server_stop(worker);
     inventory_stop();
+    server_stop(worker);
     server_free(worker);
 }
 
