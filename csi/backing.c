@@ -22,7 +22,7 @@
 #define LOG_MAX    ((size_t)256 << 20)
 #define COMPACT_AT 65536 /* lines of the log that are no longer needed */
 
-struct entry {
+struct backing_file {
     uint64_t dev, ino;
     int64_t id;
     unsigned uses; /* how often it was given out and has not come back */
@@ -80,57 +80,57 @@ void backing_free(struct backing *b)
 
 size_t backing_count(const struct backing *b) { return map_len(b->by_file); }
 
-static void file_key(uint64_t dev, uint64_t ino, char out[48])
+static void backing_file_key(uint64_t dev, uint64_t ino, char out[48])
 {
     snprintf(out, 48, "%" PRIx64 ":%" PRIx64, dev, ino);
 }
 
-static void id_key(int64_t id, char out[24]) { snprintf(out, 24, "%" PRId64, id); }
+static void backing_id_key(int64_t id, char out[24]) { snprintf(out, 24, "%" PRId64, id); }
 
-static void put(struct backing *b, uint64_t dev, uint64_t ino, int64_t id)
+static void backing_put(struct backing *b, uint64_t dev, uint64_t ino, int64_t id)
 {
     char file[48], number[24];
-    file_key(dev, ino, file);
-    id_key(id, number);
-    struct entry *n = map_get(b->by_id, number);
+    backing_file_key(dev, ino, file);
+    backing_id_key(id, number);
+    struct backing_file *n = map_get(b->by_id, number);
     if (n) {
         n->uses++;
         return;
     }
     /* of a log that was cut: its id is nobody's any more */
-    const struct entry *other = map_get(b->by_file, file);
+    const struct backing_file *other = map_get(b->by_file, file);
     if (other) {
         char before[24];
-        id_key(other->id, before);
+        backing_id_key(other->id, before);
         map_steal(b->by_id, before);
     }
     n = xmalloc(sizeof *n);
-    *n = (struct entry){dev, ino, id, 1};
+    *n = (struct backing_file){dev, ino, id, 1};
     map_put(b->by_file, file, n);
     map_put(b->by_id, number, n);
 }
 
-static void del(struct backing *b, int64_t id)
+static void backing_del(struct backing *b, int64_t id)
 {
     char file[48], number[24];
-    id_key(id, number);
-    struct entry *n = map_get(b->by_id, number);
+    backing_id_key(id, number);
+    struct backing_file *n = map_get(b->by_id, number);
     if (!n)
         return;
     b->dead_lines += 2;
     if (--n->uses)
         return;
     map_steal(b->by_id, number);
-    file_key(n->dev, n->ino, file);
+    backing_file_key(n->dev, n->ino, file);
     map_del(b->by_file, file);
 }
 
-static void log_line(struct buf *out, const struct entry *n)
+static void log_line(struct buf *out, const struct backing_file *n)
 {
     buf_addf(out, "+ %" PRIx64 " %" PRIx64 " %" PRId64 "\n", n->dev, n->ino, n->id);
 }
 
-static void append(struct backing *b, const char *line)
+static void append_line(struct backing *b, const char *line)
 {
     if (b->log_fd < 0)
         b->log_fd = open(b->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
@@ -141,13 +141,13 @@ static void append(struct backing *b, const char *line)
 }
 
 /* Writes the log anew with the ids that are open. */
-static void compact(struct backing *b)
+static void compact_log(struct backing *b)
 {
     struct buf text = BUF_INIT(LOG_MAX);
     const char *key;
     void *value;
     for (size_t i = 0; map_next(b->by_file, &i, &key, &value);) {
-        const struct entry *n = value;
+        const struct backing_file *n = value;
         for (unsigned k = 0; k < n->uses; k++)
             log_line(&text, n);
     }
@@ -170,9 +170,9 @@ void backing_replay(struct backing *b, char *text)
         int64_t id;
         if (sscanf(line, "+ %" SCNx64 " %" SCNx64 " %" SCNd64, &dev, &ino, &id) == 3 && id > 0
             && id <= INT32_MAX)
-            put(b, dev, ino, id);
+            backing_put(b, dev, ino, id);
         else if (sscanf(line, "- %" SCNd64, &id) == 1)
-            del(b, id);
+            backing_del(b, id);
         else
             log_kv(LOG_WARN, "the log of backing files has a broken line", "file", b->path, "line",
                 line, NULL);
@@ -190,7 +190,7 @@ int backing_load(struct backing *b, struct err *e)
         return err_set(e, why.cls, "%s", why.msg);
     backing_replay(b, text);
     if (b->dead_lines)
-        compact(b);
+        compact_log(b);
     return 0;
 }
 
@@ -206,18 +206,18 @@ int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t ow
         || (flags & O_ACCMODE) == O_WRONLY)
         return -EPERM;
     char key[48];
-    file_key((uint64_t)dev, st.stx_ino, key);
-    const struct entry *known = map_get(b->by_file, key);
+    backing_file_key((uint64_t)dev, st.stx_ino, key);
+    const struct backing_file *known = map_get(b->by_file, key);
     int64_t id = known ? known->id : 0;
     if (!known && map_len(b->by_file) >= b->max)
         return -ENFILE;
     struct fuse_kernel_backing m = {.fd = fd};
     if (!known && (id = ioctl(fuse_fd, FUSE_KERNEL_BACKING_OPEN, &m)) <= 0)
         return id < 0 ? -errno : -EIO;
-    put(b, (uint64_t)dev, st.stx_ino, id);
+    backing_put(b, (uint64_t)dev, st.stx_ino, id);
     struct buf line = BUF_INIT(96);
     log_line(&line, map_get(b->by_file, key));
-    append(b, buf_str(&line));
+    append_line(b, buf_str(&line));
     buf_free(&line);
     return id;
 }
@@ -225,17 +225,17 @@ int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t ow
 void backing_close(struct backing *b, int fuse_fd, int64_t id)
 {
     char key[24];
-    id_key(id, key);
-    const struct entry *n = map_get(b->by_id, key);
+    backing_id_key(id, key);
+    const struct backing_file *n = map_get(b->by_id, key);
     if (!n)
         return;
     uint32_t number = (uint32_t)id;
     if (n->uses == 1 && ioctl(fuse_fd, FUSE_KERNEL_BACKING_CLOSE, &number))
         log_warn("backing id %u cannot be closed: %s", number, strerror(errno));
-    del(b, id);
+    backing_del(b, id);
     char line[32];
     snprintf(line, sizeof line, "- %" PRId64 "\n", id);
-    append(b, line);
+    append_line(b, line);
     if (b->dead_lines > COMPACT_AT)
-        compact(b);
+        compact_log(b);
 }

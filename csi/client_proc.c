@@ -7,13 +7,14 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/base/task.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,13 +37,12 @@ extern char **environ;
 
 struct client_proc {
     char *binary, *dir, *run_dir;
-    int wake_fd;
-    pthread_t thread;
-    pthread_mutex_t mu; /* a leaf */
-    bool stop, leave;   /* mu: orders */
+    struct task task;
+    int wake_fd;         /* written when it shall stop: its thread waits in poll */
+    atomic_bool end_too; /* the process ends with its thread */
     /* the thread's, once it runs */
     pid_t pid; /* 0 while none runs */
-    /* when, clock ticks since boot: a pid alone may be somebody else's by now */
+    /* when, clock ticks since boot: a pid alone may be another process's by now */
     int64_t start;
     bool ours; /* started by this process, so to be waited for */
 };
@@ -108,7 +108,7 @@ static int spawn(struct client_proc *c, struct err *e)
 }
 
 /* Waits up to ms (-1: for ever) for the process to end, or for an order. */
-static bool ended(struct client_proc *c, int ms)
+static bool wait_ended(struct client_proc *c, int ms)
 {
     cleanup_fd int fd = (int)syscall(SYS_pidfd_open, c->pid, 0);
     if (fd < 0)
@@ -118,7 +118,7 @@ static bool ended(struct client_proc *c, int ms)
     return p[0].revents != 0;
 }
 
-static void reap(struct client_proc *c)
+static void reap_client(struct client_proc *c)
 {
     int status = 0;
     cleanup_free char *how = NULL;
@@ -131,15 +131,7 @@ static void reap(struct client_proc *c)
     log_kv(LOG_WARN, "client process ended", "dir", c->dir, "how", how, NULL);
 }
 
-static bool ordered(struct client_proc *c)
-{
-    pthread_mutex_lock(&c->mu);
-    bool yes = c->stop || c->leave;
-    pthread_mutex_unlock(&c->mu);
-    return yes;
-}
-
-static void end(struct client_proc *c)
+static void end_process(struct client_proc *c)
 {
     if (!c->pid || start_time(c->pid) != c->start)
         return;
@@ -147,24 +139,24 @@ static void end(struct client_proc *c)
     if (read(c->wake_fd, &drain, sizeof drain) < 0 && errno != EAGAIN)
         abort();
     kill(-c->pid, SIGTERM); /* with the process that its supervisor has made */
-    if (!ended(c, (int)(STOP_NS / NS_PER_MS))) {
+    if (!wait_ended(c, (int)(STOP_NS / NS_PER_MS))) {
         kill(-c->pid, SIGKILL);
-        ended(c, (int)(STOP_NS / NS_PER_MS));
+        wait_ended(c, (int)(STOP_NS / NS_PER_MS));
     }
-    reap(c);
+    reap_client(c);
     c->pid = 0;
 }
 
-static void *watch(void *arg)
+static void client_proc_thread(void *arg)
 {
     struct client_proc *c = arg;
     int backoff = BACKOFF_MIN_MS;
     int64_t since = clock_mono_ns();
-    while (!ordered(c)) {
-        if (c->pid && !ended(c, -1))
+    while (!atomic_load(&c->task.stop)) {
+        if (c->pid && !wait_ended(c, -1))
             continue;
         if (c->pid) {
-            reap(c);
+            reap_client(c);
             c->pid = 0;
             backoff = clock_mono_ns() - since > HEALTHY_NS ? BACKOFF_MIN_MS : backoff;
         }
@@ -177,9 +169,8 @@ static void *watch(void *arg)
         if (spawn(c, &e))
             log_kv(LOG_ERROR, "the client process cannot be started", "error", e.msg, NULL);
     }
-    if (c->stop)
-        end(c);
-    return NULL;
+    if (atomic_load(&c->end_too))
+        end_process(c);
 }
 
 static int write_secrets(
@@ -227,6 +218,16 @@ static bool find_running(struct client_proc *c)
     return true;
 }
 
+static void client_proc_free(struct client_proc *c)
+{
+    if (c->wake_fd >= 0)
+        close(c->wake_fd);
+    free(c->binary);
+    free(c->dir);
+    free(c->run_dir);
+    free(c);
+}
+
 struct client_proc *client_proc_start(const struct client_proc_conf *conf, struct err *e)
 {
     struct client_proc *c = xcalloc(1, sizeof *c);
@@ -234,57 +235,41 @@ struct client_proc *client_proc_start(const struct client_proc_conf *conf, struc
     c->dir = xstrdup(conf->dir);
     c->run_dir = xstrdup(conf->run_dir);
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    pthread_mutex_init(&c->mu, NULL);
     int rc = c->wake_fd < 0 ? err_sys(e, errno, "make an eventfd") : 0;
     if (rc == 0 && !find_running(c))
         rc = spawn(c, e);
-    if (rc == 0 && pthread_create(&c->thread, NULL, watch, c) == 0)
+    if (rc == 0 && task_start(&c->task, "client-proc", client_proc_thread, c, e) == 0)
         return c;
-    if (rc == 0) {
-        end(c);
-        err_set(e, ERR_RETRY, "cannot start a thread");
-    }
-    if (c->wake_fd >= 0)
-        close(c->wake_fd);
-    free(c->binary);
-    free(c->dir);
-    free(c->run_dir);
-    free(c);
+    if (rc == 0)
+        end_process(c);
+    client_proc_free(c);
     return NULL;
 }
 
-static void finish(struct client_proc *c)
+/* Ends the thread, and with it the process if it shall. */
+static void stop_watching(struct client_proc *c, bool end_too)
 {
+    atomic_store(&c->end_too, end_too);
+    task_cancel(&c->task);
     if (write(c->wake_fd, &(uint64_t){1}, 8) != 8)
         abort();
-    pthread_join(c->thread, NULL);
-    close(c->wake_fd);
-    pthread_mutex_destroy(&c->mu);
-    free(c->binary);
-    free(c->dir);
-    free(c->run_dir);
-    free(c);
+    task_stop(&c->task);
 }
 
 void client_proc_leave(struct client_proc *c)
 {
-    pthread_mutex_lock(&c->mu);
-    c->leave = true;
-    pthread_mutex_unlock(&c->mu);
-    finish(c);
+    stop_watching(c, false);
+    client_proc_free(c);
 }
 
 void client_proc_stop(struct client_proc *c)
 {
     if (!c)
         return;
-    pthread_mutex_lock(&c->mu);
-    c->stop = true;
-    pthread_mutex_unlock(&c->mu);
-    cleanup_free char *run_dir = xstrdup(c->run_dir);
-    finish(c);
+    stop_watching(c, true);
     struct err e = ERR_INIT;
-    if (file_remove_tree(run_dir, &e))
+    if (file_remove_tree(c->run_dir, &e))
         log_kv(LOG_WARN, "the configuration of a client process cannot be removed", "error", e.msg,
             NULL);
+    client_proc_free(c);
 }

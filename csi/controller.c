@@ -15,14 +15,6 @@
 #define NAME_MAX_BYTES 256
 #define STANDALONE_NS  "standalone"
 
-static struct volume_pair *pairs_of(struct rpc_call *call, Csi__Pair *const *list, size_t n)
-{
-    struct volume_pair *out = rpc_alloc(call, n * sizeof *out);
-    for (size_t i = 0; i < n; i++)
-        out[i] = (struct volume_pair){list[i]->key, list[i]->value};
-    return out;
-}
-
 static void answer_volume(
     struct rpc_call *call, const struct volume *v, Csi__CreateVolumeResponse *out)
 {
@@ -79,12 +71,12 @@ static int check_same(const struct volume *v, const Csi__CreateVolumeRequest *in
                     in->name);
 }
 
-static int create_volume(
+static int controller_create_volume(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     struct plugin *p = rpc_user(call);
     const Csi__CreateVolumeRequest *in = (const Csi__CreateVolumeRequest *)req;
-    const struct volume_pair *params = pairs_of(call, in->parameters, in->n_parameters);
+    const struct volume_pair *params = plugin_pairs(call, in->parameters, in->n_parameters);
     if (check_create(in, params, e))
         return -1;
     char id[32];
@@ -113,7 +105,7 @@ static int create_volume(
     return rc;
 }
 
-static int delete_volume(
+static int controller_delete_volume(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
@@ -137,7 +129,7 @@ static int delete_volume(
     return rc;
 }
 
-static int validate(
+static int controller_validate(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     struct plugin *p = rpc_user(call);
@@ -172,7 +164,7 @@ static int validate(
     return 0;
 }
 
-static int get_capabilities(
+static int controller_get_capabilities(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
@@ -192,14 +184,14 @@ static int get_capabilities(
 
 const struct rpc_method controller_methods[] = {
     {"/csi.v1.Controller/CreateVolume", &csi__create_volume_request__descriptor,
-        &csi__create_volume_response__descriptor, create_volume, false},
+        &csi__create_volume_response__descriptor, controller_create_volume, false},
     {"/csi.v1.Controller/DeleteVolume", &csi__delete_volume_request__descriptor,
-        &csi__delete_volume_response__descriptor, delete_volume, false},
+        &csi__delete_volume_response__descriptor, controller_delete_volume, false},
     {"/csi.v1.Controller/ValidateVolumeCapabilities",
         &csi__validate_volume_capabilities_request__descriptor,
-        &csi__validate_volume_capabilities_response__descriptor, validate, false},
+        &csi__validate_volume_capabilities_response__descriptor, controller_validate, false},
     {"/csi.v1.Controller/ControllerGetCapabilities",
         &csi__controller_get_capabilities_request__descriptor,
-        &csi__controller_get_capabilities_response__descriptor, get_capabilities, true},
+        &csi__controller_get_capabilities_response__descriptor, controller_get_capabilities, true},
 };
 const size_t controller_nmethods = ARRAY_LEN(controller_methods);

@@ -113,10 +113,7 @@ static struct handoff_mount *handoff_mount_new(
     v->listen_fd = v->wake_fd < 0 ? -1 : handoff_listen(sock, e);
     if (v->wake_fd < 0)
         err_sys(e, errno, "make an eventfd");
-    int rc = v->listen_fd < 0 ? -1 : pthread_create(&v->thread, NULL, handoff_thread, v);
-    if (rc > 0)
-        err_sys(e, rc, "start a thread");
-    if (rc) {
+    if (v->listen_fd < 0 || task_start(&v->task, "handoff", handoff_thread, v, e)) {
         handoff_mount_free(v);
         return NULL;
     }
@@ -155,11 +152,9 @@ void handoff_put(struct handoff_mount *v)
     cleanup_free char *sock = path_join(v->dir, VOLUME_SOCKET);
     unlink(sock); /* under the lock: the next handoff_get() makes its own */
     pthread_mutex_unlock(&h->mu);
-    pthread_mutex_lock(&v->mu);
-    v->stop = true;
+    task_cancel(&v->task);
     handoff_wake(v);
-    pthread_mutex_unlock(&v->mu);
-    pthread_join(v->thread, NULL);
+    task_stop(&v->task);
     handoff_mount_free(v);
 }
 
@@ -181,9 +176,10 @@ void handoff_adopt(struct handoff_mount *v, const char *staging, dev_t dev, bool
     pthread_mutex_unlock(&v->mu);
 }
 
-/* Lets the thread close what it owns. With mu held. */
+/* Lets the thread close what it owns. */
 static void forget_mount(struct handoff_mount *v)
 {
+    mutex_assert_held(&v->mu);
     v->end_mount = true;
     handoff_wake(v);
     while (v->end_mount)
@@ -211,8 +207,8 @@ static int missing(const struct handoff_mount *v, const struct handoff_want *w, 
         title, node, w->context->ns, LABEL_DATASET, w->context->name);
 }
 
-/* Waits with mu held until ready() or until there is no point in waiting. */
-static int wait_for(struct handoff_mount *v, const struct handoff_want *w,
+/* Waits until ready() or until there is no point in waiting. */
+static int wait_mount(struct handoff_mount *v, const struct handoff_want *w,
     bool (*ready)(const struct handoff_mount *), struct err *e)
 {
     for (;;) {
@@ -251,12 +247,12 @@ static int stage_locked(struct handoff_mount *v, const struct handoff_want *w, s
     /* this also waits until a restarted plugin has the fd back, or a lost mount has been made again
      */
     if (v->staging)
-        return wait_for(v, w, usable, e);
+        return wait_mount(v, w, usable, e);
     /* A mount that nobody serves makes everyone hang who looks at it: first a client, then the
      * mount. */
-    if (wait_for(v, w, has_client, e) || handoff_make_mount(v, w->staging, w->read_only, e))
+    if (wait_mount(v, w, has_client, e) || handoff_make_mount(v, w->staging, w->read_only, e))
         return -1;
-    if (wait_for(v, w, usable, e) == 0)
+    if (wait_mount(v, w, usable, e) == 0)
         return 0;
     struct err why = ERR_INIT;
     v->ending = true;

@@ -6,6 +6,8 @@
 
 #include "csi/backing.h"
 #include "csi/handoff.h"
+#include "lib/base/mutex.h"
+#include "lib/base/task.h"
 #include "lib/handoff/wire.h"
 #include "lib/http/metric.h"
 
@@ -27,12 +29,11 @@ struct handoff_mount {
     dev_t cache_dev;   /* backing files are on it … */
     uid_t cache_owner; /* … and belong to it */
     int listen_fd, wake_fd;
-    pthread_t thread;
+    struct task task;
 
     /* held by the thread except while it waits; below it only file and log calls */
     pthread_mutex_t mu;
     pthread_cond_t changed;
-    bool stop; /* mu: order to the thread: end */
     /* mu: order: forget the mount, its fd and its client; the thread resets it */
     bool end_mount;
     bool ending;    /* mu: a caller is unmounting: the thread leaves the mount alone */
@@ -60,9 +61,9 @@ struct handoff_mount {
     struct backing *files; /* mu */
 };
 
-void *handoff_thread(void *mount);
-void handoff_wake(struct handoff_mount *v); /* mu held or not */
-/* mu held; a fresh connection */
+void handoff_thread(void *mount);
+void handoff_wake(struct handoff_mount *v); /* with mu or without */
+/* A fresh connection. mu is held. */
 int handoff_make_mount(struct handoff_mount *v, const char *staging, bool read_only, struct err *e);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The thread of one mount: it accepts the client, speaks lib/handoff/wire.h with it, and does what
+ * is due when there is none. It holds mu but while it waits, so all of this runs with mu held. */
 #include "csi/handoff_priv.h"
 #include "csi/mount.h"
 #include "lib/base/clock.h"
@@ -39,6 +41,7 @@ void handoff_wake(struct handoff_mount *v)
 
 int handoff_make_mount(struct handoff_mount *v, const char *staging, bool read_only, struct err *e)
 {
+    mutex_assert_held(&v->mu);
     int fd;
     if (mount_fuse(staging, read_only, &fd, &v->dev, e))
         return -1;
@@ -75,6 +78,7 @@ static void requeue(const struct handoff_mount *v)
 
 static void close_client(struct handoff_mount *v, const char *why)
 {
+    mutex_assert_held(&v->mu);
     if (v->conn < 0)
         return;
     close(v->conn);
@@ -99,6 +103,7 @@ static void close_fuse(struct handoff_mount *v)
 
 static void end_mount(struct handoff_mount *v)
 {
+    mutex_assert_held(&v->mu);
     metric_add(v->handoff->backing, -(int64_t)backing_count(v->files));
     if (v->staging)
         metric_add(v->handoff->mounts, -1);
@@ -131,7 +136,7 @@ static void accept_client(struct handoff_mount *v)
 }
 
 /* The text of a client is shown to people: one line of printable characters. */
-static void set_failed(struct handoff_mount *v, const struct handoff_msg *m)
+static void client_failed(struct handoff_mount *v, const struct handoff_msg *m)
 {
     size_t n = 0;
     for (size_t i = 0; i < m->len && n + 1 < sizeof v->failed; i++)
@@ -148,7 +153,7 @@ static void set_failed(struct handoff_mount *v, const struct handoff_msg *m)
     v->failed_stage = v->welcomed && !v->serving && !v->served;
 }
 
-static void set_serving(struct handoff_mount *v)
+static void client_serves(struct handoff_mount *v)
 {
     struct err e = ERR_INIT;
     if (v->fuse_fd < 0 || !v->welcomed || v->serving)
@@ -268,8 +273,9 @@ static void on_hello(struct handoff_mount *v, const struct handoff_msg *m)
     log_kv(LOG_INFO, "client connected", "namespace", v->ns, "dataset", v->uid, "pid", pid, NULL);
 }
 
-static void receive(struct handoff_mount *v)
+static void receive_message(struct handoff_mount *v)
 {
+    mutex_assert_held(&v->mu);
     struct handoff_msg m;
     struct err e = ERR_INIT;
     cleanup_fd int fd = -1;
@@ -291,10 +297,10 @@ static void receive(struct handoff_mount *v)
         save_init(v, &m);
         break;
     case HANDOFF_SERVING:
-        set_serving(v);
+        client_serves(v);
         break;
     case HANDOFF_FAILED:
-        set_failed(v, &m);
+        client_failed(v, &m);
         break;
     case HANDOFF_BACKING_OPEN:
         answer_backing(v, fd);
@@ -335,6 +341,7 @@ static void welcome(struct handoff_mount *v)
  * is made again. */
 static void remount(struct handoff_mount *v)
 {
+    mutex_assert_held(&v->mu);
     struct err e = ERR_INIT;
     struct statfs fs;
     cleanup_free char *staging = xstrdup(v->staging);
@@ -345,7 +352,7 @@ static void remount(struct handoff_mount *v)
     pthread_mutex_lock(&v->mu);
     if (v->ending || !v->staging || v->fuse_fd >= 0 || !v->hello)
         return;
-    if (there < 0 || alive) { /* somebody else holds the fd: he may come yet */
+    if (there < 0 || alive) { /* another client holds the fd and may come yet */
         log_kv(LOG_WARN,
             "a mount is alive but this client does not serve it; waiting for the one that does",
             "at", staging, NULL);
@@ -411,9 +418,10 @@ static int wait_ms(int64_t next, int64_t now)
     return next == INT64_MAX ? -1 : (int)MIN(MAX(next - now, 0) / NS_PER_MS + 1, INT_MAX);
 }
 
-/* What is due now; returns how long to wait at most, in ms, or -1. With mu held. */
-static int due(struct handoff_mount *v)
+/* What is due now; returns how long to wait at most, in ms, or -1. */
+static int do_due(struct handoff_mount *v)
 {
+    mutex_assert_held(&v->mu);
     if (v->end_mount)
         end_mount(v);
     int64_t now = clock_mono_ns(), next = INT64_MAX;
@@ -449,13 +457,13 @@ static int due(struct handoff_mount *v)
     return wait_ms(next, now);
 }
 
-void *handoff_thread(void *arg)
+void handoff_thread(void *arg)
 {
     struct handoff_mount *v = arg;
     pthread_mutex_lock(&v->mu);
     v->alone_ns = clock_mono_ns();
-    while (!v->stop) {
-        int timeout = due(v);
+    while (!atomic_load(&v->task.stop)) {
+        int timeout = do_due(v);
         struct pollfd p[] = {{.fd = v->wake_fd, .events = POLLIN},
             {.fd = v->conn >= 0 ? v->conn : v->listen_fd, .events = POLLIN}};
         bool client = v->conn >= 0;
@@ -471,9 +479,8 @@ void *handoff_thread(void *arg)
         if (!client)
             accept_client(v);
         else if (v->conn >= 0)
-            receive(v);
+            receive_message(v);
     }
     close_client(v, "nobody uses its volume any more");
     pthread_mutex_unlock(&v->mu);
-    return NULL;
 }

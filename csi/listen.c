@@ -3,10 +3,10 @@
 
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/task.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,23 +20,22 @@
 #define CHECK_MS    5000 /* how often the socket files are looked at */
 #define SOCKETS_MAX 4
 
-struct sock {
+struct listen_socket {
     char *path;
     int fd;
     struct stat file; /* the socket file as we made it */
 };
 
 struct listener {
-    struct sock socks[SOCKETS_MAX];
+    struct listen_socket socks[SOCKETS_MAX];
     size_t n;
     int wake_fd;
-    bool running;
-    pthread_t thread;
+    struct task task;
     void (*accepted)(void *user, int fd);
     void *user;
 };
 
-static int open_socket(struct sock *s, struct err *e)
+static int open_socket(struct listen_socket *s, struct err *e)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (strlen(s->path) >= sizeof a.sun_path)
@@ -58,14 +57,14 @@ static int open_socket(struct sock *s, struct err *e)
     return 0;
 }
 
-static bool still_ours(const struct sock *s)
+static bool still_ours(const struct listen_socket *s)
 {
     struct stat now;
     return lstat(s->path, &now) == 0 && now.st_dev == s->file.st_dev
         && now.st_ino == s->file.st_ino;
 }
 
-static void accept_one(struct listener *l, struct sock *s)
+static void accept_one(struct listener *l, struct listen_socket *s)
 {
     cleanup_fd int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
@@ -97,7 +96,7 @@ static void check_files(struct listener *l)
     }
 }
 
-static void *run(void *arg)
+static void listener_thread(void *arg)
 {
     struct listener *l = arg;
     for (;;) {
@@ -106,7 +105,7 @@ static void *run(void *arg)
             p[i + 1] = (struct pollfd){.fd = l->socks[i].fd, .events = POLLIN};
         int ready = poll(p, l->n + 1, CHECK_MS);
         if (p[0].revents)
-            return NULL;
+            return;
         for (size_t i = 0; ready > 0 && i < l->n; i++)
             if (p[i + 1].revents & POLLIN)
                 accept_one(l, &l->socks[i]);
@@ -125,7 +124,7 @@ struct listener *listener_new(const char *const *paths, size_t n, struct err *e)
         return NULL;
     }
     for (; l->n < n; l->n++) {
-        l->socks[l->n] = (struct sock){.path = xstrdup(paths[l->n]), .fd = -1};
+        l->socks[l->n] = (struct listen_socket){.path = xstrdup(paths[l->n]), .fd = -1};
         if (open_socket(&l->socks[l->n], e)) {
             free(l->socks[l->n].path);
             listener_free(l);
@@ -139,19 +138,17 @@ void listener_start(struct listener *l, void (*accepted)(void *user, int fd), vo
 {
     l->accepted = accepted;
     l->user = user;
-    if (pthread_create(&l->thread, NULL, run, l))
+    if (task_start(&l->task, "listener", listener_thread, l, NULL))
         abort();
-    l->running = true;
 }
 
 void listener_stop(struct listener *l)
 {
-    if (!l->running)
+    if (!l->task.started)
         return;
     if (write(l->wake_fd, &(uint64_t){1}, 8) != 8)
         abort();
-    pthread_join(l->thread, NULL);
-    l->running = false;
+    task_stop(&l->task);
     for (size_t i = 0; i < l->n; i++)
         if (still_ours(&l->socks[i]))
             unlink(l->socks[i].path);

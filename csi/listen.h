@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listen — unix stream sockets that accept for somebody else, in one thread. Only root and our own
- * user are let in. A socket file that disappears (somebody cleaned up) is made again within
- * seconds: kubelet then finds the plugin again. */
+/* listen — unix stream sockets that accept for another module, in one thread. Only root and our own
+ * user are let in. A socket file that disappears (a person or a script cleaned up) is made again
+ * within seconds: kubelet then finds the plugin again. */
 #ifndef MILLRACE_CSI_LISTEN_H
 #define MILLRACE_CSI_LISTEN_H
 

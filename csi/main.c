@@ -45,7 +45,7 @@ static const struct program program = {
     "millrace-csi", "csi", "millrace-csi [flags]", "CSI node plugin of Millrace.", false};
 
 /* As program_flags. */
-static int parse(int argc, char **argv, struct options *o)
+static int plugin_flags(int argc, char **argv, struct options *o)
 {
     const struct opt table[] = {
         {"node-id", OPT_STRING, &o->node_id, "NAME", "this node's name; default: the host's"},
@@ -219,7 +219,7 @@ static void close_state(struct running *r, const struct options *o, bool clean)
         rmdir(dirs[i]);
 }
 
-static int run(struct running *r, const struct options *o, struct err *e)
+static int plugin_run(struct running *r, const struct options *o, struct err *e)
 {
     if (lock_root(r, o->root, e) || open_state(r, o, e) || start_http(r, o->http, e)
         || start_rpc(r, o, e))
@@ -252,7 +252,7 @@ int main(int argc, char **argv)
         .cache_keep = 3600 * NS_PER_S,
         .backing_max = 16384};
     struct err e = ERR_INIT;
-    int rc = parse(argc, argv, &o);
+    int rc = plugin_flags(argc, argv, &o);
     if (rc >= 0)
         return rc;
     complete(&o);
@@ -260,7 +260,7 @@ int main(int argc, char **argv)
     static struct running r;
     r.lock_fd = -1;
     program_start(&r.stop); /* the stopper waits for these */
-    rc = run(&r, &o, &e);
+    rc = plugin_run(&r, &o, &e);
     if (rc)
         log_kv(LOG_ERROR, "cannot run", "error", e.msg, NULL);
     rpc_free(r.rpc);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The Node service: kubelet stages a volume once (the FUSE mount), publishes it for each pod (a
+ * bind mount), and takes both back. An inline volume is a directory and is published only. */
 #include "csi/client_config.h"
 #include "csi/client_proc.h"
 #include "csi/mount.h"
@@ -16,26 +18,9 @@
 
 #define UNSTAGE_NS (30 * NS_PER_S)
 
-int64_t plugin_deadline(const struct rpc_call *call)
-{
-    int64_t now = clock_mono_ns(), deadline = rpc_deadline_ns(call);
-    if (deadline == INT64_MAX)
-        return now + RPC_ENDLESS_NS;
-    int64_t left = deadline - now;
-    return deadline - MIN(RPC_MARGIN_NS, left / 4);
-}
+static bool node_cancelled(const void *call) { return rpc_cancelled(call); }
 
-static bool cancelled(const void *call) { return rpc_cancelled(call); }
-
-static struct volume_pair *pairs_of(struct rpc_call *call, Csi__Pair *const *list, size_t n)
-{
-    struct volume_pair *out = rpc_alloc(call, n * sizeof *out);
-    for (size_t i = 0; i < n; i++)
-        out[i] = (struct volume_pair){list[i]->key, list[i]->value};
-    return out;
-}
-
-static int check_id(const char *id, struct err *e)
+static int node_check_id(const char *id, struct err *e)
 {
     if (!id[0])
         return err_set(e, ERR_INVALID, "volume_id is missing");
@@ -44,7 +29,7 @@ static int check_id(const char *id, struct err *e)
         : err_set(e, ERR_INVALID, "volume_id '%.64s' is none of this driver", id);
 }
 
-static int check_path(const char *field, const char *path, struct err *e)
+static int node_check_path(const char *field, const char *path, struct err *e)
 {
     if (!path[0])
         return err_set(e, ERR_INVALID, "%s is missing", field);
@@ -58,7 +43,8 @@ static int context_of_stage(struct rpc_call *call, const Csi__NodeStageVolumeReq
     const struct volume *v, struct volume_context *s, struct err *e)
 {
     const struct plugin *p = rpc_user(call);
-    const struct volume_pair *context = pairs_of(call, in->volume_context, in->n_volume_context);
+    const struct volume_pair *context = plugin_pairs(
+        call, in->volume_context, in->n_volume_context);
     if (!p->standalone)
         return volume_context_persistent(context, in->n_volume_context, s, e);
     if (!v->created)
@@ -75,7 +61,7 @@ static int write_client(struct rpc_call *call, const Csi__NodeStageVolumeRequest
     struct volume_pair *params = rpc_alloc(call, v->nparams * sizeof *params);
     for (size_t i = 0; i < v->nparams; i++)
         params[i] = (struct volume_pair){v->params[i].key, v->params[i].value};
-    const struct volume_pair *pairs = pairs_of(call, in->secrets, in->n_secrets);
+    const struct volume_pair *pairs = plugin_pairs(call, in->secrets, in->n_secrets);
     struct client_proc_secret *secrets = rpc_alloc(call, in->n_secrets * sizeof *secrets);
     for (size_t i = 0; i < in->n_secrets; i++)
         secrets[i] = (struct client_proc_secret){pairs[i].key, pairs[i].value};
@@ -89,12 +75,10 @@ static int write_client(struct rpc_call *call, const Csi__NodeStageVolumeRequest
 
 static void unstage_record(struct plugin *p, struct volume *v)
 {
-    struct err e = ERR_INIT;
     free(v->staging);
     v->staging = NULL;
-    if ((v->created || v->ntargets) && volume_save(p->volumes, v, &e))
-        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error", e.msg,
-            NULL);
+    if (v->created || v->ntargets)
+        plugin_save(p, v);
 }
 
 static int stage_held(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in,
@@ -125,7 +109,7 @@ static int stage_held(struct rpc_call *call, const Csi__NodeStageVolumeRequest *
             return -1;
         }
     }
-    if (stage_mount(p, v, plugin_deadline(call), cancelled, call, e) == 0)
+    if (stage_mount(p, v, plugin_deadline(call), node_cancelled, call, e) == 0)
         return 0;
     if (fresh) {
         stage_release(p, v);
@@ -134,14 +118,15 @@ static int stage_held(struct rpc_call *call, const Csi__NodeStageVolumeRequest *
     return -1;
 }
 
-static int stage(
+static int node_stage(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
     struct plugin *p = rpc_user(call);
     const Csi__NodeStageVolumeRequest *in = (const Csi__NodeStageVolumeRequest *)req;
     int mode;
-    if (check_id(in->volume_id, e) || check_path("staging_target_path", in->staging_target_path, e)
+    if (node_check_id(in->volume_id, e)
+        || node_check_path("staging_target_path", in->staging_target_path, e)
         || capability_check(in->volume_capability, &mode, e))
         return -1;
     struct stat st;
@@ -156,24 +141,13 @@ static int stage(
     return rc;
 }
 
-/* Targets that somebody else has unmounted. */
-static void forget_stale(struct volume *v)
-{
-    for (size_t i = v->ntargets; i-- > 0;) {
-        cleanup_free char *path = xstrdup(v->targets[i].path);
-        struct err e = ERR_INIT;
-        if (mount_at(path, NULL, NULL, NULL, &e) == 0)
-            volume_target_del(v, path);
-    }
-}
-
 static int unstage_held(
     struct plugin *p, struct volume *v, const char *staging, int64_t deadline_ns, struct err *e)
 {
     if (!v->staging || strcmp(v->staging, staging) != 0)
         /* not ours as far as we know; nothing there: fine */
         return mount_end_fuse(staging, false, deadline_ns, e);
-    forget_stale(v);
+    stage_forget_stale(v);
     if (v->ntargets) {
         err_set(e, ERR_CONFLICT, "volume %s is still published at %s", v->id, v->targets[0].path);
         e->sys = EBUSY;
@@ -185,7 +159,7 @@ static int unstage_held(
     return 0;
 }
 
-static int unstage(
+static int node_unstage(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
@@ -193,7 +167,7 @@ static int unstage(
     const Csi__NodeUnstageVolumeRequest *in = (const Csi__NodeUnstageVolumeRequest *)req;
     if (!in->volume_id[0])
         return err_set(e, ERR_INVALID, "volume_id is missing");
-    if (check_path("staging_target_path", in->staging_target_path, e))
+    if (node_check_path("staging_target_path", in->staging_target_path, e))
         return -1;
     int64_t deadline = MIN(plugin_deadline(call), clock_mono_ns() + UNSTAGE_NS);
     struct volume *v = volume_hold(p->volumes, in->volume_id, false, deadline, e);
@@ -219,11 +193,9 @@ static int bind_target(struct plugin *p, struct volume *v, const char *from, con
         volume_target_add(v, target, read_only, mode);
     if (volume_save(p->volumes, v, e) == 0 && mount_bind(from, target, read_only, e) == 0)
         return 0;
-    struct err why = ERR_INIT;
     volume_target_del(v, target);
-    if ((v->staging || v->ntargets || v->created) && volume_save(p->volumes, v, &why))
-        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error",
-            why.msg, NULL);
+    if (v->staging || v->ntargets || v->created)
+        plugin_save(p, v);
     if (made)
         rmdir(target);
     return -1;
@@ -257,7 +229,7 @@ static int publish_mount(struct rpc_call *call, const Csi__NodePublishVolumeRequ
     dev_t dev = 0;
     /* The mount may have been lost since it was staged (with its client, while this plugin was
      * away): then it is made again. */
-    if (stage_mount(p, v, plugin_deadline(call), cancelled, call, e)
+    if (stage_mount(p, v, plugin_deadline(call), node_cancelled, call, e)
         || mount_at(v->staging, &dev, NULL, NULL, e) < 0)
         return -1;
     int rc = already(v, in->target_path, read_only, mode, dev, e);
@@ -308,17 +280,18 @@ static int publish_inline(struct rpc_call *call, const Csi__NodePublishVolumeReq
     return -1;
 }
 
-static int publish(
+static int node_publish(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
     struct plugin *p = rpc_user(call);
     const Csi__NodePublishVolumeRequest *in = (const Csi__NodePublishVolumeRequest *)req;
     int mode;
-    if (check_id(in->volume_id, e) || check_path("target_path", in->target_path, e)
+    if (node_check_id(in->volume_id, e) || node_check_path("target_path", in->target_path, e)
         || capability_check(in->volume_capability, &mode, e))
         return -1;
-    const struct volume_pair *context = pairs_of(call, in->volume_context, in->n_volume_context);
+    const struct volume_pair *context = plugin_pairs(
+        call, in->volume_context, in->n_volume_context);
     bool is_inline = !p->standalone && volume_context_is_inline(context, in->n_volume_context);
     struct volume_context s;
     if (is_inline && volume_context_inline(context, in->n_volume_context, &s, e))
@@ -341,7 +314,7 @@ static int remove_target(const char *target, struct err *e)
     return 0;
 }
 
-static int unpublish(
+static int node_unpublish(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)resp;
@@ -349,7 +322,7 @@ static int unpublish(
     const Csi__NodeUnpublishVolumeRequest *in = (const Csi__NodeUnpublishVolumeRequest *)req;
     if (!in->volume_id[0])
         return err_set(e, ERR_INVALID, "volume_id is missing");
-    if (check_path("target_path", in->target_path, e))
+    if (node_check_path("target_path", in->target_path, e))
         return -1;
     struct volume *v = volume_hold(p->volumes, in->volume_id, false, plugin_deadline(call), e);
     if (!v && e->cls != ERR_NOTFOUND)
@@ -385,24 +358,24 @@ static void add_usage(struct rpc_call *call, Csi__NodeGetVolumeStatsResponse *ou
 static void set_condition(
     struct rpc_call *call, struct volume *v, const struct err *stat_error, Csi__VolumeCondition *c)
 {
-    struct handoff_state k = {.connected = true};
+    struct handoff_state state = {.connected = true};
     bool is_mount = v->context.kind == VOLUME_KIND_DATASET
         || v->context.kind == VOLUME_KIND_PROCESS;
     if (v->handoff && is_mount)
-        handoff_state(v->handoff, &k);
+        handoff_state(v->handoff, &state);
     c->abnormal = true;
     if (stat_error->cls)
         c->message = rpc_strdup(call, stat_error->msg);
-    else if (!k.connected)
+    else if (!state.connected)
         c->message =
             (char *)"the client of this dataset is not running: reads wait until it is back";
-    else if (k.failed[0])
-        c->message = rpc_strdup(call, k.failed);
+    else if (state.failed[0])
+        c->message = rpc_strdup(call, state.failed);
     else
         c->abnormal = false;
 }
 
-static int get_stats(
+static int node_get_stats(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     struct plugin *p = rpc_user(call);
@@ -438,7 +411,7 @@ static int get_stats(
     return 0;
 }
 
-static int get_capabilities(
+static int node_get_capabilities(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
@@ -462,7 +435,7 @@ static int get_capabilities(
     return 0;
 }
 
-static int get_info(
+static int node_get_info(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)e;
@@ -476,17 +449,18 @@ static int get_info(
         "/csi.v1.Node/" name, &csi__##in##__descriptor, &csi__##out##__descriptor, handler, fast \
     }
 const struct rpc_method node_methods[] = {
-    METHOD("NodeStageVolume", node_stage_volume_request, node_stage_volume_response, stage, false),
-    METHOD("NodeUnstageVolume", node_unstage_volume_request, node_unstage_volume_response, unstage,
+    METHOD("NodeStageVolume", node_stage_volume_request, node_stage_volume_response, node_stage,
         false),
-    METHOD("NodePublishVolume", node_publish_volume_request, node_publish_volume_response, publish,
-        false),
+    METHOD("NodeUnstageVolume", node_unstage_volume_request, node_unstage_volume_response,
+        node_unstage, false),
+    METHOD("NodePublishVolume", node_publish_volume_request, node_publish_volume_response,
+        node_publish, false),
     METHOD("NodeUnpublishVolume", node_unpublish_volume_request, node_unpublish_volume_response,
-        unpublish, false),
+        node_unpublish, false),
     METHOD("NodeGetVolumeStats", node_get_volume_stats_request, node_get_volume_stats_response,
-        get_stats, false),
+        node_get_stats, false),
     METHOD("NodeGetCapabilities", node_get_capabilities_request, node_get_capabilities_response,
-        get_capabilities, true),
-    METHOD("NodeGetInfo", node_get_info_request, node_get_info_response, get_info, true),
+        node_get_capabilities, true),
+    METHOD("NodeGetInfo", node_get_info_request, node_get_info_response, node_get_info, true),
 };
 const size_t node_nmethods = ARRAY_LEN(node_methods);

@@ -95,7 +95,7 @@ static char *below_root(const struct volume_context *s)
 }
 
 /* Makes sure of owner and mode of a directory, whoever made it. */
-static int own(const char *path, uid_t uid, gid_t gid, mode_t mode, struct err *e)
+static int make_owned(const char *path, uid_t uid, gid_t gid, mode_t mode, struct err *e)
 {
     if (mkdir(path, 0700) && errno != EEXIST)
         return err_sys(e, errno, "mkdir %s", path);
@@ -114,8 +114,8 @@ char *node_dirs_get(struct node_dirs *p, const struct volume_context *s, struct 
     uid_t user = s->kind == VOLUME_KIND_PROCESS ? 0 : POD_UID;
     pthread_mutex_lock(&p->mu);
     int rc = file_mkdirs(path, 0700, e);
-    if (rc == 0 && own(path, 0, (gid_t)user, 0750, e) == 0
-        && own(cache, user, (gid_t)user, 0700, e) == 0) {
+    if (rc == 0 && make_owned(path, 0, (gid_t)user, 0750, e) == 0
+        && make_owned(cache, user, (gid_t)user, 0700, e) == 0) {
         struct node_dir *dir = map_get(p->by_path, below);
         if (!dir)
             map_put(p->by_path, below, dir = xcalloc(1, sizeof *dir));
@@ -150,7 +150,7 @@ static void prune(const char *root, const char *below)
 }
 
 /* Moves what is to go into the trash: under the lock, so that nobody gets it again, and quick. */
-static void discard(struct node_dirs *p, bool all)
+static void discard_unused(struct node_dirs *p, bool all)
 {
     int64_t now = clock_mono_ns();
     const char *below;
@@ -178,7 +178,7 @@ static void discard(struct node_dirs *p, bool all)
 
 void node_dirs_collect(struct node_dirs *p, bool all)
 {
-    discard(p, all);
+    discard_unused(p, all);
     cleanup_free char *trash = path_join(p->root, DIR_TRASH);
     DIR *d = opendir(trash);
     for (struct dirent *entry; d && (entry = readdir(d));) {

@@ -34,6 +34,10 @@ extern const size_t identity_nmethods, registration_nmethods, controller_nmethod
 
 /* When a handler must stop waiting: the caller's deadline less a margin. */
 int64_t plugin_deadline(const struct rpc_call *call);
+/* Of the call's memory. */
+struct volume_pair *plugin_pairs(struct rpc_call *call, Csi__Pair *const *list, size_t n);
+/* volume_save() where nothing can be done about a failure but to log it. */
+void plugin_save(struct plugin *p, const struct volume *v);
 
 /* stage — what makes a volume's mount come and go; v is held. */
 int stage_mount(struct plugin *p, struct volume *v, int64_t deadline_ns,
@@ -45,6 +49,9 @@ int stage_inline(struct plugin *p, struct volume *v, char **dir, struct err *e);
 void stage_release(struct plugin *p, struct volume *v);
 /* at our end: mounts and processes go on without us */
 void stage_leave(struct plugin *p, struct volume *v);
+/* Forgets targets where nothing is mounted any more: the node was booted, or a person unmounted
+ * them. true: there were some. */
+bool stage_forget_stale(struct volume *v);
 /* after a start: takes up what the records and the kernel's mounts say */
 void stage_restore(struct plugin *p);
 

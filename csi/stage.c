@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a volume holds while it is staged or published: its directory, its handoff, its client
+ * process; and how they are taken up again after a restart. */
 #include "csi/client_proc.h"
 #include "csi/mount.h"
 #include "csi/plugin.h"
@@ -90,8 +92,7 @@ void stage_leave(struct plugin *p, struct volume *v)
     (void)p;
 }
 
-/* What the record says may be over: the node was booted, or somebody unmounted by hand. */
-static bool forget_stale(struct volume *v)
+bool stage_forget_stale(struct volume *v)
 {
     bool changed = false;
     for (size_t i = v->ntargets; i-- > 0;) {
@@ -135,7 +136,7 @@ static void restore_one(struct volume *v, void *arg)
     struct plugin *p = arg;
     struct err e = ERR_INIT;
     bool was_staged = v->staging != NULL;
-    bool changed = forget_stale(v);
+    bool changed = stage_forget_stale(v);
     switch (v->context.kind) {
     case VOLUME_KIND_DATASET:
     case VOLUME_KIND_PROCESS:
@@ -154,9 +155,8 @@ static void restore_one(struct volume *v, void *arg)
             LOG_ERROR, "a volume cannot be taken up again", "volume", v->id, "error", e.msg, NULL);
     else
         log_kv(LOG_INFO, "volume taken up again", "volume", v->id, "staging", v->staging, NULL);
-    if (changed && volume_save(p->volumes, v, &e))
-        log_kv(LOG_ERROR, "the record of a volume is out of date", "volume", v->id, "error", e.msg,
-            NULL);
+    if (changed)
+        plugin_save(p, v);
     volume_release(p->volumes, v); /* which forgets it if nothing is left */
 }
 

@@ -27,7 +27,7 @@ int volume_kind_parse(const char *text, enum volume_kind *out)
 
 static bool lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
-static bool label(const char *s, size_t n)
+static bool is_label(const char *s, size_t n)
 {
     if (n == 0 || n > VOLUME_LABEL_MAX || !lower_or_digit(s[0]) || !lower_or_digit(s[n - 1]))
         return false;
@@ -37,7 +37,7 @@ static bool label(const char *s, size_t n)
     return true;
 }
 
-bool volume_is_label(const char *s) { return label(s, strlen(s)); }
+bool volume_is_label(const char *s) { return is_label(s, strlen(s)); }
 
 bool volume_is_subdomain(const char *s)
 {
@@ -45,7 +45,7 @@ bool volume_is_subdomain(const char *s)
         return false;
     for (;; s++) {
         size_t n = strcspn(s, ".");
-        if (!label(s, n))
+        if (!is_label(s, n))
             return false;
         s += n;
         if (!*s)
@@ -94,8 +94,8 @@ bool volume_context_is_inline(const struct volume_pair *p, size_t n)
 }
 
 /* Copies a value that becomes part of a path. */
-static int take(const struct volume_pair *p, size_t n, const char *key, bool (*valid)(const char *),
-    const char *shape, char *out, size_t cap, struct err *e)
+static int take_attribute(const struct volume_pair *p, size_t n, const char *key,
+    bool (*valid)(const char *), const char *shape, char *out, size_t cap, struct err *e)
 {
     const char *v = volume_pair_value(p, n, key);
     if (!v || !*v)
@@ -110,11 +110,12 @@ int volume_context_persistent(
     const struct volume_pair *p, size_t n, struct volume_context *out, struct err *e)
 {
     *out = (struct volume_context){.kind = VOLUME_KIND_DATASET, .read_only = -1};
-    if (take(
+    if (take_attribute(
             p, n, VOL_DATASET_NAMESPACE, volume_is_label, "a namespace", out->ns, sizeof out->ns, e)
-        || take(p, n, VOL_DATASET_UID, volume_is_label, "a uid", out->uid, sizeof out->uid, e)
-        || take(p, n, VOL_DATASET_NAME, volume_is_subdomain, "the name of a Dataset", out->name,
-            sizeof out->name, e))
+        || take_attribute(
+            p, n, VOL_DATASET_UID, volume_is_label, "a uid", out->uid, sizeof out->uid, e)
+        || take_attribute(p, n, VOL_DATASET_NAME, volume_is_subdomain, "the name of a Dataset",
+            out->name, sizeof out->name, e))
         return err_wrap(e, "this PersistentVolume was not made by the Millrace operator");
     const char *ro = volume_pair_value(p, n, VOL_READ_ONLY);
     if (ro && strcmp(ro, "true") != 0 && strcmp(ro, "false") != 0)
@@ -135,11 +136,13 @@ int volume_context_inline(
         return err_set(e, ERR_INVALID,
             "an inline volume of %s needs the attribute %s, %s or %s; datasets are mounted by their PersistentVolumeClaim",
             NAME_DRIVER, VOL_KIND, VOL_KIND_CLIENT, VOL_KIND_WORKER);
-    if (take(p, n, VOL_POD_NAMESPACE, volume_is_label, "a namespace", out->ns, sizeof out->ns, e)
-        || take(p, n, VOL_POD_NAME, volume_is_subdomain, "the name of a pod", out->pod,
+    if (take_attribute(
+            p, n, VOL_POD_NAMESPACE, volume_is_label, "a namespace", out->ns, sizeof out->ns, e)
+        || take_attribute(p, n, VOL_POD_NAME, volume_is_subdomain, "the name of a pod", out->pod,
             sizeof out->pod, e))
         return err_wrap(e, "kubelet sends this when the CSIDriver object has podInfoOnMount: true");
-    return take(p, n, VOL_DATASET_UID, volume_is_label, "a uid", out->uid, sizeof out->uid, e);
+    return take_attribute(
+        p, n, VOL_DATASET_UID, volume_is_label, "a uid", out->uid, sizeof out->uid, e);
 }
 
 void volume_context_title(const struct volume_context *s, char *out, size_t cap)

@@ -14,7 +14,7 @@
 #define RECORD_VERSION 1
 #define RECORD_MAX     ((size_t)4 << 20)
 
-static void add(struct buf *b, const char *key, const char *value)
+static void add_member(struct buf *b, const char *key, const char *value)
 {
     if (!value || !*value)
         return;
@@ -28,19 +28,19 @@ char *volume_to_json(const struct volume *v)
     buf_addf(&b, "{\"version\":%d,\"readOnly\":%s,\"mode\":%d,\"created\":%s,\"capacity\":%" PRId64,
         RECORD_VERSION, v->read_only ? "true" : "false", v->mode, v->created ? "true" : "false",
         v->capacity);
-    add(&b, "id", v->id);
-    add(&b, "kind", volume_kind_name(v->context.kind));
-    add(&b, "namespace", v->context.ns);
-    add(&b, "uid", v->context.uid);
-    add(&b, "dataset", v->context.name);
-    add(&b, "pod", v->context.pod);
-    add(&b, "staging", v->staging);
-    add(&b, "name", v->name);
+    add_member(&b, "id", v->id);
+    add_member(&b, "kind", volume_kind_name(v->context.kind));
+    add_member(&b, "namespace", v->context.ns);
+    add_member(&b, "uid", v->context.uid);
+    add_member(&b, "dataset", v->context.name);
+    add_member(&b, "pod", v->context.pod);
+    add_member(&b, "staging", v->staging);
+    add_member(&b, "name", v->name);
     buf_adds(&b, ",\"targets\":[");
     for (size_t i = 0; i < v->ntargets; i++) {
         buf_addf(&b, "%s{\"readOnly\":%s,\"mode\":%d", i ? "," : "",
             v->targets[i].read_only ? "true" : "false", v->targets[i].mode);
-        add(&b, "path", v->targets[i].path);
+        add_member(&b, "path", v->targets[i].path);
         buf_addc(&b, '}');
     }
     buf_adds(&b, "],\"parameters\":[");
@@ -56,7 +56,7 @@ char *volume_to_json(const struct volume *v)
 }
 
 /* An optional member that becomes part of a path, or a name that people see. */
-static int take(const json_t *j, const char *key, bool (*valid)(const char *), bool required,
+static int take_member(const json_t *j, const char *key, bool (*valid)(const char *), bool required,
     char *out, size_t cap, struct err *e)
 {
     const char *value = jget_str(j, key, "");
@@ -73,10 +73,10 @@ static int read_context(const json_t *j, struct volume_context *s, struct err *e
     if (volume_kind_parse(jget_str(j, "kind", ""), &s->kind))
         return err_set(e, ERR_INVALID, "'kind' is unknown");
     bool (*uid)(const char *) = s->kind == VOLUME_KIND_PROCESS ? volume_is_id : volume_is_label;
-    return take(j, "namespace", volume_is_label, true, s->ns, sizeof s->ns, e)
-            || take(j, "uid", uid, true, s->uid, sizeof s->uid, e)
-            || take(j, "dataset", volume_is_subdomain, false, s->name, sizeof s->name, e)
-            || take(j, "pod", volume_is_subdomain, s->kind == VOLUME_KIND_WORKER, s->pod,
+    return take_member(j, "namespace", volume_is_label, true, s->ns, sizeof s->ns, e)
+            || take_member(j, "uid", uid, true, s->uid, sizeof s->uid, e)
+            || take_member(j, "dataset", volume_is_subdomain, false, s->name, sizeof s->name, e)
+            || take_member(j, "pod", volume_is_subdomain, s->kind == VOLUME_KIND_WORKER, s->pod,
                 sizeof s->pod, e)
         ? -1
         : 0;
@@ -112,7 +112,7 @@ struct volume *volume_from_json(const char *text, size_t len, struct err *e)
     char id[VOLUME_ID_MAX + 1] = "";
     if (jget_int(j, "version", 0) != RECORD_VERSION) {
         err_set(e, ERR_INVALID, "'version' is not %d", RECORD_VERSION);
-    } else if (take(j, "id", volume_is_id, true, id, sizeof id, e) == 0
+    } else if (take_member(j, "id", volume_is_id, true, id, sizeof id, e) == 0
         && read_context(j, &v->context, e) == 0 && read_lists(j, v, e) == 0) {
         const char *staging = jget_str(j, "staging", NULL);
         v->id = xstrdup(id);
