@@ -5,6 +5,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
+#include "lib/base/task.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -32,7 +34,7 @@ struct caller_query { /* on the stack of the thread that asks */
 
 struct handoff_client {
     char *path;
-    pthread_t thread;
+    struct task task; /* receives; waits with mu */
     pthread_mutex_t mu, ask;
     pthread_cond_t changed;
     int sock; /* mu; -1 while there is no connection */
@@ -47,7 +49,6 @@ struct handoff_client {
     int64_t answer;                   /* mu */
     int64_t silent_until_ns;          /* mu; nothing is asked until then */
     struct caller_query *queries;     /* mu */
-    bool stop;                        /* mu */
 };
 
 static void tell_plugin(
@@ -58,9 +59,10 @@ static void tell_plugin(
         log_kv(LOG_DEBUG, "the node plugin does not listen", "error", e.msg, NULL);
 }
 
-/* On a fresh connection: tells the version, and what this process has. mu is held. */
+/* On a fresh connection: tells the version, and what this process has. */
 static void introduce(struct handoff_client *h)
 {
+    mutex_assert_held(&h->mu);
     uint32_t version = HANDOFF_VERSION;
     tell_plugin(h, HANDOFF_HELLO, &version, sizeof version, -1);
     if (h->taken && h->fuse_fd >= 0) {
@@ -76,6 +78,7 @@ static void introduce(struct handoff_client *h)
 
 static void on_welcome(struct handoff_client *h, const struct handoff_msg *m, int *fd)
 {
+    mutex_assert_held(&h->mu);
     struct handoff_welcome w;
     if (m->len != sizeof w || *fd < 0) {
         log_warn("the node plugin's welcome is malformed");
@@ -101,6 +104,7 @@ static void on_welcome(struct handoff_client *h, const struct handoff_msg *m, in
 
 static void on_caller(struct handoff_client *h, const struct handoff_msg *m)
 {
+    mutex_assert_held(&h->mu);
     struct handoff_caller c;
     memcpy(&c, m->payload, sizeof c);
     c.name[sizeof c.name - 1] = '\0';
@@ -144,29 +148,34 @@ static void receive_messages(struct handoff_client *h, int sock)
     free(m);
 }
 
-static bool is_stopped(struct handoff_client *h)
+static void handoff_client_free(struct handoff_client *h)
 {
-    pthread_mutex_lock(&h->mu);
-    bool stop = h->stop;
-    pthread_mutex_unlock(&h->mu);
-    return stop;
+    if (h->fuse_fd >= 0)
+        close(h->fuse_fd);
+    pthread_mutex_destroy(&h->mu);
+    pthread_mutex_destroy(&h->ask);
+    pthread_cond_destroy(&h->changed);
+    free(h->path);
+    free(h);
 }
 
-static void *handoff_client_thread(void *arg)
+static void handoff_client_thread(void *user)
 {
-    struct handoff_client *h = arg;
-    int64_t wait = CONNECT_MIN_NS;
-    while (!is_stopped(h)) {
+    struct handoff_client *h = user;
+    int64_t pause = CONNECT_MIN_NS;
+    pthread_mutex_lock(&h->mu);
+    while (!atomic_load(&h->task.stop)) {
         struct err e = ERR_INIT;
+        pthread_mutex_unlock(&h->mu);
         int sock = handoff_connect(h->path, &e);
+        pthread_mutex_lock(&h->mu);
         if (sock < 0) {
             log_kv(LOG_DEBUG, "the node plugin is not there yet", "error", e.msg, NULL);
-            clock_sleep_ns(wait);
-            wait = MIN(wait * 2, CONNECT_MAX_NS);
+            task_wait(&h->task, clock_mono_ns() + pause);
+            pause = MIN(pause * 2, CONNECT_MAX_NS);
             continue;
         }
-        wait = CONNECT_MIN_NS;
-        pthread_mutex_lock(&h->mu);
+        pause = CONNECT_MIN_NS;
         h->sock = sock;
         introduce(h);
         pthread_mutex_unlock(&h->mu);
@@ -174,12 +183,11 @@ static void *handoff_client_thread(void *arg)
         pthread_mutex_lock(&h->mu);
         h->sock = -1;
         pthread_cond_broadcast(&h->changed);
-        pthread_mutex_unlock(&h->mu);
         close(sock);
-        if (!is_stopped(h))
+        if (!atomic_load(&h->task.stop))
             log_info("the node plugin is gone; connecting again");
     }
-    return NULL;
+    pthread_mutex_unlock(&h->mu);
 }
 
 struct handoff_client *handoff_client_start(const char *path, struct err *e)
@@ -190,11 +198,8 @@ struct handoff_client *handoff_client_start(const char *path, struct err *e)
     pthread_mutex_init(&h->mu, NULL);
     pthread_mutex_init(&h->ask, NULL);
     clock_cond_init(&h->changed);
-    int rc = pthread_create(&h->thread, NULL, handoff_client_thread, h);
-    if (rc) {
-        err_sys(e, rc, "start a thread");
-        free(h->path);
-        free(h);
+    if (task_start_with(&h->task, &h->mu, "mr-handoff", handoff_client_thread, h, e)) {
+        handoff_client_free(h);
         return NULL;
     }
     return h;
@@ -205,9 +210,10 @@ int handoff_client_wait(
 {
     int64_t until = clock_mono_ns() + timeout_ns;
     pthread_mutex_lock(&h->mu);
-    while (h->fuse_fd < 0 && !h->stop && clock_cond_wait(&h->changed, &h->mu, until) == 0)
+    while (h->fuse_fd < 0 && !atomic_load(&h->task.stop)
+        && clock_cond_wait(&h->changed, &h->mu, until) == 0)
         continue;
-    int fd = h->stop ? -1 : h->fuse_fd;
+    int fd = atomic_load(&h->task.stop) ? -1 : h->fuse_fd;
     if (fd >= 0) {
         h->taken = true;
         *welcome = h->welcome;
@@ -221,7 +227,8 @@ bool handoff_client_peek(
 {
     int64_t until = clock_mono_ns() + timeout_ns;
     pthread_mutex_lock(&h->mu);
-    while (h->fuse_fd < 0 && !h->stop && clock_cond_wait(&h->changed, &h->mu, until) == 0)
+    while (h->fuse_fd < 0 && !atomic_load(&h->task.stop)
+        && clock_cond_wait(&h->changed, &h->mu, until) == 0)
         continue;
     bool there = h->fuse_fd >= 0;
     if (there)
@@ -326,7 +333,7 @@ void handoff_client_caller(void *handoff, pid_t pid, char out[CALLER_MAX])
         me.next = h->queries;
         h->queries = &me;
         tell_plugin(h, HANDOFF_WHO, &value, sizeof value, -1);
-        while (!me.answered && h->sock >= 0 && !h->stop
+        while (!me.answered && h->sock >= 0 && !atomic_load(&h->task.stop)
             && clock_cond_wait(&h->changed, &h->mu, until) == 0)
             continue;
         struct caller_query **at = &h->queries;
@@ -341,18 +348,12 @@ void handoff_client_stop(struct handoff_client *h)
 {
     if (!h)
         return;
+    task_cancel(&h->task);
     pthread_mutex_lock(&h->mu);
-    h->stop = true;
     if (h->sock >= 0)
         shutdown(h->sock, SHUT_RDWR);
     pthread_cond_broadcast(&h->changed);
     pthread_mutex_unlock(&h->mu);
-    pthread_join(h->thread, NULL);
-    if (h->fuse_fd >= 0)
-        close(h->fuse_fd);
-    pthread_mutex_destroy(&h->mu);
-    pthread_mutex_destroy(&h->ask);
-    pthread_cond_destroy(&h->changed);
-    free(h->path);
-    free(h);
+    task_stop(&h->task);
+    handoff_client_free(h);
 }
