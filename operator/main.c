@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define POLL_NS       (100 * NS_PER_MS)
-#define REMIND_NS     (30 * NS_PER_S) /* how often the log says what is still waited for */
+#define REMIND_NS     (30 * NS_PER_S) /* how often the log names the informers that are not synced */
 #define DRAIN_S       25              /* kubelet kills after 30 */
 #define LEASE_TIMEOUT (5 * NS_PER_S)
 

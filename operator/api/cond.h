@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cond — arrays of conditions in a status, in the two styles that exist:
- * - metav1.Condition (Dataset, DataLoad): one per type, in a stable order, with observedGeneration;
- * lastTransitionTime moves when the status does.
+ * - metav1.Condition (Dataset, DataLoad): one per type, in a stable order, with
+ * observedGeneration; lastTransitionTime moves when the status does.
  * - kubeflow's JobCondition (TFJob): lastUpdateTime and lastTransitionTime; a changed condition
- * moves to the end of the list, so that the last one is the job's state. The setters change the
- * array in place (it must be the caller's own copy, never part of a cached object) and say whether
- * they changed anything; what is so already costs nothing. */
+ * moves to the end of the list, so that the last one is the job's state.
+ * The setters change the array in place (it must be the caller's own copy, never part of a
+ * shared object) and return whether they changed anything. */
 #ifndef MILLRACE_OPERATOR_API_COND_H
 #define MILLRACE_OPERATOR_API_COND_H
 

@@ -75,7 +75,7 @@ void dataset_free(struct dataset *d);
 void cleanup_datasetp(struct dataset **d);
 #define cleanup_dataset __attribute__((cleanup(cleanup_datasetp)))
 
-/* What is read of a Dataset's recorded status, and of one that could not be parsed. */
+/* Read from the recorded status of a Dataset, also of one whose spec is not valid. */
 /* Can pods mount it? *reason, *message: those of the condition Ready, borrowed, "" where there is
  * none. */
 bool dataset_is_ready(const json_t *cr, const char **reason, const char **message);
@@ -92,7 +92,7 @@ struct dataset_status {
     const struct dataset *spec; /* NULL if it is not valid: no mounts then */
     bool has_ufs, ufs_complete;
     int64_t ufs_bytes, ufs_files;
-    /* of the members that hold the cache: workers, or clients where there are none */
+    /* of the pods that hold the cache: workers, or clients where there are none */
     int64_t cached, capacity;
     int64_t client_cached;
     /* delivered to pods from caches, from workers; fetched from the store */

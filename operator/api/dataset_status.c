@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The status of a Dataset as json: numbers, and the strings of them that kubectl shows. */
 #include "operator/api/dataset.h"
 
 #include "lib/base/human.h"
@@ -83,7 +84,7 @@ static json_t *cache_json(const struct dataset_status *s)
     return o;
 }
 
-/* What the store holds is known from worker 0; while it restarts, the last word stays. */
+/* Worker 0 counts what the store holds; while it restarts, the last count stays. */
 static void add_ufs(json_t *o, const json_t *cr, const struct dataset_status *s)
 {
     static const char *const kept[] = {"ufsTotal", "ufsTotalBytes", "fileNum", "ufsComplete"};

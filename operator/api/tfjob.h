@@ -57,8 +57,7 @@ struct tfjob_scheduling {
     int64_t timeout_s;                  /* -1: not given */
 };
 
-/* What is asked for by annotation; what cannot be understood is as if it were absent, and `bad`
- * says so. */
+/* What annotations ask for. One that cannot be understood has no effect, and `bad` says so. */
 struct tfjob_annotations {
     bool exclude_evaluator, always_tf_config, restart_all, wait_preload;
     int64_t dead_node_s;
@@ -104,9 +103,8 @@ struct tfjob_counts {
     int active, succeeded, failed;
 };
 
-/* What must outlive pods and operators, per index of a type: which have finished (they are never
- * run again) and how often they were started again (containers restarted in place and pods
- * recreated). */
+/* What must outlive pods and operators, per index of a type: whether it has completed (it never
+ * runs again), and how often it was restarted (containers in place and pods recreated). */
 struct tfjob_memory {
     struct tfjob_index {
         bool completed;
@@ -125,14 +123,14 @@ struct tfjob_status {
     json_t *datasets;
 };
 
-/* Never fails: what does not parse is as if it were absent. */
+/* Never fails: fields that do not parse count as absent. */
 void tfjob_status_read(const json_t *cr, struct tfjob_status *out);
 json_t *tfjob_status_json(const struct tfjob_status *s); /* caller owns */
 void tfjob_status_free(struct tfjob_status *s);
 #define cleanup_tfjob_status __attribute__((cleanup(tfjob_status_free)))
 /* grows; never NULL; index < TFJOB_REPLICAS_MAX */
 struct tfjob_index *tfjob_memory_at(struct tfjob_memory *m, size_t index);
-/* Without growing: false / 0 for what is not remembered. */
+/* Without growing: false and 0 for an index that is not recorded. */
 bool tfjob_completed(const struct tfjob_memory *m, size_t index);
 int tfjob_restarts(const struct tfjob_memory *m, size_t index);
 
@@ -143,7 +141,7 @@ int tfjob_restarts(const struct tfjob_memory *m, size_t index);
 #define TFJOB_SUSPENDED  "Suspended"
 #define TFJOB_SUCCEEDED  "Succeeded"
 #define TFJOB_FAILED     "Failed"
-/* ours; each is gone once it is no longer so */
+/* ours; each is removed once it is no longer true */
 #define TFJOB_STALLED         "Stalled" /* the API server refuses something of this job */
 #define TFJOB_WAITING_DATASET "WaitingForDataset"
 #define TFJOB_WAITING_GANG    "WaitingForGang"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a TFJob says beyond its replicas: runPolicy.schedulingPolicy, and the annotations of ours.
- */
+/* Options of a TFJob beyond its replicas: runPolicy.schedulingPolicy, and our annotations. */
 #include "operator/api/tfjob.h"
 
 #include "lib/base/mem.h"

@@ -26,7 +26,7 @@ static const char *uid_of(const char *pv)
     return strncmp(pv, prefix, sizeof prefix - 1) == 0 ? pv + sizeof prefix - 1 : NULL;
 }
 
-/* With one namespace to watch, datasets of others are somebody else's. */
+/* With one namespace to watch, Datasets of other namespaces are left to another operator. */
 static bool is_foreign(struct attach *c, const char *pv)
 {
     if (!c->mgr->watch_ns)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which client pods a volume needs, and what its VolumeAttachments say: attached once the client
+ * of the node serves, an error in words while it cannot. */
 #include "operator/attach/observed.h"
 
 #include "lib/base/clock.h"
@@ -24,8 +26,8 @@ static void plan_attached(const json_t *va, struct plan *p)
     plan_status(p, &kube_volumeattachments, va, status);
 }
 
-/* The words reach the events of every pod that waits. The time is that of the first failure with
- * these words. cr may be NULL. */
+/* The message reaches the events of every pod that waits. The time is that of the first failure
+ * with this message. cr may be NULL. */
 static void plan_error(
     const json_t *cr, int64_t now_ns, const json_t *va, const char *message, struct plan *p)
 {
@@ -57,9 +59,9 @@ static const struct cache_pod *find_client(const struct attach_observed *o, cons
     return NULL;
 }
 
-/* An outdated client that serves is replaced only while all others of this dataset serve, so that a
- * new spec or image that does not work stops at the first one. The fuse connection and what readers
- * wait for survive in the node plugin. */
+/* An outdated client that serves is replaced only while all others of this Dataset serve, so
+ * that a new spec or image that does not work stops at the first one. The FUSE connection and
+ * pending reads survive in the node plugin. */
 struct replacing {
     bool busy;
 };

@@ -66,7 +66,7 @@ static int already_there(struct apply *a, const struct plan_action *x, struct er
     cleanup_json json_t *there = NULL;
     struct err exists = *e;
     if (kube_get(a->kube, x->res, x->ns, x->name, &there, e)) {
-        if (e->cls == ERR_NOTFOUND) /* gone in between: the next turn creates it */
+        if (e->cls == ERR_NOTFOUND) /* deleted in between: the next reconcile creates it */
             e->cls = ERR_CONFLICT;
         return -1;
     }
@@ -138,7 +138,7 @@ static int run_patch(struct apply *a, const struct plan_action *x, const char *s
     if (kube_patch(a->kube, x->res, x->ns, x->name, sub, KUBE_PATCH_MERGE, patch, &answer, e)) {
         if (e->cls != ERR_NOTFOUND)
             return -1;
-        err_clear(e); /* it went away: there is nothing to tell it any more */
+        err_clear(e); /* it was deleted: there is nothing left to patch */
         observe_gone(a, x);
         return 0;
     }

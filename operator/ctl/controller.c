@@ -50,10 +50,11 @@ struct controller *controller_new(const struct controller_conf *conf)
     c->queue = queue_new(&(struct queue_backoff){BACKOFF_MIN, BACKOFF_MAX});
     c->workers = xcalloc(c->conf.workers, sizeof *c->workers);
     cleanup_free char *labels = xasprintf("controller=\"%s\"", conf->name);
-    c->reconciles = metric_counter("millrace_reconciles_total", labels, "Turns of the controller");
+    c->reconciles = metric_counter(
+        "millrace_reconciles_total", labels, "Reconciles of the controller");
     c->failures = metric_counter(
-        "millrace_reconcile_errors_total", labels, "Turns that failed and are tried again");
-    c->duration = metric_histogram("millrace_reconcile_seconds", labels, "Duration of a turn");
+        "millrace_reconcile_errors_total", labels, "Reconciles that failed and are tried again");
+    c->duration = metric_histogram("millrace_reconcile_seconds", labels, "Duration of a reconcile");
     c->length = metric_gauge("millrace_queue_length", labels, "Keys that wait, delayed ones too");
     return c;
 }
@@ -137,7 +138,8 @@ void controller_map_owner(
 
 /* ---- one reconcile ---- */
 
-/* The least wait before a key is tried again: what only a person can mend is not hurried. */
+/* The least wait before a key is tried again: errors that only a person can mend are not
+ * hurried. */
 static int64_t at_least(const struct err *e, unsigned failures)
 {
     switch (e->cls) {
@@ -159,7 +161,7 @@ static int64_t at_least(const struct err *e, unsigned failures)
     return MIN(wait, PERSON_MAX);
 }
 
-/* The failure in words on the object itself, as far as the controller has none better. */
+/* Explains the failure on the object itself, unless the controller does that better. */
 static void explain_failure(struct controller *c, const char *key, const struct plan *plan,
     size_t failed, const struct err *why)
 {
@@ -220,7 +222,7 @@ static void reconcile_key(struct controller *c, const char *key, bool resync)
     int64_t wait = queue_fail(c->queue, key, at_least(&e, before));
     char text[24];
     snprintf(text, sizeof text, "%.3gs", (double)wait / (double)NS_PER_S);
-    /* a lost race is daily bread: the next turn sees the newer object */
+    /* conflicts are normal: the next reconcile sees the newer object */
     log_kv(e.cls == ERR_CONFLICT && before < 3 ? LOG_DEBUG : LOG_WARN, "reconcile failed",
         "controller", c->conf.name, "key", key, "error", e.msg, "class", err_class_name(e.cls),
         "again_in", text, NULL);

@@ -2,10 +2,10 @@
 /* controller — key in, reconcile, plan, apply; again if it failed. Level-triggered: a key says what
  * to look at, not what happened. A key is never reconciled by two threads at once.
  *
- * One turn: reconcile() observes: it collects what the plan needs from informers, and fills the
- * plan (pure from there on); the plan is applied; the informers have the answers before the key can
- * come up again. Failures: RETRY and CONFLICT back off from 50 ms to 1 min; INVALID, DENIED and the
- * others from 5 s to 5 min (a person must act; a change of the object is seen at once anyway).
+ * One reconcile: the function observes: it collects what the plan needs from informers, and fills
+ * the plan (pure from there on); the plan is applied; the informers have the answers before the key
+ * can come up again. Failures: RETRY and CONFLICT back off from 50 ms to 1 min; INVALID, DENIED and
+ * the others from 5 s to 5 min (a person must act; a change of the object is seen at once anyway).
  * Metrics per controller: reconciles, errors, duration, queue length, writes. */
 #ifndef MILLRACE_OPERATOR_CTL_CONTROLLER_H
 #define MILLRACE_OPERATOR_CTL_CONTROLLER_H

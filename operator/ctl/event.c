@@ -57,7 +57,7 @@ struct events {
     size_t waiting;                     /* mu: records in both */
     /* mu: when the last Normal one would have been written at an even pace */
     int64_t paced_ns;
-    int64_t swept_ns; /* mu */
+    int64_t cleaned_ns; /* mu */
     struct metric *dropped, *written;
 };
 
@@ -131,7 +131,7 @@ static struct event_record *record_locked(struct events *ev, const char *key,
     return r;
 }
 
-/* Says what came last, and that there was more. */
+/* The last message, marked as one of several. */
 static void combine(struct event_record *r, const char *message)
 {
     if (strcmp(r->message, message) == 0)
@@ -308,8 +308,8 @@ static struct event_record *take_due_locked(
     return NULL;
 }
 
-/* Warnings go first, and at once; the others at a pace that leaves the server to those who do the
- * work. */
+/* Warnings go first, and at once; the others at a pace that leaves the server to the
+ * controllers. */
 static struct event_record *next_locked(struct events *ev, int64_t now, int64_t *wait_ns)
 {
     *wait_ns = -1;
@@ -327,11 +327,11 @@ static struct event_record *next_locked(struct events *ev, int64_t now, int64_t 
     return r;
 }
 
-static void sweep_locked(struct events *ev, int64_t now)
+static void forget_old_locked(struct events *ev, int64_t now)
 {
-    if (now - ev->swept_ns < 60 * NS_PER_S)
+    if (now - ev->cleaned_ns < 60 * NS_PER_S)
         return;
-    ev->swept_ns = now;
+    ev->cleaned_ns = now;
     const char *key;
     void *p;
     for (size_t i = 0; map_next(ev->records, &i, &key, &p);)
@@ -356,7 +356,7 @@ static void events_thread(void *user)
         if (!r && atomic_load(&ev->writer.stop))
             break;
         if (!r) {
-            sweep_locked(ev, now);
+            forget_old_locked(ev, now);
             task_wait(&ev->writer, now + (wait_ns < 0 ? 60 * NS_PER_S : wait_ns));
             continue;
         }

@@ -145,8 +145,8 @@ static void notify(struct informer *inf, struct obj *was_take, const struct obj 
  * a write of ours. */
 enum informer_source { FROM_LIST, FROM_WATCH, FROM_WRITE };
 
-/* Keeps the object unless what is there is as new, or it answers a write and the watch is past it:
- * then it is gone again. */
+/* Keeps the object, unless the one that is there is as new. An answer to a write that the watch
+ * has passed is dropped, too: that object was deleted meanwhile. */
 static void informer_put(struct informer *inf, json_t *object_take, enum informer_source from)
 {
     cleanup_free char *key = kube_key_of(object_take);
@@ -189,7 +189,7 @@ static void informer_del(struct informer *inf, const char *key, const char *uid,
         notify(inf, was, NULL);
 }
 
-/* labels: "a=b,c" as far as it is of that form; other terms are taken to match. */
+/* labels: "a=b,c"; terms of any other form are taken to match. */
 static bool matches(const char *labels, const json_t *object)
 {
     cleanup_free char *copy = xstrdup(labels);

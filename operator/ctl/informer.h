@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* informer — one resource, listed once and watched ever after, with indexes. Holds struct
- * obj: readers get references that stay valid and unchanged however the informer moves on. Where
- * objects are many and each is read seldom, they are kept folded, and every reader gets a tree of
- * its own. What we write ourselves is put in at once (informer_observe), so that a reconcile sees
- * its own writes; resourceVersions decide which of two versions is newer, and a version the watch
- * has already passed does not bring back what was deleted. metadata.managedFields and the
- * last-applied annotation are dropped: nobody here reads them. Threads: any. Locks: informer.mu, a
- * leaf: never held across a handler, an index function's caller or I/O. */
+/* informer — one resource, listed once and watched ever after, with indexes. Holds struct obj:
+ * readers get references that stay valid and unchanged however the informer moves on. Where
+ * objects are many and each is read seldom, they are kept folded, and every reader gets a tree
+ * of its own. Our own writes are put in at once (informer_observe), so that a reconcile sees
+ * them; resourceVersions decide which of two versions is newer, and a version the watch has
+ * already passed does not bring back a deleted object. metadata.managedFields and the
+ * last-applied annotation are dropped: we do not read them.
+ * Threads: any. Locks: informer.mu, a leaf: never held across a handler, an index function's
+ * caller or I/O. */
 #ifndef MILLRACE_OPERATOR_CTL_INFORMER_H
 #define MILLRACE_OPERATOR_CTL_INFORMER_H
 
@@ -50,7 +51,7 @@ struct informer_conf {
     const char *labels, *fields;
     const struct informer_index *indexes; /* copied; names, args borrowed for ever */
     size_t nindexes;
-    /* drops what nobody reads, before the object is shared; NULL: keep all */
+    /* drops fields that are not read, before the object is shared; NULL: keep all */
     void (*trim)(json_t *object);
     bool fold; /* keep objects folded */
 };
@@ -75,7 +76,7 @@ void informer_cancel(struct informer *inf);
 /* ends the watch, joins the thread; what is cached stays readable */
 void informer_stop(struct informer *inf);
 bool informer_synced(const struct informer *inf); /* the first list is in */
-/* Why it is not synced, in words ("list datasets: … is not installed"), or "" — for /readyz and the
+/* Why it is not synced ("list datasets: … is not installed"), or "" — for /readyz and the
  * start-up log. */
 void informer_error(struct informer *inf, struct err *out);
 const struct kube_res *informer_res(const struct informer *inf);

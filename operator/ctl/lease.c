@@ -71,7 +71,7 @@ static int lease_create(struct lease *l, struct err *e)
     return kube_create(l->kube, &kube_leases, l->ns, lease, &l->seen, e);
 }
 
-/* Does somebody else hold it, as far as our own clock can tell? */
+/* Does another process hold it, as far as our own clock can tell? */
 static bool lease_taken(struct lease *l)
 {
     const char *holder = jget_str(l->seen, "spec.holderIdentity", "");
@@ -170,8 +170,8 @@ static void lease_free(struct lease *l)
     free(l);
 }
 
-/* Both are told before either is waited for: a renewal may take a while, and must not be taken for
- * a loss. */
+/* Cancels both before it waits for either: a last renewal may take a while, and must not be
+ * taken for a loss. */
 static void stop_threads(struct lease *l)
 {
     task_cancel(&l->watchdog);

@@ -31,14 +31,6 @@ void plan_clear(struct plan *p)
     p->n = p->cap = 0;
 }
 
-bool plan_has_writes(const struct plan *p)
-{
-    for (size_t i = 0; i < p->n; i++)
-        if (p->actions[i].op != PLAN_EVENT && p->actions[i].op != PLAN_REQUEUE)
-            return true;
-    return false;
-}
-
 static struct plan_action *plan_add(
     struct plan *p, enum plan_op op, const struct kube_res *res, const json_t *object)
 {
@@ -82,7 +74,7 @@ static void finalizers(
 void plan_finalizer_add(
     struct plan *p, const struct kube_res *res, const json_t *cr, const char *finalizer)
 {
-    if (!kube_deleting(cr)) /* the server takes no new ones then */
+    if (!kube_deleting(cr)) /* the server accepts no new ones then */
         finalizers(p, res, cr, finalizer, true);
 }
 
@@ -149,7 +141,7 @@ void plan_patch(
 
 /* ---- status ---- */
 
-/* A null in a merge patch takes away: in a desired document it means the same as nothing. */
+/* A null in a merge patch removes: in a desired document it means the same as an absent member. */
 static const json_t *member(const json_t *object, const char *key)
 {
     const json_t *v = json_object_get(object, key);
@@ -179,8 +171,8 @@ json_t *plan_merge_diff(const json_t *from, const json_t *to)
         return NULL;
     if (!json_is_object(to))
         return json_deep_copy(to);
-    /* An object replaces whatever else was there, but merges into an object: then what is gone must
-     * be said. */
+    /* An object replaces any other value, but merges into an object: then removed members must
+     * be named. */
     json_t *diff = diff_objects(json_is_object(from) ? from : NULL, to);
     if (from && json_is_object(from) && !json_object_size(diff)) { /* they differ in nulls only */
         json_decref(diff);
@@ -240,7 +232,7 @@ static const char *op_name(enum plan_op op)
     return NULL;
 }
 
-/* The body without what would change with every unrelated edit of a builder. */
+/* The body without the hash, which changes with every unrelated edit of a builder. */
 static json_t *body_json(const struct plan_action *a)
 {
     json_t *body = json_deep_copy(a->body);

@@ -55,7 +55,6 @@ struct plan {
     }
 void plan_clear(struct plan *p); /* frees all actions */
 #define cleanup_plan __attribute__((cleanup(plan_clear)))
-bool plan_has_writes(const struct plan *p); /* anything but events and requeues */
 
 /* Adds the finalizer unless cr has it, or takes it away if it is there. Guarded by cr's
  * resourceVersion. */

@@ -22,7 +22,7 @@ struct queue_key {
     unsigned failures;
     bool busy;   /* handed to a worker */
     bool again;  /* added while busy: due at due_ns once it is done */
-    bool resync; /* the next turn is a resync */
+    bool resync; /* the next reconcile is a resync */
     bool fresh;  /* in the line of new keys, not in the heap; due_ns is when it came there */
     TAILQ_ENTRY(queue_key) line;
 };
@@ -36,7 +36,7 @@ struct queue {
     size_t n, cap;                /* mu */
     TAILQ_HEAD(, queue_key) line; /* mu: new keys, the first first; borrowed from keys */
     size_t nfresh;                /* mu: of them */
-    unsigned passed_over;         /* mu: turns that others had while one of them waited */
+    unsigned passed_over;         /* mu: keys handed out before one of them, while it waited */
     uint64_t order;               /* mu */
     uint64_t random;              /* mu: state of the jitter */
     bool stopped;                 /* mu */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* queue — keys waiting to be reconciled. A key is never handed to two workers at once; adding it
- * while it is being worked on runs it once more afterwards. What is begun goes before what is new:
- * it needs few turns more, and somebody waits for them, while new keys may come by the thousand;
- * one turn in QUEUE_SHARE is theirs all the same. Threads: any. Locks: queue.mu, a leaf, never
- * across a callback. */
+ * while it is being worked on runs it once more afterwards. Keys that are begun go before new
+ * ones: they need few passes more, and their users wait for them, while new keys may come by the
+ * thousand; every QUEUE_SHARE-th pass goes to a new key all the same. Threads: any. Locks:
+ * queue.mu, a leaf, never across a callback. */
 #ifndef MILLRACE_OPERATOR_CTL_QUEUE_H
 #define MILLRACE_OPERATOR_CTL_QUEUE_H
 

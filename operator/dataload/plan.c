@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The next steps for one DataLoad: one loader pod, tried a few times, and a status that follows
+ * it. */
 #include "operator/dataload/observed.h"
 
 #include "lib/base/mem.h"
@@ -97,7 +99,7 @@ static void evaluate_running(
     snprintf(r->message, sizeof r->message, "%s", v->message);
 }
 
-/* Before there is a loader: what it has to wait for. true: nothing, it can start. */
+/* Before there is a loader: sets what it has to wait for. true: nothing, it can start. */
 static bool may_start(
     const struct dataload_observed *o, const struct dataload *l, struct dataload_outcome *r)
 {
@@ -233,7 +235,7 @@ static void write_status(
     plan_status(p, &kube_dataloads, o->cr, dataload_status_json(o->cr, &s));
     if (changed && (r->warn || complete))
         plan_event(p, &kube_dataloads, o->cr, r->warn, r->reason, "%s", r->message);
-    /* its slow start gets words by then */
+    /* a slow start is explained by then */
     if (!complete && !failed && !r->started && find_loader(o))
         plan_requeue(p, CACHE_POD_SLOW_NS);
 }

@@ -14,7 +14,7 @@
 
 #define REASON_DISK_FULL "CacheDiskFull"
 
-/* Reasons of waiting containers that mean the image does not come. */
+/* Reasons of waiting containers that mean the image cannot be pulled. */
 static bool is_image_reason(const char *reason)
 {
     static const char *const reasons[] = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName",
@@ -45,8 +45,8 @@ bool cache_pod_is(const json_t *pod, const char *component)
     return strcmp(kube_label(pod, LABEL_COMPONENT), component) == 0;
 }
 
-/* What did not fit was cut, perhaps in the middle of a character: takes its first bytes away too.
- */
+/* A text that did not fit was cut, perhaps in the middle of a character: removes its first
+ * bytes, too. */
 static void cut_whole(char *text, size_t cap)
 {
     size_t n = strlen(text);

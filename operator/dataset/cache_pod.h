@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache_pod — one client, worker or loader pod as it stands: ready, or why not in words. Made of
- * the pod and of what it last said of itself at /status. Pure. */
+/* cache_pod — the health of one client, worker or loader pod: ready, or why not. Made of the pod
+ * and of its last answer at /status. Pure. */
 #ifndef MILLRACE_OPERATOR_DATASET_CACHE_POD_H
 #define MILLRACE_OPERATOR_DATASET_CACHE_POD_H
 
@@ -38,14 +38,13 @@ struct cache_pod_health {
 void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int64_t now_ns,
     struct cache_pod_health *out);
 
-/* A pod that has been starting for this long is asked about: the message then names what to look
- * at. */
+/* A pod that has been starting for this long has a problem; the message names what to look at. */
 #define CACHE_POD_SLOW_NS (30 * INT64_C(1000000000))
 
 /* The last line of text that is not empty, cut to cap: the end of a log, or of a termination
  * message. */
 const char *cache_pod_last_line(const char *text, char *out, size_t cap);
-/* Adds a counter of a report to *sum. A report is what a pod says: negative numbers count nothing,
+/* Adds a counter of a report to *sum. Reports are not trusted: negative numbers count nothing,
  * and the sum never overflows. */
 void cache_pod_add_count(const json_t *report, const char *path, int64_t *sum);
 /* its cache directory has no room */

@@ -23,7 +23,8 @@ bool attachment_is_ours(const json_t *attachment)
     return strcmp(jget_str(attachment, "spec.attacher", ""), NAME_DRIVER) == 0;
 }
 
-/* Attachments cannot be selected by driver: those of others keep only what makes them so. */
+/* Attachments cannot be selected by driver: those of other drivers are kept without their
+ * content. */
 static void trim_attachment(json_t *object)
 {
     if (attachment_is_ours(object))

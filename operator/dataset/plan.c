@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The children of a Dataset: its volume, the Service, and the cache workers, replaced one at a
+ * time. */
 #include "operator/dataset/observed.h"
 
 #include "lib/base/mem.h"
@@ -57,7 +59,7 @@ static const struct cache_pod *find_worker(
     return NULL;
 }
 
-/* For the status it is gone already. */
+/* For the status it is leaving already. */
 static void drop_pod(
     const struct dataset_observed *o, struct dataset_eval *v, size_t at, struct plan *p)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a Dataset: the claim goes first, the rest once no pod and no node uses the volume. */
 #include "operator/dataset/observed.h"
 
 #include "lib/base/buf.h"
@@ -21,7 +22,7 @@ static void add_names(struct buf *out, const json_t *names)
         buf_addf(out, " and %zu more", n - NAMED_MAX);
 }
 
-/* Who still needs the volume, in words; "" if nobody. */
+/* Which pods or nodes still need the volume; "" if none. */
 static void blockers(const struct dataset_observed *o, struct buf *out)
 {
     if (json_array_size(o->users)) {
@@ -58,7 +59,7 @@ static void plan_phase(const struct dataset_observed *o, const char *reason, con
         plan_event(p, &kube_datasets, o->cr, true, reason, "%s", message);
 }
 
-/* Claim first: it stays, Terminating, as long as a pod uses it. Then, with nobody left, volume,
+/* Claim first: it stays, Terminating, as long as a pod uses it. Then, without users, volume,
  * Service and pods. The finalizer last, when all of them are seen to be gone. */
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The conditions of a Dataset, its counters, and the Events that say what changed. */
 #include "operator/dataset/observed.h"
 
 #include "lib/base/clock.h"
@@ -249,7 +250,7 @@ static void count_reports(
         add_report(s, &o->pods[i], !d || d->replicas > 0);
 }
 
-/* A pod that has been starting for CACHE_POD_SLOW_NS gets its words; no event says when. */
+/* A pod that is still starting after CACHE_POD_SLOW_NS has a problem; no event says when. */
 static void requeue_starting(
     const struct dataset_observed *o, const struct dataset_eval *v, struct plan *p)
 {

@@ -86,7 +86,7 @@ static void add_reads(struct poll_reads *r, const char *component, const json_t 
     cache_pod_add_count(report, "writes.bytes", &r->written);
 }
 
-/* What a pod that goes has counted stays counted. poll.mu held. */
+/* Keeps the counters of a pod that is deleted. poll.mu held. */
 static void poll_retire(struct poll *p, const struct poll_entry *e)
 {
     if (!e->report || !*e->t.dataset_uid)
@@ -164,7 +164,7 @@ static json_t *poll_ask(struct poll *p, const char *ip)
     return failed;
 }
 
-/* A pod that does not answer keeps what it said before, marked. */
+/* A pod that does not answer keeps its last report, marked. */
 static json_t *merge_unreachable(const struct obj *known, json_t *fresh)
 {
     if (!known || !json_object_get(fresh, "unreachable"))
@@ -195,7 +195,7 @@ static bool poll_store(struct poll *p, const char *uid, json_t *fresh_take, stru
     return news;
 }
 
-/* A turn for one pod; how long until the next, or -1 if it is gone. */
+/* Asks one pod; returns the time until the next request, -1 if the pod is gone. */
 static int64_t poll_once(struct poll *p, const char *uid)
 {
     pthread_mutex_lock(&p->mu);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* poll — asks client, worker and loader pods for their /status over HTTP: every 2 s until they are
- * ready (loaders: always), every 15 s after, at once when the pod changes. What they said last is
- * kept here for the plans; listeners hear of each change and enqueue keys. Runs only
- * while we lead. Threads: any. Locks: poll.mu, a leaf: not held during requests and listeners. */
+/* poll — asks client, worker and loader pods for their /status over HTTP: every 2 s until they
+ * are ready (loaders: always), every 15 s after, at once when the pod changes. Keeps their last
+ * reports for the plans; listeners are called at each change and enqueue keys. Runs only while
+ * we lead. Threads: any. Locks: poll.mu, a leaf: not held during requests and listeners. */
 #ifndef MILLRACE_OPERATOR_DATASET_POLL_H
 #define MILLRACE_OPERATOR_DATASET_POLL_H
 
@@ -20,7 +20,7 @@ struct poll_target {
 };
 typedef void (*poll_listener)(void *user, const struct poll_target *t);
 
-/* Bytes that pods which are gone have counted for a dataset. */
+/* Bytes counted for a Dataset by pods that were deleted since. */
 struct poll_reads {
     int64_t cache, worker, store, direct, written; /* direct: the clients' part of store */
 };

@@ -19,7 +19,7 @@
 #define LIMIT_OVER (256 * MIB)
 #define GRACE_S    30 /* a client that gets SIGTERM finishes its uploads */
 
-/* Like a container of ours: what its kind does not change. */
+/* What all our containers have in common. */
 struct spec {
     const char *component;
     const char *kind;        /* of the inline volume, NULL for none */
@@ -55,8 +55,8 @@ static json_t *resources(const struct spec *s)
     json_t *requests = json_pack(
         "{s:s, s:o}", "cpu", "50m", "memory", bytes_quantity(s->memory + REQUEST_OVER));
     json_t *limits = json_pack("{s:o}", "memory", bytes_quantity(s->memory + LIMIT_OVER));
-    /* a limit below our default request would be refused: with a limit of his own the user's
-     * request counts, or the limit itself */
+    /* a limit below our default request would be refused: if the user sets a limit, only the
+     * user's request counts, or the limit itself */
     if (jget(s->resources, "limits.memory"))
         json_object_del(requests, "memory");
     if (jget(s->resources, "limits.cpu"))
@@ -132,7 +132,7 @@ static json_t *base_pod(
 
 static json_t *spec_of(json_t *pod) { return json_object_get(pod, "spec"); }
 
-/* After everything that makes a pod outdated when it changes, before what does not. */
+/* Called after everything that makes a pod outdated when it changes, before the rest. */
 static void stamp(json_t *pod)
 {
     char text[17];
@@ -151,13 +151,13 @@ bool render_same(const json_t *desired, const json_t *pod)
  * worker of this dataset. */
 static void add_hints(json_t *affinity, const json_t *gpu_nodes)
 {
-    json_t *wishes = json_array();
+    json_t *preferred = json_array();
     for (size_t i = 0; i < json_array_size(gpu_nodes) && i < RENDER_HINTS_MAX; i++)
-        json_array_append_new(wishes,
+        json_array_append_new(preferred,
             json_pack("{s:i, s:{s:[{s:s, s:s, s:[O]}]}}", "weight", 50, "preference", "matchFields",
                 "key", "metadata.name", "operator", "In", "values", json_array_get(gpu_nodes, i)));
-    if (json_array_size(wishes) == 0) {
-        json_decref(wishes);
+    if (json_array_size(preferred) == 0) {
+        json_decref(preferred);
         return;
     }
     json_t *node = json_object_get(affinity, "nodeAffinity");
@@ -165,7 +165,7 @@ static void add_hints(json_t *affinity, const json_t *gpu_nodes)
         node = json_object();
         json_object_set_new(affinity, "nodeAffinity", node);
     }
-    json_object_set_new(node, "preferredDuringSchedulingIgnoredDuringExecution", wishes);
+    json_object_set_new(node, "preferredDuringSchedulingIgnoredDuringExecution", preferred);
 }
 
 json_t *render_worker(

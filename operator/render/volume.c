@@ -14,8 +14,8 @@ static json_t *access_modes(const struct dataset *d)
     return d->access_modes ? json_deep_copy(d->access_modes) : json_pack("[s]", "ReadOnlyMany");
 }
 
-/* The claim is named in claimRef: nobody else's claim can take the volume. Its uid is filled in by
- * the volume binder. */
+/* The claim is named in claimRef, so that no other claim can bind the volume. Its uid is filled
+ * in by the volume binder. */
 json_t *render_pv(const struct dataset *d)
 {
     cleanup_free char *name = render_pv_name(d->uid);

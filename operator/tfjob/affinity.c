@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where pods of a TFJob would rather run: beside the bytes that they will read. */
+/* Node affinity of a TFJob's pods: preferably beside the bytes that they will read. */
 #include "operator/tfjob/build.h"
 
 #include "lib/base/mem.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NODES_MAX  16  /* wishes in one pod */
+#define NODES_MAX  16  /* preferred nodes of one pod */
 #define WEIGHT_MAX 100 /* the API's own limit */
 
 struct cached_node {

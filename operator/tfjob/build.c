@@ -112,7 +112,7 @@ json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, e
     json_t *spec = json_deep_copy(jget_obj(j->spec[t].template, "spec"));
     json_t *container = tfjob_main_container(spec);
     add_port(container);
-    /* then the end of its log is what the job's condition tells */
+    /* then the job's condition ends with the last line of its log */
     if (!json_object_get(container, "terminationMessagePolicy"))
         set_str(container, "terminationMessagePolicy", "FallbackToLogsOnError");
     cleanup_free char *tf_config = tfjob_tf_config(j, t, index, o->domain);

@@ -20,8 +20,8 @@ json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, e
 /* caller owns */
 json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index);
 
-/* affinity.c: wishes about the node, by the bytes of its datasets that are cached there; nothing is
- * added if nothing is known. */
+/* affinity.c: preferred nodes, by the bytes of its Datasets that are cached there; none are
+ * added if none are known. */
 void tfjob_prefer_cached_nodes(const struct tfjob_observed *o, json_t *pod_spec);
 
 /* gang_pod.c */

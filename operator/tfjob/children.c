@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pods and services of a job that goes on: which are replaced, given up, scaled in, made. */
+/* The pods and services of a job that goes on: which are replaced, abandoned, scaled in,
+ * created. */
 #include "operator/tfjob/pass.h"
 
 #include "lib/base/clock.h"
@@ -83,8 +84,8 @@ bool pass_evaluate_restart_all(struct tfjob_pass *p)
     return true;
 }
 
-/* The others go at once, before the one that was lost, so that the reason is there until all of
- * them are gone, whenever we die in between; and none is made again before. */
+/* The others are deleted at once, before the one that was lost: the reason stays until all of
+ * them are gone, whenever we die in between. None is created again before. */
 static void delete_peers(struct tfjob_pass *p)
 {
     tfjob_each (r, p->replicas)
@@ -191,7 +192,7 @@ static void create_pod(struct tfjob_pass *p, const struct tfjob_replica *r)
         p->plan, &kube_tfjobs, p->o->job, false, "SuccessfulCreatePod", "Created pod: %s", name);
 }
 
-/* What is left of an older job of this name goes away by itself. */
+/* Objects of an older job of this name are garbage collected. */
 static bool of_older_job(const struct tfjob_pass *p, const json_t *object)
 {
     const json_t *owner = kube_controller_of(object);

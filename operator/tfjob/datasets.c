@@ -24,7 +24,7 @@ static json_t *dataset_entry(const json_t *dataset)
     return e;
 }
 
-/* What its DataLoads say; NULL once one of them is complete. */
+/* Why its DataLoads have not loaded it; NULL once one of them is complete. Caller frees. */
 static char *not_loaded(const struct tfjob_observed *o, const char *dataset)
 {
     const json_t *running = NULL, *failed = NULL;
@@ -47,7 +47,7 @@ static char *not_loaded(const struct tfjob_observed *o, const char *dataset)
     return xstrdup("it is not cached completely and there is no DataLoad of it: create one");
 }
 
-/* Why pods cannot use it yet, in words; NULL: they can. Caller frees. */
+/* Why pods cannot use it yet; NULL: they can. Caller frees. */
 static char *why_wait(const struct tfjob_pass *p, const json_t *dataset)
 {
     const char *reason, *message;

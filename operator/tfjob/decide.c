@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The status of a job that has not ended: indexes, counts, and whether it succeeds, fails or
+ * restarts. */
 #include "operator/tfjob/pass.h"
 
 #include "lib/base/mem.h"

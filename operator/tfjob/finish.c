@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A job that does not run any more: its end, what is cleaned up after it, and its suspension. */
 #include "operator/tfjob/pass.h"
 
 #include "lib/base/mem.h"

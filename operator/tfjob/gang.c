@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pods that start together or not at all: the PodGroup that a gang scheduler looks at, and what is
- * told while it makes them wait. volcano admits a group before it has pods (its resources are
- * counted), so pods are made then; scheduler-plugins admits a group by its pods, so they are made
- * at once and wait without nodes. */
+/* Pods that start together or not at all: the PodGroup for a gang scheduler, and the condition
+ * while it makes them wait. volcano admits a group before it has pods (its resources are
+ * counted), so pods are created then; scheduler-plugins admits a group by its pods, so they are
+ * created at once and wait without nodes. */
 #include "operator/tfjob/pass.h"
 
 #include "lib/base/human.h"
@@ -130,7 +130,7 @@ void pass_apply_gang(struct tfjob_pass *p)
 {
     if (!*p->o->gang)
         return;
-    /* of an older job of this name: it goes away by itself */
+    /* of an older job of this name: it is garbage collected */
     if (p->o->pod_group && !group_is_ours(p))
         return;
     plan_apply(p->plan, group_res(p), pod_group_object(p), p->o->pod_group);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a gang scheduler wants to find on a pod: its own name, and which PodGroup the pod is of. */
+/* Marks a pod for its gang scheduler: the name of that scheduler, and the PodGroup of the pod. */
 #include "operator/tfjob/build.h"
 
 #include "lib/json/jget.h"

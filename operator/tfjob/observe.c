@@ -59,7 +59,8 @@ static void trim_conditions(json_t *conditions)
     keep_only_of_each(conditions, condition, ARRAY_LEN(condition));
 }
 
-/* What a plan reads of a pod; the rest, most of it the user's template, is not kept in memory. */
+/* Keeps the fields of a pod that plans read; the rest, most of it the user's template, would
+ * fill memory. */
 static void trim_pod(json_t *pod)
 {
     static const char *const annotations[] = {ANNOTATION_RESTARTS},
@@ -83,7 +84,7 @@ static void trim_service(json_t *service)
     json_object_del(service, "status");
 }
 
-/* Ended jobs need no data any more: their datasets' news is none to them. */
+/* Jobs that have ended need no data any more: changes of their Datasets do not concern them. */
 static void values_claim(
     const char *arg, const json_t *job, void (*emit)(void *to, const char *value), void *to)
 {

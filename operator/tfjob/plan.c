@@ -22,7 +22,8 @@ static void ensure_created(struct tfjob_pass *p)
         pass_set_cond(p, TFJOB_CREATED, true, "Created", message);
 }
 
-/* What cannot be read is over at once: one condition and one Event say why, nothing is retried. */
+/* A spec that is not valid fails the job at once: one condition and one Event say why, nothing
+ * is retried. */
 static void refuse_spec(struct tfjob_pass *p, const struct err *why)
 {
     if (pass_has_ended(p))

@@ -7,7 +7,7 @@
 
 enum tfjob_pod_state {
     TFJOB_POD_NONE, /* there is none */
-    /* one of that name belongs to somebody else, often to an older job of the same name */
+    /* one of that name has another owner, often an older job of the same name */
     TFJOB_POD_FOREIGN,
     /* being deleted before it had finished: not a failure, replaced once it is gone */
     TFJOB_POD_LEAVING,
@@ -15,8 +15,8 @@ enum tfjob_pod_state {
     TFJOB_POD_RUNNING,
     TFJOB_POD_SUCCEEDED,
     TFJOB_POD_FAILED, /* by its own doing */
-    /* phase Failed, but taken down from outside (evicted, node shut down, refused by its node): not
-       a failure */
+    /* phase Failed, but ended from outside (evicted, node shut down, refused by its node): not a
+     * failure */
     TFJOB_POD_DISRUPTED,
 };
 

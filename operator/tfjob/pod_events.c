@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why pods do not start, as Events of the job, so that nobody has to look at every pod. Texts as
+/* Why pods do not start, as Events of the job: users need not look at every pod. Texts as
  * upstream's. */
 #include "operator/tfjob/pass.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The TensorBoard of a TFJob, for who asks for one: a Deployment and a Service that stay until the
- * TFJob is deleted, as its curves are looked at afterwards too. It runs as the job's pods do (user,
- * service account, registry), and only reads. */
+/* The TensorBoard of a TFJob that asks for one: a Deployment and a Service that stay until the
+ * TFJob is deleted, because its curves are looked at afterwards, too. It runs as the job's pods
+ * do (user, service account, registry), and only reads. */
 #include "operator/tfjob/pass.h"
 
 #include "lib/base/mem.h"

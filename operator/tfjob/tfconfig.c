@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* TF_CONFIG, byte for byte as training-operator 1.9.4 writes it. */
 #include "operator/tfjob/build.h"
 
 #include "lib/base/buf.h"
@@ -42,8 +43,8 @@ static void add_all(struct buf *b, const struct tfjob *j, enum tfjob_type t, con
     buf_addc(b, ']');
 }
 
-/* Everybody knows everybody, but for an evaluator that is to be left out; a type with 0 replicas is
- * an empty list. */
+/* All replicas know each other, but for an evaluator that is to be left out; a type with 0
+ * replicas is an empty list. */
 static void add_cluster(struct buf *b, const struct tfjob *j, const char *domain)
 {
     const char *sep = "";
@@ -56,8 +57,8 @@ static void add_cluster(struct buf *b, const struct tfjob *j, const char *domain
     }
 }
 
-/* enableDynamicWorker: a worker knows itself and every PS, a PS knows itself, others know nobody
- * (as in 1.9.4). */
+/* enableDynamicWorker: a worker knows itself and every PS, a PS knows itself, the others know no
+ * peer (as in 1.9.4). */
 static void add_sparse_cluster(
     struct buf *b, const struct tfjob *j, enum tfjob_type t, int index, const char *domain)
 {

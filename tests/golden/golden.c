@@ -92,7 +92,7 @@ static void check_idempotent(
     cleanup_plan struct plan again = PLAN_INIT;
     golden_apply(cr2, world2, p, GOLDEN_LINGER, SIZE_MAX);
     make(kind, cr2, world2, &again);
-    if (plan_has_writes(&again)) {
+    if (golden_has_writes(&again)) {
         cleanup_json json_t *refs = json_object();
         const struct golden_show s = {.cr = cr2, .world = world2, .refs = refs};
         cleanup_free char *text = golden_text(&s, &again);
@@ -106,7 +106,7 @@ static void check_rest(const struct golden_kind *kind, const json_t *cr, const j
     for (int round = 0; round < GOLDEN_ROUNDS; round++) {
         cleanup_plan struct plan p = PLAN_INIT;
         make(kind, cr2, world2, &p);
-        if (!plan_has_writes(&p))
+        if (!golden_has_writes(&p))
             return;
         golden_apply(cr2, world2, &p, GOLDEN_GONE, SIZE_MAX);
     }
@@ -133,7 +133,7 @@ static void follow(const struct group *g, const json_t *cr, const json_t *world,
         cleanup_plan struct plan p = PLAN_INIT;
         make_all_ready(g, world2);
         make(g->kind, cr2, world2, &p);
-        if (!plan_has_writes(&p))
+        if (!golden_has_writes(&p))
             return;
         const struct golden_show s = {
             .cr = cr2, .world = world2, .refs = g->refs, .children = true};

@@ -53,6 +53,8 @@ enum golden_delete {
     GOLDEN_LINGER, /* deletionTimestamp is set, and that is all: finalizers, a kubelet at work */
     GOLDEN_GONE,
 };
+/* Anything but events and requeues. */
+bool golden_has_writes(const struct plan *p);
 /* Runs the actions on cr and world, in place. Stops in front of write `stop_at` (counted from 0;
  * SIZE_MAX: never), as an operator does that is killed. Returns how many writes were done. */
 size_t golden_apply(

@@ -150,13 +150,26 @@ static void run(json_t *cr, json_t *world, const struct plan_action *a, enum gol
     }
 }
 
+static bool is_write(const struct plan_action *a)
+{
+    return a->op != PLAN_EVENT && a->op != PLAN_REQUEUE;
+}
+
+bool golden_has_writes(const struct plan *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (is_write(&p->actions[i]))
+            return true;
+    return false;
+}
+
 size_t golden_apply(
     json_t *cr, json_t *world, const struct plan *p, enum golden_delete how, size_t stop_at)
 {
     size_t writes = 0;
     for (size_t i = 0; i < p->n; i++) {
         const struct plan_action *a = &p->actions[i];
-        if (a->op == PLAN_EVENT || a->op == PLAN_REQUEUE)
+        if (!is_write(a))
             continue;
         if (writes == stop_at)
             break;

@@ -154,7 +154,7 @@ static void turn(struct run *r, size_t stop_at)
     if (done == stop_at)
         return;
     golden_tfjob_plan(r->cr, r->world, &again, NULL);
-    if (plan_has_writes(&again)) {
+    if (golden_has_writes(&again)) {
         cleanup_json json_t *j = plan_json(&again);
         cleanup_free char *text = json_dumps(j, JSON_INDENT(1));
         BROKEN(r, "a turn after a turn still writes: %s", text);
