@@ -69,7 +69,8 @@ repeat_of() # STAGE/NAME: the command that runs this test alone
     case $1 in
     unit/* | golden/*) echo "hack/dev $name" ;;
     tsan/*) if [ -e "$ROOT/tests/integration/$name.sh" ]; then echo "hack/test tsan -k '/$name\$'"; else echo "hack/dev --tsan $name"; fi ;;
-    build/* | */no-tests-found | */runner | no-test-matches) echo "hack/test" ;;
+    build/*) echo "cmake --build build/$name" ;;
+    */no-tests-found | */runner | no-test-matches) echo "hack/test" ;;
     *) echo "hack/test ${1%%/*} -k '/$name\$'" ;;
     esac
 }

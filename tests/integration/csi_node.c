@@ -3,6 +3,7 @@
  * of its pod: registration, inline volumes, staging, publishing, reading; the plugin and the client
  * killed under a reader; and nothing left behind in the end. MILLRACE_CSI and MILLRACE_FUSE: the
  * programs. */
+#include "tests/integration/csi_reader.h"
 #include "tests/lib/unit.h"
 
 #include "csi/mount.h"
@@ -21,11 +22,9 @@
 #include <grp.h>
 #include <grpc/status.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,8 +32,6 @@
 #define DATASET_UID "0b2c7a9e-1f7d-4f0e-9a0a-7a0e8c1d2e3f"
 #define READER      ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_READER_ONLY)
 #define WRITER      ((int)CSI__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_MULTI_WRITER)
-#define FILE_BYTES  ((size_t)3 << 20)
-#define PATIENT_MS  60000 /* a machine that stops for seconds is no fault of the plugin */
 
 static struct csi_env *env;
 static char *kubelet, *root, *csi_sock, *reg_sock, *data, *staging, *pod_a, *pod_b, *inline_client,
@@ -256,71 +253,6 @@ static char *condition_becomes(const char *path, bool abnormal)
     return text;
 }
 
-/* --- a pod that reads ----------------------------------------------------------------------- */
-
-struct reader {
-    atomic_int rounds, failed;
-    atomic_bool stop;
-    pid_t pid;
-};
-
-static unsigned char byte_of(size_t i) { return (unsigned char)(i * 2654435761u >> 21); }
-
-static int read_once(const char *path)
-{
-    static unsigned char block[1 << 16];
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno;
-    size_t at = 0;
-    for (ssize_t n; (n = read(fd, block, sizeof block)) != 0; at += (size_t)n) {
-        if (n < 0)
-            return errno;
-        for (ssize_t i = 0; i < n; i++)
-            if (block[i] != byte_of(at + (size_t)i))
-                return EBADMSG;
-    }
-    return at == FILE_BYTES ? 0 : EMSGSIZE;
-}
-
-static struct reader *reader_start(const char *path)
-{
-    struct reader *r = mmap(
-        NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(r != MAP_FAILED);
-    pid_t pid = fork();
-    if (pid > 0) {
-        r->pid = pid;
-        return r;
-    }
-    while (!atomic_load(&r->stop)) {
-        int error = read_once(path);
-        if (error)
-            atomic_store(&r->failed, error);
-        atomic_fetch_add(&r->rounds, 1);
-    }
-    _exit(0);
-}
-
-static void reads_on(struct reader *r)
-{
-    int64_t until = clock_mono_ns() + PATIENT_MS * NS_PER_MS;
-    int was = atomic_load(&r->rounds);
-    while (atomic_load(&r->rounds) < was + 3 && clock_mono_ns() < until)
-        clock_sleep_ns(10 * NS_PER_MS);
-    assert_true(atomic_load(&r->rounds) >= was + 3);
-    assert_int_equal(atomic_load(&r->failed), 0);
-}
-
-static void reader_end(struct reader *r)
-{
-    atomic_store(&r->stop, true);
-    assert_int_equal(waitpid(r->pid, NULL, 0), r->pid);
-    assert_int_equal(atomic_load(&r->failed), 0);
-    print_message("# the reader read the file %d times\n", atomic_load(&r->rounds));
-    munmap(r, sizeof *r);
-}
-
 /* --- the tests, in this order --------------------------------------------------------------- */
 
 static void test_registers(void **state)
@@ -429,8 +361,8 @@ static void test_reads(void **state)
     assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
     assert_int_equal(publish(pod_a, WRITER, false), GRPC_STATUS_ALREADY_EXISTS);
     assert_int_equal(publish(pod_b, READER, false), GRPC_STATUS_OK);
-    assert_int_equal(read_once(a), 0);
-    assert_int_equal(read_once(b), 0);
+    assert_int_equal(reader_once(a), 0);
+    assert_int_equal(reader_once(b), 0);
     assert_int_equal(open(b, O_WRONLY | O_CLOEXEC), -1);
     assert_int_equal(errno, EROFS); /* the PersistentVolume says so, whatever the pod asked for */
     int64_t total = -1;
@@ -445,26 +377,26 @@ static void test_killed(void **state)
     cleanup_free char *a = in(pod_a, "file"), *b = in(pod_b, "file"),
                       *third = in(env->dir, "kubelet/pods/c"), *c = in(third, "file");
     struct reader *r = reader_start(a);
-    reads_on(r);
+    reader_goes_on(r);
     for (int i = 0; i < 2; i++) {
         end_process(&plugin, SIGKILL);
-        reads_on(r);
+        reader_goes_on(r);
         start_plugin();
         /* waits for the fd to come back */
         assert_int_equal(publish(third, READER, true), GRPC_STATUS_OK);
-        assert_int_equal(read_once(c), 0);
+        assert_int_equal(reader_once(c), 0);
         assert_int_equal(unpublish(DATASET_UID, third), GRPC_STATUS_OK);
         cleanup_free char *normal = condition_becomes(pod_b, false);
         assert_string_equal(normal, "");
-        reads_on(r);
+        reader_goes_on(r);
         end_process(&client, SIGKILL); /* the whole container */
         cleanup_free char *alone = condition_becomes(pod_b, true);
         assert_non_null(strstr(alone, "not"));
         start_client();
-        reads_on(r);
+        reader_goes_on(r);
     }
     reader_end(r);
-    assert_int_equal(read_once(b), 0);
+    assert_int_equal(reader_once(b), 0);
 }
 
 static void test_leaves_nothing(void **state)
@@ -482,7 +414,7 @@ static void test_leaves_nothing(void **state)
     assert_int_equal(stage(PATIENT_MS), GRPC_STATUS_OK);
     assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
     cleanup_free char *a = in(pod_a, "file");
-    assert_int_equal(read_once(a), 0);
+    assert_int_equal(reader_once(a), 0);
     assert_int_equal(unpublish(DATASET_UID, pod_a), GRPC_STATUS_OK);
     assert_int_equal(unstage(), GRPC_STATUS_OK);
     end_process(&client, SIGTERM);
@@ -498,18 +430,6 @@ static void test_leaves_nothing(void **state)
     cleanup_free char *kubelets = in(kubelet, "plugins/kubernetes.io/csi/" NAME_DRIVER);
     assert_int_equal(rmdir(staging), 0);
     assert_int_equal(access(kubelets, F_OK), 0); /* was not empty yet */
-}
-
-static void make_data(void)
-{
-    struct err e = ERR_INIT;
-    unsigned char *bytes = xmalloc(FILE_BYTES);
-    for (size_t i = 0; i < FILE_BYTES; i++)
-        bytes[i] = byte_of(i);
-    cleanup_free char *path = in(data, "file");
-    if (file_write_atomic(path, bytes, FILE_BYTES, 0644, &e))
-        exit(1);
-    free(bytes);
 }
 
 static int setup(void **state)
@@ -532,7 +452,8 @@ static int setup(void **state)
     if (chmod(env->dir, 0755) || file_mkdirs(pods, 0755, &e) || file_mkdirs(registry, 0755, &e)
         || file_mkdirs(staging, 0755, &e) || file_mkdirs(data, 0755, &e))
         return -1;
-    make_data();
+    cleanup_free char *path = in(data, "file");
+    reader_data(path);
     start_plugin();
     return 0;
 }
