@@ -2,6 +2,7 @@
 #include "lib/http/sock.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/io.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -50,9 +51,7 @@ static int copy_file(int out, int fd, off_t off, uint64_t len)
 {
     cleanup_free char *chunk = xmalloc(256u << 10);
     while (len) {
-        ssize_t n = pread(fd, chunk, MIN(len, 256u << 10), off);
-        if (n < 0 && errno == EINTR)
-            continue;
+        ssize_t n = io_pread(fd, chunk, MIN(len, 256u << 10), (uint64_t)off);
         if (n <= 0 || sock_send(out, chunk, (size_t)n, 0))
             return -1;
         off += n;

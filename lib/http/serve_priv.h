@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serve_priv — what serve.c (listens, accepts, starts, stops) and serve_conn.c (one connection)
+ * share. */
+#ifndef MILLRACE_LIB_HTTP_SERVE_PRIV_H
+#define MILLRACE_LIB_HTTP_SERVE_PRIV_H
+
+#include "lib/http/head.h"
+#include "lib/http/serve.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct conn {
+    struct serve *s;
+    struct conn *next, **prev; /* serve.mu */
+    int fd;
+    bool waiting;     /* serve.mu: no complete request yet, so it may be cut */
+    int64_t since_ns; /* serve.mu: waiting since */
+    struct buf in;    /* bytes read and not yet used */
+};
+
+struct serve {
+    struct serve_route *routes;
+    size_t nroutes, max_body;
+    unsigned max_threads;
+    int64_t idle_ns;
+    int listen_fd, wake_fd, port;
+    pthread_t acceptor;
+    pthread_mutex_t mu; /* a leaf */
+    pthread_cond_t changed;
+    struct conn *conns; /* mu */
+    unsigned nconns;    /* mu */
+    bool stopping;      /* mu */
+};
+
+/* The thread of a connection, which frees it. */
+void *conn_thread(void *conn);
+
+#endif
