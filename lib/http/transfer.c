@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request of the HTTP client: libcurl's options and callbacks, and what its end means. */
+#include "lib/http/http_priv.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define BODY_DEFAULT ((size_t)1 << 20)
+#define HEADERS_MAX  ((size_t)64 << 10)
+/* per busy handle: large enough for ranged reads, small enough for many at once */
+#define IO_BUFFER (128L << 10)
+
+/* One request on its way. */
+struct transfer {
+    CURL *curl;
+    const struct http_req *req;
+    struct http_resp *resp;
+    struct buf headers;
+    curl_off_t moved; /* bytes, both ways, when last looked */
+    int64_t moved_at; /* mono ns */
+    bool begun, sink_stopped, cancelled, stalled, too_large, source_failed;
+};
+
+static bool is_2xx(long status) { return status >= 200 && status < 300; }
+
+/* The sink's owner sees status and headers before the first byte. */
+static int begin_sink(struct transfer *t, long status)
+{
+    if (t->begun || !t->req->begin)
+        return 0;
+    t->begun = true;
+    t->resp->status = (int)status;
+    t->resp->headers = buf_str(&t->headers); /* lent */
+    int rc = t->req->begin(t->req->sink_user, t->resp);
+    t->resp->headers = NULL;
+    return rc;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *user)
+{
+    struct transfer *t = user;
+    size_t len = size * n;
+    long status = 0;
+    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (t->req->sink && is_2xx(status)) {
+        if (begin_sink(t, status) || t->req->sink(t->req->sink_user, data, len)) {
+            t->sink_stopped = true;
+            return len + 1; /* any other number ends the transfer */
+        }
+        return len;
+    }
+    if (buf_add(&t->resp->body, data, len)) {
+        t->too_large = true;
+        return len + 1;
+    }
+    return len;
+}
+
+static size_t on_header(char *data, size_t size, size_t n, void *user)
+{
+    struct transfer *t = user;
+    size_t len = size * n;
+    /* of the final answer, not of a 100 before it */
+    if (len >= 5 && strncmp(data, "HTTP/", 5) == 0) {
+        buf_clear(&t->headers);
+        return len;
+    }
+    const char *colon = memchr(data, ':', len);
+    if (!colon)
+        return len;
+    for (const char *p = data; p < colon; p++)
+        buf_addc(&t->headers, (char)tolower((unsigned char)*p));
+    const char *value = colon + 1, *end = data + len;
+    while (value < end && (*value == ' ' || *value == '\t'))
+        value++;
+    while (end > value && isspace((unsigned char)end[-1]))
+        end--;
+    buf_adds(&t->headers, ": ");
+    buf_add(&t->headers, value, (size_t)(end - value));
+    buf_addc(&t->headers, '\n');
+    return len;
+}
+
+static size_t on_source(char *data, size_t size, size_t n, void *user)
+{
+    struct transfer *t = user;
+    ssize_t got = t->req->source(t->req->source_user, data, size * n);
+    if (got < 0) {
+        t->source_failed = true;
+        return CURL_READFUNC_ABORT;
+    }
+    return (size_t)got;
+}
+
+static int on_rewind(void *user, curl_off_t offset, int origin)
+{
+    struct transfer *t = user;
+    if (offset != 0 || origin != SEEK_SET || !t->req->source_rewind)
+        return CURL_SEEKFUNC_CANTSEEK;
+    return t->req->source_rewind(t->req->source_user) ? CURL_SEEKFUNC_FAIL : CURL_SEEKFUNC_OK;
+}
+
+/* libcurl calls this whenever bytes moved, and about once a second when none did. */
+static int on_progress(
+    void *user, curl_off_t down_total, curl_off_t down, curl_off_t up_total, curl_off_t up)
+{
+    struct transfer *t = user;
+    (void)down_total;
+    (void)up_total;
+    if (t->req->cancel && atomic_load_explicit(t->req->cancel, memory_order_relaxed)) {
+        t->cancelled = true;
+        return 1;
+    }
+    if (t->req->stall_ns) {
+        int64_t now = clock_mono_ns();
+        if (down + up != t->moved) {
+            t->moved = down + up;
+            t->moved_at = now;
+        } else if (now - t->moved_at > t->req->stall_ns) {
+            t->stalled = true;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static bool has_header(const char *const *headers, const char *name)
+{
+    size_t len = strlen(name);
+    for (; headers && *headers; headers++)
+        if (strncasecmp(*headers, name, len) == 0 && (*headers)[len] == ':')
+            return true;
+    return false;
+}
+
+static struct curl_slist *header_list(const struct http_req *req)
+{
+    struct curl_slist *list = NULL;
+    for (const char *const *line = req->headers; line && *line; line++)
+        list = curl_slist_append(list, *line);
+    if (!has_header(req->headers, "Expect"))
+        /* saves a round trip where the caller did not ask for one */
+        list = curl_slist_append(list, "Expect:");
+    if (!has_header(req->headers, "Content-Type"))
+        list = curl_slist_append(list, "Content-Type:"); /* else libcurl calls every body a form */
+    return list;
+}
+
+static void set_method(CURL *c, const struct http_req *req, struct transfer *t)
+{
+    bool sends = req->body || req->source || strcmp(req->method, "POST") == 0
+        || strcmp(req->method, "PUT") == 0 || strcmp(req->method, "PATCH") == 0;
+    if (req->source) {
+        curl_easy_setopt(c, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(c, CURLOPT_READFUNCTION, on_source);
+        curl_easy_setopt(c, CURLOPT_READDATA, t);
+        curl_easy_setopt(c, CURLOPT_SEEKFUNCTION, on_rewind);
+        curl_easy_setopt(c, CURLOPT_SEEKDATA, t);
+        curl_easy_setopt(c, CURLOPT_INFILESIZE_LARGE, (curl_off_t)req->body_len);
+    } else if (sends) {
+        curl_easy_setopt(c, CURLOPT_POSTFIELDS, req->body ? req->body : "");
+        curl_easy_setopt(
+            c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(req->body ? req->body_len : 0));
+    } else if (strcmp(req->method, "HEAD") == 0) {
+        curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
+    } else {
+        curl_easy_setopt(c, CURLOPT_HTTPGET, 1L);
+    }
+    curl_easy_setopt(
+        c, CURLOPT_CUSTOMREQUEST, strcmp(req->method, "HEAD") == 0 ? NULL : req->method);
+}
+
+static void set_blob(CURL *c, CURLoption option, const char *pem)
+{
+    /* ours lives as long as the handle */
+    struct curl_blob blob = {(void *)(uintptr_t)pem, strlen(pem), CURL_BLOB_NOCOPY};
+    curl_easy_setopt(c, option, &blob);
+}
+
+static void set_tls(CURL *c, const struct http *h)
+{
+    curl_easy_setopt(c, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    if (h->insecure) {
+        curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+    if (h->ca_pem)
+        set_blob(c, CURLOPT_CAINFO_BLOB, h->ca_pem);
+    else if (h->ca_file)
+        curl_easy_setopt(c, CURLOPT_CAINFO, h->ca_file);
+    if (h->cert_pem) {
+        set_blob(c, CURLOPT_SSLCERT_BLOB, h->cert_pem);
+        set_blob(c, CURLOPT_SSLKEY_BLOB, h->key_pem);
+    }
+}
+
+static void set_all(
+    CURL *c, const struct http *h, const struct http_req *req, struct transfer *t, char *errors)
+{
+    curl_easy_reset(c); /* options only: connections stay */
+    curl_easy_setopt(c, CURLOPT_SHARE, h->share);
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, errors);
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_URL, req->url);
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    /* one request a connection: h2 would only add framing */
+    curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    /* keys of objects may hold "..", and signatures cover the path */
+    curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(c, CURLOPT_USERAGENT, h->user_agent);
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(c, CURLOPT_BUFFERSIZE, IO_BUFFER);
+    curl_easy_setopt(c, CURLOPT_UPLOAD_BUFFERSIZE, IO_BUFFER);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(h->connect_ns / NS_PER_MS));
+    if (req->timeout_ns)
+        curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)MAX(req->timeout_ns / NS_PER_MS, 1));
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
+    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(c, CURLOPT_HEADERDATA, t);
+    curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
+    set_tls(c, h);
+    set_method(c, req, t);
+}
+
+/* The URL as errors show it: without user, query and fragment, where credentials hide. */
+static char *shown_url(const char *url)
+{
+    const char *host = strstr(url, "://");
+    host = host ? host + 3 : url;
+    size_t authority = strcspn(host, "/?#");
+    const char *at = memrchr(host, '@', authority);
+    const char *from = at ? at + 1 : host;
+    return xasprintf("%.*s%.*s", (int)(host - url), url, (int)strcspn(from, "?#"), from);
+}
+
+static int transfer_fail(const struct transfer *t, CURLcode code, const char *detail, struct err *e)
+{
+    cleanup_free char *url = shown_url(t->req->url);
+    const char *why = *detail ? detail : curl_easy_strerror(code);
+    enum err_class cls = ERR_RETRY;
+    int sys = 0;
+    if (t->cancelled || t->sink_stopped) {
+        sys = ECANCELED;
+        why = "cancelled";
+    } else if (t->stalled) {
+        sys = ETIMEDOUT;
+        why = "no byte came or went for too long";
+    } else if (t->source_failed) {
+        sys = EIO;
+        why = "the body to send could not be read";
+    } else if (t->too_large) {
+        cls = ERR_EXHAUSTED;
+        sys = EFBIG;
+        why = "the answer is larger than allowed";
+    } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE
+        || code == CURLE_SSL_ISSUER_ERROR || code == CURLE_SSL_CERTPROBLEM
+        || code == CURLE_SSL_INVALIDCERTSTATUS) {
+        cls = ERR_DENIED;
+        sys = EACCES;
+    } else if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL) {
+        cls = ERR_INVALID;
+        sys = EINVAL;
+    } else if (code == CURLE_OUT_OF_MEMORY) {
+        cls = ERR_EXHAUSTED;
+        sys = ENOMEM;
+    } else if (code == CURLE_OPERATION_TIMEDOUT) {
+        sys = ETIMEDOUT;
+    } else if (code == CURLE_COULDNT_RESOLVE_HOST) {
+        sys = EADDRNOTAVAIL;
+    } else if (code == CURLE_COULDNT_CONNECT) {
+        sys = ECONNREFUSED;
+    } else {
+        sys = ECONNRESET;
+    }
+    err_set(e, cls, "%s %s: %s", t->req->method, url, why);
+    if (e)
+        e->sys = sys;
+    return -1;
+}
+
+int transfer_run(const struct http *h, CURL *curl, const struct http_req *req,
+    struct http_resp *resp, struct err *e)
+{
+    *resp = (struct http_resp){.body = BUF_INIT(req->max_body ? req->max_body : BODY_DEFAULT)};
+    struct transfer t = {.curl = curl,
+        .req = req,
+        .resp = resp,
+        .headers = BUF_INIT(HEADERS_MAX),
+        .moved_at = clock_mono_ns()};
+    char errors[CURL_ERROR_SIZE] = "";
+    if (!curl)
+        return transfer_fail(&t, CURLE_OUT_OF_MEMORY, "", e);
+    struct curl_slist *headers = header_list(req);
+    set_all(curl, h, req, &t, errors);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    CURLcode code = curl_easy_perform(curl);
+    long status = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, NULL);
+    curl_slist_free_all(headers);
+    resp->status = (int)status;
+    resp->headers = buf_take(&t.headers);
+    /* An error text that is too long is cut: the status says more than its tail. */
+    if (code != CURLE_OK && !(t.too_large && !is_2xx(status)))
+        return transfer_fail(&t, code, errors, e);
+    return 0;
+}
