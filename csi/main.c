@@ -34,7 +34,7 @@ struct options {
 struct running {
     struct plugin plugin;
     struct rpc_server *rpc;
-    struct serve *http;
+    struct http_server *http;
     struct health health;
     int lock_fd;
     sigset_t stop; /* signals */

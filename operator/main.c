@@ -35,7 +35,7 @@ struct operator_main {
     struct manager mgr;
     struct kube *lease_kube; /* its own client: a renewal must not wait behind other requests */
     struct lease *lease;
-    struct serve *serve;
+    struct http_server *serve;
     struct health health;
     char identity[160];
     atomic_bool synced, leading, stopping;

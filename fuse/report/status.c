@@ -33,7 +33,7 @@ struct status {
     bool ready, serving;                  /* mu */
     int64_t began_ns;                     /* monotonic */
     struct health health;
-    struct serve *server;
+    struct http_server *server;
 };
 
 struct status *status_new(void)

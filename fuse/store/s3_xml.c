@@ -220,7 +220,7 @@ int s3_xml_page(const char *text, size_t len, struct s3_page *out, struct err *e
     if (!r.is_truncated)
         xml_set(&out->next, NULL);
     for (size_t i = 0; i < out->n && r.url_encoded; i++)
-        if (head_unescape(out->items[i].key, true)) {
+        if (http_head_unescape(out->items[i].key, true)) {
             free(out->items[i].key);
             out->items[i].key = NULL;
         }

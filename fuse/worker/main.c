@@ -77,14 +77,14 @@ static int64_t index_from_host(const struct conf *conf)
     return strtol(host + n + 1, NULL, 10);
 }
 
-static struct serve *worker_listen(
+static struct http_server *worker_listen(
     const struct worker_flags *f, const struct serve_route *routes, size_t n, struct err *e)
 {
     char any6[32], any4[32];
     snprintf(any6, sizeof any6, "[::]:%d", PORT_HTTP);
     snprintf(any4, sizeof any4, "0.0.0.0:%d", PORT_HTTP);
     const char *tries[] = {f->http ? f->http : any6, f->http ? NULL : any4};
-    struct serve *server = NULL;
+    struct http_server *server = NULL;
     for (size_t i = 0; i < ARRAY_LEN(tries) && tries[i] && !server; i++) {
         struct serve_conf conf = {.address = tries[i],
             .routes = routes,
@@ -145,7 +145,7 @@ static int serve_or_load(
         n += SERVE_RANGE_ROUTES;
     }
     struct err e = ERR_INIT;
-    struct serve *http = worker_listen(f, routes, n, &e);
+    struct http_server *http = worker_listen(f, routes, n, &e);
     if (!http && !f->load) {
         log_kv(LOG_ERROR, "can't serve", "error", e.msg, NULL);
         return 1;

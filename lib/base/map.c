@@ -44,7 +44,7 @@ void map_free(struct map *m)
     free(m);
 }
 
-static struct slot *find(const struct map *m, const char *key)
+static struct slot *map_find(const struct map *m, const char *key)
 {
     if (!m->cap)
         return NULL;
@@ -65,7 +65,7 @@ static void insert_new(struct map *m, char *key, void *value)
     m->len++;
 }
 
-static void grow(struct map *m)
+static void map_grow(struct map *m)
 {
     struct map old = *m;
     m->cap = old.len * 4 < 16 ? 16 : old.cap * (old.len * 2 >= old.cap ? 2 : 1);
@@ -79,15 +79,15 @@ static void grow(struct map *m)
 
 void *map_get(const struct map *m, const char *key)
 {
-    struct slot *s = find(m, key);
+    struct slot *s = map_find(m, key);
     return s ? s->value : NULL;
 }
 
-bool map_has(const struct map *m, const char *key) { return find(m, key) != NULL; }
+bool map_has(const struct map *m, const char *key) { return map_find(m, key) != NULL; }
 
 void map_put(struct map *m, const char *key, void *value)
 {
-    struct slot *s = find(m, key);
+    struct slot *s = map_find(m, key);
     if (s) {
         if (m->free_value && s->value != value)
             m->free_value(s->value);
@@ -95,13 +95,13 @@ void map_put(struct map *m, const char *key, void *value)
         return;
     }
     if ((m->used + 1) * 4 > m->cap * 3)
-        grow(m);
+        map_grow(m);
     insert_new(m, xstrdup(key), value);
 }
 
 void *map_steal(struct map *m, const char *key)
 {
-    struct slot *s = find(m, key);
+    struct slot *s = map_find(m, key);
     if (!s)
         return NULL;
     void *value = s->value;
@@ -113,7 +113,7 @@ void *map_steal(struct map *m, const char *key)
 
 bool map_del(struct map *m, const char *key)
 {
-    if (!find(m, key))
+    if (!map_find(m, key))
         return false;
     void *value = map_steal(m, key);
     if (m->free_value)

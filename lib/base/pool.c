@@ -105,7 +105,7 @@ static void *pool_thread(void *arg)
 }
 
 /* Starts a thread if more jobs wait than threads. */
-static void grow(struct pool *p)
+static void pool_grow(struct pool *p)
 {
     mutex_assert_held(&p->mu);
     if (p->queued <= p->idle || p->nthreads == p->max_threads)
@@ -132,7 +132,7 @@ int pool_add(struct pool *p, unsigned lane, void (*run)(void *arg), void *arg)
         lane_append(p, l, j);
         bool enough = l->running * l->batch >= l->queued;
         if (!enough)
-            grow(p);
+            pool_grow(p);
         if (p->nthreads) {
             if (!enough)
                 pthread_cond_signal(&p->work);

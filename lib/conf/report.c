@@ -22,7 +22,7 @@ static void add_comma(struct buf *out)
         buf_addc(out, ',');
 }
 
-static void add_value(struct buf *out, const struct report_member *m)
+static void report_add_value(struct buf *out, const struct report_member *m)
 {
     switch (m->kind) {
     case REPORT_COUNT:
@@ -56,7 +56,7 @@ void report_add(struct buf *out, const struct report_member *members, size_t n)
             add_comma(out);
         }
         buf_addf(out, "\"%s\":", key);
-        add_value(out, m);
+        report_add_value(out, m);
     }
     if (group_len)
         buf_addc(out, '}');

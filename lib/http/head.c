@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-size_t head_length(const char *data, size_t len)
+size_t http_head_length(const char *data, size_t len)
 {
     size_t line = 0; /* where the current line begins */
     for (size_t i = 0; i < len; i++) {
@@ -32,7 +32,7 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-int head_unescape(char *text, bool plus_is_space)
+int http_head_unescape(char *text, bool plus_is_space)
 {
     char *out = text;
     for (const char *p = text; *p; p++) {
@@ -52,7 +52,7 @@ int head_unescape(char *text, bool plus_is_space)
     return 0;
 }
 
-const char *head_value(const char *headers, const char *lower_name, char *out, size_t cap)
+const char *http_head_value(const char *headers, const char *lower_name, char *out, size_t cap)
 {
     size_t n = strlen(lower_name);
     for (const char *line = headers; *line;) {
@@ -97,7 +97,8 @@ static char *put(char **at, const char *from, size_t len)
     return start;
 }
 
-static int parse_request_line(struct head *h, char **out, const char *line, size_t len, int *minor)
+static int parse_request_line(
+    struct http_head *h, char **out, const char *line, size_t len, int *minor)
 {
     const char *sp = memchr(line, ' ', len);
     const char *last = memrchr(line, ' ', len);
@@ -127,7 +128,7 @@ static int parse_request_line(struct head *h, char **out, const char *line, size
     h->method = put(out, line, (size_t)(sp - line));
     h->path = put(out, target, (size_t)((mark ? mark : last) - target));
     h->query = put(out, mark ? mark + 1 : last, mark ? (size_t)(last - mark - 1) : 0);
-    return head_unescape(h->path, false) ? 400 : 0;
+    return http_head_unescape(h->path, false) ? 400 : 0;
 }
 
 /* Does the comma-separated list hold the token? */
@@ -168,7 +169,7 @@ struct seen {
 };
 
 static int apply_header(
-    struct head *h, struct seen *seen, const char *name, const char *value, size_t vlen)
+    struct http_head *h, struct seen *seen, const char *name, const char *value, size_t vlen)
 {
     if (strcmp(name, "host") == 0) {
         if (seen->host)
@@ -197,7 +198,8 @@ static int apply_header(
     return 0;
 }
 
-static int parse_header(struct head *h, struct seen *seen, char **out, const char *line, size_t len)
+static int parse_header(
+    struct http_head *h, struct seen *seen, char **out, const char *line, size_t len)
 {
     const char *colon = memchr(line, ':', len);
     if (!colon || colon == line)
@@ -225,7 +227,7 @@ static int parse_header(struct head *h, struct seen *seen, char **out, const cha
     return 0;
 }
 
-int head_parse(struct head *h, const char *data, size_t len)
+int http_head_parse(struct http_head *h, const char *data, size_t len)
 {
     memset(h, 0, sizeof *h);
     /* a header "a:b\n" grows by a blank; the request line keeps its size but for two NULs */
@@ -237,7 +239,7 @@ int head_parse(struct head *h, const char *data, size_t len)
     size_t n = 0;
     bool bad = false;
     int minor = 0;
-    const char *line = head_length(data, len) == len ? next_line(&at, end, &n, &bad) : NULL;
+    const char *line = http_head_length(data, len) == len ? next_line(&at, end, &n, &bad) : NULL;
     if (!line || bad)
         return 400;
     int status = parse_request_line(h, &out, line, n, &minor);
@@ -257,7 +259,7 @@ int head_parse(struct head *h, const char *data, size_t len)
     return minor >= 1 && !seen.host ? 400 : 0;
 }
 
-void head_free(struct head *h)
+void http_head_free(struct http_head *h)
 {
     free(h->text);
     memset(h, 0, sizeof *h);

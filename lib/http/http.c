@@ -151,7 +151,7 @@ int http_do(struct http *h, const struct http_req *req, struct http_resp *resp, 
 
 const char *http_header(const struct http_resp *resp, const char *lower_name, char *out, size_t cap)
 {
-    return resp->headers ? head_value(resp->headers, lower_name, out, cap) : NULL;
+    return resp->headers ? http_head_value(resp->headers, lower_name, out, cap) : NULL;
 }
 
 void http_resp_free(struct http_resp *resp)

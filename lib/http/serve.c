@@ -42,7 +42,7 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), void *user, boo
     return rc;
 }
 
-static void add_conn(struct serve *s, int fd)
+static void add_conn(struct http_server *s, int fd)
 {
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -71,7 +71,7 @@ static void add_conn(struct serve *s, int fd)
 
 /* All threads are taken and a client connects: the connection that has been waiting longest for a
  * request makes room. */
-static void cut_oldest(struct serve *s)
+static void cut_oldest(struct http_server *s)
 {
     int64_t until = clock_mono_ns() + 100 * NS_PER_MS;
     pthread_mutex_lock(&s->mu);
@@ -88,7 +88,7 @@ static void cut_oldest(struct serve *s)
 
 static void *acceptor_thread(void *user)
 {
-    struct serve *s = user;
+    struct http_server *s = user;
     for (;;) {
         struct pollfd p[2] = {
             {.fd = s->listen_fd, .events = POLLIN}, {.fd = s->wake_fd, .events = POLLIN}};
@@ -159,13 +159,13 @@ static int listen_any(int want, int *port, struct err *e)
     return fd >= 0 ? fd : listen_on(any4, port, e);
 }
 
-struct serve *serve_start(const struct serve_conf *conf, struct err *e)
+struct http_server *serve_start(const struct serve_conf *conf, struct err *e)
 {
     int port = 0;
     int fd = conf->address ? listen_on(conf->address, &port, e) : listen_any(conf->port, &port, e);
     if (fd < 0)
         return NULL;
-    struct serve *s = xcalloc(1, sizeof *s);
+    struct http_server *s = xcalloc(1, sizeof *s);
     s->listen_fd = fd;
     s->port = port;
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -191,16 +191,16 @@ struct serve *serve_start(const struct serve_conf *conf, struct err *e)
     return NULL;
 }
 
-int serve_port(const struct serve *s) { return s->port; }
+int serve_port(const struct http_server *s) { return s->port; }
 
-static void cut_conns(struct serve *s, bool all)
+static void cut_conns(struct http_server *s, bool all)
 {
     for (struct conn *c = s->conns; c; c = c->next)
         if (all || c->waiting)
             shutdown(c->fd, SHUT_RDWR);
 }
 
-void serve_stop(struct serve *s)
+void serve_stop(struct http_server *s)
 {
     if (!s)
         return;

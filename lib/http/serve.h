@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct serve; /* opaque */
+struct http_server; /* opaque */
 
 struct serve_req {
     /* path is percent-decoded (a NUL in it is refused); query raw, "" if none */
@@ -57,9 +57,9 @@ struct serve_conf {
     int64_t idle_ns;      /* idle keep-alive connections are closed; 0: 60 s */
 };
 /* listens and runs in the background */
-struct serve *serve_start(const struct serve_conf *conf, struct err *e);
-int serve_port(const struct serve *s);
+struct http_server *serve_start(const struct serve_conf *conf, struct err *e);
+int serve_port(const struct http_server *s);
 /* stops accepting, ends idle connections, waits for running handlers, frees */
-void serve_stop(struct serve *s);
+void serve_stop(struct http_server *s);
 
 #endif

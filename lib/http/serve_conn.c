@@ -23,7 +23,7 @@
 
 const char *serve_header(const struct serve_req *r, const char *lower_name, char *out, size_t cap)
 {
-    return head_value(r->headers, lower_name, out, cap);
+    return http_head_value(r->headers, lower_name, out, cap);
 }
 
 char *serve_query(const struct serve_req *r, const char *key)
@@ -35,7 +35,7 @@ char *serve_query(const struct serve_req *r, const char *key)
         if (klen == n && memcmp(p, key, n) == 0) {
             size_t skip = klen < len ? klen + 1 : klen;
             char *value = xstrndup(p + skip, len - skip);
-            if (head_unescape(value, true) == 0)
+            if (http_head_unescape(value, true) == 0)
                 return value;
             free(value);
             return NULL;
@@ -45,7 +45,7 @@ char *serve_query(const struct serve_req *r, const char *key)
     return NULL;
 }
 
-static bool server_stopping(struct serve *s)
+static bool server_stopping(struct http_server *s)
 {
     pthread_mutex_lock(&s->mu);
     bool yes = s->stopping;
@@ -189,7 +189,7 @@ static void set_error(struct serve_resp *r, int status, const char *text)
 /* The longest prefix that matches; among equals the one of this method. *other: the path exists,
  * but not for this method. */
 static const struct serve_route *find_route(
-    const struct serve *s, const char *method, const char *path, bool *other)
+    const struct http_server *s, const char *method, const char *path, bool *other)
 {
     const struct serve_route *best = NULL;
     size_t best_len = 0, any_len = 0;
@@ -213,7 +213,7 @@ static const struct serve_route *find_route(
     return best && best_len == any_len ? best : NULL;
 }
 
-static void dispatch(struct serve *s, const struct serve_req *req, struct serve_resp *resp)
+static void dispatch(struct http_server *s, const struct serve_req *req, struct serve_resp *resp)
 {
     bool other;
     const struct serve_route *r = find_route(s, req->method, req->path, &other);
@@ -257,7 +257,7 @@ static int read_head(struct conn *c, size_t *len)
         while (skip < c->in.len && (c->in.data[skip] == '\r' || c->in.data[skip] == '\n'))
             skip++;
         buf_drop(&c->in, skip);
-        *len = c->in.len ? head_length(c->in.data, c->in.len) : 0;
+        *len = c->in.len ? http_head_length(c->in.data, c->in.len) : 0;
         if (*len > HEAD_MAX || (!*len && c->in.len >= HEAD_MAX)) {
             conn_refuse(c, 431, "the request head is larger than 16 KiB");
             return 0;
@@ -278,7 +278,7 @@ static int read_head(struct conn *c, size_t *len)
     }
 }
 
-static int read_body(struct conn *c, const struct head *h, size_t head_len)
+static int read_body(struct conn *c, const struct http_head *h, size_t head_len)
 {
     size_t want = head_len + (size_t)h->content_length;
     if (h->expect_continue && c->in.len < want) {
@@ -302,9 +302,9 @@ static bool serve_one(struct conn *c)
     size_t len;
     if (!read_head(c, &len))
         return false;
-    struct head h;
+    struct http_head h;
     bool keep = false;
-    int status = head_parse(&h, c->in.data, len);
+    int status = http_head_parse(&h, c->in.data, len);
     if (status) {
         conn_refuse(c, status,
             status == 411 ? "send the body with a Content-Length"
@@ -323,14 +323,14 @@ static bool serve_one(struct conn *c)
         resp_free(&resp);
         buf_drop(&c->in, len + (size_t)h.content_length);
     }
-    head_free(&h);
+    http_head_free(&h);
     return keep;
 }
 
 void *conn_thread(void *user)
 {
     struct conn *c = user;
-    struct serve *s = c->s;
+    struct http_server *s = c->s;
     while (serve_one(c)) {
     }
     buf_free(&c->in);

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 struct conn {
-    struct serve *s;
+    struct http_server *s;
     struct conn *next, **prev; /* serve.mu */
     int fd;
     bool waiting;     /* serve.mu: no complete request yet, so it may be cut */
@@ -19,7 +19,7 @@ struct conn {
     struct buf in;    /* bytes read and not yet used */
 };
 
-struct serve {
+struct http_server {
     struct serve_route *routes;
     size_t nroutes, max_body;
     unsigned max_threads;

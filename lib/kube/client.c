@@ -152,7 +152,7 @@ static int enter(struct kube *k, struct err *e)
     return ok ? 0 : cancelled(e);
 }
 
-static void leave(struct kube *k)
+static void kube_leave(struct kube *k)
 {
     pthread_mutex_lock(&k->mu);
     k->in_flight--;
@@ -240,7 +240,7 @@ static int request(struct kube *k, const struct call *c, json_t **out, struct er
         if (enter(k, e))
             return say(c, e);
         int rc = attempt(k, c, body, fresh_token, &resp, e);
-        leave(k);
+        kube_leave(k);
         if (rc)
             return say(c, e);
         int64_t wait = asked_to_wait(&resp);

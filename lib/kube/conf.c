@@ -254,7 +254,7 @@ static void absolute(json_t *object, const char *field, const char *dir)
 }
 
 /* Reads one document; file names in it become absolute. */
-static json_t *document(const char *text, size_t len, const char *dir, struct err *e)
+static json_t *conf_document(const char *text, size_t len, const char *dir, struct err *e)
 {
     size_t at = 0;
     while (at < len && strchr(" \t\r\n", text[at]))
@@ -283,7 +283,7 @@ static json_t *document(const char *text, size_t len, const char *dir, struct er
 struct kube_conf *kube_conf_parse(
     const char *text, size_t len, const char *dir, const char *context, struct err *e)
 {
-    cleanup_json json_t *doc = document(text, len, dir, e);
+    cleanup_json json_t *doc = conf_document(text, len, dir, e);
     return doc ? conf_of(doc, context, e) : NULL;
 }
 
@@ -310,7 +310,7 @@ static int merge_file(json_t *into, const char *path, struct err *e)
         return -1;
     const char *slash = strrchr(path, '/');
     cleanup_free char *dir = slash ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
-    cleanup_json json_t *doc = document(text, len, dir, e);
+    cleanup_json json_t *doc = conf_document(text, len, dir, e);
     explicit_bzero(text, len);
     if (!doc)
         return err_wrap(e, "%s", path);

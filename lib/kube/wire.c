@@ -13,7 +13,7 @@
 
 #define EXCERPT 160 /* bytes of an answer that is no Status, in the error's text */
 
-static enum err_class class_of(int code, const char *reason)
+static enum err_class kube_class_of(int code, const char *reason)
 {
     if (code == 409)
         return strcmp(reason, "AlreadyExists") == 0 ? ERR_EXISTS : ERR_CONFLICT;
@@ -28,8 +28,8 @@ int wire_fail_status(const json_t *status, struct err *e)
     int64_t code = jget_int(status, "code", 0);
     if (code < 400 || code > 599)
         code = 500;
-    err_set(e, class_of((int)code, reason), "%s%s%s (%d)", message, *message && *reason ? ": " : "",
-        reason, (int)code);
+    err_set(e, kube_class_of((int)code, reason), "%s%s%s (%d)", message,
+        *message && *reason ? ": " : "", reason, (int)code);
     if (e && code == 410)
         e->sys = ESTALE;
     return -1;
@@ -45,7 +45,7 @@ int wire_fail(int status, const char *body, size_t len, struct err *e)
     for (; n < len && n < EXCERPT && body[n]; n++)
         excerpt[n] = (unsigned char)body[n] < ' ' || (unsigned char)body[n] >= 0x7f ? ' ' : body[n];
     excerpt[n] = '\0';
-    err_set(e, class_of(status, ""), "HTTP status %d%s%s", status, n ? ": " : "", excerpt);
+    err_set(e, kube_class_of(status, ""), "HTTP status %d%s%s", status, n ? ": " : "", excerpt);
     if (e && status == 410)
         e->sys = ESTALE;
     return -1;

@@ -43,16 +43,16 @@ static void reset(int fd)
 }
 
 /* Reads one request; leftovers stay in `in`. 0, or -1 at the connection's end. */
-static int read_request(int fd, struct buf *in, struct head *h, char **body)
+static int read_request(int fd, struct buf *in, struct http_head *h, char **body)
 {
     size_t head_len;
     char chunk[16384];
-    while (!(head_len = head_length(buf_str(in), in->len))) {
+    while (!(head_len = http_head_length(buf_str(in), in->len))) {
         ssize_t n = recv(fd, chunk, sizeof chunk, 0);
         if (n <= 0 || buf_add(in, chunk, (size_t)n))
             return -1;
     }
-    if (head_parse(h, buf_str(in), head_len))
+    if (http_head_parse(h, buf_str(in), head_len))
         return -1;
     while (in->len < head_len + h->content_length) {
         ssize_t n = recv(fd, chunk, sizeof chunk, 0);
@@ -85,7 +85,7 @@ static char *query(const char *q, const char *key)
     for (const char *p = q; *p; p += strcspn(p, "&"), p += *p == '&')
         if (strncmp(p, key, n) == 0 && p[n] == '=') {
             char *value = xstrndup(p + n + 1, strcspn(p + n + 1, "&"));
-            head_unescape(value, true);
+            http_head_unescape(value, true);
             return value;
         }
     return xstrdup("");
@@ -182,7 +182,7 @@ static int watch(struct conn *c, const struct api_path *p, const char *q)
 /* ---- requests ---- */
 
 /* Does what is asked; returns the status and the answer's text. */
-static int serve(struct fake_api *f, const struct head *h, const char *body, char **text)
+static int serve(struct fake_api *f, const struct http_head *h, const char *body, char **text)
 {
     struct api_path p;
     json_t *out = NULL;
@@ -190,7 +190,7 @@ static int serve(struct fake_api *f, const struct head *h, const char *body, cha
     cleanup_free char *limit = query(h->query, "limit"), *token = query(h->query, "continue"),
                       *labels = query(h->query, "labelSelector");
     char type[100] = "";
-    head_value(h->headers, "content-type", type, sizeof type);
+    http_head_value(h->headers, "content-type", type, sizeof type);
     int code = 404;
     pthread_mutex_lock(&f->mu);
     if (api_path_parse(h->path, &p)
@@ -223,7 +223,7 @@ static int serve(struct fake_api *f, const struct head *h, const char *body, cha
 
 /* Takes the first fault that fits; false if none does. */
 static bool take_fault(
-    struct fake_api *f, const struct head *h, const char *target, struct fake_fault *out)
+    struct fake_api *f, const struct http_head *h, const char *target, struct fake_fault *out)
 {
     bool found = false;
     pthread_mutex_lock(&f->mu);
@@ -263,7 +263,7 @@ static void linger(struct fake_api *f, int64_t delay_ns)
 }
 
 static int misbehave(
-    struct conn *c, const struct fake_fault *x, const struct head *h, const char *body)
+    struct conn *c, const struct fake_fault *x, const struct http_head *h, const char *body)
 {
     cleanup_free char *text = NULL;
     int status;
@@ -301,7 +301,8 @@ static int misbehave(
     return -1;
 }
 
-static void note(struct fake_api *f, const struct head *h, const char *target, const char *body)
+static void note(
+    struct fake_api *f, const struct http_head *h, const char *target, const char *body)
 {
     struct request *r = xcalloc(1, sizeof *r);
     r->method = xstrdup(h->method);
@@ -315,17 +316,18 @@ static void note(struct fake_api *f, const struct head *h, const char *target, c
     pthread_mutex_unlock(&f->mu);
 }
 
-static enum fake_verdict judged(const struct fake_api *f, const struct head *h, const char *target)
+static enum fake_verdict judged(
+    const struct fake_api *f, const struct http_head *h, const char *target)
 {
     char agent[128] = "";
     if (!f->judge || strcmp(h->method, "GET") == 0)
         return FAKE_DO;
-    head_value(h->headers, "user-agent", agent, sizeof agent);
+    http_head_value(h->headers, "user-agent", agent, sizeof agent);
     return f->judge(f->judge_user, h->method, target, agent);
 }
 
 /* Does a request that is neither faulty nor a watch. */
-static int ordinary(struct conn *c, const struct head *h, const char *target, const char *body)
+static int ordinary(struct conn *c, const struct http_head *h, const char *target, const char *body)
 {
     cleanup_free char *text = NULL;
     enum fake_verdict verdict = judged(c->f, h, target);
@@ -338,12 +340,12 @@ static int ordinary(struct conn *c, const struct head *h, const char *target, co
 
 static int one_request(struct conn *c, struct buf *in)
 {
-    struct head h = {0};
+    struct http_head h = {0};
     cleanup_free char *body = NULL;
     struct fake_fault fault;
     struct api_path p;
     if (read_request(c->fd, in, &h, &body)) {
-        head_free(&h);
+        http_head_free(&h);
         return -1;
     }
     cleanup_free char *target = xasprintf("%s?%s", h.path, h.query);
@@ -356,7 +358,7 @@ static int one_request(struct conn *c, struct buf *in)
         rc = watch(c, &p, h.query);
     else
         rc = ordinary(c, &h, target, body);
-    head_free(&h);
+    http_head_free(&h);
     return rc;
 }
 

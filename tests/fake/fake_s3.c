@@ -194,7 +194,7 @@ static bool early_fault(
     struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a)
 {
     char auth[1024] = "", date[64] = "", key_id[64] = "";
-    head_value(r->h.headers, "authorization", auth, sizeof auth);
+    http_head_value(r->h.headers, "authorization", auth, sizeof auth);
     if (strncmp(auth, "AWS4-HMAC-SHA256 Credential=", 28) == 0)
         snprintf(key_id, sizeof key_id, "%.*s", (int)strcspn(auth + 28, "/"), auth + 28);
     if (strcmp(fault, "slowdown") == 0) {
@@ -227,7 +227,7 @@ static bool early_fault(
         time_t there = time(NULL) + SKEW_S;
         struct tm tm;
         strftime(want, sizeof want, "%Y%m%dT%H", gmtime_r(&there, &tm));
-        head_value(r->h.headers, "x-amz-date", date, sizeof date);
+        http_head_value(r->h.headers, "x-amz-date", date, sizeof date);
         if (strncmp(date, want, 11) == 0)
             return false;
         answer_error(a, 403, "RequestTimeTooSkewed",
@@ -295,12 +295,12 @@ static bool fill(int fd, struct buf *in)
 static bool serve_one(struct conn *c, struct buf *in)
 {
     size_t len;
-    while (!(len = in->len ? head_length(in->data, in->len) : 0))
+    while (!(len = in->len ? http_head_length(in->data, in->len) : 0))
         if (!fill(c->fd, in))
             return false;
     struct request r = {0};
     struct answer a = {.status = 200, .headers = BUF_INIT(4096), .body = BUF_INIT(BODY_MAX)};
-    bool keep = head_parse(&r.h, in->data, len) == 0;
+    bool keep = http_head_parse(&r.h, in->data, len) == 0;
     if (keep && r.h.expect_continue)
         send_all(c->fd, "HTTP/1.1 100 Continue\r\n\r\n", 25);
     while (keep && in->len < len + r.h.content_length)
@@ -323,7 +323,7 @@ static bool serve_one(struct conn *c, struct buf *in)
             send_answer(c->fd, &a);
         buf_drop(in, len + r.body_len);
     }
-    head_free(&r.h);
+    http_head_free(&r.h);
     buf_free(&a.headers);
     buf_free(&a.body);
     return keep;

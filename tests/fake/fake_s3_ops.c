@@ -86,7 +86,7 @@ static char *query(const struct request *r, const char *name)
         size_t len = strcspn(p, "&");
         if (len >= n && strncmp(p, name, n) == 0 && (p[n] == '=' || len == n)) {
             char *value = xstrndup(p + n + (len > n), len - n - (len > n));
-            if (head_unescape(value, false))
+            if (http_head_unescape(value, false))
                 value[0] = '\0';
             return value;
         }
@@ -152,12 +152,13 @@ void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struc
         return;
     }
     snprintf(etag, sizeof etag, "%s", o->etag);
-    if (head_value(r->h.headers, "if-match", value, sizeof value) && strcmp(value, o->etag) != 0) {
+    if (http_head_value(r->h.headers, "if-match", value, sizeof value)
+        && strcmp(value, o->etag) != 0) {
         answer_error(a, 412, "PreconditionFailed",
             "At least one of the preconditions you specified did not hold.");
         return;
     }
-    bool ranged = head_value(r->h.headers, "range", value, sizeof value)
+    bool ranged = http_head_value(r->h.headers, "range", value, sizeof value)
         && sscanf(value, "bytes=%llu-%llu", &first, &last) == 2 && strcmp(fault, "norange") != 0;
     if (ranged && first >= o->len) {
         answer_error(a, 416, "InvalidRange", "The requested range is not satisfiable");
@@ -215,12 +216,13 @@ void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
         part_key(name, id, number);
         key = name;
     }
-    if (!head_value(r->h.headers, "x-amz-copy-source", source, sizeof source)) {
+    if (!http_head_value(r->h.headers, "x-amz-copy-source", source, sizeof source)) {
         struct object *o = object_put(f, key, r->body, r->body_len);
         buf_addf(&a->headers, "ETag: %s\r\n", o->etag);
         return;
     }
-    const struct object *from = head_unescape(source, false) || strncmp(source, "/data/", 6) != 0
+    const struct object *from = http_head_unescape(source, false)
+            || strncmp(source, "/data/", 6) != 0
         ? NULL
         : object_find(f, source + 6);
     if (!from) {
@@ -229,7 +231,7 @@ void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
     }
     unsigned long long first = 0, last = from->len - 1;
     char range[64];
-    if (head_value(r->h.headers, "x-amz-copy-source-range", range, sizeof range))
+    if (http_head_value(r->h.headers, "x-amz-copy-source-range", range, sizeof range))
         sscanf(range, "bytes=%llu-%llu", &first, &last);
     cleanup_free char *copy = xmalloc((size_t)(last - first + 2));
     memcpy(copy, from->data + first, (size_t)(last - first + 1));
@@ -272,7 +274,7 @@ void op_post(struct fake_s3 *f, const struct request *r, struct answer *a)
         char name[128];
         snprintf(name, sizeof name, "\001up%u", ++f->serial);
         struct object *up = object_put(f, name, "", 0);
-        head_value(r->h.headers, "x-amz-meta-millrace-upload", up->mark, sizeof up->mark);
+        http_head_value(r->h.headers, "x-amz-meta-millrace-upload", up->mark, sizeof up->mark);
         f->uploads++;
         buf_addf(&a->body,
             "<InitiateMultipartUploadResult><UploadId>up%u</UploadId></InitiateMultipartUploadResult>",

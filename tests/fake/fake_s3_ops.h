@@ -59,7 +59,7 @@ struct answer {
 };
 
 struct request {
-    struct head h;
+    struct http_head h;
     const char *key; /* "" for the bucket */
     const char *body;
     size_t body_len;

@@ -19,21 +19,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!copy)
         return 0;
     memcpy(copy, data, size);
-    size_t len = head_length(copy, size);
+    size_t len = http_head_length(copy, size);
     check(len <= size);
-    struct head h;
-    int status = head_parse(&h, copy, len ? len : size);
+    struct http_head h;
+    int status = http_head_parse(&h, copy, len ? len : size);
     if (status == 0) {
         check(len != 0 && copy[len - 1] == '\n');
         check(*h.method && h.path[0] && !strchr(h.method, ' ') && !strchr(h.query, ' '));
         char value[64];
         for (const char *p = h.headers; *p; p = strchr(p, '\n') + 1)
             check(strchr(p, '\n') && strstr(p, ": "));
-        head_value(h.headers, "host", value, sizeof value);
+        http_head_value(h.headers, "host", value, sizeof value);
     } else {
         check(status >= 400 && status <= 505);
     }
-    head_free(&h);
+    http_head_free(&h);
     free(copy);
     return 0;
 }

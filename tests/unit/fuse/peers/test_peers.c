@@ -107,7 +107,7 @@ enum manner {
 };
 
 struct fake_worker {
-    struct serve *server;
+    struct http_server *server;
     enum manner manner;
     atomic_uint asked;
     atomic_bool release;

@@ -201,7 +201,7 @@ static void test_targets(void **state)
 
 static char dir[64];
 static struct server *worker;
-static struct serve *http_server;
+static struct http_server *http_server;
 static struct http *http;
 static char url[64];
 

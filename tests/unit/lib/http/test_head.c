@@ -7,17 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int parse(struct head *h, const char *text)
+static int parse(struct http_head *h, const char *text)
 {
-    size_t len = head_length(text, strlen(text));
+    size_t len = http_head_length(text, strlen(text));
     assert_int_not_equal(len, 0);
-    return head_parse(h, text, len);
+    return http_head_parse(h, text, len);
 }
 
 static void parts_of_a_request(void **state)
 {
     (void)state;
-    struct head h;
+    struct http_head h;
     assert_int_equal(
         parse(&h,
             "GET /a%20b/%c3%bc?x=1&y=%202 HTTP/1.1\r\nHost: h\r\nRange:  bytes=0-3 \r\nX-A:\r\n\r\n"),
@@ -28,11 +28,11 @@ static void parts_of_a_request(void **state)
     assert_string_equal(h.headers, "host: h\nrange: bytes=0-3\nx-a: \n");
     assert_true(h.keep_alive);
     char value[16];
-    assert_string_equal(head_value(h.headers, "range", value, sizeof value), "bytes=0-3");
-    assert_string_equal(head_value(h.headers, "x-a", value, sizeof value), "");
-    assert_null(head_value(h.headers, "ran", value, sizeof value));
-    assert_null(head_value(h.headers, "range", value, 9));
-    head_free(&h);
+    assert_string_equal(http_head_value(h.headers, "range", value, sizeof value), "bytes=0-3");
+    assert_string_equal(http_head_value(h.headers, "x-a", value, sizeof value), "");
+    assert_null(http_head_value(h.headers, "ran", value, sizeof value));
+    assert_null(http_head_value(h.headers, "range", value, 9));
+    http_head_free(&h);
 }
 
 static void what_stays_open(void **state)
@@ -46,10 +46,10 @@ static void what_stays_open(void **state)
         {"GET / HTTP/1.1\nHost: x\n\n", true},
         {"GET / HTTP/1.1\r\nHost: x\r\nConnection: foo, Close\r\n\r\n", false}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct head h;
+        struct http_head h;
         assert_int_equal(parse(&h, cases[i].text), 0);
         assert_int_equal(h.keep_alive, cases[i].keep);
-        head_free(&h);
+        http_head_free(&h);
     }
 }
 
@@ -82,12 +82,12 @@ static void bad_requests_are_refused(void **state)
         {"PUT / HTTP/1.1\r\nHost: h\r\nExpect: miracles\r\n\r\n", 417},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct head h;
+        struct http_head h;
         int status = parse(&h, cases[i].text);
         if (status != cases[i].status)
             print_error("case %zu: %s", i, cases[i].text);
         assert_int_equal(status, cases[i].status);
-        head_free(&h);
+        http_head_free(&h);
     }
 }
 
@@ -97,20 +97,20 @@ static void a_head_ends_at_its_blank_line(void **state)
     const char *text = "GET / HTTP/1.1\r\nHost: h\r\n\r\nbody";
     size_t whole = strlen(text) - 4;
     for (size_t n = 0; n < whole; n++)
-        assert_int_equal(head_length(text, n), 0);
-    assert_int_equal(head_length(text, strlen(text)), whole);
+        assert_int_equal(http_head_length(text, n), 0);
+    assert_int_equal(http_head_length(text, strlen(text)), whole);
 }
 
 static void absolute_form_is_a_path_too(void **state)
 {
     (void)state;
-    struct head h;
+    struct http_head h;
     assert_int_equal(parse(&h, "GET http://host:80/x/y?z HTTP/1.1\r\nHost: h\r\n\r\n"), 0);
     assert_string_equal(h.path, "/x/y");
     assert_string_equal(h.query, "z");
-    head_free(&h);
+    http_head_free(&h);
     assert_int_equal(parse(&h, "GET http://host HTTP/1.1\r\nHost: h\r\n\r\n"), 400);
-    head_free(&h);
+    http_head_free(&h);
 }
 
 int main(void)

@@ -34,7 +34,7 @@ static void expect(const struct health *h, const char *path, int status, const c
     health_routes(h, routes);
     struct serve_conf conf = {.routes = routes, .nroutes = HEALTH_ROUTES, .max_threads = 2};
     struct err e = ERR_INIT;
-    struct serve *server = serve_start(&conf, &e);
+    struct http_server *server = serve_start(&conf, &e);
     assert_non_null(server);
     cleanup_free char *url = xasprintf("http://127.0.0.1:%d%s", serve_port(server), path);
     struct http *client = http_new(&(struct http_conf){0}, &e);

@@ -58,7 +58,7 @@ static void wait_here(void *user, const struct serve_req *req, struct serve_resp
 
 static int data_fd;
 
-static struct serve *start(struct serve_conf conf)
+static struct http_server *start(struct serve_conf conf)
 {
     static const struct serve_route routes[] = {{"GET", "/", hello, (void *)"root"},
         {"GET", "/exact", hello, (void *)"exact"}, {"GET", "/dir/", hello, (void *)"dir"},
@@ -68,14 +68,14 @@ static struct serve *start(struct serve_conf conf)
     conf.address = "127.0.0.1:0";
     conf.routes = routes;
     conf.nroutes = ARRAY_LEN(routes);
-    struct serve *s = serve_start(&conf, &e);
+    struct http_server *s = serve_start(&conf, &e);
     if (!s)
         print_error("%s", e.msg);
     assert_non_null(s);
     return s;
 }
 
-static int dial(struct serve *s)
+static int dial(struct http_server *s)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in to = {.sin_family = AF_INET,
@@ -140,7 +140,7 @@ static void expect_end(int fd)
 static void routes_methods_and_keep_alive(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){0});
+    struct http_server *s = start((struct serve_conf){0});
     int fd = dial(s);
     expect(fd, "GET /?name=a%20b+c HTTP/1.1\r\nHost: h\r\nUser-Agent: me\r\n\r\n", "200",
         "GET / a b c me");
@@ -160,7 +160,7 @@ static void routes_methods_and_keep_alive(void **state)
 static void pipelined_requests_are_answered_in_order(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){0});
+    struct http_server *s = start((struct serve_conf){0});
     int fd = dial(s);
     expect(fd,
         "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\naPUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nbbGET",
@@ -175,7 +175,7 @@ static void pipelined_requests_are_answered_in_order(void **state)
 static void limits(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){.max_body = 100});
+    struct http_server *s = start((struct serve_conf){.max_body = 100});
     int fd = dial(s);
     expect(fd, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n", "413",
         "the request body is too large\n");
@@ -201,7 +201,7 @@ static void limits(void **state)
 static void files_go_out_whole_or_break(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){0});
+    struct http_server *s = start((struct serve_conf){0});
     int fd = dial(s);
     say(fd, "GET /file HTTP/1.1\r\nHost: h\r\n\r\n");
     size_t len;
@@ -224,7 +224,7 @@ static void files_go_out_whole_or_break(void **state)
 static void a_reader_that_goes_away_kills_nobody(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){0});
+    struct http_server *s = start((struct serve_conf){0});
     for (int i = 0; i < 20; i++) {
         int fd = dial(s);
         say(fd, "GET /file HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -241,7 +241,7 @@ static void a_reader_that_goes_away_kills_nobody(void **state)
 static void idle_connections_make_room(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){.max_threads = 4, .idle_ns = 60 * NS_PER_S});
+    struct http_server *s = start((struct serve_conf){.max_threads = 4, .idle_ns = 60 * NS_PER_S});
     int idle[4];
     for (int i = 0; i < 4; i++) {
         idle[i] = dial(s);
@@ -267,7 +267,7 @@ static void idle_timeout(void **state)
 {
     (void)state;
     /* time enough to ask, even on a busy machine */
-    struct serve *s = start((struct serve_conf){.idle_ns = 6 * NS_PER_S});
+    struct http_server *s = start((struct serve_conf){.idle_ns = 6 * NS_PER_S});
     int fd = dial(s);
     expect(fd, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET / - -");
     expect_end(fd);
@@ -283,7 +283,7 @@ static void *stopper(void *s)
 static void stop_waits_for_handlers(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){0});
+    struct http_server *s = start((struct serve_conf){0});
     atomic_store(&hold, true);
     int busy = dial(s), quiet = dial(s);
     expect(quiet, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET / - -");
@@ -303,7 +303,7 @@ static void stop_waits_for_handlers(void **state)
 
 static void *client(void *user)
 {
-    struct serve *s = user;
+    struct http_server *s = user;
     for (int i = 0; i < 20; i++) {
         int fd = dial(s);
         for (int k = 0; k < 10; k++)
@@ -316,7 +316,7 @@ static void *client(void *user)
 static void many_clients(void **state)
 {
     (void)state;
-    struct serve *s = start((struct serve_conf){.max_threads = 16});
+    struct http_server *s = start((struct serve_conf){.max_threads = 16});
     pthread_t t[8];
     for (size_t i = 0; i < ARRAY_LEN(t); i++)
         assert_int_equal(pthread_create(&t[i], NULL, client, s), 0);
@@ -336,7 +336,7 @@ static void addresses(void **state)
         assert_non_null(strstr(e.msg, bad[i]));
     }
     struct err e = ERR_INIT;
-    struct serve *s = serve_start(&(struct serve_conf){.address = ":0"}, &e);
+    struct http_server *s = serve_start(&(struct serve_conf){.address = ":0"}, &e);
     assert_non_null(s);
     int fd = dial(s);
     expect(fd, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", "404", "there is nothing here\n");

@@ -30,7 +30,7 @@ static struct fake_api *api;
 static struct manager env; /* static: what controllers keep stays reachable */
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static const char *said[4]; /* mu: what /status of the pods answers: worker, client, loader */
-static struct serve *servers[3];
+static struct http_server *servers[3];
 
 static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
