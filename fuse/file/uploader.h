@@ -7,10 +7,9 @@
 #include "fuse/file/file.h"
 
 struct uploader; /* opaque */
-/* At start: `resume` keeps the staging files of the inodes that the index knows; otherwise content
- * that was left behind is uploaded by path, in the background. All borrowed. */
-struct uploader *uploader_start(
-    struct files *fs, struct store **stores, bool resume, struct err *e);
+/* At the start. What is left without an inode is uploaded by path, in the background. All
+ * borrowed. */
+struct uploader *uploader_start(struct files *fs, struct store **stores, struct err *e);
 void uploader_stop(struct uploader *w); /* tries once more what is dirty; NULL is fine */
 
 #endif
