@@ -70,6 +70,13 @@ static struct fake_object *object_make(struct fake_store *f, const char *path, b
     return o;
 }
 
+static bool has_parent(struct fake_store *f, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    cleanup_free char *dir = slash ? xstrndup(path, (size_t)(slash - path)) : NULL;
+    return !dir || object_find(f, dir);
+}
+
 static void make_parents(struct fake_store *f, const char *path)
 {
     cleanup_free char *dir = xstrdup(path);
@@ -131,7 +138,10 @@ static int fake_end(
     struct fake_store *f, enum err_class cls, int sys, const char *path, struct err *e)
 {
     pthread_mutex_unlock(&f->mu);
-    return cls == ERR_NONE ? 0 : store_err(e, cls, sys, REASON_STORE_ERROR, path, ": refused");
+    return cls == ERR_NONE
+        ? 0
+        : store_err(e, cls, sys, cls == ERR_NOTFOUND ? REASON_NOT_FOUND : REASON_STORE_ERROR, path,
+            ": refused");
 }
 
 static void *fake_open(const struct store_params *p, struct err *e)
@@ -205,9 +215,10 @@ static int fake_read(void *impl, const char *path, const char *version, uint64_t
     sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
     struct fake_store *f = impl;
-    (void)cancel;
     if (fake_begin(f, FAKE_READ, path, e))
         return -1;
+    if (cancel && atomic_load(cancel))
+        return fake_end(f, ERR_RETRY, ECANCELED, path, e);
     const struct fake_object *o = object_find(f, path);
     if (!o || o->st.is_dir)
         return fake_end(f, ERR_NOTFOUND, 0, path, e);
@@ -236,6 +247,8 @@ static int fake_put(
     const struct fake_object *o = object_find(f, path);
     if (o && o->st.is_dir)
         return fake_end(f, ERR_INVALID, EISDIR, path, e);
+    if (f->ops.kind.caps & STORE_CAP_DIRS && !has_parent(f, path))
+        return fake_end(f, ERR_NOTFOUND, 0, path, e);
     *st = *object_write(f, path, data, len);
     return fake_end(f, ERR_NONE, 0, path, e);
 }

@@ -274,27 +274,6 @@ static void a_directory_as_a_store(void **state)
     assert_listing(w, "", false, "");
 }
 
-static void bytes_come_in_order_until_they_are_refused(void **state)
-{
-    struct world *w = *state;
-    struct err e = ERR_INIT;
-    struct store_stat st = put(w, "f", 1, 3000000);
-    struct taken all = {1000, UINT64_MAX}, some = {1000, 1001};
-    ok(store_stream(w->s, "f", st.version, 1000, 2000000, take, &all, NULL, &e), &e);
-    assert_int_equal(all.at, 2001000);
-    ok(store_stream(w->s, "f", st.version, 1000, 0, take, &all, NULL, &e), &e);
-    assert_int_equal(all.at, 2001000);
-    int rc = store_stream(w->s, "f", st.version, 1000, 2000000, take, &some, NULL, &e);
-    if (some.at == 2001000) { /* all of them were one piece */
-        ok(rc, &e);
-        some.most = 0;
-        rc = store_stream(w->s, "f", st.version, 1000, 2000000, take, &some, NULL, &e);
-    }
-    assert_int_equal(rc, -1);
-    assert_int_equal(e.cls, ERR_RETRY);
-    assert_int_equal(e.sys, ECANCELED);
-}
-
 static void links_do_not_lead_out(void **state)
 {
     struct world *w = *state;
@@ -371,22 +350,6 @@ static int stop_at_three(void *user, const struct store_entry *entry)
     return ++*(int *)user == 3;
 }
 
-static void listings_can_be_stopped(void **state)
-{
-    struct world *w = *state;
-    struct err e = ERR_INIT;
-    for (int i = 0; i < 10; i++) {
-        char name[8];
-        snprintf(name, sizeof name, "%d", i);
-        put(w, name, 1, 1);
-    }
-    char *cursor = NULL;
-    int seen = 0;
-    ok(store_list(w->s, "", &cursor, stop_at_three, &seen, &e), &e);
-    assert_int_equal(seen, 3);
-    free(cursor);
-}
-
 /* More entries than one batch has. */
 static void large_directories(void **state)
 {
@@ -431,9 +394,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(urls_and_options),
         cmocka_unit_test(where_requests_go), cmocka_unit_test(reasons_survive_context),
         cmocka_unit_test(names_and_paths), cmocka_unit_test(pauses_grow_and_stay_in_bounds),
-        with_world(a_directory_as_a_store), with_world(bytes_come_in_order_until_they_are_refused),
-        with_world(links_do_not_lead_out), cmocka_unit_test(a_directory_that_is_not_there),
-        with_world(a_failed_put_leaves_what_was_there), with_world(listings_can_be_stopped),
-        with_world(large_directories)};
+        with_world(a_directory_as_a_store), with_world(links_do_not_lead_out),
+        cmocka_unit_test(a_directory_that_is_not_there),
+        with_world(a_failed_put_leaves_what_was_there), with_world(large_directories)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What store.h promises, of every kind of store. A new store is a row in the table at the end. */
+#include "tests/lib/unit.h"
+
+#include "fuse/store/store.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "tests/fake/fake_s3.h"
+#include "tests/fake/store.h"
+#include "tests/lib/mount.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEN 300000u
+
+/* -- the kinds ------------------------------------------------------------------------------- */
+
+struct subject {
+    struct store *s;
+    struct mount *m;
+    char dir[64];           /* of a directory */
+    struct fake_s3 *server; /* of S3 */
+    struct fake_store *fake;
+};
+
+static void open_at(struct subject *t, const char *url)
+{
+    struct err e = ERR_INIT;
+    if (!t->m)
+        t->m = mount_new(url);
+    t->s = store_new(&(struct store_conf){.mount = &t->m->conf, .deadline_ns = 60 * NS_PER_S}, &e);
+    if (!t->s)
+        print_error("%s\n", e.msg);
+    assert_non_null(t->s);
+}
+
+static void open_directory(struct subject *t, const char *can_hang)
+{
+    strcpy(t->dir, "/tmp/millrace-test.XXXXXX");
+    assert_non_null(mkdtemp(t->dir));
+    cleanup_free char *url = xasprintf("file://%s", t->dir);
+    t->m = mount_new(url);
+    mount_option(t->m, "can-hang", can_hang);
+    open_at(t, url);
+}
+
+static void open_local(struct subject *t) { open_directory(t, "false"); }
+static void open_remote(struct subject *t) { open_directory(t, "true"); }
+
+static void open_s3(struct subject *t)
+{
+    t->server = fake_s3_start(0);
+    t->m = mount_new("s3://data/set");
+    cleanup_free char *endpoint = xasprintf("http://127.0.0.1:%d", fake_s3_port(t->server));
+    mount_option(t->m, "endpoint", endpoint);
+    open_at(t, "s3://data/set");
+}
+
+static void open_fake(struct subject *t, unsigned caps)
+{
+    t->fake = fake_store_new(caps);
+    t->s = fake_store(t->fake);
+}
+
+static void open_memory(struct subject *t)
+{
+    open_fake(t, STORE_CAP_WRITE | STORE_CAP_RENAME_FILE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS);
+}
+
+static void open_flat_memory(struct subject *t) { open_fake(t, STORE_CAP_WRITE); }
+
+static void subject_close(struct subject *t)
+{
+    if (t->fake)
+        fake_store_free(t->fake);
+    else
+        store_free(t->s);
+    if (t->m)
+        mount_free(t->m);
+    if (t->server)
+        fake_s3_stop(t->server);
+    if (*t->dir)
+        file_remove_tree(t->dir, NULL);
+}
+
+/* -- helpers --------------------------------------------------------------------------------- */
+
+static void ok(int rc, const struct err *e)
+{
+    if (rc)
+        print_error("%s\n", e->msg);
+    assert_int_equal(rc, 0);
+}
+
+/* A call that must fail, and has said why in the ways that others rely on. */
+static void fails(int rc, const struct err *e, enum err_class cls, int sys)
+{
+    assert_int_equal(rc, -1);
+    if (e->cls != cls || (sys && err_errno(e) != sys))
+        print_error("%s\n", e->msg);
+    assert_int_equal(e->cls, cls);
+    if (sys)
+        assert_int_equal(err_errno(e), sys);
+    assert_true(strlen(e->msg) > 5);
+    if (cls == ERR_NOTFOUND)
+        assert_string_equal(store_reason(e), "NotFound");
+}
+
+static struct store_stat put(struct store *s, const char *path, unsigned seed, uint64_t len)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = content_fd(seed, len);
+    ok(store_put(s, path, fd, len, &st, &e), &e);
+    assert_false(st.is_dir);
+    assert_int_equal(st.size, len);
+    assert_true(*st.version);
+    return st;
+}
+
+static void make_dir(struct store *s, const char *path)
+{
+    struct err e = ERR_INIT;
+    ok(store_mkdir(s, path, &e), &e);
+}
+
+static bool has_dirs(const struct store *s) { return store_caps(s) & STORE_CAP_DIRS; }
+
+static struct store_stat stat_of(struct store *s, const char *path)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    ok(store_stat_path(s, path, &st, &e), &e);
+    return st;
+}
+
+static void assert_content(
+    struct store *s, const char *path, const char *version, unsigned seed, uint64_t off, size_t len)
+{
+    struct err e = ERR_INIT;
+    cleanup_free unsigned char *buf = xmalloc(len + 1);
+    ok(store_read(s, path, version, off, len, buf, NULL, &e), &e);
+    assert_true(content_same(seed, off, buf, len));
+}
+
+static void assert_listing(struct store *s, const char *dir, bool tree, const char *want)
+{
+    struct err e = ERR_INIT;
+    struct names l;
+    ok(names_list(s, dir, tree, &l, &e), &e);
+    cleanup_free char *got = names_join(&l);
+    assert_string_equal(got, want);
+}
+
+/* -- the promises ---------------------------------------------------------------------------- */
+
+static void an_empty_store(struct store *s)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st = stat_of(s, "");
+    ok(store_check(s, &e), &e);
+    assert_true(st.is_dir);
+    assert_int_equal(st.size, 0);
+    assert_string_equal(st.version, "");
+    assert_listing(s, "", false, "");
+    assert_listing(s, "", true, "");
+}
+
+static void what_is_put_is_there(struct store *s)
+{
+    static const uint64_t sizes[] = {0, 1, 4096, LEN};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        struct store_stat made = put(s, "f", 1, sizes[i]), st = stat_of(s, "f");
+        assert_false(st.is_dir);
+        assert_int_equal(st.size, sizes[i]);
+        assert_string_equal(st.version, made.version);
+        assert_int_equal(st.mtime_ns, made.mtime_ns);
+        assert_content(s, "f", made.version, 1, 0, (size_t)sizes[i]);
+    }
+}
+
+static void ranges_of_a_file(struct store *s)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st = put(s, "f", 1, LEN);
+    unsigned char buf[16];
+    assert_content(s, "f", st.version, 1, 12345, 100000);
+    assert_content(s, "f", "", 1, LEN - 1, 1);
+    ok(store_read(s, "f", st.version, 7, 0, buf, NULL, &e), &e);
+    fails(store_read(s, "f", st.version, LEN - 5, 6, buf, NULL, &e), &e, ERR_INVALID, 0);
+    fails(store_read(s, "f", "", LEN + 10, 1, buf, NULL, &e), &e, ERR_INVALID, 0);
+    fails(store_read(s, "none", "", 0, 1, buf, NULL, &e), &e, ERR_NOTFOUND, ENOENT);
+}
+
+static void bytes_come_in_order_until_they_are_refused(struct store *s)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st = put(s, "f", 1, LEN);
+    struct taken all = {1000, UINT64_MAX}, none = {1000, 0};
+    ok(store_stream(s, "f", st.version, 1000, 200000, take, &all, NULL, &e), &e);
+    assert_int_equal(all.at, 201000);
+    ok(store_stream(s, "f", st.version, 1000, 0, take, &all, NULL, &e), &e);
+    assert_int_equal(all.at, 201000);
+    fails(store_stream(s, "f", st.version, 1000, 200000, take, &none, NULL, &e), &e, ERR_RETRY,
+        ECANCELED);
+}
+
+static void a_cancelled_read(struct store *s)
+{
+    struct err e = ERR_INIT;
+    atomic_bool cancel = true;
+    char buf[16];
+    put(s, "f", 1, LEN);
+    fails(store_read(s, "f", "", 0, sizeof buf, buf, &cancel, &e), &e, ERR_RETRY, ECANCELED);
+}
+
+static void another_version_is_a_conflict(struct store *s)
+{
+    struct err e = ERR_INIT;
+    char buf[16];
+    struct store_stat old = put(s, "f", 1, LEN), now = put(s, "f", 2, LEN);
+    assert_string_not_equal(old.version, now.version);
+    fails(store_read(s, "f", old.version, 0, sizeof buf, buf, NULL, &e), &e, ERR_CONFLICT, ESTALE);
+    assert_content(s, "f", now.version, 2, 0, LEN);
+    assert_content(s, "f", "", 2, 0, LEN);
+}
+
+static void listings(struct store *s)
+{
+    make_dir(s, "a");
+    make_dir(s, "a/b");
+    make_dir(s, "empty");
+    put(s, "a/b/deep", 1, 3);
+    put(s, "a/file", 1, 2);
+    put(s, "top", 1, 1);
+    assert_listing(s, "", false, "a/ empty/ top:1");
+    assert_listing(s, "a", false, "b/ file:2");
+    assert_listing(s, "empty", false, "");
+    assert_listing(s, "", true, "a/b/deep:3 a/file:2 top:1");
+    assert_listing(s, "a", true, "b/deep:3 file:2");
+    assert_true(stat_of(s, "a/b").is_dir);
+    assert_string_equal(stat_of(s, "a/b").version, "");
+}
+
+static int stop_at_three(void *user, const struct store_entry *entry)
+{
+    (void)entry;
+    return ++*(int *)user == 3;
+}
+
+static void a_listing_that_is_stopped(struct store *s)
+{
+    for (int i = 0; i < 10; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "%d", i);
+        put(s, name, 1, 1);
+    }
+    for (int tree = 0; tree < 2; tree++) {
+        struct err e = ERR_INIT;
+        char *cursor = NULL;
+        int seen = 0;
+        ok((tree ? store_list_tree : store_list)(s, "", &cursor, stop_at_three, &seen, &e), &e);
+        assert_int_equal(seen, 3);
+        free(cursor);
+    }
+}
+
+/* More than one batch of a directory has; each name comes once, with what stat says of it. */
+static void a_large_directory(struct store *s)
+{
+    struct err e = ERR_INIT;
+    struct names l;
+    for (int i = 0; i < 600; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%04d", i);
+        put(s, name, 1, (uint64_t)i % 7);
+    }
+    for (int tree = 0; tree < 2; tree++) {
+        ok(names_list(s, "", tree, &l, &e), &e);
+        assert_int_equal(l.n, 600);
+        for (int i = 0; i < 600; i++) {
+            char want[32];
+            snprintf(want, sizeof want, "n%04d:%d", i, i % 7);
+            assert_string_equal(l.name[i], want);
+        }
+        names_free(&l);
+    }
+}
+
+static void odd_names(struct store *s)
+{
+    static const char *const names[] = {"with space", "plus+percent%41", "quote'\"", "ümlaut",
+        "a&b=c?d#e", "...", ".hidden", "semi;colon:", "back\\slash", "*[x]", "~", "tab\there"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct err e = ERR_INIT;
+        put(s, names[i], (unsigned)i, 10);
+        cleanup_free char *want = xasprintf("%s:10", names[i]);
+        assert_listing(s, "", false, want);
+        assert_content(s, names[i], stat_of(s, names[i]).version, (unsigned)i, 0, 10);
+        ok(store_remove(s, names[i], &e), &e);
+    }
+    assert_listing(s, "", true, "");
+}
+
+static void paths_that_are_none(struct store *s)
+{
+    static const char *const bad[] = {"/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/./b"};
+    cleanup_fd int fd = content_fd(1, 1);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct err e = ERR_INIT;
+        struct store_stat st;
+        char *cursor = NULL, byte;
+        int seen = 0;
+        fails(store_stat_path(s, bad[i], &st, &e), &e, ERR_INVALID, EINVAL);
+        fails(store_list(s, bad[i], &cursor, stop_at_three, &seen, &e), &e, ERR_INVALID, EINVAL);
+        fails(store_read(s, bad[i], "", 0, 1, &byte, NULL, &e), &e, ERR_INVALID, EINVAL);
+        fails(store_put(s, bad[i], fd, 1, &st, &e), &e, ERR_INVALID, EINVAL);
+        fails(store_remove(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
+        fails(store_mkdir(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
+        fails(store_rmdir(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
+        fails(store_rename(s, "x", bad[i], &st, &e), &e, ERR_INVALID, EINVAL);
+    }
+    struct err e = ERR_INIT;
+    fails(store_remove(s, "", &e), &e, ERR_INVALID, EBUSY);
+    assert_int_equal(store_stat_path(s, "none", &(struct store_stat){0}, NULL), -1);
+}
+
+static void removing(struct store *s)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    put(s, "f", 1, 10);
+    put(s, "g", 1, 10);
+    ok(store_remove(s, "f", &e), &e);
+    fails(store_stat_path(s, "f", &st, &e), &e, ERR_NOTFOUND, ENOENT);
+    assert_listing(s, "", false, "g:10");
+    if (has_dirs(s)) /* others need not tell */
+        fails(store_remove(s, "f", &e), &e, ERR_NOTFOUND, ENOENT);
+}
+
+static void directories(struct store *s)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    make_dir(s, "d");
+    assert_true(stat_of(s, "d").is_dir);
+    if (has_dirs(s))
+        fails(store_mkdir(s, "d", &e), &e, ERR_EXISTS, EEXIST);
+    else
+        make_dir(s, "d");
+    put(s, "d/f", 1, 10);
+    fails(store_rmdir(s, "d", &e), &e, ERR_EXISTS, ENOTEMPTY);
+    assert_content(s, "d/f", "", 1, 0, 10);
+    ok(store_remove(s, "d/f", &e), &e);
+    ok(store_rmdir(s, "d", &e), &e);
+    fails(store_stat_path(s, "d", &st, &e), &e, ERR_NOTFOUND, ENOENT);
+    cleanup_fd int fd = content_fd(1, 1);
+    if (has_dirs(s))
+        fails(store_put(s, "none/f", fd, 1, &st, &e), &e, ERR_NOTFOUND, ENOENT);
+    else
+        ok(store_put(s, "none/f", fd, 1, &st, &e), &e);
+}
+
+static void renaming_files(struct store *s)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    put(s, "from", 1, LEN);
+    put(s, "to", 2, 10);
+    ok(store_rename(s, "from", "to", &st, &e), &e);
+    assert_int_equal(st.size, LEN);
+    assert_string_equal(st.version, stat_of(s, "to").version);
+    assert_content(s, "to", st.version, 1, 0, LEN);
+    assert_listing(s, "", false, "to:300000");
+    ok(store_rename(s, "to", "to", &st, &e), &e);
+    assert_listing(s, "", false, "to:300000");
+    fails(store_rename(s, "from", "x", &st, &e), &e, ERR_NOTFOUND, ENOENT);
+}
+
+static void renaming_directories(struct store *s)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    make_dir(s, "d");
+    put(s, "d/f", 1, 10);
+    int rc = store_rename(s, "d", "e", &st, &e);
+    if (!(store_caps(s) & STORE_CAP_RENAME_DIR)) {
+        fails(rc, &e, ERR_INVALID, 0);
+        assert_listing(s, "", true, "d/f:10");
+        return;
+    }
+    ok(rc, &e);
+    assert_true(st.is_dir);
+    assert_listing(s, "", false, "e/");
+    assert_content(s, "e/f", "", 1, 0, 10);
+}
+
+static void *use_own_file(void *store)
+{
+    static atomic_uint number;
+    char path[16];
+    unsigned n = atomic_fetch_add(&number, 1);
+    snprintf(path, sizeof path, "t%u", n);
+    for (unsigned i = 0; i < 5; i++) {
+        struct store_stat st = put(store, path, n + i, 20000);
+        assert_content(store, path, st.version, n + i, 100, 10000);
+    }
+    return NULL;
+}
+
+static void many_threads(struct store *s)
+{
+    pthread_t threads[4];
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_own_file, s), 0);
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        pthread_join(threads[i], NULL);
+    struct err e = ERR_INIT;
+    struct names l;
+    ok(names_list(s, "", false, &l, &e), &e);
+    assert_int_equal(l.n, ARRAY_LEN(threads));
+    names_free(&l);
+}
+
+/* -- every promise, of every kind ------------------------------------------------------------ */
+
+static const struct {
+    const char *name;
+    void (*open)(struct subject *t);
+} kinds[] = {
+    {"a local directory", open_local},
+    {"a directory that may hang", open_remote},
+    {"S3", open_s3},
+    {"memory", open_memory},
+    {"memory without directories", open_flat_memory},
+};
+
+static const struct {
+    const char *name;
+    void (*check)(struct store *s);
+} promises[] = {
+#define P(name)     \
+    {               \
+#name, name \
+    }
+    P(an_empty_store),
+    P(what_is_put_is_there),
+    P(ranges_of_a_file),
+    P(bytes_come_in_order_until_they_are_refused),
+    P(a_cancelled_read),
+    P(another_version_is_a_conflict),
+    P(listings),
+    P(a_listing_that_is_stopped),
+    P(a_large_directory),
+    P(odd_names),
+    P(paths_that_are_none),
+    P(removing),
+    P(directories),
+    P(renaming_files),
+    P(renaming_directories),
+    P(many_threads),
+};
+
+struct pairing {
+    size_t kind, promise;
+    struct subject t;
+};
+
+static int begin(void **state)
+{
+    struct pairing *p = *state;
+    p->t = (struct subject){0};
+    kinds[p->kind].open(&p->t);
+    return 0;
+}
+
+static int end(void **state)
+{
+    struct pairing *p = *state;
+    subject_close(&p->t);
+    return 0;
+}
+
+static void keeps_promise(void **state)
+{
+    struct pairing *p = *state;
+    promises[p->promise].check(p->t.s);
+}
+
+int main(void)
+{
+    enum { N = ARRAY_LEN(kinds) * ARRAY_LEN(promises) };
+    static struct pairing pairings[N];
+    static struct CMUnitTest tests[N];
+    static char names[N][128];
+    for (size_t i = 0; i < N; i++) {
+        pairings[i] = (struct pairing){
+            .kind = i / ARRAY_LEN(promises), .promise = i % ARRAY_LEN(promises)};
+        snprintf(names[i], sizeof names[i], "%s: %s", kinds[pairings[i].kind].name,
+            promises[pairings[i].promise].name);
+        tests[i] = (struct CMUnitTest){names[i], keeps_promise, begin, end, &pairings[i]};
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
