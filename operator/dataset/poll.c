@@ -77,13 +77,13 @@ static struct poll_entry *poll_entry_new(const json_t *pod)
 
 static void add_reads(struct poll_reads *r, const char *component, const json_t *report)
 {
-    cache_pod_add_count(report, "reads.storeBytes", &r->store);
+    cache_pod_add_count(report, REPORT_READS_STORE, &r->store);
     if (strcmp(component, COMPONENT_CLIENT) != 0)
         return;
-    cache_pod_add_count(report, "reads.cacheBytes", &r->cache);
-    cache_pod_add_count(report, "reads.workerBytes", &r->worker);
-    cache_pod_add_count(report, "reads.storeBytes", &r->direct);
-    cache_pod_add_count(report, "writes.bytes", &r->written);
+    cache_pod_add_count(report, REPORT_READS_CACHE, &r->cache);
+    cache_pod_add_count(report, REPORT_READS_WORKER, &r->worker);
+    cache_pod_add_count(report, REPORT_READS_STORE, &r->direct);
+    cache_pod_add_count(report, REPORT_WRITES_BYTES, &r->written);
 }
 
 /* Keeps the counters of a pod that is deleted. poll.mu held. */
