@@ -40,6 +40,10 @@ struct dataset_eval {
     struct cache_pod_health *health; /* one a pod */
     bool *current;                   /* one a pod: made of the spec as it is */
 };
+/* Of the status only phase and the condition Ready: it is False, and an Event (if asked for) says
+ * so once. */
+void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,
+    const char *message, bool event, struct plan *p);
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p);
 /* status and events. problem: why there are no children ({reason, message}), reason NULL: none */
 struct dataset_problem {

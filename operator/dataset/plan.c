@@ -6,7 +6,6 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
-#include "operator/api/cond.h"
 #include "operator/render/meta.h"
 #include "operator/render/volume.h"
 
@@ -161,25 +160,11 @@ void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, co
     int64_t now_ns, struct plan *then)
 {
     char message[640];
-    bool turned = strcmp(cond_reason(jget_arr(cr, "status.conditions"), DATASET_COND_READY),
-                      "ApplyFailed")
-        != 0;
     snprintf(message, sizeof message, "%s", why->msg);
     if (why->cls == ERR_EXISTS && failed->res)
         snprintf(message, sizeof message,
             "%s %s/%s exists and was not made for this Dataset: delete it, or give the Dataset another name",
             failed->res->kind, failed->ns, failed->name);
-    const struct cond c = {DATASET_COND_READY, COND_FALSE, "ApplyFailed", message};
-    cleanup_json json_t *conditions = cond_copy(json_object_get(cr, "status"));
-    cond_set(conditions, &c, jget_int(cr, "metadata.generation", 0), now_ns);
-    json_t *status = jget_obj(cr, "status") ? json_deep_copy(jget_obj(cr, "status"))
-                                            : json_object();
-    json_object_set_new(
-        status, "phase", json_string(kube_deleting(cr) ? DATASET_DELETING : DATASET_FAILED));
-    json_object_set_new(
-        status, "observedGeneration", json_integer(jget_int(cr, "metadata.generation", 0)));
-    json_object_set(status, "conditions", conditions);
-    plan_status(then, &kube_datasets, cr, status);
-    if (turned)
-        plan_event(then, &kube_datasets, cr, true, "ApplyFailed", "%s", message);
+    dataset_plan_not_ready(cr, now_ns, kube_deleting(cr) ? DATASET_DELETING : DATASET_FAILED,
+        "ApplyFailed", message, true, then);
 }

@@ -6,7 +6,6 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
-#include "operator/api/cond.h"
 
 #include <string.h>
 
@@ -40,25 +39,6 @@ static void blockers(const struct dataset_observed *o, struct buf *out)
     }
 }
 
-static void plan_phase(const struct dataset_observed *o, const char *reason, const char *message,
-    bool event, struct plan *p)
-{
-    const json_t *was = jget_arr(o->cr, "status.conditions");
-    cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
-    const struct cond c = {DATASET_COND_READY, COND_FALSE, reason, message};
-    bool turned = strcmp(cond_reason(was, DATASET_COND_READY), reason) != 0;
-    cond_set(conditions, &c, jget_int(o->cr, "metadata.generation", 0), o->now_ns);
-    json_t *status = jget_obj(o->cr, "status") ? json_deep_copy(jget_obj(o->cr, "status"))
-                                               : json_object();
-    json_object_set_new(status, "phase", json_string(DATASET_DELETING));
-    json_object_set_new(
-        status, "observedGeneration", json_integer(jget_int(o->cr, "metadata.generation", 0)));
-    json_object_set(status, "conditions", conditions);
-    plan_status(p, &kube_datasets, o->cr, status);
-    if (turned && event)
-        plan_event(p, &kube_datasets, o->cr, true, reason, "%s", message);
-}
-
 /* Claim first: it stays, Terminating, as long as a pod uses it. Then, without users, volume,
  * Service and pods. The finalizer last, when all of them are seen to be gone. */
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
@@ -70,7 +50,8 @@ void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
     blockers(o, &why);
     if (why.len) {
         bool used = json_array_size(o->users) > 0;
-        plan_phase(o, used ? "InUse" : "Deleting", buf_str(&why), used, p);
+        dataset_plan_not_ready(o->cr, o->now_ns, DATASET_DELETING, used ? "InUse" : "Deleting",
+            buf_str(&why), used, p);
         plan_requeue(p, LOOK_AGAIN_NS);
         return;
     }
@@ -91,8 +72,8 @@ void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
         left++;
     }
     if (left) {
-        plan_phase(
-            o, "Deleting", "removing the volume, the cache workers and the clients", false, p);
+        dataset_plan_not_ready(o->cr, o->now_ns, DATASET_DELETING, "Deleting",
+            "removing the volume, the cache workers and the clients", false, p);
         return;
     }
     plan_finalizer_remove(p, &kube_datasets, o->cr, FINALIZER_DATASET);
