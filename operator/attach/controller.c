@@ -19,13 +19,6 @@ struct attach {
     struct controller *controller;
 };
 
-/* The uid in a volume's name; NULL if it is not of that form. */
-static const char *uid_of(const char *pv)
-{
-    static const char prefix[] = "millrace-"; /* NAME_PV_FMT before the uid */
-    return strncmp(pv, prefix, sizeof prefix - 1) == 0 ? pv + sizeof prefix - 1 : NULL;
-}
-
 /* With one namespace to watch, Datasets of other namespaces are left to another operator. */
 static bool is_foreign(struct attach *c, const char *pv)
 {
@@ -42,7 +35,7 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
 {
     (void)e;
     struct attach *c = user;
-    const char *uid = uid_of(key);
+    const char *uid = render_pv_dataset_uid(key);
     cleanup_objs struct objs found = uid ? informer_by(c->datasets, "uid", uid)
                                          : (struct objs){NULL, 0};
     cleanup_objs struct objs attachments = informer_by(c->attachments, "pv", key);
@@ -71,7 +64,7 @@ static void attach_refused(void *user, const char *key, const struct plan_action
     const struct err *why, struct plan *then)
 {
     struct attach *c = user;
-    const char *uid = uid_of(key);
+    const char *uid = render_pv_dataset_uid(key);
     if (!uid || failed->res != &kube_pods
         || (why->cls != ERR_INVALID && why->cls != ERR_DENIED && why->cls != ERR_EXISTS))
         return;

@@ -157,11 +157,11 @@ static void dataset_map_attachment(
     void *user, const json_t *va, void (*emit)(void *, const char *), void *to)
 {
     struct datasets *c = user;
-    static const char prefix[] = "millrace-"; /* NAME_PV_FMT before the uid */
     const char *pv = jget_str(va, "spec.source.persistentVolumeName", "");
-    if (!attachment_is_ours(va) || strncmp(pv, prefix, sizeof prefix - 1) != 0)
+    const char *uid = render_pv_dataset_uid(pv);
+    if (!attachment_is_ours(va) || !uid)
         return;
-    cleanup_objs struct objs found = informer_by(c->datasets, "uid", pv + sizeof prefix - 1);
+    cleanup_objs struct objs found = informer_by(c->datasets, "uid", uid);
     for (size_t i = 0; i < found.n; i++) {
         cleanup_free char *key = kube_key_of(obj_json(found.v[i]));
         emit(to, key);

@@ -10,6 +10,11 @@
 static uint32_t node_hash(const char *node) { return (uint32_t)hash64(node, strlen(node)); }
 
 char *render_pv_name(const char *dataset_uid) { return xasprintf(NAME_PV_FMT, dataset_uid); }
+const char *render_pv_dataset_uid(const char *pv_name)
+{
+    size_t prefix = strlen(NAME_PV_FMT) - strlen("%s");
+    return strncmp(pv_name, NAME_PV_FMT, prefix) == 0 ? pv_name + prefix : NULL;
+}
 char *render_service_name(const char *dataset)
 {
     return xasprintf(NAME_WORKER_SERVICE_FMT, dataset);

@@ -10,6 +10,8 @@
 
 /* Names of the children of a dataset; the caller frees each. */
 char *render_pv_name(const char *dataset_uid);
+/* the uid in such a name, borrowed; NULL if it is none */
+const char *render_pv_dataset_uid(const char *pv_name);
 char *render_service_name(const char *dataset);
 char *render_worker_name(const char *dataset, int index);
 char *render_client_name(const char *dataset, const char *node);
