@@ -105,7 +105,7 @@ struct tfjob_counts {
 
 /* What must outlive pods and operators, per index of a type: whether it has completed (it never
  * runs again), and how often it was restarted (containers in place and pods recreated). */
-struct tfjob_memory {
+struct tfjob_indexes {
     struct tfjob_index {
         bool completed;
         int restarts;
@@ -116,7 +116,7 @@ struct tfjob_memory {
 struct tfjob_status {
     json_t *conditions; /* owned array, cond.h */
     struct tfjob_counts counts[TFJOB_TYPES];
-    struct tfjob_memory memory[TFJOB_TYPES];
+    struct tfjob_indexes indexes[TFJOB_TYPES];
     int64_t start_ns, completion_ns; /* since the epoch; 0: not set */
     const char *last_reconcile;      /* kept as it was; NULL if absent */
     /* owned array of {name, ready, cached, cachedBytes}; NULL: none */
@@ -129,10 +129,10 @@ json_t *tfjob_status_json(const struct tfjob_status *s); /* caller owns */
 void tfjob_status_free(struct tfjob_status *s);
 #define cleanup_tfjob_status __attribute__((cleanup(tfjob_status_free)))
 /* grows; never NULL; index < TFJOB_REPLICAS_MAX */
-struct tfjob_index *tfjob_memory_at(struct tfjob_memory *m, size_t index);
+struct tfjob_index *tfjob_index_at(struct tfjob_indexes *m, size_t index);
 /* Without growing: false and 0 for an index that is not recorded. */
-bool tfjob_completed(const struct tfjob_memory *m, size_t index);
-int tfjob_restarts(const struct tfjob_memory *m, size_t index);
+bool tfjob_completed(const struct tfjob_indexes *m, size_t index);
+int tfjob_restarts(const struct tfjob_indexes *m, size_t index);
 
 /* condition types; reasons are "TFJob" + one of the suffixes of the plan */
 #define TFJOB_CREATED    "Created"

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tfjob_index *tfjob_memory_at(struct tfjob_memory *m, size_t index)
+struct tfjob_index *tfjob_index_at(struct tfjob_indexes *m, size_t index)
 {
     if (index >= TFJOB_REPLICAS_MAX)
         abort(); /* callers check: parse limits replicas, read limits what was stored */
@@ -27,11 +27,11 @@ struct tfjob_index *tfjob_memory_at(struct tfjob_memory *m, size_t index)
     return &m->index[index];
 }
 
-bool tfjob_completed(const struct tfjob_memory *m, size_t index)
+bool tfjob_completed(const struct tfjob_indexes *m, size_t index)
 {
     return index < m->n && m->index[index].completed;
 }
-int tfjob_restarts(const struct tfjob_memory *m, size_t index)
+int tfjob_restarts(const struct tfjob_indexes *m, size_t index)
 {
     return index < m->n ? m->index[index].restarts : 0;
 }
@@ -47,7 +47,7 @@ static long read_index(const char **p)
     return v;
 }
 
-static void read_completed(const char *text, struct tfjob_memory *m)
+static void read_completed(const char *text, struct tfjob_indexes *m)
 {
     for (const char *p = text; *p;) {
         long first = read_index(&p), last = first;
@@ -58,12 +58,12 @@ static void read_completed(const char *text, struct tfjob_memory *m)
         if (first < 0 || last < first || (*p && *p != ','))
             return;
         for (long i = first; i <= last; i++)
-            tfjob_memory_at(m, (size_t)i)->completed = true;
+            tfjob_index_at(m, (size_t)i)->completed = true;
         p += *p == ',';
     }
 }
 
-static void read_memory(const json_t *v, struct tfjob_memory *m)
+static void read_indexes(const json_t *v, struct tfjob_indexes *m)
 {
     read_completed(jget_str(v, "completed", ""), m);
     const char *key;
@@ -73,7 +73,7 @@ static void read_memory(const json_t *v, struct tfjob_memory *m)
         long i = read_index(&p);
         json_int_t n = json_integer_value(count);
         if (i >= 0 && !*p && n > 0)
-            tfjob_memory_at(m, (size_t)i)->restarts = (int)MIN(n, INT32_MAX / 2);
+            tfjob_index_at(m, (size_t)i)->restarts = (int)MIN(n, INT32_MAX / 2);
     }
 }
 
@@ -108,7 +108,7 @@ void tfjob_status_read(const json_t *cr, struct tfjob_status *out)
                 true, read_count(v, "active"), read_count(v, "succeeded"), read_count(v, "failed")};
     json_object_foreach ((json_t *)jget_obj(status, "indexes"), key, v)
         if (tfjob_type_parse(key, &t))
-            read_memory(v, &out->memory[t]);
+            read_indexes(v, &out->indexes[t]);
 }
 
 static void set_count(json_t *j, const char *key, int n)
@@ -133,7 +133,7 @@ static json_t *counts_json(const struct tfjob_status *s)
     return all;
 }
 
-static json_t *memory_json(const struct tfjob_memory *m)
+static json_t *indexes_json(const struct tfjob_indexes *m)
 {
     json_t *one = json_object(), *restarts = json_object();
     cleanup_buf struct buf ranges = BUF_INIT(TFJOB_REPLICAS_MAX * 6);
@@ -180,7 +180,7 @@ json_t *tfjob_status_json(const struct tfjob_status *s)
     else
         json_decref(counts);
     for (int t = 0; t < TFJOB_TYPES; t++) {
-        json_t *one = memory_json(&s->memory[t]);
+        json_t *one = indexes_json(&s->indexes[t]);
         if (json_object_size(one))
             json_object_set_new(indexes, tfjob_type_name((enum tfjob_type)t), one);
         else
@@ -204,6 +204,6 @@ void tfjob_status_free(struct tfjob_status *s)
     json_decref(s->conditions);
     json_decref(s->datasets);
     for (int t = 0; t < TFJOB_TYPES; t++)
-        free(s->memory[t].index);
+        free(s->indexes[t].index);
     *s = (struct tfjob_status){0};
 }

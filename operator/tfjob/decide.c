@@ -22,12 +22,12 @@ static void emit_exit(struct tfjob_pass *p, const struct tfjob_replica *r)
 
 static void record_index(struct tfjob_pass *p, const struct tfjob_replica *r)
 {
-    struct tfjob_memory *m = &p->status.memory[r->type];
+    struct tfjob_indexes *m = &p->status.indexes[r->type];
     size_t i = (size_t)r->index;
     if (r->completed && !tfjob_completed(m, i))
-        tfjob_memory_at(m, i)->completed = true;
+        tfjob_index_at(m, i)->completed = true;
     if (r->restarts != tfjob_restarts(m, i))
-        tfjob_memory_at(m, i)->restarts = r->restarts;
+        tfjob_index_at(m, i)->restarts = r->restarts;
     if (r->newly_failed)
         emit_exit(p, r);
 }

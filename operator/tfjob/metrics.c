@@ -28,8 +28,8 @@ static int64_t sum_job_restarts(const json_t *job)
     tfjob_status_read(job, &s);
     int64_t sum = 0;
     for (int t = 0; t < TFJOB_TYPES; t++)
-        for (size_t i = 0; i < s.memory[t].n; i++)
-            sum += s.memory[t].index[i].restarts;
+        for (size_t i = 0; i < s.indexes[t].n; i++)
+            sum += s.indexes[t].index[i].restarts;
     return sum;
 }
 

@@ -87,7 +87,7 @@ static enum tfjob_outcome outcome_of(const struct tfjob *j, const struct tfjob_r
 /* What a pod has lived through is counted as a maximum: restarts of the pods before it (its
  * annotation), those of its containers, and its own end. So it makes no difference how often, or
  * after which crash of ours, it is counted. */
-static void classify(const struct tfjob *j, const struct tfjob_memory *m, struct tfjob_replica *r)
+static void classify(const struct tfjob *j, const struct tfjob_indexes *m, struct tfjob_replica *r)
 {
     enum tfjob_outcome outcome = outcome_of(j, r);
     bool replaced = r->is.state == TFJOB_POD_FAILED && outcome == TFJOB_OUTCOME_REPLACE;
@@ -119,7 +119,7 @@ void tfjob_replicas_make(const struct tfjob_observed *o, const struct tfjob *j,
     for (size_t i = 0; i < o->nservices; i++)
         add_service(j, out, o->services[i]);
     for (size_t i = 0; i < out->n; i++)
-        classify(j, &status->memory[out->v[i].type], &out->v[i]);
+        classify(j, &status->indexes[out->v[i].type], &out->v[i]);
 }
 
 void tfjob_replicas_free(struct tfjob_replicas *rs)

@@ -320,10 +320,10 @@ static void test_status_round_trip(void **state)
         "'lastReconcileTime': '2026-01-31T12:00:02Z'}}");
     cleanup_tfjob_status struct tfjob_status s;
     tfjob_status_read(cr, &s);
-    assert_true(tfjob_completed(&s.memory[TFJOB_WORKER], 3));
-    assert_false(tfjob_completed(&s.memory[TFJOB_WORKER], 1));
-    assert_false(tfjob_completed(&s.memory[TFJOB_WORKER], 100));
-    assert_int_equal(tfjob_restarts(&s.memory[TFJOB_WORKER], 1), 3);
+    assert_true(tfjob_completed(&s.indexes[TFJOB_WORKER], 3));
+    assert_false(tfjob_completed(&s.indexes[TFJOB_WORKER], 1));
+    assert_false(tfjob_completed(&s.indexes[TFJOB_WORKER], 100));
+    assert_int_equal(tfjob_restarts(&s.indexes[TFJOB_WORKER], 1), 3);
     cleanup_json json_t *again = tfjob_status_json(&s);
     assert_true(json_equal(again, json_object_get(cr, "status")));
 }
@@ -356,7 +356,7 @@ static void test_refused_by_server(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("worker=2", NULL), *world = fx_world("");
     cleanup_plan struct plan first = PLAN_INIT, then = PLAN_INIT, same = PLAN_INIT;
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     cleanup_json json_t *pod = fx_json("{'metadata': {'name': 'j-worker-0', 'namespace': 'ns'}}");
     plan_create(&first, &kube_pods, json_incref(pod));
     struct err why = {ERR_DENIED, 0, "create pods ns/j-worker-0: exceeded quota: q"};
@@ -369,7 +369,7 @@ static void test_refused_by_server(void **state)
     assert_string_equal(fx_cond_status(cr, "Stalled"), "True");
     tfjob_plan_refused(cr, &first.actions[0], &why, 2000000000, &same);
     assert_int_equal(same.n, 1); /* the event again, the status stays */
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     /* the pods are there: no more of that */
     assert_string_equal(fx_cond_status(cr, "Stalled"), "");
 

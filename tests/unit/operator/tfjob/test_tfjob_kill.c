@@ -189,8 +189,8 @@ static void check_memory(int job, const json_t *cr)
     tfjob_status_read(cr, &s);
     for (int i = 0; i < WORKERS; i++) {
         const struct index *x = &jobs[job].index[i];
-        assert_true(tfjob_completed(&s.memory[TFJOB_WORKER], (size_t)i));
-        assert_int_equal(tfjob_restarts(&s.memory[TFJOB_WORKER], (size_t)i), x->failed);
+        assert_true(tfjob_completed(&s.indexes[TFJOB_WORKER], (size_t)i));
+        assert_int_equal(tfjob_restarts(&s.indexes[TFJOB_WORKER], (size_t)i), x->failed);
         assert_int_equal(x->runs, x->failed + 1);
         cleanup_free char *child = xasprintf(
             "%s/%s-worker-%d", kube_namespace(cr), kube_name(cr), i);

@@ -82,14 +82,14 @@ static void check_memory(struct run *r)
     tfjob_status_read(r->cr, &s);
     for (int t = 0; t < TFJOB_TYPES; t++)
         for (size_t i = 0; i < MAX_REPLICAS; i++) {
-            if (r->done[t][i] && !tfjob_completed(&s.memory[t], i))
+            if (r->done[t][i] && !tfjob_completed(&s.indexes[t], i))
                 BROKEN(r, "%s %zu had completed, that is forgotten",
                     tfjob_type_name((enum tfjob_type)t), i);
-            if (tfjob_restarts(&s.memory[t], i) < r->restarts[t][i])
+            if (tfjob_restarts(&s.indexes[t], i) < r->restarts[t][i])
                 BROKEN(
                     r, "restarts of %s %zu are forgotten", tfjob_type_name((enum tfjob_type)t), i);
-            r->done[t][i] = tfjob_completed(&s.memory[t], i);
-            r->restarts[t][i] = tfjob_restarts(&s.memory[t], i);
+            r->done[t][i] = tfjob_completed(&s.indexes[t], i);
+            r->restarts[t][i] = tfjob_restarts(&s.indexes[t], i);
             if (r->fates && r->restarts[t][i] > r->happened[t][i])
                 BROKEN(r, "%s %zu failed %d times, but %d restarts are stored",
                     tfjob_type_name((enum tfjob_type)t), i, r->happened[t][i], r->restarts[t][i]);

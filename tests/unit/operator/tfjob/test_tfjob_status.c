@@ -107,14 +107,14 @@ static void test_verdicts(void **state)
     for (size_t i = 0; i < ARRAY_LEN(verdicts); i++) {
         cleanup_json json_t *cr = fx_job(verdicts[i].replicas, verdicts[i].spec),
                             *world = fx_world(verdicts[i].pods);
-        fx_turn(cr, world);
+        fx_reconcile(cr, world);
         if (!fx_cond(cr, verdicts[i].present) || strcmp(state_of(cr), verdicts[i].state)) {
             cleanup_free char *status = json_dumps(json_object_get(cr, "status"), JSON_INDENT(1));
             fail_msg("%s: wanted %s and state %s, got %s", verdicts[i].what, verdicts[i].present,
                 verdicts[i].state, status);
         }
         check_terminal(cr);
-        size_t left = fx_turn(cr, world);
+        size_t left = fx_reconcile(cr, world);
         if (left)
             fail_msg("%s: %zu writes in the turn after", verdicts[i].what, left);
     }
@@ -137,7 +137,7 @@ static void test_counts(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("worker=7:OnFailure ps=1", NULL),
                         *world = fx_world("worker:RSFDPET ps:P");
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     /* upstream: the pod that is being deleted would count as failed */
     check_counts(cr, "Worker", 2, 1, 1);
     check_counts(cr, "PS", 0, 0, 0);
@@ -151,7 +151,7 @@ static void test_active_become_succeeded(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("chief=1 worker=2", NULL),
                         *world = fx_world("chief:S worker:RR");
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     check_counts(cr, "Worker", 0, 2, 0);
     check_counts(cr, "Chief", 0, 1, 0);
 }
@@ -201,7 +201,7 @@ static void test_cleanup(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cleanups); i++) {
         cleanup_json json_t *cr = fx_job(cleanups[i].replicas, cleanups[i].spec),
                             *world = fx_world(cleanups[i].pods);
-        fx_turn(cr, world);
+        fx_reconcile(cr, world);
         size_t pods = fx_count(world, "Pod", false), services = fx_count(world, "Service", false);
         if (pods != cleanups[i].pods_left || services != cleanups[i].services_left)
             fail_msg("%s: %zu pods and %zu services left", cleanups[i].what, pods, services);
@@ -216,7 +216,7 @@ static void test_deadline_fires(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("worker=1", "{'runPolicy': {'activeDeadlineSeconds': 60}}"),
                         *world = fx_world("worker:R");
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     fx_advance(world, 59);
     cleanup_plan struct plan p = PLAN_INIT;
     golden_tfjob_plan(cr, world, &p, NULL);
@@ -224,7 +224,7 @@ static void test_deadline_fires(void **state)
     assert_int_equal(p.actions[0].op, PLAN_REQUEUE);
     assert_int_equal(p.actions[0].after_ns, 1000000000);
     fx_advance(world, 1);
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     assert_string_equal(state_of(cr), "Failed");
     assert_string_equal(cond_message(jget(cr, "status.conditions"), "Failed"),
         "Job j has failed because it was active longer than specified deadline");
@@ -235,7 +235,7 @@ static void test_suspend_resume(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("worker=2", "{'runPolicy': {'suspend': true}}"),
                         *world = fx_world("");
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     const json_t *conditions = jget_arr(cr, "status.conditions");
     assert_int_equal(json_array_size(conditions), 2);
     assert_string_equal(jget_str(conditions, "[0].type", ""), "Created");
@@ -246,19 +246,19 @@ static void test_suspend_resume(void **state)
     json_object_set_new(
         json_object_get(json_object_get(cr, "spec"), "runPolicy"), "suspend", json_false());
     fx_advance(world, 10);
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     assert_int_equal(fx_count(world, "Pod", false), 2);
     assert_int_equal(fx_count(world, "Service", false), 2);
     assert_string_equal(jget_str(cr, "status.startTime", ""), "2026-01-31T12:00:10Z");
     assert_string_equal(fx_cond_status(cr, "Suspended"), "False");
     assert_string_equal(cond_reason(jget(cr, "status.conditions"), "Suspended"), "TFJobResumed");
     fx_set_pod(world, "worker", 0, 'R');
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
 
     json_object_set_new(
         json_object_get(json_object_get(cr, "spec"), "runPolicy"), "suspend", json_true());
     fx_advance(world, 10);
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     conditions = jget_arr(cr, "status.conditions");
     assert_int_equal(fx_count(world, "Pod", false) + fx_count(world, "Service", false), 0);
     assert_string_equal(jget_str(cr, "status.startTime", ""), "2026-01-31T12:00:10Z");
@@ -287,25 +287,25 @@ static void test_restart_delays(void **state)
     (void)state;
     static const int waits[] = {0, 10, 20, 40, 80, 160, 300, 300, 300, 300};
     cleanup_json json_t *cr = fx_job("worker=1:ExitCode", NULL), *world = fx_world("worker:R");
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     for (size_t i = 0; i < ARRAY_LEN(waits); i++) {
         fx_set_pod(world, "worker", 0, 'K');
-        fx_turn(cr, world);
+        fx_reconcile(cr, world);
         assert_string_equal(state_of(cr), "Restarting");
         assert_int_equal(jget_int(cr, "status.indexes.Worker.restarts.\"0\"", 0), (int)i + 1);
         if (waits[i] > 0) {
             assert_int_equal(fx_count(world, "Pod", true), 0);
             fx_advance(world, waits[i] - 1);
-            assert_int_equal(fx_turn(cr, world), 0);
+            assert_int_equal(fx_reconcile(cr, world), 0);
             fx_advance(world, 1);
-            fx_turn(cr, world);
+            fx_reconcile(cr, world);
         }
         assert_int_equal(fx_count(world, "Pod", true), 1);
         remove_pod(world, "j-worker-0");
-        fx_turn(cr, world);
+        fx_reconcile(cr, world);
         assert_int_equal(fx_count(world, "Pod", false), 1);
         fx_set_pod(world, "worker", 0, 'R');
-        fx_turn(cr, world);
+        fx_reconcile(cr, world);
         assert_string_equal(state_of(cr), "Running");
     }
 }
@@ -315,16 +315,16 @@ static void test_finished_is_remembered(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("chief=1 worker=3", NULL),
                         *world = fx_world("chief:R worker:RSR");
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     assert_string_equal(jget_str(cr, "status.indexes.Worker.completed", ""), "1");
     remove_pod(world, "j-worker-1");
-    assert_int_equal(fx_turn(cr, world), 0);
+    assert_int_equal(fx_reconcile(cr, world), 0);
     remove_pod(world, "j-worker-2");
-    assert_true(fx_turn(cr, world) > 0);
+    assert_true(fx_reconcile(cr, world) > 0);
     assert_non_null(golden_find(world, "Pod", "ns", "j-worker-2"));
     assert_null(golden_find(world, "Pod", "ns", "j-worker-1"));
     fx_set_pod(world, "chief", 0, 'S');
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     assert_string_equal(state_of(cr), "Succeeded");
 }
 
@@ -333,13 +333,13 @@ static void test_ttl(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("worker=1", "{'runPolicy': {'ttlSecondsAfterFinished': 3}}"),
                         *world = fx_world("worker:F");
-    fx_turn(cr, world);
+    fx_reconcile(cr, world);
     fx_advance(world, 2);
-    assert_int_equal(fx_turn(cr, world), 0);
+    assert_int_equal(fx_reconcile(cr, world), 0);
     fx_advance(world, 1);
-    assert_int_equal(fx_turn(cr, world), 1);
+    assert_int_equal(fx_reconcile(cr, world), 1);
     assert_non_null(jget(cr, "metadata.deletionTimestamp"));
-    assert_int_equal(fx_turn(cr, world), 0);
+    assert_int_equal(fx_reconcile(cr, world), 0);
 }
 
 int main(void)

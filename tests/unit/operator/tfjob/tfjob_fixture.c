@@ -78,7 +78,7 @@ json_t *fx_world(const char *pods)
     return world;
 }
 
-size_t fx_turn(json_t *cr, json_t *world)
+size_t fx_reconcile(json_t *cr, json_t *world)
 {
     cleanup_plan struct plan p = PLAN_INIT;
     golden_tfjob_plan(cr, world, &p, NULL);

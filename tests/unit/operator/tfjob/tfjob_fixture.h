@@ -24,7 +24,7 @@ json_t *fx_world(const char *pods);
 void fx_set_pod(json_t *world, const char *type, int index, char state);
 
 /* plans for cr in world and applies that to both; the number of writes */
-size_t fx_turn(json_t *cr, json_t *world);
+size_t fx_reconcile(json_t *cr, json_t *world);
 void fx_advance(json_t *world, int64_t seconds);
 
 bool fx_cond(const json_t *cr, const char *type);               /* there, whatever its status */
