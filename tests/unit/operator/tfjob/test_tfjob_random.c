@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TFJobs in random weather: pods start, end, are evicted, deleted and lost in any order; the
  * operator is killed between writes; jobs are scaled, suspended and resumed. Whatever happens: one
- * terminal state, for ever; nothing finished runs again; restarts are never forgotten; a turn after
- * a turn has nothing to do. MILLRACE_RANDOM_RUNS (1000) sequences from MILLRACE_RANDOM_SEED (1) on.
+ * terminal state, for ever; nothing finished runs again; restarts are never forgotten; a pass after
+ * a pass has nothing to do. MILLRACE_RANDOM_RUNS (1000) sequences from MILLRACE_RANDOM_SEED (1) on.
  */
 #include "tests/lib/unit.h"
 
@@ -141,8 +141,8 @@ static void check_deletes(struct run *r, const struct plan *p, size_t writes)
     }
 }
 
-/* One turn of the operator, which dies in front of write stop_at. */
-static void turn(struct run *r, size_t stop_at)
+/* One pass of the operator, which dies in front of write stop_at. */
+static void reconcile(struct run *r, size_t stop_at)
 {
     cleanup_plan struct plan p = PLAN_INIT, again = PLAN_INIT;
     golden_tfjob_plan(r->cr, r->world, &p, NULL);
@@ -157,7 +157,7 @@ static void turn(struct run *r, size_t stop_at)
     if (golden_has_writes(&again)) {
         cleanup_json json_t *j = plan_json(&again);
         cleanup_free char *text = json_dumps(j, JSON_INDENT(1));
-        BROKEN(r, "a turn after a turn still writes: %s", text);
+        BROKEN(r, "a pass after a pass still writes: %s", text);
     }
 }
 
@@ -269,9 +269,9 @@ static void weather(struct run *r)
     uint32_t what = roll(r, 20);
     json_t *o = pick(r);
     if (what < 8)
-        turn(r, SIZE_MAX);
+        reconcile(r, SIZE_MAX);
     else if (what < 10)
-        turn(r, roll(r, 6));
+        reconcile(r, roll(r, 6));
     else if (what == 10)
         fx_advance(r->world, (int64_t)roll(r, 100));
     else if (what == 11)
@@ -303,7 +303,7 @@ static void calm(struct run *r)
     json_object_set_new(
         json_object_get(json_object_get(r->cr, "spec"), "runPolicy"), "suspend", json_false());
     for (int i = 0; i < CALM_MAX && !*r->terminal; i++) {
-        turn(r, SIZE_MAX);
+        reconcile(r, SIZE_MAX);
         fx_advance(r->world, 60);
         for (size_t k = json_array_size(json_object_get(r->world, "objects")); k > 0; k--)
             fair(r, json_array_get(json_object_get(r->world, "objects"), k - 1));

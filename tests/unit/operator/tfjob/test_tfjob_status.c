@@ -13,13 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- one turn, one verdict ---- */
+/* ---- one pass, one outcome ---- */
 
 static const struct {
     const char *what, *replicas, *spec, *pods;
     const char *present; /* a condition that must be there */
     const char *state;   /* the last condition that is True; "" : any */
-} verdicts[] = {
+} outcomes[] = {
     {"one failed worker of three", "worker=3", NULL, "worker:RFR", "Failed", "Failed"},
     {"chief succeeded", "chief=1 worker=1", NULL, "chief:S worker:R", "Succeeded", "Succeeded"},
     {"chief running", "chief=1 worker=1", NULL, "chief:R worker:R", "Running", "Running"},
@@ -101,22 +101,22 @@ static void check_terminal(const json_t *cr)
     assert_int_equal(over, jget(cr, "status.completionTime") != NULL);
 }
 
-static void test_verdicts(void **state)
+static void test_outcomes(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(verdicts); i++) {
-        cleanup_json json_t *cr = fx_job(verdicts[i].replicas, verdicts[i].spec),
-                            *world = fx_world(verdicts[i].pods);
+    for (size_t i = 0; i < ARRAY_LEN(outcomes); i++) {
+        cleanup_json json_t *cr = fx_job(outcomes[i].replicas, outcomes[i].spec),
+                            *world = fx_world(outcomes[i].pods);
         fx_reconcile(cr, world);
-        if (!fx_cond(cr, verdicts[i].present) || strcmp(state_of(cr), verdicts[i].state)) {
+        if (!fx_cond(cr, outcomes[i].present) || strcmp(state_of(cr), outcomes[i].state)) {
             cleanup_free char *status = json_dumps(json_object_get(cr, "status"), JSON_INDENT(1));
-            fail_msg("%s: wanted %s and state %s, got %s", verdicts[i].what, verdicts[i].present,
-                verdicts[i].state, status);
+            fail_msg("%s: wanted %s and state %s, got %s", outcomes[i].what, outcomes[i].present,
+                outcomes[i].state, status);
         }
         check_terminal(cr);
         size_t left = fx_reconcile(cr, world);
         if (left)
-            fail_msg("%s: %zu writes in the turn after", verdicts[i].what, left);
+            fail_msg("%s: %zu writes in the pass after", outcomes[i].what, left);
     }
 }
 
@@ -156,7 +156,7 @@ static void test_active_become_succeeded(void **state)
     check_counts(cr, "Chief", 0, 1, 0);
 }
 
-/* ---- clean-up: pods that stay after the turn that ends the job ---- */
+/* ---- clean-up: pods that stay after the pass that ends the job ---- */
 
 static const struct {
     const char *what, *replicas, *spec, *pods;
@@ -209,7 +209,7 @@ static void test_cleanup(void **state)
     }
 }
 
-/* ---- over several turns ---- */
+/* ---- over several passes ---- */
 
 static void test_deadline_fires(void **state)
 {
@@ -345,7 +345,7 @@ static void test_ttl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_outcomes),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_active_become_succeeded),
         cmocka_unit_test(test_cleanup),
