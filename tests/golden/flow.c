@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define TEXT_MAX  ((size_t)8 << 20)
-#define LINE_COLS 96
+#define LINE_COLS 108
 
 /* ---- one line ---- */
 

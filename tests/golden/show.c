@@ -135,6 +135,15 @@ static void add_cond_rest(struct buf *b, const json_t *was, const json_t *is, co
     if (generation >= 0 && generation != jget_int(object, "metadata.generation", 0))
         buf_addf(b, " observedGeneration=%" PRId64, generation);
     add_time(b, is, "lastUpdateTime", generation < 0 ? now : "none", now);
+    static const char *const known[] = {"type", "status", "reason", "message", "lastTransitionTime",
+        "lastUpdateTime", "observedGeneration"};
+    cleanup_json json_t *more = json_copy((json_t *)(uintptr_t)is);
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        json_object_del(more, known[i]);
+    if (json_object_size(more)) {
+        buf_addc(b, ' ');
+        golden_flow(b, more, now);
+    }
 }
 
 static void add_cond(
@@ -142,11 +151,11 @@ static void add_cond(
 {
     const char *status = jget_str(is, "status", "");
     bool turned = !was || strcmp(jget_str(was, "status", ""), status) != 0;
-    buf_addf(b, "  %s%s %s ",
-        !strcmp(status, "True")        ? "+"
-            : !strcmp(status, "False") ? "-"
-                                       : "?",
-        jget_str(is, "type", ""), jget_str(is, "reason", "none"));
+    bool known = !strcmp(status, "True") || !strcmp(status, "False");
+    buf_addf(b, "  %s%s ", !known ? "?" : *status == 'T' ? "+" : "-", jget_str(is, "type", ""));
+    if (!known && strcmp(status, "Unknown") != 0)
+        buf_addf(b, "status=%s ", status);
+    buf_addf(b, "%s ", jget_str(is, "reason", "none"));
     buf_add_json_string(b, jget_str(is, "message", ""));
     buf_adds(b, turned ? "" : " (still)");
     add_cond_rest(b, was, is, object, now, turned);
