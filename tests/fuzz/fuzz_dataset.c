@@ -186,7 +186,7 @@ static void run(golden_plan fn, const json_t *cr, const json_t *world)
     cleanup_json json_t *cr2 = json_deep_copy(cr), *world2 = json_deep_copy(world);
     for (int i = 0; i < 2; i++) {
         cleanup_plan struct plan p = PLAN_INIT;
-        fn(cr2, world2, &p, NULL);
+        fn(cr2, world2, &p);
         cleanup_json json_t *j = plan_json(&p);
         if (!json_is_array(j))
             abort();

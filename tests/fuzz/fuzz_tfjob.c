@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_object_set_new(world, "cached", cached ? json_deep_copy(cached) : json_array());
     for (int i = 0; i < 2; i++) {
         cleanup_plan struct plan p = PLAN_INIT;
-        golden_tfjob_plan(cr, world, &p, NULL);
+        golden_tfjob_plan(cr, world, &p);
         cleanup_json json_t *j = plan_json(&p);
         if (!json_is_array(j))
             abort();

@@ -20,7 +20,7 @@
 static void run(golden_plan plan, json_t *cr, json_t *world)
 {
     cleanup_plan struct plan p = PLAN_INIT;
-    plan(cr, world, &p, NULL);
+    plan(cr, world, &p);
     golden_apply(cr, world, &p, GOLDEN_GONE, SIZE_MAX);
 }
 

@@ -10,7 +10,6 @@
 #ifndef MILLRACE_TESTS_GOLDEN_GOLDEN_H
 #define MILLRACE_TESTS_GOLDEN_GOLDEN_H
 
-#include "lib/base/err.h"
 #include "operator/ctl/plan.h"
 
 #include <jansson.h>
@@ -19,7 +18,7 @@
 #define GOLDEN_ROUNDS 10
 
 /* cr is NULL if there is none */
-typedef int (*golden_plan)(const json_t *cr, const json_t *world, struct plan *plan, struct err *e);
+typedef void (*golden_plan)(const json_t *cr, const json_t *world, struct plan *plan);
 
 struct golden_kind {
     const char *dir;          /* tests/golden/<dir>/ has the cases */

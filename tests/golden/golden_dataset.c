@@ -34,9 +34,8 @@ static const json_t *first(const json_t *world, const char *kind)
     return one;
 }
 
-int golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e)
+void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan)
 {
-    (void)e;
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
                               **vas = golden_objects(world, "VolumeAttachment", &nvas);
@@ -58,12 +57,10 @@ int golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan
         .now_ns = golden_now(world),
         .env = env_of(world)};
     dataset_plan(&w, plan);
-    return 0;
 }
 
-int golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e)
+void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan)
 {
-    (void)e;
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
                               **vas = golden_objects(world, "VolumeAttachment", &nvas);
@@ -78,12 +75,10 @@ int golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan,
         .now_ns = golden_now(world),
         .env = env_of(world)};
     attach_plan(&w, plan);
-    return 0;
 }
 
-int golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e)
+void golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *plan)
 {
-    (void)e;
     size_t npods;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods);
     cleanup_free struct cache_pod *observed = cache_pods_of(world, pods, npods);
@@ -94,5 +89,4 @@ int golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *pla
         .now_ns = golden_now(world),
         .env = env_of(world)};
     dataload_plan(&w, plan);
-    return 0;
 }

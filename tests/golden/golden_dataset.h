@@ -7,9 +7,9 @@
 
 #include "tests/golden/golden.h"
 
-int golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e);
-int golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e);
-int golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e);
+void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan);
+void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan);
+void golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *plan);
 
 extern const struct golden_kind golden_dataset, golden_attach, golden_dataload;
 

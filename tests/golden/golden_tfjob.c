@@ -15,9 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e)
+void golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan)
 {
-    (void)e;
     struct tfjob_observed w = {.job = cr,
         .now_ns = golden_now(world),
         .domain = jget_str(world, "clusterDomain", ""),
@@ -39,7 +38,6 @@ int golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan, 
     free(w.nodes);
     free(w.datasets);
     free(w.loads);
-    return 0;
 }
 
 /* ---- replicas in words ---- */
@@ -237,7 +235,7 @@ static void expand(const json_t *base, const json_t *c, json_t *cr, json_t *worl
     }
     cleanup_json json_t *before = job_before(c, cr), *made = json_deep_copy(world);
     cleanup_plan struct plan p = PLAN_INIT;
-    golden_tfjob_plan(before, made, &p, NULL);
+    golden_tfjob_plan(before, made, &p);
     golden_apply(before, made, &p, GOLDEN_GONE, SIZE_MAX);
     struct children children = {made, world, golden_now(world)};
     golden_tfjob_each(jget_str(c, "pods", ""), add_children, &children);

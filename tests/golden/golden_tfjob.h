@@ -9,7 +9,7 @@
 
 #define GOLDEN_TFJOB_UID "uid-of-j"
 
-int golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan, struct err *e);
+void golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan);
 
 /* "chief=1 worker=4:ExitCode ps=2:Never" as spec.tfReplicaSpecs: a type as the word spells it, or
  * as the API does where the word is in small letters. Caller owns it. */

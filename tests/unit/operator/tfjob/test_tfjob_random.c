@@ -145,7 +145,7 @@ static void check_deletes(struct run *r, const struct plan *p, size_t writes)
 static void reconcile(struct run *r, size_t stop_at)
 {
     cleanup_plan struct plan p = PLAN_INIT, again = PLAN_INIT;
-    golden_tfjob_plan(r->cr, r->world, &p, NULL);
+    golden_tfjob_plan(r->cr, r->world, &p);
     check_creates(r, &p);
     size_t done = golden_apply(r->cr, r->world, &p, GOLDEN_LINGER, stop_at);
     check_memory(r);
@@ -153,7 +153,7 @@ static void reconcile(struct run *r, size_t stop_at)
     check_terminal(r);
     if (done == stop_at)
         return;
-    golden_tfjob_plan(r->cr, r->world, &again, NULL);
+    golden_tfjob_plan(r->cr, r->world, &again);
     if (golden_has_writes(&again)) {
         cleanup_json json_t *j = plan_json(&again);
         cleanup_free char *text = json_dumps(j, JSON_INDENT(1));

@@ -219,7 +219,7 @@ static void test_deadline_fires(void **state)
     fx_reconcile(cr, world);
     fx_advance(world, 59);
     cleanup_plan struct plan p = PLAN_INIT;
-    golden_tfjob_plan(cr, world, &p, NULL);
+    golden_tfjob_plan(cr, world, &p);
     assert_int_equal(p.n, 1); /* nothing but a timer */
     assert_int_equal(p.actions[0].op, PLAN_REQUEUE);
     assert_int_equal(p.actions[0].after_ns, 1000000000);

@@ -81,7 +81,7 @@ json_t *fx_world(const char *pods)
 size_t fx_reconcile(json_t *cr, json_t *world)
 {
     cleanup_plan struct plan p = PLAN_INIT;
-    golden_tfjob_plan(cr, world, &p, NULL);
+    golden_tfjob_plan(cr, world, &p);
     return golden_apply(cr, world, &p, GOLDEN_LINGER, SIZE_MAX);
 }
 
