@@ -4,7 +4,7 @@
 #ifndef MILLRACE_OPERATOR_CTL_APPLY_H
 #define MILLRACE_OPERATOR_CTL_APPLY_H
 
-#include "operator/ctl/event.h"
+#include "operator/ctl/events.h"
 #include "operator/ctl/informer.h"
 #include "operator/ctl/plan.h"
 

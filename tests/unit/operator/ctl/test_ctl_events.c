@@ -4,7 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
-#include "operator/ctl/event.h"
+#include "operator/ctl/events.h"
 #include "tests/fake/api.h"
 #include "tests/lib/eventually.h"
 #include "tests/lib/unit.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* event — core/v1 Events, written in the background by one thread, never in a reconcile's way.
+/* events — core/v1 Events, written in the background by one thread, never in a reconcile's way.
  * Equal ones (object, reason, message) within 10 minutes become one Event whose count grows (at
  * most one write per 10 s for each); more than EVENT_BURST different ones about one object in that
  * time are folded into one "(combined from similar events)"; while EVENT_FLOOD wait to be written,
@@ -8,8 +8,8 @@
  * better to do. Messages pass log_redact_text and are cut to 1024 bytes. When the server refuses,
  * events are dropped and counted: nothing depends on them. Threads: any. Locks: events.mu, a leaf.
  */
-#ifndef MILLRACE_OPERATOR_CTL_EVENT_H
-#define MILLRACE_OPERATOR_CTL_EVENT_H
+#ifndef MILLRACE_OPERATOR_CTL_EVENTS_H
+#define MILLRACE_OPERATOR_CTL_EVENTS_H
 
 #include "lib/kube/kube.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "operator/ctl/event.h"
+#include "operator/ctl/events.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
