@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct attach {
+struct attach_controller {
     struct manager *mgr;
     struct informer *datasets, *pods, *pvs, *attachments;
     struct poll *poll;
@@ -20,7 +20,7 @@ struct attach {
 };
 
 /* With one namespace to watch, Datasets of other namespaces are left to another operator. */
-static bool is_foreign(struct attach *c, const char *pv)
+static bool is_foreign(struct attach_controller *c, const char *pv)
 {
     if (!c->mgr->watch_ns)
         return false;
@@ -34,7 +34,7 @@ static bool is_foreign(struct attach *c, const char *pv)
 static int attach_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     (void)e;
-    struct attach *c = user;
+    struct attach_controller *c = user;
     const char *uid = render_pv_dataset_uid(key);
     cleanup_objs struct objs found = uid ? informer_by(c->datasets, "uid", uid)
                                          : (struct objs){NULL, 0};
@@ -63,7 +63,7 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
 static void attach_refused(void *user, const char *key, const struct plan_action *failed,
     const struct err *why, struct plan *then)
 {
-    struct attach *c = user;
+    struct attach_controller *c = user;
     const char *uid = render_pv_dataset_uid(key);
     if (!uid || failed->res != &kube_pods
         || (why->cls != ERR_INVALID && why->cls != ERR_DENIED && why->cls != ERR_EXISTS))
@@ -107,7 +107,7 @@ static void attach_map_client(
 
 static void attach_reported(void *user, const struct poll_target *t)
 {
-    struct attach *c = user;
+    struct attach_controller *c = user;
     cleanup_free char *pv = render_pv_name(t->dataset_uid);
     if (strcmp(t->component, COMPONENT_CLIENT) == 0)
         controller_enqueue(c->controller, pv, 0);
@@ -115,8 +115,8 @@ static void attach_reported(void *user, const struct poll_target *t)
 
 int attach_controller_start(struct manager *mgr, struct err *e)
 {
-    struct attach *c = xcalloc(1, sizeof *c); /* lives as long as the process */
-    *c = (struct attach){.mgr = mgr,
+    struct attach_controller *c = xcalloc(1, sizeof *c); /* lives as long as the process */
+    *c = (struct attach_controller){.mgr = mgr,
         .datasets = informers_datasets(mgr),
         .pods = poll_pods(mgr),
         .pvs = informers_pvs(mgr),

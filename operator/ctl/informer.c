@@ -83,7 +83,7 @@ void informer_free(struct informer *inf)
 {
     if (!inf)
         return;
-    informer_stop(inf);
+    task_stop(&inf->task);
     indexer_free(inf->indexer);
     free((char *)(uintptr_t)inf->conf.ns);
     free((char *)(uintptr_t)inf->conf.labels);
@@ -370,7 +370,6 @@ int informer_start(struct informer *inf, struct err *e)
 }
 
 void informer_cancel(struct informer *inf) { task_cancel(&inf->task); }
-void informer_stop(struct informer *inf) { task_stop(&inf->task); }
 
 /* ---- reading ---- */
 

@@ -57,7 +57,8 @@ struct informer_conf {
 };
 
 struct informer *informer_new(struct kube *k, const struct informer_conf *conf);
-void informer_free(struct informer *inf); /* stops it first; no reader may be left */
+/* ends the watch, joins the thread; no reader may be left */
+void informer_free(struct informer *inf);
 
 /* A change: was is NULL for a new object, now is NULL for one that is gone. Called with no lock
  * held, also for objects of the first list and for changes that informer_observe brought, hence by
@@ -71,10 +72,8 @@ void informer_on_change(
 void informer_add_index(struct informer *inf, const struct informer_index *index);
 
 int informer_start(struct informer *inf, struct err *e);
-/* begins to stop: takes up to a second, so many informers are cancelled first, then stopped */
+/* begins to stop: takes up to a second, so many informers are cancelled first, then freed */
 void informer_cancel(struct informer *inf);
-/* ends the watch, joins the thread; what is cached stays readable */
-void informer_stop(struct informer *inf);
 bool informer_synced(const struct informer *inf); /* the first list is in */
 /* Why it is not synced ("list datasets: … is not installed"), or "" — for /readyz and the
  * start-up log. */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct dataloads {
+struct dataload_controller {
     struct manager *mgr;
     struct informer *dataloads, *datasets, *pods;
     struct poll *poll;
@@ -20,7 +20,7 @@ struct dataloads {
 static int dataload_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     (void)e;
-    struct dataloads *c = user;
+    struct dataload_controller *c = user;
     cleanup_obj struct obj *cr = informer_get(c->dataloads, key), *dataset = NULL;
     const json_t *j = obj_json(cr);
     if (!j)
@@ -52,7 +52,7 @@ static void values_dataset(
 static void dataload_map_dataset(
     void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
 {
-    struct dataloads *c = user;
+    struct dataload_controller *c = user;
     cleanup_free char *key = kube_key_of(dataset);
     cleanup_objs struct objs found = informer_by(c->dataloads, "dataset", key);
     for (size_t i = 0; i < found.n; i++) {
@@ -73,7 +73,7 @@ static void dataload_map_pod(
 
 static void dataload_reported(void *user, const struct poll_target *t)
 {
-    struct dataloads *c = user;
+    struct dataload_controller *c = user;
     cleanup_free char *key = kube_key(t->ns, t->dataload);
     if (*t->dataload)
         controller_enqueue(c->controller, key, 0);
@@ -86,8 +86,8 @@ int dataload_controller_start(struct manager *mgr, struct err *e)
         .ns = mgr->watch_ns,
         .indexes = indexes,
         .nindexes = ARRAY_LEN(indexes)};
-    struct dataloads *c = xcalloc(1, sizeof *c); /* lives as long as the process */
-    *c = (struct dataloads){.mgr = mgr,
+    struct dataload_controller *c = xcalloc(1, sizeof *c); /* lives as long as the process */
+    *c = (struct dataload_controller){.mgr = mgr,
         .dataloads = manager_informer(mgr, &dataloads),
         .datasets = informers_datasets(mgr),
         .pods = poll_pods(mgr),

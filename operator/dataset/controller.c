@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct datasets {
+struct dataset_controller {
     struct manager *mgr;
     struct informer *datasets, *pods, *pvs, *pvcs, *services, *attachments, *nodes;
     struct poll *poll;
     struct controller *controller;
 };
 
-static json_t *gpu_nodes(struct datasets *c)
+static json_t *gpu_nodes(struct dataset_controller *c)
 {
     cleanup_objs struct objs nodes = informer_all(c->nodes);
     json_t *names = json_array();
@@ -36,8 +36,8 @@ static json_t *gpu_nodes(struct datasets *c)
 
 /* What the informer has, or, since it sees only objects with our labels, what the server has under
  * that name. NULL: nothing. */
-static int get_child(struct datasets *c, struct informer *inf, const char *ns, const char *name,
-    struct obj **out, struct err *e)
+static int get_child(struct dataset_controller *c, struct informer *inf, const char *ns,
+    const char *name, struct obj **out, struct err *e)
 {
     cleanup_free char *key = kube_key(ns, name);
     *out = informer_get(inf, key);
@@ -77,7 +77,8 @@ static int user_found(void *user, json_t *pod)
 }
 
 /* Pods of users are not watched: which of them use the claim is only asked while it is deleted. */
-static json_t *users_of(struct datasets *c, const char *ns, const char *claim, struct err *e)
+static json_t *users_of(
+    struct dataset_controller *c, const char *ns, const char *claim, struct err *e)
 {
     struct user_search s = {claim, json_array()};
     cleanup_free char *version = NULL;
@@ -90,7 +91,7 @@ static json_t *users_of(struct datasets *c, const char *ns, const char *claim, s
 
 static int dataset_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
-    struct datasets *c = user;
+    struct dataset_controller *c = user;
     cleanup_obj struct obj *cr = informer_get(c->datasets, key), *pv = NULL, *pvc = NULL,
                            *service = NULL;
     const json_t *j = obj_json(cr);
@@ -133,7 +134,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
 static void dataset_refused(void *user, const char *key, const struct plan_action *failed,
     const struct err *why, struct plan *then)
 {
-    struct datasets *c = user;
+    struct dataset_controller *c = user;
     cleanup_obj struct obj *cr = informer_get(c->datasets, key);
     if (cr && (why->cls == ERR_INVALID || why->cls == ERR_DENIED || why->cls == ERR_EXISTS))
         dataset_plan_refused(obj_json(cr), failed, why, clock_real_ns(), then);
@@ -144,7 +145,7 @@ static void dataset_refused(void *user, const char *key, const struct plan_actio
 static void dataset_map_labels(
     void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
-    struct datasets *c = user;
+    struct dataset_controller *c = user;
     cleanup_objs struct objs found = informer_by(
         c->datasets, "uid", kube_label(object, LABEL_DATASET_UID));
     for (size_t i = 0; i < found.n; i++) {
@@ -156,7 +157,7 @@ static void dataset_map_labels(
 static void dataset_map_attachment(
     void *user, const json_t *va, void (*emit)(void *, const char *), void *to)
 {
-    struct datasets *c = user;
+    struct dataset_controller *c = user;
     const char *pv = jget_str(va, "spec.source.persistentVolumeName", "");
     const char *uid = render_pv_dataset_uid(pv);
     if (!attachment_is_ours(va) || !uid)
@@ -170,7 +171,7 @@ static void dataset_map_attachment(
 
 static void dataset_reported(void *user, const struct poll_target *t)
 {
-    struct datasets *c = user;
+    struct dataset_controller *c = user;
     cleanup_free char *key = kube_key(t->ns, t->dataset);
     if (*t->dataset && strcmp(t->component, COMPONENT_LOADER) != 0)
         controller_enqueue(c->controller, key, 0);
@@ -178,12 +179,12 @@ static void dataset_reported(void *user, const struct poll_target *t)
 
 static void dataset_gone(void *user, const json_t *was, const json_t *now)
 {
-    struct datasets *c = user;
+    struct dataset_controller *c = user;
     if (!now)
         poll_forget(c->poll, kube_uid(was));
 }
 
-static void make_informers(struct datasets *c)
+static void make_informers(struct dataset_controller *c)
 {
     struct manager *mgr = c->mgr;
     const char *labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_DATASET_UID;
@@ -201,7 +202,7 @@ static void make_informers(struct datasets *c)
 
 int dataset_controller_start(struct manager *mgr, struct err *e)
 {
-    struct datasets *c = xcalloc(1, sizeof *c); /* lives as long as the process */
+    struct dataset_controller *c = xcalloc(1, sizeof *c); /* lives as long as the process */
     c->mgr = mgr;
     make_informers(c);
     c->poll = poll_shared(mgr, e);

@@ -15,10 +15,10 @@
 #include <string.h>
 
 static struct fake_api *api;
-static struct manager env;
+static struct manager mgr;
 static struct informer *maps, *pods;
 static struct controller *controller;
-static atomic_int turns, resyncs, refused, starts, overlaps, now_in;
+static atomic_int reconciles, resyncs, refused, starts, overlaps, now_in;
 static atomic_bool fail_reconcile;
 static unsigned workers = 4;
 static char first[16];   /* key that was worked on first; of use with one worker */
@@ -29,7 +29,7 @@ static int reconcile(void *user, const char *key, struct plan *plan, struct err 
     (void)user;
     if (strcmp(key, "n/single") == 0 && atomic_fetch_add(&now_in, 1))
         atomic_fetch_add(&overlaps, 1);
-    if (atomic_fetch_add(&turns, 1) == 0)
+    if (atomic_fetch_add(&reconciles, 1) == 0)
         snprintf(first, sizeof first, "%s", key);
     atomic_fetch_add(&resyncs, plan->resync);
     cleanup_obj struct obj *map = informer_get(maps, key), *pod = informer_get(pods, key);
@@ -75,12 +75,12 @@ static void on_pod(void *user, const json_t *was, const json_t *now)
 static void prepare(bool explains, int64_t resync_ns)
 {
     api = fake_api_start();
-    env = (struct manager){.workers = workers};
-    env.kube = env.apply.kube = fake_api_client(api);
-    env.events = env.apply.events = events_new(env.kube, "test", "test-0");
-    maps = manager_informer(&env, &(struct informer_conf){.res = &kube_configmaps});
-    pods = manager_informer(&env, &(struct informer_conf){.res = &kube_pods});
-    controller = manager_controller(&env,
+    mgr = (struct manager){.workers = workers};
+    mgr.kube = mgr.apply.kube = fake_api_client(api);
+    mgr.events = mgr.apply.events = events_new(mgr.kube, "test", "test-0");
+    maps = manager_informer(&mgr, &(struct informer_conf){.res = &kube_configmaps});
+    pods = manager_informer(&mgr, &(struct informer_conf){.res = &kube_pods});
+    controller = manager_controller(&mgr,
         &(struct controller_conf){.name = "test",
             .keys = maps,
             .reconcile = reconcile,
@@ -89,22 +89,22 @@ static void prepare(bool explains, int64_t resync_ns)
     controller_watch(controller, maps, controller_map_self, NULL);
     controller_watch(controller, pods, controller_map_owner, (void *)(uintptr_t) "ConfigMap");
     informer_on_change(pods, on_pod, NULL); /* after the controller's own */
-    turns = resyncs = refused = starts = overlaps = now_in = heard = 0;
+    reconciles = resyncs = refused = starts = overlaps = now_in = heard = 0;
     fail_reconcile = false;
 }
 
 static void look(void)
 {
     struct err e = ERR_INIT;
-    for (size_t i = 0; i < env.apply.ninformers; i++)
-        assert_int_equal(informer_start(env.apply.informers[i], &e), 0);
+    for (size_t i = 0; i < mgr.apply.ninformers; i++)
+        assert_int_equal(informer_start(mgr.apply.informers[i], &e), 0);
     eventually(informer_synced(maps) && informer_synced(pods));
 }
 
 static void work(void)
 {
     struct err e = ERR_INIT;
-    assert_int_equal(controller_start(controller, &env.apply, &e), 0);
+    assert_int_equal(controller_start(controller, &mgr.apply, &e), 0);
 }
 
 static void go(void)
@@ -117,16 +117,16 @@ static int teardown(void **state)
 {
     (void)state;
     controller_stop(controller);
-    events_free(env.events);
-    for (size_t i = 0; i < env.apply.ninformers; i++)
-        informer_cancel(env.apply.informers[i]);
-    for (size_t i = 0; i < env.apply.ninformers; i++)
-        informer_free(env.apply.informers[i]);
+    events_free(mgr.events);
+    for (size_t i = 0; i < mgr.apply.ninformers; i++)
+        informer_cancel(mgr.apply.informers[i]);
+    for (size_t i = 0; i < mgr.apply.ninformers; i++)
+        informer_free(mgr.apply.informers[i]);
     controller_free(controller);
-    kube_free(env.kube);
-    free(env.apply.informers);
-    free(env.controllers);
-    free(env.hooks);
+    kube_free(mgr.kube);
+    free(mgr.apply.informers);
+    free(mgr.controllers);
+    free(mgr.hooks);
     fake_api_stop(api);
     return 0;
 }
@@ -221,11 +221,11 @@ static void a_key_is_never_worked_on_twice_at_once(void **state)
     map("single");
     go();
     /* those that come while it waits are one */
-    for (int i = 0; i < 300 || (i < 200000 && turns <= 20); i++) {
+    for (int i = 0; i < 300 || (i < 200000 && reconciles <= 20); i++) {
         controller_enqueue(controller, "n/single", 0);
         clock_sleep_ns(NS_PER_MS / 3);
     }
-    assert_true(turns > 20);
+    assert_true(reconciles > 20);
     assert_int_equal(overlaps, 0);
 }
 
@@ -237,9 +237,10 @@ static void failures_back_off_and_pass(void **state)
     map("a");
     int64_t begun = clock_mono_ns();
     go();
-    eventually(turns >= 3);
+    eventually(reconciles >= 3);
     clock_sleep_ns(500 * NS_PER_MS);
-    int n = turns; /* after waits of 50 ms, 100, 200, 400, …, a fifth less by chance: no hot loop */
+    int n = reconciles; /* after waits of 50 ms, 100, 200, 400, …, a fifth less by chance: no hot
+                           loop */
     assert_true(
         n <= 20 && clock_mono_ns() - begun >= 40 * NS_PER_MS * ((INT64_C(1) << (n - 1)) - 1));
     assert_int_equal(fake_api_len(api, &kube_pods), 0);
@@ -300,14 +301,14 @@ static void a_shared_informer_is_one(void **state)
         "owner", "metadata.ownerReferences[0].uid")},
                                        two[] = {
                                            INFORMER_BY_FIELD("namespace", "metadata.namespace")};
-    struct informer *a = manager_shared_informer(&env,
+    struct informer *a = manager_shared_informer(&mgr,
         &(struct informer_conf){
             .res = &kube_services, .labels = "x=y", .indexes = one, .nindexes = 1});
-    struct informer *b = manager_shared_informer(&env,
+    struct informer *b = manager_shared_informer(&mgr,
         &(struct informer_conf){
             .res = &kube_services, .labels = "x=y", .indexes = two, .nindexes = 1});
     struct informer *other = manager_shared_informer(
-        &env, &(struct informer_conf){.res = &kube_services, .labels = "x=z"});
+        &mgr, &(struct informer_conf){.res = &kube_services, .labels = "x=z"});
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, other);
     cleanup_objs struct objs none = informer_by(a, "namespace", "n"),

@@ -27,7 +27,7 @@
 #define LOADER_IP "127.94.0.3"
 
 static struct fake_api *api;
-static struct manager env; /* static: what controllers keep stays reachable */
+static struct manager mgr; /* static: what controllers keep stays reachable */
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static const char *said[4]; /* mu: what /status of the pods answers: worker, client, loader */
 static struct http_server *servers[3];
@@ -135,37 +135,39 @@ static int start(void **state)
     serve_at(0, WORKER_IP);
     serve_at(1, CLIENT_IP);
     serve_at(2, LOADER_IP);
-    env = (struct manager){.workers = 2,
+    mgr = (struct manager){.workers = 2,
         .image = "localhost/millrace:1",
         .pull_policy = "",
         .pull_secrets = "",
         .ns = "millrace"};
-    env.kube = env.apply.kube = fake_api_client(api);
-    env.events = env.apply.events = events_new(env.kube, "millrace-operator", "test-0");
-    env.apply.kube = env.kube;
-    if (dataset_controller_start(&env, &e) || attach_controller_start(&env, &e)
-        || dataload_controller_start(&env, &e))
+    mgr.kube = mgr.apply.kube = fake_api_client(api);
+    mgr.events = mgr.apply.events = events_new(mgr.kube, "millrace-operator", "test-0");
+    mgr.apply.kube = mgr.kube;
+    if (dataset_controller_start(&mgr, &e) || attach_controller_start(&mgr, &e)
+        || dataload_controller_start(&mgr, &e))
         fail_msg("%s", e.msg);
-    for (size_t i = 0; i < env.apply.ninformers; i++)
-        assert_int_equal(informer_start(env.apply.informers[i], &e), 0);
-    for (size_t i = 0; i < env.apply.ninformers; i++)
-        eventually(informer_synced(env.apply.informers[i]));
-    for (size_t i = 0; i < env.nhooks; i++)
-        assert_int_equal(env.hooks[i].start(env.hooks[i].user, &e), 0);
-    for (size_t i = 0; i < env.ncontrollers; i++)
-        assert_int_equal(controller_start(env.controllers[i], &env.apply, &e), 0);
+    for (size_t i = 0; i < mgr.apply.ninformers; i++)
+        assert_int_equal(informer_start(mgr.apply.informers[i], &e), 0);
+    for (size_t i = 0; i < mgr.apply.ninformers; i++)
+        eventually(informer_synced(mgr.apply.informers[i]));
+    for (size_t i = 0; i < mgr.nhooks; i++)
+        assert_int_equal(mgr.hooks[i].start(mgr.hooks[i].user, &e), 0);
+    for (size_t i = 0; i < mgr.ncontrollers; i++)
+        assert_int_equal(controller_start(mgr.controllers[i], &mgr.apply, &e), 0);
     return 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < env.nhooks; i++)
-        env.hooks[i].stop(env.hooks[i].user);
-    for (size_t i = 0; i < env.ncontrollers; i++)
-        controller_stop(env.controllers[i]);
-    for (size_t i = 0; i < env.apply.ninformers; i++)
-        informer_stop(env.apply.informers[i]);
+    for (size_t i = 0; i < mgr.nhooks; i++)
+        mgr.hooks[i].stop(mgr.hooks[i].user);
+    for (size_t i = 0; i < mgr.ncontrollers; i++)
+        controller_stop(mgr.controllers[i]);
+    for (size_t i = 0; i < mgr.apply.ninformers; i++)
+        informer_cancel(mgr.apply.informers[i]);
+    for (size_t i = 0; i < mgr.apply.ninformers; i++)
+        informer_free(mgr.apply.informers[i]);
     for (size_t i = 0; i < ARRAY_LEN(servers); i++)
         serve_stop(servers[i]);
     fake_api_stop(api);
@@ -306,7 +308,7 @@ static void test_goes(void **state)
     json_object_set_new(json_object_get(pvc, "metadata"), "finalizers",
         json_pack("[s]", "kubernetes.io/pvc-protection"));
     fake_api_put(api, &kube_pvcs, pvc);
-    assert_int_equal(kube_delete(env.kube, &kube_datasets, "team", "mnist",
+    assert_int_equal(kube_delete(mgr.kube, &kube_datasets, "team", "mnist",
                          &(struct kube_delete)KUBE_DELETE_INIT, NULL, &e),
         0);
     eventually(dataset_says("Ready", "False", "InUse"));
