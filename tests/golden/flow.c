@@ -66,8 +66,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Caller frees the array. */
-static const char **sorted_keys(const json_t *object, size_t *n)
+const char **golden_keys(const json_t *object, size_t *n)
 {
     const char **keys = xcalloc(json_object_size(object) + 1, sizeof *keys), *key;
     json_t *v;
@@ -81,7 +80,7 @@ static const char **sorted_keys(const json_t *object, size_t *n)
 static void flow_object(struct buf *b, const json_t *j, const char *now)
 {
     size_t n;
-    cleanup_free const char **keys = sorted_keys(j, &n);
+    cleanup_free const char **keys = golden_keys(j, &n);
     buf_addc(b, '{');
     for (size_t i = 0; i < n; i++) {
         buf_adds(b, i ? ", " : "");
@@ -137,7 +136,7 @@ static void spaces(struct buf *b, int n) { buf_addf(b, "%*s", n, ""); }
 static void block_object(struct buf *b, const json_t *j, int indent, int at, const char *now)
 {
     size_t n;
-    cleanup_free const char **keys = sorted_keys(j, &n);
+    cleanup_free const char **keys = golden_keys(j, &n);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_object_get(j, keys[i]);
         spaces(b, indent - (i ? 0 : at));
@@ -229,7 +228,7 @@ static void delta_objects(
     cleanup_json json_t *both = json_deep_copy(from);
     size_t n;
     json_object_update_missing(both, (json_t *)(uintptr_t)to);
-    cleanup_free const char **keys = sorted_keys(both, &n);
+    cleanup_free const char **keys = golden_keys(both, &n);
     for (size_t i = 0; i < n; i++) {
         cleanup_free char *at = xasprintf("%s%s%s", path, *path ? "." : "", keys[i]);
         golden_delta(b, at, json_object_get(from, keys[i]), json_object_get(to, keys[i]), now);

@@ -54,7 +54,7 @@ static json_t *parse(const char *path, const char *text)
 
 static void check_words(const struct golden_kind *kind, const char *path, json_t *c)
 {
-    static const char *const common[] = {"now", "was", "metadata", "spec", "status", "gone",
+    static const char *const common[] = {"like", "now", "was", "metadata", "spec", "status", "gone",
         "objects", "edit", "world", "follow", "plan"};
     const char *word;
     json_t *v;
@@ -71,7 +71,13 @@ static void check_words(const struct golden_kind *kind, const char *path, json_t
 
 static json_t *load_case(const struct group *g, const char *path, const char *text)
 {
-    json_t *c = parse(path, text);
+    cleanup_json json_t *own = parse(path, text);
+    const char *like = jget_str(own, "like", NULL);
+    json_t *c = like ? json_deep_copy(json_object_get(jget(g->base, "cases"), like))
+                     : json_object();
+    if (!c)
+        golden_refuse("%s: the base has no case '%s'", path, like);
+    json_object_update_recursive(c, own); /* no merge patch: nulls are for the patches in it */
     check_words(g->kind, path, c);
     return c;
 }

@@ -89,6 +89,8 @@ void golden_refs(json_t *refs, const struct plan *p);
 
 /* ---- json as text (flow.c) ---- */
 
+/* The keys of an object in order, borrowed. Caller frees the array. *n: how many. */
+const char **golden_keys(const json_t *object, size_t *n);
 struct buf;
 /* {a: 1, b: [x, "y z"]} on one line; the string `now` as the word now */
 void golden_flow(struct buf *b, const json_t *j, const char *now);

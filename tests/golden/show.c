@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MAX ((size_t)8 << 20)
-#define INDENT   2
+#define TEXT_MAX  ((size_t)8 << 20)
+#define INDENT    2
+#define LONG_COLS 30 /* a field of a status that is worth a word instead */
 
 static const json_t *object_of(const struct golden_show *s, const struct plan_action *a)
 {
@@ -74,11 +75,27 @@ static void add_ref(json_t *refs, const struct plan_action *a)
         json_object_set_new(refs, role, shown(a));
 }
 
+static char *status_key(const struct plan_action *a)
+{
+    return xasprintf("status of %s/%s", a->res->group, a->res->kind);
+}
+
+static void add_status_ref(json_t *refs, const struct plan_action *a)
+{
+    cleanup_free char *key = status_key(a);
+    if (!json_object_get(refs, key)) /* a copy: the plan's may change */
+        json_object_set_new(refs, key, json_deep_copy(json_object_get(a->body, "status")));
+}
+
 void golden_refs(json_t *refs, const struct plan *p)
 {
-    for (size_t i = 0; i < p->n; i++)
-        if (p->actions[i].op == PLAN_CREATE || p->actions[i].op == PLAN_APPLY)
-            add_ref(refs, &p->actions[i]);
+    for (size_t i = 0; i < p->n; i++) {
+        const struct plan_action *a = &p->actions[i];
+        if (a->op == PLAN_CREATE || a->op == PLAN_APPLY)
+            add_ref(refs, a);
+        else if (a->op == PLAN_STATUS)
+            add_status_ref(refs, a);
+    }
 }
 
 /* refs: s->refs, or what this case has shown already */
@@ -197,9 +214,29 @@ static void add_conditions(
     add_cond_order(b, before, conditions);
 }
 
-static void add_status(struct buf *b, const struct golden_show *s, const struct plan_action *a)
+/* Fields that are long, and the same as the reference has, are named on one line and taken out. */
+static void add_same(struct buf *b, json_t *status, const json_t *ref, const char *now)
+{
+    cleanup_json json_t *all = json_copy(status);
+    size_t nkeys, n = 0;
+    cleanup_free const char **keys = golden_keys(all, &nkeys);
+    for (size_t i = 0; i < nkeys; i++) {
+        const json_t *v = json_object_get(all, keys[i]);
+        cleanup_buf struct buf text = BUF_INIT(TEXT_MAX);
+        golden_flow(&text, v, now);
+        if (text.len < LONG_COLS || !json_equal(v, json_object_get(ref, keys[i])))
+            continue;
+        buf_addf(b, "%s%s", n++ ? ", " : "  as build-plain: ", keys[i]);
+        json_object_del(status, keys[i]);
+    }
+    buf_adds(b, n ? "\n" : "");
+}
+
+static void add_status(
+    struct buf *b, const struct golden_show *s, const struct plan_action *a, const json_t *refs)
 {
     const char *now = jget_str(s->world, "now", "");
+    cleanup_free char *key = status_key(a);
     const json_t *conditions = jget_arr(a->body, "status.conditions");
     cleanup_json json_t *rest = json_deep_copy(a->body);
     json_t *status = json_object_get(rest, "status");
@@ -207,6 +244,7 @@ static void add_status(struct buf *b, const struct golden_show *s, const struct 
         add_conditions(b, object_of(s, a), conditions, now);
         json_object_del(status, "conditions");
     }
+    add_same(b, status, json_object_get(refs, key), now);
     golden_block(b, status, INDENT, now);
     json_object_del(rest, "status");
     if (json_object_size(rest))
@@ -272,7 +310,7 @@ static void add_action(
         buf_addf(b, " propagation=%s", a->propagation);
     buf_addc(b, '\n');
     if (a->op == PLAN_STATUS)
-        add_status(b, s, a);
+        add_status(b, s, a, refs);
 }
 
 char *golden_text(const struct golden_show *s, const struct plan *p)

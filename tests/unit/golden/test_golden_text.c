@@ -59,7 +59,8 @@ static void make(struct fixture *f)
     plan_delete(&f->plan, &kube_pods, there, 0, "Background");
     plan_patch(&f->plan, &kube_pods, there, json("{\"spec\": {\"n\": 1}}"));
     plan_status(&f->plan, &kube_tfjobs, f->cr,
-        json("{\"n\": {\"x\": 1, \"y\": [\"z\"]}, \"at\": \"" GOLDEN_NOW
+        json("{\"long\": {\"aaaaaaaaaaaaaaaa\": 1, \"bbbbbbbbbbbbbbbb\": [1]},"
+             " \"n\": {\"x\": 1, \"y\": [\"z\"]}, \"at\": \"" GOLDEN_NOW
              "\", \"conditions\": [" COND("Kept", "True", OF_1) ", " COND("Turned", "False",
                  ", \"observedGeneration\": 2") ", " COND("New", "Unknown", "") "]}"));
     plan_event(&f->plan, &kube_tfjobs, f->cr, true, "Reason", "%s", "message");
@@ -223,6 +224,7 @@ static void test_same_as_reference(void **state)
     const struct golden_show show = {.cr = f.cr, .world = f.world, .refs = refs};
     cleanup_free char *text = golden_text(&show, &f.plan);
     assert_null(strstr(text, "containers"));
+    assert_non_null(strstr(text, "as build-plain: long\n"));
     check_shown(&f, refs, false, "the reference itself");
     clear(&f);
 }
