@@ -83,7 +83,6 @@ void *map_get(const struct map *m, const char *key)
     return s ? s->value : NULL;
 }
 
-bool map_has(const struct map *m, const char *key) { return map_find(m, key) != NULL; }
 
 void map_put(struct map *m, const char *key, void *value)
 {

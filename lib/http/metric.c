@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum kind { COUNTER, GAUGE, SECONDS, HISTOGRAM };
+enum kind { COUNTER, GAUGE, HISTOGRAM };
 
 static const double bounds_s[] = {
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
@@ -83,11 +83,6 @@ struct metric *metric_gauge(const char *name, const char *labels, const char *he
     return find_or_add(name, labels, help, GAUGE);
 }
 
-struct metric *metric_seconds(const char *name, const char *labels, const char *help)
-{
-    return find_or_add(name, labels, help, SECONDS);
-}
-
 struct metric *metric_histogram(const char *name, const char *labels, const char *help)
 {
     return find_or_add(name, labels, help, HISTOGRAM);
@@ -148,10 +143,6 @@ static void write_metric(struct buf *out, const struct family *f, const struct m
         write_sample(out, f->name, m->labels);
         buf_addf(out, "%" PRId64 "\n", metric_get(m));
         return;
-    case SECONDS:
-        write_sample(out, f->name, m->labels);
-        buf_addf(out, "%.9f\n", (double)metric_get(m) / 1e9);
-        return;
     case HISTOGRAM:
         write_histogram(out, f, m);
         return;
@@ -162,7 +153,6 @@ static const char *type_name(enum kind kind)
 {
     switch (kind) {
     case COUNTER:
-    case SECONDS:
         return "counter";
     case GAUGE:
         return "gauge";

@@ -13,8 +13,6 @@ struct metric; /* opaque; lives until exit */
  * `tier="ssd"` or "". */
 struct metric *metric_counter(const char *name, const char *labels, const char *help);
 struct metric *metric_gauge(const char *name, const char *labels, const char *help);
-/* counter in ns, shown in seconds */
-struct metric *metric_seconds(const char *name, const char *labels, const char *help);
 /* Histogram of durations: buckets 1 ms … 60 s; metric_add() takes ns. */
 struct metric *metric_histogram(const char *name, const char *labels, const char *help);
 void metric_add(struct metric *m, int64_t delta);

@@ -43,7 +43,7 @@ struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts,
     k->timeout_ns = opts->timeout_ns ? opts->timeout_ns : TIMEOUT_DEFAULT;
     k->max_in_flight = opts->max_in_flight ? opts->max_in_flight : IN_FLIGHT_DEFAULT;
     pthread_mutex_init(&k->mu, NULL);
-    clock_cond_init(&k->changed);
+    pthread_cond_init(&k->ended, NULL);
     return k;
 }
 
@@ -55,16 +55,8 @@ void kube_free(struct kube *k)
     kube_conf_free(k->conf);
     free(k->field_manager);
     pthread_mutex_destroy(&k->mu);
-    pthread_cond_destroy(&k->changed);
+    pthread_cond_destroy(&k->ended);
     free(k);
-}
-
-void kube_cancel(struct kube *k)
-{
-    pthread_mutex_lock(&k->mu);
-    atomic_store(&k->cancelled, true);
-    pthread_cond_broadcast(&k->changed);
-    pthread_mutex_unlock(&k->mu);
 }
 
 const char *kube_server(const struct kube *k) { return k->conf->server; }
@@ -133,43 +125,21 @@ struct call {
     size_t max;         /* bytes of the answer */
 };
 
-static int cancelled(struct err *e)
-{
-    err_set(e, ERR_RETRY, "cancelled: the client is shutting down");
-    if (e)
-        e->sys = ECANCELED;
-    return -1;
-}
-
-static int enter(struct kube *k, struct err *e)
+static void enter(struct kube *k)
 {
     pthread_mutex_lock(&k->mu);
-    while (k->in_flight >= k->max_in_flight && !atomic_load(&k->cancelled))
-        pthread_cond_wait(&k->changed, &k->mu);
-    bool ok = !atomic_load(&k->cancelled);
-    k->in_flight += ok;
+    while (k->in_flight >= k->max_in_flight)
+        pthread_cond_wait(&k->ended, &k->mu);
+    k->in_flight++;
     pthread_mutex_unlock(&k->mu);
-    return ok ? 0 : cancelled(e);
 }
 
 static void kube_leave(struct kube *k)
 {
     pthread_mutex_lock(&k->mu);
     k->in_flight--;
-    pthread_cond_signal(&k->changed);
+    pthread_cond_signal(&k->ended);
     pthread_mutex_unlock(&k->mu);
-}
-
-/* Waits without occupying a place among the requests in flight. */
-static int pause_for(struct kube *k, int64_t ns, struct err *e)
-{
-    int64_t until = clock_mono_ns() + ns;
-    pthread_mutex_lock(&k->mu);
-    while (!atomic_load(&k->cancelled) && clock_mono_ns() < until)
-        clock_cond_wait(&k->changed, &k->mu, until);
-    bool ok = !atomic_load(&k->cancelled);
-    pthread_mutex_unlock(&k->mu);
-    return ok ? 0 : cancelled(e);
 }
 
 static int attempt(struct kube *k, const struct call *c, const char *body, bool fresh_token,
@@ -185,7 +155,6 @@ static int attempt(struct kube *k, const struct call *c, const char *body, bool 
         .body_len = body ? strlen(body) : 0,
         .max_body = c->max,
         .timeout_ns = k->timeout_ns,
-        .cancel = &k->cancelled,
     };
     int rc = http_do(k->http, &req, resp, e);
     client_headers_free(headers);
@@ -237,16 +206,14 @@ static int request(struct kube *k, const struct call *c, json_t **out, struct er
     bool fresh_token = false;
     for (int tries = 0;; tries++) {
         cleanup_resp struct http_resp resp = {0};
-        if (enter(k, e))
-            return say(c, e);
+        enter(k);
         int rc = attempt(k, c, body, fresh_token, &resp, e);
         kube_leave(k);
         if (rc)
             return say(c, e);
         int64_t wait = asked_to_wait(&resp);
         if (wait >= 0 && tries < KUBE_RETRY_MAX) {
-            if (pause_for(k, wait, e))
-                return say(c, e);
+            clock_sleep_ns(wait); /* without a place among the requests in flight */
             continue;
         }
         if (resp.status == 401 && k->conf->token_file && !fresh_token) { /* rotated a moment ago? */
@@ -381,8 +348,12 @@ static int hand_over(
         json_array_set_new(items, i, json_null());
         json_object_set_new(it, "apiVersion", json_string(version));
         json_object_set_new(it, "kind", json_string(res->kind));
-        if (item(user, it))
-            return cancelled(e);
+        if (item(user, it)) {
+            err_set(e, ERR_RETRY, "cancelled: the caller takes no more");
+            if (e)
+                e->sys = ECANCELED;
+            return -1;
+        }
     }
     return 0;
 }

@@ -14,10 +14,9 @@ struct kube {
     char *field_manager; /* escaped for a query */
     int64_t timeout_ns;
     unsigned max_in_flight;
-    atomic_bool cancelled;
-    pthread_mutex_t mu;     /* leaf */
-    pthread_cond_t changed; /* a request ended, or kube_cancel */
-    unsigned in_flight;     /* mu */
+    pthread_mutex_t mu;   /* leaf */
+    pthread_cond_t ended; /* a request has */
+    unsigned in_flight;   /* mu */
 };
 
 /* "<server>/api/v1/namespaces/<ns>/<plural>/<name>/<sub>"; ns, name, sub NULL or "" are left out.

@@ -40,7 +40,6 @@ void kube_conf_free(struct kube_conf *c)
     free(c);
 }
 
-const char *kube_conf_server(const struct kube_conf *c) { return c->server; }
 const char *kube_conf_namespace(const struct kube_conf *c) { return c->ns; }
 
 /* ---- token ---- */

@@ -29,6 +29,10 @@ struct kube_conf {
 /* The pod's service account: dir holds token, ca.crt, namespace. */
 struct kube_conf *kube_conf_pod(const char *dir, const char *host, const char *port, struct err *e);
 
+/* One kubeconfig, YAML or JSON; relative file names in it are taken from dir. */
+struct kube_conf *kube_conf_parse(
+    const char *text, size_t len, const char *dir, const char *context, struct err *e);
+
 /* The bearer token of now, caller frees; NULL if none is used. A token file is read again when it
  * is CONF_TOKEN_NS old, or at once if `fresh`; one that cannot be read leaves the last token in
  * place. The token is made known to log_redact(). */

@@ -35,15 +35,12 @@ struct kube_res {
     bool namespaced;
 };
 
-extern const struct kube_res kube_pods, kube_services, kube_secrets, kube_configmaps, kube_events,
-    kube_nodes, kube_namespaces, kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments,
-    kube_csinodes, kube_crds, kube_deployments, kube_jobs;
+extern const struct kube_res kube_pods, kube_services, kube_configmaps, kube_events, kube_nodes,
+    kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments, kube_deployments;
 extern const struct kube_res kube_datasets, kube_dataloads, kube_tfjobs;
 /* of gang schedulers */
 extern const struct kube_res kube_volcano_podgroups, kube_coscheduling_podgroups;
 
-/* among those above; NULL if none */
-const struct kube_res *kube_res_find(const char *api_version, const char *kind);
 /* "v1", "apps/v1"; caller frees */
 char *kube_res_api_version(const struct kube_res *res);
 
@@ -52,8 +49,6 @@ char *kube_res_api_version(const struct kube_res *res);
 /* Key of an object: "namespace/name", or "name" where there is no namespace. */
 char *kube_key(const char *ns, const char *name); /* caller frees; ns NULL or "": no namespace */
 char *kube_key_of(const json_t *object);          /* caller frees; of metadata */
-/* Splits a key; *ns is "" where there is none. Caller frees both. */
-void kube_key_split(const char *key, char **ns, char **name);
 
 const char *kube_name(const json_t *object); /* "" if absent, as for all of these */
 const char *kube_namespace(const json_t *object);
@@ -75,11 +70,7 @@ struct kube_conf; /* opaque */
  * account, else ~/.kube/config. context NULL: the file's current-context. INVALID names file, field
  * and remedy. */
 struct kube_conf *kube_conf_load(const char *path, const char *context, struct err *e);
-/* One kubeconfig, YAML or JSON; relative file names in it are taken from dir. */
-struct kube_conf *kube_conf_parse(
-    const char *text, size_t len, const char *dir, const char *context, struct err *e);
 void kube_conf_free(struct kube_conf *c);
-const char *kube_conf_server(const struct kube_conf *c); /* "https://10.96.0.1:443" */
 /* of the context or the pod; "default" */
 const char *kube_conf_namespace(const struct kube_conf *c);
 
@@ -96,9 +87,7 @@ struct kube_opts {
 
 struct kube *kube_new(
     struct kube_conf *conf_take, const struct kube_opts *opts /* NULL: defaults */, struct err *e);
-void kube_free(struct kube *k); /* nobody may be using it */
-/* requests that run now or come later fail with RETRY, sys ECANCELED */
-void kube_cancel(struct kube *k);
+void kube_free(struct kube *k);                /* nobody may be using it */
 const char *kube_server(const struct kube *k); /* for log lines */
 
 /* ns is NULL for cluster-scoped resources. *out (NULL: not wanted) is the server's answer; the

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The resources that we know, and the metadata of objects. */
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/kube/kube.h"
@@ -8,22 +9,16 @@
 
 const struct kube_res kube_pods = {"", "v1", "pods", "Pod", true};
 const struct kube_res kube_services = {"", "v1", "services", "Service", true};
-const struct kube_res kube_secrets = {"", "v1", "secrets", "Secret", true};
 const struct kube_res kube_configmaps = {"", "v1", "configmaps", "ConfigMap", true};
 const struct kube_res kube_events = {"", "v1", "events", "Event", true};
 const struct kube_res kube_nodes = {"", "v1", "nodes", "Node", false};
-const struct kube_res kube_namespaces = {"", "v1", "namespaces", "Namespace", false};
 const struct kube_res kube_pvs = {"", "v1", "persistentvolumes", "PersistentVolume", false};
 const struct kube_res kube_pvcs = {
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
 const struct kube_res kube_leases = {"coordination.k8s.io", "v1", "leases", "Lease", true};
 const struct kube_res kube_volumeattachments = {
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", false};
-const struct kube_res kube_csinodes = {"storage.k8s.io", "v1", "csinodes", "CSINode", false};
-const struct kube_res kube_crds = {
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
 const struct kube_res kube_deployments = {"apps", "v1", "deployments", "Deployment", true};
-const struct kube_res kube_jobs = {"batch", "v1", "jobs", "Job", true};
 const struct kube_res kube_datasets = {NAME_GROUP, "v1alpha1", "datasets", "Dataset", true};
 const struct kube_res kube_dataloads = {NAME_GROUP, "v1alpha1", "dataloads", "DataLoad", true};
 const struct kube_res kube_tfjobs = {"kubeflow.org", "v1", "tfjobs", "TFJob", true};
@@ -32,42 +27,9 @@ const struct kube_res kube_volcano_podgroups = {
 const struct kube_res kube_coscheduling_podgroups = {
     "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", true};
 
-static const struct kube_res *const all[] = {
-    &kube_pods,
-    &kube_services,
-    &kube_secrets,
-    &kube_configmaps,
-    &kube_events,
-    &kube_nodes,
-    &kube_namespaces,
-    &kube_pvs,
-    &kube_pvcs,
-    &kube_leases,
-    &kube_volumeattachments,
-    &kube_csinodes,
-    &kube_crds,
-    &kube_deployments,
-    &kube_jobs,
-    &kube_datasets,
-    &kube_dataloads,
-    &kube_tfjobs,
-    &kube_volcano_podgroups,
-    &kube_coscheduling_podgroups,
-};
-
 char *kube_res_api_version(const struct kube_res *res)
 {
     return *res->group ? xasprintf("%s/%s", res->group, res->version) : xstrdup(res->version);
-}
-
-const struct kube_res *kube_res_find(const char *api_version, const char *kind)
-{
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-        cleanup_free char *version = kube_res_api_version(all[i]);
-        if (strcmp(all[i]->kind, kind) == 0 && strcmp(version, api_version) == 0)
-            return all[i];
-    }
-    return NULL;
 }
 
 char *kube_key(const char *ns, const char *name)
@@ -77,13 +39,6 @@ char *kube_key(const char *ns, const char *name)
 char *kube_key_of(const json_t *object)
 {
     return kube_key(kube_namespace(object), kube_name(object));
-}
-
-void kube_key_split(const char *key, char **ns, char **name)
-{
-    const char *slash = strchr(key, '/');
-    *ns = slash ? xstrndup(key, (size_t)(slash - key)) : xstrdup("");
-    *name = xstrdup(slash ? slash + 1 : key);
 }
 
 /* These are asked for every object of every list: no path parser in between. */

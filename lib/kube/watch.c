@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One watch: a stream of events by lines, until it ends or is cancelled. */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/kube/client.h"
@@ -87,7 +88,7 @@ int kube_watch(struct kube *k, const struct kube_res *res, const char *ns,
         .sink_user = &g,
         .timeout_ns = timeout + WATCH_LATE,
         .stall_ns = WATCH_SILENT,
-        .cancel = w->cancel ? w->cancel : &k->cancelled,
+        .cancel = w->cancel,
     };
     cleanup_resp struct http_resp resp = {0};
     int rc = http_do(k->http, &req, &resp, e);

@@ -7,6 +7,7 @@
 #include "lib/http/head.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "lib/kube/conf.h"
 #include "tests/fake/api_inside.h"
 
 #include <errno.h>

@@ -24,10 +24,18 @@ void fake_api_put(struct fake_api *f, const struct kube_res *res, json_t *object
     pthread_mutex_unlock(&f->mu);
 }
 
+/* "namespace/name" or "name"; the caller frees both. */
+static void split_key(const char *key, char **ns, char **name)
+{
+    const char *slash = strchr(key, '/');
+    *ns = slash ? xstrndup(key, (size_t)(slash - key)) : xstrdup("");
+    *name = xstrdup(slash ? slash + 1 : key);
+}
+
 void fake_api_remove(struct fake_api *f, const struct kube_res *res, const char *key)
 {
     cleanup_free char *collection = collection_of(res), *ns = NULL, *name = NULL;
-    kube_key_split(key, &ns, &name);
+    split_key(key, &ns, &name);
     pthread_mutex_lock(&f->mu);
     api_store_remove(&f->store, collection, ns, name);
     pthread_cond_broadcast(&f->changed);
@@ -37,7 +45,7 @@ void fake_api_remove(struct fake_api *f, const struct kube_res *res, const char 
 json_t *fake_api_get(struct fake_api *f, const struct kube_res *res, const char *key)
 {
     cleanup_free char *collection = collection_of(res), *ns = NULL, *name = NULL;
-    kube_key_split(key, &ns, &name);
+    split_key(key, &ns, &name);
     pthread_mutex_lock(&f->mu);
     json_t *j = json_deep_copy(api_store_find(&f->store, collection, ns, name));
     pthread_mutex_unlock(&f->mu);

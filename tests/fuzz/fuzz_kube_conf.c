@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct kube_conf *c = kube_conf_parse(text, size, "/nonexistent", NULL, &e);
     check(c || *e.msg);
     if (c) {
-        check(strncmp(kube_conf_server(c), "http", 4) == 0 && *kube_conf_namespace(c));
+        check(strncmp(c->server, "http", 4) == 0 && *kube_conf_namespace(c));
         check((c->cert_pem != NULL) == (c->key_pem != NULL));
     }
     kube_conf_free(c);

@@ -13,12 +13,10 @@ static void text_format(void **state)
     struct metric *a = metric_counter("t_bytes_total", "tier=\"ssd\"", "Bytes.");
     struct metric *other = metric_gauge("t_open", "", "Open files.");
     struct metric *b = metric_counter("t_bytes_total", "tier=\"mem\"", "Bytes.");
-    struct metric *wait = metric_seconds("t_wait_seconds_total", "", "Waited.");
     assert_ptr_equal(a, metric_counter("t_bytes_total", "tier=\"ssd\"", "Bytes."));
     metric_add(a, 5);
     metric_add(b, 7);
     metric_set(other, -3);
-    metric_add(wait, 1500 * NS_PER_MS);
     struct buf out = BUF_INIT(1 << 20);
     metric_write(&out);
     const char *text = buf_str(&out);
@@ -26,7 +24,6 @@ static void text_format(void **state)
         "# HELP t_bytes_total Bytes.\n# TYPE t_bytes_total counter\n"
         "t_bytes_total{tier=\"ssd\"} 5\nt_bytes_total{tier=\"mem\"} 7\n"));
     assert_non_null(strstr(text, "# TYPE t_open gauge\nt_open -3\n"));
-    assert_non_null(strstr(text, "t_wait_seconds_total 1.500000000\n"));
     assert_non_null(strstr(text, "\nprocess_resident_memory_bytes "));
     assert_null(strstr(text, "process_resident_memory_bytes 0\n"));
     assert_non_null(strstr(text, "\nprocess_cpu_seconds_total "));

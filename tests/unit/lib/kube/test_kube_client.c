@@ -231,31 +231,6 @@ static void bad_answers_are_errors(void **state)
     }
 }
 
-static void *cancel_soon(void *user)
-{
-    clock_sleep_ns(100 * NS_PER_MS);
-    kube_cancel(user);
-    return NULL;
-}
-
-static void a_client_can_be_cancelled(void **state)
-{
-    (void)state;
-    struct err e = ERR_INIT;
-    pthread_t thread;
-    fake_api_fault(api,
-        &(struct fake_fault){
-            .kind = FAULT_STATUS, .status = 429, .headers = "Retry-After: 20\r\n"});
-    pthread_create(&thread, NULL, cancel_soon, k);
-    int64_t begun = clock_mono_ns();
-    assert_int_equal(kube_get(k, &kube_pods, "n", "a", NULL, &e), -1);
-    pthread_join(thread, NULL);
-    assert_int_equal(e.sys, ECANCELED);
-    assert_true(clock_mono_ns() - begun < 18 * NS_PER_S); /* before it would have asked again */
-    assert_int_equal(kube_get(k, &kube_pods, "n", "a", NULL, &e), -1);
-    assert_int_equal(e.sys, ECANCELED);
-}
-
 static void *get_once(void *user)
 {
     struct err e = ERR_INIT;
@@ -442,7 +417,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_expired_token_starts_the_list_again, setup, teardown),
         cmocka_unit_test_setup_teardown(busy_servers_are_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_answers_are_errors, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_client_can_be_cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(requests_in_flight_are_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(a_rotated_token_is_read_again, setup, teardown),
         cmocka_unit_test_setup_teardown(changes_are_told, setup, teardown),

@@ -55,7 +55,7 @@ static void tokens_and_certificates(void **state)
             "    client-certificate-data: Q0VSVA==\n    client-key: key.pem\n    token: abcdef-secret\n"),
         &e);
     assert_non_null(c);
-    assert_string_equal(kube_conf_server(c), "https://10.0.0.1:6443");
+    assert_string_equal(c->server, "https://10.0.0.1:6443");
     assert_string_equal(kube_conf_namespace(c), "team");
     assert_string_equal(c->ca_pem, "CA TEXT\n");
     assert_string_equal(c->cert_pem, "CERT");
@@ -132,7 +132,7 @@ static void a_pod_reads_its_service_account(void **state)
     put("namespace", "millrace-system");
     struct kube_conf *c = kube_conf_pod(dir, "fd00::1", "443", &e);
     assert_non_null(c);
-    assert_string_equal(kube_conf_server(c), "https://[fd00::1]:443");
+    assert_string_equal(c->server, "https://[fd00::1]:443");
     assert_string_equal(kube_conf_namespace(c), "millrace-system");
     assert_string_equal(c->ca_pem, "CA");
 
@@ -164,7 +164,7 @@ static void files_are_merged(void **state)
     setenv("KUBECONFIG", list, 1);
     struct kube_conf *c = kube_conf_load(NULL, NULL, &e);
     assert_non_null(c);
-    assert_string_equal(kube_conf_server(c), "https://10.0.0.1:6443");
+    assert_string_equal(c->server, "https://10.0.0.1:6443");
     assert_string_equal(c->ca_pem, "CA");
     kube_conf_free(c);
     unsetenv("KUBECONFIG");
