@@ -20,7 +20,7 @@ static inline int64_t clock_of_timespec(struct timespec t)
 
 /* A condition variable whose timed waits are on CLOCK_MONOTONIC. */
 void clock_cond_init(pthread_cond_t *c);
-/* 0 (woken, perhaps by nobody) or ETIMEDOUT */
+/* 0 (woken, perhaps for no reason) or ETIMEDOUT */
 int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns);
 
 struct clock {

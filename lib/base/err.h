@@ -11,7 +11,7 @@
 enum err_class {
     ERR_NONE = 0,
     ERR_RETRY,    /* may go away by itself: network, 5xx, timeout */
-    ERR_CONFLICT, /* somebody else changed the object: read again */
+    ERR_CONFLICT, /* another writer changed the object: read again */
     ERR_NOTFOUND,
     ERR_EXISTS,
     ERR_INVALID,   /* the input is wrong: a person must change it */

@@ -83,7 +83,6 @@ void *map_get(const struct map *m, const char *key)
     return s ? s->value : NULL;
 }
 
-
 void map_put(struct map *m, const char *key, void *value)
 {
     struct slot *s = map_find(m, key);

@@ -10,7 +10,7 @@
 struct map;                                      /* opaque */
 struct map *map_new(void (*free_value)(void *)); /* NULL: values are borrowed */
 void map_free(struct map *m);
-void *map_get(const struct map *m, const char *key); /* NULL if absent */
+void *map_get(const struct map *m, const char *key);       /* NULL if absent */
 void map_put(struct map *m, const char *key, void *value); /* replaces (and frees) an older value */
 bool map_del(struct map *m, const char *key);
 void *map_steal(struct map *m, const char *key); /* removes; the caller owns the value */

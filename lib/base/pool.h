@@ -23,7 +23,7 @@ struct pool *pool_new(const struct pool_conf *conf); /* NULL: no memory */
  * could be started: the caller does it or drops it. Not from a job of a pool with a queue_max. */
 int pool_add(struct pool *p, unsigned lane, void (*run)(void *arg), void *arg);
 unsigned pool_queued(struct pool *p, unsigned lane); /* jobs that wait */
-/* Runs what is queued, and joins. From here on nobody may add, jobs neither: they get -1. */
+/* Runs what is queued, and joins. No thread may add any more; a job that does gets -1. */
 void pool_free(struct pool *p);
 
 #endif

@@ -16,7 +16,7 @@
 #define MAX_MOUNTS 250 /* an inode keeps the index of its mount in one byte */
 #define MAX_TIERS  8
 
-/* Rejects fields that nobody would read: a typing error must not be a silent default. */
+/* Rejects fields that no code reads: a typing error must not be a silent default. */
 static int check_fields(
     const json_t *obj, const char *where, const char *const *known, struct err *e)
 {

@@ -29,7 +29,7 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), void *user, boo
 {
     pthread_attr_t attr;
     sigset_t all, old;
-    /* signals are the main thread's; SIGPIPE of sendfile stays pending here and harms nobody */
+    /* signals are the main thread's; SIGPIPE of sendfile stays pending here and does no harm */
     sigfillset(&all);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);

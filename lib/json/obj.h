@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* opaque; whole, or folded: its text only, a tenth of the memory, but nobody can read it */
+/* opaque; whole, or folded: its text only, a tenth of the memory, but it cannot be read */
 struct obj;
 struct obj *obj_take(json_t *root); /* steals the only reference */
 struct obj *obj_ref(struct obj *o); /* NULL stays NULL */

@@ -87,7 +87,7 @@ struct kube_opts {
 
 struct kube *kube_new(
     struct kube_conf *conf_take, const struct kube_opts *opts /* NULL: defaults */, struct err *e);
-void kube_free(struct kube *k);                /* nobody may be using it */
+void kube_free(struct kube *k);                /* no thread may be using it */
 const char *kube_server(const struct kube *k); /* for log lines */
 
 /* ns is NULL for cluster-scoped resources. *out (NULL: not wanted) is the server's answer; the
