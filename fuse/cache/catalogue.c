@@ -219,14 +219,21 @@ bool catalogue_supersede(struct catalogue *cat, uint32_t id, struct catalogue_go
 {
     pthread_mutex_lock(&cat->mu);
     const struct cat_entry *s = entry_at(cat, id);
-    uint32_t other = s->flags & ENTRY_DEAD ? NONE : entry_find(cat, s->path, NULL, id);
-    /* opened after us: it is we who are old; if it has bytes, and is no mere name */
-    if (other != NONE && (int32_t)(entry_at(cat, other)->born - s->born) > 0)
-        other = entry_at(cat, other)->valid ? id : NONE;
-    if (other != NONE)
-        hide(cat, other, gone);
+    uint32_t goes = NONE;
+    for (uint32_t at = s->flags & ENTRY_DEAD ? NONE : entry_find(cat, s->path, NULL, NONE);
+         at != NONE && goes == NONE; at = entry_at(cat, at)->chain) {
+        const struct cat_entry *other = entry_at(cat, at);
+        if (at == id || other->path[0] != s->path[0] || other->path[1] != s->path[1])
+            continue;
+        if ((int32_t)(other->born - s->born) <= 0)
+            goes = at;
+        else if (other->valid) /* opened after us, and no mere name: it is we who are old */
+            goes = id;
+    }
+    if (goes != NONE)
+        hide(cat, goes, gone);
     pthread_mutex_unlock(&cat->mu);
-    return other != NONE;
+    return goes != NONE;
 }
 
 bool catalogue_drop(struct catalogue *cat, const uint64_t path[2], const uint64_t *version,
