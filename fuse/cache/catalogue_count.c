@@ -41,16 +41,17 @@ static void account_seg(struct catalogue *cat, uint32_t id, uint32_t seg, int64_
         entry_unit_free(cat, unit);
 }
 
-static void account_whole(struct catalogue *cat, uint32_t id, int64_t pages)
+/* The file as a unit of the queue has so many pages. */
+static void weigh_whole(struct catalogue *cat, uint32_t id, uint32_t pages)
 {
     struct cat_entry *f = entry_at(cat, id);
-    f->pages = add_pages(f->pages, pages);
-    if (f->unit.queue == S3F_OUT && f->pages)
-        entry_enqueue(cat, id);
-    else if (!f->pages)
+    f->pages = pages;
+    if (!pages)
         s3f_remove(entry_queue(cat, id), id);
-    else
-        s3f_weigh(entry_queue(cat, id), id, f->pages);
+    else if (f->unit.queue != S3F_OUT)
+        s3f_weigh(entry_queue(cat, id), id, pages);
+    else if (!(f->flags & ENTRY_DEAD))
+        entry_enqueue(cat, id);
 }
 
 void catalogue_account(
@@ -64,12 +65,10 @@ void catalogue_account(
         cat->nwith_data += f->valid ? 1 : (uint64_t)-1;
     if (blocks_of(f) == 1 && blocks > 0)
         f->crc0 = crc;
-    if (f->flags & ENTRY_DEAD)
-        f->pages = add_pages(f->pages, pages);
-    else if (f->use->nsegs > 1 && !(f->flags & ENTRY_COMPLETE))
+    if (f->use->nsegs > 1 && !(f->flags & (ENTRY_COMPLETE | ENTRY_DEAD)))
         account_seg(cat, id, seg, pages);
     else
-        account_whole(cat, id, pages);
+        weigh_whole(cat, id, add_pages(f->pages, pages));
     pthread_mutex_unlock(&cat->mu);
 }
 
@@ -143,6 +142,11 @@ static void reconcile_units(struct catalogue *cat, uint32_t id, const uint32_t *
         if (!u->pages)
             entry_unit_free(cat, unit);
     }
+    *used -= f->pages; /* of segments for which there was no memory */
+    f->pages = 0;
+    for (uint32_t i = 0; i < f->use->nsegs; i++)
+        if (pages[i] && f->use->units[i] == NONE && entry_unit_new(cat, id, i, pages[i]) != NONE)
+            *used += pages[i];
 }
 
 static void reconcile_whole(struct catalogue *cat, uint32_t id, const uint32_t *pages)
@@ -152,10 +156,7 @@ static void reconcile_whole(struct catalogue *cat, uint32_t id, const uint32_t *
     for (uint32_t i = 0; i < f->use->nsegs; i++)
         sum += pages[i];
     cat->tiers[f->tier].used += sum - f->pages;
-    f->pages = (uint32_t)sum;
-    if (f->unit.queue == S3F_OUT && sum && !(f->flags & ENTRY_DEAD))
-        entry_enqueue(cat, id);
-    s3f_weigh(entry_queue(cat, id), id, f->pages);
+    weigh_whole(cat, id, (uint32_t)sum);
 }
 
 void catalogue_reconcile(struct catalogue *cat, uint32_t id, uint32_t valid, const uint32_t *pages)
