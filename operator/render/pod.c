@@ -147,7 +147,7 @@ bool render_same(const json_t *desired, const json_t *pod)
         == 0;
 }
 
-/* Wishes, in order: a node with a GPU (that is where the readers are), a node without another
+/* Preferences, in order: a node with a GPU (that is where the readers are), a node without another
  * worker of this dataset. */
 static void add_hints(json_t *affinity, const json_t *gpu_nodes)
 {
