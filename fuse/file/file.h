@@ -17,6 +17,7 @@
 #include "fuse/file/passthrough.h"
 #include "fuse/index/index.h"
 #include "fuse/tree/tree.h"
+#include "lib/base/mutex.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,6 +28,7 @@ struct file {
     uint64_t ino, generation;
     unsigned refs;       /* files.mu */
     bool idle;           /* files.mu: in the idle list */
+    bool replaced;       /* files.mu: out of the table, as its inode is another file's now */
     uint64_t idle_bytes; /* files.mu: of the cache that it holds there */
     /* removed while it is open: what is cached of it cannot be found again, it stays until closed
      */

@@ -53,7 +53,7 @@ struct files *files_new(const struct files_conf *conf, struct err *e)
     return fs;
 }
 
-static struct file **slot(struct files *fs, uint64_t ino)
+static struct file **bucket_of(struct files *fs, uint64_t ino)
 {
     return &fs->buckets[ino * UINT64_C(0x9E3779B97F4A7C15) >> 54];
 }
@@ -83,7 +83,7 @@ static void idle_add(struct file *f)
 }
 
 /* Nobody has it any more, it is out of the table. */
-static void destroy(struct file *f)
+static void file_destroy(struct file *f)
 {
     if (f->cf)
         cache_close(f->cf);
@@ -101,7 +101,7 @@ void files_free(struct files *fs)
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct file *f = fs->buckets[i], *next; f; f = next) {
             next = f->chain;
-            destroy(f);
+            file_destroy(f);
         }
     last_errors_free(fs->errors);
     pthread_mutex_destroy(&fs->mu);
@@ -109,7 +109,7 @@ void files_free(struct files *fs)
     free(fs);
 }
 
-static struct file *make(struct files *fs, const struct inode *n)
+static struct file *file_make(struct files *fs, const struct inode *n)
 {
     struct file *f = calloc(1, sizeof *f);
     if (!f)
@@ -141,21 +141,23 @@ struct file *files_get(struct files *fs, uint64_t ino, struct err *e)
     }
     struct file *dead = NULL;
     pthread_mutex_lock(&fs->mu);
-    struct file **p = slot(fs, ino);
+    struct file **p = bucket_of(fs, ino);
     while (*p && (*p)->ino != ino)
         p = &(*p)->chain;
     if (*p && (*p)->generation != n.generation) { /* the record is another file's now */
         dead = *p;
         idle_remove(dead);
         *p = dead->chain;
-        if (dead->refs) /* cannot be: an inode that is used keeps its record */
+        if (dead->refs) { /* its last user frees it */
+            dead->replaced = true;
             dead = NULL;
-        p = slot(fs, ino);
+        }
+        p = bucket_of(fs, ino);
         while (*p)
             p = &(*p)->chain;
     }
     struct file *f = *p;
-    if (!f && (f = make(fs, &n)))
+    if (!f && (f = file_make(fs, &n)))
         *p = f;
     if (f) {
         f->refs++;
@@ -165,13 +167,13 @@ struct file *files_get(struct files *fs, uint64_t ino, struct err *e)
     }
     pthread_mutex_unlock(&fs->mu);
     if (dead)
-        destroy(dead);
+        file_destroy(dead);
     return f;
 }
 
 static struct file *table_remove(struct file *f)
 {
-    struct file **p = slot(f->files, f->ino);
+    struct file **p = bucket_of(f->files, f->ino);
     while (*p && *p != f)
         p = &(*p)->chain;
     if (*p)
@@ -183,7 +185,7 @@ static struct file *table_remove(struct file *f)
 /* One more than is to be kept ready, out of the table; NULL if there is none. What the kernel has
  * open it reads from the disk by itself: as long as it does, the cache must count it. fs->mu is
  * held. */
-static struct file *take_spare(struct files *fs)
+static struct file *take_idle(struct files *fs)
 {
     struct inode n;
     if (fs->nidle > fs->c.max_idle)
@@ -204,17 +206,19 @@ void files_put(struct file *f)
     struct files *fs = f->files;
     struct file *dead = NULL;
     pthread_mutex_lock(&fs->mu);
+    if (--f->refs == 0 && f->replaced)
+        dead = f;
     /* what is dirty stays until the uploader has uploaded it */
-    if (--f->refs == 0 && !file_is_dirty(f) && !atomic_load(&f->preserved))
+    else if (f->refs == 0 && !file_is_dirty(f) && !atomic_load(&f->preserved))
         idle_add(f);
-    for (struct file *spare; (spare = take_spare(fs));) {
+    for (struct file *spare; (spare = take_idle(fs));) {
         spare->chain = dead;
         dead = spare;
     }
     pthread_mutex_unlock(&fs->mu);
     for (struct file *next; dead; dead = next) {
         next = dead->chain;
-        destroy(dead);
+        file_destroy(dead);
     }
 }
 

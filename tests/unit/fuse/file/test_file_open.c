@@ -79,6 +79,7 @@ static void test_another_generation(void **state)
     assert_int_equal(fx_ino(x, "main/b"), ino); /* the same record */
     assert_int_equal(file_inode(f, &n, &e), -1);
     assert_int_equal(err_errno(&e), ESTALE);
+    fx_is(x, ino, "second"); /* while the first is in use */
     files_put(f);
     fx_is(x, ino, "second");
     assert_false(files_last_error(x->files, ino, text));
