@@ -49,8 +49,11 @@ static int create_file(struct files *fs, const struct new_name *w, struct inode 
     int rc = f ? stage_create(f, e) : -1;
     if (rc) {
         inodes_remove(c->inodes, n->ino);
-        if (f)
+        if (f) {
+            pthread_mutex_lock(&f->state_lock);
             file_discard(f);
+            pthread_mutex_unlock(&f->state_lock);
+        }
         inodes_opened(c->inodes, n->ino, -1);
     }
     if (f)

@@ -20,11 +20,12 @@ static bool may_be_shared(const struct tree *t, const struct inode *n)
 }
 
 /* Opens a complete cached file for the kernel to read by itself, and counts that: its backing id,
- * one for an inode as long as it has any open; or 0. f->state_lock is held. */
+ * one for an inode as long as it has any open; or 0. */
 static int32_t open_backing(struct file *f, const struct inode *n)
 {
     const struct files_conf *c = file_conf(f);
     struct err e = ERR_INIT;
+    mutex_assert_held(&f->state_lock);
     if (!c->backings || f->no_backing || (n->flags & INODE_STAGED) || may_be_shared(c->tree, n))
         return 0;
     if (file_lock_attached(f, true, &e))
@@ -77,7 +78,6 @@ static bool has_content(struct file *f)
     return has;
 }
 
-/* f->state_lock is held. */
 static int open_locked(struct file *f, bool write, bool truncate, int32_t *backing, struct err *e)
 {
     struct inodes *ix = file_conf(f)->inodes;

@@ -9,7 +9,7 @@
 #define MAX_DEFAULT 16000
 #define NONE        UINT32_MAX
 
-struct entry {
+struct backing_entry {
     uint64_t ino, generation, bytes;
     int32_t id;
     uint32_t chain;      /* of its bucket; of a free entry: the next free one */
@@ -20,8 +20,9 @@ struct backings {
     struct backing_ops ops;
     struct inodes *inodes;
     pthread_mutex_t mu;
-    struct entry *entries; /* mu; max + 1: the last is the head of the ring: .next is the oldest */
-    uint32_t *buckets;     /* mu */
+    struct backing_entry
+        *entries;      /* mu; max + 1: the last is the head of the ring: .next is the oldest */
+    uint32_t *buckets; /* mu */
     /* mu but max and nbuckets; unused: entries from there on were never used */
     uint32_t max, nbuckets, count, free, unused;
     uint64_t max_bytes, bytes; /* bytes: mu */
@@ -55,23 +56,23 @@ struct backings *backings_new(
 }
 
 /* Buckets hold numbers of entries plus one. */
-static uint32_t *bucket(struct backings *b, uint64_t ino)
+static uint32_t *backing_bucket(struct backings *b, uint64_t ino)
 {
     return &b->buckets[hash64_mix(ino, 1) & (b->nbuckets - 1)];
 }
 
-static uint32_t find(struct backings *b, uint64_t ino)
+static uint32_t backing_find(struct backings *b, uint64_t ino)
 {
-    uint32_t at = *bucket(b, ino);
+    uint32_t at = *backing_bucket(b, ino);
     while (at && b->entries[at - 1].ino != ino)
         at = b->entries[at - 1].chain;
     return at ? at - 1 : NONE;
 }
 
-static struct entry take_out(struct backings *b, uint32_t i)
+static struct backing_entry backing_remove(struct backings *b, uint32_t i)
 {
-    struct entry e = b->entries[i];
-    uint32_t *at = bucket(b, e.ino);
+    struct backing_entry e = b->entries[i];
+    uint32_t *at = backing_bucket(b, e.ino);
     while (*at != i + 1)
         at = &b->entries[*at - 1].chain;
     *at = e.chain;
@@ -84,14 +85,14 @@ static struct entry take_out(struct backings *b, uint32_t i)
     return e;
 }
 
-static void put_in(struct backings *b, const struct inode *n)
+static void backing_add(struct backings *b, const struct inode *n)
 {
-    uint32_t i = b->free, *at = bucket(b, n->ino), head = b->max;
+    uint32_t i = b->free, *at = backing_bucket(b, n->ino), head = b->max;
     if (i != NONE)
         b->free = b->entries[i].chain;
     else
         i = b->unused++;
-    b->entries[i] = (struct entry){
+    b->entries[i] = (struct backing_entry){
         n->ino, n->generation, n->size, n->backing, *at, b->entries[head].prev, head};
     *at = i + 1;
     b->entries[b->entries[head].prev].next = i;
@@ -101,7 +102,7 @@ static void put_in(struct backings *b, const struct inode *n)
 }
 
 /* The id is the kernel's no more as far as the index knows: it may be given back. b->mu is held. */
-static int32_t disown(struct backings *b, const struct entry *e)
+static int32_t backing_disown(struct backings *b, const struct backing_entry *e)
 {
     struct inode n, none = {.backing = 0};
     if (inodes_get(b->inodes, e->ino, &n) == 0 && n.generation == e->generation
@@ -115,7 +116,7 @@ int32_t backings_reopen(struct backings *b, uint64_t ino)
     struct inode n;
     int32_t id = 0, stale = 0;
     pthread_mutex_lock(&b->mu);
-    uint32_t i = find(b, ino);
+    uint32_t i = backing_find(b, ino);
     if (inodes_get(b->inodes, ino, &n) == 0 && n.backing > 0
         && (n.opens == 0 || (n.flags & INODE_PASSTHROUGH))) {
         id = n.backing;
@@ -123,8 +124,8 @@ int32_t backings_reopen(struct backings *b, uint64_t ino)
         inodes_opened(b->inodes, ino, 1);
     }
     if (i != NONE) {
-        struct entry e = take_out(b, i);
-        stale = e.id != id ? disown(b, &e) : 0; /* the record is another file's now */
+        struct backing_entry e = backing_remove(b, i);
+        stale = e.id != id ? backing_disown(b, &e) : 0; /* the record is another file's now */
     }
     pthread_mutex_unlock(&b->mu);
     if (stale > 0)
@@ -147,12 +148,12 @@ int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *
 
 /* Gives back the oldest until there is room for one more with so many bytes; one that is larger
  * than all room may be alone. */
-static void make_room(struct backings *b, uint64_t bytes)
+static void backings_make_room(struct backings *b, uint64_t bytes)
 {
     pthread_mutex_lock(&b->mu);
     while (b->count && (b->count == b->max || b->bytes + bytes > b->max_bytes)) {
-        struct entry e = take_out(b, b->entries[b->max].next);
-        int32_t old = disown(b, &e);
+        struct backing_entry e = backing_remove(b, b->entries[b->max].next);
+        int32_t old = backing_disown(b, &e);
         pthread_mutex_unlock(&b->mu);
         b->ops.close(b->ops.user, old);
         pthread_mutex_lock(&b->mu);
@@ -166,21 +167,21 @@ void backings_idle(struct backings *b, const struct inode *was)
     int32_t old = 0;
     if (was->backing <= 0)
         return;
-    make_room(b, was->size);
+    backings_make_room(b, was->size);
     pthread_mutex_lock(&b->mu);
     if (inodes_get(b->inodes, was->ino, &n) || n.generation != was->generation) {
         old = was->backing; /* its name went before */
     } else if (n.backing > 0 && n.opens == 0) {
-        uint32_t i = find(b, n.ino);
+        uint32_t i = backing_find(b, n.ino);
         if (i != NONE) {
-            struct entry e = take_out(b, i);
+            struct backing_entry e = backing_remove(b, i);
             old = e.id != n.backing ? e.id : 0;
         }
         if (b->count < b->max) {
-            put_in(b, &n);
+            backing_add(b, &n);
         } else { /* others were quicker */
-            struct entry e = {.ino = n.ino, .generation = n.generation, .id = n.backing};
-            old = disown(b, &e);
+            struct backing_entry e = {.ino = n.ino, .generation = n.generation, .id = n.backing};
+            old = backing_disown(b, &e);
         }
     }
     pthread_mutex_unlock(&b->mu);
@@ -195,13 +196,13 @@ bool backings_drop(struct backings *b, uint64_t ino)
     pthread_mutex_lock(&b->mu);
     bool known = inodes_get(b->inodes, ino, &n) == 0,
          used = known && n.backing > 0 && n.opens && (n.flags & INODE_PASSTHROUGH);
-    uint32_t i = find(b, ino);
+    uint32_t i = backing_find(b, ino);
     if (i != NONE) {
-        struct entry e = take_out(b, i);
-        old = disown(b, &e);
+        struct backing_entry e = backing_remove(b, i);
+        old = backing_disown(b, &e);
     } else if (known && n.backing > 0 && !used) { /* its last close is not here yet */
-        struct entry e = {.ino = ino, .generation = n.generation, .id = n.backing};
-        old = disown(b, &e);
+        struct backing_entry e = {.ino = ino, .generation = n.generation, .id = n.backing};
+        old = backing_disown(b, &e);
     }
     pthread_mutex_unlock(&b->mu);
     if (old > 0)
@@ -209,17 +210,17 @@ bool backings_drop(struct backings *b, uint64_t ino)
     return !used;
 }
 
-static void note(void *user, const struct inode *n)
+static void backing_resume(void *user, const struct inode *n)
 {
     struct backings *b = user;
     if (b->count < b->max)
-        put_in(b, n);
+        backing_add(b, n);
 }
 
 void backings_resume(struct backings *b)
 {
     pthread_mutex_lock(&b->mu);
-    inodes_idle_backings(b->inodes, note, b);
+    inodes_idle_backings(b->inodes, backing_resume, b);
     pthread_mutex_unlock(&b->mu);
 }
 
@@ -236,8 +237,8 @@ void backings_free(struct backings *b)
     if (!b)
         return;
     while (b->count) {
-        struct entry e = take_out(b, b->entries[b->max].next);
-        b->ops.close(b->ops.user, disown(b, &e));
+        struct backing_entry e = backing_remove(b, b->entries[b->max].next);
+        b->ops.close(b->ops.user, backing_disown(b, &e));
     }
     pthread_mutex_destroy(&b->mu);
     free(b->entries);

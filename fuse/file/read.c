@@ -3,6 +3,7 @@
 
 #include "fuse/file/cached.h"
 #include "fuse/file/stage.h"
+#include "lib/base/io.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -56,15 +57,9 @@ ssize_t file_pread(struct file *f, void *buf, size_t len, uint64_t off, struct e
     if (f->stage_fd < 0) {
         n = cache_read(f->cf, buf, len, off, e);
     } else {
-        size_t have = 0;
-        do {
-            n = pread(f->stage_fd, (char *)buf + have, len - have, (off_t)(off + have));
-            have += n > 0 ? (size_t)n : 0;
-        } while ((n > 0 && have < len) || (n < 0 && errno == EINTR));
+        n = io_pread(f->stage_fd, buf, len, off);
         if (n < 0)
             err_sys(e, errno, "read a staged file");
-        else
-            n = (ssize_t)have;
     }
     pthread_rwlock_unlock(&f->data_lock);
     return n;

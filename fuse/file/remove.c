@@ -12,6 +12,7 @@
 int file_preserve(struct file *f, unsigned own, struct err *e)
 {
     struct inode n;
+    mutex_assert_held(&f->state_lock);
     if (inodes_get(file_conf(f)->inodes, f->ino, &n) || n.opens <= own || (n.flags & INODE_STAGED))
         return 0;
     if (file_lock_attached(f, false, e))
@@ -26,7 +27,7 @@ int file_preserve(struct file *f, unsigned own, struct err *e)
     return rc;
 }
 
-/* f->state_lock is held: no upload is under way. */
+/* No upload is under way. */
 static int unlink_locked(struct file *f, struct err *e)
 {
     const struct files_conf *c = file_conf(f);
@@ -35,6 +36,7 @@ static int unlink_locked(struct file *f, struct err *e)
     unsigned mount;
     char path[INODE_PATH_MAX];
     struct err lost = ERR_INIT;
+    mutex_assert_held(&f->state_lock);
     if (inodes_get(c->inodes, f->ino, &n) || tree_where(c->tree, f->ino, &store, &mount, path, e))
         return err_wrap(e, "unlink");
     if (file_preserve(f, 0, &lost))

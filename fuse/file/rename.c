@@ -59,7 +59,7 @@ static void attach_for_rename(struct file *f)
 }
 
 /* The inode's path or version changed: what is cached under the old one is cached under the new one
- * now. f->state_lock is held. */
+ * now. */
 static void rename_cached(struct file *f)
 {
     const struct files_conf *c = file_conf(f);
@@ -67,6 +67,7 @@ static void rename_cached(struct file *f)
     struct inode n;
     char path[INODE_PATH_MAX];
     struct cache_key key;
+    mutex_assert_held(&f->state_lock);
     if (inodes_get(c->inodes, f->ino, &n))
         return;
     pthread_rwlock_wrlock(&f->data_lock);
@@ -112,12 +113,13 @@ static void set_version(struct rename_job *m, const struct store_stat *st)
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0, 0);
 }
 
-/* The state_locks of f and (if any) g, which has the new name so far, are held. */
+/* g: has the new name so far, if any. */
 static int rename_file_locked(struct rename_job *m, struct file *f, struct file *g, struct err *e)
 {
     struct inodes *ix = m->c->inodes;
     struct store_stat st = {0};
     struct err lost = ERR_INIT;
+    mutex_assert_held(&f->state_lock);
     /* An upload may have ended meanwhile, or a writer have got another inode. */
     if (inodes_get(ix, m->n.ino, &m->n) || (m->n.flags & INODE_UNLINKED)
         || (g && !has_name(m->c, g->ino)))

@@ -4,6 +4,7 @@
 #include "fuse/file/cached.h"
 #include "fuse/file/sidecar.h"
 #include "lib/base/clock.h"
+#include "lib/base/io.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -51,8 +52,8 @@ int stage_write_sidecar(struct file *f, struct err *e)
     cleanup_free char *tmp = stage_path(f, suffix);
     cleanup_free char *text = sidecar_format(&where);
     cleanup_fd int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || rename(tmp, name)) {
-        int errnum = errno ? errno : ENOSPC;
+    if (fd < 0 || io_write(fd, text, strlen(text)) || rename(tmp, name)) {
+        int errnum = errno;
         unlink(tmp);
         return stage_error(e, errnum, "write beside a staged file");
     }
@@ -73,7 +74,7 @@ void stage_remove_files(struct file *f)
 }
 
 /* The process that made the inode ended before it could make its staging file. */
-static bool was_never_begun(const struct file *f)
+static bool stage_never_begun(const struct file *f)
 {
     struct inode n;
     return file_inode(f, &n, NULL) == 0 && (n.flags & INODE_LOCAL) && n.size == 0;
@@ -83,7 +84,7 @@ int stage_attach(struct file *f, struct err *e)
 {
     cleanup_free char *name = stage_path(f, "");
     f->stage_fd = open(name, O_RDWR | O_CLOEXEC);
-    if (f->stage_fd < 0 && errno == ENOENT && was_never_begun(f)) {
+    if (f->stage_fd < 0 && errno == ENOENT && stage_never_begun(f)) {
         if (stage_write_sidecar(f, e))
             return -1;
         f->stage_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -91,7 +92,7 @@ int stage_attach(struct file *f, struct err *e)
     return f->stage_fd < 0 ? err_sys(e, errno == ENOENT ? EIO : errno, "open a staged file") : 0;
 }
 
-static void set_dirty(struct file *f)
+static void stage_set_dirty(struct file *f)
 {
     int64_t now = clock_mono_ns();
     if (atomic_load(&f->written) == atomic_load(&f->saved)) {
@@ -103,7 +104,7 @@ static void set_dirty(struct file *f)
 }
 
 /* Copies the first `size` bytes of the cached version into the staging file. */
-static int copy_in(struct file *f, int fd, uint64_t size, struct err *e)
+static int stage_copy(struct file *f, int fd, uint64_t size, struct err *e)
 {
     cleanup_free char *buf = malloc(MIN(size, (uint64_t)COPY_BYTES) + 1);
     if (!buf)
@@ -114,9 +115,8 @@ static int copy_in(struct file *f, int fd, uint64_t size, struct err *e)
             return -1;
         if (n == 0)
             break;
-        for (ssize_t done = 0, w; done < n; done += w)
-            if ((w = pwrite(fd, buf + done, (size_t)(n - done), (off_t)off + done)) < 0)
-                return stage_error(e, errno, "copy a file to staging");
+        if (io_pwrite(fd, buf, (size_t)n, off))
+            return stage_error(e, errno, "copy a file to staging");
         off += (uint64_t)n;
     }
     return ftruncate(fd, (off_t)size) ? stage_error(e, errno, "copy a file to staging") : 0;
@@ -124,7 +124,7 @@ static int copy_in(struct file *f, int fd, uint64_t size, struct err *e)
 
 /* From the cached version to a staging file that begins with `keep` bytes of it. f->data_lock is
  * held exclusively. */
-static int stage(struct file *f, uint64_t keep, struct err *e)
+static int stage_begin(struct file *f, uint64_t keep, struct err *e)
 {
     struct inode n;
     if (f->stage_fd >= 0)
@@ -143,7 +143,7 @@ static int stage(struct file *f, uint64_t keep, struct err *e)
     cleanup_fd int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return stage_error(e, errno, "make a staging file");
-    if ((keep && copy_in(f, fd, keep, e))
+    if ((keep && stage_copy(f, fd, keep, e))
         || (!(n.flags & INODE_UNLINKED) && stage_write_sidecar(f, e))) {
         stage_remove_files(f);
         return -1;
@@ -172,14 +172,14 @@ int stage_create(struct file *f, struct err *e)
         if (f->stage_fd >= 0)
             close(f->stage_fd);
         f->stage_fd = fd;
-        set_dirty(f);
+        stage_set_dirty(f);
     }
     pthread_rwlock_unlock(&f->data_lock);
     return rc;
 }
 
 /* f->data_lock is held shared on success. */
-static int lock_staged(struct file *f, struct err *e)
+static int stage_lock(struct file *f, struct err *e)
 {
     for (;;) {
         pthread_rwlock_rdlock(&f->data_lock);
@@ -187,7 +187,7 @@ static int lock_staged(struct file *f, struct err *e)
             return 0;
         pthread_rwlock_unlock(&f->data_lock);
         pthread_rwlock_wrlock(&f->data_lock);
-        int rc = stage(f, UINT64_MAX, e);
+        int rc = stage_begin(f, UINT64_MAX, e);
         pthread_rwlock_unlock(&f->data_lock);
         if (rc)
             return -1;
@@ -196,9 +196,9 @@ static int lock_staged(struct file *f, struct err *e)
 
 ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, struct err *e)
 {
-    if (lock_staged(f, e))
+    if (stage_lock(f, e))
         return -1;
-    set_dirty(f);
+    stage_set_dirty(f);
     size_t done = 0;
     int errnum = 0;
     while (done < len && !errnum) {
@@ -223,10 +223,11 @@ ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, s
 int stage_truncate(struct file *f, uint64_t size, struct err *e)
 {
     struct inode set = {.size = size, .mtime_ns = clock_real_ns()};
+    mutex_assert_held(&f->state_lock);
     pthread_rwlock_wrlock(&f->data_lock);
-    int rc = stage(f, size, e);
+    int rc = stage_begin(f, size, e);
     if (rc == 0) {
-        set_dirty(f);
+        stage_set_dirty(f);
         if (ftruncate(f->stage_fd, (off_t)size))
             rc = stage_error(e, errno, "truncate a staged file");
         else

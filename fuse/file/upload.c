@@ -98,6 +98,7 @@ static int upload(struct file *f, struct err *e)
 
 int file_upload_locked(struct file *f, struct err *e)
 {
+    mutex_assert_held(&f->state_lock);
     if (!file_is_dirty(f))
         return 0;
     pthread_rwlock_rdlock(files_rename_lock(f->files));
@@ -131,6 +132,7 @@ void file_finish(struct file *f)
     char path[INODE_PATH_MAX];
     struct store *store;
     unsigned mount;
+    mutex_assert_held(&f->state_lock);
     /* removed, and this was its last use */
     if (file_inode(f, &n, NULL)) {
         atomic_store(&f->saved, atomic_load(&f->written));

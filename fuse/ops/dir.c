@@ -10,7 +10,7 @@
 #define COOKIE_DOT    1
 #define COOKIE_DOTDOT 2 /* children's cookies are far larger */
 
-struct reply {
+struct dir_reply {
     fuse_req_t req;
     struct fs *fs;
     bool plus;  /* there is room for attributes */
@@ -21,8 +21,8 @@ struct reply {
     bool full;
 };
 
-static int add(
-    struct reply *r, const char *name, const struct inode *n, uint64_t cookie, bool entry)
+static int dir_add(
+    struct dir_reply *r, const char *name, const struct inode *n, uint64_t cookie, bool entry)
 {
     size_t need;
     if (r->plus) {
@@ -47,56 +47,58 @@ static int add(
     return 0;
 }
 
-static int add_child(void *user, const char *name, const struct inode *child, uint64_t cookie)
+static int dir_add_child(void *user, const char *name, const struct inode *child, uint64_t cookie)
 {
-    struct reply *r = user;
+    struct dir_reply *r = user;
     /* who walks through directories opens each */
     bool entry = r->plus && (r->files || (child->flags & INODE_DIR));
-    int rc = add(r, name, child, cookie, entry);
+    int rc = dir_add(r, name, child, cookie, entry);
     return rc ? rc : entry ? 0 : -1;
 }
 
-static void add_dots(struct reply *r, const struct inode *dir)
+static void dir_add_dots(struct dir_reply *r, const struct inode *dir)
 {
     struct inode up;
     if (r->cookie < COOKIE_DOT)
-        add(r, ".", dir, COOKIE_DOT, false);
+        dir_add(r, ".", dir, COOKIE_DOT, false);
     if (r->cookie < COOKIE_DOTDOT && !r->full)
-        add(r, "..", inodes_get(r->fs->inodes, dir->parent, &up) ? dir : &up, COOKIE_DOTDOT, false);
+        dir_add(
+            r, "..", inodes_get(r->fs->inodes, dir->parent, &up) ? dir : &up, COOKIE_DOTDOT, false);
 }
 
-static int fill(struct reply *r, uint64_t dir, struct err *e)
+static int dir_fill(struct dir_reply *r, uint64_t dir, struct err *e)
 {
     struct inode d;
     if (inodes_get(r->fs->inodes, dir, &d))
         return err_sys(e, ESTALE, "directory %llu", (unsigned long long)dir);
     if (d.flags & INODE_UNLINKED)
         return 0; /* removed while it is open: empty */
-    add_dots(r, &d);
+    dir_add_dots(r, &d);
     while (!r->full) {
         uint64_t from = r->cookie <= COOKIE_DOTDOT ? 0 : r->cookie, before = r->cookie;
         if (tree_fill(r->fs->tree, dir, from, e))
             /* what there is first; the error comes with the next request */
             return r->used ? 0 : -1;
-        inodes_children(r->fs->inodes, dir, from, r->plus, add_child, r);
+        inodes_children(r->fs->inodes, dir, from, r->plus, dir_add_child, r);
         if (r->cookie == before || r->used)
             break;
     }
     return 0;
 }
 
-static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+static void dir_reply(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
     struct fs *fs = ops_fs(req);
     struct err e = ERR_INIT;
-    struct reply r = {.req = req, .fs = fs, .plus = plus, .size = size, .cookie = (uint64_t)off};
+    struct dir_reply r = {
+        .req = req, .fs = fs, .plus = plus, .size = size, .cookie = (uint64_t)off};
     /* in the middle of a directory the kernel asks for attributes where its files are looked at */
     if (plus)
         r.files = off || readdirplus_auto_listed(&fs->readdirplus_auto, ino);
     r.buf = malloc(size);
     if (!r.buf)
         err_sys(&e, ENOMEM, "read a directory");
-    if (!r.buf || fill(&r, ino, &e))
+    if (!r.buf || dir_fill(&r, ino, &e))
         ops_fail(req, ino, "readdir", &e);
     else
         fuse_reply_buf(req, r.buf, r.used);
@@ -106,14 +108,14 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
     (void)fi;
-    read_dir(req, ino, size, off, false);
+    dir_reply(req, ino, size, off, false);
 }
 
 void op_readdirplus(
     fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
     (void)fi;
-    read_dir(req, ino, size, off, true);
+    dir_reply(req, ino, size, off, true);
 }
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

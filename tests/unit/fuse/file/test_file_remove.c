@@ -210,6 +210,8 @@ static void test_rmdir(void **state)
     struct fx_handle h;
     fx_put(x, "main/d/a", "hello");
     fx_put(x, "ro/d/a", "sealed");
+    assert_int_equal(fx_rmdir(x, "main/d", false), ENOTEMPTY);
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_RMDIR), 0); /* it is looked at before */
     assert_int_equal(fx_rmdir(x, "main/d/a", false), ENOTDIR);
     assert_int_equal(fx_rmdir(x, "main/none", false), ENOENT);
     assert_int_equal(fx_rmdir(x, "main/none", true), 0);
