@@ -4,8 +4,8 @@
  * file per object version, holes for what is missing, a bitmap of valid blocks with CRC32C beside
  * it. Survives restarts (blocks are verified when first read again), ENOSPC (stops caching, keeps
  * serving) and corruption (detected, refetched, not served): after a crash, by another program, and
- * by a bad disk where cache_read gives a whole block. Who reads the file by itself, as the kernel
- * does, sees what such a disk makes of it later. Threads: any. */
+ * by a bad disk where cache_read gives a whole block. A reader of the file itself, like the kernel,
+ * sees what such a disk makes of it later. Threads: any. */
 #ifndef MILLRACE_FUSE_CACHE_CACHE_H
 #define MILLRACE_FUSE_CACHE_CACHE_H
 
@@ -68,8 +68,8 @@ struct cache_conf {
 };
 /* A directory is used by one program at a time: CONFLICT if another holds it. */
 struct cache *cache_new(const struct cache_conf *conf, struct err *e);
-/* What is being fetched fails soon, and what is not here from now on: so that those who bring it in
- * can be ended. */
+/* From now on fetches fail soon: those that run, and those of what is not here; so that threads
+ * that wait for them can be joined. */
 void cache_cancel(struct cache *c);
 void cache_free(struct cache *c); /* all files closed before; waits for what is being fetched */
 
@@ -99,26 +99,25 @@ uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len);
  * place but by bytes that are the same, so the fd stays right for ever. */
 int cache_complete_fd(struct cache_file *f);
 /* Part of a file as a range of a local file, for sendfile and splice: fetched if missing, verified,
- * and safe from eviction until cache_unpin. Nothing is read ahead. */
+ * and safe from eviction until cache_release_span. Nothing is read ahead. */
 struct cache_span {
-    int fd;       /* borrowed until cache_unpin */
-    uint64_t off; /* in fd */
-    size_t len;   /* at least 1, at most what was asked for (less at a 64 MiB boundary) */
-    void *pin, *node;
+    int fd;             /* borrowed until cache_release_span */
+    uint64_t off;       /* in fd */
+    size_t len;         /* at least 1, at most what was asked for (less at a 64 MiB boundary) */
+    void *seg, *object; /* the cache's */
 };
 /* 1: span is filled. 0: the bytes can't be kept here (no room): use cache_read. -1: e, as
  * cache_read. */
-int cache_pin_span(
+int cache_hold_span(
     struct cache_file *f, uint64_t off, size_t len, struct cache_span *span, struct err *e);
 /* before cache_close of its file or after: either is fine */
-void cache_unpin(struct cache_span *span);
+void cache_release_span(struct cache_span *span);
 /* queues; returns at once */
 int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err *e);
-/* Brings that range in and returns when it is here; EXHAUSTED if the tiers can't hold it. */
+/* Fetches that range and returns when it is here; EXHAUSTED if the tiers can't hold it. */
 int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e);
-/* What of that range is on a disk tier comes into the page cache, in the background. */
+/* Reads what of that range is on a disk tier into the page cache, in the background. */
 void cache_warm(struct cache_file *f, uint64_t off, uint64_t len);
-int cache_wait(struct cache_file *f, struct err *e); /* cache_fill of the whole file */
 /* A file just written and uploaded becomes the cached copy of its new version without a download;
  * the fd's content is linked or copied, and must not change afterwards. */
 int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err *e);
@@ -132,17 +131,17 @@ void cache_drop(struct cache *c, const struct cache_key *key);
  * without any bytes ends with its last handle. What is in memory goes to disk first, or is
  * forgotten if it is incomplete or large: the caller should have no other handle of it. EXHAUSTED
  * (ENOSPC): with all of that range, pins would take more than half of the cache. */
-struct cache_file *cache_keep(
+struct cache_file *cache_pin(
     struct cache *c, const struct cache_key *key, uint64_t off, uint64_t len, struct err *e);
-bool cache_is_kept(struct cache_file *f);
-void cache_unkeep(struct cache *c, const struct cache_key *key); /* any version of the path */
-void cache_unkeep_all(struct cache *c);
+bool cache_is_pinned(struct cache_file *f);
+void cache_unpin(struct cache *c, const struct cache_key *key); /* any version of the path */
+void cache_unpin_all(struct cache *c);
 
 struct cache_stats {
     uint64_t used_bytes, capacity_bytes, files, complete_files;
     /* room that pinned files have, and may have together at most */
     uint64_t pinned_bytes, pinned_most, pinned_files;
-    /* served without being fetched for that reader; brought in from the source */
+    /* served without being fetched for that reader; fetched from the source */
     uint64_t hit_bytes, fetched_bytes;
     uint64_t evicted_bytes, corrupt_blocks, full; /* full: times a tier had no room or ENOSPC */
     uint64_t moved_bytes;                         /* between tiers, up or down */
@@ -152,7 +151,7 @@ struct cache_stats {
     bool disk_full;
 };
 void cache_stats(struct cache *c, struct cache_stats *out);
-/* What to say while .disk_full. */
+/* For people, while .disk_full. */
 #define CACHE_FULL_MESSAGE                                                  \
     "the disk of the cache directory is full: what is read is not cached; " \
     "make room on the node or lower spec.cache.tiers[].quota"

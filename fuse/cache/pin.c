@@ -60,7 +60,7 @@ static int pin_range(struct object *o, uint64_t off, uint64_t len, struct err *e
     return 0;
 }
 
-struct cache_file *cache_keep(
+struct cache_file *cache_pin(
     struct cache *c, const struct cache_key *key, uint64_t off, uint64_t len, struct err *e)
 {
     settle(c, key, len);
@@ -71,12 +71,12 @@ struct cache_file *cache_keep(
     return NULL;
 }
 
-bool cache_is_kept(struct cache_file *f)
+bool cache_is_pinned(struct cache_file *f)
 {
     return catalogue_info(f->o->c->catalogue, f->o->entry).is_pinned;
 }
 
-void cache_unkeep(struct cache *c, const struct cache_key *key)
+void cache_unpin(struct cache *c, const struct cache_key *key)
 {
     uint64_t path[2];
     cache_hash_key(c, key, path);
@@ -84,7 +84,7 @@ void cache_unkeep(struct cache *c, const struct cache_key *key)
         table_persist(c, entry);
 }
 
-void cache_unkeep_all(struct cache *c)
+void cache_unpin_all(struct cache *c)
 {
     for (uint32_t entry = 0; (entry = catalogue_unpin_next(c->catalogue, entry)) != NO_ENTRY;
          entry++)

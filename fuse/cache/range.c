@@ -105,9 +105,7 @@ void cache_warm(struct cache_file *f, uint64_t off, uint64_t len)
             fd, (off_t)(o->base + off), (off_t)MIN(len, o->id.size - off), POSIX_FADV_WILLNEED);
 }
 
-int cache_wait(struct cache_file *f, struct err *e) { return cache_fill(f, 0, f->o->id.size, e); }
-
-int cache_pin_span(
+int cache_hold_span(
     struct cache_file *f, uint64_t off, size_t len, struct cache_span *span, struct err *e)
 {
     struct object *o = f->o;
@@ -147,18 +145,18 @@ int cache_pin_span(
     return 0;
 }
 
-void cache_unpin(struct cache_span *span)
+void cache_release_span(struct cache_span *span)
 {
-    struct seg *s = span->pin;
-    struct object *o = span->node;
+    struct seg *s = span->seg;
+    struct object *o = span->object;
     if (!o)
         return;
     atomic_fetch_sub(&s->readers, 1);
-    span->node = NULL;
+    span->object = NULL;
     object_put(o);
 }
 
-static void verify_all(void *arg) /* takes over one ref of the node */
+static void verify_all(void *arg) /* takes over one reference */
 {
     struct object *o = arg;
     for (uint32_t b = 0; b < o->nblocks && !atomic_load(&o->c->cancel); b++) {

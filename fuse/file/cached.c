@@ -22,5 +22,5 @@ struct cache_file *file_cached(
 
 void cached_unpin(struct cache *cache, unsigned mount, const char *path)
 {
-    cache_unkeep(cache, &(struct cache_key){.mount = mount, .path = path});
+    cache_unpin(cache, &(struct cache_key){.mount = mount, .path = path});
 }

@@ -83,7 +83,7 @@ int file_cache_state(
         return -1;
     out->staged = !f->cf;
     out->cached = f->cf ? cache_cached(f->cf, off, len) : 0;
-    out->pinned = f->cf && cache_is_kept(f->cf);
+    out->pinned = f->cf && cache_is_pinned(f->cf);
     pthread_rwlock_unlock(&f->data_lock);
     return 0;
 }
@@ -115,9 +115,9 @@ int file_pin(struct file *f, uint64_t off, uint64_t len, struct err *e)
     struct inode n;
     pthread_rwlock_wrlock(&f->data_lock);
     int rc = 0;
-    if (!f->cf || !cache_is_kept(f->cf)) {
+    if (!f->cf || !cache_is_pinned(f->cf)) {
         rc = detach_cached(f, path, &n, &key, e);
-        if (rc == 0 && !(f->cf = cache_keep(file_conf(f)->cache, &key, 0, n.size, e)))
+        if (rc == 0 && !(f->cf = cache_pin(file_conf(f)->cache, &key, 0, n.size, e)))
             rc = -1;
     }
     pthread_rwlock_unlock(&f->data_lock);
@@ -131,7 +131,7 @@ int file_drop(struct file *f, uint64_t *freed, struct err *e)
     struct inode n;
     pthread_rwlock_wrlock(&f->data_lock);
     int rc = file_attach(f, e);
-    if (rc == 0 && f->cf && !cache_is_kept(f->cf)) {
+    if (rc == 0 && f->cf && !cache_is_pinned(f->cf)) {
         *freed = cache_cached(f->cf, 0, UINT64_MAX);
         rc = detach_cached(f, path, &n, &key, e);
         if (rc == 0)

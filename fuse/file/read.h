@@ -14,7 +14,7 @@ int file_lock_attached(struct file *f, bool reads, struct err *e);
 ssize_t file_pread(struct file *f, void *buf, size_t len, uint64_t off, struct err *e);
 /* Fetches that range before it is read. */
 int file_fill(struct file *f, uint64_t off, uint64_t len, struct err *e);
-/* The same, and pins the file first (cache_keep). EBUSY: it is staged; ESTALE: it was removed. */
+/* The same, and pins the file first (cache_pin). EBUSY: it is staged; ESTALE: it was removed. */
 int file_pin(struct file *f, uint64_t off, uint64_t len, struct err *e);
 /* Drops what is cached of it, *freed bytes; nothing if it is pinned or staged. ESTALE: it was
  * removed, and must still be readable. */

@@ -18,7 +18,7 @@ int file_preserve(struct file *f, unsigned own, struct err *e)
     if (file_lock_attached(f, false, e))
         return -1;
     int rc = f->cf && !cache_complete(f->cf)
-            && (cache_prefetch(f->cf, 0, n.size, e) || cache_wait(f->cf, e))
+            && (cache_prefetch(f->cf, 0, n.size, e) || cache_fill(f->cf, 0, n.size, e))
         ? -1
         : 0;
     pthread_rwlock_unlock(&f->data_lock);

@@ -50,7 +50,7 @@ static int open_requested(struct server *s, const struct serve_req *req, struct 
 
 static void release_span(void *user)
 {
-    cache_unpin(user);
+    cache_release_span(user);
     free(user);
 }
 
@@ -61,7 +61,7 @@ static int send_file(
 {
     struct err e = ERR_INIT;
     struct cache_span *span = malloc(sizeof *span);
-    int rc = span ? cache_pin_span(f, off, (size_t)len, span, &e) : 0;
+    int rc = span ? cache_hold_span(f, off, (size_t)len, span, &e) : 0;
     if (rc == 1) {
         resp->fd = fcntl(span->fd, F_DUPFD_CLOEXEC, 3);
         if (resp->fd >= 0) {
@@ -71,7 +71,7 @@ static int send_file(
             resp->done_user = span;
             return 1;
         }
-        cache_unpin(span);
+        cache_release_span(span);
         rc = 0;
     }
     free(span);
@@ -169,11 +169,11 @@ static int set_pin(struct server *s, const struct request *r, uint64_t off, uint
 {
     struct cache *cache = atomic_load(&s->cache);
     if (pin == REQUEST_UNPIN)
-        cache_unkeep(cache, &r->key);
+        cache_unpin(cache, &r->key);
     if (pin != REQUEST_PIN)
         return 0;
     cache_close(*f);
-    *f = cache_keep(cache, &r->key, off, len, e);
+    *f = cache_pin(cache, &r->key, off, len, e);
     return *f ? 0 : -1;
 }
 
@@ -214,7 +214,7 @@ static void serve_unpin(void *user, const struct serve_req *req, struct serve_re
         server_answer_error(resp, 503, "Starting", "the worker's cache is not ready yet");
         return;
     }
-    cache_unkeep_all(cache);
+    cache_unpin_all(cache);
     resp->content_type = "application/json";
     buf_adds(&resp->body, "{}\n");
 }

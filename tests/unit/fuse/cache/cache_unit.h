@@ -86,7 +86,7 @@ static inline void read_check(
 static inline void wait_complete(struct cache_file *f)
 {
     struct err e = ERR_INIT;
-    if (cache_wait(f, &e))
+    if (cache_fill(f, 0, cache_size(f), &e))
         print_error("%s\n", e.msg);
     assert_true(cache_complete(f));
 }

@@ -57,7 +57,7 @@ static void test_no_tier_at_all(void **state)
         read_check(f, "a", "1", off, 128 << 10);
     assert_true(fake.bytes <= 11 * MIB); /* the buffers serve the readers of a block */
     struct err e = ERR_INIT;
-    assert_int_equal(cache_wait(f, &e), -1);
+    assert_int_equal(cache_fill(f, 0, cache_size(f), &e), -1);
     assert_int_equal(e.cls, ERR_EXHAUSTED);
     cache_close(f);
     cache_free(c);
@@ -113,13 +113,13 @@ static void test_spans(void **state)
     for (uint64_t off = 12345; off < 130u * MIB; off += 13 * MIB) {
         struct cache_span s;
         struct err e = ERR_INIT;
-        assert_int_equal(cache_pin_span(f, off, 3 * MIB, &s, &e), 1);
+        assert_int_equal(cache_hold_span(f, off, 3 * MIB, &s, &e), 1);
         assert_true(s.len == 3 * MIB || (off + s.len) % (64u * MIB) == 0);
         char *buf = malloc(s.len);
         assert_int_equal(pread(s.fd, buf, s.len, (off_t)s.off), s.len);
         assert_int_equal(fake_check("big", "1", off, buf, s.len), 0);
         free(buf);
-        cache_unpin(&s);
+        cache_release_span(&s);
     }
     cache_close(f);
     cache_free(c);

@@ -6,7 +6,7 @@ static struct cache_file *keep(struct cache *c, const char *path, uint64_t size)
 {
     struct cache_key key = {0, path, "1", size};
     struct err e = ERR_INIT;
-    struct cache_file *f = cache_keep(c, &key, 0, size, &e);
+    struct cache_file *f = cache_pin(c, &key, 0, size, &e);
     if (!f)
         print_error("%s\n", e.msg);
     assert_non_null(f);
@@ -24,7 +24,7 @@ static void refused(struct cache *c, const char *path, uint64_t size)
 {
     struct cache_key key = {0, path, "1", size};
     struct err e = ERR_INIT;
-    assert_null(cache_keep(c, &key, 0, size, &e));
+    assert_null(cache_pin(c, &key, 0, size, &e));
     assert_int_equal(e.cls, ERR_EXHAUSTED);
     assert_int_equal(e.sys, ENOSPC);
     assert_non_null(strstr(e.msg, "unpin something"));
@@ -32,7 +32,7 @@ static void refused(struct cache *c, const char *path, uint64_t size)
 
 static void unpin(struct cache *c, const char *path)
 {
-    cache_unkeep(c, &(struct cache_key){.path = path});
+    cache_unpin(c, &(struct cache_key){.path = path});
 }
 
 /* Reads so much else that what may go is gone: more than once each, as what is read again pushes
@@ -76,7 +76,7 @@ static void test_pinned_stays(void **state)
         assert_int_equal(here(c, "tiny", 100), 100);
         fake.fetches = 0;
         struct cache_file *f = open_file(c, "pinned", "1", 2 * MIB + 5);
-        assert_true(cache_is_kept(f));
+        assert_true(cache_is_pinned(f));
         read_check(f, "pinned", "1", 0, 2 * MIB + 5);
         assert_int_equal(fake.fetches, 0);
         cache_close(f);
@@ -87,7 +87,7 @@ static void test_pinned_stays(void **state)
     press(c, 60);
     assert_int_equal(here(c, "pinned", 2 * MIB + 5), 0);
     assert_int_equal(here(c, "tiny", 100), 100);
-    cache_unkeep_all(c);
+    cache_unpin_all(c);
     assert_int_equal(stats(c).pinned_bytes + stats(c).pinned_files, 0);
     press(c, 60);
     assert_int_equal(here(c, "tiny", 100), 0);
@@ -108,7 +108,7 @@ static void test_a_part_stays(void **state)
     struct cache_file *f = open_file(c, "part", "1", size);
     assert_int_equal(cache_fill(f, 127 * MIB, 3 * MIB, &e), 0); /* before it is pinned */
     cache_close(f);
-    f = cache_keep(c, &key, 0, 3 * MIB, &e);
+    f = cache_pin(c, &key, 0, 3 * MIB, &e);
     assert_non_null(f);
     assert_int_equal(cache_fill(f, 0, 3 * MIB, &e), 0);
     press(c, 80);
@@ -187,7 +187,7 @@ static void test_a_part_grows_to_half_at_most(void **state)
     uint64_t size = 40u * MIB;
     struct cache_key key = {0, "part", "1", size};
     struct err e = ERR_INIT;
-    struct cache_file *f = cache_keep(c, &key, 0, MIB, &e);
+    struct cache_file *f = cache_pin(c, &key, 0, MIB, &e);
     assert_non_null(f);
     for (uint64_t off = 0; off < size; off += MIB)
         read_check(f, "part", "1", off, MIB);
@@ -266,7 +266,7 @@ static void test_a_pin_is_of_a_version(void **state)
     struct cache *c = open_cache(0, 16 << 20);
     pin(c, "x", MIB);
     struct cache_file *old = open_file(c, "x", "1", MIB), *f = open_file(c, "x", "2", 2 * MIB);
-    assert_false(cache_is_kept(f));
+    assert_false(cache_is_pinned(f));
     assert_int_equal(stats(c).pinned_files, 1);
     wait_complete(f);
     assert_int_equal(stats(c).pinned_files, 0);
@@ -281,8 +281,8 @@ static void test_a_pin_is_of_a_version(void **state)
     cache_close(f);
     struct cache_key key = {0, "z", "1", MIB};
     struct err e = ERR_INIT;
-    f = cache_keep(c, &key, 0, MIB, &e); /* nothing of it came */
-    assert_true(cache_is_kept(f));
+    f = cache_pin(c, &key, 0, MIB, &e); /* nothing of it came */
+    assert_true(cache_is_pinned(f));
     cache_close(f);
     assert_int_equal(stats(c).pinned_files, 0);
     assert_int_equal(stats(c).pinned_bytes, 0);

@@ -51,7 +51,7 @@ static void test_room_ends_in_the_middle(void **state)
     struct cache *c = open_cache(12 << 20, 0);
     struct cache_key key = {0, "pinned", "1", 12 * MIB};
     struct err e = ERR_INIT;
-    struct cache_file *f = cache_keep(c, &key, 0, 3 * MIB, &e);
+    struct cache_file *f = cache_pin(c, &key, 0, 3 * MIB, &e);
     assert_non_null(f);
     uint64_t most = stats(c).pinned_most;
     assert_true(most % MIB == 0 && most > 3 * MIB && most < 8 * MIB);

@@ -62,12 +62,12 @@ static void read_some(uint64_t *rnd, char *buf, size_t most)
         close(fd);
     }
     struct cache_span span;
-    if (next(rnd) % 4 == 0 && cache_pin_span(f, size / 2, most, &span, &e) == 1) {
+    if (next(rnd) % 4 == 0 && cache_hold_span(f, size / 2, most, &span, &e) == 1) {
         size_t len = MIN(span.len, most);
         if (pread(span.fd, buf, len, (off_t)span.off) != (ssize_t)len
             || fake_check(path, version, size / 2, buf, len))
             abort();
-        cache_unpin(&span);
+        cache_release_span(&span);
     }
     cache_close(f);
 }
@@ -105,9 +105,9 @@ static void *meddler(void *arg)
             break;
         case 3:
             if (next(&rnd) % 3)
-                cache_unkeep(shared, &key);
+                cache_unpin(shared, &key);
             else
-                cache_close(cache_keep(shared, &key, 0, key.size, NULL));
+                cache_close(cache_pin(shared, &key, 0, key.size, NULL));
             break;
         }
         clock_sleep_ns(3 * NS_PER_MS);
@@ -144,7 +144,7 @@ static void storm(int64_t mem, int64_t ssd)
     assert_true(good > 10 * MIB);
     assert_true(failed > 0);
     assert_true(s.pinned_bytes <= s.pinned_most);
-    cache_unkeep_all(shared);
+    cache_unpin_all(shared);
     assert_int_equal(stats(shared).pinned_bytes + stats(shared).pinned_files, 0);
     cache_free(shared);
 }

@@ -192,7 +192,7 @@ static void test_waits(void **state)
         struct cache_key key = {.path = origin ? "b" : "a", .version = "1", .size = CACHE_BLOCK};
         struct cache_file *f = cache_open(c, &key, &e);
         read_as(s, 10 * (pid_t)origin, f, buf);
-        assert_int_equal(cache_wait(f, &e), 0);
+        assert_int_equal(cache_fill(f, 0, cache_size(f), &e), 0);
         read_as(s, 20, f, buf);
         if (origin == 1)
             read_from_disk(s, f, buf);
