@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/mountinfo.h"
+#include "lib/base/mutex.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,8 +34,10 @@ struct guarded {
     int (*call)(struct guarded *g); /* returns an errno */
 };
 
-static void guarded_drop(struct guarded *g) /* with mu held; lets go of it */
+/* Unlocks mu, and frees if it is the last owner. */
+static void guarded_drop(struct guarded *g)
 {
+    mutex_assert_held(&g->mu);
     bool last = --g->owners == 0;
     pthread_mutex_unlock(&g->mu);
     if (!last)

@@ -6,6 +6,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/pool.h"
 #include "lib/http/metric.h"
 
 #include <errno.h>
@@ -48,7 +49,6 @@ struct rpc_call {
     int64_t started_ns, deadline_ns;
     grpc_slice status_text; /* must live until TAG_SENT */
     struct chunk *memory;
-    struct rpc_call *next; /* server.mu: in the queue of the workers */
 };
 
 struct rpc_server {
@@ -64,10 +64,8 @@ struct rpc_server {
     atomic_uint live;   /* calls not yet freed */
     pthread_mutex_t mu; /* a leaf */
     pthread_cond_t changed;
-    struct rpc_call *head, **tail; /* mu */
-    bool closed, drained;          /* mu: no more work; nothing runs */
-    pthread_t *workers;
-    unsigned nworkers;
+    bool drained;         /* mu: nothing runs */
+    struct pool *workers; /* NULL: ended */
 };
 
 /* The one place where an error becomes a gRPC status. The first row that fits; sys 0 fits every
@@ -243,31 +241,15 @@ static int handle(struct rpc_call *c, struct err *e)
 }
 
 /* Takes the handler's reference. */
-static void serve(struct rpc_call *c)
+static void serve_call(void *call)
 {
+    struct rpc_call *c = call;
     struct err e = ERR_INIT;
     grpc_status_code code = handle(c, &e) == 0 ? GRPC_STATUS_OK : status_of(&e);
     log_redact_text(e.msg);
     account(c, code, &e);
     answer(c, code, e.msg);
     call_unref(c);
-}
-
-static void *worker(void *arg)
-{
-    struct rpc_server *s = arg;
-    for (;;) {
-        pthread_mutex_lock(&s->mu);
-        while (!s->head && !s->closed)
-            pthread_cond_wait(&s->changed, &s->mu);
-        struct rpc_call *c = s->head;
-        if (c && !(s->head = c->next))
-            s->tail = &s->head;
-        pthread_mutex_unlock(&s->mu);
-        if (!c)
-            return NULL;
-        serve(c);
-    }
 }
 
 static int compare_slice(const void *key, const void *element)
@@ -326,26 +308,19 @@ static void on_received(struct rpc_call *c, bool ok)
         return;
     }
     if (c->method->fast) {
-        serve(c);
+        serve_call(c);
         return;
     }
-    pthread_mutex_lock(&s->mu);
-    c->next = NULL;
-    *s->tail = c;
-    s->tail = &c->next;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->mu);
+    if (pool_add(s->workers, 0, serve_call, c)) { /* no memory, or no thread */
+        answer(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "no thread could be started for the request");
+        call_unref(c);
+    }
 }
 
 static void end_workers(struct rpc_server *s)
 {
-    pthread_mutex_lock(&s->mu);
-    s->closed = true;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->mu);
-    for (unsigned i = 0; i < s->nworkers; i++)
-        pthread_join(s->workers[i], NULL);
-    s->nworkers = 0;
+    pool_free(s->workers);
+    s->workers = NULL;
 }
 
 static void accepted(void *user, int fd)
@@ -366,7 +341,6 @@ struct rpc_server *rpc_new(const struct rpc_conf *conf, struct err *e)
     s->nmethods = conf->nmethods;
     qsort(s->methods, s->nmethods, sizeof *s->methods, compare_methods);
     s->user = conf->user;
-    s->tail = &s->head;
     s->t_shutdown = (struct tag){TAG_SHUTDOWN, s};
     pthread_mutex_init(&s->mu, NULL);
     clock_cond_init(&s->changed);
@@ -389,10 +363,9 @@ struct rpc_server *rpc_new(const struct rpc_conf *conf, struct err *e)
     s->credentials = grpc_insecure_server_credentials_create();
     grpc_server_register_completion_queue(s->server, s->cq, NULL);
     grpc_server_start(s->server);
-    s->workers = xcalloc(conf->workers, sizeof *s->workers);
-    for (; s->nworkers < conf->workers; s->nworkers++)
-        if (pthread_create(&s->workers[s->nworkers], NULL, worker, s))
-            abort();
+    s->workers = pool_new(&(struct pool_conf){.name = "rpc", .threads = conf->workers});
+    if (!s->workers)
+        abort();
     return s;
 }
 
@@ -486,7 +459,6 @@ void rpc_free(struct rpc_server *s)
         log_error("%u RPCs were never freed", atomic_load(&s->live));
     pthread_mutex_destroy(&s->mu);
     pthread_cond_destroy(&s->changed);
-    free(s->workers);
     free(s->methods);
     free(s);
 }
