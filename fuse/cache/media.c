@@ -126,7 +126,7 @@ static void remove_orphans_in(struct cache *c, int tier, const char *path, int64
         if (fstatat(dirfd(d), de->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
             continue;
         /* younger than our start: another thread of ours is just making or deleting it */
-        if (st.st_ctim.tv_sec * NS_PER_S + st.st_ctim.tv_nsec < before_ns)
+        if (clock_of_timespec(st.st_ctim) < before_ns)
             unlinkat(dirfd(d), de->d_name, 0);
     }
     closedir(d);

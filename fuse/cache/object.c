@@ -82,10 +82,7 @@ struct seg *object_seg_make(struct object *o, uint32_t block)
     return s;
 }
 
-static int64_t mtime_of(const struct stat *st)
-{
-    return st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec;
-}
+static int64_t mtime_of(const struct stat *st) { return clock_of_timespec(st->st_mtim); }
 
 int64_t location_mtime(int fd)
 {

@@ -85,8 +85,6 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         req, &st, n.flags & INODE_UNLINKED ? 0 : tree_valid_for(fs->tree, &n, fs->timeout));
 }
 
-static int64_t ns_of(const struct timespec *ts) { return ts->tv_sec * NS_PER_S + ts->tv_nsec; }
-
 /* Which attributes a request sets, and to what. */
 static unsigned wanted_attr(const struct stat *attr, int to_set, struct inode *to)
 {
@@ -94,7 +92,8 @@ static unsigned wanted_attr(const struct stat *attr, int to_set, struct inode *t
         .mode = attr->st_mode,
         .uid = to_set & FUSE_SET_ATTR_UID ? attr->st_uid : SETATTR_KEEP,
         .gid = to_set & FUSE_SET_ATTR_GID ? attr->st_gid : SETATTR_KEEP,
-        .mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ? clock_real_ns() : ns_of(&attr->st_mtim)};
+        .mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ? clock_real_ns()
+                                                     : clock_of_timespec(attr->st_mtim)};
     return (to_set & FUSE_SET_ATTR_SIZE ? INODES_SIZE : 0)
         | (to_set & FUSE_SET_ATTR_MODE ? INODES_MODE : 0)
         | (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) ? INODES_OWNER : 0)

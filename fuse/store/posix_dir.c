@@ -70,7 +70,7 @@ int posix_open_path(
 void posix_stat_of(const struct stat *st, struct store_stat *out)
 {
     *out = (struct store_stat){.is_dir = S_ISDIR(st->st_mode)};
-    out->mtime_ns = st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec;
+    out->mtime_ns = clock_of_timespec(st->st_mtim);
     if (out->is_dir)
         return;
     out->size = (uint64_t)st->st_size;
