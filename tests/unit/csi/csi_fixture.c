@@ -23,7 +23,7 @@ static void someone(pid_t pid, char out[CALLER_MAX])
     snprintf(out, CALLER_MAX, "pod of %d", (int)pid);
 }
 
-void world_open(struct world *w, int64_t abandon_ns)
+void csi_fixture_open(struct csi_fixture *w, int64_t abandon_ns)
 {
     struct err e = ERR_INIT;
     struct handoff_conf conf = {.state_dir = w->state,
@@ -37,18 +37,18 @@ void world_open(struct world *w, int64_t abandon_ns)
     assert_string_equal(e.msg, "");
 }
 
-void world_close(struct world *w)
+void csi_fixture_close(struct csi_fixture *w)
 {
     handoff_put(w->mount);
     handoff_free(w->handoff);
     w->mount = NULL;
 }
 
-int world_setup(void **state)
+int csi_fixture_setup(void **state)
 {
     if (csi_env_setup(state))
         return -1;
-    struct world *w = xcalloc(1, sizeof *w);
+    struct csi_fixture *w = xcalloc(1, sizeof *w);
     struct err e = ERR_INIT;
     w->env = *state;
     w->state = path_join(w->env->dir, "state");
@@ -71,9 +71,9 @@ int world_setup(void **state)
     return 0;
 }
 
-int world_teardown(void **state)
+int csi_fixture_teardown(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     struct err e = ERR_INIT;
     void *env = w->env;
     mount_end_fuse(w->staging, false, 0, &e);
@@ -91,7 +91,7 @@ void end_client(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-int stage(struct world *w, int64_t ms, struct err *e)
+int stage(struct csi_fixture *w, int64_t ms, struct err *e)
 {
     struct handoff_want want = {.staging = w->staging,
         .context = &w->context,
@@ -99,7 +99,7 @@ int stage(struct world *w, int64_t ms, struct err *e)
     return handoff_stage(w->mount, &want, e);
 }
 
-void must_stage(struct world *w)
+void must_stage(struct csi_fixture *w)
 {
     struct err e = ERR_INIT;
     assert_int_equal(stage(w, 60000, &e), 0);
@@ -107,13 +107,13 @@ void must_stage(struct world *w)
     handoff_published(w->mount, true);
 }
 
-void must_unstage(struct world *w)
+void must_unstage(struct csi_fixture *w)
 {
     struct err e = ERR_INIT;
     assert_int_equal(handoff_unstage(w->mount, clock_mono_ns() + 60 * NS_PER_S, &e), 0);
 }
 
-bool mounted(struct world *w)
+bool mounted(struct csi_fixture *w)
 {
     struct err e = ERR_INIT;
     bool fuse = false;
@@ -136,7 +136,7 @@ int check_fd(int fd)
     return 0;
 }
 
-int check_file(struct world *w)
+int check_file(struct csi_fixture *w)
 {
     cleanup_fd int fd = open(w->file, O_RDONLY | O_CLOEXEC);
     return fd < 0 ? errno : check_fd(fd);
@@ -144,7 +144,7 @@ int check_file(struct world *w)
 
 void *slow_reader(void *arg) { return (void *)(intptr_t)check_file(arg); }
 
-struct handoff_state state_of(struct world *w)
+struct handoff_state state_of(struct csi_fixture *w)
 {
     struct handoff_state s;
     handoff_state(w->mount, &s);
@@ -153,7 +153,7 @@ struct handoff_state state_of(struct world *w)
 
 /* The lines "pid what value" of the clients: how many have this `what`, and the last one's value.
  */
-int traced(struct world *w, const char *what, long long *value)
+int traced(struct csi_fixture *w, const char *what, long long *value)
 {
     struct err e = ERR_INIT;
     cleanup_free char *text = file_read(w->trace, 1 << 20, NULL, &e);
@@ -174,7 +174,7 @@ int traced(struct world *w, const char *what, long long *value)
 /* Starting a process closes its copies of our open files, which is a FLUSH: with a file of the
  * mount open, there must be a client to answer it. So the next client is started before the last
  * one is killed; it waits behind it. */
-pid_t client(struct world *w)
+pid_t client(struct csi_fixture *w)
 {
     char *argv[] = {
         (char *)FAKE_CLIENT, (char *)"--socket", w->sock, (char *)"--cache-dir", w->cache, NULL};

@@ -18,7 +18,7 @@
 
 #define FILE_BYTES (1u << 20)
 
-struct world {
+struct csi_fixture {
     struct csi_env *env;
     char *state, *dir, *sock, *cache, *staging, *file, *trace;
     struct handoff *handoff;
@@ -27,26 +27,26 @@ struct world {
 };
 
 /* a plugin and its one volume; abandon_ns: 0 for never */
-void world_open(struct world *w, int64_t abandon_ns);
-void world_close(struct world *w);
-/* *state: struct world *, in a csi_env */
-int world_setup(void **state);
-int world_teardown(void **state);
+void csi_fixture_open(struct csi_fixture *w, int64_t abandon_ns);
+void csi_fixture_close(struct csi_fixture *w);
+/* *state: struct csi_fixture *, in a csi_env */
+int csi_fixture_setup(void **state);
+int csi_fixture_teardown(void **state);
 void end_client(pid_t pid);
 /* handoff_stage with a deadline in ms */
-int stage(struct world *w, int64_t ms, struct err *e);
+int stage(struct csi_fixture *w, int64_t ms, struct err *e);
 /* published, too: for readers */
-void must_stage(struct world *w);
-void must_unstage(struct world *w);
-bool mounted(struct world *w);
+void must_stage(struct csi_fixture *w);
+void must_unstage(struct csi_fixture *w);
+bool mounted(struct csi_fixture *w);
 /* the whole file, compared; the first errno */
 int check_fd(int fd);
-int check_file(struct world *w);
-void *slow_reader(void *world); /* the same, as a thread; returns the errno */
-struct handoff_state state_of(struct world *w);
+int check_file(struct csi_fixture *w);
+void *slow_reader(void *fixture); /* the same, as a thread; returns the errno */
+struct handoff_state state_of(struct csi_fixture *w);
 /* the lines "pid what value" of the clients: how many have this `what`, and the last one's value */
-int traced(struct world *w, const char *what, long long *value);
+int traced(struct csi_fixture *w, const char *what, long long *value);
 /* starts one; it waits behind the one that serves */
-pid_t client(struct world *w);
+pid_t client(struct csi_fixture *w);
 
 #endif

@@ -17,11 +17,11 @@
 
 /* A plugin, and a client that takes so long over each READ: its files may not be registered, so
  * that every read goes to it. */
-static pid_t slow_client(struct world *w, const char *ms)
+static pid_t slow_client(struct csi_fixture *w, const char *ms)
 {
     assert_int_equal(chmod(w->cache, 0755), 0);
     assert_int_equal(chown(w->cache, 12345, -1), 0);
-    world_open(w, 0);
+    csi_fixture_open(w, 0);
     setenv("FAKE_SLEEP_MS", ms, 1);
     pid_t pid = client(w);
     unsetenv("FAKE_SLEEP_MS");
@@ -32,7 +32,7 @@ static pid_t slow_client(struct world *w, const char *ms)
 /* A request that the dead client had read is sent again to its successor. */
 static void test_request_in_flight(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     pid_t pid = slow_client(w, "1500");
     pid_t next = client(w);
     pthread_t reader;
@@ -47,14 +47,14 @@ static void test_request_in_flight(void **state)
     assert_true(traced(w, "resent", &opcode) > 0);
     assert_int_equal(state_of(w).backing_files, 0);
     must_unstage(w);
-    world_close(w);
+    csi_fixture_close(w);
     end_client(pid);
 }
 
 /* The client lives while the plugin restarts: what it works on is not sent again. */
 static void test_request_over_restart(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     struct err e = ERR_INIT;
     pid_t pid = slow_client(w, "1500");
     dev_t dev = 0;
@@ -62,8 +62,8 @@ static void test_request_over_restart(void **state)
     pthread_t reader;
     assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
     eventually(traced(w, "reading", NULL) > 0);
-    world_close(w);
-    world_open(w, 0);
+    csi_fixture_close(w);
+    csi_fixture_open(w, 0);
     handoff_adopt(w->mount, w->staging, dev, false);
     must_stage(w);
     void *result = NULL;
@@ -71,7 +71,7 @@ static void test_request_over_restart(void **state)
     assert_int_equal((intptr_t)result, 0);
     assert_int_equal(traced(w, "resent", NULL), 0);
     must_unstage(w);
-    world_close(w);
+    csi_fixture_close(w);
     end_client(pid);
 }
 
@@ -89,7 +89,7 @@ static void read_direct(const char *path)
 /* A process whose read the client took with it can be killed. */
 static void test_reader_killed(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     pid_t pid = slow_client(w, "600000");
     pid_t reader = fork();
     assert_true(reader >= 0);
@@ -105,7 +105,7 @@ static void test_reader_killed(void **state)
     handoff_published(w->mount, false);
     assert_int_equal(check_file(w), ECONNABORTED);
     must_unstage(w);
-    world_close(w);
+    csi_fixture_close(w);
 }
 
 int main(void)
@@ -116,9 +116,12 @@ int main(void)
     }
     csi_env_private_mounts();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_request_in_flight, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(test_request_over_restart, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(test_reader_killed, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_request_in_flight, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_request_over_restart, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_reader_killed, csi_fixture_setup, csi_fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

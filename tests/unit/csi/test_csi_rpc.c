@@ -27,7 +27,7 @@
 #define WORKERS    2
 #define PATIENT_MS 60000 /* a machine that stops for seconds is no fault of the server */
 
-struct world {
+struct csi_fixture {
     struct csi_env *env;
     char *sock;
     struct rpc_server *server;
@@ -52,7 +52,7 @@ static int refuse(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)resp;
-    const struct world *w = rpc_user(call);
+    const struct csi_fixture *w = rpc_user(call);
     err_set(e, w->cls, "volume x: no");
     e->sys = w->sys;
     return -1;
@@ -63,7 +63,7 @@ static int wait_cancelled(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)resp;
-    struct world *w = rpc_user(call);
+    struct csi_fixture *w = rpc_user(call);
     atomic_fetch_add(&w->waiting, 1);
     while (!rpc_cancelled(call))
         clock_sleep_ns(5 * NS_PER_MS);
@@ -86,7 +86,7 @@ static int slow(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)req, (void)resp, (void)e;
-    struct world *w = rpc_user(call);
+    struct csi_fixture *w = rpc_user(call);
     atomic_fetch_add(&w->waiting, 1);
     clock_sleep_ns(500 * NS_PER_MS);
     atomic_fetch_add(&w->finished, 1);
@@ -95,7 +95,7 @@ static int slow(
 
 static void *run(void *arg)
 {
-    rpc_run(((struct world *)arg)->server);
+    rpc_run(((struct csi_fixture *)arg)->server);
     return NULL;
 }
 
@@ -103,7 +103,7 @@ static int setup(void **state)
 {
     if (csi_env_setup(state))
         return -1;
-    struct world *w = xcalloc(1, sizeof *w);
+    struct csi_fixture *w = xcalloc(1, sizeof *w);
     struct err e = ERR_INIT;
     w->env = *state;
     w->sock = path_join(w->env->dir, "s");
@@ -127,7 +127,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     void *env = w->env;
     grpc_client_free(w->client);
     rpc_stop(w->server, 60 * NS_PER_S, 60 * NS_PER_S);
@@ -139,8 +139,8 @@ static int teardown(void **state)
     return csi_env_teardown(&env) || left;
 }
 
-static int call(struct world *w, struct grpc_client *c, const char *path, const char *text, int ms,
-    char *why, Csi__NodeGetInfoResponse **out)
+static int call(struct csi_fixture *w, struct grpc_client *c, const char *path, const char *text,
+    int ms, char *why, Csi__NodeGetInfoResponse **out)
 {
     (void)w;
     Csi__NodeUnpublishVolumeRequest r = CSI__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
@@ -156,7 +156,7 @@ static int call(struct world *w, struct grpc_client *c, const char *path, const 
 
 static void test_answers(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     char why[512];
     Csi__NodeGetInfoResponse *out;
     for (int i = 0; i < 50; i++) {
@@ -179,7 +179,7 @@ static void test_answers(void **state)
 
 static void test_refusals(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     char why[512];
     ProtobufCMessage *answer;
     assert_int_equal(
@@ -232,7 +232,7 @@ static void test_refusals(void **state)
 
 static void *call_wait(void *arg)
 {
-    struct world *w = arg;
+    struct csi_fixture *w = arg;
     struct grpc_client *c = grpc_client_new(w->sock);
     char why[512];
     int status = call(w, c, "/t/Wait", "", w->wait_ms, why, NULL);
@@ -244,7 +244,7 @@ static void *call_wait(void *arg)
  */
 static void test_deadline_and_fast(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     char why[512];
     pthread_t callers[WORKERS];
     w->wait_ms = 8000;
@@ -264,7 +264,7 @@ static void test_deadline_and_fast(void **state)
 
 static void *call_slow(void *arg)
 {
-    struct world *w = arg;
+    struct csi_fixture *w = arg;
     struct grpc_client *c = grpc_client_new(w->sock);
     char why[512];
     int status = call(w, c, "/t/Slow", "", PATIENT_MS, why, NULL);
@@ -275,7 +275,7 @@ static void *call_slow(void *arg)
 /* What runs when the server is told to stop is answered. */
 static void test_graceful_stop(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     pthread_t caller;
     void *status;
     assert_int_equal(pthread_create(&caller, NULL, call_slow, w), 0);
@@ -290,7 +290,7 @@ static void test_graceful_stop(void **state)
 /* What does not end by itself is cancelled after the grace period. */
 static void test_forced_stop(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     pthread_t caller;
     void *status;
     atomic_store(&w->waiting, 0);
@@ -309,7 +309,7 @@ static void test_forced_stop(void **state)
 /* Somebody cleans up and takes the socket's file with it. */
 static void test_socket_removed(void **state)
 {
-    struct world *w = *state;
+    struct csi_fixture *w = *state;
     char why[512];
     assert_int_equal(unlink(w->sock), 0);
     eventually(access(w->sock, F_OK) == 0);

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clients that send the handoff what they may not: messages out of turn, files and descriptors that
+ * are not theirs, questions about processes that they must not know. */
+#include "tests/unit/csi/csi_fixture.h"
+
+#include "csi/mount.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "lib/handoff/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int hello(struct csi_fixture *w)
+{
+    struct err e = ERR_INIT;
+    uint32_t version = HANDOFF_VERSION;
+    int sock = handoff_connect(w->sock, &e);
+    assert_true(sock >= 0);
+    assert_int_equal(handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e), 0);
+    return sock;
+}
+
+static int64_t ask(int sock, int fd)
+{
+    struct err e = ERR_INIT;
+    struct handoff_msg m;
+    int got;
+    assert_int_equal(handoff_send(sock, HANDOFF_BACKING_OPEN, NULL, 0, fd, &e), 0);
+    assert_int_equal(handoff_recv(sock, &m, &got, &e), 1);
+    assert_int_equal(m.type, HANDOFF_BACKING);
+    int64_t id;
+    memcpy(&id, m.payload, sizeof id);
+    return id;
+}
+
+static bool dropped(int sock) /* the plugin has closed it */
+{
+    struct err e = ERR_INIT;
+    struct handoff_msg m;
+    int fd, rc;
+    while ((rc = handoff_recv(sock, &m, &fd, &e)) == 1)
+        if (fd >= 0)
+            close(fd);
+    close(sock);
+    return rc == 0;
+}
+
+static void test_hostile_messages(void **state)
+{
+    struct csi_fixture *w = *state;
+    struct err e = ERR_INIT;
+    csi_fixture_open(w, 0);
+    int sock = handoff_connect(w->sock, &e); /* no hello first */
+    handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
+    assert_true(dropped(sock));
+    uint32_t version = 99;
+    sock = handoff_connect(w->sock, &e);
+    handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e);
+    assert_true(dropped(sock));
+    sock = hello(w);
+    assert_int_equal(send(sock, "short", 5, 0), 5);
+    assert_true(dropped(sock));
+    sock = hello(w);
+    handoff_send(sock, HANDOFF_WELCOME, "x", 1, -1, &e);
+    assert_true(dropped(sock));
+    /* serving, before there is a mount; an fd that nobody wants; ids that were never given */
+    sock = hello(w);
+    int64_t id = 1;
+    cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
+    handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, null, &e);
+    handoff_send(sock, HANDOFF_BACKING_CLOSE, &id, sizeof id, -1, &e);
+    assert_int_equal(ask(sock, null), -EINVAL);
+    assert_false(state_of(w).usable);
+    close(sock);
+    eventually(!state_of(w).connected);
+    csi_fixture_close(w);
+}
+
+static int new_file(const char *dir, const char *name, int flags)
+{
+    cleanup_free char *path = path_join(dir, name);
+    close(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    return open(path, flags | O_CLOEXEC);
+}
+
+/* What may be registered as a backing file, by a client that has the fuse fd. */
+static void test_hostile_files(void **state)
+{
+    struct csi_fixture *w = *state;
+    struct err e = ERR_INIT;
+    csi_fixture_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    int sock = hello(w); /* waits behind the client … */
+    end_client(pid);
+    struct handoff_msg m;
+    cleanup_fd int fuse = -1;
+    assert_int_equal(handoff_recv(sock, &m, &fuse, &e), 1); /* … and is welcomed once it has gone */
+    assert_int_equal(m.type, HANDOFF_WELCOME);
+    assert_true(fuse >= 0);
+
+    cleanup_fd int dir = open(w->cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                   null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    cleanup_fd int other = open("/proc/self/status", O_RDONLY | O_CLOEXEC),
+                   path = new_file(w->cache, "p", O_PATH);
+    cleanup_fd int writer = new_file(w->cache, "w", O_WRONLY),
+                   foreign = new_file(w->cache, "x", O_RDONLY);
+    assert_int_equal(fchown(foreign, 54321, -1), 0);
+    assert_int_equal(ask(sock, dir), -EPERM);
+    assert_int_equal(ask(sock, null), -EPERM);
+    assert_int_equal(ask(sock, other), -EPERM);
+    assert_int_equal(ask(sock, path), -EPERM);
+    assert_int_equal(ask(sock, writer), -EPERM);
+    assert_int_equal(ask(sock, foreign), -EPERM);
+    assert_int_equal(ask(sock, -1), -EINVAL);
+
+    cleanup_fd int a = new_file(w->cache, "a", O_RDONLY), a2 = new_file(w->cache, "a", O_RDWR),
+                   b = new_file(w->cache, "b", O_RDONLY), c = new_file(w->cache, "c", O_RDONLY),
+                   d = new_file(w->cache, "d", O_RDONLY);
+    int64_t id = ask(sock, a);
+    assert_true(id > 0);
+    assert_int_equal(ask(sock, a2), id); /* the file counts, not the fd */
+    int64_t id_b = ask(sock, b);
+    assert_true(id_b > 0 && id_b != id);
+    assert_true(ask(sock, c) > 0);
+    assert_int_equal(ask(sock, d), -ENFILE); /* backing_max is 3 */
+    assert_int_equal(handoff_send(sock, HANDOFF_BACKING_CLOSE, &id_b, sizeof id_b, -1, &e), 0);
+    assert_int_equal(
+        handoff_send(sock, HANDOFF_BACKING_CLOSE, &(int64_t){987654}, sizeof id_b, -1, &e), 0);
+    assert_true(ask(sock, d) > 0);
+    assert_int_equal(state_of(w).backing_files, 3);
+    close(sock);
+    /* nobody answers: it is aborted then */
+    assert_int_equal(handoff_unstage(w->mount, clock_mono_ns() + 3 * NS_PER_S, &e), 0);
+    csi_fixture_close(w);
+}
+
+/* A fuse fd of another mount is not taken for ours, where the kernel tells. */
+static void test_hostile_return(void **state)
+{
+    struct csi_fixture *w = *state;
+    struct err e = ERR_INIT;
+    csi_fixture_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    dev_t dev = 0;
+    assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
+    csi_fixture_close(w);
+    kill(pid, SIGSTOP); /* it would come back at once */
+    csi_fixture_open(w, 0);
+    handoff_adopt(w->mount, w->staging, dev, false);
+    cleanup_free char *elsewhere = path_join(w->env->dir, "elsewhere");
+    cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int other = -1;
+    dev_t other_dev;
+    assert_int_equal(mkdir(elsewhere, 0755), 0);
+    assert_int_equal(mount_fuse(elsewhere, false, &other, &other_dev, &e), 0);
+    int sock = hello(w);
+    handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, null, &e);
+    handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
+    assert_int_equal(ask(sock, null), -EINVAL); /* answered in order: the above has been handled */
+    assert_false(state_of(w).usable);
+    close(sock);
+    close(other);
+    assert_int_equal(mount_end_fuse(elsewhere, false, 0, &e), 0);
+    kill(pid, SIGCONT);
+    must_stage(w);
+    assert_int_equal(check_file(w), 0);
+    must_unstage(w);
+    csi_fixture_close(w);
+    end_client(pid);
+}
+
+static void ask_who(int sock, int64_t pid, char out[CALLER_MAX])
+{
+    struct err e = ERR_INIT;
+    struct handoff_msg m;
+    struct handoff_caller c;
+    int fd;
+    assert_int_equal(handoff_send(sock, HANDOFF_WHO, &pid, sizeof pid, -1, &e), 0);
+    do
+        assert_int_equal(handoff_recv(sock, &m, &fd, &e), 1);
+    while (m.type == HANDOFF_WELCOME && (fd < 0 || close(fd) == 0));
+    assert_int_equal(m.type, HANDOFF_CALLER);
+    assert_int_equal(m.len, sizeof c);
+    memcpy(&c, m.payload, sizeof c);
+    assert_int_equal(c.pid, pid);
+    memcpy(out, c.name, CALLER_MAX);
+}
+
+/* A client is told of those that have its dataset mounted, and of nobody else. */
+static void test_who(void **state)
+{
+    struct csi_fixture *w = *state;
+    struct err e = ERR_INIT;
+    char name[CALLER_MAX], want[CALLER_MAX];
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    csi_fixture_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    pid_t stranger = fork();
+    if (stranger == 0) { /* where the mount is not */
+        if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)
+            || umount2(w->staging, MNT_DETACH) || write(ready[1], "", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ready[0], name, 1), 1);
+    int sock = hello(w);
+    end_client(pid); /* ours is the next */
+    ask_who(sock, getpid(), name);
+    snprintf(want, sizeof want, "pod of %d", (int)getpid());
+    assert_string_equal(name, want);
+    const int64_t nobody[] = {stranger, 0, -1, INT64_MAX, (int64_t)getpid() + (INT64_C(1) << 32)};
+    for (size_t i = 0; i < ARRAY_LEN(nobody); i++) {
+        ask_who(sock, nobody[i], name);
+        assert_string_equal(name, CALLER_UNKNOWN);
+    }
+    close(sock);
+    end_client(stranger);
+    assert_int_equal(handoff_unstage(w->mount, clock_mono_ns() + 5 * NS_PER_S, &e), 0);
+    csi_fixture_close(w);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+int main(void)
+{
+    if (!csi_env_can_mount()) {
+        puts("1..0 # SKIP needs root and /dev/fuse");
+        return 0;
+    }
+    csi_env_private_mounts();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            test_hostile_messages, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_hostile_files, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_who, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_hostile_return, csi_fixture_setup, csi_fixture_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
