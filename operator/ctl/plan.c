@@ -31,12 +31,25 @@ void plan_clear(struct plan *p)
     p->n = p->cap = 0;
 }
 
-static struct plan_action *plan_add(
-    struct plan *p, enum plan_op op, const struct kube_res *res, const json_t *object)
+static struct plan_action *plan_grow(struct plan *p)
 {
     if (p->n == p->cap)
         p->actions = xrealloc(p->actions, (p->cap = p->cap ? p->cap * 2 : 8) * sizeof *p->actions);
-    struct plan_action *a = &p->actions[p->n++];
+    return &p->actions[p->n++];
+}
+
+void plan_move(struct plan *to, struct plan *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        *plan_grow(to) = from->actions[i];
+    from->n = 0;
+    plan_clear(from);
+}
+
+static struct plan_action *plan_add(
+    struct plan *p, enum plan_op op, const struct kube_res *res, const json_t *object)
+{
+    struct plan_action *a = plan_grow(p);
     *a = (struct plan_action){.op = op, .res = res, .grace_s = -1, .after_ns = -1};
     a->ns = xstrdup(kube_namespace(object));
     a->name = xstrdup(kube_name(object));

@@ -55,6 +55,8 @@ struct plan {
     }
 void plan_clear(struct plan *p); /* frees all actions */
 #define cleanup_plan __attribute__((cleanup(plan_clear)))
+/* Moves the actions of `from` behind those of `to`. */
+void plan_move(struct plan *to, struct plan *from);
 
 /* Adds the finalizer unless cr has it, or takes it away if it is there. Guarded by cr's
  * resourceVersion. */

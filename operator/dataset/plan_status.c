@@ -289,9 +289,7 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
         .clients = {clients.desired, clients.ready, clients.nodes}};
     count_reports(o, v->d, &s);
     plan_status(p, &kube_datasets, o->cr, dataset_status_json(o->cr, &s));
-    for (size_t i = 0; i < events.n; i++)
-        plan_event(p, &kube_datasets, o->cr, events.actions[i].warning, events.actions[i].reason,
-            "%s", events.actions[i].message);
+    plan_move(p, &events);
     requeue_starting(o, v, p);
 }
 

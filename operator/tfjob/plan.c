@@ -131,18 +131,6 @@ static void pass_run(struct tfjob_pass *p, const struct err *invalid)
         proceed(p);
 }
 
-/* Events and the requeue go to the end of the plan. */
-static void move_events(struct plan *to, const struct plan *events, const json_t *about)
-{
-    for (size_t i = 0; i < events->n; i++) {
-        const struct plan_action *a = &events->actions[i];
-        if (a->op == PLAN_EVENT)
-            plan_event(to, &kube_tfjobs, about, a->warning, a->reason, "%s", a->message);
-        else
-            plan_requeue(to, a->after_ns);
-    }
-}
-
 void tfjob_plan(const struct tfjob_observed *o, struct plan *plan)
 {
     struct tfjob job = {0};
@@ -159,8 +147,7 @@ void tfjob_plan(const struct tfjob_observed *o, struct plan *plan)
     if (valid)
         tfjob_replicas_make(o, &job, &p.status, &replicas);
     pass_run(&p, valid ? NULL : &why);
-    move_events(plan, &p.events, o->job);
-    plan_clear(&p.events);
+    plan_move(plan, &p.events);
     tfjob_status_free(&p.status);
     tfjob_replicas_free(&replicas);
 }

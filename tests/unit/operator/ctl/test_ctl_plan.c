@@ -208,6 +208,24 @@ static void events_and_requeues_are_shown(void **state)
     assert_string_equal(p.actions[3].uid, "u1");
 }
 
+static void a_plan_moves_behind_another(void **state)
+{
+    (void)state;
+    cleanup_plan struct plan p = PLAN_INIT, more = PLAN_INIT;
+    plan_move(&p, &more);
+    assert_int_equal(p.n, 0);
+    plan_requeue(&p, 1000000);
+    for (int i = 0; i < 20; i++)
+        plan_create(&more, &kube_pods, parse("{\"metadata\":{\"name\":\"p\"}}"));
+    plan_move(&p, &more);
+    assert_int_equal(p.n, 21);
+    assert_int_equal(p.actions[0].op, PLAN_REQUEUE);
+    assert_string_equal(p.actions[20].name, "p");
+    assert_int_equal(more.n, 0);
+    plan_requeue(&more, 1); /* and is as good as new */
+    assert_int_equal(more.n, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +235,7 @@ int main(void)
         cmocka_unit_test(a_status_is_written_if_it_differs),
         cmocka_unit_test(a_diff_turns_one_into_the_other),
         cmocka_unit_test(events_and_requeues_are_shown),
+        cmocka_unit_test(a_plan_moves_behind_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
