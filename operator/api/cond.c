@@ -161,3 +161,10 @@ bool cond_set_job(json_t *conditions, const struct cond *c, int64_t now_ns)
     json_array_append_new(conditions, cond);
     return true;
 }
+
+bool cond_set_job_message(json_t *conditions, const struct cond *c, int64_t now_ns)
+{
+    if (strcmp(cond_message(conditions, c->type), c->message))
+        cond_remove(conditions, c->type);
+    return cond_set_job(conditions, c, now_ns);
+}

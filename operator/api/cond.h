@@ -44,5 +44,7 @@ bool cond_set(json_t *conditions, const struct cond *c, int64_t generation, int6
  * Running and Restarting replace each other; Succeeded and Failed turn a Running (and a Restarting)
  * that is True to False. */
 bool cond_set_job(json_t *conditions, const struct cond *c, int64_t now_ns);
+/* The same, but another message is a change as well. */
+bool cond_set_job_message(json_t *conditions, const struct cond *c, int64_t now_ns);
 
 #endif

@@ -29,10 +29,12 @@ void pass_event(struct tfjob_pass *p, bool warning, const char *reason, const ch
 
 void pass_set_waiting(struct tfjob_pass *p, const char *type, const char *message)
 {
-    if (!message || strcmp(cond_message(p->status.conditions, type), message))
-        cond_remove(p->status.conditions, type); /* a new message alone would not be taken */
+    cleanup_free char *reason = xasprintf("TFJob%s", type);
     if (message)
-        pass_set_cond(p, type, true, type, message);
+        cond_set_job_message(
+            p->status.conditions, &(struct cond){type, COND_TRUE, reason, message}, p->o->now_ns);
+    else
+        cond_remove(p->status.conditions, type);
 }
 
 void pass_write_status(struct tfjob_pass *p)

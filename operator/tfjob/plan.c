@@ -183,11 +183,8 @@ void tfjob_plan_refused(const json_t *job, const struct plan_action *failed, con
     cleanup_tfjob_status struct tfjob_status status;
     tfjob_status_read(job, &status);
     if (failed->op != PLAN_DELETE) {
-        if (strcmp(cond_message(status.conditions, TFJOB_STALLED), message))
-            /* a new message alone would not be taken */
-            cond_remove(status.conditions, TFJOB_STALLED);
         struct cond c = {TFJOB_STALLED, COND_TRUE, reason, message};
-        cond_set_job(status.conditions, &c, now_ns);
+        cond_set_job_message(status.conditions, &c, now_ns);
         plan_status(then, &kube_tfjobs, job, tfjob_status_json(&status));
     }
     plan_event(then, &kube_tfjobs, job, true, reason, "%s", message);

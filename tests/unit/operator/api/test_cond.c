@@ -97,6 +97,19 @@ static void test_restarting_ends(void **state)
     assert_string_equal(status_of(c, "Restarting"), "False");
 }
 
+static void test_job_message(void **state)
+{
+    (void)state;
+    cleanup_json json_t *c = json_array();
+    assert_true(cond_set_job_message(c, &(struct cond){"W", COND_TRUE, "R", "for a"}, AT(0)));
+    assert_false(cond_set_job_message(c, &(struct cond){"W", COND_TRUE, "R", "for a"}, AT(1)));
+    assert_false(cond_set_job(c, &(struct cond){"W", COND_TRUE, "R", "for b"}, AT(2)));
+    assert_string_equal(cond_message(c, "W"), "for a");
+    assert_true(cond_set_job_message(c, &(struct cond){"W", COND_TRUE, "R", "for b"}, AT(3)));
+    assert_string_equal(cond_message(c, "W"), "for b");
+    assert_int_equal(json_array_size(c), 1);
+}
+
 static void test_cut_message(void **state)
 {
     (void)state;
@@ -124,6 +137,7 @@ int main(void)
         cmocka_unit_test(test_job_style),
         cmocka_unit_test(test_job_moves_to_end),
         cmocka_unit_test(test_restarting_ends),
+        cmocka_unit_test(test_job_message),
         cmocka_unit_test(test_cut_message),
         cmocka_unit_test(test_copy),
     };
