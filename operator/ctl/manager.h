@@ -35,6 +35,7 @@ struct manager {
     size_t ncontrollers;
     struct manager_hook *hooks;
     size_t nhooks;
+    struct poll *poll; /* operator/dataset: the one that all kinds share; NULL until one asks */
 };
 
 /* A new informer, owned and started by main. Two controllers that want the same objects share one

@@ -291,10 +291,8 @@ struct informer *poll_pods(struct manager *mgr)
 
 struct poll *poll_shared(struct manager *mgr, struct err *e)
 {
-    static struct poll *only; /* controllers are made one after the other, by main */
-    static const struct manager *of;
-    if (only && of == mgr)
-        return only;
+    if (mgr->poll)
+        return mgr->poll;
     struct poll *p = xcalloc(1, sizeof *p);
     const struct http_conf conf = {
         .connect_ns = TIMEOUT_NS, .max_idle = 64, .user_agent = NAME_FIELD_MANAGER};
@@ -308,9 +306,7 @@ struct poll *poll_shared(struct manager *mgr, struct err *e)
     p->retired = map_new(free);
     informer_on_change(poll_pods(mgr), pod_changed, p);
     manager_on_lead(mgr, poll_start, poll_stop, p);
-    only = p;
-    of = mgr;
-    return p;
+    return mgr->poll = p;
 }
 
 void poll_listen(struct poll *p, poll_listener fn, void *user)
