@@ -398,7 +398,7 @@ static int posix_rename(
 
 const struct store_ops store_posix = {
     .kind = {"file", "file:///directory", posix_options,
-        STORE_CAP_WRITE | STORE_CAP_RENAME_FILE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS},
+        STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS},
     .open = posix_open,
     .close = posix_close,
     .check = posix_check,

@@ -38,8 +38,7 @@ struct store_entry {
 typedef int (*store_list_fn)(void *user, const struct store_entry *entry);
 
 enum store_cap {
-    STORE_CAP_WRITE = 1,       /* put, remove, mkdir, rename */
-    STORE_CAP_RENAME_FILE = 2, /* rename of a file is cheap and atomic (else copy + delete) */
+    STORE_CAP_WRITE = 1, /* put, remove, mkdir, rename */
     STORE_CAP_RENAME_DIR = 4,
     /* directories exist by themselves (else they are prefixes with marker objects) */
     STORE_CAP_DIRS = 8,

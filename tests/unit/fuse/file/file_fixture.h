@@ -26,7 +26,7 @@
 #include <string.h>
 
 #define FX_MOUNTS 3
-#define FX_CAPS   (STORE_CAP_WRITE | STORE_CAP_DIRS | STORE_CAP_RENAME_FILE | STORE_CAP_RENAME_DIR)
+#define FX_CAPS   (STORE_CAP_WRITE | STORE_CAP_DIRS | STORE_CAP_RENAME_DIR)
 
 struct fx_conf {
     unsigned caps;         /* of the stores; 0: FX_CAPS */

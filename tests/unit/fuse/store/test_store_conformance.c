@@ -68,7 +68,7 @@ static void open_fake(struct subject *t, unsigned caps)
 
 static void open_memory(struct subject *t)
 {
-    open_fake(t, STORE_CAP_WRITE | STORE_CAP_RENAME_FILE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS);
+    open_fake(t, STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS);
 }
 
 static void open_flat_memory(struct subject *t) { open_fake(t, STORE_CAP_WRITE); }
