@@ -102,7 +102,7 @@ static int fetch_to_file(struct store *s, const char *path, const char *local, s
 
 /* -- one file up ----------------------------------------------------------------------------- */
 
-static int send_fd(struct store *s, const char *path, int fd, struct err *e)
+static int put_fd(struct store *s, const char *path, int fd, struct err *e)
 {
     struct stat st;
     struct store_stat made;
@@ -111,7 +111,7 @@ static int send_fd(struct store *s, const char *path, int fd, struct err *e)
     return store_put(s, path, fd, (uint64_t)st.st_size, &made, e);
 }
 
-static int send_file(struct store *s, const char *path, const char *local, struct err *e)
+static int put_file(struct store *s, const char *path, const char *local, struct err *e)
 {
     cleanup_fd int fd = open(local, O_RDONLY | O_CLOEXEC);
     struct stat st;
@@ -121,7 +121,7 @@ static int send_file(struct store *s, const char *path, const char *local, struc
         return err_set(e, ERR_INVALID, "%s is a directory; --recursive copies it", local);
     if (!S_ISREG(st.st_mode))
         return err_set(e, ERR_INVALID, "%s is not a regular file", local);
-    return send_fd(s, path, fd, e);
+    return put_fd(s, path, fd, e);
 }
 
 /* -- where to -------------------------------------------------------------------------------- */
@@ -190,9 +190,8 @@ static int copy_between(
     if (fd < 0)
         return err_sys(e, errno, "create %s", temp);
     unlink(temp);
-    return fetch_fd(from, path, fd, e) || make_parents(to, to_path, e)
-        ? -1
-        : send_fd(to, to_path, fd, e);
+    return fetch_fd(from, path, fd, e) || make_parents(to, to_path, e) ? -1
+                                                                       : put_fd(to, to_path, fd, e);
 }
 
 static int copy_entry(void *user, const struct store_entry *entry)
@@ -239,7 +238,7 @@ static int send_entry(const char *path, const struct stat *st, int type, struct 
     if (type != FTW_F || !S_ISREG(st->st_mode))
         return 0;
     if (make_parents(walking->to, name, walking->e)
-        || send_file(walking->to, name, path, walking->e))
+        || put_file(walking->to, name, path, walking->e))
         return -1;
     walking->files++;
     if (walking->verbose)
@@ -291,7 +290,7 @@ static int copy_one(const struct args *a, const char *src, const char *dst, stru
     if (from.store && to.store)
         return copy_between(from.store, from.path, to.store, to.path, e);
     return from.store ? fetch_to_file(from.store, from.path, dst, e)
-                      : send_file(to.store, to.path, src, e);
+                      : put_file(to.store, to.path, src, e);
 }
 
 int verb_cp(const struct verb *v, int argc, char **argv)

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct sender {
+struct hint_sender {
     int dir_fd;
     const char *dir;
     char *real; /* dir as an absolute path, with a slash at the end; NULL if unknown */
@@ -23,7 +23,7 @@ struct sender {
     uint64_t paths;
 };
 
-static int flush(struct sender *s, struct err *e)
+static int send_message(struct hint_sender *s, struct err *e)
 {
     if (s->msg.len && ioctl(s->dir_fd, HINT_IOCTL, &s->msg))
         return errno == ENOTTY ? err_set(e, ERR_INVALID, "%s is not on a mount of millrace", s->dir)
@@ -37,7 +37,7 @@ static int flush(struct sender *s, struct err *e)
     return 0;
 }
 
-static int add(struct sender *s, const char *text, size_t len, struct err *e)
+static int send_text(struct hint_sender *s, const char *text, size_t len, struct err *e)
 {
     while (len) {
         size_t part = MIN(len, sizeof s->msg.text - s->msg.len);
@@ -45,14 +45,14 @@ static int add(struct sender *s, const char *text, size_t len, struct err *e)
         s->msg.len += (uint32_t)part;
         text += part;
         len -= part;
-        if (s->msg.len == sizeof s->msg.text && flush(s, e))
+        if (s->msg.len == sizeof s->msg.text && send_message(s, e))
             return -1;
     }
     return 0;
 }
 
 /* A path that begins with the directory is taken for one below it. */
-static const char *below(const struct sender *s, const char *line)
+static const char *path_below(const struct hint_sender *s, const char *line)
 {
     size_t dir = strlen(s->dir), real = s->real ? strlen(s->real) : 0;
     if (*line != '/')
@@ -63,7 +63,7 @@ static const char *below(const struct sender *s, const char *line)
                                                                                  : line;
 }
 
-static int send_list(struct sender *s, FILE *in, const char *name, struct err *e)
+static int send_list(struct hint_sender *s, FILE *in, const char *name, struct err *e)
 {
     char *line = NULL;
     size_t cap = 0;
@@ -72,17 +72,19 @@ static int send_list(struct sender *s, FILE *in, const char *name, struct err *e
     while (rc == 0 && (n = getline(&line, &cap, in)) > 0) {
         if (line[n - 1] == '\n')
             n--;
-        const char *path = below(s, line);
-        rc = add(s, path, (size_t)n - (size_t)(path - line), e) || add(s, "\n", 1, e) ? -1 : 0;
+        const char *path = path_below(s, line);
+        rc = send_text(s, path, (size_t)n - (size_t)(path - line), e) || send_text(s, "\n", 1, e)
+            ? -1
+            : 0;
         s->paths += n > 0;
     }
     free(line);
     if (rc == 0 && ferror(in))
         rc = err_sys(e, errno, "read %s", name);
-    return rc || flush(s, e) ? -1 : 0;
+    return rc || send_message(s, e) ? -1 : 0;
 }
 
-static int open_dir(struct sender *s, const char *dir, struct err *e)
+static int hint_open(struct hint_sender *s, const char *dir, struct err *e)
 {
     uint64_t seed[2] = {(uint64_t)clock_real_ns(), (uint64_t)getpid()};
     s->dir = dir;
@@ -102,14 +104,14 @@ int verb_hint(const struct verb *v, int argc, char **argv)
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;
-    struct sender *s = xcalloc(1, sizeof *s);
+    struct hint_sender *s = xcalloc(1, sizeof *s);
     bool from_stdin = strcmp(a.pos[1], "-") == 0;
     cleanup_file FILE *file = from_stdin ? NULL : fopen(a.pos[1], "re");
     s->dir_fd = -1;
     if (!from_stdin && !file)
         rc = err_sys(&e, errno, "%s", a.pos[1]);
     else
-        rc = open_dir(s, a.pos[0], &e) || send_list(s, file ? file : stdin, a.pos[1], &e) ? -1 : 0;
+        rc = hint_open(s, a.pos[0], &e) || send_list(s, file ? file : stdin, a.pos[1], &e) ? -1 : 0;
     if (rc == 0)
         printf("%" PRIu64 " paths\n", s->paths);
     if (s->dir_fd >= 0)

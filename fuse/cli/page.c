@@ -35,7 +35,7 @@ char *page_secrets(const struct store_kind *kind)
 }
 
 /* Lines of at most WIDTH columns; caller frees. */
-static char *fill(const char *text)
+static char *wrap_text(const char *text)
 {
     struct buf b = BUF_INIT(64 << 10);
     size_t column = 0;
@@ -78,7 +78,7 @@ static void print_store_options(FILE *out)
 
 static void print_text(FILE *out, const struct verb *v, const struct opt *table, size_t n)
 {
-    cleanup_free char *usage = page_usage(v, n), *about = fill(v->about),
+    cleanup_free char *usage = page_usage(v, n), *about = wrap_text(v->about),
                       *text = opt_help(table, n, usage, about);
     fputs(text, out);
     if (v->store)

@@ -64,7 +64,7 @@ int verb_pin(const struct verb *v, int argc, char **argv)
     return rc;
 }
 
-static int unpin_everything(const char *path)
+static int unpin_mount(const char *path)
 {
     struct err e = ERR_INIT;
     struct pin_msg m = {.op = PIN_CLEAR_ALL};
@@ -92,7 +92,7 @@ int verb_unpin(const struct verb *v, int argc, char **argv)
     if (rc >= 0)
         return rc;
     for (int i = 0; i < a.npos && all; i++)
-        if (unpin_everything(a.pos[i]))
+        if (unpin_mount(a.pos[i]))
             return CLI_FAILED;
     struct pin_run r = {.op = PIN_CLEAR};
     if (!all && (rc = pin_start(&a, &r)) != CLI_MISUSE)

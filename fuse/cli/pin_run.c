@@ -203,7 +203,7 @@ static void pin_job_run(void *arg)
 /* -- all files ------------------------------------------------------------------------------- */
 
 /* False: nothing more would succeed. Waits while many files are queued. */
-static bool add_file(struct pin_run *r, struct pin_place *at, const char *name)
+static bool add_job(struct pin_run *r, struct pin_place *at, const char *name)
 {
     struct pin_job *j = xcalloc(1, sizeof *j);
     *j = (struct pin_job){.run = r, .at = at};
@@ -246,7 +246,7 @@ static bool add_below(struct pin_run *r, int fd, const char *path)
     for (struct dirent *de; d && go_on && (de = readdir(d)); errno = 0) {
         unsigned type = type_of(fd, de);
         if (type == DT_REG) {
-            go_on = add_file(r, at, de->d_name);
+            go_on = add_job(r, at, de->d_name);
         } else if (type == DT_DIR && strcmp(de->d_name, ".") != 0
             && strcmp(de->d_name, "..") != 0) {
             cleanup_free char *sub = path_join(path, de->d_name);
@@ -279,7 +279,7 @@ static void add_paths(struct pin_run *r, char **paths, int n)
             go_on = add_below(r, fd, paths[i]);
         } else {
             struct pin_place *at = pin_place_new(fd, xstrdup(paths[i]));
-            go_on = add_file(r, at, "");
+            go_on = add_job(r, at, "");
             pin_place_put(r, at);
         }
     }

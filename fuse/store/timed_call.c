@@ -168,7 +168,7 @@ static void *helper_thread(void *arg)
     return NULL;
 }
 
-static int start_helper(struct timed_calls *g, struct timed_job *job)
+static int helper_start(struct timed_calls *g, struct timed_job *job)
 {
     pthread_t thread;
     pthread_attr_t attr;
@@ -201,7 +201,7 @@ static int start_job(struct timed_calls *g, struct timed_job *job)
         pthread_cond_signal(&h->wake);
         return 0;
     }
-    int rc = start_helper(g, job);
+    int rc = helper_start(g, job);
     g->threads += rc == 0;
     return rc;
 }

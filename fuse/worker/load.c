@@ -248,7 +248,7 @@ struct load_listing {
     const char *dir;
 };
 
-static void add_file(struct load *l, size_t mount, char *path_taken, const struct store_stat *st)
+static void load_add(struct load *l, size_t mount, char *path_taken, const struct store_stat *st)
 {
     struct load_item *it = xcalloc(1, sizeof *it);
     *it = (struct load_item){.l = l, .mount = mount, .path = path_taken, .st = *st};
@@ -260,11 +260,11 @@ static void add_file(struct load *l, size_t mount, char *path_taken, const struc
         load_item_run(it);
 }
 
-static int load_entry(void *user, const struct store_entry *entry)
+static int load_listed(void *user, const struct store_entry *entry)
 {
     struct load_listing *li = user;
     if (!entry->st.is_dir)
-        add_file(li->l, li->mount,
+        load_add(li->l, li->mount,
             *li->dir ? path_join(li->dir, entry->name) : xstrdup(entry->name), &entry->st);
     return atomic_load(&li->l->s->cancel) ? 1 : 0;
 }
@@ -277,7 +277,7 @@ static int list_target(struct load *l, const struct load_target *t, struct err *
         if (store_stat_path(st, t->dir, &stat, e))
             return -1;
         if (!stat.is_dir) {
-            add_file(l, t->mount, xstrdup(t->dir), &stat);
+            load_add(l, t->mount, xstrdup(t->dir), &stat);
             return 0;
         }
     }
@@ -287,7 +287,7 @@ static int list_target(struct load *l, const struct load_target *t, struct err *
     int tries = 0;
     do {
         char *before = cursor ? xstrdup(cursor) : NULL;
-        if (store_list_tree(st, t->dir, &cursor, load_entry, &li, e) == 0) {
+        if (store_list_tree(st, t->dir, &cursor, load_listed, &li, e) == 0) {
             free(before);
             tries = 0;
             continue;

@@ -117,7 +117,7 @@ static enum request_pin pin_of(const struct worker_flags *f)
     return !f->pin ? REQUEST_PIN_AS_IS : strcmp(f->pin, "true") == 0 ? REQUEST_PIN : REQUEST_UNPIN;
 }
 
-static int load(
+static int run_load(
     const struct worker_flags *f, struct server *s, const sigset_t *stop, char **paths, int npaths)
 {
     struct err e = ERR_INIT;
@@ -158,7 +158,7 @@ static int serve_or_load(
         inventory_start(s);
     int rc = 0, sig;
     if (f->load)
-        rc = load(f, s, stop, paths, npaths);
+        rc = run_load(f, s, stop, paths, npaths);
     else
         sigwait(stop, &sig);
     atomic_store(&s->cancel, true);
