@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a test does to the server from outside: puts and deletes objects, plants faults, reads what
+ * was asked. */
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "tests/fake/api_inside.h"
