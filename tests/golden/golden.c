@@ -18,8 +18,9 @@
 #define FILE_MAX      ((size_t)8 << 20)
 #define FOLLOW_ROUNDS 40
 #define SUFFIX        ".yaml"
-#define WHOLE         "build-" /* cases of this name show objects whole, and are what others refer to */
-#define FIRST         "build-plain" SUFFIX /* their references win */
+/* cases of this name show objects whole, and are what others refer to */
+#define WHOLE "build-"
+#define FIRST "build-plain" SUFFIX /* their references win */
 
 struct group {
     const struct golden_kind *kind;
