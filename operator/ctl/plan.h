@@ -94,7 +94,7 @@ void plan_event(struct plan *p, const struct kube_res *res, const json_t *about,
 
 void plan_requeue(struct plan *p, int64_t after_ns);
 
-/* For golden tests and debug logs: [{"op":"apply","resource":"pods","key":"ns/name","object":{…}},
+/* For debug logs and tests: [{"op":"apply","resource":"pods","key":"ns/name","object":{…}},
  * …]. ANNOTATION_HASH is left out of objects. Caller owns it. */
 json_t *plan_json(const struct plan *p);
 
