@@ -92,15 +92,16 @@ int stage_attach(struct file *f, struct err *e)
     return f->stage_fd < 0 ? err_sys(e, errno == ENOENT ? EIO : errno, "open a staged file") : 0;
 }
 
+/* Counts a change, before it is made and after it: an upload may begin and end in between. In this
+ * order, as upload_done() clears the flag before it looks at the count once more. */
 static void stage_set_dirty(struct file *f)
 {
     int64_t now = clock_mono_ns();
-    if (atomic_load(&f->written) == atomic_load(&f->saved)) {
+    atomic_store(&f->write_ns, now);
+    if (atomic_fetch_add(&f->written, 1) == atomic_load(&f->saved)) {
         atomic_store(&f->dirty_ns, now);
         inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, INODE_DIRTY, 0);
     }
-    atomic_store(&f->write_ns, now);
-    atomic_fetch_add(&f->written, 1);
 }
 
 /* Copies the first `size` bytes of the cached version into the staging file. */
@@ -210,7 +211,7 @@ ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, s
     if (done) {
         struct inode grown = {.size = off + done, .mtime_ns = clock_real_ns()};
         inodes_set(file_conf(f)->inodes, f->ino, INODES_GROW | INODES_MTIME, &grown, 0, INODE_ATTR);
-        atomic_fetch_add(&f->written, 1); /* an upload that began in between has not all of it */
+        stage_set_dirty(f); /* an upload that began in between has not all of it */
     }
     pthread_rwlock_unlock(&f->data_lock);
     if (errnum && !done)
@@ -233,7 +234,7 @@ int stage_truncate(struct file *f, uint64_t size, struct err *e)
         else
             inodes_set(
                 file_conf(f)->inodes, f->ino, INODES_SIZE | INODES_MTIME, &set, 0, INODE_ATTR);
-        atomic_fetch_add(&f->written, 1);
+        stage_set_dirty(f);
     }
     pthread_rwlock_unlock(&f->data_lock);
     return rc;
