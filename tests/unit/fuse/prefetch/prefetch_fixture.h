@@ -37,7 +37,6 @@ struct fx {
     char fails[64];            /* mu; this path does, with … */
     enum err_class fail_cls;   /* mu */
     bool held;                 /* mu; what is fetched waits */
-    unsigned waiting;          /* mu */
 };
 
 /* quota: of the cache, bytes. */

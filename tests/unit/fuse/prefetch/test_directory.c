@@ -202,7 +202,7 @@ static void test_queue(void **state)
         for (unsigned k = 0; k < 24; k++) /* three times enough */
             directory_prefetch_observe(s, &f);
     }
-    eventually(x->waiting > 0);
+    eventually(fx_fetched(x) > 0);
     fx_hold(x, false);
     for (unsigned d = 0; d < 20; d++)
         for (unsigned i = 0; i < 40; i++) {
