@@ -18,7 +18,7 @@ struct backing; /* opaque */
 /* path: the log. max: ids at a time. */
 struct backing *backing_new(const char *path, size_t max);
 int backing_load(struct backing *b, struct err *e); /* after a restart: the same connection */
-/* what a log of that text says, without the file; text is changed */
+/* Loads a log of that text, without the file; text is changed. */
 void backing_replay(struct backing *b, char *text);
 void backing_reset(struct backing *b); /* a new connection: no ids; removes the log */
 void backing_free(struct backing *b);  /* keeps the log; NULL is fine */

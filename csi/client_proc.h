@@ -19,8 +19,8 @@ struct client_proc_conf {
     const char *run_dir; /* of this volume: config.json, secrets/ (client_proc_write) and pid */
 };
 
-/* Writes what the process is to know into run_dir (0700). Mount 0 has the secrets. Secrets are told
- * to log_redact(). */
+/* Writes configuration and secrets of the process into run_dir (0700). Mount 0 has the secrets.
+ * Secrets are told to log_redact(). */
 struct client_proc_secret {
     const char *name, *value; /* the name is checked: it becomes a file */
 };

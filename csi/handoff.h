@@ -73,7 +73,7 @@ struct handoff_state {
     bool usable;    /* mounted, and a client has served it; it may be restarting now */
     size_t backing_files;
     pid_t pid;        /* of the client, 0 if not connected */
-    char failed[256]; /* what the client said last that it cannot; "" when it serves */
+    char failed[256]; /* the last reason why the client cannot serve; "" when it does */
 };
 void handoff_state(struct handoff_mount *v, struct handoff_state *out);
 

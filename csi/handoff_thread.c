@@ -28,7 +28,7 @@
 /* a mount that no pod has goes without a client for so long: one that restarts is back by then */
 #define UNUSED_NS (5 * NS_PER_S)
 #define HELLO_NS  (5 * NS_PER_S) /* from connecting to hello: others wait behind */
-/* a client that does not read what it is told for so long is dropped */
+/* a client that does not read our messages for so long is dropped */
 #define SEND_SECONDS 1
 #define FUSE_RDEV    makedev(10, 229)
 #define INIT_MIN     48 /* fuse_in_header and the oldest fuse_init_in */
@@ -61,9 +61,10 @@ int handoff_make_mount(struct handoff_mount *v, const char *staging, bool read_o
     return 0;
 }
 
-/* What a client that has ended had read and not answered waits in the queue again. The next one
- * would ask for that itself, but there may be none, and only who waits in the queue can be killed.
- * Not where it may live, and we leave it: it would get requests twice. */
+/* Puts the requests that a client has read and not answered back into the kernel's queue when it
+ * has ended. The next client would ask for that itself, but there may be none, and a process can be
+ * killed only while its request is in the queue. Not while the client may live: it would get
+ * requests twice. */
 static void requeue(const struct handoff_mount *v)
 {
     struct pollfd p = {.fd = v->conn};
@@ -418,7 +419,7 @@ static int wait_ms(int64_t next, int64_t now)
     return next == INT64_MAX ? -1 : (int)MIN(MAX(next - now, 0) / NS_PER_MS + 1, INT_MAX);
 }
 
-/* What is due now; returns how long to wait at most, in ms, or -1. */
+/* Does everything that is due now; returns how long to wait at most, in ms, or -1. */
 static int do_due(struct handoff_mount *v)
 {
     mutex_assert_held(&v->mu);

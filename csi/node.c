@@ -38,7 +38,7 @@ static int node_check_path(const char *field, const char *path, struct err *e)
         : err_set(e, ERR_INVALID, "%s '%.128s' is not an absolute path without '..'", field, path);
 }
 
-/* What the volume is, where its mount is to be writable or not. */
+/* Fills *s for a volume that is staged, and whether its mount is to be writable. */
 static int context_of_stage(struct rpc_call *call, const Csi__NodeStageVolumeRequest *in,
     const struct volume *v, struct volume_context *s, struct err *e)
 {

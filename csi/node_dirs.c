@@ -94,7 +94,7 @@ static char *below_root(const struct volume_context *s)
     return xasprintf("%s/%s/%s", DIR_VOLUMES, s->ns, s->uid);
 }
 
-/* Makes sure of owner and mode of a directory, whoever made it. */
+/* Makes the directory, or gives the one that is there this owner and mode. */
 static int make_owned(const char *path, uid_t uid, gid_t gid, mode_t mode, struct err *e)
 {
     if (mkdir(path, 0700) && errno != EEXIST)

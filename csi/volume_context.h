@@ -2,9 +2,10 @@
 /* volume_context — what a volume is, from its volume_context. Pure. The context of a persistent
  * volume was written by the operator (whoever may write PersistentVolumes is trusted); of an inline
  * volume by the user, except for kubelet's csi.storage.k8s.io/ keys, which a user cannot set.
- * Whatever ends up in a path is checked here: labels of DNS, so no slash, no "..", no leading dot.
+ * Each value that ends up in a path is checked here: labels of DNS, so no slash, no "..", no
+ * leading dot.
  *
- * Who may use an inline volume of kind client or worker: any pod of the Dataset's own namespace.
+ * Any pod of the Dataset's own namespace may use an inline volume of kind client or worker.
  * Such a pod can serve the dataset's files on this node, so a namespace is the border of trust: who
  * may create pods in it may also read its Secrets. */
 #ifndef MILLRACE_CSI_VOLUME_CONTEXT_H

@@ -32,7 +32,7 @@ struct volume {
     size_t ntargets;
     /* volumes of CreateVolume (standalone) */
     bool created;
-    char *name; /* what CreateVolume was asked for; NULL otherwise */
+    char *name; /* the name that CreateVolume was asked for; NULL otherwise */
     int64_t capacity;
     struct volume_param *params; /* its parameters; no secrets */
     size_t nparams;

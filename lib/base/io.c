@@ -4,8 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* What a write of 0 bytes means no standard says; nothing could be written, so trying again would
- * not end. */
+/* No standard says what a write of 0 bytes means; trying again might never end. */
 static int io_advance(ssize_t n, size_t *done)
 {
     if (n > 0)

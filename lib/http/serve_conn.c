@@ -234,7 +234,7 @@ static void conn_refuse(struct conn *c, int status, const char *text)
     send_response(c, &resp, false, false);
     resp_free(&resp);
     shutdown(c->fd, SHUT_WR);
-    /* what is still on its way would turn our answer into a reset */
+    /* unread bytes of the request would turn our answer into a reset */
     int64_t until = clock_mono_ns() + NS_PER_S;
     size_t drained = 0;
     char chunk[4096];

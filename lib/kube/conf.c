@@ -51,7 +51,8 @@ static void trim_end(char *text)
         text[--n] = '\0';
 }
 
-/* Replaces the token by what the file holds. The lock is held: files of this kind are in memory. */
+/* Replaces the token by what the file holds. mu is held, or c is new; it is held across the
+ * reading: files of this kind are in memory. */
 static int read_token_locked(struct kube_conf *c, struct err *e)
 {
     size_t len;

@@ -55,7 +55,7 @@ static char *watch_url(struct kube *k, const struct kube_res *res, const char *n
     return url;
 }
 
-/* What the end of the request means. */
+/* Turns the end of the request into that of the watch. */
 static int outcome(const struct watching *g, int rc, const struct http_resp *resp, struct err *e)
 {
     if (g->why.cls != ERR_NONE) {
