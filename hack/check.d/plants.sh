@@ -12,7 +12,7 @@ source_file() # PATH: a source from standard input, with a licence and an openin
 
 plant_owners_of_headers() { source_file fuse/cache/planted.c <<<'#include <curl/curl.h>' && echo fuse/cache/planted.c; }
 plant_rooms() { source_file fuse/store/planted.c <<<'#include "fuse/file/file.h"' && echo 'fuse/store/planted.c includes fuse/file/file.h'; }
-plant_private() { source_file fuse/file/planted.c <<<'#include "fuse/store/impl.h"' && echo 'fuse/file/planted.c includes fuse/store/impl.h'; }
+plant_private() { source_file fuse/cache/planted.c <<<'#include "fuse/cache/catalogue_priv.h"' && echo 'fuse/cache/planted.c includes fuse/cache/catalogue_priv.h'; }
 
 plant_circles()
 {

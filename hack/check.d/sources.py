@@ -90,16 +90,24 @@ def rooms():
 PRIVATE = re.compile(r"(priv|/format|/impl|_inside)\.h$")
 
 
+def may_include(path, header):
+    """A private header is its folder's; NAME_priv.h that of the sources NAME*."""
+    if os.path.dirname(header) != os.path.dirname(path):
+        return False
+    module = re.match(r"(\w+)_priv\.h$", os.path.basename(header))
+    return not module or os.path.basename(path).startswith(module[1])
+
+
 def private():
-    """Private headers that are included from outside of their folder. private.txt names the tests that may."""
+    """Private headers that others include. private.txt names those that may: tests, and the other half of a module."""
     friends = {tuple(words[:2]) for words in table("private.txt")}
     used = set()
     for path in files(".c", ".h"):
         for header in INCLUDE.findall(text(path)):
-            if PRIVATE.search("/" + header) and os.path.dirname(header) != os.path.dirname(path):
+            if PRIVATE.search("/" + header) and not may_include(path, header):
                 used.add((path, header))
-                if (path, header) not in friends or not path.startswith("tests/"):
-                    yield f"{path} includes {header} -- it belongs to {os.path.dirname(header)}/"
+                if (path, header) not in friends:
+                    yield f"{path} includes {header} -- it is private to {os.path.dirname(header)}/"
     for path, header in sorted(friends - used):
         yield f"private.txt: {path} {header} -- is not so any more"
 
