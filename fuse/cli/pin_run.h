@@ -3,7 +3,7 @@
 #ifndef MILLRACE_FUSE_CLI_PIN_RUN_H
 #define MILLRACE_FUSE_CLI_PIN_RUN_H
 
-#include "fuse/ops/pin.h"
+#include "lib/base/ioctl.h"
 #include "lib/base/pool.h"
 
 #include <pthread.h>

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define PATH_BYTES_MAX 4095
+
 bool store_name_ok(const char *name, size_t len)
 {
     if (len == 0 || len > 255 || memchr(name, '/', len) || memchr(name, '\0', len))
@@ -15,6 +17,8 @@ bool store_path_ok(const char *path)
 {
     if (!*path)
         return true;
+    if (strlen(path) > PATH_BYTES_MAX)
+        return false;
     for (;;) {
         size_t n = strcspn(path, "/");
         if (!store_name_ok(path, n))

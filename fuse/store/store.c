@@ -26,7 +26,7 @@ struct store {
 
 static int require_path(const struct store *s, const char *path, bool root_allowed, struct err *e)
 {
-    if (strlen(path) > 4095 || !store_path_ok(path)) {
+    if (!store_path_ok(path)) {
         store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, s->url,
             ": '%s' is not a path: names of 1 to 255 bytes with single slashes "
             "between them",

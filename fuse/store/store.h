@@ -91,7 +91,8 @@ struct store_conf {
 struct store *store_new(const struct store_conf *conf, struct err *e);
 void store_free(struct store *s);
 unsigned store_caps(const struct store *s);
-/* "", or names of 1 to 255 bytes (not "." or "..") with single slashes between */
+/* "", or names of 1 to 255 bytes (not "." or "..") with single slashes between, 4095 bytes at most
+ */
 bool store_path_ok(const char *path);
 
 /* Is it there and may we read it? NOTFOUND (no such bucket, directory), DENIED (403, bad keys),

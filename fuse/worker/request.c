@@ -10,22 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define PATH_BYTES_MAX    4096
 #define NUMBER_DIGITS_MAX 19 /* always fits in 63 bits */
-
-bool request_path_ok(const char *path)
-{
-    size_t len = strlen(path);
-    if (len == 0 || len > PATH_BYTES_MAX)
-        return false;
-    for (const char *p = path; p;) {
-        size_t n = strcspn(p, "/");
-        if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
-            return false;
-        p = p[n] ? p + n + 1 : NULL;
-    }
-    return true;
-}
 
 /* Digits only: strtoull alone would take signs and blanks. *end is behind them. */
 static int digits(const char *text, uint64_t *out, const char **end)
@@ -71,7 +56,7 @@ int request_parse(const struct serve_req *req, size_t nmounts, struct request *r
             e, ERR_INVALID, "the parameter mount is missing or names no mount of this dataset");
     else if (size == UINT64_MAX)
         rc = err_set(e, ERR_INVALID, "the parameter size is missing");
-    else if (!r->path || !request_path_ok(r->path))
+    else if (!r->path || !*r->path || !store_path_ok(r->path))
         rc = err_set(e, ERR_INVALID, "the parameter path is missing or no relative path");
     else if (!r->version || strlen(r->version) >= STORE_VERSION_MAX)
         rc = err_set(e, ERR_INVALID, "the parameter version is missing or too long");

@@ -21,8 +21,6 @@ int request_number(
 enum request_pin { REQUEST_PIN_AS_IS, REQUEST_PIN, REQUEST_UNPIN };
 /* pin=1 or pin=0; absent: as it is. */
 int request_pin(const struct serve_req *req, enum request_pin *out, struct err *e);
-/* Relative, no empty, "." or ".." component, at most 4096 bytes: what a file system can name. */
-bool request_path_ok(const char *path);
 
 enum range { RANGE_OK, RANGE_BAD, RANGE_OUTSIDE };
 /* One range of a Range header ("bytes=a-b", "bytes=a-", "bytes=-n") of an object of that size;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The worker's own routes: ranges of files, loads of ranges into its cache, the end of all pins. */
 #include "fuse/peers/peers.h"
 #include "fuse/worker/request.h"
 #include "fuse/worker/server.h"
@@ -177,8 +178,7 @@ static int set_pin(struct server *s, const struct request *r, uint64_t off, uint
     return *f ? 0 : -1;
 }
 
-/* Brings a range in; check=1: only says what is here. pin=1: eviction spares it from then on;
- * pin=0: no more. */
+/* Fetches a range; check=1: only says what is here. pin=1: pins it as well; pin=0: ends its pin. */
 static void serve_load(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct server *s = user;
@@ -204,7 +204,7 @@ static void serve_load(void *user, const struct serve_req *req, struct serve_res
     request_free(&r);
 }
 
-/* Of every file, also such that the store has no more. */
+/* Ends the pins of every file, also of those that are gone from the store. */
 static void serve_unpin(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct server *s = user;

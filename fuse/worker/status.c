@@ -30,13 +30,13 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
             .cache = {c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes,
                 c.pinned_most, c.pinned_files},
             .reads = {.cache = c.hit_bytes, .store = c.fetched_bytes}});
-    const struct report_member ufs[] = {
+    const struct report_member inventory[] = {
         {REPORT_UFS_BYTES, REPORT_COUNT, s->inventory.bytes, NULL},
         {REPORT_UFS_FILES, REPORT_COUNT, s->inventory.files, NULL},
         {REPORT_UFS_COMPLETE, REPORT_BOOL, s->inventory.complete, NULL},
     };
     if (s->has_inventory)
-        report_add(out, ufs, ARRAY_LEN(ufs));
+        report_add(out, inventory, ARRAY_LEN(inventory));
     pthread_mutex_unlock(&s->mu);
     if (s->more)
         s->more(s->more_user, out);

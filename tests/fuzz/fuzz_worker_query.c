@@ -2,6 +2,8 @@
 /* Query strings, paths and Range headers as they come over the network: "<query>\n<range>". */
 #include "fuse/worker/request.h"
 
+#include "fuse/store/store.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e = ERR_INIT;
     uint64_t off, len, object = 1000;
     if (request_parse(&req, 3, &q, &e) == 0) {
-        if (q.key.mount >= 3 || !request_path_ok(q.key.path) || q.key.path[0] == '/')
+        if (q.key.mount >= 3 || !*q.key.path || !store_path_ok(q.key.path))
             abort();
         object = q.key.size;
         request_free(&q);

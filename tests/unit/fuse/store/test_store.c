@@ -140,10 +140,22 @@ static void names_and_paths(void **state)
 {
     (void)state;
     assert_true(store_path_ok(""));
-    assert_true(store_path_ok("a/b.c/...d"));
-    static const char *const bad[] = {"/", "a/", "/a", "a//b", ".", "..", "a/../b", "a/."};
+    static const char *const good[] = {
+        "a", "a/b", "...", "a/..b", ".a", "a b/ü", "\x01\xff", "a/b.c/...d"};
+    static const char *const bad[] = {
+        "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a/.", "a/.."};
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_true(store_path_ok(good[i]));
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         assert_false(store_path_ok(bad[i]));
+    char longest[4097];
+    for (size_t i = 0; i < sizeof longest; i++)
+        longest[i] = i % 200 == 199 ? '/' : 'x';
+    longest[4095] = '\0';
+    assert_true(store_path_ok(longest));
+    longest[4095] = 'x';
+    longest[4096] = '\0';
+    assert_false(store_path_ok(longest));
     char name[257];
     memset(name, 'x', 256);
     assert_true(store_name_ok(name, 255));
