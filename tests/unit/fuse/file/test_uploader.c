@@ -64,7 +64,7 @@ static void test_retry(void **state)
 static void test_last_attempt(void **state)
 {
     (void)state;
-    struct fx *x = fx_new(NULL);
+    struct fx *x = fx_new(&(struct fx_conf){.max_idle = 1});
     struct fx_handle h, open;
     struct uploader *u = start(x);
     fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
@@ -73,6 +73,10 @@ static void test_last_attempt(void **state)
     assert_int_equal(fx_close(x, &h), EIO);
     assert_int_equal(fx_create(x, "main/b", O_WRONLY, false, &open), 0);
     fx_write(x, open.ino, 0, "open");
+    fx_put(x, "main/c", "c"); /* others come by: what is dirty is not forgotten */
+    fx_put(x, "main/d", "d");
+    fx_path_is(x, "main/c", "c");
+    fx_path_is(x, "main/d", "d");
     uploader_stop(u);
     fx_store_is(x, "main/a", "text");
     fx_store_is(x, "main/b", "open");

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests as the kernel sends them, and what it is answered: without a mount, through libfuse's
+ * session, whose answers come to a buffer. */
+#define FUSE_USE_VERSION 314
+#include "tests/unit/fuse/file/file_fixture.h"
+
+#include "fuse/ops/fs.h"
+#include "fuse/report/stall.h"
+
+#include <fuse3/fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <sys/stat.h>
+
+static struct {
+    struct fuse_out_header h;
+    char body[1 << 16];
+    size_t len; /* of body */
+    unsigned count;
+} reply;
+
+struct kernel {
+    struct fx *x;
+    struct fs fs;
+    struct fuse_session *se;
+    int fd;
+};
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
+{
+    (void)fd;
+    (void)user;
+    size_t all = 0;
+    reply.len = 0;
+    memcpy(&reply.h, iov[0].iov_base, sizeof reply.h);
+    for (int i = 0; i < n; i++) {
+        size_t skip = i ? 0 : sizeof reply.h;
+        assert_true(reply.len + iov[i].iov_len - skip <= sizeof reply.body);
+        memcpy(reply.body + reply.len, (char *)iov[i].iov_base + skip, iov[i].iov_len - skip);
+        reply.len += iov[i].iov_len - skip;
+        all += iov[i].iov_len;
+    }
+    assert_int_equal(reply.h.len, all);
+    reply.count++;
+    return (ssize_t)all;
+}
+
+static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
+{
+    (void)fd;
+    (void)buf;
+    (void)len;
+    (void)user;
+    errno = ENODEV;
+    return -1;
+}
+
+/* Sends a request of up to three parts; its error, positive. Each is answered once. */
+static int ask(struct kernel *k, uint32_t op, uint64_t node, const void *arg, size_t len,
+    const char *name, const void *more, size_t more_len)
+{
+    static uint64_t unique;
+    char buf[8192];
+    struct fuse_in_header h = {
+        .opcode = op, .unique = ++unique, .nodeid = node, .uid = 11, .gid = 22};
+    size_t at = sizeof h;
+    memcpy(buf + at, arg, len);
+    at += len;
+    if (name) {
+        memcpy(buf + at, name, strlen(name) + 1);
+        at += strlen(name) + 1;
+    }
+    if (more)
+        memcpy(buf + at, more, more_len);
+    h.len = (uint32_t)(at + more_len);
+    memcpy(buf, &h, sizeof h);
+    unsigned before = reply.count;
+    fuse_session_process_buf(k->se, &(struct fuse_buf){.mem = buf, .size = h.len});
+    assert_int_equal(reply.count, before + 1);
+    assert_true(reply.h.unique == unique);
+    return -reply.h.error;
+}
+
+#define ASK(k, op, node, arg)       ask(k, op, node, &(arg), sizeof(arg), NULL, NULL, 0)
+#define ASK_NAME(k, op, node, name) ask(k, op, node, "", 0, name, NULL, 0)
+#define ANSWER(type)                (*(const type *)memcpy(&(type){0}, reply.body, sizeof(type)))
+
+static void nobody(void *user, pid_t pid, char out[CALLER_MAX])
+{
+    (void)user;
+    (void)pid;
+    snprintf(out, CALLER_MAX, "test");
+}
+
+static struct kernel *kernel_new(bool sealed)
+{
+    struct kernel *k = xcalloc(1, sizeof *k);
+    struct err e = ERR_INIT;
+    k->x = fx_new(NULL);
+    k->fs = (struct fs){.conf = &k->x->conf,
+        .inodes = k->x->inodes,
+        .tree = k->x->tree,
+        .files = k->x->files,
+        .timeout = 5,
+        .absence = 3,
+        .sealed = sealed};
+    k->fs.hints = hints_new(k->x->files, k->x->dir, &e);
+    k->fs.stalls = stalls_new(nobody, NULL);
+    assert_non_null(k->fs.hints);
+    char *argv[] = {(char *)"test_ops", NULL};
+    struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+    k->se = fuse_session_new(&args, &fs_ops, sizeof fs_ops, &k->fs);
+    fuse_opt_free_args(&args);
+    assert_non_null(k->se);
+    k->fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const struct fuse_custom_io io = {.writev = hook_writev, .read = hook_read};
+    assert_int_equal(fuse_session_custom_io(k->se, &io, k->fd), 0);
+    struct fuse_init_in in = {
+        .major = 7, .minor = 31, .max_readahead = 1 << 20, .flags = 0x3ffffff};
+    assert_int_equal(ASK(k, FUSE_INIT, 0, in), 0);
+    return k;
+}
+
+static void kernel_free(struct kernel *k)
+{
+    fuse_session_destroy(k->se); /* closes the fd */
+    hints_free(k->fs.hints);
+    stalls_free(k->fs.stalls);
+    fx_free(k->x);
+    free(k);
+}
+
+static uint64_t look_up(struct kernel *k, uint64_t dir, const char *name)
+{
+    assert_int_equal(ASK_NAME(k, FUSE_LOOKUP, dir, name), 0);
+    return ANSWER(struct fuse_entry_out).nodeid;
+}
+
+static uint64_t root_of(struct kernel *k, const char *mount)
+{
+    return look_up(k, FUSE_ROOT_ID, mount);
+}
+
+/* -- the table -------------------------------------------------------------------------------- */
+
+static void test_init(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    struct fuse_init_out out = ANSWER(struct fuse_init_out);
+    assert_int_equal(out.major, 7);
+    assert_int_equal(out.max_write, 1 << 20);
+    assert_int_equal(out.max_background, 256);
+    assert_true(out.flags & FUSE_EXPLICIT_INVAL_DATA);
+    assert_true(out.flags & FUSE_DO_READDIRPLUS);
+    assert_true(out.flags & FUSE_ATOMIC_O_TRUNC);
+    /* another version is another inode; close(2) returns the store's error */
+    assert_false(out.flags & (FUSE_AUTO_INVAL_DATA | FUSE_WRITEBACK_CACHE));
+    assert_false(out.flags & (FUSE_FLOCK_LOCKS | FUSE_POSIX_LOCKS)); /* the kernel's do */
+    kernel_free(k);
+}
+
+static void test_what_the_kernel_does_itself(void **state)
+{
+    (void)state;
+    assert_null(fs_ops.flock);
+    assert_null(fs_ops.getlk);
+    assert_null(fs_ops.setlk);
+    assert_null(fs_ops.access);
+    assert_null(fs_ops.lseek);
+    assert_null(fs_ops.fallocate);
+    assert_null(fs_ops.copy_file_range);
+    struct kernel *k = kernel_new(false);
+    struct fuse_access_in in = {.mask = 4};
+    assert_int_equal(ASK(k, FUSE_ACCESS, FUSE_ROOT_ID, in), ENOSYS);
+    kernel_free(k);
+}
+
+/* What a store does not know is refused in words that programs understand. */
+static void test_what_stores_do_not_know(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    uint64_t dir = root_of(k, "main");
+    assert_int_equal(ask(k, FUSE_SYMLINK, dir, "", 0, "a", "b", 2), EOPNOTSUPP);
+    struct fuse_link_in link = {.oldnodeid = dir};
+    assert_int_equal(ask(k, FUSE_LINK, dir, &link, sizeof link, "a", NULL, 0), EOPNOTSUPP);
+    struct fuse_mknod_in fifo = {.mode = S_IFIFO | 0600};
+    assert_int_equal(ask(k, FUSE_MKNOD, dir, &fifo, sizeof fifo, "a", NULL, 0), EOPNOTSUPP);
+    assert_int_equal(ASK_NAME(k, FUSE_READLINK, dir, ""), EINVAL);
+    assert_int_equal(ASK_NAME(k, FUSE_REMOVEXATTR, dir, "user.x"), ENODATA);
+    struct fuse_rename2_in swap = {.newdir = dir, .flags = 2};
+    assert_int_equal(ask(k, FUSE_RENAME2, dir, &swap, sizeof swap, "a", "b", 2), EINVAL);
+    kernel_free(k);
+}
+
+/* -- names and attributes --------------------------------------------------------------------- */
+
+static void test_lookup(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    fx_put(k->x, "main/a", "hello");
+    uint64_t dir = root_of(k, "main"), ino = look_up(k, dir, "a");
+    struct fuse_entry_out e = ANSWER(struct fuse_entry_out);
+    struct inode n = fx_inode(k->x, ino);
+    assert_int_equal(e.generation, n.generation);
+    assert_int_equal(e.attr.size, 5);
+    assert_int_equal(e.attr.blocks, 1);
+    assert_int_equal(e.attr.mode, S_IFREG | 0666);
+    assert_int_equal(e.attr.nlink, 1);
+    assert_true(e.entry_valid <= 5 && e.attr_valid <= 5);
+    /* an absent name is an answer: it is believed for a while */
+    assert_int_equal(ASK_NAME(k, FUSE_LOOKUP, dir, "none"), 0);
+    e = ANSWER(struct fuse_entry_out);
+    assert_int_equal(e.nodeid, 0);
+    assert_true(e.entry_valid <= 3);
+    k->fs.absence = 0;
+    assert_int_equal(ASK_NAME(k, FUSE_LOOKUP, dir, "none"), ENOENT);
+    /* of a file server, which knows numbers only */
+    assert_int_equal(look_up(k, dir, "."), dir);
+    assert_int_equal(look_up(k, dir, ".."), FUSE_ROOT_ID);
+    assert_int_equal(ASK_NAME(k, FUSE_LOOKUP, 12345, "."), ESTALE);
+    struct fuse_getattr_in in = {0};
+    assert_int_equal(ASK(k, FUSE_GETATTR, ino, in), 0);
+    assert_int_equal(ANSWER(struct fuse_attr_out).attr.ino, ino);
+    assert_int_equal(ASK(k, FUSE_GETATTR, 12345, in), ESTALE);
+    kernel_free(k);
+}
+
+static void test_setattr(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    fx_put(k->x, "main/a", "hello");
+    fx_put(k->x, "ro/a", "sealed");
+    uint64_t ino = look_up(k, root_of(k, "main"), "a"), ro = look_up(k, root_of(k, "ro"), "a");
+    struct fuse_setattr_in in = {
+        .valid = FATTR_MODE | FATTR_UID | FATTR_MTIME, .mode = 0600, .uid = 7, .mtime = 99};
+    assert_int_equal(ASK(k, FUSE_SETATTR, ro, in), EROFS);
+    assert_int_equal(ASK(k, FUSE_SETATTR, ino, in), 0);
+    struct fuse_attr at = ANSWER(struct fuse_attr_out).attr;
+    assert_int_equal(at.mode & 07777, 0600);
+    assert_int_equal(at.uid, 7);
+    assert_int_equal(at.gid, 0);
+    assert_int_equal(at.mtime, 99);
+    assert_int_equal(at.size, 5);
+    in = (struct fuse_setattr_in){.valid = FATTR_SIZE, .size = 2};
+    assert_int_equal(ASK(k, FUSE_SETATTR, ino, in), 0);
+    assert_int_equal(ANSWER(struct fuse_attr_out).attr.size, 2);
+    fx_store_is(k->x, "main/a", "he");
+    kernel_free(k);
+}
+
+/* -- files ------------------------------------------------------------------------------------ */
+
+static void test_file(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    uint64_t dir = root_of(k, "main");
+    struct fuse_create_in make = {.flags = O_RDWR | O_CREAT, .mode = S_IFREG | 0644};
+    assert_int_equal(ask(k, FUSE_CREATE, dir, &make, sizeof make, "a", NULL, 0), 0);
+    struct fuse_entry_out made = ANSWER(struct fuse_entry_out);
+    struct fuse_open_out open;
+    memcpy(&open, reply.body + sizeof made, sizeof open);
+    assert_int_equal(made.attr.uid, 11);
+    assert_int_equal(made.attr.gid, 22);
+    assert_int_equal(open.fh, 1);
+    struct fuse_write_in w = {.fh = 1, .size = 5};
+    assert_int_equal(ask(k, FUSE_WRITE, made.nodeid, &w, sizeof w, NULL, "hello", 5), 0);
+    assert_int_equal(ANSWER(struct fuse_write_out).size, 5);
+    struct fuse_read_in r = {.fh = 1, .size = 64, .offset = 1};
+    assert_int_equal(ASK(k, FUSE_READ, made.nodeid, r), 0);
+    assert_int_equal(reply.len, 4);
+    assert_memory_equal(reply.body, "ello", 4);
+    fx_store_is(k->x, "main/a", NULL);
+    fake_store_fail(k->x->fake[0], FAKE_PUT, ERR_DENIED, EACCES, 0, 1);
+    struct fuse_flush_in flush = {.fh = 1};
+    assert_int_equal(ASK(k, FUSE_FLUSH, made.nodeid, flush), EACCES); /* close(2) tells */
+    struct fuse_fsync_in sync = {.fh = 1};
+    assert_int_equal(ASK(k, FUSE_FSYNC, made.nodeid, sync), 0);
+    fx_store_is(k->x, "main/a", "hello");
+    struct fuse_release_in release = {.fh = 1};
+    assert_int_equal(ASK(k, FUSE_RELEASE, made.nodeid, release), 0);
+    assert_int_equal(fx_inode(k->x, made.nodeid).opens, 0);
+    /* what failed is told by the xattr */
+    struct fuse_getxattr_in x = {.size = 1000};
+    assert_int_equal(
+        ask(k, FUSE_GETXATTR, made.nodeid, &x, sizeof x, "user.millrace.error", NULL, 0), 0);
+    assert_non_null(memmem(reply.body, reply.len, "on purpose", 10));
+    x.size = 3;
+    assert_int_equal(
+        ask(k, FUSE_GETXATTR, made.nodeid, &x, sizeof x, "user.millrace.error", NULL, 0), ERANGE);
+    assert_int_equal(ask(k, FUSE_GETXATTR, dir, &x, sizeof x, "user.other", NULL, 0), ENODATA);
+    kernel_free(k);
+}
+
+static void test_open(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    fx_put(k->x, "main/a", "hello");
+    fx_put(k->x, "ro/a", "sealed");
+    uint64_t ino = look_up(k, root_of(k, "main"), "a"), ro = look_up(k, root_of(k, "ro"), "a");
+    struct fuse_open_in in = {.flags = O_WRONLY};
+    assert_int_equal(ASK(k, FUSE_OPEN, ro, in), EROFS);
+    assert_int_equal(ASK(k, FUSE_OPEN, ino, in), 0);
+    assert_int_equal(ANSWER(struct fuse_open_out).fh, 1);
+    assert_false(ANSWER(struct fuse_open_out).open_flags & FOPEN_NOFLUSH);
+    in.flags = O_RDONLY;
+    assert_int_equal(ASK(k, FUSE_OPEN, ino, in), 0);
+    assert_int_equal(ANSWER(struct fuse_open_out).fh, 0);
+    assert_true(ANSWER(struct fuse_open_out).open_flags & FOPEN_KEEP_CACHE);
+    assert_int_equal(fx_inode(k->x, ino).opens, 2);
+    struct fuse_release_in release = {.fh = 1};
+    assert_int_equal(ASK(k, FUSE_RELEASE, ino, release), 0);
+    release.fh = 0;
+    assert_int_equal(ASK(k, FUSE_RELEASE, ino, release), 0);
+    assert_int_equal(fx_inode(k->x, ino).opens, 0);
+    kernel_free(k);
+}
+
+/* The kernel opens by itself, and asks once only. */
+static void test_sealed(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(true);
+    fx_put(k->x, "ro/a", "sealed");
+    uint64_t dir = root_of(k, "ro"), ino = look_up(k, dir, "a");
+    struct fuse_open_in in = {.flags = O_RDONLY};
+    assert_int_equal(ASK(k, FUSE_OPEN, ino, in), ENOSYS);
+    assert_int_equal(ASK(k, FUSE_OPENDIR, dir, in), ENOSYS);
+    struct fuse_flush_in flush = {0};
+    assert_int_equal(ASK(k, FUSE_FLUSH, ino, flush), ENOSYS);
+    struct fuse_read_in r = {.size = 64};
+    assert_int_equal(ASK(k, FUSE_READ, ino, r), 0);
+    assert_memory_equal(reply.body, "sealed", 6);
+    in.flags = O_WRONLY;
+    assert_int_equal(ASK(k, FUSE_OPEN, ino, in), EROFS);
+    kernel_free(k);
+}
+
+/* -- names that change ------------------------------------------------------------------------ */
+
+static void test_names(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    uint64_t dir = root_of(k, "main");
+    struct fuse_mkdir_in mk = {.mode = 0755};
+    assert_int_equal(ask(k, FUSE_MKDIR, dir, &mk, sizeof mk, "d", NULL, 0), 0);
+    uint64_t d = ANSWER(struct fuse_entry_out).nodeid;
+    assert_int_equal(ask(k, FUSE_MKDIR, dir, &mk, sizeof mk, "d", NULL, 0), EEXIST);
+    struct fuse_mknod_in nod = {.mode = S_IFREG | 0600};
+    assert_int_equal(ask(k, FUSE_MKNOD, d, &nod, sizeof nod, "a", NULL, 0), 0);
+    fx_store_is(k->x, "main/d/a", "");
+    assert_int_equal(ASK_NAME(k, FUSE_RMDIR, dir, "d"), ENOTEMPTY);
+    assert_int_equal(ASK_NAME(k, FUSE_UNLINK, dir, "d"), EISDIR);
+    struct fuse_rename2_in re = {.newdir = dir};
+    assert_int_equal(ask(k, FUSE_RENAME2, d, &re, sizeof re, "a", "b", 2), 0);
+    fx_store_is(k->x, "main/b", "");
+    fx_store_is(k->x, "main/d/a", NULL);
+    assert_int_equal(ASK_NAME(k, FUSE_RMDIR, dir, "d"), 0);
+    assert_int_equal(ASK_NAME(k, FUSE_UNLINK, dir, "b"), 0);
+    assert_int_equal(ASK_NAME(k, FUSE_UNLINK, dir, "b"), ENOENT);
+    fake_store_fail(k->x->fake[0], FAKE_MKDIR, ERR_RETRY, 0, 0, 1);
+    assert_int_equal(ask(k, FUSE_MKDIR, dir, &mk, sizeof mk, "e", NULL, 0), EIO);
+    kernel_free(k);
+}
+
+static void test_readdir(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    fx_put(k->x, "main/d/a", "1");
+    fx_put(k->x, "main/d/b", "2");
+    uint64_t d = look_up(k, root_of(k, "main"), "d");
+    struct fuse_open_in in = {.flags = O_RDONLY};
+    assert_int_equal(ASK(k, FUSE_OPENDIR, d, in), 0);
+    struct fuse_read_in r = {.size = 4096};
+    char seen[64] = "";
+    for (int i = 0; i < 8; i++) { /* a position is the cookie of the last entry */
+        assert_int_equal(ASK(k, FUSE_READDIR, d, r), 0);
+        if (!reply.len)
+            break;
+        struct fuse_dirent de;
+        memcpy(&de, reply.body, sizeof de); /* one at a time */
+        size_t at = strlen(seen);
+        snprintf(seen + at, sizeof seen - at, "%.*s ", (int)de.namelen, reply.body + sizeof de);
+        r.offset = de.off;
+    }
+    assert_int_equal(reply.len, 0);
+    assert_true(strcmp(seen, ". .. a b ") == 0 || strcmp(seen, ". .. b a ") == 0);
+    kernel_free(k);
+}
+
+/* -- ioctls ----------------------------------------------------------------------------------- */
+
+static void test_ioctl(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    fx_put(k->x, "main/a", "hello");
+    uint64_t dir = root_of(k, "main"), ino = look_up(k, dir, "a");
+    struct pin_msg m = {.op = PIN_SET, .len = 5};
+    struct fuse_ioctl_in in = {.cmd = PIN_IOCTL, .in_size = sizeof m, .out_size = sizeof m};
+    assert_int_equal(ask(k, FUSE_IOCTL, ino, &in, sizeof in, NULL, &m, sizeof m), 0);
+    memcpy(&m, reply.body + sizeof(struct fuse_ioctl_out), sizeof m);
+    assert_int_equal(m.cached, 5);
+    assert_int_equal(m.size, 5);
+    assert_int_equal(m.state, PIN_PINNED);
+    assert_int_equal(fx_pinned(k->x), 1);
+    m = (struct pin_msg){.op = PIN_CLEAR, .name = "a"};
+    in.flags = FUSE_IOCTL_DIR;
+    assert_int_equal(ask(k, FUSE_IOCTL, dir, &in, sizeof in, NULL, &m, sizeof m), 0);
+    assert_int_equal(fx_pinned(k->x), 0);
+    in.cmd = 0x1234;
+    assert_int_equal(ask(k, FUSE_IOCTL, dir, &in, sizeof in, NULL, &m, sizeof m), ENOTTY);
+    in.cmd = PIN_IOCTL;
+    in.in_size = 8;
+    assert_int_equal(ask(k, FUSE_IOCTL, dir, &in, sizeof in, NULL, &m, 8), ENOTTY);
+    kernel_free(k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_init),
+        cmocka_unit_test(test_what_the_kernel_does_itself),
+        cmocka_unit_test(test_what_stores_do_not_know),
+        cmocka_unit_test(test_lookup),
+        cmocka_unit_test(test_setattr),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_sealed),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_readdir),
+        cmocka_unit_test(test_ioctl),
+    };
+    return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
+}
