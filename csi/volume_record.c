@@ -46,14 +46,6 @@ void volume_target_del(struct volume *v, const char *path)
     *t = v->targets[--v->ntargets];
 }
 
-const char *volume_param(const struct volume *v, const char *key)
-{
-    for (size_t i = 0; i < v->nparams; i++)
-        if (strcmp(v->params[i].key, key) == 0)
-            return v->params[i].value;
-    return NULL;
-}
-
 void volume_param_add(struct volume *v, const char *key, const char *value)
 {
     v->params = xrealloc(v->params, (v->nparams + 1) * sizeof *v->params);

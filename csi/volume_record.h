@@ -48,7 +48,6 @@ void volume_free(void *volume);
 struct volume_target *volume_target_find(struct volume *v, const char *path);
 void volume_target_add(struct volume *v, const char *path, bool read_only, int mode);
 void volume_target_del(struct volume *v, const char *path);
-const char *volume_param(const struct volume *v, const char *key); /* NULL if absent */
 void volume_param_add(struct volume *v, const char *key, const char *value);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stall — for how long readers waited for data, who, and for what. Of each caller
- * (lib/keep/caller.h): the waiting of all its reads summed up, by what they waited for, and the
+ * (lib/handoff/caller.h): the waiting of all its reads summed up, by what they waited for, and the
  * time in which at least one of them waited, which is at most the time that passed: "that pod
  * waited 7 % of the time for data". What the kernel reads by itself (its page cache, passthrough)
  * never gets here. Threads: any. Locks: stalls.mu, a leaf. */

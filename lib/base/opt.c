@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int opt_parse_duration(const char *text, int64_t *ns)
+/* Go's notation; a bare number: seconds; -1 if neither. */
+static int parse_duration(const char *text, int64_t *ns)
 {
     static const struct {
         const char *unit;
@@ -63,7 +64,7 @@ static int set(const struct opt *o, const char *text, struct err *e)
                 "--%s: '%s' is not a size; write for example 512Mi or 10Gi", o->name, text);
         return 0;
     case OPT_SECONDS:
-        if (opt_parse_duration(text, o->value))
+        if (parse_duration(text, o->value))
             return err_set(e, ERR_INVALID,
                 "--%s: '%s' is not a duration; write for example 30s or 1m30s", o->name, text);
         return 0;

@@ -37,7 +37,5 @@ int opt_parse(
 void opt_add_default(struct buf *out, const struct opt *o);
 /* caller frees */
 char *opt_help(const struct opt *table, size_t n, const char *usage, const char *about);
-/* Go's notation; bare number: seconds; -1 if neither */
-int opt_parse_duration(const char *text, int64_t *ns);
 
 #endif

@@ -104,7 +104,7 @@ void metric_set(struct metric *m, int64_t value)
     atomic_store_explicit(&m->value, value, memory_order_relaxed);
 }
 
-int64_t metric_get(const struct metric *m)
+static int64_t metric_value(const struct metric *m)
 {
     return atomic_load_explicit(&m->value, memory_order_relaxed);
 }
@@ -130,8 +130,8 @@ static void write_histogram(struct buf *out, const struct family *f, const struc
         buf_addf(out, "\"} %" PRIu64 "\n", sum);
     }
     const char *open = *m->labels ? "{" : "", *close_ = *m->labels ? "}" : "";
-    buf_addf(
-        out, "%s_sum%s%s%s %.9f\n", f->name, open, m->labels, close_, (double)metric_get(m) / 1e9);
+    buf_addf(out, "%s_sum%s%s%s %.9f\n", f->name, open, m->labels, close_,
+        (double)metric_value(m) / 1e9);
     buf_addf(out, "%s_count%s%s%s %" PRIu64 "\n", f->name, open, m->labels, close_, sum);
 }
 
@@ -141,7 +141,7 @@ static void write_metric(struct buf *out, const struct family *f, const struct m
     case COUNTER:
     case GAUGE:
         write_sample(out, f->name, m->labels);
-        buf_addf(out, "%" PRId64 "\n", metric_get(m));
+        buf_addf(out, "%" PRId64 "\n", metric_value(m));
         return;
     case HISTOGRAM:
         write_histogram(out, f, m);

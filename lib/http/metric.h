@@ -17,7 +17,6 @@ struct metric *metric_gauge(const char *name, const char *labels, const char *he
 struct metric *metric_histogram(const char *name, const char *labels, const char *help);
 void metric_add(struct metric *m, int64_t delta);
 void metric_set(struct metric *m, int64_t value);
-int64_t metric_get(const struct metric *m);
 /* everything, with # HELP and # TYPE, and process_resident_memory_bytes, process_cpu_seconds_total
  */
 void metric_write(struct buf *out);

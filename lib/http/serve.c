@@ -47,7 +47,7 @@ static void add_conn(struct http_server *s, int fd)
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    struct conn *c = xcalloc(1, sizeof *c);
+    struct http_conn *c = xcalloc(1, sizeof *c);
     c->s = s;
     c->fd = fd;
     c->in.max = HEAD_MAX + s->max_body + 16384;
@@ -75,8 +75,8 @@ static void cut_oldest(struct http_server *s)
 {
     int64_t until = clock_mono_ns() + 100 * NS_PER_MS;
     pthread_mutex_lock(&s->mu);
-    struct conn *oldest = NULL;
-    for (struct conn *c = s->conns; c; c = c->next)
+    struct http_conn *oldest = NULL;
+    for (struct http_conn *c = s->conns; c; c = c->next)
         if (c->waiting && (!oldest || c->since_ns < oldest->since_ns))
             oldest = c;
     if (oldest)
@@ -195,7 +195,7 @@ int serve_port(const struct http_server *s) { return s->port; }
 
 static void cut_conns(struct http_server *s, bool all)
 {
-    for (struct conn *c = s->conns; c; c = c->next)
+    for (struct http_conn *c = s->conns; c; c = c->next)
         if (all || c->waiting)
             shutdown(c->fd, SHUT_RDWR);
 }

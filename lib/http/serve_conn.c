@@ -53,7 +53,7 @@ static bool server_stopping(struct http_server *s)
     return yes;
 }
 
-static void set_waiting(struct conn *c, bool waiting)
+static void set_waiting(struct http_conn *c, bool waiting)
 {
     pthread_mutex_lock(&c->s->mu);
     c->waiting = waiting;
@@ -62,7 +62,7 @@ static void set_waiting(struct conn *c, bool waiting)
 }
 
 /* Adds what the client sent to c->in. 1: some, 0: deadline, -1: closed or broken. */
-static int conn_read(struct conn *c, int64_t deadline_ns)
+static int conn_read(struct http_conn *c, int64_t deadline_ns)
 {
     char chunk[16384];
     for (;;) {
@@ -131,7 +131,7 @@ static const char *status_text(int status)
     }
 }
 
-static int send_response(struct conn *c, struct serve_resp *r, bool no_body, bool keep)
+static int send_response(struct http_conn *c, struct serve_resp *r, bool no_body, bool keep)
 {
     if (r->body.truncated || r->headers.truncated) {
         log_error("http: an answer is larger than %u MiB and was replaced by an error",
@@ -226,7 +226,7 @@ static void dispatch(struct http_server *s, const struct serve_req *req, struct 
 }
 
 /* Refuses the request and ends the connection: where the next request would begin is not known. */
-static void conn_refuse(struct conn *c, int status, const char *text)
+static void conn_refuse(struct http_conn *c, int status, const char *text)
 {
     struct serve_resp resp;
     resp_init(&resp);
@@ -248,7 +248,7 @@ static void conn_refuse(struct conn *c, int status, const char *text)
 
 /* 1: c->in begins with a complete head of *len bytes; 0: the connection is over (and answered, if
  * that made sense). */
-static int read_head(struct conn *c, size_t *len)
+static int read_head(struct http_conn *c, size_t *len)
 {
     int64_t idle = clock_mono_ns() + c->s->idle_ns, deadline = idle;
     set_waiting(c, true);
@@ -278,7 +278,7 @@ static int read_head(struct conn *c, size_t *len)
     }
 }
 
-static int read_body(struct conn *c, const struct http_head *h, size_t head_len)
+static int read_body(struct http_conn *c, const struct http_head *h, size_t head_len)
 {
     size_t want = head_len + (size_t)h->content_length;
     if (h->expect_continue && c->in.len < want) {
@@ -297,7 +297,7 @@ static int read_body(struct conn *c, const struct http_head *h, size_t head_len)
     return 0;
 }
 
-static bool serve_one(struct conn *c)
+static bool serve_one(struct http_conn *c)
 {
     size_t len;
     if (!read_head(c, &len))
@@ -329,7 +329,7 @@ static bool serve_one(struct conn *c)
 
 void *conn_thread(void *user)
 {
-    struct conn *c = user;
+    struct http_conn *c = user;
     struct http_server *s = c->s;
     while (serve_one(c)) {
     }

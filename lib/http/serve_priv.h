@@ -10,9 +10,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-struct conn {
+struct http_conn {
     struct http_server *s;
-    struct conn *next, **prev; /* serve.mu */
+    struct http_conn *next, **prev; /* serve.mu */
     int fd;
     bool waiting;     /* serve.mu: no complete request yet, so it may be cut */
     int64_t since_ns; /* serve.mu: waiting since */
@@ -28,9 +28,9 @@ struct http_server {
     pthread_t acceptor;
     pthread_mutex_t mu; /* a leaf */
     pthread_cond_t changed;
-    struct conn *conns; /* mu */
-    unsigned nconns;    /* mu */
-    bool stopping;      /* mu */
+    struct http_conn *conns; /* mu */
+    unsigned nconns;         /* mu */
+    bool stopping;           /* mu */
 };
 
 /* The thread of a connection, which frees it. */

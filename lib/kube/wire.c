@@ -22,7 +22,8 @@ static enum err_class kube_class_of(int code, const char *reason)
     return http_class_of_status(code);
 }
 
-int wire_fail_status(const json_t *status, struct err *e)
+/* The error of a Status object: of an answer, or inside a 2xx stream. */
+static int fail_of_status(const json_t *status, struct err *e)
 {
     const char *reason = jget_str(status, "reason", ""), *message = jget_str(status, "message", "");
     int64_t code = jget_int(status, "code", 0);
@@ -39,7 +40,7 @@ int wire_fail(int status, const char *body, size_t len, struct err *e)
 {
     cleanup_json json_t *j = json_parse(body, len, NULL);
     if (strcmp(jget_str(j, "kind", ""), "Status") == 0 && *jget_str(j, "message", ""))
-        return wire_fail_status(j, e);
+        return fail_of_status(j, e);
     char excerpt[EXCERPT + 1];
     size_t n = 0;
     for (; n < len && n < EXCERPT && body[n]; n++)
@@ -95,7 +96,7 @@ int wire_event(
     if (!json_is_object(o))
         return err_set(e, ERR_FATAL, "an event without an object");
     if (strcmp(name, "ERROR") == 0)
-        return wire_fail_status(o, e);
+        return fail_of_status(o, e);
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(name, names[i]) == 0) {
             if (!*jget_str(o, "metadata.resourceVersion", ""))

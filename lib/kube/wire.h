@@ -14,8 +14,6 @@
 /* The error of an answer that is not 2xx: from its Status if the body is one, else from the HTTP
  * status and the body's beginning. */
 int wire_fail(int status, const char *body, size_t len, struct err *e);
-/* The same for a Status object that came inside a 2xx stream. */
-int wire_fail_status(const json_t *status, struct err *e);
 
 /* Cuts a stream into lines. One line may be KUBE_OBJECT_MAX long, then the feed fails with
  * EXHAUSTED. */
