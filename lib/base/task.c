@@ -16,13 +16,14 @@ static void *task_thread(void *arg)
 int task_start_with(struct task *t, pthread_mutex_t *mu, const char *name, void (*fn)(void *user),
     void *user, struct err *e)
 {
-    *t = (struct task){.mu = mu ? mu : &t->own, .name = name, .fn = fn, .user = user};
+    *t = (struct task){
+        .started = true, .mu = mu ? mu : &t->own, .name = name, .fn = fn, .user = user};
     pthread_mutex_init(&t->own, NULL);
     clock_cond_init(&t->wake);
     int rc = pthread_create(&t->thread, NULL, task_thread, t);
-    t->started = rc == 0;
     if (rc == 0)
         return 0;
+    t->started = false;
     pthread_mutex_destroy(&t->own);
     pthread_cond_destroy(&t->wake);
     return err_sys(e, rc, "start thread %s", name);

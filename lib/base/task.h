@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* task — one thread with a name that waits: it is woken, or its time comes, and it returns when it
  * is told to stop. A zeroed task is one that was never started. task_start and task_stop are called
- * by one thread at a time, everything else by any. */
+ * by one thread at a time; between them, everything else by any. */
 #ifndef MILLRACE_LIB_BASE_TASK_H
 #define MILLRACE_LIB_BASE_TASK_H
 

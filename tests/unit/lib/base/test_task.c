@@ -109,6 +109,22 @@ static void test_no_time_to_wait(void **state)
     task_stop(&c.task); /* it has ended by itself */
 }
 
+static void cancel_itself(void *user)
+{
+    struct counter *c = user;
+    task_cancel(&c->task);
+    atomic_store(&c->done, task_wait(&c->task, TASK_FOREVER));
+}
+
+static void test_cancels_itself(void **state)
+{
+    (void)state;
+    struct counter c = {0};
+    assert_int_equal(task_start(&c.task, "cancels", cancel_itself, &c, NULL), 0);
+    task_stop(&c.task);
+    assert_int_equal(atomic_load(&c.done), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +132,7 @@ int main(void)
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_borrowed_mutex),
         cmocka_unit_test(test_no_time_to_wait),
+        cmocka_unit_test(test_cancels_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
