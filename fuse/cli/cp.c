@@ -297,8 +297,8 @@ int verb_cp(const struct verb *v, int argc, char **argv)
 {
     bool recursive = false, verbose = false;
     const struct opt table[] = {
-        {"recursive", OPT_BOOL, &recursive, NULL, "all files below a directory"},
-        {"verbose", OPT_BOOL, &verbose, NULL, "say each file's name"},
+        {"recursive", OPT_BOOL, &recursive, NULL, "copy all files below a directory"},
+        {"verbose", OPT_BOOL, &verbose, NULL, "print each file's name"},
     };
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);

@@ -71,8 +71,9 @@ int verb_ls(const struct verb *v, int argc, char **argv)
 {
     bool details = false, recursive = false;
     const struct opt table[] = {
-        {"long", OPT_BOOL, &details, NULL, "sizes and times too"},
-        {"recursive", OPT_BOOL, &recursive, NULL, "all files below, not only the direct entries"},
+        {"long", OPT_BOOL, &details, NULL, "print sizes and times, too"},
+        {"recursive", OPT_BOOL, &recursive, NULL,
+            "list all files below, not only the direct entries"},
     };
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
@@ -257,7 +258,8 @@ static int stat_mount(const char *path, bool json, struct err *e)
 int verb_stat(const struct verb *v, int argc, char **argv)
 {
     bool json = false;
-    const struct opt table[] = {{"json", OPT_BOOL, &json, NULL, "of a mount: its status as JSON"}};
+    const struct opt table[] = {
+        {"json", OPT_BOOL, &json, NULL, "print the status of a mount as JSON"}};
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
@@ -327,8 +329,9 @@ int verb_check(const struct verb *v, int argc, char **argv)
 {
     bool write = false, fuse = true;
     const struct opt table[] = {
-        {"write", OPT_BOOL, &write, NULL, "try to write as well: an empty object, removed at once"},
-        {"fuse", OPT_BOOL, &fuse, NULL, "look whether this machine can mount"},
+        {"write", OPT_BOOL, &write, NULL,
+            "try to write, too: an empty object that is removed at once"},
+        {"fuse", OPT_BOOL, &fuse, NULL, "check whether this machine can mount"},
     };
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);

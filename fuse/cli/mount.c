@@ -54,8 +54,8 @@ static int check_directory(const char *dir, struct err *e)
                                : err_set(e, ERR_INVALID, "mount point %s is not a directory", dir);
 }
 
-/* Everything that can be known before is said here, on the terminal, and not in the log of a
- * process in the background. */
+/* Reports on the terminal all that can be known before, instead of in the log of a process in the
+ * background. */
 static int check_store(const struct args *a, const struct wish *w, struct err *e)
 {
     cleanup_target struct target t = {0};
@@ -103,17 +103,18 @@ int verb_mount(const struct verb *v, int argc, char **argv)
         {"read-only", OPT_BOOL, &w.conf.read_only, NULL, "refuse changes"},
         {"cache-dir", OPT_STRING, &w.cache_dir, "DIR",
             "where copies of files are kept; default: of the mount point, in the user's cache"},
-        {"cache-size", OPT_BYTES, &w.conf.disk, "SIZE", "how much of it"},
-        {"memory-size", OPT_BYTES, &w.conf.memory, "SIZE", "how much is kept in memory as well"},
+        {"cache-size", OPT_BYTES, &w.conf.disk, "SIZE", "how much disk the cache may use"},
+        {"memory-size", OPT_BYTES, &w.conf.memory, "SIZE",
+            "how much memory the cache may use beside it"},
         {"write-type", OPT_STRING, &w.conf.write_type, "Through|CacheThrough",
-            "are written files cached, too?"},
+            "whether files are kept in the cache when they are written"},
         {"profile", OPT_STRING, &w.conf.profile, "auto|sealed|open",
-            "what may change: sealed is nothing ever, and needs --read-only"},
+            "what may change in the store; sealed: nothing ever, and needs --read-only"},
         {"metadata-sync", OPT_SECONDS, &w.conf.metadata_sync_ns, "DURATION",
-            "how old what is known of files may be"},
+            "how old the known names, sizes and times of files may be"},
         {"http", OPT_STRING, &w.http, "ADDRESS",
             "serve health, metrics and status here, for example 127.0.0.1:9400"},
-        {"allow-other", OPT_BOOL, &w.allow_other, NULL, "other users may use the mount"},
+        {"allow-other", OPT_BOOL, &w.allow_other, NULL, "let other users use the mount"},
         {"check", OPT_BOOL, &w.check, NULL, "try the store before mounting it"},
         {"foreground", OPT_BOOL, &w.foreground, NULL, "stay in the foreground"},
         {"log-level", OPT_STRING, &w.log_level, "debug|info|warn|error", "what the client logs"},
@@ -131,7 +132,7 @@ int verb_mount(const struct verb *v, int argc, char **argv)
 
 /* -- umount ---------------------------------------------------------------------------------- */
 
-/* What libfuse does for users who may not call umount(2). */
+/* Users other than root may not call umount(2): libfuse has a helper for them. */
 static int fusermount(const char *dir, bool lazy, struct err *e)
 {
     char *argv[] = {(char *)"fusermount3", (char *)"-u", (char *)(lazy ? "-z" : "-q"), (char *)"--",
@@ -166,7 +167,7 @@ int verb_umount(const struct verb *v, int argc, char **argv)
 {
     bool lazy = false;
     const struct opt table[] = {{"lazy", OPT_BOOL, &lazy, NULL,
-        "now for newcomers, and for those who use it when they are done"}};
+        "detach it at once; processes that use it keep it until they are done"}};
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)

@@ -85,7 +85,7 @@ int verb_unpin(const struct verb *v, int argc, char **argv)
     bool all = false;
     const struct opt table[] = {
         {"all", OPT_BOOL, &all, NULL,
-            "all pinned files of the mount that PATH is on, also such that the store has no more"},
+            "all pinned files of the mount that PATH is on, also those that are gone from the store"},
     };
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);

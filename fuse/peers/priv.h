@@ -59,8 +59,8 @@ void peer_silent(struct peer *w, bool probe);
 
 /* A request was made: earns a part of a hedge. */
 void peers_earn_hedge(struct peers *p);
-/* What the fetch by way of a worker came to. 0: the sink has all; 1: ask the store for what is
- * after *got; -1: e. */
+/* Fetches from a worker, and from the store as well when the worker is late. 0: the sink has all;
+ * 1: the store has to be asked for the rest, after *got; -1: e. */
 int peers_race(struct peers *p, struct peer *w, const struct cache_key *key, uint64_t off,
     size_t len, struct cache_sink *sink, bool probe, const atomic_bool *cancel, size_t *got,
     struct err *e);

@@ -24,7 +24,7 @@ struct peer_fetch {
     struct cache_key key; /* its strings are path and version */
     uint64_t off;
     size_t len;
-    bool probe; /* the worker was down: nobody waits for it longer than he must */
+    bool probe; /* the worker was down: it gets no more time than a hedge needs */
     pthread_mutex_t mu;
     pthread_cond_t changed;
     unsigned refs;           /* mu: the reader and the threads */

@@ -160,7 +160,7 @@ int posix_dir_mkdir(const struct posix_dir *s, const char *path, struct err *e)
     return change_name(s, path, make_name, "make the directory", e);
 }
 
-/* What killed uploads left in a directory that its user thinks empty. */
+/* Removes what killed uploads have left in a directory that looks empty to its user. */
 static void remove_temps(int parent, const char *name)
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -106,7 +106,7 @@ int posix_dir_check(const struct posix_dir *s, struct err *e)
     return 0;
 }
 
-/* Of disks and memory of this machine, and what only arranges such. */
+/* File systems on disks and memory of this machine, or stacked on such. */
 static const uint32_t local_types[] = {
     EXT4_SUPER_MAGIC,
     XFS_SUPER_MAGIC,

@@ -14,7 +14,7 @@
 
 #define DEPTH_MAX 200u /* of a tree: one descriptor a level */
 
-/* What name in the open directory dir is, links inside followed. -1: nothing that is
+/* Stats name in the open directory dir; follows links that stay inside. -1: nothing that is
  * posix_is_shown. */
 static int walk_stat(
     int root, int dir, const char *base, const char *name, struct stat *st, bool *is_link)

@@ -12,7 +12,8 @@
 
 #define NS_PER_MIB NS_PER_S
 
-/* What is at key now, if it is the version we have just written; else what we know. */
+/* Stats the object that was just written. If another one is there already, tells what is known of
+ * ours. */
 static void stat_written(
     struct s3 *s, const char *path, const char *etag, uint64_t len, struct store_stat *st)
 {

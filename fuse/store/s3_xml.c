@@ -118,7 +118,7 @@ static void fault_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, 
         snprintf(f->region, sizeof f->region, "%s", text);
 }
 
-/* What goes into messages and logs is one line of printable text. */
+/* Messages and logs take one line of printable text. */
 static void make_printable(char *s)
 {
     for (; *s; s++)

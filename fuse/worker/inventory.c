@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts what is in the stores of a dataset, again and again. */
+/* Counts the files and bytes in the stores of a dataset, again and again. */
 #include "fuse/worker/server.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define PAGE_PAUSE_NS (20 * NS_PER_MS) /* listing is never what a store is busy with */
+#define PAGE_PAUSE_NS (20 * NS_PER_MS) /* listing must not keep a store busy */
 #define AGAIN_MIN_NS  (60 * NS_PER_S)
 #define AGAIN_FACTOR  20 /* at most a twentieth of the time goes into counting */
 #define RETRY_NS      (5 * NS_PER_S)

@@ -43,7 +43,7 @@ struct load {
     char **urls;
     int nurls;
     enum request_pin pin;
-    bool check; /* this pass looks what is there, and asks for what is not */
+    bool check; /* this pass checks what is cached, and loads what is not */
     pthread_mutex_t mu;
     struct pool *pool;                                                    /* of this pass */
     uint64_t files, bytes, done_files, done_bytes, failed_files, missing; /* mu: of this pass */
@@ -381,7 +381,7 @@ static int wait_ready(struct load *l, int64_t wait_ns, struct err *e)
     }
 }
 
-/* What the store has no more is in no listing. */
+/* Files that are gone from the store are in no listing: the workers know them alone. */
 static int unpin_everything(struct load *l, struct err *e)
 {
     for (int i = 0; i < l->nurls; i++) {
@@ -427,8 +427,8 @@ static int load_all(struct load *l, const struct load_conf *lc, struct err *e)
         "the cache loses files while others are loaded: raise the quota of its tiers");
 }
 
-/* First line: the counters at the end as {"load":{…}}, which nobody may have asked for in time.
- * Last line: the sentence. */
+/* First line: the final counters as {"load":{…}}, since /status may be gone before it is asked
+ * again. Last line: the sentence. */
 static void write_report(struct load *l, const struct load_conf *lc, const char *text)
 {
     int fd = lc->report ? open(lc->report, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load — the loader: brings paths of the dataset into its cache workers, each chunk into the one
- * that owns it, and looks at the end whether everything is there. Progress is a member "load" of
+/* load — the loader: loads paths of the dataset into its cache workers, each chunk into the one
+ * that owns it, and checks at the end that everything is there. Progress is a member "load" of
  * /status. */
 #ifndef MILLRACE_FUSE_WORKER_LOAD_H
 #define MILLRACE_FUSE_WORKER_LOAD_H
@@ -11,8 +11,7 @@
 struct load_conf {
     char **paths; /* in the dataset's tree; npaths 0: all of it */
     int npaths;
-    /* what becomes of pins of what is loaded; REQUEST_UNPIN of everything: of what is gone from the
-     * store, too */
+    /* of what is loaded; REQUEST_UNPIN of everything ends pins of files that are gone, too */
     enum request_pin pin;
     int threads;     /* 0: 16 */
     int64_t wait_ns; /* for the store to answer */

@@ -102,7 +102,7 @@ struct canceller {
     struct server *s;
 };
 
-/* What ends a load early: a signal. */
+/* A signal ends a load early. */
 static void cancel_thread(void *user)
 {
     struct canceller *c = user;

@@ -163,8 +163,8 @@ static void answer_no_room(
         answer_failure(s, resp, e);
 }
 
-/* Pins are of what is cached here of a file, and grow by the chunks that this worker is asked to
- * load. */
+/* A pin is of what this worker caches of a file, and grows by the chunks that the worker is asked
+ * to load. */
 static int set_pin(struct server *s, const struct request *r, uint64_t off, uint64_t len,
     enum request_pin pin, struct cache_file **f, struct err *e)
 {
