@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does everything in the index hold together? Asked once, of a file that somebody else left: a
+/* Does everything in the index hold together? Asked once, of a file that another process left: a
  * checksum says that it is what was written, not that it is sound, and one link that leads astray
  * is a crash or a loop later. */
 #include "fuse/index/format.h"
@@ -14,7 +14,7 @@ struct check {
     uint32_t named; /* inodes with a name, without the root */
 };
 
-static bool is_named(const struct rec *r)
+static bool rec_is_named(const struct rec *r)
 {
     return (r->flags & INODE_USED) && !(r->flags & INODE_UNLINKED);
 }
@@ -52,7 +52,7 @@ bool index_rec_ok(const struct inodes *ix, uint32_t ino)
         && name_is_sound(ix, r);
 }
 
-/* False: somebody has it already. */
+/* False: it is taken already. */
 static bool claim(struct check *c, uint32_t unit, size_t units)
 {
     for (; units--; unit++) {
@@ -118,7 +118,7 @@ static bool siblings_ok(struct check *c, uint32_t ino)
     uint32_t count = 0, prev = 0;
     for (uint32_t i = dir->kids.first; i; prev = i, i = ix->recs[i].next) {
         const struct rec *r = &ix->recs[i];
-        if (i == INODE_ROOT || i >= ix->h->nrecs || !is_named(r) || r->parent != ino
+        if (i == INODE_ROOT || i >= ix->h->nrecs || !rec_is_named(r) || r->parent != ino
             || r->prev != prev || c->named == 0)
             return false;
         c->named--;
@@ -148,7 +148,7 @@ static bool tree_ok(const struct check *c)
 {
     struct check left = *c;
     for (uint32_t i = 1; i < c->ix->h->nrecs; i++)
-        if (is_named(&c->ix->recs[i]) && (c->ix->recs[i].flags & INODE_DIR)
+        if (rec_is_named(&c->ix->recs[i]) && (c->ix->recs[i].flags & INODE_DIR)
             && !siblings_ok(&left, i))
             return false;
     /* no ring of directories beside the root */

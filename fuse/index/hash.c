@@ -124,8 +124,8 @@ static bool is_found(const struct inodes *ix, uint32_t ino, uint32_t limit)
     return i == ino;
 }
 
-/* Whoever is found has a link to it; if there are no more links than that, nothing else is in a
- * chain, or in one twice. */
+/* A record that is found has a link to it. If there are no more links than records, nothing else is
+ * in a chain, and nothing in one twice. */
 bool index_chains_ok(const struct inodes *ix, uint32_t named)
 {
     const struct index_head *h = ix->h;

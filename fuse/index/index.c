@@ -96,7 +96,7 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
             r->mtime_ns = st->mtime_ns;
     } else if (r && !(r->flags & INODE_DIR) && !st->is_dir
         && (!index_rec_current(ix, r) || (!r->nlookup && !r->opens))) {
-        /* whoever has something of the old version must not take it for the new one's */
+        /* what is left of the old version must not be taken for the new one's */
         r->generation++;
         r->backing = 0;
         r->flags &= (uint16_t)~INODE_PASSTHROUGH;

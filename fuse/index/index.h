@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inode — the index: every name of the dataset that is known on this node, as fixed-size records in
- * a file that is mapped into memory. A FUSE node id is the number of a record, so the file is also
- * the recovery state: a serving process that was killed is followed by one that maps the same file
- * and goes on with the same ids. It is a cache of the store and is thrown away whenever it cannot
- * be trusted (other dataset, other version of the format, wrong checksum, machine went down), or
- * does not hold together.
+/* index — the inodes of a mount: every name of the dataset that is known on this node, as
+ * fixed-size records in a file that is mapped into memory. A FUSE node id is the number of a
+ * record, so the file is also the recovery state: a serving process that was killed is followed by
+ * one that maps the same file and goes on with the same ids. It is a cache of the store and is
+ * thrown away whenever it cannot be trusted (other dataset, other version of the format, wrong
+ * checksum, machine went down), or does not hold together.
  *
  * Cost: 96 bytes a record and 3 for its hash bucket, plus the name (rounded up to 8 bytes). A
  * version of a file (an ETag) is packed into the record; only odd ones need more room.
  *
- * A new version from outside is a new inode: readers who hold the old one open keep it, and the
+ * A new version from outside is a new inode: readers that hold the old one open keep it, and the
  * kernel's page cache can never mix two versions. A change made through this mount keeps the inode,
  * but where the kernel reads its cached copy by itself: inodes_renew.
  *
@@ -102,8 +102,8 @@ enum inodes_change {
 /* What a store says about a name. Never touches what is dirty, local or a mount. */
 int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct store_stat *st,
     uint32_t now_s, struct inode *out, enum inodes_change *change, struct err *e);
-/* A file's name, with all that is known of it but an id of the kernel, goes to a new inode; who has
- * the old one keeps that. */
+/* A file's name, with all that is known of it but an id of the kernel, goes to a new inode;
+ * those that have the old one keep it. */
 int inodes_renew(struct inodes *ix, uint64_t ino, struct err *e);
 /* A new name made here: flags and mode of `like` (INODE_DIR, INODE_LOCAL, …), its uid, gid, mount,
  * mtime, size. EXISTS. */
@@ -145,7 +145,7 @@ bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s,
     void (*fn)(void *user, uint64_t dir, const char *name), void *user);
 /* dir is the root of that mount from now on */
 int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount);
-/* Every inode that has a backing id and that nobody has open, with the lock held: fn only copies.
+/* Every inode that has a backing id and is not open, with the lock held: fn only copies.
  * Looks at the whole index. */
 void inodes_idle_backings(
     struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user);

@@ -104,7 +104,7 @@ static void next_epoch(struct inodes *ix)
     for (uint32_t i = 1; i < h->nrecs && (h->unlinked || h->epoch == 0); i++) {
         struct rec *r = &ix->recs[i];
         if (h->epoch == 0)
-            r->epoch = 0; /* wrapped: nobody may have the epoch that comes */
+            r->epoch = 0; /* wrapped: none may have the epoch that comes */
         if (!(r->flags & INODE_UNLINKED))
             continue;
         index_text_free(ix, r->name, r->name_len);

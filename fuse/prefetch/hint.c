@@ -26,7 +26,7 @@
 #define ENTRY_BYTES     20         /* of memory, see hint_list.h */
 #define ENTRIES_MIN     (1u << 20)
 
-struct list_use { /* a list and who uses it */
+struct list_use { /* a list and its users */
     struct hint_list *list;
     unsigned users;   /* mu: threads that fetch an entry of it */
     bool dropped;     /* mu */

@@ -3,8 +3,8 @@
  * come. The paths are in a file without a name in the cache directory; in memory an entry takes 16
  * to 20 bytes.
  *
- * What is brought in is a window of entries after the latest one that the job is known to have come
- * to. A reader who is met outside of it moves it only when several files in a row say the same:
+ * What is fetched is a window of entries after the latest one that the job is known to have come
+ * to. A reader that is met outside of it moves it only when several files in a row say the same:
  * others may read the dataset, too. Threads: the caller's lock, but for the calls that say
  * otherwise. */
 #ifndef MILLRACE_FUSE_PREFETCH_HINT_LIST_H
@@ -37,10 +37,10 @@ int hint_list_publish(struct hint_list *l, struct err *e);
 struct hint_entry {
     uint32_t index, off, len; /* off, len: of its path in the file */
 };
-/* The next entry to bring in, while no more than `most` bytes are ahead of the job; false: none
+/* The next entry to fetch, while no more than `most` bytes are ahead of the job; false: none
  * now. It counts as one block until hint_list_weigh() tells what it takes. */
 bool hint_list_next(struct hint_list *l, uint64_t most, struct hint_entry *out);
-/* How much of this entry, of so many bytes, should be brought in: no more than is left of `most`,
+/* How much of this entry, of so many bytes, should be fetched: no more than is left of `most`,
  * but one block always. */
 uint64_t hint_list_weigh(struct hint_list *l, uint32_t index, uint64_t size, uint64_t most);
 /* without the lock */

@@ -80,8 +80,8 @@ static void nap(int64_t ns)
         clock_sleep_ns(MIN(until - clock_mono_ns(), 200 * NS_PER_MS));
 }
 
-/* It cannot work as it is; whoever can put it right is told. In a pod the process stays: a crash
- * loop tells nobody anything. */
+/* It cannot work as it is, and says so. In a pod the process stays: a crash loop would hide the
+ * reason. */
 static enum client_exit client_fail(
     struct client *c, const char *reason, const struct err *e, enum client_exit code)
 {
@@ -234,7 +234,7 @@ static void on_serving(void *user)
         raise_read_ahead(c->o->mountpoint);
     if (c->ready_fd >= 0) {
         if (write(c->ready_fd, "+", 1) != 1)
-            log_debug("nobody waits for the mount");
+            log_debug("no process waits for the mount");
         close(c->ready_fd);
         c->ready_fd = -1;
         client_log_to_file(c->o);
@@ -302,7 +302,7 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
         return client_fail(c, "CacheDiskFull", &e, CLIENT_BROKEN);
     if (make_stores(c, &e))
         return client_fail(c, store_reason(&e), &e, CLIENT_MISUSE);
-    /* Whoever takes a mount over serves at once: what is cached needs no store. */
+    /* A process that takes a mount over serves at once: what is cached needs no store. */
     w.init_len = c->handoff ? 0 : atomic_load(&c->shared->init_len);
     if (w.init_len)
         memcpy(w.init, c->shared->init, w.init_len);

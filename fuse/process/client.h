@@ -20,7 +20,7 @@ struct client_options {
     int64_t deadline_ns; /* of a call to a store; 0: the store's default */
     int64_t uid, gid;    /* owner of what comes from the store; -1: default of the mode */
     bool allow_other;
-    /* where the log goes once the mount is served and nobody looks any more; NULL: stays on stderr
+    /* where the log goes once the mount is served and stderr has no reader; NULL: stays on stderr
      */
     const char *log_file;
 };

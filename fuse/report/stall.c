@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALLERS 64              /* those that did not read for longest give way */
-#define PIDS    1024u           /* remembered … */
-#define PID_NS  (30 * NS_PER_S) /* … for so long: they are used again */
+#define MAX_CALLERS  64              /* those that did not read for longest give way */
+#define MAX_PIDS     1024u           /* remembered … */
+#define PID_VALID_NS (30 * NS_PER_S) /* … for so long: they are used again */
 
 struct stall_caller {
     struct stall_times times;
@@ -23,12 +23,12 @@ struct stalls {
     stall_who who;
     void *user;
     pthread_mutex_t mu;
-    struct stall_caller callers[CALLERS]; /* mu; .caller "" unused */
+    struct stall_caller callers[MAX_CALLERS]; /* mu; .caller "" unused */
     struct {
         pid_t pid;
         int64_t until_ns;
         unsigned caller;
-    } pids[PIDS]; /* mu; by pid % PIDS */
+    } pids[MAX_PIDS]; /* mu; by pid % MAX_PIDS */
 };
 
 struct stalls *stalls_new(stall_who who, void *user)
@@ -51,17 +51,18 @@ void stalls_free(struct stalls *s)
 /* mu is held. */
 static unsigned find_caller(struct stalls *s, const char *name)
 {
-    unsigned oldest = CALLERS;
-    for (unsigned i = 0; i < CALLERS; i++) {
+    unsigned oldest = MAX_CALLERS;
+    for (unsigned i = 0; i < MAX_CALLERS; i++) {
         struct stall_caller *c = &s->callers[i];
         if (strcmp(c->times.caller, name) == 0)
             return i;
-        if (!c->reading && (oldest == CALLERS || c->last_ns < s->callers[oldest].last_ns))
+        if (!c->reading && (oldest == MAX_CALLERS || c->last_ns < s->callers[oldest].last_ns))
             oldest = i;
     }
-    if (oldest == CALLERS) /* all of them read right now */
+    if (oldest == MAX_CALLERS) /* all of them read right now */
         return 0;
-    for (unsigned i = 0; i < PIDS; i++) /* those of who gives way are not the newcomer's */
+    for (unsigned i = 0; i < MAX_PIDS;
+         i++) /* pids of the caller that gives way are not the newcomer's */
         if (s->pids[i].caller == oldest)
             s->pids[i].until_ns = 0;
     s->callers[oldest] = (struct stall_caller){0};
@@ -72,7 +73,7 @@ static unsigned find_caller(struct stalls *s, const char *name)
 /* mu is held. -1: it must be asked for. */
 static int known(struct stalls *s, pid_t pid, int64_t now)
 {
-    unsigned at = (unsigned)pid % PIDS;
+    unsigned at = (unsigned)pid % MAX_PIDS;
     if (s->pids[at].pid != pid || s->pids[at].until_ns < now
         || !s->callers[s->pids[at].caller].times.caller[0])
         return -1;
@@ -94,11 +95,11 @@ struct stall_caller *stalls_begin(struct stalls *s, pid_t pid)
             s->who(s->user, pid, name);
         pthread_mutex_lock(&s->mu);
         at = (int)find_caller(s, name);
-        s->pids[(unsigned)pid % PIDS].pid = pid;
-        s->pids[(unsigned)pid % PIDS].until_ns = strcmp(s->callers[at].times.caller, name) == 0
-            ? now + PID_NS
+        s->pids[(unsigned)pid % MAX_PIDS].pid = pid;
+        s->pids[(unsigned)pid % MAX_PIDS].until_ns = strcmp(s->callers[at].times.caller, name) == 0
+            ? now + PID_VALID_NS
             : 0;
-        s->pids[(unsigned)pid % PIDS].caller = (unsigned)at;
+        s->pids[(unsigned)pid % MAX_PIDS].caller = (unsigned)at;
     }
     struct stall_caller *c = &s->callers[at];
     c->times.reads++;
@@ -125,7 +126,7 @@ void stalls_end(struct stalls *s, struct stall_caller *c)
 void stalls_each(
     struct stalls *s, void (*fn)(void *user, const struct stall_times *times), void *user)
 {
-    for (unsigned i = 0; i < CALLERS; i++) {
+    for (unsigned i = 0; i < MAX_CALLERS; i++) {
         pthread_mutex_lock(&s->mu);
         struct stall_times t = s->callers[i].times;
         if (s->callers[i].reading)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stall — for how long readers waited for data, who, and for what. Of each caller
+/* stall — for how long readers waited for data, which ones, and for what. Of each caller
  * (lib/handoff/caller.h): the waiting of all its reads summed up, by what they waited for, and the
  * time in which at least one of them waited, which is at most the time that passed: "that pod
  * waited 7 % of the time for data". What the kernel reads by itself (its page cache, passthrough)
@@ -29,7 +29,7 @@ struct stall_times {
     uint64_t reads, waiting_ns;            /* at least one read was waiting */
     uint64_t store_ns, worker_ns, disk_ns; /* all reads together */
 };
-/* Calls fn for everybody, without a lock. */
+/* Calls fn for each caller, without a lock. */
 void stalls_each(
     struct stalls *s, void (*fn)(void *user, const struct stall_times *times), void *user);
 

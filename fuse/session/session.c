@@ -204,7 +204,7 @@ int session_run(struct session *s, struct err *e)
 {
     if (s->c.init_len && replay_init(s, e))
         return -1;
-    int flags = fcntl(s->c.fd, F_GETFL); /* who sleeps does so in poll() */
+    int flags = fcntl(s->c.fd, F_GETFL); /* threads sleep in poll() */
     if (flags < 0 || fcntl(s->c.fd, F_SETFL, flags | O_NONBLOCK))
         return err_sys(e, errno, "serve");
     if (loop_run(s->loop, e))

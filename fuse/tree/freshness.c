@@ -15,8 +15,8 @@ bool tree_is_fresh(const struct tree *t, uint32_t when_s)
     return (int64_t)(tree_now_s() - when_s) * NS_PER_S < t->c.sync_ns;
 }
 
-/* That a name is absent is believed for a shorter time where somebody may be writing: programs wait
- * for files of others. */
+/* That a name is absent is believed for a shorter time where files can be written: programs wait
+ * for files of other nodes. */
 bool tree_is_fresh_absence(const struct tree *t, uint32_t when_s)
 {
     return tree_is_fresh(t, when_s) && (t->c.conf->read_only || tree_now_s() - when_s <= ABSENCE_S);

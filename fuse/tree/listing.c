@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listings of directories, brought in from the stores page by page and shared by all who read the
+/* Listings of directories, fetched from the stores page by page and shared by all that read the
  * directory. */
 #include "fuse/tree/impl.h"
 #include "lib/base/clock.h"
@@ -55,7 +55,7 @@ static struct tree_listing *listing_get(struct tree *t, uint64_t dir, struct err
 static void listing_put(struct tree *t, struct tree_listing *l)
 {
     pthread_mutex_lock(&t->mu);
-    if (--l->users == 0 && !l->begun) { /* no user: nobody changes .begun */
+    if (--l->users == 0 && !l->begun) { /* without a user .begun does not change */
         struct tree_listing **p = &t->listings;
         while (*p != l)
             p = &(*p)->next;
@@ -158,8 +158,8 @@ int tree_list_until(struct tree *t, uint64_t dir,
     int rc = 1;
     int64_t asked = clock_mono_ns();
     pthread_mutex_lock(&l->mu);
-    /* while we waited for our turn: it was asked for all who wait, or each would wait for all
-     * before him */
+    /* A page that failed while this thread waited fails for it, too: each would wait for all
+     * before it otherwise. */
     if (l->failed_ns > asked) {
         *e = l->why;
         rc = -1;

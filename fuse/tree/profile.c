@@ -9,21 +9,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ENOUGH      16    /* fewer files say nothing */
-#define SAMPLE      1000  /* files of each store: about a page of its listing */
-#define SAMPLE_SEEN 10000 /* … or so many names, where most are directories */
+#define MIN_FILES    16    /* fewer say nothing */
+#define SAMPLE_FILES 1000  /* of each store: about a page of its listing */
+#define SAMPLE_NAMES 10000 /* … or so many names, where most are directories */
 /* bytes: from there on a file's bytes cost more than the requests about it */
-#define SMALL_MEAN (1u << 20)
-#define SEALED     "sealed\n"
-#define OPEN       "open\n"
+#define SMALL_MEAN_BYTES (1u << 20)
+#define SEALED           "sealed\n"
+#define OPEN             "open\n"
 
 struct sample {
     uint64_t files, bytes, seen;
 };
 
-bool profile_is_small(uint64_t files, uint64_t bytes)
+/* What a sample of the files says: `files` of them have `bytes` together. */
+static bool sample_is_small(uint64_t files, uint64_t bytes)
 {
-    return files >= ENOUGH && bytes / files <= SMALL_MEAN;
+    return files >= MIN_FILES && bytes / files <= SMALL_MEAN_BYTES;
 }
 
 static int sample_add(void *user, const struct store_entry *entry)
@@ -33,7 +34,7 @@ static int sample_add(void *user, const struct store_entry *entry)
         s->files++;
         s->bytes += entry->st.size;
     }
-    return s->files >= SAMPLE || ++s->seen >= SAMPLE_SEEN;
+    return s->files >= SAMPLE_FILES || ++s->seen >= SAMPLE_NAMES;
 }
 
 /* Of all mounts together: the larger files decide, they are most of the bytes. */
@@ -52,7 +53,7 @@ static bool stores_are_small(const struct conf *conf, struct store *const *store
         sum.files += s.files;
         sum.bytes += s.bytes;
     }
-    return profile_is_small(sum.files, sum.bytes);
+    return sample_is_small(sum.files, sum.bytes);
 }
 
 static bool was_sealed(const char *file)

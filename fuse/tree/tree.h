@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree — the dataset as one tree: its mounts composed by path, names brought in from the stores
+/* tree — the dataset as one tree: its mounts composed by path, names fetched from the stores
  * when they are needed, page by page, and looked at again when what we know is older than the
  * metadata sync interval. While a store cannot be reached, what was known goes on being served.
  *
