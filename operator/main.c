@@ -39,7 +39,6 @@ struct operator_main {
     struct health health;
     char identity[160];
     atomic_bool synced, leading, stopping;
-    size_t hooks_started;
     sigset_t signals;
 };
 
@@ -91,14 +90,10 @@ static bool operator_ready(void *user, struct buf *out)
         buf_adds(out, atomic_load(&o->leading) ? "ok, leading\n" : "ok, standing by\n");
         return true;
     }
-    for (size_t i = 0; i < o->mgr.apply.ninformers; i++) {
-        struct informer *inf = o->mgr.apply.informers[i];
-        struct err e = ERR_INIT;
-        if (informer_synced(inf))
-            continue;
-        informer_error(inf, &e);
+    struct informer *inf;
+    struct err e = ERR_INIT;
+    for (size_t i = 0; (inf = manager_unsynced(&o->mgr, &i, &e));)
         buf_addf(out, "%s: %s\n", informer_res(inf)->plural, e.msg);
-    }
     return false;
 }
 
@@ -147,31 +142,26 @@ static bool told_to_stop(struct operator_main *o, int64_t ns)
     return atomic_load(&o->stopping);
 }
 
-static size_t unsynced(struct operator_main *o, bool say)
+static bool all_synced(const struct operator_main *o, bool log)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < o->mgr.apply.ninformers; i++) {
-        struct informer *inf = o->mgr.apply.informers[i];
-        struct err e = ERR_INIT;
-        if (informer_synced(inf))
-            continue;
-        n++;
-        informer_error(inf, &e);
-        if (say)
+    struct informer *inf;
+    struct err e = ERR_INIT;
+    bool all = true;
+    for (size_t i = 0; (inf = manager_unsynced(&o->mgr, &i, &e)); all = false)
+        if (log)
             log_kv(LOG_WARN, "still waiting for the first list", "resource",
                 informer_res(inf)->plural, "error", e.msg, NULL);
-    }
-    return n;
+    return all;
 }
 
 static bool wait_synced(struct operator_main *o)
 {
     int64_t remind = clock_mono_ns() + REMIND_NS;
     for (;;) {
-        bool say = clock_mono_ns() >= remind;
-        if (say)
+        bool log = clock_mono_ns() >= remind;
+        if (log)
             remind += REMIND_NS;
-        if (!unsynced(o, say))
+        if (all_synced(o, log))
             return true;
         if (told_to_stop(o, POLL_NS / 10))
             return false;
@@ -239,24 +229,14 @@ static int operator_prepare(struct operator_main *o, struct err *e)
     if (dataset_controller_start(mgr, e) || attach_controller_start(mgr, e)
         || dataload_controller_start(mgr, e) || tfjob_controller_start(mgr, e))
         return -1;
-    for (size_t i = 0; i < mgr->apply.ninformers; i++)
-        if (informer_start(mgr->apply.informers[i], e))
-            return -1;
-    return start_health(o, e);
+    return manager_start(mgr, e) ? -1 : start_health(o, e);
 }
 
 static int operator_lead(struct operator_main *o, struct err *e)
 {
-    struct manager *mgr = &o->mgr;
     atomic_store(&o->leading, true);
-    for (; o->hooks_started < mgr->nhooks; o->hooks_started++) {
-        struct manager_hook *h = &mgr->hooks[o->hooks_started];
-        if (h->start && h->start(h->user, e))
-            return -1;
-    }
-    for (size_t i = 0; i < mgr->ncontrollers; i++)
-        if (controller_start(mgr->controllers[i], &mgr->apply, e))
-            return -1;
+    if (manager_lead(&o->mgr, e))
+        return -1;
     log_info("controllers run");
     while (!told_to_stop(o, NS_PER_S)) {
     }
@@ -267,26 +247,14 @@ static void operator_stop(struct operator_main *o)
 {
     struct manager *mgr = &o->mgr;
     atomic_store(&o->stopping, true);
-    for (size_t i = o->hooks_started; i-- > 0;)
-        if (mgr->hooks[i].stop)
-            mgr->hooks[i].stop(mgr->hooks[i].user);
-    for (size_t i = 0; i < mgr->ncontrollers; i++)
-        controller_stop(mgr->controllers[i]);
+    manager_stop_leading(mgr);
     events_free(mgr->events);
     lease_stop(o->lease); /* nothing is written after this */
-    for (size_t i = 0; i < mgr->apply.ninformers; i++)
-        informer_cancel(mgr->apply.informers[i]);
     serve_stop(o->serve);
-    for (size_t i = 0; i < mgr->apply.ninformers; i++)
-        informer_free(mgr->apply.informers[i]);
-    for (size_t i = 0; i < mgr->ncontrollers; i++)
-        controller_free(mgr->controllers[i]);
+    manager_close(mgr);
     kube_free(o->lease_kube);
     kube_free(mgr->kube);
     free((char *)(uintptr_t)mgr->ns);
-    free(mgr->apply.informers);
-    free(mgr->controllers);
-    free(mgr->hooks);
 }
 
 static int operator_run(struct operator_main *o, struct err *e)

@@ -3,6 +3,7 @@
 
 #include "lib/base/mem.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool same(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
@@ -17,15 +18,15 @@ struct informer *manager_informer(struct manager *mgr, const struct informer_con
 struct informer *manager_shared_informer(struct manager *mgr, const struct informer_conf *conf)
 {
     for (size_t i = 0; i < mgr->apply.ninformers; i++) {
-        struct informer *c = mgr->apply.informers[i];
-        const struct informer_conf *have = informer_conf(c);
+        struct informer *inf = mgr->apply.informers[i];
+        const struct informer_conf *have = informer_conf(inf);
         if (have->res != conf->res || have->trim != conf->trim || have->fold != conf->fold
             || !same(have->ns, conf->ns) || !same(have->labels, conf->labels)
             || !same(have->fields, conf->fields))
             continue;
         for (size_t k = 0; k < conf->nindexes; k++)
-            informer_add_index(c, &conf->indexes[k]);
-        return c;
+            informer_add_index(inf, &conf->indexes[k]);
+        return inf;
     }
     return manager_informer(mgr, conf);
 }
@@ -45,4 +46,61 @@ void manager_on_lead(
 {
     mgr->hooks = xrealloc(mgr->hooks, (mgr->nhooks + 1) * sizeof *mgr->hooks);
     mgr->hooks[mgr->nhooks++] = (struct manager_hook){start, stop, user};
+}
+
+int manager_start(struct manager *mgr, struct err *e)
+{
+    for (size_t i = 0; i < mgr->apply.ninformers; i++)
+        if (informer_start(mgr->apply.informers[i], e))
+            return -1;
+    return 0;
+}
+
+struct informer *manager_unsynced(const struct manager *mgr, size_t *i, struct err *why)
+{
+    while (*i < mgr->apply.ninformers) {
+        struct informer *inf = mgr->apply.informers[(*i)++];
+        if (informer_synced(inf))
+            continue;
+        informer_error(inf, why);
+        return inf;
+    }
+    return NULL;
+}
+
+int manager_lead(struct manager *mgr, struct err *e)
+{
+    for (; mgr->hooks_started < mgr->nhooks; mgr->hooks_started++) {
+        const struct manager_hook *h = &mgr->hooks[mgr->hooks_started];
+        if (h->start && h->start(h->user, e))
+            return -1;
+    }
+    for (size_t i = 0; i < mgr->ncontrollers; i++)
+        if (controller_start(mgr->controllers[i], &mgr->apply, e))
+            return -1;
+    return 0;
+}
+
+void manager_stop_leading(struct manager *mgr)
+{
+    while (mgr->hooks_started) {
+        const struct manager_hook *h = &mgr->hooks[--mgr->hooks_started];
+        if (h->stop)
+            h->stop(h->user);
+    }
+    for (size_t i = 0; i < mgr->ncontrollers; i++)
+        controller_stop(mgr->controllers[i]);
+}
+
+void manager_close(struct manager *mgr)
+{
+    for (size_t i = 0; i < mgr->apply.ninformers; i++)
+        informer_cancel(mgr->apply.informers[i]);
+    for (size_t i = 0; i < mgr->apply.ninformers; i++)
+        informer_free(mgr->apply.informers[i]);
+    for (size_t i = 0; i < mgr->ncontrollers; i++)
+        controller_free(mgr->controllers[i]);
+    free(mgr->apply.informers);
+    free(mgr->controllers);
+    free(mgr->hooks);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manager — what main gives to each controller at start-up, and where each tells main what it
- * needs. Order: every <kind>_controller_start() makes informers and controllers (nothing runs yet)
- * → main starts the informers → waits until they are synced → takes the lease → starts controllers
- * and the `lead` hooks. On SIGTERM: hooks, controllers, lease, informers. */
+/* manager — the informers and controllers of the process, and what each kind may read. Order: every
+ * <kind>_controller_start() makes its informers and controllers (nothing runs yet) → main starts
+ * the manager → waits until it is synced → takes the lease → lets it lead. On SIGTERM it stops
+ * leading, then main gives up the lease. */
 #ifndef MILLRACE_OPERATOR_CTL_MANAGER_H
 #define MILLRACE_OPERATOR_CTL_MANAGER_H
 
@@ -31,24 +31,35 @@ struct manager {
 
     /* filled by the functions below */
     struct apply apply;
-    struct controller **controllers; /* owned by main, like the informers in apply */
+    struct controller **controllers; /* owned, like the informers in apply */
     size_t ncontrollers;
     struct manager_hook *hooks;
-    size_t nhooks;
+    size_t nhooks, hooks_started;
     struct poll *poll; /* operator/dataset: the one that all kinds share; NULL until one asks */
 };
 
-/* A new informer, owned and started by main. Two controllers that want the same objects share one
+/* A new informer, owned by the manager. Two controllers that want the same objects share one
  * through manager_shared_informer: the same resource, namespace and selectors give the same
  * informer; it has the indexes of all callers (add before start). */
 struct informer *manager_informer(struct manager *mgr, const struct informer_conf *conf);
 struct informer *manager_shared_informer(struct manager *mgr, const struct informer_conf *conf);
-/* owned, started by main */
+/* owned by the manager */
 struct controller *manager_controller(struct manager *mgr, const struct controller_conf *conf);
-/* start runs once we lead and the informers are synced; stop runs before the controllers stop.
- * Either may be NULL. For pollers. */
+/* start runs when we begin to lead; stop runs before the controllers stop. Either may be NULL. For
+ * pollers. */
 void manager_on_lead(struct manager *mgr, int (*start)(void *user, struct err *e),
     void (*stop)(void *user), void *user);
+
+/* ---- a life, by one thread ---- */
+
+int manager_start(struct manager *mgr, struct err *e); /* the informers */
+/* The next informer, from *i on, whose first list is not in, and why; NULL: there is none. Any
+ * thread. */
+struct informer *manager_unsynced(const struct manager *mgr, size_t *i, struct err *why);
+int manager_lead(struct manager *mgr, struct err *e); /* hooks, then controllers */
+void manager_stop_leading(struct manager *mgr);       /* what runs finishes */
+/* Frees informers and controllers; kube and events stay the caller's. */
+void manager_close(struct manager *mgr);
 
 /* Each kind's front door: makes its informers and controllers in mgr. */
 int dataset_controller_start(struct manager *mgr, struct err *e);

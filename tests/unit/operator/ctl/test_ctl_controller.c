@@ -96,15 +96,14 @@ static void prepare(bool explains, int64_t resync_ns)
 static void look(void)
 {
     struct err e = ERR_INIT;
-    for (size_t i = 0; i < mgr.apply.ninformers; i++)
-        assert_int_equal(informer_start(mgr.apply.informers[i], &e), 0);
+    assert_int_equal(manager_start(&mgr, &e), 0);
     eventually(informer_synced(maps) && informer_synced(pods));
 }
 
 static void work(void)
 {
     struct err e = ERR_INIT;
-    assert_int_equal(controller_start(controller, &mgr.apply, &e), 0);
+    assert_int_equal(manager_lead(&mgr, &e), 0);
 }
 
 static void go(void)
@@ -116,17 +115,10 @@ static void go(void)
 static int teardown(void **state)
 {
     (void)state;
-    controller_stop(controller);
+    manager_stop_leading(&mgr);
     events_free(mgr.events);
-    for (size_t i = 0; i < mgr.apply.ninformers; i++)
-        informer_cancel(mgr.apply.informers[i]);
-    for (size_t i = 0; i < mgr.apply.ninformers; i++)
-        informer_free(mgr.apply.informers[i]);
-    controller_free(controller);
+    manager_close(&mgr);
     kube_free(mgr.kube);
-    free(mgr.apply.informers);
-    free(mgr.controllers);
-    free(mgr.hooks);
     fake_api_stop(api);
     return 0;
 }

@@ -146,28 +146,20 @@ static int start(void **state)
     if (dataset_controller_start(&mgr, &e) || attach_controller_start(&mgr, &e)
         || dataload_controller_start(&mgr, &e))
         fail_msg("%s", e.msg);
-    for (size_t i = 0; i < mgr.apply.ninformers; i++)
-        assert_int_equal(informer_start(mgr.apply.informers[i], &e), 0);
-    for (size_t i = 0; i < mgr.apply.ninformers; i++)
-        eventually(informer_synced(mgr.apply.informers[i]));
-    for (size_t i = 0; i < mgr.nhooks; i++)
-        assert_int_equal(mgr.hooks[i].start(mgr.hooks[i].user, &e), 0);
-    for (size_t i = 0; i < mgr.ncontrollers; i++)
-        assert_int_equal(controller_start(mgr.controllers[i], &mgr.apply, &e), 0);
+    size_t next = 0;
+    assert_int_equal(manager_start(&mgr, &e), 0);
+    eventually((next = 0, !manager_unsynced(&mgr, &next, &e)));
+    assert_int_equal(manager_lead(&mgr, &e), 0);
     return 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < mgr.nhooks; i++)
-        mgr.hooks[i].stop(mgr.hooks[i].user);
-    for (size_t i = 0; i < mgr.ncontrollers; i++)
-        controller_stop(mgr.controllers[i]);
-    for (size_t i = 0; i < mgr.apply.ninformers; i++)
-        informer_cancel(mgr.apply.informers[i]);
-    for (size_t i = 0; i < mgr.apply.ninformers; i++)
-        informer_free(mgr.apply.informers[i]);
+    manager_stop_leading(&mgr);
+    events_free(mgr.events);
+    manager_close(&mgr);
+    kube_free(mgr.kube);
     for (size_t i = 0; i < ARRAY_LEN(servers); i++)
         serve_stop(servers[i]);
     fake_api_stop(api);
