@@ -189,6 +189,7 @@ static void forget_mount(struct handoff_mount *v)
 
 static int missing(const struct handoff_mount *v, const struct handoff_want *w, struct err *e)
 {
+    mutex_assert_held(&v->mu);
     char title[400];
     volume_context_title(w->context, title, sizeof title);
     const char *node = v->handoff->conf.node;
@@ -211,6 +212,7 @@ static int missing(const struct handoff_mount *v, const struct handoff_want *w, 
 static int wait_mount(struct handoff_mount *v, const struct handoff_want *w,
     bool (*ready)(const struct handoff_mount *), struct err *e)
 {
+    mutex_assert_held(&v->mu);
     for (;;) {
         if (ready(v))
             return 0;
@@ -239,6 +241,7 @@ static bool usable(const struct handoff_mount *v)
 
 static int stage_locked(struct handoff_mount *v, const struct handoff_want *w, struct err *e)
 {
+    mutex_assert_held(&v->mu);
     if (v->staging && strcmp(v->staging, w->staging) != 0) {
         err_set(e, ERR_CONFLICT, "this dataset is already mounted on this node, at %s", v->staging);
         e->sys = EBUSY;

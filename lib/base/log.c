@@ -4,6 +4,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -63,6 +64,7 @@ void log_redact(const char *secret)
 
 static void redact_locked(char *text)
 {
+    mutex_assert_held(&mu);
     for (size_t i = 0; i < REDACT_MAX; i++) {
         if (!secrets[i])
             continue;

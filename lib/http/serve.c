@@ -3,6 +3,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
 #include "lib/http/serve_priv.h"
 
 #include <errno.h>
@@ -195,6 +196,7 @@ int serve_port(const struct http_server *s) { return s->port; }
 
 static void cut_conns(struct http_server *s, bool all)
 {
+    mutex_assert_held(&s->mu);
     for (struct http_conn *c = s->conns; c; c = c->next)
         if (all || c->waiting)
             shutdown(c->fd, SHUT_RDWR);
