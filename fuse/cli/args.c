@@ -12,7 +12,7 @@
 
 #define TABLE_MAX 24
 
-int say_failed(const struct err *e)
+int cli_failed(const struct err *e)
 {
     char text[sizeof e->msg];
     memcpy(text, e->msg, sizeof text);
@@ -21,7 +21,7 @@ int say_failed(const struct err *e)
     return CLI_FAILED;
 }
 
-int say_misuse(const char *fmt, ...)
+int cli_misuse(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -45,9 +45,9 @@ static int add_option(struct args *a, const char *text)
 {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text)
-        return say_misuse("--option %s: write --option name=value", text);
+        return cli_misuse("--option %s: write --option name=value", text);
     if (a->noptions == ARRAY_LEN(a->options))
-        return say_misuse("--option %s: more than %zu options", text, ARRAY_LEN(a->options));
+        return cli_misuse("--option %s: more than %zu options", text, ARRAY_LEN(a->options));
     char *copy = xstrdup(text);
     copy[equals - text] = '\0';
     a->options[a->noptions++] = (struct conf_pair){copy, copy + (equals - text) + 1};
@@ -72,7 +72,7 @@ static int sort_args(
             rc = add_option(a, argv[i] + 9);
         } else if (v->store && strcmp(argv[i], "--option") == 0) {
             rc = i + 1 < argc ? add_option(a, argv[++i])
-                              : say_misuse("--option needs a value: --option name=value");
+                              : cli_misuse("--option needs a value: --option name=value");
         } else {
             const struct opt *o = find_opt(table, n, argv[i] + 2);
             a->order[nflags++] = argv[i];
@@ -110,7 +110,7 @@ int args_parse(
     int first = 0;
     int flags = (int)(a->pos - a->order);
     if (opt_parse(all, n, flags, a->order, &first, &e))
-        return say_misuse("%s", e.msg);
+        return cli_misuse("%s", e.msg);
     if (help) {
         help = false; /* its default */
         page_print(v, all, n);
@@ -118,7 +118,7 @@ int args_parse(
     }
     if (a->npos < v->min_pos || a->npos > v->max_pos) {
         cleanup_free char *line = page_usage(v, n);
-        return say_misuse("usage: %s\nmillrace: --help tells more", line);
+        return cli_misuse("usage: %s\nmillrace: --help tells more", line);
     }
     return -1;
 }

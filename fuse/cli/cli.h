@@ -14,9 +14,9 @@
 
 enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSE = 2 };
 
-/* "millrace: TEXT" on stderr; returns CLI_FAILED (CLI_MISUSE with say_misuse). */
-int say_failed(const struct err *e);
-int say_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* "millrace: TEXT" on stderr; returns CLI_FAILED (CLI_MISUSE with cli_misuse). */
+int cli_failed(const struct err *e);
+int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* -- verbs (verbs.c) ------------------------------------------------------------------------- */
 
@@ -84,14 +84,14 @@ extern const struct completion completions[]; /* up to one without a shell */
 bool is_url(const char *text);
 /* The JSON of lib/conf/conf.h for one store; caller frees. NULL: a secret is on the command line,
  * or the like (INVALID). */
-struct conf_wish {
+struct conf_request {
     const char *url, *name;
     bool read_only;
     int64_t memory, disk;             /* quotas in bytes, 0: none */
     const char *write_type, *profile; /* NULL: default */
     int64_t metadata_sync_ns;         /* 0: default */
 };
-char *conf_text(const struct args *a, const struct conf_wish *w, struct err *e);
+char *conf_text(const struct args *a, const struct conf_request *w, struct err *e);
 
 /* "s3://bucket/a/b/" → "s3://bucket/a" and "b"; "s3://bucket" and "file:///" have no last
  * component, and with whole the root is all of it. Caller frees both. INVALID: it is no URL. */

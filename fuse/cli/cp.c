@@ -305,10 +305,10 @@ int verb_cp(const struct verb *v, int argc, char **argv)
     if (rc >= 0)
         return rc;
     if (!is_url(a.pos[0]) && !is_url(a.pos[1]))
-        return say_misuse("cp: one of the two must be a URL, like s3://bucket/key");
+        return cli_misuse("cp: one of the two must be a URL, like s3://bucket/key");
     struct err e = ERR_INIT;
     cleanup_free char *dst = recursive ? xstrdup(a.pos[1]) : destination(a.pos[0], a.pos[1]);
     rc = recursive ? copy_recursive(&a, a.pos[0], dst, verbose, &e)
                    : copy_one(&a, a.pos[0], dst, &e);
-    return rc ? say_failed(&e) : CLI_DONE;
+    return rc ? cli_failed(&e) : CLI_DONE;
 }

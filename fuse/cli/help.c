@@ -47,14 +47,14 @@ static int write_man_page(const char *dir, const struct verb *v)
     cleanup_free char *path = xasprintf("%s/millrace%s%s.1", dir, v ? "-" : "", v ? v->name : "");
     FILE *out = fopen(path, "we");
     if (!out)
-        return err_sys(&e, errno, "create %s", path), say_failed(&e);
+        return err_sys(&e, errno, "create %s", path), cli_failed(&e);
     int rc = CLI_DONE;
     if (v)
         rc = help_page(v, man_page, out);
     else
         man_main_page(out);
     if (ferror(out) | fclose(out))
-        return err_sys(&e, errno, "write %s", path), say_failed(&e);
+        return err_sys(&e, errno, "write %s", path), cli_failed(&e);
     return rc;
 }
 
@@ -97,9 +97,9 @@ int verb_help(const struct verb *v, int argc, char **argv)
         return rc;
     const struct verb *of = a.npos ? verb_find(a.pos[0]) : NULL;
     if (a.npos && !of)
-        return say_misuse("there is no verb '%s'", a.pos[0]);
+        return cli_misuse("there is no verb '%s'", a.pos[0]);
     if (man + markdown > 1 || (to && !man) || (of && (to || markdown)))
-        return say_misuse("help: these do not go together; millrace help --help tells what does");
+        return cli_misuse("help: these do not go together; millrace help --help tells what does");
     if (markdown)
         return help_markdown(stdout);
     if (to)
@@ -122,7 +122,7 @@ int verb_completion(const struct verb *v, int argc, char **argv)
     for (const struct completion *c = completions; c->shell; c++)
         if (strcmp(c->shell, a.pos[0]) == 0)
             return help_completion(c, stdout);
-    return say_misuse("completion: '%s' is none of %s", a.pos[0], v->args);
+    return cli_misuse("completion: '%s' is none of %s", a.pos[0], v->args);
 }
 
 int verb_version(const struct verb *v, int argc, char **argv)

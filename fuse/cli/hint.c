@@ -118,5 +118,5 @@ int verb_hint(const struct verb *v, int argc, char **argv)
         close(s->dir_fd);
     free(s->real);
     free(s);
-    return rc ? say_failed(&e) : CLI_DONE;
+    return rc ? cli_failed(&e) : CLI_DONE;
 }

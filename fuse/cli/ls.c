@@ -83,14 +83,14 @@ int verb_ls(const struct verb *v, int argc, char **argv)
     cleanup_target struct target one = {0}, all = {0};
     struct store_stat st;
     if (target_open(&one, &a, a.pos[0], false, false, &e) || stat_target(&one, &st, &e))
-        return say_failed(&e);
+        return cli_failed(&e);
     if (!st.is_dir) {
         print_entry(one.path, &st, details);
         return CLI_DONE;
     }
     if (target_open(&all, &a, a.pos[0], true, false, &e)
         || list_all(all.store, recursive, details, &e))
-        return say_failed(&e);
+        return cli_failed(&e);
     return CLI_DONE;
 }
 
@@ -266,7 +266,7 @@ int verb_stat(const struct verb *v, int argc, char **argv)
         return rc;
     struct err e = ERR_INIT;
     if (is_url(a.pos[0]) ? stat_url(&a, &e) : stat_mount(a.pos[0], json, &e))
-        return say_failed(&e);
+        return cli_failed(&e);
     return CLI_DONE;
 }
 
@@ -343,18 +343,18 @@ int verb_check(const struct verb *v, int argc, char **argv)
     bool more = false;
     log_init("millrace", LOG_ERROR); /* the steps say it */
     if (target_open(&t, &a, a.pos[0], true, !write, &e))
-        return say_failed(&e);
+        return cli_failed(&e);
     step(true, "the URL and the options make sense");
     if (store_check(t.store, &e) || check_listing(t.store, &entries, &more, &e)) {
         step(false, "the store");
         printf("        reason: %s\n", store_reason(&e));
-        return say_failed(&e);
+        return cli_failed(&e);
     }
     printf("ok      the store is there and can be read: %u%s entries at the top\n", entries,
         more ? " and more" : "");
     if (write && check_writing(t.store, &e)) {
         step(false, "writing");
-        return say_failed(&e);
+        return cli_failed(&e);
     }
     if (write)
         step(true, "it can be written to");

@@ -21,8 +21,8 @@ extern char **environ;
 
 #define CLIENT "millrace-fuse"
 
-struct wish {
-    struct conf_wish conf;
+struct mount_flags {
+    struct conf_request conf;
     const char *cache_dir, *http, *log_level;
     bool foreground, allow_other, check;
 };
@@ -56,7 +56,7 @@ static int check_directory(const char *dir, struct err *e)
 
 /* Reports on the terminal all that can be known before, instead of in the log of a process in the
  * background. */
-static int check_store(const struct args *a, const struct wish *w, struct err *e)
+static int check_store(const struct args *a, const struct mount_flags *w, struct err *e)
 {
     cleanup_target struct target t = {0};
     if (target_open(&t, a, w->conf.url, true, w->conf.read_only, e))
@@ -64,7 +64,7 @@ static int check_store(const struct args *a, const struct wish *w, struct err *e
     return w->check ? store_check(t.store, e) : 0;
 }
 
-static int run_client(const struct args *a, const struct wish *w, struct err *e)
+static int run_client(const struct args *a, const struct mount_flags *w, struct err *e)
 {
     cleanup_free char *text = conf_text(a, &w->conf, e);
     cleanup_conf struct conf *conf = text ? conf_parse(text, strlen(text), e) : NULL;
@@ -96,7 +96,7 @@ static int run_client(const struct args *a, const struct wish *w, struct err *e)
 
 int verb_mount(const struct verb *v, int argc, char **argv)
 {
-    struct wish w = {.conf = {.memory = 256 << 20, .disk = INT64_C(10) << 30},
+    struct mount_flags w = {.conf = {.memory = 256 << 20, .disk = INT64_C(10) << 30},
         .log_level = "info",
         .check = true};
     const struct opt table[] = {
@@ -126,7 +126,7 @@ int verb_mount(const struct verb *v, int argc, char **argv)
     struct err e = ERR_INIT;
     w.conf.url = a.pos[0];
     if (check_directory(a.pos[1], &e) || check_store(&a, &w, &e) || run_client(&a, &w, &e))
-        return say_failed(&e);
+        return cli_failed(&e);
     return CLI_DONE;
 }
 
@@ -173,5 +173,5 @@ int verb_umount(const struct verb *v, int argc, char **argv)
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;
-    return unmount(a.pos[0], lazy, &e) ? say_failed(&e) : CLI_DONE;
+    return unmount(a.pos[0], lazy, &e) ? cli_failed(&e) : CLI_DONE;
 }

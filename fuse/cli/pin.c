@@ -17,7 +17,7 @@ static int pin_start(const struct args *a, struct pin_run *r)
 {
     for (int i = 0; i < a->npos; i++)
         if (is_url(a->pos[i]))
-            return say_misuse(
+            return cli_misuse(
                 "%s: give the path of a file or directory in a mount, not a URL", a->pos[i]);
     r->progress = isatty(STDERR_FILENO) && (r->op == PIN_LOAD || r->op == PIN_SET);
     return pin_run_paths(r, a->pos, a->npos);
@@ -47,7 +47,7 @@ int verb_load(const struct verb *v, int argc, char **argv)
             " of these files are not in the cache any more: it has no room for all of them at once; pin them, or "
             "raise its quota",
             now.left);
-        rc = say_failed(&e);
+        rc = cli_failed(&e);
     }
     return rc;
 }
@@ -77,7 +77,7 @@ static int unpin_mount(const char *path)
         err_set(&e, ERR_INVALID, PIN_NO_MOUNT, path);
     else
         err_sys(&e, errno, "%s", path);
-    return say_failed(&e);
+    return cli_failed(&e);
 }
 
 int verb_unpin(const struct verb *v, int argc, char **argv)

@@ -84,7 +84,7 @@ static void pin_failed(struct pin_run *r, const struct err *e, bool stop)
     pthread_mutex_lock(&r->mu);
     clear_line(r);
     if (r->failed++ < NAMED_MAX && !r->stop)
-        say_failed(e);
+        cli_failed(e);
     r->stop |= stop;
     pthread_mutex_unlock(&r->mu);
 }
@@ -292,7 +292,7 @@ int pin_run_paths(struct pin_run *r, char **paths, int n)
         &(struct pool_conf){.name = "pin", .threads = THREADS, .queue_max = QUEUE_MAX});
     struct err e = ERR_INIT;
     if (!r->pool)
-        return err_set(&e, ERR_EXHAUSTED, "no memory for threads"), say_failed(&e);
+        return err_set(&e, ERR_EXHAUSTED, "no memory for threads"), cli_failed(&e);
     add_paths(r, paths, n);
     pool_free(r->pool);
     clear_line(r);

@@ -65,7 +65,7 @@ static int add_secrets(
     return 0;
 }
 
-static json_t *cache_tiers_json(const struct conf_wish *w)
+static json_t *cache_tiers_json(const struct conf_request *w)
 {
     json_t *cache = json_object(), *tiers = json_array();
     if (w->memory)
@@ -82,7 +82,7 @@ static json_t *cache_tiers_json(const struct conf_wish *w)
     return cache;
 }
 
-char *conf_text(const struct args *a, const struct conf_wish *w, struct err *e)
+char *conf_text(const struct args *a, const struct conf_request *w, struct err *e)
 {
     cleanup_json json_t *options = json_object(), *secrets = json_object(), *names = json_object();
     if (add_options(a, w->url, options, e) || add_secrets(a, w->url, secrets, names, e))
@@ -135,7 +135,7 @@ int target_open(struct target *t, const struct args *a, const char *url, bool wh
     cleanup_free char *root = NULL;
     if (url_split(url, whole, &root, &t->path, e))
         return -1;
-    struct conf_wish w = {.url = root, .read_only = read_only};
+    struct conf_request w = {.url = root, .read_only = read_only};
     cleanup_free char *text = conf_text(a, &w, e);
     if (!text)
         return -1;

@@ -209,7 +209,7 @@ static void test_secrets(void **state)
     assert_non_null(mkdtemp(dir));
     cleanup_free char *file = path_join(dir, "access-key-id");
     assert_int_equal(file_write_atomic(file, "key", 3, 0600, NULL), 0);
-    struct conf_wish w = {.url = "s3://bucket/x"};
+    struct conf_request w = {.url = "s3://bucket/x"};
     struct err e = ERR_INIT;
     struct args a = {.secrets_dir = dir};
     cleanup_free char *text = conf_text(&a, &w, &e);

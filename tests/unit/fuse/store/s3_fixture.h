@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* s3_world — what the programs share that test the S3 store against a server that misbehaves: such
- * a server, with one object in it, and a store with credentials from a directory. */
+/* s3_fixture — what the programs share that test the S3 store against a server that misbehaves:
+ * such a server, with one object in it, and a store with credentials from a directory. */
 #ifndef MILLRACE_TESTS_UNIT_FUSE_STORE_S3_FIXTURE_H
 #define MILLRACE_TESTS_UNIT_FUSE_STORE_S3_FIXTURE_H
 
@@ -22,14 +22,14 @@
 /* where the machine stops during the last one, the deadline is what went wrong */
 #define TRIES 8
 
-struct world {
+struct fixture {
     struct fake_s3 *server;
     struct mount *m;
     struct store *s;
     char dir[64]; /* secrets */
 };
 
-static inline void write_secret(const struct world *w, const char *name, const char *value)
+static inline void write_secret(const struct fixture *w, const char *name, const char *value)
 {
     cleanup_free char *path = path_join(w->dir, name);
     struct err e = ERR_INIT;
@@ -51,7 +51,7 @@ static inline struct store *open_store(
 
 static inline int setup(void **state)
 {
-    struct world *w = xcalloc(1, sizeof *w);
+    struct fixture *w = xcalloc(1, sizeof *w);
     strcpy(w->dir, "/tmp/millrace-test.XXXXXX");
     assert_non_null(mkdtemp(w->dir));
     write_secret(w, "id", "good\n");
@@ -74,7 +74,7 @@ static inline int setup(void **state)
 
 static inline int teardown(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     store_free(w->s);
     mount_free(w->m);
@@ -91,6 +91,6 @@ static inline void ok(int rc, const struct err *e)
     assert_int_equal(rc, 0);
 }
 
-#define with_world(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define with_fixture(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 #endif

@@ -175,7 +175,7 @@ static void pauses_grow_and_stay_in_bounds(void **state)
 
 /* -- directories ----------------------------------------------------------------------------- */
 
-struct world {
+struct fixture {
     char dir[64];
     struct mount *m;
     struct store *s;
@@ -183,7 +183,7 @@ struct world {
 
 static int setup_with(void **state, const char *can_hang)
 {
-    struct world *w = xcalloc(1, sizeof *w);
+    struct fixture *w = xcalloc(1, sizeof *w);
     strcpy(w->dir, "/tmp/millrace-test.XXXXXX");
     assert_non_null(mkdtemp(w->dir));
     cleanup_free char *in = path_join(w->dir, "in"), *out = path_join(w->dir, "out"),
@@ -206,7 +206,7 @@ static int setup_guarded(void **state) { return setup_with(state, "true"); }
 
 static int teardown(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     store_free(w->s);
     mount_free(w->m);
@@ -222,7 +222,7 @@ static void ok(int rc, const struct err *e)
     assert_int_equal(rc, 0);
 }
 
-static struct store_stat put(struct world *w, const char *path, unsigned seed, uint64_t len)
+static struct store_stat put(struct fixture *w, const char *path, unsigned seed, uint64_t len)
 {
     struct err e = ERR_INIT;
     struct store_stat st;
@@ -231,7 +231,7 @@ static struct store_stat put(struct world *w, const char *path, unsigned seed, u
     return st;
 }
 
-static char *listing(struct world *w, const char *dir, bool tree)
+static char *listing(struct fixture *w, const char *dir, bool tree)
 {
     struct err e = ERR_INIT;
     struct names l;
@@ -247,7 +247,7 @@ static char *listing(struct world *w, const char *dir, bool tree)
 
 static void a_directory_as_a_store(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     struct store_stat st, again;
     ok(store_check(w->s, &e), &e);
@@ -288,7 +288,7 @@ static void a_directory_as_a_store(void **state)
 
 static void links_do_not_lead_out(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     struct store_stat st;
     char buf[6];
@@ -342,7 +342,7 @@ static void a_directory_that_is_not_there(void **state)
 
 static void a_failed_put_leaves_what_was_there(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     struct store_stat st = put(w, "f", 1, 100);
     cleanup_fd int fd = content_fd(2, 50);
@@ -365,7 +365,7 @@ static int stop_at_three(void *user, const struct store_entry *entry)
 /* More entries than one batch has. */
 static void large_directories(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     cleanup_free char *in = path_join(w->dir, "in");
     cleanup_fd int root = open(in, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -397,7 +397,7 @@ static void large_directories(void **state)
     free(cursor);
 }
 
-#define with_world(test)                                    \
+#define with_fixture(test)                                  \
     cmocka_unit_test_setup_teardown(test, setup, teardown), \
         cmocka_unit_test_setup_teardown(test, setup_guarded, teardown)
 
@@ -406,8 +406,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(urls_and_options),
         cmocka_unit_test(where_requests_go), cmocka_unit_test(reasons_survive_context),
         cmocka_unit_test(names_and_paths), cmocka_unit_test(pauses_grow_and_stay_in_bounds),
-        with_world(a_directory_as_a_store), with_world(links_do_not_lead_out),
+        with_fixture(a_directory_as_a_store), with_fixture(links_do_not_lead_out),
         cmocka_unit_test(a_directory_that_is_not_there),
-        with_world(a_failed_put_leaves_what_was_there), with_world(large_directories)};
+        with_fixture(a_failed_put_leaves_what_was_there), with_fixture(large_directories)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-static void read_all(struct world *w, size_t off, size_t len)
+static void read_all(struct fixture *w, size_t off, size_t len)
 {
     struct err e = ERR_INIT;
     struct store_stat st;
@@ -16,7 +16,7 @@ static void read_all(struct world *w, size_t off, size_t len)
 
 static void passing_faults_are_survived(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     static const char *const kinds[] = {
         "slowdown", "throttled", "error", "reset", "truncated", "short", "long", "otherrange"};
     read_all(w, 0, LEN);
@@ -39,7 +39,7 @@ static void passing_faults_are_survived(void **state)
 
 static void what_has_come_is_not_fetched_again(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     cleanup_free unsigned char *buf = malloc(LEN);
     fake_s3_fault(w->server, "GET", "truncated", 3); /* each brings half of what is missing */
@@ -50,7 +50,7 @@ static void what_has_come_is_not_fetched_again(void **state)
 
 static void a_sink_gets_each_byte_once(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     struct store_stat st;
     ok(store_stat_path(w->s, "file", &st, &e), &e);
@@ -67,7 +67,7 @@ static void a_sink_gets_each_byte_once(void **state)
 
 static void a_sink_that_stops_is_not_asked_again(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     struct store_stat st;
     ok(store_stat_path(w->s, "file", &st, &e), &e);
@@ -85,7 +85,7 @@ static void a_sink_that_stops_is_not_asked_again(void **state)
  * new one. */
 static void any_version_is_one_version(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     cleanup_free unsigned char *buf = malloc(LEN);
     fake_s3_fault(w->server, "GET", "truncated", 1);
@@ -102,7 +102,7 @@ static void any_version_is_one_version(void **state)
 
 static void retry_after_is_honoured(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     char c;
     fake_s3_fault(w->server, "GET", "slowdown", 1); /* Retry-After: 1 */
@@ -114,7 +114,7 @@ static void retry_after_is_honoured(void **state)
 
 static void lasting_faults_end_at_the_deadline(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     static const char *const kinds[] = {"error", "hang", "reset"};
     struct store *s = open_store(w->m, w->dir, BRIEF);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
@@ -144,7 +144,7 @@ static void *cancel_soon(void *flag)
 
 static void a_cancelled_read_returns_soon(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     static const char *const kinds[] = {"hang", "error"};
     struct store *s = open_store(w->m, w->dir, PATIENT);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
@@ -165,7 +165,7 @@ static void a_cancelled_read_returns_soon(void **state)
 
 static void another_version_is_a_conflict(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     struct store_stat st;
     unsigned char buf[1000];
@@ -185,7 +185,7 @@ static void another_version_is_a_conflict(void **state)
 /* Its versions are size and time. */
 static void another_version_of_a_server_without_etags(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     struct store_stat st;
     unsigned char buf[1000];
@@ -210,7 +210,7 @@ static void another_version_of_a_server_without_etags(void **state)
 
 static void a_server_without_ranges(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     cleanup_free unsigned char *buf = malloc(LEN);
     struct store *s = open_store(w->m, w->dir, BRIEF);
@@ -225,7 +225,7 @@ static void a_server_without_ranges(void **state)
 
 static void errors_in_words(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     static const struct {
         const char *kind;
         enum err_class cls;
@@ -260,7 +260,7 @@ static void errors_in_words(void **state)
 
 static void listings_survive_malformed_pages(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     struct names l;
     for (int i = 0; i < 30; i++) {
@@ -293,7 +293,7 @@ static void listings_survive_malformed_pages(void **state)
 
 static void a_name_far_behind_its_neighbours_is_still_a_directory(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     for (int i = 0; i < 40; i++) { /* "d!…" sorts before "d/" */
         cleanup_free char *key = xasprintf("set/d!%02d", i);
         fake_s3_put(w->server, key, "", 0);
@@ -309,7 +309,7 @@ static void a_name_far_behind_its_neighbours_is_still_a_directory(void **state)
 
 static void new_credentials_are_used_at_once(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     ok(store_check(w->s, &e), &e);
     fake_s3_expire(w->server, "good");
@@ -330,7 +330,7 @@ static void new_credentials_are_used_at_once(void **state)
 
 static void secrets_that_are_missing(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     cleanup_free char *path = path_join(w->dir, "key");
     assert_int_equal(unlink(path), 0);
@@ -350,7 +350,7 @@ static void secrets_that_are_missing(void **state)
 
 static void a_public_bucket_needs_no_keys(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     w->m->conf.nsecrets = 0;
     struct store *s = open_store(w->m, w->dir, PATIENT);
@@ -366,7 +366,7 @@ static void a_public_bucket_needs_no_keys(void **state)
 
 static void a_wrong_clock_is_corrected(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     fake_s3_fault(w->server, "GET", "skew", 1000);
     ok(store_check(w->s, &e), &e);
@@ -408,16 +408,18 @@ static void content_ranges(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {with_world(passing_faults_are_survived),
-        with_world(what_has_come_is_not_fetched_again), with_world(a_sink_gets_each_byte_once),
-        with_world(a_sink_that_stops_is_not_asked_again), with_world(any_version_is_one_version),
-        with_world(retry_after_is_honoured), with_world(lasting_faults_end_at_the_deadline),
-        with_world(a_cancelled_read_returns_soon), with_world(another_version_is_a_conflict),
-        with_world(another_version_of_a_server_without_etags), with_world(a_server_without_ranges),
-        with_world(errors_in_words), with_world(listings_survive_malformed_pages),
-        with_world(a_name_far_behind_its_neighbours_is_still_a_directory),
-        with_world(new_credentials_are_used_at_once), with_world(secrets_that_are_missing),
-        with_world(a_public_bucket_needs_no_keys), with_world(a_wrong_clock_is_corrected),
+    const struct CMUnitTest tests[] = {with_fixture(passing_faults_are_survived),
+        with_fixture(what_has_come_is_not_fetched_again), with_fixture(a_sink_gets_each_byte_once),
+        with_fixture(a_sink_that_stops_is_not_asked_again),
+        with_fixture(any_version_is_one_version), with_fixture(retry_after_is_honoured),
+        with_fixture(lasting_faults_end_at_the_deadline),
+        with_fixture(a_cancelled_read_returns_soon), with_fixture(another_version_is_a_conflict),
+        with_fixture(another_version_of_a_server_without_etags),
+        with_fixture(a_server_without_ranges), with_fixture(errors_in_words),
+        with_fixture(listings_survive_malformed_pages),
+        with_fixture(a_name_far_behind_its_neighbours_is_still_a_directory),
+        with_fixture(new_credentials_are_used_at_once), with_fixture(secrets_that_are_missing),
+        with_fixture(a_public_bucket_needs_no_keys), with_fixture(a_wrong_clock_is_corrected),
         cmocka_unit_test(versions_from_etags), cmocka_unit_test(content_ranges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /* The S3 store against a server that misbehaves while it is written to. */
 #include "tests/unit/fuse/store/s3_fixture.h"
 
-static void check_object(struct world *w, const char *key, unsigned seed, size_t want)
+static void check_object(struct fixture *w, const char *key, unsigned seed, size_t want)
 {
     size_t len = 0;
     cleanup_free unsigned char *data = fake_s3_get(w->server, key, &len);
@@ -13,7 +13,7 @@ static void check_object(struct world *w, const char *key, unsigned seed, size_t
 
 static void uploads_survive_faults(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     static const char *const kinds[] = {"error", "slowdown", "reset", "lost"};
     cleanup_fd int fd = content_fd(4, 700000);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
@@ -29,7 +29,7 @@ static void uploads_survive_faults(void **state)
     }
 }
 
-static struct s3 *small_parts(struct world *w)
+static struct s3 *small_parts(struct fixture *w)
 {
     struct store_params p = {.url = "s3://data/set",
         .rest = "data/set",
@@ -47,7 +47,7 @@ static struct s3 *small_parts(struct world *w)
 
 static void multipart_uploads_survive_faults(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct s3 *s = small_parts(w);
     cleanup_fd int fd = content_fd(5, 1050000);
     static const struct {
@@ -82,7 +82,7 @@ static void multipart_uploads_survive_faults(void **state)
  * asked again. */
 static void a_lost_completion_is_recognised(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct s3 *s = small_parts(w);
     struct err e = ERR_INIT;
     struct store_stat st;
@@ -97,7 +97,7 @@ static void a_lost_completion_is_recognised(void **state)
 
 static void renames_copy_and_delete(void **state)
 {
-    struct world *w = *state;
+    struct fixture *w = *state;
     struct err e = ERR_INIT;
     struct store_stat st;
     fake_s3_fault(w->server, "PUT", "ok200", 1); /* an error that arrives as a success */
@@ -134,8 +134,9 @@ static void part_sizes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {with_world(uploads_survive_faults),
-        with_world(multipart_uploads_survive_faults), with_world(a_lost_completion_is_recognised),
-        with_world(renames_copy_and_delete), cmocka_unit_test(part_sizes)};
+    const struct CMUnitTest tests[] = {with_fixture(uploads_survive_faults),
+        with_fixture(multipart_uploads_survive_faults),
+        with_fixture(a_lost_completion_is_recognised), with_fixture(renames_copy_and_delete),
+        cmocka_unit_test(part_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
