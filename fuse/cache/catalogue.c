@@ -77,16 +77,26 @@ static uint32_t entry_for(
     return id;
 }
 
-uint32_t catalogue_open(struct catalogue *cat, const uint64_t path[2], uint64_t version,
-    uint64_t size, bool handle, void **object)
+static struct catalogue_info info_of(const struct catalogue *cat, uint32_t id)
 {
-    *object = NULL;
+    const struct cat_entry *s = entry_at(cat, id);
+    return (struct catalogue_info){.meta = entry_meta(cat, id),
+        .tier = s->tier,
+        .is_trusted = s->flags & ENTRY_TRUSTED,
+        .is_pinned = s->flags & ENTRY_PINNED,
+        .hits = s->use ? s->use->hits : NULL,
+        .object = s->use ? s->use->object : NULL};
+}
+
+uint32_t catalogue_open(struct catalogue *cat, const uint64_t path[2], uint64_t version,
+    uint64_t size, bool handle, struct catalogue_info *info)
+{
     pthread_mutex_lock(&cat->mu);
     uint32_t id = entry_for(cat, path, version, size);
     struct cat_entry *s = id == NONE ? NULL : entry_at(cat, id);
     if (s && entry_ref(cat, id)) {
         s->use->handles += handle;
-        *object = s->use->object;
+        *info = info_of(cat, id);
         if (s->valid && s->unit.queue != S3F_OUT)
             s3f_touch(entry_queue(cat, id), id, 1);
     } else if (s) {
@@ -114,12 +124,7 @@ void *catalogue_attach(struct catalogue *cat, uint32_t id, void *object)
 struct catalogue_info catalogue_info(struct catalogue *cat, uint32_t id)
 {
     pthread_mutex_lock(&cat->mu);
-    const struct cat_entry *s = entry_at(cat, id);
-    struct catalogue_info info = {.meta = entry_meta(cat, id),
-        .tier = s->tier,
-        .is_trusted = s->flags & ENTRY_TRUSTED,
-        .is_pinned = s->flags & ENTRY_PINNED,
-        .hits = s->use ? s->use->hits : NULL};
+    struct catalogue_info info = info_of(cat, id);
     pthread_mutex_unlock(&cat->mu);
     return info;
 }
@@ -148,18 +153,6 @@ void catalogue_recycle(struct catalogue *cat, uint32_t id)
     pthread_mutex_unlock(&cat->mu);
 }
 
-bool catalogue_unref(struct catalogue *cat, uint32_t id, bool *stale)
-{
-    pthread_mutex_lock(&cat->mu);
-    const struct cat_entry *s = entry_at(cat, id);
-    bool last = s->use->refs == 1;
-    if (!last)
-        s->use->refs--;
-    *stale = !(s->flags & ENTRY_COMPLETE) || !s->location;
-    pthread_mutex_unlock(&cat->mu);
-    return last;
-}
-
 /* The last reference of an entry that stays is given back. mu is held. */
 static void leave(struct catalogue *cat, uint32_t id, bool may_move, struct catalogue_left *left)
 {
@@ -177,26 +170,41 @@ static void leave(struct catalogue *cat, uint32_t id, bool may_move, struct cata
     entry_unuse(s);
 }
 
-bool catalogue_close(struct catalogue *cat, uint32_t id, const struct catalogue_closing *closing,
-    struct catalogue_left *left)
+/* mu is held. */
+static enum catalogue_end close_last(struct catalogue *cat, uint32_t id,
+    const struct catalogue_closing *closing, struct catalogue_left *left)
 {
-    pthread_mutex_lock(&cat->mu);
     struct cat_entry *s = entry_at(cat, id);
-    bool last = --s->use->refs == 0;
-    if (last && closing->is_trusted) {
+    bool stays = s->valid && !(s->flags & (ENTRY_DEAD | ENTRY_DROP)),
+         stale = !(s->flags & ENTRY_COMPLETE) || !s->location;
+    if (stays && stale && !closing->is_checked)
+        return CATALOGUE_CHECK;
+    s->use->refs = 0;
+    if (closing->is_trusted) {
         s->location = closing->mtime_ns;
         s->flags |= ENTRY_TRUSTED;
-    } else if (last && closing->is_distrusted) {
+    } else if (closing->is_distrusted) {
         s->flags &= (uint8_t)~ENTRY_TRUSTED;
     }
-    if (last && (s->flags & (ENTRY_DEAD | ENTRY_DROP) || !s->valid)) {
-        left->moves = false;
-        entry_remove(cat, id, &left->gone);
-    } else if (last) {
+    left->moves = false;
+    if (stays)
         leave(cat, id, closing->may_move, left);
-    }
+    else
+        entry_remove(cat, id, &left->gone);
+    return CATALOGUE_LEFT;
+}
+
+enum catalogue_end catalogue_close(struct catalogue *cat, uint32_t id,
+    const struct catalogue_closing *closing, struct catalogue_left *left)
+{
+    enum catalogue_end rc = CATALOGUE_IN_USE;
+    pthread_mutex_lock(&cat->mu);
+    if (entry_at(cat, id)->use->refs > 1)
+        entry_at(cat, id)->use->refs--;
+    else
+        rc = close_last(cat, id, closing, left);
     pthread_mutex_unlock(&cat->mu);
-    return last;
+    return rc;
 }
 
 /* Takes the file out of sight: it goes now, or with its last reference. mu is held. */

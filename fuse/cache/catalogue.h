@@ -47,11 +47,12 @@ struct catalogue_info {
     /* one counter a segment; readers add to them without a lock, eviction takes what they counted;
      * NULL: the entry has no reference */
     atomic_uint *hits;
+    void *object; /* what is attached, or NULL */
 };
 /* The entry of that version, new if need be, with one more reference, which a handle counts as one
- * of its own. *object: what is attached, or NULL. NONE: no memory. */
+ * of its own, and *info. NONE: no memory. */
 uint32_t catalogue_open(struct catalogue *cat, const uint64_t path[2], uint64_t version,
-    uint64_t size, bool handle, void **object);
+    uint64_t size, bool handle, struct catalogue_info *info);
 /* Attaches the object unless another thread was faster; returns the one that is attached. */
 void *catalogue_attach(struct catalogue *cat, uint32_t id, void *object);
 struct catalogue_info catalogue_info(struct catalogue *cat, uint32_t id);
@@ -70,14 +71,12 @@ struct catalogue_gone {
 };
 void catalogue_recycle(struct catalogue *cat, uint32_t id); /* its room and its id are free */
 
-/* Gives back a reference, if it is not the last one. True: it is, and still held; *stale: what the
- * catalogue knows of the data file's mtime is not up to date. Then catalogue_close() follows. */
-bool catalogue_unref(struct catalogue *cat, uint32_t id, bool *stale);
-/* What the holder of the last reference found. */
+/* What the holder of the last reference found of the data file. */
 struct catalogue_closing {
+    bool may_move;                  /* up or down a tier */
+    bool is_checked;                /* the rest is set */
     bool is_trusted, is_distrusted; /* all bytes are verified; or not, and the file was open */
     int64_t mtime_ns;               /* of the data file, if is_trusted */
-    bool may_move;                  /* up or down a tier */
 };
 struct catalogue_move { /* a file that had better be on another tier */
     uint32_t id;
@@ -89,9 +88,14 @@ struct catalogue_left {
     bool moves;
     struct catalogue_move move; /* if it moves: see catalogue_move_begin */
 };
-/* Gives back a reference; false: others came meanwhile, and *left is not set. */
-bool catalogue_close(struct catalogue *cat, uint32_t id, const struct catalogue_closing *closing,
-    struct catalogue_left *left);
+enum catalogue_end {
+    CATALOGUE_IN_USE, /* there are other references */
+    CATALOGUE_CHECK,  /* not given back: see whether its bytes are trusted, and call again */
+    CATALOGUE_LEFT,   /* it was the last one, and *left is set */
+};
+/* Gives back a reference. */
+enum catalogue_end catalogue_close(struct catalogue *cat, uint32_t id,
+    const struct catalogue_closing *closing, struct catalogue_left *left);
 
 /* The first bytes of a version came: the older versions of its path go, or the version itself where
  * a later one has bytes. Removes one, or hides it if it is open: then it goes with its last

@@ -142,16 +142,13 @@ bool entry_ref(struct catalogue *cat, uint32_t id)
         return true;
     }
     uint32_t nsegs = entry_nsegs(s);
-    struct cat_use *use = calloc(1, sizeof *use + nsegs * sizeof use->units[0]);
-    atomic_uint *hits = calloc(nsegs + 1u, sizeof *hits);
-    if (!use || !hits) {
-        free(use);
-        free(hits);
+    struct cat_use *use = calloc(
+        1, sizeof *use + nsegs * (sizeof use->units[0] + sizeof use->hits[0]));
+    if (!use)
         return false;
-    }
     use->refs = 1;
     use->nsegs = nsegs;
-    use->hits = hits;
+    use->hits = (atomic_uint *)(use->units + nsegs);
     for (uint32_t i = 0; i < nsegs; i++)
         use->units[i] = NONE;
     for (uint32_t unit = s->owner; unit != NONE; unit = entry_at(cat, unit)->chain)
@@ -164,8 +161,6 @@ bool entry_is_open(const struct cat_entry *s) { return s->use && s->use->refs > 
 
 void entry_unuse(struct cat_entry *s)
 {
-    if (s->use)
-        free(s->use->hits);
     free(s->use);
     s->use = NULL;
 }

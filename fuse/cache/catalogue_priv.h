@@ -29,7 +29,7 @@ enum cat_flag {
 /* What a file that is referenced, or has an object, has more. */
 struct cat_use {
     void *object;
-    atomic_uint *hits;      /* a segment each */
+    atomic_uint *hits;      /* of its segments: after the units */
     unsigned refs, handles; /* handles: cache_file's among the refs */
     bool is_resident;       /* stays without refs */
     uint32_t nsegs;

@@ -47,17 +47,17 @@ static void promote(struct cache *c, const struct catalogue_move *move);
 
 void evict_put(struct cache *c, uint32_t entry, struct object *o)
 {
-    bool stale;
-    if (!catalogue_unref(c->catalogue, entry, &stale))
-        return;
     struct catalogue_closing closing = {.may_move = c->pool};
-    if (o && stale) {
-        closing.mtime_ns = is_all_trusted(o) ? location_mtime(o->fd) : 0;
-        closing.is_trusted = closing.mtime_ns;
-        closing.is_distrusted = !closing.is_trusted && o->own_fd;
-    }
     struct catalogue_left left;
-    if (!catalogue_close(c->catalogue, entry, &closing, &left))
+    enum catalogue_end end = catalogue_close(c->catalogue, entry, &closing, &left);
+    if (end == CATALOGUE_CHECK) {
+        closing.is_checked = true;
+        closing.mtime_ns = o && is_all_trusted(o) ? location_mtime(o->fd) : 0;
+        closing.is_trusted = closing.mtime_ns;
+        closing.is_distrusted = o && !closing.is_trusted && o->own_fd;
+        end = catalogue_close(c->catalogue, entry, &closing, &left);
+    }
+    if (end != CATALOGUE_LEFT)
         return;
     if (left.gone.is_removed) {
         evict_gone(c, &left.gone);
@@ -118,7 +118,7 @@ static int move_file(struct cache *c, const struct catalogue_victim *v)
 {
     uint32_t entry = v->move.id;
     int tier = v->move.to;
-    struct object *o = object_get(c, entry, v->object);
+    struct object *o = object_get(c, entry, v->object, NULL);
     struct location to, old;
     bool reserved = o && evict_reserve(c, tier, v->pages) == 0;
     bool created = reserved && object_load(o, NULL) == 0 && object_is_complete(o)
@@ -189,7 +189,7 @@ static void evict_down(struct cache *c, const struct catalogue_victim *v)
 /* A segment of a partial file, open or not. */
 static bool evict_segment(struct cache *c, const struct catalogue_victim *v)
 {
-    struct object *o = object_get(c, v->move.id, v->object);
+    struct object *o = object_get(c, v->move.id, v->object, NULL);
     bool done = o && object_load(o, NULL) == 0 && block_evict_seg(o, v->seg) == 0;
     catalogue_evicted(c->catalogue, v, done);
     evict_put(c, v->move.id, o);
@@ -200,7 +200,7 @@ static bool evict_segment(struct cache *c, const struct catalogue_victim *v)
  * the queue. */
 static void evict_split(struct cache *c, const struct catalogue_victim *v)
 {
-    struct object *o = object_get(c, v->move.id, v->object);
+    struct object *o = object_get(c, v->move.id, v->object, NULL);
     if (o)
         object_load(o, NULL);
     evict_put(c, v->move.id, o);

@@ -21,22 +21,21 @@
 
 static atomic_long own_memfds; /* of this process, all caches */
 
-static struct object *object_new(struct cache *c, uint32_t entry)
+static struct object *object_new(struct cache *c, uint32_t entry, const struct catalogue_info *info)
 {
-    struct catalogue_info info = catalogue_info(c->catalogue, entry);
-    uint64_t size = info.meta.size, blocks = size / CACHE_BLOCK + (size % CACHE_BLOCK != 0);
+    uint64_t size = info->meta.size, blocks = size / CACHE_BLOCK + (size % CACHE_BLOCK != 0);
     uint32_t nsegs = (uint32_t)((blocks + SEG_BLOCKS - 1) / SEG_BLOCKS);
     struct object *o = calloc(1, sizeof *o + nsegs * sizeof o->segs[0]);
     if (!o)
         return NULL;
     o->c = c;
     o->entry = entry;
-    o->hits = info.hits;
-    o->id = info.meta;
+    o->hits = info->hits;
+    o->id = info->meta;
     o->nblocks = (uint32_t)blocks;
     o->nsegs = nsegs;
-    o->tier = info.meta.valid ? info.tier : -1;
-    o->was_trusted = info.is_trusted;
+    o->tier = info->meta.valid ? info->tier : -1;
+    o->was_trusted = info->is_trusted;
     o->fd = -1;
     o->side_fd = -1;
     pthread_mutex_init(&o->mu, NULL);
@@ -44,11 +43,17 @@ static struct object *object_new(struct cache *c, uint32_t entry)
     return o;
 }
 
-struct object *object_get(struct cache *c, uint32_t entry, struct object *object)
+struct object *object_get(
+    struct cache *c, uint32_t entry, struct object *object, const struct catalogue_info *info)
 {
-    struct object *o = object ? object : object_new(c, entry);
-    if (object || !o)
-        return o;
+    if (object)
+        return object;
+    struct catalogue_info now;
+    if (!info)
+        now = catalogue_info(c->catalogue, entry);
+    struct object *o = object_new(c, entry, info ? info : &now);
+    if (!o)
+        return NULL;
     struct object *first = catalogue_attach(c->catalogue, entry, o);
     if (first != o)
         object_free(o);

@@ -57,10 +57,10 @@ struct object *cache_open_object(
     }
     uint64_t path[2];
     cache_hash_key(c, key, path);
-    void *object;
+    struct catalogue_info info;
     uint32_t entry = catalogue_open(
-        c->catalogue, path, cache_sized_version(key), key->size, handle, &object);
-    struct object *o = entry == NO_ENTRY ? NULL : object_get(c, entry, object);
+        c->catalogue, path, cache_sized_version(key), key->size, handle, &info);
+    struct object *o = entry == NO_ENTRY ? NULL : object_get(c, entry, info.object, &info);
     if (!o || set_names(o, key))
         err_sys(e, ENOMEM, "open %s", key->path);
     else if (object_load(o, e) == 0)

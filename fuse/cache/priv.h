@@ -210,9 +210,10 @@ void table_persist(struct cache *c, uint32_t entry);
 int table_load(struct cache *c, struct err *e); /* at start-up */
 
 /* object.c */
-/* The object of an entry on which the caller has a reference; `object`: what is attached, or NULL.
- * NULL: no memory. */
-struct object *object_get(struct cache *c, uint32_t entry, struct object *object);
+/* The object of an entry on which the caller has a reference; `object`: what is attached, or NULL;
+ * info: of the entry since then, or NULL. NULL: no memory. */
+struct object *object_get(
+    struct cache *c, uint32_t entry, struct object *object, const struct catalogue_info *info);
 int object_load(struct object *o, struct err *e); /* after object_get: opens what is cached */
 void object_free(struct object *o);               /* no references, detached */
 /* an empty data file (and sidecar); -1: errno */

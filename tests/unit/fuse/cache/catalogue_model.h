@@ -390,37 +390,46 @@ static inline void model_attach(struct model *m, struct model_file *f)
     model_load(m, f);
 }
 
-static inline void model_unref(struct model *m, struct model_file *f)
+static inline void model_left(
+    struct model *m, struct model_file *f, const struct catalogue_left *left)
 {
-    bool stale, last = catalogue_unref(m->cat, f->id, &stale);
-    MODEL_CHECK(m, last == (f->refs == 1));
-    if (f->placed)
-        MODEL_CHECK(m, stale == (!f->complete || !f->location));
-    f->refs -= !last;
-    if (!last)
-        return;
-    struct catalogue_closing k = {.may_move = true, .mtime_ns = 1 + model_byte(m)};
-    k.is_trusted = stale && f->placed && m->tiers[f->tier].is_lasting && model_byte(m) % 2;
-    struct catalogue_left left;
-    MODEL_CHECK(m, catalogue_close(m->cat, f->id, &k, &left));
-    f->refs = 0;
-    if (k.is_trusted)
-        f->location = k.mtime_ns;
-    MODEL_CHECK(m, left.gone.is_removed == (f->dead || f->drop || !model_valid(f)));
-    if (left.gone.is_removed) {
-        model_gone(m, &left.gone);
+    MODEL_CHECK(m, left->gone.is_removed == (f->dead || f->drop || !model_valid(f)));
+    if (left->gone.is_removed) {
+        model_gone(m, &left->gone);
         return;
     }
-    MODEL_CHECK(m, left.gone.object == (f->resident || !f->attached ? NULL : f));
+    MODEL_CHECK(m, left->gone.object == (f->resident || !f->attached ? NULL : f));
     if (!f->resident)
         f->attached = f->loaded = false;
-    if (left.moves) {
-        MODEL_CHECK(m, f->complete && !f->busy && left.move.id == f->id);
-        MODEL_CHECK(m, left.move.from == f->tier && left.move.to != f->tier);
-        MODEL_CHECK(m, !f->pinned || m->tiers[left.move.to].is_lasting);
-        m->hint = left.move;
+    if (left->moves) {
+        MODEL_CHECK(m, f->complete && !f->busy && left->move.id == f->id);
+        MODEL_CHECK(m, left->move.from == f->tier && left->move.to != f->tier);
+        MODEL_CHECK(m, !f->pinned || m->tiers[left->move.to].is_lasting);
+        m->hint = left->move;
         m->has_hint = true;
     }
+}
+
+static inline void model_unref(struct model *m, struct model_file *f)
+{
+    struct catalogue_closing k = {.may_move = true};
+    struct catalogue_left left;
+    enum catalogue_end end = catalogue_close(m->cat, f->id, &k, &left),
+                       want = f->refs > 1                                         ? CATALOGUE_IN_USE
+        : model_valid(f) && !f->dead && !f->drop && !(f->complete && f->location) ? CATALOGUE_CHECK
+                                                                                  : CATALOGUE_LEFT;
+    MODEL_CHECK(m, end == want);
+    if (end == CATALOGUE_CHECK) {
+        k.is_checked = true;
+        k.is_trusted = m->tiers[f->tier].is_lasting && model_byte(m) % 2;
+        k.is_distrusted = !k.is_trusted && model_byte(m) % 2;
+        k.mtime_ns = 1 + model_byte(m);
+        MODEL_CHECK(m, catalogue_close(m->cat, f->id, &k, &left) == CATALOGUE_LEFT);
+        f->location = k.is_trusted ? k.mtime_ns : f->location;
+    }
+    f->refs--;
+    if (f->refs == 0)
+        model_left(m, f, &left);
 }
 
 static inline void model_open(struct model *m)
@@ -435,10 +444,10 @@ static inline void model_open(struct model *m)
         return;
     uint64_t key[2];
     model_path(path, key);
-    void *object;
-    uint32_t id = catalogue_open(m->cat, key, version, model_size(path, version), how & 1, &object);
+    struct catalogue_info info;
+    uint32_t id = catalogue_open(m->cat, key, version, model_size(path, version), how & 1, &info);
     MODEL_CHECK(m, id != NONE && (!f || f->id == id));
-    MODEL_CHECK(m, object == (f && f->attached ? f : NULL));
+    MODEL_CHECK(m, info.object == (f && f->attached ? f : NULL) && info.hits);
     if (!f) {
         MODEL_CHECK(m, !model_by_id(m, id));
         f = fresh;
