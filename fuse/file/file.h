@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file — regular files that are open, or were a moment ago: where their bytes come from. A file
- * has either a cached object version (cf) or, once somebody wrote to it, a staging file, never
+ * has either a cached object version (cf) or, after the first write to it, a staging file, never
  * both. Everything here can be found again from the index and the staging directory, so a serving
  * process that was killed loses nothing: files come into being when they are asked for.
  *
@@ -88,7 +88,7 @@ static inline bool file_is_dirty(const struct file *f)
     return atomic_load(&f->written) != atomic_load(&f->saved);
 }
 
-/* What users are told of an inode that failed, see last_error.h. */
+/* The error that users are told about an inode, see last_error.h. */
 void files_note_error(struct files *fs, uint64_t ino, const struct err *e);
 bool files_last_error(struct files *fs, uint64_t ino, char text[LAST_ERROR_MAX]);
 

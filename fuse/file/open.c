@@ -12,8 +12,8 @@
 
 #define PASS_BYTES CACHE_BLOCK /* smaller files that can be written are not passed through */
 
-/* Could those who read it meanwhile ask for what is written to it? Most files that grow while they
- * are read are small, or were made here. */
+/* May its readers want to see what is written to it meanwhile? Most files that grow while they are
+ * read are small, or were made here. */
 static bool may_be_shared(const struct tree *t, const struct inode *n)
 {
     return tree_writable(t, n->mount) && (n->size < PASS_BYTES || (n->flags & INODE_ATTR));
@@ -61,8 +61,8 @@ static bool files_reclosed(struct files *fs, uint64_t ino)
 }
 
 /* The kernel takes all opens of an inode in one way: through the backing file, or through us.
- * Readers of the backing file keep the version that they opened; who is going to write gets an
- * inode of his own, when the kernel looks the name up again, as it does after ESTALE. */
+ * Readers of the backing file keep the version that they opened; a writer gets another inode
+ * when the kernel looks the name up again, as it does after ESTALE. */
 static int leave_to_readers(struct file *f, struct err *e)
 {
     if (inodes_renew(file_conf(f)->inodes, f->ino, e))
@@ -149,9 +149,9 @@ int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, stru
 void files_close(struct files *fs, uint64_t ino, bool written, bool resent)
 {
     struct err e = ERR_INIT;
-    /* It may have been counted off already. Once too few is a file that stays as it is until the
-     * next mount; once too many would be one that is thought closed, and is served in another way
-     * than those who have it open: the kernel fails such opens. */
+    /* The process before this one may have counted it off. Counting one too few leaves the file as
+     * it is until the next mount; one too many would make it look closed, and the next open would
+     * be served in another way than those that exist: the kernel fails such opens. */
     if (!written && (resent || files_reclosed(fs, ino)))
         return;
     if (written && files_config(fs)->will_block)

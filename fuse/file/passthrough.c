@@ -101,7 +101,7 @@ static void backing_add(struct backings *b, const struct inode *n)
     b->bytes += n->size;
 }
 
-/* The id is the kernel's no more as far as the index knows: it may be given back. b->mu is held. */
+/* Takes the id out of the index: it may be released after that. b->mu is held. */
 static int32_t backing_disown(struct backings *b, const struct backing_entry *e)
 {
     struct inode n, none = {.backing = 0};

@@ -25,19 +25,19 @@ struct backing_ops {
 };
 
 struct backings; /* opaque */
-/* inodes: borrowed. max: ids of inodes that nobody has open; 0: 16000. max_bytes: of their files.
+/* inodes: borrowed. max: ids of inodes without an open; 0: 16000. max_bytes: of their files.
  * NULL: no memory. */
 struct backings *backings_new(
     const struct backing_ops *ops, struct inodes *inodes, size_t max, uint64_t max_bytes);
 /* Takes up the ids that a process before this one has left idle. Gives none back: there may be no
  * session yet. */
 void backings_resume(struct backings *b);
-/* gives back the ids of what is closed; before the session ends */
+/* releases the ids of closed inodes; before the session ends */
 void backings_free(struct backings *b);
 
 /* Opens an inode that has an id and no opens but such that are passed through: counts it and
  * returns the id; else 0, and nothing is counted. The one place where an id that is there is used
- * again: so two who open at once get the same. */
+ * again: two opens at the same time get the same. */
 int32_t backings_reopen(struct backings *b, uint64_t ino);
 /* Registers fd for the inode, which has no id and no open, and opens it like backings_reopen(). The
  * caller keeps others from registering at the same time, but not from opening and closing it once
@@ -46,10 +46,9 @@ int32_t backings_reopen(struct backings *b, uint64_t ino);
 int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *e);
 /* The inode's last open was closed; was: as it was before that. */
 void backings_idle(struct backings *b, const struct inode *was);
-/* Gives back the id of an inode that nobody has open: who opens it next gets the file that is
- * cached then. False: the kernel reads it by itself just now, and will as long as those who have it
- * open do. */
+/* Releases the id of an inode without an open: the next open gets the file that is cached then.
+ * False: the kernel reads it by itself now, and goes on until the last of its opens is closed. */
 bool backings_drop(struct backings *b, uint64_t ino);
-size_t backings_count(struct backings *b); /* of inodes that nobody has open */
+size_t backings_count(struct backings *b); /* of inodes without an open */
 
 #endif

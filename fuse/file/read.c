@@ -88,8 +88,8 @@ int file_cache_state(
     return 0;
 }
 
-/* Before its cached copy is made anew or goes: nobody reads it, and the kernel has it no more if
- * nobody has it open. f->data_lock is held exclusively; key->path is in path. */
+/* Closes the cached copy before it is made anew or dropped; the kernel's backing file, too, if the
+ * file has no open. f->data_lock is held exclusively; key->path is in path. */
 static int detach_cached(struct file *f, char path[INODE_PATH_MAX], struct inode *n,
     struct cache_key *key, struct err *e)
 {

@@ -32,8 +32,8 @@ static int read_sidecar(const char *file, size_t nmounts, struct sidecar *out, s
     return text ? sidecar_parse(text, len, nmounts, file, out, e) : -1;
 }
 
-/* Content of a mount that is no more. Uploaded where it belongs, unless somebody else changed that
- * file since; then it is kept. */
+/* Uploads it where it belongs, unless that file was changed in the store since: then it is kept
+ * aside. */
 static int recover_file(struct files *fs, struct store **stores, const char *name, struct err *e)
 {
     const struct files_conf *c = files_config(fs);

@@ -6,8 +6,8 @@
 
 #include "fuse/file/file.h"
 
-/* Before a removal: fetches all of it, so that those who have it open, but for `own` opens, can go
- * on reading. f->state_lock is held. */
+/* Before a removal: if it has more than `own` opens, fetches all of it, so that these can go on
+ * reading. f->state_lock is held. */
 int file_preserve(struct file *f, unsigned own, struct err *e);
 /* resent: a process before this one may have done it already: that is success. */
 int files_unlink(struct files *fs, uint64_t dir, const char *name, bool resent, struct err *e);

@@ -102,7 +102,7 @@ static bool has_name(const struct files_conf *c, uint64_t ino)
     return inodes_get(c->inodes, ino, &n) == 0 && !(n.flags & INODE_UNLINKED);
 }
 
-/* What has another version after its rename, by what the store says of it. */
+/* The renamed object has another version in the store. */
 static void set_version(struct rename_job *m, const struct store_stat *st)
 {
     struct inode set = {
@@ -124,8 +124,8 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
     if (inodes_get(ix, m->n.ino, &m->n) || (m->n.flags & INODE_UNLINKED)
         || (g && !has_name(m->c, g->ino)))
         return err_sys(e, ESTALE, "rename");
-    /* What is only here may take a free name without the store; what the store has under that name
-     * can only be replaced there. */
+    /* A local file may take a free name without the store; a name that the store has can only be
+     * replaced there. */
     if ((m->n.flags & INODE_LOCAL) && m->target.ino && !(m->target.flags & INODE_LOCAL)
         && (file_upload_locked(f, e) || inodes_get(ix, m->n.ino, &m->n)))
         return -1;
@@ -271,7 +271,7 @@ static int rename_dir_locked(struct rename_job *m, struct err *e)
     return inodes_rename(m->c->inodes, m->n.ino, m->r->newdir, m->r->newname, e);
 }
 
-/* What is open below a directory that was renamed. */
+/* For open files below a directory that was renamed. */
 static void repath(void *user, struct file *f)
 {
     const struct rename_job *m = user;

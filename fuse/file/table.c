@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of files: one struct file an inode, freed when it is neither used nor kept ready. */
 #include "fuse/file/file.h"
 
 #include "lib/base/clock.h"
@@ -82,7 +83,7 @@ static void idle_add(struct file *f)
     f->files->idle_bytes += f->idle_bytes;
 }
 
-/* Nobody has it any more, it is out of the table. */
+/* It has no user and is out of the table. */
 static void file_destroy(struct file *f)
 {
     if (f->cf)
@@ -182,9 +183,9 @@ static struct file *table_remove(struct file *f)
     return f;
 }
 
-/* One more than is to be kept ready, out of the table; NULL if there is none. What the kernel has
- * open it reads from the disk by itself: as long as it does, the cache must count it. fs->mu is
- * held. */
+/* Takes one file out of the table if more are kept ready than may be; NULL: none. A file that the
+ * kernel has open stays: the kernel reads it from the disk by itself, and meanwhile the cache must
+ * count it. fs->mu is held. */
 static struct file *take_idle(struct files *fs)
 {
     struct inode n;

@@ -77,7 +77,7 @@ static int upload(struct file *f, struct err *e)
     unsigned mount;
     struct stat content;
     if (file_inode(f, &n, NULL) || (n.flags & INODE_UNLINKED)) {
-        forget_changes(f); /* nobody can ever read them by name */
+        forget_changes(f); /* no name leads to them any more */
         return 0;
     }
     pthread_rwlock_wrlock(&f->data_lock);

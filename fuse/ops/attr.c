@@ -74,7 +74,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct inode n;
     struct stat st;
     struct err e = ERR_INIT;
-    /* Whoever has it open sees what he opened, whatever became of the name. */
+    /* An open file keeps its attributes, whatever became of its name. */
     if (tree_refresh(fs->tree, ino, &n, &e) && inodes_get(fs->inodes, ino, &n)) {
         ops_fail(req, ino, "getattr", &e);
         return;

@@ -12,7 +12,7 @@ static void ioctl_pin(fuse_req_t req, uint64_t ino, bool dir, const struct pin_m
     struct err e = ERR_INIT;
     struct pin_msg m = *in;
     int rc = pin_do(ops_fs(req), &ino, dir, &m, &e);
-    /* an answer: whoever has the mount may ask for more than there is */
+    /* an answer, not a fault: any user of the mount may ask for more than there is */
     if (rc && err_errno(&e) == ENOSPC) {
         log_kv(LOG_DEBUG, "a request was refused", "op", "pin", "error", e.msg, NULL);
         fuse_reply_err(req, ENOSPC);

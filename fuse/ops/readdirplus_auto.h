@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* readdirplus_auto — do those who list directories look at the files next, one by one, as `ls -l`
- * does? Then listings come with attributes. Who wants names only has them in a third of the time
- * without, and the kernel keeps no inode (1.2 KB) for each. It is seen from look-ups in what was
- * listed a moment ago; with attributes there are none, so now and then a listing goes without, to
- * see. Threads: any, without locks: a count that is lost now and then does no harm. */
+/* readdirplus_auto — shall listings come with attributes? Yes if programs look at the files of a
+ * directory one by one after listing it, as `ls -l` does. A program that wants names only gets them
+ * in a third of the time without, and the kernel keeps no inode (1.2 KB) for each. Look-ups in
+ * directories that were listed a moment ago tell; listings with attributes cause none, so now and
+ * then one goes without. Threads: any, without locks: a count that is lost does no harm. */
 #ifndef MILLRACE_FUSE_OPS_READDIRPLUS_AUTO_H
 #define MILLRACE_FUSE_OPS_READDIRPLUS_AUTO_H
 
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define READDIRPLUS_AUTO_RECENT   16 /* directories that were listed a moment ago */
-#define READDIRPLUS_AUTO_LOOKS    8  /* look-ups of files in them: somebody does it */
+#define READDIRPLUS_AUTO_LOOKS    8  /* so many look-ups of files in them: yes */
 #define READDIRPLUS_AUTO_LISTINGS 64 /* come with attributes then */
 
 struct readdirplus_auto {                             /* zero: nothing is known */

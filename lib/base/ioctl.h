@@ -45,8 +45,8 @@ enum pin_op {
     PIN_CLEAR,   /* the file is not pinned, in whatever version; the answer is as it was before */
     /* its cached bytes go, if it is not pinned; what the store does not have yet stays */
     PIN_FREE,
-    /* no file of the mount is pinned, also such that are gone; on anything of the mount, without a
-       name */
+    /* no file of the mount is pinned any more, removed ones included; on anything of the mount,
+       without a name */
     PIN_CLEAR_ALL,
 };
 enum pin_state {

@@ -253,6 +253,7 @@ static void test_passthrough(void **state)
     /* all opens of an inode in one way: as long as one goes through us, all do */
     assert_int_equal(fx_open(x, "ro/a", O_RDONLY, &again), 0);
     assert_int_equal(again.backing, 0);
+    assert_int_equal(x->next_id, 0);
     fx_close(x, &first);
     fx_close(x, &again);
     assert_int_equal(fx_open(x, "ro/a", O_RDONLY, &h), 0);
