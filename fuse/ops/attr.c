@@ -13,7 +13,7 @@
 /* A sealed mount's kernel lists a directory from what it has read: from time to time it must come
  * and ask us. It is told once for each listing that has become old: what it then knows of the
  * directory is void, and telling it with each answer would keep it so. */
-static void let_it_ask(struct fs *fs, const struct inode *n)
+static void invalidate_old_listing(struct fs *fs, const struct inode *n)
 {
     static _Atomic uint64_t told[64];
     uint64_t listing = n->ino << 32 | n->listed_s;
@@ -24,34 +24,45 @@ static void let_it_ask(struct fs *fs, const struct inode *n)
     }
 }
 
+/* "." and "..": a file server asks for an inode that it has only the id of. */
+static void lookup_dots(fuse_req_t req, uint64_t dir, bool up)
+{
+    struct inodes *ix = ops_fs(req)->inodes;
+    struct inode d, n;
+    if (inodes_get(ix, dir, &d) || inodes_get(ix, up ? d.parent : dir, &n))
+        fuse_reply_err(req, ESTALE);
+    else
+        ops_entry(req, &n);
+}
+
+/* That a name is absent is an answer, which the kernel may believe for a while. */
+static void lookup_failed(fuse_req_t req, uint64_t dir, const struct err *e)
+{
+    struct fs *fs = ops_fs(req);
+    struct fuse_entry_param p = {0};
+    if (err_errno(e) != ENOENT || fs->absence <= 0) {
+        ops_fail(req, dir, "lookup", e);
+        return;
+    }
+    p.entry_timeout = tree_absence_valid_for(fs->tree, dir, fs->absence);
+    fuse_reply_entry(req, &p);
+}
+
 void op_lookup(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
     struct fs *fs = ops_fs(req);
     struct inode n;
     struct err e = ERR_INIT;
-    /* a file server asks for what it has only an id of */
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-        struct inode d;
-        if (inodes_get(fs->inodes, dir, &d) || inodes_get(fs->inodes, name[1] ? d.parent : dir, &n))
-            fuse_reply_err(req, ESTALE);
-        else
-            ops_entry(req, &n);
-        return;
-    }
-    if (tree_lookup(fs->tree, dir, name, &n, &e) == 0) {
-        let_it_ask(fs, &n);
+        lookup_dots(req, dir, name[1]);
+    } else if (tree_lookup(fs->tree, dir, name, &n, &e)) {
+        lookup_failed(req, dir, &e);
+    } else {
+        invalidate_old_listing(fs, &n);
         if (!(n.flags & INODE_DIR))
             readdirplus_auto_looked_up(&fs->readdirplus_auto, dir);
         ops_entry(req, &n);
-        return;
     }
-    if (err_errno(&e) == ENOENT && fs->absence > 0) {
-        struct fuse_entry_param p = {
-            .entry_timeout = tree_absence_valid_for(fs->tree, dir, fs->absence)};
-        fuse_reply_entry(req, &p);
-        return;
-    }
-    ops_fail(req, dir, "lookup", &e);
 }
 
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
@@ -79,7 +90,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         ops_fail(req, ino, "getattr", &e);
         return;
     }
-    let_it_ask(fs, &n);
+    invalidate_old_listing(fs, &n);
     ops_attr(fs, &n, &st);
     fuse_reply_attr(
         req, &st, n.flags & INODE_UNLINKED ? 0 : tree_valid_for(fs->tree, &n, fs->timeout));
