@@ -5,6 +5,7 @@
 
 static const char *const one_mount[] = {"/", NULL};
 static const char *const two_mounts[] = {"/", "/in/ner", NULL};
+static const char *const inner_first[] = {"/in/mid/ner", "/in", NULL};
 static const char *const apart[] = {"/data/a", "/data/b", NULL};
 
 static uint64_t ino_of(struct fx *x, const char *path)
@@ -270,6 +271,24 @@ static void test_nested_mounts(void **state)
     fx_free(x);
 }
 
+/* In whatever order they are configured, a directory on the way to an inner mount is the outer
+ * one's. */
+static void test_mounts_in_any_order(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(inner_first, false);
+    struct inode n;
+    fake_store_write(x->fake[1], "mid/f", "1");
+    fake_store_write(x->fake[0], "f", "22");
+    assert_int_equal(fx_lookup(x, "in/mid", &n), 0);
+    assert_int_equal(n.mount, 1);
+    assert_int_equal(fx_lookup(x, "in/mid/f", &n), 0);
+    assert_true(n.mount == 1 && n.size == 1);
+    assert_int_equal(fx_lookup(x, "in/mid/ner/f", &n), 0);
+    assert_true(n.mount == 0 && n.size == 2);
+    fx_free(x);
+}
+
 static void test_where(void **state)
 {
     (void)state;
@@ -305,6 +324,11 @@ static void test_where(void **state)
     x->stores[0] = was;
     assert_true(tree_writable(x->tree, 0));
     assert_false(tree_writable(x->tree, 1));
+    struct fake_store *sealed = fake_store_new(0); /* one that takes nothing */
+    x->stores[0] = fake_store(sealed);
+    assert_false(tree_writable(x->tree, 0));
+    x->stores[0] = was;
+    fake_store_free(sealed);
     x->mounts[0].read_only = true;
     assert_false(tree_writable(x->tree, 0));
     fx_free(x);
@@ -363,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_kinds_of_failure),
         cmocka_unit_test(test_two_mounts),
         cmocka_unit_test(test_nested_mounts),
+        cmocka_unit_test(test_mounts_in_any_order),
         cmocka_unit_test(test_where),
         cmocka_unit_test(test_valid_for),
     };
