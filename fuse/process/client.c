@@ -142,7 +142,7 @@ static int make_stores(struct client *c, struct err *e)
     return 0;
 }
 
-/* Looks at every store. Returns 0 when all answer, else -1 and the first trouble in e. */
+/* Looks at every store. Returns 0 when all answer, else -1 and the first problem in e. */
 static int check_stores(struct client *c, struct err *e)
 {
     int rc = 0;

@@ -31,9 +31,9 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
                 c.pinned_most, c.pinned_files},
             .reads = {.cache = c.hit_bytes, .store = c.fetched_bytes}});
     const struct report_member inventory[] = {
-        {REPORT_UFS_BYTES, REPORT_COUNT, s->inventory.bytes, NULL},
-        {REPORT_UFS_FILES, REPORT_COUNT, s->inventory.files, NULL},
-        {REPORT_UFS_COMPLETE, REPORT_BOOL, s->inventory.complete, NULL},
+        {REPORT_INVENTORY_BYTES, REPORT_COUNT, s->inventory.bytes, NULL},
+        {REPORT_INVENTORY_FILES, REPORT_COUNT, s->inventory.files, NULL},
+        {REPORT_INVENTORY_COMPLETE, REPORT_BOOL, s->inventory.complete, NULL},
     };
     if (s->has_inventory)
         report_add(out, inventory, ARRAY_LEN(inventory));

@@ -38,10 +38,10 @@
 /* -- of a worker: what all files of the stores have; absent until it is known -------------------
  */
 
-#define REPORT_UFS          "ufs"
-#define REPORT_UFS_BYTES    "ufs.bytes"
-#define REPORT_UFS_FILES    "ufs.files"
-#define REPORT_UFS_COMPLETE "ufs.complete"
+#define REPORT_INVENTORY          "ufs"
+#define REPORT_INVENTORY_BYTES    "ufs.bytes"
+#define REPORT_INVENTORY_FILES    "ufs.files"
+#define REPORT_INVENTORY_COMPLETE "ufs.complete"
 
 /* -- of a client ----------------------------------------------------------------------------- */
 

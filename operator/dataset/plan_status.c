@@ -228,13 +228,13 @@ static void add_report(struct dataset_status *s, const struct cache_pod *m, bool
         cache_pod_add_count(m->report, REPORT_CACHE_CAPACITY, &s->capacity);
     }
     const json_t *ufs = worker && jget_bool(m->report, REPORT_READY, false)
-        ? jget_obj(m->report, REPORT_UFS)
+        ? jget_obj(m->report, REPORT_INVENTORY)
         : NULL;
     if (ufs && !s->has_ufs) {
         s->has_ufs = true;
-        s->ufs_complete = jget_bool(m->report, REPORT_UFS_COMPLETE, false);
-        cache_pod_add_count(m->report, REPORT_UFS_BYTES, &s->ufs_bytes);
-        cache_pod_add_count(m->report, REPORT_UFS_FILES, &s->ufs_files);
+        s->ufs_complete = jget_bool(m->report, REPORT_INVENTORY_COMPLETE, false);
+        cache_pod_add_count(m->report, REPORT_INVENTORY_BYTES, &s->ufs_bytes);
+        cache_pod_add_count(m->report, REPORT_INVENTORY_FILES, &s->ufs_files);
     }
 }
 
