@@ -17,7 +17,7 @@ static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t l
         x->fetched[x->nfetched++] = xstrdup(key->path);
     while (x->held)
         pthread_cond_wait(&x->changed, &x->mu);
-    if (strcmp(key->path, x->fails) == 0)
+    if (*x->fails && strncmp(key->path, x->fails, strlen(x->fails)) == 0)
         rc = err_set(e, x->fail_cls, "%s fails on purpose", key->path);
     pthread_mutex_unlock(&x->mu);
     static const char zero[64 << 10];

@@ -34,7 +34,7 @@ struct fx {
     pthread_cond_t changed;
     char *fetched[FX_FETCHES]; /* mu; paths, in the order in which they came */
     unsigned nfetched;         /* mu */
-    char fails[64];            /* mu; this path does, with … */
+    char fails[64];            /* mu; paths that begin so do, with … */
     enum err_class fail_cls;   /* mu */
     bool held;                 /* mu; what is fetched waits */
 };

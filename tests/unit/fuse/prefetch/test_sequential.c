@@ -131,6 +131,28 @@ static void test_read_again(void **state)
     fx_free(x);
 }
 
+/* A batch of files that are all here ends it: a reader that has the rest needs no directory after
+ * it. */
+static void test_rest_is_here(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(QUOTA);
+    struct sequential_prefetch *w = start(x);
+    fx_files(x, "d", 100, 10);
+    for (unsigned i = 0; i < 3; i++)
+        read_file(x, w, "d", i, false);
+    eventually(fx_is_cached(x, "d", 98));
+    fx_settle(x);
+    sequential_prefetch_stop(w);
+    w = start(x); /* it knows nothing of that */
+    for (unsigned i = 0; i < 3; i++)
+        read_file(x, w, "d", i, false);
+    fx_settle(x);
+    assert_false(fx_is_cached(x, "d", 99)); /* it did not go on to the end */
+    sequential_prefetch_stop(w);
+    fx_free(x);
+}
+
 /* At the end of a directory the next one follows, whose names may not be known yet. */
 static void test_next_directory(void **state)
 {
@@ -147,7 +169,7 @@ static void test_next_directory(void **state)
     for (unsigned i = 0; i < 3; i++)
         read_file(x, w, "top/a", i, false);
     eventually(fx_was_fetched(x, "top/c/f000"));
-    assert_true(fx_is_cached(x, "top/b", 0) && fx_is_cached(x, "top/b", 1));
+    eventually(fx_is_cached(x, "top/b", 0) && fx_is_cached(x, "top/b", 1));
     fx_settle(x);
     unsigned before = fx_fetched(x);
     assert_int_equal(before, 6); /* a/f003 … a/f005, two of b, one of c */
@@ -290,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_out_of_order),
         cmocka_unit_test(test_all_here),
         cmocka_unit_test(test_read_again),
+        cmocka_unit_test(test_rest_is_here),
         cmocka_unit_test(test_next_directory),
         cmocka_unit_test(test_empty_directories),
         cmocka_unit_test(test_sizes),
