@@ -33,7 +33,7 @@ void budget_release(struct budget *b, int64_t n);
 /* at least len bytes, at most BUDGET_BUFFER_MAX; NULL: no memory */
 void *budget_buffer(struct budget *b, size_t len);
 void budget_buffer_put(struct budget *b, void *buf, size_t len); /* the same len */
-/* gives back buffers that nobody used since then */
+/* frees buffers that were not used since then */
 void budget_trim(struct budget *b, int64_t idle_since_ns);
 
 /* Bytes for buffers in this process: a share of what the cgroup (v2 or v1) leaves after mem_quota

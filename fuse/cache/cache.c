@@ -82,7 +82,7 @@ static int start(struct cache *c, const struct cache_conf *conf, struct err *e)
     return task_start(&c->maintenance, "cache-maintain", maintain, c, e);
 }
 
-/* Where it is and who serves it: two servers may have a bucket of the same name. */
+/* Where it is and which server has it: two servers may have a bucket of the same name. */
 static char *mount_name(const struct conf_mount *m)
 {
     for (size_t i = 0; i < m->noptions; i++)

@@ -41,7 +41,7 @@ struct catalogue_info {
      * trusted, 0 if it must be verified; in memory the offset in its arena */
     struct meta_file meta;
     int tier;
-    /* nobody wrote to the data file since mtime_ns, and all of it was verified then */
+    /* all of the data file was verified at mtime_ns */
     bool is_trusted;
     bool is_pinned;
     /* one counter a segment; readers add to them without a lock, eviction takes what they counted;
@@ -174,8 +174,8 @@ bool catalogue_remove(
 /* Ends by catalogue_move_end or _fail. False: the file is in use, or is not there any more. */
 bool catalogue_move_begin(
     struct catalogue *cat, const struct catalogue_move *move, struct catalogue_victim *out);
-/* Ends a move; the bytes are copied, the pages reserved. The object's lock is held, so that no one
- * who opens it meanwhile sees where it was. False: it was opened, and stays. */
+/* Ends a move; the bytes are copied, the pages reserved. The object's lock is held, so that an
+ * opener meanwhile does not see where it was. False: it was opened, and stays. */
 bool catalogue_move_end(
     struct catalogue *cat, const struct catalogue_victim *moved, int64_t location, bool resident);
 void catalogue_move_fail(struct catalogue *cat, const struct catalogue_victim *moved);

@@ -13,7 +13,7 @@
 
 /* -- the array and the hash ------------------------------------------------------------------ */
 
-static uint32_t bucket_of(const struct catalogue *cat, const uint64_t path[2])
+static uint32_t entry_bucket(const struct catalogue *cat, const uint64_t path[2])
 {
     return (uint32_t)path[0] & (cat->nbuckets - 1);
 }
@@ -32,7 +32,7 @@ int entry_rehash(struct catalogue *cat)
     for (uint32_t i = 0; i < old_n; i++)
         for (uint32_t id = old[i], next; id != NONE; id = next) {
             next = entry_at(cat, id)->chain;
-            uint32_t b = bucket_of(cat, entry_at(cat, id)->path);
+            uint32_t b = entry_bucket(cat, entry_at(cat, id)->path);
             entry_at(cat, id)->chain = buckets[b];
             buckets[b] = id;
         }
@@ -78,7 +78,7 @@ void entry_hash(struct catalogue *cat, uint32_t id)
     mutex_assert_held(&cat->mu);
     if (cat->nfiles >= cat->nbuckets)
         entry_rehash(cat);
-    uint32_t b = bucket_of(cat, entry_at(cat, id)->path);
+    uint32_t b = entry_bucket(cat, entry_at(cat, id)->path);
     entry_at(cat, id)->chain = cat->buckets[b];
     cat->buckets[b] = id;
     cat->nfiles++;
@@ -87,7 +87,7 @@ void entry_hash(struct catalogue *cat, uint32_t id)
 void entry_unhash(struct catalogue *cat, uint32_t id)
 {
     mutex_assert_held(&cat->mu);
-    for (uint32_t *at = &cat->buckets[bucket_of(cat, entry_at(cat, id)->path)]; *at != NONE;
+    for (uint32_t *at = &cat->buckets[entry_bucket(cat, entry_at(cat, id)->path)]; *at != NONE;
          at = &entry_at(cat, *at)->chain)
         if (*at == id) {
             *at = entry_at(cat, id)->chain;
@@ -99,7 +99,7 @@ void entry_unhash(struct catalogue *cat, uint32_t id)
 uint32_t entry_find(
     const struct catalogue *cat, const uint64_t path[2], const uint64_t *version, uint32_t but)
 {
-    for (uint32_t id = cat->buckets[bucket_of(cat, path)]; id != NONE;
+    for (uint32_t id = cat->buckets[entry_bucket(cat, path)]; id != NONE;
          id = entry_at(cat, id)->chain) {
         const struct cat_entry *s = entry_at(cat, id);
         if (s->path[0] == path[0] && s->path[1] == path[1] && (!version || s->version == *version)

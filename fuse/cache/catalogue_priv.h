@@ -21,8 +21,8 @@ enum cat_flag {
     ENTRY_SPLIT = 8, /* partial file of many segments: its units are in the queue */
     ENTRY_DEAD = 16, /* in no hash and no queue: goes with its last reference */
     ENTRY_DROP = 32, /* goes with its last reference */
-    /* idle: what is there was verified by this process, and `location` says since when nobody
-     * wrote */
+    /* idle: what is there was verified by this process, and `location` is the data file's mtime
+     * then */
     ENTRY_TRUSTED = 64,
 };
 

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A fetch is named by its node's list while it is queued, running, or until its bytes are in a
+/* Fetches: single flight of what is missing, for readers and ahead of them.
+ *
+ * A fetch is named by its object's list while it is queued, running, or until its bytes are in a
  * tier; readers that wait for it or copy from it hold a ref each. */
 
-#define LONG_NS NS_PER_S /* who waited so long in vain … */
-/* … speaks for those who ask as soon as this: the kernel does, of a page that it could not read
- * ahead */
+#define LONG_NS NS_PER_S /* an answer that took so long to fail … */
+/* … is given again to those that ask as soon as this: the kernel does, for a page that it could not
+ * read ahead */
 #define LATELY_NS NS_PER_S
 
 __thread unsigned fetch_origin;
@@ -49,9 +51,10 @@ static void fetch_unlist(struct fetch *f)
         }
 }
 
-static void fetch_put_locked(struct fetch *f) /* o->mu is held on entry, not on return */
+static void fetch_put(struct fetch *f)
 {
     struct object *o = f->o;
+    pthread_mutex_lock(&o->mu);
     bool last = --f->refs == 0;
     pthread_mutex_unlock(&o->mu);
     if (!last)
@@ -61,12 +64,6 @@ static void fetch_put_locked(struct fetch *f) /* o->mu is held on entry, not on 
     free(f->err);
     free(f);
     object_put(o);
-}
-
-static void fetch_put(struct fetch *f)
-{
-    pthread_mutex_lock(&f->o->mu);
-    fetch_put_locked(f);
 }
 
 /* A listed fetch with one ref for the list; o->mu is held. The budget is the caller's. */
@@ -106,7 +103,8 @@ void fetch_trim_parked(struct cache *c, int64_t max_bytes, int64_t before_ns)
         pthread_mutex_unlock(&p->mu);
         pthread_mutex_lock(&f->o->mu);
         fetch_unlist(f);
-        fetch_put_locked(f);
+        pthread_mutex_unlock(&f->o->mu);
+        fetch_put(f);
     }
 }
 
@@ -157,124 +155,20 @@ static void fetch_fill(void *arg)
     fetch_put(f);
 }
 
-/* -- getting the bytes ----------------------------------------------------------------------- */
+/* -- running a fetch ------------------------------------------------------------------------- */
 
-static size_t fetch_bytes(const struct fetch *f)
-{
-    return (size_t)(f->count - 1) * CACHE_BLOCK + block_len(f->o, f->first + f->count - 1);
-}
-
-static int ask_source(struct fetch *f, struct cache_sink *sink, struct err *e)
-{
-    struct object *o = f->o;
-    struct cache *c = o->c;
-    struct cache_key key = {o->mount, o->path, o->version, o->id.size};
-    f->len = fetch_bytes(f);
-    return c->source.fetch(
-        c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, sink, &c->cancel, e);
-}
-
-/* Into the buffer, for a reader who waits, or as no tier takes it. */
-static int get_bytes(struct fetch *f, struct err *e)
-{
-    struct object *o = f->o;
-    struct cache *c = o->c;
-    size_t len = fetch_bytes(f);
-    f->buf = budget_buffer(&c->budget, len);
-    if (!f->buf)
-        return err_sys(e, ENOMEM, "read %s", o->path);
-    struct sink_memory memory = {f->buf, len};
-    struct cache_sink sink = {.take = sink_to_memory, .user = &memory};
-    if (ask_source(f, &sink, e))
-        return -1;
-    pthread_mutex_lock(&o->mu);
-    f->origin = sink.origin & 1;
-    pthread_mutex_unlock(&o->mu);
-    atomic_fetch_add(&c->fetched_bytes, len);
-    return 0;
-}
-
-/* Straight to a tier, in the pieces that the source gives: they are in the processor's cache then,
- * and need no memory of ours. */
-struct fetch_stream {
-    struct fetch *f;
-    struct cache_sink sink;
-    struct fill at;  /* of the block that is being written */
-    bool open;       /* there is one */
-    bool refused;    /* no tier took it */
-    uint32_t filled; /* blocks */
-};
-
-static int fetch_end_block(struct fetch_stream *st)
-{
-    struct fetch *f = st->f;
-    pthread_mutex_lock(&f->o->mu);
-    f->origin = st->sink.origin & 1;
-    bool wanted = f->wanted;
-    pthread_mutex_unlock(&f->o->mu);
-    uint32_t len = st->at.len;
-    st->open = false;
-    if (fill_end(&st->at, !wanted))
-        return -1;
-    st->filled++;
-    atomic_fetch_add(&f->o->c->fetched_bytes, len);
-    return 0;
-}
-
-static int fetch_take_piece(void *user, const void *data, size_t len)
-{
-    struct fetch_stream *st = user;
-    for (const char *p = data; len;) {
-        st->refused = !st->open
-            && (st->filled == st->f->count
-                || fill_begin(&st->at, st->f->o, st->f->first + st->filled));
-        if (st->refused)
-            return -1;
-        st->open = true;
-        size_t piece = MIN(len, (size_t)(st->at.len - st->at.done));
-        int rc = fill_write(&st->at, p, piece);
-        p += piece;
-        len -= piece;
-        st->refused = (rc || st->at.done == st->at.len) && fetch_end_block(st);
-        if (st->refused)
-            return -1;
-    }
-    return 0;
-}
-
-/* 0: all of it is in the cache; 1: what is left of it, if no tier takes more; -1: e. */
-static int fetch_stream(struct fetch *f, struct err *e)
-{
-    struct object *o = f->o;
-    struct fetch_stream st = {.f = f, .sink = {.take = fetch_take_piece, .user = &st}};
-    if (fill_begin(&st.at, o, f->first))
-        return 1;
-    st.open = true;
-    int rc = ask_source(f, &st.sink, e);
-    if (st.open)
-        fill_end(&st.at, false);
-    if (!st.refused)
-        return rc;
-    pthread_mutex_lock(&o->mu);
-    f->first += st.filled;
-    f->count -= st.filled;
-    pthread_mutex_unlock(&o->mu);
-    *e = (struct err)ERR_INIT;
-    return 1;
-}
-
-/* Runs a fetch whose state is FETCH_RUNNING; the caller has a ref of its own. -1: e, and those who
- * wait know. */
+/* Runs a fetch whose state is FETCH_RUNNING; the caller has a ref of its own. -1: e, and
+ * the readers that wait know. */
 static int fetch_run(struct fetch *f, struct err *e)
 {
     struct object *o = f->o;
     struct cache *c = o->c;
     struct err why = ERR_INIT;
     int64_t began = clock_mono_ns();
-    int rc = f->demand ? 1 : fetch_stream(f, &why);
+    int rc = f->demand ? 1 : fetch_to_tier(f, &why);
     bool filled = rc == 0;
     if (rc == 1)
-        rc = get_bytes(f, &why);
+        rc = fetch_to_buffer(f, &why);
     int64_t now = clock_mono_ns();
     pthread_mutex_lock(&o->mu);
     f->state = rc ? FETCH_FAILED : filled ? FETCH_FILLED : FETCH_READY;
@@ -318,7 +212,8 @@ static void fetch_job(void *arg) /* takes over one ref */
             f->refs--;
             pthread_cond_broadcast(&o->changed);
         }
-        fetch_put_locked(f);
+        pthread_mutex_unlock(&o->mu);
+        fetch_put(f);
         return;
     }
     f->state = FETCH_RUNNING;
@@ -346,7 +241,7 @@ static void fetch_copy_out(struct fetch *f, uint32_t block, char *dst, uint32_t 
 }
 
 /* The queued fetch covers a block that a reader wants now: the reader takes that block, what is
- * before it stays queued. n->mu is held. */
+ * before it stays queued. o->mu is held. */
 static void cut_queued(struct fetch *f, uint32_t block)
 {
     uint32_t keep = block - f->first;
@@ -378,7 +273,7 @@ static int fetch_wait(struct object *o, struct fetch *f, uint32_t block, bool *a
     if (f->state == FETCH_READY && fetch_covers(f, block))
         return 0;
     fetch_origin = f->origin;
-    /* reading ahead failed for nobody: ask once more in our own name */
+    /* reading ahead failed without a reader: ask once more for this one */
     bool failed = f->state == FETCH_FAILED && !object_has(o, block),
          again = !failed || (!f->demand && !*asked);
     *asked |= failed;
@@ -386,7 +281,8 @@ static int fetch_wait(struct object *o, struct fetch *f, uint32_t block, bool *a
         *e = *f->err;
     else if (!again)
         err_sys(e, ENOMEM, "read %s", o->path);
-    fetch_put_locked(f);
+    pthread_mutex_unlock(&o->mu);
+    fetch_put(f);
     pthread_mutex_lock(&o->mu);
     return again ? 1 : -1;
 }
@@ -441,7 +337,7 @@ int fetch_block(struct object *o, uint32_t block, uint32_t more, char *dst, uint
             pthread_mutex_unlock(&o->mu);
             return err_sys(e, ENOMEM, "read %s", o->path);
         }
-        f->demand = dst != NULL; /* else for cache_fill, which waits until it has landed */
+        f->demand = dst != NULL; /* else for cache_fill, which waits until it is in a tier */
         f->wanted = !dst;
         f->state = FETCH_RUNNING;
         f->refs++;
@@ -491,7 +387,8 @@ uint32_t fetch_ahead(struct object *o, uint32_t first, uint32_t count, uint32_t 
                 f->refs--;
             }
             pthread_cond_broadcast(&o->changed);
-            fetch_put_locked(f);
+            pthread_mutex_unlock(&o->mu);
+            fetch_put(f);
             break;
         }
         b += k;

@@ -110,7 +110,7 @@ int fill_end(struct fill *l, bool fresh)
     pthread_mutex_lock(&o->mu);
     l->s->filling--;
     o->filling--;
-    /* another fetch of it landed meanwhile, with the same bytes */
+    /* another fetch of it came first, with the same bytes */
     bool here = atomic_load(&l->s->valid) & block_bit(l->block);
     bool first = whole && !here && atomic_load(&o->nvalid) == 0;
     if (whole && !here)

@@ -18,7 +18,8 @@
 struct meta_file {
     uint64_t path[2], version; /* hashes, meta_hash */
     uint64_t size;
-    /* of the data file after the last byte we wrote: the same now means that nobody else wrote */
+    /* of the data file after the last byte we wrote: the same now means that it was not written
+     * since */
     int64_t mtime_ns;
     uint32_t valid; /* blocks present */
     uint32_t pages; /* 4 KiB pages they take */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* priv — what the files of the cache share. Layers, each calls those below it only: cache.c
- * (lifecycle); pin.c, adopt.c, range.c (whole ranges, spans, complete files); open.c; read.c;
- * readahead.c; fetch.c (single flight); fill.c (a block's way to a tier); evict.c (room, victims,
- * moves, the last reference); move.c, block.c (verify, forget, punch); object.c (an open version);
- * table.c (the table on disk); catalogue.h (what is cached), media.c (files and arenas).
+ * (lifecycle); range.c (whole ranges, spans, complete files); read.c, pin.c, adopt.c; open.c
+ * (opens, closes, drops), readahead.c; fetch.c (single flight); fetch_source.c; fill.c (a block's
+ * way to a tier); evict.c (room, victims, moves, the last reference); block.c (verify, forget,
+ * punch), move.c (copies); object.c (an open version); media.c (files and arenas), table.c (the
+ * table on disk); catalogue.h (what is cached).
  *
  * Locks. The catalogue has its own, a leaf. object.mu: one open file's fetches and the changes of
  * its valid bits; held over I/O to that file's own data at most; the catalogue's and parked.mu may
@@ -49,7 +50,7 @@ struct media { /* a tier's place in memory or on disk */
 
 struct seg {
     _Atomic uint64_t valid, trusted; /* bits of blocks: here; and known to be as their CRC says */
-    /* fetched for a reader who has not come to their end: what it reads of them is no hit */
+    /* fetched for a reader that has not come to their end: what it reads of them is no hit */
     _Atomic uint64_t fresh;
     atomic_uint readers;
     unsigned filling; /* object.mu: blocks being written */
@@ -286,6 +287,12 @@ int fill_end(struct fill *l, bool fresh);
 int fill_block(struct object *o, uint32_t block, const char *data, enum fill_how how);
 /* May one block more come, if it is pinned? mu is held. */
 bool fill_may_grow(struct object *o);
+
+/* fetch_source.c */
+int fetch_to_buffer(
+    struct fetch *f, struct err *e); /* for a reader that waits, or as no tier takes it */
+/* 0: all of it is in the cache; 1: what is left of it, if no tier takes more; -1: e */
+int fetch_to_tier(struct fetch *f, struct err *e);
 
 /* fetch.c */
 /* that fetches it; NULL: none. o->mu is held */

@@ -8,6 +8,18 @@
 
 /* -- blocks come and go -- */
 
+/* Would the pin, if it is one, fit with so many pages? Then it has them. */
+static inline bool model_pin_fits(struct model *m, struct model_file *f, uint64_t pages)
+{
+    uint64_t files, had = f->pinned ? f->reserved : 0;
+    if (f->pinned && pages <= had)
+        return true;
+    if (model_pinned(m, &files) - had + pages > model_pin_most(m))
+        return false;
+    f->reserved = pages;
+    return true;
+}
+
 /* Of what a first byte makes one too many: an older version, or itself if a later one has bytes. */
 static inline bool model_is_superseded(const struct model_file *f, const struct model_file *by)
 {

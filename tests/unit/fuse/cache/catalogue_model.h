@@ -190,18 +190,6 @@ static inline bool model_reserve(struct model *m, int tier, uint64_t pages)
     return want == CATALOGUE_ROOM || want == CATALOGUE_ROOM_LOW;
 }
 
-/* Would the pin, if it is one, fit with so many pages? Then it has them. */
-static inline bool model_pin_fits(struct model *m, struct model_file *f, uint64_t pages)
-{
-    uint64_t files, had = f->pinned ? f->reserved : 0;
-    if (f->pinned && pages <= had)
-        return true;
-    if (model_pinned(m, &files) - had + pages > model_pin_most(m))
-        return false;
-    f->reserved = pages;
-    return true;
-}
-
 static inline uint64_t model_pages_of(const struct model_file *f, uint64_t blocks)
 {
     uint64_t all = (f->size + 4095) / 4096;
