@@ -33,8 +33,8 @@ struct verb {
     /* argv[0] is the verb; returns an exit status */
     int (*run)(const struct verb *v, int argc, char **argv);
 };
-extern const struct verb verbs[]; /* up to one without a name */
-const struct verb *verb_find(const char *name);
+extern const struct verb verbs[];               /* up to one without a name */
+const struct verb *verb_find(const char *name); /* NULL: none; help.c */
 
 /* -- command lines (args.c) ------------------------------------------------------------------ */
 

@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct verb *verb_find(const char *name)
+{
+    for (const struct verb *v = verbs; v->name; v++)
+        if (strcmp(v->name, name) == 0)
+            return v;
+    return NULL;
+}
+
 void help_overview(FILE *out)
 {
     fputs("usage: millrace VERB [flags] [arguments]\n\nDatasets from object stores and "

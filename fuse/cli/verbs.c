@@ -3,7 +3,6 @@
 #include "fuse/cli/cli.h"
 
 #include <limits.h>
-#include <string.h>
 
 const struct verb verbs[] = {
     {"mount", "URL DIR", "mount a store as a directory",
@@ -61,11 +60,3 @@ const struct verb verbs[] = {
     {"version", "", "print the version", "Prints the version.", 0, 0, false, verb_version},
     {0},
 };
-
-const struct verb *verb_find(const char *name)
-{
-    for (const struct verb *v = verbs; v->name; v++)
-        if (strcmp(v->name, name) == 0)
-            return v;
-    return NULL;
-}
