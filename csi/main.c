@@ -27,7 +27,7 @@
 struct options {
     const char *node_id, *kubelet_dir, *root, *mode, *socket, *registration, *http, *client,
         *run_dir;
-    int64_t read_ahead, abandon, cache_keep, backing_max;
+    int64_t read_ahead, abandon, unused_ns, backing_max;
     bool keep_idle;
 };
 
@@ -64,7 +64,7 @@ static int plugin_flags(int argc, char **argv, struct options *o)
         {"read-ahead", OPT_BYTES, &o->read_ahead, "SIZE", "of every mount"},
         {"abandon-after", OPT_SECONDS, &o->abandon, "TIME",
             "a mount without a client for so long is aborted; 0: never"},
-        {"cache-keep", OPT_SECONDS, &o->cache_keep, "TIME",
+        {"cache-keep", OPT_SECONDS, &o->unused_ns, "TIME",
             "an unused cache directory is removed after it"},
         {"keep-idle-on-exit", OPT_BOOL, &o->keep_idle, NULL,
             "leave unused cache directories when the plugin ends"},
@@ -136,7 +136,7 @@ static int open_state(struct running *r, const struct options *o, struct err *e)
         .run_dir = o->run_dir,
         .client_binary = o->client,
         .standalone = strcmp(o->mode, "standalone") == 0};
-    if (file_mkdirs(mounts, 0700, e) || !(p->dirs = node_dirs_new(o->root, o->cache_keep, e))
+    if (file_mkdirs(mounts, 0700, e) || !(p->dirs = node_dirs_new(o->root, o->unused_ns, e))
         || !(p->volumes = volumes_open(records, e)))
         return -1;
     struct handoff_conf conf = {.state_dir = mounts,
@@ -249,7 +249,7 @@ int main(int argc, char **argv)
         .run_dir = "/run/millrace-csi",
         .read_ahead = 4 << 20,
         .abandon = 600 * NS_PER_S,
-        .cache_keep = 3600 * NS_PER_S,
+        .unused_ns = 3600 * NS_PER_S,
         .backing_max = 16384};
     struct err e = ERR_INIT;
     int rc = plugin_flags(argc, argv, &o);
