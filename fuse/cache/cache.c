@@ -37,9 +37,12 @@ static void maintain(void *user)
 
 static int open_dir(struct cache *c, const char *dir, struct err *e)
 {
+    cleanup_free char *lock = path_join(dir, "lock");
     c->dir = xstrdup(dir);
+    if (file_mkdirs(dir, 0700, e))
+        return -1;
     /* a predecessor may be about to end */
-    c->lock_fd = dir_lock(dir, 0700, clock_mono_ns() + LOCK_NS, e);
+    c->lock_fd = file_lock(lock, clock_mono_ns() + LOCK_NS, e);
     if (c->lock_fd < 0)
         return err_wrap(e, "the cache directory");
     cleanup_free char *table = path_join(dir, "table");

@@ -110,12 +110,15 @@ static struct conf *load_conf(const char *file, struct err *e)
 }
 
 /* One process at a time may use a cache directory; it is locked until the process ends. In a pod
- * the one before may still be ending: waits for it. */
+ * the one before may still be ending, and may be of another version: waits for it. */
 static int lock_dir(struct client *c, struct err *e)
 {
+    cleanup_free char *lock = path_join(c->o->cache_dir, "lock");
+    if (file_mkdirs(c->o->cache_dir, 0700, e))
+        return -1;
     int64_t until = clock_mono_ns() + 2 * NS_PER_S;
     do {
-        c->lock_fd = dir_lock(c->o->cache_dir, 0700, clock_mono_ns() + 200 * NS_PER_MS, e);
+        c->lock_fd = file_lock(lock, clock_mono_ns() + 200 * NS_PER_MS, e);
     } while (c->lock_fd < 0 && e->cls == ERR_CONFLICT && !stopping
         && (c->handoff || clock_mono_ns() < until));
     if (c->lock_fd >= 0)

@@ -103,6 +103,30 @@ char *path_join(const char *dir, const char *name)
     return xasprintf("%.*s%s%s", (int)n, dir, n == 1 && dir[0] == '/' ? "" : "/", name);
 }
 
+static int lock_until(int fd, const char *path, int64_t until_mono_ns, struct err *e)
+{
+    while (flock(fd, LOCK_EX | LOCK_NB)) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(e, errno, "lock %s", path);
+        if (clock_mono_ns() >= until_mono_ns)
+            return err_set(e, ERR_CONFLICT, "%s is in use by another process", path);
+        clock_sleep_ns(20 * NS_PER_MS);
+    }
+    return 0;
+}
+
+int file_lock(const char *path, int64_t until_mono_ns, struct err *e)
+{
+    cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", path);
+    if (lock_until(fd, path, until_mono_ns, e))
+        return -1;
+    int locked = fd;
+    fd = -1;
+    return locked;
+}
+
 int dir_lock(const char *dir, mode_t mode, int64_t until_mono_ns, struct err *e)
 {
     for (;;) {
@@ -111,13 +135,8 @@ int dir_lock(const char *dir, mode_t mode, int64_t until_mono_ns, struct err *e)
         cleanup_fd int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0)
             return err_sys(e, errno, "open %s", dir);
-        while (flock(fd, LOCK_EX | LOCK_NB)) {
-            if (errno != EWOULDBLOCK && errno != EINTR)
-                return err_sys(e, errno, "lock %s", dir);
-            if (clock_mono_ns() >= until_mono_ns)
-                return err_set(e, ERR_CONFLICT, "%s is in use by another process", dir);
-            clock_sleep_ns(20 * NS_PER_MS);
-        }
+        if (lock_until(fd, dir, until_mono_ns, e))
+            return -1;
         struct stat held, there;
         if (fstat(fd, &held) || stat(dir, &there) || held.st_ino != there.st_ino
             || held.st_dev != there.st_dev)

@@ -23,6 +23,8 @@ char *path_join(const char *dir, const char *name); /* caller frees; one slash b
  * -1. Waits until the process that holds it ends or until_mono_ns (INT64_MAX: forever); CONFLICT:
  * it holds it still. */
 int dir_lock(const char *dir, mode_t mode, int64_t until_mono_ns, struct err *e);
+/* The same of a file, which is made if it is absent. */
+int file_lock(const char *path, int64_t until_mono_ns, struct err *e);
 #define BOOT_ID_LEN 37 /* with its NUL */
 /* Which boot of the machine this is; "" if the kernel does not say. The rest of out is zeroed. */
 void boot_id(char *out, size_t size);

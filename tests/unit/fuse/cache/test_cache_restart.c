@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -293,6 +294,22 @@ static void test_one_user_of_a_directory(void **state)
     cache_free(c);
 }
 
+/* A process of another version has the directory: all of them lock the same file. */
+static void test_lock_of_other_versions(void **state)
+{
+    (void)state;
+    cleanup_free char *path = path_join(dir, "lock");
+    int held = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(flock(held, LOCK_EX | LOCK_NB), 0);
+    struct conf_tier tier = {CONF_SSD, 1 << 20};
+    struct cache_conf conf = {
+        .dir = dir, .tiers = &tier, .ntiers = 1, .source = {fake_fetch, &fake}};
+    struct err e = ERR_INIT;
+    assert_null(cache_new(&conf, &e));
+    assert_int_equal(e.cls, ERR_CONFLICT);
+    close(held);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +320,7 @@ int main(void)
         T(test_disk_rots),
         T(test_table_is_garbage),
         T(test_one_user_of_a_directory),
+        T(test_lock_of_other_versions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,6 +261,30 @@ static void test_directory_is_used(void **state)
     fx_free(x);
 }
 
+/* A process of another version has it: all of them lock the same file. Nothing of its is touched.
+ */
+static void test_directory_is_used_by_other_version(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(true);
+    struct err e = ERR_INIT;
+    cleanup_free char *stage = path_join(x->cache, "stage"), *lock = path_join(x->cache, "lock"),
+                      *staged = path_join(stage, "7-1"), *sidecar = path_join(stage, "7-1.path");
+    assert_int_equal(file_mkdirs(stage, 0700, &e), 0);
+    assert_int_equal(file_write_atomic(staged, "1", 1, 0600, &e), 0);
+    assert_int_equal(file_write_atomic(sidecar, "0\n\nnew\n", 7, 0600, &e), 0);
+    int held = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(flock(held, LOCK_EX | LOCK_NB), 0);
+    start(x);
+    alarm(60); /* one that serves would do so forever */
+    assert_int_equal(stop(x, 0), CLIENT_BROKEN);
+    alarm(0);
+    assert_int_equal(access(staged, F_OK), 0);
+    assert_int_equal(access(sidecar, F_OK), 0);
+    close(held);
+    fx_free(x);
+}
+
 /* Another dataset in the same directory: nothing of the old one's names is left. */
 static void test_other_dataset(void **state)
 {
@@ -297,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_taken_over),
         cmocka_unit_test(test_cannot_serve),
         cmocka_unit_test(test_directory_is_used),
+        cmocka_unit_test(test_directory_is_used_by_other_version),
         cmocka_unit_test(test_other_dataset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

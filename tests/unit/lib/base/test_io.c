@@ -87,6 +87,29 @@ static void test_dir_lock(void **state)
     assert_int_equal(e.sys, ENOENT);
 }
 
+static void test_file_lock(void **state)
+{
+    (void)state;
+    char top[] = "/tmp/millrace-lock.XXXXXX";
+    assert_non_null(mkdtemp(top));
+    cleanup_free char *file = path_join(top, "lock"), *none = path_join(top, "a/lock");
+    struct err e = ERR_INIT;
+    int held = file_lock(file, 0, &e); /* makes it */
+    assert_true(held >= 0);
+    int64_t began = clock_mono_ns();
+    assert_int_equal(file_lock(file, began + 50 * NS_PER_MS, &e), -1);
+    assert_true(clock_mono_ns() - began >= 50 * NS_PER_MS);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+    assert_non_null(strstr(e.msg, file));
+    close(held);
+    held = file_lock(file, 0, &e);
+    assert_true(held >= 0);
+    close(held);
+    assert_int_equal(file_lock(none, 0, &e), -1);
+    assert_int_equal(e.sys, ENOENT);
+    assert_int_equal(file_remove_tree(top, NULL), 0);
+}
+
 struct waiter {
     const char *dir;
     int fd;
@@ -143,6 +166,7 @@ int main(void)
         cmocka_unit_test(test_short_writes),
         cmocka_unit_test(test_at_offsets),
         cmocka_unit_test(test_dir_lock),
+        cmocka_unit_test(test_file_lock),
         cmocka_unit_test(test_dir_lock_removed),
         cmocka_unit_test(test_boot_id),
     };
