@@ -50,7 +50,7 @@ static int dir_add(
 static int dir_add_child(void *user, const char *name, const struct inode *child, uint64_t cookie)
 {
     struct dir_reply *r = user;
-    /* programs that walk a tree open each directory */
+    /* programs that go through a tree open each directory */
     bool entry = r->plus && (r->files || (child->flags & INODE_DIR));
     int rc = dir_add(r, name, child, cookie, entry);
     return rc ? rc : entry ? 0 : -1;
