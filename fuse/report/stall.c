@@ -3,6 +3,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -48,9 +49,9 @@ void stalls_free(struct stalls *s)
     free(s);
 }
 
-/* mu is held. */
 static unsigned find_caller(struct stalls *s, const char *name)
 {
+    mutex_assert_held(&s->mu);
     unsigned oldest = MAX_CALLERS;
     for (unsigned i = 0; i < MAX_CALLERS; i++) {
         struct stall_caller *c = &s->callers[i];
@@ -70,9 +71,10 @@ static unsigned find_caller(struct stalls *s, const char *name)
     return oldest;
 }
 
-/* mu is held. -1: it must be asked for. */
+/* -1: it must be asked for. */
 static int known(struct stalls *s, pid_t pid, int64_t now)
 {
+    mutex_assert_held(&s->mu);
     unsigned at = (unsigned)pid % MAX_PIDS;
     if (s->pids[at].pid != pid || s->pids[at].until_ns < now
         || !s->callers[s->pids[at].caller].times.caller[0])

@@ -11,6 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
 #include "lib/base/names.h"
 #include "lib/conf/report.h"
 #include "lib/http/health.h"
@@ -113,6 +114,7 @@ void status_serving(struct status *s, bool serving)
  * unready). */
 static const struct report_problem *status_worst(const struct status *s)
 {
+    mutex_assert_held(&s->mu);
     static const struct report_problem none,
         unwritten = {"CacheDiskFull",
             "the disk of the cache directory is full: written files cannot be staged; make room on the node or lower spec.cache.tiers[].quota"},

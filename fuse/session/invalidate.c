@@ -2,6 +2,7 @@
 #include "fuse/session/invalidate.h"
 
 #include "lib/base/log.h"
+#include "lib/base/mutex.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,9 +82,9 @@ static _Noreturn void helper_main(int in, int fuse_fd)
 
 /* -- the serving process --------------------------------------------------------------------- */
 
-/* v->mu is held. */
 static int start_helper(struct invalidator *v)
 {
+    mutex_assert_held(&v->mu);
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -97,9 +98,10 @@ static int start_helper(struct invalidator *v)
     return pid > 0 ? 0 : -1;
 }
 
-/* If the helper was killed, the pipe has no reader. v->mu is held. */
+/* If the helper was killed, the pipe has no reader. */
 static void restart_helper(struct invalidator *v)
 {
+    mutex_assert_held(&v->mu);
     if (v->fuse_fd < 0 || (v->helper && waitpid(v->helper, NULL, WNOHANG) == 0))
         return;
     if (start_helper(v))

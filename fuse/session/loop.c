@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -105,9 +106,9 @@ static void *loop_thread(void *user)
     return NULL;
 }
 
-/* mu is held. */
 static int add_thread(struct loop *l)
 {
+    mutex_assert_held(&l->mu);
     sigset_t all, before;
     pthread_t thread;
     pthread_attr_t attr;
@@ -123,9 +124,10 @@ static int add_thread(struct loop *l)
     return rc;
 }
 
-/* Where there is no leader, a follower becomes it, or a new thread. mu is held. */
+/* Where there is no leader, a follower becomes it, or a new thread. */
 static void promote_follower(struct loop *l)
 {
+    mutex_assert_held(&l->mu);
     if (l->has_leader)
         return;
     if (atomic_load(&l->over)) {
@@ -159,9 +161,10 @@ void loop_end(struct loop *l)
 
 /* ---- leader and followers ---- */
 
-/* While requests come, one idle thread checks now and then that there is a leader. mu is held. */
+/* While requests come, one idle thread checks now and then that there is a leader. */
 static void follow(struct loop *l)
 {
+    mutex_assert_held(&l->mu);
     if (l->watched || l->unwatched) {
         pthread_cond_wait(&l->leader_wanted, &l->mu);
         return;

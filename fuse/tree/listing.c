@@ -4,6 +4,7 @@
 #include "fuse/tree/impl.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/mutex.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -106,9 +107,10 @@ static void listing_reset(struct tree_listing *l)
     l->begun = false;
 }
 
-/* The next page. Returns 1 if there are more, 0 at the end, -1. l->mu is held. */
+/* The next page. Returns 1 if there are more, 0 at the end, -1. */
 static int listing_next_page(struct tree *t, struct tree_listing *l, struct err *e)
 {
+    mutex_assert_held(&l->mu);
     struct store *store;
     unsigned mount;
     char path[INODE_PATH_MAX];
