@@ -17,8 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Content without an inode: <stage dir>/left-<time>-<name that it had>. */
-#define LEFT "left-"
+/* Content without an inode: <stage dir>/0-<time>-<name that it had>. Earlier versions, which may be
+ * put back, take it for a staging file of inode 0, which there never is, and recover it too. */
+#define LEFT "0-"
+
+static bool is_left(const char *name) { return strncmp(name, LEFT, strlen(LEFT)) == 0; }
 
 static char *sidecar_path(const char *dir, const char *name)
 {
@@ -116,18 +119,17 @@ static int recover_set_aside(const char *dir, const char *name, struct err *e)
     return 0;
 }
 
-static bool is_left(const char *name) { return strncmp(name, LEFT, strlen(LEFT)) == 0; }
-
 void recover_begin(struct files *fs)
 {
     const char *dir = files_config(fs)->stage_dir;
     struct err e = ERR_INIT;
     DIR *d = opendir(dir);
     for (struct dirent *de; d && (de = readdir(d));) {
-        bool staged = de->d_name[0] >= '0' && de->d_name[0] <= '9';
-        if (strchr(de->d_name, '.') && (staged || is_left(de->d_name)))
+        if (de->d_name[0] < '0' || de->d_name[0] > '9')
+            continue;
+        if (strchr(de->d_name, '.'))
             recover_tidy(dir, de->d_name);
-        else if (staged && !recover_is_known(fs, de->d_name)
+        else if (!is_left(de->d_name) && !recover_is_known(fs, de->d_name)
             && recover_set_aside(dir, de->d_name, &e))
             log_kv(LOG_ERROR, "a file that was written before a crash stays where it is", "error",
                 e.msg, NULL);

@@ -213,8 +213,8 @@ static void test_recover(void **state)
     fx_store_is(x, "main/c", "another's"); /* ours is kept aside */
     fx_store_is(x, "main/gone", NULL);
     fx_store_is(x, "other/o", NULL);
-    assert_int_equal(count(x, "", "left-"), 2);
-    assert_int_equal(count(x, "/lost", "left-"), 2); /* with its sidecar */
+    assert_int_equal(count(x, "", "0-"), 2);
+    assert_int_equal(count(x, "/lost", "0-"), 2); /* with its sidecar */
     x->stores[1] = other;
     fake_store_fail(x->fake[1], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
     assert_int_equal(recover_all(x->files, x->stores), 1);
@@ -222,7 +222,7 @@ static void test_recover(void **state)
     assert_int_equal(recover_all(x->files, x->stores), 1); /* is it the one that we knew? */
     assert_int_equal(recover_all(x->files, x->stores), 0);
     fx_store_is(x, "other/o", "elsewhere");
-    assert_int_equal(count(x, "", "left-"), 0);
+    assert_int_equal(count(x, "", "0-"), 0);
     fx_free(x);
 }
 
