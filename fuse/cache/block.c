@@ -13,7 +13,7 @@
 
 bool block_invalidate(struct object *o, uint32_t block, bool if_untrusted)
 {
-    static const unsigned char none[META_SIDE_RECORD];
+    static const unsigned char none[META_SIDECAR_RECORD];
     struct cache *c = o->c;
     uint64_t pages = to_pages(block_len(o, block));
     pthread_mutex_lock(&o->mu);
@@ -25,7 +25,7 @@ bool block_invalidate(struct object *o, uint32_t block, bool if_untrusted)
         atomic_fetch_add(&c->corrupt_blocks, 1);
         atomic_fetch_and(&s->trusted, ~block_bit(block));
         atomic_fetch_sub(&o->nvalid, 1);
-        object_write_side(o, block, none);
+        object_write_sidecar(o, block, none);
         catalogue_account(c->catalogue, o->entry, block / SEG_BLOCKS, -1, -(int64_t)pages, 0);
         /* afterwards: it counts what is left of a complete file by its segments */
         catalogue_unfinish(c->catalogue, o->entry, block / SEG_BLOCKS, pages);
@@ -97,10 +97,10 @@ int block_evict_seg(struct object *o, uint32_t seg)
     uint64_t bytes = (uint64_t)blocks * CACHE_BLOCK, off = (uint64_t)first * CACHE_BLOCK;
     if (first + span == o->nblocks && (taken & block_bit(o->nblocks - 1)))
         bytes -= CACHE_BLOCK - block_len(o, o->nblocks - 1);
-    if (o->side_fd >= 0) {
-        static const unsigned char none[SEG_BLOCKS * META_SIDE_RECORD];
-        io_pwrite(o->side_fd, none, span * META_SIDE_RECORD,
-            META_SIDE_HEADER + (uint64_t)first * META_SIDE_RECORD);
+    if (o->sidecar_fd >= 0) {
+        static const unsigned char none[SEG_BLOCKS * META_SIDECAR_RECORD];
+        io_pwrite(o->sidecar_fd, none, span * META_SIDECAR_RECORD,
+            META_SIDECAR_HEADER + (uint64_t)first * META_SIDECAR_RECORD);
     }
     uint64_t end = MIN(off + SEG_BYTES, o->id.size);
     if (fallocate(o->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(o->base + off),

@@ -100,10 +100,10 @@ int fill_end(struct fill *l, bool fresh)
     struct cache *c = o->c;
     if (!l->s)
         return 0;
-    unsigned char record[META_SIDE_RECORD];
-    meta_side_put(record, &o->id, l->block, l->crc);
+    unsigned char record[META_SIDECAR_RECORD];
+    meta_sidecar_put(record, &o->id, l->block, l->crc);
     bool whole = l->done == l->len && !l->failed;
-    if (whole && object_write_side(o, l->block, record)) {
+    if (whole && object_write_sidecar(o, l->block, record)) {
         l->failed = errno;
         whole = false;
     }

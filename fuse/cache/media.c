@@ -94,8 +94,8 @@ void media_remove(
     cleanup_free char *data = media_path(m, f, entry, "");
     unlink(data);
     if (f->size > CACHE_BLOCK) {
-        cleanup_free char *side = media_path(m, f, entry, ".m");
-        unlink(side);
+        cleanup_free char *sidecar = media_path(m, f, entry, ".m");
+        unlink(sidecar);
     }
 }
 

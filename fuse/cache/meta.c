@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TABLE_MAGIC "mrcache1"
-#define SIDE_MAGIC  "mrside01"
+#define TABLE_MAGIC   "mrcache1"
+#define SIDECAR_MAGIC "mrside01"
 
 static void put32(unsigned char *p, uint32_t v)
 {
@@ -114,29 +114,30 @@ static uint32_t identity(const struct meta_file *f)
     return crc32c(0, id, sizeof id);
 }
 
-void meta_side_header_put(unsigned char out[META_SIDE_HEADER], const struct meta_file *f,
+void meta_sidecar_header_put(unsigned char out[META_SIDECAR_HEADER], const struct meta_file *f,
     const char *mount, const char *path, const char *version)
 {
-    memset(out, 0, META_SIDE_HEADER);
-    memcpy(out + 4, SIDE_MAGIC, 8);
+    memset(out, 0, META_SIDECAR_HEADER);
+    memcpy(out + 4, SIDECAR_MAGIC, 8);
     put64(out + 12, f->path[0]);
     put64(out + 20, f->path[1]);
     put64(out + 28, f->version);
     put64(out + 36, f->size);
-    snprintf((char *)out + 44, META_SIDE_HEADER - 44, "%s\n%s\n%s\n", mount, version, path);
-    put32(out, crc32c(0, out + 4, META_SIDE_HEADER - 4));
+    snprintf((char *)out + 44, META_SIDECAR_HEADER - 44, "%s\n%s\n%s\n", mount, version, path);
+    put32(out, crc32c(0, out + 4, META_SIDECAR_HEADER - 4));
 }
 
-bool meta_side_header_get(const unsigned char in[META_SIDE_HEADER], const struct meta_file *expect)
+bool meta_sidecar_header_get(
+    const unsigned char in[META_SIDECAR_HEADER], const struct meta_file *expect)
 {
-    return get32(in) == crc32c(0, in + 4, META_SIDE_HEADER - 4)
-        && memcmp(in + 4, SIDE_MAGIC, 8) == 0 && get64(in + 12) == expect->path[0]
+    return get32(in) == crc32c(0, in + 4, META_SIDECAR_HEADER - 4)
+        && memcmp(in + 4, SIDECAR_MAGIC, 8) == 0 && get64(in + 12) == expect->path[0]
         && get64(in + 20) == expect->path[1] && get64(in + 28) == expect->version
         && get64(in + 36) == expect->size;
 }
 
-void meta_side_put(
-    unsigned char out[META_SIDE_RECORD], const struct meta_file *f, uint32_t block, uint32_t crc)
+void meta_sidecar_put(
+    unsigned char out[META_SIDECAR_RECORD], const struct meta_file *f, uint32_t block, uint32_t crc)
 {
     unsigned char sum[12];
     put32(sum, identity(f));
@@ -146,11 +147,11 @@ void meta_side_put(
     put32(out + 4, crc32c(0, sum, sizeof sum));
 }
 
-bool meta_side_get(const unsigned char in[META_SIDE_RECORD], const struct meta_file *f,
+bool meta_sidecar_get(const unsigned char in[META_SIDECAR_RECORD], const struct meta_file *f,
     uint32_t block, uint32_t *crc)
 {
-    unsigned char again[META_SIDE_RECORD];
+    unsigned char again[META_SIDECAR_RECORD];
     *crc = get32(in);
-    meta_side_put(again, f, block, *crc);
-    return memcmp(again, in, META_SIDE_RECORD) == 0;
+    meta_sidecar_put(again, f, block, *crc);
+    return memcmp(again, in, META_SIDECAR_RECORD) == 0;
 }

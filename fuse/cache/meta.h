@@ -10,10 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define META_RECORD      64u /* bytes of the table's header and of each of its records */
-#define META_SIDE_HEADER 4096u
-#define META_SIDE_RECORD 8u
-#define META_BOOT_LEN    37 /* a boot id with its NUL */
+#define META_RECORD         64u /* bytes of the table's header and of each of its records */
+#define META_SIDECAR_HEADER 4096u
+#define META_SIDECAR_RECORD 8u
+#define META_BOOT_LEN       37 /* a boot id with its NUL */
 
 struct meta_file {
     uint64_t path[2], version; /* hashes, meta_hash */
@@ -40,12 +40,13 @@ bool meta_header_get(const unsigned char in[META_RECORD], char boot[META_BOOT_LE
 void meta_record_put(unsigned char out[META_RECORD], const struct meta_file *f);
 bool meta_record_get(const unsigned char in[META_RECORD], struct meta_file *f);
 
-void meta_side_header_put(unsigned char out[META_SIDE_HEADER], const struct meta_file *f,
+void meta_sidecar_header_put(unsigned char out[META_SIDECAR_HEADER], const struct meta_file *f,
     const char *mount, const char *path, const char *version);
-bool meta_side_header_get(const unsigned char in[META_SIDE_HEADER], const struct meta_file *expect);
-void meta_side_put(
-    unsigned char out[META_SIDE_RECORD], const struct meta_file *f, uint32_t block, uint32_t crc);
-bool meta_side_get(const unsigned char in[META_SIDE_RECORD], const struct meta_file *f,
+bool meta_sidecar_header_get(
+    const unsigned char in[META_SIDECAR_HEADER], const struct meta_file *expect);
+void meta_sidecar_put(unsigned char out[META_SIDECAR_RECORD], const struct meta_file *f,
+    uint32_t block, uint32_t crc);
+bool meta_sidecar_get(const unsigned char in[META_SIDECAR_RECORD], const struct meta_file *f,
     uint32_t block, uint32_t *crc);
 
 #endif

@@ -17,11 +17,11 @@ int move_copy(struct object *o, const struct location *to)
             rc = -1;
         else
             rc = io_pwrite(to->fd, buf, len, to->base + off);
-        if (rc == 0 && to->side_fd >= 0) {
-            unsigned char record[META_SIDE_RECORD];
-            meta_side_put(record, &o->id, b, crc);
-            rc = io_pwrite(to->side_fd, record, sizeof record,
-                META_SIDE_HEADER + (uint64_t)b * META_SIDE_RECORD);
+        if (rc == 0 && to->sidecar_fd >= 0) {
+            unsigned char record[META_SIDECAR_RECORD];
+            meta_sidecar_put(record, &o->id, b, crc);
+            rc = io_pwrite(to->sidecar_fd, record, sizeof record,
+                META_SIDECAR_HEADER + (uint64_t)b * META_SIDECAR_RECORD);
         }
     }
     budget_buffer_put(&c->budget, buf, CACHE_BLOCK);

@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SIDE_CHUNK 8192u /* records read at once */
+#define SIDECAR_CHUNK 8192u /* records read at once */
 
 static atomic_long own_memfds; /* of this process, all caches */
 
@@ -37,7 +37,7 @@ static struct object *object_new(struct cache *c, uint32_t entry, const struct c
     o->tier = info->meta.valid ? info->tier : -1;
     o->was_trusted = info->is_trusted;
     o->fd = -1;
-    o->side_fd = -1;
+    o->sidecar_fd = -1;
     pthread_mutex_init(&o->mu, NULL);
     pthread_cond_init(&o->changed, NULL);
     return o;
@@ -100,33 +100,33 @@ uint64_t object_pages(const struct object *o, uint64_t blocks)
     return MIN(blocks * (CACHE_BLOCK / PAGE), to_pages(o->id.size));
 }
 
-int object_write_side(
-    struct object *o, uint32_t block, const unsigned char record[META_SIDE_RECORD])
+int object_write_sidecar(
+    struct object *o, uint32_t block, const unsigned char record[META_SIDECAR_RECORD])
 {
-    if (o->side_fd < 0)
+    if (o->sidecar_fd < 0)
         return 0;
-    return io_pwrite(o->side_fd, record, META_SIDE_RECORD,
-        META_SIDE_HEADER + (uint64_t)block * META_SIDE_RECORD);
+    return io_pwrite(o->sidecar_fd, record, META_SIDECAR_RECORD,
+        META_SIDECAR_HEADER + (uint64_t)block * META_SIDECAR_RECORD);
 }
 
 /* -- opening what is cached ------------------------------------------------------------------ */
 
-static int load_side(struct object *o, bool trusted)
+static int load_sidecar(struct object *o, bool trusted)
 {
-    unsigned char header[META_SIDE_HEADER], chunk[SIDE_CHUNK];
-    if (pread(o->side_fd, header, sizeof header, 0) != (ssize_t)sizeof header
-        || !meta_side_header_get(header, &o->id))
+    unsigned char header[META_SIDECAR_HEADER], chunk[SIDECAR_CHUNK];
+    if (pread(o->sidecar_fd, header, sizeof header, 0) != (ssize_t)sizeof header
+        || !meta_sidecar_header_get(header, &o->id))
         return -1;
-    const uint32_t per = SIDE_CHUNK / META_SIDE_RECORD;
+    const uint32_t per = SIDECAR_CHUNK / META_SIDECAR_RECORD;
     for (uint32_t b = 0; b < o->nblocks; b += per) {
-        ssize_t got = pread(
-            o->side_fd, chunk, sizeof chunk, META_SIDE_HEADER + (off_t)b * META_SIDE_RECORD);
+        ssize_t got = pread(o->sidecar_fd, chunk, sizeof chunk,
+            META_SIDECAR_HEADER + (off_t)b * META_SIDECAR_RECORD);
         if (got <= 0)
             break;
         for (uint32_t i = 0;
-             i < per && b + i < o->nblocks && (i + 1) * META_SIDE_RECORD <= (size_t)got; i++) {
+             i < per && b + i < o->nblocks && (i + 1) * META_SIDECAR_RECORD <= (size_t)got; i++) {
             uint32_t crc;
-            if (!meta_side_get(chunk + i * META_SIDE_RECORD, &o->id, b + i, &crc))
+            if (!meta_sidecar_get(chunk + i * META_SIDECAR_RECORD, &o->id, b + i, &crc))
                 continue;
             struct seg *s = object_seg_make(o, b + i);
             if (!s)
@@ -180,10 +180,10 @@ static int load_disk(struct object *o)
         atomic_store(&o->nvalid, 1);
         return 0;
     }
-    cleanup_free char *side = media_path(&c->media[o->tier], &o->id, o->entry, ".m");
+    cleanup_free char *sidecar = media_path(&c->media[o->tier], &o->id, o->entry, ".m");
     cache_will_block(c);
-    o->side_fd = open_file(c, side, &o->cold);
-    return o->side_fd < 0 ? -1 : load_side(o, same);
+    o->sidecar_fd = open_file(c, sidecar, &o->cold);
+    return o->sidecar_fd < 0 ? -1 : load_sidecar(o, same);
 }
 
 /* Memory, one block: the rest is resident. */
@@ -217,7 +217,7 @@ static void unload(struct object *o)
 {
     struct location at = object_location(o);
     location_close(o->c, &at);
-    object_locate(o, &(struct location){.fd = -1, .side_fd = -1, .tier = o->tier});
+    object_locate(o, &(struct location){.fd = -1, .sidecar_fd = -1, .tier = o->tier});
     atomic_store(&o->nvalid, 0);
     for (uint32_t i = 0; i < o->nsegs; i++) {
         free(o->segs[i]);
@@ -300,22 +300,22 @@ static int create_memory(struct object *o, struct media *m, struct location *out
 static int create_disk(struct object *o, struct media *m, struct location *out)
 {
     cleanup_free char *path = media_path(m, &o->id, o->entry, "");
-    cleanup_free char *side = media_path(m, &o->id, o->entry, ".m");
+    cleanup_free char *sidecar = media_path(m, &o->id, o->entry, ".m");
     out->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (out->fd < 0)
         return -1;
     if (o->nblocks > 1) { /* one block is written in one go, which gives the file its size */
         if (ftruncate(out->fd, (off_t)o->id.size))
             goto failed;
-        unsigned char header[META_SIDE_HEADER];
+        unsigned char header[META_SIDECAR_HEADER];
         const char *mount = o->mount < o->c->nmounts ? o->c->mounts[o->mount] : "";
-        meta_side_header_put(
+        meta_sidecar_header_put(
             header, &o->id, mount, o->path ? o->path : "", o->version ? o->version : "");
-        out->side_fd = open(side, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (out->side_fd < 0)
+        out->sidecar_fd = open(sidecar, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (out->sidecar_fd < 0)
             goto failed;
         errno = ENOSPC;
-        if (pwrite(out->side_fd, header, sizeof header, 0) != (ssize_t)sizeof header)
+        if (pwrite(out->sidecar_fd, header, sizeof header, 0) != (ssize_t)sizeof header)
             goto failed;
     }
     out->own_fd = true;
@@ -323,9 +323,9 @@ static int create_disk(struct object *o, struct media *m, struct location *out)
 failed:;
     int saved = errno;
     unlink(path);
-    if (out->side_fd >= 0) {
-        unlink(side);
-        close(out->side_fd);
+    if (out->sidecar_fd >= 0) {
+        unlink(sidecar);
+        close(out->sidecar_fd);
     }
     close(out->fd);
     errno = saved;
@@ -335,19 +335,19 @@ failed:;
 int object_create(struct object *o, int tier, struct location *out)
 {
     struct media *m = &o->c->media[tier];
-    *out = (struct location){.fd = -1, .side_fd = -1, .tier = tier};
+    *out = (struct location){.fd = -1, .sidecar_fd = -1, .tier = tier};
     return m->dir ? create_disk(o, m, out) : create_memory(o, m, out);
 }
 
 struct location object_location(const struct object *o)
 {
-    return (struct location){o->fd, o->side_fd, o->tier, o->own_fd, o->base};
+    return (struct location){o->fd, o->sidecar_fd, o->tier, o->own_fd, o->base};
 }
 
 void object_locate(struct object *o, const struct location *at)
 {
     o->tier = at->tier;
-    o->side_fd = at->side_fd;
+    o->sidecar_fd = at->sidecar_fd;
     o->own_fd = at->own_fd;
     o->base = at->base;
     atomic_store(&o->fd, at->fd);
@@ -378,8 +378,8 @@ void location_close(struct cache *c, const struct location *at)
         if (!c->media[at->tier].dir)
             atomic_fetch_sub(&own_memfds, 1);
     }
-    if (at->side_fd >= 0)
-        close(at->side_fd);
+    if (at->sidecar_fd >= 0)
+        close(at->sidecar_fd);
 }
 
 int object_open_data(struct object *o, int tier)

@@ -58,7 +58,7 @@ struct seg {
 };
 
 struct location { /* where a file's bytes are */
-    int fd, side_fd, tier;
+    int fd, sidecar_fd, tier;
     bool own_fd;
     uint64_t base;
 };
@@ -81,7 +81,7 @@ struct object {
     bool verifying;         /* mu: a job verifies all of it */
     int tier;               /* mu; -1 until the first byte comes */
     atomic_int fd;          /* -1 until the first byte comes */
-    int side_fd;            /* mu: sidecar, -1 */
+    int sidecar_fd;         /* mu: sidecar, -1 */
     bool own_fd;            /* fd is ours to close (not an arena) */
     uint64_t base;          /* offset of the file in fd; written before fd */
     struct fetch *fetches;  /* mu */
@@ -233,8 +233,8 @@ struct seg *object_seg_make(struct object *o, uint32_t block); /* mu is held; NU
 /* the pages that so many of its blocks take at most */
 uint64_t object_pages(const struct object *o, uint64_t blocks);
 /* mu is held */
-int object_write_side(
-    struct object *o, uint32_t block, const unsigned char record[META_SIDE_RECORD]);
+int object_write_sidecar(
+    struct object *o, uint32_t block, const unsigned char record[META_SIDECAR_RECORD]);
 
 /* block.c */
 /* 0: trusted now; -1: it was corrupt or unreadable, and is gone */

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static unsigned char side[META_SIDE_HEADER];
+    static unsigned char sidecar[META_SIDECAR_HEADER];
     unsigned char record[META_RECORD] = {0}, again[META_RECORD];
     char boot[META_BOOT_LEN];
     struct meta_file f, g;
@@ -27,14 +27,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     memset(&f, 0, sizeof f);
     f.size = size;
-    memset(side, 0, sizeof side);
-    memcpy(side, data, size < sizeof side ? size : sizeof side);
-    if (meta_side_header_get(side, &f) && size < 44)
+    memset(sidecar, 0, sizeof sidecar);
+    memcpy(sidecar, data, size < sizeof sidecar ? size : sizeof sidecar);
+    if (meta_sidecar_header_get(sidecar, &f) && size < 44)
         abort();
-    for (size_t i = 0; i + META_SIDE_RECORD <= size && i < 64; i += META_SIDE_RECORD)
-        if (meta_side_get(data + i, &f, (uint32_t)i, &crc)) {
-            unsigned char r[META_SIDE_RECORD];
-            meta_side_put(r, &f, (uint32_t)i, crc);
+    for (size_t i = 0; i + META_SIDECAR_RECORD <= size && i < 64; i += META_SIDECAR_RECORD)
+        if (meta_sidecar_get(data + i, &f, (uint32_t)i, &crc)) {
+            unsigned char r[META_SIDECAR_RECORD];
+            meta_sidecar_put(r, &f, (uint32_t)i, crc);
             if (memcmp(r, data + i, sizeof r) != 0)
                 abort();
         }

@@ -264,24 +264,24 @@ static void test_sidecar(void **state)
     (void)state;
     struct meta_file f = {.path = {1, 2}, .version = 3, .size = 10 << 20}, other = f;
     other.version = 4;
-    static unsigned char h[META_SIDE_HEADER];
+    static unsigned char h[META_SIDECAR_HEADER];
     char *longest = malloc(9000);
     memset(longest, 'x', 8999);
     longest[8999] = '\0';
-    meta_side_header_put(h, &f, "s3://bucket", longest, "v"); /* cut, not overflowing */
-    assert_true(meta_side_header_get(h, &f));
-    assert_false(meta_side_header_get(h, &other));
+    meta_sidecar_header_put(h, &f, "s3://bucket", longest, "v"); /* cut, not overflowing */
+    assert_true(meta_sidecar_header_get(h, &f));
+    assert_false(meta_sidecar_header_get(h, &other));
     free(longest);
-    unsigned char r[META_SIDE_RECORD], zero[META_SIDE_RECORD] = {0};
+    unsigned char r[META_SIDECAR_RECORD], zero[META_SIDECAR_RECORD] = {0};
     uint32_t crc;
     for (uint32_t b = 0; b < 10; b++) {
-        meta_side_put(r, &f, b, 0xdeadbeef + b);
-        assert_true(meta_side_get(r, &f, b, &crc));
+        meta_sidecar_put(r, &f, b, 0xdeadbeef + b);
+        assert_true(meta_sidecar_get(r, &f, b, &crc));
         assert_int_equal(crc, 0xdeadbeef + b);
         /* a record of another block, of another version, or none */
-        assert_false(meta_side_get(r, &f, b + 1, &crc));
-        assert_false(meta_side_get(r, &other, b, &crc));
-        assert_false(meta_side_get(zero, &f, b, &crc));
+        assert_false(meta_sidecar_get(r, &f, b + 1, &crc));
+        assert_false(meta_sidecar_get(r, &other, b, &crc));
+        assert_false(meta_sidecar_get(zero, &f, b, &crc));
     }
 }
 
