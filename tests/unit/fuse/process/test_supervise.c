@@ -211,16 +211,16 @@ static void test_back_off(void **state)
 static void test_back_off_ends(void **state)
 {
     (void)state;
-    for (int i = 0; i < 5; i++)
-        add(DIE, SIGKILL); /* 10 … 160 ms; the next one would be 320 */
+    for (int i = 0; i < 7; i++)
+        add(DIE, SIGKILL); /* 10 … 640 ms; the next one would be 1280 */
     add(LINGER, 150);
     add(DIE, SIGKILL);
     add(EXIT, CLIENT_MISUSE);
     assert_int_equal(wait_for(supervise(false)), CLIENT_MISUSE);
-    assert_int_equal(script->begun, 8);
-    assert_true(script->began_ns[6] - script->began_ns[5] >= 150 * NS_PER_MS);
-    assert_true(script->began_ns[6] - script->began_ns[5] < (150 + 300) * NS_PER_MS);
-    assert_true(script->began_ns[7] - script->began_ns[6] < 300 * NS_PER_MS);
+    assert_int_equal(script->begun, 10);
+    assert_true(script->began_ns[8] - script->began_ns[7] >= 150 * NS_PER_MS);
+    assert_true(script->began_ns[8] - script->began_ns[7] < (150 + 1200) * NS_PER_MS);
+    assert_true(script->began_ns[9] - script->began_ns[8] < 1200 * NS_PER_MS);
 }
 
 /* What ends the supervisor is passed on as SIGTERM, and the serving process's status is its own. */
