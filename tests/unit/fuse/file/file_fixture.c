@@ -406,7 +406,7 @@ unsigned fx_staged(struct fx *x)
     DIR *d = opendir(x->stage_dir);
     assert_non_null(d);
     for (struct dirent *de; (de = readdir(d));)
-        n += de->d_name[0] >= '0' && de->d_name[0] <= '9';
+        n += de->d_name[0] >= '1' && de->d_name[0] <= '9'; /* 0-…: of no inode */
     closedir(d);
     return n;
 }
