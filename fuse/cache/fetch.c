@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fetches: single flight of what is missing, for readers and ahead of them.
+ *
+ * A fetch is named by its object's list while it is queued, running, or until its bytes are in a
+ * tier; readers that wait for it or copy from it hold a ref each. */
 #include "fuse/cache/priv.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -7,11 +11,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Fetches: single flight of what is missing, for readers and ahead of them.
- *
- * A fetch is named by its object's list while it is queued, running, or until its bytes are in a
- * tier; readers that wait for it or copy from it hold a ref each. */
 
 #define LONG_NS NS_PER_S /* an answer that took so long to fail … */
 /* … is given again to those that ask as soon as this: the kernel does, for a page that it could not

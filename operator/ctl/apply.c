@@ -60,7 +60,7 @@ static const char *controller_uid(const json_t *object)
     return jget_str(kube_controller_of(object), "uid", "");
 }
 
-/* Somebody was there before: ours, from a write whose answer we never saw, or a stranger. */
+/* The object exists: ours, from a write whose answer we never saw, or a stranger. */
 static int already_there(struct apply *a, const struct plan_action *x, struct err *e)
 {
     cleanup_json json_t *there = NULL;
