@@ -48,7 +48,7 @@ static void test_in_order(void **state)
     fx_settle(x);
     assert_int_equal(fx_fetched(x), 96); /* 8, 8, 16, 32, and 32 of a window of 128 */
     for (unsigned i = 3; i <= 98; i++)
-        assert_true(fx_is_cached(x, "d", i));
+        eventually(fx_is_cached(x, "d", i));
     assert_false(fx_is_cached(x, "d", 99));
     for (unsigned i = 3; i < 34; i++)
         read_file(x, w, "d", i, true);
