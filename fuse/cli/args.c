@@ -66,8 +66,12 @@ static int sort_args(
     for (int i = 1; i < argc && rc < 0; i++) {
         if (flags && strcmp(argv[i], "--") == 0) {
             flags = false;
-        } else if (!flags || strncmp(argv[i], "--", 2) != 0) {
+        } else if (flags && strcmp(argv[i], "-h") == 0) {
+            a->order[nflags++] = "--help";
+        } else if (!flags || argv[i][0] != '-' || !argv[i][1]) {
             pos[npos++] = argv[i];
+        } else if (argv[i][1] != '-') {
+            rc = cli_misuse("unknown flag %s; --help lists the flags", argv[i]);
         } else if (v->store && strncmp(argv[i], "--option=", 9) == 0) {
             rc = add_option(a, argv[i] + 9);
         } else if (v->store && strcmp(argv[i], "--option") == 0) {

@@ -45,11 +45,27 @@ static int parse_duration(const char *text, int64_t *ns)
     return 0;
 }
 
+/* Is text one of the words of "a|b|c"? */
+static bool opt_has_word(const char *words, const char *text)
+{
+    size_t len = strlen(text);
+    for (const char *word = words;; word++) {
+        size_t n = strcspn(word, "|");
+        if (n == len && strncmp(word, text, n) == 0)
+            return true;
+        word += n;
+        if (!*word)
+            return false;
+    }
+}
+
 static int set(const struct opt *o, const char *text, struct err *e)
 {
     char *end;
     switch (o->type) {
     case OPT_STRING:
+        if (o->arg && strchr(o->arg, '|') && !opt_has_word(o->arg, text))
+            return err_set(e, ERR_INVALID, "--%s: '%s' is none of %s", o->name, text, o->arg);
         *(const char **)o->value = text;
         return 0;
     case OPT_INT:

@@ -24,7 +24,7 @@ struct opt {
     const char *name; /* without dashes */
     enum opt_type type;
     void *value;      /* const char ** | int64_t * | bool *; holds the default */
-    const char *arg;  /* placeholder in --help, e.g. "DIR"; NULL for bools */
+    const char *arg;  /* placeholder in --help, as "DIR"; of "a|b" one is taken; NULL for bools */
     const char *help; /* one line; the default is appended by opt_help */
 };
 

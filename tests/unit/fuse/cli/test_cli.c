@@ -26,7 +26,7 @@ static const struct verb many = {
 
 struct flags {
     bool yes;
-    const char *name;
+    const char *name, *way;
     int64_t size, number, time_ns;
 };
 
@@ -43,6 +43,7 @@ static int parse(const struct verb *v, const char *line, struct args *a, struct 
     const struct opt table[] = {
         {"yes", OPT_BOOL, &f->yes, NULL, "agree"},
         {"name", OPT_STRING, &f->name, "NAME", "call it so"},
+        {"way", OPT_STRING, &f->way, "up|down", "where to"},
         {"size", OPT_BYTES, &f->size, "SIZE", "how much"},
         {"number", OPT_INT, &f->number, "N", "how many"},
         {"time", OPT_SECONDS, &f->time_ns, "DURATION", "how long"},
@@ -93,6 +94,19 @@ static void test_values(void **state)
     }
 }
 
+static void test_dashes(void **state)
+{
+    (void)state;
+    cleanup_args struct args a, b, c;
+    struct flags f;
+    assert_int_equal(parse(&one, "one -", &a, &f), -1); /* standard input */
+    assert_string_equal(a.pos[0], "-");
+    assert_int_equal(parse(&many, "many --way down -- -l", &b, &f), -1);
+    assert_string_equal(b.pos[0], "-l");
+    assert_string_equal(f.way, "down");
+    assert_int_equal(parse(&one, "one -h", &c, &f), CLI_DONE);
+}
+
 static void test_misuse(void **state)
 {
     (void)state;
@@ -115,6 +129,11 @@ static void test_misuse(void **state)
         {&one, "one a --option x"},
         {&one, "one a --option =x"},
         {&one, "one a --secrets-dir"},
+        {&one, "one -l"},
+        {&one, "one -la b"},
+        {&many, "many a --way up|down"},
+        {&many, "many a --way=u"},
+        {&many, "many a --way sideways"},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         cleanup_args struct args a;
@@ -349,6 +368,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flags_stand_anywhere),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_dashes),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_options_of_the_store),
         cmocka_unit_test(test_url_split),
