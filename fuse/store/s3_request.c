@@ -112,7 +112,7 @@ static int payload_hash(const struct s3_call *c, char hex[SIGV4_HEX_LEN], struct
     if (c->body_len)
         sigv4_sha256(c->body, c->body_len, hex);
     else
-        strcpy(hex, SIGV4_EMPTY);
+        memcpy(hex, SIGV4_EMPTY, sizeof SIGV4_EMPTY);
     return 0;
 }
 

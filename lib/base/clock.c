@@ -63,7 +63,7 @@ void clock_rfc3339(int64_t real_ns, char out[CLOCK_RFC3339_LEN])
     struct tm tm;
     gmtime_r(&s, &tm);
     if (strftime(out, CLOCK_RFC3339_LEN, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
-        strcpy(out, "1970-01-01T00:00:00Z");
+        snprintf(out, CLOCK_RFC3339_LEN, "1970-01-01T00:00:00Z");
 }
 
 void clock_rfc3339_micro(int64_t real_ns, char out[CLOCK_RFC3339_MICRO_LEN])

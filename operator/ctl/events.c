@@ -84,7 +84,7 @@ static void cut_message(char *message)
     n = MESSAGE_MAX - 3;
     while (n && ((unsigned char)message[n] & 0xc0) == 0x80) /* not within a character */
         n--;
-    strcpy(message + n, "...");
+    memcpy(message + n, "...", sizeof "...");
 }
 
 /* True if this object has had its share of different Events. */
