@@ -42,6 +42,33 @@ plant_statics()
     echo 'planted -- csi/planted_a.c fuse/store/planted_b.c'
 }
 
+# What a name with two underscores plants is another way round the same rule.
+plant_rooms__brackets() { source_file fuse/store/planted.c <<<'#include <fuse/file/file.h>' && echo 'fuse/store/planted.c includes fuse/file/file.h'; }
+plant_rooms__macro() { source_file fuse/store/planted.c <<<'#include FILE_H' && echo 'fuse/store/planted.c includes FILE_H'; }
+plant_rooms__call() { source_file fuse/store/planted.c <<<'int planted(void) { return file_open(); }' && echo 'fuse/store/planted.c calls file_open'; }
+plant_private__brackets() { source_file fuse/index/planted.c <<<'#include <fuse/store/impl.h>' && echo 'fuse/index/planted.c includes fuse/store/impl.h'; }
+
+plant_circles__inline()
+{
+    source_file lib/base/planted.h <<<'static inline void planted(void) { planted_b(); }'
+    source_file lib/base/planted_a.c <<<'void planted_a(void) { planted(); }'
+    source_file lib/base/planted_b.c <<<'void planted_b(void) { planted_a(); }'
+    echo 'lib/base/planted_a.c -- in a circle of 2: calls planted_b.c:planted_b'
+}
+
+plant_circles__macro()
+{
+    source_file lib/base/planted.h <<<'#define PLANTED() planted_b()'
+    source_file lib/base/planted_a.c <<<'void planted_a(void) { PLANTED(); }'
+    source_file lib/base/planted_b.c <<<'void planted_b(void) { planted_a(); }'
+    echo 'lib/base/planted_a.c -- in a circle of 2: calls planted_b.c:planted_b'
+}
+
+plant_shell_outs__execv() { source_file csi/planted.c <<<'int planted(char **v) { return execv("/usr/bin/sh", v); }' && echo csi/planted.c:3; }
+plant_shell_outs__execvp() { source_file csi/planted.c <<<'int planted(char **v) { return execvp("bash", v); }' && echo csi/planted.c:3; }
+plant_unsafe_functions__scanf() { source_file lib/base/planted.c <<<'void planted(char *s) { scanf("%s", s); }' && echo lib/base/planted.c:3; }
+plant_typedefs_of_structs__const() { source_file lib/base/planted.h <<<'typedef const struct planted planted_t;' && echo lib/base/planted.h:3; }
+plant_empty_assertions__same() { source_file tests/unit/planted.c <<<'void planted(void) { assert_int_equal(a->b, a->b); }' && echo tests/unit/planted.c:3; }
 plant_shell_outs() { source_file csi/planted.c <<<'int planted(void) { return system("ls"); }' && echo csi/planted.c:3; }
 plant_impure_plans() { echo 'static long planted(void) { return time(NULL); }' >>operator/tfjob/plan.c && echo 'return time(NULL)'; }
 plant_unsafe_functions() { source_file lib/base/planted.c <<<'void planted(char *s) { strcat(s, "x"); }' && echo lib/base/planted.c:3; }
@@ -53,7 +80,7 @@ plant_licences() { echo '/* planted */' >fuse/store/planted.c && echo fuse/store
 plant_openings() { printf '%s\n#include <stdio.h>\n' "$SPDX" >fuse/store/planted.c && echo fuse/store/planted.c; }
 plant_words() { source_file lib/base/planted.c <<<'int planted_ofile;' && echo 'lib/base/planted.c: ofile'; }
 plant_names_spelled_twice() { source_file lib/base/planted.c <<<'const char *planted = "millrace.dev/planted";' && echo lib/base/planted.c:3; }
-plant_known_rooms() { echo 'rooms: planted' >>hack/check.d/known.txt && echo 'planted -- is mended'; }
+plant_rooms__known() { echo 'rooms: planted' >>hack/check.d/known.txt && echo 'planted -- is mended'; }
 plant_unfinished_words() { source_file lib/base/planted.c <<<'/* TO''DO */' && echo lib/base/planted.c:3; }
 plant_empty_assertions() { source_file tests/unit/planted.c <<<'void planted(void) { assert_true(1); }' && echo tests/unit/planted.c:3; }
 plant_blind_negations() { echo '! ps | grep -q planted' >>tests/e2e/lib.sh && echo 'grep -q planted'; }

@@ -5,7 +5,7 @@
 
 case_of() # RULE: plants in the copy, runs the rule there, and expects the planted place in its answer
 {
-    local rule=${1#known_} answer expected
+    local rule=${1%%__*} answer expected
     git -C "$copy" reset -q --hard pristine
     git -C "$copy" clean -fdq
     count=$((count + 1))
@@ -44,5 +44,8 @@ self_test()
     trap "rm -rf '$work'" EXIT
     copy=$work/copy
     make_copy
-    for rule in $(sed -n 's/^ *\(source_\)\{0,1\}rule \([a-z_]*\) ".*/\2/p' "$ROOT/hack/check") known_rooms; do case_of "$rule"; done
+    for rule in $(
+        sed -n 's/^ *\(source_\)\{0,1\}rule \([a-z_]*\) ".*/\2/p' "$ROOT/hack/check"
+        declare -F | sed -n 's/^declare -f plant_\(.*__.*\)/\1/p'
+    ); do case_of "$rule"; done
 }

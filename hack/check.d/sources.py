@@ -15,7 +15,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PRODUCT = ("lib/", "operator/", "csi/", "fuse/")
-INCLUDE = re.compile(r'^ *# *include *"([^"]+)"', re.M)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<((?:lib|operator|csi|fuse)/[^>]+)>|(\w[^\n]*))', re.M)
 TOKENS = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
 
 
@@ -49,6 +49,11 @@ def prose(path):
     return TOKENS.sub(lambda m: '""' if m[0][0] in "\"'" else m[0], text(path))
 
 
+def includes(path):
+    """What a source includes of this tree, be it in quotes or brackets; a macro's name, where it hides the header in one."""
+    return ["".join(header) for header in INCLUDE.findall(text(path))]
+
+
 def table(name):
     """Lines of a table: words, without comments."""
     with open(os.path.join(HERE, name), encoding="utf-8") as file:
@@ -74,17 +79,22 @@ def kinds(*wanted):
 
 
 def rooms():
-    """Includes from one room into another that rooms.txt does not allow."""
+    """Includes and calls from one room into another that rooms.txt does not allow."""
     allowed = {words[0].rstrip(":"): set(words[1:]) for words in table("rooms.txt")}
     for path in product(".c", ".h"):
         room = os.path.dirname(path)
         if room not in allowed:
             yield f"{room} -- rooms.txt has no line for this room"
             continue
-        for header in INCLUDE.findall(text(path)):
+        for header in includes(path):
             other = os.path.dirname(header)
             if other != room and other not in allowed[room]:
                 yield f"{path} includes {header} -- {room} stands below {other or 'that'}, or beside it"
+    for path, others in calls().items():
+        room = os.path.dirname(path)
+        for other in others:
+            if os.path.dirname(other) not in {room} | allowed.get(room, set()):
+                yield f"{path} calls {'/'.join(sorted(others[other]))} -- of {other}, without its header"
 
 
 PRIVATE = re.compile(r"(priv|/format|/impl|_inside)\.h$")
@@ -103,7 +113,7 @@ def private():
     friends = {tuple(words[:2]) for words in table("private.txt")}
     used = set()
     for path in files(".c", ".h"):
-        for header in INCLUDE.findall(text(path)):
+        for header in includes(path):
             if PRIVATE.search("/" + header) and not may_include(path, header):
                 used.add((path, header))
                 if (path, header) not in friends:
@@ -115,18 +125,44 @@ def private():
 # --- circles ----------------------------------------------------------------------------------------------------------
 
 
+CALL = re.compile(r"(?<![\w.>])(?<!struct )(?<!enum )([A-Za-z_]\w*) *\(")
+INLINE = re.compile(r"^#define (\w+)\(((?:[^\n]*\\\n)*[^\n]*)|^static inline [^;{}]*?(\w+)(\([^;{}]*\)\s*\{(?:[^\n]+\}$|.*?^\}))", re.M | re.S)
+
+
+@functools.cache
+def inlines():
+    """{name: names called} of the inline functions and macros in headers: a call of them is a call of what they call."""
+    found = collections.defaultdict(set)
+    for path in product(".h"):
+        for macro, value, function, body in INLINE.findall(code(path)):
+            found[macro or function].update(CALL.findall(value or body))
+    return found
+
+
+def called(path):
+    """Names that a source calls, itself or by an inline function or macro. A function that it hands over as a pointer is a
+    callback, and no call: that is how what is below reaches what is above."""
+    names, todo = set(), CALL.findall(code(path))
+    while todo:
+        name = todo.pop()
+        if name not in names:
+            names.add(name)
+            todo.extend(inlines().get(name, ()))
+    return names
+
+
+@functools.cache
 def calls():
     """{source: {other source: [functions called]}} for functions that are defined in one source and called in another."""
     home = collections.defaultdict(dict)
-    for tag in kinds("function"):
-        if not tag.get("file") and tag["path"].endswith(".c"):
-            home[tag["name"]][tag["path"].split("/")[0]] = tag["path"]
-    graph = collections.defaultdict(lambda: collections.defaultdict(set))
     own = collections.defaultdict(set)
     for tag in kinds("function"):
         own[tag["path"]].add(tag["name"])
+        if not tag.get("file") and tag["path"].endswith(".c"):
+            home[tag["name"]][tag["path"].split("/")[0]] = tag["path"]
+    graph = collections.defaultdict(lambda: collections.defaultdict(set))
     for path in product(".c"):
-        for name in re.findall(r"(?<![\w.>])(?<!struct )(?<!enum )([A-Za-z_]\w*) *\(", code(path)):
+        for name in called(path):
             if name in own[path] or name not in home:
                 continue
             places = home[name]
