@@ -1,144 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests as the kernel sends them, and what it is answered: without a mount, through libfuse's
- * session, whose answers come to a buffer. */
-#define FUSE_USE_VERSION 314
-#include "tests/unit/fuse/file/file_fixture.h"
+/* What requests are answered, op by op. */
+#include "tests/unit/fuse/ops/ops_fixture.h"
 
-#include "fuse/ops/fs.h"
-#include "fuse/report/stall.h"
-
-#include <fuse3/fuse_lowlevel.h>
-#include <linux/fuse.h>
-#include <sys/stat.h>
-
-static struct {
-    struct fuse_out_header h;
-    char body[1 << 16];
-    size_t len; /* of body */
-    unsigned count;
-} reply;
-
-struct kernel {
-    struct fx *x;
-    struct fs fs;
-    struct fuse_session *se;
-    int fd;
-};
-
-static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
-{
-    (void)fd;
-    (void)user;
-    size_t all = 0;
-    reply.len = 0;
-    memcpy(&reply.h, iov[0].iov_base, sizeof reply.h);
-    for (int i = 0; i < n; i++) {
-        size_t skip = i ? 0 : sizeof reply.h;
-        assert_true(reply.len + iov[i].iov_len - skip <= sizeof reply.body);
-        memcpy(reply.body + reply.len, (char *)iov[i].iov_base + skip, iov[i].iov_len - skip);
-        reply.len += iov[i].iov_len - skip;
-        all += iov[i].iov_len;
-    }
-    assert_int_equal(reply.h.len, all);
-    reply.count++;
-    return (ssize_t)all;
-}
-
-static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
-{
-    (void)fd;
-    (void)buf;
-    (void)len;
-    (void)user;
-    errno = ENODEV;
-    return -1;
-}
-
-/* Sends a request of up to three parts; its error, positive. Each is answered once. */
-static int ask(struct kernel *k, uint32_t op, uint64_t node, const void *arg, size_t len,
-    const char *name, const void *more, size_t more_len)
-{
-    static uint64_t unique;
-    char buf[8192];
-    struct fuse_in_header h = {
-        .opcode = op, .unique = ++unique, .nodeid = node, .uid = 11, .gid = 22};
-    size_t at = sizeof h;
-    memcpy(buf + at, arg, len);
-    at += len;
-    if (name) {
-        memcpy(buf + at, name, strlen(name) + 1);
-        at += strlen(name) + 1;
-    }
-    if (more)
-        memcpy(buf + at, more, more_len);
-    h.len = (uint32_t)(at + more_len);
-    memcpy(buf, &h, sizeof h);
-    unsigned before = reply.count;
-    fuse_session_process_buf(k->se, &(struct fuse_buf){.mem = buf, .size = h.len});
-    assert_int_equal(reply.count, before + 1);
-    assert_true(reply.h.unique == unique);
-    return -reply.h.error;
-}
-
-#define ASK(k, op, node, arg)       ask(k, op, node, &(arg), sizeof(arg), NULL, NULL, 0)
-#define ASK_NAME(k, op, node, name) ask(k, op, node, "", 0, name, NULL, 0)
-#define ANSWER(type)                (*(const type *)memcpy(&(type){0}, reply.body, sizeof(type)))
-
-static void nobody(void *user, pid_t pid, char out[CALLER_MAX])
-{
-    (void)user;
-    (void)pid;
-    snprintf(out, CALLER_MAX, "test");
-}
-
-static struct kernel *kernel_new(bool sealed)
-{
-    struct kernel *k = xcalloc(1, sizeof *k);
-    struct err e = ERR_INIT;
-    k->x = fx_new(NULL);
-    k->fs = (struct fs){.conf = &k->x->conf,
-        .inodes = k->x->inodes,
-        .tree = k->x->tree,
-        .files = k->x->files,
-        .timeout = 5,
-        .absence = 3,
-        .sealed = sealed};
-    k->fs.hints = hints_new(k->x->files, k->x->dir, &e);
-    k->fs.stalls = stalls_new(nobody, NULL);
-    assert_non_null(k->fs.hints);
-    char *argv[] = {(char *)"test_ops", NULL};
-    struct fuse_args args = FUSE_ARGS_INIT(1, argv);
-    k->se = fuse_session_new(&args, &fs_ops, sizeof fs_ops, &k->fs);
-    fuse_opt_free_args(&args);
-    assert_non_null(k->se);
-    k->fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    const struct fuse_custom_io io = {.writev = hook_writev, .read = hook_read};
-    assert_int_equal(fuse_session_custom_io(k->se, &io, k->fd), 0);
-    struct fuse_init_in in = {
-        .major = 7, .minor = 31, .max_readahead = 1 << 20, .flags = 0x3ffffff};
-    assert_int_equal(ASK(k, FUSE_INIT, 0, in), 0);
-    return k;
-}
-
-static void kernel_free(struct kernel *k)
-{
-    fuse_session_destroy(k->se); /* closes the fd */
-    hints_free(k->fs.hints);
-    stalls_free(k->fs.stalls);
-    fx_free(k->x);
-    free(k);
-}
-
-static uint64_t look_up(struct kernel *k, uint64_t dir, const char *name)
-{
-    assert_int_equal(ASK_NAME(k, FUSE_LOOKUP, dir, name), 0);
-    return ANSWER(struct fuse_entry_out).nodeid;
-}
-
-static uint64_t root_of(struct kernel *k, const char *mount)
-{
-    return look_up(k, FUSE_ROOT_ID, mount);
-}
+#include <stddef.h>
 
 /* -- the table -------------------------------------------------------------------------------- */
 
@@ -244,6 +108,12 @@ static void test_setattr(void **state)
     assert_int_equal(at.gid, 0);
     assert_int_equal(at.mtime, 99);
     assert_int_equal(at.size, 5);
+    in = (struct fuse_setattr_in){
+        .valid = FATTR_GID, .uid = 3, .gid = 8}; /* one without the other */
+    assert_int_equal(ASK(k, FUSE_SETATTR, ino, in), 0);
+    at = ANSWER(struct fuse_attr_out).attr;
+    assert_int_equal(at.uid, 7);
+    assert_int_equal(at.gid, 8);
     in = (struct fuse_setattr_in){.valid = FATTR_SIZE, .size = 2};
     assert_int_equal(ASK(k, FUSE_SETATTR, ino, in), 0);
     assert_int_equal(ANSWER(struct fuse_attr_out).attr.size, 2);
@@ -288,9 +158,13 @@ static void test_file(void **state)
     assert_int_equal(
         ask(k, FUSE_GETXATTR, made.nodeid, &x, sizeof x, "user.millrace.error", NULL, 0), 0);
     assert_non_null(memmem(reply.body, reply.len, "on purpose", 10));
-    x.size = 3;
+    uint32_t all = reply.len;
+    x.size = all - 1; /* a byte too few */
     assert_int_equal(
         ask(k, FUSE_GETXATTR, made.nodeid, &x, sizeof x, "user.millrace.error", NULL, 0), ERANGE);
+    x.size = all;
+    assert_int_equal(
+        ask(k, FUSE_GETXATTR, made.nodeid, &x, sizeof x, "user.millrace.error", NULL, 0), 0);
     assert_int_equal(ask(k, FUSE_GETXATTR, dir, &x, sizeof x, "user.other", NULL, 0), ENODATA);
     kernel_free(k);
 }
@@ -317,6 +191,39 @@ static void test_open(void **state)
     release.fh = 0;
     assert_int_equal(ASK(k, FUSE_RELEASE, ino, release), 0);
     assert_int_equal(fx_inode(k->x, ino).opens, 0);
+    kernel_free(k);
+}
+
+static bool is_known(struct kernel *k, uint64_t ino)
+{
+    struct inode n;
+    return inodes_get(k->fs.inodes, ino, &n) == 0;
+}
+
+/* No answer reaches the kernel: it will neither close what was opened nor forget what it was told.
+ */
+static void test_interrupted(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    fx_put(k->x, "main/a", "hello");
+    uint64_t dir = root_of(k, "main"), a = look_up(k, dir, "a");
+    struct fuse_open_in in = {.flags = O_RDONLY};
+    struct fuse_create_in make = {.flags = O_RDWR | O_CREAT, .mode = S_IFREG | 0644};
+    reply.interrupted = true;
+    assert_int_equal(ASK(k, FUSE_OPEN, a, in), 0);
+    assert_int_equal(fx_inode(k->x, a).opens, 0);
+    assert_int_equal(ASK_NAME(k, FUSE_LOOKUP, dir, "a"), 0);
+    assert_int_equal(ask(k, FUSE_CREATE, dir, &make, sizeof make, "b", NULL, 0), 0);
+    uint64_t b = ANSWER(struct fuse_entry_out).nodeid;
+    reply.interrupted = false;
+    assert_int_equal(fx_inode(k->x, b).opens, 0);
+    assert_int_equal(ASK_NAME(k, FUSE_UNLINK, dir, "a"), 0);
+    assert_int_equal(ASK_NAME(k, FUSE_UNLINK, dir, "b"), 0);
+    assert_false(is_known(k, b));
+    assert_true(is_known(k, a)); /* looked up once */
+    inodes_forget(k->fs.inodes, a, 1);
+    assert_false(is_known(k, a));
     kernel_free(k);
 }
 
@@ -394,6 +301,42 @@ static void test_readdir(void **state)
     kernel_free(k);
 }
 
+/* The kernel forgets each entry that it was given, and no name that came without one. */
+static void test_readdirplus(void **state)
+{
+    (void)state;
+    struct kernel *k = kernel_new(false);
+    fx_put(k->x, "main/d/a", "1");
+    fx_put(k->x, "main/d/b", "2");
+    uint64_t d = look_up(k, root_of(k, "main"), "d"), found[2];
+    struct fuse_read_in r = {.size = 4096};
+    unsigned n = 0, entries = 0;
+    for (int round = 0; round < 2; round++) { /* the first time without attributes of files */
+        r.offset = 0;
+        assert_int_equal(ASK(k, FUSE_READDIRPLUS, d, r), 0);
+        n = 0;
+        for (size_t at = 0; at < reply.len;) {
+            struct fuse_direntplus p;
+            memcpy(&p, reply.body + at, offsetof(struct fuse_direntplus, dirent.name));
+            if (reply.body[at + offsetof(struct fuse_direntplus, dirent.name)] != '.') {
+                assert_true(n < 2);
+                found[n++] = p.dirent.ino;
+            }
+            if (p.entry_out.nodeid)
+                inodes_forget(k->fs.inodes, p.entry_out.nodeid, 1);
+            entries += p.entry_out.nodeid != 0;
+            at += FUSE_DIRENTPLUS_SIZE(&p);
+        }
+        assert_int_equal(n, 2);
+    }
+    assert_true(entries < 4);
+    assert_int_equal(ASK_NAME(k, FUSE_UNLINK, d, "a"), 0);
+    assert_int_equal(ASK_NAME(k, FUSE_UNLINK, d, "b"), 0);
+    assert_false(is_known(k, found[0]));
+    assert_false(is_known(k, found[1]));
+    kernel_free(k);
+}
+
 /* -- ioctls ----------------------------------------------------------------------------------- */
 
 static void test_ioctl(void **state)
@@ -432,9 +375,11 @@ int main(void)
         cmocka_unit_test(test_setattr),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_open),
+        cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_sealed),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_readdir),
+        cmocka_unit_test(test_readdirplus),
         cmocka_unit_test(test_ioctl),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
