@@ -50,8 +50,12 @@ static void test_replace_and_forget(void **state)
     struct store_stat a = file_stat(5, "v1"), b = file_stat(6, "v2");
     struct inode n;
     uint64_t first = put(ix, INODE_ROOT, "f", &a, 10, INODES_NEW);
-    /* the kernel does not know it: no harm */
+    assert_int_equal(inodes_get(ix, first, &n), 0);
+    uint64_t was = n.generation;
+    /* the kernel does not know it: no harm, but a file of the old version is not of the new one */
     assert_int_equal(put(ix, INODE_ROOT, "f", &b, 11, INODES_UPDATED), first);
+    assert_int_equal(inodes_get(ix, first, &n), 0);
+    assert_true(n.generation > was);
     inodes_ref(ix, first);
     uint64_t second = put(ix, INODE_ROOT, "f", &a, 12, INODES_REPLACED);
     assert_int_not_equal(first, second);
