@@ -9,7 +9,9 @@
 
 /* up to this size a file left by a restart is verified when it is opened */
 #define VERIFY_NOW (4u << 20)
-#define ROOM_NS    (4 * NS_PER_MS) /* the first pause; all of them are a second */
+/* while other blocks are on their way: they have the room, and can make some when they are here */
+#define FILL_TRIES 11
+#define ROOM_NS    (4 * NS_PER_MS) /* the first pause; all of them are eight seconds */
 
 bool cache_complete(struct cache_file *f) { return object_is_complete(f->o); }
 
@@ -45,7 +47,7 @@ int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err 
 
 static int range_fill_block(struct object *o, uint32_t block, struct err *e)
 {
-    for (int tries = 0; tries < BUSY_TRIES; tries++) {
+    for (int tries = 0; tries < FILL_TRIES; tries++) {
         struct seg *s = object_seg(o, block);
         if (object_has(o, block)
             && ((atomic_load(&s->trusted) & block_bit(block)) || block_verify(o, block) == 0))
