@@ -14,18 +14,20 @@
 static const char *const tiers[][2] = {{"cache-memory", "MEM"}, {"cache-disk", "SSD"}};
 static const char *const write_types[] = {"Through", "CacheThrough"};
 #define WRITE_TYPE "write-type"
+#define IMMUTABLE  "immutable"
 
 static bool is_option(const char *key)
 {
     return strcmp(key, CLIENT_URL) != 0 && strcmp(key, WRITE_TYPE) != 0
-        && strcmp(key, tiers[0][0]) != 0 && strcmp(key, tiers[1][0]) != 0
-        && strncmp(key, OF_OTHERS, strlen(OF_OTHERS)) != 0;
+        && strcmp(key, IMMUTABLE) != 0 && strcmp(key, tiers[0][0]) != 0
+        && strcmp(key, tiers[1][0]) != 0 && strncmp(key, OF_OTHERS, strlen(OF_OTHERS)) != 0;
 }
 
-int client_config_check(const struct volume_pair *params, size_t n, struct err *e)
+int client_config_check(const struct volume_pair *params, size_t n, bool read_only, struct err *e)
 {
     const char *url = volume_pair_value(params, n, CLIENT_URL),
-               *write = volume_pair_value(params, n, WRITE_TYPE);
+               *write = volume_pair_value(params, n, WRITE_TYPE),
+               *immutable = volume_pair_value(params, n, IMMUTABLE);
     if (!url || !strstr(url, "://"))
         return err_set(e, ERR_INVALID,
             "parameter %s is missing: where the data is, for example file:///data or s3://bucket/prefix",
@@ -43,6 +45,13 @@ int client_config_check(const struct volume_pair *params, size_t n, struct err *
     if (write)
         return err_set(e, ERR_INVALID, "parameter %s: '%.64s' is neither Through nor CacheThrough",
             WRITE_TYPE, write);
+    if (immutable && strcmp(immutable, "true") != 0 && strcmp(immutable, "false") != 0)
+        return err_set(e, ERR_INVALID, "parameter %s: '%.64s' is neither true nor false", IMMUTABLE,
+            immutable);
+    if (immutable && !read_only && strcmp(immutable, "true") == 0)
+        return err_set(e, ERR_INVALID,
+            "parameter %s is true, but the volume is mounted for writing: give it the access mode ReadOnlyMany, or leave %s out",
+            IMMUTABLE, IMMUTABLE);
     return 0;
 }
 
@@ -72,12 +81,12 @@ static void add_cache(struct buf *b, const struct volume_pair *params, size_t n)
     }
     buf_adds(b, "]");
     if (write)
-        buf_addf(b, ",\"writeType\":\"%s\"", write);
+        buf_addf(b, ",\"rules\":[{\"path\":\"/\",\"writeType\":\"%s\"}]", write);
     buf_adds(b, "}");
 }
 
-char *client_config(const char *id, bool read_only, const struct volume_pair *params, size_t n,
-    const struct volume_pair *secrets, size_t nsecrets)
+char *client_config(
+    const char *id, bool read_only, const struct volume_pair *params, size_t n, bool has_secrets)
 {
     struct buf b = BUF_INIT(CONFIG_MAX);
     const char *ro = read_only ? "true" : "false";
@@ -91,13 +100,12 @@ char *client_config(const char *id, bool read_only, const struct volume_pair *pa
     for (size_t i = 0; i < n; i++)
         if (is_option(params[i].key))
             add_pair(&b, &first, params[i].key, params[i].value);
-    first = true;
-    buf_adds(&b, "},\"secrets\":{");
-    for (size_t i = 0; i < nsecrets; i++) {
-        cleanup_free char *path = xasprintf("0/%s", secrets[i].key);
-        add_pair(&b, &first, secrets[i].key, path);
-    }
-    buf_adds(&b, "}}]");
+    buf_addc(&b, '}');
+    if (volume_pair_value(params, n, IMMUTABLE))
+        buf_addf(&b, ",\"immutable\":%s", volume_pair_value(params, n, IMMUTABLE));
+    if (has_secrets) /* its keys as people spell them; client_proc_write() makes files of them */
+        buf_adds(&b, ",\"secretDir\":\"0\",\"secretDirName\":\"of the volume\"");
+    buf_adds(&b, "}]");
     if (volume_pair_value(params, n, tiers[0][0]) || volume_pair_value(params, n, tiers[1][0])
         || volume_pair_value(params, n, WRITE_TYPE))
         add_cache(&b, params, n);

@@ -50,7 +50,7 @@ static int check_create(
     if (in->capacity_range
         && (in->capacity_range->required_bytes < 0 || in->capacity_range->limit_bytes < 0))
         return err_set(e, ERR_INVALID, "capacity_range has a negative size");
-    return client_config_check(params, in->n_parameters, e);
+    return client_config_check(params, in->n_parameters, true, e);
 }
 
 /* The same name again: the same volume, if the rest is the same as well. */

@@ -20,6 +20,17 @@
 #define WAIT_SLICE_NS   (200 * NS_PER_MS) /* how soon a cancelled RPC is noticed */
 #define FLUSH_MARGIN_NS NS_PER_S
 
+METRIC_GAUGE(csi_mounts, "millrace_csi_mounts", "", "FUSE mounts of datasets on this node.");
+METRIC_GAUGE(csi_clients, "millrace_csi_clients", "", "Clients that are connected.");
+METRIC_GAUGE(csi_backing, "millrace_csi_backing_files", "",
+    "Cache files that the kernel reads without the client.");
+METRIC_COUNTER(csi_handovers, "millrace_csi_handovers_total", "",
+    "Times that a mount went on with another client process.");
+METRIC_COUNTER(csi_abandoned, "millrace_csi_abandoned_total", "",
+    "Mounts aborted because no client came back.");
+METRIC_COUNTER(
+    csi_remounts, "millrace_csi_remounts_total", "", "Mounts that were lost and made again.");
+
 struct handoff *handoff_new(const struct handoff_conf *conf)
 {
     struct handoff *h = xcalloc(1, sizeof *h);
@@ -29,16 +40,12 @@ struct handoff *handoff_new(const struct handoff_conf *conf)
     if (!h->conf.caller)
         h->conf.caller = caller_of_pid;
     pthread_mutex_init(&h->mu, NULL);
-    h->mounts = metric_gauge("millrace_csi_mounts", "", "FUSE mounts of datasets on this node");
-    h->clients = metric_gauge("millrace_csi_clients", "", "clients that are connected");
-    h->backing = metric_gauge(
-        "millrace_csi_backing_files", "", "cache files that the kernel reads without the client");
-    h->handovers = metric_counter("millrace_csi_handovers_total", "",
-        "times that a mount went on with another client process");
-    h->abandoned = metric_counter(
-        "millrace_csi_abandoned_total", "", "mounts aborted because no client came back");
-    h->remounts = metric_counter(
-        "millrace_csi_remounts_total", "", "mounts that were lost and made again");
+    h->mounts = metric_of(&csi_mounts);
+    h->clients = metric_of(&csi_clients);
+    h->backing = metric_of(&csi_backing);
+    h->handovers = metric_of(&csi_handovers);
+    h->abandoned = metric_of(&csi_abandoned);
+    h->remounts = metric_of(&csi_remounts);
     return h;
 }
 

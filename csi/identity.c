@@ -78,13 +78,15 @@ static int registration_info(
     return 0;
 }
 
+METRIC_GAUGE(csi_registered, "millrace_csi_registered", "",
+    "1: kubelet has accepted this plugin; 0: it has refused it.");
+
 static int registration_status(
     struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
 {
     (void)call, (void)resp, (void)e;
     const Registration__RegistrationStatus *in = (const Registration__RegistrationStatus *)req;
-    metric_set(metric_gauge("millrace_csi_registered", "", "1: kubelet has accepted this plugin"),
-        in->plugin_registered);
+    metric_set(metric_of(&csi_registered), in->plugin_registered);
     if (in->plugin_registered)
         log_kv(LOG_INFO, "registered with kubelet", NULL);
     else

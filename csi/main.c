@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace-csi — the node plugin: CSI for kubelet, owner of the FUSE mounts and of the node's
  * cache directories. */
+#include "csi/feature.h"
 #include "csi/plugin.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -11,8 +12,10 @@
 #include "lib/base/task.h"
 #include "lib/http/health.h"
 #include "lib/http/metric.h"
+#include "lib/http/scrape.h"
 #include "lib/http/serve.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +28,10 @@
 #define COLLECT_NS (30 * NS_PER_S)
 
 struct options {
-    const char *node_id, *kubelet_dir, *root, *mode, *socket, *registration, *http, *client,
-        *run_dir;
+    const char *node_id, *kubelet_dir, *root, *cache_root, *mode, *socket, *registration, *http,
+        *metrics, *client, *run_dir;
     int64_t read_ahead, abandon, unused_ns, backing_max;
-    bool keep_idle;
+    bool keep_idle, list_metrics, root_disk;
 };
 
 struct running {
@@ -36,6 +39,7 @@ struct running {
     struct rpc_server *rpc;
     struct http_server *http;
     struct health health;
+    struct scrape scrape;
     int lock_fd;
     sigset_t stop; /* signals */
     struct task stopper, collector;
@@ -53,11 +57,18 @@ static int plugin_flags(int argc, char **argv, struct options *o)
         {"mode", OPT_STRING, &o->mode, "MODE",
             "kubernetes, or standalone: clients are processes, no registration"},
         {"root", OPT_STRING, &o->root, "DIR",
-            "directories and records; default: <kubelet-dir>/plugins/" NAME_DRIVER},
+            "socket and records; default: <kubelet-dir>/plugins/" NAME_DRIVER},
+        {"cache-root", OPT_STRING, &o->cache_root, "DIR",
+            "directories of caches; what lies in <root> stays there while it is used; default: <root>"},
+        {"allow-root-disk", OPT_BOOL, &o->root_disk, NULL,
+            "let caches share the file system of <kubelet-dir>; otherwise refuse to start"},
         {"socket", OPT_STRING, &o->socket, "PATH", "the CSI socket; default: <root>/csi.sock"},
         {"registration", OPT_STRING, &o->registration, "PATH",
             "default: <kubelet-dir>/plugins_registry/" NAME_DRIVER "-reg.sock"},
-        {"http", OPT_STRING, &o->http, "ADDRESS", "/healthz, /readyz and /metrics; empty: none"},
+        {"http", OPT_STRING, &o->http, "ADDRESS",
+            "serve /healthz and /readyz there; empty: nowhere"},
+        {"metrics", OPT_STRING, &o->metrics, "ADDRESS", SCRAPE_HELP},
+        {"list-metrics", OPT_BOOL, &o->list_metrics, NULL, SCRAPE_LIST_HELP},
         {"client", OPT_STRING, &o->client, "PATH", "program of a client process (standalone)"},
         {"run-dir", OPT_STRING, &o->run_dir, "DIR",
             "configuration and secrets of client processes (standalone)"},
@@ -86,28 +97,36 @@ static void complete(struct options *o)
         o->node_id = host;
     if (!o->root[0])
         o->root = xasprintf("%s/plugins/%s", o->kubelet_dir, NAME_DRIVER);
+    if (!o->cache_root[0])
+        o->cache_root = o->root;
     if (!o->socket[0])
         o->socket = xasprintf("%s/csi.sock", o->root);
     if (!o->registration[0])
         o->registration = xasprintf("%s/plugins_registry/%s-reg.sock", o->kubelet_dir, NAME_DRIVER);
 }
 
+METRIC_GAUGE(csi_volumes, "millrace_csi_volumes", "", "Volumes that this node knows.");
+
 static void collect_metrics(void *user, struct buf *out)
 {
     struct running *r = user;
     (void)out;
-    metric_set(metric_gauge("millrace_csi_volumes", "", "volumes that this node knows"),
-        (int64_t)volumes_count(r->plugin.volumes));
+    metric_set(metric_of(&csi_volumes), (int64_t)volumes_count(r->plugin.volumes));
 }
 
-static int start_http(struct running *r, const char *address, struct err *e)
+static int start_http(struct running *r, const struct options *o, struct err *e)
 {
     struct serve_route routes[HEALTH_ROUTES];
-    r->health = (struct health){.collect = collect_metrics, .user = r};
+    r->scrape = (struct scrape){.collect = collect_metrics, .user = r};
     health_routes(&r->health, routes);
-    struct serve_conf conf = {
-        .address = address, .routes = routes, .nroutes = HEALTH_ROUTES, .max_threads = 8};
-    if (!address[0])
+    struct serve_conf conf = {.address = o->http,
+        .routes = routes,
+        .nroutes = HEALTH_ROUTES,
+        .max_threads = 8,
+        .answer_ns = HEALTH_ANSWER_NS};
+    if (scrape_start(&r->scrape, o->metrics, e))
+        return -1;
+    if (!o->http[0])
         return 0;
     r->http = serve_start(&conf, e);
     return r->http ? 0 : -1;
@@ -125,6 +144,26 @@ static int lock_root(struct running *r, const char *root, struct err *e)
     return r->lock_fd < 0 ? -1 : 0;
 }
 
+/* A cache that fills the disk of kubelet makes kubelet evict pods, other teams' too. */
+static int check_disk(const struct options *o, struct err *e)
+{
+    struct stat cache, kubelet;
+    if (file_mkdirs(o->cache_root, 0700, e))
+        return -1;
+    if (stat(o->cache_root, &cache) || stat(o->kubelet_dir, &kubelet))
+        return err_sys(e, errno, "stat %s and %s", o->cache_root, o->kubelet_dir);
+    if (cache.st_dev != kubelet.st_dev)
+        return 0;
+    if (!o->root_disk)
+        return err_set(e, ERR_INVALID,
+            "caches in %s would share the file system of kubelet's %s, and --allow-root-disk is false: mount a disk for them, name its directory with --cache-root (values csi.cacheDir, csi.cacheDirs), or allow it (csi.allowRootDisk)",
+            o->cache_root, o->kubelet_dir);
+    log_kv(LOG_INFO,
+        "caches share kubelet's file system: a full cache makes kubelet evict pods; --cache-root (value csi.cacheDir) names another disk",
+        "directory", o->cache_root, NULL);
+    return 0;
+}
+
 static int open_state(struct running *r, const struct options *o, struct err *e)
 {
     struct plugin *p = &r->plugin;
@@ -136,7 +175,8 @@ static int open_state(struct running *r, const struct options *o, struct err *e)
         .run_dir = o->run_dir,
         .client_binary = o->client,
         .standalone = strcmp(o->mode, "standalone") == 0};
-    if (file_mkdirs(mounts, 0700, e) || !(p->dirs = node_dirs_new(o->root, o->unused_ns, e))
+    if (file_mkdirs(mounts, 0700, e)
+        || !(p->dirs = node_dirs_new(o->cache_root, o->root, o->unused_ns, e))
         || !(p->volumes = volumes_open(records, e)))
         return -1;
     struct handoff_conf conf = {.state_dir = mounts,
@@ -214,19 +254,21 @@ static void close_state(struct running *r, const struct options *o, bool clean)
     cleanup_free char *staging = xasprintf(
         "%s/plugins/kubernetes.io/csi/%s", o->kubelet_dir, NAME_DRIVER);
     const char *dirs[] = {
-        mounts, records, o->root, staging}; /* kubelet leaves the last one behind */
+        mounts, records, o->cache_root, o->root, staging}; /* kubelet leaves the last one behind */
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
         rmdir(dirs[i]);
 }
 
 static int plugin_run(struct running *r, const struct options *o, struct err *e)
 {
-    if (lock_root(r, o->root, e) || open_state(r, o, e) || start_http(r, o->http, e)
-        || start_rpc(r, o, e))
+    bool standalone = strcmp(o->mode, "standalone") == 0;
+    if (lock_root(r, o->root, e) || (!standalone && check_disk(o, e)) || open_state(r, o, e)
+        || start_http(r, o, e) || start_rpc(r, o, e))
         return -1;
     if (task_start(&r->stopper, "stopper", stop_at_signal, r, e)
         || task_start(&r->collector, "collector", collect_dirs, r, e))
         return -1;
+    features_tell();
     log_kv(LOG_INFO, "ready", "node", o->node_id, "socket", o->socket, "mode", o->mode, "version",
         MILLRACE_VERSION, NULL);
     rpc_run(r->rpc);
@@ -241,6 +283,8 @@ int main(int argc, char **argv)
     static struct options o = {.node_id = "",
         .kubelet_dir = "/var/lib/kubelet",
         .root = "",
+        .cache_root = "",
+        .root_disk = true,
         .mode = "kubernetes",
         .socket = "",
         .registration = "",
@@ -255,6 +299,8 @@ int main(int argc, char **argv)
     int rc = plugin_flags(argc, argv, &o);
     if (rc >= 0)
         return rc;
+    if (o.list_metrics)
+        return metric_list();
     complete(&o);
     umask(0022);
     static struct running r;
@@ -264,8 +310,8 @@ int main(int argc, char **argv)
     if (rc)
         log_kv(LOG_ERROR, "cannot run", "error", e.msg, NULL);
     rpc_free(r.rpc);
-    if (r.http)
-        serve_stop(r.http);
+    serve_stop(r.http);
+    scrape_stop(&r.scrape);
     close_state(&r, &o, rc == 0 && !o.keep_idle);
     if (r.lock_fd >= 0)
         close(r.lock_fd);

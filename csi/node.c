@@ -65,10 +65,10 @@ static int write_client(struct rpc_call *call, const Csi__NodeStageVolumeRequest
     struct client_proc_secret *secrets = rpc_alloc(call, in->n_secrets * sizeof *secrets);
     for (size_t i = 0; i < in->n_secrets; i++)
         secrets[i] = (struct client_proc_secret){pairs[i].key, pairs[i].value};
-    if (client_config_check(params, v->nparams, e))
+    if (client_config_check(params, v->nparams, v->read_only, e))
         return -1;
     cleanup_free char *config = client_config(
-        v->id, v->read_only, params, v->nparams, pairs, in->n_secrets);
+        v->id, v->read_only, params, v->nparams, in->n_secrets > 0);
     cleanup_free char *run = path_join(p->run_dir, v->id);
     return client_proc_write(run, config, secrets, in->n_secrets, e);
 }
@@ -256,6 +256,20 @@ static int publish_staged(struct rpc_call *call, const Csi__NodePublishVolumeReq
     return rc;
 }
 
+/* The fsGroup of the pod; 0: none, or root's, which needs nothing. INVALID: it is no number. */
+static int mount_group(const Csi__VolumeCapability *c, gid_t *group, struct err *e)
+{
+    const char *text = c->access_type_case == CSI__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT
+        ? c->mount->volume_mount_group
+        : "";
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    *group = (gid_t)n;
+    return *end || n > INT32_MAX
+        ? err_set(e, ERR_INVALID, "volume_mount_group '%.32s' is no number of a group", text)
+        : 0;
+}
+
 static int publish_inline(struct rpc_call *call, const Csi__NodePublishVolumeRequest *in,
     struct volume *v, const struct volume_context *s, int mode, struct err *e)
 {
@@ -266,13 +280,17 @@ static int publish_inline(struct rpc_call *call, const Csi__NodePublishVolumeReq
             || strcmp(v->context.uid, s->uid) != 0))
         return err_set(e, ERR_EXISTS, "volume %s is published with other attributes", v->id);
     struct stat st;
+    gid_t group;
+    if (mount_group(in->volume_capability, &group, e))
+        return -1;
     if (!v->ntargets)
         v->context = *s;
-    if (stage_inline(p, v, &dir, e) == 0 && stat(dir, &st) == 0) {
+    if (stage_inline(p, v, &dir, e) == 0 && (!group || node_dirs_give(dir, group, e) == 0)
+        && stat(dir, &st) == 0) {
         int rc = already(v, in->target_path, false, mode, st.st_dev, e);
         if (rc == 1 || (rc == 0 && bind_target(p, v, dir, in->target_path, false, mode, e) == 0))
             return 0;
-    } else if (dir) {
+    } else if (dir && e->cls == ERR_NONE) {
         err_sys(e, errno, "stat %s", dir);
     }
     if (!v->ntargets)
@@ -419,6 +437,7 @@ static int node_get_capabilities(
         CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__STAGE_UNSTAGE_VOLUME,
         CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__GET_VOLUME_STATS,
         CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__VOLUME_CONDITION,
+        CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__VOLUME_MOUNT_GROUP,
         CSI__NODE_SERVICE_CAPABILITY__RPC__TYPE__SINGLE_NODE_MULTI_WRITER};
     Csi__NodeGetCapabilitiesResponse *out = (Csi__NodeGetCapabilitiesResponse *)resp;
     out->capabilities = rpc_alloc(call, ARRAY_LEN(types) * sizeof *out->capabilities);

@@ -23,12 +23,13 @@
 #define DIR_TRASH   "trash"
 
 struct node_dir {
+    const char *root; /* one of the two */
     unsigned users;
     int64_t unused_ns; /* since when, if users is 0 */
 };
 
 struct node_dirs {
-    char *root;
+    char *root, *earlier; /* earlier: NULL if none */
     int64_t keep_ns;
     pthread_mutex_t mu;  /* held while a directory is made or moved away */
     struct map *by_path; /* mu: path below root → struct node_dir */
@@ -36,11 +37,12 @@ struct node_dirs {
 };
 
 /* Depth of the directories: volumes/ns/uid 2, workers/ns/uid/pod 3. */
-static void find_dirs(struct node_dirs *p, const char *below, int depth)
+static void find_dirs(struct node_dirs *p, const char *root, const char *below, int depth)
 {
-    cleanup_free char *path = path_join(p->root, below);
+    cleanup_free char *path = path_join(root, below);
     if (depth == 0) {
         struct node_dir *found = xcalloc(1, sizeof *found);
+        found->root = root;
         found->unused_ns = clock_mono_ns();
         map_put(p->by_path, below, found);
         return;
@@ -52,15 +54,23 @@ static void find_dirs(struct node_dirs *p, const char *below, int depth)
         if (entry->d_name[0] == '.' || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN))
             continue;
         cleanup_free char *next = path_join(below, entry->d_name);
-        find_dirs(p, next, depth - 1);
+        find_dirs(p, root, next, depth - 1);
     }
     closedir(d);
 }
 
-struct node_dirs *node_dirs_new(const char *root, int64_t keep_ns, struct err *e)
+static void find_all(struct node_dirs *p, const char *root)
+{
+    find_dirs(p, root, DIR_VOLUMES, 2);
+    find_dirs(p, root, DIR_WORKERS, 3);
+}
+
+struct node_dirs *node_dirs_new(
+    const char *root, const char *earlier, int64_t keep_ns, struct err *e)
 {
     struct node_dirs *p = xcalloc(1, sizeof *p);
     p->root = xstrdup(root);
+    p->earlier = strcmp(root, earlier) == 0 ? NULL : xstrdup(earlier);
     p->keep_ns = keep_ns;
     p->by_path = map_new(free);
     pthread_mutex_init(&p->mu, NULL);
@@ -72,8 +82,9 @@ struct node_dirs *node_dirs_new(const char *root, int64_t keep_ns, struct err *e
             return NULL;
         }
     }
-    find_dirs(p, DIR_VOLUMES, 2);
-    find_dirs(p, DIR_WORKERS, 3);
+    find_all(p, p->root);
+    if (p->earlier)
+        find_all(p, p->earlier); /* the last word: a living client has its socket there */
     return p;
 }
 
@@ -84,6 +95,7 @@ void node_dirs_free(struct node_dirs *p)
     map_free(p->by_path);
     pthread_mutex_destroy(&p->mu);
     free(p->root);
+    free(p->earlier);
     free(p);
 }
 
@@ -94,37 +106,66 @@ static char *below_root(const struct volume_context *s)
     return xasprintf("%s/%s/%s", DIR_VOLUMES, s->ns, s->uid);
 }
 
-/* Makes the directory, or gives the one that is there this owner and mode. */
-static int make_owned(const char *path, uid_t uid, gid_t gid, mode_t mode, struct err *e)
+struct owner {
+    uid_t uid;
+    gid_t gid;
+    mode_t mode;
+};
+
+static int set_owner(const char *path, struct owner o, struct err *e)
 {
-    if (mkdir(path, 0700) && errno != EEXIST)
-        return err_sys(e, errno, "mkdir %s", path);
     cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return err_sys(e, errno, "open %s", path);
-    if (geteuid() == 0 && fchown(fd, uid, gid))
+    if (geteuid() == 0 && fchown(fd, o.uid, o.gid))
         return err_sys(e, errno, "chown %s", path);
-    return fchmod(fd, mode) ? err_sys(e, errno, "chmod %s", path) : 0;
+    return fchmod(fd, o.mode) ? err_sys(e, errno, "chmod %s", path) : 0;
+}
+
+/* Makes the directory, unless it is there: then its owner stays, who may be a group's. */
+static int make_owned(const char *path, struct owner o, struct err *e)
+{
+    struct stat st;
+    if (mkdir(path, 0700) == 0)
+        return set_owner(path, o, e);
+    if (errno != EEXIST)
+        return err_sys(e, errno, "mkdir %s", path);
+    if (lstat(path, &st))
+        return err_sys(e, errno, "stat %s", path);
+    return S_ISDIR(st.st_mode) ? 0 : err_sys(e, ENOTDIR, "open %s", path);
 }
 
 char *node_dirs_get(struct node_dirs *p, const struct volume_context *s, struct err *e)
 {
-    cleanup_free char *below = below_root(s), *path = path_join(p->root, below),
-                      *cache = path_join(path, VOLUME_CACHE);
+    cleanup_free char *below = below_root(s);
     uid_t user = s->kind == VOLUME_KIND_PROCESS ? 0 : POD_UID;
     pthread_mutex_lock(&p->mu);
-    int rc = file_mkdirs(path, 0700, e);
-    if (rc == 0 && make_owned(path, 0, (gid_t)user, 0750, e) == 0
-        && make_owned(cache, user, (gid_t)user, 0700, e) == 0) {
-        struct node_dir *dir = map_get(p->by_path, below);
-        if (!dir)
+    struct node_dir *dir = map_get(p->by_path, below);
+    cleanup_free char *path = path_join(dir ? dir->root : p->root, below),
+                      *cache = path_join(path, VOLUME_CACHE);
+    cleanup_free char *above = xstrndup(path, (size_t)(strrchr(path, '/') - path));
+    int rc = file_mkdirs(above, 0700, e);
+    if (rc == 0 && make_owned(path, (struct owner){0, (gid_t)user, 0750}, e) == 0
+        && make_owned(cache, (struct owner){user, (gid_t)user, 0700}, e) == 0) {
+        if (!dir) {
             map_put(p->by_path, below, dir = xcalloc(1, sizeof *dir));
+            dir->root = p->root;
+        }
         dir->users++;
     } else {
         rc = -1;
     }
     pthread_mutex_unlock(&p->mu);
     return rc ? NULL : steal(&path);
+}
+
+int node_dirs_give(const char *path, gid_t group, struct err *e)
+{
+    cleanup_free char *cache = path_join(path, VOLUME_CACHE);
+    return set_owner(path, (struct owner){0, group, 0750}, e)
+            || set_owner(cache, (struct owner){0, group, S_ISGID | 0770}, e)
+        ? -1
+        : 0;
 }
 
 void node_dirs_put(struct node_dirs *p, const struct volume_context *s)
@@ -158,28 +199,29 @@ static void discard_unused(struct node_dirs *p, bool all)
     pthread_mutex_lock(&p->mu);
     for (size_t i = 0; map_next(p->by_path, &i, &below, &value);) {
         const struct node_dir *dir = value;
-        if (dir->users || (!all && now < dir->unused_ns + p->keep_ns))
+        int64_t keep_ns = dir->root == p->root ? p->keep_ns : 0;
+        if (dir->users || (!all && now < dir->unused_ns + keep_ns))
             continue;
-        cleanup_free char *from = path_join(p->root, below), *trash = path_join(p->root, DIR_TRASH);
+        cleanup_free char *from = path_join(dir->root, below),
+                          *trash = path_join(dir->root, DIR_TRASH);
         mkdir(trash, 0700);
         cleanup_free char *to = xasprintf(
-            "%s/%s/%lld.%u", p->root, DIR_TRASH, (long long)clock_real_ns(), p->trashed++);
+            "%s/%s/%lld.%u", dir->root, DIR_TRASH, (long long)clock_real_ns(), p->trashed++);
         if (rename(from, to) && access(from, F_OK) == 0) {
             log_kv(LOG_WARN, "an unused directory cannot be removed", "path", from, "error",
                 strerror(errno), NULL);
             continue;
         }
         log_kv(LOG_INFO, "removing an unused directory", "path", from, NULL);
-        prune(p->root, below);
+        prune(dir->root, below);
         map_del(p->by_path, below);
     }
     pthread_mutex_unlock(&p->mu);
 }
 
-void node_dirs_collect(struct node_dirs *p, bool all)
+static void empty_trash(const char *root, bool all)
 {
-    discard_unused(p, all);
-    cleanup_free char *trash = path_join(p->root, DIR_TRASH);
+    cleanup_free char *trash = path_join(root, DIR_TRASH);
     DIR *d = opendir(trash);
     for (struct dirent *entry; d && (entry = readdir(d));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
@@ -193,7 +235,15 @@ void node_dirs_collect(struct node_dirs *p, bool all)
         closedir(d);
     const char *dirs[] = {DIR_VOLUMES, DIR_WORKERS, DIR_TRASH};
     for (size_t i = 0; all && i < ARRAY_LEN(dirs); i++) {
-        cleanup_free char *path = path_join(p->root, dirs[i]);
+        cleanup_free char *path = path_join(root, dirs[i]);
         rmdir(path);
     }
+}
+
+void node_dirs_collect(struct node_dirs *p, bool all)
+{
+    discard_unused(p, all);
+    empty_trash(p->root, all);
+    if (p->earlier)
+        empty_trash(p->earlier, true); /* nothing new comes there */
 }

@@ -19,6 +19,7 @@
 #include <grpc/support/time.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -188,17 +189,19 @@ static void answer(struct rpc_call *c, grpc_status_code code, const char *text)
     }
 }
 
+METRIC_COUNTER(
+    csi_rpcs, "millrace_csi_rpcs_total", "method,code", "RPCs answered, by gRPC status.");
+METRIC_SECONDS(csi_rpc_seconds, "millrace_csi_rpc_seconds", "method",
+    "Time from a request of kubelet to its answer.");
+
 static void account(const struct rpc_call *c, grpc_status_code code, const struct err *e)
 {
     const char *name = strrchr(c->method->path, '/') + 1;
     int64_t took = clock_mono_ns() - c->started_ns;
-    cleanup_free char *labels = xasprintf("method=\"%s\",code=\"%d\"", name, (int)code);
-    cleanup_free char *method = xasprintf("method=\"%s\"", name);
-    metric_add(
-        metric_counter("millrace_csi_rpcs_total", labels, "RPCs answered, by gRPC status"), 1);
-    metric_add(
-        metric_histogram("millrace_csi_rpc_seconds", method, "time from a request to its answer"),
-        took);
+    char status[16];
+    snprintf(status, sizeof status, "%d", (int)code);
+    metric_add(metric_of(&csi_rpcs, name, status), 1);
+    metric_add(metric_of(&csi_rpc_seconds, name), took);
     cleanup_free char *ms = xasprintf("%.1f", (double)took / 1e6);
     if (code == GRPC_STATUS_OK)
         log_kv(c->method->fast ? LOG_DEBUG : LOG_INFO, "answered", "method", name, "ms", ms, NULL);

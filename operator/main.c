@@ -3,14 +3,21 @@
  * what they ask for. Order of a life: informers synced → lease held → controllers and pollers run →
  * SIGTERM → they finish → lease given up → exit. */
 #include "lib/base/clock.h"
+#include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/base/program.h"
 #include "lib/http/health.h"
 #include "lib/http/metric.h"
+#include "lib/http/scrape.h"
+#include "lib/json/obj.h"
+#include "operator/api/dataset.h"
 #include "operator/ctl/lease.h"
 #include "operator/ctl/manager.h"
+#include "operator/dataset/metrics.h"
+#include "operator/render/env.h"
+#include "operator/uninstall.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,11 +29,13 @@
 #define REMIND_NS     (30 * NS_PER_S) /* how often the log names the informers that are not synced */
 #define DRAIN_S       25              /* kubelet kills after 30 */
 #define LEASE_TIMEOUT (5 * NS_PER_S)
+#define CONFIG_MAX    ((size_t)1 << 20)
+#define SAID_MAX      ((size_t)1 << 20)
 
 struct operator_flags {
-    const char *kubeconfig, *context, *ns, *watch_ns, *metrics, *image, *pull_policy, *pull_secrets,
-        *gang, *lease_name;
-    bool leader_elect;
+    const char *kubeconfig, *context, *ns, *watch_ns, *http, *metrics, *image, *pull_policy,
+        *pull_secrets, *gang, *lease_name, *config;
+    bool leader_elect, list_metrics, tfjob, startup_taint, uninstall_check;
     int64_t workers, max_in_flight;
 };
 
@@ -37,6 +46,7 @@ struct operator_main {
     struct lease *lease;
     struct http_server *serve;
     struct health health;
+    struct scrape scrape;
     char identity[160];
     atomic_bool synced, leading, stopping;
     sigset_t signals;
@@ -60,8 +70,10 @@ static int parse_flags(struct operator_flags *f, int argc, char **argv)
         {"leader-elect", OPT_BOOL, &f->leader_elect, NULL,
             "work only while holding the lease, so that replicas can stand by"},
         {"lease-name", OPT_STRING, &f->lease_name, "NAME", "name of the lease"},
-        {"metrics-address", OPT_STRING, &f->metrics, "ADDRESS",
-            "listens for /metrics, /healthz, /readyz; empty: nowhere"},
+        {"http", OPT_STRING, &f->http, "ADDRESS",
+            "serve /healthz and /readyz there; empty: nowhere"},
+        {"metrics", OPT_STRING, &f->metrics, "ADDRESS", SCRAPE_HELP},
+        {"list-metrics", OPT_BOOL, &f->list_metrics, NULL, SCRAPE_LIST_HELP},
         {"image", OPT_STRING, &f->image, "IMAGE", "image of client and cache worker pods"},
         {"image-pull-policy", OPT_STRING, &f->pull_policy, "POLICY",
             "of those pods: Always, IfNotPresent or Never"},
@@ -69,6 +81,13 @@ static int parse_flags(struct operator_flags *f, int argc, char **argv)
             "of those pods, separated by commas"},
         {"gang-scheduler", OPT_STRING, &f->gang, "NAME",
             "of TFJobs whose pods start together: volcano, or the name of one with coscheduling"},
+        {"config", OPT_STRING, &f->config, "FILE",
+            "JSON: environment, labels, certificates, defaults of those pods; read once"},
+        {"tfjob", OPT_BOOL, &f->tfjob, NULL, "run TFJobs"},
+        {"startup-taint", OPT_BOOL, &f->startup_taint, NULL,
+            "take the taint " TAINT_NOT_READY " from nodes once the driver is registered there"},
+        {"uninstall-check", OPT_BOOL, &f->uninstall_check, NULL,
+            "do nothing but tell whose Datasets and jobs need an operator; 1: there are some"},
         {"workers", OPT_INT, &f->workers, "N", "threads of each controller"},
         {"max-in-flight", OPT_INT, &f->max_in_flight, "N",
             "requests to the API server at once, watches not counted"},
@@ -97,32 +116,40 @@ static bool operator_ready(void *user, struct buf *out)
     return false;
 }
 
+METRIC_GAUGE(cache_objects, "millrace_cache_objects", "resource,selector",
+    "Objects that an informer holds.");
+METRIC_GAUGE(leader, "millrace_leader", "", "1 while this process leads.");
+
 static void operator_metrics(void *user, struct buf *out)
 {
     const struct operator_main *o = user;
-    (void)out;
+    if (atomic_load(&o->leading))
+        dataset_metrics(&o->mgr, out);
     for (size_t i = 0; i < o->mgr.apply.ninformers; i++) {
         struct informer *inf = o->mgr.apply.informers[i];
         const struct informer_conf *conf = informer_conf(inf);
-        cleanup_free char *labels = xasprintf(
-            "resource=\"%s\",selector=\"%s\"", conf->res->plural, conf->labels ? conf->labels : "");
-        metric_set(
-            metric_gauge("millrace_cache_objects", labels, "Objects held by an informer cache"),
+        metric_set(metric_of(&cache_objects, conf->res->plural, conf->labels ? conf->labels : ""),
             (int64_t)informer_count(inf));
     }
-    metric_set(metric_gauge("millrace_leader", "", "1 while this process leads"),
-        atomic_load(&o->leading));
+    metric_set(metric_of(&leader), atomic_load(&o->leading));
 }
 
 static int start_health(struct operator_main *o, struct err *e)
 {
     struct serve_route routes[HEALTH_ROUTES];
-    o->health = (struct health){.ready = operator_ready, .collect = operator_metrics, .user = o};
+    o->health = (struct health){.ready = operator_ready, .user = o};
+    o->scrape = (struct scrape){.collect = operator_metrics, .user = o};
     health_routes(&o->health, routes);
-    if (!*o->flags.metrics)
+    if (scrape_start(&o->scrape, o->flags.metrics, e))
+        return -1;
+    if (o->flags.http && !*o->flags.http)
         return 0;
-    struct serve_conf conf = {
-        .address = o->flags.metrics, .routes = routes, .nroutes = HEALTH_ROUTES, .max_threads = 8};
+    struct serve_conf conf = {.address = o->flags.http,
+        .port = PORT_OPERATOR,
+        .routes = routes,
+        .nroutes = HEALTH_ROUTES,
+        .max_threads = 8,
+        .answer_ns = HEALTH_ANSWER_NS};
     o->serve = serve_start(&conf, e);
     return o->serve ? 0 : -1;
 }
@@ -194,7 +221,8 @@ static bool wait_lease(struct operator_main *o, struct err *e)
 static struct kube *new_client(const struct operator_flags *f, int64_t timeout_ns,
     unsigned max_in_flight, char **ns, struct err *e)
 {
-    struct kube_conf *conf = kube_conf_load(f->kubeconfig, f->context, e);
+    struct kube_conf *conf = kube_conf_load(
+        &(struct kube_where){.file = f->kubeconfig, .context = f->context}, e);
     if (!conf)
         return NULL;
     if (ns)
@@ -203,6 +231,21 @@ static struct kube *new_client(const struct operator_flags *f, int64_t timeout_n
         .max_in_flight = max_in_flight,
         .timeout_ns = timeout_ns};
     return kube_new(conf, &opts, e);
+}
+
+static int load_config(struct operator_main *o, struct err *e)
+{
+    size_t len;
+    const char *path = o->flags.config;
+    if (!*path)
+        return 0;
+    cleanup_free char *text = file_read(path, CONFIG_MAX, &len, e);
+    json_t *config = text ? json_parse(text, len, e) : NULL;
+    o->mgr.config = config;
+    if (config && render_env_check(config, e) == 0
+        && dataset_check_defaults(json_object_get(config, "defaults"), e) == 0)
+        return 0;
+    return err_wrap(e, "--config %s", path);
 }
 
 static int operator_prepare(struct operator_main *o, struct err *e)
@@ -226,8 +269,10 @@ static int operator_prepare(struct operator_main *o, struct err *e)
     mgr->gang_scheduler = o->flags.gang;
     mgr->apply.kube = mgr->kube;
     mgr->apply.events = mgr->events;
-    if (dataset_controller_start(mgr, e) || attach_controller_start(mgr, e)
-        || dataload_controller_start(mgr, e) || tfjob_controller_start(mgr, e))
+    if (load_config(o, e) || dataset_controller_start(mgr, e) || attach_controller_start(mgr, e)
+        || dataload_controller_start(mgr, e) || (o->flags.tfjob && tfjob_controller_start(mgr, e))
+        || gate_controller_start(mgr, e)
+        || (o->flags.startup_taint && node_controller_start(mgr, e)))
         return -1;
     return manager_start(mgr, e) ? -1 : start_health(o, e);
 }
@@ -251,9 +296,11 @@ static void operator_stop(struct operator_main *o)
     events_free(mgr->events);
     lease_stop(o->lease); /* nothing is written after this */
     serve_stop(o->serve);
+    scrape_stop(&o->scrape);
     manager_close(mgr);
     kube_free(o->lease_kube);
     kube_free(mgr->kube);
+    json_decref((json_t *)(uintptr_t)mgr->config);
     free((char *)(uintptr_t)mgr->ns);
 }
 
@@ -271,13 +318,31 @@ static int operator_run(struct operator_main *o, struct err *e)
     return operator_lead(o, e);
 }
 
+/* A program of its own: the exit status. */
+static int run_uninstall_check(const struct operator_flags *f)
+{
+    struct err e = ERR_INIT;
+    cleanup_buf struct buf said = BUF_INIT(SAID_MAX);
+    struct kube *kube = new_client(f, 0, 2, NULL, &e);
+    const struct uninstall_scope scope = {
+        f->watch_ns && *f->watch_ns ? f->watch_ns : NULL, f->tfjob};
+    if (!kube || uninstall_check(kube, &scope, &said, &e))
+        buf_addf(&said,
+            "It is not known whether Millrace is in use: %s\nTo uninstall all the same: helm uninstall --no-hooks\n",
+            e.msg);
+    kube_free(kube);
+    fputs(buf_str(&said), stdout);
+    return said.len ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
-    static struct operator_main o = {.flags = {.metrics = "0.0.0.0:8080",
-                                         .image = "localhost/millrace:" MILLRACE_VERSION,
+    static struct operator_main o = {.flags = {.image = "localhost/millrace:" MILLRACE_VERSION,
                                          .pull_policy = "IfNotPresent",
                                          .pull_secrets = "",
                                          .gang = "",
+                                         .config = "",
+                                         .tfjob = true,
                                          .lease_name = NAME_LEASE,
                                          .workers = 8,
                                          .max_in_flight = 64}};
@@ -285,6 +350,10 @@ int main(int argc, char **argv)
     int rc = parse_flags(&o.flags, argc, argv);
     if (rc >= 0)
         return rc;
+    if (o.flags.list_metrics)
+        return metric_list();
+    if (o.flags.uninstall_check)
+        return run_uninstall_check(&o.flags);
     srandom((unsigned)(clock_real_ns() ^ getpid()));
     program_start(&o.signals); /* only told_to_stop() takes these */
     rc = operator_run(&o, &e);

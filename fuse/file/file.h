@@ -91,5 +91,7 @@ static inline bool file_is_dirty(const struct file *f)
 /* The error that users are told about an inode, see last_error.h. */
 void files_note_error(struct files *fs, uint64_t ino, const struct err *e);
 bool files_last_error(struct files *fs, uint64_t ino, char text[LAST_ERROR_MAX]);
+/* Of all inodes: how long ago, ns; -1: there is none. */
+int64_t files_latest_error(struct files *fs, char text[LAST_ERROR_MAX]);
 
 #endif

@@ -13,6 +13,7 @@
 
 struct last_error {
     uint64_t ino, generation; /* .ino 0: unused */
+    int64_t at_ns;            /* monotonic */
     char text[LAST_ERROR_MAX];
 };
 
@@ -59,6 +60,7 @@ void last_errors_set(struct last_errors *l, uint64_t ino, uint64_t generation, c
         at = &l->kept[l->next++ % KEPT];
     at->ino = ino;
     at->generation = generation;
+    at->at_ns = clock_mono_ns();
     snprintf(at->text, sizeof at->text, "%s %s", when, e->msg);
     pthread_mutex_unlock(&l->mu);
 }
@@ -73,4 +75,21 @@ bool last_errors_get(
         memcpy(text, at->text, LAST_ERROR_MAX);
     pthread_mutex_unlock(&l->mu);
     return found;
+}
+
+int64_t last_errors_latest(struct last_errors *l, char text[LAST_ERROR_MAX])
+{
+    const struct last_error *latest = NULL;
+    int64_t age = -1;
+    pthread_mutex_lock(&l->mu);
+    for (size_t i = 0; i < KEPT; i++)
+        if (l->kept[i].ino && (!latest || l->kept[i].at_ns > latest->at_ns))
+            latest = &l->kept[i];
+    if (latest) {
+        const char *space = strchr(latest->text, ' ');
+        snprintf(text, LAST_ERROR_MAX, "%s", space ? space + 1 : latest->text);
+        age = clock_mono_ns() - latest->at_ns;
+    }
+    pthread_mutex_unlock(&l->mu);
+    return age;
 }

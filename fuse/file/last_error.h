@@ -20,5 +20,7 @@ void last_errors_set(struct last_errors *l, uint64_t ino, uint64_t generation, c
 /* False: none is known. */
 bool last_errors_get(
     struct last_errors *l, uint64_t ino, uint64_t generation, char text[LAST_ERROR_MAX]);
+/* The latest of all, without its time: how long ago it was, ns; -1: there is none. */
+int64_t last_errors_latest(struct last_errors *l, char text[LAST_ERROR_MAX]);
 
 #endif

@@ -4,7 +4,9 @@
 #include "lib/base/hash.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_DEFAULT 16000
 #define NONE        UINT32_MAX
@@ -25,7 +27,9 @@ struct backings {
     uint32_t *buckets; /* mu */
     /* mu but max and nbuckets; unused: entries from there on were never used */
     uint32_t max, nbuckets, count, free, unused;
-    uint64_t max_bytes, bytes; /* bytes: mu */
+    uint64_t max_bytes, bytes;          /* bytes: mu */
+    bool taken;                         /* mu: the kernel has taken a file */
+    char refusal[BACKINGS_REFUSAL_MAX]; /* mu */
 };
 
 struct backings *backings_new(
@@ -133,15 +137,35 @@ int32_t backings_reopen(struct backings *b, uint64_t ino)
     return id;
 }
 
+/* failed: NULL: the kernel has taken a file. */
+static void backing_note(struct backings *b, const struct err *failed)
+{
+    pthread_mutex_lock(&b->mu);
+    if (!failed) {
+        b->taken = true;
+        b->refusal[0] = '\0';
+    } else if (!b->taken && failed->cls != ERR_RETRY) {
+        snprintf(b->refusal, sizeof b->refusal, "%s", failed->msg);
+    }
+    pthread_mutex_unlock(&b->mu);
+}
+
+void backings_refusal(struct backings *b, char out[BACKINGS_REFUSAL_MAX])
+{
+    pthread_mutex_lock(&b->mu);
+    memcpy(out, b->refusal, BACKINGS_REFUSAL_MAX);
+    pthread_mutex_unlock(&b->mu);
+}
+
 int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *e)
 {
     struct inode set = {0};
-    if (b->ops.open(b->ops.user, fd, &set.backing, e))
+    int rc = b->ops.open(b->ops.user, fd, &set.backing, e);
+    if (!rc && set.backing <= 0)
+        rc = err_set(e, ERR_FATAL, "the kernel gave no id for a backing file");
+    backing_note(b, rc ? e : NULL);
+    if (rc)
         return 0;
-    if (set.backing <= 0) {
-        err_set(e, ERR_FATAL, "the kernel gave no id for a backing file");
-        return 0;
-    }
     inodes_set(b->inodes, ino, INODES_BACKING, &set, 0, 0);
     return backings_reopen(b, ino);
 }

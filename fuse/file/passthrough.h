@@ -49,6 +49,10 @@ void backings_idle(struct backings *b, const struct inode *was);
 /* Releases the id of an inode without an open: the next open gets the file that is cached then.
  * False: the kernel reads it by itself now, and goes on until the last of its opens is closed. */
 bool backings_drop(struct backings *b, uint64_t ino);
+#define BACKINGS_REFUSAL_MAX 512
+/* Why the kernel took none of the files that it was given; "" where it took one, or was given none.
+ */
+void backings_refusal(struct backings *b, char out[BACKINGS_REFUSAL_MAX]);
 size_t backings_count(struct backings *b); /* of inodes without an open */
 
 #endif

@@ -28,11 +28,11 @@ static char *sidecar_path(const char *dir, const char *name)
     return xasprintf("%s/%s.path", dir, name);
 }
 
-static int read_sidecar(const char *file, size_t nmounts, struct sidecar *out, struct err *e)
+static int read_sidecar(const char *file, struct sidecar *out, struct err *e)
 {
     size_t len;
     cleanup_free char *text = file_read(file, SIDECAR_MAX, &len, e);
-    return text ? sidecar_parse(text, len, nmounts, file, out, e) : -1;
+    return text ? sidecar_parse(text, len, file, out, e) : -1;
 }
 
 /* Uploads it where it belongs, unless that file was changed in the store since: then it is kept
@@ -45,14 +45,19 @@ static int recover_file(struct files *fs, struct store **stores, const char *nam
     struct sidecar where;
     struct store_stat st = {0};
     struct stat content;
-    if (read_sidecar(sidecar, c->conf->nmounts, &where, e))
+    if (read_sidecar(sidecar, &where, e))
         return -1;
-    struct store *store = stores[where.mount];
+    int mount = sidecar_find_mount(&where, c->conf);
+    if (mount < 0)
+        return err_set(e, ERR_INVALID,
+            "\"%s\" is of a mount that is gone: it is in the store once the dataset has that mountPoint again",
+            where.path);
+    struct store *store = stores[mount];
     cleanup_fd int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &content))
         return err_sys(e, errno, "open %s", file);
     if (!store)
-        return err_set(e, ERR_RETRY, "the store of mount %u cannot be used", where.mount);
+        return err_set(e, ERR_RETRY, "the store of mount %d cannot be used", mount);
     if (store_stat_path(store, where.path, &st, e) && e->cls != ERR_NOTFOUND)
         return -1;
     if (strcmp(st.version, where.version) != 0) {

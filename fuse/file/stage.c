@@ -41,9 +41,11 @@ int stage_write_sidecar(struct file *f, struct err *e)
     struct sidecar where;
     struct store *store;
     struct inode n;
+    unsigned mount;
     if (inodes_get(file_conf(f)->inodes, f->ino, &n)
-        || tree_where(file_conf(f)->tree, f->ino, &store, &where.mount, where.path, e))
+        || tree_where(file_conf(f)->tree, f->ino, &store, &mount, where.path, e))
         return -1;
+    sidecar_set_mount(&where, &file_conf(f)->conf->mounts[mount]);
     memcpy(where.version, n.version, sizeof where.version);
     cleanup_free char *name = stage_path(f, ".path");
     static _Atomic unsigned count; /* a rename of a directory above may be writing the same one */

@@ -277,3 +277,8 @@ bool files_last_error(struct files *fs, uint64_t ino, char text[LAST_ERROR_MAX])
     return inodes_get(fs->c.inodes, ino, &n) == 0
         && last_errors_get(fs->errors, ino, n.generation, text);
 }
+
+int64_t files_latest_error(struct files *fs, char text[LAST_ERROR_MAX])
+{
+    return last_errors_latest(fs->errors, text);
+}

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -124,6 +125,14 @@ int files_upload(struct files *fs, uint64_t ino, struct err *e)
     return rc;
 }
 
+/* path is within the mount's store */
+static bool stays_cached(const struct conf *conf, unsigned mount, const char *path)
+{
+    const char *at = conf->mounts[mount].path;
+    cleanup_free char *full = xasprintf("%s/%s", strcmp(at, "/") == 0 ? "" : at, path);
+    return conf_write_of(conf, full) == CONF_CACHE_THROUGH;
+}
+
 void file_finish(struct file *f)
 {
     const struct files_conf *c = file_conf(f);
@@ -144,9 +153,10 @@ void file_finish(struct file *f)
     atomic_store(&f->saved, atomic_load(&f->written));
     pthread_rwlock_wrlock(&f->data_lock);
     struct stat content;
-    if (f->stage_fd >= 0 && !(n.flags & INODE_UNLINKED) && c->conf->write == CONF_CACHE_THROUGH
-        && fstat(f->stage_fd, &content) == 0 && (uint64_t)content.st_size == n.size
-        && tree_where(c->tree, f->ino, &store, &mount, path, &e) == 0) {
+    if (f->stage_fd >= 0 && !(n.flags & INODE_UNLINKED) && fstat(f->stage_fd, &content) == 0
+        && (uint64_t)content.st_size == n.size
+        && tree_where(c->tree, f->ino, &store, &mount, path, &e) == 0
+        && stays_cached(c->conf, mount, path)) {
         struct cache_key key = {mount, path, n.version, n.size};
         if (cache_adopt(c->cache, &key, f->stage_fd, &e))
             log_kv(LOG_DEBUG, "a written file does not stay in the cache", "path", path, "error",

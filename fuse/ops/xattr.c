@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests about extended attributes: there are two of our own, and none that users set. */
+/* Requests about extended attributes: there are three of our own, and none that users set. */
 #include "fuse/ops/ops.h"
 
 #include "fuse/report/status.h"
@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define STATUS_MAX (60u << 10) /* the kernel allows 64 KiB */
+#define STATUS_MAX      (60u << 10) /* the kernel allows 64 KiB */
+#define ERROR_LATELY_NS (10 * 60 * NS_PER_S)
 
 static void reply_xattr(fuse_req_t req, const char *value, size_t len, size_t size)
 {
@@ -21,6 +22,16 @@ static void reply_xattr(fuse_req_t req, const char *value, size_t len, size_t si
         fuse_reply_buf(req, value, len);
 }
 
+static void reply_why(fuse_req_t req, size_t size)
+{
+    char text[LAST_ERROR_MAX];
+    cleanup_buf struct buf why = BUF_INIT(STATUS_MAX);
+    int64_t age = files_latest_error(ops_fs(req)->files, text);
+    bool lately = age >= 0 && age < ERROR_LATELY_NS;
+    status_why(ops_fs(req)->status, fuse_req_ctx(req)->pid, lately ? text : NULL, age, &why);
+    reply_xattr(req, buf_str(&why), why.len, size);
+}
+
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     char text[LAST_ERROR_MAX];
@@ -28,6 +39,8 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
         cleanup_buf struct buf status = BUF_INIT(STATUS_MAX);
         status_json(ops_fs(req)->status, &status);
         reply_xattr(req, buf_str(&status), status.len, size);
+    } else if (ino == FUSE_ROOT_ID && strcmp(name, XATTR_WHY) == 0) {
+        reply_why(req, size);
     } else if (strcmp(name, XATTR_ERROR) == 0 && files_last_error(ops_fs(req)->files, ino, text)) {
         reply_xattr(req, text, strlen(text), size);
     } else {

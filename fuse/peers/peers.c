@@ -94,7 +94,7 @@ struct peers *peers_new(const struct peers_conf *rc, struct err *e)
     p->tokens = PEERS_HEDGE_TOKENS;
     if (peers_add(p, rc) == 0)
         return p;
-    struct http_conf hc = {.connect_ns = CONNECT_NS, .max_idle = PEERS_THREADS};
+    struct http_conf hc = {.direct = true, .connect_ns = CONNECT_NS, .max_idle = PEERS_THREADS};
     p->http = http_new(&hc, e);
     p->pool = p->http ? pool_new(&(struct pool_conf){.name = "peers", .threads = PEERS_THREADS})
                       : NULL;

@@ -4,6 +4,7 @@
 #include "fuse/cache/cache.h"
 #include "fuse/process/mounted_fs.h"
 #include "fuse/session/handoff.h"
+#include "fuse/session/init.h"
 #include "fuse/session/invalidate.h"
 #include "fuse/session/session.h"
 #include "lib/base/clock.h"
@@ -130,18 +131,42 @@ static int lock_dir(struct client *c, struct err *e)
             c->o->cache_dir);
 }
 
+/* Each text once in a row: to the log, and to whoever waits for the mount. */
+static void tell_problem(
+    struct client *c, char last[sizeof((struct err *)0)->msg], const struct err *e)
+{
+    if (strcmp(last, e->msg) != 0)
+        log_kv(LOG_ERROR, "a store cannot be used; it is looked at again", "reason",
+            store_reason(e), "error", e->msg, NULL);
+    snprintf(last, sizeof e->msg, "%s", e->msg);
+    handoff_client_failed(c->handoff, e->msg);
+}
+
+/* In a cluster, waits for objects that are promised: a Secret, a ConfigMap. */
+static struct store *make_store(struct client *c, size_t i, struct err *e)
+{
+    char last[sizeof e->msg] = "";
+    struct store_conf sc = {.mount = &c->conf->mounts[i],
+        .secrets_dir = c->o->secrets_dir,
+        .deadline_ns = c->o->deadline_ns};
+    for (int64_t wait = CHECK_FIRST_NS;; wait = MIN(wait * 2, CHECK_LAST_NS)) {
+        struct store *s = store_new(&sc, e);
+        if (s)
+            return s;
+        status_mount(c->status, i, store_reason(e), e->msg);
+        if (!c->handoff || e->cls != ERR_DENIED || stopping)
+            return NULL;
+        tell_problem(c, last, e);
+        nap(wait);
+    }
+}
+
 static int make_stores(struct client *c, struct err *e)
 {
     c->stores = xcalloc(c->conf->nmounts, sizeof *c->stores);
-    for (size_t i = 0; i < c->conf->nmounts; i++) {
-        struct store_conf sc = {.mount = &c->conf->mounts[i],
-            .secrets_dir = c->o->secrets_dir,
-            .deadline_ns = c->o->deadline_ns};
-        if (!(c->stores[i] = store_new(&sc, e))) {
-            status_mount(c->status, i, store_reason(e), e->msg);
+    for (size_t i = 0; i < c->conf->nmounts; i++)
+        if (!(c->stores[i] = make_store(c, i, e)))
             return -1;
-        }
-    }
     return 0;
 }
 
@@ -173,11 +198,7 @@ static int wait_for_stores(struct client *c, struct err *e)
         }
         if (!c->handoff)
             return -1;
-        if (strcmp(last, e->msg) != 0)
-            log_kv(LOG_ERROR, "a store cannot be used; it is looked at again", "reason",
-                store_reason(e), "error", e->msg, NULL);
-        snprintf(last, sizeof last, "%s", e->msg);
-        handoff_client_failed(c->handoff, e->msg);
+        tell_problem(c, last, e);
         nap(wait);
     }
     return err_set(e, ERR_RETRY, "told to end");
@@ -227,9 +248,10 @@ static void raise_read_ahead(const char *mountpoint)
         fprintf(f, "%d\n", READ_AHEAD_KB);
 }
 
-static void on_serving(void *user)
+static void on_serving(void *user, const struct session_offer *offer)
 {
     struct client *c = user;
+    status_kernel(c->status, session_offer_passthrough(offer), session_offer_resend(offer));
     status_serving(c->status, true);
     if (c->handoff)
         handoff_client_serving(c->handoff); /* the plugin does the same for its mounts */
@@ -304,7 +326,7 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     if (lock_dir(c, &e))
         return client_fail(c, "CacheDiskFull", &e, CLIENT_BROKEN);
     if (make_stores(c, &e))
-        return client_fail(c, store_reason(&e), &e, CLIENT_MISUSE);
+        return stopping ? CLIENT_DONE : client_fail(c, store_reason(&e), &e, CLIENT_MISUSE);
     /* A process that takes a mount over serves at once: what is cached needs no store. */
     w.init_len = c->handoff ? 0 : atomic_load(&c->shared->init_len);
     if (w.init_len)
@@ -336,8 +358,7 @@ enum client_exit client_run(
     mask_signals(SIG_BLOCK);
     c.status = status_new();
     c.stage_dir = path_join(o->cache_dir, "stage");
-    if (!o->http || *o->http)
-        status_listen(c.status, o->http);
+    status_listen(c.status, o->http, o->metrics);
     enum client_exit rc = prepare_and_serve(&c, fuse_fd);
     if (c.ready_fd >= 0)
         close(c.ready_fd);

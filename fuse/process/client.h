@@ -14,8 +14,9 @@ struct client_options {
     const char *socket;     /* of the node plugin, or NULL … */
     const char *mountpoint; /* … then the supervisor mounts here */
     const char *cache_dir, *secrets_dir;
-    const char *config;  /* file; NULL: environment variable ENV_CONFIG */
-    const char *http;    /* address; NULL: default of the mode; "": none */
+    const char *config; /* file; NULL: environment variable ENV_CONFIG */
+    /* addresses; NULL: default of the mode; "": none */
+    const char *http, *metrics;
     int64_t sync_ns;     /* 0: from the configuration, or the default */
     int64_t deadline_ns; /* of a call to a store; 0: the store's default */
     int64_t uid, gid;    /* owner of what comes from the store; -1: default of the mode */

@@ -8,6 +8,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/base/program.h"
+#include "lib/http/metric.h"
+#include "lib/http/scrape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +42,7 @@ static char *default_cache_dir(const char *mountpoint)
 int main(int argc, char **argv)
 {
     struct client_options o = {.uid = -1, .gid = -1};
-    bool foreground = false, daemonize = false;
+    bool foreground = false, daemonize = false, list_metrics = false;
     const char *log_format = NULL;
     const struct opt table[] = {
         {"socket", OPT_STRING, &o.socket, "PATH",
@@ -53,8 +55,9 @@ int main(int argc, char **argv)
             "directory of the secrets that the configuration names"},
         {"config", OPT_STRING, &o.config, "FILE",
             "configuration, instead of the environment variable"},
-        {"http", OPT_STRING, &o.http, "ADDRESS",
-            "serve health, metrics and status here; empty: nowhere"},
+        {"http", OPT_STRING, &o.http, "ADDRESS", "serve health and status there; empty: nowhere"},
+        {"metrics", OPT_STRING, &o.metrics, "ADDRESS", SCRAPE_HELP},
+        {"list-metrics", OPT_BOOL, &list_metrics, NULL, SCRAPE_LIST_HELP},
         {"metadata-sync", OPT_SECONDS, &o.sync_ns, "DURATION",
             "how old what is known of files may be"},
         {"store-deadline", OPT_SECONDS, &o.deadline_ns, "DURATION",
@@ -71,6 +74,8 @@ int main(int argc, char **argv)
     int rc = program_flags(&program, table, ARRAY_LEN(table), argc, argv, NULL);
     if (rc >= 0)
         return rc;
+    if (list_metrics)
+        return metric_list();
     if (!o.socket == !o.mountpoint)
         return program_misuse(&program, "needs --socket PATH or --mountpoint DIR; see --help");
     if (foreground && daemonize)
@@ -87,10 +92,13 @@ int main(int argc, char **argv)
         o.cache_dir = dir = default_cache_dir(o.mountpoint);
     cleanup_free char *log_file = daemonize ? path_join(o.cache_dir, "log") : NULL;
     o.log_file = log_file;
-    /* In our pods health is asked for over the network; elsewhere only where --http says so. */
+    /* In our pods health and metrics are asked for over the network; elsewhere only where the flags
+     * say so. */
     bool in_pod = o.socket && strncmp(o.socket, POD_RUN_DIR "/", strlen(POD_RUN_DIR "/")) == 0;
     if (!o.http && !in_pod)
         o.http = "";
+    if (!o.metrics && !in_pod)
+        o.metrics = "";
     if (!o.secrets_dir && in_pod)
         o.secrets_dir = POD_SECRETS_DIR;
     return supervise_run(&o, daemonize);

@@ -165,6 +165,7 @@ static int build_tree(struct mounted_fs *m, struct err *e)
         .inodes = m->fs.inodes,
         .stores = m->c.stores,
         .sync_ns = m->sync_ns,
+        .since_s = (uint32_t)(clock_real_ns() / NS_PER_S),
         .changed = invalidator_add,
         .will_block = loop_will_block,
         .user = m->invalidator};

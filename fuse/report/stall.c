@@ -16,6 +16,7 @@
 
 struct stall_caller {
     struct stall_times times;
+    struct stall_window window;
     unsigned reading;          /* reads under way */
     int64_t since_ns, last_ns; /* when the first of them began; when the latest one did */
 };
@@ -117,11 +118,18 @@ void stalls_end(struct stalls *s, struct stall_caller *c)
     struct cache_stall now;
     cache_stall(&now);
     pthread_mutex_lock(&s->mu);
+    int64_t at = clock_mono_ns();
+    uint64_t waited = --c->reading == 0 ? (uint64_t)(at - c->since_ns) : 0;
     c->times.store_ns += (uint64_t)now.source_ns[0];
     c->times.worker_ns += (uint64_t)now.source_ns[1];
     c->times.disk_ns += (uint64_t)now.disk_ns;
-    if (--c->reading == 0)
-        c->times.waiting_ns += (uint64_t)(clock_mono_ns() - c->since_ns);
+    c->times.waiting_ns += waited;
+    struct stall_minute *m = stall_window_at(&c->window, at);
+    m->reads++;
+    m->store_ns += (uint64_t)now.source_ns[0];
+    m->worker_ns += (uint64_t)now.source_ns[1];
+    m->disk_ns += (uint64_t)now.disk_ns;
+    m->waiting_ns += waited;
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -137,4 +145,66 @@ void stalls_each(
         if (*t.caller)
             fn(user, &t);
     }
+}
+
+/* -- lately ---------------------------------------------------------------------------------- */
+
+#define MINUTE_NS (60 * NS_PER_S)
+
+struct stall_minute *stall_window_at(struct stall_window *w, int64_t now_ns)
+{
+    int64_t minute = now_ns / MINUTE_NS;
+    struct stall_minute *m = &w->minutes[minute % STALL_MINUTES];
+    if (m->minute != minute)
+        *m = (struct stall_minute){.minute = minute};
+    return m;
+}
+
+int64_t stall_window_sum(const struct stall_window *w, int64_t now_ns, struct stall_times *out)
+{
+    int64_t first = now_ns / MINUTE_NS - (STALL_MINUTES - 1);
+    out->reads = out->waiting_ns = out->store_ns = out->worker_ns = out->disk_ns = 0;
+    for (size_t i = 0; i < STALL_MINUTES; i++) {
+        const struct stall_minute *m = &w->minutes[i];
+        if (m->minute < first)
+            continue;
+        out->reads += m->reads;
+        out->waiting_ns += m->waiting_ns;
+        out->store_ns += m->store_ns;
+        out->worker_ns += m->worker_ns;
+        out->disk_ns += m->disk_ns;
+    }
+    return now_ns - MAX(first, 0) * MINUTE_NS;
+}
+
+/* Of one caller; what waits now counts from when it began, within the window. */
+static int64_t recent_of(const struct stall_caller *c, int64_t now, struct stall_times *out)
+{
+    int64_t window = stall_window_sum(&c->window, now, out);
+    if (c->reading) {
+        out->reads += c->reading;
+        out->waiting_ns += (uint64_t)MIN(now - c->since_ns, window);
+    }
+    memcpy(out->caller, c->times.caller, CALLER_MAX);
+    return window;
+}
+
+int64_t stalls_recent(struct stalls *s, pid_t pid, struct stall_times *out, bool *own)
+{
+    char name[CALLER_MAX] = CALLER_UNKNOWN;
+    struct stall_times t;
+    int64_t now = clock_mono_ns(), window = 0;
+    if (pid > 0)
+        s->who(s->user, pid, name);
+    *out = (struct stall_times){0};
+    *own = false;
+    pthread_mutex_lock(&s->mu);
+    for (unsigned i = 0; i < MAX_CALLERS && !*own; i++) {
+        window = recent_of(&s->callers[i], now, &t);
+        *own = t.reads && strcmp(t.caller, name) == 0;
+        if (*own || t.waiting_ns > out->waiting_ns || (t.reads && !out->reads))
+            *out = t;
+    }
+    pthread_mutex_unlock(&s->mu);
+    return window;
 }

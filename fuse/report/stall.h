@@ -10,6 +10,7 @@
 #include "fuse/cache/cache.h"
 #include "lib/handoff/caller.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -32,5 +33,22 @@ struct stall_times {
 /* Calls fn for each caller, without a lock. */
 void stalls_each(
     struct stalls *s, void (*fn)(void *user, const struct stall_times *times), void *user);
+
+/* What a caller waited for lately, minute by minute. */
+#define STALL_MINUTES 10
+struct stall_window {
+    struct stall_minute {
+        int64_t minute; /* of the monotonic clock */
+        uint64_t reads, waiting_ns, store_ns, worker_ns, disk_ns;
+    } minutes[STALL_MINUTES];
+};
+/* The minute of now, emptied if it was of longer ago. */
+struct stall_minute *stall_window_at(struct stall_window *w, int64_t now_ns);
+/* Adds the minutes up to now; returns how long that is, ns. */
+int64_t stall_window_sum(const struct stall_window *w, int64_t now_ns, struct stall_times *out);
+
+/* Of the caller that pid is, or, if it read nothing lately, of the one that waited longest; returns
+ * how much time that is of. *own: it is pid's. */
+int64_t stalls_recent(struct stalls *s, pid_t pid, struct stall_times *out, bool *own);
 
 #endif

@@ -7,7 +7,9 @@
 #include "fuse/index/index.h"
 #include "fuse/peers/peers.h"
 #include "fuse/prefetch/hint.h"
+#include "fuse/report/mount_why.h"
 #include "fuse/report/stall.h"
+#include "fuse/report/status_metrics.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -15,14 +17,13 @@
 #include "lib/base/names.h"
 #include "lib/conf/report.h"
 #include "lib/http/health.h"
-#include "lib/http/metric.h"
+#include "lib/http/scrape.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define STALLS_MAX (64u << 10) /* bytes of text about callers */
+#include <sys/utsname.h>
 
 struct status {
     pthread_mutex_t mu;
@@ -32,8 +33,11 @@ struct status {
     const char *profile;                  /* mu; NULL: not chosen yet */
     struct report_problem whole, *mounts; /* mu */
     bool ready, serving;                  /* mu */
+    struct utsname kernel;                /* mu; release "": the kernel has not said what it can */
+    bool passthrough, resend;             /* mu: what it can */
     int64_t began_ns;                     /* monotonic */
     struct health health;
+    struct scrape scrape;
     struct http_server *server;
 };
 
@@ -49,8 +53,8 @@ void status_free(struct status *s)
 {
     if (!s)
         return;
-    if (s->server)
-        serve_stop(s->server);
+    serve_stop(s->server);
+    scrape_stop(&s->scrape);
     pthread_mutex_destroy(&s->mu);
     free(s->mounts);
     free(s);
@@ -77,6 +81,16 @@ void status_profile(struct status *s, bool sealed, struct backings *backings)
     pthread_mutex_lock(&s->mu);
     s->profile = sealed ? "sealed" : "open";
     s->backings = backings;
+    pthread_mutex_unlock(&s->mu);
+}
+
+void status_kernel(struct status *s, bool passthrough, bool resend)
+{
+    pthread_mutex_lock(&s->mu);
+    if (uname(&s->kernel))
+        s->kernel.release[0] = '\0';
+    s->passthrough = passthrough;
+    s->resend = resend;
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -174,6 +188,22 @@ static void add_hints_and_index(const struct status *s, struct buf *out)
     report_add(out, members, ARRAY_LEN(members));
 }
 
+static void add_kernel(struct status *s, struct buf *out)
+{
+    char refused[BACKINGS_REFUSAL_MAX] = "";
+    if (!*s->kernel.release)
+        return;
+    if (s->backings)
+        backings_refusal(s->backings, refused);
+    const struct report_member members[] = {
+        {REPORT_KERNEL_RELEASE, REPORT_TEXT, 0, s->kernel.release},
+        {REPORT_KERNEL_PASSTHROUGH, REPORT_BOOL, s->passthrough, NULL},
+        {REPORT_KERNEL_RESEND, REPORT_BOOL, s->resend, NULL},
+        {REPORT_KERNEL_REFUSED, REPORT_TEXT, 0, refused},
+    };
+    report_add(out, members, ARRAY_LEN(members));
+}
+
 void status_json(struct status *s, struct buf *out)
 {
     struct cache_stats c = {0};
@@ -195,7 +225,7 @@ void status_json(struct status *s, struct buf *out)
             .checked = true,
             .all_ready = s->ready,
             .cache = {c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes,
-                c.pinned_most, c.pinned_files},
+                c.pinned_most, c.pinned_files, c.evicted_bytes},
             .reads = {c.hit_bytes, r.worker_bytes, r.store_bytes},
             .writes = {w.bytes, w.pending}});
     const struct report_member members[] = {
@@ -204,12 +234,39 @@ void status_json(struct status *s, struct buf *out)
         {REPORT_UP_MS, REPORT_COUNT, (uint64_t)(clock_mono_ns() - s->began_ns) / NS_PER_MS, NULL},
     };
     report_add(out, members, ARRAY_LEN(members));
+    add_kernel(s, out);
     buf_adds(out, ",\"" REPORT_STALLS "\":[");
     if (s->from.stalls)
         stalls_each(s->from.stalls, add_stall, out);
     buf_addc(out, ']');
     add_hints_and_index(s, out);
     buf_adds(out, "}\n");
+    pthread_mutex_unlock(&s->mu);
+}
+
+void status_why(
+    struct status *s, pid_t pid, const char *error, int64_t error_age_ns, struct buf *out)
+{
+    struct upload_stats w;
+    struct mount_facts f = {.error = error, .error_age_ns = error_age_ns};
+    upload_stats(&w);
+    f.pending_files = w.pending;
+    pthread_mutex_lock(&s->mu);
+    struct stalls *stalls = s->from.stalls; /* lives as long as requests are answered */
+    pthread_mutex_unlock(&s->mu);
+    if (stalls)
+        f.window_ns = stalls_recent(stalls, pid, &f.recent, &f.own);
+    pthread_mutex_lock(&s->mu);
+    const struct report_problem *p = status_worst(s);
+    f.ready = s->ready;
+    f.reason = p->reason;
+    f.message = p->message;
+    f.window_ns = MIN(f.window_ns, clock_mono_ns() - s->began_ns);
+    if (s->from.cache)
+        cache_stats(s->from.cache, &f.cache);
+    if (s->from.peers)
+        peers_stats(s->from.peers, &f.reads);
+    mount_why(&f, out);
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -233,132 +290,33 @@ static void answer_status(void *user, const struct serve_req *req, struct serve_
     status_json(user, &resp->body);
 }
 
-static void set_gauge(const char *name, const char *labels, const char *help, uint64_t value)
-{
-    metric_set(metric_gauge(name, labels, help), (int64_t)value);
-}
-
-static void set_counter(const char *name, const char *labels, const char *help, uint64_t value)
-{
-    metric_set(metric_counter(name, labels, help), (int64_t)value);
-}
-
-static void set_hints(const struct hints_stats *h)
-{
-    static const char help[] = "Entries of hinted lists, by what became of them.";
-    set_gauge("millrace_hint_lists", "", "Lists of hints that are followed now.", h->lists);
-    set_counter("millrace_hint_entries_total", "result=\"given\"", help, h->entries);
-    set_counter("millrace_hint_entries_total", "result=\"done\"", help, h->done);
-    set_counter("millrace_hint_entries_total", "result=\"followed\"", help, h->followed);
-    set_counter("millrace_hint_entries_total", "result=\"missing\"", help, h->missing);
-    set_counter("millrace_hint_entries_total", "result=\"refused\"", help, h->refused);
-    set_counter("millrace_hint_entries_total", "result=\"failed\"", help, h->failed);
-    set_counter("millrace_hint_bytes_total", "", "Bytes made ready ahead of readers.", h->bytes);
-}
-
-/* Written here and not kept as metrics: callers come and go. */
-struct stall_text {
-    struct buf *waiting, *waits;
-};
-
-static void write_stall(void *user, const struct stall_times *t)
-{
-    struct stall_text *out = user;
-    char caller[CALLER_MAX];
-    size_t n = 0;
-    for (const char *p = t->caller; *p; p++)
-        caller[n++] = *p < 0x20 || *p == '"' || *p == '\\' ? '_' : *p;
-    caller[n] = '\0';
-    buf_addf(out->waiting, "millrace_read_waiting_seconds_total{caller=\"%s\"} %.3f\n", caller,
-        (double)t->waiting_ns / 1e9);
-    const struct {
-        const char *what;
-        uint64_t ns;
-    } waits[] = {{"store", t->store_ns}, {"worker", t->worker_ns}, {"disk", t->disk_ns}};
-    for (size_t i = 0; i < ARRAY_LEN(waits); i++)
-        buf_addf(out->waits, "millrace_read_wait_seconds_total{caller=\"%s\",for=\"%s\"} %.3f\n",
-            caller, waits[i].what, (double)waits[i].ns / 1e9);
-}
-
-static void write_stalls(const struct status *s, struct buf *out)
-{
-    cleanup_buf struct buf waits = BUF_INIT(STALLS_MAX);
-    struct stall_text text = {out, &waits};
-    if (!s->from.stalls)
-        return;
-    buf_adds(out,
-        "# HELP millrace_read_waiting_seconds_total Time in which at least one read of this caller waited for data.\n"
-        "# TYPE millrace_read_waiting_seconds_total counter\n");
-    buf_adds(&waits,
-        "# HELP millrace_read_wait_seconds_total Time that reads waited, all of a caller together, by what they waited for.\n"
-        "# TYPE millrace_read_wait_seconds_total counter\n");
-    stalls_each(s->from.stalls, write_stall, &text);
-    buf_add(out, waits.data, waits.len);
-}
-
 static void collect_client_metrics(void *user, struct buf *out)
 {
     struct status *s = user;
-    struct cache_stats c = {0};
-    struct upload_stats w;
-    struct inodes_stats ix = {0};
-    struct peers_stats r = {0};
-    struct hints_stats h = {0};
-    upload_stats(&w);
-    pthread_mutex_lock(&s->mu);
-    if (s->from.cache) {
-        hints_stats(s->from.hints, &h);
-        cache_stats(s->from.cache, &c);
-        inodes_stats(s->from.inodes, &ix);
-        peers_stats(s->from.peers, &r);
-    }
-    write_stalls(s, out);
-    set_gauge("millrace_ready", "", "1 when every store of the dataset answers.", s->ready);
-    set_gauge("millrace_serving", "", "1 while a mount is served.", s->serving);
+    pthread_mutex_lock(&s->mu); /* the sources stay as long as it is held */
+    status_metrics_collect(&s->from, s->ready, s->serving, out);
     pthread_mutex_unlock(&s->mu);
-    static const char read_help[] = "Bytes read, by where they were.";
-    set_counter("millrace_read_bytes_total", "from=\"cache\"", read_help, c.hit_bytes);
-    set_counter("millrace_read_bytes_total", "from=\"worker\"", read_help, r.worker_bytes);
-    set_counter("millrace_read_bytes_total", "from=\"store\"", read_help, r.store_bytes);
-    set_counter("millrace_worker_hedged_total", "",
-        "Times the store was asked beside a slow worker.", r.hedged);
-    set_gauge("millrace_workers_down", "", "Cache workers that do not answer.", (uint64_t)r.down);
-    set_gauge("millrace_cache_used_bytes", "", "Bytes in the cache.", c.used_bytes);
-    set_gauge("millrace_cache_capacity_bytes", "", "Quota of all tiers.", c.capacity_bytes);
-    set_gauge("millrace_cache_files", "", "Files with bytes in the cache.", c.files);
-    set_gauge("millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have.",
-        c.pinned_bytes);
-    set_gauge("millrace_cache_pinned_files", "", "Pinned files.", c.pinned_files);
-    set_counter(
-        "millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache.", c.evicted_bytes);
-    set_counter("millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong.",
-        c.corrupt_blocks);
-    set_counter("millrace_upload_bytes_total", "", "Bytes uploaded.", w.bytes);
-    set_counter("millrace_uploads_total", "result=\"ok\"", "Uploads of written files.", w.files);
-    set_counter(
-        "millrace_uploads_total", "result=\"failed\"", "Uploads of written files.", w.failed);
-    set_gauge(
-        "millrace_pending_files", "", "Written files that the store does not have yet.", w.pending);
-    set_gauge("millrace_index_inodes", "", "Names known.", ix.inodes);
-    set_hints(&h);
 }
 
-void status_listen(struct status *s, const char *address)
+void status_listen(struct status *s, const char *address, const char *metrics)
 {
     struct serve_route routes[HEALTH_ROUTES + 1];
-    s->health = (struct health){status_is_ready, collect_client_metrics, s};
+    struct err e = ERR_INIT;
+    s->scrape = (struct scrape){.collect = collect_client_metrics, .user = s};
+    if (scrape_start(&s->scrape, metrics, &e))
+        log_kv(LOG_ERROR, "metrics are not served", "error", e.msg, NULL);
+    if (address && !*address)
+        return;
+    s->health = (struct health){status_is_ready, s};
     health_routes(&s->health, routes);
     routes[HEALTH_ROUTES] = (struct serve_route){"GET", "/status", answer_status, s};
-    char any6[32], any4[32];
-    snprintf(any6, sizeof any6, "[::]:%d", PORT_HTTP);
-    snprintf(any4, sizeof any4, "0.0.0.0:%d", PORT_HTTP);
-    const char *tries[] = {address ? address : any6, address ? NULL : any4};
-    struct err e = ERR_INIT;
-    for (size_t i = 0; i < ARRAY_LEN(tries) && tries[i] && !s->server; i++) {
-        struct serve_conf conf = {
-            .address = tries[i], .routes = routes, .nroutes = ARRAY_LEN(routes), .max_threads = 4};
-        s->server = serve_start(&conf, &e);
-    }
+    const struct serve_conf conf = {.address = address,
+        .port = PORT_HTTP,
+        .routes = routes,
+        .nroutes = ARRAY_LEN(routes),
+        .max_threads = 4,
+        .answer_ns = HEALTH_ANSWER_NS};
+    s->server = serve_start(&conf, &e);
     if (!s->server)
         log_kv(LOG_ERROR, "health and status are not served", "error", e.msg, NULL);
 }

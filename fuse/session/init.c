@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/session/init.h"
 
+#include "lib/handoff/fuse_kernel.h"
+
 #include <string.h>
 
 #define PARALLEL_DIROPS    (1u << 18)
 #define HANDLE_KILLPRIV_V2 (1u << 28)
 #define INIT_EXT           (1u << 30)
-#define PASSTHROUGH        (1u << 5) /* of flags2: 1 << 37 */
-#define HAS_RESEND         (1u << 7) /* 1 << 39 */
 #define OPEN_KEEP_CACHE    (1u << 1)
 #define OPEN_PASSTHROUGH   (1u << 7)
 
@@ -58,9 +58,15 @@ void session_offer_read(struct session_offer *o, const void *request, size_t len
         .flags2 = r.in.flags & INIT_EXT ? r.in.flags2 : 0};
 }
 
-bool session_offer_passthrough(const struct session_offer *o) { return o->flags2 & PASSTHROUGH; }
+bool session_offer_passthrough(const struct session_offer *o)
+{
+    return o->flags2 & FUSE_KERNEL_PASSTHROUGH;
+}
 
-bool session_offer_resend(const struct session_offer *o) { return o->flags2 & HAS_RESEND; }
+bool session_offer_resend(const struct session_offer *o)
+{
+    return o->flags2 & FUSE_KERNEL_HAS_RESEND;
+}
 
 void session_init_patch(
     const struct session_offer *o, unsigned stack_depth, void *reply, size_t len)
@@ -71,9 +77,9 @@ void session_init_patch(
     out.flags |= o->flags & (PARALLEL_DIROPS | HANDLE_KILLPRIV_V2);
     if ((o->flags & INIT_EXT) && have >= offsetof(struct init_out, unused)) {
         out.flags |= INIT_EXT;
-        out.flags2 |= o->flags2 & HAS_RESEND;
+        out.flags2 |= o->flags2 & FUSE_KERNEL_HAS_RESEND;
         if (stack_depth && session_offer_passthrough(o)) {
-            out.flags2 |= PASSTHROUGH;
+            out.flags2 |= FUSE_KERNEL_PASSTHROUGH;
             out.max_stack_depth = stack_depth;
         }
     }

@@ -138,7 +138,7 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
     ssize_t w = writev(fd, iov, n);
     if (init && w > 0) {
         atomic_store(&s->answered, true);
-        s->c.serving(s->c.user);
+        s->c.serving(s->c.user, &s->offer);
     }
     return w;
 }
@@ -196,7 +196,7 @@ static int replay_init(struct session *s, struct err *e)
     if (session_offer_resend(&s->offer) && write(s->c.fd, &h, sizeof h) != (ssize_t)sizeof h)
         log_kv(LOG_WARN, "the kernel does not send requests again; those under way may hang",
             "error", strerror(errno), NULL);
-    s->c.serving(s->c.user);
+    s->c.serving(s->c.user, &s->offer);
     return 0;
 }
 

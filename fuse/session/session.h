@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct fuse_lowlevel_ops;
+struct session_offer;
 struct session; /* opaque */
 
 struct session_conf {
@@ -25,8 +26,8 @@ struct session_conf {
     unsigned threads; /* at most; 0: 64 */
     /* called once, before it is answered */
     void (*save_init)(void *user, const void *init, size_t len);
-    /* INIT is answered, or was before */
-    void (*serving)(void *user);
+    /* INIT is answered, or was before; what the kernel offered in it */
+    void (*serving)(void *user, const struct session_offer *offer);
     /* no caller waits for an answer any more; perhaps called again */
     void (*unmounted)(void *user);
     void *user;

@@ -15,7 +15,7 @@ struct store_params {
     const char *url;
     const char *rest; /* of the URL after "scheme://" */
     const struct conf_mount *mount;
-    const struct store_option *options; /* the table of this kind of store */
+    const struct store_kind *kind;
     const char *secrets_dir;
     int64_t deadline_ns;
     unsigned max_connections;
@@ -23,13 +23,33 @@ struct store_params {
 
 /* INVALID (InvalidOption) for a name that is not in the table or a value of the wrong kind. */
 int option_check_all(const struct store_params *p, struct err *e);
-/* The value of an option: secret file, option, environment. Caller frees; *out NULL if it was not
- * given at all. DENIED (SecretMissing) when it is promised by a Secret that is not there. Values of
- * secrets go to log_redact(). */
+/* The value of an option: single key of a Secret, option, the whole Secret, certificates of a
+ * ConfigMap, the cluster's default, environment. Caller frees; *out NULL if it was not given at
+ * all. DENIED (SecretMissing, ConfigMapMissing) when it is promised by an object that is not there.
+ * Values of secrets go to log_redact(). */
 int option_get(const struct store_params *p, const char *name, char **out, struct err *e);
 /* "Secret creds (keys accessKey, secretKey)", "options access-key-id, …" or "AWS_ACCESS_KEY_ID …":
  * where a person looks. */
 char *option_origin(const struct store_params *p, const char *const *names);
+/* Is it given by a single key of a Secret or in the mount's options? */
+bool option_is_explicit(const struct store_params *p, const struct store_option *o);
+/* The value that the option has in such a list, by its name or an alias; NULL: none. */
+const struct conf_pair *option_pair(
+    const struct conf_pair *pairs, size_t n, const struct store_option *o);
+#define OPTION_SECRET_MAX (64u << 10) /* bytes of one key of a Secret */
+/* The text of a file below the secrets directory without line ends. It was promised: that it is
+ * absent or empty is an error (SecretMissing, ConfigMapMissing). what: of object, "Secret" or
+ * "ConfigMap"; name: "object:key". Caller frees. */
+char *option_read_file(const struct store_params *p, const struct store_option *o, const char *file,
+    size_t max, const char *what, const char *name, struct err *e);
+/* From the Secret that is given as a whole; *out NULL if it does not have it. A half of credentials
+ * that it does not have is an error: SecretMissing, with what it has. */
+int option_from_whole(
+    const struct store_params *p, const struct store_option *o, char **out, struct err *e);
+/* DENIED (SecretMissing): the mount names a whole Secret that is not there, or has no keys. */
+int option_require_whole(const struct store_params *p, struct err *e);
+/* Notes in the log the keys that mean nothing to us. */
+void option_log_strange_keys(const struct store_params *p);
 
 /* -- errors ---------------------------------------------------------------------------------- */
 
@@ -38,6 +58,7 @@ enum reason {
     REASON_INVALID_URL,
     REASON_INVALID_OPTION,
     REASON_SECRET_MISSING,
+    REASON_CONFIG_MAP_MISSING,
     REASON_ACCESS_DENIED,
     REASON_EXPIRED,
     REASON_BUCKET_NOT_FOUND,

@@ -20,7 +20,8 @@
 
 static const struct store_option posix_options[] = {
     {"can-hang", STORE_OPTION_BOOL, {0}, {0},
-        "true: the file system may stop answering (the default on all but local ones): give up in time"},
+        .help =
+            "true: the file system may stop answering (the default on all but local ones): give up in time"},
     {0},
 };
 
@@ -398,7 +399,7 @@ static int posix_rename(
 
 const struct store_ops store_posix = {
     .kind = {"file", "file:///directory", posix_options,
-        STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS},
+        STORE_CAP_WRITE | STORE_CAP_RENAME_DIR | STORE_CAP_DIRS, NULL, 0},
     .open = posix_open,
     .close = posix_close,
     .check = posix_check,

@@ -13,6 +13,7 @@ static const char *const reason_names[] = {
     [REASON_INVALID_URL] = "InvalidURL",
     [REASON_INVALID_OPTION] = "InvalidOption",
     [REASON_SECRET_MISSING] = "SecretMissing",
+    [REASON_CONFIG_MAP_MISSING] = "ConfigMapMissing",
     [REASON_ACCESS_DENIED] = "AccessDenied",
     [REASON_EXPIRED] = "ExpiredCredentials",
     [REASON_BUCKET_NOT_FOUND] = "BucketNotFound",

@@ -3,103 +3,76 @@
 #include "fuse/store/s3.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 
-#include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
 
+/* As people and other systems name the keys of a Secret with credentials; the first wins. */
+static const struct store_spelling s3_spellings[] = {
+    {"options of a mount", false},
+    {"environment of the AWS tools; External Secrets, ObjectBucketClaims", false},
+    {"JuiceFS", false},
+    {"Argo Workflows", false},
+    {"AWS SDK for Java", false},
+    {"Mountpoint for Amazon S3", true},
+    {"many programs", false},
+    {"Fluid, Alluxio", false},
+    {"Hadoop S3A", false},
+    {"AWS credentials file", false},
+    {"Rook", false},
+    {"MinIO", false},
+};
+#define KEYS(...) \
+    .secret_keys = (const char *const[ARRAY_LEN(s3_spellings)]) { __VA_ARGS__ }
+
 static const struct store_option s3_options[] = {
     {"endpoint", STORE_OPTION_URL, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"},
         {"alluxio.underfs.s3.endpoint", "url"},
-        "URL of the S3 server; default: Amazon's of the region"},
+        .help = "URL of the S3 server; default: Amazon's of the region"},
     {"region", STORE_OPTION_STRING, {"AWS_REGION", "AWS_DEFAULT_REGION"},
-        {"alluxio.underfs.s3.endpoint.region"}, "region of the bucket; default us-east-1"},
+        {"alluxio.underfs.s3.endpoint.region"},
+        .help = "region of the bucket; default: as the server says"},
     {"path-style", STORE_OPTION_BOOL, {0}, {0},
-        "true: http://server/bucket/key instead of http://bucket.server/key; default true where endpoint is given"},
+        .help =
+            "true: http://server/bucket/key instead of http://bucket.server/key; default true where endpoint is given"},
     {"access-key-id", STORE_OPTION_SECRET, {"AWS_ACCESS_KEY_ID"}, {"aws.accessKeyId", "access-key"},
-        "access key"},
+        .help = "access key",
+        KEYS("access-key-id", "AWS_ACCESS_KEY_ID", "access-key", "accessKey", "accessKeyId",
+            "key_id", "access_key", "aws.accessKeyId", "fs.s3a.access.key", "aws_access_key_id",
+            "AccessKey", "accesskey"),
+        .paired = true},
     {"secret-access-key", STORE_OPTION_SECRET, {"AWS_SECRET_ACCESS_KEY"},
-        {"aws.secretKey", "secret-key"}, "secret key"},
+        {"aws.secretKey", "secret-key"}, .help = "secret key",
+        KEYS("secret-access-key", "AWS_SECRET_ACCESS_KEY", "secret-key", "secretKey",
+            "secretAccessKey", "access_key", "secret_key", "aws.secretKey", "fs.s3a.secret.key",
+            "aws_secret_access_key", "SecretKey", "secretkey"),
+        .paired = true},
     {"session-token", STORE_OPTION_SECRET, {"AWS_SESSION_TOKEN"}, {0},
-        "token of temporary credentials"},
-    {"ca-cert", STORE_OPTION_STRING, {0}, {0},
-        "certificates to trust instead of the system's, as PEM text"},
+        .help = "token of temporary credentials",
+        KEYS("session-token", "AWS_SESSION_TOKEN", "session-token", "sessionToken", "sessionToken",
+            "session_token", "session_token", "aws.sessionToken", "fs.s3a.session.token",
+            "aws_session_token")},
+    {"ca-cert", STORE_OPTION_CERTS, {0}, {0},
+        .help = "certificates to trust instead of the system's, as PEM text"},
     {"tls-verify", STORE_OPTION_BOOL, {0}, {0},
-        "false: do not check the server's certificate; default true"},
+        .help = "false: do not check the server's certificate; default true"},
     {0},
 };
-
-/* Can the bucket be the first label of a host name that a wildcard certificate covers? */
-static bool fits_host(const char *bucket)
-{
-    size_t n = strlen(bucket);
-    if (n > 63 || bucket[0] == '-' || bucket[n - 1] == '-')
-        return false;
-    for (const char *p = bucket; *p; p++)
-        if (!(islower((unsigned char)*p) || isdigit((unsigned char)*p) || *p == '-'))
-            return false;
-    return true;
-}
-
-static int set_endpoint(struct s3 *s, const char *endpoint, bool path_style, struct err *e)
-{
-    bool tls = strncmp(endpoint, "https", 5) == 0;
-    const char *host = strstr(endpoint, "://") + 3;
-    size_t n = strcspn(host, "/?#");
-    if (n == 0 || memchr(host, '@', n) || (host[n] && strcmp(host + n, "/") != 0))
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, s->params.url,
-            ": option endpoint is '%s'; write scheme, host and port only, for example https://s3.example.com:9000",
-            endpoint);
-    /* libcurl leaves the usual port out of the Host header */
-    const char *standard = tls ? ":443" : ":80";
-    size_t plen = strlen(standard);
-    if (n > plen && strncmp(host + n - plen, standard, plen) == 0)
-        n -= plen;
-    s->host = path_style ? xstrndup(host, n) : xasprintf("%s.%.*s", s->bucket, (int)n, host);
-    for (char *p = s->host; *p; p++)
-        *p = (char)tolower((unsigned char)*p);
-    s->origin = xasprintf("%s://%s", tls ? "https" : "http", s->host);
-    s->path_prefix = path_style ? xasprintf("/%s", s->bucket) : xstrdup("");
-    return 0;
-}
-
-static bool region_ok(const char *region)
-{
-    size_t n = strlen(region);
-    return n > 0 && n < 40
-        && strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == n;
-}
 
 static int s3_configure(struct s3 *s, struct err *e)
 {
     const struct store_params *p = &s->params;
-    cleanup_free char *endpoint = NULL, *style = NULL, *verify = NULL, *ca = NULL;
-    if (option_get(p, "endpoint", &endpoint, e) || option_get(p, "region", &s->region, e)
-        || option_get(p, "path-style", &style, e) || option_get(p, "tls-verify", &verify, e)
-        || option_get(p, "ca-cert", &ca, e))
+    cleanup_free char *verify = NULL, *ca = NULL;
+    if (option_get(p, "tls-verify", &verify, e) || option_get(p, "ca-cert", &ca, e))
         return -1;
-    s->endpoint_given = endpoint != NULL;
-    s->region_given = s->region != NULL;
-    if (!s->region)
-        s->region = xstrdup("us-east-1");
-    if (!region_ok(s->region))
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-            ": option region is '%s'; write for example eu-central-1", s->region);
-    if (!endpoint)
-        endpoint = xasprintf("https://s3.%s.amazonaws.com%s", s->region,
-            strncmp(s->region, "cn-", 3) == 0 ? ".cn" : "");
-    bool path_style = style ? strcmp(style, "true") == 0
-                            : s->endpoint_given || !fits_host(s->bucket);
-    if (!path_style && !fits_host(s->bucket))
-        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
-            ": option path-style is false, but the bucket's name cannot be part of a host name; set it to true");
-    if (set_endpoint(s, endpoint, path_style, e))
-        return -1;
+    const char *cluster = getenv(ENV_CA_BUNDLE); /* what this mount names is trusted instead */
     struct http_conf conf = {
-        .ca_pem = ca,
+        .ca_pem = ca              ? ca
+            : cluster && *cluster ? cluster
+                                  : NULL,
         .insecure = verify && strcmp(verify, "false") == 0,
         .connect_ns = MIN(p->deadline_ns, 5 * NS_PER_S),
         .max_idle = p->max_connections,
@@ -108,7 +81,7 @@ static int s3_configure(struct s3 *s, struct err *e)
     s->http = http_new(&conf, e);
     if (!s->http)
         return -1;
-    s->cred = s3_cred_new(p, s->region);
+    s->cred = s3_cred_new(p);
     return 0;
 }
 
@@ -117,12 +90,9 @@ static void s3_close(void *impl)
     struct s3 *s = impl;
     http_free(s->http);
     s3_cred_free(s->cred);
+    s3_places_close(s);
     free(s->bucket);
     free(s->prefix);
-    free(s->origin);
-    free(s->host);
-    free(s->path_prefix);
-    free(s->region);
     free(s);
 }
 
@@ -139,10 +109,10 @@ static void *s3_open(const struct store_params *p, struct err *e)
     if (s3_url_parse(p->rest, &s->bucket, &s->prefix, &problem)) {
         store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, p->url, ": %s; write s3://bucket/prefix",
             problem);
-        s3_close(s);
+        free(s);
         return NULL;
     }
-    if (s3_configure(s, e)) {
+    if (s3_places_open(s, e) || s3_configure(s, e)) {
         s3_close(s);
         return NULL;
     }
@@ -150,7 +120,8 @@ static void *s3_open(const struct store_params *p, struct err *e)
 }
 
 const struct store_ops store_s3 = {
-    .kind = {"s3", "s3://bucket/prefix", s3_options, STORE_CAP_WRITE},
+    .kind = {"s3", "s3://bucket/prefix", s3_options, STORE_CAP_WRITE, s3_spellings,
+        ARRAY_LEN(s3_spellings)},
     .open = s3_open,
     .close = s3_close,
     .check = s3_check,

@@ -17,7 +17,7 @@
 /* opaque; reads its sources again every second and when the server says that they have expired */
 struct s3_cred;
 /* copies p, borrows what it points at */
-struct s3_cred *s3_cred_new(const struct store_params *p, const char *region);
+struct s3_cred *s3_cred_new(const struct store_params *p);
 void s3_cred_free(struct s3_cred *c);
 struct s3_signer { /* a copy to sign one request with */
     bool anonymous;
@@ -26,26 +26,36 @@ struct s3_signer { /* a copy to sign one request with */
     unsigned generation;
 };
 /* DENIED (SecretMissing). time: of the request, its first 8 bytes are the day the key is for. */
-int s3_cred_get(
-    struct s3_cred *c, const char time[SIGV4_TIME_LEN], struct s3_signer *out, struct err *e);
+int s3_cred_get(struct s3_cred *c, const char time[SIGV4_TIME_LEN], const char *region,
+    struct s3_signer *out, struct err *e);
 void s3_signer_clear(struct s3_signer *s);
 /* true: there are other ones now than those of that generation */
 bool s3_cred_renew(struct s3_cred *c, unsigned generation);
 const char *s3_cred_origin(const struct s3_cred *c); /* where a person looks for them */
+bool s3_cred_anonymous(struct s3_cred *c);           /* there were none when last looked */
 
 /* -- the bucket ------------------------------------------------------------------------------ */
+
+/* Where it is; never changes, lives as long as the store. */
+struct s3_place {
+    struct s3_place *next;
+    char *region;
+    char *origin;      /* "https://host:port", the bucket in it unless path style */
+    char *host;        /* as in the Host header */
+    char *path_prefix; /* "/bucket" with path style, else "" */
+};
 
 struct s3 {
     struct store_params params;
     struct http *http;
     struct s3_cred *cred;
     char *bucket;
-    char *prefix;      /* "" or "a/b/" */
-    char *origin;      /* "https://host:port", the bucket in it unless path style */
-    char *host;        /* as in the Host header */
-    char *path_prefix; /* "/bucket" with path style, else "" */
-    char *region;
-    bool endpoint_given, region_given;
+    char *prefix;   /* "" or "a/b/" */
+    char *endpoint; /* as given, or NULL */
+    bool path_style, region_given;
+    _Atomic(const struct s3_place *) place; /* where requests go now */
+    pthread_mutex_t places_mu;              /* a leaf but for the log's */
+    struct s3_place *places;                /* places_mu: all there were, the last one first */
     /* the server's clock minus ours, once it has refused a request for that */
     atomic_int_fast64_t skew_ns;
     atomic_int_fast64_t warned_ns;      /* when the last retry was logged */
@@ -54,6 +64,20 @@ struct s3 {
     uint64_t single_copy_max, copy_part_size;
     unsigned parallel_parts;
 };
+
+/* -- its place (s3_place.c) -----------------------------------------------------------------------
+ */
+
+/* By the options. INVALID (InvalidOption). s3_places_close() in either case. */
+int s3_places_open(struct s3 *s, struct err *e);
+void s3_places_close(struct s3 *s);
+/* The server asked says that the bucket is in another region (its word is not trusted). True:
+ * requests go elsewhere now, so try again. False: option region was given, which holds; the server
+ * leads in a circle; the region is no region. */
+bool s3_place_learn(struct s3 *s, const struct s3_place *asked, const char *region);
+/* The region in words of the server at that place, "" if it does not tell: a request of its own. */
+void s3_place_ask(
+    struct s3 *s, const struct s3_place *place, const struct retry *r, char region[S3_REGION_MAX]);
 
 /* -- names (s3_name.c) ------------------------------------------------------------------------ */
 
@@ -92,8 +116,11 @@ struct s3_call {
 struct s3_outcome {
     int status;
     struct s3_fault fault;
-    int64_t after_ns;    /* -1: the server did not say */
-    unsigned generation; /* of the credentials used */
+    int64_t after_ns;             /* -1: the server did not say */
+    unsigned generation;          /* of the credentials used */
+    const struct s3_place *place; /* that was asked */
+    bool elsewhere;               /* the bucket is not at that place; fault.region may tell where */
+    bool moved;                   /* the one extra attempt at another place is spent */
     /* the one extra attempt for new credentials or a corrected clock is spent */
     bool healed;
 };
@@ -120,11 +147,12 @@ bool s3_content_range(const char *text, uint64_t *first, uint64_t *last, uint64_
 /* -- errors (s3_error.c) ---------------------------------------------------------------------- */
 
 /* Fills e from an error answer (body and headers) to a call; returns -1. */
-int s3_fail(
-    struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e);
+int s3_fail(struct s3 *s, const struct s3_call *c, const struct s3_outcome *out, struct err *e);
+/* The bucket is said to be at another place: a code or status that means it. */
+bool s3_is_elsewhere(int status, const char *code);
 /* The same where no answer came at all: inner is http_do's. */
-int s3_fail_network(
-    const struct s3 *s, const struct s3_call *c, const struct err *inner, struct err *e);
+int s3_fail_network(const struct s3 *s, const struct s3_call *c, const struct s3_place *place,
+    const struct err *inner, struct err *e);
 
 /* -- operations (s3_read.c, s3_write.c) ------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,21 +16,21 @@ static const char *const names[] = {"access-key-id", "secret-access-key", "sessi
 
 struct s3_cred {
     struct store_params params;
-    char *region, *origin;
+    char *origin;
     /* a leaf but for the log's; held while the small secret files are read */
     pthread_mutex_t mu;
-    char *values[3];       /* mu: as names; NULL if not given */
-    unsigned generation;   /* mu: counts changes; 0: not read yet */
-    int64_t read_at_ns;    /* mu */
-    char day[9];           /* mu: key is for this day, "" for none */
-    unsigned char key[32]; /* mu */
+    char *values[3];            /* mu: as names; NULL if not given */
+    unsigned generation;        /* mu: counts changes; 0: not read yet */
+    int64_t read_at_ns;         /* mu */
+    char day[9];                /* mu: key is for this day and region, "" for none */
+    char region[S3_REGION_MAX]; /* mu */
+    unsigned char key[32];      /* mu */
 };
 
-struct s3_cred *s3_cred_new(const struct store_params *p, const char *region)
+struct s3_cred *s3_cred_new(const struct store_params *p)
 {
     struct s3_cred *c = xcalloc(1, sizeof *c);
     c->params = *p;
-    c->region = xstrdup(region);
     c->origin = option_origin(p, names);
     pthread_mutex_init(&c->mu, NULL);
     return c;
@@ -50,12 +51,19 @@ void s3_cred_free(struct s3_cred *c)
         wipe(c->values[i]);
     explicit_bzero(c->key, sizeof c->key);
     pthread_mutex_destroy(&c->mu);
-    free(c->region);
     free(c->origin);
     free(c);
 }
 
 const char *s3_cred_origin(const struct s3_cred *c) { return c->origin; }
+
+bool s3_cred_anonymous(struct s3_cred *c)
+{
+    pthread_mutex_lock(&c->mu);
+    bool none = c->generation && !c->values[0];
+    pthread_mutex_unlock(&c->mu);
+    return none;
+}
 
 static bool same_text(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
 
@@ -91,8 +99,8 @@ static int read_credentials(struct s3_cred *c, struct err *e)
     return rc;
 }
 
-int s3_cred_get(
-    struct s3_cred *c, const char time[SIGV4_TIME_LEN], struct s3_signer *out, struct err *e)
+int s3_cred_get(struct s3_cred *c, const char time[SIGV4_TIME_LEN], const char *region,
+    struct s3_signer *out, struct err *e)
 {
     *out = (struct s3_signer){0};
     pthread_mutex_lock(&c->mu);
@@ -104,11 +112,12 @@ int s3_cred_get(
     out->generation = c->generation;
     out->anonymous = !c->values[0];
     if (!out->anonymous) {
-        if (strncmp(c->day, time, 8) != 0) {
-            struct sigv4_scope scope = {.region = c->region, .service = "s3"};
+        if (strncmp(c->day, time, 8) != 0 || strcmp(c->region, region) != 0) {
+            struct sigv4_scope scope = {.region = region, .service = "s3"};
             memcpy(scope.time, time, SIGV4_TIME_LEN);
             sigv4_key(c->values[1], &scope, c->key);
             memcpy(c->day, time, 8);
+            snprintf(c->region, sizeof c->region, "%s", region);
         }
         out->key_id = xstrdup(c->values[0]);
         out->token = xstrdup(c->values[2]);

@@ -61,7 +61,7 @@ static struct fault_meaning meaning_of(int status, const char *code)
             return meanings[i];
     struct fault_meaning m = {
         code, http_class_of_status(status), EIO, REASON_STORE_ERROR, NO_REMEDY};
-    if (status == 301)
+    if (status == 301 || status == 307 || status == 308)
         m = (struct fault_meaning){code, ERR_INVALID, EINVAL, REASON_INVALID_OPTION, REGION};
     else if (status == 401 || status == 403)
         m = (struct fault_meaning){code, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, KEYS};
@@ -74,17 +74,45 @@ static struct fault_meaning meaning_of(int status, const char *code)
     return m;
 }
 
+static void add_place_remedy(const struct s3 *s, struct buf *out, const struct s3_outcome *o)
+{
+    if (!*o->fault.region)
+        buf_addf(out, ": the bucket is not in region %s at %s: set the options region and endpoint",
+            o->place->region, o->place->origin);
+    else if (strcmp(o->fault.region, o->place->region) == 0 && s->endpoint)
+        buf_addf(out,
+            ": the bucket is in region %s, and option endpoint (%s) is a server of another: correct it, or leave it out for Amazon's",
+            o->fault.region, s->endpoint);
+    else
+        buf_addf(out, ": the bucket is in region %s, not %s: set option region to %s",
+            o->fault.region, o->place->region, o->fault.region);
+}
+
+static void add_keys_remedy(const struct s3 *s, struct buf *out)
+{
+    if (!s3_cred_anonymous(s->cred))
+        buf_addf(out, ": check the keys in %s, and what they may do with bucket %s",
+            s3_cred_origin(s->cred), s->bucket);
+    else if (s->params.secrets_dir)
+        buf_addf(out,
+            ": no keys were given: name their Secret in the mount's secretRef, or let everybody read bucket %s",
+            s->bucket);
+    else
+        buf_addf(out,
+            ": no keys were given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or let everybody read bucket %s",
+            s->bucket);
+}
+
 static void add_remedy(
-    const struct s3 *s, struct buf *out, enum remedy remedy, const struct s3_fault *fault)
+    const struct s3 *s, struct buf *out, enum remedy remedy, const struct s3_outcome *o)
 {
     switch (remedy) {
     case NO_REMEDY:
-        if (*fault->message)
-            buf_addf(out, ": %s", fault->message);
+        if (*o->fault.message)
+            buf_addf(out, ": %s", o->fault.message);
         return;
     case KEYS:
-        buf_addf(out, ": check the keys in %s, and what they may do with bucket %s",
-            s3_cred_origin(s->cred), s->bucket);
+        add_keys_remedy(s, out);
         return;
     case RENEW:
         buf_addf(out, ": renew the credentials in %s", s3_cred_origin(s->cred));
@@ -94,16 +122,11 @@ static void add_remedy(
             ": this machine's clock differs from the server's by more than the server allows: set it");
         return;
     case BUCKET:
-        buf_addf(out, ": create bucket %s at %s, or correct mountPoint", s->bucket, s->origin);
+        buf_addf(
+            out, ": create bucket %s at %s, or correct mountPoint", s->bucket, o->place->origin);
         return;
     case REGION:
-        if (*fault->region)
-            buf_addf(out, ": the bucket is in region %s, not %s: set option region to %s",
-                fault->region, s->region, fault->region);
-        else
-            buf_addf(out,
-                ": the bucket is not in region %s at %s: set the options region and endpoint",
-                s->region, s->origin);
+        add_place_remedy(s, out, o);
         return;
     case NAME:
         buf_adds(out, ": S3 allows keys of at most 1024 bytes");
@@ -117,39 +140,48 @@ static void add_remedy(
     }
 }
 
+bool s3_is_elsewhere(int status, const char *code)
+{
+    return meaning_of(status, code).remedy == REGION;
+}
+
 static char *call_name(const struct s3 *s, const struct s3_call *c)
 {
     return c->what ? xstrdup(c->what) : c->key ? s3_name(s, c->key) : xstrdup(s->params.url);
 }
 
-int s3_fail(
-    struct s3 *s, const struct s3_call *c, int status, const struct s3_fault *fault, struct err *e)
+int s3_fail(struct s3 *s, const struct s3_call *c, const struct s3_outcome *out, struct err *e)
 {
-    struct fault_meaning m = meaning_of(status, fault->code);
+    const char *code = out->fault.code;
+    struct fault_meaning m = meaning_of(out->status, code);
     cleanup_buf struct buf text = BUF_INIT(400);
-    buf_addf(&text, " (%d%s%s)", status, *fault->code ? " " : "", fault->code);
-    add_remedy(s, &text, m.remedy, fault);
+    buf_addf(&text, " (%d%s%s)", out->status, *code ? " " : "", code);
+    add_remedy(s, &text, m.remedy, out);
     bool whole = m.remedy == KEYS || m.remedy == RENEW || m.remedy == BUCKET || m.remedy == REGION;
     /* not this object's fault */
     cleanup_free char *what = whole ? xstrdup(s->params.url) : call_name(s, c);
     return store_err(e, m.cls, m.sys, m.reason, what, "%s", buf_str(&text));
 }
 
-int s3_fail_network(
-    const struct s3 *s, const struct s3_call *c, const struct err *inner, struct err *e)
+int s3_fail_network(const struct s3 *s, const struct s3_call *c, const struct s3_place *place,
+    const struct err *inner, struct err *e)
 {
     cleanup_free char *what = call_name(s, c);
     if (inner->sys == ECANCELED)
         return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, what, ": cancelled");
     if (inner->cls == ERR_DENIED)
         return store_err(e, ERR_DENIED, EIO, REASON_TLS_FAILED, s->params.url,
-            ": %s; check option ca-cert", inner->msg);
+            ": %s; name the authority's certificates in caBundle (or option ca-cert)", inner->msg);
+    if (strstr(inner->msg, "wrong version number")) /* OpenSSL's words for an answer without TLS */
+        return store_err(e, ERR_RETRY, EIO, REASON_TLS_FAILED, s->params.url,
+            ": %s speaks no TLS: write http:// instead of https:// in option endpoint, or another port",
+            place->origin);
     if (inner->cls == ERR_EXHAUSTED || inner->cls == ERR_INVALID)
         return store_err(e, inner->cls, inner->sys, REASON_STORE_ERROR, what, ": %s", inner->msg);
     if (inner->sys == EADDRNOTAVAIL)
         return store_err(e, ERR_RETRY, EIO, REASON_NAME_NOT_RESOLVED, s->params.url,
-            ": the name of %s does not resolve: check option %s", s->origin,
-            s->endpoint_given ? "endpoint" : "region");
+            ": the name of %s does not resolve: check option %s", place->origin,
+            s->endpoint ? "endpoint" : "region");
     return store_err(e, ERR_RETRY, EIO, REASON_UNREACHABLE, what,
         ": %s; is option endpoint right, and does the server run?", inner->msg);
 }

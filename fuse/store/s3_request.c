@@ -43,13 +43,14 @@ static int fd_body_rewind(void *user)
     return 0;
 }
 
-static char *build_url(const struct s3 *s, const struct s3_call *c, const char *query, char **path)
+static char *build_url(
+    const struct s3_place *place, const struct s3_call *c, const char *query, char **path)
 {
     cleanup_free char *key = c->key ? http_escape(c->key, true) : xstrdup("");
-    *path = xasprintf("%s/%s", s->path_prefix, key);
-    if (!c->key && *s->path_prefix)
+    *path = xasprintf("%s/%s", place->path_prefix, key);
+    if (!c->key && *place->path_prefix)
         (*path)[strlen(*path) - 1] = '\0'; /* "/bucket", which every server takes */
-    return xasprintf("%s%s%s%s", s->origin, *path, *query ? "?" : "", query);
+    return xasprintf("%s%s%s%s", place->origin, *path, *query ? "?" : "", query);
 }
 
 struct header_lines {
@@ -71,9 +72,9 @@ static int by_pair_name(const void *a, const void *b)
 }
 
 /* The headers to send: the caller's, and those of the signature. */
-static void sign_headers(struct s3 *s, const struct s3_call *c, const struct s3_signer *signer,
-    const struct sigv4_scope *scope, const char *path, const char *query, const char *hash,
-    struct header_lines *out)
+static void sign_headers(const struct s3_place *place, const struct s3_call *c,
+    const struct s3_signer *signer, const struct sigv4_scope *scope, const char *path,
+    const char *query, const char *hash, struct header_lines *out)
 {
     struct sigv4_pair pairs[HEADERS_MAX];
     char *names[HEADERS_MAX];
@@ -87,7 +88,7 @@ static void sign_headers(struct s3 *s, const struct s3_call *c, const struct s3_
         pairs[n++] = (struct sigv4_pair){names[owned++], c->headers[i] + len + 1};
     }
     if (!signer->anonymous) {
-        pairs[n++] = (struct sigv4_pair){"host", s->host};
+        pairs[n++] = (struct sigv4_pair){"host", place->host};
         pairs[n++] = (struct sigv4_pair){"x-amz-content-sha256", hash};
         pairs[n++] = (struct sigv4_pair){"x-amz-date", scope->time};
         out->line[out->n++] = xasprintf("x-amz-content-sha256: %s", hash);
@@ -147,6 +148,15 @@ static bool learn_skew(struct s3 *s, const struct http_resp *resp)
 
 /* -- s3_metrics -------------------------------------------------------------------------------- */
 
+METRIC_SECONDS(
+    store_seconds, "millrace_store_request_seconds", "method", "Requests to S3, by duration.");
+METRIC_COUNTER(
+    store_errors, "millrace_store_errors_total", "", "Requests to S3 without a good answer.");
+METRIC_COUNTER(store_throttled, "millrace_store_throttled_total", "",
+    "Answers of S3 that ask for fewer requests.");
+METRIC_COUNTER(
+    store_retries, "millrace_store_retries_total", "", "Requests to S3 that were made again.");
+
 static struct {
     struct metric *seconds[5], *errors, *throttled, *retries;
 } s3_metrics;
@@ -156,17 +166,11 @@ _Static_assert(ARRAY_LEN(methods) == ARRAY_LEN(s3_metrics.seconds), "a histogram
 
 static void s3_metrics_register(void)
 {
-    for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
-        cleanup_free char *labels = xasprintf("method=\"%s\"", methods[i]);
-        s3_metrics.seconds[i] = metric_histogram(
-            "millrace_store_request_seconds", labels, "Requests to the store, by duration.");
-    }
-    s3_metrics.errors = metric_counter(
-        "millrace_store_errors_total", "", "Requests to the store without a good answer.");
-    s3_metrics.throttled = metric_counter(
-        "millrace_store_throttled_total", "", "Answers of the store that ask for fewer requests.");
-    s3_metrics.retries = metric_counter(
-        "millrace_store_retries_total", "", "Requests to the store that were made again.");
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
+        s3_metrics.seconds[i] = metric_of(&store_seconds, methods[i]);
+    s3_metrics.errors = metric_of(&store_errors);
+    s3_metrics.throttled = metric_of(&store_throttled);
+    s3_metrics.retries = metric_of(&store_retries);
 }
 
 static void count_request(const struct s3_call *c, int status, bool ok, int64_t took_ns)
@@ -182,18 +186,19 @@ static void count_request(const struct s3_call *c, int status, bool ok, int64_t 
 
 /* -- attempts -------------------------------------------------------------------------------- */
 
-static int send_signed(struct s3 *s, const struct s3_call *c, const struct retry *r,
-    const struct s3_signer *signer, const char *time, struct http_resp *resp, struct err *e)
+static int send_signed(struct s3 *s, const struct s3_place *place, const struct s3_call *c,
+    const struct retry *r, const struct s3_signer *signer, const char *time, struct http_resp *resp,
+    struct err *e)
 {
     char hash[SIGV4_HEX_LEN];
     if (payload_hash(c, hash, e))
         return -1;
     cleanup_free char *query = sigv4_query(c->query, c->nquery), *path = NULL;
-    cleanup_free char *url = build_url(s, c, query, &path);
-    struct sigv4_scope scope = {.region = s->region, .service = "s3"};
+    cleanup_free char *url = build_url(place, c, query, &path);
+    struct sigv4_scope scope = {.region = place->region, .service = "s3"};
     memcpy(scope.time, time, SIGV4_TIME_LEN);
     struct header_lines lines = {0};
-    sign_headers(s, c, signer, &scope, path, query, hash, &lines);
+    sign_headers(place, c, signer, &scope, path, query, hash, &lines);
     struct fd_body up = {c, 0};
     struct http_req req = {
         .method = c->method,
@@ -230,33 +235,36 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
     out->status = 0;
     out->fault = (struct s3_fault){0};
     out->after_ns = -1;
+    out->place = atomic_load(&s->place);
+    out->elsewhere = false;
     char time[SIGV4_TIME_LEN];
     sigv4_time(clock_real_ns() + atomic_load(&s->skew_ns), time);
     struct s3_signer signer;
-    if (s3_cred_get(s->cred, time, &signer, e))
+    if (s3_cred_get(s->cred, time, out->place->region, &signer, e))
         return -1;
     out->generation = signer.generation;
     struct err inner = ERR_INIT;
-    int rc = send_signed(s, c, r, &signer, time, resp, &inner);
+    int rc = send_signed(s, out->place, c, r, &signer, time, resp, &inner);
     s3_signer_clear(&signer);
     out->status = resp->status;
     if (rc)
-        return s3_fail_network(s, c, &inner, e);
+        return s3_fail_network(s, c, out->place, &inner, e);
     if (resp->status / 100 == 2)
         return 0;
     s3_xml_fault(resp->body.data, resp->body.len, &out->fault);
     if (!*out->fault.region)
         http_header(resp, "x-amz-bucket-region", out->fault.region, sizeof out->fault.region);
+    out->elsewhere = s3_is_elsewhere(resp->status, out->fault.code);
     out->after_ns = retry_after(resp);
     if (strcmp(out->fault.code, "RequestTimeTooSkewed") == 0 && !out->healed
         && learn_skew(s, resp)) {
         out->healed = true;
         out->after_ns = 0;
-        s3_fail(s, c, resp->status, &out->fault, e);
+        s3_fail(s, c, out, e);
         e->cls = ERR_RETRY;
         return -1;
     }
-    return s3_fail(s, c, resp->status, &out->fault, e);
+    return s3_fail(s, c, out, e);
 }
 
 static void warn_rarely(struct s3 *s, const struct err *e)
@@ -268,12 +276,27 @@ static void warn_rarely(struct s3 *s, const struct err *e)
     log_warn("%s; trying again", e->msg);
 }
 
+/* The bucket is not where the request went: is it known now where it is? */
+static bool go_elsewhere(struct s3 *s, const struct retry *r, struct s3_outcome *out)
+{
+    if (!out->elsewhere || out->moved)
+        return false;
+    if (!*out->fault.region)
+        s3_place_ask(s, out->place, r, out->fault.region);
+    out->moved = s3_place_learn(s, out->place, out->fault.region);
+    return out->moved;
+}
+
 bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struct err *e)
 {
     bool refused = out->status == 401 || out->status == 403
         || strcmp(store_reason(e), "ExpiredCredentials") == 0;
     if (e->cls != ERR_RETRY && refused && !out->healed && s3_cred_renew(s->cred, out->generation)) {
         out->healed = true;
+        metric_add(s3_metrics.retries, 1);
+        return true;
+    }
+    if (go_elsewhere(s, r, out)) {
         metric_add(s3_metrics.retries, 1);
         return true;
     }
@@ -302,8 +325,8 @@ int s3_check_body(struct s3 *s, const struct s3_call *c, const struct http_resp 
     if (!s3_xml_fault(resp->body.data, resp->body.len, &out->fault))
         return 0;
     /* the real one has gone out as 200 */
-    int status = strcmp(out->fault.code, "PreconditionFailed") == 0 ? 412 : 500;
-    return s3_fail(s, c, status, &out->fault, e);
+    out->status = strcmp(out->fault.code, "PreconditionFailed") == 0 ? 412 : 500;
+    return s3_fail(s, c, out, e);
 }
 
 int64_t s3_inside_ns(uint64_t len)

@@ -14,10 +14,12 @@
 /* bytes: 1,000 keys of 1,024 bytes, percent-encoded, and room */
 #define S3_PAGE_BODY_MAX (8u << 20)
 
+#define S3_REGION_MAX    40 /* NUL included */
+
 struct s3_fault {
     char code[64]; /* "NoSuchKey"; "" if the text was no S3 error */
     char message[200];
-    char region[40]; /* of PermanentRedirect, AuthorizationHeaderMalformed */
+    char region[S3_REGION_MAX]; /* of PermanentRedirect, AuthorizationHeaderMalformed */
 };
 /* True if the text is an <Error> document; out is always initialised. */
 bool s3_xml_fault(const char *text, size_t len, struct s3_fault *out);

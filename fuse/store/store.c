@@ -105,11 +105,12 @@ struct store *store_new_of(
         .url = url,
         .rest = rest,
         .mount = conf->mount,
-        .options = ops->kind.options,
+        .kind = &ops->kind,
         .secrets_dir = conf->secrets_dir,
         .deadline_ns = conf->deadline_ns ? conf->deadline_ns : DEADLINE_DEFAULT_NS,
         .max_connections = conf->max_connections ? conf->max_connections : CONNECTIONS_DEFAULT,
     };
+    option_log_strange_keys(&p);
     void *impl = option_check_all(&p, e) ? NULL : ops->open(&p, e);
     if (!impl) {
         free(url);

@@ -48,10 +48,19 @@ enum store_cap {
 
 enum store_option_kind {
     STORE_OPTION_STRING,
-    STORE_OPTION_BOOL, /* "true" | "false" */
-    STORE_OPTION_URL,  /* http://… | https://… */
+    STORE_OPTION_BOOL,  /* "true" | "false" */
+    STORE_OPTION_URL,   /* http://… | https://… */
+    STORE_OPTION_CERTS, /* PEM text; a mount's caBundle gives it, too */
     /* never shown; from a Secret, the environment or, if it must be, the options */
     STORE_OPTION_SECRET,
+};
+
+/* How people spell the keys of a Secret that holds credentials: by whom, and whether its access key
+ * and secret key count only where both are there (because one of the names means the other half
+ * elsewhere). */
+struct store_spelling {
+    const char *whose;
+    bool together;
 };
 
 /* One row makes the parser, the error texts and the CLI's help. A table ends with a row without a
@@ -63,6 +72,11 @@ struct store_option {
     const char *env[3];
     const char *aliases[3]; /* names other systems' users write */
     const char *help;
+    /* credentials: names of the key in a Secret that is given as a whole, one for each spelling of
+     * the kind of store, NULL: it has none. Other options go by name, env and aliases there. */
+    const char *const *secret_keys;
+    /* it is half of a pair: both halves are of one spelling, or there is but one to choose */
+    bool paired;
 };
 
 struct store_kind {
@@ -70,6 +84,8 @@ struct store_kind {
     const char *url_help;               /* "s3://bucket/prefix" */
     const struct store_option *options; /* up to one without a name */
     unsigned caps;
+    const struct store_spelling *spellings; /* of keys in Secrets, the first wins; may be NULL */
+    size_t nspellings;
 };
 const struct store_kind *store_kind_at(size_t i);        /* NULL: no more */
 const struct store_kind *store_kind_of(const char *url); /* NULL: no URL, or an unknown scheme */
@@ -132,9 +148,10 @@ int store_rename(
     struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e);
 
 /* CamelCase reason of the last failure class, for conditions: InvalidURL InvalidOption
- * SecretMissing AccessDenied ExpiredCredentials BucketNotFound NotFound NameNotResolved Unreachable
- * TLSFailed StoreError. From the text of e, set by stores with store_err(); "StoreError" if e came
- * from elsewhere. */
+ * SecretMissing
+ * ConfigMapMissing AccessDenied ExpiredCredentials BucketNotFound NotFound NameNotResolved
+ * Unreachable TLSFailed StoreError. From the text of e, set by stores with store_err();
+ * "StoreError" if e came from elsewhere. */
 const char *store_reason(const struct err *e);
 
 #endif

@@ -41,11 +41,10 @@ static struct {
     struct metric *stuck;
 } gauges = {.once = PTHREAD_ONCE_INIT};
 
-static void make_gauges(void)
-{
-    gauges.stuck = metric_gauge("millrace_store_stuck_calls", "",
-        "Calls to a file system that were given up and have not returned.");
-}
+METRIC_GAUGE(stuck_calls, "millrace_store_stuck_calls", "",
+    "Calls to a file system that were given up and have not returned.");
+
+static void make_gauges(void) { gauges.stuck = metric_of(&stuck_calls); }
 
 struct timed_calls *timed_calls_new(const struct timed_conf *conf)
 {

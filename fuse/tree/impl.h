@@ -24,9 +24,12 @@ int tree_add_mounts(struct tree *t, struct err *e);
 
 /* -- freshness.c: for how long what is known is believed -- */
 uint32_t tree_now_s(void);
-bool tree_is_fresh(const struct tree *t, uint32_t when_s);
+/* Within the metadata sync interval. */
+bool tree_is_recent(const struct tree *t, uint32_t when_s);
+/* What the mount's store said then is believed still. */
+bool tree_is_fresh(const struct tree *t, unsigned mount, uint32_t when_s);
 /* That a name was absent from a listing begun at when_s. */
-bool tree_is_fresh_absence(const struct tree *t, uint32_t when_s);
+bool tree_is_fresh_absence(const struct tree *t, unsigned mount, uint32_t when_s);
 /* What the store says of it does not count: it is newer here, or a mount. */
 bool tree_is_ours(const struct inode *n);
 /* Known in full, as far as this inode can have children. Fills *d. */

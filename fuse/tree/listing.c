@@ -117,7 +117,7 @@ static int listing_next_page(struct tree *t, struct tree_listing *l, struct err 
     if (tree_where(t, l->dir, &store, &mount, path, e))
         return -1;
     /* left alone for long: its cursor may mean nothing any more */
-    if (l->begun && !tree_is_fresh(t, l->page_s))
+    if (l->begun && !tree_is_recent(t, l->page_s))
         listing_reset(l);
     if (!l->begun) {
         l->begun = true;

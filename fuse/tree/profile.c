@@ -62,6 +62,17 @@ static bool was_sealed(const char *file)
     return text && strcmp(text, SEALED) == 0;
 }
 
+/* The kernel is told of the mount as a whole: where its sources differ, what is in them decides.
+ * What changes is looked at again in either profile. */
+static enum conf_immutable whole_tree(const struct conf *conf)
+{
+    enum conf_immutable all = conf->mounts[0].immutable;
+    for (size_t i = 1; i < conf->nmounts; i++)
+        if (conf->mounts[i].immutable != all)
+            return CONF_IMMUTABLE_UNSET;
+    return all;
+}
+
 bool profile_sealed(const struct conf *conf, struct store *const *stores, bool read_only,
     const char *file, bool resume)
 {
@@ -69,13 +80,13 @@ bool profile_sealed(const struct conf *conf, struct store *const *stores, bool r
     bool sealed = false;
     if (resume)
         return was_sealed(file);
-    switch (conf->profile) {
-    case CONF_PROFILE_SEALED:
+    switch (whole_tree(conf)) {
+    case CONF_IMMUTABLE_TRUE:
         sealed = true;
         break;
-    case CONF_PROFILE_OPEN:
+    case CONF_IMMUTABLE_FALSE:
         break;
-    case CONF_PROFILE_AUTO:
+    case CONF_IMMUTABLE_UNSET:
         sealed = read_only && stores_are_small(conf, stores);
         break;
     }

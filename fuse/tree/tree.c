@@ -88,7 +88,7 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
     if (strlen(name) > INODE_NAME_MAX)
         return err_sys(e, ENAMETOOLONG, "%.40s…", name);
     if (inodes_find(t->c.inodes, dir, name, out)
-        && (tree_is_ours(out) || tree_is_fresh(t, out->synced_s)))
+        && (tree_is_ours(out) || tree_is_fresh(t, out->mount, out->synced_s)))
         return 0;
     if (t->c.will_block)
         t->c.will_block();
@@ -101,11 +101,11 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
         && tree_list_page(t, dir, e) && e->cls != ERR_NOTFOUND)
         return -1;
     bool known = inodes_find(t->c.inodes, dir, name, out);
-    if (known && (tree_is_ours(out) || tree_is_fresh(t, out->synced_s)))
+    if (known && (tree_is_ours(out) || tree_is_fresh(t, out->mount, out->synced_s)))
         return 0;
     if (!known && tree_is_complete(t, dir, &d)
         && (d.mount == INODE_NO_MOUNT || (d.flags & INODE_LOCAL)
-            || tree_is_fresh_absence(t, d.listed_s)))
+            || tree_is_fresh_absence(t, d.mount, d.listed_s)))
         return err_sys(e, ENOENT, "%s", name);
     if (known && tree_store_is_down(t, out->mount))
         return 0;
@@ -114,7 +114,8 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
         ? tree_fail_down(t, d.mount, name, e)
         : lookup_in_store(t, dir, name, known, &old, out, e);
     /* Without the store, a listing that is not too old tells what is absent. */
-    if (rc && e->cls == ERR_RETRY && (d.flags & INODE_LISTED) && tree_is_fresh(t, d.listed_s))
+    if (rc && e->cls == ERR_RETRY && (d.flags & INODE_LISTED)
+        && tree_is_fresh(t, d.mount, d.listed_s))
         return err_sys(e, ENOENT, "%s", name);
     return rc;
 }
@@ -125,8 +126,8 @@ int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
     uint64_t dir;
     if (inodes_get(t->c.inodes, ino, out))
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino);
-    if (tree_is_ours(out) || (out->flags & INODE_UNLINKED) || tree_is_fresh(t, out->synced_s)
-        || inodes_name(t->c.inodes, ino, name, &dir))
+    if (tree_is_ours(out) || (out->flags & INODE_UNLINKED)
+        || tree_is_fresh(t, out->mount, out->synced_s) || inodes_name(t->c.inodes, ino, name, &dir))
         return 0;
     struct inode now;
     if (tree_lookup(t, dir, name, &now, e))
@@ -135,4 +136,13 @@ int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
         return err_sys(e, ESTALE, "%s was changed in the store", name);
     *out = now;
     return 0;
+}
+
+void tree_doubt(struct tree *t, uint64_t ino)
+{
+    char name[INODE_NAME_MAX + 1];
+    uint64_t dir;
+    inodes_set(t->c.inodes, ino, INODES_SYNCED, &(struct inode){.synced_s = 0}, 0, 0);
+    if (inodes_name(t->c.inodes, ino, name, &dir) == 0)
+        t->c.changed(t->c.user, dir, name);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tree — the dataset as one tree: its mounts composed by path, names fetched from the stores
  * when they are needed, page by page, and looked at again when what we know is older than the
- * metadata sync interval. While a store cannot be reached, what was known goes on being served.
+ * metadata sync interval; of a mount that is immutable, never again. While a store cannot be
+ * reached, what was known goes on being served.
  *
  * Threads: any. Locks: tree.mu (a leaf: the table of listings); a listing's own mutex is held
  * across calls to its store. */
@@ -19,6 +20,7 @@ struct tree_conf {
     struct inodes *inodes;   /* borrowed */
     struct store **stores;   /* one for each mount; borrowed; NULL: cannot be used */
     int64_t sync_ns;         /* metadata sync interval */
+    uint32_t since_s; /* when it was mounted: what is known from before may be of another time */
     /* A name now means something else, or nothing; or (name "") a directory that was listed has
      * other names: tell the kernel. Called with locks held: must only queue. */
     void (*changed)(void *user, uint64_t dir, const char *name);
@@ -35,13 +37,17 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
 /* What is known, checked with the store if it is too old. ESTALE: another inode has the name now,
  * or none. */
 int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e);
+/* The store has another version of it than we know: whoever looks it up next asks, however long
+ * what is known was to be believed. */
+void tree_doubt(struct tree *t, uint64_t ino);
 /* Makes sure that there is something to read after `cookie`, or that the directory is complete: one
  * page of its listing at a time. */
 int tree_fill(struct tree *t, uint64_t dir, uint64_t cookie, struct err *e);
 /* its listing is older than may be shown */
 bool tree_is_old(struct tree *t, const struct inode *dir);
 /* How long the kernel may believe what is known of n without asking again, in seconds, at most
- * `most`: until it, or its listing, is too old. 0: not at all. */
+ * `most` (an hour where the mount is immutable): until it, or its listing, is too old. 0: not at
+ * all. */
 double tree_valid_for(const struct tree *t, const struct inode *n, double most);
 /* … that dir has no such name */
 double tree_absence_valid_for(const struct tree *t, uint64_t dir, double most);

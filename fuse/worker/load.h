@@ -24,13 +24,4 @@ struct load_conf {
 /* Exit status: 0 if every byte is in the cache. cancel (the server's) ends it early. */
 int load_run(struct server *s, const struct load_conf *lc);
 
-struct load_target {
-    size_t mount;
-    char *dir; /* below the mount, "" for all of it; owned */
-};
-/* Which parts of which mounts a path of the dataset's tree means: the mount it is in, and mounts
- * below it. NULL if none. Pure. */
-struct load_target *load_targets(const struct conf *conf, const char *path, size_t *n);
-void load_targets_free(struct load_target *t, size_t n);
-
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace-worker — a cache worker of a dataset, or (--load) the loader that fills the workers. */
+/* millrace-worker — a cache worker of a dataset, or what fills the workers: once
+ * (--load), or for as long as it runs (--preload). */
 #include "fuse/worker/load.h"
+#include "fuse/worker/preload.h"
 #include "fuse/worker/server.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -9,6 +11,7 @@
 #include "lib/base/names.h"
 #include "lib/base/program.h"
 #include "lib/base/task.h"
+#include "lib/http/metric.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -20,15 +23,15 @@
 #define WAIT_S        600
 
 struct worker_flags {
-    const char *cache_dir, *secrets_dir, *http, *config, *report, *pin;
+    const char *cache_dir, *secrets_dir, *http, *metrics, *config, *report, *pin;
     int64_t index, wait_ns;
-    bool load;
+    bool load, preload, list_metrics;
 };
 
 static const struct program program = {
     .name = "millrace-worker",
     .component = "worker",
-    .usage = "millrace-worker [FLAGS] [--load PATH…]",
+    .usage = "millrace-worker [FLAGS] [--load PATH… | --preload [PATH|pin=PATH]…]",
     .about =
         "Serves the bytes of one dataset from a cache to its clients. It trusts its network: whoever reaches its port can read the "
         "dataset's bytes, so let only the dataset's namespace reach it.",
@@ -44,10 +47,15 @@ static int worker_flags_parse(struct worker_flags *f, int argc, char **argv, int
         {"secrets-dir", OPT_STRING, &f->secrets_dir, "DIR", "credentials, <mount>/<option> each"},
         {"config", OPT_STRING, &f->config, "FILE",
             "the dataset's configuration; default: the environment variable " ENV_CONFIG},
-        {"http", OPT_STRING, &f->http, "ADDRESS", "serve data, health, metrics and status there"},
+        {"http", OPT_STRING, &f->http, "ADDRESS", "serve data, health and status there"},
+        {"metrics", OPT_STRING, &f->metrics, "ADDRESS", SCRAPE_HELP},
+        {"list-metrics", OPT_BOOL, &f->list_metrics, NULL, SCRAPE_LIST_HELP},
         {"index", OPT_INT, &f->index, "N", "which worker this is; default: from the host name"},
         {"load", OPT_BOOL, &f->load, NULL,
             "load the given paths (or everything) into the workers and end"},
+        {"preload", OPT_BOOL, &f->preload, NULL,
+            "load the given paths into the workers, and again whenever something of them is missing there; "
+            "pin=PATH pins it, and nothing else stays pinned"},
         {"pin", OPT_STRING, &f->pin, "true|false",
             "with --load: pin what is loaded, or unpin it; default: as it is"},
         {"wait", OPT_SECONDS, &f->wait_ns, "TIME", "with --load: how long to wait for the store"},
@@ -59,8 +67,10 @@ static int worker_flags_parse(struct worker_flags *f, int argc, char **argv, int
         return rc;
     if (f->pin && (!f->load || (strcmp(f->pin, "true") != 0 && strcmp(f->pin, "false") != 0)))
         return program_misuse(&program, "--pin is true or false, and for --load");
-    if (*first < argc && !f->load)
-        return program_misuse(&program, "paths are given with --load only");
+    if (f->load && f->preload)
+        return program_misuse(&program, "either --load or --preload is possible");
+    if (*first < argc && !f->load && !f->preload)
+        return program_misuse(&program, "paths are given with --load or --preload only");
     return -1;
 }
 
@@ -80,20 +90,13 @@ static int64_t index_from_host(const struct conf *conf)
 static struct http_server *worker_listen(
     const struct worker_flags *f, const struct serve_route *routes, size_t n, struct err *e)
 {
-    char any6[32], any4[32];
-    snprintf(any6, sizeof any6, "[::]:%d", PORT_HTTP);
-    snprintf(any4, sizeof any4, "0.0.0.0:%d", PORT_HTTP);
-    const char *tries[] = {f->http ? f->http : any6, f->http ? NULL : any4};
-    struct http_server *server = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(tries) && tries[i] && !server; i++) {
-        struct serve_conf conf = {.address = tries[i],
-            .routes = routes,
-            .nroutes = n,
-            .max_threads = SERVE_THREADS,
-            .max_body = 4096};
-        server = serve_start(&conf, e);
-    }
-    return server;
+    const struct serve_conf conf = {.address = f->http,
+        .port = PORT_HTTP,
+        .routes = routes,
+        .nroutes = n,
+        .max_threads = SERVE_THREADS,
+        .max_body = 4096};
+    return serve_start(&conf, e);
 }
 
 struct canceller {
@@ -117,6 +120,20 @@ static enum request_pin pin_of(const struct worker_flags *f)
     return !f->pin ? REQUEST_PIN_AS_IS : strcmp(f->pin, "true") == 0 ? REQUEST_PIN : REQUEST_UNPIN;
 }
 
+static int run_preload(struct server *s, char **words, int nwords)
+{
+    struct load_path *paths = xcalloc((size_t)nwords + 1, sizeof *paths);
+    for (int i = 0; i < nwords; i++) {
+        bool pin = strncmp(words[i], PRELOAD_PIN, strlen(PRELOAD_PIN)) == 0;
+        paths[i] = (struct load_path){
+            words[i] + (pin ? strlen(PRELOAD_PIN) : 0), pin ? REQUEST_PIN : REQUEST_PIN_AS_IS};
+    }
+    struct preload_conf kc = {.paths = paths, .npaths = (size_t)nwords};
+    int rc = preload_run(s, &kc);
+    free(paths);
+    return rc;
+}
+
 static int run_load(
     const struct worker_flags *f, struct server *s, const sigset_t *stop, char **paths, int npaths)
 {
@@ -129,7 +146,7 @@ static int run_load(
         .report = f->report};
     if (task_start(&c.task, "signals", cancel_thread, &c, &e))
         log_kv(LOG_WARN, "a signal will not end this load", "error", e.msg, NULL);
-    int rc = load_run(s, &lc);
+    int rc = f->preload ? run_preload(s, paths, npaths) : load_run(s, &lc);
     task_stop(&c.task);
     return rc;
 }
@@ -139,32 +156,35 @@ static int serve_or_load(
 {
     struct serve_route routes[STATUS_ROUTES + SERVE_RANGE_ROUTES];
     size_t n = STATUS_ROUTES;
+    bool loads = f->load || f->preload;
     status_routes(s, routes);
-    if (!f->load && s->conf) {
+    if (!loads && s->conf) {
         serve_range_routes(s, routes + n);
         n += SERVE_RANGE_ROUTES;
     }
     struct err e = ERR_INIT;
     struct http_server *http = worker_listen(f, routes, n, &e);
-    if (!http && !f->load) {
+    if (!http && !loads) {
         log_kv(LOG_ERROR, "can't serve", "error", e.msg, NULL);
         return 1;
     }
     if (http)
         log_fmt(LOG_INFO, "listening on port %d", serve_port(http));
+    if (scrape_start(&s->scrape, f->metrics, &e))
+        log_kv(LOG_ERROR, "metrics are not served", "error", e.msg, NULL);
     server_start(s);
     /* the first worker counts for all; one without a number is the first */
-    if (!f->load && s->conf && (f->index >= 0 ? f->index : index_from_host(s->conf)) <= 0)
+    if (!loads && s->conf && (f->index >= 0 ? f->index : index_from_host(s->conf)) <= 0)
         inventory_start(s);
     int rc = 0, sig;
-    if (f->load)
+    if (loads)
         rc = run_load(f, s, stop, paths, npaths);
     else
         sigwait(stop, &sig);
     atomic_store(&s->cancel, true);
     server_fail(s, "Draining", "the worker ends");
-    if (http)
-        serve_stop(http);
+    scrape_stop(&s->scrape);
+    serve_stop(http);
     inventory_stop();
     server_stop(s);
     return rc;
@@ -181,9 +201,12 @@ int main(int argc, char **argv)
     int first, rc = worker_flags_parse(&f, argc, argv, &first);
     if (rc >= 0)
         return rc;
+    if (f.list_metrics)
+        return metric_list();
     program_start(&stop);
+    bool loads = f.load || f.preload;
     struct server *s = server_new(
-        f.load ? COMPONENT_LOADER : COMPONENT_WORKER, f.secrets_dir, f.load ? NULL : f.cache_dir);
+        loads ? COMPONENT_LOADER : COMPONENT_WORKER, f.secrets_dir, loads ? NULL : f.cache_dir);
     cleanup_free char *text = f.config ? file_read(f.config, 1 << 20, NULL, &e) : NULL;
     const char *json = f.config ? text : getenv(ENV_CONFIG);
     if (f.config && !text)

@@ -178,43 +178,57 @@ static int set_pin(struct server *s, const struct request *r, uint64_t off, uint
     return *f ? 0 : -1;
 }
 
-/* Fetches a range; check=1: only says what is here. pin=1: pins it as well; pin=0: ends its pin. */
+/* Fetches a range; says how much of it was here before. pin=1: pins it as well; pin=0: ends its
+ * pin. */
 static void serve_load(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct server *s = user;
     struct request r;
     struct cache_file *f;
     struct err e = ERR_INIT;
-    uint64_t off, len, check;
+    uint64_t off, len, had = 0;
     enum request_pin pin;
     if (open_requested(s, req, resp, &r, &f))
         return;
     if (request_number(req, "off", 0, &off, &e) || request_number(req, "len", r.key.size, &len, &e)
-        || request_number(req, "check", 0, &check, &e) || request_pin(req, &pin, &e)) {
+        || request_pin(req, &pin, &e)) {
         server_answer_error(resp, 400, "InvalidRequest", e.msg);
-    } else if (!check && set_pin(s, &r, off, len, pin, &f, &e)) {
+    } else if (had = cache_cached(f, off, len), set_pin(s, &r, off, len, pin, &f, &e)) {
         answer_no_room(s, resp, "PinLimit", &e);
-    } else if (!check && cache_fill(f, off, len, &e)) {
+    } else if (cache_fill(f, off, len, &e)) {
         answer_no_room(s, resp, "CacheFull", &e);
     } else {
         resp->content_type = "application/json";
-        buf_addf(&resp->body, "{\"cachedBytes\":%" PRIu64 "}\n", cache_cached(f, off, len));
+        buf_addf(&resp->body, "{\"cachedBytes\":%" PRIu64 ",\"hadBytes\":%" PRIu64 "}\n",
+            cache_cached(f, off, len), had);
     }
     cache_close(f);
     request_free(&r);
 }
 
-/* Ends the pins of every file, also of those that are gone from the store. */
+/* Is this the same word as the last one? It is kept for the next. */
+static bool pins_are_of(struct server *s, const char *unless)
+{
+    pthread_mutex_lock(&s->mu);
+    bool same = unless && *unless && strcmp(s->pins_of, unless) == 0;
+    snprintf(s->pins_of, sizeof s->pins_of, "%s", unless ? unless : "");
+    pthread_mutex_unlock(&s->mu);
+    return same;
+}
+
+/* Ends the pins of every file, also of those that are gone from the store. unless=WORD: but if it
+ * was the same word the last time. */
 static void serve_unpin(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct server *s = user;
     struct cache *cache = atomic_load(&s->cache);
-    (void)req;
     if (!cache) {
         server_answer_error(resp, 503, "Starting", "the worker's cache is not ready yet");
         return;
     }
-    cache_unpin_all(cache);
+    cleanup_free char *unless = serve_query(req, "unless");
+    if (!pins_are_of(s, unless))
+        cache_unpin_all(cache);
     resp->content_type = "application/json";
     buf_adds(&resp->body, "{}\n");
 }

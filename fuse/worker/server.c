@@ -22,8 +22,17 @@ struct server *server_new(const char *component, const char *secrets_dir, const 
     s->component = component;
     s->secrets_dir = secrets_dir;
     s->cache_dir = cache_dir;
+    s->started_ms = (uint64_t)(clock_real_ns() / NS_PER_MS);
     pthread_mutex_init(&s->mu, NULL);
     return s;
+}
+
+void server_tell_more(struct server *s, void (*more)(void *user, struct buf *out), void *user)
+{
+    pthread_mutex_lock(&s->mu);
+    s->more = more;
+    s->more_user = user;
+    pthread_mutex_unlock(&s->mu);
 }
 
 static void server_set_problem(

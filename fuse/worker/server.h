@@ -12,6 +12,7 @@
 #include "lib/base/task.h"
 #include "lib/conf/report.h"
 #include "lib/http/health.h"
+#include "lib/http/scrape.h"
 
 #include <pthread.h>
 
@@ -33,10 +34,12 @@ struct server {
     } inventory; /* mu */
     bool has_inventory;
     _Atomic uint64_t served_bytes, requests, failed_requests;
-    /* further members of /status, each beginning with a comma; or NULL */
-    void (*more)(void *user, struct buf *out);
+    uint64_t started_ms;                       /* since the epoch */
+    void (*more)(void *user, struct buf *out); /* mu, like more_user; or NULL */
     void *more_user;
+    char pins_of[40]; /* mu: the last "unless" of /v1/unpin */
     struct health health;
+    struct scrape scrape;
 };
 
 struct server *server_new(const char *component, const char *secrets_dir, const char *cache_dir);
@@ -49,11 +52,14 @@ bool server_ready(struct server *s);
 /* What to tell of the whole, reason "" if all is well; s->mu is held. */
 const struct report_problem *server_worst(const struct server *s);
 struct store *server_store(struct server *s, size_t mount); /* NULL: can't be used (yet) */
+/* more adds further members to /status, with the server's lock held; NULL: no more, and the last
+ * one does not run any more. */
+void server_tell_more(struct server *s, void (*more)(void *user, struct buf *out), void *user);
 /* no thread of it runs afterwards; the server is stopped before */
 void server_stop(struct server *s);
 void server_free(struct server *s);
 
-/* status.c: /healthz /readyz /status /metrics */
+/* status.c: /healthz /readyz /status; and what server.scrape collects */
 #define STATUS_ROUTES (HEALTH_ROUTES + 1)
 void status_routes(struct server *s, struct serve_route out[STATUS_ROUTES]);
 /* {"reason","message"} as a response's body. */

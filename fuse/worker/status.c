@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker says of itself over HTTP: health, status, metrics. */
+/* What a worker says of itself over HTTP: health and status, and metrics on a port of their own. */
 #include "fuse/worker/server.h"
 
 #include "lib/base/mem.h"
@@ -28,7 +28,7 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
             .mounts = s->mounts,
             .checked = s->checked,
             .cache = {c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes,
-                c.pinned_most, c.pinned_files},
+                c.pinned_most, c.pinned_files, c.evicted_bytes},
             .reads = {.cache = c.hit_bytes, .store = c.fetched_bytes}});
     const struct report_member inventory[] = {
         {REPORT_INVENTORY_BYTES, REPORT_COUNT, s->inventory.bytes, NULL},
@@ -37,9 +37,11 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
     };
     if (s->has_inventory)
         report_add(out, inventory, ARRAY_LEN(inventory));
-    pthread_mutex_unlock(&s->mu);
+    const struct report_member started = {REPORT_STARTED, REPORT_COUNT, s->started_ms, NULL};
+    report_add(out, &started, 1);
     if (s->more)
         s->more(s->more_user, out);
+    pthread_mutex_unlock(&s->mu);
     buf_adds(out, "}\n");
 }
 
@@ -54,53 +56,55 @@ static bool server_health_ready(void *user, struct buf *out)
     return !*p.reason;
 }
 
+METRIC_GAUGE(ready, "millrace_ready", "", "1 when every store of the dataset answers.");
+METRIC_COUNTER(read_bytes, "millrace_read_bytes_total", "from", "Bytes read, by where they were.");
+METRIC_COUNTER(served_bytes, "millrace_served_bytes_total", "", "Bytes sent to clients.");
+METRIC_COUNTER(requests, "millrace_requests_total", "result", "Requests for data.");
+METRIC_GAUGE(used, "millrace_cache_used_bytes", "", "Bytes in the cache.");
+METRIC_GAUGE(capacity, "millrace_cache_capacity_bytes", "", "Quota of all tiers.");
+METRIC_GAUGE(files, "millrace_cache_files", "", "Files with bytes in the cache.");
+METRIC_GAUGE(
+    pinned_bytes, "millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have.");
+METRIC_GAUGE(pinned_files, "millrace_cache_pinned_files", "", "Pinned files.");
+METRIC_GAUGE(buffer_bytes, "millrace_cache_buffer_bytes", "", "Memory set aside for fetches.");
+METRIC_COUNTER(evicted, "millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache.");
+METRIC_COUNTER(moved, "millrace_cache_moved_bytes_total", "", "Bytes moved between tiers.");
+METRIC_COUNTER(full, "millrace_cache_full_total", "", "Times a tier had no room.");
+METRIC_COUNTER(
+    corrupt, "millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong.");
+
 static void set_metric(struct metric *m, uint64_t value) { metric_set(m, (int64_t)value); }
 
 static void collect_worker_metrics(void *user, struct buf *out)
 {
-    static const char from[] = "Bytes read, by where they were.";
     struct server *s = user;
     struct cache *cache = atomic_load(&s->cache);
     struct cache_stats c = {0};
     (void)out;
     if (cache)
         cache_stats(cache, &c);
-    set_metric(metric_gauge("millrace_ready", "", "1 when every store of the dataset answers."),
-        server_ready(s));
-    set_metric(
-        metric_counter("millrace_read_bytes_total", "from=\"store\"", from), c.fetched_bytes);
-    set_metric(metric_counter("millrace_read_bytes_total", "from=\"cache\"", from), c.hit_bytes);
-    set_metric(metric_counter("millrace_served_bytes_total", "", "Bytes sent to clients."),
-        s->served_bytes);
-    set_metric(metric_counter("millrace_requests_total", "result=\"ok\"", "Requests for data."),
-        s->requests - s->failed_requests);
-    set_metric(metric_counter("millrace_requests_total", "result=\"failed\"", "Requests for data."),
-        s->failed_requests);
-    set_metric(metric_gauge("millrace_cache_used_bytes", "", "Bytes in the cache."), c.used_bytes);
-    set_metric(
-        metric_gauge("millrace_cache_capacity_bytes", "", "Quota of all tiers."), c.capacity_bytes);
-    set_metric(metric_gauge("millrace_cache_files", "", "Files with bytes in the cache."), c.files);
-    set_metric(metric_gauge(
-                   "millrace_cache_pinned_bytes", "", "Room in the cache that pinned files have."),
-        c.pinned_bytes);
-    set_metric(metric_gauge("millrace_cache_pinned_files", "", "Pinned files."), c.pinned_files);
-    set_metric(metric_gauge("millrace_cache_buffer_bytes", "", "Memory set aside for fetches."),
-        c.buffer_bytes);
-    set_metric(
-        metric_counter("millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache."),
-        c.evicted_bytes);
-    set_metric(metric_counter("millrace_cache_moved_bytes_total", "", "Bytes moved between tiers."),
-        c.moved_bytes);
-    set_metric(
-        metric_counter("millrace_cache_full_total", "", "Times a tier had no room."), c.full);
-    set_metric(metric_counter(
-                   "millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong."),
-        c.corrupt_blocks);
+    set_metric(metric_of(&ready), server_ready(s));
+    set_metric(metric_of(&read_bytes, "store"), c.fetched_bytes);
+    set_metric(metric_of(&read_bytes, "cache"), c.hit_bytes);
+    set_metric(metric_of(&served_bytes), s->served_bytes);
+    set_metric(metric_of(&requests, "ok"), s->requests - s->failed_requests);
+    set_metric(metric_of(&requests, "failed"), s->failed_requests);
+    set_metric(metric_of(&used), c.used_bytes);
+    set_metric(metric_of(&capacity), c.capacity_bytes);
+    set_metric(metric_of(&files), c.files);
+    set_metric(metric_of(&pinned_bytes), c.pinned_bytes);
+    set_metric(metric_of(&pinned_files), c.pinned_files);
+    set_metric(metric_of(&buffer_bytes), c.buffer_bytes);
+    set_metric(metric_of(&evicted), c.evicted_bytes);
+    set_metric(metric_of(&moved), c.moved_bytes);
+    set_metric(metric_of(&full), c.full);
+    set_metric(metric_of(&corrupt), c.corrupt_blocks);
 }
 
 void status_routes(struct server *s, struct serve_route out[STATUS_ROUTES])
 {
-    s->health = (struct health){server_health_ready, collect_worker_metrics, s};
+    s->health = (struct health){server_health_ready, s};
+    s->scrape = (struct scrape){.collect = collect_worker_metrics, .user = s};
     health_routes(&s->health, out);
     out[HEALTH_ROUTES] = (struct serve_route){"GET", "/status", serve_status, s};
 }

@@ -22,6 +22,13 @@
 #define ANNOTATION_HASH   "millrace.dev/hash"     /* hash of the desired json of a child */
 /* on a TFJob's pod that takes the place of another: restarts of its index before it */
 #define ANNOTATION_RESTARTS "millrace.dev/restarts"
+/* Labels of pods, labels or annotations of TFJobs: what they wait for, and where they run. */
+#define LABEL_DATA      "millrace.dev/data"      /* Ready | Preloaded */
+#define LABEL_PLACEMENT "millrace.dev/placement" /* Prefer | Require */
+#define GATE_DATA       "millrace.dev/data"      /* spec.schedulingGates of such pods */
+/* on such a pod while it waits: for which Dataset, why, and how far that is; then "no more" */
+#define ANNOTATION_WAITING "millrace.dev/waiting"
+#define LABEL_HOSTNAME     "kubernetes.io/hostname" /* of nodes */
 /* annotations that users set on a TFJob; each is explained in the README */
 /* "true": not in anybody's cluster spec */
 #define ANNOTATION_EXCLUDE_EVALUATOR "millrace.dev/exclude-evaluator"
@@ -31,16 +38,18 @@
 #define ANNOTATION_RESTART_SCOPE "millrace.dev/restart-scope"
 /* pods of a dead node are given up so long after their grace */
 #define ANNOTATION_DEAD_NODE "millrace.dev/dead-node-timeout-seconds"
-/* "true": no pods before its datasets are loaded */
+/* its name of before LABEL_DATA; refused */
 #define ANNOTATION_WAIT_PRELOAD "millrace.dev/wait-for-preload"
 /* "<claim>/<directory>": a TensorBoard on it */
 #define ANNOTATION_TENSORBOARD "millrace.dev/tensorboard"
 /* otherwise the job's own */
 #define ANNOTATION_TENSORBOARD_IMAGE "millrace.dev/tensorboard-image"
 #define FINALIZER_DATASET            "millrace.dev/dataset"
-#define COMPONENT_CLIENT             "client"
-#define COMPONENT_WORKER             "worker"
-#define COMPONENT_LOADER             "loader"
+/* of new nodes, whatever its effect, until the driver is registered there */
+#define TAINT_NOT_READY  "csi.millrace.dev/agent-not-ready"
+#define COMPONENT_CLIENT "client"
+#define COMPONENT_WORKER "worker"
+#define COMPONENT_LOADER "loader"
 /* Deployment, Service and pod of a TFJob's TensorBoard */
 #define COMPONENT_TENSORBOARD "tensorboard"
 #define LABEL_TFJOB           "millrace.dev/tfjob" /* TFJob name, on pods of its TensorBoard */
@@ -54,6 +63,7 @@
 /* headless; worker i is <pod>.<service>.<namespace>.svc */
 #define NAME_WORKER_SERVICE_FMT "%s-cache"
 #define NAME_CLIENT_POD_FMT     "%s-client-%08x" /* Dataset name, low 32 bits of hash64(node name) */
+#define NAME_PRELOADER_POD_FMT  "%s-preload"     /* Dataset name */
 #define NAME_LOADER_POD_FMT     "%s-loader"      /* DataLoad name */
 
 /* volume_context keys. PV of a dataset: VOL_DATASET_*; inline ephemeral volumes of client and
@@ -79,16 +89,23 @@
 /* extended attributes of a mount */
 #define XATTR_ERROR  "user.millrace.error"  /* of a file: why it failed last */
 #define XATTR_STATUS "user.millrace.status" /* of the root, not listed: JSON */
+#define XATTR_WHY    "user.millrace.why" /* of the root, not listed: why reads are slow, in words */
 
 /* where things are inside client and worker pods */
 #define POD_RUN_DIR "/run/millrace" /* the inline volume */
-/* <mount index>/<option name>, one projected volume, all optional */
+/* what the paths of the configuration's secrets are relative to */
 #define POD_SECRETS_DIR "/etc/millrace/secrets"
 #define ENV_CONFIG      "MILLRACE_CONFIG" /* JSON of fuse/conf.h: no secrets in it */
-/* client, worker: /healthz /readyz /metrics /status and the worker's data */
+/* PEM text: trusted for stores whose mount names no certificates */
+#define ENV_CA_BUNDLE "MILLRACE_CA_BUNDLE"
+/* client, worker: /healthz /readyz /status and the worker's data */
 #define PORT_HTTP     9400
-#define PORT_OPERATOR 8080  /* operator: /metrics /healthz /readyz */
+#define PORT_METRICS  9402  /* all programs: /metrics and nothing else */
+#define PORT_OPERATOR 8080  /* operator: /healthz /readyz */
 #define POD_UID       65532 /* user and group of our containers */
+
+/* arguments of millrace-worker --preload: a path, or this and a path that is to be pinned */
+#define PRELOAD_PIN "pin="
 
 /* containers and TFJob */
 #define CONTAINER_MAIN  "millrace"

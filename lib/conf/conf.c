@@ -15,6 +15,7 @@
 
 #define MAX_MOUNTS 250 /* an inode keeps the index of its mount in one byte */
 #define MAX_TIERS  8
+#define MAX_RULES  64
 
 /* Rejects fields that no code reads: a typing error must not be a silent default. */
 static int check_fields(
@@ -46,6 +47,18 @@ static int get_bool(const json_t *obj, const char *where, const char *key, bool 
         return err_set(
             e, ERR_INVALID, "%s%s%s: must be true or false", where, *where ? "." : "", key);
     *out = json_is_true(v);
+    return 0;
+}
+
+static int get_immutable(
+    const json_t *obj, const char *where, enum conf_immutable *out, struct err *e)
+{
+    const json_t *v = json_object_get(obj, "immutable");
+    bool yes = false;
+    if (get_bool(obj, where, "immutable", &yes, e))
+        return -1;
+    if (v && !json_is_null(v))
+        *out = yes ? CONF_IMMUTABLE_TRUE : CONF_IMMUTABLE_FALSE;
     return 0;
 }
 
@@ -85,19 +98,27 @@ static int parse_pairs(const json_t *obj, const char *where, const char *key,
 }
 
 /* Secrets are files below a directory of ours: a path must not climb out of it. */
+static int check_inside(const char *p, const char *where, const char *key, struct err *e)
+{
+    bool bad = !*p || *p == '/';
+    for (const char *s = p; *s && !bad; s += strcspn(s, "/"), s += *s == '/')
+        bad = strncmp(s, "..", 2) == 0 && (s[2] == '/' || !s[2]);
+    if (bad)
+        return err_set(e, ERR_INVALID, "%s.%s: \"%s\" must be a path inside the secrets directory",
+            where, key, p);
+    return 0;
+}
+
 static int check_secret_paths(const struct conf_mount *m, const char *where, struct err *e)
 {
     for (size_t i = 0; i < m->nsecrets; i++) {
-        const char *p = m->secrets[i].value;
-        bool bad = !*p || *p == '/';
-        for (const char *s = p; *s && !bad; s += strcspn(s, "/"), s += *s == '/')
-            bad = strncmp(s, "..", 2) == 0 && (s[2] == '/' || !s[2]);
-        if (bad)
-            return err_set(e, ERR_INVALID,
-                "%s.secrets.%s: \"%s\" must be a path inside the secrets directory", where,
-                m->secrets[i].key, p);
+        cleanup_free char *key = xasprintf("secrets.%s", m->secrets[i].key);
+        if (check_inside(m->secrets[i].value, where, key, e))
+            return -1;
     }
-    return 0;
+    if (m->secret_dir && check_inside(m->secret_dir, where, "secretDir", e))
+        return -1;
+    return m->ca_bundle ? check_inside(m->ca_bundle, where, "caBundle", e) : 0;
 }
 
 /* "/a/b/" → "/a/b"; refuses what is no plain absolute path. */
@@ -118,19 +139,35 @@ static int check_path(char *path, const char *where, struct err *e)
     return 0;
 }
 
-static int parse_mount(const json_t *j, size_t i, size_t n, struct conf_mount *m, struct err *e)
+static int parse_mount_sources(
+    const json_t *j, const char *where, struct conf_mount *m, struct err *e)
 {
-    static const char *const known[] = {
-        "mountPoint", "name", "path", "readOnly", "options", "secrets", "secretNames", NULL};
+    if (parse_pairs(j, where, "options", &m->options, &m->noptions, e)
+        || parse_pairs(j, where, "defaultOptions", &m->default_options, &m->ndefault_options, e)
+        || parse_pairs(j, where, "secrets", &m->secrets, &m->nsecrets, e)
+        || parse_pairs(j, where, "secretNames", &m->secret_names, &m->nsecret_names, e)
+        || get_str(j, where, "secretDir", NULL, &m->secret_dir, e)
+        || get_str(j, where, "secretDirName", "", &m->secret_dir_name, e)
+        || get_str(j, where, "caBundle", NULL, &m->ca_bundle, e)
+        || get_str(j, where, "caBundleName", "", &m->ca_bundle_name, e))
+        return -1;
+    return check_secret_paths(m, where, e);
+}
+
+static int parse_mount(const json_t *j, size_t i, struct conf_mount *m, struct err *e)
+{
+    static const char *const known[] = {"mountPoint", "path", "readOnly", "immutable", "options",
+        "defaultOptions", "secrets", "secretNames", "secretDir", "secretDirName", "caBundle",
+        "caBundleName", NULL};
     char where[32];
     snprintf(where, sizeof where, "mounts[%zu]", i);
     if (!json_is_object(j))
         return err_set(e, ERR_INVALID, "%s: must be an object", where);
-    cleanup_free char *name = NULL, *path = NULL;
     if (check_fields(j, where, known, e)
         || get_str(j, where, "mountPoint", NULL, &m->mount_point, e)
-        || get_str(j, where, "name", NULL, &name, e)
-        || get_bool(j, where, "readOnly", &m->read_only, e))
+        || get_str(j, where, "path", "/", &m->path, e)
+        || get_bool(j, where, "readOnly", &m->read_only, e)
+        || get_immutable(j, where, &m->immutable, e))
         return -1;
     if (!m->mount_point || !*m->mount_point)
         return err_set(e, ERR_INVALID,
@@ -139,18 +176,22 @@ static int parse_mount(const json_t *j, size_t i, size_t n, struct conf_mount *m
         return err_set(e, ERR_INVALID,
             "%s.mountPoint: \"%s\" has no scheme: write e.g. s3://bucket/prefix or file:///directory",
             where, m->mount_point);
-    path = n > 1 && name ? xasprintf("/%s", name) : n > 1 ? NULL : xstrdup("/");
-    if (get_str(j, where, "path", path, &m->path, e))
+    if (check_path(m->path, where, e))
         return -1;
-    if (!m->path)
+    return parse_mount_sources(j, where, m, e);
+}
+
+static int check_conf_mount(const struct conf *c, size_t i, struct err *e)
+{
+    const struct conf_mount *m = &c->mounts[i];
+    if (m->immutable == CONF_IMMUTABLE_TRUE && !m->read_only)
         return err_set(e, ERR_INVALID,
-            "%s.path: is missing: with more than one mount each needs a path (or a name)", where);
-    if (check_path(m->path, where, e)
-        || parse_pairs(j, where, "options", &m->options, &m->noptions, e)
-        || parse_pairs(j, where, "secrets", &m->secrets, &m->nsecrets, e)
-        || parse_pairs(j, where, "secretNames", &m->secret_names, &m->nsecret_names, e)
-        || check_secret_paths(m, where, e))
-        return -1;
+            "mounts[%zu].immutable: nothing is written to a source that does not change: set readOnly, or immutable to false",
+            i);
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(c->mounts[k].path, m->path) == 0)
+            return err_set(e, ERR_INVALID,
+                "mounts[%zu].path: \"%s\" is the path of mounts[%zu] too", i, m->path, k);
     return 0;
 }
 
@@ -166,14 +207,11 @@ static int parse_mounts(const json_t *j, struct conf *c, struct err *e)
     c->mounts = xcalloc(n, sizeof *c->mounts);
     for (size_t i = 0; i < n; i++) {
         c->nmounts = i + 1;
-        if (parse_mount(json_array_get(arr, i), i, n, &c->mounts[i], e))
+        if (parse_mount(json_array_get(arr, i), i, &c->mounts[i], e))
             return -1;
         c->mounts[i].read_only |= c->read_only;
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(c->mounts[k].path, c->mounts[i].path) == 0)
-                return err_set(e, ERR_INVALID,
-                    "mounts[%zu].path: \"%s\" is the path of mounts[%zu] too", i, c->mounts[i].path,
-                    k);
+        if (check_conf_mount(c, i, e))
+            return -1;
     }
     return 0;
 }
@@ -218,14 +256,8 @@ static int parse_tier(const json_t *j, size_t i, struct conf_tier *t, struct err
     return 0;
 }
 
-static int parse_cache(const json_t *j, struct conf *c, struct err *e)
+static int conf_tiers(const json_t *cache, struct conf *c, struct err *e)
 {
-    static const char *const known[] = {"tiers", "writeType", "profile", NULL};
-    const json_t *cache = json_object_get(j, "cache");
-    if (cache && !json_is_object(cache))
-        return err_set(e, ERR_INVALID, "cache: must be an object");
-    if (cache && check_fields(cache, "cache", known, e))
-        return -1;
     const json_t *tiers = jget(cache, "tiers");
     if (tiers && (!json_is_array(tiers) || json_array_size(tiers) > MAX_TIERS))
         return err_set(
@@ -236,30 +268,77 @@ static int parse_cache(const json_t *j, struct conf *c, struct err *e)
             return -1;
     if (c->ntiers == 0)
         c->tiers[c->ntiers++] = (struct conf_tier){CONF_MEM, default_memory_quota()};
-
-    const char *write = jget_str(cache, "writeType", "CacheThrough");
-    if (strcmp(write, "Through") == 0)
-        c->write = CONF_THROUGH;
-    else if (strcmp(write, "CacheThrough") == 0)
-        c->write = CONF_CACHE_THROUGH;
-    else
-        return err_set(
-            e, ERR_INVALID, "cache.writeType: \"%s\" is none of Through, CacheThrough", write);
-
-    const char *profile = jget_str(cache, "profile", "auto");
-    if (strcmp(profile, "auto") == 0)
-        c->profile = CONF_PROFILE_AUTO;
-    else if (strcmp(profile, "sealed") == 0)
-        c->profile = CONF_PROFILE_SEALED;
-    else if (strcmp(profile, "open") == 0)
-        c->profile = CONF_PROFILE_OPEN;
-    else
-        return err_set(
-            e, ERR_INVALID, "cache.profile: \"%s\" is none of auto, sealed, open", profile);
-    if (c->profile == CONF_PROFILE_SEALED && !c->read_only)
-        return err_set(e, ERR_INVALID,
-            "cache.profile: sealed is for datasets that nobody changes: set readOnly, or use auto or open");
     return 0;
+}
+
+static int parse_rule(const json_t *j, size_t i, struct conf_rule *r, struct err *e)
+{
+    static const char *const known[] = {"path", "writeType", NULL};
+    char where[40];
+    snprintf(where, sizeof where, "cache.rules[%zu]", i);
+    if (!json_is_object(j))
+        return err_set(e, ERR_INVALID, "%s: must be an object", where);
+    if (check_fields(j, where, known, e) || get_str(j, where, "path", "", &r->path, e)
+        || check_path(r->path, where, e))
+        return -1;
+    const char *write = jget_str(j, "writeType", "CacheThrough");
+    if (strcmp(write, "Through") == 0)
+        r->write = CONF_THROUGH;
+    else if (strcmp(write, "CacheThrough") == 0)
+        r->write = CONF_CACHE_THROUGH;
+    else
+        return err_set(
+            e, ERR_INVALID, "%s.writeType: \"%s\" is none of Through, CacheThrough", where, write);
+    return 0;
+}
+
+static int conf_rules(const json_t *cache, struct conf *c, struct err *e)
+{
+    const json_t *rules = jget(cache, "rules");
+    size_t n = json_array_size(rules);
+    if (rules && (!json_is_array(rules) || n > MAX_RULES))
+        return err_set(
+            e, ERR_INVALID, "cache.rules: must be a list of at most %d rules", MAX_RULES);
+    c->rules = xcalloc(MAX(n, (size_t)1), sizeof *c->rules);
+    for (size_t i = 0; i < n; i++) {
+        c->nrules = i + 1;
+        if (parse_rule(json_array_get(rules, i), i, &c->rules[i], e))
+            return -1;
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(c->rules[k].path, c->rules[i].path) == 0)
+                return err_set(e, ERR_INVALID,
+                    "cache.rules[%zu].path: \"%s\" is the path of cache.rules[%zu] too", i,
+                    c->rules[i].path, k);
+    }
+    return 0;
+}
+
+static int parse_cache(const json_t *j, struct conf *c, struct err *e)
+{
+    static const char *const known[] = {"tiers", "rules", NULL};
+    const json_t *cache = json_object_get(j, "cache");
+    if (cache && !json_is_object(cache))
+        return err_set(e, ERR_INVALID, "cache: must be an object");
+    if (cache && check_fields(cache, "cache", known, e))
+        return -1;
+    return conf_tiers(cache, c, e) || conf_rules(cache, c, e) ? -1 : 0;
+}
+
+/* Is path the directory, or below it? */
+static bool path_is_in(const char *path, const char *dir)
+{
+    size_t n = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+    return strncmp(path, dir, n) == 0 && (path[n] == '/' || !path[n]);
+}
+
+enum conf_write conf_write_of(const struct conf *c, const char *path)
+{
+    const struct conf_rule *best = NULL;
+    for (size_t i = 0; i < c->nrules; i++)
+        if (path_is_in(path, c->rules[i].path)
+            && (!best || strlen(c->rules[i].path) > strlen(best->path)))
+            best = &c->rules[i];
+    return best ? best->write : CONF_CACHE_THROUGH;
 }
 
 static int parse_workers(const json_t *j, struct conf *c, struct err *e)
@@ -341,9 +420,17 @@ void conf_free(struct conf *c)
         free_pairs(m->options, m->noptions);
         free_pairs(m->secrets, m->nsecrets);
         free_pairs(m->secret_names, m->nsecret_names);
+        free_pairs(m->default_options, m->ndefault_options);
+        free(m->secret_dir);
+        free(m->secret_dir_name);
+        free(m->ca_bundle);
+        free(m->ca_bundle_name);
     }
     free(c->mounts);
     free(c->tiers);
+    for (size_t i = 0; i < c->nrules; i++)
+        free(c->rules[i].path);
+    free(c->rules);
     free(c->namespace_);
     free(c->name);
     free(c->uid);

@@ -4,22 +4,29 @@
  * child processes, or by the CLI. It holds no secret: values of `secrets` are read from files
  * <secrets dir>/<path> each time they are needed, so that rotation works.
  *
- * {"namespace": "default", "name": "mnist", "uid": "…",        // identity; "" on a laptop
+ * {"namespace": "default", "name": "mnist", "uid": "…",   // identity; "" on a laptop
  *  "readOnly": true,
- *  "mounts": [{"mountPoint": "s3://bucket/prefix",             // s3:// hdfs:// webhdfs://
- * http(s):// file:///dir "path": "/",                                    // where in the dataset's
- * tree; default "/<name>" or "/" if alone "readOnly": false, "options": {"endpoint":
- * "http://…:7070", "region": "us-east-1", "path-style": "true"}, "secrets": {"access-key-id":
- * "0/access-key-id", "secret-access-key": "0/secret-access-key"}, "secretNames": {"access-key-id":
- * "s3-creds:accessKey", …}}],   // Secret:key, for error messages only "cache": {"tiers":
- * [{"medium": "MEM", "quota": 1073741824}, {"medium": "SSD", "quota": 10737418240}], "writeType":
- * "CacheThrough", "profile": "auto"}, "metadataSync": 60, // seconds; optional "workers":
- * {"service": "mnist-cache.default.svc", "name": "mnist-cache", "count": 2, "port": 9400}}  //
- * absent: none
+ *  "mounts": [{
+ *    "mountPoint": "s3://bucket/prefix",     // or file:///dir
+ *    "path": "/",                            // where in the dataset's tree; "/" if absent
+ *    "readOnly": false,
+ *    "immutable": true,                      // absent: the client decides
+ *    "options": {"endpoint": "http://…:7070", "region": "us-east-1"},
+ *    "defaultOptions": {"region": "…"},      // of the cluster: where nothing else gives the option
+ *    "secrets": {"access-key-id": "0/access-key-id"},       // option → file of its value
+ *    "secretNames": {"access-key-id": "s3-creds:accessKey"}, // Secret:key, for messages only
+ *    "secretDir": "0/secret",                // a whole Secret: one file a key
+ *    "secretDirName": "s3-keys",             // its name, for messages only
+ *    "caBundle": "0/ca-bundle",              // file of certificates to trust
+ *    "caBundleName": "corporate-ca:ca.crt"}],               // ConfigMap:key, for messages only
+ *  "cache": {"tiers": [{"medium": "MEM", "quota": 1073741824}, {"medium": "SSD", "quota":
+ * 1073741824}], "rules": [{"path": "/ckpt", "writeType": "Through"}]}, "metadataSync": 60, //
+ * seconds; optional "workers": {"service": "mnist-cache.default.svc", "name": "mnist-cache",
+ * "count": 2, "port": 9400}}                  // absent: none
  *
- * An unknown field is an error. A mount may have a "name" instead of a "path". writeType: Through
- * or CacheThrough (the others of the enum are not built yet and refused); profile sealed needs
- * readOnly. Worker i is http://<name>-<i>.<service>:<port>. */
+ * An unknown field is an error. Files are below the secrets directory. A mount that is immutable
+ * must be readOnly. Of the rules, the longest path that holds a file counts; without one a file is
+ * written CacheThrough. Worker i is http://<name>-<i>.<service>:<port>. */
 #ifndef MILLRACE_LIB_CONF_CONF_H
 #define MILLRACE_LIB_CONF_CONF_H
 
@@ -30,8 +37,9 @@
 #include <stdint.h>
 
 enum conf_medium { CONF_MEM, CONF_SSD, CONF_HDD };
-enum conf_write { CONF_THROUGH, CONF_CACHE_THROUGH, CONF_ASYNC_THROUGH, CONF_MUST_CACHE };
-enum conf_profile { CONF_PROFILE_AUTO, CONF_PROFILE_SEALED, CONF_PROFILE_OPEN };
+enum conf_write { CONF_THROUGH, CONF_CACHE_THROUGH };
+/* May the source change while it is mounted? Unset: the client decides. */
+enum conf_immutable { CONF_IMMUTABLE_UNSET, CONF_IMMUTABLE_FALSE, CONF_IMMUTABLE_TRUE };
 
 struct conf_pair {
     char *key, *value;
@@ -40,13 +48,24 @@ struct conf_pair {
 struct conf_mount {
     /* path begins with "/" and has no trailing one (but "/" itself) */
     char *mount_point, *path;
-    bool read_only;            /* itself, or the whole dataset */
+    bool read_only; /* itself, or the whole dataset */
+    enum conf_immutable immutable;
     struct conf_pair *options; /* noptions */
     size_t noptions;
+    struct conf_pair *default_options; /* the last to be asked for an option */
+    size_t ndefault_options;
     struct conf_pair *secrets; /* option name → path below the secrets directory */
     size_t nsecrets;
     struct conf_pair *secret_names; /* option name → "secret:key" */
     size_t nsecret_names;
+    char *secret_dir, *secret_dir_name; /* below the secrets directory, its Secret; NULL: none */
+    char *ca_bundle, *ca_bundle_name;   /* the same of the ConfigMap's key */
+};
+
+/* What holds for path and all below it. */
+struct conf_rule {
+    char *path;
+    enum conf_write write;
 };
 
 struct conf_tier {
@@ -62,8 +81,8 @@ struct conf {
     /* at least one after conf_parse: default MEM a quarter of the memory limit */
     struct conf_tier *tiers;
     size_t ntiers;
-    enum conf_write write;
-    enum conf_profile profile;
+    struct conf_rule *rules; /* nrules */
+    size_t nrules;
     /* how old what we know about files may be; 0: the program's default */
     int64_t metadata_sync_ns;
     char *worker_service, *worker_name; /* NULL: no workers */
@@ -73,6 +92,8 @@ struct conf {
 /* INVALID names the field and the remedy */
 struct conf *conf_parse(const char *json, size_t len, struct err *e);
 void conf_free(struct conf *c);
+/* How a file of the dataset's tree is written; path begins with "/". */
+enum conf_write conf_write_of(const struct conf *c, const char *path);
 void cleanup_confp(struct conf **c);
 #define cleanup_conf __attribute__((cleanup(cleanup_confp)))
 

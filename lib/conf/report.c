@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/conf/report.h"
 
+#include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -13,6 +14,16 @@ void report_problem_set(struct report_problem *p, const char *reason, const char
     snprintf(p->reason, sizeof p->reason, "%s", reason);
     snprintf(p->message, sizeof p->message, "%s", message);
     log_redact_text(p->message);
+}
+
+uint64_t report_starts(uint64_t before, uint64_t started_ms)
+{
+    return hash64_mix(before, started_ms);
+}
+
+void report_starts_text(uint64_t starts, char out[REPORT_STARTS_LEN])
+{
+    snprintf(out, REPORT_STARTS_LEN, "%016" PRIx64, starts);
 }
 
 static void add_comma(struct buf *out)
@@ -100,6 +111,7 @@ void report_begin(struct buf *out, const struct report_common *c)
         {REPORT_CACHE_PINNED, REPORT_COUNT, c->cache.pinned, NULL},
         {REPORT_CACHE_PINNED_MOST, REPORT_COUNT, c->cache.pinned_most, NULL},
         {REPORT_CACHE_PINNED_FILES, REPORT_COUNT, c->cache.pinned_files, NULL},
+        {REPORT_CACHE_EVICTED, REPORT_COUNT, c->cache.evicted, NULL},
         {REPORT_READS_CACHE, REPORT_COUNT, c->reads.cache, NULL},
         {REPORT_READS_WORKER, REPORT_COUNT, c->reads.worker, NULL},
         {REPORT_READS_STORE, REPORT_COUNT, c->reads.store, NULL},

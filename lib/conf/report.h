@@ -43,11 +43,44 @@
 #define REPORT_INVENTORY_FILES    "ufs.files"
 #define REPORT_INVENTORY_COMPLETE "ufs.complete"
 
+/* when its process began, ms since the epoch: another number is another process, perhaps with
+ * another cache */
+#define REPORT_STARTED "startedMs"
+/* bytes evicted since then */
+#define REPORT_CACHE_EVICTED "cache.evictedBytes"
+
+/* -- of a loader ----------------------------------------------------------------------------- */
+
+#define REPORT_LOAD            "load"
+#define REPORT_LOAD_FILES      "load.files" /* to be loaded, as far as they are listed */
+#define REPORT_LOAD_BYTES      "load.bytes"
+#define REPORT_LOAD_DONE_FILES "load.loadedFiles"
+#define REPORT_LOAD_DONE_BYTES "load.loadedBytes"
+#define REPORT_LOAD_FAILED     "load.failedFiles"
+#define REPORT_LOAD_VERIFYING  "load.verifying"
+#define REPORT_LOAD_COMPLETE   "load.complete"
+/* of one that keeps files loaded: files and bytes are all there are; chunks that it did not find in
+ * the cache in this pass; why it cannot be complete ("": it can), as above */
+#define REPORT_LOAD_COUNTED "load.counted"
+#define REPORT_LOAD_MISSING "load.missing"
+#define REPORT_LOAD_REASON  "load.reason"
+#define REPORT_LOAD_MESSAGE "load.message"
+/* which workers it found everything in: report_starts() of all, in order, in hexadecimal; "": it
+ * has not yet */
+#define REPORT_LOAD_WORKERS "load.workers"
+
 /* -- of a client ----------------------------------------------------------------------------- */
 
 #define REPORT_PROFILE       "profile" /* "sealed", "open", "": not chosen yet */
 #define REPORT_BACKING_FILES "backingFiles"
 #define REPORT_UP_MS         "upMs"
+/* what the node's kernel is and can; absent until it has said so */
+#define REPORT_KERNEL_RELEASE     "kernel.release"
+#define REPORT_KERNEL_PASSTHROUGH "kernel.passthrough" /* it reads cached files by itself */
+/* it hands requests that a killed client had to the next one */
+#define REPORT_KERNEL_RESEND "kernel.resend"
+/* why it has taken no cached file to read by itself; "": it takes them, or was given none */
+#define REPORT_KERNEL_REFUSED "kernel.refused"
 /* array: for how long readers waited, see stall.h */
 #define REPORT_STALLS              "stalls"
 #define REPORT_STALL_CALLER        "caller"
@@ -69,6 +102,11 @@
 #define REPORT_INDEX_NAME_BYTES    "index.nameBytes"
 
 /* -- writing --------------------------------------------------------------------------------- */
+
+#define REPORT_STARTS_LEN 17
+/* Of processes before one that began at started_ms, and that: begin with 0. */
+uint64_t report_starts(uint64_t before, uint64_t started_ms);
+void report_starts_text(uint64_t starts, char out[REPORT_STARTS_LEN]);
 
 struct report_problem {
     char reason[32], message[512]; /* reason "": none */
@@ -93,7 +131,7 @@ struct report_common {
     bool checked;                        /* a mount without a problem is ready … */
     bool all_ready;                      /* … or all of them are */
     struct {
-        uint64_t used, capacity, files, complete, pinned, pinned_most, pinned_files;
+        uint64_t used, capacity, files, complete, pinned, pinned_most, pinned_files, evicted;
     } cache;
     struct {
         uint64_t cache, worker, store;

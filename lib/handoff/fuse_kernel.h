@@ -8,6 +8,9 @@
 #include <sys/ioctl.h>
 
 #define FUSE_KERNEL_NOTIFY_RESEND 7 /* FUSE_NOTIFY_RESEND */
+/* bits of INIT's flags2 */
+#define FUSE_KERNEL_PASSTHROUGH (1u << 5) /* FUSE_PASSTHROUGH: 1 << 37 */
+#define FUSE_KERNEL_HAS_RESEND  (1u << 7) /* FUSE_HAS_RESEND: 1 << 39 */
 
 /* struct fuse_backing_map, FUSE_DEV_IOC_BACKING_* */
 struct fuse_kernel_backing {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/http/health.h"
 
-#include "lib/http/metric.h"
-
 static void health_alive(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     (void)user, (void)req;
@@ -19,19 +17,8 @@ static void health_ready(void *user, const struct serve_req *req, struct serve_r
         buf_adds(&resp->body, ready ? "ok\n" : "not ready\n");
 }
 
-static void health_metrics(void *user, const struct serve_req *req, struct serve_resp *resp)
-{
-    const struct health *h = user;
-    (void)req;
-    resp->content_type = "text/plain; version=0.0.4";
-    if (h->collect)
-        h->collect(h->user, &resp->body);
-    metric_write(&resp->body);
-}
-
 void health_routes(const struct health *h, struct serve_route out[HEALTH_ROUTES])
 {
     out[0] = (struct serve_route){"GET", "/healthz", health_alive, (void *)h};
     out[1] = (struct serve_route){"GET", "/readyz", health_ready, (void *)h};
-    out[2] = (struct serve_route){"GET", "/metrics", health_metrics, (void *)h};
 }

@@ -57,6 +57,7 @@ struct http *http_new(const struct http_conf *conf, struct err *e)
     h->key_pem = xstrdup(conf->key_pem);
     h->user_agent = xstrdup(conf->user_agent ? conf->user_agent : "millrace");
     h->insecure = conf->insecure;
+    h->direct = conf->direct;
     h->connect_ns = conf->connect_ns ? conf->connect_ns : CONNECT_DEFAULT;
     h->max_idle = conf->max_idle ? conf->max_idle : IDLE_DEFAULT;
     h->idle = xcalloc(h->max_idle, sizeof *h->idle);

@@ -27,6 +27,8 @@ struct http_conf {
     const char *cert_pem, *key_pem; /* client certificate, or NULL */
     /* no TLS verification: only where a user asked for it in so many words */
     bool insecure;
+    /* never by the proxy of the environment: the server is in the cluster */
+    bool direct;
     int64_t connect_ns;     /* 0: 10 s */
     unsigned max_idle;      /* idle connections kept; 0: 32 */
     const char *user_agent; /* NULL: "millrace" */

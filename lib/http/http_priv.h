@@ -18,7 +18,7 @@ struct idle_handle {
 
 struct http {
     char *ca_file, *ca_pem, *cert_pem, *key_pem, *user_agent;
-    bool insecure;
+    bool insecure, direct;
     int64_t connect_ns;
     unsigned max_idle;
     CURLSH *share;

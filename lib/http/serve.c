@@ -71,15 +71,19 @@ static void add_conn(struct http_server *s, int fd)
 }
 
 /* All threads are taken and a client connects: the connection that has been waiting longest for a
- * request makes room. */
+ * request makes room, else the one that is at an answer longest, if that is too long. */
 static void cut_oldest(struct http_server *s)
 {
-    int64_t until = clock_mono_ns() + 100 * NS_PER_MS;
+    int64_t now = clock_mono_ns(), until = now + 100 * NS_PER_MS;
     pthread_mutex_lock(&s->mu);
     struct http_conn *oldest = NULL;
-    for (struct http_conn *c = s->conns; c; c = c->next)
-        if (c->waiting && (!oldest || c->since_ns < oldest->since_ns))
+    for (struct http_conn *c = s->conns; c; c = c->next) {
+        bool late = s->answer_ns && now - c->since_ns > s->answer_ns;
+        if ((c->waiting || late)
+            && (!oldest || (c->waiting && !oldest->waiting)
+                || (c->waiting == oldest->waiting && c->since_ns < oldest->since_ns)))
             oldest = c;
+    }
     if (oldest)
         shutdown(oldest->fd, SHUT_RDWR);
     if (s->nconns >= s->max_threads && !s->stopping)
@@ -179,6 +183,7 @@ struct http_server *serve_start(const struct serve_conf *conf, struct err *e)
     }
     s->max_threads = conf->max_threads ? conf->max_threads : DEFAULT_THREADS;
     s->max_body = conf->max_body ? conf->max_body : DEFAULT_BODY;
+    s->answer_ns = conf->answer_ns;
     s->idle_ns = conf->idle_ns ? conf->idle_ns : DEFAULT_IDLE_NS;
     pthread_mutex_init(&s->mu, NULL);
     clock_cond_init(&s->changed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve — a small HTTP/1.1 server for health, metrics, status and the worker's data. Keep-alive,
- * one thread per connection up to a limit (then connections wait in the backlog). Requests larger
- * than 16 KiB of head are refused with 431. */
+ * one thread per connection up to a limit (then the one that is idle longest makes room for the
+ * next). Requests larger than 16 KiB of head are refused with 431. */
 #ifndef MILLRACE_LIB_HTTP_SERVE_H
 #define MILLRACE_LIB_HTTP_SERVE_H
 
@@ -55,6 +55,8 @@ struct serve_conf {
     unsigned max_threads; /* 0: 64 */
     size_t max_body;      /* 0: 1 MiB */
     int64_t idle_ns;      /* idle keep-alive connections are closed; 0: 60 s */
+    /* an answer that takes longer is cut where another connection waits for its thread; 0: never */
+    int64_t answer_ns;
 };
 /* listens and runs in the background */
 struct http_server *serve_start(const struct serve_conf *conf, struct err *e);

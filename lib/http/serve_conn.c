@@ -262,10 +262,8 @@ static int read_head(struct http_conn *c, size_t *len)
             conn_refuse(c, 431, "the request head is larger than 16 KiB");
             return 0;
         }
-        if (*len) {
-            set_waiting(c, false);
+        if (*len)
             return 1;
-        }
         if (c->in.len && first) {
             deadline = clock_mono_ns() + HEAD_NS;
             first = false;
@@ -312,6 +310,7 @@ static bool serve_one(struct http_conn *c)
     } else if (h.content_length > c->s->max_body) {
         conn_refuse(c, 413, "the request body is too large");
     } else if (read_body(c, &h, len) == 0) {
+        set_waiting(c, false);
         struct serve_req req = {
             h.method, h.path, h.query, h.headers, c->in.data + len, (size_t)h.content_length};
         struct serve_resp resp;

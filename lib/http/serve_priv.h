@@ -15,7 +15,7 @@ struct http_conn {
     struct http_conn *next, **prev; /* serve.mu */
     int fd;
     bool waiting;     /* serve.mu: no complete request yet, so it may be cut */
-    int64_t since_ns; /* serve.mu: waiting since */
+    int64_t since_ns; /* serve.mu: waiting, or at work, since */
     struct buf in;    /* bytes read and not yet used */
 };
 
@@ -23,7 +23,7 @@ struct http_server {
     struct serve_route *routes;
     size_t nroutes, max_body;
     unsigned max_threads;
-    int64_t idle_ns;
+    int64_t idle_ns, answer_ns;
     int listen_fd, wake_fd, port;
     pthread_t acceptor;
     pthread_mutex_t mu; /* a leaf */

@@ -227,6 +227,8 @@ static void set_all(
     curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
+    if (h->direct)
+        curl_easy_setopt(c, CURLOPT_PROXY, "");
     set_tls(c, h);
     set_method(c, req, t);
 }

@@ -28,6 +28,7 @@ struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts,
         .cert_pem = conf_take->cert_pem,
         .key_pem = conf_take->key_pem,
         .insecure = conf_take->insecure,
+        .direct = conf_take->in_cluster,
         .user_agent = opts->user_agent ? opts->user_agent : "millrace/" MILLRACE_VERSION,
     };
     struct http *http = http_new(&hc, e);
@@ -183,7 +184,7 @@ static int decode(const struct call *c, struct http_resp *resp, json_t **out, st
         return err_set(e, ERR_FATAL,
             "the answer is \"%.64s\", not application/json: is %s really an API server?", type,
             c->url);
-    json_t *j = json_parse(buf_str(&resp->body), resp->body.len, e);
+    json_t *j = wire_json(buf_str(&resp->body), resp->body.len, e);
     if (!j)
         return err_wrap(e, "the answer cannot be read");
     if (!json_is_object(j)) {

@@ -14,6 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* for people; programs of ours run in pods */
+#define INSTEAD "start `kubectl proxy` and use --server http://127.0.0.1:8001"
+
 static struct kube_conf *conf_new(void)
 {
     struct kube_conf *c = xcalloc(1, sizeof *c);
@@ -92,6 +95,7 @@ struct kube_conf *kube_conf_pod(const char *dir, const char *host, const char *p
 {
     struct kube_conf *c = conf_new();
     bool v6 = strchr(host, ':') != NULL;
+    c->in_cluster = true;
     c->server = xasprintf("https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
     c->token_file = path_join(dir, "token");
     cleanup_free char *ca = path_join(dir, "ca.crt"), *ns = path_join(dir, "namespace");
@@ -165,14 +169,24 @@ static int pem_of(const json_t *from, const char *name, char **out, struct err *
     return *out ? 0 : err_wrap(e, "%s", name);
 }
 
-static int user_of(struct kube_conf *c, const json_t *user, struct err *e)
+/* An empty text is as good as none. */
+static bool is_given(const json_t *from, const char *field)
 {
-    static const char *const unsupported[] = {"exec", "auth-provider", "username", "as"};
+    const json_t *value = jget(from, field);
+    return value && !(json_is_string(value) && !*json_string_value(value));
+}
+
+static int user_of(
+    struct kube_conf *c, const json_t *user, const struct kube_where *w, struct err *e)
+{
+    static const char *const unsupported[] = {"auth-provider", "username", "as"};
     for (size_t i = 0; i < ARRAY_LEN(unsupported); i++)
-        if (jget(user, unsupported[i]))
+        if (is_given(user, unsupported[i]))
             return err_set(e, ERR_INVALID,
-                "\"%s\" is not supported: use a token, tokenFile or client certificate",
+                "\"%s\" is not supported: use a token, tokenFile or client certificate, or " INSTEAD,
                 unsupported[i]);
+    if (jget(user, "exec"))
+        return kube_conf_exec(c, user, w->exec, e);
     if (pem_of(user, "client-certificate", &c->cert_pem, e)
         || pem_of(user, "client-key", &c->key_pem, e))
         return -1;
@@ -194,8 +208,8 @@ static int cluster_of(struct kube_conf *c, const json_t *cluster, struct err *e)
 {
     static const char *const unsupported[] = {"tls-server-name", "proxy-url"};
     for (size_t i = 0; i < ARRAY_LEN(unsupported); i++)
-        if (jget(cluster, unsupported[i]))
-            return err_set(e, ERR_INVALID, "\"%s\" is not supported", unsupported[i]);
+        if (is_given(cluster, unsupported[i]))
+            return err_set(e, ERR_INVALID, "\"%s\" is not supported: " INSTEAD, unsupported[i]);
     const char *server;
     if (jget_str_req(cluster, "server", &server, e))
         return -1;
@@ -208,10 +222,9 @@ static int cluster_of(struct kube_conf *c, const json_t *cluster, struct err *e)
     return pem_of(cluster, "certificate-authority", &c->ca_pem, e);
 }
 
-static int choose(struct kube_conf *c, const json_t *doc, const char *context, struct err *e)
+static int choose(struct kube_conf *c, const json_t *doc, const struct kube_where *w, struct err *e)
 {
-    if (!context)
-        context = jget_str(doc, "current-context", "");
+    const char *context = w->context ? w->context : jget_str(doc, "current-context", "");
     if (!*context)
         return err_set(e, ERR_INVALID,
             "there is no current-context; choose one with: kubectl config use-context NAME");
@@ -227,17 +240,17 @@ static int choose(struct kube_conf *c, const json_t *doc, const char *context, s
     const json_t *user = *user_name ? entry(doc, "users", user_name, "user", e) : NULL;
     if (*user_name && !user)
         return err_wrap(e, "context \"%s\"", context);
-    if (user && user_of(c, user, e))
+    if (user && user_of(c, user, w, e))
         return err_wrap(e, "user \"%s\"", user_name);
     const char *ns = jget_str(ctx, "namespace", "");
     c->ns = xstrdup(*ns ? ns : "default");
     return 0;
 }
 
-static struct kube_conf *conf_of(const json_t *doc, const char *context, struct err *e)
+static struct kube_conf *conf_of(const json_t *doc, const struct kube_where *w, struct err *e)
 {
     struct kube_conf *c = conf_new();
-    if (choose(c, doc, context, e)) {
+    if (choose(c, doc, w, e)) {
         kube_conf_free(c);
         return NULL;
     }
@@ -276,15 +289,19 @@ static json_t *conf_document(const char *text, size_t len, const char *dir, stru
         absolute(user, "client-certificate", dir);
         absolute(user, "client-key", dir);
         absolute(user, "tokenFile", dir);
+        json_t *exec = json_object_get(user, "exec");
+        if (strchr(jget_str(exec, "command", ""), '/')) /* else it is found by PATH */
+            absolute(exec, "command", dir);
     }
     return doc;
 }
 
 struct kube_conf *kube_conf_parse(
-    const char *text, size_t len, const char *dir, const char *context, struct err *e)
+    const char *text, size_t len, const char *dir, const struct kube_where *w, struct err *e)
 {
+    static const struct kube_where anywhere;
     cleanup_json json_t *doc = conf_document(text, len, dir, e);
-    return doc ? conf_of(doc, context, e) : NULL;
+    return doc ? conf_of(doc, w ? w : &anywhere, e) : NULL;
 }
 
 /* Later files add entries; of two with one name the first counts, as entry() finds it first. */
@@ -318,7 +335,7 @@ static int merge_file(json_t *into, const char *path, struct err *e)
     return 0;
 }
 
-static struct kube_conf *from_files(const char *list, const char *context, struct err *e)
+static struct kube_conf *from_files(const char *list, const struct kube_where *w, struct err *e)
 {
     cleanup_json json_t *doc = json_object();
     cleanup_free char *copy = xstrdup(list);
@@ -336,20 +353,34 @@ static struct kube_conf *from_files(const char *list, const char *context, struc
         err_set(e, ERR_NOTFOUND, "none of the files in %s exists", list);
         return NULL;
     }
-    struct kube_conf *c = conf_of(doc, context, e);
+    struct kube_conf *c = conf_of(doc, w, e);
     if (!c)
         err_wrap(e, "kubeconfig %s", list);
     return c;
 }
 
-struct kube_conf *kube_conf_load(const char *path, const char *context, struct err *e)
+static struct kube_conf *from_server(const char *url, struct err *e)
+{
+    struct kube_conf *c = conf_new();
+    cleanup_json json_t *cluster = json_pack("{s:s}", "server", url);
+    if (!cluster || cluster_of(c, cluster, e)) {
+        kube_conf_free(c);
+        return NULL;
+    }
+    c->ns = xstrdup("default");
+    return c;
+}
+
+struct kube_conf *kube_conf_load(const struct kube_where *w, struct err *e)
 {
     const char *env = getenv("KUBECONFIG"), *host = getenv("KUBERNETES_SERVICE_HOST"),
                *port = getenv("KUBERNETES_SERVICE_PORT");
-    if (path && *path)
-        return from_files(path, context, e);
+    if (w->server)
+        return from_server(w->server, e);
+    if (w->file && *w->file)
+        return from_files(w->file, w, e);
     if (env && *env)
-        return from_files(env, context, e);
+        return from_files(env, w, e);
     if (host && *host && port && *port)
         return kube_conf_pod(CONF_POD_DIR, host, port, e);
     const char *home = getenv("HOME");
@@ -359,5 +390,5 @@ struct kube_conf *kube_conf_load(const char *path, const char *context, struct e
             "no cluster: not in a pod, KUBECONFIG is not set and %s does not exist", fallback);
         return NULL;
     }
-    return from_files(fallback, context, e);
+    return from_files(fallback, w, e);
 }

@@ -19,19 +19,23 @@ struct kube_conf {
     char *server; /* no slash at the end */
     char *ns;
     char *ca_pem, *cert_pem, *key_pem; /* NULL: none */
-    bool insecure;
-    char *token_file;   /* NULL: token is constant */
-    pthread_mutex_t mu; /* leaf */
-    char *token;        /* mu; NULL: none */
-    int64_t token_at;   /* mu; mono ns of the last reading */
+    bool insecure, in_cluster;         /* in_cluster: of a pod's service account */
+    char *token_file;                  /* NULL: token is constant */
+    pthread_mutex_t mu;                /* leaf */
+    char *token;                       /* mu; NULL: none */
+    int64_t token_at;                  /* mu; mono ns of the last reading */
 };
 
 /* The pod's service account: dir holds token, ca.crt, namespace. */
 struct kube_conf *kube_conf_pod(const char *dir, const char *host, const char *port, struct err *e);
 
-/* One kubeconfig, YAML or JSON; relative file names in it are taken from dir. */
+/* One kubeconfig, YAML or JSON; relative file names in it are taken from dir. Of w, context and
+ * exec count; NULL: none. */
 struct kube_conf *kube_conf_parse(
-    const char *text, size_t len, const char *dir, const char *context, struct err *e);
+    const char *text, size_t len, const char *dir, const struct kube_where *w, struct err *e);
+/* credential.c: asks exec for what the user (users[].user, with `exec` in it) shows to the server
+ * of c. */
+int kube_conf_exec(struct kube_conf *c, const json_t *user, kube_exec exec, struct err *e);
 
 /* The bearer token of now, caller frees; NULL if none is used. A token file is read again when it
  * is CONF_TOKEN_NS old, or at once if `fresh`; one that cannot be read leaves the last token in

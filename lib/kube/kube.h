@@ -36,7 +36,8 @@ struct kube_res {
 };
 
 extern const struct kube_res kube_pods, kube_services, kube_configmaps, kube_events, kube_nodes,
-    kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments, kube_deployments;
+    kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments, kube_deployments, kube_daemonsets,
+    kube_jobs, kube_csinodes, kube_csidrivers, kube_crds, kube_access_reviews;
 extern const struct kube_res kube_datasets, kube_dataloads, kube_tfjobs;
 /* of gang schedulers */
 extern const struct kube_res kube_volcano_podgroups, kube_coscheduling_podgroups;
@@ -66,10 +67,21 @@ uint64_t kube_rv(const json_t *object);
 
 struct kube_conf; /* opaque */
 
-/* path NULL: $KUBECONFIG (a list: files merged, the first word wins), else the pod's service
- * account, else ~/.kube/config. context NULL: the file's current-context. INVALID names file, field
- * and remedy. */
-struct kube_conf *kube_conf_load(const char *path, const char *context, struct err *e);
+/* Makes credentials by the program that a kubeconfig names (users[].user.exec, given as spec; info:
+ * what the program is to find in KUBERNETES_EXEC_INFO). The answer is the ExecCredential that it
+ * printed; the caller owns it. This room starts no programs. */
+typedef json_t *(*kube_exec)(const json_t *spec, const json_t *info, struct err *e);
+
+struct kube_where {
+    /* file NULL: $KUBECONFIG (a list: files merged, the first word wins), else the pod's service
+     * account, else ~/.kube/config */
+    const char *file;
+    const char *context; /* NULL: the file's current-context */
+    const char *server;  /* a URL that asks for no credentials, as of `kubectl proxy`: no files */
+    kube_exec exec;      /* NULL: a user that needs it is refused */
+};
+/* INVALID names file, field and remedy. */
+struct kube_conf *kube_conf_load(const struct kube_where *w, struct err *e);
 void kube_conf_free(struct kube_conf *c);
 /* of the context or the pod; "default" */
 const char *kube_conf_namespace(const struct kube_conf *c);

@@ -19,6 +19,14 @@ const struct kube_res kube_leases = {"coordination.k8s.io", "v1", "leases", "Lea
 const struct kube_res kube_volumeattachments = {
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", false};
 const struct kube_res kube_deployments = {"apps", "v1", "deployments", "Deployment", true};
+const struct kube_res kube_daemonsets = {"apps", "v1", "daemonsets", "DaemonSet", true};
+const struct kube_res kube_jobs = {"batch", "v1", "jobs", "Job", true};
+const struct kube_res kube_csinodes = {"storage.k8s.io", "v1", "csinodes", "CSINode", false};
+const struct kube_res kube_csidrivers = {"storage.k8s.io", "v1", "csidrivers", "CSIDriver", false};
+const struct kube_res kube_crds = {
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
+const struct kube_res kube_access_reviews = {
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", false};
 const struct kube_res kube_datasets = {NAME_GROUP, "v1alpha1", "datasets", "Dataset", true};
 const struct kube_res kube_dataloads = {NAME_GROUP, "v1alpha1", "dataloads", "DataLoad", true};
 const struct kube_res kube_tfjobs = {"kubeflow.org", "v1", "tfjobs", "TFJob", true};

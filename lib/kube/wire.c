@@ -11,7 +11,92 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXCERPT 160 /* bytes of an answer that is no Status, in the error's text */
+#define EXCERPT   160  /* bytes of an answer that is no Status, in the error's text */
+#define DEPTH_MAX 1000 /* of nested values; jansson refuses the whole document at 2048 */
+
+/* ---- what an API server sends and jansson refuses ---- */
+
+/* at is its opening quote. NUL, which annotations may hold, becomes U+FFFD. Returns what is behind
+ * the string. */
+static size_t clean_string(char *text, size_t len, size_t at)
+{
+    for (at++; at < len && text[at] != '"'; at++) {
+        if (text[at] != '\\')
+            continue;
+        if (len - at >= 6 && memcmp(text + at, "\\u0000", 6) == 0)
+            memcpy(text + at + 2, "fffd", 4);
+        at++;
+    }
+    return MIN(at + 1, len);
+}
+
+/* A whole number past 64 bits becomes a real one: its last two digits an exponent. */
+static size_t clean_number(char *text, size_t len, size_t at)
+{
+    size_t end = at;
+    while (end < len && text[end] >= '0' && text[end] <= '9')
+        end++;
+    bool whole = (at == 0 || text[at - 1] != '.') && (end == len || !strchr(".eE", text[end]));
+    errno = 0;
+    if (whole && end - at > 18 && (strtoll(text + at, NULL, 10), errno == ERANGE))
+        memcpy(text + end - 2, "e2", 2);
+    return end;
+}
+
+/* at is the bracket of a value that lies too deep: it becomes 0. */
+static size_t clean_deep(char *text, size_t len, size_t at)
+{
+    size_t level = 0, from = at;
+    do {
+        level += text[at] == '[' || text[at] == '{';
+        level -= text[at] == ']' || text[at] == '}';
+        at = text[at] == '"' ? clean_string(text, len, at) : at + 1;
+    } while (at < len && level);
+    memset(text + from, ' ', at - from);
+    text[from] = '0';
+    return at;
+}
+
+/* text[len] is NUL, and no byte before it. */
+static void wire_clean(char *text, size_t len)
+{
+    size_t depth = 0;
+    for (size_t at = 0; at < len;) {
+        char c = text[at];
+        bool opens = c == '[' || c == '{', closes = c == ']' || c == '}';
+        if (opens && depth == DEPTH_MAX) {
+            at = clean_deep(text, len, at);
+            continue;
+        }
+        depth += opens;
+        depth -= closes && depth;
+        if (c == '"')
+            at = clean_string(text, len, at);
+        else if (c >= '0' && c <= '9')
+            at = clean_number(text, len, at);
+        else
+            at++;
+    }
+}
+
+json_t *wire_json(const char *text, size_t len, struct err *e)
+{
+    struct err strict = ERR_INIT;
+    json_t *j = json_parse(text, len, &strict);
+    if (j || memchr(text, '\0', len)) {
+        if (!j && e)
+            *e = strict;
+        return j;
+    }
+    cleanup_free char *copy = xstrndup(text, len);
+    wire_clean(copy, len);
+    j = json_loadb(copy, len, 0, NULL);
+    if (!j && e)
+        *e = strict;
+    return j;
+}
+
+/* ---- errors, lines, events ---- */
 
 static enum err_class kube_class_of(int code, const char *reason)
 {
@@ -38,7 +123,7 @@ static int fail_of_status(const json_t *status, struct err *e)
 
 int wire_fail(int status, const char *body, size_t len, struct err *e)
 {
-    cleanup_json json_t *j = json_parse(body, len, NULL);
+    cleanup_json json_t *j = wire_json(body, len, NULL);
     if (strcmp(jget_str(j, "kind", ""), "Status") == 0 && *jget_str(j, "message", ""))
         return fail_of_status(j, e);
     char excerpt[EXCERPT + 1];
@@ -88,7 +173,7 @@ int wire_event(
         [KUBE_MODIFIED] = "MODIFIED",
         [KUBE_DELETED] = "DELETED",
         [KUBE_BOOKMARK] = "BOOKMARK"};
-    cleanup_json json_t *j = json_parse(text, len, e);
+    cleanup_json json_t *j = wire_json(text, len, e);
     if (!j)
         return err_wrap(e, "event");
     const char *name = jget_str(j, "type", "");

@@ -11,6 +11,11 @@
 #include <jansson.h>
 #include <stddef.h>
 
+/* Parses an answer. Whoever may make an object can put into it what is JSON and jansson refuses,
+ * and would so keep all others from being listed: NUL in a string (becomes U+FFFD), a whole number
+ * past 64 bits (becomes a real one), a thousand levels (what is deeper becomes 0). */
+json_t *wire_json(const char *text, size_t len, struct err *e);
+
 /* The error of an answer that is not 2xx: from its Status if the body is one, else from the HTTP
  * status and the body's beginning. */
 int wire_fail(int status, const char *body, size_t len, struct err *e);

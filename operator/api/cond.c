@@ -113,6 +113,21 @@ bool cond_set(json_t *conditions, const struct cond *c, int64_t generation, int6
     return true;
 }
 
+bool cond_set_progress(json_t *conditions, enum cond_progress progress, const char *reason,
+    const char *message, int64_t generation, int64_t now_ns)
+{
+    static const char *const types[] = {
+        [COND_RECONCILING] = "Reconciling", [COND_STALLED] = "Stalled"};
+    bool changed = false;
+    for (int i = COND_RECONCILING; i <= COND_STALLED; i++)
+        if (i != (int)progress)
+            changed |= cond_remove(conditions, types[i]);
+    if (progress == COND_SETTLED)
+        return changed;
+    const struct cond c = {types[progress], COND_TRUE, reason, message};
+    return cond_set(conditions, &c, generation, now_ns) || changed;
+}
+
 /* Two types that never stand side by side. */
 static const char *job_opposite(const char *type)
 {

@@ -39,6 +39,13 @@ struct cond {
  * generation are the same. */
 bool cond_set(json_t *conditions, const struct cond *c, int64_t generation, int64_t now_ns);
 
+/* What kstatus (Flux, Helm, kubectl's libraries) reads beside Ready: Stalled, only a person can
+ * mend it; Reconciling, it goes on by itself. At most one of both stands there, and only while it
+ * is True. */
+enum cond_progress { COND_SETTLED, COND_RECONCILING, COND_STALLED };
+bool cond_set_progress(json_t *conditions, enum cond_progress progress, const char *reason,
+    const char *message, int64_t generation, int64_t now_ns);
+
 /* Job style, the rules of training-operator 1.9: nothing changes any more once Failed is True; the
  * same type, status and reason is no change (the message stays); a changed one moves to the end;
  * Running and Restarting replace each other; Succeeded and Failed turn a Running (and a Restarting)

@@ -27,13 +27,29 @@ static int check_target(const json_t *target, size_t i, struct err *e)
     return 0;
 }
 
+/* Fields of earlier versions: the CRD refuses them, but an object may be older. What only said what
+ * holds anyway is passed over. */
+static int refuse_gone_fields(const json_t *cr, const struct dataload *l, struct err *e)
+{
+    if (strcmp(jget_str(cr, "spec.dataset.namespace", l->ns), l->ns) != 0)
+        return err_set(e, ERR_INVALID,
+            "spec.dataset.namespace is gone: a DataLoad loads a Dataset of its own namespace, %s: leave it out, and create the DataLoad there",
+            l->ns);
+    if (strcmp(jget_str(cr, "spec.policy", "Once"), "Once") != 0)
+        return err_set(e, ERR_INVALID,
+            "spec.policy is gone: a DataLoad runs once: leave it out; what is to stay loaded belongs into spec.cache.preload of the Dataset");
+    if (jget_bool(cr, "spec.loadMetadata", false))
+        return err_set(e, ERR_INVALID,
+            "spec.loadMetadata is gone: a load always lists the store afresh: leave it out");
+    return 0;
+}
+
 int dataload_parse(const json_t *cr, struct dataload *out, struct err *e)
 {
     *out = (struct dataload){kube_namespace(cr), kube_name(cr),
         jget_str(cr, "spec.dataset.name", ""), jget_arr(cr, "spec.target"),
         jget_int(cr, "spec.ttlSecondsAfterFinished", -1),
         jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1};
-    const char *ns = jget_str(cr, "spec.dataset.namespace", out->ns);
     if (strlen(out->name) > DATALOAD_NAME_MAX || strchr(out->name, '.'))
         return err_set(e, ERR_INVALID,
             "metadata.name: at most %d characters and no '.', because the loader's pod is named after it",
@@ -41,12 +57,8 @@ int dataload_parse(const json_t *cr, struct dataload *out, struct err *e)
     if (!*out->dataset)
         return err_set(e, ERR_INVALID,
             "spec.dataset.name is missing: name a Dataset of namespace %s", out->ns);
-    if (strcmp(ns, out->ns) != 0)
-        return err_set(e, ERR_INVALID,
-            "spec.dataset.namespace: \"%s\": a DataLoad loads a Dataset of its own namespace, %s",
-            ns, out->ns);
-    if (strcmp(jget_str(cr, "spec.policy", "Once"), "Once") != 0)
-        return err_set(e, ERR_INVALID, "spec.policy must be Once");
+    if (refuse_gone_fields(cr, out, e))
+        return -1;
     for (size_t i = 0; i < json_array_size(out->targets); i++)
         if (check_target(json_array_get(out->targets, i), i, e))
             return -1;
@@ -94,16 +106,44 @@ static void set_duration(json_t *status, int64_t ns)
     json_object_set_new(status, "duration", json_string(text));
 }
 
+static int64_t count_in(const json_t *load, const char *key)
+{
+    int64_t n = jget_int(load, key, 0); /* reports are not trusted */
+    return n > 0 ? n : 0;
+}
+
+struct dataload_progress dataload_progress_of(const json_t *load)
+{
+    return (struct dataload_progress){.known = load != NULL,
+        .complete = jget_bool(load, "complete", false),
+        .files = count_in(load, "files"),
+        .bytes = count_in(load, "bytes"),
+        .done_files = count_in(load, "loadedFiles"),
+        .done_bytes = count_in(load, "loadedBytes"),
+        .failed = count_in(load, "failedFiles")};
+}
+
+int dataload_percent(const struct dataload_progress *p)
+{
+    double share = p->bytes > 0 ? (double)p->done_bytes / (double)p->bytes
+        : p->files > 0          ? (double)p->done_files / (double)p->files
+                                : 0;
+    return p->complete ? 100 : share >= 0.99 ? 99 : (int)(100 * share);
+}
+
 static json_t *progress_json(const struct dataload_progress *p)
 {
     char share[16];
     double done = p->bytes > 0 ? 100.0 * (double)p->done_bytes / (double)p->bytes
         : p->files > 0         ? 100.0 * (double)p->done_files / (double)p->files
                                : 0;
-    snprintf(share, sizeof share, "%.1f%%", done > 100 ? 100 : done);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "percentage", share, "files",
-        (json_int_t)p->files, "bytes", (json_int_t)p->bytes, "doneFiles", (json_int_t)p->done_files,
-        "doneBytes", (json_int_t)p->done_bytes, "failedFiles", (json_int_t)p->failed);
+    if (done > 100)
+        done = 100;
+    snprintf(share, sizeof share, "%.1f%%", done);
+    return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I}", "percentage", share, "percent",
+        (int)done, "files", (json_int_t)p->files, "bytes", (json_int_t)p->bytes, "doneFiles",
+        (json_int_t)p->done_files, "doneBytes", (json_int_t)p->done_bytes, "failedFiles",
+        (json_int_t)p->failed);
 }
 
 json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s)
@@ -121,6 +161,7 @@ json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s)
         if (!json_object_get(o, "progress"))
             json_object_set_new(o, "progress", json_object());
         json_object_set_new(json_object_get(o, "progress"), "percentage", json_string("100.0%"));
+        json_object_set_new(json_object_get(o, "progress"), "percent", json_integer(100));
     }
     if ((s->started || s->finished) && !json_object_get(o, "startTime"))
         json_object_set_new(o, "startTime", json_string(s->started ? s->started : now));

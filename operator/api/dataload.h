@@ -18,6 +18,7 @@
 #define DATALOAD_FAILED        "Failed"
 #define DATALOAD_COND_COMPLETE "Complete"
 #define DATALOAD_COND_FAILED   "Failed"
+#define DATALOAD_COND_READY    "Ready" /* the same as Complete, for those who know no kinds */
 
 /* Borrows from the json it was parsed from. */
 struct dataload {
@@ -37,9 +38,14 @@ bool dataload_finished(const json_t *cr);
 int64_t dataload_expiry(const json_t *cr, const struct dataload *l);
 
 struct dataload_progress {
-    bool known;
+    bool known, complete;
     int64_t files, bytes, done_files, done_bytes, failed;
 };
+/* as a loader reports it; NULL: not known */
+struct dataload_progress dataload_progress_of(const json_t *load);
+/* 0 … 99, of the bytes; 100 only when it is complete */
+int dataload_percent(const struct dataload_progress *p);
+
 struct dataload_status {
     const char *phase;
     const json_t *conditions;          /* array; copied */

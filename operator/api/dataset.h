@@ -8,6 +8,7 @@
 
 #include "lib/base/err.h"
 #include "lib/conf/conf.h"
+#include "operator/api/dataload.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -17,6 +18,10 @@
 #define DATASET_MOUNTS_MAX   32
 #define DATASET_SECRETS_MAX  16
 #define DATASET_TIERS_MAX    3
+#define DATASET_QUOTA_MAX    (INT64_C(1) << 50) /* bytes of one tier in one pod: 1Pi */
+#define DATASET_RULES_MAX    64
+#define DATASET_PRELOAD_MAX  64
+#define DATASET_NODES_MAX    20 /* in a list of a status: the first by name */
 #define DATASET_REPLICAS_MAX 1000
 
 /* phases, conditions */
@@ -28,6 +33,9 @@
 #define DATASET_COND_WORKERS "WorkersReady"
 #define DATASET_COND_CLIENTS "ClientsReady"
 #define DATASET_COND_CACHE   "CacheHealthy"
+/* only where the spec preloads something */
+#define DATASET_COND_PRELOADED "Preloaded"
+#define DATASET_COND_STALLED   "Stalled"
 
 enum dataset_scheme { DATASET_S3, DATASET_PVC };
 
@@ -37,13 +45,41 @@ struct dataset_secret {
 
 struct dataset_mount {
     enum dataset_scheme scheme;
-    const char *mount_point, *name; /* name "" if none */
-    char *path;                     /* owned: where it is in the tree */
+    const char *mount_point, *path; /* path: where it is in the tree */
     char *claim, *claim_path;       /* owned: pvc:// only; claim_path "" or "/dir" */
     bool read_only;
-    const json_t *options; /* NULL if none; values are strings */
+    int immutable;                 /* 1 nobody changes the source, 0 it may change, -1 not said */
+    const json_t *options;         /* NULL if none; values are strings */
+    const json_t *default_options; /* of the cluster; NULL if none */
     struct dataset_secret secrets[DATASET_SECRETS_MAX];
     size_t nsecrets;
+    const char *secret_ref;            /* a whole Secret; NULL if none */
+    const char *ca_configmap, *ca_key; /* certificates to trust; NULL if none */
+};
+
+struct dataset_tiers {
+    struct conf_tier tier[DATASET_TIERS_MAX];
+    size_t n;
+    int64_t memory; /* bytes of the Memory tier, 0 if none */
+};
+
+/* What holds for path and all below it; the longest path counts. */
+struct dataset_rule {
+    const char *path, *write_type;
+};
+
+struct dataset_preload {
+    const char *path;
+    bool pin;
+};
+
+/* What users say of the pods of one kind. Each pointer NULL if they do not. */
+struct dataset_component {
+    const json_t *resources, *labels, *annotations;
+    const json_t *node_selector; /* nodeAffinity.required; not of clients */
+    const json_t *tolerations;   /* not of clients */
+    const char *priority_class;  /* "" if none */
+    struct dataset_tiers tiers;  /* not of loaders */
 };
 
 /* Borrows from the json it was parsed from. */
@@ -55,22 +91,28 @@ struct dataset {
 
     struct dataset_mount mounts[DATASET_MOUNTS_MAX];
     size_t nmounts;
-    const json_t *access_modes;  /* as given; NULL: ReadOnlyMany */
-    bool read_only;              /* no access mode allows writing */
-    const json_t *node_selector; /* spec.nodeAffinity.required, NULL if none */
-    const json_t *tolerations;   /* NULL if none */
-    int replicas;                /* cache workers */
-    struct conf_tier tiers[DATASET_TIERS_MAX];
-    size_t ntiers;
-    int64_t memory; /* bytes of the Memory tier, 0 if none */
-    const char *write_type, *profile;
-    int metadata_sync;                                 /* seconds, 0 if not given */
-    const json_t *worker_resources, *client_resources; /* NULL if none */
+    const json_t *access_modes; /* as given; NULL: ReadOnlyMany */
+    bool read_only;             /* no access mode allows writing */
+    json_t *cache;              /* owned: spec.cache, the cluster's defaults filled in */
+    int replicas;               /* cache workers */
+    struct dataset_tiers
+        tiers;         /* common to workers and clients; each has its own copy, or others */
+    int metadata_sync; /* seconds, 0 if not given */
+    struct dataset_rule rules[DATASET_RULES_MAX];
+    size_t nrules;
+    struct dataset_preload preload[DATASET_PRELOAD_MAX];
+    size_t npreload;
+    struct dataset_component worker, client, loader;
 };
 
-/* NULL on failure: *reason (a literal: InvalidURL, InvalidOption, NameTooLong, InvalidSpec) and e
- * say what to change, in words. dataset_free() it; the cr must outlive it. */
-struct dataset *dataset_parse(const json_t *cr, const char **reason, struct err *e);
+/* defaults: what the cluster's administrator says where a Dataset is silent, {"options": {scheme:
+ * {…}}, "cache": {…}}; NULL: nothing. NULL on failure: *reason (a literal: InvalidURL,
+ * InvalidOption, NameTooLong, InvalidSpec) and e say what to change, in words. dataset_free() it;
+ * cr and defaults must outlive it. */
+struct dataset *dataset_parse(
+    const json_t *cr, const json_t *defaults, const char **reason, struct err *e);
+/* The defaults by themselves; NULL is fine. -1 with e INVALID, which names the field. */
+int dataset_check_defaults(const json_t *defaults, struct err *e);
 void dataset_free(struct dataset *d);
 void cleanup_datasetp(struct dataset **d);
 #define cleanup_dataset __attribute__((cleanup(cleanup_datasetp)))
@@ -95,11 +137,12 @@ struct dataset_status {
     /* of the pods that hold the cache: workers, or clients where there are none */
     int64_t cached, capacity;
     int64_t client_cached;
-    /* delivered to pods from caches, from workers; fetched from the store */
-    int64_t read_cache, read_worker, read_store;
-    int64_t read_direct; /* part of read_store that clients fetched themselves */
-    int64_t written, pending_files;
+    /* delivered to pods: from their node's cache, from workers, from the store */
+    int64_t read_cache, read_worker, read_direct;
+    int64_t pending_files;
     struct dataset_members workers, clients;
+    bool has_preload;                 /* or the status says nothing of it */
+    struct dataload_progress preload; /* not known: the recorded one stays */
 };
 /* The new status object, every field set that is known. Takes the two `nodes` arrays. */
 json_t *dataset_status_json(const json_t *cr, struct dataset_status *s);

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The status of a Dataset as json: numbers, and the strings of them that kubectl shows. */
-#include "operator/api/dataset.h"
+#include "operator/api/dataset_priv.h"
 
 #include "lib/base/human.h"
+#include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTION_SHOWN 256 /* characters of an option's value */
 
 bool dataset_is_ready(const json_t *cr, const char **reason, const char **message)
 {
@@ -32,8 +38,8 @@ static void set_bytes(json_t *o, const char *human_key, const char *bytes_key, i
     json_object_set_new(o, bytes_key, json_integer(bytes));
 }
 
-/* "37.5%"; nothing of nothing is 0 %. */
-static void set_share(json_t *o, const char *key, double part, double all)
+/* "37.5%", and 37 for those who sort and compare; nothing of nothing is 0 %. */
+static void set_share(json_t *o, const char *key, const char *int_key, double part, double all)
 {
     char text[16];
     double share = all > 0 ? 100 * part / all : 0;
@@ -41,16 +47,55 @@ static void set_share(json_t *o, const char *key, double part, double all)
         share = 100;
     snprintf(text, sizeof text, "%.1f%%", share);
     json_object_set_new(o, key, json_string(text));
+    json_object_set_new(o, int_key, json_integer((json_int_t)share));
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A status that lists a thousand nodes would be written anew for each of them. */
+static json_t *first_names(const json_t *names)
+{
+    size_t n = json_array_size(names), i;
+    const char **sorted = xcalloc(n + 1, sizeof *sorted);
+    const json_t *name;
+    json_array_foreach ((json_t *)names, i, name)
+        sorted[i] = json_string_value(name);
+    qsort(sorted, n, sizeof *sorted, compare_names);
+    json_t *first = json_array();
+    for (i = 0; i < n && i < DATASET_NODES_MAX; i++)
+        json_array_append_new(first, json_string(sorted[i]));
+    free(sorted);
+    return first;
 }
 
 static json_t *members_json(struct dataset_members *m)
 {
     char summary[32];
     snprintf(summary, sizeof summary, "%d/%d", m->ready, m->desired);
-    json_t *nodes = m->nodes ? m->nodes : json_array();
+    json_t *nodes = first_names(m->nodes);
+    json_decref(m->nodes);
     m->nodes = NULL;
     return json_pack("{s:i, s:i, s:s, s:o}", "desired", m->desired, "ready", m->ready, "summary",
         summary, "nodes", nodes);
+}
+
+/* As they are used; a long one, such as certificates, by its length. */
+static void show_options(json_t *to, const json_t *options)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)options, key, value) {
+        const char *text = json_string_value(value);
+        if (!text || json_object_get(to, key))
+            continue;
+        cleanup_free char *length = strlen(text) > OPTION_SHOWN
+            ? xasprintf("(%zu characters)", strlen(text))
+            : NULL;
+        json_object_set_new(to, key, json_string(length ? length : text));
+    }
 }
 
 static json_t *mounts_json(const struct dataset *d)
@@ -59,27 +104,74 @@ static json_t *mounts_json(const struct dataset *d)
     for (size_t i = 0; i < d->nmounts; i++) {
         const struct dataset_mount *m = &d->mounts[i];
         json_t *j = json_pack("{s:s, s:s, s:b}", "mountPoint", m->mount_point, "path", m->path,
-            "readOnly", d->read_only || m->read_only);
-        if (*m->name)
-            json_object_set_new(j, "name", json_string(m->name));
+                   "readOnly", d->read_only || m->read_only),
+               *options = json_object();
+        if (m->immutable >= 0)
+            json_object_set_new(j, "immutable", json_boolean(m->immutable));
+        show_options(options, m->options);
+        show_options(options, m->default_options);
+        if (json_object_size(options))
+            json_object_set(j, "options", options);
+        json_decref(options);
         json_array_append_new(mounts, j);
     }
     return mounts;
 }
 
-static json_t *cache_json(const struct dataset_status *s)
+/* "10Gi": as people write it, without loss. */
+static json_t *quantity_json(int64_t bytes)
+{
+    static const char *const units[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi"};
+    size_t unit = 0;
+    for (; unit + 1 < ARRAY_LEN(units) && bytes && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    cleanup_free char *text = xasprintf("%" PRId64 "%s", bytes, units[unit]);
+    return json_string(text);
+}
+
+static json_t *tiers_json(const struct dataset_tiers *t)
+{
+    json_t *tiers = json_array();
+    for (size_t i = 0; i < t->n; i++)
+        json_array_append_new(tiers,
+            json_pack("{s:s, s:o}", "medium", dataset_medium_name(t->tier[i].medium), "quota",
+                quantity_json(t->tier[i].quota)));
+    return tiers;
+}
+
+static bool same_tiers(const struct dataset_tiers *a, const struct dataset_tiers *b)
+{
+    bool same = a->n == b->n;
+    for (size_t i = 0; i < a->n && same; i++)
+        same = a->tier[i].medium == b->tier[i].medium && a->tier[i].quota == b->tier[i].quota;
+    return same;
+}
+
+/* What spec.cache comes to, with the defaults; of a component what is its own. */
+static json_t *resolved_json(const struct dataset *d)
+{
+    json_t *o = json_pack("{s:i, s:o}", "replicas", d->replicas, "tiers", tiers_json(&d->tiers));
+    if (!same_tiers(&d->worker.tiers, &d->tiers))
+        json_object_set_new(o, "worker", json_pack("{s:o}", "tiers", tiers_json(&d->worker.tiers)));
+    if (!same_tiers(&d->client.tiers, &d->tiers))
+        json_object_set_new(o, "client", json_pack("{s:o}", "tiers", tiers_json(&d->client.tiers)));
+    return o;
+}
+
+static json_t *states_json(const struct dataset_status *s)
 {
     json_t *o = json_object();
     double delivered = (double)s->read_cache + (double)s->read_worker + (double)s->read_direct;
     set_bytes(o, "cached", "cachedBytes", s->cached);
     set_bytes(o, "cacheCapacity", "cacheCapacityBytes", s->capacity);
     if (s->has_ufs)
-        set_share(o, "cachedPercentage", (double)s->cached, (double)s->ufs_bytes);
+        set_share(o, "cachedPercentage", "cachedPercent", (double)s->cached, (double)s->ufs_bytes);
     json_object_set_new(o, "clientCachedBytes", json_integer(s->client_cached));
     if (delivered > 0) {
-        set_share(o, "cacheHitRatio", (double)s->read_cache + (double)s->read_worker, delivered);
-        set_share(o, "localHitRatio", (double)s->read_cache, delivered);
-        set_share(o, "remoteHitRatio", (double)s->read_worker, delivered);
+        set_share(o, "cacheHitRatio", "cacheHitPercent",
+            (double)s->read_cache + (double)s->read_worker, delivered);
+        set_share(o, "localHitRatio", "localHitPercent", (double)s->read_cache, delivered);
+        set_share(o, "remoteHitRatio", "remoteHitPercent", (double)s->read_worker, delivered);
     }
     return o;
 }
@@ -105,22 +197,35 @@ static void add_ufs(json_t *o, const json_t *cr, const struct dataset_status *s)
     json_object_set_new(o, "ufsComplete", json_boolean(s->ufs_complete));
 }
 
+static void add_preload(json_t *o, const json_t *cr, const struct dataset_status *s)
+{
+    const struct dataload_progress *n = &s->preload;
+    const json_t *was = jget_obj(cr, "status.preload");
+    if (s->has_preload && n->known)
+        json_object_set_new(o, "preload",
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:i}", "files", (json_int_t)n->files, "bytes",
+                (json_int_t)n->bytes, "doneFiles", (json_int_t)n->done_files, "doneBytes",
+                (json_int_t)n->done_bytes, "failedFiles", (json_int_t)n->failed, "percent",
+                dataload_percent(n)));
+    else if (s->has_preload && was)
+        json_object_set_new(o, "preload", json_deep_copy(was));
+}
+
 json_t *dataset_status_json(const json_t *cr, struct dataset_status *s)
 {
     json_t *o = json_pack("{s:s, s:I, s:o}", "phase", s->phase, "observedGeneration",
         (json_int_t)jget_int(cr, "metadata.generation", 0), "conditions",
         json_deep_copy(s->conditions));
-    if (s->spec)
+    if (s->spec) {
         json_object_set_new(o, "mounts", mounts_json(s->spec));
+        json_object_set_new(o, "cache", resolved_json(s->spec));
+    }
     add_ufs(o, cr, s);
-    json_object_set_new(o, "cacheStates", cache_json(s));
-    json_object_set_new(o, "reads",
-        json_pack("{s:I, s:I, s:I}", "cacheBytes", (json_int_t)s->read_cache, "workerBytes",
-            (json_int_t)s->read_worker, "storeBytes", (json_int_t)s->read_store));
-    json_object_set_new(o, "writes",
-        json_pack("{s:I, s:I}", "bytes", (json_int_t)s->written, "pendingFiles",
-            (json_int_t)s->pending_files));
+    json_object_set_new(o, "cacheStates", states_json(s));
+    json_object_set_new(
+        o, "writes", json_pack("{s:I}", "pendingFiles", (json_int_t)s->pending_files));
     json_object_set_new(o, "workers", members_json(&s->workers));
     json_object_set_new(o, "clients", members_json(&s->clients));
+    add_preload(o, cr, s);
     return o;
 }

@@ -6,6 +6,7 @@
 #define MILLRACE_OPERATOR_API_TFJOB_H
 
 #include "lib/base/err.h"
+#include "operator/api/data_wait.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -59,7 +60,10 @@ struct tfjob_scheduling {
 
 /* What annotations ask for. One that cannot be understood has no effect, and `bad` says so. */
 struct tfjob_annotations {
-    bool exclude_evaluator, always_tf_config, restart_all, wait_preload;
+    bool exclude_evaluator, always_tf_config, restart_all;
+    enum data_until until;
+    enum data_placement placement;
+    char refused[160]; /* why its pods must wait until the words are mended; "" if they need not */
     int64_t dead_node_s;
     const char *tensorboard;       /* "<claim>/<directory>", NULL: no TensorBoard */
     const char *tensorboard_image; /* "": the job's own */

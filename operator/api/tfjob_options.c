@@ -98,15 +98,52 @@ static void parse_tensorboard(const json_t *cr, struct tfjob_annotations *w)
         w->tensorboard = value;
 }
 
+/* The annotation, or the label of the same name. */
+static const char *word_of(const json_t *cr, const char *key)
+{
+    const char *value = kube_annotation(cr, key);
+    return *value ? value : kube_label(cr, key);
+}
+
+static void refuse_two_words(const json_t *cr, const char *key, struct tfjob_annotations *out)
+{
+    const char *annotation = kube_annotation(cr, key), *label = kube_label(cr, key);
+    if (*annotation && *label && strcmp(annotation, label) != 0)
+        snprintf(out->refused, sizeof out->refused,
+            "%s is '%.32s' as annotation and '%.32s' as label: take one away", key, annotation,
+            label);
+}
+
+/* What is not understood makes pods wait, not start: a job that begins too early is expensive. */
+static void parse_data(const json_t *cr, struct tfjob_annotations *out)
+{
+    const char *data = word_of(cr, LABEL_DATA), *placement = word_of(cr, LABEL_PLACEMENT);
+    out->until = DATA_UNTIL_READY;
+    if (!data_until_parse(data, &out->until))
+        snprintf(out->refused, sizeof out->refused, LABEL_DATA " is '%.40s': write %s", data,
+            DATA_UNTIL_WORDS);
+    else if (!*data)
+        out->until = DATA_UNTIL_READY;
+    if (!data_placement_parse(placement, &out->placement))
+        snprintf(out->refused, sizeof out->refused, LABEL_PLACEMENT " is '%.40s': write %s",
+            placement, DATA_PLACEMENT_WORDS);
+    refuse_two_words(cr, LABEL_DATA, out);
+    refuse_two_words(cr, LABEL_PLACEMENT, out);
+    if (!strcmp(kube_annotation(cr, ANNOTATION_WAIT_PRELOAD), "true"))
+        snprintf(out->refused, sizeof out->refused,
+            "annotation " ANNOTATION_WAIT_PRELOAD " is no more: write " LABEL_DATA
+            ": Preloaded, and take it away");
+}
+
 void tfjob_parse_annotations(const json_t *cr, struct tfjob_annotations *out)
 {
     *out = (struct tfjob_annotations){0};
     out->exclude_evaluator = flag(cr, ANNOTATION_EXCLUDE_EVALUATOR, "true", "false", out);
     out->always_tf_config = flag(cr, ANNOTATION_ALWAYS_TF_CONFIG, "true", "false", out);
     out->restart_all = flag(cr, ANNOTATION_RESTART_SCOPE, "job", "pod", out);
-    out->wait_preload = flag(cr, ANNOTATION_WAIT_PRELOAD, "true", "false", out);
     parse_timeout(cr, out);
     parse_tensorboard(cr, out);
+    parse_data(cr, out);
 }
 
 static void add_once(json_t *names, const char *name)

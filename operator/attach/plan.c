@@ -157,7 +157,7 @@ void attach_plan(const struct attach_observed *o, struct plan *p)
     }
     const char *reason = "";
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = dataset_parse(o->cr, &reason, &e);
+    cleanup_dataset struct dataset *d = dataset_parse(o->cr, o->env.defaults, &reason, &e);
     struct replacing r = {d && any_down(o, d)};
     for (size_t i = 0; i < o->nattachments; i++) {
         const json_t *va = o->attachments[i];

@@ -33,12 +33,12 @@ static bool was_last_breath(const json_t *answer)
         && jget_int(answer, "metadata.deletionGracePeriodSeconds", 0) == 0;
 }
 
+METRIC_COUNTER(api_writes, "millrace_api_writes_total", "verb",
+    "Write requests to the API server that succeeded.");
+
 static void count_write(const char *verb, struct apply_result *r)
 {
-    cleanup_free char *labels = xasprintf("verb=\"%s\"", verb);
-    metric_add(metric_counter("millrace_api_writes_total", labels,
-                   "Write requests to the API server that succeeded, by verb"),
-        1);
+    metric_add(metric_of(&api_writes, verb), 1);
     r->writes++;
 }
 

@@ -39,6 +39,15 @@ struct controller {
     struct metric *reconciles, *failures, *duration, *length;
 };
 
+METRIC_COUNTER(
+    reconciles, "millrace_reconciles_total", "controller", "Reconciles of the controller.");
+METRIC_COUNTER(reconcile_errors, "millrace_reconcile_errors_total", "controller",
+    "Reconciles that failed and are tried again.");
+METRIC_SECONDS(
+    reconcile_seconds, "millrace_reconcile_seconds", "controller", "Duration of a reconcile.");
+METRIC_GAUGE(
+    queue_length, "millrace_queue_length", "controller", "Keys that wait, delayed ones too.");
+
 struct controller *controller_new(const struct controller_conf *conf)
 {
     struct controller *c = xcalloc(1, sizeof *c);
@@ -49,13 +58,10 @@ struct controller *controller_new(const struct controller_conf *conf)
         c->conf.resync_ns = RESYNC_DEFAULT;
     c->queue = queue_new(&(struct queue_backoff){BACKOFF_MIN, BACKOFF_MAX});
     c->workers = xcalloc(c->conf.workers, sizeof *c->workers);
-    cleanup_free char *labels = xasprintf("controller=\"%s\"", conf->name);
-    c->reconciles = metric_counter(
-        "millrace_reconciles_total", labels, "Reconciles of the controller");
-    c->failures = metric_counter(
-        "millrace_reconcile_errors_total", labels, "Reconciles that failed and are tried again");
-    c->duration = metric_histogram("millrace_reconcile_seconds", labels, "Duration of a reconcile");
-    c->length = metric_gauge("millrace_queue_length", labels, "Keys that wait, delayed ones too");
+    c->reconciles = metric_of(&reconciles, conf->name);
+    c->failures = metric_of(&reconcile_errors, conf->name);
+    c->duration = metric_of(&reconcile_seconds, conf->name);
+    c->length = metric_of(&queue_length, conf->name);
     return c;
 }
 

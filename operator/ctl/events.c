@@ -371,6 +371,11 @@ static void events_thread(void *user)
     pthread_mutex_unlock(&ev->mu);
 }
 
+METRIC_COUNTER(
+    events_dropped, "millrace_events_dropped_total", "", "Events that were not written.");
+METRIC_COUNTER(events_written, "millrace_events_written_total", "",
+    "Event writes, repeated ones as updates of a count.");
+
 struct events *events_new(struct kube *k, const char *component, const char *instance)
 {
     struct events *ev = xcalloc(1, sizeof *ev);
@@ -381,10 +386,8 @@ struct events *events_new(struct kube *k, const char *component, const char *ins
     ev->subjects = map_new(free);
     ev->normal.last = &ev->normal.first;
     ev->warnings.last = &ev->warnings.first;
-    ev->dropped = metric_counter(
-        "millrace_events_dropped_total", "", "Events that were not written");
-    ev->written = metric_counter(
-        "millrace_events_written_total", "", "Event writes, repeated ones as updates of a count");
+    ev->dropped = metric_of(&events_dropped);
+    ev->written = metric_of(&events_written);
     pthread_mutex_init(&ev->mu, NULL);
     if (task_start_with(&ev->writer, &ev->mu, "events", events_thread, ev, NULL))
         abort(); /* at start-up; no thread for it means no thread for anything */

@@ -189,12 +189,14 @@ static void informer_del(struct informer *inf, const char *key, const char *uid,
         notify(inf, was, NULL);
 }
 
-/* labels: "a=b,c"; terms of any other form are taken to match. */
+/* labels: "a=b,c,!d"; terms of any other form are taken to match. */
 static bool matches(const char *labels, const json_t *object)
 {
     cleanup_free char *copy = xstrdup(labels);
     char *rest = copy;
     for (char *term; (term = strsep(&rest, ","));) {
+        if (*term == '!' && *kube_label(object, term + 1))
+            return false;
         if (strpbrk(term, "!() "))
             continue;
         char *eq = strchr(term, '=');

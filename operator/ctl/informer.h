@@ -47,7 +47,7 @@ void informer_values_field(
 struct informer_conf {
     const struct kube_res *res;
     const char *ns; /* NULL: all namespaces */
-    /* selectors, or NULL; labels "a=b,c" are also checked by informer_observe */
+    /* selectors, or NULL; labels "a=b,c,!d" are also checked by informer_observe */
     const char *labels, *fields;
     const struct informer_index *indexes; /* copied; names, args borrowed for ever */
     size_t nindexes;

@@ -23,6 +23,7 @@ struct manager {
     const char *image;        /* of client and worker pods */
     const char *pull_policy;  /* "", "Always", "IfNotPresent", "Never" */
     const char *pull_secrets; /* comma-separated names of Secrets, "" if none */
+    const json_t *config;     /* of render_env_check(); NULL if none */
     const char *ns;           /* the operator's own namespace */
     const char *watch_ns;     /* only this namespace's datasets and jobs; NULL: all */
     unsigned workers;         /* per controller */
@@ -66,5 +67,7 @@ int dataset_controller_start(struct manager *mgr, struct err *e);
 int attach_controller_start(struct manager *mgr, struct err *e);
 int dataload_controller_start(struct manager *mgr, struct err *e);
 int tfjob_controller_start(struct manager *mgr, struct err *e);
+int node_controller_start(struct manager *mgr, struct err *e);
+int gate_controller_start(struct manager *mgr, struct err *e);
 
 #endif

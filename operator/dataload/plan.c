@@ -17,7 +17,7 @@
 struct dataload_outcome {
     const char *phase;
     char reason[48], message[600];
-    bool warn;
+    bool warn, stalled;  /* stalled: only a person can mend it */
     const char *started; /* RFC 3339; NULL: it has not run yet */
     struct dataload_progress progress;
 };
@@ -50,23 +50,12 @@ static const struct cache_pod *find_loader(const struct dataload_observed *o)
     return NULL;
 }
 
-static struct dataload_progress progress_of(const json_t *load)
-{
-    struct dataload_progress p = {.known = load != NULL};
-    cache_pod_add_count(load, "files", &p.files);
-    cache_pod_add_count(load, "bytes", &p.bytes);
-    cache_pod_add_count(load, "loadedFiles", &p.done_files);
-    cache_pod_add_count(load, "loadedBytes", &p.done_bytes);
-    cache_pod_add_count(load, "failedFiles", &p.failed);
-    return p;
-}
-
 /* The counters at its end are in the first line of its termination message, fuse/worker/load.c. */
 static struct dataload_progress last_progress(const json_t *terminated)
 {
     const char *said = jget_str(terminated, "message", "");
     cleanup_json json_t *j = json_loadb(said, strcspn(said, "\n"), 0, NULL);
-    return progress_of(jget_obj(j, "load"));
+    return dataload_progress_of(jget_obj(j, "load"));
 }
 
 static void evaluate_complete(const struct cache_pod *m, struct dataload_outcome *r)
@@ -88,7 +77,7 @@ static void evaluate_running(
     const json_t *load = jget_obj(m->report, "load");
     bool verifying = jget_bool(load, "verifying", false);
     if (!verifying)
-        r->progress = progress_of(load);
+        r->progress = dataload_progress_of(load);
     set_reason(r, verifying ? "Verifying" : "Loading");
     snprintf(r->message, sizeof r->message, "%s",
         verifying ? "looking whether everything is in the cache" : "loading");
@@ -96,12 +85,14 @@ static void evaluate_running(
         return;
     set_reason(r, v->reason);
     r->warn = true;
+    r->stalled = v->stalled;
     snprintf(r->message, sizeof r->message, "%s", v->message);
 }
 
-/* Before there is a loader: sets what it has to wait for. true: nothing, it can start. */
-static bool may_start(
-    const struct dataload_observed *o, const struct dataload *l, struct dataload_outcome *r)
+/* Before there is a loader: sets what it has to wait for. true: nothing, it can start. d: NULL
+ * if the Dataset is not valid. */
+static bool may_start(const struct dataload_observed *o, const struct dataload *l,
+    const struct dataset *d, const struct err *invalid, struct dataload_outcome *r)
 {
     const json_t *conditions = jget_arr(o->dataset, "status.conditions");
     if (!o->dataset) {
@@ -113,11 +104,23 @@ static bool may_start(
         *r = pending("DatasetNotReady", false);
         snprintf(r->message, sizeof r->message, "Dataset %s is not ready: %s", l->dataset,
             cond_message(conditions, DATASET_COND_READY));
-    } else if (jget_int(o->dataset, "spec.cache.replicas", 1) == 0) {
+        r->stalled = cond_is_true(conditions, DATASET_COND_STALLED);
+    } else if (!d) {
+        *r = pending("DatasetNotReady", false);
+        snprintf(
+            r->message, sizeof r->message, "Dataset %s is not valid: %s", l->dataset, invalid->msg);
+    } else if (d->replicas == 0) {
         *r = pending("NoWorkers", true);
         snprintf(r->message, sizeof r->message,
             "Dataset %s has no cache workers to load into: set its spec.cache.replicas",
             l->dataset);
+        r->stalled = true;
+    } else if (l->pin >= 0 && d->npreload) {
+        *r = pending("PinnedByPreload", true);
+        snprintf(r->message, sizeof r->message,
+            "Dataset %s has spec.cache.preload, which alone says what is pinned: give a path there pin: true, and make a DataLoad without spec.pin",
+            l->dataset);
+        r->stalled = true;
     } else if (!cond_is_true(conditions, DATASET_COND_WORKERS)) {
         *r = pending("WorkersNotReady", false);
         snprintf(r->message, sizeof r->message, "waiting for the cache workers of Dataset %s: %s",
@@ -128,17 +131,16 @@ static bool may_start(
     return false;
 }
 
-static void create_loader(const struct dataload_observed *o, const struct dataload *l,
+static void start_loader(const struct dataload_observed *o, const struct dataload *l,
     struct dataload_outcome *r, struct plan *p)
 {
     const char *reason = "";
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = dataset_parse(o->dataset, &reason, &e);
-    if (!d) {
-        *r = pending("DatasetNotReady", false);
-        snprintf(r->message, sizeof r->message, "Dataset %s is not valid: %s", l->dataset, e.msg);
+    cleanup_dataset struct dataset *d = o->dataset
+        ? dataset_parse(o->dataset, o->env.defaults, &reason, &e)
+        : NULL;
+    if (!may_start(o, l, d, &e, r))
         return;
-    }
     cleanup_json json_t *paths = dataload_paths(l);
     plan_create(p, &kube_pods, render_loader(d, &o->env, o->cr, paths, l->pin));
     *r = pending("Starting", false);
@@ -149,7 +151,7 @@ static void set_outcome_failed(struct dataload_outcome *r, const char *reason)
 {
     r->phase = DATALOAD_FAILED;
     set_reason(r, reason);
-    r->warn = true;
+    r->warn = r->stalled = true;
 }
 
 static void evaluate_loader(const struct dataload_observed *o, const struct cache_pod *m,
@@ -179,6 +181,7 @@ static void evaluate_loader(const struct dataload_observed *o, const struct cach
     } else if (v.state == CACHE_POD_PROBLEM && !jget(c, "state.running")) {
         set_reason(r, v.reason);
         r->warn = true;
+        r->stalled = v.stalled;
         snprintf(r->message, sizeof r->message, "%s", v.message);
     } else if (r->started) {
         evaluate_running(m, &v, r);
@@ -206,8 +209,8 @@ static void dataload_evaluate(
         *r = loader_lost();
     } else if (m) {
         evaluate_loader(o, m, r, p);
-    } else if (may_start(o, &l, r)) {
-        create_loader(o, &l, r, p);
+    } else {
+        start_loader(o, &l, r, p);
     }
 }
 
@@ -220,10 +223,17 @@ static void write_status(
          failed = strcmp(r->phase, DATALOAD_FAILED) == 0;
     bool changed = strcmp(cond_reason(was, DATALOAD_COND_COMPLETE), r->reason) != 0;
     cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
-    const struct cond done = {
-        DATALOAD_COND_COMPLETE, complete ? COND_TRUE : COND_FALSE, r->reason, r->message};
+    const enum cond_status status = complete ? COND_TRUE : COND_FALSE;
+    const struct cond done = {DATALOAD_COND_COMPLETE, status, r->reason, r->message};
+    const struct cond ready = {DATALOAD_COND_READY, status, r->reason, r->message};
     const struct cond bad = {DATALOAD_COND_FAILED, COND_TRUE, r->reason, r->message};
     cond_set(conditions, &done, generation, o->now_ns);
+    cond_set(conditions, &ready, generation, o->now_ns);
+    cond_set_progress(conditions,
+        complete         ? COND_SETTLED
+            : r->stalled ? COND_STALLED
+                         : COND_RECONCILING,
+        r->reason, r->message, generation, o->now_ns);
     if (failed)
         cond_set(conditions, &bad, generation, o->now_ns);
     const struct dataload_status s = {.phase = r->phase,

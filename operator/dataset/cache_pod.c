@@ -26,6 +26,19 @@ static bool is_image_reason(const char *reason)
     return false;
 }
 
+/* Of problems: those that stay until a person changes something. A store that cannot be reached may
+ * come back, and a node may get room. */
+static bool is_stalling(const char *reason)
+{
+    static const char *const reasons[] = {"InvalidURL", "InvalidOption", "SecretMissing",
+        "ConfigMapMissing", "AccessDenied", "ExpiredCredentials", "BucketNotFound", "NotFound",
+        "TLSFailed", "ClaimMissing", "ImagePullFailed", "OutOfMemory"};
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
+        if (strcmp(reasons[i], reason) == 0)
+            return true;
+    return false;
+}
+
 static const json_t *pod_condition(const json_t *pod, const char *type)
 {
     const json_t *conditions = jget_arr(pod, "status.conditions");
@@ -70,6 +83,7 @@ static void set_problem(struct cache_pod_health *v, const char *reason, const ch
     cut_whole(v->message, sizeof v->message);
     snprintf(v->reason, sizeof v->reason, "%s", reason);
     v->state = CACHE_POD_PROBLEM;
+    v->stalled = is_stalling(reason);
 }
 
 const char *cache_pod_last_line(const char *text, char *out, size_t cap)
@@ -106,7 +120,7 @@ static void crashed(struct cache_pod_health *v, const json_t *pod, const json_t 
     if (strcmp(reason, "OOMKilled") == 0)
         set_problem(v, "OutOfMemory",
             "pod %s was killed because it used more memory than its limit: raise spec.cache.%s.resources.limits.memory",
-            kube_name(pod), cache_pod_is(pod, COMPONENT_CLIENT) ? "client" : "worker");
+            kube_name(pod), kube_label(pod, LABEL_COMPONENT)); /* the field has its name */
     else
         set_problem(v, "ContainerCrashed", "pod %s ended with exit code %d%s%s", kube_name(pod),
             (int)jget_int(terminated, "exitCode", -1),
@@ -207,6 +221,29 @@ static void evaluate_starting(
             kube_namespace(pod), kube_name(pod));
 }
 
+/* A claim that is named and is not there: the scheduler says so among its reasons. */
+static bool is_claim_missing(const char *message, const char *claim)
+{
+    cleanup_free char *words = xasprintf("persistentvolumeclaim \"%s\" not found", claim);
+    return strstr(message, words) != NULL;
+}
+
+static void evaluate_unscheduled(
+    const json_t *pod, const struct dataset *d, struct cache_pod_health *v)
+{
+    const char *message = jget_str(
+        pod_condition(pod, "PodScheduled"), "message", "no reason was given");
+    for (size_t i = 0; d && i < d->nmounts; i++)
+        if (d->mounts[i].claim && is_claim_missing(message, d->mounts[i].claim)) {
+            set_problem(v, "ClaimMissing",
+                "%s: there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.mounts[%zu].mountPoint",
+                d->mounts[i].mount_point, d->mounts[i].claim, d->ns, i);
+            v->store_problem = true;
+            return;
+        }
+    set_problem(v, "PodUnschedulable", "pod %s cannot be scheduled: %s", kube_name(pod), message);
+}
+
 void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int64_t now_ns,
     struct cache_pod_health *out)
 {
@@ -220,8 +257,7 @@ void cache_pod_evaluate(const struct cache_pod *m, const struct dataset *d, int6
     } else if (pod_condition_is(pod, "Ready", "True")) {
         out->state = CACHE_POD_READY;
     } else if (pod_condition_is(pod, "PodScheduled", "False")) {
-        set_problem(out, "PodUnschedulable", "pod %s cannot be scheduled: %s", kube_name(pod),
-            jget_str(pod_condition(pod, "PodScheduled"), "message", "no reason was given"));
+        evaluate_unscheduled(pod, d, out);
     } else if (!evaluate_container(pod, out) && !evaluate_report(m->report, d, out)) {
         evaluate_starting(pod, m->report, now_ns, out);
     }

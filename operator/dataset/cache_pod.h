@@ -28,6 +28,7 @@ enum cache_pod_state {
 struct cache_pod_health {
     enum cache_pod_state state;
     bool store_problem; /* it is the store's (or the options'), not the pod's */
+    bool stalled;       /* only a person can mend it: time does not */
     const char *node;   /* "" before it is scheduled */
     char reason[48];    /* CamelCase; "" unless PROBLEM */
     char message[448];  /* "" unless PROBLEM or STARTING */

@@ -173,7 +173,7 @@ static void dataset_reported(void *user, const struct poll_target *t)
 {
     struct dataset_controller *c = user;
     cleanup_free char *key = kube_key(t->ns, t->dataset);
-    if (*t->dataset && strcmp(t->component, COMPONENT_LOADER) != 0)
+    if (*t->dataset && !*t->dataload)
         controller_enqueue(c->controller, key, 0);
 }
 

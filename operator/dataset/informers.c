@@ -3,7 +3,9 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/json/jget.h"
+#include "operator/render/env.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +98,9 @@ static void trim_node(json_t *node)
     json_object_set_new(node, "status", status);
     json_object_set_new(node, "spec", spec);
     json_object_del(meta, "annotations");
-    json_object_del(meta, "labels");
+    const char *host = kube_label(node, LABEL_HOSTNAME);
+    json_t *labels = *host ? json_pack("{s:s}", LABEL_HOSTNAME, host) : json_object();
+    json_object_set_new(meta, "labels", labels);
 }
 
 struct informer *informers_nodes(struct manager *mgr)
@@ -107,8 +111,11 @@ struct informer *informers_nodes(struct manager *mgr)
 
 struct render_env dataset_render_env(const struct manager *mgr)
 {
-    return (struct render_env){mgr->image, mgr->pull_policy ? mgr->pull_policy : "",
-        mgr->pull_secrets ? mgr->pull_secrets : ""};
+    struct render_env env = render_env_of(mgr->config);
+    env.image = mgr->image;
+    env.pull_policy = mgr->pull_policy ? mgr->pull_policy : "";
+    env.pull_secrets = mgr->pull_secrets ? mgr->pull_secrets : "";
+    return env;
 }
 
 void cache_pods_take(struct cache_pods *m, struct objs pods_take, struct poll *poll)
@@ -131,4 +138,23 @@ void cache_pods_free(struct cache_pods *m)
     objs_free(&m->objs);
     m->reports = NULL;
     m->v = NULL;
+}
+
+void cache_pods_held(struct informer *pods, struct poll *poll, struct informer *nodes,
+    const json_t *dataset, json_t *to)
+{
+    cleanup_cache_pods struct cache_pods m;
+    cache_pods_take(&m, informer_by(pods, "dataset", kube_uid(dataset)), poll);
+    for (size_t i = 0; i < m.objs.n; i++) {
+        int64_t bytes = 0;
+        cache_pod_add_count(m.v[i].report, REPORT_CACHE_USED, &bytes);
+        const char *node = jget_str(m.v[i].pod, "spec.nodeName", "");
+        if (bytes <= 0 || !*node)
+            continue;
+        cleanup_obj struct obj *of = informer_get(nodes, node);
+        const char *host = kube_label(obj_json(of), LABEL_HOSTNAME);
+        json_array_append_new(to,
+            json_pack("{s:s, s:s, s:s, s:I}", "dataset", kube_name(dataset), "node", node, "host",
+                *host ? host : node, "bytes", (json_int_t)bytes));
+    }
 }

@@ -12,8 +12,8 @@ struct informer *informers_datasets(struct manager *mgr); /* index "uid" */
 /* VolumeAttachments of every driver (those of others trimmed); index "pv" */
 struct informer *informers_attachments(struct manager *mgr);
 struct informer *informers_pvs(struct manager *mgr); /* PersistentVolumes of ours */
-/* Nodes, of which is kept: status.allocatable of GPUs, the condition Ready, spec.unschedulable, and
- * the taint below. */
+/* Nodes, of which is kept: status.allocatable of GPUs, the condition Ready, spec.unschedulable, the
+ * label LABEL_HOSTNAME, and the taint below. */
 struct informer *informers_nodes(struct manager *mgr);
 /* an administrator's word that the node is dead */
 #define TAINT_OUT_OF_SERVICE "node.kubernetes.io/out-of-service"
@@ -29,6 +29,11 @@ struct cache_pods {
 void cache_pods_take(struct cache_pods *m, struct objs pods_take, struct poll *poll);
 void cache_pods_free(struct cache_pods *m);
 #define cleanup_cache_pods __attribute__((cleanup(cache_pods_free)))
+
+/* Adds to the array `to` what the pods that cache this dataset hold, as {dataset, node, host,
+ * bytes}. pods: poll_pods(). */
+void cache_pods_held(struct informer *pods, struct poll *poll, struct informer *nodes,
+    const json_t *dataset, json_t *to);
 
 bool attachment_is_ours(const json_t *attachment); /* of our driver */
 

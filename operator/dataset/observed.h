@@ -4,6 +4,8 @@
 #ifndef MILLRACE_OPERATOR_DATASET_OBSERVED_H
 #define MILLRACE_OPERATOR_DATASET_OBSERVED_H
 
+#include "operator/api/cond.h"
+#include "operator/api/dataload.h"
 #include "operator/ctl/plan.h"
 #include "operator/dataset/cache_pod.h"
 #include "operator/dataset/poll.h"
@@ -45,12 +47,36 @@ struct dataset_eval {
 void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,
     const char *message, bool event, struct plan *p);
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p);
+/* What users would want to know of a Dataset that works: the conditions CacheFits and FullSpeed. */
+struct dataset_advice {
+    struct cond cond;
+    char message[768];
+    bool keep; /* it is not known now, or only of some nodes: what is recorded stays */
+};
+/* s: with its spec, and the size of the data */
+void dataset_advise_cache(
+    const struct dataset_observed *o, const struct dataset_status *s, struct dataset_advice *a);
+/* desired: nodes that use it */
+void dataset_advise_speed(const struct dataset_observed *o, int desired, struct dataset_advice *a);
 /* status and events. problem: why there are no children ({reason, message}), reason NULL: none */
 struct dataset_problem {
     const char *reason;
     char message[512];
+    bool passes; /* by itself; else only a person can mend it */
 };
+/* What comes of spec.cache.preload. */
+struct dataset_preloading {
+    bool asked;  /* there is a condition Preloaded */
+    bool ending; /* it is not asked for any more, but the status is kept a while */
+    struct cond cond;
+    char reason[48], message[640];
+    bool warn;                         /* the transition to it is a Warning */
+    struct dataload_progress progress; /* not known: the recorded one stays */
+};
+void dataset_plan_preload(const struct dataset_observed *o, const struct dataset_eval *v,
+    const struct dataset_problem *problem, struct dataset_preloading *r, struct plan *p);
 void dataset_plan_status(const struct dataset_observed *o, const struct dataset_eval *v,
-    const struct dataset_problem *problem, struct plan *p);
+    const struct dataset_problem *problem, const struct dataset_preloading *preload,
+    struct plan *p);
 
 #endif

@@ -23,6 +23,7 @@ static bool name_taken(const struct dataset_observed *o, const json_t *object, c
     const json_t *owner = kube_controller_of(object);
     bool earlier = owner && strcmp(jget_str(owner, "kind", ""), "Dataset") == 0
         && strcmp(jget_str(owner, "name", ""), kube_name(o->cr)) == 0;
+    problem->passes = earlier;
     if (earlier)
         snprintf(problem->message, sizeof problem->message,
             "%s %s/%s is of an earlier Dataset of this name and is still being deleted", what,
@@ -131,9 +132,9 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
         dataset_plan_delete(o, p);
         return;
     }
-    struct dataset_problem problem = {NULL, ""};
+    struct dataset_problem problem = {0};
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = dataset_parse(o->cr, &problem.reason, &e);
+    cleanup_dataset struct dataset *d = dataset_parse(o->cr, o->env.defaults, &problem.reason, &e);
     struct dataset_eval v = {
         d, xcalloc(o->npods + 1, sizeof *v.health), xcalloc(o->npods + 1, sizeof *v.current)};
     for (size_t i = 0; i < o->npods; i++) {
@@ -151,7 +152,9 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
                     "delete it, or give the Dataset another name", &problem)))
             plan_children(o, &v, p);
     }
-    dataset_plan_status(o, &v, &problem, p);
+    struct dataset_preloading preload;
+    dataset_plan_preload(o, &v, &problem, &preload, p);
+    dataset_plan_status(o, &v, &problem, &preload, p);
     free(v.health);
     free(v.current);
 }

@@ -54,6 +54,7 @@ static void count_pods(
 struct dataset_condition {
     const char *phase;
     struct cond cond;
+    enum cond_progress progress; /* of Ready only */
     char message[640];
     bool warn; /* the transition to it is a Warning */
 };
@@ -63,6 +64,7 @@ static void set_ready(struct dataset_condition *r, const char *phase, enum cond_
 {
     r->phase = phase;
     r->warn = warn;
+    r->progress = status == COND_TRUE ? COND_SETTLED : COND_RECONCILING;
     r->cond = (struct cond){DATASET_COND_READY, status, reason, r->message};
 }
 
@@ -93,6 +95,8 @@ static void evaluate_pods(const struct dataset_observed *o, const struct dataset
         snprintf(r->message, sizeof r->message, "%s", m->message);
         set_ready(
             r, m->store_problem ? DATASET_FAILED : DATASET_NOT_BOUND, COND_FALSE, m->reason, true);
+        if (m->stalled)
+            r->progress = COND_STALLED;
     } else if (workers->desired == 0 && clients->desired == 0) {
         snprintf(r->message, sizeof r->message,
             "pods can mount the PersistentVolumeClaim %s; its store is asked when the first one does",
@@ -120,6 +124,7 @@ static void evaluate_ready(const struct dataset_observed *o, const struct datase
     if (problem->reason) {
         snprintf(r->message, sizeof r->message, "%s", problem->message);
         set_ready(r, DATASET_FAILED, COND_FALSE, problem->reason, true);
+        r->progress = problem->passes ? COND_RECONCILING : COND_STALLED;
         return;
     }
     const char *phase = jget_str(o->pvc, "status.phase", "");
@@ -130,6 +135,8 @@ static void evaluate_ready(const struct dataset_observed *o, const struct datase
             lost ? "its PersistentVolume is gone: delete the claim, it is made again"
                  : "waiting for Kubernetes to bind it");
         set_ready(r, DATASET_NOT_BOUND, COND_FALSE, "VolumeNotBound", lost);
+        if (lost)
+            r->progress = COND_STALLED;
         return;
     }
     evaluate_pods(o, v, workers, clients, r);
@@ -200,27 +207,40 @@ static void write_condition(const struct dataset_observed *o, json_t *conditions
         || strcmp(jget_str(old, "status", ""), cond_status_name(r->cond.status)) != 0
         || strcmp(jget_str(old, "reason", ""), r->cond.reason) != 0;
     cond_set(conditions, &r->cond, jget_int(o->cr, "metadata.generation", 0), o->now_ns);
-    bool is_ready = strcmp(r->cond.type, DATASET_COND_READY) == 0;
+    bool is_news = strcmp(r->cond.type, DATASET_COND_READY) == 0
+        || strcmp(r->cond.type, DATASET_COND_PRELOADED) == 0;
     if (!changed || (said && strstr(r->message, said))
         || strcmp(r->cond.type, DATASET_COND_CLIENTS) == 0)
         return;
     if (r->warn)
         plan_event(events, &kube_datasets, o->cr, true, r->cond.reason, "%s", r->message);
-    else if (is_ready && r->cond.status == COND_TRUE)
+    else if (is_news && (r->cond.status == COND_TRUE || strcmp(r->cond.reason, "Loading") == 0))
         plan_event(events, &kube_datasets, o->cr, false, r->cond.reason, "%s", r->message);
+}
+
+static void write_preloaded(const struct dataset_observed *o, json_t *conditions,
+    const struct dataset_preloading *preload, const char *said, struct plan *events)
+{
+    if (!preload->asked) {
+        cond_remove(conditions, DATASET_COND_PRELOADED);
+        return;
+    }
+    struct dataset_condition c = {.warn = preload->warn};
+    snprintf(c.message, sizeof c.message, "%s", preload->message);
+    c.cond = preload->cond;
+    c.cond.message = c.message;
+    write_condition(o, conditions, &c, said, events);
 }
 
 static void add_report(struct dataset_status *s, const struct cache_pod *m, bool workers_cache)
 {
     bool client = cache_pod_is(m->pod, COMPONENT_CLIENT),
          worker = cache_pod_is(m->pod, COMPONENT_WORKER);
-    cache_pod_add_count(m->report, REPORT_READS_STORE, &s->read_store);
     if (client) {
         cache_pod_add_count(m->report, REPORT_CACHE_USED, &s->client_cached);
         cache_pod_add_count(m->report, REPORT_READS_CACHE, &s->read_cache);
         cache_pod_add_count(m->report, REPORT_READS_WORKER, &s->read_worker);
         cache_pod_add_count(m->report, REPORT_READS_STORE, &s->read_direct);
-        cache_pod_add_count(m->report, REPORT_WRITES_BYTES, &s->written);
         cache_pod_add_count(m->report, REPORT_WRITES_PENDING, &s->pending_files);
     }
     if (workers_cache ? worker : client) {
@@ -243,9 +263,7 @@ static void count_reports(
 {
     s->read_cache = o->retired.cache;
     s->read_worker = o->retired.worker;
-    s->read_store = o->retired.store;
     s->read_direct = o->retired.direct;
-    s->written = o->retired.written;
     for (size_t i = 0; i < o->npods; i++)
         add_report(s, &o->pods[i], !d || d->replicas > 0);
 }
@@ -261,8 +279,16 @@ static void requeue_starting(
         }
 }
 
+/* Without an Event: nothing is wrong, and describe shows it. */
+static void write_advice(
+    const struct dataset_observed *o, json_t *conditions, const struct dataset_advice *a)
+{
+    if (!a->keep)
+        cond_set(conditions, &a->cond, jget_int(o->cr, "metadata.generation", 0), o->now_ns);
+}
+
 void dataset_plan_status(const struct dataset_observed *o, const struct dataset_eval *v,
-    const struct dataset_problem *problem, struct plan *p)
+    const struct dataset_problem *problem, const struct dataset_preloading *preload, struct plan *p)
 {
     struct pod_group workers = {.component = COMPONENT_WORKER,
         .desired = v->d ? v->d->replicas : (int)jget_int(o->cr, "status.workers.desired", 0)};
@@ -275,19 +301,29 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
     struct dataset_condition ready, other;
     evaluate_ready(o, v, problem, &workers, &clients, &ready);
     write_condition(o, conditions, &ready, NULL, &events);
+    cond_set_progress(conditions, ready.progress, ready.cond.reason, ready.message,
+        jget_int(o->cr, "metadata.generation", 0), o->now_ns);
     evaluate_group(v, &workers, DATASET_COND_WORKERS, "no cache workers are asked for", &other);
     write_condition(o, conditions, &other, ready.message, &events);
     evaluate_group(v, &clients, DATASET_COND_CLIENTS, "no node uses the volume", &other);
     write_condition(o, conditions, &other, ready.message, &events);
     evaluate_cache(o, &other);
     write_condition(o, conditions, &other, ready.message, &events);
+    write_preloaded(o, conditions, preload, ready.message, &events);
 
     struct dataset_status s = {.phase = ready.phase,
         .conditions = conditions,
         .spec = v->d,
+        .has_preload = preload->asked || preload->ending,
+        .preload = preload->progress,
         .workers = {workers.desired, workers.ready, workers.nodes},
         .clients = {clients.desired, clients.ready, clients.nodes}};
     count_reports(o, v->d, &s);
+    struct dataset_advice advice;
+    dataset_advise_cache(o, &s, &advice);
+    write_advice(o, conditions, &advice);
+    dataset_advise_speed(o, clients.desired, &advice);
+    write_advice(o, conditions, &advice);
     plan_status(p, &kube_datasets, o->cr, dataset_status_json(o->cr, &s));
     plan_move(p, &events);
     requeue_starting(o, v, p);
@@ -302,6 +338,9 @@ void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase,
     cleanup_json json_t *conditions = cond_copy(json_object_get(cr, "status"));
     const struct cond c = {DATASET_COND_READY, COND_FALSE, reason, message};
     cond_set(conditions, &c, generation, now_ns);
+    /* what is being deleted is neither; else the server has refused an object */
+    cond_set_progress(conditions, kube_deleting(cr) ? COND_SETTLED : COND_STALLED, reason, message,
+        generation, now_ns);
     json_t *status = jget_obj(cr, "status") ? json_deep_copy(jget_obj(cr, "status"))
                                             : json_object();
     json_object_set_new(status, "phase", json_string(phase));

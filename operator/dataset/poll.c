@@ -86,15 +86,15 @@ static void add_reads(struct poll_reads *r, const char *component, const json_t 
     cache_pod_add_count(report, REPORT_WRITES_BYTES, &r->written);
 }
 
-/* Keeps the counters of a pod that is deleted. poll.mu held. */
-static void poll_retire(struct poll *p, const struct poll_entry *e)
+/* Adds the counters of a pod to those of its dataset. poll.mu held. */
+static void poll_count(struct map *sums, const struct poll_entry *e)
 {
     if (!e->report || !*e->t.dataset_uid)
         return;
-    struct poll_reads *r = map_get(p->retired, e->t.dataset_uid);
+    struct poll_reads *r = map_get(sums, e->t.dataset_uid);
     if (!r) {
         r = xcalloc(1, sizeof *r);
-        map_put(p->retired, e->t.dataset_uid, r);
+        map_put(sums, e->t.dataset_uid, r);
     }
     add_reads(r, e->t.component, obj_json(e->report));
 }
@@ -116,7 +116,7 @@ static void pod_changed(void *user, const json_t *was, const json_t *now)
     struct poll_entry *e = map_get(p->entries, uid);
     if (!now) {
         if (e) {
-            poll_retire(p, e);
+            poll_count(p->retired, e); /* its counters stay */
             map_del(p->entries, uid);
         }
         pthread_mutex_unlock(&p->mu);
@@ -210,7 +210,8 @@ static int64_t poll_once(struct poll *p, const char *uid)
         json_decref(report);
         return -1;
     }
-    bool ready = jget_bool(report, REPORT_READY, false) && !loader;
+    bool ready = jget_bool(report, REPORT_READY, false)
+        && (!loader || jget_bool(report, REPORT_LOAD_COMPLETE, false));
     struct poll_target t;
     if (poll_store(p, uid, report, &t)) {
         for (size_t i = 0; i < p->nlisteners; i++)
@@ -295,7 +296,7 @@ struct poll *poll_shared(struct manager *mgr, struct err *e)
         return mgr->poll;
     struct poll *p = xcalloc(1, sizeof *p);
     const struct http_conf conf = {
-        .connect_ns = TIMEOUT_NS, .max_idle = 64, .user_agent = NAME_FIELD_MANAGER};
+        .direct = true, .connect_ns = TIMEOUT_NS, .max_idle = 64, .user_agent = NAME_FIELD_MANAGER};
     p->http = http_new(&conf, e);
     if (!p->http) {
         free(p);
@@ -332,6 +333,23 @@ void poll_retired(struct poll *p, const char *dataset_uid, struct poll_reads *ou
     const struct poll_reads *r = map_get(p->retired, dataset_uid);
     *out = r ? *r : (struct poll_reads){0};
     pthread_mutex_unlock(&p->mu);
+}
+
+struct map *poll_reads_all(struct poll *p)
+{
+    struct map *sums = map_new(free);
+    const char *uid;
+    void *v;
+    pthread_mutex_lock(&p->mu);
+    for (size_t i = 0; map_next(p->retired, &i, &uid, &v);) {
+        struct poll_reads *copy = xcalloc(1, sizeof *copy);
+        *copy = *(const struct poll_reads *)v;
+        map_put(sums, uid, copy);
+    }
+    for (size_t i = 0; map_next(p->entries, &i, &uid, &v);)
+        poll_count(sums, v);
+    pthread_mutex_unlock(&p->mu);
+    return sums;
 }
 
 void poll_forget(struct poll *p, const char *dataset_uid)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* poll — asks client, worker and loader pods for their /status over HTTP: every 2 s until they
- * are ready (loaders: always), every 15 s after, at once when the pod changes. Keeps their last
- * reports for the plans; listeners are called at each change and enqueue keys. Runs only while
+ * are ready (loaders: have loaded), every 15 s after, at once when the pod changes. Keeps their
+ * last reports for the plans; listeners are called at each change and enqueue keys. Runs only while
  * we lead. Threads: any. Locks: poll.mu, a leaf: not held during requests and listeners. */
 #ifndef MILLRACE_OPERATOR_DATASET_POLL_H
 #define MILLRACE_OPERATOR_DATASET_POLL_H
@@ -33,6 +33,9 @@ void poll_listen(struct poll *p, poll_listener fn, void *user); /* before it run
 /* caller unrefs; NULL: nothing known */
 struct obj *poll_report(struct poll *p, const char *pod_uid);
 void poll_retired(struct poll *p, const char *dataset_uid, struct poll_reads *out);
+/* The same and what the pods of now have counted, of all Datasets: uid → struct poll_reads; the
+ * caller frees it. */
+struct map *poll_reads_all(struct poll *p);
 void poll_forget(struct poll *p, const char *dataset_uid); /* the dataset is gone */
 
 /* The informer of all pods of ours, with indexes "dataset" (uid) and "dataload" ("ns/name"). */

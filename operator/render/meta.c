@@ -28,6 +28,10 @@ char *render_client_name(const char *dataset, const char *node)
     return xasprintf(NAME_CLIENT_POD_FMT, dataset, node_hash(node));
 }
 char *render_loader_name(const char *dataload) { return xasprintf(NAME_LOADER_POD_FMT, dataload); }
+char *render_preloader_name(const char *dataset)
+{
+    return xasprintf(NAME_PRELOADER_POD_FMT, dataset);
+}
 char *render_node_hash(const char *node) { return xasprintf("%08x", node_hash(node)); }
 
 json_t *render_object(const struct kube_res *res, const char *ns, const char *name,

@@ -16,6 +16,7 @@ char *render_service_name(const char *dataset);
 char *render_worker_name(const char *dataset, int index);
 char *render_client_name(const char *dataset, const char *node);
 char *render_loader_name(const char *dataload);
+char *render_preloader_name(const char *dataset);
 /* the value of LABEL_NODE_HASH, as in the client's name */
 char *render_node_hash(const char *node);
 

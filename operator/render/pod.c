@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/render/pod.h"
 
+#include "lib/base/buf.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
@@ -19,13 +20,24 @@
 #define LIMIT_OVER (256 * MIB)
 #define GRACE_S    30 /* a client that gets SIGTERM finishes its uploads */
 
+/* Service meshes that put a proxy into every pod of a namespace leave a pod with these alone: with
+ * one, a loader never ends, and its init container is refused by the restricted profile. Istio
+ * reads the label, Linkerd the annotation. */
+#define LABEL_ISTIO        "sidecar.istio.io/inject"
+#define ANNOTATION_LINKERD "linkerd.io/inject"
+/* A Prometheus without its operator finds its targets by these. */
+#define ANNOTATION_SCRAPE      "prometheus.io/scrape"
+#define ANNOTATION_SCRAPE_PORT "prometheus.io/port"
+#define TEXT_OF(number)        TEXT(number)
+#define TEXT(number)           #number
+
 /* What all our containers have in common. */
 struct spec {
     const char *component;
-    const char *kind;        /* of the inline volume, NULL for none */
-    json_t *command;         /* stolen */
-    const json_t *resources; /* from the user, or NULL */
-    int64_t memory;          /* bytes of the Memory tier in this pod */
+    const char *kind;                     /* of the inline volume, NULL for none */
+    json_t *command;                      /* stolen */
+    const struct dataset_component *user; /* what users say of such pods */
+    const struct dataset_tiers *tiers;
     const char *restart;
 };
 
@@ -52,19 +64,22 @@ static void set_quantities(json_t *to, const json_t *from)
 
 static json_t *resources(const struct spec *s)
 {
+    /* a loader caches nothing itself */
+    int64_t memory = s->kind ? s->tiers->memory : 0;
+    const json_t *user = s->user->resources;
     json_t *requests = json_pack(
-        "{s:s, s:o}", "cpu", "50m", "memory", bytes_quantity(s->memory + REQUEST_OVER));
-    json_t *limits = json_pack("{s:o}", "memory", bytes_quantity(s->memory + LIMIT_OVER));
+        "{s:s, s:o}", "cpu", "50m", "memory", bytes_quantity(memory + REQUEST_OVER));
+    json_t *limits = json_pack("{s:o}", "memory", bytes_quantity(memory + LIMIT_OVER));
     /* a limit below our default request would be refused: if the user sets a limit, only the
      * user's request counts, or the limit itself */
-    if (jget(s->resources, "limits.memory"))
+    if (jget(user, "limits.memory"))
         json_object_del(requests, "memory");
-    if (jget(s->resources, "limits.cpu"))
+    if (jget(user, "limits.cpu"))
         json_object_del(requests, "cpu");
-    if (jget(s->resources, "requests.memory") && !jget(s->resources, "limits.memory"))
+    if (jget(user, "requests.memory") && !jget(user, "limits.memory"))
         json_object_del(limits, "memory");
-    set_quantities(requests, jget_obj(s->resources, "requests"));
-    set_quantities(limits, jget_obj(s->resources, "limits"));
+    set_quantities(requests, jget_obj(user, "requests"));
+    set_quantities(limits, jget_obj(user, "limits"));
     return json_pack("{s:o, s:o}", "requests", requests, "limits", limits);
 }
 
@@ -77,15 +92,23 @@ static json_t *probe(const char *path, int period_s, int failures)
 static json_t *container(const struct dataset *d, const struct render_env *env,
     const struct spec *s, json_t *volume_mounts)
 {
-    cleanup_free char *config = render_config(d);
+    cleanup_free char *config = render_config(d, s->tiers);
     json_t *c = json_pack(
-        "{s:s, s:s, s:o, s:[{s:s, s:s}], s:[{s:s, s:i, s:s}], s:o, s:o, s:s, s:o}", "name",
-        CONTAINER_MAIN, "image", env->image, "command", s->command, "env", "name", ENV_CONFIG,
-        "value", config, "ports", "name", "http", "containerPort", PORT_HTTP, "protocol", "TCP",
+        "{s:s, s:s, s:o, s:[{s:s, s:s}], s:[{s:s, s:i, s:s}, {s:s, s:i, s:s}], s:o, s:o, s:s, s:o}",
+        "name", CONTAINER_MAIN, "image", env->image, "command", s->command, "env", "name",
+        ENV_CONFIG, "value", config, "ports", "name", "http", "containerPort", PORT_HTTP,
+        "protocol", "TCP", "name", "metrics", "containerPort", PORT_METRICS, "protocol", "TCP",
         "resources", resources(s), "securityContext",
         json_pack("{s:b, s:b, s:{s:[s]}}", "allowPrivilegeEscalation", 0, "readOnlyRootFilesystem",
             1, "capabilities", "drop", "ALL"),
         "terminationMessagePolicy", "FallbackToLogsOnError", "volumeMounts", volume_mounts);
+    const char *name;
+    json_t *value, *vars = json_object_get(c, "env");
+    json_object_foreach ((json_t *)env->env, name, value)
+        json_array_append_new(vars, json_pack("{s:s, s:O}", "name", name, "value", value));
+    if (env->ca_bundle && *env->ca_bundle)
+        json_array_append_new(
+            vars, json_pack("{s:s, s:s}", "name", ENV_CA_BUNDLE, "value", env->ca_bundle));
     if (*env->pull_policy)
         json_object_set_new(c, "imagePullPolicy", json_string(env->pull_policy));
     if (strcmp(s->component, COMPONENT_LOADER) != 0) {
@@ -108,24 +131,59 @@ static json_t *pull_secrets(const char *list)
     return names;
 }
 
+/* Whoever installed us, and users, may say otherwise than our hints for others, not than what the
+ * operator finds its pods by. */
+static void pod_labels(
+    json_t *pod, const struct render_env *env, const struct dataset_component *user)
+{
+    json_t *meta = json_object_get(pod, "metadata");
+    json_t *labels = json_pack("{s:s}", LABEL_ISTIO, "false"),
+           *annotations = json_pack("{s:s, s:s, s:s}", ANNOTATION_LINKERD, "disabled",
+               ANNOTATION_SCRAPE, "true", ANNOTATION_SCRAPE_PORT, TEXT_OF(PORT_METRICS));
+    if (env->labels)
+        json_object_update_new(labels, json_deep_copy(env->labels));
+    if (env->annotations)
+        json_object_update_new(annotations, json_deep_copy(env->annotations));
+    if (user->labels)
+        json_object_update_new(labels, json_deep_copy(user->labels));
+    if (user->annotations)
+        json_object_update_new(annotations, json_deep_copy(user->annotations));
+    json_object_update(labels, json_object_get(meta, "labels"));
+    json_object_set_new(meta, "labels", labels);
+    json_object_set_new(meta, "annotations", annotations);
+}
+
+static json_t *security(const struct render_env *env)
+{
+    json_t *context = json_pack(
+        "{s:b, s:{s:s}}", "runAsNonRoot", 1, "seccompProfile", "type", "RuntimeDefault");
+    if (!env->openshift)
+        json_object_update_new(
+            context, json_pack("{s:i, s:i}", "runAsUser", POD_UID, "runAsGroup", POD_UID));
+    return context;
+}
+
 /* The pod without placement. Steals s->command. */
 static json_t *base_pod(
     const struct dataset *d, const struct render_env *env, const char *name, const struct spec *s)
 {
     json_t *pod = render_object(&kube_pods, d->ns, name, d->name, d->uid, s->component);
     json_t *volumes = json_array(), *mounts = json_array();
+    pod_labels(pod, env, s->user);
     if (s->kind)
         render_inline_volume(d, s->kind, volumes, mounts);
     render_sources(d, volumes, mounts);
-    json_t *spec = json_pack("{s:b, s:b, s:s, s:i, s:{s:b, s:i, s:i, s:{s:s}}, s:[o], s:o}",
+    json_t *spec = json_pack("{s:b, s:b, s:s, s:i, s:o, s:[o], s:o}",
         "automountServiceAccountToken", 0, "enableServiceLinks", 0, "restartPolicy", s->restart,
-        "terminationGracePeriodSeconds", GRACE_S, "securityContext", "runAsNonRoot", 1, "runAsUser",
-        POD_UID, "runAsGroup", POD_UID, "seccompProfile", "type", "RuntimeDefault", "containers",
+        "terminationGracePeriodSeconds", GRACE_S, "securityContext", security(env), "containers",
         container(d, env, s, mounts), "volumes", volumes);
     json_t *secrets = pull_secrets(env->pull_secrets);
     if (json_array_size(secrets))
         json_object_set(spec, "imagePullSecrets", secrets);
     json_decref(secrets);
+    const char *priority = *s->user->priority_class ? s->user->priority_class : env->priority_class;
+    if (priority && *priority)
+        json_object_set_new(spec, "priorityClassName", json_string(priority));
     json_object_set_new(pod, "spec", spec);
     return pod;
 }
@@ -137,14 +195,27 @@ static void stamp(json_t *pod)
 {
     char text[17];
     snprintf(text, sizeof text, "%016" PRIx64, json_hash(pod));
-    json_object_set_new(
-        json_object_get(pod, "metadata"), "annotations", json_pack("{s:s}", ANNOTATION_HASH, text));
+    json_object_set_new(json_object_get(json_object_get(pod, "metadata"), "annotations"),
+        ANNOTATION_HASH, json_string(text));
 }
 
 bool render_same(const json_t *desired, const json_t *pod)
 {
     return strcmp(kube_annotation(desired, ANNOTATION_HASH), kube_annotation(pod, ANNOTATION_HASH))
         == 0;
+}
+
+/* Where users want it: the affinity, for more to be added. */
+static json_t *place(json_t *pod, const struct dataset_component *user)
+{
+    json_t *affinity = json_object();
+    if (json_array_size(user->tolerations))
+        json_object_set_new(spec_of(pod), "tolerations", json_deep_copy(user->tolerations));
+    if (user->node_selector)
+        json_object_set_new(affinity, "nodeAffinity",
+            json_pack("{s:o}", "requiredDuringSchedulingIgnoredDuringExecution",
+                json_deep_copy(user->node_selector)));
+    return affinity;
 }
 
 /* Preferences, in order: a node with a GPU (that is where the readers are), a node without another
@@ -176,18 +247,12 @@ json_t *render_worker(
     json_t *command = json_pack(
         "[s, s, s]", "/usr/bin/millrace-worker", "--cache-dir", POD_RUN_DIR "/" VOLUME_CACHE);
     struct spec s = {
-        COMPONENT_WORKER, VOL_KIND_WORKER, command, d->worker_resources, d->memory, "Always"};
+        COMPONENT_WORKER, VOL_KIND_WORKER, command, &d->worker, &d->worker.tiers, "Always"};
     json_t *pod = base_pod(d, env, name, &s);
     render_owner(pod, &kube_datasets, d->cr);
     json_object_set_new(spec_of(pod), "hostname", json_string(name));
     json_object_set_new(spec_of(pod), "subdomain", json_string(service));
-    if (json_array_size(d->tolerations))
-        json_object_set_new(spec_of(pod), "tolerations", json_deep_copy(d->tolerations));
-    json_t *affinity = json_object();
-    if (d->node_selector)
-        json_object_set_new(affinity, "nodeAffinity",
-            json_pack("{s:o}", "requiredDuringSchedulingIgnoredDuringExecution",
-                json_deep_copy(d->node_selector)));
+    json_t *affinity = place(pod, &d->worker);
     json_object_set_new(affinity, "podAntiAffinity",
         json_pack("{s:[{s:i, s:{s:s, s:{s:{s:s, s:s}}}}]}",
             "preferredDuringSchedulingIgnoredDuringExecution", "weight", 100, "podAffinityTerm",
@@ -207,7 +272,7 @@ json_t *render_client(const struct dataset *d, const struct render_env *env, con
     json_t *command = json_pack("[s, s, s, s, s]", "/usr/bin/millrace-fuse", "--socket",
         POD_RUN_DIR "/" VOLUME_SOCKET, "--cache-dir", POD_RUN_DIR "/" VOLUME_CACHE);
     struct spec s = {
-        COMPONENT_CLIENT, VOL_KIND_CLIENT, command, d->client_resources, d->memory, "Always"};
+        COMPONENT_CLIENT, VOL_KIND_CLIENT, command, &d->client, &d->client.tiers, "Always"};
     json_t *pod = base_pod(d, env, name, &s);
     render_owner(pod, &kube_datasets, d->cr);
     render_label(pod, LABEL_NODE_HASH, hash);
@@ -216,6 +281,30 @@ json_t *render_client(const struct dataset *d, const struct render_env *env, con
         json_pack("{s:{s:{s:[{s:[{s:s, s:s, s:[s]}]}]}}}", "nodeAffinity",
             "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", "matchFields",
             "key", "metadata.name", "operator", "In", "values", node));
+    stamp(pod);
+    return pod;
+}
+
+/* A path as a word of a container's command, where kubelet reads $(NAME), and $$ as one $. */
+static void add_path_word(json_t *command, const char *before, const char *path)
+{
+    cleanup_buf struct buf word = BUF_INIT(2 * (strlen(before) + strlen(path)) + 1);
+    buf_adds(&word, before);
+    for (const char *p = path; *p; p++) {
+        if (*p == '$')
+            buf_addc(&word, '$');
+        buf_addc(&word, *p);
+    }
+    json_array_append_new(command, json_string(buf_str(&word)));
+}
+
+/* The last step of a pod that loads: its place, and its hash. */
+static json_t *placed_loader(json_t *pod, const struct dataset *d)
+{
+    json_t *affinity = place(pod, &d->loader);
+    if (json_object_size(affinity))
+        json_object_set(spec_of(pod), "affinity", affinity);
+    json_decref(affinity);
     stamp(pod);
     return pod;
 }
@@ -230,15 +319,24 @@ json_t *render_loader(const struct dataset *d, const struct render_env *env, con
     if (pin >= 0)
         json_array_append_new(command, json_string(pin ? "--pin=true" : "--pin=false"));
     json_array_foreach (paths, i, path)
-        json_array_append(command, path);
+        add_path_word(command, "", json_string_value(path));
     if (json_array_size(paths) == 0)
         json_array_append_new(command, json_string("/"));
-    struct spec s = {COMPONENT_LOADER, NULL, command, NULL, 0, "OnFailure"};
+    struct spec s = {COMPONENT_LOADER, NULL, command, &d->loader, &d->worker.tiers, "OnFailure"};
     json_t *pod = base_pod(d, env, name, &s);
     render_owner(pod, &kube_dataloads, owner);
     render_label(pod, LABEL_DATALOAD, kube_name(owner));
-    if (json_array_size(d->tolerations))
-        json_object_set_new(spec_of(pod), "tolerations", json_deep_copy(d->tolerations));
-    stamp(pod);
-    return pod;
+    return placed_loader(pod, d);
+}
+
+json_t *render_preloader(const struct dataset *d, const struct render_env *env)
+{
+    cleanup_free char *name = render_preloader_name(d->name);
+    json_t *command = json_pack("[s, s]", "/usr/bin/millrace-worker", "--preload");
+    for (size_t i = 0; i < d->npreload; i++)
+        add_path_word(command, d->preload[i].pin ? PRELOAD_PIN : "", d->preload[i].path);
+    struct spec s = {COMPONENT_LOADER, NULL, command, &d->loader, &d->worker.tiers, "Always"};
+    json_t *pod = base_pod(d, env, name, &s);
+    render_owner(pod, &kube_datasets, d->cr);
+    return placed_loader(pod, d);
 }

@@ -16,6 +16,12 @@ struct render_env {
     const char *image;
     const char *pull_policy;  /* "" : the server's default */
     const char *pull_secrets; /* comma-separated, "" if none */
+    const json_t *defaults;   /* of dataset_parse(), NULL if none */
+    /* of all pods, NULL if none: maps of strings */
+    const json_t *env, *labels, *annotations;
+    const char *ca_bundle;      /* certificates to trust for stores, PEM; NULL or "" if none */
+    const char *priority_class; /* of pods whose Dataset names none; NULL or "" if none */
+    bool openshift;             /* the namespace says which user a pod runs as */
 };
 
 /* gpu_nodes: array of names that workers should prefer, the first RENDER_HINTS_MAX of them count;
@@ -28,6 +34,9 @@ json_t *render_client(const struct dataset *d, const struct render_env *env, con
  * dataload.pin. */
 json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner,
     const json_t *paths, int pin);
+
+/* Keeps spec.cache.preload in the workers, for as long as it runs. */
+json_t *render_preloader(const struct dataset *d, const struct render_env *env);
 
 /* Was the pod made of the same desired one? */
 bool render_same(const json_t *desired, const json_t *pod);

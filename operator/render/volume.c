@@ -9,6 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Below POD_SECRETS_DIR. Volumes beside each other, none in another: the outer one is read-only. */
+#define KEYS_DIR       "keys" /* <mount index>/<option name>, <mount index>/CA_BUNDLE */
+#define CA_BUNDLE      "ca-bundle"
+#define SECRET_DIR_FMT "secret-%zu" /* mount index: a whole Secret, one file a key */
+
 static json_t *access_modes(const struct dataset *d)
 {
     return d->access_modes ? json_deep_copy(d->access_modes) : json_pack("[s]", "ReadOnlyMany");
@@ -57,6 +62,35 @@ json_t *render_service(const struct dataset *d)
     return svc;
 }
 
+/* Where the values of options are, below POD_SECRETS_DIR, and their names for messages. */
+static void mount_secrets(json_t *j, const struct dataset_mount *m, size_t i)
+{
+    json_t *files = json_object(), *names = json_object();
+    for (size_t k = 0; k < m->nsecrets; k++) {
+        cleanup_free char *file = xasprintf(KEYS_DIR "/%zu/%s", i, m->secrets[k].option);
+        cleanup_free char *from = xasprintf("%s:%s", m->secrets[k].secret, m->secrets[k].key);
+        json_object_set_new(files, m->secrets[k].option, json_string(file));
+        json_object_set_new(names, m->secrets[k].option, json_string(from));
+    }
+    if (m->nsecrets) {
+        json_object_set(j, "secrets", files);
+        json_object_set(j, "secretNames", names);
+    }
+    json_decref(files);
+    json_decref(names);
+    if (m->secret_ref) {
+        cleanup_free char *dir = xasprintf(SECRET_DIR_FMT, i);
+        json_object_set_new(j, "secretDir", json_string(dir));
+        json_object_set_new(j, "secretDirName", json_string(m->secret_ref));
+    }
+    if (m->ca_configmap) {
+        cleanup_free char *file = xasprintf(KEYS_DIR "/%zu/" CA_BUNDLE, i);
+        cleanup_free char *from = xasprintf("%s:%s", m->ca_configmap, m->ca_key);
+        json_object_set_new(j, "caBundle", json_string(file));
+        json_object_set_new(j, "caBundleName", json_string(from));
+    }
+}
+
 static json_t *mount_config(const struct dataset *d, size_t i)
 {
     const struct dataset_mount *m = &d->mounts[i];
@@ -67,35 +101,46 @@ static json_t *mount_config(const struct dataset *d, size_t i)
     } else {
         json_object_set_new(j, "mountPoint", json_string(m->mount_point));
     }
+    if (m->immutable >= 0)
+        json_object_set_new(j, "immutable", json_boolean(m->immutable));
     if (json_object_size(m->options))
         json_object_set_new(j, "options", json_deep_copy(m->options));
-    if (m->nsecrets == 0)
-        return j;
-    json_t *files = json_object(), *names = json_object();
-    for (size_t k = 0; k < m->nsecrets; k++) {
-        cleanup_free char *file = xasprintf("%zu/%s", i, m->secrets[k].option);
-        cleanup_free char *from = xasprintf("%s:%s", m->secrets[k].secret, m->secrets[k].key);
-        json_object_set_new(files, m->secrets[k].option, json_string(file));
-        json_object_set_new(names, m->secrets[k].option, json_string(from));
-    }
-    json_object_set_new(j, "secrets", files);
-    json_object_set_new(j, "secretNames", names);
+    if (json_object_size(m->default_options))
+        json_object_set_new(j, "defaultOptions", json_deep_copy(m->default_options));
+    mount_secrets(j, m, i);
     return j;
 }
 
-char *render_config(const struct dataset *d)
+static json_t *tiers_config(const struct dataset_tiers *t)
 {
     static const char *const media[] = {[CONF_MEM] = "MEM", [CONF_SSD] = "SSD", [CONF_HDD] = "HDD"};
-    json_t *mounts = json_array(), *tiers = json_array();
+    json_t *tiers = json_array();
+    for (size_t i = 0; i < t->n; i++)
+        json_array_append_new(tiers,
+            json_pack("{s:s, s:I}", "medium", media[t->tier[i].medium], "quota",
+                (json_int_t)t->tier[i].quota));
+    return tiers;
+}
+
+static json_t *rules_config(const struct dataset *d)
+{
+    json_t *rules = json_array();
+    for (size_t i = 0; i < d->nrules; i++)
+        json_array_append_new(rules,
+            json_pack("{s:s, s:s}", "path", d->rules[i].path, "writeType", d->rules[i].write_type));
+    return rules;
+}
+
+char *render_config(const struct dataset *d, const struct dataset_tiers *tiers)
+{
+    json_t *mounts = json_array();
     for (size_t i = 0; i < d->nmounts; i++)
         json_array_append_new(mounts, mount_config(d, i));
-    for (size_t i = 0; i < d->ntiers; i++)
-        json_array_append_new(tiers,
-            json_pack("{s:s, s:I}", "medium", media[d->tiers[i].medium], "quota",
-                (json_int_t)d->tiers[i].quota));
-    cleanup_json json_t *conf = json_pack("{s:s, s:s, s:s, s:b, s:o, s:{s:o, s:s, s:s}}",
-        "namespace", d->ns, "name", d->name, "uid", d->uid, "readOnly", d->read_only, "mounts",
-        mounts, "cache", "tiers", tiers, "writeType", d->write_type, "profile", d->profile);
+    cleanup_json json_t *conf = json_pack("{s:s, s:s, s:s, s:b, s:o, s:{s:o}}", "namespace", d->ns,
+        "name", d->name, "uid", d->uid, "readOnly", d->read_only, "mounts", mounts, "cache",
+        "tiers", tiers_config(tiers));
+    if (d->nrules)
+        json_object_set_new(json_object_get(conf, "cache"), "rules", rules_config(d));
     if (d->metadata_sync)
         json_object_set_new(conf, "metadataSync", json_integer(d->metadata_sync));
     if (d->replicas) {
@@ -108,37 +153,66 @@ char *render_config(const struct dataset *d)
     return json_text(conf);
 }
 
-/* One projected volume for all Secrets. Each is optional: a missing one must not keep the pod from
- * starting, because it is the pod that tells the user what is missing. */
-static json_t *secret_sources(const struct dataset *d)
+static json_t *key_source(const char *kind, const char *name, const char *key, const char *path)
+{
+    return json_pack("{s:{s:s, s:b, s:[{s:s, s:s}]}}", kind, "name", name, "optional", 1, "items",
+        "key", key, "path", path);
+}
+
+/* A whole Secret is a volume of its own: what its keys are called is not known, and a projected
+ * volume would put them beside those of others. */
+static void add_whole_secret(
+    const struct dataset_mount *m, size_t i, json_t *volumes, json_t *volume_mounts)
+{
+    if (!m->secret_ref)
+        return;
+    cleanup_free char *name = xasprintf(SECRET_DIR_FMT, i),
+                      *path = xasprintf(POD_SECRETS_DIR "/" SECRET_DIR_FMT, i);
+    json_array_append_new(volumes,
+        json_pack("{s:s, s:{s:s, s:b, s:i}}", "name", name, "secret", "secretName", m->secret_ref,
+            "optional", 1, "defaultMode", 0444));
+    json_array_append_new(volume_mounts,
+        json_pack("{s:s, s:s, s:b}", "name", name, "mountPath", path, "readOnly", 1));
+}
+
+/* One projected volume for single keys of Secrets and ConfigMaps. Each is optional: a missing one
+ * must not keep the pod from starting, because it is the pod that tells the user what is missing.
+ */
+static json_t *key_sources(const struct dataset *d)
 {
     json_t *sources = json_array();
-    for (size_t i = 0; i < d->nmounts; i++)
-        for (size_t k = 0; k < d->mounts[i].nsecrets; k++) {
-            const struct dataset_secret *s = &d->mounts[i].secrets[k];
+    for (size_t i = 0; i < d->nmounts; i++) {
+        const struct dataset_mount *m = &d->mounts[i];
+        for (size_t k = 0; k < m->nsecrets; k++) {
+            const struct dataset_secret *s = &m->secrets[k];
             cleanup_free char *path = xasprintf("%zu/%s", i, s->option);
-            json_array_append_new(sources,
-                json_pack("{s:{s:s, s:b, s:[{s:s, s:s}]}}", "secret", "name", s->secret, "optional",
-                    1, "items", "key", s->key, "path", path));
+            json_array_append_new(sources, key_source("secret", s->secret, s->key, path));
         }
+        if (m->ca_configmap) {
+            cleanup_free char *path = xasprintf("%zu/" CA_BUNDLE, i);
+            json_array_append_new(
+                sources, key_source("configMap", m->ca_configmap, m->ca_key, path));
+        }
+    }
     return sources;
 }
 
 void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mounts)
 {
-    json_t *sources = secret_sources(d);
+    json_t *sources = key_sources(d);
     if (json_array_size(sources)) {
         json_array_append_new(volumes,
             json_pack("{s:s, s:{s:i, s:o}}", "name", "secrets", "projected", "defaultMode", 0444,
                 "sources", sources));
         json_array_append_new(volume_mounts,
-            json_pack(
-                "{s:s, s:s, s:b}", "name", "secrets", "mountPath", POD_SECRETS_DIR, "readOnly", 1));
+            json_pack("{s:s, s:s, s:b}", "name", "secrets", "mountPath",
+                POD_SECRETS_DIR "/" KEYS_DIR, "readOnly", 1));
     } else {
         json_decref(sources);
     }
     for (size_t i = 0; i < d->nmounts; i++) {
         const struct dataset_mount *m = &d->mounts[i];
+        add_whole_secret(m, i, volumes, volume_mounts);
         if (m->scheme != DATASET_PVC)
             continue;
         bool ro = d->read_only || m->read_only;

@@ -18,11 +18,11 @@ json_t *render_pv(const struct dataset *d);
 json_t *render_pvc(const struct dataset *d);
 json_t *render_service(const struct dataset *d);
 
-/* The document of fuse/conf.h as text. Caller frees. */
-char *render_config(const struct dataset *d);
+/* The document of lib/conf/conf.h as text, for a pod with these tiers. Caller frees. */
+char *render_config(const struct dataset *d, const struct dataset_tiers *tiers);
 
-/* Appends what the container reads to spec.volumes and to volumeMounts: Secrets, and the claims of
- * pvc:// mounts. */
+/* Appends what the container reads to spec.volumes and to volumeMounts: Secrets, ConfigMaps, and
+ * the claims of pvc:// mounts. */
 void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
 /* The inline volume of our driver with socket and cache directory. kind: VOL_KIND_*. */
 void render_inline_volume(

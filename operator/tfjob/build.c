@@ -5,6 +5,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "operator/render/placement.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -120,7 +121,10 @@ json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, e
         json_array_append_new(array_at(container, "env"),
             json_pack("{s:s s:s}", "name", "TF_CONFIG", "value", tf_config));
     set_str(spec, "restartPolicy", pod_restart(j->spec[t].restart));
-    tfjob_prefer_cached_nodes(o, spec);
+    if (j->annotations.placement == DATA_PLACEMENT_REQUIRE)
+        placement_require(spec, o->cached);
+    else
+        placement_prefer(spec, o->cached);
     json_t *pod = json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Pod", "metadata",
         pod_meta(j, t, index, restarts), "spec", spec);
     tfjob_gang_mark_pod(o, j, t, pod);

@@ -20,10 +20,6 @@ json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, e
 /* caller owns */
 json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index);
 
-/* affinity.c: preferred nodes, by the bytes of its Datasets that are cached there; none are
- * added if none are known. */
-void tfjob_prefer_cached_nodes(const struct tfjob_observed *o, json_t *pod_spec);
-
 /* gang_pod.c */
 bool tfjob_gang_is_volcano(const struct tfjob_observed *o);
 /* some template names a scheduler of its own */

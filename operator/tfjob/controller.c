@@ -3,7 +3,6 @@
 #include "operator/ctl/controller.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
-#include "operator/api/dataload.h"
 #include "operator/ctl/manager.h"
 #include "operator/tfjob/metrics.h"
 #include "operator/tfjob/names.h"
@@ -57,16 +56,6 @@ static void tfjob_map_dataset(
     emit_jobs(user, key, emit, to);
 }
 
-static void tfjob_map_load(
-    void *user, const json_t *load, void (*emit)(void *, const char *), void *to)
-{
-    struct dataload l;
-    if (dataload_parse(load, &l, NULL))
-        return;
-    cleanup_free char *key = kube_key(l.ns, l.dataset);
-    emit_jobs(user, key, emit, to);
-}
-
 /* A node's heartbeats concern the jobs that wait for pods on it to go. */
 static void tfjob_map_node(
     void *user, const json_t *node, void (*emit)(void *, const char *), void *to)
@@ -104,7 +93,6 @@ int tfjob_controller_start(struct manager *mgr, struct err *e)
         if (children[i])
             controller_watch(c, children[i], controller_map_owner, kind);
     controller_watch(c, in->datasets, tfjob_map_dataset, &state);
-    controller_watch(c, in->loads, tfjob_map_load, &state);
     controller_watch(c, in->nodes, tfjob_map_node, &state);
     tfjob_count(mgr, in->jobs);
     return 0;

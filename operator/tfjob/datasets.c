@@ -3,9 +3,10 @@
 #include "operator/tfjob/pass.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
-#include "operator/api/dataload.h"
+#include "operator/api/cond.h"
 #include "operator/api/dataset.h"
 
 #include <stdio.h>
@@ -24,50 +25,24 @@ static json_t *dataset_entry(const json_t *dataset)
     return e;
 }
 
-/* Why its DataLoads have not loaded it; NULL once one of them is complete. Caller frees. */
-static char *not_loaded(const struct tfjob_observed *o, const char *dataset)
-{
-    const json_t *running = NULL, *failed = NULL;
-    for (size_t i = 0; i < o->nloads; i++) {
-        struct dataload load;
-        if (dataload_parse(o->loads[i], &load, NULL) || strcmp(load.dataset, dataset))
-            continue;
-        const char *phase = dataload_phase(o->loads[i]);
-        if (!strcmp(phase, DATALOAD_COMPLETE))
-            return NULL;
-        if (!strcmp(phase, DATALOAD_FAILED))
-            failed = o->loads[i];
-        else
-            running = o->loads[i];
-    }
-    if (running)
-        return xasprintf("DataLoad %s is not complete", kube_name(running));
-    if (failed)
-        return xasprintf("DataLoad %s has failed: create another one", kube_name(failed));
-    return xstrdup("it is not cached completely and there is no DataLoad of it: create one");
-}
-
 /* Why pods cannot use it yet; NULL: they can. Caller frees. */
 static char *why_wait(const struct tfjob_pass *p, const json_t *dataset)
 {
-    const char *reason, *message;
-    if (!dataset_is_ready(dataset, &reason, &message))
-        return xasprintf("Dataset %s is not ready%s%s%s%s", kube_name(dataset), *reason ? ": " : "",
-            reason, *message ? ": " : "", message);
-    if (!p->job->annotations.wait_preload || dataset_cached_percent(dataset) == 100)
-        return NULL;
-    cleanup_free char *why = not_loaded(p->o, kube_name(dataset));
-    int percent = dataset_cached_percent(dataset);
-    char share[32] = "";
-    if (percent >= 0)
-        snprintf(share, sizeof share, " (%d%% cached)", percent);
-    return why ? xasprintf("Dataset %s is not preloaded%s: %s", kube_name(dataset), share, why)
-               : NULL;
+    struct data_wait w;
+    return data_wait_evaluate(dataset, p->job->annotations.until, &w) ? xstrdup(w.message) : NULL;
+}
+
+/* Pods that must go where the data is have nowhere to go. */
+static bool has_no_place(const struct tfjob_pass *p)
+{
+    return p->job->annotations.placement == DATA_PLACEMENT_REQUIRE && p->o->ndatasets
+        && !json_array_size(p->o->cached);
 }
 
 bool pass_wait_datasets(struct tfjob_pass *p)
 {
-    cleanup_free char *first = NULL;
+    const char *refused = p->job->annotations.refused;
+    cleanup_free char *first = *refused ? xstrdup(refused) : NULL;
     json_decref(p->status.datasets);
     p->status.datasets = json_array();
     for (size_t i = 0; i < p->o->ndatasets; i++) {
@@ -75,7 +50,19 @@ bool pass_wait_datasets(struct tfjob_pass *p)
         if (!first)
             first = why_wait(p, p->o->datasets[i]);
     }
+    if (!first && has_no_place(p))
+        first = xasprintf(
+            "no node holds bytes of Dataset %s yet: give it spec.cache.preload, or write " LABEL_PLACEMENT
+            ": Prefer",
+            kube_name(p->o->datasets[0]));
+    if (!first && !p->o->ndatasets && p->job->annotations.until == DATA_UNTIL_PRELOADED)
+        first = xstrdup(
+            "no claim that its pods mount is a Dataset's yet: make the Dataset, or take "
+            "away " LABEL_DATA);
     bool waits = first && pass_lacks_pods(p);
+    if (waits && *refused
+        && strcmp(first, cond_message(p->status.conditions, TFJOB_WAITING_DATASET)) != 0)
+        pass_event(p, true, "InvalidAnnotation", "%s", refused);
     pass_set_waiting(p, TFJOB_WAITING_DATASET, waits ? first : NULL);
     return waits;
 }

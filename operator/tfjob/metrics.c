@@ -12,14 +12,24 @@
 
 static atomic_bool leading;
 
-static void count_jobs(const json_t *job, const char *what, const char *help, int64_t n)
+/* One counter, under the name of training-operator and the one before. */
+#define JOB_COUNTER(what, help)                                                                  \
+    METRIC_COUNTER(jobs_##what##_new, "training_operator_jobs_" #what "_total",                  \
+        "job_namespace,framework", help);                                                        \
+    METRIC_COUNTER(                                                                              \
+        jobs_##what##_old, "tf_operator_jobs_" #what "_total", "job_namespace,framework", help); \
+    static const struct metric_def *const jobs_##what[] = {&jobs_##what##_new, &jobs_##what##_old}
+
+JOB_COUNTER(created, "TFJobs that came.");
+JOB_COUNTER(deleted, "TFJobs that are gone.");
+JOB_COUNTER(successful, "TFJobs that have succeeded.");
+JOB_COUNTER(failed, "TFJobs that have failed.");
+JOB_COUNTER(restarted, "Restarts of replicas of TFJobs.");
+
+static void count_jobs(const json_t *job, const struct metric_def *const counters[2], int64_t n)
 {
-    cleanup_free char *name = xasprintf("training_operator_jobs_%s_total", what),
-                      *old = xasprintf("tf_operator_jobs_%s_total", what);
-    cleanup_free char *labels = xasprintf(
-        "job_namespace=\"%s\",framework=\"tensorflow\"", kube_namespace(job));
-    metric_add(metric_counter(name, labels, help), n);
-    metric_add(metric_counter(old, labels, help), n);
+    for (int i = 0; i < 2; i++)
+        metric_add(metric_of(counters[i], kube_namespace(job), "tensorflow"), n);
 }
 
 static int64_t sum_job_restarts(const json_t *job)
@@ -45,22 +55,22 @@ static void on_job_change(void *user, const json_t *was, const json_t *now)
     if (!atomic_load(&leading))
         return;
     if (!now) {
-        count_jobs(was, "deleted", "TFJobs that are gone", 1);
+        count_jobs(was, jobs_deleted, 1);
         return;
     }
     if (!was) {
-        count_jobs(now, "created", "TFJobs that came", 1);
+        count_jobs(now, jobs_created, 1);
         return;
     }
     if (became_true(was, now, TFJOB_SUCCEEDED))
-        count_jobs(now, "successful", "TFJobs that have succeeded", 1);
+        count_jobs(now, jobs_successful, 1);
     if (became_true(was, now, TFJOB_FAILED))
-        count_jobs(now, "failed", "TFJobs that have failed", 1);
+        count_jobs(now, jobs_failed, 1);
     if (jget(now, "status.indexes")
         && !json_equal(jget(was, "status.indexes"), jget(now, "status.indexes"))) {
         int64_t more = sum_job_restarts(now) - sum_job_restarts(was);
         if (more > 0)
-            count_jobs(now, "restarted", "Restarts of replicas of TFJobs", more);
+            count_jobs(now, jobs_restarted, more);
     }
 }
 

@@ -3,18 +3,15 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
-#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
-#include "operator/api/dataload.h"
 #include "operator/tfjob/names.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#define INDEX_JOB     "job"
-#define INDEX_DATASET "tfjob-dataset" /* DataLoads: "ns/dataset" */
+#define INDEX_JOB "job"
 
 /* "namespace/job": the job that an object's label names. */
 static void values_job(
@@ -107,17 +104,6 @@ static void values_leaving(
         emit(to, jget_str(pod, "spec.nodeName", ""));
 }
 
-static void values_load_dataset(
-    const char *arg, const json_t *load, void (*emit)(void *to, const char *value), void *to)
-{
-    (void)arg;
-    struct dataload l;
-    if (dataload_parse(load, &l, NULL))
-        return;
-    cleanup_free char *key = kube_key(l.ns, l.dataset);
-    emit(to, key);
-}
-
 static void trim_tensorboard(json_t *deployment)
 {
     json_object_del(deployment, "spec");
@@ -136,7 +122,6 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
     static const struct informer_index by_claim[] = {{TFJOB_INDEX_CLAIM, values_claim, NULL}};
     static const struct informer_index by_job[] = {
         {INDEX_JOB, values_job, NULL}, {TFJOB_INDEX_LEAVING, values_leaving, NULL}};
-    static const struct informer_index by_dataset[] = {{INDEX_DATASET, values_load_dataset, NULL}};
     const struct informer_conf jobs = {
         .res = &kube_tfjobs, .ns = mgr->watch_ns, .indexes = by_claim, .nindexes = 1, .fold = true};
     const struct informer_conf pods = {.res = &kube_pods,
@@ -155,8 +140,6 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
         .fold = true};
     const struct informer_conf tensorboards = {
         .res = &kube_deployments, .ns = mgr->watch_ns, .labels = ours, .trim = trim_tensorboard};
-    const struct informer_conf loads = {
-        .res = &kube_dataloads, .ns = mgr->watch_ns, .indexes = by_dataset, .nindexes = 1};
     *out = (struct tfjob_informers){.gang = mgr->gang_scheduler ? mgr->gang_scheduler : ""};
     out->jobs = manager_informer(mgr, &jobs);
     out->pods = manager_informer(mgr, &pods);
@@ -173,7 +156,6 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
     }
     out->nodes = informers_nodes(mgr);
     out->datasets = informers_datasets(mgr);
-    out->loads = manager_shared_informer(mgr, &loads);
     out->cache_pods = poll_pods(mgr);
     out->poll = poll_shared(mgr, e);
     return out->poll ? 0 : -1;
@@ -207,22 +189,6 @@ static void find_nodes(const struct tfjob_informers *c, struct tfjob_refs *r)
     }
 }
 
-/* What the pods that hold this dataset's cache have, by node. */
-static void add_cached(const struct tfjob_informers *c, const json_t *dataset, json_t *to)
-{
-    cleanup_cache_pods struct cache_pods m;
-    cache_pods_take(&m, informer_by(c->cache_pods, "dataset", kube_uid(dataset)), c->poll);
-    for (size_t i = 0; i < m.objs.n; i++) {
-        int64_t bytes = 0;
-        cache_pod_add_count(m.v[i].report, REPORT_CACHE_USED, &bytes);
-        const char *node = jget_str(m.v[i].pod, "spec.nodeName", "");
-        if (bytes > 0 && *node)
-            json_array_append_new(to,
-                json_pack("{s:s, s:s, s:I}", "dataset", kube_name(dataset), "node", node, "bytes",
-                    (json_int_t)bytes));
-    }
-}
-
 static void find_data(const struct tfjob_informers *c, struct tfjob_refs *r)
 {
     const json_t *job = obj_json(r->job);
@@ -234,12 +200,8 @@ static void find_data(const struct tfjob_informers *c, struct tfjob_refs *r)
         struct obj *dataset = informer_get(c->datasets, key);
         if (!dataset)
             continue; /* any other claim */
-        add_cached(c, obj_json(dataset), r->cached);
+        cache_pods_held(c->cache_pods, c->poll, c->nodes, obj_json(dataset), r->cached);
         add_ref(&r->datasets, dataset);
-        struct objs loads = informer_by(c->loads, INDEX_DATASET, key);
-        for (size_t k = 0; k < loads.n; k++)
-            add_ref(&r->loads, loads.v[k]);
-        free(loads.v); /* the references have moved */
     }
 }
 
@@ -273,7 +235,6 @@ void tfjob_observe(
     o->services = borrow(&out->services), o->nservices = out->services.n;
     o->nodes = borrow(&out->nodes), o->nnodes = out->nodes.n;
     o->datasets = borrow(&out->datasets), o->ndatasets = out->datasets.n;
-    o->loads = borrow(&out->loads), o->nloads = out->loads.n;
     o->pod_group = obj_json(out->pod_group);
     o->tensorboard = obj_json(out->tensorboard);
     o->tensorboard_service = obj_json(out->tensorboard_service);
@@ -282,9 +243,9 @@ void tfjob_observe(
 
 void tfjob_refs_free(struct tfjob_refs *r)
 {
-    struct objs *const lists[] = {&r->pods, &r->services, &r->nodes, &r->datasets, &r->loads};
-    const json_t **const borrowed[] = {r->observed.pods, r->observed.services, r->observed.nodes,
-        r->observed.datasets, r->observed.loads};
+    struct objs *const lists[] = {&r->pods, &r->services, &r->nodes, &r->datasets};
+    const json_t **const borrowed[] = {
+        r->observed.pods, r->observed.services, r->observed.nodes, r->observed.datasets};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         objs_free(lists[i]);
         free(borrowed[i]);

@@ -20,10 +20,10 @@ struct tfjob_observed {
     const json_t *tensorboard, *tensorboard_service; /* its Deployment and Service */
     /* on which pods of it are being deleted; one that is missing is gone */
     const json_t **nodes;
-    /* Datasets whose claims it mounts, and DataLoads of those */
-    const json_t **datasets, **loads;
-    size_t nnodes, ndatasets, nloads;
-    /* array of {dataset: name, node, bytes}: what the caches on nodes really hold; NULL: nothing */
+    const json_t **datasets; /* whose claims it mounts */
+    size_t nnodes, ndatasets;
+    /* array of {dataset: name, node, host, bytes}: what the caches on nodes really hold; NULL:
+     * nothing */
     const json_t *cached;
 };
 

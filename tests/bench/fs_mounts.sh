@@ -48,7 +48,7 @@ find_rclone()
 start_millrace() # DATASET MOUNTPOINT CACHE PROFILE
 {
     PATH=$BIN:$PATH exec "$CLI" mount "s3://data/$1" "$2" --foreground --read-only --cache-dir "$3" --cache-size 64Gi --memory-size 0 \
-        --profile "$4" --option "endpoint=$ENDPOINT" --option path-style=true --option region=us-east-1 --metadata-sync 1h
+        --immutable="$([ "$4" = sealed ] && echo true || echo false)" --option "endpoint=$ENDPOINT" --option path-style=true --option region=us-east-1 --metadata-sync 1h
 }
 
 start_s3fs()

@@ -11,7 +11,7 @@ helm template x "$ROOT/charts/millrace" --kube-version 1.34.0 --namespace y >"$W
 ! helm template x "$ROOT/charts/millrace" --kube-version 1.34.0 --set csi.kubeletDir=relative >"$WORK/bad" 2>&1 || fail "a relative kubeletDir is accepted"
 grep -q kubeletDir "$WORK/bad" || fail "the error does not name the value: $(cat "$WORK/bad")"
 
-helm uninstall "$RELEASE" --namespace "$SYSTEM" --ignore-not-found --wait --timeout 2m # of a run before this one
+helm uninstall "$RELEASE" --namespace "$SYSTEM" --ignore-not-found --no-hooks --wait --timeout 2m # of a run before this one
 traces >"$ROOT/build/e2e-before.txt"
 step "helm install"
 helm upgrade --install "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --create-namespace --wait --timeout 2m

@@ -16,11 +16,11 @@ YAML
 phase_is() { [ "$(jsonpath "dataload/$1" '{.status.phase}')" = "$2" ]; }
 condition() { jsonpath "dataload/$1" "{.status.conditions[?(@.type==\"$2\")].message}"; }
 
-pinned() # POD PORT
+pinned() # POD
 {
-    k get --raw "/api/v1/namespaces/$NS/pods/$1:$2/proxy/metrics" | sed -n 's/^millrace_cache_pinned_files //p'
+    k get --raw "/api/v1/namespaces/$NS/pods/$1:9402/proxy/metrics" | sed -n 's/^millrace_cache_pinned_files //p'
 }
-pinned_are() { [ "$(pinned "$1" "$2")" = "$3" ]; }
+pinned_are() { [ "$(pinned "$1")" = "$2" ]; }
 
 s3_up
 random_files 4 1000000 train
@@ -46,7 +46,7 @@ step "a DataLoad pins"
 load kept 'pin: true, target: [{path: /train}]'
 expect 120 "it is complete: $(condition kept Failed)" phase_is kept Complete
 worker=$(n get pods -l millrace.dev/component=worker -o jsonpath='{.items[0].metadata.name}')
-[ "$(pinned "$worker" 9400)" = 4 ] || fail "$(pinned "$worker" 9400) files are pinned"
+[ "$(pinned "$worker")" = 4 ] || fail "$(pinned "$worker") files are pinned"
 if n patch dataload kept --type merge -p '{"spec":{"pin":false}}' >"$WORK/patch.out" 2>&1; then fail "spec.pin was changed"; fi
 grep -q 'spec.pin cannot be changed: make a new DataLoad' "$WORK/patch.out" || fail "$(cat "$WORK/patch.out")"
 
@@ -59,7 +59,7 @@ restricted data '' main | jq -c --arg node "$(jsonpath pod/user '{.spec.nodeName
 expect 90 "it has pinned: $(n logs pin 2>&1)" has_text Succeeded jsonpath pod/pin '{.status.phase}'
 [ "$(n logs pin)" = "pinned 4 files, 3.81MiB" ] || fail "it says $(n logs pin)"
 client=$(n get pods -l millrace.dev/component=client -o jsonpath='{.items[0].metadata.name}')
-[ "$(pinned "$client" 9400)" = 4 ] || fail "the client has $(pinned "$client" 9400) pinned"
+[ "$(pinned "$client")" = 4 ] || fail "the client has $(pinned "$client") pinned"
 
 step "more than half of the cache"
 load greedy 'pin: true, target: [{path: /large}]'
@@ -69,4 +69,4 @@ condition greedy Failed | grep -q "pins may take half of a cache worker's quota"
 step "and lets it go"
 load freed 'pin: false'
 expect 120 "it is complete: $(condition freed Failed)" phase_is freed Complete
-expect 10 "nothing is pinned" pinned_are "$worker" 9400 0
+expect 10 "nothing is pinned" pinned_are "$worker" 0

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 300
 # alone
-# After what the README says of removing it, nothing is left of an installation that was used: no object, no mount, no file, on no node.
+# After what docs/install/uninstall.md says, nothing is left of an installation that was used: no object, no mount, no file, on no node.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/traces.sh"
 [ -e "$ROOT/build/e2e-before.txt" ] || fail "00_install.sh has not run"
@@ -18,8 +18,8 @@ YAML
 tfjob one data 'echo read; ls /mnt/fuse' 1 0
 expect 90 "the job has succeeded" job_is one Succeeded
 
-step "what the README says"
-kubectl delete tfjob,dataload,dataset --all -A --timeout=90s
+step "what the page says"
+kubectl delete tfjobs.kubeflow.org,dataloads.millrace.dev,datasets.millrace.dev -A --all --timeout=90s
 helm uninstall millrace -n millrace-system
 kubectl delete -f "$ROOT/crds/" --timeout=60s
 k delete namespace "$NS" "$SYSTEM" --wait --timeout=60s

@@ -149,6 +149,14 @@ void fake_s3_expire(struct fake_s3 *f, const char *key_id)
     pthread_mutex_unlock(&f->mu);
 }
 
+void fake_s3_region(struct fake_s3 *f, const char *region, enum fake_s3_tells how)
+{
+    pthread_mutex_lock(&f->mu);
+    snprintf(f->region, sizeof f->region, "%s", region);
+    f->tells = how;
+    pthread_mutex_unlock(&f->mu);
+}
+
 /* The fault for this request, "" for none; one of its count is used up. mu held. */
 static const char *next_fault(struct fake_s3 *f, const char *method)
 {
@@ -244,6 +252,36 @@ static bool early_fault(
     return true;
 }
 
+/* True: the request went to another region than the bucket's, and the answer says so. */
+static bool wrong_region(struct fake_s3 *f, const struct request *r, struct answer *a)
+{
+    char auth[1024] = "", asked[128] = "";
+    http_head_value(r->h.headers, "authorization", auth, sizeof auth);
+    const char *scope = strchr(auth, '/'); /* Credential=ID/DAY/REGION/s3/aws4_request */
+    if (scope)
+        sscanf(scope, "/%*[^/]/%127[^/]", asked);
+    const char *told = f->region;
+    if (f->tells == FAKE_S3_TELLS_CIRCLE && strcmp(asked, f->region) == 0)
+        told = "us-east-1";
+    else if (strcmp(asked, f->region) == 0)
+        return false;
+    if (a->head_only && f->tells == FAKE_S3_TELLS_HEAD) {
+        a->status = 403;
+        buf_addf(&a->headers, "x-amz-bucket-region: %s\r\n", told);
+    } else if (f->tells == FAKE_S3_TELLS_BODY || f->tells == FAKE_S3_TELLS_CIRCLE) {
+        a->status = 400;
+        buf_addf(&a->body,
+            "<Error><Code>AuthorizationHeaderMalformed</Code><Message>The authorization header is malformed; the region is wrong</Message><Region>%s</Region></Error>",
+            told);
+    } else {
+        answer_error(a, 301, "PermanentRedirect",
+            "The bucket you are attempting to access must be addressed using the specified endpoint.");
+        if (f->tells == FAKE_S3_TELLS_HEADER)
+            buf_addf(&a->headers, "x-amz-bucket-region: %s\r\n", told);
+    }
+    return true;
+}
+
 static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
 {
     pthread_mutex_lock(&f->mu);
@@ -253,7 +291,7 @@ static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
     bool bucket = strncmp(r->h.path, "/data", 5) == 0 && (r->h.path[5] == '/' || !r->h.path[5]);
     r->key = bucket && r->h.path[5] ? r->h.path + 6 : "";
     bool early = early_fault(f, r, fault, a);
-    if (early) {
+    if (early || (*f->region && wrong_region(f, r, a))) {
     } else if (!bucket) {
         answer_error(a, 404, "NoSuchBucket", "The specified bucket does not exist");
     } else if (!*r->key) {

@@ -32,6 +32,16 @@ unsigned fake_s3_uploads(struct fake_s3 *f);
 /* requests signed with that key id: 400 ExpiredToken */
 void fake_s3_expire(struct fake_s3 *f, const char *key_id);
 
+/* Signed requests for another region than that one are refused. "": all regions are fine. */
+enum fake_s3_tells {
+    FAKE_S3_TELLS_BODY,   /* 400 AuthorizationHeaderMalformed with <Region> */
+    FAKE_S3_TELLS_HEADER, /* 301 with x-amz-bucket-region */
+    FAKE_S3_TELLS_HEAD,   /* 301 without a word; HEAD of the bucket tells */
+    FAKE_S3_TELLS_NOT,    /* nor does that */
+    FAKE_S3_TELLS_CIRCLE, /* the region is never right: it is that one, then us-east-1 */
+};
+void fake_s3_region(struct fake_s3 *f, const char *region, enum fake_s3_tells how);
+
 /* kind: slowdown (503 SlowDown, Retry-After: 1), throttled (429), error (500), reset (connection
  * closed without an answer), truncated (half the body), short (a shorter body that claims to be
  * whole), long (more bytes than asked for), etag (another version's ETag and bytes), norange (200

@@ -4,6 +4,8 @@
 #ifndef MILLRACE_TESTS_FAKE_FAKE_S3_OPS_H
 #define MILLRACE_TESTS_FAKE_FAKE_S3_OPS_H
 
+#include "tests/fake/fake_s3.h"
+
 #include "lib/base/buf.h"
 #include "lib/http/head.h"
 
@@ -40,6 +42,8 @@ struct fake_s3 {
     struct conn *conns;
     unsigned counts[6], struck[FAULT_KINDS], uploads, serial;
     char expired[64];
+    char region[128]; /* fake_s3_region; "" any */
+    enum fake_s3_tells tells;
     bool untagged, touched; /* fake_s3_tags */
     struct synth {
         char prefix[64];      /* "" none */

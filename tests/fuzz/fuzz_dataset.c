@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dataset json → struct → plans of the dataset and of its attachments → the world after them →
- * plans again. What is valid must give a configuration that the client accepts. Input: {"cr": …,
- * "world": …}, or a Dataset alone. */
+/* Dataset json → struct → plans of the dataset, of its attachments and of a DataLoad of it → the
+ * world after them → plans again. What is valid must give a configuration that the client accepts.
+ * Input: {"cr": …, "world": …, "load": a DataLoad}, or a Dataset alone. */
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/conf/conf.h"
@@ -101,17 +101,17 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
 
 /* ---- the target ---- */
 
-static void check_config(const json_t *cr)
+static void check_config(const json_t *cr, const json_t *defaults)
 {
     const char *reason;
     struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, &e);
+    cleanup_dataset struct dataset *d = dataset_parse(cr, defaults, &reason, &e);
     if (!d) {
         if (!*e.msg)
             abort(); /* refused without a word */
         return;
     }
-    cleanup_free char *text = render_config(d);
+    cleanup_free char *text = render_config(d, &d->worker.tiers);
     cleanup_conf struct conf *c = conf_parse(text, strlen(text), &e);
     if (!c) {
         fprintf(stderr, "%s\n%s\n", e.msg, text);
@@ -120,16 +120,16 @@ static void check_config(const json_t *cr)
 }
 
 /* What the API server puts into every object. */
-static json_t *as_stored(const json_t *given)
+static json_t *as_stored(const json_t *given, const char *kind, const char *uid)
 {
     json_t *cr = json_deep_copy(given), *meta = json_object_get(cr, "metadata");
     if (!json_is_object(meta)) {
         meta = json_pack("{s:s}", "name", "fuzz");
         json_object_set_new(cr, "metadata", meta);
     }
-    json_object_set_new(cr, "kind", json_string("Dataset"));
+    json_object_set_new(cr, "kind", json_string(kind));
     json_object_set_new(meta, "namespace", json_string("team"));
-    json_object_set_new(meta, "uid", json_string("u1"));
+    json_object_set_new(meta, "uid", json_string(uid));
     if (json_object_get(meta, "finalizers")) /* its schema is the server's own */
         json_object_set_new(meta, "finalizers", json_pack("[s]", "millrace.dev/dataset"));
     return cr;
@@ -137,7 +137,8 @@ static json_t *as_stored(const json_t *given)
 
 /* ---- children that are current: their annotation millrace.dev/hash is "current" ---- */
 
-static const struct render_env env = {"localhost/millrace:1", "IfNotPresent", ""};
+static const struct render_env env = {
+    .image = "localhost/millrace:1", .pull_policy = "IfNotPresent", .pull_secrets = ""};
 
 /* The hash that plan_apply gives a child. */
 static char *applied_hash(const struct kube_res *res, json_t *desired_take)
@@ -173,7 +174,8 @@ static void make_current(const struct dataset *d, json_t *o)
 static void make_all_current(const json_t *cr, json_t *world)
 {
     const char *reason;
-    cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, NULL);
+    cleanup_dataset struct dataset *d = dataset_parse(
+        cr, jget_obj(world, "defaults"), &reason, NULL);
     json_t *o;
     size_t i;
     json_array_foreach (json_object_get(world, "objects"), i, o)
@@ -200,14 +202,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!json_is_object(input))
         return 0;
     const json_t *given = jget_obj(input, "cr"), *objects = jget_arr(input, "world.objects"),
-                 *reports = jget_obj(input, "world.reports");
-    cleanup_json json_t *cr = as_stored(given ? given : input), *world = json_object();
+                 *reports = jget_obj(input, "world.reports"), *load = jget_obj(input, "load"),
+                 *defaults = jget_obj(input, "world.defaults");
+    cleanup_json json_t *cr = as_stored(given ? given : input, "Dataset", "u1"),
+                        *world = json_object();
     json_object_set_new(world, "now", json_string("2026-01-31T12:00:00Z"));
     json_object_set_new(world, "objects", objects ? json_deep_copy(objects) : json_array());
     json_object_set_new(world, "reports", reports ? json_deep_copy(reports) : json_object());
-    check_config(cr);
+    if (defaults)
+        json_object_set_new(world, "defaults", json_deep_copy(defaults));
+    check_config(cr, defaults);
     make_all_current(cr, world);
     run(golden_dataset_plan, cr, world);
     run(golden_attach_plan, cr, world);
+    if (!load)
+        return 0;
+    cleanup_json json_t *l = as_stored(load, "DataLoad", "l1");
+    json_array_append(json_object_get(world, "objects"), cr);
+    run(golden_dataload_plan, l, world);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes beside a staged file: refused with a message, or a file of one of the mounts, which is
- * noted again the same. */
+/* Any bytes beside a staged file: refused with a message, or a file of a mount, which is noted
+ * again the same. */
 #include "fuse/file/sidecar.h"
 
 #include <stdlib.h>
@@ -14,11 +14,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e = ERR_INIT;
     char *exact = malloc(size ? size : 1); /* the sanitizer sees the end of it */
     memcpy(exact, data, size);
-    if (sidecar_parse(exact, size, 3, "x", &a, &e) == 0) {
+    if (sidecar_parse(exact, size, "x", &a, &e) == 0) {
         char *text = sidecar_format(&a);
-        if (a.mount >= 3 || !*a.path || !store_path_ok(a.path) || strlen(text) > size
-            || strlen(text) > SIDECAR_MAX || sidecar_parse(text, strlen(text), 3, "x", &b, &e)
-            || a.mount != b.mount || strcmp(a.path, b.path) != 0
+        if (!*a.path || !store_path_ok(a.path) || strlen(text) > size || strlen(text) > SIDECAR_MAX
+            || sidecar_parse(text, strlen(text), "x", &b, &e) || a.source != b.source
+            || a.place != b.place || strcmp(a.path, b.path) != 0
             || strcmp(a.version, b.version) != 0)
             abort();
         free(text);

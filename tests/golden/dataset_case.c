@@ -31,7 +31,10 @@ static void run(golden_plan plan, json_t *cr, json_t *world)
 static json_t *object_before(const json_t *base, const json_t *c, const json_t *cr, bool old)
 {
     json_t *o = json_deep_copy(cr), *spec = json_object_get(o, "spec");
+    cleanup_json json_t *preload = json_deep_copy(jget(o, "status.preload"));
     json_object_del(o, "status");
+    if (preload) /* says that there are pins to end */
+        json_object_set_new(o, "status", json_pack("{s:O}", "preload", preload));
     json_object_del(json_object_get(o, "metadata"), "deletionTimestamp");
     cleanup_json json_t *patch = json_deep_copy(jget(c, "before"));
     if (old && json_is_string(patch)) { /* "base" */
@@ -92,18 +95,6 @@ static void add_waiting(void *world, const char *node, const char *value)
     golden_add(world, attachment(node, false));
 }
 
-/* Everything that the plans make of the Dataset, of its spec as it is or of before. Caller owns. */
-static json_t *made_of(
-    const json_t *base, const json_t *c, const json_t *cr, const json_t *world, bool old)
-{
-    json_t *made = empty_world(c, world, old);
-    cleanup_json json_t *o = object_before(base, c, cr, old);
-    run(golden_dataset_plan, o, made);
-    each_node(jget_str(c, "clients", ""), add_waiting, made);
-    run(golden_attach_plan, o, made);
-    return made;
-}
-
 /* ---- pods in letters ---- */
 
 static void set_time(json_t *object, const char *key, int64_t ns)
@@ -144,6 +135,29 @@ static void set_state(
     golden_merge(pod, patch);
     set_time(meta, "creationTimestamp", golden_now(world) - s.age_s * NS_PER_S);
     set_time(json_object_get(pod, "status"), "startTime", golden_now(world) - s.age_s * NS_PER_S);
+}
+
+static void let_workers_run(const json_t *base, json_t *made)
+{
+    size_t n;
+    cleanup_free const json_t **pods = golden_objects(made, "Pod", &n);
+    for (size_t i = 0; i < n; i++)
+        set_state(
+            base, (json_t *)(uintptr_t)pods[i], (struct state){'R', false, AGE_S}, "n1", made);
+}
+
+/* Everything that the plans make of the Dataset, of its spec as it is or of before. Caller owns. */
+static json_t *made_of(
+    const json_t *base, const json_t *c, const json_t *cr, const json_t *world, bool old)
+{
+    json_t *made = empty_world(c, world, old);
+    cleanup_json json_t *o = object_before(base, c, cr, old);
+    run(golden_dataset_plan, o, made);
+    let_workers_run(base, made);
+    run(golden_dataset_plan, o, made); /* what is made only then */
+    each_node(jget_str(c, "clients", ""), add_waiting, made);
+    run(golden_attach_plan, o, made);
+    return made;
 }
 
 struct children {
@@ -202,7 +216,8 @@ static json_t *reports_of(const json_t *base, const json_t *c, json_t *world);
 
 static void expand(const json_t *base, const json_t *c, json_t *cr, json_t *world)
 {
-    const char *workers = jget_str(c, "workers", NULL);
+    const char *workers = jget_str(c, "workers", NULL), *preloader = jget_str(c, "preloader", NULL);
+    struct state s;
     struct children children = {
         base, made_of(base, c, cr, world, false), made_of(base, c, cr, world, true), world};
     each_node(jget_str(c, "attachments", ""), add_attachment, world);
@@ -211,6 +226,8 @@ static void expand(const json_t *base, const json_t *c, json_t *cr, json_t *worl
         take_workers(&children, workers);
     }
     each_node(jget_str(c, "clients", ""), take_client, &children);
+    if (preloader && !*next_state(preloader, &s))
+        take_pod(&children, "mnist-preload", s, "n1");
     json_object_set_new(world, "reports", reports_of(base, c, world));
     json_decref(children.now);
     json_decref(children.old);
@@ -258,7 +275,8 @@ static void make_ready(const json_t *base, json_t *pod, const json_t *world)
         base, pod, (struct state){'R', false, AGE_S}, jget_str(pod, "spec.nodeName", "n1"), world);
 }
 
-static const char *const words[] = {"before", "workers", "clients", "attachments", "reports", NULL};
+static const char *const words[] = {
+    "before", "workers", "clients", "preloader", "attachments", "reports", NULL};
 
 const struct golden_kind golden_dataset = {.dir = "dataset",
     .base = "dataset",

@@ -7,14 +7,17 @@
 #include "operator/attach/observed.h"
 #include "operator/dataload/observed.h"
 #include "operator/dataset/observed.h"
+#include "operator/render/env.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static struct render_env env_of(const json_t *world)
 {
-    return (struct render_env){
-        jget_str(world, "image", "localhost/millrace:1"), "IfNotPresent", ""};
+    struct render_env env = render_env_of(jget_obj(world, "config"));
+    env.image = jget_str(world, "image", "localhost/millrace:1");
+    env.pull_policy = "IfNotPresent";
+    return env;
 }
 
 static struct cache_pod *cache_pods_of(const json_t *world, const json_t **pods, size_t n)

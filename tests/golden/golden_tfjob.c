@@ -28,7 +28,6 @@ void golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan)
     w.services = golden_objects(world, "Service", &w.nservices);
     w.nodes = golden_objects(world, "Node", &w.nnodes);
     w.datasets = golden_objects(world, "Dataset", &w.ndatasets);
-    w.loads = golden_objects(world, "DataLoad", &w.nloads);
     w.pod_group = golden_find(objects, "PodGroup", kube_namespace(cr), kube_name(cr));
     w.tensorboard = golden_find(objects, "Deployment", kube_namespace(cr), tensorboard);
     w.tensorboard_service = golden_find(objects, "Service", kube_namespace(cr), tensorboard);
@@ -37,7 +36,6 @@ void golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan)
     free(w.services);
     free(w.nodes);
     free(w.datasets);
-    free(w.loads);
 }
 
 /* ---- replicas in words ---- */

@@ -62,7 +62,7 @@ static void start_plugin(void)
 {
     char *argv[] = {(char *)MILLRACE_CSI, (char *)"--node-id", (char *)"node-1",
         (char *)"--kubelet-dir", kubelet, (char *)"--http", (char *)"127.0.0.1:0",
-        (char *)"--abandon-after", (char *)"60s", NULL};
+        (char *)"--metrics", (char *)"127.0.0.1:0", (char *)"--abandon-after", (char *)"60s", NULL};
     plugin = spawn(false, argv, NULL);
     int64_t until = clock_mono_ns() + PATIENT_MS * NS_PER_MS;
     while (access(csi_sock, F_OK) && clock_mono_ns() < until)

@@ -35,7 +35,7 @@ SECRETS
 
 start()
 {
-    "$BUILD/bin/millrace-csi" --mode standalone --root "$WORK/root" --run-dir "$WORK/run" --http 127.0.0.1:0 \
+    "$BUILD/bin/millrace-csi" --mode standalone --root "$WORK/root" --run-dir "$WORK/run" --http 127.0.0.1:0 --metrics 127.0.0.1:0 \
         --client "$CLIENT" --node-id node-1 >>"$WORK/plugin.log" 2>&1 &
     plugin=$!
     for _ in $(seq 600); do [ -S "$WORK/root/csi.sock" ] && return; sleep 0.1; done

@@ -113,7 +113,7 @@ rm -rf "$CACHE"
 
 echo "# a file changes in the store under an open one, and is not cached as a whole"
 for profile in sealed open; do
-    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":8000000}],"profile":"'$profile'"}'
+    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":8000000}]}' immutable="$(immutable_of $profile)"
     tell put one/file 40000000 a >/dev/null
     fuse_mount --metadata-sync 1s
     exec 7<"$MNT/one/file"

@@ -121,6 +121,33 @@ wait "$SUPERVISOR" || die "the client ended with $?"
 SUPERVISOR=''
 rm -rf "$CACHE"
 
+echo "# a Secret and certificates that come later, with the server's address in the Secret"
+jq -n '{mounts: [{mountPoint: "s3://bucket/prefix", secretDir: "0/later", secretDirName: "s3-keys", caBundle: "0/ca-bundle",
+    caBundleName: "corporate-ca:ca.crt"}]}' >"$CONFIG"
+"$BUILD/bin/fuse_handoff" "$MNT" "$WORK/fuse.sock" >"$WORK/plugin.out" 2>"$WORK/plugin.log" &
+KEEPER=$!
+wait_for "the handoff's socket" test -S "$WORK/fuse.sock"
+"$FUSE" --socket "$WORK/fuse.sock" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" --secrets-dir "$WORK/secrets" \
+    >>"$WORK/fuse.log" 2>&1 &
+SUPERVISOR=$!
+wait_for "the reason" reason_is SecretMissing
+wait_for "the plugin being told" grep -q '^failed .*Secret s3-keys is not there' "$WORK/plugin.out"
+mkdir "$WORK/secrets/0/new"
+printf testaccess >"$WORK/secrets/0/new/AWS_ACCESS_KEY_ID"
+printf testsecret123 >"$WORK/secrets/0/new/AWS_SECRET_ACCESS_KEY"
+printf 'http://127.0.0.1:%s' "$S3_PORT" >"$WORK/secrets/0/new/AWS_ENDPOINT_URL"
+mv "$WORK/secrets/0/new" "$WORK/secrets/0/later"
+wait_for "the next reason" reason_is ConfigMapMissing
+wait_for "the plugin being told" grep -q "^failed .*key 'ca.crt' of ConfigMap corporate-ca, which is not there" "$WORK/plugin.out"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=ca -keyout /dev/null -out "$WORK/secrets/0/ca-bundle" \
+    2>"$WORK/openssl.log" || die "$(cat "$WORK/openssl.log")"
+wait_for "the mount" is_served
+[ "$(cat "$MNT/news")" = "the news" ]
+kill "$KEEPER" "$SUPERVISOR"
+wait "$SUPERVISOR" || die "the client ended with $?"
+SUPERVISOR=''
+rm -rf "$CACHE"
+
 echo "# a bad configuration: an error here, a patient process in a pod"
 echo '{"mounts":[{"mountPoint":"s3//bucket"}]}' >"$CONFIG"
 if "$FUSE" --mountpoint "$MNT" --cache-dir "$CACHE" --config "$CONFIG" --log-format text >"$WORK/bad.out" 2>&1; then die "it was taken"; fi

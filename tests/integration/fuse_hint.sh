@@ -34,7 +34,7 @@ total=$(cd "$DATA" && find a b -type f -printf '%s\n' | awk '{ n += $1 } END { p
 
 for profile in open sealed; do
     echo "# $profile: all of it is brought in, in that order; what is no file is counted"
-    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":4000000000}],"profile":"'$profile'"}'
+    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":4000000000}]}' immutable="$(immutable_of $profile)"
     fuse_mount
     { head -n 100 "$WORK/order"; printf 'a/absent\n/etc/passwd\nb/../a/1\na\n'; tail -n +101 "$WORK/order" | sed 's,^,./,'; } >"$WORK/list"
     [ "$("$MILLRACE" hint "$MNT" "$WORK/list")" = "604 paths" ]
@@ -54,7 +54,7 @@ for profile in open sealed; do
     at_least .hints.followed 590 || die "$(status .hints)"
     "$MILLRACE" stat "$MNT" >"$WORK/stat.out"
     grep -qE '^  not there +2, the first: a' "$WORK/stat.out" || die "$(cat "$WORK/stat.out")"
-    curl -sf "http://$HTTP/metrics" | grep '^millrace_hint_entries_total{result="missing"} 2$' >/dev/null || die "no metric"
+    curl -sf "http://$METRICS/metrics" | grep '^millrace_hint_entries_total{result="missing"} 2$' >/dev/null || die "no metric"
 
     echo "# $profile: a reader who begins in the middle"
     fuse_umount

@@ -34,7 +34,7 @@ crowd_fails() # who asks for what is not cached, and who reads what is, do not w
     [ $((SECONDS - begun)) -lt 40 ] || die "a crowd waited $((SECONDS - begun)) s for a store with a deadline of 2 s"
 }
 
-stuck() { curl -sf "http://$HTTP/metrics" | sed -n 's/^millrace_store_stuck_calls //p'; }
+stuck() { curl -sf "http://$METRICS/metrics" | sed -n 's/^millrace_store_stuck_calls //p'; }
 
 # The file system that will hang, and whose serving process it is.
 NAS=$WORK/nas
@@ -54,7 +54,7 @@ MOUNT_JSON="{\"mountPoint\":\"file://$NAS\"}"
 for profile in sealed open; do
     ro=$([ $profile = open ] && echo false || echo true)
     echo "# $profile"
-    fuse_config readOnly=$ro 'cache={"tiers":[{"medium":"SSD","quota":2000000000}],"profile":"'$profile'"}'
+    fuse_config readOnly=$ro 'cache={"tiers":[{"medium":"SSD","quota":2000000000}]}' immutable="$(immutable_of $profile)"
     fuse_mount --store-deadline 2s --metadata-sync 1s
     ls "$MNT/known" "$MNT/cold" >/dev/null
     cat "$MNT/known/f1" >/dev/null

@@ -12,7 +12,9 @@ WORK=$(mktemp -d "${TMPDIR:-/tmp}/millrace-fuse.XXXXXX")
 BUILD=${MILLRACE_BUILD:-$(dirname "$(readlink -f "$0")")/../../build/asan}
 FUSE=$BUILD/bin/millrace-fuse
 MNT=$WORK/mnt CACHE=$WORK/cache CONFIG=$WORK/config.json
-HTTP=127.0.0.1:$((10000 + RANDOM % 10000)) # no port that a connection may get while nobody listens there
+# no ports that a connection may get while nobody listens there
+HTTP=127.0.0.1:$((10000 + RANDOM % 10000))
+METRICS=127.0.0.1:$((20000 + RANDOM % 10000))
 SUPERVISOR='' KEEPER='' S3_PID=''
 mkdir -p "$MNT"
 unset MILLRACE_CONFIG
@@ -122,15 +124,18 @@ fuse_config()
 {
     jq -n --argjson mount "$MOUNT_JSON" \
         '{mounts: [$mount], cache: {tiers: [{medium: "SSD", quota: 2000000000}]}} + ([$ARGS.positional[] | capture("(?<key>[^=]*)=(?<value>.*)")
-        | .value |= fromjson] | from_entries)' --args "$@" >"$CONFIG"
+        | .value |= fromjson] | from_entries)
+        | if has("immutable") then .mounts[0].immutable = .immutable | del(.immutable) else . end' --args "$@" >"$CONFIG"
 }
+# The word for a mount of which the client says that it is sealed, or open.
+immutable_of() { [ "$1" = sealed ] && echo true || echo false; }
 
 is_served() { [ "$(curl -sf "http://$HTTP/status" | jq .serving)" = true ]; }
 
 # shellcheck disable=SC2120
 fuse_mount()
 {
-    "$FUSE" --mountpoint "$MNT" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" --secrets-dir "$WORK/secrets" "$@" \
+    "$FUSE" --mountpoint "$MNT" --cache-dir "$CACHE" --config "$CONFIG" --http "$HTTP" --metrics "$METRICS" --secrets-dir "$WORK/secrets" "$@" \
         >>"$WORK/fuse.log" 2>&1 &
     SUPERVISOR=$!
     wait_for "the mount" is_served

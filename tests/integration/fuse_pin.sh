@@ -59,7 +59,7 @@ size=$(find "$DATA/keep" -type f -printf '%s\n' | awk '{ n += $1 } END { print n
 
 for profile in open sealed; do
     echo "# $profile: pinned files stay"
-    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":40000000}],"profile":"'$profile'"}'
+    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":40000000}]}' immutable="$(immutable_of $profile)"
     fuse_mount
     "$MILLRACE" pin "$MNT/keep" >"$WORK/out" 2>&1 || die "$(cat "$WORK/out")"
     grep -q '^pinned 15 files, 4.93MiB$' "$WORK/out" || die "$(cat "$WORK/out")"
@@ -67,7 +67,7 @@ for profile in open sealed; do
     is .cache.pinnedFiles 14 || die "$(status .cache)"
     "$MILLRACE" stat "$MNT" >"$WORK/out"
     grep -qE '^  pinned +4.9[0-9]MiB in 14 files, of at most 19.07MiB$' "$WORK/out" || die "$(cat "$WORK/out")"
-    curl -sf "http://$HTTP/metrics" >"$WORK/out"
+    curl -sf "http://$METRICS/metrics" >"$WORK/out"
     grep -q '^millrace_cache_pinned_files 14$' "$WORK/out" || die "no metric"
     press
     press

@@ -45,7 +45,7 @@ profile_is sealed "small files, read-only"
 kill -9 "$(served)"
 wait_for "the next process" is_served
 profile_is sealed "small files, after a kill"
-fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":2000000000}],"profile":"open"}'
+fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":2000000000}]}' immutable=false
 restart
 profile_is open "small files, told to"
 head -c 60000000 /dev/urandom >"$DATA/large1"
@@ -71,27 +71,27 @@ echo "# which profile, told on the command line"
 mkdir "$WORK/few" "$WORK/many"
 cp "$DATA"/a/f00* "$WORK/few"
 cp "$DATA"/a/* "$WORK/many"
-cli_mount() # PROFILE DIR
+cli_mount() # IMMUTABLE DIR
 {
     fuse_umount
     rm -rf "$CACHE"
-    PATH="$BUILD/fuse:$PATH" "$MILLRACE" mount --foreground --read-only --profile "$1" --cache-dir "$CACHE" --http "$HTTP" "file://$2" "$MNT" \
+    PATH="$BUILD/fuse:$PATH" "$MILLRACE" mount --foreground --read-only ${1:+--immutable="$1"} --cache-dir "$CACHE" --http "$HTTP" --metrics "$METRICS" "file://$2" "$MNT" \
         >>"$WORK/fuse.log" 2>&1 &
     SUPERVISOR=$!
     wait_for "the mount" is_served
 }
-cli_mount auto "$WORK/few"
+cli_mount '' "$WORK/few"
 profile_is open "too few files, told nothing"
-cli_mount sealed "$WORK/few"
+cli_mount true "$WORK/few"
 profile_is sealed "too few files, told to"
-cli_mount auto "$WORK/many"
+cli_mount '' "$WORK/many"
 profile_is sealed "small files, told nothing"
 sum_of() { timeout 60 bash -c 'cat "$1"/* | sha256sum' - "$1" || echo "no answer"; } # DIR
 for _ in 1 2; do [ "$(sum_of "$MNT")" = "$(sum_of "$WORK/many")" ] || die "wrong content"; done
 kill -STOP "$(served)" # who is sealed asks nobody for what was read before: not for names, not to open, not for bytes
 [ "$(sum_of "$MNT")" = "$(sum_of "$WORK/many")" ] || die "the kernel does not serve a sealed mount by itself"
 kill -CONT "$(served)"
-cli_mount open "$WORK/many"
+cli_mount false "$WORK/many"
 profile_is open "small files, told to"
 cmp "$MNT/f001" "$DATA/a/f001"
 
@@ -138,7 +138,7 @@ rm "$DATA/a/aged" "$DATA/a/later"
 echo "# in order, and at random"
 read_some() { for i in $(seq -w 199 -7 000); do cat "$MNT/b/f$i"; done >/dev/null; } # more than an eighth of them
 for how in sealed open; do
-    fuse_config readOnly=true "cache={\"tiers\":[{\"medium\":\"SSD\",\"quota\":2000000000}],\"profile\":\"$how\"}"
+    fuse_config readOnly=true "cache={\"tiers\":[{\"medium\":\"SSD\",\"quota\":2000000000}]}" immutable="$(immutable_of $how)"
     restart
     for i in 010 190 050 150 090 110 030 170; do cat "$MNT/b/f$i"; done >/dev/null
     wait_for "$how: the files in the cache" eval '[ "$(status .cache.files)" -ge 8 ]'
@@ -162,7 +162,7 @@ read_some
 wait_for "what there is room for" eval '[ "$(status .cache.files)" -ge 50 ]'
 sleep 0.5
 [ "$(status .cache.usedBytes)" -le 358400 ] || die "the last eighth of the cache was filled for nobody"
-curl -sf "http://$HTTP/metrics" | grep -x 'millrace_cache_evicted_bytes_total 0' >/dev/null || die "something was evicted for nobody"
+curl -sf "http://$METRICS/metrics" | grep -x 'millrace_cache_evicted_bytes_total 0' >/dev/null || die "something was evicted for nobody"
 
 echo "# at random, and the cache is cold"
 fuse_config readOnly=true

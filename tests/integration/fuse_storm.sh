@@ -11,7 +11,7 @@ set -euo pipefail
 SECONDS_EACH=${MILLRACE_HAMMER_SECONDS:-10}
 FAULTS=(slowdown:1 slow:20 error:3 truncated:3 hang:1 reset:2 short:2)
 
-metric() { curl -sf "http://$HTTP/metrics" | sed -n "s/^millrace_$1 //p"; }
+metric() { curl -sf "http://$METRICS/metrics" | sed -n "s/^millrace_$1 //p"; }
 # Whether this mount has met a full disk, by its log.
 met_full() { [ "$(grep -c 'no room left on' "$WORK/fuse.log")" -gt "$met" ]; }
 has_struck() { [ "$(tell faults "$1")" -gt "$2" ]; } # KIND BEFORE
@@ -45,7 +45,7 @@ rm -rf "$CACHE"
 for profile in sealed open; do
     mkdir -p "$CACHE"
     mount -t tmpfs -o size=40m tmpfs "$CACHE"
-    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":7000000}],"profile":"'$profile'"}'
+    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":7000000}]}' immutable="$(immutable_of $profile)"
     fuse_mount
     met=$(grep -c 'no room left on' "$WORK/fuse.log" || true)
     cat /dev/zero >"$CACHE/full" 2>/dev/null || true

@@ -58,7 +58,7 @@ reads_of() # CALLER: there are some
 # Nobody's process, no capabilities, a read-only dataset: passthrough through the plugin.
 [ "$(id -u)" = 0 ] || die "needs root"
 fuse_source posix
-fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":2000000000}],"profile":"open"}'
+fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":2000000000}]}' immutable=false
 make_sources
 mkdir -p "$CACHE" "$DATA/who"
 for i in $(seq 200); do echo "file $i" >"$DATA/who/$i"; done

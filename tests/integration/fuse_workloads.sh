@@ -46,7 +46,7 @@ for medium in SSD MEM; do
     cp "$WORK"/source/r* "$MNT/"
     cat "$MNT"/r? >/dev/null
     timeout 100 "$BUILD/bin/fuse_hammer" "$MNT" "$WORK/source" "${MILLRACE_HAMMER_SECONDS:-10}" 13 3
-    evicted=$(curl -sf "http://$HTTP/metrics" | sed -n 's/^millrace_cache_evicted_bytes_total //p')
+    evicted=$(curl -sf "http://$METRICS/metrics" | sed -n 's/^millrace_cache_evicted_bytes_total //p')
     [ "$evicted" -gt 0 ] || die "nothing was evicted"
     fuse_umount
     rm -rf "$CACHE"

@@ -107,7 +107,9 @@ is "and a copy without a store" 2 "$status"
 run "$millrace" --help
 has "help lists the verbs" "umount" "$out"
 run "$millrace" mount --help
-has "help of a verb lists the store's options" "path-style" "$out"
+has "help of a verb says where the options of stores are" "millrace help options" "$out"
+run "$millrace" help options
+has "there they are" "path-style" "$out"
 
 mkdir -m 700 secrets
 printf testaccess >secrets/access-key-id

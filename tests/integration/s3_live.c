@@ -288,7 +288,7 @@ static void copies_in_parts(void **state)
     struct store_params p = {.url = "s3://data/parts",
         .rest = "data/parts",
         .mount = &m->conf,
-        .options = store_s3.kind.options,
+        .kind = &store_s3.kind,
         .secrets_dir = "/nonexistent",
         .deadline_ns = 30 * NS_PER_S,
         .max_connections = 8};

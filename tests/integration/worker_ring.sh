@@ -18,6 +18,7 @@ fi
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
 WORKER=$BUILD/bin/millrace-worker
 PORT=$((30000 + RANDOM % 2000)) # below those that connections get
+METRICS_PORT=$((PORT + 2000))
 declare -A PIDS=()
 
 cleanup_workers()
@@ -47,7 +48,7 @@ client() { curl -sf "http://$HTTP/status" | jq "$1"; }
 worker_start() # INDEX
 {
     "$WORKER" --config "$CONFIG" --cache-dir "$WORK/worker$1" --secrets-dir "$WORK/secrets" --index "$1" \
-        --http "127.0.0.$((2 + $1)):$PORT" >>"$WORK/worker$1.log" 2>&1 &
+        --http "127.0.0.$((2 + $1)):$PORT" --metrics "127.0.0.$((2 + $1)):$METRICS_PORT" >>"$WORK/worker$1.log" 2>&1 &
     PIDS[$1]=$!
 }
 
@@ -58,10 +59,12 @@ worker_stop() # INDEX: by SIGTERM, which it must end well from
     unset "PIDS[$1]"
 }
 
+loader_metrics() { curl -sf "http://127.0.0.9:$METRICS_PORT/metrics" >"$WORK/metrics"; }
+
 load() # PATH…
 {
     : >"$WORK/report"
-    "$WORKER" --config "$CONFIG" --secrets-dir "$WORK/secrets" --http "127.0.0.9:$PORT" --report "$WORK/report" --load "$@" \
+    "$WORKER" --config "$CONFIG" --secrets-dir "$WORK/secrets" --http "127.0.0.9:$PORT" --metrics "" --report "$WORK/report" --load "$@" \
         >>"$WORK/loader.log" 2>&1
 }
 
@@ -112,7 +115,7 @@ run() # posix|s3
     load --pin=true /small || die "the loader failed: $(cat "$WORK/report")"
     load / || die "the loader failed: $(cat "$WORK/report")"
     pinned 120 || die "pinned: $(status_of 0 | jq -c .cache), $(status_of 1 | jq -c .cache)"
-    curl -sf "$(url 0)/metrics" >"$WORK/metrics"
+    curl -sf "http://127.0.0.2:$METRICS_PORT/metrics" >"$WORK/metrics"
     grep -q "^millrace_cache_pinned_files $(status_of 0 | jq .cache.pinnedFiles)$" "$WORK/metrics" || die "no metric"
 
     echo "# a worker is killed, and comes back with what it had"
@@ -158,6 +161,16 @@ wrong_credentials()
     wait_for "the reason" reason_is 0 AccessDenied
     [ "$(curl -s -o "$WORK/readyz" -w '%{http_code}' "$(url 0)/readyz")" = 503 ] || die "ready without access"
     if grep -q 'wrong-secret' "$WORK/worker0.log" "$WORK/readyz"; then die "a secret is in the log"; fi
+    echo "# a loader that waits for the store has metrics, too, where no worker's port is"
+    "$WORKER" --config "$CONFIG" --secrets-dir "$WORK/secrets" --http "127.0.0.9:$PORT" --metrics "127.0.0.9:$METRICS_PORT" \
+        --report "$WORK/report" --load / >>"$WORK/loader.log" 2>&1 &
+    PIDS[2]=$!
+    wait_for "the loader's metrics" loader_metrics
+    grep -q '^millrace_ready 0$' "$WORK/metrics" || die "the loader says that it is ready: $(cat "$WORK/metrics")"
+    if curl -sf "http://127.0.0.9:$PORT/metrics" >/dev/null; then die "the loader's metrics are on the port of its health, too"; fi
+    kill "${PIDS[2]}"
+    wait "${PIDS[2]}" || true
+    unset "PIDS[2]"
     printf testsecret123 >"$WORK/secrets/0/key"
     wait_for "access" is_ready 0
     worker_stop 0

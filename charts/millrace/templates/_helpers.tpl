@@ -1,23 +1,59 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+{{- /* 63 characters are what the name of a Job may have: ours are this one and "-uninstall-check". */ -}}
 {{- define "millrace.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- range list "image" "crds" "tfjob" "operator" "csi" "metrics" "cachePods" "resourceQuota" "openshift" "podSecurity" }}
+{{- if not (kindIs "map" (index $.Values .)) }}
+{{- fail (printf "\n\nThe value %s is missing. `helm upgrade --reuse-values` leaves out what is new in this chart: use --reset-then-reuse-values. To take a default, leave a value out instead of setting it to null.\n" .) }}
+{{- end }}
+{{- end }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 47 | trimAll "-." }}
+{{- else }}
+{{- $chart := .Values.nameOverride | default .Chart.Name }}
+{{- if contains $chart .Release.Name }}{{ .Release.Name | trunc 47 | trimAll "-." }}{{ else }}{{ printf "%s-%s" .Release.Name $chart | trunc 47 | trimAll "-." }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- define "millrace.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}{{ end }}
 {{- end }}
 
+{{- /* Labels of an object: a dict of root, and labels of its own. Ours, which selectors and Helm need, win over the object's, and those
+       over commonLabels: no key is there twice. */ -}}
 {{- define "millrace.labels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .root }}
+{{- $ours := dict "app.kubernetes.io/name" .Chart.Name "app.kubernetes.io/instance" .Release.Name
+  "app.kubernetes.io/version" .Chart.AppVersion "app.kubernetes.io/managed-by" .Release.Service
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimAll "-_.") }}
+{{- merge $ours ($.labels | default dict) (.Values.commonLabels | default dict) | toYaml }}
+{{- end }}
+{{- end }}
+
+{{- /* metadata of an object: a dict of root, name, and namespaced where the object is; labels and annotations of its own */ -}}
+{{- define "millrace.metadata" -}}
+name: {{ .name | quote }}
+{{- if .namespaced }}
+namespace: {{ .root.Release.Namespace | quote }}
+{{- end }}
+labels:
+  {{- include "millrace.labels" . | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) (.root.Values.commonAnnotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* metadata of the pods of a component: no service mesh puts a proxy into them */ -}}
+{{- define "millrace.podMetadata" -}}
+labels:
+  {{- include "millrace.labels" (dict "root" .root "labels" (merge (dict "millrace.dev/component" .component
+    "sidecar.istio.io/inject" "false") (.labels | default dict))) | nindent 2 }}
+annotations:
+  {{- merge (dict "linkerd.io/inject" "disabled") (.annotations | default dict) (.root.Values.commonAnnotations | default dict) | toYaml | nindent 2 }}
 {{- end }}
 
 {{- define "millrace.selector" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 millrace.dev/component: {{ .component }}
 {{- end }}
 
@@ -25,7 +61,45 @@ millrace.dev/component: {{ .component }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* The values' env, as a list for a container. */ -}}
+{{- define "millrace.env" -}}
+{{- range $name, $value := .Values.env }}
+- {name: {{ $name | quote }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end }}
+
+{{- define "millrace.startupTaint" -}}csi.millrace.dev/agent-not-ready{{- end }}
+
+{{- /* Where the operator's own pods may run: those of the Deployment and of the uninstall check. */ -}}
+{{- define "millrace.operatorPlacement" -}}
+nodeSelector:
+  {{- merge (dict) (.Values.operator.nodeSelector | default dict) (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
+{{- $tolerations := .Values.operator.tolerations | default list }}
+{{- if .Values.startupTaint }}
+{{- $tolerations = append $tolerations (dict "key" (include "millrace.startupTaint" .) "operator" "Exists") }}
+{{- end }}
+{{- with $tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "millrace.operatorSecurity" -}}
+runAsNonRoot: true
+{{- if not .Values.openshift.enabled }}
+runAsUser: 65532
+runAsGroup: 65532
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- /* The class of cache pods: one of ours, one that is named, or none. */ -}}
+{{- define "millrace.cachePriorityClass" -}}
+{{- if .Values.cachePods.priorityClass.create }}{{ .Values.cachePods.priorityClassName | default (printf "%s-cache" (include "millrace.name" .)) }}
+{{- else }}{{ .Values.cachePods.priorityClassName }}{{ end }}
 {{- end }}

@@ -75,7 +75,7 @@ def install_millrace():
 
 
 def start_millrace():
-    return [os.environ["MILLRACE_OPERATOR"], "--kubeconfig", "operator.kubeconfig", "--metrics-address", "127.0.0.1:8080"], None
+    return [os.environ["MILLRACE_OPERATOR"], "--kubeconfig", "operator.kubeconfig", "--metrics", "127.0.0.1:8080", "--http", ""], None
 
 
 def install_upstream():

@@ -30,7 +30,7 @@ static void test_directories(void **state)
 {
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
-    struct node_dirs *p = node_dirs_new(env->dir, 0, &e);
+    struct node_dirs *p = node_dirs_new(env->dir, env->dir, 0, &e);
     cleanup_free char *a = node_dirs_get(p, &client, &e), *b = node_dirs_get(p, &dataset, &e);
     assert_string_equal(a, b); /* the mount and the client pod share it */
     cleanup_free char *w0 = node_dirs_get(p, &worker, &e), *w1 = node_dirs_get(p, &worker1, &e);
@@ -69,7 +69,7 @@ static void test_kept(void **state)
 {
     const struct csi_env *env = *state;
     struct err e = ERR_INIT;
-    struct node_dirs *p = node_dirs_new(env->dir, 3600 * NS_PER_S, &e);
+    struct node_dirs *p = node_dirs_new(env->dir, env->dir, 3600 * NS_PER_S, &e);
     cleanup_free char *a = node_dirs_get(p, &worker, &e);
     cleanup_free char *file = path_join(a, "cache/block");
     assert_int_equal(file_write_atomic(file, "x", 1, 0600, &e), 0);
@@ -77,11 +77,11 @@ static void test_kept(void **state)
     node_dirs_collect(p, false);
     assert_int_equal(access(file, F_OK), 0);
     node_dirs_free(p); /* a restart: it is found again, and gets its time anew */
-    p = node_dirs_new(env->dir, 3600 * NS_PER_S, &e);
+    p = node_dirs_new(env->dir, env->dir, 3600 * NS_PER_S, &e);
     node_dirs_collect(p, false);
     assert_int_equal(access(file, F_OK), 0);
     node_dirs_free(p);
-    p = node_dirs_new(env->dir, 100 * NS_PER_MS, &e);
+    p = node_dirs_new(env->dir, env->dir, 100 * NS_PER_MS, &e);
     cleanup_free char *again = node_dirs_get(p, &worker, &e);
     assert_string_equal(a, again);
     clock_sleep_ns(150 * NS_PER_MS);
@@ -103,7 +103,7 @@ static void test_hostile_cache(void **state)
                       *file = path_join(precious, "file");
     assert_int_equal(mkdir(precious, 0700), 0);
     assert_int_equal(file_write_atomic(file, "x", 1, 0600, &e), 0);
-    struct node_dirs *p = node_dirs_new(env->dir, 0, &e);
+    struct node_dirs *p = node_dirs_new(env->dir, env->dir, 0, &e);
     cleanup_free char *a = node_dirs_get(p, &worker, &e);
     cleanup_free char *cache = path_join(a, "cache"), *link = path_join(cache, "link");
     assert_int_equal(symlink(precious, link), 0);
@@ -119,11 +119,68 @@ static void test_hostile_cache(void **state)
     node_dirs_free(p);
 }
 
+/* A pod that runs as a user of its namespace's range reaches its directory by its group. */
+static void test_group(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    struct stat st;
+    struct node_dirs *p = node_dirs_new(env->dir, env->dir, 0, &e);
+    cleanup_free char *a = node_dirs_get(p, &client, &e), *cache = path_join(a, "cache");
+    gid_t group = geteuid() == 0 ? 1000660000 : getegid();
+    assert_int_equal(node_dirs_give(a, group, &e), 0);
+    cleanup_free char *again = node_dirs_get(p, &dataset, &e); /* which knows of no group */
+    assert_string_equal(a, again);
+    assert_int_equal(stat(a, &st), 0);
+    assert_int_equal(st.st_gid, group);
+    assert_int_equal(st.st_mode & 07777, 0750);
+    assert_int_equal(stat(cache, &st), 0);
+    assert_int_equal(st.st_gid, group);
+    assert_int_equal(st.st_mode & 07777, 02770);
+    assert_int_equal(rmdir(cache), 0);
+    assert_int_equal(symlink(env->dir, cache), 0);
+    assert_int_equal(node_dirs_give(a, group, &e), -1); /* not through a link */
+    node_dirs_free(p);
+}
+
+/* Caches were in one place and are to be in another: who is served from the first one stays there,
+ * since a client has its socket in it. */
+static void test_other_root(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *other = path_join(env->dir, "disk");
+    struct node_dirs *p = node_dirs_new(env->dir, env->dir, 3600 * NS_PER_S, &e);
+    cleanup_free char *a = node_dirs_get(p, &client, &e), *w0 = node_dirs_get(p, &worker, &e);
+    node_dirs_free(p);
+    p = node_dirs_new(other, env->dir, 3600 * NS_PER_S, &e);
+    cleanup_free char *again = node_dirs_get(p, &client, &e), *w1 = node_dirs_get(p, &worker1, &e);
+    assert_string_equal(a, again);
+    assert_true(there(env, "disk/workers/team-a/0b2c/mnist-cache-1/cache"));
+    node_dirs_collect(p, false); /* what is not used there is not kept */
+    assert_int_equal(access(w0, F_OK), -1);
+    assert_true(there(env, "volumes/team-a/0b2c/cache"));
+    node_dirs_put(p, &client);
+    node_dirs_collect(p, false);
+    assert_false(there(env, "volumes"));
+    assert_false(there(env, "trash"));
+    cleanup_free char *moved = node_dirs_get(p, &client, &e);
+    assert_true(there(env, "disk/volumes/team-a/0b2c/cache"));
+    assert_string_not_equal(a, moved);
+    node_dirs_put(p, &client);
+    node_dirs_put(p, &worker1);
+    node_dirs_collect(p, true);
+    assert_int_equal(rmdir(other), 0);
+    node_dirs_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_directories, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_kept, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_group, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_other_root, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_cache, csi_env_setup, csi_env_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "csi/volume_context.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/conf.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
@@ -137,37 +138,58 @@ static void test_child_config(void **state)
     struct err e = ERR_INIT;
     struct volume_pair p[] = {{"url", "s3://bucket/a \"b\""}, {"endpoint", "http://127.0.0.1:7070"},
         {"cache-memory", "64Mi"}, {"cache-disk", "1Gi"}, {"write-type", "CacheThrough"},
-        {"csi.storage.k8s.io/pv/name", "x"}};
-    struct volume_pair secret = {"secret-access-key", "do-not-show-this"};
-    assert_int_equal(client_config_check(p, ARRAY_LEN(p), &e), 0);
-    cleanup_free char *text = client_config("vol-1", true, p, ARRAY_LEN(p), &secret, 1);
-    assert_null(strstr(text, "do-not-show-this"));
+        {"csi.storage.k8s.io/pv/name", "x"}, {"immutable", "true"}};
+    assert_int_equal(client_config_check(p, ARRAY_LEN(p), true, &e), 0);
+    cleanup_free char *text = client_config("vol-1", true, p, ARRAY_LEN(p), true);
     cleanup_json json_t *j = json_parse(text, strlen(text), &e);
     assert_non_null(j);
     assert_string_equal(jget_str(j, "mounts[0].mountPoint", ""), "s3://bucket/a \"b\"");
     assert_string_equal(jget_str(j, "mounts[0].options.endpoint", ""), "http://127.0.0.1:7070");
-    assert_string_equal(
-        jget_str(j, "mounts[0].secrets.secret-access-key", ""), "0/secret-access-key");
+    assert_string_equal(jget_str(j, "mounts[0].secretDir", ""), "0");
+    assert_true(jget_bool(j, "mounts[0].immutable", false));
+    assert_null(jget(j, "mounts[0].options.immutable"));
+    cleanup_conf struct conf *conf = conf_parse(text, strlen(text), &e); /* a client takes it */
+    assert_non_null(conf);
     assert_null(jget(j, "mounts[0].options.url"));
     assert_null(jget(j, "mounts[0].options.\"csi.storage.k8s.io/pv/name\""));
     assert_true(jget_bool(j, "readOnly", false));
     assert_int_equal(jget_int(j, "cache.tiers[0].quota", 0), 64 << 20);
     assert_string_equal(jget_str(j, "cache.tiers[1].medium", ""), "SSD");
-    assert_string_equal(jget_str(j, "cache.writeType", ""), "CacheThrough");
+    assert_string_equal(jget_str(j, "cache.rules[0].path", ""), "/");
+    assert_string_equal(jget_str(j, "cache.rules[0].writeType", ""), "CacheThrough");
+    cleanup_free char *plain = client_config("vol-1", true, p, 1, false);
+    assert_null(strstr(plain, "secretDir"));
+    assert_null(strstr(plain, "immutable"));
     static const struct volume_pair bad[] = {{"url", "no-scheme"}, {"cache-memory", "lots"},
-        {"cache-disk", "-1"}, {"write-type", "Sometimes"}, {"write-type", "AsyncThrough"}};
+        {"cache-disk", "-1"}, {"write-type", "Sometimes"}, {"write-type", "AsyncThrough"},
+        {"immutable", "yes"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct volume_pair q[] = {bad[i], {"url", "file:///x"}};
         err_clear(&e);
-        assert_int_equal(client_config_check(q, 2, &e), -1);
+        assert_int_equal(client_config_check(q, 2, true, &e), -1);
         assert_non_null(strstr(e.msg, bad[i].key));
     }
+}
+
+/* The client would refuse it again and again, and the pod wait for ever. */
+static void test_immutable_is_not_written_to(void **state)
+{
+    (void)state;
+    struct volume_pair p[] = {{"url", "file:///data"}, {"immutable", "true"}};
+    struct err e = ERR_INIT;
+    assert_int_equal(client_config_check(p, 2, true, &e), 0);
+    assert_int_equal(client_config_check(p, 2, false, &e), -1);
+    assert_int_equal(e.cls, ERR_INVALID);
+    assert_non_null(
+        strstr(e.msg, "parameter immutable is true, but the volume is mounted for writing"));
+    p[1].value = "false";
+    assert_int_equal(client_config_check(p, 2, false, &e), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
         cmocka_unit_test(test_persistent), cmocka_unit_test(test_inline),
-        cmocka_unit_test(test_child_config)};
+        cmocka_unit_test(test_immutable_is_not_written_to), cmocka_unit_test(test_child_config)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static char dir[64];
 
 struct process {
     pid_t pid;
-    int port;
+    int port, metrics;
     char log[128];
 };
 
@@ -72,9 +72,10 @@ static int free_port(void)
 static struct process start(const char *flag)
 {
     static int serial;
-    struct process p = {.port = free_port()};
+    struct process p = {.port = free_port(), .metrics = free_port()};
     cleanup_free char *config = path_join(dir, "kubeconfig"),
-                      *address = xasprintf("127.0.0.1:%d", p.port);
+                      *address = xasprintf("127.0.0.1:%d", p.port),
+                      *metrics = xasprintf("127.0.0.1:%d", p.metrics);
     const char *program = getenv("MILLRACE_OPERATOR");
     assert_non_null(program);
     snprintf(p.log, sizeof p.log, "%s/log.%d", dir, serial++);
@@ -83,7 +84,7 @@ static struct process start(const char *flag)
         int fd = open(p.log, O_CREAT | O_WRONLY | O_TRUNC, 0600);
         dup2(fd, 1);
         dup2(fd, 2);
-        execl(program, program, "--kubeconfig", config, "--metrics-address", address,
+        execl(program, program, "--kubeconfig", config, "--http", address, "--metrics", metrics,
             "--leader-elect", flag, NULL);
         _exit(127);
     }
@@ -109,7 +110,8 @@ static int end_of(struct process *p)
 /* Does GET path answer with that status and a body that holds the text? */
 static bool says(const struct process *p, const char *path, int status, const char *text)
 {
-    cleanup_free char *url = xasprintf("http://127.0.0.1:%d%s", p->port, path);
+    cleanup_free char *url = xasprintf(
+        "http://127.0.0.1:%d%s", strcmp(path, "/metrics") == 0 ? p->metrics : p->port, path);
     cleanup_resp struct http_resp resp;
     return http_do(http,
                &(struct http_req){.method = "GET", .url = url, .timeout_ns = 20 * NS_PER_S}, &resp,
@@ -184,7 +186,8 @@ static void bad_flags_are_explained(void **state)
         {"surplus", "unexpected argument \"surplus\"", 2},
         {"--context=nowhere", "contexts has no entry \\\"nowhere\\\"", 1},
         {"--kubeconfig=/nonexistent", "/nonexistent", 1},
-        {"--metrics-address=nonsense", "nonsense", 1},
+        {"--http=nonsense", "nonsense", 1},
+        {"--metrics=nonsense", "nonsense", 1},
         {"--help", "--leader-elect", 0},
         {"--version", "millrace-operator ", 0},
     };
@@ -240,6 +243,116 @@ static void it_counts_jobs_by_the_names_that_dashboards_know(void **state)
     assert_int_equal(end_of(&p), 0);
 }
 
+static void put_object(const struct kube_res *res, const char *text)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    assert_non_null(object);
+    fake_api_put(api, res, object);
+}
+
+static int check_for_uninstall(struct process *p, const char *flag)
+{
+    *p = start(flag);
+    return end_of(p);
+}
+
+static void it_tells_who_would_be_left_without_it(void **state)
+{
+    (void)state;
+    struct process p;
+    fake_api_uninstall(api, &kube_tfjobs, true); /* where TFJobs are another operator's */
+    assert_int_equal(check_for_uninstall(&p, "--uninstall-check"), 0);
+    assert_false(logged(&p, "Millrace"));
+    fake_api_uninstall(api, &kube_tfjobs, false);
+    put_object(&kube_datasets, "{\"metadata\": {\"namespace\": \"a\", \"name\": \"x\"}}");
+    put_object(&kube_datasets, "{\"metadata\": {\"namespace\": \"a\", \"name\": \"y\"}}");
+    put_object(&kube_tfjobs, "{\"metadata\": {\"namespace\": \"b\", \"name\": \"runs\"}}");
+    put_object(&kube_tfjobs,
+        "{\"metadata\": {\"namespace\": \"c\", \"name\": \"ended\"}, \"status\": {\"conditions\":"
+        " [{\"type\": \"Succeeded\", \"status\": \"True\"}]}}");
+    put_object(&kube_dataloads,
+        "{\"metadata\": {\"namespace\": \"c\", \"name\": \"ended\"}, \"status\": {\"phase\":"
+        " \"Complete\", \"conditions\": [{\"type\": \"Complete\", \"status\": \"True\"}]}}");
+    assert_int_equal(check_for_uninstall(&p, "--uninstall-check"), 1);
+    assert_true(logged(&p, "namespace a: 2 Datasets (x, y)\n"));
+    assert_true(logged(&p, "namespace b: 1 TFJobs that have not ended (runs)\n"));
+    assert_false(logged(&p, "namespace c"));
+    assert_true(logged(&p, "helm uninstall --no-hooks"));
+    fake_api_fault(api, &(struct fake_fault){.in = "datasets", .status = 403});
+    assert_int_equal(check_for_uninstall(&p, "--uninstall-check"), 1);
+    assert_true(logged(&p, "It is not known whether Millrace is in use"));
+}
+
+static void a_bad_configuration_is_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {{"{\"labels\": {\"a\": 1}}", "labels.a must be a string: put it in quotes"},
+        {"{\"label\": {}}", "label: there is no such field"},
+        {"{\"env\": []}", "env must be a map of strings"},
+        {"{\"openshift\": \"yes\"}", "openshift must be true or false"},
+        {"{\"defaults\": 1}", "defaults must be an object"},
+        {"{\"defaults\": {\"cache\": {\"replicas\": -3}}}",
+            "defaults, in a Dataset that leaves the field out: spec.cache.replicas must be"},
+        {"{\"caBundle\": {}}", "caBundle must be a string"}, {"[]", "must be a JSON object"},
+        {"{", "config.json: "}};
+    struct err e = ERR_INIT;
+    cleanup_free char *path = path_join(dir, "config.json"), *flag = xasprintf("--config=%s", path);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_int_equal(
+            file_write_atomic(path, cases[i].text, strlen(cases[i].text), 0600, &e), 0);
+        struct process p = start(flag);
+        assert_int_equal(end_of(&p), 1);
+        assert_true(logged(&p, cases[i].says));
+        assert_true(logged(&p, "--config "));
+    }
+    struct process p = start("--config=/nonexistent");
+    assert_int_equal(end_of(&p), 1);
+    assert_true(logged(&p, "/nonexistent"));
+}
+
+static void without_tfjobs_it_needs_no_such_kind(void **state)
+{
+    (void)state;
+    fake_api_uninstall(api, &kube_tfjobs, true);
+    struct process p = start("--tfjob=false");
+    eventually(says(&p, "/readyz", 200, "ok, leading"));
+    assert_int_equal(fake_api_watchers(api, &kube_tfjobs), 0);
+    kill(p.pid, SIGTERM);
+    assert_int_equal(end_of(&p), 0);
+}
+
+static size_t taints_of(const char *node)
+{
+    cleanup_json json_t *j = fake_api_get(api, &kube_nodes, node);
+    return jget_len(j, "spec.taints");
+}
+
+static void a_node_loses_its_startup_taint_once_the_driver_is_there(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"n1", "n2"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        fake_api_put(api, &kube_nodes,
+            json_pack("{s:{s:s, s:{s:s}}, s:{s:[{s:s, s:s}, {s:s, s:s}]}}", "metadata", "name",
+                names[i], "labels", "a", "b", "spec", "taints", "key", "gpu", "effect",
+                "NoSchedule", "key", "csi.millrace.dev/agent-not-ready", "effect", "NoSchedule"));
+    put_object(&kube_csinodes,
+        "{\"metadata\": {\"name\": \"n2\"}, \"spec\": {\"drivers\": [{\"name\": \"ebs\"}]}}");
+    struct process p = start("--startup-taint");
+    eventually(says(&p, "/readyz", 200, "ok, leading"));
+    put_object(&kube_csinodes,
+        "{\"metadata\": {\"name\": \"n1\"}, \"spec\": {\"drivers\": [{\"name\": \"csi.millrace.dev\"}]}}");
+    eventually(taints_of("n1") == 1);
+    assert_int_equal(taints_of("n2"), 2);
+    cleanup_json json_t *j = fake_api_get(api, &kube_nodes, "n1");
+    assert_string_equal(jget_str(j, "spec.taints[0].key", ""), "gpu");
+    assert_string_equal(kube_label(j, "a"), "b");
+    kill(p.pid, SIGTERM);
+    assert_int_equal(end_of(&p), 0);
+}
+
 int main(void)
 {
     log_init("test", LOG_ERROR);
@@ -250,6 +363,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             it_counts_jobs_by_the_names_that_dashboards_know, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_flags_are_explained, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_tells_who_would_be_left_without_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_bad_configuration_is_explained, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_tfjobs_it_needs_no_such_kind, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_node_loses_its_startup_taint_once_the_driver_is_there, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

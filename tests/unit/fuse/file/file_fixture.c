@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/fuse/file/file_fixture.h"
 
+#include "fuse/file/sidecar.h"
 #include "lib/base/file.h"
 
 #include <dirent.h>
@@ -128,7 +129,10 @@ struct fx *fx_new(const struct fx_conf *c)
             .path = xasprintf("/%s", mount_names[i]),
             .read_only = i == 2};
     }
-    x->conf = (struct conf){.mounts = x->mounts, .nmounts = FX_MOUNTS, .write = x->c.write};
+    x->root[0] = '/';
+    x->rule = (struct conf_rule){x->root, x->c.write};
+    x->conf = (struct conf){
+        .mounts = x->mounts, .nmounts = FX_MOUNTS, .rules = &x->rule, .nrules = 1};
     x->tier = (struct conf_tier){CONF_SSD, INT64_C(256) << 20};
     cleanup_free char *blocks = path_join(x->dir, "blocks");
     assert_int_equal(file_mkdirs(x->stage_dir, 0700, &e), 0);
@@ -416,7 +420,11 @@ char *fx_sidecar(struct fx *x, uint64_t ino)
     struct err e = ERR_INIT;
     cleanup_free char *path = xasprintf(
         "%s/%" PRIu64 "-%" PRIu64 ".path", x->stage_dir, ino, fx_inode(x, ino).generation);
-    return file_read(path, 8192, NULL, &e);
+    cleanup_free char *text = file_read(path, 8192, NULL, &e);
+    static struct sidecar s;
+    if (!text || sidecar_parse(text, strlen(text), path, &s, &e))
+        return NULL;
+    return xasprintf("%d\n%s\n%s\n", sidecar_find_mount(&s, &x->conf), s.version, s.path);
 }
 
 bool fx_is_dirty(struct fx *x, uint64_t ino)

@@ -42,6 +42,8 @@ struct fx {
     struct store *stores[FX_MOUNTS];
     struct conf_mount mounts[FX_MOUNTS];
     struct conf_tier tier;
+    struct conf_rule rule;
+    char root[2]; /* "/" */
     struct conf conf;
     struct cache *cache;
     struct inodes *inodes;
@@ -99,7 +101,8 @@ char *fx_read(struct fx *x, uint64_t ino, int *errnum);
 void fx_is(struct fx *x, uint64_t ino, const char *text);           /* asserts it */
 void fx_path_is(struct fx *x, const char *path, const char *text);  /* likewise */
 void fx_store_is(struct fx *x, const char *path, const char *text); /* NULL: not there */
-/* Files in the staging directory; an inode's sidecar: caller frees, NULL: there is none. */
+/* Files in the staging directory; an inode's sidecar as "number of the mount\n
+ * version\npath\n": caller frees, NULL: there is none. */
 unsigned fx_staged(struct fx *x);
 char *fx_sidecar(struct fx *x, uint64_t ino);
 bool fx_is_dirty(struct fx *x, uint64_t ino);

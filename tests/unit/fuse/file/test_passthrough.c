@@ -263,9 +263,21 @@ static void test_refused(void **state)
     (void)state;
     struct backings *b = backings_new(&ops, ix, MOST, 1 << 20);
     struct err e = ERR_INIT;
+    char why[BACKINGS_REFUSAL_MAX];
+    backings_refusal(b, why);
+    assert_string_equal(why, "");
     assert_int_equal(backings_register(b, files[0], -1, &e), 0);
     assert_string_equal(e.msg, "not this one");
     assert_int_equal(backings_reopen(b, files[0]), 0);
+    backings_refusal(b, why);
+    assert_string_equal(why, "not this one");
+    assert_true(backings_register(b, files[0], 0, &e) > 0); /* it takes files after all */
+    backings_refusal(b, why);
+    assert_string_equal(why, "");
+    assert_int_equal(backings_register(b, files[1], -1, &e), 0);
+    backings_refusal(b, why);
+    assert_string_equal(why, "");
+    close_it(b, files[0]);
     backings_free(b);
 }
 

@@ -226,6 +226,47 @@ static void test_recover(void **state)
     fx_free(x);
 }
 
+static void swap_mounts(struct fx *x)
+{
+    struct conf_mount m = x->mounts[0];
+    struct store *s = x->stores[0];
+    struct fake_store *f = x->fake[0];
+    x->mounts[0] = x->mounts[1];
+    x->mounts[1] = m;
+    x->stores[0] = x->stores[1];
+    x->stores[1] = s;
+    x->fake[0] = x->fake[1];
+    x->fake[1] = f;
+}
+
+/* The dataset was edited meanwhile: its mounts come in another order, or one is gone. */
+static void test_recover_other_mounts(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a, o;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    assert_int_equal(fx_create(x, "other/o", O_WRONLY, false, &o), 0);
+    fx_write(x, a.ino, 0, "of main");
+    fx_write(x, o.ino, 0, "of other");
+    swap_mounts(x);
+    char *was = x->mounts[0].mount_point; /* other's */
+    x->mounts[0].mount_point = xstrdup("memory://new");
+    fx_restart(x, false);
+    recover_begin(x->files);
+    assert_int_equal(recover_all(x->files, x->stores), 1); /* kept: no mount has it */
+    assert_int_equal(count(x, "", "0-"), 2);
+    free(x->mounts[0].mount_point);
+    x->mounts[0].mount_point = was;
+    assert_int_equal(recover_all(x->files, x->stores), 0);
+    swap_mounts(x);
+    fx_store_is(x, "main/a", "of main");
+    fx_store_is(x, "other/o", "of other");
+    fx_store_is(x, "main/o", NULL);
+    fx_store_is(x, "other/a", NULL);
+    fx_free(x);
+}
+
 /* By the thread; the files of inodes that are known are not its business, even of one that has the
  * number that another had before the crash. */
 static void test_recover_in_the_background(void **state)
@@ -266,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_large_and_busy),
         cmocka_unit_test(test_closed_and_dirty),
         cmocka_unit_test(test_recover),
+        cmocka_unit_test(test_recover_other_mounts),
         cmocka_unit_test(test_recover_in_the_background),
     };
     return cmocka_run_group_tests_name("uploader", tests, NULL, NULL);

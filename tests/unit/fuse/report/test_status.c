@@ -28,8 +28,8 @@
 #include <unistd.h>
 
 struct fx {
-    char dir[64], address[32];
-    int port;
+    char dir[64], address[32], metrics_address[32];
+    int port, metrics_port;
     struct conf_mount mounts[2];
     struct conf_tier tier;
     struct conf conf;
@@ -110,7 +110,9 @@ static struct fx *fx_new(void)
     x->status = status_new();
     x->port = free_port();
     snprintf(x->address, sizeof x->address, "127.0.0.1:%d", x->port);
-    status_listen(x->status, x->address);
+    x->metrics_port = free_port();
+    snprintf(x->metrics_address, sizeof x->metrics_address, "127.0.0.1:%d", x->metrics_port);
+    status_listen(x->status, x->address, x->metrics_address);
     return x;
 }
 
@@ -138,10 +140,10 @@ static void fx_free(struct fx *x)
 }
 
 /* The status code; *body (caller frees) may be NULL. */
-static int get(struct fx *x, const char *path, char **body)
+static int get_at(int port, const char *path, char **body)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
-        .sin_port = htons((uint16_t)x->port),
+        .sin_port = htons((uint16_t)port),
         .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     static char answer[256 << 10];
     size_t len = 0;
@@ -159,6 +161,8 @@ static int get(struct fx *x, const char *path, char **body)
         *body = xstrdup(end + 4);
     return code;
 }
+
+static int get(struct fx *x, const char *path, char **body) { return get_at(x->port, path, body); }
 
 static json_t *get_status(struct fx *x)
 {
@@ -181,13 +185,13 @@ static int64_t number(struct fx *x, const char *path)
     return n;
 }
 
-/* A line of /metrics; it must be there once. */
+/* A line of the metrics; it must be there once. */
 static double metric(struct fx *x, const char *name)
 {
     cleanup_free char *body = NULL;
     double value = -1;
     unsigned found = 0;
-    assert_int_equal(get(x, "/metrics", &body), 200);
+    assert_int_equal(get_at(x->metrics_port, "/metrics", &body), 200);
     char *rest = body, *line;
     size_t len = strlen(name);
     while ((line = strsep(&rest, "\n")))
@@ -231,6 +235,9 @@ static void test_before_anything(void **state)
     assert_true(metric(x, "millrace_ready") == 0 && metric(x, "millrace_serving") == 0);
     assert_true(metric(x, "millrace_cache_used_bytes") == 0);
     assert_int_equal(get(x, "/nothing", NULL), 404);
+    assert_int_equal(get(x, "/metrics", NULL), 404);
+    assert_int_equal(get_at(x->metrics_port, "/status", NULL), 404);
+    assert_int_equal(get_at(x->metrics_port, "/healthz", NULL), 404);
     fx_free(x);
 }
 
@@ -265,13 +272,19 @@ static void test_life(void **state)
     assert_string_equal(ready, "ok\n");
     j = get_status(x);
     assert_true(jget_bool(j, REPORT_READY, false) && jget_bool(j, REPORT_SERVING, false));
+    assert_null(jget(j, REPORT_KERNEL_RELEASE));
     assert_string_equal(jget_str(j, REPORT_REASON, "?"), "");
     assert_string_equal(jget_str(j, REPORT_PROFILE, ""), "sealed");
     json_decref(j);
     assert_true(metric(x, "millrace_ready") == 1 && metric(x, "millrace_serving") == 1);
     status_profile(x->status, false, NULL);
     status_serving(x->status, false);
+    status_kernel(x->status, true, false);
     j = get_status(x);
+    assert_true(strlen(jget_str(j, REPORT_KERNEL_RELEASE, "")) > 2);
+    assert_true(jget_bool(j, REPORT_KERNEL_PASSTHROUGH, false));
+    assert_false(jget_bool(j, REPORT_KERNEL_RESEND, true));
+    assert_string_equal(jget_str(j, REPORT_KERNEL_REFUSED, "?"), "");
     assert_string_equal(jget_str(j, REPORT_PROFILE, ""), "open");
     assert_false(jget_bool(j, REPORT_SERVING, true));
     json_decref(j);
@@ -392,12 +405,12 @@ static void test_stalls(void **state)
     assert_true(jget_int(s, REPORT_STALL_DISK_MS, -1) >= 0);
     assert_true(jget_int(j, REPORT_UP_MS, 0) >= waiting);
     json_decref(j);
-    double seconds = metric(x, "millrace_read_waiting_seconds_total{caller=\"pod _42_\"}");
+    double seconds = metric(x, "millrace_read_waiting_seconds_total{caller=\"pod \\\"42\\\"\"}");
     assert_true(seconds * 1000 >= (double)waiting - 1 && seconds * 1000 <= (double)waiting + 1);
     static const char *const what[] = {"store", "worker", "disk"};
     for (size_t i = 0; i < ARRAY_LEN(what); i++) {
         cleanup_free char *name = xasprintf(
-            "millrace_read_wait_seconds_total{caller=\"pod _42_\",for=\"%s\"}", what[i]);
+            "millrace_read_wait_seconds_total{caller=\"pod \\\"42\\\"\",for=\"%s\"}", what[i]);
         assert_true(metric(x, name) >= 0);
     }
     fx_free(x);
@@ -409,7 +422,7 @@ static void test_address_is_taken(void **state)
     (void)state;
     struct fx *x = fx_new();
     struct status *other = status_new();
-    status_listen(other, x->address);
+    status_listen(other, x->address, x->metrics_address);
     cleanup_buf struct buf out = BUF_INIT(1 << 20);
     status_json(other, &out);
     assert_non_null(strstr(buf_str(&out), "\"" REPORT_READY "\":false"));

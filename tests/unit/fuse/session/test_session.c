@@ -51,7 +51,11 @@ static void save_init(void *user, const void *init, size_t len)
     x->init_len = len;
 }
 
-static void serving(void *user) { ((struct fx *)user)->serving++; }
+static void serving(void *user, const struct session_offer *offer)
+{
+    assert_non_null(offer);
+    ((struct fx *)user)->serving++;
+}
 
 static void unmounted(void *user)
 {

@@ -101,15 +101,15 @@ static void where_requests_go(void **state)
         struct store_params p = {.url = cases[i].url,
             .rest = cases[i].url + 5,
             .mount = &m->conf,
-            .options = store_s3.kind.options,
+            .kind = &store_s3.kind,
             .secrets_dir = "/nonexistent",
             .deadline_ns = NS_PER_S};
         struct err e = ERR_INIT;
         struct s3 *s = store_s3.open(&p, &e);
         assert_non_null(s);
-        assert_string_equal(s->origin, cases[i].origin);
-        assert_string_equal(s->host, cases[i].host);
-        assert_string_equal(s->path_prefix, cases[i].path);
+        assert_string_equal(s->places->origin, cases[i].origin);
+        assert_string_equal(s->places->host, cases[i].host);
+        assert_string_equal(s->places->path_prefix, cases[i].path);
         store_s3.close(s);
         mount_free(m);
     }

@@ -234,7 +234,7 @@ static void errors_in_words(void **state)
         {"denied", ERR_DENIED, "AccessDenied",
             "s3://data/set: AccessDenied (403 AccessDenied): check the keys in Secret creds (keys accessKey, secretKey)"},
         {"redirect", ERR_INVALID, "InvalidOption",
-            "the bucket is in region eu-west-9, not us-east-1: set option region to eu-west-9"},
+            "the bucket is in region eu-west-9, and option endpoint (http://127.0.0.1:"},
         {"xml", ERR_RETRY, "StoreError", "is the endpoint an S3 server?"},
         {"html", ERR_RETRY, "StoreError", "is the endpoint an S3 server?"},
         {"error", ERR_RETRY, "StoreError", "500 InternalError"},
@@ -364,6 +364,41 @@ static void a_public_bucket_needs_no_keys(void **state)
     w->m->conf.nsecrets = 2;
 }
 
+static void expect_refusal(const struct mount *m, const char *secrets, const char *words)
+{
+    struct err e = ERR_INIT;
+    struct store *s = open_store(m, secrets, BRIEF);
+    for (int k = 0; k < TRIES && !strstr(e.msg, words); k++)
+        assert_int_equal(store_check(s, &e), -1);
+    if (!strstr(e.msg, words))
+        print_error("%s\n", e.msg);
+    assert_non_null(strstr(e.msg, words));
+    store_free(s);
+}
+
+static void a_refusal_without_keys_says_so(void **state)
+{
+    struct fixture *w = *state;
+    fake_s3_fault(w->server, "GET", "denied", 1000);
+    w->m->conf.nsecrets = 0;
+    expect_refusal(w->m, w->dir, "no keys were given: name their Secret in the mount's secretRef");
+    expect_refusal(w->m, NULL, "no keys were given: set AWS_ACCESS_KEY_ID");
+    w->m->conf.nsecrets = 2;
+}
+
+static void a_server_without_tls_is_told(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT, inner = ERR_INIT;
+    struct s3 s = {.params = {.url = "s3://data"}};
+    struct s3_place place = {.origin = "https://h:7070"};
+    struct s3_call call = {.what = "s3://data/"};
+    err_set(&inner, ERR_RETRY, "GET https://h:7070/data: OpenSSL: error: wrong version number");
+    assert_int_equal(s3_fail_network(&s, &call, &place, &inner, &e), -1);
+    assert_string_equal(e.msg,
+        "s3://data: TLSFailed: https://h:7070 speaks no TLS: write http:// instead of https:// in option endpoint, or another port");
+}
+
 static void a_wrong_clock_is_corrected(void **state)
 {
     struct fixture *w = *state;
@@ -419,7 +454,8 @@ int main(void)
         with_fixture(listings_survive_malformed_pages),
         with_fixture(a_name_far_behind_its_neighbours_is_still_a_directory),
         with_fixture(new_credentials_are_used_at_once), with_fixture(secrets_that_are_missing),
-        with_fixture(a_public_bucket_needs_no_keys), with_fixture(a_wrong_clock_is_corrected),
+        with_fixture(a_public_bucket_needs_no_keys), with_fixture(a_refusal_without_keys_says_so),
+        cmocka_unit_test(a_server_without_tls_is_told), with_fixture(a_wrong_clock_is_corrected),
         cmocka_unit_test(versions_from_etags), cmocka_unit_test(content_ranges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

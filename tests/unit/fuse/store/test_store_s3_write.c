@@ -34,7 +34,7 @@ static struct s3 *small_parts(struct fixture *w)
     struct store_params p = {.url = "s3://data/set",
         .rest = "data/set",
         .mount = &w->m->conf,
-        .options = store_s3.kind.options,
+        .kind = &store_s3.kind,
         .secrets_dir = w->dir,
         .deadline_ns = PATIENT,
         .max_connections = 8};

@@ -23,10 +23,11 @@ static void make(struct fx *x, int store, struct sample s)
     }
 }
 
-static bool sealed(struct fx *x, enum conf_profile profile, bool read_only, bool resume)
+static bool sealed(struct fx *x, enum conf_immutable immutable, bool read_only, bool resume)
 {
     cleanup_free char *file = path_join(x->dir, "profile");
-    x->conf.profile = profile;
+    for (size_t i = 0; i < x->conf.nmounts; i++)
+        x->conf.mounts[i].immutable = immutable;
     return profile_sealed(&x->conf, x->stores, read_only, file, resume);
 }
 
@@ -48,8 +49,9 @@ static void test_sample(void **state)
         struct fx *x = fx_new(two, true);
         make(x, 0, cases[i].a);
         make(x, 1, cases[i].b);
-        assert_int_equal(sealed(x, CONF_PROFILE_AUTO, true, false), cases[i].sealed);
-        assert_false(sealed(x, CONF_PROFILE_AUTO, false, false)); /* what can be written is open */
+        assert_int_equal(sealed(x, CONF_IMMUTABLE_UNSET, true, false), cases[i].sealed);
+        assert_false(
+            sealed(x, CONF_IMMUTABLE_UNSET, false, false)); /* what can be written is open */
         fx_free(x);
     }
 }
@@ -58,13 +60,32 @@ static void test_configured(void **state)
 {
     (void)state;
     struct fx *x = fx_new(two, true);
-    assert_true(sealed(x, CONF_PROFILE_SEALED, true, false));
+    assert_true(sealed(x, CONF_IMMUTABLE_TRUE, true, false));
     make(x, 0, (struct sample){50, 0});
-    assert_false(sealed(x, CONF_PROFILE_OPEN, true, false));
+    assert_false(sealed(x, CONF_IMMUTABLE_FALSE, true, false));
     assert_int_equal(fake_store_calls(x->fake[0], FAKE_LIST), 0); /* nothing is asked */
     fake_store_fail(x->fake[1], FAKE_LIST, ERR_DENIED, 0, 0, 1);
-    assert_false(sealed(x, CONF_PROFILE_AUTO, true, false));
-    assert_true(sealed(x, CONF_PROFILE_AUTO, true, false));
+    assert_false(sealed(x, CONF_IMMUTABLE_UNSET, true, false));
+    assert_true(sealed(x, CONF_IMMUTABLE_UNSET, true, false));
+    fx_free(x);
+}
+
+/* Sources that differ: what is in them decides. */
+static void test_mixed(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(two, true);
+    cleanup_free char *file = path_join(x->dir, "profile");
+    static const enum conf_immutable others[] = {CONF_IMMUTABLE_FALSE, CONF_IMMUTABLE_UNSET};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        x->conf.mounts[0].immutable = CONF_IMMUTABLE_TRUE;
+        x->conf.mounts[1].immutable = others[i];
+        assert_int_equal(profile_sealed(&x->conf, x->stores, true, file, false), i > 0);
+        if (i == 0)
+            make(x, 1, (struct sample){50, 0});
+        assert_true(profile_sealed(&x->conf, x->stores, true, file, false));
+        assert_false(profile_sealed(&x->conf, x->stores, false, file, false));
+    }
     fx_free(x);
 }
 
@@ -73,11 +94,11 @@ static void test_resumed(void **state)
 {
     (void)state;
     struct fx *x = fx_new(two, true);
-    assert_false(sealed(x, CONF_PROFILE_SEALED, true, true)); /* none is noted down */
-    assert_true(sealed(x, CONF_PROFILE_SEALED, true, false));
-    assert_true(sealed(x, CONF_PROFILE_OPEN, true, true));
-    assert_false(sealed(x, CONF_PROFILE_OPEN, true, false));
-    assert_false(sealed(x, CONF_PROFILE_SEALED, true, true));
+    assert_false(sealed(x, CONF_IMMUTABLE_TRUE, true, true)); /* none is noted down */
+    assert_true(sealed(x, CONF_IMMUTABLE_TRUE, true, false));
+    assert_true(sealed(x, CONF_IMMUTABLE_FALSE, true, true));
+    assert_false(sealed(x, CONF_IMMUTABLE_FALSE, true, false));
+    assert_false(sealed(x, CONF_IMMUTABLE_TRUE, true, true));
     /* where it cannot be noted down, the next process would not know: open */
     assert_false(profile_sealed(&x->conf, x->stores, true, "/nonexistent/millrace/profile", false));
     fx_free(x);
@@ -88,6 +109,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sample),
         cmocka_unit_test(test_configured),
+        cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_resumed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

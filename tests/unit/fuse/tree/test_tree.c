@@ -375,6 +375,100 @@ static void test_valid_for(void **state)
     fx_free(x);
 }
 
+/* One mount that does not change while it is mounted beside one that may. */
+static void test_immutable(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"/images", "/labels", NULL};
+    struct fx *x = fx_new(paths, true);
+    struct inode n, images, labels;
+    struct err e = ERR_INIT;
+    x->mounts[0].immutable = CONF_IMMUTABLE_TRUE;
+    x->mounts[1].immutable = CONF_IMMUTABLE_FALSE;
+    for (int i = 0; i < 2; i++)
+        fake_store_write(x->fake[i], "f", "1");
+    assert_int_equal(fx_lookup(x, "images", &images), 0);
+    assert_int_equal(fx_lookup(x, "labels", &labels), 0);
+    for (int i = 0; i < 2; i++) {
+        const char *file = i ? "labels/f" : "images/f", *none = i ? "labels/g" : "images/g";
+        uint64_t dir = i ? labels.ino : images.ino;
+        assert_int_equal(fx_lookup(x, file, &n), 0);
+        assert_int_equal(fx_lookup(x, none, NULL), ENOENT);
+        assert_int_equal(tree_fill_all(x->tree, dir, &e), 0);
+        fx_age(x, n.ino, 900);
+        fx_age_listing(x, dir, 900);
+        fake_store_write(x->fake[i], "f", "another");
+        fake_store_write(x->fake[i], "g", "new");
+        unsigned before = fake_store_calls(x->fake[i], FAKE_LIST)
+            + fake_store_calls(x->fake[i], FAKE_STAT);
+        assert_int_equal(fx_lookup(x, file, &n), 0);
+        assert_int_equal(n.size, i ? 7 : 1);
+        assert_int_equal(fx_lookup(x, none, NULL), i ? 0 : ENOENT);
+        assert_int_equal(tree_fill_all(x->tree, dir, &e), 0);
+        assert_int_equal(
+            fake_store_calls(x->fake[i], FAKE_LIST) + fake_store_calls(x->fake[i], FAKE_STAT)
+                == before,
+            i == 0);
+    }
+    fx_free(x);
+}
+
+/* It changes all the same, and a read finds that out: the kernel forgets it, and it is looked up.
+ */
+static void test_doubt(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(one_mount, true);
+    struct inode n, d;
+    x->mounts[0].immutable = CONF_IMMUTABLE_TRUE;
+    fake_store_write(x->fake[0], "d/f", "1");
+    assert_int_equal(fx_lookup(x, "d/f", &n), 0);
+    assert_int_equal(fx_lookup(x, "d", &d), 0);
+    fake_store_write(x->fake[0], "d/f", "other");
+    assert_int_equal(fx_lookup(x, "d/f", &n), 0);
+    assert_int_equal(n.size, 1);
+    x->changed[0] = '\0';
+    tree_doubt(x->tree, n.ino);
+    cleanup_free char *told = xasprintf("%llu/f ", (unsigned long long)d.ino);
+    assert_string_equal(x->changed, told);
+    assert_int_equal(fx_lookup(x, "d/f", &n), 0);
+    assert_int_equal(n.size, 5);
+    tree_doubt(x->tree, 99999); /* it is gone */
+    fx_free(x);
+}
+
+/* The kernel may believe it for an hour, whatever may be written beside it. */
+static void test_immutable_valid_for(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"/", "/labels", NULL};
+    struct fx *x = fx_new(paths, false);
+    struct inode n, root;
+    x->mounts[0].read_only = true;
+    x->mounts[0].immutable = CONF_IMMUTABLE_TRUE;
+    fake_store_write(x->fake[0], "d/f", "1");
+    fake_store_write(x->fake[1], "f", "1");
+    assert_int_equal(fx_lookup(x, "d/f", &n), 0);
+    fx_age(x, n.ino, 900);
+    assert_int_equal(inodes_get(x->inodes, n.ino, &n), 0);
+    assert_true(tree_valid_for(x->tree, &n, 1) == 3600);
+    assert_int_equal(fx_lookup(x, "d/g", NULL), ENOENT);
+    assert_int_equal(inodes_get(x->inodes, n.parent, &root), 0);
+    assert_false(tree_is_old(x->tree, &root));
+    assert_true(tree_absence_valid_for(x->tree, root.ino, 1) == 3600);
+    assert_int_equal(fx_lookup(x, "labels/f", &n), 0); /* a mount inside of it is not it */
+    assert_true(tree_valid_for(x->tree, &n, 1) == 1);
+    /* known from before it was mounted: it may have changed in between */
+    assert_int_equal(fx_lookup(x, "d/f", &n), 0);
+    fx_age(x, n.ino, FX_MOUNTED_S + 60); /* more than this test takes */
+    assert_int_equal(inodes_get(x->inodes, n.ino, &n), 0);
+    assert_true(tree_valid_for(x->tree, &n, 1) == 0);
+    fake_store_write(x->fake[0], "d/f", "other");
+    assert_int_equal(fx_lookup(x, "d/f", &n), 0);
+    assert_int_equal(n.size, 5);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +484,9 @@ int main(void)
         cmocka_unit_test(test_mounts_in_any_order),
         cmocka_unit_test(test_where),
         cmocka_unit_test(test_valid_for),
+        cmocka_unit_test(test_immutable),
+        cmocka_unit_test(test_doubt),
+        cmocka_unit_test(test_immutable_valid_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

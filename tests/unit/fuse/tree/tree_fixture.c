@@ -12,6 +12,8 @@ static void changed(void *user, uint64_t dir, const char *name)
     snprintf(x->changed + len, sizeof x->changed - len, "%llu/%s ", (unsigned long long)dir, name);
 }
 
+static uint32_t ago(unsigned seconds) { return (uint32_t)(clock_real_ns() / NS_PER_S) - seconds; }
+
 struct fx *fx_new(const char *const *paths, bool read_only)
 {
     struct fx *x = xcalloc(1, sizeof *x);
@@ -39,6 +41,7 @@ struct fx *fx_new(const char *const *paths, bool read_only)
         .inodes = x->inodes,
         .stores = x->stores,
         .sync_ns = 60 * NS_PER_S,
+        .since_s = ago(FX_MOUNTED_S),
         .changed = changed,
         .user = x,
         .will_block = will_block};
@@ -73,8 +76,6 @@ int fx_lookup(struct fx *x, const char *path, struct inode *n)
         *n = at;
     return 0;
 }
-
-static uint32_t ago(unsigned seconds) { return (uint32_t)(clock_real_ns() / NS_PER_S) - seconds; }
 
 void fx_age(struct fx *x, uint64_t ino, unsigned seconds)
 {

@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FX_MOUNTS 2
+#define FX_MOUNTS    2
+#define FX_MOUNTED_S 1000 /* so long ago */
 
 struct fx {
     char dir[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker over HTTP: what it serves, what it refuses, what it says of itself; and the loader
  * that fills it. */
-#include "tests/lib/unit.h"
+#include "tests/unit/fuse/worker/worker_fixture.h"
 
 #include "fuse/peers/peers.h"
 #include "fuse/worker/load.h"
@@ -12,6 +12,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/http/http.h"
+#include "lib/http/metric.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
@@ -22,94 +23,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char dir[64];
-static struct server *worker;
-static struct http_server *http_server;
-static struct http *http;
-static char url[64];
-
-static void put_file(const char *name, size_t size)
-{
-    cleanup_free char *path = path_join(dir, name), *parent = xstrdup(path);
-    *strrchr(parent, '/') = '\0';
-    assert_int_equal(file_mkdirs(parent, 0755, NULL), 0);
-    unsigned char *data = malloc(size + 1);
-    for (size_t i = 0; i < size; i++)
-        data[i] = (unsigned char)(i * 31 + i / 200 + name[0]);
-    assert_int_equal(file_write_atomic(path, data, size, 0644, NULL), 0);
-    free(data);
-}
-
-static char *conf_json(const char *below, int64_t quota)
-{
-    return xasprintf(
-        "{\"namespace\":\"\",\"name\":\"t\",\"uid\":\"\",\"readOnly\":true,\"mounts\":[{\"mountPoint\":\"file://%s/%s\",\"path\":\"/\"}],"
-        "\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":%" PRId64 "}]},"
-        "\"workers\":{\"service\":\"t-cache.default.svc\",\"name\":\"t-cache\",\"count\":1,\"port\":9400}}",
-        dir, below, quota);
-}
-
-static void start_worker(const char *json)
-{
-    static char cache_dir[128];
-    snprintf(cache_dir, sizeof cache_dir, "%s/cache", dir);
-    worker = server_new(COMPONENT_WORKER, NULL, cache_dir);
-    server_configure(worker, json);
-    struct serve_route routes[STATUS_ROUTES + SERVE_RANGE_ROUTES];
-    status_routes(worker, routes);
-    serve_range_routes(worker, routes + STATUS_ROUTES);
-    struct serve_conf sc = {.address = "127.0.0.1:0",
-        .routes = routes,
-        .nroutes = worker->conf ? ARRAY_LEN(routes) : STATUS_ROUTES};
-    http_server = serve_start(&sc, NULL);
-    assert_non_null(http_server);
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", serve_port(http_server));
-    server_start(worker);
-}
-
-static void stop_worker(void)
-{
-    serve_stop(http_server);
-    inventory_stop();
-    server_stop(worker);
-    server_free(worker);
-}
-
-static bool becomes_ready(int seconds)
-{
-    for (int i = 0; i < seconds * 100 && !server_ready(worker); i++)
-        clock_sleep_ns(10 * NS_PER_MS);
-    return server_ready(worker);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    strcpy(dir, "/tmp/millrace-worker.XXXXXX");
-    http = http_new(&(struct http_conf){0}, NULL);
-    return mkdtemp(dir) && http ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    http_free(http);
-    return file_remove_tree(dir, NULL);
-}
-
-static int ask(const char *method, const char *path, const char *range, struct http_resp *resp)
-{
-    cleanup_free char *full = xasprintf("%s%s", url, path);
-    const char *headers[] = {range, NULL};
-    struct http_req req = {.method = method, .url = full, .headers = headers, .max_body = 64 << 20};
-    struct err e = ERR_INIT;
-    if (http_do(http, &req, resp, &e)) {
-        print_error("%s\n", e.msg);
-        return -1;
-    }
-    return resp->status;
-}
 
 static char *data_path(const char *name, const char *route)
 {
@@ -124,9 +37,9 @@ static char *data_path(const char *name, const char *route)
 static void check_range(const char *name, const char *range, int status, uint64_t off, uint64_t len)
 {
     cleanup_free char *path = data_path(name, "/v1/data"),
-                      *file = xasprintf("%s/data/%s", dir, name);
+                      *file = xasprintf("%s/data/%s", worker_dir, name);
     cleanup_resp struct http_resp resp;
-    assert_int_equal(ask("GET", path, range, &resp), status);
+    assert_int_equal(worker_ask("GET", path, range, &resp), status);
     size_t size;
     cleanup_free char *want = file_read(file, 256 << 20, &size, NULL);
     assert_int_equal(resp.body.len, len);
@@ -137,7 +50,7 @@ static void check_error(
     const char *method, const char *path, const char *range, int status, const char *reason)
 {
     cleanup_resp struct http_resp resp;
-    assert_int_equal(ask(method, path, range, &resp), status);
+    assert_int_equal(worker_ask(method, path, range, &resp), status);
     struct err e = ERR_INIT;
     cleanup_json json_t *j = json_parse(buf_str(&resp.body), resp.body.len, &e);
     assert_non_null(j);
@@ -145,26 +58,16 @@ static void check_error(
     assert_true(strlen(jget_str(j, "message", "")) > 5);
 }
 
-static json_t *status_json(void)
-{
-    cleanup_resp struct http_resp resp;
-    assert_int_equal(ask("GET", "/status", NULL, &resp), 200);
-    struct err e = ERR_INIT;
-    json_t *j = json_parse(buf_str(&resp.body), resp.body.len, &e);
-    assert_non_null(j);
-    return j;
-}
-
 static void test_serving(void **state)
 {
     (void)state;
-    put_file("data/small", 5000);
-    put_file("data/sub/medium file", 3000000);
-    put_file("data/large", 70u << 20);
-    put_file("data/empty", 0);
-    cleanup_free char *json = conf_json("data", 200 << 20);
-    start_worker(json);
-    assert_true(becomes_ready(60));
+    worker_put_file("data/small", 5000);
+    worker_put_file("data/sub/medium file", 3000000);
+    worker_put_file("data/large", 70u << 20);
+    worker_put_file("data/empty", 0);
+    cleanup_free char *json = worker_conf_json("data", 200 << 20);
+    worker_start(json);
+    assert_true(worker_becomes_ready(60));
     for (int again = 0; again < 2; again++) {
         check_range("small", NULL, 200, 0, 5000);
         check_range("small", "Range: bytes=10-19", 206, 10, 10);
@@ -188,26 +91,30 @@ static void test_serving(void **state)
     check_error(
         "GET", "/v1/data?mount=0&path=../secret&version=x&size=5", NULL, 400, "InvalidRequest");
     check_range("small", NULL, 200, 0, 5000); /* a wrong version did not push the right one out */
-    cleanup_json json_t *j = status_json();
+    cleanup_json json_t *j = worker_status();
     assert_string_equal(jget_str(j, "component", ""), "worker");
     assert_true(jget_bool(j, "ready", false));
     assert_true(jget_bool(j, "mounts[0].ready", false));
     assert_true(jget_int(j, "reads.storeBytes", 0) < 14 << 20); /* only what was asked for, once */
     assert_true(jget_int(j, "reads.cacheBytes", 0) > 11000000);
     assert_true(jget_int(j, "cache.usedBytes", 0) > 0);
-    cleanup_resp struct http_resp metrics;
-    assert_int_equal(ask("GET", "/metrics", NULL, &metrics), 200);
-    assert_non_null(strstr(buf_str(&metrics.body), "millrace_served_bytes_total"));
-    stop_worker();
+    cleanup_buf struct buf metrics = BUF_INIT(1 << 20);
+    worker->scrape.collect(worker->scrape.user, &metrics);
+    metric_write(&metrics);
+    assert_non_null(strstr(buf_str(&metrics), "\nmillrace_served_bytes_total "));
+    assert_non_null(strstr(buf_str(&metrics), "\nmillrace_read_bytes_total{from=\"cache\"} "));
+    cleanup_resp struct http_resp none;
+    assert_int_equal(worker_ask("GET", "/metrics", NULL, &none), 404);
+    worker_stop();
 }
 
 static void test_problem_is_reported_and_mended(void **state)
 {
     (void)state;
-    cleanup_free char *json = conf_json("later", 64 << 20);
-    start_worker(json);
+    cleanup_free char *json = worker_conf_json("later", 64 << 20);
+    worker_start(json);
     for (int i = 0; i < 5000; i++) {
-        cleanup_json json_t *j = status_json();
+        cleanup_json json_t *j = worker_status();
         if (strcmp(jget_str(j, "reason", "Starting"), "Starting") != 0) {
             assert_string_equal(jget_str(j, "reason", ""), "NotFound");
             assert_non_null(strstr(jget_str(j, "mounts[0].message", ""), "later"));
@@ -217,11 +124,11 @@ static void test_problem_is_reported_and_mended(void **state)
         clock_sleep_ns(10 * NS_PER_MS);
     }
     cleanup_resp struct http_resp resp;
-    assert_int_equal(ask("GET", "/readyz", NULL, &resp), 503);
+    assert_int_equal(worker_ask("GET", "/readyz", NULL, &resp), 503);
     assert_non_null(strstr(buf_str(&resp.body), "NotFound"));
-    put_file("later/x", 100);
-    assert_true(becomes_ready(60)); /* looked at again after 2 s, 4 s … */
-    stop_worker();
+    worker_put_file("later/x", 100);
+    assert_true(worker_becomes_ready(60)); /* looked at again after 2 s, 4 s … */
+    worker_stop();
 }
 
 static void test_bad_configuration(void **state)
@@ -230,9 +137,9 @@ static void test_bad_configuration(void **state)
     static const char *const bad[] = {NULL, "", "{", "{\"mounts\":[]}",
         "{\"mounts\":[{\"mountPoint\":\"gopher://x\",\"path\":\"/\"}]}"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        start_worker(bad[i]);
+        worker_start(bad[i]);
         for (int k = 0; k < 5000; k++) {
-            cleanup_json json_t *j = status_json();
+            cleanup_json json_t *j = worker_status();
             if (strcmp(jget_str(j, "reason", ""), "Starting") == 0) {
                 clock_sleep_ns(10 * NS_PER_MS);
                 continue;
@@ -242,22 +149,22 @@ static void test_bad_configuration(void **state)
             break;
         }
         assert_false(server_ready(worker));
-        stop_worker();
+        worker_stop();
     }
 }
 
 static void test_counting(void **state)
 {
     (void)state;
-    put_file("data/a", 100);
-    put_file("data/b/c", 200);
-    put_file("data/b/d/e", 3000);
-    cleanup_free char *json = conf_json("data", 64 << 20);
-    start_worker(json);
+    worker_put_file("data/a", 100);
+    worker_put_file("data/b/c", 200);
+    worker_put_file("data/b/d/e", 3000);
+    cleanup_free char *json = worker_conf_json("data", 64 << 20);
+    worker_start(json);
     inventory_start(worker);
     bool complete = false;
     for (int i = 0; i < 5000 && !complete; i++) {
-        cleanup_json json_t *j = status_json();
+        cleanup_json json_t *j = worker_status();
         complete = jget_bool(j, "ufs.complete", false);
         if (complete) {
             assert_int_equal(jget_int(j, "ufs.bytes", 0), 3300);
@@ -266,19 +173,20 @@ static void test_counting(void **state)
         clock_sleep_ns(10 * NS_PER_MS);
     }
     assert_true(complete);
-    stop_worker();
+    worker_stop();
 }
 
 /* -- the loader -- */
 
 static int load_pinned(enum request_pin pin, char **paths, int npaths, char *report, size_t cap)
 {
-    cleanup_free char *json = conf_json("data", 64 << 20), *file = path_join(dir, "report");
+    cleanup_free char *json = worker_conf_json("data", 64 << 20),
+                      *file = path_join(worker_dir, "report");
     assert_int_equal(file_write_atomic(file, "", 0, 0644, NULL), 0);
     struct server *s = server_new(COMPONENT_LOADER, NULL, NULL);
     server_configure(s, json);
     server_start(s);
-    const char *one = url;
+    const char *one = worker_url;
     struct load_conf lc = {.paths = paths,
         .npaths = npaths,
         .pin = pin,
@@ -306,26 +214,26 @@ static void test_loading(void **state)
     char name[32], report[512];
     for (int i = 0; i < 50; i++) {
         snprintf(name, sizeof name, "data/d%d/f%d", i % 5, i);
-        put_file(name, (size_t)i * 3000);
+        worker_put_file(name, (size_t)i * 3000);
     }
-    put_file("data/large", 66u << 20);
-    cleanup_free char *json = conf_json("data", 200 << 20);
-    start_worker(json);
-    assert_true(becomes_ready(60));
+    worker_put_file("data/large", 66u << 20);
+    cleanup_free char *json = worker_conf_json("data", 200 << 20);
+    worker_start(json);
+    assert_true(worker_becomes_ready(60));
     char *some[] = {(char *)"/d1", (char *)"/d2/f2"};
     assert_int_equal(load(some, 2, report, sizeof report), 0);
     assert_non_null(strstr(report, "loaded 11 files"));
     assert_int_equal(load(NULL, 0, report, sizeof report), 0);
     assert_non_null(strstr(report, "loaded 51 files"));
     {
-        cleanup_json json_t *j = status_json();
+        cleanup_json json_t *j = worker_status();
         assert_int_equal(jget_int(j, "cache.completeFiles", 0), 50); /* all but the empty one */
         assert_int_equal(jget_int(j, "reads.storeBytes", 0), (66 << 20) + 49 * 50 / 2 * 3000);
     }
     char *none[] = {(char *)"/nowhere"};
     assert_int_equal(load(none, 1, report, sizeof report), 1);
     assert_non_null(strstr(report, "nowhere"));
-    stop_worker();
+    worker_stop();
 }
 
 static void test_loading_more_than_fits(void **state)
@@ -334,27 +242,30 @@ static void test_loading_more_than_fits(void **state)
     char name[32], report[512];
     for (int i = 0; i < 20; i++) {
         snprintf(name, sizeof name, "data/f%d", i);
-        put_file(name, 1 << 20);
+        worker_put_file(name, 1 << 20);
     }
-    cleanup_free char *json = conf_json("data", 8 << 20);
-    start_worker(json);
-    assert_true(becomes_ready(60));
+    cleanup_free char *json = worker_conf_json("data", 8 << 20);
+    worker_start(json);
+    assert_true(worker_becomes_ready(60));
     assert_int_equal(load(NULL, 0, report, sizeof report), 1);
     assert_non_null(strstr(report, "raise the quota"));
-    stop_worker();
+    worker_stop();
 }
 
-static int64_t cached(const char *name)
+/* How much of it was cached; all of it is, afterwards. */
+static int64_t had(const char *name)
 {
-    cleanup_free char *path = data_path(name, "/v1/load"), *check = xasprintf("%s&check=1", path);
+    cleanup_free char *path = data_path(name, "/v1/load");
     cleanup_resp struct http_resp resp;
-    assert_int_equal(ask("POST", check, NULL, &resp), 200);
-    return strtoll(strchr(buf_str(&resp.body), ':') + 1, NULL, 10);
+    assert_int_equal(worker_ask("POST", path, NULL, &resp), 200);
+    const char *text = strstr(buf_str(&resp.body), "\"hadBytes\":");
+    assert_non_null(text);
+    return strtoll(text + strlen("\"hadBytes\":"), NULL, 10);
 }
 
 static void pins_are(int files, int64_t bytes)
 {
-    cleanup_json json_t *j = status_json();
+    cleanup_json json_t *j = worker_status();
     assert_int_equal(jget_int(j, "cache.pinnedFiles", -1), files);
     assert_int_equal(jget_int(j, "cache.pinnedBytes", -1), bytes);
 }
@@ -363,22 +274,22 @@ static void test_loading_and_pinning(void **state)
 {
     (void)state;
     char name[32], report[1024];
-    put_file("data/keep/a", 1 << 20);
-    put_file("data/keep/large", 66 << 20); /* two chunks */
+    worker_put_file("data/keep/a", 1 << 20);
+    worker_put_file("data/keep/large", 66 << 20); /* two chunks */
     for (int i = 0; i < 120; i++) {
         snprintf(name, sizeof name, "data/other/f%d", i);
-        put_file(name, 2 << 20);
+        worker_put_file(name, 2 << 20);
     }
-    cleanup_free char *json = conf_json("data", 150 << 20);
-    start_worker(json);
-    assert_true(becomes_ready(60));
+    cleanup_free char *json = worker_conf_json("data", 150 << 20);
+    worker_start(json);
+    assert_true(worker_becomes_ready(60));
     char *keep[] = {(char *)"/keep"}, *other[] = {(char *)"/other"}, *a[] = {(char *)"/keep/a"};
     assert_int_equal(load_pinned(REQUEST_PIN, keep, 1, report, sizeof report), 0);
     pins_are(2, 67 << 20);
     assert_int_equal(load(other, 1, report, sizeof report), 1); /* they do not all fit */
     assert_non_null(strstr(report, "the cache loses files while others are loaded"));
-    assert_int_equal(cached("keep/a"), 1 << 20);
-    assert_int_equal(cached("keep/large"), 66 << 20);
+    assert_int_equal(had("keep/a"), 1 << 20);
+    assert_int_equal(had("keep/large"), 66 << 20);
     assert_int_equal(load(a, 1, report, sizeof report), 0); /* as it is */
     pins_are(2, 67 << 20);
     assert_int_equal(load_pinned(REQUEST_PIN, other, 1, report, sizeof report), 1);
@@ -388,7 +299,7 @@ static void test_loading_and_pinning(void **state)
     assert_int_equal(load_pinned(REQUEST_UNPIN, a, 1, report, sizeof report), 0);
     pins_are(5, 74 << 20);
     char *gone[] = {(char *)"/keep"};
-    cleanup_free char *path = path_join(dir, "data/other");
+    cleanup_free char *path = path_join(worker_dir, "data/other");
     assert_int_equal(file_remove_tree(path, NULL), 0);
     assert_int_equal(load_pinned(REQUEST_UNPIN, gone, 1, report, sizeof report), 0);
     pins_are(4, 8 << 20); /* of files that are no more */
@@ -396,12 +307,12 @@ static void test_loading_and_pinning(void **state)
     pins_are(0, 0);
     cleanup_free char *bad = data_path("keep/a", "/v1/load"), *query = xasprintf("%s&pin=yes", bad);
     check_error("POST", query, NULL, 400, "InvalidRequest");
-    stop_worker();
+    worker_stop();
 }
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, worker_setup, worker_teardown)
     const struct CMUnitTest tests[] = {
         T(test_serving),
         T(test_problem_is_reported_and_mended),

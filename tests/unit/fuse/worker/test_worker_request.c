@@ -3,7 +3,7 @@
  * in. */
 #include "tests/lib/unit.h"
 
-#include "fuse/worker/load.h"
+#include "fuse/worker/load_pass.h"
 #include "fuse/worker/request.h"
 #include "lib/base/mem.h"
 

@@ -12,10 +12,10 @@ static void test_full(void **state)
     (void)state;
     static const char text[] =
         "{\"namespace\":\"ns\",\"name\":\"d\",\"uid\":\"u\",\"readOnly\":true,\"mounts\":["
-        "{\"mountPoint\":\"s3://b/p\",\"path\":\"/a/b/\",\"readOnly\":true,\"options\":{\"region\":\"r\",\"endpoint\":\"e\"},"
-        "\"secrets\":{\"access-key-id\":\"0/access-key-id\"},\"secretNames\":{\"access-key-id\":\"creds:key\"}},"
-        "{\"mountPoint\":\"file:///x\",\"name\":\"second\"}],"
-        "\"cache\":{\"tiers\":[{\"medium\":\"MEM\",\"quota\":5},{\"medium\":\"HDD\",\"quota\":6}],\"writeType\":\"Through\",\"profile\":\"sealed\"},"
+        "{\"mountPoint\":\"s3://b/p\",\"path\":\"/a/b/\",\"readOnly\":true,\"immutable\":true,\"options\":{\"region\":\"r\",\"endpoint\":\"e\"},\"defaultOptions\":{\"tls-verify\":\"false\"},"
+        "\"secrets\":{\"access-key-id\":\"0/access-key-id\"},\"secretNames\":{\"access-key-id\":\"creds:key\"},\"secretDir\":\"secret-0\",\"secretDirName\":\"s3\",\"caBundle\":\"keys/0/ca\",\"caBundleName\":\"ca:crt\"},"
+        "{\"mountPoint\":\"file:///x\",\"path\":\"/second\",\"immutable\":false}],"
+        "\"cache\":{\"tiers\":[{\"medium\":\"MEM\",\"quota\":5},{\"medium\":\"HDD\",\"quota\":6}],\"rules\":[{\"path\":\"/\",\"writeType\":\"Through\"},{\"path\":\"/a/b/\"}]},"
         "\"metadataSync\":7,\"workers\":{\"service\":\"s\",\"name\":\"n\",\"count\":2,\"port\":9400}}";
     struct err e = ERR_INIT;
     cleanup_conf struct conf *c = conf_parse(text, strlen(text), &e);
@@ -32,13 +32,24 @@ static void test_full(void **state)
     assert_int_equal(c->mounts[0].noptions, 2);
     assert_string_equal(c->mounts[0].secrets[0].value, "0/access-key-id");
     assert_string_equal(c->mounts[0].secret_names[0].value, "creds:key");
+    assert_int_equal(c->mounts[0].immutable, CONF_IMMUTABLE_TRUE);
+    assert_string_equal(c->mounts[0].default_options[0].value, "false");
+    assert_string_equal(c->mounts[0].secret_dir, "secret-0");
+    assert_string_equal(c->mounts[0].secret_dir_name, "s3");
+    assert_string_equal(c->mounts[0].ca_bundle, "keys/0/ca");
+    assert_string_equal(c->mounts[0].ca_bundle_name, "ca:crt");
+    assert_int_equal(c->mounts[1].immutable, CONF_IMMUTABLE_FALSE);
+    assert_null(c->mounts[1].secret_dir);
+    assert_null(c->mounts[1].ca_bundle);
     assert_string_equal(c->mounts[1].path, "/second");
     assert_true(c->mounts[1].read_only); /* as the whole dataset is */
     assert_int_equal(c->ntiers, 2);
     assert_int_equal(c->tiers[1].medium, CONF_HDD);
     assert_int_equal(c->tiers[1].quota, 6);
-    assert_int_equal(c->write, CONF_THROUGH);
-    assert_int_equal(c->profile, CONF_PROFILE_SEALED);
+    assert_int_equal(conf_write_of(c, "/x"), CONF_THROUGH);
+    assert_int_equal(conf_write_of(c, "/a/b"), CONF_CACHE_THROUGH);
+    assert_int_equal(conf_write_of(c, "/a/b/c"), CONF_CACHE_THROUGH);
+    assert_int_equal(conf_write_of(c, "/a/bc"), CONF_THROUGH);
     assert_int_equal(c->metadata_sync_ns, 7 * NS_PER_S);
     assert_int_equal(c->worker_count, 2);
     assert_int_equal(c->worker_port, 9400);
@@ -57,8 +68,8 @@ static void test_defaults(void **state)
     assert_int_equal(c->ntiers, 1);
     assert_int_equal(c->tiers[0].medium, CONF_MEM);
     assert_true(c->tiers[0].quota >= 64 << 20);
-    assert_int_equal(c->write, CONF_CACHE_THROUGH);
-    assert_int_equal(c->profile, CONF_PROFILE_AUTO);
+    assert_int_equal(conf_write_of(c, "/x"), CONF_CACHE_THROUGH);
+    assert_int_equal(c->mounts[0].immutable, CONF_IMMUTABLE_UNSET);
     assert_null(c->worker_name);
     cleanup_conf struct conf *slashes = conf_parse(text, strlen(text), &e);
     assert_non_null(slashes);
@@ -101,8 +112,16 @@ static void test_errors(void **state)
             "mounts[0].secrets.k", "inside"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secrets\":{\"k\":\"a/..\"},\"secretNames\":{\"k\":\"s:k\"}}]}",
             "mounts[0].secrets.k", "inside"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"},{\"mountPoint\":\"s3://b\"}]}", "mounts[0].path",
-            "more than one"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secretDir\":\"../x\"}]}", "mounts[0].secretDir",
+            "inside"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"caBundle\":\"/x\"}]}", "mounts[0].caBundle",
+            "inside"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"immutable\":\"yes\"}]}", "mounts[0].immutable",
+            "true or false"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://b\",\"immutable\":true}]}", "mounts[0].immutable",
+            "readOnly"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"},{\"mountPoint\":\"s3://b\"}]}", "mounts[1].path",
+            "mounts[0] too"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\",\"path\":\"/x\"},{\"mountPoint\":\"s3://b\",\"path\":\"/x/\"}]}",
             "mounts[1].path", "mounts[0]"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":[]}", "cache", "object"},
@@ -112,12 +131,18 @@ static void test_errors(void **state)
             "cache.tiers[0].quota", "bytes"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"tiers\":[{\"medium\":\"SSD\",\"quota\":-1}]}}",
             "cache.tiers[0].quota", "greater"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"writeType\":\"AsyncThrough\"}}",
-            "cache.writeType", "Through, CacheThrough"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"profile\":\"fast\"}}",
-            "cache.profile", "auto, sealed, open"},
-        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"profile\":\"sealed\"}}",
-            "cache.profile", "readOnly"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"rules\":[{\"path\":\"/\",\"writeType\":\"AsyncThrough\"}]}}",
+            "cache.rules[0].writeType", "Through, CacheThrough"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"rules\":[{\"path\":\"/x\"},{\"path\":\"/x/\"}]}}",
+            "cache.rules[1].path", "cache.rules[0] too"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"rules\":[{}]}}",
+            "cache.rules[0].path", "begin with"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"rules\":[1]}}", "cache.rules[0]",
+            "object"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"rules\":{}}}", "cache.rules",
+            "list"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"profile\":\"open\"}}",
+            "cache.profile", "unknown field"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"service\":\"s\",\"name\":\"n\",\"count\":1,\"port\":70000}}",
             "workers", "port"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"count\":1,\"port\":1}}",

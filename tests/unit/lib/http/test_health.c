@@ -3,7 +3,6 @@
 #include "lib/base/mem.h"
 #include "lib/http/health.h"
 #include "lib/http/http.h"
-#include "lib/http/metric.h"
 #include "tests/lib/unit.h"
 
 #include <string.h>
@@ -18,13 +17,6 @@ static bool test_ready(void *user, struct buf *out)
     const struct state *s = user;
     buf_adds(out, s->text);
     return s->ready;
-}
-
-static void test_collect(void *user, struct buf *out)
-{
-    const struct state *s = user;
-    metric_set(metric_gauge("t_ready", "", "Ready."), s->ready);
-    buf_adds(out, "t_of_a_moment 7\n");
 }
 
 /* Starts a server with the routes of h, gets path and compares. */
@@ -52,7 +44,7 @@ static void test_routes(void **state)
 {
     (void)state;
     struct state s = {true, ""};
-    struct health h = {test_ready, test_collect, &s}, plain = {0};
+    struct health h = {test_ready, &s}, plain = {0};
     expect(&h, "/healthz", 200, "ok\n");
     expect(&h, "/readyz", 200, "ok\n");
     s.text = "ok, leading\n";
@@ -62,11 +54,8 @@ static void test_routes(void **state)
     expect(&h, "/readyz", 503, "StoreError: it is gone\n");
     s.text = "";
     expect(&h, "/readyz", 503, "not ready\n");
-    s.ready = true;
-    expect(&h, "/metrics", 200, "\nt_ready 1\n");
-    expect(&h, "/metrics", 200, "t_of_a_moment 7\n");
     expect(&plain, "/readyz", 200, "ok\n");
-    expect(&plain, "/metrics", 200, "process_resident_memory_bytes");
+    expect(&plain, "/metrics", 404, "there is nothing here");
 }
 
 int main(void)

@@ -54,6 +54,24 @@ static void answers_come_back_whole(void **state)
     assert_null(strstr(sent, "content-type")); /* nothing was sent that has one */
 }
 
+/* What the environment says of a proxy is for servers outside. */
+static void direct_requests_pass_the_proxy_by(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    cleanup_resp struct http_resp refused, answered;
+    struct http *direct = http_new(&(struct http_conf){.direct = true}, &e);
+    cleanup_free char *u = url("/api/v1/pods");
+    setenv("http_proxy", "http://127.0.0.1:1", 1);
+    int by_proxy = get("/api/v1/pods", &refused, &e),
+        past_it = http_do(direct, &(struct http_req){.method = "GET", .url = u}, &answered, &e);
+    unsetenv("http_proxy");
+    http_free(direct);
+    assert_int_equal(by_proxy, -1);
+    assert_int_equal(past_it, 0);
+    assert_int_equal(answered.status, 200);
+}
+
 static void connections_are_used_again(void **state)
 {
     (void)state;
@@ -424,6 +442,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_come_back_whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(direct_requests_pass_the_proxy_by, setup, teardown),
         cmocka_unit_test_setup_teardown(connections_are_used_again, setup, teardown),
         cmocka_unit_test_setup_teardown(threads_share_a_client, setup, teardown),
         cmocka_unit_test_setup_teardown(bodies_are_sent, setup, teardown),

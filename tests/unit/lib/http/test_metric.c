@@ -5,15 +5,24 @@
 #include "lib/http/metric.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+METRIC_COUNTER(t_bytes, "t_bytes_total", "tier", "Bytes.");
+METRIC_GAUGE(t_open, "t_open", "", "Open files.");
+METRIC_SECONDS(t_latency, "t_latency_seconds", "op", "Latency.");
+METRIC_COUNTER(t_threads, "t_threads_total", "", "Registered by many.");
+METRIC_COUNTER(t_waits, "t_waits_total", "caller,for", "Waits.");
 
 static void text_format(void **state)
 {
     (void)state;
-    struct metric *a = metric_counter("t_bytes_total", "tier=\"ssd\"", "Bytes.");
-    struct metric *other = metric_gauge("t_open", "", "Open files.");
-    struct metric *b = metric_counter("t_bytes_total", "tier=\"mem\"", "Bytes.");
-    assert_ptr_equal(a, metric_counter("t_bytes_total", "tier=\"ssd\"", "Bytes."));
+    struct metric *a = metric_of(&t_bytes, "ssd");
+    struct metric *other = metric_of(&t_open);
+    struct metric *b = metric_of(&t_bytes, "mem");
+    assert_ptr_equal(a, metric_of(&t_bytes, "ssd"));
     metric_add(a, 5);
     metric_add(b, 7);
     metric_set(other, -3);
@@ -33,7 +42,7 @@ static void text_format(void **state)
 static void histogram_buckets_add_up(void **state)
 {
     (void)state;
-    struct metric *h = metric_histogram("t_latency_seconds", "op=\"read\"", "Latency.");
+    struct metric *h = metric_of(&t_latency, "read");
     metric_add(h, NS_PER_MS);
     metric_add(h, 20 * NS_PER_MS);
     metric_add(h, 100 * NS_PER_S);
@@ -50,18 +59,58 @@ static void histogram_buckets_add_up(void **state)
     buf_free(&out);
 }
 
+/* What is not kept, and a value that has to be escaped. */
+static void samples(void **state)
+{
+    (void)state;
+    cleanup_buf struct buf out = BUF_INIT(1 << 20);
+    metric_head(&out, &t_waits);
+    metric_sample(&out, &t_waits, 1.5, "a \"pod\\\"\n", "disk");
+    metric_sample(&out, &t_waits, 12345678901234, "b", "store");
+    assert_string_equal(buf_str(&out),
+        "# HELP t_waits_total Waits.\n# TYPE t_waits_total counter\n"
+        "t_waits_total{caller=\"a \\\"pod\\\\\\\" \",for=\"disk\"} 1.5\n"
+        "t_waits_total{caller=\"b\",for=\"store\"} 12345678901234\n");
+}
+
+/* Every definition of the program, used or not, in the order of its names. */
+static void test_list(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/millrace-metrics.XXXXXX", text[4096] = "";
+    int fd = mkstemp(path), old = dup(STDOUT_FILENO);
+    assert_true(fd >= 0 && old >= 0);
+    fflush(stdout);
+    dup2(fd, STDOUT_FILENO);
+    int rc = metric_list();
+    dup2(old, STDOUT_FILENO);
+    assert_true(pread(fd, text, sizeof text - 1, 0) > 0);
+    close(fd);
+    close(old);
+    unlink(path);
+    assert_int_equal(rc, 0);
+    assert_string_equal(text,
+        "process_cpu_seconds_total\tcounter\t\tTotal user and system CPU time spent in seconds.\n"
+        "process_resident_memory_bytes\tgauge\t\tResident memory size in bytes.\n"
+        "t_bytes_total\tcounter\ttier\tBytes.\n"
+        "t_latency_seconds\thistogram\top\tLatency.\n"
+        "t_open\tgauge\t\tOpen files.\n"
+        "t_threads_total\tcounter\t\tRegistered by many.\n"
+        "t_waits_total\tcounter\tcaller,for\tWaits.\n");
+}
+
 static void *adder(void *user)
 {
     for (int i = 0; i < 10000; i++)
         metric_add(user, 1);
-    metric_counter("t_threads_total", "", "Registered by many.");
+    metric_of(&t_threads);
     return NULL;
 }
 
 static void many_threads(void **state)
 {
     (void)state;
-    struct metric *m = metric_counter("t_threads_total", "", "Registered by many.");
+    struct metric *m = metric_of(&t_threads);
     pthread_t t[4];
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&t[i], NULL, adder, m), 0);
@@ -76,6 +125,7 @@ static void many_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(text_format),
-        cmocka_unit_test(histogram_buckets_add_up), cmocka_unit_test(many_threads)};
+        cmocka_unit_test(histogram_buckets_add_up), cmocka_unit_test(samples),
+        cmocka_unit_test(test_list), cmocka_unit_test(many_threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

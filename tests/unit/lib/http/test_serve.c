@@ -263,6 +263,32 @@ static void idle_connections_make_room(void **state)
     serve_stop(s);
 }
 
+/* One that has sent a head and not the body that it promised is no better than an idle one. */
+static void promised_bodies_make_room(void **state)
+{
+    (void)state;
+    struct http_server *s = start((struct serve_conf){.max_threads = 4});
+    int slow[4];
+    for (int i = 0; i < 4; i++) {
+        slow[i] = dial(s);
+        say(slow[i],
+            i % 2 ? "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nx"
+                  : "GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n");
+    }
+    clock_sleep_ns(NS_PER_S); /* their heads are read */
+    int64_t began = clock_mono_ns();
+    for (int i = 0; i < 4; i++) {
+        int fd = dial(s);
+        expect(fd, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET / - -");
+        close(fd);
+    }
+    /* by itself a body may take 60 s */
+    assert_true(clock_mono_ns() - began < 20 * NS_PER_S);
+    for (int i = 0; i < 4; i++)
+        close(slow[i]);
+    serve_stop(s);
+}
+
 static void idle_timeout(void **state)
 {
     (void)state;
@@ -359,8 +385,8 @@ int main(void)
         cmocka_unit_test(pipelined_requests_are_answered_in_order), cmocka_unit_test(limits),
         cmocka_unit_test(files_go_out_whole_or_break),
         cmocka_unit_test(a_reader_that_goes_away_kills_nobody),
-        cmocka_unit_test(idle_connections_make_room), cmocka_unit_test(idle_timeout),
-        cmocka_unit_test(stop_waits_for_handlers), cmocka_unit_test(many_clients),
-        cmocka_unit_test(addresses)};
+        cmocka_unit_test(idle_connections_make_room), cmocka_unit_test(promised_bodies_make_room),
+        cmocka_unit_test(idle_timeout), cmocka_unit_test(stop_waits_for_handlers),
+        cmocka_unit_test(many_clients), cmocka_unit_test(addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

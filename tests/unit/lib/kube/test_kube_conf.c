@@ -33,6 +33,8 @@ static void put(const char *name, const char *text)
     assert_int_equal(file_write_atomic(path, text, strlen(text), 0600, NULL), 0);
 }
 
+static const struct kube_where anywhere;
+
 static struct kube_conf *parse(const char *text, struct err *e)
 {
     return kube_conf_parse(text, strlen(text), dir, NULL, e);
@@ -102,6 +104,8 @@ static void mistakes_are_named(void **state)
             "certificate-authority-data is not base64"},
         {CONTEXT CLUSTER("    certificate-authority: missing.pem\n"), "missing.pem"},
         {CONTEXT CLUSTER("    proxy-url: http://p\n"), "\"proxy-url\" is not supported"},
+        {CONTEXT CLUSTER("    tls-server-name: kubernetes\n"),
+            "\"tls-server-name\" is not supported: start `kubectl proxy` and use --server"},
         {CONTEXT CLUSTER("") USER("    exec: {command: aws}\n"), "\"exec\" is not supported"},
         {CONTEXT CLUSTER("") USER("    client-key-data: S0VZ\n"), "must come together"},
         {CONTEXT CLUSTER("") USER("    tokenFile: none\n"), "none"},
@@ -119,6 +123,88 @@ static void mistakes_are_named(void **state)
             fail_msg("case %zu: \"%s\" does not say \"%s\"", i, e.msg, cases[i].says);
         assert_true(e.cls == ERR_INVALID || e.cls == ERR_NOTFOUND);
     }
+}
+
+static void empty_fields_are_as_good_as_none(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct kube_conf *c = parse(CONTEXT CLUSTER("    proxy-url: \"\"\n    tls-server-name: ''\n")
+                                    USER("    token: t\n    username: ''\n"),
+        &e);
+    assert_non_null(c);
+    assert_string_equal(c->server, "https://10.0.0.1:6443");
+    kube_conf_free(c);
+}
+
+/* A program's answer; its question is kept. */
+static json_t *asked;
+static const char *exec_answer;
+
+static json_t *answer_exec(const json_t *spec, const json_t *info, struct err *e)
+{
+    asked = json_pack("{s:O, s:O}", "spec", spec, "info", info);
+    return json_parse(exec_answer, strlen(exec_answer), e);
+}
+
+static struct kube_conf *parse_exec(const char *version, const char *more, struct err *e)
+{
+    cleanup_free char *text = xasprintf(
+        CONTEXT CLUSTER("    certificate-authority-data: Q0VSVA==\n")
+            USER("    exec: {apiVersion: client.authentication.k8s.io/%s, command: aws%s}\n"),
+        version, more);
+    static const struct kube_where w = {.exec = answer_exec};
+    return kube_conf_parse(text, strlen(text), dir, &w, e);
+}
+
+static void a_program_makes_credentials(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    exec_answer = "{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t-o-k-e-n-1\"}}";
+    struct kube_conf *c = parse_exec("v1beta1", ", args: [eks, get-token]", &e);
+    assert_non_null(c);
+    cleanup_free char *token = kube_conf_token(c, false);
+    assert_string_equal(token, "t-o-k-e-n-1");
+    assert_null(jget(asked, "info.spec.cluster"));
+    assert_string_equal(jget_str(asked, "spec.args[1]", ""), "get-token");
+    kube_conf_free(c);
+    json_decref(asked);
+
+    exec_answer =
+        "{\"status\":{\"clientCertificateData\":\"CERT\",\"clientKeyData\":\"KEY TEXT\"}}";
+    c = parse_exec("v1", ", provideClusterInfo: true", &e);
+    assert_non_null(c);
+    assert_string_equal(c->cert_pem, "CERT");
+    assert_string_equal(c->key_pem, "KEY TEXT");
+    assert_string_equal(jget_str(asked, "info.apiVersion", ""), "client.authentication.k8s.io/v1");
+    assert_string_equal(jget_str(asked, "info.spec.cluster.server", ""), "https://10.0.0.1:6443");
+    assert_string_equal(
+        jget_str(asked, "info.spec.cluster.\"certificate-authority-data\"", ""), "Q0VSVA==");
+    kube_conf_free(c);
+    json_decref(asked);
+
+    exec_answer = "{\"status\":{}}";
+    assert_null(parse_exec("v1", "", &e));
+    assert_non_null(strstr(e.msg, "without a token"));
+    json_decref(asked);
+    assert_null(parse_exec("v1alpha1", "", &e));
+    assert_non_null(strstr(e.msg, "exec.apiVersion"));
+}
+
+static void a_server_alone_is_enough(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct kube_conf *c = kube_conf_load(
+        &(struct kube_where){.server = "http://127.0.0.1:8001/"}, &e);
+    assert_non_null(c);
+    assert_string_equal(c->server, "http://127.0.0.1:8001");
+    assert_string_equal(kube_conf_namespace(c), "default");
+    assert_null(kube_conf_token(c, false));
+    kube_conf_free(c);
+    assert_null(kube_conf_load(&(struct kube_where){.server = "127.0.0.1:8001"}, &e));
+    assert_non_null(strstr(e.msg, "must begin with https://"));
 }
 
 static void a_pod_reads_its_service_account(void **state)
@@ -162,18 +248,18 @@ static void files_are_merged(void **state)
         "current-context: z\nclusters:\n- {name: c, cluster: {server: 'https://other'}}\n");
     cleanup_free char *list = xasprintf("%s/one:%s/none:%s/two:%s/three", dir, dir, dir, dir);
     setenv("KUBECONFIG", list, 1);
-    struct kube_conf *c = kube_conf_load(NULL, NULL, &e);
+    struct kube_conf *c = kube_conf_load(&anywhere, &e);
     assert_non_null(c);
     assert_string_equal(c->server, "https://10.0.0.1:6443");
     assert_string_equal(c->ca_pem, "CA");
     kube_conf_free(c);
     unsetenv("KUBECONFIG");
     cleanup_free char *none = xasprintf("%s/none", dir);
-    assert_null(kube_conf_load(none, NULL, &e));
+    assert_null(kube_conf_load(&(struct kube_where){.file = none}, &e));
     assert_non_null(strstr(e.msg, none));
     setenv("HOME", dir, 1);
     unsetenv("KUBERNETES_SERVICE_HOST");
-    assert_null(kube_conf_load(NULL, NULL, &e));
+    assert_null(kube_conf_load(&anywhere, &e));
     assert_int_equal(e.cls, ERR_NOTFOUND);
 }
 
@@ -208,11 +294,14 @@ static void yaml_becomes_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(empty_fields_are_as_good_as_none),
         cmocka_unit_test_setup_teardown(tokens_and_certificates, setup, teardown),
         cmocka_unit_test_setup_teardown(json_is_as_good, setup, teardown),
         cmocka_unit_test_setup_teardown(mistakes_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(a_pod_reads_its_service_account, setup, teardown),
         cmocka_unit_test_setup_teardown(files_are_merged, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_program_makes_credentials, setup, teardown),
+        cmocka_unit_test(a_server_alone_is_enough),
         cmocka_unit_test(yaml_becomes_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

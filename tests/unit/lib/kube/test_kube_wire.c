@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
 #include "lib/kube/wire.h"
 #include "tests/lib/unit.h"
 
@@ -158,6 +160,66 @@ static void events_are_read(void **state)
     }
 }
 
+/* One object must not keep all others of its kind from being listed. */
+static void what_an_object_may_hold_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *as;
+    } cases[] = {
+        {"{\"a\":\"x\\u0000y\"}", "{\"a\":\"x\xef\xbf\xbdy\"}"},
+        {"{\"a\\u0000\":1,\"a\xef\xbf\xbd\":2}", "{\"a\xef\xbf\xbd\":2}"},
+        {"{\"a\":\"\\\\u0000\\u0000\"}", "{\"a\":\"\\\\u0000\xef\xbf\xbd\"}"},
+        {"[18446744073709552000,-18446744073709552000]",
+            "[1.8446744073709552e19,-1.8446744073709552e19]"},
+        {"[9223372036854775807,\"\\u0000\",18446744073709552000]",
+            "[9223372036854775807,\"\xef\xbf\xbd\",1.8446744073709552e19]"},
+        {"[\"18446744073709552000\",0.12345678901234567890,\"\\u0000\"]",
+            "[\"18446744073709552000\",0.12345678901234568,\"\xef\xbf\xbd\"]"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        cleanup_json json_t *j = wire_json(cases[i].text, strlen(cases[i].text), &e);
+        assert_non_null(j);
+        cleanup_free char *text = json_text(j);
+        assert_string_equal(text, cases[i].as);
+    }
+}
+
+static void deep_values_are_cut_off(void **state)
+{
+    (void)state;
+    enum { LEVELS = 5000 };
+    struct buf b = BUF_INIT(1 << 20);
+    buf_adds(&b, "{\"deep\":");
+    for (int i = 0; i < LEVELS; i++)
+        buf_adds(&b, "[\"]\",");
+    buf_adds(&b, "1");
+    for (int i = 0; i < LEVELS; i++)
+        buf_addc(&b, ']');
+    buf_adds(&b, ",\"other\":[[[7]]]}");
+    struct err e = ERR_INIT;
+    cleanup_json json_t *j = wire_json(buf_str(&b), b.len, &e);
+    assert_non_null(j);
+    assert_int_equal(json_array_size(json_object_get(j, "deep")), 2);
+    assert_int_equal(jget_int(j, "other[0][0][0]", 0), 7);
+    buf_free(&b);
+}
+
+static void what_is_no_json_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "", "{", "[\"\\u0000", "{\"a\":\"\\", "[1}", "\"", "]]", "[00]"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct err e = ERR_INIT;
+        assert_null(wire_json(bad[i], strlen(bad[i]), &e));
+        assert_int_equal(e.cls, ERR_INVALID);
+    }
+    struct err e = ERR_INIT;
+    assert_null(wire_json("[1]\0[", 5, &e));
+}
+
 static void retry_after_is_a_number_or_a_date(void **state)
 {
     (void)state;
@@ -192,6 +254,9 @@ int main(void)
         cmocka_unit_test(a_line_may_stop_the_feed),
         cmocka_unit_test(long_lines_are_refused),
         cmocka_unit_test(events_are_read),
+        cmocka_unit_test(what_an_object_may_hold_is_read),
+        cmocka_unit_test(deep_values_are_cut_off),
+        cmocka_unit_test(what_is_no_json_is_refused),
         cmocka_unit_test(retry_after_is_a_number_or_a_date),
         cmocka_unit_test(keys_name_objects),
     };

@@ -119,6 +119,21 @@ static void test_cut_message(void **state)
     assert_string_equal(cond_message(c, "Ready"), "caf?");
 }
 
+static void test_progress(void **state)
+{
+    (void)state;
+    cleanup_json json_t *c = json_array();
+    assert_false(cond_set_progress(c, COND_SETTLED, "R", "m", 1, AT(0)));
+    assert_true(cond_set_progress(c, COND_RECONCILING, "Starting", "m", 1, AT(0)));
+    assert_false(cond_set_progress(c, COND_RECONCILING, "Starting", "m", 1, AT(1)));
+    assert_true(cond_is_true(c, "Reconciling"));
+    assert_true(cond_set_progress(c, COND_STALLED, "AccessDenied", "m", 1, AT(2)));
+    assert_null(cond_find(c, "Reconciling"));
+    assert_string_equal(cond_reason(c, "Stalled"), "AccessDenied");
+    assert_true(cond_set_progress(c, COND_SETTLED, "Ready", "m", 1, AT(3)));
+    assert_int_equal(json_array_size(c), 0);
+}
+
 static void test_copy(void **state)
 {
     (void)state;
@@ -139,6 +154,7 @@ int main(void)
         cmocka_unit_test(test_restarting_ends),
         cmocka_unit_test(test_job_message),
         cmocka_unit_test(test_cut_message),
+        cmocka_unit_test(test_progress),
         cmocka_unit_test(test_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -331,11 +331,33 @@ static void stopping_is_quick(void **state)
     assert_true(clock_mono_ns() - begun < 30 * NS_PER_S); /* the watch goes on for minutes */
 }
 
+/* Our own writes are checked against the selector: a label that must not be there, too. */
+static void it_keeps_only_writes_that_it_selects(void **state)
+{
+    (void)state;
+    struct informer *inf = informer_new(
+        k, &(struct informer_conf){.res = &kube_pods, .labels = "app,!held"});
+    json_t *chosen = pod("a", "x", "1"), *held = pod("b", "x", "1"), *other = pod("c", "", "1");
+    json_t *const all[] = {chosen, held, other};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        json_object_set_new(
+            json_object_get(all[i], "metadata"), "resourceVersion", json_string("5"));
+    json_object_set_new(
+        json_object_get(json_object_get(held, "metadata"), "labels"), "held", json_string("yes"));
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        informer_observe(inf, all[i]);
+    assert_int_equal(informer_count(inf), 1);
+    cleanup_obj struct obj *a = informer_get(inf, "n/a");
+    assert_non_null(a);
+    informer_free(inf);
+}
+
 int main(void)
 {
     log_init("test", LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_follows, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_keeps_only_writes_that_it_selects, setup, teardown),
         cmocka_unit_test_setup_teardown(a_watch_that_ends_goes_on_where_it_was, setup, teardown),
         cmocka_unit_test_setup_teardown(an_expired_version_means_a_new_list, setup, teardown),
         cmocka_unit_test_setup_teardown(bookmarks_spare_a_list, setup, teardown),

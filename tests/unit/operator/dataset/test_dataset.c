@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct render_env env = {"example.org/millrace:1", "", "one,two"};
+static const struct render_env env = {
+    .image = "example.org/millrace:1", .pull_policy = "", .pull_secrets = "one,two"};
 
 static json_t *cr_of(const char *name, const char *spec)
 {
@@ -37,16 +38,17 @@ static void test_defaults(void **state)
     const char *reason = NULL;
     struct err e = ERR_INIT;
     cleanup_json json_t *cr = cr_of("mnist", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}]}");
-    cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, &e);
+    cleanup_dataset struct dataset *d = dataset_parse(cr, NULL, &reason, &e);
     assert_non_null(d);
     assert_string_equal(d->mounts[0].path, "/");
     assert_true(d->read_only);
     assert_int_equal(d->replicas, 1);
-    assert_int_equal(d->ntiers, 1);
-    assert_int_equal(d->tiers[0].medium, CONF_SSD);
-    assert_true(d->tiers[0].quota == INT64_C(10) << 30);
-    assert_int_equal(d->memory, 0);
-    assert_string_equal(d->write_type, "CacheThrough");
+    assert_int_equal(d->tiers.n, 1);
+    assert_int_equal(d->tiers.tier[0].medium, CONF_SSD);
+    assert_true(d->tiers.tier[0].quota == INT64_C(10) << 30);
+    assert_int_equal(d->tiers.memory, 0);
+    assert_int_equal(d->mounts[0].immutable, -1);
+    assert_int_equal(d->nrules, 0);
     assert_int_equal(d->generation, 3);
 }
 
@@ -56,16 +58,16 @@ static void test_paths(void **state)
     static const struct {
         const char *mounts, *first, *second;
     } cases[] = {
-        {"{\"mountPoint\":\"s3://b\",\"name\":\"train\"}", "/train", NULL},
-        {"{\"mountPoint\":\"s3://b\",\"name\":\"train\",\"path\":\"/\"}", "/", NULL},
-        {"{\"mountPoint\":\"s3://b\",\"name\":\"x\"},{\"mountPoint\":\"pvc://c/d/\",\"path\":\"/y/z\"}",
+        {"{\"mountPoint\":\"s3://b\"}", "/", NULL},
+        {"{\"mountPoint\":\"s3://b\",\"path\":\"/train\"}", "/train", NULL},
+        {"{\"mountPoint\":\"s3://b\",\"path\":\"/x\"},{\"mountPoint\":\"pvc://c/d/\",\"path\":\"/y/z\"}",
             "/x", "/y/z"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         cleanup_free char *spec = xasprintf("{\"mounts\":[%s]}", cases[i].mounts);
         const char *reason;
         cleanup_json json_t *cr = cr_of("a", spec);
-        cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, NULL);
+        cleanup_dataset struct dataset *d = dataset_parse(cr, NULL, &reason, NULL);
         assert_non_null(d);
         assert_string_equal(d->mounts[0].path, cases[i].first);
         assert_int_equal(d->nmounts, cases[i].second ? 2 : 1);
@@ -93,9 +95,14 @@ static void test_refused(void **state)
         {"a", "{\"mounts\":[{\"mountPoint\":\"pvc://a/x\"}]}", "InvalidURL", "itself"},
         {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"path\":\"/x/\"}]}", "InvalidSpec",
             "spec.mounts[0].path"},
-        {"a",
-            "{\"mounts\":[{\"mountPoint\":\"s3://b\"},{\"mountPoint\":\"s3://c\",\"path\":\"/c\"}]}",
-            "InvalidSpec", "needs a path"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"},{\"mountPoint\":\"s3://c\"}]}",
+            "InvalidSpec", "give each its own"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secretRef\":{}}]}", "InvalidOption",
+            "secretRef.name is missing"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"secretRef\":{\"name\":\"../x\"}}]}",
+            "InvalidOption", "secretRef.name"},
+        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"caBundle\":{}}]}", "InvalidOption",
+            "configMapKeyRef"},
         {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":{\"session-token\":\"x\"}}]}",
             "InvalidOption", "Secret"},
         {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"options\":[]}]}", "InvalidOption",
@@ -106,8 +113,9 @@ static void test_refused(void **state)
             "spec.accessModes[0]"},
         {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"replicas\":-1}}",
             "InvalidSpec", "spec.cache.replicas"},
-        {"a", "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"writeType\":\"MustCache\"}}",
-            "InvalidSpec", "spec.cache.writeType"},
+        {"a",
+            "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"rules\":[{\"path\":\"/\",\"writeType\":\"MustCache\"}]}}",
+            "InvalidSpec", "spec.cache.rules[0].writeType"},
         {"a",
             "{\"mounts\":[{\"mountPoint\":\"s3://b\"}],\"cache\":{\"tiers\":[{\"medium\":\"Tape\",\"quota\":\"1Gi\"}]}}",
             "InvalidSpec", "medium"},
@@ -126,19 +134,19 @@ static void test_refused(void **state)
         const char *reason = "none";
         struct err e = ERR_INIT;
         cleanup_json json_t *cr = cr_of(cases[i].name, cases[i].spec);
-        cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, &e);
+        cleanup_dataset struct dataset *d = dataset_parse(cr, NULL, &reason, &e);
         if (d || strcmp(reason, cases[i].reason) != 0 || !strstr(e.msg, cases[i].says))
             fail_msg("%s: %s: %s", cases[i].spec, reason, d ? "accepted" : e.msg);
     }
 }
 
-#define WHOLE                                                                                                                    \
-    "{\"mounts\":[{\"mountPoint\":\"s3://b/p\",\"name\":\"x\",\"options\":{\"endpoint\":\"http://h:1\"},\"encryptOptions\":["    \
-    "{\"name\":\"access-key-id\",\"valueFrom\":{\"secretKeyRef\":{\"name\":\"creds\",\"key\":\"accessKey\"}}},"                  \
-    "{\"name\":\"secret-access-key\",\"valueFrom\":{\"secretKeyRef\":{\"name\":\"creds\",\"key\":\"secretKey\"}}}]},"            \
-    "{\"mountPoint\":\"pvc://labels/v1\",\"path\":\"/l\",\"readOnly\":true}],\"accessModes\":[\"ReadWriteMany\"],"               \
-    "\"cache\":{\"replicas\":3,\"tiers\":[{\"medium\":\"Memory\",\"quota\":\"1Gi\"},{\"medium\":\"HDD\",\"quota\":5000000000}]," \
-    "\"writeType\":\"Through\",\"profile\":\"open\",\"metadataSyncSeconds\":30}}"
+#define WHOLE                                                                                                                                                                      \
+    "{\"mounts\":[{\"mountPoint\":\"s3://b/p\",\"path\":\"/x\",\"immutable\":false,\"secretRef\":{\"name\":\"s3\"},\"options\":{\"endpoint\":\"http://h:1\"},\"encryptOptions\":[" \
+    "{\"name\":\"access-key-id\",\"valueFrom\":{\"secretKeyRef\":{\"name\":\"creds\",\"key\":\"accessKey\"}}},"                                                                    \
+    "{\"name\":\"secret-access-key\",\"valueFrom\":{\"secretKeyRef\":{\"name\":\"creds\",\"key\":\"secretKey\"}}}]},"                                                              \
+    "{\"mountPoint\":\"pvc://labels/v1\",\"path\":\"/l\",\"readOnly\":true}],\"accessModes\":[\"ReadWriteMany\"],"                                                                 \
+    "\"cache\":{\"replicas\":3,\"tiers\":[{\"medium\":\"Memory\",\"quota\":\"1Gi\"},{\"medium\":\"HDD\",\"quota\":5000000000}],"                                                   \
+    "\"rules\":[{\"path\":\"/\",\"writeType\":\"Through\"}],\"metadataSyncSeconds\":30}}"
 
 /* What the operator writes, the client reads: the two ends of lib/conf/conf.h. */
 static void test_config(void **state)
@@ -147,9 +155,9 @@ static void test_config(void **state)
     const char *reason;
     struct err e = ERR_INIT;
     cleanup_json json_t *cr = cr_of("mnist", WHOLE);
-    cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, &e);
+    cleanup_dataset struct dataset *d = dataset_parse(cr, NULL, &reason, &e);
     assert_non_null(d);
-    cleanup_free char *text = render_config(d);
+    cleanup_free char *text = render_config(d, &d->client.tiers);
     cleanup_conf struct conf *c = conf_parse(text, strlen(text), &e);
     if (!c)
         fail_msg("%s: %s", e.msg, text);
@@ -162,15 +170,17 @@ static void test_config(void **state)
     assert_string_equal(c->mounts[0].path, "/x");
     assert_int_equal(c->mounts[0].noptions, 1);
     assert_int_equal(c->mounts[0].nsecrets, 2);
-    assert_string_equal(c->mounts[0].secrets[1].value, "0/secret-access-key");
+    assert_string_equal(c->mounts[0].secrets[1].value, "keys/0/secret-access-key");
     assert_string_equal(c->mounts[0].secret_names[1].value, "creds:secretKey");
     assert_string_equal(c->mounts[1].mount_point, "file:///mnt/claims/1/v1");
     assert_true(c->mounts[1].read_only);
     assert_int_equal(c->ntiers, 2);
     assert_int_equal(c->tiers[1].medium, CONF_HDD);
     assert_true(c->tiers[1].quota == 5000000000);
-    assert_int_equal(c->write, CONF_THROUGH);
-    assert_int_equal(c->profile, CONF_PROFILE_OPEN);
+    assert_int_equal(conf_write_of(c, "/x/y"), CONF_THROUGH);
+    assert_int_equal(c->mounts[0].immutable, CONF_IMMUTABLE_FALSE);
+    assert_int_equal(c->mounts[1].immutable, CONF_IMMUTABLE_UNSET);
+    assert_string_equal(c->mounts[0].secret_dir, "secret-0");
     assert_int_equal(c->worker_count, 3);
     assert_string_equal(c->worker_service, "mnist-cache.team.svc");
     assert_string_equal(c->worker_name, "mnist-cache");
@@ -216,7 +226,7 @@ static void test_pods(void **state)
                         *gpus = json_pack("[s, s]", "g1", "g2");
     cleanup_json json_t *load = json_pack(
         "{s:{s:s, s:s, s:s}}", "metadata", "name", "warm", "namespace", "team", "uid", "l1");
-    cleanup_dataset struct dataset *d = dataset_parse(cr, &reason, NULL);
+    cleanup_dataset struct dataset *d = dataset_parse(cr, NULL, &reason, NULL);
     cleanup_json json_t *worker = render_worker(d, &env, 2, NULL),
                         *hinted = render_worker(d, &env, 2, gpus),
                         *client = render_client(d, &env, "node-1"),

@@ -9,6 +9,7 @@
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
 #include "operator/ctl/manager.h"
+#include "operator/dataset/metrics.h"
 #include "operator/render/meta.h"
 #include "tests/fake/api.h"
 #include "tests/lib/eventually.h"
@@ -174,6 +175,13 @@ static int stop(void **state)
     "\"cache\":{\"usedBytes\":1048576,\"capacityBytes\":2097152},\"reads\":{\"cacheBytes\":70,\"workerBytes\":20,\"storeBytes\":10}," \
     "\"ufs\":{\"bytes\":4194304,\"files\":12,\"complete\":true}}"
 
+static bool measured(const char *line)
+{
+    cleanup_buf struct buf out = BUF_INIT(1 << 20);
+    dataset_metrics(&mgr, &out);
+    return strstr(buf_str(&out), line);
+}
+
 static void test_becomes_ready(void **state)
 {
     (void)state;
@@ -195,6 +203,15 @@ static void test_becomes_ready(void **state)
     eventually(field_is(&kube_datasets, "team/mnist", "status.ufsTotal", "4.00MiB"));
     eventually(
         field_is(&kube_datasets, "team/mnist", "status.cacheStates.cachedPercentage", "25.0%"));
+    static const char *const lines[] = {
+        "\nmillrace_dataset_condition{dataset_namespace=\"team\",dataset=\"mnist\",type=\"Ready\",reason=\"Ready\"} 1\n",
+        "# TYPE millrace_dataset_size_bytes gauge\nmillrace_dataset_size_bytes{dataset_namespace=\"team\",dataset=\"mnist\"} 4194304\n",
+        "\nmillrace_dataset_files{dataset_namespace=\"team\",dataset=\"mnist\"} 12\n",
+        "\nmillrace_dataset_cached_bytes{dataset_namespace=\"team\",dataset=\"mnist\"} 1048576\n",
+        "\nmillrace_dataset_cache_capacity_bytes{dataset_namespace=\"team\",dataset=\"mnist\"} 2097152\n",
+        "\nmillrace_dataset_pending_files{dataset_namespace=\"team\",dataset=\"mnist\"} 0\n"};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        eventually(measured(lines[i])); /* counted when the informer has seen what was written */
 }
 
 static bool attached(const char *va)
@@ -226,12 +243,21 @@ static void test_attaches(void **state)
     eventually(attached("csi-n1"));
     cleanup_json json_t *va = fake_api_get(api, &kube_volumeattachments, "csi-n1");
     assert_null(jget(va, "status.attachError"));
+    eventually(measured(
+        "\nmillrace_dataset_read_bytes_total{dataset_namespace=\"team\",dataset=\"mnist\",from=\"cache\"} 70\n"));
+    assert_true(measured(
+        "\nmillrace_dataset_read_bytes_total{dataset_namespace=\"team\",dataset=\"mnist\",from=\"worker\"} 20\n"));
+    /* of the client and of the worker */
+    assert_true(measured(
+        "\nmillrace_dataset_read_bytes_total{dataset_namespace=\"team\",dataset=\"mnist\",from=\"store\"} 20\n"));
     eventually(field_is(&kube_datasets, "team/mnist", "status.cacheStates.cacheHitRatio", "90.0%"));
 
     fake_api_remove(api, &kube_volumeattachments, "csi-n1");
     eventually(!exists(&kube_pods, client));
     eventually(dataset_says("ClientsReady", "True", "None"));
     /* what it had counted stays counted */
+    assert_true(measured(
+        "\nmillrace_dataset_read_bytes_total{dataset_namespace=\"team\",dataset=\"mnist\",from=\"cache\"} 70\n"));
     eventually(field_is(&kube_datasets, "team/mnist", "status.cacheStates.cacheHitRatio", "90.0%"));
 }
 

@@ -90,7 +90,7 @@ static void start(bool to_be_killed)
         int fd = open(log, O_CREAT | O_WRONLY | O_TRUNC, 0600);
         dup2(fd, 1);
         dup2(fd, 2);
-        execl(program, program, "--kubeconfig", config, "--metrics-address", "", NULL);
+        execl(program, program, "--kubeconfig", config, "--http", "", "--metrics", "", NULL);
         _exit(127);
     }
     atomic_store(&victim, pid);

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where an S3 bucket is: server and region, as options say it or, without option region, as the
+ * server does when it is asked at the wrong place. */
+#include "fuse/store/s3.h"
+
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/mutex.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLACES_MAX      4  /* of one store, ever: a bucket does not move */
+#define TOLD_REGION_MAX 32 /* bytes; longer ones are none */
+#define ALNUM           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+/* Can the bucket be the first label of a host name that a wildcard certificate covers? */
+static bool fits_host(const char *bucket)
+{
+    size_t n = strlen(bucket);
+    if (n > 63 || bucket[0] == '-' || bucket[n - 1] == '-')
+        return false;
+    for (const char *p = bucket; *p; p++)
+        if (!(islower((unsigned char)*p) || isdigit((unsigned char)*p) || *p == '-'))
+            return false;
+    return true;
+}
+
+static bool region_ok(const char *region)
+{
+    size_t n = strlen(region);
+    return n > 0 && n < S3_REGION_MAX && strspn(region, ALNUM "-_") == n;
+}
+
+/* A region becomes part of a host name and of headers: what a server says must look like one. */
+static bool told_region_ok(const char *region)
+{
+    size_t n = strlen(region);
+    return region_ok(region) && n <= TOLD_REGION_MAX && region[0] != '-' && region[n - 1] != '-';
+}
+
+static void place_free(struct s3_place *p)
+{
+    free(p->region);
+    free(p->origin);
+    free(p->host);
+    free(p->path_prefix);
+    free(p);
+}
+
+/* endpoint: scheme, host and port, checked; NULL: Amazon's of the region. */
+static struct s3_place *place_new(
+    const struct s3 *s, const char *endpoint, bool path_style, const char *region)
+{
+    cleanup_free char *amazon = xasprintf(
+        "https://s3.%s.amazonaws.com%s", region, strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
+    const char *url = endpoint ? endpoint : amazon;
+    bool tls = strncmp(url, "https", 5) == 0;
+    const char *host = strstr(url, "://") + 3;
+    size_t n = strcspn(host, "/");
+    /* libcurl leaves the usual port out of the Host header */
+    const char *standard = tls ? ":443" : ":80";
+    size_t plen = strlen(standard);
+    if (n > plen && strncmp(host + n - plen, standard, plen) == 0)
+        n -= plen;
+    struct s3_place *p = xcalloc(1, sizeof *p);
+    p->region = xstrdup(region);
+    p->host = path_style ? xstrndup(host, n) : xasprintf("%s.%.*s", s->bucket, (int)n, host);
+    for (char *c = p->host; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    p->origin = xasprintf("%s://%s", tls ? "https" : "http", p->host);
+    p->path_prefix = path_style ? xasprintf("/%s", s->bucket) : xstrdup("");
+    return p;
+}
+
+static int check_endpoint(const struct s3 *s, const char *endpoint, struct err *e)
+{
+    const char *host = strstr(endpoint, "://") + 3;
+    size_t n = strcspn(host, "/?#");
+    if (n && !memchr(host, '@', n) && (!host[n] || strcmp(host + n, "/") == 0))
+        return 0;
+    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, s->params.url,
+        ": option endpoint is '%s'; write scheme, host and port only, for example https://s3.example.com:9000",
+        endpoint);
+}
+
+int s3_places_open(struct s3 *s, struct err *e)
+{
+    const struct store_params *p = &s->params;
+    cleanup_free char *region = NULL, *style = NULL;
+    pthread_mutex_init(&s->places_mu, NULL);
+    if (option_get(p, "endpoint", &s->endpoint, e) || option_get(p, "region", &region, e)
+        || option_get(p, "path-style", &style, e))
+        return -1;
+    /* it may come later, and say where the server is: Amazon's is no guess to send keys to */
+    if (!s->endpoint && option_require_whole(p, e))
+        return -1;
+    if (region && !region_ok(region))
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+            ": option region is '%s'; write for example eu-central-1", region);
+    if (s->endpoint && check_endpoint(s, s->endpoint, e))
+        return -1;
+    s->path_style = style ? strcmp(style, "true") == 0 : s->endpoint || !fits_host(s->bucket);
+    if (!s->path_style && !fits_host(s->bucket))
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+            ": option path-style is false, but the bucket's name cannot be part of a host name; set it to true");
+    s->region_given = region != NULL;
+    s->places = place_new(s, s->endpoint, s->path_style, region ? region : "us-east-1");
+    atomic_store(&s->place, s->places);
+    return 0;
+}
+
+void s3_places_close(struct s3 *s)
+{
+    for (struct s3_place *p = s->places, *next; p; p = next) {
+        next = p->next;
+        place_free(p);
+    }
+    pthread_mutex_destroy(&s->places_mu);
+    free(s->endpoint);
+}
+
+/* A place that no request has been to; NULL: it is known (the server leads in a circle), or there
+ * were too many. */
+static struct s3_place *place_add(struct s3 *s, const char *region)
+{
+    mutex_assert_held(&s->places_mu);
+    size_t n = 0;
+    for (const struct s3_place *p = s->places; p; p = p->next, n++)
+        if (strcmp(p->region, region) == 0)
+            return NULL;
+    if (n >= PLACES_MAX)
+        return NULL;
+    struct s3_place *p = place_new(s, s->endpoint, s->path_style, region);
+    p->next = s->places;
+    s->places = p;
+    return p;
+}
+
+bool s3_place_learn(struct s3 *s, const struct s3_place *asked, const char *region)
+{
+    if (s->region_given || !told_region_ok(region))
+        return false;
+    pthread_mutex_lock(&s->places_mu);
+    const struct s3_place *now = atomic_load(&s->place);
+    if (now == asked) {
+        struct s3_place *other = place_add(s, region);
+        if (other) {
+            atomic_store(&s->place, other);
+            now = other;
+            log_info("%s: the bucket is in region %s: requests go to %s from now on", s->params.url,
+                now->region, now->origin);
+        }
+    }
+    pthread_mutex_unlock(&s->places_mu);
+    return now != asked;
+}
+
+void s3_place_ask(
+    struct s3 *s, const struct s3_place *place, const struct retry *r, char region[S3_REGION_MAX])
+{
+    *region = '\0';
+    if (s->region_given)
+        return;
+    cleanup_free char *url = xasprintf(
+        "%s%s", place->origin, *place->path_prefix ? place->path_prefix : "/");
+    struct http_req req = {
+        .method = "HEAD", .url = url, .timeout_ns = retry_left_ns(r), .cancel = r->cancel};
+    cleanup_resp struct http_resp resp;
+    struct err unused = ERR_INIT;
+    if (http_do(s->http, &req, &resp, &unused) == 0)
+        http_header(&resp, "x-amz-bucket-region", region, S3_REGION_MAX);
+}

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One pass of a loader over files of the stores: each chunk is loaded into the worker that owns it.
+ */
+#include "fuse/worker/load_pass.h"
+
+#include "fuse/peers/peers.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/hash.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS 16
+/* files listed and not yet asked for: bounds memory, whatever the size of the dataset */
+#define QUEUE_MAX    1024
+#define TRIES        6
+#define PAUSE_MIN_NS (500 * NS_PER_MS)
+#define PAUSE_MAX_NS (8 * NS_PER_S)
+#define STALL_NS     (120 * NS_PER_S)
+#define NAMED_MAX    100 /* failed files in the log */
+/* that many files failed one after the other, each after all its tries: nothing works */
+#define ROW_MAX 16
+
+struct load_item {
+    struct load *l;
+    size_t mount;
+    char *path;
+    struct store_stat st;
+    enum request_pin pin;
+};
+
+/* -- which part of which mount --------------------------------------------------------------- */
+
+/* Is dir the same as path or above it? Both begin with "/" and have no trailing one but "/" itself.
+ * *rest: what is below. */
+static bool is_above(const char *dir, const char *path, const char **rest)
+{
+    size_t n = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+    if (strncmp(dir, path, n) != 0 || (path[n] != '/' && path[n] != '\0'))
+        return false;
+    *rest = path + n + (path[n] == '/');
+    return true;
+}
+
+struct load_target *load_targets(const struct conf *conf, const char *text, size_t *n)
+{
+    cleanup_free char *path = xasprintf("%s%s", text[0] == '/' ? "" : "/", text);
+    for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
+        path[len - 1] = '\0';
+    struct load_target *t = xcalloc(conf->nmounts + 1, sizeof *t);
+    const char *rest;
+    *n = 0;
+    size_t best = SIZE_MAX, best_len = 0;
+    for (size_t i = 0; i < conf->nmounts; i++) { /* the deepest mount at or above the path */
+        if (is_above(conf->mounts[i].path, path, &rest)
+            && (best == SIZE_MAX || strlen(conf->mounts[i].path) > best_len)) {
+            best = i;
+            best_len = strlen(conf->mounts[i].path);
+        }
+    }
+    if (best != SIZE_MAX) {
+        is_above(conf->mounts[best].path, path, &rest);
+        t[(*n)++] = (struct load_target){best, xstrdup(rest)};
+    }
+    for (size_t i = 0; i < conf->nmounts; i++)
+        if (i != best && strcmp(conf->mounts[i].path, path) != 0
+            && is_above(path, conf->mounts[i].path, &rest))
+            t[(*n)++] = (struct load_target){i, xstrdup("")};
+    if (*n)
+        return t;
+    free(t);
+    return NULL;
+}
+
+void load_targets_free(struct load_target *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(t[i].dir);
+    free(t);
+}
+
+/* -- one chunk ------------------------------------------------------------------------------- */
+
+/* A number of an answer, by its key; dflt if it is not there. */
+static uint64_t number_in(const char *text, const char *key, uint64_t dflt)
+{
+    const char *p = strstr(text, key);
+    return p ? strtoull(p + strlen(key), NULL, 10) : dflt;
+}
+
+static void count_missing(struct load *l)
+{
+    pthread_mutex_lock(&l->mu);
+    l->n.missing++;
+    pthread_mutex_unlock(&l->mu);
+}
+
+static int refused(struct load *l, int owner, int status, const char *text, struct err *e)
+{
+    if (status == 507 && strstr(text, "\"PinLimit\"")) {
+        pthread_mutex_lock(&l->mu);
+        l->pins_full = true;
+        pthread_mutex_unlock(&l->mu);
+    }
+    enum err_class cls = status == 507 ? ERR_EXHAUSTED : http_class_of_status(status);
+    return err_set(e, cls, "%s: %.*s", l->urls[owner], (int)strcspn(text, "\r\n"), text);
+}
+
+/* 0: all of the chunk is in its worker; *had: it was there before. -1: e; CONFLICT and NOTFOUND
+ * are about the file itself. */
+static int ask_worker(struct load *l, const struct load_item *it, uint64_t off, uint64_t len,
+    bool *had, struct err *e)
+{
+    const struct conf *conf = l->s->conf;
+    struct cache_key key = {(uint32_t)it->mount, it->path, it->st.version, it->st.size};
+    int owner = peers_owner(conf->worker_name ? conf->worker_name : "worker", l->nurls,
+        conf->mounts[it->mount].mount_point, it->path, off);
+    cleanup_free char *query = peers_query(&key);
+    static const char *const pins[] = {
+        [REQUEST_PIN_AS_IS] = "", [REQUEST_PIN] = "&pin=1", [REQUEST_UNPIN] = "&pin=0"};
+    cleanup_free char *url = xasprintf("%s/v1/load?%s&off=%" PRIu64 "&len=%" PRIu64 "%s",
+        l->urls[owner], query, off, len, pins[it->pin]);
+    struct http_req req = {
+        .method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
+    cleanup_resp struct http_resp resp = {0};
+    if (http_do(l->http, &req, &resp, e))
+        return -1;
+    char *text = buf_str(&resp.body);
+    if (resp.status != 200)
+        return refused(l, owner, resp.status, text, e);
+    uint64_t cached = number_in(text, "\"cachedBytes\":", 0);
+    /* a worker of before does not say what it had */
+    *had = number_in(text, "\"hadBytes\":", cached) >= len;
+    if (cached != len)
+        return err_set(
+            e, ERR_RETRY, "%s holds %" PRIu64 " bytes of %" PRIu64, l->urls[owner], cached, len);
+    return 0;
+}
+
+bool load_pause(struct load *l, int64_t ns)
+{
+    for (int64_t until = clock_mono_ns() + ns;
+         clock_mono_ns() < until && !atomic_load(&l->s->cancel);)
+        clock_sleep_ns(MIN(ns, 100 * NS_PER_MS));
+    return !atomic_load(&l->s->cancel);
+}
+
+static int load_chunk(
+    struct load *l, const struct load_item *it, uint64_t off, uint64_t len, struct err *e)
+{
+    int64_t pause = PAUSE_MIN_NS;
+    for (int i = 0; i < TRIES; i++) {
+        bool had = false;
+        int rc = ask_worker(l, it, off, len, &had, e);
+        if (i == 0 && !had)
+            count_missing(l);
+        if (rc == 0)
+            return 0;
+        if (e->cls != ERR_RETRY && e->cls != ERR_DENIED)
+            return -1;
+        if (!load_pause(l, pause))
+            return -1;
+        pause = MIN(pause * 2, PAUSE_MAX_NS);
+    }
+    return -1;
+}
+
+/* -- one file -------------------------------------------------------------------------------- */
+
+static void load_failed(struct load *l, const struct load_item *it, const struct err *e)
+{
+    pthread_mutex_lock(&l->mu);
+    bool named = l->n.failed_files++ < NAMED_MAX;
+    l->row++;
+    if (!*l->first_error)
+        snprintf(l->first_error, sizeof l->first_error, "%s: %.300s", it->path, e->msg);
+    pthread_mutex_unlock(&l->mu);
+    if (named)
+        log_kv(LOG_ERROR, "not loaded", "file", it->path, "error", e->msg, NULL);
+}
+
+static int load_chunks(struct load *l, const struct load_item *it, struct err *e)
+{
+    for (uint64_t off = 0; off < it->st.size; off += PEERS_CHUNK) {
+        uint64_t len = MIN(PEERS_CHUNK, it->st.size - off);
+        if (load_chunk(l, it, off, len, e))
+            return -1;
+        pthread_mutex_lock(&l->mu);
+        l->n.done_bytes += len;
+        pthread_mutex_unlock(&l->mu);
+    }
+    return 0;
+}
+
+static void load_file(struct load *l, struct load_item *it)
+{
+    struct err e = ERR_INIT;
+    int rc = load_chunks(l, it, &e);
+    /* it changed under us */
+    for (int again = 0; rc && (e.cls == ERR_CONFLICT || e.cls == ERR_NOTFOUND) && again < 2;
+         again++) {
+        struct store *st = server_store(l->s, it->mount);
+        struct err gone = ERR_INIT;
+        if (store_stat_path(st, it->path, &it->st, &gone) && gone.cls == ERR_NOTFOUND)
+            rc = 0; /* deleted: nothing to load */
+        else if (gone.cls == ERR_NONE)
+            rc = load_chunks(l, it, &e);
+    }
+    if (rc) {
+        load_failed(l, it, &e);
+        return;
+    }
+    pthread_mutex_lock(&l->mu);
+    l->row = 0;
+    l->n.done_files++;
+    pthread_mutex_unlock(&l->mu);
+}
+
+/* -- listing ---------------------------------------------------------------------------------- */
+
+struct load_listing {
+    struct load *l;
+    const struct load_path *paths; /* all that are listed; npaths */
+    size_t npaths, at;             /* this one */
+    size_t mount;
+    const char *dir;
+    load_file_fn fn;
+    void *user;
+};
+
+static bool is_changing(const struct load *l, size_t mount)
+{
+    return l->s->conf->mounts[mount].immutable != CONF_IMMUTABLE_TRUE;
+}
+
+void load_count(const struct load *l, struct load_counts *n, size_t mount, const char *path,
+    const struct store_stat *st, enum request_pin pin)
+{
+    n->files++;
+    n->bytes += st->size;
+    if (!is_changing(l, mount))
+        return;
+    n->changing++;
+    n->digest += hash64_mix(hash64(path, strlen(path)),
+        hash64(st->version, strlen(st->version)) + mount + (uint64_t)pin);
+}
+
+/* Is the listed path the file, or above it? As is_above, but path may lack the first "/" and have
+ * one at the end. *len: of path. */
+static bool holds_file(const char *path, const char *file, size_t *len)
+{
+    path += strspn(path, "/");
+    *len = strlen(path);
+    while (*len && path[*len - 1] == '/')
+        --*len;
+    return *len == 0
+        || (strncmp(path, file, *len) == 0 && (file[*len] == '/' || file[*len] == '\0'));
+}
+
+/* Of paths that hold the same file, the longest gives it: what is counted twice seems not to fit.
+ * *pin: as any of them says. */
+static bool is_given_by_this(const struct load_listing *li, const char *path, enum request_pin *pin)
+{
+    const char *root = li->l->s->conf->mounts[li->mount].path;
+    root += strspn(root, "/");
+    cleanup_free char *file = xasprintf("%s%s%s", root, *root ? "/" : "", path);
+    size_t own, len;
+    holds_file(li->paths[li->at].path, file, &own);
+    for (size_t i = 0; i < li->npaths; i++) {
+        if (!holds_file(li->paths[i].path, file, &len))
+            continue;
+        if (len > own || (len == own && i < li->at))
+            return false;
+        if (li->paths[i].pin == REQUEST_PIN)
+            *pin = REQUEST_PIN;
+    }
+    return true;
+}
+
+static void give_file(const struct load_listing *li, char *path_take, const struct store_stat *st)
+{
+    enum request_pin pin = li->paths[li->at].pin;
+    if (li->npaths == 1 || is_given_by_this(li, path_take, &pin))
+        li->fn(li->user, li->mount, path_take, st, pin);
+    else
+        free(path_take);
+}
+
+static int load_listed(void *user, const struct store_entry *entry)
+{
+    struct load_listing *li = user;
+    if (!entry->st.is_dir)
+        give_file(
+            li, *li->dir ? path_join(li->dir, entry->name) : xstrdup(entry->name), &entry->st);
+    return atomic_load(&li->l->s->cancel) ? 1 : 0;
+}
+
+static int list_target(const struct load_target *t, struct load_listing *li, struct err *e)
+{
+    struct load *l = li->l;
+    struct store *st = server_store(l->s, t->mount);
+    struct store_stat stat;
+    li->mount = t->mount;
+    li->dir = t->dir;
+    if (!st)
+        return err_set(e, ERR_RETRY, "the store does not answer yet");
+    if (*t->dir) {
+        if (store_stat_path(st, t->dir, &stat, e))
+            return -1;
+        if (!stat.is_dir) {
+            give_file(li, xstrdup(t->dir), &stat);
+            return 0;
+        }
+    }
+    char *cursor = NULL;
+    int64_t pause = PAUSE_MIN_NS;
+    int tries = 0;
+    do {
+        char *before = cursor ? xstrdup(cursor) : NULL;
+        if (store_list_tree(st, t->dir, &cursor, load_listed, li, e) == 0) {
+            free(before);
+            tries = 0;
+            continue;
+        }
+        free(cursor);
+        cursor = before; /* the page again: files asked for twice cost little */
+        if (e->cls != ERR_RETRY || ++tries == TRIES || !load_pause(l, pause)) {
+            free(cursor);
+            return -1;
+        }
+        pause = MIN(pause * 2, PAUSE_MAX_NS);
+    } while (tries || cursor);
+    return 0;
+}
+
+int load_list(struct load *l, const struct load_path *paths, size_t n, bool changing,
+    load_file_fn fn, void *user, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct load_listing li = {
+            .l = l, .paths = paths, .npaths = n, .at = i, .fn = fn, .user = user};
+        size_t ntargets = 0;
+        struct load_target *t = load_targets(l->s->conf, paths[i].path, &ntargets);
+        int rc = t ? 0
+                   : err_set(e, ERR_NOTFOUND, "no mount of the dataset holds %s", paths[i].path);
+        for (size_t k = 0; k < ntargets && rc == 0; k++)
+            if (!changing || is_changing(l, t[k].mount))
+                rc = list_target(&t[k], &li, e);
+        load_targets_free(t, ntargets);
+        if (rc)
+            return err_wrap(e, "list %s", paths[i].path);
+    }
+    return 0;
+}
+
+/* -- one pass over everything ---------------------------------------------------------------- */
+
+static void load_item_run(void *arg)
+{
+    struct load_item *it = arg;
+    struct load *l = it->l;
+    pthread_mutex_lock(&l->mu);
+    bool hopeless = l->row >= ROW_MAX || l->pins_full || l->enough;
+    pthread_mutex_unlock(&l->mu);
+    if (!hopeless && !atomic_load(&l->s->cancel))
+        load_file(l, it);
+    free(it->path);
+    free(it);
+}
+
+static void load_add(
+    void *user, size_t mount, char *path_taken, const struct store_stat *st, enum request_pin pin)
+{
+    struct load *l = user;
+    struct load_item *it = xcalloc(1, sizeof *it);
+    *it = (struct load_item){l, mount, path_taken, *st, pin};
+    pthread_mutex_lock(&l->mu);
+    load_count(l, &l->n, mount, it->path, st, pin);
+    pthread_mutex_unlock(&l->mu);
+    if (pool_add(l->pool, 0, load_item_run, it))
+        load_item_run(it);
+}
+
+int load_pass(struct load *l, const struct load_path *paths, size_t n, struct err *e)
+{
+    unsigned threads = l->threads ? l->threads : THREADS;
+    pthread_mutex_lock(&l->mu);
+    l->n = (struct load_counts){0};
+    l->row = 0;
+    l->pins_full = false;
+    l->first_error[0] = '\0';
+    pthread_mutex_unlock(&l->mu);
+    l->pool = pool_new(
+        &(struct pool_conf){.name = "load", .threads = threads, .queue_max = QUEUE_MAX});
+    int rc = l->pool ? load_list(l, paths, n, false, load_add, l, e)
+                     : err_sys(e, ENOMEM, "start threads");
+    pool_free(l->pool); /* all of it is done */
+    if (rc == 0 && (l->enough || atomic_load(&l->s->cancel)))
+        rc = err_set(e, ERR_RETRY, "stopped before the end");
+    if (rc == 0 && l->pins_full)
+        rc = err_set(e, ERR_EXHAUSTED,
+            "pins may take half of a cache worker's quota, and do: %s, or raise spec.cache.tiers[].quota; first: %.150s",
+            l->unpin_how, l->first_error);
+    if (rc == 0 && l->row >= ROW_MAX)
+        rc = err_set(
+            e, ERR_RETRY, "gave up after %u files in a row; first: %s", l->row, l->first_error);
+    return rc;
+}
+
+/* -- beside passes --------------------------------------------------------------------------- */
+
+int load_wait_ready(struct load *l, int64_t wait_ns, struct err *e)
+{
+    struct server *s = l->s;
+    for (int64_t until = clock_mono_ns() + wait_ns;;) {
+        if (server_ready(s))
+            return 0;
+        pthread_mutex_lock(&s->mu);
+        struct report_problem t = s->whole;
+        for (size_t i = 0; s->conf && !*t.reason && i < s->conf->nmounts; i++)
+            t = s->mounts[i];
+        pthread_mutex_unlock(&s->mu);
+        if (!s->conf)
+            return err_set(e, ERR_INVALID, "%s", t.message);
+        if (clock_mono_ns() >= until)
+            return err_set(e, ERR_RETRY, "the store can't be used: %s: %s", t.reason, t.message);
+        if (!load_pause(l, 200 * NS_PER_MS))
+            return err_set(e, ERR_RETRY, "stopped before the end");
+    }
+}
+
+int load_unpin_all(struct load *l, const char *unless, struct err *e)
+{
+    for (int i = 0; i < l->nurls; i++) {
+        cleanup_free char *url = xasprintf(
+            "%s/v1/unpin%s%s", l->urls[i], unless ? "?unless=" : "", unless ? unless : "");
+        struct http_req req = {
+            .method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
+        cleanup_resp struct http_resp resp = {0};
+        if (http_do(l->http, &req, &resp, e))
+            return -1;
+        if (resp.status != 200)
+            return err_set(e, http_class_of_status(resp.status), "%s: status %d", url, resp.status);
+    }
+    return 0;
+}
+
+static char **worker_urls(const char *const *given, int ngiven, const struct conf *conf, int *n)
+{
+    *n = ngiven ? ngiven : conf && conf->worker_name ? conf->worker_count : 0;
+    char **urls = xcalloc((size_t)*n + 1, sizeof *urls);
+    for (int i = 0; i < *n; i++)
+        urls[i] = ngiven ? xstrdup(given[i]) : peers_url(conf, i);
+    return urls;
+}
+
+int load_open(struct load *l, struct server *s, const char *const *urls, int nurls, struct err *e)
+{
+    *l = (struct load){.s = s};
+    pthread_mutex_init(&l->mu, NULL);
+    l->urls = worker_urls(urls, nurls, s->conf, &l->nurls);
+    struct http_conf hc = {.direct = true, .max_idle = THREADS};
+    l->http = http_new(&hc, e);
+    if (!l->http)
+        return -1;
+    if (s->conf && l->nurls == 0)
+        return err_set(e, ERR_INVALID, "the dataset has no cache workers to load into");
+    return 0;
+}
+
+void load_close(struct load *l)
+{
+    http_free(l->http);
+    for (int i = 0; i < l->nurls; i++)
+        free(l->urls[i]);
+    free(l->urls);
+    pthread_mutex_destroy(&l->mu);
+}

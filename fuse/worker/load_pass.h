@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load_pass — what one load and a preload share: passes over paths of the dataset's tree, in
+ * which each chunk of each file is loaded into the cache worker that owns it. A pass asks for what
+ * is there already, too: the workers' answers say what was missing. Threads: one at a time makes
+ * passes, one may list beside it; counters are read from any, under mu. */
+#ifndef MILLRACE_FUSE_WORKER_LOAD_PASS_H
+#define MILLRACE_FUSE_WORKER_LOAD_PASS_H
+
+#include "fuse/worker/request.h"
+#include "fuse/worker/server.h"
+#include "lib/base/pool.h"
+#include "lib/http/http.h"
+
+struct load_path {
+    const char *path; /* of the dataset's tree; "/": all of it */
+    enum request_pin pin;
+};
+
+struct load_counts {
+    uint64_t files, bytes; /* listed so far */
+    /* of those in mounts that may change: how many, and a digest of names and versions, in any
+     * order */
+    uint64_t changing, digest;
+    uint64_t done_files, done_bytes, failed_files;
+    uint64_t missing; /* chunks that were not there, or not all of them */
+};
+
+struct load {
+    struct server *s;
+    struct http *http; /* owned, like the URLs of the workers, nurls */
+    char **urls;
+    int nurls;
+    unsigned threads;      /* of a pass; 0: 16 */
+    const char *unpin_how; /* of what is pinned: for messages */
+    pthread_mutex_t mu;
+    struct pool *pool;    /* of this pass */
+    struct load_counts n; /* mu: of this pass */
+    unsigned row;         /* mu: files failed since the last that did not */
+    bool pins_full;       /* mu: a worker takes no more pins */
+    bool enough; /* mu: set, and unset, from outside: what is left of this pass is skipped */
+    char first_error[512]; /* mu */
+};
+
+/* urls: of the workers instead of those that the configuration names; nurls 0: none. Close it also
+ * when that failed. */
+int load_open(struct load *l, struct server *s, const char *const *urls, int nurls, struct err *e);
+void load_close(struct load *l);
+
+/* -1: it did not come to its end; files that failed are counted, and are no error of the pass.
+ * pins_full and enough say whether that was why. */
+int load_pass(struct load *l, const struct load_path *paths, size_t n, struct err *e);
+
+/* Calls fn for each file below the paths, once, whichever of them are above it; it takes path. pin:
+ * PIN if any of those says so. changing: only in mounts that are not immutable. */
+typedef void (*load_file_fn)(
+    void *user, size_t mount, char *path_taken, const struct store_stat *st, enum request_pin pin);
+int load_list(struct load *l, const struct load_path *paths, size_t n, bool changing,
+    load_file_fn fn, void *user, struct err *e);
+/* Adds a file that was listed. */
+void load_count(const struct load *l, struct load_counts *n, size_t mount, const char *path,
+    const struct store_stat *st, enum request_pin pin);
+
+/* false: the program ends */
+bool load_pause(struct load *l, int64_t ns);
+/* Until the stores answer; RETRY names the problem when that takes longer. */
+int load_wait_ready(struct load *l, int64_t wait_ns, struct err *e);
+/* Ends the pins of every file on every worker, also of those that are in no listing. unless: but on
+ * a worker that was given the same word before; NULL: on all. */
+int load_unpin_all(struct load *l, const char *unless, struct err *e);
+
+/* Which parts of which mounts a path of the dataset's tree means: the mount it is in, and mounts
+ * below it. NULL if none. Pure. */
+struct load_target {
+    size_t mount;
+    char *dir; /* below the mount, "" for all of it; owned */
+};
+struct load_target *load_targets(const struct conf *conf, const char *path, size_t *n);
+void load_targets_free(struct load_target *t, size_t n);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operator/api/data_wait.h"
+
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/kube/kube.h"
+#include "operator/api/cond.h"
+#include "operator/api/dataset.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool data_until_parse(const char *text, enum data_until *out)
+{
+    *out = strcmp(text, "Ready") == 0    ? DATA_UNTIL_READY
+        : strcmp(text, "Preloaded") == 0 ? DATA_UNTIL_PRELOADED
+                                         : DATA_UNTIL_UNSAID;
+    return !*text || *out != DATA_UNTIL_UNSAID;
+}
+
+bool data_placement_parse(const char *text, enum data_placement *out)
+{
+    *out = strcmp(text, "Prefer") == 0 ? DATA_PLACEMENT_PREFER
+        : strcmp(text, "Require") == 0 ? DATA_PLACEMENT_REQUIRE
+                                       : DATA_PLACEMENT_UNSAID;
+    return !*text || *out != DATA_PLACEMENT_UNSAID;
+}
+
+static bool is_progress(const char *reason)
+{
+    static const char *const reasons[] = {
+        "", "Starting", "Updating", "Loading", "Checking", "VolumeNotBound", "WorkersNotReady"};
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
+        if (strcmp(reasons[i], reason) == 0)
+            return true;
+    return false;
+}
+
+/* The condition says something else than True, or says it of an earlier spec. */
+static bool wait_for_condition(
+    const json_t *dataset, const char *type, const char *words, struct data_wait *out)
+{
+    const json_t *c = cond_find(jget_arr(dataset, "status.conditions"), type);
+    int64_t generation = jget_int(dataset, "metadata.generation", 0);
+    bool old = jget_int(c, "observedGeneration", generation) != generation,
+         is_true = strcmp(jget_str(c, "status", ""), "True") == 0;
+    if (is_true && !old)
+        return false;
+    const char *reason = old ? "Updating" : jget_str(c, "reason", ""),
+               *message = old ? "its spec was just changed" : jget_str(c, "message", "");
+    snprintf(out->reason, sizeof out->reason, "%s", *reason ? reason : "Starting");
+    snprintf(out->message, sizeof out->message, "Dataset %s is not %s%s%s%s%s", kube_name(dataset),
+        words, *reason ? ": " : "", reason, *message ? ": " : "", message);
+    out->problem = !is_progress(reason);
+    return true;
+}
+
+bool data_wait_evaluate(const json_t *dataset, enum data_until until, struct data_wait *out)
+{
+    *out = (struct data_wait){.percent = -1};
+    if (until == DATA_UNTIL_UNSAID)
+        return false;
+    if (wait_for_condition(dataset, DATASET_COND_READY, "ready", out))
+        return true;
+    if (until == DATA_UNTIL_READY)
+        return false;
+    if (jget_len(dataset, "spec.cache.preload")) {
+        out->percent = (int)jget_int(dataset, "status.preload.percent", -1);
+        return wait_for_condition(dataset, DATASET_COND_PRELOADED, "preloaded", out);
+    }
+    int percent = dataset_cached_percent(dataset);
+    if (percent == 100)
+        return false;
+    char share[32] = "";
+    if (percent >= 0)
+        snprintf(share, sizeof share, ", and is cached to %d %%", percent);
+    snprintf(out->reason, sizeof out->reason, "NoPreload");
+    snprintf(out->message, sizeof out->message,
+        "Dataset %s has no spec.cache.preload%s: add that, or wait for Ready", kube_name(dataset),
+        share);
+    out->problem = true;
+    return true;
+}

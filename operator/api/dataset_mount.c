@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the data is: spec.mounts. */
+#include "operator/api/dataset_priv.h"
+
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+
+#include <string.h>
+
+static int parse_mount_point(struct dataset *d, struct dataset_mount *m, size_t i, struct err *e)
+{
+    const char *url = m->mount_point, *rest = strstr(url, "://");
+    if (!rest)
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint: \"%s\" is no URL: use s3://bucket/prefix or pvc://claim/directory",
+            i, url);
+    if (strncmp(url, "s3://", 5) == 0)
+        m->scheme = DATASET_S3;
+    else if (strncmp(url, "pvc://", 6) == 0)
+        m->scheme = DATASET_PVC;
+    else
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint: \"%s\": unknown URL scheme \"%.*s\": use s3://bucket/prefix or pvc://claim/directory",
+            i, url, (int)(rest - url), url);
+    rest += 3;
+    size_t n = strcspn(rest, "/");
+    for (const char *s = url; *s; s++)
+        if ((unsigned char)*s <= ' ' || *s == 0x7f || *s == '?' || *s == '#')
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu].mountPoint must not hold spaces, control characters, '?' or '#'",
+                i);
+    if (n == 0)
+        return err_set(e, ERR_INVALID, "spec.mounts[%zu].mountPoint: \"%s\" names no %s after %.*s",
+            i, url, m->scheme == DATASET_S3 ? "bucket" : "claim", (int)(rest - url), url);
+    if (m->scheme == DATASET_S3)
+        return 0;
+    m->claim = xstrndup(rest, n);
+    m->claim_path = xstrdup(strcmp(rest + n, "/") == 0 ? "" : rest + n);
+    size_t len = strlen(m->claim_path);
+    if (len > 1 && m->claim_path[len - 1] == '/')
+        m->claim_path[len - 1] = '\0';
+    if (!dataset_plain_name(m->claim, "-.")
+        || (*m->claim_path && !dataset_plain_path(m->claim_path)))
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint: \"%s\" is not like pvc://claim/directory", i, url);
+    if (strcmp(m->claim, d->name) == 0)
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint: \"%s\" is the volume of this Dataset itself: name another claim",
+            i, url);
+    return 0;
+}
+
+/* What a Secret is for: options are seen in the status, and in the attributes of volumes. */
+static bool is_credential(const char *option)
+{
+    static const char *const credentials[] = {
+        "secret-access-key", "secret-key", "aws.secretKey", "session-token", NULL};
+    return dataset_word_in(option, credentials);
+}
+
+static int parse_options(const json_t *j, struct dataset_mount *m, size_t i, struct err *e)
+{
+    m->options = jget_obj(j, "options");
+    if (jget(j, "options") && !m->options)
+        return err_set(e, ERR_INVALID, "spec.mounts[%zu].options must be a map of strings", i);
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)m->options, key, value) {
+        if (!json_is_string(value))
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu].options.%s must be a string: put it in quotes", i, key);
+        if (is_credential(key))
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu].options.%s is a credential: put it into a Secret and name that in spec.mounts[%zu].secretRef",
+                i, key, i);
+    }
+    return 0;
+}
+
+static int parse_secrets(const json_t *j, struct dataset_mount *m, size_t i, struct err *e)
+{
+    const json_t *list = jget_arr(j, "encryptOptions");
+    if (json_array_size(list) > DATASET_SECRETS_MAX)
+        return err_set(e, ERR_INVALID, "spec.mounts[%zu].encryptOptions: at most %d are possible",
+            i, DATASET_SECRETS_MAX);
+    for (size_t k = 0; k < json_array_size(list); k++) {
+        const json_t *o = json_array_get(list, k);
+        struct dataset_secret s;
+        if (jget_str_req(o, "name", &s.option, e)
+            || jget_str_req(o, "valueFrom.secretKeyRef.name", &s.secret, e)
+            || jget_str_req(o, "valueFrom.secretKeyRef.key", &s.key, e))
+            return err_wrap(e, "spec.mounts[%zu].encryptOptions[%zu]", i, k);
+        if (!dataset_plain_name(s.option, "._-") || !dataset_plain_name(s.secret, "-.")
+            || strspn(s.key, "/") || strchr(s.key, '/') || *s.key == '\0')
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu].encryptOptions[%zu]: name, secretKeyRef.name and secretKeyRef.key must hold only letters, digits, '.', '_' and '-'",
+                i, k);
+        if (m->options && json_object_get(m->options, s.option))
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu]: the option %s is given in options and in encryptOptions: keep one of them",
+                i, s.option);
+        for (size_t o2 = 0; o2 < m->nsecrets; o2++)
+            if (strcmp(m->secrets[o2].option, s.option) == 0)
+                return err_set(e, ERR_INVALID, "spec.mounts[%zu].encryptOptions: %s is there twice",
+                    i, s.option);
+        m->secrets[m->nsecrets++] = s;
+    }
+    return 0;
+}
+
+/* A name below `key`, of an object of the namespace; *out stays NULL where there is none. */
+static int parse_ref(const json_t *j, const char *key, size_t i, const char **out, struct err *e)
+{
+    if (!jget(j, key))
+        return 0;
+    if (jget_str_req(j, key, out, e))
+        return err_wrap(e, "spec.mounts[%zu]", i);
+    if (!dataset_plain_name(*out, "-._"))
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].%s: \"%s\" must hold only letters, digits, '.', '_' and '-'", i, key,
+            *out);
+    return 0;
+}
+
+static int parse_refs(const json_t *j, struct dataset_mount *m, size_t i, struct err *e)
+{
+    if (jget(j, "secretRef") && !jget(j, "secretRef.name"))
+        return err_set(e, ERR_INVALID, "spec.mounts[%zu].secretRef.name is missing", i);
+    if (jget(j, "caBundle")
+        && (!jget(j, "caBundle.configMapKeyRef.name") || !jget(j, "caBundle.configMapKeyRef.key")))
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].caBundle: write caBundle: {configMapKeyRef: {name: …, key: …}}", i);
+    if (parse_ref(j, "secretRef.name", i, &m->secret_ref, e)
+        || parse_ref(j, "caBundle.configMapKeyRef.name", i, &m->ca_configmap, e)
+        || parse_ref(j, "caBundle.configMapKeyRef.key", i, &m->ca_key, e))
+        return -1;
+    if (m->ca_configmap && m->options && json_object_get(m->options, "ca-cert"))
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu]: certificates are given in options.ca-cert and in caBundle: keep one of them",
+            i);
+    if (m->scheme == DATASET_PVC && (m->secret_ref || m->ca_configmap || m->nsecrets))
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu]: a PersistentVolumeClaim takes no credentials and no certificates: leave out secretRef, encryptOptions and caBundle",
+            i);
+    return 0;
+}
+
+static const json_t *defaults_of(const json_t *options, enum dataset_scheme scheme)
+{
+    return jget_obj(options, scheme == DATASET_S3 ? "s3" : "pvc");
+}
+
+/* Those of the administrator: what a Dataset says goes before. */
+static int parse_default_options(
+    const json_t *options, struct dataset_mount *m, size_t i, struct err *e)
+{
+    const char *key;
+    json_t *value;
+    m->default_options = defaults_of(options, m->scheme);
+    json_object_foreach ((json_t *)m->default_options, key, value) {
+        if (!json_is_string(value))
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu]: the cluster's default of the option %s must be a string: ask its administrator to put it in quotes",
+                i, key);
+        if (is_credential(key))
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu]: the cluster's default of the option %s is a credential, which belongs into a Secret: ask its administrator to take it out",
+                i, key);
+    }
+    return 0;
+}
+
+static int parse_immutable(
+    const struct dataset *d, const json_t *j, struct dataset_mount *m, size_t i, struct err *e)
+{
+    m->immutable = jget(j, "immutable") ? jget_bool(j, "immutable", false) : -1;
+    if (m->immutable == 1 && !d->read_only && !m->read_only)
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].immutable: nothing is written to a source that nobody changes: add readOnly: true, or leave immutable out",
+            i);
+    return 0;
+}
+
+static int dataset_parse_mount(struct dataset *d, const json_t *j, size_t i, const json_t *options,
+    const char **reason, struct err *e)
+{
+    struct dataset_mount *m = &d->mounts[d->nmounts++];
+    *reason = REASON_URL;
+    if (jget_str_req(j, "mountPoint", &m->mount_point, e))
+        return err_wrap(e, "spec.mounts[%zu]", i);
+    if (parse_mount_point(d, m, i, e))
+        return -1;
+    *reason = REASON_OPTION;
+    if (parse_options(j, m, i, e) || parse_default_options(options, m, i, e)
+        || parse_secrets(j, m, i, e) || parse_refs(j, m, i, e))
+        return -1;
+    *reason = REASON_SPEC;
+    m->read_only = jget_bool(j, "readOnly", false);
+    m->path = jget_str(j, "path", "/");
+    if (parse_immutable(d, j, m, i, e))
+        return -1;
+    if (!dataset_plain_path(m->path))
+        return err_set(
+            e, ERR_INVALID, "spec.mounts[%zu].path: \"%s\" must be like /a/b", i, m->path);
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(d->mounts[k].path, m->path) == 0)
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu].path: \"%s\" is the path of spec.mounts[%zu] too: give each its own",
+                i, m->path, k);
+    return 0;
+}
+
+int dataset_parse_mounts(
+    struct dataset *d, const json_t *options, const char **reason, struct err *e)
+{
+    const json_t *mounts = jget_arr(d->cr, "spec.mounts");
+    size_t n = json_array_size(mounts);
+    *reason = REASON_SPEC;
+    if (n == 0 || n > DATASET_MOUNTS_MAX)
+        return err_set(
+            e, ERR_INVALID, "spec.mounts must have from 1 to %d mounts", DATASET_MOUNTS_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (dataset_parse_mount(d, json_array_get(mounts, i), i, options, reason, e))
+            return -1;
+    return 0;
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spec.cache.preload: one pod that loads the paths into the workers and keeps them there, and the
+ * condition Preloaded, which believes nothing but that pod's word about workers that all serve. */
+#include "operator/dataset/observed.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/human.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/conf/report.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "operator/api/cond.h"
+#include "operator/render/meta.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT_LEN 32
+
+static bool is_preloader(const struct dataset_observed *o, const json_t *pod)
+{
+    return cache_pod_is(pod, COMPONENT_LOADER) && kube_controlled_by(pod, kube_uid(o->cr));
+}
+
+static const struct cache_pod *find_preloader(const struct dataset_observed *o, size_t *at)
+{
+    for (*at = 0; *at < o->npods; (*at)++)
+        if (is_preloader(o, o->pods[*at].pod))
+            return &o->pods[*at];
+    return NULL;
+}
+
+static void set_preloaded(
+    struct dataset_preloading *r, enum cond_status status, const char *reason, bool warn)
+{
+    snprintf(r->reason, sizeof r->reason, "%s", reason);
+    r->cond = (struct cond){DATASET_COND_PRELOADED, status, r->reason, r->message};
+    r->warn = warn;
+}
+
+/* "12,345" */
+static const char *count_text(int64_t n, char out[COUNT_LEN])
+{
+    char digits[COUNT_LEN];
+    size_t len = (size_t)snprintf(digits, sizeof digits, "%" PRId64, n), k = 0;
+    for (size_t i = 0; i < len && k + 2 < COUNT_LEN; i++) {
+        if (i && (len - i) % 3 == 0)
+            out[k++] = ',';
+        out[k++] = digits[i];
+    }
+    out[k] = '\0';
+    return out;
+}
+
+/* ---- the workers ---- */
+
+/* true: all of them serve. Otherwise r says what is missing; a store that they cannot read is
+ * theirs to tell. */
+static bool workers_serve(
+    const struct dataset_observed *o, const struct dataset_eval *v, struct dataset_preloading *r)
+{
+    int ready = 0;
+    const struct cache_pod_health *problem = NULL;
+    for (size_t i = 0; i < o->npods; i++) {
+        if (!cache_pod_is(o->pods[i].pod, COMPONENT_WORKER))
+            continue;
+        ready += v->health[i].state == CACHE_POD_READY;
+        if (v->health[i].state == CACHE_POD_PROBLEM && (!problem || v->health[i].store_problem))
+            problem = &v->health[i];
+    }
+    if (ready >= v->d->replicas)
+        return true;
+    snprintf(r->message, sizeof r->message, "%d of %d cache workers are ready%s%s", ready,
+        v->d->replicas, problem ? ": " : "", problem ? problem->message : "");
+    set_preloaded(r, COND_FALSE,
+        problem && problem->store_problem ? problem->reason : "WorkersNotReady", problem != NULL);
+    return false;
+}
+
+static const struct cache_pod *worker_at(const struct dataset_observed *o, const char *name)
+{
+    for (size_t i = 0; i < o->npods; i++)
+        if (strcmp(kube_name(o->pods[i].pod), name) == 0)
+            return &o->pods[i];
+    return NULL;
+}
+
+/* When kubelet began the worker's container; 0: not known. */
+static int64_t container_began(const json_t *pod)
+{
+    int64_t ns = 0;
+    clock_parse_rfc3339(
+        jget_str(pod, "status.containerStatuses[0].state.running.startedAt", ""), &ns);
+    return ns;
+}
+
+/* Are the workers those that the pod found everything in? A worker's report that is older than its
+ * container is of another process. */
+static bool workers_are_those(
+    const struct dataset_observed *o, const struct dataset_eval *v, const json_t *load)
+{
+    uint64_t starts = 0;
+    char text[REPORT_STARTS_LEN];
+    for (int i = 0; i < v->d->replicas; i++) {
+        cleanup_free char *name = render_worker_name(v->d->name, i);
+        const struct cache_pod *w = worker_at(o, name);
+        int64_t ms = jget_int(w ? w->report : NULL, REPORT_STARTED, 0);
+        if (ms <= 0 || ms / 1000 + 1 < container_began(w->pod) / NS_PER_S)
+            return false;
+        starts = report_starts(starts, (uint64_t)ms);
+    }
+    report_starts_text(starts, text);
+    return strcmp(text, jget_str(load, "workers", "")) == 0;
+}
+
+/* ---- what the pod says ---- */
+
+/* True with this spec, and no worker has begun since. */
+static bool was_preloaded(const struct dataset_observed *o)
+{
+    const json_t *c = cond_find(jget_arr(o->cr, "status.conditions"), DATASET_COND_PRELOADED);
+    int64_t since = 0;
+    clock_parse_rfc3339(jget_str(c, "lastTransitionTime", ""), &since);
+    for (size_t i = 0; i < o->npods; i++)
+        if (cache_pod_is(o->pods[i].pod, COMPONENT_WORKER)
+            && container_began(o->pods[i].pod) >= since)
+            return false;
+    return strcmp(jget_str(c, "status", ""), "True") == 0
+        && jget_int(c, "observedGeneration", -1) == jget_int(o->cr, "metadata.generation", 0);
+}
+
+static void say_preloaded(const struct dataset_eval *v, struct dataset_preloading *r)
+{
+    char bytes[HUMAN_BYTES_LEN], files[COUNT_LEN];
+    const struct dataload_progress *n = &r->progress;
+    snprintf(r->message, sizeof r->message, "%s in %s %s of %zu %s %s in the cache",
+        human_bytes((uint64_t)n->bytes, bytes), count_text(n->files, files),
+        n->files == 1 ? "file" : "files", v->d->npreload, v->d->npreload == 1 ? "path" : "paths",
+        n->files == 1 ? "is" : "are");
+    set_preloaded(r, COND_TRUE, "Preloaded", false);
+}
+
+static void say_loading(const json_t *load, struct dataset_preloading *r)
+{
+    char done[HUMAN_BYTES_LEN], bytes[HUMAN_BYTES_LEN], ndone[COUNT_LEN], files[COUNT_LEN];
+    const struct dataload_progress *n = &r->progress;
+    human_bytes((uint64_t)n->done_bytes, done);
+    count_text(n->done_files, ndone);
+    set_preloaded(r, COND_FALSE, "Loading", false);
+    if (jget_bool(load, "counted", false))
+        snprintf(r->message, sizeof r->message, "%d %%: %s of %s, %s of %s files",
+            dataload_percent(n), done, human_bytes((uint64_t)n->bytes, bytes), ndone,
+            count_text(n->files, files));
+    else
+        snprintf(r->message, sizeof r->message,
+            "%s in %s files so far; the files are still being listed", done, ndone);
+}
+
+/* Why it cannot be complete, and what to do about it. */
+static void say_why_not(const json_t *load, struct dataset_preloading *r)
+{
+    const char *reason = jget_str(load, "reason", ""), *message = jget_str(load, "message", "");
+    bool path = strcmp(reason, "PathNotFound") == 0;
+    snprintf(r->message, sizeof r->message, "%s%.500s%s", path ? "spec.cache.preload: " : "",
+        message,
+        path ? ": correct the path, or put files there; it is looked for again each minute" : "");
+    set_preloaded(r, COND_FALSE, reason, strcmp(reason, "WorkersNotReady") != 0);
+}
+
+static void keep_or_start(const struct dataset_observed *o, struct dataset_preloading *r)
+{
+    const json_t *was = cond_find(jget_arr(o->cr, "status.conditions"), DATASET_COND_PRELOADED);
+    if (was_preloaded(o)) {
+        snprintf(r->message, sizeof r->message, "%s", jget_str(was, "message", ""));
+        set_preloaded(r, COND_TRUE, "Preloaded", false);
+        return;
+    }
+    snprintf(r->message, sizeof r->message, "the pod that loads is starting");
+    set_preloaded(r, COND_FALSE, "Starting", false);
+}
+
+static void evaluate_preload_report(const struct dataset_observed *o, const struct dataset_eval *v,
+    const struct cache_pod *m, struct dataset_preloading *r)
+{
+    const json_t *load = jget_obj(m->report, REPORT_LOAD);
+    const char *reason = jget_str(load, "reason", "");
+    if (!load || jget(m->report, "unreachable")) {
+        keep_or_start(o, r);
+        return;
+    }
+    r->progress = dataload_progress_of(load);
+    if (jget_bool(load, "complete", false) && workers_are_those(o, v, load))
+        say_preloaded(v, r);
+    else if (jget_bool(load, "complete", false)) {
+        r->progress.known = false;
+        snprintf(r->message, sizeof r->message,
+            "a cache worker has started again: what it holds is being looked at");
+        set_preloaded(r, COND_FALSE, "Checking", false);
+    } else if (strcmp(reason, "StoreUnavailable") == 0 && *jget_str(m->report, REPORT_REASON, "")) {
+        snprintf(r->message, sizeof r->message, "%s", jget_str(m->report, REPORT_MESSAGE, ""));
+        set_preloaded(r, COND_FALSE, jget_str(m->report, REPORT_REASON, ""), true);
+    } else if (*reason)
+        say_why_not(load, r);
+    else if (was_preloaded(o) && !jget_int(load, "missing", 0) && !r->progress.failed) {
+        r->progress.known = false; /* it looks again, and has missed nothing so far */
+        keep_or_start(o, r);
+    } else
+        say_loading(load, r);
+}
+
+/* ---- the pod ---- */
+
+static void evaluate_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
+    size_t at, struct dataset_preloading *r)
+{
+    const struct cache_pod_health *h = &v->health[at];
+    switch (h->state) {
+    case CACHE_POD_READY:
+        evaluate_preload_report(o, v, &o->pods[at], r);
+        return;
+    case CACHE_POD_PROBLEM:
+        snprintf(r->message, sizeof r->message, "%s", h->message);
+        set_preloaded(r, COND_FALSE, h->reason, true);
+        return;
+    case CACHE_POD_STARTING:
+    case CACHE_POD_FINISHED:
+    case CACHE_POD_LEAVING:
+        keep_or_start(o, r);
+        return;
+    }
+}
+
+/* Its time to end is over: its node is gone, and kubelet with it. Nothing is looked after then. */
+static bool cannot_end(const struct dataset_observed *o, const json_t *pod,
+    struct dataset_preloading *r, struct plan *p)
+{
+    int64_t until = 0;
+    if (!kube_deleting(pod)
+        || clock_parse_rfc3339(jget_str(pod, "metadata.deletionTimestamp", ""), &until))
+        return false;
+    if (o->now_ns - until < CACHE_POD_SLOW_NS) {
+        plan_requeue(p, CACHE_POD_SLOW_NS);
+        return false;
+    }
+    snprintf(r->message, sizeof r->message,
+        "pod %s on node %s should have ended and has not, and no other can take its place: if the node is gone, `kubectl -n %s delete pod %s --force`",
+        kube_name(pod), jget_str(pod, "spec.nodeName", "(none)"), kube_namespace(pod),
+        kube_name(pod));
+    set_preloaded(r, COND_FALSE, "PodNotEnding", true);
+    return true;
+}
+
+/* One that is made of another spec, or has ended, makes room for the next; the words of the first
+ * are not about this spec. */
+static void plan_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
+    struct dataset_preloading *r, struct plan *p)
+{
+    size_t at;
+    const struct cache_pod *m = find_preloader(o, &at);
+    cleanup_json json_t *desired = render_preloader(v->d, &o->env);
+    if (!m) {
+        plan_create(p, &kube_pods, steal(&desired));
+        keep_or_start(o, r);
+    } else if (cannot_end(o, m->pod, r, p)) {
+        return;
+    } else if (!render_same(desired, m->pod) || v->health[at].state == CACHE_POD_FINISHED) {
+        plan_delete(p, &kube_pods, m->pod, -1, NULL);
+        keep_or_start(o, r);
+    } else {
+        evaluate_preloader(o, v, at, r);
+    }
+}
+
+static void drop_preloader(const struct dataset_observed *o, struct plan *p)
+{
+    size_t at;
+    const struct cache_pod *m = find_preloader(o, &at);
+    if (m)
+        plan_delete(p, &kube_pods, m->pod, -1, NULL);
+}
+
+/* Nothing is to be preloaded any more: pins of before end, then the pod goes. */
+static void plan_end(const struct dataset_observed *o, const struct dataset_eval *v,
+    struct dataset_preloading *r, struct plan *p)
+{
+    struct dataset_preloading last = {0};
+    size_t at;
+    const struct cache_pod *m = find_preloader(o, &at);
+    bool done = m && jget_bool(m->report, REPORT_LOAD_COMPLETE, false);
+    cleanup_json json_t *desired = render_preloader(v->d, &o->env);
+    r->ending = jget(o->cr, "status.preload") && v->d->replicas
+        && !(done && render_same(desired, m->pod));
+    if (!r->ending)
+        drop_preloader(o, p);
+    else if (m || workers_serve(o, v, &last))
+        plan_preloader(o, v, &last, p);
+}
+
+void dataset_plan_preload(const struct dataset_observed *o, const struct dataset_eval *v,
+    const struct dataset_problem *problem, struct dataset_preloading *r, struct plan *p)
+{
+    *r = (struct dataset_preloading){.asked = v->d && v->d->npreload > 0};
+    if (!v->d || problem->reason) {
+        r->asked = cond_find(jget_arr(o->cr, "status.conditions"), DATASET_COND_PRELOADED) != NULL;
+        r->ending = true; /* whatever was preloaded stays in the status */
+        snprintf(
+            r->message, sizeof r->message, "the Dataset is not ready: %.500s", problem->message);
+        set_preloaded(r, COND_FALSE, problem->reason ? problem->reason : "InvalidSpec", false);
+        return;
+    }
+    if (!r->asked) {
+        plan_end(o, v, r, p);
+        return;
+    }
+    if (v->d->replicas == 0) {
+        drop_preloader(o, p);
+        snprintf(r->message, sizeof r->message,
+            "there are no cache workers to load into: set spec.cache.replicas to at least 1, or take spec.cache.preload away");
+        set_preloaded(r, COND_FALSE, "NoWorkers", true);
+        return;
+    }
+    bool serve = workers_serve(o, v, r);
+    size_t at;
+    if (!serve && !find_preloader(o, &at))
+        return; /* made when there is something to load into */
+    struct dataset_preloading unready = *r;
+    plan_preloader(o, v, r, p);
+    if (!serve) { /* whatever the pod says: what a worker has is not there while it does not serve
+                   */
+        struct dataload_progress progress = r->progress;
+        *r = unready;
+        r->progress = progress;
+        r->cond.reason = r->reason;
+        r->cond.message = r->message;
+    }
+}

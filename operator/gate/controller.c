@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gate controller: pods of users that say in a label what they wait for. Two informers, since a
+ * selector knows no "or": one of pods with LABEL_DATA, one of those with LABEL_PLACEMENT alone. */
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "operator/dataset/informers.h"
+#include "operator/gate/observed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define INDEX_CLAIM "claim" /* of pods whose gate is closed: "ns/claim" of what they mount */
+
+struct gate_controller {
+    struct informer *pods[2], *datasets, *cache_pods, *nodes;
+    struct poll *poll;
+};
+
+static void each_claim(const json_t *pod, void (*emit)(void *, const char *), void *to)
+{
+    const json_t *volumes = jget_arr(pod, "spec.volumes");
+    for (size_t i = 0; i < json_array_size(volumes); i++) {
+        const char *claim = jget_str(
+            json_array_get(volumes, i), "persistentVolumeClaim.claimName", "");
+        cleanup_free char *key = kube_key(kube_namespace(pod), claim);
+        if (*claim)
+            emit(to, key);
+    }
+}
+
+static void values_claim_gated(
+    const char *arg, const json_t *pod, void (*emit)(void *, const char *), void *to)
+{
+    (void)arg;
+    if (gate_is_closed(pod))
+        each_claim(pod, emit, to);
+}
+
+/* The rest of a pod is its user's. */
+static void trim_gated_pod(json_t *pod)
+{
+    json_t *spec = json_object_get(pod, "spec"), *kept = json_object();
+    static const char *const keys[] = {"schedulingGates", "volumes", "affinity", "nodeName"};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (json_object_get(spec, keys[i]))
+            json_object_set(kept, keys[i], json_object_get(spec, keys[i]));
+    json_object_set_new(pod, "spec", kept);
+    json_object_set_new(
+        pod, "status", json_pack("{s:s}", "phase", jget_str(pod, "status.phase", "")));
+}
+
+/* ---- observe ---- */
+
+struct found_datasets {
+    const struct gate_controller *c;
+    struct objs objs;
+    json_t *cached;
+};
+
+static void find_dataset(void *to, const char *key)
+{
+    struct found_datasets *f = to;
+    struct obj *dataset = informer_get(f->c->datasets, key);
+    if (!dataset)
+        return; /* any other claim */
+    f->objs.v = xrealloc(f->objs.v, (f->objs.n + 1) * sizeof *f->objs.v);
+    f->objs.v[f->objs.n++] = dataset;
+    cache_pods_held(f->c->cache_pods, f->c->poll, f->c->nodes, obj_json(dataset), f->cached);
+}
+
+static int gate_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
+{
+    (void)e;
+    const struct gate_controller *c = user;
+    cleanup_obj struct obj *pod = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(c->pods) && !pod; i++)
+        pod = informer_get(c->pods[i], key);
+    if (!pod)
+        return 0;
+    struct found_datasets f = {.c = c, .cached = json_array()};
+    each_claim(obj_json(pod), find_dataset, &f);
+    cleanup_free const json_t **datasets = xcalloc(f.objs.n + 1, sizeof *datasets);
+    for (size_t i = 0; i < f.objs.n; i++)
+        datasets[i] = obj_json(f.objs.v[i]);
+    const struct gate_observed o = {
+        .pod = obj_json(pod), .datasets = datasets, .ndatasets = f.objs.n, .cached = f.cached};
+    gate_plan(&o, plan);
+    objs_free(&f.objs);
+    json_decref(f.cached);
+    return 0;
+}
+
+/* ---- what wakes a pod ---- */
+
+static void gate_map_dataset(
+    void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
+{
+    const struct gate_controller *c = user;
+    cleanup_free char *claim = kube_key_of(dataset); /* has the Dataset's name */
+    for (size_t i = 0; i < ARRAY_LEN(c->pods); i++) {
+        cleanup_keys char **pods = informer_keys(c->pods[i], INDEX_CLAIM, claim);
+        for (size_t k = 0; pods[k]; k++)
+            emit(to, pods[k]);
+    }
+}
+
+int gate_controller_start(struct manager *mgr, struct err *e)
+{
+    static const struct informer_index by_claim[] = {{INDEX_CLAIM, values_claim_gated, NULL}};
+    static const char *const labels[] = {LABEL_DATA, LABEL_PLACEMENT ",!" LABEL_DATA};
+    static struct gate_controller state; /* lives as long as the process */
+    struct gate_controller *c = &state;
+    for (size_t i = 0; i < ARRAY_LEN(c->pods); i++) {
+        const struct informer_conf pods = {.res = &kube_pods,
+            .ns = mgr->watch_ns,
+            .labels = labels[i],
+            .indexes = by_claim,
+            .nindexes = ARRAY_LEN(by_claim),
+            .trim = trim_gated_pod};
+        c->pods[i] = manager_informer(mgr, &pods);
+    }
+    c->datasets = informers_datasets(mgr);
+    c->cache_pods = poll_pods(mgr);
+    c->nodes = informers_nodes(mgr);
+    c->poll = poll_shared(mgr, e);
+    if (!c->poll)
+        return err_wrap(e, "gate controller");
+    const struct controller_conf conf = {.name = "gate",
+        .workers = mgr->workers,
+        .keys = c->pods[0],
+        .reconcile = gate_reconcile,
+        .user = c};
+    struct controller *controller = manager_controller(mgr, &conf);
+    for (size_t i = 0; i < ARRAY_LEN(c->pods); i++)
+        controller_watch(controller, c->pods[i], controller_map_self, NULL);
+    controller_watch(controller, c->datasets, gate_map_dataset, c);
+    return 0;
+}

@@ -1,0 +1,106 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
+# What a GitOps tool compares is equal: each example is applied, the operator works on it, and nothing differs from the file; neither for
+# kubectl, client-side and server-side, nor for what Argo CD does with kinds it does not know: lists compared as a whole. A kustomize
+# overlay that renames everything and patches one mount keeps the references. docs/install/gitops.md says what is tested here.
+. "$(dirname "$0")/lib.sh"
+start_test
+k label namespace "$NS" pod-security.kubernetes.io/enforce=baseline --overwrite >/dev/null # the examples are written for such ones
+
+mapfile -t manifests < <(cd "$ROOT" && find examples -name '*.yaml' ! -path '*/kustomize/*' | sort)
+[ ${#manifests[@]} -ge 6 ] || fail "where are the examples? ${manifests[*]}"
+
+task=$ROOT/examples/dataset/job.yaml # what most people want, in block style
+[ "$(grep -vcE '^ *(#.*)?$|^---' "$task")" -le 45 ] || fail "the usual task takes more than 45 lines"
+
+objects() # FILE: its objects, a line of JSON each
+{
+    n create --dry-run=client -o json -f "$1" | jq -c 'if .kind == "List" then .items[] else . end'
+}
+
+worked_on() # OBJECT: the operator has looked at this generation of it
+{
+    n get "$1" -o json | jq -e '(.kind == "TFJob" and (.status.conditions // [] | length > 0))
+        or (.kind != "TFJob" and .status.observedGeneration == .metadata.generation)'
+}
+
+# What the file says is in the object, word by word, and lists hold nothing more.
+as_written() # OBJECT-AS-JSON: prints the paths that differ
+{
+    local have
+    have=$(n get "$(jq -r '.kind + "." + (.apiVersion | split("/") | reverse | join(".")) + "/" + .metadata.name' <<<"$1")" -o json)
+    jq -nr --argjson want "$1" --argjson have "$have" '
+        def differs($w; $h; $at): if ($w | type) == "object" and ($h | type) == "object"
+            then $w | keys[] as $k | differs($w[$k]; $h[$k]; $at + "." + $k)
+            elif $w == $h then empty else "\($at): written \($w), read \($h)" end;
+        differs($want.spec; $have.spec; $want.kind + "." + $want.metadata.name + ".spec")'
+}
+
+no_diff() # WHAT KUBECTL-DIFF-ARGUMENTS…
+{
+    local what=$1 diff
+    shift
+    diff=$(n diff "$@" 2>&1) || fail "$what: after apply and the operator's work kubectl diff says: $diff"
+    [ -z "$diff" ] || fail "$what: $diff"
+}
+
+in_sync() # FILE MODE…: what kubectl apply is told, none or --server-side
+{
+    local file=$1 object
+    shift
+    n apply "$@" -f "$ROOT/$file" >/dev/null
+    while read -r object; do
+        case $(jq -r .kind <<<"$object") in Dataset | DataLoad | TFJob) ;; *) continue ;; esac
+        expect 60 "$file: the operator has seen $(jq -r .metadata.name <<<"$object")" \
+            worked_on "$(jq -r '(.kind | ascii_downcase) + "s." + (.apiVersion | split("/")[0]) + "/" + .metadata.name' <<<"$object")"
+        differs=$(as_written "$object")
+        [ -z "$differs" ] || fail "$file: $differs"
+    done < <(objects "$ROOT/$file")
+    no_diff "$file" "$@" -f "$ROOT/$file"
+}
+
+for file in "${manifests[@]}"; do
+    step "$file"
+    in_sync "$file"
+    no_diff "$file, server-side" --server-side --force-conflicts --field-manager=kubectl-client-side-apply -f "$ROOT/$file"
+    n delete -f "$ROOT/$file" --wait --timeout=60s >/dev/null
+    in_sync "$file" --server-side
+    n delete -f "$ROOT/$file" --wait --timeout=60s >/dev/null
+done
+
+step "a new Dataset is not taken for a finished one"
+n apply --dry-run=server -o json -f "$ROOT/examples/dataset/read-only.yaml" | jq -e '.status.observedGeneration == -1' >/dev/null ||
+    fail "the status of a Dataset that nobody has looked at says nothing"
+
+step "kustomize: a prefix, hashed names, one mount patched"
+overlay=$ROOT/examples/kustomize/overlay
+kubectl kustomize "$overlay" >"$WORK/overlay.yaml"
+objects "$WORK/overlay.yaml" | jq -s 'map({key: .kind, value: .}) | from_entries' >"$WORK/overlay.json"
+holds() # EXPRESSION
+{
+    jq -e "$1" "$WORK/overlay.json" >/dev/null || fail "not so: $1: $(cat "$WORK/overlay.yaml")"
+}
+holds '.Secret.metadata.name | test("^staging-s3-keys-.+")'
+holds '.Dataset.metadata.name == "staging-photos"'
+holds '.Dataset.spec.mounts | map(.path) == ["/train", "/labels"]'
+holds '.Dataset.spec.mounts[0].mountPoint == "s3://photos-staging/train" and .Dataset.spec.mounts[1].mountPoint == "s3://photos/labels"'
+holds '.Dataset.spec.mounts[0].secretRef.name == .Secret.metadata.name'
+holds '.Dataset.spec.mounts[0].caBundle.configMapKeyRef.name == .ConfigMap.metadata.name'
+holds '[.Dataset.spec.mounts[1].encryptOptions[].valueFrom.secretKeyRef.name] == [.Secret.metadata.name, .Secret.metadata.name]'
+holds '.Job.spec.template.spec.volumes[0].persistentVolumeClaim.claimName == .Dataset.metadata.name'
+n apply -k "$overlay" >/dev/null
+expect 60 "the operator has seen staging-photos" worked_on datasets.millrace.dev/staging-photos
+no_diff "the overlay" -k "$overlay"
+
+step "server-side apply: two owners, a mount each"
+own() # OWNER PATH URL
+{
+    printf '{apiVersion: millrace.dev/v1alpha1, kind: Dataset, metadata: {name: shared}, spec: {mounts: [{path: %s, mountPoint: "%s"}]}}' "$2" "$3" |
+        n apply --server-side --field-manager="$1" -f - >/dev/null
+}
+own platform /shared s3://data/shared
+own team /own s3://data/own
+own platform /shared s3://data/shared-2
+[ "$(jsonpath dataset/shared '{.spec.mounts[*].mountPoint}')" = "s3://data/shared-2 s3://data/own" ] ||
+    fail "one owner's apply has changed the other's mount: $(jsonpath dataset/shared '{.spec.mounts}')"

@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
+# alone
+# docs/install/upgrade.md, command by command: an upgrade with a change of a CustomResourceDefinition, beside a pod that reads; back
+# again; CustomResourceDefinitions that are somebody else's; and an uninstallation while somebody has Datasets (docs/install/uninstall.md).
+. "$(dirname "$0")/lib.sh"
+start_test
+CHART=$WORK/charts/millrace
+mkdir "$WORK/charts"
+cp -r "$ROOT/charts/millrace" "$CHART"
+
+column() { k get crd datasets.millrace.dev -o jsonpath='{.spec.versions[*].additionalPrinterColumns[*].name}'; }
+page() # N: the Nth block of commands of the page
+{
+    awk -v n="$1" '/^ *```sh$/ { if (++k == n) { on = 1; next } } /^ *```$/ { on = 0 } on' "$ROOT/docs/install/upgrade.md"
+}
+
+step "a pod that reads"
+s3_up
+random_files 1 3000000 train
+secret keys "$S3_KEY" "$S3_SECRET"
+dataset data >/dev/null
+pod reader data 'cd /mnt/fuse; while true; do sha256sum -c sums.txt; sleep 1; done'
+expect 90 "the pod reads" has_text "part-1: OK" n logs reader
+
+step "upgrade: $(page 1)"
+sed -i 's/^    additionalPrinterColumns:$/&\n    - {name: Played, type: string, jsonPath: .metadata.name}/' "$CHART/files/crds/millrace.dev_datasets.yaml"
+echo 'braces: "{{ .Values }} in a file of the chart mean nothing"' | sed 's/^/# /' >>"$CHART/files/crds/millrace.dev_datasets.yaml"
+if has_text Played column; then fail "the column was there before"; fi
+(cd "$WORK" && bash -euc "$(page 1)") >/dev/null
+has_text Played column || fail "helm upgrade does not upgrade the CRD"
+has_text keep k get crd datasets.millrace.dev -o jsonpath='{.metadata.annotations.helm\.sh/resource-policy}' || fail "helm uninstall would take the CRD along"
+n wait --for=condition=Ready dataset.millrace.dev/data --timeout=60s
+
+step "back: $(page 2)"
+bash -euc "$(page 2)"
+if has_text Played column; then fail "the roll-back leaves the CRD"; fi
+
+step "a CustomResourceDefinition of another release"
+k annotate --overwrite crd tfjobs.kubeflow.org meta.helm.sh/release-name=other >/dev/null
+! helm upgrade "$RELEASE" "$CHART" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
+cat "$WORK/answer"
+for word in "tfjobs.kubeflow.org" "Helm release other in namespace $SYSTEM" tfjob.enabled=false crds.install=false; do
+    grep -qF -- "$word" "$WORK/answer" || fail "the answer does not say $word"
+done
+has_text other k get crd tfjobs.kubeflow.org -o jsonpath='{.metadata.annotations}' || fail "the CRD was changed"
+step "taken over as it says"
+bash -euc "$(grep -E '^ *kubectl (label|annotate)' "$WORK/answer")"
+helm upgrade "$RELEASE" "$CHART" -n "$SYSTEM" >/dev/null
+step "taken over as the page says"
+for crd in datasets.millrace.dev dataloads.millrace.dev tfjobs.kubeflow.org; do
+    k annotate crd "$crd" meta.helm.sh/release-name- meta.helm.sh/release-namespace- >/dev/null
+done
+! helm upgrade "$RELEASE" "$CHART" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
+grep -q "no release of Helm" "$WORK/answer" || fail "the answer does not say whose they are: $(cat "$WORK/answer")"
+bash -euc "$(page 3)" >/dev/null
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set logLevel=debug --wait --timeout 90s >/dev/null
+
+step "a namespace that admits no privileged pods"
+k create namespace "$NS-2" >/dev/null
+k label namespace "$NS-2" pod-security.kubernetes.io/enforce=baseline >/dev/null
+! helm install second "$CHART" -n "$NS-2" --set crds.install=false >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
+k delete namespace "$NS-2" --wait=false >/dev/null
+grep -qF "kubectl label namespace $NS-2 pod-security.kubernetes.io/enforce=privileged" "$WORK/answer" || fail "the answer says no remedy: $(cat "$WORK/answer")"
+
+step "helm uninstall, while somebody has a Dataset"
+! helm uninstall "$RELEASE" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
+cat "$WORK/answer"
+grep -q "namespace $NS: 1 Datasets (data)" "$WORK/answer" || fail "the answer does not name the Dataset"
+grep -q "namespace $NS: 1 Datasets (data)" <(k -n "$SYSTEM" logs "job/$RELEASE-uninstall-check") || fail "the log of the job does not name the Dataset"
+[ "$(k -n "$SYSTEM" get deployment "$RELEASE-operator" -o jsonpath='{.status.readyReplicas}')" = 2 ] || fail "something was removed"
+helm rollback "$RELEASE" -n "$SYSTEM" --wait --timeout 90s
+k -n "$SYSTEM" delete "job/$RELEASE-uninstall-check" >/dev/null
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set logLevel=debug --wait --timeout 90s >/dev/null
+
+step "all the while"
+n logs reader | sort | uniq -c
+! grep -qv ': OK$' <(n logs reader) || fail "a read failed"
+[ "$(jsonpath pod/reader '{.status.containerStatuses[0].restartCount} {.status.phase}')" = "0 Running" ] || fail "the reader was restarted"
+n delete pod reader --wait --timeout=60s >/dev/null
+n delete datasets.millrace.dev data --wait --timeout=60s >/dev/null

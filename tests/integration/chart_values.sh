@@ -1,0 +1,127 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# needs: helm
+# Odd values of the chart, as people have them: what is good is rendered as the API server takes it, what is nonsense is refused by name.
+set -euo pipefail
+chart=$(dirname "$(readlink -f "$0")")/../../charts/millrace
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0 failed=0
+
+# Prints what Kubernetes, or a tool that reads YAML strictly (kustomize in Flux, Argo CD), would refuse in a list of objects.
+cat >"$work/look.py" <<'PYTHON'
+import sys
+import yaml
+
+
+class Strict(yaml.SafeLoader):
+    def construct_mapping(self, node, deep=False):
+        keys = [key.value for key, _ in node.value]
+        for key in {key for key in keys if keys.count(key) > 1}:
+            print("line %d: the key %s is there twice" % (node.start_mark.line + 1, key))
+        return super().construct_mapping(node, deep)
+
+
+def look(value, path):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            here = path + "." + str(key)
+            if key in ("labels", "annotations", "matchLabels", "nodeSelector") and isinstance(inner, dict):
+                for name, text in inner.items():
+                    if not isinstance(text, str):
+                        print("%s.%s: %r is no string" % (here, name, text))
+                    elif key in ("labels", "matchLabels") and (len(text) > 63 or "+" in text):
+                        print("%s.%s: %r is no label" % (here, name, text))
+            elif key in ("name", "path", "mountPath", "priorityClassName") and not isinstance(inner, str):
+                print("%s: %r is no string" % (here, inner))
+            look(inner, here)
+    elif isinstance(value, list):
+        for inner in value:
+            look(inner, path + "[]")
+
+
+with open(sys.argv[1], encoding="utf-8") as rendered:
+    for item in filter(None, yaml.load_all(rendered, Strict)):
+        what = "%s %s" % (item["kind"], item["metadata"]["name"])
+        if item["kind"] == "Job" and len(item["metadata"]["name"]) > 63:
+            print(what + ": the name is too long for a Job")
+        look(item, what)
+PYTHON
+
+result() # NAME WRONG
+{
+    count=$((count + 1))
+    if [ -z "$2" ]; then
+        echo "ok $count - $1"
+    else
+        echo "not ok $count - $1"
+        echo "# ${2//$'\n'/$'\n'# }"
+        failed=1
+    fi
+}
+
+render() { { helm template --kube-version 1.34.0 --set crds.install=false "$@" >"$work/rendered.yaml"; } 2>&1; }
+
+good() # RELEASE FLAG…
+{
+    local release=$1
+    shift
+    result "release $release $*" "$(render "$release" "$chart" "$@" && python3 "$work/look.py" "$work/rendered.yaml" 2>&1)"
+}
+
+refused() # WORDS FLAG…
+{
+    local words=$1 answer wrong=
+    shift
+    if answer=$(render a "$chart" "$@"); then
+        wrong="it is accepted"
+    elif [[ $answer != *"$words"* ]]; then
+        wrong="no '$words' in: $answer"
+    fi
+    result "refused: $*" "$wrong"
+}
+
+# Names that YAML reads as something else than a text, and the longest that Helm takes.
+for release in 123 1e3 true my.release "$(printf 'a%.0s' {1..53})"; do good "$release" --set metrics.networkPolicy.enabled=true; done
+good a --set-string operator.priorityClassName=123,csi.priorityClassName=123,image.pullSecrets[0]=123
+good a --set env.NO=1 --set-string 'env.NO=1,env.true=2,env.QUOTES=a"b: {{ x }} #'
+# Labels of two origins.
+good a --set metrics.podMonitor.enabled=true,commonLabels.release=a,metrics.podMonitor.labels.release=b
+good a --set metrics.prometheusRule.enabled=true,commonLabels.release=a,metrics.prometheusRule.labels.release=b
+good a --set metrics.dashboards.enabled=true,commonLabels.grafana_dashboard=a
+good a --set podSecurity.createNamespace=true --set-string 'commonLabels.pod-security\.kubernetes\.io/enforce=baseline'
+result "the namespace's own label is stronger" "$(sed -n '/^kind: Namespace/,/^---/p' "$work/rendered.yaml" | grep baseline)"
+# Helm takes what is null out of the values.
+good a --set commonLabels=null,commonAnnotations=null,env=null,defaults=null,image.pullSecrets=null,operator.nodeSelector=null,operator.tolerations=null
+good a --set csi.nodeSelector=null,csi.tolerations=null,csi.cacheDirs=null
+good a --set enabled=true # of a chart that has this one as a dependency
+good a --set image.repository=registry.example:5000/ml/millrace,image.tag=0.1
+cp -r "$chart" "$work/millrace"
+sed -i 's/^version: .*/version: 0.1.0+4f2a/' "$work/millrace/Chart.yaml" # Flux adds the digest of what it packs
+chart=$work/millrace
+good a
+
+# A Dataset without an endpoint is refused where nobody else gives one.
+without() { result "limits.endpoints, $1: Datasets without an endpoint" "$(render a "$chart" --set 'limits.endpoints={https://minio.example}' --set-string "$1" &&
+    if [ "$(grep -c "!(has(m.options) && " "$work/rendered.yaml")" != "$2" ]; then echo "the rule is not as it should be"; fi)"; }
+without logLevel=info 2
+without defaults.options.s3.endpoint=https://minio.example 0
+without defaults.options.s3.url=https://minio.example 0
+refused enabled --set enabled=false
+refused "use --reset-then-reuse-values" --set metrics=null # what --reuse-values makes of a chart without metrics
+refused "additional properties 'matchLabel'" --set limits.namespaceSelector.matchLabel.a=b # would be dropped: the limits would be everybody's
+refused fullnameOverride --set "fullnameOverride=$(printf 'a%.0s' {1..48})"
+refused image/repository --set image.repository=registry.example/millrace:0.1.0
+refused image/tag --set 'image.tag=a b'
+refused watchNamespace --set watchNamespace=Team_A
+refused commonLabels/team --set 'commonLabels.team=a b'
+refused aggregate-to-edit --set-string 'commonLabels.rbac\.authorization\.k8s\.io/aggregate-to-edit=true' # would hand out the operator's rights
+# Of propertyNames Helm's validator names the wrong key, not where it is.
+refused secret-access-key --set defaults.options.s3.secret-access-key=x # a ConfigMap is no place for it
+refused "additional properties 's4'" --set defaults.options.s4.region=x
+for dir in / /mnt/ mnt /mnt/../etc /mnt/. '/mnt/a b' '/mnt/a: b'; do refused csi/cacheDir --set-string "csi.cacheDir=$dir"; done
+refused "which is csi.kubeletDir" --set csi.cacheDir=/var/lib/kubelet
+refused "which is csi.kubeletDir" --set-json 'csi.cacheDirs=[{"nodeSelector": {"a": "b"}, "path": "/var/lib/kubelet"}]'
+
+echo "1..$count"
+exit $failed

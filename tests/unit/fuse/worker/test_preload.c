@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The preloader: what it keeps in a worker, what makes it look again, and what it says when it
+ * cannot.
+ */
+#include "tests/unit/fuse/worker/worker_fixture.h"
+
+#include "fuse/worker/preload.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/base/task.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WAIT_NS (60 * NS_PER_S)
+
+/* A preloader on a thread of its own. */
+struct preloader {
+    struct server *s;
+    struct preload_conf conf;
+    struct load_path paths[2];
+    struct task task;
+    const char *url;
+};
+
+static void run_preloader(void *arg)
+{
+    struct preloader *k = arg;
+    preload_run(k->s, &k->conf);
+}
+
+static void preloader_start_as(
+    struct preloader *k, const char *json, const char *a, enum request_pin pin, const char *b)
+{
+    *k = (struct preloader){.paths = {{a, pin}, {b, REQUEST_PIN_AS_IS}}, .url = worker_url};
+    k->s = server_new(COMPONENT_LOADER, NULL, NULL);
+    server_configure(k->s, json);
+    server_start(k->s);
+    k->conf = (struct preload_conf){.paths = k->paths,
+        .npaths = (size_t)(a != NULL) + (b != NULL),
+        .threads = 4,
+        .tick_ns = 20 * NS_PER_MS,
+        .look_ns = 50 * NS_PER_MS,
+        .urls = &k->url,
+        .nurls = 1};
+    assert_int_equal(task_start(&k->task, "preloader", run_preloader, k, NULL), 0);
+}
+
+static void preloader_start(struct preloader *k, const char *a, enum request_pin pin, const char *b)
+{
+    cleanup_free char *json = worker_conf_json("data", 64 << 20);
+    preloader_start_as(k, json, a, pin, b);
+}
+
+static void preloader_stop(struct preloader *k)
+{
+    atomic_store(&k->s->cancel, true);
+    task_stop(&k->task);
+    server_stop(k->s);
+    server_free(k->s);
+}
+
+static json_t *preloader_says(struct preloader *k)
+{
+    struct buf out = BUF_INIT(4096);
+    buf_adds(&out, "{");
+    pthread_mutex_lock(&k->s->mu);
+    if (k->s->more)
+        k->s->more(k->s->more_user, &out);
+    pthread_mutex_unlock(&k->s->mu);
+    buf_adds(&out, "}");
+    json_t *j = json_parse(buf_str(&out), out.len, NULL);
+    buf_free(&out);
+    assert_non_null(j);
+    return j;
+}
+
+/* Waits until it says that all files are there. */
+static void keeps(struct preloader *k, int files, int64_t bytes)
+{
+    cleanup_free char *said = NULL;
+    for (int64_t until = clock_mono_ns() + WAIT_NS; clock_mono_ns() < until;
+         clock_sleep_ns(10 * NS_PER_MS)) {
+        cleanup_json json_t *j = preloader_says(k);
+        if (jget_bool(j, "load.complete", false) && jget_int(j, "load.files", 0) == files
+            && jget_int(j, "load.bytes", 0) == bytes) {
+            assert_true(jget_bool(j, "load.counted", false));
+            assert_int_equal(jget_int(j, "load.loadedFiles", -1), files);
+            assert_int_equal(jget_int(j, "load.loadedBytes", -1), bytes);
+            assert_string_equal(jget_str(j, "load.reason", "x"), "");
+            return;
+        }
+        free(said);
+        said = json_dumps(j, 0);
+    }
+    fail_msg("it does not keep %d files: %s", files, said);
+}
+
+/* Waits until it says why it cannot. Caller frees. */
+static char *gives_up(struct preloader *k, const char *reason)
+{
+    for (int64_t until = clock_mono_ns() + WAIT_NS; clock_mono_ns() < until;
+         clock_sleep_ns(10 * NS_PER_MS)) {
+        cleanup_json json_t *j = preloader_says(k);
+        if (strcmp(jget_str(j, "load.reason", ""), reason) == 0) {
+            assert_false(jget_bool(j, "load.complete", true));
+            return xstrdup(jget_str(j, "load.message", ""));
+        }
+    }
+    fail_msg("it never said %s", reason);
+    return NULL;
+}
+
+static int64_t worker_number(const char *path)
+{
+    cleanup_json json_t *j = worker_status();
+    return jget_int(j, path, -1);
+}
+
+static void put_many(const char *below, int n, size_t size)
+{
+    for (int i = 0; i < n; i++) {
+        cleanup_free char *name = xasprintf("data/%s/f%d", below, i);
+        worker_put_file(name, size);
+    }
+}
+
+static void start_with_room(int64_t quota)
+{
+    cleanup_free char *json = worker_conf_json("data", quota);
+    worker_start(json);
+    assert_true(worker_becomes_ready(60));
+}
+
+static void test_keeps_what_changes(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("train", 20, 10000);
+    put_many("other", 5, 10000);
+    start_with_room(64 << 20);
+    preloader_start(&k, "/train", REQUEST_PIN_AS_IS, NULL);
+    keeps(&k, 20, 200000);
+    assert_int_equal(worker_number("reads.storeBytes"), 200000); /* the rest is left alone */
+    worker_put_file("data/train/f3", 20000);
+    keeps(&k, 20, 210000);
+    put_many("train", 21, 30000);
+    keeps(&k, 21, 630000);
+    cleanup_free char *gone = path_join(worker_dir, "data/train/f3");
+    assert_int_equal(remove(gone), 0);
+    keeps(&k, 20, 600000);
+    preloader_stop(&k);
+    worker_stop();
+}
+
+/* Its cache is lost, and it begins again under the same address: as a pod that was made again. */
+static void test_keeps_when_a_worker_is_lost(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("train", 10, 50000);
+    start_with_room(64 << 20);
+    preloader_start(&k, "/train", REQUEST_PIN_AS_IS, NULL);
+    keeps(&k, 10, 500000);
+    cleanup_free char *json = worker_conf_json("data", 64 << 20);
+    worker_begin_again_empty(json);
+    for (int64_t until = clock_mono_ns() + WAIT_NS;
+         worker_number("reads.storeBytes") != 500000 && clock_mono_ns() < until;)
+        clock_sleep_ns(10 * NS_PER_MS);
+    assert_int_equal(worker_number("reads.storeBytes"), 500000);
+    keeps(&k, 10, 500000);
+    preloader_stop(&k);
+    worker_stop();
+}
+
+static void test_keeps_pins_of_its_list(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("a", 4, 10000);
+    put_many("b", 3, 10000);
+    start_with_room(64 << 20);
+    preloader_start(&k, "/a", REQUEST_PIN, "/b");
+    keeps(&k, 7, 70000);
+    assert_int_equal(worker_number("cache.pinnedFiles"), 4);
+    preloader_stop(&k);
+    preloader_start(&k, "/b", REQUEST_PIN, NULL); /* the list was edited */
+    keeps(&k, 3, 30000);
+    assert_int_equal(worker_number("cache.pinnedFiles"), 3);
+    preloader_stop(&k);
+    preloader_start(&k, NULL, REQUEST_PIN_AS_IS, NULL); /* nothing is to be kept any more */
+    keeps(&k, 0, 0);
+    assert_int_equal(worker_number("cache.pinnedFiles"), 0);
+    preloader_stop(&k);
+    worker_stop();
+}
+
+/* One path in another: each file counts once, and is pinned as either says. */
+static void test_paths_in_paths(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("a", 3, 1 << 20);
+    put_many("a/b", 3, 1 << 20);
+    start_with_room(8 << 20); /* twice a/b would not fit */
+    preloader_start(&k, "/a/b", REQUEST_PIN, "/a");
+    keeps(&k, 6, 6 << 20);
+    assert_int_equal(worker_number("cache.pinnedFiles"), 3);
+    preloader_stop(&k);
+    preloader_start(&k, "/a/b/f0", REQUEST_PIN, "/");
+    keeps(&k, 6, 6 << 20);
+    assert_int_equal(worker_number("cache.pinnedFiles"), 1);
+    preloader_stop(&k);
+    worker_stop();
+}
+
+/* "/c" is not above "/ca". */
+static void test_paths_beside_paths(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("c", 2, 1000);
+    put_many("ca", 3, 1000);
+    start_with_room(8 << 20);
+    preloader_start(&k, "/ca", REQUEST_PIN, "/c");
+    keeps(&k, 5, 5000);
+    assert_int_equal(worker_number("cache.pinnedFiles"), 3);
+    preloader_stop(&k);
+    worker_stop();
+}
+
+/* What is said never to change is not listed again and again. */
+static void test_immutable_is_listed_once(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("train", 2, 1000);
+    start_with_room(8 << 20);
+    cleanup_free char *json = worker_conf_json("data", 64 << 20);
+    const char *at = strstr(json, "\"path\":\"/\"");
+    cleanup_free char *immutable = xasprintf(
+        "%.*s\"immutable\":true,\"readOnly\":true,%s", (int)(at - json), json, at);
+    preloader_start_as(&k, immutable, "/train", REQUEST_PIN_AS_IS, NULL);
+    keeps(&k, 2, 2000);
+    put_many("train", 3, 1000);
+    clock_sleep_ns(NS_PER_S); /* twenty times what it would look after */
+    keeps(&k, 2, 2000);
+    preloader_stop(&k);
+    worker_stop();
+}
+
+static void test_says_why_not(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("large", 20, 1 << 20);
+    put_many("half", 5, 1 << 20);
+    start_with_room(8 << 20);
+    preloader_start(&k, "/large", REQUEST_PIN_AS_IS, NULL);
+    cleanup_free char *large = gives_up(&k, "TooLarge");
+    assert_non_null(strstr(large, "do not fit into the 8.00MiB of 1 cache workers: raise"));
+    assert_non_null(strstr(large, "MiB in"));
+    for (int i = 0; i < 18; i++) { /* somebody takes files away */
+        cleanup_free char *name = xasprintf("%s/data/large/f%d", worker_dir, i);
+        assert_int_equal(remove(name), 0);
+    }
+    keeps(&k, 2, 2 << 20);
+    preloader_stop(&k);
+    preloader_start(&k, "/half", REQUEST_PIN, NULL);
+    cleanup_free char *pins = gives_up(&k, "PinLimit");
+    assert_non_null(strstr(pins, "pins may take half"));
+    preloader_stop(&k);
+    preloader_start(&k, "/nowhere", REQUEST_PIN_AS_IS, NULL);
+    cleanup_free char *nowhere = gives_up(&k, "PathNotFound");
+    assert_non_null(strstr(nowhere, "/nowhere"));
+    preloader_stop(&k);
+    worker_stop();
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, worker_setup, worker_teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_keeps_what_changes),
+        T(test_keeps_when_a_worker_is_lost),
+        T(test_keeps_pins_of_its_list),
+        T(test_paths_in_paths),
+        T(test_paths_beside_paths),
+        T(test_immutable_is_listed_once),
+        T(test_says_why_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The names of options in the rules of the Dataset's CRD are those of the stores' own tables. */
+#include "tests/lib/unit.h"
+
+#include "fuse/store/store.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+#include "operator/api/dataset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef bool (*option_filter)(const struct store_option *o);
+
+static char *crd_text(void)
+{
+    const char *source = getenv("MILLRACE_SOURCE");
+    assert_non_null(source);
+    cleanup_free char *path = path_join(source, "crds/millrace.dev_datasets.yaml");
+    char *text = file_read(path, 1 << 20, NULL, NULL);
+    assert_non_null(text);
+    return text;
+}
+
+/* The list behind the next "in [" that has this name in the first place, as an array of strings;
+ * *at moves behind it. NULL: no more. Caller owns. */
+static json_t *next_list(const char **at, const char *first)
+{
+    cleanup_free char *begin = xasprintf("in ['%s'", first);
+    const char *p = strstr(*at, begin);
+    if (!p)
+        return NULL;
+    const char *end = strchr(p, ']');
+    assert_non_null(end);
+    json_t *names = json_array();
+    for (p = strchr(p, '\''); p && p < end; p = strchr(p, '\'')) {
+        size_t n = strcspn(++p, "'");
+        json_array_append_new(names, json_stringn(p, n));
+        p += n + 1;
+    }
+    *at = end;
+    return names;
+}
+
+static void expect_name(const json_t *names, const char *name, size_t *found)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach ((json_t *)names, i, v)
+        if (!strcmp(json_string_value(v), name)) {
+            ++*found;
+            return;
+        }
+    fail_msg("crds/millrace.dev_datasets.yaml does not know the option %s", name);
+}
+
+static void compare(const json_t *names, const struct store_option *table, option_filter wanted)
+{
+    size_t found = 0;
+    for (const struct store_option *o = table; o->name; o++) {
+        if (!wanted(o))
+            continue;
+        expect_name(names, o->name, &found);
+        for (size_t i = 0; i < ARRAY_LEN(o->aliases) && o->aliases[i]; i++)
+            expect_name(names, o->aliases[i], &found);
+    }
+    if (found != json_array_size(names))
+        fail_msg("crds/millrace.dev_datasets.yaml knows %zu options, the store %zu",
+            json_array_size(names), found);
+}
+
+static bool any_option(const struct store_option *o)
+{
+    (void)o;
+    return true;
+}
+
+/* Those that must not be seen. The id of a key says nothing without the key. */
+static bool is_credential(const struct store_option *o)
+{
+    return o->kind == STORE_OPTION_SECRET && strcmp(o->name, "access-key-id") != 0;
+}
+
+/* Compares each such list of the CRD, and returns how many there are. */
+static size_t compare_all(const char *url, const char *first, option_filter wanted)
+{
+    cleanup_free char *text = crd_text();
+    const struct store_kind *kind = store_kind_of(url);
+    assert_non_null(kind);
+    size_t n = 0;
+    const char *at = text;
+    for (;; n++) {
+        cleanup_json json_t *names = next_list(&at, first);
+        if (!names)
+            return n;
+        compare(names, kind->options, wanted);
+    }
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    /* a rule and its message, for options and for encryptOptions */
+    assert_int_equal(compare_all("s3://b", "endpoint", any_option), 4);
+    assert_int_equal(compare_all("s3://b", "secret-access-key", is_credential), 1);
+    assert_int_equal(compare_all("file:///d", "can-hang", any_option), 1);
+}
+
+/* The operator refuses the same credentials, where a CRD is older than it is. */
+static void test_credentials_in_options(void **state)
+{
+    (void)state;
+    const struct store_kind *kind = store_kind_of("s3://b");
+    for (const struct store_option *o = kind->options; o->name; o++) {
+        const char *reason = "";
+        struct err e = ERR_INIT;
+        cleanup_json json_t *cr = json_pack("{s:{s:s, s:s, s:s}, s:{s:[{s:s, s:{s:s}}]}}",
+            "metadata", "name", "d", "namespace", "ns", "uid", "u", "spec", "mounts", "mountPoint",
+            "s3://b", "options", o->name, "x");
+        cleanup_dataset struct dataset *d = dataset_parse(cr, NULL, &reason, &e);
+        assert_int_equal(d == NULL, is_credential(o));
+        if (!d)
+            assert_string_equal(reason, "InvalidOption");
+    }
+}
+
+static bool is_no_secret(const struct store_option *o) { return o->kind != STORE_OPTION_SECRET; }
+
+/* Those of the chart's value defaults.options, which a Secret has no part in. */
+static void test_defaults_of_chart(void **state)
+{
+    (void)state;
+    static const char *const of[][2] = {{"s3", "s3://b"}, {"pvc", "file:///d"}};
+    cleanup_free char *path = path_join(
+        getenv("MILLRACE_SOURCE"), "charts/millrace/values.schema.json");
+    cleanup_free char *text = file_read(path, 1 << 20, NULL, NULL);
+    cleanup_json json_t *schema = json_loads(text, 0, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(of); i++) {
+        cleanup_free char *where = xasprintf(
+            "properties.defaults.properties.options.properties.%s.propertyNames.enum", of[i][0]);
+        compare(jget_arr(schema, where), store_kind_of(of[i][1])->options, is_no_secret);
+    }
+}
+
+/* Wrong defaults are told once, by the operator as it starts. */
+static void test_wrong_defaults(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"{'nope': {}}", "defaults.nope: there is no such field"},
+        {"{'options': {'s4': {}}}", "defaults.options.s4: there is no such field"},
+        {"{'options': {'s3': 'x'}}", "defaults.options.s3 must be an object"},
+        {"{'options': {'s3': {'secret-access-key': 'x'}}}", "belongs into a Secret"},
+        {"{'options': {'pvc': {'can-hang': true}}}", "can-hang must be a string"},
+        {"{'cache': {'replicas': -3}}", "spec.cache.replicas must be from 0 to 1000"},
+        {"{'cache': {'tiers': [{'medium': 'Tape', 'quota': '1Gi'}]}}", "\"Tape\" must be"},
+        {"{'cache': {'worker': {'resources': {'limits': {'memory': 'lots'}}}}}", "a quantity"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        cleanup_free char *text = xstrdup(wrong[i][0]);
+        for (char *p = text; *p; p++)
+            *p = *p == '\'' ? '"' : *p;
+        cleanup_json json_t *defaults = json_loads(text, 0, NULL);
+        struct err e = ERR_INIT;
+        assert_non_null(defaults);
+        assert_int_equal(dataset_check_defaults(defaults, &e), -1);
+        if (!strstr(e.msg, wrong[i][1]))
+            fail_msg("no '%s' in: %s", wrong[i][1], e.msg);
+    }
+    cleanup_json json_t *good = json_pack("{s:{s:{s:s}}, s:{s:i, s:[{s:s, s:s}]}}", "options", "s3",
+        "region", "eu-west-1", "cache", "replicas", 0, "tiers", "medium", "SSD", "quota", "1Gi");
+    struct err e = ERR_INIT;
+    assert_int_equal(dataset_check_defaults(good, &e), 0);
+    assert_int_equal(dataset_check_defaults(NULL, &e), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_credentials_in_options),
+        cmocka_unit_test(test_defaults_of_chart),
+        cmocka_unit_test(test_wrong_defaults),
+    };
+    return cmocka_run_group_tests_name("crd_options", tests, NULL, NULL);
+}
