@@ -17,7 +17,9 @@ int cli_failed(const struct err *e)
     char text[sizeof e->msg];
     memcpy(text, e->msg, sizeof text);
     log_redact_text(text);
-    fprintf(stderr, "millrace: %s\n", text);
+    fputs("millrace: ", stderr);
+    cli_put(stderr, text);
+    fputs("\n", stderr);
     return CLI_FAILED;
 }
 
@@ -39,6 +41,29 @@ static const struct opt *find_opt(const struct opt *table, size_t n, const char 
         if (strlen(table[i].name) == len && strncmp(table[i].name, flag, len) == 0)
             return &table[i];
     return NULL;
+}
+
+/* Flags of one letter that have a row in the verb's table. */
+static const char *long_flag(const struct opt *table, size_t n, const char *flag)
+{
+    static const struct {
+        const char *letter, *name;
+    } letters[] = {{"-h", "--help"}, {"-l", "--long"}, {"-r", "--recursive"}, {"-n", "--namespace"},
+        {"-A", "--all-namespaces"}};
+    for (size_t i = 0; i < ARRAY_LEN(letters); i++)
+        if (strcmp(letters[i].letter, flag) == 0 && find_opt(table, n, letters[i].name + 2))
+            return letters[i].name;
+    return NULL;
+}
+
+/* Adds a flag, and its value if that is the next word. */
+static void add_flag(struct args *a, const struct opt *table, size_t n, char *flag, char **argv,
+    int argc, int *i, int *nflags)
+{
+    const struct opt *o = find_opt(table, n, flag + 2);
+    a->order[(*nflags)++] = flag;
+    if (o && o->type != OPT_BOOL && !strchr(flag, '=') && *i + 1 < argc)
+        a->order[(*nflags)++] = argv[++*i];
 }
 
 static int add_option(struct args *a, const char *text)
@@ -66,8 +91,8 @@ static int sort_args(
     for (int i = 1; i < argc && rc < 0; i++) {
         if (flags && strcmp(argv[i], "--") == 0) {
             flags = false;
-        } else if (flags && strcmp(argv[i], "-h") == 0) {
-            a->order[nflags++] = "--help";
+        } else if (flags && long_flag(table, n, argv[i])) {
+            add_flag(a, table, n, (char *)long_flag(table, n, argv[i]), argv, argc, &i, &nflags);
         } else if (!flags || argv[i][0] != '-' || !argv[i][1]) {
             pos[npos++] = argv[i];
         } else if (argv[i][1] != '-') {
@@ -78,10 +103,7 @@ static int sort_args(
             rc = i + 1 < argc ? add_option(a, argv[++i])
                               : cli_misuse("--option needs a value: --option name=value");
         } else {
-            const struct opt *o = find_opt(table, n, argv[i] + 2);
-            a->order[nflags++] = argv[i];
-            if (o && o->type != OPT_BOOL && !strchr(argv[i], '=') && i + 1 < argc)
-                a->order[nflags++] = argv[++i];
+            add_flag(a, table, n, argv[i], argv, argc, &i, &nflags);
         }
     }
     memcpy(&a->order[nflags], pos, (size_t)npos * sizeof *pos);
@@ -125,6 +147,17 @@ int args_parse(
         return cli_misuse("usage: %s\nmillrace: --help tells more", line);
     }
     return -1;
+}
+
+unsigned args_given(const struct args *a, const char *name)
+{
+    size_t len = strlen(name);
+    unsigned n = 0;
+    for (char **arg = a->order + 1; arg < a->pos; arg++)
+        if (strncmp(*arg, "--", 2) == 0 && strncmp(*arg + 2, name, len) == 0
+            && (!(*arg)[len + 2] || (*arg)[len + 2] == '='))
+            n++;
+    return n;
 }
 
 void args_free(struct args *a)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli — what the verbs of `millrace` share. Exit statuses: 0 done, 1 failed, 2 misuse. */
+/* cli — what the verbs of `millrace` share. Exit statuses: 0 done, 1 failed, 2 misuse; of `why`, 3:
+ * something waits, is slow or fails. */
 #ifndef MILLRACE_FUSE_CLI_CLI_H
 #define MILLRACE_FUSE_CLI_CLI_H
 
@@ -12,11 +13,19 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSE = 2 };
+enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSE = 2, CLI_FOUND = 3 };
+
+/* How we were called, for what a person is to type: "millrace", "kubectl millrace". */
+const char *cli_name(void);
+void cli_called(const char *argv0);
 
 /* "millrace: TEXT" on stderr; returns CLI_FAILED (CLI_MISUSE with cli_misuse). */
 int cli_failed(const struct err *e);
 int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* terminal.c: text from elsewhere, for people: what a terminal would obey is a "?" */
+void cli_put(FILE *out, const char *text);
+void cli_put_name(const char *name); /* on stdout; as it is, if that is no terminal */
 
 /* -- verbs (verbs.c) ------------------------------------------------------------------------- */
 
@@ -51,6 +60,8 @@ struct args {
  * status: 0 after --help, 2 after an error, which has been printed. args_free() in any case. */
 int args_parse(
     struct args *a, const struct verb *v, const struct opt *table, size_t n, int argc, char **argv);
+/* How often did this flag stand there? Of a bool, absent is not always the same as false. */
+unsigned args_given(const struct args *a, const char *name);
 void args_free(struct args *a);
 #define cleanup_args __attribute__((cleanup(args_free)))
 
@@ -70,7 +81,10 @@ void man_page(FILE *out, const struct verb *v, const struct opt *table, size_t n
 void man_main_page(FILE *out);
 void markdown_begin(FILE *out);
 void markdown_page(FILE *out, const struct verb *v, const struct opt *table, size_t n);
-void markdown_end(FILE *out);
+void markdown_cell(FILE *out, const char *text); /* "|" would end it */
+/* options.c: what stores take */
+void options_text(FILE *out);
+void options_markdown(FILE *out); /* docs/reference/options.md */
 struct completion {
     const char *shell;
     void (*begin)(FILE *out);
@@ -87,9 +101,11 @@ bool is_url(const char *text);
 struct conf_request {
     const char *url, *name;
     bool read_only;
-    int64_t memory, disk;             /* quotas in bytes, 0: none */
-    const char *write_type, *profile; /* NULL: default */
-    int64_t metadata_sync_ns;         /* 0: default */
+    int64_t memory, disk;   /* quotas in bytes, 0: none */
+    const char *write_type; /* NULL: default */
+    const char *rules;      /* "/path=Through,…"; NULL: none */
+    enum conf_immutable immutable;
+    int64_t metadata_sync_ns; /* 0: default */
 };
 char *conf_text(const struct args *a, const struct conf_request *w, struct err *e);
 
@@ -108,6 +124,13 @@ int target_open(struct target *t, const struct args *a, const char *url, bool wh
 void target_close(struct target *t);
 #define cleanup_target __attribute__((cleanup(target_close)))
 
+/* -- mounts (ls.c) --------------------------------------------------------------------------- */
+
+/* Where the mount of millrace is that path is on; caller frees *point. */
+int mount_point_of(const char *path, char **point, struct err *e);
+/* An extended attribute; caller frees. NULL: there is none. */
+char *read_xattr(const char *path, const char *name);
+
 /* -- the verbs ------------------------------------------------------------------------------- */
 
 int verb_mount(const struct verb *v, int argc, char **argv);
@@ -116,6 +139,9 @@ int verb_ls(const struct verb *v, int argc, char **argv);
 int verb_cp(const struct verb *v, int argc, char **argv);
 int verb_stat(const struct verb *v, int argc, char **argv);
 int verb_check(const struct verb *v, int argc, char **argv);
+int verb_why(const struct verb *v, int argc, char **argv);
+int verb_status(const struct verb *v, int argc, char **argv);
+int verb_doctor(const struct verb *v, int argc, char **argv);
 int verb_hint(const struct verb *v, int argc, char **argv);
 int verb_load(const struct verb *v, int argc, char **argv);
 int verb_pin(const struct verb *v, int argc, char **argv);

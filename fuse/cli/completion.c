@@ -19,11 +19,14 @@ static enum value value_of(const char *arg, char **words)
     bool lower = false;
     for (const char *p = arg; *p; p++)
         lower |= islower((unsigned char)*p) != 0;
-    bool is_verb = strcmp(arg, "[VERB]") == 0, choice = lower && strchr(arg, '|');
+    bool is_verb = strcmp(arg, "[VERB|options]") == 0,
+         choice = !is_verb && lower && strchr(arg, '|');
     for (const char *p = arg; choice && *p; p++)
         buf_addc(&b, *p == '|' ? ' ' : *p);
     for (const struct verb *v = verbs; is_verb && v->name; v++)
-        buf_addf(&b, "%s%s", b.len ? " " : "", v->name);
+        buf_addf(&b, "%s ", v->name);
+    if (is_verb)
+        buf_adds(&b, "options");
     *words = buf_take(&b);
     if (choice || is_verb)
         return VALUE_WORDS;

@@ -210,7 +210,7 @@ static int copy_entry(void *user, const struct store_entry *entry)
         return err_wrap(c->e, "%s", entry->name);
     c->files++;
     if (c->verbose)
-        printf("%s\n", entry->name);
+        cli_put_name(entry->name), puts("");
     return 0;
 }
 
@@ -242,7 +242,7 @@ static int send_entry(const char *path, const struct stat *st, int type, struct 
         return -1;
     walking->files++;
     if (walking->verbose)
-        printf("%s\n", name);
+        cli_put_name(name), puts("");
     return 0;
 }
 
@@ -297,7 +297,7 @@ int verb_cp(const struct verb *v, int argc, char **argv)
 {
     bool recursive = false, verbose = false;
     const struct opt table[] = {
-        {"recursive", OPT_BOOL, &recursive, NULL, "copy all files below a directory"},
+        {"recursive", OPT_BOOL, &recursive, NULL, "copy all files below a directory (-r)"},
         {"verbose", OPT_BOOL, &verbose, NULL, "print each file's name"},
     };
     cleanup_args struct args a;

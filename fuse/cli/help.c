@@ -20,14 +20,15 @@ const struct verb *verb_find(const char *name)
 
 void help_overview(FILE *out)
 {
-    fputs("usage: millrace VERB [flags] [arguments]\n\nDatasets from object stores and "
-          "directories, as local files.\n\nverbs:\n",
-        out);
+    fprintf(out,
+        "usage: %s VERB [flags] [arguments]\n\nDatasets from object stores and directories, as local "
+        "files.\n\nverbs:\n",
+        cli_name());
     for (const struct verb *v = verbs; v->name; v++)
-        fprintf(out, "  %-10s %-13s %s\n", v->name, v->args, v->brief);
-    fputs("\n`millrace VERB --help` prints a verb's flags. Exit status: 0 done, 1 failed, 2 "
-          "misuse.\n",
-        out);
+        fprintf(out, "  %-10s %-14s %s\n", v->name, v->args, v->brief);
+    fprintf(out,
+        "\n`%s VERB --help` prints a verb's flags. Exit status: 0 done, 1 failed, 2 misuse.\n",
+        cli_name());
 }
 
 /* The page of one verb: its flags are in a table in its function, which shows them for --help. */
@@ -78,7 +79,6 @@ int help_markdown(FILE *out)
 {
     markdown_begin(out);
     int rc = print_pages(markdown_page, out);
-    markdown_end(out);
     return rc;
 }
 
@@ -97,17 +97,22 @@ int verb_help(const struct verb *v, int argc, char **argv)
     const struct opt table[] = {
         {"man", OPT_BOOL, &man, NULL, "as a manual page, for `man -l -`"},
         {"to", OPT_STRING, &to, "DIR", "with --man: the pages of all verbs, as files in DIR"},
-        {"markdown", OPT_BOOL, &markdown, NULL, "all verbs, as a page in Markdown"},
+        {"markdown", OPT_BOOL, &markdown, NULL, "all verbs, or the options, as a page in Markdown"},
     };
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
+    bool options = a.npos && strcmp(a.pos[0], "options") == 0;
     const struct verb *of = a.npos ? verb_find(a.pos[0]) : NULL;
-    if (a.npos && !of)
+    if (a.npos && !of && !options)
         return cli_misuse("there is no verb '%s'", a.pos[0]);
-    if (man + markdown > 1 || (to && !man) || (of && (to || markdown)))
+    if (man + markdown > 1 || (to && !man) || (of && (to || markdown)) || (options && man))
         return cli_misuse("help: these do not go together; millrace help --help tells what does");
+    if (options) {
+        (markdown ? options_markdown : options_text)(stdout);
+        return CLI_DONE;
+    }
     if (markdown)
         return help_markdown(stdout);
     if (to)

@@ -33,11 +33,11 @@ static void print_entry(const char *name, const struct store_stat *st, bool deta
     if (st->mtime_ns)
         clock_rfc3339(st->mtime_ns, when);
     if (details && st->is_dir)
-        printf("%14s  %-20s  %s/\n", "-", when, name);
+        printf("%14s  %-20s  ", "-", when);
     else if (details)
-        printf("%14" PRIu64 "  %-20s  %s\n", st->size, when, name);
-    else
-        printf("%s%s\n", name, st->is_dir ? "/" : "");
+        printf("%14" PRIu64 "  %-20s  ", st->size, when);
+    cli_put_name(name);
+    puts(st->is_dir ? "/" : "");
 }
 
 static int print_one(void *details, const struct store_entry *entry)
@@ -71,9 +71,9 @@ int verb_ls(const struct verb *v, int argc, char **argv)
 {
     bool details = false, recursive = false;
     const struct opt table[] = {
-        {"long", OPT_BOOL, &details, NULL, "print sizes and times, too"},
+        {"long", OPT_BOOL, &details, NULL, "print sizes and times, too (-l)"},
         {"recursive", OPT_BOOL, &recursive, NULL,
-            "list all files below, not only the direct entries"},
+            "list all files below, not only the direct entries (-r)"},
     };
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
@@ -116,7 +116,7 @@ static int stat_url(const struct args *a, struct err *e)
 
 /* The attribute of path, or of the closest directory above that has it (the mount's root); caller
  * frees. */
-static char *read_xattr(const char *path, const char *name)
+char *read_xattr(const char *path, const char *name)
 {
     char *value = xcalloc(1, STATUS_MAX + 1);
     if (getxattr(path, name, value, STATUS_MAX) > 0)
@@ -179,9 +179,10 @@ static void print_hints(const json_t *j)
     print_count("looked after", j, REPORT_HINTS_DONE);
     print_bytes("made ready", j, REPORT_HINTS_BYTES);
     print_count("read as announced", j, REPORT_HINTS_FOLLOWED);
-    printf("  %-22s %" PRId64 "%s%s\n", "not there", jget_int(j, REPORT_HINTS_MISSING, 0),
-        jget_int(j, REPORT_HINTS_MISSING, 0) ? ", the first: " : "",
-        jget_str(j, REPORT_HINTS_FIRST_MISSING, ""));
+    printf("  %-22s %" PRId64 "%s", "not there", jget_int(j, REPORT_HINTS_MISSING, 0),
+        jget_int(j, REPORT_HINTS_MISSING, 0) ? ", the first: " : "");
+    cli_put_name(jget_str(j, REPORT_HINTS_FIRST_MISSING, ""));
+    puts("");
     print_count("no paths at all", j, REPORT_HINTS_REFUSED);
     print_count("failed", j, REPORT_HINTS_FAILED);
 }
@@ -224,7 +225,7 @@ static void print_status(const json_t *j)
     printf("  %-22s %" PRId64 "\n", "files not yet there", jget_int(j, REPORT_WRITES_PENDING, 0));
 }
 
-static int stat_mount(const char *path, bool json, struct err *e)
+int mount_point_of(const char *path, char **point, struct err *e)
 {
     struct stat st;
     if (stat(path, &st))
@@ -232,10 +233,19 @@ static int stat_mount(const char *path, bool json, struct err *e)
             ? err_set(e, ERR_NOTFOUND,
                 "%s: the file system there is not served any more; millrace umount %s", path, path)
             : err_sys(e, errno, "%s", path);
-    cleanup_free char *point = NULL, *type = mount_of(path, &point);
+    *point = NULL;
+    cleanup_free char *type = mount_of(path, point);
     if (!type || strcmp(type, "fuse.millrace") != 0)
         return err_set(e, ERR_INVALID, "%s is not on a mount of millrace (it is on %s)", path,
             type ? type : "an unknown file system");
+    return 0;
+}
+
+static int stat_mount(const char *path, bool json, struct err *e)
+{
+    cleanup_free char *point = NULL;
+    if (mount_point_of(path, &point, e))
+        return -1;
     cleanup_free char *text = read_xattr(point, XATTR_STATUS),
                       *error = read_xattr(path, XATTR_ERROR);
     if (json && text) {
@@ -244,7 +254,7 @@ static int stat_mount(const char *path, bool json, struct err *e)
     }
     printf("%-10s %s\n", "mount:", point);
     if (error)
-        printf("%-10s %s\n", "error:", error);
+        printf("%-10s ", "error:"), cli_put_name(error), puts("");
     if (!text)
         return err_set(e, ERR_NOTFOUND, "%s: the client that serves it tells no status", point);
     struct err inner = ERR_INIT;

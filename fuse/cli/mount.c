@@ -2,6 +2,7 @@
 /* mount and umount. */
 #include "fuse/cli/cli.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
@@ -23,7 +24,7 @@ extern char **environ;
 
 struct mount_flags {
     struct conf_request conf;
-    const char *cache_dir, *http, *log_level;
+    const char *cache_dir, *http, *metrics, *log_level;
     bool foreground, allow_other, check;
 };
 
@@ -70,7 +71,7 @@ static int run_client(const struct args *a, const struct mount_flags *w, struct 
     cleanup_conf struct conf *conf = text ? conf_parse(text, strlen(text), e) : NULL;
     if (!conf)
         return -1;
-    const char *argv[20] = {
+    const char *argv[24] = {
         CLIENT, "--mountpoint", a->pos[1], "--log-format", "text", "--log-level", w->log_level};
     size_t n = 7;
     argv[n++] = w->foreground ? "--foreground" : "--daemonize";
@@ -84,6 +85,10 @@ static int run_client(const struct args *a, const struct mount_flags *w, struct 
         argv[n++] = "--http";
         argv[n++] = w->http;
     }
+    if (w->metrics) {
+        argv[n++] = "--metrics";
+        argv[n++] = w->metrics;
+    }
     if (a->secrets_dir) {
         argv[n++] = "--secrets-dir";
         argv[n++] = a->secrets_dir;
@@ -94,11 +99,25 @@ static int run_client(const struct args *a, const struct mount_flags *w, struct 
     return err_sys(e, errno, "start " CLIENT " (it belongs beside this program, or on the PATH)");
 }
 
+/* What would be taken for something else, or be said in words of a configuration. */
+static int check_flags(const struct args *a, const struct mount_flags *w)
+{
+    if (w->conf.immutable == CONF_IMMUTABLE_TRUE && !w->conf.read_only)
+        return cli_misuse(
+            "--immutable needs --read-only: nothing is written to what does not change");
+    if (args_given(a, "rule") > 1)
+        return cli_misuse("--rule: write all of them in one: --rule /a=Through,/b=CacheThrough");
+    if (args_given(a, "metadata-sync") && w->conf.metadata_sync_ns < NS_PER_S)
+        return cli_misuse("--metadata-sync: it is 1s at least");
+    return CLI_DONE;
+}
+
 int verb_mount(const struct verb *v, int argc, char **argv)
 {
     struct mount_flags w = {.conf = {.memory = 256 << 20, .disk = INT64_C(10) << 30},
         .log_level = "info",
         .check = true};
+    bool immutable = false;
     const struct opt table[] = {
         {"read-only", OPT_BOOL, &w.conf.read_only, NULL, "refuse changes"},
         {"cache-dir", OPT_STRING, &w.cache_dir, "DIR",
@@ -108,12 +127,16 @@ int verb_mount(const struct verb *v, int argc, char **argv)
             "how much memory the cache may use beside it"},
         {"write-type", OPT_STRING, &w.conf.write_type, "Through|CacheThrough",
             "whether files are kept in the cache when they are written"},
-        {"profile", OPT_STRING, &w.conf.profile, "auto|sealed|open",
-            "what may change in the store; sealed: nothing ever, and needs --read-only"},
+        {"rule", OPT_STRING, &w.conf.rules, "PATH=TYPE,...",
+            "the same for what is below a path; the longest path counts"},
+        {"immutable", OPT_BOOL, &immutable, NULL,
+            "nobody changes the store while it is mounted: nothing is asked twice (needs --read-only); --immutable=false: it may change; without either, a look at its files decides"},
         {"metadata-sync", OPT_SECONDS, &w.conf.metadata_sync_ns, "DURATION",
             "how old the known names, sizes and times of files may be"},
         {"http", OPT_STRING, &w.http, "ADDRESS",
-            "serve health, metrics and status here, for example 127.0.0.1:9400"},
+            "serve health and status here, for example 127.0.0.1:9400"},
+        {"metrics", OPT_STRING, &w.metrics, "ADDRESS",
+            "serve metrics here, for example 127.0.0.1:9402"},
         {"allow-other", OPT_BOOL, &w.allow_other, NULL, "let other users use the mount"},
         {"check", OPT_BOOL, &w.check, NULL, "try the store before mounting it"},
         {"foreground", OPT_BOOL, &w.foreground, NULL, "stay in the foreground"},
@@ -125,6 +148,10 @@ int verb_mount(const struct verb *v, int argc, char **argv)
         return rc;
     struct err e = ERR_INIT;
     w.conf.url = a.pos[0];
+    if (args_given(&a, "immutable"))
+        w.conf.immutable = immutable ? CONF_IMMUTABLE_TRUE : CONF_IMMUTABLE_FALSE;
+    if ((rc = check_flags(&a, &w)))
+        return rc;
     if (check_directory(a.pos[1], &e) || check_store(&a, &w, &e) || run_client(&a, &w, &e))
         return cli_failed(&e);
     return CLI_DONE;

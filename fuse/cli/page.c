@@ -22,7 +22,7 @@ void page_format(page_fn fn, FILE *out)
 char *page_usage(const struct verb *v, size_t n)
 {
     return xasprintf(
-        "millrace %s%s%s%s", v->name, n > 1 ? " [flags]" : "", *v->args ? " " : "", v->args);
+        "%s %s%s%s%s", cli_name(), v->name, n > 1 ? " [flags]" : "", *v->args ? " " : "", v->args);
 }
 
 char *page_secrets(const struct store_kind *kind)
@@ -58,31 +58,14 @@ static char *wrap_text(const char *text)
     return buf_take(&b);
 }
 
-static void print_store_options(FILE *out)
-{
-    const struct store_kind *k;
-    for (size_t i = 0; (k = store_kind_at(i)); i++) {
-        const struct store_option *o = k->options;
-        fprintf(out, "\noptions of %s%s\n", k->url_help, o->name ? ":" : ": none");
-        for (; o->name; o++)
-            fprintf(out, "  %-28s %s%s%s%s\n", o->name, o->help, o->env[0] ? " (environment: " : "",
-                o->env[0] ? o->env[0] : "", o->env[0] ? ")" : "");
-        cleanup_free char *secrets = page_secrets(k);
-        if (*secrets)
-            fprintf(out,
-                "\nSecrets are never given on a command line: they come from the environment (%s)\n"
-                "or from files in --secrets-dir that are named like the options.\n",
-                secrets);
-    }
-}
-
 static void print_text(FILE *out, const struct verb *v, const struct opt *table, size_t n)
 {
     cleanup_free char *usage = page_usage(v, n), *about = wrap_text(v->about),
                       *text = opt_help(table, n, usage, about);
     fputs(text, out);
     if (v->store)
-        print_store_options(out);
+        fputs("\nThe options of stores, and where their secrets come from: millrace help options\n",
+            out);
 }
 
 void page_print(const struct verb *v, const struct opt *table, size_t n)

@@ -65,21 +65,42 @@ static int add_secrets(
     return 0;
 }
 
-static json_t *cache_tiers_json(const struct conf_request *w)
+/* "/path=Through,/other=CacheThrough" */
+static int add_rules(json_t *rules, const char *text, struct err *e)
 {
-    json_t *cache = json_object(), *tiers = json_array();
+    cleanup_free char *copy = xstrdup(text);
+    char *rest = copy;
+    for (char *rule; (rule = strsep(&rest, ","));) {
+        char *equals = strrchr(rule, '=');
+        if (*rule != '/' || !equals)
+            return err_set(e, ERR_INVALID,
+                "--rule '%s': write a path of the mount and a type, for example /logs=Through",
+                rule);
+        *equals = '\0';
+        json_t *one = json_pack("{s:s, s:s}", "path", rule, "writeType", equals + 1);
+        if (!one)
+            return err_set(e, ERR_INVALID, "--rule '%s': it must be UTF-8 text", text);
+        json_array_append_new(rules, one);
+    }
+    return 0;
+}
+
+static json_t *requested_cache(const struct conf_request *w, struct err *e)
+{
+    cleanup_json json_t *cache = json_object();
+    json_t *tiers = json_array(), *rules = json_array();
+    json_object_set_new(cache, "tiers", tiers);
+    json_object_set_new(cache, "rules", rules);
     if (w->memory)
         json_array_append_new(
             tiers, json_pack("{s:s, s:I}", "medium", "MEM", "quota", (json_int_t)w->memory));
     if (w->disk)
         json_array_append_new(
             tiers, json_pack("{s:s, s:I}", "medium", "SSD", "quota", (json_int_t)w->disk));
-    json_object_set_new(cache, "tiers", tiers);
     if (w->write_type)
-        json_object_set_new(cache, "writeType", json_string(w->write_type));
-    if (w->profile)
-        json_object_set_new(cache, "profile", json_string(w->profile));
-    return cache;
+        json_array_append_new(
+            rules, json_pack("{s:s, s:s}", "path", "/", "writeType", w->write_type));
+    return w->rules && add_rules(rules, w->rules, e) ? NULL : steal(&cache);
 }
 
 char *conf_text(const struct args *a, const struct conf_request *w, struct err *e)
@@ -87,14 +108,20 @@ char *conf_text(const struct args *a, const struct conf_request *w, struct err *
     cleanup_json json_t *options = json_object(), *secrets = json_object(), *names = json_object();
     if (add_options(a, w->url, options, e) || add_secrets(a, w->url, secrets, names, e))
         return NULL;
-    cleanup_json json_t *conf = json_pack("{s:s, s:b, s:[{s:s, s:s, s:b, s:O, s:O, s:O}], s:o}",
+    cleanup_json json_t *cache = requested_cache(w, e);
+    if (!cache)
+        return NULL;
+    cleanup_json json_t *conf = json_pack("{s:s, s:b, s:[{s:s, s:s, s:b, s:O, s:O, s:O}], s:O}",
         "name", w->name ? w->name : "", "readOnly", w->read_only, "mounts", "mountPoint", w->url,
         "path", "/", "readOnly", w->read_only, "options", options, "secrets", secrets,
-        "secretNames", names, "cache", cache_tiers_json(w));
+        "secretNames", names, "cache", cache);
     if (!conf) {
         err_set(e, ERR_INVALID, "%s: the URL must be UTF-8 text", w->url);
         return NULL;
     }
+    if (w->immutable != CONF_IMMUTABLE_UNSET)
+        json_object_set_new(json_array_get(json_object_get(conf, "mounts"), 0), "immutable",
+            json_boolean(w->immutable == CONF_IMMUTABLE_TRUE));
     if (w->metadata_sync_ns)
         json_object_set_new(
             conf, "metadataSync", json_integer(MAX(w->metadata_sync_ns / INT64_C(1000000000), 1)));

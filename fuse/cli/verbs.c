@@ -14,6 +14,26 @@ const struct verb verbs[] = {
         "Of a mount, or of a file on one: how it is doing, its cache, what was read and written, "
         "the last error.\n\nOf a URL: type, size, time and version of the object.",
         1, 1, true, verb_stat},
+    {"why", "POD|JOB|PATH", "what a pod waits for, or why its reads are slow",
+        "Of a pod or a job (`NAME`, or `tfjob/NAME`, or `job NAME`) of a Kubernetes cluster: one "
+        "sentence that says what it waits for or why its reads are slow, and the next command to "
+        "type. It asks the API server only, as you: the role `view` of the namespace is enough, and "
+        "what you may not read is skipped and said.\n\nOf a path on a mount: the same of this "
+        "mount, as its attribute user.millrace.why says it.\n\nExit status: 0 nothing is wrong, 3 "
+        "it waits, is slow or fails, 1 it could not be told, 2 misuse. Of a path it is 0 whatever "
+        "the sentence says.",
+        1, 2, false, verb_why},
+    {"status", "[DATASET]", "the Datasets of a cluster: stores, caches, pods, what waits",
+        "Of a Kubernetes cluster: a Dataset, or all of a namespace, with its stores, how much is "
+        "cached, its workers and clients, what is wrong, and which pods wait for it. It asks the "
+        "API server only, as you.",
+        0, 1, false, verb_status},
+    {"doctor", "", "what is wrong with Millrace in a cluster",
+        "Goes through the installation in a Kubernetes cluster: kinds, operator, node plugin, "
+        "nodes, Datasets, what you may do; a line each, `ok` or `FAILED` with what to do about it. "
+        "What you may not read is skipped and said. It asks the API server only, as you.\n\nExit "
+        "status: 0 nothing has failed, 1 something has, 2 misuse.",
+        0, 0, false, verb_doctor},
     {"hint", "DIR FILE|-", "tell a mount in which order files will be read",
         "Tells the mount that DIR is on in which order a job will read: FILE has one path a line, "
         "below DIR. The files are fetched just ahead of the reader, in that order, as far as cache "
@@ -50,9 +70,11 @@ const struct verb verbs[] = {
     {"check", "URL", "try a store, and say what is wrong",
         "Tries a store step by step, and says what is wrong and what to do about it.", 1, 1, true,
         verb_check},
-    {"help", "[VERB]", "print the help of a verb, or its manual page",
-        "Prints what a verb does and which flags it takes; without a verb, the list of verbs.", 0,
-        1, false, verb_help},
+    {"help", "[VERB|options]",
+        "print the help of a verb, its manual page, or the options of stores",
+        "Prints what a verb does and which flags it takes; without a verb, the list of verbs. "
+        "`millrace help options` lists the options of stores.",
+        0, 1, false, verb_help},
     {"completion", "bash|zsh|fish", "print the completion script of a shell",
         "Prints a script that makes a shell complete verbs, flags and their values. For bash: "
         "`source <(millrace completion bash)`.",

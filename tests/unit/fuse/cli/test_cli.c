@@ -247,6 +247,84 @@ static void test_secrets(void **state)
     assert_null(strstr(e.msg, "hush"));
 }
 
+static void test_rules_and_immutable(void **state)
+{
+    (void)state;
+    struct args a = {0};
+    struct err e = ERR_INIT;
+    struct conf_request w = {.url = "s3://bucket/x",
+        .read_only = true,
+        .write_type = "CacheThrough",
+        .rules = "/logs=Through,/logs/a=b/=CacheThrough",
+        .immutable = CONF_IMMUTABLE_TRUE};
+    cleanup_free char *text = conf_text(&a, &w, &e);
+    cleanup_conf struct conf *conf = conf_parse(text, strlen(text), &e);
+    assert_non_null(conf);
+    assert_int_equal(conf->mounts[0].immutable, CONF_IMMUTABLE_TRUE);
+    assert_int_equal(conf_write_of(conf, "/file"), CONF_CACHE_THROUGH);
+    assert_int_equal(conf_write_of(conf, "/logs/file"), CONF_THROUGH);
+    assert_int_equal(conf_write_of(conf, "/logs/a=b/file"), CONF_CACHE_THROUGH);
+    w.immutable = CONF_IMMUTABLE_UNSET;
+    cleanup_free char *undecided = conf_text(&a, &w, &e);
+    assert_null(strstr(undecided, "immutable"));
+    static const char *const bad[] = {
+        "", "Through", "logs=Through", "/logs", "/a=Through,", "/\xff=x"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        w.rules = bad[i];
+        if (conf_text(&a, &w, &e))
+            fail_msg("%s", bad[i]);
+        assert_non_null(strstr(e.msg, "--rule '"));
+    }
+    w.rules = "/logs=Sometimes"; /* the client says so */
+    cleanup_free char *wrong = conf_text(&a, &w, &e);
+    assert_null(conf_parse(wrong, strlen(wrong), &e));
+    assert_non_null(strstr(e.msg, "\"Sometimes\" is none of Through, CacheThrough"));
+}
+
+/* Refused before anything is asked or mounted. */
+static void test_mount_misuse(void **state)
+{
+    (void)state;
+    static const char *const lines[][4] = {{"--immutable", "--read-only=false"},
+        {"--rule", "/a=Through", "--rule=/b=Through"}, {"--metadata-sync", "0"},
+        {"--metadata-sync=500ms"}, {"--immutable=yes"}, {"--write-type", "through"}};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        char *argv[8] = {(char *)"mount", (char *)"file:///nowhere", (char *)"/nowhere"};
+        int argc = 3;
+        for (size_t k = 0; k < 4 && lines[i][k]; k++)
+            argv[argc++] = (char *)lines[i][k];
+        assert_int_equal(verb_mount(verb_find("mount"), argc, argv), CLI_MISUSE);
+    }
+}
+
+static void test_flags_that_were_given(void **state)
+{
+    (void)state;
+    static const struct {
+        char *argv[4];
+        bool given, value;
+    } cases[] = {{{(char *)"mount", (char *)"x"}, false, false},
+        {{(char *)"mount", (char *)"--immutable", (char *)"x"}, true, true},
+        {{(char *)"mount", (char *)"x", (char *)"--immutable=false"}, true, false},
+        {{(char *)"mount", (char *)"--", (char *)"--immutable"}, false, false},
+        {{(char *)"mount", (char *)"-r", (char *)"x"}, false, false}};
+    static const struct verb v = {.name = "mount", .args = "X", .about = "X.", .max_pos = 2};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        bool immutable = false, recursive = false;
+        const struct opt table[] = {{"immutable", OPT_BOOL, &immutable, NULL, "x"},
+            {"recursive", OPT_BOOL, &recursive, NULL, "x"}};
+        int argc = 0;
+        while (argc < 4 && cases[i].argv[argc])
+            argc++;
+        cleanup_args struct args a;
+        assert_int_equal(args_parse(&a, &v, table, 2, argc, (char **)cases[i].argv), -1);
+        assert_int_equal(args_given(&a, "immutable"), cases[i].given);
+        assert_int_equal(immutable, cases[i].value);
+        assert_false(args_given(&a, "imm"));
+        assert_int_equal(recursive, i == 4); /* in one letter, too */
+    }
+}
+
 /* -- the tables ------------------------------------------------------------------------------ */
 
 static void test_verbs(void **state)
@@ -375,6 +453,9 @@ int main(void)
         cmocka_unit_test(test_what_is_no_url),
         cmocka_unit_test(test_targets),
         cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_rules_and_immutable),
+        cmocka_unit_test(test_mount_misuse),
+        cmocka_unit_test(test_flags_that_were_given),
         cmocka_unit_test(test_verbs),
         cmocka_unit_test(test_flags_of_verbs),
         cmocka_unit_test(test_pages_are_complete),

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checks, and what to do where one fails. */
+#include "fuse/cli/doctor.h"
+
+#include "fuse/cli/why.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/kube/kube.h"
+#include "operator/api/cond.h"
+#include "operator/api/dataset_read.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COMPONENT_OPERATOR "operator"
+#define COMPONENT_PLUGIN   "csi"
+
+struct report {
+    struct buf *out;
+    unsigned failed;
+};
+
+static void doctor_line(struct report *r, enum doctor_verdict v, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void doctor_line(struct report *r, enum doctor_verdict v, const char *fmt, ...)
+{
+    static const char *const words[] = {"ok", "FAILED", "note", "skipped"};
+    va_list ap;
+    va_start(ap, fmt);
+    cleanup_free char *text = xvasprintf(fmt, ap);
+    va_end(ap);
+    cleanup_free char *line = one_line(text);
+    buf_addf(r->out, "%-8s%s\n", words[v], line);
+    r->failed += v == DOCTOR_FAILED;
+}
+
+/* -- kinds ------------------------------------------------------------------------------------- */
+
+static const json_t *crd_named(const struct doctor_facts *f, const char *name)
+{
+    const json_t *crd;
+    size_t i;
+    json_array_foreach (f->crds, i, crd)
+        if (strcmp(kube_name(crd), name) == 0)
+            return crd;
+    return NULL;
+}
+
+static const json_t *crd_version(const json_t *crd, const char *name)
+{
+    const json_t *v;
+    size_t i;
+    json_array_foreach (jget_arr(crd, "spec.versions"), i, v)
+        if (strcmp(jget_str(v, "name", ""), name) == 0 && jget_bool(v, "served", false))
+            return v;
+    return NULL;
+}
+
+#define CRDS_REMEDY \
+    "kubectl apply --server-side --force-conflicts -f crds/ (of the version that runs)"
+
+static void check_crds(const struct doctor_facts *f, struct report *r)
+{
+    static const char *const names[] = {"datasets." NAME_GROUP, "dataloads." NAME_GROUP};
+    const char *served = strchr(NAME_API_VERSION, '/') + 1;
+    if (!f->may_list_crds) {
+        doctor_line(r, DOCTOR_SKIPPED, "kinds: you may not read CustomResourceDefinitions");
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const json_t *crd = crd_named(f, names[i]);
+        if (!crd)
+            doctor_line(r, DOCTOR_FAILED, "kind %s is not there: " CRDS_REMEDY, names[i]);
+        else if (!crd_version(crd, served))
+            doctor_line(
+                r, DOCTOR_FAILED, "kind %s does not serve %s: " CRDS_REMEDY, names[i], served);
+        else if (i == 0 && !dataset_schema_is_ours(crd_version(crd, served)))
+            doctor_line(r, DOCTOR_FAILED,
+                "kind %s is older than this program: its new fields are dropped: " CRDS_REMEDY,
+                names[i]);
+        else
+            doctor_line(r, DOCTOR_OK, "kind %s serves %s", names[i], served);
+    }
+}
+
+static void check_tfjob(const struct doctor_facts *f, struct report *r)
+{
+    const json_t *crd = crd_named(f, "tfjobs.kubeflow.org"), *category;
+    size_t i;
+    if (!f->may_list_crds || !crd) {
+        if (f->may_list_crds)
+            doctor_line(r, DOCTOR_OK,
+                "kind tfjobs.kubeflow.org is not there: no TFJobs (tfjob.enabled: false)");
+        return;
+    }
+    json_array_foreach (jget_arr(crd, "spec.names.categories"), i, category)
+        if (strcmp(json_string_value(category), "millrace") == 0) {
+            doctor_line(r, DOCTOR_OK, "kind tfjobs.kubeflow.org is Millrace's");
+            return;
+        }
+    doctor_line(r, DOCTOR_NOTE,
+        "kind tfjobs.kubeflow.org is another operator's, as of Kubeflow: let one of them run TFJobs, "
+        "see docs/migrate/training-operator.md");
+}
+
+/* -- pods of ours ------------------------------------------------------------------------------ */
+
+static bool is_component(const json_t *pod, const char *component)
+{
+    return strcmp(kube_label(pod, LABEL_COMPONENT), component) == 0;
+}
+
+static bool is_ready(const json_t *pod)
+{
+    return cond_is_true(jget_arr(pod, "status.conditions"), "Ready");
+}
+
+static const char *image_of(const json_t *pod)
+{
+    return jget_str(pod, "spec.containers[0].image", "");
+}
+
+static const json_t *first_of(const struct doctor_facts *f, const char *component, bool ready)
+{
+    const json_t *pod;
+    size_t i;
+    json_array_foreach (f->pods, i, pod)
+        if (is_component(pod, component) && is_ready(pod) == ready && !kube_deleting(pod))
+            return pod;
+    return NULL;
+}
+
+static size_t count_of(const struct doctor_facts *f, const char *component, bool ready)
+{
+    const json_t *pod;
+    size_t i, n = 0;
+    json_array_foreach (f->pods, i, pod)
+        n += is_component(pod, component) && is_ready(pod) == ready && !kube_deleting(pod);
+    return n;
+}
+
+static void check_operator(const struct doctor_facts *f, struct report *r)
+{
+    const json_t *up = first_of(f, COMPONENT_OPERATOR, true),
+                 *down = first_of(f, COMPONENT_OPERATOR, false);
+    if (!f->all)
+        return;
+    if (!up && !down)
+        doctor_line(r, DOCTOR_FAILED,
+            "operator: there is no pod with the label " LABEL_COMPONENT
+            "=operator: install the chart; if "
+            "it is installed, `kubectl get replicasets -A` and describe tell who refuses the pods "
+            "(quota, policy)");
+    else if (down)
+        doctor_line(r, up ? DOCTOR_NOTE : DOCTOR_FAILED,
+            "operator: %zu of %zu pods are ready; kubectl -n %s describe pod %s",
+            count_of(f, COMPONENT_OPERATOR, true),
+            count_of(f, COMPONENT_OPERATOR, true) + count_of(f, COMPONENT_OPERATOR, false),
+            kube_namespace(down), kube_name(down));
+    else
+        doctor_line(r, DOCTOR_OK, "operator: %zu of %zu pods are ready, image %s",
+            count_of(f, COMPONENT_OPERATOR, true), count_of(f, COMPONENT_OPERATOR, true),
+            image_of(up));
+}
+
+/* Does it run an image of ours, now? A TensorBoard has the job's, a loader that is done its own. */
+static bool runs_ours(const json_t *pod)
+{
+    const char *phase = jget_str(pod, "status.phase", "");
+    return !is_component(pod, COMPONENT_TENSORBOARD) && strcmp(phase, "Succeeded") != 0
+        && strcmp(phase, "Failed") != 0;
+}
+
+/* Is the other at most one minor release away? docs/reference/compatibility.md promises that. */
+static bool goes_with(const char *version, const char *other)
+{
+    int major[2] = {0}, minor[2] = {0};
+    return sscanf(version, "%d.%d", &major[0], &minor[0]) == 2
+        && sscanf(other, "%d.%d", &major[1], &minor[1]) == 2 && major[0] == major[1]
+        && minor[0] - minor[1] <= 1 && minor[1] - minor[0] <= 1;
+}
+
+/* Our own version against the operator's; images of the others against its image. */
+static void check_versions(const struct doctor_facts *f, struct report *r)
+{
+    const json_t *up = first_of(f, COMPONENT_OPERATOR, true), *pod, *other = NULL;
+    size_t i, n = 0, all = 0;
+    if (!up)
+        return;
+    const char *version = kube_label(up, "app.kubernetes.io/version");
+    if (*version && strcmp(version, f->version) != 0)
+        doctor_line(r, goes_with(f->version, version) ? DOCTOR_NOTE : DOCTOR_FAILED,
+            "versions: this program is %s, the operator %s: use the program of the same release",
+            f->version, version);
+    json_array_foreach (f->pods, i, pod) {
+        if (!runs_ours(pod))
+            continue;
+        all++;
+        if (!is_component(pod, COMPONENT_OPERATOR) && strcmp(image_of(pod), image_of(up)) != 0) {
+            other = other ? other : pod;
+            n++;
+        }
+    }
+    if (other)
+        doctor_line(r, DOCTOR_FAILED,
+            "versions: %zu of %zu pods do not run the operator's image %s, as %s/%s (%s): clients and "
+            "workers are replaced one after another while others serve: `kubectl get "
+            "datasets.millrace.dev -A` tells what holds that up",
+            n, all, image_of(up), kube_namespace(other), kube_name(other), image_of(other));
+    else
+        doctor_line(r, DOCTOR_OK, "versions: all pods of Millrace run %s", image_of(up));
+}
+
+/* -- the node plugin --------------------------------------------------------------------------- */
+
+static const json_t *plugin_set(const struct doctor_facts *f)
+{
+    const json_t *set;
+    size_t i;
+    json_array_foreach (f->daemonsets, i, set)
+        if (strcmp(jget_str(set, "spec.template.metadata.labels.\"" LABEL_COMPONENT "\"", ""),
+                COMPONENT_PLUGIN)
+            == 0)
+            return set;
+    return NULL;
+}
+
+static void check_plugin(const struct doctor_facts *f, struct report *r)
+{
+    const json_t *set = plugin_set(f), *down = first_of(f, COMPONENT_PLUGIN, false);
+    int64_t desired = jget_int(set, "status.desiredNumberScheduled", -1),
+            ready = jget_int(set, "status.numberReady", -1);
+    if (!f->daemonsets)
+        doctor_line(r, DOCTOR_SKIPPED, "csi: you may not list DaemonSets of all namespaces");
+    else if (!set)
+        doctor_line(
+            r, DOCTOR_FAILED, "csi: there is no DaemonSet of the node plugin: install the chart");
+    else if (desired < 1)
+        doctor_line(r, DOCTOR_FAILED,
+            "csi: the DaemonSet %s/%s is meant for no node: mend csi.nodeSelector and csi.tolerations "
+            "of the chart",
+            kube_namespace(set), kube_name(set));
+    else if (ready < desired && down)
+        doctor_line(r, DOCTOR_FAILED,
+            "csi: %lld of %lld nodes have a ready pod; kubectl -n %s describe pod %s",
+            (long long)ready, (long long)desired, kube_namespace(down), kube_name(down));
+    else if (ready < desired)
+        doctor_line(r, DOCTOR_FAILED,
+            "csi: %lld of %lld nodes have a ready pod; kubectl -n %s describe daemonset %s (a privileged "
+            "pod may be refused: label the namespace "
+            "pod-security.kubernetes.io/enforce=privileged)",
+            (long long)ready, (long long)desired, kube_namespace(set), kube_name(set));
+    else
+        doctor_line(r, DOCTOR_OK, "csi: %lld of %lld nodes have a ready pod", (long long)ready,
+            (long long)desired);
+}
+
+static bool registers_driver(const json_t *csinode)
+{
+    const json_t *d;
+    size_t i;
+    json_array_foreach (jget_arr(csinode, "spec.drivers"), i, d)
+        if (strcmp(jget_str(d, "name", ""), NAME_DRIVER) == 0)
+            return true;
+    return false;
+}
+
+/* A node that has a ready plugin, and kubelet does not know of it; NULL: none. */
+static const char *unregistered(const struct doctor_facts *f, size_t *n)
+{
+    const json_t *csinode, *pod;
+    const char *first = NULL;
+    size_t i, k;
+    *n = 0;
+    json_array_foreach (f->csinodes, i, csinode)
+        json_array_foreach (f->pods, k, pod)
+            if (is_component(pod, COMPONENT_PLUGIN) && is_ready(pod) && !registers_driver(csinode)
+                && strcmp(jget_str(pod, "spec.nodeName", ""), kube_name(csinode)) == 0) {
+                first = first ? first : kube_name(csinode);
+                ++*n;
+            }
+    return first;
+}
+
+static void check_driver(const struct doctor_facts *f, struct report *r)
+{
+    size_t n;
+    if (!f->driver && !f->may_get_driver) {
+        doctor_line(r, DOCTOR_SKIPPED, "driver: you may not read CSIDrivers");
+        return;
+    }
+    if (!f->driver) {
+        doctor_line(r, DOCTOR_FAILED,
+            "driver: the CSIDriver " NAME_DRIVER " is not there: install the chart");
+        return;
+    }
+    if (!f->csinodes) {
+        doctor_line(r, DOCTOR_SKIPPED, "driver: you may not list CSINodes");
+        return;
+    }
+    const char *first = unregistered(f, &n);
+    if (first)
+        doctor_line(r, DOCTOR_FAILED,
+            "driver: kubelet of %zu nodes does not know it, as %s, though the csi pod is ready: is "
+            "csi.kubeletDir of the chart the kubelet's --root-dir there?",
+            n, first);
+    else
+        doctor_line(r, DOCTOR_OK,
+            "driver: " NAME_DRIVER " is registered on every node with a ready csi pod");
+}
+
+/* -- nodes, Datasets, rights ------------------------------------------------------------------- */
+
+static void check_kernels(const struct doctor_facts *f, struct report *r)
+{
+    const json_t *node, *old = NULL;
+    size_t i, n = 0, all = 0;
+    if (!f->nodes) {
+        doctor_line(r, DOCTOR_SKIPPED, "kernels: you may not list Nodes");
+        return;
+    }
+    json_array_foreach (f->nodes, i, node) {
+        int major = 0, minor = 0;
+        const char *text = jget_str(node, "status.nodeInfo.kernelVersion", "");
+        if (strcmp(jget_str(node, "status.nodeInfo.operatingSystem", "linux"), "linux") != 0)
+            continue;
+        all++;
+        if (sscanf(text, "%d.%d", &major, &minor) == 2
+            && (major < 6 || (major == 6 && minor < 9))) {
+            old = old ? old : node;
+            n++;
+        }
+    }
+    if (old)
+        doctor_line(r, DOCTOR_NOTE,
+            "kernels: %zu of %zu nodes are older than Linux 6.9, as %s (%s): mounts work, reads are slower "
+            "and a killed client breaks them there: docs/install/requirements.md",
+            n, all, kube_name(old), jget_str(old, "status.nodeInfo.kernelVersion", ""));
+    else
+        doctor_line(r, DOCTOR_OK, "kernels: %zu of %zu nodes run Linux 6.9 or newer", all, all);
+}
+
+static void check_datasets(const struct doctor_facts *f, struct report *r)
+{
+    const json_t *dataset;
+    struct dataset_reading first = {0};
+    size_t i, n = 0;
+    if (!f->datasets) {
+        doctor_line(r, DOCTOR_SKIPPED, "Datasets: there is no such kind, or you may not list them");
+        return;
+    }
+    json_array_foreach (f->datasets, i, dataset) {
+        struct dataset_reading d;
+        dataset_read(dataset, &d);
+        if (d.ready || d.deleting)
+            continue;
+        if (n++ == 0)
+            first = d;
+    }
+    const char *where = f->all ? "the cluster" : f->ns;
+    if (n)
+        doctor_line(r, DOCTOR_FAILED, "Datasets: %zu of %zu in %s are not Ready, as %s/%s: %s: %s",
+            n, json_array_size(f->datasets), where, first.ns, first.name,
+            *first.reason ? first.reason : "no operator has looked at it", first.message);
+    else
+        doctor_line(
+            r, DOCTOR_OK, "Datasets: all %zu in %s are Ready", json_array_size(f->datasets), where);
+}
+
+static void check_rights(const struct doctor_facts *f, struct report *r)
+{
+    cleanup_buf struct buf list = BUF_INIT(4096);
+    const json_t *what;
+    size_t i;
+    if (!f->refused) {
+        doctor_line(r, DOCTOR_SKIPPED, "rights: the API server does not tell what you may do");
+        return;
+    }
+    json_array_foreach (f->refused, i, what)
+        buf_addf(&list, "%s%s", i ? ", " : "", json_string_value(what));
+    if (list.len)
+        doctor_line(r, DOCTOR_FAILED,
+            "rights: in namespace %s you may not %s: ask for the role edit (view, to look only) there",
+            f->ns, buf_str(&list));
+    else
+        doctor_line(r, DOCTOR_OK,
+            "rights: in namespace %s you may make Datasets and see why pods wait", f->ns);
+}
+
+unsigned doctor_report(const struct doctor_facts *f, struct buf *out)
+{
+    static void (*const checks[])(const struct doctor_facts *f, struct report *r) = {check_crds,
+        check_tfjob, check_operator, check_versions, check_plugin, check_driver, check_kernels,
+        check_datasets, check_rights};
+    struct report r = {.out = out};
+    if (!f->all)
+        doctor_line(&r, DOCTOR_SKIPPED,
+            "operator: you may not list pods of all namespaces: a cluster's administrator sees more");
+    for (size_t i = 0; i < ARRAY_LEN(checks); i++)
+        checks[i](f, &r);
+    return r.failed;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* doctor — what is wrong with Millrace in a cluster, from what the API server tells. Pure. */
+#ifndef MILLRACE_FUSE_CLI_DOCTOR_H
+#define MILLRACE_FUSE_CLI_DOCTOR_H
+
+#include "lib/base/buf.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Answers of the API server, borrowed; NULL where the person may not read it, or there is none. */
+struct doctor_facts {
+    const char *ns, *version; /* version: ours */
+    bool may_list_crds, may_get_driver;
+    const json_t *crds;       /* those that exist, of ours and tfjobs */
+    const json_t *driver;     /* CSIDriver */
+    const json_t *pods;       /* of ours, of all namespaces or (pods_of_all false) of ns */
+    const json_t *daemonsets; /* of all namespaces */
+    const json_t *nodes, *csinodes, *datasets;
+    bool all;              /* pods and datasets are of all namespaces */
+    const json_t *refused; /* array of "list pods": what may not be done in ns */
+};
+
+enum doctor_verdict { DOCTOR_OK, DOCTOR_FAILED, DOCTOR_NOTE, DOCTOR_SKIPPED };
+
+/* Writes a line for each check; returns how many have FAILED. */
+unsigned doctor_report(const struct doctor_facts *f, struct buf *out);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb: asks for what doctor.h looks at. */
+#include "fuse/cli/doctor.h"
+
+#include "fuse/cli/cli.h"
+#include "fuse/cli/cluster.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+
+#include <string.h>
+
+#define REPORT_MAX (1u << 20)
+
+struct doctor_answers {
+    json_t *crds, *driver, *pods, *daemonsets, *nodes, *csinodes, *datasets, *refused;
+    bool may_list_crds, may_get_driver, all;
+};
+
+static void answers_free(struct doctor_answers *a)
+{
+    json_t *const every[] = {
+        a->crds, a->driver, a->pods, a->daemonsets, a->nodes, a->csinodes, a->datasets, a->refused};
+    for (size_t i = 0; i < ARRAY_LEN(every); i++)
+        json_decref(every[i]);
+}
+
+static int fetch_crds(struct cluster *c, struct doctor_answers *a, struct err *e)
+{
+    static const char *const names[] = {
+        "datasets." NAME_GROUP, "dataloads." NAME_GROUP, "tfjobs.kubeflow.org"};
+    a->crds = json_array();
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        json_t *crd;
+        if (cluster_get(c, &kube_crds, NULL, names[i], &crd, e))
+            return -1;
+        if (crd)
+            json_array_append_new(a->crds, crd);
+    }
+    a->may_list_crds = !strstr(buf_str(&c->skipped), kube_crds.plural);
+    return 0;
+}
+
+static int fetch_driver(struct cluster *c, struct doctor_answers *a, struct err *e)
+{
+    int rc = cluster_get(c, &kube_csidrivers, NULL, NAME_DRIVER, &a->driver, e);
+    a->may_get_driver = !strstr(buf_str(&c->skipped), kube_csidrivers.plural);
+    return rc;
+}
+
+/* Of all namespaces, or else of the person's own. */
+static int fetch_ours(struct cluster *c, struct doctor_answers *a, struct err *e)
+{
+    const struct kube_select ours = {.labels = LABEL_COMPONENT};
+    if (cluster_list(c, &kube_pods, NULL, &ours, &a->pods, e)
+        || cluster_list(c, &kube_datasets, NULL, NULL, &a->datasets, e))
+        return -1;
+    a->all = a->pods != NULL;
+    if (!a->datasets && cluster_list(c, &kube_datasets, c->ns, NULL, &a->datasets, e))
+        return -1;
+    return 0;
+}
+
+/* May the person do that in the namespace? Adds "VERB RESOURCE" if not. 1: it is not told. */
+static int ask_right(
+    struct cluster *c, const char *verb, const struct kube_res *res, json_t *refused, struct err *e)
+{
+    cleanup_json json_t *answer = NULL;
+    cleanup_json json_t *question = json_pack("{s:s, s:s, s:{s:{s:s, s:s, s:s, s:s}}}",
+        "apiVersion", "authorization.k8s.io/v1", "kind", kube_access_reviews.kind, "spec",
+        "resourceAttributes", "namespace", c->ns, "verb", verb, "group", res->group, "resource",
+        res->plural);
+    if (kube_create(c->kube, &kube_access_reviews, NULL, question, &answer, e))
+        return cluster_skip(c, &kube_access_reviews, e) ? -1 : 1;
+    if (!jget_bool(answer, "status.allowed", false)) {
+        cleanup_free char *what = xasprintf("%s %s", verb, res->plural);
+        json_array_append_new(refused, json_string(what));
+    }
+    return 0;
+}
+
+static int fetch_rights(struct cluster *c, struct doctor_answers *a, struct err *e)
+{
+    const struct {
+        const char *verb;
+        const struct kube_res *res;
+    } rights[] = {{"create", &kube_datasets}, {"list", &kube_datasets}, {"list", &kube_pods},
+        {"list", &kube_pvcs}, {"list", &kube_events}};
+    a->refused = json_array();
+    int rc = 0;
+    for (size_t i = 0; i < ARRAY_LEN(rights) && rc == 0; i++)
+        rc = ask_right(c, rights[i].verb, rights[i].res, a->refused, e);
+    if (rc > 0) {
+        json_decref(a->refused);
+        a->refused = NULL;
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+static int fetch_answers(struct cluster *c, struct doctor_answers *a, struct err *e)
+{
+    return fetch_crds(c, a, e) || fetch_ours(c, a, e) || fetch_driver(c, a, e)
+            || cluster_list(c, &kube_daemonsets, NULL, NULL, &a->daemonsets, e)
+            || cluster_list(c, &kube_nodes, NULL, NULL, &a->nodes, e)
+            || cluster_list(c, &kube_csinodes, NULL, NULL, &a->csinodes, e) || fetch_rights(c, a, e)
+        ? -1
+        : 0;
+}
+
+int verb_doctor(const struct verb *v, int argc, char **argv)
+{
+    struct cluster_flags flags = {0};
+    const struct opt table[] = {CLUSTER_FLAGS(flags)};
+    cleanup_args struct args a;
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
+    if (rc >= 0)
+        return rc;
+    struct err e = ERR_INIT;
+    cleanup_cluster struct cluster c = {0};
+    struct doctor_answers got = {0};
+    cleanup_buf struct buf out = BUF_INIT(REPORT_MAX);
+    if (cluster_open(&c, &flags, &e) || fetch_answers(&c, &got, &e)) {
+        answers_free(&got);
+        return cli_failed(&e);
+    }
+    printf("ok      the API server %s answers\n", kube_server(c.kube));
+    const struct doctor_facts facts = {.ns = c.ns,
+        .version = MILLRACE_VERSION,
+        .may_list_crds = got.may_list_crds,
+        .may_get_driver = got.may_get_driver,
+        .crds = got.crds,
+        .driver = got.driver,
+        .pods = got.pods,
+        .daemonsets = got.daemonsets,
+        .nodes = got.nodes,
+        .csinodes = got.csinodes,
+        .datasets = got.datasets,
+        .all = got.all,
+        .refused = got.refused};
+    unsigned failed = doctor_report(&facts, &out);
+    cli_put(stdout, buf_str(&out));
+    answers_free(&got);
+    return failed ? CLI_FAILED : CLI_DONE;
+}

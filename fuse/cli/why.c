@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb: a pod, a job or a path of a mount, and the sentence about it. */
+#include "fuse/cli/why.h"
+
+#include "fuse/cli/cli.h"
+#include "fuse/cli/facts.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Jobs that may have no pods yet. Others are known by the labels of their pods. */
+static const struct kube_res *const our_jobs[] = {&kube_tfjobs, &kube_jobs};
+static const struct kube_res other_jobs[] = {
+    {"kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", true},
+    {"kubeflow.org", "v1", "mpijobs", "MPIJob", true},
+    {"jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", true},
+    {"trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob", true},
+};
+
+static bool is_pod_of(const json_t *pod, const char *job)
+{
+    static const char *const labels[] = {"batch.kubernetes.io/job-name", "job-name",
+        "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name", "ray.io/cluster"};
+    const json_t *owner = kube_controller_of(pod);
+    const char *name = jget_str(owner, "name", "");
+    for (size_t i = 0; i < ARRAY_LEN(labels); i++)
+        if (strcmp(kube_label(pod, labels[i]), job) == 0)
+            return true;
+    /* a Deployment's ReplicaSet is called like it, and a hash */
+    size_t n = strlen(job);
+    bool replica_set = strcmp(jget_str(owner, "kind", ""), "ReplicaSet") == 0
+        && strncmp(name, job, n) == 0 && name[n] == '-' && !strchr(name + n + 1, '-');
+    return replica_set || strcmp(name, job) == 0;
+}
+
+/* "pod/x" → NULL or "pod", and "x" */
+static const char *split_kind(const char *what, char **kind)
+{
+    const char *slash = strchr(what, '/');
+    *kind = slash ? xstrndup(what, (size_t)(slash - what)) : NULL;
+    return slash ? slash + 1 : what;
+}
+
+static bool is_kind_pod(const char *kind)
+{
+    return strcmp(kind, "pod") == 0 || strcmp(kind, "pods") == 0 || strcmp(kind, "po") == 0;
+}
+
+static int say_why(const struct why *w, struct cluster *c)
+{
+    cleanup_free char *next = w->next && *w->next ? xasprintf("next: %s\n", w->next) : xstrdup("");
+    cli_put(stdout, w->sentence);
+    puts("");
+    cli_put(stdout, next);
+    if (c)
+        cluster_say_skipped(c, stdout);
+    return w->rank == WHY_FINE ? CLI_DONE : CLI_FOUND;
+}
+
+static int why_pods(struct cluster *c, const json_t *pods, const char *job, struct err *e)
+{
+    cleanup_facts struct facts f = {0};
+    cleanup_why struct why w = {0};
+    size_t like, all = json_array_size(pods);
+    if (facts_fetch(c, c->ns, pods, &f, e))
+        return cli_failed(e);
+    if (!f.datasets)
+        return cluster_no_datasets(c, c->ns, e), cli_failed(e);
+    facts_worst(&f, c->ns, pods, &w, &like);
+    if (job && all > 1)
+        printf("%s: %zu of its %zu pods %s: ", job, like, all,
+            w.rank == WHY_FINE ? "are well" : "are like this");
+    return say_why(&w, c);
+}
+
+/* Of a job without pods; CLI_DONE with *found false: there is no such job. */
+static int why_job_alone(
+    struct cluster *c, const struct kube_res *res, const char *name, bool *found, struct err *e)
+{
+    cleanup_json json_t *job = NULL, *events = NULL;
+    if (cluster_get(c, res, c->ns, name, &job, e))
+        return cli_failed(e);
+    *found = job != NULL;
+    if (!job)
+        return CLI_DONE;
+    cleanup_free char *fields = xasprintf(
+        "involvedObject.kind=%s,involvedObject.name=%s", res->kind, name);
+    const struct kube_select sel = {.fields = fields};
+    if (cluster_list(c, &kube_events, c->ns, &sel, &events, e))
+        return cli_failed(e);
+    cleanup_why struct why w = {0};
+    why_job(job, c->ns, events, &w);
+    return say_why(&w, c);
+}
+
+static int why_nobody(struct cluster *c, const char *name, const json_t *pods, struct err *e)
+{
+    bool found = false;
+    for (size_t i = 0; i < ARRAY_LEN(our_jobs) + ARRAY_LEN(other_jobs); i++) {
+        const struct kube_res *res = i < ARRAY_LEN(our_jobs) ? our_jobs[i]
+                                                             : &other_jobs[i - ARRAY_LEN(our_jobs)];
+        int rc = why_job_alone(c, res, name, &found, e);
+        if (rc || found)
+            return rc;
+    }
+    cleanup_json json_t *dataset = NULL;
+    if (cluster_get(c, &kube_datasets, c->ns, name, &dataset, e))
+        return cli_failed(e);
+    if (dataset)
+        return err_set(e, ERR_NOTFOUND,
+                   "%s is a Dataset, and no pod or job is called so: %s status %s -n %s", name,
+                   cli_name(), name, c->ns),
+               cli_failed(e);
+    const char *near = similar_name(pods, name);
+    cluster_say_skipped(c, stderr);
+    err_set(e, ERR_NOTFOUND, "there is no pod and no job %s in namespace %s%s%s%s", name, c->ns,
+        near ? ": did you mean pod " : ": is it the right one (-n)?", near ? near : "",
+        near ? "?" : "");
+    return cli_failed(e);
+}
+
+static int why_name(struct cluster *c, const char *what, struct err *e)
+{
+    cleanup_free char *kind = NULL;
+    const char *name = split_kind(what, &kind);
+    cleanup_json json_t *pod = NULL, *pods = json_array(), *all = NULL;
+    if (cluster_check_name(kind ? kind : "pod or job", name, e))
+        return cli_failed(e);
+    if ((!kind || is_kind_pod(kind)) && cluster_get(c, &kube_pods, c->ns, name, &pod, e))
+        return cli_failed(e);
+    if (pod) {
+        json_array_append(pods, pod);
+        return why_pods(c, pods, NULL, e);
+    }
+    if (cluster_list(c, &kube_pods, c->ns, NULL, &all, e))
+        return cli_failed(e);
+    if (!all)
+        return err_set(e, ERR_DENIED,
+                   "you may not list pods in namespace %s: ask for the role view there", c->ns),
+               cli_failed(e);
+    json_t *one;
+    size_t i;
+    json_array_foreach (all, i, one)
+        if (is_pod_of(one, name))
+            json_array_append(pods, one);
+    why_drop_replaced(pods);
+    return json_array_size(pods) ? why_pods(c, pods, what, e) : why_nobody(c, name, all, e);
+}
+
+static int why_path(const char *path, struct err *e)
+{
+    cleanup_free char *point = NULL, *text = NULL;
+    if (mount_point_of(path, &point, e))
+        return cli_failed(e);
+    text = read_xattr(point, XATTR_WHY);
+    if (!text)
+        return err_set(e, ERR_NOTFOUND,
+                   "%s: the client that serves it is older than this program: it does not say why",
+                   point),
+               cli_failed(e);
+    cli_put(stdout, text);
+    puts("");
+    return CLI_DONE;
+}
+
+int verb_why(const struct verb *v, int argc, char **argv)
+{
+    struct cluster_flags flags = {0};
+    const struct opt table[] = {CLUSTER_FLAGS(flags)};
+    cleanup_args struct args a;
+    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
+    if (rc >= 0)
+        return rc;
+    struct err e = ERR_INIT;
+    if (*a.pos[0] == '/' || *a.pos[0] == '.')
+        return why_path(a.pos[0], &e);
+    cleanup_cluster struct cluster c = {0};
+    if (cluster_open(&c, &flags, &e))
+        return cli_failed(&e);
+    cleanup_free char *words = a.npos == 2 ? xasprintf("%s/%s", a.pos[0], a.pos[1]) : NULL;
+    return why_name(&c, words ? words : a.pos[0], &e);
+}

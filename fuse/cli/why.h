@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* why — what a pod waits for, or why its reads are slow: one sentence and the next command, from
+ * what the API server tells. Pure: the answers of the server are collected elsewhere (facts.h).
+ *
+ * A rule looks at one thing; the first that has something to say is the answer. They are in the
+ * order in which a pod gets on: its claims, gates, the scheduler, the dataset, the plugin of the
+ * node, the attachment, the client, containers, and then, for a pod that runs, what makes its reads
+ * slow. */
+#ifndef MILLRACE_FUSE_CLI_WHY_H
+#define MILLRACE_FUSE_CLI_WHY_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The worse, the higher. */
+enum why_rank { WHY_FINE, WHY_SLOW, WHY_WAITS, WHY_FAILS };
+
+struct why {
+    enum why_rank rank;
+    char *sentence, *next; /* owned; next "": there is nothing to do */
+};
+void why_free(struct why *w);
+#define cleanup_why __attribute__((cleanup(why_free)))
+
+/* Answers of the API server, borrowed. Arrays are NULL where the person may not read them, objects
+ * also where there is none. */
+struct why_facts {
+    const char *command; /* how we are called: "millrace", "kubectl millrace" */
+    const char *ns;
+    const json_t *pod;
+    const json_t *events;                     /* of pods of the namespace */
+    const json_t *claims, *datasets, *caches; /* of the namespace; caches: pods of ours */
+    const json_t *elsewhere;                  /* Datasets of all namespaces */
+    const json_t *attachments;                /* VolumeAttachments of our driver */
+    const json_t *nodes, *csinodes;           /* some of them */
+};
+
+/* w was zeroed. Always says something. */
+void why_pod(const struct why_facts *f, struct why *w);
+/* Takes pods out that failed and were replaced: pods are those of one job or Deployment. */
+void why_drop_replaced(json_t *pods);
+/* Of a job that has no pods: job is a TFJob, a Job or the like, events are its own. */
+void why_job(const json_t *job, const char *ns, const json_t *events, struct why *w);
+
+/* -- for the rules --------------------------------------------------------------------------- */
+
+typedef bool (*why_rule)(const struct why_facts *f, struct why *w);
+
+/* Both return true: `return why_say(…)`. The sentence begins with "pod NAME ". */
+bool why_say(const struct why_facts *f, struct why *w, enum why_rank rank, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+bool why_next(struct why *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* "kubectl -n NS describe pod NAME" */
+bool why_describe(const struct why_facts *f, struct why *w);
+
+bool pod_started(const struct why_facts *f); /* a container of it runs, or did */
+/* What kind it is must not matter: "x, y" of array's names, closest first; NULL: none is close. */
+const char *similar_name(const json_t *objects, const char *name);
+const json_t *named(const json_t *objects, const char *name); /* by metadata.name; NULL: none */
+/* The newest event of the pod; of one of the reasons, unless it is "". NULL: none. */
+const json_t *newest_event(const struct why_facts *f, const char *type, const char *const *reasons);
+/* One line without a full stop at its end; caller frees. */
+char *one_line(const char *text);
+
+/* claim i of the pod; NULL: there are no more of them */
+const char *pod_claim(const struct why_facts *f, size_t i);
+/* The Dataset whose claim that is; NULL: it is no claim of ours. */
+const json_t *claim_dataset(const struct why_facts *f, const char *claim);
+
+/* why_claim.c */
+bool why_claim_missing(const struct why_facts *f, struct why *w);
+bool why_gated(const struct why_facts *f, struct why *w);
+bool why_dataset_not_ready(const struct why_facts *f, struct why *w);
+bool why_reads_slow(const struct why_facts *f, struct why *w);
+/* why_node.c */
+bool why_plugin_missing(const struct why_facts *f, struct why *w);
+bool why_client_down(const struct why_facts *f, struct why *w);
+bool why_not_attached(const struct why_facts *f, struct why *w);
+bool why_not_mounted(const struct why_facts *f, struct why *w);
+/* why_container.c */
+bool why_container_failed(const struct why_facts *f, struct why *w);
+bool why_container_killed(const struct why_facts *f, struct why *w);
+bool why_pod_ended(const struct why_facts *f, struct why *w);
+bool why_starting(const struct why_facts *f, struct why *w);
+
+#endif

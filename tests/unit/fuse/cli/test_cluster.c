@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is asked of an API server, what is gone without, and what a terminal gets of its answers. */
+#include "fuse/cli/cluster.h"
+
+#include "fuse/cli/cli.h"
+#include "lib/base/mem.h"
+#include "tests/lib/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void what_may_not_be_read_is_named_once(void **state)
+{
+    (void)state;
+    const struct kube_res *const refused[] = {
+        &kube_tfjobs, &kube_jobs, &kube_csinodes, &kube_nodes, &kube_jobs, &kube_access_reviews};
+    struct cluster c = {.skipped = BUF_INIT(1024)};
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        struct err e = ERR_INIT;
+        err_set(&e, ERR_DENIED, "no: Forbidden (403)");
+        assert_int_equal(cluster_skip(&c, refused[i], &e), 0);
+        assert_int_equal(e.cls, ERR_NONE);
+    }
+    assert_string_equal(
+        buf_str(&c.skipped), "tfjobs, jobs, csinodes, nodes, selfsubjectaccessreviews");
+    cluster_close(&c);
+}
+
+static void what_is_wrong_is_no_reason_to_go_on(void **state)
+{
+    (void)state;
+    struct cluster c = {.skipped = BUF_INIT(1024)};
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_DENIED, "Unauthorized (401)");
+    assert_int_equal(cluster_skip(&c, &kube_pods, &e), -1);
+    err_set(&e, ERR_RETRY, "timeout");
+    assert_int_equal(cluster_skip(&c, &kube_pods, &e), -1);
+    err_set(&e, ERR_NOTFOUND, "no such kind");
+    assert_int_equal(cluster_skip(&c, &kube_pods, &e), 0);
+    assert_int_equal(c.skipped.len, 0);
+    cluster_close(&c);
+}
+
+static void odd_names_are_refused(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"a", "train-0", "my.dataset", "0-x"},
+                             *const bad[] = {"", ".", "..", "../x", "a/b", "a b", "A", "a?x=1",
+                                 "a%2f", "a\x1b[31m", "-a", "\xc3\xa4"};
+    struct err e;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_int_equal(cluster_check_name("pod", good[i], &e), 0);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        e = (struct err)ERR_INIT;
+        assert_int_equal(cluster_check_name("pod", bad[i], &e), -1);
+        assert_non_null(strstr(e.msg, "is no name of a pod: those have lower-case letters"));
+    }
+}
+
+static void a_terminal_is_not_commanded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"plain, t\xc3\xa4glich \xe2\x86\x92 \xe4\xb8\xad \xf0\x9f\x98\x80\n\tx",
+            "plain, t\xc3\xa4glich \xe2\x86\x92 \xe4\xb8\xad \xf0\x9f\x98\x80\n\tx"},
+        {"\x1b[31mred", "?[31mred"},
+        {"\x1b]0;title\x07", "?]0;title?"},
+        {"a\rb\bc\x7f", "a?b?c?"},
+        {"\xc2\x9b"
+         "31m",
+            "?31m"},
+        {"x\xe2\x80\xae"
+         "cod.exe\xe2\x81\xa6",
+            "x?cod.exe?"},
+        {"\xc2", "\xc2"}, /* ends within a character */
+        {"\xe2\x80", "\xe2\x80"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cleanup_free char *text = NULL;
+        size_t len;
+        FILE *out = open_memstream(&text, &len);
+        cli_put(out, cases[i].text);
+        fclose(out);
+        assert_string_equal(text, cases[i].shown);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_may_not_be_read_is_named_once),
+        cmocka_unit_test(what_is_wrong_is_no_reason_to_go_on),
+        cmocka_unit_test(odd_names_are_refused),
+        cmocka_unit_test(a_terminal_is_not_commanded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
