@@ -7,7 +7,7 @@
 image_test() # OUT.tar
 {
     local root program
-    apt_install busybox-static curl
+    apt_install busybox-static curl binutils
     root=$(mktemp -d)
     base_files "$root" millrace 65532
     copy_programs "$root" /bin/busybox /usr/bin/curl

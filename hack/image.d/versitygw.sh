@@ -8,7 +8,7 @@ image_versitygw() # OUT.tar
 {
     local root
     "$ROOT/hack/setup" versitygw
-    apt_install busybox-static
+    apt_install busybox-static binutils
     root=$(mktemp -d)
     base_files "$root" s3 65532
     copy_programs "$root" /bin/busybox
