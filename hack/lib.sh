@@ -8,6 +8,9 @@
 #   hash_of PATH…            one digest over files and directories
 #   apt_install PKG…         installs what is missing, without starting services
 #   go_command               prints the path of a Go that is new enough; fetches one if need be
+#   project_version          prints the version of CMakeLists.txt, which is the one of everything
+#   triplet_of ARCH          prints Debian's name of an architecture as compilers and library directories have it
+#   tar_same DIR OUT NAME…   a tar archive that is the same for the same files
 #   image_pack …             a docker archive from a directory
 
 shopt -s inherit_errexit # a failure within $(…) counts
@@ -122,6 +125,20 @@ hash_of()
     find "$@" -type f -print0 | sort -z | xargs -0 sha256sum | sed "s|$ROOT/||" | sha256sum | cut -d ' ' -f 1
 }
 
+project_version()
+{
+    sed -n 's/^project(millrace VERSION \([0-9.]*\).*/\1/p' "$ROOT/CMakeLists.txt"
+}
+
+triplet_of() # ARCH
+{
+    case $1 in
+    amd64) echo x86_64-linux-gnu ;;
+    arm64) echo aarch64-linux-gnu ;;
+    *) die "architecture $1 is not known: amd64 or arm64" ;;
+    esac
+}
+
 # --- Debian packages -----------------------------------------------------------------------------------------------
 
 apt_missing() # PKG…: those not installed, one a line
@@ -226,6 +243,15 @@ go_install() # GO MODULE@VERSION NAME: the command NAME in $CACHE/bin
     rmdir "$dir"
 }
 
+# Times are the commit's, or 0; owners are root; the order is that of names.
+tar_same() # DIRECTORY OUT.tar NAME…
+{
+    local dir=$1 out=$2
+    shift 2
+    tar -C "$dir" --format=gnu --sort=name --mtime="@${SOURCE_DATE_EPOCH:-0}" --owner=0 --group=0 --numeric-owner \
+        --mode=u=rwX,go=rX -cf "$out" "$@"
+}
+
 # --- container images ------------------------------------------------------------------------------------------------
 
 json_list() # STRING…
@@ -236,17 +262,21 @@ json_list() # STRING…
 }
 
 # A docker archive with one layer made of a directory: `docker load`, `ctr images import` and `skopeo` read it. The same
-# directory gives the same bytes. The layer is not compressed: a registry's client does that when it is pushed.
+# directory gives the same bytes. The layer is not compressed: a registry's client does that when it is pushed. TARGET_ARCH,
+# SOURCE_DATE_EPOCH and IMAGE_LABELS (a JSON object) say what else the configuration says.
 image_pack() # NAME:TAG DIRECTORY OUT.tar [USER [ENTRYPOINT…]]
 {
     local name=$1 root=$2 out=$3 user=${4:-} work digest config path
     path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     shift $(($# < 4 ? $# : 4))
     work=$(mktemp -d)
+    chmod 755 "$root" # mktemp's is its owner's only, and every user of the image goes through it
     tar -C "$root" --format=gnu --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf "$work/layer.tar" .
     digest=$(sha256sum "$work/layer.tar" | cut -d ' ' -f 1)
-    config=$(printf '{"architecture":"%s","os":"linux","created":"1970-01-01T00:00:00Z",' "$(dpkg --print-architecture)"
-        printf '"config":{"Env":["PATH=%s"],"User":"%s","WorkingDir":"/","Entrypoint":%s},' "$path" "$user" "$(json_list "$@")"
+    config=$(printf '{"architecture":"%s","os":"linux",' "${TARGET_ARCH:-$(dpkg --print-architecture)}"
+        printf '"created":"%s",' "$(date -u -d "@${SOURCE_DATE_EPOCH:-0}" +%Y-%m-%dT%H:%M:%SZ)"
+        printf '"config":{"Env":["PATH=%s"],"User":"%s","WorkingDir":"/",' "$path" "$user"
+        printf '"Entrypoint":%s,"Labels":%s},' "$(json_list "$@")" "${IMAGE_LABELS:-null}"
         printf '"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' "$digest")
     printf '%s' "$config" >"$work/config"
     config=$(sha256sum "$work/config" | cut -d ' ' -f 1)

@@ -85,12 +85,23 @@ plant_unfinished_words() { source_file lib/base/planted.c <<<'/* TO''DO */' && e
 plant_empty_assertions() { source_file tests/unit/planted.c <<<'void planted(void) { assert_true(1); }' && echo tests/unit/planted.c:3; }
 plant_blind_negations() { echo '! ps | grep -q planted' >>tests/e2e/lib.sh && echo 'grep -q planted'; }
 plant_crd_copies() { echo '# planted' >>"$(find crds -name '*.yaml' | head -n 1)" && echo 'differ'; }
+plant_unexplained_fields() { sed -i 's/^\( *summary: {type: string\),.*/\1}/' crds/millrace.dev_datasets.yaml && echo status.workers.summary; }
+plant_helm_page() { printf "\nplanted: 1\n" >>charts/millrace/values.yaml && echo planted; }
 plant_big_crds() { seq -f '# planted %g' 30000 >crds/planted.yaml && echo crds/planted.yaml; }
 plant_helm_lint() { echo '{{ planted' >charts/millrace/templates/planted.yaml && echo planted.yaml; }
 plant_shell_lint() { printf '#!/bin/bash\n# planted\ncd $1\n' >hack/planted.sh && chmod +x hack/planted.sh && echo hack/planted.sh; }
 plant_python_syntax() { echo 'def planted(:' >tests/planted.py && echo planted.py; }
 plant_executables() { printf '#!/bin/bash\n' >hack/planted.sh && echo hack/planted.sh; }
+plant_versions() { sed -i 's/^appVersion: .*/appVersion: 9.9.9/' charts/millrace/Chart.yaml && echo 'appVersion: 9.9.9 -- CMakeLists.txt says'; }
+plant_versions__page() { echo 'docker pull registry.example/ml/millrace:9.9.9' >>docs/README.md && echo 'docs/README.md'; }
+
 plant_readme_commands() { sed -i 's|hack/demo|planted|g' README.md && echo 'hack/demo'; }
+plant_generated_pages() { sed -i 's/maximum: 1000/maximum: 999/' crds/millrace.dev_datasets.yaml && echo docs/reference/api.md; }
+plant_doc_links() { echo '[x](planted.md)' >>docs/concepts.md && echo 'docs/concepts.md: planted.md'; }
+plant_documented_names() { echo '#define LABEL_PLANTED "millrace.dev/planted"' >>lib/base/names.h && echo millrace.dev/planted; }
+plant_documented_reasons() { echo 'static const char *const planted = "PlantedReason";' >>operator/dataset/plan.c && echo PlantedReason; }
+plant_documented_commands() { printf '# Planted\n\n```sh\nls\n```\n' >docs/planted.md && echo 'docs/planted.md:3: who runs'; }
+plant_documented_commands__test() { printf '<!-- run by: tests/e2e/planted.sh -->\n```sh\nls\n```\n' >docs/planted.md && echo 'there is no tests/e2e/planted.sh'; }
 
 plant_commits()
 {

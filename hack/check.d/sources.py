@@ -142,12 +142,12 @@ def inlines():
 def called(path):
     """Names that a source calls, itself or by an inline function or macro. A function that it hands over as a pointer is a
     callback, and no call: that is how what is below reaches what is above."""
-    names, todo = set(), CALL.findall(code(path))
-    while todo:
-        name = todo.pop()
+    names, unseen = set(), CALL.findall(code(path))
+    while unseen:
+        name = unseen.pop()
         if name not in names:
             names.add(name)
-            todo.extend(inlines().get(name, ()))
+            unseen.extend(inlines().get(name, ()))
     return names
 
 
