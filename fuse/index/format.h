@@ -67,6 +67,7 @@ struct index_head {
     uint32_t heap_units;    /* used, of 8 bytes */
     uint32_t heap_free[33]; /* by length in units; the first word of a free block is the next */
     uint64_t name_bytes;
+    uint64_t life; /* not in the checksum: earlier versions neither have it nor count it */
 };
 
 struct inodes {

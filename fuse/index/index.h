@@ -81,6 +81,10 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
 /* clean: nothing of it is in the kernel any more, it may be used again */
 void inodes_close(struct inodes *ix, bool clean);
 
+/* A random number, drawn when the index was made: with it an inode and its generation are unique
+ * for ever, though their numbers begin anew in the next index. */
+uint64_t inodes_epoch(const struct inodes *ix);
+
 int inodes_get(struct inodes *ix, uint64_t ino, struct inode *out); /* -1: no such inode */
 bool inodes_find(struct inodes *ix, uint64_t dir, const char *name, struct inode *out);
 /* Name of an inode and the path below its mount's root ("" for the root itself); NOTFOUND/ESTALE if

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ static uint32_t index_sum(const struct inodes *ix)
 {
     struct index_head h = *ix->h;
     h.clean = h.sum = 0;
-    uint32_t crc = crc32c(0, &h, sizeof h);
+    uint32_t crc = crc32c(0, &h, offsetof(struct index_head, life));
     crc = crc32c(crc, ix->recs, (size_t)h.nrecs * sizeof *ix->recs);
     crc = crc32c(crc, ix->heap, (size_t)h.heap_units * 8);
     return crc32c(crc, ix->buckets, (size_t)h.nbuckets * sizeof *ix->buckets);
@@ -121,6 +122,15 @@ static void next_epoch(struct inodes *ix)
         h->epoch = 1;
 }
 
+/* A number that no other index on this disk has had: content is staged under names with it. */
+static int begin_life(struct index_head *h, struct err *e)
+{
+    while (!h->life)
+        if (getrandom(&h->life, sizeof h->life, 0) != sizeof h->life)
+            return err_sys(e, errno, "get a random number");
+    return 0;
+}
+
 static int map_file(struct inodes *ix, const char *path, struct err *e)
 {
     struct stat st;
@@ -182,6 +192,8 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
         goto fail;
     if (!why && !conf->resume)
         next_epoch(ix);
+    if (begin_life(ix->h, e))
+        goto fail;
     ix->h->clean = 0;
     boot_id(ix->h->boot, sizeof ix->h->boot);
     return ix;
@@ -203,6 +215,8 @@ void inodes_close(struct inodes *ix, bool clean)
     }
     unmap_file(ix);
 }
+
+uint64_t inodes_epoch(const struct inodes *ix) { return ix->h->life; }
 
 void inodes_stats(struct inodes *ix, struct inodes_stats *out)
 {

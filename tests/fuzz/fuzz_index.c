@@ -91,7 +91,7 @@ static void seal(void)
         return;
     memcpy(&plain, h, sizeof plain);
     plain.clean = plain.sum = 0;
-    uint32_t crc = crc32c(0, &plain, sizeof plain);
+    uint32_t crc = crc32c(0, &plain, offsetof(struct index_head, life));
     crc = crc32c(crc, parts[1], h->nrecs * sizeof(struct rec));
     crc = crc32c(crc, parts[2], (size_t)h->heap_units * 8);
     h->sum = crc32c(crc, parts[3], h->nbuckets * sizeof(uint32_t));

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an index is after operations in random order, against a shadow of it, after a process that
  * was killed in the middle of one, and after its file was tampered with. */
+#include "fuse/index/format.h"
 #include "tests/unit/fuse/index/index_unit.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -216,6 +218,37 @@ static void test_killed(void **state)
     }
 }
 
+/* Inodes of two indexes have the same numbers: what tells them apart stays as long as the index,
+ * and comes with the first use of one that an earlier version has made. */
+static void test_epoch(void **state)
+{
+    (void)state;
+    bool fresh;
+    struct inodes *ix = open_index(1, false, &fresh);
+    uint64_t first = inodes_epoch(ix);
+    assert_true(first != 0);
+    inodes_close(ix, false);
+    ix = open_index(1, true, &fresh); /* the next process */
+    assert_true(inodes_epoch(ix) == first);
+    inodes_close(ix, true);
+    ix = open_index(1, false, &fresh); /* the next mount, of the same index */
+    assert_false(fresh);
+    assert_true(inodes_epoch(ix) == first);
+    inodes_close(ix, false);
+    ix = open_index(1, false, &fresh); /* another index */
+    assert_true(fresh);
+    uint64_t second = inodes_epoch(ix);
+    assert_true(second != 0 && second != first);
+    inodes_close(ix, true);
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pwrite(fd, &(uint64_t){0}, 8, offsetof(struct index_head, life)), 8);
+    close(fd);
+    ix = open_index(1, false, &fresh);
+    assert_false(fresh);
+    assert_true(inodes_epoch(ix) != 0);
+    inodes_close(ix, true);
+}
+
 static void test_distrust(void **state)
 {
     (void)state;
@@ -290,6 +323,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_random, setup),
         cmocka_unit_test_setup(test_killed, setup),
+        cmocka_unit_test_setup(test_epoch, setup),
         cmocka_unit_test_setup(test_distrust, setup),
     };
     return run_index_tests(tests, sizeof tests / sizeof *tests);
