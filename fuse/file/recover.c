@@ -2,6 +2,7 @@
 #include "fuse/file/recover.h"
 
 #include "fuse/file/sidecar.h"
+#include "fuse/file/stage_name.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
@@ -17,15 +18,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Content without an inode: <stage dir>/0-<time>-<name that it had>. Earlier versions, which may be
- * put back, take it for a staging file of inode 0, which there never is, and recover it too. */
-#define LEFT "0-"
-
-static bool is_left(const char *name) { return strncmp(name, LEFT, strlen(LEFT)) == 0; }
+/* Content without an inode: <stage dir>/0-<time>-<name that it had>. */
+static bool is_left(const char *name)
+{
+    return strncmp(name, STAGE_NAME_LEFT, strlen(STAGE_NAME_LEFT)) == 0;
+}
 
 static char *sidecar_path(const char *dir, const char *name)
 {
-    return xasprintf("%s/%s.path", dir, name);
+    return xasprintf("%s/%s" STAGE_NOTE, dir, name);
 }
 
 static int read_sidecar(const char *file, struct sidecar *out, struct err *e)
@@ -62,7 +63,7 @@ static int recover_file(struct files *fs, struct store **stores, const char *nam
         return -1;
     if (strcmp(st.version, where.version) != 0) {
         cleanup_free char *kept = xasprintf("%s/lost/%s", c->stage_dir, name);
-        cleanup_free char *kept_sidecar = xasprintf("%s.path", kept);
+        cleanup_free char *kept_sidecar = xasprintf("%s" STAGE_NOTE, kept);
         cleanup_free char *dir = xasprintf("%s/lost", c->stage_dir);
         if (file_mkdirs(dir, 0700, e) || rename(file, kept) || rename(sidecar, kept_sidecar))
             return err_sys(e, errno, "keep %s", file);
@@ -80,17 +81,35 @@ static int recover_file(struct files *fs, struct store **stores, const char *nam
     return 0;
 }
 
+/* Staged by an earlier version, for the kernel's inodes of now. */
+static bool recover_rename(const char *dir, const char *name, struct stage_name n, uint64_t epoch)
+{
+    char now[STAGE_NAME_MAX];
+    n.epoch = epoch;
+    stage_name_format(&n, now);
+    cleanup_free char *from = path_join(dir, name), *to = path_join(dir, now),
+                      *from_sidecar = sidecar_path(dir, name), *to_sidecar = sidecar_path(dir, now);
+    if (link(from_sidecar, to_sidecar) && errno != ENOENT && errno != EEXIST)
+        return false;
+    if (rename(from, to)) /* never without its sidecar */
+        return false;
+    unlink(from_sidecar);
+    return true;
+}
+
 /* Is this the staging file of an inode that the index knows? */
 static bool recover_is_known(struct files *fs, const char *name)
 {
-    uint64_t ino, generation;
+    const struct files_conf *c = files_config(fs);
+    uint64_t epoch = inodes_epoch(c->inodes);
+    struct stage_name s;
     struct inode n;
     struct err e = ERR_INIT;
-    if (sscanf(name, "%" SCNu64 "-%" SCNu64, &ino, &generation) != 2
-        || inodes_get(files_config(fs)->inodes, ino, &n) || n.generation != generation
-        || !(n.flags & INODE_STAGED))
+    if (!stage_name_parse(name, &s) || (s.epoch && s.epoch != epoch)
+        || inodes_get(c->inodes, s.ino, &n) || n.generation != s.generation
+        || !(n.flags & INODE_STAGED) || (!s.epoch && !recover_rename(c->stage_dir, name, s, epoch)))
         return false;
-    struct file *f = files_get(fs, ino, &e);
+    struct file *f = files_get(fs, s.ino, &e);
     if (f)
         files_put(f);
     return f != NULL;
@@ -99,10 +118,10 @@ static bool recover_is_known(struct files *fs, const char *name)
 /* A sidecar without its content, or one that was never finished. */
 static void recover_tidy(const char *dir, const char *name)
 {
-    size_t len = strlen(name), end = strlen(".path");
+    size_t len = strlen(name), end = strlen(STAGE_NOTE);
     cleanup_free char *file = path_join(dir, name);
     cleanup_free char *content = xstrndup(file, strlen(file) - MIN(end, len));
-    if (len > end && strcmp(name + len - end, ".path") == 0 && access(content, F_OK) == 0)
+    if (len > end && strcmp(name + len - end, STAGE_NOTE) == 0 && access(content, F_OK) == 0)
         return;
     unlink(file);
 }
@@ -112,8 +131,9 @@ static void recover_tidy(const char *dir, const char *name)
 static int recover_set_aside(const char *dir, const char *name, struct err *e)
 {
     cleanup_free char *from = path_join(dir, name), *from_sidecar = sidecar_path(dir, name),
-                      *to = xasprintf("%s/" LEFT "%" PRId64 "-%s", dir, clock_real_ns(), name),
-                      *to_sidecar = xasprintf("%s.path", to);
+                      *to = xasprintf(
+                          "%s/" STAGE_NAME_LEFT "%" PRId64 "-%s", dir, clock_real_ns(), name),
+                      *to_sidecar = xasprintf("%s" STAGE_NOTE, to);
     if (access(from_sidecar, F_OK)) { /* removed before the crash: it is not wanted any more */
         unlink(from);
         return 0;
@@ -130,12 +150,10 @@ void recover_begin(struct files *fs)
     struct err e = ERR_INIT;
     DIR *d = opendir(dir);
     for (struct dirent *de; d && (de = readdir(d));) {
-        if (de->d_name[0] < '0' || de->d_name[0] > '9')
-            continue;
-        if (strchr(de->d_name, '.'))
+        if (*de->d_name != '.' && strchr(de->d_name, '.'))
             recover_tidy(dir, de->d_name);
-        else if (!is_left(de->d_name) && !recover_is_known(fs, de->d_name)
-            && recover_set_aside(dir, de->d_name, &e))
+        else if (stage_name_is_content(de->d_name) && !is_left(de->d_name)
+            && !recover_is_known(fs, de->d_name) && recover_set_aside(dir, de->d_name, &e))
             log_kv(LOG_ERROR, "a file that was written before a crash stays where it is", "error",
                 e.msg, NULL);
     }

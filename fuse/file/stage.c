@@ -3,6 +3,7 @@
 
 #include "fuse/file/cached.h"
 #include "fuse/file/sidecar.h"
+#include "fuse/file/stage_name.h"
 #include "lib/base/clock.h"
 #include "lib/base/io.h"
 #include "lib/base/log.h"
@@ -10,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,10 @@ static int stage_error(struct err *e, int errnum, const char *what)
 
 static char *stage_path(const struct file *f, const char *suffix)
 {
-    return xasprintf(
-        "%s/%" PRIu64 "-%" PRIu64 "%s", file_conf(f)->stage_dir, f->ino, f->generation, suffix);
+    const struct stage_name n = {inodes_epoch(file_conf(f)->inodes), f->ino, f->generation};
+    char name[STAGE_NAME_MAX];
+    stage_name_format(&n, name);
+    return xasprintf("%s/%s%s", file_conf(f)->stage_dir, name, suffix);
 }
 
 /* Where the content belongs, for a successor without this index. */
@@ -47,7 +49,7 @@ int stage_write_sidecar(struct file *f, struct err *e)
         return -1;
     sidecar_set_mount(&where, &file_conf(f)->conf->mounts[mount]);
     memcpy(where.version, n.version, sizeof where.version);
-    cleanup_free char *name = stage_path(f, ".path");
+    cleanup_free char *name = stage_path(f, STAGE_NOTE);
     static _Atomic unsigned count; /* a rename of a directory above may be writing the same one */
     char suffix[24];
     snprintf(suffix, sizeof suffix, ".%u.new", atomic_fetch_add(&count, 1));
@@ -64,7 +66,7 @@ int stage_write_sidecar(struct file *f, struct err *e)
 
 void stage_remove_sidecar(struct file *f)
 {
-    cleanup_free char *sidecar = stage_path(f, ".path");
+    cleanup_free char *sidecar = stage_path(f, STAGE_NOTE);
     unlink(sidecar);
 }
 

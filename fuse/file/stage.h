@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stage — files being written: a staging file with full POSIX semantics on the local disk.
  *
- * <stage dir>/<inode>-<generation> holds the content, <…>.path where it belongs (sidecar.h): with
- * it content that a crashed machine left behind still finds its place. */
+ * One file of a name of its own (stage_name.h) holds the content, a note beside it where it belongs
+ * (sidecar.h): with it content that a crashed machine left behind still finds its place. */
 #ifndef MILLRACE_FUSE_FILE_STAGE_H
 #define MILLRACE_FUSE_FILE_STAGE_H
 

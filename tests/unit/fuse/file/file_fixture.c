@@ -2,10 +2,10 @@
 #include "tests/unit/fuse/file/file_fixture.h"
 
 #include "fuse/file/sidecar.h"
+#include "fuse/file/stage_name.h"
 #include "lib/base/file.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <unistd.h>
 
 static const char *const mount_names[FX_MOUNTS] = {"main", "other", "ro"};
@@ -410,16 +410,23 @@ unsigned fx_staged(struct fx *x)
     DIR *d = opendir(x->stage_dir);
     assert_non_null(d);
     for (struct dirent *de; (de = readdir(d));)
-        n += de->d_name[0] >= '1' && de->d_name[0] <= '9'; /* 0-…: of no inode */
+        n += de->d_name[0] == 's';
     closedir(d);
     return n;
+}
+
+char *fx_staging_file(struct fx *x, uint64_t ino)
+{
+    const struct stage_name n = {inodes_epoch(x->inodes), ino, fx_inode(x, ino).generation};
+    char name[STAGE_NAME_MAX];
+    stage_name_format(&n, name);
+    return path_join(x->stage_dir, name);
 }
 
 char *fx_sidecar(struct fx *x, uint64_t ino)
 {
     struct err e = ERR_INIT;
-    cleanup_free char *path = xasprintf(
-        "%s/%" PRIu64 "-%" PRIu64 ".path", x->stage_dir, ino, fx_inode(x, ino).generation);
+    cleanup_free char *content = fx_staging_file(x, ino), *path = xasprintf("%s.path", content);
     cleanup_free char *text = file_read(path, 8192, NULL, &e);
     static struct sidecar s;
     if (!text || sidecar_parse(text, strlen(text), path, &s, &e))

@@ -405,8 +405,7 @@ static void test_next_process_without_staging_file(void **state)
     struct fx *x = fx_new(NULL);
     struct fx_handle h;
     assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
-    cleanup_free char *name = xasprintf("%s/%llu-%llu", x->stage_dir, (unsigned long long)h.ino,
-        (unsigned long long)fx_inode(x, h.ino).generation);
+    cleanup_free char *name = fx_staging_file(x, h.ino);
     fx_restart(x, true);
     assert_int_equal(unlink(name), 0);
     fx_is(x, h.ino, "");
@@ -416,8 +415,7 @@ static void test_next_process_without_staging_file(void **state)
     /* one that had content is lost, and says so */
     assert_int_equal(fx_create(x, "main/b", O_WRONLY, false, &h), 0);
     fx_write(x, h.ino, 0, "text");
-    cleanup_free char *lost = xasprintf("%s/%llu-%llu", x->stage_dir, (unsigned long long)h.ino,
-        (unsigned long long)fx_inode(x, h.ino).generation);
+    cleanup_free char *lost = fx_staging_file(x, h.ino);
     fx_restart(x, true);
     assert_int_equal(unlink(lost), 0);
     int errnum = 0;

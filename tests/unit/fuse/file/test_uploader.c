@@ -226,6 +226,55 @@ static void test_recover(void **state)
     fx_free(x);
 }
 
+/* Gives what is staged for an inode the names that an earlier version gave. */
+static void name_as_before(struct fx *x, uint64_t ino)
+{
+    cleanup_free char *now = fx_staging_file(x, ino), *sidecar_now = xasprintf("%s.path", now),
+                      *was = xasprintf("%s/%llu-%llu", x->stage_dir, (unsigned long long)ino,
+                          (unsigned long long)fx_inode(x, ino).generation),
+                      *sidecar_was = xasprintf("%s.path", was);
+    assert_int_equal(rename(now, was), 0);
+    assert_int_equal(rename(sidecar_now, sidecar_was), 0);
+}
+
+/* An earlier version was killed, and this one goes on with its inodes. */
+static void test_upgraded(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    fx_write(x, a.ino, 0, "text");
+    name_as_before(x, a.ino);
+    fx_restart(x, true);
+    recover_begin(x->files);
+    assert_int_equal(fx_staged(x), 2);
+    fx_is(x, a.ino, "text");
+    fx_write(x, a.ino, 4, " and more");
+    assert_int_equal(fx_close(x, &a), 0);
+    fx_store_is(x, "main/a", "text and more");
+    assert_int_equal(fx_staged(x), 0);
+    fx_free(x);
+}
+
+/* A name is used once: what an index that is gone has left is nobody's to overwrite. */
+static void test_names_are_used_once(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a, b;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    cleanup_free char *first = fx_staging_file(x, a.ino);
+    fx_restart(x, false);
+    assert_int_equal(fx_create(x, "main/b", O_WRONLY, false, &b), 0);
+    assert_int_equal(b.ino, a.ino); /* numbers begin anew */
+    cleanup_free char *second = fx_staging_file(x, b.ino);
+    assert_string_not_equal(first, second);
+    assert_int_equal(access(first, F_OK), 0);
+    fx_close(x, &b);
+    fx_free(x);
+}
+
 static void swap_mounts(struct fx *x)
 {
     struct conf_mount m = x->mounts[0];
@@ -307,6 +356,8 @@ int main(void)
         cmocka_unit_test(test_large_and_busy),
         cmocka_unit_test(test_closed_and_dirty),
         cmocka_unit_test(test_recover),
+        cmocka_unit_test(test_upgraded),
+        cmocka_unit_test(test_names_are_used_once),
         cmocka_unit_test(test_recover_other_mounts),
         cmocka_unit_test(test_recover_in_the_background),
     };
