@@ -159,7 +159,7 @@ void index_rec_reclaim(struct inodes *ix, struct rec *r);
  * deep. */
 void index_rec_detach(struct inodes *ix, struct rec *top);
 /* The same, but because of the store: no user of the mount asked for it. */
-void index_rec_orphan(struct inodes *ix, struct rec *r);
+void index_rec_orphan(struct inodes *ix, struct rec *top);
 /* Is there anything below (or here) that the store does not have, or that must stay? */
 bool index_rec_is_precious(const struct inodes *ix, const struct rec *top);
 

@@ -206,6 +206,17 @@ void inodes_remove(struct inodes *ix, uint64_t ino)
     index_change_end(ix);
 }
 
+bool inodes_orphan(struct inodes *ix, uint64_t ino)
+{
+    index_change_begin(ix, NULL);
+    struct rec *r = index_rec(ix, ino);
+    bool goes = r && ino != INODE_ROOT && !index_rec_is_precious(ix, r);
+    if (goes)
+        index_rec_orphan(ix, r);
+    index_change_end(ix);
+    return goes;
+}
+
 int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *name, struct err *e)
 {
     int rc = -1;

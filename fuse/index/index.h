@@ -114,6 +114,9 @@ int inodes_renew(struct inodes *ix, uint64_t ino, struct err *e);
 int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struct inode *like,
     struct inode *out, struct err *e);
 void inodes_remove(struct inodes *ix, uint64_t ino); /* takes the name away */
+/* The same because of the store: it, and all that was below it, is INODE_ORPHANED. False: it stays,
+ * as the store does not have all of it. */
+bool inodes_orphan(struct inodes *ix, uint64_t ino);
 /* Moves the name; an inode that has the target name loses it. */
 int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *name, struct err *e);
 

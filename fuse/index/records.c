@@ -140,36 +140,34 @@ int index_rec_add(struct inodes *ix, struct rec *r, unsigned flags, struct err *
     return 0;
 }
 
-static void detach_one(struct inodes *ix, struct rec *r)
+static void detach_one(struct inodes *ix, struct rec *r, unsigned why)
 {
     if (r->flags & INODE_UNLINKED)
         return;
     index_unlink(ix, index_ino(ix, r));
-    r->flags |= INODE_UNLINKED;
+    r->flags |= (uint16_t)(INODE_UNLINKED | why);
     r->parent = 0;
     ix->h->unlinked++;
     index_rec_reclaim(ix, r);
 }
 
-void index_rec_detach(struct inodes *ix, struct rec *top)
+static void detach_all(struct inodes *ix, struct rec *top, unsigned why)
 {
     struct rec *r = top;
     for (;;) {
         while ((r->flags & INODE_DIR) && r->kids.first)
             r = &ix->recs[r->kids.first];
         struct rec *up = r == top ? NULL : &ix->recs[r->parent];
-        detach_one(ix, r);
+        detach_one(ix, r, why);
         if (!up)
             return;
         r = up;
     }
 }
 
-void index_rec_orphan(struct inodes *ix, struct rec *r)
-{
-    r->flags |= INODE_ORPHANED;
-    index_rec_detach(ix, r);
-}
+void index_rec_detach(struct inodes *ix, struct rec *top) { detach_all(ix, top, 0); }
+
+void index_rec_orphan(struct inodes *ix, struct rec *top) { detach_all(ix, top, INODE_ORPHANED); }
 
 bool index_rec_is_precious(const struct inodes *ix, const struct rec *top)
 {

@@ -65,9 +65,11 @@ static int lookup_in_store(struct tree *t, uint64_t dir, const char *name, bool 
         return 0;
     }
     if (e->cls == ERR_NOTFOUND) {
+        if (known && !inodes_orphan(t->c.inodes, old->ino)) {
+            *out = *old;
+            return 0;
+        }
         if (known) {
-            inodes_set(t->c.inodes, old->ino, 0, NULL, INODE_ORPHANED, 0);
-            inodes_remove(t->c.inodes, old->ino);
             t->c.changed(t->c.user, dir, name);
             listing_changed(t, dir);
         }
@@ -131,6 +133,26 @@ int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
         return 0;
     struct inode now;
     if (tree_lookup(t, dir, name, &now, e))
+        return e->cls == ERR_NOTFOUND ? err_sys(e, ESTALE, "%s", name) : -1;
+    if (now.ino != ino)
+        return err_sys(e, ESTALE, "%s was changed in the store", name);
+    *out = now;
+    return 0;
+}
+
+int tree_revalidate(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
+{
+    char name[INODE_NAME_MAX + 1];
+    uint64_t dir;
+    struct inode now;
+    if (inodes_get(t->c.inodes, ino, out))
+        return err_sys(e, ESTALE, "inode %llu", (unsigned long long)ino);
+    if (tree_is_ours(out) || (out->flags & INODE_UNLINKED) || tree_store_is_down(t, out->mount)
+        || inodes_name(t->c.inodes, ino, name, &dir))
+        return 0;
+    if (t->c.will_block)
+        t->c.will_block();
+    if (lookup_in_store(t, dir, name, true, out, &now, e))
         return e->cls == ERR_NOTFOUND ? err_sys(e, ESTALE, "%s", name) : -1;
     if (now.ino != ino)
         return err_sys(e, ESTALE, "%s was changed in the store", name);

@@ -37,6 +37,10 @@ int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *ou
 /* What is known, checked with the store if it is too old. ESTALE: another inode has the name now,
  * or none. */
 int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e);
+/* The same, however young what is known is: before a file is written to, which begins from a
+ * version that another node may have replaced a moment ago. One question to the store; while that
+ * does not answer, what is known has to do. */
+int tree_revalidate(struct tree *t, uint64_t ino, struct inode *out, struct err *e);
 /* The store has another version of it than we know: whoever looks it up next asks, however long
  * what is known was to be believed. */
 void tree_doubt(struct tree *t, uint64_t ino);
