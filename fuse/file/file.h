@@ -35,15 +35,18 @@ struct file {
     _Atomic bool preserved;
     pthread_mutex_t state_lock;
     pthread_rwlock_t data_lock;
-    struct cache_file *cf;    /* data_lock */
-    int stage_fd;             /* data_lock; -1 none */
-    _Atomic uint64_t written; /* counts changes of the staged content … */
-    _Atomic uint64_t saved;   /* … and how many of them the store has */
+    struct cache_file *cf; /* data_lock */
+    int stage_fd;          /* data_lock; -1 none */
+    /* Counts changes of the staged content, with data_lock shared from before the count until the
+     * change is made: who holds it exclusively sees none that is half made. */
+    _Atomic uint64_t written;
+    _Atomic uint64_t saved; /* how many of them the store has; data_lock exclusively */
     /* monotonic: of the first change that is not saved, and of the latest */
     _Atomic int64_t dirty_ns, write_ns;
     /* monotonic: after a failure, when to try again by ourselves; 0 none failed */
     _Atomic int64_t retry_ns;
     unsigned failures; /* state_lock */
+    bool begun;        /* state_lock: an upload was begun, the store may have it */
     bool no_backing;   /* state_lock: passthrough was tried and refused */
 };
 
@@ -78,6 +81,8 @@ void files_each(struct files *fs, void (*fn)(void *user, struct file *f), void *
 
 /* The file's inode. ESTALE: it is another file's now, or none. */
 int file_inode(const struct file *f, struct inode *n, struct err *e);
+/* ESTALE, in words: INODE_ORPHANED. */
+int file_lost(const struct file *f, struct err *e);
 static inline const struct files_conf *file_conf(const struct file *f)
 {
     return files_config(f->files);

@@ -8,7 +8,6 @@
 #include "lib/base/mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 
 #define PASS_BYTES CACHE_BLOCK /* smaller files that can be written are not passed through */
 
@@ -127,10 +126,10 @@ void file_closed(struct file *f)
 int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, struct err *e)
 {
     const struct files_conf *c = files_config(fs);
-    bool write = (flags & O_ACCMODE) != O_RDONLY;
+    bool write = open_writes(flags);
     struct inode n;
     *backing = 0;
-    if (tree_refresh(c->tree, ino, &n, e))
+    if (write ? tree_revalidate(c->tree, ino, &n, e) : tree_refresh(c->tree, ino, &n, e))
         return -1;
     if (write && !tree_writable(c->tree, n.mount))
         return err_sys(e, EROFS, "open for writing");
@@ -141,7 +140,7 @@ int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, stru
     struct file *f = files_get(fs, ino, e);
     if (!f)
         return -1;
-    int rc = file_open(f, write, write && (flags & O_TRUNC), backing, e);
+    int rc = file_open(f, write, flags & O_TRUNC, backing, e);
     files_put(f);
     return rc;
 }

@@ -6,6 +6,13 @@
 
 #include "fuse/file/file.h"
 
+#include <fcntl.h>
+
+/* Does an open with these flags change the file, or may it? */
+static inline bool open_writes(int flags)
+{
+    return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+}
 /* open(2) of an inode: flags may have O_ACCMODE, O_TRUNC. The open is counted. EROFS. */
 int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, struct err *e);
 /* The close of one, and its upload if it was written. resent: it may have been counted already. */

@@ -42,7 +42,8 @@ static int unlink_locked(struct file *f, struct err *e)
     if (file_preserve(f, 0, &lost))
         log_kv(LOG_WARN, "a file is removed while it is open, and could not be read before", "path",
             path, "error", lost.msg, NULL);
-    if (!(n.flags & INODE_LOCAL) && store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
+    bool stored = !(n.flags & INODE_LOCAL) || f->begun; /* by an upload whose answer was lost */
+    if (stored && store_remove(store, path, e) && e->cls != ERR_NOTFOUND)
         return -1;
     cached_unpin(c->cache, mount, path);
     /* keeps the record until its staging file is dealt with */

@@ -135,6 +135,10 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
             "path", m->to, "error", lost.msg, NULL);
     if (!local && rename_stored(m, m->from, m->to, &m->n, &st, e))
         return -1;
+    /* of an upload whose answer was lost */
+    if (local && f->begun && store_remove(m->store, m->from, e) && e->cls != ERR_NOTFOUND)
+        return -1;
+    f->begun = false;
     cached_unpin(m->c->cache, m->mount, m->from);
     cached_unpin(m->c->cache, m->mount, m->to);
     if (inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e))

@@ -10,6 +10,9 @@
 static int truncate_file(struct files *fs, uint64_t ino, uint64_t size, bool open, struct err *e)
 {
     int32_t backing = 0;
+    struct inode n;
+    if (!open && tree_revalidate(files_config(fs)->tree, ino, &n, e))
+        return -1;
     struct file *f = files_get(fs, ino, e);
     if (!f)
         return -1;

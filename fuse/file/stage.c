@@ -96,8 +96,8 @@ int stage_attach(struct file *f, struct err *e)
     return f->stage_fd < 0 ? err_sys(e, errno == ENOENT ? EIO : errno, "open a staged file") : 0;
 }
 
-/* Counts a change, before it is made and after it: an upload may begin and end in between. In this
- * order, as upload_done() clears the flag before it looks at the count once more. */
+/* Before a change, with f->data_lock held until it is made, and the index is told again: another
+ * writer may have counted the first one and not have set the flag yet. */
 static void stage_set_dirty(struct file *f)
 {
     int64_t now = clock_mono_ns();
@@ -127,15 +127,22 @@ static int stage_copy(struct file *f, int fd, uint64_t size, struct err *e)
     return ftruncate(fd, (off_t)size) ? stage_error(e, errno, "copy a file to staging") : 0;
 }
 
+/* The store has something else under its name by now, or nothing: what is written to it would go
+ * nowhere. */
+static int stage_refuse_lost(struct file *f, struct inode *n, struct err *e)
+{
+    return file_inode(f, n, e) || (n->flags & INODE_ORPHANED ? file_lost(f, e) : 0) ? -1 : 0;
+}
+
 /* From the cached version to a staging file that begins with `keep` bytes of it. f->data_lock is
  * held exclusively. */
 static int stage_begin(struct file *f, uint64_t keep, struct err *e)
 {
     struct inode n;
+    if (stage_refuse_lost(f, &n, e))
+        return -1;
     if (f->stage_fd >= 0)
         return 0;
-    if (file_inode(f, &n, e))
-        return -1;
     if (n.flags & INODE_STAGED)
         return stage_attach(f, e);
     /* a sealed mount's kernel may have opened it without asking */
@@ -177,6 +184,7 @@ int stage_create(struct file *f, struct err *e)
         if (f->stage_fd >= 0)
             close(f->stage_fd);
         f->stage_fd = fd;
+        f->begun = false; /* no other has the file yet */
         stage_set_dirty(f);
     }
     pthread_rwlock_unlock(&f->data_lock);
@@ -186,11 +194,15 @@ int stage_create(struct file *f, struct err *e)
 /* f->data_lock is held shared on success. */
 static int stage_lock(struct file *f, struct err *e)
 {
+    struct inode n;
     for (;;) {
         pthread_rwlock_rdlock(&f->data_lock);
-        if (f->stage_fd >= 0)
+        bool staged = f->stage_fd >= 0;
+        if (staged && stage_refuse_lost(f, &n, e) == 0)
             return 0;
         pthread_rwlock_unlock(&f->data_lock);
+        if (staged)
+            return -1;
         pthread_rwlock_wrlock(&f->data_lock);
         int rc = stage_begin(f, UINT64_MAX, e);
         pthread_rwlock_unlock(&f->data_lock);
@@ -214,8 +226,8 @@ ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, s
     }
     if (done) {
         struct inode grown = {.size = off + done, .mtime_ns = clock_real_ns()};
-        inodes_set(file_conf(f)->inodes, f->ino, INODES_GROW | INODES_MTIME, &grown, 0, INODE_ATTR);
-        stage_set_dirty(f); /* an upload that began in between has not all of it */
+        inodes_set(file_conf(f)->inodes, f->ino, INODES_GROW | INODES_MTIME, &grown, INODE_DIRTY,
+            INODE_ATTR);
     }
     pthread_rwlock_unlock(&f->data_lock);
     if (errnum && !done)
@@ -236,9 +248,8 @@ int stage_truncate(struct file *f, uint64_t size, struct err *e)
         if (ftruncate(f->stage_fd, (off_t)size))
             rc = stage_error(e, errno, "truncate a staged file");
         else
-            inodes_set(
-                file_conf(f)->inodes, f->ino, INODES_SIZE | INODES_MTIME, &set, 0, INODE_ATTR);
-        stage_set_dirty(f);
+            inodes_set(file_conf(f)->inodes, f->ino, INODES_SIZE | INODES_MTIME, &set, INODE_DIRTY,
+                INODE_ATTR);
     }
     pthread_rwlock_unlock(&f->data_lock);
     return rc;

@@ -123,6 +123,7 @@ static struct file *file_make(struct files *fs, const struct inode *n)
     pthread_rwlock_init(&f->data_lock, NULL);
     if (n->flags & INODE_DIRTY) { /* of a process before this one */
         atomic_store(&f->written, 1);
+        f->begun = true; /* who knows */
         atomic_store(&f->dirty_ns, clock_mono_ns());
         atomic_store(&f->write_ns, clock_mono_ns());
     }
@@ -262,6 +263,13 @@ int file_inode(const struct file *f, struct inode *n, struct err *e)
     if (inodes_get(f->files->c.inodes, f->ino, n) || n->generation != f->generation)
         return err_sys(e, ESTALE, "inode %llu", (unsigned long long)f->ino);
     return 0;
+}
+
+int file_lost(const struct file *f, struct err *e)
+{
+    return err_sys(e, ESTALE,
+        "inode %llu: the file was replaced or removed in the store by somebody else while it was open; open it again",
+        (unsigned long long)f->ino);
 }
 
 void files_note_error(struct files *fs, uint64_t ino, const struct err *e)

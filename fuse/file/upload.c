@@ -39,23 +39,24 @@ static void upload_failed(struct file *f, const char *path, struct err *e)
         e->msg, NULL);
 }
 
-/* The store has the first `counted` changes. */
+/* The store has the first `counted` changes. In one step, as far as writers see: who is killed
+ * after it leaves an index that knows of all others. */
 static void upload_done(
     struct file *f, const struct inode *n, uint64_t counted, const struct store_stat *st)
 {
     struct inode set = {
         .mtime_ns = st->mtime_ns, .synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
     snprintf(set.version, sizeof set.version, "%s", st->version);
-    atomic_store(&f->saved, counted);
+    pthread_rwlock_wrlock(&f->data_lock);
     bool all = atomic_load(&f->written) == counted,
          keep_time = !all || (n->flags & INODE_ATTR) || !st->mtime_ns;
     inodes_set(file_conf(f)->inodes, f->ino,
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0,
         INODE_LOCAL | (all ? INODE_DIRTY : 0));
-    if (atomic_load(&f->written) != counted) {
-        inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, INODE_DIRTY, 0);
+    atomic_store(&f->saved, counted);
+    pthread_rwlock_unlock(&f->data_lock);
+    if (!all)
         atomic_store(&f->dirty_ns, clock_mono_ns());
-    }
     atomic_store(&f->retry_ns, 0);
     f->failures = 0;
     atomic_fetch_add(&stats.bytes, st->size);
@@ -64,9 +65,27 @@ static void upload_done(
 
 static void forget_changes(struct file *f)
 {
+    pthread_rwlock_wrlock(&f->data_lock);
     atomic_store(&f->saved, atomic_load(&f->written));
     atomic_store(&f->retry_ns, 0);
     inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, 0, INODE_DIRTY);
+    pthread_rwlock_unlock(&f->data_lock);
+}
+
+/* What there is to upload: the staging file is open, `counted` changes are in its first *size
+ * bytes.
+ */
+static int upload_begin(struct file *f, uint64_t *counted, uint64_t *size, struct err *e)
+{
+    struct stat content;
+    pthread_rwlock_wrlock(&f->data_lock);
+    int rc = f->stage_fd >= 0 ? 0 : stage_attach(f, e);
+    *counted = atomic_load(&f->written);
+    if (rc == 0 && fstat(f->stage_fd, &content))
+        rc = err_sys(e, errno, "look at a staged file");
+    pthread_rwlock_unlock(&f->data_lock);
+    *size = rc ? 0 : (uint64_t)content.st_size;
+    return rc;
 }
 
 static int upload(struct file *f, struct err *e)
@@ -76,20 +95,16 @@ static int upload(struct file *f, struct err *e)
     struct store *store;
     struct store_stat st = {0};
     unsigned mount;
-    struct stat content;
+    uint64_t counted, size;
     if (file_inode(f, &n, NULL) || (n.flags & INODE_UNLINKED)) {
         forget_changes(f); /* no name leads to them any more */
         return 0;
     }
-    pthread_rwlock_wrlock(&f->data_lock);
-    int rc = f->stage_fd >= 0 ? 0 : stage_attach(f, e);
-    pthread_rwlock_unlock(&f->data_lock);
-    if (rc || tree_where(file_conf(f)->tree, f->ino, &store, &mount, path, e))
+    if (upload_begin(f, &counted, &size, e)
+        || tree_where(file_conf(f)->tree, f->ino, &store, &mount, path, e))
         return -1;
-    uint64_t counted = atomic_load(&f->written);
-    if (fstat(f->stage_fd, &content))
-        return err_sys(e, errno, "look at a staged file");
-    if (store_put(store, path, f->stage_fd, (uint64_t)content.st_size, &st, e)) {
+    f->begun = true;
+    if (store_put(store, path, f->stage_fd, size, &st, e)) {
         upload_failed(f, path, e);
         return -1;
     }
@@ -99,7 +114,12 @@ static int upload(struct file *f, struct err *e)
 
 int file_upload_locked(struct file *f, struct err *e)
 {
+    struct inode n;
     mutex_assert_held(&f->state_lock);
+    if (file_inode(f, &n, NULL) == 0 && (n.flags & INODE_ORPHANED)) {
+        forget_changes(f);
+        return file_lost(f, e);
+    }
     if (!file_is_dirty(f))
         return 0;
     pthread_rwlock_rdlock(files_rename_lock(f->files));
@@ -116,8 +136,11 @@ int file_upload(struct file *f, struct err *e)
     return rc;
 }
 
-int files_upload(struct files *fs, uint64_t ino, struct err *e)
+int files_upload(struct files *fs, uint64_t ino, bool wrote, struct err *e)
 {
+    struct inode n;
+    if (!wrote && inodes_get(files_config(fs)->inodes, ino, &n) == 0 && !(n.flags & INODE_DIRTY))
+        return 0;
     struct file *f = files_get(fs, ino, e);
     int rc = f ? file_upload(f, e) : -1;
     if (f)
@@ -148,10 +171,14 @@ void file_finish(struct file *f)
         stage_remove_files(f);
         return;
     }
-    if (!(n.flags & INODE_STAGED) || n.opens || (file_is_dirty(f) && !(n.flags & INODE_UNLINKED)))
+    if (!(n.flags & INODE_STAGED) || n.opens)
         return;
-    atomic_store(&f->saved, atomic_load(&f->written));
     pthread_rwlock_wrlock(&f->data_lock);
+    if (file_is_dirty(f) && !(n.flags & INODE_UNLINKED)) {
+        pthread_rwlock_unlock(&f->data_lock);
+        return;
+    }
+    atomic_store(&f->saved, atomic_load(&f->written));
     struct stat content;
     if (f->stage_fd >= 0 && !(n.flags & INODE_UNLINKED) && fstat(f->stage_fd, &content) == 0
         && (uint64_t)content.st_size == n.size

@@ -11,7 +11,8 @@
  * store's. */
 int file_upload(struct file *f, struct err *e);
 int file_upload_locked(struct file *f, struct err *e); /* f->state_lock is held */
-int files_upload(struct files *fs, uint64_t ino, struct err *e);
+/* close and fsync; wrote: by a handle that may write. ESTALE: see file_lost(). */
+int files_upload(struct files *fs, uint64_t ino, bool wrote, struct err *e);
 /* The last open is gone: content that the store has goes from staging into the cache.
  * f->state_lock is held. */
 void file_finish(struct file *f);

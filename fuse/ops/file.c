@@ -12,19 +12,13 @@
 #include "lib/base/mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-
-static bool wants_write(const struct fuse_file_info *fi)
-{
-    return (fi->flags & O_ACCMODE) != O_RDONLY;
-}
 
 /* What the kernel is told of an open. */
 static void set_open(struct fuse_file_info *fi, int32_t backing)
 {
-    fi->fh = wants_write(fi);
-    fi->noflush = !wants_write(fi);
+    fi->fh = open_writes(fi->flags);
+    fi->noflush = !fi->fh;
     fi->keep_cache = 1; /* another version would be another inode */
     session_pass_through(backing);
 }
@@ -34,7 +28,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct fs *fs = ops_fs(req);
     struct err e = ERR_INIT;
     int32_t backing;
-    if (fs->sealed && !wants_write(fi)) {
+    if (fs->sealed && !open_writes(fi->flags)) {
         fuse_reply_err(req, ENOSYS); /* the kernel does not ask again, for any file */
         return;
     }
@@ -146,14 +140,15 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         /* a file that was opened without us has nothing to save: the kernel does not ask again */
         fuse_reply_err(req, ENOSYS);
     else
-        ops_done(req, ino, "close", fi->fh ? files_upload(ops_fs(req)->files, ino, &e) : 0, &e);
+        ops_done(
+            req, ino, "close", fi->fh ? files_upload(ops_fs(req)->files, ino, true, &e) : 0, &e);
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
     (void)datasync;
     struct err e = ERR_INIT;
-    ops_done(req, ino, "fsync", fi->fh ? files_upload(ops_fs(req)->files, ino, &e) : 0, &e);
+    ops_done(req, ino, "fsync", files_upload(ops_fs(req)->files, ino, fi->fh, &e), &e);
 }
 
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -33,6 +33,7 @@ struct fake_store {
         bool held;                  /* mu */
     } on[FAKE_CALLS];
     unsigned waiting; /* mu */
+    bool lose_answer; /* mu */
 };
 
 /* -- objects, with mu held -------------------------------------------------------------------- */
@@ -250,7 +251,9 @@ static int fake_put(
     if (f->ops.kind.caps & STORE_CAP_DIRS && !has_parent(f, path))
         return fake_end(f, ERR_NOTFOUND, 0, path, e);
     *st = *object_write(f, path, data, len);
-    return fake_end(f, ERR_NONE, 0, path, e);
+    bool lost = f->lose_answer;
+    f->lose_answer = false;
+    return fake_end(f, lost ? ERR_RETRY : ERR_NONE, lost ? EIO : 0, path, e);
 }
 
 static int fake_remove(void *impl, const char *path, struct err *e)
@@ -423,6 +426,13 @@ void fake_store_fail(struct fake_store *f, enum fake_call call, enum err_class c
     f->on[call].sys = sys;
     f->on[call].skip = skip;
     f->on[call].fail = times;
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_store_lose_answer(struct fake_store *f)
+{
+    pthread_mutex_lock(&f->mu);
+    f->lose_answer = true;
     pthread_mutex_unlock(&f->mu);
 }
 

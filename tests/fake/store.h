@@ -38,6 +38,8 @@ char *fake_store_text(struct fake_store *f, const char *path);
  * them has happened. */
 void fake_store_fail(struct fake_store *f, enum fake_call call, enum err_class cls, int sys,
     unsigned skip, unsigned times);
+/* The next put is done, and its answer is lost: it fails as RETRY. */
+void fake_store_lose_answer(struct fake_store *f);
 /* Calls of this kind wait until fake_store_go(); fake_store_wait_held() returns when one does. */
 void fake_store_hold(struct fake_store *f, enum fake_call call);
 void fake_store_wait_held(struct fake_store *f);
