@@ -108,7 +108,7 @@ static int put_fd(struct store *s, const char *path, int fd, struct err *e)
     struct store_stat made;
     if (fstat(fd, &st))
         return err_sys(e, errno, "stat");
-    return store_put(s, path, fd, (uint64_t)st.st_size, &made, e);
+    return store_put(s, path, &(struct store_put){.fd = fd, .len = (uint64_t)st.st_size}, &made, e);
 }
 
 static int put_file(struct store *s, const char *path, const char *local, struct err *e)

@@ -306,7 +306,9 @@ static int check_writing(struct store *s, struct err *e)
     struct store_stat st;
     if (fd < 0)
         return err_sys(e, errno, "open /dev/null");
-    return store_put(s, name, fd, 0, &st, e) || store_remove(s, name, e) ? -1 : 0;
+    return store_put(s, name, &(struct store_put){.fd = fd}, &st, e) || store_remove(s, name, e)
+        ? -1
+        : 0;
 }
 
 static void step(bool good, const char *what)

@@ -72,7 +72,8 @@ static int recover_file(struct files *fs, struct store **stores, const char *nam
             "path", where.path, "kept", kept, NULL);
         return 0;
     }
-    if (store_put(store, where.path, fd, (uint64_t)content.st_size, &st, e))
+    if (store_put(store, where.path,
+            &(struct store_put){.fd = fd, .len = (uint64_t)content.st_size}, &st, e))
         return -1;
     unlink(file);
     unlink(sidecar);

@@ -104,7 +104,7 @@ static int upload(struct file *f, struct err *e)
         || tree_where(file_conf(f)->tree, f->ino, &store, &mount, path, e))
         return -1;
     f->begun = true;
-    if (store_put(store, path, f->stage_fd, size, &st, e)) {
+    if (store_put(store, path, &(struct store_put){.fd = f->stage_fd, .len = size}, &st, e)) {
         upload_failed(f, path, e);
         return -1;
     }

@@ -109,8 +109,8 @@ struct store_ops {
         void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
     int (*read)(void *impl, const char *path, const char *version, uint64_t off, size_t len,
         sink_fn sink, void *user, const atomic_bool *cancel, struct err *e); /* store_stream */
-    int (*put)(
-        void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
+    int (*put)(void *impl, const char *path, const struct store_put *put, struct store_stat *st,
+        struct err *e);
     int (*remove)(void *impl, const char *path, struct err *e);
     int (*mkdir)(void *impl, const char *path, struct err *e);
     int (*rmdir)(void *impl, const char *path, struct err *e);

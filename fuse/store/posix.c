@@ -117,7 +117,9 @@ static int perform(struct posix_call *c)
         return posix_dir_read(
             &c->dir, c->path, c->version, c->off, c->len, c->sink, c->sink_user, c->cancel, &c->e);
     case OP_PUT:
-        return posix_dir_put(&c->dir, c->path, c->fd, c->len, c->cancel, &c->st, &c->e);
+        return posix_dir_put(&c->dir, c->path,
+            &(struct store_put){.fd = c->fd, .len = c->len, .expect = c->version}, c->cancel,
+            &c->st, &c->e);
     case OP_REMOVE:
         return posix_dir_remove(&c->dir, c->path, &c->e);
     case OP_MKDIR:
@@ -358,11 +360,11 @@ static int posix_read(void *impl, const char *path, const char *version, uint64_
 }
 
 static int posix_put(
-    void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
+    void *impl, const char *path, const struct store_put *put, struct store_stat *st, struct err *e)
 {
     struct posix *s = impl;
-    struct posix_call c = CALL(s, OP_PUT, path, .len = len);
-    c.fd = fd;
+    struct posix_call c = CALL(s, OP_PUT, path, .len = put->len, .version = put->expect);
+    c.fd = put->fd;
     int rc = posix_do(s, &c, e);
     *st = c.st;
     return rc;

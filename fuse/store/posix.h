@@ -47,7 +47,7 @@ int posix_dir_stat(
 int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off,
     size_t len, sink_fn sink, void *user, const atomic_bool *cancel, struct err *e);
 /* Does not appear any more once *cancel (or NULL) is set. */
-int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t len,
+int posix_dir_put(const struct posix_dir *s, const char *path, const struct store_put *put,
     const atomic_bool *cancel, struct store_stat *out, struct err *e);
 int posix_dir_remove(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_mkdir(const struct posix_dir *s, const char *path, struct err *e);

@@ -109,7 +109,38 @@ static int name_temp(int dir, int fd, char name[64])
     return *name ? 0 : -1;
 }
 
-int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t len,
+static int fail_expected(
+    const struct posix_dir *s, const char *path, const char *expect, struct err *e)
+{
+    cleanup_free char *what = xasprintf("%s/%s", s->url, path);
+    return *expect ? store_err(e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, what,
+               ": it was changed by somebody else since it was read")
+                   : store_err(e, ERR_CONFLICT, EEXIST, REASON_STORE_ERROR, what,
+                       ": somebody else has made a file of that name");
+}
+
+/* Is that version there? Errors count as another one. */
+static bool is_version(int dir, const char *name, const char *expect)
+{
+    struct stat st;
+    struct store_stat now;
+    if (fstatat(dir, name, &st, 0) || !S_ISREG(st.st_mode))
+        return false;
+    posix_stat_of(&st, &now);
+    return strcmp(now.version, expect) == 0;
+}
+
+/* The name temp becomes name if nothing is there. Not all file systems can do that in one step. */
+static int name_exclusively(int dir, const char *temp, const char *name)
+{
+    if (renameat2(dir, temp, dir, name, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    return linkat(dir, temp, dir, name, 0) || unlinkat(dir, temp, 0) ? -1 : 0;
+}
+
+int posix_dir_put(const struct posix_dir *s, const char *path, const struct store_put *put,
     const atomic_bool *cancel, struct store_stat *out, struct err *e)
 {
     const char *name;
@@ -121,14 +152,20 @@ int posix_dir_put(const struct posix_dir *s, const char *path, int fd, uint64_t 
     if (to < 0)
         return posix_fail(s, errno, path, "create", e);
     struct stat st;
+    bool exclusive = put->expect && !*put->expect, other = false;
     /* Once it is given up, nothing may appear in the store any more. */
-    if (copy_all(to, fd, len, cancel) || fsync(to) || fstat(to, &st) || is_cancelled(cancel)
-        || name_temp(dir, to, temp) || is_cancelled(cancel) || renameat(dir, temp, dir, name)) {
+    if (copy_all(to, put->fd, put->len, cancel) || fsync(to) || is_cancelled(cancel)
+        || name_temp(dir, to, temp) || is_cancelled(cancel)
+        || (other = put->expect && !exclusive && !is_version(dir, name, put->expect))
+        || (exclusive ? name_exclusively(dir, temp, name) : renameat(dir, temp, dir, name))) {
         int saved = errno;
         if (*temp)
             unlinkat(dir, temp, 0);
-        return posix_fail(s, saved, path, "write", e);
+        return other || (exclusive && saved == EEXIST) ? fail_expected(s, path, put->expect, e)
+                                                       : posix_fail(s, saved, path, "write", e);
     }
+    if (fstat(to, &st)) /* after its last change: that of its name */
+        return posix_fail(s, errno, path, "stat", e);
     if (fsync(dir) && errno != EINVAL)
         return posix_fail(s, errno, path, "sync the directory", e);
     posix_stat_of(&st, out);

@@ -63,6 +63,7 @@ struct s3 {
     /* the same for copies inside the bucket; S3 allows 5 GiB at most */
     uint64_t single_copy_max, copy_part_size;
     unsigned parallel_parts;
+    atomic_bool unconditional; /* the server refuses requests with conditions */
 };
 
 /* -- its place (s3_place.c) -----------------------------------------------------------------------
@@ -167,17 +168,44 @@ int s3_read(void *impl, const char *path, const char *version, uint64_t off, siz
 /* One page of keys; max 0: as many as the server gives. */
 int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token, unsigned max,
     struct retry *r, struct s3_page *page, struct err *e);
-int s3_put(
-    void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
+int s3_put(void *impl, const char *path, const struct store_put *put, struct store_stat *st,
+    struct err *e);
 int s3_remove(void *impl, const char *path, struct err *e);
 int s3_mkdir(void *impl, const char *path, struct err *e);
 int s3_rmdir(void *impl, const char *path, struct err *e);
 int s3_rename(void *impl, const char *from, const char *to, struct store_stat *st, struct err *e);
 
+/* -- conditions (s3_condition.c) ------------------------------------------------------------- */
+
+/* The header that makes a request conditional, caller frees; NULL: expect is NULL, or the server
+ * does not know such, or the version is none that it knows. */
+char *s3_condition(struct s3 *s, const char *expect);
+/* Asks by a request of its own whether expect holds; 0: it does. CONFLICT. */
+int s3_look(struct s3 *s, const char *key, const char *expect, struct err *e);
+/* After a conditional request failed: because of its condition, and e says so now? */
+bool s3_conflict(
+    struct s3 *s, const char *key, const char *expect, const struct s3_outcome *out, struct err *e);
+/* After a conditional request failed: the server does not know the condition. From now on none is
+ * sent, and s3_look has to do. */
+bool s3_no_conditions(struct s3 *s, const struct s3_outcome *out);
+
+/* A random number on an object that tells whose request made it. */
+#define S3_MARK_HEADER "x-amz-meta-millrace-upload"
+#define S3_MARK_LEN    40
+int s3_mark(char mark[S3_MARK_LEN], struct err *e);
+/* Is the object there, with that mark? *etag: caller frees. */
+bool s3_is_marked(struct s3 *s, const char *key, const char *mark, char **etag);
+
 /* s3_multipart.c: puts len bytes together at key in parts, from fd, or (fd < 0) from the object
- * copy_from. *etag: of the new object, caller frees. */
-int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from,
-    const char *copy_etag, uint64_t len, char **etag, struct err *e);
+ * copy_from; expect as of store_put. *etag: of the new object, caller frees. */
+struct s3_large {
+    const char *key;
+    int fd;
+    const char *copy_from, *copy_etag;
+    uint64_t len;
+    const char *expect;
+};
+int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct err *e);
 /* pure: at least wanted, at most 10,000 parts */
 uint64_t s3_part_size(uint64_t len, uint64_t wanted);
 #endif

@@ -39,6 +39,7 @@ static const struct fault_meaning {
     {"KeyTooLongError", ERR_INVALID, ENAMETOOLONG, REASON_STORE_ERROR, NAME},
     {"InvalidRange", ERR_INVALID, EINVAL, REASON_STORE_ERROR, NO_REMEDY},
     {"PreconditionFailed", ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, NO_REMEDY},
+    {"NotImplemented", ERR_INVALID, ENOTSUP, REASON_STORE_ERROR, NO_REMEDY},
     {"ObjectParentIsFile", ERR_INVALID, ENOTDIR, REASON_STORE_ERROR, NO_REMEDY},
     {"ExistingObjectIsDirectory", ERR_INVALID, EISDIR, REASON_STORE_ERROR, NO_REMEDY},
     {"DirectoryNotEmpty", ERR_EXISTS, ENOTEMPTY, REASON_STORE_ERROR, NO_REMEDY},
@@ -69,6 +70,8 @@ static struct fault_meaning meaning_of(int status, const char *code)
         m = (struct fault_meaning){code, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, NO_REMEDY};
     else if (status == 412)
         m = (struct fault_meaning){code, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, NO_REMEDY};
+    else if (status == 501)
+        m = (struct fault_meaning){code, ERR_INVALID, ENOTSUP, REASON_STORE_ERROR, NO_REMEDY};
     else if (m.cls == ERR_INVALID)
         m.sys = EINVAL;
     return m;

@@ -11,20 +11,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define MIB          (UINT64_C(1) << 20)
 #define PARTS_MAX    10000u
 #define NS_PER_MIB   NS_PER_S
 #define COMPLETE_MAX (4u << 20)
-/* a random number on the object tells whose upload made it */
-#define MARK "x-amz-meta-millrace-upload"
 
 struct multipart {
     struct s3 *s;
     const char *key, *upload_id, *mark;
     int fd; /* -1: copy */
-    const char *copy_from, *copy_etag;
+    const char *copy_from, *copy_etag, *expect;
     uint64_t len, part;
     unsigned nparts;
     char **etags; /* nparts; each written by the thread that sent the part */
@@ -127,7 +124,7 @@ static void send_parts(struct multipart *j)
 static char *multipart_begin(struct s3 *s, const char *key, const char *mark, struct err *e)
 {
     const struct sigv4_pair query[] = {{"uploads", ""}};
-    cleanup_free char *line = xasprintf(MARK ": %s", mark);
+    cleanup_free char *line = xasprintf(S3_MARK_HEADER ": %s", mark);
     const char *headers[] = {line, NULL};
     struct s3_call call = {
         .method = "POST", .key = key, .query = query, .nquery = 1, .headers = headers, .body = ""};
@@ -160,25 +157,6 @@ static void abort_upload(struct s3 *s, const char *key, const char *upload_id)
             "an unfinished upload could not be removed and takes room in the bucket: %s", e.msg);
 }
 
-/* Is the object there, made by this upload? The server forgets an upload once it is complete: if
- * that answer got lost (and libcurl by itself sends a request again when a kept connection turns
- * out to be closed), the next one is "NoSuchUpload". */
-static bool is_complete(struct multipart *j, char **etag)
-{
-    struct retry r = RETRY_INIT(j->s->params.deadline_ns, NULL);
-    struct s3_call call = {.method = "HEAD", .key = j->key};
-    struct s3_outcome out = {0};
-    struct err ignored = ERR_INIT;
-    cleanup_resp struct http_resp resp;
-    char value[256];
-    if (s3_do(j->s, &call, &r, &resp, &out, &ignored))
-        return false;
-    if (!http_header(&resp, MARK, value, sizeof value) || strcmp(value, j->mark) != 0)
-        return false;
-    *etag = xstrdup(http_header(&resp, "etag", value, sizeof value));
-    return true;
-}
-
 static void complete_body(const struct multipart *j, struct buf *body)
 {
     buf_adds(body, "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
@@ -200,7 +178,8 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
     cleanup_buf struct buf body = BUF_INIT(COMPLETE_MAX);
     complete_body(j, &body);
     const struct sigv4_pair query[] = {{"uploadId", j->upload_id}};
-    static const char *const headers[] = {"content-type: application/xml", NULL};
+    cleanup_free char *condition = s3_condition(j->s, j->expect);
+    const char *headers[] = {"content-type: application/xml", condition, NULL};
     struct s3_call call = {.method = "POST",
         .key = j->key,
         .query = query,
@@ -212,10 +191,22 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
     struct retry r = RETRY_INIT(j->s->params.deadline_ns + s3_inside_ns(j->len), NULL);
     struct s3_outcome out = {0};
     for (;;) {
-        cleanup_resp struct http_resp resp;
+        cleanup_resp struct http_resp resp = {0};
+        /* some servers do not look at the condition of this request */
+        if (s3_look(j->s, j->key, j->expect, e))
+            return s3_is_marked(j->s, j->key, j->mark, etag) ? 0 : -1;
         int rc = s3_do(j->s, &call, &r, &resp, &out, e);
-        if (rc && strcmp(out.fault.code, "NoSuchUpload") == 0 && is_complete(j, etag))
-            return 0;
+        if (rc && headers[1] && s3_no_conditions(j->s, &out)) {
+            headers[1] = NULL;
+            continue;
+        }
+        /* The server forgets an upload once it is complete: if that answer got lost (and libcurl
+         * by itself sends a request again when a kept connection turns out to be closed), the next
+         * one is "NoSuchUpload". */
+        if (rc
+            && (strcmp(out.fault.code, "NoSuchUpload") == 0
+                || s3_conflict(j->s, j->key, j->expect, &out, e)))
+            return s3_is_marked(j->s, j->key, j->mark, etag) ? 0 : -1;
         if (rc)
             return -1;
         if (s3_check_body(j->s, &call, &resp, &out, e) == 0) {
@@ -223,32 +214,30 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
                 resp.body.data, resp.body.len, "CompleteMultipartUploadResult", "ETag");
             return 0;
         }
-        if (!s3_again(j->s, &r, &out, e))
+        if (s3_conflict(j->s, j->key, j->expect, &out, e) || !s3_again(j->s, &r, &out, e))
             return -1;
     }
 }
 
-int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from,
-    const char *copy_etag, uint64_t len, char **etag, struct err *e)
+int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct err *e)
 {
-    uint64_t random[2] = {0};
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return err_sys(e, errno, "get a random number");
-    char mark[40];
-    snprintf(mark, sizeof mark, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
-    cleanup_free char *id = multipart_begin(s, key, mark, e);
+    char mark[S3_MARK_LEN];
+    if (s3_mark(mark, e))
+        return -1;
+    cleanup_free char *id = multipart_begin(s, what->key, mark, e);
     if (!id)
         return -1;
     struct multipart j = {.s = s,
-        .key = key,
+        .key = what->key,
         .upload_id = id,
         .mark = mark,
-        .fd = fd,
-        .copy_from = copy_from,
-        .copy_etag = copy_etag,
-        .len = len};
-    j.part = s3_part_size(len, fd < 0 ? s->copy_part_size : s->part_size);
-    j.nparts = (unsigned)((len + j.part - 1) / j.part);
+        .fd = what->fd,
+        .copy_from = what->copy_from,
+        .copy_etag = what->copy_etag,
+        .expect = what->expect,
+        .len = what->len};
+    j.part = s3_part_size(j.len, j.fd < 0 ? s->copy_part_size : s->part_size);
+    j.nparts = (unsigned)((j.len + j.part - 1) / j.part);
     j.etags = xcalloc(j.nparts, sizeof *j.etags);
     pthread_mutex_init(&j.mu, NULL);
     send_parts(&j);
@@ -256,7 +245,7 @@ int s3_multipart(struct s3 *s, const char *key, int fd, const char *copy_from,
     if (j.first.cls != ERR_NONE && e)
         *e = j.first;
     if (rc)
-        abort_upload(s, key, id);
+        abort_upload(s, j.key, id);
     for (unsigned i = 0; i < j.nparts; i++)
         free(j.etags[i]);
     free(j.etags);

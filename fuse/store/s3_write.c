@@ -27,28 +27,56 @@ static void stat_written(
     memcpy(st->version, version, sizeof version);
 }
 
+/* -- files ----------------------------------------------------------------------------------- */
+
+/* One request; expect "" leaves a mark on the object, by which it is told from others' when the
+ * answer was lost: an empty one has nothing else to be told by. */
 static int put_single(
-    struct s3 *s, const char *key, int fd, uint64_t len, char **etag, struct err *e)
+    struct s3 *s, const char *key, const struct store_put *put, char **etag, struct err *e)
 {
-    struct s3_call call = {.method = "PUT", .key = key, .from_fd = true, .fd = fd, .fd_len = len};
-    struct retry r = RETRY_INIT(s->params.deadline_ns + (int64_t)(len >> 20) * NS_PER_MIB, NULL);
-    struct s3_outcome out = {0};
-    cleanup_resp struct http_resp resp;
-    if (s3_do(s, &call, &r, &resp, &out, e))
+    struct s3_call call = {.method = "PUT",
+        .key = key,
+        .body = "",
+        .from_fd = put->len > 0,
+        .fd = put->fd,
+        .fd_len = put->len};
+    struct retry r = RETRY_INIT(
+        s->params.deadline_ns + (int64_t)(put->len >> 20) * NS_PER_MIB, NULL);
+    char mark[S3_MARK_LEN];
+    if (s3_mark(mark, e))
         return -1;
-    char value[256];
-    *etag = xstrdup(http_header(&resp, "etag", value, sizeof value));
-    return 0;
+    cleanup_free char *line = xasprintf(S3_MARK_HEADER ": %s", mark);
+    for (;;) {
+        cleanup_free char *condition = s3_condition(s, put->expect);
+        const char *headers[] = {condition, condition && !*put->expect ? line : NULL, NULL};
+        struct s3_outcome out = {0};
+        cleanup_resp struct http_resp resp = {0};
+        call.headers = headers;
+        if (!condition && s3_look(s, key, put->expect, e))
+            return -1;
+        if (s3_do(s, &call, &r, &resp, &out, e) == 0) {
+            char value[256];
+            *etag = xstrdup(http_header(&resp, "etag", value, sizeof value));
+            return 0;
+        }
+        if (condition && s3_conflict(s, key, put->expect, &out, e))
+            return s3_is_marked(s, key, mark, etag) ? 0 : -1;
+        if (!condition || !s3_no_conditions(s, &out))
+            return -1;
+    }
 }
 
-int s3_put(void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
+int s3_put(
+    void *impl, const char *path, const struct store_put *put, struct store_stat *st, struct err *e)
 {
     struct s3 *s = impl;
     cleanup_free char *key = s3_key(s, path), *etag = NULL;
-    int rc = len > s->single_put_max ? s3_multipart(s, key, fd, NULL, NULL, len, &etag, e)
-                                     : put_single(s, key, fd, len, &etag, e);
+    const struct s3_large large = {
+        .key = key, .fd = put->fd, .len = put->len, .expect = put->expect};
+    int rc = put->len > s->single_put_max ? s3_multipart(s, &large, &etag, e)
+                                          : put_single(s, key, put, &etag, e);
     if (rc == 0)
-        stat_written(s, path, etag, len, st);
+        stat_written(s, path, etag, put->len, st);
     return rc;
 }
 
@@ -72,12 +100,14 @@ int s3_remove(void *impl, const char *path, struct err *e)
 int s3_mkdir(void *impl, const char *path, struct err *e)
 {
     struct s3 *s = impl;
-    cleanup_free char *key = xasprintf("%s%s/", s->prefix, path);
-    struct s3_call call = {.method = "PUT", .key = key, .body = "", .body_len = 0};
-    struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
-    struct s3_outcome out = {0};
-    cleanup_resp struct http_resp resp;
-    return s3_do(s, &call, &r, &resp, &out, e);
+    cleanup_free char *key = xasprintf("%s%s/", s->prefix, path), *etag = NULL;
+    const struct store_put marker = {.fd = -1, .expect = ""};
+    if (put_single(s, key, &marker, &etag, e) == 0)
+        return 0;
+    if (e->cls != ERR_CONFLICT)
+        return -1;
+    cleanup_free char *what = s3_name(s, key);
+    return store_err(e, ERR_EXISTS, EEXIST, REASON_STORE_ERROR, what, ": the directory exists");
 }
 
 int s3_rmdir(void *impl, const char *path, struct err *e)
@@ -144,7 +174,13 @@ int s3_rename(void *impl, const char *from, const char *to, struct store_stat *s
             ": it is a directory, and S3 renames objects only");
     }
     int rc = source.size > s->single_copy_max
-        ? s3_multipart(s, to_key, -1, from_key, source.version, source.size, &etag, e)
+        ? s3_multipart(s,
+            &(struct s3_large){.key = to_key,
+                .fd = -1,
+                .copy_from = from_key,
+                .copy_etag = source.version,
+                .len = source.size},
+            &etag, e)
         : copy_single(s, from_key, to_key, source.version, source.size, &etag, e);
     if (rc)
         return -1;

@@ -4,6 +4,7 @@
 #include "fuse/store/impl.h"
 
 #include "lib/base/buf.h"
+#include "lib/base/io.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 
 #define DEADLINE_DEFAULT_NS (30 * NS_PER_S)
 #define CONNECTIONS_DEFAULT 64
+#define COMPARE_BYTES       (1u << 20)
 #define CHANGES_MAX         3 /* of an object while it is read, any version of it */
 
 /* A new store is a row here. */
@@ -187,14 +189,53 @@ static int require_writable(const struct store *s, struct err *e)
         e, ERR_DENIED, EROFS, REASON_STORE_ERROR, s->url, ": this kind of store is read-only");
 }
 
-int store_put(
-    struct store *s, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
+struct compare {
+    int fd;
+    uint64_t off;
+};
+
+static int compare_piece(void *user, const void *data, size_t len)
+{
+    struct compare *c = user;
+    cleanup_free char *ours = malloc(len);
+    if (!ours || io_pread_exact(c->fd, ours, len, c->off) || memcmp(ours, data, len) != 0)
+        return -1;
+    c->off += len;
+    return 0;
+}
+
+/* What is there instead of what was expected: is it what was to be put? Then an earlier attempt did
+ * it, whose answer was lost. */
+static bool is_there_already(
+    struct store *s, const char *path, const struct store_put *put, struct store_stat *st)
+{
+    struct err ignored = ERR_INIT;
+    struct compare c = {.fd = put->fd};
+    /* who made an empty one cannot be told by its content: that is what locks are made of */
+    if (!put->len || s->ops->stat_path(s->impl, path, st, &ignored) || st->is_dir
+        || st->size != put->len)
+        return false;
+    while (c.off < put->len) {
+        size_t len = (size_t)MIN(put->len - c.off, COMPARE_BYTES);
+        if (s->ops->read(s->impl, path, st->version, c.off, len, compare_piece, &c, NULL, &ignored))
+            return false;
+    }
+    return true;
+}
+
+int store_put(struct store *s, const char *path, const struct store_put *put, struct store_stat *st,
+    struct err *e)
 {
     e = NEED(e);
     memset(st, 0, sizeof *st);
-    return require_writable(s, e) || require_path(s, path, false, e)
-        ? -1
-        : s->ops->put(s->impl, path, fd, len, st, e);
+    if (require_writable(s, e) || require_path(s, path, false, e))
+        return -1;
+    if (s->ops->put(s->impl, path, put, st, e) == 0)
+        return 0;
+    if (e->cls != ERR_CONFLICT || !put->expect || !is_there_already(s, path, put, st))
+        return -1;
+    *e = (struct err)ERR_INIT;
+    return 0;
 }
 
 int store_remove(struct store *s, const char *path, struct err *e)

@@ -132,13 +132,23 @@ int store_stream(struct store *s, const char *path, const char *version, uint64_
 /* The same into memory. */
 int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
     void *buf, const atomic_bool *cancel, struct err *e);
-/* Uploads len bytes of fd from 0; appears atomically, replacing what was there; st is the new
- * object's. */
-int store_put(
-    struct store *s, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e);
+struct store_put {
+    int fd; /* len bytes of it, from 0 */
+    uint64_t len;
+    /* What may be replaced. NULL: whatever is there; "": nothing may be there; else that version
+     * alone. */
+    const char *expect;
+};
+/* Appears atomically; st is the new object's. CONFLICT: something else is there than was expected
+ * (sys EEXIST where that was nothing, else ESTALE), and nothing has changed; the same content is no
+ * conflict (unless it is empty): it is an earlier attempt whose answer was lost. Of two that put at
+ * the same time, one wins: in S3 the server sees to that, where it knows conditional requests; in a
+ * directory a new name is exclusive, and a version is looked at just before it is replaced. */
+int store_put(struct store *s, const char *path, const struct store_put *put, struct store_stat *st,
+    struct err *e);
 /* a file; NOTFOUND if absent and the store tells (S3 does not) */
 int store_remove(struct store *s, const char *path, struct err *e);
-/* EXISTS only with STORE_CAP_DIRS */
+/* EXISTS; without STORE_CAP_DIRS not for one that is there only because something is in it */
 int store_mkdir(struct store *s, const char *path, struct err *e);
 /* must be empty: EXISTS, sys ENOTEMPTY; without STORE_CAP_DIRS one that is gone with its last file
  * is fine */

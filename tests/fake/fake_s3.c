@@ -96,7 +96,7 @@ unsigned fake_s3_uploads(struct fake_s3 *f)
 
 static const char *const kinds[] = {"slowdown", "throttled", "error", "reset", "truncated", "short",
     "long", "etag", "norange", "otherrange", "xml", "html", "redirect", "hang", "skew", "denied",
-    "ok200", "lost", "slow", "fine"};
+    "ok200", "lost", "slow", "forgotten", "fine"};
 _Static_assert(ARRAY_LEN(kinds) <= FAULT_KINDS, "a counter for each kind");
 
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count)
@@ -140,6 +140,13 @@ unsigned fake_s3_faults(struct fake_s3 *f, const char *kind)
         n += strcmp(kinds[i], kind) == 0 ? f->struck[i] : 0;
     pthread_mutex_unlock(&f->mu);
     return n;
+}
+
+void fake_s3_unconditional(struct fake_s3 *f)
+{
+    pthread_mutex_lock(&f->mu);
+    f->unconditional = true;
+    pthread_mutex_unlock(&f->mu);
 }
 
 void fake_s3_expire(struct fake_s3 *f, const char *key_id)
@@ -226,6 +233,8 @@ static bool early_fault(
     } else if (strcmp(fault, "ok200") == 0) {
         answer_error(
             a, 200, "InternalError", "We encountered an internal error. Please try again.");
+    } else if (strcmp(fault, "forgotten") == 0) {
+        answer_error(a, 404, "NoSuchUpload", "The specified upload does not exist.");
     } else if (strcmp(fault, "reset") == 0) {
         a->drop = true;
     } else if (strcmp(fault, "hang") == 0) {

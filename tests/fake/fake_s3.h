@@ -17,6 +17,8 @@ int fake_s3_port(const struct fake_s3 *f);
 /* Of what is read and listed from now on: with ETags (true, as at first) or none; touched:
  * Last-Modified is an hour later. */
 void fake_s3_tags(struct fake_s3 *f, bool etags, bool touched);
+/* Writes with conditions are refused from now on, as servers do that do not know them. */
+void fake_s3_unconditional(struct fake_s3 *f);
 /* Objects <prefix>/d<nnnn>/f<nnnnnnnn>, dirs × files of them and size bytes each, that cost no
  * memory. Listings of what is above them do not show them, and only those with a delimiter do.
  * Content: byte i is the i-th of the key, repeated. */
@@ -48,8 +50,8 @@ void fake_s3_region(struct fake_s3 *f, const char *region, enum fake_s3_tells ho
  * with the whole object), otherrange (other bytes than those asked for), xml (malformed), html (a
  * page of some other server), redirect (301 to eu-west-9), hang (no byte until the client gives
  * up), skew (refused for its time until the client uses ours, an hour from now), denied (403),
- * ok200 (200 with an Error document), lost (done, but the answer is lost), slow (after 50 ms). -1:
- * no such kind. */
+ * ok200 (200 with an Error document), lost (done, but the answer is lost), slow (after 50 ms),
+ * forgotten (404 NoSuchUpload). -1: no such kind. */
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count);
 void fake_s3_clear(struct fake_s3 *f); /* no more faults */
 /* requests so far to which one of that kind made a difference */

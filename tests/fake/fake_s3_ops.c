@@ -207,6 +207,26 @@ static void part_key(char out[128], const char *id, const char *number)
     snprintf(out, 128, "\001%s/%05lu", id, strtoul(number, NULL, 10));
 }
 
+/* The conditions of a write; false: one does not hold, and the answer says so. */
+static bool may_write(const struct fake_s3 *f, const struct request *r, struct answer *a)
+{
+    char match[64], none[64];
+    bool if_match = http_head_value(r->h.headers, "if-match", match, sizeof match),
+         if_none = http_head_value(r->h.headers, "if-none-match", none, sizeof none);
+    const struct object *o = object_find((struct fake_s3 *)f, r->key);
+    if ((if_match || if_none) && f->unconditional)
+        answer_error(a, 501, "NotImplemented",
+            "A header you provided implies functionality that is not implemented");
+    else if (if_match && !o)
+        answer_error(a, 404, "NoSuchKey", "The specified key does not exist.");
+    else if ((if_match && strcmp(match, o->etag) != 0) || (if_none && o))
+        answer_error(a, 412, "PreconditionFailed",
+            "At least one of the pre-conditions you specified did not hold");
+    else
+        return true;
+    return false;
+}
+
 void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
 {
     char source[1200], name[128];
@@ -215,9 +235,12 @@ void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
     if (id && number) {
         part_key(name, id, number);
         key = name;
+    } else if (!may_write(f, r, a)) {
+        return;
     }
     if (!http_head_value(r->h.headers, "x-amz-copy-source", source, sizeof source)) {
         struct object *o = object_put(f, key, r->body, r->body_len);
+        http_head_value(r->h.headers, "x-amz-meta-millrace-upload", o->mark, sizeof o->mark);
         buf_addf(&a->headers, "ETag: %s\r\n", o->etag);
         return;
     }
@@ -286,6 +309,8 @@ void op_post(struct fake_s3 *f, const struct request *r, struct answer *a)
         answer_error(a, 404, "NoSuchUpload", "The specified upload does not exist.");
         return;
     }
+    if (!may_write(f, r, a))
+        return;
     cleanup_buf struct buf whole = BUF_INIT(BODY_MAX);
     unsigned parts = 0;
     for (;; parts++) {

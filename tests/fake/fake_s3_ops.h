@@ -45,6 +45,7 @@ struct fake_s3 {
     char region[128]; /* fake_s3_region; "" any */
     enum fake_s3_tells tells;
     bool untagged, touched; /* fake_s3_tags */
+    bool unconditional;     /* fake_s3_unconditional */
     struct synth {
         char prefix[64];      /* "" none */
         unsigned dirs, files; /* so many directories of so many files each */

@@ -236,12 +236,12 @@ static int fake_read(void *impl, const char *path, const char *version, uint64_t
 }
 
 static int fake_put(
-    void *impl, const char *path, int fd, uint64_t len, struct store_stat *st, struct err *e)
+    void *impl, const char *path, const struct store_put *put, struct store_stat *st, struct err *e)
 {
     struct fake_store *f = impl;
-    cleanup_free char *data = xmalloc(len + 1);
+    cleanup_free char *data = xmalloc(put->len + 1);
     /* an upload that is held up has read its file before */
-    if (io_pread_exact(fd, data, len, 0))
+    if (put->len && io_pread_exact(put->fd, data, put->len, 0))
         return err_sys(e, errno, "read what is put into the fake store");
     if (fake_begin(f, FAKE_PUT, path, e))
         return -1;
@@ -250,7 +250,9 @@ static int fake_put(
         return fake_end(f, ERR_INVALID, EISDIR, path, e);
     if (f->ops.kind.caps & STORE_CAP_DIRS && !has_parent(f, path))
         return fake_end(f, ERR_NOTFOUND, 0, path, e);
-    *st = *object_write(f, path, data, len);
+    if (put->expect && strcmp(put->expect, o ? o->st.version : "") != 0)
+        return fake_end(f, ERR_CONFLICT, *put->expect ? ESTALE : EEXIST, path, e);
+    *st = *object_write(f, path, data, put->len);
     bool lost = f->lose_answer;
     f->lose_answer = false;
     return fake_end(f, lost ? ERR_RETRY : ERR_NONE, lost ? EIO : 0, path, e);
@@ -274,8 +276,7 @@ static int fake_mkdir(void *impl, const char *path, struct err *e)
     if (fake_begin(f, FAKE_MKDIR, path, e))
         return -1;
     if (object_find(f, path))
-        return fake_end(
-            f, f->ops.kind.caps & STORE_CAP_DIRS ? ERR_EXISTS : ERR_NONE, EEXIST, path, e);
+        return fake_end(f, ERR_EXISTS, EEXIST, path, e);
     make_parents(f, path);
     object_make(f, path, true);
     return fake_end(f, ERR_NONE, 0, path, e);

@@ -49,7 +49,7 @@ static struct store_stat put(struct store *s, const char *path, unsigned seed, u
     struct err e = ERR_INIT;
     struct store_stat st;
     cleanup_fd int fd = content_fd(seed, len);
-    ok(store_put(s, path, fd, len, &st, &e), &e);
+    ok(store_put(s, path, PUT(fd, len), &st, &e), &e);
     assert_int_equal(st.size, len);
     assert_true(*st.version);
     return st;
@@ -300,7 +300,7 @@ static void copies_in_parts(void **state)
     struct store_stat st;
     uint64_t len = 12 * MIB + 1;
     cleanup_fd int fd = content_fd(3, len);
-    ok(store_s3.put(s, "one", fd, len, &st, &e), &e);
+    ok(store_s3.put(s, "one", PUT(fd, len), &st, &e), &e);
     ok(store_s3.rename(s, "one", "two", &st, &e), &e);
     assert_int_equal(st.size, len);
     assert_non_null(strstr(st.version, "-3"));

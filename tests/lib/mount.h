@@ -59,6 +59,11 @@ static inline void mount_free(struct mount *m)
     free(m);
 }
 
+/* What store_put() takes; the second replaces expect only. */
+#define PUT(from, bytes) (&(struct store_put){.fd = (from), .len = (bytes)})
+#define PUT_OVER(from, bytes, version) \
+    (&(struct store_put){.fd = (from), .len = (bytes), .expect = (version)})
+
 /* Everything a listing gives, all pages, as "name:size " or "name/ " in the order of names. */
 struct names {
     char *name[8192];

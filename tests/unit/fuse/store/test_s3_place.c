@@ -47,7 +47,7 @@ static void writes_and_reads_find_it_too(void **state)
     s = opened(w, NULL);
     int fd = memfd_create("up", 0);
     assert_int_equal(write(fd, "hello", 5), 5);
-    ok(store_put(s, "new", fd, 5, &st, &e), &e);
+    ok(store_put(s, "new", PUT(fd, 5), &st, &e), &e);
     close(fd);
     size_t len = 0;
     cleanup_free char *now = fake_s3_get(w->server, "set/new", &len);

@@ -227,7 +227,7 @@ static struct store_stat put(struct fixture *w, const char *path, unsigned seed,
     struct err e = ERR_INIT;
     struct store_stat st;
     cleanup_fd int fd = content_fd(seed, len);
-    ok(store_put(w->s, path, fd, len, &st, &e), &e);
+    ok(store_put(w->s, path, PUT(fd, len), &st, &e), &e);
     return st;
 }
 
@@ -310,7 +310,7 @@ static void links_do_not_lead_out(void **state)
         assert_int_equal(store_stat_path(w->s, paths[i], &st, &e), -1);
     }
     cleanup_fd int fd = content_fd(1, 5);
-    assert_int_equal(store_put(w->s, "abs/new", fd, 5, &st, &e), -1);
+    assert_int_equal(store_put(w->s, "abs/new", PUT(fd, 5), &st, &e), -1);
     assert_int_equal(store_remove(w->s, "abs/secret", &e), -1);
     assert_int_equal(store_mkdir(w->s, "abs/x", &e), -1);
     assert_int_equal(store_rename(w->s, "abs/secret", "stolen", &st, &e), -1);
@@ -346,7 +346,7 @@ static void a_failed_put_leaves_what_was_there(void **state)
     struct err e = ERR_INIT;
     struct store_stat st = put(w, "f", 1, 100);
     cleanup_fd int fd = content_fd(2, 50);
-    assert_int_equal(store_put(w->s, "f", fd, 60, &st, &e), -1); /* shorter than promised */
+    assert_int_equal(store_put(w->s, "f", PUT(fd, 60), &st, &e), -1); /* shorter than promised */
     char buf[100];
     ok(store_read(w->s, "f", "", 0, 100, buf, NULL, &e), &e);
     assert_true(content_same(1, 0, (unsigned char *)buf, 100));

@@ -107,7 +107,7 @@ static struct store_stat put(struct store *s, const char *path, unsigned seed, u
     struct err e = ERR_INIT;
     struct store_stat st;
     cleanup_fd int fd = content_fd(seed, len);
-    ok(store_put(s, path, fd, len, &st, &e), &e);
+    ok(store_put(s, path, PUT(fd, len), &st, &e), &e);
     assert_false(st.is_dir);
     assert_int_equal(st.size, len);
     assert_true(*st.version);
@@ -310,7 +310,7 @@ static void paths_that_are_none(struct store *s)
         fails(store_stat_path(s, bad[i], &st, &e), &e, ERR_INVALID, EINVAL);
         fails(store_list(s, bad[i], &cursor, stop_at_three, &seen, &e), &e, ERR_INVALID, EINVAL);
         fails(store_read(s, bad[i], "", 0, 1, &byte, NULL, &e), &e, ERR_INVALID, EINVAL);
-        fails(store_put(s, bad[i], fd, 1, &st, &e), &e, ERR_INVALID, EINVAL);
+        fails(store_put(s, bad[i], PUT(fd, 1), &st, &e), &e, ERR_INVALID, EINVAL);
         fails(store_remove(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
         fails(store_mkdir(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
         fails(store_rmdir(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
@@ -318,6 +318,82 @@ static void paths_that_are_none(struct store *s)
     }
     struct err e = ERR_INIT;
     fails(store_remove(s, "", &e), &e, ERR_INVALID, EBUSY);
+}
+
+static void refused(
+    struct store *s, const char *path, unsigned seed, uint64_t len, const char *expect, int sys)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = content_fd(seed, len);
+    fails(store_put(s, path, PUT_OVER(fd, len, expect), &st, &e), &e, ERR_CONFLICT, sys);
+}
+
+static struct store_stat replaced(
+    struct store *s, const char *path, unsigned seed, uint64_t len, const char *expect)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = content_fd(seed, len);
+    ok(store_put(s, path, PUT_OVER(fd, len, expect), &st, &e), &e);
+    assert_string_equal(st.version, stat_of(s, path).version);
+    return st;
+}
+
+/* What may be replaced, and what must not. */
+static void expecting(struct store *s)
+{
+    struct err e = ERR_INIT;
+    struct store_stat first = replaced(s, "f", 1, LEN, "");
+    refused(s, "f", 2, LEN, "", EEXIST);
+    refused(s, "f", 2, 10, "", EEXIST);
+    assert_content(s, "f", first.version, 1, 0, LEN);
+    /* an attempt whose answer was lost */
+    assert_string_equal(replaced(s, "f", 1, LEN, "").version, first.version);
+    struct store_stat second = replaced(s, "f", 2, LEN, first.version);
+    refused(s, "f", 3, LEN, first.version, ESTALE);
+    assert_content(s, "f", second.version, 2, 0, LEN);
+    assert_listing(s, "", true, "f:300000");
+    ok(store_remove(s, "f", &e), &e);
+    refused(s, "f", 3, LEN, second.version, ESTALE);
+    assert_listing(s, "", true, "");
+    replaced(s, "lock", 1, 0, "");
+    refused(s, "lock", 1, 0, "", EEXIST); /* though it is the same: empty */
+}
+
+struct race {
+    struct store *s;
+    const char *expect;
+    unsigned seed;
+    atomic_uint *won;
+};
+
+static void *race_thread(void *user)
+{
+    const struct race *r = user;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = content_fd(r->seed, 1000 + r->seed);
+    if (store_put(r->s, "f", PUT_OVER(fd, 1000 + r->seed, r->expect), &st, &e) == 0)
+        atomic_fetch_add(r->won, 1);
+    else
+        assert_int_equal(e.cls, ERR_CONFLICT);
+    return NULL;
+}
+
+/* Of many who make the same name, one does. */
+static void one_wins(struct store *s)
+{
+    pthread_t threads[4];
+    struct race race[ARRAY_LEN(threads)];
+    atomic_uint won = 0;
+    for (unsigned i = 0; i < ARRAY_LEN(threads); i++) {
+        race[i] = (struct race){s, "", i, &won};
+        assert_int_equal(pthread_create(&threads[i], NULL, race_thread, &race[i]), 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(won, 1);
 }
 
 static void removing(struct store *s)
@@ -339,10 +415,7 @@ static void directories(struct store *s)
     struct store_stat st;
     make_dir(s, "d");
     assert_true(stat_of(s, "d").is_dir);
-    if (has_dirs(s))
-        fails(store_mkdir(s, "d", &e), &e, ERR_EXISTS, EEXIST);
-    else
-        make_dir(s, "d");
+    fails(store_mkdir(s, "d", &e), &e, ERR_EXISTS, EEXIST);
     put(s, "d/f", 1, 10);
     fails(store_rmdir(s, "d", &e), &e, ERR_EXISTS, ENOTEMPTY);
     assert_content(s, "d/f", "", 1, 0, 10);
@@ -351,9 +424,9 @@ static void directories(struct store *s)
     fails(store_stat_path(s, "d", &st, &e), &e, ERR_NOTFOUND, ENOENT);
     cleanup_fd int fd = content_fd(1, 1);
     if (has_dirs(s))
-        fails(store_put(s, "none/f", fd, 1, &st, &e), &e, ERR_NOTFOUND, ENOENT);
+        fails(store_put(s, "none/f", PUT(fd, 1), &st, &e), &e, ERR_NOTFOUND, ENOENT);
     else
-        ok(store_put(s, "none/f", fd, 1, &st, &e), &e);
+        ok(store_put(s, "none/f", PUT(fd, 1), &st, &e), &e);
 }
 
 static void renaming_files(struct store *s)
@@ -444,6 +517,8 @@ static const struct {
     P(bytes_come_in_order_until_they_are_refused),
     P(a_cancelled_read),
     P(another_version_is_a_conflict),
+    P(expecting),
+    P(one_wins),
     P(listings),
     P(a_listing_that_is_stopped),
     P(a_large_directory),

@@ -22,7 +22,7 @@ static void uploads_survive_faults(void **state)
         cleanup_free char *path = xasprintf("up/%s", kinds[i]),
                           *key = xasprintf("set/up/%s", kinds[i]);
         fake_s3_fault(w->server, "PUT", kinds[i], 1);
-        ok(store_put(w->s, path, fd, 700000, &st, &e), &e);
+        ok(store_put(w->s, path, PUT(fd, 700000), &st, &e), &e);
         assert_int_equal(st.size, 700000);
         check_object(w, key, 4, 700000);
         fake_s3_clear(w->server);
@@ -61,7 +61,7 @@ static void multipart_uploads_survive_faults(void **state)
         cleanup_free char *path = xasprintf("big%zu", i), *key = xasprintf("set/big%zu", i);
         fake_s3_fault(w->server, cases[i].method, "fine", cases[i].fine);
         fake_s3_fault(w->server, cases[i].method, cases[i].kind, 2);
-        ok(store_s3.put(s, path, fd, 1050000, &st, &e), &e);
+        ok(store_s3.put(s, path, PUT(fd, 1050000), &st, &e), &e);
         check_object(w, key, 5, 1050000);
         assert_int_equal(fake_s3_uploads(w->server), 0);
         fake_s3_clear(w->server);
@@ -69,7 +69,7 @@ static void multipart_uploads_survive_faults(void **state)
     struct err e = ERR_INIT;
     struct store_stat st;
     fake_s3_fault(w->server, "PUT", "denied", 1000);
-    assert_int_equal(store_s3.put(s, "never", fd, 1050000, &st, &e), -1);
+    assert_int_equal(store_s3.put(s, "never", PUT(fd, 1050000), &st, &e), -1);
     assert_int_equal(e.cls, ERR_DENIED);
     /* aborted: nothing lies about and costs money */
     assert_int_equal(fake_s3_uploads(w->server), 0);
@@ -89,9 +89,90 @@ static void a_lost_completion_is_recognised(void **state)
     cleanup_fd int fd = content_fd(6, 450000);
     fake_s3_fault(w->server, "POST", "fine", 1);
     fake_s3_fault(w->server, "POST", "lost", 1);
-    ok(store_s3.put(s, "f", fd, 450000, &st, &e), &e);
+    ok(store_s3.put(s, "f", PUT(fd, 450000), &st, &e), &e);
     check_object(w, "set/f", 6, 450000);
     fake_s3_clear(w->server);
+    store_s3.close(s);
+}
+
+/* The answer to a conditional request is lost; the object that it meets when it is sent again is
+ * its own, an empty one, too. */
+static void a_lost_condition_is_recognised(void **state)
+{
+    struct fixture *w = *state;
+    struct s3 *s = small_parts(w);
+    struct err e = ERR_INIT;
+    struct store_stat st, again;
+    cleanup_fd int fd = content_fd(6, 450000);
+    static const uint64_t lens[] = {0, 50000, 450000};
+    for (size_t i = 0; i < ARRAY_LEN(lens); i++) {
+        cleanup_free char *path = xasprintf("once%zu", i);
+        const char *method = lens[i] > 100000 ? "POST" : "PUT";
+        fake_s3_fault(w->server, method, "fine", lens[i] > 100000);
+        fake_s3_fault(w->server, method, "lost", 1);
+        ok(store_s3.put(s, path, PUT_OVER(fd, lens[i], ""), &st, &e), &e);
+        assert_int_equal(fake_s3_faults(w->server, "lost"), i + 1);
+        assert_int_equal(store_s3.put(s, path, PUT_OVER(fd, lens[i], ""), &again, &e), -1);
+        assert_int_equal(e.cls, ERR_CONFLICT);
+        fake_s3_clear(w->server);
+    }
+    fake_s3_fault(w->server, "PUT", "lost", 1);
+    ok(store_s3.mkdir(s, "d", &e), &e);
+    assert_int_equal(store_s3.mkdir(s, "d", &e), -1);
+    assert_int_equal(e.cls, ERR_EXISTS);
+    assert_int_equal(fake_s3_uploads(w->server), 0);
+    store_s3.close(s);
+}
+
+/* The object changes while its parts are sent, or its upload is ended by somebody else. */
+static void a_late_upload_replaces_nothing(void **state)
+{
+    struct fixture *w = *state;
+    struct s3 *s = small_parts(w);
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = content_fd(6, 450000);
+    ok(store_stat_path(w->s, "file", &st, &e), &e);
+    cleanup_free char *version = xstrdup(st.version);
+    fake_s3_put(w->server, "set/file", "newer", 5);
+    assert_int_equal(store_s3.put(s, "file", PUT_OVER(fd, 450000, version), &st, &e), -1);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+    assert_int_equal(err_errno(&e), ESTALE);
+    assert_int_equal(fake_s3_uploads(w->server), 0);
+    fake_s3_fault(w->server, "POST", "fine", 1);
+    fake_s3_fault(w->server, "POST", "forgotten", 1);
+    assert_int_equal(store_s3.put(s, "file", PUT(fd, 450000), &st, &e), -1);
+    assert_int_equal(fake_s3_faults(w->server, "forgotten"), 1);
+    size_t len = 0;
+    cleanup_free char *kept = fake_s3_get(w->server, "set/file", &len);
+    assert_int_equal(len, 5);
+    assert_memory_equal(kept, "newer", 5);
+    store_s3.close(s);
+}
+
+/* A server that refuses conditions is asked before instead, and not tried with them again. */
+static void servers_without_conditions(void **state)
+{
+    struct fixture *w = *state;
+    struct s3 *s = small_parts(w);
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = content_fd(6, 450000);
+    static const uint64_t lens[] = {50000, 450000};
+    fake_s3_unconditional(w->server);
+    for (size_t i = 0; i < ARRAY_LEN(lens); i++) {
+        cleanup_free char *path = xasprintf("f%zu", i);
+        ok(store_s3.put(s, path, PUT_OVER(fd, lens[i], ""), &st, &e), &e);
+        assert_int_equal(store_s3.put(s, path, PUT_OVER(fd, lens[i], ""), &st, &e), -1);
+        assert_int_equal(err_errno(&e), EEXIST);
+        assert_int_equal(store_s3.put(s, path, PUT_OVER(fd, lens[i], "other"), &st, &e), -1);
+        assert_int_equal(err_errno(&e), ESTALE);
+    }
+    ok(store_s3.mkdir(s, "d", &e), &e);
+    assert_int_equal(store_s3.mkdir(s, "d", &e), -1);
+    unsigned before = fake_s3_requests(w->server, "PUT");
+    ok(store_s3.put(s, "g", PUT_OVER(fd, 50000, ""), &st, &e), &e);
+    assert_int_equal(fake_s3_requests(w->server, "PUT"), before + 1);
     store_s3.close(s);
 }
 
@@ -136,7 +217,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {with_fixture(uploads_survive_faults),
         with_fixture(multipart_uploads_survive_faults),
-        with_fixture(a_lost_completion_is_recognised), with_fixture(renames_copy_and_delete),
-        cmocka_unit_test(part_sizes)};
+        with_fixture(a_lost_completion_is_recognised), with_fixture(a_lost_condition_is_recognised),
+        with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
+        with_fixture(renames_copy_and_delete), cmocka_unit_test(part_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
