@@ -266,7 +266,8 @@ bool catalogue_drop(struct catalogue *cat, const uint64_t path[2], const uint64_
 
 /* -- the table and the outside --------------------------------------------------------------- */
 
-void catalogue_record(struct catalogue *cat, uint32_t id, unsigned char record[META_RECORD])
+void catalogue_record(
+    struct catalogue *cat, uint32_t id, uint32_t boot, unsigned char record[META_RECORD])
 {
     memset(record, 0, META_RECORD);
     pthread_mutex_lock(&cat->mu);
@@ -274,6 +275,7 @@ void catalogue_record(struct catalogue *cat, uint32_t id, unsigned char record[M
     if (s->kind == ENTRY_FILE && s->valid && !(s->flags & (ENTRY_DEAD | ENTRY_DROP))
         && cat->tiers[s->tier].conf.is_lasting) {
         struct meta_file f = entry_meta(cat, id);
+        f.boot = boot;
         uint64_t pages = s->size / 4096 + (s->size % 4096 != 0);
         if (s->flags & ENTRY_SPLIT)
             f.pages = (uint32_t)MIN((uint64_t)s->valid * 256, pages);

@@ -198,8 +198,9 @@ void catalogue_settle(struct catalogue *cat, const uint64_t path[2], uint64_t ve
 /* -- the table and the outside ------------------------------------------------------------------
  */
 
-/* The entry's record: zeroes if it is not to be found after a restart. */
-void catalogue_record(struct catalogue *cat, uint32_t id, unsigned char record[META_RECORD]);
+/* The entry's record, made in that boot: zeroes if it is not to be found after a restart. */
+void catalogue_record(
+    struct catalogue *cat, uint32_t id, uint32_t boot, unsigned char record[META_RECORD]);
 /* At start-up, once for each record, in order: ids are the records' numbers. NULL: a free one.
  * -1: no memory; 1: there is no room for its pin any more. */
 int catalogue_load(struct catalogue *cat, const struct meta_file *f, bool same_boot);

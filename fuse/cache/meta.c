@@ -82,6 +82,7 @@ void meta_record_put(unsigned char out[META_RECORD], const struct meta_file *f)
     put32(out + 48, f->valid);
     put32(out + 52, f->pages);
     put32(out + 56, f->crc0);
+    put32(out + 60, f->boot);
     put32(out, crc32c(0, out + 4, META_RECORD - 4));
 }
 
@@ -97,6 +98,7 @@ bool meta_record_get(const unsigned char in[META_RECORD], struct meta_file *f)
         .valid = get32(in + 48),
         .pages = get32(in + 52),
         .crc0 = get32(in + 56),
+        .boot = get32(in + 60),
         .medium = in[5],
         .flags = in[6],
     };

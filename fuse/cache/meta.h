@@ -21,6 +21,9 @@ struct meta_file {
     /* of the data file after the last byte we wrote: the same now means that it was not written
      * since */
     int64_t mtime_ns;
+    /* hash of the boot in which that was so: a machine that went down may have kept the time and
+     * lost the bytes */
+    uint32_t boot;
     uint32_t valid; /* blocks present */
     uint32_t pages; /* 4 KiB pages they take */
     uint32_t crc0;  /* files of one block: its CRC32C */

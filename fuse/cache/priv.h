@@ -133,6 +133,7 @@ struct cache {
     size_t ntiers;
     char *dir;
     int table_fd, lock_fd; /* -1 without a directory */
+    uint32_t boot;         /* hash of this boot, for the table's records; 0: unknown */
     /* held while a record is taken from the catalogue and written: the last write is the latest */
     pthread_mutex_t table_mu;
     char **mounts;

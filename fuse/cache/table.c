@@ -3,6 +3,7 @@
  * written as it changes and read at start-up. */
 #include "fuse/cache/priv.h"
 #include "lib/base/file.h"
+#include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -19,7 +20,7 @@ void table_persist(struct cache *c, uint32_t entry)
         return;
     unsigned char record[META_RECORD];
     pthread_mutex_lock(&c->table_mu);
-    catalogue_record(c->catalogue, entry, record);
+    catalogue_record(c->catalogue, entry, c->boot, record);
     if (pwrite(c->table_fd, record, sizeof record, (off_t)(entry + UINT64_C(1)) * META_RECORD)
         != (ssize_t)sizeof record)
         log_debug("cache: a record of the table could not be written: %s", strerror(errno));
@@ -27,7 +28,7 @@ void table_persist(struct cache *c, uint32_t entry)
 }
 
 /* Records from `first` on: entries get the numbers of their records. */
-static int load_records(struct cache *c, bool same_boot, struct err *e)
+static int load_records(struct cache *c, struct err *e)
 {
     cleanup_free unsigned char *chunk = malloc(LOAD_CHUNK);
     if (!chunk)
@@ -45,6 +46,7 @@ static int load_records(struct cache *c, bool same_boot, struct err *e)
         for (ssize_t i = 0; i < n; i += META_RECORD) {
             struct meta_file f;
             bool used = meta_record_get(chunk + i, &f);
+            bool same_boot = used && c->boot && f.boot == c->boot;
             int rc = catalogue_load(c->catalogue, used ? &f : NULL, same_boot);
             if (rc < 0)
                 return err_sys(e, ENOMEM, "read the cache's table");
@@ -64,11 +66,12 @@ int table_load(struct cache *c, struct err *e)
         return 0;
     char boot[META_BOOT_LEN], was[META_BOOT_LEN];
     boot_id(boot, sizeof boot);
+    c->boot = boot[0] ? (uint32_t)hash64(boot, strlen(boot)) | 1 : 0;
     unsigned char header[META_RECORD];
     bool ours = pread(c->table_fd, header, sizeof header, 0) == (ssize_t)sizeof header
         && meta_header_get(header, was);
     if (ours) {
-        if (load_records(c, boot[0] && strcmp(boot, was) == 0, e))
+        if (load_records(c, e))
             return -1;
     } else if (ftruncate(c->table_fd, 0)) {
         return err_sys(e, errno, "reset the cache's table in %s", c->dir);

@@ -376,7 +376,7 @@ static inline void model_restart(struct model *m)
     uint32_t n = m->cat->nentries, from = 0;
     unsigned char(*records)[META_RECORD] = calloc(n + 1u, META_RECORD);
     for (uint32_t id = 0; id < n; id++)
-        catalogue_record(m->cat, id, records[id]);
+        catalogue_record(m->cat, id, 1, records[id]);
     while (catalogue_detach(m->cat, &from))
         ;
     catalogue_free(m->cat);

@@ -2,6 +2,8 @@
 /* What a cache directory is worth after restarts, kill -9 and damage. */
 #include "tests/unit/fuse/cache/cache_unit.h"
 
+#include "fuse/cache/meta.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -253,6 +255,66 @@ static void test_disk_rots(void **state)
     mkdir(dir, 0700);
 }
 
+/* The cache's directory as the machine finds it that comes up after a power cut: records are of
+ * another boot, and of the file's data some never reached the disk. */
+static void lose_power(void)
+{
+    cleanup_free char *name = path_join(dir, "table");
+    unsigned char record[META_RECORD];
+    struct meta_file m;
+    struct stat st;
+    cleanup_fd int table = open(name, O_RDWR);
+    assert_true(table >= 0);
+    assert_int_equal(pread(table, record, sizeof record, 0), sizeof record);
+    meta_header_put(record, "11111111-2222-3333-4444-555555555555");
+    assert_int_equal(pwrite(table, record, sizeof record, 0), sizeof record);
+    for (off_t at = META_RECORD; pread(table, record, sizeof record, at) == (ssize_t)sizeof record;
+         at += META_RECORD)
+        if (meta_record_get(record, &m)) {
+            m.boot ^= 0x5a5a5a5a;
+            meta_record_put(record, &m);
+            assert_int_equal(pwrite(table, record, sizeof record, at), sizeof record);
+        }
+    cleanup_fd int fd = open(rotten, O_RDWR);
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8192, 32768), 0);
+    assert_int_equal(futimens(fd, (struct timespec[]){st.st_atim, st.st_mtim}), 0);
+}
+
+/* However often the cache is opened after it, and whether anybody reads in between. */
+static void test_power_cut(void **state)
+{
+    (void)state;
+    for (int idle = 0; idle < 3; idle++) {
+        struct cache *c = open_cache(0, 64 << 20);
+        struct cache_file *f = open_file(c, "small", "1", 70000);
+        wait_complete(f);
+        cache_close(f);
+        cache_free(c);
+        rotten[0] = '\0';
+        nftw(dir, find_copy, 16, FTW_PHYS);
+        assert_true(rotten[0] != '\0');
+        lose_power();
+        for (int i = 0; i < idle; i++)
+            cache_free(open_cache(0, 64 << 20));
+        c = open_cache(0, 64 << 20);
+        f = open_file(c, "small", "1", 70000);
+        int fd = cache_complete_fd(f);
+        if (fd >= 0) {
+            char page[4096];
+            assert_int_equal(pread(fd, page, sizeof page, 8192), sizeof page);
+            assert_int_equal(fake_check("small", "1", 8192, page, sizeof page), 0);
+            close(fd);
+        }
+        read_check(f, "small", "1", 12288, 100);
+        assert_int_equal(stats(c).corrupt_blocks, 1);
+        cache_close(f);
+        cache_free(c);
+        file_remove_tree(dir, NULL);
+        mkdir(dir, 0700);
+    }
+}
+
 static void test_table_is_garbage(void **state)
 {
     (void)state;
@@ -318,6 +380,7 @@ int main(void)
         T(test_corruption_on_disk),
         T(test_a_bad_block_is_counted_once),
         T(test_disk_rots),
+        T(test_power_cut),
         T(test_table_is_garbage),
         T(test_one_user_of_a_directory),
         T(test_lock_of_other_versions),
