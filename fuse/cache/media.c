@@ -32,12 +32,14 @@ static int init_disk(const struct cache *c, struct media *m, struct err *e)
     if (!c->dir)
         return err_set(e, ERR_INVALID, "a cache tier on disk needs a cache directory");
     m->dir = path_join(c->dir, names[m->medium]);
+    if (file_mkdirs(m->dir, 0700, e))
+        return -1;
     for (int i = 0; i < 256; i++) {
         char sub[8];
         snprintf(sub, sizeof sub, "%02x", (unsigned)i);
         cleanup_free char *path = path_join(m->dir, sub);
-        if (file_mkdirs(path, 0700, e))
-            return -1;
+        if (mkdir(path, 0700) && errno != EEXIST)
+            return err_sys(e, errno, "mkdir %s", path);
     }
     return 0;
 }
