@@ -41,11 +41,13 @@ struct file {
      * change is made: who holds it exclusively sees none that is half made. */
     _Atomic uint64_t written;
     _Atomic uint64_t saved; /* how many of them the store has; data_lock exclusively */
+    _Atomic bool note_old;  /* the note has the version before the latest upload */
     /* monotonic: of the first change that is not saved, and of the latest */
     _Atomic int64_t dirty_ns, write_ns;
     /* monotonic: after a failure, when to try again by ourselves; 0 none failed */
     _Atomic int64_t retry_ns;
     unsigned failures; /* state_lock */
+    uint64_t marked;   /* state_lock: so many changes are in the note's mark, stage_mark() */
     bool begun;        /* state_lock: an upload was begun, the store may have it */
     bool no_backing;   /* state_lock: passthrough was tried and refused */
 };

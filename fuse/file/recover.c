@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/recover.h"
 
+#include "fuse/file/adopt.h"
+#include "fuse/file/content.h"
+#include "fuse/file/kept.h"
 #include "fuse/file/sidecar.h"
 #include "fuse/file/stage_name.h"
-#include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -11,76 +13,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Content without an inode: <stage dir>/0-<time>-<name that it had>. */
-static bool is_left(const char *name)
-{
-    return strncmp(name, STAGE_NAME_LEFT, strlen(STAGE_NAME_LEFT)) == 0;
-}
+struct leftover {
+    char *name;
+    struct timespec written;
+};
 
-static char *sidecar_path(const char *dir, const char *name)
-{
-    return xasprintf("%s/%s" STAGE_NOTE, dir, name);
-}
-
-static int read_sidecar(const char *file, struct sidecar *out, struct err *e)
-{
-    size_t len;
-    cleanup_free char *text = file_read(file, SIDECAR_MAX, &len, e);
-    return text ? sidecar_parse(text, len, file, out, e) : -1;
-}
-
-/* Uploads it where it belongs, unless that file was changed in the store since: then it is kept
- * aside. */
-static int recover_file(struct files *fs, struct store **stores, const char *name, struct err *e)
-{
-    const struct files_conf *c = files_config(fs);
-    cleanup_free char *file = path_join(c->stage_dir, name);
-    cleanup_free char *sidecar = sidecar_path(c->stage_dir, name);
-    struct sidecar where;
-    struct store_stat st = {0};
-    struct stat content;
-    if (read_sidecar(sidecar, &where, e))
-        return -1;
-    int mount = sidecar_find_mount(&where, c->conf);
-    if (mount < 0)
-        return err_set(e, ERR_INVALID,
-            "\"%s\" is of a mount that is gone: it is in the store once the dataset has that mountPoint again",
-            where.path);
-    struct store *store = stores[mount];
-    cleanup_fd int fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &content))
-        return err_sys(e, errno, "open %s", file);
-    if (!store)
-        return err_set(e, ERR_RETRY, "the store of mount %d cannot be used", mount);
-    if (store_stat_path(store, where.path, &st, e) && e->cls != ERR_NOTFOUND)
-        return -1;
-    if (strcmp(st.version, where.version) != 0) {
-        cleanup_free char *kept = xasprintf("%s/lost/%s", c->stage_dir, name);
-        cleanup_free char *kept_sidecar = xasprintf("%s" STAGE_NOTE, kept);
-        cleanup_free char *dir = xasprintf("%s/lost", c->stage_dir);
-        if (file_mkdirs(dir, 0700, e) || rename(file, kept) || rename(sidecar, kept_sidecar))
-            return err_sys(e, errno, "keep %s", file);
-        log_kv(LOG_ERROR,
-            "a file that was written before a crash was changed by somebody else since: our content is kept aside",
-            "path", where.path, "kept", kept, NULL);
-        return 0;
-    }
-    if (store_put(store, where.path,
-            &(struct store_put){.fd = fd, .len = (uint64_t)content.st_size}, &st, e))
-        return -1;
-    unlink(file);
-    unlink(sidecar);
-    log_kv(LOG_INFO, "a file that was written before a crash is in the store now", "path",
-        where.path, NULL);
-    return 0;
-}
+/* -- names ------------------------------------------------------------------------------------ */
 
 /* Staged by an earlier version, for the kernel's inodes of now. */
 static bool recover_rename(const char *dir, const char *name, struct stage_name n, uint64_t epoch)
@@ -88,14 +32,7 @@ static bool recover_rename(const char *dir, const char *name, struct stage_name 
     char now[STAGE_NAME_MAX];
     n.epoch = epoch;
     stage_name_format(&n, now);
-    cleanup_free char *from = path_join(dir, name), *to = path_join(dir, now),
-                      *from_sidecar = sidecar_path(dir, name), *to_sidecar = sidecar_path(dir, now);
-    if (link(from_sidecar, to_sidecar) && errno != ENOENT && errno != EEXIST)
-        return false;
-    if (rename(from, to)) /* never without its sidecar */
-        return false;
-    unlink(from_sidecar);
-    return true;
+    return stage_move(dir, name, now) == 0;
 }
 
 /* Is this the staging file of an inode that the index knows? */
@@ -116,7 +53,7 @@ static bool recover_is_known(struct files *fs, const char *name)
     return f != NULL;
 }
 
-/* A sidecar without its content, or one that was never finished. */
+/* A note without its content, or one that was never finished. */
 static void recover_tidy(const char *dir, const char *name)
 {
     size_t len = strlen(name), end = strlen(STAGE_NOTE);
@@ -127,55 +64,159 @@ static void recover_tidy(const char *dir, const char *name)
     unlink(file);
 }
 
-/* Gives content without an inode a name that no inode of this index will have: their numbers begin
- * anew, and a new file would be staged over it. */
-static int recover_set_aside(const char *dir, const char *name, struct err *e)
-{
-    cleanup_free char *from = path_join(dir, name), *from_sidecar = sidecar_path(dir, name),
-                      *to = xasprintf(
-                          "%s/" STAGE_NAME_LEFT "%" PRId64 "-%s", dir, clock_real_ns(), name),
-                      *to_sidecar = xasprintf("%s" STAGE_NOTE, to);
-    if (access(from_sidecar, F_OK)) { /* removed before the crash: it is not wanted any more */
-        unlink(from);
-        return 0;
-    }
-    if (link(from_sidecar, to_sidecar) || rename(from, to)) /* never without its sidecar */
-        return err_sys(e, errno, "set %s aside", from);
-    unlink(from_sidecar);
-    return 0;
-}
+/* -- what becomes of one ---------------------------------------------------------------------- */
 
-void recover_begin(struct files *fs)
+static void recover_keep(struct files *fs, const char *name, struct sidecar *note, const char *why)
 {
     const char *dir = files_config(fs)->stage_dir;
     struct err e = ERR_INIT;
+    if (note)
+        snprintf(note->why, sizeof note->why, "%s", why);
+    if (kept_add(dir, name, note, &e))
+        log_kv(LOG_ERROR, "a file that was written before a crash stays where it is", "path",
+            note ? note->path : name, "error", e.msg, NULL);
+    else
+        log_kv(LOG_ERROR, "a file that was written before a crash is kept aside", "path",
+            note ? note->path : name, "why", why, "kept", name, NULL);
+}
+
+/* The machine went down since: is it what somebody asked to save? */
+static bool recover_is_whole(int fd, uint64_t size, const struct sidecar *note)
+{
+    struct err e = ERR_INIT;
+    uint32_t crc;
+    return note->asked && note->asked_len == size && content_crc(fd, size, &crc, &e) == 0
+        && crc == note->asked_crc;
+}
+
+static void recover_one(struct files *fs, const char *name)
+{
+    const struct files_conf *c = files_config(fs);
+    cleanup_free char *file = path_join(c->stage_dir, name),
+                      *note_file = xasprintf("%s" STAGE_NOTE, file);
+    struct err e = ERR_INIT;
+    struct sidecar note;
+    struct stat st;
+    char boot[BOOT_ID_LEN];
+    if (access(note_file, F_OK)) { /* removed before the crash: it is not wanted any more */
+        unlink(file);
+        return;
+    }
+    cleanup_fd int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st)) {
+        log_kv(
+            LOG_ERROR, "a file that was written before a crash cannot be read", "file", file, NULL);
+        return;
+    }
+    if (sidecar_read(note_file, &note, &e)) {
+        log_kv(LOG_ERROR, "the note beside a staged file is damaged", "error", e.msg, NULL);
+        recover_keep(fs, name, NULL, KEPT_UNREADABLE);
+        return;
+    }
+    boot_id(boot, sizeof boot);
+    int mount = sidecar_find_mount(&note, c->conf);
+    if (*note.boot && strcmp(note.boot, boot) != 0
+        && !recover_is_whole(fd, (uint64_t)st.st_size, &note)) {
+        if (st.st_size == 0)
+            stage_drop(c->stage_dir, name); /* there is nothing to lose */
+        else
+            recover_keep(fs, name, &note, KEPT_UNFINISHED);
+    } else if (mount < 0) {
+        recover_keep(fs, name, &note, KEPT_HOMELESS);
+    } else if (adopt_file(fs, (unsigned)mount, name, &note, &st, &e)) {
+        log_kv(LOG_ERROR, "a file that was written before a crash has no place", "path", note.path,
+            "error", e.msg, NULL);
+        recover_keep(fs, name, &note, KEPT_CONFLICT);
+    } else {
+        log_kv(LOG_INFO, "a file that was written before a crash is not in the store yet", "path",
+            note.path, NULL);
+    }
+}
+
+/* -- all of them ------------------------------------------------------------------------------ */
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct timespec *x = &((const struct leftover *)a)->written,
+                          *y = &((const struct leftover *)b)->written;
+    if (x->tv_sec != y->tv_sec)
+        return x->tv_sec < y->tv_sec ? 1 : -1;
+    return x->tv_nsec < y->tv_nsec ? 1 : x->tv_nsec > y->tv_nsec ? -1 : 0;
+}
+
+/* What earlier versions kept aside, in a directory that nobody was told of. */
+static void recover_lost(const char *stage_dir)
+{
+    cleanup_free char *lost = path_join(stage_dir, "lost"), *kept = kept_dir(stage_dir);
+    struct err e = ERR_INIT;
+    DIR *d = opendir(lost);
+    if (!d)
+        return;
+    if (file_mkdirs(kept, 0700, &e) == 0)
+        for (struct dirent *de; (de = readdir(d));)
+            if (*de->d_name != '.') {
+                cleanup_free char *from = path_join(lost, de->d_name),
+                                  *to = path_join(kept, de->d_name);
+                if (rename(from, to))
+                    log_kv(LOG_ERROR, "a kept file stays where it is", "file", from, NULL);
+            }
+    closedir(d);
+    rmdir(lost);
+}
+
+/* The dataset may have its mount again. */
+static void recover_homeless(const struct files_conf *c)
+{
+    cleanup_free char *kept = kept_dir(c->stage_dir);
+    DIR *d = opendir(kept);
+    for (struct dirent *de; d && (de = readdir(d));) {
+        cleanup_free char *note_file = xasprintf("%s/%s" STAGE_NOTE, kept, de->d_name);
+        struct sidecar note;
+        struct err e = ERR_INIT;
+        if (stage_name_is_content(de->d_name) && sidecar_read(note_file, &note, &e) == 0
+            && strcmp(note.why, KEPT_HOMELESS) == 0 && sidecar_find_mount(&note, c->conf) >= 0)
+            kept_return(c->stage_dir, de->d_name);
+    }
+    if (d)
+        closedir(d);
+}
+
+static size_t recover_scan(struct files *fs, struct leftover **out)
+{
+    const char *dir = files_config(fs)->stage_dir;
+    struct stat st;
+    size_t n = 0;
     DIR *d = opendir(dir);
     for (struct dirent *de; d && (de = readdir(d));) {
         if (*de->d_name != '.' && strchr(de->d_name, '.'))
             recover_tidy(dir, de->d_name);
-        else if (stage_name_is_content(de->d_name) && !is_left(de->d_name)
-            && !recover_is_known(fs, de->d_name) && recover_set_aside(dir, de->d_name, &e))
-            log_kv(LOG_ERROR, "a file that was written before a crash stays where it is", "error",
-                e.msg, NULL);
+        if (!stage_name_is_content(de->d_name) || fstatat(dirfd(d), de->d_name, &st, 0))
+            continue;
+        *out = xrealloc(*out, (n + 1) * sizeof **out);
+        (*out)[n++] = (struct leftover){xstrdup(de->d_name), st.st_mtim};
     }
     if (d)
         closedir(d);
+    return n;
 }
 
-size_t recover_all(struct files *fs, struct store **stores)
+void recover_begin(struct files *fs)
 {
-    size_t left = 0;
-    DIR *d = opendir(files_config(fs)->stage_dir);
-    for (struct dirent *de; d && (de = readdir(d));) {
-        struct err e = ERR_INIT;
-        if (!is_left(de->d_name) || strchr(de->d_name, '.')
-            || recover_file(fs, stores, de->d_name, &e) == 0)
-            continue;
-        left++;
-        log_kv(LOG_WARN, "a file that was written before a crash is not in the store yet", "file",
-            de->d_name, "error", e.msg, NULL);
+    struct leftover *left = NULL;
+    recover_lost(files_config(fs)->stage_dir);
+    recover_homeless(files_config(fs));
+    size_t n = recover_scan(fs, &left), unknown = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (recover_is_known(fs, left[i].name))
+            free(left[i].name);
+        else
+            left[unknown++] = left[i];
     }
-    if (d)
-        closedir(d);
-    return left;
+    if (unknown)
+        qsort(left, unknown, sizeof *left, newest_first); /* of two for one path */
+    for (size_t i = 0; i < unknown; i++) {
+        recover_one(fs, left[i].name);
+        free(left[i].name);
+    }
+    free(left);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recover — staged content that a crash left behind, of inodes that the index does not know any
- * more: its sidecar says where it belongs. */
+/* recover — staged content that a crash left behind. What inodes of this index know goes on as it
+ * was. All other gets an inode again, by its note: written to and not saved, like that of a living
+ * process, so that readers see it, writers go on from it, and it is uploaded under the same rules.
+ * What nobody asked to save and a power cut may have torn is kept aside (kept.h), as is what has no
+ * place in this dataset. */
 #ifndef MILLRACE_FUSE_FILE_RECOVER_H
 #define MILLRACE_FUSE_FILE_RECOVER_H
 
 #include "fuse/file/file.h"
 
-/* At the start, before anything is staged: sets such content aside, and removes what was never
- * finished. */
+/* At the start, before the mount is served. Reads what it is to trust after a power cut; asks no
+ * store. */
 void recover_begin(struct files *fs);
-/* Uploads them where they belong; one that was changed in the store since goes to <stage dir>/lost.
- * Returns how many could not be dealt with yet. */
-size_t recover_all(struct files *fs, struct store **stores);
 
 #endif

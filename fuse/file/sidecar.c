@@ -2,11 +2,18 @@
 #include "fuse/file/sidecar.h"
 
 #include "lib/base/hash.h"
+#include "lib/base/io.h"
 #include "lib/base/mem.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#define MAGIC     "millrace-staged 2"
 #define ID_LEN    16 /* digits */
 #define MOUNT_LEN (2 * ID_LEN + 1)
 
@@ -35,8 +42,11 @@ int sidecar_find_mount(const struct sidecar *s, const struct conf *conf)
 
 char *sidecar_format(const struct sidecar *s)
 {
-    return xasprintf(
-        "%016" PRIx64 "-%016" PRIx64 "\n%s\n%s\n", s->source, s->place, s->version, s->path);
+    char asked[48] = "none";
+    if (s->asked)
+        snprintf(asked, sizeof asked, "save %" PRIu64 " %08" PRIx32, s->asked_len, s->asked_crc);
+    return xasprintf(MAGIC "\n%016" PRIx64 "-%016" PRIx64 "\n%s\n%s\n%s\n%s\n%s\n", s->source,
+        s->place, *s->boot ? s->boot : "-", asked, *s->why ? s->why : "-", s->version, s->path);
 }
 
 static bool take_id(const char *text, uint64_t *id)
@@ -57,21 +67,86 @@ static bool take_mount(const char *text, const char *end, struct sidecar *out)
         && take_id(text + ID_LEN + 1, &out->place);
 }
 
+/* A line of the text, without its end; "-" is nothing. */
+static bool take_line(const char **text, const char *end, char *out, size_t max)
+{
+    const char *stop = memchr(*text, '\n', (size_t)(end - *text));
+    size_t len = stop ? (size_t)(stop - *text) : max;
+    if (len >= max)
+        return false;
+    memcpy(out, *text, len);
+    out[len] = '\0';
+    *text = stop + 1;
+    return true;
+}
+
+static bool take_word(const char **text, const char *end, char *out, size_t max, const char *of)
+{
+    if (!take_line(text, end, out, max) || !*out || out[strspn(out, of)])
+        return false;
+    if (strcmp(out, "-") == 0)
+        *out = '\0';
+    return true;
+}
+
+static bool take_asked(const char **text, const char *end, struct sidecar *out)
+{
+    char line[48], again[48];
+    if (!take_line(text, end, line, sizeof line))
+        return false;
+    out->asked = strcmp(line, "none") != 0;
+    if (!out->asked)
+        return true;
+    if (sscanf(line, "save %" SCNu64 " %" SCNx32, &out->asked_len, &out->asked_crc) != 2)
+        return false;
+    snprintf(again, sizeof again, "save %" PRIu64 " %08" PRIx32, out->asked_len, out->asked_crc);
+    return strcmp(line, again) == 0;
+}
+
+/* What this version writes and the earlier ones did not. */
+static bool take_more(const char **text, const char *end, struct sidecar *out)
+{
+    return take_word(text, end, out->boot, sizeof out->boot, "0123456789abcdef-")
+        && take_asked(text, end, out)
+        && take_word(text, end, out->why, sizeof out->why, "-abcdefghijklmnopqrstuvwxyz");
+}
+
 int sidecar_parse(
     const char *text, size_t len, const char *what, struct sidecar *out, struct err *e)
 {
-    const char *end = text + len, *v = memchr(text, '\n', len),
-               *p = v ? memchr(v + 1, '\n', (size_t)(end - v - 1)) : NULL;
-    /* with its line end */
-    size_t version = p ? (size_t)(p - v - 1) : 0, path = p ? (size_t)(end - p - 1) : 0;
-    if (!p || path < 2 || path > INODE_PATH_MAX || end[-1] != '\n' || version >= STORE_VERSION_MAX
-        || memchr(text, '\0', len) || !take_mount(text, v, out))
+    const char *end = text + len, *at = text;
+    char mount[MOUNT_LEN + 1], magic[sizeof MAGIC];
+    memset(out, 0, sizeof *out);
+    bool now = len > strlen(MAGIC) && memcmp(text, MAGIC, strlen(MAGIC)) == 0;
+    if (memchr(text, '\0', len) || (now && !take_line(&at, end, magic, sizeof magic))
+        || !take_line(&at, end, mount, sizeof mount)
+        || !take_mount(mount, mount + strlen(mount), out) || (now && !take_more(&at, end, out))
+        || !take_line(&at, end, out->version, sizeof out->version) || end - at < 2
+        || end - at > INODE_PATH_MAX || end[-1] != '\n')
         return err_set(e, ERR_INVALID, "%s says nothing that could be used", what);
-    memcpy(out->version, v + 1, version);
-    out->version[version] = '\0';
-    memcpy(out->path, p + 1, path - 1);
-    out->path[path - 1] = '\0';
+    memcpy(out->path, at, (size_t)(end - at - 1));
     if (!store_path_ok(out->path))
         return err_set(e, ERR_INVALID, "%s names no file", what);
+    return 0;
+}
+
+int sidecar_read(const char *file, struct sidecar *out, struct err *e)
+{
+    size_t len;
+    cleanup_free char *text = file_read(file, SIDECAR_MAX, &len, e);
+    return text ? sidecar_parse(text, len, file, out, e) : -1;
+}
+
+int sidecar_write(const char *file, const struct sidecar *s, bool durable, struct err *e)
+{
+    static _Atomic unsigned count; /* a rename of a directory above may be writing the same one */
+    cleanup_free char *tmp = xasprintf("%s.%u.new", file, atomic_fetch_add(&count, 1)),
+                      *text = sidecar_format(s);
+    cleanup_fd int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || io_write(fd, text, strlen(text)) || (durable && fsync(fd)) || rename(tmp, file)) {
+        int errnum = errno;
+        unlink(tmp);
+        return err_sys(e, errnum, "write beside a staged file");
+    }
     return 0;
 }

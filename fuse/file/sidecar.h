@@ -1,18 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sidecar — the note beside a staged file: where its content belongs, for a successor that does not
- * know the inode. "source-place\nversion\npath\n"; source and place are the mount, whatever its
- * number is by then; version is the one that the content began from ("" for a new file), path is
- * below the mount's root and may have line ends in it. */
+ * know the inode, and what was asked for it, for one that comes after a power cut.
+ *
+ *   millrace-staged 2
+ *   <source>-<place>                 the mount, whatever its number is by then
+ *   <boot id>                        of the machine when this was written
+ *   none | save <bytes> <crc32c>     a close or fsync asked for that content and did not succeed
+ *   - | <why>                        of what is kept aside: kept.h
+ *   <version>                        that the content began from, "" for a new file
+ *   <path>                           below the mount's root; may have line ends in it
+ *
+ * Earlier versions wrote the second line and the last two only. They take this for damaged, and
+ * keep the content without uploading it. */
 #ifndef MILLRACE_FUSE_FILE_SIDECAR_H
 #define MILLRACE_FUSE_FILE_SIDECAR_H
 
 #include "fuse/index/index.h"
+#include "lib/base/file.h"
 #include "lib/conf/conf.h"
 
-#define SIDECAR_MAX (INODE_PATH_MAX + STORE_VERSION_MAX + 40) /* bytes of the longest */
+#define SIDECAR_WHY_MAX 16
+#define SIDECAR_MAX     (INODE_PATH_MAX + STORE_VERSION_MAX + 200) /* bytes of the longest */
 
 struct sidecar {
     uint64_t source, place; /* hash64 of the mount's mountPoint, of its path */
+    char boot[BOOT_ID_LEN]; /* "": by an earlier version, which did not say */
+    bool asked;             /* to save so many bytes with that CRC32C */
+    uint64_t asked_len;
+    uint32_t asked_crc;
+    char why[SIDECAR_WHY_MAX]; /* letters; "": it is not kept aside */
     char version[STORE_VERSION_MAX];
     char path[INODE_PATH_MAX];
 };
@@ -24,5 +40,8 @@ char *sidecar_format(const struct sidecar *s); /* caller frees */
 /* INVALID: it is not one; `what` names it in the message. */
 int sidecar_parse(
     const char *text, size_t len, const char *what, struct sidecar *out, struct err *e);
+int sidecar_read(const char *file, struct sidecar *out, struct err *e);
+/* Replaces the file. durable: and waits until it is on the disk. */
+int sidecar_write(const char *file, const struct sidecar *s, bool durable, struct err *e);
 
 #endif

@@ -2,6 +2,8 @@
 #include "fuse/file/stage.h"
 
 #include "fuse/file/cached.h"
+#include "fuse/file/content.h"
+#include "fuse/file/kept.h"
 #include "fuse/file/sidecar.h"
 #include "fuse/file/stage_name.h"
 #include "lib/base/clock.h"
@@ -24,9 +26,13 @@ bool stage_disk_full(void) { return atomic_load(&disk_full); }
 
 static int stage_error(struct err *e, int errnum, const char *what)
 {
-    if (errnum == ENOSPC || errnum == EDQUOT)
-        atomic_store(&disk_full, true);
-    return err_sys(e, errnum, "%s", what);
+    bool full = errnum == ENOSPC || errnum == EDQUOT;
+    if (!full)
+        return err_sys(e, errnum, "%s", what);
+    atomic_store(&disk_full, true);
+    return err_sys(e, errnum,
+        "%s: the disk of the cache directory is full; make room on the node or lower spec.cache.tiers[].quota",
+        what);
 }
 
 static char *stage_path(const struct file *f, const char *suffix)
@@ -37,31 +43,71 @@ static char *stage_path(const struct file *f, const char *suffix)
     return xasprintf("%s/%s%s", file_conf(f)->stage_dir, name, suffix);
 }
 
-/* Where the content belongs, for a successor without this index. */
-int stage_write_sidecar(struct file *f, struct err *e)
+int stage_read_note(struct file *f, struct sidecar *note, struct err *e)
 {
-    struct sidecar where;
+    cleanup_free char *name = stage_path(f, STAGE_NOTE);
+    return sidecar_read(name, note, e);
+}
+
+/* What the note beside the staging file is to say: where it belongs, and what was asked for it so
+ * far.
+ */
+static int stage_note(struct file *f, struct sidecar *note, struct err *e)
+{
+    struct err none = ERR_INIT;
     struct store *store;
     struct inode n;
     unsigned mount;
-    if (inodes_get(file_conf(f)->inodes, f->ino, &n)
-        || tree_where(file_conf(f)->tree, f->ino, &store, &mount, where.path, e))
+    if (stage_read_note(f, note, &none))
+        *note = (struct sidecar){0};
+    if (file_inode(f, &n, e)
+        || tree_where(file_conf(f)->tree, f->ino, &store, &mount, note->path, e))
         return -1;
-    sidecar_set_mount(&where, &file_conf(f)->conf->mounts[mount]);
-    memcpy(where.version, n.version, sizeof where.version);
-    cleanup_free char *name = stage_path(f, STAGE_NOTE);
-    static _Atomic unsigned count; /* a rename of a directory above may be writing the same one */
-    char suffix[24];
-    snprintf(suffix, sizeof suffix, ".%u.new", atomic_fetch_add(&count, 1));
-    cleanup_free char *tmp = stage_path(f, suffix);
-    cleanup_free char *text = sidecar_format(&where);
-    cleanup_fd int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || io_write(fd, text, strlen(text)) || rename(tmp, name)) {
-        int errnum = errno;
-        unlink(tmp);
-        return stage_error(e, errnum, "write beside a staged file");
-    }
+    sidecar_set_mount(note, &file_conf(f)->conf->mounts[mount]);
+    boot_id(note->boot, sizeof note->boot);
+    memcpy(note->version, n.version, sizeof note->version);
     return 0;
+}
+
+static int stage_write_note(struct file *f, const struct sidecar *note, bool durable, struct err *e)
+{
+    cleanup_free char *name = stage_path(f, STAGE_NOTE);
+    return sidecar_write(name, note, durable, e) ? stage_error(e, err_errno(e), "stage a file") : 0;
+}
+
+int stage_write_sidecar(struct file *f, struct err *e)
+{
+    struct sidecar note;
+    atomic_store(&f->note_old, false);
+    return stage_note(f, &note, e) || stage_write_note(f, &note, false, e) ? -1 : 0;
+}
+
+int stage_mark(struct file *f, uint64_t size, struct err *e)
+{
+    struct sidecar note;
+    mutex_assert_held(&f->state_lock);
+    if (stage_note(f, &note, e) || content_crc(f->stage_fd, size, &note.asked_crc, e))
+        return -1;
+    note.asked = true;
+    note.asked_len = size;
+    cleanup_fd int dir = open(file_conf(f)->stage_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fsync(f->stage_fd) || dir < 0)
+        return stage_error(e, errno, "keep a staged file");
+    if (stage_write_note(f, &note, true, e))
+        return -1;
+    return fsync(dir) ? stage_error(e, errno, "keep a staged file") : 0;
+}
+
+int stage_keep(struct file *f, const char *why, char kept[STAGE_NAME_MAX], struct err *e)
+{
+    const struct stage_name n = {inodes_epoch(file_conf(f)->inodes), f->ino, f->generation};
+    struct sidecar note;
+    struct err none = ERR_INIT;
+    mutex_assert_held(&f->state_lock);
+    stage_name_format(&n, kept);
+    bool known = stage_note(f, &note, &none) == 0;
+    snprintf(note.why, sizeof note.why, "%s", why);
+    return kept_add(file_conf(f)->stage_dir, kept, known ? &note : NULL, e);
 }
 
 void stage_remove_sidecar(struct file *f)
@@ -101,7 +147,10 @@ int stage_attach(struct file *f, struct err *e)
 static void stage_set_dirty(struct file *f)
 {
     int64_t now = clock_mono_ns();
+    struct err e = ERR_INIT;
     atomic_store(&f->write_ns, now);
+    if (atomic_exchange(&f->note_old, false) && stage_write_sidecar(f, &e))
+        log_kv(LOG_WARN, "the version of a staged file is not on disk", "error", e.msg, NULL);
     if (atomic_fetch_add(&f->written, 1) == atomic_load(&f->saved)) {
         atomic_store(&f->dirty_ns, now);
         inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, INODE_DIRTY, 0);

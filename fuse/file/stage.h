@@ -7,6 +7,8 @@
 #define MILLRACE_FUSE_FILE_STAGE_H
 
 #include "fuse/file/file.h"
+#include "fuse/file/sidecar.h"
+#include "fuse/file/stage_name.h"
 
 /* A new, empty file (its inode is INODE_LOCAL | INODE_STAGED | INODE_DIRTY). */
 int stage_create(struct file *f, struct err *e);
@@ -14,7 +16,15 @@ ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, s
 int stage_truncate(struct file *f, uint64_t size, struct err *e); /* f->state_lock is held */
 /* Opens the staging file. f->data_lock is held exclusively. */
 int stage_attach(struct file *f, struct err *e);
+/* Where the content belongs, for a successor without this index. */
 int stage_write_sidecar(struct file *f, struct err *e);
+/* Somebody asked to save its first `size` bytes, and that failed: they, and a note that says so,
+ * are on the disk when it returns. f->state_lock is held. */
+int stage_mark(struct file *f, uint64_t size, struct err *e);
+int stage_read_note(struct file *f, struct sidecar *note, struct err *e);
+/* Its content goes aside, see kept.h, under that name; who has it open reads on. f->state_lock is
+ * held. */
+int stage_keep(struct file *f, const char *why, char kept[STAGE_NAME_MAX], struct err *e);
 void stage_remove_sidecar(struct file *f);
 void stage_remove_files(struct file *f); /* content and sidecar */
 void stage_repath(struct file *f);       /* its path changed */

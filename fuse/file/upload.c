@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/upload.h"
 
+#include "fuse/file/content.h"
+#include "fuse/file/kept.h"
 #include "fuse/file/stage.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -28,8 +30,12 @@ void upload_stats(struct upload_stats *out)
     out->disk_full = stage_disk_full();
 }
 
-static void upload_failed(struct file *f, const char *path, struct err *e)
+/* It is tried again. What somebody asked to save is on this disk before he is told that it failed.
+ */
+static void upload_failed(
+    struct file *f, const char *path, uint64_t counted, uint64_t size, struct err *e)
 {
+    struct err unmarked = ERR_INIT;
     atomic_fetch_add(&stats.failed, 1);
     int64_t wait = RETRY_FIRST_NS << MIN(f->failures, 4u);
     f->failures++;
@@ -37,6 +43,13 @@ static void upload_failed(struct file *f, const char *path, struct err *e)
     files_note_error(f->files, f->ino, e);
     log_kv(LOG_ERROR, "upload failed; the file is kept and tried again", "path", path, "error",
         e->msg, NULL);
+    if (f->marked == counted)
+        return;
+    if (stage_mark(f, size, &unmarked))
+        log_kv(LOG_ERROR, "a file that could not be uploaded would not survive a power cut", "path",
+            path, "error", unmarked.msg, NULL);
+    else
+        f->marked = counted;
 }
 
 /* The store has the first `counted` changes. In one step, as far as writers see: who is killed
@@ -54,6 +67,7 @@ static void upload_done(
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0,
         INODE_LOCAL | (all ? INODE_DIRTY : 0));
     atomic_store(&f->saved, counted);
+    atomic_store(&f->note_old, true);
     pthread_rwlock_unlock(&f->data_lock);
     if (!all)
         atomic_store(&f->dirty_ns, clock_mono_ns());
@@ -88,38 +102,102 @@ static int upload_begin(struct file *f, uint64_t *counted, uint64_t *size, struc
     return rc;
 }
 
+struct upload {
+    struct inode n;
+    struct store *store;
+    char path[INODE_PATH_MAX];
+    uint64_t counted, size;
+};
+
+/* It is not in the store, and will not be: what was written here is kept aside, and the name goes
+ * to what the store has. */
+static void upload_give_up(struct file *f, const struct upload *u, struct err *e)
+{
+    char kept[STAGE_NAME_MAX];
+    struct err why = *e;
+    const char *path = u->path;
+    if (stage_keep(f, KEPT_CONFLICT, kept, e)) { /* nothing is lost: it stays staged */
+        upload_failed(f, path, u->counted, u->size, e);
+        return;
+    }
+    tree_give_up(file_conf(f)->tree, f->ino);
+    forget_changes(f);
+    err_sys(e, ESTALE,
+        "%s: somebody else changed it in the store since; what was written here is kept on this node as stage/kept/%s, see millrace stat",
+        path, kept);
+    files_note_error(f->files, f->ino, e);
+    log_kv(LOG_ERROR, "a written file was changed by somebody else: our content is kept aside",
+        "path", path, "kept", kept, "error", why.msg, NULL);
+}
+
+/* The store has something else than what we began from: is it what an earlier attempt put there,
+ * whose answer was lost? It is if it is what the note is marked with; or nothing, where we have
+ * nothing. */
+static bool upload_was_ours(struct file *f, const struct upload *u, struct store_stat *st)
+{
+    struct err none = ERR_INIT;
+    struct sidecar note;
+    uint32_t crc;
+    if (store_stat_path(u->store, u->path, st, &none) || st->is_dir)
+        return false;
+    if (u->size == 0 && st->size == 0)
+        return true;
+    return stage_read_note(f, &note, &none) == 0 && note.asked && note.asked_len == st->size
+        && content_crc_stored(u->store, u->path, st, &crc, &none) == 0 && crc == note.asked_crc;
+}
+
+static int upload_put(struct file *f, struct upload *u, struct store_stat *st, struct err *e)
+{
+    bool known = (u->n.flags & INODE_LOCAL) || *u->n.version;
+    f->begun = true;
+    return store_put(u->store, u->path,
+        &(struct store_put){f->stage_fd, u->size, known ? u->n.version : NULL}, st, e);
+}
+
 static int upload(struct file *f, struct err *e)
 {
-    struct inode n;
-    char path[INODE_PATH_MAX];
-    struct store *store;
+    struct upload u;
     struct store_stat st = {0};
     unsigned mount;
-    uint64_t counted, size;
-    if (file_inode(f, &n, NULL) || (n.flags & INODE_UNLINKED)) {
+    if (file_inode(f, &u.n, NULL) || (u.n.flags & INODE_UNLINKED)) {
         forget_changes(f); /* no name leads to them any more */
         return 0;
     }
-    if (upload_begin(f, &counted, &size, e)
-        || tree_where(file_conf(f)->tree, f->ino, &store, &mount, path, e))
+    if (upload_begin(f, &u.counted, &u.size, e)
+        || tree_where(file_conf(f)->tree, f->ino, &u.store, &mount, u.path, e))
         return -1;
-    f->begun = true;
-    if (store_put(store, path, &(struct store_put){.fd = f->stage_fd, .len = size}, &st, e)) {
-        upload_failed(f, path, e);
-        return -1;
+    int rc = upload_put(f, &u, &st, e);
+    if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st)) {
+        memcpy(u.n.version, st.version, sizeof u.n.version);
+        inodes_set(file_conf(f)->inodes, f->ino, INODES_VERSION, &u.n, 0, INODE_LOCAL);
+        rc = upload_put(f, &u, &st, e);
     }
-    upload_done(f, &n, counted, &st);
-    return 0;
+    if (rc == 0)
+        upload_done(f, &u.n, u.counted, &st);
+    else if (e->cls == ERR_CONFLICT)
+        upload_give_up(f, &u, e);
+    else
+        upload_failed(f, u.path, u.counted, u.size, e);
+    return rc;
+}
+
+/* It was written to in the moment in which its name went to somebody else's. */
+static int upload_lost(struct file *f, struct err *e)
+{
+    char kept[STAGE_NAME_MAX];
+    struct err none = ERR_INIT;
+    if (file_is_dirty(f) && stage_keep(f, KEPT_CONFLICT, kept, &none))
+        log_kv(LOG_ERROR, "a written file is not kept", "error", none.msg, NULL);
+    forget_changes(f);
+    return file_lost(f, e);
 }
 
 int file_upload_locked(struct file *f, struct err *e)
 {
     struct inode n;
     mutex_assert_held(&f->state_lock);
-    if (file_inode(f, &n, NULL) == 0 && (n.flags & INODE_ORPHANED)) {
-        forget_changes(f);
-        return file_lost(f, e);
-    }
+    if (file_inode(f, &n, NULL) == 0 && (n.flags & INODE_ORPHANED))
+        return upload_lost(f, e);
     if (!file_is_dirty(f))
         return 0;
     pthread_rwlock_rdlock(files_rename_lock(f->files));

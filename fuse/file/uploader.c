@@ -9,8 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define TICK_NS    NS_PER_S
-#define RECOVER_NS (30 * NS_PER_S) /* between attempts */
+#define TICK_NS NS_PER_S
 /* a file that is held open is uploaded when it was dirty that long … */
 #define LIVE_NS         (30 * NS_PER_S)
 #define QUIET_NS        (2 * NS_PER_S) /* … and not written to for a moment, */
@@ -18,10 +17,8 @@
 
 struct uploader {
     struct files *fs;
-    struct store **stores;
     struct task task;
     /* of the thread */
-    bool leftovers; /* content without an inode may be there */
     uint64_t pending;
     bool last; /* about to stop */
 };
@@ -69,19 +66,14 @@ static void uploader_visit_all(struct uploader *w)
 static void uploader_thread(void *user)
 {
     struct uploader *w = user;
-    int64_t next = 0;
-    do {
-        if (w->leftovers && clock_mono_ns() >= next) {
-            w->leftovers = recover_all(w->fs, w->stores) > 0;
-            next = clock_mono_ns() + RECOVER_NS;
-        }
+    do
         uploader_visit_all(w);
-    } while (!task_wait(&w->task, clock_mono_ns() + TICK_NS));
+    while (!task_wait(&w->task, clock_mono_ns() + TICK_NS));
     w->last = true;
     uploader_visit_all(w);
 }
 
-struct uploader *uploader_start(struct files *fs, struct store **stores, struct err *e)
+struct uploader *uploader_start(struct files *fs, struct err *e)
 {
     struct uploader *w = calloc(1, sizeof *w);
     if (!w) {
@@ -89,9 +81,7 @@ struct uploader *uploader_start(struct files *fs, struct store **stores, struct 
         return NULL;
     }
     w->fs = fs;
-    w->stores = stores;
     recover_begin(fs);
-    w->leftovers = true;
     if (task_start(&w->task, "uploader", uploader_thread, w, e)) {
         free(w);
         return NULL;

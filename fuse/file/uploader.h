@@ -7,9 +7,8 @@
 #include "fuse/file/file.h"
 
 struct uploader; /* opaque */
-/* At the start. What is left without an inode is uploaded by path, in the background. All
- * borrowed. */
-struct uploader *uploader_start(struct files *fs, struct store **stores, struct err *e);
+/* At the start, before the mount is served: recover.h. fs is borrowed. */
+struct uploader *uploader_start(struct files *fs, struct err *e);
 void uploader_stop(struct uploader *w); /* tries once more what is dirty; NULL is fine */
 
 #endif

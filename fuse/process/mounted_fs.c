@@ -191,8 +191,7 @@ static int build_files(struct mounted_fs *m, struct err *e)
         .backings = m->backings,
         .on_first_read = tell_prefetchers,
         .user = m};
-    if (!(m->fs.files = files_new(&fc, e))
-        || !(m->uploader = uploader_start(m->fs.files, m->c.stores, e)))
+    if (!(m->fs.files = files_new(&fc, e)) || !(m->uploader = uploader_start(m->fs.files, e)))
         return -1;
     return (m->fs.hints = hints_new(m->fs.files, m->c.o->cache_dir, e)) ? 0 : -1;
 }

@@ -160,6 +160,19 @@ int tree_revalidate(struct tree *t, uint64_t ino, struct inode *out, struct err 
     return 0;
 }
 
+void tree_give_up(struct tree *t, uint64_t ino)
+{
+    char name[INODE_NAME_MAX + 1];
+    uint64_t dir;
+    bool named = inodes_name(t->c.inodes, ino, name, &dir) == 0;
+    inodes_set(t->c.inodes, ino, 0, NULL, 0, INODE_LOCAL | INODE_STAGED | INODE_DIRTY);
+    inodes_orphan(t->c.inodes, ino);
+    if (!named)
+        return;
+    inodes_unlist(t->c.inodes, dir); /* what else is there has to be asked for, too */
+    t->c.changed(t->c.user, dir, name);
+}
+
 void tree_doubt(struct tree *t, uint64_t ino)
 {
     char name[INODE_NAME_MAX + 1];

@@ -41,6 +41,9 @@ int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
  * version that another node may have replaced a moment ago. One question to the store; while that
  * does not answer, what is known has to do. */
 int tree_revalidate(struct tree *t, uint64_t ino, struct inode *out, struct err *e);
+/* Another user of the store has its name now, or removed it: the inode is INODE_ORPHANED, with
+ * nothing of its own any more, and the name is looked up anew. */
+void tree_give_up(struct tree *t, uint64_t ino);
 /* The store has another version of it than we know: whoever looks it up next asks, however long
  * what is known was to be believed. */
 void tree_doubt(struct tree *t, uint64_t ino);

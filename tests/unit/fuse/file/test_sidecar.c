@@ -7,21 +7,52 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOUNT "0000000000000000-0123456789abcdef"
+#define BOOT  "b3f0c1d2-0000-4000-8000-000000000001"
+
 static void test_same_again(void **state)
 {
     (void)state;
-    struct sidecar s = {0x1f, UINT64_MAX, "d41d8cd98f00b204e9800998ecf8427e", "a/b\nc"}, again;
+    struct sidecar s = {.source = 0x1f,
+                       .place = UINT64_MAX,
+                       .boot = BOOT,
+                       .asked = true,
+                       .asked_len = 12,
+                       .asked_crc = 0xab,
+                       .why = "conflict",
+                       .version = "d41d8cd98f00b204e9800998ecf8427e",
+                       .path = "a/b\nc"},
+                   again;
     struct err e = ERR_INIT;
     cleanup_free char *text = sidecar_format(&s);
-    assert_string_equal(
-        text, "000000000000001f-ffffffffffffffff\nd41d8cd98f00b204e9800998ecf8427e\na/b\nc\n");
+    assert_string_equal(text,
+        "millrace-staged 2\n000000000000001f-ffffffffffffffff\n" BOOT
+        "\nsave 12 000000ab\nconflict\nd41d8cd98f00b204e9800998ecf8427e\na/b\nc\n");
     assert_int_equal(sidecar_parse(text, strlen(text), "x", &again, &e), 0);
-    assert_true(again.source == s.source && again.place == s.place);
-    assert_string_equal(again.version, s.version);
-    assert_string_equal(again.path, s.path);
+    assert_memory_equal(&again, &s, sizeof s);
+    s = (struct sidecar){.path = "new"};
+    cleanup_free char *least = sidecar_format(&s);
+    assert_string_equal(
+        least, "millrace-staged 2\n0000000000000000-0000000000000000\n-\nnone\n-\n\nnew\n");
+    assert_int_equal(sidecar_parse(least, strlen(least), "x", &again, &e), 0);
+    assert_memory_equal(&again, &s, sizeof s);
 }
 
-#define MOUNT "0000000000000000-0123456789abcdef"
+/* Of an earlier version: it said no more than where. */
+static void test_earlier(void **state)
+{
+    (void)state;
+    static const char text[] = MOUNT "\nd41d8cd98f00b204e9800998ecf8427e\na/b\nc\n";
+    struct sidecar s;
+    struct err e = ERR_INIT;
+    assert_int_equal(sidecar_parse(text, strlen(text), "x", &s, &e), 0);
+    assert_true(s.source == 0 && s.place == 0x0123456789abcdef);
+    assert_string_equal(s.version, "d41d8cd98f00b204e9800998ecf8427e");
+    assert_string_equal(s.path, "a/b\nc");
+    assert_string_equal(s.boot, "");
+    assert_string_equal(s.why, "");
+    assert_false(s.asked);
+}
 
 static void test_refused(void **state)
 {
@@ -56,6 +87,23 @@ static void test_refused(void **state)
         TEXT(MOUNT "\nv\na//b\n"),
         TEXT(MOUNT "\nv\npath\0more\n"),
         TEXT(MOUNT "\n\0\npath\n"),
+#define NOW "millrace-staged 2\n" MOUNT "\n"
+        TEXT("millrace-staged 3\n" MOUNT "\n-\nnone\n-\nv\npath\n"),
+        TEXT("millrace-staged 2 \n" MOUNT "\n-\nnone\n-\nv\npath\n"),
+        TEXT(NOW),
+        TEXT(NOW "-\nnone\n-\nv\n"),
+        TEXT(NOW "\nnone\n-\nv\npath\n"),
+        TEXT(NOW "no boot\nnone\n-\nv\npath\n"),
+        TEXT(NOW BOOT "0\nnone\n-\nv\npath\n"),
+        TEXT(NOW "-\n\n-\nv\npath\n"),
+        TEXT(NOW "-\nsave\n-\nv\npath\n"),
+        TEXT(NOW "-\nsave 1\n-\nv\npath\n"),
+        TEXT(NOW "-\nsave -1 00000000\n-\nv\npath\n"),
+        TEXT(NOW "-\nsave 1 0\n-\nv\npath\n"),
+        TEXT(NOW "-\nsave 1 00000000 \n-\nv\npath\n"),
+        TEXT(NOW "-\nnone\n\nv\npath\n"),
+        TEXT(NOW "-\nnone\nno word\nv\npath\n"),
+        TEXT(NOW "-\nnone\nlongerthanawordmaybe\nv\npath\n"),
         TEXT(MOUNT
             "\nabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij\npath\n"),
     };
@@ -101,6 +149,7 @@ static void test_mount_found_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_again),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_mount_found_again)};
+        cmocka_unit_test(test_earlier), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_mount_found_again)};
     return cmocka_run_group_tests_name("sidecar", tests, NULL, NULL);
 }

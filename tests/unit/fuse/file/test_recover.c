@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a crash left: of the process, of the machine, of an earlier version; and what the next life
+ * of the mount makes of it. */
+#include "tests/unit/fuse/file/file_fixture.h"
+
+#include "fuse/file/kept.h"
+#include "fuse/file/recover.h"
+#include "fuse/file/sidecar.h"
+#include "lib/base/file.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void touch(struct fx *x, const char *name)
+{
+    cleanup_free char *path = path_join(x->stage_dir, name);
+    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+}
+
+static bool in_staging(struct fx *x, const char *name)
+{
+    cleanup_free char *path = path_join(x->stage_dir, name);
+    return access(path, F_OK) == 0;
+}
+
+/* fn for every note. */
+static void each_note(struct fx *x, void (*fn)(const char *file))
+{
+    DIR *d = opendir(x->stage_dir);
+    assert_non_null(d);
+    for (struct dirent *de; (de = readdir(d));) {
+        size_t len = strlen(de->d_name);
+        cleanup_free char *file = path_join(x->stage_dir, de->d_name);
+        if (len > 5 && strcmp(de->d_name + len - 5, ".path") == 0)
+            fn(file);
+    }
+    closedir(d);
+}
+
+static void of_another_boot(const char *file)
+{
+    struct sidecar s;
+    struct err e = ERR_INIT;
+    assert_int_equal(sidecar_read(file, &s, &e), 0);
+    assert_int_equal(strlen(s.boot), BOOT_ID_LEN - 1);
+    snprintf(s.boot, sizeof s.boot, "b3f0c1d2-0000-4000-8000-000000000001");
+    assert_int_equal(sidecar_write(file, &s, false, &e), 0);
+}
+
+/* The machine goes down and comes back. */
+static void power_cut(struct fx *x)
+{
+    each_note(x, of_another_boot);
+    fx_restart(x, false);
+}
+
+static void upload(struct fx *x, const char *path, int want)
+{
+    struct err e = ERR_INIT;
+    int rc = files_upload(x->files, fx_ino(x, path), true, &e);
+    assert_int_equal(rc ? err_errno(&e) : 0, want);
+}
+
+static void kept_is(struct fx *x, unsigned files, const char *path, const char *why)
+{
+    struct kept k;
+    kept_list(x->stage_dir, &k);
+    assert_int_equal(k.files, files);
+    assert_int_equal(k.nshown, files);
+    bool found = !path;
+    for (size_t i = 0; i < k.nshown; i++)
+        found = found || (strcmp(k.shown[i].path, path) == 0 && strcmp(k.shown[i].why, why) == 0);
+    assert_true(found);
+    kept_free(&k);
+}
+
+/* The process was killed, and with it the index: nothing is lost, and all of it is there before
+ * anybody can ask. */
+static void test_recover(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a, b, o, deep, gone;
+    fx_put(x, "main/b", "hello");
+    assert_int_equal(fx_mkdir(x, "main/d", false), 0);
+    assert_int_equal(fx_mkdir(x, "main/d/e", false), 0);
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    assert_int_equal(fx_open(x, "main/b", O_WRONLY, &b), 0);
+    assert_int_equal(fx_create(x, "other/o", O_WRONLY, false, &o), 0);
+    assert_int_equal(fx_create(x, "main/d/e/deep", O_WRONLY, false, &deep), 0);
+    assert_int_equal(fx_create(x, "main/gone", O_WRONLY, false, &gone), 0);
+    fx_write(x, a.ino, 0, "new");
+    fx_write(x, b.ino, 0, "J");
+    fx_write(x, o.ino, 0, "elsewhere");
+    fx_write(x, deep.ino, 0, "deep");
+    assert_int_equal(fx_unlink(x, "main/gone", false), 0);
+    fx_restart(x, false);
+    touch(x, "99-1.path");
+    touch(x, "98-1.7.new");
+    fake_store_fail(x->fake[0], FAKE_STAT, ERR_RETRY, EIO, 0, 100); /* the store is away … */
+    fake_store_fail(x->fake[0], FAKE_LIST, ERR_RETRY, EIO, 0, 100);
+    recover_begin(x->files);
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_PUT), 0);
+    assert_false(in_staging(x, "99-1.path"));
+    assert_false(in_staging(x, "98-1.7.new"));
+    fx_path_is(x, "main/a", "new"); /* … which is no matter to readers of what is here */
+    fx_path_is(x, "main/b", "Jello");
+    fake_store_fail(x->fake[0], FAKE_STAT, ERR_NONE, 0, 0, 0);
+    fake_store_fail(x->fake[0], FAKE_LIST, ERR_NONE, 0, 0, 0);
+    fx_path_is(x, "main/d/e/deep", "deep");
+    fx_path_is(x, "other/o", "elsewhere");
+    assert_int_equal(fx_lookup(x, "main/gone", NULL), ENOENT);
+    assert_true(fx_is_dirty(x, fx_ino(x, "main/a")));
+    assert_true(fx_inode(x, fx_ino(x, "main/a")).flags & INODE_LOCAL);
+    assert_false(fx_inode(x, fx_ino(x, "main/b")).flags & INODE_LOCAL);
+    assert_int_equal(fx_staged(x), 8);
+    upload(x, "main/a", 0);
+    upload(x, "main/b", 0);
+    upload(x, "main/d/e/deep", 0);
+    upload(x, "other/o", 0);
+    fx_store_is(x, "main/a", "new");
+    fx_store_is(x, "main/b", "Jello");
+    fx_store_is(x, "main/d/e/deep", "deep");
+    fx_store_is(x, "other/o", "elsewhere");
+    kept_is(x, 0, NULL, NULL);
+    fx_free(x);
+}
+
+/* By the thread, when it starts. */
+static void test_uploaded_in_the_background(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a;
+    struct err e = ERR_INIT;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    fx_write(x, a.ino, 0, "text");
+    fx_restart(x, false);
+    struct uploader *u = uploader_start(x->files, &e);
+    assert_non_null(u);
+    fx_path_is(x, "main/a", "text");
+    uploader_stop(u);
+    fx_store_is(x, "main/a", "text");
+    assert_int_equal(fx_staged(x), 0);
+    fx_free(x);
+}
+
+/* Somebody writes the file anew while what was left of it is being uploaded: the later one wins. */
+static void *upload_thread(void *arg)
+{
+    struct fx *x = arg;
+    struct err e = ERR_INIT;
+    files_upload(x->files, fx_ino(x, "main/ckpt"), true, &e);
+    return NULL;
+}
+
+static void test_written_while_it_is_recovered(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    pthread_t t;
+    fx_put(x, "main/ckpt", "the first one");
+    assert_int_equal(fx_open(x, "main/ckpt", O_WRONLY | O_TRUNC, &h), 0);
+    fx_write(x, h.ino, 0, "from before the crash");
+    fx_restart(x, false);
+    recover_begin(x->files);
+    fake_store_hold(x->fake[0], FAKE_PUT);
+    assert_int_equal(pthread_create(&t, NULL, upload_thread, x), 0);
+    fake_store_wait_held(x->fake[0]);
+    struct err e = ERR_INIT;
+    uint64_t ino = fx_ino(x, "main/ckpt");
+    assert_int_equal(fx_write(x, ino, 0, "WRITTEN SINCE, AND MORE"), 0);
+    fake_store_go(x->fake[0]);
+    pthread_join(t, NULL);
+    assert_int_equal(files_upload(x->files, ino, true, &e), 0);
+    fx_store_is(x, "main/ckpt", "WRITTEN SINCE, AND MORE");
+    kept_is(x, 0, NULL, NULL);
+    fx_free(x);
+}
+
+/* Another node wrote it meanwhile: theirs stays, ours is kept, the caller is told. */
+static void test_changed_by_another(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle b, n, r;
+    char text[LAST_ERROR_MAX];
+    fx_put(x, "main/b", "hello");
+    assert_int_equal(fx_open(x, "main/b", O_WRONLY, &b), 0);
+    assert_int_equal(fx_create(x, "main/new", O_WRONLY, false, &n), 0);
+    fx_write(x, b.ino, 0, "J");
+    fx_write(x, n.ino, 0, "ours");
+    fx_restart(x, false);
+    fake_store_write(x->fake[0], "b", "another's");
+    fake_store_write(x->fake[0], "new", "theirs");
+    recover_begin(x->files);
+    assert_int_equal(fx_open(x, "main/b", O_RDONLY, &r), 0);
+    upload(x, "main/b", ESTALE);
+    upload(x, "main/new", ESTALE);
+    kept_is(x, 2, "b", KEPT_CONFLICT);
+    kept_is(x, 2, "new", KEPT_CONFLICT);
+    fx_store_is(x, "main/b", "another's");
+    fx_store_is(x, "main/new", "theirs");
+    fx_path_is(x, "main/b", "another's"); /* the name is theirs … */
+    fx_path_is(x, "main/new", "theirs");
+    fx_is(x, r.ino, "Jello"); /* … and who had it open reads on */
+    assert_true(files_last_error(x->files, r.ino, text));
+    assert_non_null(strstr(text, "stage/kept/"));
+    fx_close(x, &r);
+    assert_int_equal(fx_staged(x), 0);
+    fx_restart(x, false); /* kept for ever */
+    recover_begin(x->files);
+    kept_is(x, 2, "b", KEPT_CONFLICT);
+    fx_path_is(x, "main/b", "another's");
+    fx_free(x);
+}
+
+/* A close fails; the job goes on elsewhere and writes the same file; the late retry does not
+ * replace it. */
+static void test_late_retry(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    fx_put(x, "main/ckpt", "epoch 6");
+    assert_int_equal(fx_open(x, "main/ckpt", O_WRONLY | O_TRUNC, &h), 0);
+    fx_write(x, h.ino, 0, "epoch 7");
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_close(x, &h), EIO);
+    fake_store_write(x->fake[0], "ckpt", "EPOCH 9, of another node");
+    upload(x, "main/ckpt", ESTALE);
+    fx_store_is(x, "main/ckpt", "EPOCH 9, of another node");
+    kept_is(x, 1, "ckpt", KEPT_CONFLICT);
+    fx_path_is(x, "main/ckpt", "EPOCH 9, of another node");
+    fx_free(x);
+}
+
+/* An upload was done and its answer lost; the file is written to since: no conflict with ourselves,
+ * not even in the next life. */
+static void test_earlier_attempt(void **state)
+{
+    (void)state;
+    for (int restarted = 0; restarted < 2; restarted++) {
+        struct fx *x = fx_new(NULL);
+        struct fx_handle h;
+        assert_int_equal(fx_create(x, "main/log", O_WRONLY, false, &h), 0);
+        fx_write(x, h.ino, 0, "one");
+        fake_store_lose_answer(x->fake[0]);
+        upload(x, "main/log", EIO);
+        fx_store_is(x, "main/log", "one");
+        fx_write(x, h.ino, 3, " two");
+        if (restarted) {
+            fx_restart(x, false);
+            recover_begin(x->files);
+        }
+        upload(x, "main/log", 0);
+        fx_store_is(x, "main/log", "one two");
+        kept_is(x, 0, NULL, NULL);
+        fx_free(x);
+    }
+}
+
+/* Uploaded while it is held open, written to again, killed: what the store has is our own. */
+static void test_held_open(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    assert_int_equal(fx_create(x, "main/log", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "one");
+    upload(x, "main/log", 0);
+    fx_write(x, h.ino, 3, " two");
+    fx_restart(x, false);
+    recover_begin(x->files);
+    upload(x, "main/log", 0);
+    fx_store_is(x, "main/log", "one two");
+    kept_is(x, 0, NULL, NULL);
+    fx_free(x);
+}
+
+/* After a power cut: what somebody asked to save is saved, if it is whole; what nobody had closed
+ * may be torn, and does not replace what is good. */
+static void test_power_cut(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle asked, torn, more, half, empty;
+    fx_put(x, "main/open", "good");
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 3);
+    assert_int_equal(fx_create(x, "main/asked", O_WRONLY, false, &asked), 0);
+    assert_int_equal(fx_create(x, "main/torn", O_WRONLY, false, &torn), 0);
+    assert_int_equal(fx_create(x, "main/more", O_WRONLY, false, &more), 0);
+    fx_write(x, asked.ino, 0, "asked");
+    fx_write(x, torn.ino, 0, "torn?");
+    fx_write(x, more.ino, 0, "more!");
+    assert_int_equal(fx_close(x, &asked), EIO);
+    assert_int_equal(fx_close(x, &torn), EIO);
+    assert_int_equal(fx_close(x, &more), EIO);
+    assert_int_equal(fx_open(x, "main/more", O_WRONLY, &more), 0);
+    fx_write(x, more.ino, 0, "MORE"); /* and not asked again */
+    assert_int_equal(fx_open(x, "main/open", O_WRONLY, &half), 0);
+    fx_write(x, half.ino, 0, "half");
+    assert_int_equal(fx_create(x, "main/empty", O_WRONLY, false, &empty), 0);
+    cleanup_free char *hole = fx_staging_file(x, torn.ino);
+    cleanup_fd int fd = open(hole, O_RDWR);
+    assert_int_equal(pwrite(fd, "\0\0", 2, 1), 2); /* of the length that it had */
+    power_cut(x);
+    recover_begin(x->files);
+    kept_is(x, 3, "torn", KEPT_UNFINISHED);
+    kept_is(x, 3, "more", KEPT_UNFINISHED);
+    kept_is(x, 3, "open", KEPT_UNFINISHED);
+    assert_int_equal(fx_staged(x), 2);
+    fx_path_is(x, "main/asked", "asked");
+    fx_path_is(x, "main/open", "good");
+    assert_int_equal(fx_lookup(x, "main/empty", NULL), ENOENT);
+    power_cut(x); /* and another one before it could be uploaded */
+    recover_begin(x->files);
+    upload(x, "main/asked", 0);
+    fx_store_is(x, "main/asked", "asked");
+    fx_store_is(x, "main/torn", NULL);
+    fx_store_is(x, "main/open", "good");
+    fx_free(x);
+}
+
+static void swap_mounts(struct fx *x)
+{
+    struct conf_mount m = x->mounts[0];
+    struct store *s = x->stores[0];
+    struct fake_store *f = x->fake[0];
+    x->mounts[0] = x->mounts[1];
+    x->mounts[1] = m;
+    x->stores[0] = x->stores[1];
+    x->stores[1] = s;
+    x->fake[0] = x->fake[1];
+    x->fake[1] = f;
+}
+
+/* The dataset was edited meanwhile: its mounts come in another order, or one is gone. */
+static void test_other_mounts(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a, o;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    assert_int_equal(fx_create(x, "other/o", O_WRONLY, false, &o), 0);
+    fx_write(x, a.ino, 0, "of main");
+    fx_write(x, o.ino, 0, "of other");
+    swap_mounts(x);
+    char *was = x->mounts[0].mount_point; /* other's */
+    x->mounts[0].mount_point = xstrdup("memory://new");
+    fx_restart(x, false);
+    recover_begin(x->files);
+    kept_is(x, 1, "o", KEPT_HOMELESS); /* no mount has it */
+    upload(x, "main/a", 0);
+    free(x->mounts[0].mount_point);
+    x->mounts[0].mount_point = was;
+    fx_restart(x, false); /* it is back */
+    recover_begin(x->files);
+    kept_is(x, 0, NULL, NULL);
+    upload(x, "other/o", 0);
+    swap_mounts(x);
+    fx_store_is(x, "main/a", "of main");
+    fx_store_is(x, "other/o", "of other");
+    fx_store_is(x, "main/o", NULL);
+    fx_store_is(x, "other/a", NULL);
+    fx_free(x);
+}
+
+/* A note that says nothing, a name that is a directory now, two for one name. */
+static void test_no_place(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a, b, c;
+    struct err e = ERR_INIT;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    assert_int_equal(fx_create(x, "main/b", O_WRONLY, false, &b), 0);
+    fx_write(x, a.ino, 0, "damaged");
+    fx_write(x, b.ino, 0, "older");
+    cleanup_free char *content = fx_staging_file(x, a.ino), *note = xasprintf("%s.path", content);
+    assert_int_equal(file_write_atomic(note, "\0\0\0", 3, 0600, &e), 0);
+    cleanup_free char *older = fx_staging_file(x, b.ino);
+    struct timespec times[2] = {{1, 0}, {1, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, older, times, 0), 0);
+    fx_restart(x, false);
+    assert_int_equal(fx_create(x, "main/b", O_WRONLY, false, &c), 0);
+    fx_write(x, c.ino, 0, "newer");
+    fx_restart(x, false);
+    recover_begin(x->files);
+    kept_is(x, 2, "?", KEPT_UNREADABLE);
+    kept_is(x, 2, "b", KEPT_CONFLICT);
+    fx_path_is(x, "main/b", "newer");
+    upload(x, "main/b", 0);
+    fx_store_is(x, "main/b", "newer");
+    fx_free(x);
+}
+
+/* -- an earlier version ----------------------------------------------------------------------- */
+
+/* As it named and noted what it staged. */
+static void as_before(struct fx *x, uint64_t ino, const char *name)
+{
+    cleanup_free char *now = fx_staging_file(x, ino), *note_now = xasprintf("%s.path", now),
+                      *was = path_join(x->stage_dir, name), *note_was = xasprintf("%s.path", was);
+    struct sidecar s;
+    struct err e = ERR_INIT;
+    assert_int_equal(sidecar_read(note_now, &s, &e), 0);
+    cleanup_free char *text = xasprintf("%016llx-%016llx\n%s\n%s\n", (unsigned long long)s.source,
+        (unsigned long long)s.place, s.version, s.path);
+    assert_int_equal(rename(now, was), 0);
+    assert_int_equal(unlink(note_now), 0);
+    assert_int_equal(file_write_atomic(note_was, text, strlen(text), 0600, &e), 0);
+}
+
+static void test_upgraded(void **state)
+{
+    (void)state;
+    for (int keep = 0; keep < 2; keep++) { /* the index */
+        struct fx *x = fx_new(NULL);
+        struct fx_handle a, b;
+        assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+        fx_put(x, "main/b", "hello");
+        assert_int_equal(fx_open(x, "main/b", O_WRONLY, &b), 0);
+        fx_write(x, a.ino, 0, "text");
+        fx_write(x, b.ino, 0, "J");
+        cleanup_free char *name = xasprintf("%llu-%llu", (unsigned long long)a.ino,
+            (unsigned long long)fx_inode(x, a.ino).generation);
+        cleanup_free char *other = xasprintf("%llu-%llu", (unsigned long long)b.ino,
+            (unsigned long long)fx_inode(x, b.ino).generation);
+        as_before(x, a.ino, name);
+        as_before(x, b.ino, keep ? other : "0-1700000000000000000-9-1");
+        fx_restart(x, keep);
+        recover_begin(x->files);
+        assert_int_equal(fx_staged(x), 4);
+        fx_path_is(x, "main/a", "text");
+        fx_path_is(x, "main/b", "Jello");
+        upload(x, "main/a", 0);
+        upload(x, "main/b", 0);
+        fx_store_is(x, "main/a", "text");
+        fx_store_is(x, "main/b", "Jello");
+        kept_is(x, 0, NULL, NULL);
+        fx_free(x);
+    }
+}
+
+/* What it had set aside was in a directory that nobody was told of. */
+static void test_lost_and_found(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    fx_write(x, a.ino, 0, "text");
+    cleanup_free char *lost = path_join(x->stage_dir, "lost");
+    assert_int_equal(mkdir(lost, 0700), 0);
+    as_before(x, a.ino, "lost/0-1700000000000000000-2-1");
+    fx_restart(x, false);
+    recover_begin(x->files);
+    kept_is(x, 1, "a", KEPT_CONFLICT);
+    assert_false(in_staging(x, "lost"));
+    fx_free(x);
+}
+
+/* A name is used once: what an index that is gone has left is nobody's to overwrite. */
+static void test_names_are_used_once(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a, b;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    cleanup_free char *first = fx_staging_file(x, a.ino);
+    fx_restart(x, false);
+    assert_int_equal(fx_create(x, "main/b", O_WRONLY, false, &b), 0);
+    assert_int_equal(b.ino, a.ino); /* numbers begin anew */
+    cleanup_free char *second = fx_staging_file(x, b.ino);
+    assert_string_not_equal(first, second);
+    assert_int_equal(access(first, F_OK), 0);
+    fx_close(x, &b);
+    fx_free(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recover),
+        cmocka_unit_test(test_uploaded_in_the_background),
+        cmocka_unit_test(test_written_while_it_is_recovered),
+        cmocka_unit_test(test_changed_by_another),
+        cmocka_unit_test(test_late_retry),
+        cmocka_unit_test(test_earlier_attempt),
+        cmocka_unit_test(test_held_open),
+        cmocka_unit_test(test_power_cut),
+        cmocka_unit_test(test_other_mounts),
+        cmocka_unit_test(test_no_place),
+        cmocka_unit_test(test_upgraded),
+        cmocka_unit_test(test_lost_and_found),
+        cmocka_unit_test(test_names_are_used_once),
+    };
+    return cmocka_run_group_tests_name("recover", tests, NULL, NULL);
+}
