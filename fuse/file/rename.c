@@ -32,11 +32,16 @@ struct rename_job {
 };
 
 /* In the store. A request that is sent again may find that the process before us had come that far.
- */
+ * *other: it is not the version that the index knows, as somebody else has replaced it. */
 static int rename_stored(struct rename_job *m, const char *from, const char *to,
-    const struct inode *n, struct store_stat *st, struct err *e)
+    const struct inode *n, struct store_stat *st, bool *other, struct err *e)
 {
-    if (store_rename(m->store, from, to, st, e) == 0)
+    const char *expect = *n->version ? n->version : NULL;
+    int rc = store_rename(m->store, from, to, expect, st, e);
+    *other = rc && expect && e->cls == ERR_CONFLICT;
+    if (*other)
+        rc = store_rename(m->store, from, to, NULL, st, e);
+    if (rc == 0)
         return 0;
     struct err none = ERR_INIT;
     if (e->cls != ERR_NOTFOUND || !m->r->resent || store_stat_path(m->store, to, st, &none)
@@ -44,6 +49,13 @@ static int rename_stored(struct rename_job *m, const char *from, const char *to,
         || (!st->is_dir && st->size != n->size && !(n->flags & INODE_STAGED)))
         return -1;
     return 0;
+}
+
+/* Whoever looks the name up next asks the store: it has another file there than the index. */
+static void forget_state(struct rename_job *m, uint64_t ino)
+{
+    static const struct inode unknown; /* never looked at */
+    inodes_set(m->c->inodes, ino, INODES_SYNCED, &unknown, 0, 0);
 }
 
 /* -- files ----------------------------------------------------------------------------------- */
@@ -119,6 +131,7 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
     struct inodes *ix = m->c->inodes;
     struct store_stat st = {0};
     struct err lost = ERR_INIT;
+    bool other = false;
     mutex_assert_held(&f->state_lock);
     /* An upload may have ended meanwhile, or a writer have got another inode. */
     if (inodes_get(ix, m->n.ino, &m->n) || (m->n.flags & INODE_UNLINKED)
@@ -133,7 +146,7 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
     if (g && file_preserve(g, 1, &lost))
         log_kv(LOG_WARN, "a file is replaced while it is open, and could not be read before",
             "path", m->to, "error", lost.msg, NULL);
-    if (!local && rename_stored(m, m->from, m->to, &m->n, &st, e))
+    if (!local && rename_stored(m, m->from, m->to, &m->n, &st, &other, e))
         return -1;
     /* of an upload whose answer was lost */
     if (local && f->begun && store_remove(m->store, m->from, e) && e->cls != ERR_NOTFOUND)
@@ -145,10 +158,12 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
         return -1;
     if (g)
         file_discard(g);
-    if (!local)
+    if (other)
+        forget_state(m, m->n.ino);
+    else if (!local)
         set_version(m, &st);
     stage_repath(f);
-    if (!local)
+    if (!local && !other)
         rename_cached(f);
     return 0;
 }
@@ -218,12 +233,17 @@ static int rename_child(
 {
     struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
     struct store_stat st = {0};
+    bool other;
     if (n->flags & INODE_DIR)
         return rename_tree(m, n->ino, from, to, e);
     if (n->flags & INODE_LOCAL)
         return 0;
-    if (rename_stored(m, from, to, n, &st, e))
+    if (rename_stored(m, from, to, n, &st, &other, e))
         return -1;
+    if (other) {
+        forget_state(m, n->ino);
+        return 0;
+    }
     snprintf(set.version, sizeof set.version, "%s", st.version);
     inodes_set(m->c->inodes, n->ino, INODES_VERSION | INODES_SYNCED, &set, 0, 0);
     return 0;
@@ -261,12 +281,13 @@ static int rename_tree(
 static int rename_dir_locked(struct rename_job *m, struct err *e)
 {
     struct store_stat st = {0};
+    bool other;
     if (m->n.flags & (INODE_MOUNT | INODE_MOUNTPOINT_DIR))
         return err_sys(e, EBUSY, "rename of a mount");
     if (m->target.ino && files_remove_dir(m->fs, &m->target, m->r->newname, e))
         return -1;
     if (store_caps(m->store) & STORE_CAP_RENAME_DIR) {
-        if (rename_stored(m, m->from, m->to, &m->n, &st, e))
+        if (rename_stored(m, m->from, m->to, &m->n, &st, &other, e))
             return -1;
     } else if (rename_tree(m, m->n.ino, m->from, m->to, e)) {
         inodes_unlist(m->c->inodes, m->r->newdir);
@@ -338,7 +359,6 @@ static int find_ends(struct rename_job *m, bool *same, struct err *e)
  * not have told the index. */
 static bool was_renamed(struct rename_job *m)
 {
-    static const struct inode unknown; /* never looked at */
     const struct rename_request *r = m->r;
     struct inode n;
     struct err e = ERR_INIT;
@@ -347,7 +367,7 @@ static bool was_renamed(struct rename_job *m)
     if (inodes_find(m->c->inodes, r->newdir, r->newname, &n)) {
         if (n.flags & (INODE_DIR | INODE_LOCAL | INODE_STAGED))
             return true;
-        inodes_set(m->c->inodes, n.ino, INODES_SYNCED, &unknown, 0, 0);
+        forget_state(m, n.ino);
     }
     return tree_lookup(m->c->tree, r->newdir, r->newname, &n, &e) == 0;
 }

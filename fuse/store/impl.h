@@ -114,8 +114,8 @@ struct store_ops {
     int (*remove)(void *impl, const char *path, struct err *e);
     int (*mkdir)(void *impl, const char *path, struct err *e);
     int (*rmdir)(void *impl, const char *path, struct err *e);
-    int (*rename)(
-        void *impl, const char *from, const char *to, struct store_stat *st, struct err *e);
+    int (*rename)(void *impl, const char *from, const char *to, const char *expect,
+        struct store_stat *st, struct err *e);
 };
 
 extern const struct store_ops store_s3, store_posix;

@@ -127,7 +127,7 @@ static int perform(struct posix_call *c)
     case OP_RMDIR:
         return posix_dir_rmdir(&c->dir, c->path, &c->e);
     case OP_RENAME:
-        return posix_dir_rename(&c->dir, c->path, c->to, &c->st, &c->e);
+        return posix_dir_rename(&c->dir, c->path, c->to, c->version, &c->st, &c->e);
     }
     return -1;
 }
@@ -389,11 +389,11 @@ static int posix_rmdir(void *impl, const char *path, struct err *e)
     return posix_change(impl, OP_RMDIR, path, e);
 }
 
-static int posix_rename(
-    void *impl, const char *from, const char *to, struct store_stat *st, struct err *e)
+static int posix_rename(void *impl, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e)
 {
     struct posix *s = impl;
-    struct posix_call c = CALL(s, OP_RENAME, from, .to = to);
+    struct posix_call c = CALL(s, OP_RENAME, from, .to = to, .version = expect);
     int rc = posix_do(s, &c, e);
     *st = c.st;
     return rc;

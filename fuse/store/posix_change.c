@@ -226,13 +226,16 @@ int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e)
 }
 
 int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to,
-    struct store_stat *out, struct err *e)
+    const char *expect, struct store_stat *out, struct err *e)
 {
     const char *from_name, *to_name;
     cleanup_fd int from_dir = open_parent(s, from, &from_name, e);
     cleanup_fd int to_dir = from_dir < 0 ? -1 : open_parent(s, to, &to_name, e);
     if (to_dir < 0)
         return -1;
+    if (expect && faccessat(from_dir, from_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
+        && !is_version(from_dir, from_name, expect))
+        return fail_expected(s, from, expect, e);
     if (renameat(from_dir, from_name, to_dir, to_name))
         return posix_fail(s, errno, from, "rename", e);
     return posix_dir_stat(s, to, out, e);

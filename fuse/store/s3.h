@@ -173,13 +173,16 @@ int s3_put(void *impl, const char *path, const struct store_put *put, struct sto
 int s3_remove(void *impl, const char *path, struct err *e);
 int s3_mkdir(void *impl, const char *path, struct err *e);
 int s3_rmdir(void *impl, const char *path, struct err *e);
-int s3_rename(void *impl, const char *from, const char *to, struct store_stat *st, struct err *e);
+int s3_rename(void *impl, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e);
 
 /* -- conditions (s3_condition.c) ------------------------------------------------------------- */
 
 /* The header that makes a request conditional, caller frees; NULL: expect is NULL, or the server
  * does not know such, or the version is none that it knows. */
 char *s3_condition(struct s3 *s, const char *expect);
+/* Another version is there: fills e, returns -1. */
+int s3_fail_expected(struct s3 *s, const char *key, const char *expect, struct err *e);
 /* Asks by a request of its own whether expect holds; 0: it does. CONFLICT. */
 int s3_look(struct s3 *s, const char *key, const char *expect, struct err *e);
 /* After a conditional request failed: because of its condition, and e says so now? */

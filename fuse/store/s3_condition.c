@@ -29,7 +29,7 @@ bool s3_no_conditions(struct s3 *s, const struct s3_outcome *out)
     return true;
 }
 
-static int fail_expected(struct s3 *s, const char *key, const char *expect, struct err *e)
+int s3_fail_expected(struct s3 *s, const char *key, const char *expect, struct err *e)
 {
     cleanup_free char *what = s3_name(s, key);
     return *expect ? store_err(e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, what,
@@ -44,7 +44,7 @@ bool s3_conflict(
     bool gone = expect && *expect && strcmp(out->fault.code, "NoSuchKey") == 0;
     if (!expect || (out->status != 412 && !gone))
         return false;
-    fail_expected(s, key, expect, e);
+    s3_fail_expected(s, key, expect, e);
     return true;
 }
 
@@ -59,7 +59,7 @@ int s3_look(struct s3 *s, const char *key, const char *expect, struct err *e)
         *e = inner;
         return -1;
     }
-    return strcmp(there ? st.version : "", expect) == 0 ? 0 : fail_expected(s, key, expect, e);
+    return strcmp(there ? st.version : "", expect) == 0 ? 0 : s3_fail_expected(s, key, expect, e);
 }
 
 int s3_mark(char mark[S3_MARK_LEN], struct err *e)

@@ -161,7 +161,8 @@ static int copy_single(struct s3 *s, const char *from, const char *to, const cha
     }
 }
 
-int s3_rename(void *impl, const char *from, const char *to, struct store_stat *st, struct err *e)
+int s3_rename(void *impl, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e)
 {
     struct s3 *s = impl;
     struct store_stat source;
@@ -173,6 +174,8 @@ int s3_rename(void *impl, const char *from, const char *to, struct store_stat *s
         return store_err(e, ERR_INVALID, EISDIR, REASON_STORE_ERROR, what,
             ": it is a directory, and S3 renames objects only");
     }
+    if (expect && strcmp(expect, source.version) != 0)
+        return s3_fail_expected(s, from_key, expect, e);
     int rc = source.size > s->single_copy_max
         ? s3_multipart(s,
             &(struct s3_large){.key = to_key,

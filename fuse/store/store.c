@@ -262,8 +262,8 @@ int store_rmdir(struct store *s, const char *path, struct err *e)
         : s->ops->rmdir(s->impl, path, e);
 }
 
-int store_rename(
-    struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e)
+int store_rename(struct store *s, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e)
 {
     e = NEED(e);
     memset(st, 0, sizeof *st);
@@ -271,5 +271,5 @@ int store_rename(
         return -1;
     if (strcmp(from, to) == 0)
         return s->ops->stat_path(s->impl, from, st, e);
-    return s->ops->rename(s->impl, from, to, st, e);
+    return s->ops->rename(s->impl, from, to, expect, st, e);
 }

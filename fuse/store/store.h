@@ -153,9 +153,10 @@ int store_mkdir(struct store *s, const char *path, struct err *e);
 /* must be empty: EXISTS, sys ENOTEMPTY; without STORE_CAP_DIRS one that is gone with its last file
  * is fine */
 int store_rmdir(struct store *s, const char *path, struct err *e);
-/* files; replaces */
-int store_rename(
-    struct store *s, const char *from, const char *to, struct store_stat *st, struct err *e);
+/* Files; replaces. expect: the version of from that is renamed, NULL: any; CONFLICT: it is another
+ * by now, and nothing has changed. */
+int store_rename(struct store *s, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e);
 
 /* CamelCase reason of the last failure class, for conditions: InvalidURL InvalidOption
  * SecretMissing

@@ -142,6 +142,25 @@ unsigned fake_s3_faults(struct fake_s3 *f, const char *kind)
     return n;
 }
 
+void fake_s3_race(
+    struct fake_s3 *f, const char *method, const char *key, const void *data, size_t len)
+{
+    pthread_mutex_lock(&f->mu);
+    snprintf(f->race.method, sizeof f->race.method, "%s", method);
+    snprintf(f->race.key, sizeof f->race.key, "%s", key);
+    f->race.len = MIN(len, sizeof f->race.data);
+    memcpy(f->race.data, data, f->race.len);
+    pthread_mutex_unlock(&f->mu);
+}
+
+static void run_race(struct fake_s3 *f, const char *method)
+{
+    if (strcmp(f->race.method, method) != 0)
+        return;
+    object_put(f, f->race.key, f->race.data, f->race.len);
+    f->race.method[0] = '\0';
+}
+
 void fake_s3_unconditional(struct fake_s3 *f)
 {
     pthread_mutex_lock(&f->mu);
@@ -297,6 +316,7 @@ static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
     for (size_t i = 0; i < ARRAY_LEN(methods); i++)
         f->counts[i] += strcmp(methods[i], r->h.method) == 0;
     const char *fault = next_fault(f, r->h.method);
+    run_race(f, r->h.method);
     bool bucket = strncmp(r->h.path, "/data", 5) == 0 && (r->h.path[5] == '/' || !r->h.path[5]);
     r->key = bucket && r->h.path[5] ? r->h.path + 6 : "";
     bool early = early_fault(f, r, fault, a);

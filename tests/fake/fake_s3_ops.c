@@ -252,6 +252,13 @@ void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
         answer_error(a, 404, "NoSuchKey", "The specified key does not exist.");
         return;
     }
+    char match[64];
+    if (http_head_value(r->h.headers, "x-amz-copy-source-if-match", match, sizeof match)
+        && strcmp(match, from->etag) != 0) {
+        answer_error(a, 412, "PreconditionFailed",
+            "At least one of the pre-conditions you specified did not hold");
+        return;
+    }
     unsigned long long first = 0, last = from->len - 1;
     char range[64];
     if (http_head_value(r->h.headers, "x-amz-copy-source-range", range, sizeof range))

@@ -46,6 +46,10 @@ struct fake_s3 {
     enum fake_s3_tells tells;
     bool untagged, touched; /* fake_s3_tags */
     bool unconditional;     /* fake_s3_unconditional */
+    struct {
+        char method[8], key[64], data[64];
+        size_t len;
+    } race; /* fake_s3_race; no method: none */
     struct synth {
         char prefix[64];      /* "" none */
         unsigned dirs, files; /* so many directories of so many files each */

@@ -308,8 +308,8 @@ static void move_below(struct fake_store *f, const char *from, const char *to)
     }
 }
 
-static int fake_rename(
-    void *impl, const char *from, const char *to, struct store_stat *st, struct err *e)
+static int fake_rename(void *impl, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e)
 {
     struct fake_store *f = impl;
     if (fake_begin(f, FAKE_RENAME, from, e))
@@ -317,6 +317,8 @@ static int fake_rename(
     struct fake_object *o = object_find(f, from), *old = object_find(f, to);
     if (!o || (o->st.is_dir && !(f->ops.kind.caps & STORE_CAP_RENAME_DIR)))
         return fake_end(f, o ? ERR_INVALID : ERR_NOTFOUND, 0, from, e);
+    if (expect && strcmp(expect, o->st.version) != 0)
+        return fake_end(f, ERR_CONFLICT, ESTALE, from, e);
     if (old && (o->st.is_dir || old->st.is_dir))
         return fake_end(f, ERR_EXISTS, EEXIST, to, e);
     if (o->st.is_dir) {

@@ -270,11 +270,11 @@ static void renames(void **state)
     struct store_stat st;
     put(s, "from +ü", 1, 5000);
     put(s, "to", 2, 10);
-    ok(store_rename(s, "from +ü", "to", &st, &e), &e);
+    ok(store_rename(s, "from +ü", "to", NULL, &st, &e), &e);
     assert_int_equal(st.size, 5000);
     check_read(s, "to", st.version, 1, 0, 5000);
     assert_int_equal(store_stat_path(s, "from +ü", &st, &e), -1);
-    assert_int_equal(store_rename(s, "absent", "x", &st, &e), -1);
+    assert_int_equal(store_rename(s, "absent", "x", NULL, &st, &e), -1);
     assert_int_equal(e.cls, ERR_NOTFOUND);
     store_free(s);
     mount_free(m);
@@ -301,7 +301,7 @@ static void copies_in_parts(void **state)
     uint64_t len = 12 * MIB + 1;
     cleanup_fd int fd = content_fd(3, len);
     ok(store_s3.put(s, "one", PUT(fd, len), &st, &e), &e);
-    ok(store_s3.rename(s, "one", "two", &st, &e), &e);
+    ok(store_s3.rename(s, "one", "two", NULL, &st, &e), &e);
     assert_int_equal(st.size, len);
     assert_non_null(strstr(st.version, "-3"));
     cleanup_free unsigned char *buf = malloc(len);

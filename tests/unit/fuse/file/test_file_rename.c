@@ -29,6 +29,25 @@ static void test_rename(void **state)
     fx_free(x);
 }
 
+/* Somebody else has replaced it since it was looked at: what gets the new name is whole, and what
+ * was cached of the old one is not taken for it. */
+static void test_rename_of_another_version(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"hello, much longer than before", "h", "HELLO"};
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct fx *x = fx_new(NULL);
+        fx_put(x, "main/a", "hello");
+        fx_fill(x, "main/a");
+        fake_store_write(x->fake[0], "a", texts[i]);
+        assert_int_equal(fx_rename(x, "main/a", "main/b", 0, false), 0);
+        fx_store_is(x, "main/b", texts[i]);
+        fx_path_is(x, "main/b", texts[i]);
+        assert_int_equal(fx_lookup(x, "main/a", NULL), ENOENT);
+        fx_free(x);
+    }
+}
+
 /* A time that a user has set stays. */
 static void test_rename_keeps_times(void **state)
 {
@@ -357,6 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rename),
+        cmocka_unit_test(test_rename_of_another_version),
         cmocka_unit_test(test_rename_keeps_times),
         cmocka_unit_test(test_what_cannot_be_renamed),
         cmocka_unit_test(test_rename_fails),

@@ -88,6 +88,19 @@ static void test_rename_dir_by_parts(void **state)
     fx_free(x);
 }
 
+/* Somebody else has replaced one of them. */
+static void test_rename_dir_with_another_version(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    fill_dir(x);
+    fake_store_write(x->fake[0], "d/a", "much longer than before");
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    fx_path_is(x, "main/e/a", "much longer than before");
+    fx_path_is(x, "main/e/sub/b", "below");
+    fx_free(x);
+}
+
 static void test_rename_dir_by_parts_fails(void **state)
 {
     (void)state;
@@ -183,6 +196,7 @@ int main(void)
         cmocka_unit_test(test_rename_dir),
         cmocka_unit_test(test_rename_dir_over_another),
         cmocka_unit_test(test_rename_dir_by_parts),
+        cmocka_unit_test(test_rename_dir_with_another_version),
         cmocka_unit_test(test_rename_dir_by_parts_fails),
         cmocka_unit_test(test_rename_waits_for_uploads),
     };

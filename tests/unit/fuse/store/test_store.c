@@ -275,8 +275,8 @@ static void a_directory_as_a_store(void **state)
     assert_listing(w, "d", true, "f:3000000");
     assert_int_equal(store_rmdir(w->s, "d", &e), -1);
     assert_int_equal(err_errno(&e), ENOTEMPTY);
-    ok(store_rename(w->s, "d/f", "top", &st, &e), &e);
-    ok(store_rename(w->s, "d", "e", &st, &e), &e);
+    ok(store_rename(w->s, "d/f", "top", NULL, &st, &e), &e);
+    ok(store_rename(w->s, "d", "e", NULL, &st, &e), &e);
     assert_true(st.is_dir);
     ok(store_rmdir(w->s, "e", &e), &e);
     ok(store_remove(w->s, "top", &e), &e);
@@ -313,7 +313,7 @@ static void links_do_not_lead_out(void **state)
     assert_int_equal(store_put(w->s, "abs/new", PUT(fd, 5), &st, &e), -1);
     assert_int_equal(store_remove(w->s, "abs/secret", &e), -1);
     assert_int_equal(store_mkdir(w->s, "abs/x", &e), -1);
-    assert_int_equal(store_rename(w->s, "abs/secret", "stolen", &st, &e), -1);
+    assert_int_equal(store_rename(w->s, "abs/secret", "stolen", NULL, &st, &e), -1);
     cleanup_free char *secret = path_join(absolute, "secret");
     assert_int_equal(access(secret, F_OK), 0);
     ok(store_read(w->s, "good", "", 0, 6, buf, NULL, &e), &e);
@@ -354,6 +354,47 @@ static void a_failed_put_leaves_what_was_there(void **state)
     assert_listing(w, "", true, "f:100");
     cleanup_free char *all = xasprintf("test $(ls -A %s | wc -l) = 1", in);
     assert_int_equal(system(all), 0); /* no temporary file either */
+}
+
+struct tearing {
+    const char *file; /* written to in place when the first piece has come */
+    size_t got;
+};
+
+static int tear(void *user, const void *data, size_t len)
+{
+    struct tearing *t = user;
+    assert_true(content_same(1, t->got, data, len)); /* never of the other */
+    if (t->got == 0) {
+        cleanup_fd int fd = open(t->file, O_WRONLY | O_CLOEXEC);
+        struct stat before, now;
+        assert_int_equal(fstat(fd, &before), 0);
+        do { /* until the file system's clock has gone on */
+            assert_int_equal(pwrite(fd, "other", 5, 1500000), 5);
+            assert_int_equal(fstat(fd, &now), 0);
+        } while (clock_of_timespec(now.st_mtim) == clock_of_timespec(before.st_mtim));
+    }
+    t->got += len;
+    return 0;
+}
+
+/* A file that is written to while it is read: what comes after that is not given out as of the
+ * version that was begun with. */
+static void a_read_is_of_one_version(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *file = xasprintf("%s/in/f", w->dir);
+    static const char *const versions[] = {"", NULL};
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
+        struct store_stat st = put(w, "f", 1, 2000000);
+        struct tearing t = {.file = file};
+        assert_int_equal(store_stream(w->s, "f", versions[i] ? versions[i] : st.version, 0, 2000000,
+                             tear, &t, NULL, &e),
+            -1);
+        assert_int_equal(e.cls, ERR_CONFLICT);
+        assert_true(t.got < 1500000);
+    }
 }
 
 static int stop_at_three(void *user, const struct store_entry *entry)
@@ -408,6 +449,8 @@ int main(void)
         cmocka_unit_test(names_and_paths), cmocka_unit_test(pauses_grow_and_stay_in_bounds),
         with_fixture(a_directory_as_a_store), with_fixture(links_do_not_lead_out),
         cmocka_unit_test(a_directory_that_is_not_there),
-        with_fixture(a_failed_put_leaves_what_was_there), with_fixture(large_directories)};
+        with_fixture(a_failed_put_leaves_what_was_there), with_fixture(large_directories),
+        /* of one that may hang the bytes are given on when all have come */
+        cmocka_unit_test_setup_teardown(a_read_is_of_one_version, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

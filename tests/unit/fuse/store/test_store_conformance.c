@@ -314,7 +314,7 @@ static void paths_that_are_none(struct store *s)
         fails(store_remove(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
         fails(store_mkdir(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
         fails(store_rmdir(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
-        fails(store_rename(s, "x", bad[i], &st, &e), &e, ERR_INVALID, EINVAL);
+        fails(store_rename(s, "x", bad[i], NULL, &st, &e), &e, ERR_INVALID, EINVAL);
     }
     struct err e = ERR_INIT;
     fails(store_remove(s, "", &e), &e, ERR_INVALID, EBUSY);
@@ -435,14 +435,21 @@ static void renaming_files(struct store *s)
     struct store_stat st;
     put(s, "from", 1, LEN);
     put(s, "to", 2, 10);
-    ok(store_rename(s, "from", "to", &st, &e), &e);
+    ok(store_rename(s, "from", "to", NULL, &st, &e), &e);
     assert_int_equal(st.size, LEN);
     assert_string_equal(st.version, stat_of(s, "to").version);
     assert_content(s, "to", st.version, 1, 0, LEN);
     assert_listing(s, "", false, "to:300000");
-    ok(store_rename(s, "to", "to", &st, &e), &e);
+    ok(store_rename(s, "to", "to", NULL, &st, &e), &e);
     assert_listing(s, "", false, "to:300000");
-    fails(store_rename(s, "from", "x", &st, &e), &e, ERR_NOTFOUND, ENOENT);
+    fails(store_rename(s, "from", "x", NULL, &st, &e), &e, ERR_NOTFOUND, ENOENT);
+    fails(store_rename(s, "from", "x", st.version, &st, &e), &e, ERR_NOTFOUND, ENOENT);
+    struct store_stat old = stat_of(s, "to");
+    put(s, "to", 3, 20);
+    fails(store_rename(s, "to", "x", old.version, &st, &e), &e, ERR_CONFLICT, ESTALE);
+    assert_listing(s, "", false, "to:20");
+    ok(store_rename(s, "to", "x", stat_of(s, "to").version, &st, &e), &e);
+    assert_listing(s, "", false, "x:20");
 }
 
 static void renaming_directories(struct store *s)
@@ -451,7 +458,7 @@ static void renaming_directories(struct store *s)
     struct store_stat st;
     make_dir(s, "d");
     put(s, "d/f", 1, 10);
-    int rc = store_rename(s, "d", "e", &st, &e);
+    int rc = store_rename(s, "d", "e", NULL, &st, &e);
     if (!(store_caps(s) & STORE_CAP_RENAME_DIR)) {
         fails(rc, &e, ERR_INVALID, 0);
         assert_listing(s, "", true, "d/f:10");

@@ -183,7 +183,7 @@ static void renames_copy_and_delete(void **state)
     struct store_stat st;
     fake_s3_fault(w->server, "PUT", "ok200", 1); /* an error that arrives as a success */
     fake_s3_fault(w->server, "DELETE", "error", 1);
-    ok(store_rename(w->s, "file", "moved", &st, &e), &e);
+    ok(store_rename(w->s, "file", "moved", NULL, &st, &e), &e);
     assert_int_equal(st.size, LEN);
     check_object(w, "set/moved", 1, LEN);
     size_t len;
@@ -191,15 +191,42 @@ static void renames_copy_and_delete(void **state)
     fake_s3_clear(w->server);
     struct s3 *s = small_parts(w);
     fake_s3_fault(w->server, "PUT", "error", 1);
-    ok(store_s3.rename(s, "moved", "again", &st, &e), &e); /* in parts */
+    ok(store_s3.rename(s, "moved", "again", NULL, &st, &e), &e); /* in parts */
     check_object(w, "set/again", 1, LEN);
     assert_int_equal(fake_s3_uploads(w->server), 0);
     store_s3.close(s);
     fake_s3_clear(w->server);
     fake_s3_fault(w->server, "DELETE", "denied", 1000);
-    assert_int_equal(store_rename(w->s, "again", "third", &st, &e), -1);
+    assert_int_equal(store_rename(w->s, "again", "third", NULL, &st, &e), -1);
     assert_non_null(strstr(e.msg, "was copied to set/third, but not removed"));
     check_object(w, "set/again", 1, LEN);
+}
+
+/* The object changes between the look at it and the copy: what is copied is what was told. */
+static void a_rename_is_of_one_version(void **state)
+{
+    struct fixture *w = *state;
+    struct s3 *s = small_parts(w);
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    size_t len;
+    static const bool in_parts[] = {false, true};
+    for (size_t i = 0; i < ARRAY_LEN(in_parts); i++) {
+        s->single_copy_max = in_parts[i] ? 100000 : 1 << 20;
+        fake_s3_race(w->server, "PUT", "set/file", "newer", 5);
+        assert_int_equal(store_s3.rename(s, "file", "moved", NULL, &st, &e), -1);
+        assert_int_equal(e.cls, ERR_CONFLICT);
+        assert_null(fake_s3_get(w->server, "set/moved", &len));
+        cleanup_free char *kept = fake_s3_get(w->server, "set/file", &len);
+        assert_int_equal(len, 5);
+        unsigned char *data = xmalloc(LEN);
+        for (size_t k = 0; k < LEN; k++)
+            data[k] = content(1, k);
+        fake_s3_put(w->server, "set/file", data, LEN);
+        free(data);
+    }
+    assert_int_equal(fake_s3_uploads(w->server), 0);
+    store_s3.close(s);
 }
 
 static void part_sizes(void **state)
@@ -219,6 +246,7 @@ int main(void)
         with_fixture(multipart_uploads_survive_faults),
         with_fixture(a_lost_completion_is_recognised), with_fixture(a_lost_condition_is_recognised),
         with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
-        with_fixture(renames_copy_and_delete), cmocka_unit_test(part_sizes)};
+        with_fixture(renames_copy_and_delete), with_fixture(a_rename_is_of_one_version),
+        cmocka_unit_test(part_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
