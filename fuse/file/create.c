@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 /* The directory that is to get a name. */
@@ -30,6 +31,50 @@ static struct inode new_inode(const struct new_name *w, unsigned mount)
         .mount = mount,
         .mtime_ns = now,
         .synced_s = (uint32_t)(now / NS_PER_S)};
+}
+
+/* O_EXCL holds for all who use the store: the empty object is made there first, by one of them. The
+ * process before us may have come that far (resent). */
+static int create_claim(
+    struct files *fs, const struct new_name *w, struct store_stat *st, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    static const struct store_put nothing = {.fd = -1, .expect = ""};
+    struct store *store;
+    struct inode n;
+    struct err none = ERR_INIT;
+    unsigned mount;
+    char path[INODE_PATH_MAX];
+    if (inodes_find(c->inodes, w->dir, w->name, &n))
+        return err_sys(e, EEXIST, "create %s", w->name);
+    if (tree_where_child(c->tree, w->dir, w->name, &store, &mount, path, e))
+        return -1;
+    if (store_put(store, path, &nothing, st, e) == 0)
+        return 0;
+    if (e->cls != ERR_CONFLICT)
+        return -1;
+    if (w->resent && store_stat_path(store, path, st, &none) == 0 && !st->is_dir && !st->size)
+        return 0;
+    inodes_unlist(c->inodes, w->dir); /* it has a name that the index does not know */
+    return err_sys(e, EEXIST, "create %s", w->name);
+}
+
+/* The name of an empty object that is in the store. */
+static int create_claimed(
+    struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    struct store_stat st;
+    struct inode d;
+    if (parent_of(fs, w, "create", &d, e) || create_claim(fs, w, &st, e))
+        return -1;
+    struct inode like = new_inode(w, d.mount);
+    like.mode = S_IFREG | c->file_mode | (w->mode & 0111);
+    snprintf(like.version, sizeof like.version, "%s", st.version);
+    if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
+        return -1;
+    inodes_set(c->inodes, n->ino, INODES_VERSION, &like, 0, 0);
+    return 0;
 }
 
 /* The name, and its file open for writing. */
@@ -61,13 +106,27 @@ static int create_file(struct files *fs, const struct new_name *w, struct inode 
     return rc;
 }
 
+/* A file that was just made in the store: nothing to look at again. */
+static int create_opened(struct files *fs, uint64_t ino, int flags, struct err *e)
+{
+    int32_t backing;
+    struct file *f = files_get(fs, ino, e);
+    int rc = f ? file_open(f, open_writes(flags), false, &backing, e) : -1;
+    if (f)
+        files_put(f);
+    return rc;
+}
+
 int files_create(
     struct files *fs, const struct new_name *w, int flags, struct inode *n, struct err *e)
 {
     struct inodes *ix = files_config(fs)->inodes;
     int32_t backing;
-    int rc = create_file(fs, w, n, e);
-    if (rc && err_errno(e) == EEXIST && (!(flags & O_EXCL) || w->resent)
+    bool exclusive = flags & O_EXCL;
+    int rc = exclusive ? create_claimed(fs, w, n, e) : create_file(fs, w, n, e);
+    if (rc == 0 && exclusive)
+        rc = create_opened(fs, n->ino, flags, e);
+    else if (rc && err_errno(e) == EEXIST && (!exclusive || w->resent)
         && inodes_find(ix, w->dir, w->name, n) && !(n->flags & INODE_DIR))
         rc = files_open(fs, n->ino, flags, &backing, e);
     if (rc == 0)
@@ -78,18 +137,11 @@ int files_create(
 int files_mknod(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
 {
     *n = (struct inode){.ino = w->dir};
-    if (create_file(fs, w, n, e)) {
-        bool done = err_errno(e) == EEXIST && w->resent
-            && inodes_find(files_config(fs)->inodes, w->dir, w->name, n);
-        return done ? 0 : -1;
-    }
-    struct file *f = files_get(fs, n->ino, e);
-    int rc = f ? file_upload(f, e) : -1;
-    if (f) {
-        file_closed(f);
-        files_put(f);
-    }
-    return rc;
+    if (create_claimed(fs, w, n, e) == 0)
+        return 0;
+    bool done = err_errno(e) == EEXIST && w->resent
+        && inodes_find(files_config(fs)->inodes, w->dir, w->name, n);
+    return done ? 0 : -1;
 }
 
 static int make_dir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
@@ -105,8 +157,11 @@ static int make_dir(struct files *fs, const struct new_name *w, struct inode *n,
         return err_sys(e, EEXIST, "mkdir %s", w->name);
     if (tree_where_child(c->tree, w->dir, w->name, &store, &mount, path, e))
         return -1;
-    if (store_mkdir(store, path, e) && !(e->cls == ERR_EXISTS && w->resent))
+    if (store_mkdir(store, path, e) && !(e->cls == ERR_EXISTS && w->resent)) {
+        if (e->cls == ERR_EXISTS) /* it has a name that the index does not know */
+            inodes_unlist(c->inodes, w->dir);
         return -1;
+    }
     struct inode like = new_inode(w, mount);
     like.flags = INODE_DIR | INODE_LISTED;
     like.mode = S_IFDIR | c->dir_mode | (w->mode & S_ISVTX);

@@ -11,7 +11,7 @@ static void test_create(void **state)
     (void)state;
     struct fx *x = fx_new(NULL);
     struct fx_handle h;
-    assert_int_equal(fx_create(x, "main/new", O_WRONLY | O_EXCL, false, &h), 0);
+    assert_int_equal(fx_create(x, "main/new", O_WRONLY, false, &h), 0);
     struct inode n = fx_inode(x, h.ino);
     assert_int_equal(n.flags & (INODE_LOCAL | INODE_STAGED | INODE_DIRTY),
         INODE_LOCAL | INODE_STAGED | INODE_DIRTY);
@@ -111,7 +111,44 @@ static void test_mknod(void **state)
     fake_store_fail(x->fake[0], FAKE_PUT, ERR_DENIED, EACCES, 0, 1);
     assert_int_equal(files_mknod(x->files, &w, &n, &e), -1);
     assert_int_equal(err_errno(&e), EACCES);
-    assert_true(fx_is_dirty(x, n.ino)); /* it is tried again */
+    assert_int_equal(fx_lookup(x, "main/b", NULL), ENOENT);
+    assert_int_equal(fx_staged(x), 0);
+    fx_free(x);
+}
+
+/* What is made exclusively is made in the store, where others make it, too. */
+static void test_create_excludes_other_nodes(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h, again;
+    struct inode n;
+    struct err e = ERR_INIT;
+    assert_int_equal(fx_lookup(x, "main/lock", NULL), ENOENT); /* so the index takes it for free */
+    fake_store_write(x->fake[0], "lock", "B");
+    assert_int_equal(fx_create(x, "main/lock", O_WRONLY | O_EXCL, false, &h), EEXIST);
+    fx_store_is(x, "main/lock", "B");
+    struct new_name w = {.dir = fx_ino(x, "main"), .name = "node", .mode = 0600};
+    fake_store_write(x->fake[0], "node", "B");
+    assert_int_equal(files_mknod(x->files, &w, &n, &e), -1);
+    assert_int_equal(err_errno(&e), EEXIST);
+    fake_store_mkdir(x->fake[0], "dir");
+    assert_int_equal(fx_mkdir(x, "main/dir", false), EEXIST);
+    assert_int_equal(fx_create(x, "main/mine", O_RDWR | O_EXCL, false, &h), 0);
+    fx_store_is(x, "main/mine", ""); /* at once */
+    assert_int_equal(fx_inode(x, h.ino).opens, 1);
+    assert_int_equal(fx_write(x, h.ino, 0, "A"), 0);
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_store_is(x, "main/mine", "A");
+    assert_int_equal(fx_inode(x, h.ino).opens, 0);
+    /* the process before us had come as far as the store */
+    fake_store_write(x->fake[0], "sent", "");
+    assert_int_equal(fx_create(x, "main/sent", O_WRONLY | O_EXCL, true, &h), 0);
+    assert_int_equal(fx_create(x, "main/sent", O_WRONLY | O_EXCL, false, &again), EEXIST);
+    assert_int_equal(fx_close(x, &h), 0);
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_create(x, "main/none", O_WRONLY | O_EXCL, false, &h), EIO);
+    assert_int_equal(fx_lookup(x, "main/none", NULL), ENOENT);
     fx_free(x);
 }
 
@@ -432,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_create_where_something_is),
         cmocka_unit_test(test_create_without_staging),
         cmocka_unit_test(test_mknod),
+        cmocka_unit_test(test_create_excludes_other_nodes),
         cmocka_unit_test(test_mkdir),
         cmocka_unit_test(test_write_to_what_the_store_has),
         cmocka_unit_test(test_truncate),
