@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,20 +76,6 @@ int file_mkdirs(const char *path, mode_t mode, struct err *e)
             return 0;
         *p = was;
     }
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
-{
-    (void)st, (void)type, (void)walk;
-    return remove(path) && errno != ENOENT ? errno : 0;
-}
-
-int file_remove_tree(const char *path, struct err *e)
-{
-    int rc = nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-    if (rc == 0 || (rc < 0 && errno == ENOENT))
-        return 0;
-    return err_sys(e, rc < 0 ? errno : rc, "remove %s", path);
 }
 
 char *path_join(const char *dir, const char *name)

@@ -15,7 +15,8 @@ char *file_read(const char *path, size_t max, size_t *len, struct err *e);
 int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
 /* like mkdir -p; an existing directory is fine */
 int file_mkdirs(const char *path, mode_t mode, struct err *e);
-/* like rm -rf, on one file system, follows no links; absent is fine */
+/* like rm -rf, of any depth; absent is fine. Whoever may write in the tree, and changes it
+ * meanwhile, cannot lead it elsewhere: no link is followed, no other mount entered. */
 int file_remove_tree(const char *path, struct err *e);
 char *path_join(const char *dir, const char *name); /* caller frees; one slash between */
 
