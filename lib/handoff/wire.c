@@ -145,6 +145,20 @@ int handoff_connect(const char *path, struct err *e)
     return err_sys(e, errno, "connect to %s", path);
 }
 
+/* Everybody may connect to the socket of that name. Whoever may write in the directory may have put
+ * something else in its place: nothing but a socket is touched, and no link is followed. */
+static int let_connect(int dir, const char *name)
+{
+    struct stat st;
+    char self[32];
+    cleanup_fd int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st))
+        return -1;
+    errno = ENOTSOCK;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    return S_ISSOCK(st.st_mode) ? chmod(self, 0666) : -1;
+}
+
 int handoff_listen(const char *path, struct err *e)
 {
     cleanup_fd int dir = -1;
@@ -157,7 +171,7 @@ int handoff_listen(const char *path, struct err *e)
     const char *name = strrchr(a.sun_path, '/') + 1;
     if (unlinkat(dir, name, 0) && errno != ENOENT)
         return err_sys(e, errno, "remove the old socket %s", path);
-    if (bind(sock, (struct sockaddr *)&a, sizeof a) || fchmodat(dir, name, 0666, 0)
+    if (bind(sock, (struct sockaddr *)&a, sizeof a) || let_connect(dir, name)
         || listen(sock, BACKLOG))
         return err_sys(e, errno, "listen on %s", path);
     int out = sock;
