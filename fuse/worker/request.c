@@ -43,6 +43,13 @@ int request_pin(const struct serve_req *req, enum request_pin *out, struct err *
     return ok ? 0 : err_set(e, ERR_INVALID, "the parameter pin is neither 0 nor 1");
 }
 
+static bool is_visible(const char *text)
+{
+    while ((unsigned char)*text > ' ' && (unsigned char)*text < 0x7f)
+        text++;
+    return !*text;
+}
+
 int request_parse(const struct serve_req *req, size_t nmounts, struct request *r, struct err *e)
 {
     *r = (struct request){.path = serve_query(req, "path"), .version = serve_query(req, "version")};
@@ -58,8 +65,9 @@ int request_parse(const struct serve_req *req, size_t nmounts, struct request *r
         rc = err_set(e, ERR_INVALID, "the parameter size is missing");
     else if (!r->path || !*r->path || !store_path_ok(r->path))
         rc = err_set(e, ERR_INVALID, "the parameter path is missing or no relative path");
-    else if (!r->version || strlen(r->version) >= STORE_VERSION_MAX)
-        rc = err_set(e, ERR_INVALID, "the parameter version is missing or too long");
+    else if (!r->version || strlen(r->version) >= STORE_VERSION_MAX || !is_visible(r->version))
+        rc = err_set(e, ERR_INVALID,
+            "the parameter version is missing, too long, or no word of visible characters");
     if (rc) {
         request_free(r);
         return -1;

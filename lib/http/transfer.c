@@ -139,6 +139,25 @@ static bool has_header(const char *const *headers, const char *name)
     return false;
 }
 
+/* A line that would end early and go on as something else: whoever chose its value would write
+ * requests of his own on our connection. */
+static bool is_one_line(const char *header)
+{
+    for (const unsigned char *p = (const unsigned char *)header; *p; p++)
+        if ((*p < ' ' && *p != '\t') || *p == 0x7f)
+            return false;
+    return true;
+}
+
+static int check_headers(const struct http_req *req, struct err *e)
+{
+    for (const char *const *line = req->headers; line && *line; line++)
+        if (!is_one_line(*line))
+            return err_set(e, ERR_INVALID, "the value of header %.*s has a line end in it",
+                (int)strcspn(*line, ":"), *line);
+    return 0;
+}
+
 static struct curl_slist *header_list(const struct http_req *req)
 {
     struct curl_slist *list = NULL;
@@ -301,6 +320,8 @@ int transfer_run(const struct http *h, CURL *curl, const struct http_req *req,
     char errors[CURL_ERROR_SIZE] = "";
     if (!curl)
         return transfer_fail(&t, CURLE_OUT_OF_MEMORY, "", e);
+    if (check_headers(req, e))
+        return -1;
     struct curl_slist *headers = header_list(req);
     set_all(curl, h, req, &t, errors);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);

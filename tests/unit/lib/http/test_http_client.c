@@ -398,6 +398,23 @@ static void places_that_are_none(void **state)
     }
 }
 
+/* What somebody else chose, and we send as a header, stays one line. */
+static void headers_are_lines(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"if-match: \"a\"\r\n\r\nGET /other HTTP/1.1", "x: a\nb: c",
+        "x: a\rb", "x: \x01", "x: \x7f", "x\n: y"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct err e = ERR_INIT;
+        cleanup_resp struct http_resp resp;
+        const char *headers[] = {"fine: a\tb", bad[i], NULL};
+        struct http_req req = {.method = "GET", .url = "http://127.0.0.1:1/", .headers = headers};
+        assert_int_equal(http_do(client, &req, &resp, &e), -1);
+        assert_int_equal(e.cls, ERR_INVALID);
+        assert_non_null(strstr(e.msg, "line end"));
+    }
+}
+
 static void heads_have_no_body(void **state)
 {
     (void)state;
@@ -454,6 +471,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(time_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(waiting_can_be_cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(places_that_are_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(headers_are_lines, setup, teardown),
         cmocka_unit_test_setup_teardown(heads_have_no_body, setup, teardown),
         cmocka_unit_test(statuses_have_classes),
         cmocka_unit_test(text_is_escaped),
