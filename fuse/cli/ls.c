@@ -187,6 +187,35 @@ static void print_hints(const json_t *j)
     print_count("failed", j, REPORT_HINTS_FAILED);
 }
 
+/* What a person has to decide about. */
+static void print_kept(const json_t *j)
+{
+    int64_t files = jget_int(j, REPORT_KEPT_FILES, 0);
+    char bytes[HUMAN_BYTES_LEN];
+    if (!files)
+        return;
+    printf("kept on this node, in no store: %" PRId64 " files, %s\n", files,
+        human_bytes((uint64_t)jget_int(j, REPORT_KEPT_BYTES, 0), bytes));
+    for (size_t i = 0; i < jget_len(j, REPORT_KEPT_PATHS); i++) {
+        const json_t *k = json_array_get(jget_arr(j, REPORT_KEPT_PATHS), i);
+        const char *why = jget_str(k, REPORT_KEPT_WHY, "");
+        printf("  ");
+        cli_put_name(jget_str(k, REPORT_KEPT_PATH, "?"));
+        printf(": %s\n    ",
+            strcmp(why, "conflict") == 0         ? "somebody else changed it in the store"
+                : strcmp(why, "unfinished") == 0 ? "not closed when the machine went down"
+                : strcmp(why, "homeless") == 0   ? "the dataset has no such mount any more"
+                                                 : "the note beside it is damaged");
+        cli_put_name(jget_str(j, REPORT_KEPT_DIR, ""));
+        putchar('/');
+        cli_put_name(jget_str(k, REPORT_KEPT_FILE, "?"));
+        puts("");
+    }
+    puts(
+        "  to have one back, copy that file (on the node, or with kubectl cp from the client pod);\n"
+        "  to drop it, remove it and the .path file beside it");
+}
+
 static void print_status(const json_t *j)
 {
     bool ready = jget_bool(j, REPORT_READY, false);
@@ -223,6 +252,7 @@ static void print_status(const json_t *j)
     puts("writes:");
     print_bytes("to the store", j, REPORT_WRITES_BYTES);
     printf("  %-22s %" PRId64 "\n", "files not yet there", jget_int(j, REPORT_WRITES_PENDING, 0));
+    print_kept(j);
 }
 
 int mount_point_of(const char *path, char **point, struct err *e)

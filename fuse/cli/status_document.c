@@ -69,6 +69,11 @@ static json_t *problems_of(const json_t *dataset)
             json_pack("{s:s, s:s, s:s}", "type", types[i], "reason",
                 cond_reason(conditions, types[i]), "message", message));
     }
+    if (cond_is_true(conditions, DATASET_COND_WRITES_KEPT))
+        json_array_append_new(out,
+            json_pack("{s:s, s:s, s:s}", "type", DATASET_COND_WRITES_KEPT, "reason",
+                cond_reason(conditions, DATASET_COND_WRITES_KEPT), "message",
+                cond_message(conditions, DATASET_COND_WRITES_KEPT)));
     return out;
 }
 

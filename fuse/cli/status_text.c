@@ -132,7 +132,8 @@ static void put_problems(struct buf *out, const json_t *d)
     const json_t *p;
     size_t i;
     json_array_foreach (jget_arr(d, "problems"), i, p) {
-        cleanup_free char *text = xasprintf("%s=False %s: %s", jget_str(p, "type", ""),
+        cleanup_free char *text = xasprintf("%s=%s %s: %s", jget_str(p, "type", ""),
+            strcmp(jget_str(p, "type", ""), "WritesKept") == 0 ? "True" : "False",
             jget_str(p, "reason", ""), jget_str(p, "message", ""));
         put_row(out, "problem", text);
     }

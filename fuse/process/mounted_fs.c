@@ -206,7 +206,8 @@ int mounted_fs_build(struct mounted_fs *m, const struct mounted_fs_conf *conf, s
     m->fs.stalls = m->c.handoff ? stalls_new(handoff_client_caller, m->c.handoff)
                                 : stalls_new(own_caller, NULL);
     status_data(m->c.status,
-        &(struct status_sources){m->cache, m->peers, m->fs.inodes, m->fs.hints, m->fs.stalls});
+        &(struct status_sources){
+            m->cache, m->peers, m->fs.inodes, m->fs.hints, m->fs.stalls, m->c.stage_dir});
     status_profile(m->c.status, m->fs.sealed, m->backings);
     return 0;
 }

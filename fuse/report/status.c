@@ -2,6 +2,7 @@
 #include "fuse/report/status.h"
 
 #include "fuse/cache/cache.h"
+#include "fuse/file/kept.h"
 #include "fuse/file/passthrough.h"
 #include "fuse/file/upload.h"
 #include "fuse/index/index.h"
@@ -164,6 +165,43 @@ static void add_stall(void *user, const struct stall_times *t)
     buf_addc(out, '}');
 }
 
+/* Looks at a directory: without the lock. */
+static void list_kept(struct status *s, struct kept *out)
+{
+    pthread_mutex_lock(&s->mu);
+    cleanup_free char *dir = s->from.stage_dir ? xstrdup(s->from.stage_dir) : NULL;
+    pthread_mutex_unlock(&s->mu);
+    if (dir)
+        kept_list(dir, out);
+    else
+        *out = (struct kept){0};
+}
+
+static void add_kept(const struct status *s, const struct kept *k, struct buf *out)
+{
+    cleanup_free char *dir = k->files && s->from.stage_dir ? kept_dir(s->from.stage_dir) : NULL;
+    const size_t group = strlen(REPORT_KEPT) + 1; /* it is opened here, as it has an array */
+    const struct report_member members[] = {
+        {&REPORT_KEPT_FILES[group], REPORT_COUNT, k->files, NULL},
+        {&REPORT_KEPT_BYTES[group], REPORT_COUNT, k->bytes, NULL},
+        {&REPORT_KEPT_DIR[group], REPORT_TEXT, 0, dir ? dir : ""},
+    };
+    buf_adds(out, ",\"" REPORT_KEPT "\":{");
+    report_add(out, members, ARRAY_LEN(members));
+    buf_addf(out, ",\"%s\":[", &REPORT_KEPT_PATHS[group]);
+    for (size_t i = 0; i < k->nshown; i++) {
+        const struct report_member file[] = {
+            {REPORT_KEPT_PATH, REPORT_TEXT, 0, k->shown[i].path},
+            {REPORT_KEPT_WHY, REPORT_TEXT, 0, k->shown[i].why},
+            {REPORT_KEPT_FILE, REPORT_TEXT, 0, k->shown[i].name},
+        };
+        buf_adds(out, i ? ",{" : "{");
+        report_add(out, file, ARRAY_LEN(file));
+        buf_addc(out, '}');
+    }
+    buf_adds(out, "]}");
+}
+
 static void add_hints_and_index(const struct status *s, struct buf *out)
 {
     struct hints_stats h = {0};
@@ -209,7 +247,9 @@ void status_json(struct status *s, struct buf *out)
     struct cache_stats c = {0};
     struct upload_stats w;
     struct peers_stats r = {0};
+    struct kept kept;
     upload_stats(&w);
+    list_kept(s, &kept);
     pthread_mutex_lock(&s->mu);
     if (s->from.cache)
         cache_stats(s->from.cache, &c);
@@ -239,9 +279,11 @@ void status_json(struct status *s, struct buf *out)
     if (s->from.stalls)
         stalls_each(s->from.stalls, add_stall, out);
     buf_addc(out, ']');
+    add_kept(s, &kept, out);
     add_hints_and_index(s, out);
     buf_adds(out, "}\n");
     pthread_mutex_unlock(&s->mu);
+    kept_free(&kept);
 }
 
 void status_why(
@@ -293,6 +335,10 @@ static void answer_status(void *user, const struct serve_req *req, struct serve_
 static void collect_client_metrics(void *user, struct buf *out)
 {
     struct status *s = user;
+    struct kept kept;
+    list_kept(s, &kept);
+    status_metrics_kept(kept.files, kept.bytes);
+    kept_free(&kept);
     pthread_mutex_lock(&s->mu); /* the sources stay as long as it is held */
     status_metrics_collect(&s->from, s->ready, s->serving, out);
     pthread_mutex_unlock(&s->mu);

@@ -30,6 +30,7 @@ struct status_sources {
     struct inodes *inodes;
     struct hints *hints;
     struct stalls *stalls;
+    const char *stage_dir;
 };
 /* copied; NULL: none any more */
 void status_data(struct status *s, const struct status_sources *from);

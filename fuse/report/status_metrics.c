@@ -32,6 +32,10 @@ METRIC_COUNTER(upload_bytes, "millrace_upload_bytes_total", "", "Bytes uploaded.
 METRIC_COUNTER(uploads, "millrace_uploads_total", "result", "Uploads of written files.");
 METRIC_GAUGE(
     pending_files, "millrace_pending_files", "", "Written files that the store does not have yet.");
+METRIC_GAUGE(kept_files, "millrace_kept_files", "",
+    "Written files that went to no store and are kept on the node.");
+METRIC_GAUGE(
+    kept_bytes, "millrace_kept_bytes", "", "Bytes of written files that went to no store.");
 METRIC_GAUGE(index_inodes, "millrace_index_inodes", "", "Names known.");
 METRIC_GAUGE(hint_lists, "millrace_hint_lists", "", "Lists of hints that are followed now.");
 METRIC_COUNTER(hint_entries, "millrace_hint_entries_total", "result",
@@ -75,6 +79,12 @@ static void set_uploads(void)
     set_value(metric_of(&uploads, "ok"), w.files);
     set_value(metric_of(&uploads, "failed"), w.failed);
     set_value(metric_of(&pending_files), w.pending);
+}
+
+void status_metrics_kept(uint64_t files, uint64_t bytes)
+{
+    set_value(metric_of(&kept_files), files);
+    set_value(metric_of(&kept_bytes), bytes);
 }
 
 struct stall_text {

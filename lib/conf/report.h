@@ -82,13 +82,23 @@
 /* why it has taken no cached file to read by itself; "": it takes them, or was given none */
 #define REPORT_KERNEL_REFUSED "kernel.refused"
 /* array: for how long readers waited, see stall.h */
-#define REPORT_STALLS              "stalls"
-#define REPORT_STALL_CALLER        "caller"
-#define REPORT_STALL_READS         "reads"
-#define REPORT_STALL_WAITING_MS    "waitingMs"
-#define REPORT_STALL_STORE_MS      "storeMs"
-#define REPORT_STALL_WORKER_MS     "workerMs"
-#define REPORT_STALL_DISK_MS       "diskMs"
+#define REPORT_STALLS           "stalls"
+#define REPORT_STALL_CALLER     "caller"
+#define REPORT_STALL_READS      "reads"
+#define REPORT_STALL_WAITING_MS "waitingMs"
+#define REPORT_STALL_STORE_MS   "storeMs"
+#define REPORT_STALL_WORKER_MS  "workerMs"
+#define REPORT_STALL_DISK_MS    "diskMs"
+/* written content that went to no store and is kept on the node, see kept.h; of the first few:
+ * where it belongs, why it is kept and in which file */
+#define REPORT_KEPT                "kept"
+#define REPORT_KEPT_FILES          "kept.files"
+#define REPORT_KEPT_BYTES          "kept.bytes"
+#define REPORT_KEPT_DIR            "kept.dir"
+#define REPORT_KEPT_PATHS          "kept.paths" /* array */
+#define REPORT_KEPT_PATH           "path"
+#define REPORT_KEPT_WHY            "why"
+#define REPORT_KEPT_FILE           "file"
 #define REPORT_HINTS_LISTS         "hints.lists"
 #define REPORT_HINTS_ENTRIES       "hints.entries"
 #define REPORT_HINTS_DONE          "hints.done"

@@ -5,6 +5,7 @@
 
 #include "fuse/cache/cache.h"
 #include "fuse/file/file.h"
+#include "fuse/file/kept.h"
 #include "fuse/peers/peers.h"
 #include "fuse/prefetch/hint.h"
 #include "fuse/report/stall.h"
@@ -119,8 +120,8 @@ static struct fx *fx_new(void)
 static void use_all(struct fx *x)
 {
     status_conf(x->status, &x->conf);
-    status_data(
-        x->status, &(struct status_sources){x->cache, x->peers, x->inodes, x->hints, x->stalls});
+    status_data(x->status,
+        &(struct status_sources){x->cache, x->peers, x->inodes, x->hints, x->stalls, x->dir});
 }
 
 static void fx_free(struct fx *x)
@@ -360,6 +361,38 @@ static void test_numbers(void **state)
     fx_free(x);
 }
 
+/* What went to no store is told of, as long as it lies there. */
+static void test_kept(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new();
+    struct err e = ERR_INIT;
+    struct sidecar note = {.why = KEPT_CONFLICT, .path = "runs/\"1\"/ckpt"};
+    use_all(x);
+    assert_int_equal(number(x, REPORT_KEPT_FILES), 0);
+    assert_true(metric(x, "millrace_kept_files") == 0);
+    cleanup_free char *content = path_join(x->dir, "s0000000000000001-2-1"),
+                      *beside = xasprintf("%s.path", content), *dir = kept_dir(x->dir);
+    assert_int_equal(file_write_atomic(content, "12345", 5, 0600, &e), 0);
+    assert_int_equal(sidecar_write(beside, &note, false, &e), 0);
+    assert_int_equal(kept_add(x->dir, "s0000000000000001-2-1", &note, &e), 0);
+    json_t *j = get_status(x);
+    assert_int_equal(jget_int(j, REPORT_KEPT_FILES, 0), 1);
+    assert_int_equal(jget_int(j, REPORT_KEPT_BYTES, 0), 5);
+    assert_string_equal(jget_str(j, REPORT_KEPT_DIR, ""), dir);
+    assert_int_equal(jget_len(j, REPORT_KEPT_PATHS), 1);
+    const json_t *k = json_array_get(jget_arr(j, REPORT_KEPT_PATHS), 0);
+    assert_string_equal(jget_str(k, REPORT_KEPT_PATH, ""), note.path);
+    assert_string_equal(jget_str(k, REPORT_KEPT_WHY, ""), KEPT_CONFLICT);
+    assert_string_equal(jget_str(k, REPORT_KEPT_FILE, ""), "s0000000000000001-2-1");
+    json_decref(j);
+    assert_true(metric(x, "millrace_kept_files") == 1);
+    assert_true(metric(x, "millrace_kept_bytes") == 5);
+    assert_int_equal(file_remove_tree(dir, &e), 0);
+    assert_int_equal(number(x, REPORT_KEPT_FILES), 0);
+    fx_free(x);
+}
+
 /* Pins are counted, with what they may have. */
 static void test_pins(void **state)
 {
@@ -438,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_before_anything),
         cmocka_unit_test(test_life),
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_kept),
         cmocka_unit_test(test_pins),
         cmocka_unit_test(test_stalls),
         cmocka_unit_test(test_address_is_taken),
