@@ -140,6 +140,7 @@ struct dataset_status {
     /* delivered to pods: from their node's cache, from workers, from the store */
     int64_t read_cache, read_worker, read_direct;
     int64_t pending_files;
+    int64_t kept_files; /* that are on a node and go to no store by themselves */
     struct dataset_members workers, clients;
     bool has_preload;                 /* or the status says nothing of it */
     struct dataload_progress preload; /* not known: the recorded one stays */

@@ -12,6 +12,8 @@
 /* conditions that say why readers are slow */
 #define DATASET_COND_FULL_SPEED "FullSpeed"
 #define DATASET_COND_CACHE_FITS "CacheFits"
+/* only where it is so: what pods wrote is on a node and goes to no store by itself */
+#define DATASET_COND_WRITES_KEPT "WritesKept"
 
 struct dataset_group {
     int64_t desired, ready;

@@ -222,8 +222,10 @@ json_t *dataset_status_json(const json_t *cr, struct dataset_status *s)
     }
     add_ufs(o, cr, s);
     json_object_set_new(o, "cacheStates", states_json(s));
-    json_object_set_new(
-        o, "writes", json_pack("{s:I}", "pendingFiles", (json_int_t)s->pending_files));
+    json_t *writes = json_pack("{s:I}", "pendingFiles", (json_int_t)s->pending_files);
+    if (s->kept_files)
+        json_object_set_new(writes, "keptFiles", json_integer(s->kept_files));
+    json_object_set_new(o, "writes", writes);
     json_object_set_new(o, "workers", members_json(&s->workers));
     json_object_set_new(o, "clients", members_json(&s->clients));
     add_preload(o, cr, s);

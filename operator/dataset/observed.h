@@ -58,6 +58,9 @@ void dataset_advise_cache(
     const struct dataset_observed *o, const struct dataset_status *s, struct dataset_advice *a);
 /* desired: nodes that use it */
 void dataset_advise_speed(const struct dataset_observed *o, int desired, struct dataset_advice *a);
+/* Condition WritesKept, s->kept_files, and an Event when there are more. */
+void dataset_plan_kept(const struct dataset_observed *o, json_t *conditions,
+    struct dataset_status *s, struct plan *events);
 /* status and events. problem: why there are no children ({reason, message}), reason NULL: none */
 struct dataset_problem {
     const char *reason;

@@ -319,6 +319,7 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
         .workers = {workers.desired, workers.ready, workers.nodes},
         .clients = {clients.desired, clients.ready, clients.nodes}};
     count_reports(o, v->d, &s);
+    dataset_plan_kept(o, conditions, &s, &events);
     struct dataset_advice advice;
     dataset_advise_cache(o, &s, &advice);
     write_advice(o, conditions, &advice);
