@@ -19,8 +19,13 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define LOG_MAX    ((size_t)256 << 20)
-#define COMPACT_AT 65536 /* lines of the log that are no longer needed */
+#define TEXT_MAX     ((size_t)64 << 20)
+#define LOG_LINE_MAX 128
+#define COMPACT_AT   4096 /* lines of the log that are no longer needed … */
+/* … and this share of those that are: a log is never longer than a few times what it holds */
+#define COMPACT_SHARE 2
+/* One inode of the client's names one file; a few may share it. More is nobody's need. */
+#define USES_MAX 1024
 
 struct backing_file {
     uint64_t dev, ino;
@@ -32,7 +37,7 @@ struct backing {
     char *path;
     size_t max;
     int log_fd;          /* -1 until the first line */
-    size_t dead_lines;   /* closes, and the opens they undo */
+    size_t dead_lines;   /* of the log: those that say what no longer holds */
     struct map *by_file; /* "dev:ino" → entry, owned */
     struct map *by_id;   /* id → the same entry, borrowed */
 };
@@ -87,14 +92,16 @@ static void backing_file_key(uint64_t dev, uint64_t ino, char out[48])
 
 static void backing_id_key(int64_t id, char out[24]) { snprintf(out, 24, "%" PRId64, id); }
 
-static void backing_put(struct backing *b, uint64_t dev, uint64_t ino, int64_t id)
+/* The file has that id, and this many uses of it more. */
+static void backing_put(struct backing *b, uint64_t dev, uint64_t ino, int64_t id, unsigned uses)
 {
     char file[48], number[24];
     backing_file_key(dev, ino, file);
     backing_id_key(id, number);
     struct backing_file *n = map_get(b->by_id, number);
     if (n) {
-        n->uses++;
+        n->uses = MIN(n->uses + uses, USES_MAX);
+        b->dead_lines++;
         return;
     }
     /* of a log that was cut: its id is nobody's any more */
@@ -103,9 +110,13 @@ static void backing_put(struct backing *b, uint64_t dev, uint64_t ino, int64_t i
         char before[24];
         backing_id_key(other->id, before);
         map_steal(b->by_id, before);
+        b->dead_lines++;
+    } else if (map_len(b->by_file) >= b->max) {
+        b->dead_lines++;
+        return;
     }
     n = xmalloc(sizeof *n);
-    *n = (struct backing_file){dev, ino, id, 1};
+    *n = (struct backing_file){dev, ino, id, MIN(uses, USES_MAX)};
     map_put(b->by_file, file, n);
     map_put(b->by_id, number, n);
 }
@@ -115,19 +126,22 @@ static void backing_del(struct backing *b, int64_t id)
     char file[48], number[24];
     backing_id_key(id, number);
     struct backing_file *n = map_get(b->by_id, number);
-    if (!n)
+    b->dead_lines++;
+    if (!n || --n->uses)
         return;
-    b->dead_lines += 2;
-    if (--n->uses)
-        return;
+    b->dead_lines++; /* that of its open */
     map_steal(b->by_id, number);
     backing_file_key(n->dev, n->ino, file);
     map_del(b->by_file, file);
 }
 
-static void log_line(struct buf *out, const struct backing_file *n)
+/* One use is not written, as it never was: a plugin of before reads that, too. */
+static void log_line(struct buf *out, const struct backing_file *n, unsigned uses)
 {
-    buf_addf(out, "+ %" PRIx64 " %" PRIx64 " %" PRId64 "\n", n->dev, n->ino, n->id);
+    buf_addf(out, "+ %" PRIx64 " %" PRIx64 " %" PRId64, n->dev, n->ino, n->id);
+    if (uses > 1)
+        buf_addf(out, " %u", uses);
+    buf_addc(out, '\n');
 }
 
 static void append_line(struct backing *b, const char *line)
@@ -143,13 +157,12 @@ static void append_line(struct backing *b, const char *line)
 /* Writes the log anew with the ids that are open. */
 static void compact_log(struct backing *b)
 {
-    struct buf text = BUF_INIT(LOG_MAX);
+    struct buf text = BUF_INIT(TEXT_MAX);
     const char *key;
     void *value;
     for (size_t i = 0; map_next(b->by_file, &i, &key, &value);) {
         const struct backing_file *n = value;
-        for (unsigned k = 0; k < n->uses; k++)
-            log_line(&text, n);
+        log_line(&text, n, n->uses);
     }
     struct err e = ERR_INIT;
     if (file_write_atomic(b->path, buf_str(&text), text.len, 0600, &e))
@@ -161,34 +174,44 @@ static void compact_log(struct backing *b)
     b->dead_lines = 0;
 }
 
-void backing_replay(struct backing *b, char *text)
+static void shorten_log(struct backing *b)
 {
+    if (b->dead_lines > COMPACT_AT + map_len(b->by_file) * COMPACT_SHARE)
+        compact_log(b);
+}
+
+int backing_replay(struct backing *b, FILE *log, struct err *e)
+{
+    char line[LOG_LINE_MAX];
+    size_t broken = 0;
     forget_all(b);
-    for (char *save = NULL, *line = strtok_r(text, "\n", &save); line;
-         line = strtok_r(NULL, "\n", &save)) {
+    while (fgets(line, sizeof line, log)) {
         uint64_t dev, ino;
         int64_t id;
-        if (sscanf(line, "+ %" SCNx64 " %" SCNx64 " %" SCNd64, &dev, &ino, &id) == 3 && id > 0
-            && id <= INT32_MAX)
-            backing_put(b, dev, ino, id);
+        unsigned uses = 1;
+        if (sscanf(line, "+ %" SCNx64 " %" SCNx64 " %" SCNd64 " %u", &dev, &ino, &id, &uses) >= 3
+            && id > 0 && id <= INT32_MAX && uses > 0)
+            backing_put(b, dev, ino, id, uses);
         else if (sscanf(line, "- %" SCNd64, &id) == 1)
             backing_del(b, id);
         else
-            log_kv(LOG_WARN, "the log of backing files has a broken line", "file", b->path, "line",
-                line, NULL);
+            broken++;
     }
+    if (broken)
+        log_kv(LOG_WARN, "the log of backing files has broken lines", "file", b->path, NULL);
+    b->dead_lines += broken;
+    return ferror(log) ? err_sys(e, errno, "read %s", b->path) : 0;
 }
 
 int backing_load(struct backing *b, struct err *e)
 {
-    struct err why = ERR_INIT;
-    cleanup_free char *text = file_read(b->path, LOG_MAX, NULL, &why);
-    forget_all(b);
-    if (!text && why.cls == ERR_NOTFOUND)
-        return 0;
-    if (!text)
-        return err_set(e, why.cls, "%s", why.msg);
-    backing_replay(b, text);
+    cleanup_file FILE *log = fopen(b->path, "re");
+    if (!log) {
+        forget_all(b);
+        return errno == ENOENT ? 0 : err_sys(e, errno, "read %s", b->path);
+    }
+    if (backing_replay(b, log, e))
+        return -1;
     if (b->dead_lines)
         compact_log(b);
     return 0;
@@ -211,14 +234,17 @@ int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t ow
     int64_t id = known ? known->id : 0;
     if (!known && map_len(b->by_file) >= b->max)
         return -ENFILE;
+    if (known && known->uses >= USES_MAX)
+        return -EMFILE;
     struct fuse_kernel_backing m = {.fd = fd};
     if (!known && (id = ioctl(fuse_fd, FUSE_KERNEL_BACKING_OPEN, &m)) <= 0)
         return id < 0 ? -errno : -EIO;
-    backing_put(b, (uint64_t)dev, st.stx_ino, id);
-    struct buf line = BUF_INIT(96);
-    log_line(&line, map_get(b->by_file, key));
+    backing_put(b, (uint64_t)dev, st.stx_ino, id, 1);
+    struct buf line = BUF_INIT(LOG_LINE_MAX);
+    log_line(&line, map_get(b->by_file, key), 1);
     append_line(b, buf_str(&line));
     buf_free(&line);
+    shorten_log(b);
     return id;
 }
 
@@ -236,6 +262,5 @@ void backing_close(struct backing *b, int fuse_fd, int64_t id)
     char line[32];
     snprintf(line, sizeof line, "- %" PRId64 "\n", id);
     append_line(b, line);
-    if (b->dead_lines > COMPACT_AT)
-        compact_log(b);
+    shorten_log(b);
 }

@@ -4,7 +4,9 @@
  * next client must get the same one again. Hence a log in the state directory, replayed after a
  * restart. It needs no fsync: ids die with the kernel. An id is the kernel's until it was closed as
  * often as it was given out: two inodes may be served from one file, and a close may be overtaken
- * by the next open. Not locked: only the thread of its mount (handoff.h) uses it. */
+ * by the next open. The log is as long as what it holds, some times over: what a client does often
+ * does not fill the node's disk, nor the memory of the next plugin. Not locked: only the thread of
+ * its mount (handoff.h) uses it. */
 #ifndef MILLRACE_CSI_BACKING_H
 #define MILLRACE_CSI_BACKING_H
 
@@ -12,21 +14,23 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 struct backing; /* opaque */
 /* path: the log. max: ids at a time. */
 struct backing *backing_new(const char *path, size_t max);
 int backing_load(struct backing *b, struct err *e); /* after a restart: the same connection */
-/* Loads a log of that text, without the file; text is changed. */
-void backing_replay(struct backing *b, char *text);
+/* Loads a log from there, line by line. */
+int backing_replay(struct backing *b, FILE *log, struct err *e);
 void backing_reset(struct backing *b); /* a new connection: no ids; removes the log */
 void backing_free(struct backing *b);  /* keeps the log; NULL is fine */
 
 /* The id (> 0) of the file behind fd on the connection fuse_fd, or -errno: EPERM for a file that
- * this client may not register, ENFILE for too many. Only regular, readable files of `owner` on the
- * file system `dev` (that of its cache directory): the kernel opens the file again with the rights
- * of whoever registers it, so this is what keeps a client to its own files. */
+ * this client may not register, ENFILE for too many, EMFILE for one that was given out too often.
+ * Only regular, readable files of `owner` on the file system `dev` (that of its cache directory):
+ * the kernel opens the file again with the rights of whoever registers it, so this is what keeps a
+ * client to its own files. */
 int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t owner);
 /* ids that are not in the table are ignored */
 void backing_close(struct backing *b, int fuse_fd, int64_t id);

@@ -7,7 +7,11 @@
 #include "lib/base/mem.h"
 #include "tests/unit/csi/csi_env.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void test_log(void **state)
@@ -62,10 +66,72 @@ static void test_uses(void **state)
     backing_free(b);
 }
 
+static off_t length(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) ? -1 : st.st_size;
+}
+
+/* A client that opens one file again and again: neither the log nor what reads it grows. */
+static void test_one_file_for_ever(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *path = path_join(env->dir, "ids"), *name = path_join(env->dir, "file");
+    cleanup_fd int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct stat st;
+    assert_int_equal(fstat(fd, &st), 0);
+    /* the first open, which needs the kernel */
+    cleanup_free char *text = xasprintf("+ %lx %lx 1\n", (long)st.st_dev, (long)st.st_ino);
+    assert_int_equal(file_write_atomic(path, text, strlen(text), 0600, &e), 0);
+    struct backing *b = backing_new(path, 10);
+    assert_int_equal(backing_load(b, &e), 0);
+    int64_t id = 1;
+    int taken = 1;
+    for (; taken < 100000 && id == 1; taken++)
+        id = backing_open(b, -1, fd, st.st_dev, st.st_uid);
+    assert_int_equal(id, -EMFILE);
+    for (int i = 0; i < 100000; i++) {
+        backing_close(b, -1, 1);
+        assert_int_equal(backing_open(b, -1, fd, st.st_dev, st.st_uid), 1);
+    }
+    assert_in_range(length(path), 1, 1 << 20);
+    backing_free(b);
+
+    b = backing_new(path, 10);
+    assert_int_equal(backing_load(b, &e), 0);
+    assert_in_range(length(path), 1, 100); /* uses are a number */
+    for (int i = 1; i < taken; i++) {
+        assert_int_equal(backing_count(b), 1);
+        backing_close(b, -1, 1);
+    }
+    assert_int_equal(backing_count(b), 0);
+    backing_free(b);
+}
+
+/* A log of a plugin that kept every line: what is read of it has the table's bound. */
+static void test_long_log(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *path = path_join(env->dir, "ids");
+    FILE *f = fopen(path, "we");
+    for (int i = 1; i <= 200000; i++)
+        fprintf(f, "+ 800 %x %d\n", i, i);
+    fclose(f);
+    struct backing *b = backing_new(path, 10);
+    assert_int_equal(backing_load(b, &e), 0);
+    assert_int_equal(backing_count(b), 10);
+    assert_in_range(length(path), 1, 1000);
+    backing_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_log, csi_env_setup, csi_env_teardown),
-        cmocka_unit_test_setup_teardown(test_uses, csi_env_setup, csi_env_teardown)};
+        cmocka_unit_test_setup_teardown(test_uses, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_one_file_for_ever, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_long_log, csi_env_setup, csi_env_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
