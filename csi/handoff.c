@@ -19,6 +19,7 @@
 
 #define WAIT_SLICE_NS   (200 * NS_PER_MS) /* how soon a cancelled RPC is noticed */
 #define FLUSH_MARGIN_NS NS_PER_S
+#define PUT_NS          (5 * NS_PER_S) /* for a thread to end */
 
 METRIC_GAUGE(csi_mounts, "millrace_csi_mounts", "", "FUSE mounts of datasets on this node.");
 METRIC_GAUGE(csi_clients, "millrace_csi_clients", "", "Clients that are connected.");
@@ -27,7 +28,7 @@ METRIC_GAUGE(csi_backing, "millrace_csi_backing_files", "",
 METRIC_COUNTER(csi_handovers, "millrace_csi_handovers_total", "",
     "Times that a mount went on with another client process.");
 METRIC_COUNTER(csi_abandoned, "millrace_csi_abandoned_total", "",
-    "Mounts aborted because no client came back.");
+    "Mounts aborted because nobody served them.");
 METRIC_COUNTER(
     csi_remounts, "millrace_csi_remounts_total", "", "Mounts that were lost and made again.");
 
@@ -37,8 +38,6 @@ struct handoff *handoff_new(const struct handoff_conf *conf)
     h->conf = *conf;
     h->conf.state_dir = xstrdup(conf->state_dir);
     h->conf.node = xstrdup(conf->node);
-    if (!h->conf.caller)
-        h->conf.caller = caller_of_pid;
     pthread_mutex_init(&h->mu, NULL);
     h->mounts = metric_of(&csi_mounts);
     h->clients = metric_of(&csi_clients);
@@ -74,8 +73,11 @@ static void load_init(struct handoff_mount *v)
 
 static void handoff_mount_free(struct handoff_mount *v)
 {
-    for (int *fd[] = {&v->listen_fd, &v->wake_fd, &v->fuse_fd, &v->early_fd, &v->conn}, i = 0;
-         i < 5; i++)
+    closer_take(v->closer, v->listen_fd); /* with those that wait in its queue */
+    closer_take(v->closer, v->early_fd);
+    closer_take(v->closer, v->conn);
+    closer_leave(v->closer);
+    for (int *fd[] = {&v->wake_fd, &v->fuse_fd}, i = 0; i < 2; i++)
         if (*fd[i] >= 0)
             close(*fd[i]);
     backing_free(v->files);
@@ -116,6 +118,7 @@ static struct handoff_mount *handoff_mount_new(
     v->files = backing_new(ids, h->conf.backing_max);
     pthread_mutex_init(&v->mu, NULL);
     clock_cond_init(&v->changed);
+    v->closer = closer_new();
     v->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     v->listen_fd = v->wake_fd < 0 ? -1 : handoff_listen(sock, e);
     if (v->wake_fd < 0)
@@ -144,6 +147,29 @@ struct handoff_mount *handoff_get(
     return v;
 }
 
+/* Takes mu. Its thread holds it for moments only, unless the node's disk does not answer. */
+static int lock_mount(struct handoff_mount *v, int64_t deadline_ns, struct err *e)
+{
+    struct timespec until = {deadline_ns / NS_PER_S, deadline_ns % NS_PER_S};
+    if (pthread_mutex_clocklock(&v->mu, CLOCK_MONOTONIC, &until) == 0)
+        return 0;
+    return err_set(e, ERR_CONFLICT,
+        "the mount of dataset %s of namespace %s is busy: does the node's disk answer?", v->uid,
+        v->ns);
+}
+
+static bool thread_ended(struct handoff_mount *v, int64_t deadline_ns)
+{
+    struct err e = ERR_INIT;
+    if (lock_mount(v, deadline_ns, &e))
+        return false;
+    while (!v->ended && clock_cond_wait(&v->changed, &v->mu, deadline_ns) == 0)
+        continue;
+    bool ended = v->ended;
+    pthread_mutex_unlock(&v->mu);
+    return ended;
+}
+
 void handoff_put(struct handoff_mount *v)
 {
     struct handoff *h = v->handoff;
@@ -161,6 +187,11 @@ void handoff_put(struct handoff_mount *v)
     pthread_mutex_unlock(&h->mu);
     task_cancel(&v->task);
     handoff_wake(v);
+    if (!thread_ended(v, clock_mono_ns() + PUT_NS)) {
+        log_kv(LOG_ERROR, "the thread of a volume hangs: leaving it behind", "namespace", v->ns,
+            "dataset", v->uid, NULL);
+        return;
+    }
     task_stop(&v->task);
     handoff_mount_free(v);
 }
@@ -173,7 +204,7 @@ void handoff_adopt(struct handoff_mount *v, const char *staging, dev_t dev, bool
     v->dev = dev;
     v->read_only = read_only;
     v->served = true;
-    v->alone_ns = clock_mono_ns();
+    v->attended_ns = clock_mono_ns();
     load_init(v);
     if (backing_load(v->files, &e))
         log_kv(LOG_WARN, "backing files of an adopted mount are not known", "error", e.msg, NULL);
@@ -274,50 +305,74 @@ static int stage_locked(struct handoff_mount *v, const struct handoff_want *w, s
 
 int handoff_stage(struct handoff_mount *v, const struct handoff_want *w, struct err *e)
 {
-    pthread_mutex_lock(&v->mu);
+    if (lock_mount(v, w->deadline_ns, e))
+        return -1;
     v->failed_stage = false;
     int rc = stage_locked(v, w, e);
     pthread_mutex_unlock(&v->mu);
     return rc;
 }
 
+/* Is there a client that can write back what is dirty? Waits a moment for one that has just gone:
+ * without one there is nobody to write anything back to. */
+static bool can_flush(struct handoff_mount *v, int64_t deadline_ns)
+{
+    mutex_assert_held(&v->mu);
+    int64_t until = MIN(v->attended_ns + HANDOFF_BACK_NS, deadline_ns);
+    while (!v->read_only && v->served && !v->given_up && !v->serving
+        && clock_cond_wait(&v->changed, &v->mu, until) == 0)
+        continue;
+    return !v->read_only && usable(v) && v->serving && !v->silent;
+}
+
 int handoff_unstage(struct handoff_mount *v, int64_t deadline_ns, struct err *e)
 {
-    pthread_mutex_lock(&v->mu);
+    if (lock_mount(v, deadline_ns, e))
+        return -1;
+    bool flush = v->staging && can_flush(v, deadline_ns - FLUSH_MARGIN_NS);
     if (!v->staging) {
         pthread_mutex_unlock(&v->mu);
         return 0;
     }
     v->ending = true;
+    v->flushing = flush;
+    handoff_wake(v);
     cleanup_free char *staging = xstrdup(v->staging);
-    bool flush = !v->read_only && usable(v);
     pthread_mutex_unlock(&v->mu);
     /* the client goes on serving meanwhile */
     int rc = mount_end_fuse(staging, flush, deadline_ns - FLUSH_MARGIN_NS, e);
     pthread_mutex_lock(&v->mu);
     if (rc == 0)
         forget_mount(v);
-    v->ending = false;
+    v->ending = v->flushing = false;
     pthread_mutex_unlock(&v->mu);
     return rc;
 }
 
-void handoff_published(struct handoff_mount *v, bool published)
+int handoff_published(struct handoff_mount *v, bool published, int64_t deadline_ns, struct err *e)
 {
-    pthread_mutex_lock(&v->mu);
+    if (lock_mount(v, deadline_ns, e))
+        return -1;
     v->published = published;
     handoff_wake(v);
     pthread_mutex_unlock(&v->mu);
+    return 0;
 }
 
-void handoff_state(struct handoff_mount *v, struct handoff_state *out)
+int handoff_state(
+    struct handoff_mount *v, int64_t deadline_ns, struct handoff_state *out, struct err *e)
 {
-    pthread_mutex_lock(&v->mu);
+    *out = (struct handoff_state){0};
+    if (lock_mount(v, deadline_ns, e))
+        return -1;
     *out = (struct handoff_state){.mounted = v->staging != NULL,
         .connected = v->hello,
+        .silent = v->silent,
         .usable = usable(v),
         .backing_files = backing_count(v->files),
         .pid = v->conn >= 0 ? v->pid : 0};
     memcpy(out->failed, v->failed, sizeof out->failed);
+    memcpy(out->lost, v->lost, sizeof out->lost);
     pthread_mutex_unlock(&v->mu);
+    return 0;
 }

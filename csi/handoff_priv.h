@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* handoff_priv — what handoff.c (the callers' side) and handoff_thread.c (a mount's thread) share.
- */
+/* handoff_priv — what handoff.c (the callers' side), handoff_thread.c (a mount's thread) and
+ * handoff_client.c (what that one does with the client) share. */
 #ifndef MILLRACE_CSI_HANDOFF_PRIV_H
 #define MILLRACE_CSI_HANDOFF_PRIV_H
 
 #include "csi/backing.h"
+#include "csi/bucket.h"
 #include "csi/handoff.h"
 #include "lib/base/mutex.h"
 #include "lib/base/task.h"
+#include "lib/handoff/closer.h"
 #include "lib/handoff/wire.h"
 #include "lib/http/metric.h"
 
 #include <pthread.h>
+
+/* a client that has sent so many descriptors that close() is not done with is not listened to */
+#define CLOSER_MAX     8
+#define CLOSER_LOOK_NS (100 * NS_PER_MS)
+
+/* for a client that has gone to be back: its supervisor starts another in milliseconds */
+#define HANDOFF_BACK_NS (5 * NS_PER_S)
 
 struct handoff {
     struct handoff_conf conf;  /* strings owned */
@@ -29,6 +38,7 @@ struct handoff_mount {
     dev_t cache_dev;   /* backing files are on it … */
     uid_t cache_owner; /* … and belong to it */
     int listen_fd, wake_fd;
+    struct closer *closer; /* of what the client sends */
     struct task task;
 
     /* held by the thread except while it waits; below it only file and log calls */
@@ -36,6 +46,7 @@ struct handoff_mount {
     pthread_cond_t changed;
     /* mu: order: forget the mount, its fd and its client; the thread resets it */
     bool end_mount;
+    bool flushing;  /* mu: … and waits until what is dirty is written back */
     bool ending;    /* mu: a caller is unmounting: the thread leaves the mount alone */
     char *staging;  /* mu: NULL: not mounted */
     dev_t dev;      /* mu */
@@ -56,13 +67,29 @@ struct handoff_mount {
     /* mu: when it connected, then when it said hello; postponed while its mount is not known to be
      * dead */
     int64_t hello_ns;
-    int64_t alone_ns;      /* mu: since when a mount has no client */
-    int64_t checked_ns;    /* mu: when the fd was last looked at */
-    struct backing *files; /* mu */
+    int64_t attended_ns;   /* mu: when a client was last known to serve the mount, or it began */
+    int64_t pinged_ns;     /* mu: when its client was last asked */
+    bool can_pong, silent; /* mu: of this client: it answers pings; it has not for long */
+    bool given_up;         /* mu: the mount was aborted, for it was not served */
+    char lost[256];        /* mu: why the mount, or the one before, was aborted; "": none was */
+    struct bucket messages, questions, lines; /* mu: of all clients of this mount */
+    size_t unlogged;                          /* mu: lines left out */
+    bool ended;                               /* mu: the thread has */
+    int64_t checked_ns;                       /* mu: when the fd was last looked at */
+    struct backing *files;                    /* mu */
 };
 
 void handoff_thread(void *mount);
 void handoff_wake(struct handoff_mount *v); /* with mu or without */
+/* The client: mu is held. */
+void client_accept(struct handoff_mount *v);
+void client_receive(struct handoff_mount *v); /* one message */
+void client_welcome(struct handoff_mount *v);
+void client_ping(struct handoff_mount *v);
+void client_take_back(struct handoff_mount *v, int fd); /* takes the fd */
+void client_close(struct handoff_mount *v, const char *why);
+/* how long not to listen to it; 0: listen */
+int64_t client_wait_ns(const struct handoff_mount *v, int64_t now);
 /* A fresh connection. mu is held. */
 int handoff_make_mount(struct handoff_mount *v, const char *staging, bool read_only, struct err *e);
 

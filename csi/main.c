@@ -26,17 +26,18 @@
 #define GRACE_NS   (10 * NS_PER_S)
 #define HARD_NS    (10 * NS_PER_S)
 #define COLLECT_NS (30 * NS_PER_S)
+#define STUCK_NS   (RPC_ENDLESS_NS + 60 * NS_PER_S)
 
 struct options {
     const char *node_id, *kubelet_dir, *root, *cache_root, *mode, *socket, *registration, *http,
         *metrics, *client, *run_dir;
     int64_t read_ahead, abandon, unused_ns, backing_max;
-    bool keep_idle, list_metrics, root_disk;
+    bool keep_idle, list_metrics, root_disk, callers;
 };
 
 struct running {
     struct plugin plugin;
-    struct rpc_server *rpc;
+    struct rpc_server *_Atomic rpc; /* the health listener asks for it before it is there */
     struct http_server *http;
     struct health health;
     struct scrape scrape;
@@ -74,7 +75,9 @@ static int plugin_flags(int argc, char **argv, struct options *o)
             "configuration and secrets of client processes (standalone)"},
         {"read-ahead", OPT_BYTES, &o->read_ahead, "SIZE", "of every mount"},
         {"abandon-after", OPT_SECONDS, &o->abandon, "TIME",
-            "a mount without a client for so long is aborted; 0: never"},
+            "a mount that no client serves for so long is aborted; 0: never"},
+        {"callers", OPT_BOOL, &o->callers, NULL,
+            "tell clients which pod a process is of, for their metrics; needs the host's pids"},
         {"cache-keep", OPT_SECONDS, &o->unused_ns, "TIME",
             "an unused cache directory is removed after it"},
         {"keep-idle-on-exit", OPT_BOOL, &o->keep_idle, NULL,
@@ -105,6 +108,18 @@ static void complete(struct options *o)
         o->registration = xasprintf("%s/plugins_registry/%s-reg.sock", o->kubelet_dir, NAME_DRIVER);
 }
 
+/* Requests wait, and no worker has taken one: longer than any of them may take. */
+static bool workers_alive(void *user, struct buf *out)
+{
+    struct running *r = user;
+    int64_t stuck = r->rpc ? rpc_stuck_ns(r->rpc) : 0;
+    if (stuck < STUCK_NS)
+        return true;
+    buf_addf(out, "requests of kubelet have waited for %lld s and no worker takes them\n",
+        (long long)(stuck / NS_PER_S));
+    return false;
+}
+
 METRIC_GAUGE(csi_volumes, "millrace_csi_volumes", "", "Volumes that this node knows.");
 
 static void collect_metrics(void *user, struct buf *out)
@@ -118,6 +133,7 @@ static int start_http(struct running *r, const struct options *o, struct err *e)
 {
     struct serve_route routes[HEALTH_ROUTES];
     r->scrape = (struct scrape){.collect = collect_metrics, .user = r};
+    r->health = (struct health){.alive = workers_alive, .user = r};
     health_routes(&r->health, routes);
     struct serve_conf conf = {.address = o->http,
         .routes = routes,
@@ -183,7 +199,8 @@ static int open_state(struct running *r, const struct options *o, struct err *e)
         .node = o->node_id,
         .read_ahead_kib = o->read_ahead >> 10,
         .abandon_ns = o->abandon,
-        .backing_max = (size_t)MAX(o->backing_max, 1)};
+        .backing_max = (size_t)MAX(o->backing_max, 1),
+        .caller = o->callers ? caller_of_pid : NULL};
     p->handoff = handoff_new(&conf);
     stage_restore(p);
     return 0;
@@ -309,8 +326,8 @@ int main(int argc, char **argv)
     rc = plugin_run(&r, &o, &e);
     if (rc)
         log_kv(LOG_ERROR, "cannot run", "error", e.msg, NULL);
+    serve_stop(r.http); /* asks for the RPCs */
     rpc_free(r.rpc);
-    serve_stop(r.http);
     scrape_stop(&r.scrape);
     close_state(&r, &o, rc == 0 && !o.keep_idle);
     if (r.lock_fd >= 0)

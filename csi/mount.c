@@ -22,8 +22,10 @@
 
 #define STACKED_MAX 64 /* mounts on one another at one path */
 
-/* One call in its own thread. Two owners: the caller and the thread; the last one frees. */
+/* One call in its own thread. Owners: those who wait for it and the thread; the last one frees. */
 struct guarded {
+    struct guarded *next; /* guarded_mu */
+    dev_t dev;            /* of a question that others may share; 0: none */
     pthread_mutex_t mu;
     pthread_cond_t changed;
     int owners; /* mu */
@@ -33,6 +35,10 @@ struct guarded {
     char *path;
     int (*call)(struct guarded *g); /* returns an errno */
 };
+
+/* Questions that have no answer yet. Before guarded.mu. */
+static pthread_mutex_t guarded_mu = PTHREAD_MUTEX_INITIALIZER;
+static struct guarded *guarded_open; /* guarded_mu */
 
 /* Unlocks mu, and frees if it is the last owner. */
 static void guarded_drop(struct guarded *g)
@@ -52,6 +58,13 @@ static void *guarded_run(void *arg)
 {
     struct guarded *g = arg;
     int error = g->call(g);
+    pthread_mutex_lock(&guarded_mu);
+    struct guarded **at = &guarded_open;
+    while (*at && *at != g)
+        at = &(*at)->next;
+    if (*at)
+        *at = g->next;
+    pthread_mutex_unlock(&guarded_mu);
     pthread_mutex_lock(&g->mu);
     g->done = true;
     g->error = error;
@@ -60,9 +73,9 @@ static void *guarded_run(void *arg)
     return NULL;
 }
 
-/* 0, the call's errno, or ETIMEDOUT. */
-static int guarded(
-    const char *path, int (*call)(struct guarded *), int64_t deadline_ns, struct statfs *fs)
+/* Starts the call, for its thread and one who waits. NULL: with the errno in *rc. */
+static struct guarded *guarded_start(
+    const char *path, int (*call)(struct guarded *), dev_t dev, int *rc)
 {
     struct guarded *g = xcalloc(1, sizeof *g);
     pthread_mutex_init(&g->mu, NULL);
@@ -70,19 +83,51 @@ static int guarded(
     g->owners = 2;
     g->path = xstrdup(path);
     g->call = call;
+    g->dev = dev;
     pthread_attr_t small;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 64 << 10);
     pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
     pthread_t thread;
-    int rc = pthread_create(&thread, &small, guarded_run, g);
+    *rc = pthread_create(&thread, &small, guarded_run, g);
     pthread_attr_destroy(&small);
+    if (*rc == 0)
+        return g;
     pthread_mutex_lock(&g->mu);
-    if (rc) {
-        g->owners--;
-        guarded_drop(g);
-        return rc;
+    g->owners = 1;
+    guarded_drop(g);
+    return NULL;
+}
+
+/* The question about dev that is under way, or one of our own. */
+static struct guarded *guarded_join(
+    const char *path, int (*call)(struct guarded *), dev_t dev, int *rc)
+{
+    pthread_mutex_lock(&guarded_mu);
+    struct guarded *g = dev ? guarded_open : NULL;
+    while (g && (g->dev != dev || g->call != call))
+        g = g->next;
+    if (g) {
+        pthread_mutex_lock(&g->mu);
+        g->owners++;
+        pthread_mutex_unlock(&g->mu);
+    } else if ((g = guarded_start(path, call, dev, rc)) && dev) {
+        g->next = guarded_open;
+        guarded_open = g;
     }
+    pthread_mutex_unlock(&guarded_mu);
+    return g;
+}
+
+/* 0, the call's errno, or ETIMEDOUT. */
+static int guarded(const char *path, int (*call)(struct guarded *), dev_t dev, int64_t deadline_ns,
+    struct statfs *fs)
+{
+    int rc = 0;
+    struct guarded *g = guarded_join(path, call, dev, &rc);
+    if (!g)
+        return rc;
+    pthread_mutex_lock(&g->mu);
     while (!g->done && rc == 0)
         rc = clock_cond_wait(&g->changed, &g->mu, deadline_ns);
     int error = g->done ? g->error : ETIMEDOUT;
@@ -202,7 +247,7 @@ int mount_end_fuse(const char *path, bool flush, int64_t deadline_ns, struct err
         return rc;
     if (!fuse)
         return mount_detach(path, e);
-    int error = flush ? guarded(path, call_sync, deadline_ns, NULL) : 0;
+    int error = flush ? guarded(path, call_sync, 0, deadline_ns, NULL) : 0;
     if (error)
         log_kv(LOG_WARN, "the client did not write back what was dirty: aborting its mount", "path",
             path, "error", strerror(error), NULL);
@@ -218,9 +263,39 @@ int mount_end_fuse(const char *path, bool flush, int64_t deadline_ns, struct err
     return 0;
 }
 
+/* By a mount of fusectl that nobody sees: whether /sys has one does not matter. */
+static int abort_by_fusectl(dev_t dev)
+{
+    cleanup_fd int context = fsopen("fusectl", FSOPEN_CLOEXEC);
+    if (context < 0 || fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+        return -1;
+    cleanup_fd int root = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    cleanup_free char *name = xasprintf("%u/abort", minor(dev));
+    cleanup_fd int file = root < 0 ? -1 : openat(root, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    return file >= 0 && write(file, "1", 1) == 1 ? 0 : -1;
+}
+
+int mount_abort(const char *path, dev_t dev, struct err *e)
+{
+    dev_t now;
+    int there = mount_at(path, &now, NULL, NULL, e);
+    if (there <= 0)
+        return there;
+    if (now != dev)
+        return err_set(e, ERR_CONFLICT, "another file system is mounted at %s", path);
+    /* MNT_FORCE also unmounts what is not busy; nobody uses it then */
+    if (abort_by_fusectl(dev) == 0 || umount2(path, UMOUNT_NOFOLLOW | MNT_FORCE) == 0
+        || errno == EBUSY)
+        return 0;
+    return err_sys(e, errno, "abort the FUSE mount at %s", path);
+}
+
 int mount_statfs(const char *path, int64_t deadline_ns, struct statfs *out, struct err *e)
 {
-    int error = guarded(path, call_statfs, deadline_ns, out);
+    dev_t dev = 0;
+    if (mount_at(path, &dev, NULL, NULL, e) < 0)
+        return -1;
+    int error = guarded(path, call_statfs, dev, deadline_ns, out);
     if (error == ETIMEDOUT) {
         err_set(e, ERR_RETRY, "the file system at %s does not answer", path);
         e->sys = ETIMEDOUT;

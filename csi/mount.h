@@ -27,13 +27,17 @@ int mount_detach(const char *path, struct err *e);
  * once. */
 int mount_end_fuse(const char *path, bool flush, int64_t deadline_ns, struct err *e);
 
+/* Aborts the FUSE connection of that mount: whoever waits for it gets an error, also where a client
+ * keeps the fuse fd. The dead mount stays. */
+int mount_abort(const char *path, dev_t dev, struct err *e);
+
 /* Is there a mount at path, and which? 1, 0, or -1 with *e. Asks the kernel's list, never the file
  * system. */
 int mount_at(const char *path, dev_t *dev, bool *fuse, bool *read_only, struct err *e);
 /* has that process a mount of this file system in sight? */
 bool mount_seen_by(pid_t pid, dev_t dev);
 /* RETRY/ETIMEDOUT: no answer in time. ENOTCONN in e->sys: a FUSE mount whose client is gone for
- * good. */
+ * good. A file system is asked once at a time: who asks meanwhile waits for that answer. */
 int mount_statfs(const char *path, int64_t deadline_ns, struct statfs *out, struct err *e);
 int mount_read_ahead(dev_t dev, int64_t kib, struct err *e); /* only ever raises it */
 

@@ -247,12 +247,13 @@ static int publish_staged(struct rpc_call *call, const Csi__NodePublishVolumeReq
         e->sys = EBUSY;
         return -1;
     }
-    if (v->handoff)
-        /* before it is bound: a pod must not get a mount that is about to be aborted */
-        handoff_published(v->handoff, true);
+    int64_t deadline = plugin_deadline(call);
+    /* before it is bound: a pod must not get a mount that is about to be aborted */
+    if (v->handoff && handoff_published(v->handoff, true, deadline, e))
+        return -1;
     int rc = publish_mount(call, in, v, mode, e);
-    if (v->handoff)
-        handoff_published(v->handoff, v->ntargets > 0);
+    if (rc && v->handoff && !v->ntargets)
+        handoff_published(v->handoff, false, deadline, NULL);
     return rc;
 }
 
@@ -348,10 +349,11 @@ static int node_unpublish(
     int rc = remove_target(in->target_path, e);
     if (!v)
         return rc;
-    if (rc == 0 && volume_target_find(v, in->target_path)) {
+    bool known = volume_target_find(v, in->target_path);
+    if (rc == 0 && known && v->staging && v->handoff)
+        rc = handoff_published(v->handoff, v->ntargets > 1, plugin_deadline(call), e);
+    if (rc == 0 && known) {
         volume_target_del(v, in->target_path);
-        if (v->staging && v->handoff)
-            handoff_published(v->handoff, v->ntargets > 0);
         if (!v->staging && !v->ntargets)
             stage_release(p, v);
         else
@@ -377,12 +379,21 @@ static void set_condition(
     struct rpc_call *call, struct volume *v, const struct err *stat_error, Csi__VolumeCondition *c)
 {
     struct handoff_state state = {.connected = true};
+    struct err busy = ERR_INIT;
     bool is_mount = v->context.kind == VOLUME_KIND_DATASET
         || v->context.kind == VOLUME_KIND_PROCESS;
     if (v->handoff && is_mount)
-        handoff_state(v->handoff, &state);
+        handoff_state(v->handoff, plugin_deadline(call), &state, &busy);
     c->abnormal = true;
-    if (stat_error->cls)
+    if (busy.cls)
+        c->message = rpc_strdup(call, busy.msg);
+    else if (stat_error->sys == ENOTCONN && state.lost[0]) {
+        cleanup_free char *text = xasprintf(
+            "the mount of this pod was aborted (%s): restart the pod", state.lost);
+        c->message = rpc_strdup(call, text);
+    } else if (state.silent)
+        c->message = (char *)"the client of this dataset does not answer: reads may wait";
+    else if (stat_error->cls)
         c->message = rpc_strdup(call, stat_error->msg);
     else if (!state.connected)
         c->message =

@@ -65,8 +65,10 @@ struct rpc_server {
     atomic_uint live;   /* calls not yet freed */
     pthread_mutex_t mu; /* a leaf */
     pthread_cond_t changed;
-    bool drained;         /* mu: nothing runs */
-    struct pool *workers; /* NULL: ended */
+    bool drained;             /* mu: nothing runs */
+    struct pool *workers;     /* NULL: ended */
+    atomic_uint waiting;      /* requests that no worker has taken */
+    _Atomic int64_t taken_ns; /* when the last one was, or the first of those that wait came */
 };
 
 /* The one place where an error becomes a gRPC status. The first row that fits; sys 0 fits every
@@ -244,15 +246,28 @@ static int handle(struct rpc_call *c, struct err *e)
 }
 
 /* Takes the handler's reference. */
-static void serve_call(void *call)
+static void serve_call(struct rpc_call *c)
 {
-    struct rpc_call *c = call;
     struct err e = ERR_INIT;
     grpc_status_code code = handle(c, &e) == 0 ? GRPC_STATUS_OK : status_of(&e);
     log_redact_text(e.msg);
     account(c, code, &e);
     answer(c, code, e.msg);
     call_unref(c);
+}
+
+static void work(void *call)
+{
+    struct rpc_call *c = call;
+    atomic_store(&c->server->taken_ns, clock_mono_ns());
+    atomic_fetch_sub(&c->server->waiting, 1);
+    serve_call(c);
+}
+
+int64_t rpc_stuck_ns(const struct rpc_server *s)
+{
+    int64_t taken = atomic_load(&s->taken_ns);
+    return atomic_load(&s->waiting) ? clock_mono_ns() - taken : 0;
 }
 
 static int compare_slice(const void *key, const void *element)
@@ -314,7 +329,10 @@ static void on_received(struct rpc_call *c, bool ok)
         serve_call(c);
         return;
     }
-    if (pool_add(s->workers, 0, serve_call, c)) { /* no memory, or no thread */
+    if (atomic_fetch_add(&s->waiting, 1) == 0)
+        atomic_store(&s->taken_ns, clock_mono_ns());
+    if (pool_add(s->workers, 0, work, c)) { /* no memory, or no thread */
+        atomic_fetch_sub(&s->waiting, 1);
         answer(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "no thread could be started for the request");
         call_unref(c);
     }

@@ -52,6 +52,8 @@ void rpc_run(struct rpc_server *s);
 /* No new calls; those that run have grace_ns, then are cancelled, and after hard_ns more the
  * process exits with status 3. */
 void rpc_stop(struct rpc_server *s, int64_t grace_ns, int64_t hard_ns);
+/* For how long requests have waited while no worker took one; 0: none waits. Any thread. */
+int64_t rpc_stuck_ns(const struct rpc_server *s);
 void rpc_free(struct rpc_server *s); /* removes the sockets if they are still ours */
 
 #endif

@@ -4,6 +4,7 @@
 #include "csi/client_proc.h"
 #include "csi/mount.h"
 #include "csi/plugin.h"
+#include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -116,7 +117,7 @@ static void restore_mount(struct plugin *p, struct volume *v, struct err *e)
         return;
     if (there == 1 && fuse) {
         handoff_adopt(v->handoff, v->staging, dev, read_only);
-        handoff_published(v->handoff, v->ntargets > 0);
+        handoff_published(v->handoff, v->ntargets > 0, clock_mono_ns() + NS_PER_S, e);
         if (v->context.kind == VOLUME_KIND_PROCESS)
             start_client(p, v, dir, e);
         return;

@@ -289,10 +289,14 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
     struct session *s = c->m.fs.session = session_new(&sc, &fs_ops, &c->m.fs, &e);
     if (!s || invalidator_start(c->m.invalidator, fd, &e))
         return client_fail(c, "StoreError", &e, CLIENT_BROKEN);
+    if (c->handoff)
+        handoff_client_watch(c->handoff, session_serves, s);
     running = s;
     mask_signals(SIG_UNBLOCK);
     int rc = stopping ? 0 : session_run(s, &e);
     running = NULL;
+    if (c->handoff)
+        handoff_client_watch(c->handoff, NULL, NULL);
     status_serving(c->status, false);
     if (rc)
         log_kv(LOG_ERROR, "the connection to the kernel broke", "error", e.msg, NULL);

@@ -353,7 +353,7 @@ void status_listen(struct status *s, const char *address, const char *metrics)
         log_kv(LOG_ERROR, "metrics are not served", "error", e.msg, NULL);
     if (address && !*address)
         return;
-    s->health = (struct health){status_is_ready, s};
+    s->health = (struct health){.ready = status_is_ready, .user = s};
     health_routes(&s->health, routes);
     routes[HEALTH_ROUTES] = (struct serve_route){"GET", "/status", answer_status, s};
     const struct serve_conf conf = {.address = address,

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,7 +23,9 @@
 #define CONNECT_MAX_NS   (1000 * NS_PER_MS)
 #define ANSWER_WITHIN_NS (2 * NS_PER_S)
 /* a node plugin that did not answer is not asked again for so long: opening a file waits for it */
-#define SILENCE_NS       (30 * NS_PER_S)
+#define SILENCE_NS (30 * NS_PER_S)
+/* a plugin that pings and has not for so long is not asked either */
+#define HEARD_WITHIN_NS  (15 * NS_PER_S)
 #define CALLER_WITHIN_NS (50 * NS_PER_MS) /* a reader waits for it */
 
 struct caller_query { /* on the stack of the thread that asks */
@@ -49,22 +52,61 @@ struct handoff_client {
     int64_t answer;                   /* mu */
     int64_t silent_until_ns;          /* mu; nothing is asked until then */
     struct caller_query *queries;     /* mu */
+    int64_t *closes;                  /* mu: backing ids that the plugin has not been told of yet */
+    size_t ncloses, closes_cap;       /* mu */
+    int wake_fd;                      /* readable: there are some */
+    bool pings;                       /* mu: the plugin does, on this connection */
+    int64_t heard_ns;                 /* mu: when it last said something */
+    bool (*serves)(void *user);       /* mu; NULL: yes */
+    void *serves_user;                /* mu */
 };
 
-static void tell_plugin(
+/* Never waits: a plugin that is stopped must not stop those who tell it something. */
+static int tell_plugin(
     struct handoff_client *h, enum handoff_type type, const void *payload, size_t len, int fd)
 {
     struct err e = ERR_INIT;
-    if (h->sock >= 0 && handoff_send(h->sock, type, payload, len, fd, &e))
-        log_kv(LOG_DEBUG, "the node plugin does not listen", "error", e.msg, NULL);
+    if (h->sock < 0 || handoff_send(h->sock, type, payload, len, fd, &e) == 0)
+        return 0;
+    log_kv(LOG_DEBUG, "the node plugin does not listen", "error", e.msg, NULL);
+    return -1;
+}
+
+/* What it must know: if it does not take it now, the next connection begins with it. */
+static void must_tell(
+    struct handoff_client *h, enum handoff_type type, const void *payload, size_t len)
+{
+    if (tell_plugin(h, type, payload, len, -1))
+        shutdown(h->sock, SHUT_RDWR);
+}
+
+/* As many as it takes; the others later, also by another connection. */
+static void tell_closes(struct handoff_client *h)
+{
+    mutex_assert_held(&h->mu);
+    size_t n = 0;
+    while (h->sock >= 0 && n < h->ncloses
+        && tell_plugin(h, HANDOFF_BACKING_CLOSE, &h->closes[n], sizeof h->closes[n], -1) == 0)
+        n++;
+    if (!n)
+        return;
+    h->ncloses -= n;
+    memmove(h->closes, h->closes + n, h->ncloses * sizeof *h->closes);
+}
+
+/* Does the plugin say nothing, though it used to? */
+static bool fallen_silent(const struct handoff_client *h, int64_t now)
+{
+    return h->pings && now >= h->heard_ns + HEARD_WITHIN_NS;
 }
 
 /* On a fresh connection: tells the version, and what this process has. */
 static void introduce(struct handoff_client *h)
 {
     mutex_assert_held(&h->mu);
-    uint32_t version = HANDOFF_VERSION;
-    tell_plugin(h, HANDOFF_HELLO, &version, sizeof version, -1);
+    struct handoff_hello hello = {HANDOFF_VERSION, HANDOFF_CAN_PONG};
+    h->pings = false;
+    tell_plugin(h, HANDOFF_HELLO, &hello, sizeof hello, -1);
     if (h->taken && h->fuse_fd >= 0) {
         tell_plugin(h, HANDOFF_RETURN_FD, NULL, 0, h->fuse_fd);
         if (h->welcome.init_len)
@@ -115,10 +157,22 @@ static void on_caller(struct handoff_client *h, const struct handoff_msg *m)
         }
 }
 
+static void on_ping(struct handoff_client *h)
+{
+    mutex_assert_held(&h->mu);
+    h->pings = true;
+    /* one whose threads hang does not say that it is there */
+    if (!h->serves || h->serves(h->serves_user))
+        tell_plugin(h, HANDOFF_PONG, NULL, 0, -1);
+}
+
 static void on_message(struct handoff_client *h, const struct handoff_msg *m, int *fd)
 {
     pthread_mutex_lock(&h->mu);
-    if (m->type == HANDOFF_WELCOME) {
+    h->heard_ns = clock_mono_ns();
+    if (m->type == HANDOFF_PING) {
+        on_ping(h);
+    } else if (m->type == HANDOFF_WELCOME) {
         on_welcome(h, m, fd);
     } else if (m->type == HANDOFF_BACKING && m->len == sizeof h->answer && h->asking) {
         memcpy(&h->answer, m->payload, sizeof h->answer);
@@ -130,6 +184,25 @@ static void on_message(struct handoff_client *h, const struct handoff_msg *m, in
     pthread_mutex_unlock(&h->mu);
 }
 
+/* Waits for the plugin to say something, and tells it what is left to tell. */
+static void wait_message(struct handoff_client *h, int sock)
+{
+    bool readable = false;
+    while (!readable && !atomic_load(&h->task.stop)) {
+        uint64_t count;
+        pthread_mutex_lock(&h->mu);
+        tell_closes(h);
+        bool more = h->ncloses;
+        pthread_mutex_unlock(&h->mu);
+        struct pollfd p[] = {{.fd = sock, .events = (short)(POLLIN | (more ? POLLOUT : 0))},
+            {.fd = h->wake_fd, .events = POLLIN}};
+        if (poll(p, 2, -1) > 0 && p[1].revents
+            && read(h->wake_fd, &count, sizeof count) != sizeof count)
+            log_debug("nobody woke the handoff's thread");
+        readable = p[0].revents & ~POLLOUT;
+    }
+}
+
 /* Receives until the node plugin closes the socket. */
 static void receive_messages(struct handoff_client *h, int sock)
 {
@@ -137,7 +210,8 @@ static void receive_messages(struct handoff_client *h, int sock)
     for (;;) {
         int fd = -1;
         struct err e = ERR_INIT;
-        int rc = handoff_recv(sock, m, &fd, &e);
+        wait_message(h, sock);
+        int rc = handoff_recv(sock, NULL, m, &fd, &e);
         if (rc > 0)
             on_message(h, m, &fd);
         if (fd >= 0)
@@ -155,6 +229,9 @@ static void handoff_client_free(struct handoff_client *h)
     pthread_mutex_destroy(&h->mu);
     pthread_mutex_destroy(&h->ask);
     pthread_cond_destroy(&h->changed);
+    if (h->wake_fd >= 0)
+        close(h->wake_fd);
+    free(h->closes);
     free(h->path);
     free(h);
 }
@@ -195,6 +272,9 @@ struct handoff_client *handoff_client_start(const char *path, struct err *e)
     struct handoff_client *h = xcalloc(1, sizeof *h);
     h->path = xstrdup(path);
     h->sock = h->fuse_fd = -1;
+    h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->wake_fd < 0)
+        log_warn("no eventfd: %s", strerror(errno)); /* closes then wait for the next message */
     pthread_mutex_init(&h->mu, NULL);
     pthread_mutex_init(&h->ask, NULL);
     clock_cond_init(&h->changed);
@@ -255,7 +335,7 @@ void handoff_client_init(struct handoff_client *h, const void *init, size_t len)
     if (len <= HANDOFF_INIT_MAX) {
         memcpy(h->welcome.init, init, len);
         h->welcome.init_len = (uint32_t)len;
-        tell_plugin(h, HANDOFF_INIT, init, len, -1);
+        must_tell(h, HANDOFF_INIT, init, len);
     }
     pthread_mutex_unlock(&h->mu);
 }
@@ -265,7 +345,15 @@ void handoff_client_serving(struct handoff_client *h)
     pthread_mutex_lock(&h->mu);
     h->failed[0] = '\0';
     h->serving = true;
-    tell_plugin(h, HANDOFF_SERVING, NULL, 0, -1);
+    must_tell(h, HANDOFF_SERVING, NULL, 0);
+    pthread_mutex_unlock(&h->mu);
+}
+
+void handoff_client_watch(struct handoff_client *h, bool (*serves)(void *user), void *user)
+{
+    pthread_mutex_lock(&h->mu);
+    h->serves = serves;
+    h->serves_user = user;
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -277,11 +365,13 @@ int handoff_client_backing_open(void *handoff, int fd, int32_t *id, struct err *
     pthread_mutex_lock(&h->ask);
     pthread_mutex_lock(&h->mu);
     int64_t now = clock_mono_ns(), until = now + ANSWER_WITHIN_NS;
-    int sock = now < h->silent_until_ns ? -1 : h->sock;
+    int sock = now < h->silent_until_ns || fallen_silent(h, now) ? -1 : h->sock;
+    if (sock >= 0 && tell_plugin(h, HANDOFF_BACKING_OPEN, NULL, 0, fd)) {
+        h->silent_until_ns = now + SILENCE_NS;
+        sock = -1;
+    }
     h->asking = sock >= 0;
     h->answered = false;
-    if (sock >= 0)
-        tell_plugin(h, HANDOFF_BACKING_OPEN, NULL, 0, fd);
     while (h->sock == sock && sock >= 0 && !h->answered
         && clock_cond_wait(&h->changed, &h->mu, until) == 0)
         continue;
@@ -310,7 +400,13 @@ void handoff_client_backing_close(void *handoff, int32_t id)
     struct handoff_client *h = handoff;
     int64_t value = id;
     pthread_mutex_lock(&h->mu);
-    tell_plugin(h, HANDOFF_BACKING_CLOSE, &value, sizeof value, -1);
+    if (h->ncloses == h->closes_cap) {
+        h->closes_cap = MAX(h->closes_cap * 2, 64);
+        h->closes = xrealloc(h->closes, h->closes_cap * sizeof *h->closes);
+    }
+    h->closes[h->ncloses++] = value;
+    if (h->ncloses == 1 && h->wake_fd >= 0 && write(h->wake_fd, &(uint64_t){1}, 8) != 8)
+        log_debug("the handoff's thread is awake");
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -350,6 +446,7 @@ void handoff_client_stop(struct handoff_client *h)
         return;
     task_cancel(&h->task);
     pthread_mutex_lock(&h->mu);
+    tell_closes(h);
     if (h->sock >= 0)
         shutdown(h->sock, SHUT_RDWR);
     pthread_cond_broadcast(&h->changed);

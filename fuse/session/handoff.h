@@ -23,8 +23,12 @@ bool handoff_client_peek(
 void handoff_client_failed(struct handoff_client *h, const char *text);
 void handoff_client_init(struct handoff_client *h, const void *init, size_t len);
 void handoff_client_serving(struct handoff_client *h);
+/* The plugin's pings are answered while serves() says so; NULL: always. Called with handoff.mu. */
+void handoff_client_watch(struct handoff_client *h, bool (*serves)(void *user), void *user);
+/* Waits for the answer for two seconds at most, and not at all while the plugin does not answer. */
 int handoff_client_backing_open(
     void *handoff, int fd, int32_t *id, struct err *e); /* backing_ops */
+/* Never waits; while there is no plugin, the next one is told. */
 void handoff_client_backing_close(void *handoff, int32_t id);
 /* Asks who that process is (lib/handoff/caller.h); CALLER_UNKNOWN if there is no answer at once. A
  * stall_who. */

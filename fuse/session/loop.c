@@ -159,6 +159,15 @@ void loop_end(struct loop *l)
         return; /* it was written to before */
 }
 
+bool loop_serves(struct loop *l, uint64_t *seen)
+{
+    pthread_mutex_lock(&l->mu);
+    bool serves = l->has_leader || l->nidle || l->nthreads < l->c.threads || l->nrequests != *seen;
+    *seen = l->nrequests;
+    pthread_mutex_unlock(&l->mu);
+    return serves;
+}
+
 /* ---- leader and followers ---- */
 
 /* While requests come, one idle thread checks now and then that there is a leader. */

@@ -32,6 +32,8 @@ struct loop *loop_new(const struct loop_conf *conf, struct err *e);
 int loop_run(struct loop *l, struct err *e); /* until every work() has returned */
 void loop_end(struct loop *l);               /* loop_read() fails from now on; async-signal-safe */
 void loop_free(struct loop *l);
+/* Is there a thread for the next request, or has one been taken since *seen? Writes *seen. */
+bool loop_serves(struct loop *l, uint64_t *seen);
 
 /* The next request. -1 with errno: of read(), or EINTR, if this thread is to end. */
 ssize_t loop_read(struct loop *l, void *buf, size_t len);

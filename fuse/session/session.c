@@ -30,6 +30,7 @@ struct session {
     _Atomic bool answered;      /* INIT */
     struct session_offer offer; /* the kernel's INIT */
     _Atomic bool unmounted;
+    uint64_t seen; /* requests, by session_serves() */
 };
 
 static struct session *the_session; /* libfuse gives its hooks what the operations get */
@@ -217,6 +218,12 @@ void session_exit(struct session *s)
 {
     fuse_session_exit(s->se);
     loop_end(s->loop);
+}
+
+bool session_serves(void *session)
+{
+    struct session *s = session;
+    return loop_serves(s->loop, &s->seen);
 }
 
 void session_free(struct session *s)

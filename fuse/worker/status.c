@@ -103,7 +103,7 @@ static void collect_worker_metrics(void *user, struct buf *out)
 
 void status_routes(struct server *s, struct serve_route out[STATUS_ROUTES])
 {
-    s->health = (struct health){server_health_ready, s};
+    s->health = (struct health){.ready = server_health_ready, .user = s};
     s->scrape = (struct scrape){.collect = collect_worker_metrics, .user = s};
     health_routes(&s->health, out);
     out[HEALTH_ROUTES] = (struct serve_route){"GET", "/status", serve_status, s};

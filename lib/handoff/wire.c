@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define BACKLOG 16
-#define FDS_MAX 8 /* room to receive, and close, more fds than anybody may send */
+#define FDS_MAX 253 /* SCM_MAX_FD: what does not fit is closed by the kernel, in our thread */
 
 int handoff_send(
     int sock, enum handoff_type type, const void *payload, size_t len, int fd, struct err *e)
@@ -41,15 +41,28 @@ int handoff_send(
     }
     ssize_t n;
     do
-        n = sendmsg(sock, &m, MSG_NOSIGNAL);
+        n = sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return err_set(e, ERR_RETRY, "send to the peer of the handoff socket: %s", strerror(errno));
-    return 0;
+    if (n >= 0)
+        return 0;
+    int why = errno == EWOULDBLOCK ? EAGAIN : errno;
+    err_set(e, ERR_RETRY, "send to the peer of the handoff socket: %s",
+        why == EAGAIN ? "it does not read what it got before" : strerror(why));
+    if (e)
+        e->sys = why;
+    return -1;
 }
 
-/* Keeps the first fd in *fd, closes all others; returns how many there were. */
-static size_t take_fds(struct msghdr *m, int *fd)
+static void dispose(struct closer *closer, int fd)
+{
+    if (closer)
+        closer_take(closer, fd);
+    else if (fd >= 0)
+        close(fd);
+}
+
+/* Keeps the first fd in *fd, gives away all others; returns how many there were. */
+static size_t take_fds(struct msghdr *m, struct closer *closer, int *fd)
 {
     size_t count = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -62,21 +75,32 @@ static size_t take_fds(struct msghdr *m, int *fd)
             if (count++ == 0)
                 *fd = got;
             else
-                close(got);
+                dispose(closer, got);
         }
     }
     return count;
 }
 
-static int malformed(int *fd, struct err *e, const char *what)
+static bool brings_fd(uint32_t type)
 {
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-    return err_set(e, ERR_INVALID, "malformed message on the handoff socket: %s", what);
+    return type == HANDOFF_WELCOME || type == HANDOFF_BACKING_OPEN || type == HANDOFF_RETURN_FD;
 }
 
-int handoff_recv(int sock, struct handoff_msg *msg, int *fd, struct err *e)
+/* What is wrong with a message of n bytes and so many fds; NULL: nothing. */
+static const char *malformed(
+    const struct msghdr *m, const struct handoff_msg *msg, size_t n, size_t fds, bool trusted)
+{
+    if (fds > 1)
+        return "more than one file descriptor";
+    if (m->msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+        return "too long";
+    if (n < offsetof(struct handoff_msg, payload)
+        || n != offsetof(struct handoff_msg, payload) + msg->len)
+        return "its length is not what it says";
+    return fds && !trusted && !brings_fd(msg->type) ? "a file descriptor where none belongs" : NULL;
+}
+
+int handoff_recv(int sock, struct closer *closer, struct handoff_msg *msg, int *fd, struct err *e)
 {
     struct iovec iov = {msg, sizeof *msg};
     union {
@@ -96,17 +120,15 @@ int handoff_recv(int sock, struct handoff_msg *msg, int *fd, struct err *e)
         return 0;
     if (n < 0)
         return err_sys(e, errno, "receive from the handoff socket");
-    size_t fds = take_fds(&m, fd);
+    size_t fds = take_fds(&m, closer, fd);
     if (n == 0 && fds == 0)
         return 0;
-    if (fds > 1)
-        return malformed(fd, e, "more than one file descriptor");
-    if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-        return malformed(fd, e, "too long");
-    if ((size_t)n < offsetof(struct handoff_msg, payload)
-        || (size_t)n != offsetof(struct handoff_msg, payload) + msg->len)
-        return malformed(fd, e, "its length is not what it says");
-    return 1;
+    const char *what = malformed(&m, msg, (size_t)n, fds, !closer);
+    if (!what)
+        return 1;
+    dispose(closer, *fd);
+    *fd = -1;
+    return err_set(e, ERR_INVALID, "malformed message on the handoff socket: %s", what);
 }
 
 /* A unix address has room for 107 bytes and a volume's directory may be longer: go by way of an fd
@@ -131,10 +153,12 @@ int handoff_connect(const char *path, struct err *e)
     struct sockaddr_un a;
     if (address_of(path, &a, &dir, e))
         return -1;
-    cleanup_fd int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    /* not blocking: a plugin that is stopped accepts nobody */
+    cleanup_fd int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (sock < 0)
         return err_sys(e, errno, "make a socket for %s", path);
     if (connect(sock, (struct sockaddr *)&a, sizeof a) == 0) {
+        fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) & ~O_NONBLOCK);
         int out = sock;
         sock = -1;
         return out;
@@ -142,6 +166,8 @@ int handoff_connect(const char *path, struct err *e)
     if (errno == ENOENT || errno == ECONNREFUSED)
         return err_set(e, ERR_NOTFOUND,
             "nobody listens on %s: is the node plugin of Millrace running on this node?", path);
+    if (errno == EAGAIN)
+        return err_set(e, ERR_RETRY, "the node plugin that listens on %s accepts nobody", path);
     return err_sys(e, errno, "connect to %s", path);
 }
 

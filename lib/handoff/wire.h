@@ -19,12 +19,17 @@
  * the plugin has gone: the client connects until it is back, then sends HELLO, RETURN_FD (and
  * SERVING again); no WELCOME follows. The plugin asks for RETURN_FD within HANDOFF_RETURN_MS of
  * HELLO: later it may take the mount for lost. FAILED before WELCOME is kept as the reason to show
- * if nothing better comes in time; after WELCOME it fails the stage. */
+ * if nothing better comes in time; after WELCOME it fails the stage.
+ *
+ * The plugin pings a client that says in HELLO that it knows pings, and gives a mount up whose
+ * client serves nobody for long; the client in turn does not ask a plugin that has fallen silent.
+ */
 #ifndef MILLRACE_LIB_HANDOFF_WIRE_H
 #define MILLRACE_LIB_HANDOFF_WIRE_H
 
 #include "lib/base/err.h"
 #include "lib/handoff/caller.h"
+#include "lib/handoff/closer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,7 +41,7 @@
 #define HANDOFF_RETURN_MS   2000
 
 enum handoff_type {
-    HANDOFF_HELLO = 1,     /* client: uint32 version; its first message */
+    HANDOFF_HELLO = 1,     /* client: struct handoff_hello, or less; its first message */
     HANDOFF_WELCOME,       /* plugin: struct handoff_welcome + fuse fd; once there is a mount */
     HANDOFF_INIT,          /* client: the kernel's FUSE_INIT, once; saved and in later WELCOMEs */
     HANDOFF_SERVING,       /* client: INIT is answered; NodeStage may succeed */
@@ -47,6 +52,16 @@ enum handoff_type {
     HANDOFF_RETURN_FD,     /* client: + the fuse fd, to a restarted plugin; may follow HELLO */
     HANDOFF_WHO,    /* client: int64 pid, a caller that a request names; answered by CALLER */
     HANDOFF_CALLER, /* plugin: struct handoff_caller */
+    HANDOFF_PING,   /* plugin: are you there? To a client that said HANDOFF_CAN_PONG */
+    HANDOFF_PONG,   /* client: it is, and its threads take requests */
+};
+
+/* HELLO may be longer than the version: a word of what the client can do. A peer takes no notice of
+ * a type that it does not know. */
+#define HANDOFF_CAN_PONG 1u
+struct handoff_hello {
+    uint32_t version;
+    uint32_t can;
 };
 
 struct handoff_msg {
@@ -67,12 +82,14 @@ struct handoff_caller {
     char name[CALLER_MAX]; /* lib/handoff/caller.h */
 };
 
-/* fd -1: none. Blocks. Errors: RETRY (peer gone), INVALID (too long). */
+/* fd -1: none. Never blocks. Errors: RETRY (peer gone; sys EAGAIN: it does not read), INVALID (too
+ * long). */
 int handoff_send(
     int sock, enum handoff_type type, const void *payload, size_t len, int fd, struct err *e);
 /* Returns 1 for a message (*fd >= 0 if one came, CLOEXEC, caller owns), 0 when the peer has closed,
- * -1 on error or malformed packet. */
-int handoff_recv(int sock, struct handoff_msg *msg, int *fd, struct err *e);
+ * -1 on error or malformed packet. What came and does not belong is given to the closer; NULL: is
+ * closed here, for peers that are trusted. */
+int handoff_recv(int sock, struct closer *closer, struct handoff_msg *msg, int *fd, struct err *e);
 /* returns a socket; NOTFOUND while nobody listens */
 int handoff_connect(const char *path, struct err *e);
 /* replaces a stale socket; mode 0666: access is by directory */

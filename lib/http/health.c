@@ -3,8 +3,12 @@
 
 static void health_alive(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    (void)user, (void)req;
-    buf_adds(&resp->body, "ok\n");
+    const struct health *h = user;
+    (void)req;
+    bool alive = !h->alive || h->alive(h->user, &resp->body);
+    resp->status = alive ? 200 : 503;
+    if (!resp->body.len)
+        buf_adds(&resp->body, alive ? "ok\n" : "stuck\n");
 }
 
 static void health_ready(void *user, const struct serve_req *req, struct serve_resp *resp)

@@ -14,10 +14,13 @@
 /* Their serve_conf.answer_ns: a probe never waits for readers that do not take their answers. */
 #define HEALTH_ANSWER_NS (2 * NS_PER_S)
 
-struct health { /* its function is called by the server's threads */
+struct health { /* its functions are called by the server's threads */
     /* true: 200, false: 503. Appends the answer, the reason if it is not ready; "ok" if it appends
      * nothing. NULL: always ready. */
     bool (*ready)(void *user, struct buf *out);
+    /* The same for /healthz: false, and it is to be started anew. NULL: it is alive if it answers.
+     */
+    bool (*alive)(void *user, struct buf *out);
     void *user;
 };
 

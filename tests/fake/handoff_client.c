@@ -4,7 +4,8 @@
  * does the whole contract: INIT saved and replayed, resent requests, the fd returned to a restarted
  * plugin. handoff_client --socket PATH --cache-dir DIR [--secrets-dir DIR] Environment:
  * FAKE_FAIL=TEXT: says that it cannot serve; FAKE_SLEEP_MS: each READ takes so long;
- * FAKE_TRACE=FILE: appends a line per event; FAKE_DIE_WITH_PARENT: does. */
+ * FAKE_TRACE=FILE: appends a line per event; FAKE_DIE_WITH_PARENT: does; FAKE_OLD: knows no pings;
+ * FAKE_DEAF: does not answer them. */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/handoff/wire.h"
@@ -88,15 +89,25 @@ static void do_init(const struct fuse_in_header *in, size_t len)
     reply(in->unique, 0, &out, sizeof out);
 }
 
+static bool pong(void)
+{
+    struct err e = ERR_INIT;
+    return getenv("FAKE_DEAF") || handoff_send(sock, HANDOFF_PONG, NULL, 0, -1, &e) == 0;
+}
+
 static int64_t ask_backing(void)
 {
     struct err e = ERR_INIT;
     struct handoff_msg m;
     int fd;
     int64_t id = -EIO;
-    if (sock >= 0 && handoff_send(sock, HANDOFF_BACKING_OPEN, NULL, 0, file, &e) == 0
-        && handoff_recv(sock, &m, &fd, &e) == 1 && m.type == HANDOFF_BACKING)
-        memcpy(&id, m.payload, sizeof id);
+    if (sock >= 0 && handoff_send(sock, HANDOFF_BACKING_OPEN, NULL, 0, file, &e) == 0) {
+        int rc = handoff_recv(sock, NULL, &m, &fd, &e);
+        while (rc == 1 && m.type == HANDOFF_PING && pong())
+            rc = handoff_recv(sock, NULL, &m, &fd, &e);
+        if (rc == 1 && m.type == HANDOFF_BACKING)
+            memcpy(&id, m.payload, sizeof id);
+    }
     trace("backing", id);
     return id;
 }
@@ -200,10 +211,11 @@ static void handle(const struct fuse_in_header *in, size_t len)
 static void greet(bool have_fd)
 {
     struct err e = ERR_INIT;
-    uint32_t version = HANDOFF_VERSION;
+    struct handoff_hello hello = {HANDOFF_VERSION, getenv("FAKE_OLD") ? 0 : HANDOFF_CAN_PONG};
     if ((sock = handoff_connect(socket_path, &e)) < 0)
         return; /* tried again later: meanwhile the mount is served */
-    handoff_send(sock, HANDOFF_HELLO, &version, sizeof version, -1, &e);
+    handoff_send(
+        sock, HANDOFF_HELLO, &hello, hello.can ? sizeof hello : sizeof hello.version, -1, &e);
     if (!have_fd)
         return;
     handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, fuse, &e);
@@ -216,11 +228,13 @@ static bool on_socket(void)
     struct err e = ERR_INIT;
     struct handoff_msg m;
     int fd;
-    if (handoff_recv(sock, &m, &fd, &e) != 1) {
+    if (handoff_recv(sock, NULL, &m, &fd, &e) != 1) {
         close(sock);
         sock = -1;
         return true;
     }
+    if (m.type == HANDOFF_PING)
+        return pong();
     if (m.type != HANDOFF_WELCOME || fd < 0)
         return false;
     const char *fail = getenv("FAKE_FAIL");

@@ -135,7 +135,7 @@ static void serve(int conn)
         struct err e = ERR_INIT;
         if (poll(&p, 1, 100) <= 0)
             continue;
-        if (handoff_recv(conn, &m, &fd, &e) <= 0)
+        if (handoff_recv(conn, NULL, &m, &fd, &e) <= 0)
             return;
         handle(conn, &m, &fd);
         if (fd >= 0)

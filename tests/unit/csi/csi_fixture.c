@@ -104,7 +104,14 @@ void must_stage(struct csi_fixture *w)
     struct err e = ERR_INIT;
     assert_int_equal(stage(w, 60000, &e), 0);
     assert_string_equal(e.msg, "");
-    handoff_published(w->mount, true);
+    publish(w, true);
+}
+
+void publish(struct csi_fixture *w, bool published)
+{
+    struct err e = ERR_INIT;
+    assert_int_equal(
+        handoff_published(w->mount, published, clock_mono_ns() + 60 * NS_PER_S, &e), 0);
 }
 
 void must_unstage(struct csi_fixture *w)
@@ -147,7 +154,8 @@ void *slow_reader(void *arg) { return (void *)(intptr_t)check_file(arg); }
 struct handoff_state state_of(struct csi_fixture *w)
 {
     struct handoff_state s;
-    handoff_state(w->mount, &s);
+    struct err e = ERR_INIT;
+    assert_int_equal(handoff_state(w->mount, clock_mono_ns() + 60 * NS_PER_S, &s, &e), 0);
     return s;
 }
 

@@ -37,6 +37,7 @@ void end_client(pid_t pid);
 int stage(struct csi_fixture *w, int64_t ms, struct err *e);
 /* published, too: for readers */
 void must_stage(struct csi_fixture *w);
+void publish(struct csi_fixture *w, bool published);
 void must_unstage(struct csi_fixture *w);
 bool mounted(struct csi_fixture *w);
 /* the whole file, compared; the first errno */

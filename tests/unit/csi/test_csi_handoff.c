@@ -7,6 +7,7 @@
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -218,6 +219,16 @@ static void test_client_says_no(void **state)
     end_client(pid);
 }
 
+static int count_threads(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    int n = 0;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
 /* A client that is alive and does not answer: unstage ends in time, and so do its readers. */
 static void test_stuck_client(void **state)
 {
@@ -231,8 +242,13 @@ static void test_stuck_client(void **state)
     assert_int_equal(pthread_create(&reader, NULL, slow_reader, w), 0);
     clock_sleep_ns(200 * NS_PER_MS);
     struct statfs fs;
-    assert_int_equal(mount_statfs(w->staging, clock_mono_ns() + 300 * NS_PER_MS, &fs, &e), -1);
-    assert_int_equal(e.sys, ETIMEDOUT);
+    int threads = 0;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(mount_statfs(w->staging, clock_mono_ns() + 300 * NS_PER_MS, &fs, &e), -1);
+        assert_int_equal(e.sys, ETIMEDOUT);
+        threads = i == 0 ? count_threads() : threads;
+    }
+    assert_int_equal(count_threads(), threads); /* one question at a time */
     int64_t began = clock_mono_ns();
     assert_int_equal(handoff_unstage(w->mount, began + 2 * NS_PER_S, &e), 0);
     assert_true(clock_mono_ns() - began < 30 * NS_PER_S); /* nobody answers before it is aborted */
@@ -267,6 +283,79 @@ static void test_abandoned(void **state)
     end_client(pid);
 }
 
+/* A client that keeps the fd and answers nobody, stopped or with threads that hang: its readers get
+ * an error after the deadline, and the next client a mount of its own. */
+static void test_unattended(void **state)
+{
+    struct csi_fixture *w = *state;
+    static const char *const ways[] = {"stopped", "deaf", "stopped, and the plugin anew"};
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        struct err e = ERR_INIT;
+        dev_t dev = 0;
+        csi_fixture_open(w, 8 * NS_PER_S);
+        if (i == 1)
+            setenv("FAKE_DEAF", "1", 1);
+        pid_t pid = client(w);
+        unsetenv("FAKE_DEAF");
+        must_stage(w);
+        assert_int_equal(check_file(w), 0);
+        assert_int_equal(mount_at(w->staging, &dev, NULL, NULL, &e), 1);
+        cleanup_free char *absent = path_join(w->staging, "absent");
+        if (i != 1)
+            kill(pid, SIGSTOP);
+        if (i == 2) {
+            csi_fixture_close(w);
+            csi_fixture_open(w, 8 * NS_PER_S);
+            handoff_adopt(w->mount, w->staging, dev, false);
+            publish(w, true);
+        }
+        struct stat st;
+        eventually(stat(absent, &st) == -1 && errno != ENOENT); /* waits, until it is given up */
+        assert_true(errno == ECONNABORTED || errno == ENOTCONN);
+        assert_string_not_equal(state_of(w).lost, "");
+        end_client(pid);
+        pid = client(w);
+        must_stage(w);
+        assert_int_equal(check_file(w), 0);
+        must_unstage(w);
+        csi_fixture_close(w);
+        end_client(pid);
+    }
+}
+
+/* One that knows no pings is served as ever. */
+static void test_old_client(void **state)
+{
+    struct csi_fixture *w = *state;
+    csi_fixture_open(w, NS_PER_S);
+    setenv("FAKE_OLD", "1", 1);
+    pid_t pid = client(w);
+    unsetenv("FAKE_OLD");
+    must_stage(w);
+    clock_sleep_ns(3 * NS_PER_S); /* longer than one without a client would be kept */
+    assert_int_equal(check_file(w), 0);
+    assert_true(state_of(w).connected && !state_of(w).silent);
+    must_unstage(w);
+    csi_fixture_close(w);
+    end_client(pid);
+}
+
+/* Nobody is there to write anything back to: unstaging a writable volume does not wait for it. */
+static void test_unstage_without_client(void **state)
+{
+    struct csi_fixture *w = *state;
+    struct err e = ERR_INIT;
+    csi_fixture_open(w, 0);
+    pid_t pid = client(w);
+    must_stage(w);
+    end_client(pid);
+    int64_t deadline = clock_mono_ns() + 100 * NS_PER_S;
+    assert_int_equal(handoff_unstage(w->mount, deadline, &e), 0);
+    assert_true(clock_mono_ns() < deadline - 50 * NS_PER_S);
+    assert_false(mounted(w));
+    csi_fixture_close(w);
+}
+
 /* Without a client, and without a pod that has the volume: whoever looks at the mount must not wait
  * for ever. */
 static void test_unused(void **state)
@@ -278,7 +367,7 @@ static void test_unused(void **state)
     for (int tries = 0; tries < 10 && rc == ENOTCONN; tries++) {
         pid = client(w);
         must_stage(w);
-        handoff_published(w->mount, false);
+        publish(w, false);
         assert_int_equal(check_file(w), 0); /* it has a client */
         end_client(pid);
         rc = check_file(w);
@@ -313,6 +402,10 @@ int main(void)
             test_client_says_no, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(test_stuck_client, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(test_abandoned, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_unattended, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_old_client, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_unstage_without_client, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(test_unused, csi_fixture_setup, csi_fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

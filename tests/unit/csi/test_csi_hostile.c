@@ -6,15 +6,19 @@
 #include "csi/mount.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/handoff/fuse_kernel.h"
 #include "lib/handoff/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -36,7 +40,7 @@ static int64_t ask(int sock, int fd)
     struct handoff_msg m;
     int got;
     assert_int_equal(handoff_send(sock, HANDOFF_BACKING_OPEN, NULL, 0, fd, &e), 0);
-    assert_int_equal(handoff_recv(sock, &m, &got, &e), 1);
+    assert_int_equal(handoff_recv(sock, NULL, &m, &got, &e), 1);
     assert_int_equal(m.type, HANDOFF_BACKING);
     int64_t id;
     memcpy(&id, m.payload, sizeof id);
@@ -48,7 +52,7 @@ static bool dropped(int sock) /* the plugin has closed it */
     struct err e = ERR_INIT;
     struct handoff_msg m;
     int fd, rc;
-    while ((rc = handoff_recv(sock, &m, &fd, &e)) == 1)
+    while ((rc = handoff_recv(sock, NULL, &m, &fd, &e)) == 1)
         if (fd >= 0)
             close(fd);
     close(sock);
@@ -106,7 +110,8 @@ static void test_hostile_files(void **state)
     end_client(pid);
     struct handoff_msg m;
     cleanup_fd int fuse = -1;
-    assert_int_equal(handoff_recv(sock, &m, &fuse, &e), 1); /* … and is welcomed once it has gone */
+    assert_int_equal(
+        handoff_recv(sock, NULL, &m, &fuse, &e), 1); /* … and is welcomed once it has gone */
     assert_int_equal(m.type, HANDOFF_WELCOME);
     assert_true(fuse >= 0);
 
@@ -131,6 +136,14 @@ static void test_hostile_files(void **state)
     int64_t id = ask(sock, a);
     assert_true(id > 0);
     assert_int_equal(ask(sock, a2), id); /* the file counts, not the fd */
+    /* given back once of twice: the kernel has it still */
+    assert_int_equal(handoff_send(sock, HANDOFF_BACKING_CLOSE, &id, sizeof id, -1, &e), 0);
+    assert_int_equal(ask(sock, dir), -EPERM); /* it has been handled */
+    assert_int_equal(state_of(w).backing_files, 1);
+    assert_int_equal(ioctl(fuse, FUSE_KERNEL_BACKING_CLOSE, &(uint32_t){(uint32_t)id}), 0);
+    assert_int_equal(handoff_send(sock, HANDOFF_BACKING_CLOSE, &id, sizeof id, -1, &e), 0);
+    id = ask(sock, a);
+    assert_true(id > 0);
     int64_t id_b = ask(sock, b);
     assert_true(id_b > 0 && id_b != id);
     assert_true(ask(sock, c) > 0);
@@ -144,6 +157,120 @@ static void test_hostile_files(void **state)
     /* nobody answers: it is aborted then */
     assert_int_equal(handoff_unstage(w->mount, clock_mono_ns() + 3 * NS_PER_S, &e), 0);
     csi_fixture_close(w);
+}
+
+/* A socket whose close() waits: bytes that its peer does not read, and a long linger. */
+static int lingering_socket(int *peer)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    static const char zeros[65536];
+    int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(l, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(l, 1), 0);
+    assert_int_equal(getsockname(l, (struct sockaddr *)&a, &len), 0);
+    int c = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(c, (struct sockaddr *)&a, sizeof a), 0);
+    *peer = accept4(l, NULL, NULL, SOCK_CLOEXEC);
+    close(l);
+    while (send(c, zeros, sizeof zeros, MSG_DONTWAIT) > 0)
+        continue;
+    const struct linger g = {.l_onoff = 1, .l_linger = 1000};
+    assert_int_equal(setsockopt(c, SOL_SOCKET, SO_LINGER, &g, sizeof g), 0);
+    return c;
+}
+
+/* A FUSE mount whose server answers no FLUSH: close() of its file waits for ever. */
+static void serve_without_flush(int fd)
+{
+    static char buffer[1 << 20];
+    for (ssize_t n; (n = read(fd, buffer, sizeof buffer)) > 0 || errno == EINTR;) {
+        const struct fuse_in_header *in = (const void *)buffer;
+        struct {
+            struct fuse_out_header h;
+            union {
+                struct fuse_init_out init;
+                struct fuse_attr_out attr;
+                struct fuse_entry_out entry;
+                struct fuse_open_out open;
+            } u;
+        } r = {.h.unique = in->unique};
+        size_t len = 0;
+        switch (in->opcode) {
+        case FUSE_INIT:
+            r.u.init = (struct fuse_init_out){.major = 7, .minor = 31, .max_write = 65536};
+            len = sizeof r.u.init;
+            break;
+        case FUSE_GETATTR:
+            r.u.attr = (struct fuse_attr_out){
+                .attr_valid = 99, .attr = {.ino = in->nodeid, .mode = S_IFDIR | 0755, .nlink = 1}};
+            len = sizeof r.u.attr;
+            break;
+        case FUSE_LOOKUP:
+            r.u.entry = (struct fuse_entry_out){.nodeid = 2,
+                .entry_valid = 99,
+                .attr_valid = 99,
+                .attr = {.ino = 2, .mode = S_IFREG | 0644, .nlink = 1}};
+            len = sizeof r.u.entry;
+            break;
+        case FUSE_OPEN:
+            len = sizeof r.u.open;
+            break;
+        default:
+            continue;
+        }
+        r.h.len = (uint32_t)(sizeof r.h + len);
+        if (write(fd, &r, r.h.len) < 0)
+            break;
+    }
+    _exit(0);
+}
+
+/* Whatever a client sends, on any message: what is asked about its volume is answered at once, and
+ * the volume can be given up. */
+static void test_hostile_close(void **state)
+{
+    struct csi_fixture *w = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *dir = path_join(w->env->dir, "own"), *name = path_join(dir, "f");
+    int fuse = -1, peer;
+    dev_t dev;
+    assert_int_equal(mkdir(dir, 0755), 0);
+    assert_int_equal(mount_fuse(dir, false, &fuse, &dev, &e), 0);
+    pid_t server = fork();
+    if (server == 0)
+        serve_without_flush(fuse);
+    close(fuse);
+    csi_fixture_open(w, 0);
+    pid_t sender = fork(); /* its own copies go without a flush of ours */
+    if (sender == 0) {
+        int hung = open(name, O_RDONLY | O_CLOEXEC);
+        int tcp = lingering_socket(&peer);
+        const enum handoff_type types[] = {
+            HANDOFF_HELLO, HANDOFF_BACKING_OPEN, HANDOFF_RETURN_FD, HANDOFF_WHO};
+        for (size_t i = 0; hung >= 0 && i < ARRAY_LEN(types); i++)
+            for (int k = 0; k < 3; k++) {
+                int sock = hello(w);
+                handoff_send(sock, types[i], &(int64_t){1}, 8, k == 1 ? tcp : hung, &e);
+                shutdown(sock, SHUT_WR);
+            }
+        close(open(w->trace, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        for (;;)
+            pause();
+    }
+    eventually(access(w->trace, F_OK) == 0);
+    int64_t until = clock_mono_ns() + 60 * NS_PER_S;
+    clock_sleep_ns(NS_PER_S); /* the thread has come to a close that waits */
+    struct handoff_state s;
+    assert_int_equal(handoff_state(w->mount, until, &s, &e), 0);
+    assert_int_equal(handoff_published(w->mount, false, until, &e), 0);
+    csi_fixture_close(w);
+    assert_int_equal(access(w->sock, F_OK), -1);
+    assert_true(clock_mono_ns() < until);
+    assert_int_equal(mount_abort(dir, dev, &e), 0); /* what still hangs ends */
+    end_client(sender);
+    end_client(server);
+    assert_int_equal(mount_detach(dir, &e), 0);
 }
 
 /* A fuse fd of another mount is not taken for ours, where the kernel tells. */
@@ -171,7 +298,10 @@ static void test_hostile_return(void **state)
     handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
     assert_int_equal(ask(sock, null), -EINVAL); /* answered in order: the above has been handled */
     assert_false(state_of(w).usable);
-    close(sock);
+    handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, other, &e);
+    handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
+    assert_true(dropped(sock)); /* it serves another mount */
+    assert_false(state_of(w).usable);
     close(other);
     assert_int_equal(mount_end_fuse(elsewhere, false, 0, &e), 0);
     kill(pid, SIGCONT);
@@ -190,7 +320,7 @@ static void ask_who(int sock, int64_t pid, char out[CALLER_MAX])
     int fd;
     assert_int_equal(handoff_send(sock, HANDOFF_WHO, &pid, sizeof pid, -1, &e), 0);
     do
-        assert_int_equal(handoff_recv(sock, &m, &fd, &e), 1);
+        assert_int_equal(handoff_recv(sock, NULL, &m, &fd, &e), 1);
     while (m.type == HANDOFF_WELCOME && (fd < 0 || close(fd) == 0));
     assert_int_equal(m.type, HANDOFF_CALLER);
     assert_int_equal(m.len, sizeof c);
@@ -249,6 +379,8 @@ int main(void)
             test_hostile_messages, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(
             test_hostile_files, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_hostile_close, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(test_who, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(
             test_hostile_return, csi_fixture_setup, csi_fixture_teardown),

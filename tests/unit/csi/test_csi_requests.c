@@ -102,7 +102,7 @@ static void test_reader_killed(void **state)
     int status = 0;
     eventually(waitpid(reader, &status, WNOHANG) == reader);
     assert_true(WIFSIGNALED(status));
-    handoff_published(w->mount, false);
+    publish(w, false);
     assert_int_equal(check_file(w), ECONNABORTED);
     must_unstage(w);
     csi_fixture_close(w);

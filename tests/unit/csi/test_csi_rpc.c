@@ -240,6 +240,16 @@ static void *call_wait(void *arg)
     return (void *)(intptr_t)status;
 }
 
+static void *call_slow(void *arg)
+{
+    struct csi_fixture *w = arg;
+    struct grpc_client *c = grpc_client_new(w->sock);
+    char why[512];
+    int status = call(w, c, "/t/Slow", "", PATIENT_MS, why, NULL);
+    grpc_client_free(c);
+    return (void *)(intptr_t)status;
+}
+
 /* Handlers learn that their caller no longer waits; meanwhile quick methods are answered at once.
  */
 static void test_deadline_and_fast(void **state)
@@ -254,22 +264,20 @@ static void test_deadline_and_fast(void **state)
     for (int i = 0; i < 10; i++)
         assert_int_equal(call(w, w->client, "/t/Echo", "x", PATIENT_MS, why, NULL), GRPC_STATUS_OK);
     assert_int_equal(atomic_load(&w->waiting), WORKERS); /* nobody waited for those that wait */
+    assert_int_equal(rpc_stuck_ns(w->server), 0);
+    pthread_t late;
+    assert_int_equal(pthread_create(&late, NULL, call_slow, w), 0);
+    eventually(rpc_stuck_ns(w->server) > 100 * NS_PER_MS); /* no worker takes it */
     for (size_t i = 0; i < WORKERS; i++) {
         void *status;
         pthread_join(callers[i], &status);
         assert_int_equal((intptr_t)status, GRPC_STATUS_DEADLINE_EXCEEDED);
     }
     eventually(atomic_load(&w->cancelled) == WORKERS);
-}
-
-static void *call_slow(void *arg)
-{
-    struct csi_fixture *w = arg;
-    struct grpc_client *c = grpc_client_new(w->sock);
-    char why[512];
-    int status = call(w, c, "/t/Slow", "", PATIENT_MS, why, NULL);
-    grpc_client_free(c);
-    return (void *)(intptr_t)status;
+    void *status;
+    pthread_join(late, &status);
+    assert_int_equal((intptr_t)status, GRPC_STATUS_OK);
+    assert_int_equal(rpc_stuck_ns(w->server), 0);
 }
 
 /* What runs when the server is told to stop is answered. */

@@ -1,164 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client's end of the handoff, against a node plugin that says the right things, the wrong
  * ones, or nothing. */
-#include "tests/lib/unit.h"
-
-#include "fuse/session/handoff.h"
-#include "lib/base/clock.h"
-#include "lib/base/mem.h"
-#include "tests/lib/eventually.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define SOON (10 * NS_PER_S) /* what a working program needs much less than */
-
-struct plugin {
-    char dir[64], path[96];
-    int listener, sock;
-    struct handoff_client *client;
-};
-
-static void accept_client(struct plugin *p)
-{
-    p->sock = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(p->sock >= 0);
-    struct timeval limit = {10, 0};
-    assert_int_equal(setsockopt(p->sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
-}
-
-/* The next message, of that type; its descriptor or -1. */
-static int expect(struct plugin *p, enum handoff_type type, struct handoff_msg *m)
-{
-    static struct handoff_msg own;
-    struct err e = ERR_INIT;
-    int fd = -1;
-    m = m ? m : &own;
-    if (handoff_recv(p->sock, m, &fd, &e) != 1)
-        fail_msg("no message: %s", e.msg);
-    assert_int_equal(m->type, type);
-    return fd;
-}
-
-static void expect_hello(struct plugin *p)
-{
-    struct handoff_msg m;
-    uint32_t version;
-    assert_int_equal(expect(p, HANDOFF_HELLO, &m), -1);
-    assert_int_equal(m.len, sizeof version);
-    memcpy(&version, m.payload, sizeof version);
-    assert_int_equal(version, HANDOFF_VERSION);
-}
-
-/* Nothing else is there: the next message is the one that this brings about. */
-static void expect_silence(struct plugin *p)
-{
-    struct handoff_msg m;
-    handoff_client_backing_close(p->client, 4711);
-    int64_t id;
-    assert_int_equal(expect(p, HANDOFF_BACKING_CLOSE, &m), -1);
-    memcpy(&id, m.payload, sizeof id);
-    assert_true(m.len == sizeof id && id == 4711);
-}
-
-struct question {
-    struct handoff_client *client;
-    int fd, rc;
-    int32_t id;
-    pid_t pid;
-    char caller[CALLER_MAX];
-    struct err e;
-    pthread_t thread;
-};
-
-static void *ask_caller(void *arg)
-{
-    struct question *q = arg;
-    handoff_client_caller(q->client, q->pid, q->caller);
-    return NULL;
-}
-
-static void tell(struct plugin *p, enum handoff_type type, const void *payload, size_t len, int fd)
-{
-    struct err e = ERR_INIT;
-    if (handoff_send(p->sock, type, payload, len, fd, &e))
-        fail_msg("%s", e.msg);
-}
-
-/* The client has taken in all that it was told so far: a question is answered after it. */
-static void expect_taken_in(struct plugin *p)
-{
-    struct handoff_caller c = {.pid = 9999, .name = "taken in"};
-    struct question q = {.client = p->client, .pid = 9999};
-    do { /* on a busy machine the answer may be late */
-        assert_int_equal(pthread_create(&q.thread, NULL, ask_caller, &q), 0);
-        expect(p, HANDOFF_WHO, NULL);
-        tell(p, HANDOFF_CALLER, &c, sizeof c, -1);
-        pthread_join(q.thread, NULL);
-    } while (strcmp(q.caller, c.name) != 0);
-}
-
-static void reconnect(struct plugin *p)
-{
-    close(p->sock);
-    accept_client(p);
-    expect_hello(p);
-}
-
-static struct plugin *plugin_new(void)
-{
-    struct plugin *p = xcalloc(1, sizeof *p);
-    struct err e = ERR_INIT;
-    snprintf(p->dir, sizeof p->dir, "/tmp/millrace-handoff.XXXXXX");
-    assert_non_null(mkdtemp(p->dir));
-    snprintf(p->path, sizeof p->path, "%s/sock", p->dir);
-    p->listener = handoff_listen(p->path, &e);
-    assert_true(p->listener >= 0);
-    p->client = handoff_client_start(p->path, &e);
-    assert_non_null(p->client);
-    accept_client(p);
-    expect_hello(p);
-    return p;
-}
-
-static void plugin_free(struct plugin *p)
-{
-    handoff_client_stop(p->client);
-    close(p->sock);
-    close(p->listener);
-    unlink(p->path);
-    rmdir(p->dir);
-    free(p);
-}
-
-static int new_file(void)
-{
-    int fd = memfd_create("fuse", MFD_CLOEXEC);
-    assert_true(fd >= 0);
-    return fd;
-}
-
-static bool same_file(int a, int b)
-{
-    struct stat sa, sb;
-    return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_ino == sb.st_ino
-        && sa.st_dev == sb.st_dev;
-}
-
-static struct handoff_welcome welcome_of(const char *init)
-{
-    struct handoff_welcome w = {.version = HANDOFF_VERSION, .init_len = (uint32_t)strlen(init)};
-    memcpy(w.init, init, strlen(init));
-    return w;
-}
+#include "tests/unit/fuse/session/handoff_plugin.h"
 
 static void test_mount_comes(void **state)
 {
@@ -295,13 +138,6 @@ static void test_failed(void **state)
     plugin_free(p);
 }
 
-static void *ask_backing(void *arg)
-{
-    struct question *q = arg;
-    q->rc = handoff_client_backing_open(q->client, q->fd, &q->id, &q->e);
-    return NULL;
-}
-
 static void test_backing(void **state)
 {
     (void)state;
@@ -330,36 +166,6 @@ static void test_backing(void **state)
             assert_int_equal(q.id, cases[i].answer);
         close(q.fd);
     }
-    plugin_free(p);
-}
-
-/* It must not make those who open files wait, one after the other. */
-static void test_plugin_hangs(void **state)
-{
-    (void)state;
-    struct plugin *p = plugin_new();
-    struct question q = {.client = p->client, .fd = new_file()};
-    int64_t began = clock_mono_ns();
-    ask_backing(&q);
-    int64_t took = clock_mono_ns() - began;
-    assert_int_equal(q.rc, -1);
-    assert_int_equal(q.e.cls, ERR_RETRY);
-    assert_true(took > NS_PER_S && took < SOON);
-    close(expect(p, HANDOFF_BACKING_OPEN, NULL));
-    struct handoff_msg m;
-    struct err e = ERR_INIT;
-    int fd = -1;
-    assert_int_equal(
-        handoff_recv(p->sock, &m, &fd, &e), 0); /* a late answer would have no question */
-    close(p->sock);
-    accept_client(p);
-    expect_hello(p);
-    began = clock_mono_ns();
-    ask_backing(&q);
-    assert_int_equal(q.rc, -1);
-    assert_true(clock_mono_ns() - began < NS_PER_S); /* it was not asked */
-    expect_silence(p);
-    close(q.fd);
     plugin_free(p);
 }
 
@@ -459,7 +265,6 @@ int main(void)
         cmocka_unit_test(test_plugin_restarts),
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_backing),
-        cmocka_unit_test(test_plugin_hangs),
         cmocka_unit_test(test_caller),
         cmocka_unit_test(test_ends),
     };

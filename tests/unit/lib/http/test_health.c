@@ -44,7 +44,7 @@ static void test_routes(void **state)
 {
     (void)state;
     struct state s = {true, ""};
-    struct health h = {test_ready, &s}, plain = {0};
+    struct health h = {.ready = test_ready, .user = &s}, plain = {0};
     expect(&h, "/healthz", 200, "ok\n");
     expect(&h, "/readyz", 200, "ok\n");
     s.text = "ok, leading\n";
@@ -55,6 +55,10 @@ static void test_routes(void **state)
     s.text = "";
     expect(&h, "/readyz", 503, "not ready\n");
     expect(&plain, "/readyz", 200, "ok\n");
+    struct health stuck = {.alive = test_ready, .user = &s};
+    expect(&stuck, "/healthz", 503, "stuck\n");
+    s = (struct state){true, ""};
+    expect(&stuck, "/healthz", 200, "ok\n");
     expect(&plain, "/metrics", 404, "there is nothing here");
 }
 
