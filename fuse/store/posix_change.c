@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,54 @@ static int copy_all(int out, int in, uint64_t len, const atomic_bool *cancel)
         at += n;
     }
     return 0;
+}
+
+/* Of a link that path names: the path of the file that it leads to; else path itself. NULL: it
+ * leads to nothing, or out of the directory, and is replaced. Caller frees. */
+static char *resolve(const struct posix_dir *s, const char *path)
+{
+    char self[32], root_name[PATH_MAX + 1], name[PATH_MAX + 1];
+    struct err none = ERR_INIT;
+    struct stat st;
+    cleanup_fd int root = posix_open_root(s, &none);
+    cleanup_fd int fd = root < 0 ? -1 : posix_open_beneath(root, path, O_PATH);
+    if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
+        return NULL;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", root);
+    ssize_t above = readlink(self, root_name, sizeof root_name - 1);
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    ssize_t len = readlink(self, name, sizeof name - 1);
+    if (above == 1) /* "/" */
+        above = 0;
+    if (above < 0 || len <= above + 1 || strncmp(root_name, name, (size_t)above) != 0
+        || name[above] != '/')
+        return NULL;
+    return xstrndup(name + above + 1, (size_t)(len - above - 1));
+}
+
+/* As open_parent(), of the file that is to be replaced: where name is a link, what it leads to. */
+static int open_replaced(
+    const struct posix_dir *s, const char *path, char **resolved, const char **name, struct err *e)
+{
+    struct stat st;
+    int dir = open_parent(s, path, name, e);
+    if (dir < 0 || fstatat(dir, *name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISLNK(st.st_mode)
+        || !(*resolved = resolve(s, path)))
+        return dir;
+    close(dir);
+    return open_parent(s, *resolved, name, e);
+}
+
+/* A file that replaces another one is as open to others as that was. Whose it was only root can
+ * keep. */
+static int keep_mode(int fd, int dir, const char *name)
+{
+    struct stat st;
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+        return 0;
+    if (fchown(fd, st.st_uid, st.st_gid) && errno != EPERM && errno != EINVAL)
+        return -1;
+    return fchmod(fd, st.st_mode & 07777);
 }
 
 static int random_name(char name[64])
@@ -145,7 +194,8 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
 {
     const char *name;
     char temp[64];
-    cleanup_fd int dir = open_parent(s, path, &name, e);
+    cleanup_free char *resolved = NULL;
+    cleanup_fd int dir = open_replaced(s, path, &resolved, &name, e);
     if (dir < 0)
         return -1;
     cleanup_fd int to = create_temp(dir, temp);
@@ -154,8 +204,8 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
     struct stat st;
     bool exclusive = put->expect && !*put->expect, other = false;
     /* Once it is given up, nothing may appear in the store any more. */
-    if (copy_all(to, put->fd, put->len, cancel) || fsync(to) || is_cancelled(cancel)
-        || name_temp(dir, to, temp) || is_cancelled(cancel)
+    if (copy_all(to, put->fd, put->len, cancel) || keep_mode(to, dir, name) || fsync(to)
+        || is_cancelled(cancel) || name_temp(dir, to, temp) || is_cancelled(cancel)
         || (other = put->expect && !exclusive && !is_version(dir, name, put->expect))
         || (exclusive ? name_exclusively(dir, temp, name) : renameat(dir, temp, dir, name))) {
         int saved = errno;

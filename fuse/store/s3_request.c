@@ -2,6 +2,7 @@
 /* One signed request to an S3 server, and how often it is made again. */
 #include "fuse/store/s3.h"
 
+#include "lib/base/io.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/http/metric.h"
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define STALL_NS          (15 * NS_PER_S)
@@ -17,6 +19,7 @@
 #define HEADERS_MAX       24
 #define RETRY_AFTER_MAX_S 300
 #define WARN_EVERY_NS     (10 * NS_PER_S)
+#define SNAPSHOT_CHUNK    (256u << 10)
 
 struct fd_body {
     const struct s3_call *c;
@@ -307,14 +310,40 @@ bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struc
     return true;
 }
 
+/* The body as it is now, for a file that is written to meanwhile: what is signed and what is sent
+ * are read one after the other. -1: there is no room for it. */
+static int take_snapshot(const struct s3_call *c)
+{
+    int fd = memfd_create("millrace-upload", MFD_CLOEXEC);
+    cleanup_free char *chunk = malloc(SNAPSHOT_CHUNK);
+    for (uint64_t at = 0; fd >= 0 && at < c->fd_len;) {
+        size_t len = (size_t)MIN(c->fd_len - at, (uint64_t)SNAPSHOT_CHUNK);
+        if (!chunk || io_pread_exact(c->fd, chunk, len, c->fd_off + at)
+            || io_pwrite(fd, chunk, len, at)) {
+            close(fd);
+            return -1;
+        }
+        at += len;
+    }
+    return fd;
+}
+
 int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_resp *resp,
     struct s3_outcome *out, struct err *e)
 {
+    struct s3_call call = *c;
+    cleanup_fd int snapshot = -1;
     for (;;) {
-        if (s3_once(s, c, r, resp, out, e) == 0)
+        if (s3_once(s, &call, r, resp, out, e) == 0)
             return 0;
-        if (!s3_again(s, r, out, e))
+        bool torn = call.from_fd && snapshot < 0
+            && strcmp(out->fault.code, "XAmzContentSHA256Mismatch") == 0;
+        if (torn && (snapshot = take_snapshot(c)) >= 0) {
+            call.fd = snapshot;
+            call.fd_off = 0;
+        } else if (!s3_again(s, r, out, e)) {
             return -1;
+        }
         http_resp_free(resp);
     }
 }

@@ -48,7 +48,7 @@ int sigv4_sha256_fd(int fd, uint64_t off, uint64_t len, char hex[SIGV4_HEX_LEN],
         if (n < 0)
             rc = err_sys(e, errno, "read the file to upload");
         else if (n == 0)
-            rc = err_set(e, ERR_CONFLICT, "the file to upload became shorter meanwhile");
+            rc = err_sys(e, EAGAIN, "the file to upload became shorter meanwhile");
         else
             EVP_DigestUpdate(ctx, chunk, (size_t)n);
         if (n > 0) {

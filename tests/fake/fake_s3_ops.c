@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fake/fake_s3_ops.h"
 
+#include "fuse/store/sigv4.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/http/http.h"
@@ -227,6 +228,20 @@ static bool may_write(const struct fake_s3 *f, const struct request *r, struct a
     return false;
 }
 
+/* Is the body what was signed? */
+static bool is_whole(const struct request *r, struct answer *a)
+{
+    char want[SIGV4_HEX_LEN + 64], hex[SIGV4_HEX_LEN];
+    if (!http_head_value(r->h.headers, "x-amz-content-sha256", want, sizeof want))
+        return true;
+    sigv4_sha256(r->body, r->body_len, hex);
+    if (strcmp(hex, want) == 0)
+        return true;
+    answer_error(a, 400, "XAmzContentSHA256Mismatch",
+        "The provided 'x-amz-content-sha256' header does not match what was computed.");
+    return false;
+}
+
 void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
 {
     char source[1200], name[128];
@@ -238,6 +253,8 @@ void op_put(struct fake_s3 *f, const struct request *r, struct answer *a)
     } else if (!may_write(f, r, a)) {
         return;
     }
+    if (!is_whole(r, a))
+        return;
     if (!http_head_value(r->h.headers, "x-amz-copy-source", source, sizeof source)) {
         struct object *o = object_put(f, key, r->body, r->body_len);
         http_head_value(r->h.headers, "x-amz-meta-millrace-upload", o->mark, sizeof o->mark);

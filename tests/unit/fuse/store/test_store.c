@@ -356,6 +356,44 @@ static void a_failed_put_leaves_what_was_there(void **state)
     assert_int_equal(system(all), 0); /* no temporary file either */
 }
 
+/* A file that is rewritten stays as private as it was, and a link to it one. */
+static void what_is_rewritten_keeps_its_mode(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    struct stat st;
+    cleanup_free char *file = xasprintf("%s/in/d/f", w->dir), *link = xasprintf("%s/in/l", w->dir),
+                      *out = xasprintf("%s/in/out", w->dir),
+                      *secret = xasprintf("%s/out/secret", w->dir);
+    ok(store_mkdir(w->s, "d", &e), &e);
+    put(w, "d/f", 1, 100);
+    assert_int_equal(chmod(file, 0600), 0);
+    assert_int_equal(chown(file, getuid() ? getuid() : 1234, getgid() ? getgid() : 4321), 0);
+    struct store_stat old = put(w, "d/f", 2, 100);
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(st.st_uid, getuid() ? getuid() : 1234);
+    assert_int_equal(st.st_gid, getgid() ? getgid() : 4321);
+    assert_int_equal(symlink("d/f", link), 0);
+    put(w, "l", 3, 100);
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    char buf[100];
+    ok(store_read(w->s, "d/f", "", 0, 100, buf, NULL, &e), &e);
+    assert_true(content_same(3, 0, (unsigned char *)buf, 100));
+    cleanup_fd int fd = content_fd(4, 100);
+    struct store_stat now;
+    assert_int_equal(store_put(w->s, "l", PUT_OVER(fd, 100, old.version), &now, &e), -1);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+    /* what lies outside stays as it is */
+    assert_int_equal(symlink("../out/secret", out), 0);
+    put(w, "out", 3, 100);
+    assert_int_equal(stat(secret, &st), 0);
+    assert_int_equal(st.st_size, 6);
+}
+
 struct tearing {
     const char *file; /* written to in place when the first piece has come */
     size_t got;
@@ -450,6 +488,7 @@ int main(void)
         with_fixture(a_directory_as_a_store), with_fixture(links_do_not_lead_out),
         cmocka_unit_test(a_directory_that_is_not_there),
         with_fixture(a_failed_put_leaves_what_was_there), with_fixture(large_directories),
+        with_fixture(what_is_rewritten_keeps_its_mode),
         /* of one that may hang the bytes are given on when all have come */
         cmocka_unit_test_setup_teardown(a_read_is_of_one_version, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,6 +176,51 @@ static void servers_without_conditions(void **state)
     store_s3.close(s);
 }
 
+struct scribble {
+    int fd;
+    atomic_bool stop;
+};
+
+#define SCRIBBLED (16u << 20)
+
+static void *scribble_thread(void *user)
+{
+    struct scribble *w = user;
+    for (uint64_t n = 0; !atomic_load(&w->stop); n++)
+        if (pwrite(w->fd, &n, sizeof n, (off_t)(n * 40961 % (SCRIBBLED - 8))) != sizeof n)
+            abort();
+    return NULL;
+}
+
+/* In one request and in parts: a file that somebody goes on writing to. */
+static void files_that_are_written_to(void **state)
+{
+    struct fixture *w = *state;
+    struct s3 *s = small_parts(w);
+    s->part_size = 8 << 20;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    cleanup_fd int fd = content_fd(6, SCRIBBLED);
+    struct scribble writer = {.fd = fd};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, scribble_thread, &writer), 0);
+    static const struct {
+        uint64_t single;
+        unsigned requests;
+    } cases[] = {{SCRIBBLED, 1}, {100000, 2}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        unsigned before = fake_s3_requests(w->server, "PUT");
+        s->single_put_max = cases[i].single;
+        ok(store_s3.put(s, "f", PUT(fd, SCRIBBLED), &st, &e), &e);
+        assert_int_equal(st.size, SCRIBBLED);
+        /* once more at most, with bytes that stay as they are */
+        assert_true(fake_s3_requests(w->server, "PUT") - before <= 2 * cases[i].requests);
+    }
+    atomic_store(&writer.stop, true);
+    pthread_join(thread, NULL);
+    store_s3.close(s);
+}
+
 static void renames_copy_and_delete(void **state)
 {
     struct fixture *w = *state;
@@ -246,7 +291,7 @@ int main(void)
         with_fixture(multipart_uploads_survive_faults),
         with_fixture(a_lost_completion_is_recognised), with_fixture(a_lost_condition_is_recognised),
         with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
-        with_fixture(renames_copy_and_delete), with_fixture(a_rename_is_of_one_version),
-        cmocka_unit_test(part_sizes)};
+        with_fixture(files_that_are_written_to), with_fixture(renames_copy_and_delete),
+        with_fixture(a_rename_is_of_one_version), cmocka_unit_test(part_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
