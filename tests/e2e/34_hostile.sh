@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
+# Somebody who may make pods in his own namespace, and a stolen operator's account: what they must not get.
+. "$(dirname "$0")/lib.sh"
+start_test
+
+refused() # WHAT MANIFEST WORD…
+{
+    local what=$1 manifest=$2 answer
+    shift 2
+    ! answer=$("${who[@]}" apply -f - <<<"$manifest" 2>&1) || fail "$what is accepted: $answer"
+    for word; do grep -qF -- "$word" <<<"$answer" || fail "$what: no '$word' in: $answer"; done
+    step "refused: $what"
+}
+
+hostile() # NAME VOLUME [MORE OF THE METADATA]; in the plugin's namespace, where pods may have privileges
+{
+    cat <<EOF
+{apiVersion: v1, kind: Pod, metadata: {name: $1, namespace: $SYSTEM${3:+, $3}}, spec: {containers: [{name: c, image: $TEST_IMAGE, command: [/bin/sleep, "1000"],
+  volumeMounts: [{name: v, mountPath: /v}]}], volumes: [{name: v, $2}]}}
+EOF
+}
+
+INLINE="csi: {driver: csi.millrace.dev, volumeAttributes: {kind: client, uid: 11111111-2222-3333-4444-555555555555}}"
+OWNER="ownerReferences: [{apiVersion: millrace.dev/v1alpha1, kind: Dataset, name: x, uid: 11111111-2222-3333-4444-555555555555, controller: true}]"
+who=(k)
+refused "a pod with a volume of the driver" "$(hostile inline "$INLINE")" "is for Millrace's own pods" "PersistentVolumeClaim"
+refused "one that says it belongs to a Dataset" "$(hostile inline "$INLINE" "$OWNER")" "is for Millrace's own pods"
+
+# With the operator's rights, and no more.
+who=(k --as "system:serviceaccount:$SYSTEM:$RELEASE-operator")
+refused "a volume of the node's disk" '{apiVersion: v1, kind: PersistentVolume, metadata: {name: millrace-stolen}, spec: {capacity: {storage: 1Gi},
+  accessModes: [ReadWriteOnce], hostPath: {path: /}}}' "csi.millrace.dev alone"
+refused "a pod of a Dataset with a directory of the node" "$(hostile stolen "hostPath: {path: /}" "$OWNER")" "no directories of the node"
+refused "a pod of a Dataset with another image" "$(hostile stolen "emptyDir: {}" "$OWNER")" "have Millrace's image"
+refused "a pod of a job with a volume of the driver" \
+    "$(hostile stolen "$INLINE" "ownerReferences: [{apiVersion: kubeflow.org/v1, kind: TFJob, name: x, uid: 11111111-2222-3333-4444-555555555555, controller: true}]")" \
+    "is for Millrace's own pods"
+
+# The pods that are to have it do; and nobody gets at it by another container in them.
+s3_up
+secret keys "$S3_KEY" "$S3_SECRET"
+dataset data
+pod reader data 'ls /mnt/fuse && sleep 1000'
+expect 120 "the reader runs" has_text Running jsonpath pod/reader '{.status.phase}'
+client=$(n get pods -l millrace.dev/component=client -o jsonpath='{.items[0].metadata.name}')
+volume=$(n get pod "$client" -o json | jq -r '.spec.volumes[] | select(.csi.driver == "csi.millrace.dev") | .name')
+n get pod "$client" -o json | jq --arg volume "$volume" --arg image "$TEST_IMAGE" '.spec.ephemeralContainers = [{name: "guest", image: $image,
+    command: ["/bin/sleep", "1000"], volumeMounts: [{name: $volume, mountPath: "/v"}], securityContext: .spec.containers[0].securityContext}]' >"$WORK/guest"
+! k replace --raw "/api/v1/namespaces/$NS/pods/$client/ephemeralcontainers" -f "$WORK/guest" >"$WORK/answer" 2>&1 || fail "a guest has the client's volume"
+grep -qF "leave it out of the ephemeral container's volumeMounts" "$WORK/answer" || fail "the guest is told: $(cat "$WORK/answer")"
+jq 'del(.spec.ephemeralContainers[0].volumeMounts)' "$WORK/guest" |
+    k replace --raw "/api/v1/namespaces/$NS/pods/$client/ephemeralcontainers" -f - >"$WORK/answer" 2>&1 ||
+    fail "nobody can look into a client any more: $(cat "$WORK/answer")"
