@@ -128,3 +128,11 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     }
     fuse_reply_open(req, fi);
 }
+
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    (void)datasync;
+    (void)fi;
+    struct err e = ERR_INIT;
+    ops_done(req, ino, "fsync", tree_sync_dir(ops_fs(req)->tree, ino, &e), &e);
+}

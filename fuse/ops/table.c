@@ -45,6 +45,7 @@ const struct fuse_lowlevel_ops fs_ops = {
     .opendir = op_opendir,
     .readdir = op_readdir,
     .readdirplus = op_readdirplus,
+    .fsyncdir = op_fsyncdir,
     .statfs = op_statfs,
     .setxattr = op_setxattr,
     .getxattr = op_getxattr,

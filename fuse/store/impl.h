@@ -116,6 +116,7 @@ struct store_ops {
     int (*rmdir)(void *impl, const char *path, struct err *e);
     int (*rename)(void *impl, const char *from, const char *to, const char *expect,
         struct store_stat *st, struct err *e);
+    int (*sync_dir)(void *impl, const char *path, struct err *e); /* NULL: there is nothing to do */
 };
 
 extern const struct store_ops store_s3, store_posix;

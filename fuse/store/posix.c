@@ -44,7 +44,8 @@ enum posix_op {
     OP_REMOVE,
     OP_MKDIR,
     OP_RMDIR,
-    OP_RENAME
+    OP_RENAME,
+    OP_SYNC_DIR
 };
 
 struct batch_entry {
@@ -128,6 +129,8 @@ static int perform(struct posix_call *c)
         return posix_dir_rmdir(&c->dir, c->path, &c->e);
     case OP_RENAME:
         return posix_dir_rename(&c->dir, c->path, c->to, c->version, &c->st, &c->e);
+    case OP_SYNC_DIR:
+        return posix_dir_sync(&c->dir, c->path, &c->e);
     }
     return -1;
 }
@@ -389,6 +392,11 @@ static int posix_rmdir(void *impl, const char *path, struct err *e)
     return posix_change(impl, OP_RMDIR, path, e);
 }
 
+static int posix_sync_dir(void *impl, const char *path, struct err *e)
+{
+    return posix_change(impl, OP_SYNC_DIR, path, e);
+}
+
 static int posix_rename(void *impl, const char *from, const char *to, const char *expect,
     struct store_stat *st, struct err *e)
 {
@@ -414,4 +422,5 @@ const struct store_ops store_posix = {
     .mkdir = posix_mkdir,
     .rmdir = posix_rmdir,
     .rename = posix_rename,
+    .sync_dir = posix_sync_dir,
 };

@@ -52,6 +52,7 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
 int posix_dir_remove(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_mkdir(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e);
+int posix_dir_sync(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to,
     const char *expect, struct store_stat *out, struct err *e);
 

@@ -275,6 +275,15 @@ int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e)
     return change_name(s, path, remove_directory, "remove the directory", e);
 }
 
+int posix_dir_sync(const struct posix_dir *s, const char *path, struct err *e)
+{
+    cleanup_fd int fd = posix_open_path(s, path, O_RDONLY | O_DIRECTORY, "sync", e);
+    if (fd < 0)
+        return -1;
+    /* some file systems know no such thing */
+    return fsync(fd) && errno != EINVAL ? posix_fail(s, errno, path, "sync", e) : 0;
+}
+
 int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to,
     const char *expect, struct store_stat *out, struct err *e)
 {

@@ -254,6 +254,14 @@ int store_mkdir(struct store *s, const char *path, struct err *e)
         : s->ops->mkdir(s->impl, path, e);
 }
 
+int store_sync_dir(struct store *s, const char *path, struct err *e)
+{
+    e = NEED(e);
+    if (!s->ops->sync_dir)
+        return 0;
+    return require_path(s, path, true, e) ? -1 : s->ops->sync_dir(s->impl, path, e);
+}
+
 int store_rmdir(struct store *s, const char *path, struct err *e)
 {
     e = NEED(e);

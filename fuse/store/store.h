@@ -158,6 +158,9 @@ int store_rmdir(struct store *s, const char *path, struct err *e);
 int store_rename(struct store *s, const char *from, const char *to, const char *expect,
     struct store_stat *st, struct err *e);
 
+/* What was made, removed or renamed in the directory survives a power cut of the store. */
+int store_sync_dir(struct store *s, const char *path, struct err *e);
+
 /* CamelCase reason of the last failure class, for conditions: InvalidURL InvalidOption
  * SecretMissing
  * ConfigMapMissing AccessDenied ExpiredCredentials BucketNotFound NotFound NameNotResolved

@@ -160,7 +160,7 @@ int tree_revalidate(struct tree *t, uint64_t ino, struct inode *out, struct err 
     return 0;
 }
 
-void tree_give_up(struct tree *t, uint64_t ino)
+void tree_detach(struct tree *t, uint64_t ino)
 {
     char name[INODE_NAME_MAX + 1];
     uint64_t dir;
@@ -180,4 +180,16 @@ void tree_doubt(struct tree *t, uint64_t ino)
     inodes_set(t->c.inodes, ino, INODES_SYNCED, &(struct inode){.synced_s = 0}, 0, 0);
     if (inodes_name(t->c.inodes, ino, name, &dir) == 0)
         t->c.changed(t->c.user, dir, name);
+}
+
+int tree_sync_dir(struct tree *t, uint64_t dir, struct err *e)
+{
+    struct store *store;
+    struct inode d;
+    unsigned mount;
+    char path[INODE_PATH_MAX];
+    if (inodes_get(t->c.inodes, dir, &d) || (d.flags & INODE_UNLINKED)
+        || !tree_writable(t, d.mount))
+        return 0; /* nothing in it was changed here, or can be found any more */
+    return tree_where(t, dir, &store, &mount, path, e) || store_sync_dir(store, path, e) ? -1 : 0;
 }

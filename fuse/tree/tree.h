@@ -43,7 +43,7 @@ int tree_refresh(struct tree *t, uint64_t ino, struct inode *out, struct err *e)
 int tree_revalidate(struct tree *t, uint64_t ino, struct inode *out, struct err *e);
 /* Another user of the store has its name now, or removed it: the inode is INODE_ORPHANED, with
  * nothing of its own any more, and the name is looked up anew. */
-void tree_give_up(struct tree *t, uint64_t ino);
+void tree_detach(struct tree *t, uint64_t ino);
 /* The store has another version of it than we know: whoever looks it up next asks, however long
  * what is known was to be believed. */
 void tree_doubt(struct tree *t, uint64_t ino);
@@ -68,6 +68,8 @@ int tree_where(struct tree *t, uint64_t ino, struct store **store, unsigned *mou
 /* The same for a name in a directory, which need not exist. */
 int tree_where_child(struct tree *t, uint64_t dir, const char *name, struct store **store,
     unsigned *mount, char path[INODE_PATH_MAX], struct err *e);
+/* What was made, removed or renamed in a directory survives a power cut of its store. */
+int tree_sync_dir(struct tree *t, uint64_t dir, struct err *e);
 bool tree_writable(const struct tree *t, unsigned mount);
 
 #endif

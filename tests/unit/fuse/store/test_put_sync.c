@@ -77,8 +77,33 @@ static void test_put_is_synced(void **state)
     file_remove_tree(dir, NULL);
 }
 
+/* Names are as durable as the caller asks for: fsync() of the directory is passed on. */
+static void test_directory_is_synced(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/millrace-test.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cleanup_free char *url = xasprintf("file://%s", dir);
+    struct mount *m = mount_new(url);
+    mount_option(m, "can-hang", "false");
+    struct err e = ERR_INIT;
+    struct store *s = store_new(&(struct store_conf){.mount = &m->conf}, &e);
+    assert_non_null(s);
+    assert_int_equal(store_mkdir(s, "d", &e), 0);
+    nevents = 0;
+    assert_int_equal(store_sync_dir(s, "d", &e), 0);
+    assert_int_equal(store_sync_dir(s, "", &e), 0);
+    assert_string_equal(events, "dd");
+    assert_int_equal(store_sync_dir(s, "none", &e), -1);
+    assert_int_equal(e.cls, ERR_NOTFOUND);
+    store_free(s);
+    mount_free(m);
+    file_remove_tree(dir, NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_put_is_synced)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_put_is_synced), cmocka_unit_test(test_directory_is_synced)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
