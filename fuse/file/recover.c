@@ -80,7 +80,7 @@ static void recover_keep(struct files *fs, const char *name, struct sidecar *not
             note ? note->path : name, "why", why, "kept", name, NULL);
 }
 
-/* The machine went down since: is it what somebody asked to save? */
+/* The machine went down since: is it what its writer asked to save? */
 static bool recover_is_whole(int fd, uint64_t size, const struct sidecar *note)
 {
     struct err e = ERR_INIT;

@@ -18,7 +18,7 @@ int stage_truncate(struct file *f, uint64_t size, struct err *e); /* f->state_lo
 int stage_attach(struct file *f, struct err *e);
 /* Where the content belongs, for a successor without this index. */
 int stage_write_sidecar(struct file *f, struct err *e);
-/* Somebody asked to save its first `size` bytes, and that failed: they, and a note that says so,
+/* Its writer asked to save its first `size` bytes, and that failed: they, and a note that says so,
  * are on the disk when it returns. f->state_lock is held. */
 int stage_mark(struct file *f, uint64_t size, struct err *e);
 int stage_read_note(struct file *f, struct sidecar *note, struct err *e);

@@ -268,7 +268,7 @@ int file_inode(const struct file *f, struct inode *n, struct err *e)
 int file_lost(const struct file *f, struct err *e)
 {
     return err_sys(e, ESTALE,
-        "inode %llu: the file was replaced or removed in the store by somebody else while it was open; open it again",
+        "inode %llu: the file was replaced or removed in the store by another writer while it was open; open it again",
         (unsigned long long)f->ino);
 }
 

@@ -30,7 +30,8 @@ void upload_stats(struct upload_stats *out)
     out->disk_full = stage_disk_full();
 }
 
-/* It is tried again. What somebody asked to save is on this disk before he is told that it failed.
+/* It is tried again. What a caller asked to save is on this disk before the caller is told that it
+ * failed.
  */
 static void upload_failed(
     struct file *f, const char *path, uint64_t counted, uint64_t size, struct err *e)
@@ -111,7 +112,7 @@ struct upload {
 
 /* It is not in the store, and will not be: what was written here is kept aside, and the name goes
  * to what the store has. */
-static void upload_give_up(struct file *f, const struct upload *u, struct err *e)
+static void upload_abort(struct file *f, const struct upload *u, struct err *e)
 {
     char kept[STAGE_NAME_MAX];
     struct err why = *e;
@@ -120,13 +121,13 @@ static void upload_give_up(struct file *f, const struct upload *u, struct err *e
         upload_failed(f, path, u->counted, u->size, e);
         return;
     }
-    tree_give_up(file_conf(f)->tree, f->ino);
+    tree_detach(file_conf(f)->tree, f->ino);
     forget_changes(f);
     err_sys(e, ESTALE,
-        "%s: somebody else changed it in the store since; what was written here is kept on this node as stage/kept/%s, see millrace stat",
+        "%s: another writer has changed it in the store since; what was written here is kept on this node as stage/kept/%s, see millrace stat",
         path, kept);
     files_note_error(f->files, f->ino, e);
-    log_kv(LOG_ERROR, "a written file was changed by somebody else: our content is kept aside",
+    log_kv(LOG_ERROR, "another writer has changed a written file: our content is kept aside",
         "path", path, "kept", kept, "error", why.msg, NULL);
 }
 
@@ -175,13 +176,13 @@ static int upload(struct file *f, struct err *e)
     if (rc == 0)
         upload_done(f, &u.n, u.counted, &st);
     else if (e->cls == ERR_CONFLICT)
-        upload_give_up(f, &u, e);
+        upload_abort(f, &u, e);
     else
         upload_failed(f, u.path, u.counted, u.size, e);
     return rc;
 }
 
-/* It was written to in the moment in which its name went to somebody else's. */
+/* It was written to in the moment in which its name went to another file. */
 static int upload_lost(struct file *f, struct err *e)
 {
     char kept[STAGE_NAME_MAX];

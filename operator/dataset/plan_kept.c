@@ -49,7 +49,7 @@ static void sum_up(const struct dataset_observed *o, struct kept_sum *k)
 }
 
 /* "a, b, c, …" */
-static void add_paths(struct buf *out, const json_t *report)
+static void add_kept_paths(struct buf *out, const json_t *report)
 {
     const json_t *kept;
     size_t i;
@@ -81,7 +81,7 @@ static void describe(const struct kept_sum *k, bool conflict, struct buf *out)
     if (k->nodes > 1)
         buf_addf(out, " and %zu more", k->nodes - 1);
     buf_addf(out, " went to no store: ");
-    add_paths(out, k->report);
+    add_kept_paths(out, k->report);
     buf_adds(out,
         conflict ? "; another writer changed them in the store first, which has that version"
                  : "; the node went down, or the mount was taken away, before they were saved");

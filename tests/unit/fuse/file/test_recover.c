@@ -128,26 +128,7 @@ static void test_recover(void **state)
     fx_free(x);
 }
 
-/* By the thread, when it starts. */
-static void test_uploaded_in_the_background(void **state)
-{
-    (void)state;
-    struct fx *x = fx_new(NULL);
-    struct fx_handle a;
-    struct err e = ERR_INIT;
-    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
-    fx_write(x, a.ino, 0, "text");
-    fx_restart(x, false);
-    struct uploader *u = uploader_start(x->files, &e);
-    assert_non_null(u);
-    fx_path_is(x, "main/a", "text");
-    uploader_stop(u);
-    fx_store_is(x, "main/a", "text");
-    assert_int_equal(fx_staged(x), 0);
-    fx_free(x);
-}
-
-/* Somebody writes the file anew while what was left of it is being uploaded: the later one wins. */
+/* The file is written anew while what was left of it is being uploaded: the later one wins. */
 static void *upload_thread(void *arg)
 {
     struct fx *x = arg;
@@ -486,7 +467,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recover),
-        cmocka_unit_test(test_uploaded_in_the_background),
         cmocka_unit_test(test_written_while_it_is_recovered),
         cmocka_unit_test(test_changed_by_another),
         cmocka_unit_test(test_late_retry),

@@ -147,6 +147,23 @@ static void test_closed_and_dirty(void **state)
     fx_free(x);
 }
 
+/* What a crash left: it is there as soon as the thread is. */
+static void test_leftovers(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    fx_write(x, a.ino, 0, "text");
+    fx_restart(x, false);
+    struct uploader *u = start(x);
+    fx_path_is(x, "main/a", "text");
+    uploader_stop(u);
+    fx_store_is(x, "main/a", "text");
+    assert_int_equal(fx_staged(x), 0);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +172,7 @@ int main(void)
         cmocka_unit_test(test_held_open),
         cmocka_unit_test(test_large_and_busy),
         cmocka_unit_test(test_closed_and_dirty),
+        cmocka_unit_test(test_leftovers),
     };
     return cmocka_run_group_tests_name("uploader", tests, NULL, NULL);
 }
