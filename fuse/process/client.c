@@ -214,9 +214,9 @@ bool client_is_read_only(const struct client_options *o)
 static void on_init(void *user, const void *init, size_t len)
 {
     struct client *c = user;
-    if (c->handoff) {
+    if (c->handoff)
         handoff_client_init(c->handoff, init, len);
-    } else if (len <= HANDOFF_INIT_MAX) {
+    if (len <= HANDOFF_INIT_MAX) {
         memcpy(c->shared->init, init, len);
         atomic_store(&c->shared->init_len, (uint32_t)len);
     }
@@ -317,11 +317,24 @@ static void tear_down(struct client *c)
         close(c->lock_fd);
 }
 
+/* The supervisor keeps a copy of what the next process needs to go on. */
+static void hold(struct client *c, int fuse_fd, const struct handoff_welcome *w)
+{
+    struct err e = ERR_INIT;
+    memcpy(c->shared->init, w->init, w->init_len);
+    atomic_store(&c->shared->init_len, w->init_len);
+    if (handoff_send(c->shared->hold_sock, HANDOFF_RETURN_FD, NULL, 0, fuse_fd, &e))
+        log_kv(LOG_WARN, "the supervisor has no copy of the fuse fd", "error", e.msg, NULL);
+}
+
 static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
 {
     struct err e = ERR_INIT;
-    struct handoff_welcome w = {0};
-    if (c->o->socket && !(c->handoff = handoff_client_start(c->o->socket, &e)))
+    struct handoff_welcome w = {.version = HANDOFF_VERSION};
+    w.init_len = atomic_load(&c->shared->init_len);
+    memcpy(w.init, c->shared->init, w.init_len);
+    if (c->o->socket
+        && !(c->handoff = handoff_client_start(c->o->socket, w.init_len ? fuse_fd : -1, &w, &e)))
         return client_fail(c, "StoreError", &e, CLIENT_BROKEN);
     mask_signals(SIG_UNBLOCK);
     if (!(c->conf = load_conf(c->o->config, &e)))
@@ -332,10 +345,7 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     if (make_stores(c, &e))
         return stopping ? CLIENT_DONE : client_fail(c, store_reason(&e), &e, CLIENT_MISUSE);
     /* A process that takes a mount over serves at once: what is cached needs no store. */
-    w.init_len = c->handoff ? 0 : atomic_load(&c->shared->init_len);
-    if (w.init_len)
-        memcpy(w.init, c->shared->init, w.init_len);
-    else if (c->handoff && handoff_client_peek(c->handoff, &w, 300 * NS_PER_MS) && w.init_len)
+    if (c->handoff && handoff_client_peek(c->handoff, &w, 300 * NS_PER_MS) && w.init_len)
         log_info("taking a mount over");
     if (w.init_len)
         status_ready(c->status);
@@ -346,6 +356,8 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     mask_signals(SIG_BLOCK);
     if (stopping)
         return CLIENT_DONE;
+    if (c->handoff)
+        hold(c, fuse_fd, &w);
     struct mounted_fs_conf mc = {
         c->o, c->conf, c->stores, c->status, c->handoff, c->stage_dir, w.init_len > 0};
     if (mounted_fs_build(&c->m, &mc, &e))

@@ -31,8 +31,11 @@ struct client_options {
 bool client_is_read_only(const struct client_options *o);
 void client_log_to_file(const struct client_options *o); /* does nothing without .log_file */
 
-/* In memory shared by the supervisor and every serving process, where no node plugin keeps it. */
+/* In memory shared by the supervisor and every serving process: with hold_sock, to which the
+ * serving process sends the fuse fd (HANDOFF_RETURN_FD), the supervisor can give the next one all
+ * that it needs to go on, also where the node plugin died at the same time. */
 struct client_shared {
+    int hold_sock;             /* with a socket only; written before the first process is started */
     _Atomic uint32_t init_len; /* 0: the kernel's INIT has not been answered */
     unsigned char init[HANDOFF_INIT_MAX];
 };
@@ -42,7 +45,8 @@ enum client_exit {
     CLIENT_BROKEN = 1, /* cannot serve: said on stderr */
     CLIENT_MISUSE = 2, /* of flags or configuration */
 };
-/* fuse_fd: /dev/fuse of a mount at the mountpoint, -1 with a socket. ready_fd: a byte is written
+/* fuse_fd: /dev/fuse of a mount at the mountpoint; with a socket, of the mount that the process
+ * before served when it was killed, -1 if there is none. ready_fd: a byte is written
  * once requests are answered; -1 none. */
 enum client_exit client_run(
     const struct client_options *o, struct client_shared *shared, int fuse_fd, int ready_fd);

@@ -6,10 +6,12 @@
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/handoff/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +35,7 @@ struct supervisor {
     struct client_shared *shared;
     struct fuse_session *mount; /* only to mount and unmount; NULL with a socket */
     int fuse_fd, ready_fd;
+    int hold_sock; /* with a socket: the serving process sends its fuse fd; -1 without */
     pid_t child;
     bool stopping;
     int64_t kill_ns; /* monotonic; 0: not told to end */
@@ -61,9 +65,39 @@ static int mount_fs(struct supervisor *s)
     return 0;
 }
 
+/* What the serving process sent stays there when it is killed. */
+static void take_held(struct supervisor *s)
+{
+    struct pollfd p = {.fd = s->hold_sock, .events = POLLIN};
+    struct handoff_msg m;
+    struct err e = ERR_INIT;
+    int fd = -1;
+    while (s->hold_sock >= 0 && poll(&p, 1, 0) > 0
+        && handoff_recv(s->hold_sock, NULL, &m, &fd, &e) > 0) {
+        if (fd < 0)
+            continue;
+        if (s->fuse_fd >= 0)
+            close(s->fuse_fd);
+        s->fuse_fd = fd;
+    }
+}
+
+/* Its mount has ended: the next process waits for another. */
+static void drop_held(struct supervisor *s)
+{
+    if (s->hold_sock < 0)
+        return;
+    take_held(s);
+    if (s->fuse_fd >= 0)
+        close(s->fuse_fd);
+    s->fuse_fd = -1;
+    atomic_store(&s->shared->init_len, 0);
+}
+
 static void start_serving(struct supervisor *s)
 {
     sigset_t none;
+    take_held(s);
     s->child = fork();
     if (s->child < 0) {
         log_error("cannot start the serving process: %s", strerror(errno));
@@ -166,6 +200,8 @@ static int keep_serving(struct supervisor *s, const sigset_t *set)
             return WEXITSTATUS(status);
         if (s->stopping)
             return CLIENT_BROKEN;
+        if (!crashed)
+            drop_held(s);
         if (crashed)
             log_kv(LOG_ERROR, "the serving process was killed; another one takes over", "signal",
                 s->child < 0 ? "none" : strsignal(WTERMSIG(status)), NULL);
@@ -208,7 +244,8 @@ static void go_background(struct supervisor *s)
 
 int supervise_run(const struct client_options *o, bool daemonize)
 {
-    struct supervisor s = {.o = o, .fuse_fd = -1, .ready_fd = -1};
+    struct supervisor s = {.o = o, .fuse_fd = -1, .ready_fd = -1, .hold_sock = -1};
+    int pair[2] = {-1, -1};
     sigset_t set;
     s.shared = mmap(
         NULL, sizeof *s.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -216,6 +253,12 @@ int supervise_run(const struct client_options *o, bool daemonize)
         log_error("no memory");
         return CLIENT_BROKEN;
     }
+    if (o->socket && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
+        log_error("socketpair: %s", strerror(errno));
+        return CLIENT_BROKEN;
+    }
+    s.hold_sock = pair[0];
+    s.shared->hold_sock = pair[1];
     if (daemonize)
         go_background(&s);
     sigemptyset(&set);
@@ -231,6 +274,10 @@ int supervise_run(const struct client_options *o, bool daemonize)
         fuse_session_unmount(s.mount); /* does nothing if it is unmounted already */
         fuse_session_destroy(s.mount);
     }
+    drop_held(&s);
+    for (int i = 0; i < 2; i++)
+        if (pair[i] >= 0)
+            close(pair[i]);
     munmap(s.shared, sizeof *s.shared);
     return rc;
 }

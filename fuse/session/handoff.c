@@ -9,6 +9,7 @@
 #include "lib/base/task.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -267,7 +268,8 @@ static void handoff_client_thread(void *user)
     pthread_mutex_unlock(&h->mu);
 }
 
-struct handoff_client *handoff_client_start(const char *path, struct err *e)
+struct handoff_client *handoff_client_start(
+    const char *path, int fuse_fd, const struct handoff_welcome *w, struct err *e)
 {
     struct handoff_client *h = xcalloc(1, sizeof *h);
     h->path = xstrdup(path);
@@ -275,6 +277,10 @@ struct handoff_client *handoff_client_start(const char *path, struct err *e)
     h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->wake_fd < 0)
         log_warn("no eventfd: %s", strerror(errno)); /* closes then wait for the next message */
+    if (fuse_fd >= 0 && (h->fuse_fd = fcntl(fuse_fd, F_DUPFD_CLOEXEC, 0)) >= 0) {
+        h->welcome = *w;
+        h->taken = true;
+    }
     pthread_mutex_init(&h->mu, NULL);
     pthread_mutex_init(&h->ask, NULL);
     clock_cond_init(&h->changed);

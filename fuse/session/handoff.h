@@ -10,7 +10,10 @@
 #include "lib/handoff/wire.h"
 
 struct handoff_client; /* opaque */
-struct handoff_client *handoff_client_start(const char *path, struct err *e);
+/* fuse_fd: of the mount that a process before served, whose *w it had, duplicated here; -1: the
+ * plugin gives one. */
+struct handoff_client *handoff_client_start(
+    const char *path, int fuse_fd, const struct handoff_welcome *w, struct err *e);
 /* Waits for a mount. Returns its fd (borrowed until handoff_client_stop()) and fills *welcome; -1
  * if timeout_ns passed or handoff_client_stop() was called. */
 int handoff_client_wait(

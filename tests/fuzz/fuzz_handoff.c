@@ -58,7 +58,7 @@ static void begin(void)
     snprintf(path, sizeof path, "%s/sock", dir);
     CHECK((file = memfd_create("backing", MFD_CLOEXEC)) >= 0);
     CHECK((listener = handoff_listen(path, &e)) >= 0);
-    CHECK(client = handoff_client_start(path, &e));
+    CHECK(client = handoff_client_start(path, -1, NULL, &e));
     CHECK(pthread_create(&thread, NULL, ask, NULL) == 0);
 }
 

@@ -10,6 +10,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/base/mountinfo.h"
 #include "lib/base/names.h"
 #include "tests/fake/grpc_client.h"
 #include "tests/unit/csi/csi_env.h"
@@ -399,6 +400,95 @@ static void test_killed(void **state)
     assert_int_equal(reader_once(b), 0);
 }
 
+/* The process below the client's supervisor. */
+static pid_t serving_process(void)
+{
+    struct err e = ERR_INIT;
+    cleanup_free char *path = xasprintf("/proc/%d/task/%d/children", client, client);
+    cleanup_free char *text = file_read(path, 4096, NULL, &e);
+    return text ? (pid_t)atoi(text) : 0;
+}
+
+/* The plugin and the process that serves, at once: the supervisor has the fd. */
+static void test_plugin_and_serving_killed(void **state)
+{
+    (void)state;
+    cleanup_free char *a = in(pod_a, "file"), *third = in(env->dir, "kubelet/pods/c"),
+                      *c = in(third, "file");
+    struct reader *r = reader_start(a);
+    reader_goes_on(r);
+    for (int i = 0; i < 3; i++) {
+        pid_t serving = serving_process();
+        assert_true(serving > 0);
+        kill(plugin, SIGKILL);
+        kill(serving, SIGKILL);
+        waitpid(plugin, NULL, 0);
+        reader_goes_on(r); /* there is no plugin */
+        start_plugin();
+        assert_int_equal(publish(third, READER, true), GRPC_STATUS_OK);
+        assert_int_equal(reader_once(c), 0);
+        assert_int_equal(unpublish(DATASET_UID, third), GRPC_STATUS_OK);
+        reader_goes_on(r);
+    }
+    reader_end(r);
+}
+
+static int mounts_at(const char *path)
+{
+    struct err e = ERR_INIT;
+    cleanup_mountinfo struct mountinfo all;
+    int n = 0;
+    assert_int_equal(mountinfo_read(&all, &e), 0);
+    for (size_t i = 0; i < all.n; i++)
+        n += strcmp(all.entries[i].point, path) == 0;
+    return n;
+}
+
+/* The plugin and the whole client, at once: nobody has the fd. Pods of before have lost their
+ * mount, and are told; what is published now works, also where a dead mount is. */
+static void test_plugin_and_client_killed(void **state)
+{
+    (void)state;
+    cleanup_free char *a = in(pod_a, "file"), *b = in(pod_b, "file");
+    kill(plugin, SIGKILL);
+    kill(-client, SIGKILL);
+    waitpid(plugin, NULL, 0);
+    waitpid(client, NULL, 0);
+    int64_t began = clock_mono_ns();
+    start_plugin();
+    start_client();
+    assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
+    assert_int_equal(reader_once(a), 0);
+    print_message("# served again after %d ms\n", (int)((clock_mono_ns() - began) / NS_PER_MS));
+    assert_int_equal(reader_once(b), ENOTCONN);
+    cleanup_free char *lost = condition_becomes(pod_b, true);
+    assert_non_null(strstr(lost, "restart the pod"));
+    assert_int_equal(publish(pod_b, READER, false), GRPC_STATUS_OK);
+    assert_int_equal(reader_once(b), 0);
+    assert_int_equal(mounts_at(staging), 1);
+    assert_int_equal(mounts_at(pod_a), 1);
+    assert_int_equal(mounts_at(pod_b), 1);
+}
+
+/* A mount that no pod has any more does not wait for a client as one that pods read does. */
+static void test_unused_is_aborted(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct statfs fs;
+    assert_int_equal(unpublish(DATASET_UID, pod_a), GRPC_STATUS_OK);
+    assert_int_equal(unpublish(DATASET_UID, pod_b), GRPC_STATUS_OK);
+    end_process(&client, SIGKILL);
+    int64_t until = clock_mono_ns() + 30 * NS_PER_S; /* half of --abandon-after */
+    while (mount_statfs(staging, clock_mono_ns() + NS_PER_S, &fs, &e) == 0 || e.sys != ENOTCONN)
+        assert_true(clock_mono_ns() < until);
+    start_client();
+    assert_int_equal(publish(pod_a, READER, true), GRPC_STATUS_OK);
+    assert_int_equal(publish(pod_b, READER, false), GRPC_STATUS_OK);
+    cleanup_free char *b = in(pod_b, "file");
+    assert_int_equal(reader_once(b), 0);
+}
+
 static void test_leaves_nothing(void **state)
 {
     (void)state;
@@ -489,6 +579,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_registers),
         cmocka_unit_test(test_refuses), cmocka_unit_test(test_inline_volumes),
         cmocka_unit_test(test_reads), cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_plugin_and_serving_killed),
+        cmocka_unit_test(test_plugin_and_client_killed), cmocka_unit_test(test_unused_is_aborted),
         cmocka_unit_test(test_leaves_nothing)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -6,6 +6,7 @@
 #include "fuse/process/supervise.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/handoff/wire.h"
 #include "tests/lib/eventually.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +41,10 @@ static struct script {
     } runs[RUNS]; /* the last one again and again */
     unsigned nruns;
     bool says_ready;
+    bool hold;               /* it has a fuse fd */
+    _Atomic ino_t held;      /* … this */
+    _Atomic ino_t inherited; /* what it was started with; 0: none */
+    _Atomic uint32_t init_len;
     _Atomic unsigned begun;
     _Atomic int64_t began_ns[RUNS];
     _Atomic int signal; /* that a serving process got */
@@ -84,8 +90,11 @@ static void look_around(void)
 enum client_exit client_run(
     const struct client_options *o, struct client_shared *shared, int fuse_fd, int ready_fd)
 {
-    if (!o->socket || fuse_fd != -1)
+    if (!o->socket)
         abort(); /* cmocka is another process's here */
+    struct stat st;
+    script->inherited = fuse_fd >= 0 && fstat(fuse_fd, &st) == 0 ? st.st_ino : 0;
+    script->init_len = shared->init_len;
     unsigned run = script->begun;
     if (run < RUNS)
         script->began_ns[run] = clock_mono_ns();
@@ -101,6 +110,14 @@ enum client_exit client_run(
     if (script->says_ready && ready_fd >= 0) {
         if (write(ready_fd, "+", 1) != 1)
             abort();
+        shared->init_len = 40;
+    }
+    if (script->hold) {
+        struct err e = ERR_INIT;
+        int fd = memfd_create("fuse", MFD_CLOEXEC);
+        if (fstat(fd, &st) || handoff_send(shared->hold_sock, HANDOFF_RETURN_FD, NULL, 0, fd, &e))
+            abort();
+        script->held = st.st_ino;
         shared->init_len = 40;
     }
     switch (script->runs[run].act) {
@@ -189,6 +206,30 @@ static void test_serving_process(void **state)
 }
 
 /* Each kind of crash is followed by another process, after a pause that grows. */
+/* A process that is killed is followed by one that has its fuse fd, whoever else has died; one
+ * whose mount has ended by one that has none. */
+static void test_holds_fd(void **state)
+{
+    (void)state;
+    script->hold = true;
+    add(LINGER, 200);
+    add(SERVE, CLIENT_DONE);
+    add(SERVE, CLIENT_DONE);
+    pid_t pid = supervise(false);
+    eventually(script->begun == 1 && script->held);
+    ino_t first = script->held;
+    assert_int_equal(script->inherited, 0);
+    eventually(script->begun == 2 && script->held != first);
+    assert_int_equal(script->inherited, first);
+    assert_int_equal(script->init_len, 40);
+    kill(script->serving, SIGTERM); /* as if its mount had ended */
+    eventually(script->begun == 3);
+    assert_int_equal(script->inherited, 0);
+    assert_int_equal(script->init_len, 0);
+    kill(pid, SIGTERM);
+    wait_for(pid);
+}
+
 static void test_back_off(void **state)
 {
     (void)state;
@@ -295,6 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_exit_codes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_serving_process, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_holds_fd, setup, teardown),
         cmocka_unit_test_setup_teardown(test_back_off, setup, teardown),
         cmocka_unit_test_setup_teardown(test_back_off_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(test_signals, setup, teardown),

@@ -126,7 +126,7 @@ static inline struct plugin *plugin_new(void)
     snprintf(p->path, sizeof p->path, "%s/sock", p->dir);
     p->listener = handoff_listen(p->path, &e);
     assert_true(p->listener >= 0);
-    p->client = handoff_client_start(p->path, &e);
+    p->client = handoff_client_start(p->path, -1, NULL, &e);
     assert_non_null(p->client);
     accept_client(p);
     expect_hello(p);
