@@ -2,6 +2,7 @@
 #include "fuse/file/rename.h"
 
 #include "fuse/file/cached.h"
+#include "fuse/file/dir_move.h"
 #include "fuse/file/open.h"
 #include "fuse/file/read.h"
 #include "fuse/file/remove.h"
@@ -32,7 +33,7 @@ struct rename_job {
 };
 
 /* In the store. A request that is sent again may find that the process before us had come that far.
- * *other: it is not the version that the index knows, as somebody else has replaced it. */
+ * *other: it is not the version that the index knows, as another node has replaced it. */
 static int rename_stored(struct rename_job *m, const char *from, const char *to,
     const struct inode *n, struct store_stat *st, bool *other, struct err *e)
 {
@@ -194,92 +195,10 @@ static int rename_file(struct rename_job *m, struct err *e)
 
 /* -- directories ----------------------------------------------------------------------------- */
 
-struct name_list {
-    struct inode *list;
-    char (*name)[INODE_NAME_MAX + 1];
-    size_t n, cap;
-    bool failed;
-};
-
-static int collect_name(void *user, const char *name, const struct inode *child, uint64_t cookie)
-{
-    (void)cookie;
-    struct name_list *s = user;
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? s->cap * 2 : 64;
-        struct inode *list = realloc(s->list, cap * sizeof *list);
-        if (list)
-            s->list = list;
-        void *text = realloc(s->name, cap * sizeof *s->name);
-        if (text)
-            s->name = text;
-        if (!list || !text) {
-            s->failed = true;
-            return 1;
-        }
-        s->cap = cap;
-    }
-    s->list[s->n] = *child;
-    memcpy(s->name[s->n++], name, strlen(name) + 1);
-    return 0;
-}
-
-static int rename_tree(
-    struct rename_job *m, uint64_t dir, const char *from, const char *to, struct err *e);
-
-/* One of the names in a directory that is renamed by parts. */
-static int rename_child(
-    struct rename_job *m, const struct inode *n, const char *from, const char *to, struct err *e)
-{
-    struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
-    struct store_stat st = {0};
-    bool other;
-    if (n->flags & INODE_DIR)
-        return rename_tree(m, n->ino, from, to, e);
-    if (n->flags & INODE_LOCAL)
-        return 0;
-    if (rename_stored(m, from, to, n, &st, &other, e))
-        return -1;
-    if (other) {
-        forget_state(m, n->ino);
-        return 0;
-    }
-    snprintf(set.version, sizeof set.version, "%s", st.version);
-    inodes_set(m->c->inodes, n->ino, INODES_VERSION | INODES_SYNCED, &set, 0, 0);
-    return 0;
-}
-
-/* For stores that cannot rename a directory: everything in it, one by one. The new one is made
- * first, the old one removed last; if it fails in the middle, both are there and nothing is lost.
- * Depth is bounded by the length of a path. */
-static int rename_tree(
-    struct rename_job *m, uint64_t dir, const char *from, const char *to, struct err *e)
-{
-    struct name_list s = {0};
-    int rc = tree_fill_all(m->c->tree, dir, e) && e->cls != ERR_NOTFOUND ? -1 : 0;
-    if (rc == 0 && store_mkdir(m->store, to, e) && e->cls != ERR_EXISTS)
-        rc = -1;
-    if (rc == 0)
-        inodes_children(m->c->inodes, dir, 0, false, collect_name, &s);
-    if (s.failed)
-        rc = err_sys(e, ENOMEM, "move %s", from);
-    for (size_t i = 0; i < s.n && rc == 0; i++) {
-        cleanup_free char *a = xasprintf("%s/%s", from, s.name[i]),
-                          *b = xasprintf("%s/%s", to, s.name[i]);
-        rc = rename_child(m, &s.list[i], a, b, e);
-    }
-    free(s.list);
-    free(s.name);
-    if (rc == 0 && store_rmdir(m->store, from, e) && e->cls != ERR_NOTFOUND)
-        rc = -1;
-    if (rc)
-        inodes_unlist(m->c->inodes, dir);
-    return rc;
-}
-
 /* files.rename_lock is held exclusively: no upload goes to a path that is about to end. */
 static int rename_dir_locked(struct rename_job *m, struct err *e)
 {
+    struct inodes *ix = m->c->inodes;
     struct store_stat st = {0};
     bool other;
     if (m->n.flags & (INODE_MOUNT | INODE_MOUNTPOINT_DIR))
@@ -289,11 +208,21 @@ static int rename_dir_locked(struct rename_job *m, struct err *e)
     if (store_caps(m->store) & STORE_CAP_RENAME_DIR) {
         if (rename_stored(m, m->from, m->to, &m->n, &st, &other, e))
             return -1;
-    } else if (rename_tree(m, m->n.ino, m->from, m->to, e)) {
-        inodes_unlist(m->c->inodes, m->r->newdir);
+        return inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e);
+    }
+    struct dir_move move = {.fs = m->fs,
+        .store = m->store,
+        .mount = m->mount,
+        .dir = m->n.ino,
+        .from = m->from,
+        .to = m->to};
+    if (dir_move_copy(&move, e)) {
+        inodes_unlist(ix, m->r->newdir);
         return -1;
     }
-    return inodes_rename(m->c->inodes, m->n.ino, m->r->newdir, m->r->newname, e);
+    int rc = inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e);
+    dir_move_end(&move);
+    return rc;
 }
 
 /* For open files below a directory that was renamed. */

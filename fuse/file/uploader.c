@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/uploader.h"
 
+#include "fuse/file/dir_move.h"
 #include "fuse/file/recover.h"
 #include "fuse/file/upload.h"
 #include "lib/base/clock.h"
@@ -14,6 +15,7 @@
 #define LIVE_NS         (30 * NS_PER_S)
 #define QUIET_NS        (2 * NS_PER_S) /* … and not written to for a moment, */
 #define LIVE_BUSY_BYTES (64 << 20)     /* or is not large */
+#define RESUME_NS       (10 * NS_PER_S)
 
 struct uploader {
     struct files *fs;
@@ -66,9 +68,14 @@ static void uploader_visit_all(struct uploader *w)
 static void uploader_thread(void *user)
 {
     struct uploader *w = user;
-    do
+    int64_t resume_ns = 0;
+    do {
+        if (clock_mono_ns() >= resume_ns) {
+            dir_move_resume(w->fs);
+            resume_ns = clock_mono_ns() + RESUME_NS;
+        }
         uploader_visit_all(w);
-    while (!task_wait(&w->task, clock_mono_ns() + TICK_NS));
+    } while (!task_wait(&w->task, clock_mono_ns() + TICK_NS));
     w->last = true;
     uploader_visit_all(w);
 }

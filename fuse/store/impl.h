@@ -117,6 +117,9 @@ struct store_ops {
     int (*rename)(void *impl, const char *from, const char *to, const char *expect,
         struct store_stat *st, struct err *e);
     int (*sync_dir)(void *impl, const char *path, struct err *e); /* NULL: there is nothing to do */
+    /* NULL with STORE_CAP_RENAME_DIR */
+    int (*copy)(void *impl, const char *from, const char *to, const char *expect,
+        struct store_stat *st, struct err *e);
 };
 
 extern const struct store_ops store_s3, store_posix;

@@ -134,4 +134,5 @@ const struct store_ops store_s3 = {
     .mkdir = s3_mkdir,
     .rmdir = s3_rmdir,
     .rename = s3_rename,
+    .copy = s3_copy,
 };

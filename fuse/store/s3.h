@@ -176,6 +176,9 @@ int s3_rmdir(void *impl, const char *path, struct err *e);
 int s3_rename(void *impl, const char *from, const char *to, const char *expect,
     struct store_stat *st, struct err *e);
 
+int s3_copy(void *impl, const char *from, const char *to, const char *expect, struct store_stat *st,
+    struct err *e);
+
 /* -- conditions (s3_condition.c) ------------------------------------------------------------- */
 
 /* The header that makes a request conditional, caller frees; NULL: expect is NULL, or the server

@@ -161,8 +161,8 @@ static int copy_single(struct s3 *s, const char *from, const char *to, const cha
     }
 }
 
-int s3_rename(void *impl, const char *from, const char *to, const char *expect,
-    struct store_stat *st, struct err *e)
+int s3_copy(void *impl, const char *from, const char *to, const char *expect, struct store_stat *st,
+    struct err *e)
 {
     struct s3 *s = impl;
     struct store_stat source;
@@ -187,11 +187,20 @@ int s3_rename(void *impl, const char *from, const char *to, const char *expect,
         : copy_single(s, from_key, to_key, source.version, source.size, &etag, e);
     if (rc)
         return -1;
-    struct err inner = ERR_INIT;
-    if (delete_key(s, from_key, &inner)) {
-        *e = inner;
-        return err_wrap(e, "%s was copied to %s, but not removed", from_key, to_key);
-    }
     stat_written(s, to, etag, source.size, st);
     return 0;
+}
+
+int s3_rename(void *impl, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e)
+{
+    struct s3 *s = impl;
+    struct err inner = ERR_INIT;
+    if (s3_copy(impl, from, to, expect, st, e))
+        return -1;
+    cleanup_free char *from_key = s3_key(s, from), *to_key = s3_key(s, to);
+    if (delete_key(s, from_key, &inner) == 0)
+        return 0;
+    *e = inner;
+    return err_wrap(e, "%s was copied to %s, but not removed", from_key, to_key);
 }

@@ -281,3 +281,16 @@ int store_rename(struct store *s, const char *from, const char *to, const char *
         return s->ops->stat_path(s->impl, from, st, e);
     return s->ops->rename(s->impl, from, to, expect, st, e);
 }
+
+int store_copy(struct store *s, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e)
+{
+    e = NEED(e);
+    memset(st, 0, sizeof *st);
+    if (require_writable(s, e) || require_path(s, from, false, e) || require_path(s, to, false, e))
+        return -1;
+    if (!s->ops->copy)
+        return store_err(e, ERR_INVALID, ENOTSUP, REASON_STORE_ERROR, s->url,
+            ": this kind of store renames, and does not copy");
+    return s->ops->copy(s->impl, from, to, expect, st, e);
+}

@@ -157,7 +157,10 @@ int store_rmdir(struct store *s, const char *path, struct err *e);
  * by now, and nothing has changed. */
 int store_rename(struct store *s, const char *from, const char *to, const char *expect,
     struct store_stat *st, struct err *e);
-
+/* The same, and from stays. Only without STORE_CAP_RENAME_DIR: others rename what is copied here.
+ */
+int store_copy(struct store *s, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e);
 /* What was made, removed or renamed in the directory survives a power cut of the store. */
 int store_sync_dir(struct store *s, const char *path, struct err *e);
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+struct store *tree_store(const struct tree *t, unsigned mount) { return t->c.stores[mount]; }
+
 bool tree_writable(const struct tree *t, unsigned mount)
 {
     return mount < t->c.conf->nmounts && !t->c.conf->read_only

@@ -70,6 +70,8 @@ int tree_where_child(struct tree *t, uint64_t dir, const char *name, struct stor
     unsigned *mount, char path[INODE_PATH_MAX], struct err *e);
 /* What was made, removed or renamed in a directory survives a power cut of its store. */
 int tree_sync_dir(struct tree *t, uint64_t dir, struct err *e);
+/* NULL: it cannot be used. */
+struct store *tree_store(const struct tree *t, unsigned mount);
 bool tree_writable(const struct tree *t, unsigned mount);
 
 #endif

@@ -216,8 +216,7 @@ static bool may_write(const struct fake_s3 *f, const struct request *r, struct a
          if_none = http_head_value(r->h.headers, "if-none-match", none, sizeof none);
     const struct object *o = object_find((struct fake_s3 *)f, r->key);
     if ((if_match || if_none) && f->unconditional)
-        answer_error(a, 501, "NotImplemented",
-            "A header you provided implies functionality that is not implemented");
+        answer_error(a, 501, "NotImplemented", "This server does not know a header that you sent");
     else if (if_match && !o)
         answer_error(a, 404, "NoSuchKey", "The specified key does not exist.");
     else if ((if_match && strcmp(match, o->etag) != 0) || (if_none && o))

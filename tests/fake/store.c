@@ -336,6 +336,19 @@ static int fake_rename(void *impl, const char *from, const char *to, const char 
     return fake_end(f, ERR_NONE, 0, from, e);
 }
 
+static int fake_copy(void *impl, const char *from, const char *to, const char *expect,
+    struct store_stat *st, struct err *e)
+{
+    struct fake_store *f = impl;
+    if (fake_begin(f, FAKE_COPY, from, e))
+        return -1;
+    const struct fake_object *o = object_find(f, from);
+    if (!o || o->st.is_dir || (expect && strcmp(expect, o->st.version) != 0))
+        return fake_end(f, o ? ERR_CONFLICT : ERR_NOTFOUND, o ? ESTALE : 0, from, e);
+    *st = *object_write(f, to, o->data, o->st.size);
+    return fake_end(f, ERR_NONE, 0, from, e);
+}
+
 /* -- a test's side ---------------------------------------------------------------------------- */
 
 struct fake_store *fake_store_new(unsigned caps)
@@ -354,7 +367,8 @@ struct fake_store *fake_store_new(unsigned caps)
         .remove = fake_remove,
         .mkdir = fake_mkdir,
         .rmdir = fake_rmdir,
-        .rename = fake_rename};
+        .rename = fake_rename,
+        .copy = caps & STORE_CAP_RENAME_DIR ? NULL : fake_copy};
     pthread_mutex_init(&f->mu, NULL);
     pthread_cond_init(&f->changed, NULL);
     char url[64];

@@ -16,6 +16,7 @@ enum fake_call {
     FAKE_MKDIR,
     FAKE_RMDIR,
     FAKE_RENAME,
+    FAKE_COPY,
     FAKE_CALLS
 };
 

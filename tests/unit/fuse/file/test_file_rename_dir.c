@@ -2,6 +2,10 @@
 /* Directories that get another name, in one piece or by parts, with what is open below them. */
 #include "tests/unit/fuse/file/file_fixture.h"
 
+#include "fuse/file/dir_move.h"
+
+#include <unistd.h>
+
 static void fill_dir(struct fx *x)
 {
     fx_put(x, "main/d/a", "hello");
@@ -76,7 +80,7 @@ static void test_rename_dir_by_parts(void **state)
     uint64_t a = fx_ino(x, "main/d/a");
     assert_int_equal(fx_create(x, "main/d/new", O_WRONLY, false, &h), 0);
     assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
-    assert_int_equal(fake_store_calls(x->fake[0], FAKE_RENAME), 72); /* not what is only here */
+    assert_int_equal(fake_store_calls(x->fake[0], FAKE_COPY), 72); /* not what is only here */
     assert_false(fake_store_has(x->fake[0], "d"));
     assert_int_equal(fx_ino(x, "main/e/a"), a);
     fx_store_is(x, "main/e/sub/b", "below");
@@ -101,33 +105,87 @@ static void test_rename_dir_with_another_version(void **state)
     fx_free(x);
 }
 
+static void put_three(struct fx *x)
+{
+    fx_put(x, "main/d/a", "one");
+    fx_put(x, "main/d/sub/b", "two");
+    fx_put(x, "main/d/c", "three");
+    fx_ino(x, "main/d/a");
+}
+
+/* All three are below one of the two, and nothing of the other is in the store. */
+static void three_are_in(struct fx *x, const char *dir, const char *not_in)
+{
+    static const char *const names[] = {"a", "sub/b", "c"},
+                             *const texts[] = {"one", "two", "three"};
+    assert_false(fake_store_has(x->fake[0], not_in));
+    for (int i = 0; i < 3; i++) {
+        cleanup_free char *path = xasprintf("main/%s/%s", dir, names[i]);
+        fx_store_is(x, path, texts[i]);
+        fx_path_is(x, path, texts[i]);
+    }
+}
+
+static bool has_journal(struct fx *x)
+{
+    cleanup_free char *moves = xasprintf("%s/moves", x->stage_dir);
+    return access(moves, F_OK) == 0;
+}
+
+/* It fails while it copies: nothing has happened, and it can be tried again. */
 static void test_rename_dir_by_parts_fails(void **state)
 {
     (void)state;
     struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
-    fx_put(x, "main/d/a", "one");
-    fx_put(x, "main/d/b", "two");
-    fx_put(x, "main/d/c", "three");
-    fx_ino(x, "main/d/a");
-    fake_store_fail(x->fake[0], FAKE_RENAME, ERR_DENIED, EACCES, 1, 1);
+    put_three(x);
+    fake_store_fail(x->fake[0], FAKE_COPY, ERR_DENIED, EACCES, 1, 1);
     assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), EACCES);
-    /* nothing is lost: each is in one of them, and whoever lists them sees where */
-    unsigned moved = 0;
-    struct err e = ERR_INIT;
-    static const char *const names[] = {"a", "b", "c"}, *const texts[] = {"one", "two", "three"};
-    clock_sleep_ns(1100 * NS_PER_MS); /* listings count in seconds */
-    assert_int_equal(tree_fill_all(x->tree, fx_ino(x, "main/d"), &e), 0);
-    assert_int_equal(tree_fill_all(x->tree, fx_ino(x, "main/e"), &e), 0);
-    for (int i = 0; i < 3; i++) {
-        cleanup_free char *from = xasprintf("main/d/%s", names[i]),
-                          *to = xasprintf("main/e/%s", names[i]);
-        bool stayed = fake_store_has(x->fake[0], from + strlen("main/"));
-        assert_int_equal(fx_lookup(x, from, NULL), stayed ? 0 : ENOENT);
-        assert_int_equal(fx_lookup(x, to, NULL), stayed ? ENOENT : 0);
-        fx_path_is(x, stayed ? from : to, texts[i]);
-        moved += !stayed;
-    }
-    assert_int_equal(moved, 1);
+    three_are_in(x, "d", "e");
+    assert_int_equal(fx_lookup(x, "main/e", NULL), ENOENT);
+    assert_false(has_journal(x));
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    three_are_in(x, "e", "d");
+    assert_false(has_journal(x));
+    fx_free(x);
+}
+
+/* The store ends to answer while it copies: what was copied goes when it is back. */
+static void test_rename_dir_is_undone(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    put_three(x);
+    fake_store_fail(x->fake[0], FAKE_COPY, ERR_RETRY, EIO, 2, 1);
+    fake_store_fail(x->fake[0], FAKE_REMOVE, ERR_RETRY, EIO, 1, 1);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), EIO);
+    assert_true(fake_store_has(x->fake[0], "e"));
+    assert_true(has_journal(x));
+    fx_restart(x, true);
+    fake_store_write(x->fake[0], "e/other", "somebody else's");
+    dir_move_resume(x->files);
+    assert_false(has_journal(x));
+    fx_store_is(x, "main/e/other", "somebody else's"); /* who has begun to use the name */
+    fake_store_delete(x->fake[0], "e");
+    three_are_in(x, "d", "e");
+    fx_free(x);
+}
+
+/* It has copied: the new name is whole, and the old one goes when the store is back. */
+static void test_rename_dir_is_ended(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    put_three(x);
+    fake_store_fail(x->fake[0], FAKE_REMOVE, ERR_RETRY, EIO, 1, 1);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    fx_path_is(x, "main/e/a", "one");
+    fx_path_is(x, "main/e/sub/b", "two");
+    assert_true(fake_store_has(x->fake[0], "d"));
+    assert_true(has_journal(x));
+    fx_restart(x, false);
+    dir_move_resume(x->files);
+    three_are_in(x, "e", "d");
+    assert_false(has_journal(x));
     fx_free(x);
 }
 
@@ -197,6 +255,8 @@ int main(void)
         cmocka_unit_test(test_rename_dir_over_another),
         cmocka_unit_test(test_rename_dir_by_parts),
         cmocka_unit_test(test_rename_dir_with_another_version),
+        cmocka_unit_test(test_rename_dir_is_undone),
+        cmocka_unit_test(test_rename_dir_is_ended),
         cmocka_unit_test(test_rename_dir_by_parts_fails),
         cmocka_unit_test(test_rename_waits_for_uploads),
     };

@@ -3,7 +3,6 @@
  * before that is said. fsync() and the renames are counted here instead of cutting the power. */
 #include "tests/lib/unit.h"
 
-#include "fuse/store/impl.h"
 #include "lib/base/file.h"
 #include "tests/lib/mount.h"
 

@@ -2,105 +2,12 @@
 /* What store.h promises, of every kind of store. A new store is a row in the table at the end. */
 #include "tests/lib/unit.h"
 
-#include "fuse/store/store.h"
-#include "lib/base/clock.h"
-#include "lib/base/file.h"
-#include "tests/fake/fake_s3.h"
-#include "tests/fake/store.h"
-#include "tests/lib/mount.h"
+#include "tests/unit/fuse/store/store_kinds.h"
 
 #include <errno.h>
 #include <pthread.h>
 
 #define LEN 300000u
-
-/* -- the kinds ------------------------------------------------------------------------------- */
-
-struct subject {
-    struct store *s;
-    struct mount *m;
-    char dir[64];           /* of a directory */
-    struct fake_s3 *server; /* of S3 */
-    struct fake_store *fake;
-};
-
-static void open_at(struct subject *t, const char *url)
-{
-    struct err e = ERR_INIT;
-    if (!t->m)
-        t->m = mount_new(url);
-    t->s = store_new(&(struct store_conf){.mount = &t->m->conf, .deadline_ns = 60 * NS_PER_S}, &e);
-    if (!t->s)
-        print_error("%s\n", e.msg);
-    assert_non_null(t->s);
-}
-
-static void open_directory(struct subject *t, const char *can_hang)
-{
-    strcpy(t->dir, "/tmp/millrace-test.XXXXXX");
-    assert_non_null(mkdtemp(t->dir));
-    cleanup_free char *url = xasprintf("file://%s", t->dir);
-    t->m = mount_new(url);
-    mount_option(t->m, "can-hang", can_hang);
-    open_at(t, url);
-}
-
-static void open_local(struct subject *t) { open_directory(t, "false"); }
-static void open_remote(struct subject *t) { open_directory(t, "true"); }
-
-static void open_s3(struct subject *t)
-{
-    t->server = fake_s3_start(0);
-    t->m = mount_new("s3://data/set");
-    cleanup_free char *endpoint = xasprintf("http://127.0.0.1:%d", fake_s3_port(t->server));
-    mount_option(t->m, "endpoint", endpoint);
-    open_at(t, "s3://data/set");
-}
-
-static void open_fake(struct subject *t, unsigned caps)
-{
-    t->fake = fake_store_new(STORE_CAP_WRITE | caps);
-    t->s = fake_store(t->fake);
-}
-
-static void open_memory(struct subject *t) { open_fake(t, STORE_CAP_RENAME_DIR | STORE_CAP_DIRS); }
-
-static void open_flat_memory(struct subject *t) { open_fake(t, 0); }
-
-static void subject_close(struct subject *t)
-{
-    if (t->fake)
-        fake_store_free(t->fake);
-    else
-        store_free(t->s);
-    if (t->m)
-        mount_free(t->m);
-    if (t->server)
-        fake_s3_stop(t->server);
-    if (*t->dir)
-        file_remove_tree(t->dir, NULL);
-}
-
-static void ok(int rc, const struct err *e)
-{
-    if (rc)
-        print_error("%s\n", e->msg);
-    assert_int_equal(rc, 0);
-}
-
-/* A call that must fail, and has said why in the ways that others rely on. */
-static void fails(int rc, const struct err *e, enum err_class cls, int sys)
-{
-    assert_int_equal(rc, -1);
-    if (e->cls != cls || (sys && err_errno(e) != sys))
-        print_error("%s\n", e->msg);
-    assert_int_equal(e->cls, cls);
-    if (sys)
-        assert_int_equal(err_errno(e), sys);
-    assert_true(strlen(e->msg) > 5);
-    if (cls == ERR_NOTFOUND)
-        assert_string_equal(store_reason(e), "NotFound");
-}
 
 static struct store_stat put(struct store *s, const char *path, unsigned seed, uint64_t len)
 {

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/file/dir_move.h"
+
+#include "fuse/file/sidecar.h"
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/hash.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What a journal's first note says, in the place of why something is kept. */
+#define COPYING  "copying"
+#define DELETING "deleting"
+#define FROM     ".from"
+#define TO       ".to"
+
+struct moved {
+    uint64_t ino;
+    char *version; /* owned; NULL: not that which the index knows */
+};
+
+/* -- the journal: two notes, each with a path ------------------------------------------------ */
+
+static char *journal_dir(const struct files *fs)
+{
+    return xasprintf("%s/moves", files_config(fs)->stage_dir);
+}
+
+static char *journal_file(const struct dir_move *m, const char *end)
+{
+    cleanup_free char *dir = journal_dir(m->fs);
+    return xasprintf("%s/%016" PRIx64 "%s", dir, hash64(m->from, strlen(m->from)), end);
+}
+
+static int journal_note(
+    const struct dir_move *m, const char *end, const char *path, const char *state, struct err *e)
+{
+    struct sidecar note = {0};
+    cleanup_free char *file = journal_file(m, end);
+    sidecar_set_mount(&note, &files_config(m->fs)->conf->mounts[m->mount]);
+    snprintf(note.path, sizeof note.path, "%s", path);
+    snprintf(note.why, sizeof note.why, "%s", state);
+    return sidecar_write(file, &note, true, e);
+}
+
+/* "to" first: without a "from" there is no journal. */
+static int journal_begin(const struct dir_move *m, struct err *e)
+{
+    cleanup_free char *dir = journal_dir(m->fs);
+    if (file_mkdirs(dir, 0700, e))
+        return -1;
+    return journal_note(m, TO, m->to, COPYING, e) || journal_note(m, FROM, m->from, COPYING, e) ? -1
+                                                                                                : 0;
+}
+
+static void journal_end(const struct dir_move *m)
+{
+    cleanup_free char *dir = journal_dir(m->fs), *from = journal_file(m, FROM),
+                      *to = journal_file(m, TO);
+    unlink(from);
+    unlink(to);
+    rmdir(dir); /* if that was the last */
+}
+
+/* -- names in a directory -------------------------------------------------------------------- */
+
+struct dir_move_name {
+    char *name; /* owned */
+    uint64_t size;
+    bool is_dir;
+};
+
+struct dir_move_names {
+    struct dir_move_name *list;
+    size_t n, room;
+};
+
+static int dir_move_add_name(void *user, const struct store_entry *entry)
+{
+    struct dir_move_names *l = user;
+    if (l->n == l->room) {
+        l->room = MAX(2 * l->room, (size_t)64);
+        l->list = xrealloc(l->list, l->room * sizeof *l->list);
+    }
+    l->list[l->n++] = (struct dir_move_name){
+        xstrdup(entry->name), entry->st.size, entry->st.is_dir};
+    return 0;
+}
+
+static int by_move_name(const void *a, const void *b)
+{
+    const struct dir_move_name *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (int)x->is_dir - (int)y->is_dir;
+}
+
+static void dir_move_names_free(struct dir_move_names *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->list[i].name);
+    free(l->list);
+}
+
+/* All names, sorted; none if there is no such directory. */
+static int dir_move_list_names(
+    struct store *s, const char *dir, struct dir_move_names *l, struct err *e)
+{
+    char *cursor = NULL;
+    int rc;
+    do
+        rc = store_list(s, dir, &cursor, dir_move_add_name, l, e);
+    while (rc == 0 && cursor);
+    free(cursor);
+    if (l->n)
+        qsort(l->list, l->n, sizeof *l->list, by_move_name);
+    return rc && e->cls != ERR_NOTFOUND ? -1 : 0;
+}
+
+/* Deletes what is in `victim` and, with the same size, in `kept`. What is only there has come
+ * meanwhile, and stays. Depth is bounded by the length of a path. */
+static int dir_move_purge(struct store *s, const char *victim, const char *kept, struct err *e)
+{
+    struct dir_move_names there = {0}, here = {0};
+    int rc = dir_move_list_names(s, kept, &there, e) || dir_move_list_names(s, victim, &here, e)
+        ? -1
+        : 0;
+    for (size_t i = 0; i < here.n && rc == 0; i++) {
+        const struct dir_move_name *n = &here.list[i],
+                                   *twin = there.n
+            ? bsearch(n, there.list, there.n, sizeof *there.list, by_move_name)
+            : NULL;
+        cleanup_free char *path = xasprintf("%s/%s", victim, n->name),
+                          *other = xasprintf("%s/%s", kept, n->name);
+        if (n->is_dir)
+            rc = dir_move_purge(s, path, other, e);
+        else if (twin && twin->size == n->size && store_remove(s, path, e))
+            rc = e->cls == ERR_NOTFOUND ? 0 : -1;
+    }
+    dir_move_names_free(&here);
+    dir_move_names_free(&there);
+    if (rc == 0 && store_rmdir(s, victim, e) && e->cls != ERR_NOTFOUND && e->cls != ERR_EXISTS)
+        rc = -1;
+    return rc;
+}
+
+/* -- copies ---------------------------------------------------------------------------------- */
+
+struct child_names {
+    struct inode *list;
+    char **name; /* owned */
+    size_t n, room;
+};
+
+static int dir_move_add_child(
+    void *user, const char *name, const struct inode *child, uint64_t cookie)
+{
+    (void)cookie;
+    struct child_names *l = user;
+    if (l->n == l->room) {
+        l->room = MAX(2 * l->room, (size_t)64);
+        l->list = xrealloc(l->list, l->room * sizeof *l->list);
+        l->name = xrealloc(l->name, l->room * sizeof *l->name);
+    }
+    l->list[l->n] = *child;
+    l->name[l->n++] = xstrdup(name);
+    return 0;
+}
+
+static int dir_move_copy_file(
+    struct dir_move *m, const struct inode *n, const char *from, const char *to, struct err *e)
+{
+    struct store_stat st;
+    const char *expect = *n->version ? n->version : NULL;
+    int rc = store_copy(m->store, from, to, expect, &st, e);
+    bool other = rc && expect && e->cls == ERR_CONFLICT; /* another node has replaced it */
+    if (other)
+        rc = store_copy(m->store, from, to, NULL, &st, e);
+    if (rc)
+        return -1;
+    if (m->n == m->room) {
+        m->room = MAX(2 * m->room, (size_t)64);
+        m->list = xrealloc(m->list, m->room * sizeof *m->list);
+    }
+    m->list[m->n++] = (struct moved){n->ino, other ? NULL : xstrdup(st.version)};
+    return 0;
+}
+
+/* Depth is bounded by the length of a path. */
+static int dir_move_copy_dir(
+    struct dir_move *m, uint64_t dir, const char *from, const char *to, struct err *e)
+{
+    const struct files_conf *c = files_config(m->fs);
+    struct child_names l = {0};
+    int rc = tree_fill_all(c->tree, dir, e) && e->cls != ERR_NOTFOUND ? -1 : 0;
+    if (rc == 0 && store_mkdir(m->store, to, e) && e->cls != ERR_EXISTS)
+        rc = -1;
+    if (rc == 0)
+        inodes_children(c->inodes, dir, 0, false, dir_move_add_child, &l);
+    for (size_t i = 0; i < l.n && rc == 0; i++) {
+        cleanup_free char *a = xasprintf("%s/%s", from, l.name[i]),
+                          *b = xasprintf("%s/%s", to, l.name[i]);
+        if (l.list[i].flags & INODE_DIR)
+            rc = dir_move_copy_dir(m, l.list[i].ino, a, b, e);
+        else if (!(l.list[i].flags & INODE_LOCAL)) /* that is not in the store */
+            rc = dir_move_copy_file(m, &l.list[i], a, b, e);
+    }
+    for (size_t i = 0; i < l.n; i++)
+        free(l.name[i]);
+    free(l.name);
+    free(l.list);
+    return rc;
+}
+
+static void dir_move_list_free(struct dir_move *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        free(m->list[i].version);
+    free(m->list);
+    m->list = NULL;
+    m->n = m->room = 0;
+}
+
+/* -- from outside ---------------------------------------------------------------------------- */
+
+int dir_move_copy(struct dir_move *m, struct err *e)
+{
+    struct err none = ERR_INIT;
+    if (journal_begin(m, e))
+        return -1;
+    if (dir_move_copy_dir(m, m->dir, m->from, m->to, e) == 0
+        && journal_note(m, FROM, m->from, DELETING, e) == 0)
+        return 0;
+    dir_move_list_free(m);
+    if (dir_move_purge(m->store, m->to, m->from, &none) == 0)
+        journal_end(m);
+    else
+        log_kv(LOG_WARN,
+            "a directory that could not be renamed is half copied; that is undone later", "path",
+            m->to, "error", none.msg, NULL);
+    return -1;
+}
+
+void dir_move_end(struct dir_move *m)
+{
+    struct inodes *ix = files_config(m->fs)->inodes;
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < m->n; i++) {
+        struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
+        static const struct inode unknown; /* never looked at */
+        if (m->list[i].version)
+            snprintf(set.version, sizeof set.version, "%s", m->list[i].version);
+        inodes_set(ix, m->list[i].ino, INODES_SYNCED | (m->list[i].version ? INODES_VERSION : 0),
+            m->list[i].version ? &set : &unknown, 0, 0);
+    }
+    dir_move_list_free(m);
+    if (dir_move_purge(m->store, m->from, m->to, &e) == 0)
+        journal_end(m);
+    else
+        log_kv(LOG_WARN,
+            "a renamed directory is still there under its old name, too; that ends later", "path",
+            m->from, "error", e.msg, NULL);
+}
+
+/* One journal of the directory: 0: it is done with. */
+static int dir_move_resume_one(struct files *fs, const char *file, struct err *e)
+{
+    const struct files_conf *c = files_config(fs);
+    struct sidecar from, to;
+    cleanup_free char *other = xasprintf("%.*s" TO, (int)(strlen(file) - strlen(FROM)), file);
+    if (sidecar_read(file, &from, e) || sidecar_read(other, &to, e))
+        return -1;
+    int mount = sidecar_find_mount(&from, c->conf);
+    struct store *store = mount < 0 ? NULL : tree_store(c->tree, (unsigned)mount);
+    if (!store)
+        return err_set(e, ERR_RETRY, "the store of \"%s\" cannot be used", from.path);
+    bool undo = strcmp(from.why, DELETING) != 0;
+    const char *victim = undo ? to.path : from.path, *kept = undo ? from.path : to.path;
+    if (dir_move_purge(store, victim, kept, e))
+        return -1;
+    log_kv(LOG_INFO,
+        undo ? "a directory's rename that was interrupted is undone"
+             : "a directory's rename that was interrupted is done",
+        "from", from.path, "to", to.path, NULL);
+    unlink(file);
+    unlink(other);
+    return 0;
+}
+
+void dir_move_resume(struct files *fs)
+{
+    cleanup_free char *dir = journal_dir(fs);
+    DIR *d = opendir(dir);
+    if (!d)
+        return;
+    pthread_rwlock_wrlock(files_rename_lock(fs));
+    for (struct dirent *de; (de = readdir(d));) {
+        struct err e = ERR_INIT;
+        size_t len = strlen(de->d_name), end = strlen(FROM);
+        cleanup_free char *file = path_join(dir, de->d_name);
+        if (len > end && strcmp(de->d_name + len - end, FROM) == 0
+            && dir_move_resume_one(fs, file, &e))
+            log_kv(LOG_WARN, "a directory's rename that was interrupted is not mended yet", "error",
+                e.msg, NULL);
+    }
+    closedir(d);
+    rmdir(dir);
+    pthread_rwlock_unlock(files_rename_lock(fs));
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dir_move — directories of stores that cannot rename one: all files are copied, then all are
+ * deleted, so that one of the two directories is whole at any time. A journal beside the staged
+ * files says how far that is: what a crash or the store has interrupted is undone while it copied,
+ * and ended once it deletes. */
+#ifndef MILLRACE_FUSE_FILE_DIR_MOVE_H
+#define MILLRACE_FUSE_FILE_DIR_MOVE_H
+
+#include "fuse/file/file.h"
+
+struct moved; /* a file and its new version */
+
+struct dir_move {
+    struct files *fs;
+    struct store *store; /* borrowed, as all pointers here */
+    unsigned mount;
+    uint64_t dir;
+    const char *from, *to;
+    struct moved *list; /* of dir_move_copy; dir_move_end frees it */
+    size_t n, room;
+};
+
+/* files.rename_lock is held exclusively in all of them. */
+
+/* Copies all that is in the store. -1: nothing has happened (or the journal undoes it). */
+int dir_move_copy(struct dir_move *m, struct err *e);
+/* The index has the new name now: tells it the versions, and deletes what was copied. What cannot
+ * be deleted is left to dir_move_resume(). */
+void dir_move_end(struct dir_move *m);
+/* Ends or undoes, as far as the stores answer, what the journal has. Takes the lock itself. */
+void dir_move_resume(struct files *fs);
+
+#endif
