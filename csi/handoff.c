@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,6 +213,31 @@ void handoff_adopt(struct handoff_mount *v, const char *staging, dev_t dev, bool
     metric_add(v->handoff->backing, (int64_t)backing_count(v->files));
     handoff_wake(v);
     pthread_mutex_unlock(&v->mu);
+}
+
+/* Is that the name of a note about a mount that there is? */
+static bool is_note(struct handoff *h, const char *name)
+{
+    mutex_assert_held(&h->mu);
+    for (const struct handoff_mount *v = h->all; v; v = v->next) {
+        cleanup_free char *init = xasprintf("%s.%s.init", v->ns, v->uid),
+                          *ids = xasprintf("%s.%s.ids", v->ns, v->uid);
+        if (strcmp(name, init) == 0 || strcmp(name, ids) == 0)
+            return true;
+    }
+    return false;
+}
+
+void handoff_sweep(struct handoff *h)
+{
+    DIR *d = opendir(h->conf.state_dir);
+    pthread_mutex_lock(&h->mu);
+    for (struct dirent *entry; d && (entry = readdir(d));)
+        if (entry->d_name[0] != '.' && !is_note(h, entry->d_name))
+            unlinkat(dirfd(d), entry->d_name, 0);
+    pthread_mutex_unlock(&h->mu);
+    if (d)
+        closedir(d);
 }
 
 /* Lets the thread close what it owns. */

@@ -49,6 +49,10 @@ struct handoff_mount *handoff_get(
     struct handoff *h, const char *ns, const char *uid, const char *dir, struct err *e);
 void handoff_put(struct handoff_mount *v);
 
+/* After a restart, once all mounts are adopted: removes what is noted of others, and what was being
+ * written when the plugin was killed. */
+void handoff_sweep(struct handoff *h);
+
 struct handoff_want {
     const char *staging;
     bool read_only;

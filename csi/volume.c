@@ -68,6 +68,8 @@ struct volumes *volumes_open(const char *dir, struct err *e)
         size_t len = strlen(entry->d_name), tail = strlen(SUFFIX);
         if (len > tail && strcmp(entry->d_name + len - tail, SUFFIX) == 0)
             load_one(vs, entry->d_name);
+        else if (strstr(entry->d_name, SUFFIX ".") && !strstr(entry->d_name, ".broken"))
+            unlinkat(dirfd(d), entry->d_name, 0); /* it was being written when we were killed */
     }
     closedir(d);
     return vs;

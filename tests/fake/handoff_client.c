@@ -233,8 +233,10 @@ static bool on_socket(void)
         sock = -1;
         return true;
     }
-    if (m.type == HANDOFF_PING)
-        return pong();
+    if (m.type == HANDOFF_PING) {
+        pong(); /* a plugin that has gone is connected to again */
+        return true;
+    }
     if (m.type != HANDOFF_WELCOME || fd < 0)
         return false;
     const char *fail = getenv("FAKE_FAIL");

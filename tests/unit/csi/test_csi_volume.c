@@ -40,7 +40,10 @@ static void test_restart(void **state)
     volume_release(vs, v);
     volumes_free(vs); /* as kill -9 would */
 
+    cleanup_free char *half = path_join(env->dir, "pv-1.json.Xy12Ab"); /* killed while it wrote */
+    assert_int_equal(file_write_atomic(half, "{", 1, 0600, &e), 0);
     vs = volumes_open(env->dir, &e);
+    assert_int_equal(access(half, F_OK), -1);
     assert_int_equal(volumes_count(vs), 1);
     assert_null(volume_hold(vs, "pv-2", false, soon(0), &e));
     assert_int_equal(e.cls, ERR_NOTFOUND);
