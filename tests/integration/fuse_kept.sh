@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 240
+# Two mounts of one store, and a node that goes down: whoever writes second is told so, what he wrote is kept, and nothing that the store
+# has is replaced by it. And what is acknowledged is in the store.
+set -euo pipefail
+# shellcheck disable=SC2016 # expressions that wait_for evaluates
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+
+status() { curl -sf "http://$HTTP/status" | jq -r "$1"; }
+fd() { python3 -c "$1" "$MNT"; } # a program with the mount's path as its argument
+
+for kind in posix s3; do
+    fuse_source $kind
+    export DATA
+    echo first >"$DATA/ckpt"
+    echo log >"$DATA/log"
+    echo long >"$DATA/trunc"
+    fuse_mount
+
+    echo "# $kind: another node writes the file while it is open here"
+    fd '
+import errno, os, sys
+f = os.open(sys.argv[1] + "/ckpt", os.O_WRONLY)
+os.write(f, b"OURS")
+data = os.environ["DATA"]
+with open(data + "/.new", "w") as other:                     # as another node does
+    other.write("theirs, and longer\n")
+os.replace(data + "/.new", data + "/ckpt")
+try:
+    os.close(f)
+    sys.exit("the close of the second writer succeeded")
+except OSError as e:
+    assert e.errno == errno.ESTALE, e
+'
+    [ "$(cat "$DATA/ckpt")" = "theirs, and longer" ] || die "the other writer's version was replaced"
+    [ "$(cat "$MNT/ckpt")" = "theirs, and longer" ] || die "the name does not lead to the other writer's version"
+    [ "$(status .kept.files)" = 1 ] || die "what was written is not kept"
+    [ "$(status '.kept.paths[0].path')" = ckpt ] || die "it is not said what is kept"
+    kept=$(status '.kept.dir + "/" + .kept.paths[0].file')
+    [ "$(head -c 4 "$kept")" = OURS ] || die "what is kept is not what was written"
+    "$BUILD/bin/millrace" stat "$MNT" >"$WORK/stat.out"
+    grep -qF "$kept" "$WORK/stat.out" || die "millrace stat does not say where it is"
+    curl -sf "http://$METRICS/metrics" | grep -x 'millrace_kept_files 1' >/dev/null || die "no metric"
+
+    echo "# $kind: what is acknowledged is in the store"
+    fd '
+import os, sys
+w = os.open(sys.argv[1] + "/log", os.O_WRONLY | os.O_APPEND)
+r = os.open(sys.argv[1] + "/log", os.O_RDONLY)
+os.write(w, b"more\n")
+os.fsync(r)                                                  # whoever asks
+assert open(os.environ["DATA"] + "/log").read() == "log\nmore\n"
+os.close(w)
+t = os.open(sys.argv[1] + "/trunc", os.O_RDONLY | os.O_TRUNC)
+os.close(t)
+assert open(os.environ["DATA"] + "/trunc").read() == ""
+d = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
+os.fsync(d)
+'
+
+    echo "# $kind: kept for ever"
+    fuse_umount
+    fuse_mount
+    [ "$(status .kept.files)" = 1 ] || die "it is not kept any more"
+    rm "$kept" "$kept.path"
+    [ "$(status .kept.files)" = 0 ] || die "what was dropped is still told of"
+    fuse_umount
+    rm -rf "$CACHE" "${DATA:?}"/*
+done
+echo ok
