@@ -346,71 +346,6 @@ static void test_release_uploads_once(void **state)
     fx_free(x);
 }
 
-struct upload_job {
-    struct fx *x;
-    uint64_t ino;
-    int rc;
-};
-
-static void *upload_thread(void *arg)
-{
-    struct upload_job *j = arg;
-    struct err e = ERR_INIT;
-    j->rc = files_upload(j->x->files, j->ino, true, &e);
-    return NULL;
-}
-
-/* What is written while an upload is under way is not in the store after it. */
-static void test_write_during_upload(void **state)
-{
-    (void)state;
-    struct fx *x = fx_new(NULL);
-    struct fx_handle h;
-    pthread_t t;
-    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
-    fx_write(x, h.ino, 0, "one");
-    fake_store_hold(x->fake[0], FAKE_PUT);
-    struct upload_job j = {x, h.ino, -1};
-    assert_int_equal(pthread_create(&t, NULL, upload_thread, &j), 0);
-    fake_store_wait_held(x->fake[0]);
-    assert_int_equal(fx_write(x, h.ino, 3, " two"), 0); /* does not wait for it */
-    fx_is(x, h.ino, "one two");
-    fake_store_go(x->fake[0]);
-    pthread_join(t, NULL);
-    assert_int_equal(j.rc, 0);
-    fx_store_is(x, "main/a", "one");
-    assert_true(fx_is_dirty(x, h.ino));
-    assert_false(fx_inode(x, h.ino).flags & INODE_LOCAL); /* the store has the name */
-    assert_int_equal(fx_close(x, &h), 0);
-    fx_store_is(x, "main/a", "one two");
-    fx_free(x);
-}
-
-/* Whenever an upload comes in between: what the store does not have is dirty, in the index, too. */
-static void test_uploads_between_writes(void **state)
-{
-    (void)state;
-    struct fx *x = fx_new(NULL);
-    struct fx_handle h;
-    char *large = xmalloc(CACHE_BLOCK + 1);
-    memset(large, 'x', CACHE_BLOCK);
-    large[CACHE_BLOCK] = '\0';
-    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
-    for (int i = 0; i < 100; i++) {
-        struct upload_job j = {x, h.ino, -1};
-        pthread_t t;
-        fx_write(x, h.ino, 0, "first");
-        assert_int_equal(pthread_create(&t, NULL, upload_thread, &j), 0);
-        fx_write(x, h.ino, 0, large);
-        pthread_join(t, NULL);
-        assert_int_equal(j.rc, 0);
-        fx_is_dirty(x, h.ino); /* asserts that the index says the same */
-    }
-    free(large);
-    fx_close(x, &h);
-    fx_free(x);
-}
-
 /* The process is killed: the next one has the same inodes, and their content. */
 static void test_next_process(void **state)
 {
@@ -477,8 +412,6 @@ int main(void)
         cmocka_unit_test(test_what_stays_in_the_cache),
         cmocka_unit_test(test_upload_fails),
         cmocka_unit_test(test_release_uploads_once),
-        cmocka_unit_test(test_write_during_upload),
-        cmocka_unit_test(test_uploads_between_writes),
         cmocka_unit_test(test_next_process),
         cmocka_unit_test(test_next_process_without_staging_file),
     };

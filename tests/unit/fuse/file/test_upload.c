@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uploads of files that are being written: what the store does not have stays dirty. */
+#include "tests/unit/fuse/file/file_fixture.h"
+
+#include <unistd.h>
+
+struct upload_job {
+    struct fx *x;
+    uint64_t ino;
+    int rc;
+};
+
+static void *upload_thread(void *arg)
+{
+    struct upload_job *j = arg;
+    struct err e = ERR_INIT;
+    j->rc = files_upload(j->x->files, j->ino, true, &e);
+    return NULL;
+}
+
+/* What is written while an upload is under way is not in the store after it. */
+static void test_write_during_upload(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    pthread_t t;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "one");
+    fake_store_hold(x->fake[0], FAKE_PUT);
+    struct upload_job j = {x, h.ino, -1};
+    assert_int_equal(pthread_create(&t, NULL, upload_thread, &j), 0);
+    fake_store_wait_held(x->fake[0]);
+    assert_int_equal(fx_write(x, h.ino, 3, " two"), 0); /* does not wait for it */
+    fx_is(x, h.ino, "one two");
+    fake_store_go(x->fake[0]);
+    pthread_join(t, NULL);
+    assert_int_equal(j.rc, 0);
+    fx_store_is(x, "main/a", "one");
+    assert_true(fx_is_dirty(x, h.ino));
+    assert_false(fx_inode(x, h.ino).flags & INODE_LOCAL); /* the store has the name */
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_store_is(x, "main/a", "one two");
+    fx_free(x);
+}
+
+/* A write is in the middle of it: an upload that began then would count it, and not have its bytes.
+ */
+static void test_upload_waits_for_writes(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct err e = ERR_INIT;
+    pthread_t t;
+    assert_int_equal(fx_create(x, "main/a", O_RDWR, false, &h), 0);
+    fx_write(x, h.ino, 0, "one");
+    struct file *f = files_get(x->files, h.ino, &e);
+    struct upload_job j = {x, h.ino, -1};
+    pthread_rwlock_rdlock(&f->data_lock); /* as file_pwrite() has it */
+    atomic_fetch_add(&f->written, 1);
+    assert_int_equal(pthread_create(&t, NULL, upload_thread, &j), 0);
+    for (int i = 0; i < 20 && !fake_store_calls(x->fake[0], FAKE_PUT); i++)
+        clock_sleep_ns(10 * NS_PER_MS);
+    assert_int_equal(pwrite(f->stage_fd, "two", 3, 0), 3);
+    pthread_rwlock_unlock(&f->data_lock);
+    pthread_join(t, NULL);
+    assert_int_equal(j.rc, 0);
+    files_put(f);
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_store_is(x, "main/a", "two");
+    fx_free(x);
+}
+
+/* Whenever an upload comes in between: what the store does not have is dirty, in the index, too. */
+static void test_uploads_between_writes(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    char *large = xmalloc(CACHE_BLOCK + 1);
+    memset(large, 'x', CACHE_BLOCK);
+    large[CACHE_BLOCK] = '\0';
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    for (int i = 0; i < 100; i++) {
+        struct upload_job j = {x, h.ino, -1};
+        pthread_t t;
+        fx_write(x, h.ino, 0, "first");
+        assert_int_equal(pthread_create(&t, NULL, upload_thread, &j), 0);
+        fx_write(x, h.ino, 0, large);
+        pthread_join(t, NULL);
+        assert_int_equal(j.rc, 0);
+        fx_is_dirty(x, h.ino); /* asserts that the index says the same */
+    }
+    free(large);
+    fx_close(x, &h);
+    fx_free(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_write_during_upload),
+        cmocka_unit_test(test_upload_waits_for_writes),
+        cmocka_unit_test(test_uploads_between_writes),
+    };
+    return cmocka_run_group_tests_name("upload", tests, NULL, NULL);
+}
