@@ -69,4 +69,45 @@ os.fsync(d)
     fuse_umount
     rm -rf "$CACHE" "${DATA:?}"/*
 done
+
+if [ "$(id -u)" = 0 ]; then
+    echo "# the disk of the node is full: said in words, and nothing that is kept is lost"
+    mkdir -p "$CACHE"
+    mount -t tmpfs -o size=16m tmpfs "$CACHE"
+    fuse_source posix
+    export DATA
+    fuse_config 'cache={"tiers":[{"medium":"MEM","quota":50000000}]}'
+    echo first >"$DATA/ckpt"
+    fuse_mount
+    fd '
+import errno, os, sys
+data, ours = os.environ["DATA"], b"OURS" * 250000
+f = os.open(sys.argv[1] + "/ckpt", os.O_WRONLY)
+os.write(f, ours)
+large = os.open(sys.argv[1] + "/large", os.O_WRONLY | os.O_CREAT)
+try:
+    for i in range(30):
+        os.write(large, bytes(1 << 20))
+    os.fsync(large)
+    sys.exit("30 MB fit into 16 MB")
+except OSError as e:
+    assert e.errno == errno.ENOSPC, e
+why = os.getxattr(sys.argv[1] + "/large", "user.millrace.error").decode()
+assert "the disk of the cache directory is full; make room" in why, why
+with open(data + "/.new", "w") as other:
+    other.write("theirs\n")
+os.replace(data + "/.new", data + "/ckpt")
+try:
+    os.close(f)
+    sys.exit("the close of the second writer succeeded")
+except OSError as e:
+    assert e.errno == errno.ESTALE, e
+'
+    [ "$(cat "$DATA/ckpt")" = theirs ] || die "the other writer's version was replaced"
+    [ "$(status .kept.files)" = 1 ] || die "what was written is not kept"
+    [ "$(stat -c %s "$(status '.kept.dir + "/" + .kept.paths[0].file')")" = 1000000 ] || die "not all of it is kept"
+    rm "$MNT/large"
+    fuse_umount
+    umount "$CACHE"
+fi
 echo ok
