@@ -228,7 +228,7 @@ static bool is_note(struct handoff *h, const char *name)
     return false;
 }
 
-void handoff_sweep(struct handoff *h)
+void handoff_remove_orphans(struct handoff *h)
 {
     DIR *d = opendir(h->conf.state_dir);
     pthread_mutex_lock(&h->mu);

@@ -51,7 +51,7 @@ void handoff_put(struct handoff_mount *v);
 
 /* After a restart, once all mounts are adopted: removes what is noted of others, and what was being
  * written when the plugin was killed. */
-void handoff_sweep(struct handoff *h);
+void handoff_remove_orphans(struct handoff *h);
 
 struct handoff_want {
     const char *staging;

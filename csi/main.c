@@ -203,7 +203,7 @@ static int open_state(struct running *r, const struct options *o, struct err *e)
         .caller = o->callers ? caller_of_pid : NULL};
     p->handoff = handoff_new(&conf);
     stage_restore(p);
-    handoff_sweep(p->handoff);
+    handoff_remove_orphans(p->handoff);
     return 0;
 }
 
