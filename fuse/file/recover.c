@@ -181,6 +181,24 @@ static void recover_homeless(const struct files_conf *c)
         closedir(d);
 }
 
+/* What was moved to the kept copies by a process that was killed before its index knew: the name is
+ * the store's again. */
+static void recover_kept(const struct files_conf *c)
+{
+    cleanup_free char *kept = kept_dir(c->stage_dir);
+    DIR *d = opendir(kept);
+    for (struct dirent *de; d && (de = readdir(d));) {
+        struct stage_name s;
+        struct inode n;
+        if (stage_name_parse(de->d_name, &s) && s.epoch == inodes_epoch(c->inodes)
+            && inodes_get(c->inodes, s.ino, &n) == 0 && n.generation == s.generation
+            && (n.flags & INODE_STAGED))
+            tree_detach(c->tree, s.ino);
+    }
+    if (d)
+        closedir(d);
+}
+
 static size_t recover_scan(struct files *fs, struct leftover **out)
 {
     const char *dir = files_config(fs)->stage_dir;
@@ -205,6 +223,7 @@ void recover_begin(struct files *fs)
     struct leftover *left = NULL;
     recover_lost(files_config(fs)->stage_dir);
     recover_homeless(files_config(fs));
+    recover_kept(files_config(fs));
     size_t n = recover_scan(fs, &left), unknown = 0;
     for (size_t i = 0; i < n; i++) {
         if (recover_is_known(fs, left[i].name))

@@ -165,6 +165,8 @@ static int stage_copy(struct file *f, int fd, uint64_t size, struct err *e)
         return err_sys(e, ENOMEM, "copy a file to staging");
     for (uint64_t off = 0; off < size;) {
         ssize_t n = cache_read(f->cf, buf, (size_t)MIN(size - off, (uint64_t)COPY_BYTES), off, e);
+        if (n < 0 && e && e->cls == ERR_NOTFOUND) /* for a writer: it is another file's name now */
+            e->sys = ESTALE;
         if (n < 0)
             return -1;
         if (n == 0)

@@ -6,6 +6,7 @@
 #include "fuse/file/kept.h"
 #include "fuse/file/recover.h"
 #include "fuse/file/sidecar.h"
+#include "fuse/file/stage_name.h"
 #include "lib/base/file.h"
 
 #include <dirent.h>
@@ -201,6 +202,30 @@ static void test_changed_by_another(void **state)
 
 /* A close fails; the job goes on elsewhere and writes the same file; the late retry does not
  * replace it. */
+/* Killed between moving the content to the kept copies and telling the index. */
+static void test_killed_while_it_is_kept(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct err e = ERR_INIT;
+    char name[STAGE_NAME_MAX];
+    fx_put(x, "main/b", "hello");
+    assert_int_equal(fx_open(x, "main/b", O_WRONLY, &h), 0);
+    fx_write(x, h.ino, 0, "J");
+    const struct stage_name n = {inodes_epoch(x->inodes), h.ino, fx_inode(x, h.ino).generation};
+    stage_name_format(&n, name);
+    assert_int_equal(kept_add(x->stage_dir, name, NULL, &e), 0);
+    fake_store_write(x->fake[0], "b", "another's");
+    fx_restart(x, true);
+    recover_begin(x->files);
+    assert_int_equal(fx_inode(x, h.ino).flags & (INODE_STAGED | INODE_DIRTY), 0);
+    fx_path_is(x, "main/b", "another's");
+    fx_close(x, &h);
+    kept_is(x, 1, NULL, NULL);
+    fx_free(x);
+}
+
 static void test_late_retry(void **state)
 {
     (void)state;
@@ -405,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_recover),
         cmocka_unit_test(test_written_while_it_is_recovered),
         cmocka_unit_test(test_changed_by_another),
+        cmocka_unit_test(test_killed_while_it_is_kept),
         cmocka_unit_test(test_late_retry),
         cmocka_unit_test(test_earlier_attempt),
         cmocka_unit_test(test_held_open),
