@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim — staging, index, cache and recovery of a mount on a disk that forgets, a store that loses
+ * answers, users of this node and of another one, and processes that die anywhere. Each run is a
+ * seed; the same seed is the same run.
+ *   sim [FIRST [COUNT]]      runs so many seeds, a process for each core
+ *   sim -v SEED              one, in words */
+#include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/log.h"
+#include "tests/sim/life.h"
+#include "tests/sim/world.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIVES     4
+#define WRONG_MAX 20
+
+/* -- what the product asks of the machine ---------------------------------------------------- */
+
+/* Time is what the world says, and a moment more each time it is asked. */
+static int64_t sim_now(void)
+{
+    return 1000000 * NS_PER_S + world->clock_ns
+        + (int64_t)__atomic_add_fetch(&world->asked, 1, __ATOMIC_SEQ_CST) * 1000;
+}
+
+int64_t __wrap_clock_mono_ns(void);
+int64_t __wrap_clock_mono_ns(void) { return sim_now(); }
+
+int64_t __wrap_clock_real_ns(void);
+int64_t __wrap_clock_real_ns(void) { return 1000000000 * NS_PER_S + sim_now(); }
+
+int64_t __real_clock_mono_ns(void);
+int __real_clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns);
+int __wrap_clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns);
+int __wrap_clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns)
+{
+    int64_t left = until_mono_ns - sim_now();
+    return __real_clock_cond_wait(
+        c, mu, __real_clock_mono_ns() + (left > NS_PER_S ? NS_PER_S : left));
+}
+
+ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags);
+ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags)
+{
+    (void)flags;
+    for (size_t i = 0; i < len; i++)
+        ((unsigned char *)buf)[i] = (unsigned char)sim_random(&world->entropy);
+    return (ssize_t)len;
+}
+
+void __wrap_boot_id(char *out, size_t size);
+void __wrap_boot_id(char *out, size_t size) { snprintf(out, size, "boot-%" PRIu64, world->boot); }
+
+/* -- one run --------------------------------------------------------------------------------- */
+
+/* What happens to the process, and what that means for the next one. */
+static void end_of_life(void)
+{
+    switch (world_random(4)) {
+    case 0: /* the pod is gone, too: nobody has its mount any more */
+        world->mounted = false;
+        break;
+    case 1: /* the machine */
+        disk_cut(&world->disk, sim_random(&world->random));
+        truths_cut();
+        world->boot++;
+        world->mounted = false;
+        break;
+    default:
+        break;
+    }
+    world->resume = world->mounted;
+    if (!world->resume) {
+        for (unsigned i = 0; i < FILES; i++)
+            world->files[i].open = false;
+        world->op.kind = OP_NONE;
+    }
+    world->clock_ns += (int64_t)world_random(100) * NS_PER_S;
+    world_say("%s", world->resume ? "killed" : "gone");
+}
+
+static void live(unsigned ops, bool last)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(30);
+        life_run(ops, last);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        abort();
+    if (WIFSIGNALED(status))
+        world_wrong("the process ended with signal %d%s", WTERMSIG(status),
+            WTERMSIG(status) == SIGALRM ? ": it hung" : "");
+    else if (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != DISK_KILLED)
+        world_wrong("the process ended with %d", WEXITSTATUS(status));
+}
+
+static bool run(uint64_t seed, const char *dir, bool verbose)
+{
+    memset(world, 0, sizeof *world);
+    world->seed = world->random = world->entropy = seed;
+    world->verbose = verbose;
+    world->boot = 1;
+    world->refused_ns = -100 * NS_PER_S;
+    disk_init(&world->disk, dir);
+    static const struct content none;
+    for (unsigned i = 0; i < FILES; i++) {
+        truth_add(i, DONE, &none);
+        if (world_random(2))
+            others_put(i);
+    }
+    unsigned lives = 1 + (unsigned)world_random(LIVES);
+    for (unsigned i = 0; i < lives && !world->wrong[0]; i++) {
+        world->disk.ops = 0;
+        world->disk.die_at = world_random(4) ? 1 + world_random(120) : 0;
+        world->disk.torn = world_random(2);
+        live(5 + (unsigned)world_random(30), false);
+        if (!world->wrong[0])
+            end_of_life();
+    }
+    world->disk.ops = world->disk.die_at = 0;
+    if (!world->wrong[0])
+        live(0, true);
+    disk_remove(&world->disk);
+    if (world->wrong[0])
+        printf("seed %" PRIu64 ": %s\n", seed, world->wrong);
+    fflush(stdout);
+    return !world->wrong[0];
+}
+
+/* -- many ------------------------------------------------------------------------------------ */
+
+static int run_many(uint64_t first, uint64_t count, unsigned step, const char *top)
+{
+    char dir[128];
+    int wrong = 0;
+    snprintf(dir, sizeof dir, "%s/%u", top, (unsigned)getpid());
+    if (mkdir(dir, 0700))
+        abort();
+    for (uint64_t i = 0; i < count && wrong < WRONG_MAX; i += step)
+        wrong += !run(first + i, dir, false);
+    rmdir(dir);
+    return wrong ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    char top[] = "/dev/shm/millrace-sim.XXXXXX";
+    bool one = argc == 3 && strcmp(argv[1], "-v") == 0;
+    uint64_t first = argc > 1 && !one ? strtoull(argv[1], NULL, 10) : 1;
+    uint64_t count = argc > 2 && !one ? strtoull(argv[2], NULL, 10) : 1000;
+    unsigned cores = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+    int failed = 0, status;
+    if (!mkdtemp(top)) {
+        perror(top);
+        return 2;
+    }
+    log_init("sim", one ? LOG_DEBUG : LOG_ERROR);
+    log_plain();
+    if (!one && !freopen("/dev/null", "w", stderr)) /* errors are what it is made of */
+        return 2;
+    struct world *mine = NULL;
+    for (unsigned i = 0; i < (one ? 1 : cores); i++) {
+        if (!one && fork())
+            continue;
+        mine = mmap(NULL, sizeof *mine, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (mine == MAP_FAILED)
+            abort();
+        world = mine;
+        if (!one)
+            exit(run_many(first + i, count > i ? count - i : 0, cores, top));
+        failed = !run(strtoull(argv[2], NULL, 10), top, true);
+    }
+    while (!one && wait(&status) > 0)
+        failed |= status != 0;
+    rmdir(top);
+    if (!failed)
+        printf("%" PRIu64 " seeds from %" PRIu64 ": nothing wrong\n", one ? 1 : count, first);
+    return failed;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/sim/world.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct world *world;
+
+uint64_t world_random(uint64_t below) { return sim_random(&world->random) % below; }
+
+void world_wrong(const char *format, ...)
+{
+    va_list ap;
+    if (world->wrong[0])
+        return;
+    va_start(ap, format);
+    vsnprintf(world->wrong, sizeof world->wrong, format, ap);
+    va_end(ap);
+}
+
+void world_say(const char *format, ...)
+{
+    va_list ap;
+    if (!world->verbose)
+        return;
+    va_start(ap, format);
+    printf("%4" PRIu64 " ", world->now);
+    vprintf(format, ap);
+    printf("\n");
+    fflush(stdout);
+    va_end(ap);
+}
+
+/* -- contents -------------------------------------------------------------------------------- */
+
+uint64_t content_hash(const struct content *c)
+{
+    uint64_t h = c->there ? UINT64_C(0xcbf29ce484222325) + c->len : 0;
+    for (uint32_t i = 0; c->there && i < c->len; i++)
+        h = (h ^ c->bytes[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* Bytes that are never zero: those are what a disk makes of itself. */
+void content_fill(struct content *c, uint64_t seed, uint32_t off, uint32_t len)
+{
+    for (uint32_t i = 0; i < len; i += 8) {
+        uint64_t word = sim_random(&seed) | UINT64_C(0x0101010101010101);
+        memcpy(c->bytes + off + i, &word, len - i < 8 ? len - i : 8);
+    }
+    c->there = true;
+    c->len = off + len > c->len ? off + len : c->len;
+}
+
+void truth_stored(unsigned file, const struct content *c)
+{
+    struct file_model *f = &world->files[file];
+    uint64_t hash = content_hash(c);
+    for (unsigned i = 0; i < f->ntruths; i++)
+        f->truths[i].kept |= f->truths[i].hash == hash;
+}
+
+/* -- truths ---------------------------------------------------------------------------------- */
+
+static const char *const kind_names[] = {"begun", "promised", "done", "others"};
+
+void truth_add(unsigned file, enum truth_kind kind, const struct content *c)
+{
+    struct file_model *f = &world->files[file];
+    uint64_t hash = content_hash(c);
+    if (f->ntruths == TRUTHS) { /* what was acknowledged long ago cannot matter any more */
+        memmove(f->truths, f->truths + TRUTHS / 2, sizeof f->truths / 2);
+        f->ntruths = TRUTHS / 2;
+    }
+    f->truths[f->ntruths++] = (struct truth){
+        .kind = kind, .there = c->there, .len = c->len, .hash = hash, .at = ++world->now};
+    if (!content_was_ever(file, c) && f->nseen < 2 * TRUTHS)
+        f->seen[f->nseen++] = hash;
+    world_say("f%u %s: %s%u bytes %016" PRIx64, file, kind_names[kind], c->there ? "" : "gone, ",
+        c->len, hash);
+}
+
+bool content_was_ever(unsigned file, const struct content *c)
+{
+    const struct file_model *f = &world->files[file];
+    uint64_t hash = content_hash(c);
+    for (unsigned i = 0; i < f->nseen; i++)
+        if (f->seen[i] == hash)
+            return true;
+    return false;
+}
+
+void truths_cut(void)
+{
+    for (unsigned i = 0; i < FILES; i++) {
+        struct file_model *f = &world->files[i];
+        uint64_t stored = content_hash(&world->objects[i].c), late = 0;
+        unsigned n = 0;
+        if (world->late.waits && world->late.file == i)
+            late = content_hash(&world->late.c);
+        for (unsigned k = f->ntruths, since = 0; k-- > 0; since |= f->truths[k].kind == BEGUN)
+            f->truths[k].kept |= since; /* written to since: nobody has a copy */
+        for (unsigned k = 0; k < f->ntruths; k++)
+            if (f->truths[k].kind != BEGUN || f->truths[k].hash == stored
+                || f->truths[k].hash == late)
+                f->truths[n++] = f->truths[k];
+        f->ntruths = n;
+    }
+}
+
+/* Since when nothing older may be there. */
+static unsigned last_told(const struct file_model *f)
+{
+    unsigned last = 0;
+    for (unsigned i = 0; i < f->ntruths; i++)
+        if (f->truths[i].kind == DONE || f->truths[i].kind == OTHERS)
+            last = i;
+    return last;
+}
+
+static bool is_kept(const uint64_t *kept, unsigned nkept, uint64_t hash)
+{
+    for (unsigned i = 0; i < nkept; i++)
+        if (kept[i] == hash)
+            return true;
+    return false;
+}
+
+/* A promise is fulfilled by what is there, by what the same users wrote or removed later, or by a
+ * copy. */
+static void check_promises(unsigned file, unsigned found, const uint64_t *kept, unsigned nkept)
+{
+    const struct file_model *f = &world->files[file];
+    for (unsigned i = 0; i < f->ntruths; i++) {
+        if (f->truths[i].kind != PROMISED || f->truths[i].kept || i == found)
+            continue;
+        bool later = false;
+        for (unsigned k = i + 1; k < f->ntruths; k++)
+            later |= f->truths[k].kind != OTHERS;
+        if (!later && !is_kept(kept, nkept, f->truths[i].hash))
+            world_wrong("f%u: what fsync or close promised to keep (event %" PRIu64
+                        ") is neither in the store nor kept",
+                file, f->truths[i].at);
+    }
+}
+
+void world_check(const uint64_t *kept, unsigned nkept)
+{
+    for (unsigned i = 0; i < FILES; i++) {
+        const struct file_model *f = &world->files[i];
+        uint64_t stored = content_hash(&world->objects[i].c);
+        unsigned k = f->ntruths, first = last_told(f);
+        while (k > first && f->truths[k - 1].hash != stored)
+            k--;
+        if (f->ntruths && k == first) {
+            world_wrong("f%u: the store has %s of %u bytes %016" PRIx64 ", but %s of event %" PRIu64
+                        " was told last",
+                i, world->objects[i].c.there ? "an object" : "none", world->objects[i].c.len,
+                stored, kind_names[f->truths[first].kind], f->truths[first].at);
+            return;
+        }
+        check_promises(i, k - 1, kept, nkept);
+    }
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* world — what outlives the processes of a simulation: the disk, the store, the other node's
+ * writers, what users were told, and what may therefore be true. In memory that the processes
+ * share; they follow each other, so nothing is locked. */
+#ifndef MILLRACE_TESTS_SIM_WORLD_H
+#define MILLRACE_TESTS_SIM_WORLD_H
+
+#include "fuse/store/store.h"
+#include "tests/sim/disk.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FILES       4
+#define CONTENT_MAX (12u << 10)
+#define TRUTHS      256
+
+struct content {
+    bool there;
+    uint32_t len;
+    unsigned char bytes[CONTENT_MAX];
+};
+
+/* What a file may turn out to be. */
+enum truth_kind {
+    BEGUN,    /* a change was begun, nobody was told that it is done */
+    PROMISED, /* fsync or close failed: it is kept, and tried again */
+    DONE,     /* users were told that it is in the store */
+    OTHERS,   /* the same, by another node */
+};
+struct truth {
+    enum truth_kind kind;
+    bool there, kept;
+    uint32_t len;
+    uint64_t hash, at;
+};
+
+struct object {
+    struct content c;
+    uint64_t serial; /* of its version */
+    uint64_t at;
+    bool others;
+};
+
+struct file_model {
+    struct content local; /* as this node's users see it while they write */
+    bool open;
+    uint64_t ino;
+    /* when what is written here began from the store's content: what others put later must not be
+     * written over */
+    uint64_t based_at;
+    struct truth truths[TRUTHS];
+    unsigned ntruths;
+    /* contents that were ever there: what a reader may see; hashes of them */
+    uint64_t seen[2 * TRUTHS];
+    unsigned nseen;
+};
+
+enum op_kind { OP_NONE, OP_OPEN, OP_WRITE, OP_FSYNC, OP_CLOSE, OP_READ, OP_UNLINK, OP_RENAME };
+struct op {
+    enum op_kind kind;
+    unsigned file, to;
+    bool truncate, create;
+    uint32_t off, len;
+    uint64_t seed;
+};
+
+enum answer { ANSWER_FINE, ANSWER_REFUSED, ANSWER_LOST, ANSWER_LATE };
+
+struct late { /* a put that was given up, and has not happened yet */
+    bool waits;
+    unsigned file;
+    struct content c;
+    bool conditional;
+    char expect[STORE_VERSION_MAX];
+};
+
+struct world {
+    uint64_t seed, random, entropy; /* of this run; its states */
+    uint64_t asked;                 /* for the time */
+    bool verbose;
+    uint64_t now;                 /* counts events */
+    int64_t clock_ns, refused_ns; /* refused_ns: the store's last refusal */
+    uint64_t boot, serial;
+    struct disk disk;
+    struct object objects[FILES];
+    struct file_model files[FILES];
+    struct late late;
+    bool outage;
+    enum answer next_answer;
+    struct op op; /* under way */
+    bool mounted; /* the kernel has got ids */
+    bool resume;  /* … and handles, of the process before */
+    char wrong[512];
+};
+
+extern struct world *world; /* the one that is being simulated */
+
+uint64_t world_random(uint64_t below);
+uint64_t content_hash(const struct content *c);
+void content_fill(struct content *c, uint64_t seed, uint32_t off, uint32_t len);
+/* The first thing that is wrong ends the run. */
+void world_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void world_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A content of the file comes into being. */
+void truth_add(unsigned file, enum truth_kind kind, const struct content *c);
+/* It is in the store: whatever was promised of it is done. */
+void truth_stored(unsigned file, const struct content *c);
+bool content_was_ever(unsigned file, const struct content *c);
+/* The power went: what nobody was promised is as before. */
+void truths_cut(void);
+/* All is quiet: is what the store has what it may have? kept: hashes of the contents that were
+ * kept aside. */
+void world_check(const uint64_t *kept, unsigned nkept);
+
+/* Another node puts an object, or removes it. */
+void others_put(unsigned file);
+void others_remove(unsigned file);
+void late_happens(void);
+
+struct store *sim_store_new(void);
+
+#endif
