@@ -57,14 +57,6 @@ char *s3_copy_source(const struct s3 *s, const char *key)
     return xasprintf("x-amz-copy-source: /%s/%s", s->bucket, escaped);
 }
 
-static bool is_visible(const char *text, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)text[i] <= ' ' || (unsigned char)text[i] >= 0x7f)
-            return false;
-    return true;
-}
-
 void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STORE_VERSION_MAX])
 {
     size_t n = etag ? strlen(etag) : 0;
@@ -77,7 +69,7 @@ void s3_version(const char *etag, uint64_t size, int64_t mtime_ns, char out[STOR
     if (n == 0)
         snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size,
             (long long)(mtime_ns / NS_PER_S));
-    else if (n < STORE_VERSION_MAX && etag[0] != 'W' && etag[0] != '~' && is_visible(etag, n))
+    else if (n < STORE_VERSION_MAX && etag[0] != 'W' && etag[0] != '~' && http_is_word(etag, n))
         snprintf(out, STORE_VERSION_MAX, "%.*s", (int)n, etag);
     else { /* too long, weak or odd: its digest tells versions apart as well */
         char hex[SIGV4_HEX_LEN];

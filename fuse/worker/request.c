@@ -2,6 +2,7 @@
 #include "fuse/worker/request.h"
 
 #include "fuse/store/store.h"
+#include "lib/http/http.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -43,13 +44,6 @@ int request_pin(const struct serve_req *req, enum request_pin *out, struct err *
     return ok ? 0 : err_set(e, ERR_INVALID, "the parameter pin is neither 0 nor 1");
 }
 
-static bool is_visible(const char *text)
-{
-    while ((unsigned char)*text > ' ' && (unsigned char)*text < 0x7f)
-        text++;
-    return !*text;
-}
-
 int request_parse(const struct serve_req *req, size_t nmounts, struct request *r, struct err *e)
 {
     *r = (struct request){.path = serve_query(req, "path"), .version = serve_query(req, "version")};
@@ -65,7 +59,8 @@ int request_parse(const struct serve_req *req, size_t nmounts, struct request *r
         rc = err_set(e, ERR_INVALID, "the parameter size is missing");
     else if (!r->path || !*r->path || !store_path_ok(r->path))
         rc = err_set(e, ERR_INVALID, "the parameter path is missing or no relative path");
-    else if (!r->version || strlen(r->version) >= STORE_VERSION_MAX || !is_visible(r->version))
+    else if (!r->version || strlen(r->version) >= STORE_VERSION_MAX
+        || !http_is_word(r->version, strlen(r->version)))
         rc = err_set(e, ERR_INVALID,
             "the parameter version is missing, too long, or no word of visible characters");
     if (rc) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_remove_tree: removes a tree that somebody may be changing meanwhile, who may write in it and
- * nowhere else. Every name is looked up in a directory that is held open, links are never followed,
- * and other mounts are not entered. Directories that are found deeper are moved up first, so that a
- * tree of any depth costs two descriptors and no path is ever longer than a name. */
+/* file_remove_tree: removes a tree that another process may be changing meanwhile, which may write
+ * in it and nowhere else. Every name is looked up in a directory that is held open, links are never
+ * followed, and other mounts are not entered. Directories that are found deeper are moved up first,
+ * so that a tree of any depth costs two descriptors and no path is ever longer than a name. */
 #include "lib/base/file.h"
 
 #include "lib/base/mem.h"

@@ -187,6 +187,14 @@ enum err_class http_class_of_status(int status)
     return status >= 400 && status < 500 ? ERR_INVALID : ERR_RETRY;
 }
 
+bool http_is_word(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)text[i] <= ' ' || (unsigned char)text[i] >= 0x7f)
+            return false;
+    return true;
+}
+
 char *http_escape(const char *text, bool keep_slash)
 {
     static const char hex[] = "0123456789ABCDEF";

@@ -88,5 +88,7 @@ void http_resp_free(struct http_resp *resp);
 enum err_class http_class_of_status(int status);
 /* percent-encoding of RFC 3986 unreserved; caller frees */
 char *http_escape(const char *text, bool keep_slash);
+/* Visible ASCII without blanks: it may stand in a header as it is. */
+bool http_is_word(const char *text, size_t len);
 
 #endif
