@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/sim/disk.h"
+#include "tests/sim/disk_priv.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PAGE 4096
-
 static struct disk *disk;
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER; /* shadow files and the log */
 
@@ -27,29 +25,11 @@ uint64_t sim_random(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-static void sim_die(const char *what)
+_Noreturn void disk_die(const char *what)
 {
     fprintf(stderr, "disk: %s: %s\n", what, strerror(errno));
     abort();
 }
-
-/* -- the real calls -------------------------------------------------------------------------- */
-
-int __real_open(const char *path, int flags, ...);
-int __real_openat(int dir, const char *path, int flags, ...);
-ssize_t __real_write(int fd, const void *buf, size_t len);
-ssize_t __real_pwrite(int fd, const void *buf, size_t len, off_t off);
-int __real_ftruncate(int fd, off_t len);
-int __real_fallocate(int fd, int mode, off_t off, off_t len);
-int __real_fsync(int fd);
-int __real_fdatasync(int fd);
-int __real_rename(const char *from, const char *to);
-int __real_link(const char *from, const char *to);
-int __real_linkat(int fromdir, const char *from, int todir, const char *to, int flags);
-int __real_unlink(const char *path);
-int __real_unlinkat(int dir, const char *path, int flags);
-int __real_mkdir(const char *path, mode_t mode);
-void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off);
 
 /* -- what is on the disk --------------------------------------------------------------------- */
 
@@ -82,29 +62,29 @@ static uint64_t ino_of_fd(int fd)
     return st.st_ino;
 }
 
-static void shadow_path(uint64_t ino, const char *suffix, char out[DISK_PATH + 64])
+void disk_shadow(uint64_t ino, const char *suffix, char out[DISK_PATH + 64])
 {
     snprintf(out, DISK_PATH + 64, "%s/%" PRIu64 "%s", disk->shadow, ino, suffix);
 }
 
-static bool all_zeros(const unsigned char *p, size_t len)
+bool disk_all_zeros(const unsigned char *p, size_t len)
 {
     return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
 }
 
-static void copy_fd(int from, int to)
+void disk_copy(int from, int to)
 {
     static char buf[1 << 16];
     struct stat st;
     off_t off = 0;
     ssize_t n;
     if (fstat(from, &st) || __real_ftruncate(to, 0) || __real_ftruncate(to, st.st_size))
-        sim_die("copy");
+        disk_die("copy");
     while (
         (off = lseek(from, off, SEEK_DATA)) >= 0 && (n = pread(from, buf, sizeof buf, off)) > 0) {
-        if (!all_zeros((unsigned char *)buf, (size_t)n)
+        if (!disk_all_zeros((unsigned char *)buf, (size_t)n)
             && __real_pwrite(to, buf, (size_t)n, off) != n)
-            sim_die("copy");
+            disk_die("copy");
         off += n;
     }
     struct timespec times[2] = {st.st_mtim, st.st_mtim};
@@ -115,7 +95,7 @@ static void copy_fd(int from, int to)
 static void snapshot(int fd, uint64_t ino, bool keep, bool empty)
 {
     char name[DISK_PATH + 64];
-    shadow_path(ino, "", name);
+    disk_shadow(ino, "", name);
     int to = __real_open(name, O_RDWR | O_CREAT | (keep ? O_EXCL : 0), 0600);
     if (to < 0 && keep && errno == EEXIST)
         return;
@@ -123,9 +103,9 @@ static void snapshot(int fd, uint64_t ino, bool keep, bool empty)
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     int from = empty ? -1 : __real_open(self, O_RDONLY);
     if (to < 0 || (!empty && from < 0))
-        sim_die(name);
+        disk_die(name);
     if (!empty) {
-        copy_fd(from, to);
+        disk_copy(from, to);
         close(from);
     }
     close(to);
@@ -134,7 +114,7 @@ static void snapshot(int fd, uint64_t ino, bool keep, bool empty)
 static void note(enum disk_op op, uint64_t ino, const char *a, const char *b)
 {
     if (disk->nlog == DISK_LOG)
-        sim_die("too many changes of names");
+        disk_die("too many changes of names");
     disk->log[disk->nlog].op = op;
     disk->log[disk->nlog].ino = ino;
     snprintf(disk->log[disk->nlog].a, DISK_PATH, "%s", a);
@@ -143,15 +123,15 @@ static void note(enum disk_op op, uint64_t ino, const char *a, const char *b)
 }
 
 /* What loses its last name here may still have it on the disk. */
-static void keep_content(const char *path)
+void disk_keep(const char *path)
 {
     struct stat st;
     char name[DISK_PATH + 64];
     if (lstat(path, &st) || !S_ISREG(st.st_mode))
         return;
-    shadow_path(st.st_ino, ".now", name);
+    disk_shadow(st.st_ino, ".now", name);
     if (__real_link(path, name) && errno != EEXIST)
-        sim_die(name);
+        disk_die(name);
 }
 
 /* One more change is about to be made; does this process survive it? */
@@ -217,7 +197,7 @@ ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t off)
         pthread_mutex_unlock(&mu);
         if (dies()) {
             if (disk->torn && len > 1 && __real_pwrite(fd, buf, len / 2, off) < 0)
-                sim_die("pwrite");
+                disk_die("pwrite");
             _exit(DISK_KILLED);
         }
     }
@@ -234,7 +214,7 @@ ssize_t __wrap_write(int fd, const void *buf, size_t len)
         pthread_mutex_unlock(&mu);
         if (dies()) {
             if (disk->torn && len > 1 && __real_write(fd, buf, len / 2) < 0)
-                sim_die("write");
+                disk_die("write");
             _exit(DISK_KILLED);
         }
     }
@@ -304,7 +284,7 @@ int __wrap_fsync(int fd) { return flush(fd, __real_fsync); }
 int __wrap_fdatasync(int fd);
 int __wrap_fdatasync(int fd) { return flush(fd, __real_fdatasync); }
 
-static uint64_t ino_of(const char *path)
+uint64_t disk_ino(const char *path)
 {
     struct stat st;
     return lstat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_ino : 0;
@@ -317,8 +297,8 @@ int __wrap_rename(const char *from, const char *to)
         return __real_rename(from, to);
     step();
     pthread_mutex_lock(&mu);
-    keep_content(to);
-    uint64_t ino = ino_of(from);
+    disk_keep(to);
+    uint64_t ino = disk_ino(from);
     int rc = __real_rename(from, to);
     if (rc == 0)
         note(DISK_RENAME, ino, below(from), below(to));
@@ -337,7 +317,7 @@ int __wrap_link(const char *from, const char *to)
     pthread_mutex_lock(&mu);
     int rc = __real_link(from, to), errnum = errno;
     if (rc == 0)
-        note(DISK_LINK, ino_of(to), below(to), NULL);
+        note(DISK_LINK, disk_ino(to), below(to), NULL);
     pthread_mutex_unlock(&mu);
     errno = errnum;
     return rc;
@@ -352,7 +332,7 @@ int __wrap_linkat(int fromdir, const char *from, int todir, const char *to, int 
     pthread_mutex_lock(&mu);
     int rc = __real_linkat(fromdir, from, todir, to, flags), errnum = errno;
     if (rc == 0)
-        note(DISK_LINK, ino_of(to), below(to), NULL);
+        note(DISK_LINK, disk_ino(to), below(to), NULL);
     pthread_mutex_unlock(&mu);
     errno = errnum;
     return rc;
@@ -365,7 +345,7 @@ int __wrap_unlink(const char *path)
         return __real_unlink(path);
     step();
     pthread_mutex_lock(&mu);
-    keep_content(path);
+    disk_keep(path);
     int rc = __real_unlink(path), errnum = errno;
     if (rc == 0)
         note(DISK_UNLINK, 0, below(path), NULL);
@@ -399,251 +379,4 @@ int __wrap_mkdir(const char *path, mode_t mode)
     return rc;
 }
 
-/* -- the cut --------------------------------------------------------------------------------- */
-
 void disk_use(struct disk *d) { disk = d; }
-
-static void remove_below(const char *dir)
-{
-    DIR *at = opendir(dir);
-    for (struct dirent *de; at && (de = readdir(at));) {
-        char path[PATH_MAX];
-        if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
-            continue;
-        snprintf(path, sizeof path, "%s/%s", dir, de->d_name);
-        if (de->d_type == DT_DIR) {
-            remove_below(path);
-            rmdir(path);
-        } else {
-            __real_unlink(path);
-        }
-    }
-    if (at)
-        closedir(at);
-}
-
-void disk_init(struct disk *d, const char *dir)
-{
-    memset(d, 0, sizeof *d);
-    snprintf(d->root, sizeof d->root, "%s/disk", dir);
-    snprintf(d->shadow, sizeof d->shadow, "%s/shadow", dir);
-    if (__real_mkdir(d->root, 0700) || __real_mkdir(d->shadow, 0700))
-        sim_die(dir);
-}
-
-void disk_remove(struct disk *d)
-{
-    remove_below(d->root);
-    remove_below(d->shadow);
-    rmdir(d->root);
-    rmdir(d->shadow);
-}
-
-static struct disk_name *name_find(struct disk *d, const char *path)
-{
-    for (unsigned i = 0; i < d->nnames; i++)
-        if (strcmp(d->names[i].path, path) == 0)
-            return &d->names[i];
-    return NULL;
-}
-
-static void name_set(struct disk *d, const char *path, uint64_t ino)
-{
-    struct disk_name *n = name_find(d, path);
-    if (!n) {
-        if (d->nnames == DISK_NAMES)
-            sim_die("too many names");
-        n = &d->names[d->nnames++];
-        snprintf(n->path, sizeof n->path, "%s", path);
-    }
-    n->ino = ino;
-}
-
-static void name_drop(struct disk *d, const char *path)
-{
-    struct disk_name *n = name_find(d, path);
-    if (n)
-        *n = d->names[--d->nnames];
-}
-
-/* The names that the journal has. */
-static void replay(struct disk *d, uint64_t *seed)
-{
-    unsigned upto = d->flushed + (unsigned)(sim_random(seed) % (d->nlog - d->flushed + 1));
-    for (unsigned i = 0; i < upto; i++) {
-        const char *a = d->log[i].a, *b = d->log[i].b;
-        switch (d->log[i].op) {
-        case DISK_CREATE:
-        case DISK_LINK:
-        case DISK_MKDIR:
-            name_set(d, a, d->log[i].ino);
-            break;
-        case DISK_UNLINK:
-            name_drop(d, a);
-            break;
-        case DISK_RENAME:
-            name_drop(d, a);
-            name_set(d, b, d->log[i].ino);
-            break;
-        }
-    }
-}
-
-/* Where the content is that the process saw last: under some name, or kept. */
-static int open_now(struct disk *d, uint64_t ino)
-{
-    char name[DISK_PATH + 64];
-    shadow_path(ino, ".now", name);
-    int fd = __real_open(name, O_RDONLY);
-    (void)d;
-    return fd;
-}
-
-static const unsigned char *map_file(int fd, off_t size)
-{
-    if (size == 0)
-        return NULL;
-    void *at = __real_mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED)
-        sim_die("map a file");
-    return at;
-}
-
-static void unmap_file(const unsigned char *at, off_t size)
-{
-    if (at)
-        munmap((void *)(uintptr_t)at, (size_t)size);
-}
-
-/* Of the page at off what the file has of it: a mapping ends with zeros, but not beyond its page.
- */
-static size_t page_of(off_t size, off_t off)
-{
-    return off >= size ? 0 : (size_t)(size - off < PAGE ? size - off : PAGE);
-}
-
-/* Sparse files may be large: the next page that either has. */
-static off_t next_data(int was, int now, off_t off, off_t size)
-{
-    off_t a = lseek(was, off, SEEK_DATA), b = lseek(now, off, SEEK_DATA);
-    off_t at = a < 0 ? b : b < 0 || a < b ? a : b;
-    return at < 0 ? size : at / PAGE * PAGE;
-}
-
-static void mix_pages(int was, int now, int to, uint64_t *seed)
-{
-    struct stat a, b;
-    if (fstat(was, &a) || fstat(now, &b))
-        sim_die("look at a file");
-    bool new_size = sim_random(seed) & 1;
-    off_t size = new_size ? b.st_size : a.st_size;
-    if (__real_ftruncate(to, size))
-        sim_die("size");
-    const unsigned char *old = map_file(was, a.st_size), *fresh = map_file(now, b.st_size);
-    unsigned odds = (unsigned)(sim_random(seed) % 3); /* nothing new, half of it, all of it */
-    for (off_t off = 0; (off = next_data(was, now, off, size)) < size; off += PAGE) {
-        bool take = odds == 2 || (odds == 1 && sim_random(seed) & 1);
-        size_t len = page_of(take ? b.st_size : a.st_size, off), most = page_of(size, off);
-        const unsigned char *from = (take ? fresh : old) + off;
-        len = len < most ? len : most;
-        if (!all_zeros(from, len) && __real_pwrite(to, from, len, off) != (ssize_t)len)
-            sim_die("write");
-    }
-    unmap_file(old, a.st_size);
-    unmap_file(fresh, b.st_size);
-    struct timespec t = new_size ? b.st_mtim : a.st_mtim, times[2] = {t, t};
-    futimens(to, times);
-}
-
-static void put_back(struct disk *d, const struct disk_name *n, const char *root, uint64_t *seed)
-{
-    char path[3 * DISK_PATH], name[DISK_PATH + 64];
-    snprintf(path, sizeof path, "%s/%s", root, n->path);
-    shadow_path(n->ino, "", name);
-    int was = __real_open(name, O_RDONLY), now = open_now(d, n->ino);
-    int to = __real_open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (to < 0 || (was < 0 && now < 0))
-        sim_die(path);
-    if (was < 0)
-        copy_fd(now, to); /* not written to since it was flushed */
-    else if (now < 0)
-        copy_fd(was, to);
-    else
-        mix_pages(was, now, to, seed);
-    close(to);
-    if (was >= 0)
-        close(was);
-    if (now >= 0)
-        close(now);
-}
-
-/* Every file that has a name now is kept under its number. */
-static void keep_all(const char *dir)
-{
-    DIR *at = opendir(dir);
-    for (struct dirent *de; at && (de = readdir(at));) {
-        char path[PATH_MAX];
-        if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
-            continue;
-        snprintf(path, sizeof path, "%s/%s", dir, de->d_name);
-        if (de->d_type == DT_DIR)
-            keep_all(path);
-        else
-            keep_content(path);
-    }
-    if (at)
-        closedir(at);
-}
-
-/* What is there is on the disk, all of it. */
-static void settle(struct disk *d, const char *dir, const char *prefix)
-{
-    DIR *at = opendir(dir);
-    for (struct dirent *de; at && (de = readdir(at));) {
-        char path[PATH_MAX], name[DISK_PATH];
-        if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
-            continue;
-        snprintf(path, sizeof path, "%s/%s", dir, de->d_name);
-        if (snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "/" : "", de->d_name)
-            >= (int)sizeof name)
-            sim_die("a long name");
-        name_set(d, name, ino_of(path));
-        if (de->d_type == DT_DIR)
-            settle(d, path, name);
-    }
-    if (at)
-        closedir(at);
-}
-
-static int by_path(const void *a, const void *b)
-{
-    return strcmp(((const struct disk_name *)a)->path, ((const struct disk_name *)b)->path);
-}
-
-void disk_cut(struct disk *d, uint64_t seed)
-{
-    char root[DISK_PATH + 8];
-    disk = d;
-    snprintf(root, sizeof root, "%s.new", d->root);
-    if (__real_mkdir(root, 0700))
-        sim_die(root);
-    keep_all(d->root);
-    replay(d, &seed);
-    qsort(
-        d->names, d->nnames, sizeof d->names[0], by_path); /* directories before what is in them */
-    for (unsigned i = 0; i < d->nnames; i++) {
-        char path[3 * DISK_PATH];
-        snprintf(path, sizeof path, "%s/%s", root, d->names[i].path);
-        if (d->names[i].ino)
-            put_back(d, &d->names[i], root, &seed);
-        else if (__real_mkdir(path, 0700))
-            sim_die(path);
-    }
-    remove_below(d->root);
-    remove_below(d->shadow);
-    if (rmdir(d->root) || __real_rename(root, d->root))
-        sim_die(d->root);
-    d->nnames = d->nlog = d->flushed = 0;
-    settle(d, d->root, "");
-    disk = NULL;
-}
