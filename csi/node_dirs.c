@@ -7,25 +7,37 @@
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/http/metric.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define DIR_VOLUMES "volumes"
 #define DIR_WORKERS "workers"
 #define DIR_TRASH   "trash"
+/* below a volume's directory: what the client has written and not stored yet */
+#define DIR_STAGE VOLUME_CACHE "/stage"
+#define DIR_KEPT  DIR_STAGE "/kept"
+/* Whoever fills it may write what he likes there: more names than that are not looked at. */
+#define STAGE_LOOK_MAX 1000
+
+METRIC_GAUGE(csi_spared, "millrace_csi_spared_directories", "",
+    "Unused directories of volumes that are not removed, as written files lie there that are not in the store.");
 
 struct node_dir {
     const char *root; /* one of the two */
     unsigned users;
     int64_t unused_ns; /* since when, if users is 0 */
+    bool spared;       /* it was to go, and holds what somebody wrote */
 };
 
 struct node_dirs {
@@ -73,6 +85,7 @@ struct node_dirs *node_dirs_new(
     p->earlier = strcmp(root, earlier) == 0 ? NULL : xstrdup(earlier);
     p->keep_ns = keep_ns;
     p->by_path = map_new(free);
+    metric_set(metric_of(&csi_spared), 0);
     pthread_mutex_init(&p->mu, NULL);
     const char *dirs[] = {DIR_VOLUMES, DIR_WORKERS, DIR_TRASH};
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
@@ -135,6 +148,12 @@ static int make_owned(const char *path, struct owner o, struct err *e)
     return S_ISDIR(st.st_mode) ? 0 : err_sys(e, ENOTDIR, "open %s", path);
 }
 
+static void set_spared(struct node_dir *dir, bool spared)
+{
+    metric_add(metric_of(&csi_spared), (int64_t)spared - dir->spared);
+    dir->spared = spared;
+}
+
 char *node_dirs_get(struct node_dirs *p, const struct volume_context *s, struct err *e)
 {
     cleanup_free char *below = below_root(s);
@@ -152,6 +171,7 @@ char *node_dirs_get(struct node_dirs *p, const struct volume_context *s, struct 
             dir->root = p->root;
         }
         dir->users++;
+        set_spared(dir, false);
     } else {
         rc = -1;
     }
@@ -190,6 +210,56 @@ static void prune(const char *root, const char *below)
     }
 }
 
+static int open_beneath(const char *path, const char *below)
+{
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
+    cleanup_fd int dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return dir < 0 ? -1 : (int)syscall(SYS_openat2, dir, below, &how, sizeof how);
+}
+
+static bool is_dir_at(int dir, const struct dirent *entry)
+{
+    struct stat st;
+    return entry->d_type == DT_DIR
+        || (entry->d_type == DT_UNKNOWN
+            && fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode));
+}
+
+/* Is there anything but directories? What cannot be read may hold something. */
+static bool has_files(const char *path, const char *below)
+{
+    cleanup_fd int fd = open_beneath(path, below);
+    if (fd < 0)
+        return errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != EXDEV;
+    DIR *d = fdopendir(fd);
+    if (!d)
+        return true;
+    fd = -1;
+    bool found = false;
+    size_t looked = 0;
+    errno = 0;
+    for (struct dirent *entry; !found && (entry = readdir(d));)
+        found = !is_dir_at(dirfd(d), entry) || ++looked > STAGE_LOOK_MAX;
+    found |= errno != 0;
+    closedir(d);
+    return found;
+}
+
+/* Does it hold what exists nowhere else? It stays then, until a client has stored it, or a person
+ * has removed it. Only clients write. */
+static bool spare(struct node_dir *dir, const char *below, const char *path)
+{
+    bool holds = strncmp(below, DIR_VOLUMES "/", strlen(DIR_VOLUMES "/")) == 0
+        && (has_files(path, DIR_STAGE) || has_files(path, DIR_KEPT));
+    if (holds && !dir->spared)
+        log_kv(LOG_WARN,
+            "an unused directory is not removed: files were written there that are not in the store; mount the dataset on this node again, or remove them",
+            "path", path, NULL);
+    set_spared(dir, holds);
+    return holds;
+}
+
 /* Moves what is to go into the trash: under the lock, so that nobody gets it again, and quick. */
 static void discard_unused(struct node_dirs *p, bool all)
 {
@@ -198,12 +268,14 @@ static void discard_unused(struct node_dirs *p, bool all)
     void *value;
     pthread_mutex_lock(&p->mu);
     for (size_t i = 0; map_next(p->by_path, &i, &below, &value);) {
-        const struct node_dir *dir = value;
+        struct node_dir *dir = value;
         int64_t keep_ns = dir->root == p->root ? p->keep_ns : 0;
         if (dir->users || (!all && now < dir->unused_ns + keep_ns))
             continue;
         cleanup_free char *from = path_join(dir->root, below),
                           *trash = path_join(dir->root, DIR_TRASH);
+        if (spare(dir, below, from))
+            continue;
         mkdir(trash, 0700);
         cleanup_free char *to = xasprintf(
             "%s/%s/%lld.%u", dir->root, DIR_TRASH, (long long)clock_real_ns(), p->trashed++);

@@ -6,7 +6,8 @@
  * replace the socket, with VOLUME_CACHE in it that belongs to the client. A directory is in use
  * while a volume of it is published or staged. Unused, it is kept for a while, since a cache costs
  * time to fill, then removed: also when the plugin ends in good order (so uninstalling leaves
- * nothing). Threads: any. */
+ * nothing). A volume's directory with written files that are not in the store is never removed.
+ * Threads: any. */
 #ifndef MILLRACE_CSI_NODE_DIRS_H
 #define MILLRACE_CSI_NODE_DIRS_H
 
