@@ -37,6 +37,17 @@ refused "a pod of a Dataset with another image" "$(hostile stolen "emptyDir: {}"
 refused "a pod of a job with a volume of the driver" \
     "$(hostile stolen "$INLINE" "ownerReferences: [{apiVersion: kubeflow.org/v1, kind: TFJob, name: x, uid: 11111111-2222-3333-4444-555555555555, controller: true}]")" \
     "is for Millrace's own pods"
+image=$(k get validatingadmissionpolicy "$RELEASE-operator" -o json | jq -r '.spec.validations[].expression' | sed -n "s/.*c.image == '\([^']*\)'.*/\1/p")
+cache_pod() # PART OF THE SPEC
+{
+    echo "{apiVersion: v1, kind: Pod, metadata: {name: stolen, namespace: $SYSTEM, $OWNER}, spec: {containers: [{name: c, image: $image}], $1}}"
+}
+refused "a pod of a Dataset with another image that runs first" "$(cache_pod "initContainers: [{name: i, image: $TEST_IMAGE}]")" "have Millrace's image"
+refused "a pod of a Dataset with privileges that runs first" \
+    "$(cache_pod "initContainers: [{name: i, image: $image, securityContext: {privileged: true}}]")" "no privileges"
+refused "a pod of a Dataset with a capability" \
+    "$(cache_pod "initContainers: [{name: i, image: $image, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]")" "no privileges"
+refused "a pod of a Dataset that sees the node's processes" "$(cache_pod "hostPID: true")" "no privileges"
 
 # The pods that are to have it do; and nobody gets at it by another container in them.
 s3_up
@@ -50,6 +61,14 @@ n get pod "$client" -o json | jq --arg volume "$volume" --arg image "$TEST_IMAGE
     command: ["/bin/sleep", "1000"], volumeMounts: [{name: $volume, mountPath: "/v"}], securityContext: .spec.containers[0].securityContext}]' >"$WORK/guest"
 ! k replace --raw "/api/v1/namespaces/$NS/pods/$client/ephemeralcontainers" -f "$WORK/guest" >"$WORK/answer" 2>&1 || fail "a guest has the client's volume"
 grep -qF "leave it out of the ephemeral container's volumeMounts" "$WORK/answer" || fail "the guest is told: $(cat "$WORK/answer")"
+# nor by its processes, which are of a user that anybody may be
+jq 'del(.spec.ephemeralContainers[0].volumeMounts) | .spec.ephemeralContainers[0].targetContainerName = .spec.containers[0].name' "$WORK/guest" >"$WORK/target"
+! k replace --raw "/api/v1/namespaces/$NS/pods/$client/ephemeralcontainers" -f "$WORK/target" >"$WORK/answer" 2>&1 || fail "a guest sees the client's processes"
+grep -qF "leave out targetContainerName" "$WORK/answer" || fail "the guest is told: $(cat "$WORK/answer")"
+main=$(n get pod "$client" -o jsonpath='{.spec.containers[0].name}')
+! n set image "pod/$client" "$main=$TEST_IMAGE" >"$WORK/answer" 2>&1 || fail "a client gets another program"
+grep -qF "is not changed" "$WORK/answer" || fail "who changes the image is told: $(cat "$WORK/answer")"
+n label pod "$client" looked-at=yes >"$WORK/answer" 2>&1 || fail "a client cannot be labelled: $(cat "$WORK/answer")"
 jq 'del(.spec.ephemeralContainers[0].volumeMounts)' "$WORK/guest" |
     k replace --raw "/api/v1/namespaces/$NS/pods/$client/ephemeralcontainers" -f - >"$WORK/answer" 2>&1 ||
     fail "nobody can look into a client any more: $(cat "$WORK/answer")"
