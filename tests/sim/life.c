@@ -193,7 +193,7 @@ static void do_open(const struct op *op, bool resent)
         m->local = was;
         /* a store that has just failed is not asked */
         if (world->clock_ns > world->refused_ns + 6 * NS_PER_S && !world->outage
-            && inodes_get(inodes, n.ino, &n) == 0 && !(n.flags & INODE_DIRTY)
+            && inodes_get(inodes, n.ino, &n) == 0 && !(n.flags & (INODE_DIRTY | INODE_STAGED))
             && content_hash(&was) != content_hash(&world->objects[op->file].c))
             world_wrong(
                 "f%u: writing begins from %u bytes %016llx, which is not in the store any more",

@@ -86,6 +86,7 @@ static void put_now(unsigned file, const struct content *c)
         world_wrong("f%u: what another node wrote (event %" PRIu64
                     ") was written over by what began before (event %" PRIu64 ")",
             file, o->at, world->files[file].based_at);
+    truth_put(file, &o->c, c);
     object_set(file, c, false);
     truth_stored(file, c);
 }

@@ -54,6 +54,27 @@ void content_fill(struct content *c, uint64_t seed, uint32_t off, uint32_t len)
     c->len = off + len > c->len ? off + len : c->len;
 }
 
+/* The last truth with that content; -1: none. */
+static int truth_find(const struct file_model *f, const struct content *c)
+{
+    uint64_t hash = content_hash(c);
+    for (unsigned i = f->ntruths; i-- > 0;)
+        if (f->truths[i].hash == hash)
+            return (int)i;
+    return -1;
+}
+
+void truth_put(unsigned file, const struct content *was, const struct content *c)
+{
+    const struct file_model *f = &world->files[file];
+    int over = truth_find(f, was), put = truth_find(f, c);
+    if (over >= 0 && f->truths[over].kind == DONE && f->truths[over].there && put < over)
+        world_wrong("f%u: what was acknowledged (event %" PRIu64
+                    ") is written over by what was before",
+            file, f->truths[over].at);
+    truth_add(file, BEGUN, c);
+}
+
 void truth_stored(unsigned file, const struct content *c)
 {
     struct file_model *f = &world->files[file];

@@ -106,6 +106,8 @@ void world_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A content of the file comes into being. */
 void truth_add(unsigned file, enum truth_kind kind, const struct content *c);
+/* This node puts c over was, under the condition that it gave: it is there from now on. */
+void truth_put(unsigned file, const struct content *was, const struct content *c);
 /* It is in the store: whatever was promised of it is done. */
 void truth_stored(unsigned file, const struct content *c);
 bool content_was_ever(unsigned file, const struct content *c);
