@@ -22,7 +22,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WORKERS    16 /* RPCs that may wait for something at a time */
+/* RPCs that may wait for something at a time. Each pod of a node may wait for a client that never
+ * comes, and no other pod is to wait behind it: more than a node has pods. They are threads that
+ * begin when they are needed. */
+#define WORKERS    256
 #define GRACE_NS   (10 * NS_PER_S)
 #define HARD_NS    (10 * NS_PER_S)
 #define COLLECT_NS (30 * NS_PER_S)
