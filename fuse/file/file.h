@@ -49,7 +49,12 @@ struct file {
     unsigned failures; /* state_lock */
     uint64_t marked;   /* state_lock: so many changes are in the note's mark, stage_mark() */
     bool begun;        /* state_lock: an upload was begun, the store may have it */
-    bool no_backing;   /* state_lock: passthrough was tried and refused */
+    /* state_lock: the mark of the first attempt that failed since one did not; the note has that of
+     * the latest */
+    bool first_failed;
+    uint64_t first_len;
+    uint32_t first_crc;
+    bool no_backing; /* state_lock: passthrough was tried and refused */
 };
 
 struct files_conf {

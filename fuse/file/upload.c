@@ -30,6 +30,17 @@ void upload_stats(struct upload_stats *out)
     out->disk_full = stage_disk_full();
 }
 
+static void note_first_failure(struct file *f)
+{
+    struct sidecar note;
+    struct err none = ERR_INIT;
+    if (f->first_failed || stage_read_note(f, &note, &none))
+        return;
+    f->first_failed = note.asked;
+    f->first_len = note.asked_len;
+    f->first_crc = note.asked_crc;
+}
+
 /* It is tried again. What a caller asked to save is on this disk before the caller is told that it
  * failed.
  */
@@ -49,8 +60,10 @@ static void upload_failed(
     if (stage_mark(f, size, &unmarked))
         log_kv(LOG_ERROR, "a file that could not be uploaded would not survive a power cut", "path",
             path, "error", unmarked.msg, NULL);
-    else
+    else {
         f->marked = counted;
+        note_first_failure(f);
+    }
 }
 
 /* The store has the first `counted` changes. In one step, as far as writers see: who is killed
@@ -74,6 +87,7 @@ static void upload_done(
         atomic_store(&f->dirty_ns, clock_mono_ns());
     atomic_store(&f->retry_ns, 0);
     f->failures = 0;
+    f->first_failed = false;
     atomic_fetch_add(&stats.bytes, st->size);
     atomic_fetch_add(&stats.files, 1);
 }
@@ -131,20 +145,28 @@ static void upload_abort(struct file *f, const struct upload *u, struct err *e)
         "path", path, "kept", kept, "error", why.msg, NULL);
 }
 
-/* The store has something else than what we began from: is it what an earlier attempt put there,
- * whose answer was lost? It is if it is what the note is marked with; or nothing, where we have
- * nothing. */
-static bool upload_was_ours(struct file *f, const struct upload *u, struct store_stat *st)
+bool upload_was_sent(struct file *f, struct store *s, const char *path, const struct store_stat *st)
 {
     struct err none = ERR_INIT;
     struct sidecar note;
     uint32_t crc;
+    mutex_assert_held(&f->state_lock);
+    if (st->is_dir || stage_read_note(f, &note, &none))
+        return false;
+    bool first = f->first_failed && f->first_len == st->size,
+         latest = note.asked && note.asked_len == st->size;
+    return (first || latest) && content_crc_stored(s, path, st, &crc, &none) == 0
+        && ((first && crc == f->first_crc) || (latest && crc == note.asked_crc));
+}
+
+/* The store has something else than what we began from: is it what an earlier attempt put there,
+ * whose answer was lost? Or nothing, where we have nothing? */
+static bool upload_was_ours(struct file *f, const struct upload *u, struct store_stat *st)
+{
+    struct err none = ERR_INIT;
     if (store_stat_path(u->store, u->path, st, &none) || st->is_dir)
         return false;
-    if (u->size == 0 && st->size == 0)
-        return true;
-    return stage_read_note(f, &note, &none) == 0 && note.asked && note.asked_len == st->size
-        && content_crc_stored(u->store, u->path, st, &crc, &none) == 0 && crc == note.asked_crc;
+    return (u->size == 0 && st->size == 0) || upload_was_sent(f, u->store, u->path, st);
 }
 
 static int upload_put(struct file *f, struct upload *u, struct store_stat *st, struct err *e)
@@ -170,6 +192,7 @@ static int upload(struct file *f, struct err *e)
     int rc = upload_put(f, &u, &st, e);
     if (rc && e->cls == ERR_CONFLICT && upload_was_ours(f, &u, &st)) {
         memcpy(u.n.version, st.version, sizeof u.n.version);
+        f->first_failed = false;
         inodes_set(file_conf(f)->inodes, f->ino, INODES_VERSION, &u.n, 0, INODE_LOCAL);
         rc = upload_put(f, &u, &st, e);
     }

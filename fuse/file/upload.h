@@ -11,6 +11,10 @@
  * store's. */
 int file_upload(struct file *f, struct err *e);
 int file_upload_locked(struct file *f, struct err *e); /* f->state_lock is held */
+/* Is what the store has at that path what a failed attempt to upload it put there? f->state_lock is
+ * held. */
+bool upload_was_sent(
+    struct file *f, struct store *s, const char *path, const struct store_stat *st);
 /* close and fsync; wrote: by a handle that may write. ESTALE: see file_lost(). */
 int files_upload(struct files *fs, uint64_t ino, bool wrote, struct err *e);
 /* The last open is gone: content that the store has goes from staging into the cache.

@@ -219,6 +219,28 @@ static void test_lost_answer(void **state)
     }
 }
 
+/* The store has an earlier state, its answer was lost, and more failed after it: that is no other
+ * writer. */
+static void test_lost_answer_and_failures(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    assert_int_equal(fx_create(x, "main/log", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "one");
+    fake_store_lose_answer(x->fake[0]);
+    assert_int_equal(sync_by(x, h.ino, true), EIO);
+    fx_store_is(x, "main/log", "one");
+    fx_write(x, h.ino, 3, " two");
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(sync_by(x, h.ino, true), EIO);
+    fx_write(x, h.ino, 7, " three");
+    assert_int_equal(sync_by(x, h.ino, true), 0);
+    fx_store_is(x, "main/log", "one two three");
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_read_only_and_truncated),
         cmocka_unit_test(test_fsync_by_a_reader),
         cmocka_unit_test(test_lost_answer),
+        cmocka_unit_test(test_lost_answer_and_failures),
     };
     return cmocka_run_group_tests_name("file_shared", tests, NULL, NULL);
 }
