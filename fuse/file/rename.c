@@ -126,6 +126,29 @@ static void set_version(struct rename_job *m, const struct store_stat *st)
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0, 0);
 }
 
+/* It is not in the store, but for an upload whose answer was lost: that goes. Anything else there
+ * is another node's. */
+static int remove_sent(struct rename_job *m, struct file *f, struct err *e)
+{
+    struct store_stat st;
+    mutex_assert_held(&f->state_lock);
+    if (!f->begun)
+        return 0;
+    if (store_stat_path(m->store, m->from, &st, e))
+        return e->cls == ERR_NOTFOUND ? 0 : -1;
+    return upload_was_sent(f, m->store, m->from, &st) && store_remove(m->store, m->from, e)
+            && e->cls != ERR_NOTFOUND
+        ? -1
+        : 0;
+}
+
+/* Can the new name be taken without the store? It cannot if that has a file of that name, or may
+ * have. */
+static bool is_free(const struct rename_job *m, const struct file *g)
+{
+    return !m->target.ino || ((m->target.flags & INODE_LOCAL) && !(g && g->begun));
+}
+
 /* g: has the new name so far, if any. */
 static int rename_file_locked(struct rename_job *m, struct file *f, struct file *g, struct err *e)
 {
@@ -140,7 +163,7 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
         return err_sys(e, ESTALE, "rename");
     /* A local file may take a free name without the store; a name that the store has can only be
      * replaced there. */
-    if ((m->n.flags & INODE_LOCAL) && m->target.ino && !(m->target.flags & INODE_LOCAL)
+    if ((m->n.flags & INODE_LOCAL) && !is_free(m, g)
         && (file_upload_locked(f, e) || inodes_get(ix, m->n.ino, &m->n)))
         return -1;
     bool local = m->n.flags & INODE_LOCAL;
@@ -149,8 +172,7 @@ static int rename_file_locked(struct rename_job *m, struct file *f, struct file 
             "path", m->to, "error", lost.msg, NULL);
     if (!local && rename_stored(m, m->from, m->to, &m->n, &st, &other, e))
         return -1;
-    /* of an upload whose answer was lost */
-    if (local && f->begun && store_remove(m->store, m->from, e) && e->cls != ERR_NOTFOUND)
+    if (local && remove_sent(m, f, e))
         return -1;
     f->begun = false;
     cached_unpin(m->c->cache, m->mount, m->from);
@@ -249,6 +271,24 @@ static int rename_dir(struct rename_job *m, struct err *e)
 
 /* -- both ------------------------------------------------------------------------------------ */
 
+/* RENAME_NOREPLACE: the name may have been taken by another node since we looked. Not asked again
+ * for what the process before us may have done. */
+static int require_free(struct rename_job *m, struct err *e)
+{
+    struct store_stat st;
+    struct err none = ERR_INIT;
+    if (!(m->r->flags & RENAME_NOREPLACE) || m->r->resent)
+        return 0;
+    if (store_stat_path(m->store, m->to, &st, &none) == 0) {
+        inodes_unlist(m->c->inodes, m->r->newdir);
+        return err_sys(e, EEXIST, "rename to %s", m->r->newname);
+    }
+    if (none.cls == ERR_NOTFOUND)
+        return 0;
+    *e = none;
+    return -1;
+}
+
 /* Finds both ends and whether the one may become the other. *same: there is nothing to do. */
 static int find_ends(struct rename_job *m, bool *same, struct err *e)
 {
@@ -281,7 +321,7 @@ static int find_ends(struct rename_job *m, bool *same, struct err *e)
     if (target && ((m->n.flags ^ m->target.flags) & INODE_DIR))
         return err_sys(
             e, m->n.flags & INODE_DIR ? ENOTDIR : EISDIR, "rename %s to %s", r->name, r->newname);
-    return 0;
+    return require_free(m, e);
 }
 
 /* The old name is gone: did the process before us do it? It may have come as far as the store, and

@@ -372,6 +372,58 @@ static void test_renames_meet(void **state)
     fx_free(x);
 }
 
+/* It is not in the store as far as we know: what is there under its name is another node's. */
+static void test_rename_leaves_anothers(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    assert_int_equal(fx_create(x, "main/tmp", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "ours");
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_close(x, &h), EIO);
+    fake_store_write(x->fake[0], "tmp", "another's");
+    assert_int_equal(fx_rename(x, "main/tmp", "main/a", 0, false), 0);
+    fx_store_is(x, "main/tmp", "another's");
+    fx_free(x);
+}
+
+/* An upload over which another file is renamed may have come to the store. */
+static void test_rename_over_a_lost_answer(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle a, b;
+    assert_int_equal(fx_create(x, "main/b", O_WRONLY, false, &b), 0);
+    fx_write(x, b.ino, 0, "B");
+    fake_store_lose_answer(x->fake[0]);
+    assert_int_equal(fx_close(x, &b), EIO);
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &a), 0);
+    fx_write(x, a.ino, 0, "A");
+    assert_int_equal(fx_rename(x, "main/a", "main/b", 0, false), 0);
+    assert_int_equal(fx_close(x, &a), 0);
+    fx_store_is(x, "main/b", "A");
+    fx_store_is(x, "main/a", NULL);
+    fx_free(x);
+}
+
+/* RENAME_NOREPLACE is for all who use the store. */
+static void test_rename_excludes_other_nodes(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    fx_put(x, "main/a", "ours");
+    fx_ino(x, "main/a");
+    assert_int_equal(fx_lookup(x, "main/b", NULL), ENOENT);
+    fake_store_write(x->fake[0], "b", "another's");
+    assert_int_equal(fx_rename(x, "main/a", "main/b", RENAME_NOREPLACE, false), EEXIST);
+    fx_store_is(x, "main/b", "another's");
+    fx_path_is(x, "main/b", "another's");
+    assert_int_equal(fx_rename(x, "main/a", "main/c", RENAME_NOREPLACE, false), 0);
+    fx_store_is(x, "main/c", "ours");
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +442,9 @@ int main(void)
         cmocka_unit_test(test_resent),
         cmocka_unit_test(test_resent_and_gone),
         cmocka_unit_test(test_renames_meet),
+        cmocka_unit_test(test_rename_leaves_anothers),
+        cmocka_unit_test(test_rename_over_a_lost_answer),
+        cmocka_unit_test(test_rename_excludes_other_nodes),
     };
     return cmocka_run_group_tests_name("file_rename", tests, NULL, NULL);
 }
