@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/file/dir_move.h"
 
+#include "fuse/file/content.h"
 #include "fuse/file/sidecar.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -74,8 +75,7 @@ static void journal_end(const struct dir_move *m)
 
 struct dir_move_name {
     char *name; /* owned */
-    uint64_t size;
-    bool is_dir;
+    struct store_stat st;
 };
 
 struct dir_move_names {
@@ -90,8 +90,7 @@ static int dir_move_add_name(void *user, const struct store_entry *entry)
         l->room = MAX(2 * l->room, (size_t)64);
         l->list = xrealloc(l->list, l->room * sizeof *l->list);
     }
-    l->list[l->n++] = (struct dir_move_name){
-        xstrdup(entry->name), entry->st.size, entry->st.is_dir};
+    l->list[l->n++] = (struct dir_move_name){xstrdup(entry->name), entry->st};
     return 0;
 }
 
@@ -99,7 +98,7 @@ static int by_move_name(const void *a, const void *b)
 {
     const struct dir_move_name *x = a, *y = b;
     int order = strcmp(x->name, y->name);
-    return order ? order : (int)x->is_dir - (int)y->is_dir;
+    return order ? order : (int)x->st.is_dir - (int)y->st.is_dir;
 }
 
 static void dir_move_names_free(struct dir_move_names *l)
@@ -124,9 +123,37 @@ static int dir_move_list_names(
     return rc && e->cls != ERR_NOTFOUND ? -1 : 0;
 }
 
+/* Has the file at path, of that version, the content of the other one, and still that version? */
+static int dir_move_same(struct store *s, const char *path, const struct store_stat *st,
+    const char *other, const struct store_stat *twin, bool *same, struct err *e)
+{
+    uint32_t crc, twin_crc;
+    struct store_stat now;
+    *same = *st->version != '~' && strcmp(st->version, twin->version) == 0;
+    if (*same)
+        return 0;
+    if (content_crc_stored(s, path, st, &crc, e) || content_crc_stored(s, other, twin, &twin_crc, e)
+        || store_stat_path(s, path, &now, e))
+        return -1;
+    *same = crc == twin_crc && strcmp(st->version, now.version) == 0;
+    return 0;
+}
+
+/* Removes what has a twin of the same size; late: and of the same content. */
+static int dir_move_purge_file(struct store *s, const char *path, const struct store_stat *st,
+    const char *other, const struct store_stat *twin, bool late, struct err *e)
+{
+    bool same = twin->size == st->size;
+    if (same && late && dir_move_same(s, path, st, other, twin, &same, e))
+        return -1;
+    return same && store_remove(s, path, e) && e->cls != ERR_NOTFOUND ? -1 : 0;
+}
+
 /* Deletes what is in `victim` and, with the same size, in `kept`. What is only there has come
- * meanwhile, and stays. Depth is bounded by the length of a path. */
-static int dir_move_purge(struct store *s, const char *victim, const char *kept, struct err *e)
+ * meanwhile, and stays. late: the copies were not made just now, and one of the names may have been
+ * written to since. Depth is bounded by the length of a path. */
+static int dir_move_purge(
+    struct store *s, const char *victim, const char *kept, bool late, struct err *e)
 {
     struct dir_move_names there = {0}, here = {0};
     int rc = dir_move_list_names(s, kept, &there, e) || dir_move_list_names(s, victim, &here, e)
@@ -139,10 +166,10 @@ static int dir_move_purge(struct store *s, const char *victim, const char *kept,
             : NULL;
         cleanup_free char *path = xasprintf("%s/%s", victim, n->name),
                           *other = xasprintf("%s/%s", kept, n->name);
-        if (n->is_dir)
-            rc = dir_move_purge(s, path, other, e);
-        else if (twin && twin->size == n->size && store_remove(s, path, e))
-            rc = e->cls == ERR_NOTFOUND ? 0 : -1;
+        if (n->st.is_dir)
+            rc = dir_move_purge(s, path, other, late, e);
+        else if (twin)
+            rc = dir_move_purge_file(s, path, &n->st, other, &twin->st, late, e);
     }
     dir_move_names_free(&here);
     dir_move_names_free(&there);
@@ -239,7 +266,7 @@ int dir_move_copy(struct dir_move *m, struct err *e)
         && journal_note(m, FROM, m->from, DELETING, e) == 0)
         return 0;
     dir_move_list_free(m);
-    if (dir_move_purge(m->store, m->to, m->from, &none) == 0)
+    if (dir_move_purge(m->store, m->to, m->from, false, &none) == 0)
         journal_end(m);
     else
         log_kv(LOG_WARN,
@@ -261,7 +288,7 @@ void dir_move_end(struct dir_move *m)
             m->list[i].version ? &set : &unknown, 0, 0);
     }
     dir_move_list_free(m);
-    if (dir_move_purge(m->store, m->from, m->to, &e) == 0)
+    if (dir_move_purge(m->store, m->from, m->to, false, &e) == 0)
         journal_end(m);
     else
         log_kv(LOG_WARN,
@@ -283,7 +310,7 @@ static int dir_move_resume_one(struct files *fs, const char *file, struct err *e
         return err_set(e, ERR_RETRY, "the store of \"%s\" cannot be used", from.path);
     bool undo = strcmp(from.why, DELETING) != 0;
     const char *victim = undo ? to.path : from.path, *kept = undo ? from.path : to.path;
-    if (dir_move_purge(store, victim, kept, e))
+    if (dir_move_purge(store, victim, kept, true, e))
         return -1;
     log_kv(LOG_INFO,
         undo ? "a directory's rename that was interrupted is undone"
@@ -300,7 +327,7 @@ void dir_move_resume(struct files *fs)
     DIR *d = opendir(dir);
     if (!d)
         return;
-    pthread_rwlock_wrlock(files_rename_lock(fs));
+    pthread_rwlock_rdlock(files_rename_lock(fs)); /* may take long: uploads go on */
     for (struct dirent *de; (de = readdir(d));) {
         struct err e = ERR_INIT;
         size_t len = strlen(de->d_name), end = strlen(FROM);

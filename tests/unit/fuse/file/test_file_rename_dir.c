@@ -248,6 +248,35 @@ static void test_rename_waits_for_uploads(void **state)
     fx_free(x);
 }
 
+/* What is written under a name whose rename waits for the store is no copy, whatever its size. */
+static void test_rename_dir_left_over(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    put_three(x);
+    fake_store_fail(x->fake[0], FAKE_REMOVE, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), 0);
+    assert_true(has_journal(x));
+    fake_store_write(x->fake[0], "d/a", "new");
+    dir_move_resume(x->files);
+    fx_store_is(x, "main/d/a", "new");
+    fx_store_is(x, "main/e/a", "one");
+    assert_false(fake_store_has(x->fake[0], "d/sub"));
+    assert_false(has_journal(x));
+    /* the same where it is undone */
+    fx_put(x, "main/f/a", "one");
+    fake_store_fail(x->fake[0], FAKE_COPY, ERR_RETRY, EIO, 1, 1);
+    fx_put(x, "main/f/b", "two");
+    fake_store_fail(x->fake[0], FAKE_REMOVE, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_rename(x, "main/f", "main/g", 0, false), EIO);
+    assert_true(has_journal(x));
+    fake_store_write(x->fake[0], "g/a", "new");
+    dir_move_resume(x->files);
+    fx_store_is(x, "main/g/a", "new");
+    fx_store_is(x, "main/f/a", "one");
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_rename_dir_is_ended),
         cmocka_unit_test(test_rename_dir_by_parts_fails),
         cmocka_unit_test(test_rename_waits_for_uploads),
+        cmocka_unit_test(test_rename_dir_left_over),
     };
     return cmocka_run_group_tests_name("file_rename_dir", tests, NULL, NULL);
 }
