@@ -81,6 +81,14 @@ static int mount_root(const struct files_conf *c, unsigned mount, uint64_t *dir,
     return 0;
 }
 
+static bool is_staged(const struct files_conf *c, const struct inode *n)
+{
+    char name[STAGE_NAME_MAX];
+    stage_name_format(&(struct stage_name){inodes_epoch(c->inodes), n->ino, n->generation}, name);
+    cleanup_free char *file = path_join(c->stage_dir, name);
+    return access(file, F_OK) == 0;
+}
+
 /* The inode of the name: staged and dirty from now on. */
 static int adopt_inode(const struct files_conf *c, uint64_t dir, const char *name, unsigned mount,
     const struct sidecar *note, const struct stat *st, struct inode *n, struct err *e)
@@ -94,7 +102,8 @@ static int adopt_inode(const struct files_conf *c, uint64_t dir, const char *nam
         .mount = mount};
     snprintf(set.version, sizeof set.version, "%s", note->version);
     bool found = inodes_find(c->inodes, dir, name, n);
-    if (found && (n->flags & (INODE_DIR | ours)))
+    /* one of ours without content: who was adopting before us was killed */
+    if (found && ((n->flags & INODE_DIR) || ((n->flags & ours) && is_staged(c, n))))
         return err_sys(e, EEXIST, "%s", name);
     if (found && n->opens) { /* its readers keep what they opened */
         if (inodes_renew(c->inodes, n->ino, e) || !inodes_find(c->inodes, dir, name, n))

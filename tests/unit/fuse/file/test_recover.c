@@ -3,6 +3,7 @@
  * of the mount makes of it. */
 #include "tests/unit/fuse/file/file_fixture.h"
 
+#include "fuse/file/adopt.h"
 #include "fuse/file/kept.h"
 #include "fuse/file/recover.h"
 #include "fuse/file/sidecar.h"
@@ -424,6 +425,28 @@ static void test_two_for_one_name(void **state)
     fx_free(x);
 }
 
+/* It was killed when an inode was there for what a crash before had left, and not its content. */
+static void test_killed_while_adopting(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "text");
+    cleanup_free char *content = fx_staging_file(x, h.ino);
+    fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
+    assert_int_equal(fx_close(x, &h), EIO);
+    fx_restart(x, true);
+    assert_int_equal(
+        stage_move(x->stage_dir, strrchr(content, '/') + 1, "s0000000000000001-77-7"), 0);
+    recover_begin(x->files);
+    fx_path_is(x, "main/a", "text");
+    upload(x, "main/a", 0);
+    fx_store_is(x, "main/a", "text");
+    kept_is(x, 0, NULL, NULL);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_other_mounts),
         cmocka_unit_test(test_damaged_note),
         cmocka_unit_test(test_two_for_one_name),
+        cmocka_unit_test(test_killed_while_adopting),
     };
     return cmocka_run_group_tests_name("recover", tests, NULL, NULL);
 }
