@@ -37,7 +37,7 @@ struct node_dir {
     const char *root; /* one of the two */
     unsigned users;
     int64_t unused_ns; /* since when, if users is 0 */
-    bool spared;       /* it was to go, and holds what somebody wrote */
+    bool spared;       /* it was to go, and holds what a client wrote */
 };
 
 struct node_dirs {

@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Somebody who makes directories as fast as they are removed does not keep us for ever. */
+/* An owner who makes directories as fast as they are removed does not keep us for ever. */
 #define MOVES_MAX 10000000u
 
 struct removal {
