@@ -217,6 +217,33 @@ static int rename_file(struct rename_job *m, struct err *e)
 
 /* -- directories ----------------------------------------------------------------------------- */
 
+static int set_flag(void *user, const struct store_entry *entry)
+{
+    (void)entry;
+    *(bool *)user = true;
+    return 1;
+}
+
+/* Copies would replace what another node has there since we looked. Not asked again for what the
+ * process before us may have begun. */
+static int require_nothing_there(struct rename_job *m, struct err *e)
+{
+    cleanup_free char *cursor = NULL;
+    struct err none = ERR_INIT;
+    bool any = false;
+    if (m->r->resent)
+        return 0;
+    if (store_list(m->store, m->to, &cursor, set_flag, &any, &none) && !any
+        && none.cls != ERR_NOTFOUND) {
+        *e = none;
+        return -1;
+    }
+    if (!any)
+        return 0;
+    inodes_unlist(m->c->inodes, m->r->newdir);
+    return err_sys(e, ENOTEMPTY, "rename to %s", m->r->newname);
+}
+
 /* files.rename_lock is held exclusively: no upload goes to a path that is about to end. */
 static int rename_dir_locked(struct rename_job *m, struct err *e)
 {
@@ -232,6 +259,8 @@ static int rename_dir_locked(struct rename_job *m, struct err *e)
             return -1;
         return inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e);
     }
+    if (require_nothing_there(m, e))
+        return -1;
     struct dir_move move = {.fs = m->fs,
         .store = m->store,
         .mount = m->mount,

@@ -277,6 +277,29 @@ static void test_rename_dir_left_over(void **state)
     fx_free(x);
 }
 
+/* Another node has made a directory of the new name since we looked. */
+static void test_rename_dir_by_parts_over_anothers(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+    fake_store_write(x->fake[0], "d/a", "one");
+    fake_store_write(x->fake[0], "d/sub/b", "two");
+    fake_store_write(x->fake[0], "d/c", "three");
+    fx_ino(x, "main/d/a");
+    assert_int_equal(fx_lookup(x, "main/e", NULL), ENOENT);
+    fake_store_write(x->fake[0], "e/a", "another's");
+    assert_int_equal(fx_rename(x, "main/d", "main/e", 0, false), ENOTEMPTY);
+    fx_store_is(x, "main/e/a", "another's");
+    assert_false(has_journal(x));
+    fx_path_is(x, "main/d/a", "one");
+    fx_path_is(x, "main/e/a", "another's");
+    /* an empty one is nobody's loss */
+    fake_store_mkdir(x->fake[0], "g");
+    assert_int_equal(fx_rename(x, "main/d", "main/g", 0, false), 0);
+    three_are_in(x, "g", "d");
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_rename_dir_by_parts_fails),
         cmocka_unit_test(test_rename_waits_for_uploads),
         cmocka_unit_test(test_rename_dir_left_over),
+        cmocka_unit_test(test_rename_dir_by_parts_over_anothers),
     };
     return cmocka_run_group_tests_name("file_rename_dir", tests, NULL, NULL);
 }
