@@ -111,8 +111,10 @@ fails python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$MNT/known/f3" "$MN
 wait_for "two deletions" have_struck $((before + 2))
 tell PUT:hang:100000 >/dev/null
 tell POST:hang:100000 >/dev/null
-fails cp "$WORK/small" "$MNT/known/closed"
-fails cp "$WORK/large" "$MNT/known/large"
+# Not exclusively, as cp does: that asks the store.
+fails dd if="$WORK/small" of="$MNT/known/closed" bs=1M
+fails cp "$WORK/small" "$MNT/known/exclusive"
+fails dd if="$WORK/large" of="$MNT/known/large" bs=1M
 fails python3 -c '
 import os, sys
 with open(sys.argv[1], "rb") as data:
@@ -123,6 +125,7 @@ for call in "${calls[@]}"; do wait "$call" || die "a call to a dead store"; done
 logged unlink known/f4
 logged rename known/f3
 logged fsync known/synced
+logged create known/exclusive
 for name in closed large; do logged close "known/$name"; done
 for name in closed synced; do cmp "$MNT/known/$name" "$WORK/small" || die "what was not saved cannot be read: $name"; done
 if in_store closed || in_store synced || in_store large; then die "the store is not dead"; fi
