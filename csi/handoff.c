@@ -219,7 +219,12 @@ void handoff_adopt(struct handoff_mount *v, const char *staging, dev_t dev, bool
 static bool is_note(struct handoff *h, const char *name)
 {
     mutex_assert_held(&h->mu);
-    for (const struct handoff_mount *v = h->all; v; v = v->next) {
+    for (struct handoff_mount *v = h->all; v; v = v->next) {
+        pthread_mutex_lock(&v->mu);
+        bool mounted = v->staging;
+        pthread_mutex_unlock(&v->mu);
+        if (!mounted) /* its client's volume alone */
+            continue;
         cleanup_free char *init = xasprintf("%s.%s.init", v->ns, v->uid),
                           *ids = xasprintf("%s.%s.ids", v->ns, v->uid);
         if (strcmp(name, init) == 0 || strcmp(name, ids) == 0)
