@@ -154,6 +154,20 @@ static void fetch_fill(void *arg)
     fetch_put(f);
 }
 
+void fetch_fill_parked(struct object *o, uint32_t block)
+{
+    pthread_mutex_lock(&o->mu);
+    struct fetch *f = fetch_of(o, block);
+    bool is_parked = f && f->parked && f->state == FETCH_READY;
+    if (is_parked)
+        f->refs++;
+    pthread_mutex_unlock(&o->mu);
+    if (!is_parked)
+        return;
+    fill_block(o, block, f->buf + (size_t)(block - f->first) * CACHE_BLOCK, FILL_WRITE);
+    fetch_put(f);
+}
+
 /* -- running a fetch ------------------------------------------------------------------------- */
 
 /* Runs a fetch whose state is FETCH_RUNNING; the caller has a ref of its own. -1: e, and

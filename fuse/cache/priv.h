@@ -308,6 +308,8 @@ int fetch_block(struct object *o, uint32_t block, uint32_t more, char *dst, uint
  * not dropped on close. */
 uint32_t fetch_ahead(struct object *o, uint32_t first, uint32_t count, uint32_t part, bool wanted);
 void fetch_cancel_queued(struct object *o); /* the last reader closed */
+/* Tries once more to bring a block whose bytes are parked into a tier. */
+void fetch_fill_parked(struct object *o, uint32_t block);
 void fetch_trim_parked(struct cache *c, int64_t max_bytes, int64_t before_ns);
 
 /* readahead.c */

@@ -10,8 +10,9 @@
 /* up to this size a file left by a restart is verified when it is opened */
 #define VERIFY_NOW (4u << 20)
 /* while other blocks are on their way: they have the room, and can make some when they are here */
-#define FILL_TRIES 11
-#define ROOM_NS    (4 * NS_PER_MS) /* the first pause; all of them are eight seconds */
+#define FILL_TRIES    11
+#define PATIENT_TRIES 9
+#define ROOM_NS       (4 * NS_PER_MS) /* the first pause; all of them are eight seconds */
 
 bool cache_complete(struct cache_file *f) { return object_is_complete(f->o); }
 
@@ -45,7 +46,9 @@ int cache_prefetch(struct cache_file *f, uint64_t off, uint64_t len, struct err 
     return 0;
 }
 
-static int range_fill_block(struct object *o, uint32_t block, struct err *e)
+/* is_patient: waits two seconds for room even if nothing is on its way: what was read a moment ago
+ * may be closed late, and goes then. */
+static int range_fill_block(struct object *o, uint32_t block, bool is_patient, struct err *e)
 {
     for (int tries = 0; tries < FILL_TRIES; tries++) {
         struct seg *s = object_seg(o, block);
@@ -61,8 +64,10 @@ static int range_fill_block(struct object *o, uint32_t block, struct err *e)
             pthread_cond_wait(&o->changed, &o->mu);
         pthread_mutex_unlock(&o->mu);
         /* what has the room now can make some when it is here */
-        if (!object_has(o, block) && atomic_load(&o->c->filling))
+        bool waits = atomic_load(&o->c->filling) || (is_patient && tries < PATIENT_TRIES);
+        if (!object_has(o, block) && waits)
             clock_sleep_ns(ROOM_NS << tries);
+        fetch_fill_parked(o, block);
     }
     if (object_has(o, block))
         return 0;
@@ -92,7 +97,7 @@ int cache_fill(struct cache_file *f, uint64_t off, uint64_t len, struct err *e)
         if (first < last && ahead < b + 4 * PART_BLOCKS && ahead <= last)
             ahead = fetch_ahead(o, MAX(ahead, b), MIN(last + 1 - MAX(ahead, b), 8 * PART_BLOCKS),
                 PART_BLOCKS, true);
-        if (range_fill_block(o, b, e))
+        if (range_fill_block(o, b, true, e))
             return -1;
     }
     return 0;
@@ -135,7 +140,7 @@ int cache_hold_span(
             struct err why = ERR_INIT;
             if (b == first && h == MISS)
                 fetch_ahead(o, first, last - first + 1, PART_BLOCKS, true);
-            if (range_fill_block(o, b, &why) == 0)
+            if (range_fill_block(o, b, false, &why) == 0)
                 continue;
             if (why.cls == ERR_EXHAUSTED && why.sys == ENOSPC)
                 return 0;

@@ -113,6 +113,40 @@ static void test_open_complete_files_stay(void **state)
     cache_free(c);
 }
 
+static void *close_late(void *arg)
+{
+    struct cache_file **open = arg;
+    clock_sleep_ns(200 * NS_PER_MS);
+    for (unsigned i = 0; open[i]; i++)
+        cache_close(open[i]);
+    return NULL;
+}
+
+/* The kernel says late that a file is closed: who asks for the room meanwhile gets it. */
+static void test_room_that_comes_late(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(0, 8 << 20);
+    struct cache_file *open[9] = {0};
+    char path[16];
+    for (unsigned i = 0; i < 8; i++) {
+        snprintf(path, sizeof path, "o%u", i);
+        open[i] = open_file(c, path, "1", MIB);
+        wait_complete(open[i]);
+    }
+    uint64_t full = stats(c).full;
+    pthread_t closer;
+    struct err e = ERR_INIT;
+    struct cache_file *f = open_file(c, "late", "1", MIB);
+    assert_int_equal(pthread_create(&closer, NULL, close_late, open), 0);
+    assert_int_equal(cache_fill(f, 0, MIB, &e), 0);
+    assert_true(stats(c).full > full); /* it did not fit at first */
+    assert_int_equal(pthread_join(closer, NULL), 0);
+    assert_int_equal(cache_cached(f, 0, MIB), MIB);
+    cache_close(f);
+    cache_free(c);
+}
+
 static void test_tiers(void **state)
 {
     (void)state;
@@ -281,6 +315,7 @@ int main(void)
         T(test_room_ends_in_the_middle),
         T(test_sparse_object_of_5_tb),
         T(test_open_complete_files_stay),
+        T(test_room_that_comes_late),
         T(test_tiers),
         T(test_full_disk),
         T(test_adopt),
