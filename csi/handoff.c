@@ -151,8 +151,7 @@ struct handoff_mount *handoff_get(
 /* Takes mu. Its thread holds it for moments only, unless the node's disk does not answer. */
 static int lock_mount(struct handoff_mount *v, int64_t deadline_ns, struct err *e)
 {
-    struct timespec until = {deadline_ns / NS_PER_S, deadline_ns % NS_PER_S};
-    if (pthread_mutex_clocklock(&v->mu, CLOCK_MONOTONIC, &until) == 0)
+    if (clock_mutex_lock(&v->mu, deadline_ns) == 0)
         return 0;
     return err_set(e, ERR_CONFLICT,
         "the mount of dataset %s of namespace %s is busy: does the node's disk answer?", v->uid,

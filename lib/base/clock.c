@@ -33,6 +33,18 @@ int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_n
     return pthread_cond_timedwait(c, mu, &at);
 }
 
+int clock_mutex_lock(pthread_mutex_t *mu, int64_t until_mono_ns)
+{
+#ifdef __SANITIZE_THREAD__ /* it does not see that pthread_mutex_clocklock locks */
+    int64_t left = until_mono_ns - clock_mono_ns(), until = clock_real_ns() + (left > 0 ? left : 0);
+    struct timespec at = {until / NS_PER_S, until % NS_PER_S};
+    return pthread_mutex_timedlock(mu, &at);
+#else
+    struct timespec at = {until_mono_ns / NS_PER_S, until_mono_ns % NS_PER_S};
+    return pthread_mutex_clocklock(mu, CLOCK_MONOTONIC, &at);
+#endif
+}
+
 void clock_sleep_ns(int64_t ns)
 {
     struct timespec t = {ns / NS_PER_S, ns % NS_PER_S};

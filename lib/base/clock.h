@@ -22,6 +22,8 @@ static inline int64_t clock_of_timespec(struct timespec t)
 void clock_cond_init(pthread_cond_t *c);
 /* 0 (woken, perhaps for no reason) or ETIMEDOUT */
 int clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns);
+/* 0 (the caller holds mu) or ETIMEDOUT */
+int clock_mutex_lock(pthread_mutex_t *mu, int64_t until_mono_ns);
 
 struct clock {
     int64_t (*mono_ns)(const struct clock *c);

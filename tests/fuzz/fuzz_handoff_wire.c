@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
         abort();
     send_packet(pair[0], data + !!size, len, nfds);
-    int before = lowest_free_fd(), rc = handoff_recv(pair[1], msg, &fd, &e);
+    int before = lowest_free_fd(), rc = handoff_recv(pair[1], NULL, msg, &fd, &e);
     if (rc == 1) {
         uint32_t said;
         memcpy(&said, data + 1 + offsetof(struct handoff_msg, len), sizeof said);

@@ -71,7 +71,7 @@ static void test_pinned_stays(void **state)
         assert_int_equal(s.pinned_files, 2);
         assert_int_equal(s.pinned_bytes, 2 * MIB + 2 * 4096);
         assert_int_equal(s.pinned_most, 8 * MIB);
-        press(c, 200);
+        press(c, 60);
         assert_int_equal(here(c, "pinned", 2 * MIB + 5), 2 * MIB + 5);
         assert_int_equal(here(c, "tiny", 100), 100);
         fake.fetches = 0;
@@ -139,7 +139,7 @@ static void test_the_rest_goes_on_being_a_cache(void **state)
         pin(c, path, 4096);
     }
     assert_int_equal(stats(c).pinned_files, 3000);
-    for (unsigned i = 0; i < 20; i++) {
+    for (unsigned i = 0; i < 8; i++) {
         press(c, 40);
         assert_int_equal(stats(c).full, 0);
     }
