@@ -38,6 +38,7 @@ struct cache_sink {
     /* the source says where the bytes come from that it is about to give: 0 or 1, see cache_stall
      */
     unsigned origin;
+    bool is_ahead; /* nobody waits for it: a source that does not answer is to be spared */
 };
 /* Where missing bytes come from: workers, store. Gives exactly len bytes at off to the sink, in
  * order, each once and from one thread at a time, or fails; what it gave before stays good. RETRY

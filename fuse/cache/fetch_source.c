@@ -16,6 +16,9 @@ static int ask_source(struct fetch *f, struct cache_sink *sink, struct err *e)
     struct cache *c = o->c;
     struct cache_key key = {o->mount, o->path, o->version, o->id.size};
     f->len = fetch_bytes(f);
+    pthread_mutex_lock(&o->mu);
+    sink->is_ahead = !f->demand && !f->wanted;
+    pthread_mutex_unlock(&o->mu);
     return c->source.fetch(
         c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, sink, &c->cancel, e);
 }

@@ -5,9 +5,11 @@
 #include "fuse/file/recover.h"
 #include "fuse/file/upload.h"
 #include "lib/base/clock.h"
+#include "lib/base/mem.h"
 #include "lib/base/task.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define TICK_NS NS_PER_S
@@ -17,12 +19,23 @@
 #define LIVE_BUSY_BYTES (64 << 20)     /* or is not large */
 #define RESUME_NS       (10 * NS_PER_S)
 
+/* One thread a mount, so that a store that is dead holds up nobody else's files. */
+struct lane {
+    struct uploader *of;
+    struct task task;
+    unsigned mount;
+    atomic_uint_fast64_t pending;
+    /* of the thread */
+    uint64_t npending;
+    bool gave_up; /* its store does not answer: in this round, the other files wait */
+    bool last;    /* about to stop */
+};
+
 struct uploader {
     struct files *fs;
-    struct task task;
-    /* of the thread */
-    uint64_t pending;
-    bool last; /* about to stop */
+    struct task moves; /* directory renames that were interrupted */
+    unsigned nlanes;
+    struct lane lanes[];
 };
 
 static bool upload_is_due(const struct file *f, bool last)
@@ -43,63 +56,90 @@ static bool upload_is_due(const struct file *f, bool last)
 
 static void uploader_visit(void *user, struct file *f)
 {
-    struct uploader *w = user;
+    struct lane *l = user;
+    struct inode n;
     struct err e = ERR_INIT;
     if (!file_is_dirty(f))
         return;
-    w->pending++;
-    if (!upload_is_due(f, w->last))
+    unsigned mount = inodes_get(files_config(f->files)->inodes, f->ino, &n) ? 0 : n.mount;
+    if ((mount < l->of->nlanes ? mount : 0) != l->mount)
+        return;
+    l->npending++;
+    if (l->gave_up || !upload_is_due(f, l->last))
         return;
     pthread_mutex_lock(&f->state_lock);
     if (file_upload_locked(f, &e) == 0) {
-        w->pending--;
+        l->npending--;
         file_finish(f);
+    } else {
+        struct store *store = tree_store(files_config(f->files)->tree, mount);
+        l->gave_up = store && store_is_silent(store);
     }
     pthread_mutex_unlock(&f->state_lock);
 }
 
-static void uploader_visit_all(struct uploader *w)
+static void uploader_visit_all(struct lane *l)
 {
-    w->pending = 0;
-    files_each(w->fs, uploader_visit, w);
-    upload_count_pending(w->pending);
+    uint64_t pending = 0;
+    l->npending = 0;
+    l->gave_up = false;
+    files_each(l->of->fs, uploader_visit, l);
+    atomic_store(&l->pending, l->npending);
+    for (unsigned i = 0; i < l->of->nlanes; i++)
+        pending += atomic_load(&l->of->lanes[i].pending);
+    upload_count_pending(pending);
 }
 
 static void uploader_thread(void *user)
 {
+    struct lane *l = user;
+    do
+        uploader_visit_all(l);
+    while (!task_wait(&l->task, clock_mono_ns() + TICK_NS));
+    l->last = true;
+    uploader_visit_all(l);
+}
+
+static void moves_thread(void *user)
+{
     struct uploader *w = user;
-    int64_t resume_ns = 0;
-    do {
-        if (clock_mono_ns() >= resume_ns) {
-            dir_move_resume(w->fs);
-            resume_ns = clock_mono_ns() + RESUME_NS;
-        }
-        uploader_visit_all(w);
-    } while (!task_wait(&w->task, clock_mono_ns() + TICK_NS));
-    w->last = true;
-    uploader_visit_all(w);
+    do
+        dir_move_resume(w->fs);
+    while (!task_wait(&w->moves, clock_mono_ns() + RESUME_NS));
 }
 
 struct uploader *uploader_start(struct files *fs, struct err *e)
 {
-    struct uploader *w = calloc(1, sizeof *w);
+    unsigned nlanes = MAX(1u, (unsigned)files_config(fs)->conf->nmounts);
+    struct uploader *w = calloc(1, sizeof *w + nlanes * sizeof *w->lanes);
     if (!w) {
         err_sys(e, ENOMEM, "start uploading");
         return NULL;
     }
     w->fs = fs;
+    w->nlanes = nlanes;
     recover_begin(fs);
-    if (task_start(&w->task, "uploader", uploader_thread, w, e)) {
-        free(w);
-        return NULL;
+    int rc = task_start(&w->moves, "renames", moves_thread, w, e);
+    for (unsigned i = 0; i < nlanes && rc == 0; i++) {
+        struct lane *l = &w->lanes[i];
+        l->of = w;
+        l->mount = i;
+        rc = task_start(&l->task, "uploader", uploader_thread, l, e);
     }
-    return w;
+    if (rc == 0)
+        return w;
+    uploader_stop(w);
+    return NULL;
 }
 
 void uploader_stop(struct uploader *w)
 {
     if (!w)
         return;
-    task_stop(&w->task);
+    for (unsigned i = 0; i < w->nlanes; i++)
+        task_cancel(&w->lanes[i].task);
+    task_stop(&w->moves);
+    for (unsigned i = 0; i < w->nlanes; i++)
+        task_stop(&w->lanes[i].task);
     free(w);
 }

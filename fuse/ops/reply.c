@@ -7,7 +7,25 @@
 #include "lib/base/log.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
+
+#define FAULTS_EVERY_NS (10 * NS_PER_S)
+#define FAULTS_MAX      50 /* in the log meanwhile: a dead store has as many as it has readers */
+
+static bool may_log_fault(void)
+{
+    static atomic_int_fast64_t since_ns;
+    static atomic_uint n;
+    int64_t now = clock_mono_ns(), since = atomic_load(&since_ns);
+    if ((!since || now - since >= FAULTS_EVERY_NS)
+        && atomic_compare_exchange_strong(&since_ns, &since, now))
+        atomic_store(&n, 0);
+    unsigned before = atomic_fetch_add(&n, 1);
+    if (before == FAULTS_MAX)
+        log_kv(LOG_ERROR, "more requests fail than are told here", NULL);
+    return before < FAULTS_MAX;
+}
 
 void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *e)
 {
@@ -33,8 +51,8 @@ void ops_fail(fuse_req_t req, uint64_t ino, const char *what, const struct err *
         break;
     default:
         files_note_error(ops_fs(req)->files, ino, e);
-        log_kv(LOG_ERROR, "a request failed", "op", what, "errno", strerror(errnum), "error",
-            e->msg, NULL);
+        log_kv(may_log_fault() ? LOG_ERROR : LOG_DEBUG, "a request failed", "op", what, "errno",
+            strerror(errnum), "error", e->msg, NULL);
     }
     fuse_reply_err(req, errnum);
 }

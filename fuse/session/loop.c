@@ -25,6 +25,7 @@
 #define SPIN_MISSES_MAX   4 /* after so many spins in vain, 2^this chances are passed over */
 #define WATCH_NS          (10 * NS_PER_MS)
 #define IDLE_MAX          10
+#define THREADS_MAX       1024 /* with those that wait for a store or a disk */
 
 struct spin_stats {        /* of looking for requests before sleeping */
     unsigned misses, skip; /* spins in vain, one after the other; chances to pass over */
@@ -40,6 +41,8 @@ struct loop {
     pthread_cond_t ended;         /* a thread */
     unsigned nthreads, nidle;     /* mu; idle: neither leads nor works */
     unsigned ncoming;             /* mu; begun, but not there yet */
+    atomic_uint nblocked;         /* of nthreads: they wait for a store or a disk */
+    atomic_bool starved;          /* written with mu: no thread could be added */
     bool has_leader;              /* mu; a thread waits for the next request */
     bool watched;                 /* mu; an idle thread sees to it that there is a leader */
     bool unwatched;               /* mu; nothing comes: there is no need to watch */
@@ -54,6 +57,8 @@ struct loop {
 
 /* this thread works on a request, and there is no leader meanwhile */
 static __thread struct loop *tl_leaderless;
+static __thread struct loop *tl_loop; /* of this thread */
+static __thread bool tl_blocked;      /* it is counted in nblocked */
 static __thread bool tl_dismissed;
 static __thread unsigned tl_in_a_row; /* requests it took without having to wait */
 
@@ -97,10 +102,12 @@ static void *loop_thread(void *user)
     pthread_mutex_lock(&l->mu);
     l->ncoming--;
     pthread_mutex_unlock(&l->mu);
+    tl_loop = l;
     l->c.work(l->c.user);
     loop_will_block();
     pthread_mutex_lock(&l->mu);
     l->nthreads--;
+    atomic_fetch_sub(&l->nblocked, tl_blocked);
     pthread_cond_signal(&l->ended);
     pthread_mutex_unlock(&l->mu);
     return NULL;
@@ -124,6 +131,13 @@ static int add_thread(struct loop *l)
     return rc;
 }
 
+/* Those that wait for a store do not count, so that one that is dead leaves the others theirs. */
+static bool may_add_thread(const struct loop *l)
+{
+    mutex_assert_held(&l->mu);
+    return l->nthreads < l->c.threads + atomic_load(&l->nblocked) && l->nthreads < THREADS_MAX;
+}
+
 /* Where there is no leader, a follower becomes it, or a new thread. */
 static void promote_follower(struct loop *l)
 {
@@ -134,11 +148,15 @@ static void promote_follower(struct loop *l)
         pthread_cond_broadcast(&l->leader_wanted);
     } else if (l->nidle) {
         pthread_cond_signal(&l->leader_wanted);
-    } else if (!l->ncoming && l->nthreads < l->c.threads) {
+    } else if (!l->ncoming) {
+        atomic_store(&l->starved, true); /* loop_will_block() looks at it, after it has counted */
+        if (!may_add_thread(l))
+            return; /* one of those that work, when it is done */
+        atomic_store(&l->starved, false);
         int rc = add_thread(l);
         if (rc)
             log_kv(LOG_WARN, "no more threads to serve with", "error", strerror(rc), NULL);
-    } /* or one of those that work, when it is done */
+    }
 }
 
 int loop_run(struct loop *l, struct err *e)
@@ -162,7 +180,7 @@ void loop_end(struct loop *l)
 bool loop_serves(struct loop *l, uint64_t *seen)
 {
     pthread_mutex_lock(&l->mu);
-    bool serves = l->has_leader || l->nidle || l->nthreads < l->c.threads || l->nrequests != *seen;
+    bool serves = l->has_leader || l->nidle || may_add_thread(l) || l->nrequests != *seen;
     *seen = l->nrequests;
     pthread_mutex_unlock(&l->mu);
     return serves;
@@ -304,6 +322,10 @@ static ssize_t spin_after_reply(struct loop *l, void *buf, size_t len)
 /* True: there was no leader while this thread worked on a request, and it leads again. */
 static bool resume_leading(struct loop *l)
 {
+    if (tl_blocked) {
+        tl_blocked = false;
+        atomic_fetch_sub(&l->nblocked, 1);
+    }
     if (!tl_leaderless)
         return false;
     tl_leaderless = NULL;
@@ -341,8 +363,13 @@ ssize_t loop_read(struct loop *l, void *buf, size_t len)
 
 void loop_will_block(void)
 {
-    struct loop *l = tl_leaderless;
+    struct loop *l = tl_loop;
     if (!l)
+        return;
+    if (!tl_blocked)
+        atomic_fetch_add(&l->nblocked, 1);
+    tl_blocked = true;
+    if (!tl_leaderless && !atomic_load(&l->starved))
         return;
     tl_leaderless = NULL;
     pthread_mutex_lock(&l->mu);

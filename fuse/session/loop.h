@@ -19,7 +19,7 @@ struct loop; /* opaque */
 
 struct loop_conf {
     int fd;                   /* borrowed */
-    unsigned threads;         /* at most */
+    unsigned threads;         /* at most, but for those that said loop_will_block() */
     void (*work)(void *user); /* a thread's work: loop_read() and the answer, until it fails */
     /* How many such requests, that were there one after the other, a leader answers before it
      * promotes a follower; 0: it does so at once. Those that take long after all say
@@ -38,8 +38,8 @@ bool loop_serves(struct loop *l, uint64_t *seen);
 /* The next request. -1 with errno: of read(), or EINTR, if this thread is to end. */
 ssize_t loop_read(struct loop *l, void *buf, size_t len);
 bool loop_dismissed(void); /* this thread is to end */
-/* The request that this thread works on takes longer: another thread leads meanwhile. Of no effect
- * in threads of others. */
+/* The request that this thread works on takes longer: another thread leads meanwhile, a new one if
+ * need be. Of no effect in threads of others. */
 void loop_will_block(void);
 
 #endif

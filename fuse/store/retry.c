@@ -11,7 +11,8 @@
 
 #define PAUSE_FIRST_NS (50 * NS_PER_MS)
 #define PAUSE_MAX_NS   (5 * NS_PER_S)
-#define SLICE_NS       (50 * NS_PER_MS) /* how soon a cancelled call notices */
+#define LAST_NS        (100 * NS_PER_MS) /* an attempt gets at least as much of the budget */
+#define SLICE_NS       (50 * NS_PER_MS)  /* how soon a cancelled call notices */
 
 int64_t retry_left_ns(const struct retry *r)
 {
@@ -41,9 +42,11 @@ bool retry_again(struct retry *r, const struct err *e, int64_t after_ns)
     if (after_ns > pause) /* and some more, so that not all come back in the same moment */
         pause = after_ns + pause / 4;
     r->attempt++;
-    if ((r->max_attempts && r->attempt >= r->max_attempts)
-        || clock_mono_ns() + pause >= r->deadline_ns)
+    int64_t left = r->deadline_ns - clock_mono_ns() - LAST_NS;
+    if ((r->max_attempts && r->attempt >= r->max_attempts) || left <= 0)
         return false;
+    if (pause > left) /* who asks for more time than there is may be well again in less */
+        pause = left / 2 + (int64_t)(random % (uint64_t)(left / 2 + 1));
     while (pause > 0 && !retry_cancelled(r)) {
         clock_sleep_ns(MIN(pause, SLICE_NS));
         pause -= SLICE_NS;

@@ -91,6 +91,7 @@ static void s3_close(void *impl)
     http_free(s->http);
     s3_cred_free(s->cred);
     s3_places_close(s);
+    pace_fini(&s->pace);
     free(s->bucket);
     free(s->prefix);
     free(s);
@@ -100,6 +101,7 @@ static void *s3_open(const struct store_params *p, struct err *e)
 {
     struct s3 *s = xcalloc(1, sizeof *s);
     s->params = *p;
+    pace_init(&s->pace);
     s->single_put_max = 64 * MIB;
     s->part_size = 16 * MIB;
     s->single_copy_max = 1024 * MIB; /* 5 GiB would do, but parts are copied at the same time */
@@ -109,6 +111,7 @@ static void *s3_open(const struct store_params *p, struct err *e)
     if (s3_url_parse(p->rest, &s->bucket, &s->prefix, &problem)) {
         store_err(e, ERR_INVALID, 0, REASON_INVALID_URL, p->url, ": %s; write s3://bucket/prefix",
             problem);
+        pace_fini(&s->pace);
         free(s);
         return NULL;
     }

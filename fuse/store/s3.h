@@ -5,6 +5,7 @@
 #define MILLRACE_FUSE_STORE_S3_H
 
 #include "fuse/store/impl.h"
+#include "fuse/store/pace.h"
 #include "fuse/store/s3_xml.h"
 #include "fuse/store/sigv4.h"
 
@@ -63,6 +64,7 @@ struct s3 {
     /* the same for copies inside the bucket; S3 allows 5 GiB at most */
     uint64_t single_copy_max, copy_part_size;
     unsigned parallel_parts;
+    struct pace pace;
     atomic_bool unconditional; /* the server refuses requests with conditions */
 };
 

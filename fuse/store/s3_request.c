@@ -213,7 +213,6 @@ static int send_signed(struct s3 *s, const struct s3_place *place, const struct 
         .begin = c->begin,
         .sink_user = c->sink_user,
         .max_body = c->max_body ? c->max_body : ANSWER_MAX,
-        .timeout_ns = retry_left_ns(r),
         .stall_ns = STALL_NS + c->inside_ns,
         .cancel = r->cancel,
     };
@@ -222,8 +221,10 @@ static int send_signed(struct s3 *s, const struct s3_place *place, const struct 
         req.source_user = &up;
         req.source_rewind = fd_body_rewind;
     }
-    int64_t began = clock_mono_ns();
+    int64_t began = pace_enter(&s->pace, r->deadline_ns, r->cancel);
+    req.timeout_ns = retry_left_ns(r);
     int rc = http_do(s->http, &req, resp, e);
+    pace_leave(&s->pace, began, resp->status == 503 || resp->status == 429);
     count_request(c, resp->status, rc == 0 && resp->status / 100 == 2, clock_mono_ns() - began);
     lines_free(&lines);
     return rc;

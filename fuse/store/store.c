@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store.h: finds the store that a URL names in the table of all kinds, checks paths, and calls it.
  */
+#include "fuse/store/breaker.h"
 #include "fuse/store/impl.h"
 
 #include "lib/base/buf.h"
@@ -24,6 +25,7 @@ struct store {
     const struct store_ops *ops;
     void *impl;
     char *url;
+    struct breaker breaker;
 };
 
 static int require_path(const struct store *s, const char *path, bool root_allowed, struct err *e)
@@ -122,6 +124,7 @@ struct store *store_new_of(
     s->ops = ops;
     s->impl = impl;
     s->url = url;
+    breaker_init(&s->breaker);
     return s;
 }
 
@@ -131,33 +134,52 @@ void store_free(struct store *s)
         return;
     s->ops->close(s->impl);
     free(s->url);
+    breaker_fini(&s->breaker);
     free(s);
 }
 
 unsigned store_caps(const struct store *s) { return s->ops->kind.caps; }
 
-int store_check(struct store *s, struct err *e) { return s->ops->check(s->impl, NEED(e)); }
+bool store_is_silent(const struct store *s) { return breaker_is_silent(&s->breaker); }
+
+int store_check(struct store *s, struct err *e)
+{
+    int64_t began;
+    e = NEED(e);
+    return breaker_enter(&s->breaker, &began, e)
+        ? -1
+        : breaker_leave(&s->breaker, began, s->ops->check(s->impl, e), e);
+}
 
 int store_stat_path(struct store *s, const char *path, struct store_stat *st, struct err *e)
 {
     e = NEED(e);
     memset(st, 0, sizeof *st);
-    return require_path(s, path, true, e) ? -1 : s->ops->stat_path(s->impl, path, st, e);
+    int64_t began;
+    return require_path(s, path, true, e) || breaker_enter(&s->breaker, &began, e)
+        ? -1
+        : breaker_leave(&s->breaker, began, s->ops->stat_path(s->impl, path, st, e), e);
 }
 
 int store_list(
     struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     e = NEED(e);
-    return require_path(s, dir, true, e) ? -1 : s->ops->list(s->impl, dir, cursor, fn, user, e);
+    int64_t began;
+    return require_path(s, dir, true, e) || breaker_enter(&s->breaker, &began, e)
+        ? -1
+        : breaker_leave(&s->breaker, began, s->ops->list(s->impl, dir, cursor, fn, user, e), e);
 }
 
 int store_list_tree(
     struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     e = NEED(e);
-    return require_path(s, dir, true, e) ? -1
-                                         : s->ops->list_tree(s->impl, dir, cursor, fn, user, e);
+    int64_t began;
+    return require_path(s, dir, true, e) || breaker_enter(&s->breaker, &began, e)
+        ? -1
+        : breaker_leave(
+            &s->breaker, began, s->ops->list_tree(s->impl, dir, cursor, fn, user, e), e);
 }
 
 int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
@@ -166,7 +188,13 @@ int store_stream(struct store *s, const char *path, const char *version, uint64_
     e = NEED(e);
     if (require_path(s, path, false, e))
         return -1;
-    return len ? s->ops->read(s->impl, path, version, off, len, sink, user, cancel, e) : 0;
+    int64_t began;
+    if (!len)
+        return 0;
+    if (breaker_enter(&s->breaker, &began, e))
+        return -1;
+    int rc = s->ops->read(s->impl, path, version, off, len, sink, user, cancel, e);
+    return breaker_leave(&s->breaker, began, rc, e);
 }
 
 int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
@@ -230,7 +258,10 @@ int store_put(struct store *s, const char *path, const struct store_put *put, st
     memset(st, 0, sizeof *st);
     if (require_writable(s, e) || require_path(s, path, false, e))
         return -1;
-    if (s->ops->put(s->impl, path, put, st, e) == 0)
+    int64_t began;
+    if (breaker_enter(&s->breaker, &began, e))
+        return -1;
+    if (breaker_leave(&s->breaker, began, s->ops->put(s->impl, path, put, st, e), e) == 0)
         return 0;
     if (e->cls != ERR_CONFLICT || !put->expect || !is_there_already(s, path, put, st))
         return -1;
@@ -241,17 +272,21 @@ int store_put(struct store *s, const char *path, const struct store_put *put, st
 int store_remove(struct store *s, const char *path, struct err *e)
 {
     e = NEED(e);
+    int64_t began;
     return require_writable(s, e) || require_path(s, path, false, e)
+            || breaker_enter(&s->breaker, &began, e)
         ? -1
-        : s->ops->remove(s->impl, path, e);
+        : breaker_leave(&s->breaker, began, s->ops->remove(s->impl, path, e), e);
 }
 
 int store_mkdir(struct store *s, const char *path, struct err *e)
 {
     e = NEED(e);
+    int64_t began;
     return require_writable(s, e) || require_path(s, path, false, e)
+            || breaker_enter(&s->breaker, &began, e)
         ? -1
-        : s->ops->mkdir(s->impl, path, e);
+        : breaker_leave(&s->breaker, began, s->ops->mkdir(s->impl, path, e), e);
 }
 
 int store_sync_dir(struct store *s, const char *path, struct err *e)
@@ -259,15 +294,20 @@ int store_sync_dir(struct store *s, const char *path, struct err *e)
     e = NEED(e);
     if (!s->ops->sync_dir)
         return 0;
-    return require_path(s, path, true, e) ? -1 : s->ops->sync_dir(s->impl, path, e);
+    int64_t began;
+    return require_path(s, path, true, e) || breaker_enter(&s->breaker, &began, e)
+        ? -1
+        : breaker_leave(&s->breaker, began, s->ops->sync_dir(s->impl, path, e), e);
 }
 
 int store_rmdir(struct store *s, const char *path, struct err *e)
 {
     e = NEED(e);
+    int64_t began;
     return require_writable(s, e) || require_path(s, path, false, e)
+            || breaker_enter(&s->breaker, &began, e)
         ? -1
-        : s->ops->rmdir(s->impl, path, e);
+        : breaker_leave(&s->breaker, began, s->ops->rmdir(s->impl, path, e), e);
 }
 
 int store_rename(struct store *s, const char *from, const char *to, const char *expect,
@@ -278,8 +318,12 @@ int store_rename(struct store *s, const char *from, const char *to, const char *
     if (require_writable(s, e) || require_path(s, from, false, e) || require_path(s, to, false, e))
         return -1;
     if (strcmp(from, to) == 0)
-        return s->ops->stat_path(s->impl, from, st, e);
-    return s->ops->rename(s->impl, from, to, expect, st, e);
+        return store_stat_path(s, from, st, e);
+    int64_t began;
+    if (breaker_enter(&s->breaker, &began, e))
+        return -1;
+    int rc = s->ops->rename(s->impl, from, to, expect, st, e);
+    return breaker_leave(&s->breaker, began, rc, e);
 }
 
 int store_copy(struct store *s, const char *from, const char *to, const char *expect,
@@ -292,5 +336,9 @@ int store_copy(struct store *s, const char *from, const char *to, const char *ex
     if (!s->ops->copy)
         return store_err(e, ERR_INVALID, ENOTSUP, REASON_STORE_ERROR, s->url,
             ": this kind of store renames, and does not copy");
-    return s->ops->copy(s->impl, from, to, expect, st, e);
+    int64_t began;
+    if (breaker_enter(&s->breaker, &began, e))
+        return -1;
+    int rc = s->ops->copy(s->impl, from, to, expect, st, e);
+    return breaker_leave(&s->breaker, began, rc, e);
 }

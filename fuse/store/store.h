@@ -111,6 +111,9 @@ unsigned store_caps(const struct store *s);
  */
 bool store_path_ok(const char *path);
 
+/* All calls since its last answer have failed, one of them for a whole deadline: what nobody waits
+ * for should spare it. While that is so, 64 calls at a time wait for it, others fail at once. */
+bool store_is_silent(const struct store *s);
 /* Is it there and may we read it? NOTFOUND (no such bucket, directory), DENIED (403, bad keys),
  * INVALID, RETRY (network, DNS). */
 int store_check(struct store *s, struct err *e);

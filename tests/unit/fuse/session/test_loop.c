@@ -186,6 +186,25 @@ static void test_limits(void **state)
     finish(&w);
 }
 
+/* Those that wait for a store leave a thread for who does not. */
+static void test_many_wait(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, 3);
+    for (int i = 0; i < 100; i++)
+        ask(&w, "s");
+    eventually(w.busy == 100);
+    for (int i = 0; i < 50; i++) {
+        ask(&w, "q");
+        assert_int_equal(hear(&w), 'q');
+    }
+    w.hold = false;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(hear(&w), 's');
+    finish(&w);
+}
+
 static void test_ends(void **state)
 {
     (void)state;
@@ -211,6 +230,7 @@ static void test_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers), cmocka_unit_test(test_slow),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_ends)};
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_many_wait),
+        cmocka_unit_test(test_ends)};
     return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
 }
