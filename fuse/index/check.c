@@ -37,7 +37,7 @@ bool index_rec_ok(const struct inodes *ix, uint32_t ino)
     const struct rec *r = &ix->recs[ino];
     bool dir = r->flags & INODE_DIR;
     uint32_t unit;
-    if (r->mount != INODE_NO_MOUNT && r->mount >= ix->conf.nmounts)
+    if (r->mount != INODE_NO_MOUNT && r->mount >= index_nslots(ix))
         return false;
     if (!S_ISDIR(r->mode) != !dir || (!dir && !S_ISREG(r->mode)))
         return false;

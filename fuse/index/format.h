@@ -11,9 +11,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define INDEX_MAGIC    UINT64_C(0x314449454341524d) /* "MRACEID1" */
-#define INDEX_VERSION  2
-#define VERSION_PACKED 20 /* bytes of a packed version */
+#define INDEX_MAGIC   UINT64_C(0x314449454341524d) /* "MRACEID1" */
+#define INDEX_VERSION 2
+/* slots and mounts differ: programs that do not know of slots must not use it */
+#define INDEX_VERSION_EDITED 3
+#define INDEX_SLOTS_MAX      254
+#define VERSION_PACKED       20 /* bytes of a packed version */
 
 /* One inode. Zero is no record. */
 struct rec {
@@ -67,8 +70,12 @@ struct index_head {
     uint32_t heap_units;    /* used, of 8 bytes */
     uint32_t heap_free[33]; /* by length in units; the first word of a free block is the next */
     uint64_t name_bytes;
-    uint64_t life; /* not in the checksum: earlier versions neither have it nor count it */
+    uint64_t life;   /* not in the checksum, as what follows: earlier versions do not count it */
+    uint32_t nslots; /* 0: as many as there are mounts, each in its own */
+    uint32_t unused;
+    uint64_t slots[INDEX_SLOTS_MAX]; /* identity of the mount whose files have that number */
 };
+_Static_assert(sizeof(struct index_head) <= 4096, "it is one page");
 
 struct inodes {
     int fd;
@@ -78,6 +85,8 @@ struct inodes {
     char *heap;
     uint32_t *buckets;
     struct inodes_conf conf; /* .path is not kept */
+    /* slot and mount, INODE_NO_MOUNT: there is none (any more) */
+    uint8_t to_conf[256], to_slot[256];
     pthread_rwlock_t lock;
 };
 
@@ -115,6 +124,12 @@ void index_version_clear(struct inodes *ix, struct rec *r);
 bool index_version_ok(const struct rec *r); /* it is one, and short enough */
 /* its text in the heap, .version[4] bytes of it; 0: it is not there */
 uint32_t index_version_unit(const struct rec *r);
+
+/* -- slots.c: the numbers that records have for mounts -- */
+bool index_slots_ok(const struct inodes *ix);
+unsigned index_nslots(const struct inodes *ix);
+/* Gives each mount of now its slot. EXHAUSTED: there is none left. */
+int index_slots_open(struct inodes *ix, bool fresh, struct err *e);
 
 /* -- hash.c: chains and siblings -- */
 uint32_t index_find(const struct inodes *ix, uint32_t dir, const char *name, size_t len);

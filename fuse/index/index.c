@@ -184,7 +184,7 @@ int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struc
         r->gid = like->gid;
         r->mtime_ns = like->mtime_ns;
         r->synced = like->synced_s;
-        r->mount = (uint8_t)like->mount;
+        r->mount = ix->to_slot[like->mount & 255];
         if (is_dir)
             r->dir.listed = like->synced_s;
         else
@@ -425,7 +425,7 @@ int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount)
     index_change_begin(ix, NULL);
     struct rec *d = index_rec(ix, dir);
     if (d) {
-        d->mount = (uint8_t)mount;
+        d->mount = ix->to_slot[mount & 255];
         index_rec_flags(ix, d, INODE_MOUNT, 0);
     }
     index_change_end(ix);

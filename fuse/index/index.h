@@ -69,8 +69,11 @@ struct inodes; /* opaque */
 
 struct inodes_conf {
     const char *path; /* of the index file */
-    /* hash of what the dataset is made of: another one makes another index */
+    /* hash of what the dataset is made of: another one makes another index, unless it goes on */
     uint64_t identity;
+    /* Of each mount, wherever it is in the list: one that goes on finds its files by it. Used by
+     * inodes_open only; NULL: they never change. */
+    const uint64_t *mounts;
     bool resume;       /* the kernel still knows ids of ours: fail rather than begin anew */
     uint32_t uid, gid; /* of the root and of what comes from the store */
     uint32_t dir_mode, file_mode; /* permission bits of what comes from the store */
@@ -152,6 +155,13 @@ bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s,
     void (*fn)(void *user, uint64_t dir, const char *name), void *user);
 /* dir is the root of that mount from now on */
 int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount);
+/* The roots of mounts that the dataset does not have any more; the caller frees *out. */
+size_t inodes_gone_mounts(struct inodes *ix, uint64_t **out);
+/* dir is the root of no mount any more, but a directory above others */
+void inodes_unmount(struct inodes *ix, uint64_t dir);
+/* Its mount is gone: it and all that is below lose their names, and what was not in the store is
+ * nobody's any more. */
+void inodes_abandon(struct inodes *ix, uint64_t ino);
 /* Every inode that has a backing id and is not open, with the lock held: fn only copies.
  * Looks at the whole index. */
 void inodes_idle_backings(

@@ -38,10 +38,16 @@ static const char *why_distrusted(const struct inodes *ix, const struct inodes_c
 {
     const struct index_head *h = ix->h;
     char boot[sizeof h->boot];
-    if (h->magic != INDEX_MAGIC || h->version != INDEX_VERSION || h->rec_size != sizeof(struct rec))
+    if (h->magic != INDEX_MAGIC
+        || (h->version != INDEX_VERSION && h->version != INDEX_VERSION_EDITED)
+        || h->rec_size != sizeof(struct rec))
         return "its format is another one";
-    if (h->identity != conf->identity)
+    if (h->identity != conf->identity && !(conf->resume && conf->mounts && h->nslots))
         return "it belongs to other mounts";
+    if (!conf->resume && (h->version == INDEX_VERSION_EDITED || !index_slots_ok(ix)))
+        return "its mounts were edited";
+    if (h->nslots > INDEX_SLOTS_MAX)
+        return "it is damaged";
     boot_id(boot, sizeof boot);
     if (!h->clean && strcmp(boot, h->boot) != 0)
         return "the machine went down while it was in use";
@@ -186,6 +192,9 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
         log_kv(LOG_INFO, "the index is made anew", "why", why, NULL);
     if (why && make_empty(ix, conf, e))
         goto fail;
+    if (index_slots_open(ix, why != NULL, e))
+        goto fail;
+    ix->h->identity = conf->identity;
     if (atomic_load(&ix->h->busy)
         && (index_rebuild(ix, e)
             || (!index_check(ix) && err_set(e, ERR_FATAL, "the index is damaged"))))
@@ -196,6 +205,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
         goto fail;
     ix->h->clean = 0;
     boot_id(ix->h->boot, sizeof ix->h->boot);
+    ix->conf.mounts = NULL;
     return ix;
 fail:
     unmap_file(ix);

@@ -27,7 +27,7 @@ int inodes_path(
     pthread_rwlock_rdlock(&ix->lock);
     const struct rec *r = index_rec(ix, ino);
     if (r && mount)
-        *mount = r->mount;
+        *mount = ix->to_conf[r->mount];
     while (rc == 0 && r && !(r->flags & (INODE_MOUNT | INODE_UNLINKED))) {
         if (prepend(ix, r, path, &at))
             rc = err_sys(e, ENAMETOOLONG, "path of inode %llu", (unsigned long long)ino);

@@ -35,7 +35,7 @@ void index_rec_view(const struct inodes *ix, const struct rec *r, struct inode *
     out->uid = r->uid;
     out->gid = r->gid;
     out->flags = current ? r->flags : r->flags & ~(unsigned)INODE_PASSTHROUGH;
-    out->mount = r->mount;
+    out->mount = ix->to_conf[r->mount];
     out->opens = current ? r->opens : 0;
     out->backing = current ? r->backing : 0;
     out->synced_s = r->synced;

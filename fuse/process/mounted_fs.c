@@ -2,6 +2,7 @@
 #include "fuse/process/mounted_fs.h"
 
 #include "fuse/cache/cache.h"
+#include "fuse/file/sidecar.h"
 #include "fuse/file/uploader.h"
 #include "fuse/peers/peers.h"
 #include "fuse/prefetch/directory.h"
@@ -48,6 +49,17 @@ static uint64_t dataset_identity(const struct conf *conf, uint32_t uid, uint32_t
                     + hash64(m->options[k].key, strlen(m->options[k].key)));
     }
     return h;
+}
+
+/* A mount keeps its files when others come and go: it is the same one if it shows the same source
+ * at the same place, however it is reached. */
+static void mount_identities(const struct conf *conf, uint64_t *out)
+{
+    for (size_t i = 0; i < conf->nmounts; i++) {
+        struct sidecar s;
+        sidecar_set_mount(&s, &conf->mounts[i]);
+        out[i] = hash64_mix(s.source, s.place);
+    }
 }
 
 /* May the kernel read files by itself, from our copy? */
@@ -159,12 +171,16 @@ static int build_tree(struct mounted_fs *m, struct err *e)
         .gid = (uint32_t)option_or(m->c.o->gid, m->c.handoff ? 0 : getgid()),
         .nmounts = (unsigned)m->c.conf->nmounts};
     ic.identity = dataset_identity(m->c.conf, ic.uid, ic.gid);
+    cleanup_free uint64_t *mounts = xcalloc(m->c.conf->nmounts + 1, sizeof *mounts);
+    mount_identities(m->c.conf, mounts);
+    ic.mounts = mounts;
     if (!(m->fs.inodes = inodes_open(&ic, &fresh, e)) || !(m->invalidator = invalidator_new(e)))
         return -1;
     struct tree_conf tc = {.conf = m->c.conf,
         .inodes = m->fs.inodes,
         .stores = m->c.stores,
         .sync_ns = m->sync_ns,
+        .resume = m->c.resume,
         .since_s = (uint32_t)(clock_real_ns() / NS_PER_S),
         .changed = invalidator_add,
         .will_block = loop_will_block,

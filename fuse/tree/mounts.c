@@ -2,9 +2,12 @@
 /* The dataset's mounts in the index, and which store and path there an inode has. */
 #include "fuse/tree/impl.h"
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct store *tree_store(const struct tree *t, unsigned mount) { return t->c.stores[mount]; }
@@ -16,43 +19,188 @@ bool tree_writable(const struct tree *t, unsigned mount)
         && (store_caps(t->c.stores[mount]) & STORE_CAP_WRITE);
 }
 
+/* -- what becomes of directories when the dataset's mounts are others than before ------------- */
+
+/* Is a mount of now at that path ("/a/b"), or below it? */
+static bool has_mounts(const struct tree *t, const char *path)
+{
+    size_t len = strlen(path);
+    for (size_t i = 0; i < t->c.conf->nmounts; i++) {
+        const char *at = t->c.conf->mounts[i].path;
+        if (strncmp(at, path, len) == 0 && (at[len] == '/' || !at[len]))
+            return true;
+    }
+    return false;
+}
+
+struct child_list {
+    size_t n;
+    struct {
+        char *name;
+        struct inode n;
+    } * child;
+};
+
+static int add_child(void *user, const char *name, const struct inode *n, uint64_t cookie)
+{
+    struct child_list *l = user;
+    (void)cookie;
+    l->child = xrealloc(l->child, (l->n + 1) * sizeof *l->child);
+    l->child[l->n].name = xstrdup(name);
+    l->child[l->n++].n = *n;
+    return 0;
+}
+
+/* A kernel that knows ids of before. */
+static void tell(const struct tree *t, uint64_t dir, const char *name)
+{
+    if (t->c.resume)
+        t->c.changed(t->c.user, dir, name);
+}
+
+/* The directory belongs to another mount from now on, or to none: what it shows is not what it
+ * showed. Mounts of now that are below stay as they are. */
+static void strip(struct tree *t, uint64_t dir, const char *path)
+{
+    struct child_list list = {0};
+    inodes_children(t->c.inodes, dir, 0, false, add_child, &list);
+    for (size_t i = 0; i < list.n; i++) {
+        const struct inode *n = &list.child[i].n;
+        char *name = list.child[i].name;
+        cleanup_free char *below = xasprintf("%s/%s", path, name);
+        if (!(n->flags & INODE_DIR) || !has_mounts(t, below)) {
+            inodes_abandon(t->c.inodes, n->ino);
+            tell(t, dir, name);
+        } else if (!(n->flags & INODE_MOUNT) || n->mount == INODE_NO_MOUNT) {
+            inodes_unmount(t->c.inodes, n->ino);
+            strip(t, n->ino, below);
+        }
+        free(name);
+    }
+    free(list.child);
+    tell(t, dir, "");
+}
+
+static bool full_path(const struct tree *t, uint64_t dir, char path[INODE_PATH_MAX + 1])
+{
+    char below[INODE_PATH_MAX];
+    if (!inodes_path_below(t->c.inodes, dir, INODE_ROOT, below))
+        return false;
+    snprintf(path, INODE_PATH_MAX + 1, "/%s", below);
+    return true;
+}
+
+/* Takes away the directories above a mount that were there for it alone; the store says whether it
+ * has them, too. */
+static void tidy_above(struct tree *t, uint64_t dir)
+{
+    struct inode n;
+    char path[INODE_PATH_MAX + 1], name[INODE_NAME_MAX + 1];
+    uint64_t up;
+    while (dir != INODE_ROOT && inodes_get(t->c.inodes, dir, &n) == 0
+        && n.flags & INODE_MOUNTPOINT_DIR && full_path(t, dir, path) && !has_mounts(t, path)
+        && inodes_name(t->c.inodes, dir, name, &up) == 0) {
+        if (n.nchildren) { /* it does */
+            inodes_set(t->c.inodes, dir, 0, &n, 0, INODE_MOUNTPOINT_DIR);
+            break;
+        }
+        inodes_abandon(t->c.inodes, dir);
+        tell(t, up, name);
+        dir = up;
+    }
+    inodes_unlist(t->c.inodes, dir);
+    tell(t, dir, "");
+}
+
+/* Of a mount that the dataset does not have any more. */
+static void remove_mount(struct tree *t, uint64_t dir)
+{
+    char path[INODE_PATH_MAX + 1] = "/", name[INODE_NAME_MAX + 1];
+    uint64_t up;
+    if (dir == INODE_ROOT) {
+        inodes_unmount(t->c.inodes, dir);
+        strip(t, dir, "");
+    } else if (!full_path(t, dir, path)) {
+        return; /* it was below another one that is gone */
+    } else if (has_mounts(t, path)) {
+        inodes_unmount(t->c.inodes, dir);
+        strip(t, dir, path);
+    } else if (inodes_name(t->c.inodes, dir, name, &up) == 0) {
+        inodes_abandon(t->c.inodes, dir);
+        tell(t, up, name);
+        tidy_above(t, up);
+    }
+    log_kv(
+        LOG_INFO, "a mount is gone; who has files of it open is told ESTALE", "path", path, NULL);
+}
+
+static void remove_gone_mounts(struct tree *t)
+{
+    uint64_t *dirs;
+    size_t n = inodes_gone_mounts(t->c.inodes, &dirs);
+    for (size_t i = 0; i < n; i++)
+        remove_mount(t, dirs[i]);
+    free(dirs);
+}
+
+/* -- the mounts of now ------------------------------------------------------------------------ */
+
+/* The directory of that name on the way to a mount. */
+static int add_above(struct tree *t, uint64_t dir, const char *name, const struct inode *root,
+    struct inode *out, struct err *e)
+{
+    if (inodes_find(t->c.inodes, dir, name, out)) {
+        if (out->flags & INODE_DIR)
+            return 0;
+        inodes_abandon(t->c.inodes, out->ino); /* a mount that came hides the file */
+    }
+    struct inode above = *root;
+    inodes_get(t->c.inodes, dir, &above);
+    struct inode like = {.flags = INODE_DIR | INODE_MOUNTPOINT_DIR,
+        .mode = root->mode,
+        .uid = root->uid,
+        .gid = root->gid,
+        .mtime_ns = clock_real_ns(),
+        .mount = above.mount};
+    if (inodes_create(t->c.inodes, dir, name, &like, out, e))
+        return -1;
+    tell(t, dir, name);
+    tell(t, dir, "");
+    return 0;
+}
+
 /* Directories down to a mount's root, and that root. */
 static int add_mount(struct tree *t, unsigned mount, struct err *e)
 {
-    uint64_t dir = INODE_ROOT;
-    const char *p = t->c.conf->mounts[mount].path;
+    const char *path = t->c.conf->mounts[mount].path, *p = path;
     struct inode root, n;
     if (inodes_get(t->c.inodes, INODE_ROOT, &root))
         return err_set(e, ERR_FATAL, "the index has no root");
+    n = root;
     while (*p == '/')
         p++;
     while (*p) {
         char name[INODE_NAME_MAX + 1];
         size_t len = strcspn(p, "/");
         snprintf(name, sizeof name, "%.*s", (int)len, p);
-        if (!inodes_find(t->c.inodes, dir, name, &n)) {
-            struct inode above = root;
-            inodes_get(t->c.inodes, dir, &above);
-            struct inode like = {.flags = INODE_DIR | INODE_MOUNTPOINT_DIR,
-                .mode = root.mode,
-                .uid = root.uid,
-                .gid = root.gid,
-                .mtime_ns = clock_real_ns(),
-                .mount = above.mount};
-            if (inodes_create(t->c.inodes, dir, name, &like, &n, e))
-                return err_wrap(e, "mount %s", t->c.conf->mounts[mount].path);
-        }
-        dir = n.ino;
+        if (add_above(t, n.ino, name, &root, &n, e))
+            return err_wrap(e, "mount %s", path);
         p += len;
         while (*p == '/')
             p++;
     }
-    return inodes_mount(t->c.inodes, dir, mount);
+    if (n.flags & INODE_MOUNT && n.mount == mount)
+        return 0;
+    inodes_unlist(t->c.inodes, n.ino);
+    int rc = inodes_mount(t->c.inodes, n.ino, mount);
+    strip(t, n.ino, strcmp(path, "/") == 0 ? "" : path);
+    return rc;
 }
 
 /* Outer ones first: a directory on the way to an inner one belongs to the mount it is in. */
 int tree_add_mounts(struct tree *t, struct err *e)
 {
+    remove_gone_mounts(t);
     for (size_t len = 1, next; len; len = next) {
         next = 0;
         for (size_t i = 0; i < t->c.conf->nmounts; i++) {

@@ -20,6 +20,7 @@ struct tree_conf {
     struct inodes *inodes;   /* borrowed */
     struct store **stores;   /* one for each mount; borrowed; NULL: cannot be used */
     int64_t sync_ns;         /* metadata sync interval */
+    bool resume;             /* the kernel knows ids that an earlier process gave it */
     uint32_t since_s; /* when it was mounted: what is known from before may be of another time */
     /* A name now means something else, or nothing; or (name "") a directory that was listed has
      * other names: tell the kernel. Called with locks held: must only queue. */

@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 300
+# The dataset's mounts are edited while it is used: added, removed, moved, turned to another source, made read-only and writable again,
+# in another order; after each edit another process takes the mount over, as another client pod does. Whoever reads a mount that stays
+# does not notice; what is gone says ESTALE or ENOENT, and nobody is given bytes of another source. MILLRACE_EDITS: how many (30).
+set -euo pipefail
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+
+for source in keep one two three; do
+    mkdir -p "$WORK/src/$source/deep/down"
+    for i in $(seq 0 19); do
+        for dir in . deep deep/down; do
+            { printf '%s %s %s\n' "$source" "$dir" "$i"; head -c $((1000 + i * 20000)) /dev/zero; } >"$WORK/src/$source/$dir/f$i"
+        done
+    done
+done
+python3 - "$CONFIG" "$WORK/src" first <<'PY' || die "no configuration"
+import json, sys
+json.dump({"mounts": [{"mountPoint": "file://" + sys.argv[2] + "/keep", "path": "/keep"}, {"mountPoint": "file://" + sys.argv[2] + "/one", "path": "/a/b"}],
+           "cache": {"tiers": [{"medium": "SSD", "quota": 2000000000}]}}, open(sys.argv[1], "w"))
+PY
+fuse_mount --metadata-sync 600s
+python3 "$(dirname "$(readlink -f "$0")")/fuse_edits.py" "$MNT" "$WORK/src" "$CONFIG" "$SUPERVISOR" "http://$HTTP/status" "${MILLRACE_EDITS:-30}" "${MILLRACE_SEED:-1}" || die "see above"
+is_served || die "it is served no more"
+fuse_umount
+
+echo "# what was written to a mount that goes is kept, and comes back with it"
+fuse_mount --metadata-sync 600s --store-deadline 2s
+rm -rf "$WORK/src/keep.away"
+exec 5>"$MNT/keep/precious"
+printf 'not saved yet' >&5
+cp "$CONFIG" "$WORK/config.before"
+jq --arg other "file://$WORK/src/three" '.mounts = [{mountPoint: $other, path: "/elsewhere"}]' "$WORK/config.before" >"$CONFIG.new"
+mv "$CONFIG.new" "$CONFIG"
+kill -9 "$(served)"
+# shellcheck disable=SC2016
+wait_for "another process" eval 'is_served && [ -e "$MNT/elsewhere/f1" ]'
+[ "$(curl -sf "http://$HTTP/status" | jq .kept.files)" = 1 ] || die "nothing is kept: $(curl -sf "http://$HTTP/status" | jq -c .kept)"
+if printf more >&5 2>"$WORK/out"; then die "a write to what is gone goes well"; fi
+exec 5>&- || true
+[ ! -e "$MNT/keep" ] || die "a mount that is gone is shown"
+[ ! -e "$WORK/src/three/precious" ] || die "it went to another store"
+cp "$WORK/config.before" "$CONFIG"
+kill -9 "$(served)"
+# shellcheck disable=SC2016
+wait_for "it in the store" eval 'is_served && [ "$(cat "$WORK/src/keep/precious" 2>/dev/null)" = "not saved yet" ]'
+fuse_umount
