@@ -29,14 +29,41 @@ uint64_t hash64(const void *data, size_t len)
 #define CRC32C_POLY 0x82f63b78u
 #define LANE        1024u /* bytes */
 
-static uint32_t crc_soft(uint32_t crc, const unsigned char *p, size_t len)
+/* what a byte becomes that so many bytes of zeros follow */
+static uint32_t past_zeros[8][256];
+
+static void make_past_zeros(void)
 {
-    while (len--) {
-        crc ^= *p++;
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
         for (int k = 0; k < 8; k++)
             crc = crc & 1 ? (crc >> 1) ^ CRC32C_POLY : crc >> 1;
+        past_zeros[0][byte] = crc;
     }
+    for (int n = 1; n < 8; n++)
+        for (uint32_t byte = 0; byte < 256; byte++) {
+            uint32_t crc = past_zeros[n - 1][byte];
+            past_zeros[n][byte] = past_zeros[0][crc & 255] ^ (crc >> 8);
+        }
+}
+
+/* Eight bytes at a time: each of them by its own table. */
+static uint32_t crc_soft(uint32_t crc, const unsigned char *p, size_t len)
+{
+    for (; len >= 8; len -= 8, p += 8)
+        crc = past_zeros[7][p[0] ^ (crc & 255)] ^ past_zeros[6][p[1] ^ (crc >> 8 & 255)]
+            ^ past_zeros[5][p[2] ^ (crc >> 16 & 255)] ^ past_zeros[4][p[3] ^ (crc >> 24)]
+            ^ past_zeros[3][p[4]] ^ past_zeros[2][p[5]] ^ past_zeros[1][p[6]] ^ past_zeros[0][p[7]];
+    for (; len; len--, p++)
+        crc = past_zeros[0][(crc ^ *p) & 255] ^ (crc >> 8);
     return crc;
+}
+
+uint32_t crc32c_by_table(uint32_t crc, const void *data, size_t len)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_past_zeros);
+    return ~crc_soft(~crc, data, len);
 }
 
 #if defined(__x86_64__)
@@ -98,5 +125,5 @@ uint32_t crc32c(uint32_t crc, const void *data, size_t len)
         return ~crc_hard(~crc, data, len);
     }
 #endif
-    return ~crc_soft(~crc, data, len);
+    return crc32c_by_table(crc, data, len);
 }

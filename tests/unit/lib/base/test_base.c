@@ -200,6 +200,8 @@ static void crc32c_known_answers(void **state)
     unsigned char zero[32] = {0};
     assert_int_equal(crc32c(0, zero, 32), 0x8a9136aa);
     assert_int_equal(crc32c(crc32c(0, "1234", 4), "56789", 5), 0xe3069283);
+    assert_int_equal(crc32c_by_table(0, "123456789", 9), 0xe3069283);
+    assert_int_equal(crc32c_by_table(0, zero, 32), 0x8a9136aa);
     static unsigned char many[40000];
     for (size_t i = 0; i < sizeof many; i++)
         many[i] = (unsigned char)hash64_mix(i, 1);
@@ -211,6 +213,7 @@ static void crc32c_known_answers(void **state)
                 crc = crc32c(crc, many + at + done, n);
             }
             assert_int_equal(crc32c(0, many + at, len), crc);
+            assert_int_equal(crc32c_by_table(0, many + at, len), crc);
         }
 }
 
