@@ -36,6 +36,10 @@ int posix_open_root(const struct posix_dir *s, struct err *e);
 int posix_open_path(
     const struct posix_dir *s, const char *path, uint64_t flags, const char *action, struct err *e);
 void posix_stat_of(const struct stat *st, struct store_stat *out);
+/* Size, mtime and inode are the same. Versions have the ctime as well, so that a change whose mtime
+ * was set back is seen when the file is looked at again; but chmod and new hard links change it,
+ * too, and who has the file open for reading or writing is not to fail for those. */
+bool posix_same_content(const char *version, const char *other);
 /* A file or a directory; sockets, devices and pipes do not exist. */
 bool posix_is_shown(const struct stat *st);
 

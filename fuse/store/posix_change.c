@@ -176,7 +176,7 @@ static bool is_version(int dir, const char *name, const char *expect)
     if (fstatat(dir, name, &st, 0) || !S_ISREG(st.st_mode))
         return false;
     posix_stat_of(&st, &now);
-    return strcmp(now.version, expect) == 0;
+    return posix_same_content(now.version, expect);
 }
 
 /* The name temp becomes name if nothing is there. Not all file systems can do that in one step. */

@@ -74,8 +74,24 @@ void posix_stat_of(const struct stat *st, struct store_stat *out)
     if (out->is_dir)
         return;
     out->size = (uint64_t)st->st_size;
-    snprintf(out->version, sizeof out->version, "%lld-%lld-%llu", (long long)st->st_size,
-        (long long)out->mtime_ns, (unsigned long long)st->st_ino);
+    snprintf(out->version, sizeof out->version, "%lld-%lld-%llu-%llx", (long long)st->st_size,
+        (long long)out->mtime_ns, (unsigned long long)st->st_ino,
+        (unsigned long long)clock_of_timespec(st->st_ctim));
+}
+
+/* size, mtime and inode */
+static size_t posix_content_len(const char *version)
+{
+    const char *end = version;
+    for (int fields = 0; (end = strchr(end, '-')) && ++fields < 3;)
+        end++;
+    return end ? (size_t)(end - version) : strlen(version);
+}
+
+bool posix_same_content(const char *version, const char *other)
+{
+    size_t len = posix_content_len(version);
+    return len == posix_content_len(other) && memcmp(version, other, len) == 0;
 }
 
 bool posix_is_shown(const struct stat *st) { return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode); }
@@ -141,22 +157,52 @@ bool posix_dir_is_local(const struct posix_dir *s)
     return false;
 }
 
+/* -- bytes that stay what they are ------------------------------------------------------------ */
+
+/* Times of files stand still for a tick of the clock, on some file systems for a second: a file
+ * that is written to twice within it has one version for two contents. So what is read of a file
+ * that was changed just now is given under its version only if that was seen in an earlier tick.
+ */
+#define TICK_NS (20 * NS_PER_MS) /* of the slowest kernel, twice */
+#define SKEW_NS (2 * NS_PER_S)   /* of the clock of a file server */
+
+static int64_t settles_in(const struct posix_dir *s, const struct stat *st)
+{
+    int64_t changed = clock_of_timespec(st->st_ctim), age = clock_real_ns() - changed;
+    int64_t tick = changed % NS_PER_S ? TICK_NS : NS_PER_S + TICK_NS;
+    if (age >= SKEW_NS)
+        return 0;
+    if (age < 0 || !posix_dir_is_local(s)) /* by another clock than ours */
+        return tick;
+    return age < tick ? tick - age : 0;
+}
+
+/* Cancelled: waits no longer, as the caller finds out by itself. */
+static void wait_settled(
+    const struct posix_dir *s, const struct stat *st, const atomic_bool *cancel)
+{
+    int64_t until = clock_mono_ns() + settles_in(s, st);
+    for (int64_t left; (left = until - clock_mono_ns()) > 0
+         && !(cancel && atomic_load_explicit(cancel, memory_order_relaxed));)
+        clock_sleep_ns(MIN(left, TICK_NS));
+}
+
 /* -- bytes ----------------------------------------------------------------------------------- */
 
 static int check_version(const struct posix_dir *s, int fd, const char *path, const char *version,
-    struct store_stat *now, struct err *e)
+    struct stat *st, struct err *e)
 {
-    struct stat st;
-    if (fstat(fd, &st))
+    struct store_stat now;
+    if (fstat(fd, st))
         return posix_fail(s, errno, path, "stat", e);
-    if (!S_ISREG(st.st_mode))
-        return posix_fail(s, S_ISDIR(st.st_mode) ? EISDIR : ENOENT, path, "read", e);
-    posix_stat_of(&st, now);
-    if (!*version || strcmp(version, now->version) == 0)
+    if (!S_ISREG(st->st_mode))
+        return posix_fail(s, S_ISDIR(st->st_mode) ? EISDIR : ENOENT, path, "read", e);
+    posix_stat_of(st, &now);
+    if (!*version || posix_same_content(version, now.version))
         return 0;
     cleanup_free char *what = xasprintf("%s/%s", s->url, path);
     return store_err(e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, what,
-        ": the file has changed (version %s, was %s)", now->version, version);
+        ": the file has changed (version %s, was %s)", now.version, version);
 }
 
 int posix_dir_read(const struct posix_dir *s, const char *path, const char *version, uint64_t off,
@@ -164,9 +210,13 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
 {
     cleanup_free char *piece = xmalloc(MIN(len, (size_t)PIECE));
     cleanup_fd int fd = posix_open_path(s, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, "open", e);
-    struct store_stat before, after;
-    if (fd < 0 || check_version(s, fd, path, version, &before, e))
+    struct stat st;
+    struct store_stat before;
+    if (fd < 0 || check_version(s, fd, path, version, &st, e))
         return -1;
+    posix_stat_of(&st, &before);
+    if (*version)
+        wait_settled(s, &st, cancel);
     for (size_t got = 0; got < len;) {
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
             return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, s->url, ": cancelled");
@@ -182,7 +232,7 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
                 (unsigned long long)before.size);
         }
         /* written to while we read: the bytes may be of both */
-        if (check_version(s, fd, path, before.version, &after, e))
+        if (check_version(s, fd, path, before.version, &st, e))
             return -1;
         if (sink(user, piece, (size_t)n))
             return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, s->url, ": cancelled");

@@ -20,7 +20,7 @@
 
 struct store; /* opaque */
 
-#define STORE_VERSION_MAX 80 /* ETag without quotes, or "size-mtime_ns"; NUL included */
+#define STORE_VERSION_MAX 80 /* ETag without quotes, or "size-mtime-inode-ctime"; NUL included */
 
 struct store_stat {
     bool is_dir;
