@@ -118,7 +118,9 @@ static inline char *index_text(const struct inodes *ix, uint32_t unit)
 static inline size_t index_units(size_t len) { return (len + 7 + !len) / 8; }
 
 /* -- version.c -- */
-int index_version_set(struct inodes *ix, struct rec *r, const char *text, struct err *e);
+/* Into a record that is not in the index yet, or a copy for index_rec_replace(): what it had before
+ * is not given back. */
+int index_version_pack(struct inodes *ix, struct rec *r, const char *text, struct err *e);
 void index_version_get(const struct inodes *ix, const struct rec *r, char text[STORE_VERSION_MAX]);
 void index_version_clear(struct inodes *ix, struct rec *r);
 bool index_version_ok(const struct rec *r); /* it is one, and short enough */
@@ -163,6 +165,9 @@ bool index_rec_current(
     const struct inodes *ix, const struct rec *r); /* its counts are this mount's */
 void index_rec_view(const struct inodes *ix, const struct rec *r, struct inode *out);
 void index_rec_flags(struct inodes *ix, struct rec *r, unsigned set, unsigned clear);
+/* A file's record becomes `now`, all at once for whoever comes after a process that is killed; of
+ * its links and its name nothing may differ. */
+void index_rec_replace(struct inodes *ix, struct rec *r, const struct rec *now);
 /* A record with a name, not linked yet; its directory and all but the name are the caller's to
  * fill. NULL: e. */
 struct rec *index_rec_new(struct inodes *ix, const char *name, struct err *e);

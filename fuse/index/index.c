@@ -42,7 +42,7 @@ static struct rec *put_new(struct inodes *ix, uint32_t dir, const char *name,
     r->mount = ix->recs[dir].mount;
     if (!st->is_dir) {
         r->size = st->size;
-        if (index_version_set(ix, r, st->version, e)) {
+        if (index_version_pack(ix, r, st->version, e)) {
             index_text_free(ix, r->name, r->name_len);
             r->next = ix->h->free_rec;
             ix->h->free_rec = index_ino(ix, r);
@@ -96,15 +96,17 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
             r->mtime_ns = st->mtime_ns;
     } else if (r && !(r->flags & INODE_DIR) && !st->is_dir
         && (!index_rec_current(ix, r) || (!r->nlookup && !r->opens))) {
-        /* what is left of the old version must not be taken for the new one's */
-        r->generation++;
-        r->backing = 0;
-        r->flags &= (uint16_t)~INODE_PASSTHROUGH;
-        if (index_version_set(ix, r, st->version, e))
+        struct rec now = *r;
+        if (index_version_pack(ix, &now, st->version, e))
             return -1;
-        r->size = st->size;
-        r->mtime_ns = st->mtime_ns;
-        r->synced = now_s;
+        /* what is left of the old version must not be taken for the new one's */
+        now.generation++;
+        now.backing = 0;
+        now.flags &= (uint16_t)~INODE_PASSTHROUGH;
+        now.size = st->size;
+        now.mtime_ns = st->mtime_ns;
+        now.synced = now_s;
+        index_rec_replace(ix, r, &now);
         *change = INODES_UPDATED;
     } else {
         /* a directory with unsaved files became a file elsewhere: ours first */
@@ -258,6 +260,16 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
     return rc;
 }
 
+/* Without room for it the version is not known, so the store is asked: what the file had before
+ * would be taken for it otherwise. */
+static void set_version(struct inodes *ix, struct rec *now, const char *text)
+{
+    if (index_version_pack(ix, now, text, NULL) == 0)
+        return;
+    index_version_pack(ix, now, "", NULL);
+    now->synced = 0;
+}
+
 void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct inode *from,
     unsigned set, unsigned clear)
 {
@@ -265,24 +277,30 @@ void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct i
     struct rec *r = index_rec(ix, ino);
     if (r) {
         index_rec_refresh(ix, r);
-        if ((fields & INODES_SIZE) && !(r->flags & INODE_DIR))
-            r->size = from->size;
-        if ((fields & INODES_GROW) && !(r->flags & INODE_DIR) && from->size > r->size)
-            r->size = from->size;
+        struct rec now = *r;
+        bool dir = r->flags & INODE_DIR;
+        if ((fields & INODES_SIZE) && !dir)
+            now.size = from->size;
+        if ((fields & INODES_GROW) && !dir && from->size > r->size)
+            now.size = from->size;
         if (fields & INODES_MTIME)
-            r->mtime_ns = from->mtime_ns;
+            now.mtime_ns = from->mtime_ns;
         if (fields & INODES_MODE)
-            r->mode = (uint16_t)((r->mode & S_IFMT) | (from->mode & 07777));
+            now.mode = (uint16_t)((r->mode & S_IFMT) | (from->mode & 07777));
         if (fields & INODES_OWNER) {
-            r->uid = from->uid;
-            r->gid = from->gid;
+            now.uid = from->uid;
+            now.gid = from->gid;
         }
-        if ((fields & INODES_VERSION) && !(r->flags & INODE_DIR))
-            index_version_set(ix, r, from->version, NULL);
         if (fields & INODES_SYNCED)
-            r->synced = from->synced_s;
+            now.synced = from->synced_s;
         if (fields & INODES_BACKING)
-            r->backing = from->backing;
+            now.backing = from->backing;
+        if ((fields & INODES_VERSION) && !dir)
+            set_version(ix, &now, from->version);
+        if (dir || !(fields & INODES_VERSION))
+            *r = now;
+        else
+            index_rec_replace(ix, r, &now);
         index_rec_flags(ix, r, set, clear);
     }
     index_change_end(ix);

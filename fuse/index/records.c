@@ -79,6 +79,19 @@ void index_rec_flags(struct inodes *ix, struct rec *r, unsigned set, unsigned cl
     r->flags = (uint16_t)now;
 }
 
+void index_rec_replace(struct inodes *ix, struct rec *r, const struct rec *now)
+{
+    struct rec old = *r;
+    index_change_undoable(ix, r);
+    atomic_signal_fence(memory_order_seq_cst);
+    *r = *now;
+    atomic_signal_fence(memory_order_seq_cst);
+    ix->h->undo_ino = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (index_version_unit(&old) && index_version_unit(&old) != index_version_unit(now))
+        index_version_clear(ix, &old);
+}
+
 void index_rec_reclaim(struct inodes *ix, struct rec *r)
 {
     index_rec_refresh(ix, r);
@@ -130,6 +143,8 @@ int index_rec_add(struct inodes *ix, struct rec *r, unsigned flags, struct err *
     uint32_t ino = index_ino(ix, r);
     if (index_link(ix, ino, e)) {
         index_text_free(ix, r->name, r->name_len);
+        if (!(flags & INODE_DIR))
+            index_version_clear(ix, r);
         r->flags = 0;
         r->next = ix->h->free_rec;
         ix->h->free_rec = ino;

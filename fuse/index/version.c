@@ -141,7 +141,7 @@ void index_version_clear(struct inodes *ix, struct rec *r)
     r->form = 0;
 }
 
-int index_version_set(struct inodes *ix, struct rec *r, const char *text, struct err *e)
+int index_version_pack(struct inodes *ix, struct rec *r, const char *text, struct err *e)
 {
     uint8_t packed[VERSION_PACKED] = {0}, form = 0;
     size_t len = strnlen(text, STORE_VERSION_MAX - 1);
@@ -153,7 +153,6 @@ int index_version_set(struct inodes *ix, struct rec *r, const char *text, struct
         packed[4] = (uint8_t)len;
         form = FORM(FORM_HEAP, 0);
     }
-    index_version_clear(ix, r);
     memcpy(r->version, packed, sizeof packed);
     r->form = form;
     return 0;
