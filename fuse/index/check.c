@@ -37,6 +37,9 @@ bool index_rec_ok(const struct inodes *ix, uint32_t ino)
     const struct rec *r = &ix->recs[ino];
     bool dir = r->flags & INODE_DIR;
     uint32_t unit;
+    if (r->flags & INODE_DROPPED)
+        return ino != INODE_ROOT && !r->name_len && !index_version_unit(r)
+            && r->flags == (INODE_USED | INODE_UNLINKED | INODE_DROPPED);
     if (r->mount != INODE_NO_MOUNT && r->mount >= index_nslots(ix))
         return false;
     if (!S_ISDIR(r->mode) != !dir || (!dir && !S_ISREG(r->mode)))
@@ -74,7 +77,7 @@ static bool records_ok(struct check *c)
         if (!(r->flags & INODE_USED))
             continue;
         if (!index_rec_ok(ix, i)
-            || (i != INODE_ROOT && !claim(c, r->name, index_units(r->name_len))))
+            || (i != INODE_ROOT && r->name_len && !claim(c, r->name, index_units(r->name_len))))
             return false;
         if (!(r->flags & INODE_DIR) && (unit = index_version_unit(r))
             && !claim(c, unit, index_units(r->version[4])))

@@ -96,8 +96,10 @@ static inline uint32_t index_ino(const struct inodes *ix, const struct rec *r)
 }
 static inline struct rec *index_rec(const struct inodes *ix, uint64_t ino) /* NULL: there is none */
 {
-    return ino == 0 || ino >= ix->h->nrecs || !(ix->recs[ino].flags & INODE_USED) ? NULL
-                                                                                  : &ix->recs[ino];
+    const unsigned want = INODE_USED, flags = want | INODE_DROPPED;
+    return ino == 0 || ino >= ix->h->nrecs || (ix->recs[ino].flags & flags) != want
+        ? NULL
+        : &ix->recs[ino];
 }
 
 /* -- heap.c: the regions of the file, and texts in one of them -- */
@@ -139,6 +141,8 @@ uint32_t index_find(const struct inodes *ix, uint32_t dir, const char *name, siz
 int index_link(struct inodes *ix, uint32_t ino, struct err *e);
 void index_relink(struct inodes *ix, uint32_t ino); /* with the .seq that it has; never grows */
 void index_unlink(struct inodes *ix, uint32_t ino);
+/* Can it be found by its name, and is it the only one? Goes along no more than `limit` links. */
+bool index_is_found(const struct inodes *ix, uint32_t ino, uint32_t limit);
 /* every name can be found, and nothing else is there; texts are sound */
 bool index_chains_ok(const struct inodes *ix, uint32_t named);
 
@@ -148,8 +152,10 @@ bool index_rec_ok(const struct inodes *ix, uint32_t ino);
 /* everything but the head's first part and the regions' sizes */
 bool index_check(const struct inodes *ix);
 
-/* -- repair.c: after a process died in the middle of a change, links everything again from parents
- * and names. Freed heap blocks are lost. -- */
+/* -- repair.c: after a process died in the middle of a change, or where index_check() says no,
+ * links everything again from parents and names, and drops what is damaged. Freed heap blocks are
+ * lost. --
+ */
 int index_rebuild(struct inodes *ix, struct err *e);
 
 /* -- records.c: the life of a record -- */

@@ -108,9 +108,8 @@ void index_unlink(struct inodes *ix, uint32_t ino)
     r->next = r->prev = r->chain = 0;
 }
 
-/* Can it be found, and is it the only one of its name? Goes along no more than `limit` links: they
- * may form a ring. */
-static bool is_found(const struct inodes *ix, uint32_t ino, uint32_t limit)
+/* The links may form a ring. */
+bool index_is_found(const struct inodes *ix, uint32_t ino, uint32_t limit)
 {
     const struct rec *r = &ix->recs[ino];
     uint32_t i = ix->buckets[name_bucket(hash_rec(ix, r), ix->h->nbuckets)];
@@ -137,7 +136,7 @@ bool index_chains_ok(const struct inodes *ix, uint32_t named)
         if (!(r->flags & INODE_USED) || (r->flags & INODE_UNLINKED))
             continue;
         links += r->chain != 0;
-        if (!is_found(ix, i, named))
+        if (!index_is_found(ix, i, named))
             return false;
     }
     return links == named;

@@ -4,7 +4,9 @@
  * record, so the file is also the recovery state: a serving process that was killed is followed by
  * one that maps the same file and goes on with the same ids. It is a cache of the store and is
  * thrown away whenever it cannot be trusted (other dataset, other version of the format, wrong
- * checksum, machine went down), or does not hold together.
+ * checksum, machine went down), or does not hold together. While the kernel knows ids of it, it is
+ * mended instead: what cannot be believed is dropped, and those ids are no inode's until the mount
+ * ends.
  *
  * Cost: 96 bytes a record and 3 for its hash bucket, plus the name (rounded up to 8 bytes). A
  * version of a file (an ETag) is packed into the record; only odd ones need more room.
@@ -46,6 +48,9 @@ enum inode_flag {
     INODE_MOUNTPOINT_DIR = 1024, /* above a mount: it is there whatever the store says */
     /* unlinked, but by no user of this mount: a writer opens the inode that has its name now */
     INODE_ORPHANED = 2048,
+    /* inside the index only: an id that the kernel may know and that is nothing any more, as its
+     * record was damaged */
+    INODE_DROPPED = 4096,
 };
 
 /* A copy of a record. */

@@ -56,15 +56,21 @@ static const char *why_distrusted(const struct inodes *ix, const struct inodes_c
     for (int i = 0; i < REGION_COUNT; i++)
         if (h->have[i] > index_regions[i].max)
             return "it is damaged";
-    if (h->nrecs < 2 || (uint64_t)h->nrecs * sizeof(struct rec) > h->have[REGION_RECS]
-        || !h->nbuckets || (uint64_t)h->nbuckets * sizeof(uint32_t) > h->have[REGION_BUCKETS]
+    if (h->nrecs < 2 || !h->heap_units
+        || (uint64_t)h->nrecs * sizeof(struct rec) > h->have[REGION_RECS] || !h->nbuckets
+        || (uint64_t)h->nbuckets * sizeof(uint32_t) > h->have[REGION_BUCKETS]
         || (uint64_t)h->heap_units * 8 > h->have[REGION_HEAP])
         return "it is damaged";
     if (h->clean && index_sum(ix) != h->sum)
         return "its checksum is wrong";
-    if (atomic_load(&h->busy)) /* of a process that was killed: index_rebuild() comes first */
-        return h->clean ? "it is damaged" : NULL;
-    return h->nrecs > CHECKED_MAX || index_check(ix) ? NULL : "it is damaged";
+    return h->clean && atomic_load(&h->busy) ? "it is damaged" : NULL;
+}
+
+/* False: index_rebuild() has to come first, as a process was killed in the middle of a change or
+ * something was damaged. */
+static bool is_sound(const struct inodes *ix)
+{
+    return !atomic_load(&ix->h->busy) && (ix->h->nrecs > CHECKED_MAX || index_check(ix));
 }
 
 static int make_empty(struct inodes *ix, const struct inodes_conf *conf, struct err *e)
@@ -114,7 +120,8 @@ static void next_epoch(struct inodes *ix)
             r->epoch = 0; /* wrapped: none may have the epoch that comes */
         if (!(r->flags & INODE_UNLINKED))
             continue;
-        index_text_free(ix, r->name, r->name_len);
+        if (!(r->flags & INODE_DROPPED)) /* that has no name */
+            index_text_free(ix, r->name, r->name_len);
         if (!(r->flags & INODE_DIR))
             index_version_clear(ix, r);
         r->flags = 0;
@@ -183,6 +190,9 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
     if (map_file(ix, conf->path, e))
         goto fail;
     why = why_distrusted(ix, conf);
+    bool sound = why || is_sound(ix);
+    if (!sound && !conf->resume)
+        why = "it is damaged";
     *fresh = why != NULL;
     if (why && conf->resume) {
         err_set(e, ERR_FATAL, "cannot go on with the index %s: %s", conf->path, why);
@@ -195,7 +205,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
     if (index_slots_open(ix, why != NULL, e))
         goto fail;
     ix->h->identity = conf->identity;
-    if (atomic_load(&ix->h->busy)
+    if (!why && !sound
         && (index_rebuild(ix, e)
             || (!index_check(ix) && err_set(e, ERR_FATAL, "the index is damaged"))))
         goto fail;

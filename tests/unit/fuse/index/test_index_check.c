@@ -55,12 +55,16 @@ static struct inodes *make(void)
 #define HEAD(field)     0, offsetof(struct index_head, field), sizeof((struct index_head *)0)->field
 #define REC(ino, field) ino, offsetof(struct rec, field), sizeof((struct rec *)0)->field
 
+#define NOT_MENDED      3 /* the first of these */
 static const struct {
     const char *what;
     unsigned rec; /* 0: the head */
     size_t offset, size;
     uint32_t value;
 } cases[] = {
+    {"a root that is no mount's", REC(1, flags), INODE_USED | INODE_DIR},
+    {"no root", REC(1, flags), 0},
+    {"no heap", HEAD(heap_units), 0},
     {"a version longer than any", REC(3, version[4]), 255},
     {"a version beyond the heap", REC(3, version[2]), 255},
     {"a version of no kind", REC(3, form), 7},
@@ -77,16 +81,43 @@ static const struct {
     {"a ring in a bucket", REC(3, chain), 3},
     {"a bucket that goes on elsewhere", REC(3, chain), 5},
     {"a mount that is not there", REC(3, mount), 77},
-    {"a root that is no mount's", REC(1, flags), INODE_USED | INODE_DIR},
-    {"no root", REC(1, flags), 0},
     {"a ring of free records", REC(5, next), 5},
     {"a free record that is not there", HEAD(free_rec), 1 << 20},
     {"a free record that is used", HEAD(free_rec), 3},
     {"a free place in the heap that is used", HEAD(heap_free[1]), 1},
     {"a free place beyond the heap", HEAD(heap_free[32]), 1 << 20},
-    {"no heap", HEAD(heap_units), 0},
     {"a wrong number of inodes", HEAD(live), 99},
 };
+
+/* An id is what it was, or nothing; and nothing else gets it. */
+static void check_mended(struct inodes *ix, const char *what)
+{
+    static const char *const names[] = {[2] = "d", [3] = "f", [4] = "g"};
+    struct inode n;
+    bool there[5] = {false};
+    if (!index_check(ix))
+        fail_msg("%s: opened as it is", what);
+    for (uint64_t i = 2; i <= 4; i++) {
+        uint64_t parent = i == 2 ? INODE_ROOT : 2;
+        there[i] = inodes_get(ix, i, &n) == 0;
+        if (there[i]
+            && (n.parent != parent || !inodes_find(ix, parent, names[i], &n) || n.ino != i))
+            fail_msg("%s: inode %d is another one", what, (int)i);
+    }
+    assert_true(there[2] || !(there[3] || there[4]));
+    assert_int_equal(inodes_get(ix, INODE_ROOT, &n), 0);
+    for (int i = 0; i < 8; i++) {
+        char name[8];
+        struct store_stat st = {.version = "v"};
+        struct err e = ERR_INIT;
+        enum inodes_change change;
+        snprintf(name, sizeof name, "new%d", i);
+        assert_int_equal(inodes_put(ix, INODE_ROOT, name, &st, 1, &n, &change, &e), 0);
+        if (n.ino >= 2 && n.ino <= 4)
+            fail_msg("%s: inode %d was given away", what, (int)n.ino);
+    }
+    assert_true(index_check(ix));
+}
 
 static void test_unsound(void **state)
 {
@@ -99,9 +130,18 @@ static void test_unsound(void **state)
         memcpy(at + cases[i / 2].offset, &cases[i / 2].value, cases[i / 2].size);
         inodes_close(ix, !resume);
         ix = open_index(resume, &fresh);
-        if (resume ? ix != NULL : !ix || !fresh)
+        bool refused = resume && i / 2 < NOT_MENDED;
+        if (refused != !ix || (ix && fresh == resume))
             fail_msg("%s: %s", cases[i / 2].what, ix ? "trusted" : "refused");
+        if (ix && resume)
+            check_mended(ix, cases[i / 2].what);
         inodes_close(ix, true);
+        if (resume && !refused) { /* the next mount may have the ids again */
+            ix = open_index(false, &fresh);
+            assert_true(ix && !fresh && index_check(ix));
+            assert_int_equal(ix->h->unlinked, 0);
+            inodes_close(ix, true);
+        }
     }
 }
 
@@ -129,7 +169,10 @@ static void test_rebuilt(void **state)
         else
             ix->recs[4].name = ix->recs[3].name;
         inodes_close(ix, false);
-        assert_null(open_index(true, &fresh));
+        ix = open_index(true, &fresh);
+        assert_non_null(ix);
+        check_mended(ix, "killed, and damaged");
+        inodes_close(ix, true);
     }
     ix = make();
     atomic_store(&ix->h->busy, 1);
