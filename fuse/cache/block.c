@@ -87,7 +87,8 @@ int block_evict_seg(struct object *o, uint32_t seg)
     pthread_mutex_lock(&o->mu);
     struct seg *s = o->segs[seg];
     bool pinned = catalogue_info(c->catalogue, o->entry).is_pinned; /* since it was chosen */
-    uint64_t taken = s && !pinned && !object_is_complete(o) ? take_segment(s) : 0;
+    bool spared = pinned || object_is_complete(o) || atomic_load(&o->handed_out);
+    uint64_t taken = s && !spared ? take_segment(s) : 0;
     if (!taken) {
         pthread_mutex_unlock(&o->mu);
         return -1;

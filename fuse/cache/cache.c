@@ -82,7 +82,9 @@ static int start(struct cache *c, const struct cache_conf *conf, struct err *e)
     c->pool = pool_new(&pool);
     if (!c->pool)
         return err_sys(e, ENOMEM, "start the cache");
-    return task_start(&c->maintenance, "cache-maintain", maintain, c, e);
+    if (task_start(&c->maintenance, "cache-maintain", maintain, c, e))
+        return -1;
+    return c->scrub_ns ? task_start(&c->scrub, "cache-scrub", scrub_run, c, e) : 0;
 }
 
 /* Where it is and which server has it: two servers may have a bucket of the same name. */
@@ -102,6 +104,7 @@ struct cache *cache_new(const struct cache_conf *conf, struct err *e)
     c->source = conf->source;
     c->drop_behind = conf->drop_behind;
     c->will_block = conf->will_block;
+    c->scrub_ns = conf->scrub_ns;
     c->threads = conf->fetch_threads ? conf->fetch_threads : THREADS_DEFAULT;
     pthread_mutex_init(&c->parked.mu, NULL);
     pthread_mutex_init(&c->table_mu, NULL);
@@ -129,6 +132,7 @@ void cache_free(struct cache *c)
         return;
     cache_cancel(c);
     task_stop(&c->maintenance);
+    task_stop(&c->scrub);
     pool_free(c->pool);
     c->pool = NULL;
     fetch_trim_parked(c, -1, INT64_MAX);
@@ -169,6 +173,8 @@ void cache_stats(struct cache *c, struct cache_stats *out)
         .corrupt_blocks = c->corrupt_blocks,
         .full = c->full,
         .moved_bytes = c->moved_bytes,
+        .scrubbed_bytes = c->scrubbed_bytes,
+        .rotten_blocks = c->rotten_blocks,
         .buffer_bytes = (uint64_t)atomic_load(&c->budget.used),
         .buffer_peak = (uint64_t)atomic_load(&c->budget.peak)};
 }

@@ -5,10 +5,11 @@
  * it. Survives restarts (blocks are verified when first read again), ENOSPC (stops caching, keeps
  * serving) and corruption (detected, refetched, not served): after a crash, by another program, and
  * by a bad disk where cache_read gives a whole block. A reader of the file itself, like the kernel,
- * sees what such a disk makes of it later. Threads: any. */
+ * sees what such a disk makes of it until it is scrubbed. Threads: any. */
 #ifndef MILLRACE_FUSE_CACHE_CACHE_H
 #define MILLRACE_FUSE_CACHE_CACHE_H
 
+#include "lib/base/clock.h"
 #include "lib/base/err.h"
 #include "lib/base/sink.h"
 #include "lib/conf/conf.h"
@@ -19,7 +20,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define CACHE_BLOCK (1u << 20) /* bytes */
+#define CACHE_BLOCK    (1u << 20) /* bytes */
+#define CACHE_SCRUB_NS (25 * NS_PER_S)
 
 struct cache;      /* opaque */
 struct cache_file; /* opaque: an open object version, refcounted */
@@ -64,6 +66,9 @@ struct cache_conf {
      * from a disk tier, and was written a while ago, does not stay in ours as well */
     bool drop_behind;
     struct cache_source source;
+    /* so often what is in use on disk tiers is read again and compared with its checksums, by at
+     * most 2 % of a processor and 32 MiB/s of disk; all else once an hour at most; 0: never */
+    int64_t scrub_ns;
     /* called by opens and reads before they wait for a disk or the source */
     void (*will_block)(void);
 };
@@ -146,6 +151,7 @@ struct cache_stats {
     uint64_t hit_bytes, fetched_bytes;
     uint64_t evicted_bytes, corrupt_blocks, full; /* full: times a tier had no room or ENOSPC */
     uint64_t moved_bytes;                         /* between tiers, up or down */
+    uint64_t scrubbed_bytes, rotten_blocks;       /* rotten: found so, and corrupt, too */
     /* set aside for fetches now, and at most so far; what goes straight to a tier needs less */
     uint64_t buffer_bytes, buffer_peak;
     /* lately: a tier on disk had no room although its quota is not used up */

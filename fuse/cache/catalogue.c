@@ -110,6 +110,29 @@ uint32_t catalogue_open(struct catalogue *cat, const uint64_t path[2], uint64_t 
     return id;
 }
 
+#define VISIT_MOST 4096u /* entries, with the lock held */
+
+static bool may_visit(const struct cat_entry *s, bool in_use)
+{
+    return s->kind == ENTRY_FILE && s->valid && !(s->flags & ENTRY_BUSY)
+        && (in_use ? s->use && s->use->refs : !(s->flags & (ENTRY_DEAD | ENTRY_DROP)));
+}
+
+uint32_t catalogue_visit(
+    struct catalogue *cat, uint32_t *from, bool in_use, struct catalogue_info *info)
+{
+    uint32_t found = NONE, id = *from;
+    pthread_mutex_lock(&cat->mu);
+    for (uint32_t end = MIN(cat->nentries, id + VISIT_MOST); id < end && found == NONE; id++)
+        if (may_visit(entry_at(cat, id), in_use) && entry_ref(cat, id))
+            found = id;
+    if (found != NONE)
+        *info = info_of(cat, found);
+    *from = id < cat->nentries ? id : NONE;
+    pthread_mutex_unlock(&cat->mu);
+    return found;
+}
+
 void *catalogue_attach(struct catalogue *cat, uint32_t id, void *object)
 {
     pthread_mutex_lock(&cat->mu);

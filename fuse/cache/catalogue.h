@@ -107,6 +107,12 @@ bool catalogue_supersede(struct catalogue *cat, uint32_t id, struct catalogue_go
 bool catalogue_drop(struct catalogue *cat, const uint64_t path[2], const uint64_t *version,
     uint32_t but, struct catalogue_gone *gone);
 
+/* The next file from *from on that has bytes and is at rest, with one more reference, which is
+ * given back as another one is, and *info. in_use: of such as have a reference already. NONE: none
+ * of those that were looked at; there are no more if *from is NONE, too. */
+uint32_t catalogue_visit(
+    struct catalogue *cat, uint32_t *from, bool in_use, struct catalogue_info *info);
+
 /* -- bytes come and go; the object's lock orders the calls for one entry --------------------- */
 
 /* Where its first bytes will be. resident: the object stays attached without references, as its

@@ -138,6 +138,21 @@ bool meta_sidecar_header_get(
         && get64(in + 36) == expect->size;
 }
 
+bool meta_sidecar_names(unsigned char header[META_SIDECAR_HEADER], const char **mount,
+    const char **version, const char **path)
+{
+    char *text = (char *)header + 44, *end = memchr(text, '\0', META_SIDECAR_HEADER - 44);
+    char *first = end ? memchr(text, '\n', (size_t)(end - text)) : NULL;
+    char *second = first ? memchr(first + 1, '\n', (size_t)(end - first - 1)) : NULL;
+    if (!second || end == second + 1 || end[-1] != '\n') /* paths may have newlines */
+        return false;
+    *first = *second = end[-1] = '\0';
+    *mount = text;
+    *version = first + 1;
+    *path = second + 1;
+    return true;
+}
+
 void meta_sidecar_put(
     unsigned char out[META_SIDECAR_RECORD], const struct meta_file *f, uint32_t block, uint32_t crc)
 {

@@ -47,6 +47,9 @@ void meta_sidecar_header_put(unsigned char out[META_SIDECAR_HEADER], const struc
     const char *mount, const char *path, const char *version);
 bool meta_sidecar_header_get(
     const unsigned char in[META_SIDECAR_HEADER], const struct meta_file *expect);
+/* What it says of a header that was put, as strings in it; false: it was cut. */
+bool meta_sidecar_names(unsigned char header[META_SIDECAR_HEADER], const char **mount,
+    const char **version, const char **path);
 void meta_sidecar_put(unsigned char out[META_SIDECAR_RECORD], const struct meta_file *f,
     uint32_t block, uint32_t crc);
 bool meta_sidecar_get(const unsigned char in[META_SIDECAR_RECORD], const struct meta_file *f,

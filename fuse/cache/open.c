@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SIZE_MAX_OBJECT (UINT64_C(1) << 44) /* 16 TiB */
 
@@ -46,6 +47,43 @@ static int set_names(struct object *o, const struct cache_key *key)
     int rc = o->path ? 0 : -1;
     pthread_mutex_unlock(&o->mu);
     return rc;
+}
+
+/* The mount of that name; -1: it is none of ours any more. */
+static int find_mount(const struct cache *c, const char *name)
+{
+    for (size_t i = 0; i < c->nmounts; i++)
+        if (strcmp(c->mounts[i], name) == 0)
+            return (int)i;
+    return -1;
+}
+
+static bool names_fit(const struct object *o, const struct cache_key *key)
+{
+    uint64_t path[2];
+    meta_hash_path(o->c->mounts[key->mount], key->path, path);
+    return path[0] == o->id.path[0] && path[1] == o->id.path[1]
+        && cache_sized_version(key) == o->id.version;
+}
+
+int open_find_names(struct object *o)
+{
+    unsigned char header[META_SIDECAR_HEADER];
+    struct cache_key key = {.size = o->id.size};
+    const char *mount;
+    int at = -1;
+    pthread_mutex_lock(&o->mu);
+    bool named = o->path;
+    if (!named && o->sidecar_fd >= 0
+        && pread(o->sidecar_fd, header, sizeof header, 0) == (ssize_t)sizeof header
+        && meta_sidecar_header_get(header, &o->id)
+        && meta_sidecar_names(header, &mount, &key.version, &key.path))
+        at = find_mount(o->c, mount);
+    pthread_mutex_unlock(&o->mu);
+    key.mount = (uint32_t)at;
+    if (named || at < 0)
+        return named ? 0 : -1;
+    return names_fit(o, &key) ? set_names(o, &key) : -1;
 }
 
 struct object *cache_open_object(

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* priv — what the files of the cache share. Layers, each calls those below it only: cache.c
- * (lifecycle); range.c (whole ranges, spans, complete files); read.c, pin.c, adopt.c; open.c
+ * (lifecycle); range.c (whole ranges, spans, complete files); scrub.c
+ * (what is here, read again); read.c, pin.c, adopt.c; open.c
  * (opens, closes, drops), readahead.c; fetch.c (single flight); fetch_source.c; fill.c (a block's
- * way to a tier); evict.c (room, victims, moves, the last reference); block.c (verify, forget,
+ * way to a tier); evict.c (room, victims, moves, the last
+ * reference); block.c (verify, forget,
  * punch), move.c (copies); object.c (an open version); media.c (files and arenas), table.c (the
  * table on disk); catalogue.h (what is cached).
  *
@@ -70,6 +72,8 @@ struct object {
     atomic_uint *hits; /* the catalogue's: of each segment, that eviction has not seen yet */
     bool was_trusted;  /* the entry, when it was opened */
     bool cold;         /* its file had to be looked for on the disk */
+    /* somebody may read its file without asking: no hole is punched into it */
+    atomic_bool handed_out;
     /* fixed once loaded */
     uint32_t mount;
     char *path, *version; /* NULL if opened for eviction alone; mu to set */
@@ -148,7 +152,10 @@ struct cache {
     atomic_uint filling;     /* blocks that have room and are on their way there */
     atomic_bool cancel;      /* cache_free */
     struct task maintenance; /* removes orphans, gives back buffers */
+    struct task scrub;
+    int64_t scrub_ns;
     _Atomic uint64_t hit_bytes, fetched_bytes, evicted_bytes, corrupt_blocks, full, moved_bytes;
+    _Atomic uint64_t scrubbed_bytes, rotten_blocks;
 };
 
 struct read_stream {
@@ -246,6 +253,9 @@ bool block_invalidate(struct object *o, uint32_t block, bool if_untrusted);
 /* takes away a segment's blocks: hole punched. -1: in use or pinned */
 int block_evict_seg(struct object *o, uint32_t seg);
 
+/* scrub.c */
+void scrub_run(void *user); /* a task of struct cache */
+
 /* move.c */
 int move_copy(struct object *o, const struct location *to); /* all blocks; -1: not */
 
@@ -325,6 +335,9 @@ void cache_hash_key(const struct cache *c, const struct cache_key *key, uint64_t
 uint64_t cache_sized_version(const struct cache_key *key);
 struct object *cache_open_object(
     struct cache *c, const struct cache_key *key, bool handle, struct err *e);
+
+/* Path and version of what was opened for its bytes alone, from beside them; -1: not known. */
+int open_find_names(struct object *o);
 
 /* pin.c */
 /* EXHAUSTED, ENOSPC: what to do; -1 */

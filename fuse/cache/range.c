@@ -211,6 +211,7 @@ static bool make_trusted(struct object *o)
 int cache_complete_fd(struct cache_file *f)
 {
     struct object *o = f->o;
+    atomic_store(&o->handed_out, true);
     if (!o->nblocks || !object_is_complete(o) || !o->own_fd || !make_trusted(o))
         return -1;
     return fcntl(o->fd, F_DUPFD_CLOEXEC, 3);

@@ -28,6 +28,10 @@ METRIC_COUNTER(
     cache_evicted, "millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache.");
 METRIC_COUNTER(
     cache_corrupt, "millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong.");
+METRIC_COUNTER(cache_scrubbed, "millrace_cache_scrubbed_bytes_total", "",
+    "Cached bytes read again in the background and compared with their checksums.");
+METRIC_COUNTER(cache_rotten, "millrace_cache_rotten_blocks_total", "",
+    "Blocks whose bytes in the cache changed by themselves, as scrubbing found.");
 METRIC_COUNTER(upload_bytes, "millrace_upload_bytes_total", "", "Bytes uploaded.");
 METRIC_COUNTER(uploads, "millrace_uploads_total", "result", "Uploads of written files.");
 METRIC_GAUGE(
@@ -69,6 +73,8 @@ static void set_cache(const struct cache_stats *c)
     set_value(metric_of(&cache_pinned_files), c->pinned_files);
     set_value(metric_of(&cache_evicted), c->evicted_bytes);
     set_value(metric_of(&cache_corrupt), c->corrupt_blocks);
+    set_value(metric_of(&cache_scrubbed), c->scrubbed_bytes);
+    set_value(metric_of(&cache_rotten), c->rotten_blocks);
 }
 
 static void set_uploads(void)

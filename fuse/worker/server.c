@@ -105,6 +105,7 @@ static bool make_cache(struct server *s)
         .mounts = conf->mounts,
         .nmounts = conf->nmounts,
         .fetch_threads = 32,
+        .scrub_ns = CACHE_SCRUB_NS,
         .source = {.fetch = server_fetch, .user = s}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&cc, &e);

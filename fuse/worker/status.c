@@ -72,6 +72,10 @@ METRIC_COUNTER(moved, "millrace_cache_moved_bytes_total", "", "Bytes moved betwe
 METRIC_COUNTER(full, "millrace_cache_full_total", "", "Times a tier had no room.");
 METRIC_COUNTER(
     corrupt, "millrace_cache_corrupt_blocks_total", "", "Blocks whose checksum was wrong.");
+METRIC_COUNTER(scrubbed, "millrace_cache_scrubbed_bytes_total", "",
+    "Cached bytes read again in the background and compared with their checksums.");
+METRIC_COUNTER(rotten, "millrace_cache_rotten_blocks_total", "",
+    "Blocks whose bytes in the cache changed by themselves, as scrubbing found.");
 
 static void set_metric(struct metric *m, uint64_t value) { metric_set(m, (int64_t)value); }
 
@@ -99,6 +103,8 @@ static void collect_worker_metrics(void *user, struct buf *out)
     set_metric(metric_of(&moved), c.moved_bytes);
     set_metric(metric_of(&full), c.full);
     set_metric(metric_of(&corrupt), c.corrupt_blocks);
+    set_metric(metric_of(&scrubbed), c.scrubbed_bytes);
+    set_metric(metric_of(&rotten), c.rotten_blocks);
 }
 
 void status_routes(struct server *s, struct serve_route out[STATUS_ROUTES])
