@@ -162,8 +162,8 @@ bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s,
 int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount);
 /* The roots of mounts that the dataset does not have any more; the caller frees *out. */
 size_t inodes_gone_mounts(struct inodes *ix, uint64_t **out);
-/* dir is the root of no mount any more, but a directory above others */
-void inodes_unmount(struct inodes *ix, uint64_t dir);
+/* dir is the root of no mount any more, but a directory above others, in that mount or none */
+void inodes_unmount(struct inodes *ix, uint64_t dir, unsigned mount);
 /* Its mount is gone: it and all that is below lose their names, and what was not in the store is
  * nobody's any more. */
 void inodes_abandon(struct inodes *ix, uint64_t ino);

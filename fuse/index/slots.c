@@ -144,16 +144,15 @@ void inodes_abandon(struct inodes *ix, uint64_t ino)
     index_change_end(ix);
 }
 
-void inodes_unmount(struct inodes *ix, uint64_t dir)
+void inodes_unmount(struct inodes *ix, uint64_t dir, unsigned mount)
 {
     index_change_begin(ix, NULL);
     struct rec *d = index_rec(ix, dir);
-    if (d && dir == INODE_ROOT) {
-        d->mount = INODE_NO_MOUNT;
+    if (d)
+        d->mount = ix->to_slot[mount & 255];
+    if (d && dir == INODE_ROOT)
         index_rec_flags(ix, d, 0, INODE_LISTED);
-    } else if (d) {
-        d->mount = ix->recs[d->parent].mount;
+    else if (d)
         index_rec_flags(ix, d, INODE_MOUNTPOINT_DIR, INODE_MOUNT | INODE_LISTED);
-    }
     index_change_end(ix);
 }

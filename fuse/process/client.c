@@ -5,7 +5,6 @@
 #include "fuse/process/mounted_fs.h"
 #include "fuse/session/handoff.h"
 #include "fuse/session/init.h"
-#include "fuse/session/invalidate.h"
 #include "fuse/session/session.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -287,7 +286,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
         .user = c,
         .stack_depth = c->m.backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = c->m.fs.session = session_new(&sc, &fs_ops, &c->m.fs, &e);
-    if (!s || invalidator_start(c->m.invalidator, fd, &e))
+    if (!s)
         return client_fail(c, "StoreError", &e, CLIENT_BROKEN);
     if (c->handoff)
         handoff_client_watch(c->handoff, session_serves, s);
@@ -359,7 +358,7 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     if (c->handoff)
         hold(c, fuse_fd, &w);
     struct mounted_fs_conf mc = {
-        c->o, c->conf, c->stores, c->status, c->handoff, c->stage_dir, w.init_len > 0};
+        c->o, c->conf, c->stores, c->status, c->handoff, c->stage_dir, fuse_fd, w.init_len > 0};
     if (mounted_fs_build(&c->m, &mc, &e))
         return client_fail(
             c, e.cls == ERR_EXHAUSTED ? "CacheDiskFull" : "StoreError", &e, CLIENT_BROKEN);

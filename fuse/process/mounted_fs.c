@@ -175,7 +175,8 @@ static int build_tree(struct mounted_fs *m, struct err *e)
     cleanup_free uint64_t *mounts = xcalloc(m->c.conf->nmounts + 1, sizeof *mounts);
     mount_identities(m->c.conf, mounts);
     ic.mounts = mounts;
-    if (!(m->fs.inodes = inodes_open(&ic, &fresh, e)) || !(m->invalidator = invalidator_new(e)))
+    if (!(m->fs.inodes = inodes_open(&ic, &fresh, e)) || !(m->invalidator = invalidator_new(e))
+        || invalidator_start(m->invalidator, m->c.fuse_fd, e))
         return -1;
     struct tree_conf tc = {.conf = m->c.conf,
         .inodes = m->fs.inodes,

@@ -17,6 +17,7 @@ struct mounted_fs_conf { /* all borrowed until mounted_fs_tear_down() */
     struct status *status;
     struct handoff_client *handoff; /* NULL without a socket */
     const char *stage_dir;
+    int fuse_fd;
     bool resume; /* the mount is taken over from a process before this one */
 };
 

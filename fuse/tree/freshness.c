@@ -78,6 +78,9 @@ double tree_absence_valid_for(const struct tree *t, uint64_t dir, double most)
     struct inode d;
     if (inodes_get(t->c.inodes, dir, &d))
         return 0;
+    /* where a mount may be added, and nobody can tell the kernel of all names that it brings */
+    if (d.flags & (INODE_MOUNT | INODE_MOUNTPOINT_DIR))
+        return listing_valid_for(t, &d, MIN(most, (double)ABSENCE_S));
     return listing_valid_for(t, &d, is_immutable(t, d.mount) ? IMMUTABLE_VALID_S : most);
 }
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TOLD_MAX 1000 /* names of a directory that the kernel is told one by one */
+
 struct store *tree_store(const struct tree *t, unsigned mount) { return t->c.stores[mount]; }
 
 bool tree_writable(const struct tree *t, unsigned mount)
@@ -58,27 +60,57 @@ static void tell(const struct tree *t, uint64_t dir, const char *name)
         t->c.changed(t->c.user, dir, name);
 }
 
+/* Everything of a directory, where that is more names than can be told: with its own name go all
+ * below it that the kernel knows. */
+static void tell_all(const struct tree *t, uint64_t dir, const struct child_list *list)
+{
+    char name[INODE_NAME_MAX + 1];
+    uint64_t up;
+    tell(t, dir, "");
+    if (list->n > TOLD_MAX && dir != INODE_ROOT && inodes_name(t->c.inodes, dir, name, &up) == 0)
+        tell(t, up, name);
+}
+
+/* The mount that a directory at that path is in, when nothing is mounted on it itself. */
+static unsigned mount_around(const struct tree *t, const char *path)
+{
+    unsigned found = INODE_NO_MOUNT;
+    size_t most = 0;
+    for (size_t i = 0; i < t->c.conf->nmounts; i++) {
+        const char *at = t->c.conf->mounts[i].path;
+        size_t len = strcmp(at, "/") == 0 ? 0 : strlen(at);
+        if (strncmp(at, path, len) == 0 && path[len] == '/' && path[len + 1]
+            && (found == INODE_NO_MOUNT || len > most)) {
+            found = (unsigned)i;
+            most = len;
+        }
+    }
+    return found;
+}
+
 /* The directory belongs to another mount from now on, or to none: what it shows is not what it
- * showed. Mounts of now that are below stay as they are. */
+ * showed. Mounts of now that are below stay as they are. The kernel is told first, and the
+ * directory itself changes last, so that a process that comes after one that was killed meanwhile
+ * does what is left. */
 static void strip(struct tree *t, uint64_t dir, const char *path)
 {
     struct child_list list = {0};
     inodes_children(t->c.inodes, dir, 0, false, add_child, &list);
+    tell_all(t, dir, &list);
     for (size_t i = 0; i < list.n; i++) {
         const struct inode *n = &list.child[i].n;
         char *name = list.child[i].name;
         cleanup_free char *below = xasprintf("%s/%s", path, name);
         if (!(n->flags & INODE_DIR) || !has_mounts(t, below)) {
-            inodes_abandon(t->c.inodes, n->ino);
             tell(t, dir, name);
+            inodes_abandon(t->c.inodes, n->ino);
         } else if (!(n->flags & INODE_MOUNT) || n->mount == INODE_NO_MOUNT) {
-            inodes_unmount(t->c.inodes, n->ino);
             strip(t, n->ino, below);
+            inodes_unmount(t->c.inodes, n->ino, mount_around(t, below));
         }
         free(name);
     }
     free(list.child);
-    tell(t, dir, "");
 }
 
 static bool full_path(const struct tree *t, uint64_t dir, char path[INODE_PATH_MAX + 1])
@@ -104,8 +136,8 @@ static void tidy_above(struct tree *t, uint64_t dir)
             inodes_set(t->c.inodes, dir, 0, &n, 0, INODE_MOUNTPOINT_DIR);
             break;
         }
-        inodes_abandon(t->c.inodes, dir);
         tell(t, up, name);
+        inodes_abandon(t->c.inodes, dir);
         dir = up;
     }
     inodes_unlist(t->c.inodes, dir);
@@ -118,16 +150,16 @@ static void remove_mount(struct tree *t, uint64_t dir)
     char path[INODE_PATH_MAX + 1] = "/", name[INODE_NAME_MAX + 1];
     uint64_t up;
     if (dir == INODE_ROOT) {
-        inodes_unmount(t->c.inodes, dir);
         strip(t, dir, "");
+        inodes_unmount(t->c.inodes, dir, INODE_NO_MOUNT);
     } else if (!full_path(t, dir, path)) {
         return; /* it was below another one that is gone */
     } else if (has_mounts(t, path)) {
-        inodes_unmount(t->c.inodes, dir);
         strip(t, dir, path);
+        inodes_unmount(t->c.inodes, dir, mount_around(t, path));
     } else if (inodes_name(t->c.inodes, dir, name, &up) == 0) {
-        inodes_abandon(t->c.inodes, dir);
         tell(t, up, name);
+        inodes_abandon(t->c.inodes, dir);
         tidy_above(t, up);
     }
     log_kv(
@@ -152,6 +184,7 @@ static int add_above(struct tree *t, uint64_t dir, const char *name, const struc
     if (inodes_find(t->c.inodes, dir, name, out)) {
         if (out->flags & INODE_DIR)
             return 0;
+        tell(t, dir, name);
         inodes_abandon(t->c.inodes, out->ino); /* a mount that came hides the file */
     }
     struct inode above = *root;
@@ -162,11 +195,9 @@ static int add_above(struct tree *t, uint64_t dir, const char *name, const struc
         .gid = root->gid,
         .mtime_ns = clock_real_ns(),
         .mount = above.mount};
-    if (inodes_create(t->c.inodes, dir, name, &like, out, e))
-        return -1;
     tell(t, dir, name);
     tell(t, dir, "");
-    return 0;
+    return inodes_create(t->c.inodes, dir, name, &like, out, e);
 }
 
 /* Directories down to a mount's root, and that root. */
@@ -191,10 +222,9 @@ static int add_mount(struct tree *t, unsigned mount, struct err *e)
     }
     if (n.flags & INODE_MOUNT && n.mount == mount)
         return 0;
-    inodes_unlist(t->c.inodes, n.ino);
-    int rc = inodes_mount(t->c.inodes, n.ino, mount);
     strip(t, n.ino, strcmp(path, "/") == 0 ? "" : path);
-    return rc;
+    inodes_unlist(t->c.inodes, n.ino);
+    return inodes_mount(t->c.inodes, n.ino, mount);
 }
 
 /* Outer ones first: a directory on the way to an inner one belongs to the mount it is in. */

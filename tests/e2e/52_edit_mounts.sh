@@ -16,7 +16,7 @@ mount() # PATH PREFIX [MORE]
     echo "{\"mountPoint\": \"s3://data$2\", \"path\": \"$1\", \"options\": {\"endpoint\": \"http://s3.$NS.svc.cluster.local:7070\", \"region\": \"us-east-1\"},
         \"secretRef\": {\"name\": \"whole\"}${3:+, $3}}"
 }
-n create secret generic whole --from-literal="accessKeyID=$S3_KEY" --from-literal="secretAccessKey=$S3_SECRET" >/dev/null
+n create secret generic whole --from-literal="access-key-id=$S3_KEY" --from-literal="secret-access-key=$S3_SECRET" >/dev/null
 mounts() # MOUNT…: the Dataset has these
 {
     local IFS=,

@@ -41,6 +41,16 @@ def head(source, rel):
     return ("%s %s %s\n" % (source, d or ".", f[1:])).encode()
 
 
+def read_all(fd):
+    """A read that fails after its beginning is short, the next one fails."""
+    data = b""
+    while True:
+        more = os.pread(fd, 1 << 20, len(data))
+        if not more:
+            return data
+        data += more
+
+
 def keep_reader():
     """Of the mount that stays: nothing may ever fail."""
     rels = [os.path.join(d, "f%d" % i) for d in ("", "deep", "deep/down") for i in range(20)]
@@ -73,10 +83,10 @@ def other_reader():
         path = MNT + place.rstrip("/") + "/" + rel
         try:
             fd = timed("open " + path, lambda: os.open(path, os.O_RDONLY))
-            data = timed("read " + path, lambda: os.pread(fd, 1 << 20, 0))
+            data = timed("read " + path, lambda: read_all(fd))
             source = data.split(b" ", 1)[0].decode(errors="replace")
             if source not in SOURCES or data != open(SRC + "/" + source + "/" + rel, "rb").read():
-                return problem("%s has bytes of nobody: %r" % (path, data[:60]))
+                return problem("%s has %d bytes of nobody: %r" % (path, len(data), data[:60]))
             held.append((fd, path, data[:40]))
             counts["answers"] += 1
         except OSError as e:
@@ -130,18 +140,27 @@ def status():
 
 
 def served():
+    found = []
     with open("/proc/%s/task/%s/children" % (SUPERVISOR, SUPERVISOR)) as f:
-        return f.read().split()
+        for pid in f.read().split():
+            try:
+                with open("/proc/%s/comm" % pid) as comm:
+                    if comm.read() != "millrace-inval\n":
+                        found.append(pid)
+            except OSError:
+                pass  # it has just ended
+    return found
 
 
 def edit():
     conf = json.load(open(CONFIG))
+    common = {"immutable": conf["mounts"][0]["immutable"]}
     mounts = [m for m in conf["mounts"] if m["path"] != "/keep"]
     keep = [m for m in conf["mounts"] if m["path"] == "/keep"]
     what = rnd.choice(["add", "add", "remove", "turn", "move", "option", "readOnly", "order"])
     free = [p for p in PLACES if p not in [m["path"] for m in mounts]]
     if what == "add" and free:
-        mounts.append({"mountPoint": "file://" + SRC + "/" + rnd.choice(SOURCES), "path": rnd.choice(free)})
+        mounts.append({**common, "mountPoint": "file://" + SRC + "/" + rnd.choice(SOURCES), "path": rnd.choice(free)})
     elif mounts:
         m = rnd.choice(mounts)
         if what == "remove":

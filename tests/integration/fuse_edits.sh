@@ -3,7 +3,7 @@
 # timeout: 300
 # The dataset's mounts are edited while it is used: added, removed, moved, turned to another source, made read-only and writable again,
 # in another order; after each edit another process takes the mount over, as another client pod does. Whoever reads a mount that stays
-# does not notice; what is gone says ESTALE or ENOENT, and nobody is given bytes of another source. MILLRACE_EDITS: how many (30).
+# does not notice; what is gone says ESTALE or ENOENT, and nobody is given bytes of another source. MILLRACE_EDITS: how many (20).
 set -euo pipefail
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
@@ -16,15 +16,24 @@ for source in keep one two three; do
         done
     done
 done
-python3 - "$CONFIG" "$WORK/src" first <<'PY' || die "no configuration"
-import json, sys
-json.dump({"mounts": [{"mountPoint": "file://" + sys.argv[2] + "/keep", "path": "/keep"}, {"mountPoint": "file://" + sys.argv[2] + "/one", "path": "/a/b"}],
-           "cache": {"tiers": [{"medium": "SSD", "quota": 2000000000}]}}, open(sys.argv[1], "w"))
-PY
-fuse_mount --metadata-sync 600s
-python3 "$(dirname "$(readlink -f "$0")")/fuse_edits.py" "$MNT" "$WORK/src" "$CONFIG" "$SUPERVISOR" "http://$HTTP/status" "${MILLRACE_EDITS:-30}" "${MILLRACE_SEED:-1}" || die "see above"
-is_served || die "it is served no more"
-fuse_umount
+configure() # READ-ONLY IMMUTABLE
+{
+    jq -n --arg keep "file://$WORK/src/keep" --arg one "file://$WORK/src/one" --argjson readonly "$1" --argjson immutable "$2" '
+        {readOnly: $readonly, mounts: [{mountPoint: $keep, path: "/keep", immutable: $immutable}, {mountPoint: $one, path: "/a/b", immutable: $immutable}],
+            cache: {tiers: [{medium: "SSD", quota: 2000000000}]}}' >"$CONFIG"
+}
+for profile in open sealed; do
+    echo "# $profile"
+    if [ $profile = sealed ]; then configure true true; else configure false false; fi
+    fuse_mount --metadata-sync 600s
+    python3 "$(dirname "$(readlink -f "$0")")/fuse_edits.py" "$MNT" "$WORK/src" "$CONFIG" "$SUPERVISOR" "http://$HTTP/status" \
+        "${MILLRACE_EDITS:-20}" "${MILLRACE_SEED:-1}" || die "see above"
+    is_served || die "it is served no more"
+    [ "$(curl -sf "http://$HTTP/status" | jq -r .profile)" = $profile ] || die "not $profile: $(curl -sf "http://$HTTP/status" | jq -c .)"
+    fuse_umount
+    rm -rf "$CACHE"
+done
+configure false false
 
 echo "# what was written to a mount that goes is kept, and comes back with it"
 fuse_mount --metadata-sync 600s --store-deadline 2s
