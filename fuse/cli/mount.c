@@ -6,21 +6,27 @@
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
 
-#define CLIENT "millrace-fuse"
+#define CLIENT      "millrace-fuse"
+#define SAVE_MAX_NS (600 * NS_PER_S) /* umount waits no longer */
 
 struct mount_flags {
     struct conf_request conf;
@@ -190,6 +196,43 @@ static int unmount(const char *dir, bool lazy, struct err *e)
     return err_sys(e, errno, "unmount %s", dir);
 }
 
+/* The process that serves the mount, to wait for its end: it saves what was written first. -1: it
+ * cannot be told. */
+static int open_server(const char *dir)
+{
+    struct err e = ERR_INIT;
+    cleanup_free char *text = read_xattr(dir, XATTR_STATUS);
+    cleanup_json json_t *j = text ? json_parse(text, strlen(text), &e) : NULL;
+    int64_t pid = j ? jget_int(j, REPORT_PID, 0) : 0;
+    if (pid <= 1 || pid > INT_MAX)
+        return -1;
+    int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    cleanup_free char *comm = xasprintf("/proc/%d/comm", (int)pid),
+                      *name = fd >= 0 ? file_read(comm, 64, NULL, &e) : NULL;
+    if (name && strcmp(name, CLIENT "\n") == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static int wait_for_server(const char *dir, int fd, struct err *e)
+{
+    int64_t began = clock_mono_ns();
+    for (bool said = false;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (fd < 0 || poll(&p, 1, 1000) > 0)
+            return 0;
+        if (clock_mono_ns() - began > SAVE_MAX_NS)
+            return err_set(e, ERR_RETRY,
+                "%s is unmounted, but what was written there is not all saved yet: its process goes on",
+                dir);
+        if (!said && clock_mono_ns() - began > 2 * NS_PER_S)
+            fprintf(stderr, "saving what was written…\n");
+        said |= clock_mono_ns() - began > 2 * NS_PER_S;
+    }
+}
+
 int verb_umount(const struct verb *v, int argc, char **argv)
 {
     bool lazy = false;
@@ -200,5 +243,7 @@ int verb_umount(const struct verb *v, int argc, char **argv)
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;
-    return unmount(a.pos[0], lazy, &e) ? cli_failed(&e) : CLI_DONE;
+    cleanup_fd int server = lazy ? -1 : open_server(a.pos[0]);
+    return unmount(a.pos[0], lazy, &e) || wait_for_server(a.pos[0], server, &e) ? cli_failed(&e)
+                                                                                : CLI_DONE;
 }

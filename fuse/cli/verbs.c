@@ -8,8 +8,9 @@ const struct verb verbs[] = {
     {"mount", "URL DIR", "mount a store as a directory",
         "Mounts a store as a directory, and returns once files can be read there.", 2, 2, true,
         verb_mount},
-    {"umount", "DIR", "unmount it", "Unmounts what `millrace mount` has mounted.", 1, 1, false,
-        verb_umount},
+    {"umount", "DIR", "unmount it",
+        "Unmounts what `millrace mount` has mounted, and waits until what was written there is saved.",
+        1, 1, false, verb_umount},
     {"stat", "DIR|URL", "how a mount is doing, or what an object is",
         "Of a mount, or of a file on one: how it is doing, its cache, what was read and written, "
         "the last error.\n\nOf a URL: type, size, time and version of the object.",

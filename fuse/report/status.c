@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 struct status {
     pthread_mutex_t mu;
@@ -271,6 +272,7 @@ void status_json(struct status *s, struct buf *out)
     const struct report_member members[] = {
         {REPORT_PROFILE, REPORT_TEXT, 0, s->profile ? s->profile : ""},
         {REPORT_BACKING_FILES, REPORT_COUNT, s->backings ? backings_count(s->backings) : 0, NULL},
+        {REPORT_PID, REPORT_COUNT, (uint64_t)getppid(), NULL}, /* the supervisor */
         {REPORT_UP_MS, REPORT_COUNT, (uint64_t)(clock_mono_ns() - s->began_ns) / NS_PER_MS, NULL},
     };
     report_add(out, members, ARRAY_LEN(members));

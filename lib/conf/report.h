@@ -74,6 +74,7 @@
 #define REPORT_PROFILE       "profile" /* "sealed", "open", "": not chosen yet */
 #define REPORT_BACKING_FILES "backingFiles"
 #define REPORT_UP_MS         "upMs"
+#define REPORT_PID           "pid" /* of the process that ends last, among the client's own */
 /* what the node's kernel is and can; absent until it has said so */
 #define REPORT_KERNEL_RELEASE     "kernel.release"
 #define REPORT_KERNEL_PASSTHROUGH "kernel.passthrough" /* it reads cached files by itself */

@@ -62,6 +62,7 @@ is "stat: as JSON" true "$(millrace stat mnt/dir --json | jq .serving)"
 rm -r mnt/dir
 is "what is removed is gone from the store" "one/file" "$(millrace ls --recursive s3://data/set)"
 is "unmounts" "0" "$(millrace umount mnt && echo 0)"
+is "its processes have ended then" "" "$(pgrep -f -- "--cache-dir $WORK/c1" || true)"
 is "and is empty then" "" "$(ls mnt)"
 
 is "mounts read-only" "0" "$(try millrace mount s3://data/set mnt-ro --read-only --cache-dir "$WORK/c2")"
