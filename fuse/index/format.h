@@ -88,6 +88,7 @@ struct inodes {
     /* slot and mount, INODE_NO_MOUNT: there is none (any more) */
     uint8_t to_conf[256], to_slot[256];
     pthread_rwlock_t lock;
+    uint64_t again[REGION_COUNT]; /* lock; more is reserved ahead once so much is used */
 };
 
 static inline uint32_t index_ino(const struct inodes *ix, const struct rec *r)
@@ -105,10 +106,13 @@ static inline struct rec *index_rec(const struct inodes *ix, uint64_t ino) /* NU
 /* -- heap.c: the regions of the file, and texts in one of them -- */
 struct index_region {
     uint64_t off, max; /* bytes in the file */
-    uint64_t chunk;    /* reserved at a time */
+    uint64_t chunk;    /* reserved at a time, at least */
+    uint64_t ahead;    /* reserved beyond what is used, where the disk has room */
     const char *what;
 };
 extern const struct index_region index_regions[REGION_COUNT];
+/* Disk blocks for a part of the file that is not in use; -1: errno. */
+int index_blocks(int fd, uint64_t off, uint64_t len);
 int index_reserve(struct inodes *ix, enum region_id region, uint64_t bytes, struct err *e);
 /* a heap unit, 0: no room */
 uint32_t index_text_new(struct inodes *ix, const void *text, size_t len, struct err *e);

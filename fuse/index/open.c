@@ -76,9 +76,8 @@ static bool is_sound(const struct inodes *ix)
 static int make_empty(struct inodes *ix, const struct inodes_conf *conf, struct err *e)
 {
     if (ftruncate(ix->fd, 0) || ftruncate(ix->fd, (off_t)FILE_SIZE)
-        || fallocate(ix->fd, 0, 0, 4096))
-        if (errno != EOPNOTSUPP)
-            return err_sys(e, errno, "make the index %s", conf->path);
+        || index_blocks(ix->fd, 0, 4096))
+        return err_sys(e, errno, "make the index %s", conf->path);
     struct index_head *h = ix->h;
     memset(h, 0, sizeof *h);
     h->magic = INDEX_MAGIC;
