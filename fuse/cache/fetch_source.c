@@ -23,16 +23,31 @@ static int ask_source(struct fetch *f, struct cache_sink *sink, struct err *e)
         c->source.user, &key, (uint64_t)f->first * CACHE_BLOCK, f->len, sink, &c->cancel, e);
 }
 
+/* A buffer that is there once there is something to put into it: those who wait for a store hold
+ * none. */
+struct late_buffer {
+    struct fetch *f;
+    struct sink_memory memory;
+};
+
+static int late_take(void *user, const void *data, size_t len)
+{
+    struct late_buffer *l = user;
+    struct fetch *f = l->f;
+    if (!f->buf) {
+        f->buf = budget_buffer(&f->o->c->budget, f->len);
+        l->memory = (struct sink_memory){f->buf, f->len};
+    }
+    return f->buf ? sink_to_memory(&l->memory, data, len) : -1;
+}
+
 int fetch_to_buffer(struct fetch *f, struct err *e)
 {
     struct object *o = f->o;
     struct cache *c = o->c;
     size_t len = fetch_bytes(f);
-    f->buf = budget_buffer(&c->budget, len);
-    if (!f->buf)
-        return err_sys(e, ENOMEM, "read %s", o->path);
-    struct sink_memory memory = {f->buf, len};
-    struct cache_sink sink = {.take = sink_to_memory, .user = &memory};
+    struct late_buffer late = {.f = f};
+    struct cache_sink sink = {.take = late_take, .user = &late};
     if (ask_source(f, &sink, e))
         return -1;
     pthread_mutex_lock(&o->mu);

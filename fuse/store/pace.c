@@ -6,9 +6,9 @@
 
 #define SLICE_NS (50 * NS_PER_MS) /* how soon a cancelled call notices */
 
-void pace_init(struct pace *p)
+void pace_init(struct pace *p, unsigned most)
 {
-    *p = (struct pace){.window = PACE_FREE};
+    *p = (struct pace){.most = most, .window = most};
     pthread_mutex_init(&p->mu, NULL);
     clock_cond_init(&p->left);
 }
@@ -23,8 +23,7 @@ int64_t pace_enter(struct pace *p, int64_t until_ns, const atomic_bool *cancel)
 {
     int64_t now = clock_mono_ns();
     pthread_mutex_lock(&p->mu);
-    while (p->window < PACE_FREE && p->inside >= p->window && now < until_ns
-        && !(cancel && atomic_load(cancel))) {
+    while (p->inside >= p->window && now < until_ns && !(cancel && atomic_load(cancel))) {
         clock_cond_wait(&p->left, &p->mu, MIN(until_ns, now + SLICE_NS));
         now = clock_mono_ns();
     }
@@ -41,7 +40,7 @@ void pace_leave(struct pace *p, int64_t began_ns, bool is_throttled)
         p->window = MAX(1u, had / 2);
         p->grown = 0;
         p->cut_ns = clock_mono_ns();
-    } else if (!is_throttled && p->window < PACE_FREE && ++p->grown >= p->window) {
+    } else if (!is_throttled && p->window < p->most && ++p->grown >= p->window) {
         p->window++;
         p->grown = 0;
     }

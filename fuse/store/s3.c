@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB (UINT64_C(1) << 20)
+#define MIB       (UINT64_C(1) << 20)
+#define AHEAD_MAX 32 /* requests at a time beside those that somebody waits for */
 
 /* As people and other systems name the keys of a Secret with credentials; the first wins. */
 static const struct store_spelling s3_spellings[] = {
@@ -101,7 +102,7 @@ static void *s3_open(const struct store_params *p, struct err *e)
 {
     struct s3 *s = xcalloc(1, sizeof *s);
     s->params = *p;
-    pace_init(&s->pace);
+    pace_init(&s->pace, p->max_connections + AHEAD_MAX);
     s->single_put_max = 64 * MIB;
     s->part_size = 16 * MIB;
     s->single_copy_max = 1024 * MIB; /* 5 GiB would do, but parts are copied at the same time */

@@ -55,8 +55,8 @@ before=$(tell faults hang)
 
 echo "# more wait than there are threads, and nobody knows yet that the store is dead"
 crowd 1
-have_struck() { [ "$(tell faults hang)" -ge $((before + 100)) ]; }
-wait_for "a hundred requests that wait" have_struck
+have_struck() { [ "$(tell faults hang)" -ge $((before + 64)) ]; }
+wait_for "as many requests that wait as there are threads" have_struck
 others_are_served 1
 [ "$(ended)" = 0 ] || die "the store is not dead: $(sort "$WORK/ended" | uniq -c)"
 wait "$CROWD"

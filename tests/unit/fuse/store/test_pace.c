@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define MANY 16
+#define MOST 100
 
 static const atomic_bool cancelled = true;
 
@@ -19,7 +20,7 @@ static void test_a_crowd_is_halved_once(void **state)
     (void)state;
     struct pace p;
     int64_t began[MANY];
-    pace_init(&p);
+    pace_init(&p, MOST);
     for (unsigned i = 0; i < MANY; i++)
         began[i] = pace_enter(&p, INT64_MAX, NULL);
     for (unsigned i = 0; i < MANY; i++)
@@ -41,19 +42,21 @@ static void test_it_grows_by_one_a_round(void **state)
 {
     (void)state;
     struct pace p;
-    pace_init(&p);
+    pace_init(&p, MOST);
     int64_t began = pace_enter(&p, INT64_MAX, NULL);
     pace_leave(&p, began, true);
     assert_int_equal(p.window, 1); /* never none */
-    for (unsigned window = 1; window < PACE_FREE; window++) {
+    for (unsigned window = 1; window < MOST; window++) {
         assert_int_equal(p.window, window);
         for (unsigned i = 0; i < window; i++) {
             began = pace_enter(&p, INT64_MAX, NULL);
             pace_leave(&p, began, false);
         }
     }
-    for (unsigned i = 0; i < 2 * PACE_FREE; i++) /* no limit any more */
+    for (unsigned i = 0; i < MOST; i++)
         pace_enter(&p, INT64_MAX, NULL);
+    pace_leave(&p, began, false);
+    assert_int_equal(p.window, MOST); /* and no more */
     pace_fini(&p);
 }
 
