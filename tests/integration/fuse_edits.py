@@ -18,6 +18,7 @@ SOURCES = ["one", "two", "three"]
 PATIENCE = 60  # seconds for one call: no test of speed
 stop = threading.Event()
 problems = []
+written = []  # acknowledged
 counts = {"kept": 0, "gone": 0, "answers": 0}
 busy = {}  # thread: since when it is in a call, and which
 
@@ -132,6 +133,48 @@ def in_a_directory(place):
         os.close(fd)
 
 
+def writer(place):
+    """What is acknowledged is in the source that the place had; of the mount that stays nothing fails."""
+    n = 0
+    while not stop.is_set():
+        n += 1
+        name = "%s/w%d-%s" % (place, n, place.replace("/", "."))
+        try:
+            fd = timed("create " + name, lambda: os.open(MNT + name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+            try:
+                timed("write " + name, lambda: os.write(fd, name.encode() * 1000))
+                time.sleep(rnd.random() * 0.05)
+                timed("fsync " + name, lambda: os.fsync(fd))
+            finally:
+                timed("close " + name, lambda: os.close(fd))
+            written.append(name)
+        except OSError as e:
+            if place == "/keep":
+                return problem("a mount that stays: %s: %s" % (name, e))
+            if e.errno not in (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.EROFS):
+                return problem("%s: %s" % (name, e))
+
+
+def lost():
+    """Acknowledged, and in no source."""
+    for name in written:
+        base = os.path.basename(name)
+        for source in ["keep"] if name.startswith("/keep/") else SOURCES:
+            for below in [source] + [source + p for p in ("/b", "/c", "/a", "/a/b", "/a/c", "/d")]:
+                try:
+                    with open(SRC + "/" + below + "/" + base, "rb") as f:
+                        if f.read() == name.encode() * 1000:
+                            break
+                except OSError:
+                    continue
+            else:
+                continue
+            break
+        else:
+            return name
+    return None
+
+
 def status():
     try:
         return json.load(urllib.request.urlopen(STATUS, timeout=5))
@@ -210,6 +253,8 @@ def look(at):
     if "/" in at:
         tops |= set(os.listdir(SRC + "/" + at["/"]))
     names = set(timed("list the root", lambda: os.listdir(MNT)))
+    names = {n for n in names if not n.startswith("w")}
+    tops = {n for n in tops if not n.startswith("w")}
     return None if names == tops else "the root has %s, not %s" % (sorted(names), sorted(tops))
 
 
@@ -222,9 +267,10 @@ def watch():
         time.sleep(1)
 
 
+writers = [] if json.load(open(CONFIG)).get("readOnly") else [(writer, ("/keep",)), (writer, ("/a/b",)), (writer, ("/d",))]
 threads = [threading.Thread(target=f, args=a, daemon=True) for f, a in
            [(keep_reader, ()), (keep_reader, ()), (other_reader, ()), (other_reader, ()), (lister, ()),
-            (in_a_directory, ("/a/b",)), (in_a_directory, ("/d/deep",)), (in_a_directory, ("/a",)), (watch, ())]]
+            (in_a_directory, ("/a/b",)), (in_a_directory, ("/d/deep",)), (in_a_directory, ("/a",)), (watch, ())] + writers]
 for t in threads:
     t.start()
 for n in range(int(EDITS)):
@@ -253,6 +299,14 @@ for n in range(int(EDITS)):
     if stop.is_set():
         break
 stop.set()
+for t in threads:
+    if t not in (threads[2], threads[3]):
+        t.join(PATIENCE)
+if writers and not problems:
+    counts["written"] = len(written)
+    gone = lost()
+    if gone:
+        problem("acknowledged and in no store: " + gone)
 print("# %d edits; %s" % (n + 1, counts), file=sys.stderr)
 for p in problems[:5]:
     print("PROBLEM: " + p, file=sys.stderr)
