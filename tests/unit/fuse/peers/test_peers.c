@@ -13,10 +13,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* -- who has what -- */
@@ -91,6 +93,7 @@ static void test_names(void **state)
 #define SIZE    (3u << 20)
 #define PATIENT (60 * NS_PER_S) /* a busy machine is no slow worker */
 #define HASTY   (150 * NS_PER_MS)
+#define PART    (300u << 10)
 
 enum manner {
     GOOD,
@@ -389,6 +392,53 @@ static void test_a_slow_worker_is_hedged(void **state)
     peers_free(r);
 }
 
+/* Sends the first part of what is asked for, and then nothing until the caller goes away. */
+static void *send_a_part(void *arg)
+{
+    int fd = accept4(*(int *)arg, NULL, NULL, SOCK_CLOEXEC);
+    char head[4096] = "", answer[200];
+    size_t n = 0;
+    while (fd >= 0 && n < sizeof head - 1 && !strstr(head, "\r\n\r\n")) {
+        ssize_t got = read(fd, head + n, sizeof head - 1 - n);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    int len = snprintf(answer, sizeof answer,
+        "HTTP/1.1 206 Partial Content\r\nContent-Length: %u\r\n"
+        "Content-Range: bytes 0-%u/%u\r\n\r\n",
+        1u << 20, (1u << 20) - 1, SIZE);
+    struct iovec part[] = {{answer, (size_t)len}, {content, PART}};
+    if (fd >= 0 && writev(fd, part, 2) == (ssize_t)(len + PART))
+        while (read(fd, head, sizeof head) > 0)
+            continue;
+    close(fd);
+    return NULL;
+}
+
+static void test_a_hedge_goes_on_where_the_worker_stopped(void **state)
+{
+    (void)state;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    char url[64];
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", ntohs(at.sin_port));
+    pthread_t worker;
+    assert_int_equal(pthread_create(&worker, NULL, send_a_part, &fd), 0);
+    struct peers *r = new_peers(url, 10 * HASTY);
+    fetch_check(r, 0, 1 << 20);
+    struct peers_stats s = stats(r);
+    assert_int_equal(s.hedges_won, 1);
+    assert_int_equal(s.worker_bytes + s.store_bytes, 1 << 20);
+    peers_free(r);
+    assert_int_equal(pthread_join(worker, NULL), 0);
+    close(fd);
+}
+
 static void test_a_stuck_worker_costs_one_pause(void **state)
 {
     (void)state;
@@ -458,6 +508,7 @@ int main(void)
         T(test_conflict_is_passed_on),
         T(test_a_dead_worker_is_bypassed_and_comes_back),
         T(test_a_slow_worker_is_hedged),
+        T(test_a_hedge_goes_on_where_the_worker_stopped),
         T(test_a_stuck_worker_costs_one_pause),
         T(test_hedges_are_rationed),
         T(test_cancel),
