@@ -56,9 +56,7 @@ static void trim_conditions(json_t *conditions)
     keep_only_of_each(conditions, condition, ARRAY_LEN(condition));
 }
 
-/* Keeps the fields of a pod that plans read; the rest, most of it the user's template, would
- * fill memory. */
-static void trim_pod(json_t *pod)
+void tfjob_trim_pod(json_t *pod)
 {
     static const char *const annotations[] = {ANNOTATION_RESTARTS},
                              *const spec[] = {"nodeName", "restartPolicy", "activeDeadlineSeconds"},
@@ -129,7 +127,7 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
         .labels = ours,
         .indexes = by_job,
         .nindexes = 2,
-        .trim = trim_pod,
+        .trim = tfjob_trim_pod,
         .fold = true};
     const struct informer_conf services = {.res = &kube_services,
         .ns = mgr->watch_ns,

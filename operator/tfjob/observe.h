@@ -21,6 +21,10 @@ struct tfjob_informers {
 
 int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struct err *e);
 
+/* Keeps the fields of a pod that plans read; the rest, most of it the user's template, would fill
+ * memory. */
+void tfjob_trim_pod(json_t *pod);
+
 /* The references that keep what was observed alive. */
 struct tfjob_refs {
     struct tfjob_observed observed; /* borrows from the references below */

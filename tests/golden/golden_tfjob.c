@@ -8,12 +8,26 @@
 #include "lib/kube/kube.h"
 #include "operator/api/tfjob.h"
 #include "operator/tfjob/names.h"
+#include "operator/tfjob/observe.h"
 #include "operator/tfjob/plan.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* As plans see them: with the fields that the informer keeps, and no others. */
+static json_t *trim_pods(const json_t **pods, size_t n)
+{
+    json_t *copies = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *copy = json_deep_copy(pods[i]);
+        tfjob_trim_pod(copy);
+        json_array_append_new(copies, copy);
+        pods[i] = copy;
+    }
+    return copies;
+}
 
 void golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan)
 {
@@ -25,6 +39,7 @@ void golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan)
     cleanup_free char *tensorboard = xasprintf("%s" TFJOB_TENSORBOARD_SUFFIX, kube_name(cr));
     json_t *objects = (json_t *)(uintptr_t)world;
     w.pods = golden_objects(world, "Pod", &w.npods);
+    cleanup_json json_t *copies = trim_pods(w.pods, w.npods);
     w.services = golden_objects(world, "Service", &w.nservices);
     w.nodes = golden_objects(world, "Node", &w.nnodes);
     w.datasets = golden_objects(world, "Dataset", &w.ndatasets);
