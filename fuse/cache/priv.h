@@ -72,7 +72,7 @@ struct object {
     atomic_uint *hits; /* the catalogue's: of each segment, that eviction has not seen yet */
     bool was_trusted;  /* the entry, when it was opened */
     bool cold;         /* its file had to be looked for on the disk */
-    /* somebody may read its file without asking: no hole is punched into it */
+    /* a reader may read its file without asking: no hole is punched into it */
     atomic_bool handed_out;
     /* fixed once loaded */
     uint32_t mount;

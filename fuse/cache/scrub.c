@@ -41,7 +41,7 @@ static int64_t thread_ns(void)
 }
 
 /* Its bytes; *disk: some had to come from the disk. */
-static bool read_block(const struct object *o, char *buf, uint32_t len, uint64_t off, bool *disk)
+static bool scrub_read(const struct object *o, char *buf, uint32_t len, uint64_t off, bool *disk)
 {
     struct iovec iov = {buf, len};
     *disk = preadv2(o->fd, &iov, 1, (off_t)off, RWF_NOWAIT) != (ssize_t)len;
@@ -60,7 +60,7 @@ static enum finding look_at(struct scrub *s, struct object *o, uint32_t block, b
         return FOUND_NOTHING;
     atomic_fetch_add(&seg->readers, 1);
     bool here = atomic_load(&seg->valid) & bit;
-    bool good = here && read_block(o, s->buf, len, off, disk)
+    bool good = here && scrub_read(o, s->buf, len, off, disk)
         && crc32c(0, s->buf, len) == seg->crc[block % SEG_BLOCKS];
     if (good)
         atomic_fetch_or(&seg->trusted, bit);
@@ -111,7 +111,7 @@ static void write_again(struct scrub *s, struct object *o, uint32_t block)
             o->path);
 }
 
-static void tell(struct scrub *s, const struct object *o, uint32_t block)
+static void scrub_tell(struct scrub *s, const struct object *o, uint32_t block)
 {
     int64_t now = clock_mono_ns();
     if (s->logged_ns && now - s->logged_ns < LOG_NS)
@@ -125,7 +125,7 @@ static void tell(struct scrub *s, const struct object *o, uint32_t block)
 static void mend(struct scrub *s, struct object *o, uint32_t block)
 {
     struct seg *seg = object_seg(o, block);
-    tell(s, o, block);
+    scrub_tell(s, o, block);
     atomic_fetch_add(&s->c->rotten_blocks, 1);
     if (!object_is_complete(o) || open_find_names(o)) {
         block_invalidate(o, block, false);

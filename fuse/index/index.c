@@ -262,7 +262,7 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
 
 /* Without room for it the version is not known, so the store is asked: what the file had before
  * would be taken for it otherwise. */
-static void set_version(struct inodes *ix, struct rec *now, const char *text)
+static void rec_set_version(struct inodes *ix, struct rec *now, const char *text)
 {
     if (index_version_pack(ix, now, text, NULL) == 0)
         return;
@@ -296,7 +296,7 @@ void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct i
         if (fields & INODES_BACKING)
             now.backing = from->backing;
         if ((fields & INODES_VERSION) && !dir)
-            set_version(ix, &now, from->version);
+            rec_set_version(ix, &now, from->version);
         if (dir || !(fields & INODES_VERSION))
             *r = now;
         else

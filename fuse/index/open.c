@@ -68,7 +68,7 @@ static const char *why_distrusted(const struct inodes *ix, const struct inodes_c
 
 /* False: index_rebuild() has to come first, as a process was killed in the middle of a change or
  * something was damaged. */
-static bool is_sound(const struct inodes *ix)
+static bool index_is_sound(const struct inodes *ix)
 {
     return !atomic_load(&ix->h->busy) && (ix->h->nrecs > CHECKED_MAX || index_check(ix));
 }
@@ -189,7 +189,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
     if (map_file(ix, conf->path, e))
         goto fail;
     why = why_distrusted(ix, conf);
-    bool sound = why || is_sound(ix);
+    bool sound = why || index_is_sound(ix);
     if (!sound && !conf->resume)
         why = "it is damaged";
     *fresh = why != NULL;

@@ -115,7 +115,7 @@ static void drop_lost(struct repair *p)
 }
 
 /* Where no change was under way, who is not found by its name has another name or directory than it
- * had, or somebody before it has: to give the id to what has that name now would be a wrong file.
+ * had, or a caller before it has: to give the id to what has that name now would be a wrong file.
  */
 static void drop_unfound(struct repair *p)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define MIB       (UINT64_C(1) << 20)
-#define AHEAD_MAX 32 /* requests at a time beside those that somebody waits for */
+#define AHEAD_MAX 32 /* requests at a time beside those that a reader waits for */
 
 /* As people and other systems name the keys of a Secret with credentials; the first wins. */
 static const struct store_spelling s3_spellings[] = {

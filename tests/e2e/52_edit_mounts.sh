@@ -70,4 +70,4 @@ goes_on
 expect 60 "the Dataset is well" has_text True jsonpath dataset/data '{.status.conditions[?(@.type=="Ready")].status}'
 n exec reader -- /bin/busybox touch /tmp/stop
 expect 60 "the reader ends" has_text Succeeded jsonpath pod/reader '{.status.phase}'
-has_text done n logs reader --tail=1 || fail "$(n logs reader --tail=3)"
+has_text 'done' n logs reader --tail=1 || fail "$(n logs reader --tail=3)"
