@@ -173,9 +173,13 @@ static bool is_fuse_device(int fd)
         && st.stx_rdev_minor == FUSE_MINOR;
 }
 
-/* Is that FUSE device the one of our mount? Newer kernels tell which connection it is of. */
+/* Is that FUSE device the one of our mount? Not one whose connection has ended: the number of a
+ * mount that is over is soon that of the next. Newer kernels tell which connection it is of. */
 static bool is_ours(const struct handoff_mount *v, int fd)
 {
+    struct pollfd p = {.fd = fd};
+    if (poll(&p, 1, 0) != 0)
+        return false;
     cleanup_free char *path = xasprintf("/proc/self/fdinfo/%d", fd);
     struct err e = ERR_INIT;
     cleanup_free char *text = file_read(path, 4096, NULL, &e);

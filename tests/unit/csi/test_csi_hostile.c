@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -312,6 +313,49 @@ static void test_hostile_return(void **state)
     end_client(pid);
 }
 
+static void *stager(void *fixture)
+{
+    must_stage(fixture);
+    return NULL;
+}
+
+/* Nor is one of a mount that is over: the next mount may have its number. What its client says of
+ * it, its INIT above all, is not about the next mount. */
+static void test_return_of_an_ended_mount(void **state)
+{
+    struct csi_fixture *w = *state;
+    struct err e = ERR_INIT;
+    struct handoff_msg m;
+    cleanup_free char *before = path_join(w->env->dir, "before");
+    static const unsigned char old_init[80] = {80, 0, 0, 0, FUSE_INIT};
+    cleanup_fd int ended = -1;
+    int fuse = -1;
+    dev_t dev;
+    long long init_len = -1;
+    csi_fixture_open(w, 0);
+    assert_int_equal(mkdir(before, 0755), 0);
+    assert_int_equal(mount_fuse(before, false, &ended, &dev, &e), 0);
+    assert_int_equal(mount_end_fuse(before, false, 0, &e), 0);
+    int sock = hello(w);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, stager, w), 0);
+    assert_int_equal(handoff_recv(sock, NULL, &m, &fuse, &e), 1);
+    assert_int_equal(m.type, HANDOFF_WELCOME);
+    close(fuse);
+    handoff_send(sock, HANDOFF_RETURN_FD, NULL, 0, ended, &e);
+    handoff_send(sock, HANDOFF_INIT, old_init, sizeof old_init, -1, &e);
+    handoff_send(sock, HANDOFF_SERVING, NULL, 0, -1, &e);
+    assert_true(dropped(sock));
+    pid_t pid = client(w);
+    pthread_join(thread, NULL);
+    assert_int_equal(check_file(w), 0);
+    assert_int_equal(traced(w, "welcome", &init_len), 1);
+    assert_int_equal(init_len, 0);
+    must_unstage(w);
+    csi_fixture_close(w);
+    end_client(pid);
+}
+
 static void ask_who(int sock, int64_t pid, char out[CALLER_MAX])
 {
     struct err e = ERR_INIT;
@@ -384,6 +428,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_who, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(
             test_hostile_return, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_return_of_an_ended_mount, csi_fixture_setup, csi_fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
