@@ -340,7 +340,8 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
         return client_fail(c, "InvalidOption", &e, CLIENT_MISUSE);
     status_conf(c->status, c->conf);
     if (lock_dir(c, &e))
-        return client_fail(c, "CacheDiskFull", &e, CLIENT_BROKEN);
+        return client_fail(
+            c, e.cls == ERR_EXHAUSTED ? "CacheDiskFull" : "CacheError", &e, CLIENT_BROKEN);
     if (make_stores(c, &e))
         return stopping ? CLIENT_DONE : client_fail(c, store_reason(&e), &e, CLIENT_MISUSE);
     /* A process that takes a mount over serves at once: what is cached needs no store. */

@@ -56,9 +56,9 @@ wait_for "the unsaved file in the mount" grep -qs unsaved "$MNT/unsaved"
 
 echo "# one cache directory, two mounts"
 mkdir "$WORK/second"
-if "$FUSE" --mountpoint "$WORK/second" --cache-dir "$CACHE" --config "$CONFIG" --secrets-dir "$WORK/secrets" --log-format text \
+if "$FUSE" --mountpoint "$WORK/second" --cache-dir "$CACHE" --config "$CONFIG" --secrets-dir "$WORK/secrets" \
     >"$WORK/second.out" 2>&1; then die "two mounts share a cache directory"; fi
-grep -q 'is used by another mount' "$WORK/second.out" || die "$(cat "$WORK/second.out")"
+grep -q '"reason":"CacheError".*is used by another mount' "$WORK/second.out" || die "$(cat "$WORK/second.out")"
 fuse_umount
 rm -rf "$CACHE"
 
