@@ -40,8 +40,8 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
                                          : (struct objs){NULL, 0};
     cleanup_objs struct objs attachments = informer_by(c->attachments, "pv", key);
     cleanup_cache_pods struct cache_pods pods;
-    cache_pods_take(
-        &pods, uid ? informer_by(c->pods, "dataset", uid) : (struct objs){NULL, 0}, c->poll);
+    cache_pods_take(&pods, uid ? informer_by(c->pods, "dataset", uid) : (struct objs){NULL, 0},
+        found.n ? kube_namespace(obj_json(found.v[0])) : NULL, c->poll);
     cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
     struct attach_observed o = {.pv = key,
         .cr = found.n ? obj_json(found.v[0]) : NULL,

@@ -104,7 +104,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         || get_child(c, c->services, ns, service_name, &service, e))
         return -1;
     cleanup_cache_pods struct cache_pods pods;
-    cache_pods_take(&pods, informer_by(c->pods, "dataset", kube_uid(j)), c->poll);
+    cache_pods_take(&pods, informer_by(c->pods, "dataset", kube_uid(j)), ns, c->poll);
     cleanup_objs struct objs attachments = informer_by(c->attachments, "pv", pv_name);
     cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
     size_t nvas = 0;

@@ -118,8 +118,21 @@ struct render_env dataset_render_env(const struct manager *mgr)
     return env;
 }
 
-void cache_pods_take(struct cache_pods *m, struct objs pods_take, struct poll *poll)
+static struct objs in_namespace(struct objs take, const char *ns)
 {
+    size_t n = 0;
+    for (size_t i = 0; i < take.n; i++)
+        if (!ns || strcmp(kube_namespace(obj_json(take.v[i])), ns) == 0)
+            take.v[n++] = take.v[i];
+        else
+            obj_unref(take.v[i]);
+    take.n = n;
+    return take;
+}
+
+void cache_pods_take(struct cache_pods *m, struct objs pods_take, const char *ns, struct poll *poll)
+{
+    pods_take = in_namespace(pods_take, ns);
     *m = (struct cache_pods){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports),
         xcalloc(pods_take.n + 1, sizeof *m->v)};
     for (size_t i = 0; i < m->objs.n; i++) {
@@ -144,7 +157,8 @@ void cache_pods_held(struct informer *pods, struct poll *poll, struct informer *
     const json_t *dataset, json_t *to)
 {
     cleanup_cache_pods struct cache_pods m;
-    cache_pods_take(&m, informer_by(pods, "dataset", kube_uid(dataset)), poll);
+    cache_pods_take(
+        &m, informer_by(pods, "dataset", kube_uid(dataset)), kube_namespace(dataset), poll);
     for (size_t i = 0; i < m.objs.n; i++) {
         int64_t bytes = 0;
         cache_pod_add_count(m.v[i].report, REPORT_CACHE_USED, &bytes);

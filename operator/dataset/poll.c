@@ -11,6 +11,7 @@
 #include "lib/json/jget.h"
 #include "operator/ctl/queue.h"
 #include "operator/dataset/cache_pod.h"
+#include "operator/dataset/informers.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ struct poll {
     struct map *entries; /* pod uid → struct poll_entry */
     struct map *retired; /* dataset uid → struct poll_reads */
     struct queue *queue; /* pod uids; has a lock of its own; NULL while we do not lead */
+    struct informer *datasets;
     struct http *http;
     struct task threads[THREADS];
     atomic_bool stop; /* cancels their requests */
@@ -195,16 +197,27 @@ static bool poll_store(struct poll *p, const char *uid, json_t *fresh_take, stru
     return news;
 }
 
+/* Is that a pod of a Dataset that there is? Others may have its labels, too. */
+static bool poll_is_member(struct poll *p, const char *dataset_uid, const char *ns)
+{
+    cleanup_objs struct objs found = informer_by(p->datasets, "uid", dataset_uid);
+    return found.n && strcmp(kube_namespace(obj_json(found.v[0])), ns) == 0;
+}
+
 /* Asks one pod; returns the time until the next request, -1 if the pod is gone. */
 static int64_t poll_once(struct poll *p, const char *uid)
 {
     pthread_mutex_lock(&p->mu);
     struct poll_entry *e = map_get(p->entries, uid);
     cleanup_free char *ip = xstrdup(e ? e->ip : NULL);
+    cleanup_free char *dataset = xstrdup(e ? e->t.dataset_uid : NULL),
+                      *ns = xstrdup(e ? e->t.ns : NULL);
     bool loader = e && strcmp(e->t.component, COMPONENT_LOADER) == 0;
     pthread_mutex_unlock(&p->mu);
     if (!ip || !*ip)
         return -1;
+    if (!poll_is_member(p, dataset, ns))
+        return LATER_NS;
     json_t *report = poll_ask(p, ip);
     if (atomic_load(&p->stop)) {
         json_decref(report);
@@ -303,6 +316,7 @@ struct poll *poll_shared(struct manager *mgr, struct err *e)
         return NULL;
     }
     pthread_mutex_init(&p->mu, NULL);
+    p->datasets = informers_datasets(mgr);
     p->entries = map_new(poll_entry_free);
     p->retired = map_new(free);
     informer_on_change(poll_pods(mgr), pod_changed, p);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* poll — asks client, worker and loader pods for their /status over HTTP: every 2 s until they
  * are ready (loaders: have loaded), every 15 s after, at once when the pod changes. Keeps their
- * last reports for the plans; listeners are called at each change and enqueue keys. Runs only while
+ * last reports for the plans. Pods that only have the labels of a Dataset, in another namespace,
+ * are not asked. Listeners are called at each change and enqueue keys. Runs only while
  * we lead. Threads: any. Locks: poll.mu, a leaf: not held during requests and listeners. */
 #ifndef MILLRACE_OPERATOR_DATASET_POLL_H
 #define MILLRACE_OPERATOR_DATASET_POLL_H

@@ -26,17 +26,21 @@
 #define WORKER_IP "127.94.0.1"
 #define CLIENT_IP "127.94.0.2"
 #define LOADER_IP "127.94.0.3"
+#define OTHER_IP  "127.94.0.4"
 
 static struct fake_api *api;
 static struct manager mgr; /* static: what controllers keep stays reachable */
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static const char *said[4]; /* mu: what /status of the pods answers: worker, client, loader */
-static struct http_server *servers[3];
+/* mu: what /status of the pods answers: worker, client, loader, a stranger's pod */
+static const char *said[4];
+static unsigned asked[4]; /* mu */
+static struct http_server *servers[4];
 
 static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     (void)req;
     pthread_mutex_lock(&mu);
+    asked[(intptr_t)user]++;
     buf_adds(&resp->body, said[(intptr_t)user]);
     pthread_mutex_unlock(&mu);
 }
@@ -136,6 +140,8 @@ static int start(void **state)
     serve_at(0, WORKER_IP);
     serve_at(1, CLIENT_IP);
     serve_at(2, LOADER_IP);
+    say(3, "{}");
+    serve_at(3, OTHER_IP);
     mgr = (struct manager){.workers = 2,
         .image = "localhost/millrace:1",
         .pull_policy = "",
@@ -261,6 +267,36 @@ static void test_attaches(void **state)
     eventually(field_is(&kube_datasets, "team/mnist", "status.cacheStates.cacheHitRatio", "90.0%"));
 }
 
+/* Anybody may make a pod with our labels, of the very name, in a namespace of his own. */
+static void test_foreign_pod(void **state)
+{
+    (void)state;
+    cleanup_free char *client = client_key("n3"), *name = render_client_name("mnist", "n3"),
+                      *foreign = kube_key("mallory", name);
+    json_t *pod = json_pack("{s:{s:s, s:s, s:{s:s, s:s, s:s, s:s}}, s:{s:s}}", "metadata", "name",
+        name, "namespace", "mallory", "labels", LABEL_MANAGED_BY, NAME_FIELD_MANAGER,
+        LABEL_COMPONENT, COMPONENT_CLIENT, LABEL_DATASET, "mnist", LABEL_DATASET_UID, UID, "spec",
+        "nodeName", "n3");
+    assert_non_null(pod);
+    fake_api_put(api, &kube_pods, pod);
+    pod_runs(foreign, OTHER_IP, true);
+    attach("n3");
+    eventually(exists(&kube_pods, client));
+    assert_true(exists(&kube_pods, foreign));
+    assert_false(attached("csi-n3"));
+    say(1, FINE);
+    pod_runs(client, CLIENT_IP, true);
+    eventually(attached("csi-n3"));
+    pthread_mutex_lock(&mu);
+    unsigned n = asked[3];
+    pthread_mutex_unlock(&mu);
+    assert_int_equal(n, 0);
+    fake_api_remove(api, &kube_volumeattachments, "csi-n3");
+    eventually(!exists(&kube_pods, client));
+    assert_true(exists(&kube_pods, foreign)); /* nor is it ours to delete */
+    fake_api_remove(api, &kube_pods, foreign);
+}
+
 static void test_loads(void **state)
 {
     (void)state;
@@ -350,6 +386,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_becomes_ready),
         cmocka_unit_test(test_attaches),
+        cmocka_unit_test(test_foreign_pod),
         cmocka_unit_test(test_loads),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_goes),
