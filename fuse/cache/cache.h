@@ -107,9 +107,12 @@ int cache_complete_fd(struct cache_file *f);
 /* Part of a file as a range of a local file, for sendfile and splice: fetched if missing, verified,
  * and safe from eviction until cache_release_span. Nothing is read ahead. */
 struct cache_span {
-    int fd;             /* borrowed until cache_release_span */
-    uint64_t off;       /* in fd */
-    size_t len;         /* at least 1, at most what was asked for (less at a 64 MiB boundary) */
+    int fd;       /* borrowed until cache_release_span */
+    uint64_t off; /* in fd */
+    size_t len;   /* at least 1, at most what was asked for (less at a 64 MiB boundary) */
+    /* as they are stored, of the block (CACHE_BLOCK) that has the first byte, and of those behind
+     */
+    const uint32_t *crcs;
     void *seg, *object; /* the cache's */
 };
 /* 1: span is filled. 0: the bytes can't be kept here (no room): use cache_read. -1: e, as

@@ -133,7 +133,8 @@ int cache_hold_span(
             if (tries == 0)
                 atomic_fetch_add_explicit(&o->c->hit_bytes, len, memory_order_relaxed);
             object_ref(o);
-            *span = (struct cache_span){o->fd, o->base + off, len, s, o};
+            *span = (struct cache_span){
+                o->fd, o->base + off, len, &s->crc[first % SEG_BLOCKS], s, o};
             return 1;
         }
         for (uint32_t b = first; b <= last; b++) {

@@ -92,6 +92,7 @@ struct peers *peers_new(const struct peers_conf *rc, struct err *e)
     struct peers *p = xcalloc(1, sizeof *p);
     p->conf = rc->conf;
     p->stores = rc->stores;
+    p->key = rc->key;
     p->hedge_ns = rc->hedge_ns ? rc->hedge_ns : HEDGE_NS;
     p->tokens = PEERS_HEDGE_TOKENS;
     if (peers_add(p, rc) == 0)
@@ -134,6 +135,7 @@ void peers_stats(struct peers *p, struct peers_stats *out)
         .hedged = p->hedged,
         .hedges_won = p->hedges_won,
         .bypassed = p->bypassed,
+        .corrupt = p->corrupt,
         .workers = p->nworkers};
     for (int i = 0; i < p->nworkers; i++) {
         pthread_mutex_lock(&p->workers[i].mu);

@@ -4,13 +4,17 @@
  * every client and loader asks the same worker, and a worker that comes or goes moves its own share
  * only. A worker that gives no byte in time is hedged: the store is asked as well and the first
  * answer counts. A dead worker is bypassed, and tried again after a pause that grows to 30 s.
- * Without workers everything comes from the store. Threads: any. */
+ * Without workers everything comes from the store. Blocks from a worker are compared with the
+ * checksums that it sends with them before anything of them is used; with a key, answers that are
+ * not signed with it are not used either. Threads: any. */
 #ifndef MILLRACE_FUSE_PEERS_PEERS_H
 #define MILLRACE_FUSE_PEERS_PEERS_H
 
 #include "fuse/cache/cache.h"
 #include "fuse/store/store.h"
 #include "lib/conf/conf.h"
+#include "lib/http/http.h"
+#include "lib/http/sign.h"
 
 #define PEERS_CHUNK (UINT64_C(64) << 20) /* bytes */
 
@@ -19,7 +23,9 @@ struct peers; /* opaque */
 struct peers_conf {
     const struct conf *conf;     /* borrowed until peers_free */
     struct store *const *stores; /* one for each mount; borrowed; a NULL one fails with RETRY */
-    int64_t hedge_ns;            /* no byte for that long: the store is asked too; 0: 500 ms */
+    /* of the Dataset; NULL: requests are not signed, answers not checked. Borrowed */
+    const struct sign_key *key;
+    int64_t hedge_ns; /* no byte for that long: the store is asked too; 0: 500 ms */
     /* base URLs of the workers instead of those that conf names (tests); nurls */
     const char *const *urls;
     int nurls;
@@ -36,6 +42,7 @@ struct peers_stats {
     uint64_t worker_bytes, store_bytes; /* that readers got */
     /* times the store was asked beside a slow worker; and was faster */
     uint64_t hedged, hedges_won;
+    uint64_t corrupt;  /* blocks from workers that were not as their checksums say */
     uint64_t bypassed; /* fetches that did not ask the owner because it was down */
     int workers, down;
 };
@@ -47,6 +54,20 @@ int peers_owner(
     const char *name, int count, const char *mount_point, const char *path, uint64_t off);
 /* "http://<name>-<i>.<service>:<port>"; caller frees. */
 char *peers_url(const struct conf *conf, int worker);
+/* A request to a worker that answers with a few words: signed where there is a key, and its answer
+ * checked. As http_do; RETRY: the answer is not signed with this key. */
+struct peers_call {
+    const char *method, *url, *path, *query; /* url: peers_url; query: "" for none */
+    int64_t stall_ns;
+    const atomic_bool *cancel;
+};
+int peers_call(struct http *http, const struct sign_key *key, const struct peers_call *call,
+    struct http_resp *resp, struct err *e);
+/* The header of checksums: exactly n of them, one for each CACHE_BLOCK. The writer's caller frees
+ * what it gets. -1: not so. */
+char *peers_crcs_text(const uint32_t *crcs, size_t n);
+int peers_crcs_parse(const char *text, uint32_t *crcs, size_t n);
+#define PEERS_CRCS_MAX (PEERS_CHUNK / CACHE_BLOCK)
 /* mount=…&path=…&version=…&size=… of a worker's requests, escaped; caller frees. */
 char *peers_query(const struct cache_key *key);
 

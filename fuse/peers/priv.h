@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of this room share: owner.c weighs workers and chunks, health.c tells which
- * workers are up, race.c fetches from one of them with the store as a second runner, peers.c picks
- * the worker that has a chunk. */
+ * workers are up, call.c what is said to them and how it is told from what others say, race.c
+ * fetches from one of them with the store as a second runner, peers.c picks the worker that has a
+ * chunk. */
 #ifndef MILLRACE_FUSE_PEERS_PRIV_H
 #define MILLRACE_FUSE_PEERS_PRIV_H
 
@@ -27,11 +28,12 @@ struct peers {
     struct peer *workers;
     int nworkers;
     struct http *http;
+    const struct sign_key *key;
     struct pool *pool, *hedge_pool;
     int64_t hedge_ns;
     atomic_int tokens;
     atomic_bool stopping;
-    _Atomic uint64_t worker_bytes, store_bytes, hedged, hedges_won, bypassed;
+    _Atomic uint64_t worker_bytes, store_bytes, hedged, hedges_won, bypassed, corrupt;
 };
 
 /* -- owner.c --------------------------------------------------------------------------------- */
@@ -48,6 +50,15 @@ void peer_answered(struct peer *w);
 void peer_failed(struct peer *w, const char *why);
 /* It gave no byte in time. Several times in a row, or once to a probe: it counts as down. */
 void peer_silent(struct peer *w, bool probe);
+
+/* -- call.c ---------------------------------------------------------------------------------- */
+
+#define PEERS_DATA      "/v1/data"
+#define PEERS_CRCS_TEXT (PEERS_CRCS_MAX * 9 + 1) /* bytes of the header */
+#define PEERS_UNSIGNED  "its answer is not signed with the key of this Dataset"
+/* Does the answer come from one who has the key? request: its SIGN_REQUEST_HEADER. key NULL: yes.
+ */
+bool peers_is_signed(const struct sign_key *key, const char *request, const struct http_resp *resp);
 
 /* -- race.c ---------------------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
 /* One fetch from a worker, with the store as a second runner when the worker is late. */
 #include "fuse/peers/priv.h"
 
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -29,9 +30,15 @@ struct peer_fetch {
     pthread_cond_t changed;
     unsigned refs;           /* mu: the reader and the threads */
     struct cache_sink *sink; /* mu; NULL: it takes no more */
-    size_t got;              /* mu: from the worker, all of it in the sink */
-    bool refused;            /* mu: by the sink */
-    char *hedge;             /* mu: from the store */
+    size_t came;             /* mu: bytes from the worker */
+    size_t got;              /* mu: of those, what is in the sink */
+    /* mu; the worker's checksums of the blocks; NULL: it sends none, bytes go on as they come */
+    uint32_t *crcs;
+    char *block;       /* mu: what has come of the block at `got` */
+    const char *wrong; /* mu: why nothing of the worker's answer is used */
+    char auth[SIGN_REQUEST_MAX];
+    bool refused;                                             /* mu: by the sink */
+    char *hedge;                                              /* mu: from the store */
     enum { RUNNING, DONE, FAILED } worker_state, store_state; /* mu */
     int worker_status;                                        /* mu: HTTP, 0 if none */
     struct err worker_err, store_err;                         /* mu */
@@ -63,53 +70,145 @@ static void peer_fetch_put(struct peer_fetch *j) /* j->mu is held on entry */
     pthread_cond_destroy(&j->changed);
     pthread_mutex_destroy(&j->mu);
     free(j->hedge);
+    free(j->crcs);
+    free(j->block);
     free(j->path);
     free(j->version);
     free(j);
+}
+
+/* To the sink, unless it was given up. j->mu is held. */
+static bool give(struct peer_fetch *j, const void *data, size_t len)
+{
+    if (!j->sink)
+        return false;
+    j->sink->origin = 1;
+    if (j->sink->take(j->sink->user, data, len)) {
+        j->refused = true;
+        return false;
+    }
+    j->got += len;
+    return true;
+}
+
+/* Nothing of a block is used before all of it was compared: a sink takes nothing back. */
+static bool gather(struct peer_fetch *j, const char *data, size_t len)
+{
+    while (len) {
+        size_t whole = MIN((size_t)CACHE_BLOCK, j->len - j->got), in = j->came - j->got,
+               piece = MIN(len, whole - in);
+        memcpy(j->block + in, data, piece);
+        j->came += piece;
+        data += piece;
+        len -= piece;
+        if (in + piece < whole)
+            break;
+        if (crc32c(0, j->block, whole) != j->crcs[j->got / CACHE_BLOCK]) {
+            atomic_fetch_add(&j->peers->corrupt, 1);
+            j->wrong = "a block that it sent is not as its checksum says";
+            return false;
+        }
+        if (!give(j, j->block, whole))
+            return false;
+    }
+    return true;
 }
 
 static int forward_bytes(void *user, const void *data, size_t len)
 {
     struct peer_fetch *j = user;
     pthread_mutex_lock(&j->mu);
-    bool taken = j->sink && len <= j->len - j->got;
-    if (taken) {
-        j->sink->origin = 1;
-        taken = j->sink->take(j->sink->user, data, len) == 0;
-        j->refused = !taken;
-        j->got += taken ? len : 0;
+    bool taken = j->sink && len <= j->len - j->came;
+    if (taken && j->crcs) {
+        taken = gather(j, data, len);
+    } else if (taken) {
+        taken = give(j, data, len);
+        j->came = j->got;
     }
     pthread_mutex_unlock(&j->mu);
     return taken ? 0 : -1;
 }
 
-/* Is it the range that was asked for? What comes is kept as it comes, so a server that knows
- * nothing of ranges must not get that far. */
-static int check_range(void *user, const struct http_resp *resp)
+/* The checksums of the answer; true: nothing is wrong with them. */
+static bool take_crcs(struct peer_fetch *j, const char *text)
 {
-    const struct peer_fetch *j = user;
-    char want[96], range[96];
+    size_t n = (j->len + CACHE_BLOCK - 1) / CACHE_BLOCK;
+    if (!*text || j->off % CACHE_BLOCK) /* an older worker; or no reader's range */
+        return !j->peers->key;
+    uint32_t *crcs = malloc(n * sizeof *crcs);
+    char *block = malloc(MIN((size_t)CACHE_BLOCK, j->len));
+    if (!crcs || !block || peers_crcs_parse(text, crcs, n)) {
+        free(crcs);
+        free(block);
+        return false;
+    }
+    pthread_mutex_lock(&j->mu);
+    j->crcs = crcs;
+    j->block = block;
+    pthread_mutex_unlock(&j->mu);
+    return true;
+}
+
+static void not_used(struct peer_fetch *j, const char *why)
+{
+    pthread_mutex_lock(&j->mu);
+    j->wrong = why;
+    pthread_mutex_unlock(&j->mu);
+}
+
+/* Is it the range that was asked for, from one who has the key? A server that knows nothing of
+ * ranges must not get further. */
+static int check_answer(void *user, const struct http_resp *resp)
+{
+    struct peer_fetch *j = user;
+    char want[96], range[96] = "", crcs[PEERS_CRCS_TEXT] = "";
     snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, j->off,
         j->off + j->len - 1, j->key.size);
-    return resp->status == 206 && http_header(resp, "content-range", range, sizeof range)
-            && strcmp(range, want) == 0
-        ? 0
-        : -1;
+    if (resp->status != 206 || !http_header(resp, "content-range", range, sizeof range)
+        || strcmp(range, want) != 0)
+        return -1;
+    if (!peers_is_signed(j->peers->key, j->auth, resp)) {
+        not_used(j, PEERS_UNSIGNED);
+        return -1;
+    }
+    http_header(resp, SIGN_CRC_HEADER, crcs, sizeof crcs);
+    if (take_crcs(j, crcs))
+        return 0;
+    not_used(j, "the checksums that it sent are not those of what was asked for");
+    return -1;
+}
+
+/* What a failed request says, with the text of the worker. */
+static int refusal(struct peer_fetch *j, struct http_resp *resp, struct err *e)
+{
+    char *text = buf_str(&resp->body);
+    if (resp->status == 401)
+        not_used(j, "it has another key, or we have none");
+    else if (!peers_is_signed(j->peers->key, j->auth, resp))
+        not_used(j, PEERS_UNSIGNED);
+    return err_set(e, http_class_of_status(resp->status), "%s: %.*s", j->w->url,
+        (int)strcspn(text, "\r\n"), text);
 }
 
 static void ask_peer(void *arg) /* takes over a ref */
 {
     struct peer_fetch *j = arg;
     cleanup_free char *query = peers_query(&j->key);
-    cleanup_free char *url = xasprintf("%s/v1/data?%s", j->w->url, query);
-    char range[80];
+    cleanup_free char *url = xasprintf("%s" PEERS_DATA "?%s", j->w->url, query);
+    char range[80], auth[SIGN_REQUEST_MAX + 32];
     snprintf(range, sizeof range, "Range: bytes=%" PRIu64 "-%" PRIu64, j->off, j->off + j->len - 1);
-    const char *headers[] = {range, NULL};
+    const char *headers[] = {range, NULL, NULL};
+    if (j->peers->key) {
+        const struct sign_ask ask = {"GET", PEERS_DATA, query, range + strlen("Range: ")};
+        sign_request(j->peers->key, &ask, clock_real_ns() / NS_PER_S, j->auth);
+        snprintf(auth, sizeof auth, SIGN_REQUEST_HEADER ": %s", j->auth);
+        headers[1] = auth;
+    }
     struct http_req req = {.method = "GET",
         .url = url,
         .headers = headers,
         .sink = forward_bytes,
-        .begin = check_range,
+        .begin = check_answer,
         .sink_user = j,
         .stall_ns = STALL_NS,
         .cancel = &j->cancel_worker};
@@ -117,11 +216,8 @@ static void ask_peer(void *arg) /* takes over a ref */
     struct err e = ERR_INIT;
     int rc = atomic_load(&j->cancel_worker) ? err_set(&e, ERR_RETRY, "cancelled")
                                             : http_do(j->peers->http, &req, &resp, &e);
-    if (rc == 0 && resp.status / 100 != 2) {
-        char *text = buf_str(&resp.body);
-        rc = err_set(&e, http_class_of_status(resp.status), "%s: %.*s", j->w->url,
-            (int)strcspn(text, "\r\n"), text);
-    }
+    if (rc == 0 && resp.status / 100 != 2)
+        rc = refusal(j, &resp, &e);
     pthread_mutex_lock(&j->mu);
     if (rc == 0 && j->got != j->len)
         rc = err_set(&e, ERR_RETRY, "%s sent %zu bytes of %zu", j->w->url, j->got, j->len);
@@ -217,8 +313,8 @@ static void race(struct peer_fetch *j, const atomic_bool *cancel)
             || (j->worker_state == FAILED && j->store_state == FAILED))
             break;
         int64_t now = clock_mono_ns();
-        if (j->got != seen) {
-            seen = j->got;
+        if (j->came != seen) {
+            seen = j->came;
             moved = now;
         }
         int64_t slow = start + p->hedge_ns + (int64_t)j->len * NS_PER_S / SLOW_BYTES_PER_S;
@@ -287,6 +383,8 @@ int peers_race(struct peers *p, struct peer *w, const struct cache_key *key, uin
         peer_silent(w, probe);
     } else if (j->worker_state == RUNNING) {
         rc = err_cancelled(key, e);
+    } else if (j->wrong) { /* what is not in the sink comes from the store */
+        peer_failed(w, j->wrong);
     } else if (j->worker_status == 409) { /* the worker looked: the store has another version */
         *e = j->worker_err;
         e->sys = ESTALE;

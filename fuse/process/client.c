@@ -34,6 +34,7 @@ struct client {
     struct client_shared *shared;
     int ready_fd, lock_fd; /* -1: none */
     struct conf *conf;
+    struct sign_key key; /* with o->key_file */
     struct status *status;
     struct handoff_client *handoff; /* NULL without a socket */
     struct store **stores;          /* conf->nmounts */
@@ -312,6 +313,7 @@ static void tear_down(struct client *c)
     free(c->stores);
     conf_free(c->conf);
     free(c->stage_dir);
+    sign_key_wipe(&c->key);
     if (c->lock_fd >= 0) /* a thread that is stuck in a store may outlive us */
         close(c->lock_fd);
 }
@@ -342,6 +344,8 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     if (lock_dir(c, &e))
         return client_fail(
             c, e.cls == ERR_EXHAUSTED ? "CacheDiskFull" : "CacheError", &e, CLIENT_BROKEN);
+    if (c->o->key_file && sign_key_read(c->o->key_file, &c->key, &e))
+        return client_fail(c, "SecretMissing", &e, CLIENT_BROKEN);
     if (make_stores(c, &e))
         return stopping ? CLIENT_DONE : client_fail(c, store_reason(&e), &e, CLIENT_MISUSE);
     /* A process that takes a mount over serves at once: what is cached needs no store. */
@@ -358,8 +362,8 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
         return CLIENT_DONE;
     if (c->handoff)
         hold(c, fuse_fd, &w);
-    struct mounted_fs_conf mc = {
-        c->o, c->conf, c->stores, c->status, c->handoff, c->stage_dir, fuse_fd, w.init_len > 0};
+    struct mounted_fs_conf mc = {c->o, c->conf, c->o->key_file ? &c->key : NULL, c->stores,
+        c->status, c->handoff, c->stage_dir, fuse_fd, w.init_len > 0};
     if (mounted_fs_build(&c->m, &mc, &e))
         return client_fail(
             c, e.cls == ERR_EXHAUSTED ? "CacheDiskFull" : "StoreError", &e, CLIENT_BROKEN);

@@ -6,6 +6,7 @@
 #define MILLRACE_FUSE_PROCESS_CLIENT_H
 
 #include "lib/handoff/wire.h"
+#include "lib/http/sign.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,7 +15,8 @@ struct client_options {
     const char *socket;     /* of the node plugin, or NULL … */
     const char *mountpoint; /* … then the supervisor mounts here */
     const char *cache_dir, *secrets_dir;
-    const char *config; /* file; NULL: environment variable ENV_CONFIG */
+    const char *key_file; /* of the Dataset's cache key; NULL: workers ask for none */
+    const char *config;   /* file; NULL: environment variable ENV_CONFIG */
     /* addresses; NULL: default of the mode; "": none */
     const char *http, *metrics;
     int64_t sync_ns;     /* 0: from the configuration, or the default */

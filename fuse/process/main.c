@@ -53,6 +53,8 @@ int main(int argc, char **argv)
             "directory of the cache, the index and staged files"},
         {"secrets-dir", OPT_STRING, &o.secrets_dir, "DIR",
             "directory of the secrets that the configuration names"},
+        {"cache-key-file", OPT_STRING, &o.key_file, "FILE",
+            "the dataset's key, for cache workers that ask for it; 64 hexadecimal characters"},
         {"config", OPT_STRING, &o.config, "FILE",
             "configuration, instead of the environment variable"},
         {"http", OPT_STRING, &o.http, "ADDRESS", "serve health and status there; empty: nowhere"},

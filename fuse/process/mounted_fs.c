@@ -142,7 +142,7 @@ static int build_cache(struct mounted_fs *m, bool read_only, struct err *e)
 {
     const struct conf *conf = m->c.conf;
     cleanup_free char *blocks = path_join(m->c.o->cache_dir, "blocks");
-    struct peers_conf pc = {.conf = conf, .stores = m->c.stores};
+    struct peers_conf pc = {.conf = conf, .stores = m->c.stores, .key = m->c.key};
     if (!(m->peers = peers_new(&pc, e)))
         return err_wrap(e, "cache workers");
     struct cache_conf cc = {.dir = blocks,

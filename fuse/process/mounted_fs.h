@@ -13,7 +13,8 @@ struct handoff_client;
 struct mounted_fs_conf { /* all borrowed until mounted_fs_tear_down() */
     const struct client_options *o;
     const struct conf *conf;
-    struct store **stores; /* conf->nmounts */
+    const struct sign_key *key; /* of the Dataset's cache workers; NULL: they ask for none */
+    struct store **stores;      /* conf->nmounts */
     struct status *status;
     struct handoff_client *handoff; /* NULL without a socket */
     const char *stage_dir;

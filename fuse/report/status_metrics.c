@@ -17,6 +17,8 @@ METRIC_GAUGE(serving_gauge, "millrace_serving", "", "1 while a mount is served."
 METRIC_COUNTER(read_bytes, "millrace_read_bytes_total", "from", "Bytes read, by where they were.");
 METRIC_COUNTER(worker_hedged, "millrace_worker_hedged_total", "",
     "Times the store was asked beside a slow worker.");
+METRIC_COUNTER(worker_corrupt, "millrace_worker_corrupt_blocks_total", "",
+    "Blocks from a cache worker that were not as its checksums say, and were read from the store.");
 METRIC_GAUGE(workers_down, "millrace_workers_down", "", "Cache workers that do not answer.");
 METRIC_GAUGE(cache_used, "millrace_cache_used_bytes", "", "Bytes in the cache.");
 METRIC_GAUGE(cache_capacity, "millrace_cache_capacity_bytes", "", "Quota of all tiers.");
@@ -137,6 +139,7 @@ void status_metrics_collect(
     set_value(metric_of(&read_bytes, "worker"), r.worker_bytes);
     set_value(metric_of(&read_bytes, "store"), r.store_bytes);
     set_value(metric_of(&worker_hedged), r.hedged);
+    set_value(metric_of(&worker_corrupt), r.corrupt);
     set_value(metric_of(&workers_down), (uint64_t)r.down);
     set_cache(&c);
     set_uploads();

@@ -124,12 +124,12 @@ static int ask_worker(struct load *l, const struct load_item *it, uint64_t off, 
     cleanup_free char *query = peers_query(&key);
     static const char *const pins[] = {
         [REQUEST_PIN_AS_IS] = "", [REQUEST_PIN] = "&pin=1", [REQUEST_UNPIN] = "&pin=0"};
-    cleanup_free char *url = xasprintf("%s/v1/load?%s&off=%" PRIu64 "&len=%" PRIu64 "%s",
-        l->urls[owner], query, off, len, pins[it->pin]);
-    struct http_req req = {
-        .method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
+    cleanup_free char *whole = xasprintf(
+        "%s&off=%" PRIu64 "&len=%" PRIu64 "%s", query, off, len, pins[it->pin]);
+    const struct peers_call call = {
+        "POST", l->urls[owner], "/v1/load", whole, STALL_NS, &l->s->cancel};
     cleanup_resp struct http_resp resp = {0};
-    if (http_do(l->http, &req, &resp, e))
+    if (peers_call(l->http, l->s->key, &call, &resp, e))
         return -1;
     char *text = buf_str(&resp.body);
     if (resp.status != 200)
@@ -438,15 +438,15 @@ int load_wait_ready(struct load *l, int64_t wait_ns, struct err *e)
 int load_unpin_all(struct load *l, const char *unless, struct err *e)
 {
     for (int i = 0; i < l->nurls; i++) {
-        cleanup_free char *url = xasprintf(
-            "%s/v1/unpin%s%s", l->urls[i], unless ? "?unless=" : "", unless ? unless : "");
-        struct http_req req = {
-            .method = "POST", .url = url, .stall_ns = STALL_NS, .cancel = &l->s->cancel};
+        cleanup_free char *query = unless ? xasprintf("unless=%s", unless) : xstrdup("");
+        const struct peers_call call = {
+            "POST", l->urls[i], "/v1/unpin", query, STALL_NS, &l->s->cancel};
         cleanup_resp struct http_resp resp = {0};
-        if (http_do(l->http, &req, &resp, e))
+        if (peers_call(l->http, l->s->key, &call, &resp, e))
             return -1;
         if (resp.status != 200)
-            return err_set(e, http_class_of_status(resp.status), "%s: status %d", url, resp.status);
+            return err_set(e, http_class_of_status(resp.status), "%s/v1/unpin: status %d",
+                l->urls[i], resp.status);
     }
     return 0;
 }

@@ -23,7 +23,7 @@
 #define WAIT_S        600
 
 struct worker_flags {
-    const char *cache_dir, *secrets_dir, *http, *metrics, *config, *report, *pin;
+    const char *cache_dir, *secrets_dir, *key_file, *http, *metrics, *config, *report, *pin;
     int64_t index, wait_ns;
     bool load, preload, list_metrics;
 };
@@ -33,8 +33,8 @@ static const struct program program = {
     .component = "worker",
     .usage = "millrace-worker [FLAGS] [--load PATH… | --preload [PATH|pin=PATH]…]",
     .about =
-        "Serves the bytes of one dataset from a cache to its clients. It trusts its network: whoever reaches its port can read the "
-        "dataset's bytes, so let only the dataset's namespace reach it.",
+        "Serves the bytes of one dataset from a cache to its clients. Without --cache-key-file it trusts its network: whoever "
+        "reaches its port can read the dataset's bytes.",
     .arguments = true,
 };
 
@@ -45,6 +45,8 @@ static int worker_flags_parse(struct worker_flags *f, int argc, char **argv, int
         {"cache-dir", OPT_STRING, &f->cache_dir, "DIR",
             "directory for cached bytes; needed for tiers on disk"},
         {"secrets-dir", OPT_STRING, &f->secrets_dir, "DIR", "credentials, <mount>/<option> each"},
+        {"cache-key-file", OPT_STRING, &f->key_file, "FILE",
+            "the dataset's key, 64 hexadecimal characters: bytes are for those who have it, too"},
         {"config", OPT_STRING, &f->config, "FILE",
             "the dataset's configuration; default: the environment variable " ENV_CONFIG},
         {"http", OPT_STRING, &f->http, "ADDRESS", "serve data, health and status there"},
@@ -204,9 +206,15 @@ int main(int argc, char **argv)
     if (f.list_metrics)
         return metric_list();
     program_start(&stop);
+    struct sign_key key;
+    if (f.key_file && sign_key_read(f.key_file, &key, &e)) {
+        log_kv(LOG_ERROR, "the key of the dataset cannot be read", "error", e.msg, NULL);
+        return 1;
+    }
     bool loads = f.load || f.preload;
     struct server *s = server_new(
         loads ? COMPONENT_LOADER : COMPONENT_WORKER, f.secrets_dir, loads ? NULL : f.cache_dir);
+    s->key = f.key_file ? &key : NULL;
     cleanup_free char *text = f.config ? file_read(f.config, 1 << 20, NULL, &e) : NULL;
     const char *json = f.config ? text : getenv(ENV_CONFIG);
     if (f.config && !text)
@@ -215,5 +223,7 @@ int main(int argc, char **argv)
         server_configure(s, json);
     rc = serve_or_load(&f, s, &stop, argv + first, argc - first);
     server_free(s);
+    if (f.key_file)
+        sign_key_wipe(&key);
     return rc;
 }

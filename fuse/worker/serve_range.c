@@ -3,6 +3,8 @@
 #include "fuse/peers/peers.h"
 #include "fuse/worker/request.h"
 #include "fuse/worker/server.h"
+#include "lib/base/clock.h"
+#include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define COPY_MAX (16u << 20) /* of a response that goes through our memory */
@@ -49,6 +52,20 @@ static int open_requested(struct server *s, const struct serve_req *req, struct 
     return 0;
 }
 
+/* The checksums of the blocks of a range, if it is whole blocks. */
+static void tell_crcs(struct serve_resp *resp, const uint32_t *crcs, uint64_t len)
+{
+    cleanup_free char *text = peers_crcs_text(
+        crcs, (size_t)((len + CACHE_BLOCK - 1) / CACHE_BLOCK));
+    buf_addf(&resp->headers, SIGN_CRC_HEADER ": %s\r\n", text);
+}
+
+static bool is_whole_blocks(const struct cache_file *f, uint64_t off, uint64_t len)
+{
+    return len && off % CACHE_BLOCK == 0
+        && ((off + len) % CACHE_BLOCK == 0 || off + len == cache_size(f));
+}
+
 static void release_span(void *user)
 {
     cache_release_span(user);
@@ -66,6 +83,8 @@ static int send_file(
     if (rc == 1) {
         resp->fd = fcntl(span->fd, F_DUPFD_CLOEXEC, 3);
         if (resp->fd >= 0) {
+            if (is_whole_blocks(f, off, len))
+                tell_crcs(resp, span->crcs, len);
             resp->fd_off = (off_t)span->off;
             resp->fd_len = span->len;
             resp->done = release_span;
@@ -93,6 +112,12 @@ static void send_copy(
         answer_failure(s, resp, &e);
     else
         buf_add(&resp->body, data, (size_t)len);
+    if (resp->status != 200 || !is_whole_blocks(f, off, len))
+        return;
+    uint32_t crcs[PEERS_CRCS_MAX];
+    for (size_t at = 0, i = 0; at < len; at += CACHE_BLOCK, i++)
+        crcs[i] = crc32c(0, data + at, (size_t)MIN((uint64_t)CACHE_BLOCK, len - at));
+    tell_crcs(resp, crcs, len);
 }
 
 static void send_range(struct server *s, const struct request *r, struct cache_file *f, bool ranged,
@@ -233,9 +258,75 @@ static void serve_unpin(void *user, const struct serve_req *req, struct serve_re
     buf_adds(&resp->body, "{}\n");
 }
 
+/* -- who may ask ----------------------------------------------------------------------------- */
+
+/* The value of a header that the response has, or "". */
+static void own_header(struct serve_resp *resp, const char *name, char *out, size_t cap)
+{
+    size_t n = strlen(name);
+    *out = '\0';
+    for (const char *p = buf_str(&resp->headers); *p; p += strcspn(p, "\n") + 1) {
+        size_t len = strcspn(p, "\r\n");
+        if (strncasecmp(p, name, n) == 0 && p[n] == ':' && p[n + 1] == ' ' && len - n - 2 < cap) {
+            memcpy(out, p + n + 2, len - n - 2);
+            out[len - n - 2] = '\0';
+        }
+        if (!p[len])
+            return;
+    }
+}
+
+static void sign_response(struct server *s, const char *request, struct serve_resp *resp)
+{
+    char range[96], crcs[PEERS_CRCS_MAX * 9 + 1], signature[SIGN_HEX + 1];
+    own_header(resp, "Content-Range", range, sizeof range);
+    own_header(resp, SIGN_CRC_HEADER, crcs, sizeof crcs);
+    const struct sign_answer answer = {request, resp->status, range, crcs};
+    sign_answer(s->key, &answer, signature);
+    buf_addf(&resp->headers, SIGN_ANSWER_HEADER ": %s\r\n", signature);
+}
+
+/* Runs the handler for those who have the key, and signs what it answers. */
+static void serve_signed(
+    struct server *s, const struct serve_req *req, struct serve_resp *resp, serve_handler handler)
+{
+    char request[SIGN_REQUEST_MAX + 1], range[128];
+    struct err e = ERR_INIT;
+    if (!s->key) {
+        handler(s, req, resp);
+        return;
+    }
+    const char *header = serve_header(req, SIGN_REQUEST_HEADER, request, sizeof request);
+    const struct sign_ask ask = {
+        req->method, req->path, req->query, serve_header(req, "range", range, sizeof range)};
+    if (sign_check_request(s->key, &ask, header, clock_real_ns() / NS_PER_S, &e)) {
+        atomic_fetch_add(&s->requests, 1);
+        atomic_fetch_add(&s->failed_requests, 1);
+        server_answer_error(resp, 401, "Unauthorized", e.msg);
+        return;
+    }
+    handler(s, req, resp);
+    sign_response(s, request, resp);
+}
+
+static void route_data(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    serve_signed(user, req, resp, serve_data);
+}
+
+static void route_load(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    serve_signed(user, req, resp, serve_load);
+}
+
+static void route_unpin(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    serve_signed(user, req, resp, serve_unpin);
+}
+
 void serve_range_routes(struct server *s, struct serve_route out[SERVE_RANGE_ROUTES])
 {
-    out[0] = (struct serve_route){"GET", "/v1/data", serve_data, s};
-    out[1] = (struct serve_route){"POST", "/v1/load", serve_load, s};
-    out[2] = (struct serve_route){"POST", "/v1/unpin", serve_unpin, s};
+    out[0] = (struct serve_route){"GET", "/v1/data", route_data, s};
+    out[1] = (struct serve_route){"POST", "/v1/load", route_load, s};
+    out[2] = (struct serve_route){"POST", "/v1/unpin", route_unpin, s};
 }

@@ -13,6 +13,7 @@
 #include "lib/conf/report.h"
 #include "lib/http/health.h"
 #include "lib/http/scrape.h"
+#include "lib/http/sign.h"
 
 #include <pthread.h>
 
@@ -20,6 +21,9 @@ struct server {
     const char *component;   /* COMPONENT_WORKER | COMPONENT_LOADER */
     const struct conf *conf; /* owned; NULL: the configuration can't be used */
     const char *secrets_dir, *cache_dir;
+    /* NULL: who reaches the worker is answered. Else what it serves is for those who have the key,
+     * and what it asks other workers is signed. Borrowed */
+    const struct sign_key *key;
     /* one a mount; server.mu to write, NULL until made, then never changed */
     struct store **stores;
     _Atomic(struct cache *) cache; /* NULL until its directory can be used */

@@ -20,6 +20,7 @@ WORKER=$BUILD/bin/millrace-worker
 PORT=$((30000 + RANDOM % 2000)) # below those that connections get
 METRICS_PORT=$((PORT + 2000))
 declare -A PIDS=()
+KEY=() # --cache-key-file FILE of the workers and the loader
 
 cleanup_workers()
 {
@@ -47,7 +48,7 @@ client() { curl -sf "http://$HTTP/status" | jq "$1"; }
 
 worker_start() # INDEX
 {
-    "$WORKER" --config "$CONFIG" --cache-dir "$WORK/worker$1" --secrets-dir "$WORK/secrets" --index "$1" \
+    "$WORKER" --config "$CONFIG" --cache-dir "$WORK/worker$1" --secrets-dir "$WORK/secrets" --index "$1" "${KEY[@]}" \
         --http "127.0.0.$((2 + $1)):$PORT" --metrics "127.0.0.$((2 + $1)):$METRICS_PORT" >>"$WORK/worker$1.log" 2>&1 &
     PIDS[$1]=$!
 }
@@ -64,7 +65,7 @@ loader_metrics() { curl -sf "http://127.0.0.9:$METRICS_PORT/metrics" >"$WORK/met
 load() # PATH…
 {
     : >"$WORK/report"
-    "$WORKER" --config "$CONFIG" --secrets-dir "$WORK/secrets" --http "127.0.0.9:$PORT" --metrics "" --report "$WORK/report" --load "$@" \
+    "$WORKER" --config "$CONFIG" --secrets-dir "$WORK/secrets" --http "127.0.0.9:$PORT" --metrics "" --report "$WORK/report" "${KEY[@]}" --load "$@" \
         >>"$WORK/loader.log" 2>&1
 }
 
@@ -153,6 +154,60 @@ run() # posix|s3
     rm -rf "$WORK/worker0" "$WORK/worker1"
 }
 
+store_alone() # WHAT [FLAG…]: a client that the workers do not answer reads everything, from the store
+{
+    echo "# $1"
+    shift
+    fuse_mount "$@"
+    same "workers that do not answer this client"
+    [ "$(client .reads.workerBytes)" = 0 ] || die "workers gave $(client .reads.workerBytes) bytes"
+    fuse_umount
+    rm -rf "$CACHE"
+    grep -q 'cache worker does not answer: reading from the store' "$WORK/fuse.log" || die "the client does not say so"
+}
+
+keys()
+{
+    echo "# a key"
+    head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$WORK/key"
+    head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$WORK/other"
+    KEY=(--cache-key-file "$WORK/key")
+    worker_start 0
+    worker_start 1
+    wait_for "worker 0" is_ready 0
+    wait_for "worker 1" is_ready 1
+    load / || die "the loader failed: $(cat "$WORK/report")"
+    [ "$(curl -s -o "$WORK/answer" -w '%{http_code}' "$(url 0)/v1/data?mount=0&path=small/f1&version=1&size=1777")" = 401 ] || die "a stranger gets $(cat "$WORK/answer")"
+    grep -q 'has the key of its Dataset' "$WORK/answer" || die "a stranger is told $(cat "$WORK/answer")"
+    [ "$(curl -s -o "$WORK/answer" -w '%{http_code}' -X POST "$(url 0)/v1/unpin")" = 401 ] || die "a stranger unpins"
+    fuse_mount "${KEY[@]}"
+    same "with the key"
+    [ "$(client .reads.workerBytes)" -gt 0 ] || die "nothing came from the workers"
+    fuse_umount
+    rm -rf "$CACHE"
+    store_alone "a client without the key"
+    store_alone "a client with another key" --cache-key-file "$WORK/other"
+    KEY=(--cache-key-file "$WORK/other")
+    if load /small; then die "a loader with another key loads"; fi
+    grep -q 'another key' "$WORK/report" || die "it says: $(cat "$WORK/report")"
+    KEY=()
+    worker_stop 0
+    worker_stop 1
+    worker_start 0
+    worker_start 1
+    wait_for "worker 0" is_ready 0
+    wait_for "worker 1" is_ready 1
+    store_alone "workers that have no key, asked by a client that has one" --cache-key-file "$WORK/key"
+    worker_stop 0
+    worker_stop 1
+    echo "# a file that holds no key"
+    echo nonsense >"$WORK/key"
+    if "$WORKER" --config "$CONFIG" --cache-key-file "$WORK/key" >"$WORK/answer" 2>&1; then die "a worker runs without its key"; fi
+    grep -q '64 hexadecimal characters' "$WORK/answer" || die "it says: $(cat "$WORK/answer")"
+    if grep -q nonsense "$WORK/answer"; then die "what is in the file is in the log"; fi
+    rm -rf "$WORK/worker0" "$WORK/worker1"
+}
+
 wrong_credentials()
 {
     echo "# wrong credentials"
@@ -185,5 +240,6 @@ printf '127.0.0.1 localhost\n127.0.0.2 t-cache-0.t-cache\n127.0.0.3 t-cache-1.t-
 mount --bind "$WORK/hosts" /etc/hosts
 mkdir -p "$WORK/secrets"
 run posix
+keys
 run s3
 wrong_credentials
