@@ -40,6 +40,7 @@ void golden_tfjob_plan(const json_t *cr, const json_t *world, struct plan *plan)
     json_t *objects = (json_t *)(uintptr_t)world;
     w.pods = golden_objects(world, "Pod", &w.npods);
     cleanup_json json_t *copies = trim_pods(w.pods, w.npods);
+    (void)copies; /* lives as long as w.pods */
     w.services = golden_objects(world, "Service", &w.nservices);
     w.nodes = golden_objects(world, "Node", &w.nnodes);
     w.datasets = golden_objects(world, "Dataset", &w.ndatasets);
