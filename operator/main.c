@@ -16,6 +16,7 @@
 #include "operator/ctl/lease.h"
 #include "operator/ctl/manager.h"
 #include "operator/dataset/metrics.h"
+#include "operator/master_key.h"
 #include "operator/render/env.h"
 #include "operator/uninstall.h"
 
@@ -42,6 +43,7 @@ struct operator_flags {
 struct operator_main {
     struct operator_flags flags;
     struct manager mgr;
+    struct sign_key master;
     struct kube *lease_kube; /* its own client: a renewal must not wait behind other requests */
     struct lease *lease;
     struct http_server *serve;
@@ -279,6 +281,13 @@ static int operator_prepare(struct operator_main *o, struct err *e)
 
 static int operator_lead(struct operator_main *o, struct err *e)
 {
+    while (master_key_get(o->mgr.kube, o->mgr.ns, &o->master, e)) {
+        if (e->cls != ERR_RETRY)
+            return err_wrap(e, "the key of this installation");
+        if (told_to_stop(o, NS_PER_S))
+            return 0;
+    }
+    o->mgr.master = &o->master;
     atomic_store(&o->leading, true);
     if (manager_lead(&o->mgr, e))
         return -1;

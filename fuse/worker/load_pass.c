@@ -445,8 +445,7 @@ int load_unpin_all(struct load *l, const char *unless, struct err *e)
         if (peers_call(l->http, l->s->key, &call, &resp, e))
             return -1;
         if (resp.status != 200)
-            return err_set(e, http_class_of_status(resp.status), "%s/v1/unpin: status %d",
-                l->urls[i], resp.status);
+            return refused(l, i, resp.status, buf_str(&resp.body), e);
     }
     return 0;
 }

@@ -29,27 +29,40 @@ static int hex_digit(char c)
 
 void sign_key_wipe(struct sign_key *key) { OPENSSL_cleanse(key, sizeof *key); }
 
-int sign_key_read(const char *path, struct sign_key *key, struct err *e)
+int sign_key_parse(const char *text, size_t len, struct sign_key *key)
 {
-    size_t len = 0;
-    char *text = file_read(path, KEY_FILE, &len, e);
-    bool ok = text && (len == SIGN_HEX || (len == SIGN_HEX + 1 && text[SIGN_HEX] == '\n'));
+    bool ok = len == SIGN_HEX || (len == SIGN_HEX + 1 && text[SIGN_HEX] == '\n');
     memset(key, 0, sizeof *key);
     for (size_t i = 0; ok && i < SIGN_HEX; i++) {
         int digit = hex_digit(text[i]);
         ok = digit >= 0;
         key->bytes[i / 2] = (unsigned char)(key->bytes[i / 2] << 4 | (digit & 15));
     }
-    if (text && !ok)
-        err_set(e, ERR_INVALID,
-            "%s holds no key: it must be %d hexadecimal characters, and there are %zu bytes", path,
-            SIGN_HEX, len);
-    if (text)
-        OPENSSL_cleanse(text, len);
-    free(text);
     if (!ok)
         sign_key_wipe(key);
     return ok ? 0 : -1;
+}
+
+int sign_key_read(const char *path, struct sign_key *key, struct err *e)
+{
+    size_t len = 0;
+    sign_key_wipe(key);
+    char *text = file_read(path, KEY_FILE, &len, e);
+    if (!text)
+        return -1;
+    int rc = sign_key_parse(text, len, key);
+    OPENSSL_cleanse(text, len);
+    free(text);
+    return rc ? err_set(e, ERR_INVALID,
+               "%s holds no key: it must be %d hexadecimal characters, and there are %zu bytes",
+               path, SIGN_HEX, len)
+              : 0;
+}
+
+void sign_key_text(const struct sign_key *key, char out[SIGN_HEX + 1])
+{
+    for (unsigned i = 0; i < SIGN_KEY_BYTES; i++)
+        snprintf(out + 2 * i, 3, "%02x", key->bytes[i]);
 }
 
 /* A field and what ends it: no field can hold a newline. */
@@ -73,6 +86,17 @@ static bool mac_of(const struct sign_key *key, const struct buf *message, char o
     for (unsigned i = 0; i < n; i++)
         snprintf(out + 2 * i, 3, "%02x", mac[i]);
     return true;
+}
+
+void sign_key_derive(const struct sign_key *master, const char *of, struct sign_key *out)
+{
+    char mac[SIGN_HEX + 1];
+    cleanup_buf struct buf b = BUF_INIT(MESSAGE);
+    add_field(&b, "key");
+    add_field(&b, of);
+    if (!mac_of(master, &b, mac) || sign_key_parse(mac, SIGN_HEX, out))
+        abort(); /* no memory: no other key will do */
+    OPENSSL_cleanse(mac, sizeof mac);
 }
 
 static bool request_mac(const struct sign_key *key, const struct sign_ask *ask, const char *time,

@@ -10,6 +10,7 @@
 #include "lib/base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define SIGN_KEY_BYTES 32
@@ -30,6 +31,11 @@ struct sign_key {
 /* 64 hexadecimal characters, perhaps a newline. NOTFOUND, DENIED, or INVALID: says what is in the
  * file instead, not the content. Errors leave *key wiped. */
 int sign_key_read(const char *path, struct sign_key *key, struct err *e);
+int sign_key_parse(const char *text, size_t len, struct sign_key *key); /* the same; -1: no key */
+void sign_key_text(const struct sign_key *key, char out[SIGN_HEX + 1]);
+/* The key of what is called so, for who has the master: the same for ever, and tells nothing of the
+ * others. */
+void sign_key_derive(const struct sign_key *master, const char *of, struct sign_key *out);
 void sign_key_wipe(struct sign_key *key);
 
 /* What is asked for. query and range: NULL or "" for none. */

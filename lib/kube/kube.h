@@ -35,9 +35,9 @@ struct kube_res {
     bool namespaced;
 };
 
-extern const struct kube_res kube_pods, kube_services, kube_configmaps, kube_events, kube_nodes,
-    kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments, kube_deployments, kube_daemonsets,
-    kube_jobs, kube_csinodes, kube_csidrivers, kube_crds, kube_access_reviews;
+extern const struct kube_res kube_pods, kube_services, kube_configmaps, kube_secrets, kube_events,
+    kube_nodes, kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments, kube_deployments,
+    kube_daemonsets, kube_jobs, kube_csinodes, kube_csidrivers, kube_crds, kube_access_reviews;
 extern const struct kube_res kube_datasets, kube_dataloads, kube_tfjobs;
 /* of gang schedulers */
 extern const struct kube_res kube_volcano_podgroups, kube_coscheduling_podgroups;

@@ -10,6 +10,7 @@
 const struct kube_res kube_pods = {"", "v1", "pods", "Pod", true};
 const struct kube_res kube_services = {"", "v1", "services", "Service", true};
 const struct kube_res kube_configmaps = {"", "v1", "configmaps", "ConfigMap", true};
+const struct kube_res kube_secrets = {"", "v1", "secrets", "Secret", true};
 const struct kube_res kube_events = {"", "v1", "events", "Event", true};
 const struct kube_res kube_nodes = {"", "v1", "nodes", "Node", false};
 const struct kube_res kube_pvs = {"", "v1", "persistentvolumes", "PersistentVolume", false};

@@ -72,7 +72,7 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
     cleanup_json json_t *desired = render_client(d, &o->env, node_of(va));
     const struct cache_pod *client = find_client(o, kube_name(desired));
     if (!client) {
-        plan_create(p, &kube_pods, steal(&desired));
+        cache_pod_create(p, d, &o->env, steal(&desired));
         return;
     }
     struct cache_pod_health v;

@@ -6,6 +6,7 @@
 #ifndef MILLRACE_OPERATOR_CTL_MANAGER_H
 #define MILLRACE_OPERATOR_CTL_MANAGER_H
 
+#include "lib/http/sign.h"
 #include "operator/ctl/apply.h"
 #include "operator/ctl/controller.h"
 #include "operator/ctl/informer.h"
@@ -20,13 +21,14 @@ struct manager {
     /* for everyone to read */
     struct kube *kube;
     struct events *events;
-    const char *image;        /* of client and worker pods */
-    const char *pull_policy;  /* "", "Always", "IfNotPresent", "Never" */
-    const char *pull_secrets; /* comma-separated names of Secrets, "" if none */
-    const json_t *config;     /* of render_env_check(); NULL if none */
-    const char *ns;           /* the operator's own namespace */
-    const char *watch_ns;     /* only this namespace's datasets and jobs; NULL: all */
-    unsigned workers;         /* per controller */
+    const char *image;             /* of client and worker pods */
+    const char *pull_policy;       /* "", "Always", "IfNotPresent", "Never" */
+    const char *pull_secrets;      /* comma-separated names of Secrets, "" if none */
+    const json_t *config;          /* of render_env_check(); NULL if none */
+    const struct sign_key *master; /* of which keys of Datasets are made; NULL: they have none */
+    const char *ns;                /* the operator's own namespace */
+    const char *watch_ns;          /* only this namespace's datasets and jobs; NULL: all */
+    unsigned workers;              /* per controller */
     /* "", "volcano", or the name of a scheduler with scheduler-plugins' coscheduling */
     const char *gang_scheduler;
 

@@ -251,6 +251,8 @@ static json_t *body_json(const struct plan_action *a)
     json_t *body = json_deep_copy(a->body);
     json_t *metadata = json_object_get(body, "metadata");
     json_t *annotations = json_object_get(metadata, "annotations");
+    if (a->res == &kube_secrets)
+        json_object_del(body, "stringData");
     if ((a->op == PLAN_APPLY || a->op == PLAN_CREATE) && annotations) {
         json_object_del(annotations, ANNOTATION_HASH);
         if (!json_object_size(annotations))

@@ -18,7 +18,8 @@
 
 enum plan_op {
     PLAN_APPLY, /* server-side apply of body (carries ANNOTATION_HASH) */
-    /* POST body; AlreadyExists is success if the object there has the same controller */
+    /* POST body; AlreadyExists is success if the object there has the same controller. Of Secrets
+     * we read none: one that is there is success */
     PLAN_CREATE,
     PLAN_DELETE, /* absent already is success; so is another uid under that name */
     /* merge patch body, with uid (and resourceVersion where it is in body) as precondition */
@@ -94,8 +95,9 @@ void plan_event(struct plan *p, const struct kube_res *res, const json_t *about,
 
 void plan_requeue(struct plan *p, int64_t after_ns);
 
-/* For debug logs and tests: [{"op":"apply","resource":"pods","key":"ns/name","object":{…}},
- * …]. ANNOTATION_HASH is left out of objects. Caller owns it. */
+/* For debug logs and tests, without what is in Secrets:
+ * [{"op":"apply","resource":"pods","key":"ns/name","object":{…}}, …]. ANNOTATION_HASH is left out
+ * of objects. Caller owns it. */
 json_t *plan_json(const struct plan *p);
 
 /* RFC 7386: a patch that turns `from` into `to`; NULL if they are equal. from may be NULL. */

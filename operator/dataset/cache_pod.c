@@ -7,6 +7,7 @@
 #include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
+#include "operator/render/volume.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -276,4 +277,12 @@ bool cache_pod_disk_full(const struct cache_pod *m, const char **message)
         return false;
     *message = jget_str(m->report, REPORT_MESSAGE, "the cache's disk is full");
     return true;
+}
+
+void cache_pod_create(
+    struct plan *p, const struct dataset *d, const struct render_env *env, json_t *pod_take)
+{
+    if (env->master)
+        plan_create(p, &kube_secrets, render_key(d, env->master));
+    plan_create(p, &kube_pods, pod_take);
 }

@@ -5,6 +5,8 @@
 #define MILLRACE_OPERATOR_DATASET_CACHE_POD_H
 
 #include "operator/api/dataset.h"
+#include "operator/ctl/plan.h"
+#include "operator/render/pod.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -51,5 +53,9 @@ void cache_pod_add_count(const json_t *report, const char *path, int64_t *sum);
 /* its cache directory has no room */
 bool cache_pod_disk_full(const struct cache_pod *m, const char **message);
 bool cache_pod_is(const json_t *pod, const char *component);
+/* Creates the pod, and before it the Secret that it mounts: one that somebody has deleted is made
+ * again with the next pod. */
+void cache_pod_create(
+    struct plan *p, const struct dataset *d, const struct render_env *env, json_t *pod_take);
 
 #endif

@@ -113,6 +113,7 @@ struct render_env dataset_render_env(const struct manager *mgr)
 {
     struct render_env env = render_env_of(mgr->config);
     env.image = mgr->image;
+    env.master = mgr->master;
     env.pull_policy = mgr->pull_policy ? mgr->pull_policy : "";
     env.pull_secrets = mgr->pull_secrets ? mgr->pull_secrets : "";
     return env;

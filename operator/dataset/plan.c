@@ -76,7 +76,7 @@ static void plan_workers(const struct dataset_observed *o, struct dataset_eval *
     for (int i = 0; i < v->d->replicas; i++) {
         cleanup_free char *name = render_worker_name(v->d->name, i);
         if (!find_worker(o, name, &at)) {
-            plan_create(p, &kube_pods, render_worker(v->d, &o->env, i, o->gpu_nodes));
+            cache_pod_create(p, v->d, &o->env, render_worker(v->d, &o->env, i, o->gpu_nodes));
             continue;
         }
         wanted[at] = true;

@@ -261,7 +261,7 @@ static void plan_preloader(const struct dataset_observed *o, const struct datase
     const struct cache_pod *m = find_preloader(o, &at);
     cleanup_json json_t *desired = render_preloader(v->d, &o->env);
     if (!m) {
-        plan_create(p, &kube_pods, steal(&desired));
+        cache_pod_create(p, v->d, &o->env, steal(&desired));
         keep_or_start(o, r);
     } else if (cannot_end(o, m->pod, r, p)) {
         return;

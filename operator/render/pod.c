@@ -173,6 +173,11 @@ static json_t *base_pod(
     if (s->kind)
         render_inline_volume(d, s->kind, volumes, mounts);
     render_sources(d, volumes, mounts);
+    if (env->master) {
+        render_key_volume(d, volumes, mounts);
+        /* before the paths of a loader */
+        json_array_insert_new(s->command, 1, json_string("--cache-key-file=" RENDER_KEY_FILE));
+    }
     json_t *spec = json_pack("{s:b, s:b, s:s, s:i, s:o, s:[o], s:o}",
         "automountServiceAccountToken", 0, "enableServiceLinks", 0, "restartPolicy", s->restart,
         "terminationGracePeriodSeconds", GRACE_S, "securityContext", security(env), "containers",

@@ -6,6 +6,7 @@
 #ifndef MILLRACE_OPERATOR_RENDER_POD_H
 #define MILLRACE_OPERATOR_RENDER_POD_H
 
+#include "lib/http/sign.h"
 #include "operator/api/dataset.h"
 
 #include <jansson.h>
@@ -21,7 +22,9 @@ struct render_env {
     const json_t *env, *labels, *annotations;
     const char *ca_bundle;      /* certificates to trust for stores, PEM; NULL or "" if none */
     const char *priority_class; /* of pods whose Dataset names none; NULL or "" if none */
-    bool openshift;             /* the namespace says which user a pod runs as */
+    /* of which the keys of Datasets are made; NULL: cache workers answer everybody */
+    const struct sign_key *master;
+    bool openshift; /* the namespace says which user a pod runs as */
 };
 
 /* gpu_nodes: array of names that workers should prefer, the first RENDER_HINTS_MAX of them count;

@@ -226,6 +226,32 @@ void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mou
     }
 }
 
+json_t *render_key(const struct dataset *d, const struct sign_key *master)
+{
+    struct sign_key key;
+    char text[SIGN_HEX + 1];
+    cleanup_free char *name = xasprintf(NAME_KEY_FMT, d->uid);
+    json_t *secret = render_object(&kube_secrets, d->ns, name, d->name, d->uid, NULL);
+    sign_key_derive(master, d->uid, &key);
+    sign_key_text(&key, text);
+    render_owner(secret, &kube_datasets, d->cr);
+    json_object_set_new(secret, "type", json_string("Opaque"));
+    json_object_set_new(secret, "immutable", json_true());
+    json_object_set_new(secret, "stringData", json_pack("{s:s}", "key", text));
+    sign_key_wipe(&key);
+    return secret;
+}
+
+void render_key_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts)
+{
+    cleanup_free char *name = xasprintf(NAME_KEY_FMT, d->uid);
+    json_array_append_new(volumes,
+        json_pack("{s:s, s:{s:s, s:i}}", "name", "cache-key", "secret", "secretName", name,
+            "defaultMode", 0444));
+    json_array_append_new(volume_mounts,
+        json_pack("{s:s, s:s, s:b}", "name", "cache-key", "mountPath", POD_KEY_DIR, "readOnly", 1));
+}
+
 void render_inline_volume(
     const struct dataset *d, const char *kind, json_t *volumes, json_t *volume_mounts)
 {

@@ -4,6 +4,8 @@
 #ifndef MILLRACE_OPERATOR_RENDER_VOLUME_H
 #define MILLRACE_OPERATOR_RENDER_VOLUME_H
 
+#include "lib/base/names.h"
+#include "lib/http/sign.h"
 #include "operator/api/dataset.h"
 
 #include <jansson.h>
@@ -25,6 +27,11 @@ char *render_config(const struct dataset *d, const struct dataset_tiers *tiers);
  * the claims of pvc:// mounts. */
 void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
 /* The inline volume of our driver with socket and cache directory. kind: VOL_KIND_*. */
+/* The Secret of a Dataset's key: who has it may ask its cache workers. It is called by the uid, so
+ * that it is never that of the Dataset before, and is not changed. */
+json_t *render_key(const struct dataset *d, const struct sign_key *master);
+void render_key_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
+#define RENDER_KEY_FILE POD_KEY_DIR "/key"
 void render_inline_volume(
     const struct dataset *d, const char *kind, json_t *volumes, json_t *volume_mounts);
 

@@ -27,6 +27,12 @@ step "least privilege"
 allowed() { k auth can-i "$@" -q; }
 account=system:serviceaccount:$SYSTEM:$RELEASE
 ! allowed get secrets --all-namespaces --as "$account-operator" || fail "the operator may read Secrets"
+for verb in list watch patch update delete; do
+    ! allowed "$verb" secrets --all-namespaces --as "$account-operator" || fail "the operator may $verb Secrets"
+done
+allowed get secret/millrace-key -n "$SYSTEM" --as "$account-operator" || fail "the operator may not read its own key"
+! allowed get secret/other -n "$SYSTEM" --as "$account-operator" || fail "the operator may read other Secrets of its namespace"
+[ "$(k -n "$SYSTEM" get secret millrace-key -o jsonpath='{.data.key}' | base64 -d | wc -c)" = 64 ] || fail "the installation has no key"
 ! allowed create pods --subresource=exec --all-namespaces --as "$account-operator" || fail "the operator may exec into pods"
 for what in "delete datasets" "patch tfjobs" "patch dataloads" "get nodes" "patch volumeattachments" "update clusterroles"; do
     # shellcheck disable=SC2086 # verb and kind

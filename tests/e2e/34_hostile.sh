@@ -9,7 +9,7 @@ refused() # WHAT MANIFEST WORD…
 {
     local what=$1 manifest=$2 answer
     shift 2
-    ! answer=$("${who[@]}" apply -f - <<<"$manifest" 2>&1) || fail "$what is accepted: $answer"
+    ! answer=$("${who[@]}" create -f - <<<"$manifest" 2>&1) || fail "$what is accepted: $answer"
     for word; do grep -qF -- "$word" <<<"$answer" || fail "$what: no '$word' in: $answer"; done
     step "refused: $what"
 }
@@ -32,6 +32,9 @@ refused "one that says it belongs to a Dataset" "$(hostile inline "$INLINE" "$OW
 who=(k --as "system:serviceaccount:$SYSTEM:$RELEASE-operator")
 refused "a volume of the node's disk" '{apiVersion: v1, kind: PersistentVolume, metadata: {name: millrace-stolen}, spec: {capacity: {storage: 1Gi},
   accessModes: [ReadWriteOnce], hostPath: {path: /}}}' "csi.millrace.dev alone"
+refused "a Secret of its own" "{apiVersion: v1, kind: Secret, metadata: {name: stolen, namespace: $SYSTEM}}" "with the keys of Datasets alone"
+refused "a token of another account" "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: millrace-key-stolen, namespace: $SYSTEM,
+  annotations: {kubernetes.io/service-account.name: default}, $OWNER}}" "with the keys of Datasets alone"
 refused "a pod of a Dataset with a directory of the node" "$(hostile stolen "hostPath: {path: /}" "$OWNER")" "no directories of the node"
 refused "a pod of a Dataset with another image" "$(hostile stolen "emptyDir: {}" "$OWNER")" "have Millrace's image"
 refused "a pod of a job with a volume of the driver" \
@@ -55,6 +58,21 @@ secret keys "$S3_KEY" "$S3_SECRET"
 dataset data
 pod reader data 'ls /mnt/fuse && sleep 1000'
 expect 120 "the reader runs" has_text Running jsonpath pod/reader '{.status.phase}'
+# Bytes are for those who have the Dataset's key: its pods do, and nobody reads it out of the operator's log.
+asks() { n get --raw "/api/v1/namespaces/$NS/pods/data-cache-0:9400/proxy$1" >"$WORK/answer" 2>&1; }
+asks /status || fail "the worker does not answer: $(cat "$WORK/answer")"
+! asks "/v1/data?mount=0&path=x&version=1&size=1" || fail "a stranger gets bytes of a worker"
+grep -qiE "credentials|unauthorized" "$WORK/answer" || fail "the stranger is told: $(cat "$WORK/answer")"
+head -c 3000000 /dev/urandom >"$WORK/bytes"
+put "$WORK/bytes" bytes
+sum=$(sha256sum <"$WORK/bytes")
+expect 60 "the reader reads the same" has_text "${sum%% *}" n exec reader -- sha256sum /mnt/fuse/bytes
+n get --raw "/api/v1/namespaces/$NS/pods/data-cache-0:9400/proxy/status" | jq -e '.reads.storeBytes == 3000000' >/dev/null || fail "the bytes did not come by the worker"
+uid=$(n get dataset data -o jsonpath='{.metadata.uid}')
+key=$(n get secret "millrace-key-$uid" -o jsonpath='{.data.key}' | base64 -d)
+[ "${#key}" = 64 ] || fail "the Dataset has no key: $key"
+! k -n "$SYSTEM" logs -l millrace.dev/component=operator --tail=-1 | grep -qF "$key" || fail "the key is in the operator's log"
+
 client=$(n get pods -l millrace.dev/component=client -o jsonpath='{.items[0].metadata.name}')
 volume=$(n get pod "$client" -o json | jq -r '.spec.volumes[] | select(.csi.driver == "csi.millrace.dev") | .name')
 guest() # FILTER: asks for another container in the client's pod as it is now

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct sign_key key = {"a key that nobody who fuzzes knows"};
+    static const struct sign_key key = {"a key that no fuzzer knows"};
     const struct sign_ask ask = {"GET", "/v1/data", "mount=0&path=f", "bytes=0-9"};
     char *text = malloc(size + 1);
     memcpy(text, data, size);

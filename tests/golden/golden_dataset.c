@@ -17,6 +17,10 @@ static struct render_env env_of(const json_t *world)
     struct render_env env = render_env_of(jget_obj(world, "config"));
     env.image = jget_str(world, "image", "localhost/millrace:1");
     env.pull_policy = "IfNotPresent";
+    static struct sign_key master;
+    const char *key = jget_str(world, "masterKey", NULL);
+    if (key && sign_key_parse(key, strlen(key), &master) == 0)
+        env.master = &master;
     return env;
 }
 

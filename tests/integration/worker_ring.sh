@@ -180,6 +180,14 @@ keys()
     [ "$(curl -s -o "$WORK/answer" -w '%{http_code}' "$(url 0)/v1/data?mount=0&path=small/f1&version=1&size=1777")" = 401 ] || die "a stranger gets $(cat "$WORK/answer")"
     grep -q 'has the key of its Dataset' "$WORK/answer" || die "a stranger is told $(cat "$WORK/answer")"
     [ "$(curl -s -o "$WORK/answer" -w '%{http_code}' -X POST "$(url 0)/v1/unpin")" = 401 ] || die "a stranger unpins"
+    timeout 20 "$WORKER" --config "$CONFIG" --secrets-dir "$WORK/secrets" --http "127.0.0.9:$PORT" --metrics "" "${KEY[@]}" --preload pin=/small \
+        >"$WORK/preload.log" 2>&1 &
+    PIDS[2]=$!
+    wait_for "what is preloaded to be pinned" pinned 120
+    kill "${PIDS[2]}"
+    wait "${PIDS[2]}" || true
+    unset "PIDS[2]"
+    load --pin=false / || die "the loader failed: $(cat "$WORK/report")"
     fuse_mount "${KEY[@]}"
     same "with the key"
     [ "$(client .reads.workerBytes)" -gt 0 ] || die "nothing came from the workers"

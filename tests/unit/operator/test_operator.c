@@ -4,6 +4,7 @@
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/http/http.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
@@ -37,6 +38,8 @@ static int setup(void **state)
     struct err e = ERR_INIT;
     strcpy(dir, "/tmp/test_operator.XXXXXX");
     api = fake_api_start();
+    fake_api_put(api, &kube_secrets,
+        json_pack("{s:{s:s, s:s}}", "metadata", "name", NAME_MASTER_KEY, "namespace", "default"));
     http = http_new(&(struct http_conf){0}, &e);
     if (!mkdtemp(dir) || !http)
         return -1;
@@ -171,6 +174,15 @@ static void one_leads_the_other_stands_by(void **state)
             "renewTime", "2026-01-01T00:00:00.000000Z"));
     assert_int_equal(end_of(&b), 1);
     assert_true(logged(&b, "leadership is lost"));
+}
+
+static void without_its_key_it_ends_and_says_so(void **state)
+{
+    (void)state;
+    fake_api_remove(api, &kube_secrets, "default/" NAME_MASTER_KEY);
+    struct process p = start("--workers=2");
+    assert_int_equal(end_of(&p), 1);
+    assert_true(logged(&p, "the chart makes it"));
 }
 
 static void bad_flags_are_explained(void **state)
@@ -363,6 +375,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             it_counts_jobs_by_the_names_that_dashboards_know, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_flags_are_explained, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_its_key_it_ends_and_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(it_tells_who_would_be_left_without_it, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bad_configuration_is_explained, setup, teardown),
         cmocka_unit_test_setup_teardown(without_tfjobs_it_needs_no_such_kind, setup, teardown),

@@ -144,6 +144,25 @@ static void test_key_file(void **state)
     assert_int_equal(e.cls, ERR_NOTFOUND);
 }
 
+/* A Dataset's key is its own, and the same each time. */
+static void test_derived(void **state)
+{
+    (void)state;
+    const struct sign_key master = key();
+    struct sign_key a, again, b;
+    char text[SIGN_HEX + 1];
+    sign_key_derive(&master, "11111111-2222", &a);
+    sign_key_derive(&master, "11111111-2222", &again);
+    sign_key_derive(&master, "11111111-2223", &b);
+    sign_key_text(&a, text);
+    assert_string_equal(text, "567cb3ac182bb8da6d1d6b4bfe7ef3d6a9d0b0c042dc79970e2f08d19b9926b1");
+    assert_memory_equal(&a, &again, sizeof a);
+    assert_memory_not_equal(&a, &b, sizeof a);
+    assert_memory_not_equal(&a, &master, sizeof a);
+    assert_int_equal(sign_key_parse(text, SIGN_HEX, &b), 0);
+    assert_memory_equal(&a, &b, sizeof a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +171,7 @@ int main(void)
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_other_answers),
         cmocka_unit_test(test_key_file),
+        cmocka_unit_test(test_derived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,26 @@ static void strangers_are_not_taken_over(void **state)
     run(-1, ERR_CONFLICT);
 }
 
+/* We may make them, and not read them. */
+static void a_secret_that_is_there_is_left_alone(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_secrets,
+        json_pack("{s:{s:s,s:s}, s:{s:s}}", "metadata", "name", "s", "namespace", "n", "data",
+            "key", "old"));
+    for (int i = 0; i < 2; i++) {
+        plan_create(&plan, &kube_secrets,
+            json_pack("{s:{s:s,s:s}, s:{s:s}}", "metadata", "name", i ? "t" : "s", "namespace", "n",
+                "data", "key", "new"));
+        run(0, ERR_NONE);
+    }
+    cleanup_json json_t *s = fake_api_get(api, &kube_secrets, "n/s"),
+                        *t = fake_api_get(api, &kube_secrets, "n/t");
+    assert_string_equal(jget_str(s, "data.key", ""), "old");
+    assert_string_equal(jget_str(t, "data.key", ""), "new");
+    assert_int_equal(fake_api_count(api, "GET", "/secrets"), 0);
+}
+
 static void what_is_gone_needs_no_delete(void **state)
 {
     (void)state;
@@ -214,6 +234,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_first_error_stops_it, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_answer_makes_no_second_pod, setup, teardown),
         cmocka_unit_test_setup_teardown(strangers_are_not_taken_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_secret_that_is_there_is_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_gone_needs_no_delete, setup, teardown),
         cmocka_unit_test_setup_teardown(patches_of_what_is_gone_are_no_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(the_last_finalizer_ends_it, setup, teardown),

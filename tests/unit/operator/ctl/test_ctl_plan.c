@@ -226,6 +226,18 @@ static void a_plan_moves_behind_another(void **state)
     assert_int_equal(more.n, 1);
 }
 
+static void what_is_in_a_secret_is_not_shown(void **state)
+{
+    (void)state;
+    cleanup_plan struct plan p = PLAN_INIT;
+    plan_create(&p, &kube_secrets,
+        parse(
+            "{\"metadata\":{\"name\":\"s\",\"namespace\":\"n\"},\"stringData\":{\"key\":\"abc\"}}"));
+    expect(&p,
+        "[{\"key\":\"n/s\",\"object\":{\"metadata\":{\"name\":\"s\",\"namespace\":\"n\"}},\"op\":\"create\",\"resource\":\"secrets\"}]");
+    assert_string_equal(jget_str(p.actions[0].body, "stringData.key", ""), "abc");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_diff_turns_one_into_the_other),
         cmocka_unit_test(events_and_requeues_are_shown),
         cmocka_unit_test(a_plan_moves_behind_another),
+        cmocka_unit_test(what_is_in_a_secret_is_not_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/cond.h"
@@ -245,6 +246,8 @@ static int setup(void **state)
     strcpy(dir, "/tmp/test_tfjob_kill.XXXXXX");
     dice = (uint64_t)setting("MILLRACE_RANDOM_SEED", 1) * UINT64_C(0x9e3779b97f4a7c15) + 1;
     api = fake_api_start();
+    fake_api_put(api, &kube_secrets,
+        json_pack("{s:{s:s, s:s}}", "metadata", "name", NAME_MASTER_KEY, "namespace", "default"));
     fake_api_judge(api, judge, NULL);
     kubelet = fake_api_client(api);
     if (!mkdtemp(dir))
