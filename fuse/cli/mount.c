@@ -143,7 +143,7 @@ int verb_mount(const struct verb *v, int argc, char **argv)
             "serve health and status here, for example 127.0.0.1:9400"},
         {"metrics", OPT_STRING, &w.metrics, "ADDRESS",
             "serve metrics here, for example 127.0.0.1:9402"},
-        {"allow-other", OPT_BOOL, &w.allow_other, NULL, "let other users use the mount"},
+        {"allow-other", OPT_BOOL, &w.allow_other, NULL, "let other users read what is mounted"},
         {"check", OPT_BOOL, &w.check, NULL, "try the store before mounting it"},
         {"foreground", OPT_BOOL, &w.foreground, NULL, "stay in the foreground"},
         {"log-level", OPT_STRING, &w.log_level, "debug|info|warn|error", "what the client logs"},

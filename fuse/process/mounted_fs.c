@@ -131,8 +131,11 @@ static void choose_profile(struct mounted_fs *m, bool read_only)
     m->sync_ns = sync;
     m->fs.conf = m->c.conf;
     m->fs.status = m->c.status;
-    m->file_mode = read_only ? 0444 : 0666;
-    m->dir_mode = read_only ? 0555 : 0777;
+    /* In a cluster the pods that may write are chosen by who mounts the volume, whatever their
+     * uids; a mount that somebody made himself is his own. */
+    mode_t writers = m->c.handoff ? 0222 : 0200;
+    m->file_mode = 0444 | (read_only ? 0 : writers);
+    m->dir_mode = 0555 | (read_only ? 0 : writers);
     m->fs.timeout = MIN(sync_s, read_only ? 3600.0 : 1.0);
     m->fs.absence = MIN(sync_s, read_only ? 60.0 : 1.0);
     m->fs.sealed = profile_sealed(m->c.conf, m->c.stores, read_only, profile, m->c.resume);

@@ -48,10 +48,9 @@ struct supervisor {
 static int mount_fs(struct supervisor *s)
 {
     static const struct fuse_lowlevel_ops none;
-    bool other = s->o->allow_other || geteuid() == 0;
     cleanup_free char *options = xasprintf(
-        "default_permissions,fsname=millrace,subtype=millrace%s%s", other ? ",allow_other" : "",
-        client_is_read_only(s->o) ? ",ro" : "");
+        "default_permissions,fsname=millrace,subtype=millrace%s%s",
+        s->o->allow_other ? ",allow_other" : "", client_is_read_only(s->o) ? ",ro" : "");
     char name[] = "millrace", flag[] = "-o";
     char *argv[] = {name, flag, options, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(3, argv);

@@ -35,7 +35,7 @@ total=$(cd "$DATA" && find a b -type f -printf '%s\n' | awk '{ n += $1 } END { p
 for profile in open sealed; do
     echo "# $profile: all of it is brought in, in that order; what is no file is counted"
     fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":4000000000}]}' immutable="$(immutable_of $profile)"
-    fuse_mount
+    fuse_mount --allow-other
     { head -n 100 "$WORK/order"; printf 'a/absent\n/etc/passwd\nb/../a/1\na\n'; tail -n +101 "$WORK/order" | sed 's,^,./,'; } >"$WORK/list"
     [ "$("$MILLRACE" hint "$MNT" "$WORK/list")" = "604 paths" ]
     wait_for "the first window" at_least .hints.done 512
@@ -59,7 +59,7 @@ for profile in open sealed; do
     echo "# $profile: a reader who begins in the middle"
     fuse_umount
     rm -rf "$CACHE"
-    fuse_mount
+    fuse_mount --allow-other
     for _ in 1 2 3 4 5; do cat "$WORK/order"; done | python3 "$HINT_PY" "$MNT" /dev/stdin
     wait_for "the first window" at_least .hints.done 500
     wait_for "an end of the first window" idle
@@ -72,7 +72,7 @@ done
 echo "# no more than fits: nothing that is next is evicted"
 for i in {00..79}; do head -c 1000000 /dev/urandom >"$DATA/big/$i"; done
 fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":40000000}]}'
-fuse_mount
+fuse_mount --allow-other
 # Far from the order of the directory, or who reads would be followed through that, too, and what is ahead of him be twice as much.
 mapfile -t order < <(for i in {0..79}; do printf '%02d\n' $((i * 7 % 80)); done)
 printf 'big/%s\n' "${order[@]}" | "$MILLRACE" hint "$MNT" -

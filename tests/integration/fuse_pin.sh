@@ -60,7 +60,7 @@ size=$(find "$DATA/keep" -type f -printf '%s\n' | awk '{ n += $1 } END { print n
 for profile in open sealed; do
     echo "# $profile: pinned files stay"
     fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":40000000}]}' immutable="$(immutable_of $profile)"
-    fuse_mount
+    fuse_mount --allow-other
     "$MILLRACE" pin "$MNT/keep" >"$WORK/out" 2>&1 || die "$(cat "$WORK/out")"
     grep -q '^pinned 15 files, 4.93MiB$' "$WORK/out" || die "$(cat "$WORK/out")"
     [ "$(fetched)" = "$size" ] || die "$(fetched) bytes were fetched for $size"
@@ -81,7 +81,7 @@ for profile in open sealed; do
     press
     kept keep
     fuse_umount
-    fuse_mount
+    fuse_mount --allow-other
     press
     kept keep
     is .cache.pinnedFiles 14 || die "$(status .cache)"
@@ -134,7 +134,7 @@ for profile in open sealed; do
     "$MILLRACE" unpin "$MNT/keep" >"$WORK/out"
     [ "$(cat "$WORK/out")" = "unpinned 13 files" ] || die "$(cat "$WORK/out")"
     is .cache.pinnedBytes 0 || die "$(status .cache)"
-    umount "$MNT" && wait "$SUPERVISOR" && fuse_mount # the kernel has the bytes no more
+    umount "$MNT" && wait "$SUPERVISOR" && fuse_mount --allow-other # the kernel has the bytes no more
     press
     press
     before=$(fetched)
@@ -168,7 +168,7 @@ done
 
 echo "# pinned bytes are on disk, if there is one"
 fuse_config readOnly=true 'cache={"tiers":[{"medium":"MEM","quota":40000000},{"medium":"SSD","quota":40000000}]}'
-fuse_mount
+fuse_mount --allow-other
 cat "$MNT/keep/1" "$MNT/keep/2" "$MNT/keep/deep/blocks" >/dev/null
 "$MILLRACE" pin "$MNT/keep" >"$WORK/out" 2>&1 || die "$(cat "$WORK/out")"
 kill -9 "$(served)"
@@ -180,7 +180,7 @@ rm -rf "$CACHE"
 
 echo "# what is being written is not pinned, and not freed"
 fuse_config 'cache={"tiers":[{"medium":"SSD","quota":40000000}]}'
-fuse_mount
+fuse_mount --allow-other
 exec 5>"$MNT/more/new"
 printf precious >&5
 says "new is being written: pin it once it is closed" "$MILLRACE" pin "$MNT/more"

@@ -178,7 +178,7 @@ static void test_serves(void **state)
         init(x);
         uint64_t file = look_up(x, "file", &entry);
         assert_int_equal(entry.attr.size, 10);
-        assert_int_equal(entry.attr.mode & 07777, read_only ? 0444 : 0666);
+        assert_int_equal(entry.attr.mode & 07777, read_only ? 0444 : 0644);
         assert_int_equal(entry.attr.uid, getuid());
         if (read_only)
             assert_in_range(entry.entry_valid, 590, 600);
