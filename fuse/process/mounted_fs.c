@@ -132,7 +132,7 @@ static void choose_profile(struct mounted_fs *m, bool read_only)
     m->fs.conf = m->c.conf;
     m->fs.status = m->c.status;
     /* In a cluster the pods that may write are chosen by who mounts the volume, whatever their
-     * uids; a mount that somebody made himself is his own. */
+     * uids; what a user of the machine mounts is his own. */
     mode_t writers = m->c.handoff ? 0222 : 0200;
     m->file_mode = 0444 | (read_only ? 0 : writers);
     m->dir_mode = 0555 | (read_only ? 0 : writers);
