@@ -55,7 +55,8 @@ expect 60 "the pod says so: $(events_of "$gated")" has_text "WaitingForData: Dat
 
 step "with the right keys it loads, and all eight start"
 n create secret generic s3-keys --from-literal="AWS_ACCESS_KEY_ID=$S3_KEY" --from-literal="AWS_SECRET_ACCESS_KEY=$S3_SECRET" --dry-run=client -o yaml | n apply -f - >/dev/null 2>&1
-expect 120 "it is preloaded: $(preloaded message)" is_preloaded 6
+# kubelet brings a changed Secret within a minute and a half, and the store is asked again after half a minute at most
+expect 240 "it is preloaded: $(preloaded message)" is_preloaded 6
 preloaded message | grep -q '^2.86MiB in 6 files of 1 path are in the cache$' || fail "$(preloaded message)"
 n wait --for=condition=Preloaded dataset/imagenet --timeout=10s >/dev/null || fail "kubectl does not see the condition"
 n wait --for=condition=Complete job/train --timeout=180s >/dev/null || fail "the Job has not ended: $(job_pods)"
