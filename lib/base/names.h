@@ -50,6 +50,7 @@
 #define COMPONENT_CLIENT "client"
 #define COMPONENT_WORKER "worker"
 #define COMPONENT_LOADER "loader"
+#define COMPONENT_CSI    "csi" /* the node plugin */
 /* Deployment, Service and pod of a TFJob's TensorBoard */
 #define COMPONENT_TENSORBOARD "tensorboard"
 #define LABEL_TFJOB           "millrace.dev/tfjob" /* TFJob name, on pods of its TensorBoard */

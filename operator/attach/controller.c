@@ -14,7 +14,7 @@
 
 struct attach_controller {
     struct manager *mgr;
-    struct informer *datasets, *pods, *pvs, *attachments;
+    struct informer *datasets, *pods, *pvs, *attachments, *plugins;
     struct poll *poll;
     struct controller *controller;
 };
@@ -43,14 +43,20 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
     cache_pods_take(&pods, uid ? informer_by(c->pods, "dataset", uid) : (struct objs){NULL, 0},
         found.n ? kube_namespace(obj_json(found.v[0])) : NULL, c->poll);
     cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
+    cleanup_objs struct objs plugins = informer_all(c->plugins);
+    cleanup_free const json_t **plugins_json = xcalloc(plugins.n + 1, sizeof *plugins_json);
     struct attach_observed o = {.pv = key,
         .cr = found.n ? obj_json(found.v[0]) : NULL,
         .foreign = is_foreign(c, key),
         .attachments = vas,
         .pods = pods.v,
         .npods = pods.objs.n,
+        .plugins = plugins_json,
+        .nplugins = plugins.n,
         .now_ns = clock_real_ns(),
         .env = dataset_render_env(c->mgr)};
+    for (size_t i = 0; i < plugins.n; i++)
+        plugins_json[i] = obj_json(plugins.v[i]);
     for (size_t i = 0; i < attachments.n; i++)
         if (attachment_is_ours(obj_json(attachments.v[i])))
             vas[o.nattachments++] = obj_json(attachments.v[i]);
@@ -115,12 +121,15 @@ static void attach_reported(void *user, const struct poll_target *t)
 
 int attach_controller_start(struct manager *mgr, struct err *e)
 {
+    const struct informer_conf plugins = {
+        .res = &kube_pods, .ns = mgr->ns, .labels = LABEL_COMPONENT "=" COMPONENT_CSI};
     struct attach_controller *c = xcalloc(1, sizeof *c); /* lives as long as the process */
     *c = (struct attach_controller){.mgr = mgr,
         .datasets = informers_datasets(mgr),
         .pods = poll_pods(mgr),
         .pvs = informers_pvs(mgr),
         .attachments = informers_attachments(mgr),
+        .plugins = manager_shared_informer(mgr, &plugins),
         .poll = poll_shared(mgr, e)};
     if (!c->poll) {
         free(c);

@@ -23,6 +23,8 @@ struct attach_observed {
     size_t nattachments;
     const struct cache_pod *pods; /* our pods with the Dataset's uid; only clients count */
     size_t npods;
+    const json_t *const *plugins; /* the pods of the node plugin, of all nodes */
+    size_t nplugins;
     int64_t now_ns; /* since the epoch */
     struct render_env env;
 };

@@ -8,11 +8,14 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "operator/api/cond.h"
 #include "operator/render/meta.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PLUGIN_LOOK_NS (5 * NS_PER_S) /* an outdated client waits for its node's plugin */
 
 static bool is_attached(const json_t *va) { return jget_bool(va, "status.attached", false); }
 static const char *node_of(const json_t *va) { return jget_str(va, "spec.nodeName", ""); }
@@ -59,9 +62,31 @@ static const struct cache_pod *find_client(const struct attach_observed *o, cons
     return NULL;
 }
 
+static bool plugin_is_current(const struct attach_observed *o, const json_t *plugin)
+{
+    const json_t *containers = jget_arr(plugin, "spec.containers"), *c;
+    bool ours = false;
+    size_t i;
+    json_array_foreach (containers, i, c)
+        ours |= strcmp(jget_str(c, "image", ""), o->env.image) == 0;
+    return ours && !kube_deleting(plugin)
+        && cond_is_true(jget_arr(plugin, "status.conditions"), "Ready");
+}
+
+/* Is the node plugin there to keep a client's FUSE connection, and not about to be replaced itself?
+ * One that we know nothing of is no reason to wait. */
+static bool plugin_stays(const struct attach_observed *o, const char *node)
+{
+    for (size_t i = 0; i < o->nplugins; i++)
+        if (strcmp(jget_str(o->plugins[i], "spec.nodeName", ""), node) == 0
+            && plugin_is_current(o, o->plugins[i]))
+            return true;
+    return o->nplugins == 0;
+}
+
 /* An outdated client that serves is replaced only while all others of this Dataset serve, so
  * that a new spec or image that does not work stops at the first one. The FUSE connection and
- * pending reads survive in the node plugin. */
+ * pending reads survive in the node plugin; so an upgrade replaces that first, then the client. */
 struct replacing {
     bool busy;
 };
@@ -81,7 +106,9 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
     switch (v.state) {
     case CACHE_POD_READY:
         plan_attached(va, p);
-        if (!current && !r->busy) {
+        if (!current && !r->busy && !plugin_stays(o, node_of(va))) {
+            plan_requeue(p, PLUGIN_LOOK_NS);
+        } else if (!current && !r->busy) {
             plan_delete(p, &kube_pods, client->pod, -1, NULL);
             r->busy = true;
         }

@@ -72,6 +72,11 @@ void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
                               **vas = golden_objects(world, "VolumeAttachment", &nvas);
     cleanup_free struct cache_pod *observed = cache_pods_of(world, pods, npods);
+    const json_t *plugins = jget_arr(world, "plugins"), *plugin;
+    size_t nplugins = json_array_size(plugins), at;
+    cleanup_free const json_t **all = xcalloc(nplugins + 1, sizeof *all);
+    json_array_foreach (plugins, at, plugin)
+        all[at] = plugin;
     const struct attach_observed w = {.pv = jget_str(world, "pv", "millrace-u1"),
         .cr = cr,
         .foreign = jget_bool(world, "foreign", false),
@@ -79,6 +84,8 @@ void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan
         .nattachments = nvas,
         .pods = observed,
         .npods = npods,
+        .plugins = all,
+        .nplugins = nplugins,
         .now_ns = golden_now(world),
         .env = env_of(world)};
     attach_plan(&w, plan);
