@@ -7,32 +7,22 @@
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-#define BASE64_MAX 128 /* characters: a key has 88 */
-
-/* What is in the Secret, as everything in one is, in base64. */
 static int key_of_secret(const json_t *secret, const char *ns, struct sign_key *out, struct err *e)
 {
-    unsigned char text[BASE64_MAX];
-    const char *data = jget_str(secret, "data.key", "");
-    size_t n = strlen(data);
-    int len = n && n % 4 == 0 && n <= BASE64_MAX
-        ? EVP_DecodeBlock(text, (const unsigned char *)data, (int)n)
-        : -1;
-    for (size_t i = n; len > 0 && i > 0 && data[i - 1] == '='; i--)
-        len--;
-    int rc = len < 0 ? -1 : sign_key_parse((const char *)text, (size_t)len, out);
-    OPENSSL_cleanse(text, sizeof text);
+    char *text = kube_secret_value(secret, "key");
+    int rc = text ? sign_key_parse(text, strlen(text), out) : -1;
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
     return rc
         ? err_set(e, ERR_INVALID,
             "Secret %s/" NAME_MASTER_KEY
-            " holds no key: there must be %d hexadecimal characters under `key`. Delete it to have a new one made: Datasets of now keep "
-            "their keys",
+            " holds no key: there must be %d hexadecimal characters under `key`. Take `key` out of it to have a new one made: Datasets of "
+            "now keep theirs",
             ns, SIGN_HEX)
         : 0;
 }
@@ -48,7 +38,7 @@ static int fill_secret(
     sign_key_text(out, text);
     cleanup_json json_t *patch = json_pack("{s:{s:s}, s:{s:s}}", "metadata", "resourceVersion",
         jget_str(secret, "metadata.resourceVersion", ""), "stringData", "key", text);
-    OPENSSL_cleanse(text, sizeof text);
+    explicit_bzero(text, sizeof text);
     if (kube_patch(
             kube, &kube_secrets, ns, NAME_MASTER_KEY, "", KUBE_PATCH_MERGE, patch, &answer, e))
         return -1;

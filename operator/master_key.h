@@ -5,8 +5,8 @@
 #ifndef MILLRACE_OPERATOR_MASTER_KEY_H
 #define MILLRACE_OPERATOR_MASTER_KEY_H
 
-#include "lib/http/sign.h"
 #include "lib/kube/kube.h"
+#include "lib/sign/sign.h"
 
 /* DENIED: names the right that is missing; NOTFOUND; INVALID: what is in it is no key, and what to
  * do. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said to a worker and how its answer is told from somebody else's. */
+/* What is said to a worker and how its answer is told from a stranger's. */
 #include "fuse/peers/priv.h"
 
 #include "lib/base/buf.h"

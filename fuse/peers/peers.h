@@ -14,7 +14,7 @@
 #include "fuse/store/store.h"
 #include "lib/conf/conf.h"
 #include "lib/http/http.h"
-#include "lib/http/sign.h"
+#include "lib/sign/sign.h"
 
 #define PEERS_CHUNK (UINT64_C(64) << 20) /* bytes */
 

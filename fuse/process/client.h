@@ -6,7 +6,7 @@
 #define MILLRACE_FUSE_PROCESS_CLIENT_H
 
 #include "lib/handoff/wire.h"
-#include "lib/http/sign.h"
+#include "lib/sign/sign.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -13,7 +13,7 @@
 #include "lib/conf/report.h"
 #include "lib/http/health.h"
 #include "lib/http/scrape.h"
-#include "lib/http/sign.h"
+#include "lib/sign/sign.h"
 
 #include <pthread.h>
 

@@ -56,6 +56,10 @@ const char *kube_namespace(const json_t *object);
 const char *kube_uid(const json_t *object);
 const char *kube_label(const json_t *object, const char *label);
 const char *kube_annotation(const json_t *object, const char *annotation);
+/* What a Secret holds under a key, as text; NULL: nothing, no base64, or more than
+ * KUBE_SECRET_MAX characters of it. The caller wipes and frees it. */
+#define KUBE_SECRET_MAX 4096
+char *kube_secret_value(const json_t *secret, const char *key);
 bool kube_deleting(const json_t *object); /* metadata.deletionTimestamp is there */
 /* the ownerReference with controller: true, or NULL */
 const json_t *kube_controller_of(const json_t *object);

@@ -6,6 +6,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "operator/attach/observed.h"
+#include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
 #include "operator/render/meta.h"
 

@@ -6,7 +6,7 @@
 #ifndef MILLRACE_OPERATOR_CTL_MANAGER_H
 #define MILLRACE_OPERATOR_CTL_MANAGER_H
 
-#include "lib/http/sign.h"
+#include "lib/sign/sign.h"
 #include "operator/ctl/apply.h"
 #include "operator/ctl/controller.h"
 #include "operator/ctl/informer.h"

@@ -5,6 +5,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "operator/dataload/observed.h"
+#include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
 
 #include <stdlib.h>

@@ -53,7 +53,7 @@ void cache_pod_add_count(const json_t *report, const char *path, int64_t *sum);
 /* its cache directory has no room */
 bool cache_pod_disk_full(const struct cache_pod *m, const char **message);
 bool cache_pod_is(const json_t *pod, const char *component);
-/* Creates the pod, and before it the Secret that it mounts: one that somebody has deleted is made
+/* Creates the pod, and before it the Secret that it mounts: one that was deleted is made
  * again with the next pod. */
 void cache_pod_create(
     struct plan *p, const struct dataset *d, const struct render_env *env, json_t *pod_take);

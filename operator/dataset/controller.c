@@ -4,6 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
 #include "operator/dataset/observed.h"
 #include "operator/render/meta.h"

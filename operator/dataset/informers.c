@@ -3,7 +3,6 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
-#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "operator/render/env.h"
 
@@ -117,59 +116,4 @@ struct render_env dataset_render_env(const struct manager *mgr)
     env.pull_policy = mgr->pull_policy ? mgr->pull_policy : "";
     env.pull_secrets = mgr->pull_secrets ? mgr->pull_secrets : "";
     return env;
-}
-
-static struct objs in_namespace(struct objs take, const char *ns)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < take.n; i++)
-        if (!ns || strcmp(kube_namespace(obj_json(take.v[i])), ns) == 0)
-            take.v[n++] = take.v[i];
-        else
-            obj_unref(take.v[i]);
-    take.n = n;
-    return take;
-}
-
-void cache_pods_take(struct cache_pods *m, struct objs pods_take, const char *ns, struct poll *poll)
-{
-    pods_take = in_namespace(pods_take, ns);
-    *m = (struct cache_pods){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports),
-        xcalloc(pods_take.n + 1, sizeof *m->v)};
-    for (size_t i = 0; i < m->objs.n; i++) {
-        const json_t *pod = obj_json(m->objs.v[i]);
-        m->reports[i] = poll_report(poll, kube_uid(pod));
-        m->v[i] = (struct cache_pod){pod, obj_json(m->reports[i])};
-    }
-}
-
-void cache_pods_free(struct cache_pods *m)
-{
-    for (size_t i = 0; i < m->objs.n && m->reports; i++)
-        obj_unref(m->reports[i]);
-    free(m->reports);
-    free(m->v);
-    objs_free(&m->objs);
-    m->reports = NULL;
-    m->v = NULL;
-}
-
-void cache_pods_held(struct informer *pods, struct poll *poll, struct informer *nodes,
-    const json_t *dataset, json_t *to)
-{
-    cleanup_cache_pods struct cache_pods m;
-    cache_pods_take(
-        &m, informer_by(pods, "dataset", kube_uid(dataset)), kube_namespace(dataset), poll);
-    for (size_t i = 0; i < m.objs.n; i++) {
-        int64_t bytes = 0;
-        cache_pod_add_count(m.v[i].report, REPORT_CACHE_USED, &bytes);
-        const char *node = jget_str(m.v[i].pod, "spec.nodeName", "");
-        if (bytes <= 0 || !*node)
-            continue;
-        cleanup_obj struct obj *of = informer_get(nodes, node);
-        const char *host = kube_label(obj_json(of), LABEL_HOSTNAME);
-        json_array_append_new(to,
-            json_pack("{s:s, s:s, s:s, s:I}", "dataset", kube_name(dataset), "node", node, "host",
-                *host ? host : node, "bytes", (json_int_t)bytes));
-    }
 }

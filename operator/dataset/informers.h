@@ -20,23 +20,6 @@ struct informer *informers_nodes(struct manager *mgr);
 
 struct render_env dataset_render_env(const struct manager *mgr); /* borrows */
 
-/* Pods with their reports, as plans want them. Of those that are given, the ones of namespace ns
- * alone count (NULL: all): anybody may give a pod of his own the labels of another's Dataset. */
-struct cache_pods {
-    struct objs objs;
-    struct obj **reports; /* owned, one a pod, or NULL */
-    struct cache_pod *v;  /* owned, objs.n */
-};
-void cache_pods_take(
-    struct cache_pods *m, struct objs pods_take, const char *ns, struct poll *poll);
-void cache_pods_free(struct cache_pods *m);
-#define cleanup_cache_pods __attribute__((cleanup(cache_pods_free)))
-
-/* Adds to the array `to` what the pods that cache this dataset hold, as {dataset, node, host,
- * bytes}. pods: poll_pods(). */
-void cache_pods_held(struct informer *pods, struct poll *poll, struct informer *nodes,
-    const json_t *dataset, json_t *to);
-
 bool attachment_is_ours(const json_t *attachment); /* of our driver */
 
 #endif

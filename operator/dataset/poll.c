@@ -198,7 +198,7 @@ static bool poll_store(struct poll *p, const char *uid, json_t *fresh_take, stru
 }
 
 /* Is that a pod of a Dataset that there is? Others may have its labels, too. */
-static bool poll_is_member(struct poll *p, const char *dataset_uid, const char *ns)
+static bool poll_may_ask(struct poll *p, const char *dataset_uid, const char *ns)
 {
     cleanup_objs struct objs found = informer_by(p->datasets, "uid", dataset_uid);
     return found.n && strcmp(kube_namespace(obj_json(found.v[0])), ns) == 0;
@@ -216,7 +216,7 @@ static int64_t poll_once(struct poll *p, const char *uid)
     pthread_mutex_unlock(&p->mu);
     if (!ip || !*ip)
         return -1;
-    if (!poll_is_member(p, dataset, ns))
+    if (!poll_may_ask(p, dataset, ns))
         return LATER_NS;
     json_t *report = poll_ask(p, ip);
     if (atomic_load(&p->stop)) {

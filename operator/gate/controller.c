@@ -5,6 +5,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
 #include "operator/gate/observed.h"
 

@@ -6,7 +6,7 @@
 #ifndef MILLRACE_OPERATOR_RENDER_POD_H
 #define MILLRACE_OPERATOR_RENDER_POD_H
 
-#include "lib/http/sign.h"
+#include "lib/sign/sign.h"
 #include "operator/api/dataset.h"
 
 #include <jansson.h>

@@ -5,7 +5,7 @@
 #define MILLRACE_OPERATOR_RENDER_VOLUME_H
 
 #include "lib/base/names.h"
-#include "lib/http/sign.h"
+#include "lib/sign/sign.h"
 #include "operator/api/dataset.h"
 
 #include <jansson.h>

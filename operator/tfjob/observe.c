@@ -5,6 +5,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
+#include "operator/dataset/cache_pods.h"
 #include "operator/tfjob/names.h"
 
 #include <stdlib.h>

@@ -71,7 +71,9 @@ n get --raw "/api/v1/namespaces/$NS/pods/data-cache-0:9400/proxy/status" | jq -e
 uid=$(n get dataset data -o jsonpath='{.metadata.uid}')
 key=$(n get secret "millrace-key-$uid" -o jsonpath='{.data.key}' | base64 -d)
 [ "${#key}" = 64 ] || fail "the Dataset has no key: $key"
-! k -n "$SYSTEM" logs -l millrace.dev/component=operator --tail=-1 | grep -qF "$key" || fail "the key is in the operator's log"
+k -n "$SYSTEM" logs -l millrace.dev/component=operator --tail=-1 >"$WORK/operator.log"
+grep -qF "millrace-key-$uid" "$WORK/operator.log" || fail "the log does not show what is planned"
+! grep -qF "$key" "$WORK/operator.log" || fail "the key is in the operator's log"
 
 client=$(n get pods -l millrace.dev/component=client -o jsonpath='{.items[0].metadata.name}')
 volume=$(n get pod "$client" -o json | jq -r '.spec.volumes[] | select(.csi.driver == "csi.millrace.dev") | .name')

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a signed request, as it comes over the network: nothing that was not made with the
  * key is taken, and each refusal says why. */
-#include "lib/http/sign.h"
+#include "lib/sign/sign.h"
 
 #include <stdlib.h>
 #include <string.h>

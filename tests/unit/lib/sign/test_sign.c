@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signed requests and answers: the values that others would compute, and everything that differs by
  * a letter. The vectors were made by another implementation of HMAC-SHA256. */
-#include "lib/http/sign.h"
+#include "lib/sign/sign.h"
 
 #include "lib/base/file.h"
 #include "lib/base/mem.h"

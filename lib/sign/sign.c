@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lib/http/sign.h"
+#include "lib/sign/sign.h"
 
 #include "lib/base/buf.h"
 #include "lib/base/file.h"
@@ -18,7 +18,7 @@
 #define KEY_FILE   4096
 #define TIME_CHARS 12
 
-static int hex_digit(char c)
+static int nibble(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -34,7 +34,7 @@ int sign_key_parse(const char *text, size_t len, struct sign_key *key)
     bool ok = len == SIGN_HEX || (len == SIGN_HEX + 1 && text[SIGN_HEX] == '\n');
     memset(key, 0, sizeof *key);
     for (size_t i = 0; ok && i < SIGN_HEX; i++) {
-        int digit = hex_digit(text[i]);
+        int digit = nibble(text[i]);
         ok = digit >= 0;
         key->bytes[i / 2] = (unsigned char)(key->bytes[i / 2] << 4 | (digit & 15));
     }

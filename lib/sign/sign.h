@@ -4,8 +4,8 @@
  * with the request it answers. The bytes of an answer are told by the checksums in its headers:
  * that keeps out who is not in the path, and says nothing of one who is and changes bytes so that
  * their CRC32C stays. Pure but for sign_key_read. */
-#ifndef MILLRACE_LIB_HTTP_SIGN_H
-#define MILLRACE_LIB_HTTP_SIGN_H
+#ifndef MILLRACE_LIB_SIGN_SIGN_H
+#define MILLRACE_LIB_SIGN_SIGN_H
 
 #include "lib/base/err.h"
 

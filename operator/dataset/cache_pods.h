@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cache_pods — the pods of a dataset as they were last seen, each with what it last said. */
+#ifndef MILLRACE_OPERATOR_DATASET_CACHE_PODS_H
+#define MILLRACE_OPERATOR_DATASET_CACHE_PODS_H
+
+#include "operator/dataset/cache_pod.h"
+#include "operator/dataset/poll.h"
+
+/* Pods with their reports, as plans want them. Of those that are given, the ones of namespace ns
+ * alone count (NULL: all): anybody may give a pod of his own the labels of another's Dataset. */
+struct cache_pods {
+    struct objs objs;
+    struct obj **reports; /* owned, one a pod, or NULL */
+    struct cache_pod *v;  /* owned, objs.n */
+};
+void cache_pods_take(
+    struct cache_pods *m, struct objs pods_take, const char *ns, struct poll *poll);
+void cache_pods_free(struct cache_pods *m);
+#define cleanup_cache_pods __attribute__((cleanup(cache_pods_free)))
+
+/* Adds to the array `to` what the pods that cache this dataset hold, as {dataset, node, host,
+ * bytes}. pods: poll_pods(). */
+void cache_pods_held(struct informer *pods, struct poll *poll, struct informer *nodes,
+    const json_t *dataset, json_t *to);
+
+#endif
