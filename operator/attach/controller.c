@@ -65,14 +65,15 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
     return 0;
 }
 
-/* A client that the server refuses (quota, Pod Security) is a reason why the volume cannot be
- * attached. */
+/* A client, or the Secret that clients mount, that the server refuses (quota, Pod Security) is a
+ * reason why the volume cannot be attached. */
 static void attach_refused(void *user, const char *key, const struct plan_action *failed,
     const struct err *why, struct plan *then)
 {
     struct attach_controller *c = user;
     const char *uid = render_pv_dataset_uid(key);
-    if (!uid || failed->res != &kube_pods
+    bool of_all = failed->res == &kube_secrets;
+    if (!uid || (failed->res != &kube_pods && !of_all)
         || (why->cls != ERR_INVALID && why->cls != ERR_DENIED && why->cls != ERR_EXISTS))
         return;
     cleanup_objs struct objs found = informer_by(c->datasets, "uid", uid),
@@ -81,7 +82,9 @@ static void attach_refused(void *user, const char *key, const struct plan_action
         const json_t *va = obj_json(attachments.v[i]), *cr = obj_json(found.v[0]);
         cleanup_free char *client = render_client_name(
             kube_name(cr), jget_str(va, "spec.nodeName", ""));
-        if (attachment_is_ours(va) && strcmp(client, failed->name) == 0)
+        bool meant = of_all ? !jget_bool(va, "status.attached", false)
+                            : strcmp(client, failed->name) == 0;
+        if (attachment_is_ours(va) && meant)
             attach_plan_refused(cr, va, why->msg, clock_real_ns(), then);
     }
 }

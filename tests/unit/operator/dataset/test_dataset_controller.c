@@ -129,6 +129,8 @@ static void bind(void) { set_status(&kube_pvcs, "team/mnist", "{\"phase\":\"Boun
 
 /* ---- life ---- */
 
+static const struct sign_key master = {"of which those of Datasets come"};
+
 static int start(void **state)
 {
     (void)state;
@@ -146,6 +148,7 @@ static int start(void **state)
         .image = "localhost/millrace:1",
         .pull_policy = "",
         .pull_secrets = "",
+        .master = &master,
         .ns = "millrace"};
     mgr.kube = mgr.apply.kube = fake_api_client(api);
     mgr.events = mgr.apply.events = events_new(mgr.kube, "millrace-operator", "test-0");
@@ -226,6 +229,12 @@ static bool attached(const char *va)
     return jget_bool(o, "status.attached", false);
 }
 
+static bool attach_error_has(const char *va, const char *text)
+{
+    cleanup_json json_t *o = fake_api_get(api, &kube_volumeattachments, va);
+    return strstr(jget_str(o, "status.attachError.message", ""), text) != NULL;
+}
+
 static char *client_key(const char *node)
 {
     cleanup_free char *name = render_client_name("mnist", node);
@@ -265,6 +274,31 @@ static void test_attaches(void **state)
     assert_true(measured(
         "\nmillrace_dataset_read_bytes_total{dataset_namespace=\"team\",dataset=\"mnist\",from=\"cache\"} 70\n"));
     eventually(field_is(&kube_datasets, "team/mnist", "status.cacheStates.cacheHitRatio", "90.0%"));
+}
+
+/* A quota of Secrets keeps the client from being made: who waits for the volume is told. */
+static void test_no_secret(void **state)
+{
+    (void)state;
+    cleanup_free char *client = client_key("n4");
+    const struct fake_fault fault = {.method = "POST",
+        .in = "/namespaces/team/secrets",
+        .times = UINT_MAX,
+        .kind = FAULT_STATUS,
+        .status = 403,
+        .body =
+            "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: secrets\"}"};
+    fake_api_fault(api, &fault);
+    attach("n4");
+    eventually(attach_error_has("csi-n4", "exceeded quota: secrets"));
+    assert_false(exists(&kube_pods, client));
+    fake_api_mend(api);
+    fake_api_remove(api, &kube_volumeattachments, "csi-n4");
+    attach("n4");
+    eventually(exists(&kube_pods, client));
+    assert_true(exists(&kube_secrets, "team/millrace-key-" UID));
+    fake_api_remove(api, &kube_volumeattachments, "csi-n4");
+    eventually(!exists(&kube_pods, client));
 }
 
 /* Anybody may make a pod with our labels, of the very name, in a namespace of his own. */
@@ -386,6 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_becomes_ready),
         cmocka_unit_test(test_attaches),
+        cmocka_unit_test(test_no_secret),
         cmocka_unit_test(test_foreign_pod),
         cmocka_unit_test(test_loads),
         cmocka_unit_test(test_refused),
