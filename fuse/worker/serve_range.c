@@ -17,7 +17,9 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define COPY_MAX (16u << 20) /* of a response that goes through our memory */
+#define COPY_MAX (16u << 20) /* of a response that goes through our memory … */
+/* … and of all of them that are on their way: who reads slowly, or not at all, holds them */
+#define COPIES_MAX (64u << 20)
 
 static void answer_failure(struct server *s, struct serve_resp *resp, const struct err *e)
 {
@@ -101,18 +103,58 @@ static int send_file(
     return 1;
 }
 
+struct copy {
+    struct server *s;
+    uint64_t len;
+};
+
+static void release_copy(void *user)
+{
+    struct copy *copy = user;
+    atomic_fetch_sub(&copy->s->copied_bytes, copy->len);
+    free(copy);
+}
+
+/* Memory for one, given back when the response has been sent or given up. */
+static bool reserve_copy(struct server *s, uint64_t len, struct serve_resp *resp)
+{
+    struct copy *copy = malloc(sizeof *copy);
+    if (!copy)
+        return false;
+    *copy = (struct copy){s, len};
+    if (atomic_fetch_add(&s->copied_bytes, len) + len > COPIES_MAX) {
+        release_copy(copy);
+        return false;
+    }
+    resp->done = release_copy;
+    resp->done_user = copy;
+    return true;
+}
+
 static void send_copy(
     struct server *s, struct cache_file *f, uint64_t off, uint64_t len, struct serve_resp *resp)
 {
     struct err e = ERR_INIT;
-    cleanup_free char *data = malloc((size_t)len + 1);
+    if (!reserve_copy(s, len, resp)) {
+        atomic_fetch_add(&s->failed_requests, 1);
+        server_answer_error(resp, 503, "Busy",
+            "too many readers are being sent what is not kept in the cache: ask again, or the store");
+        return;
+    }
+    char *data = malloc((size_t)len + 1);
     if (!data)
         err_sys(&e, ENOMEM, "serve a range");
-    if (!data || cache_read(f, data, (size_t)len, off, &e) != (ssize_t)len)
+    if (!data || cache_read(f, data, (size_t)len, off, &e) != (ssize_t)len) {
+        free(data);
         answer_failure(s, resp, &e);
-    else
-        buf_add(&resp->body, data, (size_t)len);
-    if (resp->status != 200 || !is_whole_blocks(f, off, len))
+        return;
+    }
+    data[len] = '\0';
+    buf_free(&resp->body);
+    resp->body.data = data; /* as it is: no second copy */
+    resp->body.len = (size_t)len;
+    resp->body.cap = (size_t)len + 1;
+    if (!is_whole_blocks(f, off, len))
         return;
     uint32_t crcs[PEERS_CRCS_MAX];
     for (size_t at = 0, i = 0; at < len; at += CACHE_BLOCK, i++)

@@ -38,7 +38,8 @@ struct server {
     } inventory; /* mu */
     bool has_inventory;
     _Atomic uint64_t served_bytes, requests, failed_requests;
-    uint64_t started_ms;                       /* since the epoch */
+    _Atomic uint64_t copied_bytes; /* of responses on their way that go through our memory */
+    uint64_t started_ms;           /* since the epoch */
     void (*more)(void *user, struct buf *out); /* mu, like more_user; or NULL */
     void *more_user;
     char pins_of[40]; /* mu: the last "unless" of /v1/unpin */

@@ -15,12 +15,15 @@
 #include "lib/http/metric.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "tests/lib/eventually.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,6 +108,47 @@ static void test_serving(void **state)
     assert_non_null(strstr(buf_str(&metrics), "\nmillrace_read_bytes_total{from=\"cache\"} "));
     cleanup_resp struct http_resp none;
     assert_int_equal(worker_ask("GET", "/metrics", NULL, &none), 404);
+    worker_stop();
+}
+
+static int ask_and_do_not_read(const char *head)
+{
+    int small = 4096;
+    struct sockaddr_in to = {.sin_family = AF_INET,
+        .sin_port = htons((uint16_t)atoi(strrchr(worker_url, ':') + 1)),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(write(fd, head, strlen(head)), strlen(head));
+    return fd;
+}
+
+/* Those who read slowly hold a bounded part of the worker's memory; the others ask the store. */
+static void test_slow_readers(void **state)
+{
+    (void)state;
+    cleanup_free char *json = worker_conf_json("data", 1 << 20); /* nothing of the file fits */
+    worker_put_file("data/slow", 17 << 20);
+    worker_start(json);
+    assert_true(worker_becomes_ready(20));
+    cleanup_free char *path = data_path("slow", "/v1/data");
+    cleanup_free char *head = xasprintf(
+        "GET %s HTTP/1.1\r\nHost: x\r\nRange: bytes=0-16777215\r\n\r\n", path);
+    int slow[12];
+    for (size_t i = 0; i < ARRAY_LEN(slow); i++)
+        slow[i] = ask_and_do_not_read(head);
+    eventually(atomic_load(&worker->requests) == ARRAY_LEN(slow)
+        && atomic_load(&worker->failed_requests) == ARRAY_LEN(slow) - 4);
+    assert_int_equal(atomic_load(&worker->copied_bytes), 4 * (16 << 20));
+    check_error("GET", path, "Range: bytes=0-16777215", 503, "Busy");
+    for (size_t i = 0; i < ARRAY_LEN(slow); i++)
+        close(slow[i]);
+    eventually(atomic_load(&worker->copied_bytes) == 0);
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(worker_ask("GET", path, "Range: bytes=0-16777215", &resp), 206);
+    assert_int_equal(resp.body.len, 16 << 20);
     worker_stop();
 }
 
@@ -314,6 +358,7 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, worker_setup, worker_teardown)
     const struct CMUnitTest tests[] = {
+        T(test_slow_readers),
         T(test_serving),
         T(test_problem_is_reported_and_mended),
         T(test_bad_configuration),
