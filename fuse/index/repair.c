@@ -146,8 +146,9 @@ static void sort_out(struct repair *p)
             r->flags = 0;
             r->generation++;
         }
-        bool sound = index_rec_ok(ix, i) && (wanted || !(r->flags & INODE_UNLINKED));
-        if ((r->flags & INODE_USED) && !sound && !(r->flags & INODE_DROPPED))
+        /* of what was dropped before nothing is left; else it only says so */
+        bool kept = wanted || (r->flags & INODE_DROPPED) || !(r->flags & INODE_UNLINKED);
+        if ((r->flags & INODE_USED) && !(kept && index_rec_ok(ix, i)))
             drop(p, i);
     }
     drop_unfound(p);

@@ -159,14 +159,17 @@ static void test_rebuilt(void **state)
     assert_non_null(ix);
     assert_true(inodes_find(ix, 2, "g", &n) && n.ino == 4);
     inodes_close(ix, true);
-    for (int damage = 0; damage < 3; damage++) {
+    for (int damage = 0; damage < 4; damage++) {
         ix = make();
         atomic_store(&ix->h->busy, 1);
         if (damage == 0)
             ix->recs[3].name = 1 << 30;
         else if (damage == 1)
             ix->recs[2].parent = 2;
-        else
+        else if (damage == 2) { /* it says that it was dropped */
+            ix->recs[3].flags |= INODE_DROPPED;
+            ix->recs[3].name = 1 << 30;
+        } else
             ix->recs[4].name = ix->recs[3].name;
         inodes_close(ix, false);
         ix = open_index(true, &fresh);
