@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # needs: versitygw
-# timeout: 240
+# timeout: 420
 # Changes made behind the mount are seen within the metadata sync interval; an open file never mixes two versions; large directories
 # are listed while they change; several stores in one tree.
 set -euo pipefail
