@@ -25,18 +25,21 @@ static const struct program program = {
         "Its configuration is JSON in the environment variable " ENV_CONFIG " or a file.",
 };
 
-/* Where a mount without --cache-dir keeps its things: one directory for each mountpoint. */
+/* Where a mount without --cache-dir keeps its things: one directory for each mountpoint, where
+ * nobody else can have made it before. NULL: there is no such place. */
 static char *default_cache_dir(const char *mountpoint)
 {
     cleanup_free char *real = realpath(mountpoint, NULL);
     const char *where = real ? real : mountpoint, *base = getenv("XDG_CACHE_HOME"),
                *home = getenv("HOME");
     cleanup_free char *fallback = geteuid() == 0 ? xstrdup("/var/cache")
-        : home                                   ? xasprintf("%s/.cache", home)
-                                                 : xasprintf("/var/tmp/%u", geteuid());
-    return xasprintf("%s/millrace/mounts/%016llx",
-        geteuid() != 0 && base && *base == '/' ? base : fallback,
-        (unsigned long long)hash64(where, strlen(where)));
+        : home && *home == '/'                   ? xasprintf("%s/.cache", home)
+                                                 : NULL;
+    if (geteuid() == 0 || !base || *base != '/')
+        base = fallback;
+    return base ? xasprintf(
+               "%s/millrace/mounts/%016llx", base, (unsigned long long)hash64(where, strlen(where)))
+                : NULL;
 }
 
 int main(int argc, char **argv)
@@ -91,6 +94,9 @@ int main(int argc, char **argv)
         return program_misuse(&program, "--socket needs --cache-dir");
     if (!o.cache_dir)
         o.cache_dir = dir = default_cache_dir(o.mountpoint);
+    if (!o.cache_dir)
+        return program_misuse(&program,
+            "there is no home directory to keep the cache in: name a directory with --cache-dir");
     cleanup_free char *log_file = daemonize ? path_join(o.cache_dir, "log") : NULL;
     o.log_file = log_file;
     /* In our pods health and metrics are asked for over the network; elsewhere only where the flags

@@ -28,3 +28,13 @@ fuse_mount --allow-other
 echo more >>"$MNT/dir/file"
 fuse_umount
 [ "$(cat "$DATA/dir/file")" = $'text\nmore' ] || die "the owner's write is not in the store"
+
+echo "# without a home there is no place for its cache that is nobody else's"
+cp "$FUSE" "$WORK/millrace-fuse"
+for home in "" relative; do
+    status=0
+    env -u XDG_CACHE_HOME HOME="$home" setpriv --reuid 65534 --regid 65534 --clear-groups "$WORK/millrace-fuse" --mountpoint "$MNT" --config "$CONFIG" \
+        >"$WORK/homeless.out" 2>&1 || status=$?
+    [ "$status" = 2 ] || die "it ends with $status: $(cat "$WORK/homeless.out")"
+    grep -q -- 'name a directory with --cache-dir' "$WORK/homeless.out" || die "it says: $(cat "$WORK/homeless.out")"
+done
