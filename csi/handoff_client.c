@@ -200,10 +200,11 @@ void client_take_back(struct handoff_mount *v, int fd)
     bool device = is_fuse_device(fd), ours = device && v->staging && is_ours(v, fd);
     if (!ours || v->fuse_fd >= 0) {
         closer_take(v->closer, fd);
-        if (device && !ours) /* it serves a mount that is over: it shall not answer for this one */
-            client_close(v, "it returned the fuse fd of another mount");
-        else if (!ours)
-            client_log(v, LOG_WARN, "a client returned a fuse fd that is none", NULL, NULL);
+        /* it serves a mount that is over, or none: it shall not answer for this one */
+        if (!ours)
+            client_close(v,
+                device ? "it returned the fuse fd of another mount"
+                       : "it returned a fuse fd that is none");
         return;
     }
     v->fuse_fd = fd;

@@ -42,7 +42,8 @@ struct handoff_client {
     pthread_mutex_t mu, ask;
     pthread_cond_t changed;
     int sock; /* mu; -1 while there is no connection */
-    /* mu; -1 before the first mount; never closed: a session may be reading from it */
+    /* mu; -1 before the first mount; a session closes a copy of its own, and this one is returned
+     * to a plugin also while the session ends */
     int fuse_fd;
     struct handoff_welcome welcome; /* mu; of fuse_fd, with the INIT as it is known now */
     /* mu; handoff_client_wait() has returned it: what comes later is another mount */
@@ -299,7 +300,8 @@ int handoff_client_wait(
     while (h->fuse_fd < 0 && !atomic_load(&h->task.stop)
         && clock_cond_wait(&h->changed, &h->mu, until) == 0)
         continue;
-    int fd = atomic_load(&h->task.stop) ? -1 : h->fuse_fd;
+    int fd = atomic_load(&h->task.stop) || h->fuse_fd < 0 ? -1
+                                                          : fcntl(h->fuse_fd, F_DUPFD_CLOEXEC, 0);
     if (fd >= 0) {
         h->taken = true;
         *welcome = h->welcome;

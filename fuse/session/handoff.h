@@ -14,7 +14,7 @@ struct handoff_client; /* opaque */
  * plugin gives one. */
 struct handoff_client *handoff_client_start(
     const char *path, int fuse_fd, const struct handoff_welcome *w, struct err *e);
-/* Waits for a mount. Returns its fd (borrowed until handoff_client_stop()) and fills *welcome; -1
+/* Waits for a mount. Returns a copy of its fd, the caller's, and fills *welcome; -1
  * if timeout_ns passed or handoff_client_stop() was called. */
 int handoff_client_wait(
     struct handoff_client *h, struct handoff_welcome *welcome, int64_t timeout_ns);
