@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static unsigned char sidecar[META_SIDECAR_HEADER];
     unsigned char record[META_RECORD] = {0}, again[META_RECORD];
     char boot[META_BOOT_LEN];
-    struct meta_file f, g;
+    struct meta_file f = {0}, g = {0}; /* compared as bytes */
     uint32_t crc;
     memcpy(record, data, size < sizeof record ? size : sizeof record);
     if (meta_header_get(record, boot) && strlen(boot) >= META_BOOT_LEN)
