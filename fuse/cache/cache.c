@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LATELY_NS       (50 * NS_PER_S) /* longer than from one question to the next */
 #define THREADS_DEFAULT 16
 #define PARKED_NS       (3 * NS_PER_S)
 #define LOCK_NS         (5 * NS_PER_S)
@@ -32,6 +31,7 @@ static void maintain(void *user)
         int64_t now = clock_mono_ns();
         fetch_trim_parked(c, INT64_MAX, now - PARKED_NS);
         budget_trim(&c->budget, now - 2 * NS_PER_S);
+        floor_look(c);
     }
 }
 
@@ -82,6 +82,7 @@ static int start(struct cache *c, const struct cache_conf *conf, struct err *e)
     c->pool = pool_new(&pool);
     if (!c->pool)
         return err_sys(e, ENOMEM, "start the cache");
+    floor_look(c);
     if (task_start(&c->maintenance, "cache-maintain", maintain, c, e))
         return -1;
     return c->scrub_ns ? task_start(&c->scrub, "cache-scrub", scrub_run, c, e) : 0;
@@ -105,9 +106,11 @@ struct cache *cache_new(const struct cache_conf *conf, struct err *e)
     c->drop_behind = conf->drop_behind;
     c->will_block = conf->will_block;
     c->scrub_ns = conf->scrub_ns;
+    c->keep_free = conf->keep_free;
     c->threads = conf->fetch_threads ? conf->fetch_threads : THREADS_DEFAULT;
     pthread_mutex_init(&c->parked.mu, NULL);
     pthread_mutex_init(&c->table_mu, NULL);
+    pthread_mutex_init(&c->short_mu, NULL);
     int64_t memory = 0;
     for (size_t i = 0; i < conf->ntiers; i++)
         memory += conf->tiers[i].medium == CONF_MEM ? conf->tiers[i].quota : 0;
@@ -153,8 +156,11 @@ void cache_free(struct cache *c)
     budget_fini(&c->budget);
     pthread_mutex_destroy(&c->parked.mu);
     pthread_mutex_destroy(&c->table_mu);
+    pthread_mutex_destroy(&c->short_mu);
     free(c);
 }
+
+static bool is_lately(int64_t ns) { return ns && clock_mono_ns() - ns < CACHE_LATELY_NS; }
 
 void cache_stats(struct cache *c, struct cache_stats *out)
 {
@@ -166,7 +172,7 @@ void cache_stats(struct cache *c, struct cache_stats *out)
         .pinned_bytes = s.pinned * PAGE,
         .pinned_most = s.pinned_most * PAGE,
         .pinned_files = s.pinned_files,
-        .disk_full = s.blocked_ns && clock_mono_ns() - s.blocked_ns < LATELY_NS,
+        .disk_full = is_lately(s.blocked_ns) || is_lately(c->short_ns),
         .hit_bytes = c->hit_bytes,
         .fetched_bytes = c->fetched_bytes,
         .evicted_bytes = c->evicted_bytes,

@@ -69,9 +69,16 @@ struct cache_conf {
     /* so often what is in use on disk tiers is read again and compared with its checksums, by at
      * most 2 % of a processor and 32 MiB/s of disk; all else once an hour at most; 0: never */
     int64_t scrub_ns;
+    /* percent of the disk of a tier that is left to others: the cache stops growing there, and
+     * shrinks for what they write; 0: none */
+    unsigned keep_free;
     /* called by opens and reads before they wait for a disk or the source */
     void (*will_block)(void);
 };
+/* Called once a second, by a thread of the cache's, while a disk has less free space than it is to
+ * keep: files that are open without being read had better be closed, what is open is not evicted.
+ * NULL: no more; returns when no call is under way. */
+void cache_on_short(struct cache *c, void (*fn)(void *user), void *user);
 /* A directory is used by one program at a time: CONFLICT if another holds it. */
 struct cache *cache_new(const struct cache_conf *conf, struct err *e);
 /* From now on fetches fail soon: those that run, and those of what is not here; so that threads
@@ -163,7 +170,8 @@ struct cache_stats {
 void cache_stats(struct cache *c, struct cache_stats *out);
 /* For people, while .disk_full. */
 #define CACHE_FULL_MESSAGE                                                  \
-    "the disk of the cache directory is full: what is read is not cached; " \
+    "the disk of the cache directory is full, or has only the space left "  \
+    "that is kept free: what is read is not cached, or replaces what was; " \
     "make room on the node or lower spec.cache.tiers[].quota"
 
 #endif

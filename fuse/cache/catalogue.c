@@ -18,6 +18,7 @@ struct catalogue *catalogue_new(const struct catalogue_tier *tiers, size_t ntier
     for (size_t i = 0; i < CATALOGUE_TIERS; i++) {
         if (i < ntiers)
             cat->tiers[i].conf = tiers[i];
+        cat->tiers[i].limit = tiers[i].quota;
         entry_queue_init(cat, &cat->tiers[i]);
     }
     if (entry_rehash(cat) == 0)

@@ -146,6 +146,10 @@ void catalogue_release(struct catalogue *cat, int tier, uint64_t pages);
 /* The tier takes no bytes until then; false: it was blocked already. */
 bool catalogue_block(struct catalogue *cat, int tier, int64_t now_ns, int64_t until_ns);
 bool catalogue_is_low(struct catalogue *cat, int tier); /* above its low mark: evict more */
+/* What the tier may hold beside its quota, as its disk has so many pages to give; negative: so many
+ * more than it may have now. */
+void catalogue_limit(struct catalogue *cat, int tier, int64_t room);
+uint64_t catalogue_room(struct catalogue *cat, int tier); /* pages of its quota that are not used */
 
 enum catalogue_what {
     CATALOGUE_NOTHING, /* may go */

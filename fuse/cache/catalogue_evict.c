@@ -2,11 +2,19 @@
 /* The catalogue's room: where new bytes go, which entry leaves a tier next, and its moves between
  * tiers. */
 #include "fuse/cache/catalogue_priv.h"
+#include "lib/base/mem.h"
 
 /* bytes that a caller may wait for while they are copied */
 #define SETTLE_MAX (UINT64_C(256) << 20)
 
-static uint64_t high_mark(const struct cat_tier *t) { return t->conf.quota - t->conf.quota / 20; }
+/* Below a quota there is a margin, so that eviction comes before who needs the room. A disk's limit
+ * has none: there, what is cached leaves only for what comes. */
+static uint64_t mark_below(const struct cat_tier *t, unsigned share)
+{
+    return MIN(t->conf.quota - t->conf.quota / share, t->limit);
+}
+
+static uint64_t high_mark(const struct cat_tier *t) { return mark_below(t, 20); }
 
 /* New bytes push nothing out of a faster tier; what turns out to be used again moves up. A pin
  * survives the process, so pinned bytes go where they last. */
@@ -37,7 +45,7 @@ enum catalogue_room catalogue_reserve(
     struct cat_tier *t = &cat->tiers[tier];
     if (t->blocked_ns > now_ns || pages > t->conf.quota) {
         rc = CATALOGUE_REFUSED;
-    } else if (t->used + pages <= t->conf.quota) {
+    } else if (t->used + pages <= t->limit) {
         t->used += pages;
         rc = t->used > high_mark(t) ? CATALOGUE_ROOM_LOW : CATALOGUE_ROOM;
     }
@@ -65,9 +73,27 @@ bool catalogue_is_low(struct catalogue *cat, int tier)
 {
     pthread_mutex_lock(&cat->mu);
     const struct cat_tier *t = &cat->tiers[tier];
-    bool low = t->used > t->conf.quota - t->conf.quota / 10;
+    bool low = t->used > mark_below(t, 10);
     pthread_mutex_unlock(&cat->mu);
     return low;
+}
+
+uint64_t catalogue_room(struct catalogue *cat, int tier)
+{
+    pthread_mutex_lock(&cat->mu);
+    const struct cat_tier *t = &cat->tiers[tier];
+    uint64_t room = t->conf.quota - MIN(t->used, t->conf.quota);
+    pthread_mutex_unlock(&cat->mu);
+    return room;
+}
+
+void catalogue_limit(struct catalogue *cat, int tier, int64_t room)
+{
+    pthread_mutex_lock(&cat->mu);
+    struct cat_tier *t = &cat->tiers[tier];
+    int64_t limit = MAX((int64_t)t->used + room, 0);
+    t->limit = MIN((uint64_t)limit, t->conf.quota);
+    pthread_mutex_unlock(&cat->mu);
 }
 
 /* -- victims --------------------------------------------------------------------------------- */

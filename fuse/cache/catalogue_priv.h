@@ -57,7 +57,8 @@ struct cat_entry {
 
 struct cat_tier {
     struct catalogue_tier conf;
-    uint64_t used; /* pages: of entries, and reserved for what is on its way */
+    uint64_t used;  /* pages: of entries, and reserved for what is on its way */
+    uint64_t limit; /* pages: the quota, or less where the disk has no more to give */
     struct s3f queue;
     int64_t blocked_ns; /* no new bytes before that time */
 };

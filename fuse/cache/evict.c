@@ -250,8 +250,7 @@ static void eviction_job(void *arg)
     free(v);
 }
 
-/* Queues an eviction down to the low mark, unless there is one. */
-static void evict_background(struct cache *c, int tier)
+void evict_background(struct cache *c, int tier)
 {
     atomic_bool *evicting = &c->media[tier].evicting;
     if (atomic_load(evicting) || atomic_exchange(evicting, true))

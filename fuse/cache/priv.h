@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* priv — what the files of the cache share. Layers, each calls those below it only: cache.c
- * (lifecycle); range.c (whole ranges, spans, complete files); scrub.c
- * (what is here, read again); read.c, pin.c, adopt.c; open.c
- * (opens, closes, drops), readahead.c; fetch.c (single flight); fetch_source.c; fill.c (a block's
- * way to a tier); evict.c (room, victims, moves, the last
- * reference); block.c (verify, forget,
- * punch), move.c (copies); object.c (an open version); media.c (files and arenas), table.c (the
- * table on disk); catalogue.h (what is cached).
+ * (lifecycle); floor.c (what disks keep free); range.c (whole ranges, spans, complete files);
+ * scrub.c (what is here, read again); read.c, pin.c, adopt.c; open.c (opens, closes, drops),
+ * readahead.c; fetch.c (single flight); fetch_source.c; fill.c (a block's way to a tier); evict.c
+ * (room, victims, moves, the last reference); block.c (verify, forget, punch), move.c (copies);
+ * object.c (an open version); media.c (files and arenas), table.c (the table on disk); catalogue.h
+ * (what is cached).
  *
  * Locks. The catalogue has its own, a leaf. object.mu: one open file's fetches and the changes of
  * its valid bits; held over I/O to that file's own data at most; the catalogue's and parked.mu may
@@ -27,14 +26,15 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#define SEG_BLOCKS  64u
-#define SEG_BYTES   ((uint64_t)SEG_BLOCKS * CACHE_BLOCK)
-#define NO_ENTRY    CATALOGUE_NONE
-#define MAX_TIERS   CATALOGUE_TIERS
-#define ARENAS      4
-#define PAGE        4096u
-#define PART_BLOCKS 8u /* most blocks of one fetch */
-#define BUSY_TRIES  8  /* for a block that is evicted again before it could be read */
+#define SEG_BLOCKS      64u
+#define SEG_BYTES       ((uint64_t)SEG_BLOCKS * CACHE_BLOCK)
+#define NO_ENTRY        CATALOGUE_NONE
+#define MAX_TIERS       CATALOGUE_TIERS
+#define ARENAS          4
+#define CACHE_LATELY_NS (50 * NS_PER_S) /* longer than from one question to the next */
+#define PAGE            4096u
+#define PART_BLOCKS     8u /* most blocks of one fetch */
+#define BUSY_TRIES      8  /* for a block that is evicted again before it could be read */
 
 /* of the pool's jobs, the most urgent first: writing to a tier what was fetched, fetching ahead,
  * evicting, moving and verifying */
@@ -154,6 +154,11 @@ struct cache {
     struct task maintenance; /* removes orphans, gives back buffers */
     struct task scrub;
     int64_t scrub_ns;
+    unsigned keep_free;       /* percent */
+    _Atomic int64_t short_ns; /* when a disk last had no more than that; 0: never */
+    pthread_mutex_t short_mu; /* held while on_short is called, which takes the files' locks */
+    void (*on_short)(void *); /* short_mu */
+    void *on_short_user;      /* short_mu */
     _Atomic uint64_t hit_bytes, fetched_bytes, evicted_bytes, corrupt_blocks, full, moved_bytes;
     _Atomic uint64_t scrubbed_bytes, rotten_blocks;
 };
@@ -256,6 +261,9 @@ int block_evict_seg(struct object *o, uint32_t seg);
 /* scrub.c */
 void scrub_run(void *user); /* a task of struct cache */
 
+/* floor.c */
+void floor_look(struct cache *c); /* what the disks of the tiers may give now */
+
 /* move.c */
 int move_copy(struct object *o, const struct location *to); /* all blocks; -1: not */
 
@@ -266,7 +274,8 @@ void evict_put(struct cache *c, uint32_t entry, struct object *object);
 static inline void object_put(struct object *o) { evict_put(o->c, o->entry, o); }
 void evict_gone(struct cache *c, const struct catalogue_gone *gone); /* ends what was removed */
 int evict_reserve(struct cache *c, int tier, uint64_t pages);        /* may evict; -1: no room */
-void evict_disk_full(struct cache *c, int tier);                     /* ENOSPC: stop for a while */
+void evict_background(struct cache *c, int tier); /* down to the low mark, unless there is one */
+void evict_disk_full(struct cache *c, int tier);  /* ENOSPC: stop for a while */
 /* The first bytes of a version came: older versions of the path are forgotten. A version that is
  * only named, and that the store does not have, forgets nothing. */
 void evict_supersede(struct cache *c, uint32_t entry);

@@ -102,6 +102,7 @@ struct conf_request {
     const char *url, *name;
     bool read_only;
     int64_t memory, disk;   /* quotas in bytes, 0: none */
+    int64_t keep_free;      /* percent of the disk that is left to others */
     const char *write_type; /* NULL: default */
     const char *rules;      /* "/path=Through,…"; NULL: none */
     enum conf_immutable immutable;

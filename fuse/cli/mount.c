@@ -115,12 +115,15 @@ static int check_flags(const struct args *a, const struct mount_flags *w)
         return cli_misuse("--rule: write all of them in one: --rule /a=Through,/b=CacheThrough");
     if (args_given(a, "metadata-sync") && w->conf.metadata_sync_ns < NS_PER_S)
         return cli_misuse("--metadata-sync: it is 1s at least");
+    if (w->conf.keep_free < 0 || w->conf.keep_free > CONF_KEEP_FREE_MAX)
+        return cli_misuse("--keep-free: it is a percentage from 0 to %d", CONF_KEEP_FREE_MAX);
     return CLI_DONE;
 }
 
 int verb_mount(const struct verb *v, int argc, char **argv)
 {
-    struct mount_flags w = {.conf = {.memory = 256 << 20, .disk = INT64_C(10) << 30},
+    struct mount_flags w = {
+        .conf = {.memory = 256 << 20, .disk = INT64_C(10) << 30, .keep_free = CONF_KEEP_FREE},
         .log_level = "info",
         .check = true};
     bool immutable = false;
@@ -129,6 +132,8 @@ int verb_mount(const struct verb *v, int argc, char **argv)
         {"cache-dir", OPT_STRING, &w.cache_dir, "DIR",
             "where copies of files are kept; default: of the mount point, in the user's cache"},
         {"cache-size", OPT_BYTES, &w.conf.disk, "SIZE", "how much disk the cache may use"},
+        {"keep-free", OPT_INT, &w.conf.keep_free, "PERCENT",
+            "how much of that disk the cache leaves to others"},
         {"memory-size", OPT_BYTES, &w.conf.memory, "SIZE",
             "how much memory the cache may use beside it"},
         {"write-type", OPT_STRING, &w.conf.write_type, "Through|CacheThrough",

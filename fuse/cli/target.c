@@ -100,6 +100,8 @@ static json_t *requested_cache(const struct conf_request *w, struct err *e)
     if (w->write_type)
         json_array_append_new(
             rules, json_pack("{s:s, s:s}", "path", "/", "writeType", w->write_type));
+    if (w->disk)
+        json_object_set_new(cache, "keepFree", json_integer(w->keep_free));
     return w->rules && add_rules(rules, w->rules, e) ? NULL : steal(&cache);
 }
 

@@ -185,6 +185,8 @@ static void backings_make_room(struct backings *b, uint64_t bytes)
     pthread_mutex_unlock(&b->mu);
 }
 
+void backings_shrink(struct backings *b) { backings_make_room(b, b->max_bytes + 1); }
+
 void backings_idle(struct backings *b, const struct inode *was)
 {
     struct inode n;

@@ -49,6 +49,8 @@ void backings_idle(struct backings *b, const struct inode *was);
 /* Releases the id of an inode without an open: the next open gets the file that is cached then.
  * False: the kernel reads it by itself now, and goes on until the last of its opens is closed. */
 bool backings_drop(struct backings *b, uint64_t ino);
+/* Releases the ids of all inodes without an open: their files' room on the disk is wanted. */
+void backings_shrink(struct backings *b);
 #define BACKINGS_REFUSAL_MAX 512
 /* Why the kernel took none of the files that it was given; "" where it took one, or was given none.
  */

@@ -31,29 +31,6 @@ const struct files_conf *files_config(const struct files *fs) { return &fs->c; }
 
 pthread_rwlock_t *files_rename_lock(struct files *fs) { return &fs->rename_lock; }
 
-struct files *files_new(const struct files_conf *conf, struct err *e)
-{
-    struct files *fs = calloc(1, sizeof *fs);
-    if (!fs) {
-        err_sys(e, ENOMEM, "table of files");
-        return NULL;
-    }
-    if (!(fs->errors = last_errors_new(e))) {
-        free(fs);
-        return NULL;
-    }
-    fs->c = *conf;
-    if (!fs->c.max_idle)
-        fs->c.max_idle = 1024;
-    struct cache_stats c;
-    cache_stats(fs->c.cache, &c);
-    fs->most_idle_bytes = c.capacity_bytes / IDLE_SHARE;
-    fs->idle.idle_next = fs->idle.idle_prev = &fs->idle;
-    pthread_mutex_init(&fs->mu, NULL);
-    pthread_rwlock_init(&fs->rename_lock, NULL);
-    return fs;
-}
-
 static struct file **bucket_of(struct files *fs, uint64_t ino)
 {
     return &fs->buckets[ino * UINT64_C(0x9E3779B97F4A7C15) >> 54];
@@ -95,10 +72,76 @@ static void file_destroy(struct file *f)
     free(f);
 }
 
+static struct file *table_remove(struct file *f)
+{
+    struct file **p = bucket_of(f->files, f->ino);
+    while (*p && *p != f)
+        p = &(*p)->chain;
+    if (*p)
+        *p = f->chain;
+    idle_remove(f);
+    return f;
+}
+
+static void destroy_all(struct file *dead)
+{
+    for (struct file *next; dead; dead = next) {
+        next = dead->chain;
+        file_destroy(dead);
+    }
+}
+
+/* The cache wants its room: what is kept ready, by us or by the kernel, is closed, but for what the
+ * kernel has open. */
+static void close_idle(void *user)
+{
+    struct files *fs = user;
+    struct file *dead = NULL;
+    struct inode n;
+    pthread_mutex_lock(&fs->mu);
+    for (struct file *f = fs->idle.idle_next, *next; f != &fs->idle; f = next) {
+        next = f->idle_next;
+        if (inodes_get(fs->c.inodes, f->ino, &n) == 0 && n.generation == f->generation && n.opens)
+            continue;
+        table_remove(f);
+        f->chain = dead;
+        dead = f;
+    }
+    pthread_mutex_unlock(&fs->mu);
+    destroy_all(dead);
+    if (fs->c.backings)
+        backings_shrink(fs->c.backings);
+}
+
+struct files *files_new(const struct files_conf *conf, struct err *e)
+{
+    struct files *fs = calloc(1, sizeof *fs);
+    if (!fs) {
+        err_sys(e, ENOMEM, "table of files");
+        return NULL;
+    }
+    if (!(fs->errors = last_errors_new(e))) {
+        free(fs);
+        return NULL;
+    }
+    fs->c = *conf;
+    if (!fs->c.max_idle)
+        fs->c.max_idle = 1024;
+    struct cache_stats c;
+    cache_stats(fs->c.cache, &c);
+    fs->most_idle_bytes = c.capacity_bytes / IDLE_SHARE;
+    fs->idle.idle_next = fs->idle.idle_prev = &fs->idle;
+    pthread_mutex_init(&fs->mu, NULL);
+    pthread_rwlock_init(&fs->rename_lock, NULL);
+    cache_on_short(fs->c.cache, close_idle, fs);
+    return fs;
+}
+
 void files_free(struct files *fs)
 {
     if (!fs)
         return;
+    cache_on_short(fs->c.cache, NULL, NULL);
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct file *f = fs->buckets[i], *next; f; f = next) {
             next = f->chain;
@@ -173,17 +216,6 @@ struct file *files_get(struct files *fs, uint64_t ino, struct err *e)
     return f;
 }
 
-static struct file *table_remove(struct file *f)
-{
-    struct file **p = bucket_of(f->files, f->ino);
-    while (*p && *p != f)
-        p = &(*p)->chain;
-    if (*p)
-        *p = f->chain;
-    idle_remove(f);
-    return f;
-}
-
 /* Takes one file out of the table if more are kept ready than may be; NULL: none. A file that the
  * kernel has open stays: the kernel reads it from the disk by itself, and meanwhile the cache must
  * count it. fs->mu is held. */
@@ -218,10 +250,7 @@ void files_put(struct file *f)
         dead = spare;
     }
     pthread_mutex_unlock(&fs->mu);
-    for (struct file *next; dead; dead = next) {
-        next = dead->chain;
-        file_destroy(dead);
-    }
+    destroy_all(dead);
 }
 
 void files_each(struct files *fs, void (*fn)(void *user, struct file *f), void *user)

@@ -155,6 +155,7 @@ static int build_cache(struct mounted_fs *m, bool read_only, struct err *e)
         .nmounts = conf->nmounts,
         .source = {peers_fetch, m->peers},
         .scrub_ns = CACHE_SCRUB_NS,
+        .keep_free = conf->keep_free,
         .will_block = loop_will_block,
         .drop_behind = !read_only || !may_pass_through(m)};
     if (file_mkdirs(blocks, 0700, e) || !(m->cache = cache_new(&cc, e)))

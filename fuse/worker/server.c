@@ -106,6 +106,7 @@ static bool make_cache(struct server *s)
         .nmounts = conf->nmounts,
         .fetch_threads = 32,
         .scrub_ns = CACHE_SCRUB_NS,
+        .keep_free = conf->keep_free,
         .source = {.fetch = server_fetch, .user = s}};
     struct err e = ERR_INIT;
     struct cache *c = cache_new(&cc, &e);

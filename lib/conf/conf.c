@@ -315,12 +315,21 @@ static int conf_rules(const json_t *cache, struct conf *c, struct err *e)
 
 static int parse_cache(const json_t *j, struct conf *c, struct err *e)
 {
-    static const char *const known[] = {"tiers", "rules", NULL};
+    static const char *const known[] = {"tiers", "rules", "keepFree", NULL};
     const json_t *cache = json_object_get(j, "cache");
     if (cache && !json_is_object(cache))
         return err_set(e, ERR_INVALID, "cache: must be an object");
     if (cache && check_fields(cache, "cache", known, e))
         return -1;
+    const json_t *keep = json_object_get(cache, "keepFree");
+    c->keep_free = CONF_KEEP_FREE;
+    if (keep
+        && (!json_is_integer(keep) || json_integer_value(keep) < 0
+            || json_integer_value(keep) > CONF_KEEP_FREE_MAX))
+        return err_set(e, ERR_INVALID, "cache.keepFree: must be a percentage from 0 to %d",
+            CONF_KEEP_FREE_MAX);
+    if (keep)
+        c->keep_free = (unsigned)json_integer_value(keep);
     return conf_tiers(cache, c, e) || conf_rules(cache, c, e) ? -1 : 0;
 }
 

@@ -20,9 +20,9 @@
  *    "caBundle": "0/ca-bundle",              // file of certificates to trust
  *    "caBundleName": "corporate-ca:ca.crt"}],               // ConfigMap:key, for messages only
  *  "cache": {"tiers": [{"medium": "MEM", "quota": 1073741824}, {"medium": "SSD", "quota":
- * 1073741824}], "rules": [{"path": "/ckpt", "writeType": "Through"}]}, "metadataSync": 60, //
- * seconds; optional "workers": {"service": "mnist-cache.default.svc", "name": "mnist-cache",
- * "count": 2, "port": 9400}}                  // absent: none
+ * 1073741824}], "rules": [{"path": "/ckpt", "writeType": "Through"}], "keepFree": 10},
+ * "metadataSync": 60, // seconds; optional "workers": {"service": "mnist-cache.default.svc",
+ * "name": "mnist-cache", "count": 2, "port": 9400}}                  // absent: none
  *
  * An unknown field is an error. Files are below the secrets directory. A mount that is immutable
  * must be readOnly. Of the rules, the longest path that holds a file counts; without one a file is
@@ -73,6 +73,9 @@ struct conf_tier {
     int64_t quota; /* bytes */
 };
 
+#define CONF_KEEP_FREE     10
+#define CONF_KEEP_FREE_MAX 90
+
 struct conf {
     char *namespace_, *name, *uid;
     bool read_only;
@@ -83,6 +86,7 @@ struct conf {
     size_t ntiers;
     struct conf_rule *rules; /* nrules */
     size_t nrules;
+    unsigned keep_free; /* percent of the disk of the cache that it leaves to others */
     /* how old what we know about files may be; 0: the program's default */
     int64_t metadata_sync_ns;
     char *worker_service, *worker_name; /* NULL: no workers */

@@ -21,7 +21,8 @@ json_t *render_pvc(const struct dataset *d);
 json_t *render_service(const struct dataset *d);
 
 /* The document of lib/conf/conf.h as text, for a pod with these tiers. Caller frees. */
-char *render_config(const struct dataset *d, const struct dataset_tiers *tiers);
+char *render_config(
+    const struct dataset *d, const struct dataset_tiers *tiers, const json_t *keep_free);
 
 /* Appends what the container reads to spec.volumes and to volumeMounts: Secrets, ConfigMaps, and
  * the claims of pvc:// mounts. */

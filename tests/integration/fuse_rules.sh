@@ -70,6 +70,7 @@ tries=0
 # The keys are read once a second; a close that fails is seen only by who looks, so that echo does not do.
 refused() { tries=$((tries + 1)) && ! dd if=/dev/zero of="$MNT/ckpt/refused$tries" bs=1 count=1 conv=fsync 2>/dev/null; }
 wait_for "a wrong key to be refused" refused
+refused || die "a wrong key is refused, and taken" # the first one may have been written with the old key, and looked at with the new one
 [ ! -e "$DATA/ckpt/refused$tries" ] || die "what was refused is in the store"
 wait_for "words that name the Secret" grep -q 'AccessDenied.*check the keys in Secret s3-keys' "$WORK/fuse.log"
 give_keys testaccess testsecret123

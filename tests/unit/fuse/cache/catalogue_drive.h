@@ -367,6 +367,7 @@ static inline void model_new(struct model *m)
 {
     m->tiers[0] = (struct catalogue_tier){40 * 256, 0, false};
     m->tiers[1] = (struct catalogue_tier){180 * 256, 1, true};
+    m->limit[0] = m->limit[1] = UINT64_MAX;
     m->cat = catalogue_new(m->tiers, MODEL_TIERS);
 }
 
@@ -422,8 +423,6 @@ static inline void model_restart(struct model *m)
     free(records);
 }
 
-/* -- the run -- */
-
 static inline void model_time(struct model *m)
 {
     int tier = (int)(model_byte(m) % MODEL_TIERS);
@@ -433,6 +432,17 @@ static inline void model_time(struct model *m)
     MODEL_CHECK(
         m, catalogue_block(m->cat, tier, m->now, m->now + 25) == (m->blocked[tier] <= m->now));
     m->blocked[tier] = m->now + 25;
+}
+
+/* The disk of a tier has more or less room than before, or is out of the question. */
+static inline void model_disk(struct model *m)
+{
+    int tier = (int)(model_byte(m) % MODEL_TIERS);
+    int64_t room = ((int64_t)model_byte(m) - 100) * 256;
+    uint64_t used = model_used(m, tier), quota = m->tiers[tier].quota;
+    catalogue_limit(m->cat, tier, room);
+    m->limit[tier] = (uint64_t)MAX((int64_t)used + room, INT64_C(0));
+    MODEL_CHECK(m, catalogue_room(m->cat, tier) == quota - MIN(quota, used));
 }
 
 static inline void model_touch(struct model *m)
@@ -458,8 +468,8 @@ static inline void model_step(struct model *m)
     static void (*const ops[])(struct model *) = {model_open, model_open, model_open, model_open,
         model_close, model_close, model_close, model_fill, model_fill, model_fill, model_fill,
         model_fill, model_lose, model_victim, model_victim, model_victim, model_promote, model_pin,
-        model_unpin, model_drop, model_settle, model_recycle, model_time, model_touch, model_touch,
-        model_finish_moves};
+        model_unpin, model_drop, model_settle, model_recycle, model_time, model_disk, model_touch,
+        model_touch, model_finish_moves};
     unsigned op = model_byte(m);
     if (op == 255)
         model_restart(m);

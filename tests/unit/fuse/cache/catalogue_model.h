@@ -49,6 +49,7 @@ struct model {
     bool has_hint;
     bool was_over[MODEL_TIERS];
     int64_t now, blocked[MODEL_TIERS];
+    uint64_t limit[MODEL_TIERS]; /* pages, of the disk */
     uint32_t births;
     const uint8_t *data;
     size_t size, at;
@@ -164,7 +165,11 @@ static inline struct model_file *model_find(struct model *m, unsigned path, unsi
 
 /* -- what the catalogue has to answer -- */
 
-static inline uint64_t model_mark(uint64_t quota) { return quota - quota / 20; }
+static inline uint64_t model_mark(const struct model *m, int tier, unsigned share)
+{
+    uint64_t quota = m->tiers[tier].quota;
+    return MIN(quota - quota / share, m->limit[tier]);
+}
 
 static inline int model_choice(const struct model *m, const struct model_file *f)
 {
@@ -173,7 +178,7 @@ static inline int model_choice(const struct model *m, const struct model_file *f
         if (m->blocked[t] > m->now || (f->pinned && !m->tiers[t].is_lasting))
             continue;
         best = t;
-        if (model_used(m, t) + (f->size + 4095) / 4096 <= model_mark(m->tiers[t].quota))
+        if (model_used(m, t) + (f->size + 4095) / 4096 <= model_mark(m, t, 20))
             break;
     }
     return best;
@@ -183,8 +188,8 @@ static inline bool model_reserve(struct model *m, int tier, uint64_t pages)
 {
     uint64_t used = model_used(m, tier), quota = m->tiers[tier].quota;
     enum catalogue_room want = m->blocked[tier] > m->now || pages > quota ? CATALOGUE_REFUSED
-        : used + pages > quota                                            ? CATALOGUE_NO_ROOM
-        : used + pages > model_mark(quota)                                ? CATALOGUE_ROOM_LOW
+        : used + pages > model_mark(m, tier, UINT32_MAX)                  ? CATALOGUE_NO_ROOM
+        : used + pages > model_mark(m, tier, 20)                          ? CATALOGUE_ROOM_LOW
                                                                           : CATALOGUE_ROOM;
     MODEL_CHECK(m, catalogue_reserve(m->cat, tier, pages, m->now) == want);
     return want == CATALOGUE_ROOM || want == CATALOGUE_ROOM_LOW;
@@ -283,7 +288,7 @@ static inline void model_check(struct model *m)
         MODEL_CHECK(m, tier->used == model_used(m, t));
         MODEL_CHECK(m, tier->used <= tier->conf.quota || m->was_over[t]);
         m->was_over[t] = tier->used > tier->conf.quota;
-        MODEL_CHECK(m, catalogue_is_low(m->cat, t) == (tier->used * 10 > tier->conf.quota * 9));
+        MODEL_CHECK(m, catalogue_is_low(m->cat, t) == (tier->used > model_mark(m, t, 10)));
         MODEL_CHECK(
             m, tier->queue.lists[S3F_SMALL].count + tier->queue.lists[S3F_MAIN].count == queued[t]);
         used += tier->used;

@@ -65,6 +65,7 @@ static void test_defaults(void **state)
     assert_non_null(c);
     assert_string_equal(c->mounts[0].path, "/");
     assert_string_equal(c->name, "");
+    assert_int_equal(c->keep_free, CONF_KEEP_FREE);
     assert_int_equal(c->ntiers, 1);
     assert_int_equal(c->tiers[0].medium, CONF_MEM);
     assert_true(c->tiers[0].quota >= 64 << 20);
@@ -139,6 +140,10 @@ static void test_errors(void **state)
             "cache.rules[0].path", "begin with"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"rules\":[1]}}", "cache.rules[0]",
             "object"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"keepFree\":91}}", "cache.keepFree",
+            "from 0 to 90"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"keepFree\":\"5\"}}",
+            "cache.keepFree", "from 0 to 90"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"rules\":{}}}", "cache.rules",
             "list"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"profile\":\"open\"}}",

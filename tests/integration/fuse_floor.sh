@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 120
+# The free space of the cache's disk: the cache does not use it up, and gives back what others need.
+set -euo pipefail
+# shellcheck disable=SC2016 # expressions that wait_for evaluates
+# shellcheck source=tests/integration/fuse_lib.sh
+. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+
+MIB=1048576
+status() { curl -sf "http://$HTTP/status"; }
+readyz() { curl -s -o /dev/null -w '%{http_code}' "http://$HTTP/readyz"; }
+reason_is() { [ "$(status | jq -r .reason)" = "$1" ]; }
+fuse_source posix
+mkdir -p "$CACHE"
+mount -t tmpfs -o size=256m tmpfs "$CACHE"
+for i in $(seq 40); do head -c $((4 * MIB)) /dev/urandom >"$DATA/f$i"; done
+free_mib() { df -m --output=avail "$CACHE" | tail -n 1 | tr -d ' '; }
+cached() { status | jq .cache.usedBytes; }
+
+echo "# 160 MiB are read, 40 % of 256 MiB are to stay free: 103 MiB"
+fuse_config 'cache={"keepFree":40,"tiers":[{"medium":"SSD","quota":1000000000}]}'
+fuse_mount
+for i in $(seq 40); do
+    cmp "$DATA/f$i" "$MNT/f$i" || die "f$i is not read well"
+    sleep 0.1
+done
+wait_for "what is read to be in the cache" eval '[ "$(cached)" -gt $((80 * MIB)) ]'
+wait_for "the free space" eval '[ "$(free_mib)" -ge 100 ]'
+wait_for "the reason" reason_is CacheDiskFull
+[ "$(readyz)" = 200 ] || die "a disk with little room must not stop the readers"
+grep -q '40 % of the disk of .* is kept free' "$WORK/fuse.log" || die "the log says nothing of it"
+before=$(cached)
+
+echo "# somebody writes 80 MiB to the disk: the cache gives them back, not less, not all"
+head -c $((80 * MIB)) /dev/zero >"$CACHE/other"
+wait_for "the free space" eval '[ "$(free_mib)" -ge 100 ]'
+sleep 3
+now=$(cached)
+[ "$now" -lt $((before - 50 * MIB)) ] || die "the cache had $before bytes, and has $now"
+[ "$now" -gt $((20 * MIB)) ] || die "there is hardly a cache any more: $now bytes"
+for i in $(seq 40); do cmp "$DATA/f$i" "$MNT/f$i" || die "f$i is not read well"; done
+wait_for "the free space" eval '[ "$(free_mib)" -ge 100 ]'
+
+echo "# it goes away: the cache grows again"
+rm "$CACHE/other"
+grown() { for i in $(seq 40); do cmp "$DATA/f$i" "$MNT/f$i" || die "f$i is not read well"; done && [ "$(cached)" -gt $((now + 50 * MIB)) ]; }
+wait_for "what is read to be in the cache" grown
+fuse_umount
+
+echo "# few inodes count as little space"
+umount "$CACHE"
+mount -t tmpfs -o size=256m,nr_inodes=2000 tmpfs "$CACHE"
+for i in $(seq 1500); do echo "$i" >"$DATA/small$i"; done
+fuse_mount
+left() { df --output=iavail "$CACHE" | tail -n 1 | tr -d ' '; }
+for round in 1 2 3; do
+    cat "$MNT"/small* >/dev/null || die "round $round: small files are not read well"
+    sleep 1
+done
+wait_for "free inodes" eval '[ "$(left)" -ge 400 ]'
+fuse_umount
+umount "$CACHE"
+
+echo "# what is no percentage"
+fuse_config 'cache={"keepFree":95,"tiers":[{"medium":"SSD","quota":1000000000}]}'
+if "$FUSE" --mountpoint "$MNT" --cache-dir "$CACHE" --config "$CONFIG" >"$WORK/refused.out" 2>&1; then die "95 % are taken"; fi
+grep -q 'cache.keepFree: must be a percentage from 0 to 90' "$WORK/refused.out" || die "$(cat "$WORK/refused.out")"
