@@ -37,7 +37,8 @@ struct kube_res {
 
 extern const struct kube_res kube_pods, kube_services, kube_configmaps, kube_secrets, kube_events,
     kube_nodes, kube_pvs, kube_pvcs, kube_leases, kube_volumeattachments, kube_deployments,
-    kube_daemonsets, kube_jobs, kube_csinodes, kube_csidrivers, kube_crds, kube_access_reviews;
+    kube_daemonsets, kube_jobs, kube_csinodes, kube_csidrivers, kube_crds, kube_access_reviews,
+    kube_networkpolicies;
 extern const struct kube_res kube_datasets, kube_dataloads, kube_tfjobs;
 /* of gang schedulers */
 extern const struct kube_res kube_volcano_podgroups, kube_coscheduling_podgroups;

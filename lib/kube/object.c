@@ -16,6 +16,8 @@ const struct kube_res kube_nodes = {"", "v1", "nodes", "Node", false};
 const struct kube_res kube_pvs = {"", "v1", "persistentvolumes", "PersistentVolume", false};
 const struct kube_res kube_pvcs = {
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
+const struct kube_res kube_networkpolicies = {
+    "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
 const struct kube_res kube_leases = {"coordination.k8s.io", "v1", "leases", "Lease", true};
 const struct kube_res kube_volumeattachments = {
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", false};

@@ -15,7 +15,7 @@
 
 struct dataset_controller {
     struct manager *mgr;
-    struct informer *datasets, *pods, *pvs, *pvcs, *services, *attachments, *nodes;
+    struct informer *datasets, *pods, *pvs, *pvcs, *services, *policies, *attachments, *nodes;
     struct poll *poll;
     struct controller *controller;
 };
@@ -94,7 +94,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
 {
     struct dataset_controller *c = user;
     cleanup_obj struct obj *cr = informer_get(c->datasets, key), *pv = NULL, *pvc = NULL,
-                           *service = NULL;
+                           *service = NULL, *policy = NULL;
     const json_t *j = obj_json(cr);
     if (!j)
         return 0;
@@ -104,6 +104,14 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
     if (get_child(c, c->pvs, NULL, pv_name, &pv, e) || get_child(c, c->pvcs, ns, name, &pvc, e)
         || get_child(c, c->services, ns, service_name, &service, e))
         return -1;
+    const struct render_env env = dataset_render_env(c->mgr);
+    if (env.ingress) {
+        if (get_child(c, c->policies, ns, service_name, &policy, e))
+            return -1;
+    } else { /* one from before the chart's value was changed has our labels */
+        cleanup_free char *policy_key = kube_key(ns, service_name);
+        policy = informer_get(c->policies, policy_key);
+    }
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(&pods, informer_by(c->pods, "dataset", kube_uid(j)), ns, c->poll);
     cleanup_objs struct objs attachments = informer_by(c->attachments, "pv", pv_name);
@@ -119,6 +127,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         .pv = obj_json(pv),
         .pvc = obj_json(pvc),
         .service = obj_json(service),
+        .policy = obj_json(policy),
         .pods = pods.v,
         .npods = pods.objs.n,
         .attachments = vas,
@@ -126,7 +135,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         .gpu_nodes = gpus,
         .users = users,
         .now_ns = clock_real_ns(),
-        .env = dataset_render_env(c->mgr)};
+        .env = env};
     poll_retired(c->poll, kube_uid(j), &o.retired);
     dataset_plan(&o, plan);
     return 0;
@@ -192,12 +201,15 @@ static void make_informers(struct dataset_controller *c)
     const struct informer_conf pvcs = {.res = &kube_pvcs, .ns = mgr->watch_ns, .labels = labels};
     const struct informer_conf services = {
         .res = &kube_services, .ns = mgr->watch_ns, .labels = labels};
+    const struct informer_conf policies = {
+        .res = &kube_networkpolicies, .ns = mgr->watch_ns, .labels = labels};
     c->datasets = informers_datasets(mgr);
     c->pods = poll_pods(mgr);
     c->pvs = informers_pvs(mgr);
     c->attachments = informers_attachments(mgr);
     c->pvcs = manager_informer(mgr, &pvcs);
     c->services = manager_informer(mgr, &services);
+    c->policies = manager_informer(mgr, &policies);
     c->nodes = informers_nodes(mgr);
 }
 
@@ -223,6 +235,7 @@ int dataset_controller_start(struct manager *mgr, struct err *e)
     controller_watch(c->controller, c->pvs, dataset_map_labels, c);
     controller_watch(c->controller, c->pvcs, dataset_map_labels, c);
     controller_watch(c->controller, c->services, dataset_map_labels, c);
+    controller_watch(c->controller, c->policies, dataset_map_labels, c);
     controller_watch(c->controller, c->attachments, dataset_map_attachment, c);
     informer_on_change(c->datasets, dataset_gone, c);
     poll_listen(c->poll, dataset_reported, c);

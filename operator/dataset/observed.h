@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 struct dataset_observed {
-    const json_t *cr;                 /* NULL: there is none (any more) */
-    const json_t *pv, *pvc, *service; /* under our names, whoever made them; NULL: none */
+    const json_t *cr;                          /* NULL: there is none (any more) */
+    const json_t *pv, *pvc, *service, *policy; /* under our names, whoever made them; NULL: none */
     /* our pods with the Dataset's uid: workers, clients (and loaders, passed over) */
     const struct cache_pod *pods;
     size_t npods;

@@ -103,6 +103,11 @@ static void plan_children(const struct dataset_observed *o, struct dataset_eval 
         plan_apply(p, &kube_services, render_service(v->d), o->service);
     else if (o->service)
         plan_delete(p, &kube_services, o->service, -1, NULL);
+    if (o->env.ingress)
+        plan_apply(
+            p, &kube_networkpolicies, render_network_policy(v->d, o->env.ingress), o->policy);
+    else if (o->policy && kube_controlled_by(o->policy, kube_uid(o->cr)))
+        plan_delete(p, &kube_networkpolicies, o->policy, -1, NULL);
     plan_workers(o, v, p);
 }
 
@@ -149,6 +154,9 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
                 "delete it, or give the Dataset another name", &problem)
             && !(d->replicas
                 && name_taken(o, o->service, "Service",
+                    "delete it, or give the Dataset another name", &problem))
+            && !(o->env.ingress
+                && name_taken(o, o->policy, "NetworkPolicy",
                     "delete it, or give the Dataset another name", &problem)))
             plan_children(o, &v, p);
     }

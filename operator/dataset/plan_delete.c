@@ -64,6 +64,10 @@ void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
         plan_delete(p, &kube_services, o->service, -1, NULL);
         left++;
     }
+    if (o->policy && kube_controlled_by(o->policy, kube_uid(o->cr))) {
+        plan_delete(p, &kube_networkpolicies, o->policy, -1, NULL);
+        left++;
+    }
     for (size_t i = 0; i < o->npods; i++) {
         const json_t *pod = o->pods[i].pod;
         if (cache_pod_is(pod, COMPONENT_LOADER) && !kube_controlled_by(pod, kube_uid(o->cr)))

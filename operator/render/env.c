@@ -9,14 +9,14 @@
 #define CA_BUNDLE_MAX 65536 /* it travels in an environment variable */
 #define KEEP_FREE_MAX 90    /* what clients take: lib/conf/conf.h */
 
-enum env_type { ENV_STRINGS, ENV_STRING, ENV_BOOL, ENV_OBJECT, ENV_PERCENT };
+enum env_type { ENV_STRINGS, ENV_STRING, ENV_BOOL, ENV_OBJECT, ENV_ARRAY, ENV_PERCENT };
 
 static const struct {
     const char *key;
     enum env_type type;
 } env_fields[] = {{"env", ENV_STRINGS}, {"labels", ENV_STRINGS}, {"annotations", ENV_STRINGS},
     {"caBundle", ENV_STRING}, {"priorityClassName", ENV_STRING}, {"openshift", ENV_BOOL},
-    {"defaults", ENV_OBJECT}, {"cacheKeepFree", ENV_PERCENT}};
+    {"defaults", ENV_OBJECT}, {"cacheKeepFree", ENV_PERCENT}, {"ingress", ENV_ARRAY}};
 
 static int check_strings(const char *field, const json_t *map, struct err *e)
 {
@@ -45,6 +45,8 @@ static int check_field(const char *key, const json_t *value, struct err *e)
     case ENV_BOOL:
         return json_is_boolean(value) ? 0
                                       : err_set(e, ERR_INVALID, "%s must be true or false", key);
+    case ENV_ARRAY:
+        return json_is_array(value) ? 0 : err_set(e, ERR_INVALID, "%s must be a list", key);
     case ENV_PERCENT:
         if (json_is_integer(value) && json_integer_value(value) >= 0
             && json_integer_value(value) <= KEEP_FREE_MAX)
@@ -68,6 +70,7 @@ struct render_env render_env_of(const json_t *config)
         .ca_bundle = jget_str(config, "caBundle", ""),
         .priority_class = jget_str(config, "priorityClassName", ""),
         .openshift = jget_bool(config, "openshift", false),
+        .ingress = jget_arr(config, "ingress"),
         .keep_free = jget(config, "cacheKeepFree")};
 }
 

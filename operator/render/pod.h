@@ -24,6 +24,8 @@ struct render_env {
     const char *priority_class; /* of pods whose Dataset names none; NULL or "" if none */
     /* of which the keys of Datasets are made; NULL: cache workers answer everybody */
     const struct sign_key *master;
+    /* of NetworkPolicies: who else may connect to pods of a Dataset; NULL: none are made */
+    const json_t *ingress;
     const json_t *keep_free; /* percent of a disk that caches leave free; NULL: the default */
     bool openshift;          /* the namespace says which user a pod runs as */
 };

@@ -62,6 +62,22 @@ json_t *render_service(const struct dataset *d)
     return svc;
 }
 
+json_t *render_network_policy(const struct dataset *d, const json_t *ingress)
+{
+    cleanup_free char *name = render_service_name(d->name);
+    json_t *policy = render_object(&kube_networkpolicies, d->ns, name, d->name, d->uid, NULL);
+    render_owner(policy, &kube_datasets, d->cr);
+    cleanup_json json_t *own = json_pack(
+        "{s:{s:{s:s}}}", "podSelector", "matchLabels", LABEL_DATASET_UID, d->uid);
+    json_t *rules = json_pack(
+        "[{s:[{s:s, s:i}], s:[O]}]", "ports", "protocol", "TCP", "port", PORT_HTTP, "from", own);
+    json_array_extend(rules, (json_t *)ingress);
+    json_object_set_new(policy, "spec",
+        json_pack("{s:O, s:[s], s:o}", "podSelector", json_object_get(own, "podSelector"),
+            "policyTypes", "Ingress", "ingress", rules));
+    return policy;
+}
+
 /* Where the values of options are, below POD_SECRETS_DIR, and their names for messages. */
 static void mount_secrets(json_t *j, const struct dataset_mount *m, size_t i)
 {

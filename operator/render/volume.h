@@ -19,6 +19,10 @@
 json_t *render_pv(const struct dataset *d);
 json_t *render_pvc(const struct dataset *d);
 json_t *render_service(const struct dataset *d);
+/* Lets the Dataset's own pods reach one another, and whom `ingress`, rules of a NetworkPolicy,
+ * names.
+ */
+json_t *render_network_policy(const struct dataset *d, const json_t *ingress);
 
 /* The document of lib/conf/conf.h as text, for a pod with these tiers. Caller frees. */
 char *render_config(

@@ -35,6 +35,14 @@ refused "a volume of the node's disk" '{apiVersion: v1, kind: PersistentVolume, 
 refused "a Secret of its own" "{apiVersion: v1, kind: Secret, metadata: {name: stolen, namespace: $SYSTEM}}" "with the keys of Datasets alone"
 refused "a token of another account" "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: millrace-key-stolen, namespace: $SYSTEM,
   annotations: {kubernetes.io/service-account.name: default}, $OWNER}}" "with the keys of Datasets alone"
+refused "a NetworkPolicy that is no Dataset's" "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: stolen, namespace: $SYSTEM},
+  spec: {podSelector: {}, ingress: [{}]}}" "NetworkPolicies of Datasets alone"
+who=(k)
+"${who[@]}" create -f - >/dev/null <<<"{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: theirs, namespace: $SYSTEM}, spec: {podSelector: {matchLabels: {a: b}}}}"
+who=(k --as "system:serviceaccount:$SYSTEM:$RELEASE-operator")
+! answer=$("${who[@]}" -n "$SYSTEM" delete networkpolicy theirs 2>&1) || fail "the operator deletes a NetworkPolicy of others"
+grep -qF "NetworkPolicies of Datasets alone" <<<"$answer" || fail "another refusal: $answer"
+k -n "$SYSTEM" delete networkpolicy theirs >/dev/null
 refused "a pod of a Dataset with a directory of the node" "$(hostile stolen "hostPath: {path: /}" "$OWNER")" "no directories of the node"
 refused "a pod of a Dataset with another image" "$(hostile stolen "emptyDir: {}" "$OWNER")" "have Millrace's image"
 refused "a pod of a job with a volume of the driver" \
@@ -58,6 +66,14 @@ secret keys "$S3_KEY" "$S3_SECRET"
 dataset data
 pod reader data 'ls /mnt/fuse && sleep 1000'
 expect 120 "the reader runs" has_text Running jsonpath pod/reader '{.status.phase}'
+uid=$(jsonpath dataset/data '{.metadata.uid}')
+n get networkpolicy data-cache -o json | jq -e --arg uid "$uid" --arg system "$SYSTEM" '.spec | .podSelector.matchLabels == {"millrace.dev/dataset-uid": $uid}
+    and .policyTypes == ["Ingress"] and (.ingress | map([.ports[].port, (.from[] | .podSelector.matchLabels["millrace.dev/dataset-uid"],
+    .namespaceSelector.matchLabels["kubernetes.io/metadata.name"], .namespaceSelector.matchExpressions[0].values[0])]))
+    == [[9400, $uid, null, null], [9400, null, $system, null], [9402, null, null, "monitoring"]]' >/dev/null || fail "the policy: $(n get networkpolicy data-cache -o yaml)"
+for component in client worker; do
+    [ "$(n get pod -l "millrace.dev/dataset-uid=$uid,millrace.dev/component=$component" -o name | wc -l)" -gt 0 ] || fail "the policy selects no $component"
+done
 # Bytes are for those who have the Dataset's key: its pods do, and nobody reads it out of the operator's log.
 asks() { n get --raw "/api/v1/namespaces/$NS/pods/data-cache-0:9400/proxy$1" >"$WORK/answer" 2>&1; }
 asks /status || fail "the worker does not answer: $(cat "$WORK/answer")"

@@ -42,6 +42,7 @@ static json_t *object_before(const json_t *base, const json_t *c, const json_t *
             json_deep_copy(jget(json_object_get(base, jget_str(cr, "kind", "")), "spec")));
     } else if (old && patch) {
         json_object_del(patch, "image");
+        json_object_del(patch, "config");
         golden_merge(spec, patch);
     }
     return o;
@@ -50,11 +51,17 @@ static json_t *object_before(const json_t *base, const json_t *c, const json_t *
 static json_t *empty_world(const json_t *c, const json_t *world, bool old)
 {
     const char *image = jget_str(c, "world.image", NULL);
+    const json_t *config = jget_obj(c, "world.config");
     json_t *w = json_pack("{s:s s:[]}", "now", jget_str(world, "now", ""), "objects");
-    if (old && !json_is_string(jget(c, "before")))
+    if (old && !json_is_string(jget(c, "before"))) {
+        const json_t *before = jget_obj(c, "before.config");
         image = jget_str(c, "before.image", image);
+        config = before ? before : config;
+    }
     if (image)
         json_object_set_new(w, "image", json_string(image));
+    if (config)
+        json_object_set(w, "config", (json_t *)config);
     return w;
 }
 
@@ -197,10 +204,11 @@ static void take_workers(struct children *c, const char *letters)
     }
 }
 
-/* The volume, its claim and the Service, bound and in use. */
+/* The volume, its claim, the Service and the policy, bound and in use. */
 static void take_others(struct children *c)
 {
-    static const char *const kinds[] = {"PersistentVolume", "PersistentVolumeClaim", "Service"};
+    static const char *const kinds[] = {
+        "PersistentVolume", "PersistentVolumeClaim", "Service", "NetworkPolicy"};
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         size_t n;
         cleanup_free const json_t **all = golden_objects(c->old, kinds[i], &n);

@@ -52,6 +52,7 @@ void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *pla
         .pv = first(world, "PersistentVolume"),
         .pvc = first(world, "PersistentVolumeClaim"),
         .service = first(world, "Service"),
+        .policy = first(world, "NetworkPolicy"),
         .pods = observed,
         .npods = npods,
         .attachments = vas,

@@ -8,5 +8,15 @@
 {{- with .Values.caBundle }}{{ $_ := set $c "caBundle" . }}{{ end }}
 {{- with include "millrace.cachePriorityClass" . }}{{ $_ := set $c "priorityClassName" . }}{{ end }}
 {{- with .Values.defaults }}{{ $_ := set $c "defaults" . }}{{ end }}
+{{- if .Values.metrics.networkPolicy.enabled }}
+{{- $operator := dict
+      "namespaceSelector" (dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace))
+      "podSelector" (dict "matchLabels" (include "millrace.selector" (dict "root" . "component" "operator") | fromYaml)) }}
+{{- $monitoring := dict "namespaceSelector" (dict "matchExpressions" (list
+      (dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" .Values.metrics.namespaces))) }}
+{{- $_ := set $c "ingress" (list
+      (dict "ports" (list (dict "protocol" "TCP" "port" 9400)) "from" (list $operator))
+      (dict "ports" (list (dict "protocol" "TCP" "port" 9402)) "from" (list $monitoring))) }}
+{{- end }}
 {{- toPrettyJson $c }}
 {{- end }}
