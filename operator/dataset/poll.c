@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THREADS       4
+#define THREADS       8 /* of a lane */
 #define SOON_NS       (2 * NS_PER_S)
 #define LATER_NS      (15 * NS_PER_S)
 #define TIMEOUT_NS    (2 * NS_PER_S)
@@ -28,16 +28,24 @@ struct poll_entry {
     struct poll_target t;
     char *ip;           /* "" while it does not run */
     struct obj *report; /* or NULL */
+    bool is_silent;     /* did not answer: it is asked where only such pods wait for one another */
+};
+
+enum { LANE_PROMPT, LANE_SILENT, LANES };
+
+struct poll_lane {
+    struct poll *poll;
+    struct queue *queue; /* pod uids; has a lock of its own; poll.mu: NULL while we do not lead */
+    struct task threads[THREADS];
 };
 
 struct poll {
-    pthread_mutex_t mu;  /* entries, retired; a leaf */
+    pthread_mutex_t mu;  /* entries, retired, the lanes' queues; a leaf */
     struct map *entries; /* pod uid → struct poll_entry */
     struct map *retired; /* dataset uid → struct poll_reads */
-    struct queue *queue; /* pod uids; has a lock of its own; NULL while we do not lead */
+    struct poll_lane lanes[LANES];
     struct informer *datasets;
     struct http *http;
-    struct task threads[THREADS];
     atomic_bool stop; /* cancels their requests */
     poll_listener listeners[MAX_LISTENERS];
     void *listener_user[MAX_LISTENERS];
@@ -130,10 +138,11 @@ static void pod_changed(void *user, const json_t *was, const json_t *now)
     }
     bool ask = e && *pod_ip(now);
     if (e) {
+        e->is_silent &= strcmp(e->ip ? e->ip : "", pod_ip(now)) == 0;
         free(e->ip);
         e->ip = xstrdup(pod_ip(now));
     }
-    struct queue *q = p->queue;
+    struct queue *q = e ? p->lanes[e->is_silent ? LANE_SILENT : LANE_PROMPT].queue : NULL;
     if (ask && q)
         queue_add(q, uid);
     pthread_mutex_unlock(&p->mu);
@@ -184,6 +193,7 @@ static bool poll_store(struct poll *p, const char *uid, json_t *fresh_take, stru
     pthread_mutex_lock(&p->mu);
     struct poll_entry *e = map_get(p->entries, uid);
     if (e) {
+        e->is_silent = json_object_get(fresh_take, "unreachable");
         json_t *report = merge_unreachable(e->report, fresh_take);
         news = !e->report || !json_equal(obj_json(e->report), report);
         obj_unref(e->report);
@@ -234,15 +244,24 @@ static int64_t poll_once(struct poll *p, const char *uid)
     return ready ? LATER_NS : SOON_NS;
 }
 
+static struct queue *lane_of(struct poll *p, const char *uid)
+{
+    pthread_mutex_lock(&p->mu);
+    const struct poll_entry *e = map_get(p->entries, uid);
+    struct queue *q = p->lanes[e && e->is_silent ? LANE_SILENT : LANE_PROMPT].queue;
+    pthread_mutex_unlock(&p->mu);
+    return q;
+}
+
 static void poll_thread(void *arg)
 {
-    struct poll *p = arg;
+    const struct poll_lane *lane = arg;
     bool resync;
-    for (char *uid; (uid = queue_get(p->queue, &resync)); free(uid)) {
-        int64_t next = poll_once(p, uid);
-        queue_done(p->queue, uid);
+    for (char *uid; (uid = queue_get(lane->queue, &resync)); free(uid)) {
+        int64_t next = poll_once(lane->poll, uid);
+        queue_done(lane->queue, uid);
         if (next >= 0)
-            queue_add_after(p->queue, uid, next);
+            queue_add_after(lane_of(lane->poll, uid), uid, next);
     }
 }
 
@@ -252,32 +271,39 @@ static int poll_start(void *user, struct err *e)
     const struct queue_backoff backoff = {SOON_NS, LATER_NS};
     atomic_store(&p->stop, false);
     pthread_mutex_lock(&p->mu);
-    p->queue = queue_new(&backoff);
+    for (size_t i = 0; i < LANES; i++)
+        p->lanes[i] = (struct poll_lane){.poll = p, .queue = queue_new(&backoff)};
     const char *uid;
     void *entry;
     for (size_t i = 0; map_next(p->entries, &i, &uid, &entry);)
-        queue_add(p->queue, uid);
+        queue_add(p->lanes[LANE_PROMPT].queue, uid);
     pthread_mutex_unlock(&p->mu);
     int rc = 0;
-    for (size_t i = 0; i < THREADS && !rc; i++)
-        rc = task_start(&p->threads[i], "poll", poll_thread, p, e);
+    for (size_t i = 0; i < LANES * THREADS && !rc; i++)
+        rc = task_start(
+            &p->lanes[i % LANES].threads[i / LANES], "poll", poll_thread, &p->lanes[i % LANES], e);
     return rc;
 }
 
 static void poll_stop(void *user)
 {
     struct poll *p = user;
+    struct queue *queues[LANES];
     atomic_store(&p->stop, true);
-    if (!p->queue)
+    if (!p->lanes[0].queue)
         return;
-    queue_stop(p->queue);
-    for (size_t i = 0; i < THREADS; i++)
-        task_stop(&p->threads[i]);
+    for (size_t i = 0; i < LANES; i++)
+        queue_stop(p->lanes[i].queue);
+    for (size_t i = 0; i < LANES * THREADS; i++)
+        task_stop(&p->lanes[i % LANES].threads[i / LANES]);
     pthread_mutex_lock(&p->mu);
-    struct queue *q = p->queue;
-    p->queue = NULL;
+    for (size_t i = 0; i < LANES; i++) {
+        queues[i] = p->lanes[i].queue;
+        p->lanes[i].queue = NULL;
+    }
     pthread_mutex_unlock(&p->mu);
-    queue_free(q);
+    for (size_t i = 0; i < LANES; i++)
+        queue_free(queues[i]);
 }
 
 static void values_dataload(

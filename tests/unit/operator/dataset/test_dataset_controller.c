@@ -15,11 +15,14 @@
 #include "tests/lib/eventually.h"
 #include "tests/lib/unit.h"
 
+#include <arpa/inet.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define UID       "11111111-2222-3333-4444-555555555555"
 #define PV        "millrace-" UID
@@ -50,6 +53,14 @@ static void say(int who, const char *json)
     pthread_mutex_lock(&mu);
     said[who] = json;
     pthread_mutex_unlock(&mu);
+}
+
+static unsigned asked_so_far(int who)
+{
+    pthread_mutex_lock(&mu);
+    unsigned n = asked[who];
+    pthread_mutex_unlock(&mu);
+    return n;
 }
 
 static void serve_at(int who, const char *ip)
@@ -125,7 +136,7 @@ static void attach(const char *node)
     fake_api_put(api, &kube_volumeattachments, json_loads(text, 0, NULL));
 }
 
-static void bind(void) { set_status(&kube_pvcs, "team/mnist", "{\"phase\":\"Bound\"}"); }
+static void bind_claim(void) { set_status(&kube_pvcs, "team/mnist", "{\"phase\":\"Bound\"}"); }
 
 /* ---- life ---- */
 
@@ -198,7 +209,7 @@ static void test_becomes_ready(void **state)
     eventually(exists(&kube_pvs, PV) && exists(&kube_pvcs, "team/mnist")
         && exists(&kube_services, "team/mnist-cache") && exists(&kube_pods, "team/mnist-cache-0"));
     eventually(dataset_says("Ready", "False", "VolumeNotBound"));
-    bind();
+    bind_claim();
     say(0, DENIED);
     pod_runs("team/mnist-cache-0", WORKER_IP, false);
     eventually(dataset_says("Ready", "False", "AccessDenied"));
@@ -331,6 +342,44 @@ static void test_foreign_pod(void **state)
     fake_api_remove(api, &kube_pods, foreign);
 }
 
+/* Pods that take connections and say nothing do not keep us from those that answer. */
+static void test_silent_pods(void **state)
+{
+    (void)state;
+    enum { SILENT = 24, ASKED = 8 };
+    int listeners[SILENT];
+    unsigned first = asked_so_far(0);
+    say(0, "{}"); /* not ready: asked again soon */
+    eventually(asked_so_far(0) >= first + 2);
+    for (int i = 0; i < SILENT; i++) {
+        struct sockaddr_in a = {.sin_family = AF_INET,
+            .sin_port = htons(PORT_HTTP),
+            .sin_addr = {htonl(0x7f5e0101 + (uint32_t)i)}}; /* 127.94.1.1 … */
+        listeners[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(listeners[i], (struct sockaddr *)&a, sizeof a), 0);
+        assert_int_equal(listen(listeners[i], 100), 0);
+        cleanup_free char *pod = xasprintf(
+            "{\"metadata\":{\"name\":\"silent-%d\",\"namespace\":\"team\",\"uid\":\"silent-%d\",\"labels\":{\"" LABEL_MANAGED_BY
+            "\":\"" NAME_FIELD_MANAGER "\",\"" LABEL_COMPONENT "\":\"loader\",\"" LABEL_DATASET_UID
+            "\":\"" UID "\"}},\"status\":{\"phase\":\"Running\",\"podIP\":\"127.94.1.%d\"}}",
+            i, i, i + 1);
+        fake_api_put(api, &kube_pods, json_loads(pod, 0, NULL));
+    }
+    unsigned before = asked_so_far(0), questions = 0;
+    eventually(asked_so_far(0) >= before + ASKED);
+    for (int i = 0; i < SILENT; i++) {
+        for (int fd; (fd = accept(listeners[i], NULL, NULL)) >= 0; questions++)
+            close(fd);
+        close(listeners[i]);
+        cleanup_free char *key = xasprintf("team/silent-%d", i);
+        fake_api_remove(api, &kube_pods, key);
+    }
+    assert_true(questions >= SILENT);
+    if (questions > SILENT * ASKED * 3 / 4) /* else each of them is asked as often as who answers */
+        fail_msg("%u questions to those who say nothing, %d to who answers", questions, ASKED);
+    say(0, FINE);
+}
+
 static void test_loads(void **state)
 {
     (void)state;
@@ -422,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_attaches),
         cmocka_unit_test(test_no_secret),
         cmocka_unit_test(test_foreign_pod),
+        cmocka_unit_test(test_silent_pods),
         cmocka_unit_test(test_loads),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_goes),
