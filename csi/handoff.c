@@ -389,6 +389,15 @@ int handoff_published(struct handoff_mount *v, bool published, int64_t deadline_
     return 0;
 }
 
+bool handoff_survives(struct handoff_mount *v)
+{
+    pthread_mutex_lock(&v->mu);
+    bool needs = v->staging && v->fuse_fd >= 0 && !v->ending;
+    bool survives = !needs || (v->conn >= 0 && v->welcomed);
+    pthread_mutex_unlock(&v->mu);
+    return survives;
+}
+
 int handoff_state(
     struct handoff_mount *v, int64_t deadline_ns, struct handoff_state *out, struct err *e)
 {

@@ -75,6 +75,10 @@ int handoff_unstage(struct handoff_mount *v, int64_t deadline_ns, struct err *e)
 /* After a restart: the mount is there, its fd is with the client or lost. */
 void handoff_adopt(struct handoff_mount *v, const char *staging, dev_t dev, bool read_only);
 
+/* Would the mount, if there is one, outlive this process? With its fuse fd in a client that is
+ * connected. */
+bool handoff_survives(struct handoff_mount *v);
+
 struct handoff_state {
     bool mounted;
     bool connected; /* a client is */

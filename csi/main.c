@@ -28,6 +28,7 @@
 #define WORKERS    256
 #define GRACE_NS   (10 * NS_PER_S)
 #define HARD_NS    (10 * NS_PER_S)
+#define CLIENTS_NS (8 * NS_PER_S) /* beside both of them in the 30 s that the pod has */
 #define COLLECT_NS (30 * NS_PER_S)
 #define STUCK_NS   (RPC_ENDLESS_NS + 60 * NS_PER_S)
 
@@ -253,6 +254,32 @@ static void collect_dirs(void *arg)
     while (!task_wait(&r->collector, clock_mono_ns() + COLLECT_NS));
 }
 
+static void look_at_mount(struct volume *v, void *arg)
+{
+    if (v->handoff && !handoff_survives(v->handoff))
+        ++*(size_t *)arg;
+}
+
+/* A mount whose client is being replaced has its fuse fd with us alone: it would end with us. */
+static void wait_for_clients(struct plugin *p)
+{
+    int64_t until = clock_mono_ns() + CLIENTS_NS;
+    bool told = false;
+    for (size_t alone;; told = true) {
+        alone = 0;
+        if (p->volumes)
+            volumes_each(p->volumes, look_at_mount, &alone);
+        if (!alone || clock_mono_ns() >= until) {
+            if (alone)
+                log_warn("%zu mounts have no client, and are lost with this process", alone);
+            return;
+        }
+        if (!told)
+            log_info("waiting for the clients of %zu mounts", alone);
+        clock_sleep_ns(20 * NS_PER_MS);
+    }
+}
+
 static void put_volume(struct volume *v, void *arg) { stage_leave(arg, v); }
 
 /* In good order: mounts and the processes that serve them stay. If nothing is in use, nothing of us
@@ -295,6 +322,7 @@ static int plugin_run(struct running *r, const struct options *o, struct err *e)
     rpc_run(r->rpc);
     task_stop(&r->stopper);
     task_stop(&r->collector);
+    wait_for_clients(&r->plugin);
     return 0;
 }
 

@@ -27,6 +27,7 @@
 #define CHECK_FIRST_NS  (2 * NS_PER_S)
 #define CHECK_LAST_NS   (30 * NS_PER_S)
 #define READ_AHEAD_KB   1024
+#define SETTLE_NS       (10 * NS_PER_S)
 #define OVERLAYFS_MAGIC 0x794c7630
 
 struct client {
@@ -40,6 +41,7 @@ struct client {
     struct store **stores;          /* conf->nmounts */
     char *stage_dir;
     struct mounted_fs m;
+    bool is_unmounted; /* there is nothing to go on with */
 };
 
 static volatile sig_atomic_t stopping;
@@ -267,7 +269,12 @@ static void on_serving(void *user, const struct session_offer *offer)
     log_info("serving");
 }
 
-static void on_unmounted(void *user) { cache_cancel(((struct client *)user)->m.cache); }
+static void on_unmounted(void *user)
+{
+    struct client *c = user;
+    c->is_unmounted = true;
+    cache_cancel(c->m.cache);
+}
 
 static unsigned stack_depth(const char *dir)
 {
@@ -306,6 +313,8 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
 static void tear_down(struct client *c)
 {
     mounted_fs_tear_down(&c->m);
+    if (c->handoff && stopping && !c->is_unmounted && !handoff_client_settle(c->handoff, SETTLE_NS))
+        log_warn("the node plugin does not answer: if it has not the mount, the mount is lost");
     handoff_client_stop(c->handoff);
     status_free(c->status);
     for (size_t i = 0; c->stores && i < c->conf->nmounts; i++)

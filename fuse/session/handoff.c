@@ -28,6 +28,7 @@
 /* a plugin that pings and has not for so long is not asked either */
 #define HEARD_WITHIN_NS  (15 * NS_PER_S)
 #define CALLER_WITHIN_NS (50 * NS_PER_MS) /* a reader waits for it */
+#define SETTLE_EACH_NS   (500 * NS_PER_MS)
 
 struct caller_query { /* on the stack of the thread that asks */
     struct caller_query *next;
@@ -257,6 +258,7 @@ static void handoff_client_thread(void *user)
         pause = CONNECT_MIN_NS;
         h->sock = sock;
         introduce(h);
+        pthread_cond_broadcast(&h->changed);
         pthread_mutex_unlock(&h->mu);
         receive_messages(h, sock);
         pthread_mutex_lock(&h->mu);
@@ -425,27 +427,52 @@ static bool plugin_listens(int sock)
     return sock >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLOUT);
 }
 
+/* Waits for the answer; false: there was none on this connection. */
+static bool ask_who(struct handoff_client *h, pid_t pid, char out[CALLER_MAX], int64_t until_ns)
+{
+    mutex_assert_held(&h->mu);
+    struct caller_query me = {.next = h->queries, .pid = pid, .out = out};
+    int sock = h->sock;
+    int64_t value = pid;
+    h->queries = &me;
+    if (tell_plugin(h, HANDOFF_WHO, &value, sizeof value, -1) == 0)
+        while (!me.answered && h->sock == sock && sock >= 0 && !atomic_load(&h->task.stop)
+            && clock_cond_wait(&h->changed, &h->mu, until_ns) == 0)
+            continue;
+    struct caller_query **at = &h->queries;
+    while (*at != &me)
+        at = &(*at)->next;
+    *at = me.next;
+    return me.answered;
+}
+
 void handoff_client_caller(void *handoff, pid_t pid, char out[CALLER_MAX])
 {
     struct handoff_client *h = handoff;
-    struct caller_query me = {.pid = pid, .out = out};
-    int64_t value = pid, until = clock_mono_ns() + CALLER_WITHIN_NS;
     snprintf(out, CALLER_MAX, CALLER_UNKNOWN);
     loop_will_block();
     pthread_mutex_lock(&h->mu);
-    if (plugin_listens(h->sock)) {
-        me.next = h->queries;
-        h->queries = &me;
-        tell_plugin(h, HANDOFF_WHO, &value, sizeof value, -1);
-        while (!me.answered && h->sock >= 0 && !atomic_load(&h->task.stop)
-            && clock_cond_wait(&h->changed, &h->mu, until) == 0)
-            continue;
-        struct caller_query **at = &h->queries;
-        while (*at != &me)
-            at = &(*at)->next;
-        *at = me.next;
+    if (plugin_listens(h->sock))
+        ask_who(h, pid, out, clock_mono_ns() + CALLER_WITHIN_NS);
+    pthread_mutex_unlock(&h->mu);
+}
+
+bool handoff_client_settle(struct handoff_client *h, int64_t timeout_ns)
+{
+    char nobody[CALLER_MAX];
+    int64_t now = clock_mono_ns(), until = now + timeout_ns;
+    pthread_mutex_lock(&h->mu);
+    bool settled = h->fuse_fd < 0 || !h->taken;
+    for (; !settled && now < until; now = clock_mono_ns()) {
+        int64_t soon = MIN(until, now + SETTLE_EACH_NS);
+        /* the plugin answers in order: after it has taken what a connection begins with */
+        if (h->sock >= 0)
+            settled = ask_who(h, 0, nobody, soon);
+        if (!settled)
+            clock_cond_wait(&h->changed, &h->mu, MIN(soon, clock_mono_ns() + CONNECT_MIN_NS));
     }
     pthread_mutex_unlock(&h->mu);
+    return settled;
 }
 
 void handoff_client_stop(struct handoff_client *h)

@@ -36,6 +36,10 @@ void handoff_client_backing_close(void *handoff, int32_t id);
 /* Asks who that process is (lib/handoff/caller.h); CALLER_UNKNOWN if there is no answer at once. A
  * stall_who. */
 void handoff_client_caller(void *handoff, pid_t pid, char out[CALLER_MAX]);
+/* Before this process ends while the mount does not: waits until the node plugin surely has the
+ * fuse fd, as one that has just started may not have asked for it yet. False: it was not heard of
+ * for timeout_ns. Without a mount, true. */
+bool handoff_client_settle(struct handoff_client *h, int64_t timeout_ns);
 void handoff_client_stop(struct handoff_client *h);
 
 #endif

@@ -400,6 +400,34 @@ static void test_killed(void **state)
     assert_int_equal(reader_once(b), 0);
 }
 
+/* An upgrade replaces both in good order, each while the other is away: whoever has the fuse fd
+ * alone waits for somebody to give it to. */
+static void test_replaced(void **state)
+{
+    (void)state;
+    cleanup_free char *a = in(pod_a, "file");
+    struct reader *r = reader_start(a);
+    reader_goes_on(r);
+    for (int i = 0; i < 3; i++) {
+        end_process(&plugin, SIGTERM);
+        kill(client, SIGTERM);
+        clock_sleep_ns(300 * NS_PER_MS);
+        start_plugin();
+        waitpid(client, NULL, 0);
+        start_client();
+        reader_goes_on(r);
+        end_process(&client, SIGTERM);
+        kill(plugin, SIGTERM);
+        clock_sleep_ns(300 * NS_PER_MS);
+        start_client();
+        waitpid(plugin, NULL, 0);
+        reader_goes_on(r);
+        start_plugin();
+        reader_goes_on(r);
+    }
+    reader_end(r);
+}
+
 /* The process below the client's supervisor. */
 static pid_t serving_process(void)
 {
@@ -579,7 +607,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_registers),
         cmocka_unit_test(test_refuses), cmocka_unit_test(test_inline_volumes),
         cmocka_unit_test(test_reads), cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_plugin_and_serving_killed),
+        cmocka_unit_test(test_replaced), cmocka_unit_test(test_plugin_and_serving_killed),
         cmocka_unit_test(test_plugin_and_client_killed), cmocka_unit_test(test_unused_is_aborted),
         cmocka_unit_test(test_leaves_nothing)};
     return cmocka_run_group_tests(tests, setup, teardown);

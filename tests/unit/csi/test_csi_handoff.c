@@ -120,16 +120,20 @@ static void test_client_killed(void **state)
     }
     close(held);
     held = -1;
+    assert_true(handoff_survives(w->mount));
     end_client(pid);
     eventually(!state_of(w).connected);
     assert_true(state_of(w).usable);
+    assert_false(handoff_survives(w->mount)); /* nobody else has its fd */
     pid = client(w);
     assert_int_equal(check_file(w), 0);
     long long first = 0, last = 0;
     traced(w, "backing", &first);
     assert_int_equal(traced(w, "backing", &last), 7);
     assert_int_equal(first, last); /* the id outlives its client */
+    assert_true(handoff_survives(w->mount));
     must_unstage(w);
+    assert_true(handoff_survives(w->mount));
     csi_fixture_close(w);
     end_client(pid);
 }

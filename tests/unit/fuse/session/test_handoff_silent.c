@@ -120,10 +120,54 @@ static void test_ping(void **state)
     plugin_free(p);
 }
 
+static void *settle(void *arg)
+{
+    struct question *q = arg;
+    q->rc = handoff_client_settle(q->client, 60 * NS_PER_S);
+    return NULL;
+}
+
+/* Before it ends it waits until a plugin that was away has the fd, and has said so. */
+static void test_settles(void **state)
+{
+    (void)state;
+    struct plugin *p = plugin_new();
+    struct handoff_welcome w = {.version = HANDOFF_VERSION}, out;
+    struct handoff_caller nobody = {.pid = 0, .name = CALLER_UNKNOWN};
+    struct question q = {.client = p->client};
+    struct err e = ERR_INIT;
+    int fd = new_file();
+    assert_true(handoff_client_settle(p->client, 0)); /* there is no mount */
+    tell(p, HANDOFF_WELCOME, &w, sizeof w, fd);
+    assert_true(handoff_client_wait(p->client, &out, SOON) >= 0);
+    assert_false(handoff_client_settle(p->client, 20 * NS_PER_MS)); /* it says nothing */
+    expect(p, HANDOFF_WHO, NULL);
+    close(p->listener);
+    unlink(p->path);
+    close(p->sock);
+    assert_int_equal(pthread_create(&q.thread, NULL, settle, &q), 0);
+    clock_sleep_ns(50 * NS_PER_MS);
+    p->listener = handoff_listen(p->path, &e);
+    accept_client(p);
+    expect_hello(p);
+    int back = expect(p, HANDOFF_RETURN_FD, NULL);
+    assert_true(same_file(back, fd));
+    close(back);
+    expect(p, HANDOFF_WHO, NULL);
+    reconnect(p); /* it ends before its answer: the next one is asked */
+    close(expect(p, HANDOFF_RETURN_FD, NULL));
+    expect(p, HANDOFF_WHO, NULL);
+    tell(p, HANDOFF_CALLER, &nobody, sizeof nobody, -1);
+    pthread_join(q.thread, NULL);
+    assert_true(q.rc);
+    close(fd);
+    plugin_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_plugin_hangs),
         cmocka_unit_test(test_plugin_is_stopped), cmocka_unit_test(test_closed_without_plugin),
-        cmocka_unit_test(test_ping)};
+        cmocka_unit_test(test_ping), cmocka_unit_test(test_settles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
