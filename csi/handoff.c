@@ -411,7 +411,7 @@ int handoff_state(
         .backing_files = backing_count(v->files),
         .pid = v->conn >= 0 ? v->pid : 0};
     memcpy(out->failed, v->failed, sizeof out->failed);
-    memcpy(out->lost, v->lost, sizeof out->lost);
+    memcpy(out->lost, v->lost.why, sizeof out->lost);
     pthread_mutex_unlock(&v->mu);
     return 0;
 }

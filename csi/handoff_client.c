@@ -249,6 +249,16 @@ static void answer_who(struct handoff_mount *v, const struct handoff_msg *m)
         client_close(v, e.msg);
 }
 
+void client_tell_lost(struct handoff_mount *v)
+{
+    mutex_assert_held(&v->mu);
+    struct err e = ERR_INIT;
+    /* people are told, that is all: a client that does not take it serves as well */
+    if (v->staging && v->hello && v->lost.why[0]
+        && handoff_send(v->conn, HANDOFF_LOST, &v->lost, sizeof v->lost, -1, &e))
+        client_log(v, LOG_DEBUG, "the client was not told of the lost mount", "error", e.msg);
+}
+
 static void on_hello(struct handoff_mount *v, const struct handoff_msg *m)
 {
     struct handoff_hello hello = {0};
@@ -268,6 +278,8 @@ static void on_hello(struct handoff_mount *v, const struct handoff_msg *m)
     metric_add(v->handoff->clients, 1);
     cleanup_free char *pid = xasprintf("%d", (int)v->pid);
     client_log(v, LOG_INFO, "client connected", "pid", pid);
+    if (v->fuse_fd >= 0)
+        client_tell_lost(v);
 }
 
 /* Its client is there and takes requests. */
@@ -343,6 +355,7 @@ void client_receive(struct handoff_mount *v)
     case HANDOFF_WELCOME:
     case HANDOFF_CALLER:
     case HANDOFF_BACKING:
+    case HANDOFF_LOST:
         client_close(v, "it sent what only the plugin sends");
         break;
     }

@@ -71,7 +71,8 @@ struct handoff_mount {
     int64_t pinged_ns;     /* mu: when its client was last asked */
     bool can_pong, silent; /* mu: of this client: it answers pings; it has not for long */
     bool given_up;         /* mu: the mount was aborted, for it was not served */
-    char lost[256];        /* mu: why the mount, or the one before, was aborted; "": none was */
+    /* mu: why the mount, or the one before, was aborted, and when; "": none was */
+    struct handoff_lost lost;
     struct bucket messages, questions, lines; /* mu: of all clients of this mount */
     size_t unlogged;                          /* mu: lines left out */
     bool ended;                               /* mu: the thread has */
@@ -86,6 +87,7 @@ void client_accept(struct handoff_mount *v);
 void client_receive(struct handoff_mount *v); /* one message */
 void client_welcome(struct handoff_mount *v);
 void client_ping(struct handoff_mount *v);
+void client_tell_lost(struct handoff_mount *v);         /* if the mount was made again */
 void client_take_back(struct handoff_mount *v, int fd); /* takes the fd */
 void client_close(struct handoff_mount *v, const char *why);
 /* how long not to listen to it; 0: listen */

@@ -77,8 +77,14 @@ static void end_mount(struct handoff_mount *v)
     free(v->staging);
     v->staging = NULL;
     v->served = v->published = v->end_mount = v->given_up = false;
-    v->lost[0] = '\0';
+    v->lost = (struct handoff_lost){0};
     pthread_cond_broadcast(&v->changed);
+}
+
+static void note_lost(struct handoff_mount *v, const char *why)
+{
+    v->lost.at_s = clock_real_ns() / NS_PER_S;
+    snprintf(v->lost.why, sizeof v->lost.why, "%s", why);
 }
 
 /* The fd of our mount is missing and the client does not have it either. If the mount is dead, it
@@ -113,8 +119,9 @@ static void remount(struct handoff_mount *v)
         return;
     }
     metric_add(v->handoff->remounts, 1);
-    if (!v->lost[0])
-        snprintf(v->lost, sizeof v->lost, "its client and this plugin were gone at once");
+    if (!v->lost.why[0])
+        note_lost(v, "its client and this plugin were gone at once");
+    client_tell_lost(v);
 }
 
 static void check_connection(struct handoff_mount *v)
@@ -126,7 +133,7 @@ static void check_connection(struct handoff_mount *v)
     log_kv(LOG_WARN, "the FUSE connection was aborted by somebody else", "at", v->staging, NULL);
     close_fuse(v);
     client_close(v, "its connection was aborted");
-    snprintf(v->lost, sizeof v->lost, "its FUSE connection was aborted by somebody else");
+    note_lost(v, "its FUSE connection was aborted by somebody else");
 }
 
 /* Why readers wait, in words. */
@@ -145,13 +152,13 @@ static void abort_unattended(struct handoff_mount *v)
 {
     mutex_assert_held(&v->mu);
     struct err e = ERR_INIT;
-    snprintf(v->lost, sizeof v->lost, "%s", why_unattended(v));
+    note_lost(v, why_unattended(v));
     log_kv(v->published ? LOG_ERROR : LOG_INFO,
         v->published
             ? "nobody serves a mount: aborting it, its readers get an error; pods that use it must be restarted"
             : "no pod has the volume and nobody serves it: aborting the mount, so that nobody waits for it",
         "reason", "MountAborted", "namespace", v->ns, "dataset", v->uid, "at", v->staging, "why",
-        v->lost, NULL);
+        v->lost.why, NULL);
     if (v->published)
         metric_add(v->handoff->abandoned, 1);
     if (mount_abort(v->staging, v->dev, &e))

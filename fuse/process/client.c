@@ -337,6 +337,12 @@ static void hold(struct client *c, int fuse_fd, const struct handoff_welcome *w)
         log_kv(LOG_WARN, "the supervisor has no copy of the fuse fd", "error", e.msg, NULL);
 }
 
+static void report_lost(void *user, const struct handoff_lost *lost)
+{
+    struct client *c = user;
+    status_lost(c->status, lost->at_s, lost->why);
+}
+
 static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
 {
     struct err e = ERR_INIT;
@@ -346,6 +352,8 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     if (c->o->socket
         && !(c->handoff = handoff_client_start(c->o->socket, w.init_len ? fuse_fd : -1, &w, &e)))
         return client_fail(c, "StoreError", &e, CLIENT_BROKEN);
+    if (c->handoff)
+        handoff_client_on_lost(c->handoff, report_lost, c);
     mask_signals(SIG_UNBLOCK);
     if (!(c->conf = load_conf(c->o->config, &e)))
         return client_fail(c, "InvalidOption", &e, CLIENT_MISUSE);

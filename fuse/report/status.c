@@ -37,6 +37,8 @@ struct status {
     bool ready, serving;                  /* mu */
     struct utsname kernel;                /* mu; release "": the kernel has not said what it can */
     bool passthrough, resend;             /* mu: what it can */
+    int64_t lost_at_s;                    /* mu; 0: no mount was lost */
+    char lost_why[256];                   /* mu */
     int64_t began_ns;                     /* monotonic */
     struct health health;
     struct scrape scrape;
@@ -93,6 +95,14 @@ void status_kernel(struct status *s, bool passthrough, bool resend)
         s->kernel.release[0] = '\0';
     s->passthrough = passthrough;
     s->resend = resend;
+    pthread_mutex_unlock(&s->mu);
+}
+
+void status_lost(struct status *s, int64_t at_s, const char *why)
+{
+    pthread_mutex_lock(&s->mu);
+    s->lost_at_s = at_s;
+    snprintf(s->lost_why, sizeof s->lost_why, "%s", why);
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -277,6 +287,12 @@ void status_json(struct status *s, struct buf *out)
     };
     report_add(out, members, ARRAY_LEN(members));
     add_kernel(s, out);
+    const struct report_member lost[] = {
+        {REPORT_LOST_AT, REPORT_COUNT, (uint64_t)s->lost_at_s, NULL},
+        {REPORT_LOST_WHY, REPORT_TEXT, 0, s->lost_why},
+    };
+    if (s->lost_at_s > 0)
+        report_add(out, lost, ARRAY_LEN(lost));
     buf_adds(out, ",\"" REPORT_STALLS "\":[");
     if (s->from.stalls)
         stalls_each(s->from.stalls, add_stall, out);

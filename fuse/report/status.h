@@ -38,6 +38,8 @@ void status_data(struct status *s, const struct status_sources *from);
 void status_profile(struct status *s, bool sealed, struct backings *backings);
 /* what the kernel's FUSE can do */
 void status_kernel(struct status *s, bool passthrough, bool resend);
+/* the mount died at that time (seconds since the epoch) and was made again */
+void status_lost(struct status *s, int64_t at_s, const char *why);
 /* as a whole: not ready */
 void status_fail(struct status *s, const char *reason, const char *message);
 /* reason "": ready */

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/session/handoff.h"
-
-#include "fuse/session/loop.h"
+#include "fuse/session/handoff_priv.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/mutex.h"
-#include "lib/base/task.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,52 +17,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CONNECT_MIN_NS   (20 * NS_PER_MS)
-#define CONNECT_MAX_NS   (1000 * NS_PER_MS)
-#define ANSWER_WITHIN_NS (2 * NS_PER_S)
-/* a node plugin that did not answer is not asked again for so long: opening a file waits for it */
-#define SILENCE_NS (30 * NS_PER_S)
-/* a plugin that pings and has not for so long is not asked either */
-#define HEARD_WITHIN_NS  (15 * NS_PER_S)
-#define CALLER_WITHIN_NS (50 * NS_PER_MS) /* a reader waits for it */
-#define SETTLE_EACH_NS   (500 * NS_PER_MS)
-
-struct caller_query { /* on the stack of the thread that asks */
-    struct caller_query *next;
-    pid_t pid;
-    bool answered;
-    char *out;
-};
-
-struct handoff_client {
-    char *path;
-    struct task task; /* receives; waits with mu */
-    pthread_mutex_t mu, ask;
-    pthread_cond_t changed;
-    int sock; /* mu; -1 while there is no connection */
-    /* mu; -1 before the first mount; a session closes a copy of its own, and this one is returned
-     * to a plugin also while the session ends */
-    int fuse_fd;
-    struct handoff_welcome welcome; /* mu; of fuse_fd, with the INIT as it is known now */
-    /* mu; handoff_client_wait() has returned it: what comes later is another mount */
-    bool taken;
-    bool serving;                     /* mu */
-    char failed[HANDOFF_PAYLOAD_MAX]; /* mu; "" nothing failed */
-    bool asking, answered;            /* mu */
-    int64_t answer;                   /* mu */
-    int64_t silent_until_ns;          /* mu; nothing is asked until then */
-    struct caller_query *queries;     /* mu */
-    int64_t *closes;                  /* mu: backing ids that the plugin has not been told of yet */
-    size_t ncloses, closes_cap;       /* mu */
-    int wake_fd;                      /* readable: there are some */
-    bool pings;                       /* mu: the plugin does, on this connection */
-    int64_t heard_ns;                 /* mu: when it last said something */
-    bool (*serves)(void *user);       /* mu; NULL: yes */
-    void *serves_user;                /* mu */
-};
+#define CONNECT_MAX_NS (1000 * NS_PER_MS)
 
 /* Never waits: a plugin that is stopped must not stop those who tell it something. */
-static int tell_plugin(
+int handoff_tell(
     struct handoff_client *h, enum handoff_type type, const void *payload, size_t len, int fd)
 {
     struct err e = ERR_INIT;
@@ -79,7 +34,7 @@ static int tell_plugin(
 static void must_tell(
     struct handoff_client *h, enum handoff_type type, const void *payload, size_t len)
 {
-    if (tell_plugin(h, type, payload, len, -1))
+    if (handoff_tell(h, type, payload, len, -1))
         shutdown(h->sock, SHUT_RDWR);
 }
 
@@ -89,18 +44,12 @@ static void tell_closes(struct handoff_client *h)
     mutex_assert_held(&h->mu);
     size_t n = 0;
     while (h->sock >= 0 && n < h->ncloses
-        && tell_plugin(h, HANDOFF_BACKING_CLOSE, &h->closes[n], sizeof h->closes[n], -1) == 0)
+        && handoff_tell(h, HANDOFF_BACKING_CLOSE, &h->closes[n], sizeof h->closes[n], -1) == 0)
         n++;
     if (!n)
         return;
     h->ncloses -= n;
     memmove(h->closes, h->closes + n, h->ncloses * sizeof *h->closes);
-}
-
-/* Does the plugin say nothing, though it used to? */
-static bool fallen_silent(const struct handoff_client *h, int64_t now)
-{
-    return h->pings && now >= h->heard_ns + HEARD_WITHIN_NS;
 }
 
 /* On a fresh connection: tells the version, and what this process has. */
@@ -109,16 +58,16 @@ static void introduce(struct handoff_client *h)
     mutex_assert_held(&h->mu);
     struct handoff_hello hello = {HANDOFF_VERSION, HANDOFF_CAN_PONG};
     h->pings = false;
-    tell_plugin(h, HANDOFF_HELLO, &hello, sizeof hello, -1);
+    handoff_tell(h, HANDOFF_HELLO, &hello, sizeof hello, -1);
     if (h->taken && h->fuse_fd >= 0) {
-        tell_plugin(h, HANDOFF_RETURN_FD, NULL, 0, h->fuse_fd);
+        handoff_tell(h, HANDOFF_RETURN_FD, NULL, 0, h->fuse_fd);
         if (h->welcome.init_len)
-            tell_plugin(h, HANDOFF_INIT, h->welcome.init, h->welcome.init_len, -1);
+            handoff_tell(h, HANDOFF_INIT, h->welcome.init, h->welcome.init_len, -1);
         if (h->serving)
-            tell_plugin(h, HANDOFF_SERVING, NULL, 0, -1);
+            handoff_tell(h, HANDOFF_SERVING, NULL, 0, -1);
     }
     if (*h->failed)
-        tell_plugin(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
+        handoff_tell(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
 }
 
 static void on_welcome(struct handoff_client *h, const struct handoff_msg *m, int *fd)
@@ -144,7 +93,7 @@ static void on_welcome(struct handoff_client *h, const struct handoff_msg *m, in
     *fd = -1;
     h->welcome = w;
     if (*h->failed)
-        tell_plugin(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
+        handoff_tell(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
 }
 
 static void on_caller(struct handoff_client *h, const struct handoff_msg *m)
@@ -166,7 +115,16 @@ static void on_ping(struct handoff_client *h)
     h->pings = true;
     /* one whose threads hang does not say that it is there */
     if (!h->serves || h->serves(h->serves_user))
-        tell_plugin(h, HANDOFF_PONG, NULL, 0, -1);
+        handoff_tell(h, HANDOFF_PONG, NULL, 0, -1);
+}
+
+static void on_mount_lost(struct handoff_client *h, const struct handoff_msg *m)
+{
+    mutex_assert_held(&h->mu);
+    memcpy(&h->lost, m->payload, sizeof h->lost);
+    h->lost.why[sizeof h->lost.why - 1] = '\0';
+    if (h->on_lost)
+        h->on_lost(h->on_lost_user, &h->lost);
 }
 
 static void on_message(struct handoff_client *h, const struct handoff_msg *m, int *fd)
@@ -182,6 +140,8 @@ static void on_message(struct handoff_client *h, const struct handoff_msg *m, in
         h->answered = true;
     } else if (m->type == HANDOFF_CALLER && m->len == sizeof(struct handoff_caller)) {
         on_caller(h, m);
+    } else if (m->type == HANDOFF_LOST && m->len == sizeof(struct handoff_lost)) {
+        on_mount_lost(h, m);
     }
     pthread_cond_broadcast(&h->changed);
     pthread_mutex_unlock(&h->mu);
@@ -242,7 +202,7 @@ static void handoff_client_free(struct handoff_client *h)
 static void handoff_client_thread(void *user)
 {
     struct handoff_client *h = user;
-    int64_t pause = CONNECT_MIN_NS;
+    int64_t pause = HANDOFF_CONNECT_MIN_NS;
     pthread_mutex_lock(&h->mu);
     while (!atomic_load(&h->task.stop)) {
         struct err e = ERR_INIT;
@@ -255,7 +215,7 @@ static void handoff_client_thread(void *user)
             pause = MIN(pause * 2, CONNECT_MAX_NS);
             continue;
         }
-        pause = CONNECT_MIN_NS;
+        pause = HANDOFF_CONNECT_MIN_NS;
         h->sock = sock;
         introduce(h);
         pthread_cond_broadcast(&h->changed);
@@ -294,16 +254,23 @@ struct handoff_client *handoff_client_start(
     return h;
 }
 
-int handoff_client_wait(
-    struct handoff_client *h, struct handoff_welcome *welcome, int64_t timeout_ns)
+/* Is there a mount, after timeout_ns at most? */
+static bool await_mount(struct handoff_client *h, int64_t timeout_ns)
 {
+    mutex_assert_held(&h->mu);
     int64_t until = clock_mono_ns() + timeout_ns;
-    pthread_mutex_lock(&h->mu);
     while (h->fuse_fd < 0 && !atomic_load(&h->task.stop)
         && clock_cond_wait(&h->changed, &h->mu, until) == 0)
         continue;
-    int fd = atomic_load(&h->task.stop) || h->fuse_fd < 0 ? -1
-                                                          : fcntl(h->fuse_fd, F_DUPFD_CLOEXEC, 0);
+    return h->fuse_fd >= 0;
+}
+
+int handoff_client_wait(
+    struct handoff_client *h, struct handoff_welcome *welcome, int64_t timeout_ns)
+{
+    pthread_mutex_lock(&h->mu);
+    bool there = await_mount(h, timeout_ns) && !atomic_load(&h->task.stop);
+    int fd = there ? fcntl(h->fuse_fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd >= 0) {
         h->taken = true;
         *welcome = h->welcome;
@@ -315,12 +282,8 @@ int handoff_client_wait(
 bool handoff_client_peek(
     struct handoff_client *h, struct handoff_welcome *welcome, int64_t timeout_ns)
 {
-    int64_t until = clock_mono_ns() + timeout_ns;
     pthread_mutex_lock(&h->mu);
-    while (h->fuse_fd < 0 && !atomic_load(&h->task.stop)
-        && clock_cond_wait(&h->changed, &h->mu, until) == 0)
-        continue;
-    bool there = h->fuse_fd >= 0;
+    bool there = await_mount(h, timeout_ns);
     if (there)
         *welcome = h->welcome;
     pthread_mutex_unlock(&h->mu);
@@ -335,7 +298,7 @@ void handoff_client_failed(struct handoff_client *h, const char *text)
     pthread_mutex_lock(&h->mu);
     memcpy(h->failed, clean, sizeof clean);
     if (*h->failed)
-        tell_plugin(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
+        handoff_tell(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -367,112 +330,15 @@ void handoff_client_watch(struct handoff_client *h, bool (*serves)(void *user), 
     pthread_mutex_unlock(&h->mu);
 }
 
-int handoff_client_backing_open(void *handoff, int fd, int32_t *id, struct err *e)
+void handoff_client_on_lost(
+    struct handoff_client *h, void (*fn)(void *user, const struct handoff_lost *lost), void *user)
 {
-    struct handoff_client *h = handoff;
-    int rc = -1;
-    loop_will_block();
-    pthread_mutex_lock(&h->ask);
     pthread_mutex_lock(&h->mu);
-    int64_t now = clock_mono_ns(), until = now + ANSWER_WITHIN_NS;
-    int sock = now < h->silent_until_ns || fallen_silent(h, now) ? -1 : h->sock;
-    if (sock >= 0 && tell_plugin(h, HANDOFF_BACKING_OPEN, NULL, 0, fd)) {
-        h->silent_until_ns = now + SILENCE_NS;
-        sock = -1;
-    }
-    h->asking = sock >= 0;
-    h->answered = false;
-    while (h->sock == sock && sock >= 0 && !h->answered
-        && clock_cond_wait(&h->changed, &h->mu, until) == 0)
-        continue;
-    h->asking = false;
-    if (!h->answered)
-        err_set(e, ERR_RETRY, "the node plugin does not answer");
-    else if (h->answer <= 0 || h->answer > INT32_MAX)
-        err_sys(e, h->answer < 0 ? (int)-h->answer : EIO,
-            "the node plugin cannot register a backing file");
-    else {
-        *id = (int32_t)h->answer;
-        rc = 0;
-    }
-    if (!h->answered && h->sock == sock && sock >= 0) {
-        /* a late answer must not be taken for that of the next question */
-        shutdown(sock, SHUT_RDWR);
-        h->silent_until_ns = clock_mono_ns() + SILENCE_NS;
-    }
+    h->on_lost = fn;
+    h->on_lost_user = user;
+    if (h->lost.at_s)
+        fn(user, &h->lost);
     pthread_mutex_unlock(&h->mu);
-    pthread_mutex_unlock(&h->ask);
-    return rc;
-}
-
-void handoff_client_backing_close(void *handoff, int32_t id)
-{
-    struct handoff_client *h = handoff;
-    int64_t value = id;
-    pthread_mutex_lock(&h->mu);
-    if (h->ncloses == h->closes_cap) {
-        h->closes_cap = MAX(h->closes_cap * 2, 64);
-        h->closes = xrealloc(h->closes, h->closes_cap * sizeof *h->closes);
-    }
-    h->closes[h->ncloses++] = value;
-    if (h->ncloses == 1 && h->wake_fd >= 0 && write(h->wake_fd, &(uint64_t){1}, 8) != 8)
-        log_debug("the handoff's thread is awake");
-    pthread_mutex_unlock(&h->mu);
-}
-
-/* A node plugin that hangs must not make readers hang. */
-static bool plugin_listens(int sock)
-{
-    struct pollfd p = {.fd = sock, .events = POLLOUT};
-    return sock >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLOUT);
-}
-
-/* Waits for the answer; false: there was none on this connection. */
-static bool ask_who(struct handoff_client *h, pid_t pid, char out[CALLER_MAX], int64_t until_ns)
-{
-    mutex_assert_held(&h->mu);
-    struct caller_query me = {.next = h->queries, .pid = pid, .out = out};
-    int sock = h->sock;
-    int64_t value = pid;
-    h->queries = &me;
-    if (tell_plugin(h, HANDOFF_WHO, &value, sizeof value, -1) == 0)
-        while (!me.answered && h->sock == sock && sock >= 0 && !atomic_load(&h->task.stop)
-            && clock_cond_wait(&h->changed, &h->mu, until_ns) == 0)
-            continue;
-    struct caller_query **at = &h->queries;
-    while (*at != &me)
-        at = &(*at)->next;
-    *at = me.next;
-    return me.answered;
-}
-
-void handoff_client_caller(void *handoff, pid_t pid, char out[CALLER_MAX])
-{
-    struct handoff_client *h = handoff;
-    snprintf(out, CALLER_MAX, CALLER_UNKNOWN);
-    loop_will_block();
-    pthread_mutex_lock(&h->mu);
-    if (plugin_listens(h->sock))
-        ask_who(h, pid, out, clock_mono_ns() + CALLER_WITHIN_NS);
-    pthread_mutex_unlock(&h->mu);
-}
-
-bool handoff_client_settle(struct handoff_client *h, int64_t timeout_ns)
-{
-    char nobody[CALLER_MAX];
-    int64_t now = clock_mono_ns(), until = now + timeout_ns;
-    pthread_mutex_lock(&h->mu);
-    bool settled = h->fuse_fd < 0 || !h->taken;
-    for (; !settled && now < until; now = clock_mono_ns()) {
-        int64_t soon = MIN(until, now + SETTLE_EACH_NS);
-        /* the plugin answers in order: after it has taken what a connection begins with */
-        if (h->sock >= 0)
-            settled = ask_who(h, 0, nobody, soon);
-        if (!settled)
-            clock_cond_wait(&h->changed, &h->mu, MIN(soon, clock_mono_ns() + CONNECT_MIN_NS));
-    }
-    pthread_mutex_unlock(&h->mu);
-    return settled;
 }
 
 void handoff_client_stop(struct handoff_client *h)

@@ -33,6 +33,10 @@ int handoff_client_backing_open(
     void *handoff, int fd, int32_t *id, struct err *e); /* backing_ops */
 /* Never waits; while there is no plugin, the next one is told. */
 void handoff_client_backing_close(void *handoff, int32_t id);
+/* fn is told, with handoff.mu, when the plugin says that the mount was made again in place of a
+ * dead one; at once if it has. */
+void handoff_client_on_lost(
+    struct handoff_client *h, void (*fn)(void *user, const struct handoff_lost *lost), void *user);
 /* Asks who that process is (lib/handoff/caller.h); CALLER_UNKNOWN if there is no answer at once. A
  * stall_who. */
 void handoff_client_caller(void *handoff, pid_t pid, char out[CALLER_MAX]);

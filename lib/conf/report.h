@@ -92,14 +92,17 @@
 #define REPORT_STALL_DISK_MS    "diskMs"
 /* written content that went to no store and is kept on the node, see kept.h; of the first few:
  * where it belongs, why it is kept and in which file */
-#define REPORT_KEPT                "kept"
-#define REPORT_KEPT_FILES          "kept.files"
-#define REPORT_KEPT_BYTES          "kept.bytes"
-#define REPORT_KEPT_DIR            "kept.dir"
-#define REPORT_KEPT_PATHS          "kept.paths" /* array */
-#define REPORT_KEPT_PATH           "path"
-#define REPORT_KEPT_WHY            "why"
-#define REPORT_KEPT_FILE           "file"
+#define REPORT_KEPT       "kept"
+#define REPORT_KEPT_FILES "kept.files"
+#define REPORT_KEPT_BYTES "kept.bytes"
+#define REPORT_KEPT_DIR   "kept.dir"
+#define REPORT_KEPT_PATHS "kept.paths" /* array */
+#define REPORT_KEPT_PATH  "path"
+#define REPORT_KEPT_WHY   "why"
+#define REPORT_KEPT_FILE  "file"
+/* a mount of this node that died and was made again; absent: none */
+#define REPORT_LOST_AT             "mountLost.at" /* seconds since the epoch */
+#define REPORT_LOST_WHY            "mountLost.why"
 #define REPORT_HINTS_LISTS         "hints.lists"
 #define REPORT_HINTS_ENTRIES       "hints.entries"
 #define REPORT_HINTS_DONE          "hints.done"

@@ -54,6 +54,7 @@ enum handoff_type {
     HANDOFF_CALLER, /* plugin: struct handoff_caller */
     HANDOFF_PING,   /* plugin: are you there? To a client that said HANDOFF_CAN_PONG */
     HANDOFF_PONG,   /* client: it is, and its threads take requests */
+    HANDOFF_LOST,   /* plugin: struct handoff_lost; the mount was made in place of a dead one */
 };
 
 /* HELLO may be longer than the version: a word of what the client can do. A peer takes no notice of
@@ -75,6 +76,11 @@ struct handoff_welcome {
     uint32_t read_only; /* 1: mounted with MS_RDONLY */
     uint32_t init_len;  /* 0: the kernel's INIT is still to come; else replay init[] */
     unsigned char init[HANDOFF_INIT_MAX];
+};
+
+struct handoff_lost {
+    int64_t at_s;  /* since the epoch */
+    char why[256]; /* ends with a 0 */
 };
 
 struct handoff_caller {

@@ -58,6 +58,8 @@ void dataset_advise_cache(
     const struct dataset_observed *o, const struct dataset_status *s, struct dataset_advice *a);
 /* desired: nodes that use it */
 void dataset_advise_speed(const struct dataset_observed *o, int desired, struct dataset_advice *a);
+/* The latest mount of the Dataset that died in the last hour and was made again; false: none. */
+bool dataset_lost_mount(const struct dataset_observed *o, char *message, size_t size);
 /* Condition WritesKept, s->kept_files, and an Event when there are more. */
 void dataset_plan_kept(const struct dataset_observed *o, json_t *conditions,
     struct dataset_status *s, struct plan *events);

@@ -218,6 +218,20 @@ static void write_condition(const struct dataset_observed *o, json_t *conditions
         plan_event(events, &kube_datasets, o->cr, false, r->cond.reason, "%s", r->message);
 }
 
+/* All clients serve, but some pods have a mount that is dead: each loss is an Event. */
+static void write_lost(
+    const struct dataset_observed *o, struct dataset_condition *clients, struct plan *events)
+{
+    const json_t *old = cond_find(jget_arr(o->cr, "status.conditions"), DATASET_COND_CLIENTS);
+    if (clients->cond.status != COND_TRUE
+        || !dataset_lost_mount(o, clients->message, sizeof clients->message))
+        return;
+    clients->cond.reason = "MountLost";
+    if (strcmp(jget_str(old, "message", ""), clients->message) != 0)
+        plan_event(
+            events, &kube_datasets, o->cr, true, clients->cond.reason, "%s", clients->message);
+}
+
 static void write_preloaded(const struct dataset_observed *o, json_t *conditions,
     const struct dataset_preloading *preload, const char *said, struct plan *events)
 {
@@ -306,6 +320,7 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
     evaluate_group(v, &workers, DATASET_COND_WORKERS, "no cache workers are asked for", &other);
     write_condition(o, conditions, &other, ready.message, &events);
     evaluate_group(v, &clients, DATASET_COND_CLIENTS, "no node uses the volume", &other);
+    write_lost(o, &other, &events);
     write_condition(o, conditions, &other, ready.message, &events);
     evaluate_cache(o, &other);
     write_condition(o, conditions, &other, ready.message, &events);

@@ -237,6 +237,10 @@ static bool on_socket(void)
         pong(); /* a plugin that has gone is connected to again */
         return true;
     }
+    if (m.type == HANDOFF_LOST) {
+        trace("lost", ((const struct handoff_lost *)(const void *)m.payload)->at_s);
+        return true;
+    }
     if (m.type != HANDOFF_WELCOME || fd < 0)
         return false;
     const char *fail = getenv("FAKE_FAIL");

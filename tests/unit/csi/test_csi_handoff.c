@@ -193,6 +193,9 @@ static void test_both_dead(void **state)
     pid = client(w);
     must_stage(w);
     assert_int_equal(check_file(w), 0);
+    long long at = 0;
+    assert_int_equal(traced(w, "lost", &at), 1); /* it is told, for people */
+    assert_true(at > 0 && at <= clock_real_ns() / NS_PER_S);
     must_unstage(w);
     assert_false(mounted(w)); /* nor the dead one below */
     csi_fixture_close(w);

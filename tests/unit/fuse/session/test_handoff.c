@@ -105,6 +105,32 @@ static void test_plugin_restarts(void **state)
     plugin_free(p);
 }
 
+static void count_lost(void *user, const struct handoff_lost *lost)
+{
+    snprintf(user, 300, "%lld %s", (long long)lost->at_s, lost->why);
+}
+
+/* A mount that was made again is told of, before somebody listens and after. */
+static void test_lost(void **state)
+{
+    (void)state;
+    struct plugin *p = plugin_new();
+    struct handoff_lost lost = {.at_s = 5, .why = "its client was gone"};
+    char heard[300] = "";
+    tell(p, HANDOFF_LOST, &lost, sizeof lost, -1);
+    expect_taken_in(p);
+    handoff_client_on_lost(p->client, count_lost, heard);
+    assert_string_equal(heard, "5 its client was gone");
+    lost.at_s = 6;
+    memset(lost.why, 'x', sizeof lost.why); /* without an end */
+    tell(p, HANDOFF_LOST, &lost, sizeof lost, -1);
+    tell(p, HANDOFF_LOST, &lost, sizeof lost - 1, -1); /* malformed: nothing */
+    expect_taken_in(p);
+    assert_int_equal(strlen(heard), 2 + sizeof lost.why - 1);
+    assert_int_equal(strncmp(heard, "6 xxx", 5), 0);
+    plugin_free(p);
+}
+
 static void test_failed(void **state)
 {
     (void)state;
@@ -263,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_mount_comes),
         cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_plugin_restarts),
+        cmocka_unit_test(test_lost),
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_backing),
         cmocka_unit_test(test_caller),
