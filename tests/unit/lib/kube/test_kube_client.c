@@ -256,14 +256,10 @@ static void requests_in_flight_are_bounded(void **state)
     kube_free(narrow);
 }
 
-static void a_rotated_token_is_read_again(void **state)
+/* Its token is in a file of that directory. */
+static struct kube *client_with_token(const char *dir)
 {
-    (void)state;
     struct err e = ERR_INIT;
-    char dir[] = "/tmp/test_kube_token.XXXXXX";
-    assert_non_null(mkdtemp(dir));
-    cleanup_free char *token = path_join(dir, "token");
-    assert_int_equal(file_write_atomic(token, "token-one", 9, 0600, &e), 0);
     cleanup_free char *text = xasprintf(
         "{\"current-context\":\"c\",\"contexts\":[{\"name\":\"c\",\"context\":{\"cluster\":\"c\",\"user\":\"u\"}}],"
         "\"users\":[{\"name\":\"u\",\"user\":{\"tokenFile\":\"token\"}}],"
@@ -272,6 +268,18 @@ static void a_rotated_token_is_read_again(void **state)
     struct kube_conf *conf = kube_conf_parse(text, strlen(text), dir, NULL, &e);
     struct kube *client = kube_new(conf, NULL, &e);
     assert_non_null(client);
+    return client;
+}
+
+static void a_rotated_token_is_read_again(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    char dir[] = "/tmp/test_kube_token.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cleanup_free char *token = path_join(dir, "token");
+    assert_int_equal(file_write_atomic(token, "token-one", 9, 0600, &e), 0);
+    struct kube *client = client_with_token(dir);
     fake_api_put(api, &kube_pods, pod("a"));
     assert_int_equal(kube_get(client, &kube_pods, "n", "a", NULL, &e), 0);
     cleanup_free char *first = fake_api_last_headers(api);
@@ -337,6 +345,36 @@ static void changes_are_told(void **state)
             "watch=true&allowWatchBookmarks=true&resourceVersion=1003&timeoutSeconds=3"),
         1);
     free(s.last);
+}
+
+/* A watch that is refused takes the token anew: it may be the only request for hours. */
+static void a_watch_reads_a_rotated_token(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    char dir[] = "/tmp/test_kube_token.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cleanup_free char *token = path_join(dir, "token");
+    assert_int_equal(file_write_atomic(token, "token-one", 9, 0600, &e), 0);
+    struct kube *client = client_with_token(dir);
+    struct seen s = {.stop_after = 1};
+    struct kube_watch w = {
+        .version = "1000", .timeout_ns = 60 * NS_PER_S, .event = on_event, .user = &s};
+    fake_api_put(api, &kube_pods, pod("a"));
+    assert_int_equal(kube_watch(client, &kube_pods, NULL, &w, &e), -1);
+    assert_int_equal(e.sys, ECANCELED); /* it has seen the pod, with the first token */
+    assert_int_equal(file_write_atomic(token, "token-two", 9, 0600, &e), 0);
+    fake_api_fault(api, &(struct fake_fault){.kind = FAULT_STATUS, .status = 401});
+    s.stop_after = 1;
+    assert_int_equal(kube_watch(client, &kube_pods, NULL, &w, &e), -1);
+    assert_int_equal(e.cls, ERR_DENIED);
+    assert_int_equal(kube_watch(client, &kube_pods, NULL, &w, &e), -1);
+    assert_int_equal(e.sys, ECANCELED);
+    cleanup_free char *sent = fake_api_last_headers(api);
+    assert_non_null(strstr(sent, "authorization: Bearer token-two\n"));
+    free(s.last);
+    kube_free(client);
+    file_remove_tree(dir, NULL);
 }
 
 #define LINE \
@@ -419,6 +457,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_answers_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(requests_in_flight_are_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(a_rotated_token_is_read_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_watch_reads_a_rotated_token, setup, teardown),
         cmocka_unit_test_setup_teardown(changes_are_told, setup, teardown),
         cmocka_unit_test_setup_teardown(broken_watches_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(bookmarks_move_the_version, setup, teardown),
