@@ -13,6 +13,7 @@
 #include "lib/base/names.h"
 #include "lib/http/http.h"
 #include "lib/http/metric.h"
+#include "lib/http/serve.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "tests/lib/eventually.h"
@@ -20,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,6 +282,36 @@ static void test_loading(void **state)
     worker_stop();
 }
 
+/* At first it holds a part of what it is asked for, as one whose disk is full. */
+static void half_loads(void *asked, const struct serve_req *req, struct serve_resp *resp)
+{
+    cleanup_free char *len = serve_query(req, "len");
+    assert_non_null(len);
+    bool whole = atomic_fetch_add((atomic_uint *)asked, 1) >= 2;
+    buf_addf(&resp->body, "{\"cachedBytes\":%lld}", strtoll(len, NULL, 10) - !whole);
+}
+
+static void test_a_part_is_not_loaded(void **state)
+{
+    (void)state;
+    char report[512];
+    atomic_uint asked = 0;
+    struct err e = ERR_INIT;
+    const struct serve_route routes[] = {{"POST", "/v1/load", half_loads, &asked}};
+    const struct serve_conf conf = {
+        .address = "127.0.0.1:0", .routes = routes, .nroutes = 1, .max_threads = 4, .max_body = 64};
+    struct http_server *half = serve_start(&conf, &e);
+    if (!half)
+        fail_msg("%s", e.msg);
+    snprintf(worker_url, sizeof worker_url, "http://127.0.0.1:%d", serve_port(half));
+    worker_put_file("data/a", 1000);
+    worker_put_file("data/b", 1000);
+    assert_int_equal(load(NULL, 0, report, sizeof report), 0);
+    assert_non_null(strstr(report, "loaded 2 files"));
+    assert_int_equal(asked, 6); /* again for both, and once more to verify */
+    serve_stop(half);
+}
+
 static void test_loading_more_than_fits(void **state)
 {
     (void)state;
@@ -364,6 +396,7 @@ int main(void)
         T(test_bad_configuration),
         T(test_counting),
         T(test_loading),
+        T(test_a_part_is_not_loaded),
         T(test_loading_more_than_fits),
         T(test_loading_and_pinning),
     };
