@@ -1,7 +1,8 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 {{- /* The operator's configuration file. */ -}}
 {{- define "millrace.config" -}}
-{{- $c := dict "openshift" .Values.openshift.enabled "cacheKeepFree" (int .Values.csi.cacheKeepFree) }}
+{{- $c := dict "openshift" .Values.openshift.enabled }}
+{{- if hasKey .Values.csi "cacheKeepFree" }}{{ $_ := set $c "cacheKeepFree" (int .Values.csi.cacheKeepFree) }}{{ end }}
 {{- with .Values.env }}{{ $_ := set $c "env" . }}{{ end }}
 {{- with .Values.commonLabels }}{{ $_ := set $c "labels" . }}{{ end }}
 {{- with .Values.commonAnnotations }}{{ $_ := set $c "annotations" . }}{{ end }}
