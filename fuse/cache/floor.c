@@ -20,6 +20,8 @@ static int64_t room_of(const struct statvfs *v, unsigned keep_free)
 {
     int64_t pages = (int64_t)((uint64_t)v->f_bavail * v->f_frsize / PAGE);
     int64_t all = (int64_t)((uint64_t)v->f_blocks * v->f_frsize / PAGE);
+    if (!all) /* a file system that does not tell */
+        return INT64_MAX / 4;
     int64_t room = pages - all / 100 * keep_free;
     bool few_inodes = v->f_files && v->f_favail < v->f_files / 100 * keep_free / INODE_SHARE;
     return few_inodes ? MIN(room, -STEP_PAGES) : room;

@@ -76,8 +76,9 @@ static int range_fill_block(struct object *o, uint32_t block, bool is_patient, s
     pthread_mutex_unlock(&o->mu);
     if (!fits)
         return pin_refuse(o->c, o->path, e);
-    err_set(
-        e, ERR_EXHAUSTED, "the cache has no room for %s: raise the quota of its tiers", o->path);
+    err_set(e, ERR_EXHAUSTED,
+        "the cache has no room for %s: raise the quota of its tiers, or make room on their disk",
+        o->path);
     if (e)
         e->sys = ENOSPC;
     return -1;
