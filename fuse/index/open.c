@@ -22,6 +22,7 @@
 #define CHECKED_MAX   (1u << 20)
 #define FILE_SIZE     (UINT64_C(57) << 30)
 #define FIRST_BUCKETS 1024
+#define UNREADABLE    "its disk cannot be read"
 
 static uint32_t index_sum(const struct inodes *ix)
 {
@@ -33,11 +34,22 @@ static uint32_t index_sum(const struct inodes *ix)
     return crc32c(crc, ix->buckets, (size_t)h.nbuckets * sizeof *ix->buckets);
 }
 
+/* Brings a part of the file into memory; false: its disk has an I/O error there, and who looked at
+ * it would be killed by SIGBUS. An older kernel is believed. */
+static bool is_readable(const void *from, uint64_t bytes)
+{
+    uintptr_t first = (uintptr_t)from & ~(uintptr_t)4095;
+    uintptr_t end = ((uintptr_t)from + bytes + 4095) & ~(uintptr_t)4095;
+    return madvise((void *)first, end - first, MADV_POPULATE_READ) == 0 || errno == EINVAL;
+}
+
 /* Why the file cannot be used, NULL if it can. */
 static const char *why_distrusted(const struct inodes *ix, const struct inodes_conf *conf)
 {
     const struct index_head *h = ix->h;
     char boot[sizeof h->boot];
+    if (!is_readable(h, sizeof *h))
+        return UNREADABLE;
     if (h->magic != INDEX_MAGIC
         || (h->version != INDEX_VERSION && h->version != INDEX_VERSION_EDITED)
         || h->rec_size != sizeof(struct rec))
@@ -61,6 +73,10 @@ static const char *why_distrusted(const struct inodes *ix, const struct inodes_c
         || (uint64_t)h->nbuckets * sizeof(uint32_t) > h->have[REGION_BUCKETS]
         || (uint64_t)h->heap_units * 8 > h->have[REGION_HEAP])
         return "it is damaged";
+    if (!is_readable(ix->recs, (uint64_t)h->nrecs * sizeof(struct rec))
+        || !is_readable(ix->heap, (uint64_t)h->heap_units * 8)
+        || !is_readable(ix->buckets, (uint64_t)h->nbuckets * sizeof(uint32_t)))
+        return UNREADABLE;
     if (h->clean && index_sum(ix) != h->sum)
         return "its checksum is wrong";
     return h->clean && atomic_load(&h->busy) ? "it is damaged" : NULL;
@@ -197,7 +213,9 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
         err_set(e, ERR_FATAL, "cannot go on with the index %s: %s", conf->path, why);
         goto fail;
     }
-    if (why && ix->h->magic)
+    if (why && strcmp(why, UNREADABLE) == 0)
+        log_kv(LOG_ERROR, "the index is made anew", "why", why, NULL);
+    else if (why && ix->h->magic)
         log_kv(LOG_INFO, "the index is made anew", "why", why, NULL);
     if (why && make_empty(ix, conf, e))
         goto fail;

@@ -6,10 +6,25 @@
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+/* In place of the C library's: the disk has an I/O error at the bytes that are looked at next, but
+ * for so many. */
+static int reads_until_error = -1;
+
+int madvise(void *at, size_t len, int advice)
+{
+    errno = EFAULT;
+    if (advice == MADV_POPULATE_READ && reads_until_error >= 0 && reads_until_error-- == 0)
+        return -1;
+    return (int)syscall(SYS_madvise, at, len, advice);
+}
 
 static char dir[] = "/tmp/millrace-index.XXXXXX";
 static char path[64];
@@ -185,10 +200,37 @@ static void test_rebuilt(void **state)
     inodes_close(ix, true);
 }
 
+/* Whoever touched it would be killed, again and again: it is not gone on with, and made anew for
+ * the next mount. */
+static void test_unreadable(void **state)
+{
+    (void)state;
+    for (int at = 0; at < 4; at++) { /* head, records, names, hash */
+        struct inodes *ix = make();
+        bool fresh;
+        inodes_close(ix, false);
+        struct inodes_conf c = {.path = path, .identity = 1, .resume = true, .nmounts = 1};
+        struct err e = ERR_INIT;
+        reads_until_error = at;
+        assert_null(inodes_open(&c, &fresh, &e));
+        assert_int_equal(reads_until_error, -1);
+        assert_non_null(strstr(e.msg, "its disk cannot be read"));
+        ix = open_index(true, &fresh); /* it was for once */
+        assert_true(ix && !fresh);
+        inodes_close(ix, true);
+        reads_until_error = at;
+        ix = open_index(false, &fresh);
+        assert_true(ix && fresh);
+        put(ix, INODE_ROOT, "again", true, 2);
+        inodes_close(ix, true);
+    }
+    reads_until_error = -1;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unsound), cmocka_unit_test(test_rebuilt)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_unsound),
+        cmocka_unit_test(test_rebuilt), cmocka_unit_test(test_unreadable)};
     if (!mkdtemp(dir))
         return 1;
     snprintf(path, sizeof path, "%s/index", dir);
