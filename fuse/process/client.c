@@ -269,12 +269,7 @@ static void on_serving(void *user, const struct session_offer *offer)
     log_info("serving");
 }
 
-static void on_unmounted(void *user)
-{
-    struct client *c = user;
-    c->is_unmounted = true;
-    cache_cancel(c->m.cache);
-}
+static void on_unmounted(void *user) { cache_cancel(((struct client *)user)->m.cache); }
 
 static unsigned stack_depth(const char *dir)
 {
@@ -302,6 +297,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
     mask_signals(SIG_UNBLOCK);
     int rc = stopping ? 0 : session_run(s, &e);
     running = NULL;
+    c->is_unmounted = session_unmounted(s);
     if (c->handoff)
         handoff_client_watch(c->handoff, NULL, NULL);
     status_serving(c->status, false);
