@@ -2,6 +2,7 @@
 #include "lib/base/buf.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/text.h"
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -47,30 +48,11 @@ int buf_addf(struct buf *b, const char *fmt, ...)
     return buf_adds(b, s);
 }
 
-/* Length of the valid UTF-8 sequence at s, 0 if it is none. */
-static size_t utf8_len(const unsigned char *s)
-{
-    if (s[0] < 0x80)
-        return 1;
-    size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-        : s[0] >= 0xe0 && s[0] < 0xf0      ? 3
-        : s[0] >= 0xc2 && s[0] < 0xe0      ? 2
-                                           : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0)))
-        return 0;
-    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90)))
-        return 0;
-    return n;
-}
-
 int buf_add_json_string(struct buf *b, const char *s)
 {
     buf_addc(b, '"');
-    for (const unsigned char *p = (const unsigned char *)s; *p;) {
-        size_t n = utf8_len(p);
+    for (const char *p = s; *p;) {
+        size_t n = text_char(p, strnlen(p, 4));
         if (n == 0) {
             buf_adds(b, "\xef\xbf\xbd");
             n = 1;
@@ -78,8 +60,8 @@ int buf_add_json_string(struct buf *b, const char *s)
             buf_addf(b, "\\%c", *p);
         } else if (*p == '\n') {
             buf_adds(b, "\\n");
-        } else if (*p < 0x20) {
-            buf_addf(b, "\\u%04x", *p);
+        } else if ((unsigned char)*p < 0x20) {
+            buf_addf(b, "\\u%04x", (unsigned)*p);
         } else {
             buf_add(b, p, n);
         }

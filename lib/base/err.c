@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/base/err.h"
 
+#include "lib/base/text.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@ int err_set(struct err *e, enum err_class cls, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(e->msg, sizeof e->msg, fmt, ap);
     va_end(ap);
+    text_end_whole(e->msg);
     e->cls = cls;
     e->sys = 0;
     return -1;
@@ -32,6 +35,7 @@ int err_sys(struct err *e, int errnum, const char *fmt, ...)
         snprintf(
             e->msg + n, sizeof e->msg - (size_t)n, ": %s", strerror_r(errnum, text, sizeof text));
     }
+    text_end_whole(e->msg);
     e->cls = err_class_of_errno(errnum);
     e->sys = errnum;
     return -1;
@@ -52,6 +56,7 @@ int err_wrap(struct err *e, const char *fmt, ...)
         if (snprintf(e->msg + n, left, ": %s", inner) >= (int)left)
             e->msg[sizeof e->msg - 1] = '\0';
     }
+    text_end_whole(e->msg);
     return -1;
 }
 

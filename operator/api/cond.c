@@ -3,8 +3,10 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/text.h"
 #include "lib/json/jget.h"
 
+#include <stdint.h>
 #include <string.h>
 
 const char *cond_status_name(enum cond_status s)
@@ -65,19 +67,17 @@ bool cond_remove(json_t *conditions, const char *type)
     return i != SIZE_MAX && json_array_remove(conditions, i) == 0;
 }
 
-/* Messages may have been cut in the middle of a character: what is not UTF-8 keeps its ASCII part.
- */
+/* Others' words, log lines too, get into conditions: what is not UTF-8 is shown as such. */
 static void set_text(json_t *cond, const char *key, const char *value)
 {
-    json_t *v = json_string(value);
-    if (!v) {
-        cleanup_free char *ascii = xstrdup(value);
-        for (char *p = ascii; *p; p++)
-            if ((unsigned char)*p >= 0x80)
-                *p = '?';
-        v = json_string(ascii);
-    }
-    json_object_set_new(cond, key, v);
+    cleanup_free char *legible = text_legible(value, strlen(value), SIZE_MAX);
+    json_object_set_new(cond, key, json_string(legible));
+}
+
+static bool says(const json_t *cond, const char *message)
+{
+    cleanup_free char *legible = text_legible(message, strlen(message), SIZE_MAX);
+    return !strcmp(text(cond, "message"), legible);
 }
 
 static json_t *cond_new(const struct cond *c)
@@ -95,8 +95,7 @@ bool cond_set(json_t *conditions, const struct cond *c, int64_t generation, int6
     size_t at = find_at(conditions, c->type);
     const json_t *was = json_array_get(conditions, at);
     bool same_status = was && !strcmp(text(was, "status"), cond_status_name(c->status));
-    if (same_status && !strcmp(text(was, "reason"), c->reason)
-        && !strcmp(text(was, "message"), c->message)
+    if (same_status && !strcmp(text(was, "reason"), c->reason) && says(was, c->message)
         && jget_int(was, "observedGeneration", 0) == generation)
         return false;
 
@@ -179,7 +178,7 @@ bool cond_set_job(json_t *conditions, const struct cond *c, int64_t now_ns)
 
 bool cond_set_job_message(json_t *conditions, const struct cond *c, int64_t now_ns)
 {
-    if (strcmp(cond_message(conditions, c->type), c->message))
+    if (!says(cond_find(conditions, c->type), c->message))
         cond_remove(conditions, c->type);
     return cond_set_job(conditions, c, now_ns);
 }

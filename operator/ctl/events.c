@@ -7,6 +7,7 @@
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
 #include "lib/base/task.h"
+#include "lib/base/text.h"
 #include "lib/http/metric.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
@@ -81,9 +82,7 @@ static void cut_message(char *message)
     size_t n = strlen(message);
     if (n <= MESSAGE_MAX)
         return;
-    n = MESSAGE_MAX - 3;
-    while (n && ((unsigned char)message[n] & 0xc0) == 0x80) /* not within a character */
-        n--;
+    n = text_whole(message, n, MESSAGE_MAX - 3);
     memcpy(message + n, "...", sizeof "...");
 }
 
@@ -157,8 +156,9 @@ static struct event_record *combined_locked(struct events *ev, const char *subje
 void events_post(struct events *ev, const struct event_about *about, bool warning,
     const char *reason, const char *message)
 {
-    cleanup_free char *text = xstrdup(message);
-    log_redact_text(text);
+    cleanup_free char *said = xstrdup(message);
+    log_redact_text(said);
+    cleanup_free char *text = text_legible(said, strlen(said), SIZE_MAX);
     cut_message(text);
     const char *ns = about->ns ? about->ns : "", *uid = about->uid ? about->uid : "";
     cleanup_free char *subject = xasprintf("%s %s/%s %s", about->res->plural, ns, about->name, uid);

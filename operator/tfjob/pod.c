@@ -5,6 +5,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/base/text.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 
@@ -184,7 +185,8 @@ static void add_last_line(struct buf *b, const char *text)
         from--;
     if (len > from) {
         buf_adds(b, ": ");
-        buf_add(b, text + from, MIN(len - from, 512));
+        cleanup_free char *line = text_legible(text + from, len - from, 512);
+        buf_adds(b, line);
     }
 }
 

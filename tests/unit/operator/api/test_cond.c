@@ -115,8 +115,13 @@ static void test_cut_message(void **state)
     (void)state;
     cleanup_json json_t *c = json_array();
     /* cut in the middle of é */
-    cond_set(c, &(struct cond){"Ready", COND_FALSE, "R", "caf\xc3"}, 1, AT(0));
-    assert_string_equal(cond_message(c, "Ready"), "caf?");
+    const struct cond cut = {"Ready", COND_FALSE, "R", "\xe5\xb8\xb8 caf\xc3"};
+    assert_true(cond_set(c, &cut, 1, AT(0)));
+    assert_string_equal(cond_message(c, "Ready"), "\xe5\xb8\xb8 caf\xef\xbf\xbd");
+    assert_false(cond_set(c, &cut, 1, AT(1))); /* the same again: no write */
+    const struct cond job = {"Failed", COND_FALSE, "R", "caf\xc3"};
+    assert_true(cond_set_job_message(c, &job, AT(0)));
+    assert_false(cond_set_job_message(c, &job, AT(1)));
 }
 
 static void test_progress(void **state)

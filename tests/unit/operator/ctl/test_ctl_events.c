@@ -71,6 +71,16 @@ static void an_event_says_it_all(void **state)
     assert_int_equal(jget_int(j, "count", 0), 1);
 }
 
+/* Log lines of programs are quoted in messages, whatever bytes they are. */
+static void a_broken_text_is_legible(void **state)
+{
+    (void)state;
+    events_post(ev, &about, true, "TFJobFailed", "\xe5\xb8\xb8: caf\xc3");
+    flush();
+    cleanup_json json_t *j = last_event();
+    assert_string_equal(jget_str(j, "message", ""), "\xe5\xb8\xb8: caf\xef\xbf\xbd");
+}
+
 static void equal_ones_are_counted(void **state)
 {
     (void)state;
@@ -208,6 +218,7 @@ int main(void)
 {
     log_init("test", LOG_ERROR);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_broken_text_is_legible, setup, teardown),
         cmocka_unit_test_setup_teardown(an_event_says_it_all, setup, teardown),
         cmocka_unit_test_setup_teardown(equal_ones_are_counted, setup, teardown),
         cmocka_unit_test_setup_teardown(a_flood_is_folded, setup, teardown),

@@ -5,12 +5,16 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
+#include "lib/base/text.h"
 #include "lib/json/obj.h"
+#include "operator/tfjob/pod.h"
 #include "tests/golden/golden.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/operator/tfjob/tfjob_fixture.h"
 
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Replicas as the plan for cr in world has them, with all that they borrow from. */
 struct fixture {
@@ -118,12 +122,29 @@ static void a_pod_of_another_owner_is_foreign(void **state)
     fixture_free(&x);
 }
 
+/* The last line of a log, which is in no language that its length knows. */
+static void a_long_last_line_is_cut_between_characters(void **state)
+{
+    (void)state;
+    cleanup_buf struct buf line = BUF_INIT(4096);
+    for (int i = 0; i < 400; i++)
+        buf_adds(&line, "\xe5\xb8\xb8");
+    cleanup_json json_t *pod = json_pack("{s:{s:s},s:{s:[{s:s,s:{s:{s:i,s:s}}}]}}", "metadata",
+        "name", "p", "status", "containerStatuses", "name", "tensorflow", "state", "terminated",
+        "exitCode", 1, "message", buf_str(&line));
+    assert_non_null(pod);
+    cleanup_free char *said = tfjob_pod_summary(pod);
+    assert_int_equal(text_whole(said, strlen(said), SIZE_MAX), strlen(said));
+    assert_non_null(strstr(said, "exited with code 1: \xe5\xb8\xb8"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_replica_is_classified),
         cmocka_unit_test(children_without_a_replica_are_extra),
         cmocka_unit_test(a_pod_of_another_owner_is_foreign),
+        cmocka_unit_test(a_long_last_line_is_cut_between_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
