@@ -28,6 +28,7 @@
 #define CHECK_LAST_NS   (30 * NS_PER_S)
 #define READ_AHEAD_KB   1024
 #define SETTLE_NS       (10 * NS_PER_S)
+#define HUNG_NS         (10 * NS_PER_S) /* threads of a mount that is over end sooner */
 #define OVERLAYFS_MAGIC 0x794c7630
 
 struct client {
@@ -84,7 +85,8 @@ static void nap(int64_t ns)
 }
 
 /* It cannot work as it is, and says so. In a pod the process stays: a crash loop would hide the
- * reason. */
+ * reason. Once the mount that it could not take over was aborted, the next one may serve another.
+ */
 static enum client_exit client_fail(
     struct client *c, const char *reason, const struct err *e, enum client_exit code)
 {
@@ -94,9 +96,11 @@ static enum client_exit client_fail(
     if (!c->handoff)
         return code;
     handoff_client_failed(c->handoff, e->msg);
-    while (!stopping)
-        nap(3600 * NS_PER_S);
-    return CLIENT_DONE;
+    while (!stopping && !handoff_client_ended(c->handoff))
+        nap(NS_PER_S);
+    if (!stopping)
+        log_info("the mount that could not be served has ended");
+    return stopping ? CLIENT_DONE : code;
 }
 
 static struct conf *load_conf(const char *file, struct err *e)
@@ -339,6 +343,14 @@ static void report_lost(void *user, const struct handoff_lost *lost)
     status_lost(c->status, lost->at_s, lost->why);
 }
 
+/* As a kill: what is staged stays, and the next process goes on with it. */
+static void end_hung(void *user)
+{
+    (void)user;
+    log_error("the mount has ended and threads that served it hang: leaving them behind");
+    _exit(CLIENT_BROKEN);
+}
+
 static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
 {
     struct err e = ERR_INIT;
@@ -348,8 +360,10 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     if (c->o->socket
         && !(c->handoff = handoff_client_start(c->o->socket, w.init_len ? fuse_fd : -1, &w, &e)))
         return client_fail(c, "StoreError", &e, CLIENT_BROKEN);
-    if (c->handoff)
+    if (c->handoff) {
         handoff_client_on_lost(c->handoff, report_lost, c);
+        handoff_client_on_hung(c->handoff, end_hung, NULL, HUNG_NS);
+    }
     mask_signals(SIG_UNBLOCK);
     if (!(c->conf = load_conf(c->o->config, &e)))
         return client_fail(c, "InvalidOption", &e, CLIENT_MISUSE);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define CONNECT_MAX_NS (1000 * NS_PER_MS)
+#define LIVED_NS       (1000 * NS_PER_MS) /* a connection that ended sooner was refused */
 
 /* Never waits: a plugin that is stopped must not stop those who tell it something. */
 int handoff_tell(
@@ -199,6 +200,38 @@ static void handoff_client_free(struct handoff_client *h)
     free(h);
 }
 
+/* It was unmounted or aborted: nobody can serve it any more. */
+static bool mount_has_ended(const struct handoff_client *h)
+{
+    mutex_assert_held(&h->mu);
+    struct pollfd p = {.fd = h->taken ? h->fuse_fd : -1};
+    return poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+}
+
+/* The process ends by itself and the next one gets another mount: there is nothing to tell the
+ * plugin. One whose threads hang has to be ended. */
+static void await_end(struct handoff_client *h)
+{
+    mutex_assert_held(&h->mu);
+    int64_t until = clock_mono_ns() + h->hung_after_ns;
+    h->ended = true;
+    pthread_cond_broadcast(&h->changed);
+    while (!task_wait(&h->task, until)) {
+        if (clock_mono_ns() < until)
+            continue;
+        until = TASK_FOREVER;
+        if (h->serves && h->on_hung)
+            h->on_hung(h->on_hung_user);
+    }
+}
+
+/* After a connection that was refused, as after none: the next try is later. */
+static void pause_connecting(struct handoff_client *h, int64_t *pause)
+{
+    task_wait(&h->task, clock_mono_ns() + *pause);
+    *pause = MIN(*pause * 2, CONNECT_MAX_NS);
+}
+
 static void handoff_client_thread(void *user)
 {
     struct handoff_client *h = user;
@@ -206,16 +239,19 @@ static void handoff_client_thread(void *user)
     pthread_mutex_lock(&h->mu);
     while (!atomic_load(&h->task.stop)) {
         struct err e = ERR_INIT;
+        if (mount_has_ended(h)) {
+            await_end(h);
+            break;
+        }
         pthread_mutex_unlock(&h->mu);
         int sock = handoff_connect(h->path, &e);
         pthread_mutex_lock(&h->mu);
         if (sock < 0) {
             log_kv(LOG_DEBUG, "the node plugin is not there yet", "error", e.msg, NULL);
-            task_wait(&h->task, clock_mono_ns() + pause);
-            pause = MIN(pause * 2, CONNECT_MAX_NS);
+            pause_connecting(h, &pause);
             continue;
         }
-        pause = HANDOFF_CONNECT_MIN_NS;
+        int64_t began = clock_mono_ns();
         h->sock = sock;
         introduce(h);
         pthread_cond_broadcast(&h->changed);
@@ -227,6 +263,10 @@ static void handoff_client_thread(void *user)
         close(sock);
         if (!atomic_load(&h->task.stop))
             log_info("the node plugin is gone; connecting again");
+        if (clock_mono_ns() - began < LIVED_NS)
+            pause_connecting(h, &pause);
+        else
+            pause = HANDOFF_CONNECT_MIN_NS;
     }
     pthread_mutex_unlock(&h->mu);
 }
@@ -328,6 +368,24 @@ void handoff_client_watch(struct handoff_client *h, bool (*serves)(void *user), 
     h->serves = serves;
     h->serves_user = user;
     pthread_mutex_unlock(&h->mu);
+}
+
+void handoff_client_on_hung(
+    struct handoff_client *h, void (*fn)(void *user), void *user, int64_t after_ns)
+{
+    pthread_mutex_lock(&h->mu);
+    h->on_hung = fn;
+    h->on_hung_user = user;
+    h->hung_after_ns = after_ns;
+    pthread_mutex_unlock(&h->mu);
+}
+
+bool handoff_client_ended(struct handoff_client *h)
+{
+    pthread_mutex_lock(&h->mu);
+    bool ended = h->ended;
+    pthread_mutex_unlock(&h->mu);
+    return ended;
 }
 
 void handoff_client_on_lost(

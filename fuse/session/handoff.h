@@ -37,12 +37,19 @@ void handoff_client_backing_close(void *handoff, int32_t id);
  * dead one; at once if it has. */
 void handoff_client_on_lost(
     struct handoff_client *h, void (*fn)(void *user, const struct handoff_lost *lost), void *user);
+/* Has the mount that handoff_client_wait() gave ended, unmounted or aborted? Then the plugin is not
+ * connected to any more: the process shall end, and the next one gets another mount. */
+bool handoff_client_ended(struct handoff_client *h);
+/* fn is told, once and with handoff.mu, if handoff_client_watch() watches a session after_ns after
+ * its mount has ended: its threads hang. */
+void handoff_client_on_hung(
+    struct handoff_client *h, void (*fn)(void *user), void *user, int64_t after_ns);
 /* Asks who that process is (lib/handoff/caller.h); CALLER_UNKNOWN if there is no answer at once. A
  * stall_who. */
 void handoff_client_caller(void *handoff, pid_t pid, char out[CALLER_MAX]);
 /* Before this process ends while the mount does not: waits until the node plugin surely has the
  * fuse fd, as one that has just started may not have asked for it yet. False: it was not heard of
- * for timeout_ns. Without a mount, true. */
+ * for timeout_ns. Without a mount, or when it has ended, true. */
 bool handoff_client_settle(struct handoff_client *h, int64_t timeout_ns);
 void handoff_client_stop(struct handoff_client *h);
 

@@ -122,7 +122,7 @@ bool handoff_client_settle(struct handoff_client *h, int64_t timeout_ns)
     char nobody[CALLER_MAX];
     int64_t now = clock_mono_ns(), until = now + timeout_ns;
     pthread_mutex_lock(&h->mu);
-    bool settled = h->fuse_fd < 0 || !h->taken;
+    bool settled = h->fuse_fd < 0 || !h->taken || h->ended;
     for (; !settled && now < until; now = clock_mono_ns()) {
         int64_t soon = MIN(until, now + SETTLE_EACH_NS);
         /* the plugin answers in order: after it has taken what a connection begins with */

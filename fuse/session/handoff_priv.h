@@ -32,6 +32,7 @@ struct handoff_client {
     /* mu; handoff_client_wait() has returned it: what comes later is another mount */
     bool taken;
     bool serving;                     /* mu */
+    bool ended;                       /* mu: the mount that was taken is over */
     char failed[HANDOFF_PAYLOAD_MAX]; /* mu; "" nothing failed */
     bool asking, answered;            /* mu */
     int64_t answer;                   /* mu */
@@ -47,6 +48,9 @@ struct handoff_client {
     struct handoff_lost lost;         /* mu; at_s 0: no mount was */
     void (*on_lost)(void *user, const struct handoff_lost *lost); /* mu; or NULL */
     void *on_lost_user;                                           /* mu */
+    void (*on_hung)(void *user);                                  /* mu; or NULL */
+    void *on_hung_user;                                           /* mu */
+    int64_t hung_after_ns;                                        /* mu */
 };
 
 /* Never waits; -1: it does not listen. mu is held. */

@@ -3,6 +3,9 @@
  * ones, or nothing. */
 #include "tests/unit/fuse/session/handoff_plugin.h"
 
+#include <poll.h>
+#include <stdatomic.h>
+
 static void test_mount_comes(void **state)
 {
     (void)state;
@@ -283,6 +286,66 @@ static void test_ends(void **state)
     plugin_free(p);
 }
 
+static void count_call(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
+
+static bool never(void *user)
+{
+    (void)user;
+    return false;
+}
+
+static bool is_called(struct plugin *p)
+{
+    struct pollfd f = {.fd = p->listener, .events = POLLIN};
+    return poll(&f, 1, 300) > 0;
+}
+
+/* Once the mount that was taken is over, the plugin is left alone; threads that do not end for it
+ * are told of. */
+static void test_mount_ends(void **state)
+{
+    (void)state;
+    struct handoff_welcome w = {.version = HANDOFF_VERSION}, out;
+    for (int hangs = 0; hangs < 2; hangs++) {
+        struct plugin *p = plugin_new();
+        atomic_int hung = 0;
+        int ends[2];
+        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+        handoff_client_on_hung(p->client, count_call, &hung, 50 * NS_PER_MS);
+        handoff_client_watch(p->client, hangs ? never : NULL, NULL);
+        tell(p, HANDOFF_WELCOME, &w, sizeof w, ends[1]);
+        int fd = handoff_client_wait(p->client, &out, SOON);
+        assert_true(fd >= 0);
+        reconnect(p); /* it lives: it is given back */
+        close(expect(p, HANDOFF_RETURN_FD, NULL));
+        assert_false(handoff_client_ended(p->client));
+        close(ends[0]); /* what has no reader is what an aborted connection looks like */
+        close(p->sock);
+        p->sock = -1;
+        eventually(handoff_client_ended(p->client));
+        assert_false(is_called(p));
+        assert_int_equal(atomic_load(&hung), hangs);
+        close(fd);
+        close(ends[1]);
+        plugin_free(p);
+    }
+}
+
+/* A plugin that refuses each connection is not asked without a pause. */
+static void test_refused(void **state)
+{
+    (void)state;
+    struct plugin *p = plugin_new();
+    int64_t until = clock_mono_ns() + NS_PER_S;
+    int n = 0;
+    while (clock_mono_ns() < until) {
+        reconnect(p);
+        n++;
+    }
+    assert_in_range(n, 1, 10);
+    plugin_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +357,8 @@ int main(void)
         cmocka_unit_test(test_backing),
         cmocka_unit_test(test_caller),
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_mount_ends),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
