@@ -41,7 +41,7 @@ struct file {
      * change is made: who holds it exclusively sees none that is half made. */
     _Atomic uint64_t written;
     _Atomic uint64_t saved; /* how many of them the store has; data_lock exclusively */
-    _Atomic bool note_old;  /* the note has the version before the latest upload */
+    _Atomic bool note_old;  /* there is no note, or it is of before the latest upload */
     /* monotonic: of the first change that is not saved, and of the latest */
     _Atomic int64_t dirty_ns, write_ns;
     /* monotonic: after a failure, when to try again by ourselves; 0 none failed */

@@ -98,7 +98,8 @@ static void recover_one(struct files *fs, const char *name)
     struct sidecar note;
     struct stat st;
     char boot[BOOT_ID_LEN];
-    if (access(note_file, F_OK)) { /* removed before the crash: it is not wanted any more */
+    /* saved or removed before the crash: it is not wanted any more */
+    if (access(note_file, F_OK) && errno == ENOENT) {
         unlink(file);
         return;
     }

@@ -77,9 +77,22 @@ static int stage_write_note(struct file *f, const struct sidecar *note, bool dur
 
 int stage_write_sidecar(struct file *f, struct err *e)
 {
-    struct sidecar note;
-    atomic_store(&f->note_old, false);
-    return stage_note(f, &note, e) || stage_write_note(f, &note, false, e) ? -1 : 0;
+    struct sidecar note, now;
+    if (stage_note(f, &note, e))
+        return -1;
+    for (;;) {
+        if (atomic_load(&f->note_old)) /* what was asked for has been saved */
+            note.asked = false;
+        if (stage_write_note(f, &note, false, e))
+            return -1;
+        atomic_store(&f->note_old, false);
+        /* it may have been renamed between our look and our writing, and its note with it */
+        if (stage_note(f, &now, e))
+            return -1;
+        if (strcmp(now.path, note.path) == 0 && strcmp(now.version, note.version) == 0)
+            return 0;
+        note = now;
+    }
 }
 
 int stage_mark(struct file *f, uint64_t size, struct err *e)
@@ -142,19 +155,32 @@ int stage_attach(struct file *f, struct err *e)
     return f->stage_fd < 0 ? err_sys(e, errno == ENOENT ? EIO : errno, "open a staged file") : 0;
 }
 
+/* Content without a note is not looked for after a crash. What has no name needs none. */
+static int stage_need_note(struct file *f, struct err *e)
+{
+    struct err failed = ERR_INIT;
+    struct inode n;
+    if (!atomic_load(&f->note_old) || stage_write_sidecar(f, &failed) == 0
+        || (file_inode(f, &n, NULL) == 0 && (n.flags & INODE_UNLINKED)))
+        return 0;
+    *e = failed;
+    return -1;
+}
+
 /* Before a change, with f->data_lock held until it is made, and the index is told again: another
- * writer may have counted the first one and not have set the flag yet. */
-static void stage_set_dirty(struct file *f)
+ * writer may have counted the first one and not have set the flag yet. On failure, nothing may be
+ * changed. */
+static int stage_set_dirty(struct file *f, struct err *e)
 {
     int64_t now = clock_mono_ns();
-    struct err e = ERR_INIT;
+    if (stage_need_note(f, e))
+        return -1;
     atomic_store(&f->write_ns, now);
-    if (atomic_exchange(&f->note_old, false) && stage_write_sidecar(f, &e))
-        log_kv(LOG_WARN, "the version of a staged file is not on disk", "error", e.msg, NULL);
     if (atomic_fetch_add(&f->written, 1) == atomic_load(&f->saved)) {
         atomic_store(&f->dirty_ns, now);
         inodes_set(file_conf(f)->inodes, f->ino, 0, NULL, INODE_DIRTY, 0);
     }
+    return 0;
 }
 
 /* Copies the first `size` bytes of the cached version into the staging file. */
@@ -236,7 +262,7 @@ int stage_create(struct file *f, struct err *e)
             close(f->stage_fd);
         f->stage_fd = fd;
         f->begun = false; /* no other has the file yet */
-        stage_set_dirty(f);
+        rc = stage_set_dirty(f, e);
     }
     pthread_rwlock_unlock(&f->data_lock);
     return rc;
@@ -266,9 +292,12 @@ ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, s
 {
     if (stage_lock(f, e))
         return -1;
-    stage_set_dirty(f);
     size_t done = 0;
     int errnum = 0;
+    if (stage_set_dirty(f, e)) {
+        pthread_rwlock_unlock(&f->data_lock);
+        return -1;
+    }
     while (done < len && !errnum) {
         ssize_t n = pwrite(f->stage_fd, (const char *)buf + done, len - done, (off_t)(off + done));
         if (n < 0 && errno != EINTR)
@@ -293,9 +322,8 @@ int stage_truncate(struct file *f, uint64_t size, struct err *e)
     struct inode set = {.size = size, .mtime_ns = clock_real_ns()};
     mutex_assert_held(&f->state_lock);
     pthread_rwlock_wrlock(&f->data_lock);
-    int rc = stage_begin(f, size, e);
+    int rc = stage_begin(f, size, e) || stage_set_dirty(f, e) ? -1 : 0;
     if (rc == 0) {
-        stage_set_dirty(f);
         if (ftruncate(f->stage_fd, (off_t)size))
             rc = stage_error(e, errno, "truncate a staged file");
         else
@@ -306,10 +334,22 @@ int stage_truncate(struct file *f, uint64_t size, struct err *e)
     return rc;
 }
 
+void stage_saved(struct file *f, bool all)
+{
+    struct err e = ERR_INIT;
+    atomic_store(&f->note_old, true);
+    if (all)
+        stage_remove_sidecar(f);
+    else if (stage_write_sidecar(f, &e)) /* the next change tries again */
+        log_kv(LOG_WARN, "the version of a staged file is not on disk", "error", e.msg, NULL);
+}
+
 void stage_repath(struct file *f)
 {
     struct inode n;
     struct err e = ERR_INIT;
+    if (!file_is_dirty(f) && atomic_load(&f->note_old)) /* it has no note */
+        return;
     if (inodes_get(file_conf(f)->inodes, f->ino, &n) == 0 && (n.flags & INODE_STAGED)
         && !(n.flags & INODE_UNLINKED) && stage_write_sidecar(f, &e))
         log_kv(LOG_WARN, "the new path of a staged file is not on disk", "error", e.msg, NULL);

@@ -28,6 +28,9 @@ int stage_keep(struct file *f, const char *why, char kept[STAGE_NAME_MAX], struc
 void stage_remove_sidecar(struct file *f);
 void stage_remove_files(struct file *f); /* content and sidecar */
 void stage_repath(struct file *f);       /* its path changed */
+/* The store has what the index says that it has; all: and no change since. The note that said what
+ * was to be saved is over. f->data_lock is held exclusively. */
+void stage_saved(struct file *f, bool all);
 bool stage_disk_full(void);              /* the latest write to staging failed for lack of room */
 
 #endif

@@ -169,6 +169,8 @@ static struct file *file_make(struct files *fs, const struct inode *n)
         f->begun = true; /* who knows */
         atomic_store(&f->dirty_ns, clock_mono_ns());
         atomic_store(&f->write_ns, clock_mono_ns());
+    } else if (n->flags & INODE_STAGED) {
+        atomic_store(&f->note_old, true);
     }
     return f;
 }

@@ -81,7 +81,7 @@ static void upload_done(
         INODES_VERSION | INODES_SYNCED | (keep_time ? 0 : INODES_MTIME), &set, 0,
         INODE_LOCAL | (all ? INODE_DIRTY : 0));
     atomic_store(&f->saved, counted);
-    atomic_store(&f->note_old, true);
+    stage_saved(f, all);
     pthread_rwlock_unlock(&f->data_lock);
     if (!all)
         atomic_store(&f->dirty_ns, clock_mono_ns());

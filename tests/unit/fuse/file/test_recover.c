@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a crash left: of the process, of the machine, of an earlier version; and what the next life
  * of the mount makes of it. */
-#include "tests/unit/fuse/file/file_fixture.h"
+#include "tests/unit/fuse/file/crash_fixture.h"
 
 #include "fuse/file/adopt.h"
-#include "fuse/file/kept.h"
 #include "fuse/file/recover.h"
 #include "fuse/file/sidecar.h"
 #include "fuse/file/stage_name.h"
@@ -25,57 +24,6 @@ static bool in_staging(struct fx *x, const char *name)
 {
     cleanup_free char *path = path_join(x->stage_dir, name);
     return access(path, F_OK) == 0;
-}
-
-/* fn for every note. */
-static void each_note(struct fx *x, void (*fn)(const char *file))
-{
-    DIR *d = opendir(x->stage_dir);
-    assert_non_null(d);
-    for (struct dirent *de; (de = readdir(d));) {
-        size_t len = strlen(de->d_name);
-        cleanup_free char *file = path_join(x->stage_dir, de->d_name);
-        if (len > 5 && strcmp(de->d_name + len - 5, ".path") == 0)
-            fn(file);
-    }
-    closedir(d);
-}
-
-static void of_another_boot(const char *file)
-{
-    struct sidecar s;
-    struct err e = ERR_INIT;
-    assert_int_equal(sidecar_read(file, &s, &e), 0);
-    assert_int_equal(strlen(s.boot), BOOT_ID_LEN - 1);
-    snprintf(s.boot, sizeof s.boot, "b3f0c1d2-0000-4000-8000-000000000001");
-    assert_int_equal(sidecar_write(file, &s, false, &e), 0);
-}
-
-/* The machine goes down and comes back. */
-static void power_cut(struct fx *x)
-{
-    each_note(x, of_another_boot);
-    fx_restart(x, false);
-}
-
-static void upload(struct fx *x, const char *path, int want)
-{
-    struct err e = ERR_INIT;
-    int rc = files_upload(x->files, fx_ino(x, path), true, &e);
-    assert_int_equal(rc ? err_errno(&e) : 0, want);
-}
-
-static void kept_is(struct fx *x, unsigned files, const char *path, const char *why)
-{
-    struct kept k;
-    kept_list(x->stage_dir, &k);
-    assert_int_equal(k.files, files);
-    assert_int_equal(k.nshown, files);
-    bool found = !path;
-    for (size_t i = 0; i < k.nshown; i++)
-        found = found || (strcmp(k.shown[i].path, path) == 0 && strcmp(k.shown[i].why, why) == 0);
-    assert_true(found);
-    kept_free(&k);
 }
 
 /* The process was killed, and with it the index: nothing is lost, and all of it is there before
@@ -118,15 +66,15 @@ static void test_recover(void **state)
     assert_true(fx_inode(x, fx_ino(x, "main/a")).flags & INODE_LOCAL);
     assert_false(fx_inode(x, fx_ino(x, "main/b")).flags & INODE_LOCAL);
     assert_int_equal(fx_staged(x), 8);
-    upload(x, "main/a", 0);
-    upload(x, "main/b", 0);
-    upload(x, "main/d/e/deep", 0);
-    upload(x, "other/o", 0);
+    fx_upload(x, "main/a", 0);
+    fx_upload(x, "main/b", 0);
+    fx_upload(x, "main/d/e/deep", 0);
+    fx_upload(x, "other/o", 0);
     fx_store_is(x, "main/a", "new");
     fx_store_is(x, "main/b", "Jello");
     fx_store_is(x, "main/d/e/deep", "deep");
     fx_store_is(x, "other/o", "elsewhere");
-    kept_is(x, 0, NULL, NULL);
+    fx_kept(x, 0, NULL, NULL);
     fx_free(x);
 }
 
@@ -160,7 +108,7 @@ static void test_written_while_it_is_recovered(void **state)
     pthread_join(t, NULL);
     assert_int_equal(files_upload(x->files, ino, true, &e), 0);
     fx_store_is(x, "main/ckpt", "WRITTEN SINCE, AND MORE");
-    kept_is(x, 0, NULL, NULL);
+    fx_kept(x, 0, NULL, NULL);
     fx_free(x);
 }
 
@@ -181,10 +129,10 @@ static void test_changed_by_another(void **state)
     fake_store_write(x->fake[0], "new", "theirs");
     recover_begin(x->files);
     assert_int_equal(fx_open(x, "main/b", O_RDONLY, &r), 0);
-    upload(x, "main/b", ESTALE);
-    upload(x, "main/new", ESTALE);
-    kept_is(x, 2, "b", KEPT_CONFLICT);
-    kept_is(x, 2, "new", KEPT_CONFLICT);
+    fx_upload(x, "main/b", ESTALE);
+    fx_upload(x, "main/new", ESTALE);
+    fx_kept(x, 2, "b", KEPT_CONFLICT);
+    fx_kept(x, 2, "new", KEPT_CONFLICT);
     fx_store_is(x, "main/b", "another's");
     fx_store_is(x, "main/new", "theirs");
     fx_path_is(x, "main/b", "another's"); /* the name is theirs … */
@@ -196,13 +144,11 @@ static void test_changed_by_another(void **state)
     assert_int_equal(fx_staged(x), 0);
     fx_restart(x, false); /* kept for ever */
     recover_begin(x->files);
-    kept_is(x, 2, "b", KEPT_CONFLICT);
+    fx_kept(x, 2, "b", KEPT_CONFLICT);
     fx_path_is(x, "main/b", "another's");
     fx_free(x);
 }
 
-/* A close fails; the job goes on elsewhere and writes the same file; the late retry does not
- * replace it. */
 /* Killed between moving the content to the kept copies and telling the index. */
 static void test_killed_while_it_is_kept(void **state)
 {
@@ -223,10 +169,12 @@ static void test_killed_while_it_is_kept(void **state)
     assert_int_equal(fx_inode(x, h.ino).flags & (INODE_STAGED | INODE_DIRTY), 0);
     fx_path_is(x, "main/b", "another's");
     fx_close(x, &h);
-    kept_is(x, 1, NULL, NULL);
+    fx_kept(x, 1, NULL, NULL);
     fx_free(x);
 }
 
+/* A close fails; the job goes on elsewhere and writes the same file; the late retry does not
+ * replace it. */
 static void test_late_retry(void **state)
 {
     (void)state;
@@ -238,9 +186,9 @@ static void test_late_retry(void **state)
     fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
     assert_int_equal(fx_close(x, &h), EIO);
     fake_store_write(x->fake[0], "ckpt", "EPOCH 9, of another node");
-    upload(x, "main/ckpt", ESTALE);
+    fx_upload(x, "main/ckpt", ESTALE);
     fx_store_is(x, "main/ckpt", "EPOCH 9, of another node");
-    kept_is(x, 1, "ckpt", KEPT_CONFLICT);
+    fx_kept(x, 1, "ckpt", KEPT_CONFLICT);
     fx_path_is(x, "main/ckpt", "EPOCH 9, of another node");
     fx_free(x);
 }
@@ -256,16 +204,16 @@ static void test_earlier_attempt(void **state)
         assert_int_equal(fx_create(x, "main/log", O_WRONLY, false, &h), 0);
         fx_write(x, h.ino, 0, "one");
         fake_store_lose_answer(x->fake[0]);
-        upload(x, "main/log", EIO);
+        fx_upload(x, "main/log", EIO);
         fx_store_is(x, "main/log", "one");
         fx_write(x, h.ino, 3, " two");
         if (restarted) {
             fx_restart(x, false);
             recover_begin(x->files);
         }
-        upload(x, "main/log", 0);
+        fx_upload(x, "main/log", 0);
         fx_store_is(x, "main/log", "one two");
-        kept_is(x, 0, NULL, NULL);
+        fx_kept(x, 0, NULL, NULL);
         fx_free(x);
     }
 }
@@ -278,13 +226,13 @@ static void test_held_open(void **state)
     struct fx_handle h;
     assert_int_equal(fx_create(x, "main/log", O_WRONLY, false, &h), 0);
     fx_write(x, h.ino, 0, "one");
-    upload(x, "main/log", 0);
+    fx_upload(x, "main/log", 0);
     fx_write(x, h.ino, 3, " two");
     fx_restart(x, false);
     recover_begin(x->files);
-    upload(x, "main/log", 0);
+    fx_upload(x, "main/log", 0);
     fx_store_is(x, "main/log", "one two");
-    kept_is(x, 0, NULL, NULL);
+    fx_kept(x, 0, NULL, NULL);
     fx_free(x);
 }
 
@@ -314,18 +262,18 @@ static void test_power_cut(void **state)
     cleanup_free char *hole = fx_staging_file(x, torn.ino);
     cleanup_fd int fd = open(hole, O_RDWR);
     assert_int_equal(pwrite(fd, "\0\0", 2, 1), 2); /* of the length that it had */
-    power_cut(x);
+    fx_power_cut(x);
     recover_begin(x->files);
-    kept_is(x, 3, "torn", KEPT_UNFINISHED);
-    kept_is(x, 3, "more", KEPT_UNFINISHED);
-    kept_is(x, 3, "open", KEPT_UNFINISHED);
+    fx_kept(x, 3, "torn", KEPT_UNFINISHED);
+    fx_kept(x, 3, "more", KEPT_UNFINISHED);
+    fx_kept(x, 3, "open", KEPT_UNFINISHED);
     assert_int_equal(fx_staged(x), 2);
     fx_path_is(x, "main/asked", "asked");
     fx_path_is(x, "main/open", "good");
     assert_int_equal(fx_lookup(x, "main/empty", NULL), ENOENT);
-    power_cut(x); /* and another one before it could be uploaded */
+    fx_power_cut(x); /* and another one before it could be uploaded */
     recover_begin(x->files);
-    upload(x, "main/asked", 0);
+    fx_upload(x, "main/asked", 0);
     fx_store_is(x, "main/asked", "asked");
     fx_store_is(x, "main/torn", NULL);
     fx_store_is(x, "main/open", "good");
@@ -360,14 +308,14 @@ static void test_other_mounts(void **state)
     x->mounts[0].mount_point = xstrdup("memory://new");
     fx_restart(x, false);
     recover_begin(x->files);
-    kept_is(x, 1, "o", KEPT_HOMELESS); /* no mount has it */
-    upload(x, "main/a", 0);
+    fx_kept(x, 1, "o", KEPT_HOMELESS); /* no mount has it */
+    fx_upload(x, "main/a", 0);
     free(x->mounts[0].mount_point);
     x->mounts[0].mount_point = was;
     fx_restart(x, false); /* it is back */
     recover_begin(x->files);
-    kept_is(x, 0, NULL, NULL);
-    upload(x, "other/o", 0);
+    fx_kept(x, 0, NULL, NULL);
+    fx_upload(x, "other/o", 0);
     swap_mounts(x);
     fx_store_is(x, "main/a", "of main");
     fx_store_is(x, "other/o", "of other");
@@ -389,7 +337,7 @@ static void test_damaged_note(void **state)
     assert_int_equal(file_write_atomic(note, "\0\0\0", 3, 0600, &e), 0);
     fx_restart(x, false);
     recover_begin(x->files);
-    kept_is(x, 1, "?", KEPT_UNREADABLE);
+    fx_kept(x, 1, "?", KEPT_UNREADABLE);
     fx_free(x);
 }
 
@@ -415,11 +363,11 @@ static void test_two_for_one_name(void **state)
         fx_restart(x, false);
     }
     recover_begin(x->files);
-    kept_is(x, PAIRS, "0", KEPT_CONFLICT);
+    fx_kept(x, PAIRS, "0", KEPT_CONFLICT);
     for (int i = 0; i < PAIRS; i++) {
         snprintf(path, sizeof path, "main/%d", i);
         fx_path_is(x, path, "newer");
-        upload(x, path, 0);
+        fx_upload(x, path, 0);
         fx_store_is(x, path, "newer");
     }
     fx_free(x);
@@ -441,9 +389,9 @@ static void test_killed_while_adopting(void **state)
         stage_move(x->stage_dir, strrchr(content, '/') + 1, "s0000000000000001-77-7"), 0);
     recover_begin(x->files);
     fx_path_is(x, "main/a", "text");
-    upload(x, "main/a", 0);
+    fx_upload(x, "main/a", 0);
     fx_store_is(x, "main/a", "text");
-    kept_is(x, 0, NULL, NULL);
+    fx_kept(x, 0, NULL, NULL);
     fx_free(x);
 }
 

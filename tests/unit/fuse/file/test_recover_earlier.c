@@ -1,34 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What earlier versions of this program staged, set aside and kept, found by this one. */
-#include "tests/unit/fuse/file/file_fixture.h"
+#include "tests/unit/fuse/file/crash_fixture.h"
 
-#include "fuse/file/kept.h"
 #include "fuse/file/recover.h"
 #include "fuse/file/sidecar.h"
 #include "lib/base/file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
-
-static void upload(struct fx *x, const char *path, int want)
-{
-    struct err e = ERR_INIT;
-    int rc = files_upload(x->files, fx_ino(x, path), true, &e);
-    assert_int_equal(rc ? err_errno(&e) : 0, want);
-}
-
-static void kept_is(struct fx *x, unsigned files, const char *path, const char *why)
-{
-    struct kept k;
-    kept_list(x->stage_dir, &k);
-    assert_int_equal(k.files, files);
-    assert_int_equal(k.nshown, files);
-    bool found = !path;
-    for (size_t i = 0; i < k.nshown; i++)
-        found = found || (strcmp(k.shown[i].path, path) == 0 && strcmp(k.shown[i].why, why) == 0);
-    assert_true(found);
-    kept_free(&k);
-}
 
 /* As it named and noted what it staged. */
 static void as_before(struct fx *x, uint64_t ino, const char *name)
@@ -67,11 +46,11 @@ static void test_upgraded(void **state)
         assert_int_equal(fx_staged(x), 4);
         fx_path_is(x, "main/a", "text");
         fx_path_is(x, "main/b", "Jello");
-        upload(x, "main/a", 0);
-        upload(x, "main/b", 0);
+        fx_upload(x, "main/a", 0);
+        fx_upload(x, "main/b", 0);
         fx_store_is(x, "main/a", "text");
         fx_store_is(x, "main/b", "Jello");
-        kept_is(x, 0, NULL, NULL);
+        fx_kept(x, 0, NULL, NULL);
         fx_free(x);
     }
 }
@@ -89,7 +68,7 @@ static void test_lost_and_found(void **state)
     as_before(x, a.ino, "lost/0-1700000000000000000-2-1");
     fx_restart(x, false);
     recover_begin(x->files);
-    kept_is(x, 1, "a", KEPT_CONFLICT);
+    fx_kept(x, 1, "a", KEPT_CONFLICT);
     assert_int_equal(access(lost, F_OK), -1);
     fx_free(x);
 }
