@@ -8,6 +8,7 @@
 #include "lib/base/text.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
+#include "operator/api/cond.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -59,21 +60,36 @@ static int restarts_before(const json_t *pod)
     return n > 0 ? (int)MIN(n, INT32_MAX / 4) : 0;
 }
 
+/* Kubelet evicted the pod because it passed a limit of its own, not because the node was short of
+ * something: it would do so again. Both have the reason Evicted, kubelet's words tell them apart.
+ */
+static bool evicted_by_itself(const json_t *pod)
+{
+    static const char *const words[] = {"exceeds the limit", "exceeds the total limit",
+        "exceeded its local ephemeral storage limit"};
+    const char *message = jget_str(pod, "status.message", "");
+    if (strcmp(jget_str(pod, "status.reason", ""), "Evicted") != 0
+        || cond_is_true(jget_arr(pod, "status.conditions"), "DisruptionTarget"))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strstr(message, words[i]))
+            return true;
+    return false;
+}
+
 /* Reasons with which kubelet or a controller ends a pod from outside, besides the condition
  * DisruptionTarget; and those with which kubelet refuses a pod that never ran. */
 static bool disrupted(const json_t *pod)
 {
-    size_t i;
-    json_t *c;
-    json_array_foreach ((json_t *)jget_arr(pod, "status.conditions"), i, c)
-        if (!strcmp(jget_str(c, "type", ""), "DisruptionTarget")
-            && !strcmp(jget_str(c, "status", ""), "True"))
-            return true;
+    if (cond_is_true(jget_arr(pod, "status.conditions"), "DisruptionTarget"))
+        return true;
+    if (evicted_by_itself(pod))
+        return false;
     static const char *const reasons[] = {"Evicted", "Preempting", "Preempted", "NodeShutdown",
         "Shutdown", "Terminated", "NodeLost", "NodeAffinity", "NodePorts",
         "UnexpectedAdmissionError"};
     const char *reason = jget_str(pod, "status.reason", "");
-    for (i = 0; i < ARRAY_LEN(reasons); i++)
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
         if (!strcmp(reason, reasons[i]))
             return true;
     return !strncmp(reason, "OutOf", 5);
@@ -153,6 +169,7 @@ struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid)
     p.created_ns = time_at(pod, "metadata.creationTimestamp");
     const json_t *code = jget(main_status(pod), "state.terminated.exitCode");
     p.running_ns = time_at(main_status(pod), "state.running.startedAt");
+    p.evicted_by_itself = evicted_by_itself(pod);
     p.has_exit_code = json_is_integer(code);
     p.exit_code = (int)json_integer_value(code);
     size_t i;
@@ -198,7 +215,7 @@ char *tfjob_pod_summary(const json_t *pod)
     if (*node)
         buf_addf(&b, " on node %s", node);
     const json_t *end = jget_obj(main_status(pod), "state.terminated");
-    if (end) {
+    if (end && strcmp(jget_str(pod, "status.reason", ""), "Evicted") != 0) {
         const char *reason = jget_str(end, "reason", "");
         buf_addf(&b, ": container %s exited with code %" PRId64, TFJOB_CONTAINER,
             jget_int(end, "exitCode", 0));

@@ -24,7 +24,8 @@ struct tfjob_pod {
     enum tfjob_pod_state state;
     /* `tensorflow` has ended for good, which decided the state above, but the pod runs on */
     bool sidecars_run;
-    bool has_exit_code; /* of the container `tensorflow` */
+    bool evicted_by_itself; /* for a limit of its own, which it would pass again */
+    bool has_exit_code;     /* of the container `tensorflow` */
     int exit_code;
     int container_restarts;       /* in place, by kubelet: all containers, init containers too */
     int restarts_before;          /* of earlier pods of this index */

@@ -56,10 +56,10 @@ static void add_service(const struct tfjob *j, struct tfjob_replicas *rs, const 
 /* ---- what follows from its pod ---- */
 
 /* ExitCode: codes from 128 on are signals and infrastructure, the others the program's own word; no
- * code at all: never ran. */
+ * code at all: never ran. A pod that passed its own limit was killed, but by its own doing. */
 static bool retryable(const struct tfjob_pod *pod)
 {
-    return !pod->has_exit_code || pod->exit_code >= 128;
+    return !pod->evicted_by_itself && (!pod->has_exit_code || pod->exit_code >= 128);
 }
 
 static enum tfjob_outcome outcome_of(const struct tfjob *j, const struct tfjob_replica *r)
