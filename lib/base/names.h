@@ -22,6 +22,8 @@
 #define ANNOTATION_HASH   "millrace.dev/hash"     /* hash of the desired json of a child */
 /* on a TFJob's pod that takes the place of another: restarts of its index before it */
 #define ANNOTATION_RESTARTS "millrace.dev/restarts"
+/* on the same: how often its index was ended from outside, in a row */
+#define ANNOTATION_DISRUPTIONS "millrace.dev/disruptions"
 /* Labels of pods, labels or annotations of TFJobs: what they wait for, and where they run. */
 #define LABEL_DATA      "millrace.dev/data"      /* Ready | Preloaded */
 #define LABEL_PLACEMENT "millrace.dev/placement" /* Prefer | Require */

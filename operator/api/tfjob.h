@@ -108,11 +108,12 @@ struct tfjob_counts {
 };
 
 /* What must outlive pods and operators, per index of a type: whether it has completed (it never
- * runs again), and how often it was restarted (containers in place and pods recreated). */
+ * runs again), how often it was restarted (containers in place and pods recreated), and how often
+ * in a row its pod was ended from outside. */
 struct tfjob_indexes {
     struct tfjob_index {
         bool completed;
-        int restarts;
+        int restarts, disruptions;
     } * index; /* owned */
     size_t n;
 };
@@ -135,6 +136,7 @@ void tfjob_status_free(struct tfjob_status *s);
 /* grows; never NULL; index < TFJOB_REPLICAS_MAX */
 struct tfjob_index *tfjob_index_at(struct tfjob_indexes *m, size_t index);
 /* Without growing: false and 0 for an index that is not recorded. */
+struct tfjob_index tfjob_index_of(const struct tfjob_indexes *m, size_t index);
 bool tfjob_completed(const struct tfjob_indexes *m, size_t index);
 int tfjob_restarts(const struct tfjob_indexes *m, size_t index);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The status of a TFJob. Beside upstream's fields there is status.indexes:
- *   {"Worker": {"completed": "0,2-4", "restarts": {"1": 3}}}
+ *   {"Worker": {"completed": "0,2-4", "restarts": {"1": 3}, "disruptions": {"3": 1}}}
  */
 #include "operator/api/tfjob.h"
 
@@ -27,13 +27,17 @@ struct tfjob_index *tfjob_index_at(struct tfjob_indexes *m, size_t index)
     return &m->index[index];
 }
 
+struct tfjob_index tfjob_index_of(const struct tfjob_indexes *m, size_t index)
+{
+    return index < m->n ? m->index[index] : (struct tfjob_index){0};
+}
 bool tfjob_completed(const struct tfjob_indexes *m, size_t index)
 {
-    return index < m->n && m->index[index].completed;
+    return tfjob_index_of(m, index).completed;
 }
 int tfjob_restarts(const struct tfjob_indexes *m, size_t index)
 {
-    return index < m->n ? m->index[index].restarts : 0;
+    return tfjob_index_of(m, index).restarts;
 }
 
 /* A decimal number at *p that is an index; -1 if there is none. */
@@ -63,18 +67,30 @@ static void read_completed(const char *text, struct tfjob_indexes *m)
     }
 }
 
-static void read_indexes(const json_t *v, struct tfjob_indexes *m)
+/* The numbers of an index that are stored by themselves. */
+static int *restarts_of(struct tfjob_index *x) { return &x->restarts; }
+static int *disruptions_of(struct tfjob_index *x) { return &x->disruptions; }
+
+/* {"1": 3} */
+static void read_numbers(
+    const json_t *numbers, struct tfjob_indexes *m, int *(*of)(struct tfjob_index *))
 {
-    read_completed(jget_str(v, "completed", ""), m);
     const char *key;
     json_t *count;
-    json_object_foreach ((json_t *)jget_obj(v, "restarts"), key, count) {
+    json_object_foreach ((json_t *)numbers, key, count) {
         const char *p = key;
         long i = read_index(&p);
         json_int_t n = json_integer_value(count);
         if (i >= 0 && !*p && n > 0)
-            tfjob_index_at(m, (size_t)i)->restarts = (int)MIN(n, INT32_MAX / 2);
+            *of(tfjob_index_at(m, (size_t)i)) = (int)MIN(n, INT32_MAX / 2);
     }
+}
+
+static void read_indexes(const json_t *v, struct tfjob_indexes *m)
+{
+    read_completed(jget_str(v, "completed", ""), m);
+    read_numbers(jget_obj(v, "restarts"), m, restarts_of);
+    read_numbers(jget_obj(v, "disruptions"), m, disruptions_of);
 }
 
 static int read_count(const json_t *v, const char *key)
@@ -133,16 +149,28 @@ static json_t *counts_json(const struct tfjob_status *s)
     return all;
 }
 
+static void set_numbers(
+    json_t *j, const char *name, const struct tfjob_indexes *m, int *(*of)(struct tfjob_index *))
+{
+    json_t *numbers = json_object();
+    for (size_t i = 0; i < m->n; i++) {
+        int n = *of(&m->index[i]);
+        char key[24];
+        snprintf(key, sizeof key, "%zu", i);
+        if (n)
+            json_object_set_new(numbers, key, json_integer(n));
+    }
+    if (json_object_size(numbers))
+        json_object_set_new(j, name, numbers);
+    else
+        json_decref(numbers);
+}
+
 static json_t *indexes_json(const struct tfjob_indexes *m)
 {
-    json_t *one = json_object(), *restarts = json_object();
+    json_t *one = json_object();
     cleanup_buf struct buf ranges = BUF_INIT(TFJOB_REPLICAS_MAX * 6);
     for (size_t i = 0; i < m->n; i++) {
-        if (m->index[i].restarts) {
-            char key[24];
-            snprintf(key, sizeof key, "%zu", i);
-            json_object_set_new(restarts, key, json_integer(m->index[i].restarts));
-        }
         if (!m->index[i].completed || (i && m->index[i - 1].completed))
             continue;
         size_t last = i;
@@ -154,10 +182,8 @@ static json_t *indexes_json(const struct tfjob_indexes *m)
     }
     if (ranges.len)
         json_object_set_new(one, "completed", json_string(buf_str(&ranges)));
-    if (json_object_size(restarts))
-        json_object_set_new(one, "restarts", restarts);
-    else
-        json_decref(restarts);
+    set_numbers(one, "restarts", m, restarts_of);
+    set_numbers(one, "disruptions", m, disruptions_of);
     return one;
 }
 

@@ -55,7 +55,16 @@ static bool is_master_role(const struct tfjob *j, enum tfjob_type t, int index)
         && !j->spec[TFJOB_MASTER].present;
 }
 
-static json_t *pod_meta(const struct tfjob *j, enum tfjob_type t, int index, int restarts)
+static void set_annotation_count(json_t *meta, const char *annotation, int n)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", n);
+    if (n > 0)
+        set_str(object_at(meta, "annotations"), annotation, text);
+}
+
+static json_t *pod_meta(
+    const struct tfjob *j, enum tfjob_type t, int index, const struct tfjob_index *lived)
 {
     const json_t *from = jget_obj(j->spec[t].template, "metadata");
     json_t *meta = json_object();
@@ -73,11 +82,8 @@ static json_t *pod_meta(const struct tfjob *j, enum tfjob_type t, int index, int
     set_identity_labels(labels, j, t, index);
     if (is_master_role(j, t, index))
         set_str(labels, TFJOB_LABEL_ROLE, "master");
-    if (restarts > 0) {
-        char text[16];
-        snprintf(text, sizeof text, "%d", restarts);
-        set_str(object_at(meta, "annotations"), ANNOTATION_RESTARTS, text);
-    }
+    set_annotation_count(meta, ANNOTATION_RESTARTS, lived->restarts);
+    set_annotation_count(meta, ANNOTATION_DISRUPTIONS, lived->disruptions);
     json_object_set_new(meta, "ownerReferences", json_pack("[o]", tfjob_owner(j)));
     return meta;
 }
@@ -108,7 +114,7 @@ static const char *pod_restart(enum tfjob_restart r)
 }
 
 json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, enum tfjob_type t,
-    int index, int restarts)
+    int index, const struct tfjob_index *lived)
 {
     json_t *spec = json_deep_copy(jget_obj(j->spec[t].template, "spec"));
     json_t *container = tfjob_main_container(spec);
@@ -126,7 +132,7 @@ json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, e
     else
         placement_prefer(spec, o->cached);
     json_t *pod = json_pack("{s:s s:s s:o s:o}", "apiVersion", "v1", "kind", "Pod", "metadata",
-        pod_meta(j, t, index, restarts), "spec", spec);
+        pod_meta(j, t, index, lived), "spec", spec);
     tfjob_gang_mark_pod(o, j, t, pod);
     return pod;
 }

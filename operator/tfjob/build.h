@@ -13,10 +13,10 @@
  * replica: upstream sets none, unless the job asks for it. Caller frees. */
 char *tfjob_tf_config(const struct tfjob *j, enum tfjob_type t, int index, const char *domain);
 
-/* restarts: of this index, so far. What was observed says in which domain, for which gang
- * scheduler, and where its data is cached. Caller owns. */
+/* lived: what its index has been through so far. What was observed says in which domain, for which
+ * gang scheduler, and where its data is cached. Caller owns. */
 json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, enum tfjob_type t,
-    int index, int restarts);
+    int index, const struct tfjob_index *lived);
 /* caller owns */
 json_t *tfjob_build_service(const struct tfjob *j, enum tfjob_type t, int index);
 

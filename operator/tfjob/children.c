@@ -16,11 +16,18 @@
 /* wait before the second restart of an index; the first is at once; doubles */
 #define RESTART_MIN_NS   (10 * NS_PER_S)
 #define RESTART_MAX_NS   (300 * NS_PER_S)
-#define LONG_RUN_NS      (600 * NS_PER_S) /* a pod that ran that long is replaced at once */
-#define SIDECAR_GRACE_NS (10 * NS_PER_S)  /* for sidecars that end by themselves */
-#define SHORT_RUN_NS     (60 * NS_PER_S)  /* one that was disrupted sooner waits RESTART_MIN_NS */
+#define SIDECAR_GRACE_NS (10 * NS_PER_S) /* for sidecars that end by themselves */
+#define SHORT_RUN_NS \
+    (60 * NS_PER_S) /* one that was disrupted once, and later, is replaced at once */
 
 /* ---- restarts ---- */
+
+static int64_t nth_wait(int n)
+{
+    if (n < 1)
+        return 0;
+    return n > 8 ? RESTART_MAX_NS : MIN(RESTART_MIN_NS << (n - 1), RESTART_MAX_NS);
+}
 
 /* A pod that has ended stays, with its logs, until its place is needed; this is when. */
 static int64_t replace_at(const struct tfjob_pass *p, const struct tfjob_replica *r)
@@ -29,12 +36,11 @@ static int64_t replace_at(const struct tfjob_pass *p, const struct tfjob_replica
     int64_t began = pod->started_ns ? pod->started_ns : pod->created_ns;
     /* the node's clock may be ahead */
     int64_t ended = MIN(pod->ended_ns ? pod->ended_ns : began, p->o->now_ns);
-    int64_t wait = 0;
+    int64_t ran = tfjob_pod_ran_ns(pod), wait = 0;
     if (pod->state == TFJOB_POD_DISRUPTED)
-        wait = pod->ended_ns && ended - began >= SHORT_RUN_NS ? 0 : RESTART_MIN_NS;
-    else if (ended - began < LONG_RUN_NS && r->restarts > 1)
-        wait = r->restarts > 8 ? RESTART_MAX_NS
-                               : MIN(RESTART_MIN_NS << (r->restarts - 2), RESTART_MAX_NS);
+        wait = r->disruptions == 1 && ran >= SHORT_RUN_NS ? 0 : nth_wait(r->disruptions);
+    else if (ran < LONG_RUN_NS)
+        wait = nth_wait(r->restarts - 1);
     return ended + wait;
 }
 
@@ -48,8 +54,10 @@ static void replace(struct tfjob_pass *p, const struct tfjob_replica *r)
     pass_delete_pod(p, r->pod);
     if (r->is.state == TFJOB_POD_DISRUPTED) {
         cleanup_free char *summary = tfjob_pod_summary(r->pod);
-        pass_event(
-            p, true, "PodDisrupted", "%s: it is replaced, and not counted as a failure", summary);
+        cleanup_free char *often = r->disruptions < 2 ? xstrdup("")
+                                                      : xasprintf(" (%d in a row)", r->disruptions);
+        pass_event(p, true, "PodDisrupted", "%s: it is replaced, and not counted as a failure%s",
+            summary, often);
     }
 }
 
@@ -187,7 +195,8 @@ static void create_pod(struct tfjob_pass *p, const struct tfjob_replica *r)
 {
     char name[TFJOB_CHILD_NAME_LEN];
     tfjob_child_name(p->job, r->type, r->index, name);
-    plan_create(p->plan, &kube_pods, tfjob_build_pod(p->o, p->job, r->type, r->index, r->restarts));
+    struct tfjob_index lived = {r->completed, r->restarts, r->disruptions};
+    plan_create(p->plan, &kube_pods, tfjob_build_pod(p->o, p->job, r->type, r->index, &lived));
     plan_event(
         p->plan, &kube_tfjobs, p->o->job, false, "SuccessfulCreatePod", "Created pod: %s", name);
 }

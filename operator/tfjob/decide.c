@@ -23,11 +23,9 @@ static void emit_exit(struct tfjob_pass *p, const struct tfjob_replica *r)
 static void record_index(struct tfjob_pass *p, const struct tfjob_replica *r)
 {
     struct tfjob_indexes *m = &p->status.indexes[r->type];
-    size_t i = (size_t)r->index;
-    if (r->completed && !tfjob_completed(m, i))
-        tfjob_index_at(m, i)->completed = true;
-    if (r->restarts != tfjob_restarts(m, i))
-        tfjob_index_at(m, i)->restarts = r->restarts;
+    struct tfjob_index is = {r->completed, r->restarts, r->disruptions};
+    if (is.completed || is.restarts || is.disruptions || (size_t)r->index < m->n)
+        *tfjob_index_at(m, (size_t)r->index) = is;
     if (r->newly_failed)
         emit_exit(p, r);
 }
@@ -38,7 +36,8 @@ static void count_replica(struct tfjob_counts *c, const struct tfjob_replica *r)
         c->succeeded++;
     else if (r->is.state == TFJOB_POD_RUNNING)
         c->active++;
-    else if (r->is.state == TFJOB_POD_FAILED)
+    else if (r->is.state == TFJOB_POD_FAILED || r->outcome == TFJOB_OUTCOME_FAIL
+        || r->outcome == TFJOB_OUTCOME_TOLERATE)
         c->failed++;
 }
 
@@ -110,6 +109,15 @@ static void set_running(struct tfjob_pass *p)
     pass_set_cond(p, TFJOB_RUNNING, true, "Running", message);
 }
 
+/* What the pod's own words do not say; "" if nothing. Caller frees. */
+static char *why_lost(const struct tfjob_replica *r)
+{
+    if (r->is.state != TFJOB_POD_DISRUPTED)
+        return xstrdup("");
+    return xasprintf(
+        ": ended from outside %d times in a row, so it is not replaced any more", r->disruptions);
+}
+
 static void fail_replicas(
     struct tfjob_pass *p, enum tfjob_type type, int n, const struct tfjob_replica *first)
 {
@@ -122,7 +130,8 @@ static void fail_replicas(
         : xasprintf("TFJob %s/%s has failed because %d %s replica(s) failed.", p->job->ns,
             p->job->name, n, name);
     cleanup_free char *summary = tfjob_pod_summary(first->pod);
-    cleanup_free char *message = xasprintf("%s %s", what, summary);
+    cleanup_free char *why = why_lost(first);
+    cleanup_free char *message = xasprintf("%s %s%s", what, summary, why);
     emit_exit(p, first);
     pass_finish(p, false, message, true);
 }

@@ -59,7 +59,7 @@ static void trim_conditions(json_t *conditions)
 
 void tfjob_trim_pod(json_t *pod)
 {
-    static const char *const annotations[] = {ANNOTATION_RESTARTS},
+    static const char *const annotations[] = {ANNOTATION_RESTARTS, ANNOTATION_DISRUPTIONS},
                              *const spec[] = {"nodeName", "restartPolicy", "activeDeadlineSeconds"},
                              *const status[] = {"phase", "reason", "message", "conditions",
                                  "containerStatuses", "initContainerStatuses"},

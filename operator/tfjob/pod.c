@@ -53,10 +53,10 @@ static int sum_restarts(const json_t *statuses)
     return (int)MIN(sum, INT32_MAX / 4);
 }
 
-static int restarts_before(const json_t *pod)
+/* What an annotation says of the pods before it. */
+static int count_before(const json_t *pod, const char *annotation)
 {
-    const char *text = kube_annotation(pod, ANNOTATION_RESTARTS);
-    long n = strtol(text, NULL, 10);
+    long n = strtol(kube_annotation(pod, annotation), NULL, 10);
     return n > 0 ? (int)MIN(n, INT32_MAX / 4) : 0;
 }
 
@@ -183,11 +183,18 @@ struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid)
     }
     p.container_restarts = sum_restarts(jget_arr(pod, "status.initContainerStatuses"))
         + sum_restarts(jget_arr(pod, "status.containerStatuses"));
-    p.restarts_before = restarts_before(pod);
+    p.restarts_before = count_before(pod, ANNOTATION_RESTARTS);
+    p.disruptions_before = count_before(pod, ANNOTATION_DISRUPTIONS);
     p.sidecars_run = !kube_deleting(pod) && !strcmp(jget_str(pod, "status.phase", ""), "Running")
         && main_is_over(pod, &p) && other_runs(pod);
     p.state = state_of(pod, &p);
     return p;
+}
+
+int64_t tfjob_pod_ran_ns(const struct tfjob_pod *p)
+{
+    int64_t began = p->started_ns ? p->started_ns : p->created_ns;
+    return MAX(p->ended_ns - began, 0);
 }
 
 /* The last non-empty line of a termination message: with terminationMessagePolicy

@@ -29,12 +29,16 @@ struct tfjob_pod {
     int exit_code;
     int container_restarts;       /* in place, by kubelet: all containers, init containers too */
     int restarts_before;          /* of earlier pods of this index */
+    int disruptions_before;       /* in a row, of earlier pods of this index */
     int64_t created_ns;           /* 0: unknown, as for those below */
     int64_t started_ns, ended_ns; /* of its longest-lived container, once it has ended */
     int64_t running_ns;           /* since when `tensorflow` runs; 0: it does not, or unknown */
 };
 
 struct tfjob_pod tfjob_pod_read(const json_t *pod, const char *owner_uid);
+
+/* How long its containers ran, once they have ended; 0: not at all, or unknown. */
+int64_t tfjob_pod_ran_ns(const struct tfjob_pod *p);
 
 /* time_ns + s seconds, or as late (early) as can be said: users choose both. */
 int64_t tfjob_later(int64_t time_ns, int64_t s);

@@ -62,6 +62,12 @@ static bool retryable(const struct tfjob_pod *pod)
     return !pod->evicted_by_itself && (!pod->has_exit_code || pod->exit_code >= 128);
 }
 
+/* It stays as it is; a worker of an elastic job does not end the job with that. */
+static enum tfjob_outcome lose(const struct tfjob *j, const struct tfjob_replica *r)
+{
+    return j->dynamic && r->type == TFJOB_WORKER ? TFJOB_OUTCOME_TOLERATE : TFJOB_OUTCOME_FAIL;
+}
+
 static enum tfjob_outcome outcome_of(const struct tfjob *j, const struct tfjob_replica *r)
 {
     switch (r->is.state) {
@@ -73,7 +79,7 @@ static enum tfjob_outcome outcome_of(const struct tfjob *j, const struct tfjob_r
     case TFJOB_POD_SUCCEEDED:
         return TFJOB_OUTCOME_NONE;
     case TFJOB_POD_DISRUPTED:
-        return TFJOB_OUTCOME_REPLACE;
+        return r->disruptions < TFJOB_DISRUPTIONS_MAX ? TFJOB_OUTCOME_REPLACE : lose(j, r);
     case TFJOB_POD_FAILED:
         break;
     }
@@ -81,7 +87,17 @@ static enum tfjob_outcome outcome_of(const struct tfjob *j, const struct tfjob_r
     if (policy == TFJOB_RESTART_ON_FAILURE || policy == TFJOB_RESTART_ALWAYS
         || (policy == TFJOB_RESTART_EXIT_CODE && retryable(&r->is)))
         return TFJOB_OUTCOME_REPLACE;
-    return j->dynamic && r->type == TFJOB_WORKER ? TFJOB_OUTCOME_TOLERATE : TFJOB_OUTCOME_FAIL;
+    return lose(j, r);
+}
+
+/* In a row: a pod that ran long begins anew. Like restarts it follows from the pod and what is
+ * stored alone, however often it is counted. */
+static int row_of(const struct tfjob_pod *pod, int stored)
+{
+    bool ran_long = tfjob_pod_ran_ns(pod) >= LONG_RUN_NS;
+    if (pod->state == TFJOB_POD_DISRUPTED)
+        return ran_long ? 1 : MAX(stored, pod->disruptions_before + 1);
+    return pod->state == TFJOB_POD_FAILED && ran_long ? 0 : stored;
 }
 
 /* What a pod has lived through is counted as a maximum: restarts of the pods before it (its
@@ -89,12 +105,14 @@ static enum tfjob_outcome outcome_of(const struct tfjob *j, const struct tfjob_r
  * after which crash of ours, it is counted. */
 static void classify(const struct tfjob *j, const struct tfjob_indexes *m, struct tfjob_replica *r)
 {
+    struct tfjob_index stored = tfjob_index_of(m, (size_t)r->index);
+    r->disruptions = row_of(&r->is, stored.disruptions);
     enum tfjob_outcome outcome = outcome_of(j, r);
     bool replaced = r->is.state == TFJOB_POD_FAILED && outcome == TFJOB_OUTCOME_REPLACE;
     int lived = r->is.restarts_before + r->is.container_restarts + replaced;
-    r->completed = tfjob_completed(m, (size_t)r->index) || r->is.state == TFJOB_POD_SUCCEEDED;
+    r->completed = stored.completed || r->is.state == TFJOB_POD_SUCCEEDED;
     r->outcome = r->completed ? TFJOB_OUTCOME_NONE : outcome;
-    r->restarts = tfjob_restarts(m, (size_t)r->index);
+    r->restarts = stored.restarts;
     if (lived <= r->restarts || j->spec[r->type].restart == TFJOB_RESTART_NEVER)
         return;
     r->restarts = lived;

@@ -4,9 +4,13 @@
 #ifndef MILLRACE_OPERATOR_TFJOB_REPLICAS_H
 #define MILLRACE_OPERATOR_TFJOB_REPLICAS_H
 
+#include "lib/base/clock.h"
 #include "operator/api/tfjob.h"
 #include "operator/tfjob/observed.h"
 #include "operator/tfjob/pod.h"
+
+#define LONG_RUN_NS           (600 * NS_PER_S) /* what happens after that is not in a row */
+#define TFJOB_DISRUPTIONS_MAX 20               /* in a row, then it has failed */
 
 /* What becomes of a replica whose pod has ended. */
 enum tfjob_outcome {
@@ -24,6 +28,7 @@ struct tfjob_replica {
     struct tfjob_pod is; /* what the pod says */
     bool completed;      /* this pod or an earlier one has succeeded: no pod is made again */
     int restarts;        /* so far, those of this pod included */
+    int disruptions;     /* in a row; likewise */
     bool newly_failed;   /* the pod failed and is replaced, and the stored status does not know */
     enum tfjob_outcome outcome;
 };

@@ -209,7 +209,7 @@ static void test_own_port(void **state)
         "\"task\":{\"type\":\"ps\",\"index\":0},\"environment\":\"cloud\"}");
     cleanup_json json_t *service = tfjob_build_service(&j, TFJOB_PS, 0);
     assert_int_equal(jget_len(service, "spec.ports"), 2);
-    cleanup_json json_t *pod = tfjob_build_pod(&nowhere, &j, TFJOB_PS, 0, 0);
+    cleanup_json json_t *pod = tfjob_build_pod(&nowhere, &j, TFJOB_PS, 0, &(struct tfjob_index){0});
     assert_int_equal(jget_len(pod, "spec.containers[0].ports"), 2);
 }
 
@@ -227,7 +227,8 @@ static void test_restart_policy(void **state)
         cleanup_free char *replicas = xasprintf("worker=1:%s", restarts[i].policy);
         cleanup_json json_t *cr = fx_job(replicas, NULL);
         struct tfjob j = parsed(cr);
-        cleanup_json json_t *pod = tfjob_build_pod(&nowhere, &j, TFJOB_WORKER, 0, 0);
+        cleanup_json json_t *pod = tfjob_build_pod(
+            &nowhere, &j, TFJOB_WORKER, 0, &(struct tfjob_index){0});
         assert_string_equal(jget_str(pod, "spec.restartPolicy", ""), restarts[i].pod);
     }
 }
@@ -248,7 +249,8 @@ static void test_pod(void **state)
         fx_json("[{'name': 'v', 'persistentVolumeClaim': {'claimName': 'data'}}]"));
     cleanup_json json_t *before = json_deep_copy(cr);
     struct tfjob j = parsed(cr);
-    cleanup_json json_t *pod = tfjob_build_pod(&nowhere, &j, TFJOB_WORKER, 0, 3);
+    cleanup_json json_t *pod = tfjob_build_pod(
+        &nowhere, &j, TFJOB_WORKER, 0, &(struct tfjob_index){.restarts = 3, .disruptions = 2});
     assert_true(json_equal(cr, before)); /* the job itself is not touched */
 
     assert_string_equal(jget_str(pod, "metadata.name", ""), "j-worker-0");
@@ -258,7 +260,8 @@ static void test_pod(void **state)
         "'training.kubeflow.org/job-name': 'j', 'training.kubeflow.org/replica-type': 'worker', "
         "'training.kubeflow.org/replica-index': '0', 'training.kubeflow.org/job-role': 'master'}");
     assert_true(json_equal(jget(pod, "metadata.labels"), labels));
-    cleanup_json json_t *annotations = fx_json("{'c': 'd', 'millrace.dev/restarts': '3'}");
+    cleanup_json json_t *annotations = fx_json(
+        "{'c': 'd', 'millrace.dev/restarts': '3', 'millrace.dev/disruptions': '2'}");
     assert_true(json_equal(jget(pod, "metadata.annotations"), annotations));
     cleanup_json json_t *owners = fx_json(
         "[{'apiVersion': 'kubeflow.org/v1', 'kind': 'TFJob', 'name': 'j', 'uid': 'uid-of-j', "
@@ -279,8 +282,10 @@ static void test_role(void **state)
     (void)state;
     cleanup_json json_t *cr = fx_job("chief=1 worker=1", NULL);
     struct tfjob j = parsed(cr);
-    cleanup_json json_t *chief = tfjob_build_pod(&nowhere, &j, TFJOB_CHIEF, 0, 0),
-                        *worker = tfjob_build_pod(&nowhere, &j, TFJOB_WORKER, 0, 0);
+    cleanup_json json_t *chief = tfjob_build_pod(
+                            &nowhere, &j, TFJOB_CHIEF, 0, &(struct tfjob_index){0}),
+                        *worker = tfjob_build_pod(
+                            &nowhere, &j, TFJOB_WORKER, 0, &(struct tfjob_index){0});
     assert_string_equal(
         jget_str(chief, "metadata.labels.\"training.kubeflow.org/job-role\"", ""), "master");
     assert_null(jget(worker, "metadata.labels.\"training.kubeflow.org/job-role\""));

@@ -31,12 +31,14 @@ struct run {
     char terminal[16];  /* "", "Succeeded", "Failed": what the stored status said */
     char completion[32];
     bool done[TFJOB_TYPES][MAX_REPLICAS]; /* stored as completed */
-    int restarts[TFJOB_TYPES][MAX_REPLICAS];
+    int restarts[TFJOB_TYPES][MAX_REPLICAS], disruptions[TFJOB_TYPES][MAX_REPLICAS];
     bool fates;                          /* pods end as planned: */
     bool doomed;                         /* the one that decides fails for good */
     int left[TFJOB_TYPES][MAX_REPLICAS]; /* retryable failures before an index succeeds */
     /* retryable failures; those of them whose pod the operator has deleted */
     int happened[TFJOB_TYPES][MAX_REPLICAS], deleted[TFJOB_TYPES][MAX_REPLICAS];
+    /* the same of evictions; no pod runs so long that its row ends */
+    int evicted[TFJOB_TYPES][MAX_REPLICAS], evicted_deleted[TFJOB_TYPES][MAX_REPLICAS];
 };
 
 static uint32_t roll(struct run *r, uint32_t n) /* 0 … n-1 */
@@ -76,24 +78,33 @@ static void check_terminal(struct run *r)
     snprintf(r->completion, sizeof r->completion, "%s", completion);
 }
 
+static void check_index(struct run *r, int t, size_t i, struct tfjob_index now)
+{
+    const char *type = tfjob_type_name((enum tfjob_type)t);
+    if (r->done[t][i] && !now.completed)
+        BROKEN(r, "%s %zu had completed, that is forgotten", type, i);
+    if (now.restarts < r->restarts[t][i])
+        BROKEN(r, "restarts of %s %zu are forgotten", type, i);
+    if (now.disruptions < r->disruptions[t][i])
+        BROKEN(r, "disruptions of %s %zu are forgotten", type, i);
+    if (now.disruptions > r->evicted[t][i])
+        BROKEN(r, "%s %zu was evicted %d times, but %d disruptions are stored", type, i,
+            r->evicted[t][i], now.disruptions);
+    if (r->fates && now.restarts > r->happened[t][i])
+        BROKEN(r, "%s %zu failed %d times, but %d restarts are stored", type, i, r->happened[t][i],
+            now.restarts);
+    r->done[t][i] = now.completed;
+    r->restarts[t][i] = now.restarts;
+    r->disruptions[t][i] = now.disruptions;
+}
+
 static void check_memory(struct run *r)
 {
     cleanup_tfjob_status struct tfjob_status s;
     tfjob_status_read(r->cr, &s);
     for (int t = 0; t < TFJOB_TYPES; t++)
-        for (size_t i = 0; i < MAX_REPLICAS; i++) {
-            if (r->done[t][i] && !tfjob_completed(&s.indexes[t], i))
-                BROKEN(r, "%s %zu had completed, that is forgotten",
-                    tfjob_type_name((enum tfjob_type)t), i);
-            if (tfjob_restarts(&s.indexes[t], i) < r->restarts[t][i])
-                BROKEN(
-                    r, "restarts of %s %zu are forgotten", tfjob_type_name((enum tfjob_type)t), i);
-            r->done[t][i] = tfjob_completed(&s.indexes[t], i);
-            r->restarts[t][i] = tfjob_restarts(&s.indexes[t], i);
-            if (r->fates && r->restarts[t][i] > r->happened[t][i])
-                BROKEN(r, "%s %zu failed %d times, but %d restarts are stored",
-                    tfjob_type_name((enum tfjob_type)t), i, r->happened[t][i], r->restarts[t][i]);
-        }
+        for (size_t i = 0; i < MAX_REPLICAS; i++)
+            check_index(r, t, i, tfjob_index_of(&s.indexes[t], i));
 }
 
 static void check_creates(struct run *r, const struct plan *p)
@@ -133,6 +144,10 @@ static void check_deletes(struct run *r, const struct plan *p, size_t writes)
         if (!strcmp(phase, "Succeeded") && !*r->terminal && index < jget_int(r->cr, path, 1)
             && !r->done[t][index])
             BROKEN(r, "it deletes %s, which has finished, and does not remember it", a->name);
+        if (!*r->terminal && !strcmp(jget_str(pod, "status.reason", ""), "Evicted")
+            && index < jget_int(r->cr, path, 1)
+            && ++r->evicted_deleted[t][index] > r->disruptions[t][index])
+            BROKEN(r, "it deletes %s, which was evicted, and does not remember it", a->name);
         if (!r->fates || *r->terminal
             || jget_int(pod, "status.containerStatuses[0].state.terminated.exitCode", 0) != 130)
             continue;
@@ -201,15 +216,20 @@ static void restart_in_place(json_t *pod)
 /* How a running pod ends: by its outcome, if the run has fates. */
 static char ending(struct run *r, const json_t *pod)
 {
-    if (!r->fates)
-        return "SSSFKKNE"[roll(r, 8)];
     enum tfjob_type t = TFJOB_WORKER;
     int i = atoi(kube_label(pod, "training.kubeflow.org/replica-index"));
     tfjob_type_parse(kube_label(pod, "training.kubeflow.org/replica-type"), &t);
+    if (!r->fates) {
+        char how = "SSSFKKNE"[roll(r, 8)];
+        r->evicted[t][i] += how == 'E';
+        return how;
+    }
     bool decides = i == 0
         && (t == TFJOB_CHIEF || (t == TFJOB_WORKER && !jget(r->cr, "spec.tfReplicaSpecs.Chief")));
-    if (!roll(r, 6))
+    if (!roll(r, 6)) {
+        r->evicted[t][i]++;
         return 'E';
+    }
     if (r->left[t][i]-- > 0) {
         r->happened[t][i]++;
         return 'K';
