@@ -67,13 +67,14 @@ int64_t client_wait_ns(const struct handoff_mount *v, int64_t now)
 }
 
 /* Puts the requests that a client has read and not answered back into the kernel's queue when it
- * has ended. The next client would ask for that itself, but there may be none, and a process can be
- * killed only while its request is in the queue. Not while the client may live: it would get
- * requests twice. */
+ * has ended. The next client asks for that itself before it reads any, but there may be none, and a
+ * process can be killed only while its request is in the queue. Not while one that may read them
+ * lives: it would get requests twice, and what it does for the second time fails. That is this
+ * client, or the next one, which connects before it reads (with the fd of its supervisor). */
 static void requeue(const struct handoff_mount *v)
 {
-    struct pollfd p = {.fd = v->conn};
-    if (poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP))
+    struct pollfd p[] = {{.fd = v->conn}, {.fd = v->listen_fd, .events = POLLIN}};
+    if (poll(p, 2, 0) <= 0 || !(p[0].revents & POLLHUP) || p[1].revents & POLLIN)
         return;
     struct fuse_out_header h = {.len = sizeof h, .error = FUSE_KERNEL_NOTIFY_RESEND, .unique = 0};
     /* an older kernel, or nothing is mounted any more */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define CONNECT_MAX_NS (1000 * NS_PER_MS)
+#define TRIED_NS       NS_PER_S
 #define LIVED_NS       (1000 * NS_PER_MS) /* a connection that ended sooner was refused */
 
 /* Never waits: a plugin that is stopped must not stop those who tell it something. */
@@ -246,7 +247,9 @@ static void handoff_client_thread(void *user)
         pthread_mutex_unlock(&h->mu);
         int sock = handoff_connect(h->path, &e);
         pthread_mutex_lock(&h->mu);
+        h->tried = true;
         if (sock < 0) {
+            pthread_cond_broadcast(&h->changed);
             log_kv(LOG_DEBUG, "the node plugin is not there yet", "error", e.msg, NULL);
             pause_connecting(h, &pause);
             continue;
@@ -291,6 +294,12 @@ struct handoff_client *handoff_client_start(
         handoff_client_free(h);
         return NULL;
     }
+    /* a plugin that is there sees that somebody comes before requests are read */
+    int64_t until = clock_mono_ns() + TRIED_NS;
+    pthread_mutex_lock(&h->mu);
+    while (!h->tried && clock_cond_wait(&h->changed, &h->mu, until) == 0)
+        continue;
+    pthread_mutex_unlock(&h->mu);
     return h;
 }
 

@@ -11,7 +11,7 @@
 
 struct handoff_client; /* opaque */
 /* fuse_fd: of the mount that a process before served, whose *w it had, duplicated here; -1: the
- * plugin gives one. */
+ * plugin gives one. Returns once it has connected to a plugin that is there. */
 struct handoff_client *handoff_client_start(
     const char *path, int fuse_fd, const struct handoff_welcome *w, struct err *e);
 /* Waits for a mount. Returns a copy of its fd, the caller's, and fills *welcome; -1

@@ -32,6 +32,7 @@ struct handoff_client {
     /* mu; handoff_client_wait() has returned it: what comes later is another mount */
     bool taken;
     bool serving;                     /* mu */
+    bool tried;                       /* mu: to connect */
     bool ended;                       /* mu: the mount that was taken is over */
     char failed[HANDOFF_PAYLOAD_MAX]; /* mu; "" nothing failed */
     bool asking, answered;            /* mu */

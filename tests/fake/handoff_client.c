@@ -4,8 +4,8 @@
  * does the whole contract: INIT saved and replayed, resent requests, the fd returned to a restarted
  * plugin. handoff_client --socket PATH --cache-dir DIR [--secrets-dir DIR] Environment:
  * FAKE_FAIL=TEXT: says that it cannot serve; FAKE_SLEEP_MS: each READ takes so long;
- * FAKE_TRACE=FILE: appends a line per event; FAKE_DIE_WITH_PARENT: does; FAKE_OLD: knows no pings;
- * FAKE_DEAF: does not answer them. */
+ * FAKE_SLEEP_OPEN_MS: each OPEN; FAKE_TRACE=FILE: appends a line per event; FAKE_DIE_WITH_PARENT:
+ * does; FAKE_OLD: knows no pings; FAKE_DEAF: does not answer them. */
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/handoff/wire.h"
@@ -115,6 +115,11 @@ static int64_t ask_backing(void)
 static void do_open(const struct fuse_in_header *in)
 {
     struct fuse_open_out out = {.fh = 7, .open_flags = FOPEN_KEEP_CACHE | OPEN_NOFLUSH};
+    const char *ms = getenv("FAKE_SLEEP_OPEN_MS");
+    if (ms) {
+        trace("opening", 0);
+        clock_sleep_ns(atoll(ms) * NS_PER_MS);
+    }
     if (backing == 0)
         backing = ask_backing();
     if (backing > 0) {

@@ -6,6 +6,7 @@
 #include "csi/mount.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/handoff/wire.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void test_no_client(void **state)
@@ -267,6 +269,36 @@ static void test_stuck_client(void **state)
     end_client(pid);
 }
 
+/* Requests that a dead client had read are queued again by the next one, which may read already
+ * when the plugin hears of the death; the plugin does it only where nobody comes. A reader can be
+ * killed when it was done. */
+static void test_queued_once(void **state)
+{
+    struct csi_fixture *w = *state;
+    csi_fixture_open(w, 0);
+    setenv("FAKE_SLEEP_OPEN_MS", "100000", 1);
+    pid_t pid = client(w);
+    unsetenv("FAKE_SLEEP_OPEN_MS");
+    must_stage(w);
+    pid_t reader = fork();
+    if (reader == 0)
+        _exit(check_file(w));
+    eventually(traced(w, "opening", NULL) == 1);
+    int next = handoff_connect(w->sock, &(struct err){0});
+    assert_true(next >= 0);
+    end_client(pid);
+    eventually(!state_of(w).usable || state_of(w).pid != pid);
+    kill(reader, SIGKILL);
+    clock_sleep_ns(500 * NS_PER_MS);
+    assert_int_equal(waitpid(reader, NULL, WNOHANG), 0);
+    close(next);
+    pid = client(w);
+    eventually(waitpid(reader, NULL, WNOHANG) == reader);
+    must_unstage(w);
+    csi_fixture_close(w);
+    end_client(pid);
+}
+
 static void test_abandoned(void **state)
 {
     struct csi_fixture *w = *state;
@@ -407,6 +439,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_both_dead, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(
             test_client_says_no, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_queued_once, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(test_stuck_client, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(test_abandoned, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(test_unattended, csi_fixture_setup, csi_fixture_teardown),
