@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +26,9 @@
 /* serve_stop: then connections in the middle of an answer are cut */
 #define STOP_GRACE_NS (5 * NS_PER_S)
 #define STACK_BYTES   (1u << 20)
+/* What a new connection has for its first bytes, and for our thread to read them. */
+#define FIRST_BYTES_NS (50 * NS_PER_MS)
+#define UNREAD_NS      (2 * NS_PER_S)
 
 static int start_thread(pthread_t *thread, void *(*run)(void *), void *user, bool detached)
 {
@@ -52,7 +56,6 @@ static void add_conn(struct http_server *s, int fd)
     c->s = s;
     c->fd = fd;
     c->in.max = HEAD_MAX + s->max_body + 16384;
-    c->waiting = true;
     c->since_ns = clock_mono_ns();
     pthread_t thread;
     pthread_mutex_lock(&s->mu);
@@ -70,19 +73,32 @@ static void add_conn(struct http_server *s, int fd)
     pthread_mutex_unlock(&s->mu);
 }
 
+/* It says nothing: neither new nor with a request that its thread has yet to read. */
+static bool is_idle(const struct http_conn *c, int64_t now)
+{
+    int unread = 0;
+    if (c->state != HTTP_WAITING || now - c->since_ns < FIRST_BYTES_NS)
+        return false;
+    return now - c->since_ns > UNREAD_NS || ioctl(c->fd, FIONREAD, &unread) || !unread;
+}
+
 /* All threads are taken and a client connects: the connection that has been waiting longest for a
  * request makes room, else the one that is at an answer longest, if that is too long. */
 static void cut_oldest(struct http_server *s)
 {
-    int64_t now = clock_mono_ns(), until = now + 100 * NS_PER_MS;
+    int64_t now = clock_mono_ns(), until = now + FIRST_BYTES_NS;
     pthread_mutex_lock(&s->mu);
     struct http_conn *oldest = NULL;
+    bool oldest_idle = false;
     for (struct http_conn *c = s->conns; c; c = c->next) {
-        bool late = s->answer_ns && now - c->since_ns > s->answer_ns;
-        if ((c->waiting || late)
-            && (!oldest || (c->waiting && !oldest->waiting)
-                || (c->waiting == oldest->waiting && c->since_ns < oldest->since_ns)))
+        bool idle = is_idle(c, now),
+             late = c->state == HTTP_ANSWERING && s->answer_ns && now - c->since_ns > s->answer_ns;
+        if ((idle || late)
+            && (!oldest || (idle && !oldest_idle)
+                || (idle == oldest_idle && c->since_ns < oldest->since_ns))) {
             oldest = c;
+            oldest_idle = idle;
+        }
     }
     if (oldest)
         shutdown(oldest->fd, SHUT_RDWR);
@@ -203,7 +219,7 @@ static void cut_conns(struct http_server *s, bool all)
 {
     mutex_assert_held(&s->mu);
     for (struct http_conn *c = s->conns; c; c = c->next)
-        if (all || c->waiting)
+        if (all || c->state == HTTP_WAITING)
             shutdown(c->fd, SHUT_RDWR);
 }
 

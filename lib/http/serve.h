@@ -8,6 +8,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -37,6 +38,8 @@ struct serve_resp {
      */
     void (*done)(void *user);
     void *done_user;
+    /* preset to false; true: who asked may take his time, whatever serve_conf.answer_ns says */
+    bool patient;
 };
 
 typedef void (*serve_handler)(void *user, const struct serve_req *req, struct serve_resp *resp);
@@ -55,7 +58,9 @@ struct serve_conf {
     unsigned max_threads; /* 0: 64 */
     size_t max_body;      /* 0: 1 MiB */
     int64_t idle_ns;      /* idle keep-alive connections are closed; 0: 60 s */
-    /* an answer that takes longer is cut where another connection waits for its thread; 0: never */
+    /* 0: never. Where all threads are taken: an answer whose reader takes longer is cut when
+     * another connection waits, and a connection ends with its answer, so that one which always has
+     * the next request ready holds no thread either */
     int64_t answer_ns;
 };
 /* listens and runs in the background */

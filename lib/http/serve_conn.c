@@ -53,12 +53,22 @@ static bool server_stopping(struct http_server *s)
     return yes;
 }
 
-static void set_waiting(struct http_conn *c, bool waiting)
+static void set_state(struct http_conn *c, enum http_state state)
 {
     pthread_mutex_lock(&c->s->mu);
-    c->waiting = waiting;
+    c->state = state;
     c->since_ns = clock_mono_ns();
     pthread_mutex_unlock(&c->s->mu);
+}
+
+/* May the connection wait for another request after this answer? */
+static bool may_stay(struct http_server *s, const struct serve_resp *resp)
+{
+    pthread_mutex_lock(&s->mu);
+    bool full = s->nconns >= s->max_threads;
+    bool yes = !s->stopping && (!s->answer_ns || resp->patient || !full);
+    pthread_mutex_unlock(&s->mu);
+    return yes;
 }
 
 /* Adds what the client sent to c->in. 1: some, 0: deadline, -1: closed or broken. */
@@ -251,7 +261,7 @@ static void conn_refuse(struct http_conn *c, int status, const char *text)
 static int read_head(struct http_conn *c, size_t *len)
 {
     int64_t idle = clock_mono_ns() + c->s->idle_ns, deadline = idle;
-    set_waiting(c, true);
+    set_state(c, HTTP_WAITING);
     for (bool first = true;;) {
         size_t skip = 0; /* blank lines before a request, which old clients send */
         while (skip < c->in.len && (c->in.data[skip] == '\r' || c->in.data[skip] == '\n'))
@@ -310,13 +320,14 @@ static bool serve_one(struct http_conn *c)
     } else if (h.content_length > c->s->max_body) {
         conn_refuse(c, 413, "the request body is too large");
     } else if (read_body(c, &h, len) == 0) {
-        set_waiting(c, false);
+        set_state(c, HTTP_WORKING);
         struct serve_req req = {
             h.method, h.path, h.query, h.headers, c->in.data + len, (size_t)h.content_length};
         struct serve_resp resp;
         resp_init(&resp);
         dispatch(c->s, &req, &resp);
-        keep = h.keep_alive && !server_stopping(c->s);
+        set_state(c, resp.patient ? HTTP_PATIENT : HTTP_ANSWERING);
+        keep = h.keep_alive && may_stay(c->s, &resp);
         if (send_response(c, &resp, strcmp(h.method, "HEAD") == 0, keep))
             keep = false;
         resp_free(&resp);

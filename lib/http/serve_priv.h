@@ -14,8 +14,9 @@ struct http_conn {
     struct http_server *s;
     struct http_conn *next, **prev; /* serve.mu */
     int fd;
-    bool waiting;     /* serve.mu: no complete request yet, so it may be cut */
-    int64_t since_ns; /* serve.mu: waiting, or at work, since */
+    /* serve.mu. WORKING is our own time, and HTTP_PATIENT said so: those two are never cut */
+    enum http_state { HTTP_WAITING, HTTP_WORKING, HTTP_ANSWERING, HTTP_PATIENT } state;
+    int64_t since_ns; /* serve.mu: in this state since */
     struct buf in;    /* bytes read and not yet used */
 };
 

@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/http/serve.h"
+#include "tests/lib/pipeliners.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -289,6 +290,27 @@ static void promised_bodies_make_room(void **state)
     serve_stop(s);
 }
 
+/* One that always has a request under way and takes its answers piece by piece. */
+static void slow_pipeliners_make_room(void **state)
+{
+    (void)state;
+    struct http_server *s = start(
+        (struct serve_conf){.max_threads = PIPELINERS, .answer_ns = 2 * NS_PER_S});
+    struct pipeliners p;
+    char request[2048]; /* and it comes back in the answer */
+    snprintf(request, sizeof request, "GET /?name=%01900d HTTP/1.1\r\nHost: h\r\n\r\n", 0);
+    pipeliners_start(&p, serve_port(s), request);
+    for (int i = 0; i < 10; i++) {
+        int fd = dial(s);
+        struct timeval tv = {.tv_sec = 10};
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
+        expect(fd, "GET /exact HTTP/1.1\r\nHost: h\r\n\r\n", "200", "GET /exact - -");
+        close(fd);
+    }
+    pipeliners_stop(&p);
+    serve_stop(s);
+}
+
 static void idle_timeout(void **state)
 {
     (void)state;
@@ -386,7 +408,8 @@ int main(void)
         cmocka_unit_test(files_go_out_whole_or_break),
         cmocka_unit_test(a_reader_that_goes_away_kills_nobody),
         cmocka_unit_test(idle_connections_make_room), cmocka_unit_test(promised_bodies_make_room),
-        cmocka_unit_test(idle_timeout), cmocka_unit_test(stop_waits_for_handlers),
-        cmocka_unit_test(many_clients), cmocka_unit_test(addresses)};
+        cmocka_unit_test(slow_pipeliners_make_room), cmocka_unit_test(idle_timeout),
+        cmocka_unit_test(stop_waits_for_handlers), cmocka_unit_test(many_clients),
+        cmocka_unit_test(addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
