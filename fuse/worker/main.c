@@ -89,18 +89,6 @@ static int64_t index_from_host(const struct conf *conf)
     return strtol(host + n + 1, NULL, 10);
 }
 
-static struct http_server *worker_listen(
-    const struct worker_flags *f, const struct serve_route *routes, size_t n, struct err *e)
-{
-    const struct serve_conf conf = {.address = f->http,
-        .port = PORT_HTTP,
-        .routes = routes,
-        .nroutes = n,
-        .max_threads = SERVE_THREADS,
-        .max_body = 4096};
-    return serve_start(&conf, e);
-}
-
 struct canceller {
     struct task task;
     sigset_t stop;
@@ -165,7 +153,7 @@ static int serve_or_load(
         n += SERVE_RANGE_ROUTES;
     }
     struct err e = ERR_INIT;
-    struct http_server *http = worker_listen(f, routes, n, &e);
+    struct http_server *http = server_listen(f->http, SERVE_THREADS, routes, n, &e);
     if (!http && !loads) {
         log_kv(LOG_ERROR, "can't serve", "error", e.msg, NULL);
         return 1;

@@ -7,6 +7,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #define COPY_MAX (16u << 20) /* of a response that goes through our memory … */
 /* … and of all of them that are on their way: who reads slowly, or not at all, holds them */
 #define COPIES_MAX (64u << 20)
+#define BODY_MAX   4096 /* of a request */
 
 static void answer_failure(struct server *s, struct serve_resp *resp, const struct err *e)
 {
@@ -335,6 +337,7 @@ static void serve_signed(
     char request[SIGN_REQUEST_MAX + 1], range[128];
     struct err e = ERR_INIT;
     if (!s->key) {
+        resp->patient = true;
         handler(s, req, resp);
         return;
     }
@@ -347,6 +350,7 @@ static void serve_signed(
         server_answer_error(resp, 401, "Unauthorized", e.msg);
         return;
     }
+    resp->patient = true;
     handler(s, req, resp);
     sign_response(s, request, resp);
 }
@@ -371,4 +375,17 @@ void serve_range_routes(struct server *s, struct serve_route out[SERVE_RANGE_ROU
     out[0] = (struct serve_route){"GET", "/v1/data", route_data, s};
     out[1] = (struct serve_route){"POST", "/v1/load", route_load, s};
     out[2] = (struct serve_route){"POST", "/v1/unpin", route_unpin, s};
+}
+
+struct http_server *server_listen(const char *address, unsigned max_threads,
+    const struct serve_route *routes, size_t n, struct err *e)
+{
+    const struct serve_conf conf = {.address = address,
+        .port = PORT_HTTP,
+        .routes = routes,
+        .nroutes = n,
+        .max_threads = max_threads,
+        .max_body = BODY_MAX,
+        .answer_ns = HEALTH_ANSWER_NS};
+    return serve_start(&conf, e);
 }

@@ -80,5 +80,10 @@ void inventory_stop(void);
 /* serve_range.c: the worker's own routes: /v1/data, /v1/load, /v1/unpin. */
 #define SERVE_RANGE_ROUTES 3
 void serve_range_routes(struct server *s, struct serve_route out[SERVE_RANGE_ROUTES]);
+/* The listener of a worker. Where it is full, those who have the key keep their connections, and
+ * take their answers as slowly as they like; strangers have HEALTH_ANSWER_NS for one answer.
+ * address: NULL for PORT_HTTP of every address. */
+struct http_server *server_listen(const char *address, unsigned max_threads,
+    const struct serve_route *routes, size_t n, struct err *e);
 
 #endif

@@ -18,6 +18,8 @@ struct server *worker;
 static struct http_server *http_server;
 static struct http *http;
 char worker_url[64];
+const struct sign_key *worker_key;
+unsigned worker_threads;
 
 void worker_put_file(const char *name, size_t size)
 {
@@ -45,14 +47,13 @@ static void start_at(const char *json, const char *address)
     static char cache_dir[128];
     snprintf(cache_dir, sizeof cache_dir, "%s/cache", worker_dir);
     worker = server_new(COMPONENT_WORKER, NULL, cache_dir);
+    worker->key = worker_key;
     server_configure(worker, json);
     struct serve_route routes[STATUS_ROUTES + SERVE_RANGE_ROUTES];
     status_routes(worker, routes);
     serve_range_routes(worker, routes + STATUS_ROUTES);
-    struct serve_conf sc = {.address = address,
-        .routes = routes,
-        .nroutes = worker->conf ? ARRAY_LEN(routes) : STATUS_ROUTES};
-    http_server = serve_start(&sc, NULL);
+    http_server = server_listen(address, worker_threads ? worker_threads : 64, routes,
+        worker->conf ? ARRAY_LEN(routes) : STATUS_ROUTES, NULL);
     assert_non_null(http_server);
     snprintf(worker_url, sizeof worker_url, "http://127.0.0.1:%d", serve_port(http_server));
     server_start(worker);

@@ -13,6 +13,9 @@
 extern char worker_dir[64]; /* its files are in data/ */
 extern struct server *worker;
 extern char worker_url[64];
+/* of the next worker_start; NULL and 0: none, and enough */
+extern const struct sign_key *worker_key;
+extern unsigned worker_threads;
 
 int worker_setup(void **state);
 int worker_teardown(void **state);

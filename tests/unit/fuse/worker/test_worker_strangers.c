@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections of those who have no key, as many as the worker has threads. */
+#include "tests/unit/fuse/worker/worker_fixture.h"
+
+#include "fuse/peers/peers.h"
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "tests/lib/pipeliners.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LARGE (16u << 20)
+
+static const struct sign_key key = {"the key of the dataset is this!"};
+
+/* A request for all of a file, signed. */
+static char *ask_for(const char *name, size_t size)
+{
+    struct store_stat st;
+    struct err e = ERR_INIT;
+    assert_int_equal(store_stat_path(server_store(worker, 0), name, &st, &e), 0);
+    struct cache_key file = {0, name, st.version, size};
+    cleanup_free char *query = peers_query(&file);
+    const struct sign_ask ask = {"GET", "/v1/data", query, NULL};
+    char signature[SIGN_REQUEST_MAX];
+    sign_request(&key, &ask, clock_real_ns() / NS_PER_S, signature);
+    return xasprintf("GET /v1/data?%s HTTP/1.1\r\nHost: x\r\n" SIGN_REQUEST_HEADER ": %s\r\n\r\n",
+        query, signature);
+}
+
+static int say_to(int port, const char *request)
+{
+    int fd = pipeliners_dial(port);
+    struct timeval tv = {.tv_sec = 10};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
+    assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+    return fd;
+}
+
+/* Bytes that come until there are as many, or no more. */
+static size_t hear(int fd, size_t want, char *begin, size_t cap)
+{
+    static char buf[1 << 16];
+    size_t have = 0;
+    while (have < want) {
+        ssize_t n = recv(fd, buf, MIN(sizeof buf, want - have), 0);
+        if (n <= 0)
+            break;
+        if (have < cap)
+            memcpy(begin + have, buf, MIN((size_t)n, cap - have));
+        have += (size_t)n;
+    }
+    return have;
+}
+
+static void test_strangers_hold_no_threads(void **state)
+{
+    (void)state;
+    worker_key = &key;
+    worker_threads = PIPELINERS;
+    worker_put_file("data/small", 100);
+    cleanup_free char *json = worker_conf_json("data", 64 << 20);
+    worker_start(json);
+    assert_true(worker_becomes_ready(20));
+    int port = atoi(strrchr(worker_url, ':') + 1);
+    cleanup_free char *request = ask_for("small", 100);
+    struct pipeliners p;
+    pipeliners_start(&p, port, "GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (int i = 0; i < 10; i++) {
+        char begin[16] = "";
+        int fd = say_to(port, request);
+        hear(fd, 12, begin, sizeof begin - 1);
+        assert_string_equal(begin, "HTTP/1.1 200");
+        close(fd);
+    }
+    pipeliners_stop(&p);
+    worker_stop();
+}
+
+/* One with the key is not cut because others wait, however slowly it reads. */
+static void test_who_has_the_key_takes_his_time(void **state)
+{
+    (void)state;
+    worker_key = &key;
+    worker_threads = PIPELINERS;
+    worker_put_file("data/large", LARGE);
+    cleanup_free char *json = worker_conf_json("data", 64 << 20);
+    worker_start(json);
+    assert_true(worker_becomes_ready(20));
+    int port = atoi(strrchr(worker_url, ':') + 1);
+    cleanup_free char *request = ask_for("large", LARGE);
+    int slow = say_to(port, request);
+    char begin[16] = "";
+    assert_int_equal(hear(slow, 12, begin, 12), 12);
+    assert_string_equal(begin, "HTTP/1.1 200");
+    struct pipeliners p;
+    pipeliners_start(&p, port, "GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
+    int64_t until = clock_mono_ns() + 2 * HEALTH_ANSWER_NS;
+    for (int i = 0; clock_mono_ns() < until; i++) { /* others come and go */
+        int fd = say_to(port, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_int_equal(hear(fd, 12, begin, 12), 12);
+        close(fd);
+    }
+    pipeliners_stop(&p);
+    assert_true(hear(slow, LARGE, begin, 0) >= LARGE);
+    close(slow);
+    worker_stop();
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, worker_setup, worker_teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_strangers_hold_no_threads),
+        T(test_who_has_the_key_takes_his_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
