@@ -223,7 +223,9 @@ int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e)
             "spec.tfReplicaSpecs: Chief and Master are two names for the same role: keep one of them");
     out->dynamic = jget_bool(spec, "enableDynamicWorker", false);
     tfjob_parse_annotations(cr, &out->annotations);
-    return parse_policy(spec, out, e) || tfjob_parse_scheduling(spec, &out->scheduling, e) ? -1 : 0;
+    if (parse_policy(spec, out, e) || tfjob_parse_failure_policy(spec, out, e))
+        return -1;
+    return tfjob_parse_scheduling(spec, &out->scheduling, e);
 }
 
 bool tfjob_has_chief(const struct tfjob *j)

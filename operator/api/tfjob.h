@@ -58,6 +58,27 @@ struct tfjob_scheduling {
     int64_t timeout_s;                  /* -1: not given */
 };
 
+/* runPolicy.podFailurePolicy.rules[]: what becomes of a pod that has failed, instead of what its
+ * restart policy says. */
+enum tfjob_action {
+    TFJOB_ACTION_FAIL_JOB,
+    TFJOB_ACTION_FAIL_INDEX, /* it stays as it is, the job goes on */
+    TFJOB_ACTION_IGNORE,     /* replaced, not counted */
+    TFJOB_ACTION_COUNT,      /* replaced, counted towards backoffLimit */
+};
+const char *tfjob_action_name(enum tfjob_action a); /* "FailJob" … */
+struct tfjob_rule {
+    enum tfjob_action action;
+    unsigned types; /* bits by enum tfjob_type */
+    /* what must fit, all that is not NULL; borrowed arrays */
+    const json_t *exit_codes; /* numbers, of any container or that one */
+    const char *container;    /* "" for any */
+    bool not_in;              /* another code than those */
+    const json_t *conditions; /* one of {type, status} of the pod */
+    const json_t *reasons;    /* one of these of the pod or a container */
+};
+#define TFJOB_RULES_MAX 20
+
 /* What annotations ask for. One that cannot be understood has no effect, and `bad` says so. */
 struct tfjob_annotations {
     bool exclude_evaluator, always_tf_config, restart_all;
@@ -80,6 +101,8 @@ struct tfjob {
     bool suspend;
     enum tfjob_clean clean;
     int64_t ttl_s, deadline_s, backoff_limit; /* -1: not set */
+    struct tfjob_rule rules[TFJOB_RULES_MAX]; /* the first that fits decides */
+    int nrules;
     struct tfjob_scheduling scheduling;
     struct tfjob_annotations annotations;
     /* a pre-1.2 top-level field that was read as runPolicy.<field>; NULL if none */
@@ -92,7 +115,11 @@ int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e);
 bool tfjob_has_chief(const struct tfjob *j); /* a Chief or Master with at least one replica */
 int tfjob_total(const struct tfjob *j);      /* replicas of all types */
 
-/* Parts of tfjob_parse(), in tfjob_options.c. */
+/* Some rule is for pods of that type: kubelet must not restart their containers in place. */
+bool tfjob_policy_covers(const struct tfjob *j, enum tfjob_type t);
+
+/* Parts of tfjob_parse(), in tfjob_policy.c and tfjob_options.c. */
+int tfjob_parse_failure_policy(const json_t *spec, struct tfjob *out, struct err *e);
 int tfjob_parse_scheduling(const json_t *spec, struct tfjob_scheduling *out, struct err *e);
 void tfjob_parse_annotations(const json_t *cr, struct tfjob_annotations *out);
 /* names of the PersistentVolumeClaims that its pods mount, each once; caller owns */

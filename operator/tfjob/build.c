@@ -99,14 +99,15 @@ static void add_port(json_t *container)
         ports, json_pack("{s:s s:i}", "name", TFJOB_PORT_NAME, "containerPort", TFJOB_PORT));
 }
 
-static const char *pod_restart(enum tfjob_restart r)
+static const char *pod_restart(const struct tfjob *j, enum tfjob_type t)
 {
-    switch (r) {
+    switch (j->spec[t].restart) {
     case TFJOB_RESTART_NEVER:
     case TFJOB_RESTART_EXIT_CODE:
         return "Never"; /* ExitCode: the controller looks at the code */
     case TFJOB_RESTART_ON_FAILURE:
-        return "OnFailure";
+        /* a rule looks at each failure */
+        return tfjob_policy_covers(j, t) ? "Never" : "OnFailure";
     case TFJOB_RESTART_ALWAYS:
         return "Always";
     }
@@ -126,7 +127,7 @@ json_t *tfjob_build_pod(const struct tfjob_observed *o, const struct tfjob *j, e
     if (tf_config) /* last: wins over one of the user's */
         json_array_append_new(array_at(container, "env"),
             json_pack("{s:s s:s}", "name", "TF_CONFIG", "value", tf_config));
-    set_str(spec, "restartPolicy", pod_restart(j->spec[t].restart));
+    set_str(spec, "restartPolicy", pod_restart(j, t));
     if (j->annotations.placement == DATA_PLACEMENT_REQUIRE)
         placement_require(spec, o->cached);
     else

@@ -37,7 +37,7 @@ static int64_t replace_at(const struct tfjob_pass *p, const struct tfjob_replica
     /* the node's clock may be ahead */
     int64_t ended = MIN(pod->ended_ns ? pod->ended_ns : began, p->o->now_ns);
     int64_t ran = tfjob_pod_ran_ns(pod), wait = 0;
-    if (pod->state == TFJOB_POD_DISRUPTED)
+    if (r->ignored)
         wait = r->disruptions == 1 && ran >= SHORT_RUN_NS ? 0 : nth_wait(r->disruptions);
     else if (ran < LONG_RUN_NS)
         wait = nth_wait(r->restarts - 1);
@@ -52,7 +52,7 @@ static void replace(struct tfjob_pass *p, const struct tfjob_replica *r)
         return;
     }
     pass_delete_pod(p, r->pod);
-    if (r->is.state == TFJOB_POD_DISRUPTED) {
+    if (r->ignored) {
         cleanup_free char *summary = tfjob_pod_summary(r->pod);
         cleanup_free char *often = r->disruptions < 2 ? xstrdup("")
                                                       : xasprintf(" (%d in a row)", r->disruptions);

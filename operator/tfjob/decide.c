@@ -110,8 +110,11 @@ static void set_running(struct tfjob_pass *p)
 }
 
 /* What the pod's own words do not say; "" if nothing. Caller frees. */
-static char *why_lost(const struct tfjob_replica *r)
+static char *why_lost(const struct tfjob_pass *p, const struct tfjob_replica *r)
 {
+    if (r->rule >= 0)
+        return xasprintf(": spec.runPolicy.podFailurePolicy.rules[%d] says %s", r->rule,
+            tfjob_action_name(p->job->rules[r->rule].action));
     if (r->is.state != TFJOB_POD_DISRUPTED)
         return xstrdup("");
     return xasprintf(
@@ -130,21 +133,29 @@ static void fail_replicas(
         : xasprintf("TFJob %s/%s has failed because %d %s replica(s) failed.", p->job->ns,
             p->job->name, n, name);
     cleanup_free char *summary = tfjob_pod_summary(first->pod);
-    cleanup_free char *why = why_lost(first);
+    cleanup_free char *why = why_lost(p, first);
     cleanup_free char *message = xasprintf("%s %s%s", what, summary, why);
     emit_exit(p, first);
     pass_finish(p, false, message, true);
 }
 
-/* A worker that failed for good is tolerated in a dynamic job, until none is left that could still
- * bring the job to its end. */
-static bool dynamic_workers_lost(const struct tfjob_pass *p, const struct tfjob_replica **first)
+/* The replicas of that type bring the job to its end. */
+static bool type_decides(const struct tfjob *j, enum tfjob_type type)
 {
-    if (tfjob_has_chief(p->job))
-        return false;
-    int lost = count_outcome(p, TFJOB_WORKER, TFJOB_OUTCOME_TOLERATE, first);
-    return lost > 0
-        && lost + p->status.counts[TFJOB_WORKER].succeeded == p->job->spec[TFJOB_WORKER].replicas;
+    if (tfjob_has_chief(j))
+        return type == TFJOB_CHIEF || type == TFJOB_MASTER;
+    return type == TFJOB_WORKER || !j->spec[TFJOB_WORKER].present;
+}
+
+/* A replica that failed for good may be tolerated (a worker of a dynamic job, FailIndex), until
+ * none of its type is left that could still bring the job to its end. Returns how many there are.
+ */
+static int lost_for_good(
+    const struct tfjob_pass *p, enum tfjob_type type, const struct tfjob_replica **first)
+{
+    int lost = count_outcome(p, type, TFJOB_OUTCOME_TOLERATE, first);
+    bool none_left = lost + p->status.counts[type].succeeded == p->job->spec[type].replicas;
+    return type_decides(p->job, type) && none_left ? lost : 0;
 }
 
 static bool evaluate_failure(struct tfjob_pass *p)
@@ -157,9 +168,12 @@ static bool evaluate_failure(struct tfjob_pass *p)
             return true;
         }
     }
-    if (dynamic_workers_lost(p, &first)) {
-        fail_replicas(p, TFJOB_WORKER, p->status.counts[TFJOB_WORKER].failed, first);
-        return true;
+    for (int type = 0; type < TFJOB_TYPES; type++) {
+        int n = lost_for_good(p, (enum tfjob_type)type, &first);
+        if (n) {
+            fail_replicas(p, (enum tfjob_type)type, n, first);
+            return true;
+        }
     }
     return false;
 }
@@ -214,7 +228,7 @@ static bool restarts_failed(const struct tfjob_pass *p, enum tfjob_type type, bo
     bool restarts = false;
     *newly = false;
     tfjob_each_of (r, p->replicas, type) {
-        restarts |= r->outcome == TFJOB_OUTCOME_REPLACE && r->is.state == TFJOB_POD_FAILED;
+        restarts |= r->outcome == TFJOB_OUTCOME_REPLACE && !r->ignored;
         *newly |= r->newly_failed;
     }
     return restarts;

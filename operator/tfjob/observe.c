@@ -46,15 +46,18 @@ static void keep_only_of_each(json_t *array, const char *const *keys, size_t n)
         keep_only(v, keys, n);
 }
 
-static void trim_conditions(json_t *conditions)
+/* A failure policy may name any condition of a pod that has failed; of the others Events tell. */
+static void trim_conditions(json_t *conditions, bool failed)
 {
     static const char *const condition[] = {"type", "status", "reason", "message"};
     for (size_t i = json_array_size(conditions); i-- > 0;) {
-        const char *type = jget_str(json_array_get(conditions, i), "type", "");
-        if (strcmp(type, "PodScheduled") && strcmp(type, "DisruptionTarget"))
+        json_t *c = json_array_get(conditions, i);
+        const char *type = jget_str(c, "type", "");
+        bool told = !strcmp(type, "PodScheduled") || !strcmp(type, "DisruptionTarget");
+        keep_only(c, condition, told ? 4 : 2);
+        if (!told && !failed)
             json_array_remove(conditions, i);
     }
-    keep_only_of_each(conditions, condition, ARRAY_LEN(condition));
 }
 
 void tfjob_trim_pod(json_t *pod)
@@ -69,7 +72,7 @@ void tfjob_trim_pod(json_t *pod)
     keep_only(json_object_get(pod, "spec"), spec, ARRAY_LEN(spec));
     json_t *s = json_object_get(pod, "status");
     keep_only(s, status, ARRAY_LEN(status));
-    trim_conditions(json_object_get(s, "conditions"));
+    trim_conditions(json_object_get(s, "conditions"), !strcmp(jget_str(s, "phase", ""), "Failed"));
     keep_only_of_each(json_object_get(s, "containerStatuses"), container, ARRAY_LEN(container));
     keep_only_of_each(json_object_get(s, "initContainerStatuses"), container, ARRAY_LEN(container));
 }

@@ -5,6 +5,7 @@
 #include "lib/base/names.h"
 #include "lib/kube/kube.h"
 #include "operator/tfjob/names.h"
+#include "operator/tfjob/policy.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -68,8 +69,24 @@ static enum tfjob_outcome lose(const struct tfjob *j, const struct tfjob_replica
     return j->dynamic && r->type == TFJOB_WORKER ? TFJOB_OUTCOME_TOLERATE : TFJOB_OUTCOME_FAIL;
 }
 
+static enum tfjob_outcome outcome_by_rule(enum tfjob_action action)
+{
+    switch (action) {
+    case TFJOB_ACTION_FAIL_JOB:
+        return TFJOB_OUTCOME_FAIL;
+    case TFJOB_ACTION_FAIL_INDEX:
+        return TFJOB_OUTCOME_TOLERATE;
+    case TFJOB_ACTION_IGNORE:
+    case TFJOB_ACTION_COUNT:
+        return TFJOB_OUTCOME_REPLACE;
+    }
+    return TFJOB_OUTCOME_FAIL;
+}
+
 static enum tfjob_outcome outcome_of(const struct tfjob *j, const struct tfjob_replica *r)
 {
+    if (r->rule >= 0)
+        return outcome_by_rule(j->rules[r->rule].action);
     switch (r->is.state) {
     case TFJOB_POD_NONE:
     case TFJOB_POD_FOREIGN:
@@ -92,12 +109,12 @@ static enum tfjob_outcome outcome_of(const struct tfjob *j, const struct tfjob_r
 
 /* In a row: a pod that ran long begins anew. Like restarts it follows from the pod and what is
  * stored alone, however often it is counted. */
-static int row_of(const struct tfjob_pod *pod, int stored)
+static int row_of(const struct tfjob_replica *r, int stored)
 {
-    bool ran_long = tfjob_pod_ran_ns(pod) >= LONG_RUN_NS;
-    if (pod->state == TFJOB_POD_DISRUPTED)
-        return ran_long ? 1 : MAX(stored, pod->disruptions_before + 1);
-    return pod->state == TFJOB_POD_FAILED && ran_long ? 0 : stored;
+    bool ran_long = tfjob_pod_ran_ns(&r->is) >= LONG_RUN_NS;
+    if (r->ignored)
+        return ran_long ? 1 : MAX(stored, r->is.disruptions_before + 1);
+    return r->is.state == TFJOB_POD_FAILED && ran_long ? 0 : stored;
 }
 
 /* What a pod has lived through is counted as a maximum: restarts of the pods before it (its
@@ -106,17 +123,21 @@ static int row_of(const struct tfjob_pod *pod, int stored)
 static void classify(const struct tfjob *j, const struct tfjob_indexes *m, struct tfjob_replica *r)
 {
     struct tfjob_index stored = tfjob_index_of(m, (size_t)r->index);
-    r->disruptions = row_of(&r->is, stored.disruptions);
+    bool ended = r->is.state == TFJOB_POD_FAILED || r->is.state == TFJOB_POD_DISRUPTED;
+    r->rule = ended ? tfjob_policy_rule(j, r->type, r->pod) : -1;
+    r->ignored = r->rule >= 0 ? j->rules[r->rule].action == TFJOB_ACTION_IGNORE
+                              : r->is.state == TFJOB_POD_DISRUPTED;
+    r->disruptions = row_of(r, stored.disruptions);
     enum tfjob_outcome outcome = outcome_of(j, r);
-    bool replaced = r->is.state == TFJOB_POD_FAILED && outcome == TFJOB_OUTCOME_REPLACE;
-    int lived = r->is.restarts_before + r->is.container_restarts + replaced;
+    bool counted = outcome == TFJOB_OUTCOME_REPLACE && !r->ignored;
+    int lived = r->is.restarts_before + r->is.container_restarts + counted;
     r->completed = stored.completed || r->is.state == TFJOB_POD_SUCCEEDED;
     r->outcome = r->completed ? TFJOB_OUTCOME_NONE : outcome;
     r->restarts = stored.restarts;
-    if (lived <= r->restarts || j->spec[r->type].restart == TFJOB_RESTART_NEVER)
+    if (lived <= r->restarts || (j->spec[r->type].restart == TFJOB_RESTART_NEVER && !counted))
         return;
     r->restarts = lived;
-    r->newly_failed = replaced;
+    r->newly_failed = counted;
 }
 
 void tfjob_replicas_make(const struct tfjob_observed *o, const struct tfjob *j,

@@ -29,6 +29,8 @@ struct tfjob_replica {
     bool completed;      /* this pod or an earlier one has succeeded: no pod is made again */
     int restarts;        /* so far, those of this pod included */
     int disruptions;     /* in a row; likewise */
+    int rule;            /* of the job's failure policy, that fits it; -1: none */
+    bool ignored;        /* its end is no failure: replaced and not counted */
     bool newly_failed;   /* the pod failed and is replaced, and the stored status does not know */
     enum tfjob_outcome outcome;
 };

@@ -35,6 +35,9 @@ takes policy '.spec.runPolicy = {cleanPodPolicy: "Running", suspend: true, backo
     activeDeadlineSeconds: 3, managedBy: "kubeflow.org/training-operator", schedulingPolicy: {minAvailable: 3, queue: "q",
     minResources: {cpu: 1, memory: "1Gi"}, priorityClass: "high", scheduleTimeoutSeconds: 60}}
     | .spec.successPolicy = "AllWorkers" | .spec.enableDynamicWorker = true'
+takes failure-policy '.spec.runPolicy.podFailurePolicy.rules = [{action: "Ignore", onPodConditions: [{type: "DisruptionTarget"}]},
+    {action: "FailJob", onExitCodes: {containerName: "tensorflow", operator: "NotIn", values: [0, 42]}},
+    {action: "Count", onReasons: ["OOMKilled"], replicaTypes: ["Worker", "ps"]}]'
 takes letter-case '.spec.tfReplicaSpecs += {ps: $r, CHIEF: $r, evaluator: $r}'
 takes from-before-1-2 '.spec += {cleanPodPolicy: "All", backoffLimit: 3, activeDeadlineSeconds: 60, ttlSecondsAfterFinished: 0}'
 takes defaults 'del(.spec.tfReplicaSpecs.Worker | .replicas, .restartPolicy)'
@@ -64,6 +67,12 @@ refuses t '.spec.successPolicy = "First"' spec.successPolicy AllWorkers
 refuses t '.spec.runPolicy.managedBy = "other-job-controller"' spec.runPolicy.managedBy kueue.x-k8s.io/multikueue
 refuses t '.spec.runPolicy.backoffLimit = -1' spec.runPolicy.backoffLimit
 refuses t '.spec.runPolicy.activeDeadlineSeconds = -1' spec.runPolicy.activeDeadlineSeconds
+rules=.spec.runPolicy.podFailurePolicy.rules
+refuses t "$rules"' = [{action: "Stop", replicaTypes: ["PS"]}]' 'podFailurePolicy.rules[0].action' '"FailJob", "FailIndex", "Ignore", "Count"'
+refuses t "$rules"' = [{action: "Ignore", onExitCodes: {operator: "Is", values: [1]}}]' 'onExitCodes.operator' '"In", "NotIn"'
+refuses t "$rules"' = [{action: "Ignore", onExitCodes: {operator: "In", values: [0]}}]' 'onExitCodes' '0 is no failure'
+refuses t "$rules"' = [{action: "Ignore"}]' 'rules[0]' 'fits everything' 'onReasons'
+refuses t "$rules"' = [{action: "Ignore", replicaTypes: ["Wrker"]}]' replicaTypes 'unknown replica type'
 refuses 00test . 'metadata.name must begin with a letter' 'choose another name'
 refuses a.dot . 'metadata.name must begin with a letter'
 refuses a-name-that-is-just-a-little-too-long-for-its-many-worke . 'metadata.name is too long' 'at most 63' 'shorten it'

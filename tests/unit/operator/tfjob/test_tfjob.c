@@ -49,6 +49,11 @@ static void test_defaults(void **state)
 
 #define BODY "'template': {'spec': {'containers': [{'name': 'tensorflow', 'image': 'i'}]}}"
 
+#define POLICY(rules)                      \
+    "{'tfReplicaSpecs': {'Worker': {" BODY \
+    "}}, 'runPolicy': {'podFailurePolicy': {'rules': [" rules "]}}}"
+#define RULE_OF_PS "{'action': 'Ignore', 'replicaTypes': ['PS']}"
+
 static const struct {
     const char *name, *spec, *says;
 } refused[] = {
@@ -87,6 +92,29 @@ static const struct {
     {"j",
         "{'tfReplicaSpecs': {'Worker': {" BODY "}}, 'runPolicy': {'ttlSecondsAfterFinished': 'x'}}",
         "ttlSecondsAfterFinished"},
+    {"j", POLICY("{'onReasons': ['OOMKilled']}"), "podFailurePolicy.rules[0].action is ''"},
+    {"j", POLICY("{'action': 'Ignore', 'replicaTypes': ['PS']}, {'action': 'Stop'}"),
+        "podFailurePolicy.rules[1].action is 'Stop': use FailJob, FailIndex, Ignore or Count"},
+    {"j", POLICY("{'action': 'Ignore'}"), "rules[0] fits everything"},
+    {"j", POLICY("{'action': 'Ignore', 'replicaTypes': ['PS', 'Wrker']}"),
+        "rules[0].replicaTypes[1] is 'Wrker'"},
+    {"j", POLICY("{'action': 'Ignore', 'onExitCodes': {'operator': 'In'}}"),
+        "onExitCodes.values is empty"},
+    {"j", POLICY("{'action': 'Ignore', 'onExitCodes': {'operator': 'In', 'values': [1, 0]}}"),
+        "onExitCodes.values[1] must be"},
+    {"j", POLICY("{'action': 'Ignore', 'onExitCodes': {'operator': 'NotIn', 'values': ['1']}}"),
+        "onExitCodes.values[0] must be"},
+    {"j", POLICY("{'action': 'Ignore', 'onPodConditions': [{'status': 'True'}]}"),
+        "onPodConditions[0].type is missing"},
+    {"j", POLICY("{'action': 'Ignore', 'onPodConditions': [{'type': 'x', 'status': 'No'}]}"),
+        "onPodConditions[0].status is 'No'"},
+    {"j",
+        POLICY(
+            RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS
+                       "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS
+                       "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS
+                       "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS "," RULE_OF_PS),
+        "has 21 rules: at most 20"},
     {"a-name-of-55-characters-is-too-long-with-a-hundred-more",
         "{'tfReplicaSpecs': {'Worker': {'replicas': 100, " BODY "}}}", "shorten the name by 2"},
 };
