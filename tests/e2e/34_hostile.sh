@@ -1,9 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 300
+# timeout: 360
 # Somebody who may make pods in his own namespace, and a stolen operator's account: what they must not get.
 . "$(dirname "$0")/lib.sh"
 start_test
+leave()
+{
+    local status=$?
+    k delete volumeattachment e2e-theirs --ignore-not-found --wait=false >/dev/null 2>&1 || true
+    k delete namespace "$NS-open" --ignore-not-found --wait --timeout=60s >/dev/null 2>&1 || true
+    (exit "$status")
+    finish
+}
+trap leave EXIT
+k delete namespace "$NS-open" --ignore-not-found --wait --timeout=60s >/dev/null
+k create namespace "$NS-open" >/dev/null
 
 refused() # WHAT MANIFEST WORD…
 {
@@ -14,12 +25,33 @@ refused() # WHAT MANIFEST WORD…
     step "refused: $what"
 }
 
-hostile() # NAME VOLUME [MORE OF THE METADATA]; in the plugin's namespace, where pods may have privileges
+hostile() # NAME VOLUME [MORE OF THE METADATA]; in a namespace that admits everything
 {
     cat <<EOF
-{apiVersion: v1, kind: Pod, metadata: {name: $1, namespace: $SYSTEM${3:+, $3}}, spec: {containers: [{name: c, image: $TEST_IMAGE, command: [/bin/sleep, "1000"],
+{apiVersion: v1, kind: Pod, metadata: {name: $1, namespace: $NS-open${3:+, $3}}, spec: {containers: [{name: c, image: $TEST_IMAGE, command: [/bin/sleep, "1000"],
   volumeMounts: [{name: v, mountPath: /v}]}], volumes: [{name: v, $2}]}}
 EOF
+}
+
+object() # KIND NAMESPACE SPEC METADATA
+{
+    echo "{apiVersion: ${5:-v1}, kind: $1, metadata: {name: stolen, namespace: $2, $4}, $3}"
+}
+
+deployment() # NAMESPACE PART OF THE POD'S SPEC [METADATA]
+{
+    object Deployment "$1" "spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}},
+        spec: {containers: [{name: c, image: $TEST_IMAGE}], $2}}}" "${3-$JOB}" apps/v1
+}
+CLAIM="spec: {accessModes: [ReadWriteMany], storageClassName: '', volumeName: millrace-x, resources: {requests: {storage: 1Gi}}}"
+
+cannot() # WHAT WORDS ARGUMENT…: kubectl's, refused with those words
+{
+    local what=$1 words=$2 answer
+    shift 2
+    ! answer=$("${who[@]}" "$@" 2>&1) || fail "it can $what: $answer"
+    grep -qF -- "$words" <<<"$answer" || fail "who would $what is told: $answer"
+    step "refused: $what"
 }
 
 INLINE="csi: {driver: csi.millrace.dev, volumeAttributes: {kind: client, uid: 11111111-2222-3333-4444-555555555555}}"
@@ -49,9 +81,9 @@ refused "a pod of a job with a volume of the driver" \
     "$(hostile stolen "$INLINE" "ownerReferences: [{apiVersion: kubeflow.org/v1, kind: TFJob, name: x, uid: 11111111-2222-3333-4444-555555555555, controller: true}]")" \
     "is for Millrace's own pods"
 image=$(k get validatingadmissionpolicy "$RELEASE-operator" -o json | jq -r '.spec.validations[].expression' | sed -n "s/.*c.image == '\([^']*\)'.*/\1/p")
-cache_pod() # PART OF THE SPEC
+cache_pod() # PART OF THE SPEC [NAMESPACE]
 {
-    echo "{apiVersion: v1, kind: Pod, metadata: {name: stolen, namespace: $SYSTEM, $OWNER}, spec: {containers: [{name: c, image: $image}], $1}}"
+    echo "{apiVersion: v1, kind: Pod, metadata: {name: stolen, namespace: ${2:-$NS-open}, $OWNER}, spec: {containers: [{name: c, image: $image}], $1}}"
 }
 refused "a pod of a Dataset with another image that runs first" "$(cache_pod "initContainers: [{name: i, image: $TEST_IMAGE}]")" "have Millrace's image"
 refused "a pod of a Dataset with privileges that runs first" \
@@ -59,6 +91,85 @@ refused "a pod of a Dataset with privileges that runs first" \
 refused "a pod of a Dataset with a capability" \
     "$(cache_pod "initContainers: [{name: i, image: $image, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]")" "no privileges"
 refused "a pod of a Dataset that sees the node's processes" "$(cache_pod "hostPID: true")" "no privileges"
+
+
+# Who owns it is what its maker says: so it is not what saves the nodes. In a namespace that admits everything, and in the release's.
+pod_of_job() # NAMESPACE PART OF THE SPEC [METADATA]
+{
+    echo "{apiVersion: v1, kind: Pod, metadata: {name: stolen, namespace: $1, ${3-$JOB}}, spec: {containers: [{name: c, image: $TEST_IMAGE}], $2}}"
+}
+k -n "$NS-open" create -f - >/dev/null <<<"{apiVersion: kubeflow.org/v1, kind: TFJob, metadata: {name: x}, spec: {runPolicy: {suspend: true}, tfReplicaSpecs: {Worker: {template: {spec: {
+  containers: [{name: tensorflow, image: $TEST_IMAGE}]}}}}}}"
+JOB="ownerReferences: [{apiVersion: kubeflow.org/v1, kind: TFJob, name: x, uid: $(k -n "$NS-open" get tfjob x -o jsonpath='{.metadata.uid}'), controller: true}]"
+PLAIN="automountServiceAccountToken: false"
+ROOT_OF_NODE="initContainers: [{name: i, image: $TEST_IMAGE, securityContext: {privileged: true}}]"
+refused "a pod of nobody" "$(pod_of_job "$NS-open" "$PLAIN" "")" "of Datasets, DataLoads and TFJobs alone"
+refused "a pod of another kind of job" "$(pod_of_job "$NS-open" "$PLAIN" "${JOB/kind: TFJob/kind: PyTorchJob}")" "of Datasets, DataLoads and TFJobs alone"
+refused "a pod that is not controlled by its job" "$(pod_of_job "$NS-open" "$PLAIN" "${JOB/, controller: true/}")" "of Datasets, DataLoads and TFJobs alone"
+refused "a pod of a job with privileges" "$(pod_of_job "$NS-open" "$ROOT_OF_NODE")" "no pods with privileged" "tfjob.hostAccess"
+refused "a pod of a job that sees the node's processes" "$(pod_of_job "$NS-open" "hostPID: true")" "no pods with hostPID"
+refused "a pod of a job with all capabilities" "$(pod_of_job "$NS-open" \
+    "initContainers: [{name: i, image: $TEST_IMAGE, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]")" "no pods with privileged"
+for namespace in "$SYSTEM" kube-system; do
+    refused "a pod of a job in $namespace" "$(pod_of_job "$namespace" "$PLAIN")" "none in $namespace"
+    refused "a Deployment in $namespace" "$(deployment "$namespace" "$PLAIN")" "none in $namespace"
+done
+refused "a pod of a Dataset in the plugin's namespace" "$(cache_pod "$PLAIN" "$SYSTEM")" "none in $SYSTEM"
+for access in "hostNetwork: true" "hostIPC: true" "volumes: [{name: v, hostPath: {path: /mnt}}]"; do
+    "${who[@]}" create --dry-run=server -f - >"$WORK/answer" 2>&1 <<<"$(pod_of_job "$NS-open" "$access")" ||
+        fail "a job that its namespace admits is refused: $access: $(cat "$WORK/answer")"
+done
+refused "a Deployment of nobody" "$(deployment "$NS-open" "$PLAIN" "")" "of Datasets, DataLoads and TFJobs alone"
+refused "a Deployment with privileges" "$(deployment "$NS-open" "$ROOT_OF_NODE")" "no pods with privileged"
+"${who[@]}" create -f - >/dev/null <<<"$(deployment "$NS-open" "$PLAIN")" || fail "a TensorBoard is refused"
+cannot "give a TensorBoard privileges" "no pods with hostPID" -n "$NS-open" patch deployment stolen --type=merge -p '{"spec": {"template": {"spec": {"hostPID": true}}}}'
+cannot "give a TensorBoard away" "of Datasets, DataLoads and TFJobs alone" -n "$NS-open" patch deployment stolen --type=merge -p '{"metadata": {"ownerReferences": null}}'
+refused "a Service of nobody" "$(object Service "$NS-open" "spec: {ports: [{port: 80}]}" "")" "of Datasets, DataLoads and TFJobs alone"
+refused "a Service that takes an address from the nodes" "$(object Service "$NS-open" "spec: {ports: [{port: 80}], externalIPs: [192.0.2.1]}" "$JOB")" "without externalIPs"
+refused "a claim of nobody" "$(object PersistentVolumeClaim "$NS-open" "$CLAIM" "")" "of Datasets, DataLoads and TFJobs alone"
+refused "a claim of another's volume" "$(object PersistentVolumeClaim "$NS-open" "${CLAIM/millrace-x/other}" "$OWNER")" "claims of Millrace's volumes alone"
+
+# Who asks for it in good faith reads why not.
+k -n "$NS-open" create -f - >/dev/null <<<"{apiVersion: kubeflow.org/v1, kind: TFJob, metadata: {name: greedy}, spec: {tfReplicaSpecs: {Worker: {template: {spec: {
+  containers: [{name: tensorflow, image: $TEST_IMAGE, securityContext: {privileged: true}}]}}}}}}"
+expect 60 "the job says why it does not run" has_text "makes no pods with privileged: take it out of the TFJob" k -n "$NS-open" get tfjob greedy -o json
+
+# What is there of others stays as it is.
+who=(k)
+for manifest in "$(pod_of_job "$NS-open" "$PLAIN" "")" "$(object Service "$NS-open" "spec: {ports: [{port: 80}]}" "")" \
+    "$(object PersistentVolumeClaim "$NS-open" "$CLAIM" "")" "$(deployment "$NS-open" "$PLAIN" "" | sed 's/name: stolen/name: theirs/')"; do
+    "${who[@]}" create -f - >/dev/null <<<"$manifest"
+done
+who=(k --as "system:serviceaccount:$SYSTEM:$RELEASE-operator")
+for what in pod/stolen service/stolen pvc/stolen deployment/theirs; do
+    cannot "delete another's $what" "of Datasets, DataLoads and TFJobs alone" -n "$NS-open" delete "$what"
+    cannot "take another's $what over" "of Datasets, DataLoads and TFJobs alone" -n "$NS-open" patch "$what" --type=merge \
+        -p '{"metadata": {"ownerReferences": [{"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "x", "uid": "1", "controller": true}]}}'
+done
+plugin=$(k -n "$SYSTEM" get pods -l millrace.dev/component=csi -o jsonpath='{.items[0].metadata.name}')
+cannot "change the plugin's program" "of Datasets, DataLoads and TFJobs alone" -n "$SYSTEM" set image "pod/$plugin" "csi=$TEST_IMAGE"
+cannot "end another's pod" "of Datasets, DataLoads and TFJobs alone" -n "$NS-open" patch pod/stolen --type=merge -p '{"spec": {"activeDeadlineSeconds": 1}}'
+who=(k)
+"${who[@]}" create -f - >/dev/null <<<"{apiVersion: v1, kind: Pod, metadata: {name: gated, namespace: $NS-open}, spec: {schedulingGates: [{name: millrace.dev/data}],
+  containers: [{name: c, image: $TEST_IMAGE}]}}"
+"${who[@]}" create -f - >/dev/null <<<"{apiVersion: storage.k8s.io/v1, kind: VolumeAttachment, metadata: {name: e2e-theirs}, spec: {attacher: other.example.com,
+  nodeName: none, source: {persistentVolumeName: none}}}"
+who=(k --as "system:serviceaccount:$SYSTEM:$RELEASE-operator")
+cannot "change the program of a pod that waits" "keep their images and owners" -n "$NS-open" set image pod/gated "c=$TEST_IMAGE-2"
+cannot "have a pod that waits collected" "keep their images and owners" -n "$NS-open" patch pod/gated --type=merge \
+    -p '{"metadata": {"ownerReferences": [{"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "x", "uid": "1", "controller": true}]}}'
+"${who[@]}" -n "$NS-open" patch pod/gated --type=merge -p '{"metadata": {"annotations": {"a": "b"}}, "spec": {"schedulingGates": null}}' >"$WORK/answer" 2>&1 ||
+    fail "a gate is not opened: $(cat "$WORK/answer")"
+# kubectl would read it first, which the operator may not
+server=$(k config view --minify -o jsonpath='{.clusters[0].cluster.server}')
+k config view --raw --minify -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d >"$WORK/ca.crt"
+curl -sS --cacert "$WORK/ca.crt" -H "Authorization: Bearer $(k -n "$SYSTEM" create token "$RELEASE-operator")" -X PATCH \
+    -H "Content-Type: application/merge-patch+json" -d '{"status": {"attached": true}}' \
+    "$server/apis/storage.k8s.io/v1/volumeattachments/e2e-theirs/status" >"$WORK/answer" 2>&1 || fail "$(cat "$WORK/answer")"
+grep -qF "VolumeAttachments of csi.millrace.dev alone" "$WORK/answer" || fail "who would attach another's volume is told: $(cat "$WORK/answer")"
+step "refused: attach another's volume"
+who=(k)
+k delete volumeattachment e2e-theirs --wait=false >/dev/null
 
 # The pods that are to have it do; and nobody gets at it by another container in them.
 s3_up
