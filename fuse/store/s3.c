@@ -59,7 +59,8 @@ static const struct store_option s3_options[] = {
     {"ca-cert", STORE_OPTION_CERTS, {0}, {0},
         .help = "certificates to trust instead of the system's, as PEM text"},
     {"tls-verify", STORE_OPTION_BOOL, {0}, {0},
-        .help = "false: do not check the server's certificate; default true"},
+        .help =
+            "false: do not check the server's certificate, and send session tokens to http:// servers; default true"},
     {0},
 };
 
@@ -79,6 +80,7 @@ static int s3_configure(struct s3 *s, struct err *e)
         .max_idle = p->max_connections,
         .user_agent = "millrace/" MILLRACE_VERSION,
     };
+    s->clear_tokens = conf.insecure;
     s->http = http_new(&conf, e);
     if (!s->http)
         return -1;

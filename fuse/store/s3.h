@@ -54,6 +54,7 @@ struct s3 {
     char *prefix;   /* "" or "a/b/" */
     char *endpoint; /* as given, or NULL */
     bool path_style, region_given;
+    bool clear_tokens;                      /* may go where anybody sees them */
     _Atomic(const struct s3_place *) place; /* where requests go now */
     pthread_mutex_t places_mu;              /* a leaf but for the log's */
     struct s3_place *places;                /* places_mu: all there were, the last one first */

@@ -3,6 +3,7 @@
  * server does when it is asked at the wrong place. */
 #include "fuse/store/s3.h"
 
+#include "lib/base/buf.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/mutex.h"
@@ -85,6 +86,32 @@ static int check_endpoint(const struct s3 *s, const char *endpoint, struct err *
         endpoint);
 }
 
+static bool has_value(const struct conf_pair *pair, const char *value)
+{
+    return pair && strcmp(pair->value, value) == 0;
+}
+
+/* Options are judged when a Dataset is written, the cluster's default is the cluster's. What a
+ * Secret says is seen by nobody before us: it must be one of those that the cluster allows. */
+static int check_allowed(const struct s3 *s, struct err *e)
+{
+    const struct store_params *p = &s->params;
+    const struct conf_mount *m = p->mount;
+    const struct store_option *o = store_option_find(p->kind->options, "endpoint");
+    if (!m->nendpoints || has_value(option_pair(m->options, m->noptions, o), s->endpoint)
+        || has_value(option_pair(m->default_options, m->ndefault_options, o), s->endpoint))
+        return 0;
+    cleanup_buf struct buf list = BUF_INIT(4096);
+    for (size_t i = 0; i < m->nendpoints; i++) {
+        if (strcmp(m->endpoints[i], s->endpoint) == 0)
+            return 0;
+        buf_addf(&list, "%s%s", i ? ", " : "", m->endpoints[i]);
+    }
+    return store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, p->url,
+        ": a Secret says that endpoint is %s, but this cluster allows %s only: use one of them, or ask whoever installed Millrace (value limits.endpoints)",
+        s->endpoint, buf_str(&list));
+}
+
 int s3_places_open(struct s3 *s, struct err *e)
 {
     const struct store_params *p = &s->params;
@@ -99,7 +126,7 @@ int s3_places_open(struct s3 *s, struct err *e)
     if (region && !region_ok(region))
         return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
             ": option region is '%s'; write for example eu-central-1", region);
-    if (s->endpoint && check_endpoint(s, s->endpoint, e))
+    if (s->endpoint && (check_endpoint(s, s->endpoint, e) || check_allowed(s, e)))
         return -1;
     s->path_style = style ? strcmp(style, "true") == 0 : s->endpoint || !fits_host(s->bucket);
     if (!s->path_style && !fits_host(s->bucket))

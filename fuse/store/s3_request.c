@@ -247,6 +247,12 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
     if (s3_cred_get(s->cred, time, out->place->region, &signer, e))
         return -1;
     out->generation = signer.generation;
+    if (signer.token && !s->clear_tokens && strncmp(out->place->origin, "https:", 6) != 0) {
+        s3_signer_clear(&signer);
+        return store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, s->params.url,
+            ": a session token is not sent to %s, where anybody on the way sees it: use https://, or set option tls-verify to \"false\"",
+            out->place->origin);
+    }
     struct err inner = ERR_INIT;
     int rc = send_signed(s, out->place, c, r, &signer, time, resp, &inner);
     s3_signer_clear(&signer);

@@ -13,9 +13,10 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define MAX_MOUNTS 250 /* an inode keeps the index of its mount in one byte */
-#define MAX_TIERS  8
-#define MAX_RULES  64
+#define MAX_MOUNTS    250 /* an inode keeps the index of its mount in one byte */
+#define MAX_TIERS     8
+#define MAX_RULES     64
+#define MAX_ENDPOINTS 100
 
 /* Rejects fields that no code reads: a typing error must not be a silent default. */
 static int check_fields(
@@ -385,10 +386,30 @@ static int parse_sync(const json_t *j, struct conf *c, struct err *e)
     return 0;
 }
 
+static int parse_endpoints(const json_t *j, struct conf *c, struct err *e)
+{
+    const json_t *list = json_object_get(j, "endpoints");
+    size_t n = json_array_size(list);
+    if (list && (!json_is_array(list) || n > MAX_ENDPOINTS))
+        return err_set(e, ERR_INVALID, "endpoints: must be a list of at most %d", MAX_ENDPOINTS);
+    c->endpoints = xcalloc(n + 1, sizeof *c->endpoints);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *url = json_array_get(list, i);
+        if (!json_is_string(url))
+            return err_set(e, ERR_INVALID, "endpoints[%zu]: must be a string", i);
+        c->endpoints[c->nendpoints++] = xstrdup(json_string_value(url));
+    }
+    for (size_t i = 0; i < c->nmounts; i++) {
+        c->mounts[i].endpoints = c->endpoints;
+        c->mounts[i].nendpoints = c->nendpoints;
+    }
+    return 0;
+}
+
 struct conf *conf_parse(const char *json, size_t len, struct err *e)
 {
-    static const char *const known[] = {
-        "namespace", "name", "uid", "readOnly", "mounts", "cache", "workers", "metadataSync", NULL};
+    static const char *const known[] = {"namespace", "name", "uid", "readOnly", "mounts", "cache",
+        "workers", "metadataSync", "endpoints", NULL};
     cleanup_json json_t *j = json_parse(json, len, e);
     if (!j) {
         err_wrap(e, "configuration");
@@ -402,7 +423,8 @@ struct conf *conf_parse(const char *json, size_t len, struct err *e)
     if (check_fields(j, "", known, e) || get_str(j, "", "namespace", "", &c->namespace_, e)
         || get_str(j, "", "name", "", &c->name, e) || get_str(j, "", "uid", "", &c->uid, e)
         || get_bool(j, "", "readOnly", &c->read_only, e) || parse_mounts(j, c, e)
-        || parse_cache(j, c, e) || parse_workers(j, c, e) || parse_sync(j, c, e)) {
+        || parse_cache(j, c, e) || parse_workers(j, c, e) || parse_sync(j, c, e)
+        || parse_endpoints(j, c, e)) {
         err_wrap(e, "configuration");
         return NULL;
     }
@@ -440,6 +462,9 @@ void conf_free(struct conf *c)
     for (size_t i = 0; i < c->nrules; i++)
         free(c->rules[i].path);
     free(c->rules);
+    for (size_t i = 0; i < c->nendpoints; i++)
+        free(c->endpoints[i]);
+    free(c->endpoints);
     free(c->namespace_);
     free(c->name);
     free(c->uid);

@@ -21,8 +21,10 @@
  *    "caBundleName": "corporate-ca:ca.crt"}],               // ConfigMap:key, for messages only
  *  "cache": {"tiers": [{"medium": "MEM", "quota": 1073741824}, {"medium": "SSD", "quota":
  * 1073741824}], "rules": [{"path": "/ckpt", "writeType": "Through"}], "keepFree": 10},
- * "metadataSync": 60, // seconds; optional "workers": {"service": "mnist-cache.default.svc",
- * "name": "mnist-cache", "count": 2, "port": 9400}}                  // absent: none
+ * "endpoints": ["aws", "https://minio.example"], // the only servers that Secrets may name;
+ * optional "metadataSync": 60, // seconds; optional "workers": {"service":
+ * "mnist-cache.default.svc", "name": "mnist-cache", "count": 2, "port": 9400}}                  //
+ * absent: none
  *
  * An unknown field is an error. Files are below the secrets directory. A mount that is immutable
  * must be readOnly. Of the rules, the longest path that holds a file counts; without one a file is
@@ -60,6 +62,8 @@ struct conf_mount {
     size_t nsecret_names;
     char *secret_dir, *secret_dir_name; /* below the secrets directory, its Secret; NULL: none */
     char *ca_bundle, *ca_bundle_name;   /* the same of the ConfigMap's key */
+    char **endpoints;                   /* nendpoints, those of conf: borrowed */
+    size_t nendpoints;
 };
 
 /* What holds for path and all below it. */
@@ -86,6 +90,8 @@ struct conf {
     size_t ntiers;
     struct conf_rule *rules; /* nrules */
     size_t nrules;
+    char **endpoints; /* nendpoints: where Secrets may say that servers are; none: anywhere */
+    size_t nendpoints;
     unsigned keep_free; /* percent of the disk of the cache that it leaves to others */
     /* how old what we know about files may be; 0: the program's default */
     int64_t metadata_sync_ns;

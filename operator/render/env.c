@@ -16,7 +16,8 @@ static const struct {
     enum env_type type;
 } env_fields[] = {{"env", ENV_STRINGS}, {"labels", ENV_STRINGS}, {"annotations", ENV_STRINGS},
     {"caBundle", ENV_STRING}, {"priorityClassName", ENV_STRING}, {"openshift", ENV_BOOL},
-    {"defaults", ENV_OBJECT}, {"cacheKeepFree", ENV_PERCENT}, {"ingress", ENV_ARRAY}};
+    {"defaults", ENV_OBJECT}, {"cacheKeepFree", ENV_PERCENT}, {"ingress", ENV_ARRAY},
+    {"endpoints", ENV_ARRAY}};
 
 static int check_strings(const char *field, const json_t *map, struct err *e)
 {
@@ -71,6 +72,7 @@ struct render_env render_env_of(const json_t *config)
         .priority_class = jget_str(config, "priorityClassName", ""),
         .openshift = jget_bool(config, "openshift", false),
         .ingress = jget_arr(config, "ingress"),
+        .endpoints = jget_arr(config, "endpoints"),
         .keep_free = jget(config, "cacheKeepFree")};
 }
 

@@ -92,7 +92,7 @@ static json_t *probe(const char *path, int period_s, int failures)
 static json_t *container(const struct dataset *d, const struct render_env *env,
     const struct spec *s, json_t *volume_mounts)
 {
-    cleanup_free char *config = render_config(d, s->tiers, env->keep_free);
+    cleanup_free char *config = render_config(d, s->tiers, env->keep_free, env->endpoints);
     json_t *c = json_pack(
         "{s:s, s:s, s:o, s:[{s:s, s:s}], s:[{s:s, s:i, s:s}, {s:s, s:i, s:s}], s:o, s:o, s:s, s:o}",
         "name", CONTAINER_MAIN, "image", env->image, "command", s->command, "env", "name",

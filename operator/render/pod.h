@@ -27,6 +27,7 @@ struct render_env {
     /* of NetworkPolicies: who else may connect to pods of a Dataset; NULL: none are made */
     const json_t *ingress;
     const json_t *keep_free; /* percent of a disk that caches leave free; NULL: the default */
+    const json_t *endpoints; /* servers that Secrets may name; NULL or empty: any */
     bool openshift;          /* the namespace says which user a pod runs as */
 };
 

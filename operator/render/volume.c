@@ -147,8 +147,8 @@ static json_t *rules_config(const struct dataset *d)
     return rules;
 }
 
-char *render_config(
-    const struct dataset *d, const struct dataset_tiers *tiers, const json_t *keep_free)
+char *render_config(const struct dataset *d, const struct dataset_tiers *tiers,
+    const json_t *keep_free, const json_t *endpoints)
 {
     json_t *mounts = json_array();
     for (size_t i = 0; i < d->nmounts; i++)
@@ -160,6 +160,8 @@ char *render_config(
         json_object_set_new(json_object_get(conf, "cache"), "rules", rules_config(d));
     if (keep_free)
         json_object_set(json_object_get(conf, "cache"), "keepFree", (json_t *)keep_free);
+    if (json_array_size(endpoints))
+        json_object_set(conf, "endpoints", (json_t *)endpoints);
     if (d->metadata_sync)
         json_object_set_new(conf, "metadataSync", json_integer(d->metadata_sync));
     if (d->replicas) {

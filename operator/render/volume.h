@@ -25,8 +25,8 @@ json_t *render_service(const struct dataset *d);
 json_t *render_network_policy(const struct dataset *d, const json_t *ingress);
 
 /* The document of lib/conf/conf.h as text, for a pod with these tiers. Caller frees. */
-char *render_config(
-    const struct dataset *d, const struct dataset_tiers *tiers, const json_t *keep_free);
+char *render_config(const struct dataset *d, const struct dataset_tiers *tiers,
+    const json_t *keep_free, const json_t *endpoints);
 
 /* Appends what the container reads to spec.volumes and to volumeMounts: Secrets, ConfigMaps, and
  * the claims of pvc:// mounts. */

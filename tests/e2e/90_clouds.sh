@@ -262,6 +262,12 @@ refused "pvc://claim is not of a kind" '{"mounts": [{"mountPoint": "pvc://claim"
 refused "this cluster allows https://s3.$NS" '{"mounts": [{"mountPoint": "s3://data", "options": {"endpoint": "https://other.example"}}]}'
 n apply --dry-run=server -f - >/dev/null <<<'{"apiVersion": "millrace.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": "enough"},
     "spec": {"mounts": [{"mountPoint": "s3://data"}], "cache": {"replicas": 2, "tiers": [{"medium": "SSD", "quota": "1Gi"}]}}}'
+n create secret generic elsewhere --from-literal="AWS_ACCESS_KEY_ID=$S3_KEY" --from-literal="AWS_SECRET_ACCESS_KEY=$S3_SECRET" \
+    --from-literal="AWS_ENDPOINT_URL=https://other.$NS.svc.cluster.local:7070" >/dev/null
+n apply -f - >/dev/null <<<'{"apiVersion": "millrace.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": "elsewhere"},
+    "spec": {"mounts": [{"mountPoint": "s3://data", "secretRef": {"name": "elsewhere"}}]}}'
+expect 60 "a Secret leads to no other server" has_text "False InvalidOption" ready_message elsewhere
+has_text "this cluster allows https://s3.$NS" ready_message elsewhere || fail "it does not say which: $(ready_message elsewhere)"
 
 step "no disk for the cache: the plugin says so, and does not start"
 n delete pod reader --wait --timeout=60s >/dev/null

@@ -111,7 +111,7 @@ static void check_config(const json_t *cr, const json_t *defaults)
             abort(); /* refused without a word */
         return;
     }
-    cleanup_free char *text = render_config(d, &d->worker.tiers, NULL);
+    cleanup_free char *text = render_config(d, &d->worker.tiers, NULL, NULL);
     cleanup_conf struct conf *c = conf_parse(text, strlen(text), &e);
     if (!c) {
         fprintf(stderr, "%s\n%s\n", e.msg, text);

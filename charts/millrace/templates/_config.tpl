@@ -9,6 +9,7 @@
 {{- with .Values.caBundle }}{{ $_ := set $c "caBundle" . }}{{ end }}
 {{- with include "millrace.cachePriorityClass" . }}{{ $_ := set $c "priorityClassName" . }}{{ end }}
 {{- with .Values.defaults }}{{ $_ := set $c "defaults" . }}{{ end }}
+{{- with .Values.limits.endpoints }}{{ $_ := set $c "endpoints" . }}{{ end }}
 {{- if .Values.metrics.networkPolicy.enabled }}
 {{- $operator := dict
       "namespaceSelector" (dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace))

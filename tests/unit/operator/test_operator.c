@@ -306,6 +306,7 @@ static void a_bad_configuration_is_explained(void **state)
         {"{\"openshift\": \"yes\"}", "openshift must be true or false"},
         {"{\"cacheKeepFree\": 95}", "cacheKeepFree must be a percentage from 0 to 90"},
         {"{\"cacheKeepFree\": \"5\"}", "cacheKeepFree must be a percentage from 0 to 90"},
+        {"{\"endpoints\": \"aws\"}", "endpoints must be a list"},
         {"{\"defaults\": 1}", "defaults must be an object"},
         {"{\"defaults\": {\"cache\": {\"replicas\": -3}}}",
             "defaults, in a Dataset that leaves the field out: spec.cache.replicas must be"},

@@ -402,6 +402,75 @@ static void a_secret_that_comes_later(void **state)
     store_free(s);
 }
 
+/* Where the cluster says which servers there are, a Secret, which no policy reads, leads to no
+ * other; what a mount's options or the cluster's default say was judged when it was written. */
+static void a_secret_leads_to_allowed_servers_only(void **state)
+{
+    struct whole *w = *state;
+    static const char *const allowed[] = {"aws", "https://minio.example"};
+    struct conf_pair usual = {(char *)"endpoint", (char *)"https://by-default.example"};
+    struct store_conf sc = {.mount = &w->m->conf, .secrets_dir = w->dir, .deadline_ns = NS_PER_S};
+    static const struct {
+        const char *endpoint, *written;
+        bool fits;
+    } cases[] = {
+        {"https://minio.example", NULL, true}, {"https://by-default.example", NULL, true},
+        {"https://thief.example", NULL, false},
+        {"https://minio.example.thief.example", NULL, false},
+        {"https://thief.example", "https://older.example", true}, /* options go before it */
+    };
+    w->m->conf.default_options = &usual;
+    w->m->conf.ndefault_options = 1;
+    w->m->conf.endpoints = (char **)allowed;
+    w->m->conf.nendpoints = ARRAY_LEN(allowed);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        put_keys(w, "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY");
+        put_file(w, "0/secret/AWS_ENDPOINT_URL", cases[i].endpoint);
+        if (cases[i].written)
+            mount_option(w->m, "endpoint", cases[i].written);
+        struct store *s = store_new(&sc, &e);
+        if ((s != NULL) != cases[i].fits)
+            fail_msg("%s: %s", cases[i].endpoint, e.msg);
+        store_free(s);
+        if (cases[i].fits)
+            continue;
+        assert_string_equal(store_reason(&e), "InvalidOption");
+        assert_int_equal(e.cls, ERR_DENIED); /* what is cached is served meanwhile */
+        assert_non_null(strstr(e.msg, "this cluster allows aws, https://minio.example only"));
+        assert_non_null(strstr(e.msg, "limits.endpoints"));
+    }
+    struct err e = ERR_INIT;
+    w->m->conf.noptions = 0;
+    put_keys(w, "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY");
+    put_file(w, "0/endpoint", "https://thief.example"); /* a single key of a Secret */
+    mount_secret(w->m, "endpoint", "0/endpoint", "creds:url");
+    assert_null(store_new(&sc, &e));
+    assert_string_equal(store_reason(&e), "InvalidOption");
+}
+
+/* Whoever sees a token has what it opens: it takes a word to send it where everybody sees it. */
+static void tokens_are_not_sent_in_clear(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    write_secret(w, "token", "hushhush");
+    mount_secret(w->m, "session-token", "token", "creds:token");
+    struct store *s = open_store(w->m, w->dir, PATIENT);
+    assert_int_equal(store_check(s, &e), -1);
+    assert_string_equal(store_reason(&e), "InvalidOption");
+    assert_int_equal(e.cls, ERR_DENIED);
+    assert_non_null(strstr(e.msg, "tls-verify"));
+    assert_null(strstr(e.msg, "hushhush"));
+    assert_int_equal(fake_s3_requests(w->server, NULL), 0);
+    store_free(s);
+    e = (struct err)ERR_INIT;
+    mount_option(w->m, "tls-verify", "false");
+    s = open_store(w->m, w->dir, PATIENT);
+    ok(store_check(s, &e), &e);
+    store_free(s);
+}
+
 int main(void)
 {
 #define with_whole(test) cmocka_unit_test_setup_teardown(test, whole_setup, whole_teardown)
@@ -410,6 +479,7 @@ int main(void)
         with_whole(what_is_given_otherwise_wins), with_whole(values),
         with_whole(values_that_are_no_plain_text), with_whole(refusals_in_words),
         with_whole(certificates_of_a_config_map), with_whole(a_secret_that_comes_later),
-        with_fixture(a_store_uses_and_follows_them)};
+        with_whole(a_secret_leads_to_allowed_servers_only),
+        with_fixture(a_store_uses_and_follows_them), with_fixture(tokens_are_not_sent_in_clear)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

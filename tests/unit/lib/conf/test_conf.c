@@ -66,6 +66,7 @@ static void test_defaults(void **state)
     assert_string_equal(c->mounts[0].path, "/");
     assert_string_equal(c->name, "");
     assert_int_equal(c->keep_free, CONF_KEEP_FREE);
+    assert_int_equal(c->nendpoints, 0);
     assert_int_equal(c->ntiers, 1);
     assert_int_equal(c->tiers[0].medium, CONF_MEM);
     assert_true(c->tiers[0].quota >= 64 << 20);
@@ -140,6 +141,9 @@ static void test_errors(void **state)
             "cache.rules[0].path", "begin with"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"rules\":[1]}}", "cache.rules[0]",
             "object"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"endpoints\":\"aws\"}", "endpoints", "a list"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"endpoints\":[7]}", "endpoints[0]",
+            "a string"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"keepFree\":91}}", "cache.keepFree",
             "from 0 to 90"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"cache\":{\"keepFree\":\"5\"}}",

@@ -154,10 +154,11 @@ static void test_config(void **state)
     (void)state;
     const char *reason;
     struct err e = ERR_INIT;
-    cleanup_json json_t *cr = cr_of("mnist", WHOLE), *keep_free = json_integer(18);
+    cleanup_json json_t *cr = cr_of("mnist", WHOLE), *keep_free = json_integer(18),
+                        *endpoints = json_pack("[s, s]", "aws", "https://minio.example");
     cleanup_dataset struct dataset *d = dataset_parse(cr, NULL, &reason, &e);
     assert_non_null(d);
-    cleanup_free char *text = render_config(d, &d->client.tiers, keep_free);
+    cleanup_free char *text = render_config(d, &d->client.tiers, keep_free, endpoints);
     cleanup_conf struct conf *c = conf_parse(text, strlen(text), &e);
     if (!c)
         fail_msg("%s: %s", e.msg, text);
@@ -182,6 +183,8 @@ static void test_config(void **state)
     assert_int_equal(c->mounts[1].immutable, CONF_IMMUTABLE_UNSET);
     assert_string_equal(c->mounts[0].secret_dir, "secret-0");
     assert_int_equal(c->keep_free, 18);
+    assert_int_equal(c->mounts[1].nendpoints, 2);
+    assert_string_equal(c->mounts[1].endpoints[1], "https://minio.example");
     assert_int_equal(c->worker_count, 3);
     assert_string_equal(c->worker_service, "mnist-cache.team.svc");
     assert_string_equal(c->worker_name, "mnist-cache");
