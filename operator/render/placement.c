@@ -104,25 +104,27 @@ static json_t *hosts_that_hold(const json_t *pod_spec, const json_t *cached)
     return hosts;
 }
 
-/* Terms are alternatives: each of the user's is narrowed, but those that match nothing as they are
- * empty. By label, since a term may name many values of one, but only one name of a node. */
-bool placement_require(json_t *pod_spec, const json_t *cached)
+void placement_narrow(json_t *node_selector, const json_t *expressions)
 {
-    cleanup_json json_t *hosts = hosts_that_hold(pod_spec, cached);
+    json_t *terms = array_in(node_selector, "nodeSelectorTerms"), *term;
     size_t i;
-    if (!json_array_size(hosts))
-        return false;
-    json_t *terms = array_in(
-               object_in(node_affinity(pod_spec), "requiredDuringSchedulingIgnoredDuringExecution"),
-               "nodeSelectorTerms"),
-           *term;
     bool users = json_array_size(terms) > 0;
     if (!users)
         json_array_append_new(terms, json_object());
     json_array_foreach (terms, i, term)
         if (!users || jget_len(term, "matchExpressions") || jget_len(term, "matchFields"))
-            json_array_append_new(array_in(term, "matchExpressions"),
-                json_pack(
-                    "{s:s, s:s, s:O}", "key", LABEL_HOSTNAME, "operator", "In", "values", hosts));
+            json_array_extend(array_in(term, "matchExpressions"), (json_t *)expressions);
+}
+
+/* By label, since a term may name many values of one, but only one name of a node. */
+bool placement_require(json_t *pod_spec, const json_t *cached)
+{
+    cleanup_json json_t *hosts = hosts_that_hold(pod_spec, cached);
+    if (!json_array_size(hosts))
+        return false;
+    cleanup_json json_t *held = json_pack(
+        "[{s:s, s:s, s:O}]", "key", LABEL_HOSTNAME, "operator", "In", "values", hosts);
+    placement_narrow(
+        object_in(node_affinity(pod_spec), "requiredDuringSchedulingIgnoredDuringExecution"), held);
     return true;
 }

@@ -7,6 +7,7 @@
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/render/meta.h"
+#include "operator/render/placement.h"
 #include "operator/render/volume.h"
 
 #include <inttypes.h>
@@ -210,17 +211,26 @@ bool render_same(const json_t *desired, const json_t *pod)
         == 0;
 }
 
-/* Where users want it: the affinity, for more to be added. */
+/* Nodes that have no node plugin, as its DaemonSet says: its pods cannot mount their volume there.
+ */
+static json_t *possible_nodes(void)
+{
+    return json_pack("[{s:s, s:s, s:[s]}, {s:s, s:s, s:[s, s]}, {s:s, s:s, s:[s]}]", "key",
+        "kubernetes.io/os", "operator", "In", "values", "linux", "key",
+        "eks.amazonaws.com/compute-type", "operator", "NotIn", "values", "fargate", "hybrid", "key",
+        "type", "operator", "NotIn", "values", "virtual-kubelet");
+}
+
+/* Where users want it, of the nodes where it can be: the affinity, for more to be added. */
 static json_t *place(json_t *pod, const struct dataset_component *user)
 {
-    json_t *affinity = json_object();
+    json_t *required = user->node_selector ? json_deep_copy(user->node_selector) : json_object();
+    cleanup_json json_t *possible = possible_nodes();
+    placement_narrow(required, possible);
     if (json_array_size(user->tolerations))
         json_object_set_new(spec_of(pod), "tolerations", json_deep_copy(user->tolerations));
-    if (user->node_selector)
-        json_object_set_new(affinity, "nodeAffinity",
-            json_pack("{s:o}", "requiredDuringSchedulingIgnoredDuringExecution",
-                json_deep_copy(user->node_selector)));
-    return affinity;
+    return json_pack(
+        "{s:{s:o}}", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", required);
 }
 
 /* Preferences, in order: a node with a GPU (that is where the readers are), a node without another
@@ -236,12 +246,8 @@ static void add_hints(json_t *affinity, const json_t *gpu_nodes)
         json_decref(preferred);
         return;
     }
-    json_t *node = json_object_get(affinity, "nodeAffinity");
-    if (!node) {
-        node = json_object();
-        json_object_set_new(affinity, "nodeAffinity", node);
-    }
-    json_object_set_new(node, "preferredDuringSchedulingIgnoredDuringExecution", preferred);
+    json_object_set_new(json_object_get(affinity, "nodeAffinity"),
+        "preferredDuringSchedulingIgnoredDuringExecution", preferred);
 }
 
 json_t *render_worker(
@@ -306,10 +312,7 @@ static void add_path_word(json_t *command, const char *before, const char *path)
 /* The last step of a pod that loads: its place, and its hash. */
 static json_t *placed_loader(json_t *pod, const struct dataset *d)
 {
-    json_t *affinity = place(pod, &d->loader);
-    if (json_object_size(affinity))
-        json_object_set(spec_of(pod), "affinity", affinity);
-    json_decref(affinity);
+    json_object_set_new(spec_of(pod), "affinity", place(pod, &d->loader));
     stamp(pod);
     return pod;
 }
