@@ -65,11 +65,29 @@ static void fill_in(json_t *to, const json_t *from)
     }
 }
 
+/* Cache workers belong on nodes with accelerators, where the readers are: they tolerate what keeps
+ * other pods off those. The keys are those of the device plugins and of the clouds' own pages; sku
+ * is AKS'. */
+static json_t *own_defaults(void)
+{
+    static const char *const keys[] = {"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915",
+        "gpu.intel.com/xe", "habana.ai/gaudi", "aws.amazon.com/neuron", "google.com/tpu"};
+    json_t *tolerations = json_array();
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        json_array_append_new(
+            tolerations, json_pack("{s:s, s:s}", "key", keys[i], "operator", "Exists"));
+    json_array_append_new(tolerations,
+        json_pack("{s:s, s:s, s:s}", "key", "sku", "operator", "Equal", "value", "gpu"));
+    return json_pack("{s:{s:o}}", "worker", "tolerations", tolerations);
+}
+
 static json_t *cache_with_defaults(const json_t *cr, const json_t *defaults)
 {
     const json_t *own = jget_obj(cr, "spec.cache");
+    cleanup_json json_t *ours = own_defaults();
     json_t *cache = own ? json_deep_copy(own) : json_object();
     fill_in(cache, jget_obj(defaults, "cache"));
+    fill_in(cache, ours);
     return cache;
 }
 
