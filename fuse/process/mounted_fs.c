@@ -21,10 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SYNC_READ_ONLY_NS (600 * NS_PER_S)
-#define SYNC_WRITABLE_NS  (60 * NS_PER_S)
-#define PLUGIN_BACKINGS   16000 /* it takes 16384, unless it is told otherwise */
-#define OWN_BACKINGS      32768
+#define PLUGIN_BACKINGS 16000 /* it takes 16384, unless it is told otherwise */
+#define OWN_BACKINGS    32768
 /* of the cache: what the kernel may hold open of files that were evicted */
 #define BACKINGS_CACHE_FRACTION 20
 
@@ -125,7 +123,7 @@ static void choose_profile(struct mounted_fs *m, bool read_only)
 {
     int64_t sync = m->c.o->sync_ns ? m->c.o->sync_ns : m->c.conf->metadata_sync_ns;
     if (!sync)
-        sync = read_only ? SYNC_READ_ONLY_NS : SYNC_WRITABLE_NS;
+        sync = (read_only ? CONF_SYNC_READ_ONLY_S : CONF_SYNC_WRITABLE_S) * NS_PER_S;
     double sync_s = (double)sync / (double)NS_PER_S;
     cleanup_free char *profile = path_join(m->c.o->cache_dir, "profile");
     m->sync_ns = sync;

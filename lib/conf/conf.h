@@ -38,6 +38,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How old what is known of names may be, where nothing is said: of what nobody can write here, and
+ * of the rest. */
+#define CONF_SYNC_READ_ONLY_S 600
+#define CONF_SYNC_WRITABLE_S  60
+
 enum conf_medium { CONF_MEM, CONF_SSD, CONF_HDD };
 enum conf_write { CONF_THROUGH, CONF_CACHE_THROUGH };
 /* May the source change while it is mounted? Unset: the client decides. */
@@ -93,7 +98,7 @@ struct conf {
     char **endpoints; /* nendpoints: where Secrets may say that servers are; none: anywhere */
     size_t nendpoints;
     unsigned keep_free; /* percent of the disk of the cache that it leaves to others */
-    /* how old what we know about files may be; 0: the program's default */
+    /* how old what we know about files may be; 0: CONF_SYNC_…_S */
     int64_t metadata_sync_ns;
     char *worker_service, *worker_name; /* NULL: no workers */
     int worker_count, worker_port;

@@ -5,6 +5,7 @@
 #include "lib/base/human.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
+#include "lib/json/obj.h"
 #include "operator/api/cond.h"
 
 #include <inttypes.h>
@@ -147,14 +148,72 @@ static bool same_tiers(const struct dataset_tiers *a, const struct dataset_tiers
     return same;
 }
 
-/* What spec.cache comes to, with the defaults; of a component what is its own. */
+/* The part of value that the spec has not said by itself. */
+static void add_filled_in(json_t *to, const json_t *spec, const char *key, const json_t *value)
+{
+    const json_t *said = json_object_get(spec, key);
+    const char *name;
+    json_t *unused;
+    if (!value || (said && !json_is_object(value)))
+        return;
+    cleanup_json json_t *more = json_deep_copy(value);
+    json_object_foreach ((json_t *)said, name, unused)
+        json_object_del(more, name);
+    if (!said || json_object_size(more))
+        json_object_set(to, key, more);
+}
+
+/* Of loaders not what they have from the workers. */
+static void add_place(json_t *to, const json_t *spec, const struct dataset_component *c,
+    const struct dataset_component *otherwise)
+{
+    if (c->node_selector && (!otherwise || c->node_selector != otherwise->node_selector)) {
+        cleanup_json json_t *affinity = json_pack("{s:O}", "required", c->node_selector);
+        add_filled_in(to, spec, "nodeAffinity", affinity);
+    }
+    if (!otherwise || c->tolerations != otherwise->tolerations)
+        add_filled_in(to, spec, "tolerations", c->tolerations);
+}
+
+static void add_component(
+    json_t *to, const struct dataset *d, const char *name, const struct dataset_component *c)
+{
+    bool loader = c == &d->loader;
+    const json_t *spec = json_object_get(jget_obj(d->cr, "spec.cache"), name);
+    cleanup_json json_t *o = json_object(),
+                        *priority = *c->priority_class ? json_string(c->priority_class) : NULL;
+    if (!loader && !same_tiers(&c->tiers, &d->tiers))
+        json_object_set_new(o, "tiers", tiers_json(&c->tiers));
+    if (c != &d->client)
+        add_place(o, spec, c, loader ? &d->worker : NULL);
+    add_filled_in(o, spec, "resources", c->resources);
+    add_filled_in(o, spec, "priorityClassName", priority);
+    add_filled_in(o, spec, "labels", c->labels);
+    add_filled_in(o, spec, "annotations", c->annotations);
+    if (json_object_size(o))
+        json_object_set(to, name, o);
+}
+
+/* As the client decides where nothing is said. */
+static int metadata_sync(const struct dataset *d)
+{
+    bool read_only = true;
+    for (size_t i = 0; i < d->nmounts; i++)
+        read_only = read_only && d->mounts[i].read_only;
+    if (d->metadata_sync)
+        return d->metadata_sync;
+    return d->read_only || read_only ? CONF_SYNC_READ_ONLY_S : CONF_SYNC_WRITABLE_S;
+}
+
+/* What spec.cache comes to: the sizes, whoever said them, and of the pods what defaults filled in.
+ */
 static json_t *resolved_json(const struct dataset *d)
 {
-    json_t *o = json_pack("{s:i, s:o}", "replicas", d->replicas, "tiers", tiers_json(&d->tiers));
-    if (!same_tiers(&d->worker.tiers, &d->tiers))
-        json_object_set_new(o, "worker", json_pack("{s:o}", "tiers", tiers_json(&d->worker.tiers)));
-    if (!same_tiers(&d->client.tiers, &d->tiers))
-        json_object_set_new(o, "client", json_pack("{s:o}", "tiers", tiers_json(&d->client.tiers)));
+    json_t *o = json_pack("{s:i, s:o, s:i}", "replicas", d->replicas, "tiers",
+        tiers_json(&d->tiers), "metadataSyncSeconds", metadata_sync(d));
+    add_component(o, d, "worker", &d->worker);
+    add_component(o, d, "client", &d->client);
+    add_component(o, d, "loader", &d->loader);
     return o;
 }
 

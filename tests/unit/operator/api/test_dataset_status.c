@@ -98,7 +98,9 @@ static void test_resolved(void **state)
     assert_string_equal(jget_str(j, "cache.tiers[0].quota", ""), "1536Mi");
     assert_string_equal(jget_str(j, "cache.client.tiers[0].medium", ""), "Memory");
     assert_string_equal(jget_str(j, "cache.client.tiers[0].quota", ""), "1000001000");
-    assert_null(jget(j, "cache.worker")); /* has the common ones */
+    assert_null(jget(j, "cache.worker.tiers")); /* has the common ones */
+    assert_string_equal(jget_str(j, "cache.worker.tolerations[0].key", ""), "nvidia.com/gpu");
+    assert_int_equal(jget_int(j, "cache.metadataSyncSeconds", 0), 600);
 }
 
 int main(void)
