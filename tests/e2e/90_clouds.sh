@@ -25,8 +25,8 @@ restore()
         k delete "validatingadmissionpolicybinding/played-scc" "validatingadmissionpolicy/played-scc" --ignore-not-found
         for what in user mesh; do k delete "mutatingadmissionpolicybinding/played-$what" "mutatingadmissionpolicy/played-$what" --ignore-not-found; done
         k label namespace "$SYSTEM" played-
+        k delete node played-windows played-fargate --ignore-not-found # first: no kubelet there ends pods
         k delete datasets.millrace.dev,dataloads.millrace.dev,pods -n "$NS" --all --wait --timeout=90s
-        k delete node played-windows played-fargate --ignore-not-found
         k taint node "$GPU_NODE" nvidia.com/gpu-
         k taint node "$NEW_NODE" csi.millrace.dev/agent-not-ready-
         k label node "$GPU_NODE" example.com/disks-
@@ -178,9 +178,9 @@ caBundle: |
 $(sed 's/^/  /' "$WORK/tls.crt")
 defaults:
   options: {s3: {endpoint: "https://s3.$NS.svc.cluster.local:7070", region: us-east-1}}
-  cache: {replicas: 2, tiers: [{medium: SSD, quota: 32Mi}]}
+  cache: {replicas: 4, tiers: [{medium: SSD, quota: 32Mi}]}
 limits:
-  replicas: 2
+  replicas: 4
   tierQuota: 1Gi
   schemes: [s3]
   endpoints: ["https://s3.$NS.svc.cluster.local:7070"]
@@ -202,13 +202,29 @@ k auth can-i patch nodes -q --as "$account" || fail "the operator may not take t
 ! k auth can-i list tfjobs.kubeflow.org -A -q --as "$account" || fail "without TFJobs the operator may still list them"
 k get crd tfjobs.kubeflow.org >/dev/null || fail "the CRD of TFJob was not kept"
 
+step "the nodes that are none for us have room and no taint now: only what they are is left to tell"
+for node in played-windows played-fargate; do
+    k patch node "$node" --subresource=status -p '{"status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Played", "lastHeartbeatTime": "'"$(date -u +%FT%TZ)"'"}]}}' >/dev/null
+    k taint node "$node" csi.millrace.dev/agent-not-ready- >/dev/null
+done
+no_taints() { [ -z "$(k get node played-windows played-fargate -o jsonpath='{.items[*].spec.taints}')" ]; }
+expect 30 "Kubernetes takes them for ready" no_taints
+
 step "a Dataset that says nothing but where its data is"
 n apply -f - >/dev/null <<YAML
 {apiVersion: millrace.dev/v1alpha1, kind: Dataset, metadata: {name: data}, spec: {mounts: [{mountPoint: "s3://data", secretRef: {name: keys}}]}}
 YAML
+worker_nodes() { n get pods -l millrace.dev/component=worker -o json | jq -r '[.items[].spec.nodeName | strings] | sort | join(" ")'; }
+have_nodes() { [ "$(worker_nodes | wc -w)" = 4 ]; }
+expect 60 "all workers have a node" have_nodes
+step "their nodes: $(worker_nodes)"
+[ "$(worker_nodes | tr ' ' '\n' | uniq)" = "$(sort "$WORK/nodes")" ] || fail "workers belong on each of our nodes, the one with the GPU's taint too, and on no other: $(worker_nodes)"
 expect 90 "the dataset is Ready" has_text "True Ready" ready_message data
-expect 60 "two workers, by default" has_text 2/2 jsonpath dataset/data '{.status.workers.summary}'
-[ "$(jsonpath dataset/data '{.status.cache.replicas}')" = 2 ] || fail "the status does not show the default of replicas"
+expect 60 "four workers, by default" has_text 4/4 jsonpath dataset/data '{.status.workers.summary}'
+[ "$(jsonpath dataset/data '{.status.cache.replicas}')" = 4 ] || fail "the status does not show the default of replicas"
+has_text nvidia.com/gpu jsonpath dataset/data '{.status.cache.worker.tolerations[*].key}' || fail "the status does not show which taints workers tolerate"
+[ "$(jsonpath dataset/data '{.status.cache.metadataSyncSeconds}')" = 600 ] || fail "the status does not show how old names may be"
 has_text "$NS.svc" jsonpath dataset/data '{.status.mounts[0].options.endpoint}' || fail "the status does not show the default endpoint"
 n apply -f - >/dev/null <<YAML
 {apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: all}, spec: {dataset: {name: data}, target: [{path: /train}]}}
@@ -255,7 +271,7 @@ refused() # WORDS SPEC
     grep -qF -- "$1" <<<"$answer" || fail "no '$1' in: $answer"
     step "refused: $(tail -n 1 <<<"$answer" | sed 's/.*denied request: //' | cut -c 1-220)"
 }
-refused "3 cache workers are more than the 2" '{"mounts": [{"mountPoint": "s3://data"}], "cache": {"replicas": 3}}'
+refused "5 cache workers are more than the 4" '{"mounts": [{"mountPoint": "s3://data"}], "cache": {"replicas": 5}}'
 refused "spec.cache.tiers: a quota of 2Gi is more than the 1Gi" '{"mounts": [{"mountPoint": "s3://data"}], "cache": {"tiers": [{"medium": "SSD", "quota": "2Gi"}]}}'
 refused "spec.cache.client.tiers: a quota of 2Ti" '{"mounts": [{"mountPoint": "s3://data"}], "cache": {"client": {"tiers": [{"medium": "SSD", "quota": "2Ti"}]}}}'
 refused "pvc://claim is not of a kind" '{"mounts": [{"mountPoint": "pvc://claim"}]}'
