@@ -2,6 +2,7 @@
 #include "operator/api/dataload.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 
@@ -131,17 +132,21 @@ int dataload_percent(const struct dataload_progress *p)
     return p->complete ? 100 : share >= 0.99 ? 99 : (int)(100 * share);
 }
 
+int dataload_tenths(double part, double all)
+{
+    if (all <= 0 || part <= 0)
+        return 0;
+    return part >= all ? 1000 : MIN((int)(1000 * part / all), 999);
+}
+
 static json_t *progress_json(const struct dataload_progress *p)
 {
     char share[16];
-    double done = p->bytes > 0 ? 100.0 * (double)p->done_bytes / (double)p->bytes
-        : p->files > 0         ? 100.0 * (double)p->done_files / (double)p->files
-                               : 0;
-    if (done > 100)
-        done = 100;
-    snprintf(share, sizeof share, "%.1f%%", done);
+    int tenths = p->bytes > 0 ? dataload_tenths((double)p->done_bytes, (double)p->bytes)
+                              : dataload_tenths((double)p->done_files, (double)p->files);
+    snprintf(share, sizeof share, "%d.%d%%", tenths / 10, tenths % 10);
     return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I}", "percentage", share, "percent",
-        (int)done, "files", (json_int_t)p->files, "bytes", (json_int_t)p->bytes, "doneFiles",
+        tenths / 10, "files", (json_int_t)p->files, "bytes", (json_int_t)p->bytes, "doneFiles",
         (json_int_t)p->done_files, "doneBytes", (json_int_t)p->done_bytes, "failedFiles",
         (json_int_t)p->failed);
 }

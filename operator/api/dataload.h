@@ -37,6 +37,10 @@ bool dataload_finished(const json_t *cr);
 /* When a finished one is to be deleted, ns since the epoch; -1: never. */
 int64_t dataload_expiry(const json_t *cr, const struct dataload *l);
 
+/* The share of part in all in tenths of a percent, rounded down: 1000 only where it is all of it. 0
+ * of 0 is 0. */
+int dataload_tenths(double part, double all);
+
 struct dataload_progress {
     bool known, complete;
     int64_t files, bytes, done_files, done_bytes, failed;

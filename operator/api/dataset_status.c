@@ -43,12 +43,10 @@ static void set_bytes(json_t *o, const char *human_key, const char *bytes_key, i
 static void set_share(json_t *o, const char *key, const char *int_key, double part, double all)
 {
     char text[16];
-    double share = all > 0 ? 100 * part / all : 0;
-    if (share > 100)
-        share = 100;
-    snprintf(text, sizeof text, "%.1f%%", share);
+    int tenths = dataload_tenths(part, all);
+    snprintf(text, sizeof text, "%d.%d%%", tenths / 10, tenths % 10);
     json_object_set_new(o, key, json_string(text));
-    json_object_set_new(o, int_key, json_integer((json_int_t)share));
+    json_object_set_new(o, int_key, json_integer(tenths / 10));
 }
 
 static int compare_names(const void *a, const void *b)

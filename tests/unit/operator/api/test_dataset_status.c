@@ -28,9 +28,9 @@ static void test_percentages(void **state)
         int64_t cached, all;
         const char *text;
         int percent;
-    } cases[] = {{0, 0, "0.0%", 0}, {0, 1000, "0.0%", 0}, {999999, 1000000, "100.0%", 99},
-        {1000000, 1000000, "100.0%", 100}, {2000000, 1000000, "100.0%", 100},
-        {84, 1000, "8.4%", 8}};
+    } cases[] = {{0, 0, "0.0%", 0}, {0, 1000, "0.0%", 0}, {999999, 1000000, "99.9%", 99},
+        {(INT64_C(1) << 52) - 1, INT64_C(1) << 52, "99.9%", 99}, {1000000, 1000000, "100.0%", 100},
+        {2000000, 1000000, "100.0%", 100}, {84, 1000, "8.4%", 8}, {3, 1000, "0.3%", 0}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct dataset_status s = {
             .has_ufs = true, .cached = cases[i].cached, .ufs_bytes = cases[i].all};
