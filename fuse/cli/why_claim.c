@@ -78,9 +78,6 @@ static bool why_not_there(
     if (wait.percent >= 0 && !strchr(message, '%'))
         snprintf(share, sizeof share, " (%d%%)", wait.percent);
     why_say(f, w, wait.problem ? WHY_FAILS : WHY_WAITS, "is gated: %s%s", message, share);
-    if (strcmp(wait.reason, "NoPreload") == 0)
-        return why_next(
-            w, "kubectl -n %s edit datasets.millrace.dev %s", f->ns, kube_name(dataset));
     return status_next(f, w, kube_name(dataset));
 }
 
@@ -146,8 +143,7 @@ static bool why_our_gate(const struct why_facts *f, struct why *w)
         return why_next(w, "kubectl -n %s get datasets.millrace.dev,persistentvolumeclaims", f->ns);
     }
     cleanup_free char *waiting = one_line(kube_annotation(f->pod, ANNOTATION_WAITING));
-    why_say(f, w, WHY_WAITS, "is gated although its data is %s%s%s",
-        until == DATA_UNTIL_READY ? "Ready" : "Preloaded",
+    why_say(f, w, WHY_WAITS, "is gated although there is nothing to wait for%s%s",
         *waiting ? ": " : ": the operator opens the gate; does it run?", waiting);
     return why_next(w, "kubectl get pods -A -l " LABEL_COMPONENT "=operator");
 }

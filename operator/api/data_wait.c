@@ -2,6 +2,7 @@
 #include "operator/api/data_wait.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 #include "operator/api/cond.h"
@@ -68,16 +69,12 @@ bool data_wait_evaluate(const json_t *dataset, enum data_until until, struct dat
         out->percent = (int)jget_int(dataset, "status.preload.percent", -1);
         return wait_for_condition(dataset, DATASET_COND_PRELOADED, "preloaded", out);
     }
-    int percent = dataset_cached_percent(dataset);
-    if (percent == 100)
-        return false;
-    char share[32] = "";
-    if (percent >= 0)
-        snprintf(share, sizeof share, ", and is cached to %d %%", percent);
+    /* that all of it is cached cannot be known: counts of bytes know no versions */
     snprintf(out->reason, sizeof out->reason, "NoPreload");
     snprintf(out->message, sizeof out->message,
-        "Dataset %s has no spec.cache.preload%s: add that, or wait for Ready", kube_name(dataset),
-        share);
+        "Dataset %s has no spec.cache.preload to wait for: add that, or write " LABEL_DATA
+        ": Ready",
+        kube_name(dataset));
     out->problem = true;
-    return true;
+    return false;
 }

@@ -26,7 +26,8 @@ struct data_wait {
     int percent;       /* of what is preloaded; -1: not known */
 };
 /* Must pods that mount the dataset's claim wait? It never believes a status that is of an earlier
- * spec. UNSAID waits for nothing. */
+ * spec. UNSAID waits for nothing. false with a reason: no waiting can help, and a person should
+ * know (NoPreload). */
 bool data_wait_evaluate(const json_t *dataset, enum data_until until, struct data_wait *out);
 
 #endif

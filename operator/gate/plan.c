@@ -207,8 +207,14 @@ static void plan_gated(const struct gate_observed *o, struct plan *p)
         return;
     }
     plan_open(o, affinity, p);
-    for (size_t i = 0; i < o->ndatasets; i++)
-        plan_data_ready(o, o->datasets[i], words.until, p);
+    for (size_t i = 0; i < o->ndatasets; i++) {
+        data_wait_evaluate(o->datasets[i], words.until, &w);
+        if (*w.reason)
+            plan_event(
+                p, &kube_pods, o->pod, true, w.reason, "%s; the pod starts at once", w.message);
+        else
+            plan_data_ready(o, o->datasets[i], words.until, p);
+    }
 }
 
 /* A label alone holds nothing back: the pod may be running already. */

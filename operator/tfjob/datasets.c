@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "lib/json/obj.h"
 #include "lib/kube/kube.h"
 #include "operator/api/cond.h"
 #include "operator/api/dataset.h"
@@ -25,13 +26,6 @@ static json_t *dataset_entry(const json_t *dataset)
     return e;
 }
 
-/* Why pods cannot use it yet; NULL: they can. Caller frees. */
-static char *why_wait(const struct tfjob_pass *p, const json_t *dataset)
-{
-    struct data_wait w;
-    return data_wait_evaluate(dataset, p->job->annotations.until, &w) ? xstrdup(w.message) : NULL;
-}
-
 /* Pods that must go where the data is have nowhere to go. */
 static bool has_no_place(const struct tfjob_pass *p)
 {
@@ -39,30 +33,79 @@ static bool has_no_place(const struct tfjob_pass *p)
         && !json_array_size(p->o->cached);
 }
 
-bool pass_wait_datasets(struct tfjob_pass *p)
+static bool mounts_no_claim(const struct tfjob_pass *p)
 {
-    const char *refused = p->job->annotations.refused;
-    cleanup_free char *first = *refused ? xstrdup(refused) : NULL;
-    json_decref(p->status.datasets);
-    p->status.datasets = json_array();
-    for (size_t i = 0; i < p->o->ndatasets; i++) {
-        json_array_append_new(p->status.datasets, dataset_entry(p->o->datasets[i]));
-        if (!first)
-            first = why_wait(p, p->o->datasets[i]);
+    cleanup_json json_t *claims = tfjob_claims(p->o->job);
+    return !json_array_size(claims);
+}
+
+/* What its pods wait for; false: nothing. */
+static bool find_wait(const struct tfjob_pass *p, struct data_wait *w)
+{
+    enum data_until until = p->job->annotations.until;
+    *w = (struct data_wait){.problem = true};
+    if (*p->job->annotations.refused) {
+        snprintf(w->message, sizeof w->message, "%s", p->job->annotations.refused);
+        return true;
     }
-    if (!first && has_no_place(p))
-        first = xasprintf(
+    for (size_t i = 0; i < p->o->ndatasets; i++)
+        if (data_wait_evaluate(p->o->datasets[i], until, w))
+            return true;
+    w->problem = true;
+    if (has_no_place(p)) {
+        snprintf(w->message, sizeof w->message,
             "no node holds bytes of Dataset %s yet: give it spec.cache.preload, or write " LABEL_PLACEMENT
             ": Prefer",
             kube_name(p->o->datasets[0]));
-    if (!first && !p->o->ndatasets && p->job->annotations.until == DATA_UNTIL_PRELOADED)
-        first = xstrdup(
-            "no claim that its pods mount is a Dataset's yet: make the Dataset, or take "
-            "away " LABEL_DATA);
-    bool waits = first && pass_lacks_pods(p);
-    if (waits && *refused
-        && strcmp(first, cond_message(p->status.conditions, TFJOB_WAITING_DATASET)) != 0)
-        pass_event(p, true, "InvalidAnnotation", "%s", refused);
-    pass_set_waiting(p, TFJOB_WAITING_DATASET, waits ? first : NULL);
+        return true;
+    }
+    if (p->o->ndatasets || until != DATA_UNTIL_PRELOADED || mounts_no_claim(p))
+        return false;
+    snprintf(w->message, sizeof w->message,
+        "no claim that its pods mount is a Dataset's yet: make the Dataset, or take "
+        "away " LABEL_DATA);
+    return true;
+}
+
+/* In the pass that lets its pods start: the job has not been here before, or it was held back. */
+static bool starts_now(const struct tfjob_pass *p)
+{
+    const json_t *was = jget_arr(p->o->job, "status.conditions");
+    return !*jget_str(p->o->job, "status.startTime", "") || cond_is_true(was, TFJOB_SUSPENDED)
+        || cond_is_true(was, TFJOB_WAITING_DATASET);
+}
+
+/* Of a wait that cannot be, once. */
+static void warn_no_wait(struct tfjob_pass *p)
+{
+    enum data_until until = p->job->annotations.until;
+    struct data_wait w;
+    if (until != DATA_UNTIL_PRELOADED || !starts_now(p))
+        return;
+    if (!p->o->ndatasets)
+        pass_event(p, true, "NoDataset",
+            "the job has " LABEL_DATA
+            " but its pods mount no PersistentVolumeClaim: they wait for nothing and start at once");
+    for (size_t i = 0; i < p->o->ndatasets; i++)
+        if (!data_wait_evaluate(p->o->datasets[i], until, &w) && *w.reason)
+            pass_event(p, true, w.reason, "%s; the pods start at once", w.message);
+}
+
+bool pass_wait_datasets(struct tfjob_pass *p)
+{
+    struct data_wait w;
+    json_decref(p->status.datasets);
+    p->status.datasets = json_array();
+    for (size_t i = 0; i < p->o->ndatasets; i++)
+        json_array_append_new(p->status.datasets, dataset_entry(p->o->datasets[i]));
+    bool must = find_wait(p, &w), waits = must && pass_lacks_pods(p);
+    const char *said = cond_message(p->status.conditions, TFJOB_WAITING_DATASET);
+    if (!must)
+        warn_no_wait(p);
+    else if (waits && w.problem && strcmp(w.message, said) != 0)
+        pass_event(p, true,
+            *p->job->annotations.refused ? "InvalidAnnotation" : "WaitingForDataset", "%s",
+            w.message);
+    pass_set_waiting(p, TFJOB_WAITING_DATASET, waits ? w.message : NULL);
     return waits;
 }

@@ -106,6 +106,7 @@ restricted imagenet 'cd /mnt/fuse; sha256sum train/part-2' tensorflow | jq -c '{
     metadata: {name: "fit", annotations: {"millrace.dev/data": "Preloaded", "millrace.dev/placement": "Require"}},
     spec: {tfReplicaSpecs: {Worker: {replicas: 1, restartPolicy: "Never", template: {spec: .}}}}}' | n apply -f - >/dev/null
 expect 60 "it waits" has_text "Dataset imagenet is not preloaded: TooLarge" jsonpath tfjob/fit '{.status.conditions[?(@.type=="WaitingForDataset")].message}'
+expect 20 "and warns" has_text "WaitingForDataset: Dataset imagenet is not preloaded: TooLarge" events_of fit
 [ -z "$(n get pods -l training.kubeflow.org/job-name=fit -o name)" ] || fail "it has pods all the same"
 edit '{"spec":{"cache":{"preload":[{"path":"/train"}]}}}'
 expect 120 "it starts, and ends" job_is fit Succeeded

@@ -174,7 +174,7 @@ told "a label without the gate" "$(waiting_pod ungated fixed Ready)" schedulingG
 look=(events_of nonsense)
 told "a label's value misspelt" "$(waiting_pod nonsense fixed Loaded millrace.dev/data)" Loaded Ready Preloaded
 look=(events_of forever)
-told "a wait for a preload that nobody asked for" "$(waiting_pod forever fixed Preloaded millrace.dev/data)" spec.cache.preload fixed
+told "a wait for a preload that nobody asked for" "$(waiting_pod forever fixed Preloaded millrace.dev/data)" NoPreload spec.cache.preload fixed "starts at once"
 
 [ "$count" -ge 30 ] || fail "only $count mistakes were made"
 [ ${#bad[@]} = 0 ] || fail "$(printf '%s\n' "${#bad[@]} of $count are badly answered:" "${bad[@]}")"
