@@ -19,6 +19,16 @@ static void add_time(struct buf *out, int64_t ns)
         buf_addf(out, "%lld second%s", (long long)s, s == 1 ? "" : "s");
 }
 
+/* Without csi.callers no pod of a cluster is known from another. */
+static const char *whose(const struct mount_facts *f)
+{
+    if (f->own)
+        return "your reads";
+    if (strcmp(f->recent.caller, CALLER_UNKNOWN) == 0)
+        return "reads of this mount";
+    return "reads of the busiest reader";
+}
+
 /* Where the bytes of reads came from, as far as the client saw them. */
 static void add_shares(const struct mount_facts *f, struct buf *out)
 {
@@ -84,8 +94,7 @@ void mount_why(const struct mount_facts *f, struct buf *out)
         add_time(out, f->error_age_ns);
         buf_addf(out, " ago: %s", f->error);
     } else if (percent >= WAITS_MUCH) {
-        buf_addf(out, "%s waited %u%% of the last ",
-            f->own ? "your reads" : "reads of the busiest reader", percent);
+        buf_addf(out, "%s waited %u%% of the last ", whose(f), percent);
         add_time(out, f->window_ns);
         buf_adds(out, " for ");
         add_cause(f, out);

@@ -206,5 +206,6 @@ int64_t stalls_recent(struct stalls *s, pid_t pid, struct stall_times *out, bool
             *out = t;
     }
     pthread_mutex_unlock(&s->mu);
+    *own = *own && strcmp(name, CALLER_UNKNOWN) != 0; /* who has no name shares that with others */
     return window;
 }
