@@ -69,6 +69,31 @@ static void test_flags_stand_anywhere(void **state)
     }
 }
 
+/* `ls -l`, `cp -r`: a letter is a flag where the verb's table has its row, and nowhere else. */
+static void test_letters(void **state)
+{
+    (void)state;
+    static const struct {
+        char letter[4];
+        bool details, recursive;
+    } good[] = {{"-l", true, false}, {"-r", false, true}};
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        cleanup_args struct args a;
+        bool details = false, recursive = false;
+        const struct opt table[] = {{"long", OPT_BOOL, &details, NULL, "print more"},
+            {"recursive", OPT_BOOL, &recursive, NULL, "all below"}};
+        char *argv[] = {"many", (char *)good[i].letter, "a", "b"};
+        assert_int_equal(args_parse(&a, &many, table, ARRAY_LEN(table), 4, argv), -1);
+        assert_int_equal(details, good[i].details);
+        assert_int_equal(recursive, good[i].recursive);
+        assert_int_equal(a.npos, 2);
+        assert_string_equal(a.pos[0], "a");
+        cleanup_args struct args alone;
+        assert_int_equal(
+            args_parse(&alone, &many, &table[!good[i].recursive], 1, 4, argv), CLI_MISUSE);
+    }
+}
+
 static void test_values(void **state)
 {
     (void)state;
@@ -445,6 +470,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flags_stand_anywhere),
+        cmocka_unit_test(test_letters),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_dashes),
         cmocka_unit_test(test_misuse),
