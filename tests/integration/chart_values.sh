@@ -96,10 +96,36 @@ good a --set commonLabels=null,commonAnnotations=null,env=null,defaults=null,ima
 good a --set csi.nodeSelector=null,csi.tolerations=null,csi.cacheDirs=null
 good a --set enabled=true # of a chart that has this one as a dependency
 good a --set image.repository=registry.example:5000/ml/millrace,image.tag=0.1
+
+rendered() # WHAT EXPECTED COMMAND FLAG…
+{
+    local what=$1 expected=$2 command=$3 answer
+    shift 3
+    if answer=$(render a "$chart" "$@"); then answer=$(eval "$command" || true); fi # grep -c ends badly with 0
+    result "$what" "$([ "$answer" = "$expected" ] || echo "'$answer' instead of '$expected'")"
+}
+digest=sha256:$(printf '0123456789abcdef%.0s' {1..4})
+images="grep -ohE '(image: *|--image=|IMAGE, value: *)\"?[^ \",}]+' $work/rendered.yaml | sed 's/.*[ =\"]//' | sort -u"
+rendered "image.digest pins every image, in place of the tag" "registry.example/millrace@$digest" "$images" \
+    --set "image.repository=registry.example/millrace,image.tag=0.1,image.digest=$digest"
+refused image/digest --set image.digest=0.1
+names="sed -n '/^kind: \(Deployment\|DaemonSet\)/,/^spec/s/^  name: //p' $work/rendered.yaml | tr -d '\"' | sort | xargs"
+rendered "nameOverride is in the names of objects" "a-mill-csi a-mill-operator" "$names" --set nameOverride=mill
+rendered "fullnameOverride is the name" "mill-csi mill-operator" "$names" --set fullnameOverride=mill,nameOverride=other
 cp -r "$chart" "$work/millrace"
 sed -i 's/^version: .*/version: 0.1.0+4f2a/' "$work/millrace/Chart.yaml" # Flux adds the digest of what it packs
 chart=$work/millrace
 good a
+
+# Helm drops what makes a version GKE's (--kube-version 1.34.0-gke.1), so a copy of the chart is told.
+quotas="grep -c '^kind: ResourceQuota' $work/rendered.yaml"
+rendered "resourceQuota.create=auto elsewhere than on GKE" 0 "$quotas"
+rendered "resourceQuota.create=true" 1 "$quotas" --set resourceQuota.create=true
+sed -i 's/\.Capabilities\.KubeVersion\.Version/"v1.34.1-gke.1829001"/' "$chart/templates/classes.yaml"
+rendered "resourceQuota.create=auto on GKE" 1 "$quotas"
+rendered "it names the classes" '["system-cluster-critical","system-node-critical"]' "sed -n 's/.*operator: In, values: \(.*\)}$/\1/p' $work/rendered.yaml"
+rendered "no classes, no quota" 0 "$quotas" --set operator.priorityClassName=,csi.priorityClassName=
+rendered "resourceQuota.create=false on GKE" 0 "$quotas" --set resourceQuota.create=false
 
 # A Dataset without an endpoint is refused where nobody else gives one.
 without() { result "limits.endpoints, $1: Datasets without an endpoint" "$(render a "$chart" --set 'limits.endpoints={https://minio.example}' --set-string "$1" &&
