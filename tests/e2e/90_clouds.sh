@@ -5,7 +5,7 @@
 # What clouds and policies refuse, played here, all at once: a quota on priority classes (GKE; hack/cluster.d/machine), ranges of users
 # and privileges that must be granted (OpenShift), a mesh that puts a proxy into every pod (Istio), nodes that are none for us, disks for
 # the cache, a store with a certificate of its own, defaults and limits. All our pods run, and a dataset is read.
-# It runs the commands of docs/install/gke.md, docs/install/openshift.md and docs/install/helm.md.
+# It sets what docs/install/gke.md, docs/install/openshift.md and docs/install/helm.md say, in one upgrade, by values of its own.
 . "$(dirname "$0")/lib.sh"
 start_test
 USER_RANGE=1000660000
