@@ -294,7 +294,7 @@ struct handoff_client *handoff_client_start(
         handoff_client_free(h);
         return NULL;
     }
-    /* a plugin that is there sees that somebody comes before requests are read */
+    /* a plugin that is there sees that the next process comes before that reads requests */
     int64_t until = clock_mono_ns() + TRIED_NS;
     pthread_mutex_lock(&h->mu);
     while (!h->tried && clock_cond_wait(&h->changed, &h->mu, until) == 0)
