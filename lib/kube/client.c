@@ -16,7 +16,6 @@
 #define IN_FLIGHT_DEFAULT 64
 #define TIMEOUT_DEFAULT   (30 * NS_PER_S)
 #define RETRY_WAIT_MAX    (30 * NS_PER_S)
-#define PAGE_DEFAULT      200
 
 struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts, struct err *e)
 {
@@ -116,16 +115,6 @@ void client_headers_free(char *headers[CLIENT_HEADERS])
 
 /* ---- one request ---- */
 
-struct call {
-    const char *verb; /* for people: "create" */
-    const char *method, *content_type;
-    const struct kube_res *res;
-    const char *ns, *name;
-    char *url;          /* owned by the caller */
-    const json_t *body; /* or NULL */
-    size_t max;         /* bytes of the answer */
-};
-
 static void enter(struct kube *k)
 {
     pthread_mutex_lock(&k->mu);
@@ -143,7 +132,7 @@ static void kube_leave(struct kube *k)
     pthread_mutex_unlock(&k->mu);
 }
 
-static int attempt(struct kube *k, const struct call *c, const char *body, bool fresh_token,
+static int attempt(struct kube *k, const struct client_call *c, const char *body, bool fresh_token,
     struct http_resp *resp, struct err *e)
 {
     char *headers[CLIENT_HEADERS];
@@ -174,7 +163,7 @@ static int64_t asked_to_wait(const struct http_resp *resp)
     return ns < 0 || ns > RETRY_WAIT_MAX ? -1 : MAX(ns, 50 * NS_PER_MS);
 }
 
-static int decode(const struct call *c, struct http_resp *resp, json_t **out, struct err *e)
+static int decode(const struct client_call *c, struct http_resp *resp, json_t **out, struct err *e)
 {
     char type[128] = "";
     http_header(resp, "content-type", type, sizeof type);
@@ -195,23 +184,39 @@ static int decode(const struct call *c, struct http_resp *resp, json_t **out, st
     return 0;
 }
 
-static int say(const struct call *c, struct err *e)
+int client_say(const struct client_call *c, struct err *e)
 {
     cleanup_free char *key = kube_key(c->ns, c->name ? c->name : "");
     return err_wrap(e, "%s %s%s%s", c->verb, c->res->plural, *key ? " " : "", key);
 }
 
-static int request(struct kube *k, const struct call *c, json_t **out, struct err *e)
+/* Leaves an answer that cannot be read to who wants to look into it. */
+static void keep_unread(struct client_bytes *bytes, struct http_resp *resp)
+{
+    if (!bytes || resp->status < 200 || resp->status > 299)
+        return;
+    buf_free(&bytes->unread);
+    bytes->unread = resp->body;
+    resp->body = (struct buf)BUF_INIT(0);
+}
+
+int client_request(struct kube *k, const struct client_call *c, json_t **out,
+    struct client_bytes *bytes, struct err *e)
 {
     cleanup_free char *body = c->body ? json_text(c->body) : NULL;
     bool fresh_token = false;
+    struct err local = ERR_INIT;
+    if (!e)
+        e = &local;
     for (int tries = 0;; tries++) {
         cleanup_resp struct http_resp resp = {0};
         enter(k);
         int rc = attempt(k, c, body, fresh_token, &resp, e);
         kube_leave(k);
+        if (rc && e->cls == ERR_EXHAUSTED)
+            keep_unread(bytes, &resp);
         if (rc)
-            return say(c, e);
+            return client_say(c, e);
         int64_t wait = asked_to_wait(&resp);
         if (wait >= 0 && tries < KUBE_RETRY_MAX) {
             clock_sleep_ns(wait); /* without a place among the requests in flight */
@@ -222,8 +227,13 @@ static int request(struct kube *k, const struct call *c, json_t **out, struct er
             continue;
         }
         json_t *answer = NULL;
-        if (decode(c, &resp, &answer, e))
-            return say(c, e);
+        if (decode(c, &resp, &answer, e)) {
+            if (e->cls == ERR_INVALID)
+                keep_unread(bytes, &resp);
+            return client_say(c, e);
+        }
+        if (bytes)
+            bytes->size = resp.body.len;
         if (out)
             *out = answer;
         else
@@ -238,8 +248,8 @@ int kube_get(struct kube *k, const struct kube_res *res, const char *ns, const c
     json_t **out, struct err *e)
 {
     cleanup_free char *url = client_url(k, res, ns, name, NULL);
-    struct call c = {"get", "GET", NULL, res, ns, name, url, NULL, KUBE_OBJECT_MAX};
-    return request(k, &c, out, e);
+    struct client_call c = {"get", "GET", NULL, res, ns, name, url, NULL, KUBE_OBJECT_MAX};
+    return client_request(k, &c, out, NULL, e);
 }
 
 int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object,
@@ -247,9 +257,9 @@ int kube_create(struct kube *k, const struct kube_res *res, const char *ns, cons
 {
     char *url = client_url(k, res, ns, NULL, NULL);
     client_query(&url, "fieldManager", k->field_manager);
-    struct call c = {"create", "POST", "application/json", res, ns, kube_name(object), url, object,
-        KUBE_OBJECT_MAX};
-    int rc = request(k, &c, out, e);
+    struct client_call c = {"create", "POST", "application/json", res, ns, kube_name(object), url,
+        object, KUBE_OBJECT_MAX};
+    int rc = client_request(k, &c, out, NULL, e);
     free(url);
     return rc;
 }
@@ -259,9 +269,9 @@ int kube_update(struct kube *k, const struct kube_res *res, const char *ns, cons
 {
     char *url = client_url(k, res, ns, name, NULL);
     client_query(&url, "fieldManager", k->field_manager);
-    struct call c = {
+    struct client_call c = {
         "update", "PUT", "application/json", res, ns, name, url, object, KUBE_OBJECT_MAX};
-    int rc = request(k, &c, out, e);
+    int rc = client_request(k, &c, out, NULL, e);
     free(url);
     return rc;
 }
@@ -277,9 +287,9 @@ int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const
     char *url = client_url(k, res, ns, name, sub);
     client_query(&url, "fieldManager", k->field_manager);
     client_query(&url, "force", "true");
-    struct call c = {"apply", "PATCH", "application/apply-patch+yaml", res, ns, name, url, whole,
-        KUBE_OBJECT_MAX};
-    int rc = request(k, &c, out, e);
+    struct client_call c = {"apply", "PATCH", "application/apply-patch+yaml", res, ns, name, url,
+        whole, KUBE_OBJECT_MAX};
+    int rc = client_request(k, &c, out, NULL, e);
     free(url);
     return rc;
 }
@@ -301,9 +311,9 @@ int kube_patch(struct kube *k, const struct kube_res *res, const char *ns, const
     char *url = client_url(k, res, ns, name, sub);
     client_query(&url, "fieldManager", k->field_manager);
     const char *verb = sub && *sub ? "patch status of" : "patch";
-    struct call c = {
+    struct client_call c = {
         verb, "PATCH", patch_media_type(type), res, ns, name, url, patch, KUBE_OBJECT_MAX};
-    int rc = request(k, &c, out, e);
+    int rc = client_request(k, &c, out, NULL, e);
     free(url);
     return rc;
 }
@@ -322,76 +332,14 @@ int kube_delete(struct kube *k, const struct kube_res *res, const char *ns, cons
     if (how->grace_s >= 0)
         json_object_set_new(body, "gracePeriodSeconds", json_integer(how->grace_s));
     cleanup_free char *url = client_url(k, res, ns, name, NULL);
-    struct call c = {
+    struct client_call c = {
         "delete", "DELETE", "application/json", res, ns, name, url, body, KUBE_OBJECT_MAX};
     json_t *answer = NULL;
-    if (request(k, &c, &answer, e))
+    if (client_request(k, &c, &answer, NULL, e))
         return -1;
     bool bare = strcmp(jget_str(answer, "kind", ""), "Status") == 0;
     if (out)
         *out = bare ? NULL : json_incref(answer);
     json_decref(answer);
-    return 0;
-}
-
-/* ---- lists ---- */
-
-/* Hands every item of a page over, so that it holds no reference to the page. */
-static int hand_over(
-    const struct kube_res *res, json_t *page, kube_item item, void *user, struct err *e)
-{
-    json_t *items = json_object_get(page, "items");
-    cleanup_free char *version = kube_res_api_version(res);
-    if (!json_is_array(items) && !json_is_null(items))
-        return err_set(e, ERR_FATAL, "the answer has no items");
-    for (size_t i = 0; i < json_array_size(items); i++) {
-        json_t *it = json_incref(json_array_get(items, i));
-        json_array_set_new(items, i, json_null());
-        json_object_set_new(it, "apiVersion", json_string(version));
-        json_object_set_new(it, "kind", json_string(res->kind));
-        if (item(user, it)) {
-            err_set(e, ERR_RETRY, "cancelled: the caller takes no more");
-            if (e)
-                e->sys = ECANCELED;
-            return -1;
-        }
-    }
-    return 0;
-}
-
-int kube_list(struct kube *k, const struct kube_res *res, const char *ns,
-    const struct kube_select *sel, unsigned page_size, kube_item item, void *user, char **version,
-    struct err *e)
-{
-    char limit[16];
-    snprintf(limit, sizeof limit, "%u", page_size ? page_size : PAGE_DEFAULT);
-    cleanup_free char *next = xstrdup("");
-    do {
-        char *url = client_url(k, res, ns, NULL, NULL);
-        client_query(&url, "limit", limit);
-        if (sel && sel->labels)
-            client_query(&url, "labelSelector", sel->labels);
-        if (sel && sel->fields)
-            client_query(&url, "fieldSelector", sel->fields);
-        if (*next)
-            client_query(&url, "continue", next);
-        struct call c = {"list", "GET", NULL, res, ns, NULL, url, NULL, KUBE_PAGE_MAX};
-        cleanup_json json_t *page = NULL;
-        int rc = request(k, &c, &page, e);
-        free(url);
-        if (rc)
-            return -1;
-        if (hand_over(res, page, item, user, e))
-            return say(&c, e);
-        const char *at = jget_str(page, "metadata.resourceVersion", "");
-        if (!*at) {
-            err_set(e, ERR_FATAL, "the answer has no resourceVersion");
-            return say(&c, e);
-        }
-        free(next);
-        next = xstrdup(jget_str(page, "metadata.continue", ""));
-        if (version && !*next)
-            *version = xstrdup(at);
-    } while (*next);
     return 0;
 }

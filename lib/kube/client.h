@@ -32,4 +32,24 @@ void client_headers(
     struct kube *k, const char *content_type, bool fresh_token, char *headers[CLIENT_HEADERS]);
 void client_headers_free(char *headers[CLIENT_HEADERS]);
 
+/* One request; ns, name and body may be NULL. */
+struct client_call {
+    const char *verb; /* for people: "create" */
+    const char *method, *content_type;
+    const struct kube_res *res;
+    const char *ns, *name;
+    char *url; /* owned by the caller */
+    const json_t *body;
+    size_t max; /* bytes of the answer */
+};
+/* Of its answer, where the caller wants to know. */
+struct client_bytes {
+    size_t size;       /* if it was read */
+    struct buf unread; /* what came of one that is good, but cannot be read or is longer than max */
+};
+int client_request(struct kube *k, const struct client_call *c, json_t **out,
+    struct client_bytes *bytes /* or NULL */, struct err *e);
+/* puts "<verb> <plural> <key>: " before the error; -1 */
+int client_say(const struct client_call *c, struct err *e);
+
 #endif

@@ -21,9 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KUBE_RETRY_MAX  4                   /* repeats of one request after 429 or 503 */
-#define KUBE_OBJECT_MAX ((size_t)8 << 20)   /* bytes of one object, or of one line of a watch */
-#define KUBE_PAGE_MAX   ((size_t)256 << 20) /* bytes of one page of a list */
+#define KUBE_RETRY_MAX 4 /* repeats of one request after 429 or 503 */
+/* Bytes of one object, or of one line of a watch: an object of 1.5 MiB, which is what etcd takes,
+ * may be six times as long as text. */
+#define KUBE_OBJECT_MAX ((size_t)16 << 20)
+#define KUBE_PAGE_MAX   ((size_t)64 << 20) /* bytes of one page of a list */
 
 /* ---- resources ---- */
 
@@ -146,16 +148,29 @@ struct kube_select {
 /* Called for every item; steals it. apiVersion and kind are filled in (lists leave them out).
  * Non-zero stops the list (RETRY, ECANCELED). */
 typedef int (*kube_item)(void *user, json_t *item_take);
-/* Pages of page_size (0: 200) until the end. *version: resourceVersion of the list, caller frees. A
- * continue token that expired half-way is CONFLICT with ESTALE: the caller forgets what it got and
- * starts again. */
+/* Pages of page_size (0: 200) until the end; where one cannot be read or is too large, smaller
+ * ones, down to single items. *version: resourceVersion of the list, caller frees. A continue token
+ * that expired half-way is CONFLICT with ESTALE: the caller forgets what it got and starts again.
+ */
 int kube_list(struct kube *k, const struct kube_res *res, const char *ns,
     const struct kube_select *sel, unsigned page_size, kube_item item, void *user, char **version,
     struct err *e);
+/* The same, but one item that cannot be read does not keep the others from being listed. */
+struct kube_lister {
+    kube_item item;
+    /* What is known of it: {"metadata":{…}, "message": why}; metadata may lack name, namespace, uid
+     * and resourceVersion. */
+    kube_item skipped;
+    void *user;
+};
+int kube_list_readable(struct kube *k, const struct kube_res *res, const char *ns,
+    const struct kube_select *sel, const struct kube_lister *to, char **version, struct err *e);
 
 /* ---- watch ---- */
 
-enum kube_event_type { KUBE_ADDED, KUBE_MODIFIED, KUBE_DELETED, KUBE_BOOKMARK };
+/* KUBE_SKIPPED: something happened to an object that cannot be read; as kube_lister.skipped has it.
+ * It was not deleted. */
+enum kube_event_type { KUBE_ADDED, KUBE_MODIFIED, KUBE_DELETED, KUBE_BOOKMARK, KUBE_SKIPPED };
 
 struct kube_watch {
     const struct kube_select *sel; /* or NULL */
@@ -171,7 +186,8 @@ struct kube_watch {
 };
 
 /* One watch request, until the server ends it (0), or it breaks: RETRY. CONFLICT with ESTALE: the
- * version is too old, list again (from the status line or from an ERROR event). */
+ * version is too old, list again (from the status line or from an ERROR event). sys EBADMSG: a line
+ * that cannot be read, and does not tell which object it is about. */
 int kube_watch(struct kube *k, const struct kube_res *res, const char *ns,
     const struct kube_watch *w, struct err *e);
 

@@ -22,12 +22,12 @@ struct watching {
     struct err why;
 };
 
-static int on_line(void *user, const char *text, size_t len)
+static int on_line(void *user, const char *text, size_t len, bool cut)
 {
     struct watching *g = user;
     enum kube_event_type type = KUBE_BOOKMARK;
     json_t *object = NULL;
-    if (wire_event(text, len, &type, &object, &g->why))
+    if (wire_event(text, len, cut, &type, &object, &g->why))
         return -1;
     return g->w->event(g->w->user, type, object);
 }
@@ -35,7 +35,7 @@ static int on_line(void *user, const char *text, size_t len)
 static int on_data(void *user, const void *data, size_t len)
 {
     struct watching *g = user;
-    return wire_lines_feed(&g->lines, data, len, on_line, g, &g->why);
+    return wire_lines_feed(&g->lines, data, len, on_line, g);
 }
 
 static char *watch_url(struct kube *k, const struct kube_res *res, const char *ns,

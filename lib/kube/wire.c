@@ -6,12 +6,14 @@
 #include "lib/http/http.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "lib/kube/wire_scan.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EXCERPT   160  /* bytes of an answer that is no Status, in the error's text */
+#define EXCERPT   160               /* bytes of an answer that is no Status, in the error's text */
+#define LINE_KEPT ((size_t)1 << 20) /* a longer line gives its memory back */
 #define DEPTH_MAX 1000 /* of nested values; jansson refuses the whole document at 2048 */
 
 /* ---- what an API server sends and jansson refuses ---- */
@@ -137,26 +139,23 @@ int wire_fail(int status, const char *body, size_t len, struct err *e)
     return -1;
 }
 
-int wire_lines_feed(struct wire_lines *l, const void *data, size_t len,
-    int (*line)(void *, const char *, size_t), void *user, struct err *e)
+int wire_lines_feed(struct wire_lines *l, const void *data, size_t len, wire_line line, void *user)
 {
     for (const char *p = data, *end = p + len; p < end;) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
         size_t n = nl ? (size_t)(nl - p) : (size_t)(end - p);
-        const char *text = p;
-        size_t whole = n;
         bool joined = l->rest.len || !nl; /* a line that lies wholly in data is not copied */
-        if (joined) {
-            if (buf_add(&l->rest, p, n))
-                return err_set(e, ERR_EXHAUSTED, "a line is longer than %zu bytes", l->rest.max);
-            text = buf_str(&l->rest);
-            whole = l->rest.len;
-        }
+        if (joined)
+            buf_add(&l->rest, p, n); /* past its ceiling: passed over */
         if (!nl)
             return 0;
-        int rc = whole ? line(user, text, whole) : 0;
-        if (joined)
+        size_t whole = joined ? l->rest.len : n;
+        int rc = whole ? line(user, joined ? buf_str(&l->rest) : p, whole, l->rest.truncated) : 0;
+        if (l->rest.cap > LINE_KEPT)
+            buf_free(&l->rest);
+        else if (joined)
             buf_clear(&l->rest);
+        l->rest.truncated = false;
         if (rc)
             return rc;
         p = nl + 1;
@@ -166,31 +165,73 @@ int wire_lines_feed(struct wire_lines *l, const void *data, size_t len,
 
 void wire_lines_free(struct wire_lines *l) { buf_free(&l->rest); }
 
-int wire_event(
-    const char *text, size_t len, enum kube_event_type *type, json_t **object, struct err *e)
+/* The type of an event as the server spells it. */
+static bool event_type(const char *name, enum kube_event_type *type)
 {
     static const char *const names[] = {[KUBE_ADDED] = "ADDED",
         [KUBE_MODIFIED] = "MODIFIED",
         [KUBE_DELETED] = "DELETED",
         [KUBE_BOOKMARK] = "BOOKMARK"};
-    cleanup_json json_t *j = wire_json(text, len, e);
-    if (!j)
-        return err_wrap(e, "event");
-    const char *name = jget_str(j, "type", "");
-    json_t *o = json_object_get(j, "object");
-    if (!json_is_object(o))
-        return err_set(e, ERR_FATAL, "an event without an object");
-    if (strcmp(name, "ERROR") == 0)
-        return fail_of_status(o, e);
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(name, names[i]) == 0) {
-            if (!*jget_str(o, "metadata.resourceVersion", ""))
-                return err_set(e, ERR_FATAL, "an event whose object has no resourceVersion");
             *type = (enum kube_event_type)i;
-            *object = json_incref(o);
-            return 0;
+            return true;
         }
-    return err_set(e, ERR_FATAL, "an event of unknown type \"%.32s\"", name);
+    return false;
+}
+
+/* A line that cannot be read: what can be found in it. */
+static int salvage(const char *text, size_t len, enum kube_event_type *type, json_t **object,
+    const struct err *why, struct err *e)
+{
+    struct wire_found wanted[] = {{"type", NULL}, {NULL, NULL}};
+    enum kube_event_type t = KUBE_BOOKMARK;
+    wire_scan(text, len, wanted);
+    cleanup_free char *name = wanted[0].value;
+    cleanup_json json_t *o = wire_scan_object(text, len, "object.metadata", why->msg);
+    bool found = name && event_type(name, &t) && t != KUBE_BOOKMARK && kube_rv(o) && *kube_name(o);
+    if (found) {
+        *type = t == KUBE_DELETED ? t : KUBE_SKIPPED;
+        *object = json_incref(o);
+        return 0;
+    }
+    if (e) {
+        *e = *why;
+        err_wrap(e, "event");
+        e->sys = EBADMSG;
+    }
+    return -1;
+}
+
+static int unreadable(struct err *e, const char *why)
+{
+    err_set(e, ERR_FATAL, "%s", why);
+    if (e)
+        e->sys = EBADMSG;
+    return -1;
+}
+
+int wire_event(const char *text, size_t len, bool cut, enum kube_event_type *type, json_t **object,
+    struct err *e)
+{
+    struct err why = ERR_INIT;
+    if (cut)
+        err_set(&why, ERR_EXHAUSTED, "it is longer than %zu bytes", KUBE_OBJECT_MAX);
+    cleanup_json json_t *j = cut ? NULL : wire_json(text, len, &why);
+    if (!j)
+        return salvage(text, len, type, object, &why, e);
+    json_t *o = json_object_get(j, "object");
+    if (!json_is_object(o))
+        return unreadable(e, "an event without an object");
+    const char *name = jget_str(j, "type", "");
+    if (strcmp(name, "ERROR") == 0)
+        return fail_of_status(o, e);
+    if (!event_type(name, type))
+        return unreadable(e, "an event of unknown type");
+    if (!*jget_str(o, "metadata.resourceVersion", ""))
+        return unreadable(e, "an event whose object has no resourceVersion");
+    *object = json_incref(o);
+    return 0;
 }
 
 int64_t wire_retry_after_ns(const char *value, int64_t real_now_ns)

@@ -2,44 +2,15 @@
 #include "operator/ctl/informer.h"
 
 #include "lib/base/clock.h"
-#include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/task.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/indexer.h"
+#include "operator/ctl/informer_priv.h"
 
-#include <errno.h>
-#include <malloc.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define RETRY_MIN (200 * NS_PER_MS) /* wait after the first failure of a list or watch; doubles */
-#define RETRY_MAX (30 * NS_PER_S)
-/* a watch lasts between this and twice this, so that they do not all end at once */
-#define WATCH_MIN (300 * NS_PER_S)
-
-struct informer_listener {
-    informer_handler fn;
-    void *user;
-};
-
-struct informer {
-    struct kube *kube;
-    struct informer_conf conf;
-    struct informer_listener *handlers; /* fixed once started */
-    size_t nhandlers;
-    struct task task; /* lists and watches */
-    atomic_bool synced;
-    pthread_mutex_t mu;      /* a leaf */
-    struct indexer *indexer; /* mu */
-    uint64_t passed;         /* mu: the version up to which the watch has delivered */
-    uint64_t mark;           /* of the running list; used by the thread only, but under mu */
-    struct err error;        /* mu: why there is no list or watch; ERR_NONE if there is one */
-    char *version;           /* thread only: where the next watch starts */
-    bool failing;            /* thread only: error is set */
-};
 
 /* ---- index functions ---- */
 
@@ -72,9 +43,11 @@ struct informer *informer_new(struct kube *k, const struct informer_conf *conf)
     inf->conf.labels = xstrdup(conf->labels);
     inf->conf.fields = xstrdup(conf->fields);
     inf->indexer = indexer_new();
+    inf->skipped = map_new(free);
     for (size_t i = 0; i < conf->nindexes; i++)
         indexer_add_index(inf->indexer, &conf->indexes[i]);
     err_set(&inf->error, ERR_RETRY, "list %s: not begun", conf->res->plural);
+    inf->failing_since = clock_mono_ns();
     pthread_mutex_init(&inf->mu, NULL);
     return inf;
 }
@@ -90,6 +63,7 @@ void informer_free(struct informer *inf)
     free((char *)(uintptr_t)inf->conf.fields);
     free(inf->handlers);
     free(inf->version);
+    map_free(inf->skipped);
     pthread_mutex_destroy(&inf->mu);
     free(inf);
 }
@@ -104,6 +78,13 @@ void informer_add_index(struct informer *inf, const struct informer_index *index
 {
     indexer_add_index(inf->indexer, index);
 }
+
+void informer_on_unreadable(struct informer *inf, informer_unreadable fn, void *user)
+{
+    inf->unreadable = fn;
+    inf->unreadable_user = user;
+}
+
 bool informer_synced(const struct informer *inf) { return atomic_load(&inf->synced); }
 const struct kube_res *informer_res(const struct informer *inf) { return inf->conf.res; }
 const struct informer_conf *informer_conf(const struct informer *inf) { return &inf->conf; }
@@ -113,6 +94,15 @@ void informer_error(struct informer *inf, struct err *out)
     pthread_mutex_lock(&inf->mu);
     *out = inf->error;
     pthread_mutex_unlock(&inf->mu);
+}
+
+int64_t informer_stale_ns(struct informer *inf, struct err *why)
+{
+    pthread_mutex_lock(&inf->mu);
+    int64_t since = inf->failing_since;
+    *why = inf->error;
+    pthread_mutex_unlock(&inf->mu);
+    return since ? MAX(clock_mono_ns() - since, 1) : 0;
 }
 
 /* ---- changes ---- */
@@ -141,13 +131,7 @@ static void notify(struct informer *inf, struct obj *was_take, const struct obj 
         inf->handlers[i].fn(inf->handlers[i].user, obj_json(was), obj_json(now));
 }
 
-/* Where an object comes from: a page of a list, the watch (in order of versions), or the answer to
- * a write of ours. */
-enum informer_source { FROM_LIST, FROM_WATCH, FROM_WRITE };
-
-/* Keeps the object, unless the one that is there is as new. An answer to a write that the watch
- * has passed is dropped, too: that object was deleted meanwhile. */
-static void informer_put(struct informer *inf, json_t *object_take, enum informer_source from)
+void informer_put(struct informer *inf, json_t *object_take, enum informer_source from)
 {
     cleanup_free char *key = kube_key_of(object_take);
     uint64_t rv = kube_rv(object_take);
@@ -171,9 +155,7 @@ static void informer_put(struct informer *inf, json_t *object_take, enum informe
         notify(inf, was, now);
 }
 
-/* uid NULL: whatever is there. rv 0: whatever version. An object made after rv under the same name
- * stays. */
-static void informer_del(struct informer *inf, const char *key, const char *uid, uint64_t rv)
+void informer_del(struct informer *inf, const char *key, const char *uid, uint64_t rv)
 {
     struct obj *was = NULL;
     pthread_mutex_lock(&inf->mu);
@@ -226,147 +208,11 @@ void informer_observe_gone(struct informer *inf, const char *key, const char *ui
     informer_del(inf, key, uid, 0);
 }
 
-/* ---- list and watch ---- */
-
-static int64_t jitter(int64_t ns) { return ns / 2 + (int64_t)(random() % (ns / 2 + 1)); }
-
-/* Records the error, and logs it when it begins, when its class changes, and when it is over. */
-static void record_error(struct informer *inf, const struct err *e)
-{
-    pthread_mutex_lock(&inf->mu);
-    bool changed = strcmp(inf->error.msg, e->msg) != 0,
-         other = !inf->failing || inf->error.cls != e->cls;
-    inf->error = *e;
-    pthread_mutex_unlock(&inf->mu);
-    bool over = inf->failing && e->cls == ERR_NONE;
-    inf->failing = e->cls != ERR_NONE;
-    if (atomic_load(&inf->task.stop))
-        return;
-    if (over)
-        log_kv(LOG_INFO, "cache follows the API server again", "resource", inf->conf.res->plural,
-            "selector", inf->conf.labels, NULL);
-    else if (inf->failing && changed)
-        log_kv(other ? LOG_WARN : LOG_DEBUG, "cache cannot follow the API server, will keep trying",
-            "resource", inf->conf.res->plural, "selector", inf->conf.labels, "error", e->msg, NULL);
-}
-
-static int on_item(void *user, json_t *item_take)
-{
-    struct informer *inf = user;
-    informer_put(inf, item_take, FROM_LIST);
-    return atomic_load(&inf->task.stop);
-}
-
-static int informer_list(struct informer *inf, struct err *e)
-{
-    struct kube_select sel = {inf->conf.labels, inf->conf.fields};
-    pthread_mutex_lock(&inf->mu);
-    inf->mark++;
-    pthread_mutex_unlock(&inf->mu);
-    char *version = NULL;
-    if (kube_list(inf->kube, inf->conf.res, inf->conf.ns, &sel, 0, on_item, inf, &version, e)) {
-        free(version);
-        if (e->cls == ERR_NOTFOUND && *inf->conf.res->group) {
-            err_set(e, ERR_NOTFOUND,
-                "%s.%s is not installed in the cluster: apply the CustomResourceDefinition (crds/ or the chart)",
-                inf->conf.res->plural, inf->conf.res->group);
-        }
-        return -1;
-    }
-    uint64_t rv = strtoull(version, NULL, 10);
-    pthread_mutex_lock(&inf->mu);
-    cleanup_keys char **stale = indexer_unmarked(inf->indexer, inf->mark, rv);
-    pthread_mutex_unlock(&inf->mu);
-    for (size_t i = 0; stale[i]; i++)
-        informer_del(inf, stale[i], "", rv);
-    pthread_mutex_lock(&inf->mu);
-    inf->passed = MAX(inf->passed, rv);
-    pthread_mutex_unlock(&inf->mu);
-    free(inf->version);
-    inf->version = version;
-#if !defined(__SANITIZE_ADDRESS__) \
-    && !defined(__SANITIZE_THREAD__) /* under which glibc's own malloc was never set up */
-    malloc_trim(0);                  /* pages of a list are large, and gone now */
-#endif
-    atomic_store(&inf->synced, true);
-    return 0;
-}
-
-static int on_event(void *user, enum kube_event_type type, json_t *object_take)
-{
-    struct informer *inf = user;
-    if (inf->failing)
-        record_error(inf, &(struct err)ERR_INIT);
-    free(inf->version);
-    inf->version = xstrdup(jget_str(object_take, "metadata.resourceVersion", ""));
-    switch (type) {
-    case KUBE_ADDED:
-    case KUBE_MODIFIED:
-        informer_put(inf, object_take, FROM_WATCH);
-        break;
-    case KUBE_DELETED: {
-        cleanup_free char *key = kube_key_of(object_take);
-        informer_del(inf, key, kube_uid(object_take), kube_rv(object_take));
-        json_decref(object_take);
-        break;
-    }
-    case KUBE_BOOKMARK:
-        pthread_mutex_lock(&inf->mu);
-        inf->passed = MAX(inf->passed, kube_rv(object_take));
-        pthread_mutex_unlock(&inf->mu);
-        json_decref(object_take);
-        break;
-    }
-    return atomic_load(&inf->task.stop);
-}
-
-static int informer_watch(struct informer *inf, struct err *e)
-{
-    struct kube_select sel = {inf->conf.labels, inf->conf.fields};
-    /* on_event replaces inf->version while the request runs */
-    cleanup_free char *from = xstrdup(inf->version);
-    struct kube_watch w = {
-        .sel = &sel,
-        .version = from,
-        .timeout_ns = WATCH_MIN + (int64_t)(random() % WATCH_MIN),
-        .cancel = &inf->task.stop,
-        .event = on_event,
-        .user = inf,
-    };
-    return kube_watch(inf->kube, inf->conf.res, inf->conf.ns, &w, e);
-}
-
-static void informer_thread(void *user)
-{
-    struct informer *inf = user;
-    int64_t backoff = RETRY_MIN;
-    bool listed = false;
-    while (!atomic_load(&inf->task.stop)) {
-        struct err e = ERR_INIT;
-        int64_t begun = clock_mono_ns();
-        if (!listed && informer_list(inf, &e) == 0) {
-            listed = true;
-            record_error(inf, &(struct err)ERR_INIT);
-            continue;
-        }
-        bool ended = listed && informer_watch(inf, &e) == 0;
-        bool expired = listed && e.cls == ERR_CONFLICT && e.sys == ESTALE;
-        if (expired)
-            listed = false;
-        if (clock_mono_ns() - begun > 10 * NS_PER_S) /* it worked for a while */
-            backoff = RETRY_MIN;
-        if (ended && clock_mono_ns() - begun > NS_PER_S)
-            continue;
-        if (!ended && !expired)
-            record_error(inf, &e);
-        task_wait(&inf->task, clock_mono_ns() + jitter(backoff));
-        backoff = MIN(backoff * 2, RETRY_MAX);
-    }
-}
+/* ---- the thread ---- */
 
 int informer_start(struct informer *inf, struct err *e)
 {
-    if (task_start(&inf->task, "informer", informer_thread, inf, e))
+    if (task_start(&inf->task, "informer", informer_follow, inf, e))
         return err_wrap(e, "informer of %s", inf->conf.res->plural);
     return 0;
 }

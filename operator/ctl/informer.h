@@ -71,6 +71,12 @@ void informer_on_change(
 /* before informer_start; a known name is skipped */
 void informer_add_index(struct informer *inf, const struct informer_index *index);
 
+/* An object that cannot be read: it stays as it was before, and the others go on. known: as
+ * kube_lister.skipped has it, with a name; called once for each object, by the informer's thread,
+ * with no lock held. Before informer_start. */
+typedef void (*informer_unreadable)(void *user, const struct kube_res *res, const json_t *known);
+void informer_on_unreadable(struct informer *inf, informer_unreadable fn, void *user);
+
 int informer_start(struct informer *inf, struct err *e);
 /* begins to stop: takes up to a second, so many informers are cancelled first, then freed */
 void informer_cancel(struct informer *inf);
@@ -78,6 +84,8 @@ bool informer_synced(const struct informer *inf); /* the first list is in */
 /* Why it is not synced ("list datasets: … is not installed"), or "" — for /readyz and the
  * start-up log. */
 void informer_error(struct informer *inf, struct err *out);
+/* For how long it has not followed the API server, and why; 0: it does. */
+int64_t informer_stale_ns(struct informer *inf, struct err *why);
 const struct kube_res *informer_res(const struct informer *inf);
 const struct informer_conf *informer_conf(const struct informer *inf);
 

@@ -2,17 +2,33 @@
 #include "operator/ctl/manager.h"
 
 #include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "operator/ctl/events.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static bool same(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
+static void tell_unreadable(void *user, const struct kube_res *res, const json_t *known)
+{
+    const struct manager *mgr = user;
+    cleanup_free char *message = xasprintf(
+        "the operator cannot read this object, and goes on as if it had not changed: %s; replace or delete it",
+        jget_str(known, "message", ""));
+    const struct event_about about = {
+        res, kube_namespace(known), kube_name(known), kube_uid(known)};
+    if (mgr->events)
+        events_post(mgr->events, &about, true, "Unreadable", message);
+}
+
 struct informer *manager_informer(struct manager *mgr, const struct informer_conf *conf)
 {
     struct apply *a = &mgr->apply;
     a->informers = xrealloc(a->informers, (a->ninformers + 1) * sizeof *a->informers);
-    return a->informers[a->ninformers++] = informer_new(mgr->kube, conf);
+    struct informer *inf = informer_new(mgr->kube, conf);
+    informer_on_unreadable(inf, tell_unreadable, mgr);
+    return a->informers[a->ninformers++] = inf;
 }
 
 struct informer *manager_shared_informer(struct manager *mgr, const struct informer_conf *conf)

@@ -78,6 +78,16 @@ static int answer(
     return rc || only < len ? -1 : 0;
 }
 
+/* As the document is sent. */
+static char *sent_text(const json_t *j)
+{
+    static const char mark[] = "\"" FAKE_BROKEN "\"";
+    char *text = json_text(j);
+    for (char *at = text; (at = strstr(at, mark));)
+        memcpy(at, "broken    ", sizeof mark - 1);
+    return text;
+}
+
 /* ---- query ---- */
 
 static char *query(const char *q, const char *key)
@@ -96,7 +106,7 @@ static char *query(const char *q, const char *key)
 
 static int send_event(int fd, const char *type, const json_t *object)
 {
-    cleanup_free char *text = json_text(object);
+    cleanup_free char *text = sent_text(object);
     cleanup_free char *line = xasprintf("{\"type\":\"%s\",\"object\":%s}\n", type, text);
     cleanup_free char *chunk = xasprintf("%zx\r\n%s\r\n", strlen(line), line);
     return send_all(fd, chunk, strlen(chunk));
@@ -217,7 +227,7 @@ static int serve(struct fake_api *f, const struct http_head *h, const char *body
     pthread_mutex_unlock(&f->mu);
     if (!out)
         out = api_status(code, "NotFound", "not found");
-    *text = json_text(out);
+    *text = sent_text(out);
     json_decref(out);
     return code;
 }

@@ -23,6 +23,9 @@ struct kube *fake_api_client(const struct fake_api *f); /* a new client of it; t
 struct kube *fake_api_client_opts(const struct fake_api *f, const struct kube_opts *opts);
 
 /* ---- objects, as if another client wrote them ---- */
+/* A string value that is this one is sent as something that is no JSON: always, so that the object
+ * cannot be read, wherever it comes from. */
+#define FAKE_BROKEN "@broken@"
 /* creates or replaces, with status */
 void fake_api_put(struct fake_api *f, const struct kube_res *res, json_t *object_take);
 /* at once, whatever its finalizers */

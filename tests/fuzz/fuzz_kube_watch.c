@@ -20,7 +20,7 @@ static void check(int holds)
         abort();
 }
 
-static int on_line(void *user, const char *text, size_t len)
+static int on_line(void *user, const char *text, size_t len, bool cut)
 {
     struct tally *t = user;
     enum kube_event_type type;
@@ -28,11 +28,11 @@ static int on_line(void *user, const char *text, size_t len)
     struct err e = ERR_INIT;
     check(len > 0 && !memchr(text, '\n', len));
     t->lines++;
-    if (wire_event(text, len, &type, &object, &e)) {
+    if (wire_event(text, len, cut, &type, &object, &e)) {
         check(!object && e.cls != ERR_NONE && *e.msg);
         return 0;
     }
-    check(json_is_object(object) && type <= KUBE_BOOKMARK);
+    check(json_is_object(object) && type <= KUBE_SKIPPED);
     t->events++;
     t->rv += kube_rv(object);
     cleanup_free char *key = kube_key_of(object);
@@ -50,7 +50,7 @@ static struct tally feed(const uint8_t *data, size_t size, size_t step)
         size_t n = MIN(step, size - at);
         char *piece = xmalloc(n); /* its own block, so that a read past its end is seen */
         memcpy(piece, data + at, n);
-        check(wire_lines_feed(&l, piece, n, on_line, &t, NULL) == 0);
+        check(wire_lines_feed(&l, piece, n, on_line, &t) == 0);
         free(piece);
     }
     wire_lines_free(&l);

@@ -255,6 +255,26 @@ static void it_counts_jobs_by_the_names_that_dashboards_know(void **state)
     assert_int_equal(end_of(&p), 0);
 }
 
+/* Whoever may make a Dataset must not be able to stop the operator for all others. */
+static void an_object_that_cannot_be_read_is_named(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_datasets,
+        json_pack("{s:{s:s,s:s},s:{s:s}}", "metadata", "name", "bad", "namespace", "ns", "spec",
+            "x", FAKE_BROKEN));
+    struct process p = start("--workers=2");
+    eventually(says(&p, "/readyz", 200, "leading"));
+    eventually(
+        says(&p, "/metrics", 200, "\nmillrace_objects_skipped_total{resource=\"datasets\"} 1\n"));
+    assert_true(logged(&p, "\"object\":\"ns/bad\""));
+    eventually(fake_api_count(api, "POST", "/namespaces/ns/events") == 1);
+    cleanup_free char *event = fake_api_last(api, "POST", "/namespaces/ns/events");
+    assert_non_null(strstr(event, "\"reason\":\"Unreadable\""));
+    assert_non_null(strstr(event, "\"name\":\"bad\""));
+    kill(p.pid, SIGTERM);
+    assert_int_equal(end_of(&p), 0);
+}
+
 static void put_object(const struct kube_res *res, const char *text)
 {
     json_t *object = json_loads(text, 0, NULL);
@@ -374,6 +394,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_waits_for_its_kinds_and_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(it_can_be_stopped_while_it_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_object_that_cannot_be_read_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(one_leads_the_other_stands_by, setup, teardown),
         cmocka_unit_test_setup_teardown(
             it_counts_jobs_by_the_names_that_dashboards_know, setup, teardown),

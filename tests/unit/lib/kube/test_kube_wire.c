@@ -48,8 +48,9 @@ static void statuses_become_errors(void **state)
     }
 }
 
-static int collect(void *user, const char *text, size_t len)
+static int collect(void *user, const char *text, size_t len, bool cut)
 {
+    (void)cut;
     struct buf *out = user;
     buf_add(out, text, len);
     buf_addc(out, '|');
@@ -64,8 +65,8 @@ static void lines_are_cut_wherever_the_bytes_break(void **state)
         struct wire_lines l = WIRE_LINES_INIT;
         struct buf out = BUF_INIT(1000);
         for (size_t at = 0; at < sizeof stream - 1; at += step)
-            assert_int_equal(wire_lines_feed(&l, stream + at, MIN(step, sizeof stream - 1 - at),
-                                 collect, &out, NULL),
+            assert_int_equal(
+                wire_lines_feed(&l, stream + at, MIN(step, sizeof stream - 1 - at), collect, &out),
                 0);
         assert_string_equal(buf_str(&out), "one|two two|three|");
         assert_string_equal(buf_str(&l.rest), "rest");
@@ -79,36 +80,56 @@ static void a_line_may_stop_the_feed(void **state)
     (void)state;
     struct wire_lines l = WIRE_LINES_INIT;
     struct buf out = BUF_INIT(1000);
-    assert_int_equal(wire_lines_feed(&l, "a\nb!\nc\n", 7, collect, &out, NULL), 1);
+    assert_int_equal(wire_lines_feed(&l, "a\nb!\nc\n", 7, collect, &out), 1);
     assert_string_equal(buf_str(&out), "a|b!|");
     wire_lines_free(&l);
     buf_free(&out);
 }
 
-static void long_lines_are_refused(void **state)
+struct long_line {
+    size_t lines, len;
+    bool cut;
+    char first, next;
+};
+
+static int measure(void *user, const char *text, size_t len, bool cut)
+{
+    struct long_line *l = user;
+    if (l->lines++ == 0) {
+        l->len = len;
+        l->cut = cut;
+        l->first = *text;
+    } else {
+        assert_false(cut);
+        l->next = *text;
+    }
+    return 0;
+}
+
+static void of_a_long_line_only_the_beginning_is_kept(void **state)
 {
     (void)state;
     struct wire_lines l = WIRE_LINES_INIT;
-    struct buf out = BUF_INIT(1000);
-    struct err e = ERR_INIT;
+    struct long_line seen = {0};
     char block[65536];
     memset(block, 'x', sizeof block);
-    size_t fed = 0;
-    int rc = 0;
-    for (; rc == 0 && fed < KUBE_OBJECT_MAX * 2; fed += sizeof block)
-        rc = wire_lines_feed(&l, block, sizeof block, collect, &out, &e);
-    assert_int_equal(rc, -1);
-    assert_int_equal(e.cls, ERR_EXHAUSTED);
-    assert_int_equal(fed, KUBE_OBJECT_MAX + sizeof block);
+    for (size_t fed = 0; fed < KUBE_OBJECT_MAX * 2; fed += sizeof block)
+        assert_int_equal(wire_lines_feed(&l, block, sizeof block, measure, &seen), 0);
+    assert_int_equal(wire_lines_feed(&l, "\ny\n", 3, measure, &seen), 0);
+    assert_int_equal(seen.lines, 2);
+    assert_int_equal(seen.len, KUBE_OBJECT_MAX);
+    assert_true(seen.cut);
+    assert_int_equal(seen.first, 'x');
+    assert_int_equal(seen.next, 'y');
+    assert_true(l.rest.cap < KUBE_OBJECT_MAX); /* its memory is given back */
     wire_lines_free(&l);
-    buf_free(&out);
 }
 
 static int event(const char *text, enum kube_event_type *type, json_t **object, struct err *e)
 {
     *object = NULL;
     *e = (struct err)ERR_INIT;
-    return wire_event(text, strlen(text), type, object, e);
+    return wire_event(text, strlen(text), false, type, object, e);
 }
 
 static void events_are_read(void **state)
@@ -140,12 +161,12 @@ static void events_are_read(void **state)
         enum err_class cls;
         int sys;
     } bad[] = {
-        {"{\"type\":\"ADDED\",\"obj", ERR_INVALID, 0},
-        {"[]", ERR_FATAL, 0},
-        {"{\"type\":\"ADDED\"}", ERR_FATAL, 0},
-        {"{\"type\":\"ADDED\",\"object\":{}}", ERR_FATAL, 0},
+        {"{\"type\":\"ADDED\",\"obj", ERR_INVALID, EBADMSG},
+        {"[]", ERR_FATAL, EBADMSG},
+        {"{\"type\":\"ADDED\"}", ERR_FATAL, EBADMSG},
+        {"{\"type\":\"ADDED\",\"object\":{}}", ERR_FATAL, EBADMSG},
         {"{\"type\":\"CHANGED\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}", ERR_FATAL,
-            0},
+            EBADMSG},
         {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"old\"}}",
             ERR_CONFLICT, ESTALE},
         {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500,\"message\":\"etcd\"}}",
@@ -157,6 +178,52 @@ static void events_are_read(void **state)
         assert_null(object);
         assert_int_equal(e.cls, bad[i].cls);
         assert_int_equal(e.sys, bad[i].sys);
+    }
+}
+
+#define META(rv)                                                                                         \
+    "\"metadata\":{\"labels\":{\"name\":\"wrong\"},\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\"," rv \
+    "}"
+#define RV5 "\"resourceVersion\":\"5\""
+
+/* Of a line that cannot be read it is enough to know whose it is. */
+static void a_line_that_cannot_be_read_names_its_object(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool cut;
+        int type; /* -1: an error */
+    } cases[] = {
+        {"{\"type\":\"ADDED\",\"object\":{" META(RV5) ",\"spec\":[1}", false, KUBE_SKIPPED},
+        {"{\"type\":\"MODIFIED\",\"object\":{\"spec\":{\"metadata\":{\"name\":\"wrong\"}}," META(
+             RV5),
+            false, KUBE_SKIPPED},
+        {"{\"object\":{" META(RV5) ",\"x\":tru},\"type\":\"MODIFIED\"}", false, KUBE_SKIPPED},
+        {"{\"type\":\"DELETED\",\"object\":{" META(RV5) ",\"spec\":[1}", false, KUBE_DELETED},
+        {"{\"type\":\"ADDED\",\"object\":{" META(RV5) "}}", true, KUBE_SKIPPED},
+        {"{\"type\":\"ADDED\",\"object\":{" META("\"x\":1") ",\"spec\":[1}", false, -1},
+        {"{\"type\":\"BOOKMARK\",\"object\":{" META(RV5) ",\"spec\":[1}", false, -1},
+        {"{\"type\":\"ADDED\",\"object\":{\"metadata\":{" RV5 "},\"spec\":[1}", false, -1},
+        {"{\"object\":{" META(RV5) ",\"spec\":[1}", false, -1},
+        {"{\"type\":\"ADDED\",\"object\":{\"spec\":\"\\\"},{" META(RV5) "\"", false, -1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        enum kube_event_type type = KUBE_BOOKMARK;
+        cleanup_json json_t *object = NULL;
+        struct err e = ERR_INIT;
+        int rc = wire_event(cases[i].text, strlen(cases[i].text), cases[i].cut, &type, &object, &e);
+        if ((cases[i].type < 0) != (rc < 0) || (rc == 0 && (int)type != cases[i].type))
+            fail_msg("case %zu: %d, type %d", i, rc, type);
+        if (rc) {
+            assert_int_equal(e.sys, EBADMSG);
+            continue;
+        }
+        assert_int_equal(kube_rv(object), 5);
+        assert_string_equal(kube_name(object), "a");
+        assert_string_equal(kube_namespace(object), "n");
+        assert_string_equal(kube_uid(object), "u");
+        assert_true(*jget_str(object, "message", ""));
     }
 }
 
@@ -252,8 +319,9 @@ int main(void)
         cmocka_unit_test(statuses_become_errors),
         cmocka_unit_test(lines_are_cut_wherever_the_bytes_break),
         cmocka_unit_test(a_line_may_stop_the_feed),
-        cmocka_unit_test(long_lines_are_refused),
+        cmocka_unit_test(of_a_long_line_only_the_beginning_is_kept),
         cmocka_unit_test(events_are_read),
+        cmocka_unit_test(a_line_that_cannot_be_read_names_its_object),
         cmocka_unit_test(what_an_object_may_hold_is_read),
         cmocka_unit_test(deep_values_are_cut_off),
         cmocka_unit_test(what_is_no_json_is_refused),

@@ -17,7 +17,7 @@
 static struct fake_api *api;
 static struct kube *k;
 static struct informer *c;
-static atomic_int added, changed, removed;
+static atomic_int added, changed, removed, unreadable;
 static bool fold;
 
 static void on_change(void *user, const json_t *was, const json_t *now)
@@ -26,6 +26,15 @@ static void on_change(void *user, const json_t *was, const json_t *now)
     assert_true(was || now);
     assert_true(!was || !strcmp(kube_namespace(was), "n"));
     atomic_fetch_add(was ? now ? &changed : &removed : &added, 1);
+}
+
+static void on_unreadable(void *user, const struct kube_res *res, const json_t *known)
+{
+    (void)user;
+    assert_ptr_equal(res, &kube_pods);
+    assert_string_equal(kube_namespace(known), "n");
+    assert_true(*kube_uid(known) && *jget_str(known, "message", ""));
+    atomic_fetch_add(&unreadable, 1);
 }
 
 static int setup(void **state)
@@ -39,8 +48,9 @@ static int setup(void **state)
     c = informer_new(k,
         &(struct informer_conf){
             .res = &kube_pods, .labels = "app=x", .indexes = indexes, .nindexes = 2, .fold = fold});
-    added = changed = removed = 0;
+    added = changed = removed = unreadable = 0;
     informer_on_change(c, on_change, NULL);
+    informer_on_unreadable(c, on_unreadable, NULL);
     return 0;
 }
 
@@ -217,6 +227,64 @@ static void troubles_of_all_kinds_pass(void **state)
     assert_int_equal(e.cls, ERR_NONE);
 }
 
+/* ---- objects that cannot be read ---- */
+
+static json_t *broken(const char *name) { return pod(name, "x", FAKE_BROKEN); }
+
+/* The watch would tell of it again and again, from the version before it. */
+static void an_object_that_cannot_be_read_stops_nothing(void **state)
+{
+    (void)state;
+    start();
+    fake_api_put(api, &kube_pods, broken("p"));
+    fake_api_put(api, &kube_pods, pod("a", "x", "1"));
+    eventually(is("n/a", "1"));
+    assert_int_equal(unreadable, 1);
+    assert_int_equal(informer_count(c), 1);
+    fake_api_put(api, &kube_pods, broken("p")); /* told of once */
+    fake_api_put(api, &kube_pods, pod("a", "x", "2"));
+    eventually(is("n/a", "2"));
+    assert_int_equal(unreadable, 1);
+    assert_int_equal(fake_api_count(api, "GET", "watch=true"), 1);
+    struct err e = ERR_INIT;
+    informer_error(c, &e);
+    assert_int_equal(e.cls, ERR_NONE);
+    fake_api_put(api, &kube_pods, pod("p", "x", "1"));
+    eventually(is("n/p", "1")); /* somebody mended it */
+}
+
+static void it_stays_as_it_was_before(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_pods, pod("p", "x", "1"));
+    start();
+    fake_api_put(api, &kube_pods, broken("p"));
+    eventually(unreadable == 1);
+    assert_true(is("n/p", "1"));
+    deafen();
+    fake_api_compact(api);
+    fake_api_put(api, &kube_pods, pod("a", "x", "1"));
+    fake_api_mend(api);
+    eventually(is("n/a", "1")); /* by a new list, which has it in it as well */
+    eventually(fake_api_watchers(api, &kube_pods) == 1);
+    assert_true(is("n/p", "1"));
+    assert_int_equal(removed, 0);
+    fake_api_remove(api, &kube_pods, "n/p"); /* that can be told from the line */
+    eventually(removed == 1);
+    assert_true(is("n/p", "-"));
+}
+
+static void it_starts_with_one_in_place(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_pods, pod("a", "x", "1"));
+    fake_api_put(api, &kube_pods, broken("p"));
+    fake_api_put(api, &kube_pods, pod("z", "x", "1"));
+    start();
+    assert_int_equal(informer_count(c), 2);
+    assert_int_equal(unreadable, 1);
+}
+
 static void a_kind_that_is_not_installed_is_waited_for(void **state)
 {
     (void)state;
@@ -362,6 +430,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_expired_version_means_a_new_list, setup, teardown),
         cmocka_unit_test_setup_teardown(bookmarks_spare_a_list, setup, teardown),
         cmocka_unit_test_setup_teardown(troubles_of_all_kinds_pass, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            an_object_that_cannot_be_read_stops_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_stays_as_it_was_before, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_starts_with_one_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_kind_that_is_not_installed_is_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(own_writes_are_seen_at_once, setup, teardown),
