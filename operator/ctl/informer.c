@@ -140,13 +140,15 @@ void informer_put(struct informer *inf, json_t *object_take, enum informer_sourc
                            *kept = inf->conf.fold ? obj_fold(object_take) : obj_ref(now);
     struct obj *was = NULL;
     pthread_mutex_lock(&inf->mu);
+    /* A write is not what the running list has seen: the object may be gone since. */
+    uint64_t mark = from == FROM_WRITE ? 0 : inf->mark;
     const struct indexed *have = indexer_get(inf->indexer, key);
     bool newer = have ? !rv || rv > have->rv : from != FROM_WRITE || !rv || rv > inf->passed;
     if (newer) {
         was = have ? obj_ref(have->o) : NULL;
-        indexer_put(inf->indexer, key, steal(&kept), obj_json(now), inf->mark);
-    } else if (have) {
-        indexer_mark(inf->indexer, key, inf->mark);
+        indexer_put(inf->indexer, key, steal(&kept), obj_json(now), mark);
+    } else if (have && mark) {
+        indexer_mark(inf->indexer, key, mark);
     }
     if (from == FROM_WATCH && rv > inf->passed)
         inf->passed = rv;

@@ -350,6 +350,31 @@ static void what_is_gone_does_not_come_back(void **state)
     assert_int_equal(added, 1);
 }
 
+/* It is gone before the list is made, and was not there when that began. */
+static void a_write_during_a_list_leaves_no_ghost(void **state)
+{
+    (void)state;
+    fake_api_put(api, &kube_pods, pod("z", "x", "1"));
+    start();
+    fake_api_forget(api);
+    fake_api_fault(
+        api, &(struct fake_fault){.in = "limit=", .kind = FAULT_SLOW, .delay_ns = 2 * NS_PER_S});
+    fake_api_compact(api);
+    fake_api_drop_watches(api);
+    eventually(fake_api_count(api, "GET", "limit=") == 1);
+    json_t *made = NULL;
+    write_pod("a", "1", &made);
+    informer_observe(c, made);
+    assert_true(is("n/a", "1"));
+    fake_api_remove(api, &kube_pods, "n/a");
+    fake_api_put(api, &kube_pods, pod("y", "x", "1"));
+    eventually(is("n/y", "1") && fake_api_watchers(api, &kube_pods) == 1);
+    fake_api_put(api, &kube_pods, pod("b", "x", "1"));
+    eventually(is("n/b", "1")); /* all news have been heard by now */
+    assert_true(is("n/a", "-"));
+    assert_int_equal(removed, 1);
+}
+
 static void a_successor_outlives_the_news_of_a_death(void **state)
 {
     (void)state;
@@ -434,6 +459,7 @@ int main(void)
             an_object_that_cannot_be_read_stops_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(it_stays_as_it_was_before, setup, teardown),
         cmocka_unit_test_setup_teardown(it_starts_with_one_in_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_write_during_a_list_leaves_no_ghost, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_kind_that_is_not_installed_is_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(own_writes_are_seen_at_once, setup, teardown),
