@@ -202,9 +202,8 @@ static void tfjob_identity(const json_t *cr, struct tfjob *out)
     out->external = strcmp(manager, MANAGED_BY_US) != 0;
 }
 
-int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e)
+static int parse_replicas(const json_t *cr, struct tfjob *out, struct err *e)
 {
-    tfjob_identity(cr, out);
     if (!is_dns1035(out->name))
         return err_set(e, ERR_INVALID,
             "metadata.name '%s' is not a DNS label: use lower case letters, digits and '-', a letter first, at most %d",
@@ -221,9 +220,25 @@ int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e)
     if (out->spec[TFJOB_CHIEF].present && out->spec[TFJOB_MASTER].present)
         return err_set(e, ERR_INVALID,
             "spec.tfReplicaSpecs: Chief and Master are two names for the same role: keep one of them");
+    return 0;
+}
+
+int tfjob_parse(const json_t *cr, struct tfjob *out, struct err *e)
+{
+    const json_t *spec = jget_obj(cr, "spec");
+    struct err policy = ERR_INIT;
+    tfjob_identity(cr, out);
+    /* first: what is cleaned up, and when, counts also for a job that is refused */
+    bool policy_bad = parse_policy(spec, out, &policy) != 0;
+    if (parse_replicas(cr, out, e))
+        return -1;
+    if (policy_bad) {
+        *e = policy;
+        return -1;
+    }
     out->dynamic = jget_bool(spec, "enableDynamicWorker", false);
     tfjob_parse_annotations(cr, &out->annotations);
-    if (parse_policy(spec, out, e) || tfjob_parse_failure_policy(spec, out, e))
+    if (tfjob_parse_failure_policy(spec, out, e))
         return -1;
     return tfjob_parse_scheduling(spec, &out->scheduling, e);
 }

@@ -59,17 +59,8 @@ static void clean_up_replica(struct tfjob_pass *p, const struct tfjob_replica *r
         pass_delete_service(p, r->service);
 }
 
-void pass_clean_up(struct tfjob_pass *p)
+static void expire(struct tfjob_pass *p)
 {
-    tfjob_each (r, p->replicas)
-        clean_up_replica(p, r);
-    pass_stop_sidecars(p);
-    pass_delete_gang(p);
-    for (size_t i = 0; p->job->clean != TFJOB_CLEAN_NONE && i < p->replicas->nextra_pods; i++)
-        pass_delete_pod(p, p->replicas->extra_pods[i]);
-    for (size_t i = 0; p->job->clean != TFJOB_CLEAN_NONE && i < p->replicas->nextra_services; i++)
-        pass_delete_service(p, p->replicas->extra_services[i]);
-
     if (p->job->ttl_s < 0 || p->job->suspend)
         return;
     /* a job without completionTime (finished by another controller) counts from now on */
@@ -81,6 +72,37 @@ void pass_clean_up(struct tfjob_pass *p)
     }
     plan_delete(p->plan, &kube_tfjobs, p->o->job, -1, "Background");
     pass_event(p, false, "SuccessfulDeleteJob", "Deleted job: %s", p->job->name);
+}
+
+void pass_clean_up_refused(struct tfjob_pass *p)
+{
+    bool cleans_any = p->job->clean != TFJOB_CLEAN_NONE;
+    for (size_t i = 0; cleans_any && i < p->o->npods; i++) {
+        const json_t *pod = p->o->pods[i];
+        const char *phase = jget_str(pod, "status.phase", "");
+        bool over = !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed");
+        if (kube_controlled_by(pod, p->job->uid) && (!over || p->job->clean == TFJOB_CLEAN_ALL))
+            pass_delete_pod(p, pod);
+    }
+    for (size_t i = 0; cleans_any && i < p->o->nservices; i++)
+        if (kube_controlled_by(p->o->services[i], p->job->uid)
+            && p->o->services[i] != p->o->tensorboard_service)
+            pass_delete_service(p, p->o->services[i]);
+    pass_delete_gang(p);
+    expire(p);
+}
+
+void pass_clean_up(struct tfjob_pass *p)
+{
+    tfjob_each (r, p->replicas)
+        clean_up_replica(p, r);
+    pass_stop_sidecars(p);
+    pass_delete_gang(p);
+    for (size_t i = 0; p->job->clean != TFJOB_CLEAN_NONE && i < p->replicas->nextra_pods; i++)
+        pass_delete_pod(p, p->replicas->extra_pods[i]);
+    for (size_t i = 0; p->job->clean != TFJOB_CLEAN_NONE && i < p->replicas->nextra_services; i++)
+        pass_delete_service(p, p->replicas->extra_services[i]);
+    expire(p);
 }
 
 /* ---- the end ---- */

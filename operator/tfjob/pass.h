@@ -68,6 +68,8 @@ bool pass_has_ended(const struct tfjob_pass *p);
 /* conditions, counts, completionTime */
 void pass_finish(struct tfjob_pass *p, bool succeeded, const char *message, bool warning);
 void pass_clean_up(struct tfjob_pass *p); /* cleanPodPolicy and ttlSecondsAfterFinished */
-void pass_suspend(struct tfjob_pass *p);  /* deletes everything; the status says so */
+/* The same for a job whose spec was refused: nobody looks after its pods any more. */
+void pass_clean_up_refused(struct tfjob_pass *p);
+void pass_suspend(struct tfjob_pass *p); /* deletes everything; the status says so */
 
 #endif

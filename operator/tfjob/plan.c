@@ -26,13 +26,17 @@ static void ensure_created(struct tfjob_pass *p)
  * is retried. */
 static void refuse_spec(struct tfjob_pass *p, const struct err *why)
 {
-    if (pass_has_ended(p))
-        return;
-    cleanup_free char *message = xasprintf("TFJob %s/%s has failed because the spec is invalid: %s",
-        p->job->ns, p->job->name, why->msg);
-    ensure_created(p);
-    pass_finish(p, false, message, true);
-    pass_write_status(p);
+    if (!pass_has_ended(p)) {
+        cleanup_free char *message = xasprintf(
+            "TFJob %s/%s has failed because the spec is invalid: %s", p->job->ns, p->job->name,
+            why->msg);
+        ensure_created(p);
+        for (int type = 0; p->job->clean != TFJOB_CLEAN_NONE && type < TFJOB_TYPES; type++)
+            p->status.counts[type].active = 0;
+        pass_finish(p, false, message, true);
+        pass_write_status(p);
+    }
+    pass_clean_up_refused(p);
 }
 
 static void resume(struct tfjob_pass *p)
