@@ -155,6 +155,8 @@ struct tfjob_status {
     json_t *datasets;
 };
 
+/* What was to be remembered of its indexes; a resumed job begins anew. */
+void tfjob_status_forget(struct tfjob_status *s);
 /* Never fails: fields that do not parse count as absent. */
 void tfjob_status_read(const json_t *cr, struct tfjob_status *out);
 json_t *tfjob_status_json(const struct tfjob_status *s); /* caller owns */

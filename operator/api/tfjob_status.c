@@ -225,11 +225,18 @@ json_t *tfjob_status_json(const struct tfjob_status *s)
     return j;
 }
 
+void tfjob_status_forget(struct tfjob_status *s)
+{
+    for (int t = 0; t < TFJOB_TYPES; t++) {
+        free(s->indexes[t].index);
+        s->indexes[t] = (struct tfjob_indexes){0};
+    }
+}
+
 void tfjob_status_free(struct tfjob_status *s)
 {
     json_decref(s->conditions);
     json_decref(s->datasets);
-    for (int t = 0; t < TFJOB_TYPES; t++)
-        free(s->indexes[t].index);
+    tfjob_status_forget(s);
     *s = (struct tfjob_status){0};
 }

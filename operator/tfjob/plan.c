@@ -39,6 +39,22 @@ static void refuse_spec(struct tfjob_pass *p, const struct err *why)
     pass_clean_up_refused(p);
 }
 
+/* A job that was suspended begins anew, as upstream, once no pod of before is left: what that has
+ * been through is forgotten, and must not come back. */
+static bool resumes(const struct tfjob_pass *p)
+{
+    return !p->job->suspend && !pass_has_ended(p)
+        && cond_is_true(p->status.conditions, TFJOB_SUSPENDED);
+}
+
+static bool has_pods(const struct tfjob_pass *p)
+{
+    for (size_t i = 0; i < p->o->npods; i++)
+        if (kube_controlled_by(p->o->pods[i], p->job->uid))
+            return true;
+    return false;
+}
+
 static void resume(struct tfjob_pass *p)
 {
     if (cond_is_true(p->status.conditions, TFJOB_SUSPENDED)) {
@@ -129,7 +145,7 @@ static void pass_run(struct tfjob_pass *p, const struct err *invalid)
     ensure_created(p);
     warn_spec(p);
     pass_record(p);
-    if (p->job->suspend)
+    if (p->job->suspend || (resumes(p) && has_pods(p)))
         pass_suspend(p);
     else
         proceed(p);
@@ -148,6 +164,8 @@ void tfjob_plan(const struct tfjob_observed *o, struct plan *plan)
     if (job.deleting || job.external)
         return;
     tfjob_status_read(o->job, &p.status);
+    if (resumes(&p) && !has_pods(&p))
+        tfjob_status_forget(&p.status);
     if (valid)
         tfjob_replicas_make(o, &job, &p.status, &replicas);
     pass_run(&p, valid ? NULL : &why);
