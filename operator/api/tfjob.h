@@ -177,7 +177,8 @@ int tfjob_restarts(const struct tfjob_indexes *m, size_t index);
 #define TFJOB_SUCCEEDED  "Succeeded"
 #define TFJOB_FAILED     "Failed"
 /* ours; each is removed once it is no longer true */
-#define TFJOB_STALLED         "Stalled" /* the API server refuses something of this job */
+/* the API server refuses something of this job, or would not keep its status */
+#define TFJOB_STALLED         "Stalled"
 #define TFJOB_WAITING_DATASET "WaitingForDataset"
 #define TFJOB_WAITING_GANG    "WaitingForGang"
 

@@ -12,6 +12,9 @@ struct tfjob_observed {
     /* everything in its namespace that is labelled with the job's name, whoever owns it */
     const json_t **pods, **services;
     size_t npods, nservices;
+    /* why the API server does not keep the status of jobs (their CRD is another's), and the remedy;
+     * NULL: all is well */
+    const char *crd_problem;
     int64_t now_ns;     /* since the epoch */
     const char *domain; /* CUSTOM_CLUSTER_DOMAIN, "" if none */
     /* scheduler of gangs: "", "volcano", or the name of one with scheduler-plugins' coscheduling */

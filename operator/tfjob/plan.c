@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BURST_NS (3 * NS_PER_S) /* times of pods are whole seconds */
+#define BURST_NS     (3 * NS_PER_S)  /* times of pods are whole seconds */
+#define CRD_RETRY_NS (30 * NS_PER_S) /* look again whether the CRD is ours by now */
+#define CRD_NOT_OURS "CRDNotOurs"
 
 static void ensure_created(struct tfjob_pass *p)
 {
@@ -37,6 +39,18 @@ static void refuse_spec(struct tfjob_pass *p, const struct err *why)
         pass_write_status(p);
     }
     pass_clean_up_refused(p);
+}
+
+/* The API server would not keep what has finished and how often it was restarted: nothing is made,
+ * replaced or decided before that is mended. What runs, runs on; what has ended stays. */
+static void hold_still(struct tfjob_pass *p)
+{
+    struct cond c = {TFJOB_STALLED, COND_TRUE, CRD_NOT_OURS, p->o->crd_problem};
+    ensure_created(p);
+    if (cond_set_job_message(p->status.conditions, &c, p->o->now_ns))
+        pass_event(p, true, CRD_NOT_OURS, "%s", p->o->crd_problem);
+    pass_write_status(p);
+    plan_requeue(&p->events, CRD_RETRY_NS);
 }
 
 /* A job that was suspended begins anew, as upstream, once no pod of before is left: what that has
@@ -133,6 +147,12 @@ static void warn_spec(struct tfjob_pass *p)
 
 static void pass_run(struct tfjob_pass *p, const struct err *invalid)
 {
+    if (p->o->crd_problem && !pass_has_ended(p)) {
+        hold_still(p);
+        return;
+    }
+    if (!strcmp(cond_reason(p->status.conditions, TFJOB_STALLED), CRD_NOT_OURS))
+        cond_remove(p->status.conditions, TFJOB_STALLED);
     if (invalid) {
         refuse_spec(p, invalid);
         return;
