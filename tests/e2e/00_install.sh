@@ -16,7 +16,7 @@ traces >"$ROOT/build/e2e-before.txt"
 step "helm install"
 helm upgrade --install "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --create-namespace --wait --timeout 2m
 step "helm upgrade"
-helm upgrade "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --set logLevel=debug --set csi.callers=true --set metrics.networkPolicy.enabled=true --wait --timeout 2m
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --set logLevel=debug --set csi.callers=true --set 'metrics.namespaces={monitoring}' --wait --timeout 2m
 k -n "$SYSTEM" get pods -o wide
 [ "$(k get csidriver csi.millrace.dev -o jsonpath='{.spec.attachRequired}')" = true ] || fail "attachRequired is not true"
 for node in $(k get nodes -o name); do

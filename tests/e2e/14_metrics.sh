@@ -89,6 +89,12 @@ n exec reader -- /bin/sh -c "for i in \$(seq 40); do { /bin/busybox sleep 20 | /
     curl -sf -m 10 http://$(ip "$NS" "$client"):9402/metrics >/dev/null" || fail "no answer beside 40 connections"
 
 step "objects for a monitoring system"
+helm template "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --kube-version 1.34.0 >"$WORK/default.yaml"
+k apply --dry-run=server -o json -f "$WORK/default.yaml" >"$WORK/default.json"
+jq -e '[.items[] | select(.kind == "NetworkPolicy") | .spec.ingress[] | select(.ports[].port == 9402)] | length == 1 and all(.[]; .from == null)' \
+    "$WORK/default.json" >/dev/null || fail "by default there is no policy, or one that keeps a Prometheus out"
+jq -r '.items[] | select(.kind == "ConfigMap") | .data[]' "$WORK/default.json" >"$WORK/config"
+grep -q '"ingress"' "$WORK/config" || fail "by default the operator makes no policies: $(cat "$WORK/config")"
 helm template "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --kube-version 1.34.0 --set metrics.networkPolicy.enabled=true \
     --set metrics.dashboards.enabled=true --set 'metrics.namespaces={watchers}' --show-only templates/metrics.yaml \
     --show-only templates/dashboard.yaml >"$WORK/objects.yaml"

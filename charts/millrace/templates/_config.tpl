@@ -14,11 +14,14 @@
 {{- $operator := dict
       "namespaceSelector" (dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace))
       "podSelector" (dict "matchLabels" (include "millrace.selector" (dict "root" . "component" "operator") | fromYaml)) }}
-{{- $monitoring := dict "namespaceSelector" (dict "matchExpressions" (list
-      (dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" .Values.metrics.namespaces))) }}
+{{- $metrics := dict "ports" (list (dict "protocol" "TCP" "port" 9402)) }}
+{{- with .Values.metrics.namespaces }}
+{{- $_ := set $metrics "from" (list (dict "namespaceSelector" (dict "matchExpressions" (list
+      (dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" .))))) }}
+{{- end }}
 {{- $_ := set $c "ingress" (list
       (dict "ports" (list (dict "protocol" "TCP" "port" 9400)) "from" (list $operator))
-      (dict "ports" (list (dict "protocol" "TCP" "port" 9402)) "from" (list $monitoring))) }}
+      $metrics) }}
 {{- end }}
 {{- toPrettyJson $c }}
 {{- end }}
