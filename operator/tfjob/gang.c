@@ -8,6 +8,7 @@
 #include "lib/base/human.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
+#include "lib/json/obj.h"
 #include "lib/kube/kube.h"
 #include "operator/tfjob/build.h"
 
@@ -24,37 +25,85 @@ static int64_t min_member(const struct tfjob *j)
 
 static const char *quantity_text(const json_t *v, char *number, size_t cap)
 {
-    if (!json_is_integer(v))
+    if (json_is_integer(v))
+        snprintf(number, cap, "%" PRId64, (int64_t)json_integer_value(v));
+    else if (json_is_real(v))
+        snprintf(number, cap, "%.15g", json_real_value(v)); /* 0.1 is no more than that */
+    else
         return json_string_value(v);
-    snprintf(number, cap, "%" PRId64, (int64_t)json_integer_value(v));
     return number;
 }
 
-/* sum[name] += times × the quantity; kept as thousandths until the end. */
-static void add_quantity(json_t *sum, const char *name, const json_t *v, int64_t times)
+/* sum[name] += the quantity; kept as thousandths until the end. */
+static void add_quantity(json_t *sum, const char *name, const json_t *v)
 {
     char number[32];
     const char *text = quantity_text(v, number, sizeof number);
     int64_t milli, all;
-    if (!text || quantity_parse_milli(text, &milli) || __builtin_mul_overflow(milli, times, &all)
+    if (!text || quantity_parse_milli(text, &milli)
         || __builtin_add_overflow(
-            all, (int64_t)json_integer_value(json_object_get(sum, name)), &all))
+            milli, (int64_t)json_integer_value(json_object_get(sum, name)), &all))
         return;
     json_object_set_new(sum, name, json_integer(all));
 }
 
-/* What the containers of a pod ask for; where they ask for nothing, what they are limited to. */
-static void add_requests(json_t *sum, const struct tfjob_replica_spec *r, int64_t times)
+static void add_quantities(json_t *sum, const json_t *quantities)
 {
-    size_t i;
-    json_t *c, *v;
     const char *name;
-    json_array_foreach ((json_t *)jget_arr(r->template, "spec.containers"), i, c) {
-        const json_t *requests = jget_obj(c, "resources.requests");
-        json_object_foreach (
-            (json_t *)(requests ? requests : jget_obj(c, "resources.limits")), name, v)
-            add_quantity(sum, name, v, times);
+    json_t *v;
+    json_object_foreach ((json_t *)quantities, name, v)
+        add_quantity(sum, name, v);
+}
+
+/* What a container asks for; of what it asks nothing, what it is limited to. */
+static void add_container(json_t *sum, const json_t *container)
+{
+    const json_t *requests = jget_obj(container, "resources.requests");
+    const char *name;
+    json_t *v;
+    add_quantities(sum, requests);
+    json_object_foreach ((json_t *)jget_obj(container, "resources.limits"), name, v)
+        if (!json_object_get(requests, name))
+            add_quantity(sum, name, v);
+}
+
+/* sum[name] += times × the thousandths, or at least them. */
+static void add_milli(json_t *sum, const json_t *milli, int64_t times, bool at_least)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach ((json_t *)milli, name, v) {
+        json_int_t more, all, had = json_integer_value(json_object_get(sum, name));
+        if (__builtin_mul_overflow(json_integer_value(v), times, &more)
+            || __builtin_add_overflow(more, had, &all))
+            continue;
+        json_object_set_new(sum, name, json_integer(at_least ? MAX(had, more) : all));
     }
+}
+
+/* What a pod needs, as the scheduler counts it: its containers and sidecars together, or what an
+ * init container needs beside the sidecars that were started before it; and what the runtime takes
+ * for itself. In thousandths. Caller owns. */
+static json_t *pod_needs(const json_t *spec)
+{
+    json_t *sum = json_object(), *c;
+    cleanup_json json_t *sidecars = json_object(), *init = json_object();
+    size_t i;
+    json_array_foreach ((json_t *)jget_arr(spec, "containers"), i, c)
+        add_container(sum, c);
+    json_array_foreach ((json_t *)jget_arr(spec, "initContainers"), i, c) {
+        if (!strcmp(jget_str(c, "restartPolicy", ""), "Always")) {
+            add_container(sidecars, c);
+            continue;
+        }
+        cleanup_json json_t *then = json_deep_copy(sidecars);
+        add_container(then, c);
+        add_milli(init, then, 1, true);
+    }
+    add_milli(sum, sidecars, 1, false);
+    add_milli(sum, init, 1, true);
+    add_quantities(sum, jget_obj(spec, "overhead"));
+    return sum;
 }
 
 static json_t *min_resources(const struct tfjob *j)
@@ -65,7 +114,9 @@ static json_t *min_resources(const struct tfjob *j)
     int64_t left = min_member(j);
     for (int t = 0; t < TFJOB_TYPES; t++) {
         int64_t n = MIN(left, j->spec[t].replicas);
-        add_requests(sum, &j->spec[t], n);
+        cleanup_json json_t *needs = pod_needs(jget_obj(j->spec[t].template, "spec"));
+        if (n > 0)
+            add_milli(sum, needs, n, false);
         left -= n;
     }
     const char *name;
