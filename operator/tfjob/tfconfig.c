@@ -57,6 +57,22 @@ static void add_cluster(struct buf *b, const struct tfjob *j, const char *domain
     }
 }
 
+/* Of a dynamic job with a chief all know the chief and every PS, and a worker itself. (1.9.4 leaves
+ * the chief out, and TensorFlow refuses a cluster without its own task.) */
+static void add_sparse_with_chief(struct buf *b, const struct tfjob *j, enum tfjob_type t,
+    int index, enum tfjob_type chief, const char *domain)
+{
+    buf_adds(b, "\"worker\":{");
+    if (t == TFJOB_WORKER) {
+        buf_addf(b, "\"%d\":", index);
+        add_address(b, j, t, index, domain);
+    }
+    buf_adds(b, "},\"ps\":");
+    add_all(b, j, TFJOB_PS, domain);
+    buf_addf(b, ",\"%s\":", tfjob_type_lower(chief));
+    add_all(b, j, chief, domain);
+}
+
 /* enableDynamicWorker: a worker knows itself and every PS, a PS knows itself, the others know no
  * peer (as in 1.9.4). */
 static void add_sparse_cluster(
@@ -88,7 +104,10 @@ char *tfjob_tf_config(const struct tfjob *j, enum tfjob_type t, int index, const
      * for an object is lower */
     struct buf b = BUF_INIT((size_t)TFJOB_TYPES * TFJOB_REPLICAS_MAX * 400);
     buf_adds(&b, "{\"cluster\":{");
-    if (j->dynamic)
+    if (j->dynamic && tfjob_has_chief(j))
+        add_sparse_with_chief(&b, j, t, index,
+            j->spec[TFJOB_CHIEF].replicas > 0 ? TFJOB_CHIEF : TFJOB_MASTER, domain);
+    else if (j->dynamic)
         add_sparse_cluster(&b, j, t, index, domain);
     else
         add_cluster(&b, j, domain);

@@ -196,7 +196,14 @@ static const struct {
     {"worker=2 ps=2", "{'enableDynamicWorker': true}", "", TFJOB_PS, 1,
         "{\"cluster\":{\"worker\":{},\"ps\":[\"j-ps-1.ns.svc:2222\"]},\"task\":{\"type\":\"ps\",\"index\":1}}"},
     {"chief=1 worker=2 ps=2", "{'enableDynamicWorker': true}", "", TFJOB_CHIEF, 0,
-        "{\"cluster\":{\"worker\":{},\"ps\":[]},\"task\":{\"type\":\"chief\",\"index\":0}}"},
+        "{\"cluster\":{\"worker\":{},\"ps\":[\"j-ps-0.ns.svc:2222\",\"j-ps-1.ns.svc:2222\"],"
+        "\"chief\":[\"j-chief-0.ns.svc:2222\"]},\"task\":{\"type\":\"chief\",\"index\":0}}"},
+    {"master=1 worker=2", "{'enableDynamicWorker': true}", "", TFJOB_WORKER, 1,
+        "{\"cluster\":{\"worker\":{\"1\":\"j-worker-1.ns.svc:2222\"},\"ps\":[],\"master\":[\"j-master-0.ns.svc:2222\"]},"
+        "\"task\":{\"type\":\"worker\",\"index\":1}}"},
+    {"chief=1 worker=2 ps=2", "{'enableDynamicWorker': true}", "", TFJOB_PS, 1,
+        "{\"cluster\":{\"worker\":{},\"ps\":[\"j-ps-0.ns.svc:2222\",\"j-ps-1.ns.svc:2222\"],"
+        "\"chief\":[\"j-chief-0.ns.svc:2222\"]},\"task\":{\"type\":\"ps\",\"index\":1}}"},
 };
 
 static void test_tf_config(void **state)
@@ -349,7 +356,7 @@ static void test_status_round_trip(void **state)
     cleanup_json json_t *cr = fx_json(
         "{'status': {'conditions': [{'type': 'Created', 'status': 'True', 'reason': 'TFJobCreated', 'message': 'm'}], "
         "'replicaStatuses': {'Worker': {'active': 2, 'failed': 1}, 'PS': {}}, 'indexes': {'Worker': {'completed': '0,2-4,9', "
-        "'restarts': {'1': 3, '9': 1}}}, 'startTime': '2026-01-31T12:00:00Z', 'completionTime': '2026-01-31T12:00:01Z', "
+        "'restarts': {'1': 3, '9': 1}, 'disruptions': {'4': 2}}}, 'startTime': '2026-01-31T12:00:00Z', 'completionTime': '2026-01-31T12:00:01Z', "
         "'lastReconcileTime': '2026-01-31T12:00:02Z'}}");
     cleanup_tfjob_status struct tfjob_status s;
     tfjob_status_read(cr, &s);
@@ -357,6 +364,7 @@ static void test_status_round_trip(void **state)
     assert_false(tfjob_completed(&s.indexes[TFJOB_WORKER], 1));
     assert_false(tfjob_completed(&s.indexes[TFJOB_WORKER], 100));
     assert_int_equal(tfjob_restarts(&s.indexes[TFJOB_WORKER], 1), 3);
+    assert_int_equal(tfjob_index_of(&s.indexes[TFJOB_WORKER], 4).disruptions, 2);
     cleanup_json json_t *again = tfjob_status_json(&s);
     assert_true(json_equal(again, json_object_get(cr, "status")));
 }
@@ -370,7 +378,7 @@ static void test_status_nonsense(void **state)
         "{'status': {'replicaStatuses': {'Worker': 3, 'Nobody': {'active': 1}}, 'indexes': {'Worker': {'completed': '3-1'}}}}",
         "{'status': {'indexes': {'Worker': {'completed': '-1,2'}}}}",
         "{'status': {'indexes': {'Worker': {'completed': '0-99999999999999999999', 'restarts': {'x': 1, '-1': 2, '10000': 3}}}}}",
-        "{'status': {'indexes': {'Worker': {'restarts': {'0': -5, '1': 'x'}}}}}",
+        "{'status': {'indexes': {'Worker': {'restarts': {'0': -5, '1': 'x'}, 'disruptions': [1]}}}}",
     };
     for (size_t i = 0; i < ARRAY_LEN(nonsense); i++) {
         cleanup_json json_t *cr = fx_json(nonsense[i]);
@@ -405,6 +413,17 @@ static void test_refused_by_server(void **state)
     fx_reconcile(cr, world);
     /* the pods are there: no more of that */
     assert_string_equal(fx_cond_status(cr, "Stalled"), "");
+
+    /* a typing error in the template: the field is named */
+    cleanup_plan struct plan typed = PLAN_INIT;
+    struct err strict = {ERR_INVALID, 0,
+        "create pods ns/j-worker-0: strict decoding error: unknown field \"spec.containers[0].resource\""};
+    tfjob_plan_refused(cr, &first.actions[0], &strict, 1000000000, &typed);
+    golden_apply(cr, world, &typed, GOLDEN_GONE, SIZE_MAX);
+    assert_string_equal(cond_reason(jget(cr, "status.conditions"), "Stalled"), "FailedCreatePod");
+    assert_non_null(strstr(cond_message(jget(cr, "status.conditions"), "Stalled"),
+        "unknown field \"spec.containers[0].resource\""));
+    assert_string_equal(typed.actions[1].reason, "FailedCreatePod");
 
     cleanup_plan struct plan none = PLAN_INIT;
     why.cls = ERR_RETRY;
