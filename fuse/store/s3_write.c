@@ -161,34 +161,40 @@ static int copy_single(struct s3 *s, const char *from, const char *to, const cha
     }
 }
 
-int s3_copy(void *impl, const char *from, const char *to, const char *expect, struct store_stat *st,
-    struct err *e)
+/* source: what was copied. */
+static int copy_object(struct s3 *s, const char *from, const char *to, const char *expect,
+    struct store_stat *source, struct store_stat *st, struct err *e)
 {
-    struct s3 *s = impl;
-    struct store_stat source;
-    if (s3_stat(s, from, &source, e))
+    if (s3_stat(s, from, source, e))
         return -1;
     cleanup_free char *from_key = s3_key(s, from), *to_key = s3_key(s, to), *etag = NULL;
-    if (source.is_dir) {
+    if (source->is_dir) {
         cleanup_free char *what = s3_name(s, from_key);
         return store_err(e, ERR_INVALID, EISDIR, REASON_STORE_ERROR, what,
             ": it is a directory, and S3 renames objects only");
     }
-    if (expect && strcmp(expect, source.version) != 0)
+    if (expect && strcmp(expect, source->version) != 0)
         return s3_fail_expected(s, from_key, expect, e);
-    int rc = source.size > s->single_copy_max
+    int rc = source->size > s->single_copy_max
         ? s3_multipart(s,
             &(struct s3_large){.key = to_key,
                 .fd = -1,
                 .copy_from = from_key,
-                .copy_etag = source.version,
-                .len = source.size},
+                .copy_etag = source->version,
+                .len = source->size},
             &etag, e)
-        : copy_single(s, from_key, to_key, source.version, source.size, &etag, e);
+        : copy_single(s, from_key, to_key, source->version, source->size, &etag, e);
     if (rc)
         return -1;
-    stat_written(s, to, etag, source.size, st);
+    stat_written(s, to, etag, source->size, st);
     return 0;
+}
+
+int s3_copy(void *impl, const char *from, const char *to, const char *expect, struct store_stat *st,
+    struct err *e)
+{
+    struct store_stat source;
+    return copy_object(impl, from, to, expect, &source, st, e);
 }
 
 int s3_rename(void *impl, const char *from, const char *to, const char *expect,
@@ -196,10 +202,15 @@ int s3_rename(void *impl, const char *from, const char *to, const char *expect,
 {
     struct s3 *s = impl;
     struct err inner = ERR_INIT;
-    if (s3_copy(impl, from, to, expect, st, e))
+    struct store_stat source, now;
+    if (copy_object(s, from, to, expect, &source, st, e))
         return -1;
+    /* a large copy takes minutes: what another node has put there meanwhile stays */
     cleanup_free char *from_key = s3_key(s, from), *to_key = s3_key(s, to);
-    if (delete_key(s, from_key, &inner) == 0)
+    int rc = s3_stat(s, from, &now, &inner);
+    if (rc == 0 && strcmp(now.version, source.version) == 0)
+        rc = delete_key(s, from_key, &inner);
+    if (rc == 0 || inner.cls == ERR_NOTFOUND)
         return 0;
     *e = inner;
     return err_wrap(e, "%s was copied to %s, but not removed", from_key, to_key);

@@ -149,13 +149,21 @@ void fake_s3_race(
     snprintf(f->race.method, sizeof f->race.method, "%s", method);
     snprintf(f->race.key, sizeof f->race.key, "%s", key);
     f->race.len = MIN(len, sizeof f->race.data);
+    f->race.after = false;
     memcpy(f->race.data, data, f->race.len);
     pthread_mutex_unlock(&f->mu);
 }
 
-static void run_race(struct fake_s3 *f, const char *method)
+void fake_s3_race_after(struct fake_s3 *f)
 {
-    if (strcmp(f->race.method, method) != 0)
+    pthread_mutex_lock(&f->mu);
+    f->race.after = true;
+    pthread_mutex_unlock(&f->mu);
+}
+
+static void run_race(struct fake_s3 *f, const char *method, bool after)
+{
+    if (strcmp(f->race.method, method) != 0 || f->race.after != after)
         return;
     object_put(f, f->race.key, f->race.data, f->race.len);
     f->race.method[0] = '\0';
@@ -316,7 +324,7 @@ static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
     for (size_t i = 0; i < ARRAY_LEN(methods); i++)
         f->counts[i] += strcmp(methods[i], r->h.method) == 0;
     const char *fault = next_fault(f, r->h.method);
-    run_race(f, r->h.method);
+    run_race(f, r->h.method, false);
     bool bucket = strncmp(r->h.path, "/data", 5) == 0 && (r->h.path[5] == '/' || !r->h.path[5]);
     r->key = bucket && r->h.path[5] ? r->h.path + 6 : "";
     bool early = early_fault(f, r, fault, a);
@@ -334,6 +342,7 @@ static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
     } else {
         op_delete(f, r, a);
     }
+    run_race(f, r->h.method, true);
     a->drop |= strcmp(fault, "lost") == 0;
     a->slow = strcmp(fault, "slow") == 0;
     bool struck = (early && *fault) || a->slow || a->spoiled || strcmp(fault, "lost") == 0;

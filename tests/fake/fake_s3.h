@@ -20,6 +20,8 @@ void fake_s3_tags(struct fake_s3 *f, bool etags, bool touched);
 /* Just before the next request of that method, somebody else writes that object. */
 void fake_s3_race(
     struct fake_s3 *f, const char *method, const char *key, const void *data, size_t len);
+/* … or just after it. */
+void fake_s3_race_after(struct fake_s3 *f);
 /* Writes with conditions are refused from now on, as servers do that do not know them. */
 void fake_s3_unconditional(struct fake_s3 *f);
 /* Objects <prefix>/d<nnnn>/f<nnnnnnnn>, dirs × files of them and size bytes each, that cost no

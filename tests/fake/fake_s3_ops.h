@@ -49,6 +49,7 @@ struct fake_s3 {
     struct {
         char method[8], key[64], data[64];
         size_t len;
+        bool after;
     } race; /* fake_s3_race; no method: none */
     struct synth {
         char prefix[64];      /* "" none */

@@ -274,6 +274,22 @@ static void a_rename_is_of_one_version(void **state)
     store_s3.close(s);
 }
 
+/* It is replaced once it was copied: the new one stays under the old name. */
+static void a_rename_removes_what_it_copied(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    size_t len;
+    fake_s3_race(w->server, "PUT", "set/file", "newer", 5);
+    fake_s3_race_after(w->server);
+    ok(store_rename(w->s, "file", "moved", NULL, &st, &e), &e);
+    check_object(w, "set/moved", 1, LEN);
+    cleanup_free char *kept = fake_s3_get(w->server, "set/file", &len);
+    assert_non_null(kept);
+    assert_int_equal(len, 5);
+}
+
 static void part_sizes(void **state)
 {
     (void)state;
@@ -292,6 +308,7 @@ int main(void)
         with_fixture(a_lost_completion_is_recognised), with_fixture(a_lost_condition_is_recognised),
         with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
         with_fixture(files_that_are_written_to), with_fixture(renames_copy_and_delete),
-        with_fixture(a_rename_is_of_one_version), cmocka_unit_test(part_sizes)};
+        with_fixture(a_rename_is_of_one_version), with_fixture(a_rename_removes_what_it_copied),
+        cmocka_unit_test(part_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
