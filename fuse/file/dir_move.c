@@ -25,7 +25,9 @@
 
 struct moved {
     uint64_t ino;
-    char *version; /* owned; NULL: not that which the index knows */
+    char *path;          /* owned, as what follows; under the old name */
+    char *was, *version; /* what was copied, and the copy */
+    bool known;          /* `was` is what the index knows */
 };
 
 /* -- the journal: two notes, each with a path ------------------------------------------------ */
@@ -139,24 +141,57 @@ static int dir_move_same(struct store *s, const char *path, const struct store_s
     return 0;
 }
 
-/* Removes what has a twin of the same size; late: and of the same content. */
-static int dir_move_purge_file(struct store *s, const char *path, const struct store_stat *st,
-    const char *other, const struct store_stat *twin, bool late, struct err *e)
+static int by_moved_path(const void *a, const void *b)
 {
-    bool same = twin->size == st->size;
-    if (same && late && dir_move_same(s, path, st, other, twin, &same, e))
-        return -1;
-    return same && store_remove(s, path, e) && e->cls != ERR_NOTFOUND ? -1 : 0;
+    return strcmp(((const struct moved *)a)->path, ((const struct moved *)b)->path);
 }
 
-/* Deletes what is in `victim` and, with the same size, in `kept`. What is only there has come
- * meanwhile, and stays. late: the copies were not made just now, and one of the names may have been
- * written to since. Depth is bounded by the length of a path. */
+/* One of the two directories goes, the other stays. */
+struct purge {
+    const struct dir_move
+        *m; /* its list is sorted; NULL: the copies were made by a process before */
+    struct store *store;
+    bool undo;
+};
+
+/* Is the file at path, of that version, what was copied, or its copy, and nothing newer? */
+static int purge_may_remove(const struct purge *p, const char *path, const struct store_stat *st,
+    const char *other, const struct store_stat *twin, bool *may, struct err *e)
+{
+    const struct moved key = {.path = (char *)(p->undo ? other : path)},
+                       *moved = p->m && p->m->n
+        ? bsearch(&key, p->m->list, p->m->n, sizeof key, by_moved_path)
+        : NULL;
+    struct store_stat now;
+    if (!moved) {
+        *may = twin->size == st->size;
+        return *may ? dir_move_same(p->store, path, st, other, twin, may, e) : 0;
+    }
+    /* the listing may be old by now */
+    if (store_stat_path(p->store, path, &now, e))
+        return -1;
+    *may = strcmp(now.version, p->undo ? moved->version : moved->was) == 0;
+    return 0;
+}
+
+static int dir_move_purge_file(const struct purge *p, const char *path, const struct store_stat *st,
+    const char *other, const struct store_stat *twin, struct err *e)
+{
+    bool may;
+    int rc = purge_may_remove(p, path, st, other, twin, &may, e);
+    if (rc == 0 && may)
+        rc = store_remove(p->store, path, e);
+    return rc && e->cls != ERR_NOTFOUND ? -1 : 0;
+}
+
+/* Deletes what is in `victim` and was copied to, or from, `kept`. What is only there, or newer, has
+ * come meanwhile, and stays. Depth is bounded by the length of a path. */
 static int dir_move_purge(
-    struct store *s, const char *victim, const char *kept, bool late, struct err *e)
+    const struct purge *p, const char *victim, const char *kept, struct err *e)
 {
     struct dir_move_names there = {0}, here = {0};
-    int rc = dir_move_list_names(s, kept, &there, e) || dir_move_list_names(s, victim, &here, e)
+    int rc = dir_move_list_names(p->store, kept, &there, e)
+            || dir_move_list_names(p->store, victim, &here, e)
         ? -1
         : 0;
     for (size_t i = 0; i < here.n && rc == 0; i++) {
@@ -167,15 +202,25 @@ static int dir_move_purge(
         cleanup_free char *path = xasprintf("%s/%s", victim, n->name),
                           *other = xasprintf("%s/%s", kept, n->name);
         if (n->st.is_dir)
-            rc = dir_move_purge(s, path, other, late, e);
+            rc = dir_move_purge(p, path, other, e);
         else if (twin)
-            rc = dir_move_purge_file(s, path, &n->st, other, &twin->st, late, e);
+            rc = dir_move_purge_file(p, path, &n->st, other, &twin->st, e);
     }
     dir_move_names_free(&here);
     dir_move_names_free(&there);
-    if (rc == 0 && store_rmdir(s, victim, e) && e->cls != ERR_NOTFOUND && e->cls != ERR_EXISTS)
+    if (rc == 0 && store_rmdir(p->store, victim, e) && e->cls != ERR_NOTFOUND
+        && e->cls != ERR_EXISTS)
         rc = -1;
     return rc;
+}
+
+/* The same, right after the copies were made. */
+static int purge_copied(struct dir_move *m, bool undo, struct err *e)
+{
+    const struct purge p = {m, m->store, undo};
+    if (m->n)
+        qsort(m->list, m->n, sizeof *m->list, by_moved_path);
+    return dir_move_purge(&p, undo ? m->to : m->from, undo ? m->from : m->to, e);
 }
 
 /* -- copies ---------------------------------------------------------------------------------- */
@@ -204,19 +249,23 @@ static int dir_move_add_child(
 static int dir_move_copy_file(
     struct dir_move *m, const struct inode *n, const char *from, const char *to, struct err *e)
 {
-    struct store_stat st;
-    const char *expect = *n->version ? n->version : NULL;
-    int rc = store_copy(m->store, from, to, expect, &st, e);
-    bool other = rc && expect && e->cls == ERR_CONFLICT; /* another node has replaced it */
-    if (other)
-        rc = store_copy(m->store, from, to, NULL, &st, e);
+    struct store_stat st, source = {0};
+    snprintf(source.version, sizeof source.version, "%s", n->version);
+    bool known = *n->version;
+    int rc = known ? store_copy(m->store, from, to, source.version, &st, e) : 0;
+    if (!known || (rc && e->cls == ERR_CONFLICT)) { /* another node has replaced it */
+        known = false;
+        rc = store_stat_path(m->store, from, &source, e)
+            || store_copy(m->store, from, to, source.version, &st, e);
+    }
     if (rc)
         return -1;
     if (m->n == m->room) {
         m->room = MAX(2 * m->room, (size_t)64);
         m->list = xrealloc(m->list, m->room * sizeof *m->list);
     }
-    m->list[m->n++] = (struct moved){n->ino, other ? NULL : xstrdup(st.version)};
+    m->list[m->n++] = (struct moved){
+        n->ino, xstrdup(from), xstrdup(source.version), xstrdup(st.version), known};
     return 0;
 }
 
@@ -248,8 +297,11 @@ static int dir_move_copy_dir(
 
 static void dir_move_list_free(struct dir_move *m)
 {
-    for (size_t i = 0; i < m->n; i++)
+    for (size_t i = 0; i < m->n; i++) {
+        free(m->list[i].path);
+        free(m->list[i].was);
         free(m->list[i].version);
+    }
     free(m->list);
     m->list = NULL;
     m->n = m->room = 0;
@@ -265,13 +317,13 @@ int dir_move_copy(struct dir_move *m, struct err *e)
     if (dir_move_copy_dir(m, m->dir, m->from, m->to, e) == 0
         && journal_note(m, FROM, m->from, DELETING, e) == 0)
         return 0;
-    dir_move_list_free(m);
-    if (dir_move_purge(m->store, m->to, m->from, false, &none) == 0)
+    if (purge_copied(m, true, &none) == 0)
         journal_end(m);
     else
         log_kv(LOG_WARN,
             "a directory that could not be renamed is half copied; that is undone later", "path",
             m->to, "error", none.msg, NULL);
+    dir_move_list_free(m);
     return -1;
 }
 
@@ -282,18 +334,18 @@ void dir_move_end(struct dir_move *m)
     for (size_t i = 0; i < m->n; i++) {
         struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
         static const struct inode unknown; /* never looked at */
-        if (m->list[i].version)
+        if (m->list[i].known)
             snprintf(set.version, sizeof set.version, "%s", m->list[i].version);
-        inodes_set(ix, m->list[i].ino, INODES_SYNCED | (m->list[i].version ? INODES_VERSION : 0),
-            m->list[i].version ? &set : &unknown, 0, 0);
+        inodes_set(ix, m->list[i].ino, INODES_SYNCED | (m->list[i].known ? INODES_VERSION : 0),
+            m->list[i].known ? &set : &unknown, 0, 0);
     }
-    dir_move_list_free(m);
-    if (dir_move_purge(m->store, m->from, m->to, false, &e) == 0)
+    if (purge_copied(m, false, &e) == 0)
         journal_end(m);
     else
         log_kv(LOG_WARN,
             "a renamed directory is still there under its old name, too; that ends later", "path",
             m->from, "error", e.msg, NULL);
+    dir_move_list_free(m);
 }
 
 /* One journal of the directory: 0: it is done with. */
@@ -310,7 +362,7 @@ static int dir_move_resume_one(struct files *fs, const char *file, struct err *e
         return err_set(e, ERR_RETRY, "the store of \"%s\" cannot be used", from.path);
     bool undo = strcmp(from.why, DELETING) != 0;
     const char *victim = undo ? to.path : from.path, *kept = undo ? from.path : to.path;
-    if (dir_move_purge(store, victim, kept, true, e))
+    if (dir_move_purge(&(struct purge){NULL, store, undo}, victim, kept, e))
         return -1;
     log_kv(LOG_INFO,
         undo ? "a directory's rename that was interrupted is undone"

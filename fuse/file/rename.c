@@ -272,6 +272,10 @@ static int rename_dir_locked(struct rename_job *m, struct err *e)
         return -1;
     }
     int rc = inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e);
+    if (rc) { /* the store has it under the new name */
+        inodes_unlist(ix, m->r->dir);
+        inodes_unlist(ix, m->r->newdir);
+    }
     dir_move_end(&move);
     return rc;
 }

@@ -248,6 +248,36 @@ static void test_rename_waits_for_uploads(void **state)
     fx_free(x);
 }
 
+/* Another node replaces a file, by one of the same size, once it was copied: it stays where it was
+ * put, in a rename and in one that is undone. */
+static void test_rename_dir_beside_a_writer(void **state)
+{
+    (void)state;
+    for (int undo = 0; undo < 2; undo++) {
+        struct fx *x = fx_new(&(struct fx_conf){.caps = STORE_CAP_WRITE | STORE_CAP_DIRS});
+        pthread_t re;
+        const char *victim = undo ? "e/c" : "d/c";
+        struct thread_job r = {.x = x, .from = "d", .to = "e"};
+        put_three(x);
+        r.dir = fx_ino(x, "main");
+        if (undo)
+            fake_store_fail(x->fake[0], FAKE_COPY, ERR_RETRY, EIO, 2, 1);
+        fake_store_hold(x->fake[0], FAKE_REMOVE); /* of a, when all was listed */
+        assert_int_equal(pthread_create(&re, NULL, rename_thread, &r), 0);
+        fake_store_wait_held(x->fake[0]);
+        fake_store_write(x->fake[0], victim, "newer");
+        fake_store_go(x->fake[0]);
+        pthread_join(re, NULL);
+        assert_int_equal(r.rc, undo ? -1 : 0);
+        cleanup_free char *path = xasprintf("main/%s", victim);
+        fx_store_is(x, path, "newer");
+        fx_store_is(x, undo ? "main/d/c" : "main/e/c", "three");
+        assert_false(fake_store_has(x->fake[0], undo ? "e/a" : "d/a"));
+        assert_false(has_journal(x));
+        fx_free(x);
+    }
+}
+
 /* What is written under a name whose rename waits for the store is no copy, whatever its size. */
 static void test_rename_dir_left_over(void **state)
 {
@@ -312,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_rename_dir_by_parts_fails),
         cmocka_unit_test(test_rename_waits_for_uploads),
         cmocka_unit_test(test_rename_dir_left_over),
+        cmocka_unit_test(test_rename_dir_beside_a_writer),
         cmocka_unit_test(test_rename_dir_by_parts_over_anothers),
     };
     return cmocka_run_group_tests_name("file_rename_dir", tests, NULL, NULL);
