@@ -81,13 +81,21 @@ static uint64_t take_segment(struct seg *s)
     return 0;
 }
 
+void block_count_evicted(struct cache *c, uint64_t bytes, bool is_loaded)
+{
+    atomic_fetch_add(&c->evicted_bytes, bytes);
+    if (is_loaded)
+        atomic_fetch_add(&c->evicted_loaded_bytes, bytes);
+}
+
 int block_evict_seg(struct object *o, uint32_t seg)
 {
     struct cache *c = o->c;
     pthread_mutex_lock(&o->mu);
     struct seg *s = o->segs[seg];
-    bool pinned = catalogue_info(c->catalogue, o->entry).is_pinned; /* since it was chosen */
-    bool spared = pinned || object_is_complete(o) || atomic_load(&o->handed_out);
+    struct catalogue_info info = catalogue_info(c->catalogue, o->entry);
+    bool spared = info.is_pinned /* since it was chosen */ || object_is_complete(o)
+        || atomic_load(&o->handed_out);
     uint64_t taken = s && !spared ? take_segment(s) : 0;
     if (!taken) {
         pthread_mutex_unlock(&o->mu);
@@ -113,7 +121,7 @@ int block_evict_seg(struct object *o, uint32_t seg)
     int tier = o->tier;
     pthread_mutex_unlock(&o->mu);
     catalogue_release(c->catalogue, tier, pages);
-    atomic_fetch_add(&c->evicted_bytes, bytes);
+    block_count_evicted(c, bytes, info.is_loaded);
     table_persist(c, o->entry);
     return 0;
 }

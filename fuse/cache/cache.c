@@ -176,6 +176,7 @@ void cache_stats(struct cache *c, struct cache_stats *out)
         .hit_bytes = c->hit_bytes,
         .fetched_bytes = c->fetched_bytes,
         .evicted_bytes = c->evicted_bytes,
+        .evicted_loaded_bytes = c->evicted_loaded_bytes,
         .corrupt_blocks = c->corrupt_blocks,
         .full = c->full,
         .moved_bytes = c->moved_bytes,

@@ -152,6 +152,10 @@ struct cache_file *cache_pin(
 bool cache_is_pinned(struct cache_file *f);
 void cache_unpin(struct cache *c, const struct cache_key *key); /* any version of the path */
 void cache_unpin_all(struct cache *c);
+/* Marks: evicted bytes of files that have one are counted apart. It ends with the process, and when
+ * nothing is left of the file. */
+void cache_mark_loaded(struct cache_file *f, uint8_t mark); /* not 0 */
+void cache_forget_loaded(struct cache *c, uint8_t but);     /* all other marks end */
 
 struct cache_stats {
     uint64_t used_bytes, capacity_bytes, files, complete_files;
@@ -159,7 +163,8 @@ struct cache_stats {
     uint64_t pinned_bytes, pinned_most, pinned_files;
     /* served without being fetched for that reader; fetched from the source */
     uint64_t hit_bytes, fetched_bytes;
-    uint64_t evicted_bytes, corrupt_blocks, full; /* full: times a tier had no room or ENOSPC */
+    uint64_t evicted_bytes, evicted_loaded_bytes; /* of all; of files with a mark */
+    uint64_t corrupt_blocks, full;                /* full: times a tier had no room or ENOSPC */
     uint64_t moved_bytes;                         /* between tiers, up or down */
     uint64_t scrubbed_bytes, rotten_blocks;       /* rotten: found so, and corrupt, too */
     /* set aside for fetches now, and at most so far; what goes straight to a tier needs less */

@@ -85,6 +85,7 @@ static struct catalogue_info info_of(const struct catalogue *cat, uint32_t id)
         .tier = s->tier,
         .is_trusted = s->flags & ENTRY_TRUSTED,
         .is_pinned = s->flags & ENTRY_PINNED,
+        .is_loaded = s->loaded,
         .hits = s->use ? s->use->hits : NULL,
         .object = s->use ? s->use->object : NULL};
 }

@@ -43,7 +43,7 @@ struct catalogue_info {
     int tier;
     /* all of the data file was verified at mtime_ns */
     bool is_trusted;
-    bool is_pinned;
+    bool is_pinned, is_loaded;
     /* one counter a segment; readers add to them without a lock, eviction takes what they counted;
      * NULL: the entry has no reference */
     atomic_uint *hits;
@@ -65,6 +65,7 @@ struct catalogue_gone {
     uint32_t id;
     bool is_removed;       /* it is in no hash and no queue any more */
     bool is_complete;      /* before that */
+    bool is_loaded;        /* before that: see catalogue_mark_loaded */
     int tier;              /* of its bytes */
     struct meta_file meta; /* before that; .valid: it had bytes */
     void *object;          /* the caller's now, if it is removed; may be NULL */
@@ -204,6 +205,12 @@ uint32_t catalogue_unpin_next(struct catalogue *cat, uint32_t from);     /* by i
  * away if it is incomplete or large (REMOVED). */
 void catalogue_settle(struct catalogue *cat, const uint64_t path[2], uint64_t version,
     uint64_t pages, struct catalogue_victim *out);
+
+/* -- loads ------------------------------------------------------------------------------------- */
+
+/* A load asked for the file; mark: not 0. Not kept over restarts. */
+void catalogue_mark_loaded(struct catalogue *cat, uint32_t id, uint8_t mark);
+void catalogue_forget_loaded(struct catalogue *cat, uint8_t but); /* all other marks end */
 
 /* -- the table and the outside ------------------------------------------------------------------
  */

@@ -350,6 +350,7 @@ void entry_remove(struct catalogue *cat, uint32_t id, struct catalogue_gone *gon
     *gone = (struct catalogue_gone){.id = id,
         .is_removed = true,
         .is_complete = s->flags & ENTRY_COMPLETE,
+        .is_loaded = s->loaded,
         .tier = s->tier,
         .meta = entry_meta(cat, id),
         .object = s->use ? s->use->object : NULL};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The catalogue's pins: which files eviction spares. What is pinned is in no queue, so that
- * eviction never comes across it. A pin reserves the pages that its file may take, and grows with
- * it; the sum of all is bounded, so that the rest of the cache goes on being one. */
+/* The catalogue's pins: which files eviction spares, and marks: of which files it is counted. What
+ * is pinned is in no queue, so that eviction never comes across it. A pin reserves the pages that
+ * its file may take, and grows with it; the sum of all is bounded, so that the rest of the cache
+ * goes on being one. */
 #include "fuse/cache/catalogue_priv.h"
 
 enum catalogue_pinning catalogue_pin(struct catalogue *cat, uint32_t id, uint64_t pages)
@@ -53,4 +54,20 @@ uint32_t catalogue_unpin_next(struct catalogue *cat, uint32_t from)
         id = NONE;
     pthread_mutex_unlock(&cat->mu);
     return id;
+}
+
+void catalogue_mark_loaded(struct catalogue *cat, uint32_t id, uint8_t mark)
+{
+    pthread_mutex_lock(&cat->mu);
+    entry_at(cat, id)->loaded = mark;
+    pthread_mutex_unlock(&cat->mu);
+}
+
+void catalogue_forget_loaded(struct catalogue *cat, uint8_t but)
+{
+    pthread_mutex_lock(&cat->mu);
+    for (uint32_t id = 0; id < cat->nentries; id++)
+        if (entry_at(cat, id)->kind == ENTRY_FILE && entry_at(cat, id)->loaded != but)
+            entry_at(cat, id)->loaded = 0;
+    pthread_mutex_unlock(&cat->mu);
 }

@@ -53,6 +53,7 @@ struct cat_entry {
     uint32_t born; /* order of first opens: the later of two versions is the newer one */
     struct s3f_unit unit;
     uint8_t kind, tier, flags;
+    uint8_t loaded; /* file: the mark of the last load that asked for it; 0: none did */
 };
 
 struct cat_tier {

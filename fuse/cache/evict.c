@@ -182,7 +182,7 @@ static void evict_down(struct cache *c, const struct catalogue_victim *v)
     struct catalogue_gone gone;
     if (move_file(c, v) == 0 || !catalogue_remove(c->catalogue, v, &gone))
         return;
-    atomic_fetch_add(&c->evicted_bytes, v->pages * PAGE);
+    block_count_evicted(c, v->pages * PAGE, gone.is_loaded);
     evict_gone(c, &gone);
 }
 
@@ -217,7 +217,7 @@ static bool evict_one(struct cache *c, int tier)
         case CATALOGUE_WAIT:
             return false;
         case CATALOGUE_REMOVED:
-            atomic_fetch_add(&c->evicted_bytes, (uint64_t)v.gone.meta.pages * PAGE);
+            block_count_evicted(c, (uint64_t)v.gone.meta.pages * PAGE, v.gone.is_loaded);
             evict_gone(c, &v.gone);
             return true;
         case CATALOGUE_MOVE:

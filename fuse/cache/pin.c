@@ -90,3 +90,13 @@ void cache_unpin_all(struct cache *c)
          entry++)
         table_persist(c, entry);
 }
+
+void cache_mark_loaded(struct cache_file *f, uint8_t mark)
+{
+    catalogue_mark_loaded(f->o->c->catalogue, f->o->entry, mark);
+}
+
+void cache_forget_loaded(struct cache *c, uint8_t but)
+{
+    catalogue_forget_loaded(c->catalogue, but);
+}

@@ -160,6 +160,7 @@ struct cache {
     void (*on_short)(void *); /* short_mu */
     void *on_short_user;      /* short_mu */
     _Atomic uint64_t hit_bytes, fetched_bytes, evicted_bytes, corrupt_blocks, full, moved_bytes;
+    _Atomic uint64_t evicted_loaded_bytes;
     _Atomic uint64_t scrubbed_bytes, rotten_blocks;
 };
 
@@ -257,6 +258,7 @@ int block_verify(struct object *o, uint32_t block);
 bool block_invalidate(struct object *o, uint32_t block, bool if_untrusted);
 /* takes away a segment's blocks: hole punched. -1: in use or pinned */
 int block_evict_seg(struct object *o, uint32_t seg);
+void block_count_evicted(struct cache *c, uint64_t bytes, bool is_loaded); /* they are gone */
 
 /* scrub.c */
 void scrub_run(void *user); /* a task of struct cache */

@@ -35,6 +35,15 @@ int request_number(
     return rc ? err_set(e, ERR_INVALID, "the parameter %s is no number", name) : 0;
 }
 
+int request_mark(const struct serve_req *req, uint8_t *out, struct err *e)
+{
+    uint64_t mark = 0;
+    if (request_number(req, "mark", 0, &mark, e))
+        return -1;
+    *out = (uint8_t)mark;
+    return mark <= UINT8_MAX ? 0 : err_set(e, ERR_INVALID, "the parameter mark is above 255");
+}
+
 int request_pin(const struct serve_req *req, enum request_pin *out, struct err *e)
 {
     char *text = serve_query(req, "pin");

@@ -21,6 +21,8 @@ int request_number(
 enum request_pin { REQUEST_PIN_AS_IS, REQUEST_PIN, REQUEST_UNPIN };
 /* pin=1 or pin=0; absent: as it is. */
 int request_pin(const struct serve_req *req, enum request_pin *out, struct err *e);
+/* mark=1 to mark=255; absent: 0. */
+int request_mark(const struct serve_req *req, uint8_t *out, struct err *e);
 
 enum range { RANGE_OK, RANGE_BAD, RANGE_OUTSIDE };
 /* One range of a Range header ("bytes=a-b", "bytes=a-", "bytes=-n") of an object of that size;

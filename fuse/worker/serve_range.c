@@ -247,8 +247,15 @@ static int set_pin(struct server *s, const struct request *r, uint64_t off, uint
     return *f ? 0 : -1;
 }
 
+/* Before it is looked at what there is: then nothing is evicted unseen. */
+static void mark_loaded(struct cache_file *f, uint8_t mark)
+{
+    if (mark)
+        cache_mark_loaded(f, mark);
+}
+
 /* Fetches a range; says how much of it was here before. pin=1: pins it as well; pin=0: ends its
- * pin. */
+ * pin. mark=N: what is evicted of it from now on is counted. */
 static void serve_load(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
     struct server *s = user;
@@ -257,14 +264,15 @@ static void serve_load(void *user, const struct serve_req *req, struct serve_res
     struct err e = ERR_INIT;
     uint64_t off, len, had = 0;
     enum request_pin pin;
+    uint8_t mark;
     if (open_requested(s, req, resp, &r, &f))
         return;
     if (request_number(req, "off", 0, &off, &e) || request_number(req, "len", r.key.size, &len, &e)
-        || request_pin(req, &pin, &e)) {
+        || request_pin(req, &pin, &e) || request_mark(req, &mark, &e)) {
         server_answer_error(resp, 400, "InvalidRequest", e.msg);
     } else if (had = cache_cached(f, off, len), set_pin(s, &r, off, len, pin, &f, &e)) {
         answer_no_room(s, resp, "PinLimit", &e);
-    } else if (cache_fill(f, off, len, &e)) {
+    } else if (mark_loaded(f, mark), cache_fill(f, off, len, &e)) {
         answer_no_room(s, resp, "CacheFull", &e);
     } else {
         resp->content_type = "application/json";
@@ -298,6 +306,23 @@ static void serve_unpin(void *user, const struct serve_req *req, struct serve_re
     cleanup_free char *unless = serve_query(req, "unless");
     if (!pins_are_of(s, unless))
         cache_unpin_all(cache);
+    resp->content_type = "application/json";
+    buf_adds(&resp->body, "{}\n");
+}
+
+/* Ends the marks of files that were not asked for with mark=N. */
+static void serve_unmark(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    struct server *s = user;
+    struct cache *cache = atomic_load(&s->cache);
+    struct err e = ERR_INIT;
+    uint8_t mark;
+    if (request_mark(req, &mark, &e)) {
+        server_answer_error(resp, 400, "InvalidRequest", e.msg);
+        return;
+    }
+    if (cache)
+        cache_forget_loaded(cache, mark);
     resp->content_type = "application/json";
     buf_adds(&resp->body, "{}\n");
 }
@@ -370,11 +395,17 @@ static void route_unpin(void *user, const struct serve_req *req, struct serve_re
     serve_signed(user, req, resp, serve_unpin);
 }
 
+static void route_unmark(void *user, const struct serve_req *req, struct serve_resp *resp)
+{
+    serve_signed(user, req, resp, serve_unmark);
+}
+
 void serve_range_routes(struct server *s, struct serve_route out[SERVE_RANGE_ROUTES])
 {
     out[0] = (struct serve_route){"GET", "/v1/data", route_data, s};
     out[1] = (struct serve_route){"POST", "/v1/load", route_load, s};
     out[2] = (struct serve_route){"POST", "/v1/unpin", route_unpin, s};
+    out[3] = (struct serve_route){"POST", "/v1/unmark", route_unmark, s};
 }
 
 struct http_server *server_listen(const char *address, unsigned max_threads,

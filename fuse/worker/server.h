@@ -77,8 +77,8 @@ int server_status_of(const struct err *e); /* HTTP status of an error */
 void inventory_start(struct server *s);
 void inventory_stop(void);
 
-/* serve_range.c: the worker's own routes: /v1/data, /v1/load, /v1/unpin. */
-#define SERVE_RANGE_ROUTES 3
+/* serve_range.c: the worker's own routes: /v1/data, /v1/load, /v1/unpin, /v1/unmark. */
+#define SERVE_RANGE_ROUTES 4
 void serve_range_routes(struct server *s, struct serve_route out[SERVE_RANGE_ROUTES]);
 /* The listener of a worker. Where it is full, those who have the key keep their connections, and
  * take their answers as slowly as they like; strangers have HEALTH_ANSWER_NS for one answer.

@@ -37,8 +37,11 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
     };
     if (s->has_inventory)
         report_add(out, inventory, ARRAY_LEN(inventory));
-    const struct report_member started = {REPORT_STARTED, REPORT_COUNT, s->started_ms, NULL};
-    report_add(out, &started, 1);
+    const struct report_member since[] = {
+        {REPORT_STARTED, REPORT_COUNT, s->started_ms, NULL},
+        {REPORT_EVICTED_LOADED, REPORT_COUNT, c.evicted_loaded_bytes, NULL},
+    };
+    report_add(out, since, ARRAY_LEN(since));
     if (s->more)
         s->more(s->more_user, out);
     pthread_mutex_unlock(&s->mu);
@@ -68,6 +71,8 @@ METRIC_GAUGE(
 METRIC_GAUGE(pinned_files, "millrace_cache_pinned_files", "", "Pinned files.");
 METRIC_GAUGE(buffer_bytes, "millrace_cache_buffer_bytes", "", "Memory set aside for fetches.");
 METRIC_COUNTER(evicted, "millrace_cache_evicted_bytes_total", "", "Bytes evicted from the cache.");
+METRIC_COUNTER(evicted_loaded, "millrace_cache_evicted_loaded_bytes_total", "",
+    "Bytes evicted of what spec.cache.preload names.");
 METRIC_COUNTER(moved, "millrace_cache_moved_bytes_total", "", "Bytes moved between tiers.");
 METRIC_COUNTER(full, "millrace_cache_full_total", "", "Times a tier had no room.");
 METRIC_COUNTER(
@@ -100,6 +105,7 @@ static void collect_worker_metrics(void *user, struct buf *out)
     set_metric(metric_of(&pinned_files), c.pinned_files);
     set_metric(metric_of(&buffer_bytes), c.buffer_bytes);
     set_metric(metric_of(&evicted), c.evicted_bytes);
+    set_metric(metric_of(&evicted_loaded), c.evicted_loaded_bytes);
     set_metric(metric_of(&moved), c.moved_bytes);
     set_metric(metric_of(&full), c.full);
     set_metric(metric_of(&corrupt), c.corrupt_blocks);

@@ -48,6 +48,8 @@
 #define REPORT_STARTED "startedMs"
 /* bytes evicted since then */
 #define REPORT_CACHE_EVICTED "cache.evictedBytes"
+/* and how many of those are of files that a preload had asked for */
+#define REPORT_EVICTED_LOADED "evictedLoadedBytes"
 
 /* -- of a loader ----------------------------------------------------------------------------- */
 

@@ -180,6 +180,7 @@ keys()
     [ "$(curl -s -o "$WORK/answer" -w '%{http_code}' "$(url 0)/v1/data?mount=0&path=small/f1&version=1&size=1777")" = 401 ] || die "a stranger gets $(cat "$WORK/answer")"
     grep -q 'has the key of its Dataset' "$WORK/answer" || die "a stranger is told $(cat "$WORK/answer")"
     [ "$(curl -s -o "$WORK/answer" -w '%{http_code}' -X POST "$(url 0)/v1/unpin")" = 401 ] || die "a stranger unpins"
+    [ "$(curl -s -o "$WORK/answer" -w '%{http_code}' -X POST "$(url 0)/v1/unmark?mark=1")" = 401 ] || die "a stranger ends marks"
     timeout 20 "$WORKER" --config "$CONFIG" --secrets-dir "$WORK/secrets" --http "127.0.0.9:$PORT" --metrics "" "${KEY[@]}" --preload pin=/small \
         >"$WORK/preload.log" 2>&1 &
     PIDS[2]=$!

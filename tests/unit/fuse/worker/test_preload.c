@@ -18,6 +18,15 @@
 
 #define WAIT_NS (60 * NS_PER_S)
 
+static int64_t look_ns; /* of preloaders that are started; each test begins with LOOK_NS */
+#define LOOK_NS (50 * NS_PER_MS)
+
+static int preload_setup(void **state)
+{
+    look_ns = LOOK_NS;
+    return worker_setup(state);
+}
+
 /* A preloader on a thread of its own. */
 struct preloader {
     struct server *s;
@@ -44,7 +53,7 @@ static void preloader_start_as(
         .npaths = (size_t)(a != NULL) + (b != NULL),
         .threads = 4,
         .tick_ns = 20 * NS_PER_MS,
-        .look_ns = 50 * NS_PER_MS,
+        .look_ns = look_ns,
         .urls = &k->url,
         .nurls = 1};
     assert_int_equal(task_start(&k->task, "preloader", run_preloader, k, NULL), 0);
@@ -281,9 +290,80 @@ static void test_says_why_not(void **state)
     worker_stop();
 }
 
+static void ask_worker_for(
+    const char *method, const char *name, const char *route, const char *more)
+{
+    cleanup_free char *path = worker_path(name, route), *whole = xasprintf("%s%s", path, more);
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(worker_ask(method, whole, NULL, &resp), 200);
+}
+
+static void read_files(const char *below, int n)
+{
+    for (int i = 0; i < n; i++) {
+        cleanup_free char *name = xasprintf("%s/f%d", below, i);
+        ask_worker_for("GET", name, "/v1/data", "");
+    }
+}
+
+static void load_files(const char *below, int n, const char *more)
+{
+    for (int i = 0; i < n; i++) {
+        cleanup_free char *name = xasprintf("%s/f%d", below, i);
+        ask_worker_for("POST", name, "/v1/load", more);
+    }
+}
+
+/* Reads other files, more than there is room for, until some bytes that were loaded are gone. */
+static int64_t read_until_evicted(int64_t before)
+{
+    for (int i = 0; i < 50 && worker_number("evictedLoadedBytes") == before; i++)
+        read_files("other", 30);
+    return worker_number("evictedLoadedBytes");
+}
+
+static void test_worker_counts_what_was_loaded(void **state)
+{
+    (void)state;
+    put_many("train", 4, 1 << 20);
+    put_many("other", 30, 1 << 20);
+    worker_put_file("data/large", 140 << 20);
+    start_with_room(16 << 20);
+    load_files("train", 4, "");
+    read_files("other", 30);
+    read_files("other", 30);
+    assert_true(worker_number("cache.evictedBytes") > 0);
+    assert_int_equal(worker_number("evictedLoadedBytes"), 0);
+    load_files("train", 4, "&mark=7");
+    int64_t evicted = read_until_evicted(0);
+    assert_in_range(evicted, 1 << 20, 4 << 20);
+    load_files("train", 4, "&mark=7");
+    cleanup_resp struct http_resp resp;
+    assert_int_equal(worker_ask("POST", "/v1/unmark?mark=7", NULL, &resp), 200);
+    evicted = read_until_evicted(evicted);
+    load_files("train", 4, "&mark=7");
+    cleanup_resp struct http_resp other;
+    assert_int_equal(worker_ask("POST", "/v1/unmark?mark=8", NULL, &other), 200);
+    evicted = worker_number("evictedLoadedBytes");
+    int64_t all = worker_number("cache.evictedBytes");
+    for (int i = 0; i < 4; i++)
+        read_files("other", 30);
+    assert_int_equal(worker_number("evictedLoadedBytes"), evicted); /* no mark is left */
+    assert_true(worker_number("cache.evictedBytes") > all + (30 << 20));
+    ask_worker_for("POST", "large", "/v1/load", "&off=67108864&len=8388608&mark=7");
+    assert_in_range(read_until_evicted(evicted) - evicted, 1 << 20, 8 << 20); /* of a part of it */
+    cleanup_free char *path = worker_path("train/f0", "/v1/load"),
+                      *bad = xasprintf("%s&mark=256", path);
+    cleanup_resp struct http_resp refused;
+    assert_int_equal(worker_ask("POST", bad, NULL, &refused), 400);
+    cleanup_resp struct http_resp none;
+    assert_int_equal(worker_ask("POST", "/v1/unmark?mark=x", NULL, &none), 400);
+    worker_stop();
+}
+
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, worker_setup, worker_teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, preload_setup, worker_teardown)
     const struct CMUnitTest tests[] = {
         T(test_keeps_what_changes),
         T(test_keeps_when_a_worker_is_lost),
@@ -292,6 +372,7 @@ int main(void)
         T(test_paths_beside_paths),
         T(test_immutable_is_listed_once),
         T(test_says_why_not),
+        T(test_worker_counts_what_was_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,19 +29,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char *data_path(const char *name, const char *route)
-{
-    struct store_stat st;
-    struct err e = ERR_INIT;
-    assert_int_equal(store_stat_path(server_store(worker, 0), name, &st, &e), 0);
-    struct cache_key key = {0, name, st.version, st.size};
-    cleanup_free char *query = peers_query(&key);
-    return xasprintf("%s?%s", route, query);
-}
-
 static void check_range(const char *name, const char *range, int status, uint64_t off, uint64_t len)
 {
-    cleanup_free char *path = data_path(name, "/v1/data"),
+    cleanup_free char *path = worker_path(name, "/v1/data"),
                       *file = xasprintf("%s/data/%s", worker_dir, name);
     cleanup_resp struct http_resp resp;
     assert_int_equal(worker_ask("GET", path, range, &resp), status);
@@ -83,8 +73,8 @@ static void test_serving(void **state)
         check_range("large", "Range: bytes=67000000-68000000", 206, 67000000, 1000001);
         check_range("empty", NULL, 200, 0, 0);
     }
-    cleanup_free char *large = data_path("large", "/v1/data"),
-                      *small = data_path("small", "/v1/data");
+    cleanup_free char *large = worker_path("large", "/v1/data"),
+                      *small = worker_path("small", "/v1/data");
     check_error("GET", large, NULL, 413, "RangeTooLarge");
     check_error("GET", small, "Range: bytes=5000-", 416, "OutOfRange");
     check_error("GET", small, "Range: bytes=1-2,3-4", 400, "InvalidRequest");
@@ -135,7 +125,7 @@ static void test_slow_readers(void **state)
     worker_put_file("data/slow", 17 << 20);
     worker_start(json);
     assert_true(worker_becomes_ready(20));
-    cleanup_free char *path = data_path("slow", "/v1/data");
+    cleanup_free char *path = worker_path("slow", "/v1/data");
     cleanup_free char *head = xasprintf(
         "GET %s HTTP/1.1\r\nHost: x\r\nRange: bytes=0-16777215\r\n\r\n", path);
     int slow[12];
@@ -331,7 +321,7 @@ static void test_loading_more_than_fits(void **state)
 /* How much of it was cached; all of it is, afterwards. */
 static int64_t had(const char *name)
 {
-    cleanup_free char *path = data_path(name, "/v1/load");
+    cleanup_free char *path = worker_path(name, "/v1/load");
     cleanup_resp struct http_resp resp;
     assert_int_equal(worker_ask("POST", path, NULL, &resp), 200);
     const char *text = strstr(buf_str(&resp.body), "\"hadBytes\":");
@@ -381,7 +371,8 @@ static void test_loading_and_pinning(void **state)
     pins_are(4, 8 << 20); /* of files that are no more */
     assert_int_equal(load_pinned(REQUEST_UNPIN, NULL, 0, report, sizeof report), 0);
     pins_are(0, 0);
-    cleanup_free char *bad = data_path("keep/a", "/v1/load"), *query = xasprintf("%s&pin=yes", bad);
+    cleanup_free char *bad = worker_path("keep/a", "/v1/load"),
+                      *query = xasprintf("%s&pin=yes", bad);
     check_error("POST", query, NULL, 400, "InvalidRequest");
     worker_stop();
 }

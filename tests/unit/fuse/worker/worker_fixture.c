@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/fuse/worker/worker_fixture.h"
 
+#include "fuse/peers/peers.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
@@ -111,6 +112,16 @@ int worker_ask(const char *method, const char *path, const char *range, struct h
         return -1;
     }
     return resp->status;
+}
+
+char *worker_path(const char *name, const char *route)
+{
+    struct store_stat st;
+    struct err e = ERR_INIT;
+    assert_int_equal(store_stat_path(server_store(worker, 0), name, &st, &e), 0);
+    struct cache_key key = {0, name, st.version, st.size};
+    cleanup_free char *query = peers_query(&key);
+    return xasprintf("%s?%s", route, query);
 }
 
 json_t *worker_status(void)

@@ -28,6 +28,8 @@ void worker_begin_again_empty(const char *json);
 bool worker_becomes_ready(int seconds);
 /* The status of the answer; -1: there was none. */
 int worker_ask(const char *method, const char *path, const char *range, struct http_resp *resp);
+/* "ROUTE?" and what names that file below data/; caller frees */
+char *worker_path(const char *name, const char *route);
 json_t *worker_status(void); /* caller owns */
 
 #endif
