@@ -124,8 +124,9 @@ static int ask_worker(struct load *l, const struct load_item *it, uint64_t off, 
     cleanup_free char *query = peers_query(&key);
     static const char *const pins[] = {
         [REQUEST_PIN_AS_IS] = "", [REQUEST_PIN] = "&pin=1", [REQUEST_UNPIN] = "&pin=0"};
+    cleanup_free char *mark = l->mark ? xasprintf("&mark=%u", l->mark) : xstrdup("");
     cleanup_free char *whole = xasprintf(
-        "%s&off=%" PRIu64 "&len=%" PRIu64 "%s", query, off, len, pins[it->pin]);
+        "%s&off=%" PRIu64 "&len=%" PRIu64 "%s%s", query, off, len, pins[it->pin], mark);
     const struct peers_call call = {
         "POST", l->urls[owner], "/v1/load", whole, STALL_NS, &l->s->cancel};
     cleanup_resp struct http_resp resp = {0};
@@ -435,12 +436,10 @@ int load_wait_ready(struct load *l, int64_t wait_ns, struct err *e)
     }
 }
 
-int load_unpin_all(struct load *l, const char *unless, struct err *e)
+static int ask_all(struct load *l, const char *route, const char *query, struct err *e)
 {
     for (int i = 0; i < l->nurls; i++) {
-        cleanup_free char *query = unless ? xasprintf("unless=%s", unless) : xstrdup("");
-        const struct peers_call call = {
-            "POST", l->urls[i], "/v1/unpin", query, STALL_NS, &l->s->cancel};
+        const struct peers_call call = {"POST", l->urls[i], route, query, STALL_NS, &l->s->cancel};
         cleanup_resp struct http_resp resp = {0};
         if (peers_call(l->http, l->s->key, &call, &resp, e))
             return -1;
@@ -448,6 +447,18 @@ int load_unpin_all(struct load *l, const char *unless, struct err *e)
             return refused(l, i, resp.status, buf_str(&resp.body), e);
     }
     return 0;
+}
+
+int load_unpin_all(struct load *l, const char *unless, struct err *e)
+{
+    cleanup_free char *query = unless ? xasprintf("unless=%s", unless) : xstrdup("");
+    return ask_all(l, "/v1/unpin", query, e);
+}
+
+int load_unmark(struct load *l, struct err *e)
+{
+    cleanup_free char *query = xasprintf("mark=%u", l->mark);
+    return ask_all(l, "/v1/unmark", query, e);
 }
 
 static char **worker_urls(const char *const *given, int ngiven, const struct conf *conf, int *n)

@@ -30,7 +30,9 @@ struct load {
     struct http *http; /* owned, like the URLs of the workers, nurls */
     char **urls;
     int nurls;
-    unsigned threads;      /* of a pass; 0: 16 */
+    unsigned threads; /* of a pass; 0: 16 */
+    uint8_t mark; /* of what a pass asks for, so that the workers count what they evict of it; 0:
+                     none */
     const char *unpin_how; /* of what is pinned: for messages */
     pthread_mutex_t mu;
     struct pool *pool;    /* of this pass */
@@ -67,6 +69,8 @@ int load_wait_ready(struct load *l, int64_t wait_ns, struct err *e);
 /* Ends the pins of every file on every worker, also of those that are in no listing. unless: but on
  * a worker that was given the same word before; NULL: on all. */
 int load_unpin_all(struct load *l, const char *unless, struct err *e);
+/* Ends the marks of what the last passes with l->mark did not ask for. */
+int load_unmark(struct load *l, struct err *e);
 
 /* Which parts of which mounts a path of the dataset's tree means: the mount it is in, and mounts
  * below it. NULL if none. Pure. */

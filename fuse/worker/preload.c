@@ -22,18 +22,23 @@
 #define READY_NS     (5 * NS_PER_S)
 #define ASK_NS       (5 * NS_PER_S)
 #define ROUNDS       3 /* of loading what is missing, before it is the cache that has no room */
+#define LOSSES       3 /* of what was loaded, soon one after the other: there is no room, too */
+/* of a pass's time, where there is no room: loading takes it from readers */
+#define REST_FACTOR 4
+#define MAKE_ROOM   "raise spec.cache.tiers[].quota, or pin what must stay"
 
 /* What the workers say of themselves, put together. */
 struct preload_facts {
     uint64_t starts;   /* hash of when each began */
     uint64_t capacity; /* bytes */
-    uint64_t evicted;
+    uint64_t evicted;  /* bytes of what we asked for */
 };
 
 struct preload {
     struct load l;
     const struct preload_conf *conf;
     char pins_of[17]; /* which paths are pinned, as a word */
+    unsigned losses;  /* soon one after the other: evictions of what was loaded */
     /* l.mu guards what follows */
     bool complete;  /* the last pass found everything, and nothing is known to be missing since */
     bool verifying; /* this pass looks after another that has loaded */
@@ -42,6 +47,7 @@ struct preload {
     uint64_t capacity;               /* of the workers, together */
     struct load_counts all;          /* what there is to keep: files and bytes */
     char workers[REPORT_STARTS_LEN]; /* in which workers it found everything last, "": in none */
+    uint64_t evicted;                /* of facts, before it looked at them */
     char reason[32], message[512];   /* why the last pass failed, until one has succeeded */
 };
 
@@ -67,6 +73,7 @@ static void add_preload_status(void *user, struct buf *out)
         {REPORT_LOAD_VERIFYING, REPORT_BOOL, k->verifying, NULL},
         {REPORT_LOAD_COMPLETE, REPORT_BOOL, complete, NULL},
         {REPORT_LOAD_WORKERS, REPORT_TEXT, 0, k->workers},
+        {REPORT_LOAD_EVICTED, REPORT_COUNT, k->evicted, NULL},
         {REPORT_LOAD_REASON, REPORT_TEXT, 0, k->reason},
         {REPORT_LOAD_MESSAGE, REPORT_TEXT, 0, k->message},
     };
@@ -95,6 +102,7 @@ static void preload_succeeded(struct preload *k, const struct preload_facts *fac
     pthread_mutex_lock(&k->l.mu);
     bool news = !k->complete;
     report_starts_text(facts->starts, k->workers);
+    k->evicted = facts->evicted;
     k->complete = true;
     k->verifying = false;
     k->counted = true;
@@ -138,7 +146,7 @@ static int ask_facts(struct preload *k, struct preload_facts *out, struct err *e
             return err_set(e, http_class_of_status(resp.status), "%s: status %d", url, resp.status);
         out->starts = report_starts(out->starts, preload_number(text, "\"startedMs\":"));
         out->capacity += preload_number(text, "\"capacityBytes\":");
-        out->evicted += preload_number(text, "\"evictedBytes\":");
+        out->evicted += preload_number(text, "\"" REPORT_EVICTED_LOADED "\":");
     }
     return 0;
 }
@@ -247,8 +255,15 @@ static void set_verifying(struct preload *k, bool verifying)
     pthread_mutex_unlock(&k->l.mu);
 }
 
-/* 0: everything is in the cache. -1: *reason and e say why it is not. */
-static int preload_pass(struct preload *k, const char **reason, struct err *e)
+static bool is_all_there(const struct preload *k)
+{
+    return k->l.n.failed_files == 0 && k->l.n.missing == 0;
+}
+
+/* 0: everything is in the cache. -1: *reason and e say why it is not. facts: of before it looked,
+ * which it does again for what it loaded. */
+static int preload_pass(
+    struct preload *k, struct preload_facts *facts, const char **reason, struct err *e)
 {
     set_verifying(k, false);
     *reason = "WorkersNotReady";
@@ -256,22 +271,25 @@ static int preload_pass(struct preload *k, const char **reason, struct err *e)
         return -1;
     if (pass_with_room_for_pins(k, e))
         return pass_failed(k, reason, e);
-    for (int round = 0; round < ROUNDS; round++) {
-        if (k->l.n.failed_files == 0 && k->l.n.missing == 0)
-            return 0;
+    if (is_all_there(k))
+        k->losses = 0; /* what was evicted was not of these files, or has come back by itself */
+    for (int round = 0; round < ROUNDS && !is_all_there(k) && k->losses < LOSSES; round++) {
+        *reason = "WorkersNotReady";
+        if (ask_facts(k, facts, e))
+            return -1;
         set_verifying(k, k->l.n.failed_files == 0);
         if (load_pass(&k->l, k->conf->paths, k->conf->npaths, e))
             return pass_failed(k, reason, e);
     }
-    if (k->l.n.failed_files == 0 && k->l.n.missing == 0)
+    if (is_all_there(k))
         return 0;
     *reason = k->l.n.failed_files ? "LoadFailed" : "CacheTooSmall";
     if (k->l.n.failed_files)
         return err_set(e, ERR_RETRY,
             "%" PRIu64 " of %" PRIu64 " files are not in the cache; first: %s", k->l.n.failed_files,
             k->l.n.files, k->l.first_error);
-    return err_set(e, ERR_EXHAUSTED,
-        "the cache evicts files while others are loaded: raise spec.cache.tiers[].quota, or pin what must stay");
+    return err_set(
+        e, ERR_EXHAUSTED, "the cache evicts files while others are loaded or read: " MAKE_ROOM);
 }
 
 /* ---- between passes ---- */
@@ -280,6 +298,11 @@ static int64_t look_ns(const struct preload *k)
 {
     int64_t sync = k->l.s->conf->metadata_sync_ns;
     return k->conf->look_ns ? k->conf->look_ns : sync > 0 ? MAX(sync, NS_PER_S) : LOOK_NS;
+}
+
+static int64_t preload_tick(const struct preload *k)
+{
+    return k->conf->tick_ns ? k->conf->tick_ns : TICK_NS;
 }
 
 /* Have files changed since the last pass has listed them? *next: when to look again. Mounts that
@@ -299,10 +322,10 @@ static bool has_changed(struct preload *k, int64_t *next)
 /* Until something may be missing. */
 static void preload_watch(struct preload *k, const struct preload_facts *seen, int64_t pass_ns)
 {
-    int64_t begin = clock_mono_ns(), next = begin + MAX(look_ns(k), pass_ns),
-            tick = k->conf->tick_ns ? k->conf->tick_ns : TICK_NS;
+    int64_t begin = clock_mono_ns(), next = begin + MAX(look_ns(k), pass_ns);
+    int64_t soon = MAX(look_ns(k), pass_ns * LOOK_FACTOR);
     struct preload_facts f;
-    while (load_pause(&k->l, tick)) {
+    while (load_pause(&k->l, preload_tick(k))) {
         struct err e = ERR_INIT;
         int64_t age = clock_mono_ns() - begin;
         if (ask_facts(k, &f, &e))
@@ -311,12 +334,29 @@ static void preload_watch(struct preload *k, const struct preload_facts *seen, i
             preload_lost(k, "a cache worker has started again");
             return;
         }
+        if (f.evicted != seen->evicted) {
+            k->losses = age < soon ? k->losses + 1 : 1;
+            preload_lost(k, "a cache worker has evicted some of it: " MAKE_ROOM);
+            return;
+        }
         if (clock_mono_ns() >= next && has_changed(k, &next)) {
             preload_lost(k, "files have changed");
             return;
         }
-        if (age >= MAX(WHOLE_NS, pass_ns * LOOK_FACTOR)
-            || (f.evicted != seen->evicted && age >= MAX(look_ns(k), pass_ns * LOOK_FACTOR)))
+        if (age >= MAX(WHOLE_NS, pass_ns * LOOK_FACTOR))
+            return;
+    }
+}
+
+/* Or until a worker has begun again: perhaps there is room now. */
+static void preload_rest(struct preload *k, const struct preload_facts *seen, int64_t ns)
+{
+    struct preload_facts f;
+    int64_t tick = preload_tick(k);
+    for (int64_t until = clock_mono_ns() + ns, now; (now = clock_mono_ns()) < until;) {
+        struct err e = ERR_INIT;
+        if (!load_pause(&k->l, MIN(tick, until - now))
+            || (ask_facts(k, &f, &e) == 0 && f.starts != seen->starts))
             return;
     }
 }
@@ -333,9 +373,12 @@ static int preload_once(struct preload *k, struct preload_facts *facts, int64_t 
         return -1;
     pthread_mutex_lock(&k->l.mu);
     k->capacity = facts->capacity;
+    if (!*k->workers)
+        k->evicted = facts->evicted;
     pthread_mutex_unlock(&k->l.mu);
+    k->l.mark = (uint8_t)(k->l.mark % UINT8_MAX + 1);
     int64_t begin = clock_mono_ns();
-    int rc = preload_pass(k, reason, e);
+    int rc = preload_pass(k, facts, reason, e);
     *took = clock_mono_ns() - begin;
     return rc;
 }
@@ -355,23 +398,26 @@ int preload_run(struct server *s, const struct preload_conf *kc)
     struct err e = ERR_INIT;
     int rc = load_open(&k.l, s, kc->urls, kc->nurls, &e);
     k.l.threads = kc->threads;
+    k.l.mark = (uint8_t)(clock_real_ns() / NS_PER_S); /* not that of a process before */
     k.l.unpin_how = "pin fewer paths in spec.cache.preload";
     name_pins(&k);
     server_tell_more(s, add_preload_status, &k);
     if (rc)
         log_kv(LOG_ERROR, "can't keep anything loaded", "error", e.msg, NULL);
     for (int64_t pause = PAUSE_MIN_NS; rc == 0 && !atomic_load(&s->cancel);) {
-        struct preload_facts facts;
+        struct preload_facts facts = {0};
         const char *reason = "";
         int64_t took = 0;
         err_clear(&e);
         if (preload_once(&k, &facts, &took, &reason, &e) == 0) {
             pause = PAUSE_MIN_NS;
             preload_succeeded(&k, &facts);
+            load_unmark(&k.l, &e); /* else it looks again for nothing, no more */
             preload_watch(&k, &facts, took);
         } else if (!atomic_load(&s->cancel)) {
             preload_failed(&k, reason, &e);
-            load_pause(&k.l, pause);
+            bool small = strcmp(reason, "CacheTooSmall") == 0;
+            preload_rest(&k, &facts, small ? MAX(pause, took * REST_FACTOR) : pause);
             pause = MIN(pause * 2, PAUSE_MAX_NS);
         }
     }

@@ -70,6 +70,9 @@
 /* which workers it found everything in: report_starts() of all, in order, in hexadecimal; "": it
  * has not yet */
 #define REPORT_LOAD_WORKERS "load.workers"
+/* REPORT_EVICTED_LOADED of all workers, before it looked and found everything in them; before it
+ * has once: when it began */
+#define REPORT_LOAD_EVICTED "load.evictedBytes"
 
 /* -- of a client ----------------------------------------------------------------------------- */
 

@@ -18,6 +18,9 @@
 #include <string.h>
 
 #define COUNT_LEN 32
+#define EVICTED                                                                            \
+    "a cache worker has evicted some of it: what is left is being looked at, the rest is " \
+    "loaded again; if that comes often, raise spec.cache.tiers[].quota, or pin what must stay"
 
 static bool is_preloader(const struct dataset_observed *o, const json_t *pod)
 {
@@ -115,6 +118,19 @@ static bool workers_are_those(
     return strcmp(text, jget_str(load, "workers", "")) == 0;
 }
 
+/* Have they evicted some of it, since it was found in them? */
+static bool workers_have_evicted(
+    const struct dataset_observed *o, const struct dataset_eval *v, const json_t *load)
+{
+    int64_t evicted = 0;
+    for (int i = 0; i < v->d->replicas; i++) {
+        cleanup_free char *name = render_worker_name(v->d->name, i);
+        const struct cache_pod *w = worker_at(o, name);
+        evicted += jget_int(w ? w->report : NULL, REPORT_EVICTED_LOADED, 0);
+    }
+    return evicted > jget_int(load, "evictedBytes", INT64_MAX);
+}
+
 /* ---- what the pod says ---- */
 
 /* True with this spec, and no worker has begun since. */
@@ -158,6 +174,13 @@ static void say_loading(const json_t *load, struct dataset_preloading *r)
             "%s in %s files so far; the files are still being listed", done, ndone);
 }
 
+static void say_checking(struct dataset_preloading *r, const char *why)
+{
+    r->progress.known = false;
+    snprintf(r->message, sizeof r->message, "%s", why);
+    set_preloaded(r, COND_FALSE, "Checking", false);
+}
+
 /* Why it cannot be complete, and what to do about it. */
 static void say_why_not(const json_t *load, struct dataset_preloading *r)
 {
@@ -186,25 +209,32 @@ static void evaluate_preload_report(const struct dataset_observed *o, const stru
 {
     const json_t *load = jget_obj(m->report, REPORT_LOAD);
     const char *reason = jget_str(load, "reason", "");
+    bool evicted = workers_have_evicted(o, v, load);
     if (!load || jget(m->report, "unreachable")) {
-        keep_or_start(o, r);
+        if (evicted)
+            say_checking(r, EVICTED);
+        else
+            keep_or_start(o, r);
         return;
     }
     r->progress = dataload_progress_of(load);
-    if (jget_bool(load, "complete", false) && workers_are_those(o, v, load))
+    bool complete = jget_bool(load, "complete", false),
+         nothing_missed = !jget_int(load, "missing", 0) && !r->progress.failed;
+    if (complete && !workers_are_those(o, v, load))
+        say_checking(r, "a cache worker has started again: what it holds is being looked at");
+    else if (complete && !evicted)
         say_preloaded(v, r);
-    else if (jget_bool(load, "complete", false)) {
-        r->progress.known = false;
-        snprintf(r->message, sizeof r->message,
-            "a cache worker has started again: what it holds is being looked at");
-        set_preloaded(r, COND_FALSE, "Checking", false);
-    } else if (strcmp(reason, "StoreUnavailable") == 0 && *jget_str(m->report, REPORT_REASON, "")) {
+    else if (complete)
+        say_checking(r, EVICTED);
+    else if (strcmp(reason, "StoreUnavailable") == 0 && *jget_str(m->report, REPORT_REASON, "")) {
         snprintf(r->message, sizeof r->message, "%s", jget_str(m->report, REPORT_MESSAGE, ""));
         set_preloaded(r, COND_FALSE, jget_str(m->report, REPORT_REASON, ""), true);
     } else if (*reason)
         say_why_not(load, r);
-    else if (was_preloaded(o) && !jget_int(load, "missing", 0) && !r->progress.failed) {
-        r->progress.known = false; /* it looks again, and has missed nothing so far */
+    else if (evicted && nothing_missed)
+        say_checking(r, EVICTED);
+    else if (was_preloaded(o) && nothing_missed) {
+        r->progress.known = false; /* it looks again */
         keep_or_start(o, r);
     } else
         say_loading(load, r);

@@ -361,6 +361,82 @@ static void test_worker_counts_what_was_loaded(void **state)
     worker_stop();
 }
 
+/* It does not wait until it would look anyway, and believes nothing until then. */
+static void test_keeps_what_was_evicted(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("train", 6, 1 << 20);
+    put_many("other", 30, 1 << 20);
+    start_with_room(16 << 20);
+    look_ns = 3600 * NS_PER_S;
+    preloader_start(&k, "/train", REQUEST_PIN_AS_IS, NULL);
+    keeps(&k, 6, 6 << 20);
+    cleanup_free char *train = path_join(worker_dir, "data/train"),
+                      *away = path_join(worker_dir, "away");
+    assert_int_equal(rename(train, away), 0); /* so that it can't load */
+    assert_true(read_until_evicted(0) > 0);
+    free(gives_up(&k, "PathNotFound"));
+    assert_int_equal(rename(away, train), 0);
+    keeps(&k, 6, 6 << 20);
+    cleanup_json json_t *j = preloader_says(&k);
+    assert_int_equal(jget_int(j, "load.evictedBytes", -1), worker_number("evictedLoadedBytes"));
+    preloader_stop(&k);
+    worker_stop();
+}
+
+/* Nothing of it is evicted: it does not look again. */
+static void test_others_are_evicted(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("train", 4, 1 << 20);
+    put_many("other", 30, 1 << 20);
+    start_with_room(16 << 20);
+    look_ns = 3600 * NS_PER_S;
+    preloader_start(&k, "/train", REQUEST_PIN, NULL);
+    keeps(&k, 4, 4 << 20);
+    int64_t requests = (int64_t)worker->requests;
+    for (int i = 0; i < 5; i++) {
+        read_files("other", 30);
+        keeps(&k, 4, 4 << 20);
+    }
+    assert_true(worker_number("cache.evictedBytes") > 100 << 20);
+    assert_int_equal(worker_number("evictedLoadedBytes"), 0);
+    clock_sleep_ns(NS_PER_S); /* fifty times what it would ask the worker after */
+    assert_int_equal(worker->requests, requests + 150);
+    preloader_stop(&k);
+    worker_stop();
+}
+
+/* What else is read leaves no room for it: it does not load for ever what is evicted at once. */
+static void test_evicted_again_and_again(void **state)
+{
+    (void)state;
+    struct preloader k;
+    put_many("train", 10, 1 << 20);
+    put_many("other", 30, 1 << 20);
+    start_with_room(16 << 20);
+    look_ns = 3600 * NS_PER_S;
+    preloader_start(&k, "/train", REQUEST_PIN_AS_IS, NULL);
+    keeps(&k, 10, 10 << 20);
+    cleanup_free char *reason = NULL;
+    for (int64_t until = clock_mono_ns() + WAIT_NS; clock_mono_ns() < until;) {
+        read_files("other", 30);
+        cleanup_json json_t *j = preloader_says(&k);
+        free(reason);
+        reason = xstrdup(jget_str(j, "load.reason", ""));
+        if (*reason)
+            break;
+    }
+    assert_string_equal(reason, "CacheTooSmall");
+    cleanup_free char *why = gives_up(&k, "CacheTooSmall");
+    assert_non_null(strstr(why, "raise spec.cache.tiers[].quota"));
+    keeps(&k, 10, 10 << 20); /* nobody reads other files any more */
+    preloader_stop(&k);
+    worker_stop();
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, preload_setup, worker_teardown)
@@ -373,6 +449,9 @@ int main(void)
         T(test_immutable_is_listed_once),
         T(test_says_why_not),
         T(test_worker_counts_what_was_loaded),
+        T(test_keeps_what_was_evicted),
+        T(test_others_are_evicted),
+        T(test_evicted_again_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
