@@ -73,7 +73,7 @@ step "a new Dataset is not taken for a finished one"
 n apply --dry-run=server -o json -f "$ROOT/examples/dataset/read-only.yaml" | jq -e '.status.observedGeneration == -1' >/dev/null ||
     fail "the status of a Dataset that nobody has looked at says nothing"
 
-step "kustomize: a prefix, hashed names, one mount patched"
+step "kustomize: a prefix, hashed names, one mount and a container patched"
 overlay=$ROOT/examples/kustomize/overlay
 kubectl kustomize "$overlay" >"$WORK/overlay.yaml"
 objects "$WORK/overlay.yaml" | jq -s 'map({key: .kind, value: .}) | from_entries' >"$WORK/overlay.json"
@@ -89,9 +89,38 @@ holds '.Dataset.spec.mounts[0].secretRef.name == .Secret.metadata.name'
 holds '.Dataset.spec.mounts[0].caBundle.configMapKeyRef.name == .ConfigMap.metadata.name'
 holds '[.Dataset.spec.mounts[1].encryptOptions[].valueFrom.secretKeyRef.name] == [.Secret.metadata.name, .Secret.metadata.name]'
 holds '.Job.spec.template.spec.volumes[0].persistentVolumeClaim.claimName == .Dataset.metadata.name'
+holds '.Job.spec.template.spec.containers | length == 1 and .[0].image == "busybox:1.36"'
+holds '.Job.spec.template.spec.containers[0] | .command[0] == "sh" and .volumeMounts[0].mountPath == "/data"'
 n apply -k "$overlay" >/dev/null
 expect 60 "the operator has seen staging-photos" worked_on datasets.millrace.dev/staging-photos
 no_diff "the overlay" -k "$overlay"
+
+step "kustomize: whatever names a Dataset gets its prefix"
+mkdir "$WORK/kinds"
+cp "$ROOT/examples/kustomize/base/kustomizeconfig.yaml" "$WORK/kinds/"
+while read -r version kind path; do # where the specification of a pod lies in each kind
+    jq -nc --arg version "$version" --arg kind "$kind" "{apiVersion: \$version, kind: \$kind, metadata: {name: \"user\"}} |
+        $path.volumes = [{name: \"scratch\", emptyDir: {}}, {name: \"data\", persistentVolumeClaim: {claimName: \"photos\"}}]"
+done >"$WORK/kinds/users.json" <<'END'
+v1 Pod .spec
+batch/v1 Job .spec.template.spec
+batch/v1 CronJob .spec.jobTemplate.spec.template.spec
+apps/v1 Deployment .spec.template.spec
+apps/v1 StatefulSet .spec.template.spec
+kubeflow.org/v1 TFJob .spec.tfReplicaSpecs["Chief","Master","PS","Worker","Evaluator"].template.spec
+kubeflow.org/v1 PyTorchJob .spec.pytorchReplicaSpecs["Master","Worker"].template.spec
+jobset.x-k8s.io/v1alpha2 JobSet .spec.replicatedJobs[0,1].template.spec.template.spec
+trainer.kubeflow.org/v1alpha1 TrainJob (.spec.podTemplateOverrides[0].spec, .spec.podSpecOverrides[0])
+END
+kinds=$(wc -l <"$WORK/kinds/users.json")
+jq -nc '{apiVersion: "millrace.dev/v1alpha1"} + ({kind: "Dataset", metadata: {name: "photos"}, spec: {mounts: [{path: "/", mountPoint: "s3://photos"}]}},
+    {kind: "DataLoad", metadata: {name: "load"}, spec: {dataset: {name: "photos"}}})' >>"$WORK/kinds/users.json"
+jq -s '{apiVersion: "v1", kind: "List", items: .}' "$WORK/kinds/users.json" >"$WORK/kinds/users.yaml"
+echo '{namePrefix: staging-, resources: [users.yaml], configurations: [kustomizeconfig.yaml]}' >"$WORK/kinds/kustomization.yaml"
+kubectl kustomize "$WORK/kinds" >"$WORK/kinds.yaml"
+[ "$(grep -c '^  name: staging-user$' "$WORK/kinds.yaml")" = "$kinds" ] || fail "kinds are missing: $(cat "$WORK/kinds.yaml")"
+forgotten=$(awk '/^kind:/ { kind = $2 } / photos$/ { print kind ": " $0 }' "$WORK/kinds.yaml")
+[ -z "$forgotten" ] || fail "without its prefix: $forgotten"
 
 step "server-side apply: two owners, a mount each"
 own() # OWNER PATH URL
