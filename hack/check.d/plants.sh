@@ -103,6 +103,27 @@ plant_documented_reasons() { echo 'static const char *const planted = "PlantedRe
 plant_documented_commands() { printf '# Planted\n\n```sh\nls\n```\n' >docs/planted.md && echo 'docs/planted.md:3: who runs'; }
 plant_documented_commands__test() { printf '<!-- run by: tests/e2e/planted.sh -->\n```sh\nls\n```\n' >docs/planted.md && echo 'there is no tests/e2e/planted.sh'; }
 
+plant_documented_commands__named()
+{
+    printf '# planted: docs/planted.md\nls docs/planted.md\n' >tests/e2e/planted.sh
+    printf '<!-- run by: tests/e2e/planted.sh -->\n```sh\nls -l\nhelm uninstall planted -n planted\n```\n' >docs/planted.md
+    echo "docs/planted.md:2: tests/e2e/planted.sh does not run its block 1, and has no 'helm uninstall planted'"
+}
+
+plant_documented_commands__comment()
+{
+    printf '# page_block docs/planted.md 1\n' >tests/e2e/planted.sh
+    printf '<!-- run by: tests/e2e/planted.sh -->\n```sh\nls -l\n```\n' >docs/planted.md
+    echo 'docs/planted.md:2: tests/e2e/planted.sh does not name this page'
+}
+
+plant_documented_commands__block()
+{
+    printf 'page_block docs/planted.md 1\n' >tests/e2e/planted.sh
+    printf '<!-- run by: tests/e2e/planted.sh -->\n# Planted\n```sh\nls\n```\n```sh\ndate -u\n```\n' >docs/planted.md
+    echo "docs/planted.md:6: tests/e2e/planted.sh does not run its block 2, and has no 'date'"
+}
+
 plant_commits()
 {
     seq 30 >planted

@@ -58,7 +58,7 @@ n create secret generic s3-keys --from-literal="AWS_ACCESS_KEY_ID=$S3_KEY" --fro
 # kubelet brings a changed Secret within a minute and a half, and the store is asked again after half a minute at most
 expect 240 "it is preloaded: $(preloaded message)" is_preloaded 6
 preloaded message | grep -q '^2.86MiB in 6 files of 1 path are in the cache$' || fail "$(preloaded message)"
-n wait --for=condition=Preloaded dataset/imagenet --timeout=10s >/dev/null || fail "kubectl does not see the condition"
+reader bash -euc "$(page_block docs/guides/preload-and-pin.md 1)" >/dev/null || fail "kubectl does not see the condition"
 n wait --for=condition=Complete job/train --timeout=180s >/dev/null || fail "the Job has not ended: $(job_pods)"
 has_text "DataReady: Dataset imagenet is preloaded: 2.86MiB in 6 files" events_of "$gated" || fail "$(events_of "$gated")"
 n delete job train --wait --timeout=60s >/dev/null

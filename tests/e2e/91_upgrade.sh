@@ -11,11 +11,6 @@ mkdir "$WORK/charts"
 cp -r "$ROOT/charts/millrace" "$CHART"
 
 column() { k get crd datasets.millrace.dev -o jsonpath='{.spec.versions[*].additionalPrinterColumns[*].name}'; }
-page() # N: the Nth block of commands of the page
-{
-    awk -v n="$1" '/^ *```sh$/ { if (++k == n) { on = 1; next } } /^ *```$/ { on = 0 } on' "$ROOT/docs/install/upgrade.md"
-}
-
 step "a pod that reads"
 s3_up
 random_files 1 3000000 train
@@ -24,17 +19,17 @@ dataset data >/dev/null
 pod reader data 'cd /mnt/fuse; while true; do sha256sum -c sums.txt; sleep 1; done'
 expect 90 "the pod reads" has_text "part-1: OK" n logs reader
 
-step "upgrade: $(page 1)"
+step "upgrade: $(page_block docs/install/upgrade.md 1)"
 sed -i 's/^    additionalPrinterColumns:$/&\n    - {name: Played, type: string, jsonPath: .metadata.name}/' "$CHART/files/crds/millrace.dev_datasets.yaml"
 echo 'braces: "{{ .Values }} in a file of the chart mean nothing"' | sed 's/^/# /' >>"$CHART/files/crds/millrace.dev_datasets.yaml"
 if has_text Played column; then fail "the column was there before"; fi
-(cd "$WORK" && bash -euc "$(page 1)") >/dev/null
+(cd "$WORK" && bash -euc "$(page_block docs/install/upgrade.md 1)") >/dev/null
 has_text Played column || fail "helm upgrade does not upgrade the CRD"
 has_text keep k get crd datasets.millrace.dev -o jsonpath='{.metadata.annotations.helm\.sh/resource-policy}' || fail "helm uninstall would take the CRD along"
 n wait --for=condition=Ready dataset.millrace.dev/data --timeout=60s
 
-step "back: $(page 2)"
-bash -euc "$(page 2)"
+step "back: $(page_block docs/install/upgrade.md 2)"
+bash -euc "$(page_block docs/install/upgrade.md 2)"
 if has_text Played column; then fail "the roll-back leaves the CRD"; fi
 
 step "a CustomResourceDefinition of another release"
@@ -54,7 +49,7 @@ for crd in datasets.millrace.dev dataloads.millrace.dev tfjobs.kubeflow.org; do
 done
 ! helm upgrade "$RELEASE" "$CHART" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
 grep -q "no release of Helm" "$WORK/answer" || fail "the answer does not say whose they are: $(cat "$WORK/answer")"
-bash -euc "$(page 3)" >/dev/null
+bash -euc "$(page_block docs/install/upgrade.md 3)" >/dev/null
 helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set logLevel=debug --wait --timeout 90s >/dev/null
 
 step "a namespace that admits no privileged pods"

@@ -24,10 +24,7 @@ for node in $(k get nodes -o name); do
 done
 
 step "the page"
-mkdir "$WORK/reader"
-ln -s "$ROOT/charts" "$WORK/reader/charts"
+reader ln -s "$ROOT/charts" .
 printf 'AWS_ACCESS_KEY_ID=%s\nAWS_SECRET_ACCESS_KEY=%s\nAWS_ENDPOINT_URL=http://s3.%s.svc.cluster.local:7070\n' "$S3_KEY" "$S3_SECRET" "$NS" >"$WORK/reader/s3.env"
-kubectl config view --raw >"$WORK/kubeconfig" # the reader's namespace is his context's
-KUBECONFIG=$WORK/kubeconfig kubectl config set-context --current --namespace "$NS" >/dev/null
-(cd "$WORK/reader" && HELM_ARGS="" KUBECONFIG=$WORK/kubeconfig python3 "$ROOT/tests/e2e/pages.py" run "$ROOT/docs/quickstart.md") ||
+reader env HELM_ARGS="" python3 "$ROOT/tests/e2e/pages.py" run "$ROOT/docs/quickstart.md" ||
     fail "docs/quickstart.md is not what happens"

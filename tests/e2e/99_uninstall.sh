@@ -19,9 +19,8 @@ tfjob one data 'echo read; ls /mnt/fuse' 1 0
 expect 90 "the job has succeeded" job_is one Succeeded
 
 step "what the page says"
-kubectl delete tfjobs.kubeflow.org,dataloads.millrace.dev,datasets.millrace.dev -A --all --timeout=90s
-helm uninstall millrace -n millrace-system
-kubectl delete -f "$ROOT/crds/" --timeout=60s
+reader ln -s "$ROOT/crds" .
+reader bash -euxc "$(page_block docs/install/uninstall.md 1)"
 k delete namespace "$NS" "$SYSTEM" --wait --timeout=60s
 left_behind() { traces >"$WORK/after.txt" && comm -13 <(sort -u "$ROOT/build/e2e-before.txt") <(sort -u "$WORK/after.txt"); }
 nothing_left() { [ -z "$(left_behind)" ]; }

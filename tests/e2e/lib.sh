@@ -112,6 +112,21 @@ ready_message() # DATASET
     jsonpath "dataset/$1" '{.status.conditions[?(@.type=="Ready")].status} {.status.conditions[?(@.type=="Ready")].reason}: {.status.conditions[?(@.type=="Ready")].message}'
 }
 
+page_block() # PAGE N: the Nth block of commands of the page, for a shell
+{
+    python3 "$ROOT/tests/e2e/pages.py" block "$ROOT/$1" "$2"
+}
+
+reader() # COMMAND…: as the reader of a page types it, in $WORK/reader; the test's namespace is that of the reader's context
+{
+    if [ ! -e "$WORK/kubeconfig" ]; then
+        mkdir -p "$WORK/reader"
+        kubectl config view --raw >"$WORK/kubeconfig"
+        KUBECONFIG=$WORK/kubeconfig kubectl config set-context --current --namespace "$NS" >/dev/null
+    fi
+    (cd "$WORK/reader" && KUBECONFIG=$WORK/kubeconfig "$@")
+}
+
 job_is() # JOB TYPE
 {
     [ "$(jsonpath "tfjob/$1" '{.status.conditions[-1:].type}')" = "$2" ]

@@ -3,12 +3,15 @@
 """The commands of documents, as their readers type them.
 
     pages.py check FILE…   each fenced block of commands says who runs it; prints the places that do not
+    pages.py manifests FILE…   prints the Datasets of ```yaml blocks; of a block that begins with "  mounts:", one that has these
+    pages.py block FILE N  prints the Nth block of commands
     pages.py run FILE      runs the page's blocks in the current directory, and compares what they print with what the page shows
 
 A block is ```console (commands after "$ ", continued by "> ", and what they print) or ```sh (commands alone). Comments say, above a
 block, or above the page's first heading for all of its blocks:
 
-    <!-- run by: tests/e2e/NAME.sh -->   that test runs it; the test names the page
+    <!-- run by: tests/e2e/NAME.sh -->   that test runs it: it has `pages.py run PAGE`, or `page_block PAGE N` (lib.sh), or the block's
+                                         commands up to their first flag or placeholder, word for word
     <!-- not run here: REASON -->
     <!-- file: NAME -->                  the block is saved under that name (any language)
     <!-- yours: NAME -->                 the reader writes this file; the test has put its own there
@@ -23,6 +26,8 @@ import sys
 import time
 
 COMMENT = re.compile(r"^\s*<!-- (run by|not run here|file|yours|may differ): (.*?) -->\s*$")
+COMMANDS = ("sh", "console", "bash", "shell")
+PLACEHOLDER = re.compile(r"-|.*(…|\.example|[A-Z]{2})")
 LOOKS = re.compile(r"^kubectl (-n \S+ )?(get|logs|describe|millrace)\b")  # may be repeated until it shows what is expected
 PATIENCE = 90
 
@@ -71,12 +76,46 @@ def read(path):
     return page, blocks
 
 
+def beginnings(block):
+    """Of each command, the words before its first flag, placeholder or comment."""
+    text = "\n".join(command for command, _ in block.commands())
+    for line in text.replace("\\\n", " ").splitlines():
+        words = []
+        for word in line.split():
+            if PLACEHOLDER.match(word) or word.startswith("#"):
+                break
+            words.append(word)
+        if words:
+            yield " ".join(words)
+
+
+def why_not_run(test, page, number, block):
+    """What the test lacks to run the page's block of that number; None: it runs it."""
+    with open(test, encoding="utf-8") as source:
+        code = [line.strip() for line in source if not line.lstrip().startswith("#")]
+    if page not in "\n".join(code):
+        where = "does not name this page"
+    elif any(re.search(rf'pages\.py"? run \S*{re.escape(page)}|page_block {re.escape(page)} {number}\b', line) for line in code):
+        return None
+    else:
+        where = f"does not run its block {number}"
+    text = re.sub(r"\s+", " ", "\n".join(code).replace("\\\n", " "))
+    missing = [words for words in beginnings(block) if words not in text]
+    return f"{where}, and has no '{missing[0]}'" if missing else None
+
+
+def command_blocks(blocks):
+    return [block for block in blocks if block.language in COMMANDS and not {"file", "yours"} & block.notes.keys()]
+
+
+def print_block(path, number):
+    print("\n".join(command for command, _ in command_blocks(read(path)[1])[int(number) - 1].commands()))
+
+
 def check(path):
     page, blocks = read(path)
-    for block in blocks:
+    for number, block in enumerate(command_blocks(blocks), 1):
         notes = {**dict(page), **block.notes} if not {"run by", "not run here"} & block.notes.keys() else block.notes
-        if {"file", "yours"} & block.notes.keys() or block.language not in ("sh", "console", "bash", "shell"):
-            continue
         if "not run here" in notes:
             continue
         test = notes.get("run by")
@@ -84,8 +123,19 @@ def check(path):
             print(f"{path}:{block.line}: who runs this block? <!-- run by: tests/e2e/NAME.sh --> or <!-- not run here: REASON --> above it")
         elif not os.path.exists(test):
             print(f"{path}:{block.line}: there is no {test}")
-        elif path not in open(test, encoding="utf-8").read():
-            print(f"{path}:{block.line}: {test} does not name this page")
+        elif why := why_not_run(test, path, number, block):
+            print(f"{path}:{block.line}: {test} {why}")
+
+
+def manifests(path):
+    """A fragment's Dataset is named for the place."""
+    for block in read(path)[1]:
+        text = "\n".join(block.text)
+        if block.language == "yaml" and text.startswith("  mounts:"):
+            name = f"{os.path.basename(path).removesuffix('.md')}-{block.line}"
+            text = f"apiVersion: millrace.dev/v1alpha1\nkind: Dataset\nmetadata: {{name: {name}}}\nspec:\n{text}"
+        if block.language == "yaml" and re.search(r"^kind: Dataset$", text, re.MULTILINE):
+            print(f"---\n{text}")
 
 
 def plain(lines, differ):
@@ -153,7 +203,10 @@ def run(path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] not in ("check", "run"):
+    if len(sys.argv) == 4 and sys.argv[1] == "block":
+        sys.exit(print_block(*sys.argv[2:]))
+    modes = {"check": check, "manifests": manifests, "run": run}
+    if len(sys.argv) < 3 or sys.argv[1] not in modes:
         sys.exit(__doc__)
     for name in sys.argv[2:]:
-        (check if sys.argv[1] == "check" else run)(name)
+        modes[sys.argv[1]](name)
