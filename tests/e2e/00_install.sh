@@ -13,6 +13,13 @@ grep -q kubeletDir "$WORK/bad" || fail "the error does not name the value: $(cat
 
 helm uninstall "$RELEASE" --namespace "$SYSTEM" --ignore-not-found --no-hooks --wait --timeout 2m # of a run before this one
 traces >"$ROOT/build/e2e-before.txt"
+step "what helm install tells"
+helm install "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --create-namespace --dry-run=server >"$WORK/told"
+for words in "Expect 2 pods millrace-operator, and one millrace-csi on each Linux node" "create secret generic s3-keys --from-env-file=s3.env" \
+    "The first command deletes EVERY TEAM'S TFJobs, loads and Datasets"; do
+    grep -qF -- "$words" "$WORK/told" || fail "the notes do not say '$words': $(sed -n '/^NOTES/,$p' "$WORK/told")"
+done
+! grep -qE 'FLUID|THIS IS GKE|--from-literal' "$WORK/told" || fail "the notes say what is not so here: $(sed -n '/^NOTES/,$p' "$WORK/told")"
 step "helm install"
 helm upgrade --install "$RELEASE" "$ROOT/charts/millrace" --namespace "$SYSTEM" --create-namespace --wait --timeout 2m
 step "helm upgrade"

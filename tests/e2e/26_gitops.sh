@@ -26,10 +26,10 @@ worked_on() # OBJECT: the operator has looked at this generation of it
 }
 
 # What the file says is in the object, word by word, and lists hold nothing more.
-as_written() # OBJECT-AS-JSON: prints the paths that differ
+as_written() # OBJECT-AS-JSON [WHAT-IS-READ]: prints the paths that differ
 {
-    local have
-    have=$(n get "$(jq -r '.kind + "." + (.apiVersion | split("/") | reverse | join(".")) + "/" + .metadata.name' <<<"$1")" -o json)
+    local have=${2:-}
+    [ -n "$have" ] || have=$(n get "$(jq -r '.kind + "." + (.apiVersion | split("/") | reverse | join(".")) + "/" + .metadata.name' <<<"$1")" -o json)
     jq -nr --argjson want "$1" --argjson have "$have" '
         def differs($w; $h; $at): if ($w | type) == "object" and ($h | type) == "object"
             then $w | keys[] as $k | differs($w[$k]; $h[$k]; $at + "." + $k)
@@ -68,6 +68,17 @@ for file in "${manifests[@]}"; do
     in_sync "$file" --server-side
     n delete -f "$ROOT/$file" --wait --timeout=60s >/dev/null
 done
+
+step "the Datasets of the pages"
+mapfile -t pages < <(cd "$ROOT" && git ls-files README.md 'docs/*.md')
+(cd "$ROOT" && python3 tests/e2e/pages.py manifests "${pages[@]}") >"$WORK/pages.yaml"
+objects "$WORK/pages.yaml" >"$WORK/pages.json"
+[ "$(wc -l <"$WORK/pages.json")" -ge 8 ] || fail "where are they? $(cat "$WORK/pages.yaml")"
+while read -r object; do
+    have=$(n apply --dry-run=server -o json -f - <<<"$object") || fail "refused: $object"
+    differs=$(as_written "$object" "$have")
+    [ -z "$differs" ] || fail "of the pages: $differs"
+done <"$WORK/pages.json"
 
 step "a new Dataset is not taken for a finished one"
 n apply --dry-run=server -o json -f "$ROOT/examples/dataset/read-only.yaml" | jq -e '.status.observedGeneration == -1' >/dev/null ||
