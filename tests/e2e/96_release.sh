@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 1800
+# timeout: 2700
 # alone
 # docs/install/registry.md and docs/install/air-gapped.md, command by command, with a registry of this machine: what hack/release makes, for
 # both architectures, is pushed and imported on nodes, its chart pulled, its install.yaml applied, with the release's own image; then removed.
