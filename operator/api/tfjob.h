@@ -146,12 +146,13 @@ struct tfjob_indexes {
 };
 
 struct tfjob_status {
+    int64_t generation; /* of the spec that it is about: that of the job it was read from */
     json_t *conditions; /* owned array, cond.h */
     struct tfjob_counts counts[TFJOB_TYPES];
     struct tfjob_indexes indexes[TFJOB_TYPES];
     int64_t start_ns, completion_ns; /* since the epoch; 0: not set */
     const char *last_reconcile;      /* kept as it was; NULL if absent */
-    /* owned array of {name, ready, cached, cachedBytes}; NULL: none */
+    /* owned array of {name, ready, cached, cachedPercent}; NULL: none */
     json_t *datasets;
 };
 

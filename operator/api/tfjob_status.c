@@ -110,6 +110,7 @@ void tfjob_status_read(const json_t *cr, struct tfjob_status *out)
 {
     *out = (struct tfjob_status){0};
     const json_t *status = jget_obj(cr, "status");
+    out->generation = jget_int(cr, "metadata.generation", 0);
     out->conditions = cond_copy(status);
     out->start_ns = time_of(status, "startTime");
     out->completion_ns = time_of(status, "completionTime");
@@ -198,7 +199,8 @@ static void set_time(json_t *j, const char *key, int64_t ns)
 
 json_t *tfjob_status_json(const struct tfjob_status *s)
 {
-    json_t *j = json_object(), *counts = counts_json(s), *indexes = json_object();
+    json_t *j = json_pack("{s:I}", "observedGeneration", (json_int_t)s->generation),
+           *counts = counts_json(s), *indexes = json_object();
     if (json_array_size(s->conditions))
         json_object_set_new(j, "conditions", json_deep_copy(s->conditions));
     if (json_object_size(counts))

@@ -22,7 +22,8 @@ static json_t *dataset_entry(const json_t *dataset)
     char text[8];
     snprintf(text, sizeof text, "%d%%", percent);
     if (percent >= 0)
-        json_object_set_new(e, "cached", json_string(text));
+        json_object_update_new(
+            e, json_pack("{s:s, s:i}", "cached", text, "cachedPercent", percent));
     return e;
 }
 

@@ -36,8 +36,8 @@ static void refuse_spec(struct tfjob_pass *p, const struct err *why)
         for (int type = 0; p->job->clean != TFJOB_CLEAN_NONE && type < TFJOB_TYPES; type++)
             p->status.counts[type].active = 0;
         pass_finish(p, false, message, true);
-        pass_write_status(p);
     }
+    pass_write_status(p);
     pass_clean_up_refused(p);
 }
 
@@ -159,6 +159,7 @@ static void pass_run(struct tfjob_pass *p, const struct err *invalid)
     }
     pass_tensorboard(p);
     if (pass_has_ended(p)) {
+        pass_write_status(p); /* an edit was seen, though nothing comes of it */
         pass_clean_up(p);
         return;
     }

@@ -21,8 +21,7 @@ objects() # FILE: its objects, a line of JSON each
 
 worked_on() # OBJECT: the operator has looked at this generation of it
 {
-    n get "$1" -o json | jq -e '(.kind == "TFJob" and (.status.conditions // [] | length > 0))
-        or (.kind != "TFJob" and .status.observedGeneration == .metadata.generation)'
+    n get "$1" -o json | jq -e '.status.observedGeneration == .metadata.generation'
 }
 
 # What the file says is in the object, word by word, and lists hold nothing more.

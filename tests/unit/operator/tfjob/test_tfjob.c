@@ -354,7 +354,8 @@ static void test_status_round_trip(void **state)
 {
     (void)state;
     cleanup_json json_t *cr = fx_json(
-        "{'status': {'conditions': [{'type': 'Created', 'status': 'True', 'reason': 'TFJobCreated', 'message': 'm'}], "
+        "{'metadata': {'generation': 3}, 'status': {'observedGeneration': 3, "
+        "'conditions': [{'type': 'Created', 'status': 'True', 'reason': 'TFJobCreated', 'message': 'm'}], "
         "'replicaStatuses': {'Worker': {'active': 2, 'failed': 1}, 'PS': {}}, 'indexes': {'Worker': {'completed': '0,2-4,9', "
         "'restarts': {'1': 3, '9': 1}, 'disruptions': {'4': 2}}}, 'startTime': '2026-01-31T12:00:00Z', 'completionTime': '2026-01-31T12:00:01Z', "
         "'lastReconcileTime': '2026-01-31T12:00:02Z'}}");
