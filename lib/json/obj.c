@@ -3,6 +3,7 @@
 
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/json/dump.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,9 +26,7 @@ struct obj *obj_take(json_t *root)
 struct obj *obj_fold(const json_t *root)
 {
     struct obj *o = obj_take(NULL);
-    o->text = json_dumps(root, JSON_COMPACT);
-    if (!o->text)
-        abort(); /* only OOM */
+    o->text = json_dump(root, false);
     return o;
 }
 
@@ -71,13 +70,7 @@ json_t *json_parse(const char *text, size_t len, struct err *e)
     return j;
 }
 
-char *json_text(const json_t *j)
-{
-    char *text = json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
-    if (!text)
-        abort(); /* only OOM, or a document that is not one */
-    return text;
-}
+char *json_text(const json_t *j) { return json_dump(j, true); }
 
 uint64_t json_hash(const json_t *j)
 {

@@ -56,6 +56,36 @@ static void equal_documents_have_equal_hashes(void **state)
     assert_int_not_equal(json_hash(a), json_hash(c));
 }
 
+/* What a user wrote goes to the API server as it was: 0.1 of a CPU is no 0.10000000000000001. */
+static void numbers_keep_their_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *same;
+    } cases[] = {
+        {"[0.1]", NULL},
+        {"[1e19]", NULL},
+        {"[0.30000000000000004]", NULL},
+        {"[5.0,-0.25,1.5e-7,1e300,123456789.125]", NULL},
+        {"[1E+5,2.50]", "[100000.0,2.5]"},
+        {"{\"a\":{\"z\\n\":0.1,\"b\":[\"0.10\",1,true,null,{}]},\"c\":0.7}",
+            "{\"a\":{\"b\":[\"0.10\",1,true,null,{}],\"z\\n\":0.1},\"c\":0.7}"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        cleanup_json json_t *j = json_parse(cases[i].text, strlen(cases[i].text), &e);
+        cleanup_free char *text = json_text(j);
+        assert_string_equal(text, cases[i].same ? cases[i].same : cases[i].text);
+        cleanup_obj struct obj *o = obj_unfold(obj_fold(j));
+        assert_true(json_equal((json_t *)(uintptr_t)obj_json(o), j));
+    }
+    /* of what has no such numbers the hash is as ever: pods are not made anew */
+    struct err e = ERR_INIT;
+    static const char whole[] = "{\"x\":1,\"y\":[2,\"0.1\"]}";
+    cleanup_json json_t *plain = json_parse(whole, strlen(whole), &e);
+    assert_int_equal(json_hash(plain), UINT64_C(0x28de9bd958ea95a8));
+}
+
 static void *reader(void *arg)
 {
     for (int i = 0; i < 20000; i++) {
@@ -101,6 +131,7 @@ int main(void)
         cmocka_unit_test(paths),
         cmocka_unit_test(parse_errors_say_where),
         cmocka_unit_test(equal_documents_have_equal_hashes),
+        cmocka_unit_test(numbers_keep_their_text),
         cmocka_unit_test(objects_are_shared_between_threads),
         cmocka_unit_test(a_folded_object_becomes_whole_again),
     };
