@@ -19,6 +19,8 @@
 #define BACKOFF_MAX     (60 * NS_PER_S)
 #define PERSON_MIN      (5 * NS_PER_S) /* where a person must act, trying again soon is of no use */
 #define PERSON_MAX      (300 * NS_PER_S)
+#define QUOTA_MIN       (10 * NS_PER_S) /* room in a quota comes by itself, and tells nobody */
+#define QUOTA_MAX       (30 * NS_PER_S)
 
 struct subscription {
     struct controller *controller;
@@ -167,6 +169,11 @@ static int64_t at_least(const struct err *e, unsigned failures)
     return MIN(wait, PERSON_MAX);
 }
 
+static bool is_quota(const struct err *e)
+{
+    return e->cls == ERR_DENIED && strstr(e->msg, "exceeded quota");
+}
+
 /* Explains the failure on the object itself, unless the controller does that better. */
 static void explain_failure(struct controller *c, const char *key, const struct plan *plan,
     size_t failed, const struct err *why)
@@ -225,7 +232,8 @@ static void reconcile_key(struct controller *c, const char *key, bool resync)
     }
     metric_add(c->failures, 1);
     unsigned before = queue_failures(c->queue, key);
-    int64_t wait = queue_fail(c->queue, key, at_least(&e, before));
+    int64_t wait = is_quota(&e) ? queue_fail_steady(c->queue, key, QUOTA_MIN, QUOTA_MAX)
+                                : queue_fail(c->queue, key, at_least(&e, before));
     char text[24];
     snprintf(text, sizeof text, "%.3gs", (double)wait / (double)NS_PER_S);
     /* conflicts are normal: the next reconcile sees the newer object */

@@ -293,6 +293,25 @@ static uint64_t random_locked(struct queue *q)
     return q->random ^= q->random << 17;
 }
 
+/* wait_ns is with its jitter */
+static void fail_locked(struct queue *q, struct queue_key *k, int64_t wait_ns)
+{
+    k->failures++;
+    add_locked(q, k, clock_mono_ns() + wait_ns);
+    queue_finish_locked(q, k);
+}
+
+int64_t queue_fail_steady(struct queue *q, const char *key, int64_t min_ns, int64_t max_ns)
+{
+    pthread_mutex_lock(&q->mu);
+    struct queue_key *k = map_get(q->keys, key);
+    int64_t wait = min_ns + (int64_t)(random_locked(q) % (uint64_t)(max_ns - min_ns + 1));
+    if (k && k->busy)
+        fail_locked(q, k, wait);
+    pthread_mutex_unlock(&q->mu);
+    return wait;
+}
+
 int64_t queue_fail(struct queue *q, const char *key, int64_t at_least_ns)
 {
     int64_t wait = 0;
@@ -300,15 +319,13 @@ int64_t queue_fail(struct queue *q, const char *key, int64_t at_least_ns)
     struct queue_key *k = map_get(q->keys, key);
     if (k && k->busy) {
         unsigned doublings = MIN(k->failures, 40u);
-        k->failures++;
         wait = q->backoff.min_ns;
         while (doublings-- && wait < q->backoff.max_ns)
             wait *= 2;
         wait = MIN(wait, q->backoff.max_ns);
         wait = MAX(wait, at_least_ns);
         wait += wait / 5 - (int64_t)(random_locked(q) % (uint64_t)(wait / 5 * 2 + 1));
-        add_locked(q, k, clock_mono_ns() + wait);
-        queue_finish_locked(q, k);
+        fail_locked(q, k, wait);
     }
     pthread_mutex_unlock(&q->mu);
     return wait;

@@ -37,6 +37,8 @@ char *queue_get(struct queue *q, bool *resync);
 void queue_done(struct queue *q, const char *key);
 /* Failure: comes back after its back-off, but not before at_least_ns. Returns the wait in ns. */
 int64_t queue_fail(struct queue *q, const char *key, int64_t at_least_ns);
+/* The same, but again after min_ns to max_ns, however often it failed. */
+int64_t queue_fail_steady(struct queue *q, const char *key, int64_t min_ns, int64_t max_ns);
 void queue_stop(struct queue *q); /* wakes every queue_get */
 /* due or delayed, being worked on not counted */
 size_t queue_len(struct queue *q);

@@ -258,6 +258,30 @@ static void bad_input_is_explained_and_not_hurried(void **state)
     assert_in_range(posts, 1, 3 + (clock_mono_ns() - begun) / (4 * NS_PER_S));
 }
 
+/* Room in a quota comes when somebody else ends: it is looked for steadily, though not in a hurry.
+ */
+static void a_quota_is_tried_steadily(void **state)
+{
+    (void)state;
+    prepare(false, -1);
+    fail_reconcile = true;
+    map("a");
+    go();
+    eventually(reconciles >= 6); /* as often as makes others wait for minutes */
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "POST",
+            .in = "/pods",
+            .kind = FAULT_STATUS,
+            .status = 403,
+            .body =
+                "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"pods is forbidden: exceeded quota: q, requested: pods=1\"}"});
+    fail_reconcile = false;
+    eventually(fake_api_count(api, "POST", "/pods") == 1);
+    int64_t begun = clock_mono_ns();
+    eventually(made("n/a"));
+    assert_true(clock_mono_ns() - begun > 9 * NS_PER_S);
+}
+
 static void bad_input_becomes_an_event_where_nobody_explains(void **state)
 {
     (void)state;
@@ -319,6 +343,7 @@ int main(void)
         cmocka_unit_test_teardown(failures_back_off_and_pass, teardown),
         cmocka_unit_test_teardown(bad_input_is_explained_and_not_hurried, teardown),
         cmocka_unit_test_teardown(bad_input_becomes_an_event_where_nobody_explains, teardown),
+        cmocka_unit_test_teardown(a_quota_is_tried_steadily, teardown),
         cmocka_unit_test_teardown(a_resync_looks_at_every_key, teardown),
         cmocka_unit_test_teardown(a_shared_informer_is_one, teardown),
     };
