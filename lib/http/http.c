@@ -59,6 +59,7 @@ struct http *http_new(const struct http_conf *conf, struct err *e)
     h->insecure = conf->insecure;
     h->direct = conf->direct;
     h->connect_ns = conf->connect_ns ? conf->connect_ns : CONNECT_DEFAULT;
+    h->dead_ns = conf->dead_ns;
     h->max_idle = conf->max_idle ? conf->max_idle : IDLE_DEFAULT;
     h->idle = xcalloc(h->max_idle, sizeof *h->idle);
     pthread_mutex_init(&h->mu, NULL);

@@ -29,7 +29,10 @@ struct http_conf {
     bool insecure;
     /* never by the proxy of the environment: the server is in the cluster */
     bool direct;
-    int64_t connect_ns;     /* 0: 10 s */
+    int64_t connect_ns; /* 0: 10 s */
+    /* a peer that acknowledges nothing for about so long is gone, also while nothing is sent:
+     * RETRY; 0: when the kernel thinks so, which takes many minutes */
+    int64_t dead_ns;
     unsigned max_idle;      /* idle connections kept; 0: 32 */
     const char *user_agent; /* NULL: "millrace" */
 };

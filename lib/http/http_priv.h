@@ -19,7 +19,7 @@ struct idle_handle {
 struct http {
     char *ca_file, *ca_pem, *cert_pem, *key_pem, *user_agent;
     bool insecure, direct;
-    int64_t connect_ns;
+    int64_t connect_ns, dead_ns;
     unsigned max_idle;
     CURLSH *share;
     pthread_mutex_t share_mu[CURL_LOCK_DATA_LAST];

@@ -7,6 +7,8 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -219,6 +221,27 @@ static void set_tls(CURL *c, const struct http *h)
     }
 }
 
+static int on_socket(void *user, curl_socket_t fd, curlsocktype purpose)
+{
+    const struct http *h = user;
+    (void)purpose;
+    unsigned ms = (unsigned)(h->dead_ns * 2 / 3 / NS_PER_MS);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+    return CURL_SOCKOPT_OK;
+}
+
+/* Probes after a third of the time, and what stays unacknowledged for the rest ends it. */
+static void set_dead(CURL *c, const struct http *h)
+{
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    if (!h->dead_ns)
+        return;
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPIDLE, (long)(h->dead_ns / 3 / NS_PER_S));
+    curl_easy_setopt(c, CURLOPT_TCP_KEEPINTVL, (long)(h->dead_ns / 9 / NS_PER_S));
+    curl_easy_setopt(c, CURLOPT_SOCKOPTFUNCTION, on_socket);
+    curl_easy_setopt(c, CURLOPT_SOCKOPTDATA, (void *)(uintptr_t)h);
+}
+
 static void set_all(
     CURL *c, const struct http *h, const struct http_req *req, struct transfer *t, char *errors)
 {
@@ -233,7 +256,7 @@ static void set_all(
     /* keys of objects may hold "..", and signatures cover the path */
     curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(c, CURLOPT_USERAGENT, h->user_agent);
-    curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    set_dead(c, h);
     curl_easy_setopt(c, CURLOPT_BUFFERSIZE, IO_BUFFER);
     curl_easy_setopt(c, CURLOPT_UPLOAD_BUFFERSIZE, IO_BUFFER);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(h->connect_ns / NS_PER_MS));

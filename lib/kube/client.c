@@ -15,6 +15,7 @@
 
 #define IN_FLIGHT_DEFAULT 64
 #define TIMEOUT_DEFAULT   (30 * NS_PER_S)
+#define DEAD_PEER         (45 * NS_PER_S) /* bookmarks come but once a minute */
 #define RETRY_WAIT_MAX    (30 * NS_PER_S)
 
 struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts, struct err *e)
@@ -28,6 +29,7 @@ struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts,
         .key_pem = conf_take->key_pem,
         .insecure = conf_take->insecure,
         .direct = conf_take->in_cluster,
+        .dead_ns = DEAD_PEER,
         .user_agent = opts->user_agent ? opts->user_agent : "millrace/" MILLRACE_VERSION,
     };
     struct http *http = http_new(&hc, e);

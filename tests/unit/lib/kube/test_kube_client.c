@@ -10,9 +10,12 @@
 #include "tests/lib/unit.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static struct fake_api *api;
 static struct kube *k;
@@ -387,9 +390,35 @@ static void bookmarks_move_the_version(void **state)
     free(s.last);
 }
 
+/* A watch that hears nothing is normal; a server that is gone acknowledges nothing, either. */
+static void a_dead_server_is_noticed_by_the_kernel(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    fake_api_put(api, &kube_pods, pod("a"));
+    assert_int_equal(kube_get(k, &kube_pods, "n", "a", NULL, &e), 0);
+    int port = atoi(strrchr(fake_api_url(api), ':') + 1), found = 0;
+    for (int fd = 3; fd < 256; fd++) { /* its connection stays open */
+        struct sockaddr_in at;
+        socklen_t len = sizeof at, size = sizeof(int);
+        int dead = 0, on = 0, idle = 0;
+        if (getpeername(fd, (struct sockaddr *)&at, &len) || at.sin_family != AF_INET
+            || ntohs(at.sin_port) != port)
+            continue;
+        found++;
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead, &size), 0);
+        assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size), 0);
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &size), 0);
+        assert_true(on);
+        assert_int_equal(idle + dead / 1000, 45);
+    }
+    assert_int_equal(found, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_dead_server_is_noticed_by_the_kernel, setup, teardown),
         cmocka_unit_test_setup_teardown(objects_are_created_changed_and_deleted, setup, teardown),
         cmocka_unit_test_setup_teardown(updates_are_locked_by_version, setup, teardown),
         cmocka_unit_test_setup_teardown(busy_servers_are_waited_for, setup, teardown),
