@@ -236,6 +236,8 @@ int client_request(struct kube *k, const struct client_call *c, json_t **out,
         }
         if (bytes)
             bytes->size = resp.body.len;
+        if (bytes && bytes->warnings && resp.headers)
+            wire_warnings(resp.headers, bytes->warnings);
         if (out)
             *out = answer;
         else
@@ -254,16 +256,33 @@ int kube_get(struct kube *k, const struct kube_res *res, const char *ns, const c
     return client_request(k, &c, out, NULL, e);
 }
 
-int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object,
+static int write_with(struct kube *k, const struct client_call *c, const struct kube_write *how,
     json_t **out, struct err *e)
+{
+    struct client_bytes bytes = {0, BUF_INIT(0), how->warnings};
+    int rc = client_request(k, c, out, &bytes, e);
+    buf_free(&bytes.unread);
+    return rc;
+}
+
+int kube_create_with(struct kube *k, const struct kube_res *res, const char *ns,
+    const json_t *object, const struct kube_write *how, json_t **out, struct err *e)
 {
     char *url = client_url(k, res, ns, NULL, NULL);
     client_query(&url, "fieldManager", k->field_manager);
+    if (how->strict)
+        client_query(&url, "fieldValidation", "Strict");
     struct client_call c = {"create", "POST", "application/json", res, ns, kube_name(object), url,
         object, KUBE_OBJECT_MAX};
-    int rc = client_request(k, &c, out, NULL, e);
+    int rc = write_with(k, &c, how, out, e);
     free(url);
     return rc;
+}
+
+int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object,
+    json_t **out, struct err *e)
+{
+    return kube_create_with(k, res, ns, object, &(struct kube_write){false, NULL}, out, e);
 }
 
 int kube_update(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
@@ -278,8 +297,9 @@ int kube_update(struct kube *k, const struct kube_res *res, const char *ns, cons
     return rc;
 }
 
-int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
-    const char *sub, const json_t *object, json_t **out, struct err *e)
+int kube_apply_with(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const char *sub, const json_t *object, const struct kube_write *how, json_t **out,
+    struct err *e)
 {
     /* it may be shared: no reference of its own */
     cleanup_json json_t *whole = json_deep_copy(object);
@@ -289,11 +309,20 @@ int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const
     char *url = client_url(k, res, ns, name, sub);
     client_query(&url, "fieldManager", k->field_manager);
     client_query(&url, "force", "true");
+    if (how->strict)
+        client_query(&url, "fieldValidation", "Strict");
     struct client_call c = {"apply", "PATCH", "application/apply-patch+yaml", res, ns, name, url,
         whole, KUBE_OBJECT_MAX};
-    int rc = client_request(k, &c, out, NULL, e);
+    int rc = write_with(k, &c, how, out, e);
     free(url);
     return rc;
+}
+
+int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const char *sub, const json_t *object, json_t **out, struct err *e)
+{
+    return kube_apply_with(
+        k, res, ns, name, sub, object, &(struct kube_write){false, NULL}, out, e);
 }
 
 static const char *patch_media_type(enum kube_patch_type type)

@@ -46,6 +46,7 @@ struct client_call {
 struct client_bytes {
     size_t size;       /* if it was read */
     struct buf unread; /* what came of one that is good, but cannot be read or is longer than max */
+    struct kube_warnings *warnings; /* or NULL: as struct kube_write has it */
 };
 int client_request(struct kube *k, const struct client_call *c, json_t **out,
     struct client_bytes *bytes /* or NULL */, struct err *e);

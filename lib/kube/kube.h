@@ -115,6 +115,23 @@ int kube_get(struct kube *k, const struct kube_res *res, const char *ns, const c
     json_t **out, struct err *e);
 int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object,
     json_t **out, struct err *e);
+/* What the server remarks beside its answer. */
+#define KUBE_WARNINGS    5
+#define KUBE_WARNING_MAX 256 /* bytes of one */
+struct kube_warnings {
+    char text[KUBE_WARNINGS][KUBE_WARNING_MAX + 1];
+    unsigned n;
+};
+struct kube_write {
+    bool strict;                    /* fields that the server does not know: INVALID, names them */
+    struct kube_warnings *warnings; /* or NULL; those of this answer are added */
+};
+/* As kube_create and kube_apply. */
+int kube_create_with(struct kube *k, const struct kube_res *res, const char *ns,
+    const json_t *object, const struct kube_write *how, json_t **out, struct err *e);
+int kube_apply_with(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
+    const char *sub, const json_t *object, const struct kube_write *how, json_t **out,
+    struct err *e);
 /* PUT: metadata.resourceVersion in the object is the lock. */
 int kube_update(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
     const json_t *object, json_t **out, struct err *e);

@@ -104,7 +104,7 @@ static int next_page(struct kube *k, struct listing *l, struct err *e)
     if (*l->next)
         client_query(&url, "continue", l->next);
     cleanup_json json_t *page = NULL;
-    struct client_bytes bytes = {0, BUF_INIT(0)};
+    struct client_bytes bytes = {0, BUF_INIT(0), NULL};
     struct client_call c = l->call;
     c.url = url;
     int rc = client_request(k, &c, &page, &bytes, e);

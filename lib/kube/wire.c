@@ -3,12 +3,14 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/text.h"
 #include "lib/http/http.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "lib/kube/wire_scan.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,6 +234,32 @@ int wire_event(const char *text, size_t len, bool cut, enum kube_event_type *typ
         return unreadable(e, "an event whose object has no resourceVersion");
     *object = json_incref(o);
     return 0;
+}
+
+/* One value: code, agent, text in quotes. */
+static void add_warning(const char *value, size_t len, struct kube_warnings *out)
+{
+    const char *at = memchr(value, '"', len), *end = value + len;
+    char text[KUBE_WARNING_MAX * 2];
+    size_t n = 0;
+    for (at = at ? at + 1 : end; at < end && *at != '"' && n < sizeof text; at++) {
+        at += *at == '\\' && at + 1 < end;
+        text[n++] = *at;
+    }
+    cleanup_free char *legible = text_legible(text, n, KUBE_WARNING_MAX);
+    for (unsigned i = 0; i < out->n; i++)
+        if (strcmp(out->text[i], legible) == 0)
+            return;
+    if (*legible && out->n < KUBE_WARNINGS)
+        snprintf(out->text[out->n++], sizeof out->text[0], "%s", legible);
+}
+
+void wire_warnings(const char *headers, struct kube_warnings *out)
+{
+    static const char name[] = "warning: ";
+    for (const char *line = headers; *line; line += strcspn(line, "\n"), line += *line == '\n')
+        if (strncmp(line, name, sizeof name - 1) == 0)
+            add_warning(line, strcspn(line, "\n"), out);
 }
 
 int64_t wire_retry_after_ns(const char *value, int64_t real_now_ns)

@@ -43,6 +43,9 @@ void wire_lines_free(struct wire_lines *l);
 int wire_event(const char *text, size_t len, bool cut, enum kube_event_type *type, json_t **object,
     struct err *e);
 
+/* Adds the texts of all Warning headers ("299 - \"text\"") among "name: value\n" lines. */
+void wire_warnings(const char *headers, struct kube_warnings *out);
+
 /* Seconds of a Retry-After header (number or date) from now; -1 if it is neither. */
 int64_t wire_retry_after_ns(const char *value, int64_t real_now_ns);
 

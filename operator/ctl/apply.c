@@ -48,7 +48,8 @@ static int run_apply(
     struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *answer = NULL;
-    if (kube_apply(a->kube, x->res, x->ns, x->name, "", x->body, &answer, e))
+    struct kube_write how = {x->strict, &r->warnings};
+    if (kube_apply_with(a->kube, x->res, x->ns, x->name, "", x->body, &how, &answer, e))
         return -1;
     count_write("apply", r);
     observe(a, x->res, answer);
@@ -87,7 +88,8 @@ static int run_create(
     struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *answer = NULL;
-    if (kube_create(a->kube, x->res, x->ns, x->body, &answer, e) == 0) {
+    struct kube_write how = {x->strict, &r->warnings};
+    if (kube_create_with(a->kube, x->res, x->ns, x->body, &how, &answer, e) == 0) {
         count_write("create", r);
         observe(a, x->res, answer);
         return 0;

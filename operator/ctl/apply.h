@@ -17,9 +17,10 @@ struct apply {
 };
 
 struct apply_result {
-    size_t done;        /* actions that ran; actions[done] failed, if one did */
-    unsigned writes;    /* requests that changed something */
-    int64_t requeue_ns; /* the earliest PLAN_REQUEUE, -1 if none */
+    size_t done;                   /* actions that ran; actions[done] failed, if one did */
+    unsigned writes;               /* requests that changed something */
+    struct kube_warnings warnings; /* the server's, about what was created or applied */
+    int64_t requeue_ns;            /* the earliest PLAN_REQUEUE, -1 if none */
 };
 
 /* In order, stops at the first error (-1; the message names the action). Events and requeues never

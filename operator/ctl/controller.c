@@ -195,6 +195,21 @@ static void explain_failure(struct controller *c, const char *key, const struct 
             key, "error", e.msg, NULL);
 }
 
+/* What the server remarked, as Events about the object whose key it is. */
+static void tell_warnings(
+    struct controller *c, const char *key, const struct kube_warnings *warnings)
+{
+    if (!warnings->n || !c->conf.keys)
+        return;
+    cleanup_obj struct obj *o = informer_get(c->conf.keys, key);
+    cleanup_plan struct plan plan = PLAN_INIT;
+    for (unsigned i = 0; o && i < warnings->n; i++)
+        plan_event(&plan, informer_res(c->conf.keys), obj_json(o), true, "APIWarning", "%s",
+            warnings->text[i]);
+    struct apply_result r;
+    apply_plan(c->apply, &plan, &r, NULL);
+}
+
 /* 0, or -1 with *e. *requeue_ns: when it wants to be looked at again, -1 if not. */
 static int reconcile_once(
     struct controller *c, const char *key, bool resync, int64_t *requeue_ns, struct err *e)
@@ -211,6 +226,7 @@ static int reconcile_once(
     }
     int rc = apply_plan(c->apply, &plan, &r, e);
     *requeue_ns = r.requeue_ns;
+    tell_warnings(c, key, &r.warnings);
     if (rc)
         explain_failure(c, key, &plan, r.done, e);
     return rc;

@@ -135,6 +135,12 @@ void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take
     plan_add(p, PLAN_CREATE, res, object_take)->body = object_take;
 }
 
+void plan_strict(struct plan *p, size_t since)
+{
+    for (; since < p->n; since++)
+        p->actions[since].strict = true;
+}
+
 void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cached, int64_t grace_s,
     const char *propagation)
 {

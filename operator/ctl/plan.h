@@ -34,6 +34,7 @@ struct plan_action {
     const struct kube_res *res; /* NULL for requeue */
     /* the object; uid: precondition of delete and patches, subject of events; "" if none */
     char *ns, *name, *uid;
+    bool strict;            /* create, apply: fields that the server does not know are refused */
     json_t *body;           /* owned; NULL for delete, event, requeue */
     char *propagation;      /* delete: NULL: the server's default */
     int64_t grace_s;        /* delete: -1: the object's own */
@@ -73,6 +74,9 @@ void plan_apply(
     struct plan *p, const struct kube_res *res, json_t *desired_take, const json_t *cached);
 
 void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take);
+
+/* Of the actions since the first one of that number: what is created or applied is strict. */
+void plan_strict(struct plan *p, size_t since);
 
 /* Deletes the object as cached (its uid is the precondition); left out if it is being deleted
  * already, unless grace_s would shorten its grace to 0. grace_s -1 and propagation NULL: defaults.

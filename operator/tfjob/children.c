@@ -196,7 +196,9 @@ static void create_pod(struct tfjob_pass *p, const struct tfjob_replica *r)
     char name[TFJOB_CHILD_NAME_LEN];
     tfjob_child_name(p->job, r->type, r->index, name);
     struct tfjob_index lived = {r->completed, r->restarts, r->disruptions};
+    size_t since = p->plan->n;
     plan_create(p->plan, &kube_pods, tfjob_build_pod(p->o, p->job, r->type, r->index, &lived));
+    plan_strict(p->plan, since); /* a slip in the template is said, not dropped */
     plan_event(
         p->plan, &kube_tfjobs, p->o->job, false, "SuccessfulCreatePod", "Created pod: %s", name);
 }

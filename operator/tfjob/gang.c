@@ -184,7 +184,9 @@ void pass_apply_gang(struct tfjob_pass *p)
     /* of an older job of this name: it is garbage collected */
     if (p->o->pod_group && !group_is_ours(p))
         return;
+    size_t since = p->plan->n;
     plan_apply(p->plan, group_res(p), pod_group_object(p), p->o->pod_group);
+    plan_strict(p->plan, since);
 }
 
 void pass_delete_gang(struct tfjob_pass *p)

@@ -275,6 +275,41 @@ static void an_object_that_cannot_be_read_is_named(void **state)
     assert_int_equal(end_of(&p), 0);
 }
 
+static bool job_says(const char *key, const char *text)
+{
+    cleanup_json json_t *j = fake_api_get(api, &kube_tfjobs, key);
+    const json_t *all = jget_arr(j, "status.conditions");
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *c = json_array_get(all, i);
+        if (strstr(jget_str(c, "message", ""), text) || !strcmp(jget_str(c, "type", ""), text))
+            return true;
+    }
+    return false;
+}
+
+/* "resource:" for "resources:", and the like. */
+static void a_slip_in_a_template_is_said(void **state)
+{
+    (void)state;
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "POST",
+            .in = "/pods?fieldManager=millrace-operator&fieldValidation=Strict",
+            .times = 100,
+            .kind = FAULT_STATUS,
+            .status = 400,
+            .body =
+                "{\"kind\":\"Status\",\"code\":400,\"reason\":\"BadRequest\",\"message\":\"strict decoding error: unknown field \\\"spec.containers[0].resource\\\"\"}"});
+    struct process p = start("--workers=2");
+    eventually(logged(&p, "controllers run"));
+    fake_api_put(api, &kube_tfjobs,
+        job("slip",
+            "\"Worker\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"tensorflow\",\"image\":\"i\",\"resource\":{}}]}}}"));
+    eventually(job_says("ns/slip", "unknown field \"spec.containers[0].resource\""));
+    eventually(job_says("ns/slip", "Stalled"));
+    kill(p.pid, SIGTERM);
+    assert_int_equal(end_of(&p), 0);
+}
+
 static void put_object(const struct kube_res *res, const char *text)
 {
     json_t *object = json_loads(text, 0, NULL);
@@ -395,6 +430,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_waits_for_its_kinds_and_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(it_can_be_stopped_while_it_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(an_object_that_cannot_be_read_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_slip_in_a_template_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(one_leads_the_other_stands_by, setup, teardown),
         cmocka_unit_test_setup_teardown(
             it_counts_jobs_by_the_names_that_dashboards_know, setup, teardown),

@@ -301,6 +301,28 @@ static void retry_after_is_a_number_or_a_date(void **state)
     assert_true(wire_retry_after_ns("99999999999999999999", 0) > 0);
 }
 
+static void warnings_are_collected(void **state)
+{
+    (void)state;
+    struct kube_warnings w = {.n = 0};
+    cleanup_buf struct buf headers = BUF_INIT(64 << 10);
+    buf_adds(&headers,
+        "content-type: application/json\n"
+        "warning: 299 - \"unknown field \\\"spec.x\\\"\"\n"
+        "warning: 299 - \"unknown field \\\"spec.x\\\"\"\n" /* the same again */
+        "warning: 299\nwarning: \nx-warning: 299 - \"no\"\n"
+        "warning: 299 - \"caf\xc3\n");
+    wire_warnings(buf_str(&headers), &w);
+    assert_int_equal(w.n, 2);
+    assert_string_equal(w.text[0], "unknown field \"spec.x\"");
+    assert_string_equal(w.text[1], "caf\xef\xbf\xbd");
+    for (int i = 0; i < 20; i++)
+        buf_addf(&headers, "warning: 299 - \"%d%0999d\"\n", i, 0);
+    wire_warnings(buf_str(&headers), &w);
+    assert_int_equal(w.n, KUBE_WARNINGS);
+    assert_int_equal(strlen(w.text[4]), KUBE_WARNING_MAX);
+}
+
 static void keys_name_objects(void **state)
 {
     (void)state;
@@ -326,6 +348,7 @@ int main(void)
         cmocka_unit_test(deep_values_are_cut_off),
         cmocka_unit_test(what_is_no_json_is_refused),
         cmocka_unit_test(retry_after_is_a_number_or_a_date),
+        cmocka_unit_test(warnings_are_collected),
         cmocka_unit_test(keys_name_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

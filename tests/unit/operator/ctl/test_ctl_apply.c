@@ -226,10 +226,47 @@ static void finalizers_are_guarded_by_the_version(void **state)
     assert_int_equal(jget_len(now, "metadata.finalizers"), 1);
 }
 
+/* A slip in what a user wrote is refused by the server, and its remarks come along. */
+static void what_is_strict_is_asked_for_so(void **state)
+{
+    (void)state;
+    plan_create(&plan, &kube_pods, pod("free", "u"));
+    size_t since = plan.n;
+    plan_create(&plan, &kube_pods, pod("strict", "u"));
+    plan_strict(&plan, since);
+    struct apply_result r = run(0, ERR_NONE);
+    assert_int_equal(r.warnings.n, 0);
+    assert_int_equal(fake_api_count(api, "POST", "/pods?"), 2);
+    assert_int_equal(fake_api_count(api, "POST", "fieldValidation=Strict"), 1);
+    cleanup_json json_t *group = json_pack(
+        "{s:{s:s,s:s}}", "metadata", "name", "g", "namespace", "n");
+    plan_apply(&plan, &kube_volcano_podgroups, json_incref(group), NULL);
+    plan_strict(&plan, 0);
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "PATCH",
+            .kind = FAULT_STATUS,
+            .status = 200,
+            .headers = "Warning: 299 - \"deprecated\"\r\nWarning: 299 - \"and \\\"odd\\\"\"\r\n",
+            .body = "{}"});
+    r = run(0, ERR_NONE);
+    assert_int_equal(fake_api_count(api, "PATCH", "fieldValidation=Strict"), 1);
+    assert_int_equal(r.warnings.n, 2);
+    assert_string_equal(r.warnings.text[1], "and \"odd\"");
+    plan_create(&plan, &kube_pods, pod("slip", "u"));
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "POST",
+            .kind = FAULT_STATUS,
+            .status = 400,
+            .body =
+                "{\"kind\":\"Status\",\"code\":400,\"reason\":\"BadRequest\",\"message\":\"strict decoding error: unknown field\"}"});
+    run(-1, ERR_INVALID);
+}
+
 int main(void)
 {
     log_init("test", LOG_ERROR);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_strict_is_asked_for_so, setup, teardown),
         cmocka_unit_test_setup_teardown(a_plan_runs_in_order_and_is_seen_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(the_first_error_stops_it, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_answer_makes_no_second_pod, setup, teardown),

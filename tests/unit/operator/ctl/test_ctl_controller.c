@@ -258,6 +258,27 @@ static void bad_input_is_explained_and_not_hurried(void **state)
     assert_in_range(posts, 1, 3 + (clock_mono_ns() - begun) / (4 * NS_PER_S));
 }
 
+static void what_the_server_remarks_becomes_an_event(void **state)
+{
+    (void)state;
+    prepare(false, -1);
+    map("a");
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "POST",
+            .in = "/pods",
+            .kind = FAULT_STATUS,
+            .status = 201,
+            .headers = "Warning: 299 - \"spec.x is deprecated\"\r\n",
+            .body =
+                "{\"metadata\":{\"name\":\"a\",\"namespace\":\"n\",\"resourceVersion\":\"9000\"}}"});
+    go();
+    eventually(fake_api_count(api, "POST", "/events") == 1);
+    cleanup_free char *event = fake_api_last(api, "POST", "/events");
+    assert_non_null(strstr(event, "\"reason\":\"APIWarning\""));
+    assert_non_null(strstr(event, "\"kind\":\"ConfigMap\""));
+    assert_non_null(strstr(event, "spec.x is deprecated"));
+}
+
 /* Room in a quota comes when somebody else ends: it is looked for steadily, though not in a hurry.
  */
 static void a_quota_is_tried_steadily(void **state)
@@ -344,6 +365,7 @@ int main(void)
         cmocka_unit_test_teardown(bad_input_is_explained_and_not_hurried, teardown),
         cmocka_unit_test_teardown(bad_input_becomes_an_event_where_nobody_explains, teardown),
         cmocka_unit_test_teardown(a_quota_is_tried_steadily, teardown),
+        cmocka_unit_test_teardown(what_the_server_remarks_becomes_an_event, teardown),
         cmocka_unit_test_teardown(a_resync_looks_at_every_key, teardown),
         cmocka_unit_test_teardown(a_shared_informer_is_one, teardown),
     };
