@@ -9,32 +9,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define MANAGED_BY_US "kubeflow.org/training-operator"
-
-static const struct {
-    const char *name, *lower;
-} types[TFJOB_TYPES] = {
-    [TFJOB_CHIEF] = {"Chief", "chief"},
-    [TFJOB_EVALUATOR] = {"Evaluator", "evaluator"},
-    [TFJOB_MASTER] = {"Master", "master"},
-    [TFJOB_PS] = {"PS", "ps"},
-    [TFJOB_WORKER] = {"Worker", "worker"},
-};
-
-const char *tfjob_type_name(enum tfjob_type t) { return types[t].name; }
-const char *tfjob_type_lower(enum tfjob_type t) { return types[t].lower; }
-
-bool tfjob_type_parse(const char *text, enum tfjob_type *out)
-{
-    for (int t = 0; t < TFJOB_TYPES; t++)
-        if (!strcasecmp(text, types[t].name)) {
-            *out = (enum tfjob_type)t;
-            return true;
-        }
-    return false;
-}
 
 static int parse_restart(const json_t *v, const char *type, enum tfjob_restart *out, struct err *e)
 {
@@ -85,13 +61,14 @@ static int parse_template(const json_t *template, const char *type, struct err *
 static int check_names(const struct tfjob *j, enum tfjob_type t, struct err *e)
 {
     int n = j->spec[t].replicas;
-    size_t len = (size_t)snprintf(NULL, 0, "%s-%s-%d", j->name, types[t].lower, n > 0 ? n - 1 : 0);
+    size_t len = (size_t)snprintf(
+        NULL, 0, "%s-%s-%d", j->name, tfjob_type_lower(t), n > 0 ? n - 1 : 0);
     if (len <= TFJOB_NAME_MAX)
         return 0;
     return err_set(e, ERR_INVALID,
         "metadata.name is too long: pods are named <name>-%s-<index>, of which the longest has %zu bytes and at most %d "
         "are allowed: shorten the name by %zu",
-        types[t].lower, len, TFJOB_NAME_MAX, len - TFJOB_NAME_MAX);
+        tfjob_type_lower(t), len, TFJOB_NAME_MAX, len - TFJOB_NAME_MAX);
 }
 
 static int parse_replica(struct tfjob *j, const char *key, const json_t *v, struct err *e)
@@ -107,7 +84,7 @@ static int parse_replica(struct tfjob *j, const char *key, const json_t *v, stru
     if (r->present)
         return err_set(e, ERR_INVALID,
             "spec.tfReplicaSpecs.%s: %s is given twice, in different letter cases: keep one", key,
-            types[t].name);
+            tfjob_type_name(t));
     r->present = true;
     r->replicas = 1;
     if (jget(v, "replicas")) {
