@@ -13,6 +13,7 @@
 #include "lib/http/scrape.h"
 #include "lib/json/obj.h"
 #include "operator/api/dataset.h"
+#include "operator/crd_check.h"
 #include "operator/ctl/lease.h"
 #include "operator/ctl/manager.h"
 #include "operator/dataset/metrics.h"
@@ -44,6 +45,7 @@ struct operator_main {
     struct operator_flags flags;
     struct manager mgr;
     struct sign_key master;
+    struct crd_check crds;
     struct kube *lease_kube; /* its own client: a renewal must not wait behind other requests */
     struct lease *lease;
     struct http_server *serve;
@@ -288,6 +290,8 @@ static int operator_lead(struct operator_main *o, struct err *e)
             return 0;
     }
     o->mgr.master = &o->master;
+    if (crd_check_start(&o->crds, &o->mgr, o->flags.tfjob, e)) /* before a job is worked on */
+        return -1;
     atomic_store(&o->leading, true);
     if (manager_lead(&o->mgr, e))
         return -1;
@@ -302,6 +306,7 @@ static void operator_stop(struct operator_main *o)
     struct manager *mgr = &o->mgr;
     atomic_store(&o->stopping, true);
     manager_stop_leading(mgr);
+    crd_check_stop(&o->crds);
     events_free(mgr->events);
     lease_stop(o->lease); /* nothing is written after this */
     serve_stop(o->serve);

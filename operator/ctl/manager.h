@@ -38,6 +38,9 @@ struct manager {
     size_t ncontrollers;
     struct manager_hook *hooks;
     size_t nhooks, hooks_started;
+    /* Of operator/crd_check: why the API server does not keep the status of TFJobs, and the remedy;
+     * a literal, or NULL: all is well. Any thread. */
+    _Atomic(const char *) crd_problem;
     struct poll *poll; /* operator/dataset: the one that all kinds share; NULL until one asks */
 };
 

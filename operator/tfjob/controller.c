@@ -9,12 +9,14 @@
 #include "operator/tfjob/observe.h"
 #include "operator/tfjob/plan.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* pods of a job start, and end, together: one status for all of them */
 #define POD_BURST_NS NS_PER_S
 
 struct tfjob_controller {
+    struct manager *mgr;
     struct tfjob_informers informers;
 };
 
@@ -24,6 +26,7 @@ static int tfjob_reconcile(void *user, const char *key, struct plan *plan, struc
     const struct tfjob_controller *c = user;
     struct tfjob_refs refs;
     tfjob_observe(&c->informers, key, clock_real_ns(), &refs);
+    refs.observed.crd_problem = atomic_load(&c->mgr->crd_problem);
     tfjob_plan(&refs.observed, plan);
     tfjob_refs_free(&refs);
     return 0;
@@ -75,6 +78,7 @@ int tfjob_controller_start(struct manager *mgr, struct err *e)
     static struct tfjob_controller state; /* lives as long as the process */
     static char kind[] = "TFJob";
     struct tfjob_informers *in = &state.informers;
+    state.mgr = mgr;
     /* upstream's variable, read by the same name */
     const char *domain = getenv("CUSTOM_CLUSTER_DOMAIN");
     if (tfjob_informers_make(mgr, in, e))

@@ -310,6 +310,37 @@ static void a_slip_in_a_template_is_said(void **state)
     assert_int_equal(end_of(&p), 0);
 }
 
+static void put_crd(bool ours)
+{
+    const char *field = ours ? "indexes" : "conditions";
+    fake_api_put(api, &kube_crds,
+        json_pack("{s:{s:s},s:{s:[{s:s,s:b,s:{s:{s:{s:{s:{s:{},s:{}}}}}}}]}}", "metadata", "name",
+            "tfjobs.kubeflow.org", "spec", "versions", "name", "v1", "served", 1, "schema",
+            "openAPIV3Schema", "properties", "status", "properties", field, "datasets"));
+}
+
+/* Where training-operator was, its CRD stays, and drops what we remember in the status. */
+static void a_crd_that_is_not_ours_holds_jobs_up(void **state)
+{
+    (void)state;
+    put_crd(false);
+    struct process p = start("--workers=2");
+    eventually(
+        says(&p, "/metrics", 200, "\nmillrace_crd_current{crd=\"tfjobs.kubeflow.org\"} 0\n"));
+    eventually(logged(&p, "--force-conflicts"));
+    fake_api_put(api, &kube_tfjobs,
+        job("held",
+            "\"Worker\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"tensorflow\",\"image\":\"i\"}]}}}"));
+    eventually(job_says("ns/held", "kubectl apply --server-side --force-conflicts"));
+    assert_int_equal(fake_api_count(api, "POST", "/pods"), 0);
+    put_crd(true);
+    eventually(fake_api_count(api, "POST", "/pods") == 1); /* within a minute */
+    assert_true(
+        says(&p, "/metrics", 200, "\nmillrace_crd_current{crd=\"tfjobs.kubeflow.org\"} 1\n"));
+    kill(p.pid, SIGTERM);
+    assert_int_equal(end_of(&p), 0);
+}
+
 static void put_object(const struct kube_res *res, const char *text)
 {
     json_t *object = json_loads(text, 0, NULL);
@@ -431,6 +462,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_can_be_stopped_while_it_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(an_object_that_cannot_be_read_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(a_slip_in_a_template_is_said, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_crd_that_is_not_ours_holds_jobs_up, setup, teardown),
         cmocka_unit_test_setup_teardown(one_leads_the_other_stands_by, setup, teardown),
         cmocka_unit_test_setup_teardown(
             it_counts_jobs_by_the_names_that_dashboards_know, setup, teardown),
