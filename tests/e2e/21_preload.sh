@@ -23,6 +23,11 @@ events_of() { n get events --field-selector "involvedObject.name=$1" -o jsonpath
 edit() { n patch dataset imagenet --type merge -p "$1" >/dev/null; }
 uid() { jsonpath "$1" '{.metadata.uid}'; }
 is_another() { local now; now=$(uid "$1" 2>/dev/null) && [ "$now" != "$2" ]; }
+has_evicted() { [ "$(worker_json imagenet-cache-0 | jq .evictedLoadedBytes)" -gt 0 ]; }
+has_looked_again() # FILES: after the last of it was evicted
+{
+    is_preloaded "$1" && [ "$(worker_json imagenet-preload | jq .load.evictedBytes)" = "$(worker_json imagenet-cache-0 | jq .evictedLoadedBytes)" ]
+}
 job_pods_are() { [ "$(job_pods -o name | wc -l)" = "$1" ]; }
 pinned_are() { [ "$(worker_json imagenet-cache-0 | jq .cache.pinnedFiles)" = "$1" ]; }
 job_pods() { n get pods -l job-name=train "$@"; }
@@ -97,6 +102,14 @@ expect 30 "it is pinned" pinned_are 1
 edit '{"spec":{"cache":{"preload":[{"path":"/train"}]}}}'
 expect 120 "it is preloaded: $(preloaded message)" is_preloaded 7
 expect 30 "its pin has ended" pinned_are 0
+
+step "a worker evicts some of it for what pods read"
+head -c 15000000 /dev/urandom >"$WORK/other"
+for i in 1 2 3 4 5 6 7 8; do put "$WORK/other" "other/part-$i"; done
+pod reader imagenet 'while :; do cat /mnt/fuse/other/* >/dev/null; done'
+expect 180 "some of it is evicted: $(worker_json imagenet-cache-0)" has_evicted
+n delete pod reader --wait --timeout=60s >/dev/null
+expect 240 "it has looked again, and loaded it: $(preloaded message)" has_looked_again 7
 
 step "more than fits"
 head -c 80000000 /dev/urandom >"$WORK/large"
