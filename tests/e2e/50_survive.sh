@@ -3,7 +3,7 @@
 # timeout: 600
 # alone
 # A pod reads and checks without a pause while the serving process, the client's pod and the node plugin are killed under it:
-# not one read may fail.
+# not one read may fail, and none may wait for long.
 . "$(dirname "$0")/lib.sh"
 start_test
 
@@ -11,20 +11,32 @@ s3_up
 random_files 4 2000000 train
 secret keys "$S3_KEY" "$S3_SECRET"
 dataset data
+# shellcheck disable=SC2016
 pod reader data 'cd /mnt/fuse; exec 3<sums.txt; n=0
-    while [ ! -e /tmp/stop ]; do sha256sum -c sums.txt >/tmp/out 2>&1 || { cat /tmp/out; exit 1; }; n=$((n+1)); echo $n; sleep 0.05; done
+    while [ ! -e /tmp/stop ]; do
+        read -r a _ </proc/uptime
+        sha256sum -c sums.txt >/tmp/out 2>&1 || { cat /tmp/out; exit 1; }
+        read -r b _ </proc/uptime
+        n=$((n + 1)); echo "$n $(( ${b%.*}${b#*.} - ${a%.*}${a#*.} ))"; sleep 0.05
+    done
     cat <&3 >/dev/null; echo done'
 expect 90 "the pod runs" has_text Running jsonpath pod/reader '{.status.phase}'
 node=$(jsonpath pod/reader '{.spec.nodeName}')
 
-rounds() { n logs reader --tail=1; }
-goes_on() # it still runs, and reads further
+rounds() { n logs reader --tail=1 | cut -d ' ' -f 1; }
+# It still runs, and reads further; since the call before no round took longer than three times what a kill may be felt at most, a second.
+goes_on() # [WHAT is over]
 {
-    local was
+    local was worst
     was=$(rounds)
     expect 90 "the reader goes on after round $was" test_further "$was"
     [ "$(jsonpath pod/reader '{.status.phase}')" = Running ] || fail "the reader has failed: $(n logs reader --tail=5)"
+    worst=$(n logs reader | awk -v seen="$seen" '$1 > seen && $2 > worst { worst = $2 } END { print worst + 0 }')
+    seen=$was
+    [ $# = 0 ] || echo "the longest round with $1: ${worst}0 ms"
+    [ $# = 0 ] || [ "$worst" -lt 300 ] || fail "the pod waited for ${worst}0 ms with $1"
 }
+seen=0
 test_further() { [ "$(rounds)" -gt "$(($1 + 2))" ]; }
 
 kill_serving() # the client that is a child of a client: the other one is its supervisor
@@ -59,23 +71,24 @@ reads_of_pod() # of a file that nobody has read yet: what is known is read witho
     [ "$(client_status | jq --arg uid "$(jsonpath pod/reader '{.metadata.uid}')" '[.stalls[] | select(.caller == $uid).reads] | add')" -gt 0 ]
 }
 expect 60 "the client counts the reader's reads" reads_of_pod
+goes_on # what came before is nobody's death
 for i in 1 2 3; do
     step "kill -9 of the serving process ($i)"
     expect 60 "there is one to kill" kill_serving
-    goes_on
+    goes_on "its serving process killed"
 done
 step "the client's pod is deleted"
 expect 60 "the API server deletes it" n delete pod -l millrace.dev/component=client --grace-period=0 --force
 sleep 1
-goes_on
+goes_on "its client's pod deleted"
 step "the node plugin is deleted"
 k -n "$SYSTEM" delete pod -l millrace.dev/component=csi --field-selector "spec.nodeName=$node" --wait
-goes_on
+goes_on "the node plugin deleted"
 k -n "$SYSTEM" rollout status daemonset/millrace-csi --timeout=60s
 step "the client's process after that"
 expect 60 "the API server deletes it" n delete pod -l millrace.dev/component=client --grace-period=0 --force
 sleep 1
-goes_on
+goes_on "the client deleted after the plugin"
 n exec reader -- /bin/busybox touch /tmp/stop || true # it may have ended before the answer came
 expect 60 "the reader has ended well" has_text Succeeded jsonpath pod/reader '{.status.phase}'
 step "$(n logs reader --tail=2 | head -n 1) rounds, no failure"

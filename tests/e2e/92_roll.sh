@@ -18,7 +18,7 @@ pod user data 'cd /mnt/fuse; mkdir w; n=0 worst=0
         sha256sum -c sums.txt >/tmp/out 2>&1 || { cat /tmp/out; exit 1; }
         n=$((n + 1)); echo "$n" >w/$n; [ "$(cat w/$n)" = $n ]; ls w >/tmp/out; [ $n -lt 6 ] || rm w/$((n - 5))
         read -r b _ </proc/uptime
-        t=$(( ${b%.*}${b#*.} - ${a%.*}${a#*.} )); [ $t -le $worst ] || worst=$t
+        t=$(( ${b%.*}${b#*.} - ${a%.*}${a#*.} )); [ $n -le 3 ] || [ $t -le $worst ] || worst=$t # first, all comes from the store
         echo "$n $worst"; sleep 0.05
     done
     echo "$n $worst done"'
@@ -67,4 +67,4 @@ last=$(n logs user --tail=1)
 [ "$(lost)" = 0 ] || fail "a mount was made again"
 worst=$(cut -d ' ' -f 2 <<<"$last")
 echo "rounds $(cut -d ' ' -f 1 <<<"$last"), 0 failed; the longest took $((worst / 100)).$(printf %02d $((worst % 100))) s"
-[ "$worst" -lt 3000 ] || fail "the pod waited for half a minute"
+[ "$worst" -lt 300 ] || fail "the pod waited for ${worst}0 ms; the goal is a second" # three times of it on a busy machine

@@ -3,7 +3,7 @@
  * serves the mount. fuse_hammer MOUNT SOURCE SECONDS READERS WRITERS [STORE] SOURCE holds copies of
  * the files r0 … r9 of MOUNT. Writers create, rename over, read back, remove; with STORE (the
  * directory behind the mount) they look there, too, for what close() said is saved. SIGTERM ends it
- * sooner. Ends with 1 if anything was wrong. */
+ * sooner. Ends with 1 if anything was wrong; says how long the longest step took, a few calls each. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -57,11 +57,13 @@ static void wrong(const char *format, ...)
     fprintf(stderr, ": %s\n", strerror(errno));
 }
 
-static void took(double since)
+/* A step that began then is over; returns when the next one begins. */
+static double took(double since)
 {
-    double t = now() - since, w = atomic_load(&worst);
+    double at = now(), t = at - since, w = atomic_load(&worst);
     while (t > w && !atomic_compare_exchange_weak(&worst, &w, t))
         continue;
+    return at;
 }
 
 static char *load(const char *path, size_t *len)
@@ -155,28 +157,34 @@ static void *writer(void *arg)
     char path[512], temp[520], dir[512], other[520], *bytes = malloc(300001);
     snprintf(dir, sizeof dir, "%s/dir%u", mount_dir, id);
     for (unsigned i = 0; going_on(); i++) {
-        double t = now();
         size_t len = 1 + (size_t)rand_r(&seed) % 300000;
         for (size_t k = 0; k < len; k++)
             bytes[k] = (char)rand_r(&seed);
+        double t = now();
         snprintf(path, sizeof path, "%s/w%u-%u", mount_dir, id, i % 5);
         snprintf(temp, sizeof temp, "%s.tmp", path);
         if (save(temp, bytes, len))
             wrong("write %s", temp);
+        t = took(t);
         if (rename(temp, path))
             wrong("rename %s", temp);
+        t = took(t);
         compare(path, bytes, len);
+        t = took(t);
         if (store_dir) {
             snprintf(other, sizeof other, "%s/w%u-%u", store_dir, id, i % 5);
             compare(other, bytes, len);
         }
         if (i % 7 == 6 && unlink(path))
             wrong("unlink %s", path);
+        t = took(t);
         if (mkdir(dir, 0755))
             wrong("mkdir %s", dir);
+        t = took(t);
         snprintf(other, sizeof other, "%s/x", dir);
         if (save(other, "1", 1) || unlink(other))
             wrong("write and unlink %s", other);
+        t = took(t);
         if (rmdir(dir))
             wrong("rmdir %s", dir);
         took(t);
