@@ -29,7 +29,8 @@
 
 #define POLL_NS       (100 * NS_PER_MS)
 #define REMIND_NS     (30 * NS_PER_S) /* how often the log names the informers that are not synced */
-#define DRAIN_S       25              /* kubelet kills after 30 */
+#define STUCK_NS      (300 * NS_PER_S) /* an informer that does not follow for so long is stuck */
+#define DRAIN_S       25               /* kubelet kills after 30 */
 #define LEASE_TIMEOUT (5 * NS_PER_S)
 #define CONFIG_MAX    ((size_t)1 << 20)
 #define SAID_MAX      ((size_t)1 << 20)
@@ -120,6 +121,16 @@ static bool operator_ready(void *user, struct buf *out)
     return false;
 }
 
+/* The lease is asked for every 2 s, by a client of its own. */
+static bool operator_alive(void *user, struct buf *out)
+{
+    const struct operator_main *o = user;
+    int64_t answered_ns = MAX(kube_answered_ns(o->mgr.kube), kube_answered_ns(o->lease_kube));
+    return !manager_stuck(&o->mgr, answered_ns, STUCK_NS, out);
+}
+
+METRIC_GAUGE(cache_stale, "millrace_cache_stale_seconds", "resource,selector",
+    "For how long an informer has not followed the API server; 0: it does.");
 METRIC_GAUGE(cache_objects, "millrace_cache_objects", "resource,selector",
     "Objects that an informer holds.");
 METRIC_GAUGE(leader, "millrace_leader", "", "1 while this process leads.");
@@ -134,6 +145,9 @@ static void operator_metrics(void *user, struct buf *out)
         const struct informer_conf *conf = informer_conf(inf);
         metric_set(metric_of(&cache_objects, conf->res->plural, conf->labels ? conf->labels : ""),
             (int64_t)informer_count(inf));
+        struct err e;
+        metric_set(metric_of(&cache_stale, conf->res->plural, conf->labels ? conf->labels : ""),
+            informer_stale_ns(inf, &e) / NS_PER_S);
     }
     metric_set(metric_of(&leader), atomic_load(&o->leading));
 }
@@ -141,7 +155,7 @@ static void operator_metrics(void *user, struct buf *out)
 static int start_health(struct operator_main *o, struct err *e)
 {
     struct serve_route routes[HEALTH_ROUTES];
-    o->health = (struct health){.ready = operator_ready, .user = o};
+    o->health = (struct health){.ready = operator_ready, .alive = operator_alive, .user = o};
     o->scrape = (struct scrape){.collect = operator_metrics, .user = o};
     health_routes(&o->health, routes);
     if (scrape_start(&o->scrape, o->flags.metrics, e))

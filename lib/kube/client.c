@@ -148,7 +148,9 @@ static int attempt(struct kube *k, const struct client_call *c, const char *body
         .max_body = c->max,
         .timeout_ns = k->timeout_ns,
     };
+    int64_t begun = clock_mono_ns();
     int rc = http_do(k->http, &req, resp, e);
+    client_count(k, c, resp->status, clock_mono_ns() - begun);
     client_headers_free(headers);
     return rc;
 }

@@ -14,9 +14,10 @@ struct kube {
     char *field_manager; /* escaped for a query */
     int64_t timeout_ns;
     unsigned max_in_flight;
-    pthread_mutex_t mu;   /* leaf */
-    pthread_cond_t ended; /* a request has */
-    unsigned in_flight;   /* mu */
+    pthread_mutex_t mu;              /* leaf */
+    pthread_cond_t ended;            /* a request has */
+    unsigned in_flight;              /* mu */
+    atomic_int_fast64_t answered_ns; /* mono: the last 2xx */
 };
 
 /* "<server>/api/v1/namespaces/<ns>/<plural>/<name>/<sub>"; ns, name, sub NULL or "" are left out.
@@ -50,6 +51,8 @@ struct client_bytes {
 };
 int client_request(struct kube *k, const struct client_call *c, json_t **out,
     struct client_bytes *bytes /* or NULL */, struct err *e);
+/* Counts one try; status 0: no answer; took_ns -1: a watch. */
+void client_count(struct kube *k, const struct client_call *c, int status, int64_t took_ns);
 /* puts "<verb> <plural> <key>: " before the error; -1 */
 int client_say(const struct client_call *c, struct err *e);
 

@@ -108,6 +108,8 @@ struct kube *kube_new(
     struct kube_conf *conf_take, const struct kube_opts *opts /* NULL: defaults */, struct err *e);
 void kube_free(struct kube *k);                /* no thread may be using it */
 const char *kube_server(const struct kube *k); /* for log lines */
+/* When the server last did what was asked (2xx), mono ns; 0: never. A watch counts when it ends. */
+int64_t kube_answered_ns(struct kube *k);
 
 /* ns is NULL for cluster-scoped resources. *out (NULL: not wanted) is the server's answer; the
  * caller owns it. */

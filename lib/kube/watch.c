@@ -92,6 +92,8 @@ int kube_watch(struct kube *k, const struct kube_res *res, const char *ns,
     };
     cleanup_resp struct http_resp resp = {0};
     int rc = http_do(k->http, &req, &resp, e);
+    client_count(
+        k, &(struct client_call){.verb = "watch", .method = "GET", .res = res}, resp.status, -1);
     client_headers_free(headers);
     if (resp.status == 401)
         free(kube_conf_token(k->conf, true)); /* rotated: the next watch takes the new one */

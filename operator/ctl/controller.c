@@ -5,8 +5,8 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/task.h"
-#include "lib/http/metric.h"
 #include "lib/json/jget.h"
+#include "operator/ctl/controller_metrics.h"
 #include "operator/ctl/queue.h"
 
 #include <inttypes.h>
@@ -38,17 +38,8 @@ struct controller {
     struct subscription *subs; /* owned; the informers hold pointers to them */
     struct task *workers;      /* owned, conf.workers */
     struct task resync;
-    struct metric *reconciles, *failures, *duration, *length;
+    struct controller_metrics metrics;
 };
-
-METRIC_COUNTER(
-    reconciles, "millrace_reconciles_total", "controller", "Reconciles of the controller.");
-METRIC_COUNTER(reconcile_errors, "millrace_reconcile_errors_total", "controller",
-    "Reconciles that failed and are tried again.");
-METRIC_SECONDS(
-    reconcile_seconds, "millrace_reconcile_seconds", "controller", "Duration of a reconcile.");
-METRIC_GAUGE(
-    queue_length, "millrace_queue_length", "controller", "Keys that wait, delayed ones too.");
 
 struct controller *controller_new(const struct controller_conf *conf)
 {
@@ -58,12 +49,11 @@ struct controller *controller_new(const struct controller_conf *conf)
         c->conf.workers = WORKERS_DEFAULT;
     if (!c->conf.resync_ns)
         c->conf.resync_ns = RESYNC_DEFAULT;
-    c->queue = queue_new(&(struct queue_backoff){BACKOFF_MIN, BACKOFF_MAX});
+    struct queue_metrics counted;
+    queue_metrics_init(&counted, conf->name);
+    c->queue = queue_new(&(struct queue_backoff){BACKOFF_MIN, BACKOFF_MAX}, &counted);
     c->workers = xcalloc(c->conf.workers, sizeof *c->workers);
-    c->reconciles = metric_of(&reconciles, conf->name);
-    c->failures = metric_of(&reconcile_errors, conf->name);
-    c->duration = metric_of(&reconcile_seconds, conf->name);
-    c->length = metric_of(&queue_length, conf->name);
+    controller_metrics_init(&c->metrics, conf->name, c->conf.workers);
     return c;
 }
 
@@ -236,17 +226,17 @@ static void reconcile_key(struct controller *c, const char *key, bool resync)
 {
     struct err e = ERR_INIT;
     int64_t begun = clock_mono_ns(), requeue_ns = -1;
+    controller_metrics_begin(&c->metrics);
     int rc = reconcile_once(c, key, resync, &requeue_ns, &e);
-    metric_add(c->reconciles, 1);
-    metric_add(c->duration, clock_mono_ns() - begun);
-    metric_set(c->length, (int64_t)queue_len(c->queue));
+    enum reconcile_result result = requeue_ns >= 0 ? RECONCILE_REQUEUE : RECONCILE_SUCCESS;
+    controller_metrics_end(
+        &c->metrics, rc ? RECONCILE_ERROR : result, clock_mono_ns() - begun, queue_len(c->queue));
     if (rc == 0) {
         if (requeue_ns >= 0)
             queue_add_after(c->queue, key, requeue_ns);
         queue_done(c->queue, key);
         return;
     }
-    metric_add(c->failures, 1);
     unsigned before = queue_failures(c->queue, key);
     int64_t wait = is_quota(&e) ? queue_fail_steady(c->queue, key, QUOTA_MIN, QUOTA_MAX)
                                 : queue_fail(c->queue, key, at_least(&e, before));

@@ -21,6 +21,8 @@
 #define LIST_AGAIN  (60 * NS_PER_S)
 #define SKIPPED_MAX 10000 /* objects that cannot be read, and are told of */
 
+METRIC_COUNTER(watch_restarts, "millrace_watch_restarts_total", "resource",
+    "Times a watch was begun anew: every 5 to 10 minutes is normal.");
 METRIC_COUNTER(objects_skipped, "millrace_objects_skipped_total", "resource",
     "Versions of objects that could not be read, and were passed over.");
 
@@ -193,6 +195,9 @@ static int informer_watch(struct informer *inf, struct err *e)
         .event = on_event,
         .user = inf,
     };
+    if (inf->watched)
+        metric_add(metric_of(&watch_restarts, inf->conf.res->plural), 1);
+    inf->watched = true;
     return kube_watch(inf->kube, inf->conf.res, inf->conf.ns, &w, e);
 }
 

@@ -33,6 +33,7 @@ struct informer {
     int64_t failing_since;   /* mu: mono ns; 0: error is none */
     /* of the thread only */
     char *version;       /* where the next watch starts */
+    bool watched;        /* once, at least */
     bool failing;        /* error is set */
     bool nameless;       /* the running list skipped an object of which nothing is known */
     int64_t listed_ns;   /* mono, of the last list */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/ctl/manager.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/events.h"
@@ -82,6 +83,24 @@ struct informer *manager_unsynced(const struct manager *mgr, size_t *i, struct e
         return inf;
     }
     return NULL;
+}
+
+bool manager_stuck(
+    const struct manager *mgr, int64_t answered_ns, int64_t limit_ns, struct buf *out)
+{
+    bool stuck = false;
+    if (!answered_ns || clock_mono_ns() - answered_ns > limit_ns / 5)
+        return false; /* the server is away: another process could not do better */
+    for (size_t i = 0; i < mgr->apply.ninformers; i++) {
+        struct informer *inf = mgr->apply.informers[i];
+        struct err e = ERR_INIT;
+        if (!informer_synced(inf) || informer_stale_ns(inf, &e) <= limit_ns || e.cls == ERR_NOTFOUND
+            || e.cls == ERR_DENIED)
+            continue;
+        buf_addf(out, "%s: %s\n", informer_res(inf)->plural, e.msg);
+        stuck = true;
+    }
+    return stuck;
 }
 
 int manager_lead(struct manager *mgr, struct err *e)

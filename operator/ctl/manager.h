@@ -6,6 +6,7 @@
 #ifndef MILLRACE_OPERATOR_CTL_MANAGER_H
 #define MILLRACE_OPERATOR_CTL_MANAGER_H
 
+#include "lib/base/buf.h"
 #include "lib/sign/sign.h"
 #include "operator/ctl/apply.h"
 #include "operator/ctl/controller.h"
@@ -62,6 +63,11 @@ int manager_start(struct manager *mgr, struct err *e); /* the informers */
 /* The next informer, from *i on, whose first list is not in, and why; NULL: there is none. Any
  * thread. */
 struct informer *manager_unsynced(const struct manager *mgr, size_t *i, struct err *why);
+/* Whether an informer that was synced has not followed the API server for limit_ns though the
+ * server does what others ask (answered_ns: when it last did): starting anew may mend that. Not
+ * where the server itself says why: a right or a kind that is missing. Appends which. */
+bool manager_stuck(
+    const struct manager *mgr, int64_t answered_ns, int64_t limit_ns, struct buf *out);
 int manager_lead(struct manager *mgr, struct err *e); /* hooks, then controllers */
 void manager_stop_leading(struct manager *mgr);       /* what runs finishes */
 /* Frees informers and controllers; kube and events stay the caller's. */

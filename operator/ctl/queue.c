@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
+#include "lib/http/metric.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ struct queue_key {
 
 struct queue {
     struct queue_backoff backoff;
-    pthread_mutex_t mu; /* a leaf */
+    struct queue_metrics counted; /* NULLs: not */
+    pthread_mutex_t mu;           /* a leaf */
     pthread_cond_t changed;
     struct map *keys;             /* mu: owned struct queue_key */
     struct queue_key **heap;      /* mu: by due_ns, then order; borrowed from keys */
@@ -49,10 +51,12 @@ static void queue_key_free(void *p)
     free(k);
 }
 
-struct queue *queue_new(const struct queue_backoff *b)
+struct queue *queue_new(const struct queue_backoff *b, const struct queue_metrics *counted)
 {
     struct queue *q = xcalloc(1, sizeof *q);
     q->backoff = *b;
+    if (counted)
+        q->counted = *counted;
     q->keys = map_new(queue_key_free);
     TAILQ_INIT(&q->line);
     q->random = (uint64_t)clock_real_ns() | 1;
@@ -119,6 +123,12 @@ static struct queue_key *heap_pop(struct queue *q)
     return k;
 }
 
+static void count(struct metric *m, int64_t delta)
+{
+    if (m)
+        metric_add(m, delta);
+}
+
 /* ---- new keys ---- */
 
 static void line_up(struct queue *q, struct queue_key *k)
@@ -127,6 +137,7 @@ static void line_up(struct queue *q, struct queue_key *k)
     k->due_ns = clock_mono_ns();
     TAILQ_INSERT_TAIL(&q->line, k, line);
     q->nfresh++;
+    count(q->counted.adds, 1);
 }
 
 static void leave_line(struct queue *q, struct queue_key *k)
@@ -161,6 +172,8 @@ static void add_locked(struct queue *q, struct queue_key *k, int64_t due_ns)
     bool waits = k->busy ? k->again : k->at != IDLE;
     if (waits && k->due_ns <= due_ns)
         return;
+    if (!waits)
+        count(q->counted.adds, 1);
     k->due_ns = due_ns;
     k->order = q->order++;
     if (k->busy) {
@@ -250,6 +263,7 @@ char *queue_get(struct queue *q, bool *resync)
             queue_wait_locked(q);
             continue;
         }
+        count(q->counted.waited, MAX(clock_mono_ns() - k->due_ns, 0));
         k->busy = true;
         *resync = k->resync;
         k->resync = false;
@@ -297,6 +311,7 @@ static uint64_t random_locked(struct queue *q)
 static void fail_locked(struct queue *q, struct queue_key *k, int64_t wait_ns)
 {
     k->failures++;
+    count(q->counted.retries, 1);
     add_locked(q, k, clock_mono_ns() + wait_ns);
     queue_finish_locked(q, k);
 }

@@ -7,6 +7,8 @@
 #ifndef MILLRACE_OPERATOR_CTL_QUEUE_H
 #define MILLRACE_OPERATOR_CTL_QUEUE_H
 
+#include "operator/ctl/controller_metrics.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,9 +23,10 @@ struct queue_backoff {
     int64_t max_ns;
 };
 
-struct queue *queue_new(const struct queue_backoff *b); /* caller owns; queue_free() */
-void queue_free(struct queue *q);                       /* no worker may be left in it */
-void queue_add(struct queue *q, const char *key);       /* now; copies key; no-op once stopped */
+/* caller owns; queue_free(). counted: copied, or NULL */
+struct queue *queue_new(const struct queue_backoff *b, const struct queue_metrics *counted);
+void queue_free(struct queue *q);                 /* no worker may be left in it */
+void queue_add(struct queue *q, const char *key); /* now; copies key; no-op once stopped */
 /* now, behind all that is due, in order; another add (but of a resync) ends that */
 void queue_add_new(struct queue *q, const char *key);
 /* the earlier time wins */

@@ -272,7 +272,7 @@ static int poll_start(void *user, struct err *e)
     atomic_store(&p->stop, false);
     pthread_mutex_lock(&p->mu);
     for (size_t i = 0; i < LANES; i++)
-        p->lanes[i] = (struct poll_lane){.poll = p, .queue = queue_new(&backoff)};
+        p->lanes[i] = (struct poll_lane){.poll = p, .queue = queue_new(&backoff, NULL)};
     const char *uid;
     void *entry;
     for (size_t i = 0; map_next(p->entries, &i, &uid, &entry);)

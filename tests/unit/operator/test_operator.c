@@ -248,6 +248,21 @@ static void it_counts_jobs_by_the_names_that_dashboards_know(void **state)
         eventually(says(&p, "/metrics", 200, line));
         eventually(says(&p, "/metrics", 200, old));
     }
+    static const char *const others[] = {
+        "\ncontroller_runtime_reconcile_total{controller=\"tfjob\",result=\"success\"} ",
+        "\ncontroller_runtime_reconcile_time_seconds_count{controller=\"tfjob\"} ",
+        "\ncontroller_runtime_max_concurrent_reconciles{controller=\"tfjob\"} 2\n",
+        "\ncontroller_runtime_active_workers{controller=\"tfjob\"} 0\n",
+        "\nworkqueue_adds_total{name=\"tfjob\"} ", "\nworkqueue_retries_total{name=\"tfjob\"} ",
+        "\nworkqueue_queue_duration_seconds_count{name=\"tfjob\"} ",
+        "\nworkqueue_depth{name=\"tfjob\"} ",
+        "\nrest_client_requests_total{code=\"200\",method=\"GET\",host=\"127.0.0.1:",
+        "\nrest_client_request_duration_seconds_count{verb=\"GET\",host=\"127.0.0.1:",
+        "\nmillrace_api_requests_total{verb=\"list\",resource=\"tfjobs\",code=\"200\"} 1\n",
+        "\nmillrace_api_request_seconds_count{verb=\"list\"} ",
+        "\nmillrace_cache_stale_seconds{resource=\"tfjobs\",selector=\"\"} 0\n"};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        eventually(says(&p, "/metrics", 200, others[i]));
     fake_api_remove(api, &kube_tfjobs, "ns/bad");
     eventually(says(&p, "/metrics", 200,
         "\ntraining_operator_jobs_deleted_total{job_namespace=\"ns\",framework=\"tensorflow\"} 1\n"));

@@ -4,11 +4,13 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
+#include "lib/json/obj.h"
 #include "operator/ctl/manager.h"
 #include "tests/fake/api.h"
 #include "tests/lib/eventually.h"
 #include "tests/lib/unit.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,6 +281,45 @@ static void what_the_server_remarks_becomes_an_event(void **state)
     assert_non_null(strstr(event, "spec.x is deprecated"));
 }
 
+static bool stuck(const char **what)
+{
+    static char text[512];
+    struct err e = ERR_INIT;
+    cleanup_buf struct buf out = BUF_INIT(sizeof text - 1);
+    cleanup_json json_t *map = NULL;
+    assert_int_equal(kube_get(mgr.kube, &kube_configmaps, "n", "a", &map, &e), 0);
+    bool is = manager_stuck(&mgr, kube_answered_ns(mgr.kube), NS_PER_S, &out);
+    snprintf(text, sizeof text, "%s", buf_str(&out));
+    *what = text;
+    return is;
+}
+
+/* Liveness: a server that is away, or says why not, is no reason to start anew. */
+static void an_informer_that_does_not_follow_is_stuck(void **state)
+{
+    (void)state;
+    const char *what;
+    prepare(false, -1);
+    map("a");
+    go();
+    assert_false(stuck(&what));
+    struct fake_fault deaf = {
+        .in = "/pods?watch=true", .times = UINT_MAX, .kind = FAULT_STATUS, .status = 500};
+    fake_api_fault(api, &deaf);
+    fake_api_drop_watches(api);
+    eventually(stuck(&what));
+    assert_non_null(strstr(what, "pods: "));
+    assert_null(strstr(what, "configmaps: "));
+    cleanup_buf struct buf out = BUF_INIT(100);
+    assert_false(manager_stuck(&mgr, clock_mono_ns() - NS_PER_S, NS_PER_S, &out)); /* it is away */
+    fake_api_mend(api);
+    deaf.status = 403;
+    fake_api_fault(api, &deaf);
+    fake_api_drop_watches(api);
+    eventually(!stuck(&what));
+    fake_api_mend(api);
+}
+
 /* Room in a quota comes when somebody else ends: it is looked for steadily, though not in a hurry.
  */
 static void a_quota_is_tried_steadily(void **state)
@@ -365,6 +406,7 @@ int main(void)
         cmocka_unit_test_teardown(bad_input_is_explained_and_not_hurried, teardown),
         cmocka_unit_test_teardown(bad_input_becomes_an_event_where_nobody_explains, teardown),
         cmocka_unit_test_teardown(a_quota_is_tried_steadily, teardown),
+        cmocka_unit_test_teardown(an_informer_that_does_not_follow_is_stuck, teardown),
         cmocka_unit_test_teardown(what_the_server_remarks_becomes_an_event, teardown),
         cmocka_unit_test_teardown(a_resync_looks_at_every_key, teardown),
         cmocka_unit_test_teardown(a_shared_informer_is_one, teardown),

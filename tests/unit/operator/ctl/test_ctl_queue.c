@@ -15,7 +15,7 @@ static struct queue *q;
 static int setup(void **state)
 {
     (void)state;
-    q = queue_new(&(struct queue_backoff){10 * NS_PER_MS, 80 * NS_PER_MS});
+    q = queue_new(&(struct queue_backoff){10 * NS_PER_MS, 80 * NS_PER_MS}, NULL);
     return 0;
 }
 
