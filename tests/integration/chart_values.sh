@@ -127,6 +127,21 @@ rendered "it names the classes" '["system-cluster-critical","system-node-critica
 rendered "no classes, no quota" 0 "$quotas" --set operator.priorityClassName=,csi.priorityClassName=
 rendered "resourceQuota.create=false on GKE" 0 "$quotas" --set resourceQuota.create=false
 
+# Without a cluster there is nothing to look at, so a copy of the chart is told what there is.
+roles="grep -c '^  name: .*kubeflow-training-' $work/rendered.yaml"
+rendered "kubeflowRoles=auto where nobody has them" 3 "$roles"
+rendered "kubeflowRoles=false" 0 "$roles" --set kubeflowRoles=false
+there() # ANNOTATIONS: of the one that is there
+{
+    sed -i "s|\$there := .*|\$there := dict \"metadata\" (dict \"annotations\" (dict $1)) }}|" "$chart/templates/rbac.yaml"
+}
+there ''
+rendered "kubeflowRoles=auto beside training-operator" 0 "$roles"
+rendered "kubeflowRoles=true all the same" 3 "$roles" --set kubeflowRoles=true
+there '"meta.helm.sh/release-name" "a" "meta.helm.sh/release-namespace" "default"'
+rendered "kubeflowRoles=auto at an upgrade" 3 "$roles"
+refused kubeflowRoles --set kubeflowRoles=maybe
+
 # A Dataset without an endpoint is refused where nobody else gives one.
 without() { result "limits.endpoints, $1: Datasets without an endpoint" "$(render a "$chart" --set 'limits.endpoints={https://minio.example}' --set-string "$1" &&
     if [ "$(grep -c "!(has(m.options) && " "$work/rendered.yaml")" != "$2" ]; then echo "the rule is not as it should be"; fi)"; }
