@@ -5,17 +5,21 @@
 #include "fuse/file/read.h"
 #include "fuse/prefetch/hint_list.h"
 #include "lib/base/clock.h"
+#include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/mutex.h"
 #include "lib/base/pool.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_THREADS     32
 #define MAX_LISTS       64
@@ -41,6 +45,8 @@ struct hints {
     uint64_t max_ahead, max_entries; /* bytes ahead of a reader; entries of all lists */
     pthread_mutex_t adding;
     pthread_mutex_t mu;
+    pthread_cond_t changed;
+    bool resume, began;                /* began: mu; the lists of the process before are here */
     struct list_use *lists[MAX_LISTS]; /* mu */
     unsigned n, turn;                  /* mu */
     atomic_uint active;                /* n, to be read without mu */
@@ -51,7 +57,9 @@ struct hints {
     struct hints_stats stats; /* mu */
 };
 
-struct hints *hints_new(struct files *files, const char *dir, struct err *e)
+static void resume_lists(void *user);
+
+struct hints *hints_new(struct files *files, const char *dir, bool resume, struct err *e)
 {
     struct hints *h = calloc(1, sizeof *h);
     if (!h || !(h->pool = pool_new(&(struct pool_conf){"mr-hint", MAX_THREADS, 0, {0}}))) {
@@ -60,7 +68,7 @@ struct hints *hints_new(struct files *files, const char *dir, struct err *e)
         return NULL;
     }
     h->files = files;
-    h->dir = xstrdup(dir);
+    h->dir = path_join(dir, "hints");
     struct cache_stats c;
     cache_stats(files_config(files)->cache, &c);
     /* A twentieth of the cache: new files wait in a tenth of it, so nothing that is next is
@@ -72,6 +80,11 @@ struct hints *hints_new(struct files *files, const char *dir, struct err *e)
         (uint64_t)budget_memory_limit("/") / 16 / ENTRY_BYTES, (uint64_t)ENTRIES_MIN);
     pthread_mutex_init(&h->adding, NULL);
     pthread_mutex_init(&h->mu, NULL);
+    clock_cond_init(&h->changed);
+    h->resume = resume;
+    /* a long list takes a while, and readers wait for this process */
+    if (pool_add(h->pool, 0, resume_lists, h))
+        resume_lists(h);
     return h;
 }
 
@@ -91,6 +104,7 @@ void hints_free(struct hints *h)
         list_use_free(h->lists[i]);
     pthread_mutex_destroy(&h->adding);
     pthread_mutex_destroy(&h->mu);
+    pthread_cond_destroy(&h->changed);
     free(h->dir);
     free(h);
 }
@@ -111,6 +125,7 @@ static void list_use_drop(struct hints *h, unsigned at)
     struct list_use *s = h->lists[at];
     h->lists[at] = h->lists[--h->n];
     atomic_store(&h->active, h->n);
+    hint_list_remove(s->list);
     s->dropped = true;
     s->users++;
     list_use_put(s);
@@ -253,6 +268,65 @@ static void forget_old_lists(struct hints *h)
         list_use_drop(h, oldest);
 }
 
+static uint64_t entries_left(struct hints *h);
+
+static struct list_use *list_use_add(struct hints *h, struct hint_list *l, struct err *e)
+{
+    struct list_use *s = calloc(1, sizeof *s);
+    if (!s) {
+        err_sys(e, ENOMEM, "a list of hints");
+        hint_list_free(l);
+        return NULL;
+    }
+    s->list = l;
+    pthread_mutex_lock(&h->mu);
+    h->lists[h->n++] = s;
+    atomic_store(&h->active, h->n);
+    pthread_mutex_unlock(&h->mu);
+    return s;
+}
+
+/* A job goes on reading when the process that served it is replaced; its lists go on, too. Numbers
+ * of directories are those of the index: without resume they mean nothing. */
+static void resume_lists(void *user)
+{
+    struct hints *h = user;
+    struct inodes *ix = files_config(h->files)->inodes;
+    DIR *d = opendir(h->dir);
+    for (struct dirent *de; d && !atomic_load(&h->stop) && (de = readdir(d));) {
+        uint64_t id, base;
+        int end = 0;
+        struct inode dir;
+        struct err e = ERR_INIT;
+        if (sscanf(de->d_name, "%16" SCNx64 "-%16" SCNx64 "%n", &id, &base, &end) != 2
+            || de->d_name[end])
+            continue;
+        struct hint_list *l = h->resume && h->n < MAX_LISTS && !inodes_get(ix, base, &dir)
+                && (dir.flags & INODE_DIR)
+            ? hint_list_resume(id, base, h->dir, entries_left(h), &e)
+            : NULL;
+        struct list_use *s = l ? list_use_add(h, l, &e) : NULL;
+        if (!s) {
+            unlinkat(dirfd(d), de->d_name, 0);
+            continue;
+        }
+        struct hint_list_stats ls;
+        pthread_mutex_lock(&h->mu);
+        hint_list_stats(l, &ls);
+        h->stats.entries += ls.entries;
+        s->used_ns = clock_mono_ns();
+        pthread_mutex_unlock(&h->mu);
+    }
+    if (d)
+        closedir(d);
+    pthread_mutex_lock(&h->mu);
+    h->began = true;
+    pthread_cond_broadcast(&h->changed);
+    if (h->n && wake_threads(h, MAX_THREADS))
+        log_warn("there are no threads for lists of hints");
+    pthread_mutex_unlock(&h->mu);
+}
+
 /* The list with that number, a new one if there is none. adding is held, so it stays. */
 static struct list_use *list_use_get(struct hints *h, uint64_t id, uint64_t dir, struct err *e)
 {
@@ -268,19 +342,11 @@ static struct list_use *list_use_get(struct hints *h, uint64_t id, uint64_t dir,
     pthread_mutex_unlock(&h->mu);
     if (s)
         return s;
-    struct hint_list *l = hint_list_new(id, dir, h->dir, e);
-    s = l ? calloc(1, sizeof *s) : NULL;
-    if (!s) {
-        if (l)
-            err_sys(e, ENOMEM, "a list of hints");
-        hint_list_free(l);
+    struct hint_list *l = file_mkdirs(h->dir, 0700, e) ? NULL : hint_list_new(id, dir, h->dir, e);
+    if (!l || !(s = list_use_add(h, l, e)))
         return NULL;
-    }
-    s->list = l;
-    s->users = 1;
     pthread_mutex_lock(&h->mu);
-    h->lists[h->n++] = s;
-    atomic_store(&h->active, h->n);
+    s->users++;
     pthread_mutex_unlock(&h->mu);
     return s;
 }
@@ -323,6 +389,10 @@ int hints_add(struct hints *h, uint64_t dir, const struct hint_msg *msg, struct 
         return err_sys(e, EINVAL, "a list of hints");
     if (inodes_get(files_config(h->files)->inodes, dir, &d) || !(d.flags & INODE_DIR))
         return err_sys(e, ENOTDIR, "a list of hints");
+    pthread_mutex_lock(&h->mu);
+    while (!h->began)
+        pthread_cond_wait(&h->changed, &h->mu);
+    pthread_mutex_unlock(&h->mu);
     pthread_mutex_lock(&h->adding);
     struct list_use *s = list_use_get(h, msg->list, dir, e);
     int rc = s ? hint_list_write(s->list, msg->text, msg->len, entries_left(h), e) : -1;

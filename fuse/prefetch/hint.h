@@ -7,7 +7,8 @@
  * needs nothing but the mount, and works where it is read-only. Its paths are relative to that
  * directory, one a line. Lists are known by their sender's number: what comes with the same number
  * is appended. A list is forgotten once it was read to its end, when no reader followed it for
- * an hour, and with the process: the job goes on without it.
+ * an hour, and with the mount: the job goes on without it. A process that takes the mount over goes
+ * on with its lists.
  *
  * Threads: any. Locks: hints.adding (one text at a time), then hints.mu, under which inodes' lock
  * may be taken; never across I/O. */
@@ -17,6 +18,7 @@
 #include "lib/base/err.h"
 #include "lib/base/ioctl.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct hints; /* opaque */
@@ -32,8 +34,9 @@ struct hints_stats {
     char first_missing[256];
 };
 
-/* files: borrowed. dir: for the lists' text. */
-struct hints *hints_new(struct files *files, const char *dir, struct err *e);
+/* files: borrowed. dir: of the cache, for the lists' text. resume: with the lists that the process
+ * before had; else they are removed. */
+struct hints *hints_new(struct files *files, const char *dir, bool resume, struct err *e);
 void hints_free(struct hints *h); /* ends its threads */
 /* INVALID: a malformed message; NOTFOUND: no such directory; EXHAUSTED: no memory or disk for more.
  */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ struct list_entry {
 
 struct hint_list {
     uint64_t id, base;
+    char *path; /* owned */
     int fd;
     /* what is being written */
     uint64_t text_len;          /* in the file */
@@ -47,32 +49,40 @@ struct hint_list {
     unsigned far_run;              /* … said by so many files in a row */
 };
 
-struct hint_list *hint_list_new(uint64_t id, uint64_t base, const char *dir, struct err *e)
+static struct hint_list *list_open(
+    uint64_t id, uint64_t base, const char *dir, int flags, struct err *e)
 {
     struct hint_list *l = calloc(1, sizeof *l);
     if (!l) {
         err_sys(e, ENOMEM, "keep a list of hints");
         return NULL;
     }
-    char path[INODE_PATH_MAX];
-    snprintf(path, sizeof path, "%s/hint.XXXXXX", dir);
-    l->fd = mkostemp(path, O_CLOEXEC);
-    if (l->fd < 0) {
-        err_sys(e, errno, "keep a list of hints in %s", dir);
-        free(l);
-        return NULL;
-    }
-    unlink(path);
+    l->path = xasprintf("%s/%016" PRIx64 "-%016" PRIx64, dir, id, base);
     l->id = id;
     l->base = base;
+    l->fd = open(l->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    if (l->fd < 0) {
+        err_sys(e, errno, "keep a list of hints in %s", dir);
+        hint_list_free(l);
+        return NULL;
+    }
     return l;
 }
+
+struct hint_list *hint_list_new(uint64_t id, uint64_t base, const char *dir, struct err *e)
+{
+    return list_open(id, base, dir, O_CREAT | O_TRUNC, e);
+}
+
+void hint_list_remove(struct hint_list *l) { unlink(l->path); }
 
 void hint_list_free(struct hint_list *l)
 {
     if (!l)
         return;
-    close(l->fd);
+    if (l->fd >= 0)
+        close(l->fd);
+    free(l->path);
     free(l->fresh);
     free(l->entries);
     free(l->buckets);
@@ -183,6 +193,44 @@ int hint_list_write(struct hint_list *l, const char *text, size_t len, uint64_t 
         l->nfresh = 0; /* what is in the file after text_len is written over */
     free(out);
     return rc;
+}
+
+/* The lines that are complete, as they were written; false: this one is none of ours. */
+static bool take_line(struct hint_list *l, uint64_t end, uint64_t room, struct err *e)
+{
+    size_t len = l->carry_len;
+    l->carry_len = 0;
+    if (!len || len >= sizeof l->carry || end > UINT32_MAX || l->nfresh >= room
+        || grow_entries(&l->fresh, &l->cap_fresh, l->nfresh + 1, e))
+        return false;
+    l->fresh[l->nfresh++] = (struct list_entry){
+        .off = (uint32_t)(end - len), .hash = (uint32_t)hash64(l->carry, len)};
+    l->text_len = end + 1;
+    return true;
+}
+
+struct hint_list *hint_list_resume(
+    uint64_t id, uint64_t base, const char *dir, uint64_t room, struct err *e)
+{
+    struct hint_list *l = list_open(id, base, dir, 0, e);
+    char piece[16384];
+    uint64_t off = 0;
+    bool ours = true;
+    for (ssize_t n; l && ours && (n = pread(l->fd, piece, sizeof piece, (off_t)off)) > 0;)
+        for (ssize_t i = 0; i < n && ours; i++, off++) {
+            if (piece[i] == '\n')
+                ours = take_line(l, off, room, e);
+            else if (l->carry_len < sizeof l->carry)
+                l->carry[l->carry_len++] = piece[i];
+        }
+    if (!l)
+        return NULL;
+    l->carry_len = 0; /* a line that was cut off: what comes next is written over it */
+    if (hint_list_publish(l, e)) {
+        hint_list_free(l);
+        return NULL;
+    }
+    return l;
 }
 
 static void rehash_entries(struct hint_list *l, uint32_t nbuckets)

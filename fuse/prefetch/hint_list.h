@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hint_list — one list of paths in the order in which a job will read them, and how far the job has
- * come. The paths are in a file without a name in the cache directory; in memory an entry takes 16
- * to 20 bytes.
+ * come. The paths are in a file of the cache directory, which a process that takes the mount over
+ * finds again; in memory an entry takes 16 to 20 bytes.
  *
  * What is fetched is a window of entries after the latest one that the job is known to have come
  * to. A reader that is met outside of it moves it only when several files in a row say the same:
@@ -21,8 +21,14 @@ struct hint_list_stats {
     uint64_t passed;       /* entries that the job has come past */
 };
 
+/* dir: there is one. */
 struct hint_list *hint_list_new(uint64_t id, uint64_t base, const char *dir, struct err *e);
-void hint_list_free(struct hint_list *l);
+/* What a process before this one had published, up to `room` entries; how far the job had come is
+ * learnt anew from its reader. NOTFOUND. */
+struct hint_list *hint_list_resume(
+    uint64_t id, uint64_t base, const char *dir, uint64_t room, struct err *e);
+void hint_list_free(struct hint_list *l);   /* its file stays */
+void hint_list_remove(struct hint_list *l); /* its file, which nobody shall find again */
 uint64_t hint_list_id(const struct hint_list *l);
 uint64_t hint_list_base(const struct hint_list *l); /* the directory that its paths begin in */
 void hint_list_stats(const struct hint_list *l, struct hint_list_stats *out);

@@ -213,7 +213,7 @@ static int build_files(struct mounted_fs *m, struct err *e)
         .user = m};
     if (!(m->fs.files = files_new(&fc, e)) || !(m->uploader = uploader_start(m->fs.files, e)))
         return -1;
-    return (m->fs.hints = hints_new(m->fs.files, m->c.o->cache_dir, e)) ? 0 : -1;
+    return (m->fs.hints = hints_new(m->fs.files, m->c.o->cache_dir, m->c.resume, e)) ? 0 : -1;
 }
 
 int mounted_fs_build(struct mounted_fs *m, const struct mounted_fs_conf *conf, struct err *e)

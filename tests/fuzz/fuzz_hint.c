@@ -42,6 +42,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (hint_list_seen(l, path, false) == HINT_UNKNOWN)
             abort();
     }
+    struct hint_list_stats before, after = {0};
+    hint_list_stats(l, &before);
+    hint_list_free(l);
+    if (!(l = hint_list_resume(1, 1, "/tmp", 1000, &e)))
+        abort();
+    hint_list_stats(l, &after);
+    if (before.entries != after.entries)
+        abort();
+    hint_list_remove(l);
     hint_list_free(l);
     return 0;
 }

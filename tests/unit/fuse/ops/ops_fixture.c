@@ -82,7 +82,7 @@ struct kernel *kernel_new(bool sealed)
         .timeout = 5,
         .absence = 3,
         .sealed = sealed};
-    k->fs.hints = hints_new(k->x->files, k->x->dir, &e);
+    k->fs.hints = hints_new(k->x->files, k->x->dir, false, &e);
     k->fs.stalls = stalls_new(nobody, NULL);
     assert_non_null(k->fs.hints);
     char *argv[] = {(char *)"test_ops", NULL};

@@ -21,6 +21,12 @@ static struct hint_list *new_list(void)
     return l;
 }
 
+static void end_list(struct hint_list *l)
+{
+    hint_list_remove(l);
+    hint_list_free(l);
+}
+
 static void give(struct hint_list *l, const char *text, size_t len)
 {
     struct err e = ERR_INIT;
@@ -82,7 +88,7 @@ static void test_lines(void **state)
         hint_list_stats(l, &st);
         assert_int_equal(st.entries, ARRAY_LEN(want) + 1);
         assert_int_equal(st.bad, 4);
-        hint_list_free(l);
+        end_list(l);
     }
 }
 
@@ -116,7 +122,7 @@ static void test_long_lines(void **state)
     hint_list_stats(l, &st);
     assert_int_equal(st.entries, 2);
     free(text);
-    hint_list_free(l);
+    end_list(l);
 }
 
 /* What is given out follows the reader: by entries … */
@@ -141,7 +147,7 @@ static void test_window(void **state)
     assert_int_equal(seen(l, HINT_WINDOW + 100), HINT_NEAR);
     expect_next(l, HINT_WINDOW + 101);
     assert_int_equal(hint_list_seen(l, "dir/4000", false), HINT_UNKNOWN);
-    hint_list_free(l);
+    end_list(l);
 }
 
 /* … and by bytes. */
@@ -174,7 +180,7 @@ static void test_bytes(void **state)
     assert_int_equal(next(l, most, path), 21);
     /* nothing is counted twice or left over */
     assert_int_equal(hint_list_weigh(l, 21, 100 * MIB, most), 10 * MIB);
-    hint_list_free(l);
+    end_list(l);
 }
 
 static void test_moves(void **state)
@@ -197,7 +203,7 @@ static void test_moves(void **state)
     for (unsigned i = 0; i < 10; i++)
         assert_int_equal(hint_list_seen(l, "dir/7000", true), HINT_FAR);
     expect_next(l, 105);
-    hint_list_free(l);
+    end_list(l);
 }
 
 /* The same files in several epochs of one list, and one of them very often. */
@@ -216,7 +222,7 @@ static void test_repeats(void **state)
         give(l, "same\n", 5);
     for (int i = 0; i < 100000; i++)
         hint_list_seen(l, "same", false);
-    hint_list_free(l);
+    end_list(l);
 }
 
 static void test_grows(void **state)
@@ -238,7 +244,7 @@ static void test_grows(void **state)
     hint_list_stats(l, &st);
     assert_int_equal(st.passed, 20000);
     assert_int_equal(st.entries, given);
-    hint_list_free(l);
+    end_list(l);
 }
 
 int main(void)

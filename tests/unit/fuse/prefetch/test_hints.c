@@ -29,7 +29,7 @@ static struct hinted *hinted_new(int64_t quota)
         .stage_dir = h->x->dir};
     h->files = files_new(&fc, &e);
     assert_non_null(h->files);
-    h->hints = hints_new(h->files, h->x->dir, &e);
+    h->hints = hints_new(h->files, h->x->dir, false, &e);
     assert_non_null(h->hints);
     return h;
 }
@@ -243,6 +243,48 @@ static void test_many_lists(void **state)
     hinted_free(h);
 }
 
+static void restart(struct hinted *h, bool resume)
+{
+    struct err e = ERR_INIT;
+    hints_free(h->hints);
+    h->hints = hints_new(h->files, h->x->dir, resume, &e);
+    assert_non_null(h->hints);
+}
+
+/* A process that takes the mount over has the lists of the one before, with a line that was cut off
+ * left out; another mount has none. */
+static void test_resumed(void **state)
+{
+    (void)state;
+    struct hinted *h = hinted_new(QUOTA);
+    fx_files(h->x, "d", 600, 10);
+    for (unsigned i = 0; i < 6; i++) {
+        cleanup_free char *text = lines("d/", i * 100, (i + 1) * 100);
+        assert_int_equal(add(h, 7, "", text), 0);
+    }
+    assert_int_equal(add(h, 7, "", "d/f0"), 0);
+    assert_int_equal(add(h, 8, "", "d/f001\n"), 0);
+    eventually(stats(h).done == 513);
+    assert_false(fx_is_cached(h->x, "d", 599));
+    restart(h, true);
+    eventually(stats(h).entries == 601);
+    assert_int_equal(stats(h).lists, 2);
+    for (unsigned i = 500; i < 510; i++)
+        seen(h, "d", i);
+    eventually(fx_is_cached(h->x, "d", 599));
+    assert_int_equal(add(h, 7, "", "d/f002\n"), 0); /* to the same list */
+    assert_int_equal(stats(h).entries, 602);
+    assert_int_equal(stats(h).lists, 2);
+    assert_true(stats(h).refused == 0 && stats(h).missing == 0);
+    restart(h, false);
+    assert_int_equal(add(h, 9, "", "d/f003\n"), 0); /* once it has looked */
+    assert_int_equal(stats(h).lists, 1);
+    restart(h, true);
+    assert_int_equal(add(h, 10, "", "d/f003\n"), 0);
+    assert_int_equal(stats(h).lists, 2);
+    hinted_free(h);
+}
+
 static void *release(void *arg)
 {
     clock_sleep_ns(100 * NS_PER_MS);
@@ -282,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_window),
         cmocka_unit_test(test_forgotten),
         cmocka_unit_test(test_many_lists),
+        cmocka_unit_test(test_resumed),
         cmocka_unit_test(test_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,7 +106,7 @@ static struct fx *fx_new(void)
         .conf = &x->conf,
         .stage_dir = x->dir};
     assert_non_null(x->files = files_new(&fc, &e));
-    assert_non_null(x->hints = hints_new(x->files, x->dir, &e));
+    assert_non_null(x->hints = hints_new(x->files, x->dir, false, &e));
     x->stalls = stalls_new(who, NULL);
     x->status = status_new();
     x->port = free_port();
