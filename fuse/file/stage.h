@@ -31,6 +31,6 @@ void stage_repath(struct file *f);       /* its path changed */
 /* The store has what the index says that it has; all: and no change since. The note that said what
  * was to be saved is over. f->data_lock is held exclusively. */
 void stage_saved(struct file *f, bool all);
-bool stage_disk_full(void);              /* the latest write to staging failed for lack of room */
+bool stage_disk_full(void); /* the latest write to staging failed for lack of room */
 
 #endif

@@ -196,7 +196,7 @@ int hint_list_write(struct hint_list *l, const char *text, size_t len, uint64_t 
 }
 
 /* The lines that are complete, as they were written; false: this one is none of ours. */
-static bool take_line(struct hint_list *l, uint64_t end, uint64_t room, struct err *e)
+static bool take_hint_line(struct hint_list *l, uint64_t end, uint64_t room, struct err *e)
 {
     size_t len = l->carry_len;
     l->carry_len = 0;
@@ -219,7 +219,7 @@ struct hint_list *hint_list_resume(
     for (ssize_t n; l && ours && (n = pread(l->fd, piece, sizeof piece, (off_t)off)) > 0;)
         for (ssize_t i = 0; i < n && ours; i++, off++) {
             if (piece[i] == '\n')
-                ours = take_line(l, off, room, e);
+                ours = take_hint_line(l, off, room, e);
             else if (l->carry_len < sizeof l->carry)
                 l->carry[l->carry_len++] = piece[i];
         }
