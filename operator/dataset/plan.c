@@ -39,8 +39,16 @@ static bool name_taken(const struct dataset_observed *o, const json_t *object, c
  * old claim. */
 static void plan_volume(const struct dataset_observed *o, const struct dataset *d, struct plan *p)
 {
-    plan_apply(p, &kube_pvs, render_pv(d), o->pv);
-    plan_apply(p, &kube_pvcs, render_pvc(d), o->pvc);
+    json_t *pv = render_pv(d), *pvc = render_pvc(d);
+    /* a claim cannot shrink: one that asks for another size keeps it, and the volume has that */
+    const char *size = jget_str(o->pvc, "spec.resources.requests.storage", NULL);
+    if (size) {
+        json_t *spec = json_object_get(pv, "spec"), *claim = json_object_get(pvc, "spec");
+        json_object_set_new(spec, "capacity", json_pack("{s:s}", "storage", size));
+        json_object_set_new(claim, "resources", json_pack("{s:{s:s}}", "requests", "storage", size));
+    }
+    plan_apply(p, &kube_pvs, pv, o->pv);
+    plan_apply(p, &kube_pvcs, pvc, o->pvc);
     const char *bound = jget_str(o->pv, "spec.claimRef.uid", "");
     if (*bound && (!o->pvc || (!kube_deleting(o->pvc) && strcmp(bound, kube_uid(o->pvc)) != 0)))
         plan_patch(p, &kube_pvs, o->pv,

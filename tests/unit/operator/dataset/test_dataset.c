@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dataset and DataLoad: json → struct, what is made of it, and that the programs can read what they
  * are told. */
+#include "lib/base/human.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/conf/conf.h"
@@ -338,9 +339,19 @@ static void test_long_message(void **state)
     }
 }
 
+/* The API server counts a claim's size in thousandths, and remarks on one that it cannot count so. */
+static void size_of_claims_is_counted(void **state)
+{
+    (void)state;
+    int64_t bytes;
+    assert_int_equal(quantity_parse(RENDER_CAPACITY, &bytes), 0);
+    assert_in_range(bytes, 1, INT64_MAX / 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(size_of_claims_is_counted),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_refused),
