@@ -123,7 +123,7 @@ rendered "resourceQuota.create=auto elsewhere than on GKE" 0 "$quotas"
 rendered "resourceQuota.create=true" 1 "$quotas" --set resourceQuota.create=true
 sed -i 's/\.Capabilities\.KubeVersion\.Version/"v1.34.1-gke.1829001"/' "$chart/templates/classes.yaml"
 rendered "resourceQuota.create=auto on GKE" 1 "$quotas"
-rendered "it names the classes" '["system-cluster-critical","system-node-critical"]' "sed -n 's/.*operator: In, values: \(.*\)}$/\1/p' $work/rendered.yaml"
+rendered "it names the classes" '["system-cluster-critical","system-node-critical"]' "sed -n 's/.*operator: In, values: \(.*system-.*\)}$/\1/p' $work/rendered.yaml"
 rendered "no classes, no quota" 0 "$quotas" --set operator.priorityClassName=,csi.priorityClassName=
 rendered "resourceQuota.create=false on GKE" 0 "$quotas" --set resourceQuota.create=false
 
