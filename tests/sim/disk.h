@@ -43,8 +43,12 @@ struct disk {
 
 #define DISK_KILLED 77 /* exit status of a process that died at die_at */
 
-/* Makes root and shadow, empty; d is in shared memory. */
+/* Makes root and shadow, unless they are there; d is in shared memory. */
 void disk_init(struct disk *d, const char *dir);
+/* What is there is on the disk, all of it. */
+void disk_settle(struct disk *d);
+/* Nothing is there, but for the directories below `keep`. */
+void disk_clear(struct disk *d, const char *keep);
 /* This process works on it; it dies at the n-th change. NULL: changes are nobody's business. */
 void disk_use(struct disk *d);
 /* The power goes; what comes back is in the same place. Called by nobody who uses it. */

@@ -14,7 +14,7 @@
 
 #define PAGE 4096
 
-static void remove_below(const char *dir)
+static void remove_below(const char *dir, bool dirs)
 {
     DIR *at = opendir(dir);
     for (struct dirent *de; at && (de = readdir(at));) {
@@ -23,8 +23,9 @@ static void remove_below(const char *dir)
             continue;
         snprintf(path, sizeof path, "%s/%s", dir, de->d_name);
         if (de->d_type == DT_DIR) {
-            remove_below(path);
-            rmdir(path);
+            remove_below(path, dirs);
+            if (dirs)
+                rmdir(path);
         } else {
             __real_unlink(path);
         }
@@ -38,16 +39,34 @@ void disk_init(struct disk *d, const char *dir)
     memset(d, 0, sizeof *d);
     snprintf(d->root, sizeof d->root, "%s/disk", dir);
     snprintf(d->shadow, sizeof d->shadow, "%s/shadow", dir);
-    if (__real_mkdir(d->root, 0700) || __real_mkdir(d->shadow, 0700))
+    if ((__real_mkdir(d->root, 0700) && errno != EEXIST) || __real_mkdir(d->shadow, 0700))
         disk_die(dir);
+}
+
+void disk_clear(struct disk *d, const char *keep)
+{
+    DIR *at = opendir(d->root);
+    for (struct dirent *de; at && (de = readdir(at));) {
+        char path[PATH_MAX];
+        if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", d->root, de->d_name);
+        bool kept = strcmp(de->d_name, keep) == 0;
+        if (de->d_type == DT_DIR)
+            remove_below(path, !kept);
+        if (!kept)
+            remove(path);
+    }
+    if (at)
+        closedir(at);
+    remove_below(d->shadow, true);
+    rmdir(d->shadow);
 }
 
 void disk_remove(struct disk *d)
 {
-    remove_below(d->root);
-    remove_below(d->shadow);
+    remove_below(d->root, true);
     rmdir(d->root);
-    rmdir(d->shadow);
 }
 
 static struct disk_name *name_find(struct disk *d, const char *path)
@@ -226,6 +245,13 @@ static void settle(struct disk *d, const char *dir, const char *prefix)
         closedir(at);
 }
 
+void disk_settle(struct disk *d)
+{
+    remove_below(d->shadow, true);
+    d->nnames = d->nlog = d->flushed = 0;
+    settle(d, d->root, "");
+}
+
 static int by_path(const void *a, const void *b)
 {
     return strcmp(((const struct disk_name *)a)->path, ((const struct disk_name *)b)->path);
@@ -250,11 +276,9 @@ void disk_cut(struct disk *d, uint64_t seed)
         else if (__real_mkdir(path, 0700))
             disk_die(path);
     }
-    remove_below(d->root);
-    remove_below(d->shadow);
+    remove_below(d->root, true);
     if (rmdir(d->root) || __real_rename(root, d->root))
         disk_die(d->root);
-    d->nnames = d->nlog = d->flushed = 0;
-    settle(d, d->root, "");
+    disk_settle(d);
     disk_use(NULL);
 }

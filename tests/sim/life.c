@@ -12,9 +12,9 @@
 #include "fuse/file/upload.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
+#include "lib/base/mem.h"
 #include "tests/sim/world.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #define SYNC_NS (60 * NS_PER_S)
+#define PIECE   5000u
 
 static struct conf_mount mount = {.mount_point = (char *)"memory://store", .path = (char *)"/"};
 static struct conf_rule rule = {(char *)"/", CONF_CACHE_THROUGH};
@@ -66,6 +67,7 @@ static void begin(void)
     snprintf(stage_dir, sizeof stage_dir, "%s/stage", root);
     snprintf(blocks_dir, sizeof blocks_dir, "%s/blocks", root);
     snprintf(index_path, sizeof index_path, "%s/index", root);
+    mount.mount_point = (char *)(world->elsewhere ? "memory://other" : "memory://store");
     store = sim_store_new();
     if (file_mkdirs(stage_dir, 0700, &e) || file_mkdirs(blocks_dir, 0700, &e))
         end_wrong("directories", &e);
@@ -79,7 +81,7 @@ static void begin(void)
     if (!(cache = cache_new(&cc, &e)))
         end_wrong("the cache does not open", &e);
     struct inodes_conf ic = {.path = index_path,
-        .identity = 1,
+        .identity = world->elsewhere ? 2 : 1,
         .resume = world->resume,
         .dir_mode = 0777,
         .file_mode = 0666,
@@ -138,11 +140,15 @@ static bool read_all(uint64_t ino, struct content *c, struct err *e)
 {
     struct file *f = files_get(files, ino, e);
     memset(c, 0, sizeof *c);
-    ssize_t n = f ? file_pread(f, c->bytes, CONTENT_MAX, 0, e) : -1;
+    ssize_t n = f ? 1 : -1;
+    /* in pieces: of a whole block the sum would be looked at */
+    while (n > 0 && c->len < CONTENT_MAX) {
+        n = file_pread(f, c->bytes + c->len, MIN(PIECE, CONTENT_MAX - c->len), c->len, e);
+        c->len += n > 0 ? (uint32_t)n : 0;
+    }
     if (f)
         files_put(f);
     c->there = n >= 0;
-    c->len = n >= 0 ? (uint32_t)n : 0;
     return n >= 0;
 }
 
@@ -165,16 +171,21 @@ static void do_open(const struct op *op, bool resent)
     static const struct content empty = {.there = true};
     int flags = O_RDWR | (op->truncate ? O_TRUNC : 0);
     int rc = tree_lookup(tree, INODE_ROOT, w.name, &n, &e);
-    if (op->truncate || (rc && op->create)) /* whether we see the end of it or not */
+    uint64_t based_at = m->based_at;
+    if (op->truncate || (rc && op->create)) { /* whether we see the end of it or not */
         truth_add(op->file, BEGUN, &empty);
+        m->based_at = world->now;
+    }
     if (rc && err_errno(&e) == ENOENT && op->create) {
         rc = files_create(files, &w, flags, &n, &e);
         made = rc == 0;
     } else if (rc == 0) {
         rc = files_open(files, n.ino, flags, &backing, &e);
     }
-    if (rc)
+    if (rc) {
+        m->based_at = based_at;
         return;
+    }
     inodes_ref(inodes, n.ino);
     m->open = true;
     m->ino = n.ino;
@@ -242,6 +253,11 @@ static void do_write(const struct op *op)
     world->op.off = off; /* sent again, it is the same */
     world->op.len = len;
     before = *c;
+    if (world->disk.torn) { /* a process that dies in it leaves half, like on any disk */
+        content_fill(c, op->seed, off, len / 2);
+        truth_add(op->file, BEGUN, c);
+        *c = before;
+    }
     content_fill(c, op->seed, off, len);
     truth_add(op->file, BEGUN, c); /* when the process dies it may be done or not */
     struct file *f = files_get(files, m->ino, &e);
@@ -289,6 +305,36 @@ static void do_unlink(const struct op *op, bool resent)
     world_say("f%u unlink: %s", op->file, rc ? e.msg : "done");
 }
 
+/* Of what the store has: what waits for its upload is left alone. Neither is open. */
+static void do_rename(const struct op *op, bool resent)
+{
+    static const struct content none;
+    static struct content c;
+    const struct rename_request r = {.dir = INODE_ROOT,
+        .name = name_of(op->file),
+        .newdir = INODE_ROOT,
+        .newname = name_of(op->to),
+        .resent = resent};
+    struct err e = ERR_INIT;
+    struct inode n;
+    bool waits = tree_lookup(tree, INODE_ROOT, r.name, &n, &e) == 0
+        && (n.flags & (INODE_DIRTY | INODE_STAGED | INODE_LOCAL));
+    c = world->objects[op->file].c;
+    if (waits || (!c.there && !resent))
+        return;
+    if (c.there) {
+        truth_add(op->to, BEGUN, &c);
+        truth_add(op->file, BEGUN, &none);
+        content_renamed(op->file, op->to);
+    }
+    int rc = files_rename(files, &r, &e);
+    world_say("f%u rename to f%u: %s", op->file, op->to, rc ? e.msg : "done");
+    if (rc || !c.there)
+        return;
+    truth_add(op->to, DONE, &c);
+    truth_add(op->file, DONE, &none);
+}
+
 static void do_op(bool resent)
 {
     const struct op *op = &world->op;
@@ -312,6 +358,8 @@ static void do_op(bool resent)
         do_unlink(op, resent);
         break;
     case OP_RENAME:
+        do_rename(op, resent);
+        break;
     case OP_NONE:
         break;
     }
@@ -324,6 +372,7 @@ static void pick_op(void)
 {
     struct op *op = &world->op;
     *op = (struct op){.file = (unsigned)world_random(FILES),
+        .to = (unsigned)world_random(FILES),
         .truncate = world_random(2),
         .create = world_random(4) != 0,
         .off = (uint32_t)world_random(CONTENT_MAX),
@@ -334,7 +383,10 @@ static void pick_op(void)
     if (m->open)
         op->kind = what < 5 ? OP_WRITE : what < 6 ? OP_FSYNC : what < 9 ? OP_CLOSE : OP_READ;
     else
-        op->kind = what < 6 ? OP_OPEN : what < 9 ? OP_READ : OP_UNLINK;
+        op->kind = what < 6                                                ? OP_OPEN
+            : what < 8                                                     ? OP_READ
+            : what < 9 && op->to != op->file && !world->files[op->to].open ? OP_RENAME
+                                                                           : OP_UNLINK;
 }
 
 static void chance(void)
@@ -368,31 +420,6 @@ static void chance(void)
 }
 
 /* -- the end --------------------------------------------------------------------------------- */
-
-static unsigned kept_hashes(const char *dir, uint64_t *out, unsigned most)
-{
-    static struct content c;
-    char path[DISK_PATH + 64];
-    unsigned n = 0;
-    snprintf(path, sizeof path, "%s/%s", stage_dir, dir);
-    DIR *d = opendir(path);
-    for (struct dirent *de; d && (de = readdir(d)) && n < most;) {
-        char file[sizeof path + 260];
-        snprintf(file, sizeof file, "%s/%s", path, de->d_name);
-        int fd = strchr(de->d_name, '.') ? -1 : open(file, O_RDONLY);
-        ssize_t len = fd < 0 ? -1 : read(fd, c.bytes, CONTENT_MAX);
-        if (len >= 0) {
-            c.there = true;
-            c.len = (uint32_t)len;
-            out[n++] = content_hash(&c);
-        }
-        if (fd >= 0)
-            close(fd);
-    }
-    if (d)
-        closedir(d);
-    return n;
-}
 
 static void look_at_all(void)
 {
@@ -437,8 +464,7 @@ static void finish(void)
     }
     if (pending)
         world_wrong("%u files still wait for their upload although the store is well", pending);
-    unsigned n = kept_hashes("lost", kept, 256);
-    n += kept_hashes("kept", kept + n, 256);
+    unsigned n = kept_hashes(stage_dir, kept, 512);
     world_check(kept, n);
     look_at_all();
 }
@@ -447,6 +473,10 @@ void life_run(unsigned ops, int last)
 {
     disk_use(&world->disk);
     begin();
+    if (world->elsewhere) { /* what was written belongs to the mount that it was written in */
+        upload_waiting();
+        _exit(0);
+    }
     world->mounted = true;
     if (world->resume && world->op.kind != OP_NONE)
         do_op(true);

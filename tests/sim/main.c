@@ -3,6 +3,7 @@
  * answers, users of this node and of another one, and processes that die anywhere. Each run is a
  * seed; the same seed is the same run.
  *   sim [FIRST [COUNT]]      runs so many seeds, a process for each core
+ *   sim -1 [FIRST [COUNT]]   the same, until one of them fails
  *   sim -v SEED              one, in words */
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +61,10 @@ ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags)
 }
 
 void __wrap_boot_id(char *out, size_t size);
-void __wrap_boot_id(char *out, size_t size) { snprintf(out, size, "boot-%" PRIu64, world->boot); }
+void __wrap_boot_id(char *out, size_t size)
+{
+    snprintf(out, size, "00000000-0000-4000-8000-%012" PRIx64, world->boot);
+}
 
 /* -- one run --------------------------------------------------------------------------------- */
 
@@ -106,6 +111,26 @@ static void live(unsigned ops, bool last)
         world_wrong("the process ended with %d", WEXITSTATUS(status));
 }
 
+/* The cache makes hundreds of directories at its first start. A process that died at one of them
+ * would have shown no more than that: they are made once, before anything is counted. */
+static void furnish(const char *dir)
+{
+    memset(world, 0, sizeof *world);
+    disk_init(&world->disk, dir);
+    live(0, false);
+    disk_clear(&world->disk, "blocks");
+}
+
+/* Another store is mounted there for a while: nothing of ours may come into it. */
+static void live_elsewhere(void)
+{
+    world_say("another store is mounted");
+    world->disk.ops = world->disk.die_at = 0;
+    world->elsewhere = true;
+    live(0, false);
+    world->elsewhere = false;
+}
+
 static bool run(uint64_t seed, const char *dir, bool verbose)
 {
     memset(world, 0, sizeof *world);
@@ -114,6 +139,7 @@ static bool run(uint64_t seed, const char *dir, bool verbose)
     world->boot = 1;
     world->refused_ns = -100 * NS_PER_S;
     disk_init(&world->disk, dir);
+    disk_settle(&world->disk);
     static const struct content none;
     for (unsigned i = 0; i < FILES; i++) {
         truth_add(i, DONE, &none);
@@ -128,11 +154,13 @@ static bool run(uint64_t seed, const char *dir, bool verbose)
         live(5 + (unsigned)world_random(30), false);
         if (!world->wrong[0])
             end_of_life();
+        if (!world->wrong[0] && !world->mounted && world_random(3) == 0)
+            live_elsewhere();
     }
     world->disk.ops = world->disk.die_at = 0;
     if (!world->wrong[0])
         live(0, true);
-    disk_remove(&world->disk);
+    disk_clear(&world->disk, "blocks");
     if (world->wrong[0])
         printf("seed %" PRIu64 ": %s\n", seed, world->wrong);
     fflush(stdout);
@@ -141,23 +169,40 @@ static bool run(uint64_t seed, const char *dir, bool verbose)
 
 /* -- many ------------------------------------------------------------------------------------ */
 
-static int run_many(uint64_t first, uint64_t count, unsigned step, const char *top)
+static int run_many(
+    uint64_t first, uint64_t count, unsigned step, const char *top, _Atomic unsigned *left)
 {
     char dir[128];
     int wrong = 0;
     snprintf(dir, sizeof dir, "%s/%u", top, (unsigned)getpid());
     if (mkdir(dir, 0700))
         abort();
-    for (uint64_t i = 0; i < count && wrong < WRONG_MAX; i += step)
-        wrong += !run(first + i, dir, false);
+    furnish(dir);
+    for (uint64_t i = 0; i < count && atomic_load(left); i += step)
+        if (!run(first + i, dir, false)) {
+            wrong++;
+            atomic_store(left, atomic_load(left) - 1);
+        }
+    disk_remove(&world->disk);
     rmdir(dir);
     return wrong ? 1 : 0;
+}
+
+static void *shared(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        abort();
+    return at;
 }
 
 int main(int argc, char **argv)
 {
     char top[] = "/dev/shm/millrace-sim.XXXXXX";
     bool one = argc == 3 && strcmp(argv[1], "-v") == 0;
+    bool until = argc > 1 && strcmp(argv[1], "-1") == 0;
+    argc -= until;
+    argv += until;
     uint64_t first = argc > 1 && !one ? strtoull(argv[1], NULL, 10) : 1;
     uint64_t count = argc > 2 && !one ? strtoull(argv[2], NULL, 10) : 1000;
     unsigned cores = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
@@ -170,17 +215,17 @@ int main(int argc, char **argv)
     log_plain();
     if (!one && !freopen("/dev/null", "w", stderr)) /* errors are what it is made of */
         return 2;
-    struct world *mine = NULL;
+    _Atomic unsigned *left = shared(sizeof *left);
+    atomic_store(left, until ? 1 : WRONG_MAX);
     for (unsigned i = 0; i < (one ? 1 : cores); i++) {
         if (!one && fork())
             continue;
-        mine = mmap(NULL, sizeof *mine, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (mine == MAP_FAILED)
-            abort();
-        world = mine;
+        world = shared(sizeof *world);
         if (!one)
-            exit(run_many(first + i, count > i ? count - i : 0, cores, top));
+            exit(run_many(first + i, count > i ? count - i : 0, cores, top, left));
+        furnish(top);
         failed = !run(strtoull(argv[2], NULL, 10), top, true);
+        disk_remove(&world->disk);
     }
     while (!one && wait(&status) > 0)
         failed |= status != 0;

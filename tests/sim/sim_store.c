@@ -113,6 +113,9 @@ static int sim_put(
     int file = file_of(path);
     if (file < 0 || put->len > CONTENT_MAX)
         return err_set(e, ERR_INVALID, "%s: not in this world", path);
+    if (world->elsewhere)
+        world_wrong("f%d: %zu bytes are put into another store than they were written to", file,
+            (size_t)put->len);
     memset(&c, 0, sizeof c);
     c.there = true;
     c.len = (uint32_t)put->len;
@@ -120,6 +123,7 @@ static int sim_put(
         return err_sys(e, EIO, "read what is to be put");
     if (!content_was_ever((unsigned)file, &c))
         world_wrong("f%d: %u bytes are put that nobody ever wrote", file, c.len);
+    truth_tried((unsigned)file, &c);
     enum answer a = answer_now();
     if (a == ANSWER_REFUSED)
         return refused(e);
@@ -150,7 +154,7 @@ static int sim_stat(void *impl, const char *path, struct store_stat *st, struct 
     int file = file_of(path);
     if (!*path)
         return 0;
-    if (file < 0 || !world->objects[file].c.there)
+    if (file < 0 || world->elsewhere || !world->objects[file].c.there)
         return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, path, ": no such object");
     stat_of(&world->objects[file], st);
     return 0;
@@ -162,7 +166,7 @@ static int sim_list(
     (void)impl;
     if (world->outage)
         return refused(e);
-    for (unsigned i = 0; !*dir && i < FILES; i++) {
+    for (unsigned i = 0; !*dir && !world->elsewhere && i < FILES; i++) {
         char name[3] = {'f', (char)('0' + i), '\0'};
         struct store_entry entry = {.name = name};
         stat_of(&world->objects[i], &entry.st);
@@ -210,13 +214,15 @@ static int sim_rename(void *impl, const char *from, const char *to, const char *
     struct store_stat *st, struct err *e)
 {
     (void)impl;
-    (void)expect;
     int a = file_of(from), b = file_of(to);
     enum answer how = answer_now();
     if (how == ANSWER_REFUSED || how == ANSWER_LATE)
         return refused(e);
     if (a < 0 || b < 0 || !world->objects[a].c.there)
         return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, from, ": no such object");
+    if (!expected(&world->objects[a], expect))
+        return store_err(
+            e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, from, ": another version is there");
     static const struct content none;
     object_set((unsigned)b, &world->objects[a].c, false);
     object_set((unsigned)a, &none, false);

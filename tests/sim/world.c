@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/world.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct world *world;
 
@@ -83,6 +86,14 @@ void truth_stored(unsigned file, const struct content *c)
         f->truths[i].kept |= f->truths[i].hash == hash;
 }
 
+void truth_tried(unsigned file, const struct content *c)
+{
+    struct file_model *f = &world->files[file];
+    int i = truth_find(f, c);
+    if (i >= 0)
+        f->truths[i].tried = true;
+}
+
 /* -- truths ---------------------------------------------------------------------------------- */
 
 static const char *const kind_names[] = {"begun", "promised", "done", "others"};
@@ -113,6 +124,14 @@ bool content_was_ever(unsigned file, const struct content *c)
     return false;
 }
 
+void content_renamed(unsigned from, unsigned to)
+{
+    const struct file_model *a = &world->files[from];
+    struct file_model *b = &world->files[to];
+    for (unsigned i = 0; i < a->nseen && b->nseen < 2 * TRUTHS; i++)
+        b->seen[b->nseen++] = a->seen[i];
+}
+
 void truths_cut(void)
 {
     for (unsigned i = 0; i < FILES; i++) {
@@ -124,7 +143,7 @@ void truths_cut(void)
         for (unsigned k = f->ntruths, since = 0; k-- > 0; since |= f->truths[k].kind == BEGUN)
             f->truths[k].kept |= since; /* written to since: nobody has a copy */
         for (unsigned k = 0; k < f->ntruths; k++)
-            if (f->truths[k].kind != BEGUN || f->truths[k].hash == stored
+            if (f->truths[k].kind != BEGUN || f->truths[k].tried || f->truths[k].hash == stored
                 || f->truths[k].hash == late)
                 f->truths[n++] = f->truths[k];
         f->ntruths = n;
@@ -184,4 +203,29 @@ void world_check(const uint64_t *kept, unsigned nkept)
         }
         check_promises(i, k - 1, kept, nkept);
     }
+}
+
+unsigned kept_hashes(const char *stage_dir, uint64_t *out, unsigned most)
+{
+    static struct content c;
+    char path[DISK_PATH + 64];
+    unsigned n = 0;
+    snprintf(path, sizeof path, "%s/kept", stage_dir);
+    DIR *d = opendir(path);
+    for (struct dirent *de; d && (de = readdir(d)) && n < most;) {
+        char file[sizeof path + 260];
+        snprintf(file, sizeof file, "%s/%s", path, de->d_name);
+        int fd = strchr(de->d_name, '.') ? -1 : open(file, O_RDONLY);
+        ssize_t len = fd < 0 ? -1 : read(fd, c.bytes, CONTENT_MAX);
+        if (len >= 0) {
+            c.there = true;
+            c.len = (uint32_t)len;
+            out[n++] = content_hash(&c);
+        }
+        if (fd >= 0)
+            close(fd);
+    }
+    if (d)
+        closedir(d);
+    return n;
 }

@@ -31,7 +31,7 @@ enum truth_kind {
 };
 struct truth {
     enum truth_kind kind;
-    bool there, kept;
+    bool there, kept, tried;
     uint32_t len;
     uint64_t hash, at;
 };
@@ -89,9 +89,10 @@ struct world {
     struct late late;
     bool outage;
     enum answer next_answer;
-    struct op op; /* under way */
-    bool mounted; /* the kernel has got ids */
-    bool resume;  /* … and handles, of the process before */
+    struct op op;   /* under way */
+    bool mounted;   /* the kernel has got ids */
+    bool resume;    /* … and handles, of the process before */
+    bool elsewhere; /* the mount's place is another store's in this life */
     char wrong[512];
 };
 
@@ -110,9 +111,15 @@ void truth_add(unsigned file, enum truth_kind kind, const struct content *c);
 void truth_put(unsigned file, const struct content *was, const struct content *c);
 /* It is in the store: whatever was promised of it is done. */
 void truth_stored(unsigned file, const struct content *c);
+/* An upload of it was begun: if it fails, it is kept as if somebody had asked for that. */
+void truth_tried(unsigned file, const struct content *c);
 bool content_was_ever(unsigned file, const struct content *c);
+/* While the store is away a reader sees what this node knew under the name before. */
+void content_renamed(unsigned from, unsigned to);
 /* The power went: what nobody was promised is as before. */
 void truths_cut(void);
+/* Of what was kept aside in a directory of staged files; how many there are. */
+unsigned kept_hashes(const char *stage_dir, uint64_t *out, unsigned most);
 /* All is quiet: is what the store has what it may have? kept: hashes of the contents that were
  * kept aside. */
 void world_check(const uint64_t *kept, unsigned nkept);
