@@ -220,14 +220,14 @@ static void plan_gated(const struct gate_observed *o, struct plan *p)
 /* A label alone holds nothing back: the pod may be running already. */
 static void warn_no_gate(const struct gate_observed *o, struct plan *p)
 {
-    if (strcmp(jget_str(o->pod, "status.phase", ""), "Pending") != 0
-        || !*kube_label(o->pod, LABEL_DATA)
+    const char *label = *kube_label(o->pod, LABEL_DATA) ? LABEL_DATA : LABEL_PLACEMENT;
+    if (strcmp(jget_str(o->pod, "status.phase", ""), "Pending") != 0 || !*kube_label(o->pod, label)
         || strcmp(kube_annotation(o->pod, ANNOTATION_WAITING), WAITING_NO_MORE) == 0)
         return;
     plan_event(p, &kube_pods, o->pod, true, "NoSchedulingGate",
-        "the label " LABEL_DATA
-        " holds no pod back by itself: add `schedulingGates: [{name: " GATE_DATA
-        "}]` to the pod's spec");
+        "the label %s holds no pod back by itself: add `schedulingGates: [{name: " GATE_DATA
+        "}]` to the pod's spec",
+        label);
 }
 
 void gate_plan(const struct gate_observed *o, struct plan *p)
