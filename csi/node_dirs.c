@@ -26,7 +26,6 @@
 #define DIR_TRASH   "trash"
 /* below a volume's directory: what the client has written and not stored yet */
 #define DIR_STAGE VOLUME_CACHE "/stage"
-#define DIR_KEPT  DIR_STAGE "/kept"
 /* Whoever fills it may write what he likes there: more names than that are not looked at. */
 #define STAGE_LOOK_MAX 1000
 
@@ -246,12 +245,18 @@ static bool has_files(const char *path, const char *below)
     return found;
 }
 
+/* Is there anything that a client of this version or an earlier one has yet to do or give back? */
+static bool has_written(const char *path)
+{
+    return has_files(path, DIR_STAGE) || has_files(path, DIR_STAGE "/kept")
+        || has_files(path, DIR_STAGE "/moves") || has_files(path, DIR_STAGE "/lost");
+}
+
 /* Does it hold what exists nowhere else? It stays then, until a client has stored it, or a person
  * has removed it. Only clients write. */
 static bool spare(struct node_dir *dir, const char *below, const char *path)
 {
-    bool holds = strncmp(below, DIR_VOLUMES "/", strlen(DIR_VOLUMES "/")) == 0
-        && (has_files(path, DIR_STAGE) || has_files(path, DIR_KEPT));
+    bool holds = strncmp(below, DIR_VOLUMES "/", strlen(DIR_VOLUMES "/")) == 0 && has_written(path);
     if (holds && !dir->spared)
         log_kv(LOG_WARN,
             "an unused directory is not removed: files were written there that are not in the store; mount the dataset on this node again, or remove them",

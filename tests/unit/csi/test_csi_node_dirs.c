@@ -164,6 +164,28 @@ static void test_written(void **state)
     node_dirs_free(p);
 }
 
+/* A rename of a directory that is half done, and what earlier versions set aside. */
+static void test_unfinished(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    static const char *const only[] = {"cache/stage/moves/1-7.from", "cache/stage/lost/1-2-3"};
+    for (size_t i = 0; i < 2; i++) {
+        struct node_dirs *p = node_dirs_new(env->dir, env->dir, 0, &e);
+        cleanup_free char *a = node_dirs_get(p, &client, &e), *file = path_join(a, only[i]),
+                          *dir = xstrndup(file, (size_t)(strrchr(file, '/') - file));
+        assert_int_equal(file_mkdirs(dir, 0700, &e), 0);
+        assert_int_equal(file_write_atomic(file, "x", 1, 0600, &e), 0);
+        node_dirs_put(p, &client);
+        node_dirs_collect(p, true);
+        assert_int_equal(access(file, F_OK), 0);
+        assert_int_equal(unlink(file), 0);
+        node_dirs_collect(p, false);
+        assert_false(there(env, "volumes/team-a"));
+        node_dirs_free(p);
+    }
+}
+
 /* A client neither leads us elsewhere by what is called stage, nor keeps us there. */
 static void test_hostile_stage(void **state)
 {
@@ -250,6 +272,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_kept, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_group, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_other_root, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_unfinished, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_written, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_stage, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_cache, csi_env_setup, csi_env_teardown),
