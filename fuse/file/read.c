@@ -56,7 +56,7 @@ ssize_t file_pread(struct file *f, void *buf, size_t len, uint64_t off, struct e
     ssize_t n;
     if (f->stage_fd < 0) {
         n = cache_read(f->cf, buf, len, off, e);
-        if (n < 0 && e->cls == ERR_CONFLICT)
+        if (n < 0 && (e->cls == ERR_CONFLICT || e->cls == ERR_NOTFOUND))
             tree_doubt(file_conf(f)->tree, f->ino);
     } else {
         n = io_pread(f->stage_fd, buf, len, off);

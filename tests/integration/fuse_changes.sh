@@ -45,6 +45,20 @@ for kind in posix s3; do
     fuse_mount
     [ "$(cat "$MNT/file")" = "another one" ]
     fuse_umount
+    # A reader finds out what has changed: nobody waits for the interval then.
+    rm -rf "$CACHE"
+    echo old | put other
+    echo old | put gone
+    fuse_mount --metadata-sync 600s
+    exec 7<"$MNT/other" 8<"$MNT/gone"
+    echo "quite another" | put other
+    rm "$DATA/gone"
+    ! cat <&7 >/dev/null 2>&1 || die "a replaced file is read to its end"
+    ! cat <&8 >/dev/null 2>&1 || die "a removed file is read to its end"
+    exec 7<&- 8<&-
+    wait_for "the replaced file" eval '[ "$(cat "$MNT/other")" = "quite another" ]'
+    wait_for "the removed file being gone" eval '! test -e "$MNT/gone"'
+    fuse_umount
     rm -rf "$CACHE"
 done
 

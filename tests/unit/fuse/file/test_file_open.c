@@ -112,6 +112,32 @@ static void test_changed_while_open(void **state)
     fx_free(x);
 }
 
+/* A read finds that another user of the store has removed or replaced it: its name is looked at
+ * again at once, not when the metadata sync interval is over. */
+static void test_read_finds_out(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle gone, other;
+    int errnum = 0;
+    fx_put(x, "ro/gone", "hello");
+    fx_put(x, "ro/other", "hello");
+    assert_int_equal(fx_open(x, "ro/gone", O_RDONLY, &gone), 0);
+    assert_int_equal(fx_open(x, "ro/other", O_RDONLY, &other), 0);
+    fake_store_delete(x->fake[2], "gone");
+    fake_store_write(x->fake[2], "other", "replaced");
+    assert_int_equal(fx_lookup(x, "ro/gone", NULL), 0); /* nobody knows */
+    assert_null(fx_read(x, gone.ino, &errnum));
+    assert_int_equal(errnum, ENOENT);
+    assert_int_equal(fx_lookup(x, "ro/gone", NULL), ENOENT);
+    assert_null(fx_read(x, other.ino, &errnum));
+    assert_int_equal(errnum, ESTALE);
+    fx_path_is(x, "ro/other", "replaced");
+    fx_close(x, &gone);
+    fx_close(x, &other);
+    fx_free(x);
+}
+
 static void test_read_fails(void **state)
 {
     (void)state;
@@ -366,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_opened),
         cmocka_unit_test(test_another_generation),
         cmocka_unit_test(test_changed_while_open),
+        cmocka_unit_test(test_read_finds_out),
         cmocka_unit_test(test_read_fails),
         cmocka_unit_test(test_first_reads),
         cmocka_unit_test(test_idle_files),
