@@ -79,6 +79,7 @@ s3_start() # versitygw on a port of its own
 fake_start() # [PREFIX]
 {
     local endpoint
+    [ -z "$S3_PID" ] || { kill "$S3_PID"; wait "$S3_PID" || true; } 2>/dev/null # versitygw would outlive us
     mkfifo "$WORK/s3.in" "$WORK/s3.answers"
     "$BUILD/bin/fake-s3" <"$WORK/s3.in" >"$WORK/s3.answers" 2>"$WORK/s3.log" &
     S3_PID=$!
