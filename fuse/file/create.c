@@ -66,6 +66,7 @@ static int create_claimed(
     const struct files_conf *c = files_config(fs);
     struct store_stat st;
     struct inode d;
+    files_will_block(fs);
     if (parent_of(fs, w, "create", &d, e) || create_claim(fs, w, &st, e))
         return -1;
     struct inode like = new_inode(w, d.mount);
@@ -151,6 +152,7 @@ static int make_dir(struct files *fs, const struct new_name *w, struct inode *n,
     struct store *store;
     unsigned mount;
     char path[INODE_PATH_MAX];
+    files_will_block(fs);
     if (parent_of(fs, w, "mkdir", &d, e))
         return -1;
     if (inodes_find(c->inodes, w->dir, w->name, n))

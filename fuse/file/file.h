@@ -75,6 +75,8 @@ struct files_conf {
 };
 
 struct files; /* opaque */
+/* f->state_lock. Who has it may wait for a store: so do we, then, and say so. */
+void file_lock_state(struct file *f);
 struct files *files_new(const struct files_conf *conf, struct err *e);
 void files_free(struct files *fs);
 const struct files_conf *files_config(const struct files *fs);
@@ -90,6 +92,12 @@ void files_each(struct files *fs, void (*fn)(void *user, struct file *f), void *
 int file_inode(const struct file *f, struct inode *n, struct err *e);
 /* ESTALE, in words: INODE_ORPHANED. */
 int file_lost(const struct file *f, struct err *e);
+/* The calling thread may wait for a store from here on. */
+static inline void files_will_block(const struct files *fs)
+{
+    if (files_config(fs)->will_block)
+        files_config(fs)->will_block();
+}
 static inline const struct files_conf *file_conf(const struct file *f)
 {
     return files_config(f->files);

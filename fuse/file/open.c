@@ -98,10 +98,30 @@ static int open_locked(struct file *f, bool write, bool truncate, int32_t *backi
     return 0;
 }
 
+/* What is staged is read from the staging file, whatever becomes of it in the store: who only reads
+ * it does not wait for its upload, which has state_lock for as long as it takes. Counts an open of
+ * it, or a close (delta); *opens: how many there are after that. False: not staged, or it is just
+ * becoming so. */
+static bool opened_staged(struct file *f, int delta, unsigned *opens)
+{
+    struct inode n;
+    if (pthread_rwlock_tryrdlock(&f->data_lock))
+        return false;
+    bool staged = f->stage_fd >= 0 && file_inode(f, &n, NULL) == 0 && (n.flags & INODE_STAGED)
+        && !(n.flags & (INODE_ORPHANED | INODE_PASSTHROUGH));
+    if (staged)
+        *opens = inodes_opened(file_conf(f)->inodes, f->ino, delta);
+    pthread_rwlock_unlock(&f->data_lock);
+    return staged;
+}
+
 int file_open(struct file *f, bool write, bool truncate, int32_t *backing, struct err *e)
 {
+    unsigned opens;
     *backing = 0;
-    pthread_mutex_lock(&f->state_lock);
+    if (!write && opened_staged(f, 1, &opens))
+        return 0;
+    file_lock_state(f);
     int rc = open_locked(f, write, truncate, backing, e);
     pthread_mutex_unlock(&f->state_lock);
     return rc;
@@ -111,14 +131,23 @@ void file_closed(struct file *f)
 {
     struct inode was = {0};
     struct backings *b = file_conf(f)->backings;
-    pthread_mutex_lock(&f->state_lock);
-    if (b)
-        inodes_get(file_conf(f)->inodes, f->ino, &was);
-    if (inodes_opened(file_conf(f)->inodes, f->ino, -1) == 0) {
-        if (b)
-            backings_idle(b, &was);
+    unsigned opens;
+    bool counted = opened_staged(f, -1, &opens);
+    if (counted && opens)
+        return;
+    file_lock_state(f);
+    if (counted) {
         atomic_store(&f->preserved, false);
-        file_finish(f);
+        file_finish(f); /* unless it was opened since */
+    } else {
+        if (b)
+            inodes_get(file_conf(f)->inodes, f->ino, &was);
+        if (inodes_opened(file_conf(f)->inodes, f->ino, -1) == 0) {
+            if (b)
+                backings_idle(b, &was);
+            atomic_store(&f->preserved, false);
+            file_finish(f);
+        }
     }
     pthread_mutex_unlock(&f->state_lock);
 }
@@ -133,8 +162,8 @@ int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, stru
         return -1;
     if (write && !tree_writable(c->tree, n.mount))
         return err_sys(e, EROFS, "open for writing");
-    if (write && c->will_block)
-        c->will_block();
+    if (write)
+        files_will_block(fs);
     if (!write && (*backing = files_reopen(fs, ino)))
         return 0;
     struct file *f = files_get(fs, ino, e);
@@ -153,8 +182,8 @@ void files_close(struct files *fs, uint64_t ino, bool written, bool resent)
      * be served in another way than those that exist: the kernel fails such opens. */
     if (!written && (resent || files_reclosed(fs, ino)))
         return;
-    if (written && files_config(fs)->will_block)
-        files_config(fs)->will_block();
+    if (written)
+        files_will_block(fs);
     struct file *f = files_get(fs, ino, &e);
     if (!f)
         return;

@@ -58,6 +58,7 @@ static int unlink_name(struct files *fs, uint64_t dir, const char *name, struct 
 {
     const struct files_conf *c = files_config(fs);
     struct inode n;
+    files_will_block(fs);
     if (tree_lookup(c->tree, dir, name, &n, e))
         return -1;
     if (n.flags & INODE_DIR)
@@ -67,7 +68,7 @@ static int unlink_name(struct files *fs, uint64_t dir, const char *name, struct 
     struct file *f = files_get(fs, n.ino, e);
     if (!f)
         return -1;
-    pthread_mutex_lock(&f->state_lock);
+    file_lock_state(f);
     int rc = unlink_locked(f, e);
     pthread_mutex_unlock(&f->state_lock);
     files_put(f);
@@ -98,6 +99,7 @@ int files_remove_dir(struct files *fs, const struct inode *n, const char *name, 
     struct store *store;
     unsigned mount;
     char path[INODE_PATH_MAX];
+    files_will_block(fs);
     if (!(n->flags & INODE_DIR))
         return err_sys(e, ENOTDIR, "rmdir %s", name);
     if (!tree_writable(c->tree, n->mount))

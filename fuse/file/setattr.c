@@ -11,6 +11,8 @@ static int truncate_file(struct files *fs, uint64_t ino, uint64_t size, bool ope
 {
     int32_t backing = 0;
     struct inode n;
+    if (!open) /* it is uploaded at once */
+        files_will_block(fs);
     if (!open && tree_revalidate(files_config(fs)->tree, ino, &n, e))
         return -1;
     struct file *f = files_get(fs, ino, e);
@@ -18,7 +20,7 @@ static int truncate_file(struct files *fs, uint64_t ino, uint64_t size, bool ope
         return -1;
     int rc = open ? 0 : file_open(f, true, false, &backing, e);
     if (rc == 0) {
-        pthread_mutex_lock(&f->state_lock);
+        file_lock_state(f);
         rc = stage_truncate(f, size, e);
         if (rc == 0 && !open)
             rc = file_upload_locked(f, e);

@@ -31,6 +31,14 @@ const struct files_conf *files_config(const struct files *fs) { return &fs->c; }
 
 pthread_rwlock_t *files_rename_lock(struct files *fs) { return &fs->rename_lock; }
 
+void file_lock_state(struct file *f)
+{
+    if (pthread_mutex_trylock(&f->state_lock) == 0)
+        return;
+    files_will_block(f->files);
+    pthread_mutex_lock(&f->state_lock);
+}
+
 static struct file **bucket_of(struct files *fs, uint64_t ino)
 {
     return &fs->buckets[ino * UINT64_C(0x9E3779B97F4A7C15) >> 54];

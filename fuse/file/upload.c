@@ -232,7 +232,7 @@ int file_upload_locked(struct file *f, struct err *e)
 
 int file_upload(struct file *f, struct err *e)
 {
-    pthread_mutex_lock(&f->state_lock);
+    file_lock_state(f);
     int rc = file_upload_locked(f, e);
     pthread_mutex_unlock(&f->state_lock);
     return rc;
@@ -241,8 +241,11 @@ int file_upload(struct file *f, struct err *e)
 int files_upload(struct files *fs, uint64_t ino, bool wrote, struct err *e)
 {
     struct inode n;
-    if (!wrote && inodes_get(files_config(fs)->inodes, ino, &n) == 0 && !(n.flags & INODE_DIRTY))
+    bool known = inodes_get(files_config(fs)->inodes, ino, &n) == 0;
+    if (!wrote && known && !(n.flags & INODE_DIRTY))
         return 0;
+    if (known && (n.flags & INODE_DIRTY))
+        files_will_block(fs);
     struct file *f = files_get(fs, ino, e);
     int rc = f ? file_upload(f, e) : -1;
     if (f)
@@ -261,7 +264,7 @@ static bool stays_cached(const struct conf *conf, unsigned mount, const char *pa
 void file_finish(struct file *f)
 {
     const struct files_conf *c = file_conf(f);
-    struct inode n;
+    struct inode n, now;
     struct err e = ERR_INIT;
     char path[INODE_PATH_MAX];
     struct store *store;
@@ -276,7 +279,9 @@ void file_finish(struct file *f)
     if (!(n.flags & INODE_STAGED) || n.opens)
         return;
     pthread_rwlock_wrlock(&f->data_lock);
-    if (file_is_dirty(f) && !(n.flags & INODE_UNLINKED)) {
+    /* who opens it for reading does not wait for state_lock */
+    bool opened = file_inode(f, &now, NULL) == 0 && now.opens;
+    if (opened || (file_is_dirty(f) && !(n.flags & INODE_UNLINKED))) {
         pthread_rwlock_unlock(&f->data_lock);
         return;
     }

@@ -5,6 +5,7 @@
 
 #include "fuse/file/remove.h"
 #include "fuse/file/rename.h"
+#include "fuse/session/loop.h"
 #include "fuse/session/session.h"
 
 #include <errno.h>
@@ -70,5 +71,6 @@ void op_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newd
 {
     struct err e = ERR_INIT;
     const struct rename_request r = {dir, name, newdir, newname, flags, session_resent()};
+    loop_will_block();
     ops_done(req, dir, "rename", files_rename(ops_fs(req)->files, &r, &e), &e);
 }

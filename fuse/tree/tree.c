@@ -191,5 +191,7 @@ int tree_sync_dir(struct tree *t, uint64_t dir, struct err *e)
     if (inodes_get(t->c.inodes, dir, &d) || (d.flags & INODE_UNLINKED)
         || !tree_writable(t, d.mount))
         return 0; /* nothing in it was changed here, or can be found any more */
+    if (t->c.will_block)
+        t->c.will_block();
     return tree_where(t, dir, &store, &mount, path, e) || store_sync_dir(store, path, e) ? -1 : 0;
 }

@@ -138,6 +138,41 @@ static void test_read_finds_out(void **state)
     fx_free(x);
 }
 
+static void *upload_thread(void *arg)
+{
+    struct fx *x = arg;
+    struct err e = ERR_INIT;
+    files_upload(x->files, fx_ino(x, "main/a"), true, &e);
+    return NULL;
+}
+
+/* An upload may take hours: who only reads what is being uploaded does not wait for it. */
+static void test_read_while_it_is_uploaded(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle w, r;
+    pthread_t t;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &w), 0);
+    fx_write(x, w.ino, 0, "written");
+    fake_store_hold(x->fake[0], FAKE_PUT);
+    assert_int_equal(pthread_create(&t, NULL, upload_thread, x), 0);
+    fake_store_wait_held(x->fake[0]);
+    assert_int_equal(fx_open(x, "main/a", O_RDONLY, &r), 0);
+    fx_is(x, r.ino, "written");
+    fx_close(x, &r);
+    assert_int_equal(fx_inode(x, w.ino).opens, 1);
+    assert_int_equal(fx_open(x, "main/a", O_RDONLY, &r), 0);
+    fake_store_go(x->fake[0]);
+    pthread_join(t, NULL);
+    assert_int_equal(fx_close(x, &w), 0);
+    assert_int_equal(fx_staged(x), 1); /* the reader has it */
+    fx_is(x, r.ino, "written");
+    fx_close(x, &r);
+    assert_int_equal(fx_staged(x), 0);
+    fx_free(x);
+}
+
 static void test_read_fails(void **state)
 {
     (void)state;
@@ -393,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_another_generation),
         cmocka_unit_test(test_changed_while_open),
         cmocka_unit_test(test_read_finds_out),
+        cmocka_unit_test(test_read_while_it_is_uploaded),
         cmocka_unit_test(test_read_fails),
         cmocka_unit_test(test_first_reads),
         cmocka_unit_test(test_idle_files),

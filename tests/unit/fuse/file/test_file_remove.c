@@ -251,9 +251,41 @@ static void test_rmdir_of_what_was_filled(void **state)
     fx_free(x);
 }
 
+/* What may wait for a store says so, or those who wait for a dead one take all threads. */
+static void test_announced(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct err e = ERR_INIT;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "text");
+    assert_int_equal(x->blocked, 0); /* this node alone */
+    assert_int_equal(files_upload(x->files, h.ino, true, &e), 0);
+    assert_int_equal(x->blocked, 1);
+    assert_int_equal(files_upload(x->files, h.ino, true, &e), 0); /* nothing to do */
+    assert_int_equal(x->blocked, 1);
+    fx_close(x, &h);
+    x->blocked = 0;
+    assert_int_equal(fx_truncate(x, fx_ino(x, "main/a"), 1, false), 0);
+    assert_true(x->blocked > 0);
+    x->blocked = 0;
+    assert_int_equal(fx_unlink(x, "main/a", false), 0);
+    assert_int_equal(x->blocked, 1);
+    assert_int_equal(fx_mkdir(x, "main/d", false), 0);
+    assert_int_equal(x->blocked, 2);
+    assert_int_equal(fx_rmdir(x, "main/d", false), 0);
+    assert_int_equal(x->blocked, 3);
+    assert_int_equal(fx_create(x, "main/one", O_WRONLY | O_EXCL, false, &h), 0);
+    assert_int_equal(x->blocked, 4);
+    fx_close(x, &h);
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_announced),
         cmocka_unit_test(test_unlink),
         cmocka_unit_test(test_unlink_fails),
         cmocka_unit_test(test_unlink_while_open),

@@ -167,6 +167,9 @@ static void test_limits(void **state)
         ask(&w, "p");
     eventually(w.busy == 3);
     clock_sleep_ns(50 * NS_PER_MS); /* for one too many */
+    uint64_t seen = 0;
+    loop_serves(w.loop, &seen);
+    assert_false(loop_serves(w.loop, &seen)); /* they did not say it */
     w.hold = false;
     for (int i = 0; i < 6; i++)
         assert_int_equal(hear(&w), 'p');
@@ -195,6 +198,9 @@ static void test_many_wait(void **state)
     for (int i = 0; i < 100; i++)
         ask(&w, "s");
     eventually(w.busy == 100);
+    uint64_t seen = 0;
+    loop_serves(w.loop, &seen);
+    assert_true(loop_serves(w.loop, &seen)); /* whoever watches is told so, too */
     for (int i = 0; i < 50; i++) {
         ask(&w, "q");
         assert_int_equal(hear(&w), 'q');
