@@ -3,7 +3,8 @@
  * serves the mount. fuse_hammer MOUNT SOURCE SECONDS READERS WRITERS [STORE] SOURCE holds copies of
  * the files r0 … r9 of MOUNT. Writers create, rename over, read back, remove; with STORE (the
  * directory behind the mount) they look there, too, for what close() said is saved. SIGTERM ends it
- * sooner. Ends with 1 if anything was wrong; says how long the longest step took, a few calls each. */
+ * sooner. Ends with 1 if anything was wrong; says how long the longest step took, a few calls each.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
