@@ -3,13 +3,17 @@
  * over their history. One step at a time, drawn from a seed: opens and closes of the two overlap,
  * and a seed that fails fails again.
  *
- *   fuse_history MOUNT_A MOUNT_B SEED STEPS
+ *   fuse_history MOUNT_A MOUNT_B SEED STEPS [OUT]
+ *
+ * With OUT, a path, the machine of A loses its power once: while there is a file OUT, what A does
+ * may fail, and after it what A had open is lost; B goes on meanwhile, and STEPS more follow.
+ * Writers are cut off in the middle: the first half of a value is written when its file is opened.
  *
  * What is checked (docs/concepts.md):
  * - a reader sees a whole value that somebody wrote, never a mix;
  * - a node sees what it has written itself and was told is saved, or something later;
  * - what was saved is lost to no write that began before: of two that overlap one is told, by an
- *   error of open, write, fsync or close;
+ *   error of open, write, fsync or close; and none that failed before comes back later;
  * - a line that was appended and saved is there, once;
  * - O_EXCL has one owner. */
 #include <errno.h>
@@ -29,6 +33,8 @@
 #define WRITES_MAX 4096
 #define FILE_MAX   400000
 #define END_S      90
+#define PACE_US    4000 /* a step, while a machine is down: a history that can be looked through */
+#define UNKNOWN    (-2) /* owner of a lock: the power went while it was taken or given back */
 
 enum result { OPEN, SAVED, FAILED };
 
@@ -41,11 +47,12 @@ struct change {
 struct handle {
     int fd;
     unsigned change; /* its number; 0: none */
+    size_t written;
 };
 
-static const char *mounts[2];
+static const char *mounts[2], *out_file;
 static struct change changes[WRITES_MAX];
-static unsigned nchanges = 1, step, saved, failed, refused, seed;
+static unsigned nchanges = 1, step, saved, failed, refused, alone, seed;
 static struct handle handles[2][HANDLES];
 static int owner[LOCKS] = {-1, -1};
 static char text[FILE_MAX + 1];
@@ -62,6 +69,8 @@ static void fail(const char *what, unsigned change, const char *file)
                                                   : "open");
     exit(1);
 }
+
+static bool is_out(int node) { return node == 0 && out_file && access(out_file, F_OK) == 0; }
 
 static void path_of(int node, int file, char path[512])
 {
@@ -105,19 +114,23 @@ static unsigned check_value(int file, size_t len, const char *path)
         return 0;
     if (change == 0 || change >= nchanges || changes[change].file != file)
         fail("a value that nobody wrote", 0, path);
-    if (value_of(change, want) != len || memcmp(text, want, len) != 0)
+    size_t whole = value_of(change, want);
+    if (changes[change].result == OPEN && len < whole && memcmp(text, want, len) == 0)
+        return 0; /* on the node that has it open */
+    if (whole != len || memcmp(text, want, len) != 0)
         fail("a value that is not whole", change, path);
     return change;
 }
 
-/* Is there a write that was saved and began after this one had ended? (of that node; -1: of any) */
+/* Is there a write that was saved and began after this one had ended, well or not? (of that node;
+ * -1: of any) */
 static unsigned superseded_by(unsigned change, int file, int node)
 {
     for (unsigned i = 1; i < nchanges; i++)
         if (changes[i].file == file && changes[i].result == SAVED && i != change
             && (node < 0 || changes[i].node == node)
             && (change == 0
-                || (changes[change].result == SAVED && changes[i].begin > changes[change].end)))
+                || (changes[change].result != OPEN && changes[i].begin > changes[change].end)))
             return i;
     return 0;
 }
@@ -157,6 +170,7 @@ static void check_log(int file, size_t len, int node, const char *path)
 
 static void begin_change(int node, int file, struct handle *h)
 {
+    static char value[FILE_MAX + 1];
     char path[512];
     path_of(node, file, path);
     int flags = file < REGISTERS ? O_WRONLY | O_CREAT | O_TRUNC : O_WRONLY | O_CREAT | O_APPEND;
@@ -169,7 +183,19 @@ static void begin_change(int node, int file, struct handle *h)
     if (nchanges == WRITES_MAX)
         exit(2);
     changes[nchanges] = (struct change){node, file, began, 0, OPEN};
-    *h = (struct handle){fd, nchanges++};
+    *h = (struct handle){.fd = fd, .change = nchanges++};
+    if (out_file && file < REGISTERS) {
+        ssize_t n = write(fd, value, value_of(h->change, value) / 20 * 10);
+        h->written = n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void count(struct change *c, bool good)
+{
+    c->end = step;
+    c->result = good ? SAVED : FAILED;
+    *(good ? &saved : &failed) += 1;
+    alone += good && c->node == 1 && is_out(0);
 }
 
 static void end_change(struct handle *h)
@@ -178,19 +204,17 @@ static void end_change(struct handle *h)
     struct change *c = &changes[h->change];
     size_t len = c->file < REGISTERS ? value_of(h->change, value)
                                      : (size_t)sprintf(value, "%09u\n", h->change);
-    bool good = write(h->fd, value, len) == (ssize_t)len;
+    size_t rest = len - h->written;
+    bool good = write(h->fd, value + h->written, rest) == (ssize_t)rest;
     good = close(h->fd) == 0 && good;
-    c->end = step;
-    c->result = good ? SAVED : FAILED;
-    *(good ? &saved : &failed) += 1;
-    *h = (struct handle){-1, 0};
+    count(c, good);
+    *h = (struct handle){.fd = -1};
 }
 
 /* A new file that takes a register's name, as checkpoints are written. */
 static void replace_by_rename(int node, int file)
 {
     char path[512], temp[600];
-    struct handle h = {-1, 0};
     static char value[FILE_MAX + 1];
     path_of(node, file, path);
     snprintf(temp, sizeof temp, "%s/tmp-%d-%u", mounts[node], node, step);
@@ -199,13 +223,14 @@ static void replace_by_rename(int node, int file)
     struct change *c = &changes[nchanges];
     *c = (struct change){node, file, step, step, FAILED};
     size_t len = value_of(nchanges++, value);
-    h.fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (h.fd < 0)
+    int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0 && is_out(node))
+        return count(c, false);
+    if (fd < 0)
         fail("a name of its own cannot be made", nchanges - 1, temp);
-    bool good = write(h.fd, value, len) == (ssize_t)len;
-    good = close(h.fd) == 0 && good && rename(temp, path) == 0;
-    c->result = good ? SAVED : FAILED;
-    *(good ? &saved : &failed) += 1;
+    bool good = write(fd, value, len) == (ssize_t)len;
+    good = close(fd) == 0 && good && rename(temp, path) == 0;
+    count(c, good);
     if (!good)
         unlink(temp);
 }
@@ -229,20 +254,27 @@ static void lock_step(int node, int lock)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/lock%d", mounts[node], lock);
+    if (owner[lock] == UNKNOWN)
+        return;
     if (owner[lock] == node) {
-        if (unlink(path))
+        bool removed = unlink(path) == 0;
+        if (!removed && !is_out(node))
             fail("the owner cannot remove its lock", 0, path);
-        owner[lock] = -1;
+        owner[lock] = removed ? -1 : UNKNOWN;
         return;
     }
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0)
+    if (fd < 0) {
+        if (owner[lock] < 0 && is_out(node))
+            owner[lock] = UNKNOWN;
         return;
+    }
     if (owner[lock] >= 0)
         fail("two nodes own one lock", 0, path);
-    if (close(fd))
+    bool closed = close(fd) == 0;
+    if (!closed && !is_out(node))
         fail("an empty lock cannot be closed", 0, path);
-    owner[lock] = node;
+    owner[lock] = closed ? node : UNKNOWN;
 }
 
 static bool is_open(int node, int file)
@@ -272,6 +304,27 @@ static void one_step(void)
         else if (!is_open(node, file)) /* two on one node mix what they write, as on a disk */
             begin_change(node, file, h);
     }
+}
+
+static void end_all(int node)
+{
+    for (int i = 0; i < HANDLES; i++)
+        if (handles[node][i].change)
+            end_change(&handles[node][i]);
+}
+
+/* Until A was out and is back. */
+static void steps_through_cut(void)
+{
+    for (bool was_out = false, back = false; !back; back = was_out && !is_out(0)) {
+        step++;
+        one_step();
+        was_out = was_out || is_out(0);
+        usleep(PACE_US);
+    }
+    end_all(0); /* what the old mount had open */
+    if (!alone)
+        fail("the other node saves nothing meanwhile", 0, mounts[1]);
 }
 
 /* -- the end --------------------------------------------------------------------------------- */
@@ -312,34 +365,38 @@ static void check_end(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 5) {
-        fprintf(stderr, "usage: fuse_history MOUNT_A MOUNT_B SEED STEPS\n");
+    if (argc != 5 && argc != 6) {
+        fprintf(stderr, "usage: fuse_history MOUNT_A MOUNT_B SEED STEPS [OUT]\n");
         return 2;
     }
+    out_file = argv[5];
     mounts[0] = argv[1];
     mounts[1] = argv[2];
     seed = (unsigned)strtoul(argv[3], NULL, 10);
     srand(seed);
     unsigned steps = (unsigned)strtoul(argv[4], NULL, 10);
     for (int file = 0; file < REGISTERS + LOGS; file++) { /* all are there */
-        struct handle h = {-1, 0};
+        struct handle h = {.fd = -1};
         begin_change(0, file, &h);
         if (h.change)
             end_change(&h);
     }
     if (saved != REGISTERS + LOGS)
         fail("a first file cannot be written", 0, mounts[0]);
-    for (step = 1; step <= steps; step++)
+    if (out_file)
+        steps_through_cut();
+    for (unsigned last = step + steps; step < last;) {
+        step++;
         one_step();
-    for (int node = 0; node < 2; node++)
-        for (int i = 0; i < HANDLES; i++)
-            if (handles[node][i].change)
-                end_change(&handles[node][i]);
+    }
+    end_all(0);
+    end_all(1);
     step++;
     /* what nobody else touched can be saved, whatever went on before */
     replace_by_rename(0, 0);
     check_end();
-    printf("seed %u: %u saved, %u failed, %u not opened\n", seed, saved, failed, refused);
+    printf("seed %u: %u saved (%u of them while A was out), %u failed, %u not opened\n", seed,
+        saved, alone, failed, refused);
     if (saved < steps / 20)
         fail("hardly a write was saved", 0, mounts[0]);
     return 0;

@@ -8,51 +8,21 @@
 # acknowledged is lost, no byte is read that nobody wrote.
 #   MILLRACE_CUTS=8 rounds a store; MILLRACE_CUT_SEED=N the same load again (when the power goes is never the same)
 set -euo pipefail
-if [ -z "${CUT_NAMESPACE:-}" ]; then # another boot id for us alone
-    export CUT_NAMESPACE=yes
-    exec unshare --mount --propagation private "$0" "$@"
-fi
 # shellcheck disable=SC2016 # expressions that wait_for evaluates
-# shellcheck source=tests/integration/fuse_lib.sh
-. "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
+# shellcheck source=tests/integration/power_lib.sh
+. "$(dirname "$(readlink -f "$0")")/power_lib.sh"
 CUTS=${MILLRACE_CUTS:-4}
 SEED=${MILLRACE_CUT_SEED:-$RANDOM}
-IMAGE=$WORK/disk.img DISK=$WORK/disk
 CACHE=$DISK/cache
-
-disk_make()
-{
-    truncate -s 512M "$IMAGE"
-    mkfs.ext4 -q -F -J size=8 "$IMAGE"
-    mkdir -p "$DISK"
-    disk_mount
-}
-
-disk_mount() { mount -o loop,commit=1 "$IMAGE" "$DISK"; }
-
-new_boot()
-{
-    cat /proc/sys/kernel/random/uuid >"$WORK/boot_id"
-    [ -n "${boot_is_ours:-}" ] || mount --bind "$WORK/boot_id" /proc/sys/kernel/random/boot_id
-    boot_is_ours=yes
-}
 
 cut_power()
 {
-    local pid
-    pid=$(served)
     # The worst order: what is known of the cached files is on the disk, and what is in them is not.
     [ $((round % 3)) != 0 ] || sync "$CACHE/blocks/table"
     echo C >>"$JOURNAL"
-    "$BUILD/bin/disk_cut" "$DISK"
-    kill -9 "$SUPERVISOR" ${pid:+"$pid"}
-    wait "$SUPERVISOR" 2>/dev/null || true
+    power_goes
     wait "$LOAD" || true
-    SUPERVISOR=''
-    umount -l "$MNT"
-    wait_for "nobody having the disk" umount "$DISK" 2>/dev/null
-    new_boot
-    disk_mount
+    power_comes
 }
 
 # What was read before the cut is right after it, from wherever it comes, in pieces and as a whole.
@@ -73,11 +43,7 @@ load() # SECONDS
     cat "$MNT"/data/* >/dev/null 2>&1 || true
 }
 
-modprobe -q loop 2>/dev/null || true
-disk_make 2>"$WORK/disk.out" || {
-    echo "SKIP: no ext4 on a loop device here: $(tail -n 1 "$WORK/disk.out")"
-    exit 77
-}
+disk_make
 echo "seed $SEED"
 mkdir "$WORK/source"
 for kind in posix s3; do
