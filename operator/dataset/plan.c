@@ -45,7 +45,8 @@ static void plan_volume(const struct dataset_observed *o, const struct dataset *
     if (size) {
         json_t *spec = json_object_get(pv, "spec"), *claim = json_object_get(pvc, "spec");
         json_object_set_new(spec, "capacity", json_pack("{s:s}", "storage", size));
-        json_object_set_new(claim, "resources", json_pack("{s:{s:s}}", "requests", "storage", size));
+        json_object_set_new(
+            claim, "resources", json_pack("{s:{s:s}}", "requests", "storage", size));
     }
     plan_apply(p, &kube_pvs, pv, o->pv);
     plan_apply(p, &kube_pvcs, pvc, o->pvc);

@@ -339,7 +339,8 @@ static void test_long_message(void **state)
     }
 }
 
-/* The API server counts a claim's size in thousandths, and remarks on one that it cannot count so. */
+/* The API server counts a claim's size in thousandths, and remarks on one that it cannot count so.
+ */
 static void size_of_claims_is_counted(void **state)
 {
     (void)state;
