@@ -40,6 +40,8 @@ n() # in the test's namespace
 finish()
 {
     local status=$?
+    # a trap of the test's own may have done something else meanwhile, and well
+    [ -z "${FAILURE:-}" ] || [ "$status" != 0 ] || status=1
     exec >&7 2>&8 # the command that failed may have had others
     if [ "$status" != 0 ]; then
         {
