@@ -49,14 +49,19 @@ static bool next_name(DIR *d, struct dirent **out)
     return false;
 }
 
-/* Gone, or a directory. */
+/* Gone, or noted as what cannot go; false: a directory. */
 static bool unlink_at(int at, const char *name, struct removal *r)
 {
+    struct stat st;
     if (unlinkat(at, name, 0) == 0 || errno == ENOENT)
         return true;
-    if (errno == EISDIR || errno == EPERM)
+    int errnum =
+        errno; /* POSIX says EPERM of a directory; so does Linux of a file that is immutable */
+    if (errnum == EISDIR
+        || (errnum == EPERM && fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0
+            && S_ISDIR(st.st_mode)))
         return false;
-    failed(r, errno);
+    failed(r, errnum);
     return true;
 }
 
@@ -77,12 +82,13 @@ static void flatten(int at, const char *name, struct removal *r)
         char up[32];
         if (unlink_at(dirfd(d), de->d_name, r))
             continue;
+        int errnum;
         do {
             snprintf(up, sizeof up, ".removing-%u", r->moved++);
-        } while (renameat2(dirfd(d), de->d_name, r->top, up, RENAME_NOREPLACE) && errno == EEXIST
-            && r->moved < MOVES_MAX);
-        if (r->moved >= MOVES_MAX)
-            failed(r, ELOOP);
+            errnum = renameat2(dirfd(d), de->d_name, r->top, up, RENAME_NOREPLACE) ? errno : 0;
+        } while (errnum == EEXIST && r->moved < MOVES_MAX);
+        /* what cannot be moved, for example a mount, will not be removed by looking at it again */
+        failed(r, r->moved >= MOVES_MAX ? ELOOP : errnum ? errnum : ENOENT);
     }
     closedir(d);
 }

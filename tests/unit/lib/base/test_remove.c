@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -13,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -76,6 +79,62 @@ static void files_and_links(void **state)
     assert_int_equal(file_remove_tree(path, &e), 0);
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(faccessat(outside, "f", F_OK, 0), 0);
+}
+
+static bool set_immutable(int fd, bool yes)
+{
+    int flags = 0;
+    if (ioctl(fd, FS_IOC_GETFLAGS, &flags))
+        return false;
+    flags = yes ? flags | FS_IMMUTABLE_FL : flags & ~FS_IMMUTABLE_FL;
+    return ioctl(fd, FS_IOC_SETFLAGS, &flags) == 0;
+}
+
+/* What will not go is told, at once: at the top, and further down, where it is moved up first. */
+static void what_cannot_go(void **state)
+{
+    (void)state;
+    cleanup_free char *path = path_join(top, "stays");
+    cleanup_fd int dir = make_dir_at(AT_FDCWD, path);
+    cleanup_fd int sub = make_dir_at(dir, "sub"), deeper = make_dir_at(sub, "deeper");
+    const int at[] = {dir, sub, deeper};
+    for (size_t i = 0; i < ARRAY_LEN(at); i++) {
+        struct err e = ERR_INIT;
+        touch_at(at[i], "f");
+        cleanup_fd int fd = openat(at[i], "f", O_RDONLY | O_CLOEXEC);
+        if (!set_immutable(fd, true)) {
+            print_message("# SKIP needs root and a file system that knows immutable files\n");
+            skip();
+        }
+        assert_int_equal(file_remove_tree(path, &e), -1);
+        assert_int_equal(e.sys, EPERM);
+        assert_true(set_immutable(fd, false));
+        assert_int_equal(unlinkat(at[i], "f", 0), 0);
+    }
+    struct err e = ERR_INIT;
+    assert_int_equal(file_remove_tree(path, &e), 0);
+}
+
+/* As is a directory that cannot be moved up: another mount's. */
+static void a_mount_further_down(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
+        print_message("# SKIP needs root\n");
+        skip();
+    }
+    cleanup_free char *path = path_join(top, "mounts"), *point = path_join(path, "sub/mount"),
+                      *file = path_join(point, "f");
+    cleanup_fd int dir = make_dir_at(AT_FDCWD, path);
+    cleanup_fd int sub = make_dir_at(dir, "sub"), under = make_dir_at(sub, "mount");
+    assert_int_equal(mount("none", point, "tmpfs", 0, NULL), 0);
+    touch_at(AT_FDCWD, file);
+    assert_int_equal(file_remove_tree(path, &e), -1);
+    assert_int_equal(e.sys, EBUSY);
+    assert_int_equal(access(file, F_OK), 0);
+    assert_int_equal(umount(point), 0);
+    assert_int_equal(file_remove_tree(path, &e), 0);
 }
 
 struct rival {
@@ -143,6 +202,7 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_deep_tree),
-        cmocka_unit_test(files_and_links), cmocka_unit_test(a_tree_in_motion)};
+        cmocka_unit_test(files_and_links), cmocka_unit_test(what_cannot_go),
+        cmocka_unit_test(a_mount_further_down), cmocka_unit_test(a_tree_in_motion)};
     return cmocka_run_group_tests(tests, begin, end);
 }
