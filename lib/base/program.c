@@ -3,12 +3,14 @@
 
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 int program_misuse(const struct program *p, const char *fmt, ...)
 {
@@ -62,4 +64,9 @@ void program_start(sigset_t *stop)
     pthread_sigmask(SIG_BLOCK, stop, NULL);
     signal(SIGPIPE, SIG_IGN);
     mallopt(M_ARENA_MAX, 2);
+    /* credentials are in our memory, and a node keeps what crashes */
+    const struct rlimit none = {0, 0};
+    const char *dumps = getenv(ENV_CORE_DUMPS);
+    if (!dumps || strcmp(dumps, "true") != 0)
+        setrlimit(RLIMIT_CORE, &none);
 }

@@ -27,7 +27,7 @@ int program_misuse(const struct program *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Before any thread starts: blocks SIGTERM and SIGINT, for one thread to take them from *stop,
  * ignores SIGPIPE, and keeps malloc to few arenas: our threads are many and idle mostly, an arena
- * each would only scatter the heap. */
+ * each would only scatter the heap. No core dumps, unless ENV_CORE_DUMPS says so. */
 void program_start(sigset_t *stop);
 
 #endif

@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/base/program.h"
 #include "tests/lib/unit.h"
 
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,9 +96,46 @@ static void test_signals(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* The core limits of a program that was started with this in its environment. */
+static struct rlimit core_limit(const char *dumps)
+{
+    struct rlimit l = {1, 1};
+    int pipes[2], status = -1;
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        sigset_t stop;
+        if (dumps)
+            setenv(ENV_CORE_DUMPS, dumps, 1);
+        program_start(&stop);
+        _exit(getrlimit(RLIMIT_CORE, &l) || write(pipes[1], &l, sizeof l) != sizeof l);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(pipes[0], &l, sizeof l), sizeof l);
+    close(pipes[0]);
+    close(pipes[1]);
+    return l;
+}
+
+/* Keys are not left on the disk by a crash, unless somebody wants to look into it. */
+static void test_no_core_dumps(void **state)
+{
+    (void)state;
+    struct rlimit before, now;
+    unsetenv(ENV_CORE_DUMPS);
+    assert_int_equal(getrlimit(RLIMIT_CORE, &before), 0);
+    assert_true(before.rlim_max > 0); /* of who runs the tests */
+    now = core_limit(NULL);
+    assert_true(now.rlim_cur == 0 && now.rlim_max == 0);
+    now = core_limit("true");
+    assert_true(now.rlim_cur == before.rlim_cur && now.rlim_max == before.rlim_max);
+    assert_int_equal(core_limit("no").rlim_max, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flags), cmocka_unit_test(test_signals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_flags), cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_no_core_dumps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
