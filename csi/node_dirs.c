@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
 #include "lib/base/names.h"
 #include "lib/http/metric.h"
 
@@ -153,6 +154,26 @@ static void set_spared(struct node_dir *dir, bool spared)
     dir->spared = spared;
 }
 
+static void add_user(struct node_dirs *p, const char *below)
+{
+    mutex_assert_held(&p->mu);
+    struct node_dir *dir = map_get(p->by_path, below);
+    if (!dir) {
+        map_put(p->by_path, below, dir = xcalloc(1, sizeof *dir));
+        dir->root = p->root;
+    }
+    dir->users++;
+    set_spared(dir, false);
+}
+
+void node_dirs_hold(struct node_dirs *p, const struct volume_context *s)
+{
+    cleanup_free char *below = below_root(s);
+    pthread_mutex_lock(&p->mu);
+    add_user(p, below);
+    pthread_mutex_unlock(&p->mu);
+}
+
 char *node_dirs_get(struct node_dirs *p, const struct volume_context *s, struct err *e)
 {
     cleanup_free char *below = below_root(s);
@@ -164,16 +185,10 @@ char *node_dirs_get(struct node_dirs *p, const struct volume_context *s, struct 
     cleanup_free char *above = xstrndup(path, (size_t)(strrchr(path, '/') - path));
     int rc = file_mkdirs(above, 0700, e);
     if (rc == 0 && make_owned(path, (struct owner){0, (gid_t)user, 0750}, e) == 0
-        && make_owned(cache, (struct owner){user, (gid_t)user, 0700}, e) == 0) {
-        if (!dir) {
-            map_put(p->by_path, below, dir = xcalloc(1, sizeof *dir));
-            dir->root = p->root;
-        }
-        dir->users++;
-        set_spared(dir, false);
-    } else {
+        && make_owned(cache, (struct owner){user, (gid_t)user, 0700}, e) == 0)
+        add_user(p, below);
+    else
         rc = -1;
-    }
     pthread_mutex_unlock(&p->mu);
     return rc ? NULL : steal(&path);
 }

@@ -26,6 +26,9 @@ void node_dirs_free(struct node_dirs *p);
 
 /* makes it; counts a user; caller frees the path */
 char *node_dirs_get(struct node_dirs *p, const struct volume_context *s, struct err *e);
+/* Counts a user of what is there, whatever that is: of a mount that was found, though its user has
+ * made something else of the directory meanwhile. */
+void node_dirs_hold(struct node_dirs *p, const struct volume_context *s);
 /* A directory of node_dirs_get() is the group's, whatever user it runs as: where namespaces have
  * ranges of users (OpenShift), a pod's user is not known here, its fsGroup is. */
 int node_dirs_give(const char *path, gid_t group, struct err *e);

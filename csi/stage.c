@@ -150,6 +150,11 @@ static void restore_one(struct volume *v, void *arg)
             stage_inline(p, v, NULL, &e);
         break;
     }
+    /* what is mounted is not collected, even if its pod has made a link of its cache */
+    if (!v->has_dir && (v->staging || v->ntargets)) {
+        node_dirs_hold(p->dirs, &v->context);
+        v->has_dir = true;
+    }
     changed = changed || was_staged != (v->staging != NULL);
     if (e.cls)
         log_kv(

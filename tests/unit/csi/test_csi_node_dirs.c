@@ -127,6 +127,17 @@ static void test_hostile_cache(void **state)
     assert_int_equal(symlink(precious, cache), 0); /* a cache that is a link is refused */
     assert_null(node_dirs_get(p, &worker, &e));
     node_dirs_free(p);
+    /* but a mount of it that is found is not collected, as long as it is there */
+    p = node_dirs_new(env->dir, env->dir, 0, &e);
+    assert_null(node_dirs_get(p, &worker, &e));
+    node_dirs_hold(p, &worker);
+    node_dirs_collect(p, false);
+    assert_int_equal(access(b, F_OK), 0);
+    node_dirs_put(p, &worker);
+    node_dirs_collect(p, false);
+    assert_int_equal(access(b, F_OK), -1);
+    assert_int_equal(access(file, F_OK), 0);
+    node_dirs_free(p);
 }
 
 /* What was written and is not in the store exists nowhere else. */
