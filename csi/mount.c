@@ -207,16 +207,14 @@ int mount_fuse(const char *path, bool read_only, int *fuse_fd, dev_t *dev, struc
     return 0;
 }
 
-int mount_bind(const char *from, const char *to, bool read_only, struct err *e)
+int mount_bind(const char *from, const char *to, uint64_t more, struct err *e)
 {
     cleanup_fd int tree = open_tree(AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0)
         return err_sys(e, errno, "bind %s", from);
-    struct mount_attr attr = {
-        .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (read_only ? MOUNT_ATTR_RDONLY : 0)};
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | more};
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr))
-        return err_sys(
-            e, errno, "make the bind mount of %s %s", from, read_only ? "read-only" : "nosuid");
+        return err_sys(e, errno, "set the flags of the bind mount of %s", from);
     if (move_mount(tree, "", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH))
         return err_sys(e, errno, "bind %s at %s", from, to);
     return 0;

@@ -17,8 +17,8 @@
 
 /* Opens /dev/fuse and mounts it; *fuse_fd is the caller's. *dev: the mount's device number. */
 int mount_fuse(const char *path, bool read_only, int *fuse_fd, dev_t *dev, struct err *e);
-/* Mounts `from` at `to` as well, nosuid and nodev, read-only at once if asked. */
-int mount_bind(const char *from, const char *to, bool read_only, struct err *e);
+/* Mounts `from` at `to` as well, nosuid and nodev, with further MOUNT_ATTR_ at once if asked. */
+int mount_bind(const char *from, const char *to, uint64_t attr, struct err *e);
 /* Takes away everything that is mounted at path; lazily if it is busy. Nothing mounted there: fine.
  */
 int mount_detach(const char *path, struct err *e);

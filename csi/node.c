@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -191,7 +192,10 @@ static int bind_target(struct plugin *p, struct volume *v, const char *from, con
         return err_sys(e, errno, "mkdir %s", target);
     if (!volume_target_find(v, target))
         volume_target_add(v, target, read_only, mode);
-    if (volume_save(p->volumes, v, e) == 0 && mount_bind(from, target, read_only, e) == 0)
+    /* clients and workers keep data in theirs; a Dataset may have programs in it */
+    bool for_data = v->context.kind == VOLUME_KIND_CLIENT || v->context.kind == VOLUME_KIND_WORKER;
+    uint64_t attr = (read_only ? MOUNT_ATTR_RDONLY : 0) | (for_data ? MOUNT_ATTR_NOEXEC : 0);
+    if (volume_save(p->volumes, v, e) == 0 && mount_bind(from, target, attr, e) == 0)
         return 0;
     volume_target_del(v, target);
     if (v->staging || v->ntargets || v->created)

@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -347,6 +348,13 @@ static void test_inline_volumes(void **state)
     assert_int_equal(st.st_uid, POD_UID);
     assert_int_equal(stat(sock, &st), 0);
     assert_true(S_ISSOCK(st.st_mode));
+    struct statvfs fs;
+    const char *volumes[] = {inline_client, inline_worker};
+    for (size_t i = 0; i < ARRAY_LEN(volumes); i++) { /* they are for data */
+        assert_int_equal(statvfs(volumes[i], &fs), 0);
+        assert_int_equal(
+            fs.f_flag & (ST_NOEXEC | ST_NOSUID | ST_NODEV), ST_NOEXEC | ST_NOSUID | ST_NODEV);
+    }
     cleanup_free char *worker_sock = in(inline_worker, VOLUME_SOCKET),
                       *worker_cache = in(inline_worker, VOLUME_CACHE);
     assert_int_equal(access(worker_sock, F_OK), -1);
