@@ -6,6 +6,7 @@
 #include "csi/mount.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/handoff/fuse_kernel.h"
 #include "lib/handoff/wire.h"
 
@@ -16,6 +17,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -417,6 +419,49 @@ static void test_who(void **state)
     close(ready[1]);
 }
 
+struct exchange {
+    int dir;
+    atomic_bool stop;
+};
+
+/* Puts a link to somebody else's file in the place of the socket, and back. */
+static void *exchange_thread(void *user)
+{
+    struct exchange *x = user;
+    while (!atomic_load(&x->stop))
+        renameat2(x->dir, VOLUME_SOCKET, x->dir, "link", RENAME_EXCHANGE);
+    return NULL;
+}
+
+/* The socket is made everybody's, not what a pod that owns the directory puts there meanwhile. */
+static void test_link_for_socket(void **state)
+{
+    struct csi_fixture *w = *state;
+    struct err e = ERR_INIT;
+    struct stat st;
+    cleanup_free char *parent = xstrndup(w->cache, (size_t)(strrchr(w->cache, '/') - w->cache)),
+                      *place = path_join(parent, "race"), *path = path_join(place, VOLUME_SOCKET),
+                      *secret = path_join(parent, "secret");
+    assert_int_equal(file_write_atomic(secret, "x", 1, 0600, &e), 0);
+    assert_int_equal(mkdir(place, 0700), 0);
+    cleanup_fd int dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(symlinkat(secret, dir, "link"), 0);
+    struct exchange x = {.dir = dir};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, exchange_thread, &x), 0);
+    for (int i = 0; i < 500; i++) {
+        int fd = handoff_listen(path, &e); /* it may fail: the link was there */
+        if (fd >= 0)
+            close(fd);
+        assert_int_equal(stat(secret, &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0600);
+        unlinkat(dir, "link", 0); /* which may be the socket by now */
+        assert_int_equal(symlinkat(secret, dir, "link"), 0);
+    }
+    atomic_store(&x.stop, true);
+    pthread_join(thread, NULL);
+}
+
 int main(void)
 {
     if (!csi_env_can_mount()) {
@@ -432,6 +477,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_hostile_close, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(test_who, csi_fixture_setup, csi_fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_link_for_socket, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(
             test_hostile_return, csi_fixture_setup, csi_fixture_teardown),
         cmocka_unit_test_setup_teardown(
