@@ -103,7 +103,7 @@
 #define POD_KEY_DIR     "/etc/millrace/cache-key"
 #define ENV_CONFIG      "MILLRACE_CONFIG" /* JSON of fuse/conf.h: no secrets in it */
 /* "true": what crashes leaves a core dump; by default it does not, as credentials would be in it */
-#define ENV_CORE_DUMPS  "MILLRACE_CORE_DUMPS"
+#define ENV_CORE_DUMPS "MILLRACE_CORE_DUMPS"
 /* PEM text: trusted for stores whose mount names no certificates */
 #define ENV_CA_BUNDLE "MILLRACE_CA_BUNDLE"
 /* client, worker: /healthz /readyz /status and the worker's data */
