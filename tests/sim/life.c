@@ -242,9 +242,8 @@ static void do_close(const struct op *op, bool resent)
     m->open = false;
 }
 
-static void do_write(const struct op *op)
+static void do_write(const struct op *op, bool resent)
 {
-    static struct content before;
     struct file_model *m = &world->files[op->file];
     struct content *c = &m->local;
     struct err e = ERR_INIT;
@@ -252,11 +251,12 @@ static void do_write(const struct op *op)
     uint32_t len = op->len < CONTENT_MAX - off ? op->len : CONTENT_MAX - off;
     world->op.off = off; /* sent again, it is the same */
     world->op.len = len;
-    before = *c;
+    if (!resent) /* else the process that died has changed *c */
+        world->before = *c;
     if (world->disk.torn) { /* a process that dies in it leaves half, like on any disk */
         content_fill(c, op->seed, off, len / 2);
         truth_add(op->file, BEGUN, c);
-        *c = before;
+        *c = world->before;
     }
     content_fill(c, op->seed, off, len);
     truth_add(op->file, BEGUN, c); /* when the process dies it may be done or not */
@@ -266,7 +266,7 @@ static void do_write(const struct op *op)
         files_put(f);
     if (n == (ssize_t)len)
         return;
-    *c = before;
+    *c = world->before;
     if (err_errno(&e) == ESTALE) { /* its users open it anew */
         do_close(op, false);
     } else if (!world->outage) {
@@ -343,7 +343,7 @@ static void do_op(bool resent)
         do_open(op, resent);
         break;
     case OP_WRITE:
-        do_write(op);
+        do_write(op, resent);
         break;
     case OP_FSYNC:
         do_fsync(op);

@@ -89,10 +89,11 @@ struct world {
     struct late late;
     bool outage;
     enum answer next_answer;
-    struct op op;   /* under way */
-    bool mounted;   /* the kernel has got ids */
-    bool resume;    /* … and handles, of the process before */
-    bool elsewhere; /* the mount's place is another store's in this life */
+    struct op op;          /* under way */
+    struct content before; /* the file that op writes to, until that is done */
+    bool mounted;          /* the kernel has got ids */
+    bool resume;           /* … and handles, of the process before */
+    bool elsewhere;        /* the mount's place is another store's in this life */
     char wrong[512];
 };
 
