@@ -27,7 +27,7 @@
 #define CALLERS 16
 /* Half of the NodePublish calls: the goal is 20 ms, of a release on a machine that is not busy. */
 #define PUBLISH_NS         (20 * NS_PER_MS)
-#define PUBLISH_CHECKED_NS (200 * NS_PER_MS)
+#define PUBLISH_CHECKED_NS (500 * NS_PER_MS)
 
 static struct csi_env *env;
 static char *kubelet, *root, *sock;
