@@ -35,7 +35,7 @@
 #define P99_NS    NS_PER_S
 #define RSS_KIB   (64 << 10)
 /* with shadow memory, and a quarantine of what was freed */
-#define P99_CHECKED_NS  (8 * NS_PER_S)
+#define P99_CHECKED_NS  (30 * NS_PER_S)
 #define RSS_CHECKED_KIB (768 << 10)
 /* Lines of one mount: 20 at once and one a second; and what is said of each once. */
 #define LINES_BURST 20

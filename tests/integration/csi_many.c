@@ -25,9 +25,10 @@
 
 #define VOLUMES 200
 #define CALLERS 16
-/* Half of the NodePublish calls: the goal is 20 ms, of a release on a machine that is not busy. */
+/* Half of the NodePublish calls: the goal is 20 ms, of a release on a machine that is not busy.
+ * Under sanitizers, beside all other tests, only what hangs is found. */
 #define PUBLISH_NS         (20 * NS_PER_MS)
-#define PUBLISH_CHECKED_NS (500 * NS_PER_MS)
+#define PUBLISH_CHECKED_NS (5 * NS_PER_S)
 
 static struct csi_env *env;
 static char *kubelet, *root, *sock;
