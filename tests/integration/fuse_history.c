@@ -383,8 +383,11 @@ int main(int argc, char **argv)
     }
     if (saved != REGISTERS + LOGS)
         fail("a first file cannot be written", 0, mounts[0]);
-    if (out_file)
+    if (out_file) {
+        puts("begun");
+        fflush(stdout);
         steps_through_cut();
+    }
     for (unsigned last = step + steps; step < last;) {
         step++;
         one_step();

@@ -56,9 +56,10 @@ for kind in posix s3; do
         wait_for "the other node to see the directory" is_seen
         timeout 250 "$BUILD/bin/fuse_history" "$A/$round" "$B/$round" $((SEED + round)) "$STEPS" "$OUT" >"$WORK/history.out" 2>&1 &
         HISTORY=$!
+        wait_for "the first files" grep -q begun "$WORK/history.out"
         power_is_cut
         wait $HISTORY || die "$kind, cut $round: MILLRACE_CUT_SEED=$SEED: $(cat "$WORK/history.out")"
-        echo "$kind, cut $round: $(cat "$WORK/history.out")"
+        echo "$kind, cut $round: $(sed 1d "$WORK/history.out")"
         rm -rf "${A:?}/$round"
     done
     umount "$A" "$B"
