@@ -88,15 +88,6 @@ static int start(struct cache *c, const struct cache_conf *conf, struct err *e)
     return c->scrub_ns ? task_start(&c->scrub, "cache-scrub", scrub_run, c, e) : 0;
 }
 
-/* Where it is and which server has it: two servers may have a bucket of the same name. */
-static char *mount_name(const struct conf_mount *m)
-{
-    for (size_t i = 0; i < m->noptions; i++)
-        if (strcmp(m->options[i].key, "endpoint") == 0)
-            return xasprintf("%s %s", m->mount_point, m->options[i].value);
-    return xstrdup(m->mount_point);
-}
-
 struct cache *cache_new(const struct cache_conf *conf, struct err *e)
 {
     struct cache *c = xcalloc(1, sizeof *c);
@@ -119,7 +110,7 @@ struct cache *cache_new(const struct cache_conf *conf, struct err *e)
         c->nmounts = conf->nmounts;
         c->mounts = xcalloc(c->nmounts + 1, sizeof *c->mounts);
         for (size_t i = 0; i < c->nmounts; i++)
-            c->mounts[i] = mount_name(&conf->mounts[i]);
+            c->mounts[i] = conf_mount_id(&conf->mounts[i]);
     }
     if (start(c, conf, e) == 0)
         return c;

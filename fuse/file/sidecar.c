@@ -19,7 +19,8 @@
 
 void sidecar_set_mount(struct sidecar *s, const struct conf_mount *m)
 {
-    s->source = hash64(m->mount_point, strlen(m->mount_point));
+    cleanup_free char *id = conf_mount_id(m);
+    s->source = hash64(id, strlen(id));
     s->place = hash64(m->path, strlen(m->path));
 }
 

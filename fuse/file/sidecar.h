@@ -23,7 +23,7 @@
 #define SIDECAR_MAX     (INODE_PATH_MAX + STORE_VERSION_MAX + 200) /* bytes of the longest */
 
 struct sidecar {
-    uint64_t source, place; /* hash64 of the mount's mountPoint, of its path */
+    uint64_t source, place; /* hash64 of the mount's conf_mount_id(), of its path */
     char boot[BOOT_ID_LEN]; /* "": by an earlier version, which did not say */
     bool asked;             /* to save so many bytes with that CRC32C */
     uint64_t asked_len;
@@ -34,7 +34,8 @@ struct sidecar {
 };
 
 void sidecar_set_mount(struct sidecar *s, const struct conf_mount *m);
-/* The mount of that source at that place, or else the only one of that source; -1: none. */
+/* The mount of that source at that place, or else the only one of that source; -1: none. Notes of
+ * earlier versions do not say on which server it was: they are of mounts that name none. */
 int sidecar_find_mount(const struct sidecar *s, const struct conf *conf);
 char *sidecar_format(const struct sidecar *s); /* caller frees */
 /* INVALID: it is not one; `what` names it in the message. */

@@ -74,6 +74,8 @@ struct index_head {
     uint32_t nslots; /* 0: as many as there are mounts, each in its own */
     uint32_t unused;
     uint64_t slots[INDEX_SLOTS_MAX]; /* identity of the mount whose files have that number */
+    /* and of its server; 0: by an earlier version, which did not say */
+    uint32_t servers[INDEX_SLOTS_MAX];
 };
 _Static_assert(sizeof(struct index_head) <= 4096, "it is one page");
 

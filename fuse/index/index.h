@@ -79,8 +79,9 @@ struct inodes_conf {
     /* Of each mount, wherever it is in the list: one that goes on finds its files by it. Used by
      * inodes_open only; NULL: they never change. */
     const uint64_t *mounts;
-    bool resume;       /* the kernel still knows ids of ours: fail rather than begin anew */
-    uint32_t uid, gid; /* of the root and of what comes from the store */
+    const uint32_t *servers; /* likewise: which server has it, not 0; NULL: nobody says */
+    bool resume;             /* the kernel still knows ids of ours: fail rather than begin anew */
+    uint32_t uid, gid;       /* of the root and of what comes from the store */
     uint32_t dir_mode, file_mode; /* permission bits of what comes from the store */
     unsigned nmounts;
 };

@@ -233,6 +233,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
     ix->h->clean = 0;
     boot_id(ix->h->boot, sizeof ix->h->boot);
     ix->conf.mounts = NULL;
+    ix->conf.servers = NULL;
     return ix;
 fail:
     unmap_file(ix);

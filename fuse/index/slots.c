@@ -13,13 +13,24 @@ static uint64_t slot_id(const struct inodes *ix, unsigned mount)
     return ix->conf.mounts ? ix->conf.mounts[mount] : mount + 1;
 }
 
+static uint32_t slot_server(const struct inodes *ix, unsigned mount)
+{
+    return ix->conf.servers ? ix->conf.servers[mount] : 0;
+}
+
+static bool slot_is(const struct inodes *ix, unsigned slot, unsigned mount)
+{
+    uint32_t was = ix->h->servers[slot], is = slot_server(ix, mount);
+    return ix->h->slots[slot] == slot_id(ix, mount) && (!was || !is || was == is);
+}
+
 bool index_slots_ok(const struct inodes *ix)
 {
     const struct index_head *h = ix->h;
     if (h->nslots > INDEX_SLOTS_MAX)
         return false;
     for (unsigned i = 0; h->version != INDEX_VERSION_EDITED && i < h->nslots; i++)
-        if (h->nslots != ix->conf.nmounts || h->slots[i] != slot_id(ix, i))
+        if (h->nslots != ix->conf.nmounts || !slot_is(ix, i, i))
             return false;
     return true;
 }
@@ -29,10 +40,10 @@ unsigned index_nslots(const struct inodes *ix)
     return ix->h->nslots ? ix->h->nslots : ix->conf.nmounts;
 }
 
-static int slot_find(const struct inodes *ix, uint64_t id)
+static int slot_find(const struct inodes *ix, unsigned mount)
 {
     for (unsigned i = 0; i < ix->h->nslots; i++)
-        if (ix->h->slots[i] == id)
+        if (slot_is(ix, i, mount))
             return (int)i;
     return -1;
 }
@@ -79,7 +90,7 @@ int index_slots_open(struct inodes *ix, bool fresh, struct err *e)
         h->version = INDEX_VERSION;
     }
     for (unsigned i = 0; i < n; i++) { /* first those that are here: they are not to be taken */
-        int slot = slot_find(ix, slot_id(ix, i));
+        int slot = slot_find(ix, i);
         if (slot >= 0)
             ix->to_slot[i] = (uint8_t)slot;
     }
@@ -89,6 +100,7 @@ int index_slots_open(struct inodes *ix, bool fresh, struct err *e)
             return -1;
         ix->to_slot[i] = (uint8_t)slot;
         ix->to_conf[slot] = (uint8_t)i;
+        h->servers[slot] = slot_server(ix, i);
         if ((unsigned)slot != i) /* programs that take one for the other must not use it */
             h->version = INDEX_VERSION_EDITED;
     }

@@ -50,13 +50,15 @@ static uint64_t dataset_identity(const struct conf *conf, uint32_t uid, uint32_t
 }
 
 /* A mount keeps its files when others come and go: it is the same one if it shows the same source
- * at the same place, however it is reached. */
-static void mount_identities(const struct conf *conf, uint64_t *out)
+ * of the same server at the same place, however it is reached. */
+static void mount_identities(const struct conf *conf, uint64_t *out, uint32_t *servers)
 {
     for (size_t i = 0; i < conf->nmounts; i++) {
-        struct sidecar s;
-        sidecar_set_mount(&s, &conf->mounts[i]);
-        out[i] = hash64_mix(s.source, s.place);
+        const struct conf_mount *m = &conf->mounts[i];
+        const char *endpoint = conf_mount_endpoint(m);
+        out[i] = hash64_mix(
+            hash64(m->mount_point, strlen(m->mount_point)), hash64(m->path, strlen(m->path)));
+        servers[i] = (uint32_t)hash64(endpoint, strlen(endpoint)) | 1;
     }
 }
 
@@ -175,8 +177,10 @@ static int build_tree(struct mounted_fs *m, struct err *e)
         .nmounts = (unsigned)m->c.conf->nmounts};
     ic.identity = dataset_identity(m->c.conf, ic.uid, ic.gid);
     cleanup_free uint64_t *mounts = xcalloc(m->c.conf->nmounts + 1, sizeof *mounts);
-    mount_identities(m->c.conf, mounts);
+    cleanup_free uint32_t *servers = xcalloc(m->c.conf->nmounts + 1, sizeof *servers);
+    mount_identities(m->c.conf, mounts, servers);
     ic.mounts = mounts;
+    ic.servers = servers;
     if (!(m->fs.inodes = inodes_open(&ic, &fresh, e)) || !(m->invalidator = invalidator_new(e))
         || invalidator_start(m->invalidator, m->c.fuse_fd, e))
         return -1;

@@ -473,4 +473,25 @@ void conf_free(struct conf *c)
     free(c);
 }
 
+static const char *pair_value(const struct conf_pair *pairs, size_t n, const char *key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(pairs[i].key, key) == 0)
+            return pairs[i].value;
+    return NULL;
+}
+
+const char *conf_mount_endpoint(const struct conf_mount *m)
+{
+    const char *own = pair_value(m->options, m->noptions, "endpoint"),
+               *usual = pair_value(m->default_options, m->ndefault_options, "endpoint");
+    return own ? own : usual ? usual : "";
+}
+
+char *conf_mount_id(const struct conf_mount *m)
+{
+    const char *endpoint = conf_mount_endpoint(m);
+    return *endpoint ? xasprintf("%s %s", m->mount_point, endpoint) : xstrdup(m->mount_point);
+}
+
 void cleanup_confp(struct conf **c) { conf_free(*c); }

@@ -109,6 +109,10 @@ struct conf *conf_parse(const char *json, size_t len, struct err *e);
 void conf_free(struct conf *c);
 /* How a file of the dataset's tree is written; path begins with "/". */
 enum conf_write conf_write_of(const struct conf *c, const char *path);
+/* Which server has it: its option "endpoint", or what is usual; "": the URL says it. */
+const char *conf_mount_endpoint(const struct conf_mount *m);
+/* Its URL and its endpoint, as two servers may have stores of one name. The caller frees it. */
+char *conf_mount_id(const struct conf_mount *m);
 void cleanup_confp(struct conf **c);
 #define cleanup_conf __attribute__((cleanup(cleanup_confp)))
 

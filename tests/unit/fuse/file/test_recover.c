@@ -324,6 +324,32 @@ static void test_other_mounts(void **state)
     fx_free(x);
 }
 
+/* Two servers have a store of that name: what is for the one does not go to the other. */
+static void test_other_server(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct conf_pair endpoint = {(char *)"endpoint", (char *)"http://a"};
+    x->mounts[0].options = &endpoint;
+    x->mounts[0].noptions = 1;
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "for server a");
+    endpoint.value = (char *)"http://b";
+    fx_restart(x, false);
+    recover_begin(x->files);
+    fx_kept(x, 1, "a", KEPT_HOMELESS);
+    assert_int_equal(fx_lookup(x, "main/a", NULL), ENOENT);
+    endpoint.value = (char *)"http://a";
+    fx_restart(x, false);
+    recover_begin(x->files);
+    fx_kept(x, 0, NULL, NULL);
+    fx_upload(x, "main/a", 0);
+    fx_store_is(x, "main/a", "for server a");
+    x->mounts[0].noptions = 0;
+    fx_free(x);
+}
+
 /* A note that says nothing. */
 static void test_damaged_note(void **state)
 {
@@ -407,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_held_open),
         cmocka_unit_test(test_power_cut),
         cmocka_unit_test(test_other_mounts),
+        cmocka_unit_test(test_other_server),
         cmocka_unit_test(test_damaged_note),
         cmocka_unit_test(test_two_for_one_name),
         cmocka_unit_test(test_killed_while_adopting),

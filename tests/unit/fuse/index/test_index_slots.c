@@ -3,8 +3,11 @@
 #include "tests/unit/fuse/index/index_unit.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+static const uint32_t *servers; /* of the mounts; NULL: nobody says */
 
 static struct inodes *open_with(const uint64_t *mounts, unsigned n, bool resume, bool *fresh)
 {
@@ -14,6 +17,7 @@ static struct inodes *open_with(const uint64_t *mounts, unsigned n, bool resume,
     struct inodes_conf c = {.path = path,
         .identity = identity,
         .mounts = mounts,
+        .servers = servers,
         .nmounts = n,
         .resume = resume,
         .dir_mode = 0755,
@@ -160,9 +164,40 @@ static void test_numbers_are_used_again(void **state)
     assert_in_range(kept, 200, 254);
 }
 
+/* The same source on another server is another mount; an earlier version did not say which it was.
+ */
+static void test_another_server(void **state)
+{
+    (void)state;
+    static const uint64_t id = 11;
+    static const uint32_t a = 1, b = 2;
+    bool fresh;
+    uint64_t *gone;
+    struct inodes *ix = open_with(&id, 1, false, &fresh);
+    uint64_t root = add_root(ix, "m", 0);
+    for (int i = 0; i < 2; i++) {
+        inodes_close(ix, false);
+        servers = &a;
+        ix = open_with(&id, 1, true, &fresh);
+        assert_non_null(ix);
+        assert_int_equal(inodes_gone_mounts(ix, &gone), 0);
+        free(gone);
+    }
+    inodes_close(ix, false);
+    servers = &b;
+    ix = open_with(&id, 1, true, &fresh);
+    servers = NULL;
+    assert_non_null(ix);
+    assert_int_equal(inodes_gone_mounts(ix, &gone), 1);
+    assert_int_equal(gone[0], root);
+    free(gone);
+    inodes_close(ix, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_another_order, setup),
+        cmocka_unit_test_setup(test_another_server, setup),
         cmocka_unit_test_setup(test_dirty_goes, setup),
         cmocka_unit_test_setup(test_numbers_are_used_again, setup)};
     return run_index_tests(tests, sizeof tests / sizeof *tests);
