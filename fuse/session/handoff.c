@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define CONNECT_MAX_NS (1000 * NS_PER_MS)
+#define REFUSED_MAX_NS (100 * NS_PER_MS)
 #define TRIED_NS       NS_PER_S
 #define LIVED_NS       (1000 * NS_PER_MS) /* a connection that ended sooner was refused */
 
@@ -227,10 +228,10 @@ static void await_end(struct handoff_client *h)
 }
 
 /* After a connection that was refused, as after none: the next try is later. */
-static void pause_connecting(struct handoff_client *h, int64_t *pause)
+static void pause_connecting(struct handoff_client *h, int64_t *pause, int64_t most)
 {
-    task_wait(&h->task, clock_mono_ns() + *pause);
-    *pause = MIN(*pause * 2, CONNECT_MAX_NS);
+    task_wait(&h->task, clock_mono_ns() + MIN(*pause, most));
+    *pause = MIN(*pause * 2, most);
 }
 
 static void handoff_client_thread(void *user)
@@ -251,7 +252,7 @@ static void handoff_client_thread(void *user)
         if (sock < 0) {
             pthread_cond_broadcast(&h->changed);
             log_kv(LOG_DEBUG, "the node plugin is not there yet", "error", e.msg, NULL);
-            pause_connecting(h, &pause);
+            pause_connecting(h, &pause, CONNECT_MAX_NS);
             continue;
         }
         int64_t began = clock_mono_ns();
@@ -267,7 +268,7 @@ static void handoff_client_thread(void *user)
         if (!atomic_load(&h->task.stop))
             log_info("the node plugin is gone; connecting again");
         if (clock_mono_ns() - began < LIVED_NS)
-            pause_connecting(h, &pause);
+            pause_connecting(h, &pause, REFUSED_MAX_NS);
         else
             pause = HANDOFF_CONNECT_MIN_NS;
     }

@@ -6,6 +6,7 @@
 #include "fuse/session/handoff.h"
 #include "lib/base/log.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct handoff_welcome w;
     if (!client)
         begin();
-    int sock = accept(listener, NULL, NULL);
+    int sock;
+    while ((sock = accept(listener, NULL, NULL)) < 0 && errno == EINTR) /* the fuzzer's timer */
+        continue;
     CHECK(sock >= 0);
     /* the client closes its end when a message is no message at all */
     for (bool open = true; open && size >= 3;) {
