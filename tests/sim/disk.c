@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/disk_priv.h"
+#include "tests/sim/world.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 static struct disk *disk;
-static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER; /* shadow files and the log */
 
 uint64_t sim_random(uint64_t *state)
 {
@@ -135,16 +134,26 @@ void disk_keep(const char *path)
 }
 
 /* One more change is about to be made; does this process survive it? */
-static bool dies(void)
+static bool dies(const char *what, uint64_t n)
 {
-    uint64_t n = __atomic_add_fetch(&disk->ops, 1, __ATOMIC_SEQ_CST);
-    return disk->die_at && n >= disk->die_at;
+    world_trace(what, n);
+    return ++disk->ops >= disk->die_at && disk->die_at;
 }
 
-static void step(void)
+static void step(const char *what)
 {
-    if (dies())
+    if (dies(what, 0))
         _exit(DISK_KILLED);
+}
+
+/* The time of a change is the world's, not this machine's. */
+static void stamp(int fd)
+{
+    int64_t ns = world_file_time();
+    struct timespec t = {ns / 1000000000, ns % 1000000000}, times[2] = {t, t};
+    int errnum = errno;
+    futimens(fd, times);
+    errno = errnum;
 }
 
 /* -- wraps ----------------------------------------------------------------------------------- */
@@ -154,13 +163,12 @@ static int opened(int fd, const char *path, int flags, bool was)
     uint64_t ino = fd >= 0 ? ino_of_fd(fd) : 0;
     if (!ino)
         return fd;
-    pthread_mutex_lock(&mu);
     if (!was) {
         snapshot(fd, ino, true, true);
         note(DISK_CREATE, ino, below(path), NULL);
     }
-    pthread_mutex_unlock(&mu);
-    (void)flags;
+    if (!was || (flags & O_TRUNC))
+        stamp(fd);
     return fd;
 }
 
@@ -175,13 +183,11 @@ int __wrap_open(const char *path, int flags, ...)
         return __real_open(path, flags, mode);
     struct stat st;
     bool was = stat(path, &st) == 0;
-    step();
+    step("open");
     if (was && (flags & O_TRUNC)) {
         int fd = __real_open(path, O_RDONLY);
-        pthread_mutex_lock(&mu);
         if (fd >= 0)
             snapshot(fd, (uint64_t)st.st_ino, true, false);
-        pthread_mutex_unlock(&mu);
         close(fd);
     }
     return opened(__real_open(path, flags, mode), path, flags, was);
@@ -191,63 +197,70 @@ ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t off);
 ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t off)
 {
     uint64_t ino = ino_of_fd(fd);
-    if (ino) {
-        pthread_mutex_lock(&mu);
-        snapshot(fd, ino, true, false);
-        pthread_mutex_unlock(&mu);
-        if (dies()) {
-            if (disk->torn && len > 1 && __real_pwrite(fd, buf, len / 2, off) < 0)
-                disk_die("pwrite");
-            _exit(DISK_KILLED);
-        }
+    if (!ino)
+        return __real_pwrite(fd, buf, len, off);
+    snapshot(fd, ino, true, false);
+    if (dies("pwrite", len)) {
+        if (disk->torn && len > 1 && __real_pwrite(fd, buf, len / 2, off) < 0)
+            disk_die("pwrite");
+        stamp(fd);
+        _exit(DISK_KILLED);
     }
-    return __real_pwrite(fd, buf, len, off);
+    ssize_t n = __real_pwrite(fd, buf, len, off);
+    stamp(fd);
+    return n;
 }
 
 ssize_t __wrap_write(int fd, const void *buf, size_t len);
 ssize_t __wrap_write(int fd, const void *buf, size_t len)
 {
     uint64_t ino = ino_of_fd(fd);
-    if (ino) {
-        pthread_mutex_lock(&mu);
-        snapshot(fd, ino, true, false);
-        pthread_mutex_unlock(&mu);
-        if (dies()) {
-            if (disk->torn && len > 1 && __real_write(fd, buf, len / 2) < 0)
-                disk_die("write");
-            _exit(DISK_KILLED);
-        }
+    if (!ino)
+        return __real_write(fd, buf, len);
+    snapshot(fd, ino, true, false);
+    if (dies("write", len)) {
+        if (disk->torn && len > 1 && __real_write(fd, buf, len / 2) < 0)
+            disk_die("write");
+        stamp(fd);
+        _exit(DISK_KILLED);
     }
-    return __real_write(fd, buf, len);
+    ssize_t n = __real_write(fd, buf, len);
+    stamp(fd);
+    return n;
 }
 
-static void before_change(int fd)
+static bool before_change(int fd, off_t size)
 {
     uint64_t ino = ino_of_fd(fd);
     if (!ino)
-        return;
-    pthread_mutex_lock(&mu);
+        return false;
     snapshot(fd, ino, true, false);
-    pthread_mutex_unlock(&mu);
-    step();
+    if (dies("size", (uint64_t)size))
+        _exit(DISK_KILLED);
+    return true;
 }
 
 int __wrap_ftruncate(int fd, off_t len);
 int __wrap_ftruncate(int fd, off_t len)
 {
-    before_change(fd);
-    return __real_ftruncate(fd, len);
+    bool ours = before_change(fd, len);
+    int rc = __real_ftruncate(fd, len);
+    if (ours)
+        stamp(fd);
+    return rc;
 }
 
 int __wrap_fallocate(int fd, int mode, off_t off, off_t len);
 int __wrap_fallocate(int fd, int mode, off_t off, off_t len)
 {
     struct stat st;
-    before_change(fd);
-    if (mode || !ino_of_fd(fd) || fstat(fd, &st))
+    bool ours = before_change(fd, off + len);
+    if (mode || !ours || fstat(fd, &st))
         return __real_fallocate(fd, mode, off, len);
     /* the room that it takes is none of a simulation's business, and making it costs time */
-    return st.st_size < off + len ? __real_ftruncate(fd, off + len) : 0;
+    int rc = st.st_size < off + len ? __real_ftruncate(fd, off + len) : 0;
+    stamp(fd);
+    return rc;
 }
 
 void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off);
@@ -255,10 +268,8 @@ void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off
 {
     if (fd >= 0 && (flags & MAP_SHARED) && (prot & PROT_WRITE)) {
         uint64_t ino = ino_of_fd(fd);
-        pthread_mutex_lock(&mu);
         if (ino)
             snapshot(fd, ino, true, false);
-        pthread_mutex_unlock(&mu);
     }
     return __real_mmap(addr, len, prot, flags, fd, off);
 }
@@ -271,12 +282,10 @@ static int flush(int fd, int (*real)(int))
     bool dir = disk && !ino && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode) && path_of_fd(fd, path)
         && (below(path) || strcmp(path, disk->root) == 0);
     if (ino || dir) {
-        step();
-        pthread_mutex_lock(&mu);
+        step("fsync");
         if (ino)
             snapshot(fd, ino, false, false);
         disk->flushed = disk->nlog;
-        pthread_mutex_unlock(&mu);
         return 0;
     }
     return real(fd);
@@ -299,15 +308,13 @@ int __wrap_rename(const char *from, const char *to)
 {
     if (!disk || !below(from) || !below(to))
         return __real_rename(from, to);
-    step();
-    pthread_mutex_lock(&mu);
+    step("rename");
     disk_keep(to);
     uint64_t ino = disk_ino(from);
     int rc = __real_rename(from, to);
     if (rc == 0)
         note(DISK_RENAME, ino, below(from), below(to));
     int errnum = errno;
-    pthread_mutex_unlock(&mu);
     errno = errnum;
     return rc;
 }
@@ -317,12 +324,10 @@ int __wrap_link(const char *from, const char *to)
 {
     if (!disk || !below(to))
         return __real_link(from, to);
-    step();
-    pthread_mutex_lock(&mu);
+    step("link");
     int rc = __real_link(from, to), errnum = errno;
     if (rc == 0)
         note(DISK_LINK, disk_ino(to), below(to), NULL);
-    pthread_mutex_unlock(&mu);
     errno = errnum;
     return rc;
 }
@@ -332,12 +337,10 @@ int __wrap_linkat(int fromdir, const char *from, int todir, const char *to, int 
 {
     if (!disk || !below(to))
         return __real_linkat(fromdir, from, todir, to, flags);
-    step();
-    pthread_mutex_lock(&mu);
+    step("linkat");
     int rc = __real_linkat(fromdir, from, todir, to, flags), errnum = errno;
     if (rc == 0)
         note(DISK_LINK, disk_ino(to), below(to), NULL);
-    pthread_mutex_unlock(&mu);
     errno = errnum;
     return rc;
 }
@@ -347,13 +350,11 @@ int __wrap_unlink(const char *path)
 {
     if (!disk || !below(path))
         return __real_unlink(path);
-    step();
-    pthread_mutex_lock(&mu);
+    step("unlink");
     disk_keep(path);
     int rc = __real_unlink(path), errnum = errno;
     if (rc == 0)
         note(DISK_UNLINK, 0, below(path), NULL);
-    pthread_mutex_unlock(&mu);
     errno = errnum;
     return rc;
 }
@@ -373,12 +374,10 @@ int __wrap_mkdir(const char *path, mode_t mode)
 {
     if (!disk || !below(path) || access(path, F_OK) == 0)
         return __real_mkdir(path, mode);
-    step();
+    step("mkdir");
     int rc = __real_mkdir(path, mode), errnum = errno;
-    pthread_mutex_lock(&mu);
     if (rc == 0)
         note(DISK_MKDIR, 0, below(path), NULL);
-    pthread_mutex_unlock(&mu);
     errno = errnum;
     return rc;
 }

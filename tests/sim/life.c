@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,12 +144,14 @@ static bool read_all(uint64_t ino, struct content *c, struct err *e)
     ssize_t n = f ? 1 : -1;
     /* in pieces: of a whole block the sum would be looked at */
     while (n > 0 && c->len < CONTENT_MAX) {
+        world_work((unsigned)world_random(2));
         n = file_pread(f, c->bytes + c->len, MIN(PIECE, CONTENT_MAX - c->len), c->len, e);
         c->len += n > 0 ? (uint32_t)n : 0;
     }
     if (f)
         files_put(f);
     c->there = n >= 0;
+    world_trace("read", content_hash(c));
     return n >= 0;
 }
 
@@ -364,6 +367,7 @@ static void do_op(bool resent)
         break;
     }
     world->op.kind = OP_NONE;
+    world_work((unsigned)world_random(3));
 }
 
 /* -- chance ---------------------------------------------------------------------------------- */
@@ -464,6 +468,7 @@ static void finish(void)
     }
     if (pending)
         world_wrong("%u files still wait for their upload although the store is well", pending);
+    world_work(UINT_MAX);
     unsigned n = kept_hashes(stage_dir, kept, 512);
     world_check(kept, n);
     look_at_all();

@@ -4,9 +4,9 @@
  * seed; the same seed is the same run.
  *   sim [FIRST [COUNT]]      runs so many seeds, a process for each core
  *   sim -1 [FIRST [COUNT]]   the same, until one of them fails
- *   sim -v SEED              one, in words */
+ *   sim -t [FIRST [COUNT]]   the same, and prints a hash of all that happened in each: it is the
+ * same whenever and wherever the seed is run sim -v SEED              one, in words */
 #include "lib/base/clock.h"
-#include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "tests/sim/life.h"
 #include "tests/sim/world.h"
@@ -25,46 +25,6 @@
 
 #define LIVES     4
 #define WRONG_MAX 20
-
-/* -- what the product asks of the machine ---------------------------------------------------- */
-
-/* Time is what the world says, and a moment more each time it is asked. */
-static int64_t sim_now(void)
-{
-    return 1000000 * NS_PER_S + world->clock_ns
-        + (int64_t)__atomic_add_fetch(&world->asked, 1, __ATOMIC_SEQ_CST) * 1000;
-}
-
-int64_t __wrap_clock_mono_ns(void);
-int64_t __wrap_clock_mono_ns(void) { return sim_now(); }
-
-int64_t __wrap_clock_real_ns(void);
-int64_t __wrap_clock_real_ns(void) { return 1000000000 * NS_PER_S + sim_now(); }
-
-int64_t __real_clock_mono_ns(void);
-int __real_clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns);
-int __wrap_clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns);
-int __wrap_clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *mu, int64_t until_mono_ns)
-{
-    int64_t left = until_mono_ns - sim_now();
-    return __real_clock_cond_wait(
-        c, mu, __real_clock_mono_ns() + (left > NS_PER_S ? NS_PER_S : left));
-}
-
-ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags);
-ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags)
-{
-    (void)flags;
-    for (size_t i = 0; i < len; i++)
-        ((unsigned char *)buf)[i] = (unsigned char)sim_random(&world->entropy);
-    return (ssize_t)len;
-}
-
-void __wrap_boot_id(char *out, size_t size);
-void __wrap_boot_id(char *out, size_t size)
-{
-    snprintf(out, size, "00000000-0000-4000-8000-%012" PRIx64, world->boot);
-}
 
 /* -- one run --------------------------------------------------------------------------------- */
 
@@ -99,7 +59,7 @@ static void live(unsigned ops, bool last)
     int status;
     pid_t child = fork();
     if (child == 0) {
-        alarm(30);
+        alarm(120);
         life_run(ops, last);
     }
     if (child < 0 || waitpid(child, &status, 0) != child)
@@ -130,6 +90,8 @@ static void live_elsewhere(void)
     live(0, false);
     world->elsewhere = false;
 }
+
+static bool traced;
 
 static bool run(uint64_t seed, const char *dir, bool verbose)
 {
@@ -163,6 +125,8 @@ static bool run(uint64_t seed, const char *dir, bool verbose)
     disk_clear(&world->disk, "blocks");
     if (world->wrong[0])
         printf("seed %" PRIu64 ": %s\n", seed, world->wrong);
+    if (traced)
+        printf("%" PRIu64 " %016" PRIx64 "\n", seed, world->trace);
     fflush(stdout);
     return !world->wrong[0];
 }
@@ -201,8 +165,9 @@ int main(int argc, char **argv)
     char top[] = "/dev/shm/millrace-sim.XXXXXX";
     bool one = argc == 3 && strcmp(argv[1], "-v") == 0;
     bool until = argc > 1 && strcmp(argv[1], "-1") == 0;
-    argc -= until;
-    argv += until;
+    traced = argc > 1 && strcmp(argv[1], "-t") == 0;
+    argc -= until || traced;
+    argv += until || traced;
     uint64_t first = argc > 1 && !one ? strtoull(argv[1], NULL, 10) : 1;
     uint64_t count = argc > 2 && !one ? strtoull(argv[2], NULL, 10) : 1000;
     unsigned cores = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);

@@ -148,6 +148,7 @@ static int sim_put(
 static int sim_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
 {
     (void)impl;
+    world_trace(path, 1);
     if (world->outage)
         return refused(e);
     *st = (struct store_stat){.is_dir = true};
@@ -164,6 +165,7 @@ static int sim_list(
     void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
     (void)impl;
+    world_trace(dir, 2);
     if (world->outage)
         return refused(e);
     for (unsigned i = 0; !*dir && !world->elsewhere && i < FILES; i++) {
@@ -185,6 +187,7 @@ static int sim_read(void *impl, const char *path, const char *version, uint64_t 
     (void)cancel;
     int file = file_of(path);
     struct store_stat st;
+    world_trace(path, off);
     if (sim_stat(NULL, path, &st, e))
         return -1;
     if (*version && strcmp(version, st.version) != 0)

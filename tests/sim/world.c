@@ -23,17 +23,30 @@ void world_wrong(const char *format, ...)
     va_end(ap);
 }
 
+static void world_hash(const char *text)
+{
+    for (; *text; text++)
+        world->trace = (world->trace ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+}
+
 void world_say(const char *format, ...)
 {
+    char text[1024];
     va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    world_hash(text);
     if (!world->verbose)
         return;
-    va_start(ap, format);
-    printf("%4" PRIu64 " ", world->now);
-    vprintf(format, ap);
-    printf("\n");
+    printf("%4" PRIu64 " %s\n", world->now, text);
     fflush(stdout);
-    va_end(ap);
+}
+
+void world_trace(const char *what, uint64_t n)
+{
+    world_hash(what);
+    world->trace = (world->trace ^ n) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 /* -- contents -------------------------------------------------------------------------------- */

@@ -79,6 +79,7 @@ struct late { /* a put that was given up, and has not happened yet */
 struct world {
     uint64_t seed, random, entropy; /* of this run; its states */
     uint64_t asked;                 /* for the time */
+    uint64_t trace;                 /* a hash of all that happened */
     bool verbose;
     uint64_t now;                 /* counts events */
     int64_t clock_ns, refused_ns; /* refused_ns: the store's last refusal */
@@ -105,6 +106,12 @@ void content_fill(struct content *c, uint64_t seed, uint32_t off, uint32_t len);
 /* The first thing that is wrong ends the run. */
 void world_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void world_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* It happened: two runs of a seed that differ in it differ in their hash. */
+void world_trace(const char *what, uint64_t n);
+
+/* Runs so many of the jobs that wait for another thread, at most; returns how many there were. */
+unsigned world_work(unsigned most);
+int64_t world_file_time(void); /* what a file system notes of a change that is made now */
 
 /* A content of the file comes into being. */
 void truth_add(unsigned file, enum truth_kind kind, const struct content *c);
