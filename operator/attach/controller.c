@@ -15,7 +15,7 @@
 
 struct attach_controller {
     struct manager *mgr;
-    struct informer *datasets, *pods, *pvs, *attachments, *plugins;
+    struct informer *datasets, *pods, *pvs, *attachments, *plugins, *nodes;
     struct poll *poll;
     struct controller *controller;
 };
@@ -32,6 +32,53 @@ static bool is_foreign(struct attach_controller *c, const char *pv)
         != 0;
 }
 
+/* What an observed attach_observed borrows. */
+struct attach_seen {
+    struct objs attachments, plugins;
+    struct obj **nodes; /* one an attachment of ours; NULL: it is gone */
+    const json_t **json;
+    size_t nnodes;
+};
+
+static void attach_seen_free(struct attach_seen *s)
+{
+    for (size_t i = 0; i < s->nnodes; i++)
+        obj_unref(s->nodes[i]);
+    free(s->nodes);
+    free(s->json);
+    objs_free(&s->attachments);
+    objs_free(&s->plugins);
+}
+#define cleanup_attach_seen __attribute__((cleanup(attach_seen_free)))
+
+/* Attachments and their nodes, and plugins. */
+static void attach_look(
+    struct attach_controller *c, const char *pv, struct attach_seen *s, struct attach_observed *o)
+{
+    *s = (struct attach_seen){
+        informer_by(c->attachments, "pv", pv), informer_all(c->plugins), NULL, NULL, 0};
+    size_t n = s->attachments.n;
+    s->nodes = xcalloc(n + 1, sizeof(struct obj *));
+    s->json = xcalloc(2 * n + s->plugins.n + 1, sizeof *s->json);
+    const json_t **vas = s->json, **nodes = vas + n, **plugins = nodes + n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *va = obj_json(s->attachments.v[i]);
+        if (!attachment_is_ours(va))
+            continue;
+        struct obj *node = informer_get(c->nodes, jget_str(va, "spec.nodeName", ""));
+        s->nodes[s->nnodes] = node;
+        nodes[s->nnodes] = obj_json(node);
+        vas[s->nnodes++] = va;
+    }
+    for (size_t i = 0; i < s->plugins.n; i++)
+        plugins[i] = obj_json(s->plugins.v[i]);
+    o->attachments = vas;
+    o->nodes = nodes;
+    o->nattachments = s->nnodes;
+    o->plugins = plugins;
+    o->nplugins = s->plugins.n;
+}
+
 static int attach_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     (void)e;
@@ -39,28 +86,18 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
     const char *uid = render_pv_dataset_uid(key);
     cleanup_objs struct objs found = uid ? informer_by(c->datasets, "uid", uid)
                                          : (struct objs){NULL, 0};
-    cleanup_objs struct objs attachments = informer_by(c->attachments, "pv", key);
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(&pods, uid ? informer_by(c->pods, "dataset", uid) : (struct objs){NULL, 0},
         found.n ? kube_namespace(obj_json(found.v[0])) : NULL, c->poll);
-    cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
-    cleanup_objs struct objs plugins = informer_all(c->plugins);
-    cleanup_free const json_t **plugins_json = xcalloc(plugins.n + 1, sizeof *plugins_json);
     struct attach_observed o = {.pv = key,
         .cr = found.n ? obj_json(found.v[0]) : NULL,
         .foreign = is_foreign(c, key),
-        .attachments = vas,
         .pods = pods.v,
         .npods = pods.objs.n,
-        .plugins = plugins_json,
-        .nplugins = plugins.n,
         .now_ns = clock_real_ns(),
         .env = dataset_render_env(c->mgr)};
-    for (size_t i = 0; i < plugins.n; i++)
-        plugins_json[i] = obj_json(plugins.v[i]);
-    for (size_t i = 0; i < attachments.n; i++)
-        if (attachment_is_ours(obj_json(attachments.v[i])))
-            vas[o.nattachments++] = obj_json(attachments.v[i]);
+    cleanup_attach_seen struct attach_seen seen;
+    attach_look(c, key, &seen, &o);
     attach_plan(&o, plan);
     return 0;
 }
@@ -134,6 +171,7 @@ int attach_controller_start(struct manager *mgr, struct err *e)
         .pvs = informers_pvs(mgr),
         .attachments = informers_attachments(mgr),
         .plugins = manager_shared_informer(mgr, &plugins),
+        .nodes = informers_nodes(mgr),
         .poll = poll_shared(mgr, e)};
     if (!c->poll) {
         free(c);

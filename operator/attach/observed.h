@@ -21,6 +21,7 @@ struct attach_observed {
     /* VolumeAttachments of our driver for this PersistentVolume, sorted by name */
     const json_t *const *attachments;
     size_t nattachments;
+    const json_t *const *nodes;   /* that of each attachment, NULL: it is gone; or not looked up */
     const struct cache_pod *pods; /* our pods with the Dataset's uid; only clients count */
     size_t npods;
     const json_t *const *plugins; /* the pods of the node plugin, of all nodes */

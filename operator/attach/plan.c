@@ -9,13 +9,14 @@
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/cond.h"
+#include "operator/dataset/clients.h"
 #include "operator/render/meta.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PLUGIN_LOOK_NS (5 * NS_PER_S) /* an outdated client waits for its node's plugin */
+#define ROLL_LOOK_NS (5 * NS_PER_S) /* an outdated client waits for its node, or for another */
 
 static bool is_attached(const json_t *va) { return jget_bool(va, "status.attached", false); }
 static const char *node_of(const json_t *va) { return jget_str(va, "spec.nodeName", ""); }
@@ -53,15 +54,6 @@ static void plan_error(
             message + words);
 }
 
-static const struct cache_pod *find_client(const struct attach_observed *o, const char *name)
-{
-    for (size_t i = 0; i < o->npods; i++)
-        if (cache_pod_is(o->pods[i].pod, COMPONENT_CLIENT)
-            && strcmp(kube_name(o->pods[i].pod), name) == 0)
-            return &o->pods[i];
-    return NULL;
-}
-
 static bool plugin_is_current(const struct attach_observed *o, const json_t *plugin)
 {
     const json_t *containers = jget_arr(plugin, "spec.containers"), *c;
@@ -84,84 +76,62 @@ static bool plugin_stays(const struct attach_observed *o, const char *node)
     return o->nplugins == 0;
 }
 
-/* An outdated client that serves is replaced only while all others of this Dataset serve, so
- * that a new spec or image that does not work stops at the first one. The FUSE connection and
- * pending reads survive in the node plugin; so an upgrade replaces that first, then the client. */
-struct replacing {
-    bool busy;
-};
-
-static void plan_client(const struct attach_observed *o, const struct dataset *d, const json_t *va,
-    struct replacing *r, struct plan *p)
+/* A client that is outdated and does not serve is replaced at once, where its node can. */
+static void replace_at_once(
+    const struct attach_observed *o, const struct node_client *c, struct plan *p)
 {
-    cleanup_json json_t *desired = render_client(d, &o->env, node_of(va));
-    const struct cache_pod *client = find_client(o, kube_name(desired));
-    if (!client) {
-        cache_pod_create(p, d, &o->env, steal(&desired));
+    if (!c->node_down && (!node_client_attached(c) || plugin_stays(o, c->node)))
+        plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
+}
+
+static void plan_client(const struct attach_observed *o, const struct dataset *d,
+    const struct node_client *c, struct plan *p)
+{
+    if (!c->pod) {
+        cache_pod_create(p, d, &o->env, render_client(d, &o->env, c->node));
         return;
     }
-    struct cache_pod_health v;
-    cache_pod_evaluate(client, d, o->now_ns, &v);
-    bool current = render_same(desired, client->pod);
-    switch (v.state) {
+    switch (c->health.state) {
     case CACHE_POD_READY:
-        plan_attached(va, p);
-        if (!current && !r->busy && !plugin_stays(o, node_of(va))) {
-            plan_requeue(p, PLUGIN_LOOK_NS);
-        } else if (!current && !r->busy) {
-            plan_delete(p, &kube_pods, client->pod, -1, NULL);
-            r->busy = true;
-        }
+        plan_attached(c->attachment, p);
         break;
     case CACHE_POD_PROBLEM:
-        if (current) {
-            cleanup_free char *message = xasprintf("dataset %s/%s: %s", d->ns, d->name, v.message);
-            plan_error(o->cr, o->now_ns, va, message, p);
+        if (c->current) {
+            cleanup_free char *message = xasprintf(
+                "dataset %s/%s: %s", d->ns, d->name, c->health.message);
+            plan_error(o->cr, o->now_ns, c->attachment, message, p);
         } else {
-            plan_delete(p, &kube_pods, client->pod, -1, NULL);
+            replace_at_once(o, c, p);
         }
         break;
     case CACHE_POD_STARTING:
-        if (!current)
-            plan_delete(p, &kube_pods, client->pod, -1, NULL);
+        if (!c->current)
+            replace_at_once(o, c, p);
         plan_requeue(p, CACHE_POD_SLOW_NS / 3);
         break;
     case CACHE_POD_FINISHED:
-        plan_delete(p, &kube_pods, client->pod, -1, NULL);
+        plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
         break;
     case CACHE_POD_LEAVING:
         break; /* its end wakes us */
     }
 }
 
-/* Is there a client that does not serve? */
-static bool any_down(const struct attach_observed *o, const struct dataset *d)
+/* An outdated client that serves is replaced only while all others of this Dataset serve, so
+ * that a new spec or image that does not work stops at the first one. The FUSE connection and
+ * pending reads survive in the node plugin; so an upgrade replaces that first, then the client. */
+static void plan_roll(const struct attach_observed *o, const struct clients *s, struct plan *p)
 {
-    for (size_t i = 0; i < o->npods; i++) {
-        struct cache_pod_health v;
-        if (!cache_pod_is(o->pods[i].pod, COMPONENT_CLIENT))
-            continue;
-        cache_pod_evaluate(&o->pods[i], d, o->now_ns, &v);
-        if (v.state != CACHE_POD_READY)
-            return true;
-    }
-    return false;
-}
-
-/* Clients whose node has no attachment any more: the volume is unmounted there. */
-static void plan_leftovers(const struct attach_observed *o, struct plan *p)
-{
-    for (size_t i = 0; i < o->npods; i++) {
-        const json_t *pod = o->pods[i].pod;
-        bool wanted = false;
-        for (size_t k = 0; k < o->nattachments && !wanted; k++) {
-            cleanup_free char *name = render_client_name(
-                kube_label(pod, LABEL_DATASET), node_of(o->attachments[k]));
-            wanted = strcmp(name, kube_name(pod)) == 0;
+    if (!s->outdated)
+        return;
+    for (size_t i = 0; i < s->n && !s->missing; i++) {
+        const struct node_client *c = &s->v[i];
+        if (c->pod && !c->current && !c->leaves && !c->node_down && plugin_stays(o, c->node)) {
+            plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
+            return;
         }
-        if (!wanted && cache_pod_is(pod, COMPONENT_CLIENT))
-            plan_delete(p, &kube_pods, pod, -1, NULL);
     }
+    plan_requeue(p, ROLL_LOOK_NS); /* plugins and nodes do not wake us */
 }
 
 static void plan_no_dataset(const struct attach_observed *o, struct plan *p)
@@ -175,33 +145,54 @@ static void plan_no_dataset(const struct attach_observed *o, struct plan *p)
     }
 }
 
-void attach_plan(const struct attach_observed *o, struct plan *p)
+static void plan_clients(const struct attach_observed *o, const struct dataset *d,
+    const char *invalid, const struct clients *s, struct plan *p)
 {
-    plan_leftovers(o, p);
-    if (!o->cr) {
-        plan_no_dataset(o, p);
-        return;
-    }
-    const char *reason = "";
-    struct err e = ERR_INIT;
-    cleanup_dataset struct dataset *d = dataset_parse(o->cr, o->env.defaults, &reason, &e);
-    struct replacing r = {d && any_down(o, d)};
-    for (size_t i = 0; i < o->nattachments; i++) {
-        const json_t *va = o->attachments[i];
-        if (kube_deleting(va))
+    for (size_t i = 0; i < s->n; i++) {
+        const struct node_client *c = &s->v[i];
+        if (c->leaves)
             continue;
         cleanup_free char *message = NULL;
-        if (kube_deleting(o->cr) && !is_attached(va))
+        if (kube_deleting(o->cr) && !node_client_attached(c))
             message = xasprintf("dataset %s/%s is being deleted: no further node can mount it",
                 kube_namespace(o->cr), kube_name(o->cr));
         else if (!d)
             message = xasprintf(
-                "dataset %s/%s: %s", kube_namespace(o->cr), kube_name(o->cr), e.msg);
+                "dataset %s/%s: %s", kube_namespace(o->cr), kube_name(o->cr), invalid);
         if (message)
-            plan_error(o->cr, o->now_ns, va, message, p);
+            plan_error(o->cr, o->now_ns, c->attachment, message, p);
         else
-            plan_client(o, d, va, &r, p);
+            plan_client(o, d, c, p);
     }
+    if (d)
+        plan_roll(o, s, p);
+}
+
+void attach_plan(const struct attach_observed *o, struct plan *p)
+{
+    const char *reason = "";
+    struct err e = ERR_INIT;
+    cleanup_dataset struct dataset *d = o->cr ? dataset_parse(o->cr, o->env.defaults, &reason, &e)
+                                              : NULL;
+    const struct clients_observed clients = {.d = d,
+        .dataset = o->cr ? kube_name(o->cr)
+            : o->npods   ? kube_label(o->pods[0].pod, LABEL_DATASET)
+                         : "",
+        .attachments = o->attachments,
+        .nattachments = o->nattachments,
+        .nodes = o->nodes,
+        .pods = o->pods,
+        .npods = o->npods,
+        .now_ns = o->now_ns,
+        .env = &o->env};
+    cleanup_clients struct clients s;
+    clients_take(&clients, &s);
+    for (size_t i = 0; i < s.nextra; i++) /* the volume is unmounted there */
+        plan_delete(p, &kube_pods, s.extra[i], -1, NULL);
+    if (o->cr)
+        plan_clients(o, d, e.msg, &s, p);
+    else
+        plan_no_dataset(o, p);
 }
 
 void attach_plan_refused(

@@ -121,15 +121,12 @@ static void plan_children(const struct dataset_observed *o, struct dataset_eval 
 }
 
 /* Is the pod what would be made of the spec now? */
-static bool is_current(const struct dataset_observed *o, const struct dataset *d, const json_t *pod)
+static bool is_current(const struct dataset_observed *o, const struct dataset *d,
+    const char *client_stamp, const json_t *pod)
 {
     cleanup_json json_t *desired = NULL;
     if (cache_pod_is(pod, COMPONENT_CLIENT))
-        desired = render_client(d, &o->env,
-            jget_str(pod,
-                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-                ".nodeSelectorTerms[0].matchFields[0].values[0]",
-                ""));
+        return strcmp(kube_annotation(pod, ANNOTATION_HASH), client_stamp) == 0;
     for (int i = 0; i < d->replicas && !desired && cache_pod_is(pod, COMPONENT_WORKER); i++) {
         cleanup_free char *name = render_worker_name(d->name, i);
         if (strcmp(name, kube_name(pod)) == 0)
@@ -151,9 +148,10 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
     cleanup_dataset struct dataset *d = dataset_parse(o->cr, o->env.defaults, &problem.reason, &e);
     struct dataset_eval v = {
         d, xcalloc(o->npods + 1, sizeof *v.health), xcalloc(o->npods + 1, sizeof *v.current)};
+    cleanup_free char *stamp = d ? render_client_stamp(d, &o->env) : NULL;
     for (size_t i = 0; i < o->npods; i++) {
         cache_pod_evaluate(&o->pods[i], d, o->now_ns, &v.health[i]);
-        v.current[i] = d && is_current(o, d, o->pods[i].pod);
+        v.current[i] = d && is_current(o, d, stamp, o->pods[i].pod);
     }
     if (!d) {
         snprintf(problem.message, sizeof problem.message, "%s", e.msg);

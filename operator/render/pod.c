@@ -275,25 +275,39 @@ json_t *render_worker(
     return pod;
 }
 
+/* What all clients of a Dataset have in common, stamped. */
+static json_t *client_of_any_node(const struct dataset *d, const struct render_env *env)
+{
+    json_t *command = json_pack("[s, s, s, s, s]", "/usr/bin/millrace-fuse", "--socket",
+        POD_RUN_DIR "/" VOLUME_SOCKET, "--cache-dir", POD_RUN_DIR "/" VOLUME_CACHE);
+    struct spec s = {
+        COMPONENT_CLIENT, VOL_KIND_CLIENT, command, &d->client, &d->client.tiers, "Always"};
+    json_t *pod = base_pod(d, env, d->name, &s);
+    render_owner(pod, &kube_datasets, d->cr);
+    json_object_set_new(spec_of(pod), "tolerations", json_pack("[{s:s}]", "operator", "Exists"));
+    stamp(pod);
+    return pod;
+}
+
 /* Pinned by affinity, not by nodeName, so that the scheduler counts its memory and says why it
  * cannot run; the node's taints are no reason not to serve a pod that is there. */
 json_t *render_client(const struct dataset *d, const struct render_env *env, const char *node)
 {
     cleanup_free char *name = render_client_name(d->name, node), *hash = render_node_hash(node);
-    json_t *command = json_pack("[s, s, s, s, s]", "/usr/bin/millrace-fuse", "--socket",
-        POD_RUN_DIR "/" VOLUME_SOCKET, "--cache-dir", POD_RUN_DIR "/" VOLUME_CACHE);
-    struct spec s = {
-        COMPONENT_CLIENT, VOL_KIND_CLIENT, command, &d->client, &d->client.tiers, "Always"};
-    json_t *pod = base_pod(d, env, name, &s);
-    render_owner(pod, &kube_datasets, d->cr);
+    json_t *pod = client_of_any_node(d, env);
+    json_object_set_new(json_object_get(pod, "metadata"), "name", json_string(name));
     render_label(pod, LABEL_NODE_HASH, hash);
-    json_object_set_new(spec_of(pod), "tolerations", json_pack("[{s:s}]", "operator", "Exists"));
     json_object_set_new(spec_of(pod), "affinity",
         json_pack("{s:{s:{s:[{s:[{s:s, s:s, s:[s]}]}]}}}", "nodeAffinity",
             "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", "matchFields",
             "key", "metadata.name", "operator", "In", "values", node));
-    stamp(pod);
     return pod;
+}
+
+char *render_client_stamp(const struct dataset *d, const struct render_env *env)
+{
+    cleanup_json json_t *pod = client_of_any_node(d, env);
+    return xstrdup(kube_annotation(pod, ANNOTATION_HASH));
 }
 
 /* A path as a word of a container's command, where kubelet reads $(NAME), and $$ as one $. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pod — the pods of a dataset: clients (one a node), cache workers, loaders. Pure. All of them
  * satisfy the restricted Pod Security profile and carry no token of the API server. ANNOTATION_HASH
- * is the hash of the pod without its hints about GPU nodes: a pod is outdated when the hash of the
- * one that would be made now is another. */
+ * is the hash of the pod without its hints about GPU nodes, of a client without its node: a pod is
+ * outdated when the hash of the one that would be made now is another. */
 #ifndef MILLRACE_OPERATOR_RENDER_POD_H
 #define MILLRACE_OPERATOR_RENDER_POD_H
 
@@ -37,6 +37,8 @@ struct render_env {
 json_t *render_worker(
     const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes);
 json_t *render_client(const struct dataset *d, const struct render_env *env, const char *node);
+/* ANNOTATION_HASH of such a pod, which is the same on all nodes. Caller frees. */
+char *render_client_stamp(const struct dataset *d, const struct render_env *env);
 /* Loads paths (array of strings; empty: everything) of d for the DataLoad `owner`; pin:
  * dataload.pin. */
 json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner,

@@ -67,6 +67,21 @@ void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *pla
     dataset_plan(&w, plan);
 }
 
+/* That of each attachment; NULL: the world has no nodes. */
+static const json_t **nodes_of(const json_t *world, const json_t **attachments, size_t n)
+{
+    size_t nnodes;
+    cleanup_free const json_t **nodes = golden_objects(world, "Node", &nnodes);
+    if (!nnodes)
+        return NULL;
+    const json_t **of = xcalloc(n + 1, sizeof *of);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < nnodes; k++)
+            if (strcmp(kube_name(nodes[k]), jget_str(attachments[i], "spec.nodeName", "")) == 0)
+                of[i] = nodes[k];
+    return of;
+}
+
 void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan)
 {
     size_t npods, nvas;
@@ -78,11 +93,13 @@ void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan
     cleanup_free const json_t **all = xcalloc(nplugins + 1, sizeof *all);
     json_array_foreach (plugins, at, plugin)
         all[at] = plugin;
+    cleanup_free const json_t **nodes = nodes_of(world, vas, nvas);
     const struct attach_observed w = {.pv = jget_str(world, "pv", "millrace-u1"),
         .cr = cr,
         .foreign = jget_bool(world, "foreign", false),
         .attachments = vas,
         .nattachments = nvas,
+        .nodes = nodes,
         .pods = observed,
         .npods = npods,
         .plugins = all,
