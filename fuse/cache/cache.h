@@ -79,6 +79,11 @@ struct cache_conf {
  * keep: files that are open without being read had better be closed, what is open is not evicted.
  * NULL: no more; returns when no call is under way. */
 void cache_on_short(struct cache *c, void (*fn)(void *user), void *user);
+/* Bytes that may be written to the disk of a directory until so many thousandths of it are left
+ * (and half of that of its inodes); negative: so many are missing. INT64_MAX: it does not tell. */
+int64_t cache_disk_room(const char *dir, unsigned permille);
+/* A writer waits for room on a disk of the cache: looks at it now, and gives back what it can. */
+void cache_want_room(struct cache *c);
 /* A directory is used by one program at a time: CONFLICT if another holds it. */
 struct cache *cache_new(const struct cache_conf *conf, struct err *e);
 /* From now on fetches fail soon: those that run, and those of what is not here; so that threads

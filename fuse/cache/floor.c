@@ -15,15 +15,16 @@
 #define SHORT_PAGES ((INT64_C(8) << 20) / PAGE)
 #define INODE_SHARE 2 /* kubelet's thresholds: half as much of the inodes */
 
-/* Pages that the disk may give; negative: so many are missing. */
-static int64_t room_of(const struct statvfs *v, unsigned keep_free)
+/* Pages that the disk may give until so many thousandths of it are left; negative: so many are
+ * missing. */
+static int64_t room_of(const struct statvfs *v, unsigned permille)
 {
     int64_t pages = (int64_t)((uint64_t)v->f_bavail * v->f_frsize / PAGE);
     int64_t all = (int64_t)((uint64_t)v->f_blocks * v->f_frsize / PAGE);
     if (!all) /* a file system that does not tell */
-        return INT64_MAX / 4;
-    int64_t room = pages - all / 100 * keep_free;
-    bool few_inodes = v->f_files && v->f_favail < v->f_files / 100 * keep_free / INODE_SHARE;
+        return INT64_MAX / PAGE;
+    int64_t room = pages - all / 1000 * permille;
+    bool few_inodes = v->f_files && v->f_favail < v->f_files / 1000 * permille / INODE_SHARE;
     return few_inodes ? MIN(room, -STEP_PAGES) : room;
 }
 
@@ -35,7 +36,7 @@ static void look_at_tier(struct cache *c, int tier, int64_t now_ns)
         log_debug("cache: statvfs of %s: %s", m->dir, strerror(errno));
         return;
     }
-    int64_t room = room_of(&v, c->keep_free);
+    int64_t room = room_of(&v, c->keep_free * 10);
     if (room < SHORT_PAGES && room < (int64_t)catalogue_room(c->catalogue, tier)) {
         int64_t before = atomic_exchange(&c->short_ns, now_ns);
         if (!before || now_ns - before > CACHE_LATELY_NS)
@@ -69,3 +70,11 @@ void floor_look(struct cache *c)
         if (c->media[i].dir)
             look_at_tier(c, (int)i, clock_mono_ns());
 }
+
+int64_t cache_disk_room(const char *dir, unsigned permille)
+{
+    struct statvfs v;
+    return statvfs(dir, &v) ? INT64_MAX : room_of(&v, permille) * PAGE;
+}
+
+void cache_want_room(struct cache *c) { task_wake(&c->maintenance); }

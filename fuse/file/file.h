@@ -75,12 +75,14 @@ struct files_conf {
 };
 
 struct files; /* opaque */
+struct stage_room;
 /* f->state_lock. Who has it may wait for a store: so do we, then, and say so. */
 void file_lock_state(struct file *f);
 struct files *files_new(const struct files_conf *conf, struct err *e);
 void files_free(struct files *fs);
 const struct files_conf *files_config(const struct files *fs);
 pthread_rwlock_t *files_rename_lock(struct files *fs);
+struct stage_room *files_stage_room(struct files *fs);
 
 /* files_put() it; ESTALE, EISDIR, ENOMEM */
 struct file *files_get(struct files *fs, uint64_t ino, struct err *e);

@@ -6,6 +6,7 @@
 #include "fuse/file/kept.h"
 #include "fuse/file/sidecar.h"
 #include "fuse/file/stage_name.h"
+#include "fuse/file/stage_room.h"
 #include "lib/base/clock.h"
 #include "lib/base/io.h"
 #include "lib/base/log.h"
@@ -33,6 +34,15 @@ static int stage_error(struct err *e, int errnum, const char *what)
     return err_sys(e, errnum,
         "%s: the disk of the cache directory is full; make room on the node or lower spec.cache.tiers[].quota",
         what);
+}
+
+/* So many bytes more, of any file. */
+static int stage_take_room(struct file *f, uint64_t bytes, struct err *e)
+{
+    if (stage_room_take(f->files, bytes, e) == 0)
+        return 0;
+    atomic_store(&disk_full, true);
+    return -1;
 }
 
 static char *stage_path(const struct file *f, const char *suffix)
@@ -197,6 +207,8 @@ static int stage_copy(struct file *f, int fd, uint64_t size, struct err *e)
             return -1;
         if (n == 0)
             break;
+        if (stage_take_room(f, (uint64_t)n, e))
+            return -1;
         if (io_pwrite(fd, buf, (size_t)n, off))
             return stage_error(e, errno, "copy a file to staging");
         off += (uint64_t)n;
@@ -248,6 +260,8 @@ static int stage_begin(struct file *f, uint64_t keep, struct err *e)
 
 int stage_create(struct file *f, struct err *e)
 {
+    if (stage_take_room(f, 0, e))
+        return -1;
     pthread_rwlock_wrlock(&f->data_lock);
     cleanup_free char *name = stage_path(f, "");
     int rc = 0, fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -290,7 +304,7 @@ static int stage_lock(struct file *f, struct err *e)
 
 ssize_t file_pwrite(struct file *f, const void *buf, size_t len, uint64_t off, struct err *e)
 {
-    if (stage_lock(f, e))
+    if (stage_take_room(f, len, e) || stage_lock(f, e))
         return -1;
     size_t done = 0;
     int errnum = 0;

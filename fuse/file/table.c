@@ -2,6 +2,7 @@
 /* The table of files: one struct file an inode, freed when it is neither used nor kept ready. */
 #include "fuse/file/file.h"
 
+#include "fuse/file/stage_room.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
@@ -19,6 +20,7 @@
 struct files {
     struct files_conf c;
     pthread_rwlock_t rename_lock;
+    struct stage_room room;
     pthread_mutex_t mu;
     struct file *buckets[BUCKETS];        /* mu */
     struct file idle;                     /* mu; head of a ring, least recently used first */
@@ -30,6 +32,7 @@ struct files {
 const struct files_conf *files_config(const struct files *fs) { return &fs->c; }
 
 pthread_rwlock_t *files_rename_lock(struct files *fs) { return &fs->rename_lock; }
+struct stage_room *files_stage_room(struct files *fs) { return &fs->room; }
 
 void file_lock_state(struct file *f)
 {
@@ -141,6 +144,7 @@ struct files *files_new(const struct files_conf *conf, struct err *e)
     fs->idle.idle_next = fs->idle.idle_prev = &fs->idle;
     pthread_mutex_init(&fs->mu, NULL);
     pthread_rwlock_init(&fs->rename_lock, NULL);
+    pthread_mutex_init(&fs->room.mu, NULL);
     cache_on_short(fs->c.cache, close_idle, fs);
     return fs;
 }
@@ -158,6 +162,7 @@ void files_free(struct files *fs)
     last_errors_free(fs->errors);
     pthread_mutex_destroy(&fs->mu);
     pthread_rwlock_destroy(&fs->rename_lock);
+    pthread_mutex_destroy(&fs->room.mu);
     free(fs);
 }
 

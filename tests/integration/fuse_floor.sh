@@ -62,6 +62,35 @@ wait_for "free inodes" eval '[ "$(left)" -ge 400 ]'
 fuse_umount
 umount "$CACHE"
 
+echo "# writers leave half of it: 20 % of a disk of 200 MiB, and a cache that fills the rest"
+truncate -s 200M "$WORK/disk"
+if mkfs.ext4 -q -F -m 0 "$WORK/disk" && mount -o loop "$WORK/disk" "$CACHE"; then
+    fuse_mount
+    for i in $(seq 40); do cat "$MNT/f$i" >/dev/null; done
+    wait_for "what is read to be in the cache" eval '[ "$(cached)" -gt $((40 * MIB)) ]'
+    head -c $((90 * MIB)) /dev/urandom >"$DATA/../want"
+    cat "$DATA/../want" >"$MNT/large" || die "the cache does not make room for what is written"
+    cmp "$DATA/../want" "$MNT/large" || die "it is not what was written"
+    rc=0
+    cat "$DATA/../want" "$DATA/../want" 2>"$WORK/full.out" >"$MNT/larger" || rc=$?
+    [ "$rc" != 0 ] || die "180 MiB are staged on a disk of 200 MiB"
+    grep -q 'No space left' "$WORK/full.out" || die "$(cat "$WORK/full.out")"
+    [ "$(free_mib)" -ge 20 ] || die "$(free_mib) MiB are left of 200"
+    wait_for "the reason" reason_is CacheDiskFull
+    grep -q 'what is written is refused' "$WORK/fuse.log" || die "the log says nothing of it"
+    getfattr --only-values --absolute-names -n user.millrace.error "$MNT/larger" | grep -q 'less than 20.0 % of the disk' || die "no cause in the xattr"
+    cmp "$DATA/f1" "$MNT/f1" || die "f1 is not read well"
+    rm "$MNT/larger"
+    again() { cat "$DATA/../want" >"$MNT/again"; }
+    wait_for "room for a writer" again
+    cmp "$DATA/../want" "$DATA/again" || die "it is not what was written"
+    rm "$MNT/large" "$MNT/again"
+    fuse_umount
+    umount "$CACHE"
+else
+    echo "no ext4 on a loop device here"
+fi
+
 echo "# what is no percentage"
 fuse_config 'cache={"keepFree":95,"tiers":[{"medium":"SSD","quota":1000000000}]}'
 if "$FUSE" --mountpoint "$MNT" --cache-dir "$CACHE" --config "$CONFIG" >"$WORK/refused.out" 2>&1; then die "95 % are taken"; fi

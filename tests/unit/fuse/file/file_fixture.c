@@ -131,14 +131,21 @@ struct fx *fx_new(const struct fx_conf *c)
     }
     x->root[0] = '/';
     x->rule = (struct conf_rule){x->root, x->c.write};
-    x->conf = (struct conf){
-        .mounts = x->mounts, .nmounts = FX_MOUNTS, .rules = &x->rule, .nrules = 1};
+    x->conf = (struct conf){.mounts = x->mounts,
+        .nmounts = FX_MOUNTS,
+        .rules = &x->rule,
+        .nrules = 1,
+        .keep_free = x->c.keep_free};
     x->tier = (struct conf_tier){CONF_SSD, INT64_C(256) << 20};
     cleanup_free char *blocks = path_join(x->dir, "blocks");
     assert_int_equal(file_mkdirs(x->stage_dir, 0700, &e), 0);
     assert_int_equal(file_mkdirs(blocks, 0700, &e), 0);
-    struct cache_conf cc = {
-        .dir = blocks, .tiers = &x->tier, .ntiers = 1, .fetch_threads = 2, .source = {fx_fetch, x}};
+    struct cache_conf cc = {.dir = blocks,
+        .tiers = &x->tier,
+        .ntiers = 1,
+        .fetch_threads = 2,
+        .source = {fx_fetch, x},
+        .keep_free = x->c.keep_free};
     x->cache = cache_new(&cc, &e);
     assert_non_null(x->cache);
     fx_start(x, false);

@@ -33,6 +33,7 @@ struct fx_conf {
     enum conf_write write; /* what becomes of written content */
     bool passthrough;      /* there is a kernel that reads by itself */
     unsigned max_idle;
+    unsigned keep_free; /* percent of the disk */
 };
 
 struct fx {
