@@ -35,56 +35,6 @@ struct load_item {
     enum request_pin pin;
 };
 
-/* -- which part of which mount --------------------------------------------------------------- */
-
-/* Is dir the same as path or above it? Both begin with "/" and have no trailing one but "/" itself.
- * *rest: what is below. */
-static bool is_above(const char *dir, const char *path, const char **rest)
-{
-    size_t n = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
-    if (strncmp(dir, path, n) != 0 || (path[n] != '/' && path[n] != '\0'))
-        return false;
-    *rest = path + n + (path[n] == '/');
-    return true;
-}
-
-struct load_target *load_targets(const struct conf *conf, const char *text, size_t *n)
-{
-    cleanup_free char *path = xasprintf("%s%s", text[0] == '/' ? "" : "/", text);
-    for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
-        path[len - 1] = '\0';
-    struct load_target *t = xcalloc(conf->nmounts + 1, sizeof *t);
-    const char *rest;
-    *n = 0;
-    size_t best = SIZE_MAX, best_len = 0;
-    for (size_t i = 0; i < conf->nmounts; i++) { /* the deepest mount at or above the path */
-        if (is_above(conf->mounts[i].path, path, &rest)
-            && (best == SIZE_MAX || strlen(conf->mounts[i].path) > best_len)) {
-            best = i;
-            best_len = strlen(conf->mounts[i].path);
-        }
-    }
-    if (best != SIZE_MAX) {
-        is_above(conf->mounts[best].path, path, &rest);
-        t[(*n)++] = (struct load_target){best, xstrdup(rest)};
-    }
-    for (size_t i = 0; i < conf->nmounts; i++)
-        if (i != best && strcmp(conf->mounts[i].path, path) != 0
-            && is_above(path, conf->mounts[i].path, &rest))
-            t[(*n)++] = (struct load_target){i, xstrdup("")};
-    if (*n)
-        return t;
-    free(t);
-    return NULL;
-}
-
-void load_targets_free(struct load_target *t, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        free(t[i].dir);
-    free(t);
-}
-
 /* -- one chunk ------------------------------------------------------------------------------- */
 
 /* A number of an answer, by its key; dflt if it is not there. */
@@ -231,8 +181,8 @@ struct load_listing {
     size_t npaths, at;             /* this one */
     size_t mount;
     const char *dir;
-    load_file_fn fn;
-    void *user;
+    bool found; /* a file */
+    const struct load_each *each;
 };
 
 static bool is_changing(const struct load *l, size_t mount)
@@ -284,11 +234,12 @@ static bool is_given_by_this(const struct load_listing *li, const char *path, en
     return true;
 }
 
-static void give_file(const struct load_listing *li, char *path_take, const struct store_stat *st)
+static void give_file(struct load_listing *li, char *path_take, const struct store_stat *st)
 {
     enum request_pin pin = li->paths[li->at].pin;
+    li->found = true;
     if (li->npaths == 1 || is_given_by_this(li, path_take, &pin))
-        li->fn(li->user, li->mount, path_take, st, pin);
+        li->each->fn(li->each->user, li->mount, path_take, st, pin);
     else
         free(path_take);
 }
@@ -340,22 +291,29 @@ static int list_target(const struct load_target *t, struct load_listing *li, str
     return 0;
 }
 
-int load_list(struct load *l, const struct load_path *paths, size_t n, bool changing,
-    load_file_fn fn, void *user, struct err *e)
+static int list_path(struct load *l, struct load_listing *li, struct err *e)
 {
+    const char *path = li->paths[li->at].path;
+    size_t n = 0;
+    struct load_target *t = load_targets(l->s->conf, path, &n);
+    int rc = t ? 0 : err_set(e, ERR_NOTFOUND, "no mount of the dataset holds %s", path);
+    for (size_t k = 0; k < n && rc == 0; k++)
+        if (!li->each->changing || is_changing(l, t[k].mount))
+            rc = list_target(&t[k], li, e);
+    load_targets_free(t, n);
+    return rc ? err_wrap(e, "list %s", path) : 0;
+}
+
+int load_list(
+    struct load *l, const struct load_path *paths, size_t n, struct load_each *each, struct err *e)
+{
+    each->empty = NULL;
     for (size_t i = 0; i < n; i++) {
-        struct load_listing li = {
-            .l = l, .paths = paths, .npaths = n, .at = i, .fn = fn, .user = user};
-        size_t ntargets = 0;
-        struct load_target *t = load_targets(l->s->conf, paths[i].path, &ntargets);
-        int rc = t ? 0
-                   : err_set(e, ERR_NOTFOUND, "no mount of the dataset holds %s", paths[i].path);
-        for (size_t k = 0; k < ntargets && rc == 0; k++)
-            if (!changing || is_changing(l, t[k].mount))
-                rc = list_target(&t[k], &li, e);
-        load_targets_free(t, ntargets);
-        if (rc)
-            return err_wrap(e, "list %s", paths[i].path);
+        struct load_listing li = {.l = l, .paths = paths, .npaths = n, .at = i, .each = each};
+        if (list_path(l, &li, e))
+            return -1;
+        if (!li.found && !each->empty)
+            each->empty = &paths[i];
     }
     return 0;
 }
@@ -395,12 +353,13 @@ int load_pass(struct load *l, const struct load_path *paths, size_t n, struct er
     l->n = (struct load_counts){0};
     l->row = 0;
     l->pins_full = false;
+    l->empty = NULL;
     l->first_error[0] = '\0';
     pthread_mutex_unlock(&l->mu);
     l->pool = pool_new(
         &(struct pool_conf){.name = "load", .threads = threads, .queue_max = QUEUE_MAX});
-    int rc = l->pool ? load_list(l, paths, n, false, load_add, l, e)
-                     : err_sys(e, ENOMEM, "start threads");
+    struct load_each each = {.fn = load_add, .user = l};
+    int rc = l->pool ? load_list(l, paths, n, &each, e) : err_sys(e, ENOMEM, "start threads");
     pool_free(l->pool); /* all of it is done */
     if (rc == 0 && (l->enough || atomic_load(&l->s->cancel)))
         rc = err_set(e, ERR_RETRY, "stopped before the end");
@@ -411,6 +370,8 @@ int load_pass(struct load *l, const struct load_path *paths, size_t n, struct er
     if (rc == 0 && l->row >= ROW_MAX)
         rc = err_set(
             e, ERR_RETRY, "gave up after %u files in a row; first: %s", l->row, l->first_error);
+    if (rc == 0)
+        l->empty = each.empty;
     return rc;
 }
 

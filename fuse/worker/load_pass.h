@@ -39,6 +39,8 @@ struct load {
     struct load_counts n; /* mu: of this pass */
     unsigned row;         /* mu: files failed since the last that did not */
     bool pins_full;       /* mu: a worker takes no more pins */
+    const struct load_path
+        *empty;  /* the first path in which this pass has found no file, or NULL */
     bool enough; /* mu: set, and unset, from outside: what is left of this pass is skipped */
     char first_error[512]; /* mu */
 };
@@ -53,11 +55,18 @@ void load_close(struct load *l);
 int load_pass(struct load *l, const struct load_path *paths, size_t n, struct err *e);
 
 /* Calls fn for each file below the paths, once, whichever of them are above it; it takes path. pin:
- * PIN if any of those says so. changing: only in mounts that are not immutable. */
-typedef void (*load_file_fn)(
-    void *user, size_t mount, char *path_taken, const struct store_stat *st, enum request_pin pin);
-int load_list(struct load *l, const struct load_path *paths, size_t n, bool changing,
-    load_file_fn fn, void *user, struct err *e);
+ * PIN if any of those says so. */
+struct load_each {
+    bool changing; /* only in mounts that are not immutable */
+    void (*fn)(void *user, size_t mount, char *path_taken, const struct store_stat *st,
+        enum request_pin pin);
+    void *user;
+    const struct load_path *empty; /* out: the first path below which there is no file, or NULL */
+};
+int load_list(
+    struct load *l, const struct load_path *paths, size_t n, struct load_each *each, struct err *e);
+/* NOTFOUND: says where files were looked for in vain; -1. */
+int load_set_empty(const struct load *l, const struct load_path *path, struct err *e);
 /* Adds a file that was listed. */
 void load_count(const struct load *l, struct load_counts *n, size_t mount, const char *path,
     const struct store_stat *st, enum request_pin pin);

@@ -179,7 +179,8 @@ static void count_file(
 static void count_all(struct counting *c)
 {
     const struct preload_conf *kc = c->k->conf;
-    c->rc = load_list(&c->k->l, kc->paths, kc->npaths, c->changing, count_file, c, &c->e);
+    struct load_each each = {.changing = c->changing, .fn = count_file, .user = c};
+    c->rc = load_list(&c->k->l, kc->paths, kc->npaths, &each, &c->e);
     if (c->rc == 0 && atomic_load(&c->k->l.s->cancel))
         c->rc = err_set(&c->e, ERR_RETRY, "stopped before the end");
 }
@@ -232,6 +233,7 @@ static int pass_failed(struct preload *k, const char **reason, struct err *e)
 {
     *reason = k->too_large        ? "TooLarge"
         : k->l.pins_full          ? "PinLimit"
+        : k->l.empty              ? "NothingFound"
         : e->cls == ERR_NOTFOUND  ? "PathNotFound"
         : e->cls == ERR_EXHAUSTED ? "CacheFull"
         : e->cls == ERR_RETRY     ? "LoadFailed"
@@ -243,9 +245,9 @@ static int pass_failed(struct preload *k, const char **reason, struct err *e)
 static int pass_with_room_for_pins(struct preload *k, struct err *e)
 {
     int rc = pass_and_count(k, e);
-    if (!rc || !k->l.pins_full)
-        return rc;
-    return load_unpin_all(&k->l, NULL, e) || pass_and_count(k, e) ? -1 : 0;
+    if (rc && k->l.pins_full)
+        rc = load_unpin_all(&k->l, NULL, e) || pass_and_count(k, e) ? -1 : 0;
+    return !rc && k->l.empty ? load_set_empty(&k->l, k->l.empty, e) : rc;
 }
 
 static void set_verifying(struct preload *k, bool verifying)

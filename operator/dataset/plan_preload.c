@@ -185,10 +185,12 @@ static void say_checking(struct dataset_preloading *r, const char *why)
 static void say_why_not(const json_t *load, struct dataset_preloading *r)
 {
     const char *reason = jget_str(load, "reason", ""), *message = jget_str(load, "message", "");
-    bool path = strcmp(reason, "PathNotFound") == 0;
-    snprintf(r->message, sizeof r->message, "%s%.500s%s", path ? "spec.cache.preload: " : "",
+    bool none = strcmp(reason, "PathNotFound") == 0 || strcmp(reason, "NothingFound") == 0;
+    snprintf(r->message, sizeof r->message, "%s%.400s%s", none ? "spec.cache.preload: " : "",
         message,
-        path ? ": correct the path, or put files there; it is looked for again each minute" : "");
+        none
+            ? ": correct the path, or the mount's mountPoint (bucket and prefix), or put files there; it is looked for again each minute"
+            : "");
     set_preloaded(r, COND_FALSE, reason, strcmp(reason, "WorkersNotReady") != 0);
 }
 

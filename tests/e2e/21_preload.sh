@@ -103,6 +103,17 @@ edit '{"spec":{"cache":{"preload":[{"path":"/train"}]}}}'
 expect 120 "it is preloaded: $(preloaded message)" is_preloaded 7
 expect 30 "its pin has ended" pinned_are 0
 
+step "a mistyped prefix has no file: it is not preloaded, until some are there"
+condition_of() { jsonpath "dataset/$1" "{.status.conditions[?(@.type==\"$2\")].$3}"; }
+example true | jq -c 'select(.kind == "Dataset") | .metadata.name = "typo" | .spec.mounts[0].mountPoint = "s3://data/trian"
+    | .spec.cache.replicas = 1 | .spec.cache.preload = [{path: "/"}]' | n apply -f - >/dev/null
+expect 120 "it says so: $(condition_of typo Preloaded message)" has_text NothingFound condition_of typo Preloaded reason
+condition_of typo Preloaded message | grep -q 'there is no file in s3://data/trian: correct the path, or' || fail "$(condition_of typo Preloaded message)"
+expect 20 "and warns" has_text "NothingFound: spec.cache.preload: /: there is no file" events_of typo
+put "$WORK/new" trian/one
+expect 150 "files are looked for again: $(condition_of typo Preloaded message)" has_text True condition_of typo Preloaded status
+n delete dataset typo --wait --timeout=60s >/dev/null
+
 step "a worker evicts some of it for what pods read"
 head -c 15000000 /dev/urandom >"$WORK/other"
 for i in 1 2 3 4 5 6 7 8; do put "$WORK/other" "other/part-$i"; done

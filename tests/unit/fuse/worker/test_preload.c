@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define WAIT_NS (60 * NS_PER_S)
 
@@ -290,6 +291,44 @@ static void test_says_why_not(void **state)
     worker_stop();
 }
 
+static void make_dir(const char *below)
+{
+    cleanup_free char *dir = path_join(worker_dir, below);
+    assert_int_equal(mkdir(dir, 0755), 0);
+}
+
+/* A directory, or a store, that is there and has no file is not preloaded: it is a mistyped one, or
+ * one that is still to be filled. */
+static void test_says_nothing_is_found(void **state)
+{
+    (void)state;
+    struct preloader k;
+    make_dir("data");
+    start_with_room(8 << 20);
+    preloader_start(&k, "/", REQUEST_PIN_AS_IS, NULL);
+    cleanup_free char *root = gives_up(&k, "NothingFound");
+    cleanup_free char *store = xasprintf("/: there is no file in file://%s/data", worker_dir);
+    assert_string_equal(root, store);
+    put_many("train", 2, 1000);
+    make_dir("data/val");
+    keeps(&k, 2, 2000);
+    preloader_stop(&k);
+    preloader_start(&k, "/val/", REQUEST_PIN_AS_IS, "/train");
+    cleanup_free char *val = gives_up(&k, "NothingFound");
+    cleanup_free char *dir = xasprintf("/val/: there is no file in file://%s/data/val", worker_dir);
+    assert_string_equal(val, dir);
+    cleanup_json json_t *j = preloader_says(&k); /* what is there is loaded all the same */
+    assert_int_equal(jget_int(j, "load.loadedFiles", -1), 2);
+    put_many("val", 1, 500);
+    keeps(&k, 3, 2500);
+    preloader_stop(&k);
+    /* a file that a longer path gives is found by both */
+    preloader_start(&k, "/val/f0", REQUEST_PIN_AS_IS, "/val");
+    keeps(&k, 1, 500);
+    preloader_stop(&k);
+    worker_stop();
+}
+
 static void ask_worker_for(
     const char *method, const char *name, const char *route, const char *more)
 {
@@ -448,6 +487,7 @@ int main(void)
         T(test_paths_beside_paths),
         T(test_immutable_is_listed_once),
         T(test_says_why_not),
+        T(test_says_nothing_is_found),
         T(test_worker_counts_what_was_loaded),
         T(test_keeps_what_was_evicted),
         T(test_others_are_evicted),
