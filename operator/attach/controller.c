@@ -152,11 +152,11 @@ static void attach_map_client(
         emit(to, pv);
 }
 
-static void attach_reported(void *user, const struct poll_target *t)
+static void attach_reported(void *user, const struct poll_target *t, bool counts)
 {
     struct attach_controller *c = user;
     cleanup_free char *pv = render_pv_name(t->dataset_uid);
-    if (strcmp(t->component, COMPONENT_CLIENT) == 0)
+    if (strcmp(t->component, COMPONENT_CLIENT) == 0 && !counts)
         controller_enqueue(c->controller, pv, 0);
 }
 

@@ -72,8 +72,9 @@ static void dataload_map_pod(
         emit(to, key);
 }
 
-static void dataload_reported(void *user, const struct poll_target *t)
+static void dataload_reported(void *user, const struct poll_target *t, bool counts)
 {
+    (void)counts;
     struct dataload_controller *c = user;
     cleanup_free char *key = kube_key(t->ns, t->dataload);
     if (*t->dataload)

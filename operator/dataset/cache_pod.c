@@ -7,6 +7,7 @@
 #include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
+#include "operator/dataset/report_news.h"
 #include "operator/render/volume.h"
 
 #include <stdarg.h>
@@ -206,7 +207,7 @@ static void evaluate_starting(
     clock_parse_rfc3339(
         jget_str(pod, "status.startTime", jget_str(pod, "metadata.creationTimestamp", "")), &since);
     bool slow = now_ns - since >= CACHE_POD_SLOW_NS;
-    const char *unreachable = jget_str(report, "unreachable", NULL);
+    const char *unreachable = jget_str(report, REPORT_UNREACHABLE, NULL);
     v->state = CACHE_POD_STARTING;
     snprintf(v->message, sizeof v->message, "pod %s is starting", kube_name(pod));
     if (!slow)

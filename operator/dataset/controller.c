@@ -179,8 +179,9 @@ static void dataset_map_attachment(
     }
 }
 
-static void dataset_reported(void *user, const struct poll_target *t)
+static void dataset_reported(void *user, const struct poll_target *t, bool counts)
 {
+    (void)counts;
     struct dataset_controller *c = user;
     cleanup_free char *key = kube_key(t->ns, t->dataset);
     if (*t->dataset && !*t->dataload)

@@ -11,6 +11,7 @@
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/cond.h"
+#include "operator/dataset/report_news.h"
 #include "operator/render/meta.h"
 
 #include <inttypes.h>
@@ -212,7 +213,7 @@ static void evaluate_preload_report(const struct dataset_observed *o, const stru
     const json_t *load = jget_obj(m->report, REPORT_LOAD);
     const char *reason = jget_str(load, "reason", "");
     bool evicted = workers_have_evicted(o, v, load);
-    if (!load || jget(m->report, "unreachable")) {
+    if (!load || jget(m->report, REPORT_UNREACHABLE)) {
         if (evicted)
             say_checking(r, EVICTED);
         else

@@ -12,6 +12,7 @@
 #include "operator/ctl/queue.h"
 #include "operator/dataset/cache_pod.h"
 #include "operator/dataset/informers.h"
+#include "operator/dataset/report_news.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -21,14 +22,30 @@
 #define SOON_NS       (2 * NS_PER_S)
 #define LATER_NS      (15 * NS_PER_S)
 #define TIMEOUT_NS    (2 * NS_PER_S)
+#define COUNTS_NS     (30 * NS_PER_S) /* between counters of a Dataset that are told */
+#define PROGRESS_NS   (10 * NS_PER_S) /* and of a DataLoad */
 #define REPORT_MAX    ((size_t)64 << 10)
 #define MAX_LISTENERS 4
 
+/* The pods of a Dataset: their counters are told together. */
+struct poll_group {
+    char *dataset_uid;
+    struct poll_entry *first;
+    struct poll_reads retired; /* of those that are gone */
+    int64_t counted_ns;        /* mono, when counters were told last; 0: never */
+    bool counts_pending;       /* an entry has some */
+    bool forgotten;            /* its Dataset is gone: nothing is retired any more */
+};
+
 struct poll_entry {
     struct poll_target t;
-    char *ip;           /* "" while it does not run */
-    struct obj *report; /* or NULL */
-    bool is_silent;     /* did not answer: it is asked where only such pods wait for one another */
+    struct poll_group *group;
+    struct poll_entry *next, **back; /* in the group's list */
+    char *ip;                        /* "" while it does not run */
+    struct obj *report;              /* as it was told; or NULL */
+    struct obj *pending;             /* a newer one with other counters; or NULL */
+    int64_t counted_ns;              /* of a DataLoad's: as of the group */
+    bool is_silent; /* did not answer: it is asked where only such pods wait for one another */
 };
 
 enum { LANE_PROMPT, LANE_SILENT, LANES };
@@ -40,9 +57,9 @@ struct poll_lane {
 };
 
 struct poll {
-    pthread_mutex_t mu;  /* entries, retired, the lanes' queues; a leaf */
+    pthread_mutex_t mu;  /* entries, groups, the lanes' queues; a leaf */
     struct map *entries; /* pod uid → struct poll_entry */
-    struct map *retired; /* dataset uid → struct poll_reads */
+    struct map *groups;  /* dataset uid → struct poll_group, while it has entries or a Dataset */
     struct poll_lane lanes[LANES];
     struct informer *datasets;
     struct http *http;
@@ -69,19 +86,48 @@ static void target_copy(struct poll_target *to, const struct poll_target *t)
 static void poll_entry_free(void *v)
 {
     struct poll_entry *e = v;
+    *e->back = e->next;
+    if (e->next)
+        e->next->back = e->back;
     target_free(&e->t);
     free(e->ip);
     obj_unref(e->report);
+    obj_unref(e->pending);
     free(e);
 }
 
-static struct poll_entry *poll_entry_new(const json_t *pod)
+static void poll_group_free(void *v)
+{
+    struct poll_group *g = v;
+    free(g->dataset_uid);
+    free(g);
+}
+
+static struct poll_group *group_of(struct poll *p, const char *dataset_uid)
+{
+    struct poll_group *g = map_get(p->groups, dataset_uid);
+    if (!g) {
+        g = xcalloc(1, sizeof *g);
+        g->dataset_uid = xstrdup(dataset_uid);
+        map_put(p->groups, dataset_uid, g);
+    }
+    return g;
+}
+
+static struct poll_entry *poll_entry_new(struct poll *p, const json_t *pod)
 {
     struct poll_entry *e = xcalloc(1, sizeof *e);
     e->t = (struct poll_target){xstrdup(kube_uid(pod)), xstrdup(kube_namespace(pod)),
         xstrdup(kube_name(pod)), xstrdup(kube_label(pod, LABEL_COMPONENT)),
         xstrdup(kube_label(pod, LABEL_DATASET)), xstrdup(kube_label(pod, LABEL_DATASET_UID)),
         xstrdup(kube_label(pod, LABEL_DATALOAD))};
+    e->group = group_of(p, e->t.dataset_uid);
+    e->next = e->group->first;
+    e->back = &e->group->first;
+    if (e->next)
+        e->next->back = &e->next;
+    e->group->first = e;
+    map_put(p->entries, e->t.uid, e);
     return e;
 }
 
@@ -97,22 +143,29 @@ static void add_reads(struct poll_reads *r, const char *component, const json_t 
 }
 
 /* Adds the counters of a pod to those of its dataset. poll.mu held. */
-static void poll_count(struct map *sums, const struct poll_entry *e)
+static void poll_count(struct poll_reads *sum, const struct poll_entry *e)
 {
-    if (!e->report || !*e->t.dataset_uid)
-        return;
-    struct poll_reads *r = map_get(sums, e->t.dataset_uid);
-    if (!r) {
-        r = xcalloc(1, sizeof *r);
-        map_put(sums, e->t.dataset_uid, r);
-    }
-    add_reads(r, e->t.component, obj_json(e->report));
+    const struct obj *newest = e->pending ? e->pending : e->report;
+    if (newest)
+        add_reads(sum, e->t.component, obj_json(newest));
 }
 
 static const char *pod_ip(const json_t *pod)
 {
     const char *phase = jget_str(pod, "status.phase", "");
     return strcmp(phase, "Running") == 0 ? jget_str(pod, "status.podIP", "") : "";
+}
+
+/* The pod is gone: its counters stay, as long as its Dataset does. poll.mu held. */
+static void poll_retire(struct poll *p, struct poll_entry *e)
+{
+    static const struct poll_reads none;
+    struct poll_group *g = e->group;
+    if (!g->forgotten)
+        poll_count(&g->retired, e);
+    map_del(p->entries, e->t.uid);
+    if (!g->first && (g->forgotten || memcmp(&g->retired, &none, sizeof none) == 0))
+        map_del(p->groups, g->dataset_uid);
 }
 
 /* An informer handler: must not block. */
@@ -125,17 +178,13 @@ static void pod_changed(void *user, const json_t *was, const json_t *now)
     pthread_mutex_lock(&p->mu);
     struct poll_entry *e = map_get(p->entries, uid);
     if (!now) {
-        if (e) {
-            poll_count(p->retired, e); /* its counters stay */
-            map_del(p->entries, uid);
-        }
+        if (e)
+            poll_retire(p, e);
         pthread_mutex_unlock(&p->mu);
         return;
     }
-    if (!e && *pod_ip(now)) {
-        e = poll_entry_new(now);
-        map_put(p->entries, uid, e);
-    }
+    if (!e && *pod_ip(now))
+        e = poll_entry_new(p, now);
     bool ask = e && *pod_ip(now);
     if (e) {
         e->is_silent &= strcmp(e->ip ? e->ip : "", pod_ip(now)) == 0;
@@ -171,34 +220,77 @@ static json_t *poll_ask(struct poll *p, const char *ip)
     if (!*e.msg)
         err_set(&e, ERR_INVALID, "%s answered no JSON object", url);
     json_t *failed = json_object(), *why = json_string(e.msg);
-    json_object_set_new(failed, "unreachable", why ? why : json_string("no answer"));
+    json_object_set_new(failed, REPORT_UNREACHABLE, why ? why : json_string("no answer"));
     return failed;
 }
 
-/* A pod that does not answer keeps its last report, marked. */
-static json_t *merge_unreachable(const struct obj *known, json_t *fresh)
+/* What is kept of it. A pod that does not answer keeps its last report, marked. */
+static struct obj *merge_report(const struct poll_entry *e, json_t *fresh_take)
 {
-    if (!known || !json_object_get(fresh, "unreachable"))
-        return fresh;
-    json_t *merged = json_deep_copy(obj_json(known));
-    json_object_set(merged, "unreachable", json_object_get(fresh, "unreachable"));
-    json_decref(fresh);
-    return merged;
+    const struct obj *known = e->pending ? e->pending : e->report;
+    json_t *why = json_object_get(fresh_take, REPORT_UNREACHABLE), *merged;
+    if (known && why) {
+        merged = json_deep_copy(obj_json(known));
+        json_object_set(merged, REPORT_UNREACHABLE, why);
+    } else {
+        merged = report_kept(fresh_take);
+    }
+    json_decref(fresh_take);
+    return obj_take(merged);
 }
 
-/* Keeps the answer. true: it is news, and *t is the pod's (the caller frees it). */
-static bool poll_store(struct poll *p, const char *uid, json_t *fresh_take, struct poll_target *t)
+static bool tell_counts(struct poll_entry *e)
 {
-    bool news = false;
+    if (!e->pending)
+        return false;
+    obj_unref(e->report);
+    e->report = steal(&e->pending);
+    return true;
+}
+
+/* Counters are told all at once, and not again for a while. true: some were. poll.mu held. */
+static bool tell_due_counts(struct poll_entry *e)
+{
+    bool alone = *e->t.dataload, told = false;
+    int64_t now = clock_mono_ns(), *at = alone ? &e->counted_ns : &e->group->counted_ns;
+    if ((*at && now - *at < (alone ? PROGRESS_NS : COUNTS_NS))
+        || !(alone ? e->pending != NULL : e->group->counts_pending))
+        return false;
+    *at = now;
+    if (alone)
+        return tell_counts(e);
+    e->group->counts_pending = false;
+    for (struct poll_entry *x = e->group->first; x; x = x->next)
+        if (!*x->t.dataload)
+            told |= tell_counts(x);
+    return told;
+}
+
+/* Keeps the answer. If there is anything to tell, *t is the pod's (the caller frees it). */
+static enum report_news poll_store(
+    struct poll *p, const char *uid, json_t *fresh_take, struct poll_target *t)
+{
+    enum report_news news = REPORT_NEWS_NONE;
     pthread_mutex_lock(&p->mu);
     struct poll_entry *e = map_get(p->entries, uid);
     if (e) {
-        e->is_silent = json_object_get(fresh_take, "unreachable");
-        json_t *report = merge_unreachable(e->report, fresh_take);
-        news = !e->report || !json_equal(obj_json(e->report), report);
-        obj_unref(e->report);
-        e->report = obj_take(report);
-        if (news)
+        e->is_silent = json_object_get(fresh_take, REPORT_UNREACHABLE);
+        struct obj *fresh = merge_report(e, fresh_take);
+        news = report_compare(obj_json(e->report), obj_json(fresh));
+        obj_unref(e->pending);
+        e->pending = NULL;
+        if (news == REPORT_NEWS_COUNTS) {
+            e->pending = fresh;
+            e->group->counts_pending = true;
+        } else {
+            obj_unref(e->report);
+            e->report = fresh;
+        }
+        if (tell_due_counts(e) && news != REPORT_NEWS_REAL)
+            news = REPORT_NEWS_COUNTS;
+        else if (news == REPORT_NEWS_COUNTS)
+            news = REPORT_NEWS_NONE;
+        if (news != REPORT_NEWS_NONE)
             target_copy(t, &e->t);
     } else {
         json_decref(fresh_take);
@@ -236,9 +328,10 @@ static int64_t poll_once(struct poll *p, const char *uid)
     bool ready = jget_bool(report, REPORT_READY, false)
         && (!loader || jget_bool(report, REPORT_LOAD_COMPLETE, false));
     struct poll_target t;
-    if (poll_store(p, uid, report, &t)) {
+    enum report_news news = poll_store(p, uid, report, &t);
+    if (news != REPORT_NEWS_NONE) {
         for (size_t i = 0; i < p->nlisteners; i++)
-            p->listeners[i](p->listener_user[i], &t);
+            p->listeners[i](p->listener_user[i], &t, news == REPORT_NEWS_COUNTS);
         target_free(&t);
     }
     return ready ? LATER_NS : SOON_NS;
@@ -344,7 +437,7 @@ struct poll *poll_shared(struct manager *mgr, struct err *e)
     pthread_mutex_init(&p->mu, NULL);
     p->datasets = informers_datasets(mgr);
     p->entries = map_new(poll_entry_free);
-    p->retired = map_new(free);
+    p->groups = map_new(poll_group_free);
     informer_on_change(poll_pods(mgr), pod_changed, p);
     manager_on_lead(mgr, poll_start, poll_stop, p);
     return mgr->poll = p;
@@ -370,8 +463,8 @@ struct obj *poll_report(struct poll *p, const char *pod_uid)
 void poll_retired(struct poll *p, const char *dataset_uid, struct poll_reads *out)
 {
     pthread_mutex_lock(&p->mu);
-    const struct poll_reads *r = map_get(p->retired, dataset_uid);
-    *out = r ? *r : (struct poll_reads){0};
+    const struct poll_group *g = map_get(p->groups, dataset_uid);
+    *out = g ? g->retired : (struct poll_reads){0};
     pthread_mutex_unlock(&p->mu);
 }
 
@@ -381,13 +474,14 @@ struct map *poll_reads_all(struct poll *p)
     const char *uid;
     void *v;
     pthread_mutex_lock(&p->mu);
-    for (size_t i = 0; map_next(p->retired, &i, &uid, &v);) {
-        struct poll_reads *copy = xcalloc(1, sizeof *copy);
-        *copy = *(const struct poll_reads *)v;
-        map_put(sums, uid, copy);
+    for (size_t i = 0; map_next(p->groups, &i, &uid, &v);) {
+        const struct poll_group *g = v;
+        struct poll_reads *sum = xmalloc(sizeof *sum);
+        *sum = g->retired;
+        for (const struct poll_entry *e = g->first; e; e = e->next)
+            poll_count(sum, e);
+        map_put(sums, uid, sum);
     }
-    for (size_t i = 0; map_next(p->entries, &i, &uid, &v);)
-        poll_count(sums, v);
     pthread_mutex_unlock(&p->mu);
     return sums;
 }
@@ -395,6 +489,10 @@ struct map *poll_reads_all(struct poll *p)
 void poll_forget(struct poll *p, const char *dataset_uid)
 {
     pthread_mutex_lock(&p->mu);
-    map_del(p->retired, dataset_uid);
+    struct poll_group *g = map_get(p->groups, dataset_uid);
+    if (g && !g->first)
+        map_del(p->groups, dataset_uid);
+    else if (g)
+        g->forgotten = true;
     pthread_mutex_unlock(&p->mu);
 }

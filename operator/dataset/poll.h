@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* poll — asks client, worker and loader pods for their /status over HTTP: every 2 s until they
  * are ready (loaders: have loaded), every 15 s after, at once when the pod changes. Keeps their
- * last reports for the plans. Pods that only have the labels of a Dataset, in another namespace,
- * are not asked. Listeners are called at each change and enqueue keys. Runs only while
- * we lead. Threads: any. Locks: poll.mu, a leaf: not held during requests and listeners. */
+ * last reports for the plans: news at once, mere counters all at once every 30 s (of a DataLoad:
+ * every 10 s), so that a busy Dataset is not written all the time. Pods that only have the
+ * labels of a Dataset, in another namespace, are not asked. Listeners are called at each change
+ * and enqueue keys. Runs only while we lead. Threads: any. Locks: poll.mu, a leaf: not held during
+ * requests and listeners. */
 #ifndef MILLRACE_OPERATOR_DATASET_POLL_H
 #define MILLRACE_OPERATOR_DATASET_POLL_H
 
@@ -19,7 +21,8 @@ struct poll_target {
     /* "" where there is none */
     char *uid, *ns, *name, *component, *dataset, *dataset_uid, *dataload;
 };
-typedef void (*poll_listener)(void *user, const struct poll_target *t);
+/* counts: only counters, of any pods of its Dataset */
+typedef void (*poll_listener)(void *user, const struct poll_target *t, bool counts);
 
 /* Bytes counted for a Dataset by pods that were deleted since. */
 struct poll_reads {

@@ -10,6 +10,7 @@
 #include "operator/api/dataload.h"
 #include "operator/api/dataset.h"
 #include "operator/dataset/cache_pod.h"
+#include "operator/dataset/report_news.h"
 #include "operator/render/meta.h"
 #include "operator/render/pod.h"
 #include "operator/render/volume.h"
@@ -339,6 +340,44 @@ static void test_long_message(void **state)
     }
 }
 
+/* What differs in most reports is no news; and what no plan reads is not kept. */
+static void test_report_news(void **state)
+{
+    (void)state;
+    static const char before[] =
+        "{\"ready\":true,\"reason\":\"\",\"upMs\":1,\"pid\":7,\"cache\":{\"usedBytes\":1,\"files\":2},"
+        "\"load\":{\"missing\":0,\"failedFiles\":3},\"unreachable\":\"after 2001 ms\",\"kept\":{\"files\":0}}";
+    static const struct {
+        const char *was, *now;
+        enum report_news news;
+    } cases[] = {
+        {"\"upMs\":1", "\"upMs\":2", REPORT_NEWS_NONE},
+        {"\"files\":2", "\"files\":4", REPORT_NEWS_NONE},
+        {"\"usedBytes\":1", "\"usedBytes\":2", REPORT_NEWS_COUNTS},
+        {"\"usedBytes\":1", "\"usedBytes\":0", REPORT_NEWS_COUNTS},
+        {"\"missing\":0", "\"missing\":1", REPORT_NEWS_REAL},
+        {"\"failedFiles\":3", "\"failedFiles\":4", REPORT_NEWS_COUNTS},
+        {"\"failedFiles\":3", "\"failedFiles\":0", REPORT_NEWS_REAL},
+        {"2001 ms", "2002 ms", REPORT_NEWS_COUNTS},
+        {"\"unreachable\"", "\"unknown\"", REPORT_NEWS_REAL},
+        {"\"ready\":true", "\"ready\":false", REPORT_NEWS_REAL},
+        {"\"kept\":{\"files\":0}", "\"kept\":{\"files\":1}", REPORT_NEWS_REAL},
+        {"\"cache\":{\"usedBytes\":1,\"files\":2}", "\"cache\":7", REPORT_NEWS_COUNTS},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *at = strstr(before, cases[i].was);
+        cleanup_free char *after = xasprintf(
+            "%.*s%s%s", (int)(at - before), before, cases[i].now, at + strlen(cases[i].was));
+        cleanup_json json_t *x = json_loads(before, 0, NULL), *y = json_loads(after, 0, NULL),
+                            *was = report_kept(x), *now = report_kept(y);
+        assert_non_null(y);
+        assert_null(json_object_get(was, "pid"));
+        if (report_compare(was, now) != cases[i].news)
+            fail_msg("%s: %d", cases[i].now, report_compare(was, now));
+        assert_int_equal(report_compare(NULL, now), REPORT_NEWS_REAL);
+    }
+}
+
 /* The API server counts a claim's size in thousandths, and remarks on one that it cannot count so.
  */
 static void size_of_claims_is_counted(void **state)
@@ -361,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_long_message),
+        cmocka_unit_test(test_report_news),
     };
     return cmocka_run_group_tests_name("dataset", tests, NULL, NULL);
 }

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dataset_fixture — the dataset, attach and dataload controllers together, against an API server
+ * that keeps objects and pods that answer on addresses of the loopback net. */
+#ifndef MILLRACE_TESTS_UNIT_OPERATOR_DATASET_DATASET_FIXTURE_H
+#define MILLRACE_TESTS_UNIT_OPERATOR_DATASET_DATASET_FIXTURE_H
+
+#include "operator/ctl/manager.h"
+#include "tests/fake/api.h"
+
+#include <stdbool.h>
+
+#define UID       "11111111-2222-3333-4444-555555555555"
+#define PV        "millrace-" UID
+#define WORKER_IP "127.94.0.1"
+#define CLIENT_IP "127.94.0.2"
+#define LOADER_IP "127.94.0.3"
+#define OTHER_IP  "127.94.0.4"
+
+extern struct fake_api *dx_api;
+extern struct manager dx_mgr;
+
+/* what /status answers: who 0 a worker, 1 a client, 2 a loader, 3 a stranger's pod */
+void dx_say(int who, const char *json);
+unsigned dx_asked_so_far(int who);
+/* what other parts of a cluster do */
+void dx_set_status(const struct kube_res *res, const char *key, const char *json);
+void dx_pod_runs(const char *key, const char *ip, bool ready);
+bool dx_exists(const struct kube_res *res, const char *key);
+bool dx_field_is(const struct kube_res *res, const char *key, const char *path, const char *want);
+bool dx_dataset_says(const char *type, const char *status, const char *reason);
+/* team/mnist with one worker */
+void dx_make_dataset(void);
+void dx_attach(const char *node);
+void dx_bind_claim(void);
+/* group set-up, tear-down */
+int dx_start(void **state);
+int dx_stop(void **state);
+
+#endif
