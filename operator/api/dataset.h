@@ -121,6 +121,8 @@ void cleanup_datasetp(struct dataset **d);
 /* Can pods mount it? *reason, *message: those of the condition Ready, borrowed, "" where there is
  * none. */
 bool dataset_is_ready(const json_t *cr, const char **reason, const char **message);
+/* Is it another one in more than counters of what was read, cached and written? Progress is. */
+bool dataset_is_news(const json_t *was, const json_t *now);
 /* 0 … 100, rounded down; -1: the size of the data is not known (yet) */
 int dataset_cached_percent(const json_t *cr);
 

@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/api/dataset.h"
 #include "operator/attach/observed.h"
 #include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
@@ -185,7 +186,7 @@ int attach_controller_start(struct manager *mgr, struct err *e)
         .user = c};
     c->controller = manager_controller(mgr, &conf);
     controller_watch(c->controller, c->attachments, attach_map_attachment, c);
-    controller_watch(c->controller, c->datasets, attach_map_dataset, c);
+    controller_watch_news(c->controller, c->datasets, attach_map_dataset, c, dataset_is_news);
     controller_watch(c->controller, c->pods, attach_map_client, c);
     controller_watch(c->controller, c->pvs, controller_map_self, NULL);
     poll_listen(c->poll, attach_reported, c);

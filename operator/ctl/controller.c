@@ -27,6 +27,7 @@ struct subscription {
     controller_map map;
     void *user;
     int64_t after_ns;
+    bool (*is_news)(const json_t *was, const json_t *now); /* NULL: every change is */
     bool keys; /* of the informer whose objects are the keys */
     struct subscription *next;
 };
@@ -96,24 +97,40 @@ static void wake_new_key(void *to, const char *key)
 static void on_change(void *user, const json_t *was, const json_t *now)
 {
     struct subscription *s = user;
+    if (was && now && s->is_news && !s->is_news(was, now))
+        return;
     if (was)
         s->map(s->user, was, wake_key, s);
     if (now)
         s->map(s->user, now, !was && s->keys ? wake_new_key : wake_key, s);
 }
 
+static struct subscription *subscribe(
+    struct controller *c, struct informer *inf, controller_map map, void *user)
+{
+    struct subscription *s = xcalloc(1, sizeof *s);
+    *s = (struct subscription){
+        .controller = c, .map = map, .user = user, .keys = inf == c->conf.keys, .next = c->subs};
+    c->subs = s;
+    informer_on_change(inf, on_change, s);
+    return s;
+}
+
 void controller_watch_after(
     struct controller *c, struct informer *inf, controller_map map, void *user, int64_t after_ns)
 {
-    struct subscription *s = xmalloc(sizeof *s);
-    *s = (struct subscription){c, map, user, after_ns, inf == c->conf.keys, c->subs};
-    c->subs = s;
-    informer_on_change(inf, on_change, s);
+    subscribe(c, inf, map, user)->after_ns = after_ns;
+}
+
+void controller_watch_news(struct controller *c, struct informer *inf, controller_map map,
+    void *user, bool (*is_news)(const json_t *was, const json_t *now))
+{
+    subscribe(c, inf, map, user)->is_news = is_news;
 }
 
 void controller_watch(struct controller *c, struct informer *inf, controller_map map, void *user)
 {
-    controller_watch_after(c, inf, map, user, 0);
+    subscribe(c, inf, map, user);
 }
 
 void controller_map_self(

@@ -49,6 +49,9 @@ void controller_watch(struct controller *c, struct informer *inf, controller_map
  * along. */
 void controller_watch_after(
     struct controller *c, struct informer *inf, controller_map map, void *user, int64_t after_ns);
+/* The same, for objects that also change in what is nothing to this controller. is_news: pure. */
+void controller_watch_news(struct controller *c, struct informer *inf, controller_map map,
+    void *user, bool (*is_news)(const json_t *was, const json_t *now));
 /* its own key */
 void controller_map_self(
     void *user, const json_t *object, void (*emit)(void *, const char *), void *to);

@@ -4,6 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/api/dataset.h"
 #include "operator/dataload/observed.h"
 #include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
@@ -105,7 +106,7 @@ int dataload_controller_start(struct manager *mgr, struct err *e)
         .user = c};
     c->controller = manager_controller(mgr, &conf);
     controller_watch(c->controller, c->dataloads, controller_map_self, NULL);
-    controller_watch(c->controller, c->datasets, dataload_map_dataset, c);
+    controller_watch_news(c->controller, c->datasets, dataload_map_dataset, c, dataset_is_news);
     controller_watch(c->controller, c->pods, dataload_map_pod, c);
     poll_listen(c->poll, dataload_reported, c);
     return 0;

@@ -4,6 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/api/dataset.h"
 #include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
 #include "operator/dataset/observed.h"
@@ -231,7 +232,7 @@ int dataset_controller_start(struct manager *mgr, struct err *e)
         .on_apply_error = dataset_refused,
         .user = c};
     c->controller = manager_controller(mgr, &conf);
-    controller_watch(c->controller, c->datasets, controller_map_self, NULL);
+    controller_watch_news(c->controller, c->datasets, controller_map_self, NULL, dataset_is_news);
     controller_watch(c->controller, c->pods, dataset_map_labels, c);
     controller_watch(c->controller, c->pvs, dataset_map_labels, c);
     controller_watch(c->controller, c->pvcs, dataset_map_labels, c);

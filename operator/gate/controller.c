@@ -5,6 +5,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "operator/api/dataset.h"
 #include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
 #include "operator/gate/observed.h"
@@ -136,6 +137,6 @@ int gate_controller_start(struct manager *mgr, struct err *e)
     struct controller *controller = manager_controller(mgr, &conf);
     for (size_t i = 0; i < ARRAY_LEN(c->pods); i++)
         controller_watch(controller, c->pods[i], controller_map_self, NULL);
-    controller_watch(controller, c->datasets, gate_map_dataset, c);
+    controller_watch_news(controller, c->datasets, gate_map_dataset, c, dataset_is_news);
     return 0;
 }

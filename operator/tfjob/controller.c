@@ -3,6 +3,7 @@
 #include "operator/ctl/controller.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "operator/api/dataset.h"
 #include "operator/ctl/manager.h"
 #include "operator/tfjob/metrics.h"
 #include "operator/tfjob/names.h"
@@ -96,7 +97,7 @@ int tfjob_controller_start(struct manager *mgr, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(children); i++)
         if (children[i])
             controller_watch(c, children[i], controller_map_owner, kind);
-    controller_watch(c, in->datasets, tfjob_map_dataset, &state);
+    controller_watch_news(c, in->datasets, tfjob_map_dataset, &state, dataset_is_news);
     controller_watch(c, in->nodes, tfjob_map_node, &state);
     tfjob_count(mgr, in->jobs);
     return 0;

@@ -103,6 +103,40 @@ static void test_resolved(void **state)
     assert_int_equal(jget_int(j, "cache.metadataSyncSeconds", 0), 600);
 }
 
+static void test_news(void **state)
+{
+    (void)state;
+    static const char before[] =
+        "{\"kind\":\"Dataset\",\"metadata\":{\"name\":\"d\",\"generation\":1,\"resourceVersion\":\"1\"},\"spec\":{\"a\":1},"
+        "\"status\":{\"phase\":\"Bound\",\"ufsTotalBytes\":3,\"cacheStates\":{\"cachedBytes\":1},\"writes\":{\"pendingFiles\":2},"
+        "\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}],\"preload\":{\"percent\":3}}}";
+    static const struct {
+        const char *was, *now;
+        bool news;
+    } cases[] = {
+        {"\"1\"", "\"2\"", false},
+        {"\"cachedBytes\":1", "\"cachedBytes\":2", false},
+        {"\"writes\"", "\"fileNum\"", false},
+        {"\"pendingFiles\":2", "\"pendingFiles\":0", false},
+        {"\"ufsTotalBytes\":3", "\"ufsTotalBytes\":4", false},
+        {"\"percent\":3", "\"percent\":4", true},
+        {"True", "False", true},
+        {"Bound", "Failed", true},
+        {"\"generation\":1", "\"generation\":2", true},
+        {"\"a\":1", "\"a\":2", true},
+        {"\"phase\"", "\"other\"", true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *at = strstr(before, cases[i].was);
+        cleanup_free char *after = xasprintf(
+            "%.*s%s%s", (int)(at - before), before, cases[i].now, at + strlen(cases[i].was));
+        cleanup_json json_t *was = json_loads(before, 0, NULL), *now = json_loads(after, 0, NULL);
+        assert_non_null(now);
+        if (dataset_is_news(was, now) != cases[i].news)
+            fail_msg("%s", cases[i].now);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +144,7 @@ int main(void)
         cmocka_unit_test(test_hits),
         cmocka_unit_test(test_first_nodes),
         cmocka_unit_test(test_resolved),
+        cmocka_unit_test(test_news),
     };
     return cmocka_run_group_tests_name("dataset_status", tests, NULL, NULL);
 }

@@ -371,6 +371,43 @@ static void a_resync_looks_at_every_key(void **state)
     assert_int_equal(fake_api_count(api, "POST", "/pods"), 2);
 }
 
+static bool spec_differs(const json_t *was, const json_t *now)
+{
+    return jget_int(was, "spec.n", 0) != jget_int(now, "spec.n", 0);
+}
+
+static void service(int spec, int annotation)
+{
+    fake_api_put(api, &kube_services,
+        json_pack("{s:{s:s,s:s,s:{s:i},s:[{s:s,s:s,s:s,s:b}]},s:{s:i}}", "metadata", "name", "s",
+            "namespace", "n", "annotations", "n", annotation, "ownerReferences", "kind",
+            "ConfigMap", "name", "none", "uid", "u", "controller", 1, "spec", "n", spec));
+}
+
+static void what_is_no_news_wakes_nobody(void **state)
+{
+    (void)state;
+    prepare(false, -1);
+    struct informer *services = manager_informer(
+        &mgr, &(struct informer_conf){.res = &kube_services});
+    controller_watch_news(
+        controller, services, controller_map_owner, (void *)(uintptr_t) "ConfigMap", spec_differs);
+    informer_on_change(services, on_pod, NULL);
+    service(1, 1);
+    go();
+    eventually(reconciles == 1 && heard == 1);
+    service(1, 2);
+    eventually(heard == 2);
+    clock_sleep_ns(50 * NS_PER_MS);
+    assert_int_equal(reconciles, 1);
+    service(2, 2);
+    eventually(heard == 3 && reconciles > 1);
+    clock_sleep_ns(50 * NS_PER_MS);
+    int before = reconciles;
+    fake_api_remove(api, &kube_services, "n/s");
+    eventually(heard == 4 && reconciles > before);
+}
+
 static void a_shared_informer_is_one(void **state)
 {
     (void)state;
@@ -409,6 +446,7 @@ int main(void)
         cmocka_unit_test_teardown(an_informer_that_does_not_follow_is_stuck, teardown),
         cmocka_unit_test_teardown(what_the_server_remarks_becomes_an_event, teardown),
         cmocka_unit_test_teardown(a_resync_looks_at_every_key, teardown),
+        cmocka_unit_test_teardown(what_is_no_news_wakes_nobody, teardown),
         cmocka_unit_test_teardown(a_shared_informer_is_one, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
