@@ -36,6 +36,8 @@
 /* only where the spec preloads something */
 #define DATASET_COND_PRELOADED "Preloaded"
 #define DATASET_COND_STALLED   "Stalled"
+/* only while an update of the clients is stopped */
+#define DATASET_COND_PAUSED "UpdatePaused"
 
 enum dataset_scheme { DATASET_S3, DATASET_PVC };
 
@@ -128,6 +130,8 @@ int dataset_cached_percent(const json_t *cr);
 
 struct dataset_members {
     int desired, ready;
+    bool rolls; /* current, outdated: pods made of the spec as it is, and of others */
+    int current, outdated;
     json_t *nodes; /* owned by the caller until dataset_status_json; array of strings */
 };
 struct dataset_status {

@@ -77,8 +77,13 @@ static json_t *members_json(struct dataset_members *m)
     json_t *nodes = first_names(m->nodes);
     json_decref(m->nodes);
     m->nodes = NULL;
-    return json_pack("{s:i, s:i, s:s, s:o}", "desired", m->desired, "ready", m->ready, "summary",
-        summary, "nodes", nodes);
+    json_t *o = json_pack("{s:i, s:i, s:s, s:o}", "desired", m->desired, "ready", m->ready,
+        "summary", summary, "nodes", nodes);
+    if (m->rolls) {
+        json_object_set_new(o, "current", json_integer(m->current));
+        json_object_set_new(o, "outdated", json_integer(m->outdated));
+    }
+    return o;
 }
 
 /* As they are used; a long one, such as certificates, by its length. */

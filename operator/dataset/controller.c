@@ -91,6 +91,41 @@ static json_t *users_of(
     return s.names;
 }
 
+/* The attachments of a volume, and of each the node. */
+struct attached_nodes {
+    struct objs objs;
+    struct obj **node_objs; /* one an attachment; NULL: there is none */
+    const json_t **attachments, **nodes;
+    size_t n;
+};
+
+static void take_attached(struct dataset_controller *c, const char *pv, struct attached_nodes *a)
+{
+    *a = (struct attached_nodes){.objs = informer_by(c->attachments, "pv", pv)};
+    a->node_objs = xcalloc(a->objs.n + 1, sizeof *a->node_objs);
+    a->attachments = xcalloc(a->objs.n + 1, sizeof *a->attachments);
+    a->nodes = xcalloc(a->objs.n + 1, sizeof *a->nodes);
+    for (size_t i = 0; i < a->objs.n; i++) {
+        const json_t *va = obj_json(a->objs.v[i]);
+        if (!attachment_is_ours(va))
+            continue;
+        a->node_objs[a->n] = informer_get(c->nodes, jget_str(va, "spec.nodeName", ""));
+        a->nodes[a->n] = obj_json(a->node_objs[a->n]);
+        a->attachments[a->n++] = va;
+    }
+}
+
+static void free_attached(struct attached_nodes *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        obj_unref(a->node_objs[i]);
+    free(a->node_objs);
+    free(a->attachments);
+    free(a->nodes);
+    objs_free(&a->objs);
+}
+#define cleanup_attached __attribute__((cleanup(free_attached)))
+
 static int dataset_reconcile(void *user, const char *key, struct plan *plan, struct err *e)
 {
     struct dataset_controller *c = user;
@@ -115,14 +150,10 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
     }
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(&pods, informer_by(c->pods, "dataset", kube_uid(j)), ns, c->poll);
-    cleanup_objs struct objs attachments = informer_by(c->attachments, "pv", pv_name);
-    cleanup_free const json_t **vas = xcalloc(attachments.n + 1, sizeof *vas);
-    size_t nvas = 0;
-    for (size_t i = 0; i < attachments.n; i++)
-        if (attachment_is_ours(obj_json(attachments.v[i])))
-            vas[nvas++] = obj_json(attachments.v[i]);
+    cleanup_attached struct attached_nodes at;
+    take_attached(c, pv_name, &at);
     cleanup_json json_t *gpus = gpu_nodes(c), *users = NULL;
-    if (kube_deleting(j) && (obj_json(pvc) || nvas) && !(users = users_of(c, ns, name, e)))
+    if (kube_deleting(j) && (obj_json(pvc) || at.n) && !(users = users_of(c, ns, name, e)))
         return -1;
     struct dataset_observed o = {.cr = j,
         .pv = obj_json(pv),
@@ -131,8 +162,9 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         .policy = obj_json(policy),
         .pods = pods.v,
         .npods = pods.objs.n,
-        .attachments = vas,
-        .nattachments = nvas,
+        .attachments = at.attachments,
+        .nattachments = at.n,
+        .nodes = at.nodes,
         .gpu_nodes = gpus,
         .users = users,
         .now_ns = clock_real_ns(),

@@ -7,7 +7,7 @@
 #include "operator/api/cond.h"
 #include "operator/api/dataload.h"
 #include "operator/ctl/plan.h"
-#include "operator/dataset/cache_pod.h"
+#include "operator/dataset/clients.h"
 #include "operator/dataset/poll.h"
 #include "operator/render/pod.h"
 
@@ -23,7 +23,8 @@ struct dataset_observed {
     size_t npods;
     const json_t *const *attachments; /* VolumeAttachments of the PV */
     size_t nattachments;
-    const json_t *gpu_nodes; /* array of names, our own copy; NULL: not looked up */
+    const json_t *const *nodes; /* as of clients_observed */
+    const json_t *gpu_nodes;    /* array of names, our own copy; NULL: not looked up */
     /* array of names of the pods that use the claim; only looked up when deleting */
     const json_t *users;
     struct poll_reads retired;
@@ -41,7 +42,15 @@ struct dataset_eval {
     const struct dataset *d;         /* NULL: the spec is not valid */
     struct cache_pod_health *health; /* one a pod */
     bool *current;                   /* one a pod: made of the spec as it is */
+    struct map *by_name;             /* const struct cache_pod *, of o->pods */
+    struct clients clients;
 };
+/* d: NULL if the spec is not valid */
+void dataset_evaluate(
+    const struct dataset_observed *o, const struct dataset *d, struct dataset_eval *v);
+void dataset_eval_free(struct dataset_eval *v);
+/* NULL: there is none */
+const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index);
 /* Of the status only phase and the condition Ready: it is False, and an Event (if asked for) says
  * so once. */
 void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,

@@ -56,18 +56,6 @@ static void plan_volume(const struct dataset_observed *o, const struct dataset *
             json_pack("{s:{s:{s:n, s:n}}}", "spec", "claimRef", "uid", "resourceVersion"));
 }
 
-static const struct cache_pod *find_worker(
-    const struct dataset_observed *o, const char *name, size_t *at)
-{
-    for (size_t i = 0; i < o->npods; i++)
-        if (cache_pod_is(o->pods[i].pod, COMPONENT_WORKER)
-            && strcmp(kube_name(o->pods[i].pod), name) == 0) {
-            *at = i;
-            return &o->pods[i];
-        }
-    return NULL;
-}
-
 /* For the status it is leaving already. */
 static void drop_pod(
     const struct dataset_observed *o, struct dataset_eval *v, size_t at, struct plan *p)
@@ -81,13 +69,14 @@ static void drop_pod(
 static void plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
 {
     bool *wanted = xcalloc(o->npods + 1, sizeof *wanted);
-    size_t replace = SIZE_MAX, serving = 0, at = 0;
+    size_t replace = SIZE_MAX, serving = 0;
     for (int i = 0; i < v->d->replicas; i++) {
-        cleanup_free char *name = render_worker_name(v->d->name, i);
-        if (!find_worker(o, name, &at)) {
+        const struct cache_pod *m = dataset_worker(v, i);
+        if (!m) {
             cache_pod_create(p, v->d, &o->env, render_worker(v->d, &o->env, i, o->gpu_nodes));
             continue;
         }
+        size_t at = (size_t)(m - o->pods);
         wanted[at] = true;
         bool ready = v->health[at].state == CACHE_POD_READY;
         serving += ready;
@@ -120,21 +109,6 @@ static void plan_children(const struct dataset_observed *o, struct dataset_eval 
     plan_workers(o, v, p);
 }
 
-/* Is the pod what would be made of the spec now? */
-static bool is_current(const struct dataset_observed *o, const struct dataset *d,
-    const char *client_stamp, const json_t *pod)
-{
-    cleanup_json json_t *desired = NULL;
-    if (cache_pod_is(pod, COMPONENT_CLIENT))
-        return strcmp(kube_annotation(pod, ANNOTATION_HASH), client_stamp) == 0;
-    for (int i = 0; i < d->replicas && !desired && cache_pod_is(pod, COMPONENT_WORKER); i++) {
-        cleanup_free char *name = render_worker_name(d->name, i);
-        if (strcmp(name, kube_name(pod)) == 0)
-            desired = render_worker(d, &o->env, i, NULL);
-    }
-    return desired && render_same(desired, pod);
-}
-
 void dataset_plan(const struct dataset_observed *o, struct plan *p)
 {
     if (!o->cr)
@@ -146,13 +120,8 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
     struct dataset_problem problem = {0};
     struct err e = ERR_INIT;
     cleanup_dataset struct dataset *d = dataset_parse(o->cr, o->env.defaults, &problem.reason, &e);
-    struct dataset_eval v = {
-        d, xcalloc(o->npods + 1, sizeof *v.health), xcalloc(o->npods + 1, sizeof *v.current)};
-    cleanup_free char *stamp = d ? render_client_stamp(d, &o->env) : NULL;
-    for (size_t i = 0; i < o->npods; i++) {
-        cache_pod_evaluate(&o->pods[i], d, o->now_ns, &v.health[i]);
-        v.current[i] = d && is_current(o, d, stamp, o->pods[i].pod);
-    }
+    struct dataset_eval v;
+    dataset_evaluate(o, d, &v);
     if (!d) {
         snprintf(problem.message, sizeof problem.message, "%s", e.msg);
     } else {
@@ -170,8 +139,7 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
     struct dataset_preloading preload;
     dataset_plan_preload(o, &v, &problem, &preload, p);
     dataset_plan_status(o, &v, &problem, &preload, p);
-    free(v.health);
-    free(v.current);
+    dataset_eval_free(&v);
 }
 
 void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, const struct err *why,

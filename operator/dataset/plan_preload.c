@@ -83,14 +83,6 @@ static bool workers_serve(
     return false;
 }
 
-static const struct cache_pod *worker_at(const struct dataset_observed *o, const char *name)
-{
-    for (size_t i = 0; i < o->npods; i++)
-        if (strcmp(kube_name(o->pods[i].pod), name) == 0)
-            return &o->pods[i];
-    return NULL;
-}
-
 /* When kubelet began the worker's container; 0: not known. */
 static int64_t container_began(const json_t *pod)
 {
@@ -102,14 +94,12 @@ static int64_t container_began(const json_t *pod)
 
 /* Are the workers those that the pod found everything in? A worker's report that is older than its
  * container is of another process. */
-static bool workers_are_those(
-    const struct dataset_observed *o, const struct dataset_eval *v, const json_t *load)
+static bool workers_are_those(const struct dataset_eval *v, const json_t *load)
 {
     uint64_t starts = 0;
     char text[REPORT_STARTS_LEN];
     for (int i = 0; i < v->d->replicas; i++) {
-        cleanup_free char *name = render_worker_name(v->d->name, i);
-        const struct cache_pod *w = worker_at(o, name);
+        const struct cache_pod *w = dataset_worker(v, i);
         int64_t ms = jget_int(w ? w->report : NULL, REPORT_STARTED, 0);
         if (ms <= 0 || ms / 1000 + 1 < container_began(w->pod) / NS_PER_S)
             return false;
@@ -120,13 +110,11 @@ static bool workers_are_those(
 }
 
 /* Have they evicted some of it, since it was found in them? */
-static bool workers_have_evicted(
-    const struct dataset_observed *o, const struct dataset_eval *v, const json_t *load)
+static bool workers_have_evicted(const struct dataset_eval *v, const json_t *load)
 {
     int64_t evicted = 0;
     for (int i = 0; i < v->d->replicas; i++) {
-        cleanup_free char *name = render_worker_name(v->d->name, i);
-        const struct cache_pod *w = worker_at(o, name);
+        const struct cache_pod *w = dataset_worker(v, i);
         evicted += jget_int(w ? w->report : NULL, REPORT_EVICTED_LOADED, 0);
     }
     return evicted > jget_int(load, "evictedBytes", INT64_MAX);
@@ -212,7 +200,7 @@ static void evaluate_preload_report(const struct dataset_observed *o, const stru
 {
     const json_t *load = jget_obj(m->report, REPORT_LOAD);
     const char *reason = jget_str(load, "reason", "");
-    bool evicted = workers_have_evicted(o, v, load);
+    bool evicted = workers_have_evicted(v, load);
     if (!load || jget(m->report, REPORT_UNREACHABLE)) {
         if (evicted)
             say_checking(r, EVICTED);
@@ -223,7 +211,7 @@ static void evaluate_preload_report(const struct dataset_observed *o, const stru
     r->progress = dataload_progress_of(load);
     bool complete = jget_bool(load, "complete", false),
          nothing_missed = !jget_int(load, "missing", 0) && !r->progress.failed;
-    if (complete && !workers_are_those(o, v, load))
+    if (complete && !workers_are_those(v, load))
         say_checking(r, "a cache worker has started again: what it holds is being looked at");
     else if (complete && !evicted)
         say_preloaded(v, r);

@@ -177,6 +177,26 @@ static void evaluate_group(const struct dataset_eval *v, const struct pod_group 
     r->warn = true;
 }
 
+/* The first client of a new spec, or image, does not serve: the others stay as they are. */
+static void write_paused(const struct dataset_observed *o, json_t *conditions,
+    const struct clients *s, struct plan *events)
+{
+    const struct node_client *c = s->paused;
+    if (!c) {
+        cond_remove(conditions, DATASET_COND_PAUSED);
+        return;
+    }
+    char message[640];
+    snprintf(message, sizeof message,
+        "%zu of %zu clients are updated, the others still serve as they were made: the client on node %s does not serve: %s",
+        s->current, s->current + s->outdated, c->node, c->health.message);
+    const struct cond cond = {DATASET_COND_PAUSED, COND_TRUE, c->health.reason, message};
+    bool was = cond_is_true(jget_arr(o->cr, "status.conditions"), DATASET_COND_PAUSED);
+    cond_set(conditions, &cond, jget_int(o->cr, "metadata.generation", 0), o->now_ns);
+    if (!was)
+        plan_event(events, &kube_datasets, o->cr, true, DATASET_COND_PAUSED, "%s", message);
+}
+
 static void evaluate_cache(const struct dataset_observed *o, struct dataset_condition *r)
 {
     r->cond = (struct cond){DATASET_COND_CACHE, COND_TRUE, "NoTrouble", r->message};
@@ -322,6 +342,7 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
     evaluate_group(v, &clients, DATASET_COND_CLIENTS, "no node uses the volume", &other);
     write_lost(o, &other, &events);
     write_condition(o, conditions, &other, ready.message, &events);
+    write_paused(o, conditions, &v->clients, &events);
     evaluate_cache(o, &other);
     write_condition(o, conditions, &other, ready.message, &events);
     write_preloaded(o, conditions, preload, ready.message, &events);
@@ -331,8 +352,13 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
         .spec = v->d,
         .has_preload = preload->asked || preload->ending,
         .preload = preload->progress,
-        .workers = {workers.desired, workers.ready, workers.nodes},
-        .clients = {clients.desired, clients.ready, clients.nodes}};
+        .workers = {.desired = workers.desired, .ready = workers.ready, .nodes = workers.nodes},
+        .clients = {.desired = clients.desired,
+            .ready = clients.ready,
+            .nodes = clients.nodes,
+            .rolls = v->d && clients.desired,
+            .current = (int)v->clients.current,
+            .outdated = (int)v->clients.outdated}};
     count_reports(o, v->d, &s);
     dataset_plan_kept(o, conditions, &s, &events);
     struct dataset_advice advice;

@@ -41,33 +41,7 @@ static const json_t *first(const json_t *world, const char *kind)
     return one;
 }
 
-void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan)
-{
-    size_t npods, nvas;
-    cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
-                              **vas = golden_objects(world, "VolumeAttachment", &nvas);
-    cleanup_free struct cache_pod *observed = cache_pods_of(world, pods, npods);
-    const json_t *retired = jget(world, "retired");
-    const struct dataset_observed w = {.cr = cr,
-        .pv = first(world, "PersistentVolume"),
-        .pvc = first(world, "PersistentVolumeClaim"),
-        .service = first(world, "Service"),
-        .policy = first(world, "NetworkPolicy"),
-        .pods = observed,
-        .npods = npods,
-        .attachments = vas,
-        .nattachments = nvas,
-        .gpu_nodes = jget(world, "gpuNodes"),
-        .users = jget(world, "users"),
-        .retired = {jget_int(retired, "cache", 0), jget_int(retired, "worker", 0),
-            jget_int(retired, "store", 0), jget_int(retired, "direct", 0),
-            jget_int(retired, "written", 0)},
-        .now_ns = golden_now(world),
-        .env = env_of(world)};
-    dataset_plan(&w, plan);
-}
-
-/* That of each attachment; NULL: the world has no nodes. */
+/* Of each attachment, its node; NULL: the world has no nodes. */
 static const json_t **nodes_of(const json_t *world, const json_t **attachments, size_t n)
 {
     size_t nnodes;
@@ -80,6 +54,34 @@ static const json_t **nodes_of(const json_t *world, const json_t **attachments, 
             if (strcmp(kube_name(nodes[k]), jget_str(attachments[i], "spec.nodeName", "")) == 0)
                 of[i] = nodes[k];
     return of;
+}
+
+void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan)
+{
+    size_t npods, nvas;
+    cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
+                              **vas = golden_objects(world, "VolumeAttachment", &nvas);
+    cleanup_free struct cache_pod *observed = cache_pods_of(world, pods, npods);
+    cleanup_free const json_t **nodes = nodes_of(world, vas, nvas);
+    const json_t *retired = jget(world, "retired");
+    const struct dataset_observed w = {.cr = cr,
+        .pv = first(world, "PersistentVolume"),
+        .pvc = first(world, "PersistentVolumeClaim"),
+        .service = first(world, "Service"),
+        .policy = first(world, "NetworkPolicy"),
+        .pods = observed,
+        .npods = npods,
+        .attachments = vas,
+        .nattachments = nvas,
+        .nodes = nodes,
+        .gpu_nodes = jget(world, "gpuNodes"),
+        .users = jget(world, "users"),
+        .retired = {jget_int(retired, "cache", 0), jget_int(retired, "worker", 0),
+            jget_int(retired, "store", 0), jget_int(retired, "direct", 0),
+            jget_int(retired, "written", 0)},
+        .now_ns = golden_now(world),
+        .env = env_of(world)};
+    dataset_plan(&w, plan);
 }
 
 void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan)

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all parts of the plan of a Dataset ask of its pods: their health, are they up to date, which
+ * is worker 3. */
+#include "operator/dataset/observed.h"
+
+#include "lib/base/map.h"
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "operator/render/meta.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index)
+{
+    cleanup_free char *name = render_worker_name(v->d->name, index);
+    const struct cache_pod *m = map_get(v->by_name, name);
+    return m && cache_pod_is(m->pod, COMPONENT_WORKER) ? m : NULL;
+}
+
+/* Which pods are what would be made of the spec now? */
+static void evaluate_current(const struct dataset_observed *o, struct dataset_eval *v)
+{
+    cleanup_free char *stamp = render_client_stamp(v->d, &o->env);
+    for (size_t i = 0; i < o->npods; i++)
+        v->current[i] = cache_pod_is(o->pods[i].pod, COMPONENT_CLIENT)
+            && strcmp(kube_annotation(o->pods[i].pod, ANNOTATION_HASH), stamp) == 0;
+    for (int i = 0; i < v->d->replicas; i++) {
+        const struct cache_pod *m = dataset_worker(v, i);
+        cleanup_json json_t *desired = m ? render_worker(v->d, &o->env, i, NULL) : NULL;
+        if (m)
+            v->current[m - o->pods] = render_same(desired, m->pod);
+    }
+}
+
+void dataset_evaluate(
+    const struct dataset_observed *o, const struct dataset *d, struct dataset_eval *v)
+{
+    *v = (struct dataset_eval){.d = d,
+        .health = xcalloc(o->npods + 1, sizeof *v->health),
+        .current = xcalloc(o->npods + 1, sizeof *v->current),
+        .by_name = map_new(NULL)};
+    for (size_t i = 0; i < o->npods; i++) {
+        cache_pod_evaluate(&o->pods[i], d, o->now_ns, &v->health[i]);
+        map_put(v->by_name, kube_name(o->pods[i].pod), (void *)(uintptr_t)&o->pods[i]);
+    }
+    if (d)
+        evaluate_current(o, v);
+    const struct clients_observed clients = {.d = d,
+        .dataset = kube_name(o->cr),
+        .attachments = o->attachments,
+        .nattachments = o->nattachments,
+        .nodes = o->nodes,
+        .pods = o->pods,
+        .npods = o->npods,
+        .now_ns = o->now_ns,
+        .env = &o->env};
+    clients_take(&clients, &v->clients);
+}
+
+void dataset_eval_free(struct dataset_eval *v)
+{
+    clients_free(&v->clients);
+    map_free(v->by_name);
+    free(v->health);
+    free(v->current);
+}
