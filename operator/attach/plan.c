@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROLL_LOOK_NS (5 * NS_PER_S) /* an outdated client waits for its node, or for another */
+#define UNSCHEDULED_NS (10 * NS_PER_S) /* there may be room in a moment */
+#define ROLL_LOOK_NS   (5 * NS_PER_S)  /* an outdated client waits for its node, or for another */
 
 static bool is_attached(const json_t *va) { return jget_bool(va, "status.attached", false); }
 static const char *node_of(const json_t *va) { return jget_str(va, "spec.nodeName", ""); }
@@ -84,6 +85,27 @@ static void replace_at_once(
         plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
 }
 
+/* An attachError makes Kubernetes wait before it asks again, for up to two minutes: what only takes
+ * long is none. */
+static void plan_problem(
+    const struct attach_observed *o, const struct node_client *c, struct plan *p)
+{
+    if (c->health.slow)
+        return; /* the Dataset says it */
+    int64_t since = 0;
+    clock_parse_rfc3339(
+        jget_str(cond_find(jget_arr(c->pod->pod, "status.conditions"), "PodScheduled"),
+            "lastTransitionTime", ""),
+        &since);
+    if (strcmp(c->health.reason, "PodUnschedulable") == 0 && o->now_ns - since < UNSCHEDULED_NS) {
+        plan_requeue(p, UNSCHEDULED_NS);
+        return;
+    }
+    cleanup_free char *message = xasprintf(
+        "dataset %s/%s: %s", kube_namespace(o->cr), kube_name(o->cr), c->health.message);
+    plan_error(o->cr, o->now_ns, c->attachment, message, p);
+}
+
 static void plan_client(const struct attach_observed *o, const struct dataset *d,
     const struct node_client *c, struct plan *p)
 {
@@ -96,18 +118,14 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
         plan_attached(c->attachment, p);
         break;
     case CACHE_POD_PROBLEM:
-        if (c->current) {
-            cleanup_free char *message = xasprintf(
-                "dataset %s/%s: %s", d->ns, d->name, c->health.message);
-            plan_error(o->cr, o->now_ns, c->attachment, message, p);
-        } else {
+        if (c->current)
+            plan_problem(o, c, p);
+        else
             replace_at_once(o, c, p);
-        }
         break;
     case CACHE_POD_STARTING:
         if (!c->current)
             replace_at_once(o, c, p);
-        plan_requeue(p, CACHE_POD_SLOW_NS / 3);
         break;
     case CACHE_POD_FINISHED:
         plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);

@@ -212,6 +212,7 @@ static void evaluate_starting(
     snprintf(v->message, sizeof v->message, "pod %s is starting", kube_name(pod));
     if (!slow)
         return;
+    v->slow = true;
     if (!jget(pod, "status.containerStatuses[0].state.running"))
         set_problem(v, "PodNotStarted",
             "pod %s on node %s has not started yet: `kubectl -n %s describe pod %s` says why (is the millrace-csi pod of that node running?)",
@@ -243,6 +244,8 @@ static void evaluate_unscheduled(
             v->store_problem = true;
             return;
         }
+    v->full = strstr(message, "Insufficient cpu") || strstr(message, "Insufficient memory")
+        || strstr(message, "Insufficient ephemeral-storage");
     set_problem(v, "PodUnschedulable", "pod %s cannot be scheduled: %s", kube_name(pod), message);
 }
 

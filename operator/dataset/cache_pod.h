@@ -31,6 +31,8 @@ struct cache_pod_health {
     enum cache_pod_state state;
     bool store_problem; /* it is the store's (or the options'), not the pod's */
     bool stalled;       /* only a person can mend it: time does not */
+    bool slow;          /* nothing is wrong but that it takes long */
+    bool full;          /* no node that it may run on has the room that it asks for */
     const char *node;   /* "" before it is scheduled */
     char reason[48];    /* CamelCase; "" unless PROBLEM */
     char message[448];  /* "" unless PROBLEM or STARTING */

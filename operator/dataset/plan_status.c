@@ -57,6 +57,7 @@ struct dataset_condition {
     enum cond_progress progress; /* of Ready only */
     char message[640];
     bool warn; /* the transition to it is a Warning */
+    bool slow; /* of ClientsReady: the attach controller does not tell */
 };
 
 static void set_ready(struct dataset_condition *r, const char *phase, enum cond_status status,
@@ -152,6 +153,7 @@ static void evaluate_group(const struct dataset_eval *v, const struct pod_group 
                *what = client ? "a serving client" : "ready";
     r->cond = (struct cond){type, COND_TRUE, "AllReady", r->message};
     r->warn = false;
+    r->slow = false;
     if (!v->d && !client) {
         snprintf(r->message, sizeof r->message, "%d run; the spec is not valid", g->ready);
         r->cond.status = COND_UNKNOWN;
@@ -175,6 +177,7 @@ static void evaluate_group(const struct dataset_eval *v, const struct pod_group 
     snprintf(r->message + len, sizeof r->message - (size_t)len, ": %s", m->message);
     r->cond.reason = m->reason;
     r->warn = true;
+    r->slow = m->slow;
 }
 
 /* The first client of a new spec, or image, does not serve: the others stay as they are. */
@@ -230,7 +233,7 @@ static void write_condition(const struct dataset_observed *o, json_t *conditions
     bool is_news = strcmp(r->cond.type, DATASET_COND_READY) == 0
         || strcmp(r->cond.type, DATASET_COND_PRELOADED) == 0;
     if (!changed || (said && strstr(r->message, said))
-        || strcmp(r->cond.type, DATASET_COND_CLIENTS) == 0)
+        || (strcmp(r->cond.type, DATASET_COND_CLIENTS) == 0 && !r->slow))
         return;
     if (r->warn)
         plan_event(events, &kube_datasets, o->cr, true, r->cond.reason, "%s", r->message);
