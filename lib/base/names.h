@@ -20,6 +20,9 @@
 #define LABEL_NODE_HASH   "millrace.dev/node"     /* client pods: hash of the node's name */
 #define LABEL_DATALOAD    "millrace.dev/dataload" /* DataLoad name, on its loader pod */
 #define ANNOTATION_HASH   "millrace.dev/hash"     /* hash of the desired json of a child */
+/* of a client, and in its VolumeAttachment: "true": it asks for no cpu and memory, as its node had
+ * none left */
+#define ANNOTATION_SMALL "millrace.dev/small"
 /* on a TFJob's pod that takes the place of another: restarts of its index before it */
 #define ANNOTATION_RESTARTS "millrace.dev/restarts"
 /* on the same: how often its index was ended from outside, in a row */

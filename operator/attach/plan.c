@@ -85,6 +85,28 @@ static void replace_at_once(
         plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
 }
 
+/* It may not stay so long: the pods that fill the node read through it. That it is to be small is
+ * kept where it outlives the client. */
+static bool is_small(const struct node_client *c)
+{
+    return jget(c->attachment, "status.attachmentMetadata.\"" ANNOTATION_SMALL "\"") != NULL;
+}
+
+static void plan_small(const struct attach_observed *o, const struct node_client *c, struct plan *p)
+{
+    const json_t *was = jget_obj(c->attachment, "status");
+    json_t *status = was ? json_deep_copy(was) : json_object(),
+           *small = json_pack("{s:s}", ANNOTATION_SMALL, "true");
+    json_object_set_new(status, "attached", json_boolean(node_client_attached(c)));
+    json_object_update_new(status, json_pack("{s:o}", "attachmentMetadata", small));
+    plan_status(p, &kube_volumeattachments, c->attachment, status);
+    plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
+    if (!is_small(c))
+        plan_event(p, &kube_datasets, o->cr, false, "NodeFull",
+            "node %s has no room for the client: it runs there without requests for cpu and memory",
+            c->node);
+}
+
 /* An attachError makes Kubernetes wait before it asks again, for up to two minutes: what only takes
  * long is none. */
 static void plan_problem(
@@ -92,6 +114,10 @@ static void plan_problem(
 {
     if (c->health.slow)
         return; /* the Dataset says it */
+    if (c->health.full && !*kube_annotation(c->pod->pod, ANNOTATION_SMALL)) {
+        plan_small(o, c, p);
+        return;
+    }
     int64_t since = 0;
     clock_parse_rfc3339(
         jget_str(cond_find(jget_arr(c->pod->pod, "status.conditions"), "PodScheduled"),
@@ -110,7 +136,10 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
     const struct node_client *c, struct plan *p)
 {
     if (!c->pod) {
-        cache_pod_create(p, d, &o->env, render_client(d, &o->env, c->node));
+        json_t *pod = render_client(d, &o->env, c->node);
+        if (is_small(c))
+            render_small(pod);
+        cache_pod_create(p, d, &o->env, pod);
         return;
     }
     switch (c->health.state) {

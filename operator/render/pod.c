@@ -304,6 +304,19 @@ json_t *render_client(const struct dataset *d, const struct render_env *env, con
     return pod;
 }
 
+void render_small(json_t *client)
+{
+    static const char *const scarce[] = {"cpu", "memory", "ephemeral-storage"};
+    json_t *containers = json_object_get(spec_of(client), "containers"), *c;
+    size_t at;
+    json_array_foreach (containers, at, c)
+        for (size_t i = 0; i < ARRAY_LEN(scarce); i++) /* left out, it would be the limit */
+            json_object_set_new(json_object_get(json_object_get(c, "resources"), "requests"),
+                scarce[i], json_string("0"));
+    json_object_set_new(json_object_get(json_object_get(client, "metadata"), "annotations"),
+        ANNOTATION_SMALL, json_string("true"));
+}
+
 char *render_client_stamp(const struct dataset *d, const struct render_env *env)
 {
     cleanup_json json_t *pod = client_of_any_node(d, env);

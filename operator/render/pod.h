@@ -37,6 +37,8 @@ struct render_env {
 json_t *render_worker(
     const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes);
 json_t *render_client(const struct dataset *d, const struct render_env *env, const char *node);
+/* Makes it ask for nothing, for a node without room; its stamp stays. */
+void render_small(json_t *client);
 /* ANNOTATION_HASH of such a pod, which is the same on all nodes. Caller frees. */
 char *render_client_stamp(const struct dataset *d, const struct render_env *env);
 /* Loads paths (array of strings; empty: everything) of d for the DataLoad `owner`; pin:
