@@ -4,6 +4,7 @@
 #include "operator/attach/observed.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/map.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
@@ -16,8 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNSCHEDULED_NS (10 * NS_PER_S) /* there may be room in a moment */
-#define ROLL_LOOK_NS   (5 * NS_PER_S)  /* an outdated client waits for its node, or for another */
+#define UNSCHEDULED_NS    (10 * NS_PER_S) /* there may be room in a moment */
+#define PLUGIN_SETTLED_NS (10 * NS_PER_S)
+#define ROLL_LOOK_NS      (5 * NS_PER_S) /* an outdated client waits for its node, or for another */
 
 static bool is_attached(const json_t *va) { return jget_bool(va, "status.attached", false); }
 static const char *node_of(const json_t *va) { return jget_str(va, "spec.nodeName", ""); }
@@ -58,30 +60,46 @@ static void plan_error(
 static bool plugin_is_current(const struct attach_observed *o, const json_t *plugin)
 {
     const json_t *containers = jget_arr(plugin, "spec.containers"), *c;
+    const char *hash = o->env.plugin_hash;
+    if (hash && *hash) /* the image may be another one's on its way: registries are rewritten */
+        return strcmp(kube_annotation(plugin, ANNOTATION_HASH), hash) == 0;
     bool ours = false;
     size_t i;
     json_array_foreach (containers, i, c)
         ours |= strcmp(jget_str(c, "image", ""), o->env.image) == 0;
-    return ours && !kube_deleting(plugin)
-        && cond_is_true(jget_arr(plugin, "status.conditions"), "Ready");
+    return ours;
 }
 
-/* Is the node plugin there to keep a client's FUSE connection, and not about to be replaced itself?
- * One that we know nothing of is no reason to wait. */
-static bool plugin_stays(const struct attach_observed *o, const char *node)
+/* Ready for a while: the clients of its node have found it. */
+static bool plugin_has_settled(const struct attach_observed *o, const json_t *plugin)
 {
+    const json_t *conditions = jget_arr(plugin, "status.conditions");
+    int64_t since = 0;
+    clock_parse_rfc3339(jget_str(cond_find(conditions, "Ready"), "lastTransitionTime", ""), &since);
+    return !kube_deleting(plugin) && cond_is_true(conditions, "Ready")
+        && o->now_ns - since >= PLUGIN_SETTLED_NS;
+}
+
+/* Nodes whose plugin is there to keep a client's FUSE connection, and not about to be replaced
+ * itself. NULL: nothing is known of plugins, which is no reason to wait. */
+static struct map *settled_nodes(const struct attach_observed *o)
+{
+    struct map *nodes = o->nplugins ? map_new(NULL) : NULL;
     for (size_t i = 0; i < o->nplugins; i++)
-        if (strcmp(jget_str(o->plugins[i], "spec.nodeName", ""), node) == 0
-            && plugin_is_current(o, o->plugins[i]))
-            return true;
-    return o->nplugins == 0;
+        if (plugin_is_current(o, o->plugins[i]) && plugin_has_settled(o, o->plugins[i]))
+            map_put(nodes, jget_str(o->plugins[i], "spec.nodeName", ""), nodes);
+    return nodes;
+}
+
+static bool plugin_stays(const struct map *settled, const struct node_client *c)
+{
+    return !settled || map_get(settled, c->node);
 }
 
 /* A client that is outdated and does not serve is replaced at once, where its node can. */
-static void replace_at_once(
-    const struct attach_observed *o, const struct node_client *c, struct plan *p)
+static void replace_at_once(const struct map *settled, const struct node_client *c, struct plan *p)
 {
-    if (!c->node_down && (!node_client_attached(c) || plugin_stays(o, c->node)))
+    if (!c->node_down && (!node_client_attached(c) || plugin_stays(settled, c)))
         plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
 }
 
@@ -133,7 +151,7 @@ static void plan_problem(
 }
 
 static void plan_client(const struct attach_observed *o, const struct dataset *d,
-    const struct node_client *c, struct plan *p)
+    const struct map *settled, const struct node_client *c, struct plan *p)
 {
     if (!c->pod) {
         json_t *pod = render_client(d, &o->env, c->node);
@@ -150,11 +168,11 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
         if (c->current)
             plan_problem(o, c, p);
         else
-            replace_at_once(o, c, p);
+            replace_at_once(settled, c, p);
         break;
     case CACHE_POD_STARTING:
         if (!c->current)
-            replace_at_once(o, c, p);
+            replace_at_once(settled, c, p);
         break;
     case CACHE_POD_FINISHED:
         plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
@@ -167,13 +185,13 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
 /* An outdated client that serves is replaced only while all others of this Dataset serve, so
  * that a new spec or image that does not work stops at the first one. The FUSE connection and
  * pending reads survive in the node plugin; so an upgrade replaces that first, then the client. */
-static void plan_roll(const struct attach_observed *o, const struct clients *s, struct plan *p)
+static void plan_roll(const struct map *settled, const struct clients *s, struct plan *p)
 {
     if (!s->outdated)
         return;
     for (size_t i = 0; i < s->n && !s->missing; i++) {
         const struct node_client *c = &s->v[i];
-        if (c->pod && !c->current && !c->leaves && !c->node_down && plugin_stays(o, c->node)) {
+        if (c->pod && !c->current && !c->leaves && !c->node_down && plugin_stays(settled, c)) {
             plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
             return;
         }
@@ -195,6 +213,7 @@ static void plan_no_dataset(const struct attach_observed *o, struct plan *p)
 static void plan_clients(const struct attach_observed *o, const struct dataset *d,
     const char *invalid, const struct clients *s, struct plan *p)
 {
+    struct map *settled = s->outdated ? settled_nodes(o) : NULL;
     for (size_t i = 0; i < s->n; i++) {
         const struct node_client *c = &s->v[i];
         if (c->leaves)
@@ -209,10 +228,11 @@ static void plan_clients(const struct attach_observed *o, const struct dataset *
         if (message)
             plan_error(o->cr, o->now_ns, c->attachment, message, p);
         else
-            plan_client(o, d, c, p);
+            plan_client(o, d, settled, c, p);
     }
     if (d)
-        plan_roll(o, s, p);
+        plan_roll(settled, s, p);
+    map_free(settled);
 }
 
 void attach_plan(const struct attach_observed *o, struct plan *p)

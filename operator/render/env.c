@@ -17,7 +17,7 @@ static const struct {
 } env_fields[] = {{"env", ENV_STRINGS}, {"labels", ENV_STRINGS}, {"annotations", ENV_STRINGS},
     {"caBundle", ENV_STRING}, {"priorityClassName", ENV_STRING}, {"openshift", ENV_BOOL},
     {"defaults", ENV_OBJECT}, {"cacheKeepFree", ENV_PERCENT}, {"ingress", ENV_ARRAY},
-    {"endpoints", ENV_ARRAY}};
+    {"endpoints", ENV_ARRAY}, {"pluginHash", ENV_STRING}};
 
 static int check_strings(const char *field, const json_t *map, struct err *e)
 {
@@ -70,6 +70,7 @@ struct render_env render_env_of(const json_t *config)
         .annotations = jget_obj(config, "annotations"),
         .ca_bundle = jget_str(config, "caBundle", ""),
         .priority_class = jget_str(config, "priorityClassName", ""),
+        .plugin_hash = jget_str(config, "pluginHash", ""),
         .openshift = jget_bool(config, "openshift", false),
         .ingress = jget_arr(config, "ingress"),
         .endpoints = jget_arr(config, "endpoints"),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* env — what the operator's configuration file says of all pods of datasets:
  * {"env": {name: value}, "labels": {}, "annotations": {}, "caBundle": "PEM", "priorityClassName":
- * "", "openshift": false, "cacheKeepFree": 15, "ingress": [], "endpoints": [], "defaults": {…}};
- * each may be absent. Pure. */
+ * "", "openshift": false, "cacheKeepFree": 15, "ingress": [], "endpoints": [], "pluginHash": "",
+ * "defaults": {…}}; each may be absent. Pure. */
 #ifndef MILLRACE_OPERATOR_RENDER_ENV_H
 #define MILLRACE_OPERATOR_RENDER_ENV_H
 

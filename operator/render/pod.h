@@ -26,6 +26,8 @@ struct render_env {
     const struct sign_key *master;
     /* of NetworkPolicies: who else may connect to pods of a Dataset; NULL: none are made */
     const json_t *ingress;
+    /* ANNOTATION_HASH of node plugins as they should be; NULL or "": their image says it */
+    const char *plugin_hash;
     const json_t *keep_free; /* percent of a disk that caches leave free; NULL: the default */
     const json_t *endpoints; /* servers that Secrets may name; NULL or empty: any */
     bool openshift;          /* the namespace says which user a pod runs as */

@@ -8,6 +8,7 @@
 {{- with .Values.commonAnnotations }}{{ $_ := set $c "annotations" . }}{{ end }}
 {{- with .Values.caBundle }}{{ $_ := set $c "caBundle" . }}{{ end }}
 {{- with include "millrace.cachePriorityClass" . }}{{ $_ := set $c "priorityClassName" . }}{{ end }}
+{{- $_ := set $c "pluginHash" (include "millrace.pluginHash" .) }}
 {{- with .Values.defaults }}{{ $_ := set $c "defaults" . }}{{ end }}
 {{- with .Values.limits.endpoints }}{{ $_ := set $c "endpoints" . }}{{ end }}
 {{- if .Values.metrics.networkPolicy.enabled }}

@@ -57,6 +57,11 @@ app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 millrace.dev/component: {{ .component }}
 {{- end }}
 
+{{- /* Of what the node plugin's pods are made: the operator knows by it which are the new ones. */ -}}
+{{- define "millrace.pluginHash" -}}
+{{- list (include "millrace.image" .) .Values.image .Values.csi .Values.env .Values.logLevel | toJson | sha256sum | trunc 16 }}
+{{- end }}
+
 {{- define "millrace.pullSecrets" -}}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
