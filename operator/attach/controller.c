@@ -90,7 +90,9 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(&pods, uid ? informer_by(c->pods, "dataset", uid) : (struct objs){NULL, 0},
         found.n ? kube_namespace(obj_json(found.v[0])) : NULL, c->poll);
+    cleanup_obj struct obj *volume = informer_get(c->pvs, key);
     struct attach_observed o = {.pv = key,
+        .volume = obj_json(volume),
         .cr = found.n ? obj_json(found.v[0]) : NULL,
         .foreign = is_foreign(c, key),
         .pods = pods.v,

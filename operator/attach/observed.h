@@ -14,8 +14,9 @@
 #include <stdint.h>
 
 struct attach_observed {
-    const char *pv;   /* the PersistentVolume's name */
-    const json_t *cr; /* its Dataset; NULL: there is none (any more) */
+    const char *pv;       /* the PersistentVolume's name */
+    const json_t *volume; /* itself; NULL: it is gone, or none of ours */
+    const json_t *cr;     /* its Dataset; NULL: there is none (any more) */
     /* the Dataset may be another operator's: leave the attachments alone if there is none here */
     bool foreign;
     /* VolumeAttachments of our driver for this PersistentVolume, sorted by name */

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define UNSCHEDULED_NS    (10 * NS_PER_S) /* there may be room in a moment */
+#define ORPHAN_NS         (600 * NS_PER_S)
 #define PLUGIN_SETTLED_NS (10 * NS_PER_S)
 #define ROLL_LOOK_NS      (5 * NS_PER_S) /* an outdated client waits for its node, or for another */
 
@@ -199,6 +200,25 @@ static void plan_roll(const struct map *settled, const struct clients *s, struct
     plan_requeue(p, ROLL_LOOK_NS); /* plugins and nodes do not wake us */
 }
 
+/* The volume of a Dataset whose finalizer was taken away by force: nothing else collects it. It
+ * holds no data. One with a claim is in use, and a young one's Dataset may not be known here yet.
+ */
+static void plan_orphan(const struct attach_observed *o, struct plan *p)
+{
+    const char *phase = jget_str(o->volume, "status.phase", "");
+    int64_t made = o->now_ns;
+    clock_parse_rfc3339(jget_str(o->volume, "metadata.creationTimestamp", ""), &made);
+    int64_t wait = made + ORPHAN_NS - o->now_ns;
+    if (!o->volume || o->foreign || o->nattachments || kube_deleting(o->volume)
+        || strcmp(jget_str(o->volume, "spec.csi.driver", ""), NAME_DRIVER) != 0
+        || (strcmp(phase, "Released") != 0 && strcmp(phase, "Available") != 0))
+        return;
+    if (wait > 0)
+        plan_requeue(p, wait);
+    else
+        plan_delete(p, &kube_pvs, o->volume, -1, NULL);
+}
+
 static void plan_no_dataset(const struct attach_observed *o, struct plan *p)
 {
     for (size_t i = 0; i < o->nattachments && !o->foreign; i++) {
@@ -258,8 +278,10 @@ void attach_plan(const struct attach_observed *o, struct plan *p)
         plan_delete(p, &kube_pods, s.extra[i], -1, NULL);
     if (o->cr)
         plan_clients(o, d, e.msg, &s, p);
-    else
+    else {
         plan_no_dataset(o, p);
+        plan_orphan(o, p);
+    }
 }
 
 void attach_plan_refused(

@@ -97,6 +97,7 @@ void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan
         all[at] = plugin;
     cleanup_free const json_t **nodes = nodes_of(world, vas, nvas);
     const struct attach_observed w = {.pv = jget_str(world, "pv", "millrace-u1"),
+        .volume = first(world, "PersistentVolume"),
         .cr = cr,
         .foreign = jget_bool(world, "foreign", false),
         .attachments = vas,
