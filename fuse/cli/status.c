@@ -3,6 +3,7 @@
 #include "fuse/cli/status.h"
 
 #include "fuse/cli/cli.h"
+#include "fuse/cli/kind.h"
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
@@ -84,6 +85,18 @@ static void print_documents(const json_t *documents, bool json, const char *ns)
     cli_put(stdout, buf_str(&text));
 }
 
+/* "mds/imagenet" → "imagenet" */
+static int dataset_named(const char *what, const char **name, struct err *e)
+{
+    enum cli_kind kind;
+    if (cli_kind_split(what, &kind, name, e))
+        return -1;
+    if (kind == CLI_KIND_ANY || kind == CLI_KIND_DATASET)
+        return 0;
+    return err_set(
+        e, ERR_INVALID, "status tells of Datasets: of %s, `%s why %s`", what, cli_name(), what);
+}
+
 int verb_status(const struct verb *v, int argc, char **argv)
 {
     struct cluster_flags flags = {0};
@@ -98,8 +111,12 @@ int verb_status(const struct verb *v, int argc, char **argv)
     struct err e = ERR_INIT;
     cleanup_cluster struct cluster c = {0};
     cleanup_json json_t *documents = json_array();
-    if (cluster_open(&c, &flags, &e)
-        || datasets_status(&c, all ? NULL : c.ns, a.npos ? a.pos[0] : NULL, documents, &e))
+    cleanup_free char *what = a.npos
+        ? xasprintf("%s%s%s", a.pos[0], a.npos > 1 ? "/" : "", a.npos > 1 ? a.pos[1] : "")
+        : NULL;
+    const char *only = NULL;
+    if ((what && dataset_named(what, &only, &e)) || cluster_open(&c, &flags, &e)
+        || datasets_status(&c, all ? NULL : c.ns, only, documents, &e))
         return cli_failed(&e);
     print_documents(documents, json, all ? NULL : c.ns);
     cluster_say_skipped(&c, stderr);

@@ -15,11 +15,12 @@ const struct verb verbs[] = {
         "Of a mount, or of a file on one: how it is doing, its cache, what was read and written, "
         "the last error.\n\nOf a URL: type, size, time and version of the object.",
         1, 1, true, verb_stat},
-    {"why", "POD|JOB|PATH", "what a pod waits for, or why its reads are slow",
+    {"why", "POD|JOB|DATASET|PATH", "what a pod waits for, or why its reads are slow",
         "Of a pod or a job (`NAME`, or `tfjob/NAME`, or `job NAME`) of a Kubernetes cluster: one "
         "sentence that says what it waits for or why its reads are slow, and the next command to "
         "type. It asks the API server only, as you: the role `view` of the namespace is enough, and "
-        "what you may not read is skipped and said.\n\nOf a path on a mount: the same of this "
+        "what you may not read is skipped and said. Of `dataset/NAME` or `dataload/NAME`: what is "
+        "wrong with it. Kinds may be written as kubectl takes them (`pods`, `mds`).\n\nOf a path on a mount: the same of this "
         "mount, as its attribute user.millrace.why says it.\n\nExit status: 0 nothing is wrong, 3 "
         "it waits, is slow or fails, 1 it could not be told, 2 misuse. Of a path it is 0 whatever "
         "the sentence says.",
@@ -28,7 +29,7 @@ const struct verb verbs[] = {
         "Of a Kubernetes cluster: a Dataset, or all of a namespace, with its stores, how much is "
         "cached, its workers and clients, what is wrong, and which pods wait for it. It asks the "
         "API server only, as you.",
-        0, 1, false, verb_status},
+        0, 2, false, verb_status},
     {"doctor", "", "what is wrong with Millrace in a cluster",
         "Goes through the installation in a Kubernetes cluster: kinds, operator, node plugin, "
         "nodes, Datasets, what you may do; a line each, `ok` or `FAILED` with what to do about it. "

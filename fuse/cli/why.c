@@ -4,6 +4,7 @@
 
 #include "fuse/cli/cli.h"
 #include "fuse/cli/facts.h"
+#include "fuse/cli/kind.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
@@ -34,20 +35,8 @@ static bool is_pod_of(const json_t *pod, const char *job)
     size_t n = strlen(job);
     bool replica_set = strcmp(jget_str(owner, "kind", ""), "ReplicaSet") == 0
         && strncmp(name, job, n) == 0 && name[n] == '-' && !strchr(name + n + 1, '-');
-    return replica_set || strcmp(name, job) == 0;
-}
-
-/* "pod/x" → NULL or "pod", and "x" */
-static const char *split_kind(const char *what, char **kind)
-{
-    const char *slash = strchr(what, '/');
-    *kind = slash ? xstrndup(what, (size_t)(slash - what)) : NULL;
-    return slash ? slash + 1 : what;
-}
-
-static bool is_kind_pod(const char *kind)
-{
-    return strcmp(kind, "pod") == 0 || strcmp(kind, "pods") == 0 || strcmp(kind, "po") == 0;
+    bool dataset = strcmp(jget_str(owner, "kind", ""), "Dataset") == 0; /* its own pods */
+    return replica_set || (strcmp(name, job) == 0 && !dataset);
 }
 
 static int say_why(const struct why *w, struct cluster *c)
@@ -97,7 +86,39 @@ static int why_job_alone(
     return say_why(&w, c);
 }
 
-static int why_nobody(struct cluster *c, const char *name, const json_t *pods, struct err *e)
+/* Of a Dataset or a DataLoad; CLI_DONE with *found false: there is none of that name. */
+static int why_ours(
+    struct cluster *c, const struct kube_res *res, const char *name, bool *found, struct err *e)
+{
+    cleanup_json json_t *object = NULL;
+    if (cluster_get(c, res, c->ns, name, &object, e))
+        return cli_failed(e);
+    *found = object != NULL;
+    if (!object)
+        return CLI_DONE;
+    cleanup_why struct why w = {0};
+    if (res == &kube_datasets)
+        why_of_dataset(object, cli_name(), &w);
+    else
+        why_of_dataload(object, &w);
+    return say_why(&w, c);
+}
+
+static int why_of_kind(
+    struct cluster *c, const struct kube_res *res, const char *name, struct err *e)
+{
+    bool found = false;
+    int rc = why_ours(c, res, name, &found, e);
+    if (rc || found)
+        return rc;
+    cluster_say_skipped(c, stderr);
+    err_set(e, ERR_NOTFOUND, "there is no %s %s in namespace %s: is it the right one (-n)?",
+        res->kind, name, c->ns);
+    return cli_failed(e);
+}
+
+static int why_nobody(
+    struct cluster *c, enum cli_kind kind, const char *name, const json_t *pods, struct err *e)
 {
     bool found = false;
     for (size_t i = 0; i < ARRAY_LEN(our_jobs) + ARRAY_LEN(other_jobs); i++) {
@@ -107,14 +128,11 @@ static int why_nobody(struct cluster *c, const char *name, const json_t *pods, s
         if (rc || found)
             return rc;
     }
-    cleanup_json json_t *dataset = NULL;
-    if (cluster_get(c, &kube_datasets, c->ns, name, &dataset, e))
-        return cli_failed(e);
-    if (dataset)
-        return err_set(e, ERR_NOTFOUND,
-                   "%s is a Dataset, and no pod or job is called so: %s status %s -n %s", name,
-                   cli_name(), name, c->ns),
-               cli_failed(e);
+    if (kind == CLI_KIND_ANY) {
+        int rc = why_ours(c, &kube_datasets, name, &found, e);
+        if (rc || found)
+            return rc;
+    }
     const char *near = similar_name(pods, name);
     cluster_say_skipped(c, stderr);
     err_set(e, ERR_NOTFOUND, "there is no pod and no job %s in namespace %s%s%s%s", name, c->ns,
@@ -125,12 +143,15 @@ static int why_nobody(struct cluster *c, const char *name, const json_t *pods, s
 
 static int why_name(struct cluster *c, const char *what, struct err *e)
 {
-    cleanup_free char *kind = NULL;
-    const char *name = split_kind(what, &kind);
+    enum cli_kind kind;
+    const char *name;
     cleanup_json json_t *pod = NULL, *pods = json_array(), *all = NULL;
-    if (cluster_check_name(kind ? kind : "pod or job", name, e))
+    if (cli_kind_split(what, &kind, &name, e) || cluster_check_name("pod or job", name, e))
         return cli_failed(e);
-    if ((!kind || is_kind_pod(kind)) && cluster_get(c, &kube_pods, c->ns, name, &pod, e))
+    if (kind == CLI_KIND_DATASET || kind == CLI_KIND_DATALOAD)
+        return why_of_kind(c, kind == CLI_KIND_DATASET ? &kube_datasets : &kube_dataloads, name, e);
+    if ((kind == CLI_KIND_ANY || kind == CLI_KIND_POD)
+        && cluster_get(c, &kube_pods, c->ns, name, &pod, e))
         return cli_failed(e);
     if (pod) {
         json_array_append(pods, pod);
@@ -148,7 +169,7 @@ static int why_name(struct cluster *c, const char *what, struct err *e)
         if (is_pod_of(one, name))
             json_array_append(pods, one);
     why_drop_replaced(pods);
-    return json_array_size(pods) ? why_pods(c, pods, what, e) : why_nobody(c, name, all, e);
+    return json_array_size(pods) ? why_pods(c, pods, what, e) : why_nobody(c, kind, name, all, e);
 }
 
 static int why_path(const char *path, struct err *e)

@@ -42,6 +42,9 @@ void why_pod(const struct why_facts *f, struct why *w);
 void why_drop_replaced(json_t *pods);
 /* Of a job that has no pods: job is a TFJob, a Job or the like, events are its own. */
 void why_job(const json_t *job, const char *ns, const json_t *events, struct why *w);
+/* Of what is no pod and no job; command: how we are called. */
+void why_of_dataset(const json_t *dataset, const char *command, struct why *w);
+void why_of_dataload(const json_t *load, struct why *w);
 
 /* -- for the rules --------------------------------------------------------------------------- */
 

@@ -6,6 +6,8 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
+#include "operator/api/dataset.h"
+#include "operator/api/dataset_read.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,13 +90,31 @@ static char *client_problem(const json_t *client)
     return xstrdup(jget(c, "state.running") ? "it runs, and asks the store" : "it is starting");
 }
 
+/* A pod that runs reads by a client; one that is to be replaced may find no successor. */
+static bool why_client_gone(const struct why_facts *f, const char *claim, struct why *w)
+{
+    const char *message;
+    if (!pod_started(f)
+        || !dataset_is_false(claim_dataset(f, claim), DATASET_COND_CLIENTS, &message))
+        return false;
+    cleanup_free char *line = one_line(message);
+    why_say(f, w, WHY_FAILS,
+        "runs, but its reads wait: Dataset %s has no client on node %s any more: %s", claim,
+        pod_node(f), line);
+    return why_next(w, "%s status %s -n %s", f->command, claim, f->ns);
+}
+
 bool why_client_down(const struct why_facts *f, struct why *w)
 {
     const char *claim;
     if (!*pod_node(f) || !f->caches)
         return false;
     for (size_t i = 0; (claim = pod_claim(f, i)); i++) {
-        const json_t *client = claim_dataset(f, claim) ? client_of(f, claim) : NULL;
+        if (!claim_dataset(f, claim))
+            continue;
+        const json_t *client = client_of(f, claim);
+        if (!client && why_client_gone(f, claim, w))
+            return true;
         if (!client || strcmp(condition_status(client, "Ready"), "True") == 0)
             continue;
         cleanup_free char *problem = client_problem(client), *line = one_line(problem);

@@ -64,6 +64,13 @@ for words in "$NS/good  Ready" "$NS/denied  not Ready (AccessDenied)" "store    
     grep -qF "$words" "$WORK/status" || fail "status does not say '$words'"
 done
 [ "$(kubectl millrace status good -n "$NS" --json | jq -r '.datasets[0].workers[0].pod')" = good-cache-0 ] || fail "status --json names no worker"
+for spelling in good mds/good datasets/good dataset.millrace.dev/good; do
+    kubectl millrace status "$spelling" -n "$NS" | grep -qF "$NS/good  Ready" || fail "status $spelling says something else"
+done
+must_say 30 3 "dataset denied is not ready: AccessDenied" "next: kubectl millrace status denied -n $NS" mds/denied
+must_say 30 0 "dataset good is Ready, and nothing is wrong with it" "next: kubectl millrace status good -n $NS" good
+kubectl millrace status pod/healthy -n "$NS" 2>"$WORK/out" && fail "a pod has a status"
+grep -qF "kubectl millrace why pod/healthy" "$WORK/out" || fail "$(cat "$WORK/out")"
 kubectl millrace status nothing -n "$NS" 2>"$WORK/out" && fail "a Dataset that is not there has a status"
 grep -qF "there is no Dataset nothing in namespace $NS" "$WORK/out" || fail "$(cat "$WORK/out")"
 

@@ -3,6 +3,7 @@
 #include "fuse/cli/cluster.h"
 
 #include "fuse/cli/cli.h"
+#include "fuse/cli/kind.h"
 #include "lib/base/mem.h"
 #include "tests/lib/unit.h"
 
@@ -57,6 +58,36 @@ static void odd_names_are_refused(void **state)
     }
 }
 
+static void kinds_are_spelled_as_kubectl_takes_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what;
+        enum cli_kind kind;
+    } cases[] = {{"x", CLI_KIND_ANY}, {"pod/x", CLI_KIND_POD}, {"pods/x", CLI_KIND_POD},
+        {"po/x", CLI_KIND_POD}, {"Pod/x", CLI_KIND_POD}, {"dataset/x", CLI_KIND_DATASET},
+        {"datasets/x", CLI_KIND_DATASET}, {"mds/x", CLI_KIND_DATASET},
+        {"dataset.millrace.dev/x", CLI_KIND_DATASET},
+        {"datasets.v1alpha1.millrace.dev/x", CLI_KIND_DATASET}, {"dataload/x", CLI_KIND_DATALOAD},
+        {"dataloads/x", CLI_KIND_DATALOAD}, {"mdl/x", CLI_KIND_DATALOAD}, {"tfjob/x", CLI_KIND_JOB},
+        {"TFJobs/x", CLI_KIND_JOB}, {"job/x", CLI_KIND_JOB}, {"jobs.batch/x", CLI_KIND_JOB},
+        {"deploy/x", CLI_KIND_JOB}};
+    static const char *const unknown[] = {"service/x", "po-d/x", "/x", "datase/x", "podss/x"};
+    enum cli_kind kind;
+    const char *name;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        assert_int_equal(cli_kind_split(cases[i].what, &kind, &name, &e), 0);
+        assert_int_equal(kind, cases[i].kind);
+        assert_string_equal(name, "x");
+    }
+    for (size_t i = 0; i < ARRAY_LEN(unknown); i++) {
+        struct err e = ERR_INIT;
+        assert_int_equal(cli_kind_split(unknown[i], &kind, &name, &e), -1);
+        assert_non_null(strstr(e.msg, "write pod, job, tfjob, dataset or dataload"));
+    }
+}
+
 static void a_terminal_is_not_commanded(void **state)
 {
     (void)state;
@@ -93,6 +124,7 @@ int main(void)
         cmocka_unit_test(what_may_not_be_read_is_named_once),
         cmocka_unit_test(what_is_wrong_is_no_reason_to_go_on),
         cmocka_unit_test(odd_names_are_refused),
+        cmocka_unit_test(kinds_are_spelled_as_kubectl_takes_them),
         cmocka_unit_test(a_terminal_is_not_commanded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,6 +94,25 @@ static void jobs_without_pods_are_explained(void **state)
     assert_int_equal(wrong, 0);
 }
 
+static void datasets_and_dataloads_are_explained(void **state)
+{
+    (void)state;
+    const json_t *c;
+    size_t i;
+    assert_true(jget_len(recorded, "datasets") > 3 && jget_len(recorded, "dataloads") > 2);
+    json_array_foreach (jget_arr(recorded, "datasets"), i, c) {
+        cleanup_why struct why w = {0};
+        why_of_dataset(jget_obj(c, "object"), "millrace", &w);
+        check_answer(c, &w);
+    }
+    json_array_foreach (jget_arr(recorded, "dataloads"), i, c) {
+        cleanup_why struct why w = {0};
+        why_of_dataload(jget_obj(c, "object"), &w);
+        check_answer(c, &w);
+    }
+    assert_int_equal(wrong, 0);
+}
+
 static void the_worst_pod_speaks_for_a_job(void **state)
 {
     (void)state;
@@ -169,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pods_are_explained),
         cmocka_unit_test(jobs_without_pods_are_explained),
+        cmocka_unit_test(datasets_and_dataloads_are_explained),
         cmocka_unit_test(the_worst_pod_speaks_for_a_job),
         cmocka_unit_test(replaced_pods_do_not_count),
         cmocka_unit_test(similar_names),

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Of a Dataset, or of a DataLoad, itself: the first condition that tells of a problem. */
+#include "fuse/cli/why.h"
+
+#include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/kube/kube.h"
+#include "operator/api/cond.h"
+#include "operator/api/dataload.h"
+#include "operator/api/dataset.h"
+#include "operator/api/dataset_read.h"
+
+#include <string.h>
+
+static const struct {
+    const char *type, *words;
+    enum why_rank rank;
+} problems[] = {
+    {DATASET_COND_READY, "is not ready", WHY_WAITS},
+    {DATASET_COND_PRELOADED, "is not preloaded", WHY_WAITS},
+    {DATASET_COND_CLIENTS, "is not served on every node that uses it", WHY_WAITS},
+    {DATASET_COND_WORKERS, "lacks cache workers", WHY_SLOW},
+    {DATASET_COND_CACHE, "has problems with its cache", WHY_SLOW},
+    {DATASET_COND_CACHE_FITS, "does not fit into its cache", WHY_SLOW},
+    {DATASET_COND_FULL_SPEED, "is slower than it could be", WHY_SLOW},
+};
+
+void why_of_dataset(const json_t *dataset, const char *command, struct why *w)
+{
+    const json_t *conditions = jget_arr(dataset, "status.conditions");
+    const char *name = kube_name(dataset);
+    w->next = xasprintf("%s status %s -n %s", command, name, kube_namespace(dataset));
+    for (size_t i = 0; i < ARRAY_LEN(problems); i++) {
+        const char *message;
+        if (!dataset_is_false(dataset, problems[i].type, &message))
+            continue;
+        cleanup_free char *line = one_line(message);
+        w->rank = problems[i].rank;
+        w->sentence = xasprintf("dataset %s %s: %s: %s", name, problems[i].words,
+            cond_reason(conditions, problems[i].type), line);
+        return;
+    }
+    bool ready = cond_is_true(conditions, DATASET_COND_READY);
+    w->rank = ready ? WHY_FINE : WHY_WAITS;
+    w->sentence = ready
+        ? xasprintf("dataset %s is Ready, and nothing is wrong with it", name)
+        : xasprintf(
+            "dataset %s is not ready: no operator has looked at it yet; does it run?", name);
+}
+
+void why_of_dataload(const json_t *load, struct why *w)
+{
+    const json_t *conditions = jget_arr(load, "status.conditions");
+    bool complete = cond_is_true(conditions, DATALOAD_COND_COMPLETE),
+         failed = cond_is_true(conditions, DATALOAD_COND_FAILED);
+    const char *type = failed ? DATALOAD_COND_FAILED : DATALOAD_COND_COMPLETE;
+    cleanup_free char *line = one_line(cond_message(conditions, type));
+    w->rank = complete ? WHY_FINE : failed ? WHY_FAILS : WHY_WAITS;
+    w->sentence = xasprintf("dataload %s %s%s%s%s%s", kube_name(load),
+        complete     ? "is complete"
+            : failed ? "has failed"
+                     : "is not complete",
+        *line ? ": " : "", *line && !complete ? cond_reason(conditions, type) : "",
+        *line && !complete ? ": " : "", line);
+    w->next = complete
+        ? xstrdup("")
+        : xasprintf("kubectl -n %s describe dataload %s", kube_namespace(load), kube_name(load));
+}
