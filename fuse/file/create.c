@@ -34,27 +34,22 @@ static struct inode new_inode(const struct new_name *w, unsigned mount)
 }
 
 /* O_EXCL holds for all who use the store: the empty object is made there first, by one of them. The
- * process before us may have come that far (resent). */
+ * process before us may have come that far (resent): the store knows it by its mark. */
 static int create_claim(
     struct files *fs, const struct new_name *w, struct store_stat *st, struct err *e)
 {
     const struct files_conf *c = files_config(fs);
-    static const struct store_put nothing = {.fd = -1, .expect = ""};
+    const struct store_put nothing = {
+        .fd = -1, .expect = "", .mark = inodes_unique(c->inodes, w->request)};
     struct store *store;
-    struct inode n;
-    struct err none = ERR_INIT;
     unsigned mount;
     char path[INODE_PATH_MAX];
-    if (inodes_find(c->inodes, w->dir, w->name, &n))
-        return err_sys(e, EEXIST, "create %s", w->name);
     if (tree_where_child(c->tree, w->dir, w->name, &store, &mount, path, e))
         return -1;
     if (store_put(store, path, &nothing, st, e) == 0)
         return 0;
     if (e->cls != ERR_CONFLICT)
         return -1;
-    if (w->resent && store_stat_path(store, path, st, &none) == 0 && !st->is_dir && !st->size)
-        return 0;
     inodes_unlist(c->inodes, w->dir); /* it has a name that the index does not know */
     return err_sys(e, EEXIST, "create %s", w->name);
 }
@@ -66,10 +61,18 @@ static int create_claimed(
     const struct files_conf *c = files_config(fs);
     struct store_stat st;
     struct inode d;
+    enum inodes_change change;
     files_will_block(fs);
-    if (parent_of(fs, w, "create", &d, e) || create_claim(fs, w, &st, e))
+    if (parent_of(fs, w, "create", &d, e))
+        return -1;
+    bool known = inodes_find(c->inodes, w->dir, w->name, n);
+    if (known && (!w->resent || (n->flags & (INODE_DIR | INODE_LOCAL))))
+        return err_sys(e, EEXIST, "create %s", w->name);
+    if (create_claim(fs, w, &st, e))
         return -1;
     struct inode like = new_inode(w, d.mount);
+    if (known) /* made by the process before us, or gone since: the store says */
+        return inodes_put(c->inodes, w->dir, w->name, &st, (uint32_t)like.synced_s, n, &change, e);
     like.mode = S_IFREG | c->file_mode | (w->mode & 0111);
     snprintf(like.version, sizeof like.version, "%s", st.version);
     if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
@@ -127,8 +130,8 @@ int files_create(
     int rc = exclusive ? create_claimed(fs, w, n, e) : create_file(fs, w, n, e);
     if (rc == 0 && exclusive)
         rc = create_opened(fs, n->ino, flags, e);
-    else if (rc && err_errno(e) == EEXIST && (!exclusive || w->resent)
-        && inodes_find(ix, w->dir, w->name, n) && !(n->flags & INODE_DIR))
+    else if (rc && err_errno(e) == EEXIST && !exclusive && inodes_find(ix, w->dir, w->name, n)
+        && !(n->flags & INODE_DIR))
         rc = files_open(fs, n->ino, flags, &backing, e);
     if (rc == 0)
         inodes_get(ix, n->ino, n);
@@ -137,12 +140,10 @@ int files_create(
 
 int files_mknod(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
 {
-    *n = (struct inode){.ino = w->dir};
     if (create_claimed(fs, w, n, e) == 0)
         return 0;
-    bool done = err_errno(e) == EEXIST && w->resent
-        && inodes_find(files_config(fs)->inodes, w->dir, w->name, n);
-    return done ? 0 : -1;
+    *n = (struct inode){.ino = w->dir};
+    return -1;
 }
 
 static int make_dir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)

@@ -11,7 +11,8 @@ struct new_name {
     const char *name;
     uint32_t mode; /* permission bits that the caller wants */
     uint32_t uid, gid;
-    bool resent; /* a process before this one may have done it already: that is success */
+    uint64_t request; /* the kernel's number of it */
+    bool resent;      /* a process before this one may have done it already: that is success */
 };
 
 /* open(2) with O_CREAT: flags may have O_EXCL, O_TRUNC, O_ACCMODE. The open is counted, and is not

@@ -93,6 +93,8 @@ void inodes_close(struct inodes *ix, bool clean);
 /* A random number, drawn when the index was made: with it an inode and its generation are unique
  * for ever, though their numbers begin anew in the next index. */
 uint64_t inodes_epoch(const struct inodes *ix);
+/* Of a number that is unique while a mount lasts, one that is so for ever; not 0. */
+uint64_t inodes_unique(const struct inodes *ix, uint64_t number);
 
 int inodes_get(struct inodes *ix, uint64_t ino, struct inode *out); /* -1: no such inode */
 bool inodes_find(struct inodes *ix, uint64_t dir, const char *name, struct inode *out);

@@ -256,6 +256,12 @@ void inodes_close(struct inodes *ix, bool clean)
 
 uint64_t inodes_epoch(const struct inodes *ix) { return ix->h->life; }
 
+uint64_t inodes_unique(const struct inodes *ix, uint64_t number)
+{
+    uint64_t unique = hash64_mix(hash64_mix(ix->h->life, ix->h->epoch), number);
+    return unique ? unique : 1;
+}
+
 void inodes_stats(struct inodes *ix, struct inodes_stats *out)
 {
     pthread_rwlock_rdlock(&ix->lock);

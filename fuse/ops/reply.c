@@ -112,5 +112,6 @@ struct new_name ops_new_name(fuse_req_t req, uint64_t dir, const char *name, mod
         .mode = mode,
         .uid = ctx->uid,
         .gid = ctx->gid,
+        .request = session_request(),
         .resent = session_resent()};
 }

@@ -36,6 +36,7 @@ struct session {
 static struct session *the_session; /* libfuse gives its hooks what the operations get */
 static __thread int32_t tl_backing;
 static __thread bool tl_resent;
+static __thread uint64_t tl_request;
 
 static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
 {
@@ -59,6 +60,7 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
         return n;
     const struct fuse_in_header *h = buf;
     tl_resent = (h->unique & UNIQUE_RESENT) != 0;
+    tl_request = h->unique & ~UNIQUE_RESENT;
     tl_backing = 0;
     if (h->opcode == FUSE_INIT && !atomic_load(&s->answered)) {
         session_offer_read(&s->offer, buf, (size_t)n);
@@ -147,6 +149,7 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
 void session_pass_through(int32_t backing_id) { tl_backing = backing_id; }
 
 bool session_resent(void) { return tl_resent; }
+uint64_t session_request(void) { return tl_request; }
 
 bool session_unmounted(const struct session *s) { return atomic_load(&s->unmounted); }
 

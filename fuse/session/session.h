@@ -48,6 +48,7 @@ void session_free(struct session *s);
 void session_pass_through(int32_t backing_id);
 /* the request this thread works on may have been done already by a process that was killed */
 bool session_resent(void);
+uint64_t session_request(void); /* its number, the same when it is sent again */
 /* Tells the kernel that it must read that directory again; waits for nothing. */
 void session_invalidate_dir(struct session *s, uint64_t dir);
 /* By our own right (CAP_SYS_ADMIN). */

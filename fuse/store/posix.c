@@ -60,7 +60,7 @@ struct posix_call {
     enum posix_op op;
     struct posix_dir dir;
     const char *path, *to, *version; /* NULL where op has no use for it */
-    uint64_t off, len;
+    uint64_t off, len, mark;
     sink_fn sink;
     void *sink_user;
     /* OP_READ on a helper: its bytes are kept here until it is certain that they are wanted */
@@ -119,8 +119,8 @@ static int perform(struct posix_call *c)
             &c->dir, c->path, c->version, c->off, c->len, c->sink, c->sink_user, c->cancel, &c->e);
     case OP_PUT:
         return posix_dir_put(&c->dir, c->path,
-            &(struct store_put){.fd = c->fd, .len = c->len, .expect = c->version}, c->cancel,
-            &c->st, &c->e);
+            &(struct store_put){.fd = c->fd, .len = c->len, .expect = c->version, .mark = c->mark},
+            c->cancel, &c->st, &c->e);
     case OP_REMOVE:
         return posix_dir_remove(&c->dir, c->path, &c->e);
     case OP_MKDIR:
@@ -366,7 +366,8 @@ static int posix_put(
     void *impl, const char *path, const struct store_put *put, struct store_stat *st, struct err *e)
 {
     struct posix *s = impl;
-    struct posix_call c = CALL(s, OP_PUT, path, .len = put->len, .version = put->expect);
+    struct posix_call c = CALL(
+        s, OP_PUT, path, .len = put->len, .version = put->expect, .mark = put->mark);
     c.fd = put->fd;
     int rc = posix_do(s, &c, e);
     *st = c.st;

@@ -14,7 +14,10 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
+
+#define MARK_NAME  "user.millrace.made" /* which put made the file */
 
 #define COPY_CHUNK (1u << 20)
 #define COPY_STEP  (64u << 20) /* of copies that the file system makes */
@@ -189,6 +192,23 @@ static int name_exclusively(int dir, const char *temp, const char *name)
     return linkat(dir, temp, dir, name, 0) || unlinkat(dir, temp, 0) ? -1 : 0;
 }
 
+/* Not all file systems can keep it: then nothing is ever found to be one's own. */
+static void set_mark(int fd, uint64_t mark)
+{
+    if (mark)
+        fsetxattr(fd, MARK_NAME, &mark, sizeof mark, 0);
+}
+
+/* An empty file that was made by an earlier put with that mark. */
+static bool is_marked(int dir, const char *name, uint64_t mark, struct stat *st)
+{
+    uint64_t has;
+    cleanup_fd int fd = mark ? openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                             : -1;
+    return fd >= 0 && fgetxattr(fd, MARK_NAME, &has, sizeof has) == sizeof has && has == mark
+        && fstat(fd, st) == 0 && st->st_size == 0;
+}
+
 int posix_dir_put(const struct posix_dir *s, const char *path, const struct store_put *put,
     const atomic_bool *cancel, struct store_stat *out, struct err *e)
 {
@@ -203,6 +223,7 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
         return posix_fail(s, errno, path, "create", e);
     struct stat st;
     bool exclusive = put->expect && !*put->expect, other = false;
+    set_mark(to, put->mark);
     /* Once it is given up, nothing may appear in the store any more. */
     if (copy_all(to, put->fd, put->len, cancel) || keep_mode(to, dir, name) || fsync(to)
         || is_cancelled(cancel) || name_temp(dir, to, temp) || is_cancelled(cancel)
@@ -211,6 +232,10 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
         int saved = errno;
         if (*temp)
             unlinkat(dir, temp, 0);
+        if (exclusive && saved == EEXIST && is_marked(dir, name, put->mark, &st)) {
+            posix_stat_of(&st, out);
+            return 0;
+        }
         return other || (exclusive && saved == EEXIST) ? fail_expected(s, path, put->expect, e)
                                                        : posix_fail(s, saved, path, "write", e);
     }

@@ -201,7 +201,7 @@ bool s3_no_conditions(struct s3 *s, const struct s3_outcome *out);
 /* A random number on an object that tells whose request made it. */
 #define S3_MARK_HEADER "x-amz-meta-millrace-upload"
 #define S3_MARK_LEN    40
-int s3_mark(char mark[S3_MARK_LEN], struct err *e);
+int s3_mark(uint64_t number, char mark[S3_MARK_LEN], struct err *e); /* 0: at random */
 /* Is the object there, with that mark? *etag: caller frees. */
 bool s3_is_marked(struct s3 *s, const char *key, const char *mark, char **etag);
 

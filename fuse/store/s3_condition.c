@@ -62,10 +62,10 @@ int s3_look(struct s3 *s, const char *key, const char *expect, struct err *e)
     return strcmp(there ? st.version : "", expect) == 0 ? 0 : s3_fail_expected(s, key, expect, e);
 }
 
-int s3_mark(char mark[S3_MARK_LEN], struct err *e)
+int s3_mark(uint64_t number, char mark[S3_MARK_LEN], struct err *e)
 {
-    uint64_t random[2] = {0};
-    if (getrandom(random, sizeof random, 0) != sizeof random)
+    uint64_t random[2] = {0, number};
+    if (!number && getrandom(random, sizeof random, 0) != sizeof random)
         return err_sys(e, errno, "get a random number");
     snprintf(mark, S3_MARK_LEN, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     return 0;

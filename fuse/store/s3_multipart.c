@@ -222,7 +222,7 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
 int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct err *e)
 {
     char mark[S3_MARK_LEN];
-    if (s3_mark(mark, e))
+    if (s3_mark(0, mark, e))
         return -1;
     cleanup_free char *id = multipart_begin(s, what->key, mark, e);
     if (!id)

@@ -43,17 +43,18 @@ static int put_single(
     struct retry r = RETRY_INIT(
         s->params.deadline_ns + (int64_t)(put->len >> 20) * NS_PER_MIB, NULL);
     char mark[S3_MARK_LEN];
-    if (s3_mark(mark, e))
+    if (s3_mark(put->mark, mark, e))
         return -1;
     cleanup_free char *line = xasprintf(S3_MARK_HEADER ": %s", mark);
     for (;;) {
         cleanup_free char *condition = s3_condition(s, put->expect);
-        const char *headers[] = {condition, condition && !*put->expect ? line : NULL, NULL};
+        const char *headers[3] = {condition}; /* the other ones are no more than the mark */
+        headers[condition != NULL] = put->mark || (condition && !*put->expect) ? line : NULL;
         struct s3_outcome out = {0};
         cleanup_resp struct http_resp resp = {0};
         call.headers = headers;
         if (!condition && s3_look(s, key, put->expect, e))
-            return -1;
+            return put->mark && s3_is_marked(s, key, mark, etag) ? 0 : -1;
         if (s3_do(s, &call, &r, &resp, &out, e) == 0) {
             char value[256];
             *etag = xstrdup(http_header(&resp, "etag", value, sizeof value));

@@ -141,6 +141,9 @@ struct store_put {
     /* What may be replaced. NULL: whatever is there; "": nothing may be there; else that version
      * alone. */
     const char *expect;
+    /* Not 0: with expect "", a number that no other put has. What was made with it is the caller's,
+     * and no conflict, while nobody has written to it. */
+    uint64_t mark;
 };
 /* Appears atomically; st is the new object's. CONFLICT: something else is there than was expected
  * (sys EEXIST where that was nothing, else ESTALE), and nothing has changed; the same content is no

@@ -14,6 +14,7 @@
 struct fake_object {
     char *path, *data;
     struct store_stat st;
+    uint64_t mark; /* of the put that made it */
 };
 
 struct fake_store {
@@ -23,7 +24,7 @@ struct fake_store {
     pthread_cond_t changed;
     struct fake_object *objects; /* mu; in no order */
     size_t n;                    /* mu */
-    unsigned versions;           /* mu; so many were made */
+    unsigned versions, waiting;  /* mu; so many were made; calls that are held up */
     int64_t mtime_ns;            /* mu */
     size_t page;                 /* mu; entries; 0: all of them */
     struct {
@@ -32,7 +33,6 @@ struct fake_store {
         int sys;                    /* mu */
         bool held;                  /* mu */
     } on[FAKE_CALLS];
-    unsigned waiting; /* mu */
     bool lose_answer; /* mu */
 };
 
@@ -89,7 +89,7 @@ static void make_parents(struct fake_store *f, const char *path)
 }
 
 static const struct store_stat *object_write(
-    struct fake_store *f, const char *path, const void *data, size_t len)
+    struct fake_store *f, const char *path, const void *data, size_t len, uint64_t mark)
 {
     make_parents(f, path);
     struct fake_object *o = object_make(f, path, false);
@@ -98,6 +98,7 @@ static const struct store_stat *object_write(
     memcpy(o->data, data, len);
     o->data[len] = '\0';
     o->st.size = len;
+    o->mark = mark;
     snprintf(o->st.version, sizeof o->st.version, "v%u", ++f->versions);
     return &o->st;
 }
@@ -149,16 +150,14 @@ static void *fake_open(const struct store_params *p, struct err *e)
 {
     (void)e;
     void *f = NULL;
-    sscanf(p->rest, "%p", &f);
-    return f;
+    return sscanf(p->rest, "%p", &f) == 1 ? f : NULL;
 }
 
 static void fake_close(void *impl) { (void)impl; }
 
 static int fake_check(void *impl, struct err *e)
 {
-    (void)impl;
-    (void)e;
+    (void)impl, (void)e;
     return 0;
 }
 
@@ -250,9 +249,10 @@ static int fake_put(
         return fake_end(f, ERR_INVALID, EISDIR, path, e);
     if (f->ops.kind.caps & STORE_CAP_DIRS && !has_parent(f, path))
         return fake_end(f, ERR_NOTFOUND, 0, path, e);
-    if (put->expect && strcmp(put->expect, o ? o->st.version : "") != 0)
+    bool mine = put->mark && o && o->mark == put->mark;
+    if (!mine && put->expect && strcmp(put->expect, o ? o->st.version : "") != 0)
         return fake_end(f, ERR_CONFLICT, *put->expect ? ESTALE : EEXIST, path, e);
-    *st = *object_write(f, path, data, put->len);
+    *st = mine ? o->st : *object_write(f, path, data, put->len, put->mark);
     bool lost = f->lose_answer;
     f->lose_answer = false;
     return fake_end(f, lost ? ERR_RETRY : ERR_NONE, lost ? EIO : 0, path, e);
@@ -345,7 +345,7 @@ static int fake_copy(void *impl, const char *from, const char *to, const char *e
     const struct fake_object *o = object_find(f, from);
     if (!o || o->st.is_dir || (expect && strcmp(expect, o->st.version) != 0))
         return fake_end(f, o ? ERR_CONFLICT : ERR_NOTFOUND, o ? ESTALE : 0, from, e);
-    *st = *object_write(f, to, o->data, o->st.size);
+    *st = *object_write(f, to, o->data, o->st.size, 0);
     return fake_end(f, ERR_NONE, 0, from, e);
 }
 
@@ -397,7 +397,7 @@ struct store *fake_store(struct fake_store *f) { return f->store; }
 void fake_store_write(struct fake_store *f, const char *path, const char *text)
 {
     pthread_mutex_lock(&f->mu);
-    object_write(f, path, text, strlen(text));
+    object_write(f, path, text, strlen(text), 0);
     pthread_mutex_unlock(&f->mu);
 }
 

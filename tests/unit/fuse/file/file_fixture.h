@@ -57,6 +57,7 @@ struct fx {
     enum err_class refuse;
     _Atomic unsigned first_reads; /* files_conf.on_first_read */
     unsigned blocked;             /* files_conf.will_block */
+    uint64_t request;             /* the latest */
 };
 
 /* A handle, as the kernel has it. */

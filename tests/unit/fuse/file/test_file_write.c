@@ -141,14 +141,57 @@ static void test_create_excludes_other_nodes(void **state)
     assert_int_equal(fx_close(x, &h), 0);
     fx_store_is(x, "main/mine", "A");
     assert_int_equal(fx_inode(x, h.ino).opens, 0);
-    /* the process before us had come as far as the store */
-    fake_store_write(x->fake[0], "sent", "");
-    assert_int_equal(fx_create(x, "main/sent", O_WRONLY | O_EXCL, true, &h), 0);
-    assert_int_equal(fx_create(x, "main/sent", O_WRONLY | O_EXCL, false, &again), EEXIST);
+    /* the process before us had come as far as the store, its answer was lost */
+    fx_ino(x, "main");
+    assert_int_equal(fx_create(x, "main/sent", O_WRONLY | O_EXCL, false, &h), 0);
     assert_int_equal(fx_close(x, &h), 0);
+    inodes_remove(x->inodes, fx_ino(x, "main/sent"));
+    assert_int_equal(fx_create(x, "main/sent", O_WRONLY | O_EXCL, true, &h), 0);
+    assert_int_equal(fx_close(x, &h), 0);
+    /* and had told the index */
+    assert_int_equal(fx_create(x, "main/sent", O_WRONLY | O_EXCL, true, &h), 0);
+    assert_int_equal(fx_close(x, &h), 0);
+    assert_int_equal(fx_create(x, "main/sent", O_WRONLY | O_EXCL, false, &again), EEXIST);
     fake_store_fail(x->fake[0], FAKE_PUT, ERR_RETRY, EIO, 0, 1);
     assert_int_equal(fx_create(x, "main/none", O_WRONLY | O_EXCL, false, &h), EIO);
     assert_int_equal(fx_lookup(x, "main/none", NULL), ENOENT);
+    fx_free(x);
+}
+
+/* Sent again, and another node was quicker: its empty file is not ours, whether it is known here or
+ * not. */
+static void test_resent_create_is_not_anothers(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct inode n;
+    struct err e = ERR_INIT;
+    struct new_name w = {.dir = fx_ino(x, "main"), .name = "node", .request = 1, .resent = true};
+    assert_int_equal(fx_lookup(x, "main/lock", NULL), ENOENT);
+    fake_store_write(x->fake[0], "lock", "");
+    assert_int_equal(fx_create(x, "main/lock", O_WRONLY | O_EXCL, true, &h), EEXIST);
+    fx_expire(x, "main/lock");
+    fx_ino(x, "main/lock");
+    assert_int_equal(fx_create(x, "main/lock", O_WRONLY | O_EXCL, true, &h), EEXIST);
+    fake_store_write(x->fake[0], "node", "");
+    assert_int_equal(files_mknod(x->files, &w, &n, &e), -1);
+    assert_int_equal(err_errno(&e), EEXIST);
+    fx_expire(x, "main/node");
+    fx_ino(x, "main/node");
+    assert_int_equal(files_mknod(x->files, &w, &n, &e), -1);
+    /* what this node has made without O_EXCL, and has not saved, neither */
+    struct fx_handle open;
+    assert_int_equal(fx_create(x, "main/local", O_WRONLY, false, &open), 0);
+    assert_int_equal(fx_create(x, "main/local", O_WRONLY | O_EXCL, true, &h), EEXIST);
+    fx_store_is(x, "main/local", NULL);
+    assert_int_equal(fx_close(x, &open), 0);
+    /* ours, but another node has written to it since */
+    assert_int_equal(fx_create(x, "main/ours", O_WRONLY | O_EXCL, false, &h), 0);
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_put(x, "main/ours", "B");
+    assert_int_equal(fx_create(x, "main/ours", O_WRONLY | O_EXCL, true, &h), EEXIST);
+    fx_store_is(x, "main/ours", "B");
     fx_free(x);
 }
 
@@ -405,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_create_without_staging),
         cmocka_unit_test(test_mknod),
         cmocka_unit_test(test_create_excludes_other_nodes),
+        cmocka_unit_test(test_resent_create_is_not_anothers),
         cmocka_unit_test(test_mkdir),
         cmocka_unit_test(test_write_to_what_the_store_has),
         cmocka_unit_test(test_truncate),

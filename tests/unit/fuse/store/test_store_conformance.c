@@ -247,6 +247,13 @@ static struct store_stat replaced(
     return st;
 }
 
+static bool is_mine(struct store *s, uint64_t mark)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    return store_put(s, "mine", &(struct store_put){-1, 0, "", mark}, &st, &e) == 0 && !st.size;
+}
+
 /* What may be replaced, and what must not. */
 static void expecting(struct store *s)
 {
@@ -265,7 +272,12 @@ static void expecting(struct store *s)
     refused(s, "f", 3, LEN, second.version, ESTALE);
     assert_listing(s, "", true, "");
     replaced(s, "lock", 1, 0, "");
-    refused(s, "lock", 1, 0, "", EEXIST); /* though it is the same: empty */
+    refused(s, "lock", 1, 0, "", EEXIST);        /* though it is the same: empty */
+    assert_true(is_mine(s, 1) && is_mine(s, 1)); /* made, and asked for again */
+    refused(s, "mine", 1, 0, "", EEXIST);
+    assert_false(is_mine(s, 2));
+    replaced(s, "mine", 1, 0, NULL);
+    assert_false(is_mine(s, 1));
 }
 
 struct race {
