@@ -72,6 +72,54 @@ static void test_upload_waits_for_writes(void **state)
     fx_free(x);
 }
 
+static atomic_bool pwrite_armed, pwrite_held, pwrite_go; /* the next pwrite() is held up */
+
+ssize_t __real_pwrite(int fd, const void *buf, size_t len, off_t off);
+ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t off);
+ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t off)
+{
+    if (atomic_exchange(&pwrite_armed, false)) {
+        pwrite_held = true;
+        while (!pwrite_go)
+            clock_sleep_ns(NS_PER_MS);
+    }
+    return __real_pwrite(fd, buf, len, off);
+}
+
+static void *write_thread(void *arg)
+{
+    struct upload_job *j = arg;
+    j->rc = fx_write(j->x, j->ino, 0, "two");
+    return NULL;
+}
+
+/* The same by file_pwrite() itself: it has counted its change, and its bytes are not there yet. */
+static void test_upload_waits_for_a_held_write(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    pthread_t t, w;
+    assert_int_equal(fx_create(x, "main/a", O_RDWR, false, &h), 0);
+    fx_write(x, h.ino, 0, "first");
+    struct upload_job up = {x, h.ino, -1}, change = {x, h.ino, -1};
+    pwrite_armed = true;
+    assert_int_equal(pthread_create(&w, NULL, write_thread, &change), 0);
+    while (!pwrite_held)
+        clock_sleep_ns(NS_PER_MS);
+    assert_int_equal(pthread_create(&t, NULL, upload_thread, &up), 0);
+    for (int i = 0; i < 20 && !fake_store_calls(x->fake[0], FAKE_PUT); i++)
+        clock_sleep_ns(10 * NS_PER_MS);
+    pwrite_go = true;
+    pthread_join(w, NULL);
+    pthread_join(t, NULL);
+    assert_int_equal(up.rc, 0);
+    assert_int_equal(change.rc, 0);
+    assert_int_equal(fx_close(x, &h), 0);
+    fx_store_is(x, "main/a", "twost");
+    fx_free(x);
+}
+
 /* Whenever an upload comes in between: what the store does not have is dirty, in the index, too. */
 static void test_uploads_between_writes(void **state)
 {
@@ -102,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write_during_upload),
         cmocka_unit_test(test_upload_waits_for_writes),
+        cmocka_unit_test(test_upload_waits_for_a_held_write),
         cmocka_unit_test(test_uploads_between_writes),
     };
     return cmocka_run_group_tests_name("upload", tests, NULL, NULL);

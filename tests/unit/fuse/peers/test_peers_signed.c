@@ -10,12 +10,17 @@
 #include "lib/http/serve.h"
 #include "tests/lib/unit.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define BLOCK ((uint64_t)1 << 20)
 #define SIZE  (4 * BLOCK + 12345) /* bytes of the file */
@@ -132,16 +137,14 @@ static int teardown(void **state)
     return file_remove_tree(dir, NULL);
 }
 
+static int64_t hedge_ns = 60 * NS_PER_S;
+
 /* Reads the range with a new set of workers; what came from where is in *s. */
 static int fetch(const struct sign_key *k, uint64_t off, size_t len, struct peers_stats *s)
 {
     const char *urls[] = {url};
-    struct peers_conf rc = {.conf = conf,
-        .stores = &store,
-        .hedge_ns = 60 * NS_PER_S,
-        .urls = urls,
-        .nurls = 1,
-        .key = k};
+    struct peers_conf rc = {
+        .conf = conf, .stores = &store, .hedge_ns = hedge_ns, .urls = urls, .nurls = 1, .key = k};
     struct err e = ERR_INIT;
     struct peers *p = peers_new(&rc, &e);
     assert_non_null(p);
@@ -217,6 +220,71 @@ static void test_conflict_of_the_worker(void **state)
     assert_int_equal(fetch(&key, 0, SIZE, &s), ESTALE);
 }
 
+#define SENT (2 * BLOCK + 77) /* so much of it comes, and then no more */
+
+/* A good answer that breaks off in the middle of a block. */
+static void *send_a_part(void *arg)
+{
+    cleanup_fd int fd = accept4(*(int *)arg, NULL, NULL, SOCK_CLOEXEC);
+    char head[8192] = "", request[SIGN_REQUEST_MAX + 1] = "", range[96], signature[SIGN_HEX + 1];
+    size_t n = 0;
+    for (ssize_t got = 1; got > 0 && !strstr(head, "\r\n\r\n"); n += got > 0 ? (size_t)got : 0)
+        got = read(fd, head + n, sizeof head - 1 - n);
+    const char *at = strcasestr(head, SIGN_REQUEST_HEADER ": ");
+    if (at)
+        snprintf(request, sizeof request, "%.*s",
+            (int)strcspn(at + strlen(SIGN_REQUEST_HEADER ": "), "\r"),
+            at + strlen(SIGN_REQUEST_HEADER ": "));
+    uint32_t crcs[5];
+    for (size_t i = 0; i < ARRAY_LEN(crcs); i++)
+        crcs[i] = crc32c(0, content + i * BLOCK, (size_t)MIN(BLOCK, SIZE - i * BLOCK));
+    cleanup_free char *text = peers_crcs_text(crcs, ARRAY_LEN(crcs));
+    snprintf(range, sizeof range, "bytes 0-%" PRIu64 "/%" PRIu64, SIZE - 1, SIZE);
+    sign_answer(&key, &(struct sign_answer){request, 206, range, text}, signature);
+    cleanup_free char *answer = xasprintf("HTTP/1.1 206 Partial Content\r\nContent-Length: %" PRIu64
+                                          "\r\nContent-Range: %s\r\n" SIGN_ANSWER_HEADER
+                                          ": %s\r\n" SIGN_CRC_HEADER ": %s\r\n\r\n",
+        SIZE, range, signature, text);
+    if (send(fd, answer, strlen(answer), MSG_NOSIGNAL) == (ssize_t)strlen(answer))
+        for (size_t sent = 0; sent < SENT;) {
+            ssize_t put = send(fd, content + sent, SENT - sent, MSG_NOSIGNAL);
+            if (put <= 0)
+                break;
+            sent += (size_t)put;
+        }
+    while (read(fd, head, sizeof head) > 0) /* until the caller goes away */
+        continue;
+    return NULL;
+}
+
+/* A block of which a part came is the store's, from its beginning; what came before stays. */
+static void test_hedge_of_a_part(void **state)
+{
+    (void)state;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    struct peers_stats s;
+    char before[sizeof url];
+    pthread_t worker;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    memcpy(before, url, sizeof url);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", ntohs(at.sin_port));
+    assert_int_equal(pthread_create(&worker, NULL, send_a_part, &fd), 0);
+    hedge_ns = 1500 * NS_PER_MS; /* longer than a busy machine needs for what comes */
+    assert_int_equal(fetch(&key, 0, SIZE, &s), 0);
+    assert_int_equal(s.hedges_won, 1);
+    assert_int_equal(s.worker_bytes + s.store_bytes, SIZE);
+    assert_int_equal(s.worker_bytes % BLOCK, 0);
+    assert_true(s.worker_bytes);
+    hedge_ns = 60 * NS_PER_S;
+    memcpy(url, before, sizeof url);
+    pthread_join(worker, NULL);
+    close(fd);
+}
+
 /* An older worker, where there is no key. */
 static void test_without_checksums(void **state)
 {
@@ -254,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_rotten),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_conflict_of_the_worker),
+        cmocka_unit_test(test_hedge_of_a_part),
         cmocka_unit_test(test_without_checksums),
         cmocka_unit_test(test_header),
     };
