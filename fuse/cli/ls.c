@@ -204,8 +204,9 @@ static void print_kept(const json_t *j)
         printf(": %s\n    ",
             strcmp(why, "conflict") == 0         ? "somebody else changed it in the store"
                 : strcmp(why, "unfinished") == 0 ? "not closed when the machine went down"
-                : strcmp(why, "homeless") == 0   ? "the dataset has no such mount any more"
-                                                 : "the note beside it is damaged");
+                : strcmp(why, "homeless") == 0
+                ? "the dataset has no such mount any more, or not for writing"
+                : "the note beside it is damaged");
         cli_put_name(jget_str(j, REPORT_KEPT_DIR, ""));
         putchar('/');
         cli_put_name(jget_str(k, REPORT_KEPT_FILE, "?"));

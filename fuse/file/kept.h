@@ -10,7 +10,7 @@
 /* Why, in notes. */
 #define KEPT_CONFLICT   "conflict"   /* the store has something else there, of another writer */
 #define KEPT_UNFINISHED "unfinished" /* nobody had closed it when the machine went down */
-#define KEPT_HOMELESS   "homeless"   /* the dataset has no mount for it any more */
+#define KEPT_HOMELESS   "homeless"   /* the dataset has no mount for it that may be written to */
 #define KEPT_UNREADABLE "unreadable" /* its note is damaged */
 
 #define KEPT_SHOWN      10

@@ -35,6 +35,42 @@ static bool recover_rename(const char *dir, const char *name, struct stage_name 
     return stage_move(dir, name, now) == 0;
 }
 
+static bool recover_keep(struct files *fs, const char *name, struct sidecar *note, const char *why)
+{
+    const char *dir = files_config(fs)->stage_dir;
+    struct err e = ERR_INIT;
+    if (note)
+        snprintf(note->why, sizeof note->why, "%s", why);
+    if (kept_add(dir, name, note, &e)) {
+        log_kv(LOG_ERROR, "a file that was written before a crash stays where it is", "path",
+            note ? note->path : name, "error", e.msg, NULL);
+        return false;
+    }
+    log_kv(LOG_ERROR, "a file that was written before a crash is kept aside", "path",
+        note ? note->path : name, "why", why, "kept", name, NULL);
+    return true;
+}
+
+/* Is there a mount that may be written to? A store that cannot be used now is no reason to say no.
+ */
+static bool recover_has_home(const struct files_conf *c, int mount)
+{
+    return mount >= 0 && (size_t)mount < c->conf->nmounts && !c->conf->read_only
+        && !c->conf->mounts[mount].read_only;
+}
+
+/* Its mount is gone from the dataset, or for readers only, and the kernel may know its inode: the
+ * name is the store's. */
+static void recover_uproot(struct files *fs, const char *name, uint64_t ino)
+{
+    const struct files_conf *c = files_config(fs);
+    cleanup_free char *note_file = xasprintf("%s/%s" STAGE_NOTE, c->stage_dir, name);
+    struct err e = ERR_INIT;
+    struct sidecar note;
+    if (sidecar_read(note_file, &note, &e) == 0 && recover_keep(fs, name, &note, KEPT_HOMELESS))
+        tree_detach(c->tree, ino);
+}
+
 /* Is this the staging file of an inode that the index knows? */
 static bool recover_is_known(struct files *fs, const char *name)
 {
@@ -43,10 +79,17 @@ static bool recover_is_known(struct files *fs, const char *name)
     struct stage_name s;
     struct inode n;
     struct err e = ERR_INIT;
+    char now[STAGE_NAME_MAX];
     if (!stage_name_parse(name, &s) || (s.epoch && s.epoch != epoch)
         || inodes_get(c->inodes, s.ino, &n) || n.generation != s.generation
         || !(n.flags & INODE_STAGED) || (!s.epoch && !recover_rename(c->stage_dir, name, s, epoch)))
         return false;
+    if ((n.flags & INODE_DIRTY) && !recover_has_home(c, (int)n.mount)) {
+        s.epoch = epoch; /* as it is called by now */
+        stage_name_format(&s, now);
+        recover_uproot(fs, now, s.ino);
+        return true;
+    }
     struct file *f = files_get(fs, s.ino, &e);
     if (f)
         files_put(f);
@@ -65,20 +108,6 @@ static void recover_tidy(const char *dir, const char *name)
 }
 
 /* -- what becomes of one ---------------------------------------------------------------------- */
-
-static void recover_keep(struct files *fs, const char *name, struct sidecar *note, const char *why)
-{
-    const char *dir = files_config(fs)->stage_dir;
-    struct err e = ERR_INIT;
-    if (note)
-        snprintf(note->why, sizeof note->why, "%s", why);
-    if (kept_add(dir, name, note, &e))
-        log_kv(LOG_ERROR, "a file that was written before a crash stays where it is", "path",
-            note ? note->path : name, "error", e.msg, NULL);
-    else
-        log_kv(LOG_ERROR, "a file that was written before a crash is kept aside", "path",
-            note ? note->path : name, "why", why, "kept", name, NULL);
-}
 
 /* The machine went down since: is it what its writer asked to save? */
 static bool recover_is_whole(int fd, uint64_t size, const struct sidecar *note)
@@ -122,7 +151,7 @@ static void recover_one(struct files *fs, const char *name)
             stage_drop(c->stage_dir, name); /* there is nothing to lose */
         else
             recover_keep(fs, name, &note, KEPT_UNFINISHED);
-    } else if (mount < 0) {
+    } else if (!recover_has_home(c, mount)) {
         recover_keep(fs, name, &note, KEPT_HOMELESS);
     } else if (adopt_file(fs, (unsigned)mount, name, &note, &st, &e)) {
         log_kv(LOG_ERROR, "a file that was written before a crash has no place", "path", note.path,
@@ -165,7 +194,7 @@ static void recover_lost(const char *stage_dir)
     rmdir(lost);
 }
 
-/* The dataset may have its mount again. */
+/* The dataset may have its mount again, for writing. */
 static void recover_homeless(const struct files_conf *c)
 {
     cleanup_free char *kept = kept_dir(c->stage_dir);
@@ -175,7 +204,8 @@ static void recover_homeless(const struct files_conf *c)
         struct sidecar note;
         struct err e = ERR_INIT;
         if (stage_name_is_content(de->d_name) && sidecar_read(note_file, &note, &e) == 0
-            && strcmp(note.why, KEPT_HOMELESS) == 0 && sidecar_find_mount(&note, c->conf) >= 0)
+            && strcmp(note.why, KEPT_HOMELESS) == 0
+            && recover_has_home(c, sidecar_find_mount(&note, c->conf)))
             kept_return(c->stage_dir, de->d_name);
     }
     if (d)

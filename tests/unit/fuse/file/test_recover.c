@@ -324,6 +324,53 @@ static void test_other_mounts(void **state)
     fx_free(x);
 }
 
+/* Its mount is for readers now: what was to be written to it is kept, and goes where it belongs
+ * once that may be written to again; with the index of before (keep) or without. */
+static void became_read_only(bool keep)
+{
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    fx_put(x, "main/old", "old");
+    assert_int_equal(fx_create(x, "main/a", O_WRONLY, false, &h), 0);
+    fx_write(x, h.ino, 0, "mine");
+    struct fx_handle old;
+    assert_int_equal(fx_open(x, "main/old", O_RDWR, &old), 0);
+    fx_write(x, old.ino, 0, "new");
+    x->mounts[0].read_only = true;
+    fx_restart(x, keep);
+    recover_begin(x->files);
+    fx_kept(x, 2, "a", KEPT_HOMELESS);
+    fx_kept(x, 2, "old", KEPT_HOMELESS);
+    fx_path_is(x, "main/old", "old");
+    assert_int_equal(fx_lookup(x, "main/a", NULL), ENOENT);
+    fx_store_is(x, "main/a", NULL);
+    fx_store_is(x, "main/old", "old");
+    fx_restart(x, keep); /* still */
+    recover_begin(x->files);
+    fx_kept(x, 2, "a", KEPT_HOMELESS);
+    x->mounts[0].read_only = false;
+    fx_restart(x, keep);
+    recover_begin(x->files);
+    fx_kept(x, 0, NULL, NULL);
+    fx_upload(x, "main/a", 0);
+    fx_upload(x, "main/old", 0);
+    fx_store_is(x, "main/a", "mine");
+    fx_store_is(x, "main/old", "new");
+    fx_free(x);
+}
+
+static void test_became_read_only(void **state)
+{
+    (void)state;
+    became_read_only(false);
+}
+
+static void test_became_read_only_while_served(void **state)
+{
+    (void)state;
+    became_read_only(true);
+}
+
 /* Two servers have a store of that name: what is for the one does not go to the other. */
 static void test_other_server(void **state)
 {
@@ -433,6 +480,8 @@ int main(void)
         cmocka_unit_test(test_held_open),
         cmocka_unit_test(test_power_cut),
         cmocka_unit_test(test_other_mounts),
+        cmocka_unit_test(test_became_read_only),
+        cmocka_unit_test(test_became_read_only_while_served),
         cmocka_unit_test(test_other_server),
         cmocka_unit_test(test_damaged_note),
         cmocka_unit_test(test_two_for_one_name),
