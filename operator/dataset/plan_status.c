@@ -78,6 +78,22 @@ static bool was_ready(const struct dataset_observed *o)
         == jget_int(o->cr, "metadata.generation", 0);
 }
 
+/* Without workers, a client that its own node keeps from running says nothing of the others: jobs
+ * may start there. */
+static bool is_of_one_node(
+    const struct dataset_eval *v, const struct pod_group *workers, size_t problem_at)
+{
+    return workers->desired == 0 && problem_at != SIZE_MAX && !v->health[problem_at].store_problem;
+}
+
+/* The store has refused this very spec, and nobody has asked it since. */
+static bool was_refused(const struct dataset_observed *o)
+{
+    return strcmp(jget_str(o->cr, "status.phase", ""), DATASET_FAILED) == 0
+        && jget_int(o->cr, "status.observedGeneration", -1)
+        == jget_int(o->cr, "metadata.generation", 0);
+}
+
 static void evaluate_pods(const struct dataset_observed *o, const struct dataset_eval *v,
     const struct pod_group *workers, const struct pod_group *clients, struct dataset_condition *r)
 {
@@ -87,18 +103,25 @@ static void evaluate_pods(const struct dataset_observed *o, const struct dataset
             || (v->health[clients->problem_at].store_problem
                 && !v->health[problem_at].store_problem)))
         problem_at = clients->problem_at;
+    bool of_node = is_of_one_node(v, workers, problem_at);
     if (workers->current_ready || clients->current_ready) {
         snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
             kube_name(o->cr));
         set_ready(r, DATASET_BOUND, COND_TRUE, "Ready", false);
-    } else if (problem_at != SIZE_MAX) {
+    } else if (problem_at != SIZE_MAX && !of_node) {
         const struct cache_pod_health *m = &v->health[problem_at];
         snprintf(r->message, sizeof r->message, "%s", m->message);
         set_ready(
             r, m->store_problem ? DATASET_FAILED : DATASET_NOT_BOUND, COND_FALSE, m->reason, true);
         if (m->stalled)
             r->progress = COND_STALLED;
-    } else if (workers->desired == 0 && clients->desired == 0) {
+    } else if (of_node && was_refused(o)) {
+        const json_t *was = cond_find(jget_arr(o->cr, "status.conditions"), DATASET_COND_READY);
+        snprintf(r->message, sizeof r->message, "%s", jget_str(was, "message", ""));
+        set_ready(r, DATASET_FAILED, COND_FALSE, jget_str(was, "reason", ""), true);
+        if (cond_is_true(jget_arr(o->cr, "status.conditions"), DATASET_COND_STALLED))
+            r->progress = COND_STALLED;
+    } else if (workers->desired == 0 && (clients->desired == 0 || of_node)) {
         snprintf(r->message, sizeof r->message,
             "pods can mount the PersistentVolumeClaim %s; its store is asked when the first one does",
             kube_name(o->cr));
