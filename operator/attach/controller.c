@@ -89,7 +89,7 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
                                          : (struct objs){NULL, 0};
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(&pods, uid ? informer_by(c->pods, "dataset", uid) : (struct objs){NULL, 0},
-        found.n ? kube_namespace(obj_json(found.v[0])) : NULL, c->poll);
+        found.n ? kube_namespace(obj_json(found.v[0])) : NULL, uid, c->poll);
     cleanup_obj struct obj *volume = informer_get(c->pvs, key);
     struct attach_observed o = {.pv = key,
         .volume = obj_json(volume),

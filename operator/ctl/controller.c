@@ -21,6 +21,7 @@
 #define PERSON_MAX      (300 * NS_PER_S)
 #define QUOTA_MIN       (10 * NS_PER_S) /* room in a quota comes by itself, and tells nobody */
 #define QUOTA_MAX       (30 * NS_PER_S)
+#define EXISTS_WAIT     (10 * NS_PER_S) /* what has our name may go, and is not watched */
 
 struct subscription {
     struct controller *controller;
@@ -256,6 +257,7 @@ static void reconcile_key(struct controller *c, const char *key, bool resync)
     }
     unsigned before = queue_failures(c->queue, key);
     int64_t wait = is_quota(&e) ? queue_fail_steady(c->queue, key, QUOTA_MIN, QUOTA_MAX)
+        : e.cls == ERR_EXISTS   ? queue_fail_steady(c->queue, key, EXISTS_WAIT, EXISTS_WAIT)
                                 : queue_fail(c->queue, key, at_least(&e, before));
     char text[24];
     snprintf(text, sizeof text, "%.3gs", (double)wait / (double)NS_PER_S);

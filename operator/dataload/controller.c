@@ -31,7 +31,7 @@ static int dataload_reconcile(void *user, const char *key, struct plan *plan, st
         kube_namespace(j), jget_str(j, "spec.dataset.name", ""));
     dataset = informer_get(c->datasets, dataset_key);
     cleanup_cache_pods struct cache_pods pods;
-    cache_pods_take(&pods, informer_by(c->pods, "dataload", key), NULL, c->poll);
+    cache_pods_take(&pods, informer_by(c->pods, "dataload", key), NULL, NULL, c->poll);
     const struct dataload_observed o = {.cr = j,
         .dataset = obj_json(dataset),
         .pods = pods.v,

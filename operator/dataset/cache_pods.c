@@ -9,21 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct objs in_namespace(struct objs take, const char *ns)
+static struct objs only_ours(struct objs take, const char *ns, const char *owner_uid)
 {
     size_t n = 0;
-    for (size_t i = 0; i < take.n; i++)
-        if (!ns || strcmp(kube_namespace(obj_json(take.v[i])), ns) == 0)
+    for (size_t i = 0; i < take.n; i++) {
+        const json_t *pod = obj_json(take.v[i]);
+        if ((!ns || strcmp(kube_namespace(pod), ns) == 0)
+            && (!owner_uid || kube_controlled_by(pod, owner_uid)))
             take.v[n++] = take.v[i];
         else
             obj_unref(take.v[i]);
+    }
     take.n = n;
     return take;
 }
 
-void cache_pods_take(struct cache_pods *m, struct objs pods_take, const char *ns, struct poll *poll)
+void cache_pods_take(struct cache_pods *m, struct objs pods_take, const char *ns,
+    const char *owner_uid, struct poll *poll)
 {
-    pods_take = in_namespace(pods_take, ns);
+    pods_take = only_ours(pods_take, ns, owner_uid);
     *m = (struct cache_pods){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports),
         xcalloc(pods_take.n + 1, sizeof *m->v)};
     for (size_t i = 0; i < m->objs.n; i++) {
@@ -48,8 +52,8 @@ void cache_pods_held(struct informer *pods, struct poll *poll, struct informer *
     const json_t *dataset, json_t *to)
 {
     cleanup_cache_pods struct cache_pods m;
-    cache_pods_take(
-        &m, informer_by(pods, "dataset", kube_uid(dataset)), kube_namespace(dataset), poll);
+    cache_pods_take(&m, informer_by(pods, "dataset", kube_uid(dataset)), kube_namespace(dataset),
+        kube_uid(dataset), poll);
     for (size_t i = 0; i < m.objs.n; i++) {
         int64_t bytes = 0;
         cache_pod_add_count(m.v[i].report, REPORT_CACHE_USED, &bytes);

@@ -7,14 +7,15 @@
 #include "operator/dataset/poll.h"
 
 /* Pods with their reports, as plans want them. Of those that are given, the ones of namespace ns
- * alone count (NULL: all): anybody may give a pod of his own the labels of another's Dataset. */
+ * alone count (NULL: all), and which this owner controls (NULL: any): anybody may give a pod of his
+ * own the labels of another's Dataset. */
 struct cache_pods {
     struct objs objs;
     struct obj **reports; /* owned, one a pod, or NULL */
     struct cache_pod *v;  /* owned, objs.n */
 };
-void cache_pods_take(
-    struct cache_pods *m, struct objs pods_take, const char *ns, struct poll *poll);
+void cache_pods_take(struct cache_pods *m, struct objs pods_take, const char *ns,
+    const char *owner_uid, struct poll *poll);
 void cache_pods_free(struct cache_pods *m);
 #define cleanup_cache_pods __attribute__((cleanup(cache_pods_free)))
 

@@ -149,7 +149,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         policy = informer_get(c->policies, policy_key);
     }
     cleanup_cache_pods struct cache_pods pods;
-    cache_pods_take(&pods, informer_by(c->pods, "dataset", kube_uid(j)), ns, c->poll);
+    cache_pods_take(&pods, informer_by(c->pods, "dataset", kube_uid(j)), ns, kube_uid(j), c->poll);
     cleanup_attached struct attached_nodes at;
     take_attached(c, pv_name, &at);
     cleanup_json json_t *gpus = gpu_nodes(c), *users = NULL;

@@ -3,6 +3,7 @@
  * time. */
 #include "operator/dataset/observed.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TAKEN_LOOK_NS (10 * NS_PER_S) /* what is in the way is not watched */
 
 /* A claim or Service under our name that is not this Dataset's. true: it is in the way. */
 static bool name_taken(const struct dataset_observed *o, const json_t *object, const char *what,
@@ -99,7 +102,7 @@ static void plan_children(const struct dataset_observed *o, struct dataset_eval 
     plan_volume(o, v->d, p);
     if (v->d->replicas)
         plan_apply(p, &kube_services, render_service(v->d), o->service);
-    else if (o->service)
+    else if (o->service && kube_controlled_by(o->service, kube_uid(o->cr)))
         plan_delete(p, &kube_services, o->service, -1, NULL);
     if (o->env.ingress)
         plan_apply(
@@ -135,6 +138,8 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
                 && name_taken(o, o->policy, "NetworkPolicy",
                     "delete it, or give the Dataset another name", &problem)))
             plan_children(o, &v, p);
+        else
+            plan_requeue(p, TAKEN_LOOK_NS);
     }
     struct dataset_preloading preload;
     dataset_plan_preload(o, &v, &problem, &preload, p);

@@ -156,6 +156,14 @@ static const char *pod_ip(const json_t *pod)
     return strcmp(phase, "Running") == 0 ? jget_str(pod, "status.podIP", "") : "";
 }
 
+/* Others may have our labels, too. */
+static bool is_made_by_us(const json_t *pod)
+{
+    return *kube_label(pod, LABEL_DATALOAD)
+        ? strcmp(jget_str(kube_controller_of(pod), "kind", ""), "DataLoad") == 0
+        : kube_controlled_by(pod, kube_label(pod, LABEL_DATASET_UID));
+}
+
 /* The pod is gone: its counters stay, as long as its Dataset does. poll.mu held. */
 static void poll_retire(struct poll *p, struct poll_entry *e)
 {
@@ -183,7 +191,7 @@ static void pod_changed(void *user, const json_t *was, const json_t *now)
         pthread_mutex_unlock(&p->mu);
         return;
     }
-    if (!e && *pod_ip(now))
+    if (!e && *pod_ip(now) && is_made_by_us(now))
         e = poll_entry_new(p, now);
     bool ask = e && *pod_ip(now);
     if (e) {

@@ -200,6 +200,31 @@ static void test_foreign_pod(void **state)
     fake_api_remove(dx_api, &kube_pods, foreign);
 }
 
+/* Nor do pods of its own namespace count that another owner, or nobody, has made; what has the name
+ * of one of ours is told, and not before it goes is ours made. */
+static void test_name_taken(void **state)
+{
+    (void)state;
+    cleanup_free char *client = client_key("n5"), *name = render_client_name("mnist", "n5");
+    json_t *pod = json_pack("{s:{s:s, s:s, s:{s:s, s:s, s:s, s:s}, s:[{s:s, s:s, s:s, s:b}]}}",
+        "metadata", "name", name, "namespace", "team", "labels", LABEL_MANAGED_BY,
+        NAME_FIELD_MANAGER, LABEL_COMPONENT, COMPONENT_CLIENT, LABEL_DATASET, "mnist",
+        LABEL_DATASET_UID, UID, "ownerReferences", "kind", "Dataset", "name", "mnist", "uid",
+        "of-an-earlier-one", "controller", 1);
+    assert_non_null(pod);
+    fake_api_put(dx_api, &kube_pods, pod);
+    dx_pod_runs(client, OTHER_IP, true);
+    dx_attach("n5");
+    eventually(attach_error_has("csi-n5", "belongs to somebody else"));
+    assert_false(attached("csi-n5"));
+    assert_int_equal(dx_asked_so_far(3), 0);
+    assert_true(dx_exists(&kube_pods, client));
+    fake_api_remove(dx_api, &kube_pods, client);
+    eventually(dx_exists(&kube_pods, client)); /* nothing wakes us but time */
+    fake_api_remove(dx_api, &kube_volumeattachments, "csi-n5");
+    eventually(!dx_exists(&kube_pods, client));
+}
+
 /* Pods that take connections and say nothing do not keep us from those that answer. */
 static void test_silent_pods(void **state)
 {
@@ -218,8 +243,10 @@ static void test_silent_pods(void **state)
         assert_int_equal(listen(listeners[i], 100), 0);
         cleanup_free char *pod = xasprintf(
             "{\"metadata\":{\"name\":\"silent-%d\",\"namespace\":\"team\",\"uid\":\"silent-%d\",\"labels\":{\"" LABEL_MANAGED_BY
-            "\":\"" NAME_FIELD_MANAGER "\",\"" LABEL_COMPONENT "\":\"loader\",\"" LABEL_DATASET_UID
-            "\":\"" UID "\"}},\"status\":{\"phase\":\"Running\",\"podIP\":\"127.94.1.%d\"}}",
+            "\":\"" NAME_FIELD_MANAGER "\",\"" LABEL_COMPONENT "\":\"loader\",\"" LABEL_DATALOAD
+            "\":\"some\",\"" LABEL_DATASET_UID "\":\"" UID
+            "\"},\"ownerReferences\":[{\"kind\":\"DataLoad\",\"name\":\"some\",\"uid\":\"u\",\"controller\":true}]},"
+            "\"status\":{\"phase\":\"Running\",\"podIP\":\"127.94.1.%d\"}}",
             i, i, i + 1);
         fake_api_put(dx_api, &kube_pods, json_loads(pod, 0, NULL));
     }
@@ -330,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_no_secret),
         cmocka_unit_test(test_foreign_pod),
+        cmocka_unit_test(test_name_taken),
         cmocka_unit_test(test_silent_pods),
         cmocka_unit_test(test_loads),
         cmocka_unit_test(test_refused),
