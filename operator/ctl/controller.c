@@ -182,11 +182,19 @@ static bool is_quota(const struct err *e)
     return e->cls == ERR_DENIED && strstr(e->msg, "exceeded quota");
 }
 
+/* All that is in it goes, too, and nobody waits for words. */
+static bool is_namespace_gone(const struct err *e)
+{
+    return e->cls == ERR_DENIED && strstr(e->msg, "because it is being terminated");
+}
+
 /* Explains the failure on the object itself, unless the controller does that better. */
 static void explain_failure(struct controller *c, const char *key, const struct plan *plan,
     size_t failed, const struct err *why)
 {
     cleanup_plan struct plan then = PLAN_INIT;
+    if (is_namespace_gone(why))
+        return;
     if (c->conf.on_apply_error)
         c->conf.on_apply_error(c->conf.user, key, &plan->actions[failed], why, &then);
     bool for_people = why->cls == ERR_INVALID || why->cls == ERR_DENIED || why->cls == ERR_EXISTS;

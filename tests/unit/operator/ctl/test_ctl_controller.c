@@ -344,6 +344,26 @@ static void a_quota_is_tried_steadily(void **state)
     assert_true(clock_mono_ns() - begun > 9 * NS_PER_S);
 }
 
+static void a_namespace_that_goes_is_no_failure(void **state)
+{
+    (void)state;
+    prepare(true, -1);
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "POST",
+            .in = "/pods",
+            .times = 1000,
+            .kind = FAULT_STATUS,
+            .status = 403,
+            .body =
+                "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"pods \\\"a\\\" is forbidden: unable to create new content in namespace n because it is being terminated\"}"});
+    map("a");
+    go();
+    eventually(fake_api_count(api, "POST", "/pods") >= 1);
+    clock_sleep_ns(300 * NS_PER_MS);
+    assert_int_equal(fake_api_count(api, "POST", "/events"), 0);
+    assert_int_equal(fake_api_count(api, "PATCH", "status"), 0);
+}
+
 static void bad_input_becomes_an_event_where_nobody_explains(void **state)
 {
     (void)state;
@@ -443,6 +463,7 @@ int main(void)
         cmocka_unit_test_teardown(bad_input_is_explained_and_not_hurried, teardown),
         cmocka_unit_test_teardown(bad_input_becomes_an_event_where_nobody_explains, teardown),
         cmocka_unit_test_teardown(a_quota_is_tried_steadily, teardown),
+        cmocka_unit_test_teardown(a_namespace_that_goes_is_no_failure, teardown),
         cmocka_unit_test_teardown(an_informer_that_does_not_follow_is_stuck, teardown),
         cmocka_unit_test_teardown(what_the_server_remarks_becomes_an_event, teardown),
         cmocka_unit_test_teardown(a_resync_looks_at_every_key, teardown),
