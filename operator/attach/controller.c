@@ -170,7 +170,7 @@ int attach_controller_start(struct manager *mgr, struct err *e)
     struct attach_controller *c = xcalloc(1, sizeof *c); /* lives as long as the process */
     *c = (struct attach_controller){.mgr = mgr,
         .datasets = informers_datasets(mgr),
-        .pods = poll_pods(mgr),
+        .pods = informers_cache_pods(mgr),
         .pvs = informers_pvs(mgr),
         .attachments = informers_attachments(mgr),
         .plugins = manager_shared_informer(mgr, &plugins),

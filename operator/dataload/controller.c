@@ -93,7 +93,7 @@ int dataload_controller_start(struct manager *mgr, struct err *e)
     *c = (struct dataload_controller){.mgr = mgr,
         .dataloads = manager_informer(mgr, &dataloads),
         .datasets = informers_datasets(mgr),
-        .pods = poll_pods(mgr),
+        .pods = informers_cache_pods(mgr),
         .poll = poll_shared(mgr, e)};
     if (!c->poll) {
         free(c);

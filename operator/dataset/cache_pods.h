@@ -20,7 +20,7 @@ void cache_pods_free(struct cache_pods *m);
 #define cleanup_cache_pods __attribute__((cleanup(cache_pods_free)))
 
 /* Adds to the array `to` what the pods that cache this dataset hold, as {dataset, node, host,
- * bytes}. pods: poll_pods(). */
+ * bytes}. pods: informers_cache_pods(). */
 void cache_pods_held(struct informer *pods, struct poll *poll, struct informer *nodes,
     const json_t *dataset, json_t *to);
 

@@ -238,7 +238,7 @@ static void make_informers(struct dataset_controller *c)
     const struct informer_conf policies = {
         .res = &kube_networkpolicies, .ns = mgr->watch_ns, .labels = labels};
     c->datasets = informers_datasets(mgr);
-    c->pods = poll_pods(mgr);
+    c->pods = informers_cache_pods(mgr);
     c->pvs = informers_pvs(mgr);
     c->attachments = informers_attachments(mgr);
     c->pvcs = manager_informer(mgr, &pvcs);

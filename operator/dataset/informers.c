@@ -19,6 +19,29 @@ struct informer *informers_datasets(struct manager *mgr)
     return manager_shared_informer(mgr, &conf);
 }
 
+static void values_dataload(
+    const char *arg, const json_t *pod, void (*emit)(void *, const char *), void *to)
+{
+    (void)arg;
+    const char *dataload = kube_label(pod, LABEL_DATALOAD);
+    if (!*dataload)
+        return;
+    cleanup_free char *key = kube_key(kube_namespace(pod), dataload);
+    emit(to, key);
+}
+
+struct informer *informers_cache_pods(struct manager *mgr)
+{
+    static const struct informer_index indexes[] = {
+        INFORMER_BY_LABEL("dataset", LABEL_DATASET_UID), {"dataload", values_dataload, NULL}};
+    const struct informer_conf conf = {.res = &kube_pods,
+        .ns = mgr->watch_ns,
+        .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_COMPONENT,
+        .indexes = indexes,
+        .nindexes = ARRAY_LEN(indexes)};
+    return manager_shared_informer(mgr, &conf);
+}
+
 bool attachment_is_ours(const json_t *attachment)
 {
     return strcmp(jget_str(attachment, "spec.attacher", ""), NAME_DRIVER) == 0;

@@ -9,6 +9,8 @@
 #include "operator/render/pod.h"
 
 struct informer *informers_datasets(struct manager *mgr); /* index "uid" */
+/* All pods of ours; indexes "dataset" (uid) and "dataload" ("ns/name") */
+struct informer *informers_cache_pods(struct manager *mgr);
 /* VolumeAttachments of every driver (those of others trimmed); index "pv" */
 struct informer *informers_attachments(struct manager *mgr);
 struct informer *informers_pvs(struct manager *mgr); /* PersistentVolumes of ours */

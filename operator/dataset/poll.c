@@ -407,29 +407,6 @@ static void poll_stop(void *user)
         queue_free(queues[i]);
 }
 
-static void values_dataload(
-    const char *arg, const json_t *pod, void (*emit)(void *, const char *), void *to)
-{
-    (void)arg;
-    const char *dataload = kube_label(pod, LABEL_DATALOAD);
-    if (!*dataload)
-        return;
-    cleanup_free char *key = kube_key(kube_namespace(pod), dataload);
-    emit(to, key);
-}
-
-struct informer *poll_pods(struct manager *mgr)
-{
-    static const struct informer_index indexes[] = {
-        INFORMER_BY_LABEL("dataset", LABEL_DATASET_UID), {"dataload", values_dataload, NULL}};
-    const struct informer_conf conf = {.res = &kube_pods,
-        .ns = mgr->watch_ns,
-        .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_COMPONENT,
-        .indexes = indexes,
-        .nindexes = ARRAY_LEN(indexes)};
-    return manager_shared_informer(mgr, &conf);
-}
-
 struct poll *poll_shared(struct manager *mgr, struct err *e)
 {
     if (mgr->poll)
@@ -446,7 +423,7 @@ struct poll *poll_shared(struct manager *mgr, struct err *e)
     p->datasets = informers_datasets(mgr);
     p->entries = map_new(poll_entry_free);
     p->groups = map_new(poll_group_free);
-    informer_on_change(poll_pods(mgr), pod_changed, p);
+    informer_on_change(informers_cache_pods(mgr), pod_changed, p);
     manager_on_lead(mgr, poll_start, poll_stop, p);
     return mgr->poll = p;
 }

@@ -42,7 +42,4 @@ void poll_retired(struct poll *p, const char *dataset_uid, struct poll_reads *ou
 struct map *poll_reads_all(struct poll *p);
 void poll_forget(struct poll *p, const char *dataset_uid); /* the dataset is gone */
 
-/* The informer of all pods of ours, with indexes "dataset" (uid) and "dataload" ("ns/name"). */
-struct informer *poll_pods(struct manager *mgr);
-
 #endif

@@ -124,7 +124,7 @@ int gate_controller_start(struct manager *mgr, struct err *e)
         c->pods[i] = manager_informer(mgr, &pods);
     }
     c->datasets = informers_datasets(mgr);
-    c->cache_pods = poll_pods(mgr);
+    c->cache_pods = informers_cache_pods(mgr);
     c->nodes = informers_nodes(mgr);
     c->poll = poll_shared(mgr, e);
     if (!c->poll)

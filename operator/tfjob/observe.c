@@ -158,7 +158,7 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
     }
     out->nodes = informers_nodes(mgr);
     out->datasets = informers_datasets(mgr);
-    out->cache_pods = poll_pods(mgr);
+    out->cache_pods = informers_cache_pods(mgr);
     out->poll = poll_shared(mgr, e);
     return out->poll ? 0 : -1;
 }
