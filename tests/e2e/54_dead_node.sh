@@ -1,0 +1,78 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 600
+# alone
+# A node with a reader of a dataset loses its power: readers elsewhere go on, a new spec reaches their clients, new pods mount, and what
+# cannot go on says why. When the node is back it has one client, and nothing is left over.
+. "$(dirname "$0")/lib.sh"
+start_test
+
+s3_up
+random_files 2 1000000 train
+secret keys "$S3_KEY" "$S3_SECRET"
+dataset data
+n wait --for=condition=Ready dataset/data --timeout=90s >/dev/null
+# neither the server, nor the cache worker, nor an operator is on it, if there is such a node
+busy=$({ n get pods -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}'; k -n "$SYSTEM" get pods -l millrace.dev/component=operator -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}'; } | sort -u)
+all=$(k get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
+s3_node=$(jsonpath pod/s3 '{.spec.nodeName}')
+dead=$(grep -vxF "$busy" <<<"$all" | head -n 1 || true)
+[ -n "$dead" ] || dead=$(grep -vxF "$s3_node" <<<"$all" | head -n 1)
+others=$(grep -vxF "$dead" <<<"$all")
+is_back() { k wait --for=condition=Ready "node/$dead" --timeout=1s; }
+power_on()
+{
+    is_back >/dev/null 2>&1 || "$ROOT/hack/cluster" start "$dead" >&2 || true
+    within 120 is_back || true
+}
+trap 'power_on; finish' EXIT
+
+# shellcheck disable=SC2016
+reader='cd /mnt/fuse; n=0; while [ ! -e /tmp/stop ]; do sha256sum -c sums.txt >/tmp/out 2>&1 || { cat /tmp/out; exit 1; }; n=$((n + 1)); echo $n; sleep 0.2; done'
+for node in $all; do pod "on-$node" data "$reader" "$node"; done
+for node in $all; do expect 120 "the pod on $node runs" has_text Running jsonpath "pod/on-$node" '{.status.phase}'; done
+clients() { n get pods -l millrace.dev/component=client -o "jsonpath={range .items[*]}{.spec.nodeName} {.metadata.uid} {.spec.containers[0].resources.requests.cpu}{\"\\n\"}{end}"; }
+on_all() { [ "$(clients | wc -l)" = "$(wc -l <<<"$all")" ]; }
+expect 60 "a client a node" on_all
+
+step "$dead loses its power"
+"$ROOT/hack/cluster" stop "$dead"
+is_dead() { [ "$(k get node "$dead" -o jsonpath='{.status.conditions[?(@.type=="Ready")].status}')" != True ]; }
+expect 120 "it is noticed" is_dead
+clients_say() { has_text "${1}" n get dataset data -o jsonpath='{.status.conditions[?(@.type=="ClientsReady")].message}'; }
+expect 90 "ClientsReady says that one is missing" clients_say "$(($(wc -l <<<"$all") - 1)) of $(wc -l <<<"$all")"
+
+step "a new spec reaches the clients of the others"
+n patch dataset data --type=merge -p '{"spec":{"cache":{"client":{"resources":{"requests":{"cpu":"60m"}}}}}}' >/dev/null
+have_new() { for node in $others; do grep -q "^$node .* 60m$" <<<"$(clients)" || return 1; done; }
+expect 120 "they have it" have_new
+grep -q "^$dead .* 50m$" <<<"$(clients)" || fail "the client of the dead node was touched: $(clients)"
+first=${others%%$'\n'*}
+pod late data 'cd /mnt/fuse; sha256sum -c sums.txt' "$first"
+expect 120 "a new pod mounts and reads" has_text Succeeded jsonpath pod/late '{.status.phase}'
+goes_on() # POD
+{
+    local was now
+    was=$(n logs "$1" --tail=1)
+    further() { now=$(n logs "$1" --tail=1) && [ "$now" -gt "$was" ]; }
+    expect 60 "$1 reads on after round $was" further "$1"
+    [ "$(jsonpath "pod/$1" '{.status.phase}')" = Running ] || fail "$1 has failed: $(n logs "$1" --tail=5)"
+}
+for node in $others; do goes_on "on-$node"; done
+
+step "$dead is back"
+"$ROOT/hack/cluster" start "$dead"
+expect 120 "the node is ready" is_back
+n delete pod "on-$dead" --wait=false --ignore-not-found >/dev/null # its mount died with the node
+has_all() { [ "$(clients | cut -d ' ' -f 1 | sort)" = "$(sort <<<"$others")" ]; }
+gone() { [ -z "$(n get pod "on-$dead" --ignore-not-found -o name)" ]; }
+expect 180 "the pod of the node that died is gone" gone
+expect 180 "its volume is unmounted, and the client went: $(clients)" has_all
+pod again data 'cd /mnt/fuse; sha256sum -c sums.txt' "$dead"
+expect 180 "a pod mounts and reads there again" has_text Succeeded jsonpath pod/again '{.status.phase}'
+mounts() { "$ROOT/hack/cluster" exec "$dead" sh -c 'grep -c "fuse.millrace" /proc/self/mountinfo || true'; }
+n delete pod again --wait >/dev/null
+none_left() { [ "$(mounts)" = 0 ]; }
+expect 120 "nothing is stacked there: $(mounts) mounts" none_left
+for node in $others; do goes_on "on-$node"; done
+expect 60 "ClientsReady is true again" n wait --for=condition=ClientsReady dataset/data --timeout=5s
