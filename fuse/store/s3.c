@@ -56,6 +56,25 @@ static const struct store_option s3_options[] = {
         KEYS("session-token", "AWS_SESSION_TOKEN", "session-token", "sessionToken", "sessionToken",
             "session_token", "session_token", "aws.sessionToken", "fs.s3a.session.token",
             "aws_session_token")},
+    {"role-arn", STORE_OPTION_STRING, {0}, {0},
+        .help =
+            "role to assume: with the token of the service account, or with the keys that are given"},
+    {"external-id", STORE_OPTION_STRING, {0}, {0},
+        .help = "what the role's trust policy wants to hear besides, if it does"},
+    {"role-session-name", STORE_OPTION_STRING, {"AWS_ROLE_SESSION_NAME"}, {0},
+        .help = "name of the session in the role's logs; default: millrace and the pod's name"},
+    {"sts-endpoint", STORE_OPTION_URL, {"AWS_ENDPOINT_URL_STS"}, {0},
+        .help =
+            "URL of the token service; default: endpoint where that is not Amazon's, else Amazon's of the region"},
+    {"anonymous", STORE_OPTION_BOOL, {0}, {0},
+        .help =
+            "true: requests are not signed, whatever credentials there are; for public buckets"},
+    {"instance-metadata", STORE_OPTION_BOOL, {0}, {0},
+        .help =
+            "true: the role of the node, from its metadata service, where there are no other credentials"},
+    {"profile", STORE_OPTION_STRING, {"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}, {0},
+        .help =
+            "profile of ~/.aws/credentials and ~/.aws/config; on machines of one's own, not in a cluster"},
     {"ca-cert", STORE_OPTION_CERTS, {0}, {0},
         .help = "certificates to trust instead of the system's, as PEM text"},
     {"tls-verify", STORE_OPTION_BOOL, {0}, {0},
@@ -84,8 +103,8 @@ static int s3_configure(struct s3 *s, struct err *e)
     s->http = http_new(&conf, e);
     if (!s->http)
         return -1;
-    s->cred = s3_cred_new(p);
-    return 0;
+    s->cred = s3_cred_new(p, s->http, e);
+    return s->cred ? 0 : -1;
 }
 
 static void s3_close(void *impl)

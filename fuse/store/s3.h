@@ -17,8 +17,8 @@
 
 /* opaque; reads its sources again every second and when the server says that they have expired */
 struct s3_cred;
-/* copies p, borrows what it points at */
-struct s3_cred *s3_cred_new(const struct store_params *p);
+/* copies p, borrows what it points at, and http. INVALID, DENIED (InvalidOption). */
+struct s3_cred *s3_cred_new(const struct store_params *p, struct http *http, struct err *e);
 void s3_cred_free(struct s3_cred *c);
 struct s3_signer { /* a copy to sign one request with */
     bool anonymous;
@@ -26,14 +26,16 @@ struct s3_signer { /* a copy to sign one request with */
     unsigned char key[32];
     unsigned generation;
 };
-/* DENIED (SecretMissing). time: of the request, its first 8 bytes are the day the key is for. */
+/* DENIED (SecretMissing), and as s3_lend(). time: of the request, its first 8 bytes are the day the
+ * key is for. */
 int s3_cred_get(struct s3_cred *c, const char time[SIGV4_TIME_LEN], const char *region,
     struct s3_signer *out, struct err *e);
 void s3_signer_clear(struct s3_signer *s);
 /* true: there are other ones now than those of that generation */
 bool s3_cred_renew(struct s3_cred *c, unsigned generation);
-const char *s3_cred_origin(const struct s3_cred *c); /* where a person looks for them */
-bool s3_cred_anonymous(struct s3_cred *c);           /* there were none when last looked */
+/* where a person looks for them; caller frees. lent: for a time, by what is named. */
+char *s3_cred_origin(struct s3_cred *c, bool *lent);
+bool s3_cred_anonymous(struct s3_cred *c); /* there were none when last looked */
 
 /* -- the bucket ------------------------------------------------------------------------------ */
 
@@ -75,6 +77,10 @@ struct s3 {
 /* By the options. INVALID (InvalidOption). s3_places_close() in either case. */
 int s3_places_open(struct s3 *s, struct err *e);
 void s3_places_close(struct s3 *s);
+/* The value of an option that is a server: without a path, and one that the cluster allows.
+ * INVALID, DENIED (InvalidOption). */
+int s3_endpoint_check(
+    const struct store_params *p, const char *option, const char *url, struct err *e);
 /* The server asked says that the bucket is in another region (its word is not trusted). True:
  * requests go elsewhere now, so try again. False: option region was given, which holds; the server
  * leads in a circle; the region is no region. */

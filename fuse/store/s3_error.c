@@ -93,17 +93,31 @@ static void add_place_remedy(const struct s3 *s, struct buf *out, const struct s
 
 static void add_keys_remedy(const struct s3 *s, struct buf *out)
 {
-    if (!s3_cred_anonymous(s->cred))
-        buf_addf(out, ": check the keys in %s, and what they may do with bucket %s",
-            s3_cred_origin(s->cred), s->bucket);
+    bool lent;
+    cleanup_free char *origin = s3_cred_origin(s->cred, &lent);
+    if (lent)
+        buf_addf(out, ": check what %s may do with bucket %s", origin, s->bucket);
+    else if (!s3_cred_anonymous(s->cred))
+        buf_addf(
+            out, ": check the keys in %s, and what they may do with bucket %s", origin, s->bucket);
     else if (s->params.secrets_dir)
         buf_addf(out,
-            ": no keys were given: name their Secret in the mount's secretRef, or let everybody read bucket %s",
+            ": no keys were given: name their Secret in the mount's secretRef, or a service account with a role in spec.serviceAccountName, or let everybody read bucket %s",
             s->bucket);
     else
         buf_addf(out,
             ": no keys were given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or let everybody read bucket %s",
             s->bucket);
+}
+
+static void add_renew_remedy(const struct s3 *s, struct buf *out)
+{
+    bool lent;
+    cleanup_free char *origin = s3_cred_origin(s->cred, &lent);
+    if (lent)
+        buf_addf(out, ": the credentials of %s are renewed by themselves, but not in time", origin);
+    else
+        buf_addf(out, ": renew the credentials in %s", origin);
 }
 
 static void add_remedy(
@@ -118,7 +132,7 @@ static void add_remedy(
         add_keys_remedy(s, out);
         return;
     case RENEW:
-        buf_addf(out, ": renew the credentials in %s", s3_cred_origin(s->cred));
+        add_renew_remedy(s, out);
         return;
     case CLOCK:
         buf_adds(out,

@@ -2,6 +2,7 @@
 /* Where an S3 bucket is: server and region, as options say it or, without option region, as the
  * server does when it is asked at the wrong place. */
 #include "fuse/store/s3.h"
+#include "fuse/store/s3_identity.h"
 
 #include "lib/base/buf.h"
 #include "lib/base/log.h"
@@ -75,15 +76,16 @@ static struct s3_place *place_new(
     return p;
 }
 
-static int check_endpoint(const struct s3 *s, const char *endpoint, struct err *e)
+static int check_shape(
+    const struct store_params *p, const char *option, const char *url, struct err *e)
 {
-    const char *host = strstr(endpoint, "://") + 3;
+    const char *host = strstr(url, "://") + 3;
     size_t n = strcspn(host, "/?#");
     if (n && !memchr(host, '@', n) && (!host[n] || strcmp(host + n, "/") == 0))
         return 0;
-    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, s->params.url,
-        ": option endpoint is '%s'; write scheme, host and port only, for example https://s3.example.com:9000",
-        endpoint);
+    return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+        ": option %s is '%s'; write scheme, host and port only, for example https://s3.example.com:9000",
+        option, url);
 }
 
 static bool has_value(const struct conf_pair *pair, const char *value)
@@ -93,23 +95,29 @@ static bool has_value(const struct conf_pair *pair, const char *value)
 
 /* Options are judged when a Dataset is written, the cluster's default is the cluster's. What a
  * Secret says is seen by nobody before us: it must be one of those that the cluster allows. */
-static int check_allowed(const struct s3 *s, struct err *e)
+static int check_allowed(
+    const struct store_params *p, const char *option, const char *url, struct err *e)
 {
-    const struct store_params *p = &s->params;
     const struct conf_mount *m = p->mount;
-    const struct store_option *o = store_option_find(p->kind->options, "endpoint");
-    if (!m->nendpoints || has_value(option_pair(m->options, m->noptions, o), s->endpoint)
-        || has_value(option_pair(m->default_options, m->ndefault_options, o), s->endpoint))
+    const struct store_option *o = store_option_find(p->kind->options, option);
+    if (!m->nendpoints || has_value(option_pair(m->options, m->noptions, o), url)
+        || has_value(option_pair(m->default_options, m->ndefault_options, o), url))
         return 0;
     cleanup_buf struct buf list = BUF_INIT(4096);
     for (size_t i = 0; i < m->nendpoints; i++) {
-        if (strcmp(m->endpoints[i], s->endpoint) == 0)
+        if (strcmp(m->endpoints[i], url) == 0)
             return 0;
         buf_addf(&list, "%s%s", i ? ", " : "", m->endpoints[i]);
     }
     return store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, p->url,
-        ": a Secret says that endpoint is %s, but this cluster allows %s only: use one of them, or ask whoever installed Millrace (value limits.endpoints)",
-        s->endpoint, buf_str(&list));
+        ": a Secret says that %s is %s, but this cluster allows %s only: use one of them, or ask whoever installed Millrace (value limits.endpoints)",
+        option, url, buf_str(&list));
+}
+
+int s3_endpoint_check(
+    const struct store_params *p, const char *option, const char *url, struct err *e)
+{
+    return check_shape(p, option, url, e) ? -1 : check_allowed(p, option, url, e);
 }
 
 int s3_places_open(struct s3 *s, struct err *e)
@@ -120,13 +128,20 @@ int s3_places_open(struct s3 *s, struct err *e)
     if (option_get(p, "endpoint", &s->endpoint, e) || option_get(p, "region", &region, e)
         || option_get(p, "path-style", &style, e))
         return -1;
+    if (!s->endpoint && (s->endpoint = s3_file_setting(p, "endpoint_url"))
+        && strncmp(s->endpoint, "http", 4) != 0) {
+        free(s->endpoint);
+        s->endpoint = NULL;
+    }
+    if (!region)
+        region = s3_file_setting(p, "region");
     /* it may come later, and say where the server is: Amazon's is no guess to send keys to */
     if (!s->endpoint && option_require_whole(p, e))
         return -1;
     if (region && !region_ok(region))
         return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
             ": option region is '%s'; write for example eu-central-1", region);
-    if (s->endpoint && (check_endpoint(s, s->endpoint, e) || check_allowed(s, e)))
+    if (s->endpoint && s3_endpoint_check(p, "endpoint", s->endpoint, e))
         return -1;
     s->path_style = style ? strcmp(style, "true") == 0 : s->endpoint || !fits_host(s->bucket);
     if (!s->path_style && !fits_host(s->bucket))

@@ -108,13 +108,15 @@ static bool xml_parse(const char *text, size_t len, leaf_fn on_leaf, close_fn on
 static void fault_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
 {
     struct s3_fault *f = user;
-    if (depth != 2 || strcmp(path[0], "Error") != 0)
+    bool inside = depth == 3 && strcmp(path[0], "ErrorResponse") == 0;
+    if ((depth != 2 && !inside) || strcmp(path[depth - 2], "Error") != 0)
         return;
-    if (strcmp(path[1], "Code") == 0)
+    const char *name = path[depth - 1];
+    if (strcmp(name, "Code") == 0)
         snprintf(f->code, sizeof f->code, "%s", text);
-    else if (strcmp(path[1], "Message") == 0)
+    else if (strcmp(name, "Message") == 0)
         snprintf(f->message, sizeof f->message, "%s", text);
-    else if (strcmp(path[1], "Region") == 0)
+    else if (strcmp(name, "Region") == 0)
         snprintf(f->region, sizeof f->region, "%s", text);
 }
 
@@ -236,6 +238,47 @@ void s3_page_free(struct s3_page *page)
     free(page->items);
     free(page->next);
     *page = (struct s3_page){0};
+}
+
+/* -- credentials ----------------------------------------------------------------------------- */
+
+struct xml_keys {
+    char *id, *secret, *token, *until;
+};
+
+static void keys_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
+{
+    struct xml_keys *k = user;
+    if (depth != 4 || strcmp(path[2], "Credentials") != 0)
+        return;
+    const char *name = path[3];
+    if (strcmp(name, "AccessKeyId") == 0)
+        xml_set(&k->id, text);
+    else if (strcmp(name, "SecretAccessKey") == 0)
+        xml_set(&k->secret, text);
+    else if (strcmp(name, "SessionToken") == 0)
+        xml_set(&k->token, text);
+    else if (strcmp(name, "Expiration") == 0)
+        xml_set(&k->until, text);
+}
+
+bool s3_xml_keys(
+    const char *text, size_t len, char **id, char **secret, char **token, char until[40])
+{
+    struct xml_keys k = {0};
+    bool ok = xml_parse(text, len, keys_leaf, NULL, &k) && k.id && k.secret;
+    snprintf(until, 40, "%s", ok && k.until ? k.until : "");
+    if (!ok) {
+        free(k.id);
+        free(k.secret);
+        free(k.token);
+        k.id = k.secret = k.token = NULL;
+    }
+    free(k.until);
+    *id = k.id;
+    *secret = k.secret;
+    *token = k.token;
+    return ok;
 }
 
 /* -- single values --------------------------------------------------------------------------- */

@@ -21,7 +21,8 @@ struct s3_fault {
     char message[200];
     char region[S3_REGION_MAX]; /* of PermanentRedirect, AuthorizationHeaderMalformed */
 };
-/* True if the text is an <Error> document; out is always initialised. */
+/* True if the text is an <Error> document, by itself or in an <ErrorResponse>; out is always
+ * initialised. */
 bool s3_xml_fault(const char *text, size_t len, struct s3_fault *out);
 
 struct s3_item {
@@ -39,6 +40,11 @@ struct s3_page {
 /* RETRY: malformed, so perhaps cut */
 int s3_xml_page(const char *text, size_t len, struct s3_page *out, struct err *e);
 void s3_page_free(struct s3_page *page);
+
+/* Credentials in an answer of AWS' Security Token Service; caller frees; token may be NULL. until:
+ * their end as sent, "" if absent. False: there are none. */
+bool s3_xml_keys(
+    const char *text, size_t len, char **id, char **secret, char **token, char until[40]);
 
 /* Text of the first element of that name inside <root>; caller frees; NULL if there is none or it
  * does not parse. */

@@ -102,13 +102,16 @@
 /* where things are inside client and worker pods */
 #define POD_RUN_DIR "/run/millrace" /* the inline volume */
 /* what the paths of the configuration's secrets are relative to */
-#define POD_SECRETS_DIR "/etc/millrace/secrets"
-#define POD_KEY_DIR     "/etc/millrace/cache-key"
-#define ENV_CONFIG      "MILLRACE_CONFIG" /* JSON of fuse/conf.h: no secrets in it */
+#define POD_SECRETS_DIR  "/etc/millrace/secrets"
+#define POD_KEY_DIR      "/etc/millrace/cache-key"
+#define POD_IDENTITY_DIR "/var/run/secrets/millrace.dev/identity" /* token of a service account */
+#define ENV_CONFIG       "MILLRACE_CONFIG" /* JSON of fuse/conf.h: no secrets in it */
 /* "true": what crashes leaves a core dump; by default it does not, as credentials would be in it */
 #define ENV_CORE_DUMPS "MILLRACE_CORE_DUMPS"
 /* PEM text: trusted for stores whose mount names no certificates */
 #define ENV_CA_BUNDLE "MILLRACE_CA_BUNDLE"
+/* where a service account's token is, for stores that give roles to it */
+#define ENV_IDENTITY_TOKEN "MILLRACE_IDENTITY_TOKEN_FILE"
 /* client, worker: /healthz /readyz /status and the worker's data */
 #define PORT_HTTP     9400
 #define PORT_METRICS  9402  /* all programs: /metrics and nothing else */

@@ -48,6 +48,23 @@ static int parse_access(struct dataset *d, struct err *e)
     return 0;
 }
 
+static int parse_identity(struct dataset *d, struct err *e)
+{
+    d->service_account = jget_str(d->cr, "spec.serviceAccountName", NULL);
+    d->token_audience = jget_str(d->cr, "spec.serviceAccountTokenAudience", DATASET_AUDIENCE);
+    const char *name = d->service_account;
+    size_t n = name ? strlen(name) : 0;
+    if (name
+        && (!n || n > 253 || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != n
+            || name[0] == '-' || name[0] == '.'))
+        return err_set(e, ERR_INVALID,
+            "spec.serviceAccountName must be the name of a ServiceAccount of this namespace, like s3-reader");
+    if (!*d->token_audience)
+        return err_set(e, ERR_INVALID,
+            "spec.serviceAccountTokenAudience is empty: name who takes the token, or leave it out for " DATASET_AUDIENCE);
+    return 0;
+}
+
 /* What the user left out is as the cluster's defaults say. Of a map each key by itself, but of
  * resources and affinities all or nothing: a limit of the one below a request of the other would be
  * refused. Lists are never joined. */
@@ -105,7 +122,7 @@ struct dataset *dataset_parse(
     if (check_name(d, reason, e))
         return NULL;
     *reason = REASON_SPEC;
-    if (dataset_refuse_gone(d, e) || parse_access(d, e)
+    if (dataset_refuse_gone(d, e) || parse_access(d, e) || parse_identity(d, e)
         || dataset_parse_mounts(d, jget_obj(defaults, "options"), reason, e))
         return NULL;
     *reason = REASON_SPEC;

@@ -23,6 +23,7 @@
 #define DATASET_PRELOAD_MAX  64
 #define DATASET_NODES_MAX    20 /* in a list of a status: the first by name */
 #define DATASET_REPLICAS_MAX 1000
+#define DATASET_AUDIENCE     "sts.amazonaws.com" /* of tokens, where nothing else is said */
 
 /* phases, conditions */
 #define DATASET_NOT_BOUND    "NotBound"
@@ -95,8 +96,10 @@ struct dataset {
     size_t nmounts;
     const json_t *access_modes; /* as given; NULL: ReadOnlyMany */
     bool read_only;             /* no access mode allows writing */
-    json_t *cache;              /* owned: spec.cache, the cluster's defaults filled in */
-    int replicas;               /* cache workers */
+    /* as whom the pods of the cache ask stores; NULL: as nobody. token_audience: for whom */
+    const char *service_account, *token_audience;
+    json_t *cache; /* owned: spec.cache, the cluster's defaults filled in */
+    int replicas;  /* cache workers */
     struct dataset_tiers
         tiers;         /* common to workers and clients; each has its own copy, or others */
     int metadata_sync; /* seconds, 0 if not given */

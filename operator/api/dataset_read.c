@@ -67,7 +67,7 @@ bool dataset_is_false(const json_t *cr, const char *type, const char **message)
 bool dataset_schema_is_ours(const json_t *crd_version)
 {
     static const char newest[] = /* the field that was added last */
-        "schema.openAPIV3Schema.properties.spec.properties.cache.properties.preload";
+        "schema.openAPIV3Schema.properties.spec.properties.serviceAccountName";
     return jget(crd_version, newest) != NULL;
 }
 

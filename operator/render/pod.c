@@ -110,6 +110,9 @@ static json_t *container(const struct dataset *d, const struct render_env *env,
     if (env->ca_bundle && *env->ca_bundle)
         json_array_append_new(
             vars, json_pack("{s:s, s:s}", "name", ENV_CA_BUNDLE, "value", env->ca_bundle));
+    if (d->service_account)
+        json_array_append_new(
+            vars, json_pack("{s:s, s:s}", "name", ENV_IDENTITY_TOKEN, "value", RENDER_TOKEN_FILE));
     if (*env->pull_policy)
         json_object_set_new(c, "imagePullPolicy", json_string(env->pull_policy));
     if (strcmp(s->component, COMPONENT_LOADER) != 0) {
@@ -174,6 +177,8 @@ static json_t *base_pod(
     if (s->kind)
         render_inline_volume(d, s->kind, volumes, mounts);
     render_sources(d, volumes, mounts);
+    if (d->service_account)
+        render_identity_volume(d, volumes, mounts);
     if (env->master) {
         render_key_volume(d, volumes, mounts);
         /* before the paths of a loader */
@@ -183,6 +188,8 @@ static json_t *base_pod(
         "automountServiceAccountToken", 0, "enableServiceLinks", 0, "restartPolicy", s->restart,
         "terminationGracePeriodSeconds", GRACE_S, "securityContext", security(env), "containers",
         container(d, env, s, mounts), "volumes", volumes);
+    if (d->service_account)
+        json_object_set_new(spec, "serviceAccountName", json_string(d->service_account));
     json_t *secrets = pull_secrets(env->pull_secrets);
     if (json_array_size(secrets))
         json_object_set(spec, "imagePullSecrets", secrets);

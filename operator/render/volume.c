@@ -263,6 +263,17 @@ json_t *render_key(const struct dataset *d, const struct sign_key *master)
     return secret;
 }
 
+void render_identity_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts)
+{
+    json_array_append_new(volumes,
+        json_pack("{s:s, s:{s:[{s:{s:s, s:i, s:s}}]}}", "name", "identity", "projected", "sources",
+            "serviceAccountToken", "audience", d->token_audience, "expirationSeconds", 3600, "path",
+            "token"));
+    json_array_append_new(volume_mounts,
+        json_pack(
+            "{s:s, s:s, s:b}", "name", "identity", "mountPath", POD_IDENTITY_DIR, "readOnly", 1));
+}
+
 void render_key_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts)
 {
     cleanup_free char *name = xasprintf(NAME_KEY_FMT, d->uid);

@@ -36,6 +36,9 @@ void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mou
 /* The Secret of a Dataset's key: who has it may ask its cache workers. It is called by the uid, so
  * that it is never that of the Dataset before, and is not changed. */
 json_t *render_key(const struct dataset *d, const struct sign_key *master);
+/* A token of the Dataset's service account, renewed by kubelet. */
+void render_identity_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
+#define RENDER_TOKEN_FILE POD_IDENTITY_DIR "/token"
 void render_key_volume(const struct dataset *d, json_t *volumes, json_t *volume_mounts);
 #define RENDER_KEY_FILE POD_KEY_DIR "/key"
 void render_inline_volume(

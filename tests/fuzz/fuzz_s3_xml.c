@@ -24,6 +24,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (s3_xml_fault(text, size, &fault) != (fault.code[0] != '\0'))
         abort();
+    char *id, *secret, *token, until[40];
+    if (s3_xml_keys(text, size, &id, &secret, &token, until) ? !id || !secret : id || token)
+        abort();
+    free(id);
+    free(secret);
+    free(token);
     free(s3_xml_text(text, size, "Error", "Code"));
     return 0;
 }

@@ -47,7 +47,8 @@ static void urls_and_options(void **state)
         {"file://tmp/x", NULL, NULL, "InvalidURL", "write an absolute path after file://"},
         {"s3://bucket", "endpiont", "http://h", "InvalidOption",
             "s3://bucket: InvalidOption: unknown option 'endpiont'; the options are endpoint, region, path-style, access-key-id, "
-            "secret-access-key, session-token, ca-cert, tls-verify"},
+            "secret-access-key, session-token, role-arn, external-id, role-session-name, sts-endpoint, "
+            "anonymous, instance-metadata, profile, ca-cert, tls-verify"},
         {"file:///tmp", "endpoint", "http://h", "InvalidOption",
             "unknown option 'endpoint'; the options are can-hang"},
         {"s3://bucket", "endpoint", "h:9000", "InvalidOption",

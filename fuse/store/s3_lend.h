@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* s3_lend — credentials for a time: from a token service (STS: AssumeRole,
+ * AssumeRoleWithWebIdentity), from the service that a container was told of, from a machine's
+ * metadata service. Blocks for LEND_NS at most. */
+#ifndef MILLRACE_FUSE_STORE_S3_LEND_H
+#define MILLRACE_FUSE_STORE_S3_LEND_H
+
+#include "fuse/store/s3_identity.h"
+
+#include "lib/http/http.h"
+
+#define LEND_NS (10 * NS_PER_S)
+
+struct s3_lender; /* opaque */
+/* Borrows p and http (for the token service). INVALID, DENIED (InvalidOption: sts-endpoint). */
+struct s3_lender *s3_lender_new(const struct store_params *p, struct http *http, struct err *e);
+void s3_lender_free(struct s3_lender *l);
+/* id lends. lifetime_ns: from now on. Keys without an id: there is nobody (id->maybe). DENIED
+ * (AccessDenied, ExpiredCredentials: the token; SecretMissing: it is not there), RETRY
+ * (NameNotResolved, Unreachable, StoreError). */
+int s3_lend(struct s3_lender *l, const struct s3_identity *id, struct s3_keys *out,
+    int64_t *lifetime_ns, struct err *e);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* S3 without keys of one's own: roles by a token, by a chain, by what a container or a machine is
+ * told; against a server that plays the token service and the metadata services, and an S3 server
+ * that wants the keys which those give. */
+#include "tests/unit/fuse/store/s3_role_fixture.h"
+
+#include "fuse/store/aws_profile.h"
+
+/* -- tokens of a service account -----------------------------------------------------------------
+ */
+
+static void a_pod_of_eks_needs_no_key(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "header.body.sign+/=\n");
+    open_keyless(w);
+    expect_read(w);
+    expect_read(w);
+    assert_int_equal(lent(), 1);
+    assert_non_null(strstr(lender.asked, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&"));
+    assert_non_null(strstr(lender.asked, "RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Freader&"));
+    assert_non_null(strstr(lender.asked, "WebIdentityToken=header.body.sign%2B%2F%3D"));
+    assert_non_null(strstr(lender.asked, "RoleSessionName=millrace"));
+    assert_string_equal(lender.authorization, "");
+}
+
+static void a_role_of_the_mount_takes_our_token(void **state)
+{
+    struct fixture *w = *state;
+    give_token(w, "MILLRACE_IDENTITY_TOKEN_FILE", "a.b.c");
+    mount_option(w->m, "role-arn", ROLE);
+    mount_option(w->m, "role-session-name", "training");
+    open_keyless(w);
+    expect_read(w);
+    assert_non_null(strstr(lender.asked, "WebIdentityToken=a.b.c"));
+    assert_non_null(strstr(lender.asked, "RoleSessionName=training"));
+}
+
+/* The token is read again each time: kubelet has another one by then. */
+static void credentials_are_renewed_before_they_end(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "first");
+    lender.lifetime_s = 6;
+    open_keyless(w);
+    expect_read(w);
+    assert_non_null(strstr(lender.asked, "WebIdentityToken=first"));
+    write_secret(w, "token", "second");
+    for (int i = 0; i < 200 && lent() < 2; i++) {
+        expect_read(w);
+        clock_sleep_ns(100 * NS_PER_MS);
+    }
+    assert_true(lent() >= 2);
+    assert_non_null(strstr(lender.asked, "WebIdentityToken=second"));
+}
+
+/* While the token service is away, what is still good is used. */
+static void good_ones_outlive_a_dead_service(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    lender.lifetime_s = 30;
+    open_keyless(w);
+    expect_read(w);
+    lender.status = 503;
+    clock_sleep_ns(NS_PER_S);
+    expect_read(w);
+}
+
+/* In the middle of everything the server says that they have expired. */
+static void expired_ones_are_replaced(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    lender.key_id = "old";
+    open_keyless(w);
+    fake_s3_expire(w->server, "old");
+    expect_refused(w, "ExpiredCredentials", "role " ROLE); /* too young to be asked for again */
+    lender.key_id = "good";
+    for (int i = 0; i < 150 && lent() < 2; i++) {
+        struct err e = ERR_INIT;
+        read_byte(w, &e);
+        clock_sleep_ns(100 * NS_PER_MS);
+    }
+    expect_read(w);
+}
+
+static void *read_in_thread(void *fixture)
+{
+    struct err e = ERR_INIT;
+    return read_byte(fixture, &e) ? "failed" : NULL;
+}
+
+static void many_readers_ask_once(void **state)
+{
+    struct fixture *w = *state;
+    pthread_t t[16];
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    lender.delay_ns = 200 * NS_PER_MS;
+    open_keyless(w);
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        assert_int_equal(pthread_create(&t[i], NULL, read_in_thread, w), 0);
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        void *failed;
+        pthread_join(t[i], &failed);
+        assert_null(failed);
+    }
+    assert_int_equal(lent(), 1);
+}
+
+/* -- what goes wrong, in words -------------------------------------------------------------------
+ */
+
+static void a_role_that_is_not_ours(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    lender.status = 403;
+    open_keyless(w);
+    expect_refused(w, "AccessDenied", "role " ROLE " is not to be had (403 AccessDenied)");
+    expect_refused(w, "AccessDenied", "trust policy");
+    assert_int_equal(lent(), 1); /* nobody is asked again at once */
+}
+
+static void a_token_that_is_not_there(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/nowhere/token", 1);
+    open_keyless(w);
+    expect_refused(w, "SecretMissing", "/nowhere/token");
+}
+
+static void a_role_without_anybody(void **state)
+{
+    struct fixture *w = *state;
+    mount_option(w->m, "role-arn", ROLE);
+    open_keyless(w);
+    expect_refused(w, "SecretMissing", "spec.serviceAccountName");
+}
+
+static void no_token_service_there(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    lender.status = 404;
+    open_keyless(w);
+    expect_refused(w, "InvalidOption", "sts-endpoint");
+}
+
+/* No token goes where anybody on the way sees it. */
+static void not_without_tls(void **state)
+{
+    struct fixture *w = *state;
+    free(w->m->options[1].value);
+    w->m->options[1].value = xstrdup("true"); /* tls-verify */
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    open_keyless(w);
+    expect_refused(w, "InvalidOption", "https://");
+    assert_int_equal(lent(), 0);
+}
+
+static void expect_not_opened(struct fixture *w, const char *words)
+{
+    struct err e = ERR_INIT;
+    struct store_conf conf = {.mount = &w->m->conf, .secrets_dir = w->dir};
+    struct store *s = store_new(&conf, &e);
+    bool opened = s != NULL;
+    char c;
+    int rc = opened ? store_read(s, "file", "", 0, 1, &c, NULL, &e) : -1;
+    store_free(s);
+    assert_int_equal(rc, -1);
+    if (!strstr(e.msg, words))
+        fail_msg("no \"%s\": %s", words, e.msg);
+}
+
+static void options_that_contradict(void **state)
+{
+    struct fixture *w = *state;
+    mount_option(w->m, "role-arn", ROLE);
+    mount_option(w->m, "anonymous", "true");
+    expect_not_opened(w, "anonymous and role-arn");
+}
+
+static void a_profile_in_a_cluster(void **state)
+{
+    struct fixture *w = *state;
+    mount_option(w->m, "profile", "me");
+    expect_not_opened(w, "option profile");
+}
+
+static void a_token_service_with_a_path(void **state)
+{
+    struct fixture *w = *state;
+    free(w->m->options[2].value);
+    w->m->options[2].value = xstrdup("https://sts.example.com/path");
+    expect_not_opened(w, "option sts-endpoint");
+}
+
+/* -- others ------------------------------------------------------------------------------------ */
+
+static void anonymous_is_not_signed(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    mount_option(w->m, "anonymous", "true");
+    open_keyless(w);
+    expect_read(w);
+    assert_int_equal(lent(), 0);
+}
+
+static void keys_assume_a_role(void **state)
+{
+    struct fixture *w = *state;
+    mount_option(w->m, "role-arn", ROLE);
+    mount_option(w->m, "external-id", "our & yours");
+    mount_secret(w->m, "access-key-id", "id", "creds:accessKey");
+    mount_secret(w->m, "secret-access-key", "key", "creds:secretKey");
+    open_keyless(w);
+    expect_read(w);
+    assert_non_null(strstr(lender.asked, "Action=AssumeRole&"));
+    assert_non_null(strstr(lender.asked, "ExternalId=our%20%26%20yours"));
+    assert_non_null(strstr(lender.authorization, "AWS4-HMAC-SHA256 Credential=good/"));
+    assert_non_null(strstr(lender.authorization, "/sts/aws4_request"));
+}
+
+/* The pod's own role, and from there the mount's. */
+static void roles_in_a_chain(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/pod", 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    mount_option(w->m, "role-arn", ROLE);
+    open_keyless(w);
+    expect_read(w);
+    assert_int_equal(lent(), 2);
+    assert_non_null(strstr(lender.asked, "Action=AssumeRole&"));
+    assert_non_null(strstr(lender.asked, "role%2Freader"));
+    assert_string_equal(lender.token, "session-1");
+}
+
+static void a_container_is_told(void **state)
+{
+    struct fixture *w = *state;
+    cleanup_free char *url = service("/creds");
+    setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url, 1);
+    give_token(w, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "pod-token");
+    open_keyless(w);
+    expect_read(w);
+    assert_string_equal(lender.authorization, "pod-token");
+}
+
+static void a_container_is_told_something_far(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1.example.com/creds", 1);
+    open_keyless(w);
+    expect_refused(w, "InvalidOption", "without TLS only this machine is asked");
+}
+
+static void a_machine_has_a_role(void **state)
+{
+    struct fixture *w = *state;
+    cleanup_free char *at = service("");
+    setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", at, 1);
+    open_keyless(w);
+    expect_read(w); /* as nobody: in a cluster it must be asked for */
+    assert_int_equal(lent(), 0);
+    store_free(w->s);
+    mount_option(w->m, "instance-metadata", "true");
+    open_keyless(w);
+    expect_read(w);
+    assert_true(lent() > 0);
+}
+
+/* -- files of the AWS tools ----------------------------------------------------------------------
+ */
+
+static void write_aws(const struct fixture *w, const char *name, const char *text)
+{
+    cleanup_free char *dir = path_join(w->dir, ".aws");
+    mkdir(dir, 0700);
+    cleanup_free char *path = path_join(dir, name);
+    struct err e = ERR_INIT;
+    assert_int_equal(file_write_atomic(path, text, strlen(text), 0600, &e), 0);
+}
+
+static void a_laptop_has_profiles(void **state)
+{
+    struct fixture *w = *state;
+    write_aws(w, "credentials",
+        "[default]\naws_access_key_id = nobody\naws_secret_access_key = x\n"
+        "[ me ]\naws_access_key_id=good ; mine\naws_secret_access_key=y\n");
+    write_aws(w, "config",
+        "[profile lab]\nrole_arn = " ROLE "\nsource_profile = me\nexternal_id = e1\n"
+        "[profile sso]\nsso_session = corp\n");
+    setenv("AWS_PROFILE", "me", 1);
+    w->s = open_store(w->m, NULL, 20 * NS_PER_S);
+    expect_read(w);
+    assert_int_equal(lent(), 0);
+    store_free(w->s);
+    setenv("AWS_PROFILE", "lab", 1);
+    w->s = open_store(w->m, NULL, 20 * NS_PER_S);
+    expect_read(w);
+    assert_non_null(strstr(lender.asked, "ExternalId=e1"));
+    assert_non_null(strstr(lender.authorization, "Credential=good/"));
+    store_free(w->s);
+    setenv("AWS_PROFILE", "sso", 1);
+    w->s = open_store(w->m, NULL, 20 * NS_PER_S);
+    expect_refused(w, "SecretMissing", "aws configure export-credentials --profile sso");
+    store_free(w->s);
+    setenv("AWS_PROFILE", "other", 1);
+    w->s = open_store(w->m, NULL, 20 * NS_PER_S);
+    expect_refused(w, "SecretMissing", "no profile other");
+}
+
+static void expect_setting(
+    const char *text, bool config, const char *profile, const char *key, const char *value)
+{
+    const struct aws_file f = {text, strlen(text), config};
+    cleanup_free char *found = aws_profile_get(&f, profile, key);
+    if (value)
+        assert_string_equal(found ? found : "(none)", value);
+    else
+        assert_null(found);
+}
+
+static void settings_of_a_profile(void **state)
+{
+    (void)state;
+    const char *text = "# x = y\n[profile a]\r\nregion = eu-west-1 # there\r\ns3 =\n  max = 4\n"
+                       "[default]\nregion=us-east-1\n[profile  b ]\nregion = a=b;c\nregion = last\n"
+                       "[a]\nregion = wrong\nempty =\n";
+    expect_setting(text, true, "a", "region", "eu-west-1");
+    expect_setting(text, true, "a", "max", NULL);
+    expect_setting(text, true, "default", "region", "us-east-1");
+    expect_setting(text, true, "b", "region", "last");
+    expect_setting(text, false, "a", "region", "wrong");
+    expect_setting(text, false, "a", "empty", NULL);
+    expect_setting(text, true, "c", "region", NULL);
+    const struct aws_file f = {text, strlen(text), true};
+    assert_true(aws_profile_exists(&f, "b"));
+    assert_false(aws_profile_exists(&f, "c"));
+    assert_false(aws_profile_exists(&(struct aws_file){NULL, 0, true}, "a"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        keyless(a_pod_of_eks_needs_no_key),
+        keyless(a_role_of_the_mount_takes_our_token),
+        keyless(credentials_are_renewed_before_they_end),
+        keyless(good_ones_outlive_a_dead_service),
+        keyless(expired_ones_are_replaced),
+        keyless(many_readers_ask_once),
+        keyless(a_role_that_is_not_ours),
+        keyless(a_token_that_is_not_there),
+        keyless(a_role_without_anybody),
+        keyless(no_token_service_there),
+        keyless(not_without_tls),
+        keyless(options_that_contradict),
+        keyless(a_profile_in_a_cluster),
+        keyless(a_token_service_with_a_path),
+        keyless(anonymous_is_not_signed),
+        keyless(keys_assume_a_role),
+        keyless(roles_in_a_chain),
+        keyless(a_container_is_told),
+        keyless(a_container_is_told_something_far),
+        keyless(a_machine_has_a_role),
+        keyless(a_laptop_has_profiles),
+        cmocka_unit_test(settings_of_a_profile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
