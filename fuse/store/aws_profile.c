@@ -28,7 +28,7 @@ static bool is_span(struct span s, const char *word)
     return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
 }
 
-static bool take_line(struct span *rest, struct span *line)
+static bool file_line(struct span *rest, struct span *line)
 {
     if (!rest->len)
         return false;
@@ -88,7 +88,7 @@ static bool find_setting(
 {
     struct span rest = {f->text, f->text ? f->len : 0}, line, name, k, v;
     bool inside = false, any = false;
-    while (take_line(&rest, &line)) {
+    while (file_line(&rest, &line)) {
         if (section_name(line, &name)) {
             inside = names_profile(f, name, profile);
             any |= inside && !key;
