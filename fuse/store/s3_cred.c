@@ -198,9 +198,7 @@ int s3_cred_get(struct s3_cred *c, const char time[SIGV4_TIME_LEN], const char *
 
 void s3_signer_clear(struct s3_signer *s)
 {
-    if (s->token)
-        explicit_bzero(s->token, strlen(s->token));
-    free(s->token);
+    s3_wipe(&s->token);
     free(s->key_id);
     explicit_bzero(s, sizeof *s);
 }

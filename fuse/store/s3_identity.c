@@ -20,7 +20,7 @@ static const char *const key_names[] = {
 
 /* -- values ---------------------------------------------------------------------------------- */
 
-static void wipe(char **s)
+void s3_wipe(char **s)
 {
     if (*s)
         explicit_bzero(*s, strlen(*s));
@@ -30,9 +30,9 @@ static void wipe(char **s)
 
 void s3_keys_clear(struct s3_keys *k)
 {
-    wipe(&k->id);
-    wipe(&k->secret);
-    wipe(&k->token);
+    s3_wipe(&k->id);
+    s3_wipe(&k->secret);
+    s3_wipe(&k->token);
 }
 
 void s3_keys_copy(struct s3_keys *to, const struct s3_keys *from)
@@ -189,8 +189,8 @@ static void files_read(struct aws_files *f)
 
 static void aws_files_free(struct aws_files *f)
 {
-    wipe(&f->text[0]);
-    wipe(&f->text[1]);
+    s3_wipe(&f->text[0]);
+    s3_wipe(&f->text[1]);
 }
 
 static char *aws_files_get(const struct aws_files *f, const char *profile, const char *key)
@@ -342,6 +342,19 @@ static const char *projected_token(void)
     return file ? file : env("AWS_WEB_IDENTITY_TOKEN_FILE");
 }
 
+/* On a machine of one's own that may be Amazon's: is its metadata service asked unbidden? */
+static int may_probe(const struct store_params *p, bool *out, struct err *e)
+{
+    const char *disabled = env("AWS_EC2_METADATA_DISABLED");
+    cleanup_free char *endpoint = NULL;
+    if (p->secrets_dir || (disabled && strcmp(disabled, "true") == 0))
+        return 0;
+    if (option_get(p, "endpoint", &endpoint, e))
+        return -1;
+    *out = !endpoint;
+    return 0;
+}
+
 /* As whom it begins; role is the one that is assumed, or NULL. */
 static int take_first(
     const struct store_params *p, const char *role, struct s3_identity *out, struct err *e)
@@ -371,12 +384,10 @@ static int take_first(
         return -1;
     if (out->first != S3_NOBODY || take_container(out))
         return 0;
-    const char *disabled = env("AWS_EC2_METADATA_DISABLED");
-    cleanup_free char *endpoint = NULL;
-    if (option_get(p, "endpoint", &endpoint, e))
+    bool probe = false;
+    if (!instance && may_probe(p, &probe, e))
         return -1;
-    bool ask = !p->secrets_dir && !endpoint && !(disabled && strcmp(disabled, "true") == 0);
-    if (instance || ask)
+    if (instance || probe)
         take_instance(out, !instance);
     return 0;
 }

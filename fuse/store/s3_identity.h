@@ -10,6 +10,7 @@
 struct s3_keys { /* all owned; id NULL: none */
     char *id, *secret, *token;
 };
+void s3_wipe(char **secret); /* overwrites it, frees it, NULL is fine; *secret is NULL then */
 void s3_keys_clear(struct s3_keys *k);
 void s3_keys_copy(struct s3_keys *to, const struct s3_keys *from);
 

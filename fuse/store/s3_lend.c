@@ -246,13 +246,6 @@ static char *read_token(const struct s3_lender *l, const char *file, struct err 
     return NULL;
 }
 
-static void wipe_token(char *token)
-{
-    if (token)
-        explicit_bzero(token, strlen(token));
-    free(token);
-}
-
 static int show_token(struct s3_lender *l, const struct s3_identity *id, struct s3_keys *out,
     int64_t *lifetime_ns, struct err *e)
 {
@@ -262,7 +255,7 @@ static int show_token(struct s3_lender *l, const struct s3_identity *id, struct 
     struct buf form = BUF_INIT(4 * TOKEN_MAX);
     begin_form(&form, "AssumeRoleWithWebIdentity", &id->web);
     form_pair(&form, "WebIdentityToken", token);
-    wipe_token(token);
+    s3_wipe(&token);
     int rc = send_sts(l, &id->web, &form, NULL, out, lifetime_ns, e);
     end_form(&form);
     return rc;
@@ -339,7 +332,7 @@ static int ask_container(
     if (!token)
         return -1;
     cleanup_free char *header = *token ? xasprintf("authorization: %s", token) : NULL;
-    wipe_token(token);
+    s3_wipe(&token);
     cleanup_answer struct http_resp resp = {0};
     int rc = ask_near(l, "GET", url, header, LEND_NS, &resp, e);
     if (header)

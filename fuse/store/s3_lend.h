@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* s3_lend — credentials for a time: from a token service (STS: AssumeRole,
  * AssumeRoleWithWebIdentity), from the service that a container was told of, from a machine's
- * metadata service. Blocks for LEND_NS at most. */
+ * metadata service. Each of its requests takes LEND_NS at most; a chain of roles takes one a role.
+ */
 #ifndef MILLRACE_FUSE_STORE_S3_LEND_H
 #define MILLRACE_FUSE_STORE_S3_LEND_H
 
