@@ -76,7 +76,7 @@ if [ "$(id -u)" = 0 ]; then
     mount -t tmpfs -o size=16m tmpfs "$CACHE"
     fuse_source posix
     export DATA
-    fuse_config 'cache={"tiers":[{"medium":"MEM","quota":50000000}]}'
+    fuse_config 'cache={"keepFree":0,"tiers":[{"medium":"MEM","quota":50000000}]}'
     echo first >"$DATA/ckpt"
     fuse_mount
     fd '
