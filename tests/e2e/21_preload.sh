@@ -107,9 +107,10 @@ step "a mistyped prefix has no file: it is not preloaded, until some are there"
 condition_of() { jsonpath "dataset/$1" "{.status.conditions[?(@.type==\"$2\")].$3}"; }
 example true | jq -c 'select(.kind == "Dataset") | .metadata.name = "typo" | .spec.mounts[0].mountPoint = "s3://data/trian"
     | .spec.cache.replicas = 1 | .spec.cache.preload = [{path: "/"}]' | n apply -f - >/dev/null
-expect 120 "it says so: $(condition_of typo Preloaded message)" has_text NothingFound condition_of typo Preloaded reason
-condition_of typo Preloaded message | grep -q 'there is no file in s3://data/trian: correct the path, or' || fail "$(condition_of typo Preloaded message)"
-expect 20 "and warns" has_text "NothingFound: spec.cache.preload: /: there is no file" events_of typo
+expect 120 "it says so: $(condition_of typo Ready message)" has_text NotFound condition_of typo Ready reason
+condition_of typo Ready message | grep -q 'bucket data has no object below trian/: correct the prefix in mountPoint' || fail "$(condition_of typo Ready message)"
+expect 20 "and warns" has_text "no object below trian/" events_of typo
+expect 20 "it is not preloaded" has_text False condition_of typo Preloaded status
 put "$WORK/new" trian/one
 expect 150 "files are looked for again: $(condition_of typo Preloaded message)" has_text True condition_of typo Preloaded status
 n delete dataset typo --wait --timeout=60s >/dev/null
