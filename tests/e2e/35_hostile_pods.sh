@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 300
+# timeout: 600
 # alone
 # Pods that got a volume of the driver in spite of the policy (its binding is taken away here), as user 65532 and as root without
 # capabilities: what they try against the node plugin (tests/fake/hostile.c) harms no other pod, no other file and not the plugin.

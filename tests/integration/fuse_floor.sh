@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 120
+# timeout: 400
 # The free space of the cache's disk: the cache does not use it up, and gives back what others need.
 set -euo pipefail
 # shellcheck disable=SC2016 # expressions that wait_for evaluates

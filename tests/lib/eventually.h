@@ -6,14 +6,15 @@
 
 #include "lib/base/clock.h"
 
-#define eventually(condition)                                \
-    do {                                                     \
-        int64_t until_ = clock_mono_ns() + 60 * NS_PER_S;    \
-        while (!(condition)) {                               \
-            if (clock_mono_ns() > until_)                    \
-                fail_msg("never came true: %s", #condition); \
-            clock_sleep_ns(2 * NS_PER_MS);                   \
-        }                                                    \
+#define eventually(condition) eventually_in(60, condition)
+#define eventually_in(seconds, condition)                      \
+    do {                                                       \
+        int64_t until_ = clock_mono_ns() + (seconds)*NS_PER_S; \
+        while (!(condition)) {                                 \
+            if (clock_mono_ns() > until_)                      \
+                fail_msg("never came true: %s", #condition);   \
+            clock_sleep_ns(2 * NS_PER_MS);                     \
+        }                                                      \
     } while (0)
 
 #endif

@@ -349,7 +349,7 @@ static void a_crd_that_is_not_ours_holds_jobs_up(void **state)
     eventually(job_says("ns/held", "kubectl apply --server-side --force-conflicts"));
     assert_int_equal(fake_api_count(api, "POST", "/pods"), 0);
     put_crd(true);
-    eventually(fake_api_count(api, "POST", "/pods") == 1); /* within a minute */
+    eventually_in(180, fake_api_count(api, "POST", "/pods") == 1); /* it looks each minute */
     assert_true(
         says(&p, "/metrics", 200, "\nmillrace_crd_current{crd=\"tfjobs.kubeflow.org\"} 1\n"));
     kill(p.pid, SIGTERM);
