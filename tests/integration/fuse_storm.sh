@@ -45,7 +45,7 @@ rm -rf "$CACHE"
 for profile in sealed open; do
     mkdir -p "$CACHE"
     mount -t tmpfs -o size=40m tmpfs "$CACHE"
-    fuse_config readOnly=true 'cache={"tiers":[{"medium":"SSD","quota":7000000}]}' immutable="$(immutable_of $profile)"
+    fuse_config readOnly=true 'cache={"keepFree":0,"tiers":[{"medium":"SSD","quota":7000000}]}' immutable="$(immutable_of $profile)"
     fuse_mount
     met=$(grep -c 'no room left on' "$WORK/fuse.log" || true)
     cat /dev/zero >"$CACHE/full" 2>/dev/null || true
