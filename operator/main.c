@@ -37,7 +37,7 @@
 
 struct operator_flags {
     const char *kubeconfig, *context, *ns, *watch_ns, *http, *metrics, *image, *pull_policy,
-        *pull_secrets, *gang, *lease_name, *config;
+        *pull_secrets, *gang, *lease_name, *config, *uninstall_keep;
     bool leader_elect, list_metrics, tfjob, startup_taint, uninstall_check;
     int64_t workers, max_in_flight;
 };
@@ -93,6 +93,8 @@ static int parse_flags(struct operator_flags *f, int argc, char **argv)
             "take the taint " TAINT_NOT_READY " from nodes once the driver is registered there"},
         {"uninstall-check", OPT_BOOL, &f->uninstall_check, NULL,
             "do nothing but tell whose Datasets and jobs need an operator; 1: there are some"},
+        {"uninstall-keep", OPT_STRING, &f->uninstall_keep, "COMMAND",
+            "what --uninstall-check says to do to keep the release"},
         {"workers", OPT_INT, &f->workers, "N", "threads of each controller"},
         {"max-in-flight", OPT_INT, &f->max_in_flight, "N",
             "requests to the API server at once, watches not counted"},
@@ -353,7 +355,7 @@ static int run_uninstall_check(const struct operator_flags *f)
     cleanup_buf struct buf said = BUF_INIT(SAID_MAX);
     struct kube *kube = new_client(f, 0, 2, NULL, &e);
     const struct uninstall_scope scope = {
-        f->watch_ns && *f->watch_ns ? f->watch_ns : NULL, f->tfjob};
+        f->watch_ns && *f->watch_ns ? f->watch_ns : NULL, f->tfjob, f->uninstall_keep};
     if (!kube || uninstall_check(kube, &scope, &said, &e))
         buf_addf(&said,
             "It is not known whether Millrace is in use: %s\nTo uninstall all the same: helm uninstall --no-hooks\n",
@@ -372,6 +374,7 @@ int main(int argc, char **argv)
                                          .config = "",
                                          .tfjob = true,
                                          .lease_name = NAME_LEASE,
+                                         .uninstall_keep = "",
                                          .workers = 8,
                                          .max_in_flight = 64}};
     struct err e = ERR_INIT;

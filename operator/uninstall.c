@@ -103,7 +103,11 @@ int uninstall_check(
     buf_addf(out,
         "Ask their owners, or delete them yourself; data in stores stays:\n"
         "  kubectl delete %sdataloads." NAME_GROUP ",datasets." NAME_GROUP " --all -n NAMESPACE\n"
-        "Then uninstall again. In spite of them: helm uninstall --no-hooks. To keep the release, which runs on: helm rollback RELEASE\n",
-        scope->tfjobs ? "tfjobs.kubeflow.org," : "");
+        "Then uninstall again. In spite of them: helm uninstall --no-hooks. To keep the release, which runs on:\n"
+        "  %s\n",
+        scope->tfjobs ? "tfjobs.kubeflow.org," : "",
+        *scope->keep
+            ? scope->keep
+            : "helm rollback RELEASE REVISION, which helm history RELEASE shows as uninstalling");
     return 0;
 }

@@ -9,8 +9,9 @@
 #include <stdbool.h>
 
 struct uninstall_scope {
-    const char *ns; /* NULL: all namespaces */
-    bool tfjobs;    /* ours, too */
+    const char *ns;   /* NULL: all namespaces */
+    bool tfjobs;      /* ours, too */
+    const char *keep; /* the command that keeps the release; "": it is not known */
 };
 
 /* Appends to out, in words, whose Datasets there are, and whose DataLoads and TFJobs have not

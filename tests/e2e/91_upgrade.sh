@@ -65,7 +65,7 @@ cat "$WORK/answer"
 grep -q "namespace $NS: 1 Datasets (data)" "$WORK/answer" || fail "the answer does not name the Dataset"
 grep -q "namespace $NS: 1 Datasets (data)" <(k -n "$SYSTEM" logs "job/$RELEASE-uninstall-check") || fail "the log of the job does not name the Dataset"
 [ "$(k -n "$SYSTEM" get deployment "$RELEASE-operator" -o jsonpath='{.status.readyReplicas}')" = 2 ] || fail "something was removed"
-helm rollback "$RELEASE" -n "$SYSTEM" --wait --timeout 90s
+helm rollback "$RELEASE" "$(helm status "$RELEASE" -n "$SYSTEM" | sed -n 's/^REVISION: //p')" -n "$SYSTEM" --wait --timeout 90s
 k -n "$SYSTEM" delete "job/$RELEASE-uninstall-check" >/dev/null
 helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reset-values --set logLevel=debug --wait --timeout 90s >/dev/null
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 300
+# timeout: 400
 # alone
-# After what docs/install/uninstall.md says, nothing is left of an installation that was used: no object, no mount, no file, on no node.
+# A release whose removal was refused is kept as it was. After what docs/install/uninstall.md says, nothing is left of an installation that was used: no object, no mount, no file, on no node.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/traces.sh"
 [ -e "$ROOT/build/e2e-before.txt" ] || fail "00_install.sh has not run"
@@ -17,6 +17,19 @@ n apply -f - <<YAML
 YAML
 tfjob one data 'echo read; ls /mnt/fuse' 1 0
 expect 90 "the job has succeeded" job_is one Succeeded
+
+step "refused, and the release is kept as the page says"
+release() { helm status "$RELEASE" -n "$SYSTEM" | sed -n "s/^$1: //p"; }
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reuse-values --set logLevel=info --wait --timeout 90s >/dev/null
+values=$(helm get values "$RELEASE" -n "$SYSTEM")
+revision=$(release REVISION)
+! reader helm uninstall "$RELEASE" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
+grep -qF -- "helm rollback $RELEASE $revision -n $SYSTEM" "$WORK/answer" || fail "the refusal does not say how to keep it: $(cat "$WORK/answer")"
+[ "$(release STATUS)" = uninstalling ] || fail "the release is $(release STATUS)"
+reader bash -euxc "$(page_block docs/install/uninstall.md 2)"
+[ "$(release STATUS)" = deployed ] || fail "the release is $(release STATUS)"
+[ "$(helm get values "$RELEASE" -n "$SYSTEM")" = "$values" ] || fail "other values: $(helm get values "$RELEASE" -n "$SYSTEM")"
+helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reuse-values --set logLevel=debug --wait --timeout 90s >/dev/null
 
 step "what the page says"
 reader ln -s "$ROOT/crds" .

@@ -391,6 +391,7 @@ static void it_tells_who_would_be_left_without_it(void **state)
     assert_true(logged(&p, "namespace b: 1 TFJobs that have not ended (runs)\n"));
     assert_false(logged(&p, "namespace c"));
     assert_true(logged(&p, "helm uninstall --no-hooks"));
+    assert_true(logged(&p, "helm rollback RELEASE REVISION, which helm history RELEASE shows"));
     fake_api_fault(api, &(struct fake_fault){.in = "datasets", .status = 403});
     assert_int_equal(check_for_uninstall(&p, "--uninstall-check"), 1);
     assert_true(logged(&p, "It is not known whether Millrace is in use"));
