@@ -128,11 +128,16 @@ int files_create(
     int32_t backing;
     bool exclusive = flags & O_EXCL;
     int rc = exclusive ? create_claimed(fs, w, n, e) : create_file(fs, w, n, e);
-    if (rc == 0 && exclusive)
+    if (rc == 0 && exclusive) {
+        if (w->resent)
+            files_open_resent(fs, n->ino);
         rc = create_opened(fs, n->ino, flags, e);
-    else if (rc && err_errno(e) == EEXIST && !exclusive && inodes_find(ix, w->dir, w->name, n)
-        && !(n->flags & INODE_DIR))
+    } else if (rc && err_errno(e) == EEXIST && !exclusive && inodes_find(ix, w->dir, w->name, n)
+        && !(n->flags & INODE_DIR)) {
+        if (w->resent)
+            files_open_resent(fs, n->ino);
         rc = files_open(fs, n->ino, flags, &backing, e);
+    }
     if (rc == 0)
         inodes_get(ix, n->ino, n);
     return rc;

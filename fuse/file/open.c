@@ -101,14 +101,14 @@ static int open_locked(struct file *f, bool write, bool truncate, int32_t *backi
 /* What is staged is read from the staging file, whatever becomes of it in the store: who only reads
  * it does not wait for its upload, which has state_lock for as long as it takes. Counts an open of
  * it, or a close (delta); *opens: how many there are after that. False: not staged, or it is just
- * becoming so. */
+ * becoming so, or nobody knows how many there are. */
 static bool opened_staged(struct file *f, int delta, unsigned *opens)
 {
     struct inode n;
     if (pthread_rwlock_tryrdlock(&f->data_lock))
         return false;
     bool staged = f->stage_fd >= 0 && file_inode(f, &n, NULL) == 0 && (n.flags & INODE_STAGED)
-        && !(n.flags & (INODE_ORPHANED | INODE_PASSTHROUGH));
+        && !(n.flags & (INODE_ORPHANED | INODE_PASSTHROUGH | INODE_MISCOUNTED));
     if (staged)
         *opens = inodes_opened(file_conf(f)->inodes, f->ino, delta);
     pthread_rwlock_unlock(&f->data_lock);
@@ -136,19 +136,16 @@ void file_closed(struct file *f)
     if (counted && opens)
         return;
     file_lock_state(f);
-    if (counted) {
-        atomic_store(&f->preserved, false);
-        file_finish(f); /* unless it was opened since */
-    } else {
+    if (!counted) {
         if (b)
             inodes_get(file_conf(f)->inodes, f->ino, &was);
-        if (inodes_opened(file_conf(f)->inodes, f->ino, -1) == 0) {
-            if (b)
-                backings_idle(b, &was);
-            atomic_store(&f->preserved, false);
-            file_finish(f);
-        }
+        opens = inodes_opened(file_conf(f)->inodes, f->ino, -1);
+        if (b && !opens)
+            backings_idle(b, &was);
     }
+    if (!opens)
+        atomic_store(&f->preserved, false);
+    file_finish(f); /* unless it is open, or was opened since */
     pthread_mutex_unlock(&f->state_lock);
 }
 
@@ -174,13 +171,39 @@ int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, stru
     return rc;
 }
 
+void files_open_resent(struct files *fs, uint64_t ino)
+{
+    inodes_set(files_config(fs)->inodes, ino, 0, NULL, INODE_MISCOUNTED, 0);
+}
+
+/* A reader's, which is not counted. */
+static void close_resent(struct files *fs, uint64_t ino)
+{
+    struct err e = ERR_INIT;
+    struct inode n;
+    files_open_resent(fs, ino);
+    if (inodes_get(files_config(fs)->inodes, ino, &n) || !(n.flags & INODE_STAGED))
+        return;
+    struct file *f = files_get(fs, ino, &e);
+    if (!f)
+        return;
+    file_lock_state(f);
+    file_finish(f);
+    pthread_mutex_unlock(&f->state_lock);
+    files_put(f);
+}
+
 void files_close(struct files *fs, uint64_t ino, bool written, bool resent)
 {
     struct err e = ERR_INIT;
     /* The process before this one may have counted it off. Counting one too few leaves the file as
      * it is until the next mount; one too many would make it look closed, and the next open would
      * be served in another way than those that exist: the kernel fails such opens. */
-    if (!written && (resent || files_reclosed(fs, ino)))
+    if (!written && resent) {
+        close_resent(fs, ino);
+        return;
+    }
+    if (!written && files_reclosed(fs, ino))
         return;
     if (written)
         files_will_block(fs);

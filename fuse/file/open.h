@@ -15,6 +15,8 @@ static inline bool open_writes(int flags)
 }
 /* open(2) of an inode: flags may have O_ACCMODE, O_TRUNC. The open is counted. EROFS. */
 int files_open(struct files *fs, uint64_t ino, int flags, int32_t *backing, struct err *e);
+/* Before that, if the kernel sends it again: the process before this one may have counted it. */
+void files_open_resent(struct files *fs, uint64_t ino);
 /* The close of one, and its upload if it was written. resent: it may have been counted already. */
 void files_close(struct files *fs, uint64_t ino, bool written, bool resent);
 

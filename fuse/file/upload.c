@@ -261,6 +261,14 @@ static bool stays_cached(const struct conf *conf, unsigned mount, const char *pa
     return conf_write_of(conf, full) == CONF_CACHE_THROUGH;
 }
 
+/* Nobody has it open, or nobody knows; and whoever may have it open can do with what the store has.
+ */
+static bool may_finish(const struct inode *n)
+{
+    return !n->opens
+        || (n->flags & (INODE_MISCOUNTED | INODE_UNLINKED | INODE_ORPHANED)) == INODE_MISCOUNTED;
+}
+
 void file_finish(struct file *f)
 {
     const struct files_conf *c = file_conf(f);
@@ -276,11 +284,11 @@ void file_finish(struct file *f)
         stage_remove_files(f);
         return;
     }
-    if (!(n.flags & INODE_STAGED) || n.opens)
+    if (!(n.flags & INODE_STAGED) || !may_finish(&n))
         return;
     pthread_rwlock_wrlock(&f->data_lock);
     /* who opens it for reading does not wait for state_lock */
-    bool opened = file_inode(f, &now, NULL) == 0 && now.opens;
+    bool opened = file_inode(f, &now, NULL) == 0 && !may_finish(&now);
     if (opened || (file_is_dirty(f) && !(n.flags & INODE_UNLINKED))) {
         pthread_rwlock_unlock(&f->data_lock);
         return;

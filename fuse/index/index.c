@@ -102,7 +102,7 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
         /* what is left of the old version must not be taken for the new one's */
         now.generation++;
         now.backing = 0;
-        now.flags &= (uint16_t)~INODE_PASSTHROUGH;
+        now.flags &= (uint16_t) ~(INODE_PASSTHROUGH | INODE_MISCOUNTED);
         now.size = st->size;
         now.mtime_ns = st->mtime_ns;
         now.synced = now_s;
@@ -316,6 +316,8 @@ unsigned inodes_opened(struct inodes *ix, uint64_t ino, int delta)
         int opens = (int)r->opens + delta;
         now = opens < 0 ? 0 : opens > UINT16_MAX ? UINT16_MAX : (unsigned)opens;
         r->opens = (uint16_t)now;
+        if (!now)
+            r->flags &= (uint16_t)~INODE_MISCOUNTED;
         index_rec_reclaim(ix, r);
     }
     index_change_end(ix);

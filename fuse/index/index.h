@@ -51,6 +51,9 @@ enum inode_flag {
     /* inside the index only: an id that the kernel may know and that is nothing any more, as its
      * record was damaged */
     INODE_DROPPED = 4096,
+    /* An open or a close was sent again by the kernel, to a process that cannot know whether the
+     * one before it had counted it: fewer may be open than .opens. */
+    INODE_MISCOUNTED = 8192,
 };
 
 /* A copy of a record. */

@@ -14,7 +14,7 @@ void index_rec_refresh(const struct inodes *ix, struct rec *r)
     r->nlookup = 0;
     r->opens = 0;
     r->backing = 0;
-    r->flags &= (uint16_t)~INODE_PASSTHROUGH;
+    r->flags &= (uint16_t) ~(INODE_PASSTHROUGH | INODE_MISCOUNTED);
 }
 
 bool index_rec_current(const struct inodes *ix, const struct rec *r)
@@ -34,7 +34,7 @@ void index_rec_view(const struct inodes *ix, const struct rec *r, struct inode *
     out->mode = r->mode;
     out->uid = r->uid;
     out->gid = r->gid;
-    out->flags = current ? r->flags : r->flags & ~(unsigned)INODE_PASSTHROUGH;
+    out->flags = current ? r->flags : r->flags & ~(unsigned)(INODE_PASSTHROUGH | INODE_MISCOUNTED);
     out->mount = ix->to_conf[r->mount];
     out->opens = current ? r->opens : 0;
     out->backing = current ? r->backing : 0;

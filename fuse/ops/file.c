@@ -32,6 +32,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, ENOSYS); /* the kernel does not ask again, for any file */
         return;
     }
+    if (session_resent())
+        files_open_resent(fs->files, ino);
     if (files_open(fs->files, ino, fi->flags, &backing, &e)) {
         ops_fail(req, ino, "open", &e);
         return;
