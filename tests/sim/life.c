@@ -55,9 +55,7 @@ static int fetch(void *user, const struct cache_key *key, uint64_t off, size_t l
 
 static void changed(void *user, uint64_t dir, const char *name)
 {
-    (void)user;
-    (void)dir;
-    (void)name;
+    (void)user, (void)dir, (void)name;
 }
 
 static void begin(void)
@@ -183,6 +181,8 @@ static void do_open(const struct op *op, bool resent)
         rc = files_create(files, &w, flags, &n, &e);
         made = rc == 0;
     } else if (rc == 0) {
+        if (resent)
+            files_open_resent(files, n.ino);
         rc = files_open(files, n.ino, flags, &backing, &e);
     }
     if (rc) {
@@ -277,14 +277,16 @@ static void do_write(const struct op *op, bool resent)
     }
 }
 
-static void do_read(const struct op *op)
+static void do_read(const struct op *op, bool resent)
 {
     static struct content c;
     struct inode n;
     struct err e = ERR_INIT;
     int32_t backing;
-    if (tree_lookup(tree, INODE_ROOT, name_of(op->file), &n, &e)
-        || files_open(files, n.ino, O_RDONLY, &backing, &e))
+    bool there = tree_lookup(tree, INODE_ROOT, name_of(op->file), &n, &e) == 0;
+    if (there && resent)
+        files_open_resent(files, n.ino);
+    if (!there || files_open(files, n.ino, O_RDONLY, &backing, &e))
         return;
     if (read_all(n.ino, &c, &e)) {
         check_seen(op->file, &c, "a read");
@@ -355,7 +357,7 @@ static void do_op(bool resent)
         do_close(op, resent);
         break;
     case OP_READ:
-        do_read(op);
+        do_read(op, resent);
         break;
     case OP_UNLINK:
         do_unlink(op, resent);
