@@ -6,6 +6,7 @@
 #include "fuse/file/kept.h"
 #include "fuse/file/sidecar.h"
 #include "fuse/file/stage_name.h"
+#include "fuse/file/upload.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -71,6 +72,16 @@ static void recover_uproot(struct files *fs, const char *name, uint64_t ino)
         tree_detach(c->tree, ino);
 }
 
+/* The process before us may have saved it and been killed before it was done with it: no close
+ * comes that would do the rest. */
+static void recover_finish(struct file *f)
+{
+    file_lock_state(f);
+    if (!file_is_dirty(f))
+        file_finish(f);
+    pthread_mutex_unlock(&f->state_lock);
+}
+
 /* Is this the staging file of an inode that the index knows? */
 static bool recover_is_known(struct files *fs, const char *name)
 {
@@ -91,9 +102,11 @@ static bool recover_is_known(struct files *fs, const char *name)
         return true;
     }
     struct file *f = files_get(fs, s.ino, &e);
-    if (f)
-        files_put(f);
-    return f != NULL;
+    if (!f)
+        return false;
+    recover_finish(f);
+    files_put(f);
+    return true;
 }
 
 /* A note without its content, or one that was never finished. */

@@ -205,6 +205,25 @@ static void test_counted_twice(void **state)
     fx_free(x);
 }
 
+/* The process before us saved it, and was killed before it was done with it. */
+static void test_saved_and_killed(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    struct fx_handle h;
+    struct err e = ERR_INIT;
+    assert_int_equal(fx_create(x, "main/a", O_RDWR, false, &h), 0);
+    assert_int_equal(fx_write(x, h.ino, 0, "ours"), 0);
+    assert_int_equal(files_upload(x->files, h.ino, true, &e), 0);
+    assert_int_equal(inodes_opened(x->inodes, h.ino, -1), 0);
+    fx_restart(x, true);
+    assert_int_equal(fx_staged(x), 0);
+    fx_path_is(x, "main/a", "ours");
+    fx_put(x, "main/a", "theirs");
+    fx_path_is(x, "main/a", "theirs");
+    fx_free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_uploads_between_writes),
         cmocka_unit_test(test_create_resent),
         cmocka_unit_test(test_counted_twice),
+        cmocka_unit_test(test_saved_and_killed),
     };
     return cmocka_run_group_tests_name("upload", tests, NULL, NULL);
 }
