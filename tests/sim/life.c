@@ -254,8 +254,9 @@ static void do_write(const struct op *op, bool resent)
     uint32_t len = op->len < CONTENT_MAX - off ? op->len : CONTENT_MAX - off;
     world->op.off = off; /* sent again, it is the same */
     world->op.len = len;
-    if (!resent) /* else the process that died has changed *c */
-        world->before = *c;
+    if (resent) /* the process that died has changed *c, and may not have written anything */
+        *c = world->before;
+    world->before = *c;
     if (world->disk.torn) { /* a process that dies in it leaves half, like on any disk */
         content_fill(c, op->seed, off, len / 2);
         truth_add(op->file, BEGUN, c);
