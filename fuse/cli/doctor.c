@@ -38,6 +38,13 @@ static void doctor_line(struct report *r, enum doctor_verdict v, const char *fmt
 
 /* -- kinds ------------------------------------------------------------------------------------- */
 
+/* Not one part of it: what is missing then is missing together. */
+static bool not_installed(const struct doctor_facts *f)
+{
+    return f->may_list_crds && json_array_size(f->crds) == 0 && f->may_get_driver && !f->driver
+        && json_array_size(f->pods) == 0;
+}
+
 static const json_t *crd_named(const struct doctor_facts *f, const char *name)
 {
     const json_t *crd;
@@ -67,6 +74,12 @@ static void check_crds(const struct doctor_facts *f, struct report *r)
     const char *served = strchr(NAME_API_VERSION, '/') + 1;
     if (!f->may_list_crds) {
         doctor_line(r, DOCTOR_SKIPPED, "kinds: you may not read CustomResourceDefinitions");
+        return;
+    }
+    if (not_installed(f)) {
+        doctor_line(r, DOCTOR_FAILED,
+            "kinds: Millrace is not installed in this cluster: install the chart, which brings them "
+            "along: docs/install/helm.md");
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -163,6 +176,11 @@ static void check_operator(const struct doctor_facts *f, struct report *r)
         doctor_line(r, DOCTOR_OK, "operator: %zu of %zu pods are ready, image %s",
             count_of(f, COMPONENT_OPERATOR, true), count_of(f, COMPONENT_OPERATOR, true),
             image_of(up));
+    if (*watched_only(f->pods))
+        doctor_line(r, DOCTOR_NOTE,
+            "operator: Millrace watches namespace %s only (value watchNamespace): Datasets and jobs of "
+            "others wait for ever",
+            watched_only(f->pods));
 }
 
 /* Does it run an image of ours, now? A TensorBoard has the job's, a loader that is done its own. */
@@ -342,6 +360,20 @@ static void check_kernels(const struct doctor_facts *f, struct report *r)
         doctor_line(r, DOCTOR_OK, "kernels: %zu of %zu nodes run Linux 6.9 or newer", all, all);
 }
 
+/* What is wrong with one that is not Ready, and what to do where nobody has looked at it. */
+static char *doctor_unready(const struct doctor_facts *f, const struct dataset_reading *d)
+{
+    if (*d->reason)
+        return xasprintf("%s%s%s", d->reason, *d->message ? ": " : "", d->message);
+    if (is_unwatched(f->pods, d->ns))
+        return xasprintf("Millrace watches namespace %s only: upgrade its chart with another "
+                         "watchNamespace, or with none",
+            watched_only(f->pods));
+    return xstrdup(
+        "no operator has looked at it: does one run? kubectl get pods -A -l " LABEL_COMPONENT
+        "=operator");
+}
+
 static void check_datasets(const struct doctor_facts *f, struct report *r)
 {
     const json_t *dataset;
@@ -360,10 +392,10 @@ static void check_datasets(const struct doctor_facts *f, struct report *r)
             first = d;
     }
     const char *where = f->all ? "the cluster" : f->ns;
+    cleanup_free char *why = n ? doctor_unready(f, &first) : NULL;
     if (n)
-        doctor_line(r, DOCTOR_FAILED, "Datasets: %zu of %zu in %s are not Ready, as %s/%s: %s: %s",
-            n, json_array_size(f->datasets), where, first.ns, first.name,
-            *first.reason ? first.reason : "no operator has looked at it", first.message);
+        doctor_line(r, DOCTOR_FAILED, "Datasets: %zu of %zu in %s are not Ready, as %s/%s: %s", n,
+            json_array_size(f->datasets), where, first.ns, first.name, why);
     else
         doctor_line(
             r, DOCTOR_OK, "Datasets: all %zu in %s are Ready", json_array_size(f->datasets), where);

@@ -9,6 +9,7 @@
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
+#include <limits.h>
 #include <string.h>
 
 #define REPORT_MAX (1u << 20)
@@ -108,14 +109,28 @@ static int fetch_answers(struct cluster *c, struct doctor_answers *a, struct err
         : 0;
 }
 
+static int doctor_of_one(const char *what)
+{
+    const char *name = cli_name();
+    return cli_misuse(
+        "doctor looks at the whole installation and takes no name: `%s doctor -n %s` for what "
+        "you may do in that namespace, `%s status %s` of a Dataset, `%s why %s` of a pod or "
+        "job",
+        name, what, name, what, name, what);
+}
+
 int verb_doctor(const struct verb *v, int argc, char **argv)
 {
     struct cluster_flags flags = {0};
     const struct opt table[] = {CLUSTER_FLAGS(flags)};
     cleanup_args struct args a;
-    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
+    struct verb named = *v;
+    named.max_pos = INT_MAX; /* it is told what to type instead */
+    int rc = args_parse(&a, &named, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
+    if (a.npos)
+        return doctor_of_one(a.pos[0]);
     struct err e = ERR_INIT;
     cleanup_cluster struct cluster c = {0};
     struct doctor_answers got = {0};

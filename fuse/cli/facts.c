@@ -84,6 +84,30 @@ static json_t *events_by_pod(const json_t *events)
     return all;
 }
 
+int facts_operators(struct cluster *c, json_t **out, struct err *e)
+{
+    const struct kube_select of_operator = {.labels = LABEL_COMPONENT "=operator"};
+    struct cluster quiet = *c;
+    quiet.skipped = (struct buf)BUF_INIT(256);
+    int rc = cluster_list(&quiet, &kube_pods, NULL, &of_operator, out, e);
+    buf_free(&quiet.skipped);
+    return rc;
+}
+
+/* Does anything here wait for the operator to look at it? */
+static bool any_unseen(const struct facts *f, const json_t *pods)
+{
+    const json_t *o;
+    size_t i;
+    json_array_foreach (f->datasets, i, o)
+        if (!jget_len(o, "status.conditions"))
+            return true;
+    json_array_foreach (pods, i, o)
+        if (pod_needs_operator(o, f->datasets))
+            return true;
+    return false;
+}
+
 int facts_fetch(
     struct cluster *c, const char *ns, const json_t *pods, struct facts *f, struct err *e)
 {
@@ -101,6 +125,8 @@ int facts_fetch(
     if (any_starting(pods)
         && cluster_list(c, &kube_volumeattachments, NULL, NULL, &f->attachments, e))
         return -1;
+    if (any_unseen(f, pods) && facts_operators(c, &f->operators, e))
+        return -1;
     f->events = events_by_pod(events);
     return fetch_nodes(c, pods, f, e);
 }
@@ -108,7 +134,7 @@ int facts_fetch(
 void facts_free(struct facts *f)
 {
     json_t *const all[] = {f->events, f->claims, f->datasets, f->caches, f->elsewhere,
-        f->attachments, f->nodes, f->csinodes};
+        f->attachments, f->nodes, f->csinodes, f->operators};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         json_decref(all[i]);
     *f = (struct facts){0};
@@ -117,7 +143,8 @@ void facts_free(struct facts *f)
 struct why_facts facts_of(const struct facts *f, const char *ns, const json_t *pod)
 {
     return (struct why_facts){cli_name(), ns, pod, json_object_get(f->events, kube_name(pod)),
-        f->claims, f->datasets, f->caches, f->elsewhere, f->attachments, f->nodes, f->csinodes};
+        f->claims, f->datasets, f->caches, f->elsewhere, f->attachments, f->nodes, f->csinodes,
+        f->operators};
 }
 
 void facts_worst(

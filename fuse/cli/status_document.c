@@ -146,6 +146,8 @@ json_t *status_document(const json_t *dataset, const struct facts *f, const json
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         set_number(o, numbers[i].key, numbers[i].value);
     json_object_set_new(o, "counted", json_boolean(r.counted));
+    if (!*r.reason && is_unwatched(f->operators, r.ns))
+        json_object_set_new(o, "watchedOnly", json_string(watched_only(f->operators)));
     if (r.preloads)
         json_object_set_new(o, "preload", preload_of(&r));
     add_readers(o, &r, f, pods);

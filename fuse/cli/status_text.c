@@ -43,12 +43,14 @@ static const char *bytes_of(const json_t *d, const char *key, char text[HUMAN_BY
 static void put_title(struct buf *out, const json_t *d)
 {
     char size[HUMAN_BYTES_LEN];
-    const char *reason = jget_str(d, "reason", "");
+    const char *reason = jget_str(d, "reason", ""), *only = jget_str(d, "watchedOnly", "");
     buf_addf(out, "%s/%s  ", jget_str(d, "namespace", ""), jget_str(d, "name", ""));
     if (jget_bool(d, "deleting", false))
         buf_adds(out, "is being deleted");
     else if (jget_bool(d, "ready", false))
         buf_adds(out, "Ready");
+    else if (*only)
+        buf_addf(out, "not Ready (Millrace watches namespace %s only: value watchNamespace)", only);
     else
         buf_addf(out, "not Ready (%s)", *reason ? reason : "the operator has not looked at it yet");
     if (number(d, "bytes") > 0 || jget_bool(d, "counted", false))

@@ -81,8 +81,12 @@ static int why_job_alone(
     const struct kube_select sel = {.fields = fields};
     if (cluster_list(c, &kube_events, c->ns, &sel, &events, e))
         return cli_failed(e);
+    cleanup_json json_t *operators = NULL;
+    if (res == &kube_tfjobs && facts_operators(c, &operators, e))
+        return cli_failed(e);
     cleanup_why struct why w = {0};
-    why_job(job, c->ns, events, &w);
+    if (!why_object_unwatched(job, "tfjob", c->ns, operators, &w))
+        why_job(job, c->ns, events, &w);
     return say_why(&w, c);
 }
 
@@ -96,7 +100,13 @@ static int why_ours(
     *found = object != NULL;
     if (!object)
         return CLI_DONE;
+    cleanup_json json_t *operators = NULL;
+    if (facts_operators(c, &operators, e))
+        return cli_failed(e);
     cleanup_why struct why w = {0};
+    const char *kind = res == &kube_datasets ? "dataset" : "dataload";
+    if (why_object_unwatched(object, kind, c->ns, operators, &w))
+        return say_why(&w, c);
     if (res == &kube_datasets)
         why_of_dataset(object, cli_name(), &w);
     else

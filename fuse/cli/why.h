@@ -34,12 +34,17 @@ struct why_facts {
     const json_t *elsewhere;                  /* Datasets of all namespaces */
     const json_t *attachments;                /* VolumeAttachments of our driver */
     const json_t *nodes, *csinodes;           /* some of them */
+    const json_t *operators;                  /* pods, of all namespaces, where they matter */
 };
 
 /* w was zeroed. Always says something. */
 void why_pod(const struct why_facts *f, struct why *w);
 /* Takes pods out that failed and were replaced: pods are those of one job or Deployment. */
 void why_drop_replaced(json_t *pods);
+/* Of an object of ours that nobody has looked at, because operators (pods) watch another namespace.
+ */
+bool why_object_unwatched(
+    const json_t *object, const char *kind, const char *ns, const json_t *operators, struct why *w);
 /* Of a job that has no pods: job is a TFJob, a Job or the like, events are its own. */
 void why_job(const json_t *job, const char *ns, const json_t *events, struct why *w);
 /* Of what is no pod and no job; command: how we are called. */
@@ -71,6 +76,11 @@ const char *pod_claim(const struct why_facts *f, size_t i);
 /* The Dataset whose claim that is; NULL: it is no claim of ours. */
 const json_t *claim_dataset(const struct why_facts *f, const char *claim);
 
+/* why_watched.c; pods: any of ours */
+const char *watched_only(const json_t *pods); /* the one namespace; "": all of them */
+bool is_unwatched(const json_t *pods, const char *ns);
+bool pod_needs_operator(const json_t *pod, const json_t *datasets); /* to get on */
+bool why_unwatched(const struct why_facts *f, struct why *w);
 /* why_claim.c */
 bool why_claim_missing(const struct why_facts *f, struct why *w);
 bool why_gated(const struct why_facts *f, struct why *w);

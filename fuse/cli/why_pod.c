@@ -84,6 +84,7 @@ void why_pod(const struct why_facts *f, struct why *w)
     static const why_rule rules[] = {
         why_leaving,
         why_pod_ended,
+        why_unwatched,
         why_claim_missing,
         why_gated,
         why_unscheduled,

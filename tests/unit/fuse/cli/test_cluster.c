@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void what_may_not_be_read_is_named_once(void **state)
 {
@@ -118,6 +119,24 @@ static void a_terminal_is_not_commanded(void **state)
     }
 }
 
+/* It may be meant for a Dataset, a namespace or a pod: the words name the verbs for these. */
+static void doctor_takes_no_name(void **state)
+{
+    (void)state;
+    char words[4096] = "", *argv[] = {(char *)"doctor", (char *)"imagenet", NULL};
+    FILE *out = tmpfile();
+    int keep = dup(STDERR_FILENO);
+    assert_true(dup2(fileno(out), STDERR_FILENO) >= 0);
+    int rc = verb_doctor(verb_find("doctor"), 2, argv);
+    dup2(keep, STDERR_FILENO);
+    close(keep);
+    rewind(out);
+    words[fread(words, 1, sizeof words - 1, out)] = '\0';
+    fclose(out);
+    assert_int_equal(rc, CLI_MISUSE);
+    assert_non_null(strstr(words, "status imagenet` of a Dataset"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +144,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_no_reason_to_go_on),
         cmocka_unit_test(odd_names_are_refused),
         cmocka_unit_test(kinds_are_spelled_as_kubectl_takes_them),
+        cmocka_unit_test(doctor_takes_no_name),
         cmocka_unit_test(a_terminal_is_not_commanded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

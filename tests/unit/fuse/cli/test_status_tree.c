@@ -14,7 +14,8 @@ static json_t *document_of(const json_t *answers)
 {
     struct facts f = {.datasets = json_object_get(answers, "datasets"),
         .claims = json_object_get(answers, "claims"),
-        .caches = json_object_get(answers, "caches")};
+        .caches = json_object_get(answers, "caches"),
+        .operators = json_object_get(answers, "operators")};
     return status_document(json_array_get(f.datasets, 0), &f, jget_arr(answers, "pods"));
 }
 
@@ -51,6 +52,16 @@ static void a_new_dataset_has_no_numbers(void **state)
     assert_null(jget(document, "bytes"));
 }
 
+static void an_operator_of_another_namespace_is_told(void **state)
+{
+    (void)state;
+    cleanup_json json_t *all = recorded_read("status.yaml");
+    assert_non_null(all);
+    cleanup_json json_t *document = document_of(jget_obj(all, "unwatched"));
+    check_text(document, jget_str(all, "unwatched_text", ""));
+    assert_string_equal(jget_str(document, "watchedOnly", ""), "other");
+}
+
 /* Its conditions all say the same: it is printed once. */
 static void a_problem_is_said_once(void **state)
 {
@@ -83,6 +94,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dataset_is_shown_with_all_that_belongs_to_it),
         cmocka_unit_test(a_new_dataset_has_no_numbers),
+        cmocka_unit_test(an_operator_of_another_namespace_is_told),
         cmocka_unit_test(a_problem_is_said_once),
         cmocka_unit_test(events_are_of_their_pods),
     };
