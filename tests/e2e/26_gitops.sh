@@ -91,11 +91,12 @@ holds() # EXPRESSION
 {
     jq -e "$1" "$WORK/overlay.json" >/dev/null || fail "not so: $1: $(cat "$WORK/overlay.yaml")"
 }
-holds '.Secret.metadata.name | test("^staging-s3-keys-.+")'
+holds '.Secret.metadata.name | == "staging-s3-keys"'
 holds '.Dataset.metadata.name == "staging-photos"'
 holds '.Dataset.spec.mounts | map(.path) == ["/train", "/labels"]'
 holds '.Dataset.spec.mounts[0].mountPoint == "s3://photos-staging/train" and .Dataset.spec.mounts[1].mountPoint == "s3://photos/labels"'
 holds '.Dataset.spec.mounts[0].secretRef.name == .Secret.metadata.name'
+holds '.ConfigMap.metadata.name | test("^staging-company-ca-.+")'
 holds '.Dataset.spec.mounts[0].caBundle.configMapKeyRef.name == .ConfigMap.metadata.name'
 holds '[.Dataset.spec.mounts[1].encryptOptions[].valueFrom.secretKeyRef.name] == [.Secret.metadata.name, .Secret.metadata.name]'
 holds '.Job.spec.template.spec.volumes[0].persistentVolumeClaim.claimName == .Dataset.metadata.name'
@@ -120,13 +121,21 @@ batch/v1 Job .spec.template.spec
 batch/v1 CronJob .spec.jobTemplate.spec.template.spec
 apps/v1 Deployment .spec.template.spec
 apps/v1 StatefulSet .spec.template.spec
-kubeflow.org/v1 TFJob .spec.tfReplicaSpecs["Chief","Master","PS","Worker","Evaluator"].template.spec
+apps/v1 DaemonSet .spec.template.spec
+apps/v1 ReplicaSet .spec.template.spec
+kubeflow.org/v2beta1 MPIJob .spec.mpiReplicaSpecs["Launcher","Worker"].template.spec
+kubeflow.org/v1 XGBoostJob .spec.xgbReplicaSpecs["Master","Worker"].template.spec
+kubeflow.org/v1 PaddleJob .spec.paddleReplicaSpecs["Master","Worker"].template.spec
+kubeflow.org/v1 Notebook .spec.template.spec
+kubeflow.org/v1 TFJob .spec.tfReplicaSpecs["Chief","Master","PS","Worker","Evaluator","chief","master","ps","worker","evaluator"].template.spec
 kubeflow.org/v1 PyTorchJob .spec.pytorchReplicaSpecs["Master","Worker"].template.spec
 jobset.x-k8s.io/v1alpha2 JobSet .spec.replicatedJobs[0,1].template.spec.template.spec
 trainer.kubeflow.org/v1alpha1 TrainJob (.spec.podTemplateOverrides[0].spec, .spec.podSpecOverrides[0])
 END
 kinds=$(wc -l <"$WORK/kinds/users.json")
-jq -nc '{apiVersion: "millrace.dev/v1alpha1"} + ({kind: "Dataset", metadata: {name: "photos"}, spec: {mounts: [{path: "/", mountPoint: "s3://photos"}]}},
+jq -nc '{apiVersion: "millrace.dev/v1alpha1"} + ({kind: "Dataset", metadata: {name: "photos"}, spec: {mounts: [{path: "/", mountPoint: "s3://photos"}],
+        cache: ({priorityClassName: "photos"} as $class | {worker: $class, client: $class, loader: $class})}},
+    {apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", metadata: {name: "photos"}, value: 1},
     {kind: "DataLoad", metadata: {name: "load"}, spec: {dataset: {name: "photos"}}})' >>"$WORK/kinds/users.json"
 jq -s '{apiVersion: "v1", kind: "List", items: .}' "$WORK/kinds/users.json" >"$WORK/kinds/users.yaml"
 echo '{namePrefix: staging-, resources: [users.yaml], configurations: [kustomizeconfig.yaml]}' >"$WORK/kinds/kustomization.yaml"
@@ -134,6 +143,22 @@ kubectl kustomize "$WORK/kinds" >"$WORK/kinds.yaml"
 [ "$(grep -c '^  name: staging-user$' "$WORK/kinds.yaml")" = "$kinds" ] || fail "kinds are missing: $(cat "$WORK/kinds.yaml")"
 forgotten=$(awk '/^kind:/ { kind = $2 } / photos$/ { print kind ": " $0 }' "$WORK/kinds.yaml")
 [ -z "$forgotten" ] || fail "without its prefix: $forgotten"
+
+step "kustomize: what it does not reach, by replacements"
+mkdir "$WORK/reach"
+sed -n '/^replacements:/,/^```/p' "$ROOT/docs/install/gitops.md" | sed '/^```/d' >"$WORK/reach/kustomization.yaml"
+echo '{namePrefix: staging-, resources: [all.yaml]}' | sed 's/[{}]//g; s/, /\n/g' >>"$WORK/reach/kustomization.yaml"
+cat >"$WORK/reach/all.yaml" <<'END'
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: label-store}, spec: {accessModes: [ReadOnlyMany], resources: {requests: {storage: 1Gi}}}}
+---
+{apiVersion: millrace.dev/v1alpha1, kind: Dataset, metadata: {name: photos}, spec: {mounts: [{path: /labels, mountPoint: "pvc://label-store/photos"}]}}
+---
+{apiVersion: kubeflow.org/v1, kind: TFJob, metadata: {name: train, annotations: {millrace.dev/tensorboard: photos/logs}}, spec: {tfReplicaSpecs: {}}}
+END
+kubectl kustomize "$WORK/reach" >"$WORK/reach.yaml"
+for words in "mountPoint: pvc://staging-label-store/photos" "millrace.dev/tensorboard: staging-photos/logs"; do
+    grep -qF "$words" "$WORK/reach.yaml" || fail "without '$words': $(cat "$WORK/reach.yaml")"
+done
 
 step "server-side apply: two owners, a mount each"
 own() # OWNER PATH URL
