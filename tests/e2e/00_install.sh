@@ -30,6 +30,14 @@ for node in $(k get nodes -o name); do
     expect 30 "the driver is registered on $node" has_text csi.millrace.dev k get "csinode/${node#node/}" -o yaml
 done
 
+step "a second release"
+for crds in true false; do
+    ! helm install second "$ROOT/charts/millrace" -n default --set crds.install=$crds >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
+    for words in "Millrace is installed already, as release $RELEASE in namespace $SYSTEM." "helm upgrade $RELEASE charts/millrace -n $SYSTEM"; do
+        grep -qF -- "$words" "$WORK/answer" || fail "the refusal does not say '$words': $(cat "$WORK/answer")"
+    done
+done
+
 step "least privilege"
 allowed() { k auth can-i "$@" -q; }
 account=system:serviceaccount:$SYSTEM:$RELEASE
