@@ -4,6 +4,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/io.h"
 #include "lib/base/mem.h"
+#include "lib/conf/option_name.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC     "millrace-staged 2"
+#define MAGIC     "millrace-staged 3"
+#define MAGIC_2   "millrace-staged 2"
 #define ID_LEN    16 /* digits */
 #define MOUNT_LEN (2 * ID_LEN + 1)
 
@@ -22,6 +24,22 @@ void sidecar_set_mount(struct sidecar *s, const struct conf_mount *m)
     cleanup_free char *id = conf_mount_id(m);
     s->source = hash64(id, strlen(id));
     s->place = hash64(m->path, strlen(m->path));
+    s->earlier = false;
+}
+
+/* Until the third version the endpoint counted by its first name only. */
+static bool sidecar_was_source(const struct sidecar *s, const struct conf_mount *m)
+{
+    const char *endpoint = NULL;
+    for (size_t i = 0; i < m->noptions && !endpoint; i++)
+        if (strcmp(m->options[i].key, OPTION_ENDPOINT) == 0)
+            endpoint = m->options[i].value;
+    for (size_t i = 0; i < m->ndefault_options && !endpoint; i++)
+        if (strcmp(m->default_options[i].key, OPTION_ENDPOINT) == 0)
+            endpoint = m->default_options[i].value;
+    cleanup_free char *id = endpoint && *endpoint ? xasprintf("%s %s", m->mount_point, endpoint)
+                                                  : xstrdup(m->mount_point);
+    return s->earlier && s->source == hash64(id, strlen(id));
 }
 
 int sidecar_find_mount(const struct sidecar *s, const struct conf *conf)
@@ -31,7 +49,7 @@ int sidecar_find_mount(const struct sidecar *s, const struct conf *conf)
     for (size_t i = 0; i < conf->nmounts; i++) {
         struct sidecar like;
         sidecar_set_mount(&like, &conf->mounts[i]);
-        if (like.source != s->source)
+        if (like.source != s->source && !sidecar_was_source(s, &conf->mounts[i]))
             continue;
         if (like.place == s->place)
             return (int)i;
@@ -46,8 +64,9 @@ char *sidecar_format(const struct sidecar *s)
     char asked[48] = "none";
     if (s->asked)
         snprintf(asked, sizeof asked, "save %" PRIu64 " %08" PRIx32, s->asked_len, s->asked_crc);
-    return xasprintf(MAGIC "\n%016" PRIx64 "-%016" PRIx64 "\n%s\n%s\n%s\n%s\n%s\n", s->source,
-        s->place, *s->boot ? s->boot : "-", asked, *s->why ? s->why : "-", s->version, s->path);
+    return xasprintf("%s\n%016" PRIx64 "-%016" PRIx64 "\n%s\n%s\n%s\n%s\n%s\n",
+        s->earlier ? MAGIC_2 : MAGIC, s->source, s->place, *s->boot ? s->boot : "-", asked,
+        *s->why ? s->why : "-", s->version, s->path);
 }
 
 static bool take_id(const char *text, uint64_t *id)
@@ -104,7 +123,7 @@ static bool take_asked(const char **text, const char *end, struct sidecar *out)
     return strcmp(line, again) == 0;
 }
 
-/* What this version writes and the earlier ones did not. */
+/* What this version and the second write, and the first did not. */
 static bool take_more(const char **text, const char *end, struct sidecar *out)
 {
     return take_word(text, end, out->boot, sizeof out->boot, "0123456789abcdef-")
@@ -118,7 +137,9 @@ int sidecar_parse(
     const char *end = text + len, *at = text;
     char mount[MOUNT_LEN + 1], magic[sizeof MAGIC];
     memset(out, 0, sizeof *out);
-    bool now = len > strlen(MAGIC) && memcmp(text, MAGIC, strlen(MAGIC)) == 0;
+    bool third = len > strlen(MAGIC) && memcmp(text, MAGIC, strlen(MAGIC)) == 0,
+         now = third || (len > strlen(MAGIC_2) && memcmp(text, MAGIC_2, strlen(MAGIC_2)) == 0);
+    out->earlier = !third;
     if (memchr(text, '\0', len) || (now && !take_line(&at, end, magic, sizeof magic))
         || !take_line(&at, end, mount, sizeof mount)
         || !take_mount(mount, mount + strlen(mount), out) || (now && !take_more(&at, end, out))

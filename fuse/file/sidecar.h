@@ -2,7 +2,7 @@
 /* sidecar — the note beside a staged file: where its content belongs, for a successor that does not
  * know the inode, and what was asked for it, for one that comes after a power cut.
  *
- *   millrace-staged 2
+ *   millrace-staged 3
  *   <source>-<place>                 the mount, whatever its number is by then
  *   <boot id>                        of the machine when this was written
  *   none | save <bytes> <crc32c>     a close or fsync asked for that content and did not succeed
@@ -10,8 +10,9 @@
  *   <version>                        that the content began from, "" for a new file
  *   <path>                           below the mount's root; may have line ends in it
  *
- * Earlier versions wrote the second line and the last two only. They take this for damaged, and
- * keep the content without uploading it. */
+ * The second version knew a mount by its endpoint only where that had its first name; the first
+ * wrote the second line and the last two only. They take this for damaged, and keep the content
+ * without uploading it. */
 #ifndef MILLRACE_FUSE_FILE_SIDECAR_H
 #define MILLRACE_FUSE_FILE_SIDECAR_H
 
@@ -24,6 +25,7 @@
 
 struct sidecar {
     uint64_t source, place; /* hash64 of the mount's conf_mount_id(), of its path */
+    bool earlier;           /* by the first or second version */
     char boot[BOOT_ID_LEN]; /* "": by an earlier version, which did not say */
     bool asked;             /* to save so many bytes with that CRC32C */
     uint64_t asked_len;

@@ -4,6 +4,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/conf/option_name.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
@@ -473,18 +474,19 @@ void conf_free(struct conf *c)
     free(c);
 }
 
-static const char *pair_value(const struct conf_pair *pairs, size_t n, const char *key)
+/* By any of its names. */
+static const char *pair_value(const struct conf_pair *pairs, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
-        if (strcmp(pairs[i].key, key) == 0)
+        if (strcmp(option_proper_name(pairs[i].key), name) == 0)
             return pairs[i].value;
     return NULL;
 }
 
 const char *conf_mount_endpoint(const struct conf_mount *m)
 {
-    const char *own = pair_value(m->options, m->noptions, "endpoint"),
-               *usual = pair_value(m->default_options, m->ndefault_options, "endpoint");
+    const char *own = pair_value(m->options, m->noptions, OPTION_ENDPOINT),
+               *usual = pair_value(m->default_options, m->ndefault_options, OPTION_ENDPOINT);
     return own ? own : usual ? usual : "";
 }
 

@@ -109,7 +109,8 @@ struct conf *conf_parse(const char *json, size_t len, struct err *e);
 void conf_free(struct conf *c);
 /* How a file of the dataset's tree is written; path begins with "/". */
 enum conf_write conf_write_of(const struct conf *c, const char *path);
-/* Which server has it: its option "endpoint", or what is usual; "": the URL says it. */
+/* Which server has it: its option "endpoint" by any of its names, or what is usual; "": the URL
+ * says it, or a Secret, which is no part of what a mount is known by. */
 const char *conf_mount_endpoint(const struct conf_mount *m);
 /* Its URL and its endpoint, as two servers may have stores of one name. The caller frees it. */
 char *conf_mount_id(const struct conf_mount *m);

@@ -3,6 +3,7 @@
 #include "operator/api/dataset_priv.h"
 
 #include "lib/base/mem.h"
+#include "lib/conf/option_name.h"
 #include "lib/json/jget.h"
 
 #include <string.h>
@@ -50,14 +51,6 @@ static int parse_mount_point(struct dataset *d, struct dataset_mount *m, size_t 
     return 0;
 }
 
-/* What a Secret is for: options are seen in the status, and in the attributes of volumes. */
-static bool is_credential(const char *option)
-{
-    static const char *const credentials[] = {
-        "secret-access-key", "secret-key", "aws.secretKey", "session-token", NULL};
-    return dataset_word_in(option, credentials);
-}
-
 static int parse_options(const json_t *j, struct dataset_mount *m, size_t i, struct err *e)
 {
     m->options = jget_obj(j, "options");
@@ -69,7 +62,7 @@ static int parse_options(const json_t *j, struct dataset_mount *m, size_t i, str
         if (!json_is_string(value))
             return err_set(e, ERR_INVALID,
                 "spec.mounts[%zu].options.%s must be a string: put it in quotes", i, key);
-        if (is_credential(key))
+        if (option_is_credential(key))
             return err_set(e, ERR_INVALID,
                 "spec.mounts[%zu].options.%s is a credential: put it into a Secret and name that in spec.mounts[%zu].secretRef",
                 i, key, i);
@@ -162,7 +155,7 @@ static int parse_default_options(
             return err_set(e, ERR_INVALID,
                 "spec.mounts[%zu]: the cluster's default of the option %s must be a string: ask its administrator to put it in quotes",
                 i, key);
-        if (is_credential(key))
+        if (option_is_credential(key))
             return err_set(e, ERR_INVALID,
                 "spec.mounts[%zu]: the cluster's default of the option %s is a credential, which belongs into a Secret: ask its administrator to take it out",
                 i, key);

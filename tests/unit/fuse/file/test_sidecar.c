@@ -26,14 +26,14 @@ static void test_same_again(void **state)
     struct err e = ERR_INIT;
     cleanup_free char *text = sidecar_format(&s);
     assert_string_equal(text,
-        "millrace-staged 2\n000000000000001f-ffffffffffffffff\n" BOOT
+        "millrace-staged 3\n000000000000001f-ffffffffffffffff\n" BOOT
         "\nsave 12 000000ab\nconflict\nd41d8cd98f00b204e9800998ecf8427e\na/b\nc\n");
     assert_int_equal(sidecar_parse(text, strlen(text), "x", &again, &e), 0);
     assert_memory_equal(&again, &s, sizeof s);
     s = (struct sidecar){.path = "new"};
     cleanup_free char *least = sidecar_format(&s);
     assert_string_equal(
-        least, "millrace-staged 2\n0000000000000000-0000000000000000\n-\nnone\n-\n\nnew\n");
+        least, "millrace-staged 3\n0000000000000000-0000000000000000\n-\nnone\n-\n\nnew\n");
     assert_int_equal(sidecar_parse(least, strlen(least), "x", &again, &e), 0);
     assert_memory_equal(&again, &s, sizeof s);
 }
@@ -52,6 +52,36 @@ static void test_earlier(void **state)
     assert_string_equal(s.boot, "");
     assert_string_equal(s.why, "");
     assert_false(s.asked);
+    assert_true(s.earlier);
+}
+
+/* Of the second version, which knew the endpoint by one of its names only. */
+static void test_endpoint_by_another_name(void **state)
+{
+    (void)state;
+    struct conf_pair endpoint = {(char *)"url", (char *)"http://a"},
+                     usual = {(char *)"endpoint", (char *)"http://c"};
+    struct conf_mount was = {.mount_point = (char *)"s3://b", .path = (char *)"/"}, now = was;
+    struct conf conf = {.mounts = &now, .nmounts = 1};
+    struct sidecar s = {.path = "p"}, again;
+    struct err e = ERR_INIT;
+    now.options = &endpoint;
+    now.noptions = 1;
+    for (int with_default = 0; with_default < 2; with_default++) {
+        sidecar_set_mount(&s, &was);
+        assert_int_equal(sidecar_find_mount(&s, &conf), -1); /* it was on no server of a name */
+        s.earlier = true;
+        cleanup_free char *text = sidecar_format(&s);
+        assert_int_equal(sidecar_parse(text, strlen(text), "x", &again, &e), 0);
+        assert_int_equal(sidecar_find_mount(&again, &conf), 0);
+        was.default_options = now.default_options = &usual;
+        was.ndefault_options = now.ndefault_options = 1;
+    }
+    endpoint.key = (char *)"endpoint";
+    assert_int_equal(sidecar_find_mount(&again, &conf), -1);
+    sidecar_set_mount(&s, &now);
+    endpoint.key = (char *)"url";
+    assert_int_equal(sidecar_find_mount(&s, &conf), 0);
 }
 
 static void test_refused(void **state)
@@ -87,9 +117,9 @@ static void test_refused(void **state)
         TEXT(MOUNT "\nv\na//b\n"),
         TEXT(MOUNT "\nv\npath\0more\n"),
         TEXT(MOUNT "\n\0\npath\n"),
-#define NOW "millrace-staged 2\n" MOUNT "\n"
-        TEXT("millrace-staged 3\n" MOUNT "\n-\nnone\n-\nv\npath\n"),
-        TEXT("millrace-staged 2 \n" MOUNT "\n-\nnone\n-\nv\npath\n"),
+#define NOW "millrace-staged 3\n" MOUNT "\n"
+        TEXT("millrace-staged 4\n" MOUNT "\n-\nnone\n-\nv\npath\n"),
+        TEXT("millrace-staged 3 \n" MOUNT "\n-\nnone\n-\nv\npath\n"),
         TEXT(NOW),
         TEXT(NOW "-\nnone\n-\nv\n"),
         TEXT(NOW "\nnone\n-\nv\npath\n"),
@@ -149,7 +179,7 @@ static void test_mount_found_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_again),
-        cmocka_unit_test(test_earlier), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_mount_found_again)};
+        cmocka_unit_test(test_earlier), cmocka_unit_test(test_endpoint_by_another_name),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_mount_found_again)};
     return cmocka_run_group_tests_name("sidecar", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 #include "lib/conf/conf.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void test_full(void **state)
@@ -172,9 +173,36 @@ static void test_errors(void **state)
     }
 }
 
+/* Another server is another mount, however the option is spelled: what waits to be uploaded must
+ * not go there. */
+static void test_mount_of_another_server(void **state)
+{
+    (void)state;
+    static const char *const spelled[] = {"endpoint", "url", "alluxio.underfs.s3.endpoint"};
+    static const char *const where[] = {"options", "defaultOptions"};
+    for (size_t i = 0; i < ARRAY_LEN(spelled) * ARRAY_LEN(where); i++) {
+        const char *key = spelled[i % ARRAY_LEN(spelled)], *in = where[i / ARRAY_LEN(spelled)];
+        char *id[2];
+        for (int k = 0; k < 2; k++) {
+            struct err e = ERR_INIT;
+            cleanup_free char *text = xasprintf(
+                "{\"mounts\":[{\"mountPoint\":\"s3://b\",\"%s\":{\"%s\":\"http://%c\"}}],\"cache\":{\"tiers\":[{\"medium\":\"MEM\",\"quota\":1048576}]}}",
+                in, key, "ab"[k]);
+            cleanup_conf struct conf *c = conf_parse(text, strlen(text), &e);
+            assert_non_null(c);
+            id[k] = conf_mount_id(&c->mounts[0]);
+        }
+        bool same = strcmp(id[0], id[1]) == 0;
+        free(id[0]);
+        free(id[1]);
+        if (same)
+            fail_msg("%s.%s: two servers are one mount", in, key);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_full), cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_errors)};
+        cmocka_unit_test(test_errors), cmocka_unit_test(test_mount_of_another_server)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "fuse/store/store.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/conf/option_name.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/dataset.h"
@@ -108,6 +109,22 @@ static void test_lists(void **state)
     assert_int_equal(compare_all("file:///d", "can-hang", any_option), 1);
 }
 
+/* What lib/conf says of names is what the stores' tables say. */
+static void test_option_names(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"s3://b", "file:///d"};
+    for (size_t u = 0; u < ARRAY_LEN(urls); u++)
+        for (const struct store_option *o = store_kind_of(urls[u])->options; o->name; o++) {
+            assert_string_equal(option_proper_name(o->name), o->name);
+            assert_int_equal(option_is_credential(o->name), is_credential(o));
+            for (size_t i = 0; i < ARRAY_LEN(o->aliases) && o->aliases[i]; i++) {
+                assert_string_equal(option_proper_name(o->aliases[i]), o->name);
+                assert_int_equal(option_is_credential(o->aliases[i]), is_credential(o));
+            }
+        }
+}
+
 /* The operator refuses the same credentials, where a CRD is older than it is. */
 static void test_credentials_in_options(void **state)
 {
@@ -180,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_option_names),
         cmocka_unit_test(test_credentials_in_options),
         cmocka_unit_test(test_defaults_of_chart),
         cmocka_unit_test(test_wrong_defaults),

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* option_name — options of mounts that have several names, for those who do not know the stores'
+ * tables. A test compares it with them. */
+#ifndef MILLRACE_LIB_CONF_OPTION_NAME_H
+#define MILLRACE_LIB_CONF_OPTION_NAME_H
+
+#include <stdbool.h>
+
+#define OPTION_ENDPOINT "endpoint"
+
+/* The name that messages use; of any other option the name itself. */
+const char *option_proper_name(const char *name);
+bool option_is_credential(const char *name); /* that must not be seen: the key's id may */
+
+#endif
