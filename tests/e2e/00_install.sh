@@ -10,6 +10,15 @@ helm lint "$ROOT/charts/millrace"
 helm template x "$ROOT/charts/millrace" --kube-version 1.34.0 --namespace y >"$WORK/rendered.yaml"
 ! helm template x "$ROOT/charts/millrace" --kube-version 1.34.0 --set csi.kubeletDir=relative >"$WORK/bad" 2>&1 || fail "a relative kubeletDir is accepted"
 grep -q kubeletDir "$WORK/bad" || fail "the error does not name the value: $(cat "$WORK/bad")"
+while read -r value words; do
+    ! helm template x "$ROOT/charts/millrace" --kube-version 1.34.0 --set "$value" >"$WORK/bad" 2>&1 || fail "$value is accepted"
+    grep -qF -- "$words" "$WORK/bad" || fail "$value: the error does not say '$words': $(cat "$WORK/bad")"
+done <<'END'
+limits.tierQuota=100GB limits.tierQuota is 100GB, which is no size as Kubernetes writes them: 100Gi
+limits.tierQuota=100m no part of a byte
+limits.namespaceSelector.matchExpressions[0].key=team missing property 'operator'
+END
+helm template x "$ROOT/charts/millrace" --kube-version 1.34.0 --set limits.tierQuota=1.5Ti >"$WORK/good" || fail "1.5Ti is refused"
 
 helm uninstall "$RELEASE" --namespace "$SYSTEM" --ignore-not-found --no-hooks --wait --timeout 2m # of a run before this one
 traces >"$ROOT/build/e2e-before.txt"
