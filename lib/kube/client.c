@@ -274,6 +274,8 @@ int kube_create_with(struct kube *k, const struct kube_res *res, const char *ns,
     client_query(&url, "fieldManager", k->field_manager);
     if (how->strict)
         client_query(&url, "fieldValidation", "Strict");
+    if (how->dry_run)
+        client_query(&url, "dryRun", "All");
     struct client_call c = {"create", "POST", "application/json", res, ns, kube_name(object), url,
         object, KUBE_OBJECT_MAX};
     int rc = write_with(k, &c, how, out, e);
@@ -284,7 +286,7 @@ int kube_create_with(struct kube *k, const struct kube_res *res, const char *ns,
 int kube_create(struct kube *k, const struct kube_res *res, const char *ns, const json_t *object,
     json_t **out, struct err *e)
 {
-    return kube_create_with(k, res, ns, object, &(struct kube_write){false, NULL}, out, e);
+    return kube_create_with(k, res, ns, object, &(struct kube_write){0}, out, e);
 }
 
 int kube_update(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
@@ -323,8 +325,7 @@ int kube_apply_with(struct kube *k, const struct kube_res *res, const char *ns, 
 int kube_apply(struct kube *k, const struct kube_res *res, const char *ns, const char *name,
     const char *sub, const json_t *object, json_t **out, struct err *e)
 {
-    return kube_apply_with(
-        k, res, ns, name, sub, object, &(struct kube_write){false, NULL}, out, e);
+    return kube_apply_with(k, res, ns, name, sub, object, &(struct kube_write){0}, out, e);
 }
 
 static const char *patch_media_type(enum kube_patch_type type)

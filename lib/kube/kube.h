@@ -127,6 +127,7 @@ struct kube_warnings {
 struct kube_write {
     bool strict;                    /* fields that the server does not know: INVALID, names them */
     struct kube_warnings *warnings; /* or NULL; those of this answer are added */
+    bool dry_run;                   /* all is checked, and nothing done */
 };
 /* As kube_create and kube_apply. */
 int kube_create_with(struct kube *k, const struct kube_res *res, const char *ns,

@@ -18,6 +18,7 @@ struct attach_controller {
     struct manager *mgr;
     struct informer *datasets, *pods, *pvs, *attachments, *plugins, *nodes;
     struct poll *poll;
+    struct verdicts *verdicts;
     struct controller *controller;
 };
 
@@ -91,12 +92,14 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
     cache_pods_take(&pods, uid ? informer_by(c->pods, "dataset", uid) : (struct objs){NULL, 0},
         found.n ? kube_namespace(obj_json(found.v[0])) : NULL, uid, c->poll);
     cleanup_obj struct obj *volume = informer_get(c->pvs, key);
+    cleanup_obj struct obj *said = uid ? verdicts_of(c->verdicts, uid) : NULL;
     struct attach_observed o = {.pv = key,
         .volume = obj_json(volume),
         .cr = found.n ? obj_json(found.v[0]) : NULL,
         .foreign = is_foreign(c, key),
         .pods = pods.v,
         .npods = pods.objs.n,
+        .said = obj_json(said),
         .now_ns = clock_real_ns(),
         .env = dataset_render_env(c->mgr)};
     cleanup_attach_seen struct attach_seen seen;
@@ -163,6 +166,14 @@ static void attach_reported(void *user, const struct poll_target *t, bool counts
         controller_enqueue(c->controller, pv, 0);
 }
 
+static void wake_volume(void *to, const char *key) { controller_enqueue(to, key, 0); }
+
+static void attach_answered(void *user, const json_t *pod)
+{
+    struct attach_controller *c = user;
+    attach_map_client(c, pod, wake_volume, c->controller);
+}
+
 int attach_controller_start(struct manager *mgr, struct err *e)
 {
     const struct informer_conf plugins = {
@@ -175,6 +186,7 @@ int attach_controller_start(struct manager *mgr, struct err *e)
         .attachments = informers_attachments(mgr),
         .plugins = manager_shared_informer(mgr, &plugins),
         .nodes = informers_nodes(mgr),
+        .verdicts = manager_verdicts(mgr),
         .poll = poll_shared(mgr, e)};
     if (!c->poll) {
         free(c);
@@ -192,5 +204,6 @@ int attach_controller_start(struct manager *mgr, struct err *e)
     controller_watch(c->controller, c->pods, attach_map_client, c);
     controller_watch(c->controller, c->pvs, controller_map_self, NULL);
     poll_listen(c->poll, attach_reported, c);
+    verdicts_listen(c->verdicts, attach_answered, c);
     return 0;
 }

@@ -27,7 +27,8 @@ struct attach_observed {
     size_t npods;
     const json_t *const *plugins; /* the pods of the node plugin, of all nodes */
     size_t nplugins;
-    int64_t now_ns; /* since the epoch */
+    const json_t *said; /* of ctl/verdicts, of the Dataset's pods; may be NULL */
+    int64_t now_ns;     /* since the epoch */
     struct render_env env;
 };
 

@@ -10,6 +10,7 @@
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/cond.h"
+#include "operator/ctl/verdicts.h"
 #include "operator/dataset/clients.h"
 #include "operator/render/meta.h"
 
@@ -97,18 +98,39 @@ static bool plugin_stays(const struct map *settled, const struct node_client *c)
     return !settled || map_get(settled, c->node);
 }
 
-/* A client that is outdated and does not serve is replaced at once, where its node can. */
-static void replace_at_once(const struct map *settled, const struct node_client *c, struct plan *p)
-{
-    if (!c->node_down && (!node_client_attached(c) || plugin_stays(settled, c)))
-        plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
-}
-
 /* It may not stay so long: the pods that fill the node read through it. That it is to be small is
  * kept where it outlives the client. */
 static bool is_small(const struct node_client *c)
 {
     return jget(c->attachment, "status.attachmentMetadata.\"" ANNOTATION_SMALL "\"") != NULL;
+}
+
+/* The pod of a client as it is to be on its node. */
+static json_t *wanted_client(
+    const struct attach_observed *o, const struct dataset *d, const struct node_client *c)
+{
+    json_t *pod = render_client(d, &o->env, c->node);
+    if (is_small(c))
+        render_small(pod);
+    return pod;
+}
+
+/* It goes once the server is known to take its successor. */
+static enum verdict replace_client(const struct attach_observed *o, const struct dataset *d,
+    const struct node_client *c, struct plan *p)
+{
+    enum verdict verdict = plan_try(p, o->said, c->pod->pod, wanted_client(o, d, c), o->now_ns);
+    if (verdict == VERDICT_TAKEN)
+        plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
+    return verdict;
+}
+
+/* A client that is outdated and does not serve is replaced at once, where its node can. */
+static void replace_at_once(const struct attach_observed *o, const struct dataset *d,
+    const struct map *settled, const struct node_client *c, struct plan *p)
+{
+    if (!c->node_down && (!node_client_attached(c) || plugin_stays(settled, c)))
+        replace_client(o, d, c, p);
 }
 
 static void plan_small(const struct attach_observed *o, const struct node_client *c, struct plan *p)
@@ -128,14 +150,20 @@ static void plan_small(const struct attach_observed *o, const struct node_client
 
 /* An attachError makes Kubernetes wait before it asks again, for up to two minutes: what only takes
  * long is none. */
-static void plan_problem(
-    const struct attach_observed *o, const struct node_client *c, struct plan *p)
+static void plan_problem(const struct attach_observed *o, const struct dataset *d,
+    const struct node_client *c, struct plan *p)
 {
     if (c->health.slow)
         return; /* the Dataset says it */
     if (c->health.full && !*kube_annotation(c->pod->pod, ANNOTATION_SMALL)) {
-        plan_small(o, c, p);
-        return;
+        json_t *small = wanted_client(o, d, c);
+        if (!is_small(c))
+            render_small(small);
+        enum verdict verdict = plan_try(p, o->said, c->pod->pod, small, o->now_ns);
+        if (verdict == VERDICT_TAKEN)
+            plan_small(o, c, p);
+        if (verdict != VERDICT_REFUSED)
+            return;
     }
     int64_t since = 0;
     clock_parse_rfc3339(
@@ -155,10 +183,7 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
     const struct map *settled, const struct node_client *c, struct plan *p)
 {
     if (!c->pod) {
-        json_t *pod = render_client(d, &o->env, c->node);
-        if (is_small(c))
-            render_small(pod);
-        cache_pod_create(p, d, &o->env, pod);
+        cache_pod_create(p, d, &o->env, wanted_client(o, d, c));
         return;
     }
     switch (c->health.state) {
@@ -167,13 +192,13 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
         break;
     case CACHE_POD_PROBLEM:
         if (c->current)
-            plan_problem(o, c, p);
+            plan_problem(o, d, c, p);
         else
-            replace_at_once(settled, c, p);
+            replace_at_once(o, d, settled, c, p);
         break;
     case CACHE_POD_STARTING:
         if (!c->current)
-            replace_at_once(settled, c, p);
+            replace_at_once(o, d, settled, c, p);
         break;
     case CACHE_POD_FINISHED:
         plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
@@ -186,14 +211,15 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
 /* An outdated client that serves is replaced only while all others of this Dataset serve, so
  * that a new spec or image that does not work stops at the first one. The FUSE connection and
  * pending reads survive in the node plugin; so an upgrade replaces that first, then the client. */
-static void plan_roll(const struct map *settled, const struct clients *s, struct plan *p)
+static void plan_roll(const struct attach_observed *o, const struct dataset *d,
+    const struct map *settled, const struct clients *s, struct plan *p)
 {
     if (!s->outdated)
         return;
     for (size_t i = 0; i < s->n && !s->missing; i++) {
         const struct node_client *c = &s->v[i];
         if (c->pod && !c->current && !c->leaves && !c->node_down && plugin_stays(settled, c)) {
-            plan_delete(p, &kube_pods, c->pod->pod, -1, NULL);
+            replace_client(o, d, c, p); /* refused, it is asked again in a while */
             return;
         }
     }
@@ -251,7 +277,7 @@ static void plan_clients(const struct attach_observed *o, const struct dataset *
             plan_client(o, d, settled, c, p);
     }
     if (d)
-        plan_roll(settled, s, p);
+        plan_roll(o, d, settled, s, p);
     map_free(settled);
 }
 
@@ -271,7 +297,8 @@ void attach_plan(const struct attach_observed *o, struct plan *p)
         .pods = o->pods,
         .npods = o->npods,
         .now_ns = o->now_ns,
-        .env = &o->env};
+        .env = &o->env,
+        .said = o->said};
     cleanup_clients struct clients s;
     clients_take(&clients, &s);
     for (size_t i = 0; i < s.nextra; i++) /* the volume is unmounted there */
@@ -290,4 +317,7 @@ void attach_plan_refused(
     cleanup_free char *message = xasprintf(
         "dataset %s/%s: its client cannot be made: %s", kube_namespace(cr), kube_name(cr), why);
     plan_error(cr, now_ns, attachment, message, then);
+    if (is_attached(attachment)) /* its pods read on when there is a client again */
+        plan_event(then, &kube_datasets, cr, true, "ApplyFailed",
+            "node %s: its client cannot be made: %s", node_of(attachment), why);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/ctl/apply.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/http/metric.h"
@@ -48,7 +49,7 @@ static int run_apply(
     struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *answer = NULL;
-    struct kube_write how = {x->strict, &r->warnings};
+    struct kube_write how = {x->strict, &r->warnings, false};
     if (kube_apply_with(a->kube, x->res, x->ns, x->name, "", x->body, &how, &answer, e))
         return -1;
     count_write("apply", r);
@@ -88,7 +89,7 @@ static int run_create(
     struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
 {
     cleanup_json json_t *answer = NULL;
-    struct kube_write how = {x->strict, &r->warnings};
+    struct kube_write how = {x->strict, &r->warnings, false};
     if (kube_create_with(a->kube, x->res, x->ns, x->body, &how, &answer, e) == 0) {
         count_write("create", r);
         observe(a, x->res, answer);
@@ -99,6 +100,60 @@ static int run_create(
         return 0;
     }
     return e->cls == ERR_EXISTS ? already_there(a, x, e) : -1;
+}
+
+/* Asked about under a name that nothing has; the words name the pod that it is about. */
+#define NEXT "-next"
+static void name_as_it_is(const char *name, char *words)
+{
+    cleanup_free char *next = xasprintf("%s" NEXT, name);
+    size_t len = strlen(next), cut = strlen(NEXT);
+    for (char *at = words; (at = strstr(at, next));) {
+        at += len - cut;
+        memmove(at, at + cut, strlen(at + cut) + 1);
+    }
+}
+
+static bool is_answer(const struct err *e)
+{
+    switch (e->cls) {
+    case ERR_INVALID:
+    case ERR_DENIED:
+    case ERR_EXISTS:
+    case ERR_EXHAUSTED:
+    case ERR_FATAL:
+        return true;
+    case ERR_RETRY:
+        return strstr(e->msg, "webhook"); /* one that is down keeps pods from being made */
+    case ERR_NONE:
+    case ERR_CONFLICT:
+    case ERR_NOTFOUND:
+        break;
+    }
+    return false;
+}
+
+static int run_try(struct apply *a, const struct plan_action *x, struct err *e)
+{
+    cleanup_json json_t *answer = NULL, *pod = json_deep_copy(x->body);
+    cleanup_free char *next = xasprintf("%s" NEXT, x->name);
+    struct kube_write how = {.dry_run = true};
+    const char *refused = NULL;
+    json_object_set_new(json_object_get(pod, "metadata"), "name", json_string(next));
+    if (!a->verdicts)
+        return 0;
+    if (kube_create_with(a->kube, x->res, x->ns, pod, &how, &answer, e)) {
+        if (!is_answer(e))
+            return -1;
+        name_as_it_is(x->name, e->msg);
+        bool room = e->cls == ERR_DENIED && strstr(e->msg, "exceeded quota") && x->makes_room;
+        /* an old webhook: nobody can tell */
+        bool blind = strstr(e->msg, "does not support dry run") != NULL;
+        refused = room || blind || e->cls == ERR_EXISTS ? NULL : e->msg;
+    }
+    verdicts_put(a->verdicts, x, refused, clock_real_ns());
+    err_clear(e);
+    return 0;
 }
 
 static int run_delete(
@@ -180,6 +235,8 @@ static int run_action(
         return run_patch(a, x, "", r, e);
     case PLAN_STATUS:
         return run_patch(a, x, "status", r, e);
+    case PLAN_TRY:
+        return run_try(a, x, e);
     case PLAN_EVENT:
         run_event(a, x);
         return 0;

@@ -7,10 +7,12 @@
 #include "operator/ctl/events.h"
 #include "operator/ctl/informer.h"
 #include "operator/ctl/plan.h"
+#include "operator/ctl/verdicts.h"
 
 struct apply {
     struct kube *kube;
-    struct events *events; /* NULL: events are only logged */
+    struct events *events;     /* NULL: events are only logged */
+    struct verdicts *verdicts; /* of what is tried; NULL: nothing is */
     /* all of the process: those of an action's resource get the answer */
     struct informer **informers;
     size_t ninformers;

@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/events.h"
+#include "operator/ctl/verdicts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,13 @@ struct informer *manager_shared_informer(struct manager *mgr, const struct infor
         return inf;
     }
     return manager_informer(mgr, conf);
+}
+
+struct verdicts *manager_verdicts(struct manager *mgr)
+{
+    if (!mgr->apply.verdicts)
+        mgr->apply.verdicts = verdicts_new();
+    return mgr->apply.verdicts;
 }
 
 struct controller *manager_controller(struct manager *mgr, const struct controller_conf *conf)
@@ -135,6 +143,7 @@ void manager_close(struct manager *mgr)
         informer_free(mgr->apply.informers[i]);
     for (size_t i = 0; i < mgr->ncontrollers; i++)
         controller_free(mgr->controllers[i]);
+    verdicts_free(mgr->apply.verdicts);
     free(mgr->apply.informers);
     free(mgr->controllers);
     free(mgr->hooks);

@@ -50,6 +50,8 @@ struct manager {
  * informer; it has the indexes of all callers (add before start). */
 struct informer *manager_informer(struct manager *mgr, const struct informer_conf *conf);
 struct informer *manager_shared_informer(struct manager *mgr, const struct informer_conf *conf);
+/* The one of this manager, owned by it: made on the first call. */
+struct verdicts *manager_verdicts(struct manager *mgr);
 /* owned by the manager */
 struct controller *manager_controller(struct manager *mgr, const struct controller_conf *conf);
 /* start runs when we begin to lead; stop runs before the controllers stop. Either may be NULL. For

@@ -24,6 +24,7 @@ void plan_clear(struct plan *p)
         free(a->propagation);
         free(a->reason);
         free(a->message);
+        free(a->wanted);
         json_decref(a->body);
     }
     free(p->actions);
@@ -152,6 +153,15 @@ void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cache
     a->propagation = xstrdup(propagation);
 }
 
+void plan_ask(
+    struct plan *p, const json_t *pod, json_t *successor_take, const char *wanted, bool makes_room)
+{
+    struct plan_action *a = plan_add(p, PLAN_TRY, &kube_pods, pod);
+    a->body = successor_take;
+    a->wanted = xstrdup(wanted);
+    a->makes_room = makes_room;
+}
+
 void plan_patch(
     struct plan *p, const struct kube_res *res, const json_t *cached, json_t *merge_patch_take)
 {
@@ -243,6 +253,8 @@ static const char *op_name(enum plan_op op)
         return "patch";
     case PLAN_STATUS:
         return "status";
+    case PLAN_TRY:
+        return "try";
     case PLAN_EVENT:
         return "event";
     case PLAN_REQUEUE:
@@ -259,7 +271,7 @@ static json_t *body_json(const struct plan_action *a)
     json_t *annotations = json_object_get(metadata, "annotations");
     if (a->res == &kube_secrets)
         json_object_del(body, "stringData");
-    if ((a->op == PLAN_APPLY || a->op == PLAN_CREATE) && annotations) {
+    if ((a->op == PLAN_APPLY || a->op == PLAN_CREATE || a->op == PLAN_TRY) && annotations) {
         json_object_del(annotations, ANNOTATION_HASH);
         if (!json_object_size(annotations))
             json_object_del(metadata, "annotations");
@@ -278,6 +290,7 @@ static json_t *action_json(const struct plan_action *a)
     switch (a->op) {
     case PLAN_APPLY:
     case PLAN_CREATE:
+    case PLAN_TRY:
         json_object_set_new(j, "object", body_json(a));
         break;
     case PLAN_PATCH:

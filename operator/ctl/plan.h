@@ -24,7 +24,10 @@ enum plan_op {
     PLAN_DELETE, /* absent already is success; so is another uid under that name */
     /* merge patch body, with uid (and resourceVersion where it is in body) as precondition */
     PLAN_PATCH,
-    PLAN_STATUS,  /* merge patch body on the status subresource */
+    PLAN_STATUS, /* merge patch body on the status subresource */
+    /* asks by a dry run whether body would be taken as the successor of a pod: see ctl/verdicts. It
+     * changes nothing, and a refusal is no error */
+    PLAN_TRY,
     PLAN_EVENT,   /* core/v1 Event about the object */
     PLAN_REQUEUE, /* reconcile this key again after `after_ns`; the earliest wins */
 };
@@ -40,6 +43,8 @@ struct plan_action {
     int64_t grace_s;        /* delete: -1: the object's own */
     bool warning;           /* event */
     char *reason, *message; /* event */
+    char *wanted;           /* try: names the pod and its successor */
+    bool makes_room;        /* try: it asks for no more than the pod, which a quota counts now */
     int64_t after_ns;       /* requeue */
 };
 
@@ -83,6 +88,10 @@ void plan_strict(struct plan *p, size_t since);
  */
 void plan_delete(struct plan *p, const struct kube_res *res, const json_t *cached, int64_t grace_s,
     const char *propagation);
+
+/* Would the server take this successor of the pod? wanted: the verdict's name. */
+void plan_ask(
+    struct plan *p, const json_t *pod, json_t *successor_take, const char *wanted, bool makes_room);
 
 /* Merge patch of an object we know (uid is the precondition). */
 void plan_patch(

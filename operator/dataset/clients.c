@@ -6,6 +6,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
+#include "operator/ctl/verdicts.h"
 #include "operator/render/meta.h"
 
 #include <stdlib.h>
@@ -37,6 +38,8 @@ static void count_clients(struct clients *s)
         if (c->pod && !c->leaves && !c->node_down) {
             s->current += c->current;
             s->outdated += !c->current;
+            if (c->refused && !c->current && !s->refused)
+                s->refused = c;
         }
         if (!is_missing(c))
             continue;
@@ -65,6 +68,7 @@ static void take_pods(
         }
         c->pod = &o->pods[i];
         cache_pod_evaluate(c->pod, o->d, o->now_ns, &c->health);
+        c->refused = stamp ? verdict_refusal(o->said, pod, stamp) : NULL;
         c->current = stamp && strcmp(kube_annotation(pod, ANNOTATION_HASH), stamp) == 0;
     }
 }

@@ -22,6 +22,7 @@ struct clients_observed {
     size_t npods;
     int64_t now_ns; /* since the epoch */
     const struct render_env *env;
+    const json_t *said; /* of ctl/verdicts, of the Dataset's pods; may be NULL */
 };
 
 struct node_client {
@@ -32,6 +33,7 @@ struct node_client {
     bool current;                   /* made of the spec as it is */
     bool leaves;                    /* the node has no use for it any more */
     bool node_down;                 /* the node is gone, or does not answer */
+    const char *refused; /* outdated, and why the server would not take its successor; or NULL */
 };
 
 struct clients {
@@ -46,6 +48,7 @@ struct clients {
     /* The same, if it is made of the spec as it is, and others are not: it stops the update, and
      * its health says why. NULL: the update is not stopped. */
     const struct node_client *paused;
+    const struct node_client *refused; /* the first of which the successor is refused; or NULL */
 };
 
 void clients_take(const struct clients_observed *o, struct clients *c);

@@ -18,6 +18,7 @@ struct dataset_controller {
     struct manager *mgr;
     struct informer *datasets, *pods, *pvs, *pvcs, *services, *policies, *attachments, *nodes;
     struct poll *poll;
+    struct verdicts *verdicts;
     struct controller *controller;
 };
 
@@ -155,6 +156,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
     cleanup_json json_t *gpus = gpu_nodes(c), *users = NULL;
     if (kube_deleting(j) && (obj_json(pvc) || at.n) && !(users = users_of(c, ns, name, e)))
         return -1;
+    cleanup_obj struct obj *said = verdicts_of(c->verdicts, kube_uid(j));
     struct dataset_observed o = {.cr = j,
         .pv = obj_json(pv),
         .pvc = obj_json(pvc),
@@ -167,6 +169,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         .nodes = at.nodes,
         .gpu_nodes = gpus,
         .users = users,
+        .said = obj_json(said),
         .now_ns = clock_real_ns(),
         .env = env};
     poll_retired(c->poll, kube_uid(j), &o.retired);
@@ -224,8 +227,18 @@ static void dataset_reported(void *user, const struct poll_target *t, bool count
 static void dataset_gone(void *user, const json_t *was, const json_t *now)
 {
     struct dataset_controller *c = user;
-    if (!now)
-        poll_forget(c->poll, kube_uid(was));
+    if (now)
+        return;
+    poll_forget(c->poll, kube_uid(was));
+    verdicts_forget(c->verdicts, kube_uid(was));
+}
+
+static void wake_asking(void *to, const char *key) { controller_enqueue(to, key, 0); }
+
+static void dataset_answered(void *user, const json_t *pod)
+{
+    struct dataset_controller *c = user;
+    dataset_map_labels(c, pod, wake_asking, c->controller);
 }
 
 static void make_informers(struct dataset_controller *c)
@@ -252,6 +265,7 @@ int dataset_controller_start(struct manager *mgr, struct err *e)
     struct dataset_controller *c = xcalloc(1, sizeof *c); /* lives as long as the process */
     c->mgr = mgr;
     make_informers(c);
+    c->verdicts = manager_verdicts(mgr);
     c->poll = poll_shared(mgr, e);
     if (!c->poll) {
         free(c);
@@ -273,5 +287,6 @@ int dataset_controller_start(struct manager *mgr, struct err *e)
     controller_watch(c->controller, c->attachments, dataset_map_attachment, c);
     informer_on_change(c->datasets, dataset_gone, c);
     poll_listen(c->poll, dataset_reported, c);
+    verdicts_listen(c->verdicts, dataset_answered, c);
     return 0;
 }

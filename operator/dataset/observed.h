@@ -28,7 +28,8 @@ struct dataset_observed {
     /* array of names of the pods that use the claim; only looked up when deleting */
     const json_t *users;
     struct poll_reads retired;
-    int64_t now_ns; /* since the epoch */
+    const json_t *said; /* of ctl/verdicts, of the Dataset's pods; may be NULL */
+    int64_t now_ns;     /* since the epoch */
     struct render_env env;
 };
 
@@ -44,11 +45,17 @@ struct dataset_eval {
     bool *current;                   /* one a pod: made of the spec as it is */
     struct map *by_name;             /* const struct cache_pod *, of o->pods */
     struct clients clients;
+    /* a worker's successor is asked about, or was refused: "": it was not */
+    bool asks;
+    char refused[512];
 };
 /* d: NULL if the spec is not valid */
 void dataset_evaluate(
     const struct dataset_observed *o, const struct dataset *d, struct dataset_eval *v);
 void dataset_eval_free(struct dataset_eval *v);
+/* In words for people: a pod stays as it was made, since the server refuses its successor. */
+void dataset_say_refused(
+    const json_t *cr, const json_t *pod, const char *words, char *out, size_t size);
 /* NULL: there is none */
 const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index);
 /* Of the status only phase and the condition Ready: it is False, and an Event (if asked for) says

@@ -7,6 +7,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/api/cond.h"
+#include "operator/ctl/verdicts.h"
 #include "operator/render/meta.h"
 #include "operator/render/volume.h"
 
@@ -67,12 +69,35 @@ static void drop_pod(
     v->health[at].state = CACHE_POD_LEAVING;
 }
 
+/* The worker goes when the server is known to take what is made in its place. */
+static void replace_worker(
+    const struct dataset_observed *o, struct dataset_eval *v, size_t at, int index, struct plan *p)
+{
+    const json_t *pod = o->pods[at].pod;
+    json_t *next = render_worker(v->d, &o->env, index, o->gpu_nodes);
+    cleanup_free char *hash = xstrdup(kube_annotation(next, ANNOTATION_HASH));
+    switch (plan_try(p, o->said, pod, next, o->now_ns)) {
+    case VERDICT_TAKEN:
+        drop_pod(o, v, at, p);
+        return;
+    case VERDICT_ASKED:
+        v->asks = true;
+        return;
+    case VERDICT_REFUSED:
+        if (!*v->refused)
+            dataset_say_refused(
+                o->cr, pod, verdict_refusal(o->said, pod, hash), v->refused, sizeof v->refused);
+        return;
+    }
+}
+
 /* Outdated workers are replaced one at a time: the next when all the others serve. Those that do
  * not serve anyway go at once. */
 static void plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
 {
     bool *wanted = xcalloc(o->npods + 1, sizeof *wanted);
     size_t replace = SIZE_MAX, serving = 0;
+    int replace_index = 0;
     for (int i = 0; i < v->d->replicas; i++) {
         const struct cache_pod *m = dataset_worker(v, i);
         if (!m) {
@@ -83,13 +108,17 @@ static void plan_workers(const struct dataset_observed *o, struct dataset_eval *
         wanted[at] = true;
         bool ready = v->health[at].state == CACHE_POD_READY;
         serving += ready;
-        if (v->health[at].state == CACHE_POD_FINISHED || (!v->current[at] && !ready))
+        if (v->health[at].state == CACHE_POD_FINISHED)
             drop_pod(o, v, at, p);
-        else if (!v->current[at] && replace == SIZE_MAX)
+        else if (!v->current[at] && !ready && v->health[at].state != CACHE_POD_LEAVING)
+            replace_worker(o, v, at, i, p);
+        else if (!v->current[at] && ready && replace == SIZE_MAX) {
             replace = at;
+            replace_index = i;
+        }
     }
     if (replace != SIZE_MAX && serving == (size_t)v->d->replicas)
-        drop_pod(o, v, replace, p);
+        replace_worker(o, v, replace, replace_index, p);
     for (size_t i = 0; i < o->npods; i++)
         if (!wanted[i] && cache_pod_is(o->pods[i].pod, COMPONENT_WORKER))
             drop_pod(o, v, i, p);

@@ -54,7 +54,8 @@ void dataset_evaluate(
         .pods = o->pods,
         .npods = o->npods,
         .now_ns = o->now_ns,
-        .env = &o->env};
+        .env = &o->env,
+        .said = o->said};
     clients_take(&clients, &v->clients);
 }
 

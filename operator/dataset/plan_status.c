@@ -9,6 +9,8 @@
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
 
+#define REFUSED "ApplyFailed"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +59,7 @@ struct dataset_condition {
     enum cond_progress progress; /* of Ready only */
     char message[640];
     bool warn; /* the transition to it is a Warning */
-    bool slow; /* of ClientsReady: the attach controller does not tell */
+    bool tell; /* of ClientsReady: the attach controller does not */
 };
 
 static void set_ready(struct dataset_condition *r, const char *phase, enum cond_status status,
@@ -76,6 +78,13 @@ static bool was_ready(const struct dataset_observed *o)
     return cond_is_true(conditions, DATASET_COND_READY)
         && jget_int(cond_find(conditions, DATASET_COND_READY), "observedGeneration", -1)
         == jget_int(o->cr, "metadata.generation", 0);
+}
+
+/* Pods of before serve on, since those of the new spec are refused; or that is being asked. */
+static bool stays_as_it_was(const struct dataset_observed *o, const struct dataset_eval *v)
+{
+    return (v->asks || *v->refused || v->clients.refused)
+        && cond_is_true(jget_arr(o->cr, "status.conditions"), DATASET_COND_READY);
 }
 
 /* Without workers, a client that its own node keeps from running says nothing of the others: jobs
@@ -126,7 +135,7 @@ static void evaluate_pods(const struct dataset_observed *o, const struct dataset
             "pods can mount the PersistentVolumeClaim %s; its store is asked when the first one does",
             kube_name(o->cr));
         set_ready(r, DATASET_BOUND, COND_TRUE, "Ready", false);
-    } else if (was_ready(o)) {
+    } else if (was_ready(o) || (stays_as_it_was(o, v) && workers->ready + clients->ready > 0)) {
         snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
             kube_name(o->cr));
         set_ready(r, DATASET_BOUND, COND_TRUE, "Ready", false);
@@ -169,14 +178,14 @@ static void evaluate_ready(const struct dataset_observed *o, const struct datase
 /* WorkersReady, ClientsReady. Without a valid spec it is unknown how many workers there should be.
  */
 static void evaluate_group(const struct dataset_eval *v, const struct pod_group *g,
-    const char *type, const char *none, struct dataset_condition *r)
+    const char *type, const char *none, const char *refused, struct dataset_condition *r)
 {
     bool client = strcmp(g->component, COMPONENT_CLIENT) == 0;
     const char *who = client ? "nodes that use it have" : "cache workers are",
                *what = client ? "a serving client" : "ready";
     r->cond = (struct cond){type, COND_TRUE, "AllReady", r->message};
     r->warn = false;
-    r->slow = false;
+    r->tell = false;
     if (!v->d && !client) {
         snprintf(r->message, sizeof r->message, "%d run; the spec is not valid", g->ready);
         r->cond.status = COND_UNKNOWN;
@@ -190,6 +199,13 @@ static void evaluate_group(const struct dataset_eval *v, const struct pod_group 
     }
     int len = snprintf(
         r->message, sizeof r->message, "%d of %d %s %s", g->ready, g->desired, who, what);
+    if (*refused) {
+        snprintf(r->message + len, sizeof r->message - (size_t)len, ": %s", refused);
+        r->cond.status = COND_FALSE;
+        r->cond.reason = REFUSED;
+        r->warn = r->tell = true;
+        return;
+    }
     if (g->ready >= g->desired)
         return;
     r->cond.status = COND_FALSE;
@@ -200,7 +216,7 @@ static void evaluate_group(const struct dataset_eval *v, const struct pod_group 
     snprintf(r->message + len, sizeof r->message - (size_t)len, ": %s", m->message);
     r->cond.reason = m->reason;
     r->warn = true;
-    r->slow = m->slow;
+    r->tell = m->slow;
 }
 
 /* The first client of a new spec, or image, does not serve: the others stay as they are. */
@@ -256,7 +272,7 @@ static void write_condition(const struct dataset_observed *o, json_t *conditions
     bool is_news = strcmp(r->cond.type, DATASET_COND_READY) == 0
         || strcmp(r->cond.type, DATASET_COND_PRELOADED) == 0;
     if (!changed || (said && strstr(r->message, said))
-        || (strcmp(r->cond.type, DATASET_COND_CLIENTS) == 0 && !r->slow))
+        || (strcmp(r->cond.type, DATASET_COND_CLIENTS) == 0 && !r->tell))
         return;
     if (r->warn)
         plan_event(events, &kube_datasets, o->cr, true, r->cond.reason, "%s", r->message);
@@ -347,6 +363,34 @@ static void write_advice(
         cond_set(conditions, &a->cond, jget_int(o->cr, "metadata.generation", 0), o->now_ns);
 }
 
+/* What the server refuses of workers and clients, "" where nothing is. While it is asked anew, what
+ * it said before stays. */
+static void take_refusals(const struct dataset_observed *o, const struct dataset_eval *v,
+    char workers[sizeof v->refused], char clients[sizeof v->refused])
+{
+    const json_t *was = jget_arr(o->cr, "status.conditions");
+    const struct node_client *c = v->clients.refused;
+    snprintf(workers, sizeof v->refused, "%s", v->refused);
+    *clients = '\0';
+    if (v->asks && strcmp(cond_reason(was, DATASET_COND_WORKERS), REFUSED) == 0) {
+        const char *said = strstr(
+            jget_str(cond_find(was, DATASET_COND_WORKERS), "message", ""), ": ");
+        snprintf(workers, sizeof v->refused, "%s", said ? said + 2 : "");
+    }
+    if (c)
+        dataset_say_refused(o->cr, c->pod->pod, c->refused, clients, sizeof v->refused);
+}
+
+/* Of a spec that is refused in part, Ready says nothing. */
+static void write_progress(const struct dataset_observed *o, json_t *conditions,
+    const struct dataset_condition *ready, const char *refused)
+{
+    bool stalled = *refused && ready->cond.status == COND_TRUE;
+    cond_set_progress(conditions, stalled ? COND_STALLED : ready->progress,
+        stalled ? REFUSED : ready->cond.reason, stalled ? refused : ready->message,
+        jget_int(o->cr, "metadata.generation", 0), o->now_ns);
+}
+
 void dataset_plan_status(const struct dataset_observed *o, const struct dataset_eval *v,
     const struct dataset_problem *problem, const struct dataset_preloading *preload, struct plan *p)
 {
@@ -359,13 +403,16 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
     cleanup_plan struct plan events = PLAN_INIT;
     cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
     struct dataset_condition ready, other;
+    char clients_refused[sizeof v->refused], workers_refused[sizeof v->refused];
+    take_refusals(o, v, workers_refused, clients_refused);
     evaluate_ready(o, v, problem, &workers, &clients, &ready);
     write_condition(o, conditions, &ready, NULL, &events);
-    cond_set_progress(conditions, ready.progress, ready.cond.reason, ready.message,
-        jget_int(o->cr, "metadata.generation", 0), o->now_ns);
-    evaluate_group(v, &workers, DATASET_COND_WORKERS, "no cache workers are asked for", &other);
+    write_progress(o, conditions, &ready, *workers_refused ? workers_refused : clients_refused);
+    evaluate_group(v, &workers, DATASET_COND_WORKERS, "no cache workers are asked for",
+        workers_refused, &other);
     write_condition(o, conditions, &other, ready.message, &events);
-    evaluate_group(v, &clients, DATASET_COND_CLIENTS, "no node uses the volume", &other);
+    evaluate_group(
+        v, &clients, DATASET_COND_CLIENTS, "no node uses the volume", clients_refused, &other);
     write_lost(o, &other, &events);
     write_condition(o, conditions, &other, ready.message, &events);
     write_paused(o, conditions, &v->clients, &events);

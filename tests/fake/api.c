@@ -199,7 +199,7 @@ static int serve(struct fake_api *f, const struct http_head *h, const char *body
     json_t *out = NULL;
     cleanup_json json_t *given = *body ? json_parse(body, strlen(body), NULL) : NULL;
     cleanup_free char *limit = query(h->query, "limit"), *token = query(h->query, "continue"),
-                      *labels = query(h->query, "labelSelector");
+                      *labels = query(h->query, "labelSelector"), *dry = query(h->query, "dryRun");
     char type[100] = "";
     http_head_value(h->headers, "content-type", type, sizeof type);
     int code = 404;
@@ -216,6 +216,8 @@ static int serve(struct fake_api *f, const struct http_head *h, const char *body
         code = api_store_delete(&f->store, &p, given, &out);
     else if (!given)
         code = 400, out = api_status(400, "BadRequest", "the body is not json");
+    else if (strcmp(h->method, "POST") == 0 && *dry)
+        out = json_deep_copy(given), code = 201;
     else if (strcmp(h->method, "POST") == 0)
         code = api_store_create(&f->store, &p, json_deep_copy(given), &out);
     else if (strcmp(h->method, "PUT") == 0)

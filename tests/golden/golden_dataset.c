@@ -56,7 +56,39 @@ static const json_t **nodes_of(const json_t *world, const json_t **attachments, 
     return of;
 }
 
-void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan)
+/* The server's answers to what the plan asks, as world.refused says: by name of the pod, words. */
+static bool answer(const struct plan *plan, const json_t *world, json_t *said)
+{
+    bool news = false;
+    for (size_t i = 0; i < plan->n; i++) {
+        const struct plan_action *a = &plan->actions[i];
+        if (a->op != PLAN_TRY)
+            continue;
+        const char *words = json_string_value(json_object_get(jget(world, "refused"), a->name));
+        json_t *verdict = json_pack("{s:s, s:I, s:s*}", "wanted", a->wanted, "at",
+            (json_int_t)golden_now(world), "refused", words);
+        json_object_set_new(said, a->name, verdict);
+        news = true;
+    }
+    return news;
+}
+
+typedef void (*asking_plan)(
+    const json_t *cr, const json_t *world, const json_t *said, struct plan *plan);
+
+/* The plan once all that it asks is answered. */
+static void plan_answered(
+    asking_plan make, const json_t *cr, const json_t *world, struct plan *plan)
+{
+    cleanup_json json_t *said = json_object();
+    for (make(cr, world, said, plan); answer(plan, world, said);) {
+        plan_clear(plan);
+        make(cr, world, said, plan);
+    }
+}
+
+static void plan_dataset_asking(
+    const json_t *cr, const json_t *world, const json_t *said, struct plan *plan)
 {
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
@@ -76,6 +108,7 @@ void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *pla
         .nodes = nodes,
         .gpu_nodes = jget(world, "gpuNodes"),
         .users = jget(world, "users"),
+        .said = said,
         .retired = {jget_int(retired, "cache", 0), jget_int(retired, "worker", 0),
             jget_int(retired, "store", 0), jget_int(retired, "direct", 0),
             jget_int(retired, "written", 0)},
@@ -84,7 +117,13 @@ void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *pla
     dataset_plan(&w, plan);
 }
 
-void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan)
+void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *plan)
+{
+    plan_answered(plan_dataset_asking, cr, world, plan);
+}
+
+static void plan_attach_asking(
+    const json_t *cr, const json_t *world, const json_t *said, struct plan *plan)
 {
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
@@ -107,9 +146,15 @@ void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan
         .npods = npods,
         .plugins = all,
         .nplugins = nplugins,
+        .said = said,
         .now_ns = golden_now(world),
         .env = env_of(world)};
     attach_plan(&w, plan);
+}
+
+void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan)
+{
+    plan_answered(plan_attach_asking, cr, world, plan);
 }
 
 void golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *plan)

@@ -144,6 +144,7 @@ static void run(json_t *cr, json_t *world, const struct plan_action *a, enum gol
         if (o)
             golden_merge(o, a->body);
         return;
+    case PLAN_TRY:
     case PLAN_EVENT:
     case PLAN_REQUEUE:
         return;
@@ -152,7 +153,7 @@ static void run(json_t *cr, json_t *world, const struct plan_action *a, enum gol
 
 static bool is_write(const struct plan_action *a)
 {
-    return a->op != PLAN_EVENT && a->op != PLAN_REQUEUE;
+    return a->op != PLAN_TRY && a->op != PLAN_EVENT && a->op != PLAN_REQUEUE;
 }
 
 bool golden_has_writes(const struct plan *p)

@@ -258,6 +258,7 @@ static const char *const verbs[] = {[PLAN_APPLY] = "apply",
     [PLAN_DELETE] = "delete",
     [PLAN_PATCH] = "patch",
     [PLAN_STATUS] = "status",
+    [PLAN_TRY] = "try",
     [PLAN_EVENT] = "event",
     [PLAN_REQUEUE] = "requeue"};
 
@@ -295,7 +296,7 @@ static void add_action(
     }
     cleanup_free char *key = kube_key(a->ns, a->name);
     buf_addf(b, "%s %s %s", verbs[a->op], a->res->kind, key);
-    if (a->op == PLAN_CREATE || a->op == PLAN_APPLY) {
+    if (a->op == PLAN_CREATE || a->op == PLAN_APPLY || a->op == PLAN_TRY) {
         add_object(b, s, a, refs);
         return;
     }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
@@ -8,6 +9,7 @@
 #include "tests/lib/eventually.h"
 #include "tests/lib/unit.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +28,8 @@ static int setup(void **state)
     k = fake_api_client(api);
     informers[0] = pods = informer_new(k, &(struct informer_conf){.res = &kube_pods});
     informers[1] = datasets = informer_new(k, &(struct informer_conf){.res = &kube_datasets});
-    apply = (struct apply){.kube = k, .informers = informers, .ninformers = 2};
+    apply = (struct apply){
+        .kube = k, .informers = informers, .ninformers = 2, .verdicts = verdicts_new()};
     plan = (struct plan)PLAN_INIT;
     fake_api_put(
         api, &kube_datasets, json_pack("{s:{s:s,s:s}}", "metadata", "name", "d", "namespace", "n"));
@@ -41,6 +44,7 @@ static int teardown(void **state)
 {
     (void)state;
     plan_clear(&plan);
+    verdicts_free(apply.verdicts);
     informer_free(pods);
     informer_free(datasets);
     kube_free(k);
@@ -262,6 +266,79 @@ static void what_is_strict_is_asked_for_so(void **state)
     run(-1, ERR_INVALID);
 }
 
+static json_t *asking_for(const char *memory)
+{
+    json_t *p = pod("p", "u");
+    json_object_set_new(json_object_get(p, "metadata"), "uid", json_string("old"));
+    json_object_set_new(p, "spec",
+        json_pack("{s:[{s:{s:{s:s}}}]}", "containers", "resources", "requests", "memory", memory));
+    return p;
+}
+
+static enum verdict try_it(const json_t *old, const char *memory, int64_t now_ns)
+{
+    cleanup_obj struct obj *said = verdicts_of(apply.verdicts, "u");
+    return plan_try(&plan, obj_json(said), old, asking_for(memory), now_ns);
+}
+
+/* Each answer counts for a minute, and is asked for once; no answer is none. */
+static void a_successor_is_tried_once(void **state)
+{
+    (void)state;
+    static const struct {
+        int status;
+        const char *reason, *message, *memory;
+        enum verdict verdict;
+    } cases[] = {{0, "", "", "1Gi", VERDICT_TAKEN},
+        {409, "AlreadyExists", "p-next is there", "1Gi", VERDICT_TAKEN},
+        {422, "Invalid", "Pod \\\"p-next\\\" is invalid", "1Gi", VERDICT_REFUSED},
+        {403, "Forbidden", "no PriorityClass with name x was found", "1Gi", VERDICT_REFUSED},
+        {403, "Forbidden", "exceeded quota: q", "1024Mi", VERDICT_TAKEN},
+        {403, "Forbidden", "exceeded quota: q", "2Gi", VERDICT_REFUSED},
+        {400, "BadRequest", "admission webhook w does not support dry run", "1Gi", VERDICT_TAKEN},
+        {500, "InternalError", "failed calling webhook w", "1Gi", VERDICT_REFUSED}};
+    cleanup_json json_t *old = asking_for("1Gi");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cleanup_free char *body = xasprintf(
+            "{\"kind\":\"Status\",\"message\":\"%s\",\"reason\":\"%s\",\"code\":%d}",
+            cases[i].message, cases[i].reason, cases[i].status);
+        const struct fake_fault fault = {.method = "POST",
+            .in = "dryRun=All",
+            .times = UINT_MAX,
+            .kind = FAULT_STATUS,
+            .status = cases[i].status,
+            .body = body};
+        verdicts_forget(apply.verdicts, "u");
+        fake_api_forget(api);
+        if (cases[i].status)
+            fake_api_fault(api, &fault);
+        int64_t now = clock_real_ns();
+        assert_int_equal(try_it(old, cases[i].memory, now), VERDICT_ASKED);
+        run(0, ERR_NONE);
+        assert_int_equal(fake_api_count(api, "POST", "dryRun=All"), 1);
+        assert_int_equal(try_it(old, cases[i].memory, clock_real_ns()), cases[i].verdict);
+        assert_int_equal(plan.n, cases[i].verdict == VERDICT_REFUSED); /* looks again in a while */
+        plan_clear(&plan);
+        now = clock_real_ns() + VERDICT_NS;
+        assert_int_equal(try_it(old, cases[i].memory, now),
+            cases[i].verdict == VERDICT_REFUSED ? VERDICT_REFUSED : VERDICT_ASKED);
+        assert_int_equal(plan.actions[0].op, PLAN_TRY);
+        plan_clear(&plan);
+        fake_api_mend(api);
+        cleanup_obj struct obj *said = verdicts_of(apply.verdicts, "u");
+        const char *words = verdict_refusal(obj_json(said), old, "");
+        assert_int_equal(words != NULL, cases[i].verdict == VERDICT_REFUSED);
+        assert_true(!words || !strstr(words, "-next"));
+    }
+    assert_int_equal(fake_api_len(api, &kube_pods), 0);
+    verdicts_forget(apply.verdicts, "u");
+    fake_api_fault(api,
+        &(struct fake_fault){.method = "POST", .times = 99, .kind = FAULT_STATUS, .status = 503});
+    assert_int_equal(try_it(old, "1Gi", clock_real_ns()), VERDICT_ASKED);
+    run(-1, ERR_RETRY);
+    assert_int_equal(try_it(old, "1Gi", clock_real_ns()), VERDICT_ASKED);
+}
+
 int main(void)
 {
     log_init("test", LOG_ERROR);
@@ -272,6 +349,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lost_answer_makes_no_second_pod, setup, teardown),
         cmocka_unit_test_setup_teardown(strangers_are_not_taken_over, setup, teardown),
         cmocka_unit_test_setup_teardown(a_secret_that_is_there_is_left_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_successor_is_tried_once, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_gone_needs_no_delete, setup, teardown),
         cmocka_unit_test_setup_teardown(patches_of_what_is_gone_are_no_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(the_last_finalizer_ends_it, setup, teardown),

@@ -287,6 +287,68 @@ static void test_loads(void **state)
     fake_api_remove(dx_api, &kube_pods, "team/warm-loader");
 }
 
+static json_t *with_priority(int generation, const char *component, const char *class)
+{
+    json_t *o = fake_api_get(dx_api, &kube_datasets, "team/mnist"),
+           *cache = json_object_get(json_object_get(o, "spec"), "cache");
+    json_object_set_new(json_object_get(o, "metadata"), "generation", json_integer(generation));
+    json_object_set_new(
+        cache, component, class ? json_pack("{s:s}", "priorityClassName", class) : json_object());
+    return o;
+}
+
+static bool says_in(const char *type, const char *words)
+{
+    cleanup_json json_t *o = fake_api_get(dx_api, &kube_datasets, "team/mnist");
+    return strstr(cond_message(jget_arr(o, "status.conditions"), type), words) != NULL;
+}
+
+/* Successors that the server would refuse: what serves goes on, and the conditions say why. */
+static void test_no_successor(void **state)
+{
+    (void)state;
+    static const char node[] =
+        "{\"metadata\":{\"name\":\"n1\"},\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}";
+    const struct fake_fault fault = {.method = "POST",
+        .in = "dryRun=All",
+        .times = UINT_MAX,
+        .kind = FAULT_STATUS,
+        .status = 403,
+        .body =
+            "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"no PriorityClass with name nope was found\"}"};
+    cleanup_free char *client = client_key("n1");
+    fake_api_put(dx_api, &kube_nodes, json_loads(node, 0, NULL));
+    dx_attach("n1");
+    eventually(dx_exists(&kube_pods, client));
+    dx_pod_runs(client, CLIENT_IP, true);
+    eventually(attached("csi-n1"));
+    cleanup_json json_t *worker_was = fake_api_get(dx_api, &kube_pods, "team/mnist-cache-0"),
+                        *client_was = fake_api_get(dx_api, &kube_pods, client);
+    fake_api_fault(dx_api, &fault);
+    fake_api_forget(dx_api);
+    fake_api_put(dx_api, &kube_datasets, with_priority(2, "client", "nope"));
+    eventually(dx_dataset_says("ClientsReady", "False", "ApplyFailed"));
+    assert_true(says_in("ClientsReady", ": correct spec.cache.client.priorityClassName"));
+    eventually(fake_api_count(dx_api, "POST", "/namespaces/team/events") >= 1);
+    fake_api_put(dx_api, &kube_datasets, with_priority(3, "worker", "nope"));
+    eventually(dx_dataset_says("WorkersReady", "False", "ApplyFailed"));
+    assert_true(says_in("WorkersReady", ": correct spec.cache.worker.priorityClassName"));
+    assert_true(dx_dataset_says("Ready", "True", "Ready"));
+    assert_int_equal(fake_api_count(dx_api, "DELETE", "/pods/"), 0);
+    assert_true(dx_field_is(&kube_pods, "team/mnist-cache-0", "metadata.uid",
+        jget_str(worker_was, "metadata.uid", "")));
+    assert_true(
+        dx_field_is(&kube_pods, client, "metadata.uid", jget_str(client_was, "metadata.uid", "")));
+    fake_api_mend(dx_api);
+    fake_api_put(dx_api, &kube_datasets, with_priority(4, "client", NULL));
+    fake_api_put(dx_api, &kube_datasets, with_priority(5, "worker", NULL));
+    eventually(dx_dataset_says("WorkersReady", "True", "AllReady"));
+    eventually(dx_dataset_says("ClientsReady", "True", "AllReady"));
+    fake_api_remove(dx_api, &kube_volumeattachments, "csi-n1");
+    eventually(!dx_exists(&kube_pods, client));
+    fake_api_remove(dx_api, &kube_nodes, "n1");
+}
+
 /* The server says no: the words are in the condition, and the next change of mind is noticed. */
 static void test_refused(void **state)
 {
@@ -360,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_name_taken),
         cmocka_unit_test(test_silent_pods),
         cmocka_unit_test(test_loads),
+        cmocka_unit_test(test_no_successor),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_goes),
     };
