@@ -180,11 +180,12 @@ void dataset_plan_refused(const json_t *cr, const struct plan_action *failed, co
     int64_t now_ns, struct plan *then)
 {
     char message[640];
+    bool taken = why->cls == ERR_EXISTS && failed->res;
     snprintf(message, sizeof message, "%s", why->msg);
-    if (why->cls == ERR_EXISTS && failed->res)
+    if (taken)
         snprintf(message, sizeof message,
             "%s %s/%s exists and was not made for this Dataset: delete it, or give the Dataset another name",
             failed->res->kind, failed->ns, failed->name);
     dataset_plan_not_ready(cr, now_ns, kube_deleting(cr) ? DATASET_DELETING : DATASET_FAILED,
-        "ApplyFailed", message, true, then);
+        taken ? "NameTaken" : "ApplyFailed", message, true, then);
 }

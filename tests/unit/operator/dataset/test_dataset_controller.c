@@ -353,6 +353,8 @@ static void test_no_successor(void **state)
 static void test_refused(void **state)
 {
     (void)state;
+    static const char stranger[] =
+        "{\"metadata\":{\"name\":\"mnist-cache-0\",\"namespace\":\"team\",\"uid\":\"x\"}}";
     const struct fake_fault fault = {.method = "POST",
         .in = "/namespaces/team/pods",
         .times = UINT_MAX,
@@ -367,6 +369,10 @@ static void test_refused(void **state)
     assert_non_null(
         strstr(cond_message(jget_arr(o, "status.conditions"), "Ready"), "exceeded quota"));
     fake_api_mend(dx_api);
+    fake_api_put(dx_api, &kube_pods, json_loads(stranger, 0, NULL));
+    fake_api_put(dx_api, &kube_datasets, json_deep_copy(o));
+    eventually(dx_dataset_says("Ready", "False", "NameTaken"));
+    fake_api_remove(dx_api, &kube_pods, "team/mnist-cache-0");
     json_t *touched = json_deep_copy(o);
     json_object_set_new(
         json_object_get(touched, "metadata"), "labels", json_pack("{s:s}", "touched", "yes"));
