@@ -91,7 +91,7 @@ holds() # EXPRESSION
 {
     jq -e "$1" "$WORK/overlay.json" >/dev/null || fail "not so: $1: $(cat "$WORK/overlay.yaml")"
 }
-holds '.Secret.metadata.name | == "staging-s3-keys"'
+holds '.Secret.metadata.name == "staging-s3-keys"'
 holds '.Dataset.metadata.name == "staging-photos"'
 holds '.Dataset.spec.mounts | map(.path) == ["/train", "/labels"]'
 holds '.Dataset.spec.mounts[0].mountPoint == "s3://photos-staging/train" and .Dataset.spec.mounts[1].mountPoint == "s3://photos/labels"'
