@@ -53,10 +53,13 @@ static void put_title(struct buf *out, const json_t *d)
         buf_addf(out, "not Ready (Millrace watches namespace %s only: value watchNamespace)", only);
     else
         buf_addf(out, "not Ready (%s)", *reason ? reason : "the operator has not looked at it yet");
-    if (number(d, "bytes") > 0 || jget_bool(d, "counted", false))
+    bool empty = jget_bool(d, "counted", false) && number(d, "files") == 0;
+    if (empty)
+        buf_adds(out, "  0 files: if there should be some, look at bucket and prefix");
+    else if (number(d, "bytes") > 0 || jget_bool(d, "counted", false))
         buf_addf(out, "  %s%s in %lld files", bytes_of(d, "bytes", size),
             jget_bool(d, "counted", false) ? "" : "+", (long long)number(d, "files"));
-    if (number(d, "cachedPercent") >= 0)
+    if (!empty && number(d, "cachedPercent") >= 0)
         buf_addf(out, ", %lld%% cached", (long long)number(d, "cachedPercent"));
     buf_addc(out, '\n');
 }

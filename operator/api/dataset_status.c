@@ -253,7 +253,9 @@ static void add_ufs(json_t *o, const json_t *cr, const struct dataset_status *s)
     char size[HUMAN_BYTES_LEN], text[HUMAN_BYTES_LEN + 2];
     snprintf(text, sizeof text, "%s%s", human_bytes((uint64_t)s->ufs_bytes, size),
         s->ufs_complete ? "" : "+");
-    json_object_set_new(o, "ufsTotal", json_string(text));
+    bool empty = s->ufs_complete
+        && s->ufs_files == 0; /* mostly a mistyped prefix: where people look */
+    json_object_set_new(o, "ufsTotal", json_string(empty ? "0 files" : text));
     json_object_set_new(o, "ufsTotalBytes", json_integer(s->ufs_bytes));
     json_object_set_new(o, "fileNum", json_integer(s->ufs_files));
     json_object_set_new(o, "ufsComplete", json_boolean(s->ufs_complete));

@@ -62,6 +62,19 @@ static void an_operator_of_another_namespace_is_told(void **state)
     assert_string_equal(jget_str(document, "watchedOnly", ""), "other");
 }
 
+/* The percentage is the one of kubectl's column. */
+static void no_bytes_are_told_plainly(void **state)
+{
+    (void)state;
+    cleanup_json json_t *all = recorded_read("status.yaml");
+    assert_non_null(all);
+    cleanup_json json_t *empty = document_of(jget_obj(all, "empty")),
+                        *zeros = document_of(jget_obj(all, "zeros"));
+    check_text(empty, jget_str(all, "empty_text", ""));
+    check_text(zeros, jget_str(all, "zeros_text", ""));
+    assert_int_equal(jget_int(empty, "cachedPercent", -1), 0);
+}
+
 /* Its conditions all say the same: it is printed once. */
 static void a_problem_is_said_once(void **state)
 {
@@ -95,6 +108,7 @@ int main(void)
         cmocka_unit_test(a_dataset_is_shown_with_all_that_belongs_to_it),
         cmocka_unit_test(a_new_dataset_has_no_numbers),
         cmocka_unit_test(an_operator_of_another_namespace_is_told),
+        cmocka_unit_test(no_bytes_are_told_plainly),
         cmocka_unit_test(a_problem_is_said_once),
         cmocka_unit_test(events_are_of_their_pods),
     };
