@@ -30,7 +30,8 @@
 struct backing_file {
     uint64_t dev, ino;
     int64_t id;
-    unsigned uses; /* how often it was given out and has not come back */
+    unsigned uses;   /* how often it was given out and has not come back */
+    unsigned claims; /* … as its client tells it */
 };
 
 struct backing {
@@ -116,7 +117,7 @@ static void backing_put(struct backing *b, uint64_t dev, uint64_t ino, int64_t i
         return;
     }
     n = xmalloc(sizeof *n);
-    *n = (struct backing_file){dev, ino, id, MIN(uses, USES_MAX)};
+    *n = (struct backing_file){dev, ino, id, MIN(uses, USES_MAX), 0};
     map_put(b->by_file, file, n);
     map_put(b->by_id, number, n);
 }
@@ -248,6 +249,13 @@ int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t ow
     return id;
 }
 
+static void backing_close_id(int fuse_fd, int64_t id)
+{
+    uint32_t number = (uint32_t)id;
+    if (ioctl(fuse_fd, FUSE_KERNEL_BACKING_CLOSE, &number))
+        log_warn("backing id %u cannot be closed: %s", number, strerror(errno));
+}
+
 void backing_close(struct backing *b, int fuse_fd, int64_t id)
 {
     char key[24];
@@ -255,12 +263,53 @@ void backing_close(struct backing *b, int fuse_fd, int64_t id)
     const struct backing_file *n = map_get(b->by_id, key);
     if (!n)
         return;
-    uint32_t number = (uint32_t)id;
-    if (n->uses == 1 && ioctl(fuse_fd, FUSE_KERNEL_BACKING_CLOSE, &number))
-        log_warn("backing id %u cannot be closed: %s", number, strerror(errno));
+    if (n->uses == 1)
+        backing_close_id(fuse_fd, id);
     backing_del(b, id);
     char line[32];
     snprintf(line, sizeof line, "- %" PRId64 "\n", id);
     append_line(b, line);
     shorten_log(b);
+}
+
+void backing_claim_none(struct backing *b)
+{
+    const char *key;
+    void *value;
+    for (size_t i = 0; map_next(b->by_file, &i, &key, &value);)
+        ((struct backing_file *)value)->claims = 0;
+}
+
+void backing_claim(struct backing *b, int64_t id)
+{
+    char key[24];
+    backing_id_key(id, key);
+    struct backing_file *n = map_get(b->by_id, key);
+    if (n && n->claims < USES_MAX)
+        n->claims++;
+}
+
+void backing_claimed(struct backing *b, int fuse_fd)
+{
+    cleanup_free int64_t *lost = xmalloc((map_len(b->by_file) + 1) * sizeof *lost);
+    size_t nlost = 0;
+    bool same = true;
+    const char *key;
+    void *value;
+    for (size_t i = 0; map_next(b->by_file, &i, &key, &value);) {
+        struct backing_file *n = value;
+        same &= n->uses == n->claims;
+        n->uses = MAX(n->claims, 1u);
+        if (!n->claims)
+            lost[nlost++] = n->id;
+        n->claims = 0;
+    }
+    for (size_t i = 0; i < nlost; i++) {
+        backing_close_id(fuse_fd, lost[i]);
+        backing_del(b, lost[i]);
+    }
+    if (!same)
+        compact_log(b);
+    if (nlost)
+        log_info("%zu backing files that nobody holds are closed", nlost);
 }

@@ -34,6 +34,11 @@ void backing_free(struct backing *b);  /* keeps the log; NULL is fine */
 int64_t backing_open(struct backing *b, int fuse_fd, int fd, dev_t dev, uid_t owner);
 /* ids that are not in the table are ignored */
 void backing_close(struct backing *b, int fuse_fd, int64_t id);
+/* A client tells which ids it holds, as often as it got each: backing_claim_none(), one
+ * backing_claim() each, then backing_claimed(): closes all others. */
+void backing_claim_none(struct backing *b);
+void backing_claim(struct backing *b, int64_t id);
+void backing_claimed(struct backing *b, int fuse_fd);
 size_t backing_count(const struct backing *b);
 
 #endif

@@ -112,6 +112,7 @@ void client_accept(struct handoff_mount *v)
     v->conn = fd;
     v->pid = peer.pid;
     v->hello_ns = clock_mono_ns();
+    backing_claim_none(v->files);
     v->failed[0] = '\0';
     v->failed_stage = false;
 }
@@ -236,6 +237,21 @@ static void close_backing(struct handoff_mount *v, const struct handoff_msg *m)
     metric_add(v->handoff->backing, (int64_t)backing_count(v->files) - before);
 }
 
+static void settle_backings(struct handoff_mount *v, const struct handoff_msg *m)
+{
+    int64_t before = (int64_t)backing_count(v->files);
+    if (v->fuse_fd < 0 || !v->welcomed)
+        return;
+    for (size_t at = 0; at + sizeof(int32_t) <= m->len; at += sizeof(int32_t)) {
+        int32_t id;
+        memcpy(&id, m->payload + at, sizeof id);
+        backing_claim(v->files, id);
+    }
+    if (!m->len)
+        backing_claimed(v->files, v->fuse_fd);
+    metric_add(v->handoff->backing, (int64_t)backing_count(v->files) - before);
+}
+
 static void answer_who(struct handoff_mount *v, const struct handoff_msg *m)
 {
     struct handoff_caller answer = {.name = CALLER_UNKNOWN};
@@ -340,6 +356,9 @@ void client_receive(struct handoff_mount *v)
         break;
     case HANDOFF_BACKING_CLOSE:
         close_backing(v, &m);
+        break;
+    case HANDOFF_HOLDS:
+        settle_backings(v, &m);
         break;
     case HANDOFF_WHO:
         answer_who(v, &m);

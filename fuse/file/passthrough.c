@@ -2,6 +2,7 @@
 #include "fuse/file/passthrough.h"
 
 #include "lib/base/hash.h"
+#include "lib/base/mem.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -239,15 +240,38 @@ bool backings_drop(struct backings *b, uint64_t ino)
 static void backing_resume(void *user, const struct inode *n)
 {
     struct backings *b = user;
-    if (b->count < b->max)
+    if (!n->opens && b->count < b->max)
         backing_add(b, n);
 }
 
 void backings_resume(struct backings *b)
 {
     pthread_mutex_lock(&b->mu);
-    inodes_idle_backings(b->inodes, backing_resume, b);
+    inodes_backings(b->inodes, backing_resume, b);
     pthread_mutex_unlock(&b->mu);
+}
+
+struct backing_ids {
+    int32_t *ids;
+    size_t n, cap;
+};
+
+static void backing_note_id(void *user, const struct inode *n)
+{
+    struct backing_ids *l = user;
+    if (l->n == l->cap) {
+        l->cap = MAX(l->cap * 2, 64);
+        l->ids = xrealloc(l->ids, l->cap * sizeof *l->ids);
+    }
+    l->ids[l->n++] = n->backing;
+}
+
+size_t backings_ids(struct backings *b, int32_t **ids)
+{
+    struct backing_ids l = {0};
+    inodes_backings(b->inodes, backing_note_id, &l);
+    *ids = l.ids;
+    return l.n;
 }
 
 size_t backings_count(struct backings *b)

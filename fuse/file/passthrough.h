@@ -34,6 +34,8 @@ struct backings *backings_new(
 void backings_resume(struct backings *b);
 /* releases the ids of closed inodes; before the session ends */
 void backings_free(struct backings *b);
+/* The ids that inodes have, as often as they have them; *ids: the caller frees them. */
+size_t backings_ids(struct backings *b, int32_t **ids);
 
 /* Opens an inode that has an id and no opens but such that are passed through: counts it and
  * returns the id; else 0, and nothing is counted. The one place where an id that is there is used

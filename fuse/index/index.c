@@ -416,14 +416,13 @@ bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s,
     return removed;
 }
 
-void inodes_idle_backings(
-    struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user)
+void inodes_backings(struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user)
 {
     struct inode n;
     pthread_rwlock_rdlock(&ix->lock);
     for (uint32_t i = 1; i < ix->h->nrecs; i++) {
         const struct rec *r = &ix->recs[i];
-        if (!(r->flags & INODE_USED) || !index_rec_current(ix, r) || r->backing <= 0 || r->opens)
+        if (!(r->flags & INODE_USED) || !index_rec_current(ix, r) || r->backing <= 0)
             continue;
         index_rec_view(ix, r, &n);
         fn(user, &n);

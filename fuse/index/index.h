@@ -173,10 +173,9 @@ void inodes_unmount(struct inodes *ix, uint64_t dir, unsigned mount);
 /* Its mount is gone: it and all that is below lose their names, and what was not in the store is
  * nobody's any more. */
 void inodes_abandon(struct inodes *ix, uint64_t ino);
-/* Every inode that has a backing id and is not open, with the lock held: fn only copies.
+/* Every inode that has a backing id, with the lock held: fn only copies.
  * Looks at the whole index. */
-void inodes_idle_backings(
-    struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user);
+void inodes_backings(struct inodes *ix, void (*fn)(void *user, const struct inode *n), void *user);
 /* the listing cannot be trusted any more */
 void inodes_unlist(struct inodes *ix, uint64_t dir);
 

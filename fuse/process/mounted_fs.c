@@ -78,6 +78,16 @@ static void own_backing_close(void *user, int32_t id)
     session_backing_close(((struct mounted_fs *)user)->fs.session, id);
 }
 
+/* What was said or not heard when the process before, or the plugin, was killed. An index that was
+ * lost does not know what the kernel has open. */
+static void tell_backings(struct mounted_fs *m)
+{
+    cleanup_free int32_t *ids = NULL;
+    size_t n = backings_ids(m->backings, &ids);
+    if (m->c.handoff && !(m->c.resume && m->fresh))
+        handoff_client_holds(m->c.handoff, ids, n);
+}
+
 /* The node plugin may register files with the kernel, or this process as root. */
 static int make_backings(struct mounted_fs *m, struct err *e)
 {
@@ -95,6 +105,7 @@ static int make_backings(struct mounted_fs *m, struct err *e)
         return err_sys(e, ENOMEM, "table of backing files");
     if (m->c.resume)
         backings_resume(m->backings);
+    tell_backings(m);
     return 0;
 }
 
@@ -166,7 +177,6 @@ static int build_cache(struct mounted_fs *m, bool read_only, struct err *e)
 /* The index, the tree of names over it, and how the kernel hears of changes. */
 static int build_tree(struct mounted_fs *m, struct err *e)
 {
-    bool fresh;
     cleanup_free char *path = path_join(m->c.o->cache_dir, "index");
     struct inodes_conf ic = {.path = path,
         .resume = m->c.resume,
@@ -181,7 +191,7 @@ static int build_tree(struct mounted_fs *m, struct err *e)
     mount_identities(m->c.conf, mounts, servers);
     ic.mounts = mounts;
     ic.servers = servers;
-    if (!(m->fs.inodes = inodes_open(&ic, &fresh, e)) || !(m->invalidator = invalidator_new(e))
+    if (!(m->fs.inodes = inodes_open(&ic, &m->fresh, e)) || !(m->invalidator = invalidator_new(e))
         || invalidator_start(m->invalidator, m->c.fuse_fd, e))
         return -1;
     struct tree_conf tc = {.conf = m->c.conf,

@@ -34,6 +34,7 @@ struct mounted_fs {
     struct directory_prefetch *directory;
     struct backings *backings; /* NULL: no passthrough */
     struct uploader *uploader;
+    bool fresh;   /* the index knows nothing of processes before this one */
     struct fs fs; /* .session: of the caller, who makes it once this is built */
 };
 

@@ -55,6 +55,36 @@ static void tell_closes(struct handoff_client *h)
     memmove(h->closes, h->closes + n, h->ncloses * sizeof *h->closes);
 }
 
+/* The plugin has given out an id. */
+static void hold_backing(struct handoff_client *h, int32_t id)
+{
+    mutex_assert_held(&h->mu);
+    if (h->nheld == h->held_cap) {
+        h->held_cap = MAX(h->held_cap * 2, 64);
+        h->held = xrealloc(h->held, h->held_cap * sizeof *h->held);
+    }
+    h->held[h->nheld++] = id;
+}
+
+/* After the closes: they are of ids that are not held any more. */
+static void tell_holds(struct handoff_client *h)
+{
+    mutex_assert_held(&h->mu);
+    const size_t most = HANDOFF_PAYLOAD_MAX / sizeof *h->held;
+    size_t at = 0;
+    bool more = true;
+    if (!h->holds || h->sock < 0)
+        return;
+    tell_closes(h);
+    while (more && !h->ncloses) { /* one without any ends it */
+        size_t n = MIN(most, h->nheld - at);
+        more = n && handoff_tell(h, HANDOFF_HOLDS, h->held + at, n * sizeof *h->held, -1) == 0;
+        if (!n)
+            handoff_tell(h, HANDOFF_HOLDS, NULL, 0, -1);
+        at += n;
+    }
+}
+
 /* On a fresh connection: tells the version, and what this process has. */
 static void introduce(struct handoff_client *h)
 {
@@ -71,6 +101,17 @@ static void introduce(struct handoff_client *h)
     }
     if (*h->failed)
         handoff_tell(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
+    tell_holds(h);
+}
+
+void handoff_client_holds(struct handoff_client *h, const int32_t *ids, size_t n)
+{
+    pthread_mutex_lock(&h->mu);
+    for (size_t i = 0; i < n; i++)
+        hold_backing(h, ids[i]);
+    h->holds = true;
+    tell_holds(h);
+    pthread_mutex_unlock(&h->mu);
 }
 
 static void on_welcome(struct handoff_client *h, const struct handoff_msg *m, int *fd)
@@ -141,6 +182,8 @@ static void on_message(struct handoff_client *h, const struct handoff_msg *m, in
     } else if (m->type == HANDOFF_BACKING && m->len == sizeof h->answer && h->asking) {
         memcpy(&h->answer, m->payload, sizeof h->answer);
         h->answered = true;
+        if (h->answer > 0 && h->answer <= INT32_MAX)
+            hold_backing(h, (int32_t)h->answer);
     } else if (m->type == HANDOFF_CALLER && m->len == sizeof(struct handoff_caller)) {
         on_caller(h, m);
     } else if (m->type == HANDOFF_LOST && m->len == sizeof(struct handoff_lost)) {
@@ -198,6 +241,7 @@ static void handoff_client_free(struct handoff_client *h)
     if (h->wake_fd >= 0)
         close(h->wake_fd);
     free(h->closes);
+    free(h->held);
     free(h->path);
     free(h);
 }

@@ -33,6 +33,9 @@ int handoff_client_backing_open(
     void *handoff, int fd, int32_t *id, struct err *e); /* backing_ops */
 /* Never waits; while there is no plugin, the next one is told. */
 void handoff_client_backing_close(void *handoff, int32_t id);
+/* These are all ids that clients of this mount got and have not given back, as often as they got
+ * them: a plugin that comes back, and the one of now, close all others. Before any is opened. */
+void handoff_client_holds(struct handoff_client *h, const int32_t *ids, size_t n);
 /* fn is told, with handoff.mu, when the plugin says that the mount was made again in place of a
  * dead one; at once if it has. */
 void handoff_client_on_lost(

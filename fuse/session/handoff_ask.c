@@ -65,11 +65,22 @@ int handoff_client_backing_open(void *handoff, int fd, int32_t *id, struct err *
     return rc;
 }
 
+static void unhold(struct handoff_client *h, int32_t id)
+{
+    mutex_assert_held(&h->mu);
+    size_t i = 0;
+    while (i < h->nheld && h->held[i] != id)
+        i++;
+    if (i < h->nheld)
+        h->held[i] = h->held[--h->nheld];
+}
+
 void handoff_client_backing_close(void *handoff, int32_t id)
 {
     struct handoff_client *h = handoff;
     int64_t value = id;
     pthread_mutex_lock(&h->mu);
+    unhold(h, id);
     if (h->ncloses == h->closes_cap) {
         h->closes_cap = MAX(h->closes_cap * 2, 64);
         h->closes = xrealloc(h->closes, h->closes_cap * sizeof *h->closes);

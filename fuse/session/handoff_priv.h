@@ -41,6 +41,9 @@ struct handoff_client {
     struct caller_query *queries;     /* mu */
     int64_t *closes;                  /* mu: backing ids that the plugin has not been told of yet */
     size_t ncloses, closes_cap;       /* mu */
+    bool holds;                       /* mu: held[] is all that this mount's clients got */
+    int32_t *held;                    /* mu: backing ids, as often as they were given out */
+    size_t nheld, held_cap;           /* mu */
     int wake_fd;                      /* readable: there are some */
     bool pings;                       /* mu: the plugin does, on this connection */
     int64_t heard_ns;                 /* mu: when it last said something */

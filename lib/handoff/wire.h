@@ -8,7 +8,8 @@
  * machine: native byte order.
  *
  * Ids of backing files outlive the client: the plugin maps (device, inode) of a backing file to its
- * id, gives the same one again, and closes it when each client that got it has closed it. A backing
+ * id, gives the same one again, and closes it when each client that got it has closed it. What a
+ * client or a plugin that was killed did not say or hear of that is settled by HOLDS. A backing
  * file is a regular file of the client's user on the file system of its cache directory; -EPERM
  * otherwise. Pids are those of the plugin's namespace, as it made the mount. It tells only of
  * processes that have the mount in sight.
@@ -55,6 +56,8 @@ enum handoff_type {
     HANDOFF_PING,   /* plugin: are you there? To a client that said HANDOFF_CAN_PONG */
     HANDOFF_PONG,   /* client: it is, and its threads take requests */
     HANDOFF_LOST,   /* plugin: struct handoff_lost; the mount was made in place of a dead one */
+    HANDOFF_HOLDS,  /* client: int32 backing ids that it holds, as often as it got them; one without
+                       any ends the list: the plugin closes all others. No answer */
 };
 
 /* HELLO may be longer than the version: a word of what the client can do. A peer takes no notice of

@@ -382,6 +382,36 @@ static void test_reads(void **state)
     assert_int_equal(unstage(), GRPC_STATUS_FAILED_PRECONDITION);
 }
 
+/* The log of the backing files, which the plugin goes on with. */
+static char *backing_log(void)
+{
+    return xasprintf("%s/state/keep/team-a." DATASET_UID ".ids", root);
+}
+
+/* Its client gave it back, and the plugin was killed before it heard that. */
+static void lose_a_close(void)
+{
+    cleanup_free char *path = backing_log();
+    cleanup_file FILE *log = fopen(path, "ae");
+    assert_non_null(log);
+    assert_true(fputs("+ 1 1 4000\n", log) >= 0);
+}
+
+static bool nobody_holds_it(void)
+{
+    struct err e = ERR_INIT;
+    cleanup_free char *path = backing_log(), *text = NULL;
+    int64_t until = clock_mono_ns() + PATIENT_MS * NS_PER_MS;
+    do {
+        free(text);
+        text = file_read(path, 1 << 20, NULL, &e);
+        if (text && !strstr(text, "4000"))
+            return true;
+        clock_sleep_ns(20 * NS_PER_MS);
+    } while (clock_mono_ns() < until);
+    return false;
+}
+
 static void test_killed(void **state)
 {
     (void)state;
@@ -392,10 +422,12 @@ static void test_killed(void **state)
     for (int i = 0; i < 2; i++) {
         end_process(&plugin, SIGKILL);
         reader_goes_on(r);
+        lose_a_close();
         start_plugin();
         /* waits for the fd to come back */
         assert_int_equal(publish(third, READER, true), GRPC_STATUS_OK);
         assert_int_equal(reader_once(c), 0);
+        assert_true(nobody_holds_it());
         assert_int_equal(unpublish(DATASET_UID, third), GRPC_STATUS_OK);
         cleanup_free char *normal = condition_becomes(pod_b, false);
         assert_string_equal(normal, "");

@@ -66,6 +66,38 @@ static void test_uses(void **state)
     backing_free(b);
 }
 
+/* What a client was given, or gave back, while nobody heard it: it tells what it holds. */
+static void test_claims(void **state)
+{
+    const struct csi_env *env = *state;
+    struct err e = ERR_INIT;
+    cleanup_free char *path = path_join(env->dir, "ids");
+    static const char text[] = "+ 800 1f 1 3\n+ 800 20 2\n+ 800 21 3\n";
+    assert_int_equal(file_write_atomic(path, text, strlen(text), 0600, &e), 0);
+    struct backing *b = backing_new(path, 10);
+    assert_int_equal(backing_load(b, &e), 0);
+    backing_claim(b, 2); /* by a client that did not come to the end */
+    backing_claim_none(b);
+    static const int64_t held[] = {1, 3, 1, 99};
+    for (size_t i = 0; i < ARRAY_LEN(held); i++)
+        backing_claim(b, held[i]);
+    assert_int_equal(backing_count(b), 3);
+    backing_claimed(b, -1);
+    for (int times = 0; times < 2; times++) {
+        assert_int_equal(backing_count(b), 2); /* without 2 */
+        backing_free(b);
+        b = backing_new(path, 10);
+        assert_int_equal(backing_load(b, &e), 0);
+    }
+    backing_close(b, -1, 1);
+    assert_int_equal(backing_count(b), 2); /* it is held twice */
+    backing_close(b, -1, 1);
+    assert_int_equal(backing_count(b), 1);
+    backing_claimed(b, -1);
+    assert_int_equal(backing_count(b), 0);
+    backing_free(b);
+}
+
 static off_t length(const char *path)
 {
     struct stat st;
@@ -131,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_log, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_uses, csi_env_setup, csi_env_teardown),
+        cmocka_unit_test_setup_teardown(test_claims, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_one_file_for_ever, csi_env_setup, csi_env_teardown),
         cmocka_unit_test_setup_teardown(test_long_log, csi_env_setup, csi_env_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);

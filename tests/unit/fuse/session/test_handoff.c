@@ -198,6 +198,59 @@ static void test_backing(void **state)
     plugin_free(p);
 }
 
+/* The list of what it holds, to its end; sorted. */
+static size_t expect_holds(struct plugin *p, int32_t *ids, size_t most)
+{
+    struct handoff_msg m = {.len = 1};
+    size_t n = 0;
+    while (m.len) {
+        assert_int_equal(expect(p, HANDOFF_HOLDS, &m), -1);
+        assert_true(m.len % sizeof *ids == 0 && n + m.len / sizeof *ids <= most);
+        memcpy(ids + n, m.payload, m.len);
+        n += m.len / sizeof *ids;
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++)
+            if (ids[k] < ids[i]) {
+                int32_t id = ids[i];
+                ids[i] = ids[k];
+                ids[k] = id;
+            }
+    return n;
+}
+
+/* What a plugin that was killed did not hear, or say: the next one is told what there is. */
+static void test_holds(void **state)
+{
+    (void)state;
+    static const int32_t before[] = {7, 5, 7};
+    static int32_t ids[2000], many[1500];
+    struct plugin *p = plugin_new();
+    reconnect(p);
+    expect_silence(p); /* nothing is known of the clients before this one */
+    handoff_client_holds(p->client, before, ARRAY_LEN(before));
+    assert_int_equal(expect_holds(p, ids, ARRAY_LEN(ids)), 3);
+    assert_true(ids[0] == 5 && ids[1] == 7 && ids[2] == 7);
+    struct question q = {.client = p->client, .fd = new_file()};
+    int64_t answer = 9;
+    assert_int_equal(pthread_create(&q.thread, NULL, ask_backing, &q), 0);
+    close(expect(p, HANDOFF_BACKING_OPEN, NULL));
+    tell(p, HANDOFF_BACKING, &answer, sizeof answer, -1);
+    pthread_join(q.thread, NULL);
+    close(q.fd);
+    handoff_client_backing_close(p->client, 7);
+    expect(p, HANDOFF_BACKING_CLOSE, NULL);
+    reconnect(p);
+    assert_int_equal(expect_holds(p, ids, ARRAY_LEN(ids)), 3);
+    assert_true(ids[0] == 5 && ids[1] == 7 && ids[2] == 9);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        many[i] = (int32_t)i + 100;
+    handoff_client_holds(p->client, many, ARRAY_LEN(many)); /* more than a message takes */
+    assert_int_equal(expect_holds(p, ids, ARRAY_LEN(ids)), 3 + ARRAY_LEN(many));
+    assert_int_equal(ids[2 + ARRAY_LEN(many)], 1599);
+    plugin_free(p);
+}
+
 static void test_caller(void **state)
 {
     (void)state;
@@ -355,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_lost),
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_backing),
+        cmocka_unit_test(test_holds),
         cmocka_unit_test(test_caller),
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_mount_ends),
