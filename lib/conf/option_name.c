@@ -7,13 +7,24 @@
 
 static const struct {
     const char *name, *aliases[2];
-    bool credential;
+    enum option_shape shape;
 } option_names[] = {
-    {OPTION_ENDPOINT, {"alluxio.underfs.s3.endpoint", "url"}, false},
-    {"region", {"alluxio.underfs.s3.endpoint.region"}, false},
-    {"access-key-id", {"aws.accessKeyId", "access-key"}, false},
-    {"secret-access-key", {"aws.secretKey", "secret-key"}, true},
-    {"session-token", {NULL}, true},
+    {OPTION_ENDPOINT, {"alluxio.underfs.s3.endpoint", "url"}, OPTION_URL},
+    {"region", {"alluxio.underfs.s3.endpoint.region"}, OPTION_TEXT},
+    {"path-style", {NULL}, OPTION_BOOL},
+    {"access-key-id", {"aws.accessKeyId", "access-key"}, OPTION_TEXT},
+    {"secret-access-key", {"aws.secretKey", "secret-key"}, OPTION_CREDENTIAL},
+    {"session-token", {NULL}, OPTION_CREDENTIAL},
+    {"role-arn", {NULL}, OPTION_TEXT},
+    {"external-id", {NULL}, OPTION_TEXT},
+    {"role-session-name", {NULL}, OPTION_TEXT},
+    {"sts-endpoint", {NULL}, OPTION_URL},
+    {"anonymous", {NULL}, OPTION_BOOL},
+    {"instance-metadata", {NULL}, OPTION_BOOL},
+    {"profile", {NULL}, OPTION_TEXT},
+    {"ca-cert", {NULL}, OPTION_CERTS},
+    {"tls-verify", {NULL}, OPTION_BOOL},
+    {"can-hang", {NULL}, OPTION_BOOL},
 };
 
 const char *option_proper_name(const char *name)
@@ -26,11 +37,13 @@ const char *option_proper_name(const char *name)
     return name;
 }
 
-bool option_is_credential(const char *name)
+enum option_shape option_shape_of(const char *name)
 {
     const char *proper = option_proper_name(name);
     for (size_t i = 0; i < ARRAY_LEN(option_names); i++)
         if (strcmp(option_names[i].name, proper) == 0)
-            return option_names[i].credential;
-    return false;
+            return option_names[i].shape;
+    return OPTION_UNKNOWN;
 }
+
+bool option_is_credential(const char *name) { return option_shape_of(name) == OPTION_CREDENTIAL; }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* option_name — options of mounts that have several names, for those who do not know the stores'
- * tables. A test compares it with them. */
+/* option_name — the options of mounts, for those who do not know the stores' tables. A test
+ * compares it with them. */
 #ifndef MILLRACE_LIB_CONF_OPTION_NAME_H
 #define MILLRACE_LIB_CONF_OPTION_NAME_H
 
@@ -8,8 +8,18 @@
 
 #define OPTION_ENDPOINT "endpoint"
 
+enum option_shape {
+    OPTION_UNKNOWN,
+    OPTION_TEXT,
+    OPTION_BOOL,
+    OPTION_URL,
+    OPTION_CERTS,
+    OPTION_CREDENTIAL /* that must not be seen: the key's id may */
+};
+
 /* The name that messages use; of any other option the name itself. */
 const char *option_proper_name(const char *name);
-bool option_is_credential(const char *name); /* that must not be seen: the key's id may */
+enum option_shape option_shape_of(const char *name);
+bool option_is_credential(const char *name);
 
 #endif

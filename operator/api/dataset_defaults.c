@@ -4,7 +4,10 @@
 #include "operator/api/dataset_priv.h"
 
 #include "lib/base/mem.h"
+#include "lib/conf/option_name.h"
 #include "lib/json/obj.h"
+
+#include <string.h>
 
 static int check_keys(const json_t *map, const char *where, const char *const *known, struct err *e)
 {
@@ -15,6 +18,53 @@ static int check_keys(const json_t *map, const char *where, const char *const *k
             return err_set(e, ERR_INVALID, "%s.%s: there is no such field", where, key);
         if (!json_is_object(value))
             return err_set(e, ERR_INVALID, "%s.%s must be an object", where, key);
+    }
+    return 0;
+}
+
+static int check_option_shape(const char *where, const char *key, const char *value, struct err *e)
+{
+    switch (option_shape_of(key)) {
+    case OPTION_UNKNOWN:
+        return err_set(e, ERR_INVALID, "%s.%s: there is no such option", where, key);
+    case OPTION_BOOL:
+        if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
+            return 0;
+        return err_set(
+            e, ERR_INVALID, "%s.%s is \"%s\": write \"true\" or \"false\"", where, key, value);
+    case OPTION_URL:
+        if (strncmp(value, "http://", 7) == 0 || strncmp(value, "https://", 8) == 0)
+            return 0;
+        return err_set(e, ERR_INVALID,
+            "%s.%s is \"%s\": write a URL, like https://s3.example.com:9000", where, key, value);
+    case OPTION_CERTS:
+        if (strstr(value, "-----BEGIN CERTIFICATE-----"))
+            return 0;
+        return err_set(e, ERR_INVALID, "%s.%s: write the text of a PEM file", where, key);
+    case OPTION_TEXT:
+    case OPTION_CREDENTIAL:
+        break;
+    }
+    return 0;
+}
+
+static int check_default_options(const json_t *defaults, const char *scheme, struct err *e)
+{
+    const json_t *map = json_object_get(json_object_get(defaults, "options"), scheme);
+    cleanup_free char *where = xasprintf("defaults.options.%s", scheme);
+    const char *key, *other;
+    json_t *value, *unused;
+    json_object_foreach ((json_t *)map, key, value) {
+        if (strcmp(scheme, "pvc") == 0 ? strcmp(key, "can-hang") != 0
+                                       : strcmp(key, "can-hang") == 0)
+            return err_set(e, ERR_INVALID, "%s.%s: there is no such option", where, key);
+        if (check_option_shape(where, key, json_string_value(value), e))
+            return -1;
+        json_object_foreach ((json_t *)map, other, unused)
+            if (strcmp(key, other) != 0
+                && strcmp(option_proper_name(key), option_proper_name(other)) == 0)
+                return err_set(e, ERR_INVALID, "%s: %s and %s are one option: keep one of them",
+                    where, key, other);
     }
     return 0;
 }
@@ -39,6 +89,8 @@ int dataset_check_defaults(const json_t *defaults, struct err *e)
         return -1;
     return check_filled_in(defaults, "s3://bucket", e)
             || check_filled_in(defaults, "pvc://claim", e)
+            || check_default_options(defaults, "s3", e) || check_default_options(defaults, "pvc", e)
+            || dataset_check_default_cache(json_object_get(defaults, "cache"), e)
         ? -1
         : 0;
 }

@@ -24,6 +24,8 @@ bool dataset_plain_path(const char *path);
 
 /* Fields that earlier versions had, in words that name what to write now (dataset_gone.c). */
 int dataset_refuse_gone(const struct dataset *d, struct err *e);
+/* dataset_defaults_cache.c: of the cluster's defaults by themselves; NULL if there are none */
+int dataset_check_default_cache(const json_t *cache, struct err *e);
 /* dataset_mount.c; options: of the cluster's defaults, by scheme, NULL if none */
 int dataset_parse_mounts(
     struct dataset *d, const json_t *options, const char **reason, struct err *e);

@@ -157,9 +157,12 @@ refused image/tag --set 'image.tag=a b'
 refused watchNamespace --set watchNamespace=Team_A
 refused commonLabels/team --set 'commonLabels.team=a b'
 refused aggregate-to-edit --set-string 'commonLabels.rbac\.authorization\.k8s\.io/aggregate-to-edit=true' # would hand out the operator's rights
-# Of propertyNames Helm's validator names the wrong key, not where it is.
-refused secret-access-key --set defaults.options.s3.secret-access-key=x # a ConfigMap is no place for it
+refused "additional properties 'secret-access-key'" --set defaults.options.s3.secret-access-key=x # a ConfigMap is no place for it
 refused limits/schemes --set 'limits.schemes={nfs}' # no Dataset could say that: all would be refused
+refused "defaults/options/s3': additional properties 'endpiont'" --set defaults.options.s3.endpiont=https://minio.example
+refused "worker/resources': additional properties 'limit'" --set defaults.cache.worker.resources.limit.cpu=1
+refused "loader/tolerations/0': additional properties 'opertor'" --set 'defaults.cache.loader.tolerations[0].opertor=Exists'
+refused "additional properties 'requiredDuringScheduling" --set defaults.cache.worker.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.a=b
 refused "additional properties 's4'" --set defaults.options.s4.region=x
 for dir in / /mnt/ mnt /mnt/../etc /mnt/. '/mnt/a b' '/mnt/a: b'; do refused csi/cacheDir --set-string "csi.cacheDir=$dir"; done
 refused "which is csi.kubeletDir" --set csi.cacheDir=/var/lib/kubelet

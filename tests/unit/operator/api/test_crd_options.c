@@ -118,6 +118,11 @@ static void test_option_names(void **state)
         for (const struct store_option *o = store_kind_of(urls[u])->options; o->name; o++) {
             assert_string_equal(option_proper_name(o->name), o->name);
             assert_int_equal(option_is_credential(o->name), is_credential(o));
+            enum option_shape shape = option_shape_of(o->name);
+            assert_int_not_equal(shape, OPTION_UNKNOWN);
+            assert_int_equal(shape == OPTION_BOOL, o->kind == STORE_OPTION_BOOL);
+            assert_int_equal(shape == OPTION_URL, o->kind == STORE_OPTION_URL);
+            assert_int_equal(shape == OPTION_CERTS, o->kind == STORE_OPTION_CERTS);
             for (size_t i = 0; i < ARRAY_LEN(o->aliases) && o->aliases[i]; i++) {
                 assert_string_equal(option_proper_name(o->aliases[i]), o->name);
                 assert_int_equal(option_is_credential(o->aliases[i]), is_credential(o));
@@ -156,8 +161,13 @@ static void test_defaults_of_chart(void **state)
     cleanup_json json_t *schema = json_loads(text, 0, NULL);
     for (size_t i = 0; i < ARRAY_LEN(of); i++) {
         cleanup_free char *where = xasprintf(
-            "properties.defaults.properties.options.properties.%s.propertyNames.enum", of[i][0]);
-        compare(jget_arr(schema, where), store_kind_of(of[i][1])->options, is_no_secret);
+            "properties.defaults.properties.options.properties.%s.properties", of[i][0]);
+        cleanup_json json_t *names = json_array();
+        const char *name;
+        json_t *unused;
+        json_object_foreach ((json_t *)jget_obj(schema, where), name, unused)
+            json_array_append_new(names, json_string(name));
+        compare(names, store_kind_of(of[i][1])->options, is_no_secret);
     }
 }
 
@@ -174,6 +184,52 @@ static void test_wrong_defaults(void **state)
         {"{'cache': {'replicas': -3}}", "spec.cache.replicas must be from 0 to 1000"},
         {"{'cache': {'tiers': [{'medium': 'Tape', 'quota': '1Gi'}]}}", "\"Tape\" must be"},
         {"{'cache': {'worker': {'resources': {'limits': {'memory': 'lots'}}}}}", "a quantity"},
+        {"{'options': {'s3': {'endpoint': 'minio:9000'}}}", "endpoint"},
+        {"{'options': {'s3': {'path-style': 'yes'}}}", "path-style"},
+        {"{'options': {'s3': {'endpoint': 'https://a', 'url': 'https://b'}}}", "url"},
+        {"{'cache': {'worker': {'labels': {'team': 'my team'}}}}", "labels"},
+        {"{'cache': {'worker': {'resources': {'limit': {'cpu': '1'}}}}}", "resources.limit"},
+        {"{'cache': {'worker': {'resources': {'limits': {'nvidia.com/gpu': '1'}}}}}",
+            "nvidia.com/gpu"},
+        {"{'cache': {'worker': {'resources': {'limits': {'cpu': 1}, 'requests': {'cpu': 2}}}}}",
+            "requests.cpu"},
+        {"{'cache': {'client': {'resources': {'limits': {'memory': '1Gi'}, 'requests': {'memory': '2Gi'}}}}}",
+            "requests.memory"},
+        {"{'cache': {'worker': {'tolerations': [{'key': 'a', 'opertor': 'Exists'}]}}}", "opertor"},
+        {"{'cache': {'worker': {'tolerations': [{'key': 'a', 'operator': 'Exists', 'value': 'x'}]}}}",
+            "takes no value"},
+        {"{'cache': {'worker': {'nodeAffinity': {'requiredDuringSchedulingIgnoredDuringExecution': {}}}}}",
+            "nodeAffinity"},
+        {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': []}}}}}",
+            "nodeSelectorTerms"},
+        {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': [{'matchExpressions': [{'key': 'a', 'operator': 'in', 'values': ['b']}]}]}}}}}",
+            "operator"},
+        {"{'cache': {'worker': {'priorityClassName': 'No Such'}}}", "priorityClassName"},
+        {"{'cache': {'worker': {'replicas': 3}}}", "replicas"},
+        {"{'cache': {'client': {'tolerations': []}}}", "tolerations"},
+        {"{'cache': {'loader': {'tiers': []}}}", "tiers"},
+        {"{'options': {'s3': {'can-hang': 'true'}}}", "no such option"},
+        {"{'options': {'s3': {'endpiont': 'https://a'}}}", "endpiont: there is no such option"},
+        {"{'options': {'s3': {'ca-cert': 'x'}}}", "PEM"},
+        {"{'options': {'pvc': {'region': 'x'}}}", "no such option"},
+        {"{'cache': {'worker': {'labels': {'my team': 'a'}}}}", "my team"},
+        {"{'cache': {'worker': {'annotations': {'/a': 'a'}}}}", "annotations"},
+        {"{'cache': {'worker': {'resources': {'limits': {'cpu': '400m'}, 'requests': {'cpu': '0.5'}}}}}",
+            "requests.cpu"},
+        {"{'cache': {'worker': {'resources': []}}}", "resources must be an object"},
+        {"{'cache': {'worker': {'tolerations': {}}}}", "tolerations must be a list"},
+        {"{'cache': {'worker': {'tolerations': [{'value': 'x'}]}}}", "without a key"},
+        {"{'cache': {'worker': {'tolerations': [{'key': 'a', 'effect': 'None'}]}}}", "effect"},
+        {"{'cache': {'worker': {'tolerations': [{'key': 'a b'}]}}}", "of a taint"},
+        {"{'cache': {'worker': {'tolerations': [{'key': 'a', 'tolerationSeconds': 3}]}}}",
+            "NoExecute"},
+        {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': [{}]}}}}}",
+            "fits no node"},
+        {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': [{'matchExpressions': [{'key': 'a b', 'operator': 'Exists'}]}]}}}}}",
+            "name of a label"},
+        {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': [{'matchExpressions': [{'key': 'a', 'operator': 'In', 'values': ['b c']}]}]}}}}}",
+            "value of a label"},
+        {"{'cache': {'rules': []}}", "defaults.cache.rules: there is no such field"},
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         cleanup_free char *text = xstrdup(wrong[i][0]);
@@ -186,10 +242,20 @@ static void test_wrong_defaults(void **state)
         if (!strstr(e.msg, wrong[i][1]))
             fail_msg("no '%s' in: %s", wrong[i][1], e.msg);
     }
+    cleanup_json json_t *much = json_loads(
+        "{\"cache\": {\"worker\": {\"labels\": {\"a.b/c\": \"\"}, \"annotations\": {\"a\": \"b c\"}, \"priorityClassName\": \"a-b\","
+        " \"resources\": {\"requests\": {\"cpu\": \"0.5\", \"memory\": \"1Gi\"}, \"limits\": {\"cpu\": 1, \"memory\": \"1Gi\"}},"
+        " \"tolerations\": [{\"operator\": \"Exists\"}, {\"key\": \"a\", \"value\": \"b\", \"effect\": \"NoExecute\", \"tolerationSeconds\": 1}],"
+        " \"nodeAffinity\": {\"required\": {\"nodeSelectorTerms\": [{\"matchExpressions\": [{\"key\": \"a\", \"operator\": \"In\", \"values\": [\"b\"]}, {\"key\": \"n\", \"operator\": \"Gt\", \"values\": [\"1\"]}]}]}}},"
+        " \"loader\": {\"tolerations\": []}, \"client\": {}}}",
+        0, NULL);
+    assert_non_null(much);
     cleanup_json json_t *good = json_pack("{s:{s:{s:s}}, s:{s:i, s:[{s:s, s:s}]}}", "options", "s3",
         "region", "eu-west-1", "cache", "replicas", 0, "tiers", "medium", "SSD", "quota", "1Gi");
     struct err e = ERR_INIT;
     assert_int_equal(dataset_check_defaults(good, &e), 0);
+    if (dataset_check_defaults(much, &e))
+        fail_msg("%s", e.msg);
     assert_int_equal(dataset_check_defaults(NULL, &e), 0);
 }
 
