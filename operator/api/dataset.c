@@ -98,12 +98,28 @@ static json_t *own_defaults(void)
     return json_pack("{s:{s:o}}", "worker", "tolerations", tolerations);
 }
 
+/* What a Dataset says of all its pods, or of workers for loaders, goes before what the cluster says
+ * of one kind of them. */
+static json_t *usual_cache(const json_t *own, const json_t *defaults)
+{
+    static const char *const of_workers[] = {"nodeAffinity", "tolerations"};
+    json_t *usual = json_deep_copy(jget_obj(defaults, "cache"));
+    if (jget(own, "tiers")) {
+        json_object_del(json_object_get(usual, "worker"), "tiers");
+        json_object_del(json_object_get(usual, "client"), "tiers");
+    }
+    for (size_t i = 0; i < ARRAY_LEN(of_workers); i++)
+        if (json_object_get(jget_obj(own, "worker"), of_workers[i]))
+            json_object_del(json_object_get(usual, "loader"), of_workers[i]);
+    return usual;
+}
+
 static json_t *cache_with_defaults(const json_t *cr, const json_t *defaults)
 {
     const json_t *own = jget_obj(cr, "spec.cache");
-    cleanup_json json_t *ours = own_defaults();
+    cleanup_json json_t *ours = own_defaults(), *usual = usual_cache(own, defaults);
     json_t *cache = own ? json_deep_copy(own) : json_object();
-    fill_in(cache, jget_obj(defaults, "cache"));
+    fill_in(cache, usual);
     fill_in(cache, ours);
     return cache;
 }

@@ -259,6 +259,34 @@ static void test_wrong_defaults(void **state)
     assert_int_equal(dataset_check_defaults(NULL, &e), 0);
 }
 
+/* What a Dataset says of all its pods goes before what the cluster says of one kind of them. */
+static void test_said_goes_before_usual(void **state)
+{
+    (void)state;
+    const char *reason = "";
+    struct err e = ERR_INIT;
+    cleanup_json json_t *cr = json_pack(
+        "{s:{s:s, s:s, s:s}, s:{s:[{s:s}], s:{s:[{s:s, s:s}], s:{s:[{s:s, s:s}]}}}}", "metadata",
+        "name", "d", "namespace", "ns", "uid", "u", "spec", "mounts", "mountPoint", "s3://b",
+        "cache", "tiers", "medium", "SSD", "quota", "5Gi", "worker", "tolerations", "key", "own",
+        "operator", "Exists");
+    cleanup_json json_t *defaults = json_loads(
+        "{\"cache\": {\"worker\": {\"tiers\": [{\"medium\": \"Memory\", \"quota\": \"100Gi\"}], \"priorityClassName\": \"p\"},"
+        " \"client\": {\"tiers\": [{\"medium\": \"Memory\", \"quota\": \"1Gi\"}]},"
+        " \"loader\": {\"tolerations\": [{\"key\": \"usual\", \"operator\": \"Exists\"}]}}}",
+        0, NULL);
+    cleanup_dataset struct dataset *d = dataset_parse(cr, defaults, &reason, &e);
+    assert_non_null(d);
+    assert_int_equal(d->worker.tiers.memory, 0);
+    assert_int_equal(d->client.tiers.memory, 0);
+    assert_string_equal(d->worker.priority_class, "p");
+    assert_ptr_equal(d->loader.tolerations, d->worker.tolerations);
+    json_object_del(json_object_get(json_object_get(cr, "spec"), "cache"), "tiers");
+    cleanup_dataset struct dataset *silent = dataset_parse(cr, defaults, &reason, &e);
+    assert_non_null(silent);
+    assert_true(silent->worker.tiers.memory == (int64_t)100 << 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_credentials_in_options),
         cmocka_unit_test(test_defaults_of_chart),
         cmocka_unit_test(test_wrong_defaults),
+        cmocka_unit_test(test_said_goes_before_usual),
     };
     return cmocka_run_group_tests_name("crd_options", tests, NULL, NULL);
 }
