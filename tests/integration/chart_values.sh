@@ -142,6 +142,10 @@ there '"meta.helm.sh/release-name" "a" "meta.helm.sh/release-namespace" "default
 rendered "kubeflowRoles=auto at an upgrade" 3 "$roles"
 refused kubeflowRoles --set kubeflowRoles=maybe
 
+# Nothing is said by an empty field: null is no list to those who patch it.
+rendered "env without variables" "" "grep -A1 '^ *env: *$' $work/rendered.yaml | grep -v -e env: -e '- .*name:' -e '^--$'"
+rendered "env of a domain and a proxy" 2 "grep -c -e CUSTOM_CLUSTER_DOMAIN -e 'name: \"HTTP_PROXY\", value: \"http://p\"' <(sed -n '/^kind: Deployment/,/^---/p' $work/rendered.yaml)" --set operator.clusterDomain=c.local,env.HTTP_PROXY=http://p
+
 # A Dataset without an endpoint is refused where nobody else gives one.
 without() { result "limits.endpoints, $1: Datasets without an endpoint" "$(render a "$chart" --set 'limits.endpoints={https://minio.example}' --set-string "$1" &&
     if [ "$(grep -c "!(has(m.options) && " "$work/rendered.yaml")" != "$2" ]; then echo "the rule is not as it should be"; fi)"; }
