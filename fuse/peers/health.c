@@ -22,6 +22,14 @@ bool peer_may_be_asked(struct peer *w, bool *probe)
     return yes;
 }
 
+void peer_begin_anew(struct peer *w)
+{
+    pthread_mutex_lock(&w->mu);
+    w->down_until_ns = w->backoff_ns = 0;
+    w->silent = 0;
+    pthread_mutex_unlock(&w->mu);
+}
+
 void peer_answered(struct peer *w)
 {
     pthread_mutex_lock(&w->mu);

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEDGE_NS   (500 * NS_PER_MS)
-#define CONNECT_NS (1 * NS_PER_S)
+#define HEDGE_NS (500 * NS_PER_MS)
 
 static struct peer *owner_of_chunk(struct peers *p, const struct cache_key *key, uint64_t off)
 {
@@ -20,7 +19,7 @@ static struct peer *owner_of_chunk(struct peers *p, const struct cache_key *key,
                                                       : "";
     uint64_t chunk = peers_chunk(mount, key->path, off), best = 0;
     struct peer *owner = NULL;
-    for (int i = 0; i < p->nworkers; i++) {
+    for (int i = 0, n = peers_number(p); i < n; i++) {
         uint64_t weight = hash64_mix(p->workers[i].seed, chunk);
         if (!owner || weight > best) {
             best = weight;
@@ -73,20 +72,6 @@ int peers_fetch(void *user, const struct cache_key *key, uint64_t off, size_t le
 
 /* -- lifecycle ------------------------------------------------------------------------------- */
 
-static int peers_add(struct peers *p, const struct peers_conf *rc)
-{
-    const struct conf *conf = rc->conf;
-    p->nworkers = rc->nurls ? rc->nurls : conf->worker_name ? conf->worker_count : 0;
-    p->workers = xcalloc((size_t)p->nworkers + 1, sizeof *p->workers);
-    for (int i = 0; i < p->nworkers; i++) {
-        struct peer *w = &p->workers[i];
-        w->url = rc->nurls ? xstrdup(rc->urls[i]) : peers_url(conf, i);
-        w->seed = peer_seed(conf->worker_name ? conf->worker_name : "worker", i);
-        pthread_mutex_init(&w->mu, NULL);
-    }
-    return p->nworkers;
-}
-
 struct peers *peers_new(const struct peers_conf *rc, struct err *e)
 {
     struct peers *p = xcalloc(1, sizeof *p);
@@ -95,18 +80,9 @@ struct peers *peers_new(const struct peers_conf *rc, struct err *e)
     p->key = rc->key;
     p->hedge_ns = rc->hedge_ns ? rc->hedge_ns : HEDGE_NS;
     p->tokens = PEERS_HEDGE_TOKENS;
-    if (peers_add(p, rc) == 0)
-        return p;
-    struct http_conf hc = {.direct = true, .connect_ns = CONNECT_NS, .max_idle = PEERS_THREADS};
-    p->http = http_new(&hc, e);
-    p->pool = p->http ? pool_new(&(struct pool_conf){.name = "peers", .threads = PEERS_THREADS})
-                      : NULL;
-    p->hedge_pool = p->pool
-        ? pool_new(&(struct pool_conf){.name = "hedge", .threads = PEERS_HEDGE_THREADS})
-        : NULL;
-    if (p->http && !p->hedge_pool)
-        err_sys(e, ENOMEM, "start the threads for cache workers");
-    if (p->hedge_pool)
+    p->urls = rc->nurls ? rc->urls : NULL;
+    pthread_mutex_init(&p->mu, NULL);
+    if (peers_count(p, rc, e) == 0)
         return p;
     peers_free(p);
     return NULL;
@@ -120,11 +96,12 @@ void peers_free(struct peers *p)
     pool_free(p->pool);
     pool_free(p->hedge_pool);
     http_free(p->http);
-    for (int i = 0; i < p->nworkers; i++) {
+    for (int i = 0; i < p->made; i++) {
         pthread_mutex_destroy(&p->workers[i].mu);
         free(p->workers[i].url);
     }
     free(p->workers);
+    pthread_mutex_destroy(&p->mu);
     free(p);
 }
 
@@ -136,8 +113,8 @@ void peers_stats(struct peers *p, struct peers_stats *out)
         .hedges_won = p->hedges_won,
         .bypassed = p->bypassed,
         .corrupt = p->corrupt,
-        .workers = p->nworkers};
-    for (int i = 0; i < p->nworkers; i++) {
+        .workers = peers_number(p)};
+    for (int i = 0; i < out->workers; i++) {
         pthread_mutex_lock(&p->workers[i].mu);
         out->down += p->workers[i].down_until_ns != 0;
         pthread_mutex_unlock(&p->workers[i].mu);

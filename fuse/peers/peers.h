@@ -4,9 +4,11 @@
  * every client and loader asks the same worker, and a worker that comes or goes moves its own share
  * only. A worker that gives no byte in time is hedged: the store is asked as well and the first
  * answer counts. A dead worker is bypassed, and tried again after a pause that grows to 30 s.
- * Without workers everything comes from the store. Blocks from a worker are compared with the
- * checksums that it sends with them before anything of them is used; with a key, answers that are
- * not signed with it are not used either. Threads: any. */
+ * Without workers everything comes from the store. Where their number is in a file, it may change
+ * at any time: what is being fetched goes on, what comes next asks the owners of the new number.
+ * Blocks from a worker are compared with the checksums that it sends with them before anything of
+ * them is used; with a key, answers that are not signed with it are not used either. Threads: any.
+ */
 #ifndef MILLRACE_FUSE_PEERS_PEERS_H
 #define MILLRACE_FUSE_PEERS_PEERS_H
 
@@ -26,6 +28,7 @@ struct peers_conf {
     /* of the Dataset; NULL: requests are not signed, answers not checked. Borrowed */
     const struct sign_key *key;
     int64_t hedge_ns; /* no byte for that long: the store is asked too; 0: 500 ms */
+    int64_t look_ns;  /* how old the number of workers may be; 0: 1 s */
     /* base URLs of the workers instead of those that conf names (tests); nurls */
     const char *const *urls;
     int nurls;

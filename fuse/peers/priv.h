@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this room share: owner.c weighs workers and chunks, health.c tells which
- * workers are up, call.c what is said to them and how it is told from what others say, race.c
- * fetches from one of them with the store as a second runner, peers.c picks the worker that has a
- * chunk. */
+/* What the files of this room share: owner.c weighs workers and chunks, number.c tells how many
+ * workers there are, health.c which are up, call.c what is said to them and how it is told from
+ * what others say, race.c fetches from one of them with the store as a second runner, peers.c picks
+ * the worker that has a chunk. */
 #ifndef MILLRACE_FUSE_PEERS_PRIV_H
 #define MILLRACE_FUSE_PEERS_PRIV_H
 
@@ -25,8 +25,15 @@ struct peer {
 struct peers {
     const struct conf *conf;
     struct store *const *stores;
-    struct peer *workers;
-    int nworkers;
+    struct peer *workers; /* room for as many as there may be; ones that went keep their place */
+    atomic_int nworkers;
+    const char *const *urls;
+    int max_workers;
+    pthread_mutex_t mu; /* while their number changes; outermost */
+    int made;           /* mu: workers that have begun, ≥ nworkers */
+    int64_t look_ns;
+    _Atomic int64_t next_look_ns;
+    /* set before nworkers is first > 0 */
     struct http *http;
     const struct sign_key *key;
     struct pool *pool, *hedge_pool;
@@ -41,11 +48,20 @@ struct peers {
 uint64_t peers_chunk(const char *mount_point, const char *path, uint64_t off);
 uint64_t peer_seed(const char *name, int i); /* the owner has the largest hash of both */
 
+/* -- number.c -------------------------------------------------------------------------------- */
+
+/* Called once: as many as there are now, and may be. */
+int peers_count(struct peers *p, const struct peers_conf *rc, struct err *e);
+/* How many workers there are; looks again now and then. Of those, workers[] can be used. */
+int peers_number(struct peers *p);
+
 /* -- health.c -------------------------------------------------------------------------------- */
 
 /* After its pause a worker is tried by one request (*probe); the others go to the store until that
  * found something. */
 bool peer_may_be_asked(struct peer *w, bool *probe);
+/* It was taken away and comes back: what it was before counts no more. */
+void peer_begin_anew(struct peer *w);
 void peer_answered(struct peer *w);
 void peer_failed(struct peer *w, const char *why);
 /* It gave no byte in time. Several times in a row, or once to a probe: it counts as down. */

@@ -63,6 +63,7 @@ static int load_all(struct load_once *o, int64_t wait_ns, struct err *e)
     struct load *l = &o->l;
     if (load_wait_ready(l, wait_ns, e))
         return -1;
+    load_look(l);
     if (o->pin == REQUEST_UNPIN && is_everything(o) && load_unpin_all(l, NULL, e))
         return -1;
     if (load_pass(l, o->paths, o->npaths, e))
@@ -71,7 +72,7 @@ static int load_all(struct load_once *o, int64_t wait_ns, struct err *e)
     for (int round = 0; round < ROUNDS; round++) { /* files that failed are tried again here */
         if (load_pass(l, o->paths, o->npaths, e))
             return -1;
-        if (l->n.failed_files == 0 && l->n.missing == 0)
+        if (!load_look(l) && l->n.failed_files == 0 && l->n.missing == 0)
             return 0;
     }
     if (l->n.failed_files)

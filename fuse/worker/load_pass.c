@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THREADS 16
 /* files listed and not yet asked for: bounds memory, whatever the size of the dataset */
 #define QUEUE_MAX    1024
 #define TRIES        6
@@ -348,7 +347,9 @@ static void load_add(
 
 int load_pass(struct load *l, const struct load_path *paths, size_t n, struct err *e)
 {
-    unsigned threads = l->threads ? l->threads : THREADS;
+    unsigned threads = l->threads ? l->threads : LOAD_THREADS;
+    if (l->nurls == 0)
+        return err_set(e, ERR_RETRY, LOAD_NO_WORKERS);
     pthread_mutex_lock(&l->mu);
     l->n = (struct load_counts){0};
     l->row = 0;
@@ -420,36 +421,4 @@ int load_unmark(struct load *l, struct err *e)
 {
     cleanup_free char *query = xasprintf("mark=%u", l->mark);
     return ask_all(l, "/v1/unmark", query, e);
-}
-
-static char **worker_urls(const char *const *given, int ngiven, const struct conf *conf, int *n)
-{
-    *n = ngiven ? ngiven : conf && conf->worker_name ? conf->worker_count : 0;
-    char **urls = xcalloc((size_t)*n + 1, sizeof *urls);
-    for (int i = 0; i < *n; i++)
-        urls[i] = ngiven ? xstrdup(given[i]) : peers_url(conf, i);
-    return urls;
-}
-
-int load_open(struct load *l, struct server *s, const char *const *urls, int nurls, struct err *e)
-{
-    *l = (struct load){.s = s};
-    pthread_mutex_init(&l->mu, NULL);
-    l->urls = worker_urls(urls, nurls, s->conf, &l->nurls);
-    struct http_conf hc = {.direct = true, .max_idle = THREADS};
-    l->http = http_new(&hc, e);
-    if (!l->http)
-        return -1;
-    if (s->conf && l->nurls == 0)
-        return err_set(e, ERR_INVALID, "the dataset has no cache workers to load into");
-    return 0;
-}
-
-void load_close(struct load *l)
-{
-    http_free(l->http);
-    for (int i = 0; i < l->nurls; i++)
-        free(l->urls[i]);
-    free(l->urls);
-    pthread_mutex_destroy(&l->mu);
 }

@@ -11,6 +11,9 @@
 #include "lib/base/pool.h"
 #include "lib/http/http.h"
 
+#define LOAD_THREADS    16
+#define LOAD_NO_WORKERS "the dataset has no cache workers to load into"
+
 struct load_path {
     const char *path; /* of the dataset's tree; "/": all of it */
     enum request_pin pin;
@@ -27,10 +30,12 @@ struct load_counts {
 
 struct load {
     struct server *s;
+    const char *const *given; /* ngiven, of load_open; NULL if none */
+    int ngiven;
     struct http *http; /* owned, like the URLs of the workers, nurls */
-    char **urls;
+    char **urls;       /* these change between passes: load_look() */
     int nurls;
-    unsigned threads; /* of a pass; 0: 16 */
+    unsigned threads; /* of a pass; 0: LOAD_THREADS */
     uint8_t mark; /* of what a pass asks for, so that the workers count what they evict of it; 0:
                      none */
     const char *unpin_how; /* of what is pinned: for messages */
@@ -45,10 +50,12 @@ struct load {
     char first_error[512]; /* mu */
 };
 
-/* urls: of the workers instead of those that the configuration names; nurls 0: none. Close it also
- * when that failed. */
+/* urls: of the workers instead of those that the configuration names, borrowed; nurls 0: none.
+ * Close it also when that failed. */
 int load_open(struct load *l, struct server *s, const char *const *urls, int nurls, struct err *e);
 void load_close(struct load *l);
+/* Between passes: has the number of workers changed? What a pass loads has other owners then. */
+bool load_look(struct load *l);
 
 /* -1: it did not come to its end; files that failed are counted, and are no error of the pass.
  * pins_full and enough say whether that was why. */

@@ -134,6 +134,8 @@ static uint64_t preload_number(const char *text, const char *key)
 static int ask_facts(struct preload *k, struct preload_facts *out, struct err *e)
 {
     *out = (struct preload_facts){0};
+    if (k->l.nurls == 0)
+        return err_set(e, ERR_RETRY, LOAD_NO_WORKERS);
     for (int i = 0; i < k->l.nurls; i++) {
         cleanup_free char *url = xasprintf("%s/status", k->l.urls[i]);
         struct http_req req = {
@@ -330,6 +332,10 @@ static void preload_watch(struct preload *k, const struct preload_facts *seen, i
     while (load_pause(&k->l, preload_tick(k))) {
         struct err e = ERR_INIT;
         int64_t age = clock_mono_ns() - begin;
+        if (load_look(&k->l)) {
+            preload_lost(k, "the number of cache workers has changed");
+            return;
+        }
         if (ask_facts(k, &f, &e))
             continue; /* it does not answer, or has not begun again yet */
         if (f.starts != seen->starts) {
@@ -357,10 +363,20 @@ static void preload_rest(struct preload *k, const struct preload_facts *seen, in
     int64_t tick = preload_tick(k);
     for (int64_t until = clock_mono_ns() + ns, now; (now = clock_mono_ns()) < until;) {
         struct err e = ERR_INIT;
-        if (!load_pause(&k->l, MIN(tick, until - now))
+        if (!load_pause(&k->l, MIN(tick, until - now)) || load_look(&k->l)
             || (ask_facts(k, &f, &e) == 0 && f.starts != seen->starts))
             return;
     }
+}
+
+/* With other workers the pins of those that lost a chunk are to end, too. */
+static void name_pins(struct preload *k)
+{
+    uint64_t hash = (uint64_t)k->l.nurls;
+    for (size_t i = 0; i < k->conf->npaths; i++)
+        if (k->conf->paths[i].pin == REQUEST_PIN)
+            hash = hash64_mix(hash, hash64(k->conf->paths[i].path, strlen(k->conf->paths[i].path)));
+    snprintf(k->pins_of, sizeof k->pins_of, "%016" PRIx64, hash);
 }
 
 /* One pass when the stores and the workers answer. *took: its time. */
@@ -368,6 +384,8 @@ static int preload_once(struct preload *k, struct preload_facts *facts, int64_t 
     const char **reason, struct err *e)
 {
     *reason = "WorkersNotReady";
+    load_look(&k->l);
+    name_pins(k);
     if (k->l.s->conf && ask_facts(k, facts, e))
         return -1;
     *reason = "StoreUnavailable";
@@ -385,15 +403,6 @@ static int preload_once(struct preload *k, struct preload_facts *facts, int64_t 
     return rc;
 }
 
-static void name_pins(struct preload *k)
-{
-    uint64_t hash = 0;
-    for (size_t i = 0; i < k->conf->npaths; i++)
-        if (k->conf->paths[i].pin == REQUEST_PIN)
-            hash = hash64_mix(hash, hash64(k->conf->paths[i].path, strlen(k->conf->paths[i].path)));
-    snprintf(k->pins_of, sizeof k->pins_of, "%016" PRIx64, hash);
-}
-
 int preload_run(struct server *s, const struct preload_conf *kc)
 {
     struct preload k = {.conf = kc};
@@ -402,7 +411,6 @@ int preload_run(struct server *s, const struct preload_conf *kc)
     k.l.threads = kc->threads;
     k.l.mark = (uint8_t)(clock_real_ns() / NS_PER_S); /* not that of a process before */
     k.l.unpin_how = "pin fewer paths in spec.cache.preload";
-    name_pins(&k);
     server_tell_more(s, add_preload_status, &k);
     if (rc)
         log_kv(LOG_ERROR, "can't keep anything loaded", "error", e.msg, NULL);

@@ -354,24 +354,23 @@ enum conf_write conf_write_of(const struct conf *c, const char *path)
 
 static int parse_workers(const json_t *j, struct conf *c, struct err *e)
 {
-    static const char *const known[] = {"service", "name", "count", "port", NULL};
+    static const char *const known[] = {"service", "name", "count", "countFile", "port", NULL};
     const json_t *w = json_object_get(j, "workers");
-    if (!w || json_is_null(w))
-        return 0;
     if (!json_is_object(w))
-        return err_set(e, ERR_INVALID, "workers: must be an object");
-    const char *service, *name;
-    int64_t count, port;
+        return !w || json_is_null(w) ? 0 : err_set(e, ERR_INVALID, "workers: must be an object");
+    const char *service, *name, *file = jget_str(w, "countFile", NULL);
+    int64_t count = 0, port;
     if (check_fields(w, "workers", known, e) || jget_str_req(w, "service", &service, e)
-        || jget_str_req(w, "name", &name, e) || jget_int_req(w, "count", 0, 100000, &count, e)
-        || jget_int_req(w, "port", 1, 65535, &port, e))
+        || jget_str_req(w, "name", &name, e) || jget_int_req(w, "port", 1, 65535, &port, e)
+        || (!file && jget_int_req(w, "count", 0, CONF_WORKERS_MAX, &count, e)))
         return err_wrap(e, "workers");
-    if (count == 0)
-        return 0;
+    if (json_object_get(w, "countFile") && (!file || *file != '/' || json_object_get(w, "count")))
+        return err_set(e, ERR_INVALID, "workers.countFile: an absolute path, instead of count");
     c->worker_service = xstrdup(service);
     c->worker_name = xstrdup(name);
     c->worker_count = (int)count;
     c->worker_port = (int)port;
+    c->worker_count_file = file ? xstrdup(file) : NULL;
     return 0;
 }
 
@@ -471,6 +470,7 @@ void conf_free(struct conf *c)
     free(c->uid);
     free(c->worker_service);
     free(c->worker_name);
+    free(c->worker_count_file);
     free(c);
 }
 

@@ -23,8 +23,8 @@
  * 1073741824}], "rules": [{"path": "/ckpt", "writeType": "Through"}], "keepFree": 10},
  * "endpoints": ["aws", "https://minio.example"], // the only servers that Secrets may name;
  * optional "metadataSync": 60, // seconds; optional "workers": {"service":
- * "mnist-cache.default.svc", "name": "mnist-cache", "count": 2, "port": 9400}}                  //
- * absent: none
+ * "mnist-cache.default.svc", "name": "mnist-cache", "port": 9400, "count": 2}}  // absent: none
+ * or, instead of "count", "countFile": "/etc/millrace/pod/workers" // may change at any time
  *
  * An unknown field is an error. Files are below the secrets directory. A mount that is immutable
  * must be readOnly. Of the rules, the longest path that holds a file counts; without one a file is
@@ -82,6 +82,8 @@ struct conf_tier {
     int64_t quota; /* bytes */
 };
 
+#define CONF_WORKERS_MAX   1000
+
 #define CONF_KEEP_FREE     10
 #define CONF_KEEP_FREE_MAX 90
 
@@ -102,6 +104,7 @@ struct conf {
     int64_t metadata_sync_ns;
     char *worker_service, *worker_name; /* NULL: no workers */
     int worker_count, worker_port;
+    char *worker_count_file; /* absolute; NULL: worker_count holds */
 };
 
 /* INVALID names the field and the remedy */
@@ -109,6 +112,9 @@ struct conf *conf_parse(const char *json, size_t len, struct err *e);
 void conf_free(struct conf *c);
 /* How a file of the dataset's tree is written; path begins with "/". */
 enum conf_write conf_write_of(const struct conf *c, const char *path);
+/* How many workers there are now. last: what is returned while the file says nothing that can be
+ * read. */
+int conf_workers(const struct conf *c, int last);
 /* Which server has it: its option "endpoint" by any of its names, or what is usual; "": the URL
  * says it, or a Secret, which is no part of what a mount is known by. */
 const char *conf_mount_endpoint(const struct conf_mount *m);

@@ -168,7 +168,7 @@ static struct peers *new_peers(const char *url, int64_t hedge_ns)
     return r;
 }
 
-static unsigned origin; /* of the latest bytes */
+static _Thread_local unsigned origin; /* of the latest bytes */
 
 static int read_peers(struct peers *r, const struct cache_key *key, uint64_t off, size_t len,
     void *buf, const atomic_bool *cancel, struct err *e)
@@ -425,6 +425,61 @@ static void test_cancel(void **state)
     peers_free(r);
 }
 
+static atomic_bool enough;
+
+static void *read_on(void *user)
+{
+    while (!atomic_load(&enough))
+        fetch_check(user, 5000, 4000); /* fails the test if it fails */
+    return NULL;
+}
+
+static void tell_number(const char *text)
+{
+    assert_int_equal(file_write_atomic(conf->worker_count_file, text, strlen(text), 0644, NULL), 0);
+}
+
+static void reads_from(struct peers *r, unsigned where)
+{
+    int64_t until = clock_mono_ns() + 60 * NS_PER_S;
+    for (origin = !where; origin != where && clock_mono_ns() < until;)
+        fetch_check(r, 0, 1000);
+    assert_int_equal(origin, where);
+}
+
+static void test_the_number_of_workers_changes(void **state)
+{
+    (void)state;
+    const char *urls[] = {fw.url, fw.url, "http://127.0.0.1:1"}; /* nobody listens at the third */
+    conf->worker_count_file = path_join(dir, "workers");
+    struct peers_conf rc = {.conf = conf,
+        .stores = &store,
+        .hedge_ns = PATIENT,
+        .look_ns = NS_PER_MS,
+        .urls = urls,
+        .nurls = ARRAY_LEN(urls)};
+    struct err e = ERR_INIT;
+    struct peers *r = peers_new(&rc, &e);
+    reads_from(r, 0);
+    tell_number("1");
+    reads_from(r, 1);
+    tell_number("0");
+    reads_from(r, 0);
+    pthread_t readers[4];
+    for (size_t i = 0; i < ARRAY_LEN(readers); i++)
+        assert_int_equal(pthread_create(&readers[i], NULL, read_on, r), 0);
+    for (int i = 0; i < 60; i++) {
+        tell_number((const char *[]){"1", "3", "2", "0", "900"}[i % 5]);
+        clock_sleep_ns(5 * NS_PER_MS);
+    }
+    tell_number("2");
+    reads_from(r, 1); /* also where it was down before it was taken away */
+    atomic_store(&enough, true);
+    for (size_t i = 0; i < ARRAY_LEN(readers); i++)
+        pthread_join(readers[i], NULL);
+    peers_free(r);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -439,6 +494,7 @@ int main(void)
         T(test_a_stuck_worker_costs_one_pause),
         T(test_hedges_are_rationed),
         T(test_cancel),
+        T(test_the_number_of_workers_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "tests/lib/unit.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/file.h"
 #include "lib/base/mem.h"
 #include "lib/conf/conf.h"
 
@@ -54,6 +55,44 @@ static void test_full(void **state)
     assert_int_equal(c->metadata_sync_ns, 7 * NS_PER_S);
     assert_int_equal(c->worker_count, 2);
     assert_int_equal(c->worker_port, 9400);
+}
+
+static void set_count(const char *path, const char *text)
+{
+    assert_int_equal(file_write_atomic(path, text, strlen(text), 0644, NULL), 0);
+}
+
+/* A number that changes while programs run. What cannot be read changes nothing. */
+static void test_workers_in_a_file(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"", "\n", "x", "-1", "2 ", "1001", "99999999999999999999"};
+    char dir[] = "/tmp/millrace-conf.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cleanup_free char *file = path_join(dir, "workers");
+    cleanup_free char *text = xasprintf(
+        "{\"mounts\":[{\"mountPoint\":\"file:///x\"}],\"workers\":{\"service\":\"s\",\"name\":\"n\","
+        "\"port\":9400,\"countFile\":\"%s\"}}",
+        file);
+    struct err e = ERR_INIT;
+    cleanup_conf struct conf *c = conf_parse(text, strlen(text), &e);
+    assert_non_null(c);
+    assert_string_equal(c->worker_name, "n");
+    assert_int_equal(conf_workers(c, 7), 7);
+    set_count(file, "3");
+    assert_int_equal(conf_workers(c, 7), 3);
+    set_count(file, "0");
+    assert_int_equal(conf_workers(c, 7), 0);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        set_count(file, wrong[i]);
+        assert_int_equal(conf_workers(c, 7), 7);
+    }
+    assert_int_equal(file_remove_tree(dir, NULL), 0);
+    static const char fixed[] =
+        "{\"mounts\":[{\"mountPoint\":\"file:///x\"}],\"workers\":{\"service\":\"s\","
+        "\"name\":\"n\",\"port\":9400,\"count\":2}}";
+    cleanup_conf struct conf *f = conf_parse(fixed, strlen(fixed), &e);
+    assert_int_equal(conf_workers(f, 7), 2);
 }
 
 static void test_defaults(void **state)
@@ -157,6 +196,14 @@ static void test_errors(void **state)
             "workers", "port"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"count\":1,\"port\":1}}",
             "workers", "service"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"service\":\"s\",\"name\":\"n\",\"port\":1,\"countFile\":\"x\"}}",
+            "workers.countFile", "absolute"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"service\":\"s\",\"name\":\"n\",\"port\":1,\"countFile\":7,\"count\":1}}",
+            "workers.countFile", "absolute"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"service\":\"s\",\"name\":\"n\",\"port\":1,\"countFile\":\"/x\",\"count\":1}}",
+            "workers.countFile", "instead of count"},
+        {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"workers\":{\"service\":\"s\",\"name\":\"n\",\"port\":1}}",
+            "workers", "count"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"metadataSync\":0}", "metadataSync",
             "greater"},
         {"{\"mounts\":[{\"mountPoint\":\"s3://a\"}],\"readonly\":true}", "readonly",
@@ -202,7 +249,8 @@ static void test_mount_of_another_server(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_full), cmocka_unit_test(test_defaults),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_full),
+        cmocka_unit_test(test_workers_in_a_file), cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_errors), cmocka_unit_test(test_mount_of_another_server)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
