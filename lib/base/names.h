@@ -22,7 +22,8 @@
 #define ANNOTATION_HASH   "millrace.dev/hash"     /* hash of the desired json of a child */
 /* of a client, and in its VolumeAttachment: "true": it asks for no cpu and memory, as its node had
  * none left */
-#define ANNOTATION_SMALL "millrace.dev/small"
+#define ANNOTATION_SMALL   "millrace.dev/small"
+#define ANNOTATION_WORKERS "millrace.dev/workers" /* how many cache workers to ask, on our pods */
 /* on a TFJob's pod that takes the place of another: restarts of its index before it */
 #define ANNOTATION_RESTARTS "millrace.dev/restarts"
 /* on the same: how often its index was ended from outside, in a row */
@@ -105,6 +106,9 @@
 #define POD_SECRETS_DIR  "/etc/millrace/secrets"
 #define POD_KEY_DIR      "/etc/millrace/cache-key"
 #define POD_IDENTITY_DIR "/var/run/secrets/millrace.dev/identity" /* token of a service account */
+#define POD_INFO_DIR     "/etc/millrace/pod"
+/* what ANNOTATION_WORKERS of the pod says, when it changes, too */
+#define POD_INFO_WORKERS "workers"
 #define ENV_CONFIG       "MILLRACE_CONFIG" /* JSON of fuse/conf.h: no secrets in it */
 /* "true": what crashes leaves a core dump; by default it does not, as credentials would be in it */
 #define ENV_CORE_DUMPS "MILLRACE_CORE_DUMPS"

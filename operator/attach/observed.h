@@ -23,7 +23,7 @@ struct attach_observed {
     const json_t *const *attachments;
     size_t nattachments;
     const json_t *const *nodes;   /* that of each attachment, NULL: it is gone; or not looked up */
-    const struct cache_pod *pods; /* our pods with the Dataset's uid; only clients count */
+    const struct cache_pod *pods; /* all with the Dataset's uid; workers: how many there are */
     size_t npods;
     const json_t *const *plugins; /* the pods of the node plugin, of all nodes */
     size_t nplugins;

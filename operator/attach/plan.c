@@ -183,7 +183,8 @@ static void plan_client(const struct attach_observed *o, const struct dataset *d
     const struct map *settled, const struct node_client *c, struct plan *p)
 {
     if (!c->pod) {
-        cache_pod_create(p, d, &o->env, wanted_client(o, d, c));
+        cache_pod_create(p, d, &o->env, cache_pod_workers(d, o->pods, o->npods, o->now_ns),
+            wanted_client(o, d, c));
         return;
     }
     switch (c->health.state) {

@@ -142,7 +142,7 @@ static void start_loader(const struct dataload_observed *o, const struct dataloa
     if (!may_start(o, l, d, &e, r))
         return;
     cleanup_json json_t *paths = dataload_paths(l);
-    cache_pod_create(p, d, &o->env, render_loader(d, &o->env, o->cr, paths, l->pin));
+    cache_pod_create(p, d, &o->env, d->replicas, render_loader(d, &o->env, o->cr, paths, l->pin));
     *r = pending("Starting", false);
     snprintf(r->message, sizeof r->message, "the loader is starting");
 }

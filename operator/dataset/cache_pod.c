@@ -282,11 +282,3 @@ bool cache_pod_disk_full(const struct cache_pod *m, const char **message)
     *message = jget_str(m->report, REPORT_MESSAGE, "the cache's disk is full");
     return true;
 }
-
-void cache_pod_create(
-    struct plan *p, const struct dataset *d, const struct render_env *env, json_t *pod_take)
-{
-    if (env->master)
-        plan_create(p, &kube_secrets, render_key(d, env->master));
-    plan_create(p, &kube_pods, pod_take);
-}

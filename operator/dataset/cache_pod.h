@@ -55,9 +55,15 @@ void cache_pod_add_count(const json_t *report, const char *path, int64_t *sum);
 /* its cache directory has no room */
 bool cache_pod_disk_full(const struct cache_pod *m, const char **message);
 bool cache_pod_is(const json_t *pod, const char *component);
-/* Creates the pod, and before it the Secret that it mounts: one that was deleted is made
- * again with the next pod. */
-void cache_pod_create(
-    struct plan *p, const struct dataset *d, const struct render_env *env, json_t *pod_take);
+/* How many workers readers and loaders are to ask: those that there should be, but ones that come
+ * count only when they serve; from then on, until they are taken away. pods: all of the Dataset. */
+int cache_pod_workers(
+    const struct dataset *d, const struct cache_pod *pods, size_t npods, int64_t now_ns);
+/* Creates the pod, told of that many workers, and before it the Secret that it mounts: one that was
+ * deleted is made again with the next pod. */
+void cache_pod_create(struct plan *p, const struct dataset *d, const struct render_env *env,
+    int workers, json_t *pod_take);
+/* Tells a pod that there is of them. */
+void cache_pod_tell(struct plan *p, const json_t *pod, int workers);
 
 #endif

@@ -48,6 +48,7 @@ struct dataset_eval {
     /* a worker's successor is asked about, or was refused: "": it was not */
     bool asks;
     char refused[512];
+    int workers; /* that pods are told of */
 };
 /* d: NULL if the spec is not valid */
 void dataset_evaluate(

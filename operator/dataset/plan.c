@@ -101,7 +101,8 @@ static void plan_workers(const struct dataset_observed *o, struct dataset_eval *
     for (int i = 0; i < v->d->replicas; i++) {
         const struct cache_pod *m = dataset_worker(v, i);
         if (!m) {
-            cache_pod_create(p, v->d, &o->env, render_worker(v->d, &o->env, i, o->gpu_nodes));
+            cache_pod_create(
+                p, v->d, &o->env, v->workers, render_worker(v->d, &o->env, i, o->gpu_nodes));
             continue;
         }
         size_t at = (size_t)(m - o->pods);
@@ -138,6 +139,10 @@ static void plan_children(const struct dataset_observed *o, struct dataset_eval 
             p, &kube_networkpolicies, render_network_policy(v->d, o->env.ingress), o->policy);
     else if (o->policy && kube_controlled_by(o->policy, kube_uid(o->cr)))
         plan_delete(p, &kube_networkpolicies, o->policy, -1, NULL);
+    /* before any goes: nobody should ask it any more */
+    for (size_t i = 0; i < o->npods; i++)
+        if (v->health[i].state != CACHE_POD_FINISHED)
+            cache_pod_tell(p, o->pods[i].pod, v->workers);
     plan_workers(o, v, p);
 }
 

@@ -212,7 +212,8 @@ static void evaluate_preload_report(const struct dataset_observed *o, const stru
     bool complete = jget_bool(load, "complete", false),
          nothing_missed = !jget_int(load, "missing", 0) && !r->progress.failed;
     if (complete && !workers_are_those(v, load))
-        say_checking(r, "a cache worker has started again: what it holds is being looked at");
+        say_checking(r,
+            "a cache worker has started again, or there are more or fewer of them: what they hold is being looked at");
     else if (complete && !evicted)
         say_preloaded(v, r);
     else if (complete)
@@ -282,7 +283,7 @@ static void plan_preloader(const struct dataset_observed *o, const struct datase
     const struct cache_pod *m = find_preloader(o, &at);
     cleanup_json json_t *desired = render_preloader(v->d, &o->env);
     if (!m) {
-        cache_pod_create(p, v->d, &o->env, steal(&desired));
+        cache_pod_create(p, v->d, &o->env, v->workers, steal(&desired));
         keep_or_start(o, r);
     } else if (cannot_end(o, m->pod, r, p)) {
         return;

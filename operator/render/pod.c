@@ -179,6 +179,7 @@ static json_t *base_pod(
     render_sources(d, volumes, mounts);
     if (d->service_account)
         render_identity_volume(d, volumes, mounts);
+    render_info_volume(volumes, mounts);
     if (env->master) {
         render_key_volume(d, volumes, mounts);
         /* before the paths of a loader */

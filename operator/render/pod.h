@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pod — the pods of a dataset: clients (one a node), cache workers, loaders. Pure. All of them
  * satisfy the restricted Pod Security profile and carry no token of the API server. ANNOTATION_HASH
- * is the hash of the pod without its hints about GPU nodes, of a client without its node: a pod is
- * outdated when the hash of the one that would be made now is another. */
+ * is the hash of the pod without its hints about GPU nodes, and without the number of workers,
+ * which it learns while it runs, of a client without its node: a pod is outdated when the hash of
+ * the one that would be made now is another. */
 #ifndef MILLRACE_OPERATOR_RENDER_POD_H
 #define MILLRACE_OPERATOR_RENDER_POD_H
 

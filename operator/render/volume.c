@@ -147,6 +147,8 @@ static json_t *rules_config(const struct dataset *d)
     return rules;
 }
 
+_Static_assert(DATASET_REPLICAS_MAX <= CONF_WORKERS_MAX, "pods can be told of all workers");
+
 char *render_config(const struct dataset *d, const struct dataset_tiers *tiers,
     const json_t *keep_free, const json_t *endpoints)
 {
@@ -164,13 +166,11 @@ char *render_config(const struct dataset *d, const struct dataset_tiers *tiers,
         json_object_set(conf, "endpoints", (json_t *)endpoints);
     if (d->metadata_sync)
         json_object_set_new(conf, "metadataSync", json_integer(d->metadata_sync));
-    if (d->replicas) {
-        cleanup_free char *name = render_service_name(d->name);
-        cleanup_free char *service = xasprintf("%s.%s.svc", name, d->ns);
-        json_object_set_new(conf, "workers",
-            json_pack("{s:s, s:s, s:i, s:i}", "service", service, "name", name, "count",
-                d->replicas, "port", PORT_HTTP));
-    }
+    cleanup_free char *name = render_service_name(d->name);
+    cleanup_free char *service = xasprintf("%s.%s.svc", name, d->ns);
+    json_object_set_new(conf, "workers",
+        json_pack("{s:s, s:s, s:s, s:i}", "service", service, "name", name, "countFile",
+            POD_INFO_DIR "/" POD_INFO_WORKERS, "port", PORT_HTTP));
     return json_text(conf);
 }
 
@@ -282,6 +282,16 @@ void render_key_volume(const struct dataset *d, json_t *volumes, json_t *volume_
             "defaultMode", 0444));
     json_array_append_new(volume_mounts,
         json_pack("{s:s, s:s, s:b}", "name", "cache-key", "mountPath", POD_KEY_DIR, "readOnly", 1));
+}
+
+void render_info_volume(json_t *volumes, json_t *volume_mounts)
+{
+    json_array_append_new(volumes,
+        json_pack("{s:s, s:{s:i, s:[{s:s, s:{s:s}}]}}", "name", "pod", "downwardAPI", "defaultMode",
+            0444, "items", "path", POD_INFO_WORKERS, "fieldRef", "fieldPath",
+            "metadata.annotations['" ANNOTATION_WORKERS "']"));
+    json_array_append_new(volume_mounts,
+        json_pack("{s:s, s:s, s:b}", "name", "pod", "mountPath", POD_INFO_DIR, "readOnly", 1));
 }
 
 void render_inline_volume(

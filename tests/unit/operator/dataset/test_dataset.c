@@ -187,7 +187,7 @@ static void test_config(void **state)
     assert_int_equal(c->keep_free, 18);
     assert_int_equal(c->mounts[1].nendpoints, 2);
     assert_string_equal(c->mounts[1].endpoints[1], "https://minio.example");
-    assert_int_equal(c->worker_count, 3);
+    assert_string_equal(c->worker_count_file, POD_INFO_DIR "/" POD_INFO_WORKERS);
     assert_string_equal(c->worker_service, "mnist-cache.team.svc");
     assert_string_equal(c->worker_name, "mnist-cache");
     assert_int_equal(c->worker_port, PORT_HTTP);
