@@ -32,6 +32,10 @@
 #define TEXT_OF(number)        TEXT(number)
 #define TEXT(number)           #number
 
+/* Cluster autoscaler keeps nodes with pods whose owner it does not know. Ours may go at any time.
+ */
+#define ANNOTATION_EVICT "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
 /* What all our containers have in common. */
 struct spec {
     const char *component;
@@ -142,8 +146,9 @@ static void pod_labels(
 {
     json_t *meta = json_object_get(pod, "metadata");
     json_t *labels = json_pack("{s:s}", LABEL_ISTIO, "false"),
-           *annotations = json_pack("{s:s, s:s, s:s}", ANNOTATION_LINKERD, "disabled",
-               ANNOTATION_SCRAPE, "true", ANNOTATION_SCRAPE_PORT, TEXT_OF(PORT_METRICS));
+           *annotations = json_pack("{s:s, s:s, s:s, s:s}", ANNOTATION_LINKERD, "disabled",
+               ANNOTATION_EVICT, "true", ANNOTATION_SCRAPE, "true", ANNOTATION_SCRAPE_PORT,
+               TEXT_OF(PORT_METRICS));
     if (env->labels)
         json_object_update_new(labels, json_deep_copy(env->labels));
     if (env->annotations)
