@@ -281,7 +281,10 @@ n apply --dry-run=server -f - >/dev/null <<<'{"apiVersion": "millrace.dev/v1alph
 n create secret generic elsewhere --from-literal="AWS_ACCESS_KEY_ID=$S3_KEY" --from-literal="AWS_SECRET_ACCESS_KEY=$S3_SECRET" \
     --from-literal="AWS_ENDPOINT_URL=https://other.$NS.svc.cluster.local:7070" >/dev/null
 n apply -f - >/dev/null <<<'{"apiVersion": "millrace.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": "elsewhere"},
-    "spec": {"mounts": [{"mountPoint": "s3://data", "secretRef": {"name": "elsewhere"}}]}}'
+    "spec": {"mounts": [{"mountPoint": "s3://data", "secretRef": {"name": "elsewhere"}}], "cache": {"replicas": 3}}}'
+n scale dataset elsewhere --replicas 4 >/dev/null || fail "it cannot be scaled to what is allowed"
+if answer=$(n scale dataset elsewhere --replicas 5 2>&1); then fail "it was scaled to more than is allowed"; fi
+has_text "5 cache workers are more than the 4" echo "$answer" || fail "no such words: $answer"
 expect 60 "a Secret leads to no other server" has_text "False InvalidOption" ready_message elsewhere
 has_text "this cluster allows https://s3.$NS" ready_message elsewhere || fail "it does not say which: $(ready_message elsewhere)"
 

@@ -21,7 +21,6 @@ restricted data 'cd /mnt/fuse; n=0
     done; echo done' main | jq -c '.containers[0].resources = {limits: {memory: "24Mi"}} |
     {apiVersion: "v1", kind: "Pod", metadata: {name: "reader"}, spec: (. + {restartPolicy: "Never"})}' | n apply -f - >/dev/null
 expect 120 "the pod runs" has_text Running jsonpath pod/reader '{.status.phase}'
-client=$(pods_of client)
 rounds() { n logs reader --tail=1; }
 further() { [ "$(rounds)" -gt "$(($1 + 2))" ]; }
 goes_on()
@@ -36,17 +35,23 @@ lives() { n get pods -l millrace.dev/dataset=data -o jsonpath='{range .items[*]}
 pods_of() { n get pods -l "millrace.dev/dataset=data,millrace.dev/component=$1" -o jsonpath='{.items[*].metadata.name}'; }
 asks() { n logs "$client" | grep "cache workers now" | tail -1 | grep -q "there are $1 cache workers now"; }
 serving() { [ "$(jsonpath dataset/data '{.status.workers.ready}/{.status.workers.desired}')" = "$1/$1" ] && [ "$(pods_of worker | wc -w)" = "$1" ]; }
+served() { n get --raw "/api/v1/namespaces/$NS/pods/data-cache-$1:9402/proxy/metrics" | sed -n 's/^millrace_served_bytes_total //p'; }
+has_served() { [ "$(served "$1")" -gt "$2" ]; }
 scale() # NUMBER STAY: how many there are to be; which workers stay, as a regular expression
 {
-    local was
+    local was i
     step "$1 workers"
     was=$(lives "$2")
-    n patch dataset data --type merge -p "{\"spec\": {\"cache\": {\"replicas\": $1}}}" >/dev/null
+    n scale dataset data --replicas "$1" >/dev/null
     expect 180 "there are $1 workers" serving "$1"
     expect 120 "the client knows of $1" asks "$1"
     goes_on
+    for ((i = 0; i < $1; i++)); do
+        expect 60 "worker $i sends bytes" has_served "$i" "$(served "$i")"
+    done
     [ "$(lives "$2")" = "$was" ] || fail "pods were restarted: was $was, is $(lives "$2")"
 }
+client=$(pods_of client)
 goes_on
 scale 3 0
 scale 2 '0|1'
