@@ -85,35 +85,6 @@ static int already_there(struct apply *a, const struct plan_action *x, struct er
     return 0;
 }
 
-static int run_create(
-    struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
-{
-    cleanup_json json_t *answer = NULL;
-    struct kube_write how = {x->strict, &r->warnings, false};
-    if (kube_create_with(a->kube, x->res, x->ns, x->body, &how, &answer, e) == 0) {
-        count_write("create", r);
-        observe(a, x->res, answer);
-        return 0;
-    }
-    if (e->cls == ERR_EXISTS && x->res == &kube_secrets) {
-        err_clear(e);
-        return 0;
-    }
-    return e->cls == ERR_EXISTS ? already_there(a, x, e) : -1;
-}
-
-/* Asked about under a name that nothing has; the words name the pod that it is about. */
-#define NEXT "-next"
-static void name_as_it_is(const char *name, char *words)
-{
-    cleanup_free char *next = xasprintf("%s" NEXT, name);
-    size_t len = strlen(next), cut = strlen(NEXT);
-    for (char *at = words; (at = strstr(at, next));) {
-        at += len - cut;
-        memmove(at, at + cut, strlen(at + cut) + 1);
-    }
-}
-
 static bool is_answer(const struct err *e)
 {
     switch (e->cls) {
@@ -131,6 +102,48 @@ static bool is_answer(const struct err *e)
         break;
     }
     return false;
+}
+
+/* Of a pod that the plan can do without: the next one hears of it. */
+static int heard(struct apply *a, const struct plan_action *x, struct err *e)
+{
+    if (!x->wanted || !a->verdicts || !is_answer(e))
+        return -1;
+    bool taken = e->cls == ERR_EXISTS;
+    verdicts_put(a->verdicts, x, e->msg, taken, clock_real_ns());
+    err_clear(e);
+    return 0;
+}
+
+static int run_create(
+    struct apply *a, const struct plan_action *x, struct apply_result *r, struct err *e)
+{
+    cleanup_json json_t *answer = NULL;
+    struct kube_write how = {x->strict, &r->warnings, false};
+    if (kube_create_with(a->kube, x->res, x->ns, x->body, &how, &answer, e) == 0) {
+        count_write("create", r);
+        observe(a, x->res, answer);
+        return 0;
+    }
+    if (e->cls == ERR_EXISTS && x->res == &kube_secrets) {
+        err_clear(e);
+        return 0;
+    }
+    if (e->cls == ERR_EXISTS && already_there(a, x, e) == 0)
+        return 0;
+    return heard(a, x, e);
+}
+
+/* Asked about under a name that nothing has; the words name the pod that it is about. */
+#define NEXT "-next"
+static void name_as_it_is(const char *name, char *words)
+{
+    cleanup_free char *next = xasprintf("%s" NEXT, name);
+    size_t len = strlen(next), cut = strlen(NEXT);
+    for (char *at = words; (at = strstr(at, next));) {
+        at += len - cut;
+        memmove(at, at + cut, strlen(at + cut) + 1);
+    }
 }
 
 static int run_try(struct apply *a, const struct plan_action *x, struct err *e)
@@ -151,7 +164,7 @@ static int run_try(struct apply *a, const struct plan_action *x, struct err *e)
         bool blind = strstr(e->msg, "does not support dry run") != NULL;
         refused = room || blind || e->cls == ERR_EXISTS ? NULL : e->msg;
     }
-    verdicts_put(a->verdicts, x, refused, clock_real_ns());
+    verdicts_put(a->verdicts, x, refused, false, clock_real_ns());
     err_clear(e);
     return 0;
 }

@@ -43,9 +43,10 @@ struct plan_action {
     int64_t grace_s;        /* delete: -1: the object's own */
     bool warning;           /* event */
     char *reason, *message; /* event */
-    char *wanted;           /* try: names the pod and its successor */
-    bool makes_room;        /* try: it asks for no more than the pod, which a quota counts now */
-    int64_t after_ns;       /* requeue */
+    /* try: names the pod and its successor; create: a refusal is a verdict, not an error */
+    char *wanted;
+    bool makes_room;  /* try: it asks for no more than the pod, which a quota counts now */
+    int64_t after_ns; /* requeue */
 };
 
 struct plan {
@@ -79,6 +80,8 @@ void plan_apply(
     struct plan *p, const struct kube_res *res, json_t *desired_take, const json_t *cached);
 
 void plan_create(struct plan *p, const struct kube_res *res, json_t *object_take);
+/* The next plans hear of a refusal: see ctl/verdicts. The action is wanted. */
+void plan_create_wanted(struct plan *p, json_t *pod_take, const char *wanted);
 
 /* Of the actions since the first one of that number: what is created or applied is strict. */
 void plan_strict(struct plan *p, size_t since);

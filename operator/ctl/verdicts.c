@@ -61,13 +61,15 @@ static json_t *without_old(const json_t *known, int64_t now_ns)
     return left;
 }
 
-void verdicts_put(
-    struct verdicts *v, const struct plan_action *asked, const char *refused, int64_t now_ns)
+void verdicts_put(struct verdicts *v, const struct plan_action *asked, const char *refused,
+    bool taken, int64_t now_ns)
 {
     const char *owner = jget_str(kube_controller_of(asked->body), "uid", "");
     json_t *verdict = json_pack("{s:s, s:I}", "wanted", asked->wanted, "at", (json_int_t)now_ns);
     if (refused)
         json_object_set_new(verdict, "refused", json_string(refused));
+    if (taken)
+        json_object_set_new(verdict, "taken", json_true());
     pthread_mutex_lock(&v->mu);
     json_t *all = without_old(obj_json(map_get(v->by_owner, owner)), now_ns);
     json_object_set_new(all, asked->name, verdict);
@@ -142,6 +144,26 @@ enum verdict plan_try(
     }
     plan_ask(p, pod, json_incref(successor), wanted, asks_no_more(successor, pod));
     return refused ? VERDICT_REFUSED : VERDICT_ASKED;
+}
+
+const char *plan_create_heard(struct plan *p, const json_t *said, json_t *pod_take, int64_t now_ns)
+{
+    cleanup_json json_t *pod = pod_take;
+    cleanup_free char *wanted = xasprintf("create/%s", kube_annotation(pod, ANNOTATION_HASH));
+    const json_t *verdict = json_object_get(said, kube_name(pod));
+    bool known = verdict && strcmp(jget_str(verdict, "wanted", ""), wanted) == 0;
+    const char *refused = known ? jget_str(verdict, "refused", NULL) : NULL;
+    int64_t age = now_ns - jget_int(verdict, "at", 0);
+    if (refused && age >= 0 && age < CREATE_AGAIN_NS)
+        plan_requeue(p, CREATE_AGAIN_NS - age);
+    else
+        plan_create_wanted(p, json_incref(pod), wanted);
+    return refused;
+}
+
+bool verdict_is_taken(const json_t *said, const char *name)
+{
+    return jget_bool(json_object_get(said, name), "taken", false);
 }
 
 const char *verdict_refusal(const json_t *said, const json_t *pod, const char *hash)

@@ -63,6 +63,10 @@ int cache_pod_workers(
  * deleted is made again with the next pod. */
 void cache_pod_create(struct plan *p, const struct dataset *d, const struct render_env *env,
     int workers, json_t *pod_take);
+/* The same of a pod that may be refused without harm to others: plan_create_heard(). */
+const char *cache_pod_create_heard(struct plan *p, const struct dataset *d,
+    const struct render_env *env, int workers, const json_t *said, json_t *pod_take,
+    int64_t now_ns);
 /* Tells a pod that there is of them. */
 void cache_pod_tell(struct plan *p, const json_t *pod, int workers);
 

@@ -3,6 +3,7 @@
  * would make all of them anew. */
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "operator/ctl/verdicts.h"
 #include "operator/dataset/cache_pod.h"
 #include "operator/render/meta.h"
 #include "operator/render/volume.h"
@@ -61,14 +62,28 @@ int cache_pod_workers(
     return MAX(most, serving);
 }
 
-void cache_pod_create(struct plan *p, const struct dataset *d, const struct render_env *env,
-    int workers, json_t *pod_take)
+/* What its pod needs before it is there. */
+static void prepare(
+    struct plan *p, const struct dataset *d, const struct render_env *env, int workers, json_t *pod)
 {
     if (env->master)
         plan_create(p, &kube_secrets, render_key(d, env->master));
-    json_object_set_new(json_object_get(json_object_get(pod_take, "metadata"), "annotations"),
+    json_object_set_new(json_object_get(json_object_get(pod, "metadata"), "annotations"),
         ANNOTATION_WORKERS, json_string(in_words(workers).text));
+}
+
+void cache_pod_create(struct plan *p, const struct dataset *d, const struct render_env *env,
+    int workers, json_t *pod_take)
+{
+    prepare(p, d, env, workers, pod_take);
     plan_create(p, &kube_pods, pod_take);
+}
+
+const char *cache_pod_create_heard(struct plan *p, const struct dataset *d,
+    const struct render_env *env, int workers, const json_t *said, json_t *pod_take, int64_t now_ns)
+{
+    prepare(p, d, env, workers, pod_take);
+    return plan_create_heard(p, said, pod_take, now_ns);
 }
 
 void cache_pod_tell(struct plan *p, const json_t *pod, int workers)

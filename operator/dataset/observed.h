@@ -45,10 +45,11 @@ struct dataset_eval {
     bool *current;                   /* one a pod: made of the spec as it is */
     struct map *by_name;             /* const struct cache_pod *, of o->pods */
     struct clients clients;
-    /* a worker's successor is asked about, or was refused: "": it was not */
+    /* a worker's successor is asked about; or that was refused, or a worker: "": neither was */
     bool asks;
     char refused[512];
-    int workers; /* that pods are told of */
+    int workers;                /* that pods are told of */
+    const char *refused_reason; /* NULL: as of any refusal */
 };
 /* d: NULL if the spec is not valid */
 void dataset_evaluate(
@@ -57,6 +58,9 @@ void dataset_eval_free(struct dataset_eval *v);
 /* In words for people: a pod stays as it was made, since the server refuses its successor. */
 void dataset_say_refused(
     const json_t *cr, const json_t *pod, const char *words, char *out, size_t size);
+/* Of a pod that is not there, since the server refuses to make it. The reason for a condition. */
+const char *dataset_say_unmade(const struct dataset_observed *o, const char *component,
+    const char *name, const char *words, char *out, size_t size);
 /* NULL: there is none */
 const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index);
 /* Of the status only phase and the condition Ready: it is False, and an Event (if asked for) says

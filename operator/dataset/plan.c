@@ -91,6 +91,19 @@ static void replace_worker(
     }
 }
 
+/* One that is refused keeps neither the others from being made nor those that serve from serving.
+ */
+static void make_worker(
+    const struct dataset_observed *o, struct dataset_eval *v, int index, struct plan *p)
+{
+    cleanup_free char *name = render_worker_name(v->d->name, index);
+    const char *refused = cache_pod_create_heard(p, v->d, &o->env, v->workers, o->said,
+        render_worker(v->d, &o->env, index, o->gpu_nodes), o->now_ns);
+    if (refused && !*v->refused)
+        v->refused_reason = dataset_say_unmade(
+            o, COMPONENT_WORKER, name, refused, v->refused, sizeof v->refused);
+}
+
 /* Outdated workers are replaced one at a time: the next when all the others serve. Those that do
  * not serve anyway go at once. */
 static void plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
@@ -101,8 +114,7 @@ static void plan_workers(const struct dataset_observed *o, struct dataset_eval *
     for (int i = 0; i < v->d->replicas; i++) {
         const struct cache_pod *m = dataset_worker(v, i);
         if (!m) {
-            cache_pod_create(
-                p, v->d, &o->env, v->workers, render_worker(v->d, &o->env, i, o->gpu_nodes));
+            make_worker(o, v, i, p);
             continue;
         }
         size_t at = (size_t)(m - o->pods);

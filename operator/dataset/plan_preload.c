@@ -274,6 +274,20 @@ static bool cannot_end(const struct dataset_observed *o, const json_t *pod,
     return true;
 }
 
+static void make_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
+    json_t *pod_take, struct dataset_preloading *r, struct plan *p)
+{
+    cleanup_free char *name = xstrdup(kube_name(pod_take));
+    const char *refused = cache_pod_create_heard(
+        p, v->d, &o->env, v->workers, o->said, pod_take, o->now_ns);
+    if (refused)
+        set_preloaded(r, COND_FALSE,
+            dataset_say_unmade(o, COMPONENT_LOADER, name, refused, r->message, sizeof r->message),
+            true);
+    else
+        keep_or_start(o, r);
+}
+
 /* One that is made of another spec, or has ended, makes room for the next; the words of the first
  * are not about this spec. */
 static void plan_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
@@ -283,8 +297,7 @@ static void plan_preloader(const struct dataset_observed *o, const struct datase
     const struct cache_pod *m = find_preloader(o, &at);
     cleanup_json json_t *desired = render_preloader(v->d, &o->env);
     if (!m) {
-        cache_pod_create(p, v->d, &o->env, v->workers, steal(&desired));
-        keep_or_start(o, r);
+        make_preloader(o, v, steal(&desired), r, p);
     } else if (cannot_end(o, m->pod, r, p)) {
         return;
     } else if (!render_same(desired, m->pod) || v->health[at].state == CACHE_POD_FINISHED) {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pod that stays as it was made, since the API server refuses its successor: in words. */
+/* Pods that the API server refuses, in words: the successor of one that runs, or one that is not
+ * there. */
 #include "operator/dataset/observed.h"
 
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/ctl/verdicts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,4 +36,26 @@ void dataset_say_refused(
         "pod %s runs on as it was made, since its successor is refused: %.300s: correct %s%s%s",
         kube_name(pod), words, own ? path : "the chart's value defaults",
         own ? "" : strchr(path, '.'), own ? "" : ", or what the message names");
+}
+
+const char *dataset_say_unmade(const struct dataset_observed *o, const char *component,
+    const char *name, const char *words, char *out, size_t size)
+{
+    const char *field = field_of(words);
+    cleanup_free char *path = xasprintf(
+        "spec.cache.%s%s%s", component, field ? "." : "", field ? field : "");
+    bool own = jget(o->cr, path) != NULL;
+    if (verdict_is_taken(o->said, name)) {
+        snprintf(out, size,
+            "Pod %s/%s exists and was not made for this Dataset: delete it, or give the Dataset another name",
+            kube_namespace(o->cr), name);
+        return "NameTaken";
+    }
+    if (strstr(words, "exceeded quota"))
+        snprintf(out, size, "%.300s: raise the quota, or ask for fewer or smaller pods", words);
+    else
+        snprintf(out, size, "%.300s: correct %s%s%s", words,
+            own ? path : "the chart's value defaults", own ? "" : strchr(path, '.'),
+            own ? "" : ", or what the message names");
+    return "ApplyFailed";
 }

@@ -135,6 +135,11 @@ static void evaluate_pods(const struct dataset_observed *o, const struct dataset
             "pods can mount the PersistentVolumeClaim %s; its store is asked when the first one does",
             kube_name(o->cr));
         set_ready(r, DATASET_BOUND, COND_TRUE, "Ready", false);
+    } else if (*v->refused && workers->ready + clients->ready == 0) {
+        snprintf(r->message, sizeof r->message, "%s", v->refused);
+        set_ready(
+            r, DATASET_FAILED, COND_FALSE, v->refused_reason ? v->refused_reason : REFUSED, true);
+        r->progress = COND_STALLED;
     } else if (was_ready(o) || (stays_as_it_was(o, v) && workers->ready + clients->ready > 0)) {
         snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
             kube_name(o->cr));
@@ -202,7 +207,7 @@ static void evaluate_group(const struct dataset_eval *v, const struct pod_group 
     if (*refused) {
         snprintf(r->message + len, sizeof r->message - (size_t)len, ": %s", refused);
         r->cond.status = COND_FALSE;
-        r->cond.reason = REFUSED;
+        r->cond.reason = !client && v->refused_reason ? v->refused_reason : REFUSED;
         r->warn = r->tell = true;
         return;
     }

@@ -382,6 +382,45 @@ static void test_refused(void **state)
     eventually(dx_dataset_says("Ready", "True", "Ready"));
 }
 
+/* A further worker, and the pod that preloads, are refused: what serves goes on, Ready stays. */
+static void test_further_refused(void **state)
+{
+    (void)state;
+    const struct fake_fault fault = {.method = "POST",
+        .in = "/namespaces/team/pods",
+        .times = UINT_MAX,
+        .kind = FAULT_STATUS,
+        .status = 403,
+        .body =
+            "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
+    cleanup_json json_t *was = fake_api_get(dx_api, &kube_datasets, "team/mnist"),
+                        *more = json_deep_copy(was);
+    json_t *cache = json_object_get(json_object_get(more, "spec"), "cache");
+    fake_api_fault(dx_api, &fault);
+    json_object_set_new(cache, "replicas", json_integer(2));
+    json_object_set_new(json_object_get(more, "metadata"), "generation", json_integer(20));
+    fake_api_put(dx_api, &kube_datasets, json_deep_copy(more));
+    eventually(dx_dataset_says("WorkersReady", "False", "ApplyFailed"));
+    assert_true(says_in("WorkersReady", "1 of 2 cache workers are ready: "));
+    assert_true(says_in("WorkersReady", "exceeded quota: small"));
+    assert_true(dx_dataset_says("Ready", "True", "Ready"));
+    size_t asked = fake_api_count(dx_api, "POST", "/namespaces/team/pods");
+    struct timespec pause = {.tv_sec = 2};
+    nanosleep(&pause, NULL);
+    assert_true(fake_api_count(dx_api, "POST", "/namespaces/team/pods") <= asked + 1);
+    json_object_set_new(cache, "replicas", json_integer(1));
+    json_object_set_new(cache, "preload", json_pack("[{s:s}]", "path", "/mnist"));
+    json_object_set_new(json_object_get(more, "metadata"), "generation", json_integer(21));
+    fake_api_put(dx_api, &kube_datasets, json_deep_copy(more));
+    eventually(dx_dataset_says("Preloaded", "False", "ApplyFailed"));
+    assert_true(dx_dataset_says("WorkersReady", "True", "AllReady"));
+    assert_true(dx_dataset_says("Ready", "True", "Ready"));
+    fake_api_mend(dx_api);
+    json_object_set_new(json_object_get(was, "metadata"), "generation", json_integer(22));
+    fake_api_put(dx_api, &kube_datasets, json_deep_copy(was));
+    eventually(dx_dataset_says("Ready", "True", "Ready"));
+}
+
 /* Nothing is left, and not before the pod that uses the volume has ended. */
 static void test_goes(void **state)
 {
@@ -430,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_loads),
         cmocka_unit_test(test_no_successor),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_further_refused),
         cmocka_unit_test(test_goes),
     };
     log_init("test", LOG_ERROR);
