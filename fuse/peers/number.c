@@ -16,8 +16,7 @@
 static int peers_open(struct peers *p, struct err *e)
 {
     struct http_conf hc = {.direct = true, .connect_ns = CONNECT_NS, .max_idle = PEERS_THREADS};
-    p->http = p->http ? p->http : http_new(&hc, e);
-    if (!p->http)
+    if (!p->http && !(p->http = http_new(&hc, e))) /* others read it: it is written once */
         return -1;
     if (!p->pool)
         p->pool = pool_new(&(struct pool_conf){.name = "peers", .threads = PEERS_THREADS});
