@@ -75,20 +75,14 @@ static int check_label_map(
     return 0;
 }
 
-/* Thousandths; 0.5 is not rounded up to a whole one. */
-static double thousandths(const json_t *q)
+/* As written, or as a number; one that cannot be read was refused before. */
+static int64_t milli_of(const json_t *q)
 {
-    const char *text = json_string_value(q);
-    char *end = NULL;
     int64_t n = 0;
     if (json_is_integer(q))
-        return 1000 * (double)json_integer_value(q);
-    double v = text ? strtod(text, &end) : 0;
-    if (end && strcmp(end, "m") == 0)
-        return v;
-    if (end && *end && quantity_parse(text, &n) == 0)
-        return 1000 * (double)n;
-    return 1000 * v;
+        return 1000 * json_integer_value(q);
+    quantity_parse_milli(json_is_string(q) ? json_string_value(q) : "0", &n);
+    return n;
 }
 
 static int check_default_resources(const json_t *res, const char *where, struct err *e)
@@ -108,7 +102,7 @@ static int check_default_resources(const json_t *res, const char *where, struct 
     for (size_t i = 0; kinds[i]; i++) {
         const json_t *asks = json_object_get(json_object_get(res, "requests"), kinds[i]),
                      *may = json_object_get(json_object_get(res, "limits"), kinds[i]);
-        if (asks && may && thousandths(asks) > thousandths(may))
+        if (asks && may && milli_of(asks) > milli_of(may))
             return err_set(e, ERR_INVALID,
                 "%s: requests.%s is more than limits.%s: lower the one or raise the other", where,
                 kinds[i], kinds[i]);

@@ -85,11 +85,23 @@ static int already_there(struct apply *a, const struct plan_action *x, struct er
     return 0;
 }
 
+bool apply_over_quota(const struct err *e)
+{
+    return e->cls == ERR_DENIED && strstr(e->msg, "exceeded quota");
+}
+
+bool apply_namespace_gone(const struct err *e)
+{
+    return e->cls == ERR_DENIED && strstr(e->msg, "because it is being terminated");
+}
+
+/* Does it say that the server will not have such a pod? */
 static bool is_answer(const struct err *e)
 {
     switch (e->cls) {
-    case ERR_INVALID:
     case ERR_DENIED:
+        return !apply_namespace_gone(e);
+    case ERR_INVALID:
     case ERR_EXISTS:
     case ERR_EXHAUSTED:
     case ERR_FATAL:
@@ -123,6 +135,8 @@ static int run_create(
     if (kube_create_with(a->kube, x->res, x->ns, x->body, &how, &answer, e) == 0) {
         count_write("create", r);
         observe(a, x->res, answer);
+        if (x->wanted && a->verdicts)
+            verdicts_drop(a->verdicts, x);
         return 0;
     }
     if (e->cls == ERR_EXISTS && x->res == &kube_secrets) {
@@ -159,7 +173,7 @@ static int run_try(struct apply *a, const struct plan_action *x, struct err *e)
         if (!is_answer(e))
             return -1;
         name_as_it_is(x->name, e->msg);
-        bool room = e->cls == ERR_DENIED && strstr(e->msg, "exceeded quota") && x->makes_room;
+        bool room = x->makes_room && apply_over_quota(e);
         /* an old webhook: nobody can tell */
         bool blind = strstr(e->msg, "does not support dry run") != NULL;
         refused = room || blind || e->cls == ERR_EXISTS ? NULL : e->msg;

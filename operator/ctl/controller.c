@@ -177,23 +177,12 @@ static int64_t at_least(const struct err *e, unsigned failures)
     return MIN(wait, PERSON_MAX);
 }
 
-static bool is_quota(const struct err *e)
-{
-    return e->cls == ERR_DENIED && strstr(e->msg, "exceeded quota");
-}
-
-/* All that is in it goes, too, and nobody waits for words. */
-static bool is_namespace_gone(const struct err *e)
-{
-    return e->cls == ERR_DENIED && strstr(e->msg, "because it is being terminated");
-}
-
 /* Explains the failure on the object itself, unless the controller does that better. */
 static void explain_failure(struct controller *c, const char *key, const struct plan *plan,
     size_t failed, const struct err *why)
 {
     cleanup_plan struct plan then = PLAN_INIT;
-    if (is_namespace_gone(why))
+    if (apply_namespace_gone(why))
         return;
     if (c->conf.on_apply_error)
         c->conf.on_apply_error(c->conf.user, key, &plan->actions[failed], why, &then);
@@ -264,9 +253,9 @@ static void reconcile_key(struct controller *c, const char *key, bool resync)
         return;
     }
     unsigned before = queue_failures(c->queue, key);
-    int64_t wait = is_quota(&e) ? queue_fail_steady(c->queue, key, QUOTA_MIN, QUOTA_MAX)
-        : e.cls == ERR_EXISTS   ? queue_fail_steady(c->queue, key, EXISTS_WAIT, EXISTS_WAIT)
-                                : queue_fail(c->queue, key, at_least(&e, before));
+    int64_t wait = apply_over_quota(&e) ? queue_fail_steady(c->queue, key, QUOTA_MIN, QUOTA_MAX)
+        : e.cls == ERR_EXISTS           ? queue_fail_steady(c->queue, key, EXISTS_WAIT, EXISTS_WAIT)
+                                        : queue_fail(c->queue, key, at_least(&e, before));
     char text[24];
     snprintf(text, sizeof text, "%.3gs", (double)wait / (double)NS_PER_S);
     /* conflicts are normal: the next reconcile sees the newer object */

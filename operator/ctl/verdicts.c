@@ -61,10 +61,15 @@ static json_t *without_old(const json_t *known, int64_t now_ns)
     return left;
 }
 
+static const char *owner_of(const struct plan_action *x)
+{
+    return jget_str(kube_controller_of(x->body), "uid", "");
+}
+
 void verdicts_put(struct verdicts *v, const struct plan_action *asked, const char *refused,
     bool taken, int64_t now_ns)
 {
-    const char *owner = jget_str(kube_controller_of(asked->body), "uid", "");
+    const char *owner = owner_of(asked);
     json_t *verdict = json_pack("{s:s, s:I}", "wanted", asked->wanted, "at", (json_int_t)now_ns);
     if (refused)
         json_object_set_new(verdict, "refused", json_string(refused));
@@ -77,6 +82,18 @@ void verdicts_put(struct verdicts *v, const struct plan_action *asked, const cha
     pthread_mutex_unlock(&v->mu);
     for (size_t i = 0; i < v->nlisteners; i++)
         v->listeners[i].fn(v->listeners[i].user, asked->body);
+}
+
+void verdicts_drop(struct verdicts *v, const struct plan_action *created)
+{
+    pthread_mutex_lock(&v->mu);
+    const json_t *known = obj_json(map_get(v->by_owner, owner_of(created)));
+    if (json_object_get(known, created->name)) {
+        json_t *left = json_copy((json_t *)(uintptr_t)known);
+        json_object_del(left, created->name);
+        map_put(v->by_owner, owner_of(created), obj_take(left));
+    }
+    pthread_mutex_unlock(&v->mu);
 }
 
 struct obj *verdicts_of(struct verdicts *v, const char *owner_uid)

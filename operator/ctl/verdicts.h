@@ -24,6 +24,8 @@ void verdicts_free(struct verdicts *v);
  * taken. taken: since a pod of another owner has the name. */
 void verdicts_put(struct verdicts *v, const struct plan_action *asked, const char *refused,
     bool taken, int64_t now_ns);
+/* It was created after all: nothing is held against the next one of that name. */
+void verdicts_drop(struct verdicts *v, const struct plan_action *created);
 /* Of the pods of one owner, by name: {wanted, at, refused, taken}. The caller unrefs; NULL: none.
  */
 struct obj *verdicts_of(struct verdicts *v, const char *owner_uid);

@@ -168,6 +168,50 @@ static void a_secret_that_is_there_is_left_alone(void **state)
     assert_int_equal(fake_api_count(api, "GET", "/secrets"), 0);
 }
 
+static const char *heard_of(const struct fake_fault *fault, const char *name)
+{
+    static char words[300];
+    if (fault)
+        fake_api_fault(api, fault);
+    cleanup_obj struct obj *said = verdicts_of(apply.verdicts, "u");
+    plan_create_heard(&plan, obj_json(said), pod(name, "u"), clock_real_ns() + CREATE_AGAIN_NS);
+    run(0, ERR_NONE);
+    fake_api_mend(api);
+    cleanup_obj struct obj *now = verdicts_of(apply.verdicts, "u");
+    const char *refused = jget_str(json_object_get(obj_json(now), name), "refused", "");
+    snprintf(words, sizeof words, "%s", refused);
+    return words;
+}
+
+/* A refusal is heard of, and forgotten with the pod that was made after all; of a namespace that is
+ * deleted nothing is. */
+static void a_refused_pod_is_heard_of(void **state)
+{
+    (void)state;
+    const struct fake_fault
+        quota = {.method = "POST",
+            .in = "/pods",
+            .times = 1,
+            .kind = FAULT_STATUS,
+            .status = 403,
+            .body =
+                "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"},
+        gone = {.method = "POST",
+            .in = "/pods",
+            .times = 1,
+            .kind = FAULT_STATUS,
+            .status = 403,
+            .body =
+                "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"no new content because it is being terminated\"}"};
+    assert_non_null(strstr(heard_of(&quota, "w"), "exceeded quota"));
+    assert_string_equal(heard_of(NULL, "w"), "");
+    fake_api_fault(api, &gone);
+    plan_create_heard(&plan, NULL, pod("x", "u"), clock_real_ns());
+    run(-1, ERR_DENIED);
+    cleanup_obj struct obj *said = verdicts_of(apply.verdicts, "u");
+    assert_null(json_object_get(obj_json(said), "x"));
+}
+
 static void what_is_gone_needs_no_delete(void **state)
 {
     (void)state;
@@ -350,6 +394,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(strangers_are_not_taken_over, setup, teardown),
         cmocka_unit_test_setup_teardown(a_secret_that_is_there_is_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(a_successor_is_tried_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_refused_pod_is_heard_of, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_gone_needs_no_delete, setup, teardown),
         cmocka_unit_test_setup_teardown(patches_of_what_is_gone_are_no_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(the_last_finalizer_ends_it, setup, teardown),

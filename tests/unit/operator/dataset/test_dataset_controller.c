@@ -349,20 +349,22 @@ static void test_no_successor(void **state)
     fake_api_remove(dx_api, &kube_nodes, "n1");
 }
 
+/* The namespace's quota is used up. */
+static const struct fake_fault no_pods = {.method = "POST",
+    .in = "/namespaces/team/pods",
+    .times = UINT_MAX,
+    .kind = FAULT_STATUS,
+    .status = 403,
+    .body =
+        "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
+
 /* The server says no: the words are in the condition, and the next change of mind is noticed. */
 static void test_refused(void **state)
 {
     (void)state;
     static const char stranger[] =
         "{\"metadata\":{\"name\":\"mnist-cache-0\",\"namespace\":\"team\",\"uid\":\"x\"}}";
-    const struct fake_fault fault = {.method = "POST",
-        .in = "/namespaces/team/pods",
-        .times = UINT_MAX,
-        .kind = FAULT_STATUS,
-        .status = 403,
-        .body =
-            "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
-    fake_api_fault(dx_api, &fault);
+    fake_api_fault(dx_api, &no_pods);
     fake_api_remove(dx_api, &kube_pods, "team/mnist-cache-0");
     eventually(dx_dataset_says("Ready", "False", "ApplyFailed"));
     cleanup_json json_t *o = fake_api_get(dx_api, &kube_datasets, "team/mnist");
@@ -386,17 +388,10 @@ static void test_refused(void **state)
 static void test_further_refused(void **state)
 {
     (void)state;
-    const struct fake_fault fault = {.method = "POST",
-        .in = "/namespaces/team/pods",
-        .times = UINT_MAX,
-        .kind = FAULT_STATUS,
-        .status = 403,
-        .body =
-            "{\"kind\":\"Status\",\"status\":\"Failure\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"exceeded quota: small\"}"};
     cleanup_json json_t *was = fake_api_get(dx_api, &kube_datasets, "team/mnist"),
                         *more = json_deep_copy(was);
     json_t *cache = json_object_get(json_object_get(more, "spec"), "cache");
-    fake_api_fault(dx_api, &fault);
+    fake_api_fault(dx_api, &no_pods);
     json_object_set_new(cache, "replicas", json_integer(2));
     json_object_set_new(json_object_get(more, "metadata"), "generation", json_integer(20));
     fake_api_put(dx_api, &kube_datasets, json_deep_copy(more));
@@ -405,8 +400,7 @@ static void test_further_refused(void **state)
     assert_true(says_in("WorkersReady", "exceeded quota: small"));
     assert_true(dx_dataset_says("Ready", "True", "Ready"));
     size_t asked = fake_api_count(dx_api, "POST", "/namespaces/team/pods");
-    struct timespec pause = {.tv_sec = 2};
-    nanosleep(&pause, NULL);
+    clock_sleep_ns(2 * NS_PER_S); /* a turn follows the status that it writes */
     assert_true(fake_api_count(dx_api, "POST", "/namespaces/team/pods") <= asked + 1);
     json_object_set_new(cache, "replicas", json_integer(1));
     json_object_set_new(cache, "preload", json_pack("[{s:s}]", "path", "/mnist"));
