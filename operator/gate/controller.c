@@ -16,7 +16,7 @@
 #define INDEX_CLAIM "claim" /* of pods whose gate is closed: "ns/claim" of what they mount */
 
 struct gate_controller {
-    struct informer *pods[2], *datasets, *cache_pods, *nodes;
+    struct informer *pods[2], *datasets, *claims, *cache_pods, *nodes;
     struct poll *poll;
 };
 
@@ -53,20 +53,43 @@ static void trim_gated_pod(json_t *pod)
         pod, "status", json_pack("{s:s}", "phase", jget_str(pod, "status.phase", "")));
 }
 
+/* Claims of others: all that is asked of them is whether they are there. */
+static void trim_claim(json_t *claim)
+{
+    json_t *meta = json_object_get(claim, "metadata");
+    static const char *const parts[] = {"spec", "status"},
+                             *const kept_not[] = {
+                                 "annotations", "labels", "finalizers", "ownerReferences"};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        json_object_del(claim, parts[i]);
+    for (size_t i = 0; i < ARRAY_LEN(kept_not); i++)
+        json_object_del(meta, kept_not[i]);
+}
+
+static bool claim_is_news(const json_t *was, const json_t *now)
+{
+    (void)was, (void)now; /* it was there before, and is */
+    return false;
+}
+
 /* ---- observe ---- */
 
 struct found_datasets {
     const struct gate_controller *c;
     struct objs objs;
-    json_t *cached;
+    json_t *cached, *claims;
 };
 
 static void find_dataset(void *to, const char *key)
 {
     struct found_datasets *f = to;
     struct obj *dataset = informer_get(f->c->datasets, key);
-    if (!dataset)
-        return; /* any other claim */
+    if (!dataset) {
+        cleanup_obj struct obj *claim = informer_get(f->c->claims, key);
+        if (claim)
+            json_object_set_new(f->claims, kube_name(obj_json(claim)), json_true());
+        return;
+    }
     f->objs.v = xrealloc(f->objs.v, (f->objs.n + 1) * sizeof *f->objs.v);
     f->objs.v[f->objs.n++] = dataset;
     cache_pods_held(f->c->cache_pods, f->c->poll, f->c->nodes, obj_json(dataset), f->cached);
@@ -81,26 +104,31 @@ static int gate_reconcile(void *user, const char *key, struct plan *plan, struct
         pod = informer_get(c->pods[i], key);
     if (!pod)
         return 0;
-    struct found_datasets f = {.c = c, .cached = json_array()};
+    struct found_datasets f = {.c = c, .cached = json_array(), .claims = json_object()};
     each_claim(obj_json(pod), find_dataset, &f);
     cleanup_free const json_t **datasets = xcalloc(f.objs.n + 1, sizeof *datasets);
     for (size_t i = 0; i < f.objs.n; i++)
         datasets[i] = obj_json(f.objs.v[i]);
-    const struct gate_observed o = {
-        .pod = obj_json(pod), .datasets = datasets, .ndatasets = f.objs.n, .cached = f.cached};
+    const struct gate_observed o = {.pod = obj_json(pod),
+        .datasets = datasets,
+        .ndatasets = f.objs.n,
+        .claims = f.claims,
+        .cached = f.cached};
     gate_plan(&o, plan);
     objs_free(&f.objs);
     json_decref(f.cached);
+    json_decref(f.claims);
     return 0;
 }
 
 /* ---- what wakes a pod ---- */
 
-static void gate_map_dataset(
-    void *user, const json_t *dataset, void (*emit)(void *, const char *), void *to)
+/* Of a Dataset or of a claim of its own: their names are those that pods mount. */
+static void gate_map_claim(
+    void *user, const json_t *object, void (*emit)(void *, const char *), void *to)
 {
     const struct gate_controller *c = user;
-    cleanup_free char *claim = kube_key_of(dataset); /* has the Dataset's name */
+    cleanup_free char *claim = kube_key_of(object);
     for (size_t i = 0; i < ARRAY_LEN(c->pods); i++) {
         cleanup_keys char **pods = informer_keys(c->pods[i], INDEX_CLAIM, claim);
         for (size_t k = 0; pods[k]; k++)
@@ -123,7 +151,13 @@ int gate_controller_start(struct manager *mgr, struct err *e)
             .trim = trim_gated_pod};
         c->pods[i] = manager_informer(mgr, &pods);
     }
+    /* those of Datasets have that label; one whose Dataset is being made again is no other's */
+    const struct informer_conf claims = {.res = &kube_pvcs,
+        .ns = mgr->watch_ns,
+        .labels = "!" LABEL_DATASET_UID,
+        .trim = trim_claim};
     c->datasets = informers_datasets(mgr);
+    c->claims = manager_informer(mgr, &claims);
     c->cache_pods = informers_cache_pods(mgr);
     c->nodes = informers_nodes(mgr);
     c->poll = poll_shared(mgr, e);
@@ -137,6 +171,7 @@ int gate_controller_start(struct manager *mgr, struct err *e)
     struct controller *controller = manager_controller(mgr, &conf);
     for (size_t i = 0; i < ARRAY_LEN(c->pods); i++)
         controller_watch(controller, c->pods[i], controller_map_self, NULL);
-    controller_watch_news(controller, c->datasets, gate_map_dataset, c, dataset_is_news);
+    controller_watch_news(controller, c->datasets, gate_map_claim, c, dataset_is_news);
+    controller_watch_news(controller, c->claims, gate_map_claim, c, claim_is_news);
     return 0;
 }

@@ -14,6 +14,7 @@ struct gate_observed {
     const json_t *pod;             /* NULL: there is none (any more) */
     const json_t *const *datasets; /* whose claims it mounts */
     size_t ndatasets;
+    const json_t *claims; /* object, a key each: what else it mounts and is there */
     const json_t *cached; /* array of {dataset, node, host, bytes}, as placement.h wants it */
 };
 

@@ -87,6 +87,28 @@ static const char *any_claim(const json_t *pod)
     return NULL;
 }
 
+static bool is_dataset(const struct gate_observed *o, const char *claim)
+{
+    for (size_t i = 0; i < o->ndatasets; i++)
+        if (strcmp(kube_name(o->datasets[i]), claim) == 0)
+            return true;
+    return false;
+}
+
+/* A claim that is neither a Dataset's nor there: without it the pod cannot run anyway, and a
+ * Dataset may be about to make it. NULL: none. */
+static const char *missing_claim(const struct gate_observed *o)
+{
+    const json_t *volumes = jget_arr(o->pod, "spec.volumes");
+    for (size_t i = 0; i < json_array_size(volumes); i++) {
+        const char *claim = jget_str(
+            json_array_get(volumes, i), "persistentVolumeClaim.claimName", "");
+        if (*claim && !is_dataset(o, claim) && !json_object_get(o->claims, claim))
+            return claim;
+    }
+    return NULL;
+}
+
 /* Once for each Dataset, reason and step of progress, as ANNOTATION_WAITING remembers. */
 static void plan_waiting(
     const struct gate_observed *o, const char *about, const struct data_wait *w, struct plan *p)
@@ -167,6 +189,16 @@ static void plan_without_dataset(const struct gate_observed *o, struct plan *p)
     plan_waiting(o, claim, &w, p);
 }
 
+static void plan_claim_missing(const struct gate_observed *o, const char *claim, struct plan *p)
+{
+    struct data_wait w = {.reason = "DatasetNotFound", .percent = -1, .problem = true};
+    snprintf(w.message, sizeof w.message,
+        "the pod waits for claim %s, too: namespace %s has neither a Dataset nor a PersistentVolumeClaim of that name: "
+        "make the one or the other, or correct claimName in the pod's template",
+        claim, kube_namespace(o->pod));
+    plan_waiting(o, claim, &w, p);
+}
+
 static void plan_data_ready(
     const struct gate_observed *o, const json_t *dataset, enum data_until until, struct plan *p)
 {
@@ -188,6 +220,11 @@ static void plan_gated(const struct gate_observed *o, struct plan *p)
     }
     if (!o->ndatasets) {
         plan_without_dataset(o, p);
+        return;
+    }
+    const char *missing = missing_claim(o);
+    if (missing) {
+        plan_claim_missing(o, missing, p);
         return;
     }
     for (size_t i = 0; i < o->ndatasets; i++)

@@ -82,6 +82,11 @@ bool api_store_matches(const json_t *object, const char *labels)
     char *rest = copy;
     for (char *term; rest && *rest && (term = strsep(&rest, ","));) {
         char *eq = strchr(term, '=');
+        if (*term == '!') {
+            if (*kube_label(object, term + 1))
+                return false;
+            continue;
+        }
         if (eq)
             *eq++ = '\0';
         if (eq ? strcmp(kube_label(object, term), eq) != 0 : !*kube_label(object, term))

@@ -56,7 +56,7 @@ int api_store_list(struct api_store *s, const struct api_path *p, const char *la
 void api_store_put(struct api_store *s, const char *collection, json_t *object_take);
 void api_store_remove(
     struct api_store *s, const char *collection, const char *ns, const char *name);
-bool api_store_matches(const json_t *object, const char *labels); /* "a=b,c" */
+bool api_store_matches(const json_t *object, const char *labels); /* "a=b,c,!d" */
 json_t *api_status(int code, const char *reason, const char *message);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The golden cases of gate: a pod that waits for its data. "objects" has its Datasets,
+ * and what other claims are there,
  * "world.cached" what nodes hold. */
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
+#include "lib/json/obj.h"
 #include "operator/gate/observed.h"
 #include "tests/golden/golden.h"
 
@@ -10,10 +12,17 @@
 
 static void gate_of(const json_t *cr, const json_t *world, struct plan *plan)
 {
-    size_t n;
+    size_t n, nclaims;
     cleanup_free const json_t **datasets = golden_objects(world, "Dataset", &n);
-    const struct gate_observed o = {
-        .pod = cr, .datasets = datasets, .ndatasets = n, .cached = jget_arr(world, "cached")};
+    cleanup_free const json_t **pvcs = golden_objects(world, "PersistentVolumeClaim", &nclaims);
+    cleanup_json json_t *claims = json_object();
+    for (size_t i = 0; i < nclaims; i++)
+        json_object_set_new(claims, kube_name(pvcs[i]), json_true());
+    const struct gate_observed o = {.pod = cr,
+        .datasets = datasets,
+        .ndatasets = n,
+        .claims = claims,
+        .cached = jget_arr(world, "cached")};
     gate_plan(&o, plan);
 }
 
