@@ -263,7 +263,10 @@ static int load_config(struct operator_main *o, struct err *e)
     json_t *config = text ? json_parse(text, len, e) : NULL;
     o->mgr.config = config;
     if (config && render_env_check(config, e) == 0
-        && dataset_check_defaults(json_object_get(config, "defaults"), e) == 0)
+        && dataset_check_defaults(json_object_get(config, "defaults"), e) == 0
+        && dataset_check_limits(
+               json_object_get(config, "defaults"), json_object_get(config, "limits"), e)
+            == 0)
         return 0;
     return err_wrap(e, "--config %s", path);
 }

@@ -118,6 +118,9 @@ struct dataset *dataset_parse(
     const json_t *cr, const json_t *defaults, const char **reason, struct err *e);
 /* The defaults by themselves; NULL is fine. -1 with e INVALID, which names the field. */
 int dataset_check_defaults(const json_t *defaults, struct err *e);
+/* What a Dataset has that says nothing is within the chart's limits {"replicas", "tierQuota"}; each
+ * may be NULL. -1 with e INVALID, which names limit and default. */
+int dataset_check_limits(const json_t *defaults, const json_t *limits, struct err *e);
 void dataset_free(struct dataset *d);
 void cleanup_datasetp(struct dataset **d);
 #define cleanup_dataset __attribute__((cleanup(cleanup_datasetp)))

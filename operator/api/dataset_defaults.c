@@ -3,8 +3,10 @@
  * wrote them, not to every team whose Dataset they are filled into. */
 #include "operator/api/dataset_priv.h"
 
+#include "lib/base/human.h"
 #include "lib/base/mem.h"
 #include "lib/conf/option_name.h"
+#include "lib/json/jget.h"
 #include "lib/json/obj.h"
 
 #include <string.h>
@@ -69,15 +71,52 @@ static int check_default_options(const json_t *defaults, const char *scheme, str
     return 0;
 }
 
-/* A Dataset that says nothing but where its data is takes all of them. */
+/* One that says nothing but where its data is. */
+static json_t *silent_dataset(const char *mount_point)
+{
+    return json_pack("{s:{s:s, s:s, s:s}, s:{s:[{s:s}]}}", "metadata", "name", "defaults",
+        "namespace", "default", "uid", "u", "spec", "mounts", "mountPoint", mount_point);
+}
+
+/* It takes all of them. */
 static int check_filled_in(const json_t *defaults, const char *mount_point, struct err *e)
 {
     const char *reason = "";
-    cleanup_json json_t *cr = json_pack("{s:{s:s, s:s, s:s}, s:{s:[{s:s}]}}", "metadata", "name",
-        "defaults", "namespace", "default", "uid", "u", "spec", "mounts", "mountPoint",
-        mount_point);
+    cleanup_json json_t *cr = silent_dataset(mount_point);
     cleanup_dataset struct dataset *d = dataset_parse(cr, defaults, &reason, e);
     return d ? 0 : err_wrap(e, "defaults, in a Dataset that leaves the field out");
+}
+
+static int check_default_quota(
+    const struct dataset_tiers *t, const char *limit, int64_t most, struct err *e)
+{
+    char has[HUMAN_BYTES_LEN];
+    for (size_t i = 0; i < t->n; i++)
+        if (t->tier[i].quota > most)
+            return err_set(e, ERR_INVALID,
+                "limits.tierQuota is %s, and a Dataset that says nothing has a tier of %s: set defaults.cache.tiers to no more",
+                limit, human_bytes((uint64_t)t->tier[i].quota, has));
+    return 0;
+}
+
+int dataset_check_limits(const json_t *defaults, const json_t *limits, struct err *e)
+{
+    const char *reason = "", *quota = jget_str(limits, "tierQuota", "");
+    int64_t replicas = jget_int(limits, "replicas", DATASET_REPLICAS_MAX), most = INT64_MAX;
+    cleanup_json json_t *cr = silent_dataset("s3://bucket");
+    cleanup_dataset struct dataset *d = dataset_parse(cr, defaults, &reason, e);
+    if (!d)
+        return -1;
+    if (*quota && quantity_parse(quota, &most))
+        return err_set(e, ERR_INVALID, "limits.tierQuota: \"%s\" is no quantity", quota);
+    if (d->replicas > replicas)
+        return err_set(e, ERR_INVALID,
+            "limits.replicas is %lld, and a Dataset that says nothing has %d cache worker%s: set defaults.cache.replicas to no more",
+            (long long)replicas, d->replicas, d->replicas == 1 ? "" : "s");
+    return check_default_quota(&d->worker.tiers, quota, most, e)
+            || check_default_quota(&d->client.tiers, quota, most, e)
+        ? -1
+        : 0;
 }
 
 int dataset_check_defaults(const json_t *defaults, struct err *e)

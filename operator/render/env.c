@@ -17,7 +17,7 @@ static const struct {
 } env_fields[] = {{"env", ENV_STRINGS}, {"labels", ENV_STRINGS}, {"annotations", ENV_STRINGS},
     {"caBundle", ENV_STRING}, {"priorityClassName", ENV_STRING}, {"openshift", ENV_BOOL},
     {"defaults", ENV_OBJECT}, {"cacheKeepFree", ENV_PERCENT}, {"ingress", ENV_ARRAY},
-    {"endpoints", ENV_ARRAY}, {"pluginHash", ENV_STRING}};
+    {"endpoints", ENV_ARRAY}, {"limits", ENV_OBJECT}, {"pluginHash", ENV_STRING}};
 
 static int check_strings(const char *field, const json_t *map, struct err *e)
 {

@@ -152,6 +152,20 @@ without() { result "limits.endpoints, $1: Datasets without an endpoint" "$(rende
 without logLevel=info 2
 without defaults.options.s3.endpoint=https://minio.example 0
 without defaults.options.s3.url=https://minio.example 0
+
+# What is filled into a Dataset that says nothing is held to the limits, too.
+refused "limits.replicas is 0, and a Dataset that says nothing has 1 cache worker: set" --set limits.replicas=0
+refused "limits.replicas is 3, and a Dataset that says nothing has 4 cache workers: set" --set limits.replicas=3,defaults.cache.replicas=4
+good within --set limits.replicas=0,defaults.cache.replicas=0
+refused "limits.tierQuota is 5Gi, and a Dataset that says nothing has a tier of 10Gi: set" --set limits.tierQuota=5Gi
+refused "limits.tierQuota is 1.5T, and a Dataset that says nothing has a tier of 1.4Ti: set" --set 'limits.tierQuota=1.5T,defaults.cache.tiers[0].medium=SSD,defaults.cache.tiers[0].quota=1.4Ti'
+refused "defaults.cache.client.tiers" --set 'limits.tierQuota=20Gi,defaults.cache.client.tiers[0].medium=SSD,defaults.cache.client.tiers[0].quota=21Gi'
+good within --set 'limits.tierQuota=10737418240' # a number of bytes: 10Gi
+good within --set 'limits.tierQuota=1500G,defaults.cache.tiers[0].medium=SSD,defaults.cache.tiers[0].quota=1.3Ti'
+good within --set 'limits.tierQuota=1Gi,defaults.cache.worker.tiers[0].medium=SSD,defaults.cache.worker.tiers[0].quota=1Gi,defaults.cache.client.tiers[0].medium=SSD,defaults.cache.client.tiers[0].quota=1Gi'
+refused "defaults.options.s3.url is https://b, which limits.endpoints does not allow" --set 'limits.endpoints={https://a},defaults.options.s3.url=https://b'
+good within --set 'limits.endpoints={https://a/},defaults.options.s3.url=https://a'
+
 refused enabled --set enabled=false
 refused "use --reset-then-reuse-values" --set metrics=null # what --reuse-values makes of a chart without metrics
 refused "additional properties 'matchLabel'" --set limits.namespaceSelector.matchLabel.a=b # would be dropped: the limits would be everybody's

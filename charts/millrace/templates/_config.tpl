@@ -11,6 +11,10 @@
 {{- $_ := set $c "pluginHash" (include "millrace.pluginHash" .) }}
 {{- with .Values.defaults }}{{ $_ := set $c "defaults" . }}{{ end }}
 {{- with .Values.limits.endpoints }}{{ $_ := set $c "endpoints" . }}{{ end }}
+{{- $limits := dict }}
+{{- if not (kindIs "invalid" .Values.limits.replicas) }}{{ $_ := set $limits "replicas" (int64 .Values.limits.replicas) }}{{ end }}
+{{- with .Values.limits.tierQuota }}{{ $_ := set $limits "tierQuota" (kindIs "string" . | ternary . (printf "%d" (int64 (kindIs "string" . | ternary 0 .)))) }}{{ end }}
+{{- with $limits }}{{ $_ := set $c "limits" . }}{{ end }}
 {{- if .Values.metrics.networkPolicy.enabled }}
 {{- $operator := dict
       "namespaceSelector" (dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace))

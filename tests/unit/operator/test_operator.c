@@ -412,6 +412,9 @@ static void a_bad_configuration_is_explained(void **state)
         {"{\"defaults\": 1}", "defaults must be an object"},
         {"{\"defaults\": {\"cache\": {\"replicas\": -3}}}",
             "defaults, in a Dataset that leaves the field out: spec.cache.replicas must be"},
+        {"{\"limits\": {\"replicas\": 0}}",
+            "limits.replicas is 0, and a Dataset that says nothing has 1 cache worker: "
+            "set defaults.cache.replicas to no more"},
         {"{\"caBundle\": {}}", "caBundle must be a string"}, {"[]", "must be a JSON object"},
         {"{", "config.json: "}};
     struct err e = ERR_INIT;

@@ -172,6 +172,17 @@ static void test_defaults_of_chart(void **state)
 }
 
 /* Wrong defaults are told once, by the operator as it starts. */
+/* JSON with ' for "; NULL: none */
+static json_t *quoted(const char *text)
+{
+    cleanup_free char *copy = text ? xstrdup(text) : NULL;
+    for (char *p = copy; p && *p; p++)
+        *p = *p == '\'' ? '"' : *p;
+    json_t *j = text ? json_loads(copy, 0, NULL) : NULL;
+    assert_true(j || !text);
+    return j;
+}
+
 static void test_wrong_defaults(void **state)
 {
     (void)state;
@@ -232,12 +243,8 @@ static void test_wrong_defaults(void **state)
         {"{'cache': {'rules': []}}", "defaults.cache.rules: there is no such field"},
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        cleanup_free char *text = xstrdup(wrong[i][0]);
-        for (char *p = text; *p; p++)
-            *p = *p == '\'' ? '"' : *p;
-        cleanup_json json_t *defaults = json_loads(text, 0, NULL);
+        cleanup_json json_t *defaults = quoted(wrong[i][0]);
         struct err e = ERR_INIT;
-        assert_non_null(defaults);
         assert_int_equal(dataset_check_defaults(defaults, &e), -1);
         if (!strstr(e.msg, wrong[i][1]))
             fail_msg("no '%s' in: %s", wrong[i][1], e.msg);
@@ -257,6 +264,33 @@ static void test_wrong_defaults(void **state)
     if (dataset_check_defaults(much, &e))
         fail_msg("%s", e.msg);
     assert_int_equal(dataset_check_defaults(NULL, &e), 0);
+}
+
+static void test_defaults_within_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *defaults, *limits, *says; /* says NULL: they are */
+    } cases[] = {{NULL, NULL, NULL}, {NULL, "{'replicas': 1, 'tierQuota': '10Gi'}", NULL},
+        {NULL, "{'replicas': 0}", "limits.replicas is 0, and a Dataset that says nothing has 1 "},
+        {"{'cache': {'replicas': 4}}", "{'replicas': 3}", "has 4 cache workers"},
+        {"{'cache': {'replicas': 0}}", "{'replicas': 0}", NULL},
+        {NULL, "{'tierQuota': '5Gi'}",
+            "limits.tierQuota is 5Gi, and a Dataset that says nothing has a tier of 10.00GiB"},
+        {"{'cache': {'tiers': [{'medium': 'SSD', 'quota': '5Gi'}]}}", "{'tierQuota': '5Gi'}", NULL},
+        {"{'cache': {'worker': {'tiers': [{'medium': 'SSD', 'quota': '5Gi'}]}}}",
+            "{'tierQuota': '5Gi'}", "10.00GiB"},
+        {"{'cache': {'client': {'tiers': [{'medium': 'SSD', 'quota': 21474836480}]}}}",
+            "{'tierQuota': '10Gi'}", "20.00GiB"},
+        {NULL, "{'tierQuota': '5GB'}", "is no quantity"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cleanup_json json_t *defaults = quoted(cases[i].defaults),
+                            *limits = quoted(cases[i].limits);
+        struct err e = ERR_INIT;
+        int rc = dataset_check_limits(defaults, limits, &e);
+        if (!cases[i].says != (rc == 0) || (rc && !strstr(e.msg, cases[i].says)))
+            fail_msg("row %zu: %s", i, e.msg);
+    }
 }
 
 /* What a Dataset says of all its pods goes before what the cluster says of one kind of them. */
@@ -295,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_credentials_in_options),
         cmocka_unit_test(test_defaults_of_chart),
         cmocka_unit_test(test_wrong_defaults),
+        cmocka_unit_test(test_defaults_within_limits),
         cmocka_unit_test(test_said_goes_before_usual),
     };
     return cmocka_run_group_tests_name("crd_options", tests, NULL, NULL);
