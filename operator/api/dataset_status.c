@@ -4,6 +4,7 @@
 
 #include "lib/base/human.h"
 #include "lib/base/mem.h"
+#include "lib/conf/option_name.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/cond.h"
@@ -86,14 +87,36 @@ static json_t *members_json(struct dataset_members *m)
     return o;
 }
 
+static bool names_option(const json_t *options, const char *option)
+{
+    const char *key;
+    json_t *unused;
+    json_object_foreach ((json_t *)options, key, unused)
+        if (strcmp(option_proper_name(key), option_proper_name(option)) == 0)
+            return true;
+    return false;
+}
+
+/* What goes before plain options (usual: before the cluster's): see fuse/store/option.c. What is in
+ * a Secret is not known here: a whole one may have any option. */
+static bool may_be_elsewhere(const struct dataset_mount *m, const char *option, bool usual)
+{
+    for (size_t i = 0; i < m->nsecrets; i++)
+        if (strcmp(option_proper_name(m->secrets[i].option), option_proper_name(option)) == 0)
+            return true;
+    return usual
+        && (m->secret_ref || names_option(m->options, option)
+            || (m->ca_configmap && strcmp(option, "ca-cert") == 0));
+}
+
 /* As they are used; a long one, such as certificates, by its length. */
-static void show_options(json_t *to, const json_t *options)
+static void show_options(json_t *to, const struct dataset_mount *m, bool usual)
 {
     const char *key;
     json_t *value;
-    json_object_foreach ((json_t *)options, key, value) {
+    json_object_foreach ((json_t *)(usual ? m->default_options : m->options), key, value) {
         const char *text = json_string_value(value);
-        if (!text || json_object_get(to, key))
+        if (!text || may_be_elsewhere(m, key, usual))
             continue;
         cleanup_free char *length = strlen(text) > OPTION_SHOWN
             ? xasprintf("(%zu characters)", strlen(text))
@@ -112,8 +135,8 @@ static json_t *mounts_json(const struct dataset *d)
                *options = json_object();
         if (m->immutable >= 0)
             json_object_set_new(j, "immutable", json_boolean(m->immutable));
-        show_options(options, m->options);
-        show_options(options, m->default_options);
+        show_options(options, m, false);
+        show_options(options, m, true);
         if (json_object_size(options))
             json_object_set(j, "options", options);
         json_decref(options);
