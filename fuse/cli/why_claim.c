@@ -122,6 +122,24 @@ static bool why_gate_words(const struct why_facts *f, enum data_until *until, st
     return false;
 }
 
+/* That nothing holds bytes is known to the operator alone, which notes it: "DATASET REASON". */
+static bool why_no_place(const struct why_facts *f, struct why *w)
+{
+    const char *said = kube_annotation(f->pod, ANNOTATION_WAITING), *reason = strchr(said, ' ');
+    cleanup_free char *name = reason ? xstrndup(said, (size_t)(reason - said)) : NULL;
+    const json_t *dataset = name ? claim_dataset(f, name) : NULL;
+    struct data_wait wait;
+    if (!dataset)
+        return false;
+    data_wait_no_place(dataset, &wait);
+    if (strcmp(reason + 1, wait.reason) != 0)
+        return false;
+    cleanup_free char *message = one_line(wait.message);
+    why_say(f, w, WHY_FAILS, "is gated: %s", message);
+    return why_next(w, "kubectl -n %s label --overwrite pod %s " LABEL_PLACEMENT "=Prefer", f->ns,
+        kube_name(f->pod));
+}
+
 static bool why_our_gate(const struct why_facts *f, struct why *w)
 {
     enum data_until until;
@@ -142,6 +160,8 @@ static bool why_our_gate(const struct why_facts *f, struct why *w)
             pod_claim(f, 0));
         return why_next(w, "kubectl -n %s get datasets.millrace.dev,persistentvolumeclaims", f->ns);
     }
+    if (why_no_place(f, w))
+        return true;
     cleanup_free char *waiting = one_line(kube_annotation(f->pod, ANNOTATION_WAITING));
     why_say(f, w, WHY_WAITS, "is gated although there is nothing to wait for%s%s",
         *waiting ? ": " : ": the operator opens the gate; does it run?", waiting);

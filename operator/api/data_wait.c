@@ -78,3 +78,18 @@ bool data_wait_evaluate(const json_t *dataset, enum data_until until, struct dat
     out->problem = true;
     return false;
 }
+
+void data_wait_no_place(const json_t *dataset, struct data_wait *out)
+{
+    int64_t asked = jget_int(dataset, "spec.cache.replicas", 1),
+            workers = jget_int(dataset, "status.cache.replicas", asked);
+    *out = (struct data_wait){.reason = "NoNodeHoldsData", .percent = -1, .problem = true};
+    const char *what = !workers
+        ? ", and none will before a pod reads there, since it has no cache workers (spec.cache.replicas: 0): give it "
+          "spec.cache.replicas and spec.cache.preload, or write "
+        : jget_len(dataset, "spec.cache.preload")
+        ? " yet: its spec.cache.preload brings some; so as not to wait for them, write "
+        : " yet: give it spec.cache.preload, or write ";
+    snprintf(out->message, sizeof out->message,
+        "no node holds bytes of Dataset %s%s" LABEL_PLACEMENT ": Prefer", kube_name(dataset), what);
+}

@@ -30,4 +30,7 @@ struct data_wait {
  * know (NoPreload). */
 bool data_wait_evaluate(const json_t *dataset, enum data_until until, struct data_wait *out);
 
+/* Pods that want to run where bytes of the dataset are, and nothing has any: what brings some. */
+void data_wait_no_place(const json_t *dataset, struct data_wait *out);
+
 #endif

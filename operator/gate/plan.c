@@ -234,11 +234,7 @@ static void plan_gated(const struct gate_observed *o, struct plan *p)
         }
     json_t *affinity = NULL;
     if (!place_pod(o, words.placement, &affinity)) {
-        w = (struct data_wait){.reason = "NoNodeHoldsData", .percent = -1, .problem = true};
-        snprintf(w.message, sizeof w.message,
-            "no node holds bytes of Dataset %s yet: give it spec.cache.preload, or write " LABEL_PLACEMENT
-            ": Prefer",
-            kube_name(o->datasets[0]));
+        data_wait_no_place(o->datasets[0], &w);
         plan_waiting(o, kube_name(o->datasets[0]), &w, p);
         json_decref(affinity);
         return;

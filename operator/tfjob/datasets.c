@@ -54,10 +54,7 @@ static bool find_wait(const struct tfjob_pass *p, struct data_wait *w)
             return true;
     w->problem = true;
     if (has_no_place(p)) {
-        snprintf(w->message, sizeof w->message,
-            "no node holds bytes of Dataset %s yet: give it spec.cache.preload, or write " LABEL_PLACEMENT
-            ": Prefer",
-            kube_name(p->o->datasets[0]));
+        data_wait_no_place(p->o->datasets[0], w);
         return true;
     }
     if (p->o->ndatasets || until != DATA_UNTIL_PRELOADED || mounts_no_claim(p))
