@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MEMORY_BESIDE ((int64_t)64 << 20) /* what a container needs beside its Memory tier */
+
 /* A quantity field: a number or a string. -1 if it is neither or malformed. */
 static int quantity_of(const json_t *q, int64_t *bytes)
 {
@@ -71,11 +73,18 @@ static int check_resources(const struct dataset_component *c, const char *where,
             return err_set(e, ERR_INVALID, "%s.resources.%s must be a quantity, like 500m or 1Gi",
                 where, paths[i]);
     const json_t *limit = jget(res, "limits.memory");
-    if (limit && quantity_of(limit, &v) == 0 && v < c->tiers.memory + (64 << 20))
+    int64_t least = c->tiers.memory + MEMORY_BESIDE;
+    if (!limit || quantity_of(limit, &v) || v >= least)
+        return 0;
+    if (!c->tiers.memory)
         return err_set(e, ERR_INVALID,
-            "%s.resources.limits.memory is too small for a Memory tier of %lld bytes: the tier's quota and 64Mi are needed",
-            where, (long long)c->tiers.memory);
-    return 0;
+            "%s.resources.limits.memory is too small: at least 64Mi are needed, 256Mi are usual",
+            where);
+    char quota[HUMAN_BYTES_LEN];
+    return err_set(e, ERR_INVALID,
+        "%s.resources.limits.memory is too small for a Memory tier of %s: at least %lldMi are needed, its quota and 64Mi",
+        where, human_bytes((uint64_t)c->tiers.memory, quota),
+        (long long)((least + (1 << 20) - 1) >> 20));
 }
 
 /* Of labels and annotations: ours are how the operator finds its pods again. */
