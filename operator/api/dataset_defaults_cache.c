@@ -137,6 +137,17 @@ static int check_requirement(const json_t *r, const char *where, struct err *e)
     return 0;
 }
 
+/* Nodes can be chosen by one field, their name. */
+static int check_field_requirement(const json_t *r, const char *where, struct err *e)
+{
+    static const char *const operators[] = {"In", "NotIn", NULL};
+    if (strcmp(jget_str(r, "key", ""), "metadata.name") == 0
+        && dataset_word_in(jget_str(r, "operator", ""), operators) && jget_len(r, "values") == 1)
+        return 0;
+    return err_set(e, ERR_INVALID,
+        "%s: key must be metadata.name, operator In or NotIn, values the name of one node", where);
+}
+
 static int check_term(const json_t *t, const char *where, struct err *e)
 {
     static const char *const fields[] = {"matchExpressions", "matchFields", NULL};
@@ -145,7 +156,7 @@ static int check_term(const json_t *t, const char *where, struct err *e)
     if (!jget_len(t, "matchExpressions") && !jget_len(t, "matchFields"))
         return err_set(e, ERR_INVALID, "%s is empty: it fits no node", where);
     return check_each(t, where, "matchExpressions", check_requirement, e)
-            || check_each(t, where, "matchFields", check_requirement, e)
+            || check_each(t, where, "matchFields", check_field_requirement, e)
         ? -1
         : 0;
 }

@@ -122,6 +122,15 @@ refused "a toleration of everything with a value" "$(mount "mountPoint: 's3://da
 refused "an empty toleration" "$(mount "mountPoint: 's3://data'" "cache: {worker: {tolerations: [{}]}}")" tolerations "operator: Exists"
 refused "seconds of a toleration that does not evict" "$(mount "mountPoint: 's3://data'" "cache: {worker: {tolerations: [{key: a, operator: Exists, effect: NoSchedule, tolerationSeconds: 5}]}}")" tolerationSeconds NoExecute
 refused "an affinity to one of no values" "$(mount "mountPoint: 's3://data'" "cache: {worker: {nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In}]}]}}}}")" nodeAffinity "need at least one"
+refused "a zone with a blank" "$(mount "mountPoint: 's3://data'" "cache: {worker: {nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: 'my zone', operator: Exists}]}]}}}}")" nodeAffinity key
+refused "a value of a zone with a blank" "$(mount "mountPoint: 's3://data'" "cache: {worker: {nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: ['a b']}]}]}}}}")" nodeAffinity values
+refused "an affinity to nothing" "$(mount "mountPoint: 's3://data'" "cache: {worker: {nodeAffinity: {required: {nodeSelectorTerms: [{}]}}}}")" nodeAffinity "fits no node"
+refused "a field of nodes that there is not" "$(mount "mountPoint: 's3://data'" "cache: {worker: {nodeAffinity: {required: {nodeSelectorTerms: [{matchFields: [{key: metadata.labels, operator: In, values: [a]}]}]}}}}")" matchFields metadata.name
+refused "a taint with a blank" "$(mount "mountPoint: 's3://data'" "cache: {worker: {tolerations: [{key: 'my taint', operator: Exists}]}}")" tolerations key
+refused "a value of a taint with a blank" "$(mount "mountPoint: 's3://data'" "cache: {worker: {tolerations: [{key: a, value: 'my value'}]}}")" tolerations value
+refused "a priority class with a blank" "$(mount "mountPoint: 's3://data'" "cache: {worker: {priorityClassName: 'No Such'}}")" priorityClassName
+refused "AppArmor for no container of ours" "$(mount "mountPoint: 's3://data'" "cache: {worker: {annotations: {container.apparmor.security.beta.kubernetes.io/main: bad}}}")" annotations "which is millrace"
+refused "half a CPU without quotes" "$(mount "mountPoint: 's3://data'" "cache: {worker: {resources: {requests: {cpu: 0.5}}}}")" requests.cpu "integer,string"
 refused "a GPU for the cache" "$(mount "mountPoint: 's3://data'" "cache: {worker: {resources: {limits: {nvidia.com/gpu: 1}}}}")" "unknown field" nvidia.com/gpu
 refused "a dot in the name" "$(mount "mountPoint: 's3://data'" '' image.net)" metadata.name "choose another name"
 refused "a name of 60 letters" "$(mount "mountPoint: 's3://data'" '' "$(printf 'a%.0s' $(seq 60))")" metadata.name "at most 46"

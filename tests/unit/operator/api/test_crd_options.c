@@ -240,6 +240,8 @@ static void test_wrong_defaults(void **state)
             "name of a label"},
         {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': [{'matchExpressions': [{'key': 'a', 'operator': 'In', 'values': ['b c']}]}]}}}}}",
             "value of a label"},
+        {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': [{'matchFields': [{'key': 'metadata.labels', 'operator': 'In', 'values': ['b']}]}]}}}}}",
+            "metadata.name"},
         {"{'cache': {'rules': []}}", "defaults.cache.rules: there is no such field"},
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
