@@ -61,6 +61,9 @@ void dataset_say_refused(
 /* Of a pod that is not there, since the server refuses to make it. The reason for a condition. */
 const char *dataset_say_unmade(const struct dataset_observed *o, const char *component,
     const char *name, const char *words, char *out, size_t size);
+#define DATASET_WORDS_LEN 320
+/* true: nobody finds the workers, since DNS takes no names as long as theirs; out: what to do */
+bool dataset_unresolvable(const struct dataset *d, char out[DATASET_WORDS_LEN]);
 /* NULL: there is none */
 const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index);
 /* Of the status only phase and the condition Ready: it is False, and an Event (if asked for) says

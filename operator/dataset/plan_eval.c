@@ -8,14 +8,40 @@
 #include "lib/base/names.h"
 #include "operator/render/meta.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HOST_MAX 253 /* characters of a name in DNS */
 
 const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index)
 {
     cleanup_free char *name = render_worker_name(v->d->name, index);
     const struct cache_pod *m = map_get(v->by_name, name);
     return m && cache_pod_is(m->pod, COMPONENT_WORKER) ? m : NULL;
+}
+
+/* The last worker's name, NAME-cache-9.NAME-cache.NAMESPACE.svc, and what a pod's resolv.conf adds
+ * to it first. Where that is too long, resolvers look no further. */
+static size_t host_length(const struct dataset *d, size_t name)
+{
+    static const char fixed[] = "-cache-.-cache..svc..svc.cluster.local";
+    char index[16];
+    int digits = snprintf(index, sizeof index, "%d", d->replicas - 1);
+    return 2 * name + 2 * strlen(d->ns) + strlen(fixed) + (size_t)digits;
+}
+
+bool dataset_unresolvable(const struct dataset *d, char out[DATASET_WORDS_LEN])
+{
+    size_t name = strlen(d->name), fits = name;
+    if (d->replicas == 0 || host_length(d, name) <= HOST_MAX)
+        return false;
+    while (host_length(d, fits) > HOST_MAX)
+        fits--;
+    snprintf(out, DATASET_WORDS_LEN,
+        "their addresses are longer than the %d characters of DNS, so nobody finds them: in this namespace, whose name has %zu, make the Dataset with a name of at most %zu instead of %zu, or write spec.cache.replicas: 0",
+        HOST_MAX, strlen(d->ns), fits, name);
+    return true;
 }
 
 /* Which pods are what would be made of the spec now? */

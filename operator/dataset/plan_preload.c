@@ -67,6 +67,12 @@ static bool workers_serve(
 {
     int ready = 0;
     const struct cache_pod_health *problem = NULL;
+    char words[DATASET_WORDS_LEN];
+    if (dataset_unresolvable(v->d, words)) {
+        snprintf(r->message, sizeof r->message, "cache workers cannot be used: %s", words);
+        set_preloaded(r, COND_FALSE, "NameTooLong", true);
+        return false;
+    }
     for (size_t i = 0; i < o->npods; i++) {
         if (!cache_pod_is(o->pods[i].pod, COMPONENT_WORKER))
             continue;

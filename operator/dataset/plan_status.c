@@ -211,6 +211,14 @@ static void evaluate_group(const struct dataset_eval *v, const struct pod_group 
         r->warn = r->tell = true;
         return;
     }
+    char words[DATASET_WORDS_LEN];
+    if (!client && dataset_unresolvable(v->d, words)) {
+        snprintf(r->message + len, sizeof r->message - (size_t)len, ": %s", words);
+        r->cond.status = COND_FALSE;
+        r->cond.reason = "NameTooLong";
+        r->warn = r->tell = true;
+        return;
+    }
     if (g->ready >= g->desired)
         return;
     r->cond.status = COND_FALSE;

@@ -10,6 +10,7 @@
 #include "operator/api/dataload.h"
 #include "operator/api/dataset.h"
 #include "operator/dataset/cache_pod.h"
+#include "operator/dataset/observed.h"
 #include "operator/dataset/report_news.h"
 #include "operator/render/meta.h"
 #include "operator/render/pod.h"
@@ -293,6 +294,27 @@ static void test_names(void **state)
     assert_true(strlen(loader) <= 63);
 }
 
+/* NAME-cache-0.NAME-cache.NAMESPACE.svc.NAMESPACE.svc.cluster.local has at most 253 characters. */
+static void test_names_for_dns(void **state)
+{
+    (void)state;
+    static const struct {
+        int name, ns, replicas;
+        const char *says; /* NULL: it fits */
+    } rows[] = {{46, 61, 1, NULL}, {46, 62, 1, "at most 45 instead of 46"}, {44, 63, 10, NULL},
+        {45, 63, 1, "at most 44 instead of 45"}, {46, 63, 1, "at most 44 instead of 46"},
+        {44, 63, 11, "at most 43 instead of 44"}, {43, 63, 1000, NULL}, {46, 63, 0, NULL}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char name[64], ns[64], words[DATASET_WORDS_LEN] = "";
+        snprintf(name, sizeof name, "%0*d", rows[i].name, 0);
+        snprintf(ns, sizeof ns, "%0*d", rows[i].ns, 0);
+        const struct dataset d = {.name = name, .ns = ns, .replicas = rows[i].replicas};
+        assert_int_equal(dataset_unresolvable(&d, words), rows[i].says != NULL);
+        if (rows[i].says && !strstr(words, rows[i].says))
+            fail_msg("row %zu: %s", i, words);
+    }
+}
+
 static void test_durations(void **state)
 {
     (void)state;
@@ -398,6 +420,7 @@ int main(void)
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_pods),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_names_for_dns),
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_long_message),
         cmocka_unit_test(test_report_news),
