@@ -5,6 +5,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "operator/api/dataset.h"
+#include "operator/ctl/verdicts.h"
 #include "operator/dataload/observed.h"
 #include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
@@ -16,6 +17,7 @@ struct dataload_controller {
     struct manager *mgr;
     struct informer *dataloads, *datasets, *pods;
     struct poll *poll;
+    struct verdicts *verdicts;
     struct controller *controller;
 };
 
@@ -32,10 +34,12 @@ static int dataload_reconcile(void *user, const char *key, struct plan *plan, st
     dataset = informer_get(c->datasets, dataset_key);
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(&pods, informer_by(c->pods, "dataload", key), NULL, NULL, c->poll);
+    cleanup_obj struct obj *said = verdicts_of(c->verdicts, kube_uid(j));
     const struct dataload_observed o = {.cr = j,
         .dataset = obj_json(dataset),
         .pods = pods.v,
         .npods = pods.objs.n,
+        .said = obj_json(said),
         .now_ns = clock_real_ns(),
         .env = dataset_render_env(c->mgr)};
     dataload_plan(&o, plan);
@@ -82,6 +86,21 @@ static void dataload_reported(void *user, const struct poll_target *t, bool coun
         controller_enqueue(c->controller, key, 0);
 }
 
+static void dataload_gone(void *user, const json_t *was, const json_t *now)
+{
+    struct dataload_controller *c = user;
+    if (!now)
+        verdicts_forget(c->verdicts, kube_uid(was));
+}
+
+static void wake_load(void *to, const char *key) { controller_enqueue(to, key, 0); }
+
+static void dataload_answered(void *user, const json_t *pod)
+{
+    struct dataload_controller *c = user;
+    dataload_map_pod(c, pod, wake_load, c->controller);
+}
+
 int dataload_controller_start(struct manager *mgr, struct err *e)
 {
     static const struct informer_index indexes[] = {{"dataset", values_dataset, NULL}};
@@ -94,6 +113,7 @@ int dataload_controller_start(struct manager *mgr, struct err *e)
         .dataloads = manager_informer(mgr, &dataloads),
         .datasets = informers_datasets(mgr),
         .pods = informers_cache_pods(mgr),
+        .verdicts = manager_verdicts(mgr),
         .poll = poll_shared(mgr, e)};
     if (!c->poll) {
         free(c);
@@ -108,6 +128,8 @@ int dataload_controller_start(struct manager *mgr, struct err *e)
     controller_watch(c->controller, c->dataloads, controller_map_self, NULL);
     controller_watch_news(c->controller, c->datasets, dataload_map_dataset, c, dataset_is_news);
     controller_watch(c->controller, c->pods, dataload_map_pod, c);
+    informer_on_change(c->dataloads, dataload_gone, c);
     poll_listen(c->poll, dataload_reported, c);
+    verdicts_listen(c->verdicts, dataload_answered, c);
     return 0;
 }

@@ -19,7 +19,8 @@ struct dataload_observed {
     const json_t *dataset;        /* the Dataset it names; NULL: there is none */
     const struct cache_pod *pods; /* our pods with the DataLoad's label */
     size_t npods;
-    int64_t now_ns; /* since the epoch */
+    const json_t *said; /* of ctl/verdicts, of the DataLoad's pod; may be NULL */
+    int64_t now_ns;     /* since the epoch */
     struct render_env env;
 };
 

@@ -141,10 +141,17 @@ static void start_loader(const struct dataload_observed *o, const struct dataloa
         : NULL;
     if (!may_start(o, l, d, &e, r))
         return;
-    cleanup_json json_t *paths = dataload_paths(l);
-    cache_pod_create(p, d, &o->env, d->replicas, render_loader(d, &o->env, o->cr, paths, l->pin));
-    *r = pending("Starting", false);
+    cleanup_json json_t *paths = dataload_paths(l),
+                        *pod = render_loader(d, &o->env, o->cr, paths, l->pin);
+    const char *refused = cache_pod_create_heard(
+        p, d, &o->env, d->replicas, o->said, json_incref(pod), o->now_ns);
+    *r = pending("Starting", refused != NULL);
     snprintf(r->message, sizeof r->message, "the loader is starting");
+    if (!refused)
+        return;
+    set_reason(
+        r, cache_pod_say_unmade(o->dataset, o->said, pod, refused, r->message, sizeof r->message));
+    r->stalled = true;
 }
 
 static void set_outcome_failed(struct dataload_outcome *r, const char *reason)

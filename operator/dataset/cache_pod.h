@@ -67,6 +67,10 @@ void cache_pod_create(struct plan *p, const struct dataset *d, const struct rend
 const char *cache_pod_create_heard(struct plan *p, const struct dataset *d,
     const struct render_env *env, int workers, const json_t *said, json_t *pod_take,
     int64_t now_ns);
+/* In words for people, of one that is not there, since the server refuses to make it. dataset: as
+ * its spec is. said: of ctl/verdicts. The reason for a condition. */
+const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, const json_t *pod,
+    const char *words, char *out, size_t size);
 /* Tells a pod that there is of them. */
 void cache_pod_tell(struct plan *p, const json_t *pod, int workers);
 

@@ -58,9 +58,6 @@ void dataset_eval_free(struct dataset_eval *v);
 /* In words for people: a pod stays as it was made, since the server refuses its successor. */
 void dataset_say_refused(
     const json_t *cr, const json_t *pod, const char *words, char *out, size_t size);
-/* Of a pod that is not there, since the server refuses to make it. The reason for a condition. */
-const char *dataset_say_unmade(const struct dataset_observed *o, const char *component,
-    const char *name, const char *words, char *out, size_t size);
 #define DATASET_WORDS_LEN 320
 /* true: nobody finds the workers, since DNS takes no names as long as theirs; out: what to do */
 bool dataset_unresolvable(const struct dataset *d, char out[DATASET_WORDS_LEN]);

@@ -96,12 +96,12 @@ static void replace_worker(
 static void make_worker(
     const struct dataset_observed *o, struct dataset_eval *v, int index, struct plan *p)
 {
-    cleanup_free char *name = render_worker_name(v->d->name, index);
-    const char *refused = cache_pod_create_heard(p, v->d, &o->env, v->workers, o->said,
-        render_worker(v->d, &o->env, index, o->gpu_nodes), o->now_ns);
+    cleanup_json json_t *pod = render_worker(v->d, &o->env, index, o->gpu_nodes);
+    const char *refused = cache_pod_create_heard(
+        p, v->d, &o->env, v->workers, o->said, json_incref(pod), o->now_ns);
     if (refused && !*v->refused)
-        v->refused_reason = dataset_say_unmade(
-            o, COMPONENT_WORKER, name, refused, v->refused, sizeof v->refused);
+        v->refused_reason = cache_pod_say_unmade(
+            o->cr, o->said, pod, refused, v->refused, sizeof v->refused);
 }
 
 /* Outdated workers are replaced one at a time: the next when all the others serve. Those that do

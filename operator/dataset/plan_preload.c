@@ -281,14 +281,13 @@ static bool cannot_end(const struct dataset_observed *o, const json_t *pod,
 }
 
 static void make_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
-    json_t *pod_take, struct dataset_preloading *r, struct plan *p)
+    json_t *pod, struct dataset_preloading *r, struct plan *p)
 {
-    cleanup_free char *name = xstrdup(kube_name(pod_take));
     const char *refused = cache_pod_create_heard(
-        p, v->d, &o->env, v->workers, o->said, pod_take, o->now_ns);
+        p, v->d, &o->env, v->workers, o->said, json_incref(pod), o->now_ns);
     if (refused)
         set_preloaded(r, COND_FALSE,
-            dataset_say_unmade(o, COMPONENT_LOADER, name, refused, r->message, sizeof r->message),
+            cache_pod_say_unmade(o->cr, o->said, pod, refused, r->message, sizeof r->message),
             true);
     else
         keep_or_start(o, r);
@@ -303,7 +302,7 @@ static void plan_preloader(const struct dataset_observed *o, const struct datase
     const struct cache_pod *m = find_preloader(o, &at);
     cleanup_json json_t *desired = render_preloader(v->d, &o->env);
     if (!m) {
-        make_preloader(o, v, steal(&desired), r, p);
+        make_preloader(o, v, desired, r, p);
     } else if (cannot_end(o, m->pod, r, p)) {
         return;
     } else if (!render_same(desired, m->pod) || v->health[at].state == CACHE_POD_FINISHED) {

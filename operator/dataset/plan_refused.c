@@ -38,17 +38,17 @@ void dataset_say_refused(
         own ? "" : strchr(path, '.'), own ? "" : ", or what the message names");
 }
 
-const char *dataset_say_unmade(const struct dataset_observed *o, const char *component,
-    const char *name, const char *words, char *out, size_t size)
+const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, const json_t *pod,
+    const char *words, char *out, size_t size)
 {
-    const char *field = field_of(words);
-    cleanup_free char *path = xasprintf(
-        "spec.cache.%s%s%s", component, field ? "." : "", field ? field : "");
-    bool own = jget(o->cr, path) != NULL;
-    if (verdict_is_taken(o->said, name)) {
+    const char *field = field_of(words), *owner = jget_str(kube_controller_of(pod), "kind", "");
+    cleanup_free char *path = xasprintf("spec.cache.%s%s%s", kube_label(pod, LABEL_COMPONENT),
+        field ? "." : "", field ? field : "");
+    bool own = jget(dataset, path) != NULL;
+    if (verdict_is_taken(said, kube_name(pod))) {
         snprintf(out, size,
-            "Pod %s/%s exists and was not made for this Dataset: delete it, or give the Dataset another name",
-            kube_namespace(o->cr), name);
+            "Pod %s/%s exists and was not made for this %s: delete it, or give the %s another name",
+            kube_namespace(pod), kube_name(pod), owner, owner);
         return "NameTaken";
     }
     if (strstr(words, "exceeded quota"))

@@ -56,15 +56,16 @@ static const json_t **nodes_of(const json_t *world, const json_t **attachments, 
     return of;
 }
 
-/* The server's answers to what the plan asks, as world.refused says: by name of the pod, words. */
+/* The server's answers to what the plan asks, and to what it creates and is refused, as
+ * world.refused says: by name of the pod, words. */
 static bool answer(const struct plan *plan, const json_t *world, json_t *said)
 {
     bool news = false;
     for (size_t i = 0; i < plan->n; i++) {
         const struct plan_action *a = &plan->actions[i];
-        if (a->op != PLAN_TRY)
-            continue;
         const char *words = json_string_value(json_object_get(jget(world, "refused"), a->name));
+        if (a->op != PLAN_TRY && !(a->op == PLAN_CREATE && a->wanted && words))
+            continue;
         json_t *verdict = json_pack("{s:s, s:I, s:s*}", "wanted", a->wanted, "at",
             (json_int_t)golden_now(world), "refused", words);
         json_object_set_new(said, a->name, verdict);
@@ -157,7 +158,8 @@ void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan
     plan_answered(plan_attach_asking, cr, world, plan);
 }
 
-void golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *plan)
+static void plan_dataload_asking(
+    const json_t *cr, const json_t *world, const json_t *said, struct plan *plan)
 {
     size_t npods;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods);
@@ -166,7 +168,13 @@ void golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *pl
         .dataset = first(world, "Dataset"),
         .pods = observed,
         .npods = npods,
+        .said = said,
         .now_ns = golden_now(world),
         .env = env_of(world)};
     dataload_plan(&w, plan);
+}
+
+void golden_dataload_plan(const json_t *cr, const json_t *world, struct plan *plan)
+{
+    plan_answered(plan_dataload_asking, cr, world, plan);
 }

@@ -169,3 +169,20 @@ int dx_stop(void **state)
     fake_api_stop(dx_api);
     return 0;
 }
+
+void dx_put_load(const char *name)
+{
+    cleanup_free char *uid = xasprintf("uid-of-%s", name);
+    json_t *o = json_pack("{s:{s:s, s:s, s:s, s:i}, s:{s:{s:s}}}", "metadata", "name", name,
+        "namespace", "team", "uid", uid, "generation", 1, "spec", "dataset", "name", "mnist");
+    fake_api_put(dx_api, &kube_dataloads, o);
+}
+
+bool dx_load_says(const char *key, const char *reason, const char *words)
+{
+    cleanup_json json_t *o = fake_api_get(dx_api, &kube_dataloads, key);
+    const json_t *conditions = jget_arr(o, "status.conditions");
+    return strcmp(cond_reason(conditions, "Ready"), reason) == 0
+        && strcmp(cond_reason(conditions, "Stalled"), reason) == 0
+        && strstr(cond_message(conditions, "Ready"), words);
+}

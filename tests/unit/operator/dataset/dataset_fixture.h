@@ -31,6 +31,10 @@ bool dx_dataset_says(const char *type, const char *status, const char *reason);
 /* team/mnist with one worker */
 void dx_make_dataset(void);
 void dx_attach(const char *node);
+/* a DataLoad of mnist in team */
+void dx_put_load(const char *name);
+/* Ready and Stalled have the reason, and the message has the words. */
+bool dx_load_says(const char *key, const char *reason, const char *words);
 void dx_bind_claim(void);
 /* group set-up, tear-down */
 int dx_start(void **state);

@@ -268,9 +268,7 @@ static void test_silent_pods(void **state)
 static void test_loads(void **state)
 {
     (void)state;
-    static const char text[] =
-        "{\"metadata\":{\"name\":\"warm\",\"namespace\":\"team\",\"generation\":1},\"spec\":{\"dataset\":{\"name\":\"mnist\"}}}";
-    fake_api_put(dx_api, &kube_dataloads, json_loads(text, 0, NULL));
+    dx_put_load("warm");
     eventually(dx_exists(&kube_pods, "team/warm-loader"));
     dx_say(2,
         "{\"ready\":true,\"load\":{\"files\":10,\"bytes\":1000,\"loadedFiles\":4,\"loadedBytes\":400,\"failedFiles\":0}}");
@@ -415,6 +413,28 @@ static void test_further_refused(void **state)
     eventually(dx_dataset_says("Ready", "True", "Ready"));
 }
 
+/* The loader's pod is refused, or its name is a stranger's: the DataLoad says so, and goes on when
+ * that is over. */
+static void test_loader_refused(void **state)
+{
+    (void)state;
+    fake_api_fault(dx_api, &no_pods);
+    dx_put_load("big");
+    eventually(dx_load_says("team/big", "ApplyFailed", "exceeded quota: small"));
+    fake_api_mend(dx_api);
+    fake_api_remove(dx_api, &kube_dataloads, "team/big");
+    fake_api_put(dx_api, &kube_pods,
+        json_pack("{s:{s:s, s:s, s:s}}", "metadata", "name", "own-loader", "namespace", "team",
+            "uid", "x"));
+    dx_put_load("own");
+    eventually(dx_load_says("team/own", "NameTaken", "or give the DataLoad another name"));
+    fake_api_remove(dx_api, &kube_pods, "team/own-loader");
+    eventually(dx_field_is(
+        &kube_pods, "team/own-loader", "metadata.ownerReferences[0].uid", "uid-of-own"));
+    fake_api_remove(dx_api, &kube_dataloads, "team/own");
+    fake_api_remove(dx_api, &kube_pods, "team/own-loader");
+}
+
 /* Nothing is left, and not before the pod that uses the volume has ended. */
 static void test_goes(void **state)
 {
@@ -464,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_no_successor),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_further_refused),
+        cmocka_unit_test(test_loader_refused),
         cmocka_unit_test(test_goes),
     };
     log_init("test", LOG_ERROR);
