@@ -5,6 +5,7 @@
 #include "lib/base/human.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,6 +40,7 @@ static void add_once_status(void *user, struct buf *out)
         {REPORT_LOAD_COMPLETE, REPORT_BOOL, o->complete, NULL},
     };
     report_add(out, members, ARRAY_LEN(members));
+    load_failed_report(&o->l.failed, out);
     pthread_mutex_unlock(&o->l.mu);
 }
 
@@ -108,12 +110,19 @@ static void set_paths(struct load_once *o, const struct load_conf *lc)
         o->paths[i] = (struct load_path){lc->npaths ? lc->paths[i] : "/", lc->pin};
 }
 
+/* Pins or files that do not fit, a path that is not there, a configuration that is not valid. */
+static bool is_final(const struct err *e)
+{
+    return e->cls == ERR_EXHAUSTED || e->cls == ERR_NOTFOUND || e->cls == ERR_INVALID;
+}
+
 int load_run(struct server *s, const struct load_conf *lc)
 {
     struct err e = ERR_INIT;
     struct load_once o = {.complete = false};
     int rc = load_open(&o.l, s, lc->urls, lc->nurls, &e);
     o.l.threads = (unsigned)lc->threads;
+    o.l.rate.rate = lc->bandwidth;
     o.l.unpin_how = "unpin something (a DataLoad with pin: false)";
     set_paths(&o, lc);
     server_tell_more(s, add_once_status, &o);
@@ -131,5 +140,5 @@ int load_run(struct server *s, const struct load_conf *lc)
     server_tell_more(s, NULL, NULL);
     load_close(&o.l);
     free(o.paths);
-    return rc ? 1 : 0;
+    return rc == 0 ? 0 : is_final(&e) ? LOADER_EXIT_FINAL : 1;
 }

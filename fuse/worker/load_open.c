@@ -61,5 +61,6 @@ void load_close(struct load *l)
     for (int i = 0; i < l->nurls; i++)
         free(l->urls[i]);
     free(l->urls);
+    load_failed_clear(&l->failed);
     pthread_mutex_destroy(&l->mu);
 }

@@ -22,6 +22,7 @@
 #define PAUSE_MIN_NS (500 * NS_PER_MS)
 #define PAUSE_MAX_NS (8 * NS_PER_S)
 #define STALL_NS     (120 * NS_PER_S)
+#define RATE_NS      (10 * NS_PER_MS)
 #define NAMED_MAX    100 /* failed files in the log */
 /* that many files failed one after the other, each after all its tries: nothing works */
 #define ROW_MAX 16
@@ -61,10 +62,10 @@ static int refused(struct load *l, int owner, int status, const char *text, stru
     return err_set(e, cls, "%s: %.*s", l->urls[owner], (int)strcspn(text, "\r\n"), text);
 }
 
-/* 0: all of the chunk is in its worker; *had: it was there before. -1: e; CONFLICT and NOTFOUND
- * are about the file itself. */
+/* 0: all of the chunk is in its worker; *had: it was there before; *came: how much of it was not.
+ * -1: e; CONFLICT and NOTFOUND are about the file itself. */
 static int ask_worker(struct load *l, const struct load_item *it, uint64_t off, uint64_t len,
-    bool *had, struct err *e)
+    bool *had, uint64_t *came, struct err *e)
 {
     const struct conf *conf = l->s->conf;
     struct cache_key key = {(uint32_t)it->mount, it->path, it->st.version, it->st.size};
@@ -86,7 +87,9 @@ static int ask_worker(struct load *l, const struct load_item *it, uint64_t off, 
         return refused(l, owner, resp.status, text, e);
     uint64_t cached = number_in(text, "\"cachedBytes\":", 0);
     /* a worker of before does not say what it had */
-    *had = number_in(text, "\"hadBytes\":", cached) >= len;
+    uint64_t before = number_in(text, "\"hadBytes\":", cached);
+    *had = before >= len;
+    *came = cached > before ? cached - before : 0;
     if (cached != len)
         return err_set(
             e, ERR_RETRY, "%s holds %" PRIu64 " bytes of %" PRIu64, l->urls[owner], cached, len);
@@ -101,13 +104,32 @@ bool load_pause(struct load *l, int64_t ns)
     return !atomic_load(&l->s->cancel);
 }
 
+/* The same, no faster than is allowed. */
+static int ask_worker_bound(struct load *l, const struct load_item *it, uint64_t off, uint64_t len,
+    bool *had, struct err *e)
+{
+    for (bool begun = false; !begun;) {
+        pthread_mutex_lock(&l->mu);
+        begun = load_rate_begin(&l->rate, len, clock_mono_ns());
+        pthread_mutex_unlock(&l->mu);
+        if (!begun && !load_pause(l, RATE_NS))
+            return err_set(e, ERR_FATAL, "stopped before the end");
+    }
+    uint64_t came = 0;
+    int rc = ask_worker(l, it, off, len, had, &came, e);
+    pthread_mutex_lock(&l->mu);
+    load_rate_end(&l->rate, len, came, clock_mono_ns());
+    pthread_mutex_unlock(&l->mu);
+    return rc;
+}
+
 static int load_chunk(
     struct load *l, const struct load_item *it, uint64_t off, uint64_t len, struct err *e)
 {
     int64_t pause = PAUSE_MIN_NS;
     for (int i = 0; i < TRIES; i++) {
         bool had = false;
-        int rc = ask_worker(l, it, off, len, &had, e);
+        int rc = ask_worker_bound(l, it, off, len, &had, e);
         if (i == 0 && !had)
             count_missing(l);
         if (rc == 0)
@@ -128,6 +150,7 @@ static void load_failed(struct load *l, const struct load_item *it, const struct
     pthread_mutex_lock(&l->mu);
     bool named = l->n.failed_files++ < NAMED_MAX;
     l->row++;
+    load_failed_add(&l->failed, l->s->conf->mounts[it->mount].path, it->path, e->msg);
     if (!*l->first_error)
         snprintf(l->first_error, sizeof l->first_error, "%s: %.300s", it->path, e->msg);
     pthread_mutex_unlock(&l->mu);
@@ -201,8 +224,8 @@ void load_count(const struct load *l, struct load_counts *n, size_t mount, const
         hash64(st->version, strlen(st->version)) + mount + (uint64_t)pin);
 }
 
-/* Is the listed path the file, or above it? As is_above, but path may lack the first "/" and have
- * one at the end. *len: of path. */
+/* Is the listed path the file, or above it? path may lack the first "/" and have one at the end.
+ * *len: of path. */
 static bool holds_file(const char *path, const char *file, size_t *len)
 {
     path += strspn(path, "/");
@@ -356,6 +379,7 @@ int load_pass(struct load *l, const struct load_path *paths, size_t n, struct er
     l->pins_full = false;
     l->empty = NULL;
     l->first_error[0] = '\0';
+    load_failed_clear(&l->failed);
     pthread_mutex_unlock(&l->mu);
     l->pool = pool_new(
         &(struct pool_conf){.name = "load", .threads = threads, .queue_max = QUEUE_MAX});

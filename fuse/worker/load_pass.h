@@ -6,6 +6,8 @@
 #ifndef MILLRACE_FUSE_WORKER_LOAD_PASS_H
 #define MILLRACE_FUSE_WORKER_LOAD_PASS_H
 
+#include "fuse/worker/load_failed.h"
+#include "fuse/worker/load_rate.h"
 #include "fuse/worker/request.h"
 #include "fuse/worker/server.h"
 #include "lib/base/pool.h"
@@ -35,7 +37,8 @@ struct load {
     struct http *http; /* owned, like the URLs of the workers, nurls */
     char **urls;       /* these change between passes: load_look() */
     int nurls;
-    unsigned threads; /* of a pass; 0: LOAD_THREADS */
+    unsigned threads;      /* of a pass; 0: LOAD_THREADS */
+    struct load_rate rate; /* mu: of what is fetched from the stores */
     uint8_t mark; /* of what a pass asks for, so that the workers count what they evict of it; 0:
                      none */
     const char *unpin_how; /* of what is pinned: for messages */
@@ -47,7 +50,8 @@ struct load {
     const struct load_path
         *empty;  /* the first path in which this pass has found no file, or NULL */
     bool enough; /* mu: set, and unset, from outside: what is left of this pass is skipped */
-    char first_error[512]; /* mu */
+    char first_error[512];           /* mu */
+    struct load_failed_files failed; /* mu: of this pass */
 };
 
 /* urls: of the workers instead of those that the configuration names, borrowed; nurls 0: none.

@@ -24,7 +24,7 @@
 
 struct worker_flags {
     const char *cache_dir, *secrets_dir, *key_file, *http, *metrics, *config, *report, *pin;
-    int64_t index, wait_ns;
+    int64_t index, wait_ns, bandwidth;
     bool load, preload, list_metrics;
 };
 
@@ -60,6 +60,8 @@ static int worker_flags_parse(struct worker_flags *f, int argc, char **argv, int
             "pin=PATH pins it, and nothing else stays pinned"},
         {"pin", OPT_STRING, &f->pin, "true|false",
             "with --load: pin what is loaded, or unpin it; default: as it is"},
+        {"bandwidth", OPT_BYTES, &f->bandwidth, "BYTES",
+            "with --load: fetch so much a second from the stores, at most; default: no bound"},
         {"wait", OPT_SECONDS, &f->wait_ns, "TIME", "with --load: how long to wait for the store"},
         {"report", OPT_STRING, &f->report, "FILE",
             "with --load: file that gets a sentence about the end"},
@@ -132,6 +134,7 @@ static int run_load(
     struct load_conf lc = {.paths = paths,
         .npaths = npaths,
         .pin = pin_of(f),
+        .bandwidth = f->bandwidth,
         .wait_ns = f->wait_ns,
         .report = f->report};
     if (task_start(&c.task, "signals", cancel_thread, &c, &e))

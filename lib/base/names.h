@@ -124,6 +124,8 @@
 
 /* arguments of millrace-worker --preload: a path, or this and a path that is to be pinned */
 #define PRELOAD_PIN "pin="
+/* exit status of a loader for what trying again does not mend */
+#define LOADER_EXIT_FINAL 3
 
 /* containers and TFJob */
 #define CONTAINER_MAIN  "millrace"

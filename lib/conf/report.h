@@ -61,6 +61,10 @@
 #define REPORT_LOAD_FAILED     "load.failedFiles"
 #define REPORT_LOAD_VERIFYING  "load.verifying"
 #define REPORT_LOAD_COMPLETE   "load.complete"
+/* the first files that it could not load, and why: array of objects */
+#define REPORT_FAILURES        "failures"
+#define REPORT_FAILURE_PATH    "path"
+#define REPORT_FAILURE_MESSAGE "message"
 /* of one that keeps files loaded: files and bytes are all there are; chunks that it did not find in
  * the cache in this pass; why it cannot be complete ("": it can), as above */
 #define REPORT_LOAD_COUNTED "load.counted"

@@ -2,13 +2,20 @@
 #include "operator/api/dataload.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/human.h"
 #include "lib/base/mem.h"
+#include "lib/base/text.h"
+#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define BANDWIDTH_LEAST   (64 << 10)
+#define FAILURE_PATH_MOST 512
+#define FAILURE_TEXT_MOST 200
 
 static int check_target(const json_t *target, size_t i, struct err *e)
 {
@@ -45,12 +52,26 @@ static int refuse_gone_fields(const json_t *cr, const struct dataload *l, struct
     return 0;
 }
 
+static int read_bandwidth(const json_t *cr, int64_t *out, struct err *e)
+{
+    const json_t *given = jget(cr, "spec.bandwidth");
+    cleanup_free char *text = json_is_integer(given)
+        ? xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(given))
+        : xstrdup(jget_str(cr, "spec.bandwidth", ""));
+    *out = 0;
+    if (given && (quantity_parse(text, out) || *out < BANDWIDTH_LEAST))
+        return err_set(e, ERR_INVALID,
+            "spec.bandwidth is '%.60s': write bytes a second as a quantity, at least 64Ki, like 100Mi",
+            text);
+    return 0;
+}
+
 int dataload_parse(const json_t *cr, struct dataload *out, struct err *e)
 {
     *out = (struct dataload){kube_namespace(cr), kube_name(cr),
         jget_str(cr, "spec.dataset.name", ""), jget_arr(cr, "spec.target"),
         jget_int(cr, "spec.ttlSecondsAfterFinished", -1),
-        jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1};
+        jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1, 0};
     if (strlen(out->name) > DATALOAD_NAME_MAX || strchr(out->name, '.'))
         return err_set(e, ERR_INVALID,
             "metadata.name: at most %d characters and no '.', because the loader's pod is named after it",
@@ -58,7 +79,7 @@ int dataload_parse(const json_t *cr, struct dataload *out, struct err *e)
     if (!*out->dataset)
         return err_set(e, ERR_INVALID,
             "spec.dataset.name is missing: name a Dataset of namespace %s", out->ns);
-    if (refuse_gone_fields(cr, out, e))
+    if (refuse_gone_fields(cr, out, e) || read_bandwidth(cr, &out->bandwidth, e))
         return -1;
     for (size_t i = 0; i < json_array_size(out->targets); i++)
         if (check_target(json_array_get(out->targets, i), i, e))
@@ -124,6 +145,26 @@ struct dataload_progress dataload_progress_of(const json_t *load)
         .failed = count_in(load, "failedFiles")};
 }
 
+static json_t *bounded(const json_t *o, const char *key, size_t most)
+{
+    const char *text = jget_str(o, key, "");
+    cleanup_free char *cut = text_legible(text, strlen(text), most);
+    return json_string(cut);
+}
+
+json_t *dataload_failures_of(const json_t *report)
+{
+    const json_t *given = jget_arr(report, REPORT_FAILURES);
+    json_t *out = json_array_size(given) ? json_array() : NULL;
+    for (size_t i = 0; i < json_array_size(given) && i < DATALOAD_FAILURES_MAX; i++) {
+        const json_t *one = json_array_get(given, i);
+        json_array_append_new(out,
+            json_pack("{s:o, s:o}", "path", bounded(one, REPORT_FAILURE_PATH, FAILURE_PATH_MOST),
+                "message", bounded(one, REPORT_FAILURE_MESSAGE, FAILURE_TEXT_MOST)));
+    }
+    return out;
+}
+
 int dataload_percent(const struct dataload_progress *p)
 {
     double share = p->bytes > 0 ? (double)p->done_bytes / (double)p->bytes
@@ -160,8 +201,12 @@ json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s)
     json_object_set_new(
         o, "observedGeneration", json_integer(jget_int(cr, "metadata.generation", 0)));
     json_object_set_new(o, "conditions", json_deep_copy(s->conditions));
-    if (s->progress.known)
+    if (s->progress.known) {
         json_object_set_new(o, "progress", progress_json(&s->progress));
+        json_object_del(o, "failures");
+        if (s->failures)
+            json_object_set(o, "failures", (json_t *)s->failures);
+    }
     if (strcmp(s->phase, DATALOAD_COMPLETE) == 0) { /* whatever was asked for last */
         if (!json_object_get(o, "progress"))
             json_object_set_new(o, "progress", json_object());

@@ -12,6 +12,8 @@
 
 #define DATALOAD_NAME_MAX      56 /* NAME_LOADER_POD_FMT must stay a label */
 
+#define DATALOAD_FAILURES_MAX  20
+
 #define DATALOAD_PENDING       "Pending"
 #define DATALOAD_EXECUTING     "Executing"
 #define DATALOAD_COMPLETE      "Complete"
@@ -26,6 +28,7 @@ struct dataload {
     const json_t *targets; /* array of {path}; NULL: everything */
     int64_t ttl_s;         /* -1: never */
     int pin;               /* of what is loaded: 1 it is pinned, 0 unpinned, -1 as it is */
+    int64_t bandwidth;     /* bytes a second; 0: no bound */
 };
 
 /* -1: INVALID, e says which field and what to do; out is filled as far as it could be. */
@@ -47,6 +50,9 @@ struct dataload_progress {
 };
 /* as a loader reports it; NULL: not known */
 struct dataload_progress dataload_progress_of(const json_t *load);
+/* The files that a loader reports as failed, as status.failures: bounded, whatever it says. Caller
+ * owns it; NULL: there are none. */
+json_t *dataload_failures_of(const json_t *report);
 /* 0 … 99, of the bytes; 100 only when it is complete */
 int dataload_percent(const struct dataload_progress *p);
 
@@ -54,6 +60,7 @@ struct dataload_status {
     const char *phase;
     const json_t *conditions;          /* array; copied */
     struct dataload_progress progress; /* not known: the recorded one stays */
+    const json_t *failures;            /* goes with the progress; NULL: none */
     const char *started;               /* startTime, unless one is recorded; NULL: not yet */
     bool finished; /* sets completionTime and duration, unless they are recorded */
     int64_t now_ns;

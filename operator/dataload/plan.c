@@ -4,6 +4,7 @@
 #include "operator/dataload/observed.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/cond.h"
@@ -20,6 +21,7 @@ struct dataload_outcome {
     bool warn, stalled;  /* stalled: only a person can mend it */
     const char *started; /* RFC 3339; NULL: it has not run yet */
     struct dataload_progress progress;
+    json_t *failures; /* owned; goes with the progress */
 };
 
 static void set_reason(struct dataload_outcome *r, const char *reason)
@@ -51,11 +53,12 @@ static const struct cache_pod *find_loader(const struct dataload_observed *o)
 }
 
 /* The counters at its end are in the first line of its termination message, fuse/worker/load.c. */
-static struct dataload_progress last_progress(const json_t *terminated)
+static void set_last_progress(struct dataload_outcome *r, const json_t *terminated)
 {
     const char *said = jget_str(terminated, "message", "");
     cleanup_json json_t *j = json_loadb(said, strcspn(said, "\n"), 0, NULL);
-    return dataload_progress_of(jget_obj(j, "load"));
+    r->progress = dataload_progress_of(jget_obj(j, "load"));
+    r->failures = dataload_failures_of(j);
 }
 
 static void evaluate_complete(const struct cache_pod *m, struct dataload_outcome *r)
@@ -63,7 +66,7 @@ static void evaluate_complete(const struct cache_pod *m, struct dataload_outcome
     const json_t *ended = jget(m->pod, "status.containerStatuses[0].state.terminated");
     r->phase = DATALOAD_COMPLETE;
     set_reason(r, "Loaded");
-    r->progress = last_progress(ended);
+    set_last_progress(r, ended);
     cache_pod_last_line(jget_str(ended, "message", ""), r->message, sizeof r->message);
     if (!*r->message)
         snprintf(r->message, sizeof r->message, "everything was loaded and verified");
@@ -76,8 +79,10 @@ static void evaluate_running(
 {
     const json_t *load = jget_obj(m->report, "load");
     bool verifying = jget_bool(load, "verifying", false);
-    if (!verifying)
+    if (!verifying) {
         r->progress = dataload_progress_of(load);
+        r->failures = dataload_failures_of(m->report);
+    }
     set_reason(r, verifying ? "Verifying" : "Loading");
     snprintf(r->message, sizeof r->message, "%s",
         verifying ? "looking whether everything is in the cache" : "loading");
@@ -141,8 +146,9 @@ static void start_loader(const struct dataload_observed *o, const struct dataloa
         : NULL;
     if (!may_start(o, l, d, &e, r))
         return;
-    cleanup_json json_t *paths = dataload_paths(l),
-                        *pod = render_loader(d, &o->env, o->cr, paths, l->pin);
+    cleanup_json json_t *paths = dataload_paths(l);
+    const struct loader_words words = {paths, l->pin, l->bandwidth};
+    cleanup_json json_t *pod = render_loader(d, &o->env, o->cr, &words);
     const char *refused = cache_pod_create_heard(
         p, d, &o->env, d->replicas, o->said, json_incref(pod), o->now_ns);
     *r = pending("Starting", refused != NULL);
@@ -161,6 +167,26 @@ static void set_outcome_failed(struct dataload_outcome *r, const char *reason)
     r->warn = r->stalled = true;
 }
 
+/* What trying again does not mend: an end with that exit status, whatever kubelet does next. */
+static const json_t *final_end(const json_t *container)
+{
+    static const char *const where[] = {"state.terminated", "lastState.terminated"};
+    for (size_t i = 0; i < ARRAY_LEN(where); i++)
+        if (jget_int(jget(container, where[i]), "exitCode", 0) == LOADER_EXIT_FINAL)
+            return jget(container, where[i]);
+    return NULL;
+}
+
+static void evaluate_final(const json_t *ended, struct dataload_outcome *r)
+{
+    set_outcome_failed(r, "LoadFailed");
+    set_last_progress(r, ended);
+    cache_pod_last_line(jget_str(ended, "message", ""), r->message, sizeof r->message);
+    if (!*r->message)
+        snprintf(r->message, sizeof r->message,
+            "the loader ended with exit code %d: trying again does not help", LOADER_EXIT_FINAL);
+}
+
 static void evaluate_loader(const struct dataload_observed *o, const struct cache_pod *m,
     struct dataload_outcome *r, struct plan *p)
 {
@@ -175,10 +201,13 @@ static void evaluate_loader(const struct dataload_observed *o, const struct cach
         r->phase = DATALOAD_EXECUTING;
     if (strcmp(jget_str(m->pod, "status.phase", ""), "Succeeded") == 0) {
         evaluate_complete(m, r);
+    } else if (final_end(c)) {
+        evaluate_final(final_end(c), r);
+        plan_delete(p, &kube_pods, m->pod, -1, NULL);
     } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == CACHE_POD_PROBLEM
         && !jget(c, "state.running")) {
         set_outcome_failed(r, "LoadFailed");
-        r->progress = last_progress(jget(c, "lastState.terminated"));
+        set_last_progress(r, jget(c, "lastState.terminated"));
         snprintf(r->message, sizeof r->message, "the loader was tried %d times: %s", DATALOAD_TRIES,
             v.message);
         plan_delete(p, &kube_pods, m->pod, -1, NULL); /* or kubelet would go on trying */
@@ -246,6 +275,7 @@ static void write_status(
     const struct dataload_status s = {.phase = r->phase,
         .conditions = conditions,
         .progress = r->progress,
+        .failures = r->failures,
         .started = r->started,
         .finished = complete || failed,
         .now_ns = o->now_ns};
@@ -283,4 +313,5 @@ void dataload_plan(const struct dataload_observed *o, struct plan *p)
     struct dataload_outcome r;
     dataload_evaluate(o, &r, p);
     write_status(o, &r, p);
+    json_decref(r.failures);
 }

@@ -358,17 +358,19 @@ static json_t *placed_loader(json_t *pod, const struct dataset *d)
 }
 
 json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner,
-    const json_t *paths, int pin)
+    const struct loader_words *words)
 {
     cleanup_free char *name = render_loader_name(kube_name(owner));
     json_t *command = json_pack("[s, s]", "/usr/bin/millrace-worker", "--load");
     size_t i;
     json_t *path;
-    if (pin >= 0)
-        json_array_append_new(command, json_string(pin ? "--pin=true" : "--pin=false"));
-    json_array_foreach (paths, i, path)
+    if (words->pin >= 0)
+        json_array_append_new(command, json_string(words->pin ? "--pin=true" : "--pin=false"));
+    if (words->bandwidth)
+        json_array_append_new(command, json_sprintf("--bandwidth=%" PRId64, words->bandwidth));
+    json_array_foreach ((json_t *)words->paths, i, path)
         add_path_word(command, "", json_string_value(path));
-    if (json_array_size(paths) == 0)
+    if (json_array_size(words->paths) == 0)
         json_array_append_new(command, json_string("/"));
     struct spec s = {COMPONENT_LOADER, NULL, command, &d->loader, &d->worker.tiers, "OnFailure"};
     json_t *pod = base_pod(d, env, name, &s);

@@ -44,10 +44,15 @@ json_t *render_client(const struct dataset *d, const struct render_env *env, con
 void render_small(json_t *client);
 /* ANNOTATION_HASH of such a pod, which is the same on all nodes. Caller frees. */
 char *render_client_stamp(const struct dataset *d, const struct render_env *env);
-/* Loads paths (array of strings; empty: everything) of d for the DataLoad `owner`; pin:
- * dataload.pin. */
+/* What a loader is told; pin and bandwidth as in struct dataload. */
+struct loader_words {
+    const json_t *paths; /* array of strings; empty: everything */
+    int pin;
+    int64_t bandwidth;
+};
+/* Loads them of d for the DataLoad `owner`. */
 json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner,
-    const json_t *paths, int pin);
+    const struct loader_words *words);
 
 /* Keeps spec.cache.preload in the workers, for as long as it runs. */
 json_t *render_preloader(const struct dataset *d, const struct render_env *env);

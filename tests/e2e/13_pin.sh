@@ -63,8 +63,27 @@ client=$(n get pods -l millrace.dev/component=client -o jsonpath='{.items[0].met
 
 step "more than half of the cache"
 load greedy 'pin: true, target: [{path: /large}]'
-expect 200 "it fails: $(jsonpath dataload/greedy '{.status}')" phase_is greedy Failed
-condition greedy Failed | grep -q "pins may take half of a cache worker's quota" || fail "$(condition greedy Failed)"
+expect 90 "it fails: $(jsonpath dataload/greedy '{.status}')" phase_is greedy Failed
+condition greedy Failed | grep -q "^load failed: pins may take half of a cache worker's quota" || fail "$(condition greedy Failed)" # at once
+has_text /large/part jsonpath dataload/greedy '{.status.failures[0].path}' || fail "$(jsonpath dataload/greedy '{.status}')"
+
+step "a path that is not there"
+load nowhere 'target: [{path: /trian}]'
+expect 90 "it fails: $(jsonpath dataload/nowhere '{.status}')" phase_is nowhere Failed
+condition nowhere Failed | grep -q "^load failed: .*/trian" || fail "$(condition nowhere Failed)"
+
+step "so much a second"
+load slow 'bandwidth: 1Mi, target: [{path: /train}]'
+expect 120 "it is complete: $(condition slow Failed)" phase_is slow Complete
+
+step "a loader that the quota refuses"
+n apply -f - >/dev/null <<YAML
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: full}, spec: {hard: {pods: "1"}}}
+YAML
+load refused 'target: [{path: /train}]'
+expect 60 "it says so: $(condition refused Stalled)" has_text "exceeded quota: full" condition refused Stalled
+n delete resourcequota full >/dev/null
+expect 120 "it goes on: $(jsonpath dataload/refused '{.status}')" phase_is refused Complete
 
 step "and lets it go"
 load freed 'pin: false'

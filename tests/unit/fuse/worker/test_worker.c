@@ -267,7 +267,7 @@ static void test_loading(void **state)
         assert_int_equal(jget_int(j, "reads.storeBytes", 0), (66 << 20) + 49 * 50 / 2 * 3000);
     }
     char *none[] = {(char *)"/nowhere"};
-    assert_int_equal(load(none, 1, report, sizeof report), 1);
+    assert_int_equal(load(none, 1, report, sizeof report), LOADER_EXIT_FINAL);
     assert_non_null(strstr(report, "nowhere"));
     worker_stop();
 }
@@ -313,7 +313,7 @@ static void test_loading_more_than_fits(void **state)
     cleanup_free char *json = worker_conf_json("data", 8 << 20);
     worker_start(json);
     assert_true(worker_becomes_ready(60));
-    assert_int_equal(load(NULL, 0, report, sizeof report), 1);
+    assert_int_equal(load(NULL, 0, report, sizeof report), LOADER_EXIT_FINAL);
     assert_non_null(strstr(report, "raise the quota"));
     worker_stop();
 }
@@ -352,13 +352,14 @@ static void test_loading_and_pinning(void **state)
     char *keep[] = {(char *)"/keep"}, *other[] = {(char *)"/other"}, *a[] = {(char *)"/keep/a"};
     assert_int_equal(load_pinned(REQUEST_PIN, keep, 1, report, sizeof report), 0);
     pins_are(2, 67 << 20);
-    assert_int_equal(load(other, 1, report, sizeof report), 1); /* they do not all fit */
+    assert_int_equal(
+        load(other, 1, report, sizeof report), LOADER_EXIT_FINAL); /* they do not all fit */
     assert_non_null(strstr(report, "the cache loses files while others are loaded"));
     assert_int_equal(had("keep/a"), 1 << 20);
     assert_int_equal(had("keep/large"), 66 << 20);
     assert_int_equal(load(a, 1, report, sizeof report), 0); /* as it is */
     pins_are(2, 67 << 20);
-    assert_int_equal(load_pinned(REQUEST_PIN, other, 1, report, sizeof report), 1);
+    assert_int_equal(load_pinned(REQUEST_PIN, other, 1, report, sizeof report), LOADER_EXIT_FINAL);
     assert_non_null(strstr(
         report, "unpin something (a DataLoad with pin: false), or raise spec.cache.tiers[].quota"));
     pins_are(6, 75 << 20);

@@ -238,7 +238,8 @@ static void test_pods(void **state)
                         *hinted = render_worker(d, &env, 2, gpus),
                         *client = render_client(d, &env, "node-1"),
                         *elsewhere = render_client(d, &env, "node-2"),
-                        *loader = render_loader(d, &env, load, paths, -1);
+                        *loader = render_loader(
+                            d, &env, load, &(struct loader_words){.paths = paths, .pin = -1});
     check_restricted(worker);
     check_restricted(hinted);
     check_restricted(client);
