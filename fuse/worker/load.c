@@ -23,6 +23,7 @@ struct load_once {
     size_t npaths;
     enum request_pin pin;
     bool verifying, complete; /* l.mu */
+    const char *reason;       /* l.mu: why trying again does not help; "": it may, or not told */
 };
 
 static void add_once_status(void *user, struct buf *out)
@@ -38,6 +39,7 @@ static void add_once_status(void *user, struct buf *out)
         {REPORT_LOAD_FAILED, REPORT_COUNT, n->failed_files, NULL},
         {REPORT_LOAD_VERIFYING, REPORT_BOOL, o->verifying, NULL},
         {REPORT_LOAD_COMPLETE, REPORT_BOOL, o->complete, NULL},
+        {REPORT_LOAD_REASON, REPORT_TEXT, 0, o->reason},
     };
     report_add(out, members, ARRAY_LEN(members));
     load_failed_report(&o->l.failed, out);
@@ -116,10 +118,17 @@ static bool is_final(const struct err *e)
     return e->cls == ERR_EXHAUSTED || e->cls == ERR_NOTFOUND || e->cls == ERR_INVALID;
 }
 
+static void set_reason_once(struct load_once *o, const struct err *e)
+{
+    pthread_mutex_lock(&o->l.mu);
+    o->reason = e->cls == ERR_NOTFOUND ? "PathNotFound" : "";
+    pthread_mutex_unlock(&o->l.mu);
+}
+
 int load_run(struct server *s, const struct load_conf *lc)
 {
     struct err e = ERR_INIT;
-    struct load_once o = {.complete = false};
+    struct load_once o = {.reason = ""};
     int rc = load_open(&o.l, s, lc->urls, lc->nurls, &e);
     o.l.threads = (unsigned)lc->threads;
     o.l.rate.rate = lc->bandwidth;
@@ -129,11 +138,14 @@ int load_run(struct server *s, const struct load_conf *lc)
     if (rc == 0)
         rc = load_all(&o, lc->wait_ns, &e);
     char bytes[HUMAN_BYTES_LEN];
-    cleanup_free char *text = rc ? xasprintf("load failed: %s", e.msg)
-                                 : xasprintf("loaded %" PRIu64 " files, %s, into %d cache workers",
-                                     o.l.n.files, human_bytes(o.l.n.bytes, bytes), o.l.nurls);
+    cleanup_free char *text = rc
+        ? xasprintf("load failed: %s", e.msg)
+        : xasprintf("loaded %" PRIu64 " files, %s, into %d cache worker%s", o.l.n.files,
+            human_bytes(o.l.n.bytes, bytes), o.l.nurls, o.l.nurls == 1 ? "" : "s");
     log_redact_text(text);
     log_kv(rc ? LOG_ERROR : LOG_INFO, text, NULL);
+    if (rc)
+        set_reason_once(&o, &e);
     write_report(&o, lc, text);
     if (rc == 0)
         set_once(&o, &o.complete);

@@ -196,10 +196,10 @@ static int set_too_large(struct preload *k, struct err *e)
     char bytes[HUMAN_BYTES_LEN], room[HUMAN_BYTES_LEN];
     return err_set(e, ERR_EXHAUSTED,
         "%s%s in %" PRIu64
-        " files do not fit into the %s of %d cache workers: raise spec.cache.replicas or "
+        " files do not fit into the %s of %d cache worker%s: raise spec.cache.replicas or "
         "spec.cache.tiers[].quota, or preload fewer paths",
         k->counted ? "" : "more than ", human_bytes(k->all.bytes, bytes), k->all.files,
-        human_bytes(k->capacity, room), k->l.nurls);
+        human_bytes(k->capacity, room), k->l.nurls, k->l.nurls == 1 ? "" : "s");
 }
 
 /* Counts beside the pass, so that there is a goal to see early. What was too large is counted

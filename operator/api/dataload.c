@@ -25,13 +25,14 @@ static int check_target(const json_t *target, size_t i, struct err *e)
     bool ok = *path == '/';
     for (const char *s = path; *s && ok; s++)
         ok = (unsigned char)*s >= ' ' && *s != 0x7f;
-    for (const char *s = path; *s && ok; s += strcspn(s, "/"), s += *s == '/') {
+    for (const char *s = path + ok; *s && ok; s += strcspn(s, "/"), s += *s == '/') {
         size_t n = strcspn(s, "/");
-        ok = !(n == 1 && s[0] == '.') && !(n == 2 && s[0] == '.' && s[1] == '.');
+        ok = n && !(n == 1 && s[0] == '.') && !(n == 2 && s[0] == '.' && s[1] == '.');
     }
     if (!ok)
-        return err_set(
-            e, ERR_INVALID, "spec.target[%zu].path must be a path in the dataset, like /train", i);
+        return err_set(e, ERR_INVALID,
+            "spec.target[%zu].path must be a path in the dataset, like /train: no empty names, no '.', no '..'",
+            i);
     return 0;
 }
 

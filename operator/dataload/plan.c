@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/cond.h"
@@ -13,6 +14,8 @@
 
 #include <stdio.h>
 #include <string.h>
+
+#define PATH_NOT_FOUND "PathNotFound"
 
 /* What became of the load so far: text lives here until the conditions are written. */
 struct dataload_outcome {
@@ -52,11 +55,17 @@ static const struct cache_pod *find_loader(const struct dataload_observed *o)
     return NULL;
 }
 
-/* The counters at its end are in the first line of its termination message, fuse/worker/load.c. */
-static void set_last_progress(struct dataload_outcome *r, const json_t *terminated)
+/* The counters at its end are in the first line of its termination message, fuse/worker/load.c.
+ * The caller owns it; NULL: it said nothing. */
+static json_t *last_report(const json_t *terminated)
 {
     const char *said = jget_str(terminated, "message", "");
-    cleanup_json json_t *j = json_loadb(said, strcspn(said, "\n"), 0, NULL);
+    return json_loadb(said, strcspn(said, "\n"), 0, NULL);
+}
+
+static void set_last_progress(struct dataload_outcome *r, const json_t *terminated)
+{
+    cleanup_json json_t *j = last_report(terminated);
     r->progress = dataload_progress_of(jget_obj(j, "load"));
     r->failures = dataload_failures_of(j);
 }
@@ -185,6 +194,13 @@ static void evaluate_final(const json_t *ended, struct dataload_outcome *r)
     if (!*r->message)
         snprintf(r->message, sizeof r->message,
             "the loader ended with exit code %d: trying again does not help", LOADER_EXIT_FINAL);
+    cleanup_json json_t *report = last_report(ended);
+    if (strcmp(jget_str(report, REPORT_LOAD_REASON, ""), PATH_NOT_FOUND) != 0)
+        return;
+    set_reason(r, PATH_NOT_FOUND);
+    size_t len = MIN(strlen(r->message), (size_t)400);
+    snprintf(r->message + len, sizeof r->message - len,
+        ": correct spec.target[].path in a new DataLoad, or put files there and make it again");
 }
 
 static void evaluate_loader(const struct dataload_observed *o, const struct cache_pod *m,

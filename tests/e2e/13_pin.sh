@@ -70,7 +70,8 @@ has_text /large/part jsonpath dataload/greedy '{.status.failures[0].path}' || fa
 step "a path that is not there"
 load nowhere 'target: [{path: /trian}]'
 expect 90 "it fails: $(jsonpath dataload/nowhere '{.status}')" phase_is nowhere Failed
-condition nowhere Failed | grep -q "^load failed: .*/trian" || fail "$(condition nowhere Failed)"
+condition nowhere Failed | grep -q "^load failed: .*/trian.*correct spec.target" || fail "$(condition nowhere Failed)"
+[ "$(jsonpath dataload/nowhere '{.status.conditions[?(@.type=="Failed")].reason}')" = PathNotFound ] || fail "$(jsonpath dataload/nowhere '{.status}')"
 
 step "so much a second"
 load slow 'bandwidth: 1Mi, target: [{path: /train}]'

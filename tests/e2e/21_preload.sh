@@ -128,7 +128,7 @@ head -c 80000000 /dev/urandom >"$WORK/large"
 put "$WORK/large" large/part
 edit '{"spec":{"cache":{"preload":[{"path":"/large"}]}}}'
 expect 120 "it says so: $(preloaded message)" says_not TooLarge
-preloaded message | grep -q '76.29MiB in 1 files do not fit into the 64.00MiB of 1 cache workers: raise spec.cache.replicas' || fail "$(preloaded message)"
+preloaded message | grep -q '76.29MiB in 1 files do not fit into the 64.00MiB of 1 cache worker: raise spec.cache.replicas' || fail "$(preloaded message)"
 
 step "a TFJob waits in the same words"
 restricted imagenet 'cd /mnt/fuse; sha256sum train/part-2' tensorflow | jq -c '{apiVersion: "kubeflow.org/v1", kind: "TFJob",

@@ -136,6 +136,7 @@ refused "a dot in the name" "$(mount "mountPoint: 's3://data'" '' image.net)" me
 refused "a name of 60 letters" "$(mount "mountPoint: 's3://data'" '' "$(printf 'a%.0s' $(seq 60))")" metadata.name "at most 46"
 refused "a DataLoad's old policy" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Once}}' spec.policy "leave"
 refused "a DataLoad's little bandwidth" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, bandwidth: 1Ki}}' spec.bandwidth "at least 64Ki"
+refused "a DataLoad of a path with two slashes" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, target: [{path: /a//b}]}}' target "no empty names"
 refused "a DataLoad's old loadMetadata" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, loadMetadata: true}}' spec.loadMetadata "leave"
 n apply -f - <<<"$(mount "$good" "$tiny" fixed)" >/dev/null
 refused "access modes changed" "$(mount "$good" "accessModes: [ReadWriteMany], $tiny" fixed)" accessModes "cannot be changed" "new Dataset"

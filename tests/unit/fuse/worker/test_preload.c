@@ -272,7 +272,7 @@ static void test_says_why_not(void **state)
     start_with_room(8 << 20);
     preloader_start(&k, "/large", REQUEST_PIN_AS_IS, NULL);
     cleanup_free char *large = gives_up(&k, "TooLarge");
-    assert_non_null(strstr(large, "do not fit into the 8.00MiB of 1 cache workers: raise"));
+    assert_non_null(strstr(large, "do not fit into the 8.00MiB of 1 cache worker: raise"));
     assert_non_null(strstr(large, "MiB in"));
     for (int i = 0; i < 18; i++) { /* somebody takes files away */
         cleanup_free char *name = xasprintf("%s/data/large/f%d", worker_dir, i);

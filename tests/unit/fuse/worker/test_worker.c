@@ -269,6 +269,7 @@ static void test_loading(void **state)
     char *none[] = {(char *)"/nowhere"};
     assert_int_equal(load(none, 1, report, sizeof report), LOADER_EXIT_FINAL);
     assert_non_null(strstr(report, "nowhere"));
+    assert_non_null(strstr(report, "\"reason\":\"PathNotFound\""));
     worker_stop();
 }
 
