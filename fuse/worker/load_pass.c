@@ -23,6 +23,7 @@
 #define PAUSE_MAX_NS (8 * NS_PER_S)
 #define STALL_NS     (120 * NS_PER_S)
 #define RATE_NS      (10 * NS_PER_MS)
+#define GONE_MOST    320 /* of what is said of paths that are not there: people see 400 */
 #define NAMED_MAX    100 /* failed files in the log */
 /* that many files failed one after the other, each after all its tries: nothing works */
 #define ROW_MAX 16
@@ -326,18 +327,53 @@ static int list_path(struct load *l, struct load_listing *li, struct err *e)
     return rc ? err_wrap(e, "list %s", path) : 0;
 }
 
+/* Paths that are not there: the words about the first, and the names of others as long as there is
+ * room. */
+struct load_gone {
+    struct err e;
+    size_t n, unnamed;
+};
+
+static void add_gone(struct load_gone *g, const struct err *why, const char *path)
+{
+    size_t len = strlen(g->e.msg);
+    if (g->n++ == 0)
+        g->e = *why;
+    else if (g->unnamed || len + strlen(path) > GONE_MOST)
+        g->unnamed++;
+    else
+        snprintf(g->e.msg + len, sizeof g->e.msg - len, "%s%s",
+            g->n == 2 ? "; not there either: " : ", ", path);
+}
+
+static int set_gone(struct load_gone *g, struct err *e)
+{
+    size_t len = strlen(g->e.msg);
+    if (g->unnamed)
+        snprintf(g->e.msg + len, sizeof g->e.msg - len, ", and %zu more", g->unnamed);
+    *e = g->e;
+    return g->n ? -1 : 0;
+}
+
 int load_list(
     struct load *l, const struct load_path *paths, size_t n, struct load_each *each, struct err *e)
 {
+    struct load_gone gone = {.e = ERR_INIT};
     each->empty = NULL;
     for (size_t i = 0; i < n; i++) {
         struct load_listing li = {.l = l, .paths = paths, .npaths = n, .at = i, .each = each};
-        if (list_path(l, &li, e))
+        struct err one = ERR_INIT;
+        int rc = list_path(l, &li, &one);
+        if (rc && one.cls != ERR_NOTFOUND) {
+            *e = one;
             return -1;
-        if (!li.found && !each->empty)
+        }
+        if (rc)
+            add_gone(&gone, &one, paths[i].path);
+        else if (!li.found && !each->empty)
             each->empty = &paths[i];
     }
-    return 0;
+    return set_gone(&gone, e);
 }
 
 /* -- one pass over everything ---------------------------------------------------------------- */
@@ -386,14 +422,16 @@ int load_pass(struct load *l, const struct load_path *paths, size_t n, struct er
     struct load_each each = {.fn = load_add, .user = l};
     int rc = l->pool ? load_list(l, paths, n, &each, e) : err_sys(e, ENOMEM, "start threads");
     pool_free(l->pool); /* all of it is done */
-    if (rc == 0 && (l->enough || atomic_load(&l->s->cancel)))
-        rc = err_set(e, ERR_RETRY, "stopped before the end");
-    if (rc == 0 && l->pins_full)
-        rc = err_set(e, ERR_EXHAUSTED,
+    if (rc && e->cls != ERR_NOTFOUND)
+        return rc;
+    if (l->enough || atomic_load(&l->s->cancel))
+        return err_set(e, ERR_RETRY, "stopped before the end");
+    if (l->pins_full)
+        return err_set(e, ERR_EXHAUSTED,
             "pins may take half of a cache worker's quota, and do: %s, or raise spec.cache.tiers[].quota; first: %.150s",
             l->unpin_how, l->first_error);
-    if (rc == 0 && l->row >= ROW_MAX)
-        rc = err_set(
+    if (l->row >= ROW_MAX)
+        return err_set(
             e, ERR_RETRY, "gave up after %u files in a row; first: %s", l->row, l->first_error);
     if (rc == 0)
         l->empty = each.empty;

@@ -61,8 +61,9 @@ void load_close(struct load *l);
 /* Between passes: has the number of workers changed? What a pass loads has other owners then. */
 bool load_look(struct load *l);
 
-/* -1: it did not come to its end; files that failed are counted, and are no error of the pass.
- * pins_full and enough say whether that was why. */
+/* -1: it did not come to its end, or a path is not there (NOTFOUND; what the others have is
+ * loaded); files that failed are counted, and are no error of the pass. pins_full and enough say
+ * whether that was why. */
 int load_pass(struct load *l, const struct load_path *paths, size_t n, struct err *e);
 
 /* Calls fn for each file below the paths, once, whichever of them are above it; it takes path. pin:
@@ -74,6 +75,7 @@ struct load_each {
     void *user;
     const struct load_path *empty; /* out: the first path below which there is no file, or NULL */
 };
+/* NOTFOUND: a path is not there; e names all of those, and what the others have was given. */
 int load_list(
     struct load *l, const struct load_path *paths, size_t n, struct load_each *each, struct err *e);
 /* NOTFOUND: says where files were looked for in vain; -1. */

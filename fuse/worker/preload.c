@@ -222,7 +222,7 @@ static int pass_and_count(struct preload *k, struct err *e)
     if (!count_first)
         task_stop(&c.task);
     pthread_mutex_lock(&k->l.mu);
-    k->counted = c.rc == 0;
+    k->counted = c.rc == 0 || c.e.cls == ERR_NOTFOUND;
     pthread_mutex_unlock(&k->l.mu);
     if (k->too_large)
         return set_too_large(k, e);

@@ -93,7 +93,7 @@ expect 180 "it is not preloaded, then it is again: $(preloaded message)" is_prel
     fail "the worker has not fetched it again: $(worker_json imagenet-cache-0)"
 
 step "the list is edited: a path that is not there, then one that is, pinned"
-edit '{"spec":{"cache":{"preload":[{"path":"/train"},{"path":"/val","pin":true}]}}}'
+edit '{"spec":{"cache":{"preload":[{"path":"/val","pin":true},{"path":"/train"}]}}}'
 expect 120 "it says which path: $(preloaded message)" says_not PathNotFound
 preloaded message | grep -q 'list /val' || fail "$(preloaded message)"
 put "$WORK/new" val/one

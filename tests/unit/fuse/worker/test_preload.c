@@ -284,9 +284,12 @@ static void test_says_why_not(void **state)
     cleanup_free char *pins = gives_up(&k, "PinLimit");
     assert_non_null(strstr(pins, "pins may take half"));
     preloader_stop(&k);
-    preloader_start(&k, "/nowhere", REQUEST_PIN_AS_IS, NULL);
+    preloader_start(&k, "/nowhere", REQUEST_PIN_AS_IS, "/half/f0");
     cleanup_free char *nowhere = gives_up(&k, "PathNotFound");
     assert_non_null(strstr(nowhere, "/nowhere"));
+    cleanup_json json_t *j = preloader_says(&k); /* what is there is loaded all the same */
+    assert_int_equal(jget_int(j, "load.loadedFiles", -1), 1);
+    assert_true(jget_bool(j, "load.counted", false));
     preloader_stop(&k);
     worker_stop();
 }

@@ -270,6 +270,15 @@ static void test_loading(void **state)
     assert_int_equal(load(none, 1, report, sizeof report), LOADER_EXIT_FINAL);
     assert_non_null(strstr(report, "nowhere"));
     assert_non_null(strstr(report, "\"reason\":\"PathNotFound\""));
+    char *between[] = {(char *)"/nowhere", (char *)"/d1", (char *)"/neither", (char *)"/d2/f2"};
+    assert_int_equal(load(between, 4, report, sizeof report), LOADER_EXIT_FINAL);
+    assert_non_null(strstr(report, "\"loadedFiles\":11"));
+    assert_non_null(strstr(report, "; not there either: /neither"));
+    char *many[64];
+    for (int i = 0; i < 64; i++)
+        many[i] = (char *)"/none-of-a-long-name";
+    assert_int_equal(load(many, 64, report, sizeof report), LOADER_EXIT_FINAL);
+    assert_true(strcmp(report + strlen(report) - 5, " more") == 0);
     worker_stop();
 }
 
