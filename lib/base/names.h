@@ -22,8 +22,10 @@
 #define ANNOTATION_HASH   "millrace.dev/hash"     /* hash of the desired json of a child */
 /* of a client, and in its VolumeAttachment: "true": it asks for no cpu and memory, as its node had
  * none left */
-#define ANNOTATION_SMALL   "millrace.dev/small"
-#define ANNOTATION_WORKERS "millrace.dev/workers" /* how many cache workers to ask, on our pods */
+#define ANNOTATION_SMALL "millrace.dev/small"
+/* on a loader's pod: when its run was due, of a DataLoad with a schedule */
+#define ANNOTATION_SCHEDULED "millrace.dev/scheduled"
+#define ANNOTATION_WORKERS   "millrace.dev/workers" /* how many cache workers to ask, on our pods */
 /* on a TFJob's pod that takes the place of another: restarts of its index before it */
 #define ANNOTATION_RESTARTS "millrace.dev/restarts"
 /* on the same: how often its index was ended from outside, in a row */

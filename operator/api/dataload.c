@@ -44,9 +44,6 @@ static int refuse_gone_fields(const json_t *cr, const struct dataload *l, struct
         return err_set(e, ERR_INVALID,
             "spec.dataset.namespace is gone: a DataLoad loads a Dataset of its own namespace, %s: leave it out, and create the DataLoad there",
             l->ns);
-    if (strcmp(jget_str(cr, "spec.policy", "Once"), "Once") != 0)
-        return err_set(e, ERR_INVALID,
-            "spec.policy is gone: a DataLoad runs once: leave it out; what is to stay loaded belongs into spec.cache.preload of the Dataset");
     if (jget_bool(cr, "spec.loadMetadata", false))
         return err_set(e, ERR_INVALID,
             "spec.loadMetadata is gone: a load always lists the store afresh: leave it out");
@@ -67,12 +64,33 @@ static int read_bandwidth(const json_t *cr, int64_t *out, struct err *e)
     return 0;
 }
 
+static int read_schedule(const json_t *cr, struct dataload *out, struct err *e)
+{
+    const char *policy = jget_str(cr, "spec.policy", "Once"),
+               *schedule = jget_str(cr, "spec.schedule", NULL);
+    bool cron = strcmp(policy, "Cron") == 0;
+    if (!cron && strcmp(policy, "Once") != 0)
+        return err_set(e, ERR_INVALID,
+            "spec.policy is '%.40s': write Once, or Cron with spec.schedule; what is to stay loaded belongs into spec.cache.preload of the Dataset",
+            policy);
+    if (cron != (schedule != NULL))
+        return err_set(e, ERR_INVALID,
+            "spec.schedule and policy: Cron belong together: write both, or neither for a load that runs once");
+    if (cron && out->ttl_s >= 0)
+        return err_set(e, ERR_INVALID,
+            "spec.ttlSecondsAfterFinished is for a load that runs once: leave it out, or spec.schedule");
+    if (cron && cron_parse(schedule, &out->cron, e))
+        return err_wrap(e, "spec.schedule");
+    out->schedule = schedule;
+    return 0;
+}
+
 int dataload_parse(const json_t *cr, struct dataload *out, struct err *e)
 {
     *out = (struct dataload){kube_namespace(cr), kube_name(cr),
         jget_str(cr, "spec.dataset.name", ""), jget_arr(cr, "spec.target"),
         jget_int(cr, "spec.ttlSecondsAfterFinished", -1),
-        jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1, 0};
+        jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1, 0, NULL, {.minutes = 0}};
     if (strlen(out->name) > DATALOAD_NAME_MAX || strchr(out->name, '.'))
         return err_set(e, ERR_INVALID,
             "metadata.name: at most %d characters and no '.', because the loader's pod is named after it",
@@ -80,7 +98,8 @@ int dataload_parse(const json_t *cr, struct dataload *out, struct err *e)
     if (!*out->dataset)
         return err_set(e, ERR_INVALID,
             "spec.dataset.name is missing: name a Dataset of namespace %s", out->ns);
-    if (refuse_gone_fields(cr, out, e) || read_bandwidth(cr, &out->bandwidth, e))
+    if (refuse_gone_fields(cr, out, e) || read_bandwidth(cr, &out->bandwidth, e)
+        || read_schedule(cr, out, e))
         return -1;
     for (size_t i = 0; i < json_array_size(out->targets); i++)
         if (check_target(json_array_get(out->targets, i), i, e))

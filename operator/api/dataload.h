@@ -5,6 +5,7 @@
 #define MILLRACE_OPERATOR_API_DATALOAD_H
 
 #include "lib/base/err.h"
+#include "operator/api/cron.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -13,6 +14,7 @@
 #define DATALOAD_NAME_MAX      56 /* NAME_LOADER_POD_FMT must stay a label */
 
 #define DATALOAD_FAILURES_MAX  20
+#define DATALOAD_HISTORY_MAX   5
 
 #define DATALOAD_PENDING       "Pending"
 #define DATALOAD_EXECUTING     "Executing"
@@ -29,6 +31,8 @@ struct dataload {
     int64_t ttl_s;         /* -1: never */
     int pin;               /* of what is loaded: 1 it is pinned, 0 unpinned, -1 as it is */
     int64_t bandwidth;     /* bytes a second; 0: no bound */
+    const char *schedule;  /* NULL: it runs once */
+    struct cron cron;
 };
 
 /* -1: INVALID, e says which field and what to do; out is filled as far as it could be. */
@@ -65,6 +69,19 @@ struct dataload_status {
     bool finished; /* sets completionTime and duration, unless they are recorded */
     int64_t now_ns;
 };
+/* -- of one with a schedule */
+
+/* which run the status is about: when it was due, as RFC 3339; "": none, or it runs once */
+const char *dataload_run(const json_t *cr);
+/* The time of that; before the first one: when it was created. */
+int64_t dataload_last_due(const json_t *cr);
+/* The status of a run that begins: what the one before left goes into the history. */
+json_t *dataload_status_begin(
+    const json_t *cr, int64_t due_ns, int64_t next_ns, const json_t *conditions);
+/* The status between runs. phase: NULL: as it is. */
+json_t *dataload_status_wait(
+    const json_t *cr, int64_t next_ns, const char *phase, const json_t *conditions);
+
 json_t *dataload_status_json(const json_t *cr, const struct dataload_status *s);
 
 #endif

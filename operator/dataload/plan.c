@@ -10,6 +10,7 @@
 #include "lib/json/obj.h"
 #include "operator/api/cond.h"
 #include "operator/api/dataload.h"
+#include "operator/dataload/schedule.h"
 #include "operator/render/meta.h"
 
 #include <stdio.h>
@@ -47,10 +48,30 @@ static struct dataload_outcome loader_lost(void)
     return r;
 }
 
+static bool is_of_this_run(const json_t *cr, const json_t *pod)
+{
+    return strcmp(kube_annotation(pod, ANNOTATION_SCHEDULED), dataload_run(cr)) == 0;
+}
+
+/* That of the run before has the name that the next one needs. */
+static bool clear_earlier(const struct dataload_observed *o, struct plan *p)
+{
+    bool any = false;
+    for (size_t i = 0; i < o->npods; i++) {
+        const json_t *pod = o->pods[i].pod;
+        if (!kube_controlled_by(pod, kube_uid(o->cr)) || is_of_this_run(o->cr, pod))
+            continue;
+        plan_delete(p, &kube_pods, pod, -1, NULL);
+        any = true;
+    }
+    return any;
+}
+
 static const struct cache_pod *find_loader(const struct dataload_observed *o)
 {
     for (size_t i = 0; i < o->npods; i++)
-        if (kube_controlled_by(o->pods[i].pod, kube_uid(o->cr)))
+        if (kube_controlled_by(o->pods[i].pod, kube_uid(o->cr))
+            && is_of_this_run(o->cr, o->pods[i].pod))
             return &o->pods[i];
     return NULL;
 }
@@ -156,7 +177,7 @@ static void start_loader(const struct dataload_observed *o, const struct dataloa
     if (!may_start(o, l, d, &e, r))
         return;
     cleanup_json json_t *paths = dataload_paths(l);
-    const struct loader_words words = {paths, l->pin, l->bandwidth};
+    const struct loader_words words = {paths, l->pin, l->bandwidth, dataload_run(o->cr)};
     cleanup_json json_t *pod = render_loader(d, &o->env, o->cr, &words);
     const char *refused = cache_pod_create_heard(
         p, d, &o->env, d->replicas, o->said, json_incref(pod), o->now_ns);
@@ -257,6 +278,8 @@ static void dataload_evaluate(
         snprintf(r->message, sizeof r->message, "Dataset %s is being deleted", l.dataset);
         if (m)
             plan_delete(p, &kube_pods, m->pod, -1, NULL);
+    } else if (clear_earlier(o, p)) {
+        snprintf(r->message, sizeof r->message, "the pod of the load before goes first");
     } else if (m && kube_deleting(m->pod)) {
         *r = loader_lost();
     } else if (m) {
@@ -273,6 +296,8 @@ static void write_status(
     int64_t generation = jget_int(o->cr, "metadata.generation", 0);
     bool complete = strcmp(r->phase, DATALOAD_COMPLETE) == 0,
          failed = strcmp(r->phase, DATALOAD_FAILED) == 0;
+    /* what fails now may be well when it is due again */
+    bool comes_again = failed && *dataload_run(o->cr) && strcmp(r->reason, "InvalidSpec") != 0;
     bool changed = strcmp(cond_reason(was, DATALOAD_COND_COMPLETE), r->reason) != 0;
     cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
     const enum cond_status status = complete ? COND_TRUE : COND_FALSE;
@@ -282,9 +307,9 @@ static void write_status(
     cond_set(conditions, &done, generation, o->now_ns);
     cond_set(conditions, &ready, generation, o->now_ns);
     cond_set_progress(conditions,
-        complete         ? COND_SETTLED
-            : r->stalled ? COND_STALLED
-                         : COND_RECONCILING,
+        complete                         ? COND_SETTLED
+            : r->stalled && !comes_again ? COND_STALLED
+                                         : COND_RECONCILING,
         r->reason, r->message, generation, o->now_ns);
     if (failed)
         cond_set(conditions, &bad, generation, o->now_ns);
@@ -304,12 +329,10 @@ static void write_status(
 }
 
 /* A finished one is left as it is, until its time is over. */
-static void plan_finished(const struct dataload_observed *o, struct plan *p)
+static void plan_finished(
+    const struct dataload_observed *o, const struct dataload *l, struct plan *p)
 {
-    struct dataload l;
-    struct err e = ERR_INIT;
-    dataload_parse(o->cr, &l, &e);
-    int64_t expiry = dataload_expiry(o->cr, &l);
+    int64_t expiry = dataload_expiry(o->cr, l);
     if (expiry < 0)
         return;
     if (expiry > o->now_ns)
@@ -322,12 +345,23 @@ void dataload_plan(const struct dataload_observed *o, struct plan *p)
 {
     if (!o->cr || kube_deleting(o->cr))
         return;
-    if (dataload_finished(o->cr)) {
-        plan_finished(o, p);
+    struct dataload l;
+    struct err e = ERR_INIT;
+    bool valid = dataload_parse(o->cr, &l, &e) == 0, schedule = jget(o->cr, "spec.schedule");
+    if (valid && schedule_rests(o, &l, p))
+        return;
+    cleanup_json json_t *begun = valid ? schedule_begin(o, &l) : NULL;
+    if (!begun && dataload_finished(o->cr) && (valid || !schedule)) {
+        plan_finished(o, &l, p);
         return;
     }
+    struct dataload_observed run = *o;
     struct dataload_outcome r;
-    dataload_evaluate(o, &r, p);
-    write_status(o, &r, p);
+    if (begun) { /* first: what is refused then is refused to this run */
+        plan_status(p, &kube_dataloads, o->cr, json_incref(json_object_get(begun, "status")));
+        run.cr = begun;
+    }
+    dataload_evaluate(&run, &r, p);
+    write_status(&run, &r, p);
     json_decref(r.failures);
 }

@@ -376,6 +376,9 @@ json_t *render_loader(const struct dataset *d, const struct render_env *env, con
     json_t *pod = base_pod(d, env, name, &s);
     render_owner(pod, &kube_dataloads, owner);
     render_label(pod, LABEL_DATALOAD, kube_name(owner));
+    if (words->run && *words->run)
+        json_object_set_new(json_object_get(json_object_get(pod, "metadata"), "annotations"),
+            ANNOTATION_SCHEDULED, json_string(words->run));
     return placed_loader(pod, d);
 }
 

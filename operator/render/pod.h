@@ -49,6 +49,7 @@ struct loader_words {
     const json_t *paths; /* array of strings; empty: everything */
     int pin;
     int64_t bandwidth;
+    const char *run; /* its ANNOTATION_SCHEDULED; "" or NULL: none */
 };
 /* Loads them of d for the DataLoad `owner`. */
 json_t *render_loader(const struct dataset *d, const struct render_env *env, const json_t *owner,

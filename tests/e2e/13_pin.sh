@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 400
+# timeout: 900
 # What a DataLoad pins stays in the cache workers, more than may be pinned is refused in words, and another DataLoad lets it go. A pod
 # pins files in its node's cache with nothing but the mount.
 . "$(dirname "$0")/lib.sh"
@@ -90,3 +90,10 @@ step "and lets it go"
 load freed 'pin: false'
 expect 120 "it is complete: $(condition freed Failed)" phase_is freed Complete
 expect 10 "nothing is pinned" pinned_are "$worker" 0
+
+step "by a schedule"
+load often 'policy: Cron, schedule: "* * * * *", target: [{path: /train}]'
+loaded_twice() { [ "$(jsonpath dataload/often '{.status.history[0].phase} {.status.phase}')" = "Complete Complete" ]; }
+expect 200 "it has loaded twice: $(jsonpath dataload/often '{.status}')" loaded_twice
+[ "$(jsonpath dataload/often '{.status.history[0].lastScheduleTime}')" \< "$(jsonpath dataload/often '{.status.lastScheduleTime}')" ] ||
+    fail "$(jsonpath dataload/often '{.status}')"

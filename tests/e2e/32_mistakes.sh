@@ -134,7 +134,9 @@ refused "half a CPU without quotes" "$(mount "mountPoint: 's3://data'" "cache: {
 refused "a GPU for the cache" "$(mount "mountPoint: 's3://data'" "cache: {worker: {resources: {limits: {nvidia.com/gpu: 1}}}}")" "unknown field" nvidia.com/gpu
 refused "a dot in the name" "$(mount "mountPoint: 's3://data'" '' image.net)" metadata.name "choose another name"
 refused "a name of 60 letters" "$(mount "mountPoint: 's3://data'" '' "$(printf 'a%.0s' $(seq 60))")" metadata.name "at most 46"
-refused "a DataLoad's old policy" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Once}}' spec.policy "leave"
+refused "a policy that there is not" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Always}}' spec.policy Once Cron
+refused "Cron without a schedule" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron}}' spec.schedule "write both"
+refused "a schedule of four fields" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "0 3 * *"}}' spec.schedule "like 0 3"
 refused "a DataLoad's little bandwidth" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, bandwidth: 1Ki}}' spec.bandwidth "at least 64Ki"
 refused "a DataLoad of a path with two slashes" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, target: [{path: /a//b}]}}' target "no empty names"
 refused "a DataLoad's old loadMetadata" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, loadMetadata: true}}' spec.loadMetadata "leave"
