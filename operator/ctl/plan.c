@@ -226,6 +226,17 @@ void plan_status(struct plan *p, const struct kube_res *res, const json_t *cr, j
     plan_add(p, PLAN_STATUS, res, cr)->body = json_pack("{s:o}", "status", diff);
 }
 
+void plan_status_guarded(
+    struct plan *p, const struct kube_res *res, const json_t *cr, json_t *status_take)
+{
+    size_t before = p->n;
+    const char *version = jget_str(cr, "metadata.resourceVersion", NULL);
+    plan_status(p, res, cr, status_take);
+    if (p->n > before && version)
+        json_object_set_new(
+            p->actions[before].body, "metadata", json_pack("{s:s}", "resourceVersion", version));
+}
+
 /* ---- events, requeue ---- */
 
 void plan_event(struct plan *p, const struct kube_res *res, const json_t *about, bool warning,

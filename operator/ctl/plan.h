@@ -104,6 +104,11 @@ void plan_patch(
  */
 void plan_status(struct plan *p, const struct kube_res *res, const json_t *cr, json_t *status_take);
 
+/* The same, of a status that is memory: CONFLICT if the object is not as the server has it, after a
+ * write whose answer was lost, say. It is made anew then of what the watch brings. */
+void plan_status_guarded(
+    struct plan *p, const struct kube_res *res, const json_t *cr, json_t *status_take);
+
 /* An Event about an object. Equal ones (object, reason, message) are counted, not repeated. No
  * secrets: it is redacted again anyway. */
 void plan_event(struct plan *p, const struct kube_res *res, const json_t *about, bool warning,

@@ -39,7 +39,7 @@ void pass_set_waiting(struct tfjob_pass *p, const char *type, const char *messag
 
 void pass_write_status(struct tfjob_pass *p)
 {
-    plan_status(p->plan, &kube_tfjobs, p->o->job, tfjob_status_json(&p->status));
+    plan_status_guarded(p->plan, &kube_tfjobs, p->o->job, tfjob_status_json(&p->status));
 }
 
 void pass_delete_pod(struct tfjob_pass *p, const json_t *pod)

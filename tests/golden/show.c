@@ -247,6 +247,10 @@ static void add_status(
     add_same(b, status, json_object_get(refs, key), now);
     golden_block(b, status, INDENT, now);
     json_object_del(rest, "status");
+    if (strcmp(jget_str(rest, "metadata.resourceVersion", ""),
+            jget_str(object_of(s, a), "metadata.resourceVersion", "none"))
+        == 0)
+        json_object_del(rest, "metadata"); /* only over what the plan was made of */
     if (json_object_size(rest))
         golden_block(b, rest, INDENT, now);
 }
