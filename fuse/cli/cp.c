@@ -173,7 +173,7 @@ static int make_parents(struct store *s, const char *path, struct err *e)
     for (char *p = strchr(copy, '/'); p; p = strchr(p + 1, '/')) {
         *p = '\0';
         struct err inner = ERR_INIT;
-        if (store_mkdir(s, copy, &inner) && inner.cls != ERR_EXISTS) {
+        if (store_mkdir(s, copy, 0, &inner) && inner.cls != ERR_EXISTS) {
             *e = inner;
             return -1;
         }

@@ -151,7 +151,9 @@ int files_mknod(struct files *fs, const struct new_name *w, struct inode *n, str
     return -1;
 }
 
-static int make_dir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+/* A directory excludes others as O_EXCL does, and the store knows what the process before us made
+ * in the same way. */
+int files_mkdir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
 {
     const struct files_conf *c = files_config(fs);
     struct inode d;
@@ -161,25 +163,20 @@ static int make_dir(struct files *fs, const struct new_name *w, struct inode *n,
     files_will_block(fs);
     if (parent_of(fs, w, "mkdir", &d, e))
         return -1;
-    if (inodes_find(c->inodes, w->dir, w->name, n))
+    bool known = inodes_find(c->inodes, w->dir, w->name, n);
+    if (known && (!w->resent || !(n->flags & INODE_DIR)))
         return err_sys(e, EEXIST, "mkdir %s", w->name);
     if (tree_where_child(c->tree, w->dir, w->name, &store, &mount, path, e))
         return -1;
-    if (store_mkdir(store, path, e) && !(e->cls == ERR_EXISTS && w->resent)) {
-        if (e->cls == ERR_EXISTS) /* it has a name that the index does not know */
+    if (store_mkdir(store, path, inodes_unique(c->inodes, w->request), e)) {
+        if (e->cls == ERR_EXISTS && !known) /* it has a name that the index does not know */
             inodes_unlist(c->inodes, w->dir);
         return -1;
     }
+    if (known) /* made by the process before us */
+        return 0;
     struct inode like = new_inode(w, mount);
     like.flags = INODE_DIR | INODE_LISTED;
     like.mode = S_IFDIR | c->dir_mode | (w->mode & S_ISVTX);
     return inodes_create(c->inodes, w->dir, w->name, &like, n, e);
-}
-
-int files_mkdir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
-{
-    int rc = make_dir(fs, w, n, e);
-    if (rc && err_errno(e) == EEXIST && w->resent)
-        rc = tree_lookup(files_config(fs)->tree, w->dir, w->name, n, e);
-    return rc;
 }

@@ -276,7 +276,7 @@ static int dir_move_copy_dir(
     const struct files_conf *c = files_config(m->fs);
     struct child_names l = {0};
     int rc = tree_fill_all(c->tree, dir, e) && e->cls != ERR_NOTFOUND ? -1 : 0;
-    if (rc == 0 && store_mkdir(m->store, to, e) && e->cls != ERR_EXISTS)
+    if (rc == 0 && store_mkdir(m->store, to, 0, e) && e->cls != ERR_EXISTS)
         rc = -1;
     if (rc == 0)
         inodes_children(c->inodes, dir, 0, false, dir_move_add_child, &l);

@@ -124,7 +124,7 @@ static int perform(struct posix_call *c)
     case OP_REMOVE:
         return posix_dir_remove(&c->dir, c->path, &c->e);
     case OP_MKDIR:
-        return posix_dir_mkdir(&c->dir, c->path, &c->e);
+        return posix_dir_mkdir(&c->dir, c->path, c->mark, &c->e);
     case OP_RMDIR:
         return posix_dir_rmdir(&c->dir, c->path, &c->e);
     case OP_RENAME:
@@ -384,9 +384,11 @@ static int posix_remove(void *impl, const char *path, struct err *e)
 {
     return posix_change(impl, OP_REMOVE, path, e);
 }
-static int posix_mkdir(void *impl, const char *path, struct err *e)
+static int posix_mkdir(void *impl, const char *path, uint64_t mark, struct err *e)
 {
-    return posix_change(impl, OP_MKDIR, path, e);
+    struct posix *s = impl;
+    struct posix_call c = CALL(s, OP_MKDIR, path, .mark = mark);
+    return posix_do(s, &c, e);
 }
 static int posix_rmdir(void *impl, const char *path, struct err *e)
 {

@@ -54,7 +54,7 @@ int posix_dir_read(const struct posix_dir *s, const char *path, const char *vers
 int posix_dir_put(const struct posix_dir *s, const char *path, const struct store_put *put,
     const atomic_bool *cancel, struct store_stat *out, struct err *e);
 int posix_dir_remove(const struct posix_dir *s, const char *path, struct err *e);
-int posix_dir_mkdir(const struct posix_dir *s, const char *path, struct err *e);
+int posix_dir_mkdir(const struct posix_dir *s, const char *path, uint64_t mark, struct err *e);
 int posix_dir_rmdir(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_sync(const struct posix_dir *s, const char *path, struct err *e);
 int posix_dir_rename(const struct posix_dir *s, const char *from, const char *to,

@@ -199,14 +199,14 @@ static void set_mark(int fd, uint64_t mark)
         fsetxattr(fd, MARK_NAME, &mark, sizeof mark, 0);
 }
 
-/* An empty file that was made by an earlier put with that mark. */
+/* Was it made by an earlier call with that mark? */
 static bool is_marked(int dir, const char *name, uint64_t mark, struct stat *st)
 {
     uint64_t has;
     cleanup_fd int fd = mark ? openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
                              : -1;
     return fd >= 0 && fgetxattr(fd, MARK_NAME, &has, sizeof has) == sizeof has && has == mark
-        && fstat(fd, st) == 0 && st->st_size == 0;
+        && fstat(fd, st) == 0;
 }
 
 int posix_dir_put(const struct posix_dir *s, const char *path, const struct store_put *put,
@@ -232,7 +232,8 @@ int posix_dir_put(const struct posix_dir *s, const char *path, const struct stor
         int saved = errno;
         if (*temp)
             unlinkat(dir, temp, 0);
-        if (exclusive && saved == EEXIST && is_marked(dir, name, put->mark, &st)) {
+        if (exclusive && saved == EEXIST && is_marked(dir, name, put->mark, &st)
+            && S_ISREG(st.st_mode) && st.st_size == 0) {
             posix_stat_of(&st, out);
             return 0;
         }
@@ -265,11 +266,28 @@ int posix_dir_remove(const struct posix_dir *s, const char *path, struct err *e)
     return change_name(s, path, remove_name, "remove", e);
 }
 
-static int make_name(int dir, const char *name) { return mkdirat(dir, name, 0777); }
-
-int posix_dir_mkdir(const struct posix_dir *s, const char *path, struct err *e)
+/* mkdir(2) says EEXIST to one that made it and died before it could say so, too. Its mark comes a
+ * moment later: who dies in between, or has no attributes (NFS before 4.2), is told EEXIST. That is
+ * the safe answer: a directory that nobody owns is removed by hand, one that two own is a lock that
+ * does not lock. */
+int posix_dir_mkdir(const struct posix_dir *s, const char *path, uint64_t mark, struct err *e)
 {
-    return change_name(s, path, make_name, "make the directory", e);
+    const char *name;
+    struct stat st;
+    cleanup_fd int dir = open_parent(s, path, &name, e);
+    if (dir < 0)
+        return -1;
+    if (mkdirat(dir, name, 0777)) {
+        int saved = errno;
+        return saved == EEXIST && is_marked(dir, name, mark, &st) && S_ISDIR(st.st_mode)
+            ? 0
+            : posix_fail(s, saved, path, "make the directory", e);
+    }
+    cleanup_fd int made = mark ? openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                               : -1;
+    if (made >= 0)
+        set_mark(made, mark);
+    return 0;
 }
 
 /* Removes what killed uploads have left in a directory that looks empty to its user. */

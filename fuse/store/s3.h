@@ -180,7 +180,7 @@ int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token,
 int s3_put(void *impl, const char *path, const struct store_put *put, struct store_stat *st,
     struct err *e);
 int s3_remove(void *impl, const char *path, struct err *e);
-int s3_mkdir(void *impl, const char *path, struct err *e);
+int s3_mkdir(void *impl, const char *path, uint64_t mark, struct err *e);
 int s3_rmdir(void *impl, const char *path, struct err *e);
 int s3_rename(void *impl, const char *from, const char *to, const char *expect,
     struct store_stat *st, struct err *e);

@@ -98,11 +98,11 @@ int s3_remove(void *impl, const char *path, struct err *e)
 
 /* -- directories: prefixes, and an empty object "dir/" that keeps an empty one alive --------- */
 
-int s3_mkdir(void *impl, const char *path, struct err *e)
+int s3_mkdir(void *impl, const char *path, uint64_t mark, struct err *e)
 {
     struct s3 *s = impl;
     cleanup_free char *key = xasprintf("%s%s/", s->prefix, path), *etag = NULL;
-    const struct store_put marker = {.fd = -1, .expect = ""};
+    const struct store_put marker = {.fd = -1, .expect = "", .mark = mark};
     if (put_single(s, key, &marker, &etag, e) == 0)
         return 0;
     if (e->cls != ERR_CONFLICT)

@@ -279,14 +279,14 @@ int store_remove(struct store *s, const char *path, struct err *e)
         : breaker_leave(&s->breaker, began, s->ops->remove(s->impl, path, e), e);
 }
 
-int store_mkdir(struct store *s, const char *path, struct err *e)
+int store_mkdir(struct store *s, const char *path, uint64_t mark, struct err *e)
 {
     e = NEED(e);
     int64_t began;
     return require_writable(s, e) || require_path(s, path, false, e)
             || breaker_enter(&s->breaker, &began, e)
         ? -1
-        : breaker_leave(&s->breaker, began, s->ops->mkdir(s->impl, path, e), e);
+        : breaker_leave(&s->breaker, began, s->ops->mkdir(s->impl, path, mark, e), e);
 }
 
 int store_sync_dir(struct store *s, const char *path, struct err *e)

@@ -154,8 +154,11 @@ int store_put(struct store *s, const char *path, const struct store_put *put, st
     struct err *e);
 /* a file; NOTFOUND if absent and the store tells (S3 does not) */
 int store_remove(struct store *s, const char *path, struct err *e);
-/* EXISTS; without STORE_CAP_DIRS not for one that is there only because something is in it */
-int store_mkdir(struct store *s, const char *path, struct err *e);
+/* EXISTS; without STORE_CAP_DIRS not for one that is there only because something is in it. mark,
+ * if not 0: a number that no other call has, but one that is made again: what that made is the
+ * caller's, and no error. A file system without extended attributes cannot tell: then it is EXISTS,
+ * as it is for those who come second. */
+int store_mkdir(struct store *s, const char *path, uint64_t mark, struct err *e);
 /* must be empty: EXISTS, sys ENOTEMPTY; without STORE_CAP_DIRS one that is gone with its last file
  * is fine */
 int store_rmdir(struct store *s, const char *path, struct err *e);

@@ -94,9 +94,8 @@ static const struct store_stat *object_write(
     make_parents(f, path);
     struct fake_object *o = object_make(f, path, false);
     free(o->data);
-    o->data = xmalloc(len + 1);
+    o->data = xcalloc(1, len + 1);
     memcpy(o->data, data, len);
-    o->data[len] = '\0';
     o->st.size = len;
     o->mark = mark;
     snprintf(o->st.version, sizeof o->st.version, "v%u", ++f->versions);
@@ -270,15 +269,16 @@ static int fake_remove(void *impl, const char *path, struct err *e)
     return fake_end(f, ERR_NONE, 0, path, e);
 }
 
-static int fake_mkdir(void *impl, const char *path, struct err *e)
+static int fake_mkdir(void *impl, const char *path, uint64_t mark, struct err *e)
 {
     struct fake_store *f = impl;
     if (fake_begin(f, FAKE_MKDIR, path, e))
         return -1;
-    if (object_find(f, path))
+    const struct fake_object *o = object_find(f, path);
+    if (o && !(mark && o->mark == mark && o->st.is_dir))
         return fake_end(f, ERR_EXISTS, EEXIST, path, e);
     make_parents(f, path);
-    object_make(f, path, true);
+    object_make(f, path, true)->mark = mark;
     return fake_end(f, ERR_NONE, 0, path, e);
 }
 

@@ -227,7 +227,7 @@ static void directories(void **state)
     struct store *s = open_mount(m);
     struct err e = ERR_INIT;
     struct store_stat st;
-    ok(store_mkdir(s, "d", &e), &e);
+    ok(store_mkdir(s, "d", 0, &e), &e);
     ok(store_stat_path(s, "d", &st, &e), &e);
     assert_true(st.is_dir);
     assert_listing(s, "", false, "d/");

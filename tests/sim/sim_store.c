@@ -241,7 +241,15 @@ static int sim_fine(void *impl, struct err *e)
     return world->outage ? refused(e) : 0;
 }
 
-static int sim_dir(void *impl, const char *path, struct err *e)
+static int sim_mkdir(void *impl, const char *path, uint64_t mark, struct err *e)
+{
+    (void)impl;
+    (void)path;
+    (void)mark;
+    return world->outage ? refused(e) : 0;
+}
+
+static int sim_rmdir(void *impl, const char *path, struct err *e)
 {
     (void)impl;
     (void)path;
@@ -270,8 +278,8 @@ struct store *sim_store_new(void)
         .read = sim_read,
         .put = sim_put,
         .remove = sim_remove,
-        .mkdir = sim_dir,
-        .rmdir = sim_dir,
+        .mkdir = sim_mkdir,
+        .rmdir = sim_rmdir,
         .rename = sim_rename};
     struct conf_mount mount = {.mount_point = (char *)"memory://store"};
     struct err e = ERR_INIT;

@@ -206,7 +206,6 @@ static void test_mkdir(void **state)
     assert_int_equal(n.mode, S_IFDIR | 0777);
     assert_int_equal(n.uid, 11);
     assert_int_equal(fx_mkdir(x, "main/d", false), EEXIST);
-    assert_int_equal(fx_mkdir(x, "main/d", true), 0);
     assert_int_equal(fx_mkdir(x, "ro/d", false), EROFS);
     fake_store_fail(x->fake[0], FAKE_MKDIR, ERR_DENIED, EACCES, 0, 1);
     assert_int_equal(fx_mkdir(x, "main/no", false), EACCES);
@@ -215,11 +214,36 @@ static void test_mkdir(void **state)
     fx_ino(x, "main");
     fake_store_mkdir(x->fake[0], "e");
     assert_int_equal(fx_mkdir(x, "main/e", false), EEXIST);
-    fake_store_mkdir(x->fake[0], "f"); /* as if the process before us had come that far */
-    assert_int_equal(fx_mkdir(x, "main/f", true), 0);
-    assert_int_equal(fx_lookup(x, "main/f", NULL), 0);
     fx_make(x, "main/d/a", "text");
     fx_store_is(x, "main/d/a", "text");
+    fx_free(x);
+}
+
+/* Sent again: what the process before us made is ours, whether it came as far as the index or not;
+ * another node's directory is not, nor a file. */
+static void test_resent_mkdir_is_not_anothers(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(NULL);
+    assert_int_equal(fx_mkdir(x, "main/mine", false), 0);
+    uint64_t ino = fx_ino(x, "main/mine");
+    assert_int_equal(fx_mkdir(x, "main/mine", true), 0);
+    assert_int_equal(fx_ino(x, "main/mine"), ino);
+    inodes_remove(x->inodes, ino);
+    assert_int_equal(fx_mkdir(x, "main/mine", true), 0);
+    assert_int_equal(fx_lookup(x, "main/mine", NULL), 0);
+    assert_int_equal(fx_lookup(x, "main/lock", NULL), ENOENT);
+    fake_store_mkdir(x->fake[0], "lock");
+    assert_int_equal(fx_mkdir(x, "main/lock", true), EEXIST);
+    fx_expire(x, "main/lock");
+    fx_ino(x, "main/lock"); /* known by now */
+    assert_int_equal(fx_mkdir(x, "main/lock", true), EEXIST);
+    fx_make(x, "main/file", "text");
+    assert_int_equal(fx_mkdir(x, "main/file", true), EEXIST);
+    /* ours was removed, and another node was quicker to make it again */
+    fake_store_delete(x->fake[0], "mine");
+    fake_store_mkdir(x->fake[0], "mine");
+    assert_int_equal(fx_mkdir(x, "main/mine", true), EEXIST);
     fx_free(x);
 }
 
@@ -450,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_create_excludes_other_nodes),
         cmocka_unit_test(test_resent_create_is_not_anothers),
         cmocka_unit_test(test_mkdir),
+        cmocka_unit_test(test_resent_mkdir_is_not_anothers),
         cmocka_unit_test(test_write_to_what_the_store_has),
         cmocka_unit_test(test_truncate),
         cmocka_unit_test(test_setattr),

@@ -21,7 +21,7 @@ static struct fx *fx_with_rules(void)
     static const char *const dirs[] = {"through", "through/kept", "through/kept/not",
         "through/kept/not/there", "through/kept/not/there/yet", "throughout"};
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
-        assert_int_equal(store_mkdir(x->stores[0], dirs[i], &e), 0);
+        assert_int_equal(store_mkdir(x->stores[0], dirs[i], 0, &e), 0);
     return x;
 }
 

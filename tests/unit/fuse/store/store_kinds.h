@@ -64,6 +64,17 @@ static inline void open_memory(struct subject *t)
 
 static inline void open_flat_memory(struct subject *t) { open_fake(t, 0); }
 
+static const struct {
+    const char *name;
+    void (*open)(struct subject *t);
+} kinds[] = {
+    {"a local directory", open_local},
+    {"a directory that may hang", open_remote},
+    {"S3", open_s3},
+    {"memory", open_memory},
+    {"memory without directories", open_flat_memory},
+};
+
 static inline void subject_close(struct subject *t)
 {
     if (t->fake)

@@ -88,7 +88,7 @@ static void test_directory_is_synced(void **state)
     struct err e = ERR_INIT;
     struct store *s = store_new(&(struct store_conf){.mount = &m->conf}, &e);
     assert_non_null(s);
-    assert_int_equal(store_mkdir(s, "d", &e), 0);
+    assert_int_equal(store_mkdir(s, "d", 0, &e), 0);
     nevents = 0;
     assert_int_equal(store_sync_dir(s, "d", &e), 0);
     assert_int_equal(store_sync_dir(s, "", &e), 0);

@@ -253,8 +253,8 @@ static void a_directory_as_a_store(void **state)
     struct store_stat st, again;
     ok(store_check(w->s, &e), &e);
     assert_true(store_caps(w->s) & STORE_CAP_DIRS);
-    ok(store_mkdir(w->s, "d", &e), &e);
-    assert_int_equal(store_mkdir(w->s, "d", &e), -1);
+    ok(store_mkdir(w->s, "d", 0, &e), &e);
+    assert_int_equal(store_mkdir(w->s, "d", 0, &e), -1);
     assert_int_equal(e.cls, ERR_EXISTS);
     st = put(w, "d/f", 1, 3000000);
     ok(store_stat_path(w->s, "d/f", &again, &e), &e);
@@ -296,7 +296,7 @@ static void links_do_not_lead_out(void **state)
     cleanup_free char *in = path_join(w->dir, "in");
     cleanup_fd int dir = open(in, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     put(w, "inside", 1, 6);
-    ok(store_mkdir(w->s, "sub", &e), &e);
+    ok(store_mkdir(w->s, "sub", 0, &e), &e);
     cleanup_free char *absolute = path_join(w->dir, "out");
     assert_int_equal(symlinkat("../out/secret", dir, "rel"), 0);
     assert_int_equal(symlinkat(absolute, dir, "abs"), 0);
@@ -313,7 +313,7 @@ static void links_do_not_lead_out(void **state)
     cleanup_fd int fd = content_fd(1, 5);
     assert_int_equal(store_put(w->s, "abs/new", PUT(fd, 5), &st, &e), -1);
     assert_int_equal(store_remove(w->s, "abs/secret", &e), -1);
-    assert_int_equal(store_mkdir(w->s, "abs/x", &e), -1);
+    assert_int_equal(store_mkdir(w->s, "abs/x", 0, &e), -1);
     assert_int_equal(store_rename(w->s, "abs/secret", "stolen", NULL, &st, &e), -1);
     cleanup_free char *secret = path_join(absolute, "secret");
     assert_int_equal(access(secret, F_OK), 0);
@@ -366,7 +366,7 @@ static void what_is_rewritten_keeps_its_mode(void **state)
     cleanup_free char *file = xasprintf("%s/in/d/f", w->dir), *link = xasprintf("%s/in/l", w->dir),
                       *out = xasprintf("%s/in/out", w->dir),
                       *secret = xasprintf("%s/out/secret", w->dir);
-    ok(store_mkdir(w->s, "d", &e), &e);
+    ok(store_mkdir(w->s, "d", 0, &e), &e);
     put(w, "d/f", 1, 100);
     assert_int_equal(chmod(file, 0600), 0);
     assert_int_equal(chown(file, getuid() ? getuid() : 1234, getgid() ? getgid() : 4321), 0);
@@ -449,8 +449,8 @@ static void large_directories(void **state)
     struct err e = ERR_INIT;
     cleanup_free char *in = path_join(w->dir, "in");
     cleanup_fd int root = open(in, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ok(store_mkdir(w->s, "a", &e), &e);
-    ok(store_mkdir(w->s, "a/b", &e), &e);
+    ok(store_mkdir(w->s, "a", 0, &e), &e);
+    ok(store_mkdir(w->s, "a/b", 0, &e), &e);
     for (int i = 0; i < 2000; i++) {
         char name[32];
         snprintf(name, sizeof name, "%s%d", i % 2 ? "a/" : "a/b/", i);

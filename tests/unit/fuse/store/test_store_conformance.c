@@ -24,7 +24,7 @@ static struct store_stat put(struct store *s, const char *path, unsigned seed, u
 static void make_dir(struct store *s, const char *path)
 {
     struct err e = ERR_INIT;
-    ok(store_mkdir(s, path, &e), &e);
+    ok(store_mkdir(s, path, 0, &e), &e);
 }
 
 static bool has_dirs(const struct store *s) { return store_caps(s) & STORE_CAP_DIRS; }
@@ -219,7 +219,7 @@ static void paths_that_are_none(struct store *s)
         fails(store_read(s, bad[i], "", 0, 1, &byte, NULL, &e), &e, ERR_INVALID, EINVAL);
         fails(store_put(s, bad[i], PUT(fd, 1), &st, &e), &e, ERR_INVALID, EINVAL);
         fails(store_remove(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
-        fails(store_mkdir(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
+        fails(store_mkdir(s, bad[i], 0, &e), &e, ERR_INVALID, EINVAL);
         fails(store_rmdir(s, bad[i], &e), &e, ERR_INVALID, EINVAL);
         fails(store_rename(s, "x", bad[i], NULL, &st, &e), &e, ERR_INVALID, EINVAL);
     }
@@ -247,13 +247,6 @@ static struct store_stat replaced(
     return st;
 }
 
-static bool is_mine(struct store *s, uint64_t mark)
-{
-    struct err e = ERR_INIT;
-    struct store_stat st;
-    return store_put(s, "mine", &(struct store_put){-1, 0, "", mark}, &st, &e) == 0 && !st.size;
-}
-
 /* What may be replaced, and what must not. */
 static void expecting(struct store *s)
 {
@@ -272,12 +265,7 @@ static void expecting(struct store *s)
     refused(s, "f", 3, LEN, second.version, ESTALE);
     assert_listing(s, "", true, "");
     replaced(s, "lock", 1, 0, "");
-    refused(s, "lock", 1, 0, "", EEXIST);        /* though it is the same: empty */
-    assert_true(is_mine(s, 1) && is_mine(s, 1)); /* made, and asked for again */
-    refused(s, "mine", 1, 0, "", EEXIST);
-    assert_false(is_mine(s, 2));
-    replaced(s, "mine", 1, 0, NULL);
-    assert_false(is_mine(s, 1));
+    refused(s, "lock", 1, 0, "", EEXIST); /* though it is the same: empty */
 }
 
 struct race {
@@ -334,7 +322,7 @@ static void directories(struct store *s)
     struct store_stat st;
     make_dir(s, "d");
     assert_true(stat_of(s, "d").is_dir);
-    fails(store_mkdir(s, "d", &e), &e, ERR_EXISTS, EEXIST);
+    fails(store_mkdir(s, "d", 0, &e), &e, ERR_EXISTS, EEXIST);
     put(s, "d/f", 1, 10);
     fails(store_rmdir(s, "d", &e), &e, ERR_EXISTS, ENOTEMPTY);
     assert_content(s, "d/f", "", 1, 0, 10);
@@ -417,17 +405,6 @@ static void many_threads(struct store *s)
 }
 
 /* -- every promise, of every kind ------------------------------------------------------------ */
-
-static const struct {
-    const char *name;
-    void (*open)(struct subject *t);
-} kinds[] = {
-    {"a local directory", open_local},
-    {"a directory that may hang", open_remote},
-    {"S3", open_s3},
-    {"memory", open_memory},
-    {"memory without directories", open_flat_memory},
-};
 
 static const struct {
     const char *name;

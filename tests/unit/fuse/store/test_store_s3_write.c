@@ -117,8 +117,8 @@ static void a_lost_condition_is_recognised(void **state)
         fake_s3_clear(w->server);
     }
     fake_s3_fault(w->server, "PUT", "lost", 1);
-    ok(store_s3.mkdir(s, "d", &e), &e);
-    assert_int_equal(store_s3.mkdir(s, "d", &e), -1);
+    ok(store_s3.mkdir(s, "d", 0, &e), &e);
+    assert_int_equal(store_s3.mkdir(s, "d", 0, &e), -1);
     assert_int_equal(e.cls, ERR_EXISTS);
     assert_int_equal(fake_s3_uploads(w->server), 0);
     store_s3.close(s);
@@ -168,8 +168,8 @@ static void servers_without_conditions(void **state)
         assert_int_equal(store_s3.put(s, path, PUT_OVER(fd, lens[i], "other"), &st, &e), -1);
         assert_int_equal(err_errno(&e), ESTALE);
     }
-    ok(store_s3.mkdir(s, "d", &e), &e);
-    assert_int_equal(store_s3.mkdir(s, "d", &e), -1);
+    ok(store_s3.mkdir(s, "d", 0, &e), &e);
+    assert_int_equal(store_s3.mkdir(s, "d", 0, &e), -1);
     unsigned before = fake_s3_requests(w->server, "PUT");
     ok(store_s3.put(s, "g", PUT_OVER(fd, 50000, ""), &st, &e), &e);
     assert_int_equal(fake_s3_requests(w->server, "PUT"), before + 1);
