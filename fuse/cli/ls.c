@@ -213,7 +213,7 @@ static void print_kept(const json_t *j)
         puts("");
     }
     puts(
-        "  to have one back, copy that file (on the node, or with kubectl cp from the client pod);\n"
+        "  to have one back, copy that file (of a client in a cluster: on its node, with kubectl debug);\n"
         "  to drop it, remove it and the .path file beside it");
 }
 
