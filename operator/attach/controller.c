@@ -9,6 +9,7 @@
 #include "operator/attach/observed.h"
 #include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
+#include "operator/dataset/trim.h"
 #include "operator/render/meta.h"
 
 #include <stdlib.h>
@@ -176,8 +177,10 @@ static void attach_answered(void *user, const json_t *pod)
 
 int attach_controller_start(struct manager *mgr, struct err *e)
 {
-    const struct informer_conf plugins = {
-        .res = &kube_pods, .ns = mgr->ns, .labels = LABEL_COMPONENT "=" COMPONENT_CSI};
+    const struct informer_conf plugins = {.res = &kube_pods,
+        .ns = mgr->ns,
+        .labels = LABEL_COMPONENT "=" COMPONENT_CSI,
+        .trim = dataset_trim_pod};
     struct attach_controller *c = xcalloc(1, sizeof *c); /* lives as long as the process */
     *c = (struct attach_controller){.mgr = mgr,
         .datasets = informers_datasets(mgr),

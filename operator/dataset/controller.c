@@ -8,6 +8,7 @@
 #include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
 #include "operator/dataset/observed.h"
+#include "operator/dataset/trim.h"
 #include "operator/render/meta.h"
 
 #include <stdio.h>
@@ -245,11 +246,15 @@ static void make_informers(struct dataset_controller *c)
 {
     struct manager *mgr = c->mgr;
     const char *labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_DATASET_UID;
-    const struct informer_conf pvcs = {.res = &kube_pvcs, .ns = mgr->watch_ns, .labels = labels};
-    const struct informer_conf services = {
-        .res = &kube_services, .ns = mgr->watch_ns, .labels = labels};
-    const struct informer_conf policies = {
-        .res = &kube_networkpolicies, .ns = mgr->watch_ns, .labels = labels};
+    struct informer_conf pvcs = {.res = &kube_pvcs,
+                             .ns = mgr->watch_ns,
+                             .labels = labels,
+                             .trim = dataset_trim_claim,
+                             .fold = true},
+                         services = pvcs, policies = pvcs;
+    services.res = &kube_services;
+    policies.res = &kube_networkpolicies;
+    services.trim = policies.trim = dataset_trim_child;
     c->datasets = informers_datasets(mgr);
     c->pods = informers_cache_pods(mgr);
     c->pvs = informers_pvs(mgr);

@@ -5,6 +5,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
+#include "operator/ctl/trim.h"
 #include "operator/dataset/cache_pods.h"
 #include "operator/tfjob/names.h"
 
@@ -23,29 +24,6 @@ static void values_job(
     emit(to, key);
 }
 
-static void keep_only(json_t *object, const char *const *keys, size_t n)
-{
-    const char *key;
-    json_t *v;
-    void *next;
-    json_object_foreach_safe(object, next, key, v)
-    {
-        bool kept = false;
-        for (size_t i = 0; i < n; i++)
-            kept |= !strcmp(key, keys[i]);
-        if (!kept)
-            json_object_del(object, key);
-    }
-}
-
-static void keep_only_of_each(json_t *array, const char *const *keys, size_t n)
-{
-    size_t i;
-    json_t *v;
-    json_array_foreach (array, i, v)
-        keep_only(v, keys, n);
-}
-
 /* A failure policy may name any condition of a pod that has failed; of the others Events tell. */
 static void trim_conditions(json_t *conditions, bool failed)
 {
@@ -54,7 +32,7 @@ static void trim_conditions(json_t *conditions, bool failed)
         json_t *c = json_array_get(conditions, i);
         const char *type = jget_str(c, "type", "");
         bool told = !strcmp(type, "PodScheduled") || !strcmp(type, "DisruptionTarget");
-        keep_only(c, condition, told ? 4 : 2);
+        trim_to(c, condition, told ? 4 : 2);
         if (!told && !failed)
             json_array_remove(conditions, i);
     }
@@ -67,14 +45,14 @@ void tfjob_trim_pod(json_t *pod)
                              *const status[] = {"phase", "reason", "message", "conditions",
                                  "containerStatuses", "initContainerStatuses"},
                              *const container[] = {"name", "restartCount", "state"};
-    keep_only(json_object_get(json_object_get(pod, "metadata"), "annotations"), annotations,
+    trim_to(json_object_get(json_object_get(pod, "metadata"), "annotations"), annotations,
         ARRAY_LEN(annotations));
-    keep_only(json_object_get(pod, "spec"), spec, ARRAY_LEN(spec));
+    trim_to(json_object_get(pod, "spec"), spec, ARRAY_LEN(spec));
     json_t *s = json_object_get(pod, "status");
-    keep_only(s, status, ARRAY_LEN(status));
+    trim_to(s, status, ARRAY_LEN(status));
     trim_conditions(json_object_get(s, "conditions"), !strcmp(jget_str(s, "phase", ""), "Failed"));
-    keep_only_of_each(json_object_get(s, "containerStatuses"), container, ARRAY_LEN(container));
-    keep_only_of_each(json_object_get(s, "initContainerStatuses"), container, ARRAY_LEN(container));
+    trim_each_to(json_object_get(s, "containerStatuses"), container, ARRAY_LEN(container));
+    trim_each_to(json_object_get(s, "initContainerStatuses"), container, ARRAY_LEN(container));
 }
 
 static void trim_service(json_t *service)
@@ -115,7 +93,7 @@ static void trim_tensorboard(json_t *deployment)
 static void trim_pod_group(json_t *group)
 {
     static const char *const status[] = {"phase", "conditions"};
-    keep_only(json_object_get(group, "status"), status, ARRAY_LEN(status));
+    trim_to(json_object_get(group, "status"), status, ARRAY_LEN(status));
 }
 
 int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struct err *e)

@@ -7,6 +7,7 @@
 #include "operator/attach/observed.h"
 #include "operator/dataload/observed.h"
 #include "operator/dataset/observed.h"
+#include "operator/dataset/trim.h"
 #include "operator/render/env.h"
 
 #include <stdlib.h>
@@ -56,6 +57,30 @@ static const json_t **nodes_of(const json_t *world, const json_t **attachments, 
     return of;
 }
 
+/* The world as the informers keep it. The caller owns it. */
+static json_t *trimmed(const json_t *world)
+{
+    static const struct {
+        const char *kind;
+        void (*trim)(json_t *object);
+    } kinds[] = {{"Pod", dataset_trim_pod}, {"PersistentVolume", dataset_trim_volume},
+        {"PersistentVolumeClaim", dataset_trim_claim}, {"Service", dataset_trim_child},
+        {"NetworkPolicy", dataset_trim_child}, {"VolumeAttachment", dataset_trim_attachment},
+        {"Node", dataset_trim_node}};
+    json_t *copy = json_deep_copy(world), *object;
+    size_t at;
+    json_array_foreach (json_object_get(copy, "objects"), at, object) {
+        cleanup_free char *kind = xstrdup(jget_str(object, "kind", ""));
+        for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+            if (strcmp(kinds[i].kind, kind) == 0)
+                kinds[i].trim(object);
+        json_object_set_new(object, "kind", json_string(kind)); /* worlds are sorted by it */
+    }
+    json_array_foreach (json_object_get(copy, "plugins"), at, object)
+        dataset_trim_pod(object);
+    return copy;
+}
+
 /* The server's answers to what the plan asks, and to what it creates and is refused, as
  * world.refused says: by name of the pod, words. */
 static bool answer(const struct plan *plan, const json_t *world, json_t *said)
@@ -89,8 +114,9 @@ static void plan_answered(
 }
 
 static void plan_dataset_asking(
-    const json_t *cr, const json_t *world, const json_t *said, struct plan *plan)
+    const json_t *cr, const json_t *seen, const json_t *said, struct plan *plan)
 {
+    cleanup_json json_t *world = trimmed(seen);
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
                               **vas = golden_objects(world, "VolumeAttachment", &nvas);
@@ -124,8 +150,9 @@ void golden_dataset_plan(const json_t *cr, const json_t *world, struct plan *pla
 }
 
 static void plan_attach_asking(
-    const json_t *cr, const json_t *world, const json_t *said, struct plan *plan)
+    const json_t *cr, const json_t *seen, const json_t *said, struct plan *plan)
 {
+    cleanup_json json_t *world = trimmed(seen);
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
                               **vas = golden_objects(world, "VolumeAttachment", &nvas);
@@ -159,8 +186,9 @@ void golden_attach_plan(const json_t *cr, const json_t *world, struct plan *plan
 }
 
 static void plan_dataload_asking(
-    const json_t *cr, const json_t *world, const json_t *said, struct plan *plan)
+    const json_t *cr, const json_t *seen, const json_t *said, struct plan *plan)
 {
+    cleanup_json json_t *world = trimmed(seen);
     size_t npods;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods);
     cleanup_free struct cache_pod *observed = cache_pods_of(world, pods, npods);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operator/dataset/trim.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "lib/json/jget.h"
+#include "operator/ctl/trim.h"
+#include "operator/dataset/informers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- of all that are ours ---- */
+
+#define TRIM_TO(object, names)      trim_to(object, names, ARRAY_LEN(names))
+#define TRIM_EACH_TO(object, names) trim_each_to(object, names, ARRAY_LEN(names))
+
+static json_t *part(json_t *object, const char *name) { return json_object_get(object, name); }
+
+/* Without the type, which the informer knows. */
+static void trim_meta(json_t *object)
+{
+    static const char *const parts[] = {"metadata", "spec", "status"},
+                             *const meta[] = {"name", "namespace", "uid", "resourceVersion",
+                                 "generation", "creationTimestamp", "deletionTimestamp",
+                                 "deletionGracePeriodSeconds", "finalizers", "labels",
+                                 "annotations", "ownerReferences"},
+                             *const labels[] = {LABEL_MANAGED_BY, LABEL_COMPONENT, LABEL_DATASET,
+                                 LABEL_DATASET_UID, LABEL_DATALOAD},
+                             *const annotations[] = {ANNOTATION_HASH, ANNOTATION_WORKERS,
+                                 ANNOTATION_SMALL, ANNOTATION_SCHEDULED},
+                             *const owner[] = {"kind", "name", "uid", "controller"};
+    json_t *m = part(object, "metadata");
+    TRIM_TO(object, parts);
+    TRIM_TO(m, meta);
+    TRIM_TO(part(m, "labels"), labels);
+    TRIM_TO(part(m, "annotations"), annotations);
+    TRIM_EACH_TO(part(m, "ownerReferences"), owner);
+}
+
+/* ---- pods ---- */
+
+static void trim_pod_conditions(json_t *conditions)
+{
+    static const char *const told[] = {"type", "status", "message", "lastTransitionTime"};
+    for (size_t i = json_array_size(conditions); i-- > 0;) {
+        const char *type = jget_str(json_array_get(conditions, i), "type", "");
+        if (strcmp(type, "Ready") != 0 && strcmp(type, "PodScheduled") != 0)
+            json_array_remove(conditions, i);
+    }
+    TRIM_EACH_TO(conditions, told);
+}
+
+void dataset_trim_pod(json_t *pod)
+{
+    static const char *const spec[] = {"nodeName", "priorityClassName", "containers"},
+                             *const container[] = {"image", "resources"},
+                             *const status[] = {"phase", "podIP", "startTime", "conditions",
+                                 "containerStatuses"},
+                             *const ran[] = {"restartCount", "state", "lastState"};
+    json_t *s = part(pod, "spec"), *t = part(pod, "status");
+    trim_meta(pod);
+    TRIM_TO(s, spec);
+    TRIM_EACH_TO(part(s, "containers"), container);
+    TRIM_TO(t, status);
+    trim_pod_conditions(part(t, "conditions"));
+    TRIM_EACH_TO(part(t, "containerStatuses"), ran);
+}
+
+/* ---- the volume, its claim, and what else a Dataset has one of ---- */
+
+void dataset_trim_volume(json_t *pv)
+{
+    static const char *const spec[] = {"claimRef", "csi"}, *const claim[] = {"uid"},
+                             *const csi[] = {"driver", "volumeAttributes"},
+                             *const attributes[] = {VOL_DATASET_NAMESPACE},
+                             *const status[] = {"phase"};
+    json_t *s = part(pv, "spec");
+    trim_meta(pv);
+    TRIM_TO(s, spec);
+    TRIM_TO(part(s, "claimRef"), claim);
+    TRIM_TO(part(s, "csi"), csi);
+    TRIM_TO(part(part(s, "csi"), "volumeAttributes"), attributes);
+    TRIM_TO(part(pv, "status"), status);
+}
+
+void dataset_trim_claim(json_t *pvc)
+{
+    static const char *const spec[] = {"resources"}, *const status[] = {"phase"};
+    trim_meta(pvc);
+    TRIM_TO(part(pvc, "spec"), spec);
+    TRIM_TO(part(pvc, "status"), status);
+}
+
+void dataset_trim_child(json_t *object)
+{
+    trim_meta(object);
+    json_object_del(object, "spec");
+    json_object_del(object, "status");
+}
+
+/* Attachments cannot be selected by driver: those of other drivers are kept without their
+ * content. */
+void dataset_trim_attachment(json_t *object)
+{
+    if (attachment_is_ours(object))
+        return;
+    json_object_del(object, "status");
+    json_t *meta = json_object_get(object, "metadata");
+    json_object_del(meta, "annotations");
+    json_object_del(meta, "finalizers");
+    json_object_set_new(object, "spec", json_object());
+}
+
+/* ---- nodes: has it a GPU, is it alive, does it take pods ---- */
+
+static bool is_gpu(const char *resource)
+{
+    const char *slash = strrchr(resource, '/');
+    return slash && strcmp(slash, "/gpu") == 0;
+}
+
+static json_t *gpus_of(const json_t *node)
+{
+    json_t *gpus = json_object(), *value;
+    const char *key;
+    json_object_foreach ((json_t *)jget_obj(node, "status.allocatable"), key, value)
+        if (is_gpu(key)
+            && strcmp(json_string_value(value) ? json_string_value(value) : "0", "0") != 0)
+            json_object_set(gpus, key, value);
+    return gpus;
+}
+
+/* The elements of an array whose `key` is `value`, with this key and one more. */
+static json_t *only(const json_t *array, const char *key, const char *value, const char *also)
+{
+    json_t *out = json_array(), *item;
+    size_t i;
+    json_array_foreach ((json_t *)array, i, item)
+        if (strcmp(jget_str(item, key, ""), value) == 0)
+            json_array_append_new(
+                out, json_pack("{s:s, s:s}", key, value, also, jget_str(item, also, "")));
+    return out;
+}
+
+void dataset_trim_node(json_t *node)
+{
+    json_t *meta = json_object_get(node, "metadata");
+    json_t *status = json_pack("{s:o, s:o}", "allocatable", gpus_of(node), "conditions",
+        only(jget_arr(node, "status.conditions"), "type", "Ready", "status"));
+    json_t *spec = json_pack("{s:b, s:o}", "unschedulable",
+        jget_bool(node, "spec.unschedulable", false), "taints",
+        only(jget_arr(node, "spec.taints"), "key", TAINT_OUT_OF_SERVICE, "effect"));
+    json_object_set_new(node, "status", status);
+    json_object_set_new(node, "spec", spec);
+    json_object_del(meta, "annotations");
+    const char *host = kube_label(node, LABEL_HOSTNAME);
+    json_t *labels = *host ? json_pack("{s:s}", LABEL_HOSTNAME, host) : json_object();
+    json_object_set_new(meta, "labels", labels);
+}
