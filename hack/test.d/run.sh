@@ -75,6 +75,12 @@ repeat_of() # STAGE/NAME: the command that runs this test alone
     esac
 }
 
+# The first lines that name the failure: where only the end of all output is kept, it is still to be read there.
+what_it_said() # LOG
+{
+    grep -m 3 -aE '^ *(not ok|FAIL|FAILED|error|.*(FAIL|FAILED|ERROR|panic): )|test runner: ' "$1" 2>/dev/null | cut -c 1-300 | sed 's/^ */      /; 1s/^/\n/' || true
+}
+
 # One line a test, and the end of its output if it failed.
 report() # RESULT NAME SECONDS LOG [NOTE]
 {
@@ -84,7 +90,7 @@ report() # RESULT NAME SECONDS LOG [NOTE]
     skipped) skipped=$((skipped + ${6:-1})) ;;
     failed)
         failed=$((failed + ${6:-1}))
-        failures+=("$2: $4; again: $(repeat_of "$2")")
+        failures+=("$2: $4; again: $(repeat_of "$2")$(what_it_said "$4")")
         ;;
     esac
     if [ "$1" != passed ]; then tail -n 40 "$4" 2>/dev/null | cut -c 1-300 | sed 's/^/    /' >&2; fi
