@@ -17,12 +17,15 @@
 #define DATALOAD_HISTORY_MAX   5
 
 #define DATALOAD_PENDING       "Pending"
+#define DATALOAD_SCHEDULED     "Scheduled" /* nothing is due, and there is no run to tell of */
 #define DATALOAD_EXECUTING     "Executing"
 #define DATALOAD_COMPLETE      "Complete"
 #define DATALOAD_FAILED        "Failed"
 #define DATALOAD_COND_COMPLETE "Complete"
 #define DATALOAD_COND_FAILED   "Failed"
-#define DATALOAD_COND_READY    "Ready" /* the same as Complete, for those who know no kinds */
+/* For those who know no kinds. The same as Complete; of one with a schedule: it loads, or waits for
+ * its time, and its last run has not failed. */
+#define DATALOAD_COND_READY "Ready"
 
 /* Borrows from the json it was parsed from. */
 struct dataload {

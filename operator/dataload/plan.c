@@ -273,6 +273,8 @@ static void dataload_evaluate(
     if (dataload_parse(o->cr, &l, &e)) {
         set_outcome_failed(r, "InvalidSpec");
         snprintf(r->message, sizeof r->message, "%s", e.msg);
+        if (m)
+            plan_delete(p, &kube_pods, m->pod, -1, NULL);
     } else if (o->dataset && kube_deleting(o->dataset)) {
         set_outcome_failed(r, "DatasetDeleted");
         snprintf(r->message, sizeof r->message, "Dataset %s is being deleted", l.dataset);
@@ -296,20 +298,21 @@ static void write_status(
     int64_t generation = jget_int(o->cr, "metadata.generation", 0);
     bool complete = strcmp(r->phase, DATALOAD_COMPLETE) == 0,
          failed = strcmp(r->phase, DATALOAD_FAILED) == 0;
-    /* what fails now may be well when it is due again */
-    bool comes_again = failed && *dataload_run(o->cr) && strcmp(r->reason, "InvalidSpec") != 0;
+    bool by_schedule = *dataload_run(o->cr) && !failed && !r->warn && !r->stalled
+        && (r->started || strcmp(r->reason, "Starting") == 0);
     bool changed = strcmp(cond_reason(was, DATALOAD_COND_COMPLETE), r->reason) != 0;
     cleanup_json json_t *conditions = cond_copy(json_object_get(o->cr, "status"));
     const enum cond_status status = complete ? COND_TRUE : COND_FALSE;
     const struct cond done = {DATALOAD_COND_COMPLETE, status, r->reason, r->message};
-    const struct cond ready = {DATALOAD_COND_READY, status, r->reason, r->message};
+    const struct cond ready = {DATALOAD_COND_READY,
+        complete || by_schedule ? COND_TRUE : COND_FALSE, r->reason, r->message};
     const struct cond bad = {DATALOAD_COND_FAILED, COND_TRUE, r->reason, r->message};
     cond_set(conditions, &done, generation, o->now_ns);
     cond_set(conditions, &ready, generation, o->now_ns);
     cond_set_progress(conditions,
-        complete                         ? COND_SETTLED
-            : r->stalled && !comes_again ? COND_STALLED
-                                         : COND_RECONCILING,
+        complete || by_schedule ? COND_SETTLED
+            : r->stalled        ? COND_STALLED
+                                : COND_RECONCILING,
         r->reason, r->message, generation, o->now_ns);
     if (failed)
         cond_set(conditions, &bad, generation, o->now_ns);

@@ -10,50 +10,65 @@
 #include <stdio.h>
 #include <string.h>
 
-static void say_scheduled(
-    const struct dataload_observed *o, json_t *conditions, const char *reason, const char *message)
+static bool is_spoilt(const struct dataload_observed *o)
 {
-    static const char *const types[] = {DATALOAD_COND_COMPLETE, DATALOAD_COND_READY};
-    int64_t generation = jget_int(o->cr, "metadata.generation", 0);
-    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        const struct cond c = {types[i], COND_FALSE, reason, message};
-        cond_set(conditions, &c, generation, o->now_ns);
-    }
-    cond_remove(conditions, DATALOAD_COND_FAILED);
-    cond_set_progress(conditions, COND_RECONCILING, reason, message, generation, o->now_ns);
+    const json_t *conditions = jget_arr(o->cr, "status.conditions");
+    return strcmp(cond_reason(conditions, DATALOAD_COND_COMPLETE), "InvalidSpec") == 0;
 }
 
-static void plan_rest(const struct dataload_observed *o, int64_t next_ns, struct plan *p)
+/* When the next run is due: what the status promised, as far as the schedule still says so and no
+ * clock that was wrong for a while promised it; else counted from now. */
+static int64_t schedule_due(const struct dataload_observed *o, const struct dataload *l)
 {
-    cleanup_json json_t *conditions = cond_copy(jget_obj(o->cr, "status"));
-    char next[CLOCK_RFC3339_LEN], message[120];
-    clock_rfc3339(next_ns, next);
-    snprintf(message, sizeof message, "the first load is due at %s", next);
-    bool first = !*dataload_run(o->cr)
-        || strcmp(cond_reason(conditions, DATALOAD_COND_COMPLETE), "InvalidSpec") == 0;
-    if (first)
-        say_scheduled(
-            o, conditions, "Scheduled", *dataload_run(o->cr) ? "the schedule is mended" : message);
-    plan_status(p, &kube_dataloads, o->cr,
-        dataload_status_wait(o->cr, next_ns, first ? DATALOAD_PENDING : NULL, conditions));
-    plan_requeue(p, next_ns - o->now_ns);
+    int64_t next_ns = cron_next(&l->cron, o->now_ns), said_ns = 0;
+    if (is_spoilt(o))
+        return next_ns;
+    if (clock_parse_rfc3339(jget_str(o->cr, "status.nextScheduleTime", ""), &said_ns))
+        said_ns = cron_next(&l->cron, dataload_last_due(o->cr));
+    return said_ns < next_ns && cron_last(&l->cron, said_ns) == said_ns ? said_ns : next_ns;
 }
 
 static bool is_between_runs(const struct dataload_observed *o, const struct dataload *l)
 {
-    return l->schedule && (!*dataload_run(o->cr) || dataload_finished(o->cr));
+    return l->schedule
+        && (!*dataload_run(o->cr) || dataload_finished(o->cr)
+            || strcmp(dataload_phase(o->cr), DATALOAD_SCHEDULED) == 0);
 }
 
 static bool schedule_is_due(const struct dataload_observed *o, const struct dataload *l)
 {
-    return cron_last(&l->cron, o->now_ns) > dataload_last_due(o->cr);
+    return schedule_due(o, l) <= o->now_ns;
+}
+
+/* Complete or Failed is about the run before, as long as there is one. Ready: it has what it needs,
+ * and waits for its time. */
+static void say_scheduled(
+    const struct dataload_observed *o, json_t *conditions, const char *message)
+{
+    const struct cond said[] = {{DATALOAD_COND_COMPLETE, COND_FALSE, "Scheduled", message},
+        {DATALOAD_COND_READY, COND_TRUE, "Scheduled", message}};
+    int64_t generation = jget_int(o->cr, "metadata.generation", 0);
+    for (size_t i = 0; i < ARRAY_LEN(said); i++)
+        cond_set(conditions, &said[i], generation, o->now_ns);
+    cond_remove(conditions, DATALOAD_COND_FAILED);
+    cond_set_progress(conditions, COND_SETTLED, "Scheduled", message, generation, o->now_ns);
 }
 
 bool schedule_rests(const struct dataload_observed *o, const struct dataload *l, struct plan *p)
 {
     if (!is_between_runs(o, l) || schedule_is_due(o, l))
         return false;
-    plan_rest(o, cron_next(&l->cron, o->now_ns), p);
+    int64_t next_ns = schedule_due(o, l);
+    cleanup_json json_t *conditions = cond_copy(jget_obj(o->cr, "status"));
+    char next[CLOCK_RFC3339_LEN], message[120];
+    clock_rfc3339(next_ns, next);
+    bool again = *dataload_run(o->cr), anew = !again || !dataload_finished(o->cr) || is_spoilt(o);
+    snprintf(message, sizeof message, "the %s load is due at %s", again ? "next" : "first", next);
+    if (anew)
+        say_scheduled(o, conditions, message);
+    plan_status(p, &kube_dataloads, o->cr,
+        dataload_status_wait(o->cr, next_ns, anew ? DATALOAD_SCHEDULED : NULL, conditions));
+    plan_requeue(p, next_ns - o->now_ns);
     return true;
 }
 
