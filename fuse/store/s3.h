@@ -35,6 +35,8 @@ void s3_signer_clear(struct s3_signer *s);
 bool s3_cred_renew(struct s3_cred *c, unsigned generation);
 /* where a person looks for them; caller frees. lent: for a time, by what is named. */
 char *s3_cred_origin(struct s3_cred *c, bool *lent);
+/* The last attempt to have lent ones renewed failed, as e says then. */
+bool s3_cred_cause(struct s3_cred *c, struct err *e);
 bool s3_cred_anonymous(struct s3_cred *c); /* there were none when last looked */
 
 /* -- the bucket ------------------------------------------------------------------------------ */
@@ -138,8 +140,9 @@ struct s3_outcome {
 /* One attempt. 0: 2xx. resp is always initialised. */
 int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct http_resp *resp,
     struct s3_outcome *out, struct err *e);
-/* After s3_once failed: is there a point in another attempt now? Waits as needed. */
-bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struct err *e);
+/* After s3_once failed: is there a point in another attempt now? Waits as needed. Where credentials
+ * have expired and others are not to be had, e says why from then on. */
+bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, struct err *e);
 /* As many attempts as it takes. */
 int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_resp *resp,
     struct s3_outcome *out, struct err *e);

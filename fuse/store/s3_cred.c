@@ -32,8 +32,8 @@ struct s3_cred {
     /* of lent ones, monotonic */
     int64_t lent_at_ns, renew_ns, end_ns; /* mu; end_ns 0: there are none */
     bool asking;                          /* mu */
-    int64_t quiet_until_ns;               /* mu: the last attempt failed, as e says */
-    struct err failed;                    /* mu */
+    int64_t quiet_until_ns;               /* mu: the last attempt failed */
+    struct err failed;                    /* mu: how; no error since one succeeded */
     char day[9];                          /* mu: key is for this day and region, "" for none */
     char region[S3_REGION_MAX];           /* mu */
     unsigned char key[32];                /* mu */
@@ -75,6 +75,16 @@ char *s3_cred_origin(struct s3_cred *c, bool *lent)
     return origin;
 }
 
+bool s3_cred_cause(struct s3_cred *c, struct err *e)
+{
+    pthread_mutex_lock(&c->mu);
+    bool failed = s3_identity_lends(&c->identity) && c->failed.cls != ERR_NONE;
+    if (failed)
+        *e = c->failed;
+    pthread_mutex_unlock(&c->mu);
+    return failed;
+}
+
 bool s3_cred_anonymous(struct s3_cred *c)
 {
     pthread_mutex_lock(&c->mu);
@@ -109,6 +119,7 @@ static int look_again(struct s3_cred *c, struct err *e)
         s3_keys_copy(&k, s3_identity_lends(&now) ? &(struct s3_keys){0} : &now.keys);
         take_keys(c, &k);
         c->end_ns = c->quiet_until_ns = 0;
+        c->failed = (struct err)ERR_INIT;
         s3_identity_clear(&c->identity);
         c->identity = now;
     } else {
@@ -143,6 +154,7 @@ static void ask(struct s3_cred *c)
         c->end_ns = now + lifetime_ns;
         c->renew_ns = c->end_ns - MIN(EARLY_NS, lifetime_ns / 3);
         c->quiet_until_ns = 0;
+        c->failed = (struct err)ERR_INIT;
     }
     pthread_cond_broadcast(&c->asked);
 }

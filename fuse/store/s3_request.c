@@ -297,12 +297,22 @@ static bool go_elsewhere(struct s3 *s, const struct retry *r, struct s3_outcome 
     return out->moved;
 }
 
-bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, const struct err *e)
+/* The server refused the credentials: are there other ones now? */
+static bool go_renewed(struct s3 *s, struct s3_outcome *out, struct err *e)
 {
-    bool refused = out->status == 401 || out->status == 403
-        || strcmp(store_reason(e), "ExpiredCredentials") == 0;
-    if (e->cls != ERR_RETRY && refused && !out->healed && s3_cred_renew(s->cred, out->generation)) {
-        out->healed = true;
+    bool expired = out->status && strcmp(store_reason(e), "ExpiredCredentials") == 0;
+    bool refused = expired || ((out->status == 401 || out->status == 403) && e->cls != ERR_RETRY);
+    if (!refused || out->healed)
+        return false;
+    out->healed = s3_cred_renew(s->cred, out->generation);
+    if (!out->healed && expired)
+        s3_cred_cause(s->cred, e);
+    return out->healed;
+}
+
+bool s3_again(struct s3 *s, struct retry *r, struct s3_outcome *out, struct err *e)
+{
+    if (go_renewed(s, out, e)) {
         metric_add(s3_metrics.retries, 1);
         return true;
     }

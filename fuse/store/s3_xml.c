@@ -108,7 +108,9 @@ static bool xml_parse(const char *text, size_t len, leaf_fn on_leaf, close_fn on
 static void fault_leaf(void *user, char path[][NAME_MAX_BYTES], unsigned depth, const char *text)
 {
     struct s3_fault *f = user;
-    bool inside = depth == 3 && strcmp(path[0], "ErrorResponse") == 0;
+    /* of S3; of token services: in <ErrorResponse>, and of some in <Errors> therein */
+    bool inside = depth > 2 && strcmp(path[0], "ErrorResponse") == 0
+        && (depth == 3 || (depth == 4 && strcmp(path[1], "Errors") == 0));
     if ((depth != 2 && !inside) || strcmp(path[depth - 2], "Error") != 0)
         return;
     const char *name = path[depth - 1];

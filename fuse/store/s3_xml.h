@@ -21,8 +21,8 @@ struct s3_fault {
     char message[200];
     char region[S3_REGION_MAX]; /* of PermanentRedirect, AuthorizationHeaderMalformed */
 };
-/* True if the text is an <Error> document, by itself or in an <ErrorResponse>; out is always
- * initialised. */
+/* True if the text is an <Error> document, by itself or in an <ErrorResponse>, there also in its
+ * <Errors>; out is always initialised. */
 bool s3_xml_fault(const char *text, size_t len, struct s3_fault *out);
 
 struct s3_item {

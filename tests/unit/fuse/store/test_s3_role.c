@@ -95,6 +95,52 @@ static void *read_in_thread(void *fixture)
     return read_byte(fixture, &e) ? "failed" : NULL;
 }
 
+/* They have expired, and there are no others: that is what is wrong. */
+static void a_role_that_was_taken_away(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    open_keyless(w);
+    expect_read(w);
+    lender.status = 403;
+    clock_sleep_ns(10 * NS_PER_S); /* younger ones are not asked for again */
+    fake_s3_expire(w->server, "good");
+    expect_refused(w, "AccessDenied", "role " ROLE " is not to be had (403 AccessDenied)");
+    expect_refused(w, "AccessDenied", "role " ROLE " is not to be had (403 AccessDenied)");
+    lender.status = 200;
+    for (int i = 0; i < 100 && lent() < 3; i++) {
+        struct err e = ERR_INIT;
+        read_byte(w, &e);
+        clock_sleep_ns(100 * NS_PER_MS);
+    }
+    fake_s3_expire(w->server, "nobody");
+    expect_read(w);
+}
+
+/* The token service is away at that moment: it is waited for. */
+static void expired_while_the_service_is_away(void **state)
+{
+    struct fixture *w = *state;
+    setenv("AWS_ROLE_ARN", ROLE, 1);
+    give_token(w, "AWS_WEB_IDENTITY_TOKEN_FILE", "a.b.c");
+    open_keyless(w);
+    expect_read(w);
+    lender.status = 503;
+    clock_sleep_ns(10 * NS_PER_S);
+    fake_s3_expire(w->server, "good");
+    pthread_t thread;
+    void *failed;
+    assert_int_equal(pthread_create(&thread, NULL, read_in_thread, w), 0);
+    for (int i = 0; i < 100 && lent() < 3; i++)
+        clock_sleep_ns(100 * NS_PER_MS);
+    assert_true(lent() >= 3);
+    fake_s3_expire(w->server, "nobody"); /* what is lent from now on is good */
+    lender.status = 200;
+    pthread_join(thread, &failed);
+    assert_null(failed);
+}
+
 static void many_readers_ask_once(void **state)
 {
     struct fixture *w = *state;
@@ -361,6 +407,8 @@ int main(void)
         keyless(credentials_are_renewed_before_they_end),
         keyless(good_ones_outlive_a_dead_service),
         keyless(expired_ones_are_replaced),
+        keyless(a_role_that_was_taken_away),
+        keyless(expired_while_the_service_is_away),
         keyless(many_readers_ask_once),
         keyless(a_role_that_is_not_ours),
         keyless(a_token_that_is_not_there),

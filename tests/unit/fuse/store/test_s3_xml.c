@@ -87,7 +87,15 @@ static void faults(void **state)
     assert_string_equal(f.code, "PermanentRedirect");
     assert_string_equal(f.message, "use the other");
     assert_string_equal(f.region, "eu-west-1");
-    static const char *const others[] = {"", "<Error/>", "<Error><Code></Code></Error>",
+    static const char *const services[] = {
+        "<ErrorResponse xmlns=\"x\"><Error><Type>Sender</Type><Code>AccessDenied</Code></Error></ErrorResponse>",
+        "<ErrorResponse><Errors><Error><Code>AccessDenied</Code></Error></Errors></ErrorResponse>"};
+    for (size_t i = 0; i < ARRAY_LEN(services); i++) {
+        assert_true(s3_xml_fault(services[i], strlen(services[i]), &f));
+        assert_string_equal(f.code, "AccessDenied");
+    }
+    static const char *const others[] = {"", "<Error/>",
+        "<R><Errors><Error><Code>A</Code></Error></Errors></R>", "<Error><Code></Code></Error>",
         "<ok><Code>A</Code></ok>", "<Error><Code>A"};
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         assert_false(s3_xml_fault(others[i], strlen(others[i]), &f));
