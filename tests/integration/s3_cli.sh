@@ -5,37 +5,11 @@
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh
 . "$(dirname "$(readlink -f "$0")")/s3_lib.sh"
+# shellcheck source=tests/integration/tap_lib.sh
+. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
 millrace=$1
-count=0
 cd "$WORK"
 
-is() # NAME EXPECTED ACTUAL
-{
-    count=$((count + 1))
-    if [ "$2" = "$3" ]; then
-        echo "ok $count - $1"
-    else
-        echo "not ok $count - $1"
-        printf '# expected: %s\n# got: %s\n' "$2" "$3" | sed '2,$s/^[^#]/#   &/'
-        failed=1
-    fi
-}
-
-has() # NAME TEXT ACTUAL
-{
-    case $3 in
-    *"$2"*) is "$1" "$2" "$2" ;;
-    *) is "$1" "$2" "$3" ;;
-    esac
-}
-
-run() # COMMAND…: sets out and status
-{
-    status=0
-    out=$("$@" 2>&1) || status=$?
-}
-
-failed=0
 s3_start
 export AWS_ENDPOINT_URL=$S3_ENDPOINT AWS_ACCESS_KEY_ID=testaccess AWS_SECRET_ACCESS_KEY=testsecret123
 
