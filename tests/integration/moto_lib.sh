@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Sourced by the tests that need moto, an S3 server that knows roles: moto_roles.py says what is there.
-#   moto_start ADDRESS…   at a free port of 127.0.0.1 (MOTO_ENDPOINT), and at the addresses. Exit status 77 (SKIP) where there is none.
+#   moto_start [many] ADDRESS…   at a free port of 127.0.0.1 (MOTO_ENDPOINT), and at the addresses. Exit status 77 (SKIP) where there is none.
 #   moto_end
 # Its log is $WORK/moto.log: $WORK is the caller's.
 
@@ -25,7 +25,7 @@ moto_start()
     fi
     for _ in 1 2 3 4 5; do
         port=$((30000 + RANDOM % 2000))
-        "$python" "$(dirname "${BASH_SOURCE[0]}")/moto_roles.py" "127.0.0.1:$port" "$@" >"$WORK/moto.log" 2>&1 &
+        "$python" "$(dirname "${BASH_SOURCE[0]}")/moto_roles.py" "$@" "127.0.0.1:$port" >"$WORK/moto.log" 2>&1 &
         MOTO_PID=$!
         for _ in $(seq 600); do
             kill -0 "$MOTO_PID" 2>/dev/null || continue 2

@@ -2,12 +2,13 @@
 """moto as a cloud with roles: S3, STS and IAM, which judges each request; the metadata services of a machine and of a container.
 
 moto_roles.py ADDRESS:PORT…   serves all of it at each address until it is killed; prints "ready"
+moto_roles.py many ADDRESS:PORT…   with 2,500 keys below many/ in bucket data, as s3_live.c has them
 
 Of moto: buckets, keys, signatures, policies of users and roles, trust policies of AssumeRole. Added here, because moto has it not:
 tokens of an OIDC issuer (a JWT by HS256 with the key "issuer"; audience and end are looked at), loans that end, metadata services
 that want a token and give loans, requests that are not signed (bucket "public" takes them). What is asked for:
 
-  users trainer (AKIATRAINER, may assume roles, sees no bucket) and reader (AKIAREADER, reads and writes all)
+  users trainer (AKIATRAINER, may assume roles, sees no bucket) and reader (AKIAREADER or testaccess, reads and writes all)
   roles reader     trainer and role hop may assume it, who knows the external id "blue"
         hop        trainer and tokens; may assume roles, sees no bucket
         token      tokens only
@@ -68,6 +69,7 @@ def add_role(name, trusted, policy):
 def furnish():
     add_user("trainer", "AKIATRAINER", "trainersecret", allow("sts:AssumeRole"))
     add_user("reader", "AKIAREADER", "readersecret", allow("s3:*"))
+    add_user("tester", "testaccess", "testsecret123", allow("s3:*"))
     hop = f"arn:aws:sts::{ACCOUNT}:assumed-role/hop/"
     add_role("reader", trust(TRAINER, hop + "test", hop + "millrace", external_id="blue"), allow("s3:*"))
     add_role("hop", trust(TRAINER), allow("sts:AssumeRole"))
@@ -77,6 +79,11 @@ def furnish():
     for name in ("data", "public"):
         s3.create_bucket(name, "us-east-1")
         s3.put_object(name, "set/one", f"one in {name}\n".encode())
+
+
+def add_many():
+    for i in range(2500):
+        s3.put_object("data", f"many/d/sub{i:04}/x" if i % 500 == 0 else f"many/d/f{i:04}", b"x" if i % 500 == 0 else b"hello")
 
 
 # -- the token service --------------------------------------------------------------------------------
@@ -193,6 +200,9 @@ def main():
     settings.INITIAL_NO_AUTH_ACTION_COUNT = 0
     app = around(DomainDispatcherApplication(create_backend_app))
     for at in sys.argv[1:]:
+        if at == "many":
+            add_many()
+            continue
         host, port = at.rsplit(":", 1)
         server = make_server(host, int(port), app, threaded=True, request_handler=Handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The S3 store against a real server: s3_store.sh starts it and says where it is (S3_ENDPOINT) and
- * where its files are (S3_ROOT). */
+ * where its files are (S3_ROOT), or that it has the many keys already (no S3_ROOT). */
 #include "tests/lib/unit.h"
 
 #include "fuse/store/s3.h"
@@ -183,15 +183,13 @@ static void bad_paths_are_refused_before_they_leave(void **state)
     mount_free(m);
 }
 
-static void many_keys_come_in_pages(void **state)
+/* as versitygw keeps them: quicker than so many PUTs */
+static void make_many(int n)
 {
-    (void)state;
-    enum { KEYS = 2500 };
-    /* as the server keeps them: quicker than 2,500 PUTs */
-    cleanup_free char *dir = xasprintf("%s/data/many/d", root);
     struct err e = ERR_INIT;
+    cleanup_free char *dir = xasprintf("%s/data/many/d", root);
     ok(file_mkdirs(dir, 0755, &e), &e);
-    for (int i = 0; i < KEYS; i++) {
+    for (int i = 0; i < n; i++) {
         cleanup_free char *path = xasprintf("%s/%s%04d", dir, i % 500 == 0 ? "sub" : "f", i);
         if (i % 500 == 0) {
             assert_int_equal(mkdir(path, 0755), 0);
@@ -201,6 +199,15 @@ static void many_keys_come_in_pages(void **state)
             ok(file_write_atomic(path, "hello", 5, 0644, &e), &e);
         }
     }
+}
+
+static void many_keys_come_in_pages(void **state)
+{
+    (void)state;
+    enum { KEYS = 2500 };
+    struct err e = ERR_INIT;
+    if (root)
+        make_many(KEYS);
     struct mount *m = mount_for("s3://data/many");
     struct store *s = open_mount(m);
     struct names l;
@@ -384,7 +391,7 @@ int main(void)
 {
     endpoint = getenv("S3_ENDPOINT");
     root = getenv("S3_ROOT");
-    if (!endpoint || !root) {
+    if (!endpoint) {
         fprintf(stderr, "run tests/integration/s3_store.sh: it starts the server\n");
         return 2;
     }
