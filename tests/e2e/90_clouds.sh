@@ -276,6 +276,9 @@ refused "spec.cache.tiers: a quota of 2Gi is more than the 1Gi" '{"mounts": [{"m
 refused "spec.cache.client.tiers: a quota of 2Ti" '{"mounts": [{"mountPoint": "s3://data"}], "cache": {"client": {"tiers": [{"medium": "SSD", "quota": "2Ti"}]}}}'
 refused "pvc://claim is not of a kind" '{"mounts": [{"mountPoint": "pvc://claim"}]}'
 refused "this cluster allows https://s3.$NS" '{"mounts": [{"mountPoint": "s3://data", "options": {"endpoint": "https://other.example"}}]}'
+refused "options.sts-endpoint of s3://data: this cluster allows https://s3.$NS" '{"mounts": [{"mountPoint": "s3://data", "options": {"sts-endpoint": "https://other.example"}}]}'
+refused "options.sts-endpoint of s3://data: this cluster allows https://s3.$NS" '{"mounts": [{"mountPoint": "s3://data",
+    "encryptOptions": [{"name": "sts-endpoint", "valueFrom": {"secretKeyRef": {"name": "elsewhere", "key": "AWS_ENDPOINT_URL"}}}]}]}'
 n apply --dry-run=server -f - >/dev/null <<<'{"apiVersion": "millrace.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": "enough"},
     "spec": {"mounts": [{"mountPoint": "s3://data"}], "cache": {"replicas": 2, "tiers": [{"medium": "SSD", "quota": "1Gi"}]}}}'
 n create secret generic elsewhere --from-literal="AWS_ACCESS_KEY_ID=$S3_KEY" --from-literal="AWS_SECRET_ACCESS_KEY=$S3_SECRET" \

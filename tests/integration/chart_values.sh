@@ -165,6 +165,8 @@ good within --set 'limits.tierQuota=1500G,defaults.cache.tiers[0].medium=SSD,def
 good within --set 'limits.tierQuota=1Gi,defaults.cache.worker.tiers[0].medium=SSD,defaults.cache.worker.tiers[0].quota=1Gi,defaults.cache.client.tiers[0].medium=SSD,defaults.cache.client.tiers[0].quota=1Gi'
 refused "defaults.options.s3.url is https://b, which limits.endpoints does not allow" --set 'limits.endpoints={https://a},defaults.options.s3.url=https://b'
 good within --set 'limits.endpoints={https://a/},defaults.options.s3.url=https://a'
+refused "defaults.options.s3.sts-endpoint is https://b, which limits.endpoints does not allow" --set 'limits.endpoints={https://a},defaults.options.s3.url=https://a,defaults.options.s3.sts-endpoint=https://b'
+good within --set 'limits.endpoints={https://a,https://b},defaults.options.s3.url=https://a,defaults.options.s3.sts-endpoint=https://b/'
 
 refused enabled --set enabled=false
 refused "use --reset-then-reuse-values" --set metrics=null # what --reuse-values makes of a chart without metrics

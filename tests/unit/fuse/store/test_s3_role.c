@@ -251,6 +251,46 @@ static void a_token_service_with_a_path(void **state)
     expect_not_opened(w, "option sts-endpoint");
 }
 
+/* Where the cluster says which servers there are, a Secret leads to no other token service: it
+ * would be shown keys and tokens. What options and the cluster's default say was judged before. */
+static void allowed_token_services_only(void **state)
+{
+    struct fixture *w = *state;
+    static const char *const allowed[] = {"https://minio.example", "https://sts.example"};
+    struct conf_pair usual = {(char *)"sts-endpoint", (char *)"https://by-default.example"};
+    static const struct {
+        const char *service, *words; /* NULL: it fits */
+    } cases[] = {
+        {"https://sts.example", NULL},
+        {"https://by-default.example", NULL},
+        {"https://thief.example",
+            "a Secret says that sts-endpoint is https://thief.example, but this cluster allows https://minio.example, https://sts.example only"},
+        {"https://sts.example.thief.example", "limits.endpoints"},
+        {"https://sts.example@thief.example", "write scheme, host and port only"},
+    };
+    struct store_conf conf = {.mount = &w->m->conf, .secrets_dir = w->dir};
+    w->m->conf.noptions = 2; /* the endpoint is among them, the token service is not */
+    w->m->conf.default_options = &usual;
+    w->m->conf.ndefault_options = 1;
+    w->m->conf.endpoints = (char **)allowed;
+    w->m->conf.nendpoints = ARRAY_LEN(allowed);
+    mount_secret(w->m, "sts-endpoint", "sts", "creds:sts");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        write_secret(w, "sts", cases[i].service);
+        struct store *s = store_new(&conf, &e);
+        bool opened = s != NULL;
+        store_free(s);
+        if (opened != (cases[i].words == NULL))
+            fail_msg("%s: %s", cases[i].service, e.msg);
+        if (opened)
+            continue;
+        assert_string_equal(store_reason(&e), "InvalidOption");
+        if (!strstr(e.msg, cases[i].words))
+            fail_msg("no \"%s\": %s", cases[i].words, e.msg);
+    }
+}
+
 /* -- others ------------------------------------------------------------------------------------ */
 
 static void anonymous_is_not_signed(void **state)
@@ -418,6 +458,7 @@ int main(void)
         keyless(options_that_contradict),
         keyless(a_profile_in_a_cluster),
         keyless(a_token_service_with_a_path),
+        keyless(allowed_token_services_only),
         keyless(anonymous_is_not_signed),
         keyless(keys_assume_a_role),
         keyless(roles_in_a_chain),
