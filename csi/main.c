@@ -126,6 +126,9 @@ static bool workers_alive(void *user, struct buf *out)
 
 METRIC_GAUGE(csi_volumes, "millrace_csi_volumes", "", "Volumes that this node knows.");
 
+METRIC_GAUGE(csi_shared_disk, "millrace_csi_shares_kubelet_disk", "",
+    "1: caches of this node share the file system of kubelet, which evicts pods when it is full; 0: they have their own.");
+
 static void collect_metrics(void *user, struct buf *out)
 {
     struct running *r = user;
@@ -172,15 +175,22 @@ static int check_disk(const struct options *o, struct err *e)
         return -1;
     if (stat(o->cache_root, &cache) || stat(o->kubelet_dir, &kubelet))
         return err_sys(e, errno, "stat %s and %s", o->cache_root, o->kubelet_dir);
-    if (cache.st_dev != kubelet.st_dev)
+    bool shared = cache.st_dev == kubelet.st_dev;
+    metric_set(metric_of(&csi_shared_disk), shared);
+    if (!shared)
         return 0;
     if (!o->root_disk)
         return err_set(e, ERR_INVALID,
             "caches in %s would share the file system of kubelet's %s, and --allow-root-disk is false: mount a disk for them, name its directory with --cache-root (values csi.cacheDir, csi.cacheDirs), or allow it (csi.allowRootDisk)",
             o->cache_root, o->kubelet_dir);
-    log_kv(LOG_INFO,
-        "caches share kubelet's file system: a full cache makes kubelet evict pods; --cache-root (value csi.cacheDir) names another disk",
-        "directory", o->cache_root, NULL);
+    if (strcmp(o->cache_root, o->root) == 0)
+        log_kv(LOG_INFO,
+            "caches share kubelet's file system: a full cache makes kubelet evict pods; --cache-root (value csi.cacheDir) names another disk",
+            "directory", o->cache_root, NULL);
+    else
+        log_kv(LOG_WARN,
+            "caches share kubelet's file system, though a directory was named for them: no disk is mounted there on this node, and a full cache makes kubelet evict pods; mount one, or name where it is (values csi.cacheDir, csi.cacheDirs); csi.allowRootDisk=false refuses this",
+            "directory", o->cache_root, NULL);
     return 0;
 }
 
