@@ -26,6 +26,8 @@
 /* on a loader's pod: when its run was due, of a DataLoad with a schedule */
 #define ANNOTATION_SCHEDULED "millrace.dev/scheduled"
 #define ANNOTATION_WORKERS   "millrace.dev/workers" /* how many cache workers to ask, on our pods */
+/* hash of what a pod that preloads is to load, and from where */
+#define ANNOTATION_LOADS "millrace.dev/loads"
 /* on a TFJob's pod that takes the place of another: restarts of its index before it */
 #define ANNOTATION_RESTARTS "millrace.dev/restarts"
 /* on the same: how often its index was ended from outside, in a row */

@@ -98,6 +98,7 @@ struct dataset_preloading {
     char reason[48], message[640];
     bool warn;                         /* the transition to it is a Warning */
     struct dataload_progress progress; /* not known: the recorded one stays */
+    char refused[512]; /* why the pod that preloads stays as it was made; "": it does not */
 };
 void dataset_plan_preload(const struct dataset_observed *o, const struct dataset_eval *v,
     const struct dataset_problem *problem, struct dataset_preloading *r, struct plan *p);

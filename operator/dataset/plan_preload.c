@@ -11,6 +11,7 @@
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/cond.h"
+#include "operator/ctl/verdicts.h"
 #include "operator/dataset/report_news.h"
 #include "operator/render/meta.h"
 
@@ -293,6 +294,57 @@ static void make_preloader(const struct dataset_observed *o, const struct datase
         keep_or_start(o, r);
 }
 
+/* Does it load what the spec says, though it is made otherwise (image, resources, labels)? */
+static bool loads_the_same(const json_t *desired, const json_t *pod)
+{
+    const char *loads = kube_annotation(pod, ANNOTATION_LOADS);
+    return *loads && strcmp(loads, kube_annotation(desired, ANNOTATION_LOADS)) == 0;
+}
+
+/* Its successor is refused: what it keeps stays true, unless the spec asks for something else. */
+static void keep_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
+    const json_t *desired, size_t at, struct dataset_preloading *r)
+{
+    const json_t *pod = o->pods[at].pod;
+    dataset_say_refused(o->cr, pod,
+        verdict_refusal(o->said, pod, kube_annotation(desired, ANNOTATION_HASH)), r->refused,
+        sizeof r->refused);
+    if (!loads_the_same(desired, pod)) {
+        snprintf(r->message, sizeof r->message, "%s", r->refused);
+        set_preloaded(r, COND_FALSE, "ApplyFailed", true);
+        return;
+    }
+    evaluate_preloader(o, v, at, r);
+    size_t len = strlen(r->message);
+    snprintf(r->message + len, sizeof r->message - len, "; %s", r->refused);
+}
+
+/* It goes when the server is known to take what is made in its place; where nothing is asked for
+ * any more, at once. */
+static void replace_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
+    const json_t *desired, size_t at, struct dataset_preloading *r, struct plan *p)
+{
+    const json_t *pod = o->pods[at].pod;
+    enum verdict verdict = v->d->npreload && v->health[at].state != CACHE_POD_LEAVING
+        ? plan_try(p, o->said, pod, json_deep_copy(desired), o->now_ns)
+        : VERDICT_TAKEN;
+    switch (verdict) {
+    case VERDICT_TAKEN:
+        plan_delete(p, &kube_pods, pod, -1, NULL);
+        keep_or_start(o, r);
+        return;
+    case VERDICT_ASKED:
+        if (loads_the_same(desired, pod))
+            evaluate_preloader(o, v, at, r);
+        else
+            keep_or_start(o, r);
+        return;
+    case VERDICT_REFUSED:
+        keep_preloader(o, v, desired, at, r);
+        return;
+    }
+}
+
 /* One that is made of another spec, or has ended, makes room for the next; the words of the first
  * are not about this spec. */
 static void plan_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
@@ -305,9 +357,11 @@ static void plan_preloader(const struct dataset_observed *o, const struct datase
         make_preloader(o, v, desired, r, p);
     } else if (cannot_end(o, m->pod, r, p)) {
         return;
-    } else if (!render_same(desired, m->pod) || v->health[at].state == CACHE_POD_FINISHED) {
+    } else if (v->health[at].state == CACHE_POD_FINISHED) {
         plan_delete(p, &kube_pods, m->pod, -1, NULL);
         keep_or_start(o, r);
+    } else if (!render_same(desired, m->pod)) {
+        replace_preloader(o, v, desired, at, r, p);
     } else {
         evaluate_preloader(o, v, at, r);
     }

@@ -420,7 +420,10 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
     take_refusals(o, v, workers_refused, clients_refused);
     evaluate_ready(o, v, problem, &workers, &clients, &ready);
     write_condition(o, conditions, &ready, NULL, &events);
-    write_progress(o, conditions, &ready, *workers_refused ? workers_refused : clients_refused);
+    write_progress(o, conditions, &ready,
+        *workers_refused       ? workers_refused
+            : *clients_refused ? clients_refused
+                               : preload->refused);
     evaluate_group(v, &workers, DATASET_COND_WORKERS, "no cache workers are asked for",
         workers_refused, &other);
     write_condition(o, conditions, &other, ready.message, &events);

@@ -28,7 +28,7 @@ static void trim_meta(json_t *object)
                              *const labels[] = {LABEL_MANAGED_BY, LABEL_COMPONENT, LABEL_DATASET,
                                  LABEL_DATASET_UID, LABEL_DATALOAD},
                              *const annotations[] = {ANNOTATION_HASH, ANNOTATION_WORKERS,
-                                 ANNOTATION_SMALL, ANNOTATION_SCHEDULED},
+                                 ANNOTATION_SMALL, ANNOTATION_SCHEDULED, ANNOTATION_LOADS},
                              *const owner[] = {"kind", "name", "uid", "controller"};
     json_t *m = part(object, "metadata");
     TRIM_TO(object, parts);

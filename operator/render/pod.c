@@ -382,6 +382,18 @@ json_t *render_loader(const struct dataset *d, const struct render_env *env, con
     return placed_loader(pod, d);
 }
 
+/* Two that differ in the rest only, such as the image, find the same files. */
+static void stamp_loads(json_t *pod)
+{
+    const json_t *c = jget(pod, "spec.containers[0]");
+    cleanup_json json_t *loads = json_pack(
+        "[O, O?, O?]", jget_arr(c, "command"), jget_arr(c, "env"), jget_arr(pod, "spec.volumes"));
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, json_hash(loads));
+    json_object_set_new(json_object_get(json_object_get(pod, "metadata"), "annotations"),
+        ANNOTATION_LOADS, json_string(text));
+}
+
 json_t *render_preloader(const struct dataset *d, const struct render_env *env)
 {
     cleanup_free char *name = render_preloader_name(d->name);
@@ -391,5 +403,6 @@ json_t *render_preloader(const struct dataset *d, const struct render_env *env)
     struct spec s = {COMPONENT_LOADER, NULL, command, &d->loader, &d->worker.tiers, "Always"};
     json_t *pod = base_pod(d, env, name, &s);
     render_owner(pod, &kube_datasets, d->cr);
+    stamp_loads(pod);
     return placed_loader(pod, d);
 }
