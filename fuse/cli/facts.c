@@ -6,6 +6,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "operator/api/cond.h"
 
 #include <string.h>
 
@@ -100,7 +101,7 @@ static bool any_unseen(const struct facts *f, const json_t *pods)
     const json_t *o;
     size_t i;
     json_array_foreach (f->datasets, i, o)
-        if (!jget_len(o, "status.conditions"))
+        if (cond_unseen(jget_arr(o, "status.conditions")))
             return true;
     json_array_foreach (pods, i, o)
         if (pod_needs_operator(o, f->datasets))

@@ -145,8 +145,6 @@ json_t *status_document(const json_t *dataset, const struct facts *f, const json
         {"clientsWanted", r.clients.desired}};
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         set_number(o, numbers[i].key, numbers[i].value);
-    if (r.counted && r.bytes == 0) /* as kubectl shows it */
-        json_object_set_new(o, "cachedPercent", json_integer(0));
     json_object_set_new(o, "counted", json_boolean(r.counted));
     if (!*r.reason && is_unwatched(f->operators, r.ns))
         json_object_set_new(o, "watchedOnly", json_string(watched_only(f->operators)));

@@ -62,7 +62,7 @@ bool why_object_unwatched(
     const json_t *object, const char *kind, const char *ns, const json_t *operators, struct why *w)
 {
     cleanup_free char *who = xasprintf("%s %s", kind, kube_name(object));
-    if (jget_len(object, "status.conditions") || !is_unwatched(operators, ns))
+    if (!cond_unseen(jget_arr(object, "status.conditions")) || !is_unwatched(operators, ns))
         return false;
     return unwatched_say(operators, ns, who, w);
 }

@@ -46,6 +46,7 @@ def reasons():
     """Every CamelCase literal of the rooms that make conditions is a reason, unless no_reasons.txt says what else it is."""
     other = {line.split()[0] for line in read(NO_REASONS).splitlines() if line and not line.startswith("#")}
     literals = {name for path in sources() if os.path.exists(path) for name in REASON.findall(read(path))}
+    literals |= {name for path in glob.glob("crds/*.yaml") for name in re.findall(r"^ +reason: ([A-Z]\w+)$", read(path), re.MULTILINE)}
     cells = re.findall(r"^\| (`[A-Z][^|]*)\|", read(REASONS_PAGE), re.MULTILINE)
     said = {name for cell in cells for name in re.findall(r"`([A-Za-z]+)`", cell)}
     yield from differ(REASONS_PAGE, said, literals - other, f"a reason? else it belongs into {NO_REASONS}")

@@ -55,6 +55,12 @@ const char *cond_message(const json_t *conditions, const char *type)
     return text(cond_find(conditions, type), "message");
 }
 
+bool cond_unseen(const json_t *conditions)
+{
+    return json_array_size(conditions) == 0
+        || strcmp(text(json_array_get(conditions, 0), "reason"), COND_UNSEEN) == 0;
+}
+
 json_t *cond_copy(const json_t *status)
 {
     const json_t *conditions = jget_arr(status, "conditions");

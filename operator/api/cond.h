@@ -23,6 +23,11 @@ bool cond_is_true(const json_t *conditions, const char *type);
 const char *cond_reason(const json_t *conditions, const char *type);  /* "" if there is none */
 const char *cond_message(const json_t *conditions, const char *type); /* "" if there is none */
 
+/* What a new object has before an operator looks at it: the default of its kind, of one condition.
+ * True: it has that, or none at all. */
+#define COND_UNSEEN "WaitingForOperator"
+bool cond_unseen(const json_t *conditions);
+
 /* The conditions of status ("conditions") as an array of the caller's own; empty if there is none.
  * Caller owns it. */
 json_t *cond_copy(const json_t *status);

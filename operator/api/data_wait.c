@@ -49,6 +49,8 @@ static bool wait_for_condition(
         return false;
     const char *reason = old ? "Updating" : jget_str(c, "reason", ""),
                *message = old ? "its spec was just changed" : jget_str(c, "message", "");
+    if (strcmp(reason, COND_UNSEEN) == 0)
+        reason = message = ""; /* it is about to be looked at */
     snprintf(out->reason, sizeof out->reason, "%s", *reason ? reason : "Starting");
     snprintf(out->message, sizeof out->message, "Dataset %s is not %s%s%s%s%s", kube_name(dataset),
         words, *reason ? ": " : "", reason, *message ? ": " : "", message);

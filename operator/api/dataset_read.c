@@ -51,6 +51,8 @@ void dataset_read(const json_t *cr, struct dataset_reading *out)
         .remote_percent = jget_int(cache, "remoteHitPercent", -1),
     };
     out->ready = dataset_is_ready(cr, &out->reason, &out->message);
+    if (strcmp(out->reason, COND_UNSEEN) == 0)
+        out->reason = out->message = "";
     read_group(cr, "workers", &out->workers);
     read_group(cr, "clients", &out->clients);
     read_preload(cr, out);

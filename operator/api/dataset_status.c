@@ -30,6 +30,8 @@ int dataset_cached_percent(const json_t *cr)
             cached = jget_int(cr, "status.cacheStates.cachedBytes", -1);
     if (all < 0 || cached < 0 || !jget_bool(cr, "status.ufsComplete", false))
         return -1;
+    if (all == 0)
+        return jget_int(cr, "status.fileNum", 0) > 0 ? 100 : 0;
     return cached >= all ? 100 : (int)(100 * ((double)cached / (double)all));
 }
 
@@ -40,11 +42,20 @@ static void set_bytes(json_t *o, const char *human_key, const char *bytes_key, i
     json_object_set_new(o, bytes_key, json_integer(bytes));
 }
 
-/* "37.5%", and 37 for those who sort and compare; nothing of nothing is 0 %. */
-static void set_share(json_t *o, const char *key, const char *int_key, double part, double all)
+/* Of empty files nothing is left to be cached; of no files nothing is. While they are counted, it
+ * is not all. */
+static int cached_tenths(const struct dataset_status *s)
+{
+    if (s->ufs_complete && s->ufs_bytes == 0)
+        return s->ufs_files > 0 ? 1000 : 0;
+    int tenths = dataload_tenths((double)s->cached, (double)s->ufs_bytes);
+    return s->ufs_complete ? tenths : MIN(tenths, 999);
+}
+
+/* "37.5%", and 37 for those who sort and compare. */
+static void set_share(json_t *o, const char *key, const char *int_key, int tenths)
 {
     char text[16];
-    int tenths = dataload_tenths(part, all);
     snprintf(text, sizeof text, "%d.%d%%", tenths / 10, tenths % 10);
     json_object_set_new(o, key, json_string(text));
     json_object_set_new(o, int_key, json_integer(tenths / 10));
@@ -250,13 +261,15 @@ static json_t *states_json(const struct dataset_status *s)
     set_bytes(o, "cached", "cachedBytes", s->cached);
     set_bytes(o, "cacheCapacity", "cacheCapacityBytes", s->capacity);
     if (s->has_ufs)
-        set_share(o, "cachedPercentage", "cachedPercent", (double)s->cached, (double)s->ufs_bytes);
+        set_share(o, "cachedPercentage", "cachedPercent", cached_tenths(s));
     json_object_set_new(o, "clientCachedBytes", json_integer(s->client_cached));
     if (delivered > 0) {
         set_share(o, "cacheHitRatio", "cacheHitPercent",
-            (double)s->read_cache + (double)s->read_worker, delivered);
-        set_share(o, "localHitRatio", "localHitPercent", (double)s->read_cache, delivered);
-        set_share(o, "remoteHitRatio", "remoteHitPercent", (double)s->read_worker, delivered);
+            dataload_tenths((double)s->read_cache + (double)s->read_worker, delivered));
+        set_share(o, "localHitRatio", "localHitPercent",
+            dataload_tenths((double)s->read_cache, delivered));
+        set_share(o, "remoteHitRatio", "remoteHitPercent",
+            dataload_tenths((double)s->read_worker, delivered));
     }
     return o;
 }

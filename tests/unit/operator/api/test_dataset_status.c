@@ -32,11 +32,37 @@ static void test_percentages(void **state)
         {(INT64_C(1) << 52) - 1, INT64_C(1) << 52, "99.9%", 99}, {1000000, 1000000, "100.0%", 100},
         {2000000, 1000000, "100.0%", 100}, {84, 1000, "8.4%", 8}, {3, 1000, "0.3%", 0}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct dataset_status s = {
-            .has_ufs = true, .cached = cases[i].cached, .ufs_bytes = cases[i].all};
+        const struct dataset_status s = {.has_ufs = true,
+            .ufs_complete = true,
+            .cached = cases[i].cached,
+            .ufs_bytes = cases[i].all};
         cleanup_json json_t *j = status_of(&s);
         assert_string_equal(jget_str(j, "cacheStates.cachedPercentage", ""), cases[i].text);
         assert_int_equal(jget_int(j, "cacheStates.cachedPercent", -1), cases[i].percent);
+    }
+}
+
+/* Files without a byte are all there, nothing at all is not; before all is counted it is not all.
+ */
+static void test_percentages_of_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t files, cached, all;
+        bool complete;
+        int percent, told; /* told: to jobs; -1: not known */
+    } cases[] = {{0, 0, 0, true, 0, 0}, {3, 0, 0, true, 100, 100}, {3, 0, 0, false, 0, -1},
+        {9, 2000, 1000, false, 99, -1}, {9, 500, 1000, false, 50, -1},
+        {9, 500, 1000, true, 50, 50}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct dataset_status s = {.has_ufs = true,
+            .ufs_complete = cases[i].complete,
+            .ufs_files = cases[i].files,
+            .cached = cases[i].cached,
+            .ufs_bytes = cases[i].all};
+        cleanup_json json_t *j = status_of(&s), *cr = json_pack("{s:O}", "status", j);
+        assert_int_equal(jget_int(j, "cacheStates.cachedPercent", -1), cases[i].percent);
+        assert_int_equal(dataset_cached_percent(cr), cases[i].told);
     }
 }
 
@@ -141,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_percentages),
+        cmocka_unit_test(test_percentages_of_nothing),
         cmocka_unit_test(test_hits),
         cmocka_unit_test(test_first_nodes),
         cmocka_unit_test(test_resolved),
