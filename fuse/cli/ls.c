@@ -191,6 +191,7 @@ static void print_hints(const json_t *j)
 static void print_kept(const json_t *j)
 {
     int64_t files = jget_int(j, REPORT_KEPT_FILES, 0);
+    const char *there = jget_str(j, REPORT_KEPT_NODE_DIR, "");
     char bytes[HUMAN_BYTES_LEN];
     if (!files)
         return;
@@ -207,14 +208,16 @@ static void print_kept(const json_t *j)
                 : strcmp(why, "homeless") == 0
                 ? "the dataset has no such mount any more, or not for writing"
                 : "the note beside it is damaged");
-        cli_put_name(jget_str(j, REPORT_KEPT_DIR, ""));
+        cli_put_name(*there ? there : jget_str(j, REPORT_KEPT_DIR, ""));
         putchar('/');
         cli_put_name(jget_str(k, REPORT_KEPT_FILE, "?"));
         puts("");
     }
-    puts(
-        "  to have one back, copy that file (of a client in a cluster: on its node, with kubectl debug);\n"
-        "  to drop it, remove it and the .path file beside it");
+    if (*there)
+        puts(
+            "  that is on the node, below csi.cacheDir of the chart, or /var/lib/kubelet/plugins without one; to\n"
+            "  look there: kubectl -n millrace-system debug node/NODE -it --image=busybox (which has it in /host)");
+    puts("  to have one back, copy that file; to drop it, remove it and the .path file beside it");
 }
 
 static void print_status(const json_t *j)

@@ -9,6 +9,7 @@
 #include "fuse/peers/peers.h"
 #include "fuse/prefetch/hint.h"
 #include "fuse/report/mount_why.h"
+#include "fuse/report/node_dir.h"
 #include "fuse/report/stall.h"
 #include "fuse/report/status_metrics.h"
 #include "lib/base/clock.h"
@@ -188,14 +189,25 @@ static void list_kept(struct status *s, struct kept *out)
         *out = (struct kept){0};
 }
 
+/* NULL: not in a pod, or not known; the caller frees. */
+static char *kept_on_node(const char *dir)
+{
+    struct err e = ERR_INIT;
+    cleanup_mountinfo struct mountinfo m = {0};
+    cleanup_free char *real = realpath(dir, NULL);
+    return real && mountinfo_read(&m, &e) == 0 ? node_dir_of(&m, real) : NULL;
+}
+
 static void add_kept(const struct status *s, const struct kept *k, struct buf *out)
 {
-    cleanup_free char *dir = k->files && s->from.stage_dir ? kept_dir(s->from.stage_dir) : NULL;
+    cleanup_free char *dir = k->files && s->from.stage_dir ? kept_dir(s->from.stage_dir) : NULL,
+                      *there = dir ? kept_on_node(dir) : NULL;
     const size_t group = strlen(REPORT_KEPT) + 1; /* it is opened here, as it has an array */
     const struct report_member members[] = {
         {&REPORT_KEPT_FILES[group], REPORT_COUNT, k->files, NULL},
         {&REPORT_KEPT_BYTES[group], REPORT_COUNT, k->bytes, NULL},
         {&REPORT_KEPT_DIR[group], REPORT_TEXT, 0, dir ? dir : ""},
+        {&REPORT_KEPT_NODE_DIR[group], REPORT_TEXT, 0, there ? there : ""},
     };
     buf_adds(out, ",\"" REPORT_KEPT "\":{");
     report_add(out, members, ARRAY_LEN(members));

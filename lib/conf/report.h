@@ -105,10 +105,13 @@
 #define REPORT_KEPT_FILES "kept.files"
 #define REPORT_KEPT_BYTES "kept.bytes"
 #define REPORT_KEPT_DIR   "kept.dir"
-#define REPORT_KEPT_PATHS "kept.paths" /* array */
-#define REPORT_KEPT_PATH  "path"
-#define REPORT_KEPT_WHY   "why"
-#define REPORT_KEPT_FILE  "file"
+/* the same on the node, from the node plugin's own directory on: "csi.millrace.dev/volumes/…"; "":
+ * the client is in no pod */
+#define REPORT_KEPT_NODE_DIR "kept.nodeDir"
+#define REPORT_KEPT_PATHS    "kept.paths" /* array */
+#define REPORT_KEPT_PATH     "path"
+#define REPORT_KEPT_WHY      "why"
+#define REPORT_KEPT_FILE     "file"
 /* a mount of this node that died and was made again; absent: none */
 #define REPORT_LOST_AT             "mountLost.at" /* seconds since the epoch */
 #define REPORT_LOST_WHY            "mountLost.why"

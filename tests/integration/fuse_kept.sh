@@ -71,6 +71,40 @@ os.fsync(d)
 done
 
 if [ "$(id -u)" = 0 ]; then
+    echo "# in a cluster: it is said where it lies on the node"
+    volume=csi.millrace.dev/volumes/team/0f9e
+    mkdir -p "$WORK/kubelet/plugins/$volume/cache" "$WORK/run"
+    mount --bind "$WORK/kubelet/plugins/$volume" "$WORK/run" # as the pod has its volume
+    CACHE=$WORK/run/cache
+    fuse_source posix
+    export DATA
+    echo first >"$DATA/ckpt"
+    fuse_mount
+    fd '
+import errno, os, sys
+f = os.open(sys.argv[1] + "/ckpt", os.O_WRONLY)
+os.write(f, b"OURS")
+data = os.environ["DATA"]
+with open(data + "/.new", "w") as other:
+    other.write("theirs\n")
+os.replace(data + "/.new", data + "/ckpt")
+try:
+    os.close(f)
+    sys.exit("the close of the second writer succeeded")
+except OSError as e:
+    assert e.errno == errno.ESTALE, e
+'
+    "$BUILD/bin/millrace" stat "$MNT" >"$WORK/stat.out"
+    where=$(sed -n 's/^ *\(csi.millrace.dev[^ ]*\)$/\1/p' "$WORK/stat.out")
+    [ "$where" = "$volume/cache/stage/kept/$(status '.kept.paths[0].file')" ] || die "the place on the node is not said: $(cat "$WORK/stat.out")"
+    [ "$(head -c 4 "$WORK/kubelet/plugins/$where")" = OURS ] || die "it does not lie there"
+    grep -q "below csi.cacheDir" "$WORK/stat.out" || die "it is not said below what"
+    ! grep -F "$CACHE" "$WORK/stat.out" || die "the pod's own path is said, too"
+    fuse_umount
+    rm -rf "$CACHE" "${DATA:?}"/*
+    umount "$WORK/run"
+    CACHE=$WORK/cache
+
     echo "# the disk of the node is full: said in words, and nothing that is kept is lost"
     mkdir -p "$CACHE"
     mount -t tmpfs -o size=16m tmpfs "$CACHE"

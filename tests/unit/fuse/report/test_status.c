@@ -380,6 +380,7 @@ static void test_kept(void **state)
     assert_int_equal(jget_int(j, REPORT_KEPT_FILES, 0), 1);
     assert_int_equal(jget_int(j, REPORT_KEPT_BYTES, 0), 5);
     assert_string_equal(jget_str(j, REPORT_KEPT_DIR, ""), dir);
+    assert_string_equal(jget_str(j, REPORT_KEPT_NODE_DIR, "?"), "");
     assert_int_equal(jget_len(j, REPORT_KEPT_PATHS), 1);
     const json_t *k = json_array_get(jget_arr(j, REPORT_KEPT_PATHS), 0);
     assert_string_equal(jget_str(k, REPORT_KEPT_PATH, ""), note.path);
