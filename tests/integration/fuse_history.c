@@ -6,7 +6,8 @@
  *   fuse_history MOUNT_A MOUNT_B SEED STEPS [OUT]
  *
  * With OUT, a path, the machine of A loses its power once: while there is a file OUT, what A does
- * may fail, and after it what A had open is lost; B goes on meanwhile, and STEPS more follow.
+ * may fail, and after it what A had open is lost; B goes on meanwhile, "alone" is said once it has
+ * saved something, and STEPS more follow.
  * Writers are cut off in the middle: the first half of a value is written when its file is opened.
  *
  * What is checked (docs/concepts.md):
@@ -195,7 +196,10 @@ static void count(struct change *c, bool good)
     c->end = step;
     c->result = good ? SAVED : FAILED;
     *(good ? &saved : &failed) += 1;
-    alone += good && c->node == 1 && is_out(0);
+    if (!good || c->node != 1 || !is_out(0) || alone++)
+        return;
+    puts("alone"); /* the power may come back */
+    fflush(stdout);
 }
 
 static void end_change(struct handle *h)

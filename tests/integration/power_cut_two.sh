@@ -36,12 +36,16 @@ power_is_cut()
     : >"$OUT"
     [ $((round % 2)) = 0 ] || sync -f "$DISK"
     power_goes
+    wait_for "the other node saving something meanwhile" says alone
     power_comes
     node_a
     rm "$OUT"
 }
 
 is_seen() { [ -d "$B/$round" ]; }
+
+# One that has ended says why by its status.
+says() { grep -qs "$1" "$WORK/history.out" || ! kill -0 "$HISTORY" 2>/dev/null; }
 
 HTTP_A=$(port 10000) HTTP_B=$(port 15000) METRICS_A=$(port 20000)
 disk_make
@@ -54,12 +58,13 @@ for kind in posix s3; do
     for round in $(seq "$CUTS"); do
         mkdir "$A/$round"
         wait_for "the other node to see the directory" is_seen
+        rm -f "$WORK/history.out" # a process in the background may be slow to make its own
         timeout 250 "$BUILD/bin/fuse_history" "$A/$round" "$B/$round" $((SEED + round)) "$STEPS" "$OUT" >"$WORK/history.out" 2>&1 &
         HISTORY=$!
-        wait_for "the first files" grep -q begun "$WORK/history.out"
+        wait_for "the first files" says begun
         power_is_cut
         wait $HISTORY || die "$kind, cut $round: MILLRACE_CUT_SEED=$SEED: $(cat "$WORK/history.out")"
-        echo "$kind, cut $round: $(sed 1d "$WORK/history.out")"
+        echo "$kind, cut $round: $(tail -n 1 "$WORK/history.out")"
         rm -rf "${A:?}/$round"
     done
     umount "$A" "$B"
