@@ -39,10 +39,13 @@ struct client {
     struct sign_key key; /* with o->key_file */
     struct status *status;
     struct handoff_client *handoff; /* NULL without a socket */
+    struct heartbeat *heartbeat;    /* NULL: no thread could be made */
     struct store **stores;          /* conf->nmounts */
     char *stage_dir;
     struct mounted_fs m;
     bool is_unmounted; /* there is nothing to go on with */
+    /* requests that were taken: as the heartbeat and the plugin's ping last saw */
+    uint64_t seen_beat, seen_ping;
 };
 
 static volatile sig_atomic_t stopping;
@@ -281,6 +284,18 @@ static unsigned stack_depth(const char *dir)
     return statfs(dir, &st) == 0 && (unsigned long)st.f_type == OVERLAYFS_MAGIC ? 2 : 1;
 }
 
+static bool serves_beat(void *user)
+{
+    struct client *c = user;
+    return session_serves(c->m.fs.session, &c->seen_beat);
+}
+
+static bool serves_ping(void *user)
+{
+    struct client *c = user;
+    return session_serves(c->m.fs.session, &c->seen_ping);
+}
+
 static enum client_exit run_session(struct client *c, int fd, const void *init, size_t init_len)
 {
     struct err e = ERR_INIT;
@@ -296,12 +311,14 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
     if (!s)
         return client_fail(c, "StoreError", &e, CLIENT_BROKEN);
     if (c->handoff)
-        handoff_client_watch(c->handoff, session_serves, s);
+        handoff_client_watch(c->handoff, serves_ping, c);
+    heartbeat_watch(c->heartbeat, serves_beat, c);
     running = s;
     mask_signals(SIG_UNBLOCK);
     int rc = stopping ? 0 : session_run(s, &e);
     running = NULL;
     c->is_unmounted = session_unmounted(s);
+    heartbeat_watch(c->heartbeat, NULL, NULL);
     if (c->handoff)
         handoff_client_watch(c->handoff, NULL, NULL);
     status_serving(c->status, false);
@@ -401,15 +418,19 @@ enum client_exit client_run(
     const struct client_options *o, struct client_shared *shared, int fuse_fd, int ready_fd)
 {
     struct client c = {.o = o, .shared = shared, .ready_fd = ready_fd, .lock_fd = -1};
+    struct err e = ERR_INIT;
     handle_signals();
     mask_signals(SIG_BLOCK);
     c.status = status_new();
     c.stage_dir = path_join(o->cache_dir, "stage");
+    if (!(c.heartbeat = heartbeat_start(&shared->beats, getppid(), o->hung_ns, &e)))
+        log_kv(LOG_WARN, "nobody sees whether this process hangs", "error", e.msg, NULL);
     status_listen(c.status, o->http, o->metrics);
     enum client_exit rc = prepare_and_serve(&c, fuse_fd);
     if (c.ready_fd >= 0)
         close(c.ready_fd);
     mask_signals(SIG_BLOCK);
     tear_down(&c);
+    heartbeat_stop(c.heartbeat);
     return rc;
 }

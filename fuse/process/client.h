@@ -5,6 +5,7 @@
 #ifndef MILLRACE_FUSE_PROCESS_CLIENT_H
 #define MILLRACE_FUSE_PROCESS_CLIENT_H
 
+#include "fuse/process/heartbeat.h"
 #include "lib/handoff/wire.h"
 #include "lib/sign/sign.h"
 
@@ -21,6 +22,7 @@ struct client_options {
     const char *http, *metrics;
     int64_t sync_ns;     /* 0: from the configuration, or the default */
     int64_t deadline_ns; /* of a call to a store; 0: the store's default */
+    int64_t hung_ns;     /* a process that is silent for so long is replaced; 0: never */
     int64_t uid, gid;    /* owner of what comes from the store; -1: default of the mode */
     bool allow_other;
     /* where the log goes once the mount is served and stderr has no reader; NULL: stays on stderr
@@ -40,6 +42,7 @@ struct client_shared {
     int hold_sock;             /* with a socket only; written before the first process is started */
     _Atomic uint32_t init_len; /* 0: the kernel's INIT has not been answered */
     unsigned char init[HANDOFF_INIT_MAX];
+    struct heartbeats beats; /* the serving one's is 0 when it is started */
 };
 
 enum client_exit {

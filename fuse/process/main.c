@@ -2,6 +2,7 @@
 /* millrace-fuse — serves a dataset as a file system. */
 #include "fuse/process/supervise.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
@@ -44,7 +45,7 @@ static char *default_cache_dir(const char *mountpoint)
 
 int main(int argc, char **argv)
 {
-    struct client_options o = {.uid = -1, .gid = -1};
+    struct client_options o = {.uid = -1, .gid = -1, .hung_ns = HEARTBEAT_HUNG_S * NS_PER_S};
     bool foreground = false, daemonize = false, list_metrics = false;
     const char *log_format = NULL;
     const struct opt table[] = {
@@ -67,6 +68,8 @@ int main(int argc, char **argv)
             "how old what is known of files may be"},
         {"store-deadline", OPT_SECONDS, &o.deadline_ns, "DURATION",
             "how long a store is tried before a request fails; 0s: 30 s"},
+        {"hung-after", OPT_SECONDS, &o.hung_ns, "DURATION",
+            "replace a serving process that has not answered for so long; 0s: never, for debuggers"},
         {"uid", OPT_INT, &o.uid, "N", "owner of files that come from the store"},
         {"gid", OPT_INT, &o.gid, "N", "group of files that come from the store"},
         {"allow-other", OPT_BOOL, &o.allow_other, NULL, "other users may read the mount"},

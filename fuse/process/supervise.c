@@ -42,6 +42,8 @@ struct supervisor {
     /* monotonic; when the serving process was first seen to have ended except for some threads; 0:
      * it has not */
     int64_t ended_ns;
+    struct heartbeat_ear ear; /* for the serving process */
+    bool hung;                /* it was ended because it was silent */
 };
 
 /* mount(2) for root, fusermount3 for others: libfuse knows both. */
@@ -97,6 +99,9 @@ static void start_serving(struct supervisor *s)
 {
     sigset_t none;
     take_held(s);
+    atomic_store(&s->shared->beats.serving, 0);
+    s->ear = (struct heartbeat_ear){0};
+    s->hung = false;
     s->child = fork();
     if (s->child < 0) {
         log_error("cannot start the serving process: %s", strerror(errno));
@@ -171,6 +176,21 @@ static int abandon_stuck(struct supervisor *s)
     return status;
 }
 
+/* One that is stopped, or whose threads all hang. What it has read and not answered, the next one
+ * gets again. */
+static void end_if_hung(struct supervisor *s)
+{
+    uint64_t beats = atomic_load(&s->shared->beats.serving);
+    if (!heartbeat_missed(&s->ear, beats, clock_mono_ns(), s->o->hung_ns) || s->hung)
+        return;
+    cleanup_free char *seconds = xasprintf("%lld", (long long)(s->o->hung_ns / NS_PER_S));
+    log_kv(LOG_ERROR,
+        "the serving process is stopped, or its threads hang: ending it, so that another one takes over",
+        "silentSeconds", seconds, "flag", "--hung-after", NULL);
+    s->hung = true;
+    kill(s->child, SIGKILL);
+}
+
 static int keep_serving(struct supervisor *s, const sigset_t *set)
 {
     int64_t backoff = BACKOFF_MIN_NS;
@@ -190,6 +210,8 @@ static int keep_serving(struct supervisor *s, const sigset_t *set)
                 begin_shutdown(s);
             if (s->kill_ns && clock_mono_ns() > s->kill_ns)
                 kill(s->child, clock_mono_ns() > s->kill_ns + KILL_AFTER_NS ? SIGKILL : SIGTERM);
+            atomic_fetch_add(&s->shared->beats.supervisor, 1);
+            end_if_hung(s);
             status = reap_serving(s);
             if (status < 0)
                 status = abandon_stuck(s);

@@ -30,7 +30,6 @@ struct session {
     _Atomic bool answered;      /* INIT */
     struct session_offer offer; /* the kernel's INIT */
     _Atomic bool unmounted;
-    uint64_t seen; /* requests, by session_serves() */
 };
 
 static struct session *the_session; /* libfuse gives its hooks what the operations get */
@@ -223,11 +222,7 @@ void session_exit(struct session *s)
     loop_end(s->loop);
 }
 
-bool session_serves(void *session)
-{
-    struct session *s = session;
-    return loop_serves(s->loop, &s->seen);
-}
+bool session_serves(struct session *s, uint64_t *seen) { return loop_serves(s->loop, seen); }
 
 void session_free(struct session *s)
 {

@@ -39,9 +39,9 @@ int session_run(struct session *s, struct err *e); /* 0: unmounted, or told to e
 /* ends session_run(); async-signal-safe when the signal interrupts the main thread */
 void session_exit(struct session *s);
 bool session_unmounted(const struct session *s);
-/* Is there a thread for the next request, or has one taken a request since the last call? Called by
- * one thread at a time. */
-bool session_serves(void *session);
+/* Is there a thread for the next request, or has one taken a request since the last call with the
+ * same *seen? That is one caller's, 0 at first. */
+bool session_serves(struct session *s, uint64_t *seen);
 void session_free(struct session *s);
 
 /* The OPEN that this thread answers next is passed through to the backing file with this id. */

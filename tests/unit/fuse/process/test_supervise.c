@@ -31,6 +31,9 @@ enum act {
     LINGER,        /* and die of SIGKILL after .arg ms */
     SERVE,         /* until a signal comes, then exit with .arg */
     SERVE_AND_DIE, /* … then die of SIGKILL */
+    BEAT,          /* the same as SERVE, with a heartbeat */
+    STOP,          /* with a heartbeat, until it is stopped */
+    HANG,          /* alive, deaf, and with no heartbeat any more */
 };
 
 /* Shared by the test, the supervisor and the serving processes. */
@@ -41,6 +44,7 @@ static struct script {
     } runs[RUNS]; /* the last one again and again */
     unsigned nruns;
     bool says_ready;
+    int64_t hung_ns;
     bool hold;               /* it has a fuse fd */
     _Atomic ino_t held;      /* … this */
     _Atomic ino_t inherited; /* what it was started with; 0: none */
@@ -131,6 +135,20 @@ enum client_exit client_run(
         clock_sleep_ns(script->runs[run].arg * NS_PER_MS);
         raise(SIGKILL);
         break;
+    case STOP:
+        atomic_fetch_add(&shared->beats.serving, 1);
+        raise(SIGSTOP);
+        break;
+    case HANG:
+        atomic_fetch_add(&shared->beats.serving, 1);
+        for (;;)
+            poll(NULL, 0, 1000);
+    case BEAT:
+        while (!got) {
+            atomic_fetch_add(&shared->beats.serving, 1);
+            poll(NULL, 0, 100);
+        }
+        break;
     case SERVE:
     case SERVE_AND_DIE:
         while (!got)
@@ -165,7 +183,7 @@ static int teardown(void **state)
 
 static pid_t supervise(bool daemonize)
 {
-    static const struct client_options o = {.socket = "/nowhere"};
+    const struct client_options o = {.socket = "/nowhere", .hung_ns = script->hung_ns};
     fflush(NULL);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -309,6 +327,53 @@ static void test_supervisor_is_killed(void **state)
     assert_int_equal(script->signal, SIGTERM);
 }
 
+/* One that is stopped, or that hangs and heeds no signal, is ended and followed by another, which
+ * has its fuse fd. */
+static void test_silent(void **state)
+{
+    (void)state;
+    script->hung_ns = 3 * NS_PER_S;
+    script->hold = true;
+    add(STOP, 0);
+    add(HANG, 0);
+    add(BEAT, CLIENT_DONE);
+    pid_t pid = supervise(false);
+    eventually(script->begun == 1 && script->held);
+    ino_t first = script->held;
+    eventually(script->begun == 2 && script->held != first);
+    assert_int_equal(script->inherited, first);
+    eventually(script->begun == 3);
+    for (int i = 0; i < 2; i++) {
+        assert_true(script->began_ns[i + 1] - script->began_ns[i] >= 3 * NS_PER_S);
+        assert_true(
+            script->began_ns[i + 1] - script->began_ns[i] < 20 * NS_PER_S); /* a busy machine */
+    }
+    kill(pid, SIGTERM);
+    assert_int_equal(wait_for(pid), CLIENT_DONE);
+}
+
+/* Who beats is left alone, and so is who was never heard, or where nobody asked for it. */
+static void test_not_silent(void **state)
+{
+    (void)state;
+    static const struct {
+        enum act act;
+        int64_t hung_ns;
+    } cases[] = {{BEAT, NS_PER_S}, {SERVE, NS_PER_S}, {HANG, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        memset(script, 0, sizeof *script);
+        script->hung_ns = cases[i].hung_ns;
+        add(cases[i].act, CLIENT_DONE);
+        pid_t pid = supervise(false);
+        eventually(script->begun == 1);
+        clock_sleep_ns(4 * NS_PER_S);
+        assert_int_equal(script->begun, 1);
+        kill(cases[i].act == HANG ? script->serving : pid, SIGKILL);
+        kill(pid, SIGKILL);
+        wait_for(pid);
+    }
+}
+
 /* The caller's process ends once the mount is served, or with the status of what could not serve.
  */
 static void test_daemonize(void **state)
@@ -342,6 +407,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_signals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed_at_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_supervisor_is_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_silent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_not_silent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_daemonize, setup, teardown),
     };
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* of the daemon */
