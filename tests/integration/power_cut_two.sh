@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # needs: versitygw
-# timeout: 300
+# timeout: 600
 # Two nodes of one store, and the machine of one loses its power while both write the same files: fuse_history's steps go over both,
 # the disk with cache and staging of node A ends in the middle of them as in a power cut, its processes are killed, and it comes back as another
 # boot; node B goes on. What either was told is saved is there, on both, and nothing that was cut off or failed comes back over it.
