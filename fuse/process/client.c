@@ -28,7 +28,9 @@
 #define CHECK_LAST_NS   (30 * NS_PER_S)
 #define READ_AHEAD_KB   1024
 #define SETTLE_NS       (10 * NS_PER_S)
-#define HUNG_NS         (10 * NS_PER_S) /* threads of a mount that is over end sooner */
+#define HUNG_NS         (10 * NS_PER_S)  /* threads of a mount that is over end sooner */
+#define SAVE_MAX_NS     (600 * NS_PER_S) /* for the mount before to save what was written there */
+#define ENDING          "ending\n"       /* in the lock: its mount is over */
 #define OVERLAYFS_MAGIC 0x794c7630
 
 struct client {
@@ -119,6 +121,20 @@ static struct conf *load_conf(const char *file, struct err *e)
     return text ? conf_parse(text, strlen(text), e) : NULL;
 }
 
+/* Has the mount of whoever has the lock ended, so that it will end itself once all is saved? */
+static bool lock_is_ending(const char *lock)
+{
+    cleanup_free char *text = file_read(lock, sizeof ENDING, NULL, NULL);
+    return text && strcmp(text, ENDING) == 0;
+}
+
+/* For the next mount of the same place. */
+static void mark_ending(struct client *c)
+{
+    if (pwrite(c->lock_fd, ENDING, strlen(ENDING), 0) < 0)
+        log_debug("the next mount is not told that this one is over: %s", strerror(errno));
+}
+
 /* One process at a time may use a cache directory; it is locked until the process ends. In a pod
  * the one before may still be ending, and may be of another version: waits for it. */
 static int lock_dir(struct client *c, struct err *e)
@@ -126,11 +142,18 @@ static int lock_dir(struct client *c, struct err *e)
     cleanup_free char *lock = path_join(c->o->cache_dir, "lock");
     if (file_mkdirs(c->o->cache_dir, 0700, e))
         return -1;
-    int64_t until = clock_mono_ns() + 2 * NS_PER_S;
+    int64_t began = clock_mono_ns(), patience = 2 * NS_PER_S;
     do {
         c->lock_fd = file_lock(lock, clock_mono_ns() + 200 * NS_PER_MS, e);
+        if (c->lock_fd < 0 && patience < SAVE_MAX_NS && !c->handoff && lock_is_ending(lock)) {
+            patience = SAVE_MAX_NS;
+            log_warn(
+                "the mount before this one still saves what was written there: waiting for its end");
+        }
     } while (c->lock_fd < 0 && e->cls == ERR_CONFLICT && !stopping
-        && (c->handoff || clock_mono_ns() < until));
+        && (c->handoff || clock_mono_ns() < began + patience));
+    if (c->lock_fd >= 0 && ftruncate(c->lock_fd, 0))
+        log_debug("truncate %s: %s", lock, strerror(errno));
     if (c->lock_fd >= 0)
         return file_mkdirs(c->stage_dir, 0700, e);
     return e->cls != ERR_CONFLICT
@@ -276,7 +299,12 @@ static void on_serving(void *user, const struct session_offer *offer)
     log_info("serving");
 }
 
-static void on_unmounted(void *user) { cache_cancel(((struct client *)user)->m.cache); }
+static void on_unmounted(void *user)
+{
+    struct client *c = user;
+    mark_ending(c);
+    cache_cancel(c->m.cache);
+}
 
 static unsigned stack_depth(const char *dir)
 {
@@ -388,6 +416,8 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
     if (lock_dir(c, &e))
         return client_fail(
             c, e.cls == ERR_EXHAUSTED ? "CacheDiskFull" : "CacheError", &e, CLIENT_BROKEN);
+    if (!c->o->socket) /* the one before had the addresses */
+        status_listen(c->status, c->o->http, c->o->metrics);
     if (c->o->key_file && sign_key_read(c->o->key_file, &c->key, &e))
         return client_fail(c, "SecretMissing", &e, CLIENT_BROKEN);
     if (make_stores(c, &e))
@@ -425,7 +455,8 @@ enum client_exit client_run(
     c.stage_dir = path_join(o->cache_dir, "stage");
     if (!(c.heartbeat = heartbeat_start(&shared->beats, getppid(), o->hung_ns, &e)))
         log_kv(LOG_WARN, "nobody sees whether this process hangs", "error", e.msg, NULL);
-    status_listen(c.status, o->http, o->metrics);
+    if (o->socket)
+        status_listen(c.status, o->http, o->metrics);
     enum client_exit rc = prepare_and_serve(&c, fuse_fd);
     if (c.ready_fd >= 0)
         close(c.ready_fd);
