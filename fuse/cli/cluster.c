@@ -38,8 +38,9 @@ void cluster_close(struct cluster *c)
     *c = (struct cluster){0};
 }
 
-static bool is_skipped(const struct cluster *c, const char *plural)
+bool cluster_denied(const struct cluster *c, const struct kube_res *res)
 {
+    const char *plural = res->plural;
     size_t n = strlen(plural);
     for (const char *p = c->skipped.data; p && *p; p += strspn(p, ", ")) {
         if (strncmp(p, plural, n) == 0 && strchr(", ", p[n]))
@@ -49,18 +50,28 @@ static bool is_skipped(const struct cluster *c, const char *plural)
     return false;
 }
 
-int cluster_skip(struct cluster *c, const struct kube_res *res, struct err *e)
+static int skip_of(struct cluster *c, const struct kube_res *res, bool whole, struct err *e)
 {
     if (e->cls == ERR_NOTFOUND) {
         err_clear(e);
         return 0;
     }
-    if (e->cls != ERR_DENIED || strstr(e->msg, "Unauthorized"))
+    if (e->cls == ERR_DENIED && strstr(e->msg, "Unauthorized"))
+        return err_wrap(e,
+            "the API server does not know you: log in again (`kubectl auth whoami` tells as whom), or name another --context");
+    if (e->cls != ERR_DENIED)
         return -1;
     err_clear(e);
-    if (!is_skipped(c, res->plural))
-        buf_addf(&c->skipped, "%s%s", c->skipped.len ? ", " : "", res->plural);
+    if (!cluster_denied(c, res))
+        buf_addf(&c->skipped, "%s%s%s", c->skipped.len ? ", " : "", res->plural,
+            whole && res->namespaced ? " of all namespaces" : "");
+    *(whole ? &c->skipped_whole : &c->skipped_here) = true;
     return 0;
+}
+
+int cluster_skip(struct cluster *c, const struct kube_res *res, struct err *e)
+{
+    return skip_of(c, res, !res->namespaced, e);
 }
 
 static int append_object(void *array, json_t *item_take)
@@ -76,7 +87,7 @@ int cluster_list(struct cluster *c, const struct kube_res *res, const char *ns,
         return 0;
     json_decref(*out);
     *out = NULL;
-    return cluster_skip(c, res, e);
+    return skip_of(c, res, !ns, e);
 }
 
 int cluster_get(struct cluster *c, const struct kube_res *res, const char *ns, const char *name,
@@ -88,14 +99,20 @@ int cluster_get(struct cluster *c, const struct kube_res *res, const char *ns, c
 
 void cluster_say_skipped(struct cluster *c, FILE *out)
 {
-    if (c->skipped.len)
+    if (!c->skipped.len)
+        return;
+    fprintf(out, "note: not looked at, because you may not read them: %s (", buf_str(&c->skipped));
+    if (c->skipped_here)
         fprintf(
-            out, "note: not looked at, because you may not read them: %s\n", buf_str(&c->skipped));
+            out, "ask for the role view in namespace %s%s", c->ns, c->skipped_whole ? "; " : "");
+    if (c->skipped_whole)
+        fputs("what is of the whole cluster, its administrator may read", out);
+    fputs(")\n", out);
 }
 
 int cluster_no_datasets(const struct cluster *c, const char *ns, struct err *e)
 {
-    if (!is_skipped(c, kube_datasets.plural))
+    if (!cluster_denied(c, &kube_datasets))
         return err_set(e, ERR_NOTFOUND,
             "Millrace is not installed in the cluster %s: it has no kind datasets.millrace.dev",
             kube_server(c->kube));

@@ -27,6 +27,8 @@ struct cluster {
     struct kube *kube;
     char *ns;
     struct buf skipped; /* "nodes, volumeattachments": what may not be read */
+    bool skipped_here;  /* some of it is of the namespace */
+    bool skipped_whole; /* some of it is of no namespace, or of all */
 };
 int cluster_open(struct cluster *c, const struct cluster_flags *f, struct err *e);
 void cluster_close(struct cluster *c);
@@ -43,6 +45,8 @@ int cluster_get(struct cluster *c, const struct kube_res *res, const char *ns, c
 int cluster_skip(struct cluster *c, const struct kube_res *res, struct err *e);
 /* Can an object be called so? What cannot is not asked for: it might name something else. */
 int cluster_check_name(const char *what, const char *name, struct err *e);
+/* Was it skipped since it may not be read? */
+bool cluster_denied(const struct cluster *c, const struct kube_res *res);
 /* The error of a list of Datasets that is NULL: not installed, or not allowed. */
 int cluster_no_datasets(const struct cluster *c, const char *ns, struct err *e);
 /* "note: not looked at …" to out, if anything was skipped */

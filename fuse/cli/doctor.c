@@ -380,7 +380,11 @@ static void check_datasets(const struct doctor_facts *f, struct report *r)
     struct dataset_reading first = {0};
     size_t i, n = 0;
     if (!f->datasets) {
-        doctor_line(r, DOCTOR_SKIPPED, "Datasets: there is no such kind, or you may not list them");
+        if (f->may_not_list)
+            doctor_line(
+                r, DOCTOR_SKIPPED, "Datasets: you may not list them in namespace %s", f->ns);
+        else
+            doctor_line(r, DOCTOR_SKIPPED, "Datasets: there is no such kind");
         return;
     }
     json_array_foreach (f->datasets, i, dataset) {
@@ -391,7 +395,7 @@ static void check_datasets(const struct doctor_facts *f, struct report *r)
         if (n++ == 0)
             first = d;
     }
-    const char *where = f->all ? "the cluster" : f->ns;
+    const char *where = f->all_datasets ? "the cluster" : f->ns;
     cleanup_free char *why = n ? doctor_unready(f, &first) : NULL;
     if (n)
         doctor_line(r, DOCTOR_FAILED, "Datasets: %zu of %zu in %s are not Ready, as %s/%s: %s", n,

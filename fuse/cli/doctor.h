@@ -17,7 +17,9 @@ struct doctor_facts {
     const json_t *pods;       /* of ours, of all namespaces or (pods_of_all false) of ns */
     const json_t *daemonsets; /* of all namespaces */
     const json_t *nodes, *csinodes, *datasets;
-    bool all;              /* pods and datasets are of all namespaces */
+    bool all;              /* pods are of all namespaces */
+    bool all_datasets;     /* so are datasets */
+    bool may_not_list;     /* Datasets: else, without any, there is no such kind */
     const json_t *refused; /* array of "list pods": what may not be done in ns */
 };
 

@@ -16,7 +16,7 @@
 
 struct doctor_answers {
     json_t *crds, *driver, *pods, *daemonsets, *nodes, *csinodes, *datasets, *refused;
-    bool may_list_crds, may_get_driver, all;
+    bool may_list_crds, may_get_driver, all, all_datasets;
 };
 
 static void answers_free(struct doctor_answers *a)
@@ -39,14 +39,14 @@ static int fetch_crds(struct cluster *c, struct doctor_answers *a, struct err *e
         if (crd)
             json_array_append_new(a->crds, crd);
     }
-    a->may_list_crds = !strstr(buf_str(&c->skipped), kube_crds.plural);
+    a->may_list_crds = !cluster_denied(c, &kube_crds);
     return 0;
 }
 
 static int fetch_driver(struct cluster *c, struct doctor_answers *a, struct err *e)
 {
     int rc = cluster_get(c, &kube_csidrivers, NULL, NAME_DRIVER, &a->driver, e);
-    a->may_get_driver = !strstr(buf_str(&c->skipped), kube_csidrivers.plural);
+    a->may_get_driver = !cluster_denied(c, &kube_csidrivers);
     return rc;
 }
 
@@ -58,6 +58,7 @@ static int fetch_ours(struct cluster *c, struct doctor_answers *a, struct err *e
         || cluster_list(c, &kube_datasets, NULL, NULL, &a->datasets, e))
         return -1;
     a->all = a->pods != NULL;
+    a->all_datasets = a->datasets != NULL;
     if (!a->datasets && cluster_list(c, &kube_datasets, c->ns, NULL, &a->datasets, e))
         return -1;
     return 0;
@@ -152,6 +153,8 @@ int verb_doctor(const struct verb *v, int argc, char **argv)
         .csinodes = got.csinodes,
         .datasets = got.datasets,
         .all = got.all,
+        .all_datasets = got.all_datasets,
+        .may_not_list = cluster_denied(&c, &kube_datasets),
         .refused = got.refused};
     unsigned failed = doctor_report(&facts, &out);
     cli_put(stdout, buf_str(&out));

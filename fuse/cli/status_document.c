@@ -36,12 +36,16 @@ static bool pod_is_ready(const json_t *pod)
     return cond_is_true(jget_arr(pod, "status.conditions"), "Ready");
 }
 
-/* Pods of ours of one component, by name. */
-static json_t *pods_of(const struct facts *f, const char *dataset, const char *component)
+/* Pods of ours of one component, by name. Where pods may not be read, the Dataset tells nodes. */
+static json_t *pods_of(const struct facts *f, const char *dataset, const char *component,
+    const struct dataset_group *group)
 {
     json_t *out = json_array();
-    const json_t *pod;
+    const json_t *pod, *node;
     size_t i;
+    json_array_foreach (f->caches ? NULL : group->nodes, i, node)
+        json_array_append_new(out,
+            json_pack("{s:s, s:s, s:b}", "pod", "", "node", json_string_value(node), "ready", 1));
     json_array_foreach (f->caches, i, pod)
         if (strcmp(kube_label(pod, LABEL_DATASET), dataset) == 0
             && strcmp(kube_label(pod, LABEL_COMPONENT), component) == 0)
@@ -87,7 +91,8 @@ static bool mounts_claim(const json_t *pod, const char *name)
     return false;
 }
 
-/* The pods that mount it and do not get on, with the reason. */
+/* The pods that mount it and do not get on, with the reason. Not there where nobody may read them.
+ */
 static void add_readers(
     json_t *out, const struct dataset_reading *r, const struct facts *f, const json_t *pods)
 {
@@ -132,8 +137,9 @@ json_t *status_document(const json_t *dataset, const struct facts *f, const json
     dataset_read(dataset, &r);
     json_t *o = json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:o, s:o, s:o, s:o}", "namespace", r.ns,
         "name", r.name, "ready", r.ready, "deleting", r.deleting, "reason", r.reason, "message",
-        r.message, "stores", stores_of(dataset), "workers", pods_of(f, r.name, COMPONENT_WORKER),
-        "clients", pods_of(f, r.name, COMPONENT_CLIENT), "problems", problems_of(dataset));
+        r.message, "stores", stores_of(dataset), "workers",
+        pods_of(f, r.name, COMPONENT_WORKER, &r.workers), "clients",
+        pods_of(f, r.name, COMPONENT_CLIENT, &r.clients), "problems", problems_of(dataset));
     const struct {
         const char *key;
         int64_t value;
@@ -142,7 +148,8 @@ json_t *status_document(const json_t *dataset, const struct facts *f, const json
         {"cachedPercent", r.cached_percent}, {"hitPercent", r.hit_percent},
         {"localHitPercent", r.local_percent}, {"remoteHitPercent", r.remote_percent},
         {"pendingFiles", r.pending_files}, {"workersWanted", r.workers.desired},
-        {"clientsWanted", r.clients.desired}};
+        {"clientsWanted", r.clients.desired}, {"workersReady", r.workers.ready},
+        {"clientsReady", r.clients.ready}};
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         set_number(o, numbers[i].key, numbers[i].value);
     json_object_set_new(o, "counted", json_boolean(r.counted));
@@ -150,6 +157,7 @@ json_t *status_document(const json_t *dataset, const struct facts *f, const json
         json_object_set_new(o, "watchedOnly", json_string(watched_only(f->operators)));
     if (r.preloads)
         json_object_set_new(o, "preload", preload_of(&r));
-    add_readers(o, &r, f, pods);
+    if (pods)
+        add_readers(o, &r, f, pods);
     return o;
 }

@@ -109,7 +109,8 @@ static void put_numbers(struct buf *out, const json_t *d)
 }
 
 /* "2 of 3: a on node-x, b on node-y (not ready)"; clients by their nodes alone. */
-static void put_pods(struct buf *out, const json_t *d, const char *head, const char *wanted)
+static void put_pods(
+    struct buf *out, const json_t *d, const char *head, const char *wanted, const char *counted)
 {
     cleanup_buf struct buf text = BUF_INIT(ROW_MAX);
     const json_t *pods = jget_arr(d, head), *p;
@@ -117,16 +118,17 @@ static void put_pods(struct buf *out, const json_t *d, const char *head, const c
     size_t i, ready = 0, shown = 20;
     json_array_foreach (pods, i, p)
         ready += jget_bool(p, "ready", false);
+    if (number(d, "runningPods") < 0) /* some nodes are told, not all */
+        ready = (size_t)MAX(number(d, counted), 0);
     buf_addf(&text, "%zu of %lld", ready, (long long)MAX(number(d, wanted), 0));
     json_array_foreach (pods, i, p) {
         if (i == shown) {
             buf_addf(&text, " and %zu more", json_array_size(pods) - shown);
             break;
         }
-        const char *node = jget_str(p, "node", "");
-        buf_addf(&text, "%s%s%s%s%s", i ? ", " : ": ", clients ? "" : jget_str(p, "pod", ""),
-            clients ? "" : " on ", *node ? node : "no node yet",
-            jget_bool(p, "ready", false) ? "" : " (not ready)");
+        const char *node = jget_str(p, "node", ""), *name = clients ? "" : jget_str(p, "pod", "");
+        buf_addf(&text, "%s%s%s%s%s", i ? ", " : ": ", name, *name ? " on " : "",
+            *node ? node : "no node yet", jget_bool(p, "ready", false) ? "" : " (not ready)");
     }
     if (json_array_size(pods) || number(d, wanted) > 0)
         put_row(out, head, buf_str(&text));
@@ -152,6 +154,8 @@ static void put_waiting(struct buf *out, const json_t *d)
         cleanup_free char *text = xasprintf("running: %lld", (long long)number(d, "runningPods"));
         put_row(out, "readers", text);
     }
+    if (number(d, "runningPods") < 0)
+        put_row(out, "readers", "not known: you may not list pods");
     json_array_foreach (waiting, i, p)
         put_row(out, jget_bool(p, "fails", false) ? "failing" : "waiting", jget_str(p, "why", ""));
     int64_t more = number(d, "waitingPods") - (int64_t)json_array_size(waiting);
@@ -166,8 +170,8 @@ void status_print(const json_t *document, struct buf *out)
     put_title(out, document);
     put_mounts(out, document);
     put_numbers(out, document);
-    put_pods(out, document, "workers", "workersWanted");
-    put_pods(out, document, "clients", "clientsWanted");
+    put_pods(out, document, "workers", "workersWanted", "workersReady");
+    put_pods(out, document, "clients", "clientsWanted", "clientsReady");
     put_problems(out, document);
     put_waiting(out, document);
 }

@@ -57,7 +57,7 @@ static int why_pods(struct cluster *c, const json_t *pods, const char *job, stru
     size_t like, all = json_array_size(pods);
     if (facts_fetch(c, c->ns, pods, &f, e))
         return cli_failed(e);
-    if (!f.datasets)
+    if (!f.datasets && !cluster_denied(c, &kube_datasets))
         return cluster_no_datasets(c, c->ns, e), cli_failed(e);
     facts_worst(&f, c->ns, pods, &w, &like);
     if (job && all > 1)
@@ -127,22 +127,42 @@ static int why_of_kind(
     return cli_failed(e);
 }
 
-static int why_nobody(
-    struct cluster *c, enum cli_kind kind, const char *name, const json_t *pods, struct err *e)
+/* Of what is no pod; CLI_DONE with *found false: there is nothing of that name. */
+static int why_no_pod(
+    struct cluster *c, enum cli_kind kind, const char *name, bool *found, struct err *e)
 {
-    bool found = false;
+    *found = false;
     for (size_t i = 0; i < ARRAY_LEN(our_jobs) + ARRAY_LEN(other_jobs); i++) {
         const struct kube_res *res = i < ARRAY_LEN(our_jobs) ? our_jobs[i]
                                                              : &other_jobs[i - ARRAY_LEN(our_jobs)];
-        int rc = why_job_alone(c, res, name, &found, e);
-        if (rc || found)
+        int rc = why_job_alone(c, res, name, found, e);
+        if (rc || *found)
             return rc;
     }
-    if (kind == CLI_KIND_ANY) {
-        int rc = why_ours(c, &kube_datasets, name, &found, e);
-        if (rc || found)
-            return rc;
-    }
+    return kind == CLI_KIND_ANY ? why_ours(c, &kube_datasets, name, found, e) : CLI_DONE;
+}
+
+/* A job's own status says something without its pods, but not what they wait for. */
+static int why_without_pods(struct cluster *c, enum cli_kind kind, const char *name, struct err *e)
+{
+    bool found = false;
+    int rc = kind == CLI_KIND_ANY ? why_ours(c, &kube_datasets, name, &found, e) : CLI_DONE;
+    if (rc || found)
+        return rc;
+    err_set(e, ERR_DENIED,
+        "you may not list pods in namespace %s, and without them it is not known what they wait "
+        "for: ask for the role view there",
+        c->ns);
+    return cli_failed(e);
+}
+
+static int why_nobody(
+    struct cluster *c, enum cli_kind kind, const char *name, const json_t *pods, struct err *e)
+{
+    bool found;
+    int rc = why_no_pod(c, kind, name, &found, e);
+    if (rc || found)
+        return rc;
     const char *near = similar_name(pods, name);
     cluster_say_skipped(c, stderr);
     err_set(e, ERR_NOTFOUND, "there is no pod and no job %s in namespace %s%s%s%s", name, c->ns,
@@ -170,9 +190,7 @@ static int why_name(struct cluster *c, const char *what, struct err *e)
     if (cluster_list(c, &kube_pods, c->ns, NULL, &all, e))
         return cli_failed(e);
     if (!all)
-        return err_set(e, ERR_DENIED,
-                   "you may not list pods in namespace %s: ask for the role view there", c->ns),
-               cli_failed(e);
+        return why_without_pods(c, kind, name, e);
     json_t *one;
     size_t i;
     json_array_foreach (all, i, one)

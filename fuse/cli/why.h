@@ -76,6 +76,11 @@ const char *pod_claim(const struct why_facts *f, size_t i);
 /* The Dataset whose claim that is; NULL: it is no claim of ours. */
 const json_t *claim_dataset(const struct why_facts *f, const char *claim);
 
+/* why_pod.c */
+bool why_leaving(const struct why_facts *f, struct why *w);
+bool why_unscheduled(const struct why_facts *f, struct why *w);
+/* why_blind.c: as why_pod(), for a person who may not read Datasets */
+void why_pod_blind(const struct why_facts *f, struct why *w);
 /* why_watched.c; pods: any of ours */
 const char *watched_only(const json_t *pods); /* the one namespace; "": all of them */
 bool is_unwatched(const json_t *pods, const char *ns);

@@ -191,6 +191,8 @@ bool why_not_mounted(const struct why_facts *f, struct why *w)
     if (ours)
         why_say(f, w, WHY_WAITS, "waits for Dataset %s to be mounted on node %s: %s", claim,
             pod_node(f), message);
+    else if (!f->datasets)
+        why_say(f, w, WHY_WAITS, "waits for a volume: %s", message);
     else
         why_say(f, w, WHY_WAITS, "waits for a volume that is not Millrace's: %s", message);
     return why_describe(f, w);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool why_leaving(const struct why_facts *f, struct why *w)
+bool why_leaving(const struct why_facts *f, struct why *w)
 {
     const char *since = jget_str(f->pod, "metadata.deletionTimestamp", "");
     if (!*since)
@@ -33,7 +33,7 @@ static const json_t *scheduled_condition(const struct why_facts *f)
     return NULL;
 }
 
-static bool why_unscheduled(const struct why_facts *f, struct why *w)
+bool why_unscheduled(const struct why_facts *f, struct why *w)
 {
     if (pod_started(f) || *jget_str(f->pod, "spec.nodeName", ""))
         return false;
@@ -99,6 +99,10 @@ void why_pod(const struct why_facts *f, struct why *w)
         why_reads_slow,
         why_nothing,
     };
+    if (!f->datasets) {
+        why_pod_blind(f, w);
+        return;
+    }
     for (size_t i = 0; i < ARRAY_LEN(rules) && !rules[i](f, w); i++)
         ;
 }

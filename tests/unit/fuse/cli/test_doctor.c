@@ -23,6 +23,8 @@ static unsigned report_of(const json_t *j, struct buf *out)
         .csinodes = jget_arr(j, "csinodes"),
         .datasets = jget_arr(j, "datasets"),
         .all = jget_bool(j, "all", false),
+        .all_datasets = jget_bool(j, "all", false),
+        .may_not_list = jget_bool(j, "may_not_list", false),
         .refused = jget_arr(j, "refused")};
     return doctor_report(&f, out);
 }
