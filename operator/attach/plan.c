@@ -148,6 +148,29 @@ static void plan_small(const struct attach_observed *o, const struct node_client
             c->node);
 }
 
+/* A full node has room for a client that asks for nothing. false: the server does not take that one
+ * either, in its words. */
+static bool plan_smaller(const struct attach_observed *o, const struct dataset *d,
+    const struct node_client *c, const char **refused, struct plan *p)
+{
+    json_t *small = wanted_client(o, d, c);
+    if (!is_small(c))
+        render_small(small);
+    cleanup_free char *hash = xstrdup(kube_annotation(small, ANNOTATION_HASH));
+    switch (plan_try(p, o->said, c->pod->pod, small, o->now_ns)) {
+    case VERDICT_TAKEN:
+        plan_small(o, c, p);
+        return true;
+    case VERDICT_ASKED:
+        return true;
+    case VERDICT_REFUSED:
+        *refused = verdict_refusal(o->said, c->pod->pod, hash);
+        *refused = *refused ? *refused : "";
+        return false;
+    }
+    return false;
+}
+
 /* An attachError makes Kubernetes wait before it asks again, for up to two minutes: what only takes
  * long is none. */
 static void plan_problem(const struct attach_observed *o, const struct dataset *d,
@@ -155,16 +178,10 @@ static void plan_problem(const struct attach_observed *o, const struct dataset *
 {
     if (c->health.slow)
         return; /* the Dataset says it */
-    if (c->health.full && !*kube_annotation(c->pod->pod, ANNOTATION_SMALL)) {
-        json_t *small = wanted_client(o, d, c);
-        if (!is_small(c))
-            render_small(small);
-        enum verdict verdict = plan_try(p, o->said, c->pod->pod, small, o->now_ns);
-        if (verdict == VERDICT_TAKEN)
-            plan_small(o, c, p);
-        if (verdict != VERDICT_REFUSED)
-            return;
-    }
+    const char *refused = "";
+    if (c->health.full && !*kube_annotation(c->pod->pod, ANNOTATION_SMALL)
+        && plan_smaller(o, d, c, &refused, p))
+        return;
     int64_t since = 0;
     clock_parse_rfc3339(
         jget_str(cond_find(jget_arr(c->pod->pod, "status.conditions"), "PodScheduled"),
@@ -174,8 +191,12 @@ static void plan_problem(const struct attach_observed *o, const struct dataset *
         plan_requeue(p, UNSCHEDULED_NS);
         return;
     }
-    cleanup_free char *message = xasprintf(
-        "dataset %s/%s: %s", kube_namespace(o->cr), kube_name(o->cr), c->health.message);
+    int len = (int)strlen(c->health.message);
+    if (*refused && len && c->health.message[len - 1] == '.')
+        len--;
+    cleanup_free char *message = xasprintf("dataset %s/%s: %.*s%s%.300s", kube_namespace(o->cr),
+        kube_name(o->cr), len, c->health.message,
+        *refused ? "; nor may it run there without requests for cpu and memory: " : "", refused);
     plan_error(o->cr, o->now_ns, c->attachment, message, p);
 }
 
