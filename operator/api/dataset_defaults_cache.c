@@ -32,7 +32,7 @@ static int check_each(
     const json_t *o, const char *where, const char *key, check_one check, struct err *e)
 {
     const json_t *list = json_object_get(o, key);
-    if (list && !json_is_array(list))
+    if (list && !json_is_null(list) && !json_is_array(list))
         return err_set(e, ERR_INVALID, "%s.%s must be a list", where, key);
     for (size_t i = 0; i < json_array_size(list); i++) {
         cleanup_free char *at = xasprintf("%s.%s[%zu]", where, key, i);
@@ -110,6 +110,13 @@ static int check_default_resources(const json_t *res, const char *where, struct 
     return 0;
 }
 
+static bool is_whole_number(const char *s)
+{
+    s += *s == '-';
+    size_t n = strspn(s, "0123456789");
+    return n && n < 19 && !s[n];
+}
+
 static int check_requirement(const json_t *r, const char *where, struct err *e)
 {
     static const char *const fields[] = {"key", "operator", "values", NULL},
@@ -131,8 +138,10 @@ static int check_requirement(const json_t *r, const char *where, struct err *e)
             where);
     for (size_t i = 0; i < n; i++) {
         const char *v = json_string_value(json_array_get(jget_arr(r, "values"), i));
-        if (!v || !is_label_value(v))
-            return err_set(e, ERR_INVALID, "%s.values[%zu] must be the value of a label", where, i);
+        bool number = dataset_word_in(operator, one);
+        if (!v || !(number ? is_whole_number(v) : is_label_value(v)))
+            return err_set(e, ERR_INVALID, "%s.values[%zu] must be %s", where, i,
+                number ? "a whole number" : "the value of a label");
     }
     return 0;
 }

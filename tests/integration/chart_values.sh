@@ -168,6 +168,29 @@ good within --set 'limits.endpoints={https://a/},defaults.options.s3.url=https:/
 refused "defaults.options.s3.sts-endpoint is https://b, which limits.endpoints does not allow" --set 'limits.endpoints={https://a},defaults.options.s3.url=https://a,defaults.options.s3.sts-endpoint=https://b'
 good within --set 'limits.endpoints={https://a,https://b},defaults.options.s3.url=https://a,defaults.options.s3.sts-endpoint=https://b/'
 
+# What Kubernetes accepts of selectors and affinities, and what it would refuse only when the release is half made.
+selector() { echo "--set-json=limits={\"schemes\": [\"s3\"], \"namespaceSelector\": {\"matchExpressions\": [$1]}}"; }
+terms() { echo "--set-json=defaults.cache.$1.nodeAffinity={\"required\": {\"nodeSelectorTerms\": [$2]}}"; }
+good within "$(selector '{"key": "team", "operator": "In", "values": ["a", "b"]}, {"key": "example.com/tier", "operator": "NotIn", "values": ["", "x_1.y"]}')"
+good within "$(selector '{"key": "team", "operator": "Exists"}, {"key": "b", "operator": "DoesNotExist", "values": []}, {"key": "c", "operator": "Exists", "values": null}')"
+good within --set limits.replicas=3,limits.namespaceSelector.matchLabels.team=a
+refused namespaceSelector/matchExpressions/0 "$(selector '{"key": "team", "operator": "In"}')"
+refused namespaceSelector/matchExpressions/0 "$(selector '{"key": "team", "operator": "NotIn", "values": []}')"
+refused namespaceSelector/matchExpressions/0 "$(selector '{"key": "team", "operator": "Exists", "values": ["a"]}')"
+refused namespaceSelector/matchExpressions/0 "$(selector '{"key": "team", "operator": "Gt", "values": ["1"]}')"
+refused namespaceSelector/matchExpressions/0 "$(selector '{"key": "team!", "operator": "Exists"}')"
+refused namespaceSelector/matchLabels --set 'limits.namespaceSelector.matchLabels.team=a b'
+for component in worker loader; do
+    good within "$(terms $component '{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1.example"]}]}, {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n2"]}], "matchExpressions": null}')"
+    good within "$(terms $component '{"matchExpressions": [{"key": "cpus", "operator": "Gt", "values": ["16"]}, {"key": "heat", "operator": "Lt", "values": ["-5"]}, {"key": "disk", "operator": "Exists"}, {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}]}')"
+    refused nodeSelectorTerms/0/matchFields/0 "$(terms $component '{"matchFields": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]}')"
+    refused nodeSelectorTerms/0/matchFields/0 "$(terms $component '{"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}')"
+    refused nodeSelectorTerms/0/matchFields/0 "$(terms $component '{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}]}')"
+    refused nodeSelectorTerms/0/matchExpressions/0 "$(terms $component '{"matchExpressions": [{"key": "cpus", "operator": "Lt", "values": ["many"]}]}')"
+    refused nodeSelectorTerms/0/matchExpressions/0 "$(terms $component '{"matchExpressions": [{"key": "zone", "operator": "In", "values": []}]}')"
+done
+good a --set-json 'operator.affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}, "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}]}}'
+
 refused enabled --set enabled=false
 refused "use --reset-then-reuse-values" --set metrics=null # what --reuse-values makes of a chart without metrics
 refused "additional properties 'matchLabel'" --set limits.namespaceSelector.matchLabel.a=b # would be dropped: the limits would be everybody's

@@ -234,6 +234,8 @@ static void test_wrong_defaults(void **state)
         {"{'cache': {'worker': {'tolerations': [{'key': 'a b'}]}}}", "of a taint"},
         {"{'cache': {'worker': {'tolerations': [{'key': 'a', 'tolerationSeconds': 3}]}}}",
             "NoExecute"},
+        {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': [{'matchExpressions': [{'key': 'cpus', 'operator': 'Gt', 'values': ['many']}]}]}}}}}",
+            "values[0] must be a whole number"},
         {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': [{}]}}}}}",
             "fits no node"},
         {"{'cache': {'worker': {'nodeAffinity': {'required': {'nodeSelectorTerms': [{'matchExpressions': [{'key': 'a b', 'operator': 'Exists'}]}]}}}}}",
@@ -255,7 +257,8 @@ static void test_wrong_defaults(void **state)
         "{\"cache\": {\"worker\": {\"labels\": {\"a.b/c\": \"\"}, \"annotations\": {\"a\": \"b c\"}, \"priorityClassName\": \"a-b\","
         " \"resources\": {\"requests\": {\"cpu\": \"0.5\", \"memory\": \"1Gi\"}, \"limits\": {\"cpu\": 1, \"memory\": \"1Gi\"}},"
         " \"tolerations\": [{\"operator\": \"Exists\"}, {\"key\": \"a\", \"value\": \"b\", \"effect\": \"NoExecute\", \"tolerationSeconds\": 1}],"
-        " \"nodeAffinity\": {\"required\": {\"nodeSelectorTerms\": [{\"matchExpressions\": [{\"key\": \"a\", \"operator\": \"In\", \"values\": [\"b\"]}, {\"key\": \"n\", \"operator\": \"Gt\", \"values\": [\"1\"]}]}]}}},"
+        " \"nodeAffinity\": {\"required\": {\"nodeSelectorTerms\": [{\"matchExpressions\": [{\"key\": \"a\", \"operator\": \"In\", \"values\": [\"b\"]}, {\"key\": \"n\", \"operator\": \"Gt\", \"values\": [\"-1\"]},"
+        " {\"key\": \"e\", \"operator\": \"Exists\", \"values\": null}], \"matchFields\": null}]}}},"
         " \"loader\": {\"tolerations\": []}, \"client\": {}}}",
         0, NULL);
     assert_non_null(much);
