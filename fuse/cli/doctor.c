@@ -15,16 +15,8 @@
 #include <string.h>
 
 #define COMPONENT_OPERATOR "operator"
-#define COMPONENT_PLUGIN   "csi"
 
-struct report {
-    struct buf *out;
-    unsigned failed;
-};
-
-static void doctor_line(struct report *r, enum doctor_verdict v, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static void doctor_line(struct report *r, enum doctor_verdict v, const char *fmt, ...)
+void doctor_line(struct doctor_lines *r, enum doctor_verdict v, const char *fmt, ...)
 {
     static const char *const words[] = {"ok", "FAILED", "note", "skipped"};
     va_list ap;
@@ -68,7 +60,7 @@ static const json_t *crd_version(const json_t *crd, const char *name)
 #define CRDS_REMEDY \
     "kubectl apply --server-side --force-conflicts -f crds/ (of the version that runs)"
 
-static void check_crds(const struct doctor_facts *f, struct report *r)
+static void check_crds(const struct doctor_facts *f, struct doctor_lines *r)
 {
     static const char *const names[] = {"datasets." NAME_GROUP, "dataloads." NAME_GROUP};
     const char *served = strchr(NAME_API_VERSION, '/') + 1;
@@ -98,7 +90,7 @@ static void check_crds(const struct doctor_facts *f, struct report *r)
     }
 }
 
-static void check_tfjob(const struct doctor_facts *f, struct report *r)
+static void check_tfjob(const struct doctor_facts *f, struct doctor_lines *r)
 {
     const json_t *crd = crd_named(f, "tfjobs.kubeflow.org"), *category;
     size_t i;
@@ -120,12 +112,12 @@ static void check_tfjob(const struct doctor_facts *f, struct report *r)
 
 /* -- pods of ours ------------------------------------------------------------------------------ */
 
-static bool is_component(const json_t *pod, const char *component)
+bool doctor_is_component(const json_t *pod, const char *component)
 {
     return strcmp(kube_label(pod, LABEL_COMPONENT), component) == 0;
 }
 
-static bool is_ready(const json_t *pod)
+bool doctor_pod_is_ready(const json_t *pod)
 {
     return cond_is_true(jget_arr(pod, "status.conditions"), "Ready");
 }
@@ -135,12 +127,13 @@ static const char *image_of(const json_t *pod)
     return jget_str(pod, "spec.containers[0].image", "");
 }
 
-static const json_t *first_of(const struct doctor_facts *f, const char *component, bool ready)
+const json_t *doctor_first_of(const struct doctor_facts *f, const char *component, bool ready)
 {
     const json_t *pod;
     size_t i;
     json_array_foreach (f->pods, i, pod)
-        if (is_component(pod, component) && is_ready(pod) == ready && !kube_deleting(pod))
+        if (doctor_is_component(pod, component) && doctor_pod_is_ready(pod) == ready
+            && !kube_deleting(pod))
             return pod;
     return NULL;
 }
@@ -150,14 +143,15 @@ static size_t count_of(const struct doctor_facts *f, const char *component, bool
     const json_t *pod;
     size_t i, n = 0;
     json_array_foreach (f->pods, i, pod)
-        n += is_component(pod, component) && is_ready(pod) == ready && !kube_deleting(pod);
+        n += doctor_is_component(pod, component) && doctor_pod_is_ready(pod) == ready
+            && !kube_deleting(pod);
     return n;
 }
 
-static void check_operator(const struct doctor_facts *f, struct report *r)
+static void check_operator(const struct doctor_facts *f, struct doctor_lines *r)
 {
-    const json_t *up = first_of(f, COMPONENT_OPERATOR, true),
-                 *down = first_of(f, COMPONENT_OPERATOR, false);
+    const json_t *up = doctor_first_of(f, COMPONENT_OPERATOR, true),
+                 *down = doctor_first_of(f, COMPONENT_OPERATOR, false);
     if (!f->all)
         return;
     if (!up && !down)
@@ -187,7 +181,7 @@ static void check_operator(const struct doctor_facts *f, struct report *r)
 static bool runs_ours(const json_t *pod)
 {
     const char *phase = jget_str(pod, "status.phase", "");
-    return !is_component(pod, COMPONENT_TENSORBOARD) && strcmp(phase, "Succeeded") != 0
+    return !doctor_is_component(pod, COMPONENT_TENSORBOARD) && strcmp(phase, "Succeeded") != 0
         && strcmp(phase, "Failed") != 0;
 }
 
@@ -201,9 +195,9 @@ static bool goes_with(const char *version, const char *other)
 }
 
 /* Our own version against the operator's; images of the others against its image. */
-static void check_versions(const struct doctor_facts *f, struct report *r)
+static void check_versions(const struct doctor_facts *f, struct doctor_lines *r)
 {
-    const json_t *up = first_of(f, COMPONENT_OPERATOR, true), *pod, *other = NULL;
+    const json_t *up = doctor_first_of(f, COMPONENT_OPERATOR, true), *pod, *other = NULL;
     size_t i, n = 0, all = 0;
     if (!up)
         return;
@@ -216,7 +210,8 @@ static void check_versions(const struct doctor_facts *f, struct report *r)
         if (!runs_ours(pod))
             continue;
         all++;
-        if (!is_component(pod, COMPONENT_OPERATOR) && strcmp(image_of(pod), image_of(up)) != 0) {
+        if (!doctor_is_component(pod, COMPONENT_OPERATOR)
+            && strcmp(image_of(pod), image_of(up)) != 0) {
             other = other ? other : pod;
             n++;
         }
@@ -231,107 +226,9 @@ static void check_versions(const struct doctor_facts *f, struct report *r)
         doctor_line(r, DOCTOR_OK, "versions: all pods of Millrace run %s", image_of(up));
 }
 
-/* -- the node plugin --------------------------------------------------------------------------- */
-
-static const json_t *plugin_set(const struct doctor_facts *f)
-{
-    const json_t *set;
-    size_t i;
-    json_array_foreach (f->daemonsets, i, set)
-        if (strcmp(jget_str(set, "spec.template.metadata.labels.\"" LABEL_COMPONENT "\"", ""),
-                COMPONENT_PLUGIN)
-            == 0)
-            return set;
-    return NULL;
-}
-
-static void check_plugin(const struct doctor_facts *f, struct report *r)
-{
-    const json_t *set = plugin_set(f), *down = first_of(f, COMPONENT_PLUGIN, false);
-    int64_t desired = jget_int(set, "status.desiredNumberScheduled", -1),
-            ready = jget_int(set, "status.numberReady", -1);
-    if (!f->daemonsets)
-        doctor_line(r, DOCTOR_SKIPPED, "csi: you may not list DaemonSets of all namespaces");
-    else if (!set)
-        doctor_line(
-            r, DOCTOR_FAILED, "csi: there is no DaemonSet of the node plugin: install the chart");
-    else if (desired < 1)
-        doctor_line(r, DOCTOR_FAILED,
-            "csi: the DaemonSet %s/%s is meant for no node: mend csi.nodeSelector and csi.tolerations "
-            "of the chart",
-            kube_namespace(set), kube_name(set));
-    else if (ready < desired && down)
-        doctor_line(r, DOCTOR_FAILED,
-            "csi: %lld of %lld nodes have a ready pod; kubectl -n %s describe pod %s",
-            (long long)ready, (long long)desired, kube_namespace(down), kube_name(down));
-    else if (ready < desired)
-        doctor_line(r, DOCTOR_FAILED,
-            "csi: %lld of %lld nodes have a ready pod; kubectl -n %s describe daemonset %s (a privileged "
-            "pod may be refused: label the namespace "
-            "pod-security.kubernetes.io/enforce=privileged)",
-            (long long)ready, (long long)desired, kube_namespace(set), kube_name(set));
-    else
-        doctor_line(r, DOCTOR_OK, "csi: %lld of %lld nodes have a ready pod", (long long)ready,
-            (long long)desired);
-}
-
-static bool registers_driver(const json_t *csinode)
-{
-    const json_t *d;
-    size_t i;
-    json_array_foreach (jget_arr(csinode, "spec.drivers"), i, d)
-        if (strcmp(jget_str(d, "name", ""), NAME_DRIVER) == 0)
-            return true;
-    return false;
-}
-
-/* A node that has a ready plugin, and kubelet does not know of it; NULL: none. */
-static const char *unregistered(const struct doctor_facts *f, size_t *n)
-{
-    const json_t *csinode, *pod;
-    const char *first = NULL;
-    size_t i, k;
-    *n = 0;
-    json_array_foreach (f->csinodes, i, csinode)
-        json_array_foreach (f->pods, k, pod)
-            if (is_component(pod, COMPONENT_PLUGIN) && is_ready(pod) && !registers_driver(csinode)
-                && strcmp(jget_str(pod, "spec.nodeName", ""), kube_name(csinode)) == 0) {
-                first = first ? first : kube_name(csinode);
-                ++*n;
-            }
-    return first;
-}
-
-static void check_driver(const struct doctor_facts *f, struct report *r)
-{
-    size_t n;
-    if (!f->driver && !f->may_get_driver) {
-        doctor_line(r, DOCTOR_SKIPPED, "driver: you may not read CSIDrivers");
-        return;
-    }
-    if (!f->driver) {
-        doctor_line(r, DOCTOR_FAILED,
-            "driver: the CSIDriver " NAME_DRIVER " is not there: install the chart");
-        return;
-    }
-    if (!f->csinodes) {
-        doctor_line(r, DOCTOR_SKIPPED, "driver: you may not list CSINodes");
-        return;
-    }
-    const char *first = unregistered(f, &n);
-    if (first)
-        doctor_line(r, DOCTOR_FAILED,
-            "driver: kubelet of %zu nodes does not know it, as %s, though the csi pod is ready: is "
-            "csi.kubeletDir of the chart the kubelet's --root-dir there?",
-            n, first);
-    else
-        doctor_line(r, DOCTOR_OK,
-            "driver: " NAME_DRIVER " is registered on every node with a ready csi pod");
-}
-
 /* -- nodes, Datasets, rights ------------------------------------------------------------------- */
 
-static void check_kernels(const struct doctor_facts *f, struct report *r)
+static void check_kernels(const struct doctor_facts *f, struct doctor_lines *r)
 {
     const json_t *node, *old = NULL;
     size_t i, n = 0, all = 0;
@@ -374,7 +271,7 @@ static char *doctor_unready(const struct doctor_facts *f, const struct dataset_r
         "=operator");
 }
 
-static void check_datasets(const struct doctor_facts *f, struct report *r)
+static void check_datasets(const struct doctor_facts *f, struct doctor_lines *r)
 {
     const json_t *dataset;
     struct dataset_reading first = {0};
@@ -405,7 +302,7 @@ static void check_datasets(const struct doctor_facts *f, struct report *r)
             r, DOCTOR_OK, "Datasets: all %zu in %s are Ready", json_array_size(f->datasets), where);
 }
 
-static void check_rights(const struct doctor_facts *f, struct report *r)
+static void check_rights(const struct doctor_facts *f, struct doctor_lines *r)
 {
     cleanup_buf struct buf list = BUF_INIT(4096);
     const json_t *what;
@@ -427,10 +324,10 @@ static void check_rights(const struct doctor_facts *f, struct report *r)
 
 unsigned doctor_report(const struct doctor_facts *f, struct buf *out)
 {
-    static void (*const checks[])(const struct doctor_facts *f, struct report *r) = {check_crds,
-        check_tfjob, check_operator, check_versions, check_plugin, check_driver, check_kernels,
-        check_datasets, check_rights};
-    struct report r = {.out = out};
+    static void (*const checks[])(const struct doctor_facts *f, struct doctor_lines *r) = {
+        check_crds, check_tfjob, check_operator, check_versions, doctor_check_plugin,
+        doctor_check_disks, doctor_check_driver, check_kernels, check_datasets, check_rights};
+    struct doctor_lines r = {.out = out};
     if (!f->all)
         doctor_line(&r, DOCTOR_SKIPPED,
             "operator: you may not list pods of all namespaces: a cluster's administrator sees more");

@@ -28,4 +28,21 @@ enum doctor_verdict { DOCTOR_OK, DOCTOR_FAILED, DOCTOR_NOTE, DOCTOR_SKIPPED };
 /* Writes a line for each check; returns how many have FAILED. */
 unsigned doctor_report(const struct doctor_facts *f, struct buf *out);
 
+/* -- internal to doctor*.c --------------------------------------------------------------------- */
+
+struct doctor_lines {
+    struct buf *out;
+    unsigned failed;
+};
+void doctor_line(struct doctor_lines *r, enum doctor_verdict v, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+bool doctor_is_component(const json_t *pod, const char *component);
+bool doctor_pod_is_ready(const json_t *pod);
+/* of a component, that is (not) ready; NULL: none */
+const json_t *doctor_first_of(const struct doctor_facts *f, const char *component, bool ready);
+/* doctor_plugin.c */
+void doctor_check_plugin(const struct doctor_facts *f, struct doctor_lines *r);
+void doctor_check_disks(const struct doctor_facts *f, struct doctor_lines *r);
+void doctor_check_driver(const struct doctor_facts *f, struct doctor_lines *r);
+
 #endif
