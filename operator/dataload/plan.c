@@ -138,7 +138,8 @@ static bool may_start(const struct dataload_observed *o, const struct dataload *
     } else if (!cond_is_true(conditions, DATASET_COND_READY)) {
         *r = pending("DatasetNotReady", false);
         snprintf(r->message, sizeof r->message, "Dataset %s is not ready: %s", l->dataset,
-            cond_message(conditions, DATASET_COND_READY));
+            cond_unseen(conditions) ? "it was just made"
+                                    : cond_message(conditions, DATASET_COND_READY));
         r->stalled = cond_is_true(conditions, DATASET_COND_STALLED);
     } else if (!d) {
         *r = pending("DatasetNotReady", false);
