@@ -24,9 +24,16 @@ says() # TYPE STATUS TEXT: the condition has it
         has_text "$3" jsonpath dataset/data "{.status.conditions[?(@.type==\"$1\")].message}"
 }
 edit() { n patch dataset data --type merge -p "{\"spec\": {\"cache\": {\"$1\": $2}}}" >/dev/null; } # COMPONENT JSON
-worker=$(uid worker) client=$(uid client)
+n patch dataset data --type merge -p '{"spec": {"cache": {"preload": [{"path": "/train"}]}}}' >/dev/null
+expect 120 "it is preloaded" says Preloaded True "in 2 files of 1 path are in the cache"
+worker=$(uid worker) client=$(uid client) loader=$(uid loader)
 
 step "a priority class that is not there"
+edit loader '{"priorityClassName": "nope"}'
+expect 60 "Preloaded says so, and stays" says Preloaded True "no PriorityClass with name nope was found"
+says Preloaded True "correct spec.cache.loader.priorityClassName" || fail "it does not name the field"
+[ "$(uid loader)" = "$loader" ] || fail "the pod that preloads was deleted"
+edit loader '{"priorityClassName": null}'
 edit client '{"priorityClassName": "nope"}'
 expect 60 "ClientsReady says so" says ClientsReady False "no PriorityClass with name nope was found"
 says ClientsReady False "correct spec.cache.client.priorityClassName" || fail "it does not name the field"
@@ -38,6 +45,7 @@ has_text "no PriorityClass with name nope" n get events --field-selector involve
     fail "no Event on the Dataset"
 goes_on
 [ "$(uid worker)" = "$worker" ] || fail "the worker was deleted"
+[ "$(uid loader)" = "$loader" ] || fail "the pod that preloads was deleted though it is made as before"
 [ "$(uid client)" = "$client" ] || fail "the client was deleted"
 
 step "it is corrected"

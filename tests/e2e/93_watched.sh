@@ -31,6 +31,27 @@ n get dataset data -o json | jq 'del(.metadata.uid, .metadata.resourceVersion, .
 step "another namespace is let alone"
 sleep 3
 [ -z "$(k -n default get dataset data -o jsonpath='{.status.phase}')" ] || fail "a Dataset of another namespace is worked on"
+
+step "and that is said, wherever somebody looks"
+millrace() { "$BUILD/bin/millrace" "$@" -n default; }
+says() # WORDS COMMAND…
+{
+    local words=$1 said
+    shift
+    said=$("$@" 2>&1) || true
+    grep -qF -- "$words" <<<"$said" || fail "no '$words' in: $said"
+}
+says "Unknown WaitingForOperator" bash -c "kubectl -n default get dataset data --no-headers | awk '{print \$2, \$3}'"
+only="Millrace watches namespace $NS only"
+says "dataset data waits for Millrace, and $only, not default (value watchNamespace of its chart)" millrace why dataset/data
+says "not Ready ($only: value watchNamespace)" millrace status
+says "note    operator: $only (value watchNamespace)" millrace doctor
+says "as default/data: $only" millrace doctor
+restricted data 'exit 0' main | jq '{apiVersion: "v1", kind: "Pod", metadata: {name: "gated", labels: {"millrace.dev/data": "Ready"}},
+    spec: (. + {schedulingGates: [{name: "millrace.dev/data"}]})}' | k -n default create -f - >/dev/null
+says "pod gated waits for Millrace, and $only" millrace why pod/gated
+says "helm upgrade $RELEASE charts/millrace -n $SYSTEM --reset-then-reuse-values --set watchNamespace=" millrace why pod/gated
+k -n default delete pod gated --now >/dev/null
 k -n default delete dataset data >/dev/null
 
 n delete pod reader --now >/dev/null
