@@ -39,7 +39,9 @@ struct download {
 static int fetch_piece(struct download *d, char *piece, uint64_t off, struct err *e)
 {
     size_t len = (size_t)MIN((uint64_t)PIECE, d->st.size - off);
-    if (store_read(d->store, d->path, d->st.version, off, len, piece, &d->stop, e))
+    struct sink_memory memory = {piece, len};
+    if (store_stream_of(d->store, d->path, d->st.version, d->st.size, off, len, sink_to_memory,
+            &memory, &d->stop, e))
         return -1;
     return io_pwrite(d->fd, piece, len, off) ? err_sys(e, errno, "write") : 0;
 }

@@ -38,7 +38,8 @@ static int fetch_from_store(struct peers *p, const struct cache_key *key, uint64
     sink->origin = 0;
     if (sink->is_ahead && store_is_silent(s))
         return err_set(e, ERR_RETRY, "%s is not read ahead: its store does not answer", key->path);
-    if (store_stream(s, key->path, key->version, off, len, sink->take, sink->user, cancel, e))
+    if (store_stream_of(
+            s, key->path, key->version, key->size, off, len, sink->take, sink->user, cancel, e))
         return -1;
     atomic_fetch_add(&p->store_bytes, len);
     return 0;

@@ -109,6 +109,9 @@ struct store_ops {
         void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
     int (*read)(void *impl, const char *path, const char *version, uint64_t off, size_t len,
         sink_fn sink, void *user, const atomic_bool *cancel, struct err *e); /* store_stream */
+    /* all len bytes that there are, compared with the store's checksum; NULL: it keeps none */
+    int (*read_whole)(void *impl, const char *path, const char *version, size_t len, sink_fn sink,
+        void *user, const atomic_bool *cancel, struct err *e);
     int (*put)(void *impl, const char *path, const struct store_put *put, struct store_stat *st,
         struct err *e);
     int (*remove)(void *impl, const char *path, struct err *e);

@@ -13,10 +13,11 @@
 
 #define CA_BUNDLE_MAX (1u << 20) /* bytes of a ConfigMap */
 #define ORIGIN_MAX    400
+#define OPTIONS_MAX   800 /* bytes of the names of all options */
 
 static int err_unknown_option(const struct store_params *p, const char *key, struct err *e)
 {
-    cleanup_buf struct buf known = BUF_INIT(ORIGIN_MAX);
+    cleanup_buf struct buf known = BUF_INIT(OPTIONS_MAX);
     for (const struct store_option *o = p->kind->options; o->name; o++)
         buf_addf(&known, "%s%s", o == p->kind->options ? "" : ", ", o->name);
     return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,

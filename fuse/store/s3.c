@@ -38,7 +38,7 @@ static const struct store_option s3_options[] = {
         .help = "region of the bucket; default: as the server says"},
     {"path-style", STORE_OPTION_BOOL, {0}, {0},
         .help =
-            "true: http://server/bucket/key instead of http://bucket.server/key; default true where endpoint is given"},
+            "true: http://server/bucket/key instead of http://bucket.server/key; default true where endpoint is given and not Amazon's"},
     {"access-key-id", STORE_OPTION_SECRET, {"AWS_ACCESS_KEY_ID"}, {"aws.accessKeyId", "access-key"},
         .help = "access key",
         KEYS("access-key-id", "AWS_ACCESS_KEY_ID", "access-key", "accessKey", "accessKeyId",
@@ -75,6 +75,32 @@ static const struct store_option s3_options[] = {
     {"profile", STORE_OPTION_STRING, {"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}, {0},
         .help =
             "profile of ~/.aws/credentials and ~/.aws/config; on machines of one's own, not in a cluster"},
+    {"server-side-encryption", STORE_OPTION_STRING, {0}, {0},
+        .help =
+            "how the server encrypts what is written: AES256, aws:kms or aws:kms:dsse; default: as the bucket says"},
+    {"kms-key-id", STORE_OPTION_STRING, {0}, {0},
+        .help = "key of aws:kms; default: the bucket's, or the account's"},
+    {"sse-customer-key", STORE_OPTION_SECRET, {0}, {0},
+        .help =
+            "32 bytes in base64 with which the server encrypts what is written and decrypts what is read (SSE-C)"},
+    {"storage-class", STORE_OPTION_STRING, {0}, {0},
+        .help = "of what is written, like STANDARD_IA; default: the server's"},
+    {"requester-pays", STORE_OPTION_BOOL, {0}, {0},
+        .help = "true: whoever asks pays for it, and not the bucket's owner"},
+    {"acl", STORE_OPTION_STRING, {0}, {0},
+        .help =
+            "canned access list of what is written, like bucket-owner-full-control; default: the server's"},
+    {"expected-bucket-owner", STORE_OPTION_STRING, {0}, {0},
+        .help = "account whose bucket it must be, else all is refused"},
+    {"checksum", STORE_OPTION_STRING, {0}, {0},
+        .help =
+            "CRC32C or CRC64NVME: sent with what is written, and compared with what is read whole; default: none"},
+    {"dualstack", STORE_OPTION_BOOL, {"AWS_USE_DUALSTACK_ENDPOINT"}, {0},
+        .help = "true: Amazon's servers that have IPv6 addresses, too"},
+    {"fips", STORE_OPTION_BOOL, {"AWS_USE_FIPS_ENDPOINT"}, {0},
+        .help = "true: Amazon's servers with validated cryptography (FIPS 140)"},
+    {"accelerate", STORE_OPTION_BOOL, {0}, {0},
+        .help = "true: Amazon's servers near here (transfer acceleration), if the bucket has them"},
     {"ca-cert", STORE_OPTION_CERTS, {0}, {0},
         .help = "certificates to trust instead of the system's, as PEM text"},
     {"tls-verify", STORE_OPTION_BOOL, {0}, {0},
@@ -113,6 +139,7 @@ static void s3_close(void *impl)
     http_free(s->http);
     s3_cred_free(s->cred);
     s3_places_close(s);
+    s3_terms_close(&s->terms);
     pace_fini(&s->pace);
     free(s->bucket);
     free(s->prefix);
@@ -137,7 +164,7 @@ static void *s3_open(const struct store_params *p, struct err *e)
         free(s);
         return NULL;
     }
-    if (s3_places_open(s, e) || s3_configure(s, e)) {
+    if (s3_places_open(s, e) || s3_terms_open(&s->terms, p, e) || s3_configure(s, e)) {
         s3_close(s);
         return NULL;
     }
@@ -154,6 +181,7 @@ const struct store_ops store_s3 = {
     .list = s3_list,
     .list_tree = s3_list_tree,
     .read = s3_read,
+    .read_whole = s3_read_whole,
     .put = s3_put,
     .remove = s3_remove,
     .mkdir = s3_mkdir,

@@ -6,6 +6,7 @@
 
 #include "fuse/store/impl.h"
 #include "fuse/store/pace.h"
+#include "fuse/store/s3_terms.h"
 #include "fuse/store/s3_xml.h"
 #include "fuse/store/sigv4.h"
 
@@ -58,6 +59,8 @@ struct s3 {
     char *prefix;   /* "" or "a/b/" */
     char *endpoint; /* as given, or NULL */
     bool path_style, region_given;
+    bool dualstack, fips, accelerate; /* which of Amazon's servers, where endpoint is none */
+    struct s3_terms terms;
     bool clear_tokens;                      /* may go where anybody sees them */
     _Atomic(const struct s3_place *) place; /* where requests go now */
     pthread_mutex_t places_mu;              /* a leaf but for the log's */
@@ -122,6 +125,9 @@ struct s3_call {
     size_t max_body; /* of the answer; 0: 64 KiB */
     /* the server may say nothing for that long besides, see s3_inside_ns */
     int64_t inside_ns;
+    unsigned does;    /* S3_MAKES …: which of the terms go with it */
+    bool sums;        /* the terms' checksum of the body goes with it, if they have one */
+    uint64_t *sum;    /* gets it; or NULL */
     const char *what; /* object for error texts; NULL: from key */
 };
 
@@ -177,6 +183,8 @@ int s3_list_tree(
     void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
 int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
     sink_fn sink, void *user, const atomic_bool *cancel, struct err *e);
+int s3_read_whole(void *impl, const char *path, const char *version, size_t len, sink_fn sink,
+    void *user, const atomic_bool *cancel, struct err *e);
 /* One page of keys; max 0: as many as the server gives. */
 int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token, unsigned max,
     struct retry *r, struct s3_page *page, struct err *e);

@@ -74,7 +74,7 @@ int s3_mark(uint64_t number, char mark[S3_MARK_LEN], struct err *e)
 bool s3_is_marked(struct s3 *s, const char *key, const char *mark, char **etag)
 {
     struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
-    struct s3_call call = {.method = "HEAD", .key = key};
+    struct s3_call call = {.method = "HEAD", .key = key, .does = S3_CONTENT};
     struct s3_outcome out = {0};
     struct err ignored = ERR_INIT;
     cleanup_resp struct http_resp resp;

@@ -34,10 +34,10 @@ static bool is_amazon(const char *endpoint) { return strstr(endpoint, ".amazonaw
 static int find_sts(struct s3_lender *l, struct err *e)
 {
     const struct store_params *p = l->params;
-    cleanup_free char *own = NULL, *endpoint = NULL, *verify = NULL;
+    cleanup_free char *own = NULL, *endpoint = NULL, *verify = NULL, *fips = NULL;
     if (option_get(p, "sts-endpoint", &own, e) || option_get(p, "endpoint", &endpoint, e)
         || option_get(p, "region", &l->region, e) || option_get(p, "tls-verify", &verify, e)
-        || (own && s3_endpoint_check(p, "sts-endpoint", own, e)))
+        || option_get(p, "fips", &fips, e) || (own && s3_endpoint_check(p, "sts-endpoint", own, e)))
         return -1;
     if (!l->region)
         l->region = s3_file_setting(p, "region");
@@ -46,10 +46,13 @@ static int find_sts(struct s3_lender *l, struct err *e)
     if (at)
         l->sts_at = xstrndup(at, strlen(at) - (at[strlen(at) - 1] == '/'));
     else if (l->region)
-        l->sts_at = xasprintf("https://sts.%s.amazonaws.com%s", l->region,
+        l->sts_at = xasprintf("https://sts%s.%s.amazonaws.com%s",
+            fips && strcmp(fips, "true") == 0 ? "-fips" : "", l->region,
             strncmp(l->region, "cn-", 3) == 0 ? ".cn" : "");
     else
-        l->sts_at = xstrdup("https://sts.amazonaws.com");
+        l->sts_at = xstrdup(fips && strcmp(fips, "true") == 0
+                ? "https://sts-fips.us-east-1.amazonaws.com"
+                : "https://sts.amazonaws.com");
     if (!l->region)
         l->region = xstrdup("us-east-1");
     return 0;

@@ -16,6 +16,7 @@
 #define PARTS_MAX    10000u
 #define NS_PER_MIB   NS_PER_S
 #define COMPLETE_MAX (4u << 20)
+#define S3_SUM_WHOLE "x-amz-checksum-type: FULL_OBJECT"
 
 struct multipart {
     struct s3 *s;
@@ -24,7 +25,9 @@ struct multipart {
     const char *copy_from, *copy_etag, *expect;
     uint64_t len, part;
     unsigned nparts;
-    char **etags; /* nparts; each written by the thread that sent the part */
+    char **etags; /* nparts; each written by the thread that sent the part, as is the next */
+    uint64_t *sums;
+    enum s3_sum sum; /* of sums and of the object; none for a copy: the server has what it has */
     atomic_uint next;
     atomic_bool stop; /* one part has failed: the others need not go on */
     pthread_mutex_t mu;
@@ -60,12 +63,14 @@ static int send_part(struct multipart *j, unsigned index, struct err *e)
         ? xasprintf("x-amz-copy-source-if-match: \"%s\"", j->copy_etag)
         : NULL;
     const char *headers[] = {source, range, match, NULL};
-    struct s3_call call = {.method = "PUT", .key = j->key, .query = query, .nquery = 2};
+    struct s3_call call = {
+        .method = "PUT", .key = j->key, .query = query, .nquery = 2, .does = S3_CONTENT};
     struct retry r = RETRY_INIT(
         j->s->params.deadline_ns + (int64_t)(len / MIB) * NS_PER_MIB, &j->stop);
     if (j->fd < 0) {
         call.headers = headers;
         call.body = "";
+        call.does |= S3_COPIES;
         call.inside_ns = s3_inside_ns(len);
         r.deadline_ns += s3_inside_ns(len);
     } else {
@@ -73,6 +78,8 @@ static int send_part(struct multipart *j, unsigned index, struct err *e)
         call.fd = j->fd;
         call.fd_off = off;
         call.fd_len = len;
+        call.sums = true;
+        call.sum = &j->sums[index];
     }
     struct s3_outcome out = {0};
     for (;;) {
@@ -121,13 +128,20 @@ static void send_parts(struct multipart *j)
     pool_free(pool);
 }
 
-static char *multipart_begin(struct s3 *s, const char *key, const char *mark, struct err *e)
+static char *multipart_begin(
+    struct s3 *s, const char *key, const char *mark, enum s3_sum sum, struct err *e)
 {
     const struct sigv4_pair query[] = {{"uploads", ""}};
     cleanup_free char *line = xasprintf(S3_MARK_HEADER ": %s", mark);
-    const char *headers[] = {line, NULL};
-    struct s3_call call = {
-        .method = "POST", .key = key, .query = query, .nquery = 1, .headers = headers, .body = ""};
+    cleanup_free char *algorithm = xasprintf("x-amz-checksum-algorithm: %s", s3_sum_name(sum));
+    const char *headers[] = {line, sum ? algorithm : NULL, S3_SUM_WHOLE, NULL};
+    struct s3_call call = {.method = "POST",
+        .key = key,
+        .query = query,
+        .nquery = 1,
+        .headers = headers,
+        .body = "",
+        .does = S3_MAKES | S3_CONTENT};
     struct retry r = RETRY_INIT(s->params.deadline_ns, NULL);
     struct s3_outcome out = {0};
     cleanup_resp struct http_resp resp;
@@ -168,9 +182,29 @@ static void complete_body(const struct multipart *j, struct buf *body)
             else
                 buf_addc(body, *p);
         }
-        buf_adds(body, "</ETag></Part>");
+        buf_adds(body, "</ETag>");
+        if (j->sum) {
+            char text[S3_SUM_TEXT];
+            s3_sum_text(j->sum, j->sums[i], text);
+            buf_addf(body, "<Checksum%s>%s</Checksum%s>", s3_sum_name(j->sum), text,
+                s3_sum_name(j->sum));
+        }
+        buf_adds(body, "</Part>");
     }
     buf_adds(body, "</CompleteMultipartUpload>");
+}
+
+/* "x-amz-checksum-crc32c: …" of all parts together; NULL: none. Caller frees. */
+static char *whole_sum(const struct multipart *j)
+{
+    uint64_t sum = 0;
+    char text[S3_SUM_TEXT];
+    if (!j->sum)
+        return NULL;
+    for (unsigned i = 0; i < j->nparts; i++)
+        sum = s3_sum_join(j->sum, sum, j->sums[i], MIN(j->part, j->len - i * j->part));
+    s3_sum_text(j->sum, sum, text);
+    return s3_sum_header(j->sum, text);
 }
 
 static int multipart_complete(struct multipart *j, char **etag, struct err *e)
@@ -179,7 +213,14 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
     complete_body(j, &body);
     const struct sigv4_pair query[] = {{"uploadId", j->upload_id}};
     cleanup_free char *condition = s3_condition(j->s, j->expect);
-    const char *headers[] = {"content-type: application/xml", condition, NULL};
+    cleanup_free char *sum = whole_sum(j);
+    const char *headers[5] = {"content-type: application/xml"};
+    size_t nheaders = 1;
+    if (sum) {
+        headers[nheaders++] = sum;
+        headers[nheaders++] = S3_SUM_WHOLE;
+    }
+    headers[nheaders] = condition;
     struct s3_call call = {.method = "POST",
         .key = j->key,
         .query = query,
@@ -187,7 +228,8 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
         .headers = headers,
         .body = body.data,
         .body_len = body.len,
-        .inside_ns = s3_inside_ns(j->len)};
+        .inside_ns = s3_inside_ns(j->len),
+        .does = S3_CONTENT};
     struct retry r = RETRY_INIT(j->s->params.deadline_ns + s3_inside_ns(j->len), NULL);
     struct s3_outcome out = {0};
     for (;;) {
@@ -196,8 +238,8 @@ static int multipart_complete(struct multipart *j, char **etag, struct err *e)
         if (s3_look(j->s, j->key, j->expect, e))
             return s3_is_marked(j->s, j->key, j->mark, etag) ? 0 : -1;
         int rc = s3_do(j->s, &call, &r, &resp, &out, e);
-        if (rc && headers[1] && s3_no_conditions(j->s, &out)) {
-            headers[1] = NULL;
+        if (rc && headers[nheaders] && s3_no_conditions(j->s, &out)) {
+            headers[nheaders] = NULL;
             continue;
         }
         /* The server forgets an upload once it is complete: if that answer got lost (and libcurl
@@ -224,7 +266,8 @@ int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct 
     char mark[S3_MARK_LEN];
     if (s3_mark(0, mark, e))
         return -1;
-    cleanup_free char *id = multipart_begin(s, what->key, mark, e);
+    enum s3_sum sum = what->fd < 0 ? S3_SUM_NONE : s->terms.sum;
+    cleanup_free char *id = multipart_begin(s, what->key, mark, sum, e);
     if (!id)
         return -1;
     struct multipart j = {.s = s,
@@ -235,10 +278,13 @@ int s3_multipart(struct s3 *s, const struct s3_large *what, char **etag, struct 
         .copy_from = what->copy_from,
         .copy_etag = what->copy_etag,
         .expect = what->expect,
-        .len = what->len};
+        .len = what->len,
+        .sum = sum};
     j.part = s3_part_size(j.len, j.fd < 0 ? s->copy_part_size : s->part_size);
     j.nparts = (unsigned)((j.len + j.part - 1) / j.part);
     j.etags = xcalloc(j.nparts, sizeof *j.etags);
+    cleanup_free uint64_t *sums = xcalloc(j.nparts, sizeof *sums);
+    j.sums = sums;
     pthread_mutex_init(&j.mu, NULL);
     send_parts(&j);
     int rc = j.first.cls != ERR_NONE ? -1 : multipart_complete(&j, etag, e);

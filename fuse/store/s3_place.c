@@ -55,8 +55,11 @@ static void place_free(struct s3_place *p)
 static struct s3_place *place_new(
     const struct s3 *s, const char *endpoint, bool path_style, const char *region)
 {
-    cleanup_free char *amazon = xasprintf(
-        "https://s3.%s.amazonaws.com%s", region, strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
+    const char *stack = s->dualstack ? ".dualstack" : "", *fips = s->fips ? "-fips" : "";
+    cleanup_free char *amazon = s->accelerate
+        ? xasprintf("https://s3-accelerate%s.amazonaws.com", stack)
+        : xasprintf("https://s3%s%s.%s.amazonaws.com%s", fips, stack, region,
+            strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
     const char *url = endpoint ? endpoint : amazon;
     bool tls = strncmp(url, "https", 5) == 0;
     const char *host = strstr(url, "://") + 3;
@@ -120,6 +123,55 @@ int s3_endpoint_check(
     return check_shape(p, option, url, e) ? -1 : check_allowed(p, option, url, e);
 }
 
+static int is_chosen(const struct store_params *p, const char *name, bool *out, struct err *e)
+{
+    cleanup_free char *value = NULL;
+    if (option_get(p, name, &value, e))
+        return -1;
+    *out = value && strcmp(value, "true") == 0;
+    return 0;
+}
+
+/* Which of Amazon's servers. An endpoint that is given is one of them already, or none. */
+static int choose_servers(struct s3 *s, struct err *e)
+{
+    const struct store_params *p = &s->params;
+    if (is_chosen(p, "dualstack", &s->dualstack, e) || is_chosen(p, "fips", &s->fips, e)
+        || is_chosen(p, "accelerate", &s->accelerate, e))
+        return -1;
+    const char *one = s->accelerate ? "accelerate" : s->fips ? "fips" : "dualstack";
+    const struct store_option *o = store_option_find(p->kind->options, one);
+    if (s->endpoint && (s->dualstack || s->fips || s->accelerate)) {
+        if (option_is_explicit(p, o))
+            return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+                ": option %s chooses among Amazon's servers, but option endpoint names one: keep one of them",
+                one);
+        s->dualstack = s->fips = s->accelerate = false; /* the environment's, for others */
+    }
+    if (s->accelerate && s->fips)
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+            ": options accelerate and fips contradict each other: keep one");
+    if (s->accelerate && (s->path_style || !fits_host(s->bucket)))
+        return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
+            ": option accelerate needs the bucket in the host's name: %s",
+            s->path_style ? "leave out path-style"
+                          : "this one's name has dots, or capitals, and cannot be there");
+    return 0;
+}
+
+/* A name of Amazon's, of whatever kind: "https://s3.dualstack.eu-west-1.amazonaws.com". */
+static bool is_amazons(const char *endpoint)
+{
+    const char *host = strstr(endpoint, "://") + 3;
+    cleanup_free char *name = xstrndup(host, strcspn(host, ":/"));
+    static const char *const ends[] = {".amazonaws.com", ".amazonaws.com.cn", ".api.aws"};
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        if (strlen(name) > strlen(ends[i])
+            && strcmp(name + strlen(name) - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return false;
+}
+
 int s3_places_open(struct s3 *s, struct err *e)
 {
     const struct store_params *p = &s->params;
@@ -143,7 +195,11 @@ int s3_places_open(struct s3 *s, struct err *e)
             ": option region is '%s'; write for example eu-central-1", region);
     if (s->endpoint && s3_endpoint_check(p, "endpoint", s->endpoint, e))
         return -1;
-    s->path_style = style ? strcmp(style, "true") == 0 : s->endpoint || !fits_host(s->bucket);
+    bool others = s->endpoint && !is_amazons(s->endpoint);
+    s->path_style = style ? strcmp(style, "true") == 0 : others;
+    if (choose_servers(s, e))
+        return -1;
+    s->path_style |= !style && !fits_host(s->bucket);
     if (!s->path_style && !fits_host(s->bucket))
         return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
             ": option path-style is false, but the bucket's name cannot be part of a host name; set it to true");

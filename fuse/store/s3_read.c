@@ -12,7 +12,9 @@
 #include <string.h>
 
 #define CHECK_NS        (8 * NS_PER_S)
-#define READ_NS_PER_MIB NS_PER_S /* a call's deadline grows with what it moves */
+#define READ_NS_PER_MIB NS_PER_S    /* a call's deadline grows with what it moves */
+#define WHOLE_MAX       (32u << 20) /* bytes that are held until their checksum is known */
+#define WHOLE_TRIES     3
 
 /* -- pages of keys --------------------------------------------------------------------------- */
 
@@ -186,7 +188,28 @@ struct s3_reading {
     /* of this attempt: its headers were looked at; there were more bytes than asked for */
     bool checked, overflow;
     struct err refusal; /* what they say against it */
+    /* it is all of the object, which is asked for without a range: then servers tell the checksum
+     */
+    bool whole;
+    char sum[2][S3_SUM_TEXT + 1]; /* as they told it, of CRC32C and CRC64NVME; "": they did not */
 };
+
+static const enum s3_sum read_sums[] = {S3_SUM_CRC32C, S3_SUM_CRC64NVME};
+
+/* Those of several parts that are no sums of the whole ("…-3") say nothing here. */
+static void note_sums(struct s3_reading *rd, const struct http_resp *resp)
+{
+    char value[64];
+    bool parts = http_header(resp, "x-amz-checksum-type", value, sizeof value)
+        && strcmp(value, "FULL_OBJECT") != 0;
+    for (size_t i = 0; i < ARRAY_LEN(read_sums); i++) {
+        cleanup_free char *name = s3_sum_header(read_sums[i], NULL);
+        rd->sum[i][0] = '\0';
+        if (!parts && http_header(resp, name, value, sizeof value) && strlen(value) < S3_SUM_TEXT
+            && !strchr(value, '-'))
+            memcpy(rd->sum[i], value, strlen(value) + 1);
+    }
+}
 
 static int reading_take(void *user, const void *data, size_t len)
 {
@@ -254,6 +277,10 @@ static int reading_check(void *user, const struct http_resp *resp)
     if (resp->status == 200 ? from > 0 : !partial || first != from)
         return store_err(&rd->refusal, ERR_RETRY, EIO, REASON_STORE_ERROR, rd->what,
             ": the server sent other bytes than those asked for (status %d)", resp->status);
+    if (rd->whole && (resp->status != 200 || total != rd->len))
+        return store_err(&rd->refusal, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, rd->what,
+            ": the object has changed (it has %" PRIu64 " bytes, had %zu)", total, rd->len);
+    note_sums(rd, resp);
     if (partial && total < rd->off + rd->len)
         return store_err(&rd->refusal, ERR_INVALID, EINVAL, REASON_STORE_ERROR, rd->what,
             ": read up to %" PRIu64 ", but the object ends at %" PRIu64, rd->off + rd->len, total);
@@ -270,10 +297,11 @@ static int reading_try(struct s3 *s, const char *key, struct s3_reading *rd, con
     cleanup_free char *match = *rd->version && *rd->version != '~'
         ? xasprintf("if-match: \"%s\"", rd->version)
         : NULL;
-    const char *headers[] = {range, match, NULL};
+    const char *headers[] = {rd->whole ? "x-amz-checksum-mode: ENABLED" : range, match, NULL};
     struct s3_call call = {.method = "GET",
         .key = key,
         .headers = headers,
+        .does = S3_CONTENT,
         .sink = reading_take,
         .begin = reading_check,
         .sink_user = rd,
@@ -311,6 +339,22 @@ static int reading_try(struct s3 *s, const char *key, struct s3_reading *rd, con
     return 0;
 }
 
+static int reading_run(
+    struct s3 *s, const char *key, struct s3_reading *rd, const atomic_bool *cancel, struct err *e)
+{
+    struct retry r = RETRY_INIT(
+        s->params.deadline_ns + (int64_t)(rd->len >> 20) * READ_NS_PER_MIB, cancel);
+    struct s3_outcome out = {0};
+    for (size_t begun; begun = rd->got, reading_try(s, key, rd, &r, &out, e);) {
+        if (!s3_again(s, &r, &out, e))
+            return -1;
+        if (rd->got > begun)
+            r.attempt = 0; /* it moves */
+        rd->whole &= rd->got == 0;
+    }
+    return 0;
+}
+
 int s3_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
     sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
@@ -318,14 +362,46 @@ int s3_read(void *impl, const char *path, const char *version, uint64_t off, siz
     cleanup_free char *key = s3_key(s, path), *what = s3_name(s, key);
     struct s3_reading rd = {.what = what, .sink = sink, .user = user, .off = off, .len = len};
     snprintf(rd.version, sizeof rd.version, "%s", version);
-    struct retry r = RETRY_INIT(
-        s->params.deadline_ns + (int64_t)(len >> 20) * READ_NS_PER_MIB, cancel);
-    struct s3_outcome out = {0};
-    for (size_t begun; begun = rd.got, reading_try(s, key, &rd, &r, &out, e);) {
-        if (!s3_again(s, &r, &out, e))
-            return -1;
-        if (rd.got > begun)
-            r.attempt = 0; /* it moves */
+    return reading_run(s, key, &rd, cancel, e);
+}
+
+/* Are they the bytes of which the server told the sums? */
+static bool sums_hold(const struct s3_reading *rd, const void *data)
+{
+    for (size_t i = 0; i < ARRAY_LEN(read_sums); i++) {
+        char text[S3_SUM_TEXT];
+        if (!rd->whole || !*rd->sum[i])
+            continue;
+        s3_sum_text(read_sums[i], s3_sum_add(read_sums[i], 0, data, rd->len), text);
+        if (strcmp(text, rd->sum[i]) != 0)
+            return false;
     }
-    return 0;
+    return true;
+}
+
+/* Into memory first: what was given to the sink cannot be taken back. */
+int s3_read_whole(void *impl, const char *path, const char *version, size_t len, sink_fn sink,
+    void *user, const atomic_bool *cancel, struct err *e)
+{
+    struct s3 *s = impl;
+    cleanup_free char *data = s->terms.sum && len <= WHOLE_MAX ? malloc(len) : NULL;
+    if (!data)
+        return s3_read(impl, path, version, 0, len, sink, user, cancel, e);
+    cleanup_free char *key = s3_key(s, path), *what = s3_name(s, key);
+    for (int tries = 0; tries < WHOLE_TRIES; tries++) {
+        struct sink_memory memory = {data, len};
+        struct s3_reading rd = {
+            .what = what, .sink = sink_to_memory, .user = &memory, .len = len, .whole = true};
+        snprintf(rd.version, sizeof rd.version, "%s", version);
+        if (reading_run(s, key, &rd, cancel, e))
+            return -1;
+        if (!sums_hold(&rd, data))
+            continue;
+        return sink(user, data, len)
+            ? store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, what, ": cancelled")
+            : 0;
+    }
+    return store_err(e, ERR_RETRY, EIO, REASON_STORE_ERROR, what,
+        ": the bytes that came are not those that were written, by the checksum beside the object, %d times: it is damaged in the store or on the way",
+        WHOLE_TRIES);
 }

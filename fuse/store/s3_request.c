@@ -16,7 +16,7 @@
 
 #define STALL_NS          (15 * NS_PER_S)
 #define ANSWER_MAX        (64u << 10)
-#define HEADERS_MAX       24
+#define HEADERS_MAX       32
 #define RETRY_AFTER_MAX_S 300
 #define WARN_EVERY_NS     (10 * NS_PER_S)
 #define SNAPSHOT_CHUNK    (256u << 10)
@@ -74,7 +74,31 @@ static int by_pair_name(const void *a, const void *b)
     return strcmp(((const struct sigv4_pair *)a)->name, ((const struct sigv4_pair *)b)->name);
 }
 
-/* The headers to send: the caller's, and those of the signature. */
+/* The caller's headers, those of the terms and of the body. */
+static int own_headers(
+    const struct s3 *s, const struct s3_call *c, struct header_lines *out, struct err *e)
+{
+    for (size_t i = 0; c->headers && c->headers[i]; i++)
+        out->line[out->n++] = xstrdup(c->headers[i]);
+    for (size_t i = 0; i < s->terms.n; i++)
+        if (!s->terms.term[i].when || (s->terms.term[i].when & c->does))
+            out->line[out->n++] = xstrdup(s->terms.term[i].line);
+    enum s3_sum kind = c->sums ? s->terms.sum : S3_SUM_NONE;
+    uint64_t sum = 0;
+    if (c->from_fd && kind && s3_sum_fd(kind, c->fd, c->fd_off, c->fd_len, &sum, e))
+        return -1;
+    if (c->sum)
+        *c->sum = sum;
+    if (!kind)
+        return 0;
+    char text[S3_SUM_TEXT];
+    s3_sum_text(kind, sum, text);
+    out->line[out->n++] = s3_sum_header(kind, text);
+    out->line[out->n++] = xasprintf("x-amz-sdk-checksum-algorithm: %s", s3_sum_name(kind));
+    return 0;
+}
+
+/* Adds the headers of the signature, which covers those that are S3's own. */
 static void sign_headers(const struct s3_place *place, const struct s3_call *c,
     const struct s3_signer *signer, const struct sigv4_scope *scope, const char *path,
     const char *query, const char *hash, struct header_lines *out)
@@ -82,13 +106,13 @@ static void sign_headers(const struct s3_place *place, const struct s3_call *c,
     struct sigv4_pair pairs[HEADERS_MAX];
     char *names[HEADERS_MAX];
     size_t n = 0, owned = 0;
-    for (size_t i = 0; c->headers && c->headers[i]; i++) {
-        out->line[out->n++] = xstrdup(c->headers[i]);
-        if (strncmp(c->headers[i], "x-amz-", 6) != 0)
+    for (size_t i = 0; i < out->n; i++) {
+        const char *line = out->line[i];
+        if (strncmp(line, "x-amz-", 6) != 0)
             continue;
-        size_t len = strcspn(c->headers[i], ":");
-        names[owned] = xstrndup(c->headers[i], len);
-        pairs[n++] = (struct sigv4_pair){names[owned++], c->headers[i] + len + 1};
+        size_t len = strcspn(line, ":");
+        names[owned] = xstrndup(line, len);
+        pairs[n++] = (struct sigv4_pair){names[owned++], line + len + 1};
     }
     if (!signer->anonymous) {
         pairs[n++] = (struct sigv4_pair){"host", place->host};
@@ -201,6 +225,10 @@ static int send_signed(struct s3 *s, const struct s3_place *place, const struct 
     struct sigv4_scope scope = {.region = place->region, .service = "s3"};
     memcpy(scope.time, time, SIGV4_TIME_LEN);
     struct header_lines lines = {0};
+    if (own_headers(s, c, &lines, e)) {
+        lines_free(&lines);
+        return -1;
+    }
     sign_headers(place, c, signer, &scope, path, query, hash, &lines);
     struct fd_body up = {c, 0};
     struct http_req req = {
@@ -247,11 +275,13 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
     if (s3_cred_get(s->cred, time, out->place->region, &signer, e))
         return -1;
     out->generation = signer.generation;
-    if (signer.token && !s->clear_tokens && strncmp(out->place->origin, "https:", 6) != 0) {
+    bool seen = !s->clear_tokens && strncmp(out->place->origin, "https:", 6) != 0;
+    if (seen && (signer.token || s->terms.secret)) {
+        bool token = signer.token != NULL;
         s3_signer_clear(&signer);
         return store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, s->params.url,
-            ": a session token is not sent to %s, where anybody on the way sees it: use https://, or set option tls-verify to \"false\"",
-            out->place->origin);
+            ": a %s is not sent to %s, where anybody on the way sees it: use https://, or set option tls-verify to \"false\"",
+            token ? "session token" : "customer's key", out->place->origin);
     }
     struct err inner = ERR_INIT;
     int rc = send_signed(s, out->place, c, r, &signer, time, resp, &inner);
@@ -354,7 +384,8 @@ int s3_do(struct s3 *s, const struct s3_call *c, struct retry *r, struct http_re
         if (s3_once(s, &call, r, resp, out, e) == 0)
             return 0;
         bool torn = call.from_fd && snapshot < 0
-            && strcmp(out->fault.code, "XAmzContentSHA256Mismatch") == 0;
+            && (strcmp(out->fault.code, "XAmzContentSHA256Mismatch") == 0
+                || (call.sums && strcmp(out->fault.code, "BadDigest") == 0));
         if (torn && (snapshot = take_snapshot(c)) >= 0) {
             call.fd = snapshot;
             call.fd_off = 0;

@@ -39,7 +39,9 @@ static int put_single(
         .body = "",
         .from_fd = put->len > 0,
         .fd = put->fd,
-        .fd_len = put->len};
+        .fd_len = put->len,
+        .does = S3_MAKES | S3_CONTENT,
+        .sums = true};
     struct retry r = RETRY_INIT(
         s->params.deadline_ns + (int64_t)(put->len >> 20) * NS_PER_MIB, NULL);
     char mark[S3_MARK_LEN];
@@ -145,8 +147,12 @@ static int copy_single(struct s3 *s, const char *from, const char *to, const cha
         ? xasprintf("x-amz-copy-source-if-match: \"%s\"", version)
         : NULL;
     const char *headers[] = {source, match, NULL};
-    struct s3_call call = {
-        .method = "PUT", .key = to, .headers = headers, .body = "", .inside_ns = inside};
+    struct s3_call call = {.method = "PUT",
+        .key = to,
+        .headers = headers,
+        .body = "",
+        .inside_ns = inside,
+        .does = S3_MAKES | S3_CONTENT | S3_COPIES};
     struct retry r = RETRY_INIT(s->params.deadline_ns + inside, NULL);
     struct s3_outcome out = {0};
     for (;;) {

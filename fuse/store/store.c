@@ -186,6 +186,13 @@ int store_stream(struct store *s, const char *path, const char *version, uint64_
     sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
 {
     e = NEED(e);
+    return store_stream_of(s, path, version, UINT64_MAX, off, len, sink, user, cancel, e);
+}
+
+int store_stream_of(struct store *s, const char *path, const char *version, uint64_t size,
+    uint64_t off, size_t len, sink_fn sink, void *user, const atomic_bool *cancel, struct err *e)
+{
+    e = NEED(e);
     if (require_path(s, path, false, e))
         return -1;
     int64_t began;
@@ -193,7 +200,9 @@ int store_stream(struct store *s, const char *path, const char *version, uint64_
         return 0;
     if (breaker_enter(&s->breaker, &began, e))
         return -1;
-    int rc = s->ops->read(s->impl, path, version, off, len, sink, user, cancel, e);
+    int rc = s->ops->read_whole && off == 0 && len == size
+        ? s->ops->read_whole(s->impl, path, version, len, sink, user, cancel, e)
+        : s->ops->read(s->impl, path, version, off, len, sink, user, cancel, e);
     return breaker_leave(&s->breaker, began, rc, e);
 }
 

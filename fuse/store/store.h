@@ -132,7 +132,11 @@ int store_list_tree(
  * takes no more, or *cancel, which may be NULL. */
 int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
     sink_fn sink, void *user, const atomic_bool *cancel, struct err *e);
-/* The same into memory. */
+/* The same of an object of that size: where all of it is wanted, its bytes are compared with the
+ * checksum that the store keeps beside it, if it does and was told to. */
+int store_stream_of(struct store *s, const char *path, const char *version, uint64_t size,
+    uint64_t off, size_t len, sink_fn sink, void *user, const atomic_bool *cancel, struct err *e);
+/* store_stream() into memory. */
 int store_read(struct store *s, const char *path, const char *version, uint64_t off, size_t len,
     void *buf, const atomic_bool *cancel, struct err *e);
 struct store_put {

@@ -89,7 +89,8 @@ static int server_fetch(void *user, const struct cache_key *key, uint64_t off, s
         return err_set(e, ERR_RETRY, "the store of %s can't be used yet", key->path);
     if (sink->is_ahead && store_is_silent(st))
         return err_set(e, ERR_RETRY, "%s is not read ahead: its store does not answer", key->path);
-    return store_stream(st, key->path, key->version, off, len, sink->take, sink->user, cancel, e);
+    return store_stream_of(
+        st, key->path, key->version, key->size, off, len, sink->take, sink->user, cancel, e);
 }
 
 /* -- looking at the stores ------------------------------------------------------------------- */

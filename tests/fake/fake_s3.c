@@ -96,7 +96,7 @@ unsigned fake_s3_uploads(struct fake_s3 *f)
 
 static const char *const kinds[] = {"slowdown", "throttled", "error", "reset", "truncated", "short",
     "long", "etag", "norange", "otherrange", "xml", "html", "redirect", "hang", "skew", "denied",
-    "ok200", "lost", "slow", "forgotten", "fine"};
+    "ok200", "lost", "slow", "forgotten", "damaged", "fine"};
 _Static_assert(ARRAY_LEN(kinds) <= FAULT_KINDS, "a counter for each kind");
 
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count)
@@ -328,7 +328,7 @@ static void respond(struct fake_s3 *f, struct request *r, struct answer *a)
     bool bucket = strncmp(r->h.path, "/data", 5) == 0 && (r->h.path[5] == '/' || !r->h.path[5]);
     r->key = bucket && r->h.path[5] ? r->h.path + 6 : "";
     bool early = early_fault(f, r, fault, a);
-    if (early || (*f->region && wrong_region(f, r, a))) {
+    if (early || (*f->region && wrong_region(f, r, a)) || lacks_header(f, r, a)) {
     } else if (!bucket) {
         answer_error(a, 404, "NoSuchBucket", "The specified bucket does not exist");
     } else if (!*r->key) {

@@ -36,6 +36,11 @@ void *fake_s3_get(struct fake_s3 *f, const char *key, size_t *len);
 unsigned fake_s3_requests(struct fake_s3 *f, const char *method); /* so far; NULL: all */
 /* multipart uploads begun and neither finished nor aborted */
 unsigned fake_s3_uploads(struct fake_s3 *f);
+/* Requests without that header line are refused from now on; objects: only those of an object.
+ * Several lines may be demanded. */
+void fake_s3_demand(struct fake_s3 *f, const char *line, bool objects);
+/* Answers without a range that ask for it tell a CRC64NVME from now on. */
+void fake_s3_sums(struct fake_s3 *f, bool told);
 /* requests signed with that key id: 400 ExpiredToken */
 void fake_s3_expire(struct fake_s3 *f, const char *key_id);
 
@@ -56,7 +61,7 @@ void fake_s3_region(struct fake_s3 *f, const char *region, enum fake_s3_tells ho
  * page of some other server), redirect (301 to eu-west-9), hang (no byte until the client gives
  * up), skew (refused for its time until the client uses ours, an hour from now), denied (403),
  * ok200 (200 with an Error document), lost (done, but the answer is lost), slow (after 50 ms),
- * forgotten (404 NoSuchUpload). -1: no such kind. */
+ * forgotten (404 NoSuchUpload), damaged (a bit is another one). -1: no such kind. */
 int fake_s3_fault(struct fake_s3 *f, const char *method, const char *kind, unsigned count);
 void fake_s3_clear(struct fake_s3 *f); /* no more faults */
 /* requests so far to which one of that kind made a difference */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fake/fake_s3_ops.h"
 
+#include "fuse/store/s3_sum.h"
 #include "fuse/store/sigv4.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
@@ -141,6 +142,33 @@ void op_list(struct fake_s3 *f, const struct request *r, struct answer *a)
     buf_adds(&a->body, "</ListBucketResult>");
 }
 
+void fake_s3_demand(struct fake_s3 *f, const char *line, bool objects)
+{
+    pthread_mutex_lock(&f->mu);
+    if (f->ndemands == ARRAY_LEN(f->demands))
+        abort();
+    snprintf(f->demands[f->ndemands].line, sizeof f->demands[0].line, "%s\n", line);
+    f->demands[f->ndemands++].objects = objects;
+    pthread_mutex_unlock(&f->mu);
+}
+
+void fake_s3_sums(struct fake_s3 *f, bool told)
+{
+    pthread_mutex_lock(&f->mu);
+    f->sums = told;
+    pthread_mutex_unlock(&f->mu);
+}
+
+bool lacks_header(const struct fake_s3 *f, const struct request *r, struct answer *a)
+{
+    for (size_t i = 0; i < f->ndemands; i++)
+        if ((*r->key || !f->demands[i].objects) && !strstr(r->h.headers, f->demands[i].line)) {
+            answer_error(a, 403, "AccessDenied", f->demands[i].line);
+            return true;
+        }
+    return false;
+}
+
 void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a)
 {
     struct object made = {0};
@@ -188,6 +216,16 @@ void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struc
         snprintf(etag, sizeof etag, "\"0123456789abcdef\"");
         for (size_t i = 0; i < a->body.len; i++)
             a->body.data[i] ^= 0x55;
+    }
+    if (strcmp(fault, "damaged") == 0 && a->body.len) {
+        a->body.data[a->body.len / 2] ^= 1;
+        a->spoiled = true;
+    }
+    if (f->sums && !ranged
+        && http_head_value(r->h.headers, "x-amz-checksum-mode", value, sizeof value)) {
+        char text[S3_SUM_TEXT];
+        s3_sum_text(S3_SUM_CRC64NVME, s3_sum_add(S3_SUM_CRC64NVME, 0, o->data, o->len), text);
+        buf_addf(&a->headers, "x-amz-checksum-crc64nvme: %s\r\n", text);
     }
     if (strcmp(fault, "truncated") == 0)
         a->cut = a->body.len / 2;

@@ -47,6 +47,12 @@ struct fake_s3 {
     bool untagged, touched; /* fake_s3_tags */
     bool unconditional;     /* fake_s3_unconditional */
     struct {
+        char line[160];
+        bool objects;
+    } demands[8]; /* fake_s3_demand */
+    size_t ndemands;
+    bool sums; /* fake_s3_sums */
+    struct {
         char method[8], key[64], data[64];
         size_t len;
         bool after;
@@ -87,6 +93,8 @@ bool synth_list(
  */
 bool synth_object(const struct fake_s3 *f, const char *key, struct object *out);
 void op_list(struct fake_s3 *f, const struct request *r, struct answer *a);
+/* True: a header that is demanded is not there, and the answer says so. */
+bool lacks_header(const struct fake_s3 *f, const struct request *r, struct answer *a);
 void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struct answer *a);
 void op_put(struct fake_s3 *f, const struct request *r, struct answer *a);
 void op_post(struct fake_s3 *f, const struct request *r, struct answer *a);

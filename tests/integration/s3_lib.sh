@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Sourced by the tests that need a real S3 server: versitygw on a free port of the loopback, with bucket "data".
-#   s3_start      sets S3_ENDPOINT, S3_ROOT; keys testaccess / testsecret123. Exit status 77 (SKIP) where there is no versitygw.
+#   s3_start [FLAG…]   sets S3_ENDPOINT, S3_ROOT; keys testaccess / testsecret123. Exit status 77 (SKIP) where there is no versitygw.
 # The caller's own directory is $WORK; all of it goes away at exit, what is mounted at $WORK/mnt* too.
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/millrace-s3.XXXXXX")
@@ -36,7 +36,7 @@ s3_start()
     mkdir -p "$S3_ROOT/data"
     for try in 1 2 3 4 5; do
         port=$((20000 + (RANDOM + try) % 10000))
-        "$bin" --access testaccess --secret testsecret123 --port "127.0.0.1:$port" --keep-alive --quiet posix "$S3_ROOT" \
+        "$bin" --access testaccess --secret testsecret123 --port "127.0.0.1:$port" --keep-alive --quiet "$@" posix "$S3_ROOT" \
             >"$WORK/versitygw.log" 2>&1 &
         S3_PID=$!
         for _ in $(seq 600); do

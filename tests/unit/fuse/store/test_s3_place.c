@@ -177,6 +177,41 @@ static void amazons_host_follows_the_region(void **state)
     mount_free(m);
 }
 
+/* Which of Amazon's servers: by options, or by an endpoint that is one of them. */
+static void amazons_other_servers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option[3], *origin;
+    } cases[] = {
+        {{"dualstack"}, "https://bucket.s3.dualstack.eu-west-1.amazonaws.com"},
+        {{"fips"}, "https://bucket.s3-fips.eu-west-1.amazonaws.com"},
+        {{"fips", "dualstack"}, "https://bucket.s3-fips.dualstack.eu-west-1.amazonaws.com"},
+        {{"accelerate"}, "https://bucket.s3-accelerate.amazonaws.com"},
+        {{"accelerate", "dualstack"}, "https://bucket.s3-accelerate.dualstack.amazonaws.com"},
+        {{"endpoint=https://s3.dualstack.eu-west-1.amazonaws.com"},
+            "https://bucket.s3.dualstack.eu-west-1.amazonaws.com"},
+        {{"endpoint=https://s3-accelerate.amazonaws.com/"},
+            "https://bucket.s3-accelerate.amazonaws.com"},
+        {{"endpoint=https://s3.amazonaws.com.example"}, "https://s3.amazonaws.com.example"},
+        {{"endpoint=https://s3.amazonaws.com.example", "path-style=false"},
+            "https://bucket.s3.amazonaws.com.example"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct mount *m = mount_new("s3://bucket/set");
+        mount_option(m, "region", "eu-west-1");
+        for (const char *const *o = cases[i].option; *o; o++) {
+            cleanup_free char *name = xstrndup(*o, strcspn(*o, "="));
+            mount_option(m, name, strchr(*o, '=') ? strchr(*o, '=') + 1 : "true");
+        }
+        struct s3 *s = on_amazon(m);
+        assert_string_equal(s->place->origin, cases[i].origin);
+        assert_string_equal(s->place->region, "eu-west-1");
+        store_s3.close(s);
+        mount_free(m);
+    }
+}
+
 #define THREADS 8
 
 static void *check_often(void *user)
@@ -217,7 +252,7 @@ int main(void)
         with_fixture(no_question_where_nothing_is_wrong),
         with_fixture(a_region_that_was_given_holds), with_fixture(a_server_that_does_not_tell),
         with_fixture(a_circle_ends), with_fixture(what_is_no_region_is_not_believed),
-        cmocka_unit_test(amazons_host_follows_the_region),
+        cmocka_unit_test(amazons_host_follows_the_region), cmocka_unit_test(amazons_other_servers),
         with_fixture(many_threads_find_it_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
