@@ -68,6 +68,7 @@ const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index);
 void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,
     const char *message, bool event, struct plan *p);
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p);
+void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p);
 /* What users would want to know of a Dataset that works: the conditions CacheFits and FullSpeed. */
 struct dataset_advice {
     struct cond cond;

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache workers of a Dataset, replaced one at a time. */
+#include "operator/dataset/observed.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/names.h"
+#include "operator/ctl/verdicts.h"
+#include "operator/render/meta.h"
+
+#include <stdlib.h>
+
+/* For the status it is leaving already. */
+static void drop_pod(
+    const struct dataset_observed *o, struct dataset_eval *v, size_t at, struct plan *p)
+{
+    plan_delete(p, &kube_pods, o->pods[at].pod, -1, NULL);
+    v->health[at].state = CACHE_POD_LEAVING;
+}
+
+/* The worker goes when the server is known to take what is made in its place. */
+static void replace_worker(
+    const struct dataset_observed *o, struct dataset_eval *v, size_t at, int index, struct plan *p)
+{
+    const json_t *pod = o->pods[at].pod;
+    json_t *next = render_worker(v->d, &o->env, index, o->gpu_nodes);
+    cleanup_free char *hash = xstrdup(kube_annotation(next, ANNOTATION_HASH));
+    switch (plan_try(p, o->said, pod, next, o->now_ns)) {
+    case VERDICT_TAKEN:
+        drop_pod(o, v, at, p);
+        return;
+    case VERDICT_ASKED:
+        v->asks = true;
+        return;
+    case VERDICT_REFUSED:
+        if (!*v->refused)
+            dataset_say_refused(
+                o->cr, pod, verdict_refusal(o->said, pod, hash), v->refused, sizeof v->refused);
+        return;
+    }
+}
+
+/* One that is refused keeps neither the others from being made nor those that serve from serving.
+ */
+static void make_worker(
+    const struct dataset_observed *o, struct dataset_eval *v, int index, struct plan *p)
+{
+    cleanup_json json_t *pod = render_worker(v->d, &o->env, index, o->gpu_nodes);
+    const char *refused = cache_pod_create_heard(
+        p, v->d, &o->env, v->workers, o->said, json_incref(pod), o->now_ns);
+    if (refused && !*v->refused)
+        v->refused_reason = cache_pod_say_unmade(
+            o->cr, o->said, pod, refused, v->refused, sizeof v->refused);
+}
+
+/* Outdated workers are replaced one at a time: the next when all the others serve. Those that do
+ * not serve anyway go at once. */
+void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
+{
+    bool *wanted = xcalloc(o->npods + 1, sizeof *wanted);
+    size_t replace = SIZE_MAX, serving = 0;
+    int replace_index = 0;
+    for (int i = 0; i < v->d->replicas; i++) {
+        const struct cache_pod *m = dataset_worker(v, i);
+        if (!m) {
+            make_worker(o, v, i, p);
+            continue;
+        }
+        size_t at = (size_t)(m - o->pods);
+        wanted[at] = true;
+        bool ready = v->health[at].state == CACHE_POD_READY;
+        serving += ready;
+        if (v->health[at].state == CACHE_POD_FINISHED)
+            drop_pod(o, v, at, p);
+        else if (!v->current[at] && !ready && v->health[at].state != CACHE_POD_LEAVING)
+            replace_worker(o, v, at, i, p);
+        else if (!v->current[at] && ready && replace == SIZE_MAX) {
+            replace = at;
+            replace_index = i;
+        }
+    }
+    if (replace != SIZE_MAX && serving == (size_t)v->d->replicas)
+        replace_worker(o, v, replace, replace_index, p);
+    for (size_t i = 0; i < o->npods; i++)
+        if (!wanted[i] && cache_pod_is(o->pods[i].pod, COMPONENT_WORKER))
+            drop_pod(o, v, i, p);
+    free(wanted);
+}
