@@ -48,7 +48,10 @@ struct dataset_eval {
     /* a worker's successor is asked about; or that was refused, or a worker: "": neither was */
     bool asks;
     char refused[512];
-    int workers;                /* that pods are told of */
+    int workers; /* that pods are told of */
+    /* until then the next outdated worker stays, for what was preloaded to be held again, since the
+     * epoch; 0: none waits for that */
+    int64_t roll_waits_until_ns;
     const char *refused_reason; /* NULL: as of any refusal */
 };
 /* d: NULL if the spec is not valid */
@@ -103,6 +106,14 @@ struct dataset_preloading {
 };
 void dataset_plan_preload(const struct dataset_observed *o, const struct dataset_eval *v,
     const struct dataset_problem *problem, struct dataset_preloading *r, struct plan *p);
+/* Do the workers as they are now hold what is to be preloaded? */
+enum dataset_held {
+    DATASET_HELD,   /* all of it, or nothing is asked for */
+    DATASET_COMING, /* not yet, or it is not known yet */
+    DATASET_NEVER,  /* it cannot be: it has no room, or is not there */
+};
+enum dataset_held dataset_preload_held(
+    const struct dataset_observed *o, const struct dataset_eval *v);
 void dataset_plan_status(const struct dataset_observed *o, const struct dataset_eval *v,
     const struct dataset_problem *problem, const struct dataset_preloading *preload,
     struct plan *p);

@@ -239,6 +239,35 @@ static void evaluate_preload_report(const struct dataset_observed *o, const stru
         say_loading(load, r);
 }
 
+/* Does it load what the spec says, though it is made otherwise (image, resources, labels)? */
+static bool loads_the_same(const json_t *desired, const json_t *pod)
+{
+    const char *loads = kube_annotation(pod, ANNOTATION_LOADS);
+    return *loads && strcmp(loads, kube_annotation(desired, ANNOTATION_LOADS)) == 0;
+}
+
+enum dataset_held dataset_preload_held(
+    const struct dataset_observed *o, const struct dataset_eval *v)
+{
+    static const char *const never[] = {
+        "TooLarge", "CacheTooSmall", "CacheFull", "PinLimit", "NothingFound", "PathNotFound"};
+    if (!v->d->npreload)
+        return DATASET_HELD;
+    size_t at;
+    const struct cache_pod *m = find_preloader(o, &at);
+    cleanup_json json_t *desired = render_preloader(v->d, &o->env);
+    const json_t *load = m ? jget_obj(m->report, REPORT_LOAD) : NULL;
+    if (!load || v->health[at].state != CACHE_POD_READY || jget(m->report, REPORT_UNREACHABLE)
+        || (!render_same(desired, m->pod) && !loads_the_same(desired, m->pod)))
+        return DATASET_COMING;
+    for (size_t i = 0; i < ARRAY_LEN(never); i++)
+        if (strcmp(jget_str(load, "reason", ""), never[i]) == 0)
+            return DATASET_NEVER;
+    bool held = jget_bool(load, "complete", false) && workers_are_those(v, load)
+        && !workers_have_evicted(v, load);
+    return held ? DATASET_HELD : DATASET_COMING;
+}
+
 /* ---- the pod ---- */
 
 static void evaluate_preloader(const struct dataset_observed *o, const struct dataset_eval *v,
@@ -292,13 +321,6 @@ static void make_preloader(const struct dataset_observed *o, const struct datase
             true);
     else
         keep_or_start(o, r);
-}
-
-/* Does it load what the spec says, though it is made otherwise (image, resources, labels)? */
-static bool loads_the_same(const json_t *desired, const json_t *pod)
-{
-    const char *loads = kube_annotation(pod, ANNOTATION_LOADS);
-    return *loads && strcmp(loads, kube_annotation(desired, ANNOTATION_LOADS)) == 0;
 }
 
 /* Its successor is refused: what it keeps stays true, unless the spec asks for something else. */

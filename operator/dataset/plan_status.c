@@ -180,6 +180,18 @@ static void evaluate_ready(const struct dataset_observed *o, const struct datase
     evaluate_pods(o, v, workers, clients, r);
 }
 
+/* All serve, but an update stands still meanwhile. */
+static void say_what_waits(const struct dataset_eval *v, struct dataset_condition *r, int len)
+{
+    char until[CLOCK_RFC3339_LEN];
+    if (!v->roll_waits_until_ns)
+        return;
+    clock_rfc3339(v->roll_waits_until_ns, until);
+    snprintf(r->message + len, sizeof r->message - (size_t)len,
+        "; the next one that is to be replaced waits for what was preloaded to be in the cache again, at most until %s",
+        until);
+}
+
 /* WorkersReady, ClientsReady. Without a valid spec it is unknown how many workers there should be.
  */
 static void evaluate_group(const struct dataset_eval *v, const struct pod_group *g,
@@ -219,8 +231,11 @@ static void evaluate_group(const struct dataset_eval *v, const struct pod_group 
         r->warn = r->tell = true;
         return;
     }
-    if (g->ready >= g->desired)
+    if (g->ready >= g->desired) {
+        if (!client)
+            say_what_waits(v, r, len);
         return;
+    }
     r->cond.status = COND_FALSE;
     r->cond.reason = "Starting";
     if (g->problem_at == SIZE_MAX)

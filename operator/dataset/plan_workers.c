@@ -2,12 +2,16 @@
 /* The cache workers of a Dataset, replaced one at a time. */
 #include "operator/dataset/observed.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/json/jget.h"
 #include "operator/ctl/verdicts.h"
 #include "operator/render/meta.h"
 
 #include <stdlib.h>
+
+#define ROLL_WAIT_NS (3600 * NS_PER_S) /* for what was preloaded, after each worker */
 
 /* For the status it is leaving already. */
 static void drop_pod(
@@ -52,8 +56,47 @@ static void make_worker(
             o->cr, o->said, pod, refused, v->refused, sizeof v->refused);
 }
 
-/* Outdated workers are replaced one at a time: the next when all the others serve. Those that do
- * not serve anyway go at once. */
+/* When the youngest of the workers that are made of the spec as it is was started, since the epoch;
+ * 0: there is none. */
+static int64_t last_replaced(const struct dataset_observed *o, const struct dataset_eval *v)
+{
+    int64_t last = 0, at;
+    for (size_t i = 0; i < o->npods; i++)
+        if (v->current[i] && cache_pod_is(o->pods[i].pod, COMPONENT_WORKER)
+            && clock_parse_rfc3339(jget_str(o->pods[i].pod, "status.startTime", ""), &at) == 0)
+            last = MAX(last, at);
+    return last;
+}
+
+/* A worker's successor may begin with nothing: what was preloaded is loaded into it first, or an
+ * update would empty the whole cache. The first one to be replaced waits for nothing: the edit may
+ * mend what keeps the rest from being loaded. */
+static bool waits_for_preload(const struct dataset_observed *o, struct dataset_eval *v)
+{
+    int64_t last = last_replaced(o, v);
+    if (!last || dataset_preload_held(o, v) != DATASET_COMING || o->now_ns - last >= ROLL_WAIT_NS)
+        return false;
+    v->roll_waits_until_ns = last + ROLL_WAIT_NS;
+    return true;
+}
+
+static void replace_next(
+    const struct dataset_observed *o, struct dataset_eval *v, size_t at, int index, struct plan *p)
+{
+    if (waits_for_preload(o, v)) {
+        plan_requeue(p, v->roll_waits_until_ns - o->now_ns);
+        return;
+    }
+    bool loses = last_replaced(o, v) && dataset_preload_held(o, v) == DATASET_COMING;
+    replace_worker(o, v, at, index, p);
+    if (loses && v->health[at].state == CACHE_POD_LEAVING)
+        plan_event(p, &kube_datasets, o->cr, true, "PreloadNotHeld",
+            "worker %s is replaced, though what was preloaded was not in the cache again %d minutes after the one before was: the condition Preloaded says why",
+            kube_name(o->pods[at].pod), (int)(ROLL_WAIT_NS / NS_PER_S / 60));
+}
+
+/* Outdated workers are replaced one at a time: the next when all the others serve, and hold what is
+ * to be preloaded. Those that do not serve anyway go at once. */
 void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
 {
     bool *wanted = xcalloc(o->npods + 1, sizeof *wanted);
@@ -79,7 +122,7 @@ void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval 
         }
     }
     if (replace != SIZE_MAX && serving == (size_t)v->d->replicas)
-        replace_worker(o, v, replace, replace_index, p);
+        replace_next(o, v, replace, replace_index, p);
     for (size_t i = 0; i < o->npods; i++)
         if (!wanted[i] && cache_pod_is(o->pods[i].pod, COMPONENT_WORKER))
             drop_pod(o, v, i, p);
