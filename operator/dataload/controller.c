@@ -15,7 +15,7 @@
 
 struct dataload_controller {
     struct manager *mgr;
-    struct informer *dataloads, *datasets, *pods;
+    struct informer *dataloads, *datasets, *pods, *nodes;
     struct poll *poll;
     struct verdicts *verdicts;
     struct controller *controller;
@@ -34,11 +34,13 @@ static int dataload_reconcile(void *user, const char *key, struct plan *plan, st
     dataset = informer_get(c->datasets, dataset_key);
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(&pods, informer_by(c->pods, "dataload", key), NULL, NULL, c->poll);
+    cache_pods_take_nodes(&pods, c->nodes);
     cleanup_obj struct obj *said = verdicts_of(c->verdicts, kube_uid(j));
     const struct dataload_observed o = {.cr = j,
         .dataset = obj_json(dataset),
         .pods = pods.v,
         .npods = pods.objs.n,
+        .pod_nodes = pods.nodes,
         .said = obj_json(said),
         .now_ns = clock_real_ns(),
         .env = dataset_render_env(c->mgr)};
@@ -113,6 +115,7 @@ int dataload_controller_start(struct manager *mgr, struct err *e)
         .dataloads = manager_informer(mgr, &dataloads),
         .datasets = informers_datasets(mgr),
         .pods = informers_cache_pods(mgr),
+        .nodes = informers_nodes(mgr),
         .verdicts = manager_verdicts(mgr),
         .poll = poll_shared(mgr, e)};
     if (!c->poll) {

@@ -11,6 +11,7 @@
 #include "operator/api/cond.h"
 #include "operator/api/dataload.h"
 #include "operator/dataload/schedule.h"
+#include "operator/dataset/dead_node.h"
 #include "operator/render/meta.h"
 
 #include <stdio.h>
@@ -53,6 +54,13 @@ static bool is_of_this_run(const json_t *cr, const json_t *pod)
     return strcmp(kube_annotation(pod, ANNOTATION_SCHEDULED), dataload_run(cr)) == 0;
 }
 
+/* One that is being deleted, on a dead node. */
+static bool give_up_loader(const struct dataload_observed *o, size_t at, struct plan *p)
+{
+    return o->pod_nodes
+        && pod_give_up(p, &kube_dataloads, o->cr, o->pods[at].pod, o->pod_nodes[at], o->now_ns);
+}
+
 /* That of the run before has the name that the next one needs. */
 static bool clear_earlier(const struct dataload_observed *o, struct plan *p)
 {
@@ -61,7 +69,8 @@ static bool clear_earlier(const struct dataload_observed *o, struct plan *p)
         const json_t *pod = o->pods[i].pod;
         if (!kube_controlled_by(pod, kube_uid(o->cr)) || is_of_this_run(o->cr, pod))
             continue;
-        plan_delete(p, &kube_pods, pod, -1, NULL);
+        if (!give_up_loader(o, i, p))
+            plan_delete(p, &kube_pods, pod, -1, NULL);
         any = true;
     }
     return any;
@@ -284,6 +293,7 @@ static void dataload_evaluate(
     } else if (clear_earlier(o, p)) {
         snprintf(r->message, sizeof r->message, "the pod of the load before goes first");
     } else if (m && kube_deleting(m->pod)) {
+        give_up_loader(o, (size_t)(m - o->pods), p);
         *r = loader_lost();
     } else if (m) {
         evaluate_loader(o, m, r, p);

@@ -29,11 +29,21 @@ void cache_pods_take(struct cache_pods *m, struct objs pods_take, const char *ns
 {
     pods_take = only_ours(pods_take, ns, owner_uid);
     *m = (struct cache_pods){pods_take, xcalloc(pods_take.n + 1, sizeof *m->reports),
-        xcalloc(pods_take.n + 1, sizeof *m->v)};
+        xcalloc(pods_take.n + 1, sizeof *m->v), {NULL, 0}, NULL};
     for (size_t i = 0; i < m->objs.n; i++) {
         const json_t *pod = obj_json(m->objs.v[i]);
         m->reports[i] = poll_report(poll, kube_uid(pod));
         m->v[i] = (struct cache_pod){pod, obj_json(m->reports[i])};
+    }
+}
+
+void cache_pods_take_nodes(struct cache_pods *m, struct informer *nodes)
+{
+    m->node_objs = (struct objs){xcalloc(m->objs.n + 1, sizeof *m->node_objs.v), m->objs.n};
+    m->nodes = xcalloc(m->objs.n + 1, sizeof *m->nodes);
+    for (size_t i = 0; i < m->objs.n; i++) {
+        m->node_objs.v[i] = informer_get(nodes, jget_str(m->v[i].pod, "spec.nodeName", ""));
+        m->nodes[i] = obj_json(m->node_objs.v[i]);
     }
 }
 
@@ -43,6 +53,8 @@ void cache_pods_free(struct cache_pods *m)
         obj_unref(m->reports[i]);
     free(m->reports);
     free(m->v);
+    free(m->nodes);
+    objs_free(&m->node_objs);
     objs_free(&m->objs);
     m->reports = NULL;
     m->v = NULL;

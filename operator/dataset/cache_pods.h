@@ -13,9 +13,13 @@ struct cache_pods {
     struct objs objs;
     struct obj **reports; /* owned, one a pod, or NULL */
     struct cache_pod *v;  /* owned, objs.n */
+    struct objs node_objs;
+    const json_t **nodes; /* owned, as node_objs; NULL, or of one that is gone */
 };
 void cache_pods_take(struct cache_pods *m, struct objs pods_take, const char *ns,
     const char *owner_uid, struct poll *poll);
+/* Looks up the node of each. nodes: informers_nodes(). Once. */
+void cache_pods_take_nodes(struct cache_pods *m, struct informer *nodes);
 void cache_pods_free(struct cache_pods *m);
 #define cleanup_cache_pods __attribute__((cleanup(cache_pods_free)))
 

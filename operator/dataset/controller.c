@@ -152,6 +152,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
     }
     cleanup_cache_pods struct cache_pods pods;
     cache_pods_take(&pods, informer_by(c->pods, "dataset", kube_uid(j)), ns, kube_uid(j), c->poll);
+    cache_pods_take_nodes(&pods, c->nodes);
     cleanup_attached struct attached_nodes at;
     take_attached(c, pv_name, &at);
     cleanup_json json_t *gpus = gpu_nodes(c), *users = NULL;
@@ -165,6 +166,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         .policy = obj_json(policy),
         .pods = pods.v,
         .npods = pods.objs.n,
+        .pod_nodes = pods.nodes,
         .attachments = at.attachments,
         .nattachments = at.n,
         .nodes = at.nodes,

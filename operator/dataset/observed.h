@@ -21,6 +21,7 @@ struct dataset_observed {
     /* our pods with the Dataset's uid: workers, clients (and loaders, passed over) */
     const struct cache_pod *pods;
     size_t npods;
+    const json_t *const *pod_nodes;   /* that of each pod, NULL: it is gone; or not looked up */
     const json_t *const *attachments; /* VolumeAttachments of the PV */
     size_t nattachments;
     const json_t *const *nodes; /* as of clients_observed */
@@ -70,6 +71,8 @@ const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index);
  * so once. */
 void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,
     const char *message, bool event, struct plan *p);
+/* Pod `at`, which is being deleted, on a dead node; see pod_give_up(). */
+bool dataset_give_up(const struct dataset_observed *o, size_t at, struct plan *p);
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p);
 void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p);
 /* What users would want to know of a Dataset that works: the conditions CacheFits and FullSpeed. */

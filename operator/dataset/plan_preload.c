@@ -291,11 +291,12 @@ static void evaluate_preloader(const struct dataset_observed *o, const struct da
 }
 
 /* Its time to end is over: its node is gone, and kubelet with it. Nothing is looked after then. */
-static bool cannot_end(const struct dataset_observed *o, const json_t *pod,
-    struct dataset_preloading *r, struct plan *p)
+static bool cannot_end(
+    const struct dataset_observed *o, size_t at, struct dataset_preloading *r, struct plan *p)
 {
     int64_t until = 0;
-    if (!kube_deleting(pod)
+    const json_t *pod = o->pods[at].pod;
+    if (!kube_deleting(pod) || dataset_give_up(o, at, p)
         || clock_parse_rfc3339(jget_str(pod, "metadata.deletionTimestamp", ""), &until))
         return false;
     if (o->now_ns - until < CACHE_POD_SLOW_NS) {
@@ -377,7 +378,7 @@ static void plan_preloader(const struct dataset_observed *o, const struct datase
     cleanup_json json_t *desired = render_preloader(v->d, &o->env);
     if (!m) {
         make_preloader(o, v, desired, r, p);
-    } else if (cannot_end(o, m->pod, r, p)) {
+    } else if (cannot_end(o, at, r, p)) {
         return;
     } else if (v->health[at].state == CACHE_POD_FINISHED) {
         plan_delete(p, &kube_pods, m->pod, -1, NULL);

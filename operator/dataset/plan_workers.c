@@ -6,18 +6,50 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/api/cond.h"
 #include "operator/ctl/verdicts.h"
+#include "operator/dataset/dead_node.h"
 #include "operator/render/meta.h"
 
 #include <stdlib.h>
 
+#define STRANDED_NS  (330 * NS_PER_S)
 #define ROLL_WAIT_NS (3600 * NS_PER_S) /* for what was preloaded, after each worker */
+
+bool dataset_give_up(const struct dataset_observed *o, size_t at, struct plan *p)
+{
+    return o->pod_nodes
+        && pod_give_up(p, &kube_datasets, o->cr, o->pods[at].pod, o->pod_nodes[at], o->now_ns);
+}
+
+/* Kubernetes evicts what is on a node that does not answer for five minutes, but not what tolerates
+ * that. */
+static bool is_stranded(
+    const struct dataset_observed *o, const struct dataset_eval *v, size_t at, struct plan *p)
+{
+    int64_t since = 0;
+    const json_t *pod = o->pods[at].pod;
+    enum cache_pod_state state = v->health[at].state;
+    if (!o->pod_nodes || (state != CACHE_POD_PROBLEM && state != CACHE_POD_STARTING)
+        || !*jget_str(pod, "spec.nodeName", "") || !node_is_dead(o->pod_nodes[at])
+        || clock_parse_rfc3339(jget_str(cond_find(jget_arr(pod, "status.conditions"), "Ready"),
+                                   "lastTransitionTime", ""),
+            &since))
+        return false;
+    int64_t wait = since + STRANDED_NS - o->now_ns;
+    if (wait > 0)
+        plan_requeue(p, wait);
+    return wait <= 0;
+}
 
 /* For the status it is leaving already. */
 static void drop_pod(
     const struct dataset_observed *o, struct dataset_eval *v, size_t at, struct plan *p)
 {
-    plan_delete(p, &kube_pods, o->pods[at].pod, -1, NULL);
+    if (v->health[at].state == CACHE_POD_LEAVING)
+        dataset_give_up(o, at, p);
+    else
+        plan_delete(p, &kube_pods, o->pods[at].pod, -1, NULL);
     v->health[at].state = CACHE_POD_LEAVING;
 }
 
@@ -112,9 +144,10 @@ void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval 
         wanted[at] = true;
         bool ready = v->health[at].state == CACHE_POD_READY;
         serving += ready;
-        if (v->health[at].state == CACHE_POD_FINISHED)
+        if (v->health[at].state == CACHE_POD_FINISHED || v->health[at].state == CACHE_POD_LEAVING
+            || is_stranded(o, v, at, p))
             drop_pod(o, v, at, p);
-        else if (!v->current[at] && !ready && v->health[at].state != CACHE_POD_LEAVING)
+        else if (!v->current[at] && !ready)
             replace_worker(o, v, at, i, p);
         else if (!v->current[at] && ready && replace == SIZE_MAX) {
             replace = at;

@@ -7,7 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/json/jget.h"
 #include "lib/kube/kube.h"
-#include "operator/api/cond.h"
+#include "operator/dataset/dead_node.h"
 #include "operator/tfjob/build.h"
 
 #include <string.h>
@@ -103,26 +103,23 @@ static void delete_peers(struct tfjob_pass *p)
 
 /* ---- pods that do not end ---- */
 
-/* Is the node of a pod that is being deleted gone, or not answering? */
-static bool node_is_dead(const struct tfjob_observed *o, const json_t *pod)
+/* The node of a pod that is being deleted; NULL: it is gone. */
+static const json_t *node_of_pod(const struct tfjob_observed *o, const json_t *pod)
 {
-    const char *name = jget_str(pod, "spec.nodeName", "");
-    if (!*name)
-        return false; /* never scheduled: no kubelet has to say that it has ended */
-    for (size_t i = 0; i < o->nnodes; i++) {
-        const json_t *node = o->nodes[i];
-        if (!strcmp(kube_name(node), name))
-            return !cond_is_true(jget_arr(node, "status.conditions"), "Ready")
-                || jget_len(node, "spec.taints");
-    }
-    return true;
+    for (size_t i = 0; i < o->nnodes; i++)
+        if (strcmp(kube_name(o->nodes[i]), jget_str(pod, "spec.nodeName", "")) == 0)
+            return o->nodes[i];
+    return NULL;
 }
 
 static void abandon_dead_pod(struct tfjob_pass *p, const json_t *pod)
 {
     int64_t gone_ns;
     const char *when = jget_str(pod, "metadata.deletionTimestamp", "");
-    if (!kube_deleting(pod) || clock_parse_rfc3339(when, &gone_ns) || !node_is_dead(p->o, pod)
+    if (!kube_deleting(pod)
+        || clock_parse_rfc3339(when, &gone_ns)
+        /* never scheduled, no kubelet has to say that it has ended */
+        || !*jget_str(pod, "spec.nodeName", "") || !node_is_dead(node_of_pod(p->o, pod))
         || jget_int(pod, "metadata.deletionGracePeriodSeconds", 0) <= 0)
         return;
     int64_t wait = tfjob_later(gone_ns, p->job->annotations.dead_node_s) - p->o->now_ns;

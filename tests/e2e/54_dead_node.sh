@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 600
 # alone
-# A node with a reader of a dataset loses its power: readers elsewhere go on, a new spec reaches their clients, new pods mount, and what
-# cannot go on says why. When the node is back it has one client, and nothing is left over.
+# A node with a reader of a dataset, and with another one's cache worker, loses its power: readers elsewhere go on, a new spec reaches their
+# clients, new pods mount, the worker is made again elsewhere, and what cannot go on says why. When the node is back it has one client, and
+# nothing is left over.
 . "$(dirname "$0")/lib.sh"
 start_test
 
@@ -25,7 +26,20 @@ power_on()
     is_back >/dev/null 2>&1 || "$ROOT/hack/cluster" start "$dead" >&2 || true
     within 120 is_back || true
 }
-trap 'power_on; finish' EXIT
+uncordon() { for node in $others; do k uncordon "$node" >/dev/null || true; done; }
+trap 'uncordon; power_on; finish' EXIT
+
+step "a dataset whose only worker is on $dead"
+for node in $others; do k cordon "$node" >/dev/null; done
+dataset lonely >/dev/null
+n patch dataset lonely --type=merge -p '{"spec": {"cache": {"worker": {"tolerations": [
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]}}}}' >/dev/null
+worker_on() { n get pod lonely-cache-0 -o "jsonpath={.spec.nodeName} {.status.conditions[?(@.type=='Ready')].status} {.spec.tolerations[*].tolerationSeconds}"; }
+is_on_dead() { [ "$(worker_on)" = "$dead True 5 5" ]; }
+expect 120 "its worker serves there: $(worker_on)" is_on_dead
+for node in $others; do k uncordon "$node" >/dev/null; done
+lonely_uid=$(jsonpath pod/lonely-cache-0 '{.metadata.uid}')
 
 # shellcheck disable=SC2016
 reader='cd /mnt/fuse; n=0; while [ ! -e /tmp/stop ]; do sha256sum -c sums.txt >/tmp/out 2>&1 || { cat /tmp/out; exit 1; }; n=$((n + 1)); echo $n; sleep 0.2; done'
@@ -59,6 +73,14 @@ goes_on() # POD
     [ "$(jsonpath "pod/$1" '{.status.phase}')" = Running ] || fail "$1 has failed: $(n logs "$1" --tail=5)"
 }
 for node in $others; do goes_on "on-$node"; done
+
+step "the worker that was on $dead is made again elsewhere"
+serves_elsewhere() { local now; now=$(worker_on) && [ "${now#* }" = "True 5 5" ] && [ "${now%% *}" != "$dead" ]; }
+expect 240 "it serves: $(worker_on)" serves_elsewhere
+[ "$(jsonpath pod/lonely-cache-0 '{.metadata.uid}')" != "$lonely_uid" ] || fail "it is the same pod"
+expect 60 "its Dataset says so" n wait --for=condition=WorkersReady dataset/lonely --timeout=5s
+given_up() { n get events --field-selector reason=PodGivenUp -o jsonpath='{.items[*].message}' | grep -q "Pod lonely-cache-0 .*$dead"; }
+expect 30 "an Event says why" given_up
 
 step "$dead is back"
 "$ROOT/hack/cluster" start "$dead"

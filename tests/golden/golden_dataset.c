@@ -42,8 +42,8 @@ static const json_t *first(const json_t *world, const char *kind)
     return one;
 }
 
-/* Of each attachment, its node; NULL: the world has no nodes. */
-static const json_t **nodes_of(const json_t *world, const json_t **attachments, size_t n)
+/* Of each attachment, or pod, its node; NULL: the world has no nodes. */
+static const json_t **nodes_of(const json_t *world, const json_t **objects, size_t n)
 {
     size_t nnodes;
     cleanup_free const json_t **nodes = golden_objects(world, "Node", &nnodes);
@@ -52,7 +52,7 @@ static const json_t **nodes_of(const json_t *world, const json_t **attachments, 
     const json_t **of = xcalloc(n + 1, sizeof *of);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < nnodes; k++)
-            if (strcmp(kube_name(nodes[k]), jget_str(attachments[i], "spec.nodeName", "")) == 0)
+            if (strcmp(kube_name(nodes[k]), jget_str(objects[i], "spec.nodeName", "")) == 0)
                 of[i] = nodes[k];
     return of;
 }
@@ -121,7 +121,8 @@ static void plan_dataset_asking(
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
                               **vas = golden_objects(world, "VolumeAttachment", &nvas);
     cleanup_free struct cache_pod *observed = cache_pods_of(world, pods, npods);
-    cleanup_free const json_t **nodes = nodes_of(world, vas, nvas);
+    cleanup_free const json_t **nodes = nodes_of(world, vas, nvas),
+                              **pod_nodes = nodes_of(world, pods, npods);
     const json_t *retired = jget(world, "retired");
     const struct dataset_observed w = {.cr = cr,
         .pv = first(world, "PersistentVolume"),
@@ -130,6 +131,7 @@ static void plan_dataset_asking(
         .policy = first(world, "NetworkPolicy"),
         .pods = observed,
         .npods = npods,
+        .pod_nodes = pod_nodes,
         .attachments = vas,
         .nattachments = nvas,
         .nodes = nodes,
@@ -192,10 +194,12 @@ static void plan_dataload_asking(
     size_t npods;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods);
     cleanup_free struct cache_pod *observed = cache_pods_of(world, pods, npods);
+    cleanup_free const json_t **pod_nodes = nodes_of(world, pods, npods);
     const struct dataload_observed w = {.cr = cr,
         .dataset = first(world, "Dataset"),
         .pods = observed,
         .npods = npods,
+        .pod_nodes = pod_nodes,
         .said = said,
         .now_ns = golden_now(world),
         .env = env_of(world)};
