@@ -28,6 +28,8 @@
 #define ANNOTATION_WORKERS   "millrace.dev/workers" /* how many cache workers to ask, on our pods */
 /* hash of what a pod that preloads is to load, and from where */
 #define ANNOTATION_LOADS "millrace.dev/loads"
+/* of a cache worker: the nodes with GPUs that it was offered, see operator/dataset/place.h */
+#define ANNOTATION_OFFERED "millrace.dev/offered"
 /* on a TFJob's pod that takes the place of another: restarts of its index before it */
 #define ANNOTATION_RESTARTS "millrace.dev/restarts"
 /* on the same: how often its index was ended from outside, in a row */

@@ -42,6 +42,11 @@
 
 enum dataset_scheme { DATASET_S3, DATASET_PVC };
 
+enum dataset_placement {
+    DATASET_BESIDE_GPU, /* workers go to nodes with GPUs, first those where jobs use the data */
+    DATASET_ANY,
+};
+
 struct dataset_secret {
     const char *option, *secret, *key; /* the option's value is in this Secret under this key */
 };
@@ -100,6 +105,8 @@ struct dataset {
     const char *service_account, *token_audience;
     json_t *cache; /* owned: spec.cache, the cluster's defaults filled in */
     int replicas;  /* cache workers */
+    enum dataset_placement placement;
+    bool exclusive; /* a node has one worker at most, of whatever Dataset */
     struct dataset_tiers
         tiers;         /* common to workers and clients; each has its own copy, or others */
     int metadata_sync; /* seconds, 0 if not given */

@@ -189,6 +189,18 @@ static int parse_preload(struct dataset *d, struct err *e)
     return 0;
 }
 
+static int parse_placement(struct dataset *d, struct err *e)
+{
+    static const char *const words[] = {"BesideGPU", "Any", NULL};
+    const char *word = jget_str(d->cache, "placement", words[0]);
+    if (!dataset_word_in(word, words))
+        return err_set(
+            e, ERR_INVALID, "spec.cache.placement: \"%s\" must be BesideGPU or Any", word);
+    d->placement = strcmp(word, "Any") == 0 ? DATASET_ANY : DATASET_BESIDE_GPU;
+    d->exclusive = jget_bool(d->cache, "exclusive", false);
+    return 0;
+}
+
 int dataset_parse_cache(struct dataset *d, struct err *e)
 {
     int64_t n = jget_int(d->cache, "replicas", 1),
@@ -200,5 +212,8 @@ int dataset_parse_cache(struct dataset *d, struct err *e)
         return err_set(e, ERR_INVALID, "spec.cache.metadataSyncSeconds must be from 1 to 31536000");
     d->replicas = (int)n;
     d->metadata_sync = (int)sync;
-    return parse_components(d, e) || parse_rules(d, e) || parse_preload(d, e) ? -1 : 0;
+    return parse_placement(d, e) || parse_components(d, e) || parse_rules(d, e)
+            || parse_preload(d, e)
+        ? -1
+        : 0;
 }

@@ -236,14 +236,17 @@ static int check_component(
 
 int dataset_check_default_cache(const json_t *cache, struct err *e)
 {
-    static const char *const fields[] = {
-        "replicas", "tiers", "metadataSyncSeconds", "worker", "client", "loader", NULL};
+    static const char *const fields[] = {"replicas", "placement", "exclusive", "tiers",
+        "metadataSyncSeconds", "worker", "client", "loader", NULL};
     static const char *const worker[] = {"tiers", "resources", "nodeAffinity", "tolerations",
         "priorityClassName", "labels", "annotations", NULL};
     static const char *const client[] = {
         "tiers", "resources", "priorityClassName", "labels", "annotations", NULL};
     if (!cache)
         return 0;
+    const json_t *exclusive = json_object_get(cache, "exclusive");
+    if (exclusive && !json_is_boolean(exclusive))
+        return err_set(e, ERR_INVALID, "defaults.cache.exclusive must be true or false");
     return check_known(cache, "defaults.cache", fields, e)
             || check_component(cache, "worker", worker, e)
             || check_component(cache, "client", client, e)

@@ -248,6 +248,10 @@ static json_t *resolved_json(const struct dataset *d)
 {
     json_t *o = json_pack("{s:i, s:o, s:i}", "replicas", d->replicas, "tiers",
         tiers_json(&d->tiers), "metadataSyncSeconds", metadata_sync(d));
+    if (d->placement == DATASET_ANY)
+        json_object_set_new(o, "placement", json_string("Any"));
+    if (d->exclusive)
+        json_object_set_new(o, "exclusive", json_true());
     add_component(o, d, "worker", &d->worker);
     add_component(o, d, "client", &d->client);
     add_component(o, d, "loader", &d->loader);

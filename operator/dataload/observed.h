@@ -20,8 +20,8 @@ struct dataload_observed {
     const struct cache_pod *pods; /* our pods with the DataLoad's label */
     size_t npods;
     const json_t *const *pod_nodes; /* that of each pod, NULL: it is gone; or not looked up */
-    const json_t *said; /* of ctl/verdicts, of the DataLoad's pod; may be NULL */
-    int64_t now_ns;     /* since the epoch */
+    const json_t *said;             /* of ctl/verdicts, of the DataLoad's pod; may be NULL */
+    int64_t now_ns;                 /* since the epoch */
     struct render_env env;
 };
 

@@ -8,6 +8,7 @@
 #include "operator/dataset/cache_pods.h"
 #include "operator/dataset/informers.h"
 #include "operator/dataset/observed.h"
+#include "operator/dataset/place.h"
 #include "operator/dataset/trim.h"
 #include "operator/render/meta.h"
 
@@ -23,17 +24,18 @@ struct dataset_controller {
     struct controller *controller;
 };
 
-static json_t *gpu_nodes(struct dataset_controller *c)
+static json_t *gpu_nodes(struct dataset_controller *c, const json_t *patterns)
 {
     cleanup_objs struct objs nodes = informer_all(c->nodes);
-    json_t *names = json_array();
-    for (size_t i = 0; i < nodes.n && json_array_size(names) < RENDER_HINTS_MAX; i++) {
+    json_t *found = json_array();
+    for (size_t i = 0; i < nodes.n; i++) {
         const json_t *node = obj_json(nodes.v[i]);
-        if (json_object_size(jget_obj(node, "status.allocatable"))
-            && !jget_bool(node, "spec.unschedulable", false))
-            json_array_append_new(names, json_string(kube_name(node)));
+        if (place_has_gpu(node, patterns) && !jget_bool(node, "spec.unschedulable", false))
+            json_array_append_new(found,
+                json_pack("{s:s, s:O}", "name", kube_name(node), "taints",
+                    jget_arr(node, "spec.taints")));
     }
-    return names;
+    return found;
 }
 
 /* ---- observe ---- */
@@ -155,7 +157,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
     cache_pods_take_nodes(&pods, c->nodes);
     cleanup_attached struct attached_nodes at;
     take_attached(c, pv_name, &at);
-    cleanup_json json_t *gpus = gpu_nodes(c), *users = NULL;
+    cleanup_json json_t *gpus = gpu_nodes(c, env.gpu_resources), *users = NULL;
     if (kube_deleting(j) && (obj_json(pvc) || at.n) && !(users = users_of(c, ns, name, e)))
         return -1;
     cleanup_obj struct obj *said = verdicts_of(c->verdicts, kube_uid(j));
@@ -216,6 +218,17 @@ static void dataset_map_attachment(
         cleanup_free char *key = kube_key_of(obj_json(found.v[i]));
         emit(to, key);
     }
+}
+
+/* A node with GPUs has come, or may be used now: any worker may want to be there. */
+static void dataset_map_gpu_node(
+    void *user, const json_t *node, void (*emit)(void *, const char *), void *to)
+{
+    (void)node;
+    struct dataset_controller *c = user;
+    cleanup_keys char **keys = informer_keys(c->datasets, NULL, NULL);
+    for (char **key = keys; *key; key++)
+        emit(to, *key);
 }
 
 static void dataset_reported(void *user, const struct poll_target *t, bool counts)
@@ -292,6 +305,7 @@ int dataset_controller_start(struct manager *mgr, struct err *e)
     controller_watch(c->controller, c->services, dataset_map_labels, c);
     controller_watch(c->controller, c->policies, dataset_map_labels, c);
     controller_watch(c->controller, c->attachments, dataset_map_attachment, c);
+    controller_watch_news(c->controller, c->nodes, dataset_map_gpu_node, c, place_is_news);
     informer_on_change(c->datasets, dataset_gone, c);
     poll_listen(c->poll, dataset_reported, c);
     verdicts_listen(c->verdicts, dataset_answered, c);

@@ -14,8 +14,8 @@ struct informer *informers_cache_pods(struct manager *mgr);
 /* VolumeAttachments of every driver (those of others trimmed); index "pv" */
 struct informer *informers_attachments(struct manager *mgr);
 struct informer *informers_pvs(struct manager *mgr); /* PersistentVolumes of ours */
-/* Nodes, of which is kept: status.allocatable of GPUs, the condition Ready, spec.unschedulable, the
- * label LABEL_HOSTNAME, and the taint below. */
+/* Nodes, of which is kept: status.allocatable of vendors' resources, the condition Ready,
+ * spec.unschedulable, taints, the label LABEL_HOSTNAME. */
 struct informer *informers_nodes(struct manager *mgr);
 /* an administrator's word that the node is dead */
 #define TAINT_OUT_OF_SERVICE "node.kubernetes.io/out-of-service"

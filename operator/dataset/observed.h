@@ -25,7 +25,7 @@ struct dataset_observed {
     const json_t *const *attachments; /* VolumeAttachments of the PV */
     size_t nattachments;
     const json_t *const *nodes; /* as of clients_observed */
-    const json_t *gpu_nodes;    /* array of names, our own copy; NULL: not looked up */
+    const json_t *gpu_nodes;    /* {name, taints} of those with GPUs that take pods; or NULL */
     /* array of names of the pods that use the claim; only looked up when deleting */
     const json_t *users;
     struct poll_reads retired;

@@ -5,14 +5,18 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
 #include "operator/ctl/verdicts.h"
 #include "operator/dataset/dead_node.h"
+#include "operator/dataset/place.h"
 #include "operator/render/meta.h"
 
 #include <stdlib.h>
 
+#define SETTLED_NS   (60 * NS_PER_S)
+#define MOVED_BYTES  ((int64_t)1 << 30) /* fetched again in seconds */
 #define STRANDED_NS  (330 * NS_PER_S)
 #define ROLL_WAIT_NS (3600 * NS_PER_S) /* for what was preloaded, after each worker */
 
@@ -54,11 +58,13 @@ static void drop_pod(
 }
 
 /* The worker goes when the server is known to take what is made in its place. */
-static void replace_worker(
-    const struct dataset_observed *o, struct dataset_eval *v, size_t at, int index, struct plan *p)
+static void replace_worker(const struct dataset_observed *o, struct dataset_eval *v,
+    const struct places *places, size_t at, int index, struct plan *p)
 {
     const json_t *pod = o->pods[at].pod;
-    json_t *next = render_worker(v->d, &o->env, index, o->gpu_nodes);
+    cleanup_place_offer struct place_offer offer;
+    place_offer_take(o, v, places, index, &offer);
+    json_t *next = render_worker(v->d, &o->env, index, &offer.places);
     cleanup_free char *hash = xstrdup(kube_annotation(next, ANNOTATION_HASH));
     switch (plan_try(p, o->said, pod, next, o->now_ns)) {
     case VERDICT_TAKEN:
@@ -77,10 +83,12 @@ static void replace_worker(
 
 /* One that is refused keeps neither the others from being made nor those that serve from serving.
  */
-static void make_worker(
-    const struct dataset_observed *o, struct dataset_eval *v, int index, struct plan *p)
+static void make_worker(const struct dataset_observed *o, struct dataset_eval *v,
+    const struct places *places, int index, struct plan *p)
 {
-    cleanup_json json_t *pod = render_worker(v->d, &o->env, index, o->gpu_nodes);
+    cleanup_place_offer struct place_offer offer;
+    place_offer_take(o, v, places, index, &offer);
+    cleanup_json json_t *pod = render_worker(v->d, &o->env, index, &offer.places);
     const char *refused = cache_pod_create_heard(
         p, v->d, &o->env, v->workers, o->said, json_incref(pod), o->now_ns);
     if (refused && !*v->refused)
@@ -112,32 +120,76 @@ static bool waits_for_preload(const struct dataset_observed *o, struct dataset_e
     return true;
 }
 
-static void replace_next(
-    const struct dataset_observed *o, struct dataset_eval *v, size_t at, int index, struct plan *p)
+static void replace_next(const struct dataset_observed *o, struct dataset_eval *v,
+    const struct places *places, size_t at, int index, struct plan *p)
 {
     if (waits_for_preload(o, v)) {
         plan_requeue(p, v->roll_waits_until_ns - o->now_ns);
         return;
     }
     bool loses = last_replaced(o, v) && dataset_preload_held(o, v) == DATASET_COMING;
-    replace_worker(o, v, at, index, p);
+    replace_worker(o, v, places, at, index, p);
     if (loses && v->health[at].state == CACHE_POD_LEAVING)
         plan_event(p, &kube_datasets, o->cr, true, "PreloadNotHeld",
             "worker %s is replaced, though what was preloaded was not in the cache again %d minutes after the one before was: the condition Preloaded says why",
             kube_name(o->pods[at].pod), (int)(ROLL_WAIT_NS / NS_PER_S / 60));
 }
 
+/* May it go to a better node, and does that pay? What it holds is lost. false: or not yet. */
+static bool may_move(
+    const struct dataset_observed *o, const struct cache_pod *m, const json_t *node, struct plan *p)
+{
+    int64_t held = jget_int(m->report, REPORT_CACHE_USED, -1), began = o->now_ns;
+    clock_parse_rfc3339(jget_str(m->pod, "status.startTime", ""), &began);
+    int64_t wait = began + SETTLED_NS - o->now_ns;
+    if (held < 0 || held > MOVED_BYTES || jget_bool(node, "spec.unschedulable", false))
+        return false;
+    if (wait > 0)
+        plan_requeue(p, wait);
+    return wait <= 0;
+}
+
+/* One at a time, while all serve and nothing is being preloaded. Where users say which nodes may be
+ * taken, it is not known which of the better ones may. */
+static void move_one(const struct dataset_observed *o, struct dataset_eval *v,
+    const struct places *places, struct plan *p)
+{
+    if (!places->n || !o->pod_nodes || v->d->worker.node_selector
+        || dataset_preload_held(o, v) == DATASET_COMING)
+        return;
+    for (int i = 0; i < v->d->replicas; i++) {
+        const struct cache_pod *m = dataset_worker(v, i);
+        size_t at = (size_t)(m - o->pods);
+        const struct place *to = place_better(places, m->pod);
+        if (!to || !may_move(o, m, o->pod_nodes[at], p))
+            continue;
+        cleanup_place_offer struct place_offer offer;
+        place_offer_take(o, v, places, i, &offer);
+        if (plan_try(p, o->said, m->pod, render_worker(v->d, &o->env, i, &offer.places), o->now_ns)
+            != VERDICT_TAKEN) /* where it is will do */
+            return;
+        drop_pod(o, v, at, p);
+        plan_event(p, &kube_datasets, o->cr, false, "WorkerMoves",
+            "worker %s, which holds little, leaves node %s: %s has GPUs%s", kube_name(m->pod),
+            jget_str(m->pod, "spec.nodeName", ""), to->node,
+            to->job ? ", and pods there use the data" : "");
+        return;
+    }
+}
+
 /* Outdated workers are replaced one at a time: the next when all the others serve, and hold what is
  * to be preloaded. Those that do not serve anyway go at once. */
 void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p)
 {
+    cleanup_places struct places places;
+    places_take(o, v, &places);
     bool *wanted = xcalloc(o->npods + 1, sizeof *wanted);
     size_t replace = SIZE_MAX, serving = 0;
     int replace_index = 0;
     for (int i = 0; i < v->d->replicas; i++) {
         const struct cache_pod *m = dataset_worker(v, i);
         if (!m) {
-            make_worker(o, v, i, p);
+            make_worker(o, v, &places, i, p);
             continue;
         }
         size_t at = (size_t)(m - o->pods);
@@ -148,14 +200,16 @@ void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval 
             || is_stranded(o, v, at, p))
             drop_pod(o, v, at, p);
         else if (!v->current[at] && !ready)
-            replace_worker(o, v, at, i, p);
+            replace_worker(o, v, &places, at, i, p);
         else if (!v->current[at] && ready && replace == SIZE_MAX) {
             replace = at;
             replace_index = i;
         }
     }
     if (replace != SIZE_MAX && serving == (size_t)v->d->replicas)
-        replace_next(o, v, replace, replace_index, p);
+        replace_next(o, v, &places, replace, replace_index, p);
+    else if (serving == (size_t)v->d->replicas)
+        move_one(o, v, &places, p);
     for (size_t i = 0; i < o->npods; i++)
         if (!wanted[i] && cache_pod_is(o->pods[i].pod, COMPONENT_WORKER))
             drop_pod(o, v, i, p);

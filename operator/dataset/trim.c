@@ -28,7 +28,8 @@ static void trim_meta(json_t *object)
                              *const labels[] = {LABEL_MANAGED_BY, LABEL_COMPONENT, LABEL_DATASET,
                                  LABEL_DATASET_UID, LABEL_DATALOAD},
                              *const annotations[] = {ANNOTATION_HASH, ANNOTATION_WORKERS,
-                                 ANNOTATION_SMALL, ANNOTATION_SCHEDULED, ANNOTATION_LOADS},
+                                 ANNOTATION_OFFERED, ANNOTATION_SMALL, ANNOTATION_SCHEDULED,
+                                 ANNOTATION_LOADS},
                              *const owner[] = {"kind", "name", "uid", "controller"};
     json_t *m = part(object, "metadata");
     TRIM_TO(object, parts);
@@ -112,45 +113,42 @@ void dataset_trim_attachment(json_t *object)
     json_object_set_new(object, "spec", json_object());
 }
 
-/* ---- nodes: has it a GPU, is it alive, does it take pods ---- */
+/* ---- nodes: what is there to use, is it alive, which pods does it take ---- */
 
-static bool is_gpu(const char *resource)
+/* Those of vendors: which are GPUs is for place.c to say. */
+static json_t *extended_resources(const json_t *node)
 {
-    const char *slash = strrchr(resource, '/');
-    return slash && strcmp(slash, "/gpu") == 0;
-}
-
-static json_t *gpus_of(const json_t *node)
-{
-    json_t *gpus = json_object(), *value;
+    json_t *kept = json_object(), *value;
     const char *key;
     json_object_foreach ((json_t *)jget_obj(node, "status.allocatable"), key, value)
-        if (is_gpu(key)
+        if (strchr(key, '/')
             && strcmp(json_string_value(value) ? json_string_value(value) : "0", "0") != 0)
-            json_object_set(gpus, key, value);
-    return gpus;
+            json_object_set(kept, key, value);
+    return kept;
 }
 
-/* The elements of an array whose `key` is `value`, with this key and one more. */
-static json_t *only(const json_t *array, const char *key, const char *value, const char *also)
+/* Is the node alive? Its heartbeats are no news. */
+static json_t *ready_condition(const json_t *node)
 {
-    json_t *out = json_array(), *item;
+    json_t *out = json_array(), *c;
     size_t i;
-    json_array_foreach ((json_t *)array, i, item)
-        if (strcmp(jget_str(item, key, ""), value) == 0)
+    json_array_foreach ((json_t *)jget_arr(node, "status.conditions"), i, c)
+        if (strcmp(jget_str(c, "type", ""), "Ready") == 0)
             json_array_append_new(
-                out, json_pack("{s:s, s:s}", key, value, also, jget_str(item, also, "")));
+                out, json_pack("{s:s, s:s}", "type", "Ready", "status", jget_str(c, "status", "")));
     return out;
 }
 
 void dataset_trim_node(json_t *node)
 {
     json_t *meta = json_object_get(node, "metadata");
-    json_t *status = json_pack("{s:o, s:o}", "allocatable", gpus_of(node), "conditions",
-        only(jget_arr(node, "status.conditions"), "type", "Ready", "status"));
+    json_t *status = json_pack(
+        "{s:o, s:o}", "allocatable", extended_resources(node), "conditions", ready_condition(node));
+    static const char *const taint[] = {"key", "value", "effect"};
+    json_t *taints = json_incref(json_object_get(json_object_get(node, "spec"), "taints"));
     json_t *spec = json_pack("{s:b, s:o}", "unschedulable",
-        jget_bool(node, "spec.unschedulable", false), "taints",
-        only(jget_arr(node, "spec.taints"), "key", TAINT_OUT_OF_SERVICE, "effect"));
+        jget_bool(node, "spec.unschedulable", false), "taints", taints ? taints : json_array());
+    TRIM_EACH_TO(part(spec, "taints"), taint);
     json_object_set_new(node, "status", status);
     json_object_set_new(node, "spec", spec);
     json_object_del(meta, "annotations");

@@ -17,7 +17,8 @@ static const struct {
 } env_fields[] = {{"env", ENV_STRINGS}, {"labels", ENV_STRINGS}, {"annotations", ENV_STRINGS},
     {"caBundle", ENV_STRING}, {"priorityClassName", ENV_STRING}, {"openshift", ENV_BOOL},
     {"defaults", ENV_OBJECT}, {"cacheKeepFree", ENV_PERCENT}, {"ingress", ENV_ARRAY},
-    {"endpoints", ENV_ARRAY}, {"limits", ENV_OBJECT}, {"pluginHash", ENV_STRING}};
+    {"endpoints", ENV_ARRAY}, {"limits", ENV_OBJECT}, {"pluginHash", ENV_STRING},
+    {"gpuResources", ENV_ARRAY}};
 
 static int check_strings(const char *field, const json_t *map, struct err *e)
 {
@@ -74,6 +75,7 @@ struct render_env render_env_of(const json_t *config)
         .openshift = jget_bool(config, "openshift", false),
         .ingress = jget_arr(config, "ingress"),
         .endpoints = jget_arr(config, "endpoints"),
+        .gpu_resources = jget_arr(config, "gpuResources"),
         .keep_free = jget(config, "cacheKeepFree")};
 }
 

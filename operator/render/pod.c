@@ -19,7 +19,8 @@
 #define REQUEST_OVER (64 * MIB) /* beside the Memory tier: code, index, buffers */
 /* the same and read-ahead; page cache beyond it is reclaimed by the kernel */
 #define LIMIT_OVER (256 * MIB)
-#define GRACE_S    30 /* a client that gets SIGTERM finishes its uploads */
+#define SKEW_ANY   1000 /* so many workers on one node are as good as none */
+#define GRACE_S    30   /* a client that gets SIGTERM finishes its uploads */
 
 /* Service meshes that put a proxy into every pod of a namespace leave a pod with these alone: with
  * one, a loader never ends, and its init container is refused by the restricted profile. Istio
@@ -246,25 +247,50 @@ static json_t *place(json_t *pod, const struct dataset_component *user)
         "{s:{s:o}}", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", required);
 }
 
-/* Preferences, in order: a node with a GPU (that is where the readers are), a node without another
- * worker of this dataset. */
-static void add_hints(json_t *affinity, const json_t *gpu_nodes)
+/* The scheduler weighs reasons of one kind against each other, but all kinds alike: beside nodes
+ * that are preferred, it would count that workers should be on different ones, by our word or by
+ * its own, as much as that they should be on these. So the weights say both, and nothing else does.
+ */
+static void add_places(json_t *pod, const struct dataset *d, const struct render_places *places)
 {
-    json_t *preferred = json_array();
-    for (size_t i = 0; i < json_array_size(gpu_nodes) && i < RENDER_HINTS_MAX; i++)
+    json_t *affinity = json_object_get(spec_of(pod), "affinity"), *preferred = json_array();
+    for (size_t i = 0; i < places->n && i < RENDER_PLACES_MAX; i++)
         json_array_append_new(preferred,
-            json_pack("{s:i, s:{s:[{s:s, s:s, s:[O]}]}}", "weight", 50, "preference", "matchFields",
-                "key", "metadata.name", "operator", "In", "values", json_array_get(gpu_nodes, i)));
-    if (json_array_size(preferred) == 0) {
-        json_decref(preferred);
-        return;
-    }
+            json_pack("{s:i, s:{s:[{s:s, s:s, s:[s]}]}}", "weight", places->v[i].weight,
+                "preference", "matchFields", "key", "metadata.name", "operator", "In", "values",
+                places->v[i].node));
     json_object_set_new(json_object_get(affinity, "nodeAffinity"),
         "preferredDuringSchedulingIgnoredDuringExecution", preferred);
+    json_t *apart = json_object_get(affinity, "podAntiAffinity");
+    json_object_del(apart, "preferredDuringSchedulingIgnoredDuringExecution");
+    if (json_object_size(apart) == 0)
+        json_object_del(affinity, "podAntiAffinity");
+    json_object_set_new(spec_of(pod), "topologySpreadConstraints",
+        json_pack("[{s:i, s:s, s:s, s:{s:{s:s, s:s}}}]", "maxSkew", SKEW_ANY, "topologyKey",
+            LABEL_HOSTNAME, "whenUnsatisfiable", "ScheduleAnyway", "labelSelector", "matchLabels",
+            LABEL_DATASET_UID, d->uid, LABEL_COMPONENT, COMPONENT_WORKER));
+    json_object_set_new(json_object_get(json_object_get(pod, "metadata"), "annotations"),
+        ANNOTATION_OFFERED, json_string(places->offered));
 }
 
-json_t *render_worker(
-    const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes)
+/* Not on a node with another worker of this Dataset, rather; with none at all, if it is to be
+ * exclusive. */
+static json_t *apart(const struct dataset *d)
+{
+    json_t *a = json_pack("{s:[{s:i, s:{s:s, s:{s:{s:s, s:s}}}}]}",
+        "preferredDuringSchedulingIgnoredDuringExecution", "weight", 100, "podAffinityTerm",
+        "topologyKey", LABEL_HOSTNAME, "labelSelector", "matchLabels", LABEL_DATASET_UID, d->uid,
+        LABEL_COMPONENT, COMPONENT_WORKER);
+    if (d->exclusive)
+        json_object_set_new(a, "requiredDuringSchedulingIgnoredDuringExecution",
+            json_pack("[{s:s, s:{}, s:{s:{s:s, s:s}}}]", "topologyKey", LABEL_HOSTNAME,
+                "namespaceSelector", "labelSelector", "matchLabels", LABEL_MANAGED_BY,
+                NAME_FIELD_MANAGER, LABEL_COMPONENT, COMPONENT_WORKER));
+    return a;
+}
+
+json_t *render_worker(const struct dataset *d, const struct render_env *env, int index,
+    const struct render_places *places)
 {
     cleanup_free char *name = render_worker_name(d->name, index),
                       *service = render_service_name(d->name);
@@ -277,14 +303,11 @@ json_t *render_worker(
     json_object_set_new(spec_of(pod), "hostname", json_string(name));
     json_object_set_new(spec_of(pod), "subdomain", json_string(service));
     json_t *affinity = place(pod, &d->worker);
-    json_object_set_new(affinity, "podAntiAffinity",
-        json_pack("{s:[{s:i, s:{s:s, s:{s:{s:s, s:s}}}}]}",
-            "preferredDuringSchedulingIgnoredDuringExecution", "weight", 100, "podAffinityTerm",
-            "topologyKey", "kubernetes.io/hostname", "labelSelector", "matchLabels",
-            LABEL_DATASET_UID, d->uid, LABEL_COMPONENT, COMPONENT_WORKER));
+    json_object_set_new(affinity, "podAntiAffinity", apart(d));
     json_object_set_new(spec_of(pod), "affinity", affinity);
     stamp(pod);
-    add_hints(affinity, gpu_nodes);
+    if (places && places->n)
+        add_places(pod, d, places);
     return pod;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pod — the pods of a dataset: clients (one a node), cache workers, loaders. Pure. All of them
  * satisfy the restricted Pod Security profile and carry no token of the API server. ANNOTATION_HASH
- * is the hash of the pod without its hints about GPU nodes, and without the number of workers,
+ * is the hash of the pod without where it should rather go, and without the number of workers,
  * which it learns while it runs, of a client without its node: a pod is outdated when the hash of
  * the one that would be made now is another. */
 #ifndef MILLRACE_OPERATOR_RENDER_POD_H
@@ -32,13 +32,24 @@ struct render_env {
     const json_t *keep_free; /* percent of a disk that caches leave free; NULL: the default */
     const json_t *endpoints; /* servers that Secrets may name; NULL or empty: any */
     bool openshift;          /* the namespace says which user a pod runs as */
+    /* names of resources that are GPUs, with '*'; NULL: those that are known */
+    const json_t *gpu_resources;
 };
 
-/* gpu_nodes: array of names that workers should prefer, the first RENDER_HINTS_MAX of them count;
- * NULL if not known. */
-#define RENDER_HINTS_MAX 32
-json_t *render_worker(
-    const struct dataset *d, const struct render_env *env, int index, const json_t *gpu_nodes);
+/* Where a worker should go rather than elsewhere. */
+struct render_place {
+    const char *node;
+    int weight; /* 1 … 100 */
+};
+struct render_places {
+    const struct render_place *v; /* RENDER_PLACES_MAX of them count */
+    size_t n;                     /* 0: anywhere, on different nodes */
+    const char *offered;          /* its ANNOTATION_OFFERED */
+};
+#define RENDER_PLACES_MAX 32
+/* places: NULL if not known */
+json_t *render_worker(const struct dataset *d, const struct render_env *env, int index,
+    const struct render_places *places);
 json_t *render_client(const struct dataset *d, const struct render_env *env, const char *node);
 /* Makes it ask for nothing, for a node without room; its stamp stays. */
 void render_small(json_t *client);

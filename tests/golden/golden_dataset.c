@@ -113,10 +113,21 @@ static void plan_answered(
     }
 }
 
+/* world.gpuNodes: names, or {name, taints}. The caller owns it. */
+static json_t *gpu_nodes_of(const json_t *world)
+{
+    json_t *all = json_array(), *node;
+    size_t at;
+    json_array_foreach ((json_t *)(uintptr_t)jget_arr(world, "gpuNodes"), at, node)
+        json_array_append_new(
+            all, json_is_string(node) ? json_pack("{s:O}", "name", node) : json_deep_copy(node));
+    return all;
+}
+
 static void plan_dataset_asking(
     const json_t *cr, const json_t *seen, const json_t *said, struct plan *plan)
 {
-    cleanup_json json_t *world = trimmed(seen);
+    cleanup_json json_t *world = trimmed(seen), *gpus = gpu_nodes_of(world);
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
                               **vas = golden_objects(world, "VolumeAttachment", &nvas);
@@ -135,7 +146,7 @@ static void plan_dataset_asking(
         .attachments = vas,
         .nattachments = nvas,
         .nodes = nodes,
-        .gpu_nodes = jget(world, "gpuNodes"),
+        .gpu_nodes = gpus,
         .users = jget(world, "users"),
         .said = said,
         .retired = {jget_int(retired, "cache", 0), jget_int(retired, "worker", 0),

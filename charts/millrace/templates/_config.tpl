@@ -10,6 +10,7 @@
 {{- with include "millrace.cachePriorityClass" . }}{{ $_ := set $c "priorityClassName" . }}{{ end }}
 {{- $_ := set $c "pluginHash" (include "millrace.pluginHash" .) }}
 {{- with .Values.defaults }}{{ $_ := set $c "defaults" . }}{{ end }}
+{{- with .Values.operator.gpuResources }}{{ $_ := set $c "gpuResources" . }}{{ end }}
 {{- with .Values.limits.endpoints }}{{ $_ := set $c "endpoints" . }}{{ end }}
 {{- $limits := dict }}
 {{- if not (kindIs "invalid" .Values.limits.replicas) }}{{ $_ := set $limits "replicas" (int64 .Values.limits.replicas) }}{{ end }}

@@ -229,13 +229,14 @@ static void test_pods(void **state)
 {
     (void)state;
     const char *reason;
-    cleanup_json json_t *cr = cr_of("mnist", WHOLE), *paths = json_array(),
-                        *gpus = json_pack("[s, s]", "g1", "g2");
+    cleanup_json json_t *cr = cr_of("mnist", WHOLE), *paths = json_array();
+    const struct render_place beside[] = {{"g1", 100}, {"g2", 80}};
+    const struct render_places gpus = {beside, 2, "g1 g2"};
     cleanup_json json_t *load = json_pack(
         "{s:{s:s, s:s, s:s}}", "metadata", "name", "warm", "namespace", "team", "uid", "l1");
     cleanup_dataset struct dataset *d = dataset_parse(cr, NULL, &reason, NULL);
     cleanup_json json_t *worker = render_worker(d, &env, 2, NULL),
-                        *hinted = render_worker(d, &env, 2, gpus),
+                        *hinted = render_worker(d, &env, 2, &gpus),
                         *client = render_client(d, &env, "node-1"),
                         *elsewhere = render_client(d, &env, "node-2"),
                         *loader = render_loader(
@@ -271,7 +272,7 @@ static void test_pods(void **state)
 
     struct render_env newer = env;
     newer.image = "example.org/millrace:2";
-    cleanup_json json_t *upgraded = render_worker(d, &newer, 2, gpus);
+    cleanup_json json_t *upgraded = render_worker(d, &newer, 2, &gpus);
     assert_false(render_same(upgraded, worker));
 }
 
