@@ -55,10 +55,10 @@ static bool is_of_this_run(const json_t *cr, const json_t *pod)
 }
 
 /* One that is being deleted, on a dead node. */
-static bool give_up_loader(const struct dataload_observed *o, size_t at, struct plan *p)
+static bool abandon_loader(const struct dataload_observed *o, size_t at, struct plan *p)
 {
     return o->pod_nodes
-        && pod_give_up(p, &kube_dataloads, o->cr, o->pods[at].pod, o->pod_nodes[at], o->now_ns);
+        && pod_abandon(p, &kube_dataloads, o->cr, o->pods[at].pod, o->pod_nodes[at], o->now_ns);
 }
 
 /* That of the run before has the name that the next one needs. */
@@ -69,7 +69,7 @@ static bool clear_earlier(const struct dataload_observed *o, struct plan *p)
         const json_t *pod = o->pods[i].pod;
         if (!kube_controlled_by(pod, kube_uid(o->cr)) || is_of_this_run(o->cr, pod))
             continue;
-        if (!give_up_loader(o, i, p))
+        if (!abandon_loader(o, i, p))
             plan_delete(p, &kube_pods, pod, -1, NULL);
         any = true;
     }
@@ -293,7 +293,7 @@ static void dataload_evaluate(
     } else if (clear_earlier(o, p)) {
         snprintf(r->message, sizeof r->message, "the pod of the load before goes first");
     } else if (m && kube_deleting(m->pod)) {
-        give_up_loader(o, (size_t)(m - o->pods), p);
+        abandon_loader(o, (size_t)(m - o->pods), p);
         *r = loader_lost();
     } else if (m) {
         evaluate_loader(o, m, r, p);

@@ -20,7 +20,7 @@ bool node_is_dead(const json_t *node)
     return !cond_is_true(jget_arr(node, "status.conditions"), "Ready");
 }
 
-bool pod_give_up(struct plan *p, const struct kube_res *res, const json_t *about, const json_t *pod,
+bool pod_abandon(struct plan *p, const struct kube_res *res, const json_t *about, const json_t *pod,
     const json_t *node, int64_t now_ns)
 {
     int64_t until_ns = 0;

@@ -20,7 +20,7 @@ bool node_is_dead(const json_t *node);
 /* true: the pod is not waited for any more: the plan takes it away, and tells it of `about`. Else,
  * while it is being deleted, the plan is made again in a while: nodes wake nobody. node: the pod's;
  * not NULL where it is not known. */
-bool pod_give_up(struct plan *p, const struct kube_res *res, const json_t *about, const json_t *pod,
+bool pod_abandon(struct plan *p, const struct kube_res *res, const json_t *about, const json_t *pod,
     const json_t *node, int64_t now_ns);
 
 #endif

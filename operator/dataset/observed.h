@@ -71,8 +71,8 @@ const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index);
  * so once. */
 void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,
     const char *message, bool event, struct plan *p);
-/* Pod `at`, which is being deleted, on a dead node; see pod_give_up(). */
-bool dataset_give_up(const struct dataset_observed *o, size_t at, struct plan *p);
+/* Pod `at`, which is being deleted, on a dead node; see pod_abandon(). */
+bool dataset_abandon(const struct dataset_observed *o, size_t at, struct plan *p);
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p);
 void dataset_plan_workers(const struct dataset_observed *o, struct dataset_eval *v, struct plan *p);
 /* What users would want to know of a Dataset that works: the conditions CacheFits and FullSpeed. */

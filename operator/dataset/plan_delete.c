@@ -72,7 +72,7 @@ void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
         const json_t *pod = o->pods[i].pod;
         if (cache_pod_is(pod, COMPONENT_LOADER) && !kube_controlled_by(pod, kube_uid(o->cr)))
             continue; /* its DataLoad's business */
-        if (!dataset_give_up(o, i, p))
+        if (!dataset_abandon(o, i, p))
             plan_delete(p, &kube_pods, pod, -1, NULL);
         left++;
     }

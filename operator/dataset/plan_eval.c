@@ -6,6 +6,7 @@
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "operator/dataset/dead_node.h"
 #include "operator/render/meta.h"
 
 #include <stdio.h>
@@ -84,6 +85,12 @@ void dataset_evaluate(
         .env = &o->env,
         .said = o->said};
     clients_take(&clients, &v->clients);
+}
+
+bool dataset_abandon(const struct dataset_observed *o, size_t at, struct plan *p)
+{
+    return o->pod_nodes
+        && pod_abandon(p, &kube_datasets, o->cr, o->pods[at].pod, o->pod_nodes[at], o->now_ns);
 }
 
 void dataset_eval_free(struct dataset_eval *v)

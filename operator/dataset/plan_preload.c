@@ -296,7 +296,7 @@ static bool cannot_end(
 {
     int64_t until = 0;
     const json_t *pod = o->pods[at].pod;
-    if (!kube_deleting(pod) || dataset_give_up(o, at, p)
+    if (!kube_deleting(pod) || dataset_abandon(o, at, p)
         || clock_parse_rfc3339(jget_str(pod, "metadata.deletionTimestamp", ""), &until))
         return false;
     if (o->now_ns - until < CACHE_POD_SLOW_NS) {

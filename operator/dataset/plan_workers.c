@@ -20,12 +20,6 @@
 #define STRANDED_NS  (330 * NS_PER_S)
 #define ROLL_WAIT_NS (3600 * NS_PER_S) /* for what was preloaded, after each worker */
 
-bool dataset_give_up(const struct dataset_observed *o, size_t at, struct plan *p)
-{
-    return o->pod_nodes
-        && pod_give_up(p, &kube_datasets, o->cr, o->pods[at].pod, o->pod_nodes[at], o->now_ns);
-}
-
 /* Kubernetes evicts what is on a node that does not answer for five minutes, but not what tolerates
  * that. */
 static bool is_stranded(
@@ -51,7 +45,7 @@ static void drop_pod(
     const struct dataset_observed *o, struct dataset_eval *v, size_t at, struct plan *p)
 {
     if (v->health[at].state == CACHE_POD_LEAVING)
-        dataset_give_up(o, at, p);
+        dataset_abandon(o, at, p);
     else
         plan_delete(p, &kube_pods, o->pods[at].pod, -1, NULL);
     v->health[at].state = CACHE_POD_LEAVING;
