@@ -43,6 +43,7 @@ struct informer *informer_new(struct kube *k, const struct informer_conf *conf)
     inf->conf.labels = xstrdup(conf->labels);
     inf->conf.fields = xstrdup(conf->fields);
     inf->indexer = indexer_new();
+    inf->recent = recent_new(conf->fold ? conf->recent : 0);
     inf->skipped = map_new(free);
     for (size_t i = 0; i < conf->nindexes; i++)
         indexer_add_index(inf->indexer, &conf->indexes[i]);
@@ -58,6 +59,7 @@ void informer_free(struct informer *inf)
         return;
     task_stop(&inf->task);
     indexer_free(inf->indexer);
+    recent_free(inf->recent);
     free((char *)(uintptr_t)inf->conf.ns);
     free((char *)(uintptr_t)inf->conf.labels);
     free((char *)(uintptr_t)inf->conf.fields);
@@ -229,7 +231,7 @@ struct obj *informer_get(struct informer *inf, const char *key)
     const struct indexed *have = indexer_get(inf->indexer, key);
     struct obj *o = have ? obj_ref(have->o) : NULL;
     pthread_mutex_unlock(&inf->mu);
-    return obj_unfold(o);
+    return recent_whole(inf->recent, o);
 }
 
 static int by_key(const void *a, const void *b)
@@ -239,10 +241,10 @@ static int by_key(const void *a, const void *b)
     return d ? d : strcmp(kube_name(x), kube_name(y));
 }
 
-static struct objs readable(struct objs l)
+static struct objs readable(struct informer *inf, struct objs l)
 {
     for (size_t i = 0; i < l.n; i++)
-        l.v[i] = obj_unfold(l.v[i]);
+        l.v[i] = recent_whole(inf->recent, l.v[i]);
     if (l.n > 1)
         qsort(l.v, l.n, sizeof *l.v, by_key);
     return l;
@@ -253,7 +255,7 @@ struct objs informer_all(struct informer *inf)
     pthread_mutex_lock(&inf->mu);
     struct objs l = indexer_all(inf->indexer);
     pthread_mutex_unlock(&inf->mu);
-    return readable(l);
+    return readable(inf, l);
 }
 
 struct objs informer_by(struct informer *inf, const char *index, const char *value)
@@ -261,7 +263,7 @@ struct objs informer_by(struct informer *inf, const char *index, const char *val
     pthread_mutex_lock(&inf->mu);
     struct objs l = indexer_by(inf->indexer, index, value);
     pthread_mutex_unlock(&inf->mu);
-    return readable(l);
+    return readable(inf, l);
 }
 
 char **informer_keys(struct informer *inf, const char *index, const char *value)

@@ -53,7 +53,8 @@ struct informer_conf {
     size_t nindexes;
     /* drops fields that are not read, before the object is shared; NULL: keep all */
     void (*trim)(json_t *object);
-    bool fold; /* keep objects folded */
+    bool fold;     /* keep objects folded */
+    size_t recent; /* but so many of those that were read last whole, too */
 };
 
 struct informer *informer_new(struct kube *k, const struct informer_conf *conf);

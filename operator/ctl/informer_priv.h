@@ -7,6 +7,7 @@
 #include "lib/base/map.h"
 #include "lib/base/task.h"
 #include "operator/ctl/informer.h"
+#include "operator/ctl/recent.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,6 +28,7 @@ struct informer {
     atomic_bool synced;
     pthread_mutex_t mu;      /* a leaf */
     struct indexer *indexer; /* mu */
+    struct recent *recent;   /* fixed; NULL: none */
     uint64_t passed;         /* mu: the version up to which the watch has delivered */
     uint64_t mark;           /* of the running list; used by the thread only, but under mu */
     struct err error;        /* mu: why there is no list or watch; ERR_NONE if there is one */

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One busy Dataset on a thousand nodes: the pods of many idle ones are a tenth as large folded. */
+#define RECENT 2048
+
 struct informer *informers_datasets(struct manager *mgr)
 {
     static const struct informer_index indexes[] = {INFORMER_BY_FIELD("uid", "metadata.uid")};
@@ -40,7 +43,9 @@ struct informer *informers_cache_pods(struct manager *mgr)
         .labels = LABEL_MANAGED_BY "=" NAME_FIELD_MANAGER "," LABEL_COMPONENT,
         .indexes = indexes,
         .nindexes = ARRAY_LEN(indexes),
-        .trim = dataset_trim_pod};
+        .trim = dataset_trim_pod,
+        .fold = true,
+        .recent = RECENT};
     return manager_shared_informer(mgr, &conf);
 }
 
@@ -56,7 +61,9 @@ struct informer *informers_attachments(struct manager *mgr)
     const struct informer_conf conf = {.res = &kube_volumeattachments,
         .indexes = indexes,
         .nindexes = ARRAY_LEN(indexes),
-        .trim = dataset_trim_attachment};
+        .trim = dataset_trim_attachment,
+        .fold = true,
+        .recent = RECENT};
     return manager_shared_informer(mgr, &conf);
 }
 

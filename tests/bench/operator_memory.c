@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operator_memory OPERATOR [DATASETS [CLIENTS]]: how much memory the operator takes that knows so
- * many Datasets (1000), each with one worker and used on so many nodes (10). The API server is the
- * one of tests; pods are as a real one has them. An operator makes what is wanted, then another one
- * finds it there. */
+/* operator_memory OPERATOR [DATASETS [CLIENTS [JOBS]]]: how much memory the operator takes that
+ * knows so many Datasets (1000), each with one worker and used on so many nodes (10), and so many
+ * TFJobs that have ended (0). The API server is the one of tests; pods are as a real one has them.
+ * An operator makes what is wanted, then another one finds it there. */
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
@@ -65,6 +65,33 @@ static void put_dataset(int i, int clients)
                 "attacher", NAME_DRIVER, "nodeName", node, "source", "persistentVolumeName", pv,
                 "status", "attached", 0));
     }
+}
+
+/* Of a chief and two workers, as tests/bench/operator has them. */
+static void put_ended_job(int i)
+{
+    cleanup_free char *name = xasprintf("job-%05d", i), *uid = xasprintf("j-%05d", i);
+    json_t *job = json_loads(
+        "{\"apiVersion\":\"kubeflow.org/v1\",\"kind\":\"TFJob\",\"spec\":{\"tfReplicaSpecs\":{"
+        "\"Chief\":{\"replicas\":1,\"restartPolicy\":\"OnFailure\",\"template\":{\"spec\":{\"containers\":["
+        "{\"name\":\"tensorflow\",\"image\":\"bench:1\",\"command\":[\"python3\",\"/train.py\",\"--epochs=3\"],"
+        "\"resources\":{\"limits\":{\"nvidia.com/gpu\":\"1\"}}}]}}},"
+        "\"Worker\":{\"replicas\":2,\"restartPolicy\":\"OnFailure\",\"template\":{\"spec\":{\"containers\":["
+        "{\"name\":\"tensorflow\",\"image\":\"bench:1\",\"command\":[\"python3\",\"/train.py\",\"--epochs=3\"],"
+        "\"resources\":{\"limits\":{\"nvidia.com/gpu\":\"1\"}}}]}}}}},"
+        "\"status\":{\"startTime\":\"2026-01-01T00:00:00Z\",\"completionTime\":\"2026-01-01T01:00:00Z\",\"conditions\":["
+        "{\"type\":\"Created\",\"status\":\"True\",\"reason\":\"TFJobCreated\",\"message\":\"TFJob is created.\","
+        "\"lastUpdateTime\":\"2026-01-01T00:00:00Z\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"},"
+        "{\"type\":\"Running\",\"status\":\"False\",\"reason\":\"TFJobRunning\",\"message\":\"TFJob is running.\","
+        "\"lastUpdateTime\":\"2026-01-01T00:00:00Z\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"},"
+        "{\"type\":\"Succeeded\",\"status\":\"True\",\"reason\":\"TFJobSucceeded\",\"message\":\"TFJob successfully completed.\","
+        "\"lastUpdateTime\":\"2026-01-01T01:00:00Z\",\"lastTransitionTime\":\"2026-01-01T01:00:00Z\"}],"
+        "\"replicaStatuses\":{\"Chief\":{\"succeeded\":1},\"Worker\":{\"succeeded\":2}}}}",
+        0, NULL);
+    json_object_set_new(job, "metadata",
+        json_pack("{s:s, s:s, s:s, s:i}", "name", name, "namespace", "team", "uid", uid,
+            "generation", 1));
+    fake_api_put(api, &kube_tfjobs, job);
 }
 
 static bool runs(const char *pod, const char *node)
@@ -136,7 +163,7 @@ static void settle(pid_t pid, int datasets, int clients)
     }
 }
 
-static void measure(const char *what, const char *program, int datasets, int clients)
+static void measure(const char *what, const char *program, int datasets, int clients, int jobs)
 {
     pid_t pid = begin(program);
     settle(pid, datasets, clients);
@@ -146,17 +173,18 @@ static void measure(const char *what, const char *program, int datasets, int cli
                *peak = status ? strstr(status, "VmHWM:") : NULL;
     if (!rss || !peak)
         die("no memory in /proc");
-    printf("%d Datasets of %d clients, %s: %.1f MiB, at most %.1f MiB\n", datasets, clients, what,
-        strtod(rss + 6, NULL) / 1024, strtod(peak + 6, NULL) / 1024);
+    printf("%d Datasets of %d clients, %d TFJobs, %s: %.1f MiB, at most %.1f MiB\n", datasets,
+        clients, jobs, what, strtod(rss + 6, NULL) / 1024, strtod(peak + 6, NULL) / 1024);
     kill(pid, SIGTERM);
     waitpid(pid, NULL, 0);
 }
 
 int main(int argc, char **argv)
 {
-    int datasets = argc > 2 ? atoi(argv[2]) : 1000, clients = argc > 3 ? atoi(argv[3]) : 10;
-    if (argc < 2 || datasets < 1 || clients < 0) {
-        fprintf(stderr, "usage: operator_memory OPERATOR [DATASETS [CLIENTS]]\n");
+    int datasets = argc > 2 ? atoi(argv[2]) : 1000, clients = argc > 3 ? atoi(argv[3]) : 10,
+        jobs = argc > 4 ? atoi(argv[4]) : 0;
+    if (argc < 2 || datasets < 1 || clients < 0 || jobs < 0) {
+        fprintf(stderr, "usage: operator_memory OPERATOR [DATASETS [CLIENTS [JOBS]]]\n");
         return 2;
     }
     if (!mkdtemp(dir))
@@ -176,8 +204,10 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < datasets; i++)
         put_dataset(i, clients);
-    measure("made", argv[1], datasets, clients);
-    measure("found", argv[1], datasets, clients);
+    for (int i = 0; i < jobs; i++)
+        put_ended_job(i);
+    measure("made", argv[1], datasets, clients, jobs);
+    measure("found", argv[1], datasets, clients, jobs);
     fake_api_stop(api);
     return file_remove_tree(dir, NULL) ? 1 : 0;
 }
