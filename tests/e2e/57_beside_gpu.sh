@@ -8,9 +8,13 @@
 start_test
 
 all=$(k get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
-offer() # NODE COUNT: so many GPUs
+set_gpus() # NODE COUNT
 {
     k patch node "$1" --subresource=status --type=json -p '[{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": "'"$2"'"}]' >/dev/null
+}
+offer() # NODE COUNT
+{
+    set_gpus "$1" "$2"
     expect 60 "kubelet offers $2 on $1" offers "$1" "$2"
 }
 offers() { [ "$(k get node "$1" -o 'jsonpath={.status.allocatable.nvidia\.com/gpu}')" = "$2" ]; }
@@ -26,7 +30,7 @@ as_before()
     local node
     for node in $all; do
         k taint node "$node" nvidia.com/gpu- >/dev/null 2>&1 || true
-        offer "$node" "${had[$node]:-0}" || true
+        set_gpus "$node" "${had[$node]:-0}" || true
     done
 }
 trap 'as_before; finish' EXIT
@@ -68,7 +72,7 @@ expect 30 "an Event says so" moves "leaves node ${others[0]}: ${others[1]} has G
 step "two workers of another dataset"
 dataset pair >/dev/null
 n patch dataset pair --type=merge -p '{"spec": {"cache": {"replicas": 2}}}' >/dev/null
-pair() { for i in 0 1; do node_of "pair-cache-$i"; done | sort; }
+pair() { for i in 0 1; do echo "$(node_of "pair-cache-$i")"; done | sort; }
 apart() { [ "$(pair)" = "$(printf '%s True\n' "${others[@]}" | sort)" ]; }
 expect 120 "each is beside a GPU of its own: $(pair)" apart
 
@@ -77,7 +81,7 @@ for name in alone lonely; do
     dataset "$name" >/dev/null
     n patch dataset "$name" --type=merge -p '{"spec": {"cache": {"exclusive": true}}}' >/dev/null
 done
-exclusive() { for name in alone lonely; do node_of "$name-cache-0"; done | sort | tr '\n' ';'; }
+exclusive() { for name in alone lonely; do echo "$(node_of "$name-cache-0")"; done | sort | tr '\n' ';'; }
 one_of_two() { [ "$(exclusive)" = " ;$first True;" ]; }
 expect 120 "one is on $first, the other one waits: $(exclusive)" one_of_two
 words() { n get dataset alone lonely -o jsonpath='{.items[*].status.conditions[?(@.type=="WorkersReady")].message}' | grep -q "anti-affinity"; }
