@@ -10,6 +10,7 @@
 #include "operator/dataset/observed.h"
 #include "operator/dataset/place.h"
 #include "operator/dataset/trim.h"
+#include "operator/dataset/users.h"
 #include "operator/render/meta.h"
 
 #include <stdio.h>
@@ -21,6 +22,7 @@ struct dataset_controller {
     struct informer *datasets, *pods, *pvs, *pvcs, *services, *policies, *attachments, *nodes;
     struct poll *poll;
     struct verdicts *verdicts;
+    struct users *users;
     struct controller *controller;
 };
 
@@ -58,41 +60,6 @@ static int get_child(struct dataset_controller *c, struct informer *inf, const c
         return -1;
     }
     return 0;
-}
-
-struct user_search {
-    const char *claim;
-    json_t *names;
-};
-
-static int user_found(void *user, json_t *pod)
-{
-    struct user_search *s = user;
-    const json_t *volumes = jget_arr(pod, "spec.volumes");
-    const char *phase = jget_str(pod, "status.phase", "");
-    bool ended = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
-    for (size_t i = 0; i < json_array_size(volumes) && !ended; i++)
-        if (strcmp(jget_str(json_array_get(volumes, i), "persistentVolumeClaim.claimName", ""),
-                s->claim)
-            == 0) {
-            json_array_append_new(s->names, json_string(kube_name(pod)));
-            break;
-        }
-    json_decref(pod);
-    return 0;
-}
-
-/* Pods of users are not watched: which of them use the claim is only asked while it is deleted. */
-static json_t *users_of(
-    struct dataset_controller *c, const char *ns, const char *claim, struct err *e)
-{
-    struct user_search s = {claim, json_array()};
-    cleanup_free char *version = NULL;
-    if (kube_list(c->mgr->kube, &kube_pods, ns, NULL, 0, user_found, &s, &version, e)) {
-        json_decref(s.names);
-        return NULL;
-    }
-    return s.names;
 }
 
 /* The attachments of a volume, and of each the node. */
@@ -158,7 +125,8 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
     cleanup_attached struct attached_nodes at;
     take_attached(c, pv_name, &at);
     cleanup_json json_t *gpus = gpu_nodes(c, env.gpu_resources), *users = NULL;
-    if (kube_deleting(j) && (obj_json(pvc) || at.n) && !(users = users_of(c, ns, name, e)))
+    if (kube_deleting(j) && kube_controlled_by(obj_json(pvc), kube_uid(j))
+        && !(users = users_of(c->users, c->mgr->kube, j, clock_mono_ns(), e)))
         return -1;
     cleanup_obj struct obj *said = verdicts_of(c->verdicts, kube_uid(j));
     struct dataset_observed o = {.cr = j,
@@ -247,6 +215,7 @@ static void dataset_gone(void *user, const json_t *was, const json_t *now)
         return;
     poll_forget(c->poll, kube_uid(was));
     verdicts_forget(c->verdicts, kube_uid(was));
+    users_forget(c->users, kube_uid(was));
 }
 
 static void wake_asking(void *to, const char *key) { controller_enqueue(to, key, 0); }
@@ -286,8 +255,10 @@ int dataset_controller_start(struct manager *mgr, struct err *e)
     c->mgr = mgr;
     make_informers(c);
     c->verdicts = manager_verdicts(mgr);
+    c->users = users_new();
     c->poll = poll_shared(mgr, e);
     if (!c->poll) {
+        users_free(c->users);
         free(c);
         return err_wrap(e, "dataset controller");
     }

@@ -26,7 +26,8 @@ struct dataset_observed {
     size_t nattachments;
     const json_t *const *nodes; /* as of clients_observed */
     const json_t *gpu_nodes;    /* {name, taints} of those with GPUs that take pods; or NULL */
-    /* array of names of the pods that use the claim; only looked up when deleting */
+    /* array of names of the pods that use the claim, of a minute ago at most; only looked up when
+     * deleting, as long as the claim is there */
     const json_t *users;
     struct poll_reads retired;
     const json_t *said; /* of ctl/verdicts, of the Dataset's pods; may be NULL */

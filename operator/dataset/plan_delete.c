@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-#define NAMED_MAX     5                         /* pods, nodes named in a message */
-#define LOOK_AGAIN_NS (5 * INT64_C(1000000000)) /* pods of users are not watched */
+#define NAMED_MAX     5                          /* pods, nodes named in a message */
+#define LOOK_AGAIN_NS (60 * INT64_C(1000000000)) /* pods of users are not watched */
 
 static void add_names(struct buf *out, const json_t *names)
 {
@@ -44,7 +44,7 @@ static void blockers(const struct dataset_observed *o, struct buf *out)
 void dataset_plan_delete(const struct dataset_observed *o, struct plan *p)
 {
     bool ours = o->pvc && kube_controlled_by(o->pvc, kube_uid(o->cr));
-    if (ours)
+    if (ours) /* its end wakes us, as that of an attachment does */
         plan_delete(p, &kube_pvcs, o->pvc, -1, NULL);
     cleanup_buf struct buf why = BUF_INIT(480);
     blockers(o, &why);

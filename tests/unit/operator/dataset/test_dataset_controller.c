@@ -460,6 +460,11 @@ static void test_goes(void **state)
     assert_non_null(strstr(cond_message(jget_arr(o, "status.conditions"), "Ready"), "reader"));
     assert_true(dx_exists(&kube_pvs, PV) && dx_exists(&kube_pods, "team/mnist-cache-0")
         && dx_exists(&kube_pods, client));
+    for (int i = 0; i < 10; i++) { /* whatever else happens, the server is not asked again */
+        dx_set_status(&kube_pods, client, i % 2 ? "{\"phase\":\"Running\"}" : "{}");
+        clock_sleep_ns(NS_PER_S / 20);
+    }
+    assert_int_equal(fake_api_count(dx_api, "GET", "namespaces/team/pods?"), 1);
 
     fake_api_remove(dx_api, &kube_pods, "team/reader");
     fake_api_remove(dx_api, &kube_volumeattachments, "csi-n2");
