@@ -4,9 +4,11 @@
 
 #include "lib/base/human.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 #include "lib/conf/option_name.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "lib/kube/kube.h"
 #include "operator/api/cond.h"
 
 #include <inttypes.h>
@@ -315,6 +317,14 @@ static void add_preload(json_t *o, const json_t *cr, const struct dataset_status
         json_object_set_new(o, "preload", json_deep_copy(was));
 }
 
+/* Of the workers' pods, for autoscalers. */
+static json_t *worker_selector(const json_t *cr)
+{
+    cleanup_free char *text = xasprintf(
+        LABEL_COMPONENT "=" COMPONENT_WORKER "," LABEL_DATASET_UID "=%s", kube_uid(cr));
+    return json_string(text);
+}
+
 json_t *dataset_status_json(const json_t *cr, struct dataset_status *s)
 {
     json_t *o = json_pack("{s:s, s:I, s:o}", "phase", s->phase, "observedGeneration",
@@ -330,6 +340,7 @@ json_t *dataset_status_json(const json_t *cr, struct dataset_status *s)
     if (s->kept_files)
         json_object_set_new(writes, "keptFiles", json_integer(s->kept_files));
     json_object_set_new(o, "writes", writes);
+    json_object_set_new(o, "selector", worker_selector(cr));
     json_object_set_new(o, "workers", members_json(&s->workers));
     json_object_set_new(o, "clients", members_json(&s->clients));
     add_preload(o, cr, s);

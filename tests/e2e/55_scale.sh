@@ -57,6 +57,9 @@ scale 3 0
 scale 2 '0|1'
 scale 0 none
 scale 1 none
+step "an autoscaler sees its workers"
+selected=$(n get --raw "/apis/millrace.dev/v1alpha1/namespaces/$NS/datasets/data/scale" | jq -r '.status.selector')
+[ "$(n get pods -l "$selected" -o name)" = pod/data-cache-0 ] || fail "the scale's selector is $selected: $(n get pods -l "$selected" -o name)"
 n exec reader -- /bin/busybox touch /tmp/stop || true # it may have ended before the answer came
 expect 60 "the reader ends well: $(n logs reader --tail=3)" has_text Succeeded jsonpath pod/reader '{.status.phase}'
 echo "$(n logs reader --tail=2 | head -1) rounds of 72 MB, 0 failed reads, 0 restarts"
