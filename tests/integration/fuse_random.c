@@ -137,11 +137,11 @@ static void compare_dir(struct job *j, int a, int b)
 
 static void open_both(struct job *j, unsigned h)
 {
-    static const int flags[] = {O_RDONLY, O_RDWR, O_WRONLY, O_RDWR | O_CREAT,
+    static const int flags[] = {O_RDONLY, O_RDWR, O_WRONLY, O_RDWR | O_CREAT, O_RDONLY | O_TRUNC,
         O_RDWR | O_CREAT | O_TRUNC, O_WRONLY | O_CREAT | O_EXCL, O_RDWR | O_APPEND,
         O_WRONLY | O_TRUNC};
     char name[64];
-    int f = flags[rnd(j, 8)];
+    int f = flags[rnd(j, sizeof flags / sizeof *flags)];
     pick(j, name);
     note(j, "open %s %#o as %u", name, (unsigned)f, h);
     errno = 0;
