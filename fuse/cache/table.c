@@ -68,8 +68,12 @@ int table_load(struct cache *c, struct err *e)
     boot_id(boot, sizeof boot);
     c->boot = boot[0] ? (uint32_t)hash64(boot, strlen(boot)) | 1 : 0;
     unsigned char header[META_RECORD];
-    bool ours = pread(c->table_fd, header, sizeof header, 0) == (ssize_t)sizeof header
-        && meta_header_get(header, was);
+    ssize_t n = pread(c->table_fd, header, sizeof header, 0);
+    bool ours = n == (ssize_t)sizeof header && meta_header_get(header, was);
+    if (!ours && n > 0)
+        log_kv(LOG_WARN,
+            "the cache's table is of another version, or damaged: what was cached is fetched again",
+            "directory", c->dir, NULL);
     if (ours) {
         if (load_records(c, e))
             return -1;

@@ -315,6 +315,24 @@ static void test_power_cut(void **state)
     }
 }
 
+/* Opens the cache; false: nothing was said about its table. */
+static bool says_forgotten(struct cache **c)
+{
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    int keep = dup(STDERR_FILENO);
+    assert_true(keep >= 0 && dup2(fileno(out), STDERR_FILENO) >= 0);
+    *c = open_cache(0, 64 << 20);
+    assert_true(dup2(keep, STDERR_FILENO) >= 0);
+    close(keep);
+    char text[4096] = "";
+    rewind(out);
+    size_t n = fread(text, 1, sizeof text - 1, out);
+    text[n] = '\0';
+    fclose(out);
+    return strstr(text, "is of another version, or damaged");
+}
+
 static void test_table_is_garbage(void **state)
 {
     (void)state;
@@ -337,8 +355,16 @@ static void test_table_is_garbage(void **state)
     fd = open(table, O_RDWR | O_TRUNC);
     assert_int_equal(write(fd, "another format", 14), 14);
     close(fd);
-    c = open_cache(0, 64 << 20);
+    assert_true(says_forgotten(&c));
     assert_int_equal(stats(c).used_bytes, 0);
+    f = open_file(c, "x", "1", 3 * MIB);
+    read_check(f, "x", "1", 0, 3 * MIB);
+    cache_close(f);
+    cache_free(c);
+    assert_false(says_forgotten(&c)); /* it is ours again */
+    cache_free(c);
+    assert_int_equal(unlink(table), 0);
+    assert_false(says_forgotten(&c)); /* there was none */
     cache_free(c);
 }
 
