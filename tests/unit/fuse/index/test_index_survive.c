@@ -251,6 +251,37 @@ static void test_epoch(void **state)
     inodes_close(ix, true);
 }
 
+/* That of a newer release, after a roll-back: a mount that is to go on is told why it cannot, and
+ * the file is as it was, for a roll forward; a new mount makes its own. */
+static void test_newer(void **state)
+{
+    (void)state;
+    struct store_stat st = file_stat(1, "v");
+    struct err e = ERR_INIT;
+    bool fresh;
+    char before[4096], after[4096];
+    struct inodes *ix = open_index(1, false, &fresh);
+    put(ix, INODE_ROOT, "file", &st, 1, INODES_NEW);
+    inodes_close(ix, true);
+    int fd = open(path, O_RDWR);
+    /* behind magic and identity */
+    assert_int_equal(pwrite(fd, &(uint32_t){99}, 4, 16), 4);
+    assert_int_equal(pread(fd, before, sizeof before, 0), sizeof before);
+    const struct inodes_conf resume = {.path = path, .identity = 1, .resume = true};
+    for (int i = 0; i < 2; i++) {
+        assert_null(inodes_open(&resume, &fresh, &e));
+        assert_int_equal(e.cls, ERR_FATAL);
+        assert_non_null(strstr(e.msg, "its format is another one"));
+        assert_int_equal(pread(fd, after, sizeof after, 0), sizeof after);
+        assert_memory_equal(before, after, sizeof before);
+    }
+    close(fd);
+    ix = open_index(1, false, &fresh);
+    assert_true(fresh);
+    put(ix, INODE_ROOT, "file", &st, 1, INODES_NEW);
+    inodes_close(ix, true);
+}
+
 static void test_distrust(void **state)
 {
     (void)state;
@@ -326,6 +357,7 @@ int main(void)
         cmocka_unit_test_setup(test_random, setup),
         cmocka_unit_test_setup(test_killed, setup),
         cmocka_unit_test_setup(test_epoch, setup),
+        cmocka_unit_test_setup(test_newer, setup),
         cmocka_unit_test_setup(test_distrust, setup),
     };
     return run_index_tests(tests, sizeof tests / sizeof *tests);
