@@ -18,7 +18,8 @@ bool peers_is_signed(const struct sign_key *key, const char *request, const stru
     http_header(resp, "content-range", range, sizeof range);
     http_header(resp, SIGN_CRC_HEADER, crcs, sizeof crcs);
     http_header(resp, SIGN_ANSWER_HEADER, signature, sizeof signature);
-    const struct sign_answer answer = {request, resp->status, range, crcs};
+    const struct sign_answer answer = {
+        .request = request, .status = resp->status, .range = range, .crcs = crcs};
     return sign_check_answer(key, &answer, signature);
 }
 

@@ -420,6 +420,7 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
         status_listen(c->status, c->o->http, c->o->metrics);
     if (c->o->key_file && sign_key_read(c->o->key_file, &c->key, &e))
         return client_fail(c, "SecretMissing", &e, CLIENT_BROKEN);
+    status_key(c->status, c->o->key_file ? &c->key : NULL);
     if (make_stores(c, &e))
         return stopping ? CLIENT_DONE : client_fail(c, store_reason(&e), &e, CLIENT_MISUSE);
     /* A process that takes a mount over serves at once: what is cached needs no store. */

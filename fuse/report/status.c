@@ -6,6 +6,7 @@
 #include "fuse/file/passthrough.h"
 #include "fuse/file/upload.h"
 #include "fuse/index/index.h"
+#include "fuse/peers/known.h"
 #include "fuse/peers/peers.h"
 #include "fuse/prefetch/hint.h"
 #include "fuse/report/mount_why.h"
@@ -31,6 +32,7 @@
 struct status {
     pthread_mutex_t mu;
     const struct conf *conf;              /* mu */
+    const struct sign_key *key;           /* mu; NULL: none */
     struct status_sources from;           /* mu: all or none */
     struct backings *backings;            /* mu */
     const char *profile;                  /* mu; NULL: not chosen yet */
@@ -225,7 +227,7 @@ static void add_kept(const struct status *s, const struct kept *k, struct buf *o
     buf_adds(out, "]}");
 }
 
-static void add_hints_and_index(const struct status *s, struct buf *out)
+static void add_hints_and_index(const struct status *s, bool known, struct buf *out)
 {
     struct hints_stats h = {0};
     struct inodes_stats ix = {0};
@@ -242,7 +244,7 @@ static void add_hints_and_index(const struct status *s, struct buf *out)
         {REPORT_HINTS_MISSING, REPORT_COUNT, h.missing, NULL},
         {REPORT_HINTS_REFUSED, REPORT_COUNT, h.refused, NULL},
         {REPORT_HINTS_FAILED, REPORT_COUNT, h.failed, NULL},
-        {REPORT_HINTS_FIRST_MISSING, REPORT_TEXT, 0, h.first_missing},
+        {REPORT_HINTS_FIRST_MISSING, REPORT_TEXT, 0, known ? h.first_missing : ""},
         {REPORT_INDEX_INODES, REPORT_COUNT, ix.inodes, NULL},
         {REPORT_INDEX_NAME_BYTES, REPORT_COUNT, ix.name_bytes, NULL},
     };
@@ -265,7 +267,7 @@ static void add_kernel(struct status *s, struct buf *out)
     report_add(out, members, ARRAY_LEN(members));
 }
 
-void status_json(struct status *s, struct buf *out)
+static void status_told(struct status *s, bool known, struct buf *out)
 {
     struct cache_stats c = {0};
     struct upload_stats w;
@@ -285,6 +287,7 @@ void status_json(struct status *s, struct buf *out)
             .problem = status_worst(s),
             .conf = s->conf,
             .mounts = s->mounts,
+            .to_stranger = !known,
             .checked = true,
             .all_ready = s->ready,
             .cache = {c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes,
@@ -301,7 +304,7 @@ void status_json(struct status *s, struct buf *out)
     add_kernel(s, out);
     const struct report_member lost[] = {
         {REPORT_LOST_AT, REPORT_COUNT, (uint64_t)s->lost_at_s, NULL},
-        {REPORT_LOST_WHY, REPORT_TEXT, 0, s->lost_why},
+        {REPORT_LOST_WHY, REPORT_TEXT, 0, known ? s->lost_why : ""},
     };
     if (s->lost_at_s > 0)
         report_add(out, lost, ARRAY_LEN(lost));
@@ -309,11 +312,21 @@ void status_json(struct status *s, struct buf *out)
     if (s->from.stalls)
         stalls_each(s->from.stalls, add_stall, out);
     buf_addc(out, ']');
-    add_kept(s, &kept, out);
-    add_hints_and_index(s, out);
+    if (known)
+        add_kept(s, &kept, out);
+    add_hints_and_index(s, known, out);
     buf_adds(out, "}\n");
     pthread_mutex_unlock(&s->mu);
     kept_free(&kept);
+}
+
+void status_json(struct status *s, struct buf *out) { status_told(s, true, out); }
+
+void status_key(struct status *s, const struct sign_key *key)
+{
+    pthread_mutex_lock(&s->mu);
+    s->key = key;
+    pthread_mutex_unlock(&s->mu);
 }
 
 void status_why(
@@ -357,9 +370,16 @@ static bool status_is_ready(void *user, struct buf *out)
 
 static void answer_status(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    (void)req;
+    struct status *s = user;
+    char request[SIGN_REQUEST_MAX + 1];
+    pthread_mutex_lock(&s->mu);
+    const struct sign_key *key = s->key;
+    pthread_mutex_unlock(&s->mu);
+    bool known = known_asker(key, req, request);
     resp->content_type = "application/json";
-    status_json(user, &resp->body);
+    status_told(s, known, &resp->body);
+    if (known)
+        known_sign(key, request, resp);
 }
 
 static void collect_client_metrics(void *user, struct buf *out)

@@ -18,6 +18,7 @@ struct backings;
 struct hints;
 struct stalls;
 
+struct sign_key;
 struct status *status_new(void);
 void status_free(struct status *s);
 /* Serves it at address (NULL: on port PORT_HTTP of all addresses; "": nowhere), and the metrics, as
@@ -47,7 +48,10 @@ void status_mount(struct status *s, size_t mount, const char *reason, const char
 /* all mounts answered */
 void status_ready(struct status *s);
 void status_serving(struct status *s, bool serving);
-void status_json(struct status *s, struct buf *out);
+/* Whoever has it is told all at /status, and strangers less. It is borrowed; NULL: all are told
+ * all. */
+void status_key(struct status *s, const struct sign_key *key);
+void status_json(struct status *s, struct buf *out); /* all */
 /* The sentence of mount_why.h for the process pid, of which error (NULL: none) is the last of a
  * file. Asks who pid is: blocks. */
 void status_why(

@@ -26,7 +26,7 @@ struct load_once {
     const char *reason;       /* l.mu: why trying again does not help; "": it may, or not told */
 };
 
-static void add_once_status(void *user, struct buf *out)
+static void add_once_status(void *user, bool known, struct buf *out)
 {
     struct load_once *o = user;
     pthread_mutex_lock(&o->l.mu);
@@ -42,7 +42,8 @@ static void add_once_status(void *user, struct buf *out)
         {REPORT_LOAD_REASON, REPORT_TEXT, 0, o->reason},
     };
     report_add(out, members, ARRAY_LEN(members));
-    load_failed_report(&o->l.failed, out);
+    if (known)
+        load_failed_report(&o->l.failed, out);
     pthread_mutex_unlock(&o->l.mu);
 }
 
@@ -96,7 +97,7 @@ static void write_report(struct load_once *o, const struct load_conf *lc, const 
         return;
     cleanup_buf struct buf out = BUF_INIT(4096);
     buf_adds(&out, "{");
-    add_once_status(o, &out);
+    add_once_status(o, true, &out);
     buf_addf(&out, "}\n%s", text);
     if (write(fd, out.data, out.len) < 0)
         log_debug("no report: %s", strerror(errno));

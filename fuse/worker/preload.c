@@ -53,7 +53,7 @@ struct preload {
 
 /* ---- what it says ---- */
 
-static void add_preload_status(void *user, struct buf *out)
+static void add_preload_status(void *user, bool known, struct buf *out)
 {
     struct preload *k = user;
     pthread_mutex_lock(&k->l.mu);
@@ -75,7 +75,7 @@ static void add_preload_status(void *user, struct buf *out)
         {REPORT_LOAD_WORKERS, REPORT_TEXT, 0, k->workers},
         {REPORT_LOAD_EVICTED, REPORT_COUNT, k->evicted, NULL},
         {REPORT_LOAD_REASON, REPORT_TEXT, 0, k->reason},
-        {REPORT_LOAD_MESSAGE, REPORT_TEXT, 0, k->message},
+        {REPORT_LOAD_MESSAGE, REPORT_TEXT, 0, known ? k->message : ""},
     };
     report_add(out, members, ARRAY_LEN(members));
     pthread_mutex_unlock(&k->l.mu);

@@ -350,7 +350,8 @@ static void sign_response(struct server *s, const char *request, struct serve_re
     char range[96], crcs[PEERS_CRCS_MAX * 9 + 1], signature[SIGN_HEX + 1];
     own_header(resp, "Content-Range", range, sizeof range);
     own_header(resp, SIGN_CRC_HEADER, crcs, sizeof crcs);
-    const struct sign_answer answer = {request, resp->status, range, crcs};
+    const struct sign_answer answer = {
+        .request = request, .status = resp->status, .range = range, .crcs = crcs};
     sign_answer(s->key, &answer, signature);
     buf_addf(&resp->headers, SIGN_ANSWER_HEADER ": %s\r\n", signature);
 }

@@ -27,7 +27,8 @@ struct server *server_new(const char *component, const char *secrets_dir, const 
     return s;
 }
 
-void server_tell_more(struct server *s, void (*more)(void *user, struct buf *out), void *user)
+void server_tell_more(
+    struct server *s, void (*more)(void *user, bool known, struct buf *out), void *user)
 {
     pthread_mutex_lock(&s->mu);
     s->more = more;

@@ -40,7 +40,8 @@ struct server {
     _Atomic uint64_t served_bytes, requests, failed_requests;
     _Atomic uint64_t copied_bytes; /* of responses on their way that go through our memory */
     uint64_t started_ms;           /* since the epoch */
-    void (*more)(void *user, struct buf *out); /* mu, like more_user; or NULL */
+    /* mu, like more_user; or NULL. known: as report_common.to_stranger says, or all */
+    void (*more)(void *user, bool known, struct buf *out);
     void *more_user;
     char pins_of[40]; /* mu: the last "unless" of /v1/unpin */
     struct health health;
@@ -59,7 +60,8 @@ const struct report_problem *server_worst(const struct server *s);
 struct store *server_store(struct server *s, size_t mount); /* NULL: can't be used (yet) */
 /* more adds further members to /status, with the server's lock held; NULL: no more, and the last
  * one does not run any more. */
-void server_tell_more(struct server *s, void (*more)(void *user, struct buf *out), void *user);
+void server_tell_more(
+    struct server *s, void (*more)(void *user, bool known, struct buf *out), void *user);
 /* no thread of it runs afterwards; the server is stopped before */
 void server_stop(struct server *s);
 void server_free(struct server *s);

@@ -2,6 +2,7 @@
 /* What a worker says of itself over HTTP: health and status, and metrics on a port of their own. */
 #include "fuse/worker/server.h"
 
+#include "fuse/peers/known.h"
 #include "lib/base/mem.h"
 #include "lib/http/metric.h"
 
@@ -12,7 +13,8 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
     struct buf *out = &resp->body;
     struct cache *cache = atomic_load(&s->cache);
     struct cache_stats c = {0};
-    (void)req;
+    char request[SIGN_REQUEST_MAX + 1];
+    bool known = known_asker(s->key, req, request);
     if (cache)
         cache_stats(cache, &c);
     resp->content_type = "application/json";
@@ -26,6 +28,7 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
             .problem = ready && c.disk_full ? &full : p, /* it serves all the same */
             .conf = s->conf,
             .mounts = s->mounts,
+            .to_stranger = !known,
             .checked = s->checked,
             .cache = {c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes,
                 c.pinned_most, c.pinned_files, c.evicted_bytes},
@@ -43,9 +46,11 @@ static void serve_status(void *user, const struct serve_req *req, struct serve_r
     };
     report_add(out, since, ARRAY_LEN(since));
     if (s->more)
-        s->more(s->more_user, out);
+        s->more(s->more_user, known, out);
     pthread_mutex_unlock(&s->mu);
     buf_adds(out, "}\n");
+    if (known)
+        known_sign(s->key, request, resp);
 }
 
 static bool server_health_ready(void *user, struct buf *out)

@@ -80,11 +80,11 @@ static void add_mount_reports(struct buf *out, const struct report_common *c)
         const struct conf_mount *m = &c->conf->mounts[i];
         const struct report_problem *p = &c->mounts[i];
         const struct report_member members[] = {
-            {REPORT_MOUNT_POINT, REPORT_TEXT, 0, m->mount_point},
-            {REPORT_MOUNT_PATH, REPORT_TEXT, 0, m->path},
+            {REPORT_MOUNT_POINT, REPORT_TEXT, 0, c->to_stranger ? "" : m->mount_point},
+            {REPORT_MOUNT_PATH, REPORT_TEXT, 0, c->to_stranger ? "" : m->path},
             {REPORT_READY, REPORT_BOOL, c->all_ready || (c->checked && !*p->reason), NULL},
             {REPORT_REASON, REPORT_TEXT, 0, p->reason},
-            {REPORT_MESSAGE, REPORT_TEXT, 0, p->message},
+            {REPORT_MESSAGE, REPORT_TEXT, 0, c->to_stranger ? "" : p->message},
         };
         add_comma(out);
         buf_addc(out, '{');
@@ -100,7 +100,7 @@ void report_begin(struct buf *out, const struct report_common *c)
         {REPORT_COMPONENT, REPORT_TEXT, 0, c->component},
         {REPORT_READY, REPORT_BOOL, c->ready, NULL},
         {REPORT_REASON, REPORT_TEXT, 0, c->problem->reason},
-        {REPORT_MESSAGE, REPORT_TEXT, 0, c->problem->message},
+        {REPORT_MESSAGE, REPORT_TEXT, 0, c->to_stranger ? "" : c->problem->message},
         {REPORT_SERVING, REPORT_BOOL, c->serving, NULL},
     };
     const struct report_member counts[] = {

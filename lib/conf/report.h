@@ -154,6 +154,7 @@ struct report_common {
     const struct report_problem *problem;
     const struct conf *conf;             /* NULL: no mounts are known */
     const struct report_problem *mounts; /* conf->nmounts */
+    bool to_stranger;                    /* no names, paths and messages */
     bool checked;                        /* a mount without a problem is ready … */
     bool all_ready;                      /* … or all of them are */
     struct {

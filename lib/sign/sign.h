@@ -54,6 +54,8 @@ struct sign_answer {
     const char *request; /* the SIGN_REQUEST_HEADER that it answers */
     int status;
     const char *range, *crcs;
+    const void *body; /* NULL: its bytes are told by crcs */
+    size_t body_len;
 };
 void sign_answer(
     const struct sign_key *key, const struct sign_answer *answer, char out[SIGN_HEX + 1]);

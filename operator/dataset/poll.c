@@ -12,6 +12,7 @@
 #include "operator/ctl/queue.h"
 #include "operator/dataset/cache_pod.h"
 #include "operator/dataset/informers.h"
+#include "operator/dataset/poll_ask.h"
 #include "operator/dataset/report_news.h"
 
 #include <stdatomic.h>
@@ -21,10 +22,8 @@
 #define THREADS       8 /* of a lane */
 #define SOON_NS       (2 * NS_PER_S)
 #define LATER_NS      (15 * NS_PER_S)
-#define TIMEOUT_NS    (2 * NS_PER_S)
 #define COUNTS_NS     (30 * NS_PER_S) /* between counters of a Dataset that are told */
 #define PROGRESS_NS   (10 * NS_PER_S) /* and of a DataLoad */
-#define REPORT_MAX    ((size_t)64 << 10)
 #define MAX_LISTENERS 4
 
 /* The pods of a Dataset: their counters are told together. */
@@ -46,6 +45,7 @@ struct poll_entry {
     struct obj *pending;             /* a newer one with other counters; or NULL */
     int64_t counted_ns;              /* of a DataLoad's: as of the group */
     bool is_silent; /* did not answer: it is asked where only such pods wait for one another */
+    bool signs;     /* it has signed an answer: one that is not signed is not its */
 };
 
 enum { LANE_PROMPT, LANE_SILENT, LANES };
@@ -63,7 +63,8 @@ struct poll {
     struct poll_lane lanes[LANES];
     struct informer *datasets;
     struct http *http;
-    atomic_bool stop; /* cancels their requests */
+    const struct sign_key *master; /* borrowed; NULL: nothing is signed */
+    atomic_bool stop;              /* cancels their requests */
     poll_listener listeners[MAX_LISTENERS];
     void *listener_user[MAX_LISTENERS];
     size_t nlisteners;
@@ -205,33 +206,6 @@ static void pod_changed(void *user, const json_t *was, const json_t *now)
     pthread_mutex_unlock(&p->mu);
 }
 
-/* One request. The caller owns the report; it is never NULL. */
-static json_t *poll_ask(struct poll *p, const char *ip)
-{
-    cleanup_free char *url = strchr(ip, ':') ? xasprintf("http://[%s]:%d/status", ip, PORT_HTTP)
-                                             : xasprintf("http://%s:%d/status", ip, PORT_HTTP);
-    struct http_req req = {.method = "GET",
-        .url = url,
-        .max_body = REPORT_MAX,
-        .timeout_ns = TIMEOUT_NS,
-        .cancel = &p->stop};
-    cleanup_resp struct http_resp resp;
-    struct err e = ERR_INIT;
-    json_t *j = NULL;
-    if (http_do(p->http, &req, &resp, &e) == 0 && resp.status / 100 != 2)
-        err_set(&e, ERR_RETRY, "%s answered %d", url, resp.status);
-    else if (!*e.msg)
-        j = json_parse(buf_str(&resp.body), resp.body.len, &e);
-    if (j && json_is_object(j))
-        return j;
-    json_decref(j);
-    if (!*e.msg)
-        err_set(&e, ERR_INVALID, "%s answered no JSON object", url);
-    json_t *failed = json_object(), *why = json_string(e.msg);
-    json_object_set_new(failed, REPORT_UNREACHABLE, why ? why : json_string("no answer"));
-    return failed;
-}
-
 /* What is kept of it. A pod that does not answer keeps its last report, marked. */
 static struct obj *merge_report(const struct poll_entry *e, json_t *fresh_take)
 {
@@ -276,13 +250,14 @@ static bool tell_due_counts(struct poll_entry *e)
 
 /* Keeps the answer. If there is anything to tell, *t is the pod's (the caller frees it). */
 static enum report_news poll_store(
-    struct poll *p, const char *uid, json_t *fresh_take, struct poll_target *t)
+    struct poll *p, const char *uid, json_t *fresh_take, bool signs, struct poll_target *t)
 {
     enum report_news news = REPORT_NEWS_NONE;
     pthread_mutex_lock(&p->mu);
     struct poll_entry *e = map_get(p->entries, uid);
     if (e) {
         e->is_silent = json_object_get(fresh_take, REPORT_UNREACHABLE);
+        e->signs = signs;
         struct obj *fresh = merge_report(e, fresh_take);
         news = report_compare(obj_json(e->report), obj_json(fresh));
         obj_unref(e->pending);
@@ -322,13 +297,15 @@ static int64_t poll_once(struct poll *p, const char *uid)
     cleanup_free char *ip = xstrdup(e ? e->ip : NULL);
     cleanup_free char *dataset = xstrdup(e ? e->t.dataset_uid : NULL),
                       *ns = xstrdup(e ? e->t.ns : NULL);
+    bool signs = e && e->signs;
     bool loader = e && strcmp(e->t.component, COMPONENT_LOADER) == 0;
     pthread_mutex_unlock(&p->mu);
     if (!ip || !*ip)
         return -1;
     if (!poll_may_ask(p, dataset, ns))
         return LATER_NS;
-    json_t *report = poll_ask(p, ip);
+    const struct poll_question ask = {p->http, p->master, ip, dataset, &p->stop};
+    json_t *report = poll_ask(&ask, &signs);
     if (atomic_load(&p->stop)) {
         json_decref(report);
         return -1;
@@ -336,7 +313,7 @@ static int64_t poll_once(struct poll *p, const char *uid)
     bool ready = jget_bool(report, REPORT_READY, false)
         && (!loader || jget_bool(report, REPORT_LOAD_COMPLETE, false));
     struct poll_target t;
-    enum report_news news = poll_store(p, uid, report, &t);
+    enum report_news news = poll_store(p, uid, report, signs, &t);
     if (news != REPORT_NEWS_NONE) {
         for (size_t i = 0; i < p->nlisteners; i++)
             p->listeners[i](p->listener_user[i], &t, news == REPORT_NEWS_COUNTS);
@@ -412,14 +389,17 @@ struct poll *poll_shared(struct manager *mgr, struct err *e)
     if (mgr->poll)
         return mgr->poll;
     struct poll *p = xcalloc(1, sizeof *p);
-    const struct http_conf conf = {
-        .direct = true, .connect_ns = TIMEOUT_NS, .max_idle = 64, .user_agent = NAME_FIELD_MANAGER};
+    const struct http_conf conf = {.direct = true,
+        .connect_ns = POLL_TIMEOUT_NS,
+        .max_idle = 64,
+        .user_agent = NAME_FIELD_MANAGER};
     p->http = http_new(&conf, e);
     if (!p->http) {
         free(p);
         return NULL;
     }
     pthread_mutex_init(&p->mu, NULL);
+    p->master = mgr->master;
     p->datasets = informers_datasets(mgr);
     p->entries = map_new(poll_entry_free);
     p->groups = map_new(poll_group_free);

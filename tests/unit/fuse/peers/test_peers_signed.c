@@ -53,8 +53,10 @@ static void add_signature(
     struct serve_resp *resp, const char *request, const char *range, const char *crcs)
 {
     char text[SIGN_HEX + 1];
-    const struct sign_answer a = {
-        manner == OLD_ANSWER ? "another" : request, resp->status, range, crcs};
+    const struct sign_answer a = {.request = manner == OLD_ANSWER ? "another" : request,
+        .status = resp->status,
+        .range = range,
+        .crcs = crcs};
     sign_answer(manner == OTHER_KEY ? &other : &key, &a, text);
     if (manner != UNSIGNED && manner != UNSIGNED_409)
         buf_addf(&resp->headers, SIGN_ANSWER_HEADER ": %s\r\n", text);
@@ -240,7 +242,9 @@ static void *send_a_part(void *arg)
         crcs[i] = crc32c(0, content + i * BLOCK, (size_t)MIN(BLOCK, SIZE - i * BLOCK));
     cleanup_free char *text = peers_crcs_text(crcs, ARRAY_LEN(crcs));
     snprintf(range, sizeof range, "bytes 0-%" PRIu64 "/%" PRIu64, SIZE - 1, SIZE);
-    sign_answer(&key, &(struct sign_answer){request, 206, range, text}, signature);
+    sign_answer(&key,
+        &(struct sign_answer){.request = request, .status = 206, .range = range, .crcs = text},
+        signature);
     cleanup_free char *answer = xasprintf("HTTP/1.1 206 Partial Content\r\nContent-Length: %" PRIu64
                                           "\r\nContent-Range: %s\r\n" SIGN_ANSWER_HEADER
                                           ": %s\r\n" SIGN_CRC_HEADER ": %s\r\n\r\n",

@@ -16,6 +16,7 @@
 #include "lib/base/names.h"
 #include "lib/conf/report.h"
 #include "lib/json/jget.h"
+#include "lib/sign/sign.h"
 #include "tests/fake/store.h"
 #include "tests/lib/eventually.h"
 
@@ -450,6 +451,23 @@ static void test_stalls(void **state)
     fx_free(x);
 }
 
+/* Who does not have the key of the Dataset is told no names and messages. */
+static void test_strangers(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new();
+    status_conf(x->status, &x->conf);
+    status_mount(x->status, 0, "Unreachable", "secret.example does not answer");
+    char *body;
+    for (int keyed = 0; keyed < 2; keyed++, free(body)) {
+        status_key(x->status, keyed ? &(struct sign_key){"the key of it is this!"} : NULL);
+        assert_int_equal(get(x, "/status", &body), 200);
+        assert_int_equal(strstr(body, "secret.example") == NULL, keyed);
+        assert_int_equal(strstr(body, x->mounts[0].mount_point) == NULL, keyed);
+    }
+    fx_free(x);
+}
+
 /* An address that is taken is not an error. */
 static void test_address_is_taken(void **state)
 {
@@ -475,6 +493,7 @@ int main(void)
         cmocka_unit_test(test_kept),
         cmocka_unit_test(test_pins),
         cmocka_unit_test(test_stalls),
+        cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_address_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,7 +80,7 @@ static json_t *preloader_says(struct preloader *k)
     buf_adds(&out, "{");
     pthread_mutex_lock(&k->s->mu);
     if (k->s->more)
-        k->s->more(k->s->more_user, &out);
+        k->s->more(k->s->more_user, true, &out);
     pthread_mutex_unlock(&k->s->mu);
     buf_adds(&out, "}");
     json_t *j = json_parse(buf_str(&out), out.len, NULL);

@@ -27,7 +27,7 @@ static json_t *keeper_says(void)
     buf_adds(&out, "{");
     pthread_mutex_lock(&keeper->mu);
     if (keeper->more)
-        keeper->more(keeper->more_user, &out);
+        keeper->more(keeper->more_user, true, &out);
     pthread_mutex_unlock(&keeper->mu);
     buf_adds(&out, "}");
     return json_parse(buf_str(&out), out.len, NULL);

@@ -5,6 +5,9 @@
 #include "fuse/peers/peers.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/conf/report.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
 #include "tests/lib/pipeliners.h"
 
 #include <stdio.h>
@@ -118,12 +121,65 @@ static void test_who_has_the_key_takes_his_time(void **state)
     worker_stop();
 }
 
+/* What /status answers to one who signs with that key (NULL: does not sign); *signature: what the
+ * answer is signed with, "" if it is not. */
+static json_t *status_to(const struct sign_key *k, char request[SIGN_REQUEST_MAX],
+    char signature[SIGN_HEX + 1], char *body, size_t cap)
+{
+    static const struct sign_ask ask = {"GET", "/status", NULL, NULL};
+    cleanup_resp struct http_resp resp;
+    struct err e = ERR_INIT;
+    sign_request(k ? k : &key, &ask, clock_real_ns() / NS_PER_S, request);
+    cleanup_free char *header = xasprintf(SIGN_REQUEST_HEADER ": %s", request);
+    assert_int_equal(worker_ask("GET", "/status", k ? header : NULL, &resp), 200);
+    if (!http_header(&resp, SIGN_ANSWER_HEADER, signature, SIGN_HEX + 1))
+        *signature = '\0';
+    snprintf(body, cap, "%s", buf_str(&resp.body));
+    json_t *j = json_parse(body, strlen(body), &e);
+    assert_non_null(j);
+    return j;
+}
+
+/* Strangers are told numbers, and neither where the data is nor what is wrong with it. */
+static void test_status(void **state)
+{
+    (void)state;
+    static const struct sign_key other = {"the key of some other dataset is"};
+    static const struct sign_key *const strangers[] = {NULL, &other};
+    char request[SIGN_REQUEST_MAX], signature[SIGN_HEX + 1], body[8192];
+    worker_key = &key;
+    worker_threads = 0;
+    worker_put_file("data/small", 100);
+    cleanup_free char *json = worker_conf_json("data", 64 << 20);
+    worker_start(json);
+    assert_true(worker_becomes_ready(20));
+    cleanup_json json_t *all = status_to(&key, request, signature, body, sizeof body);
+    const char *where = jget_str(
+        json_array_get(jget_arr(all, REPORT_MOUNTS), 0), REPORT_MOUNT_POINT, "");
+    assert_non_null(strstr(where, "file://"));
+    const struct sign_answer answer = {
+        .request = request, .status = 200, .body = body, .body_len = strlen(body)};
+    assert_true(sign_check_answer(&key, &answer, signature));
+    for (size_t i = 0; i < ARRAY_LEN(strangers); i++) {
+        cleanup_json json_t *some = status_to(strangers[i], request, signature, body, sizeof body);
+        assert_string_equal(signature, "");
+        assert_null(strstr(body, "file://"));
+        assert_true(jget_bool(some, REPORT_READY, false));
+        assert_int_equal(jget_len(some, REPORT_MOUNTS), jget_len(all, REPORT_MOUNTS));
+        assert_int_equal(
+            jget_int(some, REPORT_CACHE_CAPACITY, -1), jget_int(all, REPORT_CACHE_CAPACITY, -2));
+    }
+    worker_stop();
+    worker_key = NULL;
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, worker_setup, worker_teardown)
     const struct CMUnitTest tests[] = {
         T(test_strangers_hold_no_threads),
         T(test_who_has_the_key_takes_his_time),
+        T(test_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,8 @@
 
 static const struct sign_ask ask = {
     "GET", "/v1/data", "mount=0&path=a%2Fb&version=1&size=10", "bytes=0-9"};
-static const struct sign_answer answer = {REQUEST, 206, "bytes 0-9/10", "deadbeef"};
+static const struct sign_answer answer = {
+    .request = REQUEST, .status = 206, .range = "bytes 0-9/10", .crcs = "deadbeef"};
 
 static struct sign_key key(void)
 {
@@ -96,11 +97,14 @@ static void test_other_answers(void **state)
 {
     (void)state;
     struct sign_key k = key();
-    const struct sign_answer others[] = {{"x", 206, answer.range, answer.crcs},
-        {REQUEST, 200, answer.range, answer.crcs}, {REQUEST, 206, "bytes 0-9/11", answer.crcs},
-        {REQUEST, 206, answer.range, "deadbeee"}, {REQUEST, 206, answer.range, NULL},
+    const struct sign_answer others[] = {{"x", 206, answer.range, answer.crcs, NULL, 0},
+        {REQUEST, 200, answer.range, answer.crcs, NULL, 0},
+        {REQUEST, 206, "bytes 0-9/11", answer.crcs, NULL, 0},
+        {REQUEST, 206, answer.range, "deadbeee", NULL, 0},
+        {REQUEST, 206, answer.range, NULL, NULL, 0},
         /* a field does not reach into the next */
-        {REQUEST, 206, "bytes 0-9/10\ndeadbeef", NULL}};
+        {REQUEST, 206, "bytes 0-9/10\ndeadbeef", NULL, NULL, 0},
+        {REQUEST, 206, answer.range, answer.crcs, "", 0}};
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         assert_false(sign_check_answer(&k, &others[i], ANSWER));
     assert_false(sign_check_answer(&k, &answer, NULL));
@@ -108,6 +112,27 @@ static void test_other_answers(void **state)
     assert_false(sign_check_answer(&k, &answer, ANSWER "0"));
     k.bytes[0] ^= 1;
     assert_false(sign_check_answer(&k, &answer, ANSWER));
+}
+
+/* All of the body, however long, and no other. */
+static void test_body(void **state)
+{
+    (void)state;
+    static char body[100000];
+    const struct sign_key k = key();
+    char signature[SIGN_HEX + 1];
+    memset(body, 'x', sizeof body);
+    struct sign_answer a = {
+        .request = REQUEST, .status = 200, .body = body, .body_len = sizeof body};
+    sign_answer(&k, &a, signature);
+    assert_true(sign_check_answer(&k, &a, signature));
+    a.body_len--;
+    assert_false(sign_check_answer(&k, &a, signature));
+    a.body_len++;
+    body[sizeof body - 1] = 'y';
+    assert_false(sign_check_answer(&k, &a, signature));
+    a.body = NULL;
+    assert_false(sign_check_answer(&k, &a, signature));
 }
 
 static int read_key(const char *path, const char *text, struct sign_key *k, struct err *e)
@@ -170,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_other_requests),
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_other_answers),
+        cmocka_unit_test(test_body),
         cmocka_unit_test(test_key_file),
         cmocka_unit_test(test_derived),
     };

@@ -6,6 +6,7 @@
 #include "lib/base/names.h"
 #include "lib/http/serve.h"
 #include "lib/json/jget.h"
+#include "lib/sign/sign.h"
 #include "operator/api/cond.h"
 #include "tests/lib/eventually.h"
 #include "tests/lib/unit.h"
@@ -21,15 +22,41 @@ static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 /* mu: what /status of the pods answers: worker, client, loader, a stranger's pod */
 static const char *said[4];
 static unsigned asked[4]; /* mu */
+static const struct sign_key master = {"of which those of Datasets come"};
+static enum dx_signs signs[4]; /* mu: with what the answer is signed */
+static bool knows[4];          /* mu: who asked last has the key of the Dataset */
 static struct http_server *servers[4];
 
 static void on_status(void *user, const struct serve_req *req, struct serve_resp *resp)
 {
-    (void)req;
+    char request[SIGN_REQUEST_MAX + 1], signature[SIGN_HEX + 1];
+    struct sign_key key;
+    struct err e = ERR_INIT;
+    const struct sign_ask ask = {req->method, req->path, req->query, NULL};
+    const char *header = serve_header(req, SIGN_REQUEST_HEADER, request, sizeof request);
+    sign_key_derive(&master, UID, &key);
     pthread_mutex_lock(&mu);
     asked[(intptr_t)user]++;
     buf_adds(&resp->body, said[(intptr_t)user]);
+    knows[(intptr_t)user] = sign_check_request(&key, &ask, header, clock_real_ns() / NS_PER_S, &e)
+        == 0;
+    const struct sign_answer answer = {.request = header ? header : "",
+        .status = 200,
+        .body = buf_str(&resp->body),
+        .body_len = resp->body.len};
+    sign_answer(signs[(intptr_t)user] == DX_OTHER_KEY ? &master : &key, &answer, signature);
+    if (signs[(intptr_t)user])
+        buf_addf(&resp->headers, SIGN_ANSWER_HEADER ": %s\r\n", signature);
     pthread_mutex_unlock(&mu);
+}
+
+bool dx_sign(int who, enum dx_signs how)
+{
+    pthread_mutex_lock(&mu);
+    signs[who] = how;
+    bool known = knows[who];
+    pthread_mutex_unlock(&mu);
+    return known;
 }
 
 void dx_say(int who, const char *json)
@@ -122,8 +149,6 @@ void dx_attach(const char *node)
 void dx_bind_claim(void) { dx_set_status(&kube_pvcs, "team/mnist", "{\"phase\":\"Bound\"}"); }
 
 /* ---- life ---- */
-
-static const struct sign_key master = {"of which those of Datasets come"};
 
 int dx_start(void **state)
 {

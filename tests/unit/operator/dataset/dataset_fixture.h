@@ -22,6 +22,9 @@ extern struct manager dx_mgr;
 /* what /status answers: who 0 a worker, 1 a client, 2 a loader, 3 a stranger's pod */
 void dx_say(int who, const char *json);
 unsigned dx_asked_so_far(int who);
+/* from now on; true: who asked last has signed with the key of the Dataset */
+enum dx_signs { DX_UNSIGNED, DX_KEY, DX_OTHER_KEY };
+bool dx_sign(int who, enum dx_signs how);
 /* what other parts of a cluster do */
 void dx_set_status(const struct kube_res *res, const char *key, const char *json);
 void dx_pod_runs(const char *key, const char *ip, bool ready);
