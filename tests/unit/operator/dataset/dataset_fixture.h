@@ -9,12 +9,16 @@
 
 #include <stdbool.h>
 
-#define UID       "11111111-2222-3333-4444-555555555555"
-#define PV        "millrace-" UID
-#define WORKER_IP "127.94.0.1"
-#define CLIENT_IP "127.94.0.2"
-#define LOADER_IP "127.94.0.3"
-#define OTHER_IP  "127.94.0.4"
+#define UID "11111111-2222-3333-4444-555555555555"
+#define PV  "millrace-" UID
+/* of each program its own: they run side by side */
+#ifndef DX_NET
+#define DX_NET "127.94.0"
+#endif
+#define WORKER_IP DX_NET ".1"
+#define CLIENT_IP DX_NET ".2"
+#define LOADER_IP DX_NET ".3"
+#define OTHER_IP  DX_NET ".4"
 
 extern struct fake_api *dx_api;
 extern struct manager dx_mgr;
