@@ -159,6 +159,7 @@ struct dataset_status {
     /* delivered to pods: from their node's cache, from workers, from the store */
     int64_t read_cache, read_worker, read_direct;
     int64_t pending_files;
+    bool unheard;       /* not all of them have told: the counters that are recorded stay */
     int64_t kept_files; /* that are on a node and go to no store by themselves */
     struct dataset_members workers, clients;
     bool has_preload;                 /* or the status says nothing of it */

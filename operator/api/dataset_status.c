@@ -317,6 +317,17 @@ static void add_preload(json_t *o, const json_t *cr, const struct dataset_status
         json_object_set_new(o, "preload", json_deep_copy(was));
 }
 
+/* Sums without some of their parts would only look like a loss. */
+static void keep_unheard(json_t *o, const json_t *cr)
+{
+    const json_t *states = jget_obj(cr, "status.cacheStates"),
+                 *pending = jget(cr, "status.writes.pendingFiles");
+    if (states)
+        json_object_set_new(o, "cacheStates", json_deep_copy(states));
+    if (pending)
+        json_object_set_new(json_object_get(o, "writes"), "pendingFiles", json_deep_copy(pending));
+}
+
 /* Of the workers' pods, for autoscalers. */
 static json_t *worker_selector(const json_t *cr)
 {
@@ -340,6 +351,8 @@ json_t *dataset_status_json(const json_t *cr, struct dataset_status *s)
     if (s->kept_files)
         json_object_set_new(writes, "keptFiles", json_integer(s->kept_files));
     json_object_set_new(o, "writes", writes);
+    if (s->unheard)
+        keep_unheard(o, cr);
     json_object_set_new(o, "selector", worker_selector(cr));
     json_object_set_new(o, "workers", members_json(&s->workers));
     json_object_set_new(o, "clients", members_json(&s->clients));

@@ -89,6 +89,9 @@ void dataset_advise_cache(
 void dataset_advise_speed(const struct dataset_observed *o, int desired, struct dataset_advice *a);
 /* The latest mount of the Dataset that died in the last hour and was made again; false: none. */
 bool dataset_lost_mount(const struct dataset_observed *o, char *message, size_t size);
+bool dataset_disk_full(const struct dataset_observed *o, char *message, size_t size);
+/* A pod that serves has not told of itself yet: it is new, or this operator is. */
+bool dataset_unheard(const struct dataset_observed *o);
 /* Condition WritesKept, s->kept_files, and an Event when there are more. */
 void dataset_plan_kept(const struct dataset_observed *o, json_t *conditions,
     struct dataset_status *s, struct plan *events);

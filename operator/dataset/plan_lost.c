@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts that died on a node and were made again: pods that had them before must be restarted, and
- * nothing else tells their owners. */
+/* Problems that only pods tell of: a mount that died on a node and was made again, whose pods must
+ * be restarted, and nothing else tells their owners; a disk that is full. An operator that has just
+ * begun has heard nothing yet: what its predecessor wrote stays so long. */
 #include "operator/dataset/observed.h"
 
 #include "lib/base/clock.h"
@@ -8,6 +9,8 @@
 #include "lib/base/names.h"
 #include "lib/conf/report.h"
 #include "lib/json/jget.h"
+#include "operator/api/cond.h"
+#include "operator/api/dataset.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +24,43 @@ static int64_t lost_at(const struct dataset_observed *o, const struct cache_pod 
     return cache_pod_is(m->pod, COMPONENT_CLIENT) && at > now - SHOWN_S && at <= now ? at : 0;
 }
 
+bool dataset_unheard(const struct dataset_observed *o)
+{
+    for (size_t i = 0; i < o->npods; i++) {
+        const json_t *pod = o->pods[i].pod;
+        if (!o->pods[i].report && !kube_deleting(pod) && !cache_pod_is(pod, COMPONENT_LOADER)
+            && cond_is_true(jget_arr(pod, "status.conditions"), "Ready"))
+            return true;
+    }
+    return false;
+}
+
+/* The message that the condition has, if it is of that reason, and nobody has said otherwise yet.
+ */
+static bool still_said(const struct dataset_observed *o, const char *type, const char *reason,
+    char *message, size_t size)
+{
+    const json_t *was = cond_find(jget_arr(o->cr, "status.conditions"), type);
+    if (strcmp(jget_str(was, "reason", ""), reason) != 0 || !dataset_unheard(o))
+        return false;
+    snprintf(message, size, "%s", jget_str(was, "message", ""));
+    return true;
+}
+
+bool dataset_disk_full(const struct dataset_observed *o, char *message, size_t size)
+{
+    for (size_t i = 0; i < o->npods; i++) {
+        const char *why;
+        const json_t *pod = o->pods[i].pod;
+        if (!cache_pod_disk_full(&o->pods[i], &why))
+            continue;
+        snprintf(message, size, "pod %s on node %s: %s", kube_name(pod),
+            jget_str(pod, "spec.nodeName", "(unknown)"), why);
+        return true;
+    }
+    return still_said(o, DATASET_COND_CACHE, "CacheDiskFull", message, size);
+}
+
 bool dataset_lost_mount(const struct dataset_observed *o, char *message, size_t size)
 {
     const struct cache_pod *last = NULL;
@@ -31,7 +71,7 @@ bool dataset_lost_mount(const struct dataset_observed *o, char *message, size_t 
             latest = lost_at(o, last);
         }
     if (!last)
-        return false;
+        return still_said(o, DATASET_COND_CLIENTS, "MountLost", message, size);
     char when[CLOCK_RFC3339_LEN];
     clock_rfc3339(latest * NS_PER_S, when);
     snprintf(message, size,

@@ -272,18 +272,11 @@ static void evaluate_cache(const struct dataset_observed *o, struct dataset_cond
     r->cond = (struct cond){DATASET_COND_CACHE, COND_TRUE, "NoTrouble", r->message};
     r->warn = false;
     snprintf(r->message, sizeof r->message, "no cache has reported trouble");
-    for (size_t i = 0; i < o->npods; i++) {
-        const char *why;
-        if (!cache_pod_disk_full(&o->pods[i], &why))
-            continue;
-        const json_t *pod = o->pods[i].pod;
-        snprintf(r->message, sizeof r->message, "pod %s on node %s: %s", kube_name(pod),
-            jget_str(pod, "spec.nodeName", "(unknown)"), why);
-        r->cond.status = COND_FALSE;
-        r->cond.reason = "CacheDiskFull";
-        r->warn = true;
+    if (!dataset_disk_full(o, r->message, sizeof r->message))
         return;
-    }
+    r->cond.status = COND_FALSE;
+    r->cond.reason = "CacheDiskFull";
+    r->warn = true;
 }
 
 /* Writes the condition, and an Event if its status or reason changed. `said`: the Ready condition's
@@ -464,6 +457,7 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
             .current = (int)v->clients.current,
             .outdated = (int)v->clients.outdated}};
     count_reports(o, v->d, &s);
+    s.unheard = dataset_unheard(o);
     dataset_plan_kept(o, conditions, &s, &events);
     struct dataset_advice advice;
     dataset_advise_cache(o, &s, &advice);
