@@ -275,6 +275,14 @@ void cache_pod_add_count(const json_t *report, const char *path, int64_t *sum)
         *sum = INT64_MAX;
 }
 
+int64_t cache_pod_holds(const struct cache_pod *m)
+{
+    int64_t bytes = 0;
+    if (!kube_deleting(m->pod) || !cache_pod_is(m->pod, COMPONENT_WORKER))
+        cache_pod_add_count(m->report, REPORT_CACHE_USED, &bytes);
+    return bytes;
+}
+
 bool cache_pod_disk_full(const struct cache_pod *m, const char **message)
 {
     if (strcmp(jget_str(m->report, REPORT_REASON, ""), REASON_DISK_FULL) != 0)

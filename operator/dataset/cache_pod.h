@@ -52,6 +52,9 @@ const char *cache_pod_last_line(const char *text, char *out, size_t cap);
 /* Adds a counter of a report to *sum. Reports are not trusted: negative numbers count nothing,
  * and the sum never overflows. */
 void cache_pod_add_count(const json_t *report, const char *path, int64_t *sum);
+/* Bytes that it caches where it is. A worker that leaves takes them along: nobody finds it any
+ * more, and it answers to nobody; what a client has stays on its node. */
+int64_t cache_pod_holds(const struct cache_pod *m);
 /* its cache directory has no room */
 bool cache_pod_disk_full(const struct cache_pod *m, const char **message);
 bool cache_pod_is(const json_t *pod, const char *component);

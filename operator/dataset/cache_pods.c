@@ -3,7 +3,6 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
-#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 
 #include <stdlib.h>
@@ -67,8 +66,7 @@ void cache_pods_held(struct informer *pods, struct poll *poll, struct informer *
     cache_pods_take(&m, informer_by(pods, "dataset", kube_uid(dataset)), kube_namespace(dataset),
         kube_uid(dataset), poll);
     for (size_t i = 0; i < m.objs.n; i++) {
-        int64_t bytes = 0;
-        cache_pod_add_count(m.v[i].report, REPORT_CACHE_USED, &bytes);
+        int64_t bytes = cache_pod_holds(&m.v[i]);
         const char *node = jget_str(m.v[i].pod, "spec.nodeName", "");
         if (bytes <= 0 || !*node)
             continue;

@@ -276,6 +276,24 @@ static void test_pods(void **state)
     assert_false(render_same(upgraded, worker));
 }
 
+/* Jobs are placed beside bytes that stay. */
+static void test_holds(void **state)
+{
+    (void)state;
+    cleanup_json json_t *report = json_pack("{s:{s:i}}", "cache", "usedBytes", 4096),
+                        *worker = json_pack("{s:{s:s, s:{s:s}}}", "metadata", "name", "w", "labels",
+                            LABEL_COMPONENT, COMPONENT_WORKER),
+                        *client = json_pack("{s:{s:s, s:s, s:{s:s}}}", "metadata", "name", "c",
+                            "deletionTimestamp", "2026-01-31T12:00:00Z", "labels", LABEL_COMPONENT,
+                            COMPONENT_CLIENT);
+    assert_int_equal(cache_pod_holds(&(struct cache_pod){worker, report}), 4096);
+    assert_int_equal(cache_pod_holds(&(struct cache_pod){client, report}), 4096);
+    assert_int_equal(cache_pod_holds(&(struct cache_pod){worker, NULL}), 0);
+    json_object_set_new(json_object_get(worker, "metadata"), "deletionTimestamp",
+        json_string("2026-01-31T12:00:00Z"));
+    assert_int_equal(cache_pod_holds(&(struct cache_pod){worker, report}), 0);
+}
+
 /* Every derived name is a valid label of at most 63 characters, even for the longest name. */
 static void test_names(void **state)
 {
@@ -421,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_pods),
+        cmocka_unit_test(test_holds),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_names_for_dns),
         cmocka_unit_test(test_durations),
