@@ -111,7 +111,8 @@ struct conf_request {
 char *conf_text(const struct args *a, const struct conf_request *w, struct err *e);
 
 /* "s3://bucket/a/b/" → "s3://bucket/a" and "b"; "s3://bucket" and "file:///" have no last
- * component, and with whole the root is all of it. Caller frees both. INVALID: it is no URL. */
+ * component, and with whole, or a "/" at the end of http://…, the root is all of it. Caller frees
+ * both. INVALID: it is no URL. */
 int url_split(const char *url, bool whole, char **root, char **path, struct err *e);
 
 struct target {

@@ -141,6 +141,7 @@ int url_split(const char *url, bool whole, char **root, char **path, struct err 
             url);
     size_t n = strlen(url);
     const char *rest = strstr(url, "://") + 3;
+    whole |= strncmp(url, "http", 4) == 0 && url[n - 1] == '/'; /* as web servers mean it */
     while (n && url + n - 1 > rest && url[n - 1] == '/')
         n--;
     cleanup_free char *clean = xstrndup(url, n);

@@ -19,7 +19,7 @@
 #define CHANGES_MAX         3 /* of an object while it is read, any version of it */
 
 /* A new store is a row here. */
-static const struct store_ops *const kinds[] = {&store_s3, &store_posix};
+static const struct store_ops *const kinds[] = {&store_s3, &store_posix, &store_http, &store_https};
 
 struct store {
     const struct store_ops *ops;

@@ -36,6 +36,10 @@ static const struct {
     {"ca-cert", {NULL}, OPTION_CERTS},
     {"tls-verify", {NULL}, OPTION_BOOL},
     {"can-hang", {NULL}, OPTION_BOOL},
+    {"manifest", {NULL}, OPTION_TEXT},
+    {"user", {"username"}, OPTION_TEXT},
+    {"password", {NULL}, OPTION_CREDENTIAL},
+    {"bearer-token", {"token"}, OPTION_CREDENTIAL},
 };
 
 const char *option_proper_name(const char *name)

@@ -113,7 +113,7 @@ static void test_lists(void **state)
 static void test_option_names(void **state)
 {
     (void)state;
-    static const char *const urls[] = {"s3://b", "file:///d"};
+    static const char *const urls[] = {"s3://b", "file:///d", "http://h", "https://h"};
     for (size_t u = 0; u < ARRAY_LEN(urls); u++)
         for (const struct store_option *o = store_kind_of(urls[u])->options; o->name; o++) {
             assert_string_equal(option_proper_name(o->name), o->name);

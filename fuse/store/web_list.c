@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store of a web server: listings. A cursor is what is still to be told, a path a line, "/" at
+ * the end of directories: a server has no pages, and an index page says neither how long a file is
+ * nor which version, so that each is asked for. */
+#include "fuse/store/web.h"
+
+#include "fuse/store/web_index.h"
+#include "lib/base/mem.h"
+#include "lib/base/pool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE      128u /* entries that are told in one call */
+#define ASKERS    16u  /* of them at the same time */
+#define INDEX_MAX (32u << 20)
+#define LIST_MAX  (64u << 20)
+#define DEPTH_MAX 64 /* of directories: links can lead in a circle */
+
+/* -- pages and lists -----------------------------------------------------------------------------
+ */
+
+struct names_below {
+    const char *prefix; /* "" or "a/" */
+    char **name;        /* nnames */
+    size_t n, room;
+};
+
+static int add_name(struct names_below *l, char *name_take)
+{
+    if (l->n == l->room) {
+        l->room = l->room ? 2 * l->room : 64;
+        l->name = xrealloc(l->name, l->room * sizeof *l->name);
+    }
+    l->name[l->n++] = name_take;
+    return 0;
+}
+
+static int keep_name(void *user, const char *name)
+{
+    struct names_below *l = user;
+    return add_name(l, xasprintf("%s%s", l->prefix, name));
+}
+
+static void drop_names(struct names_below *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->name[i]);
+    free(l->name);
+    *l = (struct names_below){0};
+}
+
+static int order_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* "a" and "a/" both: a directory. */
+static void unique_names(struct names_below *l)
+{
+    size_t kept = 0;
+    if (l->n)
+        qsort(l->name, l->n, sizeof *l->name, order_names);
+    for (size_t i = 0; i < l->n; i++)
+        if (kept && strcmp(l->name[kept - 1], l->name[i]) == 0)
+            free(l->name[i]);
+        else
+            l->name[kept++] = l->name[i];
+    l->n = kept;
+}
+
+/* The whole answer to a GET. */
+static int get_text(
+    struct web *w, const char *url, size_t max, struct http_resp *resp, char **at, struct err *e)
+{
+    struct web_call c = {.method = "GET", .url = url, .max_body = max, .what = url};
+    struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
+    return web_do(w, &c, &r, resp, at, e);
+}
+
+/* What is directly below dir (a path, or ""), by its index page; those of a list if there is one.
+ */
+static int read_index_page(struct web *w, const char *dir, struct names_below *out, struct err *e)
+{
+    cleanup_free char *url = web_url(w, dir, true), *at = NULL;
+    cleanup_resp struct http_resp resp = {0};
+    char type[64];
+    if (get_text(w, url, INDEX_MAX, &resp, &at, e))
+        return -1;
+    if (!http_header(&resp, "content-type", type, sizeof type)
+        || strncmp(type, "text/html", 9) != 0)
+        return store_err(e, ERR_INVALID, ENOTDIR, REASON_STORE_ERROR, url,
+            ": the server shows no index page for it: turn that on there, or give a list (option manifest)");
+    web_index_names(buf_str(&resp.body), resp.body.len, at, keep_name, out);
+    unique_names(out);
+    return 0;
+}
+
+/* Adds what a path of the list is in dir: the path, with tree; else its next component. */
+static void take_path(struct names_below *out, const char *dir, const char *path, bool tree)
+{
+    size_t n = strlen(dir);
+    if (n && (strncmp(path, dir, n) != 0 || path[n] != '/'))
+        return;
+    const char *rest = path + n + (n > 0);
+    size_t first = strcspn(rest, "/");
+    if (tree || !rest[first])
+        add_name(out, xstrdup(path));
+    else
+        add_name(out, xasprintf("%.*s/", (int)((size_t)(rest - path) + first), path));
+}
+
+static int read_manifest(
+    struct web *w, const char *dir, bool tree, struct names_below *out, struct err *e)
+{
+    cleanup_free char *at = NULL;
+    cleanup_resp struct http_resp resp = {0};
+    if (get_text(w, w->manifest, LIST_MAX, &resp, &at, e))
+        return -1;
+    const char *line = buf_str(&resp.body), *end = line + resp.body.len;
+    for (unsigned number = 1;; number++) {
+        cleanup_free char *path = NULL;
+        uint64_t size;
+        bool bad;
+        if (!web_manifest_line(&line, end, &path, &size, &bad))
+            break;
+        if (bad)
+            return store_err(e, ERR_INVALID, EINVAL, REASON_INVALID_OPTION, w->manifest,
+                ": line %u is no path below the URL: %.100s", number, path);
+        if (path)
+            take_path(out, dir, path, tree);
+    }
+    unique_names(out);
+    return 0;
+}
+
+/* -- entries
+ * --------------------------------------------------------------------------------------- */
+
+struct asked {
+    char *path; /* borrowed */
+    struct store_stat st;
+    int rc;
+    struct err e;
+};
+
+struct askers {
+    struct web *w;
+    struct asked *entry;
+    size_t n;
+    atomic_size_t next;
+};
+
+static void ask_next(void *user)
+{
+    struct askers *a = user;
+    size_t i;
+    while ((i = atomic_fetch_add(&a->next, 1)) < a->n) {
+        struct asked *x = &a->entry[i];
+        size_t n = strlen(x->path);
+        if (x->path[n - 1] == '/')
+            x->st = (struct store_stat){.is_dir = true};
+        else
+            x->rc = web_stat(a->w, x->path, &x->st, &x->e);
+    }
+}
+
+static void ask_each(struct web *w, struct asked *entry, size_t n)
+{
+    struct askers a = {.w = w, .entry = entry, .n = n};
+    unsigned want = (unsigned)MIN(n, (size_t)ASKERS);
+    struct pool *pool = want > 1
+        ? pool_new(&(struct pool_conf){.name = "web-list", .threads = want - 1})
+        : NULL;
+    for (unsigned k = 1; pool && k < want; k++)
+        if (pool_add(pool, 0, ask_next, &a))
+            break;
+    ask_next(&a); /* this thread works too */
+    pool_free(pool);
+}
+
+/* Tells the first of them; *told: how many were. Those that are gone by now, or may not be read,
+ * are left out. */
+static int tell_some(struct web *w, const char *dir, const struct names_below *l, size_t from,
+    size_t *told, store_list_fn fn, void *user, bool *ended, struct err *e)
+{
+    struct asked *entry = xcalloc(PAGE, sizeof *entry);
+    size_t n = MIN(l->n - from, (size_t)PAGE), skip = strlen(dir) + (*dir != '\0');
+    int rc = 0;
+    for (size_t i = 0; i < n; i++)
+        entry[i].path = l->name[from + i];
+    ask_each(w, entry, n);
+    for (size_t i = 0; i < n && rc == 0 && !*ended; i++) {
+        if (entry[i].rc && (entry[i].e.cls == ERR_NOTFOUND || entry[i].e.cls == ERR_DENIED))
+            continue;
+        if (entry[i].rc) {
+            *e = entry[i].e;
+            rc = -1;
+            continue;
+        }
+        cleanup_free char *name = xstrdup(entry[i].path + skip);
+        size_t len = strlen(name);
+        if (len && name[len - 1] == '/')
+            name[len - 1] = '\0';
+        *ended = fn(user, &(struct store_entry){name, entry[i].st}) != 0;
+    }
+    *told = n;
+    free(entry);
+    return rc;
+}
+
+/* -- cursors
+ * --------------------------------------------------------------------------------------- */
+
+static void parse_cursor(const char *cursor, struct names_below *out)
+{
+    while (*cursor) {
+        size_t n = strcspn(cursor, "\n");
+        add_name(out, xstrndup(cursor, n));
+        cursor += n + (cursor[n] == '\n');
+    }
+}
+
+/* NULL where nothing is left. */
+static char *make_cursor(const struct names_below *l, size_t from)
+{
+    size_t room = 1, at = 0;
+    if (from >= l->n)
+        return NULL;
+    for (size_t i = from; i < l->n; i++)
+        room += strlen(l->name[i]) + 1;
+    char *text = xmalloc(room);
+    for (size_t i = from; i < l->n; i++) {
+        size_t n = strlen(l->name[i]);
+        memcpy(text + at, l->name[i], n);
+        text[at + n] = '\n';
+        at += n + 1;
+    }
+    text[at - 1] = '\0';
+    return text;
+}
+
+static size_t depth_of(const char *path)
+{
+    size_t n = 0;
+    for (; *path; path++)
+        n += *path == '/';
+    return n;
+}
+
+/* The directory at the front of the list gives way to what is in it. */
+static int open_first(struct web *w, struct names_below *l, struct err *e)
+{
+    cleanup_free char *path = xstrdup(l->name[0]);
+    struct names_below inner = {.prefix = path};
+    struct names_below all = {0};
+    if (depth_of(path) > DEPTH_MAX)
+        return store_err(e, ERR_INVALID, ELOOP, REASON_STORE_ERROR, w->params.url,
+            ": %.100s…: directories lie too deep; do links lead in a circle?", path);
+    path[strlen(path) - 1] = '\0';
+    cleanup_free char *prefix = xasprintf("%s/", path);
+    inner.prefix = prefix;
+    if (read_index_page(w, path, &inner, e))
+        return -1;
+    for (size_t i = 0; i < inner.n; i++)
+        add_name(&all, steal(&inner.name[i]));
+    free(inner.name);
+    free(l->name[0]);
+    for (size_t i = 1; i < l->n; i++)
+        add_name(&all, l->name[i]);
+    free(l->name);
+    *l = all;
+    return 0;
+}
+
+static int web_list_page(struct web *w, const char *dir, bool tree, char **cursor, store_list_fn fn,
+    void *user, struct err *e)
+{
+    cleanup_free char *prefix = *dir ? xasprintf("%s/", dir) : xstrdup("");
+    struct names_below l = {.prefix = prefix};
+    int rc = 0;
+    if (*cursor)
+        parse_cursor(*cursor, &l);
+    else
+        rc = w->manifest ? read_manifest(w, dir, tree, &l, e) : read_index_page(w, dir, &l, e);
+    size_t from = 0, told = 0;
+    bool ended = false;
+    while (rc == 0 && tree && l.n && l.name[0][strlen(l.name[0]) - 1] == '/')
+        rc = open_first(w, &l, e);
+    if (rc == 0 && tree) { /* files, up to the next directory */
+        struct names_below files = l;
+        for (files.n = 0; files.n < l.n; files.n++)
+            if (l.name[files.n][strlen(l.name[files.n]) - 1] == '/')
+                break;
+        rc = files.n ? tell_some(w, dir, &files, from, &told, fn, user, &ended, e) : 0;
+    } else if (rc == 0 && l.n) {
+        rc = tell_some(w, dir, &l, from, &told, fn, user, &ended, e);
+    }
+    if (rc == 0) {
+        char *next = make_cursor(&l, told);
+        free(*cursor);
+        *cursor = next;
+    }
+    drop_names(&l);
+    return rc;
+}
+
+int web_list(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    return web_list_page(impl, dir, false, cursor, fn, user, e);
+}
+
+int web_list_tree(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    return web_list_page(impl, dir, true, cursor, fn, user, e);
+}
+
+int web_check(void *impl, struct err *e)
+{
+    struct web *w = impl;
+    struct names_below l = {.prefix = ""};
+    int rc = w->manifest ? read_manifest(w, "", false, &l, e) : read_index_page(w, "", &l, e);
+    drop_names(&l);
+    return rc;
+}
