@@ -237,12 +237,36 @@ static int reconcile_once(
     return rc;
 }
 
+/* After a turn that failed: a write of it may have been done, with an answer that was lost, and the
+ * watch may bring that later than what others made of it. The next plan is of the object as the
+ * server has it; -1: it does not say. */
+static int ask_again(struct controller *c, const char *key, struct err *e)
+{
+    if (!c->conf.keys || !queue_failures(c->queue, key))
+        return 0;
+    cleanup_obj struct obj *known = informer_get(c->conf.keys, key);
+    cleanup_json json_t *now = NULL;
+    if (!known)
+        return 0;
+    if (kube_get(c->apply->kube, informer_res(c->conf.keys), kube_namespace(obj_json(known)),
+            kube_name(obj_json(known)), &now, e)
+        == 0) {
+        informer_observe(c->conf.keys, json_incref(now));
+        return 0;
+    }
+    if (e->cls != ERR_NOTFOUND)
+        return -1;
+    err_clear(e);
+    informer_observe_gone(c->conf.keys, key, kube_uid(obj_json(known)));
+    return 0;
+}
+
 static void reconcile_key(struct controller *c, const char *key, bool resync)
 {
     struct err e = ERR_INIT;
     int64_t begun = clock_mono_ns(), requeue_ns = -1;
     controller_metrics_begin(&c->metrics);
-    int rc = reconcile_once(c, key, resync, &requeue_ns, &e);
+    int rc = ask_again(c, key, &e) || reconcile_once(c, key, resync, &requeue_ns, &e);
     enum reconcile_result result = requeue_ns >= 0 ? RECONCILE_REQUEUE : RECONCILE_SUCCESS;
     controller_metrics_end(
         &c->metrics, rc ? RECONCILE_ERROR : result, clock_mono_ns() - begun, queue_len(c->queue));

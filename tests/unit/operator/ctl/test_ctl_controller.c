@@ -223,6 +223,31 @@ static void a_key_is_never_worked_on_twice_at_once(void **state)
     assert_int_equal(overlaps, 0);
 }
 
+/* Its answer was lost, and the watch is not there to tell. */
+static void what_was_written_is_not_written_again(void **state)
+{
+    (void)state;
+    prepare(false, -1);
+    map("a");
+    look();
+    fake_api_fault(api,
+        &(struct fake_fault){.in = "/configmaps?watch=true",
+            .times = UINT_MAX,
+            .kind = FAULT_STATUS,
+            .status = 500});
+    fake_api_drop_watches(api);
+    /* twice: on a connection that was kept it is sent again at once */
+    fake_api_fault(api, &(struct fake_fault){.method = "PATCH", .times = 2, .kind = FAULT_LOSE});
+    work();
+    eventually(fake_api_count(api, "GET", "/configmaps/a") == 1);
+    int before = reconciles;
+    controller_enqueue(controller, "n/a", 0);
+    eventually(reconciles > before);
+    assert_true(made("n/a"));
+    assert_int_equal(fake_api_count(api, "PATCH", "status"), 2);
+    fake_api_mend(api);
+}
+
 static void failures_back_off_and_pass(void **state)
 {
     (void)state;
@@ -459,6 +484,7 @@ int main(void)
         cmocka_unit_test_teardown(what_is_begun_goes_before_what_is_new, teardown),
         cmocka_unit_test_teardown(many_at_once_make_each_pod_once, teardown),
         cmocka_unit_test_teardown(a_key_is_never_worked_on_twice_at_once, teardown),
+        cmocka_unit_test_teardown(what_was_written_is_not_written_again, teardown),
         cmocka_unit_test_teardown(failures_back_off_and_pass, teardown),
         cmocka_unit_test_teardown(bad_input_is_explained_and_not_hurried, teardown),
         cmocka_unit_test_teardown(bad_input_becomes_an_event_where_nobody_explains, teardown),

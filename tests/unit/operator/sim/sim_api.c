@@ -287,26 +287,41 @@ static enum write_end sim_write(struct sim_api *s, const struct plan_action *a, 
     return WRITE_OK;
 }
 
+bool sim_ask_again(struct sim_api *s, const char *kind, const char *name)
+{
+    const json_t *there = sim_find(s->objects, kind, name);
+    if (!s->failed)
+        return true;
+    if (!s->fair && !sim_roll(s, 10))
+        return false;
+    if (there)
+        sim_observe(s, there);
+    return true;
+}
+
+/* false: at the first error, or the operator's end. */
+static bool sim_run(struct sim_api *s, const struct plan_action *a, sim_look look, void *user)
+{
+    uint32_t fate = s->fair ? 99 : sim_roll(s, 40);
+    s->faults += fate < 5;
+    if (fate == 0 || fate == 1) { /* 409, 429, 500; the operator dies before it writes */
+        if (fate == 1)
+            sim_restart(s);
+        return false;
+    }
+    look(user, a);
+    bool lost = fate == 2 || fate == 3 || fate == 4;
+    if (sim_write(s, a, lost) == WRITE_FAILED)
+        return false;
+    if (fate == 4) /* it dies when it has written */
+        sim_restart(s);
+    return !lost;
+}
+
 void sim_apply(struct sim_api *s, const struct plan *p, sim_look look, void *user)
 {
-    for (size_t i = 0; i < p->n; i++) {
-        const struct plan_action *a = &p->actions[i];
-        if (a->op == PLAN_EVENT || a->op == PLAN_REQUEUE)
-            continue;
-        uint32_t fate = s->fair ? 99 : sim_roll(s, 40);
-        s->faults += fate < 5;
-        if (fate == 0 || fate == 1) { /* 409, 429, 500; the operator dies before it writes */
-            if (fate == 1)
-                sim_restart(s);
-            return;
-        }
-        look(user, a);
-        bool lost = fate == 2 || fate == 3 || fate == 4;
-        if (sim_write(s, a, lost) == WRITE_FAILED)
-            return;
-        if (fate == 4) /* it dies when it has written */
-            sim_restart(s);
-        if (lost)
-            return;
-    }
+    s->failed = false;
+    for (size_t i = 0; i < p->n && !s->failed; i++)
+        if (p->actions[i].op != PLAN_EVENT && p->actions[i].op != PLAN_REQUEUE)
+            s->failed = !sim_run(s, &p->actions[i], look, user);
 }

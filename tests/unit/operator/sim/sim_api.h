@@ -26,6 +26,7 @@ struct sim_api {
     } watches[SIM_KINDS];
     int64_t version;
     bool fair;                 /* no faults */
+    bool failed;               /* the last plan was not run to its end */
     unsigned faults, restarts; /* of writes; of the operator */
     unsigned counted;          /* for uids */
 };
@@ -47,6 +48,9 @@ void sim_restart(struct sim_api *s);
 
 /* What the test looks at before a write is done. */
 typedef void (*sim_look)(void *user, const struct plan_action *a);
+/* As the controller, after a turn that failed: the object as the server has it. false: it does not
+ * say, nothing is planned. */
+bool sim_ask_again(struct sim_api *s, const char *kind, const char *name);
 /* As apply_plan: up to the first error, or to the operator's end. */
 void sim_apply(struct sim_api *s, const struct plan *p, sim_look look, void *user);
 

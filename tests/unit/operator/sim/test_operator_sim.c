@@ -135,6 +135,8 @@ static void look_and_check(void *user, const struct plan_action *a)
 
 static void sim_reconcile(struct sim *s)
 {
+    if (!sim_ask_again(&s->api, "TFJob", "j"))
+        return;
     const json_t *cr = sim_find(s->api.cache, "TFJob", "j");
     cleanup_plan struct plan p = PLAN_INIT;
     char now[CLOCK_RFC3339_LEN];
