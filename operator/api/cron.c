@@ -106,11 +106,37 @@ static const char *cron_written_out(const char *text)
     return text;
 }
 
+/* What other schedulers take, and this one does not. */
+static int refuse_dialect(const char *text, struct err *e)
+{
+    if (strncmp(text, "TZ=", 3) == 0 || strncmp(text, "CRON_TZ=", 8) == 0)
+        return err_set(e, ERR_INVALID,
+            "'%.60s': schedules are in UTC: leave the time zone out, and write the hour of UTC",
+            text);
+    if (*text == '@')
+        return err_set(e, ERR_INVALID,
+            "'%.60s': write @hourly, @daily, @weekly, @monthly or @yearly, or five fields like '*/15 * * * *'",
+            text);
+    return 0;
+}
+
+static int refuse_field(
+    const char *text, const char *p, size_t n, const struct cron_field *f, struct err *e)
+{
+    cleanup_free char *names = f->nnames ? xasprintf(", a name like %s", f->names[f->nnames - 1])
+                                         : xstrdup("");
+    return err_set(e, ERR_INVALID,
+        "'%.60s': '%.*s' is not %s: write %u to %u%s, or *; a range goes upwards, like %u-%u", text,
+        (int)MIN(n, 40), p, f->name, f->low, f->high, names, f->low, f->low + 4);
+}
+
 int cron_parse(const char *text, struct cron *out, struct err *e)
 {
     *out = (struct cron){.minutes = 0};
     uint64_t *const bits[] = {&out->minutes, &out->hours, &out->days, &out->months, &out->weekdays};
     const char *p = cron_written_out(text);
+    if (refuse_dialect(p, e))
+        return -1;
     for (size_t i = 0; i < ARRAY_LEN(cron_fields); i++) {
         p += strspn(p, " ");
         size_t n = strcspn(p, " ");
@@ -119,14 +145,14 @@ int cron_parse(const char *text, struct cron *out, struct err *e)
                 "'%.60s' has %zu fields: write minute, hour, day of the month, month and day of the week, like '0 3 * * *'",
                 text, i);
         if (!take_field(&cron_fields[i], p, n, bits[i]))
-            return err_set(e, ERR_INVALID, "'%.60s': '%.*s' is not %s: write %u to %u, or *", text,
-                (int)MIN(n, 40), p, cron_fields[i].name, cron_fields[i].low, cron_fields[i].high);
+            return refuse_field(text, p, n, &cron_fields[i], e);
         out->any_day |= i == 2 && (*p == '*' || *p == '?');
         out->any_weekday |= i == 4 && (*p == '*' || *p == '?');
         p += n;
     }
     if (p[strspn(p, " ")])
-        return err_set(e, ERR_INVALID, "'%.60s' has more than five fields", text);
+        return err_set(e, ERR_INVALID,
+            "'%.60s' has more than five fields: there are no seconds and no years", text);
     if (out->weekdays & (UINT64_C(1) << 7)) /* Sunday, too */
         out->weekdays |= 1;
     if (cron_next(out, 0) < 0)

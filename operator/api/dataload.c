@@ -82,6 +82,7 @@ static int read_schedule(const json_t *cr, struct dataload *out, struct err *e)
     if (cron && cron_parse(schedule, &out->cron, e))
         return err_wrap(e, "spec.schedule");
     out->schedule = schedule;
+    out->suspend = jget_bool(cr, "spec.suspend", false);
     return 0;
 }
 
@@ -90,7 +91,8 @@ int dataload_parse(const json_t *cr, struct dataload *out, struct err *e)
     *out = (struct dataload){kube_namespace(cr), kube_name(cr),
         jget_str(cr, "spec.dataset.name", ""), jget_arr(cr, "spec.target"),
         jget_int(cr, "spec.ttlSecondsAfterFinished", -1),
-        jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1, 0, NULL, {.minutes = 0}};
+        jget(cr, "spec.pin") ? jget_bool(cr, "spec.pin", false) : -1, 0, NULL, false,
+        {.minutes = 0}};
     if (strlen(out->name) > DATALOAD_NAME_MAX || strchr(out->name, '.'))
         return err_set(e, ERR_INVALID,
             "metadata.name: at most %d characters and no '.', because the loader's pod is named after it",

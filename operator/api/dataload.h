@@ -35,6 +35,7 @@ struct dataload {
     int pin;               /* of what is loaded: 1 it is pinned, 0 unpinned, -1 as it is */
     int64_t bandwidth;     /* bytes a second; 0: no bound */
     const char *schedule;  /* NULL: it runs once */
+    bool suspend;          /* no run begins by the schedule */
     struct cron cron;
 };
 
@@ -81,7 +82,7 @@ int64_t dataload_last_due(const json_t *cr);
 /* The status of a run that begins: what the one before left goes into the history. */
 json_t *dataload_status_begin(
     const json_t *cr, int64_t due_ns, int64_t next_ns, const json_t *conditions);
-/* The status between runs. phase: NULL: as it is. */
+/* The status between runs. next_ns: -1: none is due; phase: NULL: as it is. */
 json_t *dataload_status_wait(
     const json_t *cr, int64_t next_ns, const char *phase, const json_t *conditions);
 

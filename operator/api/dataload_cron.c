@@ -23,6 +23,8 @@ static json_t *status_copy(const json_t *cr, int64_t next_ns, const json_t *cond
     char next[CLOCK_RFC3339_LEN];
     clock_rfc3339(next_ns, next);
     json_object_set_new(o, "nextScheduleTime", json_string(next));
+    if (next_ns < 0)
+        json_object_del(o, "nextScheduleTime");
     json_object_set_new(
         o, "observedGeneration", json_integer(jget_int(cr, "metadata.generation", 0)));
     json_object_set_new(o, "conditions", json_deep_copy(conditions));
@@ -63,7 +65,7 @@ json_t *dataload_status_begin(
     json_t *o = status_copy(cr, next_ns, conditions);
     char due[CLOCK_RFC3339_LEN];
     clock_rfc3339(due_ns, due);
-    if (*dataload_run(cr))
+    if (*dataload_run(cr) && dataload_finished(cr))
         json_object_set_new(o, "history", history_of(cr));
     for (size_t i = 0; i < ARRAY_LEN(of_a_run); i++)
         json_object_del(o, of_a_run[i]);

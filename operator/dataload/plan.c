@@ -41,6 +41,13 @@ static struct dataload_outcome pending(const char *reason, bool warn)
     return r;
 }
 
+static void set_outcome_failed(struct dataload_outcome *r, const char *reason)
+{
+    r->phase = DATALOAD_FAILED;
+    set_reason(r, reason);
+    r->warn = r->stalled = true;
+}
+
 /* Evicted, say, or deleted. */
 static struct dataload_outcome loader_lost(void)
 {
@@ -106,6 +113,12 @@ static void evaluate_complete(const struct cache_pod *m, struct dataload_outcome
     r->phase = DATALOAD_COMPLETE;
     set_reason(r, "Loaded");
     set_last_progress(r, ended);
+    if (r->progress.known && r->progress.files == 0) {
+        set_outcome_failed(r, "NothingFound");
+        snprintf(r->message, sizeof r->message,
+            "there are no files to load: put them where spec.mounts of the Dataset says, or correct its mountPoint, and load again");
+        return;
+    }
     cache_pod_last_line(jget_str(ended, "message", ""), r->message, sizeof r->message);
     if (!*r->message)
         snprintf(r->message, sizeof r->message, "everything was loaded and verified");
@@ -176,6 +189,18 @@ static bool may_start(const struct dataload_observed *o, const struct dataload *
     return false;
 }
 
+/* What only a person can mend, known before a load is due. */
+static bool has_problem(
+    const struct dataload_observed *o, const struct dataload *l, struct dataload_outcome *r)
+{
+    const char *reason = "";
+    struct err e = ERR_INIT;
+    cleanup_dataset struct dataset *d = o->dataset
+        ? dataset_parse(o->dataset, o->env.defaults, &reason, &e)
+        : NULL;
+    return !may_start(o, l, d, &e, r) && r->warn;
+}
+
 static void start_loader(const struct dataload_observed *o, const struct dataload *l,
     struct dataload_outcome *r, struct plan *p)
 {
@@ -200,13 +225,6 @@ static void start_loader(const struct dataload_observed *o, const struct dataloa
     r->stalled = true;
 }
 
-static void set_outcome_failed(struct dataload_outcome *r, const char *reason)
-{
-    r->phase = DATALOAD_FAILED;
-    set_reason(r, reason);
-    r->warn = r->stalled = true;
-}
-
 /* What trying again does not mend: an end with that exit status, whatever kubelet does next. */
 static const json_t *final_end(const json_t *container)
 {
@@ -217,7 +235,7 @@ static const json_t *final_end(const json_t *container)
     return NULL;
 }
 
-static void evaluate_final(const json_t *ended, struct dataload_outcome *r)
+static void evaluate_final(const json_t *ended, bool by_schedule, struct dataload_outcome *r)
 {
     set_outcome_failed(r, "LoadFailed");
     set_last_progress(r, ended);
@@ -231,7 +249,8 @@ static void evaluate_final(const json_t *ended, struct dataload_outcome *r)
     set_reason(r, PATH_NOT_FOUND);
     size_t len = MIN(strlen(r->message), (size_t)400);
     snprintf(r->message + len, sizeof r->message - len,
-        ": correct spec.target[].path in a new DataLoad, or put files there and make it again");
+        ": correct spec.target[].path in a new DataLoad, or put files there and %s",
+        by_schedule ? "wait for the next" : "make it again");
 }
 
 static void evaluate_loader(const struct dataload_observed *o, const struct cache_pod *m,
@@ -249,7 +268,7 @@ static void evaluate_loader(const struct dataload_observed *o, const struct cach
     if (strcmp(jget_str(m->pod, "status.phase", ""), "Succeeded") == 0) {
         evaluate_complete(m, r);
     } else if (final_end(c)) {
-        evaluate_final(final_end(c), r);
+        evaluate_final(final_end(c), *dataload_run(o->cr), r);
         plan_delete(p, &kube_pods, m->pod, -1, NULL);
     } else if (jget_int(c, "restartCount", 0) >= DATALOAD_TRIES - 1 && v.state == CACHE_POD_PROBLEM
         && !jget(c, "state.running")) {
@@ -362,7 +381,10 @@ void dataload_plan(const struct dataload_observed *o, struct plan *p)
     struct dataload l;
     struct err e = ERR_INIT;
     bool valid = dataload_parse(o->cr, &l, &e) == 0, schedule = jget(o->cr, "spec.schedule");
-    if (valid && schedule_rests(o, &l, p))
+    struct dataload_outcome t = {.warn = false};
+    bool problem = valid && l.schedule && has_problem(o, &l, &t);
+    const struct cond said = {DATALOAD_COND_READY, COND_FALSE, t.reason, t.message};
+    if (valid && schedule_rests(o, &l, problem ? &said : NULL, p))
         return;
     cleanup_json json_t *begun = valid ? schedule_begin(o, &l) : NULL;
     if (!begun && dataload_finished(o->cr) && (valid || !schedule)) {

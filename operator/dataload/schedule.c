@@ -10,21 +10,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_spoilt(const struct dataload_observed *o)
+#define SUSPENDED "Suspended"
+
+/* Nothing was due while it was so. */
+static bool was_off(const struct dataload_observed *o)
 {
-    const json_t *conditions = jget_arr(o->cr, "status.conditions");
-    return strcmp(cond_reason(conditions, DATALOAD_COND_COMPLETE), "InvalidSpec") == 0;
+    const char *reason = cond_reason(jget_arr(o->cr, "status.conditions"), DATALOAD_COND_COMPLETE);
+    return strcmp(reason, "InvalidSpec") == 0 || strcmp(reason, SUSPENDED) == 0;
 }
 
 /* When the next run is due: what the status promised, as far as the schedule still says so and no
- * clock that was wrong for a while promised it; else counted from now. */
+ * clock that was wrong for a while promised it; else, as after a suspension, counted from now. */
 static int64_t schedule_due(const struct dataload_observed *o, const struct dataload *l)
 {
     int64_t next_ns = cron_next(&l->cron, o->now_ns), said_ns = 0;
-    if (is_spoilt(o))
+    if (was_off(o))
         return next_ns;
     if (clock_parse_rfc3339(jget_str(o->cr, "status.nextScheduleTime", ""), &said_ns))
-        said_ns = cron_next(&l->cron, dataload_last_due(o->cr));
+        said_ns = *dataload_run(o->cr) ? next_ns : cron_next(&l->cron, dataload_last_due(o->cr));
     return said_ns < next_ns && cron_last(&l->cron, said_ns) == said_ns ? said_ns : next_ns;
 }
 
@@ -42,30 +45,59 @@ static bool schedule_is_due(const struct dataload_observed *o, const struct data
 
 /* Complete or Failed is about the run before, as long as there is one. Ready: it has what it needs,
  * and waits for its time. */
-static void say_scheduled(
-    const struct dataload_observed *o, json_t *conditions, const char *message)
+static void say_resting(const struct dataload_observed *o, json_t *conditions, const char *reason,
+    const char *message, bool problem)
 {
-    const struct cond said[] = {{DATALOAD_COND_COMPLETE, COND_FALSE, "Scheduled", message},
-        {DATALOAD_COND_READY, COND_TRUE, "Scheduled", message}};
+    const struct cond said[] = {{DATALOAD_COND_COMPLETE, COND_FALSE, reason, message},
+        {DATALOAD_COND_READY, problem ? COND_FALSE : COND_TRUE, reason, message}};
     int64_t generation = jget_int(o->cr, "metadata.generation", 0);
     for (size_t i = 0; i < ARRAY_LEN(said); i++)
         cond_set(conditions, &said[i], generation, o->now_ns);
     cond_remove(conditions, DATALOAD_COND_FAILED);
-    cond_set_progress(conditions, COND_SETTLED, "Scheduled", message, generation, o->now_ns);
+    cond_set_progress(
+        conditions, problem ? COND_STALLED : COND_SETTLED, reason, message, generation, o->now_ns);
 }
 
-bool schedule_rests(const struct dataload_observed *o, const struct dataload *l, struct plan *p)
+static bool tells_of_no_run(const struct dataload_observed *o)
 {
-    if (!is_between_runs(o, l) || schedule_is_due(o, l))
+    return !*dataload_run(o->cr) || !dataload_finished(o->cr) || was_off(o);
+}
+
+static void plan_suspended(const struct dataload_observed *o, struct plan *p)
+{
+    cleanup_json json_t *conditions = cond_copy(jget_obj(o->cr, "status"));
+    bool anew = tells_of_no_run(o);
+    const char *message = "no load begins by the schedule: spec.suspend is true";
+    if (anew)
+        say_resting(o, conditions, SUSPENDED, message, false);
+    plan_status(p, &kube_dataloads, o->cr,
+        dataload_status_wait(o->cr, -1, anew ? DATALOAD_SCHEDULED : NULL, conditions));
+}
+
+bool schedule_rests(const struct dataload_observed *o, const struct dataload *l,
+    const struct cond *problem, struct plan *p)
+{
+    if (!is_between_runs(o, l))
+        return false;
+    if (l->suspend) {
+        plan_suspended(o, p);
+        return true;
+    }
+    if (schedule_is_due(o, l))
         return false;
     int64_t next_ns = schedule_due(o, l);
     cleanup_json json_t *conditions = cond_copy(jget_obj(o->cr, "status"));
-    char next[CLOCK_RFC3339_LEN], message[120];
+    char next[CLOCK_RFC3339_LEN], message[700];
     clock_rfc3339(next_ns, next);
-    bool again = *dataload_run(o->cr), anew = !again || !dataload_finished(o->cr) || is_spoilt(o);
-    snprintf(message, sizeof message, "the %s load is due at %s", again ? "next" : "first", next);
+    bool anew = tells_of_no_run(o);
+    snprintf(message, sizeof message, "%s%sthe %s load is due at %s",
+        problem ? problem->message : "", problem ? "; " : "",
+        *dataload_run(o->cr) ? "next" : "first", next);
+    const char *reason = problem ? problem->reason : DATALOAD_SCHEDULED;
+    if (anew && problem && strcmp(cond_reason(conditions, DATALOAD_COND_COMPLETE), reason) != 0)
+        plan_event(p, &kube_dataloads, o->cr, true, reason, "%s", message);
     if (anew)
-        say_scheduled(o, conditions, message);
+        say_resting(o, conditions, reason, message, problem != NULL);
     plan_status(p, &kube_dataloads, o->cr,
         dataload_status_wait(o->cr, next_ns, anew ? DATALOAD_SCHEDULED : NULL, conditions));
     plan_requeue(p, next_ns - o->now_ns);
@@ -74,7 +106,7 @@ bool schedule_rests(const struct dataload_observed *o, const struct dataload *l,
 
 json_t *schedule_begin(const struct dataload_observed *o, const struct dataload *l)
 {
-    if (!is_between_runs(o, l) || !schedule_is_due(o, l))
+    if (!is_between_runs(o, l) || l->suspend || !schedule_is_due(o, l))
         return NULL;
     cleanup_json json_t *conditions = cond_copy(jget_obj(o->cr, "status"));
     cond_remove(conditions, DATALOAD_COND_FAILED);

@@ -137,6 +137,9 @@ refused "a name of 60 letters" "$(mount "mountPoint: 's3://data'" '' "$(printf '
 refused "a policy that there is not" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Always}}' spec.policy Once Cron
 refused "Cron without a schedule" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron}}' spec.schedule "write both"
 refused "a schedule of four fields" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "0 3 * *"}}' spec.schedule "like 0 3"
+refused "a schedule with a time zone" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "TZ=Europe/Berlin 0 3 * * *"}}' spec.schedule "in UTC" "leave TZ= out"
+refused "a schedule with seconds" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "0 0 3 * * *"}}' spec.schedule "without seconds"
+refused "suspend without a schedule" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, suspend: true}}' spec.suspend "policy: Cron"
 refused "a DataLoad's little bandwidth" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, bandwidth: 1Ki}}' spec.bandwidth "at least 64Ki"
 refused "a DataLoad of a path with two slashes" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, target: [{path: /a//b}]}}' target "no empty names"
 refused "a DataLoad's old loadMetadata" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, loadMetadata: true}}' spec.loadMetadata "leave"
@@ -173,6 +176,7 @@ look=(condition taken)
 told "a claim of that name" "$(mount "$good" "$tiny" taken)" NameTaken taken "another name"
 look=(n get mdl lost -o 'jsonpath={.status.conditions[*].reason}: {.status.conditions[*].message}')
 told "a DataLoad of no Dataset" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: lost}, spec: {dataset: {name: imagenett}}}' DatasetNotFound imagenett "spec.dataset.name"
+told "a nightly DataLoad of no Dataset" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: nightly}, spec: {dataset: {name: imagenett}, policy: Cron, schedule: "0 3 * * *"}}' DatasetNotFound imagenett "spec.dataset.name"
 
 waiting_pod() # NAME CLAIM LABEL [GATE]: a pod's manifest
 {

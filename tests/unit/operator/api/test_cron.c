@@ -56,7 +56,9 @@ static void test_refused(void **state)
         {"* * 0 * *", "day of the month"}, {"* * * 13 *", "month"}, {"* * * FOO *", "month"},
         {"* * * * 8", "day of the week"}, {"*/0 * * * *", "minute"}, {"5-1 * * * *", "minute"},
         {"1, * * * *", "minute"}, {"1x * * * *", "minute"}, {"-1 * * * *", "minute"},
-        {"0 0 30 2 *", "never comes"}, {"@reboot", "1 fields"}, {"TZ=UTC 0 3 * *", "minute"}};
+        {"0 0 30 2 *", "never comes"}, {"@reboot", "write @hourly"}, {"@every 1h", "write @hourly"},
+        {"TZ=UTC 0 3 * * *", "in UTC"}, {"CRON_TZ=UTC 0 3 * * *", "in UTC"},
+        {"* 22-3 * * *", "goes upwards"}, {"* * * * MONDAY", "a name like SAT"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct cron c;
         struct err e = ERR_INIT;
