@@ -48,6 +48,17 @@ static int parse_access(struct dataset *d, struct err *e)
     return 0;
 }
 
+/* As API servers are set up; one that takes other audiences is its owner's to know. */
+static bool is_of_kubernetes(const char *audience)
+{
+    static const char *const names[] = {"kubernetes", "k3s", "rke2", "api"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(audience, names[i]) == 0)
+            return true;
+    return strstr(audience, "kubernetes.default")
+        || strncmp(audience, "https://container.googleapis.com/", 33) == 0;
+}
+
 static int parse_identity(struct dataset *d, struct err *e)
 {
     d->service_account = jget_str(d->cr, "spec.serviceAccountName", NULL);
@@ -62,6 +73,9 @@ static int parse_identity(struct dataset *d, struct err *e)
     if (!*d->token_audience)
         return err_set(e, ERR_INVALID,
             "spec.serviceAccountTokenAudience is empty: name who takes the token, or leave it out for " DATASET_AUDIENCE);
+    if (is_of_kubernetes(d->token_audience))
+        return err_set(e, ERR_INVALID,
+            "spec.serviceAccountTokenAudience is the Kubernetes API's own: the token would be the account's rights in the cluster, and is sent to the token service. Name that service, like " DATASET_AUDIENCE);
     return 0;
 }
 

@@ -137,6 +137,7 @@ refused "a name of 60 letters" "$(mount "mountPoint: 's3://data'" '' "$(printf '
 refused "a policy that there is not" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Always}}' spec.policy Once Cron
 refused "Cron without a schedule" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron}}' spec.schedule "write both"
 refused "a schedule of four fields" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "0 3 * *"}}' spec.schedule "like 0 3"
+refused "a token for the Kubernetes API" "$(mount "$good" 'serviceAccountName: a, serviceAccountTokenAudience: "https://kubernetes.default.svc"')" serviceAccountTokenAudience "Name the token service"
 refused "a schedule with a time zone" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "TZ=Europe/Berlin 0 3 * * *"}}' spec.schedule "in UTC" "leave TZ= out"
 refused "a schedule with seconds" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "0 0 3 * * *"}}' spec.schedule "without seconds"
 refused "suspend without a schedule" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, suspend: true}}' spec.suspend "policy: Cron"
