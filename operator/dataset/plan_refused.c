@@ -51,7 +51,10 @@ const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, cons
             kube_namespace(pod), kube_name(pod), owner, owner);
         return "NameTaken";
     }
-    if (strstr(words, "exceeded quota"))
+    if (strstr(words, "looking up service account"))
+        snprintf(out, size, "%.300s: make that ServiceAccount, or correct spec.serviceAccountName",
+            words);
+    else if (strstr(words, "exceeded quota"))
         snprintf(out, size, "%.300s: raise the quota, or ask for fewer or smaller pods", words);
     else
         snprintf(out, size, "%.300s: correct %s%s%s", words,

@@ -95,6 +95,13 @@ static bool is_of_one_node(
     return workers->desired == 0 && problem_at != SIZE_MAX && !v->health[problem_at].store_problem;
 }
 
+/* The store will have none that starts now, wherever: those that run may read on. */
+static bool is_denied(const struct dataset_eval *v, size_t problem_at)
+{
+    return problem_at != SIZE_MAX && v->health[problem_at].store_problem
+        && v->health[problem_at].stalled;
+}
+
 /* The store has refused this very spec, and nobody has asked it since. */
 static bool was_refused(const struct dataset_observed *o)
 {
@@ -113,7 +120,7 @@ static void evaluate_pods(const struct dataset_observed *o, const struct dataset
                 && !v->health[problem_at].store_problem)))
         problem_at = clients->problem_at;
     bool of_node = is_of_one_node(v, workers, problem_at);
-    if (workers->current_ready || clients->current_ready) {
+    if ((workers->current_ready || clients->current_ready) && !is_denied(v, problem_at)) {
         snprintf(r->message, sizeof r->message, "pods can mount the PersistentVolumeClaim %s",
             kube_name(o->cr));
         set_ready(r, DATASET_BOUND, COND_TRUE, "Ready", false);
@@ -175,6 +182,13 @@ static void evaluate_ready(const struct dataset_observed *o, const struct datase
         set_ready(r, DATASET_NOT_BOUND, COND_FALSE, "VolumeNotBound", lost);
         if (lost)
             r->progress = COND_STALLED;
+        return;
+    }
+    if (kube_deleting(o->pvc)) {
+        snprintf(r->message, sizeof r->message,
+            "PersistentVolumeClaim %s is being deleted: no new pod can use it; it is made again when those that do have ended",
+            kube_name(o->cr));
+        set_ready(r, DATASET_NOT_BOUND, COND_FALSE, "VolumeNotBound", true);
         return;
     }
     evaluate_pods(o, v, workers, clients, r);
@@ -467,26 +481,4 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
     plan_status(p, &kube_datasets, o->cr, dataset_status_json(o->cr, &s));
     plan_move(p, &events);
     requeue_starting(o, v, p);
-}
-
-void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,
-    const char *message, bool event, struct plan *p)
-{
-    int64_t generation = jget_int(cr, "metadata.generation", 0);
-    const json_t *was = jget_arr(cr, "status.conditions");
-    bool changed = strcmp(cond_reason(was, DATASET_COND_READY), reason) != 0;
-    cleanup_json json_t *conditions = cond_copy(json_object_get(cr, "status"));
-    const struct cond c = {DATASET_COND_READY, COND_FALSE, reason, message};
-    cond_set(conditions, &c, generation, now_ns);
-    /* what is being deleted is neither; else the server has refused an object */
-    cond_set_progress(conditions, kube_deleting(cr) ? COND_SETTLED : COND_STALLED, reason, message,
-        generation, now_ns);
-    json_t *status = jget_obj(cr, "status") ? json_deep_copy(jget_obj(cr, "status"))
-                                            : json_object();
-    json_object_set_new(status, "phase", json_string(phase));
-    json_object_set_new(status, "observedGeneration", json_integer(generation));
-    json_object_set(status, "conditions", conditions);
-    plan_status(p, &kube_datasets, cr, status);
-    if (changed && event)
-        plan_event(p, &kube_datasets, cr, true, reason, "%s", message);
 }

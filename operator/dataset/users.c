@@ -53,37 +53,42 @@ void users_forget(struct users *u, const char *dataset_uid)
 
 struct user_search {
     const char *claim;
-    json_t *names;
+    json_t *alive, *ended; /* owned by the caller */
 };
+
+static bool uses(const json_t *pod, const char *claim)
+{
+    const json_t *volumes = jget_arr(pod, "spec.volumes");
+    for (size_t i = 0; i < json_array_size(volumes); i++)
+        if (strcmp(
+                jget_str(json_array_get(volumes, i), "persistentVolumeClaim.claimName", ""), claim)
+            == 0)
+            return true;
+    return false;
+}
 
 static int user_found(void *user, json_t *pod)
 {
     struct user_search *s = user;
-    const json_t *volumes = jget_arr(pod, "spec.volumes");
     const char *phase = jget_str(pod, "status.phase", "");
     bool ended = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
-    for (size_t i = 0; i < json_array_size(volumes) && !ended; i++)
-        if (strcmp(jget_str(json_array_get(volumes, i), "persistentVolumeClaim.claimName", ""),
-                s->claim)
-            == 0) {
-            json_array_append_new(s->names, json_string(kube_name(pod)));
-            break;
-        }
+    if (uses(pod, s->claim))
+        json_array_append_new(ended ? s->ended : s->alive,
+            json_sprintf("%s%s", kube_name(pod), ended ? " (has ended: delete it)" : ""));
     json_decref(pod);
     return 0;
 }
 
+/* Those that have ended keep the claim as well, until they are deleted. */
 static json_t *users_ask(struct kube *k, const json_t *dataset, struct err *e)
 {
-    static const struct kube_select alive = {
-        .fields = "status.phase!=Succeeded,status.phase!=Failed"};
-    struct user_search s = {kube_name(dataset), json_array()};
+    cleanup_json json_t *alive = json_array(), *ended = json_array();
+    struct user_search s = {kube_name(dataset), alive, ended};
     cleanup_free char *version = NULL;
-    if (kube_list(k, &kube_pods, kube_namespace(dataset), &alive, 0, user_found, &s, &version, e)) {
-        json_decref(s.names);
+    if (kube_list(k, &kube_pods, kube_namespace(dataset), NULL, 0, user_found, &s, &version, e))
         return NULL;
-    }
-    return s.names;
+    json_array_extend(alive, ended);
+    return json_incref(alive);
 }
 
 json_t *users_of(
