@@ -72,7 +72,8 @@ for kind in posix s3; do
         power_is_cut
         wait $HISTORY || die "$kind, cut $round: MILLRACE_CUT_SEED=$SEED: $(cat "$WORK/history.out")"
         echo "$kind, cut $round: $(tail -n 1 "$WORK/history.out")"
-        rm -rf "${A:?}/$round"
+        # what B made last may not be in the listing that A has: that is a second old at most
+        wait_for "the directory being removed" rm -rf "${A:?}/$round" 2>/dev/null
     done
     umount "$A" "$B"
     for pid in $SUPERVISOR $KEEPER; do wait "$pid" || die "millrace-fuse ended with $?"; done
