@@ -63,7 +63,8 @@ struct poll {
     struct poll_lane lanes[LANES];
     struct informer *datasets;
     struct http *http;
-    const struct sign_key *master; /* borrowed; NULL: nothing is signed */
+    const struct manager *mgr;     /* borrowed */
+    const struct sign_key *master; /* the manager's, from when we lead; NULL: nothing is signed */
     atomic_bool stop;              /* cancels their requests */
     poll_listener listeners[MAX_LISTENERS];
     void *listener_user[MAX_LISTENERS];
@@ -348,6 +349,7 @@ static int poll_start(void *user, struct err *e)
     struct poll *p = user;
     const struct queue_backoff backoff = {SOON_NS, LATER_NS};
     atomic_store(&p->stop, false);
+    p->master = p->mgr->master; /* known since we lead */
     pthread_mutex_lock(&p->mu);
     for (size_t i = 0; i < LANES; i++)
         p->lanes[i] = (struct poll_lane){.poll = p, .queue = queue_new(&backoff, NULL)};
@@ -399,7 +401,7 @@ struct poll *poll_shared(struct manager *mgr, struct err *e)
         return NULL;
     }
     pthread_mutex_init(&p->mu, NULL);
-    p->master = mgr->master;
+    p->mgr = mgr;
     p->datasets = informers_datasets(mgr);
     p->entries = map_new(poll_entry_free);
     p->groups = map_new(poll_group_free);
