@@ -10,13 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SUSPENDED "Suspended"
-
 /* Nothing was due while it was so. */
 static bool was_off(const struct dataload_observed *o)
 {
     const char *reason = cond_reason(jget_arr(o->cr, "status.conditions"), DATALOAD_COND_COMPLETE);
-    return strcmp(reason, "InvalidSpec") == 0 || strcmp(reason, SUSPENDED) == 0;
+    return strcmp(reason, "InvalidSpec") == 0 || strcmp(reason, "Suspended") == 0;
 }
 
 /* When the next run is due: what the status promised, as far as the schedule still says so and no
@@ -69,7 +67,7 @@ static void plan_suspended(const struct dataload_observed *o, struct plan *p)
     bool anew = tells_of_no_run(o);
     const char *message = "no load begins by the schedule: spec.suspend is true";
     if (anew)
-        say_resting(o, conditions, SUSPENDED, message, false);
+        say_resting(o, conditions, "Suspended", message, false);
     plan_status(p, &kube_dataloads, o->cr,
         dataload_status_wait(o->cr, -1, anew ? DATALOAD_SCHEDULED : NULL, conditions));
 }
@@ -93,7 +91,7 @@ bool schedule_rests(const struct dataload_observed *o, const struct dataload *l,
     snprintf(message, sizeof message, "%s%sthe %s load is due at %s",
         problem ? problem->message : "", problem ? "; " : "",
         *dataload_run(o->cr) ? "next" : "first", next);
-    const char *reason = problem ? problem->reason : DATALOAD_SCHEDULED;
+    const char *reason = problem ? problem->reason : "Scheduled";
     if (anew && problem && strcmp(cond_reason(conditions, DATALOAD_COND_COMPLETE), reason) != 0)
         plan_event(p, &kube_dataloads, o->cr, true, reason, "%s", message);
     if (anew)

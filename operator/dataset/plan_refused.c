@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pods that the API server refuses, in words: the successor of one that runs, or one that is not
- * there. */
+/* What stands in the way, in words: pods that the API server refuses, the successor of one that
+ * runs, or one that is not there; and a Dataset that cannot be ready. */
 #include "operator/dataset/observed.h"
 
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/api/cond.h"
 #include "operator/ctl/verdicts.h"
 
 #include <stdio.h>
@@ -61,4 +62,26 @@ const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, cons
             own ? path : "the chart's value defaults", own ? "" : strchr(path, '.'),
             own ? "" : ", or what the message names");
     return "ApplyFailed";
+}
+
+void dataset_plan_not_ready(const json_t *cr, int64_t now_ns, const char *phase, const char *reason,
+    const char *message, bool event, struct plan *p)
+{
+    int64_t generation = jget_int(cr, "metadata.generation", 0);
+    const json_t *was = jget_arr(cr, "status.conditions");
+    bool changed = strcmp(cond_reason(was, DATASET_COND_READY), reason) != 0;
+    cleanup_json json_t *conditions = cond_copy(json_object_get(cr, "status"));
+    const struct cond c = {DATASET_COND_READY, COND_FALSE, reason, message};
+    cond_set(conditions, &c, generation, now_ns);
+    /* what is being deleted is neither; else the server has refused an object */
+    cond_set_progress(conditions, kube_deleting(cr) ? COND_SETTLED : COND_STALLED, reason, message,
+        generation, now_ns);
+    json_t *status = jget_obj(cr, "status") ? json_deep_copy(jget_obj(cr, "status"))
+                                            : json_object();
+    json_object_set_new(status, "phase", json_string(phase));
+    json_object_set_new(status, "observedGeneration", json_integer(generation));
+    json_object_set(status, "conditions", conditions);
+    plan_status(p, &kube_datasets, cr, status);
+    if (changed && event)
+        plan_event(p, &kube_datasets, cr, true, reason, "%s", message);
 }
