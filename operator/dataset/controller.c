@@ -9,6 +9,7 @@
 #include "operator/dataset/informers.h"
 #include "operator/dataset/observed.h"
 #include "operator/dataset/place.h"
+#include "operator/dataset/ring.h"
 #include "operator/dataset/trim.h"
 #include "operator/dataset/users.h"
 #include "operator/render/meta.h"
@@ -129,6 +130,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         && !(users = users_of(c->users, c->mgr->kube, j, clock_mono_ns(), e)))
         return -1;
     cleanup_obj struct obj *said = verdicts_of(c->verdicts, kube_uid(j));
+    cleanup_free char *ring = ring_claim(c->datasets, j);
     struct dataset_observed o = {.cr = j,
         .pv = obj_json(pv),
         .pvc = obj_json(pvc),
@@ -142,6 +144,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         .nodes = at.nodes,
         .gpu_nodes = gpus,
         .users = users,
+        .ring = ring,
         .said = obj_json(said),
         .now_ns = clock_real_ns(),
         .env = env};

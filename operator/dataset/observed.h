@@ -29,6 +29,7 @@ struct dataset_observed {
     /* array of names of the pods that use the claim, of a minute ago at most; only looked up when
      * deleting, as long as the claim is there */
     const json_t *users;
+    const char *ring; /* ring_claim(); NULL: none */
     struct poll_reads retired;
     const json_t *said; /* of ctl/verdicts, of the Dataset's pods; may be NULL */
     int64_t now_ns;     /* since the epoch */

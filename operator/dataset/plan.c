@@ -76,6 +76,18 @@ static void plan_children(const struct dataset_observed *o, struct dataset_eval 
     dataset_plan_workers(o, v, p);
 }
 
+/* It mounts what mounts it. */
+static bool goes_round(const struct dataset_observed *o, struct dataset_problem *problem)
+{
+    if (!o->ring)
+        return false;
+    problem->reason = "InvalidURL";
+    snprintf(problem->message, sizeof problem->message,
+        "spec.mounts: pvc://%s is the volume of a Dataset that mounts this one, or what this one is mounted in: name another claim in one of them",
+        o->ring);
+    return true;
+}
+
 void dataset_plan(const struct dataset_observed *o, struct plan *p)
 {
     if (!o->cr)
@@ -93,7 +105,8 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
         snprintf(problem.message, sizeof problem.message, "%s", e.msg);
     } else {
         problem.reason = NULL;
-        if (!name_taken(o, o->pvc, "PersistentVolumeClaim",
+        if (!goes_round(o, &problem)
+            && !name_taken(o, o->pvc, "PersistentVolumeClaim",
                 "delete it, or give the Dataset another name", &problem)
             && !(d->replicas
                 && name_taken(o, o->service, "Service",

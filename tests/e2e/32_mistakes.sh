@@ -134,6 +134,7 @@ refused "half a CPU without quotes" "$(mount "mountPoint: 's3://data'" "cache: {
 refused "a GPU for the cache" "$(mount "mountPoint: 's3://data'" "cache: {worker: {resources: {limits: {nvidia.com/gpu: 1}}}}")" "unknown field" nvidia.com/gpu
 refused "a dot in the name" "$(mount "mountPoint: 's3://data'" '' image.net)" metadata.name "choose another name"
 refused "a name of 60 letters" "$(mount "mountPoint: 's3://data'" '' "$(printf 'a%.0s' $(seq 60))")" metadata.name "at most 46"
+refused "a port in the bucket" "$(mount "mountPoint: 's3://bucket:80/x'")" mountPoint options.endpoint
 refused "a policy that there is not" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Always}}' spec.policy Once Cron
 refused "Cron without a schedule" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron}}' spec.schedule "write both"
 refused "a schedule of four fields" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: mistake}, spec: {dataset: {name: x}, policy: Cron, schedule: "0 3 * *"}}' spec.schedule "like 0 3"
@@ -175,6 +176,9 @@ n apply -f - >/dev/null <<YAML
 YAML
 look=(condition taken)
 told "a claim of that name" "$(mount "$good" "$tiny" taken)" NameTaken taken "another name"
+n apply -f - >/dev/null <<<"$(mount "mountPoint: 'pvc://ring-b'" "$tiny" ring-a)"
+look=(condition ring-b)
+told "two that mount each other" "$(mount "mountPoint: 'pvc://ring-a'" "$tiny" ring-b)" InvalidURL ring-a "another claim"
 look=(n get mdl lost -o 'jsonpath={.status.conditions[*].reason}: {.status.conditions[*].message}')
 told "a DataLoad of no Dataset" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: lost}, spec: {dataset: {name: imagenett}}}' DatasetNotFound imagenett "spec.dataset.name"
 told "a nightly DataLoad of no Dataset" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: nightly}, spec: {dataset: {name: imagenett}, policy: Cron, schedule: "0 3 * * *"}}' DatasetNotFound imagenett "spec.dataset.name"
@@ -189,6 +193,8 @@ look=(events_of typo)
 told "a claim misspelt in a pod" "$(waiting_pod typo fixxed '')" fixxed "not found"
 look=(events_of ungated)
 told "a label without the gate" "$(waiting_pod ungated fixed Ready)" schedulingGates millrace.dev/data
+look=(events_of unlabelled)
+told "the gate without the label" "$(waiting_pod unlabelled fixed '' millrace.dev/data)" millrace.dev/data "metadata.labels"
 look=(events_of nonsense)
 told "a label's value misspelt" "$(waiting_pod nonsense fixed Loaded millrace.dev/data)" Loaded Ready Preloaded
 look=(events_of forever)

@@ -148,6 +148,7 @@ static void plan_dataset_asking(
         .nodes = nodes,
         .gpu_nodes = gpus,
         .users = jget(world, "users"),
+        .ring = jget_str(world, "ring", NULL),
         .said = said,
         .retired = {jget_int(retired, "cache", 0), jget_int(retired, "worker", 0),
             jget_int(retired, "store", 0), jget_int(retired, "direct", 0),
