@@ -25,10 +25,28 @@ static const struct {
     {DATASET_COND_FULL_SPEED, "is slower than it could be", WHY_SLOW},
 };
 
+/* It was deleted or edited, and what its conditions say is from before. */
+static bool why_behind(const json_t *dataset, const char *command, struct why *w)
+{
+    bool deleting = kube_deleting(dataset);
+    int64_t wanted = jget_int(dataset, "metadata.generation", 0),
+            seen = jget_int(dataset, "status.observedGeneration", wanted);
+    if (deleting ? strcmp(jget_str(dataset, "status.phase", ""), DATASET_DELETING) == 0
+                 : seen < 0 || seen >= wanted)
+        return false;
+    w->rank = WHY_WAITS;
+    w->sentence = xasprintf("dataset %s %s, and no operator has looked at it since: does one run?",
+        kube_name(dataset), deleting ? "is being deleted" : "was changed");
+    w->next = xasprintf("%s doctor", command);
+    return true;
+}
+
 void why_of_dataset(const json_t *dataset, const char *command, struct why *w)
 {
     const json_t *conditions = jget_arr(dataset, "status.conditions");
     const char *name = kube_name(dataset);
+    if (why_behind(dataset, command, w))
+        return;
     w->next = xasprintf("%s status %s -n %s", command, name, kube_namespace(dataset));
     for (size_t i = 0; i < ARRAY_LEN(problems); i++) {
         const char *message;
