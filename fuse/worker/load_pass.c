@@ -9,6 +9,8 @@
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/json/jget.h"
+#include "lib/json/obj.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -60,7 +62,12 @@ static int refused(struct load *l, int owner, int status, const char *text, stru
         pthread_mutex_unlock(&l->mu);
     }
     enum err_class cls = status == 507 ? ERR_EXHAUSTED : http_class_of_status(status);
-    return err_set(e, cls, "%s: %.*s", l->urls[owner], (int)strcspn(text, "\r\n"), text);
+    cleanup_json json_t *said = json_loads(text, 0, NULL);
+    cleanup_free char *line = xstrndup(text, strcspn(text, "\r\n"));
+    const char *message = jget_str(said, "message", line);
+    /* that there is no room is for people, and of any worker */
+    return status == 507 && message != line ? err_set(e, cls, "%s", message)
+                                            : err_set(e, cls, "%s: %s", l->urls[owner], message);
 }
 
 /* 0: all of the chunk is in its worker; *had: it was there before; *came: how much of it was not.

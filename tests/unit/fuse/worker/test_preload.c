@@ -283,6 +283,8 @@ static void test_says_why_not(void **state)
     preloader_start(&k, "/half", REQUEST_PIN, NULL);
     cleanup_free char *pins = gives_up(&k, "PinLimit");
     assert_non_null(strstr(pins, "pins may take half"));
+    assert_null(strstr(pins, "{\"")); /* words, not the worker's answer */
+    assert_null(strstr(pins, "http://"));
     preloader_stop(&k);
     preloader_start(&k, "/nowhere", REQUEST_PIN_AS_IS, "/half/f0");
     cleanup_free char *nowhere = gives_up(&k, "PathNotFound");
