@@ -160,6 +160,9 @@ good within --set limits.replicas=0,defaults.cache.replicas=0
 refused "limits.tierQuota is 5Gi, and a Dataset that says nothing has a tier of 10Gi: set" --set limits.tierQuota=5Gi
 refused "limits.tierQuota is 1.5T, and a Dataset that says nothing has a tier of 1.4Ti: set" --set 'limits.tierQuota=1.5T,defaults.cache.tiers[0].medium=SSD,defaults.cache.tiers[0].quota=1.4Ti'
 refused "defaults.cache.client.tiers" --set 'limits.tierQuota=20Gi,defaults.cache.client.tiers[0].medium=SSD,defaults.cache.client.tiers[0].quota=21Gi'
+refused "tiers/0/quota': '1m' does not match" --set 'defaults.cache.tiers[0].medium=SSD,defaults.cache.tiers[0].quota=1m'
+refused "tiers/0/quota': '500Ki' does not match" --set 'defaults.cache.client.tiers[0].medium=SSD,defaults.cache.client.tiers[0].quota=500Ki'
+good small --set 'defaults.cache.tiers[0].medium=SSD,defaults.cache.tiers[0].quota=2048Ki'
 good within --set 'limits.tierQuota=10737418240' # a number of bytes: 10Gi
 good within --set 'limits.tierQuota=1500G,defaults.cache.tiers[0].medium=SSD,defaults.cache.tiers[0].quota=1.3Ti'
 good within --set 'limits.tierQuota=1Gi,defaults.cache.worker.tiers[0].medium=SSD,defaults.cache.worker.tiers[0].quota=1Gi,defaults.cache.client.tiers[0].medium=SSD,defaults.cache.client.tiers[0].quota=1Gi'
