@@ -239,7 +239,7 @@ static int reconcile_once(
 
 /* After a turn that failed: a write of it may have been done, with an answer that was lost, and the
  * watch may bring that later than what others made of it. The next plan is of the object as the
- * server has it; -1: it does not say. */
+ * server has it, or as it is known, to who may not ask; -1: the server does not say. */
 static int ask_again(struct controller *c, const char *key, struct err *e)
 {
     if (!c->conf.keys || !queue_failures(c->queue, key))
@@ -254,10 +254,12 @@ static int ask_again(struct controller *c, const char *key, struct err *e)
         informer_observe(c->conf.keys, json_incref(now));
         return 0;
     }
-    if (e->cls != ERR_NOTFOUND)
+    if (e->cls != ERR_NOTFOUND && e->cls != ERR_DENIED)
         return -1;
+    bool gone = e->cls == ERR_NOTFOUND;
     err_clear(e);
-    informer_observe_gone(c->conf.keys, key, kube_uid(obj_json(known)));
+    if (gone)
+        informer_observe_gone(c->conf.keys, key, kube_uid(obj_json(known)));
     return 0;
 }
 

@@ -125,6 +125,13 @@ static int teardown(void **state)
     return 0;
 }
 
+static void always(const char *method, const char *in, int status)
+{
+    fake_api_fault(api,
+        &(struct fake_fault){
+            .method = method, .in = in, .times = UINT_MAX, .kind = FAULT_STATUS, .status = status});
+}
+
 static void map(const char *name)
 {
     fake_api_put(api, &kube_configmaps,
@@ -230,11 +237,7 @@ static void what_was_written_is_not_written_again(void **state)
     prepare(false, -1);
     map("a");
     look();
-    fake_api_fault(api,
-        &(struct fake_fault){.in = "/configmaps?watch=true",
-            .times = UINT_MAX,
-            .kind = FAULT_STATUS,
-            .status = 500});
+    always(NULL, "/configmaps?watch=true", 500);
     fake_api_drop_watches(api);
     /* twice: on a connection that was kept it is sent again at once */
     fake_api_fault(api, &(struct fake_fault){.method = "PATCH", .times = 2, .kind = FAULT_LOSE});
@@ -254,6 +257,7 @@ static void failures_back_off_and_pass(void **state)
     prepare(false, -1);
     fail_reconcile = true;
     map("a");
+    always("GET", "/configmaps/a", 403); /* who may not ask goes on */
     int64_t begun = clock_mono_ns();
     go();
     eventually(reconciles >= 3);
@@ -271,9 +275,7 @@ static void bad_input_is_explained_and_not_hurried(void **state)
 {
     (void)state;
     prepare(true, -1);
-    fake_api_fault(api,
-        &(struct fake_fault){
-            .method = "POST", .in = "/pods", .times = 1000, .kind = FAULT_STATUS, .status = 422});
+    always("POST", "/pods", 422);
     map("a");
     int64_t begun = clock_mono_ns();
     go();
@@ -393,9 +395,7 @@ static void bad_input_becomes_an_event_where_nobody_explains(void **state)
 {
     (void)state;
     prepare(false, -1);
-    fake_api_fault(api,
-        &(struct fake_fault){
-            .method = "POST", .in = "/pods", .times = 1000, .kind = FAULT_STATUS, .status = 422});
+    always("POST", "/pods", 422);
     map("a");
     go();
     eventually(fake_api_count(api, "POST", "/events") >= 1);
