@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The preloader: what it keeps in a worker, what makes it look again, and what it says when it
- * cannot.
+/* The preloader: what it keeps in a worker, what makes it look again, what it says when it can't.
  */
 #include "tests/unit/fuse/worker/worker_fixture.h"
 
@@ -283,8 +282,7 @@ static void test_says_why_not(void **state)
     preloader_start(&k, "/half", REQUEST_PIN, NULL);
     cleanup_free char *pins = gives_up(&k, "PinLimit");
     assert_non_null(strstr(pins, "pins may take half"));
-    assert_null(strstr(pins, "{\"")); /* words, not the worker's answer */
-    assert_null(strstr(pins, "http://"));
+    assert_true(!strstr(pins, "{\"") && !strstr(pins, "://")); /* words, not an answer of HTTP */
     preloader_stop(&k);
     preloader_start(&k, "/nowhere", REQUEST_PIN_AS_IS, "/half/f0");
     cleanup_free char *nowhere = gives_up(&k, "PathNotFound");
