@@ -150,7 +150,7 @@ plugin=$(k -n "$SYSTEM" get pods -l millrace.dev/component=csi -o jsonpath='{.it
 cannot "change the plugin's program" "of Datasets, DataLoads and TFJobs alone" -n "$SYSTEM" set image "pod/$plugin" "csi=$TEST_IMAGE"
 cannot "end another's pod" "of Datasets, DataLoads and TFJobs alone" -n "$NS-open" patch pod/stolen --type=merge -p '{"spec": {"activeDeadlineSeconds": 1}}'
 who=(k)
-"${who[@]}" create -f - >/dev/null <<<"{apiVersion: v1, kind: Pod, metadata: {name: gated, namespace: $NS-open}, spec: {schedulingGates: [{name: millrace.dev/data}],
+"${who[@]}" create -f - >/dev/null <<<"{apiVersion: v1, kind: Pod, metadata: {name: gated, namespace: $NS-open, labels: {millrace.dev/data: Later}}, spec: {schedulingGates: [{name: millrace.dev/data}],
   containers: [{name: c, image: $TEST_IMAGE}]}}"
 "${who[@]}" create -f - >/dev/null <<<"{apiVersion: storage.k8s.io/v1, kind: VolumeAttachment, metadata: {name: e2e-theirs}, spec: {attacher: other.example.com,
   nodeName: none, source: {persistentVolumeName: none}}}"
