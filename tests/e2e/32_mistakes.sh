@@ -181,6 +181,7 @@ look=(condition ring-b)
 told "two that mount each other" "$(mount "mountPoint: 'pvc://ring-a'" "$tiny" ring-b)" InvalidURL ring-a "another claim"
 look=(n get mdl lost -o 'jsonpath={.status.conditions[*].reason}: {.status.conditions[*].message}')
 told "a DataLoad of no Dataset" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: lost}, spec: {dataset: {name: imagenett}}}' DatasetNotFound imagenett "spec.dataset.name"
+look=(n get mdl nightly -o 'jsonpath={.status.conditions[*].reason}: {.status.conditions[*].message}')
 told "a nightly DataLoad of no Dataset" '{apiVersion: millrace.dev/v1alpha1, kind: DataLoad, metadata: {name: nightly}, spec: {dataset: {name: imagenett}, policy: Cron, schedule: "0 3 * * *"}}' DatasetNotFound imagenett "spec.dataset.name"
 
 waiting_pod() # NAME CLAIM LABEL [GATE]: a pod's manifest
