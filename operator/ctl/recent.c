@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/ctl/recent.h"
 
+#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
 #include <pthread.h>
@@ -47,9 +48,10 @@ void recent_free(struct recent *r)
     free(r);
 }
 
+/* Allocators give addresses in rows. */
 static size_t set_of(const struct recent *r, const struct obj *o)
 {
-    return (size_t)(((uintptr_t)o >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % r->nsets;
+    return (size_t)(hash64_mix((uintptr_t)o, 0) % r->nsets);
 }
 
 static struct obj *recent_find(struct recent *r, size_t set, const struct obj *folded)

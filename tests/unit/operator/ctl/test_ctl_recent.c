@@ -68,7 +68,8 @@ static void it_holds_what_it_has_room_for(void **state)
     for (int i = 0; i < OBJECTS; i++)
         all[i] = folded(i);
     struct recent *large = recent_new(2 * OBJECTS), *small = recent_new(OBJECTS / 10);
-    assert_true(kept(large, all, OBJECTS) > OBJECTS * 8 / 10);
+    /* of those by chance, one in seven is in a set with more than it has ways */
+    assert_true(kept(large, all, OBJECTS) > OBJECTS * 7 / 10);
     assert_true(kept(small, all, OBJECTS) <= OBJECTS / 5);
     recent_free(large);
     recent_free(small);
