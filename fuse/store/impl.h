@@ -7,6 +7,7 @@
 #include "fuse/store/store.h"
 
 #include "lib/base/clock.h"
+#include "lib/http/http.h"
 
 /* -- options --------------------------------------------------------------------------------- */
 
@@ -36,6 +37,10 @@ bool option_is_explicit(const struct store_params *p, const struct store_option 
 /* The value that the option has in such a list, by its name or an alias; NULL: none. */
 const struct conf_pair *option_pair(
     const struct conf_pair *pairs, size_t n, const struct store_option *o);
+/* The client of a store that speaks HTTP: TLS as tls-verify and ca-cert say, else with the
+ * cluster's certificates (ENV_CA_BUNDLE). *insecure (NULL: not wanted): certificates are not
+ * checked. NULL: e says why not; the caller frees it (http_free). */
+struct http *option_http(const struct store_params *p, bool *insecure, struct err *e);
 #define OPTION_SECRET_MAX (64u << 10) /* bytes of one key of a Secret */
 /* The text of a file below the secrets directory without line ends. It was promised: that it is
  * absent or empty is an error (SecretMissing, ConfigMapMissing). what: of object, "Secret" or

@@ -7,6 +7,7 @@
 #include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/base/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -171,4 +172,24 @@ char *option_origin(const struct store_params *p, const char *const *names)
         return xasprintf("the options %s", buf_str(&plain));
     return p->secrets_dir ? xstrdup("the mount's encryptOptions")
                           : xasprintf("the environment (%s)", buf_str(&env));
+}
+
+struct http *option_http(const struct store_params *p, bool *insecure, struct err *e)
+{
+    cleanup_free char *verify = NULL, *ca = NULL;
+    if (option_get(p, "tls-verify", &verify, e) || option_get(p, "ca-cert", &ca, e))
+        return NULL;
+    const char *cluster = getenv(ENV_CA_BUNDLE); /* what this mount names is trusted instead */
+    const struct http_conf conf = {
+        .ca_pem = ca              ? ca
+            : cluster && *cluster ? cluster
+                                  : NULL,
+        .insecure = verify && strcmp(verify, "false") == 0,
+        .connect_ns = MIN(p->deadline_ns, 5 * NS_PER_S),
+        .max_idle = p->max_connections,
+        .user_agent = "millrace/" MILLRACE_VERSION,
+    };
+    if (insecure)
+        *insecure = conf.insecure;
+    return http_new(&conf, e);
 }

@@ -3,7 +3,6 @@
 #include "fuse/store/s3.h"
 
 #include "lib/base/mem.h"
-#include "lib/base/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,21 +111,7 @@ static const struct store_option s3_options[] = {
 static int s3_configure(struct s3 *s, struct err *e)
 {
     const struct store_params *p = &s->params;
-    cleanup_free char *verify = NULL, *ca = NULL;
-    if (option_get(p, "tls-verify", &verify, e) || option_get(p, "ca-cert", &ca, e))
-        return -1;
-    const char *cluster = getenv(ENV_CA_BUNDLE); /* what this mount names is trusted instead */
-    struct http_conf conf = {
-        .ca_pem = ca              ? ca
-            : cluster && *cluster ? cluster
-                                  : NULL,
-        .insecure = verify && strcmp(verify, "false") == 0,
-        .connect_ns = MIN(p->deadline_ns, 5 * NS_PER_S),
-        .max_idle = p->max_connections,
-        .user_agent = "millrace/" MILLRACE_VERSION,
-    };
-    s->clear_tokens = conf.insecure;
-    s->http = http_new(&conf, e);
+    s->http = option_http(p, &s->clear_tokens, e);
     if (!s->http)
         return -1;
     s->cred = s3_cred_new(p, s->http, e);

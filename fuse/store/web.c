@@ -220,9 +220,8 @@ static int take_authorization(struct web *w, struct err *e)
 static int web_configure(struct web *w, struct err *e)
 {
     const struct store_params *p = &w->params;
-    cleanup_free char *verify = NULL, *ca = NULL, *manifest = NULL;
-    if (option_get(p, "tls-verify", &verify, e) || option_get(p, "ca-cert", &ca, e)
-        || option_get(p, "manifest", &manifest, e))
+    cleanup_free char *manifest = NULL;
+    if (option_get(p, "manifest", &manifest, e))
         return -1;
     if (manifest && !store_path_ok(manifest))
         return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,
@@ -230,17 +229,7 @@ static int web_configure(struct web *w, struct err *e)
             manifest);
     if (manifest)
         w->manifest = web_url(w, manifest, false);
-    const char *cluster = getenv(ENV_CA_BUNDLE);
-    struct http_conf conf = {
-        .ca_pem = ca              ? ca
-            : cluster && *cluster ? cluster
-                                  : NULL,
-        .insecure = verify && strcmp(verify, "false") == 0,
-        .connect_ns = MIN(p->deadline_ns, 5 * NS_PER_S),
-        .max_idle = p->max_connections,
-        .user_agent = "millrace/" MILLRACE_VERSION,
-    };
-    w->http = http_new(&conf, e);
+    w->http = option_http(p, NULL, e);
     return w->http ? take_authorization(w, e) : -1;
 }
 
