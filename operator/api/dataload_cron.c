@@ -22,8 +22,9 @@ static json_t *status_copy(const json_t *cr, int64_t next_ns, const json_t *cond
     json_t *o = jget_obj(cr, "status") ? json_deep_copy(jget_obj(cr, "status")) : json_object();
     char next[CLOCK_RFC3339_LEN];
     clock_rfc3339(next_ns, next);
-    json_object_set_new(o, "nextScheduleTime", json_string(next));
-    if (next_ns < 0)
+    if (next_ns >= 0)
+        json_object_set_new(o, "nextScheduleTime", json_string(next));
+    else
         json_object_del(o, "nextScheduleTime");
     json_object_set_new(
         o, "observedGeneration", json_integer(jget_int(cr, "metadata.generation", 0)));

@@ -36,11 +36,6 @@ static bool is_between_runs(const struct dataload_observed *o, const struct data
             || strcmp(dataload_phase(o->cr), DATALOAD_SCHEDULED) == 0);
 }
 
-static bool schedule_is_due(const struct dataload_observed *o, const struct dataload *l)
-{
-    return schedule_due(o, l) <= o->now_ns;
-}
-
 /* Complete or Failed is about the run before, as long as there is one. Ready: it has what it needs,
  * and waits for its time. */
 static void say_resting(const struct dataload_observed *o, json_t *conditions, const char *reason,
@@ -81,9 +76,9 @@ bool schedule_rests(const struct dataload_observed *o, const struct dataload *l,
         plan_suspended(o, p);
         return true;
     }
-    if (schedule_is_due(o, l))
-        return false;
     int64_t next_ns = schedule_due(o, l);
+    if (next_ns <= o->now_ns)
+        return false;
     cleanup_json json_t *conditions = cond_copy(jget_obj(o->cr, "status"));
     char next[CLOCK_RFC3339_LEN], message[700];
     clock_rfc3339(next_ns, next);
@@ -104,7 +99,7 @@ bool schedule_rests(const struct dataload_observed *o, const struct dataload *l,
 
 json_t *schedule_begin(const struct dataload_observed *o, const struct dataload *l)
 {
-    if (!is_between_runs(o, l) || l->suspend || !schedule_is_due(o, l))
+    if (!is_between_runs(o, l) || l->suspend || schedule_due(o, l) > o->now_ns)
         return NULL;
     cleanup_json json_t *conditions = cond_copy(jget_obj(o->cr, "status"));
     cond_remove(conditions, DATALOAD_COND_FAILED);

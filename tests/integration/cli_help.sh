@@ -3,23 +3,11 @@
 # needs: shells
 # Manual pages and completion scripts that the CLI makes of its tables, in the programs that read them.
 set -euo pipefail
+# shellcheck source=tests/integration/tap_lib.sh
+. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
 millrace=${MILLRACE_BUILD:-$(dirname "$(readlink -f "$0")")/../../build/asan}/bin/millrace
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-count=0 failed=0
-
-is() # NAME EXPECTED ACTUAL
-{
-    count=$((count + 1))
-    if [ "$2" = "$3" ]; then
-        echo "ok $count - $1"
-    else
-        echo "not ok $count - $1"
-        printf '# expected: %s\n# got: %s\n' "$2" "$3" | sed '2,$s/^[^#]/#   &/'
-        failed=1
-    fi
-}
-
 verbs=$("$millrace" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
 
 "$millrace" help --man --to "$work"

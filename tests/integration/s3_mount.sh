@@ -5,29 +5,9 @@
 set -euo pipefail
 # shellcheck source=tests/integration/s3_lib.sh
 . "$(dirname "$(readlink -f "$0")")/s3_lib.sh"
+# shellcheck source=tests/integration/tap_lib.sh
+. "$(dirname "$(readlink -f "$0")")/tap_lib.sh"
 PATH=$1:$PATH
-count=0 failed=0
-
-is() # NAME EXPECTED ACTUAL
-{
-    count=$((count + 1))
-    if [ "$2" = "$3" ]; then
-        echo "ok $count - $1"
-    else
-        echo "not ok $count - $1"
-        printf '# expected: %s\n# got: %s\n' "$2" "$3" | sed '2,$s/^[^#]/#   &/'
-        failed=1
-    fi
-}
-
-has() # NAME TEXT ACTUAL
-{
-    case $3 in
-    *"$2"*) is "$1" "$2" "$2" ;;
-    *) is "$1" "$2" "$3" ;;
-    esac
-}
-
 try() # COMMAND…: 0, or what it said
 {
     if "$@" >"$WORK/try.log" 2>&1; then echo 0; else cat "$WORK/try.log"; fi
