@@ -51,7 +51,8 @@ enum pin_op {
 };
 enum pin_state {
     PIN_PINNED = 1,
-    PIN_STAGED = 2 /* written here, and open still: none of it is in the cache */
+    PIN_STAGED = 2, /* written here, and open still: none of it is in the cache */
+    PIN_UNSAVED = 4 /* the store does not have what was written last */
 };
 
 struct pin_msg {

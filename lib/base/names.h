@@ -9,6 +9,7 @@
 #define NAME_TFJOB_API_VERSION "kubeflow.org/v1"
 #define NAME_DRIVER            "csi.millrace.dev" /* CSI driver = attacher = plugin name */
 #define NAME_FIELD_MANAGER     "millrace-operator"
+#define NAME_GPU_PERCENT       "millrace.dev/gpu-percent" /* a resource: hundredths of a GPU */
 #define NAME_LEASE             "millrace-operator"
 
 /* labels and annotations of our objects */

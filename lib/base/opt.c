@@ -45,6 +45,15 @@ static int parse_duration(const char *text, int64_t *ns)
     return 0;
 }
 
+/* As quantities are written, and as human_bytes() prints them: "80.00MiB", "512B". */
+static int parse_bytes(const char *text, int64_t *bytes)
+{
+    size_t n = strlen(text);
+    bool printed = n > 1 && text[n - 1] == 'B' && text[n - 2] != 'm';
+    cleanup_free char *bare = xstrndup(text, printed ? n - 1 : n);
+    return quantity_parse(bare, bytes);
+}
+
 /* Is text one of the words of "a|b|c"? */
 static bool opt_has_word(const char *words, const char *text)
 {
@@ -75,7 +84,7 @@ static int set(const struct opt *o, const char *text, struct err *e)
             return err_set(e, ERR_INVALID, "--%s: '%s' is not a whole number", o->name, text);
         return 0;
     case OPT_BYTES:
-        if (quantity_parse(text, o->value))
+        if (parse_bytes(text, o->value))
             return err_set(e, ERR_INVALID,
                 "--%s: '%s' is not a size; write for example 512Mi or 10Gi", o->name, text);
         return 0;

@@ -16,7 +16,7 @@ enum opt_type {
     OPT_STRING,
     OPT_INT,
     OPT_BOOL,
-    OPT_BYTES /* quantity → int64 */,
+    OPT_BYTES /* quantity, or as human_bytes() prints it → int64 */,
     OPT_SECONDS /* "90", "1m30s", "200ms" → int64 ns */
 };
 

@@ -58,6 +58,8 @@ enum handoff_type {
     HANDOFF_LOST,   /* plugin: struct handoff_lost; the mount was made in place of a dead one */
     HANDOFF_HOLDS,  /* client: int32 backing ids that it holds, as often as it got them; one without
                        any ends the list: the plugin closes all others. No answer */
+    HANDOFF_CANNOT_RESUME, /* client: it never will serve the mount that another client served, and
+                              says why by FAILED: the plugin gives the mount up soon */
 };
 
 /* HELLO may be longer than the version: a word of what the client can do. A peer takes no notice of

@@ -22,7 +22,8 @@
 struct http; /* opaque client */
 
 struct http_conf {
-    const char *ca_file;            /* PEM file, or NULL for the system's */
+    /* PEM file, read again for each connection; or NULL for the system's */
+    const char *ca_file;
     const char *ca_pem;             /* PEM text, wins over ca_file */
     const char *cert_pem, *key_pem; /* client certificate, or NULL */
     /* no TLS verification: only where a user asked for it in so many words */

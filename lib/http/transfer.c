@@ -13,6 +13,9 @@
 #include <string.h>
 #include <strings.h>
 
+/* A pod that is made again has another address under its name, and that of before answers nobody.
+ * Connections are kept, so few of them need one. */
+#define ADDRESS_S    5
 #define BODY_DEFAULT ((size_t)1 << 20)
 #define HEADERS_MAX  ((size_t)64 << 10)
 /* per busy handle: large enough for ranged reads, small enough for many at once */
@@ -213,8 +216,12 @@ static void set_tls(CURL *c, const struct http *h)
     }
     if (h->ca_pem)
         set_blob(c, CURLOPT_CAINFO_BLOB, h->ca_pem);
-    else if (h->ca_file)
+    else if (h->ca_file) {
         curl_easy_setopt(c, CURLOPT_CAINFO, h->ca_file);
+#if CURL_AT_LEAST_VERSION(7, 87, 0)
+        curl_easy_setopt(c, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* else for a day */
+#endif
+    }
     if (h->cert_pem) {
         set_blob(c, CURLOPT_SSLCERT_BLOB, h->cert_pem);
         set_blob(c, CURLOPT_SSLKEY_BLOB, h->key_pem);
@@ -259,6 +266,7 @@ static void set_all(
     set_dead(c, h);
     curl_easy_setopt(c, CURLOPT_BUFFERSIZE, IO_BUFFER);
     curl_easy_setopt(c, CURLOPT_UPLOAD_BUFFERSIZE, IO_BUFFER);
+    curl_easy_setopt(c, CURLOPT_DNS_CACHE_TIMEOUT, (long)ADDRESS_S);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(h->connect_ns / NS_PER_MS));
     if (req->timeout_ns)
         curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)MAX(req->timeout_ns / NS_PER_MS, 1));

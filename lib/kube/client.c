@@ -24,7 +24,8 @@ struct kube *kube_new(struct kube_conf *conf_take, const struct kube_opts *opts,
     if (!opts)
         opts = &defaults;
     struct http_conf hc = {
-        .ca_pem = conf_take->ca_pem,
+        .ca_file = conf_take->ca_file,
+        .ca_pem = conf_take->ca_file ? NULL : conf_take->ca_pem,
         .cert_pem = conf_take->cert_pem,
         .key_pem = conf_take->key_pem,
         .insecure = conf_take->insecure,

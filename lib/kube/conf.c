@@ -31,6 +31,7 @@ void kube_conf_free(struct kube_conf *c)
     free(c->server);
     free(c->ns);
     free(c->ca_pem);
+    free(c->ca_file);
     free(c->cert_pem);
     if (c->key_pem)
         explicit_bzero(c->key_pem, strlen(c->key_pem));
@@ -98,9 +99,10 @@ struct kube_conf *kube_conf_pod(const char *dir, const char *host, const char *p
     c->in_cluster = true;
     c->server = xasprintf("https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
     c->token_file = path_join(dir, "token");
-    cleanup_free char *ca = path_join(dir, "ca.crt"), *ns = path_join(dir, "namespace");
+    c->ca_file = path_join(dir, "ca.crt");
+    cleanup_free char *ns = path_join(dir, "namespace");
     size_t len;
-    c->ca_pem = file_read(ca, CONF_FILE_MAX, &len, e);
+    c->ca_pem = file_read(c->ca_file, CONF_FILE_MAX, &len, e);
     if (!c->ca_pem || read_token_locked(c, e)) {
         err_wrap(e, "service account of the pod (is automountServiceAccountToken off?)");
         kube_conf_free(c);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Certificates, both ways: a TLS server of our own whose certificates are made on the spot. */
+#include "lib/base/file.h"
 #include "lib/base/mem.h"
 #include "lib/http/http.h"
 #include "tests/lib/unit.h"
@@ -178,6 +179,32 @@ static void strangers_are_refused(void **state)
     assert_string_equal(insecure, "nobody");
 }
 
+/* As kubelet writes another one when the cluster's authority changes. */
+static void authorities_are_read_again(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    char path[] = "/tmp/test_http_tls.XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(
+        file_write_atomic(path, stranger.cert_pem, strlen(stranger.cert_pem), 0600, &e), 0);
+    struct http *h = http_new(&(struct http_conf){.ca_file = path}, &e);
+    const struct http_req req = {.method = "GET", .url = url};
+    struct http_resp resp;
+    assert_int_equal(http_do(h, &req, &resp, &e), -1);
+    assert_int_equal(e.cls, ERR_DENIED);
+    http_resp_free(&resp);
+    e = (struct err)ERR_INIT;
+    assert_int_equal(file_write_atomic(path, ca.cert_pem, strlen(ca.cert_pem), 0600, &e), 0);
+    if (http_do(h, &req, &resp, &e))
+        fail_msg("%s", e.msg);
+    http_resp_free(&resp);
+    http_free(h);
+    unlink(path);
+}
+
 static void half_an_identity_is_none(void **state)
 {
     (void)state;
@@ -197,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(certificates_are_shown_and_checked),
         cmocka_unit_test(strangers_are_refused),
+        cmocka_unit_test(authorities_are_read_again),
         cmocka_unit_test(half_an_identity_is_none),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

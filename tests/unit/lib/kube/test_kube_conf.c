@@ -221,6 +221,7 @@ static void a_pod_reads_its_service_account(void **state)
     assert_string_equal(c->server, "https://[fd00::1]:443");
     assert_string_equal(kube_conf_namespace(c), "millrace-system");
     assert_string_equal(c->ca_pem, "CA");
+    assert_string_equal(strrchr(c->ca_file, '/'), "/ca.crt"); /* kubelet writes a new one there */
 
     put("token", "second-token");
     cleanup_free char *still = kube_conf_token(c, false);
