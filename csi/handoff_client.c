@@ -114,7 +114,7 @@ void client_accept(struct handoff_mount *v)
     v->hello_ns = clock_mono_ns();
     backing_claim_none(v->files);
     v->failed[0] = '\0';
-    v->failed_stage = false;
+    v->failed_stage = v->cannot_resume = false;
 }
 
 /* The text of a client is shown to people: one line of printable characters. */
@@ -145,7 +145,7 @@ static void client_serves(struct handoff_mount *v)
     if (v->served)
         metric_add(v->handoff->handovers, 1);
     v->serving = v->served = true;
-    v->failed_stage = false;
+    v->failed_stage = v->cannot_resume = false;
     v->failed[0] = '\0';
     v->attended_ns = clock_mono_ns();
     /* INIT has been answered: the kernel lowers it there */
@@ -350,6 +350,9 @@ void client_receive(struct handoff_mount *v)
         break;
     case HANDOFF_FAILED:
         client_failed(v, &m);
+        break;
+    case HANDOFF_CANNOT_RESUME:
+        v->cannot_resume = v->welcomed && v->served && !v->serving;
         break;
     case HANDOFF_BACKING_OPEN:
         answer_backing(v, fd);

@@ -63,6 +63,7 @@ struct handoff_mount {
     pid_t pid;                     /* mu: of the client */
     bool hello, welcomed, serving; /* mu: of this client */
     bool failed_stage;             /* mu: it got the fd and said that it cannot serve */
+    bool cannot_resume;            /* mu: of this client: neither it nor the next one will serve */
     char failed[256];              /* mu */
     /* mu: when it connected, then when it said hello; postponed while its mount is not known to be
      * dead */

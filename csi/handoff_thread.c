@@ -27,6 +27,8 @@
 #define PING_NS   (5 * NS_PER_S)
 /* a client that serves and has not answered for so long is said to be silent */
 #define SILENT_NS (30 * NS_PER_S)
+/* nor does one of which its client says that no client will ever serve it again */
+#define HOPELESS_NS (10 * NS_PER_S)
 
 void handoff_wake(struct handoff_mount *v)
 {
@@ -172,6 +174,8 @@ static void abort_unattended(struct handoff_mount *v)
 /* How long nobody may serve the mount; 0: for ever. */
 static int64_t patience_of(const struct handoff_mount *v)
 {
+    if (v->published && v->cannot_resume)
+        return MIN(v->handoff->conf.abandon_ns, HOPELESS_NS);
     if (v->published)
         return v->handoff->conf.abandon_ns;
     return v->conn < 0 ? UNUSED_NS : SILENT_NS;

@@ -116,6 +116,8 @@ uint64_t cache_cached(struct cache_file *f, uint64_t off, uint64_t len);
  * the same version as long as the file stays open somewhere; a complete copy is never changed in
  * place but by bytes that are the same, so the fd stays right for ever. */
 int cache_complete_fd(struct cache_file *f);
+/* Is it in a memory tier, and not in a file of the cache's directory? It may move at any time. */
+bool cache_in_memory(struct cache_file *f);
 /* Part of a file as a range of a local file, for sendfile and splice: fetched if missing, verified,
  * and safe from eviction until cache_release_span. Nothing is read ahead. */
 struct cache_span {

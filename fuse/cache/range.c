@@ -218,3 +218,12 @@ int cache_complete_fd(struct cache_file *f)
         return -1;
     return fcntl(o->fd, F_DUPFD_CLOEXEC, 3);
 }
+
+bool cache_in_memory(struct cache_file *f)
+{
+    struct object *o = f->o;
+    pthread_mutex_lock(&o->mu);
+    bool memory = o->tier >= 0 && !o->c->media[o->tier].dir;
+    pthread_mutex_unlock(&o->mu);
+    return memory;
+}

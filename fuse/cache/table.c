@@ -81,7 +81,8 @@ int table_load(struct cache *c, struct err *e)
         return err_sys(e, errno, "reset the cache's table in %s", c->dir);
     }
     meta_header_put(header, boot);
-    if (pwrite(c->table_fd, header, sizeof header, 0) != (ssize_t)sizeof header && errno != ENOSPC)
+    if (pwrite(c->table_fd, header, sizeof header, 0) != (ssize_t)sizeof header && errno != ENOSPC
+        && errno != EDQUOT)
         return err_sys(e, errno, "write the cache's table in %s", c->dir);
     return 0;
 }

@@ -43,15 +43,18 @@ static const struct opt *find_opt(const struct opt *table, size_t n, const char 
     return NULL;
 }
 
-/* Flags of one letter that have a row in the verb's table. */
-static const char *long_flag(const struct opt *table, size_t n, const char *flag)
+/* Flags of one letter, each where its row is in the verb's table; of two rows the first counts. */
+static const struct letter {
+    char letter;
+    const char *name;
+} letters[] = {{'h', "--help"}, {'l', "--long"}, {'r', "--recursive"}, {'R', "--recursive"},
+    {'n', "--lines"}, {'c', "--bytes"}, {'p', "--parents"}, {'n', "--namespace"},
+    {'A', "--all-namespaces"}, {'v', "--verbose"}};
+
+static const char *letter_flag(const struct opt *table, size_t n, char letter)
 {
-    static const struct {
-        const char *letter, *name;
-    } letters[] = {{"-h", "--help"}, {"-l", "--long"}, {"-r", "--recursive"}, {"-n", "--namespace"},
-        {"-A", "--all-namespaces"}};
     for (size_t i = 0; i < ARRAY_LEN(letters); i++)
-        if (strcmp(letters[i].letter, flag) == 0 && find_opt(table, n, letters[i].name + 2))
+        if (letters[i].letter == letter && find_opt(table, n, letters[i].name + 2))
             return letters[i].name;
     return NULL;
 }
@@ -64,6 +67,35 @@ static void add_flag(struct args *a, const struct opt *table, size_t n, char *fl
     a->order[(*nflags)++] = flag;
     if (o && o->type != OPT_BOOL && !strchr(flag, '=') && *i + 1 < argc)
         a->order[(*nflags)++] = argv[++*i];
+}
+
+/* "-l", "-lr", "-n 5", "-n5", "-n=5". -1: done, else the exit status. */
+static int add_letters(struct args *a, const struct opt *table, size_t n, char *arg, char **argv,
+    int argc, int *i, int *nflags)
+{
+    for (char *p = arg + 1; *p; p++) {
+        const char *flag = letter_flag(table, n, *p);
+        if (!flag)
+            return cli_misuse("unknown flag %s; --help lists the flags", arg);
+        a->order[(*nflags)++] = (char *)flag;
+        if (find_opt(table, n, flag + 2)->type == OPT_BOOL)
+            continue;
+        if (p[1])
+            a->order[(*nflags)++] = p + 1 + (p[1] == '=');
+        else if (*i + 1 < argc)
+            a->order[(*nflags)++] = argv[++*i];
+        break;
+    }
+    return -1;
+}
+
+/* More words than there are in argv: "-lr" is two. */
+static size_t words_max(int argc, char **argv)
+{
+    size_t n = 2;
+    for (int i = 0; i < argc; i++)
+        n += strlen(argv[i]) + 1;
+    return n;
 }
 
 static int add_option(struct args *a, const char *text)
@@ -85,18 +117,16 @@ static int sort_args(
 {
     int nflags = 1, npos = 0, rc = -1;
     char **pos = xcalloc((size_t)argc + 1, sizeof *pos);
-    a->order = xcalloc((size_t)argc + 1, sizeof *a->order);
+    a->order = xcalloc(words_max(argc, argv), sizeof *a->order);
     a->order[0] = argv[0];
     bool flags = true;
     for (int i = 1; i < argc && rc < 0; i++) {
         if (flags && strcmp(argv[i], "--") == 0) {
             flags = false;
-        } else if (flags && long_flag(table, n, argv[i])) {
-            add_flag(a, table, n, (char *)long_flag(table, n, argv[i]), argv, argc, &i, &nflags);
         } else if (!flags || argv[i][0] != '-' || !argv[i][1]) {
             pos[npos++] = argv[i];
         } else if (argv[i][1] != '-') {
-            rc = cli_misuse("unknown flag %s; --help lists the flags", argv[i]);
+            rc = add_letters(a, table, n, argv[i], argv, argc, &i, &nflags);
         } else if (v->store && strncmp(argv[i], "--option=", 9) == 0) {
             rc = add_option(a, argv[i] + 9);
         } else if (v->store && strcmp(argv[i], "--option") == 0) {

@@ -123,11 +123,15 @@ struct target {
 /* whole: the URL is the store's root; else its last component is the path. */
 int target_open(struct target *t, const struct args *a, const char *url, bool whole, bool read_only,
     struct err *e);
+/* Does the URL name something, and is it a directory? The root of a store always is one; that costs
+ * a look as well. */
+int target_stat(struct target *t, struct store_stat *st, struct err *e);
 void target_close(struct target *t);
 #define cleanup_target __attribute__((cleanup(target_close)))
 
-/* -- mounts (ls.c) --------------------------------------------------------------------------- */
+/* -- mounts (mount_point.c) ------------------------------------------------------------------ */
 
+#define CLI_MOUNT_TYPE "fuse.millrace" /* in the mount table */
 /* Where the mount of millrace is that path is on; caller frees *point. */
 int mount_point_of(const char *path, char **point, struct err *e);
 /* An extended attribute; caller frees. NULL: there is none. */
@@ -138,7 +142,17 @@ char *read_xattr(const char *path, const char *name);
 int verb_mount(const struct verb *v, int argc, char **argv);
 int verb_umount(const struct verb *v, int argc, char **argv);
 int verb_ls(const struct verb *v, int argc, char **argv);
+int verb_cat(const struct verb *v, int argc, char **argv);
+int verb_head(const struct verb *v, int argc, char **argv);
+int verb_tail(const struct verb *v, int argc, char **argv);
+int verb_mkdir(const struct verb *v, int argc, char **argv);
+int verb_rm(const struct verb *v, int argc, char **argv);
+int verb_mv(const struct verb *v, int argc, char **argv);
 int verb_cp(const struct verb *v, int argc, char **argv);
+int verb_du(const struct verb *v, int argc, char **argv);
+int verb_count(const struct verb *v, int argc, char **argv);
+int verb_persist(const struct verb *v, int argc, char **argv);
+int verb_checksum(const struct verb *v, int argc, char **argv);
 int verb_stat(const struct verb *v, int argc, char **argv);
 int verb_check(const struct verb *v, int argc, char **argv);
 int verb_why(const struct verb *v, int argc, char **argv);

@@ -12,6 +12,12 @@
 
 const struct verb *verb_find(const char *name)
 {
+    static const struct {
+        const char *alias, *name;
+    } aliases[] = {{"copyFromLocal", "cp"}, {"copyToLocal", "cp"}}; /* Alluxio's words */
+    for (size_t i = 0; i < ARRAY_LEN(aliases); i++)
+        if (strcmp(aliases[i].alias, name) == 0)
+            name = aliases[i].name;
     for (const struct verb *v = verbs; v->name; v++)
         if (strcmp(v->name, name) == 0)
             return v;

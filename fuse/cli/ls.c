@@ -1,408 +1,219 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ls, stat and check: verbs that only look. */
-#include "fuse/cli/cli.h"
+/* ls: what is in a directory of a store or of a mount. */
+#include "fuse/cli/cached.h"
+#include "fuse/cli/place.h"
+#include "fuse/cli/shown.h"
 
 #include "lib/base/clock.h"
-#include "lib/base/human.h"
-#include "lib/base/log.h"
+#include "lib/base/file.h"
 #include "lib/base/mem.h"
-#include "lib/base/mountinfo.h"
-#include "lib/base/names.h"
-#include "lib/conf/report.h"
-#include "lib/json/jget.h"
-#include "lib/json/obj.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <grp.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/xattr.h>
-#include <unistd.h>
 
-#define STATUS_MAX (64u << 10)
+struct ls {
+    bool details, recursive;
+    struct shown out;
+    struct cached_ask ask;
+    const struct cli_place *at;
+    bool failed;
+    /* entries of one directory of this machine, which come in no order */
+    struct place_entry *entries;
+    size_t n, cap;
+};
 
-/* -- ls -------------------------------------------------------------------------------------- */
-
-static void print_entry(const char *name, const struct store_stat *st, bool details)
+static void mode_text(mode_t mode, char out[11])
 {
-    char when[CLOCK_RFC3339_LEN] = "-";
-    if (st->mtime_ns)
-        clock_rfc3339(st->mtime_ns, when);
-    if (details && st->is_dir)
-        printf("%14s  %-20s  ", "-", when);
-    else if (details)
-        printf("%14" PRIu64 "  %-20s  ", st->size, when);
-    cli_put_name(name);
-    puts(st->is_dir ? "/" : "");
+    static const char bits[] = "rwxrwxrwx";
+    out[0] = S_ISDIR(mode) ? 'd' : S_ISLNK(mode) ? 'l' : S_ISREG(mode) ? '-' : '?';
+    for (int i = 0; i < 9; i++)
+        out[i + 1] = mode & (0400u >> i) ? bits[i] : '-';
+    out[10] = '\0';
 }
 
-static int print_one(void *details, const struct store_entry *entry)
+/* Caller frees. */
+static char *user_name(uid_t uid)
 {
-    print_entry(entry->name, &entry->st, *(bool *)details);
+    const struct passwd *u = getpwuid(uid);
+    return u ? xstrdup(u->pw_name) : xasprintf("%u", (unsigned)uid);
+}
+
+static char *group_name(gid_t gid)
+{
+    const struct group *g = getgrgid(gid);
+    return g ? xstrdup(g->gr_name) : xasprintf("%u", (unsigned)gid);
+}
+
+/* Of a store: what it lists, it has. */
+static const char *ls_state(
+    const struct ls *l, const struct place_entry *entry, const struct cached *c)
+{
+    if (entry->st.is_dir || entry->other)
+        return "-";
+    return l->at->url || (c->known && c->persisted) ? "PERSISTED"
+        : c->known                                  ? "NOT_PERSISTED"
+                                                    : "-";
+}
+
+static void print_details(
+    const struct ls *l, const struct place_entry *entry, const struct cached *c)
+{
+    char when[CLOCK_RFC3339_LEN] = "-", mode[11];
+    if (entry->st.mtime_ns)
+        clock_rfc3339(entry->st.mtime_ns, when);
+    if (!l->at->url) {
+        cleanup_free char *user = user_name(entry->uid), *group = group_name(entry->gid);
+        mode_text(entry->mode, mode);
+        printf("%s %-8s %-8s ", mode, user, group);
+    }
+    if (entry->st.is_dir)
+        printf("%14s", "-");
+    else
+        printf("%14" PRIu64, entry->st.size);
+    printf("  %-13s  %-20s  ", ls_state(l, entry, c), when);
+    if (!l->at->url && c->known)
+        printf("%3u%%  ", cached_percent(c));
+    else if (!l->at->url)
+        printf("%4s  ", "-");
+}
+
+static void add_json(
+    struct ls *l, const struct place_entry *entry, const struct cached *c, const char *path)
+{
+    json_t *o = json_pack("{s:o, s:o, s:s, s:o}", "name", shown_text(entry->name), "path",
+        shown_text(path), "type",
+        entry->st.is_dir   ? "directory"
+            : entry->other ? "other"
+                           : "file",
+        "modified", shown_time(entry->st.mtime_ns));
+    if (!entry->st.is_dir)
+        json_object_set_new(o, "size", json_integer((json_int_t)entry->st.size));
+    if (!entry->st.is_dir && (l->at->url || c->known))
+        json_object_set_new(o, "persisted", json_boolean(l->at->url || c->persisted));
+    if (c->known) {
+        json_object_set_new(o, "cachedBytes", json_integer((json_int_t)c->bytes));
+        json_object_set_new(o, "pinned", json_boolean(c->pinned));
+    }
+    if (entry->st.version[0] && l->at->url)
+        json_object_set_new(o, "version", json_string(entry->st.version));
+    shown_add(&l->out, o);
+}
+
+/* path: of the entry, as one could write it */
+static void show_entry(struct ls *l, const struct place_entry *entry, const char *path)
+{
+    struct cached c = {0};
+    if (l->at->point && !entry->st.is_dir && !entry->other && (l->details || l->out.json))
+        cached_ask(&l->ask, path, &c);
+    if (l->out.json) {
+        add_json(l, entry, &c, path);
+        return;
+    }
+    if (l->details)
+        print_details(l, entry, &c);
+    cli_put_name(entry->name);
+    puts(entry->st.is_dir ? "/" : "");
+}
+
+static int show_listed(void *user, const struct place_entry *entry)
+{
+    struct ls *l = user;
+    if (l->recursive && entry->st.is_dir)
+        return 0;
+    cleanup_free char *path = path_join(l->at->said, entry->name);
+    show_entry(l, entry, path);
     return 0;
 }
 
-static int list_all(struct store *s, bool tree, bool details, struct err *e)
+static int keep_listed(void *user, const struct place_entry *entry)
 {
-    char *cursor = NULL;
-    int rc;
-    do {
-        rc = (tree ? store_list_tree : store_list)(s, "", &cursor, print_one, &details, e);
-    } while (rc == 0 && cursor);
-    free(cursor);
-    return rc;
+    struct ls *l = user;
+    if (l->n == l->cap) {
+        l->cap = l->cap ? 2 * l->cap : 64;
+        l->entries = xrealloc(l->entries, l->cap * sizeof *l->entries);
+    }
+    l->entries[l->n] = *entry;
+    l->entries[l->n++].name = xstrdup(entry->name);
+    return 0;
 }
 
-/* Does the URL name something, and is it a directory? The root of a store always is one; that costs
- * a look as well. */
-static int stat_target(struct target *t, struct store_stat *st, struct err *e)
+static int ls_by_name(const void *a, const void *b)
 {
-    if (*t->path)
-        return store_stat_path(t->store, t->path, st, e);
-    *st = (struct store_stat){.is_dir = true};
-    return store_check(t->store, e);
+    const struct place_entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static void show_kept(struct ls *l)
+{
+    if (l->n)
+        qsort(l->entries, l->n, sizeof *l->entries, ls_by_name);
+    for (size_t i = 0; i < l->n; i++) {
+        show_listed(l, &l->entries[i]);
+        free((char *)l->entries[i].name);
+    }
+    free(l->entries);
+    l->entries = NULL;
+    l->n = l->cap = 0;
+}
+
+static void ls_failed(void *user, const struct err *e)
+{
+    struct ls *l = user;
+    cli_failed(e);
+    l->failed = true;
+}
+
+static int ls_place(struct ls *l, struct cli_place *p, bool heading, struct err *e)
+{
+    struct place_entry entry;
+    l->at = p;
+    if (place_stat(p, &entry, e))
+        return -1;
+    cleanup_free char *name = place_name(p->said);
+    if (!entry.st.is_dir) {
+        entry.name = p->url ? name : p->said;
+        show_entry(l, &entry, p->said);
+        return 0;
+    }
+    if (heading && !l->out.json)
+        cli_put_name(p->said), puts(":");
+    if (l->recursive)
+        return place_walk(p, show_listed, ls_failed, l, e);
+    if (p->url)
+        return place_list(p, show_listed, l, e);
+    int rc = place_list(p, keep_listed, l, e);
+    show_kept(l);
+    return rc;
 }
 
 int verb_ls(const struct verb *v, int argc, char **argv)
 {
-    bool details = false, recursive = false;
-    const struct opt table[] = {
-        {"long", OPT_BOOL, &details, NULL, "print sizes and times, too (-l)"},
-        {"recursive", OPT_BOOL, &recursive, NULL,
-            "list all files below, not only the direct entries (-r)"},
-    };
-    cleanup_args struct args a;
-    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
-    if (rc >= 0)
-        return rc;
-    struct err e = ERR_INIT;
-    cleanup_target struct target one = {0}, all = {0};
-    struct store_stat st;
-    if (target_open(&one, &a, a.pos[0], false, false, &e) || stat_target(&one, &st, &e))
-        return cli_failed(&e);
-    if (!st.is_dir) {
-        print_entry(one.path, &st, details);
-        return CLI_DONE;
-    }
-    if (target_open(&all, &a, a.pos[0], true, false, &e)
-        || list_all(all.store, recursive, details, &e))
-        return cli_failed(&e);
-    return CLI_DONE;
-}
-
-/* -- stat ------------------------------------------------------------------------------------ */
-
-static int stat_url(const struct args *a, struct err *e)
-{
-    cleanup_target struct target t = {0};
-    struct store_stat st;
-    if (target_open(&t, a, a->pos[0], false, false, e) || stat_target(&t, &st, e))
-        return -1;
-    char when[CLOCK_RFC3339_LEN] = "unknown", size[HUMAN_BYTES_LEN];
-    if (st.mtime_ns)
-        clock_rfc3339(st.mtime_ns, when);
-    printf("%-10s %s\n", "url:", a->pos[0]);
-    printf("%-10s %s\n", "type:", st.is_dir ? "directory" : "file");
-    if (st.is_dir)
-        return 0;
-    printf("%-10s %" PRIu64 " (%s)\n%-10s %s\n%-10s %s\n", "size:", st.size,
-        human_bytes(st.size, size), "modified:", when, "version:", st.version);
-    return 0;
-}
-
-/* The attribute of path, or of the closest directory above that has it (the mount's root); caller
- * frees. */
-char *read_xattr(const char *path, const char *name)
-{
-    char *value = xcalloc(1, STATUS_MAX + 1);
-    if (getxattr(path, name, value, STATUS_MAX) > 0)
-        return value;
-    free(value);
-    return NULL;
-}
-
-/* The file system that path is on: its type and where it is mounted; caller frees *point. NULL if
- * unknown. */
-static char *mount_of(const char *path, char **point)
-{
-    cleanup_free char *real = realpath(path, NULL);
-    cleanup_mountinfo struct mountinfo all = {NULL, 0};
-    struct err e = ERR_INIT;
-    const struct mount_entry *m = real && mountinfo_read(&all, &e) == 0
-        ? mountinfo_above(&all, real)
-        : NULL;
-    *point = m ? xstrdup(m->point) : NULL;
-    return m ? xstrdup(m->type) : NULL;
-}
-
-static void print_bytes(const char *label, const json_t *j, const char *path)
-{
-    char text[HUMAN_BYTES_LEN];
-    printf("  %-22s %s\n", label, human_bytes((uint64_t)jget_int(j, path, 0), text));
-}
-
-static void print_count(const char *label, const json_t *j, const char *path)
-{
-    printf("  %-22s %" PRId64 "\n", label, jget_int(j, path, 0));
-}
-
-/* "your job waited 7 % of the time for data" */
-static void print_stalls(const json_t *j)
-{
-    double up = (double)jget_int(j, REPORT_UP_MS, 0);
-    if (jget_len(j, REPORT_STALLS))
-        puts("waiting for data:       (what the kernel read by itself is not in here)");
-    for (size_t i = 0; i < jget_len(j, REPORT_STALLS); i++) {
-        const json_t *c = json_array_get(jget_arr(j, REPORT_STALLS), i);
-        double waiting = (double)jget_int(c, REPORT_STALL_WAITING_MS, 0);
-        printf("  %s: %.1f s, %.1f %% of the time; %" PRId64
-               " reads waited %.1f s for the store, %.1f s for workers, %.1f s for the disk\n",
-            jget_str(c, REPORT_STALL_CALLER, "?"), waiting / 1000, up > 0 ? 100 * waiting / up : 0,
-            jget_int(c, REPORT_STALL_READS, 0),
-            (double)jget_int(c, REPORT_STALL_STORE_MS, 0) / 1000,
-            (double)jget_int(c, REPORT_STALL_WORKER_MS, 0) / 1000,
-            (double)jget_int(c, REPORT_STALL_DISK_MS, 0) / 1000);
-    }
-}
-
-static void print_hints(const json_t *j)
-{
-    if (!jget_int(j, REPORT_HINTS_ENTRIES, 0) && !jget_int(j, REPORT_HINTS_REFUSED, 0))
-        return;
-    puts("hints:");
-    print_count("lists being followed", j, REPORT_HINTS_LISTS);
-    print_count("paths given", j, REPORT_HINTS_ENTRIES);
-    print_count("looked after", j, REPORT_HINTS_DONE);
-    print_bytes("made ready", j, REPORT_HINTS_BYTES);
-    print_count("read as announced", j, REPORT_HINTS_FOLLOWED);
-    printf("  %-22s %" PRId64 "%s", "not there", jget_int(j, REPORT_HINTS_MISSING, 0),
-        jget_int(j, REPORT_HINTS_MISSING, 0) ? ", the first: " : "");
-    cli_put_name(jget_str(j, REPORT_HINTS_FIRST_MISSING, ""));
-    puts("");
-    print_count("no paths at all", j, REPORT_HINTS_REFUSED);
-    print_count("failed", j, REPORT_HINTS_FAILED);
-}
-
-/* What a person has to decide about. */
-static void print_kept(const json_t *j)
-{
-    int64_t files = jget_int(j, REPORT_KEPT_FILES, 0);
-    const char *there = jget_str(j, REPORT_KEPT_NODE_DIR, "");
-    char bytes[HUMAN_BYTES_LEN];
-    if (!files)
-        return;
-    printf("kept on this node, in no store: %" PRId64 " files, %s\n", files,
-        human_bytes((uint64_t)jget_int(j, REPORT_KEPT_BYTES, 0), bytes));
-    for (size_t i = 0; i < jget_len(j, REPORT_KEPT_PATHS); i++) {
-        const json_t *k = json_array_get(jget_arr(j, REPORT_KEPT_PATHS), i);
-        const char *why = jget_str(k, REPORT_KEPT_WHY, "");
-        printf("  ");
-        cli_put_name(jget_str(k, REPORT_KEPT_PATH, "?"));
-        printf(": %s\n    ",
-            strcmp(why, "conflict") == 0         ? "somebody else changed it in the store"
-                : strcmp(why, "unfinished") == 0 ? "not closed when the machine went down"
-                : strcmp(why, "homeless") == 0
-                ? "the dataset has no such mount any more, or not for writing"
-                : "the note beside it is damaged");
-        cli_put_name(*there ? there : jget_str(j, REPORT_KEPT_DIR, ""));
-        putchar('/');
-        cli_put_name(jget_str(k, REPORT_KEPT_FILE, "?"));
-        puts("");
-    }
-    if (*there)
-        puts(
-            "  that is on the node, below csi.cacheDir of the chart, or /var/lib/kubelet/plugins without one; to\n"
-            "  look there: kubectl -n millrace-system debug node/NODE -it --image=busybox (which has it in /host)");
-    puts("  to have one back, copy that file; to drop it, remove it and the .path file beside it");
-}
-
-static void print_status(const json_t *j)
-{
-    bool ready = jget_bool(j, REPORT_READY, false);
-    printf("%-10s %s\n", "ready:", ready ? "yes" : "no");
-    if (!ready)
-        printf("%-10s %s\n%-10s %s\n", "reason:", jget_str(j, REPORT_REASON, ""),
-            "message:", jget_str(j, REPORT_MESSAGE, ""));
-    if (*jget_str(j, REPORT_PROFILE, ""))
-        printf("%-10s %s\n", "profile:", jget_str(j, REPORT_PROFILE, ""));
-    for (size_t i = 0; i < jget_len(j, REPORT_MOUNTS); i++) {
-        const json_t *m = json_array_get(jget_arr(j, REPORT_MOUNTS), i);
-        printf("%-10s %s at %s%s%s\n", "store:", jget_str(m, REPORT_MOUNT_POINT, "?"),
-            jget_str(m, REPORT_MOUNT_PATH, "/"), jget_bool(m, REPORT_READY, false) ? "" : ": ",
-            jget_bool(m, REPORT_READY, false) ? "" : jget_str(m, REPORT_MESSAGE, "not ready"));
-    }
-    puts("cache:");
-    print_bytes("used", j, REPORT_CACHE_USED);
-    print_bytes("capacity", j, REPORT_CACHE_CAPACITY);
-    printf("  %-22s %" PRId64 " of %" PRId64 "\n", "complete files",
-        jget_int(j, REPORT_CACHE_COMPLETE, 0), jget_int(j, REPORT_CACHE_FILES, 0));
-    if (jget_int(j, REPORT_CACHE_PINNED_FILES, 0)) {
-        char pinned[HUMAN_BYTES_LEN], most[HUMAN_BYTES_LEN];
-        printf("  %-22s %s in %" PRId64 " files, of at most %s\n", "pinned",
-            human_bytes((uint64_t)jget_int(j, REPORT_CACHE_PINNED, 0), pinned),
-            jget_int(j, REPORT_CACHE_PINNED_FILES, 0),
-            human_bytes((uint64_t)jget_int(j, REPORT_CACHE_PINNED_MOST, 0), most));
-    }
-    puts("reads:");
-    print_bytes("from the cache", j, REPORT_READS_CACHE);
-    print_bytes("from workers", j, REPORT_READS_WORKER);
-    print_bytes("from the store", j, REPORT_READS_STORE);
-    print_stalls(j);
-    print_hints(j);
-    puts("writes:");
-    print_bytes("to the store", j, REPORT_WRITES_BYTES);
-    printf("  %-22s %" PRId64 "\n", "files not yet there", jget_int(j, REPORT_WRITES_PENDING, 0));
-    print_kept(j);
-}
-
-int mount_point_of(const char *path, char **point, struct err *e)
-{
-    struct stat st;
-    if (stat(path, &st))
-        return errno == ENOTCONN
-            ? err_set(e, ERR_NOTFOUND,
-                "%s: the file system there is not served any more; millrace umount %s", path, path)
-            : err_sys(e, errno, "%s", path);
-    *point = NULL;
-    cleanup_free char *type = mount_of(path, point);
-    if (!type || strcmp(type, "fuse.millrace") != 0)
-        return err_set(e, ERR_INVALID, "%s is not on a mount of millrace (it is on %s)", path,
-            type ? type : "an unknown file system");
-    return 0;
-}
-
-static int stat_mount(const char *path, bool json, struct err *e)
-{
-    cleanup_free char *point = NULL;
-    if (mount_point_of(path, &point, e))
-        return -1;
-    cleanup_free char *text = read_xattr(point, XATTR_STATUS),
-                      *error = read_xattr(path, XATTR_ERROR);
-    if (json && text) {
-        fputs(text, stdout);
-        return 0;
-    }
-    printf("%-10s %s\n", "mount:", point);
-    if (error)
-        printf("%-10s ", "error:"), cli_put_name(error), puts("");
-    if (!text)
-        return err_set(e, ERR_NOTFOUND, "%s: the client that serves it tells no status", point);
-    struct err inner = ERR_INIT;
-    cleanup_json json_t *j = json_parse(text, strlen(text), &inner);
-    if (!j)
-        return err_set(e, ERR_FATAL, "%s: its status does not parse: %s", point, inner.msg);
-    print_status(j);
-    return 0;
-}
-
-int verb_stat(const struct verb *v, int argc, char **argv)
-{
+    struct ls l = {.ask = CACHED_ASK_INIT};
     bool json = false;
     const struct opt table[] = {
-        {"json", OPT_BOOL, &json, NULL, "print the status of a mount as JSON"}};
-    cleanup_args struct args a;
-    int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
-    if (rc >= 0)
-        return rc;
-    struct err e = ERR_INIT;
-    if (is_url(a.pos[0]) ? stat_url(&a, &e) : stat_mount(a.pos[0], json, &e))
-        return cli_failed(&e);
-    return CLI_DONE;
-}
-
-/* -- check ----------------------------------------------------------------------------------- */
-
-static int count_one(void *count, const struct store_entry *entry)
-{
-    (void)entry;
-    ++*(unsigned *)count;
-    return 0;
-}
-
-static int check_listing(struct store *s, unsigned *count, bool *more, struct err *e)
-{
-    char *cursor = NULL;
-    int rc = store_list(s, "", &cursor, count_one, count, e);
-    *more = cursor != NULL;
-    free(cursor);
-    return rc;
-}
-
-static int check_writing(struct store *s, struct err *e)
-{
-    cleanup_free char *name = xasprintf(
-        ".millrace-check-%d-%" PRIx64, (int)getpid(), (uint64_t)clock_real_ns());
-    cleanup_fd int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    struct store_stat st;
-    if (fd < 0)
-        return err_sys(e, errno, "open /dev/null");
-    return store_put(s, name, &(struct store_put){.fd = fd}, &st, e) || store_remove(s, name, e)
-        ? -1
-        : 0;
-}
-
-static void step(bool good, const char *what)
-{
-    printf("%s  %s\n", good ? "ok    " : "FAILED", what);
-}
-
-/* What `millrace mount` needs of this machine. */
-static bool check_fuse(void)
-{
-    cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    if (fd < 0) {
-        char text[128];
-        printf(
-            "FAILED  /dev/fuse: %s: mounting needs it (modprobe fuse; in a container: --device /dev/fuse)\n",
-            strerror_r(errno, text, sizeof text));
-        return false;
-    }
-    if (geteuid() != 0 && access("/usr/bin/fusermount3", X_OK) != 0
-        && access("/bin/fusermount3", X_OK) != 0) {
-        puts(
-            "FAILED  fusermount3 is missing: users other than root need it to mount (Debian: apt install fuse3)");
-        return false;
-    }
-    step(true, "this machine can mount FUSE file systems");
-    return true;
-}
-
-int verb_check(const struct verb *v, int argc, char **argv)
-{
-    bool write = false, fuse = true;
-    const struct opt table[] = {
-        {"write", OPT_BOOL, &write, NULL,
-            "try to write, too: an empty object that is removed at once"},
-        {"fuse", OPT_BOOL, &fuse, NULL, "check whether this machine can mount"},
+        {"long", OPT_BOOL, &l.details, NULL,
+            "print size, whether the store has it, time and how much is in this node's cache, too (-l)"},
+        {"recursive", OPT_BOOL, &l.recursive, NULL,
+            "list all files below, not only the direct entries (-r)"},
+        SHOWN_FLAG(json),
     };
     cleanup_args struct args a;
     int rc = args_parse(&a, v, table, ARRAY_LEN(table), argc, argv);
     if (rc >= 0)
         return rc;
-    struct err e = ERR_INIT;
-    cleanup_target struct target t = {0};
-    unsigned entries = 0;
-    bool more = false;
-    log_init("millrace", LOG_ERROR); /* the steps say it */
-    if (target_open(&t, &a, a.pos[0], true, !write, &e))
-        return cli_failed(&e);
-    step(true, "the URL and the options make sense");
-    if (store_check(t.store, &e) || check_listing(t.store, &entries, &more, &e)) {
-        step(false, "the store");
-        printf("        reason: %s\n", store_reason(&e));
-        return cli_failed(&e);
+    shown_begin(&l.out, json, "entries");
+    for (int i = 0; i < a.npos; i++) {
+        struct err e = ERR_INIT;
+        cleanup_place struct cli_place p = {0};
+        if (place_open(&p, &a, a.pos[i], true, &e) || ls_place(&l, &p, a.npos > 1, &e))
+            ls_failed(&l, &e);
     }
-    printf("ok      the store is there and can be read: %u%s entries at the top\n", entries,
-        more ? " and more" : "");
-    if (write && check_writing(t.store, &e)) {
-        step(false, "writing");
-        return cli_failed(&e);
-    }
-    if (write)
-        step(true, "it can be written to");
-    return !fuse || check_fuse() ? CLI_DONE : CLI_FAILED;
+    shown_end(&l.out);
+    cached_ask_end(&l.ask);
+    return l.failed ? CLI_FAILED : CLI_DONE;
 }

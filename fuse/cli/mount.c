@@ -5,6 +5,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
+#include "lib/base/mountinfo.h"
 #include "lib/base/names.h"
 #include "lib/conf/report.h"
 #include "lib/json/jget.h"
@@ -187,18 +188,58 @@ static int fusermount(const char *dir, bool lazy, struct err *e)
         "%s cannot be unmounted: it is in use (see fuser -vm %s), or it is not yours", dir, dir);
 }
 
-static int unmount(const char *dir, bool lazy, struct err *e)
+static int unmount(const char *point, const char *dir, bool lazy, struct err *e)
 {
     if (geteuid() != 0)
-        return fusermount(dir, lazy, e);
-    if (umount2(dir, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+        return fusermount(point, lazy, e);
+    if (umount2(point, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
         return 0;
     if (errno == EBUSY)
         return err_set(e, ERR_CONFLICT,
             "%s is in use: close what uses it (see fuser -vm %s), or --lazy", dir, dir);
-    if (errno == EINVAL)
-        return err_set(e, ERR_NOTFOUND, "nothing is mounted at %s", dir);
     return err_sys(e, errno, "unmount %s", dir);
+}
+
+/* Where what is mounted at dir is in the mount table: also if nobody serves it any more, so that
+ * dir itself cannot be looked at. Caller frees. */
+static char *absolute_point(const char *dir, struct err *e)
+{
+    char *real = realpath(dir, NULL);
+    if (real || errno == ENOENT || errno == ENOTDIR) {
+        if (!real)
+            err_sys(e, errno, "%s", dir);
+        return real;
+    }
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    cleanup_free char *copy = xstrndup(dir, n);
+    char *slash = strrchr(copy, '/'), *name = slash ? slash + 1 : copy;
+    if (slash)
+        *slash = '\0';
+    cleanup_free char *parent = realpath(!slash ? "." : *copy ? copy : "/", NULL);
+    if (!parent)
+        err_sys(e, errno, "%s", dir);
+    return parent ? path_join(parent, name) : NULL;
+}
+
+/* The point of a mount of ours; caller frees. NULL: there is none, or it is another's. */
+static char *mount_of_ours(const char *dir, struct err *e)
+{
+    cleanup_free char *point = absolute_point(dir, e);
+    cleanup_mountinfo struct mountinfo all = {NULL, 0};
+    if (!point || mountinfo_read(&all, e))
+        return NULL;
+    const struct mount_entry *m = mountinfo_find(&all, point);
+    if (m && strcmp(m->type, CLI_MOUNT_TYPE) == 0)
+        return steal(&point);
+    if (m)
+        err_set(e, ERR_INVALID,
+            "%s is no mount of millrace, but of %s: it is left alone (umount(8) unmounts others)",
+            dir, m->type);
+    else
+        err_set(e, ERR_NOTFOUND, "nothing is mounted at %s", dir);
+    return NULL;
 }
 
 /* The process that serves the mount, to wait for its end: it saves what was written first. -1: it
@@ -248,7 +289,11 @@ int verb_umount(const struct verb *v, int argc, char **argv)
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;
-    cleanup_fd int server = lazy ? -1 : open_server(a.pos[0]);
-    return unmount(a.pos[0], lazy, &e) || wait_for_server(a.pos[0], server, &e) ? cli_failed(&e)
-                                                                                : CLI_DONE;
+    cleanup_free char *point = mount_of_ours(a.pos[0], &e);
+    if (!point)
+        return cli_failed(&e);
+    cleanup_fd int server = lazy ? -1 : open_server(point);
+    return unmount(point, a.pos[0], lazy, &e) || wait_for_server(a.pos[0], server, &e)
+        ? cli_failed(&e)
+        : CLI_DONE;
 }

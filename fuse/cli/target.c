@@ -177,6 +177,14 @@ int target_open(struct target *t, const struct args *a, const char *url, bool wh
     return t->store ? 0 : -1;
 }
 
+int target_stat(struct target *t, struct store_stat *st, struct err *e)
+{
+    if (*t->path)
+        return store_stat_path(t->store, t->path, st, e);
+    *st = (struct store_stat){.is_dir = true};
+    return store_check(t->store, e);
+}
+
 void target_close(struct target *t)
 {
     store_free(t->store);

@@ -11,10 +11,12 @@ const struct verb verbs[] = {
     {"umount", "DIR", "unmount it",
         "Unmounts what `millrace mount` has mounted, and waits until what was written there is saved.",
         1, 1, false, verb_umount},
-    {"stat", "DIR|URL", "how a mount is doing, or what an object is",
-        "Of a mount, or of a file on one: how it is doing, its cache, what was read and written, "
-        "the last error.\n\nOf a URL: type, size, time and version of the object.",
-        1, 1, true, verb_stat},
+    {"stat", "[PATH|URL]", "how mounts are doing, or what an object is",
+        "Of a path on a mount: how the mount is doing, its cache, what was read and written, the last "
+        "error; of a file also how much of it this node has, and whether the store has it.\n\nOf a "
+        "URL: type, size, time and version of the object.\n\nWithout an argument: all mounts of this "
+        "machine, a line each.",
+        0, 1, true, verb_stat},
     {"why", "POD|JOB|DATASET|PATH", "what a pod waits for, or why its reads are slow",
         "Of a pod or a job (`NAME`, or `tfjob/NAME`, or `job NAME`) of a Kubernetes cluster: one "
         "sentence that says what it waits for or why its reads are slow, and the next command to "
@@ -62,13 +64,58 @@ const struct verb verbs[] = {
         "directories, of a mount. Pinned files are left (`millrace unpin` first), and so are "
         "changes that are not in the store yet: nothing is lost.",
         1, INT_MAX, false, verb_free},
-    {"ls", "URL", "list a store", "Lists a directory of a store, or one object.", 1, 1, true,
-        verb_ls},
-    {"cp", "SRC DST", "copy between a store and local files",
-        "Copies a file between a store (a URL) and this machine (a path), or between two stores. "
-        "What is copied to a directory, or to a URL that ends in /, keeps its name there. With "
-        "--recursive the content of SRC goes into DST.",
+    {"ls", "PATH|URL...", "list what is in a store or a mount",
+        "Lists a directory, or one file, of a store (a URL) or of this machine (a path). With --long "
+        "of a path on a mount: mode, owner, size, whether the store has all that was written "
+        "(PERSISTED or NOT_PERSISTED), time, and how much of the file the cache of this node has.",
+        1, INT_MAX, true, verb_ls},
+    {"cat", "PATH|URL...", "print files", "Prints files of stores, mounts or this machine.", 1,
+        INT_MAX, true, verb_cat},
+    {"head", "PATH|URL...", "print how files begin",
+        "Prints the first lines or bytes of files; no more of them is read.", 1, INT_MAX, true,
+        verb_head},
+    {"tail", "PATH|URL...", "print how files end",
+        "Prints the last lines or bytes of files; no more of them is read, but with +N.", 1,
+        INT_MAX, true, verb_tail},
+    {"mkdir", "PATH|URL...", "make directories",
+        "Makes directories in stores, mounts or on this machine. A store of objects gets an empty "
+        "object whose name ends in /.",
+        1, INT_MAX, true, verb_mkdir},
+    {"rm", "PATH|URL...", "remove files and directories",
+        "Removes files of stores and mounts, with --recursive directories, too. What is not on a "
+        "mount is left alone, and so is all of a store or of a mount at once. What cannot be removed "
+        "is named and the rest goes.",
+        1, INT_MAX, true, verb_rm},
+    {"mv", "SRC DST", "rename, or move elsewhere",
+        "Renames a file or a directory; what is moved to a directory, or to a URL that ends in /, "
+        "keeps its name there. Within one store the store renames (one of objects copies each on its "
+        "side); from one to another it is copied and then removed, if all of it could be copied.",
+        2, 2, true, verb_mv},
+    {"cp", "SRC DST", "copy between stores, mounts and local files",
+        "Copies a file or, with --recursive, the content of a directory, from and to a store (a URL) "
+        "or a path of this machine, on a mount or not. What is copied to a directory, or to a URL "
+        "that ends in /, keeps its name there. Many files are copied at a time, large ones in pieces; "
+        "what fails is named, the rest is copied, and the exit status is 1.\n\n`millrace "
+        "copyFromLocal` and `millrace copyToLocal` do the same, and take directories as they are.",
         2, 2, true, verb_cp},
+    {"du", "PATH|URL...", "how much files have",
+        "Prints how many bytes files, or all files below directories, have; on a mount also how much "
+        "of it the cache of this node has, and how many files the store does not have yet.",
+        1, INT_MAX, true, verb_du},
+    {"count", "PATH|URL...", "how many files, directories and bytes there are",
+        "Counts files, directories (itself among them) and bytes. A store of objects has the "
+        "directories that files are in.",
+        1, INT_MAX, true, verb_count},
+    {"checksum", "PATH|URL...", "sums of what is in files",
+        "Reads files and prints a sum of each, as `sha256sum` and `md5sum` do; the CRCs as S3 keeps "
+        "them beside objects (x-amz-checksum). A file that cannot be read is named and the rest is "
+        "summed.",
+        1, INT_MAX, true, verb_checksum},
+    {"persist", "PATH...", "wait until the store has what was written",
+        "Of files, or all files below directories, on a mount: has what the store does not have "
+        "saved, and waits until it is, however often that fails. Files are saved when they are "
+        "closed; this is for those whose saving failed, or that are open still.",
+        1, INT_MAX, false, verb_persist},
     {"check", "URL", "try a store, and say what is wrong",
         "Tries a store step by step, and says what is wrong and what to do about it.", 1, 1, true,
         verb_check},

@@ -216,6 +216,14 @@ static int why_path(const char *path, struct err *e)
     return CLI_DONE;
 }
 
+/* "data/train", too, if that is on a mount: a pod or job of that name is not. */
+static bool is_path(const char *what)
+{
+    cleanup_free char *point = NULL;
+    struct err none = ERR_INIT;
+    return *what == '/' || *what == '.' || mount_point_of(what, &point, &none) == 0;
+}
+
 int verb_why(const struct verb *v, int argc, char **argv)
 {
     struct cluster_flags flags = {0};
@@ -225,7 +233,7 @@ int verb_why(const struct verb *v, int argc, char **argv)
     if (rc >= 0)
         return rc;
     struct err e = ERR_INIT;
-    if (*a.pos[0] == '/' || *a.pos[0] == '.')
+    if (a.npos == 1 && is_path(a.pos[0]))
         return why_path(a.pos[0], &e);
     cleanup_cluster struct cluster c = {0};
     if (cluster_open(&c, &flags, &e))

@@ -29,7 +29,9 @@ static int32_t open_backing(struct file *f, const struct inode *n)
         return 0;
     if (file_lock_attached(f, true, &e))
         return 0;
-    cleanup_fd int fd = f->cf ? cache_complete_fd(f->cf) : -1;
+    cleanup_fd int fd = f->cf && !(backings_disk_only(c->backings) && cache_in_memory(f->cf))
+        ? cache_complete_fd(f->cf)
+        : -1;
     pthread_rwlock_unlock(&f->data_lock);
     if (fd < 0)
         return 0;

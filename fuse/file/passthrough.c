@@ -158,6 +158,8 @@ void backings_refusal(struct backings *b, char out[BACKINGS_REFUSAL_MAX])
     pthread_mutex_unlock(&b->mu);
 }
 
+bool backings_disk_only(const struct backings *b) { return b->ops.disk_only; }
+
 int32_t backings_register(struct backings *b, uint64_t ino, int fd, struct err *e)
 {
     struct inode set = {0};

@@ -22,6 +22,7 @@ struct backing_ops {
     int (*open)(void *user, int fd, int32_t *id, struct err *e);
     void (*close)(void *user, int32_t id);
     void *user;
+    bool disk_only; /* it takes files of the cache's directory, none of a memory tier */
 };
 
 struct backings; /* opaque */
@@ -57,6 +58,7 @@ void backings_shrink(struct backings *b);
 /* Why the kernel took none of the files that it was given; "" where it took one, or was given none.
  */
 void backings_refusal(struct backings *b, char out[BACKINGS_REFUSAL_MAX]);
-size_t backings_count(struct backings *b); /* of inodes without an open */
+bool backings_disk_only(const struct backings *b); /* as in backing_ops */
+size_t backings_count(struct backings *b);         /* of inodes without an open */
 
 #endif

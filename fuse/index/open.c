@@ -23,6 +23,7 @@
 #define FILE_SIZE     (UINT64_C(57) << 30)
 #define FIRST_BUCKETS 1024
 #define UNREADABLE    "its disk cannot be read"
+#define NONE          "there is none"
 
 static uint32_t index_sum(const struct inodes *ix)
 {
@@ -43,13 +44,24 @@ static bool is_readable(const void *from, uint64_t bytes)
     return madvise((void *)first, end - first, MADV_POPULATE_READ) == 0 || errno == EINVAL;
 }
 
+/* Nothing was written to it; to read that where a tmpfs is full would kill us, too. */
+static bool is_hole(const struct inodes *ix)
+{
+    struct stat st;
+    return fstat(ix->fd, &st) == 0 && st.st_blocks == 0;
+}
+
 /* Why the file cannot be used, NULL if it can. */
 static const char *why_distrusted(const struct inodes *ix, const struct inodes_conf *conf)
 {
     const struct index_head *h = ix->h;
     char boot[sizeof h->boot];
+    if (is_hole(ix))
+        return NONE;
     if (!is_readable(h, sizeof *h))
         return UNREADABLE;
+    if (h->magic == INDEX_MAGIC && h->version > INDEX_VERSION_EDITED)
+        return "a newer release made it";
     if (h->magic != INDEX_MAGIC
         || (h->version != INDEX_VERSION && h->version != INDEX_VERSION_EDITED)
         || h->rec_size != sizeof(struct rec))
@@ -215,7 +227,7 @@ struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct e
     }
     if (why && strcmp(why, UNREADABLE) == 0)
         log_kv(LOG_ERROR, "the index is made anew", "why", why, NULL);
-    else if (why && ix->h->magic)
+    else if (why && strcmp(why, NONE) != 0 && ix->h->magic)
         log_kv(LOG_INFO, "the index is made anew", "why", why, NULL);
     if (why && make_empty(ix, conf, e))
         goto fail;

@@ -62,7 +62,8 @@ static int pin_file(struct fs *fs, const struct inode *n, struct pin_msg *m, str
     files_put(f);
     m->size = n->size;
     m->cached = m->op == PIN_FREE ? freed : share.cached;
-    m->state = (share.pinned ? PIN_PINNED : 0) | (share.staged ? PIN_STAGED : 0);
+    m->state = (share.pinned ? PIN_PINNED : 0) | (share.staged ? PIN_STAGED : 0)
+        | (n->flags & INODE_DIRTY ? PIN_UNSAVED : 0);
     return rc;
 }
 

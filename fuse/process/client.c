@@ -11,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
+#include "lib/http/metric.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,6 +33,9 @@
 #define SAVE_MAX_NS     (600 * NS_PER_S) /* for the mount before to save what was written there */
 #define ENDING          "ending\n"       /* in the lock: its mount is over */
 #define OVERLAYFS_MAGIC 0x794c7630
+
+METRIC_COUNTER(stuck_requests, "millrace_stuck_requests_total", "",
+    "Requests that did not end, and were answered with an I/O error.");
 
 struct client {
     const struct client_options *o;
@@ -306,6 +310,12 @@ static void on_unmounted(void *user)
     cache_cancel(c->m.cache);
 }
 
+static void on_stuck(void *user)
+{
+    (void)user;
+    metric_add(metric_of(&stuck_requests), 1);
+}
+
 static unsigned stack_depth(const char *dir)
 {
     struct statfs st;
@@ -334,6 +344,8 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
         .serving = on_serving,
         .unmounted = on_unmounted,
         .user = c,
+        .stuck_ns = c->o->stuck_ns,
+        .stuck = on_stuck,
         .stack_depth = c->m.backings ? stack_depth(c->o->cache_dir) : 0};
     struct session *s = c->m.fs.session = session_new(&sc, &fs_ops, &c->m.fs, &e);
     if (!s)
@@ -341,6 +353,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
     if (c->handoff)
         handoff_client_watch(c->handoff, serves_ping, c);
     heartbeat_watch(c->heartbeat, serves_beat, c);
+    metric_of(&stuck_requests); /* 0 is a number, too */
     running = s;
     mask_signals(SIG_UNBLOCK);
     int rc = stopping ? 0 : session_run(s, &e);
@@ -439,9 +452,12 @@ static enum client_exit prepare_and_serve(struct client *c, int fuse_fd)
         hold(c, fuse_fd, &w);
     struct mounted_fs_conf mc = {c->o, c->conf, c->o->key_file ? &c->key : NULL, c->stores,
         c->status, c->handoff, c->stage_dir, fuse_fd, w.init_len > 0};
-    if (mounted_fs_build(&c->m, &mc, &e))
+    if (mounted_fs_build(&c->m, &mc, &e)) {
+        if (c->handoff && w.init_len && e.cls == ERR_FATAL)
+            handoff_client_cannot_resume(c->handoff);
         return client_fail(
             c, e.cls == ERR_EXHAUSTED ? "CacheDiskFull" : "StoreError", &e, CLIENT_BROKEN);
+    }
     return run_session(c, fuse_fd, w.init, w.init_len);
 }
 

@@ -23,6 +23,7 @@ struct client_options {
     int64_t sync_ns;     /* 0: from the configuration, or the default */
     int64_t deadline_ns; /* of a call to a store; 0: the store's default */
     int64_t hung_ns;     /* a process that is silent for so long is replaced; 0: never */
+    int64_t stuck_ns;    /* a request that does not end is answered after it; 0: never */
     int64_t uid, gid;    /* owner of what comes from the store; -1: default of the mode */
     bool allow_other;
     /* where the log goes once the mount is served and stderr has no reader; NULL: stays on stderr

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace-fuse — serves a dataset as a file system. */
 #include "fuse/process/supervise.h"
+#include "fuse/session/requests.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
@@ -45,7 +46,10 @@ static char *default_cache_dir(const char *mountpoint)
 
 int main(int argc, char **argv)
 {
-    struct client_options o = {.uid = -1, .gid = -1, .hung_ns = HEARTBEAT_HUNG_S * NS_PER_S};
+    struct client_options o = {.uid = -1,
+        .gid = -1,
+        .hung_ns = HEARTBEAT_HUNG_S * NS_PER_S,
+        .stuck_ns = REQUESTS_STUCK_S * NS_PER_S};
     bool foreground = false, daemonize = false, list_metrics = false;
     const char *log_format = NULL;
     const struct opt table[] = {
@@ -70,6 +74,8 @@ int main(int argc, char **argv)
             "how long a store is tried before a request fails; 0s: 30 s"},
         {"hung-after", OPT_SECONDS, &o.hung_ns, "DURATION",
             "replace a serving process that has not answered for so long; 0s: never, for debuggers"},
+        {"stuck-after", OPT_SECONDS, &o.stuck_ns, "DURATION",
+            "answer a request that does not end with an I/O error after it; 0s: never"},
         {"uid", OPT_INT, &o.uid, "N", "owner of files that come from the store"},
         {"gid", OPT_INT, &o.gid, "N", "group of files that come from the store"},
         {"allow-other", OPT_BOOL, &o.allow_other, NULL, "other users may read the mount"},

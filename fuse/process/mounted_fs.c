@@ -23,6 +23,8 @@
 
 #define PLUGIN_BACKINGS 16000 /* it takes 16384, unless it is told otherwise */
 #define OWN_BACKINGS    32768
+#define ROOM_NS         (5 * NS_PER_S) /* for the cache to make some */
+#define ROOM_AGAIN_NS   (100 * NS_PER_MS)
 /* of the cache: what the kernel may hold open of files that were evicted */
 #define BACKINGS_CACHE_FRACTION 20
 
@@ -92,12 +94,12 @@ static void tell_backings(struct mounted_fs *m)
 static int make_backings(struct mounted_fs *m, struct err *e)
 {
     struct cache_stats cs;
-    struct backing_ops ops = {own_backing_open, own_backing_close, m};
+    struct backing_ops ops = {own_backing_open, own_backing_close, m, false};
     if (!may_pass_through(m))
         return 0;
     if (m->c.handoff)
         ops = (struct backing_ops){
-            handoff_client_backing_open, handoff_client_backing_close, m->c.handoff};
+            handoff_client_backing_open, handoff_client_backing_close, m->c.handoff, true};
     cache_stats(m->cache, &cs);
     m->backings = backings_new(&ops, m->fs.inodes, m->c.handoff ? PLUGIN_BACKINGS : OWN_BACKINGS,
         cs.capacity_bytes / BACKINGS_CACHE_FRACTION);
@@ -174,6 +176,19 @@ static int build_cache(struct mounted_fs *m, bool read_only, struct err *e)
     return 0;
 }
 
+/* A disk without any room gets some by what the cache gives up, if it has that. */
+static int open_index(struct mounted_fs *m, const struct inodes_conf *ic, struct err *e)
+{
+    int64_t until = clock_mono_ns() + ROOM_NS;
+    while (!(m->fs.inodes = inodes_open(ic, &m->fresh, e))) {
+        if (e->cls != ERR_EXHAUSTED || clock_mono_ns() >= until)
+            return -1;
+        cache_want_room(m->cache);
+        clock_sleep_ns(ROOM_AGAIN_NS);
+    }
+    return 0;
+}
+
 /* The index, the tree of names over it, and how the kernel hears of changes. */
 static int build_tree(struct mounted_fs *m, struct err *e)
 {
@@ -191,7 +206,7 @@ static int build_tree(struct mounted_fs *m, struct err *e)
     mount_identities(m->c.conf, mounts, servers);
     ic.mounts = mounts;
     ic.servers = servers;
-    if (!(m->fs.inodes = inodes_open(&ic, &m->fresh, e)) || !(m->invalidator = invalidator_new(e))
+    if (open_index(m, &ic, e) || !(m->invalidator = invalidator_new(e))
         || invalidator_start(m->invalidator, m->c.fuse_fd, e))
         return -1;
     struct tree_conf tc = {.conf = m->c.conf,

@@ -2,6 +2,7 @@
 #define FUSE_USE_VERSION 314
 #include "fuse/process/supervise.h"
 
+#include "fuse/process/orphan.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
@@ -35,6 +36,7 @@ struct supervisor {
     struct client_shared *shared;
     struct fuse_session *mount; /* only to mount and unmount; NULL with a socket */
     int fuse_fd, ready_fd;
+    int life_fd;   /* orphan.h; the serving processes have it, too; -1 */
     int hold_sock; /* with a socket: the serving process sends its fuse fd; -1 without */
     pid_t child;
     bool stopping;
@@ -56,6 +58,7 @@ static int mount_fs(struct supervisor *s)
     char name[] = "millrace", flag[] = "-o";
     char *argv[] = {name, flag, options, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+    cleanup_free char *point = realpath(s->o->mountpoint, NULL); /* as yet nobody has to answer */
     s->mount = fuse_session_new(&args, &none, sizeof none, NULL);
     fuse_opt_free_args(&args);
     if (!s->mount || fuse_session_mount(s->mount, s->o->mountpoint)) {
@@ -63,6 +66,7 @@ static int mount_fs(struct supervisor *s)
         return -1;
     }
     s->fuse_fd = fuse_session_fd(s->mount);
+    s->life_fd = point ? orphan_watch(point) : -1;
     return 0;
 }
 
@@ -265,7 +269,7 @@ static void go_background(struct supervisor *s)
 
 int supervise_run(const struct client_options *o, bool daemonize)
 {
-    struct supervisor s = {.o = o, .fuse_fd = -1, .ready_fd = -1, .hold_sock = -1};
+    struct supervisor s = {.o = o, .fuse_fd = -1, .ready_fd = -1, .life_fd = -1, .hold_sock = -1};
     int pair[2] = {-1, -1};
     sigset_t set;
     s.shared = mmap(
@@ -296,6 +300,8 @@ int supervise_run(const struct client_options *o, bool daemonize)
         fuse_session_destroy(s.mount);
     }
     drop_held(&s);
+    if (s.life_fd >= 0)
+        close(s.life_fd);
     for (int i = 0; i < 2; i++)
         if (pair[i] >= 0)
             close(pair[i]);

@@ -101,6 +101,8 @@ static void introduce(struct handoff_client *h)
     }
     if (*h->failed)
         handoff_tell(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
+    if (h->cannot_resume)
+        handoff_tell(h, HANDOFF_CANNOT_RESUME, NULL, 0, -1);
     tell_holds(h);
 }
 
@@ -393,6 +395,14 @@ void handoff_client_failed(struct handoff_client *h, const char *text)
     memcpy(h->failed, clean, sizeof clean);
     if (*h->failed)
         handoff_tell(h, HANDOFF_FAILED, h->failed, strlen(h->failed), -1);
+    pthread_mutex_unlock(&h->mu);
+}
+
+void handoff_client_cannot_resume(struct handoff_client *h)
+{
+    pthread_mutex_lock(&h->mu);
+    h->cannot_resume = true;
+    must_tell(h, HANDOFF_CANNOT_RESUME, NULL, 0);
     pthread_mutex_unlock(&h->mu);
 }
 

@@ -24,6 +24,8 @@ bool handoff_client_peek(
     struct handoff_client *h, struct handoff_welcome *welcome, int64_t timeout_ns);
 /* now, and to every mount that comes, until it is "" again */
 void handoff_client_failed(struct handoff_client *h, const char *text);
+/* Nor can a later process go on with the mount of now; handoff_client_failed() says why. */
+void handoff_client_cannot_resume(struct handoff_client *h);
 void handoff_client_init(struct handoff_client *h, const void *init, size_t len);
 void handoff_client_serving(struct handoff_client *h);
 /* The plugin's pings are answered while serves() says so; NULL: always. Called with handoff.mu. */

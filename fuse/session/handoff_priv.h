@@ -35,6 +35,7 @@ struct handoff_client {
     bool tried;                       /* mu: to connect */
     bool ended;                       /* mu: the mount that was taken is over */
     char failed[HANDOFF_PAYLOAD_MAX]; /* mu; "" nothing failed */
+    bool cannot_resume;               /* mu: the mount of now */
     bool asking, answered;            /* mu */
     int64_t answer;                   /* mu */
     int64_t silent_until_ns;          /* mu; nothing is asked until then */

@@ -4,6 +4,7 @@
 
 #include "fuse/session/init.h"
 #include "fuse/session/loop.h"
+#include "fuse/session/requests.h"
 #include "lib/base/log.h"
 #include "lib/handoff/fuse_kernel.h"
 
@@ -24,6 +25,7 @@ struct session {
     struct session_conf c;
     struct fuse_session *se;
     struct loop *loop;
+    struct requests *requests;
     _Atomic int broken; /* errno that ended a thread */
     /* main thread, before the loop: the saved INIT is next to be read; its answer stays here */
     bool replay, swallow;
@@ -61,6 +63,7 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *user)
     tl_resent = (h->unique & UNIQUE_RESENT) != 0;
     tl_request = h->unique & ~UNIQUE_RESENT;
     tl_backing = 0;
+    requests_begin(buf, (size_t)n);
     if (h->opcode == FUSE_INIT && !atomic_load(&s->answered)) {
         session_offer_read(&s->offer, buf, (size_t)n);
         s->c.save_init(s->c.user, buf, (size_t)n);
@@ -98,12 +101,14 @@ static void answer_requests(void *user)
     struct session *s = user;
     struct fuse_buf buf = {0};
     int n = -EINTR;
+    requests_join(s->requests);
     while (!fuse_session_exited(s->se) && (n > 0 || (n == -EINTR && !loop_dismissed()))) {
         n = fuse_session_receive_buf(s->se, &buf);
         if (n > 0)
             fuse_session_process_buf(s->se, &buf);
     }
     free(buf.mem);
+    requests_leave();
     if (n < 0 && n != -EINTR && !fuse_session_exited(s->se)) {
         atomic_store(&s->broken, -n);
         fuse_session_exit(s->se);
@@ -137,6 +142,10 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int n, void *user)
         session_open_patch(tl_backing, iov[1].iov_base, iov[1].iov_len);
     if (h->unique)
         tl_backing = 0;
+    if (h->unique && !requests_end(h->unique)) {
+        errno = ENOENT; /* as if he had been killed */
+        return -1;
+    }
     ssize_t w = writev(fd, iov, n);
     if (init && w > 0) {
         atomic_store(&s->answered, true);
@@ -168,7 +177,9 @@ struct session *session_new(
     s->loop = loop_new(&(struct loop_conf){conf->fd, conf->threads ? conf->threads : 64,
                            answer_requests, in_a_row, s},
         e);
-    if (!s->loop) {
+    if (!s->loop
+        || !(s->requests = requests_start(conf->fd, conf->stuck_ns, conf->stuck, conf->user, e))) {
+        loop_free(s->loop);
         free(s);
         return NULL;
     }
@@ -228,6 +239,7 @@ void session_free(struct session *s)
 {
     if (!s)
         return;
+    requests_stop(s->requests); /* before libfuse closes the fd */
     if (s->se)
         fuse_session_destroy(s->se);
     loop_free(s->loop);

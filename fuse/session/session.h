@@ -23,7 +23,9 @@ struct session_conf {
     size_t init_len; /* 0: it is still to come */
     /* for passthrough: 1, or 2 if the cache is on an overlay; 0: no passthrough */
     unsigned stack_depth;
-    unsigned threads; /* at most; 0: 64 */
+    unsigned threads;          /* at most; 0: 64 */
+    int64_t stuck_ns;          /* requests.h; 0: never */
+    void (*stuck)(void *user); /* a request was ended after it */
     /* called once, before it is answered */
     void (*save_init)(void *user, const void *init, size_t len);
     /* INIT is answered, or was before; what the kernel offered in it */

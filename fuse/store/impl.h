@@ -53,6 +53,8 @@ int option_from_whole(
     const struct store_params *p, const struct store_option *o, char **out, struct err *e);
 /* DENIED (SecretMissing): the mount names a whole Secret that is not there, or has no keys. */
 int option_require_whole(const struct store_params *p, struct err *e);
+/* DENIED (SecretMissing): the whole Secret has keys, and none that is a credential. */
+int option_fail_strange(const struct store_params *p, struct err *e);
 /* Notes in the log the keys that mean nothing to us. */
 void option_log_strange_keys(const struct store_params *p);
 
@@ -130,12 +132,18 @@ struct store_ops {
         struct store_stat *st, struct err *e);
 };
 
-extern const struct store_ops store_s3, store_posix, store_http, store_https;
+extern const struct store_ops store_s3, store_posix, store_http, store_https, store_hdfs,
+    store_webhdfs, store_swebhdfs;
 /* store_new() of a kind that is known; conf->mount->mount_point begins with its scheme. */
 struct store *store_new_of(
     const struct store_ops *ops, const struct store_conf *conf, struct err *e);
 
 /* one path component a file system can show: 1–255 bytes, not "." or ".." */
 bool store_name_ok(const char *name, size_t len);
+/* An entry of a listing is not shown: counts it, and warns now and then. why: NAME_OF_NO_FILE, or
+ * what else. */
+void store_left_out(const char *url, const char *name, const char *why);
+#define NAME_OF_NO_FILE \
+    "no file can be called so (an empty name, '.', '..', a line end or NUL in it, or more than 255 bytes)"
 
 #endif

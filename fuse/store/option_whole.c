@@ -119,6 +119,8 @@ void option_log_strange_keys(const struct store_params *p)
 /* "access-key-id and secret-access-key, or AWS_ACCESS_KEY_ID and …" */
 static void add_spellings(const struct store_params *p, struct buf *out)
 {
+    if (!p->kind->nspellings && p->kind->secret_help)
+        buf_adds(out, p->kind->secret_help);
     for (size_t i = 0; i < MIN(p->kind->nspellings, (size_t)2); i++) {
         const char *between = i ? ", or " : "";
         for (const struct store_option *o = p->kind->options; o->name; o++)
@@ -134,7 +136,7 @@ static int err_empty(const struct store_params *p, struct err *e)
     cleanup_buf struct buf names = BUF_INIT(KEYS_ROOM);
     add_spellings(p, &names);
     return store_err(e, ERR_DENIED, 0, REASON_SECRET_MISSING, p->url,
-        ": Secret %s is not there or has no keys: create it with the keys %s; or leave secretRef out for a public bucket",
+        ": Secret %s is not there or has no keys: create it with the keys %s; or leave secretRef out for what everybody may read",
         p->mount->secret_dir_name, buf_str(&names));
 }
 
@@ -145,6 +147,16 @@ int option_require_whole(const struct store_params *p, struct err *e)
         return 0;
     list_keys(p, false, &keys);
     return keys.len ? 0 : err_empty(p, e);
+}
+
+int option_fail_strange(const struct store_params *p, struct err *e)
+{
+    cleanup_buf struct buf keys = BUF_INIT(KEYS_ROOM), names = BUF_INIT(KEYS_ROOM);
+    list_keys(p, false, &keys);
+    add_spellings(p, &names);
+    return store_err(e, ERR_DENIED, 0, REASON_SECRET_MISSING, p->url,
+        ": Secret %s has keys %s, and no credentials that are known here: name them %s",
+        p->mount->secret_dir_name, buf_str(&keys), buf_str(&names));
 }
 
 /* found: how many keys may be this half. */

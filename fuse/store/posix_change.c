@@ -266,38 +266,67 @@ int posix_dir_remove(const struct posix_dir *s, const char *path, struct err *e)
     return change_name(s, path, remove_name, "remove", e);
 }
 
-/* mkdir(2) says EEXIST to one that made it and died before it could say so, too. Its mark comes a
- * moment later: who dies in between, or has no attributes (NFS before 4.2), is told EEXIST. That is
- * the safe answer: a directory that nobody owns is removed by hand, one that two own is a lock that
- * does not lock. */
+static int open_made(int dir, const char *name)
+{
+    return openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* A directory that has its mark when others first see it. -1: errno; *cannot: by this file system,
+ * in which nothing has changed. */
+static int make_marked(int dir, const char *name, uint64_t mark, bool *cannot)
+{
+    char temp[64];
+    int errnum = EEXIST;
+    for (int tries = 0; errnum == EEXIST && tries < 100; tries++)
+        errnum = random_name(temp) || mkdirat(dir, temp, 0777) ? errno : 0;
+    if (errnum == 0) {
+        cleanup_fd int made = open_made(dir, temp);
+        if (made >= 0)
+            set_mark(made, mark);
+        errnum = made < 0 || renameat2(dir, temp, dir, name, RENAME_NOREPLACE) ? errno : 0;
+        if (errnum)
+            unlinkat(dir, temp, AT_REMOVEDIR);
+        *cannot = errnum == EINVAL || errnum == ENOSYS || errnum == EXDEV;
+    }
+    errno = errnum;
+    return errnum ? -1 : 0;
+}
+
+/* mkdir(2) says EEXIST to one that made it and died before it could say so, too, so it gets its
+ * mark before its name. Not all file systems can do that: there the mark comes a moment later, and
+ * who dies in between, or has no attributes (NFS before 4.2), is told EEXIST. That is the safe
+ * answer: a directory that nobody owns is removed by hand, one that two own is a lock that does not
+ * lock. */
 int posix_dir_mkdir(const struct posix_dir *s, const char *path, uint64_t mark, struct err *e)
 {
     const char *name;
     struct stat st;
+    bool cannot = mark == 0;
     cleanup_fd int dir = open_parent(s, path, &name, e);
     if (dir < 0)
         return -1;
-    if (mkdirat(dir, name, 0777)) {
-        int saved = errno;
-        return saved == EEXIST && is_marked(dir, name, mark, &st) && S_ISDIR(st.st_mode)
-            ? 0
-            : posix_fail(s, saved, path, "make the directory", e);
+    int rc = cannot ? -1 : make_marked(dir, name, mark, &cannot);
+    if (cannot && (rc = mkdirat(dir, name, 0777)) == 0 && mark) {
+        cleanup_fd int made = open_made(dir, name);
+        if (made >= 0)
+            set_mark(made, mark);
     }
-    cleanup_fd int made = mark ? openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-                               : -1;
-    if (made >= 0)
-        set_mark(made, mark);
-    return 0;
+    int saved = errno;
+    if (rc == 0 || (saved == EEXIST && is_marked(dir, name, mark, &st) && S_ISDIR(st.st_mode)))
+        return 0;
+    return posix_fail(s, saved, path, "make the directory", e);
 }
 
-/* Removes what killed uploads have left in a directory that looks empty to its user. */
+/* Removes what those who were killed while they made something have left in a directory that looks
+ * empty to its user. */
 static void remove_temps(int parent, const char *name)
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     for (struct dirent *de; d && (de = readdir(d));)
-        if (strncmp(de->d_name, POSIX_TEMP_PREFIX, strlen(POSIX_TEMP_PREFIX)) == 0)
-            unlinkat(dirfd(d), de->d_name, 0);
+        if (strncmp(de->d_name, POSIX_TEMP_PREFIX, strlen(POSIX_TEMP_PREFIX)) == 0
+            && unlinkat(dirfd(d), de->d_name, 0))
+            unlinkat(dirfd(d), de->d_name, AT_REMOVEDIR);
     if (d)
         closedir(d);
     else if (fd >= 0)

@@ -158,7 +158,7 @@ static void *s3_open(const struct store_params *p, struct err *e)
 
 const struct store_ops store_s3 = {
     .kind = {"s3", "s3://bucket/prefix", s3_options, STORE_CAP_WRITE, s3_spellings,
-        ARRAY_LEN(s3_spellings)},
+        ARRAY_LEN(s3_spellings), NULL},
     .open = s3_open,
     .close = s3_close,
     .check = s3_check,

@@ -2,7 +2,6 @@
 /* The S3 store, looking: listings, stat, and streams of bytes that are all of one version. */
 #include "fuse/store/s3.h"
 
-#include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -152,8 +151,7 @@ static int s3_list_page(struct s3 *s, const char *dir, bool tree, char **cursor,
         }
         if (!can_be_shown(name, tree)) {
             if (n)
-                log_debug(
-                    "s3://%s/%s is not shown: no file can have that name", s->bucket, item->key);
+                store_left_out(s->params.url, item->key, NAME_OF_NO_FILE);
             continue;
         }
         struct store_entry entry = {.name = name};

@@ -2,6 +2,7 @@
 /* store.h: finds the store that a URL names in the table of all kinds, checks paths, and calls it.
  */
 #include "fuse/store/breaker.h"
+#include "fuse/store/circle.h"
 #include "fuse/store/impl.h"
 
 #include "lib/base/buf.h"
@@ -19,7 +20,8 @@
 #define CHANGES_MAX         3 /* of an object while it is read, any version of it */
 
 /* A new store is a row here. */
-static const struct store_ops *const kinds[] = {&store_s3, &store_posix, &store_http, &store_https};
+static const struct store_ops *const kinds[] = {&store_s3, &store_posix, &store_http, &store_https,
+    &store_hdfs, &store_webhdfs, &store_swebhdfs};
 
 struct store {
     const struct store_ops *ops;
@@ -161,25 +163,47 @@ int store_stat_path(struct store *s, const char *path, struct store_stat *st, st
         : breaker_leave(&s->breaker, began, s->ops->stat_path(s->impl, path, st, e), e);
 }
 
-int store_list(
-    struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+typedef int (*list_op)(
+    void *impl, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
+
+/* One page. The caller's cursor holds the store's, and what tells that it leads in a circle. */
+static int list_page(struct store *s, list_op op, const char *dir, char **cursor, store_list_fn fn,
+    void *user, struct err *e)
 {
-    e = NEED(e);
+    struct circle c;
+    char *own = xstrdup(circle_unwrap(*cursor, &c));
+    int rc = op(s->impl, dir, &own, fn, user, e);
+    if (rc == 0 && own && !circle_step(&c, own))
+        rc = store_err(e, ERR_INVALID, EIO, REASON_STORE_ERROR, s->url,
+            ": the server leads the listing of '%.200s' in a circle: it gives a continuation token that it gave before",
+            dir);
+    if (rc == 0) {
+        free(*cursor);
+        *cursor = own ? circle_wrap(&c, own) : NULL;
+    }
+    free(own);
+    return rc;
+}
+
+static int list_any(struct store *s, list_op op, const char *dir, char **cursor, store_list_fn fn,
+    void *user, struct err *e)
+{
     int64_t began;
     return require_path(s, dir, true, e) || breaker_enter(&s->breaker, &began, e)
         ? -1
-        : breaker_leave(&s->breaker, began, s->ops->list(s->impl, dir, cursor, fn, user, e), e);
+        : breaker_leave(&s->breaker, began, list_page(s, op, dir, cursor, fn, user, e), e);
+}
+
+int store_list(
+    struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
+{
+    return list_any(s, s->ops->list, dir, cursor, fn, user, NEED(e));
 }
 
 int store_list_tree(
     struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e)
 {
-    e = NEED(e);
-    int64_t began;
-    return require_path(s, dir, true, e) || breaker_enter(&s->breaker, &began, e)
-        ? -1
-        : breaker_leave(
-            &s->breaker, began, s->ops->list_tree(s->impl, dir, cursor, fn, user, e), e);
+    return list_any(s, s->ops->list_tree, dir, cursor, fn, user, NEED(e));
 }
 
 int store_stream(struct store *s, const char *path, const char *version, uint64_t off, size_t len,

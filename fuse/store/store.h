@@ -86,6 +86,7 @@ struct store_kind {
     unsigned caps;
     const struct store_spelling *spellings; /* of keys in Secrets, the first wins; may be NULL */
     size_t nspellings;
+    const char *secret_help; /* where there are none: which keys, in words */
 };
 const struct store_kind *store_kind_at(size_t i);        /* NULL: no more */
 const struct store_kind *store_kind_of(const char *url); /* NULL: no URL, or an unknown scheme */
@@ -126,6 +127,10 @@ int store_list(
  * way walk. */
 int store_list_tree(
     struct store *s, const char *dir, char **cursor, store_list_fn fn, void *user, struct err *e);
+/* How many entries the listings of this process have left out so far, because no file can be called
+ * so (a key with an empty name in it, "..", …) or because the store fails for them alone; each is
+ * warned of in the log. */
+uint64_t store_left_out_count(void);
 /* Gives exactly len bytes at off of the given version ("" = any, but of one) to sink, in order,
  * each once, on this thread. What it was given before an error is good. CONFLICT (sys ESTALE): the
  * object has another version now; INVALID: past its end; NOTFOUND; RETRY (sys ECANCELED): the sink

@@ -10,15 +10,34 @@
 struct web {
     struct store_params params;
     struct http *http;
-    char *base;          /* URL of the root, "/" at its end */
-    size_t origin;       /* bytes of it that are scheme, host and port */
-    char *authorization; /* header line, for that origin alone; or NULL */
-    char *manifest;      /* URL of the list of files; NULL: index pages are read */
+    char *base;                    /* URL of the root, "/" at its end */
+    struct web_auth *auth;         /* for the server of base alone */
+    struct web_manifest *manifest; /* the list of files; NULL: index pages are read */
 };
+
+/* -- credentials (web_auth.c) ------------------------------------------------------------------ */
+
+struct web_auth; /* opaque; borrows what it is made of */
+struct web_auth *web_auth_new(const struct store_params *p);
+void web_auth_free(struct web_auth *a);
+struct web_lines { /* header lines, owned; each may be NULL */
+    char *authorization, *header;
+};
+/* A copy of those of now. DENIED (SecretMissing, InvalidOption). */
+int web_auth_get(struct web_auth *a, struct web_lines *out, struct err *e);
+void web_lines_clear(struct web_lines *l);
+#define cleanup_lines __attribute__((cleanup(web_lines_clear)))
+/* pure: a header of the user's own, "Name: value", and none that HTTP itself needs */
+bool web_header_ok(const char *line);
+
+/* -- one request (web_request.c)
+ * ----------------------------------------------------------------------- */
 
 struct web_call {
     const char *method, *url;
     const char *range, *match; /* header lines, or NULL */
+    bool may_be_same;          /* 304 is an answer, too */
+    bool listing;              /* what is refused is a directory's index page */
     sink_fn sink;              /* as of http_req */
     int (*begin)(void *sink_user, const struct http_resp *resp);
     void *sink_user;
@@ -37,6 +56,21 @@ char *web_url(const struct web *w, const char *path, bool directory); /* caller 
 /* of a file of that size, by an answer's headers */
 void web_version(const struct http_resp *resp, uint64_t size, char out[STORE_VERSION_MAX]);
 
+/* -- lists of files (web_manifest.c) ------------------------------------------------------------
+ */
+
+struct web_manifest *web_manifest_new(char *url_take);
+void web_manifest_free(struct web_manifest *m);
+/* Tells the path of each file, as the list has them; asks for it where it is not fresh. */
+int web_manifest_each(struct web *w, struct retry *r, void (*fn)(void *user, const char *path),
+    void *user, struct err *e);
+
+/* -- operations (web_list.c, web_read.c) --------------------------------------------------------
+ */
+
+/* *status: of the last answer, 0 if there was none. */
+int web_stat_by(struct web *w, const char *path, struct retry *r, struct store_stat *st,
+    int *status, struct err *e);
 int web_stat(void *impl, const char *path, struct store_stat *st, struct err *e);
 int web_read(void *impl, const char *path, const char *version, uint64_t off, size_t len,
     sink_fn sink, void *user, const atomic_bool *cancel, struct err *e);

@@ -61,23 +61,31 @@ static const char *below(const char *link, const char *directory)
     return link[first] == ':' ? NULL : link;
 }
 
+/* "", "/", "..", "a/b": where else a page leads. */
+static bool leads_elsewhere(const char *rest)
+{
+    size_t n = strcspn(rest, "/");
+    bool up = n <= 2 && strspn(rest, ".") == n;
+    return up || (rest[n] && rest[n + 1]);
+}
+
 static int take_link(
-    const char *text, size_t len, const char *directory, web_name_fn fn, void *user)
+    const char *text, size_t len, const char *directory, const struct web_index_fns *fns)
 {
     if (!len || len > LINK_MAX)
         return 0;
     cleanup_free char *link = without_entities(text, len);
     const char *rest = below(link, directory);
-    if (!rest || strpbrk(rest, "?#"))
+    if (!rest || strpbrk(rest, "?#") || leads_elsewhere(rest))
         return 0;
     cleanup_free char *name = xstrdup(rest);
-    if (http_head_unescape(name, false))
-        return 0;
-    size_t n = strlen(name);
+    size_t n = http_head_unescape(name, false) ? 0 : strlen(name);
     bool is_dir = n && name[n - 1] == '/';
-    if (!store_name_ok(name, n - is_dir))
-        return 0;
-    return fn(user, name);
+    if (n && leads_elsewhere(name) && !strchr(name, '/'))
+        return 0; /* "%2e%2e" */
+    if (!store_name_ok(name, n - is_dir) || strchr(name, '\n'))
+        return fns->refused ? fns->refused(fns->user, link) : 0;
+    return fns->name(fns->user, name);
 }
 
 /* The value of attribute href in a tag that begins at p; *len 0: it has none. */
@@ -106,7 +114,8 @@ static const char *href_of(const char *p, const char *end, size_t *len)
     return NULL;
 }
 
-int web_index_names(const char *text, size_t len, const char *directory, web_name_fn fn, void *user)
+int web_index_names(
+    const char *text, size_t len, const char *directory, const struct web_index_fns *fns)
 {
     const char *end = text + len;
     for (const char *p = text; p + 2 < end; p++) {
@@ -114,7 +123,7 @@ int web_index_names(const char *text, size_t len, const char *directory, web_nam
             continue;
         size_t n;
         const char *link = href_of(p + 2, end, &n);
-        int rc = link ? take_link(link, n, directory, fn, user) : 0;
+        int rc = link ? take_link(link, n, directory, fns) : 0;
         if (rc)
             return rc;
     }

@@ -11,11 +11,17 @@
 
 /* name: one path component, decoded, "/" at its end for a directory; borrowed. Non-zero ends it. */
 typedef int (*web_name_fn)(void *user, const char *name);
+struct web_index_fns {
+    web_name_fn name;
+    /* gets, as they are written, links to a name below that no file can have; NULL: nobody does */
+    web_name_fn refused;
+    void *user;
+};
 
-/* directory: URL of the page, "https://host:port/a/b/". Links elsewhere, up, with a query or to
- * names that no file can have are left out; a name may come twice. */
+/* directory: URL of the page, "https://host:port/a/b/". Links elsewhere, up, further down or with a
+ * query are left out; a name may come twice. */
 int web_index_names(
-    const char *text, size_t len, const char *directory, web_name_fn fn, void *user);
+    const char *text, size_t len, const char *directory, const struct web_index_fns *fns);
 
 /* One line of a list: "path" or "path size", or with tabs; "#" begins a comment. *line moves to the
  * next. path: caller frees; NULL: the line is empty. size: UINT64_MAX where it is not told. False:

@@ -16,8 +16,9 @@
 #define PAGE      128u /* entries that are told in one call */
 #define ASKERS    16u  /* of them at the same time */
 #define INDEX_MAX (32u << 20)
-#define LIST_MAX  (64u << 20)
 #define DEPTH_MAX 64 /* of directories: links can lead in a circle */
+#define TRIES     3u /* of one file of a listing */
+#define CHECK_NS  (8 * NS_PER_S)
 
 /* -- pages and lists -----------------------------------------------------------------------------
  */
@@ -42,6 +43,22 @@ static int keep_name(void *user, const char *name)
 {
     struct names_below *l = user;
     return add_name(l, xasprintf("%s%s", l->prefix, name));
+}
+
+struct page_names {
+    struct web *w;
+    struct names_below *out;
+};
+
+static int keep_link(void *user, const char *name)
+{
+    return keep_name(((struct page_names *)user)->out, name);
+}
+
+static int refuse_link(void *user, const char *link)
+{
+    store_left_out(((struct page_names *)user)->w->params.url, link, NAME_OF_NO_FILE);
+    return 0;
 }
 
 static void drop_names(struct names_below *l)
@@ -71,29 +88,25 @@ static void unique_names(struct names_below *l)
     l->n = kept;
 }
 
-/* The whole answer to a GET. */
-static int get_text(
-    struct web *w, const char *url, size_t max, struct http_resp *resp, char **at, struct err *e)
-{
-    struct web_call c = {.method = "GET", .url = url, .max_body = max, .what = url};
-    struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
-    return web_do(w, &c, &r, resp, at, e);
-}
-
 /* What is directly below dir (a path, or ""), by its index page; those of a list if there is one.
  */
-static int read_index_page(struct web *w, const char *dir, struct names_below *out, struct err *e)
+static int read_index_page(
+    struct web *w, const char *dir, struct retry *r, struct names_below *out, struct err *e)
 {
     cleanup_free char *url = web_url(w, dir, true), *at = NULL;
     cleanup_resp struct http_resp resp = {0};
     char type[64];
-    if (get_text(w, url, INDEX_MAX, &resp, &at, e))
+    struct web_call c = {
+        .method = "GET", .url = url, .max_body = INDEX_MAX, .listing = true, .what = url};
+    if (web_do(w, &c, r, &resp, &at, e))
         return -1;
     if (!http_header(&resp, "content-type", type, sizeof type)
         || strncmp(type, "text/html", 9) != 0)
         return store_err(e, ERR_INVALID, ENOTDIR, REASON_STORE_ERROR, url,
             ": the server shows no index page for it: turn that on there, or give a list (option manifest)");
-    web_index_names(buf_str(&resp.body), resp.body.len, at, keep_name, out);
+    struct page_names names = {w, out};
+    const struct web_index_fns fns = {keep_link, refuse_link, &names};
+    web_index_names(buf_str(&resp.body), resp.body.len, at, &fns);
     unique_names(out);
     return 0;
 }
@@ -112,26 +125,26 @@ static void take_path(struct names_below *out, const char *dir, const char *path
         add_name(out, xasprintf("%.*s/", (int)((size_t)(rest - path) + first), path));
 }
 
-static int read_manifest(
-    struct web *w, const char *dir, bool tree, struct names_below *out, struct err *e)
+struct wanted {
+    struct names_below *out;
+    const char *dir;
+    bool tree;
+};
+
+static void take_listed(void *user, const char *path)
 {
-    cleanup_free char *at = NULL;
-    cleanup_resp struct http_resp resp = {0};
-    if (get_text(w, w->manifest, LIST_MAX, &resp, &at, e))
+    const struct wanted *x = user;
+    take_path(x->out, x->dir, path, x->tree);
+}
+
+static int read_names(struct web *w, const char *dir, bool tree, struct retry *r,
+    struct names_below *out, struct err *e)
+{
+    struct wanted x = {out, dir, tree};
+    if (!w->manifest)
+        return read_index_page(w, dir, r, out, e);
+    if (web_manifest_each(w, r, take_listed, &x, e))
         return -1;
-    const char *line = buf_str(&resp.body), *end = line + resp.body.len;
-    for (unsigned number = 1;; number++) {
-        cleanup_free char *path = NULL;
-        uint64_t size;
-        bool bad;
-        if (!web_manifest_line(&line, end, &path, &size, &bad))
-            break;
-        if (bad)
-            return store_err(e, ERR_INVALID, EINVAL, REASON_INVALID_OPTION, w->manifest,
-                ": line %u is no path below the URL: %.100s", number, path);
-        if (path)
-            take_path(out, dir, path, tree);
-    }
     unique_names(out);
     return 0;
 }
@@ -142,7 +155,7 @@ static int read_manifest(
 struct asked {
     char *path; /* borrowed */
     struct store_stat st;
-    int rc;
+    int rc, status;
     struct err e;
 };
 
@@ -162,8 +175,11 @@ static void ask_next(void *user)
         size_t n = strlen(x->path);
         if (x->path[n - 1] == '/')
             x->st = (struct store_stat){.is_dir = true};
-        else
-            x->rc = web_stat(a->w, x->path, &x->st, &x->e);
+        else {
+            struct retry r = RETRY_INIT(a->w->params.deadline_ns, NULL);
+            r.max_attempts = TRIES;
+            x->rc = web_stat_by(a->w, x->path, &r, &x->st, &x->status, &x->e);
+        }
     }
 }
 
@@ -181,8 +197,15 @@ static void ask_each(struct web *w, struct asked *entry, size_t n)
     pool_free(pool);
 }
 
-/* Tells the first of them; *told: how many were. Those that are gone by now, or may not be read,
- * are left out. */
+/* The server answers, and fails for this file alone: no reason to show none of the others. Busy,
+ * or of other credentials, it is for all of them. */
+static bool fails_alone(const struct asked *x)
+{
+    bool busy = x->status == 429 || (x->status > 501 && x->status < 505);
+    return x->status >= 400 && x->status != 401 && !busy;
+}
+
+/* Tells the first of them; *told: how many were. Those that are gone by now are left out. */
 static int tell_some(struct web *w, const char *dir, const struct names_below *l, size_t from,
     size_t *told, store_list_fn fn, void *user, bool *ended, struct err *e)
 {
@@ -193,8 +216,12 @@ static int tell_some(struct web *w, const char *dir, const struct names_below *l
         entry[i].path = l->name[from + i];
     ask_each(w, entry, n);
     for (size_t i = 0; i < n && rc == 0 && !*ended; i++) {
-        if (entry[i].rc && (entry[i].e.cls == ERR_NOTFOUND || entry[i].e.cls == ERR_DENIED))
+        if (entry[i].rc && entry[i].e.cls == ERR_NOTFOUND)
             continue;
+        if (entry[i].rc && fails_alone(&entry[i])) {
+            store_left_out(w->params.url, entry[i].path, entry[i].e.msg);
+            continue;
+        }
         if (entry[i].rc) {
             *e = entry[i].e;
             rc = -1;
@@ -262,7 +289,8 @@ static int open_first(struct web *w, struct names_below *l, struct err *e)
     path[strlen(path) - 1] = '\0';
     cleanup_free char *prefix = xasprintf("%s/", path);
     inner.prefix = prefix;
-    if (read_index_page(w, path, &inner, e))
+    struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
+    if (read_index_page(w, path, &r, &inner, e))
         return -1;
     for (size_t i = 0; i < inner.n; i++)
         add_name(&all, steal(&inner.name[i]));
@@ -280,11 +308,12 @@ static int web_list_page(struct web *w, const char *dir, bool tree, char **curso
 {
     cleanup_free char *prefix = *dir ? xasprintf("%s/", dir) : xstrdup("");
     struct names_below l = {.prefix = prefix};
+    struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
     int rc = 0;
     if (*cursor)
         parse_cursor(*cursor, &l);
     else
-        rc = w->manifest ? read_manifest(w, dir, tree, &l, e) : read_index_page(w, dir, &l, e);
+        rc = read_names(w, dir, tree, &r, &l, e);
     size_t from = 0, told = 0;
     bool ended = false;
     while (rc == 0 && tree && l.n && l.name[0][strlen(l.name[0]) - 1] == '/')
@@ -323,7 +352,9 @@ int web_check(void *impl, struct err *e)
 {
     struct web *w = impl;
     struct names_below l = {.prefix = ""};
-    int rc = w->manifest ? read_manifest(w, "", false, &l, e) : read_index_page(w, "", &l, e);
+    struct retry r = RETRY_INIT(MIN(w->params.deadline_ns, CHECK_NS), NULL);
+    r.max_attempts = 2; /* the caller wants to know how it is now, not to wait until it is better */
+    int rc = read_names(w, "", false, &r, &l, e);
     drop_names(&l);
     return rc;
 }

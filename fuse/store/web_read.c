@@ -47,57 +47,66 @@ static bool is_directory_url(const char *url)
 }
 
 /* A server that does not say how long it is: the bytes are counted. */
-static int stat_counting(
-    struct web *w, const char *url, const char *what, struct store_stat *st, struct err *e)
+static int stat_counting(struct web *w, const char *url, const char *what, struct retry *r,
+    struct store_stat *st, int *status, struct err *e)
 {
     uint64_t size = 0;
     struct web_call c = {
         .method = "GET", .url = url, .sink = count_bytes, .sink_user = &size, .what = what};
-    struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
     for (;;) {
         cleanup_resp struct http_resp resp = {0};
         cleanup_free char *at = NULL;
         int64_t after_ns;
         size = 0;
-        if (web_once(w, &c, &r, &resp, &at, &after_ns, e) == 0) {
+        int rc = web_once(w, &c, r, &resp, &at, &after_ns, e);
+        *status = resp.status;
+        if (rc == 0) {
             fill_stat(&resp, size, st);
             return 0;
         }
-        if (!retry_again(&r, e, after_ns))
+        if (!retry_again(r, e, after_ns))
             return -1;
     }
 }
 
-int web_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
+int web_stat_by(struct web *w, const char *path, struct retry *r, struct store_stat *st,
+    int *status, struct err *e)
 {
-    struct web *w = impl;
-    if (!*path) {
-        *st = (struct store_stat){.is_dir = true};
-        return 0;
-    }
     for (int slash = 0; slash < 2; slash++) {
         cleanup_free char *url = web_url(w, path, slash == 1), *what = web_url(w, path, false);
         cleanup_free char *at = NULL;
         cleanup_resp struct http_resp resp = {0};
         struct web_call c = {.method = "HEAD", .url = url, .what = what};
-        struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
         uint64_t size;
-        if (web_do(w, &c, &r, &resp, &at, e) == 0) {
+        int rc = web_do(w, &c, r, &resp, &at, e);
+        *status = resp.status;
+        if (rc == 0) {
             if (slash || is_directory_url(at)) {
                 *st = (struct store_stat){.is_dir = true};
                 return 0;
             }
             if (!length_of(&resp, &size))
-                return stat_counting(w, url, what, st, e);
+                return stat_counting(w, url, what, r, st, status, e);
             fill_stat(&resp, size, st);
             return 0;
         }
         if (resp.status == 405 || resp.status == 501)
-            return stat_counting(w, url, what, st, e);
+            return stat_counting(w, url, what, r, st, status, e);
         if (e->cls != ERR_NOTFOUND)
             return -1;
     }
     return -1;
+}
+
+int web_stat(void *impl, const char *path, struct store_stat *st, struct err *e)
+{
+    struct web *w = impl;
+    struct retry r = RETRY_INIT(w->params.deadline_ns, NULL);
+    int status;
+    if (*path)
+        return web_stat_by(w, path, &r, st, &status, e);
+    *st = (struct store_stat){.is_dir = true};
+    return 0;
 }
 
 /* -- bytes

@@ -431,7 +431,10 @@ int load_pass(struct load *l, const struct load_path *paths, size_t n, struct er
     pool_free(l->pool); /* all of it is done */
     if (rc && e->cls != ERR_NOTFOUND)
         return rc;
-    if (l->enough || atomic_load(&l->s->cancel))
+    pthread_mutex_lock(&l->mu);
+    bool enough = l->enough; /* who says so may still count */
+    pthread_mutex_unlock(&l->mu);
+    if (enough || atomic_load(&l->s->cancel))
         return err_set(e, ERR_RETRY, "stopped before the end");
     if (l->pins_full)
         return err_set(e, ERR_EXHAUSTED,

@@ -16,7 +16,7 @@ static int check_name(void *user, const char *name)
     (void)user;
     if (n && component[n - 1] == '/')
         component[n - 1] = '\0';
-    if (!*component || strchr(component, '/') || !store_path_ok(component))
+    if (!*component || strpbrk(component, "/\n") || !store_path_ok(component))
         abort();
     free(component);
     return 0;
@@ -29,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool bad;
     memcpy(text, data, size);
     text[size] = '\0';
-    web_index_names(text, size, "https://h/a/b/", check_name, NULL);
+    const struct web_index_fns fns = {check_name, NULL, NULL};
+    web_index_names(text, size, "https://h/a/b/", &fns);
     const char *line = text;
     while (web_manifest_line(&line, text + size, &path, &bytes, &bad)) {
         if (path && !bad && (!*path || !store_path_ok(path)))

@@ -91,9 +91,20 @@ good a --set metrics.prometheusRule.enabled=true,commonLabels.release=a,metrics.
 good a --set metrics.dashboards.enabled=true,commonLabels.grafana_dashboard=a
 good a --set podSecurity.createNamespace=true --set-string 'commonLabels.pod-security\.kubernetes\.io/enforce=baseline'
 result "the namespace's own label is stronger" "$(sed -n '/^kind: Namespace/,/^---/p' "$work/rendered.yaml" | grep baseline)"
-# Helm takes what is null out of the values.
-good a --set commonLabels=null,commonAnnotations=null,env=null,defaults=null,image.pullSecrets=null,operator.nodeSelector=null,operator.tolerations=null
-good a --set csi.nodeSelector=null,csi.tolerations=null,csi.cacheDirs=null
+# Helm takes what is null out of the values, defaults included: where nothing means something else than the default, that is told by name.
+render a "$chart"
+hashes='s/\(hash: \|"pluginHash": "\|config: \)[0-9a-f]\{16,\}/\1/'
+sed "$hashes" "$work/rendered.yaml" >"$work/default.yaml"
+needed=$(sed -n 's/^  "\([A-Za-z.]*\)".*/\1/p' "$chart/templates/_needed.tpl")
+for name in $needed; do refused "The value $name is missing." --set "$name=null"; done
+for name in $("$chart/../../hack/helm_values" | sed -n 's/^| `\([^`]*\)`.*/\1/p'); do
+    if ! grep -qxF "$name" <<<"$needed"; then
+        wrong=$(render a "$chart" --set "$name=null") ||
+            wrong=${wrong:-it is refused}
+        [ -n "$wrong" ] || wrong=$(sed "$hashes" "$work/rendered.yaml" | diff "$work/default.yaml" - || true)
+        result "null is the default: $name" "$wrong"
+    fi
+done
 good a --set enabled=true # of a chart that has this one as a dependency
 good a --set image.repository=registry.example:5000/ml/millrace,image.tag=0.1
 
@@ -112,6 +123,8 @@ refused image/digest --set image.digest=0.1
 names="sed -n '/^kind: \(Deployment\|DaemonSet\)/,/^spec/s/^  name: //p' $work/rendered.yaml | tr -d '\"' | sort | xargs"
 rendered "nameOverride is in the names of objects" "a-mill-csi a-mill-operator" "$names" --set nameOverride=mill
 rendered "fullnameOverride is the name" "mill-csi mill-operator" "$names" --set fullnameOverride=mill,nameOverride=other
+# Helm runs this of an older revision, as that was rendered, after a rollback.
+rendered "the check before an uninstall names no revision, but how to see it" 1 "grep -c 'uninstall-keep=helm rollback a .*helm status a -n default .*REVISION: //p' $work/rendered.yaml"
 cp -r "$chart" "$work/millrace"
 sed -i 's/^version: .*/version: 0.1.0+4f2a/' "$work/millrace/Chart.yaml" # Flux adds the digest of what it packs
 chart=$work/millrace
@@ -202,6 +215,18 @@ refused image/repository --set image.repository=registry.example/millrace:0.1.0
 refused image/tag --set 'image.tag=a b'
 refused watchNamespace --set watchNamespace=Team_A
 refused commonLabels/team --set 'commonLabels.team=a b'
+refused "The value commonLabels has the key \"a b\"" --set-string 'commonLabels.a b=x'
+refused "The value commonAnnotations has the key \"a/b/c\"" --set-string commonAnnotations.a/b/c=x
+for key in job-name batch.kubernetes.io/job-name controller-uid pod-template-hash sidecar.istio.io/inject app.kubernetes.io/name helm.sh/chart csi.millrace.dev/x; do
+    refused "The value commonLabels must not have the key $key, which" --set-string "commonLabels.${key//./\\.}=x"
+done
+refused "The value commonAnnotations must not have the key linkerd.io/inject" --set-string 'commonAnnotations.linkerd\.io/inject=enabled'
+refused "The value defaults.cache.worker.labels must not have the key millrace.dev/dataset" --set-string 'defaults.cache.worker.labels.millrace\.dev/dataset=x'
+refused "The value defaults.cache.loader.annotations has the key \"a b\"" --set-string 'defaults.cache.loader.annotations.a b=x'
+refused "The value limits.namespaceSelector.matchLabels has the key \"a b\"" --set-string 'limits.namespaceSelector.matchLabels.a b=x'
+refused "The value env must not have the variable NODE_NAME" --set-string env.NODE_NAME=x
+refused "The value env has the variable \"1A\"" --set-string env.1A=x
+good a --set-string 'commonLabels.example\.com/team=a,commonLabels.team=a,commonAnnotations.example\.com/cost-center=a b,env.HTTP_PROXY=http://p'
 refused aggregate-to-edit --set-string 'commonLabels.rbac\.authorization\.k8s\.io/aggregate-to-edit=true' # would hand out the operator's rights
 refused "additional properties 'secret-access-key'" --set defaults.options.s3.secret-access-key=x # a ConfigMap is no place for it
 refused limits/schemes --set 'limits.schemes={nfs}' # no Dataset could say that: all would be refused

@@ -48,7 +48,7 @@ kill -9 "$SUPERVISOR" "$pid"
 wait "$SUPERVISOR" 2>/dev/null || true
 # Until its end it holds the port that the next one wants.
 wait_for "the end of the serving process" eval '! kill -0 "$pid" 2>/dev/null || grep -q "^State:.Z" "/proc/$pid/status"'
-umount -l "$MNT"
+unmount_dead
 s3_start
 fuse_mount --metadata-sync 1s
 wait_for "the unsaved file in the store" grep -qs unsaved "$DATA/unsaved"

@@ -62,6 +62,23 @@ wait_for "free inodes" eval '[ "$(left)" -ge 400 ]'
 fuse_umount
 umount "$CACHE"
 
+echo "# a disk is full, and the index is gone: the cache gives it room, also at the start"
+mount -t tmpfs -o size=24m tmpfs "$CACHE"
+mkdir "$DATA/full"
+for i in $(seq 9); do head -c 2000000 /dev/urandom >"$DATA/full/f$i"; done
+fuse_mount
+cat "$MNT"/full/* >/dev/null
+wait_for "what is read to be in the cache" eval '[ "$(cached)" -gt $((6 * MIB)) ]'
+fuse_umount
+rm "$CACHE/index"
+cat /dev/zero >"$CACHE/others" 2>/dev/null || true
+[ "$(df --output=avail "$CACHE" | tail -n 1 | tr -d ' ')" = 0 ] || die "it is not full: $(df "$CACHE")"
+fuse_mount
+for i in $(seq 9); do cmp "$DATA/full/f$i" "$MNT/full/f$i" || die "f$i is not read well"; done
+fuse_umount
+umount "$CACHE"
+rm -r "$DATA/full"
+
 echo "# writers leave half of it: 20 % of a disk of 200 MiB, and a cache that fills the rest"
 truncate -s 200M "$WORK/disk"
 if mkfs.ext4 -q -F -m 0 "$WORK/disk" && mount -o loop "$WORK/disk" "$CACHE"; then

@@ -9,7 +9,8 @@ set -euo pipefail
 # shellcheck source=tests/integration/fuse_lib.sh
 . "$(dirname "$(readlink -f "$0")")/fuse_lib.sh"
 MILLRACE=$BUILD/bin/millrace
-HINT_PY=$(dirname "$(readlink -f "$0")")/../../examples/hint.py
+PYTHONPATH=$(dirname "$(readlink -f "$0")")/../../examples/python
+export PYTHONPATH PYTHONDONTWRITEBYTECODE=1
 
 status() { curl -sf "http://$HTTP/status" | jq -r "$1"; }
 is() { [ "$(status "$1")" = "$2" ]; }
@@ -60,7 +61,7 @@ for profile in open sealed; do
     fuse_umount
     rm -rf "$CACHE"
     fuse_mount --allow-other
-    for _ in 1 2 3 4 5; do cat "$WORK/order"; done | python3 "$HINT_PY" "$MNT" /dev/stdin
+    for _ in 1 2 3 4 5; do cat "$WORK/order"; done | python3 -m millrace hint "$MNT" - >"$WORK/hint.out"
     wait_for "the first window" at_least .hints.done 500
     wait_for "an end of the first window" idle
     for _ in 1 2; do tail -n 20 "$WORK/order" | (cd "$MNT" && xargs cat) >/dev/null; done

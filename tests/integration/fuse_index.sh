@@ -109,7 +109,7 @@ made_anew "an older version" "its format is another one"
 write_at 16 $((version + 1))
 made_anew "one whose mounts were edited" "its mounts were edited"
 write_at 16 $((version + 2))
-made_anew "a newer version" "its format is another one"
+made_anew "a newer version" "a newer release made it"
 write_at 20 $(($(byte_at 20) - 4))
 made_anew "another size of a record" "its format is another one"
 write_at 1048900 $(($(byte_at 1048900) ^ 99))

@@ -144,6 +144,11 @@ fuse_mount()
 
 served() { cat "/proc/$SUPERVISOR/task/$SUPERVISOR/children" 2>/dev/null | tr -d ' '; }
 
+unmount_dead() # all of its servers were killed: who watches for that may have unmounted it already
+{
+    umount -l "$MNT" 2>/dev/null || [ -z "$(grep -F " $MNT " /proc/self/mountinfo)" ] || die "the mount stays"
+}
+
 fuse_umount()
 {
     umount "$MNT" || die "the mount is busy"

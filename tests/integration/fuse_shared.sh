@@ -93,6 +93,10 @@ for kind in posix s3; do
         content_is $name "$WORK/was/$name"
         [ $passes = no ] || [ "$(stat -c %i "$MNT/$name")" != "$inode" ] || die "$name: the inode of those who read it by the kernel"
         cat <&7 >>"$WORK/read"
+        if [ $passes = yes ]; then # what he has open is not to be written to any more, by no way (docs/reference/limits.md)
+            if { : >>/proc/self/fd/7; } 2>"$WORK/anew.out"; then die "$name: what was replaced is opened for writing"; fi
+            grep -q 'Stale file handle' "$WORK/anew.out" || die "$name: not ESTALE: $(cat "$WORK/anew.out")"
+        fi
         exec 7<&-
         [ $passes = no ] || cmp "$WORK/read" "$WORK/opened" || die "$name: its reader got something else than what he opened"
         content_is $name "$WORK/was/$name"

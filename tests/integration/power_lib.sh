@@ -34,7 +34,7 @@ power_goes() # under $SUPERVISOR and what it serves at $MNT
 
 power_comes() # all that was open there is closed by then, or will be soon
 {
-    umount -l "$MNT"
+    unmount_dead
     wait_for "nobody having the disk" umount "$DISK" 2>/dev/null
     cat /proc/sys/kernel/random/uuid >"$WORK/boot_id"
     [ -n "${boot_is_ours:-}" ] || mount --bind "$WORK/boot_id" /proc/sys/kernel/random/boot_id

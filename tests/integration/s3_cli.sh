@@ -77,7 +77,7 @@ is "an unknown verb is misuse" 2 "$status"
 run "$millrace" ls
 is "so is a missing argument" 2 "$status"
 run "$millrace" cp a b
-is "and a copy without a store" 2 "$status"
+is "a copy of what is not there fails" 1 "$status"
 run "$millrace" --help
 has "help lists the verbs" "umount" "$out"
 run "$millrace" mount --help

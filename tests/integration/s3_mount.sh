@@ -62,5 +62,14 @@ has "so is a missing directory" "No such file" "$(millrace mount s3://data nowhe
 has "and a prefix that is not there, if only to be read" "NotFound: bucket data has no object below typo/" \
     "$(millrace mount s3://data/typo mnt --read-only 2>&1 || true)"
 has "what is not mounted is not unmounted" "nothing is mounted at mnt" "$(millrace umount mnt 2>&1 || true)"
+has "nor what somebody else has mounted" "is no mount of millrace" "$(millrace umount / 2>&1 || true)"
+mkdir other && mount -t tmpfs other other
+has "whatever that is" "other is no mount of millrace, but of tmpfs: it is left alone" "$(millrace umount other --lazy 2>&1 || true)"
+is "it is there still" 0 "$(try mountpoint -q other)"
+umount other
+is "sizes are taken as they are printed" 0 \
+    "$(try millrace mount s3://data/set mnt --cache-dir "$WORK/c3" --cache-size 80.00MiB --memory-size 64MiB)"
+is "a mount that nobody serves is unmounted, by a relative path with a slash" 0 \
+    "$(kill -9 $(pgrep -f -- "--cache-dir $WORK/c3"); try millrace umount ./mnt/)"
 echo "1..$count"
 exit "$failed"

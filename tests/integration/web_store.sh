@@ -60,6 +60,7 @@ http {
         location /moved/ { rewrite ^/moved/(.*)\$ http://127.0.0.1:$odd/seen/\$1 redirect; }
         location /unlisted/ { alias $WORK/tree/; autoindex off; }
         location /circle { return 302 /circle; }
+        location = /sub/deeper/broken { return 500; }
     }
 }
 END
@@ -141,6 +142,28 @@ run "$millrace" ls "$url/unlisted/sub/" --option manifest=../files.list
 has "whose path is below the URL" "option manifest" "$out"
 run "$millrace" ls "$url/unlisted/" --option manifest=bad.list
 has "a list with a bad line is told" "line 1 is no path below the URL" "$out"
+
+printf 'http://127.0.0.1:%s/unlisted/with%%20space/a+b%%2541%%26c%%27s%%20%%C3%%BC%%23x%%3F.txt\nhttp://127.0.0.1:1/other\n' "$nginx" >tree/urls.list
+run "$millrace" ls "$url/unlisted/" --option manifest=urls.list
+has "a list with the URL of another server is told" "line 2 is no path below the URL: http://127.0.0.1:1/other" "$out"
+sed -i 2d tree/urls.list
+run "$millrace" ls --recursive "$url/unlisted/" --option manifest=urls.list
+is "one of URLs is read" "with space/a+b%41&c's ü#x?.txt" "$out"
+rm tree/urls.list
+echo "no file" >tree/sub/deeper/broken
+run "$millrace" cp --recursive "$url/sub" copy-broken
+is "a file that the server fails for is left out, and the rest is there" "1:nothing one two" \
+    "$status:$(cd copy-broken && find . -type f -printf '%f\n' | sort | xargs)"
+has "with a warning" "1 entry is left out" "$out"
+rm tree/sub/deeper/broken
+mkdir -p "tree/odd"
+: >"tree/odd/two
+lines"
+: >tree/odd/good
+run "$millrace" ls "$url/odd"
+is "a name that no file can have is left out" good "$(grep -v 'warn: ' <<<"$out")"
+has "with a warning, too" "is left out of the listing: no file can be called so" "$out"
+rm -r tree/odd
 
 url=http://127.0.0.1:$odd
 for fault in truncated reset busy; do

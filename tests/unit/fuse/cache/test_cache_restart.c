@@ -12,6 +12,34 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+ssize_t __real_pwrite(int fd, const void *buf, size_t n, off_t off);
+ssize_t __wrap_pwrite(int fd, const void *buf, size_t n, off_t off);
+
+static _Atomic int no_room; /* errno of all writes; 0: they succeed */
+
+ssize_t __wrap_pwrite(int fd, const void *buf, size_t n, off_t off)
+{
+    errno = no_room;
+    return no_room ? -1 : __real_pwrite(fd, buf, n, off);
+}
+
+/* A disk or a quota that is used up when it starts: nothing is cached, all can be read. */
+static void test_starts_without_room(void **state)
+{
+    (void)state;
+    static const int why[] = {ENOSPC, EDQUOT};
+    for (size_t i = 0; i < ARRAY_LEN(why); i++) {
+        no_room = why[i];
+        struct cache *c = open_cache(0, 400 << 20);
+        struct cache_file *f = open_file(c, "f", "1", 3 * MIB + 5);
+        read_check(f, "f", "1", 0, 3 * MIB + 5);
+        assert_false(cache_complete(f));
+        no_room = 0;
+        cache_close(f);
+        cache_free(c);
+    }
+}
+
 static void test_restart(void **state)
 {
     (void)state;
@@ -401,6 +429,7 @@ static void test_lock_of_other_versions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        T(test_starts_without_room),
         T(test_restart),
         T(test_kill_9),
         T(test_corruption_on_disk),

@@ -81,7 +81,8 @@ static void fx_start(struct fx *x, bool resume)
     assert_non_null(x->tree);
     if (x->c.passthrough)
         x->backings = backings_new(
-            &(struct backing_ops){fx_backing_open, fx_backing_close, x}, x->inodes, 0, UINT64_MAX);
+            &(struct backing_ops){fx_backing_open, fx_backing_close, x, x->c.memory}, x->inodes, 0,
+            UINT64_MAX);
     struct files_conf fc = {.inodes = x->inodes,
         .tree = x->tree,
         .cache = x->cache,
@@ -136,7 +137,7 @@ struct fx *fx_new(const struct fx_conf *c)
         .rules = &x->rule,
         .nrules = 1,
         .keep_free = x->c.keep_free};
-    x->tier = (struct conf_tier){CONF_SSD, INT64_C(256) << 20};
+    x->tier = (struct conf_tier){x->c.memory ? CONF_MEM : CONF_SSD, INT64_C(256) << 20};
     cleanup_free char *blocks = path_join(x->dir, "blocks");
     assert_int_equal(file_mkdirs(x->stage_dir, 0700, &e), 0);
     assert_int_equal(file_mkdirs(blocks, 0700, &e), 0);

@@ -32,6 +32,7 @@ struct fx_conf {
     unsigned caps;         /* of the stores; 0: FX_CAPS */
     enum conf_write write; /* what becomes of written content */
     bool passthrough;      /* there is a kernel that reads by itself */
+    bool memory; /* the cache's tier is memory, and that kernel takes files of disks only */
     unsigned max_idle;
     unsigned keep_free; /* percent of the disk */
 };

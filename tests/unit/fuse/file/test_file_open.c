@@ -332,6 +332,36 @@ static void test_passthrough(void **state)
     fx_free(x);
 }
 
+/* The node plugin registers files of the cache's directory: what is in memory is no refusal of the
+ * kernel, it is never asked. */
+static void test_memory_is_not_passed_through(void **state)
+{
+    (void)state;
+    struct fx *x = fx_new(&(struct fx_conf){.passthrough = true, .memory = true});
+    size_t len = (size_t)2 << 20; /* more than a block: a file of its own */
+    cleanup_free char *text = xcalloc(1, len + 1);
+    char why[BACKINGS_REFUSAL_MAX];
+    struct fx_handle h;
+    memset(text, 'm', len);
+    fx_put(x, "ro/a", text);
+    fx_fill(x, "ro/a");
+    x->refuse = ERR_DENIED;
+    assert_int_equal(fx_open(x, "ro/a", O_RDONLY, &h), 0);
+    assert_int_equal(h.backing, 0);
+    fx_is(x, h.ino, text);
+    fx_close(x, &h);
+    backings_refusal(x->backings, why);
+    assert_string_equal(why, "");
+    fx_free(x);
+    x = fx_new(&(struct fx_conf){.passthrough = true});
+    fx_put(x, "ro/a", text);
+    fx_fill(x, "ro/a");
+    assert_int_equal(fx_open(x, "ro/a", O_RDONLY, &h), 0);
+    assert_int_equal(h.backing, 1); /* on a disk */
+    fx_close(x, &h);
+    fx_free(x);
+}
+
 static void test_not_passed_through(void **state)
 {
     (void)state;
@@ -434,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_idle_files),
         cmocka_unit_test(test_pins),
         cmocka_unit_test(test_passthrough),
+        cmocka_unit_test(test_memory_is_not_passed_through),
         cmocka_unit_test(test_not_passed_through),
         cmocka_unit_test(test_writer_beside_passthrough),
         cmocka_unit_test(test_resent_release),

@@ -55,8 +55,8 @@ static void unheard(void *user, int32_t id)
     (void)id;
 }
 
-static const struct backing_ops ops = {give, take_back, NULL},
-                                ops_of_the_dead = {give, unheard, NULL};
+static const struct backing_ops ops = {give, take_back, NULL, false},
+                                ops_of_the_dead = {give, unheard, NULL, false};
 
 static uint64_t put(const char *name, const char *version)
 {

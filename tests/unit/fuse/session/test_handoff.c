@@ -167,6 +167,23 @@ static void test_failed(void **state)
     plugin_free(p);
 }
 
+/* What no client can go on with is said to each plugin, with the reason. */
+static void test_cannot_resume(void **state)
+{
+    (void)state;
+    struct plugin *p = plugin_new();
+    struct handoff_msg m;
+    handoff_client_cannot_resume(p->client);
+    expect(p, HANDOFF_CANNOT_RESUME, &m);
+    assert_int_equal(m.len, 0);
+    handoff_client_failed(p->client, "a newer release made it");
+    expect(p, HANDOFF_FAILED, NULL);
+    reconnect(p);
+    expect(p, HANDOFF_FAILED, NULL);
+    expect(p, HANDOFF_CANNOT_RESUME, NULL);
+    plugin_free(p);
+}
+
 static void test_backing(void **state)
 {
     (void)state;
@@ -407,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_plugin_restarts),
         cmocka_unit_test(test_lost),
         cmocka_unit_test(test_failed),
+        cmocka_unit_test(test_cannot_resume),
         cmocka_unit_test(test_backing),
         cmocka_unit_test(test_holds),
         cmocka_unit_test(test_caller),

@@ -40,7 +40,21 @@ struct fx {
     int32_t backing; /* for op_open to pass through to; 0: not */
     bool resent;     /* what op_getattr saw */
     pid_t asked;
+    _Atomic unsigned hang; /* so many requests to come do not end while .hold */
+    _Atomic bool hold;
+    _Atomic unsigned hanging, stuck;
 };
+
+static void hang_if_told(struct fx *x)
+{
+    if (!x->hang)
+        return;
+    x->hanging++;
+    x->hang--;
+    while (x->hold)
+        clock_sleep_ns(NS_PER_MS);
+    x->hanging--;
+}
 
 static void save_init(void *user, const void *init, size_t len)
 {
@@ -63,11 +77,14 @@ static void unmounted(void *user)
     fail_msg("a socket is not unmounted");
 }
 
+static void on_stuck(void *user) { ((struct fx *)user)->stuck++; }
+
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct fx *x = fuse_req_userdata(req);
     (void)fi;
     x->resent = session_resent();
+    hang_if_told(x);
     struct stat st = {.st_ino = ino, .st_mode = S_IFDIR | 0755};
     fuse_reply_attr(req, &st, 1);
 }
@@ -76,6 +93,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct fx *x = fuse_req_userdata(req);
     (void)ino;
+    hang_if_told(x);
     session_pass_through(x->backing);
     fuse_reply_open(req, fi);
 }
@@ -89,6 +107,8 @@ static void *run_session(void *arg)
     return NULL;
 }
 
+static int64_t stuck_ns; /* of sessions that are made */
+
 static struct fx *fx_new(unsigned stack_depth, const void *init, size_t init_len)
 {
     struct fx *x = xcalloc(1, sizeof *x);
@@ -101,6 +121,8 @@ static struct fx *fx_new(unsigned stack_depth, const void *init, size_t init_len
         .init = init,
         .init_len = init_len,
         .stack_depth = stack_depth,
+        .stuck_ns = stuck_ns,
+        .stuck = on_stuck,
         .threads = 2,
         .save_init = save_init,
         .serving = serving,
@@ -295,6 +317,58 @@ static void test_init_not_understood(void **state)
     close(pair[0]);
 }
 
+static void ask_attr(struct fx *x, uint64_t unique)
+{
+    send_request(
+        x, FUSE_GETATTR, unique, &(struct fuse_getattr_in){0}, sizeof(struct fuse_getattr_in));
+}
+
+/* A request that hangs: its caller gets an error, once; others do not notice. One that may take
+ * long is waited for. */
+static void test_stuck(void **state)
+{
+    (void)state;
+    stuck_ns = 2 * NS_PER_S;
+    struct fx *x = fx_new(0, NULL, 0);
+    stuck_ns = 0;
+    struct fuse_out_header h;
+    struct fuse_init_out out;
+    struct fuse_attr_out attr;
+    struct fuse_open_out opened;
+    send_init(x, EXT, 0);
+    receive(x, &h, &out, sizeof out);
+    for (int i = 0; i < 2; i++) { /* another one of the same thread, too */
+        uint64_t unique = 40 + 10 * (uint64_t)i;
+        x->hold = true;
+        x->hang = 1;
+        ask_attr(x, unique);
+        eventually(x->hang == 0);
+        ask_attr(x, unique + 1);
+        receive(x, &h, &attr, sizeof attr);
+        assert_true(h.unique == unique + 1 && h.error == 0 && attr.attr.ino == 1);
+        assert_int_equal(receive(x, &h, &attr, sizeof attr), 0);
+        assert_true(h.unique == unique && h.error == -EIO);
+        eventually(x->stuck == (unsigned)i + 1);
+        x->hold = false;
+        eventually(x->hanging == 0);
+        for (uint64_t k = 2; k < 6; k++) {
+            ask_attr(x, unique + k);
+            receive(x, &h, &attr, sizeof attr);
+            assert_true(h.unique == unique + k && h.error == 0); /* and no late answer */
+        }
+    }
+    x->hold = true;
+    x->hang = 1;
+    send_request(
+        x, FUSE_OPEN, 70, &(struct fuse_open_in){.flags = O_WRONLY}, sizeof(struct fuse_open_in));
+    eventually(x->hang == 0);
+    clock_sleep_ns(3 * NS_PER_S);
+    x->hold = false;
+    receive(x, &h, &opened, sizeof opened);
+    assert_true(h.unique == 70 && h.error == 0);
+    fx_free(x);
+}
+
 /* An error of the connection ends the session, and is told. */
 static void test_broken(void **state)
 {
@@ -319,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_resent),
         cmocka_unit_test(test_taken_over),
         cmocka_unit_test(test_init_not_understood),
+        cmocka_unit_test(test_stuck),
         cmocka_unit_test(test_broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

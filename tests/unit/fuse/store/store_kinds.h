@@ -10,6 +10,8 @@
 #include "tests/fake/store.h"
 #include "tests/lib/mount.h"
 
+#include <errno.h>
+
 struct subject {
     struct store *s;
     struct mount *m;
@@ -108,6 +110,39 @@ static inline void fails(int rc, const struct err *e, enum err_class cls, int sy
     assert_true(strlen(e->msg) > 5);
     if (cls == ERR_NOTFOUND)
         assert_string_equal(store_reason(e), "NotFound");
+}
+
+/* -- of a store that a test has started -- */
+
+static inline bool is_hdfs(void)
+{
+    const char *url = getenv("MILLRACE_STORE_URL");
+    return url && strstr(url, "hdfs://");
+}
+
+/* A directory for the promise, where such must be made. */
+static inline void make_own(const char *url, const char *name)
+{
+    struct subject all = {0};
+    struct err e = ERR_INIT;
+    open_at(&all, url);
+    if (store_caps(all.s) & STORE_CAP_DIRS)
+        ok(store_mkdir(all.s, name, 0, &e), &e);
+    subject_close(&all);
+}
+
+/* One that the store cannot have: it is not there, and is not made. */
+static inline void refuses_name(struct store *s, const char *name)
+{
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    struct names l;
+    cleanup_fd int fd = content_fd(1, 1);
+    fails(store_stat_path(s, name, &st, &e), &e, ERR_NOTFOUND, ENOENT);
+    fails(store_put(s, name, PUT(fd, 1), &st, &e), &e, ERR_INVALID, EINVAL);
+    fails(store_mkdir(s, name, 0, &e), &e, ERR_INVALID, EINVAL);
+    ok(names_list(s, "", false, &l, &e), &e);
+    assert_int_equal(l.n, 0);
 }
 
 #endif

@@ -170,20 +170,22 @@ static void a_listing_that_is_stopped(struct store *s)
     }
 }
 
-/* More than one batch of a directory has; each name comes once, with what stat says of it. */
+/* More than one batch of a directory has, or one page of hdfs_lib.sh's server, which takes its time
+ * for each; each name comes once, with what stat says of it. */
 static void a_large_directory(struct store *s)
 {
     struct err e = ERR_INIT;
     struct names l;
-    for (int i = 0; i < 600; i++) {
+    int many = is_hdfs() ? 250 : 600;
+    for (int i = 0; i < many; i++) {
         char name[16];
         snprintf(name, sizeof name, "n%04d", i);
         put(s, name, 1, (uint64_t)i % 7);
     }
     for (int tree = 0; tree < 2; tree++) {
         ok(names_list(s, "", tree, &l, &e), &e);
-        assert_int_equal(l.n, 600);
-        for (int i = 0; i < 600; i++) {
+        assert_int_equal(l.n, many);
+        for (int i = 0; i < many; i++) {
             char want[32];
             snprintf(want, sizeof want, "n%04d:%d", i, i % 7);
             assert_string_equal(l.name[i], want);
@@ -198,6 +200,10 @@ static void odd_names(struct store *s)
         "a&b=c?d#e", "...", ".hidden", "semi;colon:", "back\\slash", "*[x]", "~", "tab\there"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct err e = ERR_INIT;
+        if (is_hdfs() && strchr(names[i], ':')) {
+            refuses_name(s, names[i]);
+            continue;
+        }
         put(s, names[i], (unsigned)i, 10);
         cleanup_free char *want = xasprintf("%s:10", names[i]);
         assert_listing(s, "", false, want);
@@ -448,6 +454,7 @@ static int begin(void **state)
     p->t = (struct subject){0};
     if (url) {
         cleanup_free char *own = xasprintf("%s/%s", url, promises[p->promise].name);
+        make_own(url, promises[p->promise].name);
         open_at(&p->t, own);
     } else {
         kinds[p->kind].open(&p->t);

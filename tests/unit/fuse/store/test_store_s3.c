@@ -275,14 +275,17 @@ static void listings_survive_malformed_pages(void **state)
     fake_s3_put(w->server, "set/./odd", "1", 1);
     fake_s3_put(w->server, "set/../odd", "1", 1);
     fake_s3_fault(w->server, "GET", "xml", 2);
+    uint64_t left_out = store_left_out_count();
     ok(names_list(w->s, "", false, &l, &e), &e);
     assert_int_equal(l.n, 34);
+    assert_int_equal(store_left_out_count() - left_out, 3);
     names_free(&l);
     ok(names_list(w->s, "dir 1", false, &l, &e), &e);
     cleanup_free char *text = names_join(&l);
     assert_string_equal(text, "x\ty:3");
     ok(names_list(w->s, "", true, &l, &e), &e);
     assert_int_equal(l.n, 34);
+    assert_int_equal(store_left_out_count() - left_out, 6);
     names_free(&l);
     struct store_stat st;
     ok(store_stat_path(w->s, "both", &st, &e), &e); /* object and prefix: the directory wins */

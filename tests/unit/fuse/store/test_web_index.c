@@ -19,7 +19,8 @@ static int collect(void *names, const char *name)
 static void expect_names(const char *text, const char *names)
 {
     cleanup_buf struct buf got = BUF_INIT(4096);
-    web_index_names(text, strlen(text), "https://h:1/a/b/", collect, &got);
+    const struct web_index_fns fns = {collect, NULL, &got};
+    web_index_names(text, strlen(text), "https://h:1/a/b/", &fns);
     assert_string_equal(buf_str(&got), names);
 }
 

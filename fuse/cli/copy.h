@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* copy — files from one place to another, whatever each of them is: many at a time, and a large one
+ * in many pieces at a time. */
+#ifndef MILLRACE_FUSE_CLI_COPY_H
+#define MILLRACE_FUSE_CLI_COPY_H
+
+#include "fuse/cli/place.h"
+#include "fuse/cli/progress.h"
+
+/* src was looked at (place_stat) and is no directory. */
+int copy_one(struct cli_place *src, const struct place_entry *file, struct cli_place *dst,
+    struct progress *progress, struct err *e);
+/* The content of the directory src, which was looked at, goes into dst, which is made if it is not
+ * there. What fails is told in progress and the rest is copied. -1: nothing could be. */
+int copy_tree(struct cli_place *src, struct cli_place *dst, bool verbose, struct progress *progress,
+    struct err *e);
+/* What cannot be: onto itself, into itself. */
+int copy_check(const struct cli_place *src, const struct cli_place *dst, bool tree, struct err *e);
+/* Where a copy of src goes to, that is to lie at dst or in the directory dst; caller frees. */
+char *copy_destination(const struct args *a, const char *src, const char *dst);
+
+#endif

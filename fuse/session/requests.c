@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/session/requests.h"
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "lib/base/task.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define WATCHED_MAX 1024 /* threads; those above are not watched */
+#define LOOK_MIN_NS (10 * NS_PER_MS)
+#define LOOK_MAX_NS NS_PER_S
+#define LATE_LOOKS  3 /* so much passes between two looks of a process that runs */
+#define GIVEN_UP    UINT64_MAX
+
+/* A thread's request. */
+struct request_slot {
+    atomic_bool taken;       /* by a thread */
+    _Atomic uint64_t unique; /* 0: none that is watched */
+    _Atomic int64_t began_ns;
+    _Atomic uint32_t opcode;
+};
+
+struct requests {
+    struct task task;
+    int fd;
+    int64_t after_ns;
+    _Atomic int64_t ran_ns; /* as the watching thread last saw: reading it costs no call */
+    void (*stuck)(void *user);
+    void *user;
+    struct request_slot slots[WATCHED_MAX];
+};
+
+static __thread struct requests *tl_requests;
+static __thread struct request_slot *tl_slot;
+
+/* The name of one that has to end soon by itself; NULL: it has not. */
+static const char *watched_name(const struct fuse_in_header *h, size_t len)
+{
+    switch (h->opcode) {
+    case FUSE_LOOKUP:
+        return "lookup";
+    case FUSE_GETATTR:
+        return "getattr";
+    case FUSE_MKNOD:
+        return "mknod";
+    case FUSE_MKDIR:
+        return "mkdir";
+    case FUSE_RMDIR:
+        return "rmdir";
+    case FUSE_READ:
+        return "read";
+    case FUSE_STATFS:
+        return "statfs";
+    case FUSE_GETXATTR:
+        return "getxattr";
+    case FUSE_LISTXATTR:
+        return "listxattr";
+    case FUSE_OPENDIR:
+        return "opendir";
+    case FUSE_READDIR:
+    case FUSE_READDIRPLUS:
+        return "readdir";
+    case FUSE_CREATE:
+        return "create";
+    case FUSE_OPEN: /* a writer may wait for an upload */
+        return len >= sizeof *h + sizeof(struct fuse_open_in)
+                && (((const struct fuse_open_in *)(h + 1))->flags & O_ACCMODE) == O_RDONLY
+            ? "open"
+            : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static const char *slot_name(uint32_t opcode)
+{
+    const struct {
+        struct fuse_in_header h;
+        struct fuse_open_in open;
+    } any = {.h = {.opcode = opcode}};
+    const char *name = watched_name(&any.h, sizeof any);
+    return name ? name : "unknown";
+}
+
+static void abort_request(struct requests *r, struct request_slot *slot, uint64_t unique)
+{
+    struct fuse_out_header h = {.len = sizeof h, .error = -EIO, .unique = unique};
+    uint32_t opcode = atomic_load(&slot->opcode);
+    if (!atomic_compare_exchange_strong(&slot->unique, &unique, GIVEN_UP))
+        return; /* it is answered */
+    if (write(r->fd, &h, sizeof h) != (ssize_t)sizeof h)
+        return; /* its caller was killed */
+    cleanup_free char *seconds = xasprintf("%lld", (long long)(r->after_ns / NS_PER_S));
+    r->stuck(r->user);
+    log_kv(LOG_ERROR,
+        "a request does not end: its caller gets an I/O error, and the thread that hangs in it is left alone",
+        "op", slot_name(opcode), "afterSeconds", seconds, "flag", "--stuck-after", NULL);
+}
+
+static void requests_thread(void *user)
+{
+    struct requests *r = user;
+    int64_t look = MIN(MAX(r->after_ns / 8, LOOK_MIN_NS), LOOK_MAX_NS), before = clock_mono_ns();
+    while (!task_wait(&r->task, before + look)) {
+        int64_t now = clock_mono_ns(), ran = atomic_load(&r->ran_ns);
+        ran += MIN(now - before, LATE_LOOKS * look);
+        before = now;
+        atomic_store(&r->ran_ns, ran);
+        for (size_t i = 0; i < WATCHED_MAX; i++) {
+            struct request_slot *slot = &r->slots[i];
+            uint64_t unique = atomic_load(&slot->unique);
+            if (unique && unique != GIVEN_UP && ran - atomic_load(&slot->began_ns) >= r->after_ns)
+                abort_request(r, slot, unique);
+        }
+    }
+}
+
+struct requests *requests_start(
+    int fd, int64_t after_ns, void (*stuck)(void *user), void *user, struct err *e)
+{
+    struct requests *r = xcalloc(1, sizeof *r);
+    r->fd = fd;
+    r->after_ns = after_ns;
+    r->stuck = stuck;
+    r->user = user;
+    if (after_ns <= 0 || task_start(&r->task, "mr-requests", requests_thread, r, e) == 0)
+        return r;
+    free(r);
+    return NULL;
+}
+
+void requests_stop(struct requests *r)
+{
+    if (!r)
+        return;
+    task_stop(&r->task);
+    free(r);
+}
+
+void requests_join(struct requests *r)
+{
+    tl_requests = r;
+    for (size_t i = 0; i < WATCHED_MAX && !tl_slot; i++)
+        if (!atomic_exchange(&r->slots[i].taken, true))
+            tl_slot = &r->slots[i];
+}
+
+void requests_leave(void)
+{
+    if (tl_slot) {
+        atomic_store(&tl_slot->unique, 0);
+        atomic_store(&tl_slot->taken, false);
+    }
+    tl_slot = NULL;
+}
+
+void requests_begin(const void *request, size_t len)
+{
+    const struct fuse_in_header *h = request;
+    struct request_slot *slot = tl_slot;
+    if (!slot)
+        return;
+    atomic_store_explicit(&slot->unique, 0, memory_order_relaxed); /* it asked for no answer */
+    if (!watched_name(h, len))
+        return;
+    int64_t now = atomic_load_explicit(&tl_requests->ran_ns, memory_order_relaxed);
+    atomic_store_explicit(&slot->began_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&slot->opcode, h->opcode, memory_order_relaxed);
+    atomic_store_explicit(&slot->unique, h->unique, memory_order_release);
+}
+
+bool requests_end(uint64_t unique)
+{
+    if (!tl_slot)
+        return true;
+    uint64_t was = atomic_load_explicit(&tl_slot->unique, memory_order_relaxed);
+    if (was == unique) /* unless it is given up just now */
+        was = atomic_exchange(&tl_slot->unique, 0);
+    else if (was != GIVEN_UP)
+        return true; /* of one that is not watched */
+    atomic_store_explicit(&tl_slot->unique, 0, memory_order_relaxed);
+    return was != GIVEN_UP;
+}

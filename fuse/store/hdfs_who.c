@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HDFS store: how things are called, and who asks for them. */
+#include "fuse/store/hdfs.h"
+
+#include "lib/base/mem.h"
+#include "lib/base/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKEN_NS NS_PER_S /* how soon a new delegation token is seen */
+
+/* -- names ----------------------------------------------------------------------------------------
+ */
+
+char *hdfs_path(const struct hdfs *h, const char *path)
+{
+    char *absolute = xasprintf("%s%s%s", h->root, *path ? "/" : "", path);
+    if (*absolute)
+        return absolute;
+    free(absolute);
+    return xstrdup("/");
+}
+
+char *hdfs_name(const struct hdfs *h, const char *path)
+{
+    return xasprintf("%s%s%s", h->params.url, *path ? "/" : "", path);
+}
+
+int hdfs_check_name(const struct hdfs *h, const char *path, struct err *e)
+{
+    size_t len = strlen(path);
+    cleanup_free char *what = hdfs_name(h, path);
+    if (strchr(path, ':'))
+        return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, what,
+            ": HDFS allows no ':' in names: choose another one");
+    for (size_t i = 0; i < len;) {
+        size_t n = text_char(path + i, len - i);
+        if (!n)
+            return store_err(e, ERR_INVALID, EILSEQ, REASON_STORE_ERROR, what,
+                ": names in HDFS are UTF-8, and this one is not");
+        i += n;
+    }
+    return 0;
+}
+
+/* -- who we are -----------------------------------------------------------------------------------
+ */
+
+void hdfs_wipe(char **text)
+{
+    if (*text)
+        explicit_bzero(*text, strlen(*text));
+    free(*text);
+    *text = NULL;
+}
+
+void hdfs_token_again(struct hdfs *h)
+{
+    pthread_mutex_lock(&h->mu);
+    h->token_read_ns = 0;
+    pthread_mutex_unlock(&h->mu);
+}
+
+/* WebHDFS takes a token in the URL and nowhere else; messages show no queries. */
+char *hdfs_authority(struct hdfs *h, struct err *e)
+{
+    cleanup_free char *user = h->user ? http_escape(h->user, false) : NULL;
+    char *out = NULL, *token = NULL;
+    pthread_mutex_lock(&h->mu);
+    bool old = !h->token_read_ns || clock_mono_ns() - h->token_read_ns >= TOKEN_NS;
+    int rc = old ? option_get(&h->params, "delegation-token", &token, e) : 0;
+    if (old && rc == 0) {
+        hdfs_wipe(&h->token);
+        h->token = token;
+        h->token_read_ns = clock_mono_ns();
+    }
+    if (rc == 0 && h->token) {
+        char *escaped = http_escape(h->token, false);
+        out = xasprintf("&delegation=%s", escaped);
+        hdfs_wipe(&escaped);
+    } else if (rc == 0) {
+        out = user ? xasprintf("&user.name=%s", user) : xstrdup("");
+    }
+    pthread_mutex_unlock(&h->mu);
+    return out;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store of a web server: URLs, versions, and one request with its redirects. Credentials go to
+ * the server of the URL and to no other. */
+#include "fuse/store/web.h"
+
+#include "fuse/store/web_lead.h"
+#include "lib/base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REDIRECTS_MAX     5
+#define STALL_NS          (15 * NS_PER_S)
+#define ANSWER_MAX        (64u << 10)
+#define RETRY_AFTER_MAX_S 300
+
+/* -- names ---------------------------------------------------------------------------------------
+ */
+
+char *web_url(const struct web *w, const char *path, bool directory)
+{
+    cleanup_free char *escaped = http_escape(path, true);
+    return xasprintf("%s%s%s", w->base, escaped, directory && *path ? "/" : "");
+}
+
+void web_version(const struct http_resp *resp, uint64_t size, char out[STORE_VERSION_MAX])
+{
+    char value[256];
+    int64_t when = 0;
+    size_t n = http_header(resp, "etag", value, sizeof value) ? strlen(value) : 0;
+    if (n > 2 && n - 2 < STORE_VERSION_MAX && value[0] == '"' && value[n - 1] == '"'
+        && value[1] != '~' && http_is_word(value + 1, n - 2)) {
+        snprintf(out, STORE_VERSION_MAX, "%.*s", (int)(n - 2), value + 1);
+        return;
+    }
+    if (http_header(resp, "last-modified", value, sizeof value))
+        clock_parse_http_date(value, &when);
+    /* never sent as If-Match: no ETag has this form */
+    snprintf(out, STORE_VERSION_MAX, "~%llu-%lld", (unsigned long long)size,
+        (long long)(when / NS_PER_S));
+}
+
+/* -- one request
+ * ----------------------------------------------------------------------------------- */
+
+static int64_t wait_after(const struct http_resp *resp)
+{
+    char value[64], *end;
+    if (!http_header(resp, "retry-after", value, sizeof value))
+        return -1;
+    long seconds = strtol(value, &end, 10);
+    return end != value && !*end && seconds >= 0 ? MIN(seconds, RETRY_AFTER_MAX_S) * NS_PER_S : -1;
+}
+
+static const char *denied_words(const struct web_call *c, int status, bool known)
+{
+    if (c->listing && status == 403)
+        return "the server does not list this directory: turn its index page on there, give a list (option manifest), or check what the credentials may read";
+    return known
+        ? "check the user and password, or the token, and what they may read"
+        : "no credentials were given: set options user and password, or bearer-token, from a Secret";
+}
+
+/* known: credentials were sent */
+static int web_fail(const struct web_call *c, int status, bool known, struct err *e)
+{
+    enum err_class cls = http_class_of_status(status);
+    if (status == 404 || status == 410)
+        return store_err(e, ERR_NOTFOUND, ENOENT, REASON_NOT_FOUND, c->what,
+            " (%d): the server has no such %s", status, c->listing ? "directory" : "file");
+    if (status == 401 || status == 403)
+        return store_err(e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, c->what, " (%d): %s", status,
+            denied_words(c, status, known));
+    if (status == 412)
+        return store_err(
+            e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, c->what, ": the file has changed");
+    return store_err(e, cls, cls == ERR_INVALID ? EINVAL : EIO, REASON_STORE_ERROR, c->what,
+        ": the server answers %d", status);
+}
+
+static int web_fail_network(
+    const struct web *w, const struct web_call *c, const struct err *inner, struct err *e)
+{
+    if (inner->sys == ECANCELED)
+        return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, c->what, ": cancelled");
+    if (inner->cls == ERR_DENIED)
+        return store_err(e, ERR_DENIED, EIO, REASON_TLS_FAILED, w->params.url,
+            ": %s; name the authority's certificates in caBundle (or option ca-cert)", inner->msg);
+    if (inner->cls == ERR_EXHAUSTED || inner->cls == ERR_INVALID)
+        return store_err(
+            e, inner->cls, inner->sys, REASON_STORE_ERROR, c->what, ": %s", inner->msg);
+    return store_err(e, ERR_RETRY, EIO,
+        inner->sys == EADDRNOTAVAIL ? REASON_NAME_NOT_RESOLVED : REASON_UNREACHABLE, c->what,
+        ": %s", inner->msg);
+}
+
+/* Where a redirect leads, in *url; -1: it is not followed. */
+static int follow_redirect(const struct web *w, const struct web_call *c,
+    const struct http_resp *resp, int hops, char **url, struct err *e)
+{
+    const struct conf_mount *m = w->params.mount;
+    char location[2048];
+    cleanup_free char *next = http_header(resp, "location", location, sizeof location)
+        ? web_led_to(*url, location)
+        : NULL;
+    if (!next || hops == REDIRECTS_MAX)
+        return store_err(e, ERR_INVALID, EINVAL, REASON_STORE_ERROR, c->what,
+            ": the server leads %s: %.200s", next ? "on and on" : "to where is not followed",
+            location);
+    if (!web_same_origin(next, w->base) && !web_may_lead(next, m->endpoints, m->nendpoints))
+        return store_err(e, ERR_DENIED, EACCES, REASON_ACCESS_DENIED, c->what,
+            ": the server leads to %.*s, which this cluster does not allow: mount another URL, or ask whoever installed Millrace (value limits.endpoints)",
+            (int)(strcspn(next + 8, "/?#") + 8), next);
+    free(*url);
+    *url = steal(&next);
+    return 0;
+}
+
+static bool is_redirect(const struct http_resp *resp)
+{
+    char location[2048];
+    return resp->status / 100 == 3 && resp->status != 304
+        && http_header(resp, "location", location, sizeof location);
+}
+
+int web_once(struct web *w, const struct web_call *c, const struct retry *r, struct http_resp *resp,
+    char **at, int64_t *after_ns, struct err *e)
+{
+    cleanup_free char *url = xstrdup(c->url);
+    cleanup_lines struct web_lines lines;
+    *after_ns = -1;
+    *at = NULL;
+    if (web_auth_get(w->auth, &lines, e))
+        return -1;
+    for (int hops = 0;; hops++) {
+        bool ours = web_same_origin(url, w->base);
+        const char *all[] = {
+            ours ? lines.authorization : NULL, ours ? lines.header : NULL, c->range, c->match};
+        const char *headers[ARRAY_LEN(all) + 1] = {0};
+        for (size_t i = 0, n = 0; i < ARRAY_LEN(all); i++)
+            if (all[i])
+                headers[n++] = all[i];
+        struct http_req req = {.method = c->method,
+            .url = url,
+            .headers = headers,
+            .sink = c->sink,
+            .begin = c->begin,
+            .sink_user = c->sink_user,
+            .max_body = c->max_body ? c->max_body : ANSWER_MAX,
+            .timeout_ns = retry_left_ns(r),
+            .stall_ns = STALL_NS,
+            .cancel = r->cancel};
+        struct err inner = ERR_INIT;
+        if (http_do(w->http, &req, resp, &inner))
+            return web_fail_network(w, c, &inner, e);
+        if (resp->status / 100 == 2 || (c->may_be_same && resp->status == 304)) {
+            *at = steal(&url);
+            return 0;
+        }
+        if (!is_redirect(resp)) {
+            *after_ns = wait_after(resp);
+            return web_fail(c, resp->status, lines.authorization || lines.header, e);
+        }
+        if (follow_redirect(w, c, resp, hops, &url, e))
+            return -1;
+        http_resp_free(resp);
+    }
+}
+
+int web_do(struct web *w, const struct web_call *c, struct retry *r, struct http_resp *resp,
+    char **at, struct err *e)
+{
+    int64_t after_ns;
+    while (web_once(w, c, r, resp, at, &after_ns, e)) {
+        if (!retry_again(r, e, after_ns))
+            return -1;
+        http_resp_free(resp);
+    }
+    return 0;
+}
