@@ -3,11 +3,11 @@
 
 #include "csi/listen.h"
 #include "csi/pbcheck.h"
+#include "csi/rpc_status.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/pool.h"
-#include "lib/http/metric.h"
 
 #include <errno.h>
 #include <grpc/byte_buffer.h>
@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 /* Completion tags: pointers to one of these, embedded in the call or the server. */
-enum tag_kind { TAG_NEW, TAG_RECEIVED, TAG_CLOSED, TAG_SENT, TAG_SHUTDOWN };
+enum tag_kind { TAG_NEW, TAG_RECEIVED, TAG_CLOSED, TAG_STREAMED, TAG_SENT, TAG_SHUTDOWN };
 struct tag {
     enum tag_kind kind;
     void *owner;
@@ -38,7 +38,7 @@ struct chunk {
 
 struct rpc_call {
     struct rpc_server *server;
-    struct tag t_new, t_received, t_closed, t_sent;
+    struct tag t_new, t_received, t_closed, t_streamed, t_sent;
     atomic_int refs; /* completions to come, and the handler */
     grpc_call *call;
     grpc_call_details details;
@@ -48,7 +48,9 @@ struct rpc_call {
     atomic_bool cancelled;
     const struct rpc_method *method;
     int64_t started_ns, deadline_ns;
-    grpc_slice status_text; /* must live until TAG_SENT */
+    bool streams;              /* of the handler: a message has left before the end */
+    bool streaming, stream_ok; /* server->mu: a message is on its way; how that ended */
+    grpc_slice status_text;    /* must live until TAG_SENT */
     struct chunk *memory;
 };
 
@@ -71,35 +73,6 @@ struct rpc_server {
     _Atomic int64_t taken_ns; /* when the last one was, or the first of those that wait came */
 };
 
-/* The one place where an error becomes a gRPC status. The first row that fits; sys 0 fits every
- * errno. CSI gives some statuses a meaning of its own: ABORTED is "another operation on this volume
- * is under way". */
-static const struct {
-    enum err_class cls;
-    int sys;
-    grpc_status_code status;
-} statuses[] = {
-    {ERR_RETRY, ETIMEDOUT, GRPC_STATUS_DEADLINE_EXCEEDED},
-    {ERR_RETRY, ECANCELED, GRPC_STATUS_CANCELLED},
-    {ERR_RETRY, 0, GRPC_STATUS_UNAVAILABLE},
-    {ERR_CONFLICT, EBUSY, GRPC_STATUS_FAILED_PRECONDITION},
-    {ERR_CONFLICT, 0, GRPC_STATUS_ABORTED},
-    {ERR_NOTFOUND, 0, GRPC_STATUS_NOT_FOUND},
-    {ERR_EXISTS, 0, GRPC_STATUS_ALREADY_EXISTS},
-    {ERR_INVALID, 0, GRPC_STATUS_INVALID_ARGUMENT},
-    {ERR_DENIED, 0, GRPC_STATUS_PERMISSION_DENIED},
-    {ERR_EXHAUSTED, 0, GRPC_STATUS_RESOURCE_EXHAUSTED},
-    {ERR_FATAL, 0, GRPC_STATUS_INTERNAL},
-};
-
-static grpc_status_code status_of(const struct err *e)
-{
-    for (size_t i = 0; i < ARRAY_LEN(statuses); i++)
-        if (statuses[i].cls == e->cls && (statuses[i].sys == 0 || statuses[i].sys == e->sys))
-            return statuses[i].status;
-    return GRPC_STATUS_UNKNOWN;
-}
-
 void *rpc_user(struct rpc_call *call) { return call->server->user; }
 
 void *rpc_alloc(struct rpc_call *call, size_t n)
@@ -117,6 +90,8 @@ char *rpc_strdup(struct rpc_call *call, const char *s)
 }
 
 bool rpc_cancelled(const struct rpc_call *call) { return atomic_load(&call->cancelled); }
+
+bool rpc_stopping(const struct rpc_call *c) { return atomic_load(&c->server->stopping); }
 
 int64_t rpc_deadline_ns(const struct rpc_call *call) { return call->deadline_ns; }
 
@@ -153,6 +128,7 @@ static void request_next(struct rpc_server *s)
     c->t_new = (struct tag){TAG_NEW, c};
     c->t_received = (struct tag){TAG_RECEIVED, c};
     c->t_closed = (struct tag){TAG_CLOSED, c};
+    c->t_streamed = (struct tag){TAG_STREAMED, c};
     c->t_sent = (struct tag){TAG_SENT, c};
     atomic_init(&c->refs, 1);
     atomic_init(&c->cancelled, false);
@@ -171,8 +147,9 @@ static void answer(struct rpc_call *c, grpc_status_code code, const char *text)
     grpc_op op[3];
     memset(op, 0, sizeof op);
     size_t n = 0;
-    op[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
-    if (code == GRPC_STATUS_OK) {
+    if (!c->streams)
+        op[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+    if (code == GRPC_STATUS_OK && !c->streams) {
         op[n].op = GRPC_OP_SEND_MESSAGE;
         op[n++].data.send_message.send_message = c->out;
     }
@@ -191,25 +168,55 @@ static void answer(struct rpc_call *c, grpc_status_code code, const char *text)
     }
 }
 
-METRIC_COUNTER(
-    csi_rpcs, "millrace_csi_rpcs_total", "method,code", "RPCs answered, by gRPC status.");
-METRIC_SECONDS(csi_rpc_seconds, "millrace_csi_rpc_seconds", "method",
-    "Time from a request of kubelet to its answer.");
-
-static void account(const struct rpc_call *c, grpc_status_code code, const struct err *e)
+static grpc_byte_buffer *pack_message(const ProtobufCMessage *m)
 {
-    const char *name = strrchr(c->method->path, '/') + 1;
-    int64_t took = clock_mono_ns() - c->started_ns;
-    char status[16];
-    snprintf(status, sizeof status, "%d", (int)code);
-    metric_add(metric_of(&csi_rpcs, name, status), 1);
-    metric_add(metric_of(&csi_rpc_seconds, name), took);
-    cleanup_free char *ms = xasprintf("%.1f", (double)took / 1e6);
-    if (code == GRPC_STATUS_OK)
-        log_kv(c->method->fast ? LOG_DEBUG : LOG_INFO, "answered", "method", name, "ms", ms, NULL);
-    else
-        log_kv(LOG_WARN, "refused", "method", name, "class", err_class_name(e->cls), "error",
-            e->msg, "ms", ms, NULL);
+    size_t n = protobuf_c_message_get_packed_size(m);
+    grpc_slice packed = grpc_slice_malloc(n);
+    if (protobuf_c_message_pack(m, GRPC_SLICE_START_PTR(packed)) != n)
+        abort();
+    grpc_byte_buffer *out = grpc_raw_byte_buffer_create(&packed, 1);
+    grpc_slice_unref(packed);
+    return out;
+}
+
+int rpc_send(struct rpc_call *c, const ProtobufCMessage *m, struct err *e)
+{
+    struct rpc_server *s = c->server;
+    grpc_op op[2];
+    memset(op, 0, sizeof op);
+    size_t n = 0;
+    if (!c->streams)
+        op[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+    grpc_byte_buffer *packed = pack_message(m);
+    op[n].op = GRPC_OP_SEND_MESSAGE;
+    op[n++].data.send_message.send_message = packed;
+    c->streams = true;
+    atomic_fetch_add(&c->refs, 1);
+    pthread_mutex_lock(&s->mu);
+    c->streaming = true;
+    c->stream_ok = false;
+    pthread_mutex_unlock(&s->mu);
+    grpc_call_error refused = grpc_call_start_batch(c->call, op, n, &c->t_streamed, NULL);
+    if (refused != GRPC_CALL_OK)
+        call_unref(c);
+    pthread_mutex_lock(&s->mu);
+    while (c->streaming && refused == GRPC_CALL_OK)
+        pthread_cond_wait(&s->changed, &s->mu);
+    bool ok = c->stream_ok;
+    pthread_mutex_unlock(&s->mu);
+    grpc_byte_buffer_destroy(packed);
+    return ok ? 0 : err_set(e, ERR_RETRY, "the caller does not listen any more");
+}
+
+static void on_streamed(struct rpc_call *c, bool ok)
+{
+    struct rpc_server *s = c->server;
+    pthread_mutex_lock(&s->mu);
+    c->streaming = false;
+    c->stream_ok = ok;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mu);
+    call_unref(c);
 }
 
 /* Runs the handler and leaves the packed response in c->out. */
@@ -236,12 +243,7 @@ static int handle(struct rpc_call *c, struct err *e)
     protobuf_c_message_init(c->method->out, resp);
     if (c->method->handler(c, req, resp, e))
         return -1;
-    size_t n = protobuf_c_message_get_packed_size(resp);
-    grpc_slice packed = grpc_slice_malloc(n);
-    if (protobuf_c_message_pack(resp, GRPC_SLICE_START_PTR(packed)) != n)
-        abort();
-    c->out = grpc_raw_byte_buffer_create(&packed, 1);
-    grpc_slice_unref(packed);
+    c->out = pack_message(resp);
     return 0;
 }
 
@@ -249,9 +251,9 @@ static int handle(struct rpc_call *c, struct err *e)
 static void serve_call(struct rpc_call *c)
 {
     struct err e = ERR_INIT;
-    grpc_status_code code = handle(c, &e) == 0 ? GRPC_STATUS_OK : status_of(&e);
+    grpc_status_code code = handle(c, &e) == 0 ? GRPC_STATUS_OK : rpc_status_of(&e);
     log_redact_text(e.msg);
-    account(c, code, &e);
+    rpc_account(c->method->path, c->started_ns, c->method->fast, code, &e);
     answer(c, code, e.msg);
     call_unref(c);
 }
@@ -414,6 +416,9 @@ void rpc_run(struct rpc_server *s)
             if (c->closed_by_peer)
                 atomic_store(&c->cancelled, true);
             call_unref(c);
+            break;
+        case TAG_STREAMED:
+            on_streamed(c, event.success);
             break;
         case TAG_SENT:
             call_unref(c);

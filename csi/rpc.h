@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rpc — a gRPC server on unix sockets: the only module that knows gRPC. Unary methods in a table; a
- * handler gets an unpacked request and fills a response, or fails with a struct err, which one
- * table maps to a gRPC status. Threads: rpc_run() is the poller and runs `fast` methods itself; all
- * others run on a pool. rpc_stop() from any thread. */
+/* rpc — a gRPC server on unix sockets; it, rpc_ask and rpc_status alone know gRPC. Methods in a
+ * table; a handler gets an unpacked request and fills a response, or fails with a struct err, which
+ * one table maps to a gRPC status; one that streams sends its messages and returns at the end.
+ * Threads: rpc_run() is the poller and runs `fast` methods itself; all others run on a pool.
+ * rpc_stop() from any thread. */
 #ifndef MILLRACE_CSI_RPC_H
 #define MILLRACE_CSI_RPC_H
 
@@ -30,8 +31,13 @@ struct rpc_method {
 void *rpc_user(struct rpc_call *call);
 void *rpc_alloc(struct rpc_call *call, size_t n); /* zeroed; freed after the answer has been sent */
 char *rpc_strdup(struct rpc_call *call, const char *s);
+/* Of a method that streams, in its handler, which is not fast: sends one message and waits until it
+ * has left. -1, RETRY: the caller is gone, or the server stops. What the handler fills in at its
+ * end is not sent then. */
+int rpc_send(struct rpc_call *call, const ProtobufCMessage *m, struct err *e);
 /* caller gone, deadline passed, or the server stops */
 bool rpc_cancelled(const struct rpc_call *call);
+bool rpc_stopping(const struct rpc_call *call); /* the server is to end: so should a stream */
 /* CLOCK_MONOTONIC; INT64_MAX if there is none */
 int64_t rpc_deadline_ns(const struct rpc_call *call);
 

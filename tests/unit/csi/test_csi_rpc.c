@@ -93,6 +93,24 @@ static int slow(
     return 0;
 }
 
+/* Sends three messages, then others until its caller has gone or the server stops; or fails. */
+static int stream(
+    struct rpc_call *call, const ProtobufCMessage *req, ProtobufCMessage *resp, struct err *e)
+{
+    (void)resp;
+    struct csi_fixture *w = rpc_user(call);
+    const char *how = ((const Csi__NodeUnpublishVolumeRequest *)req)->volume_id;
+    Csi__NodeGetInfoResponse m = CSI__NODE_GET_INFO_RESPONSE__INIT;
+    bool endless = strcmp(how, "endless") == 0;
+    atomic_fetch_add(&w->waiting, 1);
+    for (m.max_volumes_per_node = 1; m.max_volumes_per_node <= 3 || endless;
+         m.max_volumes_per_node++)
+        if (rpc_stopping(call) || rpc_send(call, &m.base, e))
+            break;
+    atomic_fetch_add(&w->finished, 1);
+    return strcmp(how, "fails") == 0 ? err_set(e, ERR_EXISTS, "no more") : 0;
+}
+
 static void *run(void *arg)
 {
     rpc_run(((struct csi_fixture *)arg)->server);
@@ -110,7 +128,8 @@ static int setup(void **state)
     const char *socks[] = {w->sock};
     const struct rpc_method methods[] = {{"/t/Wait", &IN, &OUT, wait_cancelled, false},
         {"/t/Echo", &IN, &OUT, echo, true}, {"/t/Refuse", &IN, &OUT, refuse, true},
-        {"/t/Deadline", &IN, &OUT, deadline_left, false}, {"/t/Slow", &IN, &OUT, slow, false}};
+        {"/t/Deadline", &IN, &OUT, deadline_left, false}, {"/t/Slow", &IN, &OUT, slow, false},
+        {"/t/Stream", &IN, &OUT, stream, false}};
     struct rpc_conf conf = {.sockets = socks,
         .nsockets = 1,
         .methods = methods,
@@ -314,6 +333,45 @@ static void test_forced_stop(void **state)
     assert_true((intptr_t)status != GRPC_STATUS_OK);
 }
 
+static struct grpc_stream *open_stream(struct csi_fixture *w, const char *how)
+{
+    Csi__NodeUnpublishVolumeRequest r = CSI__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
+    r.volume_id = (char *)how;
+    return grpc_stream_open(w->client, "/t/Stream", &r.base);
+}
+
+static void expect_messages(struct grpc_stream *s, int n)
+{
+    for (int i = 1; i <= n; i++) {
+        ProtobufCMessage *m = grpc_stream_next(s, &OUT);
+        assert_non_null(m);
+        assert_int_equal(((Csi__NodeGetInfoResponse *)m)->max_volumes_per_node, i);
+        protobuf_c_message_free_unpacked(m, NULL);
+    }
+}
+
+static void test_streams(void **state)
+{
+    struct csi_fixture *w = *state;
+    struct grpc_stream *s = open_stream(w, "");
+    expect_messages(s, 3);
+    assert_null(grpc_stream_next(s, &OUT));
+    assert_int_equal(grpc_stream_close(s), GRPC_STATUS_OK);
+    s = open_stream(w, "fails");
+    expect_messages(s, 3);
+    assert_null(grpc_stream_next(s, &OUT));
+    assert_int_equal(grpc_stream_close(s), GRPC_STATUS_ALREADY_EXISTS);
+    s = open_stream(w, "endless"); /* its caller hangs up while it sends what nobody reads */
+    expect_messages(s, 2);
+    assert_int_equal(grpc_stream_close(s), GRPC_STATUS_CANCELLED);
+    eventually(atomic_load(&w->finished) == 3);
+    s = open_stream(w, "endless"); /* and one of a server that stops */
+    expect_messages(s, 1);
+    rpc_stop(w->server, 200 * NS_PER_MS, 60 * NS_PER_S);
+    assert_int_equal(atomic_load(&w->finished), 4);
+    grpc_stream_close(s);
+}
+
 /* Somebody cleans up and takes the socket's file with it. */
 static void test_socket_removed(void **state)
 {
@@ -349,6 +407,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_deadline_and_fast, setup, teardown),
         cmocka_unit_test_setup_teardown(test_graceful_stop, setup, teardown),
         cmocka_unit_test_setup_teardown(test_forced_stop, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_streams, setup, teardown),
         cmocka_unit_test_setup_teardown(test_socket_removed, setup, teardown),
         cmocka_unit_test(test_bad_socket),
     };
