@@ -290,6 +290,7 @@ static int operator_prepare(struct operator_main *o, struct err *e)
     mgr->watch_ns = o->flags.watch_ns && *o->flags.watch_ns ? o->flags.watch_ns : NULL;
     mgr->workers = (unsigned)o->flags.workers;
     mgr->gang_scheduler = o->flags.gang;
+    mgr->tfjobs = o->flags.tfjob;
     mgr->apply.kube = mgr->kube;
     mgr->apply.events = mgr->events;
     if (load_config(o, e) || dataset_controller_start(mgr, e) || attach_controller_start(mgr, e)

@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* More cache workers share no more disks and networks; some for nodes that are to come. */
+#define WORKERS_A_NODE   4
+#define WORKERS_ANYWHERE 16
+
 static int check_name(const struct dataset *d, const char **reason, struct err *e)
 {
     size_t len = strlen(d->name);
@@ -157,6 +161,20 @@ struct dataset *dataset_parse(
         return NULL;
     *reason = REASON_SPEC;
     return dataset_parse_cache(d, e) ? NULL : steal(&d);
+}
+
+int dataset_most_workers(size_t nodes)
+{
+    return nodes < DATASET_REPLICAS_MAX / WORKERS_A_NODE
+        ? WORKERS_ANYWHERE + WORKERS_A_NODE * (int)nodes
+        : DATASET_REPLICAS_MAX;
+}
+
+void dataset_cap_workers(struct dataset *d, int most)
+{
+    int64_t there = jget_int(d->cr, "status.workers.desired", 0);
+    if (most > 0 && d->replicas > most)
+        d->replicas = (int)MIN(d->replicas, MAX(most, there));
 }
 
 void dataset_free(struct dataset *d)

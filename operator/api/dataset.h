@@ -40,7 +40,7 @@
 /* only while an update of the clients is stopped */
 #define DATASET_COND_PAUSED "UpdatePaused"
 
-enum dataset_scheme { DATASET_S3, DATASET_PVC };
+struct dataset_kind; /* dataset_kind.h */
 
 enum dataset_placement {
     DATASET_BESIDE_GPU, /* workers go to nodes with GPUs, first those where jobs use the data */
@@ -52,9 +52,9 @@ struct dataset_secret {
 };
 
 struct dataset_mount {
-    enum dataset_scheme scheme;
+    const struct dataset_kind *kind;
     const char *mount_point, *path; /* path: where it is in the tree */
-    char *claim, *claim_path;       /* owned: pvc:// only; claim_path "" or "/dir" */
+    char *claim, *claim_path;       /* owned; NULL: it is none; claim_path "" or "/dir" */
     bool read_only;
     int immutable;                 /* 1 nobody changes the source, 0 it may change, -1 not said */
     const json_t *options;         /* NULL if none; values are strings */
@@ -104,7 +104,8 @@ struct dataset {
     /* as whom the pods of the cache ask stores; NULL: as nobody. token_audience: for whom */
     const char *service_account, *token_audience;
     json_t *cache; /* owned: spec.cache, the cluster's defaults filled in */
-    int replicas;  /* cache workers */
+    int replicas;  /* cache workers that are made */
+    int asked;     /* and that are asked for: more, where that is more than is of use */
     enum dataset_placement placement;
     bool exclusive; /* a node has one worker at most, of whatever Dataset */
     struct dataset_tiers
@@ -123,6 +124,10 @@ struct dataset {
  * cr and defaults must outlive it. */
 struct dataset *dataset_parse(
     const json_t *cr, const json_t *defaults, const char **reason, struct err *e);
+/* So many cache workers are made at most in a cluster of that many nodes. */
+int dataset_most_workers(size_t nodes);
+/* No more workers than most, 0: any number; but what its status says that there are stays. */
+void dataset_cap_workers(struct dataset *d, int most);
 /* The defaults by themselves; NULL is fine. -1 with e INVALID, which names the field. */
 int dataset_check_defaults(const json_t *defaults, struct err *e);
 /* What a Dataset has that says nothing is within the chart's limits {"replicas", "tierQuota"}; each

@@ -210,7 +210,7 @@ int dataset_parse_cache(struct dataset *d, struct err *e)
             e, ERR_INVALID, "spec.cache.replicas must be from 0 to %d", DATASET_REPLICAS_MAX);
     if (sync < 0 || sync > 31536000)
         return err_set(e, ERR_INVALID, "spec.cache.metadataSyncSeconds must be from 1 to 31536000");
-    d->replicas = (int)n;
+    d->replicas = d->asked = (int)n;
     d->metadata_sync = (int)sync;
     return parse_placement(d, e) || parse_components(d, e) || parse_rules(d, e)
             || parse_preload(d, e)

@@ -5,11 +5,13 @@
 
 #include "lib/base/human.h"
 #include "lib/base/mem.h"
-#include "lib/conf/option_name.h"
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
+#include "operator/api/dataset_kind.h"
 
 #include <string.h>
+
+#define KINDS_MAX 16 /* names below defaults.options */
 
 static int check_keys(const json_t *map, const char *where, const char *const *known, struct err *e)
 {
@@ -50,15 +52,15 @@ static int check_option_shape(const char *where, const char *key, const char *va
     return 0;
 }
 
-static int check_default_options(const json_t *defaults, const char *scheme, struct err *e)
+static int check_default_options(
+    const json_t *defaults, const struct dataset_kind *kind, struct err *e)
 {
-    const json_t *map = json_object_get(json_object_get(defaults, "options"), scheme);
-    cleanup_free char *where = xasprintf("defaults.options.%s", scheme);
+    const json_t *map = json_object_get(json_object_get(defaults, "options"), kind->defaults);
+    cleanup_free char *where = xasprintf("defaults.options.%s", kind->defaults);
     const char *key, *other;
     json_t *value, *unused;
     json_object_foreach ((json_t *)map, key, value) {
-        if (strcmp(scheme, "pvc") == 0 ? strcmp(key, "can-hang") != 0
-                                       : strcmp(key, "can-hang") == 0)
+        if (!option_is_of(key, kind->options))
             return err_set(e, ERR_INVALID, "%s.%s: there is no such option", where, key);
         if (check_option_shape(where, key, json_string_value(value), e))
             return -1;
@@ -122,14 +124,15 @@ int dataset_check_limits(const json_t *defaults, const json_t *limits, struct er
 int dataset_check_defaults(const json_t *defaults, struct err *e)
 {
     static const char *const fields[] = {"options", "cache", NULL};
-    static const char *const schemes[] = {"s3", "pvc", NULL};
+    const char *of[KINDS_MAX + 1] = {0};
+    const struct dataset_kind *kind;
+    for (size_t i = 0; i < KINDS_MAX && (kind = dataset_kind_at(i)); i++)
+        of[i] = kind->defaults;
     if (check_keys(defaults, "defaults", fields, e)
-        || check_keys(json_object_get(defaults, "options"), "defaults.options", schemes, e))
+        || check_keys(json_object_get(defaults, "options"), "defaults.options", of, e))
         return -1;
-    return check_filled_in(defaults, "s3://bucket", e)
-            || check_filled_in(defaults, "pvc://claim", e)
-            || check_default_options(defaults, "s3", e) || check_default_options(defaults, "pvc", e)
-            || dataset_check_default_cache(json_object_get(defaults, "cache"), e)
-        ? -1
-        : 0;
+    for (size_t i = 0; (kind = dataset_kind_at(i)); i++)
+        if (check_filled_in(defaults, kind->form, e) || check_default_options(defaults, kind, e))
+            return -1;
+    return dataset_check_default_cache(json_object_get(defaults, "cache"), e);
 }

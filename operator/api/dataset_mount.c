@@ -3,52 +3,17 @@
 #include "operator/api/dataset_priv.h"
 
 #include "lib/base/mem.h"
-#include "lib/conf/option_name.h"
 #include "lib/json/jget.h"
+#include "operator/api/dataset_kind.h"
 
 #include <string.h>
 
-static int parse_mount_point(struct dataset *d, struct dataset_mount *m, size_t i, struct err *e)
+static int err_mount_option(
+    const char *field, const char *name, const struct dataset_mount *m, size_t i, struct err *e)
 {
-    const char *url = m->mount_point, *rest = strstr(url, "://");
-    if (!rest)
-        return err_set(e, ERR_INVALID,
-            "spec.mounts[%zu].mountPoint: \"%s\" is no URL: use s3://bucket/prefix or pvc://claim/directory",
-            i, url);
-    if (strncmp(url, "s3://", 5) == 0)
-        m->scheme = DATASET_S3;
-    else if (strncmp(url, "pvc://", 6) == 0)
-        m->scheme = DATASET_PVC;
-    else
-        return err_set(e, ERR_INVALID,
-            "spec.mounts[%zu].mountPoint: \"%s\": unknown URL scheme \"%.*s\": use s3://bucket/prefix or pvc://claim/directory",
-            i, url, (int)(rest - url), url);
-    rest += 3;
-    size_t n = strcspn(rest, "/");
-    for (const char *s = url; *s; s++)
-        if ((unsigned char)*s <= ' ' || *s == 0x7f || *s == '?' || *s == '#')
-            return err_set(e, ERR_INVALID,
-                "spec.mounts[%zu].mountPoint must not hold spaces, control characters, '?' or '#'",
-                i);
-    if (n == 0)
-        return err_set(e, ERR_INVALID, "spec.mounts[%zu].mountPoint: \"%s\" names no %s after %.*s",
-            i, url, m->scheme == DATASET_S3 ? "bucket" : "claim", (int)(rest - url), url);
-    if (m->scheme == DATASET_S3)
-        return 0;
-    m->claim = xstrndup(rest, n);
-    m->claim_path = xstrdup(strcmp(rest + n, "/") == 0 ? "" : rest + n);
-    size_t len = strlen(m->claim_path);
-    if (len > 1 && m->claim_path[len - 1] == '/')
-        m->claim_path[len - 1] = '\0';
-    if (!dataset_plain_name(m->claim, "-.")
-        || (*m->claim_path && !dataset_plain_path(m->claim_path)))
-        return err_set(e, ERR_INVALID,
-            "spec.mounts[%zu].mountPoint: \"%s\" is not like pvc://claim/directory", i, url);
-    if (strcmp(m->claim, d->name) == 0)
-        return err_set(e, ERR_INVALID,
-            "spec.mounts[%zu].mountPoint: \"%s\" is the volume of this Dataset itself: name another claim",
-            i, url);
-    return 0;
+    cleanup_free char *known = option_names_of(m->kind->options);
+    return err_set(e, ERR_INVALID, "spec.mounts[%zu].%s: unknown option %s: %s:// takes %s", i,
+        field, name, m->kind->scheme, known);
 }
 
 static int parse_options(const json_t *j, struct dataset_mount *m, size_t i, struct err *e)
@@ -62,6 +27,8 @@ static int parse_options(const json_t *j, struct dataset_mount *m, size_t i, str
         if (!json_is_string(value))
             return err_set(e, ERR_INVALID,
                 "spec.mounts[%zu].options.%s must be a string: put it in quotes", i, key);
+        if (!option_is_of(key, m->kind->options))
+            return err_mount_option("options", key, m, i, e);
         if (option_is_credential(key))
             return err_set(e, ERR_INVALID,
                 "spec.mounts[%zu].options.%s is a credential: put it into a Secret and name that in spec.mounts[%zu].secretRef",
@@ -88,6 +55,8 @@ static int parse_secrets(const json_t *j, struct dataset_mount *m, size_t i, str
             return err_set(e, ERR_INVALID,
                 "spec.mounts[%zu].encryptOptions[%zu]: name, secretKeyRef.name and secretKeyRef.key must hold only letters, digits, '.', '_' and '-'",
                 i, k);
+        if (!m->kind->takes_no_secret && !option_is_of(s.option, m->kind->options))
+            return err_mount_option("encryptOptions", s.option, m, i, e);
         if (m->options && json_object_get(m->options, s.option))
             return err_set(e, ERR_INVALID,
                 "spec.mounts[%zu]: the option %s is given in options and in encryptOptions: keep one of them",
@@ -131,16 +100,11 @@ static int parse_refs(const json_t *j, struct dataset_mount *m, size_t i, struct
         return err_set(e, ERR_INVALID,
             "spec.mounts[%zu]: certificates are given in options.ca-cert and in caBundle: keep one of them",
             i);
-    if (m->scheme == DATASET_PVC && (m->secret_ref || m->ca_configmap || m->nsecrets))
+    if (m->kind->takes_no_secret && (m->secret_ref || m->ca_configmap || m->nsecrets))
         return err_set(e, ERR_INVALID,
-            "spec.mounts[%zu]: a PersistentVolumeClaim takes no credentials and no certificates: leave out secretRef, encryptOptions and caBundle",
-            i);
+            "spec.mounts[%zu]: %s takes no credentials and no certificates: leave out secretRef, encryptOptions and caBundle",
+            i, m->kind->takes_no_secret);
     return 0;
-}
-
-static const json_t *defaults_of(const json_t *options, enum dataset_scheme scheme)
-{
-    return jget_obj(options, scheme == DATASET_S3 ? "s3" : "pvc");
 }
 
 /* Those of the administrator: what a Dataset says goes before. */
@@ -149,7 +113,7 @@ static int parse_default_options(
 {
     const char *key;
     json_t *value;
-    m->default_options = defaults_of(options, m->scheme);
+    m->default_options = jget_obj(options, m->kind->defaults);
     json_object_foreach ((json_t *)m->default_options, key, value) {
         if (!json_is_string(value))
             return err_set(e, ERR_INVALID,
@@ -181,7 +145,7 @@ static int dataset_parse_mount(struct dataset *d, const json_t *j, size_t i, con
     *reason = REASON_URL;
     if (jget_str_req(j, "mountPoint", &m->mount_point, e))
         return err_wrap(e, "spec.mounts[%zu]", i);
-    if (parse_mount_point(d, m, i, e))
+    if (dataset_kind_parse(d, m, i, e))
         return -1;
     *reason = REASON_OPTION;
     if (parse_options(j, m, i, e) || parse_default_options(options, m, i, e)

@@ -125,6 +125,7 @@ void tfjob_parse_annotations(const json_t *cr, struct tfjob_annotations *out);
 /* names of the PersistentVolumeClaims that its pods mount, each once; caller owns */
 json_t *tfjob_claims(const json_t *cr);
 bool tfjob_has_ended(const json_t *cr);         /* by its stored status */
+bool tfjob_runs(const json_t *cr);              /* the same: some of its pods do */
 #define TFJOB_TENSORBOARD_SUFFIX "-tensorboard" /* of the job's name: Deployment and Service */
 
 /* ---- status ---- */

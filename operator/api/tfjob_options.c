@@ -171,3 +171,8 @@ bool tfjob_has_ended(const json_t *cr)
     const json_t *conditions = jget_arr(cr, "status.conditions");
     return cond_is_true(conditions, TFJOB_SUCCEEDED) || cond_is_true(conditions, TFJOB_FAILED);
 }
+
+bool tfjob_runs(const json_t *cr)
+{
+    return cond_is_true(jget_arr(cr, "status.conditions"), TFJOB_RUNNING);
+}

@@ -102,7 +102,7 @@ static int attach_reconcile(void *user, const char *key, struct plan *plan, stru
         .npods = pods.objs.n,
         .said = obj_json(said),
         .now_ns = clock_real_ns(),
-        .env = dataset_render_env(c->mgr)};
+        .env = dataset_render_env(c->mgr, c->nodes)};
     cleanup_attach_seen struct attach_seen seen;
     attach_look(c, key, &seen, &o);
     attach_plan(&o, plan);

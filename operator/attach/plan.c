@@ -309,6 +309,8 @@ void attach_plan(const struct attach_observed *o, struct plan *p)
     struct err e = ERR_INIT;
     cleanup_dataset struct dataset *d = o->cr ? dataset_parse(o->cr, o->env.defaults, &reason, &e)
                                               : NULL;
+    if (d)
+        dataset_cap_workers(d, o->env.most_workers);
     const struct clients_observed clients = {.d = d,
         .dataset = o->cr ? kube_name(o->cr)
             : o->npods   ? kube_label(o->pods[0].pod, LABEL_DATASET)

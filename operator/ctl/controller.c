@@ -129,6 +129,14 @@ void controller_watch_news(struct controller *c, struct informer *inf, controlle
     subscribe(c, inf, map, user)->is_news = is_news;
 }
 
+void controller_watch_news_after(struct controller *c, struct informer *inf, controller_map map,
+    void *user, bool (*is_news)(const json_t *was, const json_t *now), int64_t after_ns)
+{
+    struct subscription *s = subscribe(c, inf, map, user);
+    s->is_news = is_news;
+    s->after_ns = after_ns;
+}
+
 void controller_watch(struct controller *c, struct informer *inf, controller_map map, void *user)
 {
     subscribe(c, inf, map, user);

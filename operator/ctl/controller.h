@@ -52,6 +52,9 @@ void controller_watch_after(
 /* The same, for objects that also change in what is nothing to this controller. is_news: pure. */
 void controller_watch_news(struct controller *c, struct informer *inf, controller_map map,
     void *user, bool (*is_news)(const json_t *was, const json_t *now));
+/* Both. */
+void controller_watch_news_after(struct controller *c, struct informer *inf, controller_map map,
+    void *user, bool (*is_news)(const json_t *was, const json_t *now), int64_t after_ns);
 /* its own key */
 void controller_map_self(
     void *user, const json_t *object, void (*emit)(void *, const char *), void *to);

@@ -29,6 +29,7 @@ struct manager {
     const struct sign_key *master; /* of which keys of Datasets are made; NULL: they have none */
     const char *ns;                /* the operator's own namespace */
     const char *watch_ns;          /* only this namespace's datasets and jobs; NULL: all */
+    bool tfjobs;                   /* there are TFJobs, and they may be watched */
     unsigned workers;              /* per controller */
     /* "", "volcano", or the name of a scheduler with scheduler-plugins' coscheduling */
     const char *gang_scheduler;

@@ -43,7 +43,7 @@ static int dataload_reconcile(void *user, const char *key, struct plan *plan, st
         .pod_nodes = pods.nodes,
         .said = obj_json(said),
         .now_ns = clock_real_ns(),
-        .env = dataset_render_env(c->mgr)};
+        .env = dataset_render_env(c->mgr, c->nodes)};
     dataload_plan(&o, plan);
     return 0;
 }

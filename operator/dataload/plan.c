@@ -211,6 +211,7 @@ static void start_loader(const struct dataload_observed *o, const struct dataloa
         : NULL;
     if (!may_start(o, l, d, &e, r))
         return;
+    dataset_cap_workers(d, o->env.most_workers);
     cleanup_json json_t *paths = dataload_paths(l);
     const struct loader_words words = {paths, l->pin, l->bandwidth, dataload_run(o->cr)};
     cleanup_json json_t *pod = render_loader(d, &o->env, o->cr, &words);

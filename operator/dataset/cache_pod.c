@@ -231,6 +231,14 @@ static bool is_claim_missing(const char *message, const char *claim)
     return strstr(message, words) != NULL;
 }
 
+void cache_pod_say_no_claim(const struct dataset *d, size_t mount, char *out, size_t size)
+{
+    const struct dataset_mount *m = &d->mounts[mount];
+    snprintf(out, size,
+        "%s: there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.mounts[%zu].mountPoint",
+        m->mount_point, m->claim, d->ns, mount);
+}
+
 static void evaluate_unscheduled(
     const json_t *pod, const struct dataset *d, struct cache_pod_health *v)
 {
@@ -238,9 +246,8 @@ static void evaluate_unscheduled(
         pod_condition(pod, "PodScheduled"), "message", "no reason was given");
     for (size_t i = 0; d && i < d->nmounts; i++)
         if (d->mounts[i].claim && is_claim_missing(message, d->mounts[i].claim)) {
-            set_problem(v, "ClaimMissing",
-                "%s: there is no PersistentVolumeClaim %s in namespace %s: create it, or correct spec.mounts[%zu].mountPoint",
-                d->mounts[i].mount_point, d->mounts[i].claim, d->ns, i);
+            set_problem(v, "ClaimMissing", "%s", "");
+            cache_pod_say_no_claim(d, i, v->message, sizeof v->message);
             v->store_problem = true;
             return;
         }

@@ -74,6 +74,8 @@ const char *cache_pod_create_heard(struct plan *p, const struct dataset *d,
  * its spec is. said: of ctl/verdicts. The reason for a condition. */
 const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, const json_t *pod,
     const char *words, char *out, size_t size);
+/* In words: there is no claim of that mount's name. */
+void cache_pod_say_no_claim(const struct dataset *d, size_t mount, char *out, size_t size);
 /* Tells a pod that there is of them. */
 void cache_pod_tell(struct plan *p, const json_t *pod, int workers);
 

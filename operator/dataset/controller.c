@@ -6,9 +6,10 @@
 #include "lib/json/jget.h"
 #include "operator/api/dataset.h"
 #include "operator/dataset/cache_pods.h"
+#include "operator/dataset/gated.h"
+#include "operator/dataset/gpu.h"
 #include "operator/dataset/informers.h"
 #include "operator/dataset/observed.h"
-#include "operator/dataset/place.h"
 #include "operator/dataset/ring.h"
 #include "operator/dataset/trim.h"
 #include "operator/dataset/users.h"
@@ -18,30 +19,53 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Nodes come by the dozen and change while they start, and each change concerns every Dataset. */
+#define GPU_BURST_NS  (5 * NS_PER_S)
+#define INDEX_MOUNTED "mounted"
+
 struct dataset_controller {
     struct manager *mgr;
-    struct informer *datasets, *pods, *pvs, *pvcs, *services, *policies, *attachments, *nodes;
+    struct informer *datasets, *pods, *pvs, *pvcs, *services, *policies, *attachments, *nodes,
+        *claims;
     struct poll *poll;
     struct verdicts *verdicts;
     struct users *users;
+    struct gpu_nodes *gpus;
+    struct gated *gated;
     struct controller *controller;
 };
 
-static json_t *gpu_nodes(struct dataset_controller *c, const json_t *patterns)
+/* Index of Datasets: "ns/claim" of what they mount by pvc://. */
+static void values_mounted(
+    const char *arg, const json_t *cr, void (*emit)(void *, const char *), void *to)
 {
-    cleanup_objs struct objs nodes = informer_all(c->nodes);
-    json_t *found = json_array();
-    for (size_t i = 0; i < nodes.n; i++) {
-        const json_t *node = obj_json(nodes.v[i]);
-        if (place_has_gpu(node, patterns) && !jget_bool(node, "spec.unschedulable", false))
-            json_array_append_new(found,
-                json_pack("{s:s, s:O}", "name", kube_name(node), "taints",
-                    jget_arr(node, "spec.taints")));
+    (void)arg;
+    const json_t *mounts = jget_arr(cr, "spec.mounts");
+    for (size_t i = 0; i < json_array_size(mounts); i++) {
+        cleanup_free char *claim = ring_claim_of(json_array_get(mounts, i));
+        cleanup_free char *key = claim ? kube_key(kube_namespace(cr), claim) : NULL;
+        if (key)
+            emit(to, key);
     }
-    return found;
 }
 
 /* ---- observe ---- */
+
+/* Of those that it mounts: another Dataset's, or anybody's. */
+static json_t *claims_of(struct dataset_controller *c, const json_t *cr)
+{
+    json_t *found = json_object();
+    const json_t *mounts = jget_arr(cr, "spec.mounts");
+    for (size_t i = 0; i < json_array_size(mounts); i++) {
+        cleanup_free char *claim = ring_claim_of(json_array_get(mounts, i));
+        cleanup_free char *key = claim ? kube_key(kube_namespace(cr), claim) : NULL;
+        cleanup_obj struct obj *ours = key ? informer_get(c->pvcs, key) : NULL,
+                               *other = key ? informer_get(c->claims, key) : NULL;
+        if (ours || other)
+            json_object_set_new(found, claim, json_true());
+    }
+    return found;
+}
 
 /* What the informer has, or, since it sees only objects with our labels, what the server has under
  * that name. NULL: nothing. */
@@ -112,7 +136,7 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
     if (get_child(c, c->pvs, NULL, pv_name, &pv, e) || get_child(c, c->pvcs, ns, name, &pvc, e)
         || get_child(c, c->services, ns, service_name, &service, e))
         return -1;
-    const struct render_env env = dataset_render_env(c->mgr);
+    const struct render_env env = dataset_render_env(c->mgr, c->nodes);
     if (env.ingress) {
         if (get_child(c, c->policies, ns, service_name, &policy, e))
             return -1;
@@ -125,7 +149,9 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
     cache_pods_take_nodes(&pods, c->nodes);
     cleanup_attached struct attached_nodes at;
     take_attached(c, pv_name, &at);
-    cleanup_json json_t *gpus = gpu_nodes(c, env.gpu_resources), *users = NULL;
+    cleanup_obj struct obj *gpus = gpu_nodes_of(c->gpus);
+    cleanup_json json_t *demands = gated_demands(c->gated, key), *claims = claims_of(c, j),
+                        *users = NULL;
     if (kube_deleting(j) && kube_controlled_by(obj_json(pvc), kube_uid(j))
         && !(users = users_of(c->users, c->mgr->kube, j, clock_mono_ns(), e)))
         return -1;
@@ -142,8 +168,10 @@ static int dataset_reconcile(void *user, const char *key, struct plan *plan, str
         .attachments = at.attachments,
         .nattachments = at.n,
         .nodes = at.nodes,
-        .gpu_nodes = gpus,
+        .gpu_nodes = obj_json(gpus),
+        .demands = demands,
         .users = users,
+        .claims = claims,
         .ring = ring,
         .said = obj_json(said),
         .now_ns = clock_real_ns(),
@@ -174,6 +202,17 @@ static void dataset_map_labels(
         cleanup_free char *key = kube_key_of(obj_json(found.v[i]));
         emit(to, key);
     }
+}
+
+/* A claim has come or gone: those that mount it. */
+static void dataset_map_claim(
+    void *user, const json_t *claim, void (*emit)(void *, const char *), void *to)
+{
+    struct dataset_controller *c = user;
+    cleanup_free char *key = kube_key_of(claim);
+    cleanup_keys char **keys = informer_keys(c->datasets, INDEX_MOUNTED, key);
+    for (char **k = keys; *k; k++)
+        emit(to, *k);
 }
 
 static void dataset_map_attachment(
@@ -221,6 +260,13 @@ static void dataset_gone(void *user, const json_t *was, const json_t *now)
     users_forget(c->users, kube_uid(was));
 }
 
+/* The claim has the name of the Dataset. */
+static void dataset_awaited(void *user, const char *claim)
+{
+    struct dataset_controller *c = user;
+    controller_enqueue(c->controller, claim, 0);
+}
+
 static void wake_asking(void *to, const char *key) { controller_enqueue(to, key, 0); }
 
 static void dataset_answered(void *user, const json_t *pod)
@@ -239,10 +285,13 @@ static void make_informers(struct dataset_controller *c)
                              .trim = dataset_trim_claim,
                              .fold = true},
                          services = pvcs, policies = pvcs;
+    static const struct informer_index by_mounted = {INDEX_MOUNTED, values_mounted, NULL};
     services.res = &kube_services;
     policies.res = &kube_networkpolicies;
     services.trim = policies.trim = dataset_trim_child;
     c->datasets = informers_datasets(mgr);
+    informer_add_index(c->datasets, &by_mounted);
+    c->claims = informers_claims(mgr);
     c->pods = informers_cache_pods(mgr);
     c->pvs = informers_pvs(mgr);
     c->attachments = informers_attachments(mgr);
@@ -250,6 +299,9 @@ static void make_informers(struct dataset_controller *c)
     c->services = manager_informer(mgr, &services);
     c->policies = manager_informer(mgr, &policies);
     c->nodes = informers_nodes(mgr);
+    const json_t *gpu_resources = dataset_render_env(mgr, c->nodes).gpu_resources;
+    c->gpus = gpu_nodes_new(c->nodes, gpu_resources);
+    c->gated = gated_new(mgr, gpu_resources, dataset_awaited, c);
 }
 
 int dataset_controller_start(struct manager *mgr, struct err *e)
@@ -262,6 +314,8 @@ int dataset_controller_start(struct manager *mgr, struct err *e)
     c->poll = poll_shared(mgr, e);
     if (!c->poll) {
         users_free(c->users);
+        gated_free(c->gated);
+        gpu_nodes_free(c->gpus);
         free(c);
         return err_wrap(e, "dataset controller");
     }
@@ -276,10 +330,13 @@ int dataset_controller_start(struct manager *mgr, struct err *e)
     controller_watch(c->controller, c->pods, dataset_map_labels, c);
     controller_watch(c->controller, c->pvs, dataset_map_labels, c);
     controller_watch(c->controller, c->pvcs, dataset_map_labels, c);
+    controller_watch_news(c->controller, c->pvcs, dataset_map_claim, c, informers_claim_is_news);
+    controller_watch_news(c->controller, c->claims, dataset_map_claim, c, informers_claim_is_news);
     controller_watch(c->controller, c->services, dataset_map_labels, c);
     controller_watch(c->controller, c->policies, dataset_map_labels, c);
     controller_watch(c->controller, c->attachments, dataset_map_attachment, c);
-    controller_watch_news(c->controller, c->nodes, dataset_map_gpu_node, c, place_is_news);
+    controller_watch_news_after(
+        c->controller, c->nodes, dataset_map_gpu_node, c, gpu_node_is_news, GPU_BURST_NS);
     informer_on_change(c->datasets, dataset_gone, c);
     poll_listen(c->poll, dataset_reported, c);
     verdicts_listen(c->verdicts, dataset_answered, c);

@@ -4,6 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/api/dataset.h"
 #include "operator/dataset/trim.h"
 #include "operator/render/env.h"
 
@@ -49,6 +50,22 @@ struct informer *informers_cache_pods(struct manager *mgr)
     return manager_shared_informer(mgr, &conf);
 }
 
+struct informer *informers_tfjobs(struct manager *mgr)
+{
+    const struct informer_conf conf = {.res = &kube_tfjobs, .ns = mgr->watch_ns, .fold = true};
+    return manager_shared_informer(mgr, &conf);
+}
+
+struct informer *informers_gated_pods(struct manager *mgr, size_t which)
+{
+    static const char *const labels[GATED_PODS] = {LABEL_DATA, LABEL_PLACEMENT ",!" LABEL_DATA};
+    const struct informer_conf conf = {.res = &kube_pods,
+        .ns = mgr->watch_ns,
+        .labels = labels[which],
+        .trim = dataset_trim_gated_pod};
+    return manager_shared_informer(mgr, &conf);
+}
+
 bool attachment_is_ours(const json_t *attachment)
 {
     return strcmp(jget_str(attachment, "spec.attacher", ""), NAME_DRIVER) == 0;
@@ -76,15 +93,31 @@ struct informer *informers_pvs(struct manager *mgr)
     return manager_shared_informer(mgr, &conf);
 }
 
+struct informer *informers_claims(struct manager *mgr)
+{
+    const struct informer_conf conf = {.res = &kube_pvcs,
+        .ns = mgr->watch_ns,
+        .labels = "!" LABEL_DATASET_UID,
+        .trim = dataset_trim_other_claim};
+    return manager_shared_informer(mgr, &conf);
+}
+
+bool informers_claim_is_news(const json_t *was, const json_t *now)
+{
+    (void)was, (void)now; /* it was there before, and is */
+    return false;
+}
+
 struct informer *informers_nodes(struct manager *mgr)
 {
     const struct informer_conf conf = {.res = &kube_nodes, .trim = dataset_trim_node};
     return manager_shared_informer(mgr, &conf);
 }
 
-struct render_env dataset_render_env(const struct manager *mgr)
+struct render_env dataset_render_env(const struct manager *mgr, struct informer *nodes)
 {
     struct render_env env = render_env_of(mgr->config);
+    env.most_workers = dataset_most_workers(informer_count(nodes));
     env.image = mgr->image;
     env.master = mgr->master;
     env.pull_policy = mgr->pull_policy ? mgr->pull_policy : "";

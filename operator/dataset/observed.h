@@ -25,10 +25,13 @@ struct dataset_observed {
     const json_t *const *attachments; /* VolumeAttachments of the PV */
     size_t nattachments;
     const json_t *const *nodes; /* as of clients_observed */
-    const json_t *gpu_nodes;    /* {name, taints} of those with GPUs that take pods; or NULL */
+    const json_t *gpu_nodes;    /* of gpu_nodes_of(); or NULL */
+    const json_t *demands;      /* of gated_demands(); or NULL */
     /* array of names of the pods that use the claim, of a minute ago at most; only looked up when
      * deleting, as long as the claim is there */
     const json_t *users;
+    /* names of claims that there are, of those that it mounts: an object; NULL: not looked up */
+    const json_t *claims;
     const char *ring; /* ring_claim(); NULL: none */
     struct poll_reads retired;
     const json_t *said; /* of ctl/verdicts, of the Dataset's pods; may be NULL */
@@ -67,6 +70,8 @@ void dataset_say_refused(
 #define DATASET_WORDS_LEN 320
 /* true: nobody finds the workers, since DNS takes no names as long as theirs; out: what to do */
 bool dataset_unresolvable(const struct dataset *d, char out[DATASET_WORDS_LEN]);
+/* The first mount whose claim is not there; SIZE_MAX: there is none. */
+size_t dataset_lacks_claim(const struct dataset_observed *o, const struct dataset *d);
 /* NULL: there is none */
 const struct cache_pod *dataset_worker(const struct dataset_eval *v, int index);
 /* Of the status only phase and the condition Ready: it is False, and an Event (if asked for) says
@@ -91,6 +96,10 @@ void dataset_advise_speed(const struct dataset_observed *o, int desired, struct 
 /* The latest mount of the Dataset that died in the last hour and was made again; false: none. */
 bool dataset_lost_mount(const struct dataset_observed *o, char *message, size_t size);
 bool dataset_disk_full(const struct dataset_observed *o, char *message, size_t size);
+/* A pod serves, as kubelet says, and has not answered this operator for a minute. *wait_ns: when to
+ * look again, -1: no need. */
+bool dataset_not_heard(
+    const struct dataset_observed *o, char *message, size_t size, int64_t *wait_ns);
 /* A pod that serves has not told of itself yet: it is new, or this operator is. */
 bool dataset_unheard(const struct dataset_observed *o);
 /* Condition WritesKept, s->kept_files, and an Event when there are more. */
@@ -122,6 +131,9 @@ enum dataset_held {
 };
 enum dataset_held dataset_preload_held(
     const struct dataset_observed *o, const struct dataset_eval *v);
+/* d: NULL if the spec is not valid */
+void dataset_count(const struct dataset_observed *o, const struct dataset *d,
+    const struct dataset_preloading *preload, struct dataset_status *s);
 void dataset_plan_status(const struct dataset_observed *o, const struct dataset_eval *v,
     const struct dataset_problem *problem, const struct dataset_preloading *preload,
     struct plan *p);

@@ -6,78 +6,13 @@
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
+#include "operator/dataset/demand.h"
 
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WITH_JOB '!'
-
-/* ---- nodes ---- */
-
-/* As the device plugins of their vendors name them, whole, shared, or in parts. */
-static const char *const gpu_names[] = {"*/gpu", "*/gpu.shared", "nvidia.com/mig-*",
-    "amd.com/*_gpu", "gpu.intel.com/*", "habana.ai/gaudi*", "aws.amazon.com/neuron*",
-    "google.com/tpu"};
-
-static bool is_gpu(const char *resource, const json_t *patterns)
-{
-    for (size_t i = 0; !patterns && i < ARRAY_LEN(gpu_names); i++)
-        if (fnmatch(gpu_names[i], resource, 0) == 0)
-            return true;
-    for (size_t i = 0; i < json_array_size(patterns); i++) {
-        const char *name = json_string_value(json_array_get(patterns, i));
-        if (name && fnmatch(name, resource, 0) == 0)
-            return true;
-    }
-    return false;
-}
-
-bool place_has_gpu(const json_t *node, const json_t *patterns)
-{
-    const char *resource;
-    json_t *count;
-    json_object_foreach ((json_t *)jget_obj(node, "status.allocatable"), resource, count)
-        if (is_gpu(resource, patterns))
-            return true;
-    return false;
-}
-
-bool place_is_news(const json_t *was, const json_t *now)
-{
-    static const char *const parts[] = {"status", "spec"};
-    if (!json_object_size(jget_obj(was, "status.allocatable"))
-        && !json_object_size(jget_obj(now, "status.allocatable")))
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-        if (!json_equal(json_object_get(was, parts[i]), json_object_get(now, parts[i])))
-            return true;
-    return false;
-}
-
-static bool tolerates(const json_t *toleration, const json_t *taint)
-{
-    const char *key = jget_str(toleration, "key", ""), *effect = jget_str(toleration, "effect", "");
-    if (*effect && strcmp(effect, jget_str(taint, "effect", "")) != 0)
-        return false;
-    if (*key && strcmp(key, jget_str(taint, "key", "")) != 0)
-        return false;
-    return strcmp(jget_str(toleration, "operator", "Equal"), "Exists") == 0
-        || (*key && strcmp(jget_str(toleration, "value", ""), jget_str(taint, "value", "")) == 0);
-}
-
-static bool is_tolerated(const json_t *taints, const json_t *tolerations)
-{
-    for (size_t i = 0; i < json_array_size(taints); i++) {
-        const json_t *taint = json_array_get(taints, i);
-        bool one = strcmp(jget_str(taint, "effect", ""), "PreferNoSchedule") == 0;
-        for (size_t k = 0; k < json_array_size(tolerations) && !one; k++)
-            one = tolerates(json_array_get(tolerations, k), taint);
-        if (!one)
-            return false;
-    }
-    return true;
-}
+/* behind the name of a node that was offered, by its use */
+static const char marks[] = {[PLACE_IDLE] = 0, [PLACE_AWAITED] = '?', [PLACE_USED] = '!'};
 
 /* ---- places ---- */
 
@@ -105,8 +40,17 @@ static void mark_jobs(const struct dataset_observed *o, struct places *s)
         if (!kube_deleting(o->attachments[i]))
             map_put(used, jget_str(o->attachments[i], "spec.nodeName", ""), used);
     for (size_t i = 0; i < s->n; i++)
-        s->v[i].job = map_get(used, s->v[i].node) != NULL;
+        if (map_get(used, s->v[i].node))
+            s->v[i].use = PLACE_USED;
     map_free(used);
+}
+
+static enum place_use awaited_by(const struct dataset_observed *o, const json_t *node)
+{
+    for (size_t i = 0; i < json_array_size(o->demands); i++)
+        if (demand_fits(json_array_get(o->demands, i), node))
+            return PLACE_AWAITED;
+    return PLACE_IDLE;
 }
 
 void places_take(const struct dataset_observed *o, const struct dataset_eval *v, struct places *s)
@@ -118,9 +62,9 @@ void places_take(const struct dataset_observed *o, const struct dataset_eval *v,
         return;
     size_t first = place_first(v->d->uid, n);
     json_array_foreach ((json_t *)o->gpu_nodes, i, node)
-        if (is_tolerated(jget_arr(node, "taints"), v->d->worker.tolerations))
-            s->v[s->n++] = (struct place){
-                jget_str(node, "name", ""), false, 0, i >= first ? i - first : i + n - first};
+        if (demand_is_tolerated(jget_arr(node, "taints"), v->d->worker.tolerations))
+            s->v[s->n++] = (struct place){jget_str(node, "name", ""), awaited_by(o, node), 0,
+                i >= first ? i - first : i + n - first};
     mark_jobs(o, s);
     for (i = 0; i < o->npods; i++) {
         const json_t *pod = o->pods[i].pod;
@@ -144,8 +88,8 @@ void places_free(struct places *s)
 static int by_worth(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
-    if (x->job != y->job)
-        return x->job ? -1 : 1;
+    if (x->use != y->use)
+        return x->use > y->use ? -1 : 1;
     if (x->workers != y->workers)
         return x->workers < y->workers ? -1 : 1;
     return x->order < y->order ? -1 : x->order > y->order;
@@ -164,7 +108,8 @@ static size_t best_of(const struct places *s)
  * from a node with a job to one without: between equals it may. */
 static int weight_of(const struct places *sorted, size_t i)
 {
-    int usual = sorted->v[i].job || !sorted->v[0].job ? 80 : 20;
+    enum place_use use = sorted->v[i].use;
+    int usual = use == sorted->v[0].use ? 80 : use == PLACE_AWAITED ? 40 : 20;
     return i == 0 ? 100 : sorted->v[i].workers ? usual * 3 / 4 : usual;
 }
 
@@ -192,7 +137,9 @@ void place_offer_take(const struct dataset_observed *o, const struct dataset_eva
     qsort(mine.v, mine.n, sizeof *mine.v, by_worth);
     for (size_t i = 0; i < mine.n && i < RENDER_PLACES_MAX; i++) {
         to->v[i] = (struct render_place){mine.v[i].node, weight_of(&mine, i)};
-        buf_addf(&text, "%s%s%s", i ? " " : "", mine.v[i].node, mine.v[i].job ? "!" : "");
+        buf_addf(&text, "%s%s", i ? " " : "", mine.v[i].node);
+        if (marks[mine.v[i].use])
+            buf_addc(&text, marks[mine.v[i].use]);
     }
     to->text = xstrdup(buf_str(&text));
     to->places = (struct render_places){to->v, MIN(mine.n, (size_t)RENDER_PLACES_MAX), to->text};
@@ -202,22 +149,31 @@ void place_offer_free(struct place_offer *x) { free(x->text); }
 
 /* ---- another one ---- */
 
-static int rank_of(const struct place *p) { return !p ? 0 : p->job ? 2 : 1; }
+static int rank_of(const struct place *p) { return !p ? 0 : 1 + (int)p->use; }
 
-/* Beyond the names that it holds, nothing is known of what was there. */
+static enum place_use use_of_mark(char mark)
+{
+    enum place_use use = PLACE_USED;
+    while (use != PLACE_IDLE && marks[use] != mark)
+        use--;
+    return use;
+}
+
+/* Beyond the names that it holds, nothing is known of what was there: it was no better than those.
+ */
 static bool was_offered(const char *offered, const struct place *p)
 {
     size_t len = strlen(p->node), words = 0;
-    bool jobs = true;
+    enum place_use least = PLACE_USED;
     for (const char *w = offered; *w; words++) {
         size_t n = strcspn(w, " ");
-        bool job = n && w[n - 1] == WITH_JOB;
-        jobs &= job;
-        if (n - job == len && strncmp(w, p->node, len) == 0)
-            return job || !p->job;
+        enum place_use use = n ? use_of_mark(w[n - 1]) : PLACE_IDLE;
+        least = MIN(least, use);
+        if (n - (use != PLACE_IDLE) == len && strncmp(w, p->node, len) == 0)
+            return use >= p->use;
         w += n + (w[n] == ' ');
     }
-    return words >= RENDER_PLACES_MAX && (jobs || !p->job);
+    return words >= RENDER_PLACES_MAX && least >= p->use;
 }
 
 const struct place *place_better(const struct places *s, const json_t *worker)

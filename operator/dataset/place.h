@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* place — where cache workers should be: on nodes with GPUs, first on those where pods that use the
- * Dataset are. Which node it is, in the end, is for the scheduler. Pure. */
+ * Dataset are, then on those where pods that wait to use it may come to be. Which node it is, in
+ * the end, is for the scheduler. Pure. */
 #ifndef MILLRACE_OPERATOR_DATASET_PLACE_H
 #define MILLRACE_OPERATOR_DATASET_PLACE_H
 
 #include "operator/dataset/observed.h"
 
+enum place_use {
+    PLACE_IDLE,
+    PLACE_AWAITED, /* it has what pods ask for that will use the Dataset */
+    PLACE_USED,    /* pods there use it */
+};
 /* A node with GPUs whose taints the workers tolerate. Borrowed. */
 struct place {
     const char *node;
-    bool job;     /* pods there use the Dataset */
+    enum place_use use;
     int workers;  /* of the Dataset, that are there or will be */
     size_t order; /* among equals */
 };
@@ -24,7 +30,8 @@ void places_free(struct places *s);
 
 /* What worker `index` is offered: the best one for it, and the others behind it. The workers that
  * have a node count as being there, those before it that have none as being where they should. Its
- * pod is told in ANNOTATION_OFFERED: names, of those with jobs with a '!' behind. */
+ * pod is told in ANNOTATION_OFFERED: names, with a '!' behind those that are used, a '?' behind the
+ * awaited. */
 struct place_offer {
     struct render_place v[RENDER_PLACES_MAX];
     char *text; /* owned */
@@ -38,10 +45,5 @@ void place_offer_free(struct place_offer *x);
 /* A better node than the worker's own, without a worker, which it was not offered when it was made:
  * so a node that it did not get does not move it again and again. NULL: none. */
 const struct place *place_better(const struct places *s, const json_t *worker);
-
-/* patterns: names of resources, with '*'; NULL: those that are known. */
-bool place_has_gpu(const json_t *node, const json_t *patterns);
-/* Could that change of a node be of use to a worker? */
-bool place_is_news(const json_t *was, const json_t *now);
 
 #endif

@@ -99,6 +99,8 @@ void dataset_plan(const struct dataset_observed *o, struct plan *p)
     struct dataset_problem problem = {0};
     struct err e = ERR_INIT;
     cleanup_dataset struct dataset *d = dataset_parse(o->cr, o->env.defaults, &problem.reason, &e);
+    if (d)
+        dataset_cap_workers(d, o->env.most_workers);
     struct dataset_eval v;
     dataset_evaluate(o, d, &v);
     if (!d) {

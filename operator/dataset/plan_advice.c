@@ -11,15 +11,31 @@
 #include "operator/api/cond.h"
 #include "operator/api/dataset_read.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GIB         (INT64_C(1) << 30)
-#define NAMES_MAX   3   /* nodes that a message names */
-#define FITS_AGAIN  95  /* % of the cache: data at its edge does not change the answer each time */
-#define SUGGEST_PCT 110 /* of the data: room to grow */
+#define MIB       (INT64_C(1) << 20)
+#define GIB       (INT64_C(1) << 30)
+#define NAMES_MAX 3  /* nodes that a message names */
+#define FULL_PCT  95 /* of a cache in use: it begins to give room away (fuse/cache) */
+#define FITS_AGAIN                                                                \
+    90 /* likewise, so that data at the edge does not change the answer each time \
+        */
+#define PART      (64 * MIB) /* of a file, that one worker has (fuse/peers) */
+#define PAGE      4096       /* a file takes whole ones */
+#define QUOTA_LEN 24
+/* of the fullest worker's share from the mean: what is advised is enough, as good as always */
+#define DEVIATIONS_SURE 3
+#define TOO_TIGHT                                                                              \
+    ", of which 95 % are used before some leaves, files take whole pages and workers' shares " \
+    "differ"
+
+struct cache_data {
+    int64_t bytes, files;
+};
 
 static void advise(struct dataset_advice *a, enum cond_status status, const char *reason,
     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
@@ -61,10 +77,74 @@ static int64_t quota_sum(const struct dataset_tiers *t)
     return sum;
 }
 
-static int64_t at_least_gib(int64_t bytes)
+static int64_t root_of(int64_t n) /* rounded up; of what is not above 2^62 */
 {
-    double wanted = (double)bytes * SUGGEST_PCT / 100 / (double)GIB;
-    return (int64_t)wanted + 1;
+    int64_t low = 0, high = INT64_C(1) << 31;
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (mid * mid < n)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* What the fullest of n caches gets of the data: files lie there in pages, and a hash deals parts
+ * of PART out to them, unevenly by `deviations`. */
+static double fullest_share(const struct cache_data *data, int64_t n, int deviations)
+{
+    double all = (double)data->bytes + (double)data->files * PAGE, share = all / (double)n;
+    double uneven = n > 1
+        ? deviations * (double)root_of((int64_t)MIN(share, 1e15)) * (double)root_of(PART)
+        : 0;
+    return MIN(all, share + uneven);
+}
+
+/* Does all of it stay in n caches of so many bytes each? They give room away from FULL_PCT on. */
+static bool stays(
+    const struct cache_data *data, int64_t n, int64_t each, int deviations, int full_pct)
+{
+    return n > 0 && fullest_share(data, n, deviations) <= (double)each / 100 * full_pct;
+}
+
+/* So much room that what is asked for surely is enough, in figures that people write: "120Mi",
+ * "2.3Gi", "79Gi", "1.25Ti". Of more than a tier may have: "". */
+static const char *quota_for(const struct cache_data *data, int64_t n, char out[QUOTA_LEN])
+{
+    static const struct {
+        int64_t below, unit; /* bytes */
+        int parts;           /* of a unit, that are told */
+        const char *name;
+    } steps[] = {{100 * MIB, MIB, 1, "Mi"}, {GIB, 10 * MIB, 1, "0Mi"}, {10 * GIB, GIB, 10, "Gi"},
+        {1024 * GIB, GIB, 1, "Gi"}, {10240 * GIB, 1024 * GIB, 100, "Ti"},
+        {1048576 * GIB, 1024 * GIB, 1, "Ti"}};
+    double need = fullest_share(data, n, DEVIATIONS_SURE) * 100 / FULL_PCT;
+    *out = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        double part = (double)steps[i].unit / steps[i].parts;
+        int64_t parts = (int64_t)(need / part) + 1;
+        if ((double)parts * part > (double)steps[i].below)
+            continue;
+        if (parts % steps[i].parts == 0)
+            snprintf(out, QUOTA_LEN, "%" PRId64 "%s", parts / steps[i].parts, steps[i].name);
+        else
+            snprintf(out, QUOTA_LEN, "%.*f%s", steps[i].parts == 100 ? 2 : 1,
+                (double)parts / steps[i].parts, steps[i].name);
+        break;
+    }
+    return out;
+}
+
+/* The fewest workers of `each` that surely are enough; 0: more than are made. */
+static int64_t workers_for(const struct cache_data *data, int64_t each, int most)
+{
+    int64_t n = 1;
+    if (!most)
+        most = DATASET_REPLICAS_MAX;
+    while (n <= most && !stays(data, n, each, DEVIATIONS_SURE, FULL_PCT))
+        n++;
+    return n <= most ? n : 0;
 }
 
 static bool tiers_equal(const struct dataset_tiers *a, const struct dataset_tiers *b)
@@ -75,28 +155,39 @@ static bool tiers_equal(const struct dataset_tiers *a, const struct dataset_tier
     return same;
 }
 
-static void advise_quota(
-    const struct dataset *d, int64_t data, int64_t each, int64_t node, struct dataset_advice *a)
+/* "set A to X, or B to Y, or preload paths that fit": of what there is to be said. */
+static void advise_quota(const struct dataset *d, const struct cache_data *data, int64_t each,
+    int64_t node, int most_workers, struct dataset_advice *a)
 {
-    char size[HUMAN_BYTES_LEN], all[HUMAN_BYTES_LEN], one[HUMAN_BYTES_LEN];
+    char size[HUMAN_BYTES_LEN], all[HUMAN_BYTES_LEN], one[HUMAN_BYTES_LEN], quota[QUOTA_LEN];
+    char set[160] = "", more[64] = "";
     int64_t replicas = d->replicas;
-    short_bytes(data, size);
+    short_bytes(data->bytes, size);
     short_bytes(node, one);
     if (!replicas) {
+        if (*quota_for(data, 1, quota))
+            snprintf(set, sizeof set, ", or spec.cache.tiers[].quota to %s%s", quota,
+                d->client.tiers.n > 1 ? " together" : "");
         advise(a, COND_FALSE, "CacheTooSmall",
             "%s of data, %s of cache on each node and no cache workers: a second epoch reads the store again; "
-            "set spec.cache.replicas, or spec.cache.tiers[].quota to %lldGi%s",
-            size, one, (long long)at_least_gib(data), d->client.tiers.n > 1 ? " together" : "");
+            "set spec.cache.replicas%s",
+            size, one, set);
         return;
     }
     const char *field = tiers_equal(&d->worker.tiers, &d->tiers) ? "spec.cache.tiers"
                                                                  : "spec.cache.worker.tiers";
+    if (*quota_for(data, replicas, quota))
+        snprintf(set, sizeof set, "set %s[].quota to %s%s, or ", field, quota,
+            d->worker.tiers.n > 1 ? " together" : "");
+    int64_t workers = workers_for(data, each, most_workers);
+    if (workers)
+        snprintf(more, sizeof more, "%sspec.cache.replicas to %lld, or ", *set ? "" : "set ",
+            (long long)workers);
     advise(a, COND_FALSE, "CacheTooSmall",
-        "%s of data, %s of cache on %lld worker%s and %s a node: a second epoch reads the store again; "
-        "set %s[].quota to %lldGi%s, or spec.cache.replicas to %lld, or preload paths that fit (spec.cache.preload)",
+        "%s of data, %s of cache on %lld worker%s and %s a node%s: a second epoch reads the store again; "
+        "%s%spreload paths that fit (spec.cache.preload)",
         size, short_bytes(each * replicas, all), (long long)replicas, replicas == 1 ? "" : "s", one,
-        field, (long long)at_least_gib(data / replicas), d->worker.tiers.n > 1 ? " together" : "",
-        (long long)((double)data * SUGGEST_PCT / 100 / (double)MAX(each, 1)) + 1);
+        data->bytes <= MAX(each * replicas, node) ? TOO_TIGHT : "", set, more);
 }
 
 void dataset_advise_cache(
@@ -110,6 +201,7 @@ void dataset_advise_cache(
     dataset_read(o->cr, &r);
     if (s->has_ufs) {
         r.bytes = s->ufs_bytes;
+        r.files = s->ufs_files;
         r.counted = s->ufs_complete;
     }
     if (!d || !r.counted || r.bytes < 0) {
@@ -120,22 +212,22 @@ void dataset_advise_cache(
         a->keep = was != NULL; /* it is counted anew: what was true stays until it is known */
         return;
     }
+    const struct cache_data data = {r.bytes, MAX(r.files, 0)};
     int64_t each = quota_sum(&d->worker.tiers), node = quota_sum(&d->client.tiers), all;
     if (__builtin_mul_overflow(each, (int64_t)d->replicas, &all))
         all = INT64_MAX;
-    int64_t most = MAX(all, node);
     bool same_spec = jget_int(was, "observedGeneration", -1) == d->generation;
-    if (was && same_spec && strcmp(jget_str(was, "status", ""), "False") == 0)
-        most = most / 100 * FITS_AGAIN;
-    if (r.bytes > most)
-        advise_quota(d, r.bytes, each, node, a);
-    else if (r.bytes <= all)
+    bool was_small = was && same_spec && strcmp(jget_str(was, "status", ""), "False") == 0;
+    int full = was_small ? FITS_AGAIN : FULL_PCT;
+    if (stays(&data, d->replicas, each, 1, full))
         advise(a, COND_TRUE, "Fits", "%s of data, %s of cache on %d worker%s",
             short_bytes(r.bytes, size), short_bytes(all, room), d->replicas,
             d->replicas == 1 ? "" : "s");
-    else
+    else if (stays(&data, 1, node, 1, full))
         advise(a, COND_TRUE, "Fits", "%s of data, %s of cache on each node",
             short_bytes(r.bytes, size), short_bytes(node, room));
+    else
+        advise_quota(d, &data, each, node, o->env.most_workers, a);
 }
 
 /* ---- FullSpeed ---- */

@@ -45,6 +45,14 @@ bool dataset_unresolvable(const struct dataset *d, char out[DATASET_WORDS_LEN])
     return true;
 }
 
+size_t dataset_lacks_claim(const struct dataset_observed *o, const struct dataset *d)
+{
+    for (size_t i = 0; o->claims && i < d->nmounts; i++)
+        if (d->mounts[i].claim && !json_object_get(o->claims, d->mounts[i].claim))
+            return i;
+    return SIZE_MAX;
+}
+
 /* Which pods are what would be made of the spec now? */
 static void evaluate_current(const struct dataset_observed *o, struct dataset_eval *v)
 {

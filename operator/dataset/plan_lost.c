@@ -11,11 +11,13 @@
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
 #include "operator/api/dataset.h"
+#include "operator/dataset/report_news.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN_S 3600
+#define SHOWN_S   3600
+#define SILENT_NS (60 * NS_PER_S) /* longer than a restart takes */
 
 /* When the client says that its mount was lost; 0: it was not, or long ago. */
 static int64_t lost_at(const struct dataset_observed *o, const struct cache_pod *m)
@@ -59,6 +61,57 @@ bool dataset_disk_full(const struct dataset_observed *o, char *message, size_t s
         return true;
     }
     return still_said(o, DATASET_COND_CACHE, "CacheDiskFull", message, size);
+}
+
+/* Of one that kubelet calls ready: since when it has not answered us, 0: it does, or is no such. */
+static int64_t silent_since(const struct cache_pod *m)
+{
+    if (!jget(m->report, REPORT_UNREACHABLE) || kube_deleting(m->pod)
+        || cache_pod_is(m->pod, COMPONENT_LOADER)
+        || !cond_is_true(jget_arr(m->pod, "status.conditions"), "Ready"))
+        return 0;
+    return jget_int(m->report, REPORT_SILENT_SINCE, 0) * NS_PER_S;
+}
+
+/* What it says, as long as it is that pod: why it does not answer names milliseconds. */
+static void say_not_heard(
+    const struct cache_pod *m, bool others, const char *said, char *message, size_t size)
+{
+    cleanup_free char *who = xasprintf("pod %s on node %s serves", kube_name(m->pod),
+        jget_str(m->pod, "spec.nodeName", "(unknown)"));
+    if (strncmp(said, who, strlen(who)) == 0)
+        snprintf(message, size, "%s", said);
+    else
+        snprintf(message, size,
+            "%s but does not answer the operator%s: %s; is there a NetworkPolicy that keeps port %d shut?",
+            who, others ? ", nor do others" : "", jget_str(m->report, REPORT_UNREACHABLE, ""),
+            PORT_HTTP);
+}
+
+bool dataset_not_heard(
+    const struct dataset_observed *o, char *message, size_t size, int64_t *wait_ns)
+{
+    const json_t *was = cond_find(jget_arr(o->cr, "status.conditions"), DATASET_COND_CACHE);
+    bool was_said = strcmp(jget_str(was, "reason", ""), "NotReached") == 0;
+    const char *said = was_said ? jget_str(was, "message", "") : "";
+    const struct cache_pod *first = NULL;
+    size_t n = 0;
+    *wait_ns = -1;
+    for (size_t i = 0; i < o->npods; i++) {
+        int64_t since = silent_since(&o->pods[i]), wait = since + SILENT_NS - o->now_ns;
+        if (!since)
+            continue;
+        if (wait > 0) {
+            *wait_ns = *wait_ns < 0 ? wait : MIN(*wait_ns, wait);
+            continue;
+        }
+        first = n++ ? first : &o->pods[i];
+    }
+    if (first)
+        say_not_heard(first, n > 1, said, message, size);
+    else if (was_said && *wait_ns >= 0) /* a new leader goes on saying it */
+        snprintf(message, size, "%s", said);
+    return first || (was_said && *wait_ns >= 0);
 }
 
 bool dataset_lost_mount(const struct dataset_observed *o, char *message, size_t size)

@@ -5,7 +5,6 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
-#include "lib/conf/report.h"
 #include "lib/json/jget.h"
 #include "operator/api/cond.h"
 
@@ -113,7 +112,13 @@ static bool was_refused(const struct dataset_observed *o)
 static void evaluate_pods(const struct dataset_observed *o, const struct dataset_eval *v,
     const struct pod_group *workers, const struct pod_group *clients, struct dataset_condition *r)
 {
-    size_t problem_at = workers->problem_at;
+    size_t problem_at = workers->problem_at, lacks = dataset_lacks_claim(o, v->d);
+    if (lacks != SIZE_MAX && !workers->ready && !clients->ready) {
+        cache_pod_say_no_claim(v->d, lacks, r->message, sizeof r->message);
+        set_ready(r, DATASET_FAILED, COND_FALSE, "ClaimMissing", true);
+        r->progress = COND_STALLED;
+        return;
+    }
     if (clients->problem_at != SIZE_MAX
         && (problem_at == SIZE_MAX
             || (v->health[clients->problem_at].store_problem
@@ -230,6 +235,10 @@ static void evaluate_group(const struct dataset_eval *v, const struct pod_group 
     }
     int len = snprintf(
         r->message, sizeof r->message, "%d of %d %s %s", g->ready, g->desired, who, what);
+    if (!client && v->d->asked > v->d->replicas)
+        len += snprintf(r->message + len, sizeof r->message - (size_t)len,
+            " (spec.cache.replicas: %d; no more are made than 16, and 4 for each node)",
+            v->d->asked);
     if (*refused) {
         snprintf(r->message + len, sizeof r->message - (size_t)len, ": %s", refused);
         r->cond.status = COND_FALSE;
@@ -281,15 +290,25 @@ static void write_paused(const struct dataset_observed *o, json_t *conditions,
         plan_event(events, &kube_datasets, o->cr, true, DATASET_COND_PAUSED, "%s", message);
 }
 
-static void evaluate_cache(const struct dataset_observed *o, struct dataset_condition *r)
+static void evaluate_cache(
+    const struct dataset_observed *o, struct dataset_condition *r, struct plan *p)
 {
+    int64_t wait_ns;
     r->cond = (struct cond){DATASET_COND_CACHE, COND_TRUE, "NoTrouble", r->message};
     r->warn = false;
     snprintf(r->message, sizeof r->message, "no cache has reported trouble");
-    if (!dataset_disk_full(o, r->message, sizeof r->message))
-        return;
-    r->cond.status = COND_FALSE;
-    r->cond.reason = "CacheDiskFull";
+    if (dataset_disk_full(o, r->message, sizeof r->message)) {
+        r->cond.status = COND_FALSE;
+        r->cond.reason = "CacheDiskFull";
+    } else {
+        bool not_heard = dataset_not_heard(o, r->message, sizeof r->message, &wait_ns);
+        if (wait_ns >= 0)
+            plan_requeue(p, wait_ns);
+        if (!not_heard)
+            return;
+        r->cond.status = COND_UNKNOWN;
+        r->cond.reason = "NotReached";
+    }
     r->warn = true;
 }
 
@@ -341,42 +360,6 @@ static void write_preloaded(const struct dataset_observed *o, json_t *conditions
     c.cond = preload->cond;
     c.cond.message = c.message;
     write_condition(o, conditions, &c, said, events);
-}
-
-static void add_report(struct dataset_status *s, const struct cache_pod *m, bool workers_cache)
-{
-    bool client = cache_pod_is(m->pod, COMPONENT_CLIENT),
-         worker = cache_pod_is(m->pod, COMPONENT_WORKER);
-    if (client) {
-        cache_pod_add_count(m->report, REPORT_CACHE_USED, &s->client_cached);
-        cache_pod_add_count(m->report, REPORT_READS_CACHE, &s->read_cache);
-        cache_pod_add_count(m->report, REPORT_READS_WORKER, &s->read_worker);
-        cache_pod_add_count(m->report, REPORT_READS_STORE, &s->read_direct);
-        cache_pod_add_count(m->report, REPORT_WRITES_PENDING, &s->pending_files);
-    }
-    if (workers_cache ? worker : client) {
-        cache_pod_add_count(m->report, REPORT_CACHE_USED, &s->cached);
-        cache_pod_add_count(m->report, REPORT_CACHE_CAPACITY, &s->capacity);
-    }
-    const json_t *ufs = worker && jget_bool(m->report, REPORT_READY, false)
-        ? jget_obj(m->report, REPORT_INVENTORY)
-        : NULL;
-    if (ufs && !s->has_ufs) {
-        s->has_ufs = true;
-        s->ufs_complete = jget_bool(m->report, REPORT_INVENTORY_COMPLETE, false);
-        cache_pod_add_count(m->report, REPORT_INVENTORY_BYTES, &s->ufs_bytes);
-        cache_pod_add_count(m->report, REPORT_INVENTORY_FILES, &s->ufs_files);
-    }
-}
-
-static void count_reports(
-    const struct dataset_observed *o, const struct dataset *d, struct dataset_status *s)
-{
-    s->read_cache = o->retired.cache;
-    s->read_worker = o->retired.worker;
-    s->read_direct = o->retired.direct;
-    for (size_t i = 0; i < o->npods; i++)
-        add_report(s, &o->pods[i], !d || d->replicas > 0);
 }
 
 /* A pod that is still starting after CACHE_POD_SLOW_NS has a problem; no event says when. */
@@ -454,7 +437,7 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
     write_lost(o, &other, &events);
     write_condition(o, conditions, &other, ready.message, &events);
     write_paused(o, conditions, &v->clients, &events);
-    evaluate_cache(o, &other);
+    evaluate_cache(o, &other, p);
     write_condition(o, conditions, &other, ready.message, &events);
     write_preloaded(o, conditions, preload, ready.message, &events);
 
@@ -470,7 +453,7 @@ void dataset_plan_status(const struct dataset_observed *o, const struct dataset_
             .rolls = v->d && clients.desired,
             .current = (int)v->clients.current,
             .outdated = (int)v->clients.outdated}};
-    count_reports(o, v->d, &s);
+    dataset_count(o, v->d, preload, &s);
     s.unheard = dataset_unheard(o);
     dataset_plan_kept(o, conditions, &s, &events);
     struct dataset_advice advice;

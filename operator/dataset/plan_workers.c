@@ -129,10 +129,22 @@ static void replace_next(const struct dataset_observed *o, struct dataset_eval *
             kube_name(o->pods[at].pod), (int)(ROLL_WAIT_NS / NS_PER_S / 60));
 }
 
-/* May it go to a better node, and does that pay? What it holds is lost. false: or not yet. */
-static bool may_move(
-    const struct dataset_observed *o, const struct cache_pod *m, const json_t *node, struct plan *p)
+/* What the Dataset itself preloads and pins is pinned again by whoever does that; for what a
+ * DataLoad pinned, nobody is left. */
+static bool pins_last(const struct dataset *d)
 {
+    for (size_t i = 0; i < d->npreload; i++)
+        if (d->preload[i].pin)
+            return true;
+    return false;
+}
+
+/* May it go to a better node, and does that pay? What it holds is lost. false: or not yet. */
+static bool may_move(const struct dataset_observed *o, const struct dataset *d,
+    const struct cache_pod *m, const json_t *node, struct plan *p)
+{
+    if (jget_int(m->report, REPORT_CACHE_PINNED, 0) > 0 && !pins_last(d))
+        return false;
     int64_t held = jget_int(m->report, REPORT_CACHE_USED, -1), began = o->now_ns;
     clock_parse_rfc3339(jget_str(m->pod, "status.startTime", ""), &began);
     int64_t wait = began + SETTLED_NS - o->now_ns;
@@ -155,7 +167,7 @@ static void move_one(const struct dataset_observed *o, struct dataset_eval *v,
         const struct cache_pod *m = dataset_worker(v, i);
         size_t at = (size_t)(m - o->pods);
         const struct place *to = place_better(places, m->pod);
-        if (!to || !may_move(o, m, o->pod_nodes[at], p))
+        if (!to || !may_move(o, v->d, m, o->pod_nodes[at], p))
             continue;
         cleanup_place_offer struct place_offer offer;
         place_offer_take(o, v, places, i, &offer);
@@ -166,7 +178,9 @@ static void move_one(const struct dataset_observed *o, struct dataset_eval *v,
         plan_event(p, &kube_datasets, o->cr, false, "WorkerMoves",
             "worker %s, which holds little, leaves node %s: %s has GPUs%s", kube_name(m->pod),
             jget_str(m->pod, "spec.nodeName", ""), to->node,
-            to->job ? ", and pods there use the data" : "");
+            to->use == PLACE_USED          ? ", and pods there use the data"
+                : to->use == PLACE_AWAITED ? ", and pods that wait to use the data ask for such"
+                                           : "");
         return;
     }
 }

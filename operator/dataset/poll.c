@@ -218,6 +218,8 @@ static struct obj *merge_report(const struct poll_entry *e, json_t *fresh_take)
     } else {
         merged = report_kept(fresh_take);
     }
+    if (why && !json_object_get(merged, REPORT_SILENT_SINCE))
+        json_object_set_new(merged, REPORT_SILENT_SINCE, json_integer(clock_real_ns() / NS_PER_S));
     json_decref(fresh_take);
     return obj_take(merged);
 }

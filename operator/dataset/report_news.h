@@ -8,6 +8,8 @@
 
 /* Why there was no answer: a field that the poller adds to the last report. */
 #define REPORT_UNREACHABLE "unreachable"
+/* since when, in seconds since the epoch; as this operator knows */
+#define REPORT_SILENT_SINCE "silentSince"
 
 /* The fields that plans read; the caller owns it. */
 json_t *report_kept(const json_t *report);

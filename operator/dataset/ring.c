@@ -8,8 +8,7 @@
 
 #define RING_MOST 64 /* mounts that are looked at: what is larger is not found */
 
-/* Of pvc://claim/directory; NULL: it is another URL. Caller frees. */
-static char *ring_claim_of(const json_t *mount)
+char *ring_claim_of(const json_t *mount)
 {
     const char *url = jget_str(mount, "mountPoint", "");
     if (strncmp(url, "pvc://", 6) != 0)

@@ -5,6 +5,7 @@
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
 #include "operator/ctl/trim.h"
+#include "operator/dataset/demand.h"
 #include "operator/dataset/informers.h"
 
 #include <stdlib.h>
@@ -93,6 +94,18 @@ void dataset_trim_claim(json_t *pvc)
     TRIM_TO(part(pvc, "status"), status);
 }
 
+void dataset_trim_other_claim(json_t *pvc)
+{
+    json_t *meta = json_object_get(pvc, "metadata");
+    static const char *const parts[] = {"spec", "status"},
+                             *const kept_not[] = {
+                                 "annotations", "labels", "finalizers", "ownerReferences"};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        json_object_del(pvc, parts[i]);
+    for (size_t i = 0; i < ARRAY_LEN(kept_not); i++)
+        json_object_del(meta, kept_not[i]);
+}
+
 void dataset_trim_child(json_t *object)
 {
     trim_meta(object);
@@ -115,7 +128,7 @@ void dataset_trim_attachment(json_t *object)
 
 /* ---- nodes: what is there to use, is it alive, which pods does it take ---- */
 
-/* Those of vendors: which are GPUs is for place.c to say. */
+/* Those of vendors: which are GPUs is for demand.c to say. */
 static json_t *extended_resources(const json_t *node)
 {
     json_t *kept = json_object(), *value;
@@ -152,7 +165,26 @@ void dataset_trim_node(json_t *node)
     json_object_set_new(node, "status", status);
     json_object_set_new(node, "spec", spec);
     json_object_del(meta, "annotations");
+    if (json_object_size(jget_obj(node, "status.allocatable")))
+        json_object_set_new(node, "labels", demand_pack_labels(jget_obj(node, "metadata.labels")));
     const char *host = kube_label(node, LABEL_HOSTNAME);
     json_t *labels = *host ? json_pack("{s:s}", LABEL_HOSTNAME, host) : json_object();
     json_object_set_new(meta, "labels", labels);
+}
+
+/* ---- pods of users that wait ---- */
+
+void dataset_trim_gated_pod(json_t *pod)
+{
+    static const char *const scheduled[] = {"schedulingGates", "volumes", "affinity", "nodeName"},
+                             *const waiting[] = {"schedulingGates", "volumes", "affinity",
+                                 "nodeSelector", "tolerations", "containers"},
+                             *const container[] = {"resources"}, *const status[] = {"phase"};
+    json_t *spec = part(pod, "spec");
+    if (*jget_str(pod, "spec.nodeName", ""))
+        TRIM_TO(spec, scheduled);
+    else
+        TRIM_TO(spec, waiting);
+    TRIM_EACH_TO(part(spec, "containers"), container);
+    TRIM_TO(part(pod, "status"), status);
 }

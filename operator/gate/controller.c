@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate controller: pods of users that say in a label what they wait for. Two informers, since a
- * selector knows no "or": one of pods with LABEL_DATA, one of those with LABEL_PLACEMENT alone. */
+/* The gate controller: pods of users that say in a label what they wait for. */
 #include "lib/base/mem.h"
 #include "lib/base/names.h"
 #include "lib/json/jget.h"
@@ -16,7 +15,7 @@
 #define INDEX_CLAIM "claim" /* of pods whose gate is closed: "ns/claim" of what they mount */
 
 struct gate_controller {
-    struct informer *pods[2], *datasets, *claims, *cache_pods, *nodes;
+    struct informer *pods[GATED_PODS], *datasets, *claims, *cache_pods, *nodes;
     struct poll *poll;
 };
 
@@ -38,38 +37,6 @@ static void values_claim_gated(
     (void)arg;
     if (gate_is_closed(pod))
         each_claim(pod, emit, to);
-}
-
-/* The rest of a pod is its user's. */
-static void trim_gated_pod(json_t *pod)
-{
-    json_t *spec = json_object_get(pod, "spec"), *kept = json_object();
-    static const char *const keys[] = {"schedulingGates", "volumes", "affinity", "nodeName"};
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        if (json_object_get(spec, keys[i]))
-            json_object_set(kept, keys[i], json_object_get(spec, keys[i]));
-    json_object_set_new(pod, "spec", kept);
-    json_object_set_new(
-        pod, "status", json_pack("{s:s}", "phase", jget_str(pod, "status.phase", "")));
-}
-
-/* Claims of others: all that is asked of them is whether they are there. */
-static void trim_claim(json_t *claim)
-{
-    json_t *meta = json_object_get(claim, "metadata");
-    static const char *const parts[] = {"spec", "status"},
-                             *const kept_not[] = {
-                                 "annotations", "labels", "finalizers", "ownerReferences"};
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-        json_object_del(claim, parts[i]);
-    for (size_t i = 0; i < ARRAY_LEN(kept_not); i++)
-        json_object_del(meta, kept_not[i]);
-}
-
-static bool claim_is_news(const json_t *was, const json_t *now)
-{
-    (void)was, (void)now; /* it was there before, and is */
-    return false;
 }
 
 /* ---- observe ---- */
@@ -138,26 +105,15 @@ static void gate_map_claim(
 
 int gate_controller_start(struct manager *mgr, struct err *e)
 {
-    static const struct informer_index by_claim[] = {{INDEX_CLAIM, values_claim_gated, NULL}};
-    static const char *const labels[] = {LABEL_DATA, LABEL_PLACEMENT ",!" LABEL_DATA};
+    static const struct informer_index by_claim = {INDEX_CLAIM, values_claim_gated, NULL};
     static struct gate_controller state; /* lives as long as the process */
     struct gate_controller *c = &state;
     for (size_t i = 0; i < ARRAY_LEN(c->pods); i++) {
-        const struct informer_conf pods = {.res = &kube_pods,
-            .ns = mgr->watch_ns,
-            .labels = labels[i],
-            .indexes = by_claim,
-            .nindexes = ARRAY_LEN(by_claim),
-            .trim = trim_gated_pod};
-        c->pods[i] = manager_informer(mgr, &pods);
+        c->pods[i] = informers_gated_pods(mgr, i);
+        informer_add_index(c->pods[i], &by_claim);
     }
-    /* those of Datasets have that label; one whose Dataset is being made again is no other's */
-    const struct informer_conf claims = {.res = &kube_pvcs,
-        .ns = mgr->watch_ns,
-        .labels = "!" LABEL_DATASET_UID,
-        .trim = trim_claim};
     c->datasets = informers_datasets(mgr);
-    c->claims = manager_informer(mgr, &claims);
+    c->claims = informers_claims(mgr);
     c->cache_pods = informers_cache_pods(mgr);
     c->nodes = informers_nodes(mgr);
     c->poll = poll_shared(mgr, e);
@@ -172,6 +128,6 @@ int gate_controller_start(struct manager *mgr, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(c->pods); i++)
         controller_watch(controller, c->pods[i], controller_map_self, NULL);
     controller_watch_news(controller, c->datasets, gate_map_claim, c, dataset_is_news);
-    controller_watch_news(controller, c->claims, gate_map_claim, c, claim_is_news);
+    controller_watch_news(controller, c->claims, gate_map_claim, c, informers_claim_is_news);
     return 0;
 }

@@ -34,6 +34,7 @@ struct render_env {
     bool openshift;          /* the namespace says which user a pod runs as */
     /* names of resources that are GPUs, with '*'; NULL: those that are known */
     const json_t *gpu_resources;
+    int most_workers; /* of dataset_cap_workers(); 0: any number */
 };
 
 /* Where a worker should go rather than elsewhere. */

@@ -111,7 +111,7 @@ static json_t *mount_config(const struct dataset *d, size_t i)
 {
     const struct dataset_mount *m = &d->mounts[i];
     json_t *j = json_pack("{s:s, s:b}", "path", m->path, "readOnly", d->read_only || m->read_only);
-    if (m->scheme == DATASET_PVC) {
+    if (m->claim) {
         cleanup_free char *url = xasprintf("file://" RENDER_CLAIMS_DIR "/%zu%s", i, m->claim_path);
         json_object_set_new(j, "mountPoint", json_string(url));
     } else {
@@ -234,7 +234,7 @@ void render_sources(const struct dataset *d, json_t *volumes, json_t *volume_mou
     for (size_t i = 0; i < d->nmounts; i++) {
         const struct dataset_mount *m = &d->mounts[i];
         add_whole_secret(m, i, volumes, volume_mounts);
-        if (m->scheme != DATASET_PVC)
+        if (!m->claim)
             continue;
         bool ro = d->read_only || m->read_only;
         cleanup_free char *name = xasprintf("claim-%zu", i),

@@ -12,9 +12,9 @@
 
 /* where pods see the claims of pvc:// mounts: <dir>/<mount index> */
 #define RENDER_CLAIMS_DIR "/mnt/claims"
-/* of PV and PVC: a dataset has no size that Kubernetes could enforce. From 9.22e15 bytes on the API
- * server says that the value is fractional. */
-#define RENDER_CAPACITY "8Pi"
+/* of PV and PVC: a dataset has no size that Kubernetes could enforce, and what a claim asks for
+ * counts against the namespace's quota of storage. */
+#define RENDER_CAPACITY "1Gi"
 
 /* Each gives an object that the caller owns. */
 json_t *render_pv(const struct dataset *d);

@@ -99,11 +99,9 @@ static void trim_pod_group(json_t *group)
 int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struct err *e)
 {
     static const char ours[] = TFJOB_LABEL_OPERATOR "=" TFJOB_OPERATOR_NAME;
-    static const struct informer_index by_claim[] = {{TFJOB_INDEX_CLAIM, values_claim, NULL}};
+    static const struct informer_index by_claim = {TFJOB_INDEX_CLAIM, values_claim, NULL};
     static const struct informer_index by_job[] = {
         {INDEX_JOB, values_job, NULL}, {TFJOB_INDEX_LEAVING, values_leaving, NULL}};
-    const struct informer_conf jobs = {
-        .res = &kube_tfjobs, .ns = mgr->watch_ns, .indexes = by_claim, .nindexes = 1, .fold = true};
     const struct informer_conf pods = {.res = &kube_pods,
         .ns = mgr->watch_ns,
         .labels = ours,
@@ -121,7 +119,8 @@ int tfjob_informers_make(struct manager *mgr, struct tfjob_informers *out, struc
     const struct informer_conf tensorboards = {
         .res = &kube_deployments, .ns = mgr->watch_ns, .labels = ours, .trim = trim_tensorboard};
     *out = (struct tfjob_informers){.gang = mgr->gang_scheduler ? mgr->gang_scheduler : ""};
-    out->jobs = manager_informer(mgr, &jobs);
+    out->jobs = informers_tfjobs(mgr);
+    informer_add_index(out->jobs, &by_claim);
     out->pods = manager_informer(mgr, &pods);
     out->services = manager_informer(mgr, &services);
     out->deployments = manager_informer(mgr, &tensorboards);

@@ -6,7 +6,9 @@
 #include "lib/json/jget.h"
 #include "operator/attach/observed.h"
 #include "operator/dataload/observed.h"
+#include "operator/dataset/demand.h"
 #include "operator/dataset/observed.h"
+#include "operator/dataset/report_news.h"
 #include "operator/dataset/trim.h"
 #include "operator/render/env.h"
 
@@ -18,6 +20,8 @@ static struct render_env env_of(const json_t *world)
     struct render_env env = render_env_of(jget_obj(world, "config"));
     env.image = jget_str(world, "image", "localhost/millrace:1");
     env.pull_policy = "IfNotPresent";
+    int64_t nodes = jget_int(world, "nodeCount", 0);
+    env.most_workers = nodes ? dataset_most_workers((size_t)nodes) : 0;
     static struct sign_key master;
     const char *key = jget_str(world, "masterKey", NULL);
     if (key && sign_key_parse(key, strlen(key), &master) == 0)
@@ -76,6 +80,11 @@ static json_t *trimmed(const json_t *world)
                 kinds[i].trim(object);
         json_object_set_new(object, "kind", json_string(kind)); /* worlds are sorted by it */
     }
+    const char *name;
+    json_t *report;
+    void *next;
+    json_object_foreach_safe(json_object_get(copy, "reports"), next, name, report)
+        json_object_set_new(json_object_get(copy, "reports"), name, report_kept(report));
     json_array_foreach (json_object_get(copy, "plugins"), at, object)
         dataset_trim_pod(object);
     return copy;
@@ -113,7 +122,7 @@ static void plan_answered(
     }
 }
 
-/* world.gpuNodes: names, or {name, taints}. The caller owns it. */
+/* world.gpuNodes: names, or {name, taints, resources, labels}. The caller owns it. */
 static json_t *gpu_nodes_of(const json_t *world)
 {
     json_t *all = json_array(), *node;
@@ -121,13 +130,29 @@ static json_t *gpu_nodes_of(const json_t *world)
     json_array_foreach ((json_t *)(uintptr_t)jget_arr(world, "gpuNodes"), at, node)
         json_array_append_new(
             all, json_is_string(node) ? json_pack("{s:O}", "name", node) : json_deep_copy(node));
+    json_array_foreach (all, at, node)
+        json_object_set_new(node, "labels", demand_pack_labels(jget_obj(node, "labels")));
+    return all;
+}
+
+/* world.waiting: specs of pods. The caller owns it. */
+static json_t *demands_of(const json_t *world)
+{
+    json_t *all = json_array(), *spec;
+    size_t at;
+    json_array_foreach ((json_t *)(uintptr_t)jget_arr(world, "waiting"), at, spec) {
+        json_t *demand = demand_of(spec, jget_arr(world, "config.gpuResources"));
+        if (demand)
+            json_array_append_new(all, demand);
+    }
     return all;
 }
 
 static void plan_dataset_asking(
     const json_t *cr, const json_t *seen, const json_t *said, struct plan *plan)
 {
-    cleanup_json json_t *world = trimmed(seen), *gpus = gpu_nodes_of(world);
+    cleanup_json json_t *world = trimmed(seen), *gpus = gpu_nodes_of(world),
+                        *demands = demands_of(world);
     size_t npods, nvas;
     cleanup_free const json_t **pods = golden_objects(world, "Pod", &npods),
                               **vas = golden_objects(world, "VolumeAttachment", &nvas);
@@ -147,7 +172,9 @@ static void plan_dataset_asking(
         .nattachments = nvas,
         .nodes = nodes,
         .gpu_nodes = gpus,
+        .demands = demands,
         .users = jget(world, "users"),
+        .claims = jget(world, "claims"),
         .ring = jget_str(world, "ring", NULL),
         .said = said,
         .retired = {jget_int(retired, "cache", 0), jget_int(retired, "worker", 0),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of Dataset, of its attachments and of DataLoad for golden worlds. Besides objects a world
- * may have: "reports": {pod: what its /status said}, "gpuNodes", "users": names, "retired": {cache,
- * worker, store, direct, written}, "pv", "foreign": of the attach plan, "image": of our pods. */
+ * may have: "reports": {pod: what its /status said}, "gpuNodes", "waiting": specs of pods, "users":
+ * names, "retired": {cache, worker, store, direct, written}, "pv", "foreign": of the attach plan,
+ * "image": of our pods. */
 #ifndef MILLRACE_TESTS_GOLDEN_GOLDEN_DATASET_H
 #define MILLRACE_TESTS_GOLDEN_GOLDEN_DATASET_H
 

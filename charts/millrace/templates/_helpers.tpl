@@ -1,11 +1,6 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 {{- /* 63 characters are what the name of a Job may have: ours are this one and "-uninstall-check". */ -}}
 {{- define "millrace.name" -}}
-{{- range list "image" "crds" "tfjob" "operator" "csi" "metrics" "admissionPolicies" "cachePods" "resourceQuota" "openshift" "podSecurity" }}
-{{- if not (kindIs "map" (index $.Values .)) }}
-{{- fail (printf "\n\nThe value %s is missing. `helm upgrade --reuse-values` leaves out what is new in this chart: use --reset-then-reuse-values. To take a default, leave a value out instead of setting it to null.\n" .) }}
-{{- end }}
-{{- end }}
 {{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 47 | trimAll "-." }}
 {{- else }}
 {{- $chart := .Values.nameOverride | default .Chart.Name }}

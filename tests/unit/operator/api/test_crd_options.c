@@ -113,8 +113,15 @@ static void test_lists(void **state)
 static void test_option_names(void **state)
 {
     (void)state;
-    static const char *const urls[] = {"s3://b", "file:///d", "http://h", "https://h"};
-    for (size_t u = 0; u < ARRAY_LEN(urls); u++)
+    static const char *const urls[] = {
+        "s3://b", "file:///d", "http://h", "https://h", "hdfs://h", "webhdfs://h", "swebhdfs://h"};
+    static const enum option_source sources[] = {OPTION_OF_S3, OPTION_OF_FILES, OPTION_OF_WEB,
+        OPTION_OF_WEB, OPTION_OF_HDFS, OPTION_OF_HDFS, OPTION_OF_HDFS};
+    for (size_t u = 0; u < ARRAY_LEN(urls); u++) {
+        for (size_t other = 0; other < ARRAY_LEN(urls); other++)
+            for (const struct store_option *o = store_kind_of(urls[other])->options; o->name; o++)
+                assert_int_equal(option_is_of(o->name, sources[u]),
+                    store_option_find(store_kind_of(urls[u])->options, o->name) != NULL);
         for (const struct store_option *o = store_kind_of(urls[u])->options; o->name; o++) {
             assert_string_equal(option_proper_name(o->name), o->name);
             assert_int_equal(option_is_credential(o->name), is_credential(o));
@@ -126,8 +133,12 @@ static void test_option_names(void **state)
             for (size_t i = 0; i < ARRAY_LEN(o->aliases) && o->aliases[i]; i++) {
                 assert_string_equal(option_proper_name(o->aliases[i]), o->name);
                 assert_int_equal(option_is_credential(o->aliases[i]), is_credential(o));
+                assert_true(option_is_of(o->aliases[i], sources[u]));
             }
         }
+    }
+    cleanup_free char *names = option_names_of(OPTION_OF_WEB);
+    assert_string_equal(names, "ca-cert, tls-verify, manifest and user");
 }
 
 /* The operator refuses the same credentials, where a CRD is older than it is. */

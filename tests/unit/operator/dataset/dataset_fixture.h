@@ -11,14 +11,13 @@
 
 #define UID "11111111-2222-3333-4444-555555555555"
 #define PV  "millrace-" UID
-/* of each program its own: they run side by side */
-#ifndef DX_NET
-#define DX_NET "127.94.0"
-#endif
-#define WORKER_IP DX_NET ".1"
-#define CLIENT_IP DX_NET ".2"
-#define LOADER_IP DX_NET ".3"
-#define OTHER_IP  DX_NET ".4"
+/* Of each process its own, since many may run at once: of the pods of dx_say(), and of others (to
+ * 31). */
+const char *dx_ip(int who);
+#define WORKER_IP dx_ip(0)
+#define CLIENT_IP dx_ip(1)
+#define LOADER_IP dx_ip(2)
+#define OTHER_IP  dx_ip(3)
 
 extern struct fake_api *dx_api;
 extern struct manager dx_mgr;

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operator/api/dataset_kind.h"
+
+#include "lib/base/buf.h"
+#include "lib/base/mem.h"
+#include "operator/api/dataset_priv.h"
+
+#include <string.h>
+
+#define FORMS_MAX 1024
+
+static int parse_claim(
+    const struct dataset *d, struct dataset_mount *m, size_t i, const char *rest, struct err *e)
+{
+    const char *url = m->mount_point;
+    size_t n = strcspn(rest, "/");
+    m->claim = xstrndup(rest, n);
+    m->claim_path = xstrdup(strcmp(rest + n, "/") == 0 ? "" : rest + n);
+    size_t len = strlen(m->claim_path);
+    if (len > 1 && m->claim_path[len - 1] == '/')
+        m->claim_path[len - 1] = '\0';
+    if (!dataset_plain_name(m->claim, "-.")
+        || (*m->claim_path && !dataset_plain_path(m->claim_path)))
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint: \"%s\" is not like pvc://claim/directory", i, url);
+    if (strcmp(m->claim, d->name) == 0)
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint: \"%s\" is the volume of this Dataset itself: name another claim",
+            i, url);
+    return 0;
+}
+
+/* A new kind of source is a row here; the CRD's rules say the same to kubectl (crds/). */
+static const struct dataset_kind kinds[] = {
+    {.scheme = "s3",
+        .form = "s3://bucket/prefix",
+        .behind = "bucket",
+        .defaults = "s3",
+        .options = OPTION_OF_S3},
+    {.scheme = "pvc",
+        .form = "pvc://claim/directory",
+        .behind = "claim",
+        .defaults = "pvc",
+        .options = OPTION_OF_FILES,
+        .takes_no_secret = "a PersistentVolumeClaim",
+        .parse = parse_claim},
+};
+
+const struct dataset_kind *dataset_kind_at(size_t i)
+{
+    return i < ARRAY_LEN(kinds) ? &kinds[i] : NULL;
+}
+
+char *dataset_kind_forms(void)
+{
+    struct buf b = BUF_INIT(FORMS_MAX);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        buf_addf(&b, "%s%s", !i ? "" : i + 1 < ARRAY_LEN(kinds) ? ", " : " or ", kinds[i].form);
+    char *forms = xstrdup(buf_str(&b));
+    buf_free(&b);
+    return forms;
+}
+
+static const struct dataset_kind *kind_of(const char *url)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        size_t n = strlen(kinds[i].scheme);
+        if (strncmp(url, kinds[i].scheme, n) == 0 && strncmp(url + n, "://", 3) == 0)
+            return &kinds[i];
+    }
+    return NULL;
+}
+
+int dataset_kind_parse(const struct dataset *d, struct dataset_mount *m, size_t i, struct err *e)
+{
+    const char *url = m->mount_point, *rest = strstr(url, "://");
+    cleanup_free char *forms = dataset_kind_forms();
+    if (!rest)
+        return err_set(
+            e, ERR_INVALID, "spec.mounts[%zu].mountPoint: \"%s\" is no URL: use %s", i, url, forms);
+    m->kind = kind_of(url);
+    if (!m->kind)
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint: \"%s\": unknown URL scheme \"%.*s\": use %s", i, url,
+            (int)(rest - url), url, forms);
+    for (const char *s = url; *s; s++)
+        if ((unsigned char)*s <= ' ' || *s == 0x7f || *s == '?' || *s == '#')
+            return err_set(e, ERR_INVALID,
+                "spec.mounts[%zu].mountPoint must not hold spaces, control characters, '?' or '#'",
+                i);
+    rest += 3;
+    if (!strcspn(rest, "/"))
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint: \"%s\" names no %s after %s://", i, url, m->kind->behind,
+            m->kind->scheme);
+    return m->kind->parse ? m->kind->parse(d, m, i, rest, e) : 0;
+}
