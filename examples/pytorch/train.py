@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a ResNet on a folder of images, a process a GPU; torchrun starts it (job.yaml). Needs torch and torchvision, nothing of Millrace.
+"""Trains a ResNet on a folder of images, a process a GPU; torchrun starts it (job.yaml). Needs torch and torchvision.
 
     torchrun --nproc-per-node=2 train.py --data /data/train --out /out --epochs 2
 """
@@ -12,7 +12,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-from hint import hint  # examples/hint.py
+import millrace  # examples/python: one file
 
 
 def parse():
@@ -23,14 +23,6 @@ def parse():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--workers", type=int, default=4)
     return parser.parse_args()
-
-
-def announce(data, root, sampler):
-    """Tells the mount in which order this process will read in this epoch. Without it training works as well."""
-    try:
-        hint(root, [os.path.relpath(data.samples[index][0], root) for index in sampler])
-    except OSError as error:
-        print("no hint:", error, flush=True)  # an ordinary directory
 
 
 def save(model, out, epoch):
@@ -48,12 +40,12 @@ def main():
     transform = torchvision.transforms.Compose([torchvision.transforms.RandomResizedCrop(224), torchvision.transforms.ToTensor()])
     data = torchvision.datasets.ImageFolder(args.data, transform)
     sampler = DistributedSampler(data, shuffle=True)  # the order follows from its seed and the epoch
-    loader = DataLoader(data, args.batch, sampler=sampler, num_workers=args.workers, pin_memory=cuda, persistent_workers=args.workers > 0)
+    hinted = millrace.hint_sampler(sampler, [path for path, _ in data.samples], args.data)  # and the mount is told this order
+    loader = DataLoader(data, args.batch, sampler=hinted, num_workers=args.workers, pin_memory=cuda, persistent_workers=args.workers > 0)
     model = DistributedDataParallel(torchvision.models.resnet18(num_classes=len(data.classes)).to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
-        announce(data, args.data, sampler)
         for images, labels in loader:
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
