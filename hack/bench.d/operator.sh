@@ -3,10 +3,28 @@
 # Many TFJobs at once, Millrace's operator beside Kubeflow's training-operator 1.9.0 (the last one with a Go module), each in a fresh
 # control plane: a real API server, scheduler and controller manager; pods are run by KWOK. Sourced by hack/bench.
 #   hack/bench operator [--quick] [--jobs N]   1000 jobs of 3 pods, or N; --quick: 300. Needs root.
+#   hack/bench operator --scale [OPTIONS]      the operator alone, with the API server of tests: memory and processor time with 1000
+#       Datasets (--datasets) of 10 clients (--clients) on 1000 nodes with GPUs (--nodes), 10000 TFJobs that have ended (--jobs), pods that
+#       report (--reports); and a turn of the attach controller with 10, 100, 1000 clients. No root.
 # Time until all run, CPU, memory, writes to the API server by the audit log, start-up with 1000 finished jobs, and 10000 of them.
 
 # shellcheck source=hack/lib.sh
 . "${here:?}/lib.sh"
+
+scale() # OPTIONS
+{
+    "$ROOT/hack/setup" build test
+    run_step "the operator" bash -c "cmake -S '$ROOT' --preset release && cmake --build '$ROOT/build/release' --target millrace-operator attach_turn"
+    run_step "the API server" bash -c "cmake -S '$ROOT' --preset debug && cmake --build '$ROOT/build/debug' --target operator_scale"
+    "$ROOT/build/release/bin/attach_turn"
+    "$ROOT/build/debug/bin/operator_scale" "$@" "$ROOT/build/release/bin/millrace-operator"
+}
+
+if [ "${1:-}" = --scale ]; then
+    shift
+    scale "$@"
+    exit
+fi
 need_root "hack/bench operator"
 
 jobs=1000
@@ -18,7 +36,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     *)
-        sed -n '3,6p' "${bench:?}" | sed 's/^# \{0,1\}//' >&2
+        sed -n '3,9p' "${bench:?}" | sed 's/^# \{0,1\}//' >&2
         exit 2
         ;;
     esac

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2153 # ROOT is of lib.sh
-# The image of this project: its five programs, the libraries they need, and certificate authorities. No shell, no package
+# The image of this project: its programs, the libraries they need, and certificate authorities. No shell, no package
 # manager. Everything but the node plugin runs as user 65532. Sourced by hack/image.
 
 MILLRACE_UID=65532

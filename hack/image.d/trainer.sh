@@ -16,14 +16,13 @@ trainer_site() # DIRECTORY
     rm -rf "${1:?}"/tensorflow/include "${1:?}"/bin
     find "$1" -type d \( -name tests -o -name __pycache__ \) -prune -exec rm -rf {} +
     find "$1" -name '*.so*' -type f -not -path '*/numpy*' -exec strip --strip-unneeded {} + 2>/dev/null || true
+    /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash "$1"
 }
 
 image_trainer() # OUT.tar
 {
     local site=$CACHE/trainer/site root
-    apt_install python3 python3-pip binutils
-    once "$CACHE/trainer/site.stamp" "$(hash_of "$ROOT/hack/image.d/trainer.txt")" \
-        run_step "TensorFlow from PyPI" trainer_site "$site"
+    "$ROOT/hack/setup" tensorflow
     root=$(mktemp -d)
     debian_rootfs "$root" "${TRAINER_DEBS[@]}"
     rm -rf "$root"/usr/share/{doc,man,locale,lintian,i18n} "$root"/usr/lib/x86_64-linux-gnu/gconv

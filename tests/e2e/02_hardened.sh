@@ -4,7 +4,7 @@
 # What is shipped is hardened: each program of the release build, as the image has it.
 . "$(dirname "$0")/lib.sh"
 
-for program in operator csi fuse worker; do programs+=("$BUILD/bin/millrace-$program"); done
+for program in operator csi gpu fuse worker; do programs+=("$BUILD/bin/millrace-$program"); done
 for program in "${programs[@]}" "$BUILD/bin/millrace"; do
     step "${program##*/}"
     readelf --wide --file-header "$program" | grep -q 'Type: *DYN' || fail "$program has a fixed address"

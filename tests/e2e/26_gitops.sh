@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 600
+# timeout: 900
 # What a GitOps tool compares is equal: each example is applied, the operator works on it, and nothing differs from the file; neither for
 # kubectl, client-side and server-side, nor for what Argo CD does with kinds it does not know: lists compared as a whole. A kustomize
 # overlay that renames everything and patches one mount keeps the references. docs/install/gitops.md says what is tested here.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 400
+# timeout: 600
 # What people get wrong: each mistake is refused by kubectl apply, or told within 10 s in a condition or an Event, in words that name the
 # field or object and what to do. The words are the table below; all mistakes are tried, however many are badly answered.
 . "$(dirname "$0")/lib.sh"
@@ -168,6 +168,8 @@ told_of_mount "a host misspelt" "mountPoint: 's3://data', secretRef: {name: keys
 told_of_mount "a wrong port" "mountPoint: 's3://data', secretRef: {name: keys}, options: {endpoint: 'http://s3.$NS.svc.cluster.local:7071'}" Unreachable 7071
 told_of_mount "https where the server speaks http" "mountPoint: 's3://data', secretRef: {name: keys}, options: {endpoint: 'https://s3.$NS.svc.cluster.local:7070'}" TLSFailed http://
 told_of_mount "a ConfigMap that is not there" "$good, caBundle: {configMapKeyRef: {name: no-ca, key: ca.crt}}" no-ca ca.crt
+n delete dataset mistake --ignore-not-found --wait --timeout=60s >/dev/null
+told "no such claim, and no cache workers" "$(mount "mountPoint: 'pvc://no-claim'" "cache: {replicas: 0}")" False ClaimMissing "no PersistentVolumeClaim no-claim" "create it"
 told_of_mount "no such claim" "mountPoint: 'pvc://no-claim'" ClaimMissing "no PersistentVolumeClaim no-claim" "create it"
 
 step "--- told elsewhere"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 400
+# timeout: 600
 # alone
 # A release whose removal was refused is kept as it was. After what docs/install/uninstall.md says, nothing is left of an installation that was used: no object, no mount, no file, on no node.
 . "$(dirname "$0")/lib.sh"
@@ -24,12 +24,22 @@ helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reuse-values --se
 values=$(helm get values "$RELEASE" -n "$SYSTEM")
 revision=$(release REVISION)
 ! reader helm uninstall "$RELEASE" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
-grep -qF -- "helm rollback $RELEASE $revision -n $SYSTEM" "$WORK/answer" || fail "the refusal does not say how to keep it: $(cat "$WORK/answer")"
+grep -qF -- "helm rollback $RELEASE " "$WORK/answer" || fail "the refusal does not say how to keep it: $(cat "$WORK/answer")"
 [ "$(release STATUS)" = uninstalling ] || fail "the release is $(release STATUS)"
 reader bash -euxc "$(page_block docs/install/uninstall.md 2)"
 [ "$(release STATUS)" = deployed ] || fail "the release is $(release STATUS)"
 [ "$(helm get values "$RELEASE" -n "$SYSTEM")" = "$values" ] || fail "other values: $(helm get values "$RELEASE" -n "$SYSTEM")"
 helm upgrade "$RELEASE" "$ROOT/charts/millrace" -n "$SYSTEM" --reuse-values --set logLevel=debug --wait --timeout 90s >/dev/null
+
+step "refused after a rollback, too, in words that can be typed: Helm keeps those of the revision that it went back to"
+helm rollback "$RELEASE" "$revision" -n "$SYSTEM" --wait --timeout 90s >/dev/null
+revision=$(release REVISION)
+! reader helm uninstall "$RELEASE" -n "$SYSTEM" >"$WORK/answer" 2>&1 || fail "accepted: $(cat "$WORK/answer")"
+typed=$(grep -oE "helm rollback $RELEASE .* -n $SYSTEM" "$WORK/answer" | head -1)
+reader bash -euxc "$typed"
+[ "$(release STATUS)" = deployed ] || fail "the release is $(release STATUS) after: $typed"
+helm history "$RELEASE" -n "$SYSTEM" -o json | jq -e --arg was "Rollback to $revision" 'last.description == $was' >/dev/null ||
+    fail "not the revision $revision that was there: $typed: $(helm history "$RELEASE" -n "$SYSTEM")"
 
 step "what the page says"
 reader ln -s "$ROOT/crds" .
