@@ -37,6 +37,13 @@ static int link_in(struct object *o, int tier, int fd)
     return 0;
 }
 
+static int no_room(const char *path, struct err *e)
+{
+    err_set(e, ERR_EXHAUSTED, "keep %s: no room in the cache", path);
+    e->sys = ENOSPC;
+    return -1;
+}
+
 static int adopt_blocks(struct object *o, int fd, bool stored, struct err *e)
 {
     char *buf = budget_buffer(&o->c->budget, CACHE_BLOCK);
@@ -46,12 +53,25 @@ static int adopt_blocks(struct object *o, int fd, bool stored, struct err *e)
         ssize_t got = pread(fd, buf, len, (off_t)b * CACHE_BLOCK);
         if (got != (ssize_t)len)
             rc = err_sys(e, got < 0 ? errno : EIO, "keep %s", o->path);
-        else if (fill_block(o, b, buf, stored ? FILL_STORED : FILL_WRITE)) {
-            rc = err_set(e, ERR_EXHAUSTED, "keep %s: no room in the cache", o->path);
-            e->sys = ENOSPC;
-        }
+        else if (fill_block(o, b, buf, stored ? FILL_STORED : FILL_WRITE))
+            rc = no_room(o->path, e);
     }
     budget_buffer_put(&o->c->budget, buf, CACHE_BLOCK);
+    return rc;
+}
+
+/* All of the file, or nothing: the room of a part cannot be given back as long as the file has
+ * another name. */
+static int adopt_whole(struct object *o, int fd, bool linked, struct err *e)
+{
+    atomic_store(&o->adopting, true);
+    int rc = adopt_blocks(o, fd, linked, e);
+    atomic_store(&o->adopting, false);
+    if (rc == 0)
+        return 0;
+    for (uint32_t i = 0; i < o->nsegs && !object_is_complete(o); i++)
+        block_evict_seg(o, i);
+    table_persist(o->c, o->entry);
     return rc;
 }
 
@@ -69,11 +89,15 @@ int cache_adopt(struct cache *c, const struct cache_key *key, int fd, struct err
     if (!o)
         return -1;
     int tier = catalogue_choose(c->catalogue, o->entry, clock_mono_ns());
+    if (tier >= 0 && to_pages(key->size) > catalogue_most(c->catalogue, tier)) {
+        object_put(o);
+        return no_room(key->path, e);
+    }
     pthread_mutex_lock(&o->mu);
     /* else the blocks are copied */
     bool linked = tier >= 0 && o->tier < 0 && o->nblocks && link_in(o, tier, fd) == 0;
     pthread_mutex_unlock(&o->mu);
-    int rc = adopt_blocks(o, fd, linked, e);
+    int rc = adopt_whole(o, fd, linked, e);
     object_put(o);
     return rc;
 }

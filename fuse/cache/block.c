@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool block_invalidate(struct object *o, uint32_t block, bool if_untrusted)
@@ -88,6 +89,13 @@ void block_count_evicted(struct cache *c, uint64_t bytes, bool is_loaded)
         atomic_fetch_add(&c->evicted_loaded_bytes, bytes);
 }
 
+/* The file has another name: it was adopted, and its bytes are somebody else's as well. */
+static bool is_shared(const struct object *o)
+{
+    struct stat st;
+    return fstat(o->fd, &st) == 0 && st.st_nlink > 1;
+}
+
 int block_evict_seg(struct object *o, uint32_t seg)
 {
     struct cache *c = o->c;
@@ -95,7 +103,7 @@ int block_evict_seg(struct object *o, uint32_t seg)
     struct seg *s = o->segs[seg];
     struct catalogue_info info = catalogue_info(c->catalogue, o->entry);
     bool spared = info.is_pinned /* since it was chosen */ || object_is_complete(o)
-        || atomic_load(&o->handed_out);
+        || atomic_load(&o->handed_out) || atomic_load(&o->adopting);
     uint64_t taken = s && !spared ? take_segment(s) : 0;
     if (!taken) {
         pthread_mutex_unlock(&o->mu);
@@ -112,7 +120,8 @@ int block_evict_seg(struct object *o, uint32_t seg)
             META_SIDECAR_HEADER + (uint64_t)first * META_SIDECAR_RECORD);
     }
     uint64_t end = MIN(off + SEG_BYTES, o->id.size);
-    if (fallocate(o->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(o->base + off),
+    if (!is_shared(o)
+        && fallocate(o->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(o->base + off),
             (off_t)(to_pages(end - off) * PAGE)))
         log_warn("cache: can't give back the space of a part of a file: %s", strerror(errno));
     atomic_fetch_sub(&o->nvalid, blocks);

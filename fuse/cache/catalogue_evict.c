@@ -87,6 +87,14 @@ uint64_t catalogue_room(struct catalogue *cat, int tier)
     return room;
 }
 
+uint64_t catalogue_most(struct catalogue *cat, int tier)
+{
+    pthread_mutex_lock(&cat->mu);
+    uint64_t most = MIN(cat->tiers[tier].limit, cat->tiers[tier].conf.quota);
+    pthread_mutex_unlock(&cat->mu);
+    return most;
+}
+
 void catalogue_limit(struct catalogue *cat, int tier, int64_t room)
 {
     pthread_mutex_lock(&cat->mu);

@@ -74,6 +74,7 @@ struct object {
     bool cold;         /* its file had to be looked for on the disk */
     /* a reader may read its file without asking: no hole is punched into it */
     atomic_bool handed_out;
+    atomic_bool adopting; /* nor is any of it evicted: a file is becoming this one */
     /* fixed once loaded */
     uint32_t mount;
     char *path, *version; /* NULL if opened for eviction alone; mu to set */

@@ -255,6 +255,41 @@ static void test_adopt(void **state)
     }
 }
 
+/* Written files become cached ones while the cache is full: neither may lose a byte by it. */
+static void test_adopt_when_full(void **state)
+{
+    (void)state;
+    struct cache *c = open_cache(0, 30 << 20);
+    static const unsigned mib[] = {20, 25, 28, 12, 31, 9, 29, 3};
+    char path[16] = "";
+    for (unsigned i = 0; i < ARRAY_LEN(mib); i++) {
+        uint64_t size = mib[i] * MIB;
+        snprintf(path, sizeof path, "w%u", i);
+        cleanup_free char *staged = path_join(dir, path), *data = malloc(size), *now = malloc(size);
+        cleanup_fd int fd = open(staged, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        fake_fill(fake_seed(path, "2"), 0, data, size);
+        assert_int_equal(write(fd, data, size), size);
+        struct cache_key key = {0, path, "2", size};
+        struct err e = ERR_INIT;
+        uint64_t evicted = stats(c).evicted_bytes;
+        int rc = cache_adopt(c, &key, fd, &e);
+        if (mib[i] > 30) { /* it can't be kept: nothing leaves for it */
+            assert_int_equal(rc, -1);
+            assert_int_equal(e.cls, ERR_EXHAUSTED);
+            assert_int_equal(stats(c).evicted_bytes, evicted);
+        }
+        assert_int_equal(pread(fd, now, size, 0), size);
+        assert_memory_equal(now, data, size); /* as it was written */
+        struct cache_file *f = open_file(c, path, "2", size);
+        read_check(f, path, "2", 0, size);
+        cache_close(f);
+        unlink(staged);
+    }
+    assert_true(stats(c).evicted_bytes > 0);
+    assert_true(stats(c).used_bytes <= 30 << 20);
+    cache_free(c);
+}
+
 static void count_files(const char *path, unsigned *n)
 {
     DIR *d = opendir(path);
@@ -319,6 +354,7 @@ int main(void)
         T(test_tiers),
         T(test_full_disk),
         T(test_adopt),
+        T(test_adopt_when_full),
         T(test_no_litter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
