@@ -98,17 +98,47 @@ static size_t words_max(int argc, char **argv)
     return n;
 }
 
+/* NAME=VALUE, split at the equals sign, which is at `at`. */
+static int add_pair(struct conf_pair *pairs, size_t max, size_t *n, const char *flag,
+    const char *text, const char *at)
+{
+    if (*n == max)
+        return cli_misuse("%s %s: more than %zu of them", flag, text, max);
+    char *copy = xstrdup(text);
+    copy[at - text] = '\0';
+    pairs[(*n)++] = (struct conf_pair){copy, copy + (at - text) + 1};
+    return -1;
+}
+
 static int add_option(struct args *a, const char *text)
 {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text)
         return cli_misuse("--option %s: write --option name=value", text);
-    if (a->noptions == ARRAY_LEN(a->options))
-        return cli_misuse("--option %s: more than %zu options", text, ARRAY_LEN(a->options));
-    char *copy = xstrdup(text);
-    copy[equals - text] = '\0';
-    a->options[a->noptions++] = (struct conf_pair){copy, copy + (equals - text) + 1};
-    return -1;
+    return add_pair(a->options, ARRAY_LEN(a->options), &a->noptions, "--option", text, equals);
+}
+
+/* A URL may have equals signs in it. */
+static int add_also(struct args *a, const char *text)
+{
+    const char *equals = strrchr(text, '=');
+    if (!equals || equals == text || equals[1] != '/' || !equals[2] || !is_url(text))
+        return cli_misuse(
+            "--also %s: write --also URL=/PATH, for example --also s3://bucket/prefix=/labels",
+            text);
+    return add_pair(a->also, ARRAY_LEN(a->also), &a->nalso, "--also", text, equals);
+}
+
+/* A flag that may be given more than once. -2: it is another, -1: taken, else the exit status. */
+static int add_repeated(struct args *a, const char *flag,
+    int (*add)(struct args *a, const char *text), char **argv, int argc, int *i)
+{
+    size_t n = strlen(flag);
+    if (strncmp(argv[*i], flag, n) != 0 || (argv[*i][n] && argv[*i][n] != '='))
+        return -2;
+    if (argv[*i][n])
+        return add(a, argv[*i] + n + 1);
+    return *i + 1 < argc ? add(a, argv[++*i]) : cli_misuse("%s needs a value", flag);
 }
 
 /* Flags first, then what is positional: opt_parse() gets the flags alone. */
@@ -127,13 +157,14 @@ static int sort_args(
             pos[npos++] = argv[i];
         } else if (argv[i][1] != '-') {
             rc = add_letters(a, table, n, argv[i], argv, argc, &i, &nflags);
-        } else if (v->store && strncmp(argv[i], "--option=", 9) == 0) {
-            rc = add_option(a, argv[i] + 9);
-        } else if (v->store && strcmp(argv[i], "--option") == 0) {
-            rc = i + 1 < argc ? add_option(a, argv[++i])
-                              : cli_misuse("--option needs a value: --option name=value");
         } else {
-            add_flag(a, table, n, argv[i], argv, argc, &i, &nflags);
+            rc = v->store ? add_repeated(a, "--option", add_option, argv, argc, &i) : -2;
+            if (rc == -2 && find_opt(table, n, "also"))
+                rc = add_repeated(a, "--also", add_also, argv, argc, &i);
+            if (rc == -2) {
+                add_flag(a, table, n, argv[i], argv, argc, &i, &nflags);
+                rc = -1;
+            }
         }
     }
     memcpy(&a->order[nflags], pos, (size_t)npos * sizeof *pos);
@@ -194,6 +225,8 @@ void args_free(struct args *a)
 {
     for (size_t i = 0; i < a->noptions; i++)
         free(a->options[i].key); /* the value is in the same string */
+    for (size_t i = 0; i < a->nalso; i++)
+        free(a->also[i].key);
     free(a->order);
     *a = (struct args){0};
 }

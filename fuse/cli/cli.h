@@ -51,6 +51,8 @@ struct args {
     const char *secrets_dir;      /* --secrets-dir, or NULL */
     struct conf_pair options[32]; /* --option key=value; both point into one owned string */
     size_t noptions;
+    struct conf_pair also[16]; /* --also URL=PATH, likewise; of verbs whose table has it */
+    size_t nalso;
     char **pos; /* positional arguments, borrowed from argv */
     int npos;
     char **order; /* owned */
@@ -96,8 +98,9 @@ extern const struct completion completions[]; /* up to one without a shell */
 /* -- stores (target.c) ----------------------------------------------------------------------- */
 
 bool is_url(const char *text);
-/* The JSON of lib/conf/conf.h for one store; caller frees. NULL: a secret is on the command line,
- * or the like (INVALID). */
+/* The JSON of lib/conf/conf.h for one store, and those of --also; caller frees. NULL: a secret is
+ * on the command line, or the like (INVALID). An option "/PATH:NAME" is of the store of --also
+ * there, whose secrets are files in PATH below --secrets-dir. */
 struct conf_request {
     const char *url, *name;
     bool read_only;

@@ -26,8 +26,9 @@
 
 extern char **environ;
 
-#define CLIENT      "millrace-fuse"
-#define SAVE_MAX_NS (600 * NS_PER_S) /* umount waits no longer */
+#define CLIENT           "millrace-fuse"
+#define SAVE_MAX_NS      (600 * NS_PER_S) /* umount waits no longer */
+#define ALSO_DEADLINE_NS (10 * NS_PER_S)  /* of the look at one store of several */
 
 struct mount_flags {
     struct conf_request conf;
@@ -63,20 +64,39 @@ static int check_directory(const char *dir, struct err *e)
 }
 
 /* Reports on the terminal all that can be known before, instead of in the log of a process in the
- * background. */
-static int check_store(const struct args *a, const struct mount_flags *w, struct err *e)
+ * background. One of several stores that does not answer is no reason to do without the others. */
+static int check_stores(
+    const struct args *a, const struct mount_flags *w, const struct conf *conf, struct err *e)
 {
-    cleanup_target struct target t = {0};
-    if (target_open(&t, a, w->conf.url, true, w->conf.read_only, e))
-        return -1;
-    return w->check ? store_check(t.store, e) : 0;
+    size_t silent = 0;
+    for (size_t i = 0; i < conf->nmounts; i++) {
+        const struct conf_mount *m = &conf->mounts[i];
+        const struct store_conf sc = {.mount = m,
+            .secrets_dir = conf_mount_has_secrets(conf, i) ? a->secrets_dir : NULL,
+            .deadline_ns = conf->nmounts > 1 ? ALSO_DEADLINE_NS : 0};
+        struct store *s = store_new(&sc, e);
+        bool known = s != NULL;
+        int rc = !s ? -1 : w->check ? store_check(s, e) : 0;
+        store_free(s);
+        if (rc && (!known || e->cls != ERR_RETRY || ++silent == conf->nmounts))
+            return -1;
+        if (rc) {
+            cli_failed(e);
+            fprintf(stderr,
+                "millrace: %s is mounted all the same, and can be read once it answers\n", m->path);
+            *e = (struct err)ERR_INIT;
+        }
+    }
+    return 0;
 }
 
 static int run_client(const struct args *a, const struct mount_flags *w, struct err *e)
 {
-    cleanup_free char *text = conf_text(a, &w->conf, e);
-    cleanup_conf struct conf *conf = text ? conf_parse(text, strlen(text), e) : NULL;
-    if (!conf)
+    cleanup_free char *root = NULL, *path = NULL, *text = NULL;
+    if (url_split(w->conf.url, true, &root, &path, e) || !(text = conf_text(a, &w->conf, e)))
+        return -1;
+    cleanup_conf struct conf *conf = conf_parse(text, strlen(text), e);
+    if (!conf || check_stores(a, w, conf, e))
         return -1;
     const char *argv[24] = {
         CLIENT, "--mountpoint", a->pos[1], "--log-format", "text", "--log-level", w->log_level};
@@ -128,7 +148,10 @@ int verb_mount(const struct verb *v, int argc, char **argv)
         .log_level = "info",
         .check = true};
     bool immutable = false;
+    const char *unused = NULL; /* args_parse() takes every --also out */
     const struct opt table[] = {
+        {"also", OPT_STRING, &unused, "URL=/PATH",
+            "another store, as a directory of the mount; may be given more than once"},
         {"read-only", OPT_BOOL, &w.conf.read_only, NULL, "refuse changes"},
         {"cache-dir", OPT_STRING, &w.cache_dir, "DIR",
             "where copies of files are kept; default: of the mount point, in the user's cache"},
@@ -164,7 +187,7 @@ int verb_mount(const struct verb *v, int argc, char **argv)
         w.conf.immutable = immutable ? CONF_IMMUTABLE_TRUE : CONF_IMMUTABLE_FALSE;
     if ((rc = check_flags(&a, &w)))
         return rc;
-    if (check_directory(a.pos[1], &e) || check_store(&a, &w, &e) || run_client(&a, &w, &e))
+    if (check_directory(a.pos[1], &e) || run_client(&a, &w, &e))
         return cli_failed(&e);
     return CLI_DONE;
 }

@@ -24,25 +24,66 @@ static int err_secret(const struct store_kind *kind, const char *name, struct er
         name, env, name);
 }
 
-static int add_options(const struct args *a, const char *url, json_t *options, struct err *e)
+/* The path of the store of --also that an option "/PATH:NAME" is of, as long as that is; 0: it is
+ * of the main one. */
+static size_t option_path_len(const char *key)
+{
+    const char *colon = *key == '/' ? strrchr(key, ':') : NULL;
+    return colon ? (size_t)(colon - key) : 0;
+}
+
+/* Paths may end in a slash, or not. */
+static bool same_path(const char *path, const char *other, size_t n)
+{
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    while (n > 1 && other[n - 1] == '/')
+        n--;
+    return len == n && strncmp(path, other, n) == 0;
+}
+
+/* Those of the store at path; "/" is the main one. */
+static int add_options(
+    const struct args *a, const char *url, const char *path, json_t *options, struct err *e)
 {
     const struct store_kind *kind = store_kind_of(url);
     for (size_t i = 0; i < a->noptions; i++) {
         const struct conf_pair *o = &a->options[i];
-        const struct store_option *known = kind ? store_option_find(kind->options, o->key) : NULL;
+        size_t n = option_path_len(o->key);
+        const char *name = n ? o->key + n + 1 : o->key;
+        if (!same_path(path, n ? o->key : "/", n ? n : 1))
+            continue;
+        const struct store_option *known = kind ? store_option_find(kind->options, name) : NULL;
         if (known && known->kind == STORE_OPTION_SECRET)
-            return err_secret(kind, o->key, e);
+            return err_secret(kind, name, e);
         json_t *value = json_string(o->value);
-        if (!value || json_object_set_new(options, o->key, value))
+        if (!value || json_object_set_new(options, name, value))
             return err_set(
                 e, ERR_INVALID, "--option %s: name and value must be UTF-8 text", o->key);
     }
     return 0;
 }
 
-/* Every file there is named like the option it gives. */
-static int add_secrets(
-    const struct args *a, const char *url, json_t *secrets, json_t *names, struct err *e)
+static int check_option_paths(const struct args *a, struct err *e)
+{
+    for (size_t i = 0; i < a->noptions; i++) {
+        const char *key = a->options[i].key;
+        size_t n = option_path_len(key), k = 0;
+        while (n && k < a->nalso && !same_path(a->also[k].value, key, n))
+            k++;
+        if (n && k == a->nalso)
+            return err_set(e, ERR_INVALID,
+                "--option %s: there is no --also URL=%.*s; options of the first store have no path",
+                key, (int)n, key);
+    }
+    return 0;
+}
+
+/* Every file there is named like the option it gives; those of a store of --also are in the
+ * directory that is called like its path. */
+static int add_secrets(const struct args *a, const char *url, const char *path, json_t *secrets,
+    json_t *names, struct err *e)
 {
     struct stat st;
     if (!a->secrets_dir)
@@ -53,14 +94,15 @@ static int add_secrets(
     if (st.st_mode & 077)
         log_warn("--secrets-dir %s is open to other users; chmod 700 it", a->secrets_dir);
     const struct store_kind *kind = store_kind_of(url);
+    path += strspn(path, "/");
     for (const struct store_option *o = kind ? kind->options : NULL; o && o->name; o++) {
-        const char *name = o->name;
-        cleanup_free char *path = path_join(a->secrets_dir, name);
-        if (access(path, F_OK))
+        cleanup_free char *name = *path ? path_join(path, o->name) : xstrdup(o->name),
+                          *file = path_join(a->secrets_dir, name);
+        if (access(file, F_OK))
             continue;
         cleanup_free char *shown = xasprintf("directory %s:%s", a->secrets_dir, name);
-        json_object_set_new(secrets, name, json_string(name));
-        json_object_set_new(names, name, json_string(shown));
+        json_object_set_new(secrets, o->name, json_string(name));
+        json_object_set_new(names, o->name, json_string(shown));
     }
     return 0;
 }
@@ -105,25 +147,37 @@ static json_t *requested_cache(const struct conf_request *w, struct err *e)
     return w->rules && add_rules(rules, w->rules, e) ? NULL : steal(&cache);
 }
 
-char *conf_text(const struct args *a, const struct conf_request *w, struct err *e)
+/* One store at a path of the tree. */
+static json_t *requested_mount(const struct args *a, const struct conf_request *w, const char *url,
+    const char *path, struct err *e)
 {
     cleanup_json json_t *options = json_object(), *secrets = json_object(), *names = json_object();
-    if (add_options(a, w->url, options, e) || add_secrets(a, w->url, secrets, names, e))
+    if (add_options(a, url, path, options, e) || add_secrets(a, url, path, secrets, names, e))
         return NULL;
-    cleanup_json json_t *cache = requested_cache(w, e);
-    if (!cache)
+    json_t *mount = json_pack("{s:s, s:s, s:b, s:O, s:O, s:O}", "mountPoint", url, "path", path,
+        "readOnly", w->read_only, "options", options, "secrets", secrets, "secretNames", names);
+    if (!mount)
+        err_set(e, ERR_INVALID, "%s: URL and path must be UTF-8 text", url);
+    else if (w->immutable != CONF_IMMUTABLE_UNSET)
+        json_object_set_new(mount, "immutable", json_boolean(w->immutable == CONF_IMMUTABLE_TRUE));
+    return mount;
+}
+
+char *conf_text(const struct args *a, const struct conf_request *w, struct err *e)
+{
+    cleanup_json json_t *mounts = json_array(), *cache = NULL;
+    if (check_option_paths(a, e))
         return NULL;
-    cleanup_json json_t *conf = json_pack("{s:s, s:b, s:[{s:s, s:s, s:b, s:O, s:O, s:O}], s:O}",
-        "name", w->name ? w->name : "", "readOnly", w->read_only, "mounts", "mountPoint", w->url,
-        "path", "/", "readOnly", w->read_only, "options", options, "secrets", secrets,
-        "secretNames", names, "cache", cache);
-    if (!conf) {
-        err_set(e, ERR_INVALID, "%s: the URL must be UTF-8 text", w->url);
-        return NULL;
+    for (size_t i = 0; i <= a->nalso; i++) {
+        json_t *mount = i == 0 ? requested_mount(a, w, w->url, "/", e)
+                               : requested_mount(a, w, a->also[i - 1].key, a->also[i - 1].value, e);
+        if (!mount || json_array_append_new(mounts, mount))
+            return NULL;
     }
-    if (w->immutable != CONF_IMMUTABLE_UNSET)
-        json_object_set_new(json_array_get(json_object_get(conf, "mounts"), 0), "immutable",
-            json_boolean(w->immutable == CONF_IMMUTABLE_TRUE));
+    if (!(cache = requested_cache(w, e)))
+        return NULL;
+    cleanup_json json_t *conf = json_pack("{s:s, s:b, s:O, s:O}", "name", w->name ? w->name : "",
+        "readOnly", w->read_only, "mounts", mounts, "cache", cache);
     if (w->metadata_sync_ns)
         json_object_set_new(
             conf, "metadataSync", json_integer(MAX(w->metadata_sync_ns / INT64_C(1000000000), 1)));

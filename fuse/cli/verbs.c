@@ -6,8 +6,13 @@
 
 const struct verb verbs[] = {
     {"mount", "URL DIR", "mount a store as a directory",
-        "Mounts a store as a directory, and returns once files can be read there.", 2, 2, true,
-        verb_mount},
+        "Mounts a store as a directory, and returns once files can be read there.\n\nWith `--also "
+        "URL=/PATH` another store is what lies below PATH there; one that cannot be reached is a "
+        "directory that fails, and the others serve. `--option /PATH:NAME=VALUE` is an option of "
+        "that store, files in DIR/PATH of `--secrets-dir DIR` are its secrets; if there are none, "
+        "they come from the environment or, with option profile, from a profile of the AWS files. "
+        "Options without a path and files in DIR itself are of URL alone.",
+        2, 2, true, verb_mount},
     {"umount", "DIR", "unmount it",
         "Unmounts what `millrace mount` has mounted, and waits until what was written there is saved.",
         1, 1, false, verb_umount},

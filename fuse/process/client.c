@@ -3,6 +3,7 @@
 
 #include "fuse/cache/cache.h"
 #include "fuse/process/mounted_fs.h"
+#include "fuse/process/store_watch.h"
 #include "fuse/session/handoff.h"
 #include "fuse/session/init.h"
 #include "fuse/session/session.h"
@@ -46,6 +47,7 @@ struct client {
     struct status *status;
     struct handoff_client *handoff; /* NULL without a socket */
     struct heartbeat *heartbeat;    /* NULL: no thread could be made */
+    struct store_watch *watch;      /* without a socket, of several stores */
     struct store **stores;          /* conf->nmounts */
     char *stage_dir;
     struct mounted_fs m;
@@ -183,7 +185,7 @@ static struct store *make_store(struct client *c, size_t i, struct err *e)
 {
     char last[sizeof e->msg] = "";
     struct store_conf sc = {.mount = &c->conf->mounts[i],
-        .secrets_dir = c->o->secrets_dir,
+        .secrets_dir = c->handoff || conf_mount_has_secrets(c->conf, i) ? c->o->secrets_dir : NULL,
         .deadline_ns = c->o->deadline_ns};
     for (int64_t wait = CHECK_FIRST_NS;; wait = MIN(wait * 2, CHECK_LAST_NS)) {
         struct store *s = store_new(&sc, e);
@@ -221,9 +223,21 @@ static int check_stores(struct client *c, struct err *e)
     return rc;
 }
 
+/* What a person mounts is served as soon as one store answers: another is a directory that fails.
+ */
+static int wait_for_some_store(struct client *c, struct err *e)
+{
+    c->watch = store_watch_start(c->conf, c->o->secrets_dir, c->status, &stopping, e);
+    if (c->watch)
+        status_ready(c->status);
+    return c->watch ? 0 : -1;
+}
+
 /* Until every store answers. On a laptop what time will not mend ends it at once. */
 static int wait_for_stores(struct client *c, struct err *e)
 {
+    if (!c->handoff && c->conf->nmounts > 1)
+        return wait_for_some_store(c, e);
     char last[sizeof e->msg] = "";
     for (int64_t wait = CHECK_FIRST_NS; !stopping; wait = MIN(wait * 2, CHECK_LAST_NS)) {
         if (check_stores(c, e) == 0) {
@@ -370,6 +384,7 @@ static enum client_exit run_session(struct client *c, int fd, const void *init, 
 
 static void tear_down(struct client *c)
 {
+    store_watch_stop(c->watch);
     mounted_fs_tear_down(&c->m);
     if (c->handoff && stopping && !c->is_unmounted && !handoff_client_settle(c->handoff, SETTLE_NS))
         log_warn("the node plugin does not answer: if it has not the mount, the mount is lost");

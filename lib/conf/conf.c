@@ -474,26 +474,4 @@ void conf_free(struct conf *c)
     free(c);
 }
 
-/* By any of its names. */
-static const char *pair_value(const struct conf_pair *pairs, size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(option_proper_name(pairs[i].key), name) == 0)
-            return pairs[i].value;
-    return NULL;
-}
-
-const char *conf_mount_endpoint(const struct conf_mount *m)
-{
-    const char *own = pair_value(m->options, m->noptions, OPTION_ENDPOINT),
-               *usual = pair_value(m->default_options, m->ndefault_options, OPTION_ENDPOINT);
-    return own ? own : usual ? usual : "";
-}
-
-char *conf_mount_id(const struct conf_mount *m)
-{
-    const char *endpoint = conf_mount_endpoint(m);
-    return *endpoint ? xasprintf("%s %s", m->mount_point, endpoint) : xstrdup(m->mount_point);
-}
-
 void cleanup_confp(struct conf **c) { conf_free(*c); }

@@ -115,6 +115,9 @@ enum conf_write conf_write_of(const struct conf *c, const char *path);
 /* How many workers there are now. last: what is returned while the file says nothing that can be
  * read. */
 int conf_workers(const struct conf *c, int last);
+/* Does the secrets directory have secrets of mount i? The first of what a person mounts has those
+ * in the directory itself; one beside it that has none there takes them from the environment. */
+bool conf_mount_has_secrets(const struct conf *c, size_t i);
 /* Which server has it: its option "endpoint" by any of its names, or what is usual; "": the URL
  * says it, or a Secret, which is no part of what a mount is known by. */
 const char *conf_mount_endpoint(const struct conf_mount *m);

@@ -105,6 +105,60 @@ static void test_secrets(void **state)
     assert_null(strstr(e.msg, "hush"));
 }
 
+/* Options and secrets with a path are of the store there, the others of the first one. */
+static void test_also(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/millrace-cli.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cleanup_free char *own = path_join(dir, "secret-access-key"), *below = path_join(dir, "b/c"),
+                      *file = path_join(below, "access-key-id");
+    assert_int_equal(file_write_atomic(own, "key", 3, 0600, NULL), 0);
+    assert_int_equal(file_mkdirs(below, 0700, NULL), 0);
+    assert_int_equal(file_write_atomic(file, "key", 3, 0600, NULL), 0);
+    struct conf_request w = {.url = "s3://first/x", .immutable = CONF_IMMUTABLE_FALSE};
+    struct err e = ERR_INIT;
+    struct args a = {.secrets_dir = dir,
+        .options = {{(char *)"region", (char *)"one"}, {(char *)"/b/c:region", (char *)"two"},
+            {(char *)"/d/:profile", (char *)"three"}},
+        .noptions = 3,
+        .also = {{(char *)"s3://second", (char *)"/b/c/"}, {(char *)"s3://third", (char *)"/d"}},
+        .nalso = 2};
+    cleanup_free char *text = conf_text(&a, &w, &e);
+    cleanup_conf struct conf *conf = text ? conf_parse(text, strlen(text), &e) : NULL;
+    assert_non_null(conf);
+    static const struct {
+        const char *url, *path, *option, *value, *secret, *file;
+    } expected[] = {
+        {"s3://first/x", "/", "region", "one", "secret-access-key", "secret-access-key"},
+        {"s3://second", "/b/c", "region", "two", "access-key-id", "b/c/access-key-id"},
+        {"s3://third", "/d", "profile", "three", NULL, NULL},
+    };
+    assert_int_equal(conf->nmounts, ARRAY_LEN(expected));
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+        const struct conf_mount *m = &conf->mounts[i];
+        assert_string_equal(m->mount_point, expected[i].url);
+        assert_string_equal(m->path, expected[i].path);
+        assert_int_equal(m->noptions, 1);
+        assert_string_equal(m->options[0].key, expected[i].option);
+        assert_string_equal(m->options[0].value, expected[i].value);
+        assert_int_equal(m->nsecrets, expected[i].secret ? 1 : 0);
+        assert_int_equal(conf_mount_has_secrets(conf, i), expected[i].secret != NULL);
+        if (expected[i].secret) {
+            assert_string_equal(m->secrets[0].key, expected[i].secret);
+            assert_string_equal(m->secrets[0].value, expected[i].file);
+        }
+        assert_int_equal(m->immutable, CONF_IMMUTABLE_FALSE);
+    }
+    a.options[1].key = (char *)"/b:region";
+    assert_null(conf_text(&a, &w, &e));
+    assert_non_null(strstr(e.msg, "there is no --also URL=/b"));
+    a.options[1].key = (char *)"/b/c:secret-access-key";
+    assert_null(conf_text(&a, &w, &e));
+    assert_non_null(strstr(e.msg, "secrets do not belong there"));
+    assert_int_equal(file_remove_tree(dir, NULL), 0);
+}
+
 static void test_rules_and_immutable(void **state)
 {
     (void)state;
@@ -307,6 +361,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_url),
         cmocka_unit_test(test_targets),
         cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_also),
         cmocka_unit_test(test_rules_and_immutable),
         cmocka_unit_test(test_mount_misuse),
         cmocka_unit_test(test_flags_that_were_given),
