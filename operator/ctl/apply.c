@@ -85,9 +85,14 @@ static int already_there(struct apply *a, const struct plan_action *x, struct er
     return 0;
 }
 
-bool apply_over_quota(const struct err *e)
+static bool is_used_up(const struct err *e)
 {
     return e->cls == ERR_DENIED && strstr(e->msg, "exceeded quota");
+}
+
+bool apply_by_quota(const struct err *e)
+{
+    return is_used_up(e) || (e->cls == ERR_DENIED && strstr(e->msg, "failed quota"));
 }
 
 bool apply_namespace_gone(const struct err *e)
@@ -173,7 +178,7 @@ static int run_try(struct apply *a, const struct plan_action *x, struct err *e)
         if (!is_answer(e))
             return -1;
         name_as_it_is(x->name, e->msg);
-        bool room = x->makes_room && apply_over_quota(e);
+        bool room = x->makes_room && is_used_up(e);
         /* an old webhook: nobody can tell */
         bool blind = strstr(e->msg, "does not support dry run") != NULL;
         refused = room || blind || e->cls == ERR_EXISTS ? NULL : e->msg;

@@ -29,9 +29,9 @@ struct apply_result {
  * fail, and those behind the failing action are not run. */
 int apply_plan(struct apply *a, const struct plan *p, struct apply_result *r, struct err *e);
 
-/* What an error of it says: a ResourceQuota is used up; the namespace is being deleted, all that is
- * in it goes, too, and nobody waits for words. */
-bool apply_over_quota(const struct err *e);
+/* What an error of it says: a ResourceQuota is used up, or counts what a pod does not say; the
+ * namespace is being deleted, all that is in it goes, too, and nobody waits for words. */
+bool apply_by_quota(const struct err *e);
 bool apply_namespace_gone(const struct err *e);
 
 #endif

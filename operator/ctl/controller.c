@@ -287,9 +287,9 @@ static void reconcile_key(struct controller *c, const char *key, bool resync)
         return;
     }
     unsigned before = queue_failures(c->queue, key);
-    int64_t wait = apply_over_quota(&e) ? queue_fail_steady(c->queue, key, QUOTA_MIN, QUOTA_MAX)
-        : e.cls == ERR_EXISTS           ? queue_fail_steady(c->queue, key, EXISTS_WAIT, EXISTS_WAIT)
-                                        : queue_fail(c->queue, key, at_least(&e, before));
+    int64_t wait = apply_by_quota(&e) ? queue_fail_steady(c->queue, key, QUOTA_MIN, QUOTA_MAX)
+        : e.cls == ERR_EXISTS         ? queue_fail_steady(c->queue, key, EXISTS_WAIT, EXISTS_WAIT)
+                                      : queue_fail(c->queue, key, at_least(&e, before));
     char text[24];
     snprintf(text, sizeof text, "%.3gs", (double)wait / (double)NS_PER_S);
     /* conflicts are normal: the next reconcile sees the newer object */

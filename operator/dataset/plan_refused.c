@@ -19,7 +19,7 @@ static const char *field_of(const char *words)
         {"priorityClassName", "priorityClassName"}, {"metadata.labels", "labels"},
         {"metadata.annotations", "annotations"}, {"tolerations", "tolerations"},
         {"ffinity", "nodeAffinity"}, {"resources", "resources"}, {"exceeded quota", "resources"},
-        {"per Container", "resources"}, {"per Pod", "resources"}};
+        {"failed quota", "resources"}, {"per Container", "resources"}, {"per Pod", "resources"}};
     for (size_t i = 0; i < ARRAY_LEN(fields); i++)
         if (strstr(words, fields[i][0]))
             return fields[i][1];
@@ -57,6 +57,9 @@ const char *cache_pod_say_unmade(const json_t *dataset, const json_t *said, cons
             words);
     else if (strstr(words, "exceeded quota"))
         snprintf(out, size, "%.300s: raise the quota, or ask for fewer or smaller pods", words);
+    else if (strstr(words, "failed quota")) /* it counts what the pod does not say */
+        snprintf(
+            out, size, "%.300s: say so in %s, or make a LimitRange with defaults", words, path);
     else
         snprintf(out, size, "%.300s: correct %s%s%s", words,
             own ? path : "the chart's value defaults", own ? "" : strchr(path, '.'),

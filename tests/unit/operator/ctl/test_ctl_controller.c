@@ -352,22 +352,22 @@ static void an_informer_that_does_not_follow_is_stuck(void **state)
 static void a_quota_is_tried_steadily(void **state)
 {
     (void)state;
+    static const char *const refusals[] = {
+        "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"pods is forbidden: exceeded quota: q, requested: pods=1\"}",
+        "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"pods is forbidden: failed quota: q: must specify limits.cpu for: c\"}"};
     prepare(false, -1);
     fail_reconcile = true;
     map("a");
+    map("b");
     go();
-    eventually(reconciles >= 6); /* as often as makes others wait for minutes */
-    fake_api_fault(api,
-        &(struct fake_fault){.method = "POST",
-            .in = "/pods",
-            .kind = FAULT_STATUS,
-            .status = 403,
-            .body =
-                "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"code\":403,\"message\":\"pods is forbidden: exceeded quota: q, requested: pods=1\"}"});
+    eventually(reconciles >= 14); /* as often as makes others wait for minutes */
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
+        fake_api_fault(
+            api, &(struct fake_fault){"POST", "/pods", .status = 403, .body = refusals[i]});
     fail_reconcile = false;
-    eventually(fake_api_count(api, "POST", "/pods") == 1);
+    eventually(fake_api_count(api, "POST", "/pods") >= 1);
     int64_t begun = clock_mono_ns();
-    eventually(made("n/a"));
+    eventually(made("n/a") && made("n/b"));
     assert_true(clock_mono_ns() - begun > 9 * NS_PER_S);
 }
 
