@@ -185,6 +185,7 @@ struct http *option_http(const struct store_params *p, bool *insecure, struct er
             : cluster && *cluster ? cluster
                                   : NULL,
         .insecure = verify && strcmp(verify, "false") == 0,
+        .no_metadata = true,
         .connect_ns = MIN(p->deadline_ns, 5 * NS_PER_S),
         .max_idle = p->max_connections,
         .user_agent = "millrace/" MILLRACE_VERSION,

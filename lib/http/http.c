@@ -58,6 +58,7 @@ struct http *http_new(const struct http_conf *conf, struct err *e)
     h->user_agent = xstrdup(conf->user_agent ? conf->user_agent : "millrace");
     h->insecure = conf->insecure;
     h->direct = conf->direct;
+    h->no_metadata = conf->no_metadata;
     h->connect_ns = conf->connect_ns ? conf->connect_ns : CONNECT_DEFAULT;
     h->dead_ns = conf->dead_ns;
     h->max_idle = conf->max_idle ? conf->max_idle : IDLE_DEFAULT;

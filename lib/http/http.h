@@ -30,6 +30,8 @@ struct http_conf {
     bool insecure;
     /* never by the proxy of the environment: the server is in the cluster */
     bool direct;
+    /* never to the metadata service of a cloud, whatever name or redirect leads there: INVALID */
+    bool no_metadata;
     int64_t connect_ns; /* 0: 10 s */
     /* a peer that acknowledges nothing for about so long is gone, also while nothing is sent:
      * RETRY; 0: when the kernel thinks so, which takes many minutes */

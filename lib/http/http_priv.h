@@ -18,7 +18,7 @@ struct idle_handle {
 
 struct http {
     char *ca_file, *ca_pem, *cert_pem, *key_pem, *user_agent;
-    bool insecure, direct;
+    bool insecure, direct, no_metadata;
     int64_t connect_ns, dead_ns;
     unsigned max_idle;
     CURLSH *share;

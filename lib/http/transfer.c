@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One request of the HTTP client: libcurl's options and callbacks, and what its end means. */
 #include "lib/http/http_priv.h"
+#include "lib/http/metadata.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -29,7 +30,7 @@ struct transfer {
     struct buf headers;
     curl_off_t moved; /* bytes, both ways, when last looked */
     int64_t moved_at; /* mono ns */
-    bool begun, sink_stopped, cancelled, stalled, too_large, source_failed;
+    bool begun, sink_stopped, cancelled, stalled, too_large, source_failed, metadata;
 };
 
 static bool is_2xx(long status) { return status >= 200 && status < 300; }
@@ -249,6 +250,17 @@ static void set_dead(CURL *c, const struct http *h)
     curl_easy_setopt(c, CURLOPT_SOCKOPTDATA, (void *)(uintptr_t)h);
 }
 
+static curl_socket_t on_open(void *user, curlsocktype purpose, struct curl_sockaddr *to)
+{
+    struct transfer *t = user;
+    (void)purpose;
+    if (http_is_metadata(&to->addr)) {
+        t->metadata = true;
+        return CURL_SOCKET_BAD;
+    }
+    return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
 static void set_all(
     CURL *c, const struct http *h, const struct http_req *req, struct transfer *t, char *errors)
 {
@@ -279,6 +291,10 @@ static void set_all(
     curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
     if (h->direct)
         curl_easy_setopt(c, CURLOPT_PROXY, "");
+    if (h->no_metadata) {
+        curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_open);
+        curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, t);
+    }
     set_tls(c, h);
     set_method(c, req, t);
 }
@@ -309,6 +325,11 @@ static int transfer_fail(const struct transfer *t, CURLcode code, const char *de
     } else if (t->source_failed) {
         sys = EIO;
         why = "the body to send could not be read";
+    } else if (t->metadata) {
+        cls = ERR_INVALID;
+        sys = EACCES;
+        why =
+            "this is the address of a cloud's metadata service, where no store is: name the store's own";
     } else if (t->too_large) {
         cls = ERR_EXHAUSTED;
         sys = EFBIG;

@@ -4,6 +4,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/http/http.h"
+#include "lib/http/metadata.h"
 #include "lib/http/serve.h"
 #include "tests/lib/unit.h"
 
@@ -105,8 +106,51 @@ static void test_new_address(void **state)
     http_free(h);
 }
 
+/* What a store's URL may not reach, by whatever name: nothing is sent there. */
+static void test_metadata(void **state)
+{
+    (void)state;
+    static const char *const there[] = {
+        "169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200"};
+    const struct http_conf conf = {.direct = true, .no_metadata = true};
+    struct http *h = http_new(&conf, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(there); i++) {
+        struct err e = ERR_INIT;
+        atomic_store(&address, inet_addr(there[i]));
+        const struct http_req req = {
+            .method = "GET", .url = "http://" NAME "/latest", .timeout_ns = 20 * NS_PER_S};
+        cleanup_resp struct http_resp resp = {0};
+        assert_int_equal(http_do(h, &req, &resp, &e), -1);
+        assert_int_equal(e.cls, ERR_INVALID);
+        assert_non_null(strstr(e.msg, "metadata service"));
+    }
+    struct http_server *server = serve("127.93.0.3:0", "served");
+    atomic_store(&address, inet_addr("127.93.0.3"));
+    cleanup_free char *body = ask(h, serve_port(server));
+    assert_string_equal(body, "served");
+    serve_stop(server);
+    http_free(h);
+}
+
+static void test_metadata_addresses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool is;
+    } cases[] = {{"fd00:ec2::254", true}, {"fd00:ec2::23", true}, {"fd20:ce::254", true},
+        {"::ffff:169.254.169.254", true}, {"64:ff9b::169.254.169.254", true}, {"::1", false},
+        {"fd00:ec3::254", false}, {"::ffff:169.254.171.1", false}, {"64:ff9b::10.0.0.1", false}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct sockaddr_in6 to = {.sin6_family = AF_INET6};
+        assert_int_equal(inet_pton(AF_INET6, cases[i].text, &to.sin6_addr), 1);
+        assert_int_equal(http_is_metadata((const struct sockaddr *)&to), cases[i].is);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_new_address)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_new_address),
+        cmocka_unit_test(test_metadata), cmocka_unit_test(test_metadata_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

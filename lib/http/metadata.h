@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* metadata — where clouds tell a machine its credentials: whoever chooses a store's URL must not
+ * read them through us. Pure. */
+#ifndef MILLRACE_LIB_HTTP_METADATA_H
+#define MILLRACE_LIB_HTTP_METADATA_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+bool http_is_metadata(const struct sockaddr *to);
+
+#endif
