@@ -5,9 +5,13 @@
 #include "lib/base/mem.h"
 #include "operator/api/dataset_priv.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #define FORMS_MAX 1024
+#define DIGITS    "0123456789"
+#define HEX       DIGITS "abcdefABCDEF"
+#define ALNUM     HEX "ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ"
 
 static int parse_claim(
     const struct dataset *d, struct dataset_mount *m, size_t i, const char *rest, struct err *e)
@@ -30,6 +34,28 @@ static int parse_claim(
     return 0;
 }
 
+/* "host", "host:port" or "[::1]:port", and no user: its password would be seen. */
+static bool is_server(const char *s, size_t n)
+{
+    bool v6 = *s == '[';
+    size_t host = v6 ? strspn(s + 1, HEX ":.") + 2 : strspn(s, ALNUM "-.");
+    if (host > n || (v6 ? s[host - 1] != ']' : !isalnum((unsigned char)*s)))
+        return false;
+    size_t digits = host < n ? strspn(s + host + 1, DIGITS) : 0;
+    return host == n || (s[host] == ':' && digits > 0 && digits <= 5 && host + 1 + digits == n);
+}
+
+static int parse_server(
+    const struct dataset *d, struct dataset_mount *m, size_t i, const char *rest, struct err *e)
+{
+    (void)d;
+    return is_server(rest, strcspn(rest, "/"))
+        ? 0
+        : err_set(e, ERR_INVALID,
+            "spec.mounts[%zu].mountPoint is not like %s, with a port behind the server if it has another one; a user and a password belong into a Secret (secretRef)",
+            i, m->kind->form);
+}
+
 /* A new kind of source is a row here; the CRD's rules say the same to kubectl (crds/). */
 static const struct dataset_kind kinds[] = {
     {.scheme = "s3",
@@ -44,6 +70,20 @@ static const struct dataset_kind kinds[] = {
         .options = OPTION_OF_FILES,
         .takes_no_secret = "a PersistentVolumeClaim",
         .parse = parse_claim},
+    {.scheme = "https",
+        .form = "https://server/directory",
+        .behind = "server",
+        .defaults = "web",
+        .options = OPTION_OF_WEB,
+        .takes_no_writes = "a web server",
+        .parse = parse_server},
+    {.scheme = "http",
+        .form = "http://server/directory",
+        .behind = "server",
+        .defaults = "web",
+        .options = OPTION_OF_WEB,
+        .takes_no_writes = "a web server",
+        .parse = parse_server},
 };
 
 const struct dataset_kind *dataset_kind_at(size_t i)

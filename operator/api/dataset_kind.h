@@ -13,6 +13,7 @@ struct dataset_kind {
     const char *defaults;        /* where the cluster's are: this, below defaults.options */
     enum option_source options;  /* it takes those */
     const char *takes_no_secret; /* in words, "a PersistentVolumeClaim"; NULL: it takes some */
+    const char *takes_no_writes; /* in words, "a web server"; NULL: it is written to */
     /* m->mount_point is a URL of that scheme with something behind it, which begins at rest. Fills
      * in what is its own; -1 with e INVALID. NULL: there is nothing to look at. */
     int (*parse)(const struct dataset *d, struct dataset_mount *m, size_t i, const char *rest,

@@ -138,6 +138,18 @@ static int parse_immutable(
     return 0;
 }
 
+/* What a store cannot do is said where it is asked for, not by the first write. */
+static int parse_read_only(
+    const struct dataset *d, const json_t *j, struct dataset_mount *m, size_t i, struct err *e)
+{
+    m->read_only = jget_bool(j, "readOnly", false);
+    if (m->kind->takes_no_writes && !d->read_only && !m->read_only)
+        return err_set(e, ERR_INVALID,
+            "spec.mounts[%zu]: nothing can be written to %s: add readOnly: true to this mount, or leave accessModes out",
+            i, m->kind->takes_no_writes);
+    return 0;
+}
+
 static int dataset_parse_mount(struct dataset *d, const json_t *j, size_t i, const json_t *options,
     const char **reason, struct err *e)
 {
@@ -152,9 +164,8 @@ static int dataset_parse_mount(struct dataset *d, const json_t *j, size_t i, con
         || parse_secrets(j, m, i, e) || parse_refs(j, m, i, e))
         return -1;
     *reason = REASON_SPEC;
-    m->read_only = jget_bool(j, "readOnly", false);
     m->path = jget_str(j, "path", "/");
-    if (parse_immutable(d, j, m, i, e))
+    if (parse_read_only(d, j, m, i, e) || parse_immutable(d, j, m, i, e))
         return -1;
     if (!dataset_plain_path(m->path))
         return err_set(

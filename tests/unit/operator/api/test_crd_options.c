@@ -9,6 +9,7 @@
 #include "lib/json/jget.h"
 #include "lib/json/obj.h"
 #include "operator/api/dataset.h"
+#include "operator/api/dataset_kind.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,17 @@ static void test_lists(void **state)
     assert_int_equal(compare_all("s3://b", "endpoint", any_option), 4);
     assert_int_equal(compare_all("s3://b", "secret-access-key", is_credential), 1);
     assert_int_equal(compare_all("file:///d", "can-hang", any_option), 1);
+    assert_int_equal(compare_all("https://h", "manifest", any_option), 4);
+    assert_int_equal(compare_all("https://h", "header", is_credential), 1);
+}
+
+/* The rules name each kind that the operator's table has. */
+static void test_kinds(void **state)
+{
+    (void)state;
+    cleanup_free char *text = crd_text(), *forms = dataset_kind_forms();
+    cleanup_free char *use = xasprintf("unknown URL scheme: use %s\"", forms);
+    assert_non_null(strstr(text, use));
 }
 
 /* What lib/conf says of names is what the stores' tables say. */
@@ -165,7 +177,8 @@ static bool is_no_secret(const struct store_option *o) { return o->kind != STORE
 static void test_defaults_of_chart(void **state)
 {
     (void)state;
-    static const char *const of[][2] = {{"s3", "s3://b"}, {"pvc", "file:///d"}};
+    static const char *const of[][2] = {
+        {"s3", "s3://b"}, {"pvc", "file:///d"}, {"web", "https://h"}};
     cleanup_free char *path = path_join(
         getenv("MILLRACE_SOURCE"), "charts/millrace/values.schema.json");
     cleanup_free char *text = file_read(path, 1 << 20, NULL, NULL);
@@ -341,6 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_option_names),
         cmocka_unit_test(test_credentials_in_options),
         cmocka_unit_test(test_defaults_of_chart),
