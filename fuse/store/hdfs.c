@@ -81,7 +81,9 @@ static int find_name_nodes(struct hdfs *h, const char *authority, size_t n, stru
 {
     const struct store_params *p = &h->params;
     cleanup_free char *nodes = NULL, *given = NULL;
-    if (option_get(p, "name-nodes", &nodes, e) || option_get(p, "http-port", &given, e))
+    if (option_no_secret(p, "name-nodes", "name nodes", e)
+        || option_no_secret(p, "http-port", "name nodes", e)
+        || option_get(p, "name-nodes", &nodes, e) || option_get(p, "http-port", &given, e))
         return -1;
     if (given && !is_number(given, 65535))
         return store_err(e, ERR_INVALID, 0, REASON_INVALID_OPTION, p->url,

@@ -29,6 +29,11 @@ int option_check_all(const struct store_params *p, struct err *e);
  * all. DENIED (SecretMissing, ConfigMapMissing) when it is promised by an object that is not there.
  * Values of secrets go to log_redact(). */
 int option_get(const struct store_params *p, const char *name, char **out, struct err *e);
+/* DENIED: a Secret says an option that leads to servers, where the cluster allows only some
+ * (limits.endpoints): what it says is judged by nobody before us. what: of servers, "name nodes".
+ */
+int option_no_secret(
+    const struct store_params *p, const char *name, const char *what, struct err *e);
 /* "Secret creds (keys accessKey, secretKey)", "options access-key-id, …" or "AWS_ACCESS_KEY_ID …":
  * where a person looks. */
 char *option_origin(const struct store_params *p, const char *const *names);

@@ -142,6 +142,27 @@ int option_get(const struct store_params *p, const char *name, char **out, struc
     return 0;
 }
 
+int option_no_secret(
+    const struct store_params *p, const char *name, const char *what, struct err *e)
+{
+    const struct conf_mount *m = p->mount;
+    const struct store_option *o = store_option_find(p->kind->options, name);
+    cleanup_free char *value = NULL;
+    if (!m->nendpoints)
+        return 0;
+    bool said = option_pair(m->secrets, m->nsecrets, o) != NULL;
+    if (!said && !option_pair(m->options, m->noptions, o) && m->secret_dir) {
+        if (option_from_whole(p, o, &value, e))
+            return -1;
+        said = value != NULL;
+    }
+    return said
+        ? store_err(e, ERR_DENIED, 0, REASON_INVALID_OPTION, p->url,
+            ": a Secret says option %s, but this cluster allows only some %s: write it in the mount's options (value limits.endpoints)",
+            name, what)
+        : 0;
+}
+
 char *option_origin(const struct store_params *p, const char *const *names)
 {
     cleanup_buf struct buf keys = BUF_INIT(ORIGIN_MAX), plain = BUF_INIT(ORIGIN_MAX),

@@ -186,6 +186,7 @@ good within --set 'limits.endpoints={https://a,https://b},defaults.options.s3.ur
 servers() { result "limits.endpoints of web servers" "$(render a "$chart" --set "limits.endpoints={$1}" && grep -q "$2" "$work/rendered.yaml" || echo "no $2")"; }
 servers 'aws,https://A.example/' "!\['https://a.example'\].exists(s, m.mountPoint.lowerAscii() == s"
 servers aws "!\[\].exists(s, "
+servers 'hdfs://cluster,hdfs://nn1:9870' "('hdfs://' + n.trim()) in \['hdfs://cluster','hdfs://nn1:9870'\]"
 
 # What Kubernetes accepts of selectors and affinities, and what it would refuse only when the release is half made.
 selector() { echo "--set-json=limits={\"schemes\": [\"s3\"], \"namespaceSelector\": {\"matchExpressions\": [$1]}}"; }

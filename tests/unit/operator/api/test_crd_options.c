@@ -110,6 +110,8 @@ static void test_lists(void **state)
     assert_int_equal(compare_all("file:///d", "can-hang", any_option), 1);
     assert_int_equal(compare_all("https://h", "manifest", any_option), 4);
     assert_int_equal(compare_all("https://h", "header", is_credential), 1);
+    assert_int_equal(compare_all("hdfs://h", "name-nodes", any_option), 4);
+    assert_int_equal(compare_all("hdfs://h", "delegation-token", is_credential), 1);
 }
 
 /* The rules name each kind that the operator's table has. */
@@ -178,7 +180,7 @@ static void test_defaults_of_chart(void **state)
 {
     (void)state;
     static const char *const of[][2] = {
-        {"s3", "s3://b"}, {"pvc", "file:///d"}, {"web", "https://h"}};
+        {"s3", "s3://b"}, {"pvc", "file:///d"}, {"web", "https://h"}, {"hdfs", "hdfs://h"}};
     cleanup_free char *path = path_join(
         getenv("MILLRACE_SOURCE"), "charts/millrace/values.schema.json");
     cleanup_free char *text = file_read(path, 1 << 20, NULL, NULL);
