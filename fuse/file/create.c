@@ -54,15 +54,12 @@ static int create_claim(
     return err_sys(e, EEXIST, "create %s", w->name);
 }
 
-/* The name of an empty object that is in the store. */
-static int create_claimed(
-    struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+static int claim_name(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
 {
     const struct files_conf *c = files_config(fs);
     struct store_stat st;
     struct inode d;
     enum inodes_change change;
-    files_will_block(fs);
     if (parent_of(fs, w, "create", &d, e))
         return -1;
     bool known = inodes_find(c->inodes, w->dir, w->name, n);
@@ -72,13 +69,26 @@ static int create_claimed(
         return -1;
     struct inode like = new_inode(w, d.mount);
     if (known) /* made by the process before us, or gone since: the store says */
-        return inodes_put(c->inodes, w->dir, w->name, &st, (uint32_t)like.synced_s, n, &change, e);
+        return inodes_put(
+            c->inodes, w->dir, w->name, &st, INODES_NOW, (uint32_t)like.synced_s, n, &change, e);
     like.mode = S_IFREG | c->file_mode | (w->mode & 0111);
     snprintf(like.version, sizeof like.version, "%s", st.version);
     if (inodes_create(c->inodes, w->dir, w->name, &like, n, e))
         return -1;
     inodes_set(c->inodes, n->ino, INODES_VERSION, &like, 0, 0);
     return 0;
+}
+
+/* The name of an empty object that is in the store. */
+static int create_claimed(
+    struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+{
+    struct inodes *ix = files_config(fs)->inodes;
+    files_will_block(fs);
+    inodes_change(ix, w->dir, w->name);
+    int rc = claim_name(fs, w, n, e);
+    inodes_change_end(ix, w->dir, w->name);
+    return rc;
 }
 
 /* The name, and its file open for writing. */
@@ -151,16 +161,13 @@ int files_mknod(struct files *fs, const struct new_name *w, struct inode *n, str
     return -1;
 }
 
-/* A directory excludes others as O_EXCL does, and the store knows what the process before us made
- * in the same way. */
-int files_mkdir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+static int make_dir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
 {
     const struct files_conf *c = files_config(fs);
     struct inode d;
     struct store *store;
     unsigned mount;
     char path[INODE_PATH_MAX];
-    files_will_block(fs);
     if (parent_of(fs, w, "mkdir", &d, e))
         return -1;
     bool known = inodes_find(c->inodes, w->dir, w->name, n);
@@ -179,4 +186,16 @@ int files_mkdir(struct files *fs, const struct new_name *w, struct inode *n, str
     like.flags = INODE_DIR | INODE_LISTED;
     like.mode = S_IFDIR | c->dir_mode | (w->mode & S_ISVTX);
     return inodes_create(c->inodes, w->dir, w->name, &like, n, e);
+}
+
+/* A directory excludes others as O_EXCL does, and the store knows what the process before us made
+ * in the same way. */
+int files_mkdir(struct files *fs, const struct new_name *w, struct inode *n, struct err *e)
+{
+    struct inodes *ix = files_config(fs)->inodes;
+    files_will_block(fs);
+    inodes_change(ix, w->dir, w->name);
+    int rc = make_dir(fs, w, n, e);
+    inodes_change_end(ix, w->dir, w->name);
+    return rc;
 }

@@ -327,10 +327,9 @@ int dir_move_copy(struct dir_move *m, struct err *e)
     return -1;
 }
 
-void dir_move_end(struct dir_move *m)
+void dir_move_versions(struct dir_move *m)
 {
     struct inodes *ix = files_config(m->fs)->inodes;
-    struct err e = ERR_INIT;
     for (size_t i = 0; i < m->n; i++) {
         struct inode set = {.synced_s = (uint32_t)(clock_real_ns() / NS_PER_S)};
         static const struct inode unknown; /* never looked at */
@@ -339,6 +338,11 @@ void dir_move_end(struct dir_move *m)
         inodes_set(ix, m->list[i].ino, INODES_SYNCED | (m->list[i].known ? INODES_VERSION : 0),
             m->list[i].known ? &set : &unknown, 0, 0);
     }
+}
+
+void dir_move_end(struct dir_move *m)
+{
+    struct err e = ERR_INIT;
     if (purge_copied(m, false, &e) == 0)
         journal_end(m);
     else

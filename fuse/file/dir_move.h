@@ -24,8 +24,9 @@ struct dir_move {
 
 /* Copies all that is in the store. -1: nothing has happened (or the journal undoes it). */
 int dir_move_copy(struct dir_move *m, struct err *e);
-/* The index has the new name now: tells it the versions, and deletes what was copied. What cannot
- * be deleted is left to dir_move_resume(). */
+/* The index has the new name now: tells it the versions. */
+void dir_move_versions(struct dir_move *m);
+/* Deletes what was copied. What cannot be deleted is left to dir_move_resume(). */
 void dir_move_end(struct dir_move *m);
 /* Ends or undoes, as far as the stores answer, what the journal has. What was written to either
  * name meanwhile stays: only files that are the same under both are removed. Takes the lock itself.

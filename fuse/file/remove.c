@@ -69,7 +69,9 @@ static int unlink_name(struct files *fs, uint64_t dir, const char *name, struct 
     if (!f)
         return -1;
     file_lock_state(f);
+    inodes_change(c->inodes, dir, name);
     int rc = unlink_locked(f, e);
+    inodes_change_end(c->inodes, dir, name);
     pthread_mutex_unlock(&f->state_lock);
     files_put(f);
     return rc;
@@ -106,12 +108,14 @@ int files_remove_dir(struct files *fs, const struct inode *n, const char *name, 
         return err_sys(e, EROFS, "rmdir %s", name);
     if (require_empty(c, n, e) || tree_where(c->tree, n->ino, &store, &mount, path, e))
         return err_wrap(e, "rmdir %s", name);
-    if (store_rmdir(store, path, e) && e->cls != ERR_NOTFOUND) {
+    inodes_change(c->inodes, n->parent, name);
+    int rc = store_rmdir(store, path, e) && e->cls != ERR_NOTFOUND ? -1 : 0;
+    if (rc)
         inodes_unlist(c->inodes, n->ino);
-        return -1;
-    }
-    inodes_remove(c->inodes, n->ino);
-    return 0;
+    else
+        inodes_remove(c->inodes, n->ino);
+    inodes_change_end(c->inodes, n->parent, name);
+    return rc;
 }
 
 int files_rmdir(struct files *fs, uint64_t dir, const char *name, bool resent, struct err *e)

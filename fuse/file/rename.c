@@ -255,9 +255,12 @@ static int rename_dir_locked(struct rename_job *m, struct err *e)
     if (m->target.ino && files_remove_dir(m->fs, &m->target, m->r->newname, e))
         return -1;
     if (store_caps(m->store) & STORE_CAP_RENAME_DIR) {
-        if (rename_stored(m, m->from, m->to, &m->n, &st, &other, e))
-            return -1;
-        return inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e);
+        inodes_change(ix, m->n.ino, "");
+        int rc = rename_stored(m, m->from, m->to, &m->n, &st, &other, e);
+        if (rc == 0)
+            rc = inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e);
+        inodes_change_end(ix, m->n.ino, "");
+        return rc;
     }
     if (require_nothing_there(m, e))
         return -1;
@@ -271,7 +274,10 @@ static int rename_dir_locked(struct rename_job *m, struct err *e)
         inodes_unlist(ix, m->r->newdir);
         return -1;
     }
+    inodes_change(ix, m->n.ino, "");
     int rc = inodes_rename(ix, m->n.ino, m->r->newdir, m->r->newname, e);
+    dir_move_versions(&move);
+    inodes_change_end(ix, m->n.ino, "");
     if (rc) { /* the store has it under the new name */
         inodes_unlist(ix, m->r->dir);
         inodes_unlist(ix, m->r->newdir);
@@ -382,7 +388,12 @@ int files_rename(struct files *fs, const struct rename_request *r, struct err *e
         return err_sys(e, ENOMEM, "rename");
     *m = (struct rename_job){.fs = fs, .c = files_config(fs), .r = r};
     int rc = find_ends(m, &same, e);
-    if (rc == 0 && !same)
+    if (rc == 0 && !same) {
+        inodes_change(m->c->inodes, r->dir, r->name);
+        inodes_change(m->c->inodes, r->newdir, r->newname);
         rc = m->n.flags & INODE_DIR ? rename_dir(m, e) : rename_file(m, e);
+        inodes_change_end(m->c->inodes, r->newdir, r->newname);
+        inodes_change_end(m->c->inodes, r->dir, r->name);
+    }
     return rc && err_errno(e) == ENOENT && was_renamed(m) ? 0 : rc;
 }

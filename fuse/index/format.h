@@ -90,7 +90,8 @@ struct inodes {
     /* slot and mount, INODE_NO_MOUNT: there is none (any more) */
     uint8_t to_conf[256], to_slot[256];
     pthread_rwlock_t lock;
-    uint64_t again[REGION_COUNT]; /* lock; more is reserved ahead once so much is used */
+    struct local_changes *changes; /* lock */
+    uint64_t again[REGION_COUNT];  /* lock; more is reserved ahead once so much is used */
 };
 
 static inline uint32_t index_ino(const struct inodes *ix, const struct rec *r)
@@ -151,6 +152,17 @@ void index_unlink(struct inodes *ix, uint32_t ino);
 bool index_is_found(const struct inodes *ix, uint32_t ino, uint32_t limit);
 /* every name can be found, and nothing else is there; texts are sound */
 bool index_chains_ok(const struct inodes *ix, uint32_t named);
+
+/* -- recent.c: what was changed here while a store was asked -- */
+struct local_changes *local_changes_new(void); /* NULL: no memory */
+void local_changes_free(struct local_changes *c);
+/* It has another name, or its name another version: after the change, or before it is no more. */
+void index_changed(struct inodes *ix, const struct rec *r);
+void index_moved(struct inodes *ix, uint32_t dir);
+/* Is the path of the directory another one than when it was asked for, or about to be? */
+bool index_was_moved(const struct inodes *ix, uint64_t dir, uint64_t asked);
+enum inodes_change index_evaluate(
+    const struct inodes *ix, uint64_t dir, const char *name, size_t len, uint64_t asked);
 
 /* -- check.c -- */
 /* one that is used, without its links to others */

@@ -125,15 +125,22 @@ static int put_stat(struct inodes *ix, uint32_t dir, const char *name, const str
 }
 
 int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct store_stat *st,
-    uint32_t now_s, struct inode *out, enum inodes_change *change, struct err *e)
+    uint64_t asked, uint32_t now_s, struct inode *out, enum inodes_change *change, struct err *e)
 {
     index_change_begin(ix, NULL);
     const struct rec *d = index_rec(ix, dir);
     int rc = -1;
-    if (!d || !(d->flags & INODE_DIR) || (d->flags & INODE_UNLINKED))
+    if (!d || !(d->flags & INODE_DIR) || (d->flags & INODE_UNLINKED)) {
         err_sys(e, ESTALE, "the directory of \"%s\" is gone", name);
-    else
+    } else if ((*change = index_evaluate(ix, dir, name, strlen(name), asked)) != INODES_SAME) {
+        uint32_t i = index_find(ix, (uint32_t)dir, name, strlen(name));
+        out->ino = 0;
+        if (i)
+            index_rec_view(ix, &ix->recs[i], out);
+        rc = 0;
+    } else {
         rc = put_stat(ix, (uint32_t)dir, name, st, now_s, out, change, e);
+    }
     index_change_end(ix);
     return rc;
 }
@@ -192,8 +199,10 @@ int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struc
         else
             r->size = like->size;
         rc = index_rec_add(ix, r, like->flags, e);
-        if (rc == 0)
+        if (rc == 0) {
+            index_changed(ix, r);
             index_rec_view(ix, r, out);
+        }
     }
     index_change_end(ix);
     return rc;
@@ -203,16 +212,24 @@ void inodes_remove(struct inodes *ix, uint64_t ino)
 {
     index_change_begin(ix, NULL);
     struct rec *r = index_rec(ix, ino);
-    if (r && ino != INODE_ROOT)
+    if (r && ino != INODE_ROOT) {
+        if (!(r->flags & INODE_UNLINKED))
+            index_changed(ix, r);
+        if (r->flags & INODE_DIR)
+            index_moved(ix, (uint32_t)ino);
         index_rec_detach(ix, r);
+    }
     index_change_end(ix);
 }
 
-bool inodes_orphan(struct inodes *ix, uint64_t ino)
+bool inodes_orphan(struct inodes *ix, uint64_t ino, uint64_t asked)
 {
     index_change_begin(ix, NULL);
     struct rec *r = index_rec(ix, ino);
-    bool goes = r && ino != INODE_ROOT && !index_rec_is_precious(ix, r);
+    bool goes = r && ino != INODE_ROOT && !(r->flags & INODE_UNLINKED)
+        && !index_rec_is_precious(ix, r)
+        && index_evaluate(ix, r->parent, index_text(ix, r->name), r->name_len, asked)
+            == INODES_SAME;
     if (goes)
         index_rec_orphan(ix, r);
     index_change_end(ix);
@@ -239,6 +256,7 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
             index_rec_detach(ix, &ix->recs[target]);
         if (target != ino) {
             uint32_t old = r->name, old_len = r->name_len;
+            index_changed(ix, r);
             index_change_undoable(ix, r);
             index_unlink(ix, (uint32_t)ino);
             r->parent = (uint32_t)dir;
@@ -248,6 +266,9 @@ int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *nam
             ix->h->live--;
             rc = index_link(ix, (uint32_t)ino, e);
             ix->h->live++;
+            index_changed(ix, r);
+            if (r->flags & INODE_DIR)
+                index_moved(ix, (uint32_t)ino);
             /* the old name is not to be had back once its room is given away */
             ix->h->undo_ino = 0;
             atomic_signal_fence(memory_order_seq_cst);
@@ -297,10 +318,13 @@ void inodes_set(struct inodes *ix, uint64_t ino, unsigned fields, const struct i
             now.backing = from->backing;
         if ((fields & INODES_VERSION) && !dir)
             rec_set_version(ix, &now, from->version);
-        if (dir || !(fields & INODES_VERSION))
+        if (dir || !(fields & INODES_VERSION)) {
             *r = now;
-        else
+        } else {
             index_rec_replace(ix, r, &now);
+            if (!(r->flags & INODE_UNLINKED))
+                index_changed(ix, r);
+        }
         index_rec_flags(ix, r, set, clear);
     }
     index_change_end(ix);
@@ -388,24 +412,28 @@ void inodes_children(
     pthread_rwlock_unlock(&ix->lock);
 }
 
-bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s,
+int inodes_listed(struct inodes *ix, uint64_t dir, uint64_t asked, uint32_t start_s,
     void (*fn)(void *user, uint64_t dir, const char *name), void *user)
 {
     char name[INODE_NAME_MAX + 1];
-    bool removed = false;
+    int removed = 0;
     index_change_begin(ix, NULL);
     struct rec *d = index_rec(ix, dir);
-    if (d && (d->flags & INODE_DIR)) {
+    if (index_was_moved(ix, dir, asked)) {
+        removed = -1;
+    } else if (d && (d->flags & INODE_DIR)) {
         for (uint32_t i = d->kids.first, next; i; i = next) {
             struct rec *r = &ix->recs[i];
             next = r->next;
-            if (r->synced >= start_s || index_rec_is_precious(ix, r))
+            if (r->synced >= start_s || index_rec_is_precious(ix, r)
+                || index_evaluate(ix, dir, index_text(ix, r->name), r->name_len, asked)
+                    != INODES_SAME)
                 continue;
             memcpy(name, index_text(ix, r->name), r->name_len);
             name[r->name_len] = '\0';
             bool known = index_rec_current(ix, r) && r->nlookup;
             index_rec_orphan(ix, r);
-            removed = true;
+            removed = 1;
             if (known && fn)
                 fn(user, dir, name);
         }

@@ -115,11 +115,29 @@ enum inodes_change {
     INODES_SAME,
     INODES_NEW,
     INODES_UPDATED,
-    INODES_REPLACED /* by another inode: tell the kernel */
+    INODES_REPLACED, /* by another inode: tell the kernel */
+    /* What the store said is of before a change that was made here, so nothing was done with it:
+     * the name was changed since the store was asked (what is known is right), or is just being
+     * changed, or the directory's path is another one now. */
+    INODES_OUTDATED,
+    INODES_BUSY,
+    INODES_ASK_AGAIN
 };
-/* What a store says about a name. Never touches what is dirty, local or a mount. */
+/* To be called before a store is asked; what it says goes with this number to the functions below,
+ * which thereby know what was changed here meanwhile. */
+uint64_t inodes_asked(struct inodes *ix);
+#define INODES_NOW UINT64_MAX /* it was not asked: what is told of a name is so now */
+/* INODES_SAME, or what is wrong with an answer about that name; "": about the directory. */
+enum inodes_change inodes_evaluate(
+    struct inodes *ix, uint64_t dir, const char *name, uint64_t asked);
+/* The store is about to change a name (of a directory: "", its path), and the index after it:
+ * meanwhile nothing that a store says of it counts. */
+void inodes_change(struct inodes *ix, uint64_t dir, const char *name);
+void inodes_change_end(struct inodes *ix, uint64_t dir, const char *name);
+/* What a store says about a name. Never touches what is dirty, local or a mount. What is outdated,
+ * too, fills *out with what is known; .ino 0: nothing. */
 int inodes_put(struct inodes *ix, uint64_t dir, const char *name, const struct store_stat *st,
-    uint32_t now_s, struct inode *out, enum inodes_change *change, struct err *e);
+    uint64_t asked, uint32_t now_s, struct inode *out, enum inodes_change *change, struct err *e);
 /* A file's name, with all that is known of it but an id of the kernel, goes to a new inode;
  * those that have the old one keep it. */
 int inodes_renew(struct inodes *ix, uint64_t ino, struct err *e);
@@ -129,8 +147,8 @@ int inodes_create(struct inodes *ix, uint64_t dir, const char *name, const struc
     struct inode *out, struct err *e);
 void inodes_remove(struct inodes *ix, uint64_t ino); /* takes the name away */
 /* The same because of the store: it, and all that was below it, is INODE_ORPHANED. False: it stays,
- * as the store does not have all of it. */
-bool inodes_orphan(struct inodes *ix, uint64_t ino);
+ * as the store does not have all of it, or was asked too early. */
+bool inodes_orphan(struct inodes *ix, uint64_t ino, uint64_t asked);
 /* Moves the name; an inode that has the target name loses it. */
 int inodes_rename(struct inodes *ix, uint64_t ino, uint64_t dir, const char *name, struct err *e);
 
@@ -161,8 +179,9 @@ typedef int (*inodes_fn)(void *user, const char *name, const struct inode *child
 void inodes_children(
     struct inodes *ix, uint64_t dir, uint64_t cookie, bool ref, inodes_fn fn, void *user);
 /* End of a listing begun at start_s: children it did not show are removed, and the directory is
- * complete. True: some were; fn tells those that the kernel knows. */
-bool inodes_listed(struct inodes *ix, uint64_t dir, uint32_t start_s,
+ * complete. 1: some were; fn tells those that the kernel knows. -1: its path is another one than at
+ * the begin: nothing was done. */
+int inodes_listed(struct inodes *ix, uint64_t dir, uint64_t asked, uint32_t start_s,
     void (*fn)(void *user, uint64_t dir, const char *name), void *user);
 /* dir is the root of that mount from now on */
 int inodes_mount(struct inodes *ix, uint64_t dir, unsigned mount);

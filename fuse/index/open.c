@@ -199,13 +199,15 @@ static void unmap_file(struct inodes *ix)
     if (ix->fd >= 0)
         close(ix->fd);
     pthread_rwlock_destroy(&ix->lock);
+    local_changes_free(ix->changes);
     free(ix);
 }
 
 struct inodes *inodes_open(const struct inodes_conf *conf, bool *fresh, struct err *e)
 {
     struct inodes *ix = calloc(1, sizeof *ix);
-    if (!ix) {
+    if (!ix || !(ix->changes = local_changes_new())) {
+        free(ix);
         err_set(e, ERR_EXHAUSTED, "no memory for the index");
         return NULL;
     }

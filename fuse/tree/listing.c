@@ -22,6 +22,7 @@ struct tree_listing {
     bool again, grew;   /* mu; it was listed before; and a name came that was not there then */
     bool hidden;        /* mu; a file was passed over because a directory has its name */
     uint32_t start_s, page_s; /* mu; of its first and of its latest page */
+    uint64_t asked;           /* mu; inodes_asked() before its first page */
     int64_t failed_ns;        /* mu; monotonic: when a page last did not come; 0 never */
     struct err why;           /* mu; … and why */
 };
@@ -69,10 +70,11 @@ static void listing_put(struct tree *t, struct tree_listing *l)
 struct listing_page {
     struct tree *t;
     uint64_t dir;
+    uint64_t asked;
     uint32_t now_s;
     struct err *e;
     int rc;
-    bool hidden, grew;
+    bool hidden, grew, moved; /* moved: the directory is elsewhere by now */
 };
 
 static int listing_take(void *user, const struct store_entry *entry)
@@ -93,10 +95,12 @@ static int listing_take(void *user, const struct store_entry *entry)
         return 0;
     }
     p->rc = inodes_put(
-        p->t->c.inodes, p->dir, entry->name, &entry->st, p->now_s, &n, &change, p->e);
+        p->t->c.inodes, p->dir, entry->name, &entry->st, p->asked, p->now_s, &n, &change, p->e);
     if (p->rc == 0 && change == INODES_REPLACED)
         p->t->c.changed(p->t->c.user, p->dir, entry->name);
     p->grew |= p->rc == 0 && change == INODES_NEW;
+    p->hidden |= p->rc == 0 && change == INODES_BUSY && !n.ino; /* it may be there, or not */
+    p->moved |= p->rc == 0 && change == INODES_ASK_AGAIN;
     return p->rc;
 }
 
@@ -114,6 +118,7 @@ static int listing_next_page(struct tree *t, struct tree_listing *l, struct err 
     struct store *store;
     unsigned mount;
     char path[INODE_PATH_MAX];
+    uint64_t asked = inodes_asked(t->c.inodes);
     if (tree_where(t, l->dir, &store, &mount, path, e))
         return -1;
     /* left alone for long: its cursor may mean nothing any more */
@@ -123,13 +128,20 @@ static int listing_next_page(struct tree *t, struct tree_listing *l, struct err 
         l->begun = true;
         l->hidden = l->grew = false;
         l->start_s = tree_now_s();
+        l->asked = asked;
     }
     struct inode d = {0};
-    struct listing_page p = {t, l->dir, l->page_s = tree_now_s(), e, 0, false, false};
+    struct listing_page p = {.t = t, .dir = l->dir, .asked = asked, .e = e};
+    p.now_s = l->page_s = tree_now_s();
     inodes_get(t->c.inodes, l->dir, &d);
     l->again = d.flags & INODE_LISTED;
-    if ((store_list(store, path, &l->cursor, listing_take, &p, e) || p.rc)
-        && !((d.flags & INODE_MOUNTPOINT_DIR) && e->cls == ERR_NOTFOUND)) {
+    bool failed = store_list(store, path, &l->cursor, listing_take, &p, e) || p.rc;
+    if (p.moved
+        || (failed && inodes_evaluate(t->c.inodes, l->dir, "", asked) == INODES_ASK_AGAIN)) {
+        listing_reset(l); /* from its new path */
+        return 1;
+    }
+    if (failed && !((d.flags & INODE_MOUNTPOINT_DIR) && e->cls == ERR_NOTFOUND)) {
         listing_reset(l);
         return -1;
     }
@@ -137,7 +149,11 @@ static int listing_next_page(struct tree *t, struct tree_listing *l, struct err 
     l->grew |= p.grew;
     if (l->cursor)
         return 1;
-    bool shrank = inodes_listed(t->c.inodes, l->dir, l->start_s, t->c.changed, t->c.user);
+    int shrank = inodes_listed(t->c.inodes, l->dir, l->asked, l->start_s, t->c.changed, t->c.user);
+    if (shrank < 0) {
+        listing_reset(l);
+        return 1;
+    }
     if (l->again && (l->grew || shrank))
         t->c.changed(t->c.user, l->dir, "");
     if (l->hidden)

@@ -2,6 +2,7 @@
 #include "fuse/tree/tree.h"
 
 #include "fuse/tree/impl.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 
 #include <errno.h>
@@ -44,20 +45,33 @@ static void listing_changed(struct tree *t, uint64_t dir)
         t->c.changed(t->c.user, dir, "");
 }
 
-/* Asks the store for one name. */
-static int lookup_in_store(struct tree *t, uint64_t dir, const char *name, bool known,
+/* What the store said of a name is of before a change that was made here: what is known now is
+ * right, whoever asked. */
+static int lookup_outdated(
+    struct tree *t, uint64_t dir, const char *name, struct inode *out, struct err *e)
+{
+    return inodes_find(t->c.inodes, dir, name, out) ? 0 : err_sys(e, ENOENT, "%s", name);
+}
+
+/* Asks the store for one name. 1: its path changed meanwhile, so that nothing is known. */
+static int lookup_once(struct tree *t, uint64_t dir, const char *name, bool known,
     const struct inode *old, struct inode *out, struct err *e)
 {
     struct store *store;
     unsigned mount;
     char path[INODE_PATH_MAX];
     struct store_stat st = {0};
+    uint64_t asked = inodes_asked(t->c.inodes);
     enum inodes_change change;
     if (tree_where_child(t, dir, name, &store, &mount, path, e))
         return -1;
     if (store_stat_path(store, path, &st, e) == 0) {
-        if (inodes_put(t->c.inodes, dir, name, &st, tree_now_s(), out, &change, e))
+        if (inodes_put(t->c.inodes, dir, name, &st, asked, tree_now_s(), out, &change, e))
             return -1;
+        if (change == INODES_ASK_AGAIN)
+            return 1;
+        if (change == INODES_OUTDATED || change == INODES_BUSY)
+            return out->ino ? 0 : err_sys(e, ENOENT, "%s", name);
         if (change == INODES_REPLACED)
             t->c.changed(t->c.user, dir, name);
         if (change == INODES_NEW)
@@ -65,10 +79,11 @@ static int lookup_in_store(struct tree *t, uint64_t dir, const char *name, bool 
         return 0;
     }
     if (e->cls == ERR_NOTFOUND) {
-        if (known && !inodes_orphan(t->c.inodes, old->ino)) {
-            *out = *old;
-            return 0;
-        }
+        change = inodes_evaluate(t->c.inodes, dir, name, asked);
+        if (change == INODES_ASK_AGAIN)
+            return 1;
+        if (change != INODES_SAME || (known && !inodes_orphan(t->c.inodes, old->ino, asked)))
+            return lookup_outdated(t, dir, name, out, e);
         if (known) {
             t->c.changed(t->c.user, dir, name);
             listing_changed(t, dir);
@@ -82,6 +97,15 @@ static int lookup_in_store(struct tree *t, uint64_t dir, const char *name, bool 
         return 0;
     }
     return -1;
+}
+
+static int lookup_in_store(struct tree *t, uint64_t dir, const char *name, bool known,
+    const struct inode *old, struct inode *out, struct err *e)
+{
+    int rc;
+    while ((rc = lookup_once(t, dir, name, known, old, out, e)) > 0)
+        clock_sleep_ns(NS_PER_MS); /* a directory's rename may be under way */
+    return rc;
 }
 
 int tree_lookup(struct tree *t, uint64_t dir, const char *name, struct inode *out, struct err *e)
@@ -166,7 +190,7 @@ void tree_detach(struct tree *t, uint64_t ino)
     uint64_t dir;
     bool named = inodes_name(t->c.inodes, ino, name, &dir) == 0;
     inodes_set(t->c.inodes, ino, 0, NULL, 0, INODE_LOCAL | INODE_STAGED | INODE_DIRTY);
-    inodes_orphan(t->c.inodes, ino);
+    inodes_orphan(t->c.inodes, ino, INODES_NOW);
     if (!named)
         return;
     inodes_unlist(t->c.inodes, dir); /* what else is there has to be asked for, too */

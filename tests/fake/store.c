@@ -1,40 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fake/store.h"
+#include "tests/fake/store_inside.h"
 
-#include "fuse/store/impl.h"
 #include "lib/base/io.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct fake_object {
-    char *path, *data;
-    struct store_stat st;
-    uint64_t mark; /* of the put that made it */
-};
-
-struct fake_store {
-    struct store_ops ops;
-    struct store *store;
-    pthread_mutex_t mu;
-    pthread_cond_t changed;
-    struct fake_object *objects; /* mu; in no order */
-    size_t n;                    /* mu */
-    unsigned versions, waiting;  /* mu; so many were made; calls that are held up */
-    int64_t mtime_ns;            /* mu */
-    size_t page;                 /* mu; entries; 0: all of them */
-    struct {
-        unsigned calls, skip, fail; /* mu */
-        enum err_class cls;         /* mu */
-        int sys;                    /* mu */
-        bool held;                  /* mu */
-    } on[FAKE_CALLS];
-    bool lose_answer; /* mu */
-};
 
 /* -- objects, with mu held -------------------------------------------------------------------- */
 
@@ -135,6 +108,20 @@ static int fake_begin(struct fake_store *f, enum fake_call call, const char *pat
     return 0;
 }
 
+/* What is to be answered is known, and waits if it is to be late; mu is held before and after. */
+static void fake_late(struct fake_store *f, enum fake_call call)
+{
+    if (!f->on[call].late)
+        return;
+    f->on[call].late = false;
+    f->on[call].kept = true;
+    f->waiting++;
+    pthread_cond_broadcast(&f->changed);
+    while (f->on[call].kept)
+        pthread_cond_wait(&f->changed, &f->mu);
+    f->waiting--;
+}
+
 static int fake_end(
     struct fake_store *f, enum err_class cls, int sys, const char *path, struct err *e)
 {
@@ -170,6 +157,7 @@ static int fake_stat_path(void *impl, const char *path, struct store_stat *st, s
         *st = o->st;
     else if (!*path)
         *st = (struct store_stat){.is_dir = true};
+    fake_late(f, FAKE_STAT);
     return fake_end(f, o || !*path ? ERR_NONE : ERR_NOTFOUND, 0, path, e);
 }
 
@@ -184,17 +172,25 @@ static int fake_give_page(struct fake_store *f, const char *dir, char **cursor, 
     const struct fake_object *d = object_find(f, dir);
     enum err_class cls = *dir && (!d || !d->st.is_dir) ? ERR_NOTFOUND : ERR_NONE;
     left = f->page ? f->page : SIZE_MAX;
+    struct fake_object *page = xcalloc(f->n + 1, sizeof *page); /* as it is now */
+    size_t n = 0, given = 0;
     for (; i < f->n && left && cls == ERR_NONE; i++) {
         const struct fake_object *o = &f->objects[i];
         const char *name = o->path + (*dir ? strlen(dir) + 1 : 0);
         if (!is_below(o->path, dir) || (deep ? o->st.is_dir : strchr(name, '/') != NULL))
             continue;
         left--;
-        if (fn(user, &(struct store_entry){.name = name, .st = o->st}))
-            break;
+        page[n++] = (struct fake_object){.path = xstrdup(name), .st = o->st};
     }
     if (cls == ERR_NONE && left == 0 && i < f->n)
         *cursor = xasprintf("%zu", i);
+    fake_late(f, FAKE_LIST);
+    while (given < n
+        && !fn(user, &(struct store_entry){.name = page[given].path, .st = page[given].st}))
+        given++;
+    for (size_t k = 0; k < n; k++)
+        free(page[k].path);
+    free(page);
     return fake_end(f, cls, 0, dir, e);
 }
 
@@ -254,6 +250,7 @@ static int fake_put(
     *st = mine ? o->st : *object_write(f, path, data, put->len, put->mark);
     bool lost = f->lose_answer;
     f->lose_answer = false;
+    fake_late(f, FAKE_PUT);
     return fake_end(f, lost ? ERR_RETRY : ERR_NONE, lost ? EIO : 0, path, e);
 }
 
@@ -333,6 +330,7 @@ static int fake_rename(void *impl, const char *from, const char *to, const char 
     *st = o->st;
     if (old)
         object_drop(f, old);
+    fake_late(f, FAKE_RENAME);
     return fake_end(f, ERR_NONE, 0, from, e);
 }
 
@@ -433,68 +431,4 @@ char *fake_store_text(struct fake_store *f, const char *path)
     char *text = o && !o->st.is_dir ? xstrdup(o->data) : NULL;
     pthread_mutex_unlock(&f->mu);
     return text;
-}
-
-void fake_store_fail(struct fake_store *f, enum fake_call call, enum err_class cls, int sys,
-    unsigned skip, unsigned times)
-{
-    pthread_mutex_lock(&f->mu);
-    f->on[call].cls = cls;
-    f->on[call].sys = sys;
-    f->on[call].skip = skip;
-    f->on[call].fail = times;
-    pthread_mutex_unlock(&f->mu);
-}
-
-void fake_store_lose_answer(struct fake_store *f)
-{
-    pthread_mutex_lock(&f->mu);
-    f->lose_answer = true;
-    pthread_mutex_unlock(&f->mu);
-}
-
-void fake_store_hold(struct fake_store *f, enum fake_call call)
-{
-    pthread_mutex_lock(&f->mu);
-    f->on[call].held = true;
-    pthread_mutex_unlock(&f->mu);
-}
-
-void fake_store_wait_held(struct fake_store *f)
-{
-    pthread_mutex_lock(&f->mu);
-    while (!f->waiting)
-        pthread_cond_wait(&f->changed, &f->mu);
-    pthread_mutex_unlock(&f->mu);
-}
-
-void fake_store_go(struct fake_store *f)
-{
-    pthread_mutex_lock(&f->mu);
-    for (int i = 0; i < FAKE_CALLS; i++)
-        f->on[i].held = false;
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->mu);
-}
-
-unsigned fake_store_calls(struct fake_store *f, enum fake_call call)
-{
-    pthread_mutex_lock(&f->mu);
-    unsigned n = f->on[call].calls;
-    pthread_mutex_unlock(&f->mu);
-    return n;
-}
-
-void fake_store_set_mtime(struct fake_store *f, int64_t mtime_ns)
-{
-    pthread_mutex_lock(&f->mu);
-    f->mtime_ns = mtime_ns;
-    pthread_mutex_unlock(&f->mu);
-}
-
-void fake_store_set_page(struct fake_store *f, size_t entries)
-{
-    pthread_mutex_lock(&f->mu);
-    f->page = entries;
-    pthread_mutex_unlock(&f->mu);
 }

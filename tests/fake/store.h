@@ -43,6 +43,8 @@ void fake_store_fail(struct fake_store *f, enum fake_call call, enum err_class c
 void fake_store_lose_answer(struct fake_store *f);
 /* Calls of this kind wait until fake_store_go(); fake_store_wait_held() returns when one does. */
 void fake_store_hold(struct fake_store *f, enum fake_call call);
+/* The next one (a listing, stat, put or rename) is done, and answers after fake_store_go(). */
+void fake_store_hold_answer(struct fake_store *f, enum fake_call call);
 void fake_store_wait_held(struct fake_store *f);
 void fake_store_go(struct fake_store *f);
 unsigned fake_store_calls(struct fake_store *f, enum fake_call call); /* so far, failed ones too */

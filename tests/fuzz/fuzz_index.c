@@ -51,7 +51,7 @@ static uint64_t put(struct inodes *ix, uint64_t dir, const char *name, const cha
     enum inodes_change change;
     if (version)
         snprintf(st.version, sizeof st.version, "%s", version);
-    CHECK(inodes_put(ix, dir, name, &st, 1, &n, &change, &e) == 0);
+    CHECK(inodes_put(ix, dir, name, &st, INODES_NOW, 1, &n, &change, &e) == 0);
     return n.ino;
 }
 
@@ -168,7 +168,7 @@ static void use(struct inodes *ix)
             inodes_opened(ix, ino, -1);
     if (s.n > 2 && inodes_rename(ix, s.ino[s.n - 1], INODE_ROOT, "moved", &e) == 0)
         CHECK(inodes_find(ix, INODE_ROOT, "moved", &n) && n.ino == s.ino[s.n - 1]);
-    inodes_listed(ix, INODE_ROOT, 100, NULL, NULL);
+    inodes_listed(ix, INODE_ROOT, INODES_NOW, 100, NULL, NULL);
     for (size_t i = 0; i < s.n; i += 3)
         if (s.ino[i] != INODE_ROOT)
             inodes_remove(ix, s.ino[i]);

@@ -65,7 +65,7 @@ static uint64_t put(const char *name, const char *version)
     struct err e = ERR_INIT;
     enum inodes_change change;
     snprintf(st.version, sizeof st.version, "%s", version);
-    if (inodes_put(ix, INODE_ROOT, name, &st, 1, &n, &change, &e))
+    if (inodes_put(ix, INODE_ROOT, name, &st, INODES_NOW, 1, &n, &change, &e))
         fail_msg("%s", e.msg);
     inodes_ref(ix, n.ino);
     return n.ino;

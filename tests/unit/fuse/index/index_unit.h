@@ -54,7 +54,7 @@ static inline uint64_t put(struct inodes *ix, uint64_t d, const char *name,
     struct inode n;
     struct err e = ERR_INIT;
     enum inodes_change change;
-    if (inodes_put(ix, d, name, st, now, &n, &change, &e))
+    if (inodes_put(ix, d, name, st, INODES_NOW, now, &n, &change, &e))
         fail_msg("%s", e.msg);
     assert_int_equal(change, want);
     return n.ino;

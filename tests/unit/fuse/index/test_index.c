@@ -93,16 +93,16 @@ static void test_precious(void **state)
     uint64_t mine = n.ino;
     assert_int_equal(inodes_create(ix, dirno, "new", &like, &n, &e), -1);
     assert_int_equal(err_errno(&e), EEXIST);
-    inodes_listed(ix, dirno, 20, NULL, NULL); /* a listing that showed neither */
+    inodes_listed(ix, dirno, INODES_NOW, 20, NULL, NULL); /* a listing that showed neither */
     assert_int_equal(inodes_get(ix, old, &n), -1);
     assert_int_equal(inodes_get(ix, mine, &n), 0);
     /* nor the directory: but what nobody else has is in it */
-    inodes_listed(ix, INODE_ROOT, 20, NULL, NULL);
+    inodes_listed(ix, INODE_ROOT, INODES_NOW, 20, NULL, NULL);
     assert_int_equal(inodes_get(ix, dirno, &n), 0);
     assert_int_equal(n.listed_s, 20);
     put(ix, dirno, "new", &f, 30, INODES_SAME); /* the store's is older than ours */
     inodes_set(ix, mine, 0, NULL, 0, INODE_LOCAL | INODE_STAGED | INODE_DIRTY);
-    inodes_listed(ix, INODE_ROOT, 40, NULL, NULL);
+    inodes_listed(ix, INODE_ROOT, INODES_NOW, 40, NULL, NULL);
     assert_int_equal(inodes_get(ix, dirno, &n), -1);
     assert_int_equal(inodes_get(ix, mine, &n), -1);
     inodes_close(ix, true);
@@ -157,7 +157,7 @@ static void test_names(void **state)
     char longest[INODE_NAME_MAX + 2], every[256], got[INODE_PATH_MAX];
     memset(longest, 'x', sizeof longest);
     longest[INODE_NAME_MAX + 1] = '\0';
-    assert_int_equal(inodes_put(ix, INODE_ROOT, longest, &st, 1, &n, &change, &e), -1);
+    assert_int_equal(inodes_put(ix, INODE_ROOT, longest, &st, INODES_NOW, 1, &n, &change, &e), -1);
     assert_int_equal(err_errno(&e), ENAMETOOLONG);
     longest[INODE_NAME_MAX] = '\0';
     put(ix, INODE_ROOT, longest, &st, 1, INODES_NEW);
@@ -179,8 +179,8 @@ static void test_names(void **state)
         at = put(ix, at, longest, &d, 1, INODES_NEW);
     assert_int_equal(inodes_path(ix, at, got, &mount, &e), -1);
     assert_int_equal(err_errno(&e), ENAMETOOLONG);
-    assert_int_equal(inodes_put(ix, INODE_ROOT, "a/b", &st, 1, &n, &change, &e), -1);
-    assert_int_equal(inodes_put(ix, INODE_ROOT, "", &st, 1, &n, &change, &e), -1);
+    assert_int_equal(inodes_put(ix, INODE_ROOT, "a/b", &st, INODES_NOW, 1, &n, &change, &e), -1);
+    assert_int_equal(inodes_put(ix, INODE_ROOT, "", &st, INODES_NOW, 1, &n, &change, &e), -1);
     inodes_close(ix, true);
 }
 
@@ -220,7 +220,7 @@ static void *hammer(void *arg)
             (uint64_t)rand_r(&seed) % 3, rand_r(&seed) % 2 ? "a" : "b");
         switch (rand_r(&seed) % 6) {
         case 0:
-            inodes_put(ix, INODE_ROOT, name, &st, 1, &n, &change, &e);
+            inodes_put(ix, INODE_ROOT, name, &st, INODES_NOW, 1, &n, &change, &e);
             break;
         case 1:
             if (inodes_find(ix, INODE_ROOT, name, &n)) {

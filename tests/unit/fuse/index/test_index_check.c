@@ -48,7 +48,7 @@ static void put(struct inodes *ix, uint64_t d, const char *name, bool is_dir, ui
     struct inode n;
     struct err e = ERR_INIT;
     enum inodes_change change;
-    assert_int_equal(inodes_put(ix, d, name, &st, 1, &n, &change, &e), 0);
+    assert_int_equal(inodes_put(ix, d, name, &st, INODES_NOW, 1, &n, &change, &e), 0);
     assert_int_equal(n.ino, want);
 }
 
@@ -127,7 +127,7 @@ static void check_mended(struct inodes *ix, const char *what)
         struct err e = ERR_INIT;
         enum inodes_change change;
         snprintf(name, sizeof name, "new%d", i);
-        assert_int_equal(inodes_put(ix, INODE_ROOT, name, &st, 1, &n, &change, &e), 0);
+        assert_int_equal(inodes_put(ix, INODE_ROOT, name, &st, INODES_NOW, 1, &n, &change, &e), 0);
         if (n.ino >= 2 && n.ino <= 4)
             fail_msg("%s: inode %d was given away", what, (int)n.ino);
     }

@@ -33,7 +33,7 @@ static int put_one(struct inodes *ix, unsigned number, const char *version, stru
     enum inodes_change change;
     struct store_stat st = file_stat(number, version);
     snprintf(name, sizeof name, "name-%09u", number);
-    return inodes_put(ix, INODE_ROOT, name, &st, 1, &n, &change, e);
+    return inodes_put(ix, INODE_ROOT, name, &st, INODES_NOW, 1, &n, &change, e);
 }
 
 /* How many names fit. */

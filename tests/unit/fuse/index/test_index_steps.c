@@ -63,7 +63,7 @@ static void change(struct inodes *ix, enum change what, uint64_t ino)
     switch (what) {
     case CHANGE_UPDATE:
     case CHANGE_REPLACE:
-        inodes_put(ix, INODE_ROOT, "f", &st, 2, &n, &was, &e);
+        inodes_put(ix, INODE_ROOT, "f", &st, INODES_NOW, 2, &n, &was, &e);
         break;
     case CHANGE_SET:
         inodes_set(ix, ino, INODES_SIZE | INODES_VERSION, &n, 0, 0);
@@ -110,7 +110,7 @@ static void trace(enum change what)
     unlink(path);
     struct inodes *ix = open_index(1, false, NULL);
     uint64_t ino = put(ix, INODE_ROOT, "f", &st, 1, INODES_NEW);
-    inodes_listed(ix, INODE_ROOT, 1, NULL, NULL);
+    inodes_listed(ix, INODE_ROOT, INODES_NOW, 1, NULL, NULL);
     if (what == CHANGE_REPLACE)
         inodes_ref(ix, ino);
     image_io(before, path, false);

@@ -84,7 +84,7 @@ void fx_age(struct fx *x, uint64_t ino, unsigned seconds)
 
 void fx_age_listing(struct fx *x, uint64_t dir, unsigned seconds)
 {
-    inodes_listed(x->inodes, dir, ago(seconds), NULL, NULL);
+    inodes_listed(x->inodes, dir, INODES_NOW, ago(seconds), NULL, NULL);
 }
 
 static int add_child(void *user, const char *name, const struct inode *child, uint64_t cookie)
