@@ -20,14 +20,14 @@ uint32_t sim_roll(struct sim_api *s, uint32_t n)
     return (uint32_t)(s->random >> 33) % n;
 }
 
-void sim_open(struct sim_api *s, uint64_t seed)
+void sim_open(struct sim_api *s, uint64_t seed, const char *const *kinds)
 {
-    static const char *const kinds[SIM_KINDS] = {"TFJob", "Pod", "Service", "PodGroup"};
     *s = (struct sim_api){.random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1,
         .objects = json_array(),
         .cache = json_array()};
     clock_parse_rfc3339(GOLDEN_NOW, &s->now_ns);
-    for (size_t i = 0; i < SIM_KINDS; i++) {
+    for (size_t i = 0; kinds[i]; i++) {
+        s->nwatches++;
         s->watches[i].kind = kinds[i];
         s->watches[i].events = json_array();
     }
@@ -39,7 +39,7 @@ void sim_close(struct sim_api *s)
 {
     json_decref(s->objects);
     json_decref(s->cache);
-    for (size_t i = 0; i < SIM_KINDS; i++)
+    for (size_t i = 0; i < s->nwatches; i++)
         json_decref(s->watches[i].events);
 }
 
@@ -83,7 +83,7 @@ static int64_t version_of(const json_t *o)
 
 static size_t watch_of(const struct sim_api *s, const json_t *o)
 {
-    for (size_t i = 0; i < SIM_KINDS; i++)
+    for (size_t i = 0; i < s->nwatches; i++)
         if (!strcmp(s->watches[i].kind, jget_str(o, "kind", "")))
             return i;
     fprintf(stderr, "nobody watches %s\n", jget_str(o, "kind", ""));
@@ -168,7 +168,7 @@ static void list(struct sim_api *s, size_t watch)
 
 void sim_deliver(struct sim_api *s)
 {
-    for (size_t i = 0; i < SIM_KINDS; i++) {
+    for (size_t i = 0; i < s->nwatches; i++) {
         if (!sim_roll(s, 30)) {
             list(s, i);
             continue;
@@ -180,14 +180,14 @@ void sim_deliver(struct sim_api *s)
 
 void sim_deliver_all(struct sim_api *s)
 {
-    for (size_t i = 0; i < SIM_KINDS; i++)
+    for (size_t i = 0; i < s->nwatches; i++)
         while (json_array_size(s->watches[i].events))
             deliver_one(s, i);
 }
 
 void sim_restart(struct sim_api *s)
 {
-    for (size_t i = 0; i < SIM_KINDS; i++)
+    for (size_t i = 0; i < s->nwatches; i++)
         list(s, i);
     s->restarts++;
 }
@@ -196,9 +196,38 @@ void sim_restart(struct sim_api *s)
 
 enum write_end { WRITE_OK, WRITE_FAILED };
 
+static enum write_end sim_patch(struct sim_api *s, const struct plan_action *a, bool lost)
+{
+    json_t *there = sim_find(s->objects, a->res->kind, a->name);
+    const char *version = jget_str(a->body, "metadata.resourceVersion", NULL);
+    if (!there) {
+        sim_observe_gone(s, a);
+        return WRITE_OK;
+    }
+    if ((*a->uid && strcmp(a->uid, kube_uid(there)) != 0)
+        || (version && strcmp(version, jget_str(there, "metadata.resourceVersion", "")) != 0))
+        return WRITE_FAILED;
+    json_t *o = json_deep_copy(there);
+    golden_merge(o, a->body);
+    if (kube_deleting(o) && !jget_len(o, "metadata.finalizers")
+        && strcmp(a->res->kind, "Pod") != 0) { /* that was the last one */
+        sim_remove(s, a->res->kind, a->name);
+        json_decref(o);
+        return WRITE_OK;
+    }
+    emit(s, o, false);
+    sim_set(s->objects, o);
+    if (!lost)
+        sim_observe(s, o);
+    json_decref(o);
+    return WRITE_OK;
+}
+
 static enum write_end sim_create(struct sim_api *s, const struct plan_action *a, bool lost)
 {
     json_t *there = sim_find(s->objects, a->res->kind, a->name);
+    if (there && s->updates && a->op == PLAN_APPLY)
+        return sim_patch(s, a, lost);
     if (there) { /* ours, or a stranger's: there are none here */
         sim_observe(s, there);
         return kube_deleting(there) ? WRITE_FAILED : WRITE_OK;
@@ -227,7 +256,8 @@ static enum write_end sim_delete(struct sim_api *s, const struct plan_action *a,
         sim_observe_gone(s, a);
         return WRITE_OK;
     }
-    if (strcmp(a->res->kind, "Pod") != 0 || a->grace_s == 0) {
+    bool held = jget_len(there, "metadata.finalizers") > 0;
+    if (!held && (strcmp(a->res->kind, "Pod") != 0 || a->grace_s == 0)) {
         sim_remove(s, a->res->kind, a->name);
         if (!lost)
             sim_observe_gone(s, a);
@@ -239,27 +269,6 @@ static enum write_end sim_delete(struct sim_api *s, const struct plan_action *a,
     clock_rfc3339(s->now_ns + grace_s * NS_PER_S, until);
     json_object_set_new(meta, "deletionTimestamp", json_string(until));
     json_object_set_new(meta, "deletionGracePeriodSeconds", json_integer(grace_s));
-    emit(s, o, false);
-    sim_set(s->objects, o);
-    if (!lost)
-        sim_observe(s, o);
-    json_decref(o);
-    return WRITE_OK;
-}
-
-static enum write_end sim_patch(struct sim_api *s, const struct plan_action *a, bool lost)
-{
-    json_t *there = sim_find(s->objects, a->res->kind, a->name);
-    const char *version = jget_str(a->body, "metadata.resourceVersion", NULL);
-    if (!there) {
-        sim_observe_gone(s, a);
-        return WRITE_OK;
-    }
-    if ((*a->uid && strcmp(a->uid, kube_uid(there)) != 0)
-        || (version && strcmp(version, jget_str(there, "metadata.resourceVersion", "")) != 0))
-        return WRITE_FAILED;
-    json_t *o = json_deep_copy(there);
-    golden_merge(o, a->body);
     emit(s, o, false);
     sim_set(s->objects, o);
     if (!lost)

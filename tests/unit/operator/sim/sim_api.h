@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SIM_KINDS 4
+#define SIM_KINDS 6 /* at most */
 
 struct sim_api {
     uint64_t random;
@@ -24,14 +24,17 @@ struct sim_api {
         json_t *events; /* owned: {"gone": bool, "object": …} that the watch has not brought yet */
         int64_t delivered; /* version that it has come to */
     } watches[SIM_KINDS];
+    size_t nwatches;
     int64_t version;
     bool fair;                 /* no faults */
+    bool updates;              /* what is applied again is merged; else it is made once */
     bool failed;               /* the last plan was not run to its end */
     unsigned faults, restarts; /* of writes; of the operator */
     unsigned counted;          /* for uids */
 };
 
-void sim_open(struct sim_api *s, uint64_t seed);
+/* kinds: those that are watched, up to a NULL. */
+void sim_open(struct sim_api *s, uint64_t seed, const char *const *kinds);
 void sim_close(struct sim_api *s);
 uint32_t sim_roll(struct sim_api *s, uint32_t n); /* 0 … n-1 */
 

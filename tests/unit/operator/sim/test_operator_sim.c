@@ -271,10 +271,11 @@ static void test_whatever_comes(void **state)
     const char *text = getenv("MILLRACE_RANDOM_RUNS"), *first = getenv("MILLRACE_RANDOM_SEED");
     uint64_t runs = text && *text ? strtoull(text, NULL, 10) : 400,
              seed = first && *first ? strtoull(first, NULL, 10) : 1;
+    static const char *const kinds[] = {"TFJob", "Pod", "Service", "PodGroup", NULL};
     unsigned faults = 0, restarts = 0;
     for (uint64_t end = seed + runs; seed < end; seed++) {
         struct sim s = {.seed = seed};
-        sim_open(&s.api, seed);
+        sim_open(&s.api, seed, kinds);
         begin(&s);
         for (int i = 0; i < STEPS; i++) {
             if (!sim_roll(&s.api, 3))
