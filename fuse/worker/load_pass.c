@@ -212,8 +212,17 @@ struct load_listing {
     size_t mount;
     const char *dir;
     bool found; /* a file */
+    bool asks;  /* and has no answer */
     const struct load_each *each;
 };
+
+/* e: it says no for now; NULL: it says something. */
+static void listing_answered(struct load_listing *li, const struct err *e)
+{
+    if (li->asks || e)
+        load_answered(li->l, li->asks, e);
+    li->asks = false;
+}
 
 static bool is_changing(const struct load *l, size_t mount)
 {
@@ -277,6 +286,7 @@ static void give_file(struct load_listing *li, char *path_take, const struct sto
 static int load_listed(void *user, const struct store_entry *entry)
 {
     struct load_listing *li = user;
+    listing_answered(li, NULL);
     if (!entry->st.is_dir)
         give_file(
             li, *li->dir ? path_join(li->dir, entry->name) : xstrdup(entry->name), &entry->st);
@@ -305,7 +315,11 @@ static int list_target(const struct load_target *t, struct load_listing *li, str
     int tries = 0;
     do {
         char *before = cursor ? xstrdup(cursor) : NULL;
-        if (store_list_tree(st, t->dir, &cursor, load_listed, li, e) == 0) {
+        li->asks = true;
+        load_asks(l, t->mount);
+        int rc = store_list_tree(st, t->dir, &cursor, load_listed, li, e);
+        listing_answered(li, rc && e->cls == ERR_RETRY ? e : NULL);
+        if (rc == 0) {
             free(before);
             tries = 0;
             continue;
@@ -449,26 +463,6 @@ int load_pass(struct load *l, const struct load_path *paths, size_t n, struct er
 }
 
 /* -- beside passes --------------------------------------------------------------------------- */
-
-int load_wait_ready(struct load *l, int64_t wait_ns, struct err *e)
-{
-    struct server *s = l->s;
-    for (int64_t until = clock_mono_ns() + wait_ns;;) {
-        if (server_ready(s))
-            return 0;
-        pthread_mutex_lock(&s->mu);
-        struct report_problem t = s->whole;
-        for (size_t i = 0; s->conf && !*t.reason && i < s->conf->nmounts; i++)
-            t = s->mounts[i];
-        pthread_mutex_unlock(&s->mu);
-        if (!s->conf)
-            return err_set(e, ERR_INVALID, "%s", t.message);
-        if (clock_mono_ns() >= until)
-            return err_set(e, ERR_RETRY, "the store can't be used: %s: %s", t.reason, t.message);
-        if (!load_pause(l, 200 * NS_PER_MS))
-            return err_set(e, ERR_RETRY, "stopped before the end");
-    }
-}
 
 static int ask_all(struct load *l, const char *route, const char *query, struct err *e)
 {

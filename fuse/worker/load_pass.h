@@ -30,6 +30,16 @@ struct load_counts {
     uint64_t missing; /* chunks that were not there, or not all of them */
 };
 
+/* What a listing waits for. */
+struct load_trouble {
+    int64_t slow_ns;  /* that long without an answer is told; 0: 10 s */
+    unsigned asking;  /* listings that wait for an answer */
+    int64_t asked_ns; /* mono: since when the last of them does */
+    size_t mount;     /* … of which mount */
+    /* of the last answer that was a refusal for now, until there is a better one */
+    struct report_problem refused;
+};
+
 struct load {
     struct server *s;
     const char *const *given; /* ngiven, of load_open; NULL if none */
@@ -50,6 +60,7 @@ struct load {
     const struct load_path
         *empty;  /* the first path in which this pass has found no file, or NULL */
     bool enough; /* mu: set, and unset, from outside: what is left of this pass is skipped */
+    struct load_trouble trouble; /* mu */
     char first_error[512];           /* mu */
     struct load_failed_files failed; /* mu: of this pass */
 };
@@ -60,6 +71,13 @@ int load_open(struct load *l, struct server *s, const char *const *urls, int nur
 void load_close(struct load *l);
 /* Between passes: has the number of workers changed? What a pass loads has other owners then. */
 bool load_look(struct load *l);
+
+/* A listing asks a mount's store. */
+void load_asks(struct load *l, size_t mount);
+/* asked: and waits no longer. e: the store said no for now; NULL: it answered. */
+void load_answered(struct load *l, bool asked, const struct err *e);
+/* What the listing waits for; false: nothing. l->mu is held. */
+bool load_waits_for(const struct load *l, struct report_problem *out);
 
 /* -1: it did not come to its end, or a path is not there (NOTFOUND; what the others have is
  * loaded); files that failed are counted, and are no error of the pass. pins_full and enough say

@@ -60,6 +60,13 @@ static void add_preload_status(void *user, bool known, struct buf *out)
     const struct load_counts *n = &k->l.n;
     bool complete = k->complete && n->missing == 0 && n->failed_files == 0,
          whole = complete || (k->verifying && n->missing == 0);
+    struct report_problem why = {0};
+    if (*k->reason) {
+        snprintf(why.reason, sizeof why.reason, "%s", k->reason);
+        snprintf(why.message, sizeof why.message, "%s", k->message);
+    } else if (!complete) {
+        load_waits_for(&k->l, &why);
+    }
     uint64_t files = k->counted ? k->all.files : MAX(k->all.files, n->files),
              bytes = k->counted ? k->all.bytes : MAX(k->all.bytes, n->bytes);
     const struct report_member members[] = {
@@ -74,8 +81,8 @@ static void add_preload_status(void *user, bool known, struct buf *out)
         {REPORT_LOAD_COMPLETE, REPORT_BOOL, complete, NULL},
         {REPORT_LOAD_WORKERS, REPORT_TEXT, 0, k->workers},
         {REPORT_LOAD_EVICTED, REPORT_COUNT, k->evicted, NULL},
-        {REPORT_LOAD_REASON, REPORT_TEXT, 0, k->reason},
-        {REPORT_LOAD_MESSAGE, REPORT_TEXT, 0, known ? k->message : ""},
+        {REPORT_LOAD_REASON, REPORT_TEXT, 0, why.reason},
+        {REPORT_LOAD_MESSAGE, REPORT_TEXT, 0, known ? why.message : ""},
     };
     report_add(out, members, ARRAY_LEN(members));
     pthread_mutex_unlock(&k->l.mu);
@@ -233,13 +240,15 @@ static int pass_and_count(struct preload *k, struct err *e)
 
 static int pass_failed(struct preload *k, const char **reason, struct err *e)
 {
+    const char *refused = k->l.trouble.refused.reason; /* no listing is under way */
     *reason = k->too_large        ? "TooLarge"
         : k->l.pins_full          ? "PinLimit"
         : k->l.empty              ? "NothingFound"
         : e->cls == ERR_NOTFOUND  ? "PathNotFound"
         : e->cls == ERR_EXHAUSTED ? "CacheFull"
-        : e->cls == ERR_RETRY     ? "LoadFailed"
-                                  : store_reason(e);
+        : e->cls != ERR_RETRY     ? store_reason(e)
+        : *refused                ? refused
+                                  : "LoadFailed";
     return -1;
 }
 
@@ -409,6 +418,7 @@ int preload_run(struct server *s, const struct preload_conf *kc)
     struct err e = ERR_INIT;
     int rc = load_open(&k.l, s, kc->urls, kc->nurls, &e);
     k.l.threads = kc->threads;
+    k.l.trouble.slow_ns = kc->slow_ns;
     k.l.mark = (uint8_t)(clock_real_ns() / NS_PER_S); /* not that of a process before */
     k.l.unpin_how = "pin fewer paths in spec.cache.preload";
     server_tell_more(s, add_preload_status, &k);

@@ -15,6 +15,7 @@ struct preload_conf {
     unsigned threads; /* 0: 16 */
     int64_t tick_ns;  /* between questions to the workers; 0: 5 s */
     int64_t look_ns;  /* between listings, at least; 0: the dataset's metadataSync, or 60 s */
+    int64_t slow_ns;  /* a store that answers a listing no sooner is told of; 0: 10 s */
     /* of the workers instead of those that the configuration names (tests); nurls */
     const char *const *urls;
     int nurls;

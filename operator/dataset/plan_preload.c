@@ -167,7 +167,8 @@ static void say_loading(const json_t *load, struct dataset_preloading *r)
             count_text(n->files, files));
     else
         snprintf(r->message, sizeof r->message,
-            "%s in %s files so far; the files are still being listed", done, ndone);
+            "%s in %s files so far; the files are still being listed: %s so far", done, ndone,
+            count_text(n->files, files));
 }
 
 static void say_checking(struct dataset_preloading *r, const char *why)
