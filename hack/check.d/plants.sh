@@ -105,23 +105,49 @@ plant_documented_commands__test() { printf '<!-- run by: tests/e2e/planted.sh --
 
 plant_documented_commands__named()
 {
-    printf '# planted: docs/planted.md\nls docs/planted.md\n' >tests/e2e/planted.sh
-    printf '<!-- run by: tests/e2e/planted.sh -->\n```sh\nls -l\nhelm uninstall planted -n planted\n```\n' >docs/planted.md
-    echo "docs/planted.md:2: tests/e2e/planted.sh does not run its block 1, and has no 'helm uninstall planted'"
+    printf '# planted: docs/planted.md\nls docs/planted.md\n' >tests/e2e/09_planted.sh
+    printf '<!-- run by: tests/e2e/09_planted.sh -->\n```sh\nls docs/planted.md\nhelm uninstall planted -n planted\n```\n' >docs/planted.md
+    echo "docs/planted.md:2: tests/e2e/09_planted.sh does not run its block 1, and has no 'helm uninstall planted'"
 }
 
 plant_documented_commands__comment()
 {
-    printf '# page_block docs/planted.md 1\n' >tests/e2e/planted.sh
-    printf '<!-- run by: tests/e2e/planted.sh -->\n```sh\nls -l\n```\n' >docs/planted.md
-    echo 'docs/planted.md:2: tests/e2e/planted.sh does not name this page'
+    printf '# page_block docs/planted.md 1\n' >tests/e2e/09_planted.sh
+    printf '<!-- run by: tests/e2e/09_planted.sh -->\n```sh\nls -l\n```\n' >docs/planted.md
+    echo 'docs/planted.md:2: tests/e2e/09_planted.sh does not name this page'
 }
 
 plant_documented_commands__block()
 {
+    printf 'page_block docs/planted.md 1\n' >tests/e2e/09_planted.sh
+    printf '<!-- run by: tests/e2e/09_planted.sh -->\n# Planted\n```sh\nls\n```\n```sh\ndate -u\n```\n' >docs/planted.md
+    echo "docs/planted.md:6: tests/e2e/09_planted.sh does not run its block 2, and has no 'date -u'"
+}
+
+plant_documented_commands__said()
+{
+    printf 'step "$(page_block docs/planted.md 1)"\necho page_block docs/planted.md 1\nls docs/planted.md\n' >tests/e2e/09_planted.sh
+    printf '<!-- run by: tests/e2e/09_planted.sh -->\n```sh\nhelm -n planted status\n```\n' >docs/planted.md
+    echo "docs/planted.md:2: tests/e2e/09_planted.sh does not run its block 1, and has no 'helm -n planted status'"
+}
+
+plant_documented_commands__library()
+{
     printf 'page_block docs/planted.md 1\n' >tests/e2e/planted.sh
-    printf '<!-- run by: tests/e2e/planted.sh -->\n# Planted\n```sh\nls\n```\n```sh\ndate -u\n```\n' >docs/planted.md
-    echo "docs/planted.md:6: tests/e2e/planted.sh does not run its block 2, and has no 'date'"
+    printf '<!-- run by: tests/e2e/planted.sh -->\n```sh\nls -l\n```\n' >docs/planted.md
+    echo "docs/planted.md:2: tests/e2e/planted.sh is no test that hack/test runs"
+}
+
+plant_documented_commands__language()
+{
+    printf '# Planted\n\n```text\nkubectl get pods\n```\n' >docs/planted.md
+    echo "docs/planted.md:3: a block of commands is called sh or console: kubectl get pods"
+}
+
+plant_documented_commands__no_reason()
+{
+    printf '# Planted\n\n<!-- not run here: - -->\n```sh\nls\n```\n' >docs/planted.md
+    echo "docs/planted.md:4: who runs this block?"
 }
 
 plant_commits()

@@ -28,6 +28,9 @@ import time
 COMMENT = re.compile(r"^\s*<!-- (run by|not run here|file|yours|may differ): (.*?) -->\s*$")
 COMMANDS = ("sh", "console", "bash", "shell")
 PLACEHOLDER = re.compile(r"-|.*(…|\.example|[A-Z]{2})")
+TYPED = re.compile(r"^\s*(\$ |(kubectl|helm|millrace|hack/\w+|docker|podman|crane) [a-z-])")  # a command, whatever the block is called
+TEST = re.compile(r"tests/(e2e/\d\d_|integration/)\w+\.sh")  # what hack/test runs
+SAID = re.compile(r"(step|echo|printf|fail)\b(?!.*\|)")  # a line that prints a command, and does not run it
 LOOKS = re.compile(r"^kubectl (-n \S+ )?(get|logs|describe|millrace)\b")  # may be repeated until it shows what is expected
 PATIENCE = 90
 
@@ -77,12 +80,12 @@ def read(path):
 
 
 def beginnings(block):
-    """Of each command, the words before its first flag, placeholder or comment."""
+    """Of each command, the words before its first flag, placeholder or comment; the program alone says nothing: up to the second flag."""
     text = "\n".join(command for command, _ in block.commands())
     for line in text.replace("\\\n", " ").splitlines():
         words = []
         for word in line.split():
-            if PLACEHOLDER.match(word) or word.startswith("#"):
+            if word.startswith("#") or len(words) > 1 and PLACEHOLDER.match(word):
                 break
             words.append(word)
         if words:
@@ -93,6 +96,7 @@ def why_not_run(test, page, number, block):
     """What the test lacks to run the page's block of that number; None: it runs it."""
     with open(test, encoding="utf-8") as source:
         code = [line.strip() for line in source if not line.lstrip().startswith("#")]
+    code = [line for line in code if not SAID.match(line)]
     if page not in "\n".join(code):
         where = "does not name this page"
     elif any(re.search(rf'pages\.py"? run \S*{re.escape(page)}|page_block {re.escape(page)} {number}\b', line) for line in code):
@@ -116,15 +120,20 @@ def check(path):
     page, blocks = read(path)
     for number, block in enumerate(command_blocks(blocks), 1):
         notes = {**dict(page), **block.notes} if not {"run by", "not run here"} & block.notes.keys() else block.notes
-        if "not run here" in notes:
+        if len(notes.get("not run here", "")) > 2:
             continue
         test = notes.get("run by")
         if not test:
             print(f"{path}:{block.line}: who runs this block? <!-- run by: tests/e2e/NAME.sh --> or <!-- not run here: REASON --> above it")
         elif not os.path.exists(test):
             print(f"{path}:{block.line}: there is no {test}")
+        elif not TEST.fullmatch(test):
+            print(f"{path}:{block.line}: {test} is no test that hack/test runs")
         elif why := why_not_run(test, path, number, block):
             print(f"{path}:{block.line}: {test} {why}")
+    for block in blocks:
+        if block.language not in COMMANDS and not {"file", "yours"} & block.notes.keys() and (typed := list(filter(TYPED.match, block.text))):
+            print(f"{path}:{block.line}: a block of commands is called sh or console: {typed[0].strip()}")
 
 
 def manifests(path):
@@ -193,7 +202,7 @@ def run(path):
         elif "yours" in block.notes:
             if not os.path.exists(block.notes["yours"]):
                 sys.exit(f"FAIL: {path}:{block.line}: the test has not made {block.notes['yours']}")
-        elif block.language in ("sh", "console") and "not run here" not in block.notes:
+        elif block.language in COMMANDS and "not run here" not in block.notes:
             for command, shown in block.commands():
                 run_one(f"{os.path.basename(path)}:{block.line}", command, shown, differ)
                 ran += 1
