@@ -130,9 +130,9 @@ int dataset_kind_parse(const struct dataset *d, struct dataset_mount *m, size_t 
             "spec.mounts[%zu].mountPoint: \"%s\": unknown URL scheme \"%.*s\": use %s", i, url,
             (int)(rest - url), url, forms);
     for (const char *s = url; *s; s++)
-        if ((unsigned char)*s <= ' ' || *s == 0x7f || *s == '?' || *s == '#')
+        if ((unsigned char)*s < ' ' || *s == 0x7f || *s == '?' || *s == '#')
             return err_set(e, ERR_INVALID,
-                "spec.mounts[%zu].mountPoint must not hold spaces, control characters, '?' or '#'",
+                "spec.mounts[%zu].mountPoint must not hold control characters, '?' or '#'",
                 i);
     rest += 3;
     if (!strcspn(rest, "/"))

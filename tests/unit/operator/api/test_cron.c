@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules: what they mean, what is refused, and that both directions agree. */
 #include "lib/base/clock.h"
+#include "lib/base/file.h"
+#include "lib/base/mem.h"
 #include "operator/api/cron.h"
 #include "tests/lib/unit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int64_t at(const char *text)
@@ -70,9 +73,33 @@ static void test_refused(void **state)
     }
 }
 
+/* The table that the CRD's rules are compared with, too. */
+static void test_table(void **state)
+{
+    (void)state;
+    cleanup_free char *path = path_join(getenv("MILLRACE_SOURCE"), "tests/lib/schedules.txt");
+    cleanup_free char *text = file_read(path, 1 << 20, NULL, NULL);
+    assert_non_null(text);
+    size_t taken = 0, refused = 0;
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        if (!*line || *line == '#')
+            continue;
+        const char *schedule = strrchr(line, '|') + 1;
+        bool good = strncmp(line, "ok|", 3) == 0;
+        struct cron c;
+        struct err e = ERR_INIT;
+        if ((cron_parse(schedule, &c, &e) == 0) != good)
+            fail_msg("'%s': %s", schedule, good ? e.msg : "is taken");
+        taken += good;
+        refused += !good;
+    }
+    assert_true(taken > 20 && refused > 30);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_times), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_table)};
     return cmocka_run_group_tests_name("cron", tests, NULL, NULL);
 }
