@@ -60,7 +60,7 @@ struct load {
     const struct load_path
         *empty;  /* the first path in which this pass has found no file, or NULL */
     bool enough; /* mu: set, and unset, from outside: what is left of this pass is skipped */
-    struct load_trouble trouble; /* mu */
+    struct load_trouble trouble;     /* mu */
     char first_error[512];           /* mu */
     struct load_failed_files failed; /* mu: of this pass */
 };

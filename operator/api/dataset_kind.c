@@ -132,8 +132,7 @@ int dataset_kind_parse(const struct dataset *d, struct dataset_mount *m, size_t 
     for (const char *s = url; *s; s++)
         if ((unsigned char)*s < ' ' || *s == 0x7f || *s == '?' || *s == '#')
             return err_set(e, ERR_INVALID,
-                "spec.mounts[%zu].mountPoint must not hold control characters, '?' or '#'",
-                i);
+                "spec.mounts[%zu].mountPoint must not hold control characters, '?' or '#'", i);
     rest += 3;
     if (!strcspn(rest, "/"))
         return err_set(e, ERR_INVALID,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a preloader says while it lists: that the store does not answer, or refuses, and that it goes
- * on when the store does. */
+/* What a preloader says while it lists: that the store does not answer, or refuses, and that it
+ * goes on when the store does. */
 #include "tests/unit/fuse/worker/worker_fixture.h"
 
 #include "fuse/worker/preload.h"

@@ -99,7 +99,7 @@ static void test_table(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_table)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_times), cmocka_unit_test(test_refused), cmocka_unit_test(test_table)};
     return cmocka_run_group_tests_name("cron", tests, NULL, NULL);
 }
