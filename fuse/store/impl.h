@@ -91,17 +91,20 @@ struct retry {
     unsigned attempt;          /* failures so far */
     unsigned max_attempts;     /* 0: until the deadline */
     const atomic_bool *cancel; /* or NULL */
+    struct err cause;          /* retry_again's own: of the last failure that was no last one */
+    int64_t begun_ns;          /* … and when the attempt after it began; monotonic */
 };
-#define RETRY_INIT(budget_ns, cancel_flag)                 \
-    {                                                      \
-        clock_mono_ns() + (budget_ns), 0, 0, (cancel_flag) \
+#define RETRY_INIT(budget_ns, cancel_flag)                                    \
+    {                                                                         \
+        .deadline_ns = clock_mono_ns() + (budget_ns), .cancel = (cancel_flag) \
     }
 /* never below 1 ms, so that a request is at least tried */
 int64_t retry_left_ns(const struct retry *r);
 /* After a failure: true after a pause if it is worth another attempt; false if e is final, time is
  * up or the call is cancelled. after_ns: what the server asked for (Retry-After), -1 for nothing.
- */
-bool retry_again(struct retry *r, const struct err *e, int64_t after_ns);
+ * Where the end of the time has cut an attempt that had hardly begun, e becomes what the one before
+ * it failed of. */
+bool retry_again(struct retry *r, struct err *e, int64_t after_ns);
 int64_t retry_pause_ns(unsigned attempt, uint64_t random); /* pure: 25 ms … 5 s, jittered */
 
 /* -- the table ------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #define PAUSE_MAX_NS   (5 * NS_PER_S)
 #define LAST_NS        (100 * NS_PER_MS) /* an attempt gets at least as much of the budget */
 #define SLICE_NS       (50 * NS_PER_MS)  /* how soon a cancelled call notices */
+#define BRIEF_NS       NS_PER_S /* what the deadline cuts sooner says nothing of the store */
 
 int64_t retry_left_ns(const struct retry *r)
 {
@@ -31,7 +32,15 @@ static bool retry_cancelled(const struct retry *r)
     return r->cancel && atomic_load_explicit(r->cancel, memory_order_relaxed);
 }
 
-bool retry_again(struct retry *r, const struct err *e, int64_t after_ns)
+/* Of an attempt that failed at the end of the time: what the ones before it failed of is why the
+ * call fails, where it had hardly begun. */
+static void keep_cause(const struct retry *r, int64_t now_ns, struct err *e)
+{
+    if (r->cause.cls != ERR_NONE && now_ns - r->begun_ns < BRIEF_NS)
+        *e = r->cause;
+}
+
+bool retry_again(struct retry *r, struct err *e, int64_t after_ns)
 {
     if (e->cls != ERR_RETRY || e->sys == ECANCELED)
         return false;
@@ -42,14 +51,18 @@ bool retry_again(struct retry *r, const struct err *e, int64_t after_ns)
     if (after_ns > pause) /* and some more, so that not all come back in the same moment */
         pause = after_ns + pause / 4;
     r->attempt++;
-    int64_t left = r->deadline_ns - clock_mono_ns() - LAST_NS;
+    int64_t now = clock_mono_ns(), left = r->deadline_ns - now - LAST_NS;
+    if (left <= 0)
+        keep_cause(r, now, e);
     if ((r->max_attempts && r->attempt >= r->max_attempts) || left <= 0)
         return false;
+    r->cause = *e;
     if (pause > left) /* who asks for more time than there is may be well again in less */
         pause = left / 2 + (int64_t)(random % (uint64_t)(left / 2 + 1));
     while (pause > 0 && !retry_cancelled(r)) {
         clock_sleep_ns(MIN(pause, SLICE_NS));
         pause -= SLICE_NS;
     }
+    r->begun_ns = clock_mono_ns();
     return !retry_cancelled(r);
 }
