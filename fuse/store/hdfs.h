@@ -27,6 +27,7 @@ struct hdfs {
     pthread_mutex_t mu;         /* a leaf */
     char *token;                /* mu; a delegation token; NULL: none */
     int64_t token_read_ns;      /* mu; monotonic; 0: never */
+    unsigned token_changes;     /* mu */
 };
 
 struct hdfs_call {
@@ -53,7 +54,10 @@ int hdfs_do(
     struct hdfs *h, struct hdfs_call *c, struct retry *r, struct http_resp *resp, struct err *e);
 /* "&delegation=…", "&user.name=…" or "". Caller wipes and frees. NULL: e. */
 char *hdfs_authority(struct hdfs *h, struct err *e);
-void hdfs_token_again(struct hdfs *h); /* it was refused: reads it anew */
+/* The token was refused; changes: hdfs_token_changes() before it was asked for. Is there another?
+ */
+bool hdfs_token_renewed(struct hdfs *h, unsigned changes);
+unsigned hdfs_token_changes(struct hdfs *h);
 void hdfs_wipe(char **text);
 /* What a status that is not 2xx means. *standby: another name node is to be asked. */
 int hdfs_fail(const struct hdfs *h, const struct hdfs_call *c, const struct http_resp *resp,

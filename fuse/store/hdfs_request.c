@@ -166,17 +166,20 @@ int hdfs_once(struct hdfs *h, struct hdfs_call *c, const struct retry *r, struct
 {
     *resp = (struct http_resp){0};
     *after_ns = -1;
-    for (unsigned tried = 1;; tried++) {
-        unsigned node = atomic_load(&h->active);
+    for (unsigned tried = 0;;) {
+        unsigned node = atomic_load(&h->active), changes = hdfs_token_changes(h);
         bool elsewhere = false;
         if (ask_node(h, node, c, r, resp, after_ns, &elsewhere, e) == 0)
             return 0;
-        if (e->cls == ERR_DENIED && strcmp(store_reason(e), "ExpiredCredentials") == 0)
-            hdfs_token_again(h);
+        bool expired = e->cls == ERR_DENIED && strcmp(store_reason(e), "ExpiredCredentials") == 0;
+        if (expired && hdfs_token_renewed(h, changes)) {
+            http_resp_free(resp);
+            continue;
+        }
         if (!elsewhere)
             return -1;
         atomic_compare_exchange_strong(&h->active, &node, (node + 1) % h->nnodes);
-        if (tried >= h->nnodes)
+        if (++tried >= h->nnodes)
             return -1;
         http_resp_free(resp);
     }

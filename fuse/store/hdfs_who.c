@@ -3,6 +3,7 @@
 #include "fuse/store/hdfs.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/mutex.h"
 #include "lib/base/text.h"
 
 #include <errno.h>
@@ -56,26 +57,44 @@ void hdfs_wipe(char **text)
     *text = NULL;
 }
 
-void hdfs_token_again(struct hdfs *h)
+static int read_token(struct hdfs *h, struct err *e)
+{
+    char *token = NULL;
+    mutex_assert_held(&h->mu);
+    if (option_get(&h->params, "delegation-token", &token, e))
+        return -1;
+    h->token_changes += h->token && token ? strcmp(h->token, token) != 0 : h->token != token;
+    hdfs_wipe(&h->token);
+    h->token = token;
+    h->token_read_ns = clock_mono_ns();
+    return 0;
+}
+
+unsigned hdfs_token_changes(struct hdfs *h)
 {
     pthread_mutex_lock(&h->mu);
-    h->token_read_ns = 0;
+    unsigned n = h->token_changes;
     pthread_mutex_unlock(&h->mu);
+    return n;
+}
+
+bool hdfs_token_renewed(struct hdfs *h, unsigned changes)
+{
+    struct err ignored = ERR_INIT;
+    pthread_mutex_lock(&h->mu);
+    bool other = read_token(h, &ignored) == 0 && h->token_changes != changes;
+    pthread_mutex_unlock(&h->mu);
+    return other;
 }
 
 /* WebHDFS takes a token in the URL and nowhere else; messages show no queries. */
 char *hdfs_authority(struct hdfs *h, struct err *e)
 {
     cleanup_free char *user = h->user ? http_escape(h->user, false) : NULL;
-    char *out = NULL, *token = NULL;
+    char *out = NULL;
     pthread_mutex_lock(&h->mu);
     bool old = !h->token_read_ns || clock_mono_ns() - h->token_read_ns >= TOKEN_NS;
-    int rc = old ? option_get(&h->params, "delegation-token", &token, e) : 0;
-    if (old && rc == 0) {
-        hdfs_wipe(&h->token);
-        h->token = token;
-        h->token_read_ns = clock_mono_ns();
-    }
+    int rc = old ? read_token(h, e) : 0;
     if (rc == 0 && h->token) {
         char *escaped = http_escape(h->token, false);
         out = xasprintf("&delegation=%s", escaped);

@@ -25,6 +25,8 @@ struct web_lines { /* header lines, owned; each may be NULL */
 };
 /* A copy of those of now. DENIED (SecretMissing, InvalidOption). */
 int web_auth_get(struct web_auth *a, struct web_lines *out, struct err *e);
+/* These were refused: they become those that there are now. True: those are others. */
+bool web_auth_renew(struct web_auth *a, struct web_lines *lines);
 void web_lines_clear(struct web_lines *l);
 #define cleanup_lines __attribute__((cleanup(web_lines_clear)))
 /* pure: a header of the user's own, "Name: value", and none that HTTP itself needs */

@@ -151,6 +151,22 @@ static int read_again(struct web_auth *a, struct err *e)
     return 0;
 }
 
+bool web_auth_renew(struct web_auth *a, struct web_lines *lines)
+{
+    struct web_lines now;
+    struct err ignored = ERR_INIT;
+    pthread_mutex_lock(&a->mu);
+    a->read_at_ns = clock_mono_ns() - CHECK_NS;
+    pthread_mutex_unlock(&a->mu);
+    if (web_auth_get(a, &now, &ignored))
+        return false;
+    bool other = !same_line(now.authorization, lines->authorization)
+        || !same_line(now.header, lines->header);
+    web_lines_clear(lines);
+    *lines = now;
+    return other;
+}
+
 int web_auth_get(struct web_auth *a, struct web_lines *out, struct err *e)
 {
     *out = (struct web_lines){0};

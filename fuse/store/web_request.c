@@ -125,19 +125,14 @@ static bool is_redirect(const struct http_resp *resp)
         && http_header(resp, "location", location, sizeof location);
 }
 
-int web_once(struct web *w, const struct web_call *c, const struct retry *r, struct http_resp *resp,
-    char **at, int64_t *after_ns, struct err *e)
+static int web_ask(struct web *w, const struct web_call *c, const struct web_lines *lines,
+    const struct retry *r, struct http_resp *resp, char **at, int64_t *after_ns, struct err *e)
 {
     cleanup_free char *url = xstrdup(c->url);
-    cleanup_lines struct web_lines lines;
-    *after_ns = -1;
-    *at = NULL;
-    if (web_auth_get(w->auth, &lines, e))
-        return -1;
     for (int hops = 0;; hops++) {
         bool ours = web_same_origin(url, w->base);
         const char *all[] = {
-            ours ? lines.authorization : NULL, ours ? lines.header : NULL, c->range, c->match};
+            ours ? lines->authorization : NULL, ours ? lines->header : NULL, c->range, c->match};
         const char *headers[ARRAY_LEN(all) + 1] = {0};
         for (size_t i = 0, n = 0; i < ARRAY_LEN(all); i++)
             if (all[i])
@@ -161,12 +156,28 @@ int web_once(struct web *w, const struct web_call *c, const struct retry *r, str
         }
         if (!is_redirect(resp)) {
             *after_ns = wait_after(resp);
-            return web_fail(c, resp->status, lines.authorization || lines.header, e);
+            return web_fail(c, resp->status, lines->authorization || lines->header, e);
         }
         if (follow_redirect(w, c, resp, hops, &url, e))
             return -1;
         http_resp_free(resp);
     }
+}
+
+int web_once(struct web *w, const struct web_call *c, const struct retry *r, struct http_resp *resp,
+    char **at, int64_t *after_ns, struct err *e)
+{
+    cleanup_lines struct web_lines lines;
+    *after_ns = -1;
+    *at = NULL;
+    if (web_auth_get(w->auth, &lines, e))
+        return -1;
+    while (web_ask(w, c, &lines, r, resp, at, after_ns, e)) {
+        if ((resp->status != 401 && resp->status != 403) || !web_auth_renew(w->auth, &lines))
+            return -1;
+        http_resp_free(resp);
+    }
+    return 0;
 }
 
 int web_do(struct web *w, const struct web_call *c, struct retry *r, struct http_resp *resp,
