@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_s3 — an S3 server in memory that misbehaves on purpose. One bucket, "data"; key id "good"
- * (any secret) or no signature at all. Faults are given per method and happen to the next requests
- * of it, in the order given; "fine" lets that many requests pass first. */
+/* fake_s3 — an S3 server in memory that misbehaves on purpose. One bucket, "data"; key ids that
+ * begin with "good" (any secret) or no signature at all. Faults are given per method and happen to
+ * the next requests of it, in the order given; "fine" lets that many requests pass first. */
 #ifndef MILLRACE_TESTS_FAKE_FAKE_S3_H
 #define MILLRACE_TESTS_FAKE_FAKE_S3_H
 
@@ -55,7 +55,8 @@ enum fake_s3_tells {
 void fake_s3_region(struct fake_s3 *f, const char *region, enum fake_s3_tells how);
 
 /* kind: slowdown (503 SlowDown, Retry-After: 1), throttled (429), error (500), reset (connection
- * closed without an answer), truncated (half the body), short (a shorter body that claims to be
+ * closed without an answer), truncated (half the body), stall (half of it, and
+ * the other does not come), short (a shorter body that claims to be
  * whole), long (more bytes than asked for), etag (another version's ETag and bytes), norange (200
  * with the whole object), otherrange (other bytes than those asked for), xml (malformed), html (a
  * page of some other server), redirect (301 to eu-west-9), hang (no byte until the client gives

@@ -227,7 +227,8 @@ void op_get(struct fake_s3 *f, const struct request *r, const char *fault, struc
         s3_sum_text(S3_SUM_CRC64NVME, s3_sum_add(S3_SUM_CRC64NVME, 0, o->data, o->len), text);
         buf_addf(&a->headers, "x-amz-checksum-crc64nvme: %s\r\n", text);
     }
-    if (strcmp(fault, "truncated") == 0)
+    a->stall = strcmp(fault, "stall") == 0;
+    if (a->stall || strcmp(fault, "truncated") == 0)
         a->cut = a->body.len / 2;
     a->spoiled |= a->cut > 0;
     if (!f->untagged)

@@ -6,14 +6,12 @@
 
 #include "tests/fake/fake_s3.h"
 
-#include "lib/base/buf.h"
-#include "lib/http/head.h"
+#include "tests/fake/fake_conns.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BODY_MAX    (256u << 20)
 #define FAULT_KINDS 32 /* at most */
 
 struct object {
@@ -29,17 +27,13 @@ struct fault {
     unsigned left;
 };
 
-struct conn;
-
 struct fake_s3 {
-    int listen_fd, port;
-    pthread_t acceptor;
+    struct fake_conns *conns;
     pthread_mutex_t mu;     /* guards all below */
     struct object *objects; /* sorted by key */
     size_t n, room;
     struct fault faults[64];
     size_t nfaults;
-    struct conn *conns;
     unsigned counts[6], struck[FAULT_KINDS], uploads, serial;
     char expired[64];
     char region[128]; /* fake_s3_region; "" any */
@@ -62,23 +56,6 @@ struct fake_s3 {
         unsigned dirs, files; /* so many directories of so many files each */
         size_t size;
     } synth;
-    bool stopping;
-};
-
-struct answer {
-    int status;
-    struct buf headers, body;
-    bool head_only, drop, hang, slow; /* drop: close without a word */
-    bool spoiled;                     /* by a fault that needs the object */
-    size_t cut; /* bytes of the body held back, though the length says otherwise */
-    int date_offset_s;
-};
-
-struct request {
-    struct http_head h;
-    const char *key; /* "" for the bucket */
-    const char *body;
-    size_t body_len;
 };
 
 struct object *object_find(struct fake_s3 *f, const char *key);
