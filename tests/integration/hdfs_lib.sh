@@ -5,11 +5,15 @@
 #   hdfs_start [ha]    one name node, or a pair of them of which the first is active; returns when files can be written. Sets HDFS_HTTP
 #                      and HDFS_RPC (arrays of host:port). Exit status 77 (SKIP) where there is no Hadoop.
 #   hdfs_run NAME      starts name1, name2 or data; hdfs_kill NAME [SIGNAL] ends it
+#   hdfs_tls           before hdfs_start: all serve https://, too; sets HDFS_HTTPS (host:port of the name node) and HDFS_CA (a file)
+#   hdfs_httpfs        after one with "${HDFS_PROXY[@]}" in HDFS_MORE: starts HttpFS; sets HDFS_HTTPFS (host:port)
 #   hdfs COMMAND…      Hadoop's own client: hdfs dfs -ls /, hdfs dfsadmin …, hdfs haadmin …
-# HDFS_MORE: properties NAME=VALUE of all of them. Whoever runs it is the superuser.
+# HDFS_BASE: the first of the ports. HDFS_MORE: properties NAME=VALUE of all of them. Whoever runs it is the superuser.
 
 HDFS_JARS=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/hadoop/lib
 HDFS_MORE=()
+HDFS_PROXY=("hadoop.proxyuser.$(id -un).hosts=*" "hadoop.proxyuser.$(id -un).groups=*") # it speaks for others
+HDFS_BASE=$((10000 + RANDOM % 20000))
 declare -A HDFS_PIDS=()
 unset HADOOP_USER_NAME HADOOP_CONF_DIR
 
@@ -17,6 +21,7 @@ hdfs_java() # CONFIGURATION HEAP_MB CLASS ARGUMENT…
 {
     local conf=$1 heap=$2
     shift 2
+    set -- "-Dhttpfs.home.dir=$conf" "-Dhttpfs.config.dir=$conf" "-Dhttpfs.log.dir=$conf" "-Dhttpfs.temp.dir=$conf" "$@"
     exec java "-Xmx${heap}m" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true \
         --add-opens=java.base/java.lang=ALL-UNNAMED -cp "$conf:$HDFS_JARS/*" "$@"
 }
@@ -82,6 +87,8 @@ hdfs_configuration() # NAME NAME=VALUE…: a directory, of all properties and th
     mkdir -p "$dir/webapps/hdfs" "$dir/webapps/datanode" # empty: their pages for people are not in the jars
     hdfs_properties "$dir/core-site.xml" "fs.defaultFS=$HDFS_DEFAULT" "${HDFS_MORE[@]}"
     hdfs_properties "$dir/hdfs-site.xml" "${HDFS_PROPERTIES[@]}" "${HDFS_MORE[@]}" "$@"
+    [ -z "${HDFS_CA:-}" ] || hdfs_properties "$dir/ssl-server.xml" "ssl.server.keystore.location=$WORK/hadoop/keys" \
+        ssl.server.keystore.type=PKCS12 ssl.server.keystore.password=changeit ssl.server.keystore.keypassword=changeit
     cat >"$dir/log4j.properties" <<'LOG'
 log4j.rootLogger=INFO, err
 log4j.appender.err=org.apache.log4j.ConsoleAppender
@@ -94,7 +101,7 @@ LOG
 # A data node that is known by its address, for a network namespace has no names; one replica; short pages of listings and small blocks.
 hdfs_configure() # [ha]
 {
-    local base=$((10000 + RANDOM % 20000)) dir=$WORK/hadoop n
+    local base=$HDFS_BASE dir=$WORK/hadoop n
     HDFS_RPC=("127.0.0.1:$base") HDFS_HTTP=("127.0.0.1:$((base + 2))") HDFS_DEFAULT=hdfs://127.0.0.1:$base
     HDFS_PROPERTIES=("dfs.datanode.data.dir=file://$dir/blocks" dfs.replication=1 dfs.blocksize=4194304
         dfs.namenode.fs-limits.min-block-size=1048576 dfs.ls.limit=200 dfs.namenode.safemode.extension=0
@@ -123,8 +130,12 @@ hdfs_configure() # [ha]
 
 hdfs_run() # NAME
 {
-    local class=org.apache.hadoop.hdfs.server.namenode.NameNode
-    [ "$1" != data ] || class=org.apache.hadoop.hdfs.server.datanode.DataNode
+    local class
+    case $1 in
+    data) class=org.apache.hadoop.hdfs.server.datanode.DataNode ;;
+    httpfs) class=org.apache.hadoop.fs.http.server.HttpFSServerWebServer ;;
+    *) class=org.apache.hadoop.hdfs.server.namenode.NameNode ;;
+    esac
     (hdfs_java "$WORK/hadoop/$1" 192 "$class" >>"$WORK/hadoop/$1.log" 2>&1) &
     HDFS_PIDS[$1]=$!
 }
@@ -162,4 +173,25 @@ hdfs_start() # [ha]
         hdfs_until "the other name node" curl -sf "http://${HDFS_HTTP[1]}/jmx?qry=x"
     fi
     hdfs_until "HDFS" hdfs_serves "${HDFS_HTTP[0]}"
+}
+
+hdfs_tls()
+{
+    mkdir -p "$WORK/hadoop"
+    HDFS_CA=$WORK/hadoop/ca.pem HDFS_HTTPS=127.0.0.1:$((HDFS_BASE + 7))
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=hdfs -addext subjectAltName=IP:127.0.0.1 -keyout "$WORK/hadoop/key.pem" \
+        -out "$HDFS_CA" 2>/dev/null
+    openssl pkcs12 -export -in "$HDFS_CA" -inkey "$WORK/hadoop/key.pem" -out "$WORK/hadoop/keys" -passout pass:changeit
+    HDFS_MORE+=(dfs.http.policy=HTTP_AND_HTTPS "dfs.namenode.https-address=$HDFS_HTTPS"
+        "dfs.datanode.https.address=127.0.0.1:$((HDFS_BASE + 8))")
+}
+
+hdfs_httpfs()
+{
+    HDFS_HTTPFS=127.0.0.1:$((HDFS_BASE + 9))
+    hdfs_configuration httpfs
+    hdfs_properties "$WORK/hadoop/httpfs/httpfs-site.xml" httpfs.http.hostname=127.0.0.1 "httpfs.http.port=${HDFS_HTTPFS#*:}"
+    head -c 32 /dev/urandom | base64 >"$WORK/hadoop/httpfs/httpfs-signature.secret"
+    hdfs_run httpfs
+    hdfs_until HttpFS hdfs_does "$HDFS_HTTPFS" GET '/?op=GETFILESTATUS'
 }
