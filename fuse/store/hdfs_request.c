@@ -39,22 +39,6 @@ static int hdfs_body_rewind(void *user)
     return 0;
 }
 
-static int fail_network(
-    const struct hdfs *h, const struct hdfs_call *c, const struct err *inner, struct err *e)
-{
-    if (inner->sys == ECANCELED)
-        return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, c->what, ": cancelled");
-    if (inner->cls == ERR_DENIED)
-        return store_err(e, ERR_DENIED, EIO, REASON_TLS_FAILED, h->params.url,
-            ": %s; name the authority's certificates in caBundle (or option ca-cert)", inner->msg);
-    if (inner->cls == ERR_EXHAUSTED || inner->cls == ERR_INVALID)
-        return store_err(
-            e, inner->cls, inner->sys, REASON_STORE_ERROR, c->what, ": %s", inner->msg);
-    return store_err(e, ERR_RETRY, EIO,
-        inner->sys == EADDRNOTAVAIL ? REASON_NAME_NOT_RESOLVED : REASON_UNREACHABLE, c->what,
-        ": %s", inner->msg);
-}
-
 /* What hop asks for. */
 static int send_hop(struct hdfs *h, struct hdfs_call *c, const char *url, bool led,
     const struct retry *r, struct http_resp *resp, struct err *e)
@@ -78,7 +62,9 @@ static int send_hop(struct hdfs *h, struct hdfs_call *c, const char *url, bool l
         req.source_rewind = hdfs_body_rewind;
     }
     struct err inner = ERR_INIT;
-    return http_do(h->http, &req, resp, &inner) ? fail_network(h, c, &inner, e) : 0;
+    return http_do(h->http, &req, resp, &inner)
+        ? store_err_network(h->params.url, c->what, &inner, e)
+        : 0;
 }
 
 /* A data node that does not answer is not asked again at once, unless there is no other. */
@@ -123,15 +109,6 @@ static int follow_to_data(struct hdfs *h, struct hdfs_call *c, const struct retr
     }
 }
 
-static int64_t retry_after_of(const struct http_resp *resp)
-{
-    char value[32], *end;
-    if (!http_header(resp, "retry-after", value, sizeof value))
-        return -1;
-    long seconds = strtol(value, &end, 10);
-    return end != value && !*end && seconds >= 0 && seconds <= 300 ? seconds * NS_PER_S : -1;
-}
-
 /* *elsewhere: this node is none to ask, another may be. */
 static int ask_node(struct hdfs *h, unsigned node, struct hdfs_call *c, const struct retry *r,
     struct http_resp *resp, int64_t *after_ns, bool *elsewhere, struct err *e)
@@ -157,7 +134,7 @@ static int ask_node(struct hdfs *h, unsigned node, struct hdfs_call *c, const st
                          : 0;
     if (resp->status / 100 == 3)
         return follow_to_data(h, c, r, resp, elsewhere, e);
-    *after_ns = retry_after_of(resp);
+    *after_ns = retry_after_ns(resp);
     return hdfs_fail(h, c, resp, elsewhere, e);
 }
 

@@ -84,6 +84,9 @@ enum reason {
 int store_err(struct err *e, enum err_class cls, int sys, enum reason reason, const char *what,
     const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
+/* What http_do() has failed of; url: of the store, what: of the file. Returns -1. */
+int store_err_network(const char *url, const char *what, const struct err *inner, struct err *e);
+
 /* -- retries --------------------------------------------------------------------------------- */
 
 struct retry {
@@ -105,6 +108,8 @@ int64_t retry_left_ns(const struct retry *r);
  * Where the end of the time has cut an attempt that had hardly begun, e becomes what the one before
  * it failed of. */
 bool retry_again(struct retry *r, struct err *e, int64_t after_ns);
+/* How long the answer asks to wait (Retry-After), at most five minutes; -1: it does not. */
+int64_t retry_after_ns(const struct http_resp *resp);
 int64_t retry_pause_ns(unsigned attempt, uint64_t random); /* pure: 25 ms … 5 s, jittered */
 
 /* -- the table ------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,6 +63,20 @@ int store_err(struct err *e, enum err_class cls, int sys, enum reason reason, co
     err_set(e, cls, "%s", message);
     e->sys = sys;
     return -1;
+}
+
+int store_err_network(const char *url, const char *what, const struct err *inner, struct err *e)
+{
+    if (inner->sys == ECANCELED)
+        return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, what, ": cancelled");
+    if (inner->cls == ERR_DENIED)
+        return store_err(e, ERR_DENIED, EIO, REASON_TLS_FAILED, url,
+            ": %s; name the authority's certificates in caBundle (or option ca-cert)", inner->msg);
+    if (inner->cls == ERR_EXHAUSTED || inner->cls == ERR_INVALID)
+        return store_err(e, inner->cls, inner->sys, REASON_STORE_ERROR, what, ": %s", inner->msg);
+    return store_err(e, ERR_RETRY, EIO,
+        inner->sys == EADDRNOTAVAIL ? REASON_NAME_NOT_RESOLVED : REASON_UNREACHABLE, what, ": %s",
+        inner->msg);
 }
 
 const char *store_reason(const struct err *e)

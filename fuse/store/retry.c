@@ -12,12 +12,27 @@
 #define PAUSE_FIRST_NS (50 * NS_PER_MS)
 #define PAUSE_MAX_NS   (5 * NS_PER_S)
 #define LAST_NS        (100 * NS_PER_MS) /* an attempt gets at least as much of the budget */
-#define SLICE_NS       (50 * NS_PER_MS)  /* how soon a cancelled call notices */
-#define BRIEF_NS       NS_PER_S /* what the deadline cuts sooner says nothing of the store */
+#define AFTER_MAX_S    300
+#define SLICE_NS       (50 * NS_PER_MS) /* how soon a cancelled call notices */
+#define BRIEF_NS       (5 * NS_PER_S) /* what the deadline cuts sooner says nothing of the store */
 
 int64_t retry_left_ns(const struct retry *r)
 {
     return MAX(r->deadline_ns - clock_mono_ns(), NS_PER_MS);
+}
+
+int64_t retry_after_ns(const struct http_resp *resp)
+{
+    char value[64], *end;
+    int64_t when;
+    if (!http_header(resp, "retry-after", value, sizeof value))
+        return -1;
+    long seconds = strtol(value, &end, 10);
+    if (end != value && !*end && seconds >= 0)
+        return MIN(seconds, AFTER_MAX_S) * NS_PER_S;
+    if (clock_parse_http_date(value, &when) == 0)
+        return MIN(MAX(when - clock_real_ns(), 0), AFTER_MAX_S * NS_PER_S);
+    return -1;
 }
 
 int64_t retry_pause_ns(unsigned attempt, uint64_t random)

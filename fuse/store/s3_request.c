@@ -14,12 +14,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define STALL_NS          (15 * NS_PER_S)
-#define ANSWER_MAX        (64u << 10)
-#define HEADERS_MAX       32
-#define RETRY_AFTER_MAX_S 300
-#define WARN_EVERY_NS     (10 * NS_PER_S)
-#define SNAPSHOT_CHUNK    (256u << 10)
+#define STALL_NS       (15 * NS_PER_S)
+#define ANSWER_MAX     (64u << 10)
+#define HEADERS_MAX    32
+#define WARN_EVERY_NS  (10 * NS_PER_S)
+#define SNAPSHOT_CHUNK (256u << 10)
 
 struct fd_body {
     const struct s3_call *c;
@@ -142,20 +141,6 @@ static int payload_hash(const struct s3_call *c, char hex[SIGV4_HEX_LEN], struct
     else
         memcpy(hex, SIGV4_EMPTY, sizeof SIGV4_EMPTY);
     return 0;
-}
-
-static int64_t retry_after(const struct http_resp *resp)
-{
-    char value[64], *end;
-    if (!http_header(resp, "retry-after", value, sizeof value))
-        return -1;
-    long seconds = strtol(value, &end, 10);
-    int64_t when;
-    if (end != value && !*end && seconds >= 0)
-        return MIN(seconds, RETRY_AFTER_MAX_S) * NS_PER_S;
-    if (clock_parse_http_date(value, &when) == 0)
-        return MIN(MAX(when - clock_real_ns(), 0), RETRY_AFTER_MAX_S * NS_PER_S);
-    return -1;
 }
 
 /* The answer's Date tells by how much our clock is wrong. */
@@ -295,7 +280,7 @@ int s3_once(struct s3 *s, const struct s3_call *c, const struct retry *r, struct
     if (!*out->fault.region)
         http_header(resp, "x-amz-bucket-region", out->fault.region, sizeof out->fault.region);
     out->elsewhere = s3_is_elsewhere(resp->status, out->fault.code);
-    out->after_ns = retry_after(resp);
+    out->after_ns = retry_after_ns(resp);
     if (strcmp(out->fault.code, "RequestTimeTooSkewed") == 0 && !out->healed
         && learn_skew(s, resp)) {
         out->healed = true;

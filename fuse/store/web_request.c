@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REDIRECTS_MAX     5
-#define STALL_NS          (15 * NS_PER_S)
-#define ANSWER_MAX        (64u << 10)
-#define RETRY_AFTER_MAX_S 300
+#define REDIRECTS_MAX 5
+#define STALL_NS      (15 * NS_PER_S)
+#define ANSWER_MAX    (64u << 10)
 
 /* -- names ---------------------------------------------------------------------------------------
  */
@@ -45,15 +44,6 @@ void web_version(const struct http_resp *resp, uint64_t size, char out[STORE_VER
 /* -- one request
  * ----------------------------------------------------------------------------------- */
 
-static int64_t wait_after(const struct http_resp *resp)
-{
-    char value[64], *end;
-    if (!http_header(resp, "retry-after", value, sizeof value))
-        return -1;
-    long seconds = strtol(value, &end, 10);
-    return end != value && !*end && seconds >= 0 ? MIN(seconds, RETRY_AFTER_MAX_S) * NS_PER_S : -1;
-}
-
 static const char *denied_words(const struct web_call *c, int status, bool known)
 {
     if (c->listing && status == 403)
@@ -78,22 +68,6 @@ static int web_fail(const struct web_call *c, int status, bool known, struct err
             e, ERR_CONFLICT, ESTALE, REASON_STORE_ERROR, c->what, ": the file has changed");
     return store_err(e, cls, cls == ERR_INVALID ? EINVAL : EIO, REASON_STORE_ERROR, c->what,
         ": the server answers %d", status);
-}
-
-static int web_fail_network(
-    const struct web *w, const struct web_call *c, const struct err *inner, struct err *e)
-{
-    if (inner->sys == ECANCELED)
-        return store_err(e, ERR_RETRY, ECANCELED, REASON_STORE_ERROR, c->what, ": cancelled");
-    if (inner->cls == ERR_DENIED)
-        return store_err(e, ERR_DENIED, EIO, REASON_TLS_FAILED, w->params.url,
-            ": %s; name the authority's certificates in caBundle (or option ca-cert)", inner->msg);
-    if (inner->cls == ERR_EXHAUSTED || inner->cls == ERR_INVALID)
-        return store_err(
-            e, inner->cls, inner->sys, REASON_STORE_ERROR, c->what, ": %s", inner->msg);
-    return store_err(e, ERR_RETRY, EIO,
-        inner->sys == EADDRNOTAVAIL ? REASON_NAME_NOT_RESOLVED : REASON_UNREACHABLE, c->what,
-        ": %s", inner->msg);
 }
 
 /* Where a redirect leads, in *url; -1: it is not followed. */
@@ -149,13 +123,13 @@ static int web_ask(struct web *w, const struct web_call *c, const struct web_lin
             .cancel = r->cancel};
         struct err inner = ERR_INIT;
         if (http_do(w->http, &req, resp, &inner))
-            return web_fail_network(w, c, &inner, e);
+            return store_err_network(w->params.url, c->what, &inner, e);
         if (resp->status / 100 == 2 || (c->may_be_same && resp->status == 304)) {
             *at = steal(&url);
             return 0;
         }
         if (!is_redirect(resp)) {
-            *after_ns = wait_after(resp);
+            *after_ns = retry_after_ns(resp);
             return web_fail(c, resp->status, lines->authorization || lines->header, e);
         }
         if (follow_redirect(w, c, resp, hops, &url, e))
