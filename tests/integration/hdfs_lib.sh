@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # Sourced by the tests that need a real HDFS: Hadoop's own name nodes and a data node, on free ports of the loopback. The caller's own
 # directory is $WORK, the logs are $WORK/hadoop/*.log, and its trap calls hdfs_end.
 #   hdfs_start [ha]    one name node, or a pair of them of which the first is active; returns when files can be written. Sets HDFS_HTTP
