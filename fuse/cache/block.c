@@ -89,7 +89,7 @@ void block_count_evicted(struct cache *c, uint64_t bytes, bool is_loaded)
         atomic_fetch_add(&c->evicted_loaded_bytes, bytes);
 }
 
-/* The file has another name: it was adopted, and its bytes are somebody else's as well. */
+/* It was adopted, and another name has the same bytes. */
 static bool is_shared(const struct object *o)
 {
     struct stat st;
