@@ -154,34 +154,32 @@ struct purge {
     bool undo;
 };
 
-/* Is the file at path, of that version, what was copied, or its copy, and nothing newer? */
-static int purge_may_remove(const struct purge *p, const char *path, const struct store_stat *st,
-    const char *other, const struct store_stat *twin, bool *may, struct err *e)
+/* The version of the file at path that was copied, or is the copy; NULL: there is a newer one, or
+ * nobody knows. */
+static int purge_version(const struct purge *p, const char *path, const struct store_stat *st,
+    const char *other, const struct store_stat *twin, const char **version, struct err *e)
 {
     const struct moved key = {.path = (char *)(p->undo ? other : path)},
                        *moved = p->m && p->m->n
         ? bsearch(&key, p->m->list, p->m->n, sizeof key, by_moved_path)
         : NULL;
-    struct store_stat now;
-    if (!moved) {
-        *may = twin->size == st->size;
-        return *may ? dir_move_same(p->store, path, st, other, twin, may, e) : 0;
-    }
-    /* the listing may be old by now */
-    if (store_stat_path(p->store, path, &now, e))
+    bool same = false;
+    if (!moved && twin->size == st->size
+        && dir_move_same(p->store, path, st, other, twin, &same, e))
         return -1;
-    *may = strcmp(now.version, p->undo ? moved->version : moved->was) == 0;
+    *version = moved ? (p->undo ? moved->version : moved->was) : same ? st->version : NULL;
     return 0;
 }
 
 static int dir_move_purge_file(const struct purge *p, const char *path, const struct store_stat *st,
     const char *other, const struct store_stat *twin, struct err *e)
 {
-    bool may;
-    int rc = purge_may_remove(p, path, st, other, twin, &may, e);
-    if (rc == 0 && may)
-        rc = store_remove(p->store, path, e);
-    return rc && e->cls != ERR_NOTFOUND ? -1 : 0;
+    const char *version;
+    int rc = purge_version(p, path, st, other, twin, &version, e);
+    /* another node may write it at this moment */
+    if (rc == 0 && version)
+        rc = store_remove_version(p->store, path, version, e);
+    return rc && e->cls != ERR_NOTFOUND && e->cls != ERR_CONFLICT ? -1 : 0;
 }
 
 /* Deletes what is in `victim` and was copied to, or from, `kept`. What is only there, or newer, has

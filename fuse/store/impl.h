@@ -135,6 +135,8 @@ struct store_ops {
     int (*put)(void *impl, const char *path, const struct store_put *put, struct store_stat *st,
         struct err *e);
     int (*remove)(void *impl, const char *path, struct err *e);
+    /* NULL: the version is looked at just before */
+    int (*remove_version)(void *impl, const char *path, const char *expect, struct err *e);
     int (*mkdir)(void *impl, const char *path, uint64_t mark, struct err *e);
     int (*rmdir)(void *impl, const char *path, struct err *e);
     int (*rename)(void *impl, const char *from, const char *to, const char *expect,

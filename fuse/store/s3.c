@@ -169,6 +169,7 @@ const struct store_ops store_s3 = {
     .read_whole = s3_read_whole,
     .put = s3_put,
     .remove = s3_remove,
+    .remove_version = s3_remove_version,
     .mkdir = s3_mkdir,
     .rmdir = s3_rmdir,
     .rename = s3_rename,

@@ -191,6 +191,7 @@ int s3_page(struct s3 *s, const char *prefix, bool delimiter, const char *token,
 int s3_put(void *impl, const char *path, const struct store_put *put, struct store_stat *st,
     struct err *e);
 int s3_remove(void *impl, const char *path, struct err *e);
+int s3_remove_version(void *impl, const char *path, const char *expect, struct err *e);
 int s3_mkdir(void *impl, const char *path, uint64_t mark, struct err *e);
 int s3_rmdir(void *impl, const char *path, struct err *e);
 int s3_rename(void *impl, const char *from, const char *to, const char *expect,
@@ -211,7 +212,9 @@ int s3_look(struct s3 *s, const char *key, const char *expect, struct err *e);
 /* After a conditional request failed: because of its condition, and e says so now? */
 bool s3_conflict(
     struct s3 *s, const char *key, const char *expect, const struct s3_outcome *out, struct err *e);
-/* After a conditional request failed: the server does not know the condition. From now on none is
+/* After a conditional request failed: does the server not know such? */
+bool s3_knows_no_condition(const struct s3_outcome *out);
+/* The same, for those that put. From now on none is
  * sent, and s3_look has to do. */
 bool s3_no_conditions(struct s3 *s, const struct s3_outcome *out);
 

@@ -18,9 +18,14 @@ char *s3_condition(struct s3 *s, const char *expect)
     return *expect ? xasprintf("if-match: \"%s\"", expect) : xstrdup("if-none-match: *");
 }
 
+bool s3_knows_no_condition(const struct s3_outcome *out)
+{
+    return out->status == 501 || strcmp(out->fault.code, "NotImplemented") == 0;
+}
+
 bool s3_no_conditions(struct s3 *s, const struct s3_outcome *out)
 {
-    if (out->status != 501 && strcmp(out->fault.code, "NotImplemented") != 0)
+    if (!s3_knows_no_condition(out))
         return false;
     if (!atomic_exchange(&s->unconditional, true))
         log_warn(

@@ -312,6 +312,29 @@ int store_remove(struct store *s, const char *path, struct err *e)
         : breaker_leave(&s->breaker, began, s->ops->remove(s->impl, path, e), e);
 }
 
+static int remove_looked_at(struct store *s, const char *path, const char *version, struct err *e)
+{
+    struct store_stat now;
+    if (s->ops->stat_path(s->impl, path, &now, e))
+        return -1;
+    if (strcmp(now.version, version) != 0)
+        return err_set(
+            e, ERR_CONFLICT, "%s: it was changed by somebody else since it was read", path);
+    return s->ops->remove(s->impl, path, e);
+}
+
+int store_remove_version(struct store *s, const char *path, const char *version, struct err *e)
+{
+    e = NEED(e);
+    int64_t began;
+    if (require_writable(s, e) || require_path(s, path, false, e)
+        || breaker_enter(&s->breaker, &began, e))
+        return -1;
+    int rc = s->ops->remove_version ? s->ops->remove_version(s->impl, path, version, e)
+                                    : remove_looked_at(s, path, version, e);
+    return breaker_leave(&s->breaker, began, rc, e);
+}
+
 int store_mkdir(struct store *s, const char *path, uint64_t mark, struct err *e)
 {
     e = NEED(e);

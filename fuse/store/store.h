@@ -163,6 +163,9 @@ int store_put(struct store *s, const char *path, const struct store_put *put, st
     struct err *e);
 /* a file; NOTFOUND if absent and the store tells (S3 does not) */
 int store_remove(struct store *s, const char *path, struct err *e);
+/* Of that version alone. CONFLICT: it is another by now, which stays, or none; or NOTFOUND: none.
+ */
+int store_remove_version(struct store *s, const char *path, const char *version, struct err *e);
 /* EXISTS; without STORE_CAP_DIRS not for one that is there only because something is in it. mark,
  * if not 0: a number that no other call has, but one that is made again: what that made is the
  * caller's, and no error. A file system without extended attributes cannot tell: then it is EXISTS,

@@ -408,7 +408,7 @@ void op_delete(struct fake_s3 *f, const struct request *r, struct answer *a)
         end_upload(f, id);
     } else if (id) {
         answer_error(a, 404, "NoSuchUpload", "The specified upload does not exist.");
-    } else {
+    } else if (may_write(f, r, a)) {
         struct object *o = object_find(f, r->key);
         if (o)
             object_del(f, o);

@@ -290,6 +290,29 @@ static void a_rename_removes_what_it_copied(void **state)
     assert_int_equal(len, 5);
 }
 
+/* And that it did not copy stays also when it comes after the last look. */
+static void a_removal_is_of_one_version(void **state)
+{
+    struct fixture *w = *state;
+    struct err e = ERR_INIT;
+    struct store_stat st;
+    size_t len;
+    fake_s3_race(w->server, "DELETE", "set/file", "newer", 5);
+    ok(store_rename(w->s, "file", "moved", NULL, &st, &e), &e);
+    check_object(w, "set/moved", 1, LEN);
+    cleanup_free char *kept = fake_s3_get(w->server, "set/file", &len);
+    assert_non_null(kept);
+    assert_int_equal(len, 5);
+    assert_int_equal(store_remove_version(w->s, "moved", "other", &e), -1);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+    check_object(w, "set/moved", 1, LEN);
+    fake_s3_unconditional(w->server);
+    ok(store_remove_version(w->s, "moved", st.version, &e), &e);
+    assert_null(fake_s3_get(w->server, "set/moved", &len));
+    assert_int_equal(store_remove_version(w->s, "moved", st.version, &e), -1);
+    assert_int_equal(e.cls, ERR_CONFLICT);
+}
+
 static void part_sizes(void **state)
 {
     (void)state;
@@ -309,6 +332,6 @@ int main(void)
         with_fixture(a_late_upload_replaces_nothing), with_fixture(servers_without_conditions),
         with_fixture(files_that_are_written_to), with_fixture(renames_copy_and_delete),
         with_fixture(a_rename_is_of_one_version), with_fixture(a_rename_removes_what_it_copied),
-        cmocka_unit_test(part_sizes)};
+        with_fixture(a_removal_is_of_one_version), cmocka_unit_test(part_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
