@@ -9,7 +9,7 @@ start_test
 # Reads rows "ok|VALUE" or "no|WORD|VALUE" (VALUE in JSON's escapes) and sends them as objects KIND, in which PROGRAM of jq puts $value.
 try() # KIND PROGRAM
 {
-    local kind=$1 program=$2 line verdict word value i=0 bad=()
+    local kind=$1 program=$2 line verdict word i=0 bad=()
     : >"$WORK/objects.json"
     local rows=()
     while IFS= read -r line; do
@@ -31,7 +31,7 @@ for part in re.split(r'(?m)^(?=The (?:Dataset|DataLoad) "|Error from server)', t
         print(" ".join(part.split()))
 END
     for i in "${!rows[@]}"; do
-        IFS='|' read -r verdict word value <<<"${rows[$i]}"
+        IFS='|' read -r verdict word _ <<<"${rows[$i]}"
         if [ "$verdict" = ok ]; then
             grep -qE "/row-$i created" "$WORK/taken" || bad+=("refused: ${rows[$i]}: $(grep -F "\"row-$i\"" "$WORK/refused.lines")")
         elif ! grep -F "\"row-$i\"" "$WORK/refused.lines" | grep -qF -- "$word"; then
