@@ -189,9 +189,9 @@ static struct store *make_store(struct client *c, size_t i, struct err *e)
         .deadline_ns = c->o->deadline_ns};
     for (int64_t wait = CHECK_FIRST_NS;; wait = MIN(wait * 2, CHECK_LAST_NS)) {
         struct store *s = store_new(&sc, e);
+        status_mount(c->status, i, s ? "" : store_reason(e), s ? "" : e->msg);
         if (s)
             return s;
-        status_mount(c->status, i, store_reason(e), e->msg);
         if (!c->handoff || e->cls != ERR_DENIED || stopping)
             return NULL;
         tell_problem(c, last, e);

@@ -289,7 +289,6 @@ static void status_told(struct status *s, bool known, struct buf *out)
             .mounts = s->mounts,
             .to_stranger = !known,
             .checked = true,
-            .all_ready = s->ready,
             .cache = {c.used_bytes, c.capacity_bytes, c.files, c.complete_files, c.pinned_bytes,
                 c.pinned_most, c.pinned_files, c.evicted_bytes},
             .reads = {c.hit_bytes, r.worker_bytes, r.store_bytes},

@@ -82,7 +82,7 @@ static void add_mount_reports(struct buf *out, const struct report_common *c)
         const struct report_member members[] = {
             {REPORT_MOUNT_POINT, REPORT_TEXT, 0, c->to_stranger ? "" : m->mount_point},
             {REPORT_MOUNT_PATH, REPORT_TEXT, 0, c->to_stranger ? "" : m->path},
-            {REPORT_READY, REPORT_BOOL, c->all_ready || (c->checked && !*p->reason), NULL},
+            {REPORT_READY, REPORT_BOOL, c->checked && !*p->reason, NULL},
             {REPORT_REASON, REPORT_TEXT, 0, p->reason},
             {REPORT_MESSAGE, REPORT_TEXT, 0, c->to_stranger ? "" : p->message},
         };

@@ -155,8 +155,7 @@ struct report_common {
     const struct conf *conf;             /* NULL: no mounts are known */
     const struct report_problem *mounts; /* conf->nmounts */
     bool to_stranger;                    /* no names, paths and messages */
-    bool checked;                        /* a mount without a problem is ready … */
-    bool all_ready;                      /* … or all of them are */
+    bool checked;                        /* a mount without a problem is ready */
     struct {
         uint64_t used, capacity, files, complete, pinned, pinned_most, pinned_files, evicted;
     } cache;

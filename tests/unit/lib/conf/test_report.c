@@ -42,7 +42,6 @@ static void test_common(void **state)
                 .conf = &conf,
                 .mounts = of,
                 .checked = true,
-                .all_ready = all,
                 .cache = {1, 2, 3, 4, 5, 6, 7},
                 .reads = {8, 9, 10},
                 .writes = {11, 12}});
@@ -60,7 +59,7 @@ static void test_common(void **state)
             assert_string_equal(jget_str(m, REPORT_MOUNT_PATH, ""), mounts[i].path);
             assert_string_equal(jget_str(m, REPORT_REASON, "?"), of[i].reason);
             assert_string_equal(jget_str(m, REPORT_MESSAGE, "?"), of[i].message);
-            assert_true(jget_bool(m, REPORT_READY, i == 1) == (all || i == 0));
+            assert_true(jget_bool(m, REPORT_READY, i == 1) == (i == 0));
         }
         for (size_t i = 0; i < ARRAY_LEN(counts); i++)
             assert_int_equal(jget_int(j, counts[i].path, -1), counts[i].value);
